@@ -1,0 +1,55 @@
+# A module is a folder with include/ (public), src/ (private) and one target. It sees the headers of what it
+# links and nothing else, so an include against the arrows does not compile.
+
+# What every target of ours is compiled with. Contraction is off everywhere: bits must not depend on whether
+# the compiler fused a multiplication and an addition (contract C1).
+add_library(strata_flags INTERFACE)
+target_compile_features(strata_flags INTERFACE cxx_std_20)
+target_compile_options(strata_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -ffp-contract=off
+  -fstack-protector-strong -fvisibility-inlines-hidden>)
+if(STRATA_WERROR)
+  target_compile_options(strata_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  target_compile_options(strata_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>)
+endif()
+if(STRATA_DCHECKS)
+  target_compile_definitions(strata_flags INTERFACE STRATA_DCHECKS=1)
+endif()
+if(STRATA_SANITIZE)
+  target_compile_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZE})
+endif()
+if(STRATA_COVERAGE)
+  target_compile_options(strata_flags INTERFACE --coverage -fprofile-update=atomic)
+  target_link_options(strata_flags INTERFACE --coverage)
+endif()
+
+set_property(GLOBAL PROPERTY STRATA_MODULES "")
+
+# strata_add_module(NAME SOURCES ... [DEPENDS strata::x ...] [PRIVATE_LIBS ...] [PUBLIC_LIBS ...])
+function(strata_add_module name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_LIBS;PUBLIC_LIBS" ${ARGN})
+  add_library(strata_${name} STATIC ${arg_SOURCES})
+  add_library(strata::${name} ALIAS strata_${name})
+  set_target_properties(strata_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(strata_${name}
+    PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
+    PRIVATE src)
+  target_link_libraries(strata_${name} PUBLIC ${arg_DEPENDS} ${arg_PUBLIC_LIBS}
+    PRIVATE $<BUILD_INTERFACE:strata_flags> ${arg_PRIVATE_LIBS})
+  target_compile_features(strata_${name} PUBLIC cxx_std_20)
+  set_property(GLOBAL APPEND PROPERTY STRATA_MODULES strata_${name})
+endfunction()
+
+# strata_add_test(NAME SOURCES ... DEPENDS ... [LABELS ...]): one GoogleTest program for a module.
+function(strata_add_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LABELS;DEFINES" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE strata_flags ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE STRATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ${arg_DEFINES})
+  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT 300 LABELS "${arg_LABELS}")
+endfunction()

@@ -1,0 +1,219 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+class Backend;
+class ThreadPool;
+
+/// Which memory a Buffer comes from. `pinned` is host memory that copies may stream from.
+enum class MemoryKind : std::uint8_t { device, pinned };
+enum class DeviceKind : std::uint8_t { host, cuda, null };
+std::string_view to_string(DeviceKind kind) noexcept;
+
+struct DeviceInfo {
+  DeviceKind kind = DeviceKind::host;
+  std::string name;
+  std::size_t device_bytes = 0;  ///< what the device has, before any budget
+};
+
+/// A range of bytes in a Buffer. Never owns.
+struct BufferView {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  BufferView part(std::size_t offset, std::size_t n) const noexcept { return {data + offset, n}; }
+};
+struct ConstBufferView {
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  ConstBufferView() = default;
+  ConstBufferView(const std::byte* d, std::size_t n) noexcept : data(d), bytes(n) {}
+  ConstBufferView(BufferView view) noexcept : data(view.data), bytes(view.bytes) {}  // NOLINT(google-explicit-constructor)
+};
+
+/// Memory of one kind, given back on destruction. Outlived by its Backend.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Backend* backend, MemoryKind kind, BufferView view) : backend_(backend), kind_(kind), view_(view) {}
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Buffer();
+  BufferView view() const noexcept { return view_; }
+  MemoryKind kind() const noexcept { return kind_; }
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(backend_, other.backend_);
+    std::swap(kind_, other.kind_);
+    std::swap(view_, other.view_);
+  }
+  Backend* backend_ = nullptr;
+  MemoryKind kind_ = MemoryKind::device;
+  BufferView view_;
+};
+
+/// Which lane a stream serves. Roles are fixed for its life; the default CUDA stream is never used.
+enum class StreamRole : std::uint8_t { compute, h2d, d2h, cpu, collective };
+inline constexpr std::size_t kStreamRoles = 5;
+std::string_view to_string(StreamRole role) noexcept;
+
+/// An in-order queue of work on a backend; a handle that gives the queue back when destroyed (after it drained).
+class Stream {
+ public:
+  Stream() = default;
+  Stream(Backend* backend, int id, StreamRole role) : backend_(backend), id_(id), role_(role) {}
+  Stream(Stream&& other) noexcept { swap(other); }
+  Stream& operator=(Stream&& other) noexcept {
+    Stream taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Stream();
+  int id() const noexcept { return id_; }
+  StreamRole role() const noexcept { return role_; }
+
+ private:
+  void swap(Stream& other) noexcept {
+    std::swap(backend_, other.backend_);
+    std::swap(id_, other.id_);
+    std::swap(role_, other.role_);
+  }
+  Backend* backend_ = nullptr;
+  int id_ = -1;
+  StreamRole role_ = StreamRole::compute;
+};
+
+/// A point in a stream: all work queued before record(). A value that names it: copies are free, nothing is owned,
+/// and an event that completed long ago stays complete. A default event is complete.
+struct Event {
+  std::int32_t stream = -1;
+  std::uint64_t sequence = 0;
+  friend bool operator==(const Event&, const Event&) = default;
+};
+
+/// One memory range that queued work reads or writes; what the happens-before check compares.
+struct Access {
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  bool write = false;
+};
+
+/// Work for a stream: a function and its state by value, so that queueing allocates nothing. The state is copied
+/// bytewise. The function may not call the Backend (CUDA's callbacks may not either).
+class HostCall {
+ public:
+  static constexpr std::size_t kStateBytes = 1024;
+  static constexpr std::size_t kMaxAccesses = 20;
+
+  HostCall() = default;
+  /// `function(state, pool)` runs with the backend's compute pool. `label` must be a literal.
+  template <class State>
+  HostCall(const char* label, void (*function)(const State&, ThreadPool&), const State& state) : label_(label) {
+    static_assert(std::is_trivially_copyable_v<State> && sizeof(State) <= kStateBytes);
+    std::memcpy(state_.data(), &state, sizeof(State));
+    static_assert(sizeof(function) == sizeof(function_));
+    std::memcpy(&function_, &function, sizeof function_);
+    trampoline_ = [](const HostCall& call, ThreadPool& pool) {
+      void (*typed)(const State&, ThreadPool&) = nullptr;
+      std::memcpy(&typed, &call.function_, sizeof typed);
+      alignas(State) std::array<std::byte, sizeof(State)> copy;
+      std::memcpy(copy.data(), call.state_.data(), sizeof(State));
+      typed(*reinterpret_cast<const State*>(copy.data()), pool);
+    };
+  }
+  HostCall& reads(const void* data, std::size_t bytes) { return add({static_cast<const std::byte*>(data), bytes, false}); }
+  HostCall& writes(const void* data, std::size_t bytes) { return add({static_cast<const std::byte*>(data), bytes, true}); }
+  /// What the work costs on the paced device, in nanoseconds; 0 takes the time it takes.
+  HostCall& paced(std::int64_t ns) {
+    paced_ns_ = ns;
+    return *this;
+  }
+
+  void operator()(ThreadPool& pool) const { trampoline_(*this, pool); }
+  const char* label() const noexcept { return label_; }
+  std::int64_t paced_ns() const noexcept { return paced_ns_; }
+  std::span<const Access> accesses() const noexcept { return {accesses_.data(), n_accesses_}; }
+  explicit operator bool() const noexcept { return trampoline_ != nullptr; }
+
+ private:
+  HostCall& add(Access access);
+  using Trampoline = void (*)(const HostCall&, ThreadPool&);
+  const char* label_ = "";
+  Trampoline trampoline_ = nullptr;
+  void (*function_)() = nullptr;
+  std::int64_t paced_ns_ = 0;
+  std::size_t n_accesses_ = 0;
+  std::array<Access, kMaxAccesses> accesses_{};
+  alignas(16) std::array<std::byte, kStateBytes> state_{};
+};
+
+/// What a backend made since it was created; contract C6 compares two snapshots.
+struct BackendCounters {
+  std::uint64_t buffers_created = 0;
+  std::uint64_t streams_created = 0;
+  std::uint64_t events_created = 0;  ///< new pool entries, not recordings
+  std::uint64_t copies = 0;
+  std::array<std::uint64_t, kStreamRoles> copied_bytes{};  ///< by the role of the stream that carried them
+  std::array<std::int64_t, kStreamRoles> busy_ns{};        ///< time each role's streams spent working
+};
+
+/// One device and its memories. Thread-safe; one thread at a time feeds a Stream; `_async` calls never wait for
+/// the work they queue (they block only while the stream's bounded queue is full).
+/// The first failure in queued work sticks to its stream: later work there is skipped, and every wait on it, or on
+/// a stream that waited for it, returns that Status.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const DeviceInfo& info() const noexcept = 0;
+  /// `bytes` > 0, 4096-aligned, first touched. Errors: `does_not_fit` past the device's cap, `out_of_memory`.
+  virtual Result<Buffer> allocate(MemoryKind kind, std::size_t bytes) = 0;
+  virtual Result<Stream> create_stream(StreamRole role) = 0;
+
+  /// Copies `src.bytes` (equal to `dst.bytes`) in stream order. Either side may be device or pinned memory.
+  virtual Status copy_async(BufferView dst, ConstBufferView src, Stream& stream) = 0;
+  /// Runs `call` on the host in stream order. On the host backend this is how device kernels run too.
+  virtual Status host_call_async(const HostCall& call, Stream& stream) = 0;
+  /// The contents are dead from here on in stream order. The checking backend poisons them; others do nothing.
+  virtual Status discard_async(BufferView view, Stream& stream) = 0;
+
+  /// The point after all work queued on `stream` so far; from a pool.
+  virtual Result<Event> record(Stream& stream) = 0;
+  /// Work queued on `stream` after this starts after `event`; the caller does not wait.
+  virtual Status wait_on_async(const Event& event, Stream& stream) = 0;
+  /// The caller waits until `event` has completed. Returns the stream's sticky error, if any.
+  virtual Status wait(const Event& event) = 0;
+  virtual bool is_complete(const Event& event) noexcept = 0;
+  /// The caller waits until all queued work on `stream` is done.
+  Status synchronize(Stream& stream);
+
+  /// The caller is about to touch (or let a device other than this touch) `access` from the host. The checking
+  /// backend verifies that all conflicting queued work has been waited for; others do nothing.
+  virtual Status host_access(const Access& access) = 0;
+
+  virtual BackendCounters counters() const = 0;
+
+ protected:
+  friend class Buffer;
+  friend class Stream;
+  virtual void release(MemoryKind kind, BufferView view) noexcept = 0;
+  virtual void destroy_stream(int id) noexcept = 0;
+};
+
+}  // namespace strata

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+/// An open file. One positioned call is one system call and may be short; read_exact and write_all continue.
+/// Thread-safe for calls on disjoint ranges. Closed by the destructor.
+class File {
+ public:
+  virtual ~File() = default;
+  /// Bytes read, 0 at the end. EINTR is retried. Errors: `io_error` with errno's text.
+  virtual Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> into) = 0;
+  /// Bytes written. Errors: `io_error`, `no_space`.
+  virtual Result<std::size_t> write_at(std::uint64_t offset, std::span<const std::byte> from) = 0;
+  /// Data and size are on the device when this returns ok. A failed sync is final: never retried.
+  virtual Status sync() = 0;
+  virtual Result<std::uint64_t> size() = 0;
+  /// Reserves blocks so that later writes in [0, bytes) cannot meet a full disk. Errors: `no_space`.
+  virtual Status allocate(std::uint64_t bytes) = 0;
+  virtual const std::string& path() const noexcept = 0;
+  virtual bool direct() const noexcept = 0;  ///< opened with O_DIRECT
+  /// The descriptor, for rings that work below this interface; -1 where there is none.
+  virtual int descriptor() const noexcept = 0;
+};
+
+enum class OpenMode : std::uint8_t {
+  read,      ///< an existing regular file, not a symlink's target outside our control
+  create,    ///< a new file, 0600; fails where one exists
+  truncate,  ///< a new or emptied file, 0600
+  append,    ///< a new file or the end of an existing one, 0600; write_at ignores the offset
+  scratch,   ///< an unnamed file in the folder `path` (O_TMPFILE, or created exclusively and unlinked), 0600
+};
+
+/// The file system. The real one is posix_io(); tests wrap it to fail, shorten, flip or lose.
+class Io {
+ public:
+  virtual ~Io() = default;
+  /// `direct` asks for O_DIRECT and falls back to buffered where the file system refuses (File::direct tells).
+  virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode, bool direct = false) = 0;
+  virtual Status make_dirs(const std::string& path) = 0;      ///< with parents, 0700
+  virtual Status rename(const std::string& from, const std::string& to) = 0;
+  virtual Status sync_dir(const std::string& path) = 0;
+  virtual Status remove_all(const std::string& path) = 0;     ///< a file or a folder with its content
+  virtual Result<std::vector<std::string>> list(const std::string& path) = 0;  ///< names, sorted
+  virtual bool exists(const std::string& path) = 0;
+  virtual Result<std::uint64_t> free_bytes(const std::string& path) = 0;
+};
+Io& posix_io() noexcept;
+
+/// Continues short reads until `into` is full. Errors: `corrupt` when the file ends before, naming both sizes.
+Status read_exact(File& file, std::uint64_t offset, std::span<std::byte> into);
+/// Continues short writes until all of `from` is written.
+Status write_all(File& file, std::uint64_t offset, std::span<const std::byte> from);
+/// The whole of a regular file. Errors: `not_found`, `invalid` past `limit_bytes`.
+Result<std::string> read_text(Io& io, const std::string& path, std::uint64_t limit_bytes);
+/// Writes beside the target, syncs, renames over it and syncs the folder: readers see the old or the new whole.
+Status write_text_atomically(Io& io, const std::string& path, std::string_view text);
+
+}  // namespace strata

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <tl/expected.hpp>
+
+namespace strata {
+
+/// What kind of failure; callers branch on it, and the command turns it into its exit code.
+enum class Code : std::uint8_t {
+  ok,
+  invalid,        ///< a wrong argument, config value or file content
+  not_found,      ///< a file, tensor or key that does not exist
+  does_not_fit,   ///< a budget is too small; nothing was changed
+  out_of_memory,  ///< the system refused memory that the budget allowed
+  io_error,       ///< a read, write or sync failed
+  no_space,       ///< the file system is full
+  corrupt,        ///< a checksum, length or structure is wrong
+  unsupported,    ///< this build or this machine cannot do it
+  cancelled,      ///< skipped because earlier work failed, or a stop was asked for
+  timeout,
+  diverged,  ///< NaN or infinity where training needs a number
+  internal,  ///< a third party threw, or a bug
+};
+std::string_view to_string(Code code) noexcept;
+
+/// The outcome of something that can fail: ok, or a code with a message that names the object and the numbers.
+/// A value; ok costs no allocation. Thread-compatible.
+class [[nodiscard]] Status {
+ public:
+  Status() noexcept = default;
+  static Status ok() noexcept { return {}; }
+  static Status error(Code code, std::string message);
+
+  bool is_ok() const noexcept { return state_ == nullptr; }
+  explicit operator bool() const noexcept { return is_ok(); }
+  Code code() const noexcept { return state_ ? state_->code : Code::ok; }
+  std::string_view message() const noexcept { return state_ ? std::string_view(state_->message) : "ok"; }
+  /// "io_error: reading chunk 3: ..."
+  std::string to_string() const;
+  /// Puts what was being done in front: "reading chunk 3: <message>". Ok stays ok.
+  Status annotate(std::string_view doing) &&;
+  Status annotate(std::string_view doing) const&;
+  friend bool operator==(const Status& a, const Status& b) noexcept {
+    return a.code() == b.code() && a.message() == b.message();
+  }
+
+ private:
+  struct State {
+    Code code;
+    std::string message;
+  };
+  std::shared_ptr<const State> state_;  // shared: a stream's first error is handed to many waiters
+};
+
+/// A value, or the Status that says why there is none.
+template <class T>
+class [[nodiscard]] Result : public tl::expected<T, Status> {
+ public:
+  using Base = tl::expected<T, Status>;
+  using Base::Base;
+  Result(Status error) : Base(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  const Status& status() const& noexcept {
+    static const Status ok;
+    return this->has_value() ? ok : this->error();
+  }
+};
+
+/// Thrown by must() alone; the library itself throws nothing.
+class Error : public std::exception {
+ public:
+  explicit Error(Status status);
+  const char* what() const noexcept override { return text_.c_str(); }
+  const Status& status() const noexcept { return status_; }
+
+ private:
+  Status status_;
+  std::string text_;
+};
+
+namespace detail {
+[[noreturn]] void throw_error(Status status);
+}  // namespace detail
+
+/// For callers that insist (the command, examples, tests): the value, or throws Error.
+template <class T>
+T must(Result<T>&& result) {
+  if (!result.has_value()) detail::throw_error(std::move(result).error());
+  return std::move(*result);
+}
+inline void must(Status status) {
+  if (!status.is_ok()) detail::throw_error(std::move(status));
+}
+
+}  // namespace strata
+
+#define STRATA_CONCAT_INNER(a, b) a##b
+#define STRATA_CONCAT(a, b) STRATA_CONCAT_INNER(a, b)
+
+/// Returns from the enclosing function when `expr` (a Status) is an error.
+#define STRATA_TRY(expr)                                  \
+  do {                                                    \
+    if (::strata::Status strata_try_status = (expr); !strata_try_status.is_ok()) \
+      return strata_try_status;                           \
+  } while (false)
+
+/// `STRATA_TRY_ASSIGN(const Extent e, table.find(id));` declares `e`, or returns the error of a Result.
+#define STRATA_TRY_ASSIGN(decl, expr) \
+  STRATA_TRY_ASSIGN_INNER(STRATA_CONCAT(strata_result_, __LINE__), decl, expr)
+#define STRATA_TRY_ASSIGN_INNER(tmp, decl, expr)                 \
+  auto tmp = (expr);                                             \
+  if (!tmp.has_value()) return ::strata::Status(std::move(tmp).error()); \
+  decl = std::move(*tmp)

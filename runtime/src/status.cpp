@@ -1,0 +1,44 @@
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+std::string_view to_string(Code code) noexcept {
+  switch (code) {
+    case Code::ok: return "ok";
+    case Code::invalid: return "invalid";
+    case Code::not_found: return "not_found";
+    case Code::does_not_fit: return "does_not_fit";
+    case Code::out_of_memory: return "out_of_memory";
+    case Code::io_error: return "io_error";
+    case Code::no_space: return "no_space";
+    case Code::corrupt: return "corrupt";
+    case Code::unsupported: return "unsupported";
+    case Code::cancelled: return "cancelled";
+    case Code::timeout: return "timeout";
+    case Code::diverged: return "diverged";
+    case Code::internal: return "internal";
+  }
+  return "unknown";
+}
+
+Status Status::error(Code code, std::string message) {
+  Status status;
+  status.state_ = std::make_shared<const State>(State{code, std::move(message)});
+  return status;
+}
+
+std::string Status::to_string() const {
+  return std::string(strata::to_string(code())) + ": " + std::string(message());
+}
+
+Status Status::annotate(std::string_view doing) const& {
+  if (is_ok()) return *this;
+  return error(code(), std::string(doing) + ": " + std::string(message()));
+}
+Status Status::annotate(std::string_view doing) && { return std::as_const(*this).annotate(doing); }
+
+Error::Error(Status status) : status_(std::move(status)), text_(status_.to_string()) {}
+
+void detail::throw_error(Status status) { throw Error(std::move(status)); }
+
+}  // namespace strata
