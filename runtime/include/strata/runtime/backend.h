@@ -43,7 +43,7 @@ struct ConstBufferView {
   ConstBufferView(BufferView view) noexcept : data(view.data), bytes(view.bytes) {}  // NOLINT(google-explicit-constructor)
 };
 
-/// Memory of one kind, given back on destruction. Outlived by its Backend.
+/// Memory of one kind, given back on destruction; move-only. Its Backend must outlive it.
 class Buffer {
  public:
   Buffer() = default;
@@ -116,27 +116,25 @@ struct Access {
 };
 
 /// Work for a stream: a function and its state by value, so that queueing allocates nothing. The state is copied
-/// bytewise. The function may not call the Backend (CUDA's callbacks may not either).
+/// bytewise. The function may not call the Backend (CUDA's callbacks may not either). One that returns a Status
+/// fails its stream with it; one that returns nothing cannot fail.
 class HostCall {
  public:
   static constexpr std::size_t kStateBytes = 1024;
   static constexpr std::size_t kMaxAccesses = 20;
 
   HostCall() = default;
-  /// `function(state, pool)` runs with the backend's compute pool. `label` must be a literal.
+  /// `function(state, pool)`, a function or a lambda without captures, runs with the backend's compute pool.
+  /// `label` must be a literal.
   template <class State>
-  HostCall(const char* label, void (*function)(const State&, ThreadPool&), const State& state) : label_(label) {
-    static_assert(std::is_trivially_copyable_v<State> && sizeof(State) <= kStateBytes);
-    std::memcpy(state_.data(), &state, sizeof(State));
-    static_assert(sizeof(function) == sizeof(function_));
-    std::memcpy(&function_, &function, sizeof function_);
-    trampoline_ = [](const HostCall& call, ThreadPool& pool) {
-      void (*typed)(const State&, ThreadPool&) = nullptr;
-      std::memcpy(&typed, &call.function_, sizeof typed);
-      alignas(State) std::array<std::byte, sizeof(State)> copy;
-      std::memcpy(copy.data(), call.state_.data(), sizeof(State));
-      typed(*reinterpret_cast<const State*>(copy.data()), pool);
-    };
+  HostCall(const char* label, void (*function)(const std::type_identity_t<State>&, ThreadPool&), const State& state)
+      : label_(label) {
+    store(function, state);
+  }
+  template <class State>
+  HostCall(const char* label, Status (*function)(const std::type_identity_t<State>&, ThreadPool&), const State& state)
+      : label_(label) {
+    store(function, state);
   }
   HostCall& reads(const void* data, std::size_t bytes) { return add({static_cast<const std::byte*>(data), bytes, false}); }
   HostCall& writes(const void* data, std::size_t bytes) { return add({static_cast<const std::byte*>(data), bytes, true}); }
@@ -146,15 +144,34 @@ class HostCall {
     return *this;
   }
 
-  void operator()(ThreadPool& pool) const { trampoline_(*this, pool); }
+  Status operator()(ThreadPool& pool) const { return trampoline_(*this, pool); }
   const char* label() const noexcept { return label_; }
   std::int64_t paced_ns() const noexcept { return paced_ns_; }
   std::span<const Access> accesses() const noexcept { return {accesses_.data(), n_accesses_}; }
   explicit operator bool() const noexcept { return trampoline_ != nullptr; }
 
  private:
+  template <class Outcome, class State>
+  void store(Outcome (*function)(const State&, ThreadPool&), const State& state) {
+    static_assert(std::is_trivially_copyable_v<State> && sizeof(State) <= kStateBytes);
+    std::memcpy(state_.data(), &state, sizeof(State));
+    static_assert(sizeof(function) == sizeof(function_));
+    std::memcpy(&function_, &function, sizeof function_);
+    trampoline_ = [](const HostCall& call, ThreadPool& pool) -> Status {
+      Outcome (*typed)(const State&, ThreadPool&) = nullptr;
+      std::memcpy(&typed, &call.function_, sizeof typed);
+      alignas(State) std::array<std::byte, sizeof(State)> copy;
+      std::memcpy(copy.data(), call.state_.data(), sizeof(State));
+      if constexpr (std::is_void_v<Outcome>) {
+        typed(*reinterpret_cast<const State*>(copy.data()), pool);
+        return {};
+      } else {
+        return typed(*reinterpret_cast<const State*>(copy.data()), pool);
+      }
+    };
+  }
   HostCall& add(Access access);
-  using Trampoline = void (*)(const HostCall&, ThreadPool&);
+  using Trampoline = Status (*)(const HostCall&, ThreadPool&);
   const char* label_ = "";
   Trampoline trampoline_ = nullptr;
   void (*function_)() = nullptr;
@@ -187,6 +204,7 @@ class Backend {
   virtual Result<Stream> create_stream(StreamRole role) = 0;
 
   /// Copies `src.bytes` (equal to `dst.bytes`) in stream order. Either side may be device or pinned memory.
+  /// Errors: `invalid` if the sizes differ or a side runs past the end of its buffer; nothing is queued then.
   virtual Status copy_async(BufferView dst, ConstBufferView src, Stream& stream) = 0;
   /// Runs `call` on the host in stream order. On the host backend this is how device kernels run too.
   virtual Status host_call_async(const HostCall& call, Stream& stream) = 0;
@@ -197,7 +215,8 @@ class Backend {
   virtual Result<Event> record(Stream& stream) = 0;
   /// Work queued on `stream` after this starts after `event`; the caller does not wait.
   virtual Status wait_on_async(const Event& event, Stream& stream) = 0;
-  /// The caller waits until `event` has completed. Returns the stream's sticky error, if any.
+  /// The caller waits until `event` has completed. Returns the stream's sticky error if it struck at or before
+  /// the event (so that the answer does not depend on how far the stream has run since).
   virtual Status wait(const Event& event) = 0;
   virtual bool is_complete(const Event& event) noexcept = 0;
   /// The caller waits until all queued work on `stream` is done.

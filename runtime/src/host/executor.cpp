@@ -1,0 +1,122 @@
+#include "host/executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+#include <strata/runtime/str.h>
+
+#include "host/host_memory.h"
+
+namespace strata::detail {
+namespace {
+
+thread_local bool inside_host_call = false;
+
+struct InsideHostCall {
+  InsideHostCall() noexcept { inside_host_call = true; }
+  ~InsideHostCall() { inside_host_call = false; }
+};
+
+Status call_and_catch(const HostCall& call, ThreadPool& pool) {
+  const InsideHostCall inside;
+  try {
+    return call(pool);
+  } catch (const std::exception& e) {
+    return Status::error(Code::internal, str(call.label(), " threw: ", e.what()));
+  } catch (...) {
+    return Status::error(Code::internal, str(call.label(), " threw something that is no std::exception"));
+  }
+}
+
+}  // namespace
+
+std::int64_t PacedLink::duration_ns(std::size_t bytes) const noexcept {
+  const double transfer_ns = rate_.gb_per_s > 0 ? static_cast<double>(bytes) / rate_.gb_per_s : 0;
+  return static_cast<std::int64_t>(rate_.latency_us * 1e3 + transfer_ns);
+}
+
+std::int64_t PacedLink::take(std::int64_t ready_ns, std::int64_t duration_ns) {
+  const MutexLock lock(mutex_);
+  const std::int64_t start = std::max(ready_ns, free_at_ns_);
+  free_at_ns_ = start + duration_ns;
+  return start;
+}
+
+void PacedLink::extend(std::int64_t end_ns) {
+  const MutexLock lock(mutex_);
+  free_at_ns_ = std::max(free_at_ns_, end_ns);
+}
+
+Executor::Executor(const HostBackendOptions& options, ThreadPool& pool, Clock& clock)
+    : timed_(options.schedule == Schedule::threads),
+      paced_(options.paced_compute),
+      skip_(options.paced_compute && options.skip_arithmetic),
+      pool_(pool),
+      clock_(clock),
+      h2d_(options.h2d),
+      d2h_(options.d2h) {}
+
+bool Executor::in_host_call() noexcept { return inside_host_call; }
+
+Executor::Outcome Executor::run(const Work& work, StreamRole role, std::int64_t ready_ns) noexcept {
+  switch (work.kind) {
+    case Work::Kind::call: {
+      const std::int64_t begin = now_ns();
+      Outcome out = run_call(work.call, ready_ns);
+      const bool paced = timed_ && paced_ && work.call.paced_ns() > 0;
+      busy_ns_[static_cast<std::size_t>(role)].fetch_add(out.end_ns - (paced ? ready_ns : begin),
+                                                         std::memory_order_relaxed);
+      return out;
+    }
+    case Work::Kind::copy: return run_copy(work, role, ready_ns);
+    case Work::Kind::poison: std::memset(work.dst.data, kPoisonByte, work.dst.bytes); break;
+    case Work::Kind::fail: return {work.failure, ready_ns};
+    case Work::Kind::wait: break;
+  }
+  return {{}, ready_ns};
+}
+
+Executor::Outcome Executor::run_call(const HostCall& call, std::int64_t ready_ns) {
+  const bool paced = paced_ && call.paced_ns() > 0;
+  const std::int64_t begin = now_ns();
+  Status status;
+  if (!(paced && skip_)) status = call_and_catch(call, pool_);
+  if (!paced || !timed_) return {std::move(status), now_ns()};
+  const std::int64_t end = ready_ns + std::max(call.paced_ns(), now_ns() - begin);
+  if (end > now_ns()) clock_.wait_until(end);
+  return {std::move(status), end};
+}
+
+Executor::Outcome Executor::run_copy(const Work& work, StreamRole role, std::int64_t ready_ns) {
+  const auto lane = static_cast<std::size_t>(role);
+  copies_.fetch_add(1, std::memory_order_relaxed);
+  copied_bytes_[lane].fetch_add(work.dst.bytes, std::memory_order_relaxed);
+  PacedLink* link = nullptr;
+  if (timed_ && work.to_device != work.from_device) link = work.to_device ? &h2d_ : &d2h_;
+  if (link != nullptr && !link->paced()) link = nullptr;
+  const std::int64_t wanted = link != nullptr ? link->duration_ns(work.dst.bytes) : 0;
+  const std::int64_t start = link != nullptr ? link->take(ready_ns, wanted) : 0;
+  const std::int64_t begin = now_ns();
+  std::memmove(work.dst.data, work.src, work.dst.bytes);
+  std::int64_t end = now_ns();
+  std::int64_t busy = end - begin;
+  if (link != nullptr) {
+    busy = std::max(wanted, busy);
+    end = start + busy;
+    link->extend(end);
+    if (end > now_ns()) clock_.wait_until(end);
+  }
+  busy_ns_[lane].fetch_add(busy, std::memory_order_relaxed);
+  return {{}, end};
+}
+
+void Executor::count(BackendCounters& into) const noexcept {
+  into.copies = copies_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < kStreamRoles; ++i) {
+    into.copied_bytes[i] = copied_bytes_[i].load(std::memory_order_relaxed);
+    into.busy_ns[i] = busy_ns_[i].load(std::memory_order_relaxed);
+  }
+}
+
+}  // namespace strata::detail

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <strata/runtime/backend.h>
+#include <strata/runtime/clock.h>
+#include <strata/runtime/host_backend.h>
+#include <strata/runtime/thread_annotations.h>
+#include <strata/runtime/thread_pool.h>
+
+namespace strata::detail {
+
+/// One direction of the link. Thread-safe.
+class PacedLink {
+ public:
+  explicit PacedLink(const CopyLink& rate) : rate_(rate) {}
+  bool paced() const noexcept { return rate_.gb_per_s > 0 || rate_.latency_us > 0; }
+  std::int64_t duration_ns(std::size_t bytes) const noexcept;
+  /// Takes the link for `duration_ns` once it is free and `ready_ns` has come; returns the start.
+  std::int64_t take(std::int64_t ready_ns, std::int64_t duration_ns) STRATA_EXCLUDES(mutex_);
+  /// The copy really took longer: the link is free from `end_ns` on.
+  void extend(std::int64_t end_ns) STRATA_EXCLUDES(mutex_);
+
+ private:
+  const CopyLink rate_;
+  Mutex mutex_;
+  std::int64_t free_at_ns_ STRATA_GUARDED_BY(mutex_) = INT64_MIN;
+};
+
+/// One entry of a stream's queue.
+struct Work {
+  enum class Kind : std::uint8_t { call, copy, poison, wait, fail };
+  Kind kind = Kind::call;
+  bool to_device = false, from_device = false;  // copy
+  HostCall call;
+  BufferView dst;                  // copy, poison
+  const std::byte* src = nullptr;  // copy
+  Event event;                     // wait
+  Status failure;                  // fail: what the check found when the entry was queued
+  std::int64_t queued_ns = 0;
+};
+
+/// Runs entries that need nothing but their own stream's turn, and keeps the counters. Thread-safe.
+///
+/// Time. A paced entry ends at its start plus what it costs, and starts when its stream, its link and its queueing
+/// allow, all in Clock time. That end, not the moment a sleeping worker woke up, is where the next paced entry
+/// starts, so wake-up delays do not add up over a step.
+class Executor {
+ public:
+  Executor(const HostBackendOptions& options, ThreadPool& pool, Clock& clock);
+
+  struct Outcome {
+    Status status;
+    std::int64_t end_ns = 0;
+  };
+  /// Runs `work` (never a wait) for a stream of `role` that is free from `ready_ns` on.
+  Outcome run(const Work& work, StreamRole role, std::int64_t ready_ns) noexcept;
+  std::int64_t now_ns() const noexcept { return clock_.now_ns(); }
+  void count(BackendCounters& into) const noexcept;
+
+  /// Whether this thread is inside a HostCall, which may not call the Backend.
+  static bool in_host_call() noexcept;
+
+ private:
+  Outcome run_call(const HostCall& call, std::int64_t ready_ns);
+  Outcome run_copy(const Work& work, StreamRole role, std::int64_t ready_ns);
+
+  const bool timed_, paced_, skip_;
+  ThreadPool& pool_;
+  Clock& clock_;
+  PacedLink h2d_, d2h_;
+  std::atomic<std::uint64_t> copies_{0};
+  std::array<std::atomic<std::uint64_t>, kStreamRoles> copied_bytes_{};
+  std::array<std::atomic<std::int64_t>, kStreamRoles> busy_ns_{};
+};
+
+}  // namespace strata::detail

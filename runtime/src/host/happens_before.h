@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <vector>
+
+#include <strata/runtime/backend.h>
+#include <strata/runtime/status.h>
+#include <strata/runtime/thread_annotations.h>
+
+#include "host/host_memory.h"
+
+namespace strata::detail {
+
+/// Finds accesses that no event orders. Streams and the host carry vector clocks (one entry sequence per stream);
+/// since a stream's order is settled when work is queued, all of it is checked then, whatever runs when, and the
+/// verdict is the same in every run. The host's own accesses need no record: whatever is queued later comes after
+/// them. All host threads count as one. Thread-safe; its lock comes before HostMemory's.
+class HappensBefore {
+ public:
+  explicit HappensBefore(const HostMemory& memory) : memory_(memory) {}
+
+  void open_stream(int stream, StreamRole role) STRATA_EXCLUDES(mutex_);
+  /// Entry `sequence` of `stream` touches `accesses`. Errors: `internal`, naming both sites.
+  Status queued(int stream, std::uint64_t sequence, const char* label, std::span<const Access> accesses)
+      STRATA_EXCLUDES(mutex_);
+  void recorded(const Event& event) STRATA_EXCLUDES(mutex_);
+  /// Entry `sequence` of `stream` waits for `event`.
+  void waits(int stream, std::uint64_t sequence, const Event& event) STRATA_EXCLUDES(mutex_);
+  void host_waited(const Event& event) STRATA_EXCLUDES(mutex_);
+  Status host_access(const Access& access) STRATA_EXCLUDES(mutex_);
+
+  /// The queued work that a freed buffer was still needed by; stream -1 where there was none.
+  struct Pending {
+    Event site;
+    Status error;
+  };
+  Pending freed(BufferView view) STRATA_EXCLUDES(mutex_);
+
+  std::size_t records() STRATA_EXCLUDES(mutex_);
+
+ private:
+  /// One access by one entry of a stream.
+  struct Site {
+    int stream = -1;
+    std::uint64_t sequence = 0;
+    const char* label = "";
+    Access access;
+  };
+  /// Bytes from its key to `end` whose last accesses are the same.
+  struct Segment {
+    const std::byte* end = nullptr;
+    Site writer;                // stream -1: none
+    std::vector<Site> readers;  // since the write; at most one a stream
+  };
+  using Segments = std::map<const std::byte*, Segment>;
+  using VectorClock = std::vector<std::uint64_t>;
+  struct Snapshot {
+    std::uint64_t sequence;
+    VectorClock clock;
+  };
+  struct StreamClock {
+    StreamRole role = StreamRole::compute;
+    VectorClock clock;
+    std::deque<Snapshot> events;
+  };
+
+  static void join(VectorClock& into, const VectorClock& from);
+  static bool covers(const VectorClock& clock, const Site& site);
+  const VectorClock* snapshot_of(const Event& event) STRATA_REQUIRES(mutex_);
+  VectorClock& tick(int stream, std::uint64_t sequence) STRATA_REQUIRES(mutex_);
+  const Site* conflict(const Access& access, const VectorClock& clock) STRATA_REQUIRES(mutex_);
+  void remember(const Site& site) STRATA_REQUIRES(mutex_);
+  void split_at(const std::byte* at) STRATA_REQUIRES(mutex_);
+  void forget_what_the_host_waited_for() STRATA_REQUIRES(mutex_);
+  Status outside_its_buffer(const char* label, const Access& access) const;
+  std::string describe(const Site& site) STRATA_REQUIRES(mutex_);
+
+  const HostMemory& memory_;
+  Mutex mutex_;
+  std::vector<StreamClock> streams_ STRATA_GUARDED_BY(mutex_);
+  VectorClock host_ STRATA_GUARDED_BY(mutex_);
+  Segments segments_ STRATA_GUARDED_BY(mutex_);
+  std::size_t sweep_at_ STRATA_GUARDED_BY(mutex_) = 1024;
+};
+
+}  // namespace strata::detail

@@ -1,0 +1,230 @@
+#include <strata/runtime/host_backend.h>
+
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+#include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include "host/executor.h"
+#include "host/happens_before.h"
+#include "host/host_memory.h"
+#include "host/scheduler.h"
+
+namespace strata {
+namespace detail {
+namespace {
+
+constexpr std::size_t kQuarantineBytes = 64 * kMiB;
+
+std::size_t physical_bytes() {
+  const long pages = ::sysconf(_SC_PHYS_PAGES);
+  const long page = ::sysconf(_SC_PAGE_SIZE);
+  return pages > 0 && page > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) : 0;
+}
+
+/// Memory, schedule and check put together; each of them locks for itself.
+class HostBackend final : public Backend {
+ public:
+  HostBackend(const HostBackendOptions& options, ThreadPool& pool, Clock& clock)
+      : pool_(pool),
+        poisons_(options.check || options.schedule == Schedule::latest_legal),
+        drains_before_free_(options.schedule == Schedule::threads),
+        memory_({options.device_bytes, options.pinned_bytes, poisons_ ? Fill::poison : Fill::zero, options.huge_pages,
+                 poisons_ ? kQuarantineBytes : 0}),
+        executor_(options, pool, clock),
+        scheduler_(options.schedule == Schedule::threads ? make_threaded_scheduler(executor_, options.queue_depth)
+                                                         : make_latest_legal_scheduler(executor_, options.queue_depth)) {
+    if (options.check) checker_ = std::make_unique<HappensBefore>(memory_);
+    info_ = {DeviceKind::host, "host memory", options.device_bytes != 0 ? options.device_bytes : physical_bytes()};
+  }
+  ~HostBackend() override {
+    STRATA_ASSERT(scheduler_->open_streams() == 0, "a backend is destroyed while ", scheduler_->open_streams(), " of its streams live");
+    STRATA_ASSERT(memory_.live_buffers() == 0, "a backend is destroyed while ", memory_.live_buffers(), " of its buffers live");
+  }
+
+  const DeviceInfo& info() const noexcept override { return info_; }
+
+  Result<Buffer> allocate(MemoryKind kind, std::size_t bytes) override {
+    assert_outside_host_call();
+    STRATA_TRY_ASSIGN(const BufferView view, memory_.allocate(kind, bytes, &pool_));
+    return Buffer(this, kind, view);
+  }
+
+  Result<Stream> create_stream(StreamRole role) override {
+    assert_outside_host_call();
+    STRATA_TRY_ASSIGN(const int id, scheduler_->open(role));
+    if (checker_) checker_->open_stream(id, role);
+    return Stream(this, id, role);
+  }
+
+  Status copy_async(BufferView dst, ConstBufferView src, Stream& stream) override;
+  Status host_call_async(const HostCall& call, Stream& stream) override;
+  Status discard_async(BufferView view, Stream& stream) override;
+
+  Result<Event> record(Stream& stream) override {
+    assert_outside_host_call();
+    const Event event = scheduler_->last_event(stream.id());
+    if (checker_) checker_->recorded(event);
+    return event;
+  }
+  Status wait_on_async(const Event& event, Stream& stream) override;
+  Status wait(const Event& event) override {
+    assert_outside_host_call();
+    Status status = scheduler_->await(event);
+    if (checker_) checker_->host_waited(event);
+    return status;
+  }
+  bool is_complete(const Event& event) noexcept override {
+    assert_outside_host_call();
+    if (!scheduler_->poll(event)) return false;
+    if (checker_) checker_->host_waited(event);
+    return true;
+  }
+  Status host_access(const Access& access) override { return checker_ ? checker_->host_access(access) : Status(); }
+
+  BackendCounters counters() const override {
+    BackendCounters counters;
+    counters.buffers_created = memory_.created();
+    counters.streams_created = scheduler_->streams_created();
+    executor_.count(counters);
+    return counters;
+  }
+
+ protected:
+  void release(MemoryKind kind, BufferView view) noexcept override;
+  void destroy_stream(int id) noexcept override {
+    assert_outside_host_call();
+    const Event last = scheduler_->last_event(id);
+    scheduler_->close(id);
+    if (checker_) {
+      checker_->recorded(last);
+      checker_->host_waited(last);
+    }
+  }
+
+ private:
+  static void assert_outside_host_call() {
+    STRATA_ASSERT(!Executor::in_host_call(), "work on a stream may not call the Backend");
+  }
+  /// Queues one entry: `fill` sets everything but its time. An entry that fails the check takes its place in the
+  /// queue as a failure, so that what it would have spoilt is skipped.
+  template <class FillEntry>
+  Status push(Stream& stream, const char* label, std::span<const Access> accesses, const FillEntry& fill) {
+    assert_outside_host_call();
+    Status verdict;
+    if (checker_) verdict = checker_->queued(stream.id(), next_sequence(stream), label, accesses);
+    Work& work = scheduler_->claim(stream.id());
+    work.queued_ns = executor_.now_ns();
+    if (verdict.is_ok()) {
+      fill(work);
+    } else {
+      work.kind = Work::Kind::fail;
+      work.failure = std::move(verdict);
+    }
+    scheduler_->commit(stream.id());
+    return {};
+  }
+  std::uint64_t next_sequence(Stream& stream) { return scheduler_->last_event(stream.id()).sequence + 1; }
+  Status within_its_buffer(const char* what, const std::byte* data, std::size_t bytes, bool& device) const;
+
+  ThreadPool& pool_;
+  const bool poisons_, drains_before_free_;
+  DeviceInfo info_;
+  HostMemory memory_;
+  std::unique_ptr<HappensBefore> checker_;
+  Executor executor_;
+  std::unique_ptr<Scheduler> scheduler_;  // last: its workers use everything above
+};
+
+Status HostBackend::within_its_buffer(const char* what, const std::byte* data, std::size_t bytes, bool& device) const {
+  const std::optional<Block> block = memory_.find(data);
+  device = block && block->kind == MemoryKind::device;
+  if (!block || data + bytes <= block->data + block->bytes) return {};
+  return Status::error(Code::invalid, str(what, ": ", memory_.describe(data, bytes), " runs past its end at ", block->bytes));
+}
+
+Status HostBackend::copy_async(BufferView dst, ConstBufferView src, Stream& stream) {
+  if (dst.bytes != src.bytes)
+    return Status::error(Code::invalid, str("a copy of ", src.bytes, " bytes into ", dst.bytes));
+  if (dst.bytes == 0) return {};
+  bool to_device = false, from_device = false;
+  STRATA_TRY(within_its_buffer("copy to", dst.data, dst.bytes, to_device));
+  STRATA_TRY(within_its_buffer("copy from", src.data, src.bytes, from_device));
+  const std::array accesses{Access{src.data, src.bytes, false}, Access{dst.data, dst.bytes, true}};
+  return push(stream, "copy", accesses, [&](Work& work) {
+    work.kind = Work::Kind::copy;
+    work.to_device = to_device;
+    work.from_device = from_device;
+    work.dst = dst;
+    work.src = src.data;
+  });
+}
+
+Status HostBackend::host_call_async(const HostCall& call, Stream& stream) {
+  if (!call) return Status::error(Code::invalid, "a host call without a function");
+  return push(stream, call.label(), call.accesses(), [&](Work& work) {
+    work.kind = Work::Kind::call;
+    work.call = call;
+  });
+}
+
+Status HostBackend::discard_async(BufferView view, Stream& stream) {
+  bool device = false;
+  STRATA_TRY(within_its_buffer("discard", view.data, view.bytes, device));
+  if (!poisons_ || view.bytes == 0) return {};
+  const std::array accesses{Access{view.data, view.bytes, true}};
+  return push(stream, "discard", accesses, [&](Work& work) {
+    work.kind = Work::Kind::poison;
+    work.dst = view;
+  });
+}
+
+Status HostBackend::wait_on_async(const Event& event, Stream& stream) {
+  assert_outside_host_call();
+  if (event.stream < 0 || event.stream == stream.id()) return {};
+  if (checker_) checker_->waits(stream.id(), next_sequence(stream), event);
+  Work& work = scheduler_->claim(stream.id());
+  work.kind = Work::Kind::wait;
+  work.event = event;
+  work.queued_ns = executor_.now_ns();
+  scheduler_->commit(stream.id());
+  return {};
+}
+
+void HostBackend::release(MemoryKind kind, BufferView view) noexcept {
+  assert_outside_host_call();
+  if (checker_) {
+    HappensBefore::Pending pending = checker_->freed(view);
+    if (pending.site.stream >= 0) scheduler_->fail(pending.site.stream, pending.site.sequence, std::move(pending.error));
+  }
+  // As cudaFree does: workers may still be in it. Under latest_legal they run later, over the poison.
+  if (drains_before_free_) scheduler_->drain();
+  memory_.release(kind, view);
+  if (!memory_.needs_trim()) return;
+  scheduler_->drain();
+  memory_.trim();
+}
+
+Status validate(const HostBackendOptions& options) {
+  for (const CopyLink& link : {options.h2d, options.d2h})
+    if (!(link.gb_per_s >= 0 && link.latency_us >= 0))
+      return Status::error(Code::invalid, str("a copy link of ", link.gb_per_s, " GB/s and ", link.latency_us, " us"));
+  if (options.queue_depth == 0) return Status::error(Code::invalid, "queue_depth is 0; a stream holds at least 1 entry");
+  if (options.skip_arithmetic && !options.paced_compute)
+    return Status::error(Code::invalid, "skip_arithmetic without paced_compute would compute nothing in no time");
+  return {};
+}
+
+}  // namespace
+}  // namespace detail
+
+Result<std::unique_ptr<Backend>> create_host_backend(const HostBackendOptions& options, ThreadPool& pool, Clock& clock) {
+  STRATA_TRY(detail::validate(options));
+  return std::unique_ptr<Backend>(std::make_unique<detail::HostBackend>(options, pool, clock));
+}
+
+}  // namespace strata

@@ -1,0 +1,166 @@
+#include "host/host_memory.h"
+
+#include <sys/mman.h>
+
+#include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace strata::detail {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kHugePageBytes = 2 * kMiB;
+constexpr std::size_t kTouchBytes = 4 * kMiB;  // one item of the parallel first touch
+
+// Only the huge pages that lie wholly inside: a rounded-up one would cost memory nobody was charged for.
+void advise_huge_pages(std::byte* data, std::size_t bytes) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  const std::size_t skip = round_up(static_cast<std::size_t>(begin), kHugePageBytes) - begin;
+  if (skip >= bytes) return;
+  const std::size_t inside = (bytes - skip) / kHugePageBytes * kHugePageBytes;
+  if (inside > 0) (void)::madvise(data + skip, inside, MADV_HUGEPAGE);  // refused: small pages do
+}
+
+void first_touch(std::byte* data, std::size_t bytes, Fill fill, ThreadPool& pool) {
+  const auto items = static_cast<std::int64_t>((bytes + kTouchBytes - 1) / kTouchBytes);
+  pool.parallel_for(items, [&](std::int64_t i) {
+    const std::size_t begin = static_cast<std::size_t>(i) * kTouchBytes;
+    const std::size_t n = std::min(kTouchBytes, bytes - begin);
+    if (fill == Fill::poison) {
+      std::memset(data + begin, kPoisonByte, n);
+    } else {
+      for (std::size_t at = begin; at < begin + n; at += kPageBytes) *static_cast<volatile std::byte*>(data + at) = std::byte{0};
+    }
+  });
+}
+
+}  // namespace
+
+std::string_view to_string(MemoryKind kind) noexcept { return kind == MemoryKind::device ? "device" : "pinned"; }
+
+Result<BufferView> map_memory(std::size_t bytes, Fill fill, bool huge_pages, ThreadPool* pool) {
+  const bool reachable = fill != Fill::unreachable;
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (reachable ? 0 : MAP_NORESERVE);
+  void* p = ::mmap(nullptr, bytes, reachable ? PROT_READ | PROT_WRITE : PROT_NONE, flags, -1, 0);
+  if (p == MAP_FAILED)
+    return Status::error(Code::out_of_memory, str("mmap of ", bytes, " bytes: ", std::strerror(errno)));
+  auto* const data = static_cast<std::byte*>(p);
+  if (reachable) {
+    (void)::madvise(data, bytes, MADV_DONTDUMP);
+    if (huge_pages) advise_huge_pages(data, bytes);
+    first_touch(data, bytes, fill, *pool);
+  }
+  return BufferView{data, bytes};
+}
+
+void unmap_memory(BufferView view) noexcept {
+  const int rc = ::munmap(view.data, view.bytes);
+  STRATA_ASSERT(rc == 0, "munmap of a buffer failed, errno ", errno);
+}
+
+HostMemory::~HostMemory() {
+  for (const auto& [data, block] : blocks_) unmap_memory({const_cast<std::byte*>(data), block.bytes});
+}
+
+Status HostMemory::take(MemoryKind kind, std::size_t bytes) {
+  const std::size_t cap = kind == MemoryKind::device ? options_.device_cap : options_.pinned_cap;
+  const MutexLock lock(mutex_);
+  std::size_t& used = used_[static_cast<std::size_t>(kind)];
+  const std::size_t free_bytes = cap == 0 ? SIZE_MAX - used : cap - used;
+  if (bytes > free_bytes)
+    return Status::error(Code::does_not_fit, str(to_string(kind), " memory: ", bytes, " bytes asked, ", free_bytes,
+                                                 " free of a cap of ", cap));
+  used += bytes;
+  return {};
+}
+
+void HostMemory::give_back(MemoryKind kind, std::size_t bytes) {
+  const MutexLock lock(mutex_);
+  used_[static_cast<std::size_t>(kind)] -= bytes;
+}
+
+Result<BufferView> HostMemory::allocate(MemoryKind kind, std::size_t bytes, ThreadPool* pool) {
+  if (bytes == 0) return Status::error(Code::invalid, str("a ", to_string(kind), " buffer of 0 bytes"));
+  STRATA_TRY(take(kind, bytes));
+  Result<BufferView> view = map_memory(bytes, options_.fill, options_.huge_pages, pool);
+  if (!view.has_value()) {
+    give_back(kind, bytes);
+    return view;
+  }
+  const MutexLock lock(mutex_);
+  blocks_[view->data] = Block{view->data, bytes, kind, created_++, false};
+  ++live_;
+  return view;
+}
+
+void HostMemory::release(MemoryKind kind, BufferView view) noexcept {
+  const bool keep = options_.quarantine_bytes > 0;
+  if (keep) std::memset(view.data, kPoisonByte, view.bytes);
+  {
+    const MutexLock lock(mutex_);
+    const auto it = blocks_.find(view.data);
+    STRATA_ASSERT(it != blocks_.end() && !it->second.freed && it->second.bytes == view.bytes, "not a live buffer");
+    used_[static_cast<std::size_t>(kind)] -= view.bytes;
+    --live_;
+    if (keep) {
+      it->second.freed = true;
+      quarantine_.push_back(view.data);
+      quarantined_bytes_ += view.bytes;
+      return;
+    }
+    blocks_.erase(it);
+  }
+  unmap_memory(view);
+}
+
+bool HostMemory::needs_trim() const noexcept {
+  const MutexLock lock(mutex_);
+  return quarantined_bytes_ > options_.quarantine_bytes;
+}
+
+void HostMemory::trim() noexcept {
+  const MutexLock lock(mutex_);
+  while (quarantined_bytes_ > options_.quarantine_bytes) {
+    const auto it = blocks_.find(quarantine_.front());
+    const BufferView view{const_cast<std::byte*>(it->first), it->second.bytes};
+    quarantine_.pop_front();
+    quarantined_bytes_ -= view.bytes;
+    blocks_.erase(it);
+    unmap_memory(view);
+  }
+}
+
+std::optional<Block> HostMemory::find(const void* p) const {
+  const auto* const at = static_cast<const std::byte*>(p);
+  const MutexLock lock(mutex_);
+  auto it = blocks_.upper_bound(at);
+  if (it == blocks_.begin()) return std::nullopt;
+  --it;
+  if (at >= it->first + it->second.bytes) return std::nullopt;
+  return it->second;
+}
+
+std::string HostMemory::describe(const void* p, std::size_t bytes) const {
+  const std::optional<Block> block = find(p);
+  if (!block) return str("memory at ", fmt::ptr(p), " (", bytes, " bytes)");
+  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(p) - block->data);
+  return str(to_string(block->kind), " buffer ", block->number, " [", offset, ", ", offset + bytes, ")");
+}
+
+std::size_t HostMemory::live_buffers() const {
+  const MutexLock lock(mutex_);
+  return live_;
+}
+std::uint64_t HostMemory::created() const {
+  const MutexLock lock(mutex_);
+  return created_;
+}
+
+}  // namespace strata::detail

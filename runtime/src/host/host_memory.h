@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <strata/runtime/backend.h>
+#include <strata/runtime/thread_annotations.h>
+#include <strata/runtime/thread_pool.h>
+
+namespace strata::detail {
+
+/// How fresh memory is left: unreachable (address space only), zero, or 0xFF bytes.
+enum class Fill : std::uint8_t { unreachable, zero, poison };
+inline constexpr int kPoisonByte = 0xFF;
+
+struct HostMemoryOptions {
+  std::size_t device_cap = 0, pinned_cap = 0;  ///< 0: none
+  Fill fill = Fill::zero;
+  bool huge_pages = true;
+  std::size_t quarantine_bytes = 0;  ///< freed memory kept mapped and poisoned
+};
+
+/// A buffer, live or freed and still in quarantine.
+struct Block {
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  MemoryKind kind = MemoryKind::device;
+  std::uint64_t number = 0;
+  bool freed = false;
+};
+
+/// Buffers as anonymous mappings under two caps, in exact bytes. Thread-safe; its lock is a leaf.
+class HostMemory {
+ public:
+  explicit HostMemory(const HostMemoryOptions& options) : options_(options) {}
+  ~HostMemory();
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+
+  /// `pool` touches the pages first; it may be null when fill is `unreachable`.
+  Result<BufferView> allocate(MemoryKind kind, std::size_t bytes, ThreadPool* pool) STRATA_EXCLUDES(mutex_);
+  /// Unmaps the buffer, or poisons it and puts it into quarantine.
+  void release(MemoryKind kind, BufferView view) noexcept STRATA_EXCLUDES(mutex_);
+  /// Whether quarantine is over its limit; trim() then unmaps the oldest, which no queued work may still use.
+  bool needs_trim() const noexcept STRATA_EXCLUDES(mutex_);
+  void trim() noexcept STRATA_EXCLUDES(mutex_);
+
+  /// The buffer that holds `p`, if any.
+  std::optional<Block> find(const void* p) const STRATA_EXCLUDES(mutex_);
+  /// "device buffer 3 [0, 4096)", or addresses for memory that is not ours.
+  std::string describe(const void* p, std::size_t bytes) const;
+  std::size_t live_buffers() const STRATA_EXCLUDES(mutex_);
+  std::uint64_t created() const STRATA_EXCLUDES(mutex_);
+
+ private:
+  Status take(MemoryKind kind, std::size_t bytes) STRATA_EXCLUDES(mutex_);
+  void give_back(MemoryKind kind, std::size_t bytes) STRATA_EXCLUDES(mutex_);
+
+  const HostMemoryOptions options_;
+  mutable Mutex mutex_;
+  std::map<const std::byte*, Block> blocks_ STRATA_GUARDED_BY(mutex_);
+  std::deque<const std::byte*> quarantine_ STRATA_GUARDED_BY(mutex_);
+  std::size_t quarantined_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
+  std::size_t used_[2] STRATA_GUARDED_BY(mutex_) = {0, 0};
+  std::size_t live_ STRATA_GUARDED_BY(mutex_) = 0;
+  std::uint64_t created_ STRATA_GUARDED_BY(mutex_) = 0;
+};
+
+/// An exact anonymous mapping, kept out of core dumps, filled as asked. Errors: `out_of_memory` with errno's text.
+Result<BufferView> map_memory(std::size_t bytes, Fill fill, bool huge_pages, ThreadPool* pool);
+void unmap_memory(BufferView view) noexcept;
+
+std::string_view to_string(MemoryKind kind) noexcept;
+
+}  // namespace strata::detail

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/runtime/clock.h>
+#include <strata/runtime/thread_annotations.h>
+
+namespace strata::testing {
+
+/// Time that moves only when the test says so. Thread-safe.
+class ManualClock final : public Clock {
+ public:
+  std::int64_t now_ns() const noexcept override {
+    const MutexLock lock(mutex_);
+    return now_ns_;
+  }
+  void wait_until(std::int64_t deadline_ns) override {
+    const MutexLock lock(mutex_);
+    ++waiters_;
+    changed_.notify_all();
+    while (now_ns_ < deadline_ns) changed_.wait(mutex_);
+    --waiters_;
+    changed_.notify_all();
+  }
+  /// Moves time; does not wait for those it wakes.
+  void advance_to(std::int64_t now_ns) {
+    const MutexLock lock(mutex_);
+    now_ns_ = now_ns;
+    changed_.notify_all();
+  }
+  /// Blocks until exactly `n` threads wait for a later time.
+  void await_waiters(int n) {
+    const MutexLock lock(mutex_);
+    while (waiters_ != n) changed_.wait(mutex_);
+  }
+
+ private:
+  mutable Mutex mutex_;
+  Condition changed_;
+  std::int64_t now_ns_ STRATA_GUARDED_BY(mutex_) = 0;
+  int waiters_ STRATA_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace strata::testing
