@@ -1,0 +1,31 @@
+# One translation unit per instruction set for each SIMD body (src/NAME_body.h): the unit includes nothing but the
+# body, inside a namespace named after the set, and is the only thing compiled with that set's flags.
+set(STRATA_ISAS scalar sse42 avx2 avx512)
+set(STRATA_ISA_FLAGS_scalar "")
+set(STRATA_ISA_FLAGS_sse42 -msse4.2)
+set(STRATA_ISA_FLAGS_avx2 -mavx2 -mf16c)
+set(STRATA_ISA_FLAGS_avx512 -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl)
+
+# strata_simd_bodies(MODULE BODY...): after strata_add_module(MODULE).
+function(strata_simd_bodies module)
+  foreach(body IN LISTS ARGN)
+    foreach(isa IN LISTS STRATA_ISAS)
+      set(unit "${CMAKE_CURRENT_BINARY_DIR}/simd/${body}_${isa}.cpp")
+      file(CONFIGURE OUTPUT "${unit}" CONTENT "#define STRATA_ISA ${isa}
+#define STRATA_ISA_IS_${isa} 1
+#include \"${body}_body.h\"
+")
+      # sqrtf may set errno, which keeps GCC from a plain square root; nothing here reads errno. No body throws, and
+      # without exceptions no shared personality symbol appears. GCC 12 warns inside its own AVX-512 header.
+      set_source_files_properties("${unit}" PROPERTIES
+        COMPILE_OPTIONS "${STRATA_ISA_FLAGS_${isa}};-fno-math-errno;-fno-exceptions;-Wno-maybe-uninitialized")
+      target_sources(strata_${module} PRIVATE "${unit}")
+    endforeach()
+  endforeach()
+  # Only an optimised build inlines everything; a sanitizer adds helpers of its own.
+  if(STRATA_BUILD_TESTS AND CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT STRATA_SANITIZE AND NOT STRATA_COVERAGE)
+    add_test(NAME ${module}.NoWeakSymbolLeavesItsInstructionSet
+      COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} "-DISAS=${STRATA_ISAS}" "-DOBJECTS=$<TARGET_OBJECTS:strata_${module}>"
+        -P "${CMAKE_SOURCE_DIR}/cmake/CheckWeakSymbols.cmake")
+  endif()
+endfunction()

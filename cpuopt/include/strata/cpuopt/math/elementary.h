@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/cpuopt/math/hd.h>
+
+/// Elementary functions as fixed sequences of IEEE additions, multiplications and divisions, written once over a
+/// value type V (float, or a SIMD value with the same operators), so that every instruction set and CUDA give the
+/// same bits. libm's would not: glibc picks its versions by CPU.
+namespace strata::cpuopt {
+
+// The operations a value type brings besides + - * /; SIMD types find their own by argument-dependent lookup.
+
+STRATA_HD float sqrt_of(float x) {
+#ifdef __CUDA_ARCH__
+  return sqrtf(x);
+#else
+  return __builtin_sqrtf(x);
+#endif
+}
+/// a > b ? x : y, by lane; a NaN in a or b takes y.
+STRATA_HD float select_greater(float a, float b, float x, float y) { return a > b ? x : y; }
+
+/// 1.5 * 2^23: adding it rounds |x| < 2^22 to the nearest integer and leaves that integer in the low bits.
+inline constexpr float kRoundMagic = 12582912.0f;
+
+/// 2^n for t = n + kRoundMagic and n in [-126, 127].
+STRATA_HD float pow2_of_rounded(float t) {
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &t, sizeof bits);
+  bits = (bits + 127u) << 23;
+  float out;
+  __builtin_memcpy(&out, &bits, sizeof out);
+  return out;
+}
+
+/// e^x. Relative error <= 2 units in the last place (measured 1.0) where the result is normal; a subnormal result is
+/// rounded once more; +-inf, overflow and NaN as IEEE has them. Polynomial of Cephes' expf (Moshier 1992).
+template <class V>
+STRATA_HD V exp_of(V x) {
+  const V zero(0.0f);
+  x = select_greater(x, V(89.5f), V(89.5f), x);  // written so that a NaN passes through
+  x = select_greater(V(-105.0f), x, V(-105.0f), x);
+  const V n = (x * V(1.44269504088896341f) + V(kRoundMagic)) - V(kRoundMagic);
+  V r = x - n * V(0.693359375f);  // ln 2 in two parts; the first product is exact
+  r = r - n * V(-2.12194440e-4f);
+  V q(1.9875691500e-4f);
+  q = q * r + V(1.3981999507e-3f);
+  q = q * r + V(8.3334519073e-3f);
+  q = q * r + V(4.1665795894e-2f);
+  q = q * r + V(1.6666665459e-1f);
+  q = q * r + V(5.0000001201e-1f);
+  q = q * (r * r) + r + V(1.0f);
+  // 2^n in two factors, so that n from -151 to 129 needs no special case.
+  const V shift = select_greater(zero, x, V(64.0f), V(-64.0f));
+  const V rest = select_greater(zero, x, V(5.42101086242752217e-20f), V(18446744073709551616.0f));
+  return (q * pow2_of_rounded((n + shift) + V(kRoundMagic))) * rest;
+}
+
+/// Natural logarithm of a normal positive x, in f64; relative error below 1e-15 (atanh series).
+STRATA_HD double log_of(double x) {
+  std::uint64_t bits;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  // The exponent is taken about sqrt(1/2), so that the mantissa lies in [sqrt(1/2), sqrt(2)).
+  const std::uint64_t shifted = bits - 0x3FE6A09E667F3BCDull;
+  const std::int64_t e = static_cast<std::int64_t>(shifted) >> 52;
+  const std::uint64_t mantissa_bits = bits - (static_cast<std::uint64_t>(e) << 52);
+  double mantissa;
+  __builtin_memcpy(&mantissa, &mantissa_bits, sizeof mantissa);
+  const double s = (mantissa - 1.0) / (mantissa + 1.0);
+  const double z = s * s;
+  double sum = 1.0 / 23.0;
+  for (int k = 21; k >= 3; k -= 2) sum = sum * z + 1.0 / static_cast<double>(k);
+  return static_cast<double>(e) * 0.69314718055994530942 + (2.0 * s + 2.0 * s * (z * sum));
+}
+
+/// 1 / (1 + e^-y), and 1 minus it, each to full relative accuracy while e^|y| is finite.
+template <class V>
+struct Sigmoid {
+  V value;
+  V complement;
+};
+template <class V>
+STRATA_HD Sigmoid<V> sigmoid_of(V y) {
+  // Past 87, e^-y would leave the normal range and infinity * 0 would make a NaN of the complement.
+  y = select_greater(V(-87.0f), y, V(-87.0f), y);
+  const V e = exp_of(V(0.0f) - y);
+  const V value = V(1.0f) / (V(1.0f) + e);
+  return {value, e * value};
+}
+
+/// GELU, tanh form (Hendrycks & Gimpel 2016), as x * sigmoid(2u): 1 + tanh(u) would cancel for negative x.
+template <class V>
+STRATA_HD V gelu_of(V x) {
+  const V u2 = V(1.5957691216057308f) * (x + V(0.044715f) * (x * x * x));  // 2 sqrt(2 / pi)
+  return x * sigmoid_of(u2).value;
+}
+
+/// d gelu(x) / dx.
+template <class V>
+STRATA_HD V gelu_derivative_of(V x) {
+  const V u2 = V(1.5957691216057308f) * (x + V(0.044715f) * (x * x * x));
+  const V du2 = V(1.5957691216057308f) * (V(1.0f) + V(0.134145f) * (x * x));
+  const Sigmoid<V> s = sigmoid_of(u2);
+  return s.value + x * (s.value * s.complement) * du2;
+}
+
+}  // namespace strata::cpuopt

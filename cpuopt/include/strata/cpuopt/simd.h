@@ -1,0 +1,169 @@
+#pragma once
+
+// For SIMD bodies only: units that cmake/StrataSimd.cmake compiles once per instruction set. Everything here lies in
+// a namespace named after the set, so that no two sets share a symbol.
+#ifndef STRATA_ISA
+#error "strata/cpuopt/simd.h is for SIMD bodies; see cmake/StrataSimd.cmake"
+#endif
+
+#include <cstdint>
+
+#include <strata/cpuopt/math/elementary.h>
+#include <strata/cpuopt/math/hd.h>
+
+#ifndef STRATA_ISA_IS_scalar
+#include <xsimd/xsimd.hpp>
+#endif
+
+namespace strata::cpuopt::STRATA_ISA {
+
+#if defined(STRATA_ISA_IS_scalar)
+struct Register {
+  using Part = float;
+  static constexpr int kLanes = 1;
+  static STRATA_HD Part broadcast(float x) { return x; }
+  static STRATA_HD Part load(const float* p) { return *p; }
+  static STRATA_HD void store(float* p, Part x) { *p = x; }
+  static STRATA_HD Part sqrt(Part x) { return sqrt_of(x); }
+  static STRATA_HD Part select_greater(Part a, Part b, Part x, Part y) { return cpuopt::select_greater(a, b, x, y); }
+  static STRATA_HD Part pow2_of_rounded(Part t) { return cpuopt::pow2_of_rounded(t); }
+};
+#else
+struct Register {
+#if defined(STRATA_ISA_IS_sse42)
+  using Arch = xsimd::sse4_2;
+#elif defined(STRATA_ISA_IS_avx2)
+  using Arch = xsimd::avx2;
+#elif defined(STRATA_ISA_IS_avx512)
+  using Arch = xsimd::avx512f;
+#endif
+  using Part = xsimd::batch<float, Arch>;
+  static constexpr int kLanes = static_cast<int>(Part::size);
+  static STRATA_HD Part broadcast(float x) { return Part(x); }
+  static STRATA_HD Part load(const float* p) { return Part::load_unaligned(p); }
+  static STRATA_HD void store(float* p, Part x) { x.store_unaligned(p); }
+  static STRATA_HD Part sqrt(Part x) { return xsimd::sqrt(x); }
+  static STRATA_HD Part select_greater(Part a, Part b, Part x, Part y) { return xsimd::select(a > b, x, y); }
+  static STRATA_HD Part pow2_of_rounded(Part t) {
+    using Bits = xsimd::batch<std::int32_t, Arch>;
+    return xsimd::bitwise_cast<Part>((xsimd::bitwise_cast<Bits>(t) + Bits(127)) << 23);
+  }
+};
+#endif
+
+/// 16 lanes of f32 on every instruction set: one register of AVX-512, two of AVX2, four of SSE4.2, or 16 floats.
+/// Because the width is the same everywhere, a reduction over lanes has the same shape, hence the same bits.
+struct f32x16 {
+  using Part = Register::Part;
+  static constexpr int kLanes = 16;
+  static constexpr int kParts = kLanes / Register::kLanes;
+  Part part[kParts];
+
+  f32x16() = default;
+  explicit STRATA_HD f32x16(float x) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; ++i) part[i] = Register::broadcast(x);
+  }
+  static STRATA_HD f32x16 load(const float* p) {
+    f32x16 out;
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; ++i) out.part[i] = Register::load(p + i * Register::kLanes);
+    return out;
+  }
+  STRATA_HD void store(float* p) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; ++i) Register::store(p + i * Register::kLanes, part[i]);
+  }
+  /// The first n < 16 lanes from memory, `fill` in the others. Reads nothing past p + n.
+  static STRATA_HD f32x16 load_first(const float* p, int n, float fill = 0.0f) {
+    alignas(64) float lanes[kLanes];
+    for (int i = 0; i < kLanes; ++i) lanes[i] = fill;
+    for (int i = 0; i < n; ++i) lanes[i] = p[i];
+    return load(lanes);
+  }
+  STRATA_HD void store_first(float* p, int n) const {
+    alignas(64) float lanes[kLanes];
+    store(lanes);
+    for (int i = 0; i < n; ++i) p[i] = lanes[i];
+  }
+  /// The first n lanes of this one, zero in the others.
+  STRATA_HD f32x16 keep_first(int n) const {
+    alignas(64) float lanes[kLanes];
+    store(lanes);
+    for (int i = n; i < kLanes; ++i) lanes[i] = 0.0f;
+    return load(lanes);
+  }
+
+#define STRATA_F32X16_OPERATOR(op)                                        \
+  friend STRATA_HD f32x16 operator op(const f32x16& a, const f32x16& b) { \
+    f32x16 out;                                                           \
+    _Pragma("GCC unroll 16") for (int i = 0; i < kParts; ++i) out.part[i] = a.part[i] op b.part[i]; \
+    return out;                                                           \
+  }
+  STRATA_F32X16_OPERATOR(+)
+  STRATA_F32X16_OPERATOR(-)
+  STRATA_F32X16_OPERATOR(*)
+  STRATA_F32X16_OPERATOR(/)
+#undef STRATA_F32X16_OPERATOR
+};
+
+STRATA_HD f32x16 sqrt_of(const f32x16& x) {
+  f32x16 out;
+#pragma GCC unroll 16
+  for (int i = 0; i < f32x16::kParts; ++i) out.part[i] = Register::sqrt(x.part[i]);
+  return out;
+}
+STRATA_HD f32x16 select_greater(const f32x16& a, const f32x16& b, const f32x16& x, const f32x16& y) {
+  f32x16 out;
+#pragma GCC unroll 16
+  for (int i = 0; i < f32x16::kParts; ++i)
+    out.part[i] = Register::select_greater(a.part[i], b.part[i], x.part[i], y.part[i]);
+  return out;
+}
+STRATA_HD f32x16 pow2_of_rounded(const f32x16& t) {
+  f32x16 out;
+#pragma GCC unroll 16
+  for (int i = 0; i < f32x16::kParts; ++i) out.part[i] = Register::pow2_of_rounded(t.part[i]);
+  return out;
+}
+/// max by lane; where either is NaN, b.
+STRATA_HD f32x16 max_of(const f32x16& a, const f32x16& b) { return select_greater(a, b, a, b); }
+
+/// Lane i with lane i + 8, then + 4, + 2, + 1: the tree of every reduction over lanes.
+STRATA_HD float reduce_add(const f32x16& x) {
+  alignas(64) float lanes[16];
+  x.store(lanes);
+  for (int width = 8; width > 0; width /= 2)
+    for (int i = 0; i < width; ++i) lanes[i] = lanes[i] + lanes[i + width];
+  return lanes[0];
+}
+STRATA_HD float reduce_max(const f32x16& x) {
+  alignas(64) float lanes[16];
+  x.store(lanes);
+  for (int width = 8; width > 0; width /= 2)
+    for (int i = 0; i < width; ++i) lanes[i] = lanes[i] > lanes[i + width] ? lanes[i] : lanes[i + width];
+  return lanes[0];
+}
+
+/// For the lambdas handed to for_each_16: left to itself, the compiler may outline a body that is used twice.
+#define STRATA_LANES_INLINE __attribute__((always_inline))
+
+/// Calls `step(i, lanes)` for i = 0, 16, ... < n; `lanes` is 16, and less only in the last call.
+template <class Step>
+STRATA_HD void for_each_16(std::int64_t n, const Step& step) {
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) step(i, 16);
+  if (i < n) step(i, static_cast<int>(n - i));
+}
+/// Whole or partial by `lanes`; where `lanes` is the constant 16 the branch folds away.
+STRATA_HD f32x16 load_lanes(const float* p, int lanes, float fill = 0.0f) {
+  return lanes == 16 ? f32x16::load(p) : f32x16::load_first(p, lanes, fill);
+}
+STRATA_HD void store_lanes(float* p, const f32x16& x, int lanes) {
+  if (lanes == 16)
+    x.store(p);
+  else
+    x.store_first(p, lanes);
+}
+
+}  // namespace strata::cpuopt::STRATA_ISA

@@ -1,0 +1,74 @@
+#include <strata/cpuopt/isa.h>
+
+#include <atomic>
+
+#include <strata/runtime/str.h>
+
+namespace strata::cpuopt {
+namespace {
+
+// A choice of speed, never of result, so it need not be handed through every call.
+std::atomic<CpuIsa>& active() noexcept {
+  static std::atomic<CpuIsa> isa{detect_isa()};
+  return isa;
+}
+
+Status lacks(CpuIsa isa) {
+  return Status::error(Code::unsupported, str("cpu.isa is ", to_string(isa), "; this CPU has ", to_string(detect_isa())));
+}
+
+}  // namespace
+
+std::string_view to_string(CpuIsa isa) noexcept {
+  switch (isa) {
+    case CpuIsa::scalar: return "scalar";
+    case CpuIsa::sse42: return "sse42";
+    case CpuIsa::avx2: return "avx2";
+    case CpuIsa::avx512: return "avx512";
+  }
+  return "unknown";
+}
+
+bool is_supported(CpuIsa isa) noexcept {
+#if defined(__x86_64__)
+  switch (isa) {
+    case CpuIsa::scalar: return true;
+    case CpuIsa::sse42: return __builtin_cpu_supports("sse4.2") != 0;
+    case CpuIsa::avx2: return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
+    case CpuIsa::avx512:
+      return is_supported(CpuIsa::avx2) && __builtin_cpu_supports("avx512f") != 0 &&
+             __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+             __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+  }
+  return false;
+#else
+  return isa == CpuIsa::scalar;
+#endif
+}
+
+CpuIsa detect_isa() noexcept {
+  for (const CpuIsa isa : {CpuIsa::avx512, CpuIsa::avx2, CpuIsa::sse42})
+    if (is_supported(isa)) return isa;
+  return CpuIsa::scalar;
+}
+
+Result<CpuIsa> select_isa(std::string_view name) {
+  if (name == "auto") return detect_isa();
+  for (int i = 0; i < kCpuIsas; ++i) {
+    const auto isa = static_cast<CpuIsa>(i);
+    if (name != to_string(isa)) continue;
+    if (!is_supported(isa)) return lacks(isa);
+    return isa;
+  }
+  return Status::error(Code::invalid, str("cpu.isa is '", name, "'; it takes auto, scalar, sse42, avx2 or avx512"));
+}
+
+Status use_isa(CpuIsa isa) {
+  if (!is_supported(isa)) return lacks(isa);
+  active().store(isa, std::memory_order_relaxed);
+  return Status::ok();
+}
+
+CpuIsa active_isa() noexcept { return active().load(std::memory_order_relaxed); }
+
+}  // namespace strata::cpuopt

@@ -1,0 +1,32 @@
+#include <strata/cpuopt/schedule.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include <strata/runtime/str.h>
+
+namespace strata::cpuopt {
+
+Status validate(const LrSchedule& s) {
+  if (!(std::isfinite(s.lr) && s.lr >= 0.0))
+    return Status::error(Code::invalid, str("schedule: lr is ", s.lr, "; it takes a finite number from 0"));
+  if (!(std::isfinite(s.min_lr) && s.min_lr >= 0.0 && s.min_lr <= s.lr))
+    return Status::error(Code::invalid, str("schedule: min_lr is ", s.min_lr, "; it takes 0 to lr = ", s.lr));
+  if (s.warmup_steps < 0 || s.total_steps < s.warmup_steps)
+    return Status::error(Code::invalid,
+                         str("schedule: ", s.warmup_steps, " warm-up steps of ", s.total_steps, " in all"));
+  return Status::ok();
+}
+
+double learning_rate(const LrSchedule& s, std::int64_t step) noexcept {
+  step = std::max<std::int64_t>(step, 1);
+  if (step < s.warmup_steps) return s.lr * static_cast<double>(step) / static_cast<double>(s.warmup_steps);
+  if (s.kind == ScheduleKind::constant) return s.lr;
+  if (step >= s.total_steps) return s.min_lr;
+  const double done = static_cast<double>(step - s.warmup_steps) / static_cast<double>(s.total_steps - s.warmup_steps);
+  const double left = s.kind == ScheduleKind::linear ? 1.0 - done : 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+  return s.min_lr + (s.lr - s.min_lr) * left;
+}
+
+}  // namespace strata::cpuopt

@@ -1,0 +1,52 @@
+#include <strata/cpuopt/math/elementary.h>
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+namespace strata::cpuopt {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+TEST(ElementaryTest, ExpIsWithinTwoUlpsWhereNormal) {
+  double worst = 0.0;
+  for (float x = -87.3f; x < 88.7f; x += 0.00037f)
+    worst = std::max(worst, std::abs(static_cast<double>(exp_of(x)) / std::exp(static_cast<double>(x)) - 1.0));
+  EXPECT_LE(worst, 2.0 * 0x1p-23);
+}
+
+TEST(ElementaryTest, ExpIsWithinOneStepWhereSubnormal) {
+  for (float x = -104.5f; x < -87.3f; x += 0.01f)
+    EXPECT_NEAR(exp_of(x), std::exp(static_cast<double>(x)), 1.5 * 0x1p-149) << x;
+}
+
+TEST(ElementaryTest, ExpHasTheLimitsOfIeee) {
+  EXPECT_EQ(exp_of(0.0f), 1.0f);
+  EXPECT_EQ(exp_of(kInf), kInf);
+  EXPECT_EQ(exp_of(89.0f), kInf);
+  EXPECT_EQ(exp_of(-kInf), 0.0f);
+  EXPECT_EQ(exp_of(-1e30f), 0.0f);
+  EXPECT_TRUE(std::isnan(exp_of(std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST(ElementaryTest, LogIsWithinAFewUlpsOfF64) {
+  double worst = 0.0;
+  for (double x = 1e-30; x < 1e30; x *= 1.0137)
+    worst = std::max(worst, std::abs(log_of(x) - std::log(x)) / std::max(1.0, std::abs(std::log(x))));
+  EXPECT_LE(worst, 1e-15);
+  EXPECT_EQ(log_of(1.0), 0.0);
+}
+
+TEST(ElementaryTest, SigmoidAndItsComplementKeepTheirRelativeAccuracy) {
+  for (double y = -80.0; y <= 80.0; y += 0.093) {
+    const auto s = sigmoid_of(static_cast<float>(y));
+    const auto exact = static_cast<double>(static_cast<float>(y));
+    EXPECT_NEAR(s.value * (1.0 + std::exp(-exact)), 1.0, 4e-7) << y;
+    EXPECT_NEAR(s.complement * (1.0 + std::exp(exact)), 1.0, 4e-7) << y;
+  }
+}
+
+}  // namespace
+}  // namespace strata::cpuopt

@@ -1,0 +1,77 @@
+#include <strata/cpuopt/norm.h>
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "support/isas.h"
+#include "support/numeric.h"
+
+namespace strata::cpuopt {
+namespace {
+
+std::vector<double> leaves_of(std::span<const float> x) {
+  std::vector<double> leaves(static_cast<std::size_t>(norm_leaves(static_cast<std::int64_t>(x.size()))));
+  must(square_sum_leaves(x, leaves));
+  return leaves;
+}
+
+class NormSizes : public ::testing::TestWithParam<std::int64_t> {};
+
+TEST_P(NormSizes, LeavesAreTheSumsOfSquares) {
+  const std::vector<float> x = test::Values(3).floats(GetParam());
+  std::vector<double> want(static_cast<std::size_t>(norm_leaves(GetParam())));
+  for (std::size_t i = 0; i < x.size(); ++i) want[i / 4096] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  EXPECT_LE(test::relative_error(leaves_of(x), want), 1e-14);
+}
+
+TEST_P(NormSizes, EveryInstructionSetGivesTheSameBits) {
+  const std::vector<float> x = test::Values(4).floats(GetParam(), 1e3);
+  const std::vector<double> want = leaves_of(x);
+  for (const CpuIsa name : test::supported_isas()) {
+    const test::IsaScope isa(name);
+    EXPECT_EQ(test::differing_bits(leaves_of(x), want), 0u) << to_string(name);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, NormSizes, ::testing::Values(0, 1, 17, 4095, 4096, 4097, 20001));
+
+TEST(NormTest, ASliceThatBeginsOnALeafHasTheLeavesOfTheWhole) {
+  const std::vector<float> x = test::Values(5).floats(3 * 4096 + 5);
+  const std::vector<double> whole = leaves_of(x);
+  const std::vector<double> tail = leaves_of(std::span(x).subspan(2 * 4096));
+  EXPECT_EQ(tail[0], whole[2]);
+  EXPECT_EQ(tail[1], whole[3]);
+}
+
+TEST(NormTest, NaNAndInfinityReachTheSum) {
+  std::vector<float> x(5000, 1.0f);
+  x[4500] = std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(std::isinf(tree_sum(leaves_of(x))));
+  x[17] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(tree_sum(leaves_of(x))));
+}
+
+TEST(NormTest, SquaresOfTheSmallestAndLargestFloatsSurvive) {
+  const std::vector<float> x = {1e-45f, 3e38f};
+  EXPECT_GT(leaves_of(std::span(x).first(1))[0], 0.0);
+  EXPECT_TRUE(std::isfinite(leaves_of(x)[0]));
+}
+
+TEST(NormTest, AWrongNumberOfLeavesIsRefusedWithTheNumbers) {
+  const std::vector<float> x(4097);
+  std::vector<double> leaves(1);
+  const Status status = square_sum_leaves(x, leaves);
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_NE(status.message().find("4097 elements have 2 leaves, but 1"), std::string_view::npos) << status.message();
+}
+
+TEST(NormTest, TheTreeSplitsAtTheLargestPowerOfTwo) {
+  const std::vector<double> x = {1e16, 1.0, 1.0, 1.0, 1.0};
+  EXPECT_EQ(tree_sum(x), ((1e16 + 1.0) + (1.0 + 1.0)) + 1.0);
+  EXPECT_EQ(tree_sum(std::span<const double>()), 0.0);
+  EXPECT_EQ(tree_sum(std::vector<float>{1.5f, 2.5f, -1.0f}), 3.0);
+}
+
+}  // namespace
+}  // namespace strata::cpuopt

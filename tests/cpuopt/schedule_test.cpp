@@ -1,0 +1,48 @@
+#include <strata/cpuopt/schedule.h>
+
+#include <gtest/gtest.h>
+
+namespace strata::cpuopt {
+namespace {
+
+LrSchedule schedule(ScheduleKind kind) {
+  return {.kind = kind, .lr = 1.0, .min_lr = 0.1, .warmup_steps = 10, .total_steps = 110};
+}
+
+TEST(ScheduleTest, WarmUpIsLinearAndEndsAtTheRate) {
+  EXPECT_DOUBLE_EQ(learning_rate(schedule(ScheduleKind::cosine), 1), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule(ScheduleKind::cosine), 5), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule(ScheduleKind::cosine), 10), 1.0);
+}
+
+TEST(ScheduleTest, HalfwayDownIsHalfwayBetweenTheRates) {
+  EXPECT_DOUBLE_EQ(learning_rate(schedule(ScheduleKind::cosine), 60), 0.55);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule(ScheduleKind::linear), 60), 0.55);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule(ScheduleKind::linear), 35), 0.775);
+}
+
+TEST(ScheduleTest, TheEndIsTheMinimumAndStays) {
+  EXPECT_EQ(learning_rate(schedule(ScheduleKind::cosine), 110), 0.1);
+  EXPECT_EQ(learning_rate(schedule(ScheduleKind::linear), 5000), 0.1);
+  EXPECT_EQ(learning_rate(schedule(ScheduleKind::constant), 5000), 1.0);
+}
+
+TEST(ScheduleTest, WarmUpOfTheWholeRunIsLegal) {
+  LrSchedule s = schedule(ScheduleKind::linear);
+  s.total_steps = 10;
+  must(validate(s));
+  EXPECT_EQ(learning_rate(s, 9), 0.9);
+  EXPECT_EQ(learning_rate(s, 10), 0.1);
+}
+
+TEST(ScheduleTest, NonsenseIsRefusedWithTheNumbers) {
+  LrSchedule s = schedule(ScheduleKind::cosine);
+  s.warmup_steps = 200;
+  EXPECT_NE(validate(s).message().find("200 warm-up steps of 110"), std::string_view::npos);
+  s = schedule(ScheduleKind::cosine);
+  s.min_lr = 2.0;
+  EXPECT_EQ(validate(s).code(), Code::invalid);
+}
+
+}  // namespace
+}  // namespace strata::cpuopt
