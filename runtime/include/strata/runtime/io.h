@@ -5,11 +5,18 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <strata/runtime/status.h>
 
 namespace strata {
+
+/// What a direct file asks of each request, in bytes; 1 where nothing is asked.
+struct DirectAlignment {
+  std::uint32_t memory = 1;
+  std::uint32_t offset = 1;  ///< of the offset and of the length
+};
 
 /// An open file. One positioned call is one system call and may be short; read_exact and write_all continue.
 /// Thread-safe for calls on disjoint ranges. Closed by the destructor.
@@ -20,19 +27,21 @@ class File {
   virtual Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> into) = 0;
   /// Bytes written. Errors: `io_error`, `no_space`.
   virtual Result<std::size_t> write_at(std::uint64_t offset, std::span<const std::byte> from) = 0;
-  /// Data and size are on the device when this returns ok. A failed sync is final: never retried.
+  /// Data and size are on the device when this returns ok. A failed sync is final: the kernel may have marked the
+  /// lost pages clean, so it is never retried and later calls on this file return the same error.
   virtual Status sync() = 0;
   virtual Result<std::uint64_t> size() = 0;
   /// Reserves blocks so that later writes in [0, bytes) cannot meet a full disk. Errors: `no_space`.
   virtual Status allocate(std::uint64_t bytes) = 0;
   virtual const std::string& path() const noexcept = 0;
   virtual bool direct() const noexcept = 0;  ///< opened with O_DIRECT
+  virtual DirectAlignment alignment() const noexcept = 0;
   /// The descriptor, for rings that work below this interface; -1 where there is none.
   virtual int descriptor() const noexcept = 0;
 };
 
 enum class OpenMode : std::uint8_t {
-  read,      ///< an existing regular file, not a symlink's target outside our control
+  read,      ///< an existing regular file, also through a symlink; anything else is `invalid`
   create,    ///< a new file, 0600; fails where one exists
   truncate,  ///< a new or emptied file, 0600
   append,    ///< a new file or the end of an existing one, 0600; write_at ignores the offset
@@ -55,9 +64,11 @@ class Io {
 };
 Io& posix_io() noexcept;
 
-/// Continues short reads until `into` is full. Errors: `corrupt` when the file ends before, naming both sizes.
+/// Continues short reads until `into` is full; on a direct file from the last aligned place, so that a count the
+/// device could not continue from is read again. Errors: `corrupt` when the file ends before, naming both sizes;
+/// `io_error` also when many calls in a row make no progress.
 Status read_exact(File& file, std::uint64_t offset, std::span<std::byte> into);
-/// Continues short writes until all of `from` is written.
+/// Continues short writes until all of `from` is written, with the same rule for direct files.
 Status write_all(File& file, std::uint64_t offset, std::span<const std::byte> from);
 /// The whole of a regular file. Errors: `not_found`, `invalid` past `limit_bytes`.
 Result<std::string> read_text(Io& io, const std::string& path, std::uint64_t limit_bytes);
