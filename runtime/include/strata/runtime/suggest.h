@@ -1,0 +1,18 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace strata {
+
+/// Edits between two words: insert, delete, replace, or swap of neighbours (optimal string alignment).
+int edit_distance(std::string_view a, std::string_view b);
+
+/// The candidate nearest to `word`, or empty when none is near enough to be what was meant.
+std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
+
+/// "; did you mean 'x'?" or nothing.
+std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates);
+
+}  // namespace strata
