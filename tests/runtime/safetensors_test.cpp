@@ -1,6 +1,7 @@
 #include <strata/runtime/safetensors.h>
 
 #include <cstring>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -163,6 +164,7 @@ struct BadSpec {
   std::string what;
   std::vector<TensorSpec> specs;
   std::string message;
+  friend void PrintTo(const BadSpec& spec, std::ostream* out) { *out << spec.what; }
 };
 class SafetensorsBadSpecTest : public testing::TestWithParam<BadSpec> {};
 TEST_P(SafetensorsBadSpecTest, IsRefusedBeforeAFileIsMade) {
@@ -185,6 +187,7 @@ struct Hostile {
   std::string what;
   std::string file;
   std::string message;  // a part of what open() must say
+  friend void PrintTo(const Hostile& file, std::ostream* out) { *out << file.what; }
 };
 std::string tensor(const std::string& body) { return str("{\"a\":{", body, "}}"); }
 std::string tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {

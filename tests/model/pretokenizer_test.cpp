@@ -1,0 +1,79 @@
+#include "pretokenizer.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <support/corpus.h>
+
+namespace strata {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<std::string> pieces_of(std::string_view text) {
+  std::vector<std::string> out;
+  detail::PieceSplitter splitter(text);
+  for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next())
+    out.emplace_back(piece);
+  return out;
+}
+
+TEST(PieceSplitterTest, WordsTakeTheSpaceBeforeThem) {
+  EXPECT_THAT(pieces_of("Hello world, it is 1813!"),
+              ElementsAre("Hello", " world", ",", " it", " is", " 1813", "!"));
+}
+
+TEST(PieceSplitterTest, ContractionsStandAlone) {
+  EXPECT_THAT(pieces_of("I'll we've don't he'd O'Brien 'tis'S"),
+              ElementsAre("I", "'ll", " we", "'ve", " don", "'t", " he", "'d", " O", "'", "Brien", " '",
+                          "tis", "'", "S"));
+}
+
+TEST(PieceSplitterTest, TheLastSpaceOfARunGoesToTheWord) {
+  EXPECT_THAT(pieces_of("a   b"), ElementsAre("a", "  ", " b"));
+  EXPECT_THAT(pieces_of("a\n\nb"), ElementsAre("a", "\n", "\n", "b"));
+  EXPECT_THAT(pieces_of("a\nb"), ElementsAre("a", "\n", "b"));
+  EXPECT_THAT(pieces_of("a \n b  "), ElementsAre("a", " \n", " b", "  "));
+}
+
+TEST(PieceSplitterTest, ClassesAreThoseOfUnicode) {
+  EXPECT_THAT(pieces_of("na\u00efve \u65e5\u672c\u8a9e \u0663\u0664x"),
+              ElementsAre("na\u00efve", " \u65e5\u672c\u8a9e", " \u0663\u0664", "x"));
+  EXPECT_THAT(pieces_of("\u00a0a\u3000\u3000b"), ElementsAre("\u00a0", "a", "\u3000", "\u3000", "b"));
+  EXPECT_THAT(pieces_of("x\u00b2\u2014\u2014y"), ElementsAre("x", "\u00b2", "\u2014\u2014", "y"));
+}
+
+TEST(PieceSplitterTest, BytesThatAreNotUtf8AreOther) {
+  EXPECT_THAT(pieces_of("a\xff\xc0\x80z"), ElementsAre("a", "\xff\xc0\x80", "z"));
+  EXPECT_THAT(pieces_of("\xed\xa0\x80"), ElementsAre("\xed\xa0\x80"));
+  EXPECT_THAT(pieces_of("\xe6\x97"), ElementsAre("\xe6\x97"));
+}
+
+TEST(PieceSplitterTest, ALongRunIsCutAtTheLimit) {
+  EXPECT_EQ(pieces_of(std::string(detail::kMaxPieceBytes + 1, 'a')).size(), 2u);
+}
+
+TEST(PieceSplitterTest, ASafeCutChangesNoPiece) {
+  const std::string text = austen("persuasion").substr(0, 20000);
+  const std::vector<std::string> whole = pieces_of(text);
+  for (std::size_t end = 100; end < text.size(); end += 777) {
+    const std::size_t cut = detail::last_safe_cut(std::string_view(text).substr(0, end));
+    std::vector<std::string> parts = pieces_of(text.substr(0, cut));
+    const std::vector<std::string> rest = pieces_of(text.substr(cut));
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    ASSERT_EQ(parts, whole) << "cut at " << cut;
+  }
+}
+
+TEST(PieceSplitterTest, ThereIsNoSafeCutInsideARun) {
+  EXPECT_EQ(detail::last_safe_cut("aaaa"), 0u);
+  EXPECT_EQ(detail::last_safe_cut("    "), 0u);
+  EXPECT_EQ(detail::last_safe_cut("\u00a0 a"), 0u);
+  EXPECT_EQ(detail::last_safe_cut("a  b"), 1u);
+}
+
+}  // namespace
+}  // namespace strata
