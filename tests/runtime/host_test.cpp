@@ -1,0 +1,197 @@
+#include <strata/runtime/json.h>
+#include <strata/runtime/log.h>
+#include <strata/runtime/signals.h>
+#include <strata/runtime/suggest.h>
+#include <strata/runtime/topology.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <strata/runtime/units.h>
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(SignalsTest, ASignalSetsTheFlagAndItStays) {
+  const auto signals = must(install_signals());
+  EXPECT_FALSE(signals->stop_requested());
+  ::raise(SIGTERM);
+  EXPECT_TRUE(signals->stop_requested());
+  EXPECT_EQ(signals->signal_number(), SIGTERM);
+}
+
+TEST(SignalsTest, ANewOwnerStartsUnasked) {
+  { const auto first = must(install_signals()); ::raise(SIGINT); }
+  EXPECT_FALSE(must(install_signals())->stop_requested());
+}
+
+TEST(SignalsTest, OnlyOneOwnerAtATime) {
+  const auto first = must(install_signals());
+  EXPECT_EQ(install_signals().status().code(), Code::invalid);
+}
+
+TEST(SignalsTest, AnIgnoredInterruptIsTakenAndGivenBack) {
+  ::signal(SIGINT, SIG_IGN);
+  {
+    const auto signals = must(install_signals());
+    ::raise(SIGINT);
+    EXPECT_TRUE(signals->stop_requested());
+  }
+  EXPECT_EQ(::signal(SIGINT, SIG_DFL), SIG_IGN);
+}
+
+TEST(SignalsTest, TheManualOneStopsOnRequest) {
+  ManualSignals signals;
+  EXPECT_FALSE(signals.stop_requested());
+  signals.request_stop(SIGTERM);
+  EXPECT_EQ(signals.signal_number(), SIGTERM);
+}
+
+TEST(SignalsDeathTest, TheSecondSignalEndsTheProcessWithItsNumber) {
+  const auto signals = must(install_signals());
+  EXPECT_EXIT({ ::raise(SIGTERM); ::raise(SIGINT); }, ::testing::ExitedWithCode(128 + SIGINT), "");
+  EXPECT_EXIT({ ::raise(SIGINT); ::raise(SIGTERM); }, ::testing::ExitedWithCode(128 + SIGTERM), "");
+}
+
+TEST(LogTest, LinesBelowTheLevelAreDropped) {
+  std::vector<std::string> lines;
+  const auto log = must(Log::create(LogLevel::warn, [&](LogLevel, std::string_view line) { lines.emplace_back(line); }));
+  log->info("quiet");
+  log->warn("chunk ", 3, " is {slow}");
+  log->error("no");
+  EXPECT_THAT(lines, ElementsAre("chunk 3 is {slow}", "no"));
+}
+
+TEST(LogTest, AThrowingSinkStopsNothing) {
+  const auto log = must(Log::create(LogLevel::debug, [](LogLevel, std::string_view) { throw 1; }));
+  log->error("lost");
+}
+
+TEST(LogTest, LevelsAreReadByName) {
+  EXPECT_EQ(must(parse_log_level("debug")), LogLevel::debug);
+  EXPECT_EQ(parse_log_level("loud").status().message(), "'loud' is not one of debug, info, warn, error, off");
+}
+
+TEST(SuggestTest, ASlipOfTheFingerFindsTheWordAndNonsenseFindsNone) {
+  constexpr std::string_view kWords[] = {"device", "pinned", "nvme"};
+  EXPECT_EQ(nearest("devcie", kWords), "device");
+  EXPECT_EQ(nearest("pined", kWords), "pinned");
+  EXPECT_EQ(nearest("nvem", kWords), "nvme");
+  EXPECT_EQ(nearest("zzzzzz", kWords), "");
+  EXPECT_EQ(nearest(std::string(100000, 'd'), kWords), "");
+  EXPECT_EQ(edit_distance("", "abc"), 3);
+  EXPECT_EQ(edit_distance("abcd", "abdc"), 1);
+}
+
+TEST(JsonTest, AnyBytesBecomeAValidString) {
+  EXPECT_EQ(json_string("a\"\\\n\x01"), "\"a\\\"\\\\\\u000a\\u0001\"");
+  EXPECT_EQ(json_string("\xC3\xA9"), "\"\xC3\xA9\"");
+  EXPECT_EQ(json_string("\xC3"), "\"\xEF\xBF\xBD\"");
+  EXPECT_FALSE(is_utf8("\xED\xA0\x80"));  // a surrogate
+  EXPECT_FALSE(is_utf8("\xC0\x80"));      // overlong
+  EXPECT_TRUE(is_utf8("\xF0\x9F\x98\x80"));
+}
+
+/// A folder that stands for "/" with the files given.
+class FakeRoot {
+ public:
+  explicit FakeRoot(std::initializer_list<std::pair<const char*, const char*>> files) {
+    char name[] = "/tmp/strata_root_XXXXXX";
+    path_ = ::mkdtemp(name);
+    for (const auto& [file, text] : files) {
+      std::filesystem::create_directories(std::filesystem::path(path_ + file).parent_path());
+      std::ofstream(path_ + file) << text;
+    }
+  }
+  ~FakeRoot() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+constexpr const char* kMeminfo = "MemTotal:       8000000 kB\nMemFree: 5 kB\nMemAvailable:   6000000 kB\n"
+                                 "HugePages_Total:      10\nHugePages_Free:        4\nHugepagesize:       2048 kB\n";
+
+TEST(HostFactsTest, MemoryAndHugePagesComeFromProc) {
+  const FakeRoot root({{"/proc/meminfo", kMeminfo}, {"/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"}});
+  const HostFacts facts = read_host_facts(root.path());
+  EXPECT_EQ(facts.total_ram_bytes, 8000000u * kKiB);
+  EXPECT_EQ(facts.usable_ram_bytes(), 6000000u * kKiB);
+  EXPECT_EQ(facts.huge_pages.transparent, "madvise");
+  EXPECT_EQ(facts.huge_pages.reserved_bytes, 20 * kMiB);
+  EXPECT_EQ(facts.huge_pages.free_bytes, 8 * kMiB);
+  EXPECT_FALSE(facts.cgroup_limit_bytes.has_value());
+}
+
+TEST(HostFactsTest, TheSmallestLimitUpTheCgroupTreeCounts) {
+  const FakeRoot root({{"/proc/meminfo", kMeminfo}, {"/proc/self/cgroup", "0::/pod/job\n"},
+                       {"/sys/fs/cgroup/pod/job/memory.max", "max\n"}, {"/sys/fs/cgroup/pod/memory.max", "1048576\n"},
+                       {"/sys/fs/cgroup/pod/memory.current", "48576\n"}, {"/sys/fs/cgroup/pod/job/cpu.max", "150000 100000\n"}});
+  const HostFacts facts = read_host_facts(root.path());
+  EXPECT_EQ(facts.cgroup_limit_bytes, 1048576u);
+  EXPECT_EQ(facts.usable_ram_bytes(), 1000000u);
+  EXPECT_DOUBLE_EQ(facts.cgroup_cpus.value(), 1.5);
+}
+
+TEST(HostFactsTest, TheOldCgroupTreeIsReadToo) {
+  const FakeRoot root({{"/proc/meminfo", kMeminfo}, {"/proc/self/cgroup", "4:memory:/a\n1:cpu,cpuacct:/a\n0::/\n"},
+                       {"/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "2097152\n"},
+                       {"/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "97152\n"},
+                       {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"},
+                       {"/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "-1\n"}, {"/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n"}});
+  const HostFacts facts = read_host_facts(root.path());
+  EXPECT_EQ(facts.cgroup_limit_bytes, 2097152u);
+  EXPECT_EQ(facts.usable_ram_bytes(), 2000000u);
+  EXPECT_FALSE(facts.cgroup_cpus.has_value());
+}
+
+TEST(HostFactsTest, AnEmptyRootHasNoFactsAndNoFailure) {
+  const FakeRoot root({});
+  EXPECT_EQ(read_host_facts(root.path()).total_ram_bytes, 0u);
+}
+
+TEST(TopologyTest, ThisMachineHasCoresAndANode) {
+  const Topology topology = must(read_topology());
+  EXPECT_GE(topology.usable_threads, 1);
+  EXPECT_GE(topology.cores, 1);
+  ASSERT_FALSE(topology.numa.empty());
+  EXPECT_GT(read_host_facts().total_ram_bytes, 0u);
+}
+
+TEST(CpuFeaturesTest, TheIsaIsTheWidestWhoseEveryPartIsThere) {
+  CpuFeatures cpu;
+  EXPECT_STREQ(cpu.isa(), "scalar");
+  cpu.sse42 = cpu.avx2 = true;
+  EXPECT_STREQ(cpu.isa(), "sse4");
+  cpu.f16c = true;
+  EXPECT_STREQ(cpu.isa(), "avx2");
+  cpu.avx512f = cpu.avx512bw = cpu.avx512dq = true;
+  EXPECT_STREQ(cpu.isa(), "avx2");
+  cpu.avx512vl = true;
+  EXPECT_STREQ(cpu.isa(), "avx512");
+}
+
+#if defined(__x86_64__)
+TEST(CpuFeaturesTest, CpuidAgreesWithTheCompilersOwnReading) {
+  const CpuFeatures cpu = read_cpu_features();
+  EXPECT_EQ(cpu.sse42, __builtin_cpu_supports("sse4.2") != 0);
+  EXPECT_EQ(cpu.avx2, __builtin_cpu_supports("avx2") != 0);
+  EXPECT_EQ(cpu.avx512f, __builtin_cpu_supports("avx512f") != 0);
+  EXPECT_EQ(cpu.avx512bw, __builtin_cpu_supports("avx512bw") != 0);
+  EXPECT_EQ(cpu.avx512dq, __builtin_cpu_supports("avx512dq") != 0);
+  EXPECT_EQ(cpu.avx512vl, __builtin_cpu_supports("avx512vl") != 0);
+}
+#endif
+
+}  // namespace
+}  // namespace strata
