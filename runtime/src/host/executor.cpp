@@ -18,7 +18,11 @@ struct InsideHostCall {
   ~InsideHostCall() { inside_host_call = false; }
 };
 
-Status call_and_catch(const HostCall& call, ThreadPool& pool) {
+}  // namespace
+
+bool in_host_call() noexcept { return inside_host_call; }
+
+Status run_host_call(const HostCall& call, ThreadPool& pool) noexcept {
   const InsideHostCall inside;
   try {
     return call(pool);
@@ -28,8 +32,6 @@ Status call_and_catch(const HostCall& call, ThreadPool& pool) {
     return Status::error(Code::internal, str(call.label(), " threw something that is no std::exception"));
   }
 }
-
-}  // namespace
 
 std::int64_t PacedLink::duration_ns(std::size_t bytes) const noexcept {
   const double transfer_ns = rate_.gb_per_s > 0 ? static_cast<double>(bytes) / rate_.gb_per_s : 0;
@@ -57,8 +59,6 @@ Executor::Executor(const HostBackendOptions& options, ThreadPool& pool, Clock& c
       h2d_(options.h2d),
       d2h_(options.d2h) {}
 
-bool Executor::in_host_call() noexcept { return inside_host_call; }
-
 Executor::Outcome Executor::run(const Work& work, StreamRole role, std::int64_t ready_ns) noexcept {
   switch (work.kind) {
     case Work::Kind::call: {
@@ -81,7 +81,7 @@ Executor::Outcome Executor::run_call(const HostCall& call, std::int64_t ready_ns
   const bool paced = paced_ && call.paced_ns() > 0;
   const std::int64_t begin = now_ns();
   Status status;
-  if (!(paced && skip_)) status = call_and_catch(call, pool_);
+  if (!(paced && skip_)) status = run_host_call(call, pool_);
   if (!paced || !timed_) return {std::move(status), now_ns()};
   const std::int64_t end = ready_ns + std::max(call.paced_ns(), now_ns() - begin);
   if (end > now_ns()) clock_.wait_until(end);

@@ -13,6 +13,11 @@
 
 namespace strata::detail {
 
+/// Runs `call`; what it throws becomes its Status. While it runs, in_host_call() is true on this thread.
+Status run_host_call(const HostCall& call, ThreadPool& pool) noexcept;
+/// Whether this thread is inside a HostCall, which may not call the Backend.
+bool in_host_call() noexcept;
+
 /// One direction of the link. Thread-safe.
 class PacedLink {
  public:
@@ -60,9 +65,6 @@ class Executor {
   Outcome run(const Work& work, StreamRole role, std::int64_t ready_ns) noexcept;
   std::int64_t now_ns() const noexcept { return clock_.now_ns(); }
   void count(BackendCounters& into) const noexcept;
-
-  /// Whether this thread is inside a HostCall, which may not call the Backend.
-  static bool in_host_call() noexcept;
 
  private:
   Outcome run_call(const HostCall& call, std::int64_t ready_ns);

@@ -108,7 +108,7 @@ class HostBackend final : public Backend {
 
  private:
   static void assert_outside_host_call() {
-    STRATA_ASSERT(!Executor::in_host_call(), "work on a stream may not call the Backend");
+    STRATA_ASSERT(!in_host_call(), "work on a stream may not call the Backend");
   }
   /// Queues one entry: `fill` sets everything but its time. An entry that fails the check takes its place in the
   /// queue as a failure, so that what it would have spoilt is skipped.
@@ -129,7 +129,10 @@ class HostBackend final : public Backend {
     return {};
   }
   std::uint64_t next_sequence(Stream& stream) { return scheduler_->last_event(stream.id()).sequence + 1; }
-  Status within_its_buffer(const char* what, const std::byte* data, std::size_t bytes, bool& device) const;
+  bool on_device(const std::byte* data) const {
+    const std::optional<Block> block = memory_.find(data);
+    return block && block->kind == MemoryKind::device;
+  }
 
   ThreadPool& pool_;
   const bool poisons_, drains_before_free_;
@@ -140,20 +143,13 @@ class HostBackend final : public Backend {
   std::unique_ptr<Scheduler> scheduler_;  // last: its workers use everything above
 };
 
-Status HostBackend::within_its_buffer(const char* what, const std::byte* data, std::size_t bytes, bool& device) const {
-  const std::optional<Block> block = memory_.find(data);
-  device = block && block->kind == MemoryKind::device;
-  if (!block || data + bytes <= block->data + block->bytes) return {};
-  return Status::error(Code::invalid, str(what, ": ", memory_.describe(data, bytes), " runs past its end at ", block->bytes));
-}
-
 Status HostBackend::copy_async(BufferView dst, ConstBufferView src, Stream& stream) {
   if (dst.bytes != src.bytes)
     return Status::error(Code::invalid, str("a copy of ", src.bytes, " bytes into ", dst.bytes));
   if (dst.bytes == 0) return {};
-  bool to_device = false, from_device = false;
-  STRATA_TRY(within_its_buffer("copy to", dst.data, dst.bytes, to_device));
-  STRATA_TRY(within_its_buffer("copy from", src.data, src.bytes, from_device));
+  STRATA_TRY(memory_.check_bounds("copy to", dst.data, dst.bytes));
+  STRATA_TRY(memory_.check_bounds("copy from", src.data, src.bytes));
+  const bool to_device = on_device(dst.data), from_device = on_device(src.data);
   const std::array accesses{Access{src.data, src.bytes, false}, Access{dst.data, dst.bytes, true}};
   return push(stream, "copy", accesses, [&](Work& work) {
     work.kind = Work::Kind::copy;
@@ -173,8 +169,7 @@ Status HostBackend::host_call_async(const HostCall& call, Stream& stream) {
 }
 
 Status HostBackend::discard_async(BufferView view, Stream& stream) {
-  bool device = false;
-  STRATA_TRY(within_its_buffer("discard", view.data, view.bytes, device));
+  STRATA_TRY(memory_.check_bounds("discard", view.data, view.bytes));
   if (!poisons_ || view.bytes == 0) return {};
   const std::array accesses{Access{view.data, view.bytes, true}};
   return push(stream, "discard", accesses, [&](Work& work) {

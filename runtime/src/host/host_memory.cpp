@@ -65,7 +65,7 @@ void unmap_memory(BufferView view) noexcept {
   STRATA_ASSERT(rc == 0, "munmap of a buffer failed, errno ", errno);
 }
 
-HostMemory::~HostMemory() {
+HostMemory::~HostMemory() {  // only what is in quarantine is left, and only mappings of ours go there
   for (const auto& [data, block] : blocks_) unmap_memory({const_cast<std::byte*>(data), block.bytes});
 }
 
@@ -89,7 +89,7 @@ void HostMemory::give_back(MemoryKind kind, std::size_t bytes) {
 Result<BufferView> HostMemory::allocate(MemoryKind kind, std::size_t bytes, ThreadPool* pool) {
   if (bytes == 0) return Status::error(Code::invalid, str("a ", to_string(kind), " buffer of 0 bytes"));
   STRATA_TRY(take(kind, bytes));
-  Result<BufferView> view = map_memory(bytes, options_.fill, options_.huge_pages, pool);
+  Result<BufferView> view = acquire(kind, bytes, pool);
   if (!view.has_value()) {
     give_back(kind, bytes);
     return view;
@@ -117,7 +117,23 @@ void HostMemory::release(MemoryKind kind, BufferView view) noexcept {
     }
     blocks_.erase(it);
   }
+  give_up(kind, view);
+}
+
+Result<BufferView> HostMemory::acquire(MemoryKind kind, std::size_t bytes, ThreadPool* pool) {
+  (void)kind;
+  return map_memory(bytes, options_.fill, options_.huge_pages, pool);
+}
+
+void HostMemory::give_up(MemoryKind kind, BufferView view) noexcept {
+  (void)kind;
   unmap_memory(view);
+}
+
+Status HostMemory::check_bounds(const char* what, const std::byte* data, std::size_t bytes) const {
+  const std::optional<Block> block = find(data);
+  if (!block || bytes <= static_cast<std::size_t>(block->data + block->bytes - data)) return {};
+  return Status::error(Code::invalid, str(what, ": ", describe(data, bytes), " runs past its end at ", block->bytes));
 }
 
 bool HostMemory::needs_trim() const noexcept {

@@ -34,11 +34,12 @@ struct Block {
   bool freed = false;
 };
 
-/// Buffers as anonymous mappings under two caps, in exact bytes. Thread-safe; its lock is a leaf.
+/// Buffers under two caps, in exact bytes: anonymous mappings, unless a subclass has another source. Thread-safe; its
+/// lock is a leaf.
 class HostMemory {
  public:
   explicit HostMemory(const HostMemoryOptions& options) : options_(options) {}
-  ~HostMemory();
+  virtual ~HostMemory();
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 
@@ -56,6 +57,13 @@ class HostMemory {
   std::string describe(const void* p, std::size_t bytes) const;
   std::size_t live_buffers() const STRATA_EXCLUDES(mutex_);
   std::uint64_t created() const STRATA_EXCLUDES(mutex_);
+  /// Errors: `invalid` if `bytes` from `data` on leave the buffer that holds `data`; memory that is not ours passes.
+  Status check_bounds(const char* what, const std::byte* data, std::size_t bytes) const;
+
+ protected:
+  virtual Result<BufferView> acquire(MemoryKind kind, std::size_t bytes, ThreadPool* pool);
+  virtual void give_up(MemoryKind kind, BufferView view) noexcept;
+  const HostMemoryOptions& options() const noexcept { return options_; }
 
  private:
   Status take(MemoryKind kind, std::size_t bytes) STRATA_EXCLUDES(mutex_);

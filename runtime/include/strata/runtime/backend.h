@@ -86,6 +86,7 @@ class Stream {
     return *this;
   }
   ~Stream();
+  Backend* backend() const noexcept { return backend_; }
   int id() const noexcept { return id_; }
   StreamRole role() const noexcept { return role_; }
 
@@ -188,7 +189,8 @@ struct BackendCounters {
   std::uint64_t events_created = 0;  ///< new pool entries, not recordings
   std::uint64_t copies = 0;
   std::array<std::uint64_t, kStreamRoles> copied_bytes{};  ///< by the role of the stream that carried them
-  std::array<std::int64_t, kStreamRoles> busy_ns{};        ///< time each role's streams spent working
+  /// Time each role's streams spent working. CUDA counts host calls only: its copies are timed by the trace.
+  std::array<std::int64_t, kStreamRoles> busy_ns{};
 };
 
 /// One device and its memories. Thread-safe; one thread at a time feeds a Stream; `_async` calls never wait for
