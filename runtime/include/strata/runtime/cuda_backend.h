@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include <strata/runtime/backend.h>
+#include <strata/runtime/status.h>
+#include <strata/runtime/thread_pool.h>
+
+namespace strata {
+
+struct CudaBackendOptions {
+  int device = 0;
+  std::size_t device_bytes = 0;  ///< cap on device memory; 0: what cudaMalloc gives
+  std::size_t pinned_bytes = 0;  ///< cap on pinned memory; 0: none
+  bool huge_pages = true;
+};
+
+/// Whether this build has CUDA and this machine a GPU that it can use.
+bool cuda_available();
+/// One line for people: the GPUs and versions, or why there are none.
+std::string cuda_status();
+
+/// One GPU. Device buffers are plain cudaMalloc slabs, pinned ones exact mappings touched by `pool` and registered
+/// (64 GiB at most each); `pool` must outlive it. After a sticky CUDA error every call returns that error.
+/// Work queued after a host call that fails: host calls are skipped, copies and kernels already queued are not.
+/// Errors: `unsupported` where there is no such GPU, with cuda_status() as the reason.
+Result<std::unique_ptr<Backend>> create_cuda_backend(const CudaBackendOptions& options, ThreadPool& pool);
+
+}  // namespace strata

@@ -1,0 +1,427 @@
+#include <strata/runtime/cuda_backend.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include "cuda/cuda_error.h"
+#include "cuda/cuda_memory.h"
+#include "cuda/cuda_queue.h"
+#include "cuda/cuda_stream.h"
+#include "host/executor.h"
+
+// As STRATA_CUDA_TRY, inside the Backend, which remembers a sticky error.
+#define STRATA_CUDA_TRY_HERE(call)                                                      \
+  do {                                                                                  \
+    if (const cudaError_t strata_cuda_error = (call); strata_cuda_error != cudaSuccess) \
+      return failed(strata_cuda_error, #call, __LINE__);                                \
+  } while (false)
+
+namespace strata {
+namespace detail {
+
+/// Thread-safe. Every entry selects the device, since callers come on any thread.
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(const CudaBackendOptions& options, DeviceInfo info, ThreadPool& pool)
+      : device_(options.device),
+        info_(std::move(info)),
+        pool_(pool),
+        memory_({options.device_bytes, options.pinned_bytes, Fill::zero, options.huge_pages, 0}) {}
+  ~CudaBackend() override;
+
+  const DeviceInfo& info() const noexcept override { return info_; }
+  Result<Buffer> allocate(MemoryKind kind, std::size_t bytes) override;
+  Result<Stream> create_stream(StreamRole role) override;
+  Status copy_async(BufferView dst, ConstBufferView src, Stream& stream) override;
+  Status host_call_async(const HostCall& call, Stream& stream) override;
+  Status discard_async(BufferView view, Stream& stream) override {
+    (void)stream;
+    return memory_.check_bounds("discard", view.data, view.bytes);
+  }
+  Result<Event> record(Stream& stream) override;
+  Status wait_on_async(const Event& event, Stream& stream) override;
+  Status wait(const Event& event) override;
+  bool is_complete(const Event& event) noexcept override;
+  Status host_access(const Access& access) override {
+    (void)access;
+    return {};
+  }
+  BackendCounters counters() const override;
+
+  cudaStream_t feed(int id);
+
+ protected:
+  void release(MemoryKind kind, BufferView view) noexcept override;
+  void destroy_stream(int id) noexcept override;
+
+ private:
+  static void CUDART_CB run_call(void* state) noexcept;
+  Status ready();
+  Status failed(cudaError_t error, const char* call, int line);
+  Status make_queue(CudaQueue& queue);
+  Status take_queue(StreamRole role, CudaQueue*& taken) STRATA_EXCLUDES(table_mutex_);
+  CudaQueue& queue(int id);
+  cudaEvent_t pending(const Event& event);
+  Status error_of(CudaQueue& queue, std::uint64_t sequence);
+  Status inherited_error(const Waited& waited);
+
+  const int device_;
+  const DeviceInfo info_;
+  ThreadPool& pool_;
+  CudaMemory memory_;
+
+  std::atomic<bool> lost_{false};  // after which loss_ no longer changes
+  Mutex loss_mutex_;
+  Status loss_ STRATA_GUARDED_BY(loss_mutex_);
+
+  mutable Mutex table_mutex_;
+  // Written under the lock; read without it by id, which reached the reader after the write.
+  std::array<std::unique_ptr<CudaQueue>, kMaxCudaStreams> queues_;
+  std::uint64_t streams_created_ STRATA_GUARDED_BY(table_mutex_) = 0;
+
+  std::atomic<std::uint64_t> events_created_{0}, copies_{0};
+  std::array<std::atomic<std::uint64_t>, kStreamRoles> copied_bytes_{};
+  std::array<std::atomic<std::int64_t>, kStreamRoles> busy_ns_{};
+};
+
+CudaBackend::~CudaBackend() {
+  STRATA_ASSERT(memory_.live_buffers() == 0, "a backend is destroyed while ", memory_.live_buffers(), " of its buffers live");
+  for (const std::unique_ptr<CudaQueue>& queue : queues_) {
+    if (queue == nullptr) break;
+    {
+      const MutexLock lock(queue->mutex);
+      STRATA_ASSERT(!queue->open, "a backend is destroyed while its stream ", queue->id, " lives");
+    }
+    for (const cudaEvent_t event : queue->events)
+      if (event != nullptr) (void)cudaEventDestroy(event);  // nobody is left to tell
+    if (queue->stream != nullptr) (void)cudaStreamDestroy(queue->stream);
+  }
+}
+
+Status CudaBackend::failed(cudaError_t error, const char* call, int line) {
+  Status status = cuda_failure(error, call, __FILE__, line);
+  if (!cuda_error_is_sticky(error)) return status;
+  const MutexLock lock(loss_mutex_);
+  if (loss_.is_ok()) loss_ = std::move(status).annotate(str("GPU ", device_, " is lost"));
+  lost_.store(true);
+  return loss_;
+}
+
+Status CudaBackend::ready() {
+  STRATA_ASSERT(!in_host_call(), "work on a stream may not call the Backend");
+  if (lost_.load()) {
+    const MutexLock lock(loss_mutex_);
+    return loss_;
+  }
+  STRATA_CUDA_TRY_HERE(cudaSetDevice(device_));
+  return {};
+}
+
+Result<Buffer> CudaBackend::allocate(MemoryKind kind, std::size_t bytes) {
+  STRATA_TRY(ready());
+  STRATA_TRY_ASSIGN(const BufferView view, memory_.allocate(kind, bytes, &pool_));
+  return Buffer(this, kind, view);
+}
+
+void CudaBackend::release(MemoryKind kind, BufferView view) noexcept {
+  (void)ready();  // a lost device still gives its host memory back
+  // cudaFree waits for the device by itself; unmapping host memory does not.
+  if (kind == MemoryKind::pinned) (void)cudaDeviceSynchronize();
+  memory_.release(kind, view);
+}
+
+Status CudaBackend::make_queue(CudaQueue& queue) {
+  if (queue.stream == nullptr) STRATA_CUDA_TRY_HERE(cudaStreamCreateWithFlags(&queue.stream, cudaStreamNonBlocking));
+  for (cudaEvent_t& event : queue.events) {
+    if (event != nullptr) continue;
+    // Blocking: a waiter sleeps and leaves its core to the optimizer.
+    STRATA_CUDA_TRY_HERE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync));
+    events_created_.fetch_add(1, std::memory_order_relaxed);
+  }
+  return {};
+}
+
+Status CudaBackend::take_queue(StreamRole role, CudaQueue*& taken) {
+  const MutexLock table(table_mutex_);
+  for (std::size_t i = 0; i < kMaxCudaStreams; ++i) {
+    if (queues_[i] == nullptr) {
+      queues_[i] = std::make_unique<CudaQueue>();
+      queues_[i]->id = static_cast<int>(i);
+    }
+    const MutexLock lock(queues_[i]->mutex);
+    if (queues_[i]->open) continue;
+    taken = queues_[i].get();
+    taken->open = true;
+    taken->role = role;
+    taken->error = Status();
+    taken->waited = {};
+    ++streams_created_;
+    return {};
+  }
+  return Status::error(Code::does_not_fit, str("a CUDA backend has at most ", kMaxCudaStreams, " streams"));
+}
+
+Result<Stream> CudaBackend::create_stream(StreamRole role) {
+  STRATA_TRY(ready());
+  CudaQueue* taken = nullptr;
+  STRATA_TRY(take_queue(role, taken));
+  if (Status status = make_queue(*taken); !status.is_ok()) {
+    const MutexLock lock(taken->mutex);
+    taken->open = false;
+    return status;
+  }
+  return Stream(this, taken->id, role);
+}
+
+void CudaBackend::destroy_stream(int id) noexcept {
+  CudaQueue& closing = queue(id);
+  if (ready().is_ok())
+    if (const cudaError_t error = cudaStreamSynchronize(closing.stream); error != cudaSuccess && error != cudaErrorCudartUnloading)
+      (void)failed(error, "cudaStreamSynchronize", __LINE__);  // whoever cared about it has waited
+  const MutexLock lock(closing.mutex);
+  closing.retired = closing.recorded;
+  closing.open = false;
+}
+
+CudaQueue& CudaBackend::queue(int id) {
+  STRATA_ASSERT(id >= 0 && static_cast<std::size_t>(id) < kMaxCudaStreams && queues_[static_cast<std::size_t>(id)] != nullptr,
+                "no stream ", id, " on this backend");
+  return *queues_[static_cast<std::size_t>(id)];
+}
+
+cudaStream_t CudaBackend::feed(int id) {
+  CudaQueue& fed = queue(id);
+  const MutexLock lock(fed.mutex);
+  fed.dirty = true;
+  return fed.stream;
+}
+
+Status CudaBackend::copy_async(BufferView dst, ConstBufferView src, Stream& stream) {
+  STRATA_TRY(ready());
+  if (dst.bytes != src.bytes)
+    return Status::error(Code::invalid, str("a copy of ", src.bytes, " bytes into ", dst.bytes));
+  if (dst.bytes == 0) return {};
+  STRATA_TRY(memory_.check_bounds("copy to", dst.data, dst.bytes));
+  STRATA_TRY(memory_.check_bounds("copy from", src.data, src.bytes));
+  const ThirdPartyScope scope;
+  STRATA_CUDA_TRY_HERE(cudaMemcpyAsync(dst.data, src.data, dst.bytes, cudaMemcpyDefault, feed(stream.id())));
+  copies_.fetch_add(1, std::memory_order_relaxed);
+  copied_bytes_[static_cast<std::size_t>(stream.role())].fetch_add(dst.bytes, std::memory_order_relaxed);
+  return {};
+}
+
+Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
+  STRATA_TRY(ready());
+  if (!call) return Status::error(Code::invalid, "a host call without a function");
+  CudaQueue& to = queue(stream.id());
+  CudaCall* slot = nullptr;
+  {
+    const MutexLock lock(to.mutex);
+    while (to.calls_queued - to.calls_ended == kCallRing) to.call_ended.wait(to.mutex);
+    slot = &to.calls[to.calls_queued++ % kCallRing];
+    to.dirty = true;
+    slot->sequence = to.recorded + 1;
+    slot->waited = to.waited;
+  }
+  slot->backend = this;
+  slot->queue = &to;
+  slot->call = call;
+  const ThirdPartyScope scope;
+  const cudaError_t error = cudaLaunchHostFunc(to.stream, &CudaBackend::run_call, slot);
+  if (error == cudaSuccess) return {};
+  {
+    const MutexLock lock(to.mutex);
+    --to.calls_queued;  // one thread feeds a stream, so this slot is still the last
+  }
+  return failed(error, "cudaLaunchHostFunc", __LINE__);
+}
+
+// On the driver's thread, in stream order. CUDA may not be called here.
+void CUDART_CB CudaBackend::run_call(void* state) noexcept {
+  CudaCall& slot = *static_cast<CudaCall*>(state);
+  CudaQueue& on = *slot.queue;
+  CudaBackend& backend = *slot.backend;
+  Status status = backend.inherited_error(slot.waited);
+  bool failed_before = false;
+  {
+    const MutexLock lock(on.mutex);
+    failed_before = !on.error.is_ok();
+  }
+  if (!failed_before && status.is_ok()) {
+    const auto begin = std::chrono::steady_clock::now();
+    status = run_host_call(slot.call, backend.pool_);
+    const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin);
+    backend.busy_ns_[static_cast<std::size_t>(on.role)].fetch_add(spent.count(), std::memory_order_relaxed);
+  }
+  const MutexLock lock(on.mutex);
+  if (!failed_before && !status.is_ok()) {
+    on.error = std::move(status);
+    on.error_at = slot.sequence;
+  }
+  ++on.calls_ended;
+  on.call_ended.notify_all();
+}
+
+Result<Event> CudaBackend::record(Stream& stream) {
+  STRATA_TRY(ready());
+  CudaQueue& on = queue(stream.id());
+  std::uint64_t next = 0;
+  {
+    const MutexLock lock(on.mutex);
+    if (!on.dirty) return Event{on.id, on.recorded};
+    next = on.recorded + 1;
+  }
+  const ThirdPartyScope scope;
+  const cudaEvent_t event = on.events[next % kEventRing];
+  if (next > kEventRing) {  // the ring pushes back: the event in this slot ends first
+    STRATA_CUDA_TRY_HERE(cudaEventSynchronize(event));
+    const MutexLock lock(on.mutex);
+    on.retired = std::max(on.retired, next - kEventRing);
+  }
+  STRATA_CUDA_TRY_HERE(cudaEventRecord(event, on.stream));
+  const MutexLock lock(on.mutex);
+  on.recorded = next;
+  on.dirty = false;
+  return Event{on.id, next};
+}
+
+// Null when the event is known to be complete. A handle that is recorded over after this returns makes its user wait
+// for a later point of the same stream: longer, never too short, and in no circle, since that point was queued already.
+cudaEvent_t CudaBackend::pending(const Event& event) {
+  if (event.stream < 0) return nullptr;
+  CudaQueue& on = queue(event.stream);
+  const MutexLock lock(on.mutex);
+  STRATA_ASSERT(event.sequence <= on.recorded, "an event of stream ", event.stream, " that was never recorded");
+  return event.sequence <= on.retired ? nullptr : on.events[event.sequence % kEventRing];
+}
+
+Status CudaBackend::wait_on_async(const Event& event, Stream& stream) {
+  STRATA_TRY(ready());
+  if (event.stream < 0 || event.stream == stream.id()) return {};
+  CudaQueue& to = queue(stream.id());
+  const ThirdPartyScope scope;
+  if (const cudaEvent_t handle = pending(event); handle != nullptr)
+    STRATA_CUDA_TRY_HERE(cudaStreamWaitEvent(to.stream, handle, 0));
+  Waited from{};
+  {
+    CudaQueue& other = queue(event.stream);
+    const MutexLock lock(other.mutex);
+    from = other.waited;
+  }
+  const MutexLock lock(to.mutex);
+  for (std::size_t i = 0; i < kMaxCudaStreams; ++i) to.waited[i] = std::max(to.waited[i], from[i]);
+  std::uint64_t& upto = to.waited[static_cast<std::size_t>(event.stream)];
+  upto = std::max(upto, event.sequence);
+  to.dirty = true;
+  return {};
+}
+
+Status CudaBackend::error_of(CudaQueue& on, std::uint64_t sequence) {
+  const MutexLock lock(on.mutex);
+  return !on.error.is_ok() && on.error_at <= sequence ? on.error : Status();
+}
+
+Status CudaBackend::inherited_error(const Waited& waited) {
+  for (std::size_t i = 0; i < kMaxCudaStreams; ++i)
+    if (waited[i] > 0) STRATA_TRY(error_of(*queues_[i], waited[i]));
+  return {};
+}
+
+Status CudaBackend::wait(const Event& event) {
+  STRATA_TRY(ready());
+  if (event.stream < 0) return {};
+  if (const cudaEvent_t handle = pending(event); handle != nullptr) STRATA_CUDA_TRY_HERE(cudaEventSynchronize(handle));
+  CudaQueue& on = queue(event.stream);
+  STRATA_TRY(error_of(on, event.sequence));
+  Waited waited{};
+  {
+    const MutexLock lock(on.mutex);
+    on.retired = std::max(on.retired, event.sequence);
+    waited = on.waited;
+  }
+  return inherited_error(waited);
+}
+
+bool CudaBackend::is_complete(const Event& event) noexcept {
+  if (!ready().is_ok()) return true;  // nothing will happen any more; wait() says why
+  const cudaEvent_t handle = pending(event);
+  if (handle == nullptr) return true;
+  const cudaError_t error = cudaEventQuery(handle);
+  if (error == cudaErrorNotReady) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  if (error != cudaSuccess) (void)failed(error, "cudaEventQuery", __LINE__);
+  return true;
+}
+
+BackendCounters CudaBackend::counters() const {
+  BackendCounters counters;
+  counters.buffers_created = memory_.created();
+  counters.events_created = events_created_.load(std::memory_order_relaxed);
+  counters.copies = copies_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < kStreamRoles; ++i) {
+    counters.copied_bytes[i] = copied_bytes_[i].load(std::memory_order_relaxed);
+    counters.busy_ns[i] = busy_ns_[i].load(std::memory_order_relaxed);
+  }
+  const MutexLock table(table_mutex_);
+  counters.streams_created = streams_created_;
+  return counters;
+}
+
+cudaStream_t cuda_stream(Stream& stream) {
+  STRATA_ASSERT(stream.backend() != nullptr && stream.backend()->info().kind == DeviceKind::cuda, "not a CUDA stream");
+  return static_cast<CudaBackend*>(stream.backend())->feed(stream.id());
+}
+
+namespace {
+
+std::string version(int number) { return str(number / 1000, ".", number % 1000 / 10); }
+
+// Any failure here means that there is no GPU to use: no driver, an old one, none visible, one that is broken.
+Status count_devices(int& n) {
+  STRATA_CUDA_TRY(cudaGetDeviceCount(&n));
+  return n > 0 ? Status() : Status::error(Code::unsupported, "cudaGetDeviceCount found none");
+}
+
+}  // namespace
+}  // namespace detail
+
+bool cuda_available() {
+  int n = 0;
+  return detail::count_devices(n).is_ok();
+}
+
+std::string cuda_status() {
+  int n = 0, driver = 0, runtime = 0;
+  if (const Status status = detail::count_devices(n); !status.is_ok()) return str("no GPU: ", status.message());
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&runtime);
+  std::string text = str(n, n == 1 ? " GPU" : " GPUs", ", driver for CUDA ", detail::version(driver), ", runtime ", detail::version(runtime));
+  for (int i = 0; i < n; ++i) {
+    cudaDeviceProp properties{};
+    if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
+    text += str("; ", i, ": ", properties.name, ", ", format_bytes(properties.totalGlobalMem), ", sm_", properties.major, properties.minor);
+  }
+  return text;
+}
+
+Result<std::unique_ptr<Backend>> create_cuda_backend(const CudaBackendOptions& options, ThreadPool& pool) {
+  int n = 0;
+  if (!detail::count_devices(n).is_ok()) return Status::error(Code::unsupported, cuda_status());
+  if (options.device < 0 || options.device >= n)
+    return Status::error(Code::unsupported, str("GPU ", options.device, " was asked for; there are ", n));
+  cudaDeviceProp properties{};
+  STRATA_CUDA_TRY(cudaGetDeviceProperties(&properties, options.device));
+  STRATA_CUDA_TRY(cudaSetDevice(options.device));
+  DeviceInfo info{DeviceKind::cuda, properties.name, properties.totalGlobalMem};
+  return std::unique_ptr<Backend>(std::make_unique<detail::CudaBackend>(options, std::move(info), pool));
+}
+
+}  // namespace strata

@@ -1,0 +1,72 @@
+#include "cuda/cuda_memory.h"
+
+#include <cstdio>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include "cuda/cuda_error.h"
+
+namespace strata::detail {
+namespace {
+
+constexpr std::size_t kAlignBytes = 4096;
+// Some drivers refuse single registrations of 512 GiB and more.
+constexpr std::size_t kMaxPinnedBytes = 64 * kGiB;
+
+void report(cudaError_t error, const char* what) noexcept {
+  if (error == cudaSuccess || error == cudaErrorCudartUnloading) return;  // the latter: the process is exiting
+  std::fprintf(stderr, "strata: %s: %s\n", what, cudaGetErrorName(error));
+  (void)cudaGetLastError();
+}
+
+}  // namespace
+
+Result<BufferView> CudaMemory::acquire(MemoryKind kind, std::size_t bytes, ThreadPool* pool) {
+  return kind == MemoryKind::device ? acquire_device(bytes) : acquire_pinned(bytes, pool);
+}
+
+// cudaMalloc promises 256-byte alignment and packs small buffers; only such a one is asked for again with room to
+// align it, and the slabs that matter stay exact.
+Result<BufferView> CudaMemory::acquire_device(std::size_t bytes) {
+  void* p = nullptr;
+  STRATA_CUDA_TRY(cudaMalloc(&p, bytes));
+  if (reinterpret_cast<std::uintptr_t>(p) % kAlignBytes == 0) return BufferView{static_cast<std::byte*>(p), bytes};
+  STRATA_CUDA_TRY(cudaFree(p));
+  STRATA_CUDA_TRY(cudaMalloc(&p, bytes + kAlignBytes));
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  auto* const data = static_cast<std::byte*>(p) + (round_up(static_cast<std::size_t>(at), kAlignBytes) - at);
+  const MutexLock lock(mutex_);
+  padded_[data] = p;
+  return BufferView{data, bytes};
+}
+
+Result<BufferView> CudaMemory::acquire_pinned(std::size_t bytes, ThreadPool* pool) {
+  if (bytes > kMaxPinnedBytes)
+    return Status::error(Code::invalid, str("a pinned buffer of ", bytes, " bytes; one registration takes at most ", kMaxPinnedBytes));
+  STRATA_TRY_ASSIGN(const BufferView view, map_memory(bytes, options().fill, options().huge_pages, pool));
+  const cudaError_t error = cudaHostRegister(view.data, bytes, cudaHostRegisterPortable);
+  if (error == cudaSuccess) return view;
+  unmap_memory(view);
+  Status status = cuda_failure(error, "cudaHostRegister", __FILE__, __LINE__);
+  return std::move(status).annotate(str("pinning ", bytes, " bytes"));
+}
+
+void CudaMemory::give_up(MemoryKind kind, BufferView view) noexcept {
+  if (kind == MemoryKind::pinned) {
+    report(cudaHostUnregister(view.data), "unpinning host memory");
+    unmap_memory(view);
+    return;
+  }
+  void* p = view.data;
+  {
+    const MutexLock lock(mutex_);
+    if (const auto it = padded_.find(view.data); it != padded_.end()) {
+      p = it->second;
+      padded_.erase(it);
+    }
+  }
+  report(cudaFree(p), "freeing device memory");
+}
+
+}  // namespace strata::detail

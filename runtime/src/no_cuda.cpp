@@ -1,0 +1,14 @@
+// The same symbols as cuda/cuda_backend.cpp in a build without CUDA.
+#include <strata/runtime/cuda_backend.h>
+
+namespace strata {
+
+bool cuda_available() { return false; }
+std::string cuda_status() { return "no GPU: this build has no CUDA"; }
+
+Result<std::unique_ptr<Backend>> create_cuda_backend(const CudaBackendOptions& options, ThreadPool& pool) {
+  (void)options, (void)pool;
+  return Status::error(Code::unsupported, cuda_status());
+}
+
+}  // namespace strata
