@@ -6,20 +6,28 @@ namespace strata {
 
 std::string_view to_string(DeviceKind kind) noexcept {
   switch (kind) {
-    case DeviceKind::host: return "host";
-    case DeviceKind::cuda: return "cuda";
-    case DeviceKind::null: return "null";
+    case DeviceKind::host:
+      return "host";
+    case DeviceKind::cuda:
+      return "cuda";
+    case DeviceKind::null:
+      return "null";
   }
   return "unknown";
 }
 
 std::string_view to_string(StreamRole role) noexcept {
   switch (role) {
-    case StreamRole::compute: return "compute";
-    case StreamRole::h2d: return "h2d";
-    case StreamRole::d2h: return "d2h";
-    case StreamRole::cpu: return "cpu";
-    case StreamRole::collective: return "collective";
+    case StreamRole::compute:
+      return "compute";
+    case StreamRole::h2d:
+      return "h2d";
+    case StreamRole::d2h:
+      return "d2h";
+    case StreamRole::cpu:
+      return "cpu";
+    case StreamRole::collective:
+      return "collective";
   }
   return "unknown";
 }

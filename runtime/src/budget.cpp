@@ -19,8 +19,8 @@ void Reservation::merge(Reservation&& other) noexcept {
     *this = std::move(other);
     return;
   }
-  STRATA_ASSERT(budget_ == other.budget_ && committed_ == other.committed_, "reservations of ", budget_->name(), " and ",
-                other.budget_->name(), " do not merge");
+  STRATA_ASSERT(budget_ == other.budget_ && committed_ == other.committed_, "reservations of ",
+                budget_->name(), " and ", other.budget_->name(), " do not merge");
   bytes_ += std::exchange(other.bytes_, 0);
   other.budget_ = nullptr;
   other.committed_ = false;
@@ -34,8 +34,8 @@ void Reservation::release() noexcept {
 }
 
 Budget::~Budget() {
-  STRATA_ASSERT(used_bytes_ + reserved_bytes_ == 0, "budget ", name_, " is destroyed with ", used_bytes_, " bytes used and ",
-                reserved_bytes_, " reserved");
+  STRATA_ASSERT(used_bytes_ + reserved_bytes_ == 0, "budget ", name_, " is destroyed with ", used_bytes_,
+                " bytes used and ", reserved_bytes_, " reserved");
 }
 
 Result<Reservation> Budget::reserve(std::size_t bytes, std::string_view what) {
@@ -50,13 +50,14 @@ Result<Reservation> Budget::reserve(std::size_t bytes, std::string_view what) {
       return Reservation(this, bytes);
     }
   }
-  return Status::error(Code::does_not_fit, str(what, " asks ", bytes, " bytes of ", name_, ", which has ", used, " used and ",
-                                               reserved, " reserved of ", limit_bytes_));
+  return Status::error(Code::does_not_fit, str(what, " asks ", bytes, " bytes of ", name_, ", which has ",
+                                               used, " used and ", reserved, " reserved of ", limit_bytes_));
 }
 
 void Budget::commit(std::size_t bytes) noexcept {
   const MutexLock lock(mutex_);
-  STRATA_ASSERT(bytes <= reserved_bytes_, name_, ": ", bytes, " bytes committed, ", reserved_bytes_, " reserved");
+  STRATA_ASSERT(bytes <= reserved_bytes_, name_, ": ", bytes, " bytes committed, ", reserved_bytes_,
+                " reserved");
   reserved_bytes_ -= bytes;
   used_bytes_ += bytes;
 }

@@ -19,7 +19,8 @@ class NullBackend final : public Backend {
       : info_{DeviceKind::null, "null", options.device_bytes},
         memory_({options.device_bytes, options.pinned_bytes, Fill::unreachable, false, 0}) {}
   ~NullBackend() override {
-    STRATA_ASSERT(memory_.live_buffers() == 0, "a backend is destroyed while ", memory_.live_buffers(), " of its buffers live");
+    STRATA_ASSERT(memory_.live_buffers() == 0, "a backend is destroyed while ", memory_.live_buffers(),
+                  " of its buffers live");
   }
 
   const DeviceInfo& info() const noexcept override { return info_; }
@@ -73,7 +74,8 @@ class NullBackend final : public Backend {
     counters.buffers_created = memory_.created();
     counters.streams_created = streams_.load(std::memory_order_relaxed);
     counters.copies = copies_.load(std::memory_order_relaxed);
-    for (std::size_t i = 0; i < kStreamRoles; ++i) counters.copied_bytes[i] = copied_bytes_[i].load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < kStreamRoles; ++i)
+      counters.copied_bytes[i] = copied_bytes_[i].load(std::memory_order_relaxed);
     return counters;
   }
 

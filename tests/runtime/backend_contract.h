@@ -1,7 +1,7 @@
 #pragma once
 
-// One contract for every backend: whatever says Backend& may rely on these, and on nothing else. The host kinds and
-// CUDA instantiate it in programs of their own, so that the latter carries the label gpu.
+// One contract for every backend: whatever says Backend& may rely on these, and on nothing else. The host
+// kinds and CUDA instantiate it in programs of their own, so that the latter carries the label gpu.
 #include <strata/runtime/backend.h>
 
 #include <algorithm>
@@ -30,10 +30,14 @@ constexpr std::size_t kBytes = 64 * kKiB;
 enum class Kind { host_threads, host_latest_legal, null, cuda };
 inline std::string name_of(Kind kind) {
   switch (kind) {
-    case Kind::host_threads: return "host_threads";
-    case Kind::host_latest_legal: return "host_latest_legal";
-    case Kind::null: return "null";
-    case Kind::cuda: return "cuda";
+    case Kind::host_threads:
+      return "host_threads";
+    case Kind::host_latest_legal:
+      return "host_latest_legal";
+    case Kind::null:
+      return "null";
+    case Kind::cuda:
+      return "cuda";
   }
   return "unknown";
 }
@@ -49,12 +53,16 @@ class BackendContractTest : public ::testing::TestWithParam<Kind> {
 
   std::unique_ptr<Backend> make(std::size_t cap) {
     switch (GetParam()) {
-      case Kind::host_threads: return must(create_host_backend({.device_bytes = cap, .pinned_bytes = cap}, *pool_, clock_));
+      case Kind::host_threads:
+        return must(create_host_backend({.device_bytes = cap, .pinned_bytes = cap}, *pool_, clock_));
       case Kind::host_latest_legal:
         return must(create_host_backend(
-            {.device_bytes = cap, .pinned_bytes = cap, .schedule = Schedule::latest_legal, .check = true}, *pool_, clock_));
-      case Kind::null: return must(create_null_backend({.device_bytes = cap, .pinned_bytes = cap}));
-      case Kind::cuda: return must(create_cuda_backend({.device_bytes = cap, .pinned_bytes = cap}, *pool_));
+            {.device_bytes = cap, .pinned_bytes = cap, .schedule = Schedule::latest_legal, .check = true},
+            *pool_, clock_));
+      case Kind::null:
+        return must(create_null_backend({.device_bytes = cap, .pinned_bytes = cap}));
+      case Kind::cuda:
+        return must(create_cuda_backend({.device_bytes = cap, .pinned_bytes = cap}, *pool_));
     }
     return nullptr;
   }
@@ -74,10 +82,13 @@ struct Append {
   int value;
 };
 inline HostCall append(const Append& state) {
-  return HostCall("append", [](const Append& s, ThreadPool&) { s.log[(*s.n)++] = s.value; }, state);
+  return HostCall(
+      "append", [](const Append& s, ThreadPool&) { s.log[(*s.n)++] = s.value; }, state);
 }
 inline HostCall fail_with(const char* message) {
-  return HostCall("failing", [](const char* const& text, ThreadPool&) { return Status::error(Code::io_error, text); }, message);
+  return HostCall(
+      "failing", [](const char* const& text, ThreadPool&) { return Status::error(Code::io_error, text); },
+      message);
 }
 
 TEST_P(BackendContractTest, WorkOnAStreamRunsInTheOrderItWasQueued) {
@@ -184,7 +195,12 @@ TEST_P(BackendContractTest, AnEarlierEventDoesNotHandOverALaterError) {
 TEST_P(BackendContractTest, WhatAHostCallThrowsBecomesItsError) {
   if (!computes()) GTEST_SKIP() << "the null backend runs nothing";
   Stream compute = stream(StreamRole::compute);
-  const HostCall throwing("solver", [](const int& n, ThreadPool&) { if (n > 0) throw std::runtime_error("diverged"); }, 1);
+  const HostCall throwing(
+      "solver",
+      [](const int& n, ThreadPool&) {
+        if (n > 0) throw std::runtime_error("diverged");
+      },
+      1);
   must(backend_->host_call_async(throwing, compute));
   const Status status = backend_->synchronize(compute);
   EXPECT_EQ(status.code(), Code::internal);

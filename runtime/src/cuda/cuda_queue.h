@@ -33,9 +33,10 @@ struct CudaCall {
   HostCall call;
 };
 
-/// One stream with its pools, made once and used again by later Streams. Events are numbered from 1; number n lives in
-/// slot n % kEventRing, and is recorded over only once it has completed, so what has left the ring is complete.
-/// The mutex is a leaf and is never held over a CUDA call: the driver's callback thread takes it too.
+/// One stream with its pools, made once and used again by later Streams. Events are numbered from 1; number n
+/// lives in slot n % kEventRing, and is recorded over only once it has completed, so what has left the ring
+/// is complete. The mutex is a leaf and is never held over a CUDA call: the driver's callback thread takes it
+/// too.
 struct CudaQueue {
   int id = 0;
   StreamRole role = StreamRole::compute;  // written while no Stream uses the queue
@@ -46,14 +47,14 @@ struct CudaQueue {
   Mutex mutex;
   Condition call_ended;
   bool open STRATA_GUARDED_BY(mutex) = false;
-  bool dirty STRATA_GUARDED_BY(mutex) = false;           // work was queued since the last recording
-  std::uint64_t recorded STRATA_GUARDED_BY(mutex) = 0;   // the last event
-  std::uint64_t retired STRATA_GUARDED_BY(mutex) = 0;    // events up to here are complete
+  bool dirty STRATA_GUARDED_BY(mutex) = false;          // work was queued since the last recording
+  std::uint64_t recorded STRATA_GUARDED_BY(mutex) = 0;  // the last event
+  std::uint64_t retired STRATA_GUARDED_BY(mutex) = 0;   // events up to here are complete
   std::uint64_t calls_queued STRATA_GUARDED_BY(mutex) = 0;
   std::uint64_t calls_ended STRATA_GUARDED_BY(mutex) = 0;
   Waited waited STRATA_GUARDED_BY(mutex) = {};
   Status error STRATA_GUARDED_BY(mutex);
-  std::uint64_t error_at STRATA_GUARDED_BY(mutex) = 0;   // the first event that carries it
+  std::uint64_t error_at STRATA_GUARDED_BY(mutex) = 0;  // the first event that carries it
 };
 
 }  // namespace strata::detail

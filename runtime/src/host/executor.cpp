@@ -69,10 +69,15 @@ Executor::Outcome Executor::run(const Work& work, StreamRole role, std::int64_t 
                                                          std::memory_order_relaxed);
       return out;
     }
-    case Work::Kind::copy: return run_copy(work, role, ready_ns);
-    case Work::Kind::poison: std::memset(work.dst.data, kPoisonByte, work.dst.bytes); break;
-    case Work::Kind::fail: return {work.failure, ready_ns};
-    case Work::Kind::wait: break;
+    case Work::Kind::copy:
+      return run_copy(work, role, ready_ns);
+    case Work::Kind::poison:
+      std::memset(work.dst.data, kPoisonByte, work.dst.bytes);
+      break;
+    case Work::Kind::fail:
+      return {work.failure, ready_ns};
+    case Work::Kind::wait:
+      break;
   }
   return {{}, ready_ns};
 }

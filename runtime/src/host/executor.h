@@ -50,9 +50,9 @@ struct Work {
 
 /// Runs entries that need nothing but their own stream's turn, and keeps the counters. Thread-safe.
 ///
-/// Time. A paced entry ends at its start plus what it costs, and starts when its stream, its link and its queueing
-/// allow, all in Clock time. That end, not the moment a sleeping worker woke up, is where the next paced entry
-/// starts, so wake-up delays do not add up over a step.
+/// Time. A paced entry ends at its start plus what it costs, and starts when its stream, its link and its
+/// queueing allow, all in Clock time. That end, not the moment a sleeping worker woke up, is where the next
+/// paced entry starts, so wake-up delays do not add up over a step.
 class Executor {
  public:
   Executor(const HostBackendOptions& options, ThreadPool& pool, Clock& clock);

@@ -7,8 +7,8 @@
 namespace strata::detail {
 namespace {
 
-// Events kept a stream while the host waits for none of them. An older one is looked up as the oldest kept, which
-// can hide a bug but never report a false one.
+// Events kept a stream while the host waits for none of them. An older one is looked up as the oldest kept,
+// which can hide a bug but never report a false one.
 constexpr std::size_t kMaxSnapshots = 65536;
 
 std::string_view verb(const Access& access) { return access.write ? "writes " : "reads "; }
@@ -25,9 +25,14 @@ bool HappensBefore::covers(const VectorClock& clock, const Site& site) {
   return i < clock.size() && clock[i] >= site.sequence;
 }
 
+void HappensBefore::drop_covered(std::vector<Site>& sites, const VectorClock& clock) {
+  std::erase_if(sites, [&](const Site& site) { return covers(clock, site); });
+}
+
 void HappensBefore::open_stream(int stream, StreamRole role) {
   const MutexLock lock(mutex_);
-  if (streams_.size() <= static_cast<std::size_t>(stream)) streams_.resize(static_cast<std::size_t>(stream) + 1);
+  if (streams_.size() <= static_cast<std::size_t>(stream))
+    streams_.resize(static_cast<std::size_t>(stream) + 1);
   streams_[static_cast<std::size_t>(stream)].role = role;
 }
 
@@ -42,15 +47,17 @@ HappensBefore::VectorClock& HappensBefore::tick(int stream, std::uint64_t sequen
 
 const HappensBefore::VectorClock* HappensBefore::snapshot_of(const Event& event) {
   const std::deque<Snapshot>& events = streams_[static_cast<std::size_t>(event.stream)].events;
-  const auto it = std::lower_bound(events.begin(), events.end(), event.sequence,
-                                   [](const Snapshot& snapshot, std::uint64_t sequence) { return snapshot.sequence < sequence; });
+  const auto it = std::lower_bound(
+      events.begin(), events.end(), event.sequence,
+      [](const Snapshot& snapshot, std::uint64_t sequence) { return snapshot.sequence < sequence; });
   return it == events.end() ? nullptr : &it->clock;
 }
 
 void HappensBefore::recorded(const Event& event) {
   const MutexLock lock(mutex_);
   StreamClock& stream = streams_[static_cast<std::size_t>(event.stream)];
-  if (event.sequence == 0 || (!stream.events.empty() && stream.events.back().sequence == event.sequence)) return;
+  if (event.sequence == 0 || (!stream.events.empty() && stream.events.back().sequence == event.sequence))
+    return;
   if (stream.events.size() == kMaxSnapshots) stream.events.pop_front();
   stream.events.push_back({event.sequence, stream.clock});
 }
@@ -113,9 +120,12 @@ void HappensBefore::remember(const Site& site) {
       it = segments_.emplace(at, Segment{gap_end, {}, {}}).first;
     }
     std::vector<Site>& readers = it->second.readers;
-    const auto same = std::find_if(readers.begin(), readers.end(), [&](const Site& r) { return r.stream == site.stream; });
-    if (same == readers.end()) readers.push_back(site);
-    else *same = site;
+    const auto same =
+        std::find_if(readers.begin(), readers.end(), [&](const Site& r) { return r.stream == site.stream; });
+    if (same == readers.end())
+      readers.push_back(site);
+    else
+      *same = site;
     at = it->second.end;
   }
 }
@@ -124,29 +134,34 @@ void HappensBefore::forget_what_the_host_waited_for() {
   for (auto it = segments_.begin(); it != segments_.end();) {
     Segment& segment = it->second;
     if (segment.writer.stream >= 0 && covers(host_, segment.writer)) segment.writer = Site{};
-    std::erase_if(segment.readers, [&](const Site& reader) { return covers(host_, reader); });
+    drop_covered(segment.readers, host_);
     it = segment.writer.stream < 0 && segment.readers.empty() ? segments_.erase(it) : std::next(it);
   }
   sweep_at_ = std::max<std::size_t>(1024, 2 * segments_.size());
 }
 
 std::string HappensBefore::describe(const Site& site) {
-  return str(site.label, " on ", to_string(streams_[static_cast<std::size_t>(site.stream)].role), " stream ", site.stream,
-             " (entry ", site.sequence, ") ", verb(site.access), memory_.describe(site.access.data, site.access.bytes));
+  return str(site.label, " on ", to_string(streams_[static_cast<std::size_t>(site.stream)].role), " stream ",
+             site.stream, " (entry ", site.sequence, ") ", verb(site.access),
+             memory_.describe(site.access.data, site.access.bytes));
 }
 
 Status HappensBefore::outside_its_buffer(const char* label, const Access& access) const {
   const std::optional<Block> block = memory_.find(access.data);
   if (!block) return {};
   if (block->freed)
-    return Status::error(Code::internal, str(label, " ", verb(access), memory_.describe(access.data, access.bytes), ", which was freed"));
+    return Status::error(
+        Code::internal,
+        str(label, " ", verb(access), memory_.describe(access.data, access.bytes), ", which was freed"));
   if (access.data + access.bytes > block->data + block->bytes)
-    return Status::error(Code::internal, str(label, " ", verb(access), memory_.describe(access.data, access.bytes),
-                                             ", past its end at ", block->bytes));
+    return Status::error(Code::internal,
+                         str(label, " ", verb(access), memory_.describe(access.data, access.bytes),
+                             ", past its end at ", block->bytes));
   return {};
 }
 
-Status HappensBefore::queued(int stream, std::uint64_t sequence, const char* label, std::span<const Access> accesses) {
+Status HappensBefore::queued(int stream, std::uint64_t sequence, const char* label,
+                             std::span<const Access> accesses) {
   const MutexLock lock(mutex_);
   const VectorClock& clock = tick(stream, sequence);
   Status verdict;
@@ -155,7 +170,8 @@ Status HappensBefore::queued(int stream, std::uint64_t sequence, const char* lab
     if (verdict.is_ok()) verdict = outside_its_buffer(label, access);
     const Site* const other = verdict.is_ok() ? conflict(access, clock) : nullptr;
     if (other != nullptr)
-      verdict = Status::error(Code::internal, str("no event orders these: ", describe(*other), "; then ", describe(site)));
+      verdict = Status::error(Code::internal,
+                              str("no event orders these: ", describe(*other), "; then ", describe(site)));
   }
   for (const Access& access : accesses) remember({stream, sequence, label, access});
   if (segments_.size() >= sweep_at_) forget_what_the_host_waited_for();
@@ -168,8 +184,8 @@ Status HappensBefore::host_access(const Access& access) {
   STRATA_TRY(outside_its_buffer("the host", access));
   const Site* const other = conflict(access, host_);
   if (other == nullptr) return {};
-  return Status::error(Code::internal, str("the host did not wait: ", describe(*other), "; then the host ", verb(access),
-                                           memory_.describe(access.data, access.bytes)));
+  return Status::error(Code::internal, str("the host did not wait: ", describe(*other), "; then the host ",
+                                           verb(access), memory_.describe(access.data, access.bytes)));
 }
 
 HappensBefore::Pending HappensBefore::freed(BufferView view) {
@@ -177,8 +193,9 @@ HappensBefore::Pending HappensBefore::freed(BufferView view) {
   Pending pending;
   if (const Site* const other = conflict({view.data, view.bytes, true}, host_)) {
     pending.site = {other->stream, other->sequence};
-    pending.error = Status::error(Code::internal, str(memory_.describe(view.data, view.bytes), " is freed while ",
-                                                      describe(*other), " and nobody has waited for it"));
+    pending.error =
+        Status::error(Code::internal, str(memory_.describe(view.data, view.bytes), " is freed while ",
+                                          describe(*other), " and nobody has waited for it"));
   }
   split_at(view.data);
   split_at(view.data + view.bytes);

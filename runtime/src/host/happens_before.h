@@ -15,10 +15,10 @@
 
 namespace strata::detail {
 
-/// Finds accesses that no event orders. Streams and the host carry vector clocks (one entry sequence per stream);
-/// since a stream's order is settled when work is queued, all of it is checked then, whatever runs when, and the
-/// verdict is the same in every run. The host's own accesses need no record: whatever is queued later comes after
-/// them. All host threads count as one. Thread-safe; its lock comes before HostMemory's.
+/// Finds accesses that no event orders. Streams and the host carry vector clocks (one entry sequence per
+/// stream); since a stream's order is settled when work is queued, all of it is checked then, whatever runs
+/// when, and the verdict is the same in every run. The host's own accesses need no record: whatever is queued
+/// later comes after them. All host threads count as one. Thread-safe; its lock comes before HostMemory's.
 class HappensBefore {
  public:
   explicit HappensBefore(const HostMemory& memory) : memory_(memory) {}
@@ -70,6 +70,7 @@ class HappensBefore {
 
   static void join(VectorClock& into, const VectorClock& from);
   static bool covers(const VectorClock& clock, const Site& site);
+  static void drop_covered(std::vector<Site>& sites, const VectorClock& clock);
   const VectorClock* snapshot_of(const Event& event) STRATA_REQUIRES(mutex_);
   VectorClock& tick(int stream, std::uint64_t sequence) STRATA_REQUIRES(mutex_);
   const Site* conflict(const Access& access, const VectorClock& clock) STRATA_REQUIRES(mutex_);

@@ -33,17 +33,21 @@ class HostBackend final : public Backend {
       : pool_(pool),
         poisons_(options.check || options.schedule == Schedule::latest_legal),
         drains_before_free_(options.schedule == Schedule::threads),
-        memory_({options.device_bytes, options.pinned_bytes, poisons_ ? Fill::poison : Fill::zero, options.huge_pages,
-                 poisons_ ? kQuarantineBytes : 0}),
+        memory_({options.device_bytes, options.pinned_bytes, poisons_ ? Fill::poison : Fill::zero,
+                 options.huge_pages, poisons_ ? kQuarantineBytes : 0}),
         executor_(options, pool, clock),
-        scheduler_(options.schedule == Schedule::threads ? make_threaded_scheduler(executor_, options.queue_depth)
-                                                         : make_latest_legal_scheduler(executor_, options.queue_depth)) {
+        scheduler_(options.schedule == Schedule::threads
+                       ? make_threaded_scheduler(executor_, options.queue_depth)
+                       : make_latest_legal_scheduler(executor_, options.queue_depth)) {
     if (options.check) checker_ = std::make_unique<HappensBefore>(memory_);
-    info_ = {DeviceKind::host, "host memory", options.device_bytes != 0 ? options.device_bytes : physical_bytes()};
+    info_ = {DeviceKind::host, "host memory",
+             options.device_bytes != 0 ? options.device_bytes : physical_bytes()};
   }
   ~HostBackend() override {
-    STRATA_ASSERT(scheduler_->open_streams() == 0, "a backend is destroyed while ", scheduler_->open_streams(), " of its streams live");
-    STRATA_ASSERT(memory_.live_buffers() == 0, "a backend is destroyed while ", memory_.live_buffers(), " of its buffers live");
+    STRATA_ASSERT(scheduler_->open_streams() == 0, "a backend is destroyed while ",
+                  scheduler_->open_streams(), " of its streams live");
+    STRATA_ASSERT(memory_.live_buffers() == 0, "a backend is destroyed while ", memory_.live_buffers(),
+                  " of its buffers live");
   }
 
   const DeviceInfo& info() const noexcept override { return info_; }
@@ -84,7 +88,9 @@ class HostBackend final : public Backend {
     if (checker_) checker_->host_waited(event);
     return true;
   }
-  Status host_access(const Access& access) override { return checker_ ? checker_->host_access(access) : Status(); }
+  Status host_access(const Access& access) override {
+    return checker_ ? checker_->host_access(access) : Status();
+  }
 
   BackendCounters counters() const override {
     BackendCounters counters;
@@ -110,8 +116,8 @@ class HostBackend final : public Backend {
   static void assert_outside_host_call() {
     STRATA_ASSERT(!in_host_call(), "work on a stream may not call the Backend");
   }
-  /// Queues one entry: `fill` sets everything but its time. An entry that fails the check takes its place in the
-  /// queue as a failure, so that what it would have spoilt is skipped.
+  /// Queues one entry: `fill` sets everything but its time. An entry that fails the check takes its place in
+  /// the queue as a failure, so that what it would have spoilt is skipped.
   template <class FillEntry>
   Status push(Stream& stream, const char* label, std::span<const Access> accesses, const FillEntry& fill) {
     assert_outside_host_call();
@@ -194,7 +200,8 @@ void HostBackend::release(MemoryKind kind, BufferView view) noexcept {
   assert_outside_host_call();
   if (checker_) {
     HappensBefore::Pending pending = checker_->freed(view);
-    if (pending.site.stream >= 0) scheduler_->fail(pending.site.stream, pending.site.sequence, std::move(pending.error));
+    if (pending.site.stream >= 0)
+      scheduler_->fail(pending.site.stream, pending.site.sequence, std::move(pending.error));
   }
   // As cudaFree does: workers may still be in it. Under latest_legal they run later, over the poison.
   if (drains_before_free_) scheduler_->drain();
@@ -207,17 +214,21 @@ void HostBackend::release(MemoryKind kind, BufferView view) noexcept {
 Status validate(const HostBackendOptions& options) {
   for (const CopyLink& link : {options.h2d, options.d2h})
     if (!(link.gb_per_s >= 0 && link.latency_us >= 0))
-      return Status::error(Code::invalid, str("a copy link of ", link.gb_per_s, " GB/s and ", link.latency_us, " us"));
-  if (options.queue_depth == 0) return Status::error(Code::invalid, "queue_depth is 0; a stream holds at least 1 entry");
+      return Status::error(Code::invalid,
+                           str("a copy link of ", link.gb_per_s, " GB/s and ", link.latency_us, " us"));
+  if (options.queue_depth == 0)
+    return Status::error(Code::invalid, "queue_depth is 0; a stream holds at least 1 entry");
   if (options.skip_arithmetic && !options.paced_compute)
-    return Status::error(Code::invalid, "skip_arithmetic without paced_compute would compute nothing in no time");
+    return Status::error(Code::invalid,
+                         "skip_arithmetic without paced_compute would compute nothing in no time");
   return {};
 }
 
 }  // namespace
 }  // namespace detail
 
-Result<std::unique_ptr<Backend>> create_host_backend(const HostBackendOptions& options, ThreadPool& pool, Clock& clock) {
+Result<std::unique_ptr<Backend>> create_host_backend(const HostBackendOptions& options, ThreadPool& pool,
+                                                     Clock& clock) {
   STRATA_TRY(detail::validate(options));
   return std::unique_ptr<Backend>(std::make_unique<detail::HostBackend>(options, pool, clock));
 }

@@ -36,14 +36,17 @@ void first_touch(std::byte* data, std::size_t bytes, Fill fill, ThreadPool& pool
     if (fill == Fill::poison) {
       std::memset(data + begin, kPoisonByte, n);
     } else {
-      for (std::size_t at = begin; at < begin + n; at += kPageBytes) *static_cast<volatile std::byte*>(data + at) = std::byte{0};
+      for (std::size_t at = begin; at < begin + n; at += kPageBytes)
+        *static_cast<volatile std::byte*>(data + at) = std::byte{0};
     }
   });
 }
 
 }  // namespace
 
-std::string_view to_string(MemoryKind kind) noexcept { return kind == MemoryKind::device ? "device" : "pinned"; }
+std::string_view to_string(MemoryKind kind) noexcept {
+  return kind == MemoryKind::device ? "device" : "pinned";
+}
 
 Result<BufferView> map_memory(std::size_t bytes, Fill fill, bool huge_pages, ThreadPool* pool) {
   const bool reachable = fill != Fill::unreachable;
@@ -75,8 +78,8 @@ Status HostMemory::take(MemoryKind kind, std::size_t bytes) {
   std::size_t& used = used_[static_cast<std::size_t>(kind)];
   const std::size_t free_bytes = cap == 0 ? SIZE_MAX - used : cap - used;
   if (bytes > free_bytes)
-    return Status::error(Code::does_not_fit, str(to_string(kind), " memory: ", bytes, " bytes asked, ", free_bytes,
-                                                 " free of a cap of ", cap));
+    return Status::error(Code::does_not_fit, str(to_string(kind), " memory: ", bytes, " bytes asked, ",
+                                                 free_bytes, " free of a cap of ", cap));
   used += bytes;
   return {};
 }
@@ -106,7 +109,8 @@ void HostMemory::release(MemoryKind kind, BufferView view) noexcept {
   {
     const MutexLock lock(mutex_);
     const auto it = blocks_.find(view.data);
-    STRATA_ASSERT(it != blocks_.end() && !it->second.freed && it->second.bytes == view.bytes, "not a live buffer");
+    STRATA_ASSERT(it != blocks_.end() && !it->second.freed && it->second.bytes == view.bytes,
+                  "not a live buffer");
     used_[static_cast<std::size_t>(kind)] -= view.bytes;
     --live_;
     if (keep) {
@@ -133,7 +137,8 @@ void HostMemory::give_up(MemoryKind kind, BufferView view) noexcept {
 Status HostMemory::check_bounds(const char* what, const std::byte* data, std::size_t bytes) const {
   const std::optional<Block> block = find(data);
   if (!block || bytes <= static_cast<std::size_t>(block->data + block->bytes - data)) return {};
-  return Status::error(Code::invalid, str(what, ": ", describe(data, bytes), " runs past its end at ", block->bytes));
+  return Status::error(Code::invalid,
+                       str(what, ": ", describe(data, bytes), " runs past its end at ", block->bytes));
 }
 
 bool HostMemory::needs_trim() const noexcept {

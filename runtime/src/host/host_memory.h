@@ -34,8 +34,8 @@ struct Block {
   bool freed = false;
 };
 
-/// Buffers under two caps, in exact bytes: anonymous mappings, unless a subclass has another source. Thread-safe; its
-/// lock is a leaf.
+/// Buffers under two caps, in exact bytes: anonymous mappings, unless a subclass has another source.
+/// Thread-safe; its lock is a leaf.
 class HostMemory {
  public:
   explicit HostMemory(const HostMemoryOptions& options) : options_(options) {}
@@ -57,7 +57,8 @@ class HostMemory {
   std::string describe(const void* p, std::size_t bytes) const;
   std::size_t live_buffers() const STRATA_EXCLUDES(mutex_);
   std::uint64_t created() const STRATA_EXCLUDES(mutex_);
-  /// Errors: `invalid` if `bytes` from `data` on leave the buffer that holds `data`; memory that is not ours passes.
+  /// Errors: `invalid` if `bytes` from `data` on leave the buffer that holds `data`; memory that is not ours
+  /// passes.
   Status check_bounds(const char* what, const std::byte* data, std::size_t bytes) const;
 
  protected:
@@ -79,7 +80,8 @@ class HostMemory {
   std::uint64_t created_ STRATA_GUARDED_BY(mutex_) = 0;
 };
 
-/// An exact anonymous mapping, kept out of core dumps, filled as asked. Errors: `out_of_memory` with errno's text.
+/// An exact anonymous mapping, kept out of core dumps, filled as asked. Errors: `out_of_memory` with errno's
+/// text.
 Result<BufferView> map_memory(std::size_t bytes, Fill fill, bool huge_pages, ThreadPool* pool);
 void unmap_memory(BufferView view) noexcept;
 

@@ -67,7 +67,8 @@ void Scheduler::fail(int id, std::uint64_t sequence, Status error) {
 }
 
 StreamSlot& Scheduler::slot(int id) {
-  STRATA_ASSERT(id >= 0 && static_cast<std::size_t>(id) < kMaxStreams && slots_[static_cast<std::size_t>(id)] != nullptr,
+  STRATA_ASSERT(id >= 0 && static_cast<std::size_t>(id) < kMaxStreams &&
+                    slots_[static_cast<std::size_t>(id)] != nullptr,
                 "no stream ", id, " on this backend");
   return *slots_[static_cast<std::size_t>(id)];
 }
@@ -138,7 +139,8 @@ class ThreadedScheduler final : public Scheduler {
     if (event.stream < 0) return {};
     StreamSlot& on = slot(event.stream);
     const MutexLock lock(on.mutex);
-    STRATA_ASSERT(event.sequence <= on.queued, "an event of stream ", event.stream, " that was never recorded");
+    STRATA_ASSERT(event.sequence <= on.queued, "an event of stream ", event.stream,
+                  " that was never recorded");
     while (on.completed < event.sequence) on.progress.wait(on.mutex);
     return !on.error.is_ok() && on.error_at <= event.sequence ? on.error : Status();
   }
@@ -154,9 +156,11 @@ class ThreadedScheduler final : public Scheduler {
     try {
       slot.worker = std::jthread([this, &slot] { run(slot); });
     } catch (const std::exception& e) {
-      return Status::error(Code::out_of_memory, str("starting a ", to_string(slot.role), " stream: ", e.what()));
+      return Status::error(Code::out_of_memory,
+                           str("starting a ", to_string(slot.role), " stream: ", e.what()));
     }
-    (void)::pthread_setname_np(slot.worker.native_handle(), str("st-", to_string(slot.role), "-", slot.id).substr(0, 15).c_str());
+    (void)::pthread_setname_np(slot.worker.native_handle(),
+                               str("st-", to_string(slot.role), "-", slot.id).substr(0, 15).c_str());
     return {};
   }
   void stop(StreamSlot& slot) override {
@@ -191,8 +195,8 @@ class ThreadedScheduler final : public Scheduler {
   }
 };
 
-/// No threads: a waiter runs what its event needs, and nothing else runs. One lock over everything, held while
-/// work runs too, because one caller at a time is the point: the order must be the same in every run.
+/// No threads: a waiter runs what its event needs, and nothing else runs. One lock over everything, held
+/// while work runs too, because one caller at a time is the point: the order must be the same in every run.
 class LatestLegalScheduler final : public Scheduler {
  public:
   using Scheduler::Scheduler;
@@ -241,7 +245,8 @@ class LatestLegalScheduler final : public Scheduler {
   bool done(const Event& event) STRATA_REQUIRES(turn_) {
     StreamSlot& on = slot(event.stream);
     const MutexLock lock(on.mutex);
-    STRATA_ASSERT(event.sequence <= on.queued, "an event of stream ", event.stream, " that was never recorded");
+    STRATA_ASSERT(event.sequence <= on.queued, "an event of stream ", event.stream,
+                  " that was never recorded");
     return on.completed >= event.sequence;
   }
   void advance_to(const Event& event) STRATA_REQUIRES(turn_) {
@@ -262,8 +267,10 @@ class LatestLegalScheduler final : public Scheduler {
         continue;
       }
       Executor::Outcome outcome{{}, next.ready_ns};
-      if (waits) outcome = inherit(next.work->event, next.ready_ns);
-      else if (!next.skip) outcome = executor_.run(*next.work, at->role, next.ready_ns);
+      if (waits)
+        outcome = inherit(next.work->event, next.ready_ns);
+      else if (!next.skip)
+        outcome = executor_.run(*next.work, at->role, next.ready_ns);
       const MutexLock lock(at->mutex);
       finish(*at, std::move(outcome));
       return;

@@ -16,9 +16,10 @@ namespace strata::detail {
 
 inline constexpr std::size_t kMaxStreams = 256;
 
-/// One stream: a ring of entries that its feeder fills and its schedule empties. The n-th entry has sequence n, from
-/// 1; an event is the sequence of the last entry queued before it, so recording one costs nothing. A slot outlives
-/// its Stream and is used again with the sequence going on, so old events stay complete for ever.
+/// One stream: a ring of entries that its feeder fills and its schedule empties. The n-th entry has sequence
+/// n, from 1; an event is the sequence of the last entry queued before it, so recording one costs nothing. A
+/// slot outlives its Stream and is used again with the sequence going on, so old events stay complete for
+/// ever.
 struct StreamSlot {
   StreamSlot(int slot_id, std::size_t depth) : id(slot_id), ring(depth), ends_ns(depth, 0) {}
   const int id;

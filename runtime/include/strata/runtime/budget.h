@@ -14,8 +14,8 @@ namespace strata {
 
 class Budget;
 
-/// Bytes taken from a Budget before they exist, given back on destruction; move-only. It starts as reserved and
-/// becomes used by commit(). The Budget must outlive it. Not thread-safe itself; its Budget is.
+/// Bytes taken from a Budget before they exist, given back on destruction; move-only. It starts as reserved
+/// and becomes used by commit(). The Budget must outlive it. Not thread-safe itself; its Budget is.
 class Reservation {
  public:
   Reservation() = default;
@@ -31,7 +31,8 @@ class Reservation {
   bool committed() const noexcept { return committed_; }
   /// The bytes exist now: reserved becomes used. Again: nothing.
   void commit() noexcept;
-  /// Takes over the bytes of `other`, which is of the same Budget and as committed as this one (or this is empty).
+  /// Takes over the bytes of `other`, which is of the same Budget and as committed as this one (or this is
+  /// empty).
   void merge(Reservation&& other) noexcept;
   /// Gives everything back now.
   void release() noexcept;
@@ -49,18 +50,20 @@ class Reservation {
   bool committed_ = false;
 };
 
-/// The byte limit of one tier: used + reserved <= limit at every instant. Thread-safe (one leaf lock); allocates only
-/// for the message of a refusal. Destroying it under a live Reservation asserts.
+/// The byte limit of one tier: used + reserved <= limit at every instant. Thread-safe (one leaf lock);
+/// allocates only for the message of a refusal. Destroying it under a live Reservation asserts.
 class Budget {
  public:
   static constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
 
-  explicit Budget(std::string name, std::size_t limit_bytes = kUnlimited) : name_(std::move(name)), limit_bytes_(limit_bytes) {}
+  explicit Budget(std::string name, std::size_t limit_bytes = kUnlimited)
+      : name_(std::move(name)), limit_bytes_(limit_bytes) {}
   ~Budget();
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  /// Zero bytes always fit. Errors: `does_not_fit`, naming the tier, `what` and all the numbers; nothing changed.
+  /// Zero bytes always fit. Errors: `does_not_fit`, naming the tier, `what` and all the numbers; nothing
+  /// changed.
   Result<Reservation> reserve(std::size_t bytes, std::string_view what) STRATA_EXCLUDES(mutex_);
 
   const std::string& name() const noexcept { return name_; }

@@ -22,10 +22,10 @@ bool cuda_available();
 /// One line for people: the GPUs and versions, or why there are none.
 std::string cuda_status();
 
-/// One GPU. Device buffers are plain cudaMalloc slabs, pinned ones exact mappings touched by `pool` and registered
-/// (64 GiB at most each); `pool` must outlive it. After a sticky CUDA error every call returns that error.
-/// Work queued after a host call that fails: host calls are skipped, copies and kernels already queued are not.
-/// Errors: `unsupported` where there is no such GPU, with cuda_status() as the reason.
+/// One GPU. Device buffers are plain cudaMalloc slabs, pinned ones exact mappings touched by `pool` and
+/// registered (64 GiB at most each); `pool` must outlive it. After a sticky CUDA error every call returns
+/// that error. Work queued after a host call that fails: host calls are skipped, copies and kernels already
+/// queued are not. Errors: `unsupported` where there is no such GPU, with cuda_status() as the reason.
 Result<std::unique_ptr<Backend>> create_cuda_backend(const CudaBackendOptions& options, ThreadPool& pool);
 
 }  // namespace strata
