@@ -10,9 +10,8 @@
 #include <new>
 #include <utility>
 
+#include <strata/runtime/errno_status.h>
 #include <strata/runtime/units.h>
-
-#include "errno_status.h"
 
 namespace strata::detail {
 namespace {

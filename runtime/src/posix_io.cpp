@@ -11,7 +11,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "errno_status.h"
+#include <strata/runtime/errno_status.h>
+
 #include "posix_file.h"
 
 namespace strata {

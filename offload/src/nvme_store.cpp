@@ -1,0 +1,31 @@
+#include <strata/offload/nvme_store.h>
+
+#include <utility>
+
+#include "store_core.h"
+
+namespace strata {
+
+Result<std::unique_ptr<NvmeStore>> NvmeStore::create(Io& io, NvmeOptions options) {
+  STRATA_TRY_ASSIGN(std::unique_ptr<detail::StoreCore> core, detail::StoreCore::create(io, std::move(options)));
+  return std::make_unique<NvmeStore>(std::move(core));
+}
+
+NvmeStore::NvmeStore(std::unique_ptr<detail::StoreCore> core) : core_(std::move(core)) {}
+NvmeStore::~NvmeStore() = default;
+
+Status NvmeStore::register_memory(BufferView slab) { return core_->register_memory(slab); }
+Result<Ticket> NvmeStore::write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src) {
+  return core_->write_async(id, slot_class, src);
+}
+Result<Ticket> NvmeStore::read_async(std::uint64_t id, BufferView dst) { return core_->read_async(id, dst); }
+Status NvmeStore::wait(Ticket ticket) { return core_->wait(ticket); }
+bool NvmeStore::is_complete(Ticket ticket) const noexcept { return core_->is_complete(ticket); }
+void NvmeStore::discard(std::uint64_t id) { core_->discard(id); }
+std::optional<StoredInfo> NvmeStore::find(std::uint64_t id) const { return core_->find(id); }
+std::uint64_t NvmeStore::used_bytes() const { return core_->used_bytes(); }
+std::uint64_t NvmeStore::capacity_bytes() const { return core_->capacity_bytes(); }
+NvmeCounters NvmeStore::counters() const { return core_->counters(); }
+std::string NvmeStore::engine_note() const { return core_->engine_note(); }
+
+}  // namespace strata

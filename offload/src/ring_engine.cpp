@@ -1,0 +1,291 @@
+#include "ring_engine.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include <strata/runtime/assert.h>
+#include <strata/runtime/errno_status.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/thread_annotations.h>
+#include <strata/runtime/units.h>
+
+namespace strata::detail {
+namespace {
+
+constexpr int kMaxAgains = 500;           // of one block in a row: a second at the longest pause
+constexpr int kMaxStalls = 64;            // short counts in a row that stay inside one aligned block
+constexpr std::size_t kMaxRegistered = kGiB;  // the kernel's limit for one registered buffer
+constexpr std::uint64_t kOpBits = 16;
+
+std::chrono::microseconds backoff(int tries) noexcept {
+  return std::min(std::chrono::microseconds(20) * (1 << std::min(tries, 7)), std::chrono::microseconds(2000));
+}
+
+class RingEngine final : public Engine {
+ public:
+  RingEngine(std::unique_ptr<RingOps> ring, std::vector<RingFile> files, TransferSink& sink, std::uint32_t table_size,
+             std::size_t block_bytes)
+      : ring_(std::move(ring)), files_(std::move(files)), sink_(sink), ops_(ring_->capacity()),
+        board_(table_size, block_bytes) {
+    idle_.reserve(ops_.size());
+    again_.reserve(ops_.size());
+    registered_.reserve(RingOps::kMaxBuffers);
+    for (std::uint32_t i = 0; i < ops_.size(); ++i) idle_.push_back(i);
+    worker_ = std::jthread([this] { run(); });
+  }
+
+  ~RingEngine() override {
+    {
+      const MutexLock lock(mutex_);
+      stopping_ = true;
+    }
+    ring_->wake();
+  }
+
+  void start(std::uint32_t index, const Transfer& transfer) noexcept override {
+    bool wake = false;
+    {
+      const MutexLock lock(mutex_);
+      board_.push(index, transfer);
+      wake = std::exchange(sleeping_, false);
+    }
+    if (wake) ring_->wake();
+  }
+
+  void register_memory(BufferView slab) override;
+  std::string note() const override { return "io_uring"; }
+  std::string memory_note() const override {
+    const MutexLock lock(mutex_);
+    return memory_note_;
+  }
+  EngineCounters counters() const override { return {resubmissions_.load(), strays_.load()}; }
+
+ private:
+  // One block in flight. Only the worker touches it.
+  struct Op {
+    Piece piece;
+    std::size_t done = 0;
+    int buffer = -1;
+    int agains = 0;
+    int stalls = 0;
+    std::uint64_t tag = 0;  // 0: not in the ring; each push has its own, so that a repeated completion matches nothing
+  };
+  struct Registered {
+    BufferView view;
+    int index;
+  };
+
+  void run() noexcept;
+  void repeat_again();
+  void take_new() STRATA_EXCLUDES(mutex_);
+  bool may_sleep(bool& stop) STRATA_EXCLUDES(mutex_);
+  void push(std::uint32_t index);
+  void handle(const RingCompletion& completion);
+  void progress(std::uint32_t index, std::size_t bytes);
+  void again(std::uint32_t index, int error);
+  void finish(std::uint32_t index, const Status& outcome) STRATA_EXCLUDES(mutex_);
+  Status failure(const Op& op, int error) const;
+  int find_buffer(const Transfer& part) const STRATA_REQUIRES(mutex_);
+
+  const std::unique_ptr<RingOps> ring_;
+  const std::vector<RingFile> files_;
+  TransferSink& sink_;
+  // run() only, once constructed:
+  std::vector<Op> ops_;
+  std::vector<std::uint32_t> idle_;
+  std::vector<std::uint32_t> again_;  // to be pushed before anything new
+  int pause_tries_ = 0;               // > 0: something answered EAGAIN
+  std::uint64_t serial_ = 0;
+  std::atomic<std::uint64_t> resubmissions_{0};
+  std::atomic<std::uint64_t> strays_{0};
+
+  Mutex register_mutex_;  // taken before mutex_; one registration at a time
+  mutable Mutex mutex_;
+  TransferBoard board_ STRATA_GUARDED_BY(mutex_);
+  std::vector<Registered> registered_ STRATA_GUARDED_BY(mutex_);
+  std::string memory_note_ STRATA_GUARDED_BY(mutex_) = "unregistered buffers";
+  bool sleeping_ STRATA_GUARDED_BY(mutex_) = false;
+  bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
+  std::jthread worker_;
+};
+
+void RingEngine::run() noexcept {
+  pthread_setname_np(pthread_self(), "strata-io-ring");
+  for (int refusals = 0;;) {
+    repeat_again();
+    take_new();
+    bool stop = false;
+    const bool block = may_sleep(stop);
+    if (stop) return;
+    const int error = ring_->enter(block);
+    STRATA_ASSERT(error == 0 || error == -EAGAIN || error == -EBUSY || error == -EINTR, "io_uring_enter: errno ", -error);
+    if (error == 0 || error == -EINTR) {
+      refusals = 0;
+    } else {  // short of kernel memory, or completions must be taken first; there may be nothing in flight to wait for
+      std::this_thread::sleep_for(backoff(refusals++));
+    }
+    for (RingCompletion completion; ring_->pop(completion);) handle(completion);
+  }
+}
+
+// Rests of short transfers and refused blocks. A refused one waits a little first, whether or not anything else is in
+// flight: the refusal comes back at once, so the ring alone would spin.
+void RingEngine::repeat_again() {
+  if (pause_tries_ > 0) std::this_thread::sleep_for(backoff(std::exchange(pause_tries_, 0)));
+  for (const std::uint32_t index : again_) push(index);
+  again_.clear();
+}
+
+void RingEngine::take_new() {
+  for (;;) {
+    std::uint32_t index = 0;
+    {
+      const MutexLock lock(mutex_);
+      sleeping_ = false;
+      if (idle_.empty() || !board_.has_piece()) return;
+      index = idle_.back();
+      idle_.pop_back();
+      Op& op = ops_[index];
+      op = {};
+      op.piece = board_.take();
+      op.buffer = find_buffer(op.piece.part);
+    }
+    push(index);
+  }
+}
+
+// True where nothing more can be pushed: the next thing to do comes from a completion or from start(), which wakes us.
+bool RingEngine::may_sleep(bool& stop) {
+  const MutexLock lock(mutex_);
+  stop = stopping_ && idle_.size() == ops_.size() && !board_.has_piece();
+  sleeping_ = idle_.empty() || (!board_.has_piece() && !stopping_);
+  return sleeping_;
+}
+
+void RingEngine::push(std::uint32_t index) {
+  Op& op = ops_[index];
+  op.tag = (++serial_ << kOpBits) | index;
+  const Transfer& part = op.piece.part;
+  ring_->push({part.write, part.file, part.offset + op.done, part.data + op.done,
+               static_cast<std::uint32_t>(part.bytes - op.done), op.buffer, op.tag});
+}
+
+void RingEngine::handle(const RingCompletion& completion) {
+  const auto index = static_cast<std::uint32_t>(completion.tag & ((1u << kOpBits) - 1));
+  if (index >= ops_.size() || ops_[index].tag != completion.tag || completion.tag == 0) {
+    strays_.fetch_add(1);
+    return;
+  }
+  ops_[index].tag = 0;
+  if (completion.result > 0) return progress(index, static_cast<std::size_t>(completion.result));
+  switch (completion.result) {
+    case -EAGAIN:
+    case -EBUSY:
+    case -EINTR:
+    case -ECANCELED: return again(index, -completion.result);
+    case 0: {
+      const Op& op = ops_[index];
+      return finish(index, Status::error(op.piece.part.write ? Code::io_error : Code::corrupt,
+                                         str(failure(op, 0).message(), ": ended after ", op.done, " bytes")));
+    }
+    default: return finish(index, failure(ops_[index], -completion.result));
+  }
+}
+
+// A short count is rounded down to the file's alignment and the rest is asked for from there, out of the caller's own
+// memory: the block it broke off in is moved again, so no bounce block is needed.
+void RingEngine::progress(std::uint32_t index, std::size_t bytes) {
+  Op& op = ops_[index];
+  const std::size_t left = op.piece.part.bytes - op.done;
+  if (bytes > left)
+    return finish(index, Status::error(Code::internal, str(failure(op, 0).message(), ": ", bytes, " bytes done of ", left)));
+  if (bytes == left) return finish(index, Status::ok());
+  const std::size_t align = files_[op.piece.part.file].alignment;
+  const std::size_t kept = bytes / align * align;
+  op.done += kept;
+  op.agains = 0;
+  op.stalls = kept == 0 ? op.stalls + 1 : 0;
+  if (op.stalls == kMaxStalls)
+    return finish(index, Status::error(Code::io_error, str(failure(op, 0).message(), ": no progress in ", kMaxStalls,
+                                                           " short transfers after ", op.done, " bytes")));
+  resubmissions_.fetch_add(1);
+  again_.push_back(index);
+}
+
+void RingEngine::again(std::uint32_t index, int error) {
+  Op& op = ops_[index];
+  if (++op.agains == kMaxAgains) return finish(index, failure(op, error));
+  resubmissions_.fetch_add(1);
+  pause_tries_ = std::max(pause_tries_, op.agains);
+  again_.push_back(index);
+}
+
+void RingEngine::finish(std::uint32_t index, const Status& outcome) {
+  const Piece& piece = ops_[index].piece;
+  if (outcome.is_ok() && !piece.part.write) sink_.arrived(piece.index, piece.at, piece.part.bytes);
+  std::optional<Status> whole;
+  {
+    const MutexLock lock(mutex_);
+    whole = board_.complete(piece, outcome);
+  }
+  if (whole.has_value()) sink_.finished(piece.index, *std::move(whole));
+  idle_.push_back(index);
+}
+
+Status RingEngine::failure(const Op& op, int error) const {
+  const Transfer& part = op.piece.part;
+  const std::string doing = str(part.write ? "writing " : "reading ", part.bytes, " bytes at ", part.offset, " of");
+  const std::string& path = files_[part.file].path;
+  return error == 0 ? Status::error(Code::io_error, str(doing, " ", path)) : errno_status(doing, path, error);
+}
+
+int RingEngine::find_buffer(const Transfer& part) const {
+  for (const Registered& known : registered_)
+    if (part.data >= known.view.data && part.data + part.bytes <= known.view.data + known.view.bytes) return known.index;
+  return -1;
+}
+
+void RingEngine::register_memory(BufferView slab) {
+  const MutexLock one_at_a_time(register_mutex_);
+  for (std::size_t at = 0; at < slab.bytes; at += kMaxRegistered) {
+    const BufferView part = slab.part(at, std::min(kMaxRegistered, slab.bytes - at));
+    std::size_t index = 0;
+    {
+      const MutexLock lock(mutex_);
+      index = registered_.size();
+    }
+    const int error = index < RingOps::kMaxBuffers ? ring_->register_buffer(static_cast<std::uint32_t>(index), part) : -EMFILE;
+    const MutexLock lock(mutex_);
+    if (error == 0) {
+      registered_.push_back({part, static_cast<int>(index)});
+      memory_note_ = "registered buffers";
+      continue;
+    }
+    rlimit limit{};
+    ::getrlimit(RLIMIT_MEMLOCK, &limit);
+    memory_note_ = str(index == 0 ? "unregistered" : "partly unregistered", " buffers (",
+                       errno_status("registering", str(part.bytes, " bytes"), -error).message(),
+                       ", RLIMIT_MEMLOCK ", limit.rlim_cur, " bytes)");
+    return;
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> make_ring_engine(std::unique_ptr<RingOps> ring, std::vector<RingFile> files,
+                                                 TransferSink& sink, std::uint32_t table_size, std::size_t block_bytes) {
+  try {
+    return std::unique_ptr<Engine>(
+        std::make_unique<RingEngine>(std::move(ring), std::move(files), sink, table_size, block_bytes));
+  } catch (const std::exception& error) {  // no thread to be had
+    return Status::error(Code::out_of_memory, str("starting the I/O thread of the ring: ", error.what()));
+  }
+}
+
+}  // namespace strata::detail

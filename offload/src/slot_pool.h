@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <strata/offload/nvme_store.h>
+
+namespace strata::detail {
+
+using SlotIndex = std::uint32_t;
+inline constexpr SlotIndex kNoSlot = ~SlotIndex{0};
+
+enum class SlotState : std::uint8_t { free, writing, live, retiring, bad };
+
+constexpr bool may_become(SlotState from, SlotState to) noexcept {
+  using enum SlotState;
+  switch (from) {
+    case free: return to == writing;
+    case writing: return to == live || to == free || to == bad;  // published; failed or superseded; refused by the device
+    case live: return to == retiring;                            // superseded or discarded
+    case retiring: return to == free;                            // its last reader is done
+    case bad: return false;
+  }
+  return false;
+}
+
+struct Slot {
+  std::uint64_t offset = 0;
+  std::uint32_t file = 0;
+  std::uint32_t slot_class = 0;
+  std::uint32_t readers = 0;
+  SlotState state = SlotState::free;
+};
+
+/// The places of the store's files: which exist, who uses them. Guarded by its owner; allocates in its constructor only.
+class SlotPool {
+ public:
+  SlotPool(std::span<const SlotClass> classes, std::uint32_t files);
+
+  std::optional<SlotIndex> take(std::uint32_t slot_class);  ///< free -> writing; the longest free one, to spread wear
+  void publish(SlotIndex slot) { set(slot, SlotState::live); }
+  void release(SlotIndex slot);     ///< writing -> free
+  void retire(SlotIndex slot);      ///< live -> retiring, and free as soon as nobody reads it
+  void mark_bad(SlotIndex slot);
+  void add_reader(SlotIndex slot);
+  void drop_reader(SlotIndex slot);
+
+  const Slot& operator[](SlotIndex slot) const noexcept { return slots_[slot]; }
+  std::size_t size() const noexcept { return slots_.size(); }
+  std::uint64_t file_bytes(std::uint32_t file) const noexcept { return file_bytes_[file]; }
+  std::uint64_t used_bytes() const noexcept { return used_bytes_; }
+  std::uint64_t capacity_bytes() const noexcept;
+  std::uint32_t bad(std::uint32_t slot_class) const noexcept { return classes_[slot_class].bad; }
+  std::size_t slot_bytes(std::uint32_t slot_class) const noexcept { return classes_[slot_class].slot_bytes; }
+  std::uint32_t slots(std::uint32_t slot_class) const noexcept { return static_cast<std::uint32_t>(classes_[slot_class].queue.size()); }
+
+ private:
+  struct Class {
+    std::size_t slot_bytes = 0;
+    std::uint32_t bad = 0;
+    std::vector<SlotIndex> queue;  // ring of the free ones, longest free first
+    std::size_t head = 0;
+    std::size_t n_free = 0;
+  };
+  void set(SlotIndex slot, SlotState to);
+  void give_back(SlotIndex slot);
+  std::vector<Slot> slots_;
+  std::vector<Class> classes_;
+  std::vector<std::uint64_t> file_bytes_;
+  std::uint64_t used_bytes_ = 0;
+};
+
+}  // namespace strata::detail

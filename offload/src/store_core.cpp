@@ -1,0 +1,152 @@
+#include "store_core.h"
+
+#include <utility>
+
+#include <strata/runtime/assert.h>
+#include <strata/runtime/crc32c.h>
+#include <strata/runtime/str.h>
+
+namespace strata::detail {
+namespace {
+
+constexpr std::size_t kAlign = 4096;
+
+}  // namespace
+
+StoreCore::~StoreCore() {
+  {
+    const MutexLock lock(mutex_);
+    while (idle_requests_.size() < requests_.size()) done_.wait(mutex_);
+  }
+  engine_.reset();  // joins the worker that told us, before the lock it still holds goes
+}
+
+Status StoreCore::check_buffer(const char* doing, std::uint64_t id, const void* data, std::size_t bytes) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if (bytes > 0 && bytes % kAlign == 0 && address % kAlign == 0) return Status::ok();
+  return Status::error(Code::invalid, str(doing, " id ", id, ": ", bytes, " bytes at address ", address,
+                                          "; the store takes whole multiples of ", kAlign, " at multiples of it"));
+}
+
+Status StoreCore::register_memory(BufferView slab) {
+  const auto address = reinterpret_cast<std::uintptr_t>(slab.data);
+  if (slab.bytes == 0 || address % kAlign != 0)
+    return Status::error(Code::invalid, str("registering ", slab.bytes, " bytes at address ", address,
+                                            "; the store takes memory at multiples of ", kAlign));
+  engine_->register_memory(slab);
+  return Status::ok();
+}
+
+Ticket StoreCore::begin(bool write, std::uint64_t id, std::byte* data, std::size_t bytes) {
+  const std::uint32_t index = idle_requests_.back();
+  idle_requests_.pop_back();
+  Request& request = requests_[index];
+  request.sequence = ++last_sequence_;
+  request.active = true;
+  request.write = write;
+  request.starved = request.reread = false;
+  request.id = id;
+  request.data = data;
+  request.bytes = bytes;
+  request.read_crc.store(0, std::memory_order_relaxed);
+  request.first_failure = Status::ok();
+  return {index, request.sequence};
+}
+
+Status StoreCore::no_slot(std::uint32_t slot_class) const {
+  const std::uint32_t bad = slots_.bad(slot_class);
+  return Status::error(bad > 0 ? Code::io_error : Code::does_not_fit,
+                       str("class ", slot_class, " has no free slot: ", slots_.slots(slot_class), " slots of ",
+                           slots_.slot_bytes(slot_class), " bytes, ", slots_.slots(slot_class) - bad, " hold data, ", bad,
+                           " are bad"));
+}
+
+Transfer StoreCore::transfer_of(const Request& request) const {
+  const Slot& slot = slots_[request.slot];
+  return {request.write, slot.file, slot.offset, request.data, request.bytes};
+}
+
+Result<Ticket> StoreCore::write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src) {
+  STRATA_TRY(check_buffer("writing", id, src.data, src.bytes));
+  if (slot_class >= options_.classes.size())
+    return Status::error(Code::invalid, str("writing id ", id, ": slot class ", slot_class, " of ", options_.classes.size()));
+  if (src.bytes > options_.classes[slot_class].slot_bytes)
+    return Status::error(Code::invalid, str("writing id ", id, ": ", src.bytes, " bytes, slots of class ", slot_class,
+                                            " have ", options_.classes[slot_class].slot_bytes));
+  const std::uint64_t generation = next_generation_.fetch_add(1, std::memory_order_relaxed);
+  const std::uint32_t crc = crc32c(crc32c_seed(id, generation), {src.data, src.bytes});
+
+  Ticket ticket;
+  Transfer transfer;
+  {
+    const MutexLock lock(mutex_);
+    std::optional<SlotIndex> slot;
+    for (;;) {
+      if (!idle_requests_.empty()) {
+        slot = slots_.take(slot_class);
+        if (slot.has_value()) break;
+        if (busy_[slot_class] == 0) return no_slot(slot_class).annotate(str("writing id ", id));
+      }
+      done_.wait(mutex_);
+    }
+    ticket = begin(true, id, const_cast<std::byte*>(src.data), src.bytes);  // writes only read it
+    Request& request = requests_[ticket.index];
+    request.generation = generation;
+    request.slot = *slot;
+    request.crc = crc;
+    ++ids_.find_or_add(id).pending;
+    ++busy_[slot_class];
+    counters_.endurance_bytes += src.bytes;
+    transfer = transfer_of(request);
+  }
+  engine_->start(ticket.index, transfer);
+  return ticket;
+}
+
+Result<Ticket> StoreCore::read_async(std::uint64_t id, BufferView dst) {
+  STRATA_TRY(check_buffer("reading", id, dst.data, dst.bytes));
+  Ticket ticket;
+  Transfer transfer;
+  {
+    const MutexLock lock(mutex_);
+    while (idle_requests_.empty()) done_.wait(mutex_);
+    IdRecord* record = ids_.find(id);
+    if (record == nullptr || record->slot == kNoSlot)
+      return Status::error(Code::not_found, str("reading id ", id, ": nothing is published under it"));
+    if (record->bytes != dst.bytes)
+      return Status::error(Code::invalid, str("reading id ", id, ": ", record->bytes, " bytes stored, ", dst.bytes, " given"));
+    ticket = begin(false, id, dst.data, dst.bytes);
+    Request& request = requests_[ticket.index];
+    request.generation = record->generation;
+    request.slot = record->slot;
+    request.crc = record->crc;
+    ++record->pending;
+    slots_.add_reader(record->slot);
+    ++busy_[slots_[record->slot].slot_class];
+    transfer = transfer_of(request);
+  }
+  engine_->start(ticket.index, transfer);
+  return ticket;
+}
+
+// Summed block by block while the bytes are still in the cache, and between completions rather than after the last.
+void StoreCore::arrived(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept {
+  Request& request = requests_[index];
+  const std::uint32_t sum = crc32c(0, {request.data + at, bytes});
+  request.read_crc.fetch_xor(crc32c_shift(sum, request.bytes - at - bytes), std::memory_order_relaxed);
+}
+
+void StoreCore::finished(std::uint32_t index, Status outcome) noexcept {
+  Transfer transfer;
+  {
+    const MutexLock lock(mutex_);
+    Request& request = requests_[index];
+    const bool goes_on = request.write ? settle_write(index, outcome) : settle_read(request, outcome);
+    if (!goes_on) return;
+    if (request.starved) return;
+    transfer = transfer_of(request);
+  }
+  engine_->start(index, transfer);
+}
+
+}  // namespace strata::detail

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <strata/offload/nvme_store.h>
+#include <strata/runtime/thread_annotations.h>
+
+#include "engine.h"
+#include "id_table.h"
+#include "ring_ops.h"
+#include "slot_pool.h"
+
+namespace strata::detail {
+
+using RingFactory = std::function<Result<std::unique_ptr<RingOps>>(std::span<const int> descriptors, std::uint32_t depth)>;
+
+/// The store behind NvmeStore: requests, ids, slots, retries and checks. Which bytes go where is decided here; an
+/// Engine moves them. Lock order: mutex_, then the engine's.
+class StoreCore final : public TransferSink {
+ public:
+  static Result<std::unique_ptr<StoreCore>> create(Io& io, NvmeOptions options, const RingFactory& make_ring = make_uring);
+  ~StoreCore() override STRATA_EXCLUDES(mutex_);
+
+  Status register_memory(BufferView slab);
+  Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src) STRATA_EXCLUDES(mutex_);
+  Result<Ticket> read_async(std::uint64_t id, BufferView dst) STRATA_EXCLUDES(mutex_);
+  Status wait(Ticket ticket) STRATA_EXCLUDES(mutex_);
+  bool is_complete(Ticket ticket) const noexcept STRATA_EXCLUDES(mutex_);
+  void discard(std::uint64_t id) STRATA_EXCLUDES(mutex_);
+  std::optional<StoredInfo> find(std::uint64_t id) const STRATA_EXCLUDES(mutex_);
+  std::uint64_t used_bytes() const STRATA_EXCLUDES(mutex_);
+  std::uint64_t capacity_bytes() const STRATA_EXCLUDES(mutex_);
+  NvmeCounters counters() const STRATA_EXCLUDES(mutex_);
+  std::string engine_note() const;
+
+  void arrived(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept override;
+  void finished(std::uint32_t index, Status outcome) noexcept override STRATA_EXCLUDES(mutex_);
+
+ private:
+  struct Request {
+    std::uint64_t sequence = 0;
+    bool active = false;
+    bool write = false;
+    bool starved = false;  // a write that needs another slot and waits for one
+    bool reread = false;
+    std::uint64_t id = 0;
+    std::uint64_t generation = 0;
+    SlotIndex slot = kNoSlot;
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    std::uint32_t crc = 0;                  // of the whole, as published or to be published
+    std::atomic<std::uint32_t> read_crc{0};  // xor of the blocks' shifted sums; ordered by the engine's lock
+    Status first_failure;                   // why it was tried again
+  };
+
+  StoreCore(NvmeOptions options, std::uint32_t files);
+  Status open_files(Io& io);
+  Status start_engine(const RingFactory& make_ring);
+  Status check_buffer(const char* doing, std::uint64_t id, const void* data, std::size_t bytes) const;
+
+  Ticket begin(bool write, std::uint64_t id, std::byte* data, std::size_t bytes) STRATA_REQUIRES(mutex_);
+  Status no_slot(std::uint32_t slot_class) const STRATA_REQUIRES(mutex_);
+  Transfer transfer_of(const Request& request) const STRATA_REQUIRES(mutex_);
+  std::string describe(const Request& request) const STRATA_REQUIRES(mutex_);
+  // These return true when the request goes on in the engine and false when it is over with `outcome`.
+  bool settle_read(Request& request, Status& outcome) STRATA_REQUIRES(mutex_);
+  bool settle_write(std::uint32_t index, Status& outcome) STRATA_REQUIRES(mutex_);
+  void publish(const Request& request) STRATA_REQUIRES(mutex_);
+  void end(std::uint32_t index, const Status& outcome) STRATA_REQUIRES(mutex_);
+  void feed_starved(std::uint32_t slot_class) STRATA_REQUIRES(mutex_);
+  void drop_pending(std::uint64_t id) STRATA_REQUIRES(mutex_);
+
+  const NvmeOptions options_;
+  std::vector<std::unique_ptr<File>> files_;  // fixed once created
+  std::string fallback_note_;                 // fixed once created
+  std::atomic<std::uint64_t> next_generation_{1};
+
+  mutable Mutex mutex_;
+  mutable Condition done_;  // a request ended or a slot came free
+  SlotPool slots_ STRATA_GUARDED_BY(mutex_);
+  IdTable ids_ STRATA_GUARDED_BY(mutex_);
+  std::vector<Request> requests_;  // entries guarded by mutex_, but for the data and read_crc of what is in flight
+  std::vector<std::uint32_t> idle_requests_ STRATA_GUARDED_BY(mutex_);
+  std::vector<std::uint32_t> busy_ STRATA_GUARDED_BY(mutex_);  // by class: requests in flight on its slots
+  std::uint64_t last_sequence_ STRATA_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<std::uint64_t, Status> failures_ STRATA_GUARDED_BY(mutex_);  // by sequence; kept for late waiters
+  NvmeCounters counters_ STRATA_GUARDED_BY(mutex_);
+  std::unique_ptr<Engine> engine_;  // last: its threads stop before anything above goes
+};
+
+}  // namespace strata::detail

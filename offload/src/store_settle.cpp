@@ -1,0 +1,191 @@
+// What completions lead to, and what waiters see.
+#include <utility>
+
+#include <strata/runtime/assert.h>
+#include <strata/runtime/crc32c.h>
+#include <strata/runtime/str.h>
+
+#include "store_core.h"
+
+namespace strata::detail {
+namespace {
+
+std::string hex(std::uint32_t value) { return fmt::format("{:#010x}", value); }
+
+}  // namespace
+
+std::string StoreCore::describe(const Request& request) const {
+  const Slot& slot = slots_[request.slot];
+  return str(request.write ? "writing" : "reading", " id ", request.id, " generation ", request.generation, " (",
+             request.bytes, " bytes in file ", slot.file, " of ", files_[slot.file]->path(), " at offset ", slot.offset, ")");
+}
+
+bool StoreCore::settle_read(Request& request, Status& outcome) {
+  if (outcome.is_ok()) {
+    const std::uint32_t seed = crc32c_seed(request.id, request.generation);
+    const std::uint32_t sum =
+        crc32c_shift(seed, request.bytes) ^ request.read_crc.load(std::memory_order_relaxed);
+    if (sum != request.crc)
+      outcome = Status::error(Code::corrupt, str("crc32c is ", hex(sum), ", ", hex(request.crc), " was written"));
+  }
+  // A wrong sum may come from the way here rather than from the medium, as EIO may: both are read once more.
+  const bool again = !outcome.is_ok() && !request.reread;
+  if (again) {
+    request.reread = true;
+    request.read_crc.store(0, std::memory_order_relaxed);
+    ++counters_.read_retries;
+    return true;
+  }
+  if (!outcome.is_ok()) outcome = std::move(outcome).annotate(str(describe(request), ", read twice"));
+  const std::uint32_t slot_class = slots_[request.slot].slot_class;
+  slots_.drop_reader(request.slot);
+  --busy_[slot_class];
+  drop_pending(request.id);
+  end(static_cast<std::uint32_t>(&request - requests_.data()), outcome);
+  feed_starved(slot_class);
+  return false;
+}
+
+bool StoreCore::settle_write(std::uint32_t index, Status& outcome) {
+  Request& request = requests_[index];
+  const std::uint32_t slot_class = slots_[request.slot].slot_class;
+  --busy_[slot_class];
+  if (outcome.code() == Code::io_error) {
+    // The data is still in RAM: the place is given up and the whole goes to another.
+    if (request.first_failure.is_ok()) request.first_failure = outcome.annotate(describe(request));
+    slots_.mark_bad(request.slot);
+    ++counters_.bad_slots;
+    if (const std::optional<SlotIndex> other = slots_.take(slot_class)) {
+      request.slot = *other;
+      ++busy_[slot_class];
+      ++counters_.write_retries;
+      counters_.endurance_bytes += request.bytes;
+      return true;
+    }
+    request.starved = busy_[slot_class] > 0;
+    if (request.starved) return true;  // until feed_starved() finds a slot, or nothing is left that could free one
+    outcome = Status::error(Code::io_error, str(request.first_failure.message(), "; ", no_slot(slot_class).message()));
+  } else if (outcome.is_ok()) {
+    publish(request);
+  } else {
+    outcome = std::move(outcome).annotate(describe(request));
+    slots_.release(request.slot);
+  }
+  drop_pending(request.id);
+  end(index, outcome);
+  feed_starved(slot_class);
+  return false;
+}
+
+void StoreCore::publish(const Request& request) {
+  IdRecord& record = *ids_.find(request.id);
+  if (request.generation < record.generation) return slots_.release(request.slot);  // overtaken by a later write
+  slots_.publish(request.slot);
+  if (record.slot != kNoSlot) slots_.retire(record.slot);
+  record.slot = request.slot;
+  record.crc = request.crc;
+  record.generation = request.generation;
+  record.bytes = request.bytes;
+}
+
+void StoreCore::drop_pending(std::uint64_t id) {
+  IdRecord& record = *ids_.find(id);
+  --record.pending;
+  if (record.pending == 0 && record.slot == kNoSlot) ids_.erase(id);  // its first write failed
+}
+
+void StoreCore::end(std::uint32_t index, const Status& outcome) {
+  Request& request = requests_[index];
+  request.active = false;
+  if (!outcome.is_ok()) {
+    failures_.emplace(request.sequence, outcome);
+  } else if (request.write) {
+    ++counters_.writes;
+    counters_.bytes_written += request.bytes;
+  } else {
+    ++counters_.reads;
+    counters_.bytes_read += request.bytes;
+    counters_.verified_bytes += request.bytes;
+  }
+  idle_requests_.push_back(index);
+  done_.notify_all();
+}
+
+// Writes that lost their slot go before new ones. Starting one under mutex_ only queues it.
+void StoreCore::feed_starved(std::uint32_t slot_class) {
+  for (std::uint32_t index = 0; index < requests_.size(); ++index) {
+    Request& request = requests_[index];
+    if (!request.active || !request.starved || slots_[request.slot].slot_class != slot_class) continue;
+    if (const std::optional<SlotIndex> slot = slots_.take(slot_class)) {
+      request.starved = false;
+      request.slot = *slot;
+      ++busy_[slot_class];
+      ++counters_.write_retries;
+      counters_.endurance_bytes += request.bytes;
+      engine_->start(index, transfer_of(request));
+    } else if (busy_[slot_class] == 0) {
+      request.starved = false;
+      drop_pending(request.id);
+      end(index, Status::error(Code::io_error, str(request.first_failure.message(), "; ", no_slot(slot_class).message())));
+    }
+  }
+}
+
+Status StoreCore::wait(Ticket ticket) {
+  if (ticket.sequence == 0) return Status::ok();
+  const MutexLock lock(mutex_);
+  if (ticket.index >= requests_.size() || ticket.sequence > last_sequence_)
+    return Status::error(Code::invalid, str("waiting for request ", ticket.sequence, " in place ", ticket.index, ": only ",
+                                            last_sequence_, " were made, in ", requests_.size(), " places"));
+  const Request& request = requests_[ticket.index];
+  while (request.active && request.sequence == ticket.sequence) done_.wait(mutex_);
+  const auto failure = failures_.find(ticket.sequence);
+  return failure == failures_.end() ? Status::ok() : failure->second;
+}
+
+bool StoreCore::is_complete(Ticket ticket) const noexcept {
+  if (ticket.sequence == 0 || ticket.index >= requests_.size()) return true;
+  const MutexLock lock(mutex_);
+  const Request& request = requests_[ticket.index];
+  return !request.active || request.sequence != ticket.sequence;
+}
+
+void StoreCore::discard(std::uint64_t id) {
+  const MutexLock lock(mutex_);
+  const IdRecord* record = ids_.find(id);
+  if (record == nullptr) return;
+  STRATA_ASSERT(record->pending == 0, "discarding id ", id, " with ", record->pending, " requests in flight");
+  const std::uint32_t slot_class = slots_[record->slot].slot_class;
+  slots_.retire(record->slot);
+  ids_.erase(id);
+  feed_starved(slot_class);
+  done_.notify_all();
+}
+
+std::optional<StoredInfo> StoreCore::find(std::uint64_t id) const {
+  const MutexLock lock(mutex_);
+  const IdRecord* record = ids_.find(id);
+  if (record == nullptr || record->slot == kNoSlot) return std::nullopt;
+  return StoredInfo{record->bytes, record->generation};
+}
+
+std::uint64_t StoreCore::used_bytes() const {
+  const MutexLock lock(mutex_);
+  return slots_.used_bytes();
+}
+
+std::uint64_t StoreCore::capacity_bytes() const {
+  const MutexLock lock(mutex_);
+  return slots_.capacity_bytes();
+}
+
+NvmeCounters StoreCore::counters() const {
+  const EngineCounters engine = engine_->counters();
+  const MutexLock lock(mutex_);
+  NvmeCounters counters = counters_;
+  counters.resubmissions = engine.resubmissions;
+  counters.stray_completions = engine.stray_completions;
+  return counters;
+}
+
+}  // namespace strata::detail

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <strata/runtime/io.h>
+#include <strata/runtime/rng.h>
+#include <strata/runtime/thread_annotations.h>
+
+#include "ring_ops.h"
+#include "support/fault_io.h"
+
+namespace strata::test {
+
+/// How a FakeRing misbehaves beyond what its files do. Numbers count from 1.
+struct RingFaults {
+  std::uint64_t seed = 1;
+  std::uint32_t capacity = 8;
+  bool shuffle = false;    ///< completions in random order, some held back to a later call
+  bool duplicate = false;  ///< each completion is reported twice, the second time later
+  std::function<int(std::uint64_t number)> on_enter;  ///< 0, or the -errno with which this call refuses to submit
+  /// The result to report instead of doing the n-th operation, or kDoIt.
+  std::function<int(const detail::RingOp& op, std::uint64_t number)> on_op;
+  static constexpr int kDoIt = 1 << 30;
+};
+
+/// What tests look at after the ring is gone into its store.
+struct RingSeen {
+  std::atomic<std::uint32_t> most_in_flight{0};
+  std::atomic<std::uint64_t> enters{0};
+  std::atomic<std::uint64_t> ops{0};
+};
+
+/// A ring that does its operations by positioned calls on `files` when it is entered, on the worker's thread: with one
+/// seed and one order of requests everything it does is the same again. Registering buffers succeeds.
+class FakeRing final : public detail::RingOps {
+ public:
+  FakeRing(std::vector<std::unique_ptr<File>> files, RingFaults faults, std::shared_ptr<RingSeen> seen)
+      : files_(std::move(files)), faults_(std::move(faults)), seen_(std::move(seen)) {}
+
+  std::uint32_t capacity() const noexcept override { return faults_.capacity; }
+
+  void push(const detail::RingOp& op) override {
+    pushed_.push_back(op);
+    ++in_flight_;
+    seen_->most_in_flight = std::max(seen_->most_in_flight.load(), in_flight_);
+  }
+
+  int enter(bool block) override {
+    const std::uint64_t number = ++seen_->enters;
+    if (faults_.on_enter)
+      if (const int error = faults_.on_enter(number); error != 0) return error;
+    for (const detail::RingOp& op : pushed_) complete({op.tag, run(op)});
+    pushed_.clear();
+    if (faults_.shuffle) shuffle();
+    const MutexLock lock(mutex_);
+    while (block && !woken_ && ready_.empty()) wake_.wait(mutex_);
+    woken_ = false;
+    return 0;
+  }
+
+  bool pop(detail::RingCompletion& completion) override {
+    if (ready_.empty() || (faults_.shuffle && in_flight_ > 1 && random(4) == 0)) return false;
+    completion = ready_.back();
+    ready_.pop_back();
+    --in_flight_;
+    return true;
+  }
+
+  void wake() noexcept override {
+    const MutexLock lock(mutex_);
+    woken_ = true;
+    wake_.notify_all();
+  }
+
+  int register_buffer(std::uint32_t, BufferView) override { return 0; }
+
+ private:
+  void complete(const detail::RingCompletion& completion) {
+    ready_.insert(ready_.begin(), completion);  // pop() takes from the back: oldest first
+    if (!faults_.duplicate) return;
+    ++in_flight_;
+    ready_.insert(ready_.begin(), completion);
+  }
+
+  int run(const detail::RingOp& op) {
+    const std::uint64_t number = ++seen_->ops;
+    if (faults_.on_op)
+      if (const int result = faults_.on_op(op, number); result != RingFaults::kDoIt) return result;
+    File& file = *files_[op.file];
+    const Result<std::size_t> moved = op.write ? file.write_at(op.offset, {op.data, op.bytes})
+                                               : file.read_at(op.offset, {op.data, op.bytes});
+    if (moved.has_value()) return static_cast<int>(*moved);
+    return moved.status().code() == Code::no_space ? -ENOSPC : -EIO;
+  }
+
+  void shuffle() {
+    for (std::size_t i = ready_.size(); i > 1; --i) std::swap(ready_[i - 1], ready_[random(i)]);
+  }
+  std::uint64_t random(std::uint64_t bound) { return Rng(faults_.seed, 0).below(draws_++, bound); }
+
+  std::vector<std::unique_ptr<File>> files_;
+  const RingFaults faults_;
+  const std::shared_ptr<RingSeen> seen_;
+  std::vector<detail::RingOp> pushed_;
+  std::vector<detail::RingCompletion> ready_;
+  std::uint32_t in_flight_ = 0;
+  std::uint64_t draws_ = 0;
+  Mutex mutex_;
+  Condition wake_;
+  bool woken_ STRATA_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace strata::test

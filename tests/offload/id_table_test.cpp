@@ -1,0 +1,68 @@
+#include "id_table.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include <strata/runtime/rng.h>
+
+namespace strata::detail {
+namespace {
+
+TEST(IdTableTest, BehavesAsAMapUnderRandomOperations) {
+  constexpr std::uint64_t kSeed = 4;
+  const Rng rng(kSeed, 0);
+  IdTable table(24);
+  std::map<std::uint64_t, std::uint64_t> model;
+  for (std::uint64_t i = 0; i < 20000; ++i) {
+    const std::uint64_t id = rng.below(2 * i, 40) * 0x10000;
+    if (rng.below(2 * i + 1, 2) == 0 && model.size() < 24) {
+      table.find_or_add(id).generation = i;
+      model[id] = i;
+    } else {
+      table.erase(id);
+      model.erase(id);
+    }
+    const std::uint64_t other = rng.below(3 * i, 40) * 0x10000;
+    const IdRecord* found = table.find(other);
+    ASSERT_EQ(found != nullptr, model.contains(other)) << "seed " << kSeed << " step " << i;
+    if (found != nullptr) {
+      ASSERT_EQ(found->generation, model[other]) << "seed " << kSeed << " step " << i;
+    }
+  }
+}
+
+TEST(SlotPoolTest, RetiredSlotComesFreeWithItsLastReader) {
+  const SlotClass one{4096, 1};
+  SlotPool pool({&one, 1}, 1);
+  const SlotIndex slot = *pool.take(0);
+  pool.publish(slot);
+  pool.add_reader(slot);
+  pool.retire(slot);
+  EXPECT_FALSE(pool.take(0).has_value());
+  pool.drop_reader(slot);
+  EXPECT_EQ(pool.take(0), slot);
+}
+
+TEST(SlotPoolTest, BadSlotNeverComesBack) {
+  const SlotClass two{4096, 2};
+  SlotPool pool({&two, 1}, 1);
+  pool.mark_bad(*pool.take(0));
+  pool.release(*pool.take(0));
+  EXPECT_TRUE(pool.take(0).has_value());
+  EXPECT_FALSE(pool.take(0).has_value());
+  EXPECT_EQ(pool.bad(0), 1u);
+}
+
+TEST(SlotPoolTest, ConsecutiveSlotsLieInDifferentFilesAndNeverOverlap) {
+  const std::array<SlotClass, 2> classes{SlotClass{8192, 3}, SlotClass{4096, 2}};
+  SlotPool pool(classes, 2);
+  EXPECT_EQ(pool.file_bytes(0), 8192u + 8192u + 4096u);
+  EXPECT_EQ(pool.file_bytes(1), 8192u + 4096u);
+  EXPECT_EQ(pool[3].file, 1u);
+  EXPECT_EQ(pool[3].offset, 8192u);
+  EXPECT_EQ(pool[4].offset, 16384u);
+}
+
+}  // namespace
+}  // namespace strata::detail

@@ -1,0 +1,183 @@
+// Making a store where the machine refuses something.
+#include <strata/offload/nvme_store.h>
+
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <strata/runtime/str.h>
+
+#include "store_rig.h"
+#include "support/child.h"
+
+namespace strata::test {
+namespace {
+
+class NvmeCreateTest : public testing::Test {
+ protected:
+  NvmeOptions options() const { return {.dirs = {dir_.path()}, .classes = {{kSlotBytes, 4}}}; }
+  Status create(const NvmeOptions& options) { return NvmeStore::create(io_, options).status(); }
+  TempDir dir_;
+  FaultIo io_{posix_io(), 1};
+};
+
+// Writes and reads on a store made here; "same bytes, <note>".
+std::string use(const NvmeOptions& options, bool with_registration = false) {
+  const auto store = must(NvmeStore::create(posix_io(), options));
+  const AlignedBuffer from(kSlotBytes, 1), into(kSlotBytes);
+  if (with_registration) must(store->register_memory(into.view()));
+  must(write_now(*store, 7, from));
+  must(read_now(*store, 7, into));
+  return str(from == into ? "same bytes, " : "other bytes, ", store->engine_note());
+}
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+// io_uring_setup answers EPERM in this process from now on, as container defaults do.
+void refuse_uring() {
+  std::array<sock_filter, 4> program{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog filter{program.size(), program.data()};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+    must(Status::error(Code::unsupported, str("seccomp is refused: errno ", errno)));
+}
+
+TEST_F(NvmeCreateTest, OptionsOutOfRangeAreInvalidAndNamed) {
+  NvmeOptions bad = options();
+  bad.classes[0].slot_bytes = 5000;
+  EXPECT_EQ(create(bad).code(), Code::invalid);
+  EXPECT_NE(create(bad).message().find("slot_bytes is 5000"), std::string_view::npos);
+  bad = options();
+  bad.dirs.clear();
+  EXPECT_EQ(create(bad).code(), Code::invalid);
+  bad = options();
+  bad.queue_depth = 0;
+  EXPECT_EQ(create(bad).code(), Code::invalid);
+  bad = options();
+  bad.block_bytes = 1000;
+  EXPECT_EQ(create(bad).code(), Code::invalid);
+}
+
+TEST_F(NvmeCreateTest, AbsentFolderIsCreatedPrivate) {
+  NvmeOptions asked = options();
+  asked.dirs = {dir_.file("a/b")};
+  must(create(asked));
+  struct stat info {};
+  ASSERT_EQ(::stat(dir_.file("a/b").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0700u);
+}
+
+TEST_F(NvmeCreateTest, FolderThatIsAFileIsInvalid) {
+  must(write_text_atomically(posix_io(), dir_.file("f"), ""));
+  NvmeOptions asked = options();
+  asked.dirs = {dir_.file("f")};
+  EXPECT_EQ(create(asked).code(), Code::invalid);
+}
+
+TEST_F(NvmeCreateTest, FullDiskIsNoSpace) {
+  io_.add({IoCall::allocate, FaultKind::fail, 1, false, Code::no_space});
+  EXPECT_EQ(create(options()).code(), Code::no_space);
+}
+
+TEST_F(NvmeCreateTest, SmallTmpfsSaysNeededAndFree) {
+  const ChildResult child = in_child([&]() -> std::string {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("none", dir_.path().c_str(), "tmpfs", 0, "size=512k") != 0)
+      return str("skip: mounting needs root: errno ", errno);
+    return NvmeStore::create(posix_io(), options()).status().to_string();
+  });
+  if (has(child.said, "skip:")) GTEST_SKIP() << child.said;
+  EXPECT_TRUE(has(child.said, "no_space")) << child.said;
+  EXPECT_TRUE(has(child.said, "1048576 bytes (1.0 MiB) needed")) << child.said;
+  EXPECT_TRUE(has(child.said, "524288 (512.0 KiB) free")) << child.said;
+}
+
+TEST_F(NvmeCreateTest, RefusedDirectIsBufferedAndSaidOnce) {
+  io_.refuse_direct();
+  const auto store = must(NvmeStore::create(io_, options()));
+  EXPECT_TRUE(has(store->engine_note(), "buffered, O_DIRECT refused")) << store->engine_note();
+}
+
+TEST_F(NvmeCreateTest, AlignmentBeyondTheSlotsIsBufferedAndSaid) {
+  io_.enforce_alignment(16384);
+  const auto store = must(NvmeStore::create(io_, options()));
+  EXPECT_TRUE(has(store->engine_note(), "asks for 16384-byte alignment")) << store->engine_note();
+}
+
+TEST_F(NvmeCreateTest, FilesWithoutDescriptorsUseThreads) {
+  EXPECT_TRUE(has(must(NvmeStore::create(io_, options()))->engine_note(), "2 threads"));
+  NvmeOptions insisting = options();
+  insisting.engine = IoEngine::uring;
+  EXPECT_EQ(create(insisting).code(), Code::unsupported);
+}
+
+TEST_F(NvmeCreateTest, RefusedUringFallsBackToThreadsWithTheSameBytes) {
+  const ChildResult child = in_child([&] {
+    refuse_uring();
+    return use(options());
+  });
+  if (has(child.said, "seccomp is refused")) GTEST_SKIP() << child.said;
+  EXPECT_EQ(child.exit_code, 0) << child.said;
+  EXPECT_TRUE(has(child.said, "same bytes, 2 threads")) << child.said;
+  EXPECT_TRUE(has(child.said, "io_uring")) << child.said;
+}
+
+TEST_F(NvmeCreateTest, RefusedUringIsUnsupportedForThoseWhoInsist) {
+  const ChildResult child = in_child([&] {
+    refuse_uring();
+    NvmeOptions insisting = options();
+    insisting.engine = IoEngine::uring;
+    return NvmeStore::create(posix_io(), insisting).status().to_string();
+  });
+  if (has(child.said, "seccomp is refused")) GTEST_SKIP() << child.said;
+  EXPECT_TRUE(has(child.said, "unsupported: ")) << child.said;
+}
+
+TEST_F(NvmeCreateTest, RefusedRegistrationWorksUnregisteredAndSaysSo) {
+  std::string why;
+  if (!uring_works(&why)) GTEST_SKIP() << why;
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0777), 0);
+  const ChildResult child = in_child([&]() -> std::string {
+    const rlimit small{64 * kKiB, 64 * kKiB};
+    if (::setrlimit(RLIMIT_MEMLOCK, &small) != 0) return "skip: the limit cannot be set";
+    if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) return "skip: the user cannot be changed";
+    return use(options(), true);
+  });
+  if (has(child.said, "skip:")) GTEST_SKIP() << child.said;
+  EXPECT_EQ(child.exit_code, 0) << child.said;
+  EXPECT_TRUE(has(child.said, "same bytes, io_uring")) << child.said;
+  EXPECT_TRUE(has(child.said, "ENOMEM")) << child.said;
+  EXPECT_TRUE(has(child.said, "RLIMIT_MEMLOCK 65536")) << child.said;
+}
+
+TEST_F(NvmeCreateTest, FewDescriptorsSuffice) {
+  const ChildResult child = in_child([&] {
+    const rlimit few{24, 24};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    NvmeOptions many = options();
+    many.classes = {{4096, 2000}, {kSlotBytes, 4}};
+    const auto store = must(NvmeStore::create(posix_io(), many));
+    const AlignedBuffer from(4096, 1);
+    for (std::uint64_t id = 0; id < 1500; ++id) must(write_now(*store, id, from));
+    return str(store->counters().files_opened, " file");
+  });
+  EXPECT_EQ(child.said, "1 file");
+}
+
+}  // namespace
+}  // namespace strata::test

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <strata/offload/nvme_store.h>
+
+#include "fake_ring.h"
+#include "store_core.h"
+#include "support/aligned_buffer.h"
+#include "support/fault_io.h"
+#include "support/temp_dir.h"
+
+namespace strata::test {
+
+/// The engines that one suite holds to one contract.
+enum class RigEngine { uring, threads, fake_ring };
+std::string name_of(RigEngine engine);
+
+/// A folder, and the faults that files of a store made here meet: all through FaultIo, except on the real ring, which
+/// works on descriptors.
+class StoreRig {
+ public:
+  explicit StoreRig(RigEngine engine, std::uint64_t seed = 1);
+  /// `classes` and `dirs` default to one class of eight 256 KiB slots in dir(); blocks are small, so that ordinary
+  /// requests are split.
+  Result<std::unique_ptr<NvmeStore>> try_make(NvmeOptions options = {});
+  std::unique_ptr<NvmeStore> make(NvmeOptions options = {}) { return must(try_make(std::move(options))); }
+
+  FaultIo& faults() { return faults_; }
+  RingFaults& ring() { return ring_; }
+  const RingSeen& seen() const { return *seen_; }
+  const std::string& dir() const { return dir_.path(); }
+
+ private:
+  const RigEngine engine_;
+  TempDir dir_;
+  std::unique_ptr<Io> descriptors_;  // under faults_ on the fake ring
+  FaultIo faults_;
+  RingFaults ring_;
+  std::shared_ptr<RingSeen> seen_ = std::make_shared<RingSeen>();
+};
+
+inline constexpr std::size_t kSlotBytes = 256 * kKiB;
+
+/// Writes, or reads, and waits.
+Status write_now(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from, std::uint32_t slot_class = 0);
+Status read_now(NvmeStore& store, std::uint64_t id, const AlignedBuffer& into);
+
+/// Skips the test where the kernel refuses io_uring; see the use.
+bool uring_works(std::string* why);
+
+}  // namespace strata::test

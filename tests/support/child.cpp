@@ -1,0 +1,72 @@
+#include "support/child.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <exception>
+
+#include <strata/runtime/assert.h>
+
+namespace strata::test {
+namespace {
+
+struct Pipe {
+  std::array<int, 2> ends{};
+  Pipe() { STRATA_ASSERT(::pipe(ends.data()) == 0, "pipe"); }
+};
+
+void say(int fd, const std::string& text) { static_cast<void>(!::write(fd, text.data(), text.size())); }
+
+std::string hear(int fd) {
+  std::string text;
+  std::array<char, 512> part{};
+  for (ssize_t n = 0; (n = ::read(fd, part.data(), part.size())) > 0;) text.append(part.data(), static_cast<std::size_t>(n));
+  ::close(fd);
+  return text;
+}
+
+}  // namespace
+
+ChildResult in_child(const std::function<std::string()>& body) {
+  const Pipe pipe;
+  const pid_t child = ::fork();
+  STRATA_ASSERT(child >= 0, "fork");
+  if (child == 0) {
+    int code = 0;
+    try {
+      say(pipe.ends[1], body());
+    } catch (const std::exception& error) {
+      say(pipe.ends[1], error.what());
+      code = 1;
+    }
+    ::_exit(code);
+  }
+  ::close(pipe.ends[1]);
+  ChildResult result;
+  result.said = hear(pipe.ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+void kill_after(const std::function<void()>& body) {
+  const Pipe pipe;
+  const pid_t child = ::fork();
+  STRATA_ASSERT(child >= 0, "fork");
+  if (child == 0) {
+    body();
+    say(pipe.ends[1], "ready");
+    for (;;) ::pause();
+  }
+  ::close(pipe.ends[1]);
+  std::array<char, 5> ready{};
+  static_cast<void>(!::read(pipe.ends[0], ready.data(), ready.size()));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(pipe.ends[0]);
+}
+
+}  // namespace strata::test
