@@ -26,7 +26,8 @@ struct Transfer {
 class TransferSink {
  public:
   virtual ~TransferSink() = default;
-  /// Bytes [at, at + bytes) of a reading transfer are in memory; a transfer's blocks come in any order, each once.
+  /// Bytes [at, at + bytes) of a reading transfer are in memory; a transfer's blocks come in any order, each
+  /// once.
   virtual void arrived(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept = 0;
   /// Nothing of it is in flight any more. `outcome` is the first failure of any of its blocks.
   virtual void finished(std::uint32_t index, Status outcome) noexcept = 0;
@@ -56,7 +57,8 @@ struct Piece {
   Transfer part;
 };
 
-/// Splits transfers into blocks, first come first served, and joins their outcomes. Fixed size; guarded by its engine.
+/// Splits transfers into blocks, first come first served, and joins their outcomes. Fixed size; guarded by
+/// its engine.
 class TransferBoard {
  public:
   TransferBoard(std::uint32_t table_size, std::size_t block_bytes);
@@ -82,7 +84,8 @@ class TransferBoard {
 };
 
 /// Blocks by `threads` workers over File::read_at and write_at. The files outlive it.
-Result<std::unique_ptr<Engine>> make_thread_engine(std::vector<File*> files, TransferSink& sink, std::uint32_t table_size,
-                                                   std::size_t block_bytes, int threads);
+Result<std::unique_ptr<Engine>> make_thread_engine(std::vector<File*> files, TransferSink& sink,
+                                                   std::uint32_t table_size, std::size_t block_bytes,
+                                                   int threads);
 
 }  // namespace strata::detail

@@ -33,7 +33,8 @@ const IdRecord* IdTable::find(std::uint64_t id) const noexcept {
 IdRecord& IdTable::find_or_add(std::uint64_t id) {
   IdRecord& record = records_[place(id)];
   if (!record.used) {
-    STRATA_ASSERT(2 * ++used_ <= records_.size(), "id table holds ", used_, " ids in ", records_.size(), " places");
+    STRATA_ASSERT(2 * ++used_ <= records_.size(), "id table holds ", used_, " ids in ", records_.size(),
+                  " places");
     record = {};
     record.id = id;
     record.used = true;
@@ -41,7 +42,8 @@ IdRecord& IdTable::find_or_add(std::uint64_t id) {
   return record;
 }
 
-// Later records of the same run move up into the hole, so that probing never meets a gap (Knuth 6.4, algorithm R).
+// Later records of the same run move up into the hole, so that probing never meets a gap (Knuth 6.4,
+// algorithm R).
 void IdTable::erase(std::uint64_t id) noexcept {
   const std::size_t mask = records_.size() - 1;
   std::size_t hole = place(id);

@@ -19,8 +19,8 @@ struct IdRecord {
   bool used = false;
 };
 
-/// id -> record by linear probing, with room for all ids there can be (each holds a slot), so that it never grows.
-/// Pointers are valid until the next add or erase. Guarded by its owner.
+/// id -> record by linear probing, with room for all ids there can be (each holds a slot), so that it never
+/// grows. Pointers are valid until the next add or erase. Guarded by its owner.
 class IdTable {
  public:
   explicit IdTable(std::size_t max_ids);
@@ -32,7 +32,7 @@ class IdTable {
  private:
   std::size_t home(std::uint64_t id) const noexcept;
   std::size_t place(std::uint64_t id) const noexcept;  ///< of the id, or the empty place where it would go
-  std::vector<IdRecord> records_;  // a power of two, at most half full
+  std::vector<IdRecord> records_;                      // a power of two, at most half full
   std::size_t used_ = 0;
 };
 

@@ -7,7 +7,8 @@
 namespace strata {
 
 Result<std::unique_ptr<NvmeStore>> NvmeStore::create(Io& io, NvmeOptions options) {
-  STRATA_TRY_ASSIGN(std::unique_ptr<detail::StoreCore> core, detail::StoreCore::create(io, std::move(options)));
+  STRATA_TRY_ASSIGN(std::unique_ptr<detail::StoreCore> core,
+                    detail::StoreCore::create(io, std::move(options)));
   return std::make_unique<NvmeStore>(std::move(core));
 }
 

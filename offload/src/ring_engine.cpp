@@ -18,8 +18,8 @@
 namespace strata::detail {
 namespace {
 
-constexpr int kMaxAgains = 500;           // of one block in a row: a second at the longest pause
-constexpr int kMaxStalls = 64;            // short counts in a row that stay inside one aligned block
+constexpr int kMaxAgains = 500;               // of one block in a row: a second at the longest pause
+constexpr int kMaxStalls = 64;                // short counts in a row that stay inside one aligned block
 constexpr std::size_t kMaxRegistered = kGiB;  // the kernel's limit for one registered buffer
 constexpr std::uint64_t kOpBits = 16;
 
@@ -29,9 +29,12 @@ std::chrono::microseconds backoff(int tries) noexcept {
 
 class RingEngine final : public Engine {
  public:
-  RingEngine(std::unique_ptr<RingOps> ring, std::vector<RingFile> files, TransferSink& sink, std::uint32_t table_size,
-             std::size_t block_bytes)
-      : ring_(std::move(ring)), files_(std::move(files)), sink_(sink), ops_(ring_->capacity()),
+  RingEngine(std::unique_ptr<RingOps> ring, std::vector<RingFile> files, TransferSink& sink,
+             std::uint32_t table_size, std::size_t block_bytes)
+      : ring_(std::move(ring)),
+        files_(std::move(files)),
+        sink_(sink),
+        ops_(ring_->capacity()),
         board_(table_size, block_bytes) {
     idle_.reserve(ops_.size());
     again_.reserve(ops_.size());
@@ -74,7 +77,8 @@ class RingEngine final : public Engine {
     int buffer = -1;
     int agains = 0;
     int stalls = 0;
-    std::uint64_t tag = 0;  // 0: not in the ring; each push has its own, so that a repeated completion matches nothing
+    std::uint64_t tag =
+        0;  // 0: not in the ring; each push has its own, so that a repeated completion matches nothing
   };
   struct Registered {
     BufferView view;
@@ -124,18 +128,20 @@ void RingEngine::run() noexcept {
     const bool block = may_sleep(stop);
     if (stop) return;
     const int error = ring_->enter(block);
-    STRATA_ASSERT(error == 0 || error == -EAGAIN || error == -EBUSY || error == -EINTR, "io_uring_enter: errno ", -error);
+    STRATA_ASSERT(error == 0 || error == -EAGAIN || error == -EBUSY || error == -EINTR,
+                  "io_uring_enter: errno ", -error);
     if (error == 0 || error == -EINTR) {
       refusals = 0;
-    } else {  // short of kernel memory, or completions must be taken first; there may be nothing in flight to wait for
+    } else {  // short of kernel memory, or completions must be taken first; there may be nothing in flight to
+              // wait for
       std::this_thread::sleep_for(backoff(refusals++));
     }
     for (RingCompletion completion; ring_->pop(completion);) handle(completion);
   }
 }
 
-// Rests of short transfers and refused blocks. A refused one waits a little first, whether or not anything else is in
-// flight: the refusal comes back at once, so the ring alone would spin.
+// Rests of short transfers and refused blocks. A refused one waits a little first, whether or not anything
+// else is in flight: the refusal comes back at once, so the ring alone would spin.
 void RingEngine::repeat_again() {
   if (pause_tries_ > 0) std::this_thread::sleep_for(backoff(std::exchange(pause_tries_, 0)));
   for (const std::uint32_t index : again_) push(index);
@@ -160,7 +166,8 @@ void RingEngine::take_new() {
   }
 }
 
-// True where nothing more can be pushed: the next thing to do comes from a completion or from start(), which wakes us.
+// True where nothing more can be pushed: the next thing to do comes from a completion or from start(), which
+// wakes us.
 bool RingEngine::may_sleep(bool& stop) {
   const MutexLock lock(mutex_);
   stop = stopping_ && idle_.size() == ops_.size() && !board_.has_piece();
@@ -188,23 +195,26 @@ void RingEngine::handle(const RingCompletion& completion) {
     case -EAGAIN:
     case -EBUSY:
     case -EINTR:
-    case -ECANCELED: return again(index, -completion.result);
+    case -ECANCELED:
+      return again(index, -completion.result);
     case 0: {
       const Op& op = ops_[index];
       return finish(index, Status::error(op.piece.part.write ? Code::io_error : Code::corrupt,
                                          str(failure(op, 0).message(), ": ended after ", op.done, " bytes")));
     }
-    default: return finish(index, failure(ops_[index], -completion.result));
+    default:
+      return finish(index, failure(ops_[index], -completion.result));
   }
 }
 
-// A short count is rounded down to the file's alignment and the rest is asked for from there, out of the caller's own
-// memory: the block it broke off in is moved again, so no bounce block is needed.
+// A short count is rounded down to the file's alignment and the rest is asked for from there, out of the
+// caller's own memory: the block it broke off in is moved again, so no bounce block is needed.
 void RingEngine::progress(std::uint32_t index, std::size_t bytes) {
   Op& op = ops_[index];
   const std::size_t left = op.piece.part.bytes - op.done;
   if (bytes > left)
-    return finish(index, Status::error(Code::internal, str(failure(op, 0).message(), ": ", bytes, " bytes done of ", left)));
+    return finish(index, Status::error(Code::internal,
+                                       str(failure(op, 0).message(), ": ", bytes, " bytes done of ", left)));
   if (bytes == left) return finish(index, Status::ok());
   const std::size_t align = files_[op.piece.part.file].alignment;
   const std::size_t kept = bytes / align * align;
@@ -212,8 +222,9 @@ void RingEngine::progress(std::uint32_t index, std::size_t bytes) {
   op.agains = 0;
   op.stalls = kept == 0 ? op.stalls + 1 : 0;
   if (op.stalls == kMaxStalls)
-    return finish(index, Status::error(Code::io_error, str(failure(op, 0).message(), ": no progress in ", kMaxStalls,
-                                                           " short transfers after ", op.done, " bytes")));
+    return finish(index,
+                  Status::error(Code::io_error, str(failure(op, 0).message(), ": no progress in ", kMaxStalls,
+                                                    " short transfers after ", op.done, " bytes")));
   resubmissions_.fetch_add(1);
   again_.push_back(index);
 }
@@ -240,14 +251,16 @@ void RingEngine::finish(std::uint32_t index, const Status& outcome) {
 
 Status RingEngine::failure(const Op& op, int error) const {
   const Transfer& part = op.piece.part;
-  const std::string doing = str(part.write ? "writing " : "reading ", part.bytes, " bytes at ", part.offset, " of");
+  const std::string doing =
+      str(part.write ? "writing " : "reading ", part.bytes, " bytes at ", part.offset, " of");
   const std::string& path = files_[part.file].path;
   return error == 0 ? Status::error(Code::io_error, str(doing, " ", path)) : errno_status(doing, path, error);
 }
 
 int RingEngine::find_buffer(const Transfer& part) const {
   for (const Registered& known : registered_)
-    if (part.data >= known.view.data && part.data + part.bytes <= known.view.data + known.view.bytes) return known.index;
+    if (part.data >= known.view.data && part.data + part.bytes <= known.view.data + known.view.bytes)
+      return known.index;
   return -1;
 }
 
@@ -260,7 +273,9 @@ void RingEngine::register_memory(BufferView slab) {
       const MutexLock lock(mutex_);
       index = registered_.size();
     }
-    const int error = index < RingOps::kMaxBuffers ? ring_->register_buffer(static_cast<std::uint32_t>(index), part) : -EMFILE;
+    const int error = index < RingOps::kMaxBuffers
+                          ? ring_->register_buffer(static_cast<std::uint32_t>(index), part)
+                          : -EMFILE;
     const MutexLock lock(mutex_);
     if (error == 0) {
       registered_.push_back({part, static_cast<int>(index)});
@@ -279,7 +294,8 @@ void RingEngine::register_memory(BufferView slab) {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> make_ring_engine(std::unique_ptr<RingOps> ring, std::vector<RingFile> files,
-                                                 TransferSink& sink, std::uint32_t table_size, std::size_t block_bytes) {
+                                                 TransferSink& sink, std::uint32_t table_size,
+                                                 std::size_t block_bytes) {
   try {
     return std::unique_ptr<Engine>(
         std::make_unique<RingEngine>(std::move(ring), std::move(files), sink, table_size, block_bytes));

@@ -17,6 +17,7 @@ struct RingFile {
 
 /// Blocks through a ring that one worker thread owns.
 Result<std::unique_ptr<Engine>> make_ring_engine(std::unique_ptr<RingOps> ring, std::vector<RingFile> files,
-                                                 TransferSink& sink, std::uint32_t table_size, std::size_t block_bytes);
+                                                 TransferSink& sink, std::uint32_t table_size,
+                                                 std::size_t block_bytes);
 
 }  // namespace strata::detail

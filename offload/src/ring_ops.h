@@ -25,15 +25,15 @@ struct RingCompletion {
   std::int32_t result = 0;  ///< bytes moved, or -errno
 };
 
-/// The few things we ask of a ring: the seam at which tests answer for the kernel. One thread owns it; only wake()
-/// and register_buffer() may be called from others.
+/// The few things we ask of a ring: the seam at which tests answer for the kernel. One thread owns it; only
+/// wake() and register_buffer() may be called from others.
 class RingOps {
  public:
   virtual ~RingOps() = default;
   virtual std::uint32_t capacity() const noexcept = 0;  ///< operations that may be in flight without overflow
   virtual void push(const RingOp& op) = 0;              ///< at most capacity() in flight
-  /// Hands what was pushed to the kernel and, if `block`, waits for a completion or wake(). 0, or -errno when not all
-  /// could be handed over: -EAGAIN, -EBUSY and -EINTR are to be called again.
+  /// Hands what was pushed to the kernel and, if `block`, waits for a completion or wake(). 0, or -errno when
+  /// not all could be handed over: -EAGAIN, -EBUSY and -EINTR are to be called again.
   virtual int enter(bool block) = 0;
   virtual bool pop(RingCompletion& completion) = 0;  ///< false: none is ready
   virtual void wake() noexcept = 0;

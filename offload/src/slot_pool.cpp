@@ -12,7 +12,8 @@ SlotPool::SlotPool(std::span<const SlotClass> classes, std::uint32_t files) : fi
     made.slot_bytes = classes[c].slot_bytes;
     for (std::uint32_t i = 0; i < classes[c].slots; ++i) {
       const auto slot = static_cast<SlotIndex>(slots_.size());
-      const std::uint32_t file = slot % files;  // dealt out in turn, so that consecutive requests meet different devices
+      const std::uint32_t file =
+          slot % files;  // dealt out in turn, so that consecutive requests meet different devices
       slots_.push_back({file_bytes_[file], file, c, 0, SlotState::free});
       file_bytes_[file] += made.slot_bytes;
       made.queue.push_back(slot);

@@ -18,11 +18,16 @@ enum class SlotState : std::uint8_t { free, writing, live, retiring, bad };
 constexpr bool may_become(SlotState from, SlotState to) noexcept {
   using enum SlotState;
   switch (from) {
-    case free: return to == writing;
-    case writing: return to == live || to == free || to == bad;  // published; failed or superseded; refused by the device
-    case live: return to == retiring;                            // superseded or discarded
-    case retiring: return to == free;                            // its last reader is done
-    case bad: return false;
+    case free:
+      return to == writing;
+    case writing:
+      return to == live || to == free || to == bad;  // published; failed or superseded; refused by the device
+    case live:
+      return to == retiring;  // superseded or discarded
+    case retiring:
+      return to == free;  // its last reader is done
+    case bad:
+      return false;
   }
   return false;
 }
@@ -35,15 +40,17 @@ struct Slot {
   SlotState state = SlotState::free;
 };
 
-/// The places of the store's files: which exist, who uses them. Guarded by its owner; allocates in its constructor only.
+/// The places of the store's files: which exist, who uses them. Guarded by its owner; allocates in its
+/// constructor only.
 class SlotPool {
  public:
   SlotPool(std::span<const SlotClass> classes, std::uint32_t files);
 
-  std::optional<SlotIndex> take(std::uint32_t slot_class);  ///< free -> writing; the longest free one, to spread wear
+  std::optional<SlotIndex> take(
+      std::uint32_t slot_class);  ///< free -> writing; the longest free one, to spread wear
   void publish(SlotIndex slot) { set(slot, SlotState::live); }
-  void release(SlotIndex slot);     ///< writing -> free
-  void retire(SlotIndex slot);      ///< live -> retiring, and free as soon as nobody reads it
+  void release(SlotIndex slot);  ///< writing -> free
+  void retire(SlotIndex slot);   ///< live -> retiring, and free as soon as nobody reads it
   void mark_bad(SlotIndex slot);
   void add_reader(SlotIndex slot);
   void drop_reader(SlotIndex slot);
@@ -55,7 +62,9 @@ class SlotPool {
   std::uint64_t capacity_bytes() const noexcept;
   std::uint32_t bad(std::uint32_t slot_class) const noexcept { return classes_[slot_class].bad; }
   std::size_t slot_bytes(std::uint32_t slot_class) const noexcept { return classes_[slot_class].slot_bytes; }
-  std::uint32_t slots(std::uint32_t slot_class) const noexcept { return static_cast<std::uint32_t>(classes_[slot_class].queue.size()); }
+  std::uint32_t slots(std::uint32_t slot_class) const noexcept {
+    return static_cast<std::uint32_t>(classes_[slot_class].queue.size());
+  }
 
  private:
   struct Class {

@@ -21,11 +21,13 @@ StoreCore::~StoreCore() {
   engine_.reset();  // joins the worker that told us, before the lock it still holds goes
 }
 
-Status StoreCore::check_buffer(const char* doing, std::uint64_t id, const void* data, std::size_t bytes) const {
+Status StoreCore::check_buffer(const char* doing, std::uint64_t id, const void* data,
+                               std::size_t bytes) const {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   if (bytes > 0 && bytes % kAlign == 0 && address % kAlign == 0) return Status::ok();
-  return Status::error(Code::invalid, str(doing, " id ", id, ": ", bytes, " bytes at address ", address,
-                                          "; the store takes whole multiples of ", kAlign, " at multiples of it"));
+  return Status::error(Code::invalid,
+                       str(doing, " id ", id, ": ", bytes, " bytes at address ", address,
+                           "; the store takes whole multiples of ", kAlign, " at multiples of it"));
 }
 
 Status StoreCore::register_memory(BufferView slab) {
@@ -56,9 +58,9 @@ Ticket StoreCore::begin(bool write, std::uint64_t id, std::byte* data, std::size
 Status StoreCore::no_slot(std::uint32_t slot_class) const {
   const std::uint32_t bad = slots_.bad(slot_class);
   return Status::error(bad > 0 ? Code::io_error : Code::does_not_fit,
-                       str("class ", slot_class, " has no free slot: ", slots_.slots(slot_class), " slots of ",
-                           slots_.slot_bytes(slot_class), " bytes, ", slots_.slots(slot_class) - bad, " hold data, ", bad,
-                           " are bad"));
+                       str("class ", slot_class, " has no free slot: ", slots_.slots(slot_class),
+                           " slots of ", slots_.slot_bytes(slot_class), " bytes, ",
+                           slots_.slots(slot_class) - bad, " hold data, ", bad, " are bad"));
 }
 
 Transfer StoreCore::transfer_of(const Request& request) const {
@@ -69,10 +71,11 @@ Transfer StoreCore::transfer_of(const Request& request) const {
 Result<Ticket> StoreCore::write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src) {
   STRATA_TRY(check_buffer("writing", id, src.data, src.bytes));
   if (slot_class >= options_.classes.size())
-    return Status::error(Code::invalid, str("writing id ", id, ": slot class ", slot_class, " of ", options_.classes.size()));
+    return Status::error(
+        Code::invalid, str("writing id ", id, ": slot class ", slot_class, " of ", options_.classes.size()));
   if (src.bytes > options_.classes[slot_class].slot_bytes)
-    return Status::error(Code::invalid, str("writing id ", id, ": ", src.bytes, " bytes, slots of class ", slot_class,
-                                            " have ", options_.classes[slot_class].slot_bytes));
+    return Status::error(Code::invalid, str("writing id ", id, ": ", src.bytes, " bytes, slots of class ",
+                                            slot_class, " have ", options_.classes[slot_class].slot_bytes));
   const std::uint64_t generation = next_generation_.fetch_add(1, std::memory_order_relaxed);
   const std::uint32_t crc = crc32c(crc32c_seed(id, generation), {src.data, src.bytes});
 
@@ -114,7 +117,8 @@ Result<Ticket> StoreCore::read_async(std::uint64_t id, BufferView dst) {
     if (record == nullptr || record->slot == kNoSlot)
       return Status::error(Code::not_found, str("reading id ", id, ": nothing is published under it"));
     if (record->bytes != dst.bytes)
-      return Status::error(Code::invalid, str("reading id ", id, ": ", record->bytes, " bytes stored, ", dst.bytes, " given"));
+      return Status::error(
+          Code::invalid, str("reading id ", id, ": ", record->bytes, " bytes stored, ", dst.bytes, " given"));
     ticket = begin(false, id, dst.data, dst.bytes);
     Request& request = requests_[ticket.index];
     request.generation = record->generation;
@@ -129,7 +133,8 @@ Result<Ticket> StoreCore::read_async(std::uint64_t id, BufferView dst) {
   return ticket;
 }
 
-// Summed block by block while the bytes are still in the cache, and between completions rather than after the last.
+// Summed block by block while the bytes are still in the cache, and between completions rather than after the
+// last.
 void StoreCore::arrived(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept {
   Request& request = requests_[index];
   const std::uint32_t sum = crc32c(0, {request.data + at, bytes});

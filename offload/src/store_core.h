@@ -18,17 +18,20 @@
 
 namespace strata::detail {
 
-using RingFactory = std::function<Result<std::unique_ptr<RingOps>>(std::span<const int> descriptors, std::uint32_t depth)>;
+using RingFactory =
+    std::function<Result<std::unique_ptr<RingOps>>(std::span<const int> descriptors, std::uint32_t depth)>;
 
-/// The store behind NvmeStore: requests, ids, slots, retries and checks. Which bytes go where is decided here; an
-/// Engine moves them. Lock order: mutex_, then the engine's.
+/// The store behind NvmeStore: requests, ids, slots, retries and checks. Which bytes go where is decided
+/// here; an Engine moves them. Lock order: mutex_, then the engine's.
 class StoreCore final : public TransferSink {
  public:
-  static Result<std::unique_ptr<StoreCore>> create(Io& io, NvmeOptions options, const RingFactory& make_ring = make_uring);
+  static Result<std::unique_ptr<StoreCore>> create(Io& io, NvmeOptions options,
+                                                   const RingFactory& make_ring = make_uring);
   ~StoreCore() override STRATA_EXCLUDES(mutex_);
 
   Status register_memory(BufferView slab);
-  Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src) STRATA_EXCLUDES(mutex_);
+  Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src)
+      STRATA_EXCLUDES(mutex_);
   Result<Ticket> read_async(std::uint64_t id, BufferView dst) STRATA_EXCLUDES(mutex_);
   Status wait(Ticket ticket) STRATA_EXCLUDES(mutex_);
   bool is_complete(Ticket ticket) const noexcept STRATA_EXCLUDES(mutex_);
@@ -54,9 +57,9 @@ class StoreCore final : public TransferSink {
     SlotIndex slot = kNoSlot;
     std::byte* data = nullptr;
     std::size_t bytes = 0;
-    std::uint32_t crc = 0;                  // of the whole, as published or to be published
+    std::uint32_t crc = 0;                   // of the whole, as published or to be published
     std::atomic<std::uint32_t> read_crc{0};  // xor of the blocks' shifted sums; ordered by the engine's lock
-    Status first_failure;                   // why it was tried again
+    Status first_failure;                    // why it was tried again
   };
 
   StoreCore(NvmeOptions options, std::uint32_t files);
@@ -85,11 +88,13 @@ class StoreCore final : public TransferSink {
   mutable Condition done_;  // a request ended or a slot came free
   SlotPool slots_ STRATA_GUARDED_BY(mutex_);
   IdTable ids_ STRATA_GUARDED_BY(mutex_);
-  std::vector<Request> requests_;  // entries guarded by mutex_, but for the data and read_crc of what is in flight
+  std::vector<Request>
+      requests_;  // entries guarded by mutex_, but for the data and read_crc of what is in flight
   std::vector<std::uint32_t> idle_requests_ STRATA_GUARDED_BY(mutex_);
   std::vector<std::uint32_t> busy_ STRATA_GUARDED_BY(mutex_);  // by class: requests in flight on its slots
   std::uint64_t last_sequence_ STRATA_GUARDED_BY(mutex_) = 0;
-  std::unordered_map<std::uint64_t, Status> failures_ STRATA_GUARDED_BY(mutex_);  // by sequence; kept for late waiters
+  std::unordered_map<std::uint64_t, Status> failures_
+      STRATA_GUARDED_BY(mutex_);  // by sequence; kept for late waiters
   NvmeCounters counters_ STRATA_GUARDED_BY(mutex_);
   std::unique_ptr<Engine> engine_;  // last: its threads stop before anything above goes
 };

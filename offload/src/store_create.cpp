@@ -14,12 +14,14 @@ constexpr std::size_t kAlign = 4096;
 
 Status in_range(const char* name, std::uint64_t value, std::uint64_t low, std::uint64_t high) {
   if (value >= low && value <= high) return Status::ok();
-  return Status::error(Code::invalid, str("NVMe store: ", name, " is ", value, "; it takes ", low, " to ", high));
+  return Status::error(Code::invalid,
+                       str("NVMe store: ", name, " is ", value, "; it takes ", low, " to ", high));
 }
 
 Status aligned(const char* name, std::size_t value) {
   if (value % kAlign == 0 && value > 0) return Status::ok();
-  return Status::error(Code::invalid, str("NVMe store: ", name, " is ", value, "; it takes a multiple of ", kAlign));
+  return Status::error(Code::invalid,
+                       str("NVMe store: ", name, " is ", value, "; it takes a multiple of ", kAlign));
 }
 
 Status check(const NvmeOptions& options) {
@@ -48,13 +50,17 @@ std::size_t count_slots(const NvmeOptions& options) {
 }  // namespace
 
 StoreCore::StoreCore(NvmeOptions options, std::uint32_t files)
-    : options_(std::move(options)), slots_(options_.classes, files), ids_(count_slots(options_)),
-      requests_(options_.request_slots), busy_(options_.classes.size()) {
+    : options_(std::move(options)),
+      slots_(options_.classes, files),
+      ids_(count_slots(options_)),
+      requests_(options_.request_slots),
+      busy_(options_.classes.size()) {
   idle_requests_.reserve(requests_.size());
   for (std::uint32_t i = options_.request_slots; i > 0; --i) idle_requests_.push_back(i - 1);
 }
 
-Result<std::unique_ptr<StoreCore>> StoreCore::create(Io& io, NvmeOptions options, const RingFactory& make_ring) {
+Result<std::unique_ptr<StoreCore>> StoreCore::create(Io& io, NvmeOptions options,
+                                                     const RingFactory& make_ring) {
   STRATA_TRY(check(options));
   const auto files = static_cast<std::uint32_t>(options.dirs.size());
   std::unique_ptr<StoreCore> core(new StoreCore(std::move(options), files));
@@ -72,7 +78,8 @@ Status StoreCore::open_files(Io& io) {
     ++counters_.files_opened;
     const DirectAlignment needs = file->alignment();
     if (file->direct() && (needs.offset > kAlign || needs.memory > kAlign)) {
-      fallback_note_ += str(" (", dir, " asks for ", std::max(needs.offset, needs.memory), "-byte alignment)");
+      fallback_note_ +=
+          str(" (", dir, " asks for ", std::max(needs.offset, needs.memory), "-byte alignment)");
       STRATA_TRY_ASSIGN(file, io.open(dir, OpenMode::scratch, false));
       ++counters_.files_opened;
     }
@@ -96,25 +103,31 @@ Status StoreCore::start_engine(const RingFactory& make_ring) {
     auto ring = bare ? make_ring(descriptors, static_cast<std::uint32_t>(options_.queue_depth))
                      : Status::error(Code::unsupported, "io_uring: the files have no descriptors");
     if (ring.has_value()) {
-      STRATA_TRY_ASSIGN(engine_, make_ring_engine(std::move(*ring), std::move(ring_files), *this, options_.request_slots,
-                                                  options_.block_bytes));
+      STRATA_TRY_ASSIGN(engine_, make_ring_engine(std::move(*ring), std::move(ring_files), *this,
+                                                  options_.request_slots, options_.block_bytes));
       return Status::ok();
     }
     if (options_.engine == IoEngine::uring) return ring.status();
     fallback_note_ += str(" (", ring.status().message(), ")");
   }
-  STRATA_TRY_ASSIGN(engine_, make_thread_engine(std::move(files), *this, options_.request_slots, options_.block_bytes,
-                                                options_.io_threads));
+  STRATA_TRY_ASSIGN(engine_, make_thread_engine(std::move(files), *this, options_.request_slots,
+                                                options_.block_bytes, options_.io_threads));
   return Status::ok();
 }
 
 std::string StoreCore::engine_note() const {
-  const auto direct = std::count_if(files_.begin(), files_.end(), [](const auto& file) { return file->direct(); });
+  const auto direct =
+      std::count_if(files_.begin(), files_.end(), [](const auto& file) { return file->direct(); });
   const auto all = static_cast<std::ptrdiff_t>(files_.size());
   const std::string memory = engine_->memory_note();
-  return str(engine_->note(), ", ", direct == all ? "O_DIRECT" : direct == 0 ? "buffered" : "partly buffered",
-             !options_.direct ? " as asked" : direct < all ? ", O_DIRECT refused" : "", memory.empty() ? "" : ", ", memory,
-             fallback_note_);
+  return str(engine_->note(), ", ",
+             direct == all ? "O_DIRECT"
+             : direct == 0 ? "buffered"
+                           : "partly buffered",
+             !options_.direct ? " as asked"
+             : direct < all   ? ", O_DIRECT refused"
+                              : "",
+             memory.empty() ? "" : ", ", memory, fallback_note_);
 }
 
 }  // namespace strata::detail

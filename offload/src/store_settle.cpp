@@ -16,8 +16,9 @@ std::string hex(std::uint32_t value) { return fmt::format("{:#010x}", value); }
 
 std::string StoreCore::describe(const Request& request) const {
   const Slot& slot = slots_[request.slot];
-  return str(request.write ? "writing" : "reading", " id ", request.id, " generation ", request.generation, " (",
-             request.bytes, " bytes in file ", slot.file, " of ", files_[slot.file]->path(), " at offset ", slot.offset, ")");
+  return str(request.write ? "writing" : "reading", " id ", request.id, " generation ", request.generation,
+             " (", request.bytes, " bytes in file ", slot.file, " of ", files_[slot.file]->path(),
+             " at offset ", slot.offset, ")");
 }
 
 bool StoreCore::settle_read(Request& request, Status& outcome) {
@@ -26,7 +27,8 @@ bool StoreCore::settle_read(Request& request, Status& outcome) {
     const std::uint32_t sum =
         crc32c_shift(seed, request.bytes) ^ request.read_crc.load(std::memory_order_relaxed);
     if (sum != request.crc)
-      outcome = Status::error(Code::corrupt, str("crc32c is ", hex(sum), ", ", hex(request.crc), " was written"));
+      outcome =
+          Status::error(Code::corrupt, str("crc32c is ", hex(sum), ", ", hex(request.crc), " was written"));
   }
   // A wrong sum may come from the way here rather than from the medium, as EIO may: both are read once more.
   const bool again = !outcome.is_ok() && !request.reread;
@@ -63,8 +65,10 @@ bool StoreCore::settle_write(std::uint32_t index, Status& outcome) {
       return true;
     }
     request.starved = busy_[slot_class] > 0;
-    if (request.starved) return true;  // until feed_starved() finds a slot, or nothing is left that could free one
-    outcome = Status::error(Code::io_error, str(request.first_failure.message(), "; ", no_slot(slot_class).message()));
+    if (request.starved)
+      return true;  // until feed_starved() finds a slot, or nothing is left that could free one
+    outcome = Status::error(Code::io_error,
+                            str(request.first_failure.message(), "; ", no_slot(slot_class).message()));
   } else if (outcome.is_ok()) {
     publish(request);
   } else {
@@ -79,7 +83,8 @@ bool StoreCore::settle_write(std::uint32_t index, Status& outcome) {
 
 void StoreCore::publish(const Request& request) {
   IdRecord& record = *ids_.find(request.id);
-  if (request.generation < record.generation) return slots_.release(request.slot);  // overtaken by a later write
+  if (request.generation < record.generation)
+    return slots_.release(request.slot);  // overtaken by a later write
   slots_.publish(request.slot);
   if (record.slot != kNoSlot) slots_.retire(record.slot);
   record.slot = request.slot;
@@ -126,7 +131,8 @@ void StoreCore::feed_starved(std::uint32_t slot_class) {
     } else if (busy_[slot_class] == 0) {
       request.starved = false;
       drop_pending(request.id);
-      end(index, Status::error(Code::io_error, str(request.first_failure.message(), "; ", no_slot(slot_class).message())));
+      end(index, Status::error(Code::io_error,
+                               str(request.first_failure.message(), "; ", no_slot(slot_class).message())));
     }
   }
 }
@@ -135,8 +141,9 @@ Status StoreCore::wait(Ticket ticket) {
   if (ticket.sequence == 0) return Status::ok();
   const MutexLock lock(mutex_);
   if (ticket.index >= requests_.size() || ticket.sequence > last_sequence_)
-    return Status::error(Code::invalid, str("waiting for request ", ticket.sequence, " in place ", ticket.index, ": only ",
-                                            last_sequence_, " were made, in ", requests_.size(), " places"));
+    return Status::error(Code::invalid,
+                         str("waiting for request ", ticket.sequence, " in place ", ticket.index, ": only ",
+                             last_sequence_, " were made, in ", requests_.size(), " places"));
   const Request& request = requests_[ticket.index];
   while (request.active && request.sequence == ticket.sequence) done_.wait(mutex_);
   const auto failure = failures_.find(ticket.sequence);

@@ -13,7 +13,8 @@ namespace {
 
 class ThreadEngine final : public Engine {
  public:
-  ThreadEngine(std::vector<File*> files, TransferSink& sink, std::uint32_t table_size, std::size_t block_bytes, int threads)
+  ThreadEngine(std::vector<File*> files, TransferSink& sink, std::uint32_t table_size,
+               std::size_t block_bytes, int threads)
       : files_(std::move(files)), sink_(sink), board_(table_size, block_bytes) {
     workers_.reserve(static_cast<std::size_t>(threads));
     for (int i = 0; i < threads; ++i) workers_.emplace_back([this] { run(); });
@@ -32,7 +33,9 @@ class ThreadEngine final : public Engine {
   }
 
   void register_memory(BufferView) override {}
-  std::string note() const override { return str(workers_.size(), workers_.size() == 1 ? " thread" : " threads"); }
+  std::string note() const override {
+    return str(workers_.size(), workers_.size() == 1 ? " thread" : " threads");
+  }
   std::string memory_note() const override { return ""; }
   EngineCounters counters() const override { return {}; }
 
@@ -43,7 +46,8 @@ class ThreadEngine final : public Engine {
     while (next(piece)) {
       const Status outcome = move(piece.part);
       if (outcome.is_ok() && !piece.part.write) sink_.arrived(piece.index, piece.at, piece.part.bytes);
-      if (std::optional<Status> whole = complete(piece, outcome)) sink_.finished(piece.index, *std::move(whole));
+      if (std::optional<Status> whole = complete(piece, outcome))
+        sink_.finished(piece.index, *std::move(whole));
     }
   }
 
@@ -77,8 +81,9 @@ class ThreadEngine final : public Engine {
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> make_thread_engine(std::vector<File*> files, TransferSink& sink, std::uint32_t table_size,
-                                                   std::size_t block_bytes, int threads) {
+Result<std::unique_ptr<Engine>> make_thread_engine(std::vector<File*> files, TransferSink& sink,
+                                                   std::uint32_t table_size, std::size_t block_bytes,
+                                                   int threads) {
   try {
     return std::unique_ptr<Engine>(
         std::make_unique<ThreadEngine>(std::move(files), sink, table_size, block_bytes, threads));

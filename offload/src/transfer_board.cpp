@@ -12,7 +12,8 @@ TransferBoard::TransferBoard(std::uint32_t table_size, std::size_t block_bytes)
 
 void TransferBoard::push(std::uint32_t index, const Transfer& transfer) {
   Entry& entry = entries_[index];
-  STRATA_ASSERT(entry.in_flight == 0 && entry.issued == entry.transfer.bytes, "transfer ", index, " is still in flight");
+  STRATA_ASSERT(entry.in_flight == 0 && entry.issued == entry.transfer.bytes, "transfer ", index,
+                " is still in flight");
   entry = {transfer, 0, 0, Status::ok()};
   queue_[(head_ + waiting_) % queue_.size()] = index;
   ++waiting_;
@@ -27,7 +28,8 @@ Piece TransferBoard::take() {
   const std::uint32_t index = queue_[head_];
   Entry& entry = entries_[index];
   const std::size_t bytes = std::min(block_bytes_, entry.transfer.bytes - entry.issued);
-  const Piece piece{index, entry.issued,
+  const Piece piece{index,
+                    entry.issued,
                     {entry.transfer.write, entry.transfer.file, entry.transfer.offset + entry.issued,
                      entry.transfer.data + entry.issued, bytes}};
   entry.issued += bytes;
@@ -43,7 +45,8 @@ std::optional<Status> TransferBoard::complete(const Piece& piece, Status outcome
   if (!outcome.is_ok() && entry.failure.is_ok()) {
     entry.failure = std::move(outcome);
     if (entry.issued < entry.transfer.bytes) {
-      entry.issued = entry.transfer.bytes;  // only the head is partly issued, so its rest is dropped by popping
+      entry.issued =
+          entry.transfer.bytes;  // only the head is partly issued, so its rest is dropped by popping
       pop();
     }
   }

@@ -19,7 +19,8 @@ constexpr std::uint64_t kWakeTag = ~std::uint64_t{0};
 
 class UringRing final : public RingOps {
  public:
-  static Result<std::unique_ptr<RingOps>> create(std::span<const int> descriptors, std::uint32_t queue_depth) {
+  static Result<std::unique_ptr<RingOps>> create(std::span<const int> descriptors,
+                                                 std::uint32_t queue_depth) {
     std::unique_ptr<UringRing> made(new UringRing(descriptors));
     STRATA_TRY(made->open(queue_depth));
     return std::unique_ptr<RingOps>(std::move(made));
@@ -34,12 +35,17 @@ class UringRing final : public RingOps {
 
   void push(const RingOp& op) override {
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
-    STRATA_ASSERT(sqe != nullptr, "submission queue of ", ring_.sq.ring_entries, " entries is full, capacity ", capacity_);
+    STRATA_ASSERT(sqe != nullptr, "submission queue of ", ring_.sq.ring_entries,
+                  " entries is full, capacity ", capacity_);
     const int fd = fixed_files_ ? static_cast<int>(op.file) : descriptors_[op.file];
-    if (op.write && op.buffer >= 0) io_uring_prep_write_fixed(sqe, fd, op.data, op.bytes, op.offset, op.buffer);
-    else if (op.write) io_uring_prep_write(sqe, fd, op.data, op.bytes, op.offset);
-    else if (op.buffer >= 0) io_uring_prep_read_fixed(sqe, fd, op.data, op.bytes, op.offset, op.buffer);
-    else io_uring_prep_read(sqe, fd, op.data, op.bytes, op.offset);
+    if (op.write && op.buffer >= 0)
+      io_uring_prep_write_fixed(sqe, fd, op.data, op.bytes, op.offset, op.buffer);
+    else if (op.write)
+      io_uring_prep_write(sqe, fd, op.data, op.bytes, op.offset);
+    else if (op.buffer >= 0)
+      io_uring_prep_read_fixed(sqe, fd, op.data, op.bytes, op.offset, op.buffer);
+    else
+      io_uring_prep_read(sqe, fd, op.data, op.bytes, op.offset);
     if (fixed_files_) io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
     io_uring_sqe_set_data64(sqe, op.tag);
   }
@@ -65,7 +71,8 @@ class UringRing final : public RingOps {
   }
 
   void wake() noexcept override {
-    if (eventfd_write(event_, 1) != 0 && errno != EAGAIN)  // EAGAIN: the counter is full, so a wake is pending
+    if (eventfd_write(event_, 1) != 0 &&
+        errno != EAGAIN)  // EAGAIN: the counter is full, so a wake is pending
       STRATA_ASSERT(false, "waking the I/O worker: errno ", errno);
   }
 
@@ -78,25 +85,30 @@ class UringRing final : public RingOps {
   }
 
  private:
-  explicit UringRing(std::span<const int> descriptors) : descriptors_(descriptors.begin(), descriptors.end()) {}
+  explicit UringRing(std::span<const int> descriptors)
+      : descriptors_(descriptors.begin(), descriptors.end()) {}
 
   Status open(std::uint32_t queue_depth) {
-    // One place more for the wake-up. Completions are only looked at inside enter(), so the kernel need not interrupt
-    // the worker to deliver them (COOP_TASKRUN, Linux 5.19).
+    // One place more for the wake-up. Completions are only looked at inside enter(), so the kernel need not
+    // interrupt the worker to deliver them (COOP_TASKRUN, Linux 5.19).
     const std::uint32_t entries = queue_depth + 1;
     int error = io_uring_queue_init(entries, &ring_, IORING_SETUP_COOP_TASKRUN | IORING_SETUP_CLAMP);
     if (error == -EINVAL) error = io_uring_queue_init(entries, &ring_, IORING_SETUP_CLAMP);
-    if (error < 0) return Status::error(Code::unsupported, std::string(errno_status("setting up", "io_uring", -error).message()));
+    if (error < 0)
+      return Status::error(Code::unsupported,
+                           std::string(errno_status("setting up", "io_uring", -error).message()));
     open_ = true;
     capacity_ = std::min(queue_depth, ring_.sq.ring_entries - 1);  // the completion queue is twice that
     event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (event_ < 0) return errno_status("creating the wake-up of", "io_uring", errno);
-    fixed_files_ = io_uring_register_files(&ring_, descriptors_.data(), static_cast<unsigned>(descriptors_.size())) == 0;
+    fixed_files_ =
+        io_uring_register_files(&ring_, descriptors_.data(), static_cast<unsigned>(descriptors_.size())) == 0;
     sparse_error_ = io_uring_register_buffers_sparse(&ring_, kMaxBuffers);
     return Status::ok();
   }
 
-  // A poll rather than a read of the event: it owns no memory that the kernel could still write to when we go.
+  // A poll rather than a read of the event: it owns no memory that the kernel could still write to when we
+  // go.
   void arm_wake() {
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
     if (sqe == nullptr) return;  // what is queued completes first, and then there is room

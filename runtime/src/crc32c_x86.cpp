@@ -1,5 +1,5 @@
-// SSE4.2: the instruction has a latency of three cycles and a throughput of one, so three independent lanes run at
-// once and are joined by shifting the first two over the bytes that follow them.
+// SSE4.2: the instruction has a latency of three cycles and a throughput of one, so three independent lanes
+// run at once and are joined by shifting the first two over the bytes that follow them.
 #include <strata/runtime/crc32c.h>
 
 #include <nmmintrin.h>
@@ -9,9 +9,11 @@
 namespace strata::detail {
 namespace {
 
-constexpr std::size_t kLane = 4096;  // three of them stay in the L1 cache; the joins cost under 2 % of their time
+constexpr std::size_t kLane =
+    4096;  // three of them stay in the L1 cache; the joins cost under 2 % of their time
 
-__attribute__((target("sse4.2"))) std::uint32_t one_lane(std::uint32_t state, const std::byte* p, std::size_t n) noexcept {
+__attribute__((target("sse4.2"))) std::uint32_t one_lane(std::uint32_t state, const std::byte* p,
+                                                         std::size_t n) noexcept {
   std::uint64_t crc = state;
   for (; n >= 8; n -= 8, p += 8) {
     std::uint64_t word = 0;

@@ -11,9 +11,9 @@ namespace {
 // Calls in a row that end before the next aligned place. A healthy device never does it twice.
 constexpr int kMaxStalls = 64;
 
-// Moves `total` bytes by `step(done)`, which returns the count of one call from `done` on. On a direct file a count
-// is rounded down to the alignment: the block it broke off in is moved again, from the caller's own memory, which
-// needs no bounce block. `at_zero` says what a count of zero means.
+// Moves `total` bytes by `step(done)`, which returns the count of one call from `done` on. On a direct file a
+// count is rounded down to the alignment: the block it broke off in is moved again, from the caller's own
+// memory, which needs no bounce block. `at_zero` says what a count of zero means.
 template <class Step, class AtZero>
 Status move_all(const File& file, std::size_t total, const char* doing, Step step, AtZero at_zero) {
   const std::size_t align = file.direct() ? std::max<std::size_t>(file.alignment().offset, 1) : 1;
@@ -22,12 +22,13 @@ Status move_all(const File& file, std::size_t total, const char* doing, Step ste
     STRATA_TRY_ASSIGN(const std::size_t n, step(done));
     if (n == 0) return at_zero(done);
     if (n > total - done)
-      return Status::error(Code::internal, str(doing, " ", file.path(), ": ", n, " bytes done of ", total - done, " asked"));
+      return Status::error(Code::internal,
+                           str(doing, " ", file.path(), ": ", n, " bytes done of ", total - done, " asked"));
     const std::size_t kept = done + n == total ? n : n / align * align;
     stalls = kept == 0 ? stalls + 1 : 0;
     if (stalls == kMaxStalls)
-      return Status::error(Code::io_error, str(doing, " ", file.path(), ": no progress in ", kMaxStalls, " calls after ",
-                                               done, " of ", total, " bytes"));
+      return Status::error(Code::io_error, str(doing, " ", file.path(), ": no progress in ", kMaxStalls,
+                                               " calls after ", done, " of ", total, " bytes"));
     done += kept;
   }
   return Status::ok();
@@ -37,7 +38,8 @@ Status move_all(const File& file, std::size_t total, const char* doing, Step ste
 
 Status read_exact(File& file, std::uint64_t offset, std::span<std::byte> into) {
   return move_all(
-      file, into.size(), "reading", [&](std::size_t done) { return file.read_at(offset + done, into.subspan(done)); },
+      file, into.size(), "reading",
+      [&](std::size_t done) { return file.read_at(offset + done, into.subspan(done)); },
       [&](std::size_t done) {
         return Status::error(Code::corrupt, str("reading ", file.path(), " at ", offset, ": ", into.size(),
                                                 " bytes expected, the file ends after ", done));
@@ -46,10 +48,11 @@ Status read_exact(File& file, std::uint64_t offset, std::span<std::byte> into) {
 
 Status write_all(File& file, std::uint64_t offset, std::span<const std::byte> from) {
   return move_all(
-      file, from.size(), "writing", [&](std::size_t done) { return file.write_at(offset + done, from.subspan(done)); },
+      file, from.size(), "writing",
+      [&](std::size_t done) { return file.write_at(offset + done, from.subspan(done)); },
       [&](std::size_t done) {
-        return Status::error(Code::io_error, str("writing ", file.path(), " at ", offset, ": 0 bytes accepted after ",
-                                                 done, " of ", from.size()));
+        return Status::error(Code::io_error, str("writing ", file.path(), " at ", offset,
+                                                 ": 0 bytes accepted after ", done, " of ", from.size()));
       });
 }
 
@@ -57,7 +60,8 @@ Result<std::string> read_text(Io& io, const std::string& path, std::uint64_t lim
   STRATA_TRY_ASSIGN(const std::unique_ptr<File> file, io.open(path, OpenMode::read));
   STRATA_TRY_ASSIGN(const std::uint64_t bytes, file->size());
   if (bytes > limit_bytes)
-    return Status::error(Code::invalid, str("reading ", path, ": ", bytes, " bytes, at most ", limit_bytes, " allowed"));
+    return Status::error(Code::invalid,
+                         str("reading ", path, ": ", bytes, " bytes, at most ", limit_bytes, " allowed"));
   std::string text(static_cast<std::size_t>(bytes), '\0');
   STRATA_TRY(read_exact(*file, 0, std::as_writable_bytes(std::span(text))));
   return text;

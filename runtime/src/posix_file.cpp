@@ -34,7 +34,10 @@ DirectAlignment ask_alignment(int fd) noexcept {
 }  // namespace
 
 PosixFile::PosixFile(int fd, std::string path, bool direct)
-    : fd_(fd), path_(std::move(path)), direct_(direct), alignment_(direct ? ask_alignment(fd) : DirectAlignment{}) {}
+    : fd_(fd),
+      path_(std::move(path)),
+      direct_(direct),
+      alignment_(direct ? ask_alignment(fd) : DirectAlignment{}) {}
 
 PosixFile::~PosixFile() { ::close(fd_); }  // what must be durable was synced; close's result adds nothing
 
@@ -42,7 +45,8 @@ Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte
   for (;;) {
     const ssize_t n = ::pread(fd_, into.data(), into.size(), static_cast<off_t>(offset));
     if (n >= 0) return static_cast<std::size_t>(n);
-    if (errno != EINTR) return errno_status(str("reading ", into.size(), " bytes at ", offset, " of"), path_, errno);
+    if (errno != EINTR)
+      return errno_status(str("reading ", into.size(), " bytes at ", offset, " of"), path_, errno);
   }
 }
 
@@ -50,7 +54,8 @@ Result<std::size_t> PosixFile::write_at(std::uint64_t offset, std::span<const st
   for (;;) {
     const ssize_t n = ::pwrite(fd_, from.data(), from.size(), static_cast<off_t>(offset));
     if (n >= 0) return static_cast<std::size_t>(n);
-    if (errno != EINTR) return errno_status(str("writing ", from.size(), " bytes at ", offset, " of"), path_, errno);
+    if (errno != EINTR)
+      return errno_status(str("writing ", from.size(), " bytes at ", offset, " of"), path_, errno);
   }
 }
 
@@ -71,10 +76,12 @@ Result<std::uint64_t> PosixFile::size() {
 
 Status PosixFile::allocate(std::uint64_t bytes) {
   if (bytes == 0) return Status::ok();
-  // Asked first: fallocate takes all that is left before it gives up, and other processes would meet a full disk.
+  // Asked first: fallocate takes all that is left before it gives up, and other processes would meet a full
+  // disk.
   struct stat present {};
   struct statvfs disk {};
-  if (::fstat(fd_, &present) != 0 || ::fstatvfs(fd_, &disk) != 0) return errno_status("asking the size of", path_, errno);
+  if (::fstat(fd_, &present) != 0 || ::fstatvfs(fd_, &disk) != 0)
+    return errno_status("asking the size of", path_, errno);
   const std::uint64_t held = static_cast<std::uint64_t>(present.st_blocks) * 512;
   const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   int error = held + free < bytes ? ENOSPC : 0;
@@ -85,8 +92,9 @@ Status PosixFile::allocate(std::uint64_t bytes) {
   if (error == EOPNOTSUPP) return write_zeros(static_cast<std::uint64_t>(present.st_size), bytes);
   Status status = errno_status("allocating", path_, error);
   if (status.code() != Code::no_space) return status;
-  return Status::error(Code::no_space, str(status.message(), ": ", bytes, " bytes (", format_bytes(bytes), ") needed, ",
-                                           held, " held, ", free, " (", format_bytes(free), ") free"));
+  return Status::error(Code::no_space,
+                       str(status.message(), ": ", bytes, " bytes (", format_bytes(bytes), ") needed, ", held,
+                           " held, ", free, " (", format_bytes(free), ") free"));
 }
 
 // For file systems without fallocate; appends whole aligned blocks, which a direct file accepts.
@@ -96,7 +104,8 @@ Status PosixFile::write_zeros(std::uint64_t from, std::uint64_t to) {
   const auto free_block = [align](std::byte* p) { ::operator delete[](p, std::align_val_t(align)); };
   const std::unique_ptr<std::byte[], decltype(free_block)> zeros(
       static_cast<std::byte*>(::operator new[](block, std::align_val_t(align), std::nothrow)), free_block);
-  if (zeros == nullptr) return Status::error(Code::out_of_memory, str("allocating ", path_, ": ", block, " bytes"));
+  if (zeros == nullptr)
+    return Status::error(Code::out_of_memory, str("allocating ", path_, ": ", block, " bytes"));
   std::fill_n(zeros.get(), block, std::byte{0});
   for (std::uint64_t at = from / align * align; at < to; at += block) {
     const std::size_t n = static_cast<std::size_t>(std::min<std::uint64_t>(block, round_up(to - at, align)));

@@ -37,21 +37,24 @@ Opened open_retrying(const std::string& path, int flags) noexcept {
 
 std::string random_suffix() {
   std::uint64_t bits = 0;
-  // The call gives 8 bytes whole once the pool is ready; before that, the exclusive create still keeps names apart.
+  // The call gives 8 bytes whole once the pool is ready; before that, the exclusive create still keeps names
+  // apart.
   if (::getrandom(&bits, sizeof bits, 0) != sizeof bits) bits = static_cast<std::uint64_t>(::getpid());
   return fmt::format("{:016x}", bits);
 }
 
-// O_TMPFILE where the file system has it (never visible, nothing to clean); else created exclusively and unlinked.
+// O_TMPFILE where the file system has it (never visible, nothing to clean); else created exclusively and
+// unlinked.
 Opened open_scratch(const std::string& folder, int extra) {
   const Opened unnamed = open_retrying(folder, O_TMPFILE | O_RDWR | O_EXCL | extra);
   if (unnamed.fd >= 0) return unnamed;
-  // EISDIR: kernels that know no O_TMPFILE. EINVAL may also mean that O_DIRECT is refused; the second try tells.
+  // EISDIR: kernels that know no O_TMPFILE. EINVAL may also mean that O_DIRECT is refused; the second try
+  // tells.
   if (unnamed.error != EOPNOTSUPP && unnamed.error != EISDIR && unnamed.error != EINVAL) return unnamed;
   const std::string name = folder + "/.strata-" + random_suffix();
   const Opened named = open_retrying(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | extra);
-  // Some file systems create the name before they refuse O_DIRECT, so it is removed on failure too, unless it was
-  // somebody else's.
+  // Some file systems create the name before they refuse O_DIRECT, so it is removed on failure too, unless it
+  // was somebody else's.
   if (named.error != EEXIST) ::unlink(name.c_str());
   return named;
 }
@@ -59,11 +62,16 @@ Opened open_scratch(const std::string& folder, int extra) {
 Opened open_mode(const std::string& path, OpenMode mode, int extra) {
   switch (mode) {
     // O_NONBLOCK: a FIFO must be refused, not waited for. It means nothing for regular files.
-    case OpenMode::read: return open_retrying(path, O_RDONLY | O_NONBLOCK | extra);
-    case OpenMode::create: return open_retrying(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | extra);
-    case OpenMode::truncate: return open_retrying(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | extra);
-    case OpenMode::append: return open_retrying(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | extra);
-    case OpenMode::scratch: return open_scratch(path, extra);
+    case OpenMode::read:
+      return open_retrying(path, O_RDONLY | O_NONBLOCK | extra);
+    case OpenMode::create:
+      return open_retrying(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | extra);
+    case OpenMode::truncate:
+      return open_retrying(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | extra);
+    case OpenMode::append:
+      return open_retrying(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | extra);
+    case OpenMode::scratch:
+      return open_scratch(path, extra);
   }
   return {-1, EINVAL};
 }
@@ -80,7 +88,8 @@ class PosixIo final : public Io {
     Opened opened = open_mode(path, mode, direct ? O_DIRECT : 0);
     if (direct && opened.fd < 0 && opened.error == EINVAL) {
       direct = false;
-      // A refused O_DIRECT may leave the new empty file behind, which an exclusive create would then trip over.
+      // A refused O_DIRECT may leave the new empty file behind, which an exclusive create would then trip
+      // over.
       if (mode == OpenMode::create) ::unlink(path.c_str());
       opened = open_mode(path, mode, 0);
     }
@@ -88,7 +97,8 @@ class PosixIo final : public Io {
     auto file = std::make_unique<detail::PosixFile>(opened.fd, path, direct);
     struct stat info {};
     if (::fstat(opened.fd, &info) != 0) return errno_status("asking the type of", path, errno);
-    if (!S_ISREG(info.st_mode)) return Status::error(Code::invalid, str("opening ", path, ": not a regular file"));
+    if (!S_ISREG(info.st_mode))
+      return Status::error(Code::invalid, str("opening ", path, ": not a regular file"));
     return std::unique_ptr<File>(std::move(file));
   }
 

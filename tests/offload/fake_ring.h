@@ -22,7 +22,8 @@ struct RingFaults {
   std::uint32_t capacity = 8;
   bool shuffle = false;    ///< completions in random order, some held back to a later call
   bool duplicate = false;  ///< each completion is reported twice, the second time later
-  std::function<int(std::uint64_t number)> on_enter;  ///< 0, or the -errno with which this call refuses to submit
+  std::function<int(std::uint64_t number)>
+      on_enter;  ///< 0, or the -errno with which this call refuses to submit
   /// The result to report instead of doing the n-th operation, or kDoIt.
   std::function<int(const detail::RingOp& op, std::uint64_t number)> on_op;
   static constexpr int kDoIt = 1 << 30;
@@ -35,8 +36,9 @@ struct RingSeen {
   std::atomic<std::uint64_t> ops{0};
 };
 
-/// A ring that does its operations by positioned calls on `files` when it is entered, on the worker's thread: with one
-/// seed and one order of requests everything it does is the same again. Registering buffers succeeds.
+/// A ring that does its operations by positioned calls on `files` when it is entered, on the worker's thread:
+/// with one seed and one order of requests everything it does is the same again. Registering buffers
+/// succeeds.
 class FakeRing final : public detail::RingOps {
  public:
   FakeRing(std::vector<std::unique_ptr<File>> files, RingFaults faults, std::shared_ptr<RingSeen> seen)

@@ -53,7 +53,8 @@ void refuse_uring() {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   }};
   const sock_fprog filter{program.size(), program.data()};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
     must(Status::error(Code::unsupported, str("seccomp is refused: errno ", errno)));
 }
 
@@ -155,7 +156,8 @@ TEST_F(NvmeCreateTest, RefusedRegistrationWorksUnregisteredAndSaysSo) {
   const ChildResult child = in_child([&]() -> std::string {
     const rlimit small{64 * kKiB, 64 * kKiB};
     if (::setrlimit(RLIMIT_MEMLOCK, &small) != 0) return "skip: the limit cannot be set";
-    if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) return "skip: the user cannot be changed";
+    if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0))
+      return "skip: the user cannot be changed";
     return use(options(), true);
   });
   if (has(child.said, "skip:")) GTEST_SKIP() << child.said;

@@ -1,4 +1,5 @@
-// What a store does about faults of its files; the same for both engines, since both meet them through FaultIo.
+// What a store does about faults of its files; the same for both engines, since both meet them through
+// FaultIo.
 #include <strata/offload/nvme_store.h>
 
 #include <gtest/gtest.h>

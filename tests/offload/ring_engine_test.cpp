@@ -18,7 +18,9 @@ class RingEngineTest : public testing::Test {
     }
   }
   void answer_op(std::uint64_t nth, int result) {
-    rig_.ring().on_op = [=](const detail::RingOp&, std::uint64_t n) { return n == nth ? result : RingFaults::kDoIt; };
+    rig_.ring().on_op = [=](const detail::RingOp&, std::uint64_t n) {
+      return n == nth ? result : RingFaults::kDoIt;
+    };
   }
   StoreRig rig_{RigEngine::fake_ring, 5};
   AlignedBuffer first_{kSlotBytes, 1};
@@ -26,14 +28,18 @@ class RingEngineTest : public testing::Test {
 };
 
 TEST_F(RingEngineTest, EveryOtherOperationMayAnswerAgain) {
-  rig_.ring().on_op = [](const detail::RingOp&, std::uint64_t n) { return n % 2 == 0 ? -EAGAIN : RingFaults::kDoIt; };
+  rig_.ring().on_op = [](const detail::RingOp&, std::uint64_t n) {
+    return n % 2 == 0 ? -EAGAIN : RingFaults::kDoIt;
+  };
   const auto store = rig_.make();
   expect_round_trips(*store);
   EXPECT_GT(store->counters().resubmissions, 8u);
 }
 
 TEST_F(RingEngineTest, AgainFromEverythingForAWhileIsSurvivedWithNothingInFlight) {
-  rig_.ring().on_op = [](const detail::RingOp&, std::uint64_t n) { return n <= 40 ? -EAGAIN : RingFaults::kDoIt; };
+  rig_.ring().on_op = [](const detail::RingOp&, std::uint64_t n) {
+    return n <= 40 ? -EAGAIN : RingFaults::kDoIt;
+  };
   expect_round_trips(*rig_.make());
 }
 
@@ -47,7 +53,9 @@ TEST_F(RingEngineTest, InterruptedAndCancelledOperationsAreRepeated) {
 }
 
 TEST_F(RingEngineTest, AgainForEverBecomesAnError) {
-  rig_.ring().on_op = [](const detail::RingOp& op, std::uint64_t) { return op.write ? RingFaults::kDoIt : -EAGAIN; };
+  rig_.ring().on_op = [](const detail::RingOp& op, std::uint64_t) {
+    return op.write ? RingFaults::kDoIt : -EAGAIN;
+  };
   const auto store = rig_.make({.classes = {{4096, 2}}});
   const AlignedBuffer small(4096, 1);
   must(write_now(*store, 1, small));
@@ -89,7 +97,9 @@ TEST_F(RingEngineTest, InFlightNeverExceedsTheCapacity) {
 
 TEST_F(RingEngineTest, ReadThatEndsEarlyIsCorrupt) {
   const auto store = [&] {
-    rig_.ring().on_op = [](const detail::RingOp& op, std::uint64_t) { return op.write ? RingFaults::kDoIt : 0; };
+    rig_.ring().on_op = [](const detail::RingOp& op, std::uint64_t) {
+      return op.write ? RingFaults::kDoIt : 0;
+    };
     return rig_.make();
   }();
   must(write_now(*store, 1, first_));
@@ -109,11 +119,14 @@ TEST_F(RingEngineTest, MoreBytesThanAskedForIsInternal) {
 }
 
 TEST_F(RingEngineTest, EndlessShortCountsInsideOneBlockBecomeAnError) {
-  rig_.ring().on_op = [](const detail::RingOp& op, std::uint64_t) { return op.write ? RingFaults::kDoIt : 1; };
+  rig_.ring().on_op = [](const detail::RingOp& op, std::uint64_t) {
+    return op.write ? RingFaults::kDoIt : 1;
+  };
   const auto store = rig_.make({.classes = {{4096, 2}}});
   const AlignedBuffer small(4096, 1);
   must(write_now(*store, 1, small));
-  if (store->engine_note().find("buffered") != std::string::npos) GTEST_SKIP() << "counts of one byte do add up here";
+  if (store->engine_note().find("buffered") != std::string::npos)
+    GTEST_SKIP() << "counts of one byte do add up here";
   const Status status = read_now(*store, 1, small);
   EXPECT_EQ(status.code(), Code::io_error);
   EXPECT_NE(status.message().find("no progress"), std::string_view::npos) << status.message();

@@ -11,7 +11,8 @@
 namespace strata::test {
 namespace {
 
-// Borrowed descriptors as an Io whose paths are their numbers, so that FaultIo can stand between a FakeRing and them.
+// Borrowed descriptors as an Io whose paths are their numbers, so that FaultIo can stand between a FakeRing
+// and them.
 class DescriptorFile final : public File {
  public:
   explicit DescriptorFile(int fd) : fd_(fd), path_(str(fd)) {}
@@ -64,15 +65,19 @@ class DescriptorIo final : public Io {
 
 std::string name_of(RigEngine engine) {
   switch (engine) {
-    case RigEngine::uring: return "uring";
-    case RigEngine::threads: return "threads";
-    case RigEngine::fake_ring: return "fake_ring";
+    case RigEngine::uring:
+      return "uring";
+    case RigEngine::threads:
+      return "threads";
+    case RigEngine::fake_ring:
+      return "fake_ring";
   }
   return "?";
 }
 
 StoreRig::StoreRig(RigEngine engine, std::uint64_t seed)
-    : engine_(engine), descriptors_(std::make_unique<DescriptorIo>()),
+    : engine_(engine),
+      descriptors_(std::make_unique<DescriptorIo>()),
       faults_(engine == RigEngine::fake_ring ? *descriptors_ : posix_io(), seed) {
   ring_.seed = seed;
 }
@@ -84,7 +89,8 @@ Result<std::unique_ptr<NvmeStore>> StoreRig::try_make(NvmeOptions options) {
   options.engine = engine_ == RigEngine::threads ? IoEngine::threads : IoEngine::uring;
   if (engine_ == RigEngine::uring) return NvmeStore::create(posix_io(), std::move(options));
   if (engine_ == RigEngine::threads) return NvmeStore::create(faults_, std::move(options));
-  const auto make_ring = [this](std::span<const int> descriptors, std::uint32_t) -> Result<std::unique_ptr<detail::RingOps>> {
+  const auto make_ring = [this](std::span<const int> descriptors,
+                                std::uint32_t) -> Result<std::unique_ptr<detail::RingOps>> {
     std::vector<std::unique_ptr<File>> files;
     for (const int fd : descriptors) {
       STRATA_TRY_ASSIGN(auto file, faults_.open(str(fd), OpenMode::scratch));

@@ -20,13 +20,13 @@ namespace strata::test {
 enum class RigEngine { uring, threads, fake_ring };
 std::string name_of(RigEngine engine);
 
-/// A folder, and the faults that files of a store made here meet: all through FaultIo, except on the real ring, which
-/// works on descriptors.
+/// A folder, and the faults that files of a store made here meet: all through FaultIo, except on the real
+/// ring, which works on descriptors.
 class StoreRig {
  public:
   explicit StoreRig(RigEngine engine, std::uint64_t seed = 1);
-  /// `classes` and `dirs` default to one class of eight 256 KiB slots in dir(); blocks are small, so that ordinary
-  /// requests are split.
+  /// `classes` and `dirs` default to one class of eight 256 KiB slots in dir(); blocks are small, so that
+  /// ordinary requests are split.
   Result<std::unique_ptr<NvmeStore>> try_make(NvmeOptions options = {});
   std::unique_ptr<NvmeStore> make(NvmeOptions options = {}) { return must(try_make(std::move(options))); }
 

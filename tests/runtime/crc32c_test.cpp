@@ -37,7 +37,8 @@ TEST(Crc32cTest, HardwareEqualsPortableAtEveryLengthAndMisalignment) {
   for (const std::size_t n : {0, 1, 7, 8, 9, 255, 4096, 12287, 12288, 12289, 24576, 24583, 36900, 39990})
     for (const std::size_t from : {0, 1, 3, 8}) {
       const auto part = std::span(bytes).subspan(from, n);
-      EXPECT_EQ(detail::crc32c_hardware(n, part), detail::crc32c_portable(n, part)) << n << " bytes from " << from;
+      EXPECT_EQ(detail::crc32c_hardware(n, part), detail::crc32c_portable(n, part))
+          << n << " bytes from " << from;
     }
 }
 

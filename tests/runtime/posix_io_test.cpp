@@ -115,7 +115,8 @@ TEST(PosixIoTest, ReadingPastTheEndIsCorruptWithBothSizes) {
   std::array<std::byte, 9> into{};
   const Status status = read_exact(*must(posix_io().open(dir.file("a"), OpenMode::read)), 0, into);
   EXPECT_EQ(status.code(), Code::corrupt);
-  EXPECT_NE(status.message().find("9 bytes expected, the file ends after 5"), std::string_view::npos) << status.message();
+  EXPECT_NE(status.message().find("9 bytes expected, the file ends after 5"), std::string_view::npos)
+      << status.message();
 }
 
 TEST(PosixIoTest, AllocationBeyondTheDiskSaysNeededAndFree) {
@@ -123,7 +124,8 @@ TEST(PosixIoTest, AllocationBeyondTheDiskSaysNeededAndFree) {
   const auto file = must(posix_io().open(dir.path(), OpenMode::scratch));
   const std::uint64_t needed = must(posix_io().free_bytes(dir.path())) + (std::uint64_t{1} << 40);
   const Status status = file->allocate(needed);
-  if (status.code() == Code::io_error) GTEST_SKIP() << "the file system caps a file below its size: " << status.message();
+  if (status.code() == Code::io_error)
+    GTEST_SKIP() << "the file system caps a file below its size: " << status.message();
   EXPECT_EQ(status.code(), Code::no_space) << status.message();
   EXPECT_NE(status.message().find(std::to_string(needed)), std::string_view::npos) << status.message();
   EXPECT_NE(status.message().find("free"), std::string_view::npos) << status.message();

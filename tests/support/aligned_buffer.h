@@ -20,14 +20,16 @@ class AlignedBuffer {
   }
   /// Filled with what `seed` gives.
   AlignedBuffer(std::size_t bytes, std::uint64_t seed) : AlignedBuffer(bytes) { fill(seed); }
-  AlignedBuffer(AlignedBuffer&& other) noexcept : bytes_(other.bytes_), data_(std::exchange(other.data_, nullptr)) {}
+  AlignedBuffer(AlignedBuffer&& other) noexcept
+      : bytes_(other.bytes_), data_(std::exchange(other.data_, nullptr)) {}
   AlignedBuffer(const AlignedBuffer&) = delete;
   AlignedBuffer& operator=(const AlignedBuffer&) = delete;
   ~AlignedBuffer() { ::operator delete[](data_, std::align_val_t(kAlign)); }
 
   BufferView view() const noexcept { return {data_, bytes_}; }
   void fill(std::uint64_t seed) {
-    std::uint64_t state = seed * 0x9E3779B97F4A7C15u + 1;  // a cheap stream: Philox would dominate the tests' time
+    std::uint64_t state =
+        seed * 0x9E3779B97F4A7C15u + 1;  // a cheap stream: Philox would dominate the tests' time
     for (std::size_t i = 0; i < bytes_; ++i) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       data_[i] = static_cast<std::byte>(state >> 56);

@@ -22,7 +22,8 @@ void say(int fd, const std::string& text) { static_cast<void>(!::write(fd, text.
 std::string hear(int fd) {
   std::string text;
   std::array<char, 512> part{};
-  for (ssize_t n = 0; (n = ::read(fd, part.data(), part.size())) > 0;) text.append(part.data(), static_cast<std::size_t>(n));
+  for (ssize_t n = 0; (n = ::read(fd, part.data(), part.size())) > 0;)
+    text.append(part.data(), static_cast<std::size_t>(n));
   ::close(fd);
   return text;
 }

@@ -11,12 +11,13 @@ struct ChildResult {
   std::string said;
 };
 
-/// Runs `body` in a forked child, for what would change the whole process (limits, filters, mounts, user). It returns
-/// the text to say; the child exits with 0, or with 1 and the message where `body` throws. Call it before the test
-/// starts threads.
+/// Runs `body` in a forked child, for what would change the whole process (limits, filters, mounts, user). It
+/// returns the text to say; the child exits with 0, or with 1 and the message where `body` throws. Call it
+/// before the test starts threads.
 ChildResult in_child(const std::function<std::string()>& body);
 
-/// Runs `body` in a forked child and kills it (SIGKILL) as soon as `body` has returned, with all it made still open.
+/// Runs `body` in a forked child and kills it (SIGKILL) as soon as `body` has returned, with all it made
+/// still open.
 void kill_after(const std::function<void()>& body);
 
 }  // namespace strata::test

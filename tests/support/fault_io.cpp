@@ -11,14 +11,16 @@
 namespace strata::test {
 namespace {
 
-constexpr std::array<const char*, kIoCalls> kNames{"open", "read", "write", "sync", "allocate", "rename", "sync_dir"};
+constexpr std::array<const char*, kIoCalls> kNames{"open",     "read",   "write",   "sync",
+                                                   "allocate", "rename", "sync_dir"};
 constexpr std::size_t kAlign = 4096;
 constexpr std::size_t kSector = 512;
 
 // Memory that a direct file accepts.
 class AlignedCopy {
  public:
-  explicit AlignedCopy(std::size_t n) : bytes_(n), data_(static_cast<std::byte*>(::operator new[](n, std::align_val_t(kAlign)))) {}
+  explicit AlignedCopy(std::size_t n)
+      : bytes_(n), data_(static_cast<std::byte*>(::operator new[](n, std::align_val_t(kAlign)))) {}
   explicit AlignedCopy(std::span<const std::byte> from) : AlignedCopy(from.size()) {
     std::memcpy(data_, from.data(), from.size());
   }
@@ -35,10 +37,14 @@ class AlignedCopy {
 std::size_t shortened(std::size_t n, const Rng& rng) {
   if (n < 2) return n;
   switch (rng.below(0, 4)) {
-    case 0: return 1;
-    case 1: return 1 + rng.below(1, n - 1);                                     // mostly unaligned
-    case 2: return std::min(n, (1 + rng.below(1, (n + kSector - 1) / kSector)) * kSector);
-    default: return std::min(n, (1 + rng.below(1, (n + kAlign - 1) / kAlign)) * kAlign);
+    case 0:
+      return 1;
+    case 1:
+      return 1 + rng.below(1, n - 1);  // mostly unaligned
+    case 2:
+      return std::min(n, (1 + rng.below(1, (n + kSector - 1) / kSector)) * kSector);
+    default:
+      return std::min(n, (1 + rng.below(1, (n + kAlign - 1) / kAlign)) * kAlign);
   }
 }
 
@@ -59,15 +65,18 @@ class FaultFile final : public File {
     STRATA_TRY(check_alignment("reading", offset, into));
     if (!verdict.faulty) return base_->read_at(offset, into);
     switch (verdict.fault.kind) {
-      case FaultKind::fail: return io_.failure(verdict, path());
-      case FaultKind::shorten: return short_read(verdict, offset, into);
+      case FaultKind::fail:
+        return io_.failure(verdict, path());
+      case FaultKind::shorten:
+        return short_read(verdict, offset, into);
       case FaultKind::flip: {
         auto done = base_->read_at(offset, into);
         if (done.has_value()) flip_a_bit(into.first(*done), verdict.rng);
         io_.note(verdict, str("flipped a bit of ", into.size(), " bytes at ", offset));
         return done;
       }
-      default: return base_->read_at(offset, into);
+      default:
+        return base_->read_at(offset, into);
     }
   }
 
@@ -81,7 +90,9 @@ class FaultFile final : public File {
     return from.size();
   }
 
-  Status sync() override { return guarded(IoCall::sync, [&] { return base_->sync(); }); }
+  Status sync() override {
+    return guarded(IoCall::sync, [&] { return base_->sync(); });
+  }
   Status allocate(std::uint64_t bytes) override {
     return guarded(IoCall::allocate, [&] { return base_->allocate(bytes); });
   }
@@ -102,15 +113,18 @@ class FaultFile final : public File {
 
   Status check_alignment(const char* doing, std::uint64_t offset, std::span<const std::byte> memory) const {
     const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-    if (alignment_ == 0 || (offset % alignment_ == 0 && memory.size() % alignment_ == 0 && address % alignment_ == 0))
+    if (alignment_ == 0 ||
+        (offset % alignment_ == 0 && memory.size() % alignment_ == 0 && address % alignment_ == 0))
       return Status::ok();
-    return Status::error(Code::io_error, str(doing, " ", path(), ": Invalid argument (EINVAL): ", memory.size(), " bytes at ",
-                                             offset, " from address ", address, ", alignment ", alignment_));
+    return Status::error(Code::io_error,
+                         str(doing, " ", path(), ": Invalid argument (EINVAL): ", memory.size(), " bytes at ",
+                             offset, " from address ", address, ", alignment ", alignment_));
   }
 
-  // The base may be a direct file, which takes whole aligned blocks only; so the whole is moved into or out of a copy
-  // and only the prefix is let through.
-  Result<std::size_t> short_read(const FaultIo::Verdict& verdict, std::uint64_t offset, std::span<std::byte> into) {
+  // The base may be a direct file, which takes whole aligned blocks only; so the whole is moved into or out
+  // of a copy and only the prefix is let through.
+  Result<std::size_t> short_read(const FaultIo::Verdict& verdict, std::uint64_t offset,
+                                 std::span<std::byte> into) {
     AlignedCopy whole(into.size());
     STRATA_TRY_ASSIGN(const std::size_t done, base_->read_at(offset, whole.span()));
     const std::size_t kept = std::min(done, shortened(into.size(), verdict.rng));
@@ -119,7 +133,8 @@ class FaultFile final : public File {
     return kept;
   }
 
-  Result<std::size_t> short_write(const FaultIo::Verdict& verdict, std::uint64_t offset, std::span<const std::byte> from) {
+  Result<std::size_t> short_write(const FaultIo::Verdict& verdict, std::uint64_t offset,
+                                  std::span<const std::byte> from) {
     const std::size_t kept = shortened(from.size(), verdict.rng);
     STRATA_TRY(write_some(offset, from, [kept](std::size_t at) { return at < kept; }));
     io_.note(verdict, str("short, ", kept, " of ", from.size(), " bytes at ", offset));
@@ -135,7 +150,9 @@ class FaultFile final : public File {
         io_.note(verdict, str("flipped a bit of ", what));
         return write_all(*base_, offset, copy.span());
       }
-      case FaultKind::lose: io_.note(verdict, str("lost ", what)); return Status::ok();
+      case FaultKind::lose:
+        io_.note(verdict, str("lost ", what));
+        return Status::ok();
       case FaultKind::misdirect: {
         STRATA_TRY_ASSIGN(const std::uint64_t bytes, base_->size());
         const std::uint64_t places = bytes < from.size() ? 0 : (bytes - from.size()) / kAlign + 1;
@@ -146,8 +163,10 @@ class FaultFile final : public File {
       }
       case FaultKind::tear:
         io_.note(verdict, str("torn, ", what));
-        return write_some(offset, from, [&](std::size_t at) { return verdict.rng.below(at / kSector, 2) == 0; });
-      default: return Status::ok();
+        return write_some(offset, from,
+                          [&](std::size_t at) { return verdict.rng.below(at / kSector, 2) == 0; });
+      default:
+        return Status::ok();
     }
   }
 
@@ -212,8 +231,8 @@ void FaultIo::note(const Verdict& verdict, const std::string& what) {
 
 Status FaultIo::failure(const Verdict& verdict, const std::string& object) {
   note(verdict, str("failed with ", to_string(verdict.fault.code)));
-  return Status::error(verdict.fault.code, str(kNames[static_cast<std::size_t>(verdict.fault.call)], " ", object,
-                                               ": injected failure of call ", verdict.number));
+  return Status::error(verdict.fault.code, str(kNames[static_cast<std::size_t>(verdict.fault.call)], " ",
+                                               object, ": injected failure of call ", verdict.number));
 }
 
 Result<std::unique_ptr<File>> FaultIo::open(const std::string& path, OpenMode mode, bool direct) {
@@ -222,7 +241,8 @@ Result<std::unique_ptr<File>> FaultIo::open(const std::string& path, OpenMode mo
   STRATA_TRY_ASSIGN(std::unique_ptr<File> base, base_.open(path, mode, direct && !refuse_direct_));
   const bool enforced = direct && !refuse_direct_ && alignment_ != 0;
   const bool is_direct = enforced || base->direct();
-  return std::unique_ptr<File>(std::make_unique<FaultFile>(*this, std::move(base), is_direct, enforced ? alignment_ : 0));
+  return std::unique_ptr<File>(
+      std::make_unique<FaultFile>(*this, std::move(base), is_direct, enforced ? alignment_ : 0));
 }
 
 Status FaultIo::rename(const std::string& from, const std::string& to) {

@@ -24,7 +24,8 @@ enum class FaultKind : std::uint8_t {
   tear,       ///< a write changes a random subset of its 512-byte sectors
 };
 
-/// One fault: the `nth` call of that kind (from 1, counted since the FaultIo was made) and, if `sticky`, all later ones.
+/// One fault: the `nth` call of that kind (from 1, counted since the FaultIo was made) and, if `sticky`, all
+/// later ones.
 struct Fault {
   IoCall call = IoCall::read;
   FaultKind kind = FaultKind::fail;
@@ -33,9 +34,9 @@ struct Fault {
   Code code = Code::io_error;
 };
 
-/// Wraps an Io and misbehaves on demand. What a fault does is a function of the seed and of the number of the call,
-/// so the same calls in the same order meet the same faults; log() is the evidence. Its files have no descriptor, so
-/// nothing can go around it. Thread-safe. Outlives its files; outlived by `base`.
+/// Wraps an Io and misbehaves on demand. What a fault does is a function of the seed and of the number of the
+/// call, so the same calls in the same order meet the same faults; log() is the evidence. Its files have no
+/// descriptor, so nothing can go around it. Thread-safe. Outlives its files; outlived by `base`.
 class FaultIo final : public Io {
  public:
   FaultIo(Io& base, std::uint64_t seed);
@@ -43,7 +44,8 @@ class FaultIo final : public Io {
 
   void add(const Fault& fault) STRATA_EXCLUDES(mutex_);
   void clear() STRATA_EXCLUDES(mutex_);  ///< no further faults
-  /// Files opened with `direct` from now on refuse, as a strict device does, any request that is not aligned to this.
+  /// Files opened with `direct` from now on refuse, as a strict device does, any request that is not aligned
+  /// to this.
   void enforce_alignment(std::uint32_t bytes) noexcept { alignment_ = bytes; }
   /// From now on O_DIRECT is refused, and open() falls back to buffered.
   void refuse_direct() noexcept { refuse_direct_ = true; }

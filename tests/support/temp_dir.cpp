@@ -10,7 +10,8 @@ namespace strata::test {
 TempDir::TempDir() {
   const char* root = ::getenv("TMPDIR");
   path_ = str(root != nullptr ? root : "/tmp", "/strata-test-XXXXXX");
-  if (::mkdtemp(path_.data()) == nullptr) detail::throw_error(Status::error(Code::io_error, str("creating ", path_)));
+  if (::mkdtemp(path_.data()) == nullptr)
+    detail::throw_error(Status::error(Code::io_error, str("creating ", path_)));
 }
 
 TempDir::~TempDir() { static_cast<void>(posix_io().remove_all(path_)); }

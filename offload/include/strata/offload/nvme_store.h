@@ -24,8 +24,8 @@ enum class IoEngine : std::uint8_t {
   threads,    ///< positioned reads and writes through File
 };
 
-/// `slots` places of `slot_bytes` (a multiple of 4096). Count one place for each object and, for each write that may
-/// be in flight, one spare: writes never overwrite what is published.
+/// `slots` places of `slot_bytes` (a multiple of 4096). Count one place for each object and, for each write
+/// that may be in flight, one spare: writes never overwrite what is published.
 struct SlotClass {
   std::size_t slot_bytes = 0;
   std::uint32_t slots = 0;
@@ -35,11 +35,11 @@ struct NvmeOptions {
   std::vector<std::string> dirs = {};  ///< created if absent; slots are dealt out to them in turn
   std::vector<SlotClass> classes = {};
   IoEngine engine = IoEngine::automatic;
-  int queue_depth = 16;                ///< blocks in flight in the ring
-  std::size_t block_bytes = kMiB;      ///< larger requests are split into blocks of this size, a multiple of 4096
-  bool direct = true;                  ///< O_DIRECT where the file system takes it
-  int io_threads = 2;                  ///< of the threads engine
-  std::uint32_t request_slots = 64;    ///< requests in flight; submitting blocks while all are taken
+  int queue_depth = 16;            ///< blocks in flight in the ring
+  std::size_t block_bytes = kMiB;  ///< larger requests are split into blocks of this size, a multiple of 4096
+  bool direct = true;              ///< O_DIRECT where the file system takes it
+  int io_threads = 2;              ///< of the threads engine
+  std::uint32_t request_slots = 64;  ///< requests in flight; submitting blocks while all are taken
 };
 
 /// Names one request. A value; a default one is complete and ok.
@@ -50,16 +50,16 @@ struct Ticket {
 
 /// Since the store was created.
 struct NvmeCounters {
-  std::uint64_t reads = 0;            ///< requests that ended well
+  std::uint64_t reads = 0;  ///< requests that ended well
   std::uint64_t writes = 0;
-  std::uint64_t bytes_read = 0;       ///< of these
+  std::uint64_t bytes_read = 0;  ///< of these
   std::uint64_t bytes_written = 0;
-  std::uint64_t verified_bytes = 0;   ///< read and found to have the right sum
-  std::uint64_t endurance_bytes = 0;  ///< all that was sent to the devices, repeated writes included
-  std::uint64_t read_retries = 0;     ///< whole requests read again after EIO or a wrong sum
-  std::uint64_t write_retries = 0;    ///< whole requests moved to another slot after EIO
-  std::uint64_t bad_slots = 0;        ///< given up after a failed write
-  std::uint64_t resubmissions = 0;    ///< ring: EAGAIN, EINTR and the rests of short transfers
+  std::uint64_t verified_bytes = 0;     ///< read and found to have the right sum
+  std::uint64_t endurance_bytes = 0;    ///< all that was sent to the devices, repeated writes included
+  std::uint64_t read_retries = 0;       ///< whole requests read again after EIO or a wrong sum
+  std::uint64_t write_retries = 0;      ///< whole requests moved to another slot after EIO
+  std::uint64_t bad_slots = 0;          ///< given up after a failed write
+  std::uint64_t resubmissions = 0;      ///< ring: EAGAIN, EINTR and the rests of short transfers
   std::uint64_t stray_completions = 0;  ///< ring: completions that belong to no request in flight; dropped
   std::uint64_t files_opened = 0;
 };
@@ -71,36 +71,38 @@ struct StoredInfo {
 };
 
 /// Objects of bytes in preallocated, nameless files, one a folder. Volatile: nothing outlives the store.
-/// Each write goes out of place into a free slot and is published when it has completed; until then, and for reads
-/// already under way, the previous generation stays. Every read is verified against the crc32c, seeded with
-/// (id, generation), that was taken of the bytes to be written and kept in RAM: lost, misdirected and torn writes are
-/// found as surely as flipped bits.
-/// Thread-safe. Buffers are 4096-aligned in address and size, and the caller's until the ticket is complete. After
-/// creation nothing allocates and no file is opened, failures aside. The destructor waits for what is in flight.
+/// Each write goes out of place into a free slot and is published when it has completed; until then, and for
+/// reads already under way, the previous generation stays. Every read is verified against the crc32c, seeded
+/// with (id, generation), that was taken of the bytes to be written and kept in RAM: lost, misdirected and
+/// torn writes are found as surely as flipped bits. Thread-safe. Buffers are 4096-aligned in address and
+/// size, and the caller's until the ticket is complete. After creation nothing allocates and no file is
+/// opened, failures aside. The destructor waits for what is in flight.
 class NvmeStore {
  public:
-  /// Errors: `invalid` options, `no_space` with the bytes needed and free, `unsupported` for an engine insisted on.
+  /// Errors: `invalid` options, `no_space` with the bytes needed and free, `unsupported` for an engine
+  /// insisted on.
   static Result<std::unique_ptr<NvmeStore>> create(Io& io, NvmeOptions options);
   explicit NvmeStore(std::unique_ptr<detail::StoreCore> core);  ///< for create() and tests
   ~NvmeStore();
   NvmeStore(const NvmeStore&) = delete;
   NvmeStore& operator=(const NvmeStore&) = delete;
 
-  /// Tells the ring of memory that many requests will use; it outlives the store. Where the kernel refuses to lock it
-  /// the requests work unregistered and engine_note() says so, which is no error. Errors: `invalid` alignment.
+  /// Tells the ring of memory that many requests will use; it outlives the store. Where the kernel refuses to
+  /// lock it the requests work unregistered and engine_note() says so, which is no error. Errors: `invalid`
+  /// alignment.
   Status register_memory(BufferView slab);
 
-  /// Blocks while the request table or the class is full of work in flight. The sum is taken before this returns.
-  /// Two writes of one id in flight: the later call wins, whichever completes first.
-  /// Errors: `invalid`; `does_not_fit` when every slot of the class holds something published; `io_error` when bad
+  /// Blocks while the request table or the class is full of work in flight. The sum is taken before this
+  /// returns. Two writes of one id in flight: the later call wins, whichever completes first. Errors:
+  /// `invalid`; `does_not_fit` when every slot of the class holds something published; `io_error` when bad
   /// slots are the reason.
   Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src);
-  /// Reads the generation published now, also when a newer one is being written. `dst` has exactly the stored size.
-  /// Errors: `not_found`, `invalid`.
+  /// Reads the generation published now, also when a newer one is being written. `dst` has exactly the stored
+  /// size. Errors: `not_found`, `invalid`.
   Result<Ticket> read_async(std::uint64_t id, BufferView dst);
 
-  /// The outcome of that request, however often and late it is asked for. Errors: `io_error` naming id, file and
-  /// offset; `corrupt` with both sums; `no_space`.
+  /// The outcome of that request, however often and late it is asked for. Errors: `io_error` naming id, file
+  /// and offset; `corrupt` with both sums; `no_space`.
   Status wait(Ticket ticket);
   bool is_complete(Ticket ticket) const noexcept;
 

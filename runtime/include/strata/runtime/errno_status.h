@@ -14,16 +14,25 @@ namespace strata::detail {
 inline Status errno_status(std::string_view doing, std::string_view object, int error) {
   Code code = Code::io_error;
   switch (error) {
-    case ENOENT: code = Code::not_found; break;
+    case ENOENT:
+      code = Code::not_found;
+      break;
     case ENOSPC:
-    case EDQUOT: code = Code::no_space; break;
-    case ENOMEM: code = Code::out_of_memory; break;
+    case EDQUOT:
+      code = Code::no_space;
+      break;
+    case ENOMEM:
+      code = Code::out_of_memory;
+      break;
     case EEXIST:
     case ENOTDIR:
     case EISDIR:
     case ELOOP:
-    case ENAMETOOLONG: code = Code::invalid; break;
-    default: break;
+    case ENAMETOOLONG:
+      code = Code::invalid;
+      break;
+    default:
+      break;
   }
   const char* name = strerrorname_np(error);
   const char* text = strerrordesc_np(error);
