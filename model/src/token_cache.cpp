@@ -98,7 +98,7 @@ class TokenCache::Writer {
       : io_(io), tokenizer_(tokenizer), path_(path), temporary_(str(path, ".tmp-", ::getpid())) {}
 
   Status write(const std::vector<std::string>& sources) {
-    const Status status = write_all_sources(sources);
+    Status status = write_all_sources(sources);
     // A half-written temporary is of no use to anyone; the first error is the one to report.
     if (!status && io_.exists(temporary_)) (void)io_.remove_all(temporary_).is_ok();
     return status;

@@ -123,6 +123,7 @@ Result<Tokenizer> Tokenizer::train(std::span<const std::string_view> texts, std:
     return Status::error(Code::invalid, str("a vocabulary of ", vocab_size, " tokens, allowed are ", kLeast,
                                             " to ", kMaxVocab));
   std::vector<std::string> tokens;
+  tokens.reserve(static_cast<std::size_t>(vocab_size));
   for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));
   std::unordered_map<std::string, std::int32_t>
       made;  // two merges can spell the same token: ab + c and a + bc

@@ -161,7 +161,7 @@ Status SafetensorsFile::read_range(const SafetensorsEntry& entry, std::uint64_t 
 
 Result<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::create(
     Io& io, const std::string& path, std::vector<TensorSpec> specs,
-    std::map<std::string, std::string> metadata) {
+    const std::map<std::string, std::string>& metadata) {
   STRATA_TRY(check_specs(specs).annotate(path));
   auto self = std::unique_ptr<SafetensorsWriter>(new SafetensorsWriter);
   STRATA_TRY_ASSIGN(self->ends_, data_ends(specs));

@@ -86,9 +86,9 @@ class SafetensorsWriter {
  public:
   /// Creates `path`, which may not exist, and reserves its whole size. Errors: `invalid` for specs that a
   /// reader would refuse (named), `no_space`, `io_error`.
-  static Result<std::unique_ptr<SafetensorsWriter>> create(Io& io, const std::string& path,
-                                                           std::vector<TensorSpec> specs,
-                                                           std::map<std::string, std::string> metadata = {});
+  static Result<std::unique_ptr<SafetensorsWriter>> create(
+      Io& io, const std::string& path, std::vector<TensorSpec> specs,
+      const std::map<std::string, std::string>& metadata = {});
 
   /// The next bytes of the data; a piece may be part of a tensor or span several.
   /// Errors: `invalid` past the declared total, `no_space`, `io_error`.
