@@ -4,9 +4,10 @@
 
 namespace strata::detail {
 
-/// Place `i` of a permutation of [0, n) chosen by (seed, epoch); i < n <= 2^62. Stateless: a balanced Feistel network
-/// (Luby and Rackoff 1988) over the least even number of bits that holds n, Philox its round function, walked until
-/// it lands below n again (Black and Rogaway 2002, cycle walking). At most 4 rounds of walking on average.
+/// Place `i` of a permutation of [0, n) chosen by (seed, epoch); i < n <= 2^62. Stateless: a balanced Feistel
+/// network (Luby and Rackoff 1988) over the least even number of bits that holds n, Philox its round
+/// function, walked until it lands below n again (Black and Rogaway 2002, cycle walking). At most 4 rounds of
+/// walking on average.
 std::uint64_t permuted(std::uint64_t i, std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) noexcept;
 
 }  // namespace strata::detail

@@ -52,8 +52,8 @@ Status TextDataset::fill_batch(std::uint64_t k0, std::int64_t n, std::span<std::
 
 std::uint64_t TextDataset::target_bytes(std::uint64_t k0, std::int64_t n) const noexcept {
   const auto seq = static_cast<std::uint64_t>(options_.seq);
-  STRATA_ASSERT(n >= 0 && k0 <= n_samples() && static_cast<std::uint64_t>(n) <= n_samples() - k0, "samples ", k0,
-                " and ", n, " on, there are ", n_samples());
+  STRATA_ASSERT(n >= 0 && k0 <= n_samples() && static_cast<std::uint64_t>(n) <= n_samples() - k0, "samples ",
+                k0, " and ", n, " on, there are ", n_samples());
   std::uint64_t bytes = 0;
   for (std::uint64_t k = k0; k < k0 + static_cast<std::uint64_t>(n); ++k) {
     const std::uint64_t first = options_.begin + window_of(k) * seq;

@@ -77,8 +77,8 @@ struct TextDatasetOptions {
   std::int64_t seq = 0;  ///< tokens of one sample
   SampleOrder order = SampleOrder::in_order;
   std::uint64_t seed = 0;
-  std::uint64_t begin =
-      0;  ///< the part of the cache that is used, in tokens; the end is cut to what there is
+  /// The part of the cache that is used, in tokens; the end is cut to what there is.
+  std::uint64_t begin = 0;
   std::uint64_t end = std::numeric_limits<std::uint64_t>::max();
 };
 
@@ -103,8 +103,8 @@ class TextDataset {
   /// Errors: `invalid` unless both spans have n x seq elements and the samples exist.
   Status fill_batch(std::uint64_t k0, std::int64_t n, std::span<std::int32_t> inputs,
                     std::span<std::int32_t> targets) const;
-  /// Bytes of source text that the targets of those samples, which must exist, stand for. Bits per byte = total loss in nats /
-  /// ln 2 / this.
+  /// Bytes of source text that the targets of those samples, which must exist, stand for.
+  /// Bits per byte = total loss in nats / ln 2 / this.
   std::uint64_t target_bytes(std::uint64_t k0, std::int64_t n) const noexcept;
 
  private:
