@@ -1,0 +1,148 @@
+// The only file that includes CLI11.
+#include "command_line.h"
+
+#include <algorithm>
+#include <exception>
+
+#include <CLI/CLI.hpp>
+
+#include <strata/runtime/status.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/suggest.h>
+
+#include "exit_code.h"
+#include "load_config.h"
+#include "verbs/verbs.h"
+
+namespace strata::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  strata config show --preset austen-5m --origin\n"
+    "  strata config check run.toml memory.device=64MiB\n"
+    "  strata doctor --nvme-dir /mnt/nvme\n"
+    "Values come from: defaults < preset < file < STRATA_<SECTION>_<KEY> < section.key=value.\n"
+    "Exit codes: 0 ok, 2 usage or configuration, 3 does not fit, 4 diverged, 5 I/O, 75 stopped but resumable.\n";
+
+/// A verb: its words, its function, and the options it takes.
+struct Verb {
+  std::string_view name;
+  const char* doc;
+  int (*run)(const Args& args);
+  std::vector<std::string_view> actions;
+  void (*add_options)(CLI::App& app, Args& args);
+};
+
+std::string preset_names() {
+  std::string names;
+  for (const ConfigPreset& preset : train_schema().presets) names += str(names.empty() ? "" : ", ", preset.name);
+  return names;
+}
+
+void add_config_options(CLI::App& app, Args& args) {
+  app.require_subcommand(1);
+  for (const auto& [name, doc] : {std::pair{"show", "Print every key with its value"}, std::pair{"check", "Report every problem, or ok"}}) {
+    CLI::App* action = app.add_subcommand(name, doc);
+    action->add_option("items", args.items, "FILE (.toml or .json; default: $STRATA_CONFIG) and section.key=value")->option_text("[FILE] [key=value ...]");
+    action->add_option("--preset", args.preset, str("Values below those of the file: ", preset_names()));
+    action->add_flag("--json", args.json, "Print JSON");
+    if (std::string_view(name) == "show") action->add_flag("--origin", args.origin, "Print where each value came from");
+    action->callback([&args, name = std::string(name)] { args.action = name; });
+  }
+}
+
+void add_doctor_options(CLI::App& app, Args& args) {
+  app.add_option("--nvme-dir", args.nvme_dir, "Folder meant for the NVMe tier");
+  app.add_flag("--json", args.json, "Print JSON");
+}
+
+const std::vector<Verb>& verbs() {
+  static const std::vector<Verb> all = {
+      {"config", "Show or check a configuration", run_config, {"show", "check"}, add_config_options},
+      {"doctor", "Tell what of this machine works, and how to mend the rest", run_doctor, {}, add_doctor_options},
+  };
+  return all;
+}
+
+int usage_error(std::FILE* err, std::string_view text) {
+  print(err, str("strata: ", text, "\nRun 'strata --help'.\n"));
+  return kExitUsage;
+}
+
+std::string join(const std::vector<std::string_view>& words) {
+  std::string out;
+  for (const std::string_view word : words) out += str(out.empty() ? "" : ", ", word);
+  return out;
+}
+
+/// CLI11 refuses unknown words too, but does not say which was meant.
+std::string unknown_word(const std::vector<std::string>& arguments) {
+  std::vector<std::string_view> names;
+  for (const Verb& verb : verbs()) names.push_back(verb.name);
+  if (arguments.empty()) return str("no verb given; known: ", join(names));
+  if (arguments[0].starts_with('-')) return {};
+  const auto verb = std::find_if(verbs().begin(), verbs().end(), [&](const Verb& v) { return v.name == arguments[0]; });
+  if (verb == verbs().end()) return str("unknown verb '", arguments[0], "'; known: ", join(names), did_you_mean(arguments[0], names));
+  if (verb->actions.empty() || (arguments.size() > 1 && arguments[1].starts_with('-'))) return {};
+  if (arguments.size() < 2) return str(verb->name, ": say one of ", join(verb->actions));
+  const auto& actions = verb->actions;
+  if (std::find(actions.begin(), actions.end(), arguments[1]) != actions.end()) return {};
+  return str(verb->name, ": unknown action '", arguments[1], "'; known: ", join(actions), did_you_mean(arguments[1], actions));
+}
+
+int run(std::vector<std::string> arguments, Args args) {
+  if (const std::string problem = unknown_word(arguments); !problem.empty()) return usage_error(args.err, problem);
+  CLI::App app("Trains models larger than GPU memory, over GPU, pinned RAM and NVMe", "strata");
+  app.set_version_flag("--version", std::string("strata " STRATA_VERSION));
+  app.footer(kExamples);
+  app.require_subcommand(1);
+  int (*chosen)(const Args&) = nullptr;
+  for (const Verb& verb : verbs()) {
+    CLI::App* sub = app.add_subcommand(std::string(verb.name), verb.doc);
+    verb.add_options(*sub, args);
+    sub->callback([&chosen, function = verb.run] { chosen = function; });
+  }
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them last first
+    app.parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App* shown = &app;  // the help of the innermost verb that was named
+    std::string names;
+    for (; !shown->get_subcommands().empty(); shown = shown->get_subcommands().front()) names += str(names.empty() ? "" : " ", shown->get_name());
+    print(args.out, shown->help(names));
+    return kExitOk;
+  } catch (const CLI::CallForVersion& version) {
+    print(args.out, str(version.what(), "\n"));
+    return kExitOk;
+  } catch (const CLI::ParseError& error) {
+    return usage_error(args.err, error.what());
+  }
+  return chosen(args);
+}
+
+}  // namespace
+
+int run_command_line(std::vector<std::string> arguments, std::vector<std::string> environment, std::FILE* out, std::FILE* err) noexcept {
+  int code = kExitInternal;
+  try {
+    Args args;
+    args.environment = std::move(environment);
+    args.out = out;
+    args.err = err;
+    code = run(std::move(arguments), std::move(args));
+  } catch (const Error& error) {  // of must()
+    code = exit_code(error.status());
+    std::fprintf(err, "strata: %s\n", error.what());
+  } catch (const std::exception& error) {
+    std::fprintf(err, "strata: %s\n", error.what());
+  }
+  // A full disk or a closed pipe shows up only now, and a table cut short must not pass for the whole.
+  if (std::fflush(out) != 0 || std::ferror(out) != 0) {
+    std::fprintf(err, "strata: the output could not be written\n");
+    if (code == kExitOk) code = kExitIo;
+  }
+  return code;
+}
+
+}  // namespace strata::cli

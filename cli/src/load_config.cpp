@@ -1,0 +1,55 @@
+#include "load_config.h"
+
+#include <algorithm>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/topology.h>
+
+#include "exit_code.h"
+
+namespace strata::cli {
+namespace {
+
+/// key=value or a file? A file whose name has a '=' is written as ./name.
+bool is_assignment(const std::string& item) {
+  return item.find('=') != std::string::npos && !item.starts_with('/') && !item.starts_with('.');
+}
+
+Result<ConfigSources> sources_of(const Args& args) {
+  ConfigSources sources;
+  sources.environment = args.environment;
+  sources.preset = args.preset;
+  for (const std::string& item : args.items) {
+    if (is_assignment(item)) sources.arguments.push_back(item);
+    else if (sources.file.empty()) sources.file = item;
+    else return Status::error(Code::invalid, str("argument ", item, ": a second file beside ", sources.file, "; overrides are section.key=value"));
+  }
+  for (const std::string& variable : args.environment)
+    if (sources.file.empty() && variable.starts_with("STRATA_CONFIG=")) sources.file = variable.substr(14);
+  return sources;
+}
+
+}  // namespace
+
+Result<LoadedConfig> load_config(const Args& args) {
+  STRATA_TRY_ASSIGN(const ConfigSources sources, sources_of(args));
+  STRATA_TRY_ASSIGN(ConfigTree tree, ConfigTree::build(train_schema(), sources));
+  const auto topology = read_topology();
+  resolve_simple_autos(tree, topology ? topology->usable_threads : 1);
+  STRATA_TRY_ASSIGN(TrainConfig config, fill_train_config(tree));
+  return LoadedConfig{std::move(tree), std::move(config)};
+}
+
+void print(std::FILE* to, std::string_view text) { std::fwrite(text.data(), 1, text.size(), to); }
+
+int print_error(const Args& args, std::string_view verb, const Status& status) {
+  const std::string_view message = status.message();
+  const auto lines = std::count(message.begin(), message.end(), '\n') + 1;
+  std::string text = str("strata ", verb, ": ");
+  if (lines > 1) text += str(lines, " problems\n  ");
+  for (const char c : message) text += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  print(args.err, text + "\n");
+  return exit_code(status);
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <strata/runtime/config.h>
+
+#include "args.h"
+#include "train_config.h"
+
+namespace strata::cli {
+
+struct LoadedConfig {
+  ConfigTree tree;
+  TrainConfig config;
+};
+
+/// The configuration that a verb's FILE, key=value, --preset and environment give, checked as a whole, with the
+/// autos resolved that need nothing but this machine. Errors: `invalid` with a line a problem, or what the file met.
+Result<LoadedConfig> load_config(const Args& args);
+
+/// Prints an error: one line, or a count and a line a problem. Returns its exit code.
+int print_error(const Args& args, std::string_view verb, const Status& status);
+
+void print(std::FILE* to, std::string_view text);
+
+}  // namespace strata::cli

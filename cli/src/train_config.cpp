@@ -1,0 +1,126 @@
+#include "train_config.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include <strata/runtime/str.h>
+
+namespace strata::cli {
+namespace {
+
+// The schema's ranges keep these below 2^31.
+int small(const ConfigTree& tree, std::string_view key) { return static_cast<int>(tree.integer(key)); }
+
+/// A choice or a text that may be auto, as a text.
+std::string choice(const ConfigTree& tree, std::string_view key) {
+  return tree.is_auto(key) ? std::string("auto") : tree.text(key);
+}
+
+std::optional<std::int64_t> optional_integer(const ConfigTree& tree, std::string_view key) {
+  if (tree.is_auto(key)) return std::nullopt;
+  return tree.integer(key);
+}
+
+std::optional<std::uint64_t> optional_bytes(const ConfigTree& tree, std::string_view key) {
+  if (tree.is_auto(key)) return std::nullopt;
+  return tree.bytes(key);
+}
+
+void fill_model_and_data(const ConfigTree& tree, TrainConfig& config) {
+  config.model = {tree.text("model.preset"), tree.text("model.family"), small(tree, "model.layers"),
+                  small(tree, "model.hidden"), small(tree, "model.heads"), small(tree, "model.ffn"),
+                  small(tree, "model.vocab"), small(tree, "model.seq")};
+  config.data = {tree.texts("data.train"), tree.texts("data.val"), std::nullopt, tree.text("data.cache_dir")};
+  if (!tree.is_auto("data.tokenizer")) config.data.tokenizer = tree.text("data.tokenizer");
+}
+
+void fill_training(const ConfigTree& tree, TrainConfig& config) {
+  TrainConfig::Train& train = config.train;
+  train.steps = tree.integer("train.steps");
+  train.micro_batch = small(tree, "train.micro_batch");
+  train.grad_accum = small(tree, "train.grad_accum");
+  train.max_time_s = tree.seconds("train.max_time");
+  train.seed = static_cast<std::uint64_t>(tree.integer("train.seed"));
+  train.dtype = tree.text("train.dtype");
+  train.recompute = choice(tree, "train.recompute");
+  train.eval_every = tree.integer("train.eval_every");
+  train.eval_batches = small(tree, "train.eval_batches");
+  TrainConfig::Optim& optim = config.optim;
+  optim.name = tree.text("optim.name");
+  optim.schedule = tree.text("optim.schedule");
+  optim.lr = tree.number("optim.lr");
+  optim.beta1 = tree.number("optim.beta1");
+  optim.beta2 = tree.number("optim.beta2");
+  optim.eps = tree.number("optim.eps");
+  optim.weight_decay = tree.number("optim.weight_decay");
+  optim.clip = tree.number("optim.clip");
+  optim.warmup = tree.integer("optim.warmup");
+  optim.min_lr_ratio = tree.number("optim.min_lr_ratio");
+}
+
+void fill_placement(const ConfigTree& tree, TrainConfig& config) {
+  config.memory = {choice(tree, "memory.backend"), optional_bytes(tree, "memory.device"),
+                   optional_bytes(tree, "memory.pinned"), tree.bytes("memory.nvme"), tree.text("memory.nvme_dir")};
+  config.offload.chunk_elems = optional_integer(tree, "offload.chunk");
+  if (!tree.is_auto("offload.prefetch")) config.offload.prefetch = small(tree, "offload.prefetch");
+  config.offload.step_mode = choice(tree, "offload.step_mode");
+  config.offload.states = tree.text("offload.states");
+  config.offload.policy = choice(tree, "offload.policy");
+  config.io = {choice(tree, "io.engine"), small(tree, "io.queue_depth"), tree.bytes("io.block"), tree.flag("io.direct")};
+  config.cpu = {tree.is_auto("cpu.threads") ? 0 : small(tree, "cpu.threads"), choice(tree, "cpu.isa")};
+}
+
+void fill_outputs(const ConfigTree& tree, TrainConfig& config) {
+  config.log = {tree.integer("log.every"), tree.integer("log.sample_every"), tree.text("log.sample_prompt"),
+                small(tree, "log.sample_tokens"), choice(tree, "log.progress"), tree.steps("log.trace"), tree.text("log.level")};
+  config.checkpoint = {tree.integer("checkpoint.every"), small(tree, "checkpoint.keep"), tree.text("checkpoint.dir")};
+}
+
+std::string set_by(const ConfigTree& tree, std::string_view key) { return str(tree.entry(key).origin, ": ", key); }
+
+Status check_together(const ConfigTree& tree, const TrainConfig& config) {
+  std::vector<std::string> problems;
+  if (config.model.hidden % config.model.heads != 0)
+    problems.push_back(str(set_by(tree, "model.heads"), " = ", config.model.heads, " does not divide model.hidden = ",
+                           config.model.hidden, " (", tree.entry("model.hidden").origin, ")"));
+  if (config.memory.nvme_bytes > 0 && config.memory.nvme_dir.empty())
+    problems.push_back(str(set_by(tree, "memory.nvme_dir"), " is empty, but memory.nvme asks for an NVMe tier (",
+                           tree.entry("memory.nvme").origin, ")"));
+  if (config.io.block_bytes % 4096 != 0)
+    problems.push_back(str(set_by(tree, "io.block"), " = ", config.io.block_bytes, " is not a multiple of 4096"));
+  if (config.offload.policy == "nvme" && config.memory.nvme_bytes == 0)
+    problems.push_back(str(set_by(tree, "offload.policy"), " = nvme, but memory.nvme is 0 (", tree.entry("memory.nvme").origin, ")"));
+  return config_problems(problems);
+}
+
+}  // namespace
+
+void resolve_simple_autos(ConfigTree& tree, int usable_threads) {
+  if (tree.is_auto("offload.step_mode")) tree.resolve("offload.step_mode", std::string("serial"), "the only mode there is");
+  if (tree.is_auto("cpu.threads"))
+    tree.resolve("cpu.threads", std::int64_t{usable_threads}, "hardware threads this process may use");
+}
+
+Result<TrainConfig> fill_train_config(const ConfigTree& tree) {
+  TrainConfig config;
+  fill_model_and_data(tree, config);
+  fill_training(tree, config);
+  fill_placement(tree, config);
+  fill_outputs(tree, config);
+  STRATA_TRY(check_together(tree, config));
+  return config;
+}
+
+std::string locate_data_file(const std::string& path, std::span<const std::string> data_dirs) {
+  std::error_code ignored;  // a folder that cannot be read does not have the file
+  if (path.empty() || path.front() == '/' || std::filesystem::exists(path, ignored)) return path;
+  for (const std::string& dir : data_dirs) {
+    const std::string below = str(dir, "/", path);
+    if (std::filesystem::exists(below, ignored)) return below;
+  }
+  return path;
+}
+
+std::vector<std::string> default_data_dirs() { return {STRATA_INSTALLED_DATA_DIR, STRATA_SOURCE_DATA_DIR}; }
+
+}  // namespace strata::cli

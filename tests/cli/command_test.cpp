@@ -1,0 +1,152 @@
+#include "command_line.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <strata/runtime/str.h>
+
+#include "exit_code.h"
+
+namespace strata::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Outcome {
+  int code;
+  std::string out, err;
+};
+
+class Stream {
+ public:
+  Stream() : file_(std::tmpfile()) {}
+  ~Stream() { std::fclose(file_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  std::FILE* file() { return file_; }
+  std::string text() {
+    std::string all;
+    std::rewind(file_);
+    for (int c = std::fgetc(file_); c != EOF; c = std::fgetc(file_)) all += static_cast<char>(c);
+    return all;
+  }
+
+ private:
+  std::FILE* file_;
+};
+
+Outcome strata_command(std::vector<std::string> arguments, std::vector<std::string> environment = {}) {
+  Stream out, err;
+  const int code = run_command_line(std::move(arguments), std::move(environment), out.file(), err.file());
+  return {code, out.text(), err.text()};
+}
+
+/// A file that lives as long as the test.
+class TempFile {
+ public:
+  TempFile(const std::string& suffix, const std::string& text) : path_(str("/tmp/strata_cli_", ::getpid(), suffix)) {
+    std::FILE* file = std::fopen(path_.c_str(), "w");
+    std::fwrite(text.data(), 1, text.size(), file);
+    std::fclose(file);
+  }
+  ~TempFile() { std::remove(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+TEST(CommandTest, ShownConfigurationReadsBackToTheSame) {
+  const Outcome first = strata_command({"config", "show", "--preset", "austen-5m", "--origin", "optim.lr=0.5"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  const TempFile file("_again.toml", first.out);
+  EXPECT_EQ(strata_command({"config", "show", file.path()}).out, strata_command({"config", "show", "--preset", "austen-5m", "optim.lr=0.5", "cpu.threads=" +
+      nlohmann::json::parse(strata_command({"config", "show", "--json"}).out)["cpu"]["threads"].dump()}).out);
+}
+
+TEST(CommandTest, JsonHasTheOriginOfEveryValue) {
+  const Outcome shown = strata_command({"config", "show", "--json", "--origin", "--preset", "austen-tiny"}, {"STRATA_TRAIN_STEPS=7"});
+  const auto tree = nlohmann::json::parse(shown.out);
+  EXPECT_EQ(tree["model"]["layers"]["origin"], "preset austen-tiny");
+  EXPECT_EQ(tree["train"]["steps"]["value"], 7);
+  EXPECT_EQ(tree["offload"]["step_mode"]["value"], "serial");
+  EXPECT_TRUE(tree["offload"]["step_mode"]["auto"]);
+}
+
+TEST(CommandTest, CheckReportsEveryProblemAtOnceAndPrintsNothingElse) {
+  const Outcome bad = strata_command({"config", "check", "optim.lr=x", "model.layers=0", "model.lyers=1"}, {"STRATA_TRIAN_SEED=1"});
+  EXPECT_EQ(bad.code, kExitUsage);
+  EXPECT_EQ(bad.out, "");
+  EXPECT_THAT(bad.err, HasSubstr("strata config check: 4 problems\n"));
+  EXPECT_THAT(bad.err, HasSubstr("STRATA_TRIAN_SEED: unknown variable; did you mean 'STRATA_TRAIN_SEED'?"));
+  const auto json = nlohmann::json::parse(strata_command({"config", "check", "--json", "optim.lr=x", "model.lyers=1"}).out);
+  EXPECT_FALSE(json["ok"]);
+  EXPECT_EQ(json["problems"].size(), 2u);
+}
+
+TEST(CommandTest, CheckOfAGoodFileIsOk) {
+  const TempFile file("_good.json", R"({"memory": {"device": "64MiB"}})");
+  const Outcome good = strata_command({"config", "check", file.path()});
+  EXPECT_EQ(good.code, 0);
+  EXPECT_THAT(good.out, HasSubstr("ok: 1 of "));
+}
+
+TEST(CommandTest, TheFileMayComeFromTheEnvironment) {
+  const TempFile file("_env.toml", "[train]\nsteps = 3\n");
+  const std::vector<std::string> environment = {"STRATA_CONFIG=" + file.path()};
+  EXPECT_THAT(strata_command({"config", "show"}, environment).out, HasSubstr("steps = 3\n"));
+  const TempFile other("_arg.toml", "[train]\nsteps = 4\n");
+  EXPECT_THAT(strata_command({"config", "show", other.path()}, environment).out, HasSubstr("steps = 4\n"));
+}
+
+TEST(CommandTest, ASecondFileIsRefused) {
+  EXPECT_THAT(strata_command({"config", "show", "a.toml", "b.toml"}).err, HasSubstr("a second file beside a.toml"));
+}
+
+TEST(CommandTest, UsageErrorsSayWhatWasMeantAndReturnTwo) {
+  EXPECT_THAT(strata_command({"confg"}).err, HasSubstr("unknown verb 'confg'; known: config, doctor; did you mean 'config'?"));
+  EXPECT_THAT(strata_command({"config", "shwo"}).err, HasSubstr("did you mean 'show'?"));
+  EXPECT_THAT(strata_command({"config"}).err, HasSubstr("say one of show, check"));
+  const std::vector<std::vector<std::string>> wrong = {{}, {"train"}, {"config"}, {"config", "--json"}, {"config", "check", "--origin"},
+                                                       {"doctor", "extra"}, {"doctor", "--nvme-dir"}, {"--verbose"}, {""}};
+  for (const auto& arguments : wrong) EXPECT_EQ(strata_command(arguments).code, kExitUsage) << (arguments.empty() ? "" : arguments[0]);
+}
+
+TEST(CommandTest, HelpAndVersionAreNoErrors) {
+  EXPECT_EQ(strata_command({"--help"}).code, 0);
+  const Outcome help = strata_command({"config", "show", "--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_THAT(help.out, HasSubstr("strata config show"));
+  EXPECT_THAT(strata_command({"--version"}).out, HasSubstr("strata "));
+}
+
+TEST(CommandTest, OutputThatCannotBeWrittenIsAnIoError) {
+  std::FILE* full = std::fopen("/dev/full", "w");
+  ASSERT_NE(full, nullptr);
+  Stream err;
+  EXPECT_EQ(run_command_line({"config", "show"}, {}, full, err.file()), kExitIo);
+  std::fclose(full);
+}
+
+TEST(ExitCodeTest, EachKindOfFailureHasItsNumber) {
+  const auto code = [](Code c) { return exit_code(Status::error(c, "x")); };
+  EXPECT_EQ(exit_code(Status::ok()), 0);
+  EXPECT_EQ(code(Code::invalid), 2);
+  EXPECT_EQ(code(Code::does_not_fit), 3);
+  EXPECT_EQ(code(Code::out_of_memory), 3);
+  EXPECT_EQ(code(Code::diverged), 4);
+  EXPECT_EQ(code(Code::io_error), 5);
+  EXPECT_EQ(code(Code::no_space), 5);
+  EXPECT_EQ(code(Code::corrupt), 5);
+  EXPECT_EQ(code(Code::cancelled), 75);
+}
+
+}  // namespace
+}  // namespace strata::cli

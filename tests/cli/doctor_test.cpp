@@ -1,0 +1,85 @@
+#include "doctor.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <strata/runtime/units.h>
+
+namespace strata::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A machine where all is well.
+DoctorFacts healthy() {
+  DoctorFacts facts;
+  facts.cpu.sse42 = facts.cpu.avx2 = facts.cpu.f16c = true;
+  facts.topology = Topology{.packages = 1, .cores = 4, .hardware_threads = 8, .usable_threads = 8, .l2_bytes = kMiB,
+                            .l3_bytes = 32 * kMiB, .numa = {{0, 4, kGiB}}};
+  facts.host.total_ram_bytes = facts.host.available_ram_bytes = 16 * kGiB;
+  facts.host.huge_pages.transparent = "madvise";
+  facts.nvme_dir = "/data";
+  facts.direct = true;
+  facts.cuda = {true, "H200", ""};
+  return facts;
+}
+
+Check row(const DoctorFacts& facts, std::string_view name) {
+  const auto checks = diagnose(facts);
+  return *std::find_if(checks.begin(), checks.end(), [&](const Check& check) { return check.name == name; });
+}
+
+TEST(DoctorTest, AHealthyMachineNeedsNoRemedy) {
+  for (const Check& check : diagnose(healthy())) {
+    EXPECT_EQ(check.health, Health::ok) << check.name;
+    EXPECT_EQ(check.remedy, "") << check.name;
+  }
+}
+
+TEST(DoctorTest, WhateverIsNotOkComesWithARemedy) {
+  DoctorFacts facts;  // nothing at all
+  facts.topology = Status::error(Code::unsupported, "no hwloc");
+  facts.host.memlock_limit_bytes = 0;
+  facts.uring = Status::error(Code::unsupported, "Function not implemented");
+  facts.nvme_dir = "/nowhere";
+  facts.direct = Status::error(Code::not_found, "/nowhere: No such file or directory");
+  facts.cuda = cuda_probe();
+  facts.environment = Status::error(Code::invalid, "one\ntwo");
+  for (const Check& check : diagnose(facts)) {
+    EXPECT_NE(check.health, Health::ok) << check.name;
+    EXPECT_NE(check.remedy, "") << check.name;
+    EXPECT_EQ(check.detail.find('\n'), std::string::npos) << check.name;
+  }
+}
+
+TEST(DoctorTest, ACgroupThatLeavesLittleMemoryDegrades) {
+  DoctorFacts facts = healthy();
+  facts.host.cgroup_limit_bytes = 2 * kGiB;
+  facts.host.cgroup_used_bytes = 1536 * kMiB;
+  EXPECT_EQ(row(facts, "ram").health, Health::degraded);
+  EXPECT_THAT(row(facts, "ram").detail, HasSubstr("cgroup limit 2.0 GiB, 1.5 GiB used"));
+}
+
+TEST(DoctorTest, ACpuQuotaBelowTheThreadsNamesTheSetting) {
+  DoctorFacts facts = healthy();
+  facts.host.cgroup_cpus = 2.5;
+  EXPECT_EQ(row(facts, "cores").remedy, "cpu.threads=2");
+}
+
+TEST(DoctorTest, AFolderWithoutDirectIoIsDegradedAndNoneIsUnchecked) {
+  DoctorFacts facts = healthy();
+  facts.direct = false;
+  EXPECT_EQ(row(facts, "nvme dir").health, Health::degraded);
+  facts.nvme_dir = "";
+  EXPECT_EQ(row(facts, "nvme dir").health, Health::unchecked);
+}
+
+TEST(DoctorProbeTest, AWritableFolderAnswersAndAMissingOneIsNotFound) {
+  EXPECT_TRUE(probe_direct("/tmp").has_value());
+  EXPECT_EQ(probe_direct("/nowhere").status().code(), Code::not_found);
+}
+
+}  // namespace
+}  // namespace strata::cli

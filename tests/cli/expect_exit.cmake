@@ -1,0 +1,8 @@
+execute_process(COMMAND "${PROGRAM}" ${ARGS} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE error)
+if(NOT code STREQUAL EXPECT)
+  message(FATAL_ERROR "exit code ${code}, expected ${EXPECT}\n${output}${error}")
+endif()
+string(FIND "${output}${error}" "${SAYS}" at)
+if(at EQUAL -1)
+  message(FATAL_ERROR "does not say: ${SAYS}\n${output}${error}")
+endif()
