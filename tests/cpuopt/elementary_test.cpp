@@ -37,6 +37,8 @@ TEST(ElementaryTest, LogIsWithinAFewUlpsOfF64) {
     worst = std::max(worst, std::abs(log_of(x) - std::log(x)) / std::max(1.0, std::abs(std::log(x))));
   EXPECT_LE(worst, 1e-15);
   EXPECT_EQ(log_of(1.0), 0.0);
+  EXPECT_TRUE(std::isnan(log_of(std::nan(""))));
+  EXPECT_TRUE(std::isnan(log_of(0.0)));
 }
 
 TEST(ElementaryTest, SigmoidAndItsComplementKeepTheirRelativeAccuracy) {

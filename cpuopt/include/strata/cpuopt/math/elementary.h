@@ -57,8 +57,10 @@ STRATA_HD V exp_of(V x) {
   return (q * pow2_of_rounded((n + shift) + V(kRoundMagic))) * rest;
 }
 
-/// Natural logarithm of a normal positive x, in f64; relative error below 1e-15 (atanh series).
+/// Natural logarithm of a normal positive x, in f64; error below 1e-15 relative to max(1, |log x|) (atanh series).
+/// NaN for every other x.
 STRATA_HD double log_of(double x) {
+  if (!(x >= 2.2250738585072014e-308 && x <= 1.7976931348623157e308)) return __builtin_nan("");
   std::uint64_t bits;
   __builtin_memcpy(&bits, &x, sizeof bits);
   // The exponent is taken about sqrt(1/2), so that the mantissa lies in [sqrt(1/2), sqrt(2)).

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/runtime/backend.h>
+#include <strata/runtime/tensor_view.h>
+
+namespace strata::kernels {
+
+// Rows: a tensor of rows may have any rank; its last extent is the row, the product of the others the row count T.
+// Per-row tensors need T elements. Every *_async checks shapes and dtypes (`invalid` names the tensor and both
+// shapes), queues the work in stream order and waits for nothing; the views must outlive the queued work. On CUDA it
+// returns `unsupported` until the device twin exists. Every *_host computes at once on `pool`, without checks.
+// Results depend on shapes and values alone, never on threads.
+
+/// x[t] = wte[tokens[t]] + wpe[t % seq].
+struct EmbeddingForwardArgs {
+  TensorView tokens;  ///< i32, T values in [0, V); the caller has checked them
+  TensorView wte;     ///< f32 [V, h]
+  TensorView wpe;     ///< f32 [S, h], S >= seq
+  TensorView x;       ///< f32 [..., h], T rows, written
+  std::int64_t seq = 0;
+};
+Status embedding_forward_async(Backend& backend, Stream& stream, const EmbeddingForwardArgs& args);
+void embedding_forward_host(const EmbeddingForwardArgs& args, ThreadPool& pool);
+
+/// Gradients of both tables; a row's sum is in token order, and is added to what the table holds if asked to.
+struct EmbeddingBackwardArgs {
+  TensorView tokens;  ///< i32, T values in [0, V)
+  TensorView dx;      ///< f32 [..., h], T rows
+  TensorView dwte;    ///< f32 [V, h], written
+  TensorView dwpe;    ///< f32 [S, h], written
+  std::int64_t seq = 0;
+  bool accumulate_wte = false;
+  bool accumulate_wpe = false;
+  BufferView workspace;  ///< embedding_backward_workspace_bytes(T, V), 4-aligned
+};
+std::size_t embedding_backward_workspace_bytes(std::int64_t tokens, std::int64_t vocab) noexcept;
+Status embedding_backward_async(Backend& backend, Stream& stream, const EmbeddingBackwardArgs& args);
+void embedding_backward_host(const EmbeddingBackwardArgs& args, ThreadPool& pool);
+
+}  // namespace strata::kernels

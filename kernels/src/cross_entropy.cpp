@@ -1,0 +1,39 @@
+#include <strata/kernels/cross_entropy.h>
+
+#include "cuda_ops.h"
+#include "op.h"
+
+namespace strata::kernels {
+
+Status cross_entropy_forward_async(Backend& backend, Stream& stream, const CrossEntropyForwardArgs& a) {
+  const std::int64_t rows = detail::row_count(a.logits);
+  const std::int64_t vocab = detail::row_length(a.logits);
+  STRATA_TRY(detail::Check("cross_entropy_forward")
+                 .rows("logits", a.logits, rows, vocab)
+                 .elements("targets", a.targets, DType::i32, rows)
+                 .elements("losses", a.losses, DType::f32, rows)
+                 .elements("lse", a.lse, DType::f32, rows)
+                 .elements("mean_loss", a.mean_loss, DType::f32, 1)
+                 .that(vocab >= 1, "rows of no logits")
+                 .status());
+  constexpr detail::Op<CrossEntropyForwardArgs> op = {"cross_entropy_forward", &cross_entropy_forward_host,
+                                                      &cuda::cross_entropy_forward};
+  return detail::queue(backend, stream, op, a, {a.logits, a.targets}, {a.losses, a.lse, a.mean_loss});
+}
+
+Status cross_entropy_backward_async(Backend& backend, Stream& stream, const CrossEntropyBackwardArgs& a) {
+  const std::int64_t rows = detail::row_count(a.logits);
+  const std::int64_t vocab = detail::row_length(a.logits);
+  STRATA_TRY(detail::Check("cross_entropy_backward")
+                 .rows("logits", a.logits, rows, vocab)
+                 .elements("targets", a.targets, DType::i32, rows)
+                 .elements("lse", a.lse, DType::f32, rows)
+                 .rows("dlogits", a.dlogits, rows, vocab)
+                 .that(vocab >= 1, "rows of no logits")
+                 .status());
+  constexpr detail::Op<CrossEntropyBackwardArgs> op = {"cross_entropy_backward", &cross_entropy_backward_host,
+                                                       &cuda::cross_entropy_backward};
+  return detail::queue(backend, stream, op, a, {a.logits, a.targets, a.lse}, {a.dlogits});
+}
+
+}  // namespace strata::kernels

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <strata/kernels/attention.h>
+#include <strata/kernels/cross_entropy.h>
+#include <strata/kernels/elementwise.h>
+#include <strata/kernels/embedding.h>
+#include <strata/kernels/layernorm.h>
+#include <strata/kernels/linear.h>
+#include <strata/kernels/optimizer.h>
+
+/// Launches on CUDA of arguments that were checked; no_cuda.cpp has the same symbols for builds without it.
+namespace strata::kernels::cuda {
+
+Status embedding_forward(Backend& backend, Stream& stream, const EmbeddingForwardArgs& args);
+Status embedding_backward(Backend& backend, Stream& stream, const EmbeddingBackwardArgs& args);
+Status layernorm_forward(Backend& backend, Stream& stream, const LayernormForwardArgs& args);
+Status layernorm_backward(Backend& backend, Stream& stream, const LayernormBackwardArgs& args);
+Status linear_forward(Backend& backend, Stream& stream, const LinearForwardArgs& args);
+Status linear_backward_input(Backend& backend, Stream& stream, const LinearBackwardInputArgs& args);
+Status linear_backward_weight(Backend& backend, Stream& stream, const LinearBackwardWeightArgs& args);
+Status linear_backward_bias(Backend& backend, Stream& stream, const LinearBackwardBiasArgs& args);
+Status gelu_forward(Backend& backend, Stream& stream, const GeluForwardArgs& args);
+Status gelu_backward(Backend& backend, Stream& stream, const GeluBackwardArgs& args);
+Status add(Backend& backend, Stream& stream, const AddArgs& args);
+Status fill(Backend& backend, Stream& stream, const FillArgs& args);
+Status cross_entropy_forward(Backend& backend, Stream& stream, const CrossEntropyForwardArgs& args);
+Status cross_entropy_backward(Backend& backend, Stream& stream, const CrossEntropyBackwardArgs& args);
+Status attention_forward(Backend& backend, Stream& stream, const AttentionForwardArgs& args);
+Status attention_backward(Backend& backend, Stream& stream, const AttentionBackwardArgs& args);
+Status adamw(Backend& backend, Stream& stream, const AdamWArgs& args);
+Status accumulate(Backend& backend, Stream& stream, const AccumulateArgs& args);
+Status square_sum_leaves(Backend& backend, Stream& stream, const SquareSumLeavesArgs& args);
+
+}  // namespace strata::kernels::cuda

@@ -1,0 +1,49 @@
+#include <strata/kernels/layernorm.h>
+
+#include "cuda_ops.h"
+#include "op.h"
+
+namespace strata::kernels {
+
+Status layernorm_forward_async(Backend& backend, Stream& stream, const LayernormForwardArgs& a) {
+  const std::int64_t rows = detail::row_count(a.x);
+  const std::int64_t h = detail::row_length(a.x);
+  STRATA_TRY(detail::Check("layernorm_forward")
+                 .rows("x", a.x, rows, h)
+                 .shape("weight", a.weight, DType::f32, {h})
+                 .shape("bias", a.bias, DType::f32, {h})
+                 .rows("y", a.y, rows, h)
+                 .elements("mean", a.mean, DType::f32, rows)
+                 .elements("rstd", a.rstd, DType::f32, rows)
+                 .that(h >= 1 && a.eps >= 0.0f, "rows of ", h, " elements with eps ", a.eps)
+                 .status());
+  constexpr detail::Op<LayernormForwardArgs> op = {"layernorm_forward", &layernorm_forward_host, &cuda::layernorm_forward};
+  return detail::queue(backend, stream, op, a, {a.x, a.weight, a.bias}, {a.y, a.mean, a.rstd});
+}
+
+std::size_t layernorm_backward_workspace_bytes(std::int64_t rows, std::int64_t hidden) noexcept {
+  return static_cast<std::size_t>(detail::row_blocks(rows).count * 2 * hidden) * sizeof(float);
+}
+
+Status layernorm_backward_async(Backend& backend, Stream& stream, const LayernormBackwardArgs& a) {
+  const std::int64_t rows = detail::row_count(a.x);
+  const std::int64_t h = detail::row_length(a.x);
+  STRATA_TRY(detail::Check("layernorm_backward")
+                 .rows("x", a.x, rows, h)
+                 .shape("weight", a.weight, DType::f32, {h})
+                 .elements("mean", a.mean, DType::f32, rows)
+                 .elements("rstd", a.rstd, DType::f32, rows)
+                 .rows("dy", a.dy, rows, h)
+                 .rows("dx", a.dx, rows, h)
+                 .shape("dweight", a.dweight, DType::f32, {h})
+                 .shape("dbias", a.dbias, DType::f32, {h})
+                 .that(h >= 1, "rows of no elements")
+                 .workspace(a.workspace, layernorm_backward_workspace_bytes(rows, h))
+                 .status());
+  constexpr detail::Op<LayernormBackwardArgs> op = {"layernorm_backward", &layernorm_backward_host,
+                                                    &cuda::layernorm_backward};
+  return detail::queue(backend, stream, op, a, {a.x, a.weight, a.mean, a.rstd, a.dy}, {a.dx, a.dweight, a.dbias},
+                       a.workspace);
+}
+
+}  // namespace strata::kernels

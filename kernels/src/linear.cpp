@@ -1,0 +1,65 @@
+#include <strata/kernels/linear.h>
+
+#include "cuda_ops.h"
+#include "op.h"
+
+namespace strata::kernels {
+
+Status linear_forward_async(Backend& backend, Stream& stream, const LinearForwardArgs& a) {
+  const std::int64_t rows = detail::row_count(a.x);
+  const std::int64_t k = detail::row_length(a.x);
+  const std::int64_t n = a.w.shape.dims[0];
+  detail::Check check("linear_forward");
+  check.rows("x", a.x, rows, k).shape("w", a.w, DType::f32, {n, k}).rows("y", a.y, rows, n);
+  if (detail::is_given(a.b)) check.shape("b", a.b, DType::f32, {n});
+  STRATA_TRY(check.status());
+  constexpr detail::Op<LinearForwardArgs> op = {"linear_forward", &linear_forward_host, &cuda::linear_forward};
+  return detail::queue(backend, stream, op, a, {a.x, a.w, a.b}, {a.y});
+}
+
+Status linear_backward_input_async(Backend& backend, Stream& stream, const LinearBackwardInputArgs& a) {
+  const std::int64_t rows = detail::row_count(a.dy);
+  const std::int64_t n = detail::row_length(a.dy);
+  const std::int64_t k = detail::row_length(a.w);
+  STRATA_TRY(detail::Check("linear_backward_input")
+                 .rows("dy", a.dy, rows, n)
+                 .shape("w", a.w, DType::f32, {n, k})
+                 .rows("dx", a.dx, rows, k)
+                 .status());
+  constexpr detail::Op<LinearBackwardInputArgs> op = {"linear_backward_input", &linear_backward_input_host,
+                                                      &cuda::linear_backward_input};
+  return detail::queue(backend, stream, op, a, {a.dy, a.w}, {a.dx});
+}
+
+Status linear_backward_weight_async(Backend& backend, Stream& stream, const LinearBackwardWeightArgs& a) {
+  const std::int64_t rows = detail::row_count(a.dy);
+  const std::int64_t n = detail::row_length(a.dy);
+  const std::int64_t k = detail::row_length(a.x);
+  STRATA_TRY(detail::Check("linear_backward_weight")
+                 .rows("dy", a.dy, rows, n)
+                 .rows("x", a.x, rows, k)
+                 .shape("dw", a.dw, DType::f32, {n, k})
+                 .status());
+  constexpr detail::Op<LinearBackwardWeightArgs> op = {"linear_backward_weight", &linear_backward_weight_host,
+                                                       &cuda::linear_backward_weight};
+  return detail::queue(backend, stream, op, a, {a.dy, a.x}, {a.dw});
+}
+
+std::size_t linear_backward_bias_workspace_bytes(std::int64_t rows, std::int64_t columns) noexcept {
+  return static_cast<std::size_t>(detail::row_blocks(rows).count * columns) * sizeof(float);
+}
+
+Status linear_backward_bias_async(Backend& backend, Stream& stream, const LinearBackwardBiasArgs& a) {
+  const std::int64_t rows = detail::row_count(a.dy);
+  const std::int64_t n = detail::row_length(a.dy);
+  STRATA_TRY(detail::Check("linear_backward_bias")
+                 .rows("dy", a.dy, rows, n)
+                 .shape("db", a.db, DType::f32, {n})
+                 .workspace(a.workspace, linear_backward_bias_workspace_bytes(rows, n))
+                 .status());
+  constexpr detail::Op<LinearBackwardBiasArgs> op = {"linear_backward_bias", &linear_backward_bias_host,
+                                                     &cuda::linear_backward_bias};
+  return detail::queue(backend, stream, op, a, {a.dy}, {a.db}, a.workspace);
+}
+
+}  // namespace strata::kernels

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include <strata/runtime/backend.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/tensor_view.h>
+#include <strata/runtime/thread_pool.h>
+
+namespace strata::kernels::detail {
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
+
+inline std::int64_t row_length(const TensorView& view) noexcept { return view.shape.rank > 0 ? view.shape.dim(-1) : 0; }
+inline std::int64_t row_count(const TensorView& view) noexcept {
+  std::int64_t n = 1;
+  for (int i = 0; i + 1 < view.shape.rank; ++i) n *= view.shape.dim(i);
+  return n;
+}
+inline bool is_given(const TensorView& view) noexcept { return view.shape.rank > 0; }
+
+/// Row-wise reductions over many rows are cut here: at most 64 blocks, so that partial sums stay small.
+struct RowBlocks {
+  std::int64_t rows, count;
+};
+constexpr RowBlocks row_blocks(std::int64_t total_rows) noexcept {
+  const std::int64_t rows = total_rows > 64 * 64 ? ceil_div(total_rows, 64) : 64;
+  return {rows, ceil_div(total_rows, rows)};
+}
+/// Independent rows per work item: about 16,384 elements, so that an item outweighs its scheduling.
+constexpr std::int64_t rows_per_item(std::int64_t row_length) noexcept {
+  return row_length > 0 && row_length < 16384 ? 16384 / row_length : 1;
+}
+/// Elements per work item of elementwise ops.
+inline constexpr std::int64_t kElementsPerItem = 16384;
+
+/// Calls body(first, count) for fixed runs of `per_item` of [0, total).
+template <class Body>
+void for_runs(ThreadPool& pool, std::int64_t total, std::int64_t per_item, const Body& body) {
+  pool.parallel_for(ceil_div(total, per_item), [&](std::int64_t item) {
+    const std::int64_t first = item * per_item;
+    body(first, total - first < per_item ? total - first : per_item);
+  });
+}
+
+/// Collects the first thing wrong with an op's arguments.
+class Check {
+ public:
+  explicit Check(const char* op) noexcept : op_(op) {}
+  /// Exactly this shape.
+  Check& shape(const char* name, const TensorView& view, DType dtype, const Shape& want) {
+    if (view.dtype == dtype && view.shape == want) return *this;
+    return fail(name, " is ", describe(view), "; it must be ", to_string(dtype), " ", to_string(want));
+  }
+  /// f32, any rank, `rows` rows of `columns`.
+  Check& rows(const char* name, const TensorView& view, std::int64_t n_rows, std::int64_t columns) {
+    if (view.dtype == DType::f32 && is_given(view) && row_count(view) == n_rows && row_length(view) == columns)
+      return *this;
+    return fail(name, " is ", describe(view), "; it must be f32, ", n_rows, " rows of ", columns);
+  }
+  /// Any shape with `n` elements.
+  Check& elements(const char* name, const TensorView& view, DType dtype, std::int64_t n) {
+    if (view.dtype == dtype && is_given(view) && view.n_elems() == n) return *this;
+    return fail(name, " is ", describe(view), "; it must be ", to_string(dtype), " with ", n, " elements");
+  }
+  Check& workspace(BufferView view, std::size_t bytes) {
+    return that(view.bytes >= bytes, "workspace has ", view.bytes, " bytes; it needs ", bytes);
+  }
+  template <class... Parts>
+  Check& that(bool holds, const Parts&... message) {
+    return holds ? *this : fail(message...);
+  }
+  const Status& status() const noexcept { return status_; }
+
+ private:
+  template <class... Parts>
+  Check& fail(const Parts&... message) {  // the only place that allocates
+    if (status_.is_ok()) status_ = Status::error(Code::invalid, str(op_, ": ", message...));
+    return *this;
+  }
+  static std::string describe(const TensorView& view) { return str(to_string(view.dtype), " ", to_string(view.shape)); }
+  const char* op_;
+  Status status_;
+};
+
+/// One op's computations: the host twin, and the launch on CUDA.
+template <class Args>
+struct Op {
+  const char* name;
+  void (*host)(const Args&, ThreadPool&);
+  Status (*cuda)(Backend&, Stream&, const Args&);
+};
+
+/// Queues an op whose arguments were checked, with what it reads and writes.
+template <class Args>
+Status queue(Backend& backend, Stream& stream, const Op<Args>& op, const Args& args,
+             std::initializer_list<TensorView> reads, std::initializer_list<TensorView> writes, BufferView workspace = {}) {
+  if (backend.info().kind == DeviceKind::cuda) return op.cuda(backend, stream, args);
+  HostCall call(op.name, op.host, args);
+  for (const TensorView& view : reads)
+    if (is_given(view) && view.bytes() > 0) call.reads(view.data, view.bytes());
+  for (const TensorView& view : writes)
+    if (view.bytes() > 0) call.writes(view.data, view.bytes());
+  if (workspace.bytes > 0) call.writes(workspace.data, workspace.bytes);
+  return backend.host_call_async(call, stream);
+}
+
+}  // namespace strata::kernels::detail

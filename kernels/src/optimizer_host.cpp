@@ -1,0 +1,44 @@
+#include <span>
+
+#include <strata/cpuopt/norm.h>
+#include <strata/kernels/optimizer.h>
+#include <strata/runtime/assert.h>
+
+#include "op.h"
+#include "row_table.h"
+
+namespace strata::kernels {
+namespace {
+
+constexpr std::int64_t kBlockElems = 65536;
+static_assert(kBlockElems % cpuopt::kNormLeafElems == 0);
+
+}  // namespace
+
+void adamw_host(const AdamWArgs& a, ThreadPool& pool) {
+  const auto scalars = cpuopt::adamw_scalars(a.params);
+  const float factor =
+      detail::is_given(a.grad_factor) ? *a.grad_factor.as<float>() : static_cast<float>(a.params.grad_factor);
+  detail::for_runs(pool, a.p.n_elems(), kBlockElems, [&](std::int64_t i, std::int64_t n) {
+    cpuopt::adamw_update_block(scalars, factor, a.p.as<float>() + i, a.g.as<float>() + i, a.m.as<float>() + i,
+                               a.v.as<float>() + i, n);
+  });
+}
+
+void accumulate_host(const AccumulateArgs& a, ThreadPool& pool) {
+  detail::for_runs(pool, a.acc.n_elems(), kBlockElems, [&](std::int64_t i, std::int64_t n) {
+    detail::row_table().add_to(a.acc.as<float>() + i, a.g.as<float>() + i, n);
+  });
+}
+
+void square_sum_leaves_host(const SquareSumLeavesArgs& a, ThreadPool& pool) {
+  detail::for_runs(pool, a.x.n_elems(), kBlockElems, [&](std::int64_t i, std::int64_t n) {
+    const std::span<const float> x(a.x.as<float>() + i, static_cast<std::size_t>(n));
+    const std::span<double> leaves(a.leaves.as<double>() + i / cpuopt::kNormLeafElems,
+                                   static_cast<std::size_t>(cpuopt::norm_leaves(n)));
+    const Status status = cpuopt::square_sum_leaves(x, leaves);
+    STRATA_ASSERT(status.is_ok(), status.message());
+  });
+}
+
+}  // namespace strata::kernels

@@ -1,0 +1,66 @@
+#include <strata/kernels/elementwise.h>
+
+#include "op_test.h"
+
+namespace strata::kernels {
+namespace {
+
+using test::Tensor;
+
+class ElementwiseTest : public ::testing::TestWithParam<std::int64_t> {};
+
+TEST_P(ElementwiseTest, GeluFollowsTheF64Reference) {
+  const std::int64_t n = GetParam();
+  const auto x = test::Values(1).floats(n, 6.0), dy = test::Values(2).floats(n);
+  Tensor in({n}, x), d({n}, dy), y = Tensor::unwritten({n}), dx = Tensor::unwritten({n});
+  gelu_forward_host({in.view(), y.view()}, *test::pool());
+  gelu_backward_host({in.view(), d.view(), dx.view()}, *test::pool());
+  EXPECT_LE(test::relative_error(y.values(), test::reference::gelu_forward(test::widen(x))), 3e-7);
+  // One element far from 0 carries the rounding of its exponent: |2u| 2^-24.
+  EXPECT_LE(test::relative_error(dx.values(), test::reference::gelu_backward(test::widen(x), test::widen(dy))), 3e-6);
+}
+
+TEST_P(ElementwiseTest, AddMayWriteOverAnInput) {
+  const std::int64_t n = GetParam();
+  const auto a = test::Values(1).floats(n), b = test::Values(2).floats(n);
+  Tensor left({n}, a), right({n}, b);
+  add_host({left.view(), right.view(), left.view()}, *test::pool());
+  const auto got = left.values();
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_EQ(got[i], a[i] + b[i]);
+}
+
+TEST_P(ElementwiseTest, FillWritesEveryElement) {
+  Tensor x = Tensor::unwritten({GetParam()});
+  fill_host({x.view(), 2.5f}, *test::pool());
+  EXPECT_EQ(x.values(), std::vector<float>(static_cast<std::size_t>(GetParam()), 2.5f));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, ElementwiseTest, ::testing::Values(0, 1, 15, 16, 33, 16384, 40001));
+
+TEST(GeluTest, TailsKeepTheirRelativeAccuracy) {
+  for (float x = -9.0f; x < 0.0f; x += 0.01f) {
+    Tensor in({1}, {x}), y = Tensor::unwritten({1});
+    gelu_forward_host({in.view(), y.view()}, *test::pool(1));
+    // The tanh form is x times a sigmoid: 1 + tanh would cancel in the reference too.
+    const double u2 = 2.0 * std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * std::pow(static_cast<double>(x), 3));
+    const double want = x / (1.0 + std::exp(-u2));
+    ASSERT_NEAR(y.values()[0] / want, 1.0, 2e-5) << x;  // u2 near -87 carries 87 * 2^-24 of its own
+  }
+}
+
+TEST(GeluTest, LargeValuesPassAndNaNStays) {
+  Tensor x({4}, {50.0f, -50.0f, std::nanf(""), 1e-40f}), y = Tensor::unwritten({4});
+  Tensor dy({4}, {1.0f, 1.0f, 1.0f, 1.0f}), dx = Tensor::unwritten({4});
+  gelu_forward_host({x.view(), y.view()}, *test::pool());
+  gelu_backward_host({x.view(), dy.view(), dx.view()}, *test::pool());
+  EXPECT_EQ(y.values()[0], 50.0f);
+  EXPECT_NEAR(y.values()[1], 0.0f, 1e-30f);
+  EXPECT_TRUE(std::isnan(y.values()[2]));
+  EXPECT_EQ(y.values()[3], 0.5f * 1e-40f);
+  EXPECT_EQ(dx.values()[0], 1.0f);
+  EXPECT_NEAR(dx.values()[1], 0.0f, 1e-30f);
+  EXPECT_TRUE(std::isnan(dx.values()[2]));
+}
+
+}  // namespace
+}  // namespace strata::kernels
