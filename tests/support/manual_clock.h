@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <vector>
 
 #include <strata/runtime/clock.h>
 #include <strata/runtime/thread_annotations.h>
@@ -16,10 +18,10 @@ class ManualClock final : public Clock {
   }
   void wait_until(std::int64_t deadline_ns) override {
     const MutexLock lock(mutex_);
-    ++waiters_;
+    const auto mine = deadlines_.insert(deadline_ns);
     changed_.notify_all();
     while (now_ns_ < deadline_ns) changed_.wait(mutex_);
-    --waiters_;
+    deadlines_.erase(mine);
     changed_.notify_all();
   }
   /// Moves time; does not wait for those it wakes.
@@ -28,17 +30,18 @@ class ManualClock final : public Clock {
     now_ns_ = now_ns;
     changed_.notify_all();
   }
-  /// Blocks until exactly `n` threads wait for a later time.
-  void await_waiters(int n) {
+  /// Blocks until exactly `n` threads wait, and returns what they wait for, soonest first.
+  std::vector<std::int64_t> await_waiters(std::size_t n) {
     const MutexLock lock(mutex_);
-    while (waiters_ != n) changed_.wait(mutex_);
+    while (deadlines_.size() != n) changed_.wait(mutex_);
+    return {deadlines_.begin(), deadlines_.end()};
   }
 
  private:
   mutable Mutex mutex_;
   Condition changed_;
   std::int64_t now_ns_ STRATA_GUARDED_BY(mutex_) = 0;
-  int waiters_ STRATA_GUARDED_BY(mutex_) = 0;
+  std::multiset<std::int64_t> deadlines_ STRATA_GUARDED_BY(mutex_);
 };
 
 }  // namespace strata::testing
