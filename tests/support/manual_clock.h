@@ -30,11 +30,14 @@ class ManualClock final : public Clock {
     now_ns_ = now_ns;
     changed_.notify_all();
   }
-  /// Blocks until exactly `n` threads wait, and returns what they wait for, soonest first.
+  /// Blocks until exactly `n` threads wait for a time still to come, and returns those times, soonest first.
   std::vector<std::int64_t> await_waiters(std::size_t n) {
     const MutexLock lock(mutex_);
-    while (deadlines_.size() != n) changed_.wait(mutex_);
-    return {deadlines_.begin(), deadlines_.end()};
+    while (true) {
+      const std::vector<std::int64_t> waiting(deadlines_.upper_bound(now_ns_), deadlines_.end());
+      if (waiting.size() == n) return waiting;
+      changed_.wait(mutex_);
+    }
   }
 
  private:
