@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <strata/runtime/dtype.h>
+#include <strata/runtime/status.h>
+#include <strata/runtime/tensor_view.h>
+
+namespace strata {
+
+/// Names a value of a Program; an index into Program::values. kNoValue stands for "not given" or "not wanted".
+using ValueId = std::int32_t;
+inline constexpr ValueId kNoValue = -1;
+
+enum class ValueKind : std::uint8_t {
+  param,       ///< lives in a chunk; read by instructions
+  grad,        ///< a parameter's gradient; lives in a chunk; written by backward
+  input,       ///< filled before the program runs (tokens, targets)
+  activation,  ///< produced and consumed by instructions
+  workspace,   ///< scratch of one instruction
+};
+
+struct ValueInfo {
+  std::string name;
+  Shape shape;
+  DType dtype = DType::f32;
+  ValueKind kind = ValueKind::activation;
+  std::int32_t param = -1;  ///< for kinds param and grad: index into Program::params
+  std::size_t bytes() const noexcept { return static_cast<std::size_t>(shape.n_elems()) * size_of(dtype); }
+};
+
+/// How a parameter begins its life: every element is a function of (seed, parameter, index).
+struct Init {
+  float mean = 0;
+  float std = 0;  ///< 0: every element is `mean`
+};
+
+struct ParamInfo {
+  std::string name;
+  Shape shape;
+  bool trainable = true;
+  bool decay = true;  ///< whether weight decay applies (not on norms and biases)
+  Init init;
+  ValueId value = kNoValue;
+  ValueId grad = kNoValue;  ///< set by derive_backward for trainable parameters
+};
+
+enum class Op : std::uint8_t {
+  embedding, embedding_backward,
+  layernorm, layernorm_backward,
+  linear, linear_backward_input, linear_backward_weight, linear_backward_bias,
+  gelu, gelu_backward,
+  attention, attention_backward,
+  add,
+  cross_entropy, cross_entropy_backward,
+};
+inline constexpr int kOps = 15;
+
+/// Fixed numbers of an instruction; an op reads only those it names.
+struct Attrs {
+  std::int32_t seq = 0;
+  std::int32_t heads = 0;
+  float eps = 0;
+  friend bool operator==(const Attrs&, const Attrs&) = default;
+};
+
+struct Instr {
+  Op op = Op::add;
+  std::vector<ValueId> in;
+  std::vector<ValueId> out;     ///< the last one is the workspace where the op has one
+  Attrs attrs;
+  std::uint32_t accumulate = 0; ///< bit i: output i is added to what is there instead of written
+  std::int32_t region = 0;      ///< index into Program::regions; backward carries its forward's region
+  bool backward = false;
+};
+
+/// A part of the model with a name; the unit of recomputation.
+struct Region {
+  std::string name;
+  bool recompute = false;  ///< whether recompute_regions() may run its forward again instead of keeping its values
+};
+
+/// A model's step as data: values, and the instructions in the order in which they run. Made by Builder, changed
+/// only by passes (program in, program out).
+struct Program {
+  std::vector<ValueInfo> values;
+  std::vector<ParamInfo> params;
+  std::vector<Instr> code;
+  std::vector<Region> regions{Region{}};
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;  ///< live at the end (the loss; logits of a program that only infers)
+
+  ValueId add_value(ValueInfo info) {
+    values.push_back(std::move(info));
+    return static_cast<ValueId>(values.size() - 1);
+  }
+  const ValueInfo& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
+  /// The input or output of that name, or kNoValue.
+  ValueId find(std::string_view name) const noexcept;
+};
+
+/// One line an instruction: "12 linear(ln_1, h.0.attn.c_attn.weight) -> y:[512, 768]". For people and tests.
+std::string to_string(const Program& program);
+/// Every input defined before use, shapes as the op's rule says, accumulation only over what was written.
+/// Errors: `internal`, naming the instruction.
+Status verify(const Program& program);
+
+}  // namespace strata

@@ -1,0 +1,96 @@
+#include <algorithm>
+
+#include <strata/graph/ops.h>
+#include <strata/graph/passes.h>
+#include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+
+void VjpContext::add_grad(ValueId value, ValueId grad) {
+  ValueId& held = grads_[static_cast<std::size_t>(value)];
+  if (held == kNoValue) {
+    held = grad;
+    return;
+  }
+  ValueInfo info = program_.value(value);
+  info.name = "d(" + info.name + ")";
+  info.kind = ValueKind::activation;
+  const ValueId sum = program_.add_value(std::move(info));
+  grads_.resize(program_.values.size(), kNoValue);
+  program_.code.push_back({Op::add, {grads_[static_cast<std::size_t>(value)], grad}, {sum}, {}, 0, forward_.region, true});
+  grads_[static_cast<std::size_t>(value)] = sum;
+}
+
+void VjpContext::pass_grad(int i, ValueId grad) {
+  if (wants_grad(i)) add_grad(in(i), grad);
+}
+
+void VjpContext::emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for, Attrs attrs) {
+  std::vector<const ValueInfo*> infos;
+  for (const ValueId id : in) infos.push_back(id == kNoValue ? nullptr : &program_.value(id));
+  const auto specs = op_def(op).infer(infos, attrs);
+  STRATA_ASSERT(specs.has_value() && specs->size() == grad_for.size(), "derivative of ", op_def(forward_.op).name);
+
+  Instr instr{op, std::move(in), {}, attrs, 0, forward_.region, true};
+  std::vector<std::pair<ValueId, ValueId>> activations;  // (forward value, its gradient)
+  for (std::size_t k = 0; k < specs->size(); ++k) {
+    const OutputSpec& spec = (*specs)[k];
+    const ValueId target = grad_for[k] < 0 ? kNoValue : this->in(grad_for[k]);
+    const std::int32_t param = target == kNoValue ? -1 : program_.value(target).param;
+    if (param >= 0 && program_.params[static_cast<std::size_t>(param)].grad != kNoValue) {
+      const ValueId grad = program_.params[static_cast<std::size_t>(param)].grad;
+      if (grads_[static_cast<std::size_t>(target)] != kNoValue) instr.accumulate |= 1u << k;
+      grads_[static_cast<std::size_t>(target)] = grad;
+      instr.out.push_back(grad);
+      continue;
+    }
+    const ValueId out = program_.add_value({str(op_def(op).name, ".", spec.name), spec.shape, spec.dtype,
+        spec.workspace ? ValueKind::workspace : ValueKind::activation, -1});
+    instr.out.push_back(out);
+    if (target != kNoValue && wants_grad(grad_for[k])) activations.emplace_back(target, out);
+  }
+  grads_.resize(program_.values.size(), kNoValue);
+  program_.code.push_back(std::move(instr));
+  for (const auto& [value, grad] : activations) add_grad(value, grad);
+}
+
+Result<Program> derive_backward(Program program, std::string_view loss) {
+  const ValueId seed = program.find(loss);
+  if (seed == kNoValue) return Status::error(Code::invalid, str("the program has no output named ", loss));
+
+  // A value needs a gradient when a trainable parameter reaches it.
+  std::vector<bool> needs(program.values.size(), false);
+  bool any = false;
+  for (ParamInfo& param : program.params)
+    if (param.trainable) {
+      any = needs[static_cast<std::size_t>(param.value)] = true;
+      param.grad = program.add_value({"d(" + param.name + ")", param.shape, DType::f32, ValueKind::grad,
+                                      static_cast<std::int32_t>(&param - program.params.data())});
+    }
+  if (!any) return Status::error(Code::invalid, "the program has no trainable parameter");
+  needs.resize(program.values.size(), false);
+  for (const Instr& instr : program.code)
+    if (std::any_of(instr.in.begin(), instr.in.end(), [&](ValueId id) { return id != kNoValue && needs[static_cast<std::size_t>(id)]; }))
+      for (const ValueId id : instr.out) needs[static_cast<std::size_t>(id)] = true;
+
+  std::vector<ValueId> grads(program.values.size(), kNoValue);
+  const std::size_t forward_size = program.code.size();
+  for (std::size_t i = forward_size; i-- > 0;) {
+    const Instr forward = program.code[i];
+    const bool is_seed = std::find(forward.out.begin(), forward.out.end(), seed) != forward.out.end();
+    const bool reached = is_seed || std::any_of(forward.out.begin(), forward.out.end(),
+        [&](ValueId id) { return grads[static_cast<std::size_t>(id)] != kNoValue; });
+    const bool wanted = std::any_of(forward.in.begin(), forward.in.end(),
+        [&](ValueId id) { return id != kNoValue && needs[static_cast<std::size_t>(id)]; });
+    if (!reached || !wanted) continue;
+    if (op_def(forward.op).vjp == nullptr)
+      return Status::error(Code::invalid, str("op ", op_def(forward.op).name, " has no derivative"));
+    VjpContext context(program, forward, grads, needs);
+    op_def(forward.op).vjp(context);
+  }
+  STRATA_TRY(verify(program));
+  return program;
+}
+
+}  // namespace strata

@@ -1,0 +1,85 @@
+#include <strata/graph/builder.h>
+
+#include <strata/graph/ops.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+
+Value Builder::param(std::string name, Shape shape, ParamOptions options) {
+  if (!error_.is_ok()) return {};
+  for (const ParamInfo& other : program_.params)
+    if (other.name == name) {
+      error_ = Status::error(Code::invalid, str("parameter ", name, " is declared twice"));
+      return {};
+    }
+  if (shape.n_elems() <= 0) {
+    error_ = Status::error(Code::invalid, str("parameter ", name, " has the shape ", to_string(shape)));
+    return {};
+  }
+  const auto index = static_cast<std::int32_t>(program_.params.size());
+  const ValueId id = program_.add_value({name, shape, DType::f32, ValueKind::param, index});
+  program_.params.push_back({std::move(name), shape, options.trainable, options.decay, options.init, id, kNoValue});
+  return {id};
+}
+
+Value Builder::input(std::string name, Shape shape, DType dtype) {
+  if (!error_.is_ok()) return {};
+  const ValueId id = program_.add_value({std::move(name), shape, dtype, ValueKind::input, -1});
+  program_.inputs.push_back(id);
+  return {id};
+}
+
+void Builder::region(std::string name, bool recompute) { program_.regions.push_back({std::move(name), recompute}); }
+
+Value Builder::op(Op op, std::initializer_list<Value> in, Attrs attrs) {
+  if (!error_.is_ok()) return {};
+  Instr instr;
+  instr.op = op;
+  instr.attrs = attrs;
+  instr.region = static_cast<std::int32_t>(program_.regions.size() - 1);
+  std::vector<const ValueInfo*> infos;
+  for (const Value value : in) {
+    instr.in.push_back(value.id);
+    infos.push_back(value.id == kNoValue ? nullptr : &program_.value(value.id));
+  }
+  auto outputs = op_def(op).infer(infos, attrs);
+  if (!outputs.has_value()) {
+    error_ = outputs.status().annotate(str(program_.regions.back().name, program_.regions.back().name.empty() ? "" : ".", op_def(op).name));
+    return {};
+  }
+  for (const OutputSpec& out : *outputs)
+    instr.out.push_back(program_.add_value({str(program_.regions.back().name, ".", op_def(op).name, ".", out.name), out.shape,
+                                            out.dtype, out.workspace ? ValueKind::workspace : ValueKind::activation, -1}));
+  const ValueId first = instr.out.front();
+  program_.code.push_back(std::move(instr));
+  return {first};
+}
+
+Value Builder::embedding(Value tokens, Value token_table, Value position_table, int seq) {
+  return op(Op::embedding, {tokens, token_table, position_table}, {.seq = seq});
+}
+Value Builder::layernorm(Value x, Value weight, Value bias, float eps) {
+  return op(Op::layernorm, {x, weight, bias}, {.eps = eps});
+}
+Value Builder::linear(Value x, Value weight, Value bias) { return op(Op::linear, {x, weight, bias}); }
+Value Builder::gelu(Value x) { return op(Op::gelu, {x}); }
+Value Builder::attention(Value qkv, int heads, int seq) {
+  return op(Op::attention, {qkv}, {.seq = seq, .heads = heads});
+}
+Value Builder::add(Value a, Value b) { return op(Op::add, {a, b}); }
+Value Builder::cross_entropy(Value logits, Value targets) { return op(Op::cross_entropy, {logits, targets}); }
+
+Result<Program> Builder::finish(std::initializer_list<std::pair<std::string, Value>> outputs) {
+  if (!error_.is_ok()) return error_;
+  Program program = std::move(program_);
+  program_ = Program{};
+  for (const auto& [name, value] : outputs) {
+    if (value.id == kNoValue) return Status::error(Code::invalid, str("output ", name, " is not a value"));
+    program.values[static_cast<std::size_t>(value.id)].name = name;
+    program.outputs.push_back(value.id);
+  }
+  STRATA_TRY(verify(program));
+  return program;
+}
+
+}  // namespace strata

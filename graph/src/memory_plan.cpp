@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <numeric>
+
+#include <strata/graph/ops.h>
+#include <strata/graph/passes.h>
+#include <strata/runtime/units.h>
+
+namespace strata {
+namespace {
+
+struct Life {
+  int first = -1, last = -1;  // instruction indices, inclusive; -1: never used
+};
+
+bool in_arena(const ValueInfo& info) { return info.kind != ValueKind::param && info.kind != ValueKind::grad; }
+
+std::vector<Life> lifetimes(const Program& program) {
+  std::vector<Life> lives(program.values.size());
+  const int end = static_cast<int>(program.code.size());
+  const auto touch = [&](ValueId id, int at) {
+    if (id == kNoValue || !in_arena(program.value(id))) return;
+    Life& life = lives[static_cast<std::size_t>(id)];
+    if (life.first < 0) life.first = at;
+    life.last = std::max(life.last, at);
+  };
+  for (int i = 0; i < end; ++i) {
+    for (const ValueId id : program.code[static_cast<std::size_t>(i)].in) touch(id, i);
+    for (const ValueId id : program.code[static_cast<std::size_t>(i)].out) touch(id, i);
+  }
+  for (const ValueId id : program.inputs) {
+    touch(id, 0);
+    touch(id, end);
+  }
+  for (const ValueId id : program.outputs) touch(id, end);
+  return lives;
+}
+
+// Joins the output of an in-place op with its input where the input dies: one block of memory, two names.
+std::vector<ValueId> share_in_place(const Program& program, std::vector<Life>& lives) {
+  std::vector<ValueId> owner(program.values.size());
+  std::iota(owner.begin(), owner.end(), 0);
+  for (std::size_t i = 0; i < program.code.size(); ++i) {
+    const Instr& instr = program.code[i];
+    const OpDef::InPlace rule = op_def(instr.op).in_place;
+    if (rule.out < 0) continue;
+    const ValueId in = instr.in[static_cast<std::size_t>(rule.in)];
+    const ValueId out = instr.out[static_cast<std::size_t>(rule.out)];
+    // The same value given twice, an input of the program, or one read later keeps its own bytes.
+    if (in == kNoValue || program.value(in).kind != ValueKind::activation || program.value(in).bytes() != program.value(out).bytes() ||
+        program.value(out).kind != ValueKind::activation || std::count(instr.in.begin(), instr.in.end(), in) != 1)
+      continue;
+    const ValueId root = owner[static_cast<std::size_t>(in)];
+    if (lives[static_cast<std::size_t>(root)].last != static_cast<int>(i)) continue;
+    lives[static_cast<std::size_t>(root)].last = lives[static_cast<std::size_t>(out)].last;
+    lives[static_cast<std::size_t>(out)] = {};
+    owner[static_cast<std::size_t>(out)] = root;
+  }
+  return owner;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const Program& program) {
+  std::vector<Life> lives = lifetimes(program);
+  const std::vector<ValueId> owner = share_in_place(program, lives);
+
+  std::vector<ValueId> order;
+  for (std::size_t v = 0; v < lives.size(); ++v)
+    if (lives[v].first >= 0 && program.values[v].bytes() > 0) order.push_back(static_cast<ValueId>(v));
+  std::stable_sort(order.begin(), order.end(), [&](ValueId a, ValueId b) { return program.value(a).bytes() > program.value(b).bytes(); });
+
+  MemoryPlan plan;
+  plan.offset.assign(program.values.size(), MemoryPlan::kNowhere);
+  std::vector<ValueId> placed;  // by offset
+  for (const ValueId id : order) {
+    const Life life = lives[static_cast<std::size_t>(id)];
+    const std::size_t bytes = round_up(program.value(id).bytes(), MemoryPlan::kAlign);
+    std::size_t at = 0;
+    for (const ValueId other : placed) {  // the lowest gap between those alive at the same time
+      const Life& theirs = lives[static_cast<std::size_t>(other)];
+      if (theirs.last < life.first || life.last < theirs.first) continue;
+      const std::size_t begin = plan.offset[static_cast<std::size_t>(other)];
+      if (at + bytes <= begin) break;
+      at = std::max(at, begin + round_up(program.value(other).bytes(), MemoryPlan::kAlign));
+    }
+    plan.offset[static_cast<std::size_t>(id)] = at;
+    plan.arena_bytes = std::max(plan.arena_bytes, at + bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), id, [&](ValueId a, ValueId b) {
+      return plan.offset[static_cast<std::size_t>(a)] < plan.offset[static_cast<std::size_t>(b)];
+    }), id);
+  }
+  for (std::size_t v = 0; v < owner.size(); ++v)
+    if (static_cast<std::size_t>(owner[v]) != v) plan.offset[v] = plan.offset[static_cast<std::size_t>(owner[v])];
+  plan.arena_bytes = round_up(plan.arena_bytes, std::size_t{4096});
+  return plan;
+}
+
+}  // namespace strata
