@@ -1,0 +1,211 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <strata/chunk/layout.h>
+#include <strata/chunk/mover.h>
+#include <strata/chunk/placement.h>
+#include <strata/runtime/backend.h>
+#include <strata/runtime/budget.h>
+#include <strata/runtime/clock.h>
+
+namespace strata {
+
+class ChunkManager;
+
+/// What a pin is for.
+enum class Intent : std::uint8_t {
+  read,       ///< the contents are fetched and stay as they are
+  update,     ///< fetched and changed: every other copy becomes stale
+  overwrite,  ///< not fetched: the holder writes all that will be read
+};
+
+/// Keeps one payload of one chunk resident in one tier: while a pin lives, it is not moved, evicted or freed.
+/// Its last use is whatever was queued on its stream before the pin ends; nothing blocks. Move-only.
+class ChunkPin {
+ public:
+  ChunkPin() = default;
+  ChunkPin(ChunkPin&& other) noexcept { swap(other); }
+  ChunkPin& operator=(ChunkPin&& other) noexcept {
+    ChunkPin taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~ChunkPin();
+  BufferView view() const noexcept { return view_; }  ///< valid while the pin lives
+  CopyKey key() const noexcept { return key_; }
+  explicit operator bool() const noexcept { return manager_ != nullptr; }
+
+ private:
+  friend class ChunkManager;
+  void swap(ChunkPin& other) noexcept {
+    std::swap(manager_, other.manager_);
+    std::swap(key_, other.key_);
+    std::swap(tier_, other.tier_);
+    std::swap(intent_, other.intent_);
+    std::swap(stream_, other.stream_);
+    std::swap(view_, other.view_);
+  }
+  ChunkManager* manager_ = nullptr;
+  CopyKey key_;
+  Tier tier_ = Tier::device;
+  Intent intent_ = Intent::read;
+  Stream* stream_ = nullptr;
+  BufferView view_;
+};
+
+/// One use of a payload in the known schedule.
+struct Use {
+  std::int32_t position = 0;
+  CopyKey key;
+  Tier tier = Tier::device;
+};
+
+/// What moved, and how often the manager had to wait; monotone.
+struct ManagerCounters {
+  std::uint64_t fetches = 0, evictions = 0, write_backs = 0;
+  std::array<std::uint64_t, 2> copied_bytes{};  ///< by Direction
+  std::uint64_t read_bytes = 0, written_bytes = 0;
+  std::int64_t io_wait_ns = 0;  ///< time the caller stood waiting for the slow tier
+};
+
+/// Knows where every payload of every chunk is, and has it moved to where it is needed.
+///
+/// One thread calls it, in schedule order. All its decisions (which slot, which victim, what is written back when)
+/// depend on that order alone and never on how far the queued work has come, so a run with a null backend decides
+/// exactly what the real run will. Streams and fences carry the waiting; the caller waits only for the slow tier.
+class ChunkManager {
+ public:
+  struct Memory {
+    BufferView device, pinned;  ///< slabs of Placement::bytes() each
+  };
+  /// Homes and windows are laid out in `memory`; homes are charged to `budgets` here, window slots while in use.
+  /// All references outlive the manager. Errors: `invalid` slab sizes, `does_not_fit`.
+  static Result<std::unique_ptr<ChunkManager>> create(const ChunkLayout& layout, const Placement& placement, const Memory& memory,
+                                                      Backend& backend, Mover& mover, std::array<Budget*, kTiers> budgets, Clock& clock);
+  ~ChunkManager();  ///< asserts that no pin lives
+
+  /// The uses of the schedule from here on, by position ascending; position `cycle` is position 0 of the next round.
+  /// Eviction takes what is needed latest. The span must stay valid.
+  void set_schedule(std::span<const Use> uses, std::int32_t cycle);
+  void set_position(std::int32_t position) noexcept { position_ = position; }
+
+  /// Makes `key` resident in `tier` (device or pinned), ready for work queued on `stream` from now on.
+  /// Errors: `does_not_fit` when every slot of its class is pinned; those of the moves it takes.
+  Result<ChunkPin> pin(CopyKey key, Tier tier, Intent intent, Stream& stream);
+
+  /// The first failure that a pin's end could not return.
+  const Status& status() const noexcept { return failed_; }
+
+  /// Begins to make `key` resident in `tier` if that takes no slot from something used sooner. True when it is there
+  /// or on its way. The read from the slow tier that a prefetch to the device needs is waited for.
+  Result<bool> prefetch(CopyKey key, Tier tier);
+
+  /// Has the newest contents written to the payload's home, if they are not there, and queues what that takes.
+  /// Writes to nvme are bounded by the spare slots: the oldest is waited for when they are out.
+  Status send_home(CopyKey key);
+
+  /// The contents are dead; slots other than the home are free again. Not for pinned payloads.
+  Status drop(CopyKey key);
+  /// Gives up the copy in `tier`, which is not its home; sends it home first where it is the newest.
+  Status evict(CopyKey key, Tier tier);
+
+  /// Submits writes whose contents have become final. Cheap; call it often.
+  Status pump();
+  /// Waits for everything on its way to the slow tier.
+  Status settle_all();
+
+  Residency state(CopyKey key, Tier tier) const noexcept { return copy(key, tier).state; }
+  std::uint32_t generation(CopyKey key) const noexcept;
+  std::size_t used_slots(Tier tier, std::uint32_t slot_class) const noexcept;
+  const ManagerCounters& counters() const noexcept { return counters_; }
+  const ChunkLayout& layout() const noexcept { return layout_; }
+  const Placement& placement() const noexcept { return placement_; }
+  /// Checks every invariant of README.md; for tests.
+  Status audit() const;
+
+ private:
+  friend class ChunkPin;
+
+  struct Slot {
+    BufferView view;
+    Fence written;  ///< the contents are valid after this
+    Fence read;     ///< ... and may be overwritten after this as well
+    Reservation charge;
+    std::int32_t owner = -1;  ///< index of the key that holds it
+    bool home = false;
+  };
+  struct Pool {  ///< the slots of one (tier, class)
+    std::vector<Slot> slots;
+    std::vector<std::int32_t> free;
+  };
+  struct Copy {
+    Residency state = Residency::absent;
+    std::int32_t slot = -1;
+    std::int32_t pins = 0;
+    IoTicket arriving;  ///< filling from the slow tier
+  };
+  struct Drain {  ///< a write to the slow tier that has begun
+    CopyKey key;
+    IoTicket ticket;
+    bool submitted = false;
+  };
+
+  ChunkManager(const ChunkLayout& layout, const Placement& placement, Backend& backend, Mover& mover, std::array<Budget*, kTiers> budgets, Clock& clock);
+  Status lay_out(const Memory& memory);
+
+  std::size_t index(CopyKey key) const noexcept { return key.chunk * kPayloads + static_cast<std::size_t>(key.payload); }
+  Copy& copy(CopyKey key, Tier tier) noexcept { return copies_[index(key)][static_cast<std::size_t>(tier)]; }
+  const Copy& copy(CopyKey key, Tier tier) const noexcept { return copies_[index(key)][static_cast<std::size_t>(tier)]; }
+  Pool& pool(CopyKey key, Tier tier) noexcept { return pools_[static_cast<std::size_t>(tier)][class_of_[index(key)]]; }
+  Slot& slot(CopyKey key, Tier tier) noexcept { return pool(key, tier).slots[static_cast<std::size_t>(copy(key, tier).slot)]; }
+  void become(CopyKey key, Tier tier, Residency to);
+
+  std::int32_t next_use(CopyKey key, Tier tier) const noexcept;
+  std::size_t slot_bytes(CopyKey key) const noexcept { return placement_.classes[class_of_[index(key)]].slot_bytes; }
+  bool valid(CopyKey key, Tier tier) const noexcept { return copy(key, tier).state != Residency::absent; }
+  CopyKey key_of(std::int32_t owner) const noexcept {
+    const auto i = static_cast<std::uint32_t>(owner);
+    return {i / static_cast<std::uint32_t>(kPayloads), static_cast<Payload>(i % kPayloads)};
+  }
+  Result<bool> take_slot(CopyKey key, Tier tier, std::int32_t needed_at);
+  Result<bool> make_room(CopyKey key, Tier tier, std::int32_t needed_at);
+  void give_slot(CopyKey key, Tier tier);
+  Status leave(CopyKey key, Tier tier);
+  Result<bool> fetch(CopyKey key, Tier tier, std::int32_t needed_at);
+  Status copy_between(CopyKey key, Tier from, Tier to);
+  Status arrive(CopyKey key, Tier tier);
+  Status wait_on(const Fence& fence, Stream& stream);
+  Status wait_on_host(const Fence& fence);
+  Status invalidate_others(CopyKey key, Tier keep);
+  Status begin_drain(CopyKey key);
+  Status submit(Drain& drain);
+  Status settle(std::size_t drain);
+  Status settle_key(CopyKey key);
+  void unpin(ChunkPin& pin) noexcept;
+
+  const ChunkLayout& layout_;
+  const Placement& placement_;
+  Backend& backend_;
+  Mover& mover_;
+  std::array<Budget*, kTiers> budgets_;
+  Clock& clock_;
+  std::vector<std::uint32_t> class_of_;                  // by key
+  std::vector<std::array<Copy, kTiers>> copies_;         // by key
+  std::vector<std::uint32_t> generation_;                // by key
+  std::array<std::vector<Pool>, 2> pools_;               // device, pinned; by class
+  std::vector<Drain> drains_;                            // oldest first, capacity fixed
+  std::vector<std::size_t> spare_drains_;                // by class: drains the spares allow
+  std::vector<std::array<std::vector<std::int32_t>, 2>> uses_;  // by key: positions on the device, in pinned memory
+  std::vector<Reservation> charges_;
+  std::int32_t position_ = 0, cycle_ = 0;
+  Status failed_;                                        // what a destructor could not return
+  ManagerCounters counters_;
+};
+
+}  // namespace strata

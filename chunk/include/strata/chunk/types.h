@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace strata {
+
+using ChunkId = std::uint32_t;
+
+/// Where bytes can be, fastest first.
+enum class Tier : std::uint8_t { device, pinned, nvme };
+inline constexpr std::size_t kTiers = 3;
+constexpr std::string_view to_string(Tier tier) noexcept {
+  constexpr std::array<std::string_view, kTiers> names = {"device", "pinned", "nvme"};
+  return names[static_cast<std::size_t>(tier)];
+}
+
+/// What a chunk holds for its element range. Each payload has its own home and its own copies.
+enum class Payload : std::uint8_t {
+  param,  ///< fp32 format: the f32 master is the parameter
+  m,      ///< first moment
+  v,      ///< second moment
+  accum,  ///< the step's gradient: the f32 sum over micro-batches
+  grad,   ///< one micro-batch's gradient, between backward and its landing
+};
+inline constexpr std::size_t kPayloads = 5;
+constexpr std::string_view to_string(Payload payload) noexcept {
+  constexpr std::array<std::string_view, kPayloads> names = {"param", "m", "v", "accum", "grad"};
+  return names[static_cast<std::size_t>(payload)];
+}
+/// The payloads that a checkpoint holds.
+inline constexpr std::array<Payload, 3> kStatePayloads = {Payload::param, Payload::m, Payload::v};
+
+/// How parameters and optimizer states are held.
+enum class StateFormat : std::uint8_t { fp32 };
+/// Bytes an element of `payload` takes in `format`, for f32 compute.
+constexpr std::size_t bytes_per_elem(StateFormat, Payload) noexcept { return 4; }
+
+struct CopyKey {
+  ChunkId chunk = 0;
+  Payload payload = Payload::param;
+  friend bool operator==(const CopyKey&, const CopyKey&) = default;
+};
+
+/// The state of one payload in one tier; see README.md for the drawing.
+enum class Residency : std::uint8_t { absent, filling, clean, dirty, draining };
+constexpr std::string_view to_string(Residency state) noexcept {
+  constexpr std::array<std::string_view, 5> names = {"absent", "filling", "clean", "dirty", "draining"};
+  return names[static_cast<std::size_t>(state)];
+}
+/// The only moves there are; every change goes through one setter that asserts this.
+constexpr bool may_become(Residency from, Residency to) noexcept {
+  using enum Residency;
+  switch (from) {
+    case absent: return to == filling || to == dirty;     // fetched, or written here first
+    case filling: return to == clean || to == absent;     // arrived, or failed
+    case clean: return to == dirty || to == absent;       // written, or dropped for free
+    case dirty: return to == draining || to == absent;    // being written back, or dead
+    case draining: return to == clean || to == dirty;     // written back, or failed
+  }
+  return false;
+}
+
+}  // namespace strata

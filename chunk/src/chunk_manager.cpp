@@ -1,0 +1,476 @@
+#include <strata/chunk/chunk_manager.h>
+
+#include <algorithm>
+#include <limits>
+
+#include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+
+// Note [decisions]: nothing here may branch on how far queued work has come. `is_complete` is asked in one place,
+// pump(), and only to submit a write a little earlier. That is what makes a run over the null backend a proof.
+
+namespace strata {
+namespace {
+
+constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
+constexpr std::int32_t kAtOnce = -1;  // needed_at of something that cannot wait
+constexpr std::array<Tier, 2> kMemoryTiers = {Tier::device, Tier::pinned};
+
+std::string describe(CopyKey key) { return str("chunk ", key.chunk, " ", to_string(key.payload)); }
+
+}  // namespace
+
+ChunkPin::~ChunkPin() {
+  if (manager_ != nullptr) manager_->unpin(*this);
+}
+
+ChunkManager::ChunkManager(const ChunkLayout& layout, const Placement& placement, Backend& backend, Mover& mover,
+                           std::array<Budget*, kTiers> budgets, Clock& clock)
+    : layout_(layout), placement_(placement), backend_(backend), mover_(mover), budgets_(budgets), clock_(clock) {}
+
+ChunkManager::~ChunkManager() {
+  for (const auto& tiers : copies_)
+    for (const Copy& copy : tiers) STRATA_ASSERT(copy.pins == 0, "a chunk manager is destroyed under a live pin");
+}
+
+Result<std::unique_ptr<ChunkManager>> ChunkManager::create(const ChunkLayout& layout, const Placement& placement, const Memory& memory,
+                                                           Backend& backend, Mover& mover, std::array<Budget*, kTiers> budgets, Clock& clock) {
+  std::unique_ptr<ChunkManager> manager(new ChunkManager(layout, placement, backend, mover, budgets, clock));
+  STRATA_TRY(manager->lay_out(memory));
+  return manager;
+}
+
+Status ChunkManager::lay_out(const Memory& memory) {
+  const std::size_t n_keys = layout_.n_chunks() * kPayloads;
+  copies_.resize(n_keys);
+  generation_.resize(n_keys, 0);
+  uses_.resize(n_keys);
+  class_of_.resize(n_keys);
+  for (std::size_t i = 0; i < n_keys; ++i) class_of_[i] = placement_.class_of(layout_, key_of(static_cast<std::int32_t>(i)));
+
+  std::size_t spares = 0;
+  for (const SizeClass& slots : placement_.classes) {
+    spare_drains_.push_back(slots.window[static_cast<std::size_t>(Tier::nvme)]);
+    spares += spare_drains_.back();
+  }
+  drains_.reserve(spares + 1);
+
+  for (const Tier tier : kMemoryTiers) {
+    const BufferView slab = tier == Tier::device ? memory.device : memory.pinned;
+    if (slab.bytes != placement_.bytes(layout_, tier))
+      return Status::error(Code::invalid, str(to_string(tier), " slab has ", slab.bytes, " bytes, the placement needs ", placement_.bytes(layout_, tier)));
+    const std::vector<std::uint32_t> homes = placement_.home_counts(layout_, tier);
+    std::size_t offset = 0;
+    auto& pools = pools_[static_cast<std::size_t>(tier)];
+    for (std::size_t c = 0; c < placement_.classes.size(); ++c) {
+      const SizeClass& slots = placement_.classes[c];
+      pools.emplace_back();
+      const std::uint32_t n = homes[c] + slots.window[static_cast<std::size_t>(tier)];
+      pools.back().slots.resize(n);
+      for (std::uint32_t s = 0; s < n; ++s, offset += slots.slot_bytes) pools.back().slots[s].view = slab.part(offset, slots.slot_bytes);
+      for (std::uint32_t s = n; s-- > homes[c];) pools.back().free.push_back(static_cast<std::int32_t>(s));  // the lowest on top
+    }
+    // Homes take the first slots of their class, in key order.
+    std::vector<std::int32_t> next(placement_.classes.size(), 0);
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < n_keys; ++i) {
+      const CopyKey key = key_of(static_cast<std::int32_t>(i));
+      if (placement_.home(key) != tier) continue;
+      Copy& home = copy(key, tier);
+      home.slot = next[class_of_[i]]++;
+      Slot& held = pools[class_of_[i]].slots[static_cast<std::size_t>(home.slot)];
+      held.home = true;
+      held.owner = static_cast<std::int32_t>(i);
+      bytes += held.view.bytes;
+    }
+    if (bytes > 0) {
+      STRATA_TRY_ASSIGN(Reservation charge, budgets_[static_cast<std::size_t>(tier)]->reserve(bytes, "homes of chunk payloads"));
+      charges_.push_back(std::move(charge));
+    }
+  }
+  // On nvme the extents exist for the whole run, spares included.
+  if (const std::size_t bytes = placement_.bytes(layout_, Tier::nvme); bytes > 0) {
+    STRATA_TRY_ASSIGN(Reservation charge, budgets_[static_cast<std::size_t>(Tier::nvme)]->reserve(bytes, "extents of chunk payloads"));
+    charges_.push_back(std::move(charge));
+  }
+  return Status::ok();
+}
+
+void ChunkManager::become(CopyKey key, Tier tier, Residency to) {
+  Residency& state = copy(key, tier).state;
+  STRATA_ASSERT(may_become(state, to), describe(key), " in ", to_string(tier), " may not go from ", to_string(state), " to ", to_string(to));
+  state = to;
+}
+
+void ChunkManager::set_schedule(std::span<const Use> uses, std::int32_t cycle) {
+  for (auto& positions : uses_)
+    for (auto& list : positions) list.clear();
+  for (const Use& use : uses)
+    if (use.tier != Tier::nvme) uses_[index(use.key)][static_cast<std::size_t>(use.tier)].push_back(use.position);
+  cycle_ = cycle;
+  position_ = 0;
+}
+
+std::int32_t ChunkManager::next_use(CopyKey key, Tier tier) const noexcept {
+  const auto& positions = uses_[index(key)][static_cast<std::size_t>(tier)];
+  if (positions.empty()) return kNever;
+  const auto next = std::upper_bound(positions.begin(), positions.end(), position_);
+  return next != positions.end() ? *next : positions.front() + cycle_;
+}
+
+Status ChunkManager::wait_on(const Fence& fence, Stream& stream) {
+  for (const Event& event : fence.events)
+    if (event.stream >= 0 && event.stream != stream.id()) STRATA_TRY(backend_.wait_on_async(event, stream));
+  return Status::ok();
+}
+
+Status ChunkManager::wait_on_host(const Fence& fence) {
+  for (const Event& event : fence.events)
+    if (event.stream >= 0) STRATA_TRY(backend_.wait(event));
+  return Status::ok();
+}
+
+// --- slots ---
+
+Result<bool> ChunkManager::take_slot(CopyKey key, Tier tier, std::int32_t needed_at) {
+  Copy& target = copy(key, tier);
+  if (target.slot >= 0) return true;  // a home keeps its slot
+  Pool& slots = pool(key, tier);
+  if (slots.free.empty()) {
+    STRATA_TRY_ASSIGN(const bool made, make_room(key, tier, needed_at));
+    if (!made) return false;
+  }
+  Slot& taken = slots.slots[static_cast<std::size_t>(slots.free.back())];
+  STRATA_TRY_ASSIGN(taken.charge, budgets_[static_cast<std::size_t>(tier)]->reserve(taken.view.bytes, "a chunk payload in passing"));
+  target.slot = slots.free.back();
+  slots.free.pop_back();
+  taken.owner = static_cast<std::int32_t>(index(key));
+  return true;
+}
+
+// Fences stay with the slot: they guard the memory, not the copy.
+void ChunkManager::give_slot(CopyKey key, Tier tier) {
+  if (tier == Tier::nvme || slot(key, tier).home) return;
+  Slot& held = slot(key, tier);
+  held.owner = -1;
+  held.charge = Reservation();
+  pool(key, tier).free.push_back(copy(key, tier).slot);
+  copy(key, tier).slot = -1;
+}
+
+// The copy is given up; its slot goes back unless it is a home.
+Status ChunkManager::leave(CopyKey key, Tier tier) {
+  Copy& left = copy(key, tier);
+  STRATA_ASSERT(left.pins == 0, describe(key), " is pinned in ", to_string(tier), " and may not leave");
+  if (left.state == Residency::draining) STRATA_TRY(settle_key(key));
+  if (left.state == Residency::filling) STRATA_TRY(arrive(key, tier));
+  become(key, tier, Residency::absent);
+  give_slot(key, tier);
+  return Status::ok();
+}
+
+// Frees one slot of the key's class by evicting what is needed latest, and later than `needed_at`.
+Result<bool> ChunkManager::make_room(CopyKey key, Tier tier, std::int32_t needed_at) {
+  std::int32_t victim = -1, latest = 0;
+  bool victim_is_clean = false;
+  for (const Slot& held : pool(key, tier).slots) {
+    if (held.home || held.owner < 0) continue;
+    const CopyKey other = key_of(held.owner);
+    if (copy(other, tier).pins > 0) continue;
+    const std::int32_t next = next_use(other, tier);
+    const bool clean = copy(other, tier).state == Residency::clean;
+    if (next <= needed_at) continue;
+    if (victim >= 0 && (next < latest || (next == latest && (victim_is_clean || !clean)))) continue;
+    victim = held.owner;
+    latest = next;
+    victim_is_clean = clean;
+  }
+  if (victim < 0) return false;
+  ++counters_.evictions;
+  STRATA_TRY(evict(key_of(victim), tier));
+  return true;
+}
+
+Status ChunkManager::evict(CopyKey key, Tier tier) {
+  STRATA_ASSERT(placement_.home(key) != tier, describe(key), " is at home in ", to_string(tier));
+  if (copy(key, tier).state == Residency::dirty) STRATA_TRY(send_home(key));
+  if (!valid(key, tier)) return Status::ok();
+  bool elsewhere = false;
+  for (std::size_t t = 0; t < kTiers; ++t) elsewhere = elsewhere || (static_cast<Tier>(t) != tier && valid(key, static_cast<Tier>(t)));
+  STRATA_ASSERT(elsewhere, describe(key), " would be lost by leaving ", to_string(tier));
+  return leave(key, tier);
+}
+
+// --- moves ---
+
+// A copy on its way has arrived as far as decisions go; for the slow tier the caller waits here.
+Status ChunkManager::arrive(CopyKey key, Tier tier) {
+  Copy& arriving = copy(key, tier);
+  if (arriving.state != Residency::filling) return Status::ok();
+  if (arriving.arriving.given()) {
+    const std::int64_t before = clock_.now_ns();
+    const Status status = mover_.wait(std::exchange(arriving.arriving, IoTicket{}));
+    counters_.io_wait_ns += clock_.now_ns() - before;
+    if (!status.is_ok()) {
+      become(key, tier, Residency::absent);
+      give_slot(key, tier);
+      return status.annotate(str("fetching ", describe(key)));
+    }
+    const BufferView view = slot(key, tier).view;
+    STRATA_TRY(backend_.host_access({view.data, view.bytes, true}));
+  }
+  become(key, tier, Residency::clean);
+  return Status::ok();
+}
+
+Status ChunkManager::copy_between(CopyKey key, Tier from, Tier to) {
+  Slot& src = slot(key, from);
+  Slot& dst = slot(key, to);
+  Fence after = dst.written;
+  after.join(dst.read);
+  after.join(src.written);
+  const Direction direction = to == Tier::device ? Direction::h2d : Direction::d2h;
+  Event done;
+  STRATA_TRY(mover_.copy_async(dst.view, src.view, direction, after, done).annotate(str("copying ", describe(key))));
+  const StreamRole role = direction == Direction::h2d ? StreamRole::h2d : StreamRole::d2h;
+  dst.written.clear();
+  dst.read.clear();
+  dst.written.add(role, done);
+  src.read.add(role, done);
+  counters_.copied_bytes[static_cast<std::size_t>(direction)] += src.view.bytes;
+  return Status::ok();
+}
+
+Result<bool> ChunkManager::fetch(CopyKey key, Tier tier, std::int32_t needed_at) {
+  if (valid(key, tier)) return true;
+  const Tier other = tier == Tier::device ? Tier::pinned : Tier::device;
+  if (!valid(key, other) && !valid(key, Tier::nvme))
+    return Status::error(Code::internal, str(describe(key), " is in no tier and was asked for in ", to_string(tier)));
+
+  if (tier == Tier::device || valid(key, other)) {  // over the link, through pinned memory where it comes from nvme
+    if (!valid(key, other)) {
+      STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::pinned, needed_at));
+      if (!begun) return false;
+    }
+    ++copy(key, other).pins;  // the source stays while room is made
+    Result<bool> room = take_slot(key, tier, needed_at);
+    Status status = room.status();
+    if (status.is_ok() && *room) status = arrive(key, other);
+    --copy(key, other).pins;
+    STRATA_TRY(status);
+    if (!*room) return false;
+    STRATA_TRY(copy_between(key, other, tier));
+    become(key, tier, Residency::filling);
+    ++counters_.fetches;
+    return true;
+  }
+  STRATA_TRY_ASSIGN(const bool room, take_slot(key, tier, needed_at));
+  if (!room) return false;
+  Slot& dst = slot(key, tier);
+  STRATA_TRY(wait_on_host(dst.written));
+  STRATA_TRY(wait_on_host(dst.read));
+  STRATA_TRY(backend_.host_access({dst.view.data, dst.view.bytes, true}));
+  STRATA_TRY_ASSIGN(copy(key, tier).arriving, mover_.read_async(key, dst.view));
+  dst.written.clear();
+  dst.read.clear();
+  become(key, tier, Residency::filling);
+  counters_.read_bytes += dst.view.bytes;
+  ++counters_.fetches;
+  return true;
+}
+
+Result<bool> ChunkManager::prefetch(CopyKey key, Tier tier) { return fetch(key, tier, next_use(key, tier)); }
+
+// --- pins ---
+
+Status ChunkManager::invalidate_others(CopyKey key, Tier keep) {
+  for (std::size_t t = 0; t < kTiers; ++t)
+    if (const Tier tier = static_cast<Tier>(t); tier != keep && valid(key, tier)) STRATA_TRY(leave(key, tier));
+  return Status::ok();
+}
+
+Result<ChunkPin> ChunkManager::pin(CopyKey key, Tier tier, Intent intent, Stream& stream) {
+  STRATA_ASSERT(tier != Tier::nvme, "nvme holds no memory to pin");
+  Copy& held = copy(key, tier);
+  STRATA_ASSERT(intent == Intent::read || held.pins == 0, describe(key), " is pinned in ", to_string(tier), " and may not be written");
+  bool room = true;
+  if (intent != Intent::overwrite) {
+    STRATA_TRY_ASSIGN(room, fetch(key, tier, kAtOnce));
+  } else if (!valid(key, tier)) {
+    STRATA_TRY_ASSIGN(room, take_slot(key, tier, kAtOnce));
+  }
+  if (!room)
+    return Status::error(Code::does_not_fit, str(describe(key), " needs a slot of ", slot_bytes(key), " bytes in ", to_string(tier),
+                                                 " and all ", pool(key, tier).slots.size(), " are pinned or at home"));
+  STRATA_TRY(arrive(key, tier));
+  if (intent != Intent::read) {
+    if (held.state == Residency::draining) STRATA_TRY(settle_key(key));
+    if (held.state != Residency::dirty) become(key, tier, Residency::dirty);
+    STRATA_TRY(invalidate_others(key, tier));
+    ++generation_[index(key)];
+  }
+  Slot& memory = slot(key, tier);
+  STRATA_TRY(wait_on(memory.written, stream));
+  if (intent != Intent::read) STRATA_TRY(wait_on(memory.read, stream));
+  ++held.pins;
+  ChunkPin pin;
+  pin.manager_ = this;
+  pin.key_ = key;
+  pin.tier_ = tier;
+  pin.intent_ = intent;
+  pin.stream_ = &stream;
+  pin.view_ = memory.view;
+  return pin;
+}
+
+void ChunkManager::unpin(ChunkPin& pin) noexcept {
+  Copy& held = copy(pin.key_, pin.tier_);
+  STRATA_ASSERT(held.pins > 0, describe(pin.key_), " is unpinned twice");
+  --held.pins;
+  const Result<Event> last = backend_.record(*pin.stream_);
+  if (!last.has_value()) {
+    if (failed_.is_ok()) failed_ = last.status();
+    return;
+  }
+  Slot& memory = slot(pin.key_, pin.tier_);
+  if (pin.intent_ == Intent::read) {
+    memory.read.add(pin.stream_->role(), *last);
+    return;
+  }
+  memory.written.clear();  // the writer waited for all that was there
+  memory.read.clear();
+  memory.written.add(pin.stream_->role(), *last);
+}
+
+// --- write-back ---
+
+Status ChunkManager::send_home(CopyKey key) {
+  const std::optional<Tier> home = placement_.home(key);
+  if (!home || valid(key, *home)) return Status::ok();
+  if (*home == Tier::device) {
+    STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::device, kAtOnce));
+    STRATA_ASSERT(begun, describe(key), " has no room in its home");
+  } else if (valid(key, Tier::device) && !valid(key, Tier::pinned)) {
+    STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::pinned, kAtOnce));
+    if (!begun) return Status::error(Code::does_not_fit, str(describe(key), " finds no pinned slot on its way to ", to_string(*home)));
+  }
+  for (const Tier tier : kMemoryTiers)  // what has been copied on is no longer the only newest copy
+    if (copy(key, tier).state == Residency::dirty && (*home != Tier::nvme || tier == Tier::device)) {
+      become(key, tier, Residency::draining);
+      become(key, tier, Residency::clean);
+    }
+  if (*home != Tier::nvme) return arrive(key, *home);
+  return begin_drain(key);
+}
+
+Status ChunkManager::begin_drain(CopyKey key) {
+  const std::uint32_t slots = class_of_[index(key)];
+  std::size_t in_class = 0, oldest = drains_.size();
+  for (std::size_t i = drains_.size(); i-- > 0;)
+    if (class_of_[index(drains_[i].key)] == slots) {
+      ++in_class;
+      oldest = i;
+    }
+  STRATA_ASSERT(spare_drains_[slots] > 0, describe(key), " has its home on nvme, which has no spare slot");
+  if (in_class >= spare_drains_[slots]) STRATA_TRY(settle(oldest));
+  STRATA_TRY(arrive(key, Tier::pinned));
+  if (copy(key, Tier::pinned).state == Residency::clean) become(key, Tier::pinned, Residency::dirty);
+  become(key, Tier::pinned, Residency::draining);
+  become(key, Tier::nvme, Residency::filling);
+  drains_.push_back({key, {}, false});
+  ++counters_.write_backs;
+  counters_.written_bytes += slot(key, Tier::pinned).view.bytes;
+  return Status::ok();
+}
+
+Status ChunkManager::submit(Drain& drain) {
+  const Slot& src = slot(drain.key, Tier::pinned);
+  STRATA_TRY(backend_.host_access({src.view.data, src.view.bytes, false}));
+  STRATA_TRY_ASSIGN(drain.ticket, mover_.write_async(drain.key, src.view));
+  drain.submitted = true;
+  return Status::ok();
+}
+
+Status ChunkManager::pump() {
+  for (Drain& drain : drains_) {
+    if (drain.submitted) continue;
+    const Fence& final = slot(drain.key, Tier::pinned).written;
+    const bool still = std::all_of(final.events.begin(), final.events.end(),
+        [&](const Event& event) { return event.stream < 0 || backend_.is_complete(event); });
+    if (!still) return Status::ok();  // in order, so that the oldest is never overtaken
+    STRATA_TRY(submit(drain));
+  }
+  return Status::ok();
+}
+
+Status ChunkManager::settle(std::size_t i) {
+  const CopyKey key = drains_[i].key;
+  const std::int64_t before = clock_.now_ns();
+  Status status;
+  if (!drains_[i].submitted) {
+    status = wait_on_host(slot(key, Tier::pinned).written);
+    if (status.is_ok()) status = submit(drains_[i]);
+  }
+  if (status.is_ok()) status = mover_.wait(drains_[i].ticket);
+  counters_.io_wait_ns += clock_.now_ns() - before;
+  drains_.erase(drains_.begin() + static_cast<std::ptrdiff_t>(i));
+  become(key, Tier::pinned, status.is_ok() ? Residency::clean : Residency::dirty);
+  become(key, Tier::nvme, status.is_ok() ? Residency::clean : Residency::absent);
+  return status.annotate(str("writing back ", describe(key)));
+}
+
+Status ChunkManager::settle_key(CopyKey key) {
+  for (std::size_t i = 0; i < drains_.size(); ++i)
+    if (drains_[i].key == key) return settle(i);
+  return Status::ok();
+}
+
+Status ChunkManager::settle_all() {
+  while (!drains_.empty()) STRATA_TRY(settle(0));
+  return Status::ok();
+}
+
+Status ChunkManager::drop(CopyKey key) {
+  if (copy(key, Tier::pinned).state == Residency::draining) STRATA_TRY(settle_key(key));
+  for (std::size_t t = 0; t < kTiers; ++t)
+    if (valid(key, static_cast<Tier>(t))) STRATA_TRY(leave(key, static_cast<Tier>(t)));
+  return Status::ok();
+}
+
+// --- looking in ---
+
+std::uint32_t ChunkManager::generation(CopyKey key) const noexcept { return generation_[index(key)]; }
+
+std::size_t ChunkManager::used_slots(Tier tier, std::uint32_t slot_class) const noexcept {
+  const Pool& slots = pools_[static_cast<std::size_t>(tier)][slot_class];
+  return slots.slots.size() - slots.free.size();
+}
+
+Status ChunkManager::audit() const {
+  for (std::size_t i = 0; i < copies_.size(); ++i) {
+    const CopyKey key = key_of(static_cast<std::int32_t>(i));
+    int dirty = 0;
+    for (const Tier tier : kMemoryTiers) {
+      const Copy& held = copy(key, tier);
+      dirty += held.state == Residency::dirty ? 1 : 0;
+      if (held.state != Residency::absent && held.slot < 0) return Status::error(Code::internal, str(describe(key), " has no slot in ", to_string(tier)));
+      if (held.pins > 0 && held.state == Residency::absent) return Status::error(Code::internal, str(describe(key), " is pinned and absent"));
+      if (held.slot >= 0) {
+        const Slot& memory = pools_[static_cast<std::size_t>(tier)][class_of_[i]].slots[static_cast<std::size_t>(held.slot)];
+        if (memory.owner != static_cast<std::int32_t>(i)) return Status::error(Code::internal, str(describe(key), " holds a slot of another"));
+        if (!memory.home && held.state == Residency::absent) return Status::error(Code::internal, str(describe(key), " keeps a window slot for nothing"));
+      }
+    }
+    if (dirty > 1) return Status::error(Code::internal, str(describe(key), " is dirty in two tiers"));
+    if (dirty == 1 && valid(key, Tier::nvme)) return Status::error(Code::internal, str(describe(key), " is dirty and its nvme copy is not stale"));
+  }
+  for (std::size_t t = 0; t < 2; ++t)
+    for (const Pool& slots : pools_[t]) {
+      std::size_t owned = 0;
+      for (const Slot& memory : slots.slots) owned += memory.owner >= 0 ? 1u : 0u;
+      if (owned + slots.free.size() != slots.slots.size()) return Status::error(Code::internal, str(slots.slots.size(), " slots, ", owned, " owned, ", slots.free.size(), " free"));
+    }
+  return Status::ok();
+}
+
+}  // namespace strata

@@ -1,0 +1,125 @@
+#include <strata/chunk/layout.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+namespace strata {
+namespace {
+
+struct Packed {
+  std::vector<ChunkInfo> chunks;
+  std::vector<Slice> slices;
+  std::int64_t held_elems() const {
+    return std::accumulate(chunks.begin(), chunks.end(), std::int64_t{0}, [](std::int64_t n, const ChunkInfo& c) { return n + c.n_elems; });
+  }
+};
+
+// Next fit in the order given, one open chunk a group: neighbours in use stay neighbours in memory.
+Packed pack(std::span<const LayoutTensor> tensors, std::span<const std::int32_t> group_of, std::size_t n_groups,
+            std::int64_t chunk_elems, std::int64_t unit) {
+  Packed packed;
+  std::vector<std::int64_t> open(n_groups, -1), fill(n_groups, 0);
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    const auto g = static_cast<std::size_t>(group_of[t]);
+    const std::int64_t n = tensors[t].n_elems;
+    const std::int64_t padded = round_up(n, ChunkLayout::kSliceAlign);
+    if (padded > chunk_elems) {  // oversize: its own chunk, the open one stays open
+      packed.slices.push_back({static_cast<ChunkId>(packed.chunks.size()), 0, n});
+      packed.chunks.push_back({group_of[t], round_up(n, unit), n, {static_cast<std::int32_t>(t)}});
+      continue;
+    }
+    if (open[g] < 0 || fill[g] + padded > chunk_elems) {
+      open[g] = static_cast<std::int64_t>(packed.chunks.size());
+      fill[g] = 0;
+      packed.chunks.push_back({group_of[t], chunk_elems, 0, {}});
+    }
+    ChunkInfo& chunk = packed.chunks[static_cast<std::size_t>(open[g])];
+    packed.slices.push_back({static_cast<ChunkId>(open[g]), fill[g], n});
+    chunk.tensors.push_back(static_cast<std::int32_t>(t));
+    chunk.used_elems += n;
+    fill[g] += padded;
+  }
+  return packed;
+}
+
+// What a chunk size costs: the share of held bytes that is waste, plus the share of a copy's time that is not
+// transfer at full rate. Both are fractions of the bytes that matter, so they add.
+double cost_of(const Packed& packed, std::int64_t used, std::int64_t chunk_elems, double half_rate_bytes) {
+  const double waste = 1.0 - static_cast<double>(used) / static_cast<double>(packed.held_elems());
+  const double bytes = static_cast<double>(chunk_elems) * 4.0;
+  return waste + half_rate_bytes / (bytes + half_rate_bytes);
+}
+
+}  // namespace
+
+Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, const LayoutOptions& options) {
+  const std::int64_t unit = kSliceAlign * std::max(options.world, 1);
+  if (options.world < 1 || options.rank < 0 || options.rank >= options.world)
+    return Status::error(Code::invalid, str("rank ", options.rank, " in a world of ", options.world));
+  if (options.chunk_elems < 0 || options.chunk_elems % unit != 0)
+    return Status::error(Code::invalid, str("offload.chunk is ", options.chunk_elems, " elements; it takes a multiple of ", unit,
+                                            " (", kSliceAlign, " x ", options.world, " ranks)"));
+  ChunkLayout layout;
+  layout.world_ = options.world;
+  layout.rank_ = options.rank;
+  std::vector<std::int32_t> group_of;
+  std::int64_t used = 0, largest = 0;
+  for (const LayoutTensor& tensor : tensors) {
+    if (tensor.n_elems <= 0) return Status::error(Code::invalid, str("tensor ", tensor.name, " has ", tensor.n_elems, " elements"));
+    auto found = std::find(layout.groups_.begin(), layout.groups_.end(), tensor.group);
+    if (found == layout.groups_.end()) found = layout.groups_.insert(found, tensor.group);
+    group_of.push_back(static_cast<std::int32_t>(found - layout.groups_.begin()));
+    used += tensor.n_elems;
+    largest = std::max(largest, round_up(tensor.n_elems, unit));
+  }
+  if (tensors.empty()) return Status::error(Code::invalid, "a layout needs at least one tensor");
+
+  std::int64_t best = options.chunk_elems;
+  std::string how = "as asked";
+  if (best == 0) {
+    // From a quarter of the largest tensor (which then is oversize) to four times it, in steps that stay few.
+    const std::int64_t low = std::max(unit, round_up(largest / 4, unit));
+    std::int64_t high = std::min(round_up(used, unit) + unit, 4 * largest);
+    if (options.max_chunk_elems > 0) high = std::min(high, std::max(round_up(options.max_chunk_elems, unit) - unit, unit));
+    const std::int64_t step = std::max(unit, round_up((high - low) / 512, unit));
+    double best_cost = std::numeric_limits<double>::infinity();
+    for (std::int64_t n = std::min(low, high); n <= high; n += step) {
+      const double cost = cost_of(pack(tensors, group_of, layout.groups_.size(), n, unit), used, n, options.half_rate_bytes);
+      if (cost < best_cost) {
+        best_cost = cost;
+        best = n;
+      }
+    }
+    how = str("least waste and link loss of ", (high - std::min(low, high)) / step + 1, " sizes up to ", format_bytes(static_cast<std::uint64_t>(high) * 4));
+  }
+  Packed packed = pack(tensors, group_of, layout.groups_.size(), best, unit);
+  layout.chunks_ = std::move(packed.chunks);
+  layout.slices_ = std::move(packed.slices);
+  layout.chunk_elems_ = best;
+  const std::int64_t wasted = layout.wasted_elems();
+  layout.explanation_ = str(layout.chunks_.size(), " chunks of ", best, " elements (", format_bytes(static_cast<std::uint64_t>(best) * 4),
+                            " a payload), ", how, "; ", fmt::format("{:.1f}", 100.0 * static_cast<double>(wasted) / static_cast<double>(used + wasted)), " % unused");
+  return layout;
+}
+
+std::size_t ChunkLayout::payload_bytes(ChunkId id, Payload payload) const {
+  const ChunkInfo& info = chunks_[id];
+  return static_cast<std::size_t>(info.n_elems) * bytes_per_elem(groups_[static_cast<std::size_t>(info.group)].format, payload);
+}
+
+std::pair<std::int64_t, std::int64_t> ChunkLayout::shard(ChunkId id) const noexcept {
+  const std::int64_t part = chunks_[id].n_elems / world_;
+  return {part * rank_, part * (rank_ + 1)};
+}
+
+std::int64_t ChunkLayout::wasted_elems() const noexcept {
+  std::int64_t wasted = 0;
+  for (const ChunkInfo& chunk : chunks_) wasted += chunk.n_elems - chunk.used_elems;
+  return wasted;
+}
+
+}  // namespace strata

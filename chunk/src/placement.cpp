@@ -1,0 +1,44 @@
+#include <strata/chunk/placement.h>
+
+#include <algorithm>
+
+#include <strata/runtime/assert.h>
+
+namespace strata {
+
+std::vector<SizeClass> slot_classes(const ChunkLayout& layout) {
+  std::vector<std::size_t> sizes;
+  for (ChunkId c = 0; c < layout.n_chunks(); ++c)
+    for (std::size_t p = 0; p < kPayloads; ++p) sizes.push_back(layout.payload_bytes(c, static_cast<Payload>(p)));
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  std::vector<SizeClass> classes;
+  for (const std::size_t bytes : sizes) classes.push_back({bytes, {}});
+  return classes;
+}
+
+std::uint32_t Placement::class_of(const ChunkLayout& layout, CopyKey key) const {
+  const std::size_t bytes = layout.payload_bytes(key.chunk, key.payload);
+  for (std::size_t c = 0; c < classes.size(); ++c)
+    if (classes[c].slot_bytes == bytes) return static_cast<std::uint32_t>(c);
+  STRATA_ASSERT(false, "chunk ", key.chunk, " has no slot class of ", bytes, " bytes");
+  return 0;
+}
+
+std::vector<std::uint32_t> Placement::home_counts(const ChunkLayout& layout, Tier tier) const {
+  std::vector<std::uint32_t> counts(classes.size(), 0);
+  for (ChunkId c = 0; c < homes.size(); ++c)
+    for (std::size_t p = 0; p < kPayloads; ++p)
+      if (homes[c][p] == tier) ++counts[class_of(layout, {c, static_cast<Payload>(p)})];
+  return counts;
+}
+
+std::size_t Placement::bytes(const ChunkLayout& layout, Tier tier) const {
+  const std::vector<std::uint32_t> counts = home_counts(layout, tier);
+  std::size_t total = 0;
+  for (std::size_t c = 0; c < classes.size(); ++c)
+    total += classes[c].slot_bytes * (counts[c] + classes[c].window[static_cast<std::size_t>(tier)]);
+  return total;
+}
+
+}  // namespace strata
