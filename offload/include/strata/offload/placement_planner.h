@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include <strata/chunk/layout.h>
+#include <strata/chunk/placement.h>
+#include <strata/offload/access_trace.h>
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+inline constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
+
+/// Bytes a run may use of each tier, by Tier. 0 for nvme: there is none.
+using TierBytes = std::array<std::uint64_t, kTiers>;
+
+/// Which tier homes go to first. `automatic` fills the fastest; the others say where the bulk shall live, so that
+/// every placement can be asked for by name.
+enum class PlacementPolicy : std::uint8_t { automatic, device, pinned, nvme };
+
+struct PlacementRequest {
+  TierBytes budgets{kUnlimited, kUnlimited, kUnlimited};
+  PlacementPolicy policy = PlacementPolicy::automatic;
+  std::uint32_t prefetch = 2;  ///< chunks ahead; windows are this much wider than the least where room allows
+};
+
+/// Bytes the placement takes of each tier, fixed parts included.
+TierBytes placement_bytes(const ChunkLayout& layout, const AccessTrace& trace, const Placement& placement);
+
+/// Homes and windows for a run, or `does_not_fit` with a table: what each tier needs at least, what it has, and the
+/// smallest budget that fits. Deterministic.
+///
+/// A chunk's parameter, moments and accumulated gradient live on the device together or not at all (the step runs
+/// where they are); off the device each has a home of its own, parameters and gradients in the faster tier first
+/// because they move more often than moments.
+Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request);
+
+/// The least windows a placement with these homes can run with; fills `placement.classes[].window`.
+void set_least_windows(const ChunkLayout& layout, const AccessTrace& trace, Placement& placement);
+
+/// The smallest budgets, starting from `request.budgets` and enlarging as few tiers as possible, that fit.
+TierBytes smallest_that_fits(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request);
+
+}  // namespace strata

@@ -1,0 +1,53 @@
+#include <strata/offload/copy_lanes.h>
+
+#include <strata/offload/nvme_store.h>
+
+namespace strata {
+namespace {
+
+std::uint64_t id_of(CopyKey key) { return std::uint64_t{key.chunk} * kPayloads + static_cast<std::uint64_t>(key.payload); }
+
+}  // namespace
+
+std::vector<SlotClass> store_classes(const ChunkLayout& layout, const Placement& placement) {
+  const std::vector<std::uint32_t> homes = placement.home_counts(layout, Tier::nvme);
+  std::vector<SlotClass> classes;
+  for (std::size_t c = 0; c < homes.size(); ++c)
+    if (homes[c] > 0)
+      classes.push_back({placement.classes[c].slot_bytes, homes[c] + placement.classes[c].window[static_cast<std::size_t>(Tier::nvme)]});
+  return classes;
+}
+
+CopyLanes::CopyLanes(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayout& layout, const Placement& placement, NvmeStore* store)
+    : backend_(backend), h2d_(h2d), d2h_(d2h), layout_(layout), placement_(placement), store_(store) {
+  std::uint32_t next = 0;
+  for (const std::uint32_t homes : placement.home_counts(layout, Tier::nvme)) store_class_.push_back(homes > 0 ? next++ : 0);
+}
+
+Status CopyLanes::copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after, Event& done) {
+  Stream& lane = direction == Direction::h2d ? h2d_ : d2h_;
+  for (const Event& event : after.events)
+    if (event.stream >= 0 && event.stream != lane.id()) STRATA_TRY(backend_.wait_on_async(event, lane));
+  STRATA_TRY(backend_.copy_async(dst, src, lane));
+  STRATA_TRY_ASSIGN(done, backend_.record(lane));
+  return Status::ok();
+}
+
+Result<IoTicket> CopyLanes::write_async(CopyKey key, ConstBufferView src) {
+  if (store_ == nullptr) return IoTicket{};
+  STRATA_TRY_ASSIGN(const Ticket ticket, store_->write_async(id_of(key), store_class_[placement_.class_of(layout_, key)], src));
+  return IoTicket{ticket.index, ticket.sequence};
+}
+
+Result<IoTicket> CopyLanes::read_async(CopyKey key, BufferView dst) {
+  if (store_ == nullptr) return IoTicket{};
+  STRATA_TRY_ASSIGN(const Ticket ticket, store_->read_async(id_of(key), dst));
+  return IoTicket{ticket.index, ticket.sequence};
+}
+
+Status CopyLanes::wait(IoTicket ticket) {
+  if (store_ == nullptr || !ticket.given()) return Status::ok();
+  return store_->wait({ticket.index, ticket.sequence});
+}
+
+}  // namespace strata

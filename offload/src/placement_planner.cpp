@@ -1,0 +1,239 @@
+#include <strata/offload/placement_planner.h>
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+namespace strata {
+namespace {
+
+constexpr std::array<Payload, 4> kHomed = {Payload::param, Payload::accum, Payload::m, Payload::v};
+constexpr std::size_t kDevice = static_cast<std::size_t>(Tier::device);
+constexpr std::size_t kPinned = static_cast<std::size_t>(Tier::pinned);
+constexpr std::size_t kNvme = static_cast<std::size_t>(Tier::nvme);
+
+using Counts = std::vector<std::uint32_t>;  // by class
+
+void raise(Counts& most, const Counts& counts) {
+  for (std::size_t c = 0; c < most.size(); ++c) most[c] = std::max(most[c], counts[c]);
+}
+
+// Payloads that are on the device together and have no home there.
+Counts least_device_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
+  Counts most(p.classes.size(), 0);
+  for (const AccessTrace::Step& step : trace.steps) {
+    Counts now(p.classes.size(), 0);
+    for (const CopyKey key : step.on_device)
+      if (p.home(key) != Tier::device) ++now[p.class_of(layout, key)];
+    raise(most, now);
+  }
+  return most;
+}
+
+// Payloads that are in pinned memory together and have no home there: in the commit of a chunk, while a gradient
+// lands, while a parameter passes to the device, while states are loaded, saved or given their first values.
+Counts least_pinned_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
+  Counts most(p.classes.size(), 0);
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
+    Counts commit(p.classes.size(), 0), landing(p.classes.size(), 0), passing(p.classes.size(), 0);
+    const bool at_device = p.home({chunk, Payload::param}) == Tier::device;
+    for (const Payload payload : kHomed) {
+      const CopyKey key{chunk, payload};
+      if (p.home(key) == Tier::pinned) continue;
+      if (!at_device) ++commit[p.class_of(layout, key)];
+      passing[p.class_of(layout, key)] = 1;
+    }
+    if (!at_device && trace.micro_batches > 1) ++landing[p.class_of(layout, {chunk, Payload::grad})];
+    if (p.home({chunk, Payload::accum}) == Tier::nvme) ++landing[p.class_of(layout, {chunk, Payload::accum})];
+    raise(most, commit);
+    raise(most, landing);
+    raise(most, passing);
+  }
+  return most;
+}
+
+// One attempt: how wide the windows are and how many spares there are.
+struct Width {
+  std::uint32_t device_extra = 0;
+  std::uint32_t pinned_times = 1;
+  std::uint32_t spares = 1;
+};
+
+void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const Width& width, Placement& p) {
+  const Counts device = least_device_window(layout, trace, p);
+  const Counts pinned = least_pinned_window(layout, trace, p);
+  const Counts on_nvme = p.home_counts(layout, Tier::nvme);
+  for (std::size_t c = 0; c < p.classes.size(); ++c) {
+    auto& window = p.classes[c].window;
+    // A class that passes through with one chunk alone needs no room for the next.
+    window[kDevice] = device[c] + (device[c] > 1 ? width.device_extra : 0);
+    window[kPinned] = pinned[c] * width.pinned_times;
+    window[kNvme] = on_nvme[c] > 0 ? std::min(width.spares, on_nvme[c]) : 0;
+  }
+}
+
+bool within(const TierBytes& need, const TierBytes& budgets) {
+  for (std::size_t t = 0; t < kTiers; ++t)
+    if (need[t] > budgets[t]) return false;
+  return true;
+}
+
+Placement empty_placement(const ChunkLayout& layout) {
+  Placement p;
+  p.classes = slot_classes(layout);
+  p.homes.resize(layout.n_chunks());
+  return p;
+}
+
+// Off the device: parameters, then gradients, then moments chunk by chunk take pinned memory while there is room
+// (window included, so it is set anew for each try), the rest nvme.
+bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request, ChunkId first,
+                      const Width& width, Placement& p) {
+  std::vector<CopyKey> order;
+  for (ChunkId chunk = first; chunk < layout.n_chunks(); ++chunk) order.push_back({chunk, Payload::param});
+  for (ChunkId chunk = first; chunk < layout.n_chunks(); ++chunk) order.push_back({chunk, Payload::accum});
+  for (ChunkId chunk = first; chunk < layout.n_chunks(); ++chunk) {
+    order.push_back({chunk, Payload::m});
+    order.push_back({chunk, Payload::v});
+  }
+  const bool has_nvme = request.budgets[kNvme] > 0;
+  // The number of pinned homes is found by bisection: fewer homes there never need more of it.
+  const auto try_pinned = [&](std::size_t n_pinned) {
+    for (std::size_t i = 0; i < order.size(); ++i)
+      p.homes[order[i].chunk][static_cast<std::size_t>(order[i].payload)] = i < n_pinned ? Tier::pinned : Tier::nvme;
+    set_windows(layout, trace, width, p);
+    const TierBytes need = placement_bytes(layout, trace, p);
+    return need[kPinned] <= request.budgets[kPinned];
+  };
+  std::size_t low = 0, high = request.policy == PlacementPolicy::nvme ? 0 : order.size();
+  if (high > 0 && !try_pinned(high)) {
+    if (!has_nvme || !try_pinned(0)) return false;
+    while (low + 1 < high) {
+      const std::size_t middle = (low + high) / 2;
+      (try_pinned(middle) ? low : high) = middle;
+    }
+    high = low;
+  }
+  return try_pinned(high) && within(placement_bytes(layout, trace, p), request.budgets);
+}
+
+std::optional<Placement> attempt(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request, const Width& width) {
+  const auto on_device = [&](ChunkId n) {
+    Placement p = empty_placement(layout);
+    for (ChunkId chunk = 0; chunk < n; ++chunk)
+      for (const Payload payload : kHomed) p.homes[chunk][static_cast<std::size_t>(payload)] = Tier::device;
+    return p;
+  };
+  const auto all = static_cast<ChunkId>(layout.n_chunks());
+  const bool device_first = request.policy == PlacementPolicy::automatic || request.policy == PlacementPolicy::device;
+  // As many whole chunks as the device holds beside its window, from the front of the model: their gradients come
+  // last, so that their update follows backward with nothing to wait for.
+  for (ChunkId n = device_first ? all : 0;; --n) {
+    Placement p = on_device(n);
+    set_windows(layout, trace, width, p);
+    if (placement_bytes(layout, trace, p)[kDevice] <= request.budgets[kDevice]) {
+      if (place_off_device(layout, trace, request, n, width, p)) return p;
+      if (request.policy == PlacementPolicy::device) return std::nullopt;
+    }
+    if (n == 0) return std::nullopt;
+  }
+}
+
+}  // namespace
+
+TierBytes placement_bytes(const ChunkLayout& layout, const AccessTrace& trace, const Placement& placement) {
+  TierBytes bytes{};
+  for (std::size_t t = 0; t < kTiers; ++t) bytes[t] = placement.bytes(layout, static_cast<Tier>(t));
+  bytes[kDevice] += trace.device_fixed_bytes;
+  bytes[kPinned] += trace.pinned_fixed_bytes;
+  return bytes;
+}
+
+void set_least_windows(const ChunkLayout& layout, const AccessTrace& trace, Placement& placement) {
+  set_windows(layout, trace, Width{}, placement);
+}
+
+static std::optional<Placement> place(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request) {
+  // Wide windows first: room to prefetch and to write behind is worth more than one more chunk at home.
+  const std::array<Width, 5> widths = {{{request.prefetch, 3, 6}, {request.prefetch, 2, 4}, {std::min(request.prefetch, 1u), 2, 2}, {0, 1, 2}, {0, 1, 1}}};
+  for (const Width& width : widths)
+    if (std::optional<Placement> p = attempt(layout, trace, request, width)) return p;
+  return std::nullopt;
+}
+
+TierBytes smallest_that_fits(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request) {
+  // Enlarge one tier alone where that is enough, the one that needs least; else the device and pinned memory to the
+  // least they can run with, and the rest where there is most room.
+  const auto fits = [&](const TierBytes& budgets) {
+    PlacementRequest r = request;
+    r.budgets = budgets;
+    return place(layout, trace, r).has_value();
+  };
+  const auto least = [&](TierBytes budgets, std::size_t tier) -> std::optional<TierBytes> {
+    const std::uint64_t have = budgets[tier];
+    std::uint64_t low = have / 4096, high = std::uint64_t{1} << 40;  // pages; 2^52 bytes
+    budgets[tier] = high * 4096;
+    if (!fits(budgets)) return std::nullopt;
+    while (low + 1 < high) {
+      const std::uint64_t middle = low + (high - low) / 2;
+      budgets[tier] = middle * 4096;
+      (fits(budgets) ? high : low) = middle;
+    }
+    budgets[tier] = high * 4096;
+    return budgets;
+  };
+  std::optional<TierBytes> best;
+  for (const std::size_t tier : {kNvme, kPinned, kDevice}) {
+    if (tier == kNvme && request.budgets[kNvme] == 0) continue;
+    const std::optional<TierBytes> one = least(request.budgets, tier);
+    if (one && (!best || (*one)[tier] - request.budgets[tier] < [&] {
+          std::uint64_t extra = 0;
+          for (std::size_t t = 0; t < kTiers; ++t) extra += (*best)[t] - request.budgets[t];
+          return extra;
+        }()))
+      best = one;
+  }
+  if (best) return *best;
+  TierBytes budgets = request.budgets;
+  for (std::size_t t = 0; t < kTiers; ++t) {
+    TierBytes generous{kUnlimited / 2, kUnlimited / 2, request.budgets[kNvme] == 0 ? 0 : kUnlimited / 2};
+    generous[t] = budgets[t];
+    if (const std::optional<TierBytes> one = least(generous, t); one && !fits(generous)) budgets[t] = (*one)[t];
+  }
+  for (const std::size_t tier : {kNvme, kPinned, kDevice})
+    if (!fits(budgets) && budgets[tier] > 0)
+      if (const std::optional<TierBytes> one = least(budgets, tier)) budgets = *one;
+  return budgets;
+}
+
+Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request) {
+  if (std::optional<Placement> p = place(layout, trace, request)) return *std::move(p);
+
+  Placement least = empty_placement(layout);
+  for (auto& homes : least.homes)
+    for (const Payload payload : kHomed) homes[static_cast<std::size_t>(payload)] = request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned;
+  set_windows(layout, trace, Width{}, least);
+  const TierBytes window = {trace.device_fixed_bytes + least.bytes(layout, Tier::device), 0, 0};
+  const TierBytes suggestion = smallest_that_fits(layout, trace, request);
+
+  std::string text = "the run does not fit its budgets\n  tier     budget        smallest that fits  shortfall\n";
+  std::string keys;
+  for (std::size_t t = 0; t < kTiers; ++t) {
+    const bool unlimited = request.budgets[t] == kUnlimited;
+    const bool raised = suggestion[t] > request.budgets[t];
+    text += fmt::format("  {:<8} {:<13} {:<19} {}\n", to_string(static_cast<Tier>(t)), unlimited ? "unlimited" : format_bytes(request.budgets[t]),
+                        raised ? fmt::format("{} B", suggestion[t]) : std::string("as it is"),
+                        raised ? format_bytes(suggestion[t] - request.budgets[t]) : std::string("-"));
+    if (raised) keys += fmt::format(" memory.{}={}", to_string(static_cast<Tier>(t)), suggestion[t]);
+  }
+  text += fmt::format("  the device needs at least {} for activations and the working window; model states and gradients take {}\n",
+                      format_bytes(window[kDevice]), format_bytes(least.bytes(layout, request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned)));
+  text += "  it fits with:" + keys;
+  return Status::error(Code::does_not_fit, text);
+}
+
+}  // namespace strata
