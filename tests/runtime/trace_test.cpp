@@ -40,6 +40,7 @@ class MemoryIo final : public Io {
     const std::string& path() const noexcept override { return path_; }
     bool direct() const noexcept override { return false; }
     int descriptor() const noexcept override { return -1; }
+    DirectAlignment alignment() const noexcept override { return {}; }
 
    private:
     MemoryIo& io_;

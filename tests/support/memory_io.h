@@ -138,6 +138,7 @@ class MemoryIo final : public Io {
     const std::string& path() const noexcept override { return path_; }
     bool direct() const noexcept override { return false; }
     int descriptor() const noexcept override { return descriptor_; }
+    DirectAlignment alignment() const noexcept override { return {}; }
 
    private:
     Status grow(std::size_t size) {  // with the lock held

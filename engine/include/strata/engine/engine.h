@@ -1,0 +1,135 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <strata/cpuopt/adamw.h>
+#include <strata/engine/lowering.h>
+#include <strata/offload/nvme_store.h>
+#include <strata/offload/placement_planner.h>
+#include <strata/runtime/backend.h>
+#include <strata/runtime/clock.h>
+#include <strata/runtime/io.h>
+#include <strata/runtime/thread_pool.h>
+
+namespace strata {
+
+/// The programs of a run. All have the same parameters; `train` ends in "loss" and has its backward, `eval` ends in
+/// "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets". eval and infer may be empty.
+struct ProgramSet {
+  Program train, eval, infer;
+};
+
+struct EngineOptions {
+  TierBytes budgets{kUnlimited, kUnlimited, kUnlimited};
+  PlacementPolicy policy = PlacementPolicy::automatic;
+  std::int64_t chunk_elems = 0;  ///< 0: search
+  std::uint32_t prefetch = 2;    ///< parameter chunks fetched ahead; 0: on demand
+  std::int32_t grad_accum = 1;
+  double clip = 1.0;             ///< global gradient norm; 0: none
+  cpuopt::AdamWParams adamw{};   ///< lr, step and grad_factor are set each step
+  NvmeOptions nvme{};            ///< classes are set by the plan
+};
+
+/// What a run will hold, proven by running the real scheduler over the null backend.
+struct RunPlan {
+  TensorTable tensors;
+  std::vector<bool> decay_of_tensor;
+  std::vector<Init> init_of_tensor;
+  std::vector<Shape> shape_of_tensor;
+  ChunkLayout layout;
+  LoweredProgram train, eval, infer;
+  AccessTrace trace;
+  Placement placement;
+  EngineOptions options;
+  TierBytes planned_peak{};        ///< high-water mark of used + reserved, by tier
+  std::vector<std::string> notes;  ///< what was chosen and why, a sentence each
+};
+
+/// Fills one micro-batch: T tokens and their targets (below 0: not counted). `index` counts micro-batches from the
+/// beginning of the run, so that a source is a pure function of it.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  virtual Status fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) = 0;
+};
+
+struct StepReport {
+  float loss = 0;           ///< mean over the step's micro-batches
+  double grad_norm = 0;     ///< of the mean gradient, before clipping
+  double clip_factor = 1;
+  double seconds = 0;
+  double optimizer_seconds = 0;  ///< norm and commit
+  double nvme_wait_seconds = 0;  ///< the engine stood waiting for the slow tier
+};
+
+/// Bytes carried since the engine was made.
+struct MovedBytes {
+  std::uint64_t h2d = 0, d2h = 0, nvme_read = 0, nvme_write = 0;
+};
+
+/// Trains one model with its states spread over the tiers. One thread drives it. The placement never changes a bit
+/// of what it computes (contract C1).
+class Engine {
+ public:
+  /// Lays out, places and proves the run. Errors: `does_not_fit` with the smallest budget that fits; `invalid`.
+  static Result<std::unique_ptr<const RunPlan>> plan(const ProgramSet& programs, const EngineOptions& options);
+  /// The same with a placement of the caller's (homes given, windows at least the least).
+  static Result<std::unique_ptr<const RunPlan>> plan_with(const ProgramSet& programs, const EngineOptions& options,
+                                                          const std::function<void(const ChunkLayout&, Placement&)>& choose);
+
+  struct Environment {
+    Backend& backend;
+    ThreadPool& pool;
+    Clock& clock;
+    Io& io;
+  };
+  /// Takes the memory. `plan` and the environment outlive the engine. Parameters are undefined until
+  /// initialize() or load. Errors: `does_not_fit`, `out_of_memory`, `no_space`, `io_error`.
+  static Result<std::unique_ptr<Engine>> create(const RunPlan& plan, const Environment& environment);
+  ~Engine();
+
+  /// Gives parameters their first values, a function of (seed, name order, element), and moments zero.
+  Status initialize(std::uint64_t seed);
+
+  /// One optimizer step over grad_accum micro-batches. On an error nothing was committed.
+  /// Errors: `diverged` naming the tensor when the gradient is not finite; `io_error`, `corrupt`.
+  Status train_step(BatchSource& source, double lr, StepReport& report);
+  /// Mean loss of `n` micro-batches of `source` from index 0.
+  Result<double> evaluate(BatchSource& source, std::int64_t n);
+  /// Logits of the row `row` for one sequence of infer's length. Valid until the next call.
+  Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
+
+  /// Steps done; the next one is steps() + 1. Set when resuming.
+  std::int64_t steps() const noexcept;
+  void set_steps(std::int64_t steps) noexcept;
+
+  /// Shows every state of `payload`, tensor by tensor in layout order, in bounded memory.
+  using Visit = std::function<Status(std::string_view name, std::span<const float> values)>;
+  Status visit(Payload payload, const Visit& visit);
+  /// Fills every state of `payload`, tensor by tensor in layout order.
+  using Fill = std::function<Status(std::string_view name, std::span<float> values)>;
+  Status fill(Payload payload, const Fill& fill);
+  /// Over parameters and moments in name order.
+  Result<std::string> state_digest();
+
+  MovedBytes moved() const;
+  TierBytes used_bytes() const;
+  TierBytes peak_bytes() const;
+  std::string nvme_note() const;
+  const RunPlan& plan() const noexcept;
+  /// Buffers, streams, events and files made so far; contract C6 compares.
+  std::uint64_t resources_created() const;
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace strata

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <strata/chunk/layout.h>
+#include <strata/graph/passes.h>
+#include <strata/graph/program.h>
+#include <strata/offload/access_trace.h>
+
+namespace strata {
+
+/// Where an operand's bytes are: fixed at an arena offset, or at an offset in a chunk's payload, whose address the pin
+/// gives each time.
+struct Operand {
+  enum class Where : std::uint8_t { none, arena, param, grad };
+  Where where = Where::none;
+  std::size_t offset = 0;  ///< bytes, in the arena or in the payload
+  ChunkId chunk = 0;
+  Shape shape;
+  DType dtype = DType::f32;
+};
+
+/// A gradient chunk that an instruction writes.
+struct GradTouch {
+  ChunkId chunk = 0;
+  bool first = false;  ///< of the micro-batch: a slot is taken
+  bool last = false;   ///< the chunk's gradient is complete: it lands
+};
+
+struct LoweredInstr {
+  Op op = Op::add;
+  Attrs attrs;
+  std::uint32_t accumulate = 0;
+  std::vector<Operand> in, out;
+  std::vector<ChunkId> params;    ///< parameter chunks it reads, each once
+  std::vector<GradTouch> grads;
+  double flops = 0;
+};
+
+/// A Program bound to a layout: what the executor replays. All offsets are static.
+struct LoweredProgram {
+  std::vector<LoweredInstr> code;
+  std::vector<std::pair<std::string, Operand>> ends;  ///< inputs and outputs by name
+  std::size_t arena_bytes = 0;
+
+  /// The input or output of that name; `where` is none when there is none.
+  Operand find(std::string_view name) const;
+};
+
+/// The tensors of a program in order of first use, as the layout takes them, and back.
+struct TensorTable {
+  std::vector<LayoutTensor> specs;
+  std::vector<std::int32_t> tensor_of_param;  ///< index into specs, by index into Program::params
+  std::vector<std::int32_t> param_of_tensor;
+};
+TensorTable tensors_in_use_order(const Program& program);
+
+/// Errors: `invalid` when the program has parameters that the table lacks.
+Result<LoweredProgram> lower(const Program& program, const TensorTable& tensors, const ChunkLayout& layout);
+
+/// The planner's view of a lowered program, run `micro_batches` times a step.
+AccessTrace access_trace(const LoweredProgram& program, std::int32_t micro_batches);
+
+}  // namespace strata

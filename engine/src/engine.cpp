@@ -1,0 +1,285 @@
+#include <strata/engine/engine.h>
+
+#include <algorithm>
+#include <map>
+
+#include <strata/runtime/digest.h>
+#include <strata/runtime/null_backend.h>
+#include <strata/runtime/str.h>
+
+#include "commit.h"
+#include "machine.h"
+#include "pass_runner.h"
+#include "planning.h"
+#include "state_access.h"
+
+namespace strata {
+
+class Engine::Impl {
+ public:
+  explicit Impl(std::unique_ptr<Machine> machine)
+      : machine_(std::move(machine)), runner_(*machine_), commit_(*machine_), states_(*machine_),
+        train_(schedule_of(plan().train, plan().layout, plan().placement, plan().options.grad_accum, true)),
+        eval_(schedule_of(plan().eval, plan().layout, plan().placement, 1, false)),
+        infer_(schedule_of(plan().infer, plan().layout, plan().placement, 1, false)) {}
+
+  const RunPlan& plan() const noexcept { return machine_->plan; }
+  Machine& machine() noexcept { return *machine_; }
+  StateAccess& states() noexcept { return states_; }
+
+  Status train_step(BatchSource& source, double lr, StepReport& report);
+  Result<double> evaluate(BatchSource& source, std::int64_t n);
+  Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
+  std::int64_t steps = 0;
+
+ private:
+  void use(const PassSchedule& schedule);
+  Status upload(const LoweredProgram& program);
+  Status take_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index);
+  Status take_loss(const LoweredProgram& program, std::int32_t slot);
+  Status read_back(std::byte* to, const std::byte* from, std::size_t bytes);
+
+  std::unique_ptr<Machine> machine_;
+  PassRunner runner_;
+  Commit commit_;
+  StateAccess states_;
+  const PassSchedule train_, eval_, infer_;
+  const PassSchedule* current_ = nullptr;
+  std::size_t slot_ = 0;                    // of the two input slots, the next
+  std::array<Event, 2> uploaded_{};         // the slot may be written again
+  Event arena_free_;                        // inputs and results of the last pass are no longer needed
+};
+
+void Engine::Impl::use(const PassSchedule& schedule) {
+  runner_.rewind();
+  if (current_ != &schedule) machine_->chunks->set_schedule(schedule.uses, schedule.cycle);
+  current_ = &schedule;
+}
+
+// The filled input slot goes to the arena once the last pass is over; compute starts after it.
+Status Engine::Impl::upload(const LoweredProgram& program) {
+  Machine& m = *machine_;
+  const std::size_t slot = slot_;
+  slot_ ^= 1;
+  STRATA_TRY(m.backend.wait_on_async(arena_free_, m.h2d));
+  const Operand tokens = program.find("tokens"), targets = program.find("targets");
+  const std::size_t n = static_cast<std::size_t>(tokens.shape.n_elems());
+  const auto* from = reinterpret_cast<const std::byte*>(m.input_slot(slot));
+  for (const Operand& operand : {tokens, targets}) {
+    if (operand.where == Operand::Where::none) continue;
+    STRATA_TRY(m.backend.copy_async({m.arena(operand), n * sizeof(std::int32_t)}, {from, n * sizeof(std::int32_t)}, m.h2d));
+    from += n * sizeof(std::int32_t);
+  }
+  STRATA_TRY_ASSIGN(uploaded_[slot], m.backend.record(m.h2d));
+  return m.backend.wait_on_async(uploaded_[slot], m.compute);
+}
+
+Status Engine::Impl::take_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index) {
+  Machine& m = *machine_;
+  const std::size_t n = static_cast<std::size_t>(program.find("tokens").shape.n_elems());
+  STRATA_TRY(m.backend.wait(uploaded_[slot_]));
+  std::int32_t* into = m.input_slot(slot_);
+  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(into), 2 * n * sizeof(std::int32_t), true}));
+  if (!m.dry()) STRATA_TRY(source.fill(index, {into, n}, {into + n, n}));
+  return upload(program);
+}
+
+Status Engine::Impl::read_back(std::byte* to, const std::byte* from, std::size_t bytes) {
+  Machine& m = *machine_;
+  STRATA_TRY_ASSIGN(const Event done, m.backend.record(m.compute));
+  STRATA_TRY(m.backend.wait_on_async(done, m.d2h));
+  STRATA_TRY(m.backend.copy_async({to, bytes}, {from, bytes}, m.d2h));
+  STRATA_TRY_ASSIGN(arena_free_, m.backend.record(m.d2h));
+  return m.backend.wait_on_async(arena_free_, m.compute);  // the next pass may write over it
+}
+
+Status Engine::Impl::take_loss(const LoweredProgram& program, std::int32_t slot) {
+  return read_back(reinterpret_cast<std::byte*>(machine_->losses() + slot), machine_->arena(program.find("loss")), sizeof(float));
+}
+
+Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& report) {
+  Machine& m = *machine_;
+  const EngineOptions& options = plan().options;
+  const std::int64_t begin = m.clock.now_ns();
+  const std::int64_t nvme_before = m.chunks->counters().io_wait_ns;
+  use(train_);
+  for (std::int32_t k = 0; k < options.grad_accum; ++k) {
+    STRATA_TRY(take_batch(plan().train, source, steps * options.grad_accum + k));
+    STRATA_TRY(runner_.run({plan().train, train_, k, true, k + 1 == options.grad_accum}));
+    STRATA_TRY(take_loss(plan().train, k));
+  }
+  STRATA_TRY_ASSIGN(report.grad_norm, commit_.gradient_norm(options.grad_accum));
+  const std::int64_t norm_known = m.clock.now_ns();
+  STRATA_TRY(m.backend.wait(arena_free_));
+
+  cpuopt::AdamWParams params = options.adamw;
+  params.lr = lr;
+  params.step = steps + 1;
+  report.clip_factor = options.clip > 0 ? std::min(1.0, options.clip / (report.grad_norm + 1e-6)) : 1.0;
+  params.grad_factor = report.clip_factor / options.grad_accum;
+  STRATA_TRY(commit_.run(params, options.grad_accum * static_cast<std::int32_t>(plan().train.code.size())));
+  // serial: the next forward begins when every chunk is committed
+  STRATA_TRY(m.backend.synchronize(m.cpu));
+  STRATA_TRY(m.backend.synchronize(m.compute));
+  ++steps;
+
+  report.loss = 0;
+  if (!m.dry()) {
+    STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.losses()), sizeof(float) * static_cast<std::size_t>(options.grad_accum), false}));
+    float sum = 0;
+    for (std::int32_t k = 0; k < options.grad_accum; ++k) sum += m.losses()[k];
+    report.loss = sum / static_cast<float>(options.grad_accum);
+  }
+  const std::int64_t end = m.clock.now_ns();
+  report.seconds = static_cast<double>(end - begin) * 1e-9;
+  report.optimizer_seconds = static_cast<double>(end - norm_known) * 1e-9;
+  report.nvme_wait_seconds = static_cast<double>(m.chunks->counters().io_wait_ns - nvme_before) * 1e-9;
+  return Status::ok();
+}
+
+Result<double> Engine::Impl::evaluate(BatchSource& source, std::int64_t n) {
+  Machine& m = *machine_;
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    use(eval_);
+    STRATA_TRY(take_batch(plan().eval, source, i));
+    STRATA_TRY(runner_.run({plan().eval, eval_, 0, false, false}));
+    STRATA_TRY(take_loss(plan().eval, 0));
+    STRATA_TRY(m.backend.wait(arena_free_));
+    STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.losses()), sizeof(float), false}));
+    if (!m.dry()) sum += m.losses()[0];
+  }
+  return n > 0 ? sum / static_cast<double>(n) : 0.0;
+}
+
+Result<std::span<const float>> Engine::Impl::infer(std::span<const std::int32_t> tokens, std::int64_t row) {
+  Machine& m = *machine_;
+  const Operand input = plan().infer.find("tokens"), logits = plan().infer.find("logits");
+  if (input.where == Operand::Where::none) return Status::error(Code::unsupported, "this run has no program for inference");
+  if (static_cast<std::int64_t>(tokens.size()) != input.shape.n_elems() || row < 0 || row >= input.shape.n_elems())
+    return Status::error(Code::invalid, str("inference takes ", input.shape.n_elems(), " tokens and a row of them; given ", tokens.size(), " and row ", row));
+  use(infer_);
+  STRATA_TRY(m.backend.wait(uploaded_[slot_]));
+  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.input_slot(slot_)), tokens.size_bytes(), true}));
+  if (!m.dry()) std::copy(tokens.begin(), tokens.end(), m.input_slot(slot_));
+  STRATA_TRY(upload(plan().infer));
+  STRATA_TRY(runner_.run({plan().infer, infer_, 0, false, false}));
+  const auto vocab = static_cast<std::size_t>(logits.shape.dim(-1));
+  STRATA_TRY(read_back(reinterpret_cast<std::byte*>(m.logits()), m.arena(logits) + static_cast<std::size_t>(row) * vocab * sizeof(float), vocab * sizeof(float)));
+  STRATA_TRY(m.backend.wait(arena_free_));
+  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.logits()), vocab * sizeof(float), false}));
+  return std::span<const float>(m.logits(), vocab);
+}
+
+// --- Engine ---
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Environment& environment) {
+  STRATA_TRY_ASSIGN(std::unique_ptr<Machine> machine, Machine::create(plan, environment));
+  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(std::move(machine))));
+}
+
+namespace {
+
+class NoBatches final : public BatchSource {
+ public:
+  Status fill(std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) override { return Status::ok(); }
+};
+
+// The whole life of a run, in small, over a backend that moves nothing.
+Status rehearse(Engine& engine, const RunPlan& plan) {
+  NoBatches batches;
+  StepReport report;
+  STRATA_TRY(engine.initialize(0));
+  for (int step = 0; step < 4; ++step) {
+    STRATA_TRY(engine.train_step(batches, 1e-3, report));
+    if (step == 1 && !plan.eval.code.empty()) STRATA_TRY(engine.evaluate(batches, 2).status());
+    if (step == 2 && !plan.infer.code.empty()) {
+      const std::vector<std::int32_t> tokens(static_cast<std::size_t>(plan.infer.find("tokens").shape.n_elems()));
+      STRATA_TRY(engine.infer(tokens, 0).status());
+    }
+  }
+  for (const Payload payload : kStatePayloads)
+    STRATA_TRY(engine.visit(payload, [](std::string_view, std::span<const float>) { return Status::ok(); }));
+  return engine.train_step(batches, 1e-3, report);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const RunPlan>> Engine::plan(const ProgramSet& programs, const EngineOptions& options) {
+  return plan_with(programs, options, nullptr);
+}
+
+Result<std::unique_ptr<const RunPlan>> Engine::plan_with(const ProgramSet& programs, const EngineOptions& options,
+                                                         const std::function<void(const ChunkLayout&, Placement&)>& choose) {
+  STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, draft_plan(programs, options, choose));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Backend> null, create_null_backend());
+  STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
+  SteadyClock clock;
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Engine> engine, create(*plan, {*null, *pool, clock, posix_io()}));
+  STRATA_TRY(rehearse(*engine, *plan).annotate("planning"));
+  plan->planned_peak = engine->peak_bytes();
+  return std::unique_ptr<const RunPlan>(std::move(plan));
+}
+
+Status Engine::initialize(std::uint64_t seed) { return impl_->states().initialize(seed); }
+Status Engine::train_step(BatchSource& source, double lr, StepReport& report) { return impl_->train_step(source, lr, report); }
+Result<double> Engine::evaluate(BatchSource& source, std::int64_t n) { return impl_->evaluate(source, n); }
+Result<std::span<const float>> Engine::infer(std::span<const std::int32_t> tokens, std::int64_t row) { return impl_->infer(tokens, row); }
+std::int64_t Engine::steps() const noexcept { return impl_->steps; }
+void Engine::set_steps(std::int64_t steps) noexcept { impl_->steps = steps; }
+Status Engine::visit(Payload payload, const Visit& visit) { return impl_->states().visit(payload, visit); }
+Status Engine::fill(Payload payload, const Fill& fill) { return impl_->states().fill(payload, fill); }
+const RunPlan& Engine::plan() const noexcept { return impl_->plan(); }
+
+Result<std::string> Engine::state_digest() {
+  std::map<std::string, std::array<Digest, kStatePayloads.size()>, std::less<>> digests;
+  for (std::size_t p = 0; p < kStatePayloads.size(); ++p)
+    STRATA_TRY(visit(kStatePayloads[p], [&](std::string_view name, std::span<const float> values) {
+      digests[std::string(name)][p] = digest_of(std::as_bytes(values));
+      return Status::ok();
+    }));
+  Digester all;
+  for (const auto& [name, parts] : digests) {
+    all.update(std::as_bytes(std::span(name.data(), name.size())));
+    for (const Digest& part : parts) all.update(part);
+  }
+  return to_hex(all.digest());
+}
+
+MovedBytes Engine::moved() const {
+  const BackendCounters counters = impl_->machine().backend.counters();
+  MovedBytes moved;
+  moved.h2d = counters.copied_bytes[static_cast<std::size_t>(StreamRole::h2d)];
+  moved.d2h = counters.copied_bytes[static_cast<std::size_t>(StreamRole::d2h)];
+  if (const NvmeStore* store = impl_->machine().store.get()) {
+    moved.nvme_read = store->counters().bytes_read;
+    moved.nvme_write = store->counters().bytes_written;
+  }
+  return moved;
+}
+
+TierBytes Engine::used_bytes() const {
+  TierBytes bytes{};
+  for (std::size_t t = 0; t < kTiers; ++t) bytes[t] = impl_->machine().budgets[t]->used_bytes() + impl_->machine().budgets[t]->reserved_bytes();
+  return bytes;
+}
+TierBytes Engine::peak_bytes() const {
+  TierBytes bytes{};
+  for (std::size_t t = 0; t < kTiers; ++t) bytes[t] = impl_->machine().budgets[t]->peak_bytes();
+  return bytes;
+}
+std::string Engine::nvme_note() const {
+  const NvmeStore* store = impl_->machine().store.get();
+  return store == nullptr ? "not used" : store->engine_note();
+}
+std::uint64_t Engine::resources_created() const {
+  const BackendCounters counters = impl_->machine().backend.counters();
+  std::uint64_t made = counters.buffers_created + counters.streams_created + counters.events_created;
+  if (const NvmeStore* store = impl_->machine().store.get()) made += store->counters().files_opened;
+  return made;
+}
+
+}  // namespace strata

@@ -1,0 +1,144 @@
+#include <strata/engine/lowering.h>
+
+#include <algorithm>
+#include <map>
+
+#include <strata/graph/ops.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+
+Operand LoweredProgram::find(std::string_view name) const {
+  for (const auto& [known, operand] : ends)
+    if (known == name) return operand;
+  return {};
+}
+
+TensorTable tensors_in_use_order(const Program& program) {
+  TensorTable table;
+  table.tensor_of_param.assign(program.params.size(), -1);
+  const auto add = [&](std::int32_t param) {
+    if (table.tensor_of_param[static_cast<std::size_t>(param)] >= 0) return;
+    const ParamInfo& info = program.params[static_cast<std::size_t>(param)];
+    table.tensor_of_param[static_cast<std::size_t>(param)] = static_cast<std::int32_t>(table.specs.size());
+    table.param_of_tensor.push_back(param);
+    table.specs.push_back({info.name, info.shape.n_elems(), GroupKey{.trainable = info.trainable}});
+  };
+  for (const Instr& instr : program.code)
+    for (const ValueId id : instr.in)
+      if (id != kNoValue && program.value(id).kind == ValueKind::param) add(program.value(id).param);
+  for (std::size_t p = 0; p < program.params.size(); ++p) add(static_cast<std::int32_t>(p));
+  return table;
+}
+
+namespace {
+
+class Lowering {
+ public:
+  Lowering(const Program& program, const TensorTable& tensors, const ChunkLayout& layout)
+      : program_(program), tensors_(tensors), layout_(layout), plan_(plan_memory(program)) {}
+
+  LoweredProgram run() {
+    LoweredProgram lowered;
+    lowered.arena_bytes = plan_.arena_bytes;
+    for (const Instr& instr : program_.code) lowered.code.push_back(lower(instr));
+    mark_grads(lowered);
+    for (const auto* list : {&program_.inputs, &program_.outputs})
+      for (const ValueId id : *list) lowered.ends.emplace_back(program_.value(id).name, operand(id));
+    return lowered;
+  }
+
+ private:
+  Operand operand(ValueId id) const {
+    if (id == kNoValue) return {};
+    const ValueInfo& info = program_.value(id);
+    if (info.kind == ValueKind::param || info.kind == ValueKind::grad) {
+      const Slice& slice = layout_.slice(tensors_.tensor_of_param[static_cast<std::size_t>(info.param)]);
+      const bool grad = info.kind == ValueKind::grad;
+      return {grad ? Operand::Where::grad : Operand::Where::param, static_cast<std::size_t>(slice.offset) * size_of(info.dtype),
+              slice.chunk, info.shape, info.dtype};
+    }
+    const std::size_t offset = plan_.offset[static_cast<std::size_t>(id)];
+    if (offset == MemoryPlan::kNowhere) return {};
+    return {Operand::Where::arena, offset, 0, info.shape, info.dtype};
+  }
+
+  LoweredInstr lower(const Instr& instr) const {
+    LoweredInstr out{instr.op, instr.attrs, instr.accumulate, {}, {}, {}, {}, 0};
+    std::vector<const ValueInfo*> in_infos, out_infos;
+    for (const ValueId id : instr.in) {
+      out.in.push_back(operand(id));
+      in_infos.push_back(id == kNoValue ? nullptr : &program_.value(id));
+      // A derivative names a parameter for its shape alone where it does not read it.
+      if (out.in.back().where == Operand::Where::param && reads_contents(instr.op, out.in.size() - 1) &&
+          std::find(out.params.begin(), out.params.end(), out.in.back().chunk) == out.params.end())
+        out.params.push_back(out.in.back().chunk);
+    }
+    for (const ValueId id : instr.out) {
+      out.out.push_back(operand(id));
+      out_infos.push_back(&program_.value(id));
+      if (out.out.back().where == Operand::Where::grad &&
+          std::none_of(out.grads.begin(), out.grads.end(), [&](const GradTouch& g) { return g.chunk == out.out.back().chunk; }))
+        out.grads.push_back({out.out.back().chunk, false, false});
+    }
+    out.flops = op_def(instr.op).flops(in_infos, out_infos);
+    return out;
+  }
+
+  static bool reads_contents(Op op, std::size_t operand) {
+    switch (op) {
+      case Op::embedding_backward: return operand < 2;      // tokens, dx
+      case Op::linear_backward_weight: return operand < 2;  // dy, x
+      case Op::linear_backward_bias: return operand < 1;    // dy
+      default: return true;
+    }
+  }
+
+  void mark_grads(LoweredProgram& lowered) const {
+    std::map<ChunkId, std::pair<std::size_t, std::size_t>> span;  // first and last instruction
+    for (std::size_t i = 0; i < lowered.code.size(); ++i)
+      for (const GradTouch& touch : lowered.code[i].grads) {
+        const auto at = span.emplace(touch.chunk, std::pair{i, i}).first;
+        at->second.second = i;
+      }
+    for (std::size_t i = 0; i < lowered.code.size(); ++i)
+      for (GradTouch& touch : lowered.code[i].grads) {
+        touch.first = span[touch.chunk].first == i;
+        touch.last = span[touch.chunk].second == i;
+      }
+  }
+
+  const Program& program_;
+  const TensorTable& tensors_;
+  const ChunkLayout& layout_;
+  const MemoryPlan plan_;
+};
+
+}  // namespace
+
+Result<LoweredProgram> lower(const Program& program, const TensorTable& tensors, const ChunkLayout& layout) {
+  if (program.params.size() != tensors.tensor_of_param.size())
+    return Status::error(Code::invalid, str("the program has ", program.params.size(), " parameters, the layout ", tensors.tensor_of_param.size()));
+  return Lowering(program, tensors, layout).run();
+}
+
+AccessTrace access_trace(const LoweredProgram& program, std::int32_t micro_batches) {
+  AccessTrace trace;
+  trace.micro_batches = micro_batches;
+  trace.device_fixed_bytes = program.arena_bytes;
+  std::vector<ChunkId> open;
+  for (const LoweredInstr& instr : program.code) {
+    AccessTrace::Step step;
+    step.flops = instr.flops;
+    for (const GradTouch& touch : instr.grads)
+      if (touch.first) open.push_back(touch.chunk);
+    for (const ChunkId chunk : instr.params) step.on_device.push_back({chunk, Payload::param});
+    for (const ChunkId chunk : open) step.on_device.push_back({chunk, Payload::grad});
+    for (const GradTouch& touch : instr.grads)
+      if (touch.last) open.erase(std::find(open.begin(), open.end(), touch.chunk));
+    trace.steps.push_back(std::move(step));
+  }
+  return trace;
+}
+
+}  // namespace strata

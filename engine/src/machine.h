@@ -1,0 +1,62 @@
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include <strata/chunk/chunk_manager.h>
+#include <strata/engine/engine.h>
+#include <strata/offload/copy_lanes.h>
+#include <strata/runtime/budget.h>
+
+#include "chunk_tables.h"
+
+namespace strata {
+
+/// What every engine holds in pinned memory beside payloads. Sizes in bytes, each a multiple of a page.
+struct PinnedFixed {
+  std::size_t inputs = 0;  ///< one of two input slots: tokens, then targets
+  std::size_t losses = 0;  ///< one f32 a micro-batch
+  std::size_t leaves = 0;  ///< the norm's leaves, f64
+  std::size_t logits = 0;  ///< one row
+  std::size_t total() const noexcept { return 2 * inputs + losses + leaves + logits; }
+};
+PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves);
+
+/// The memory, streams and movers of one run, taken once at the start. Members are declared so that what uses memory
+/// goes before the memory.
+class Machine {
+ public:
+  static Result<std::unique_ptr<Machine>> create(const RunPlan& plan, const Engine::Environment& environment);
+  ~Machine();
+
+  /// Over the null backend: decisions are made, contents do not exist.
+  bool dry() const noexcept { return backend.info().kind == DeviceKind::null; }
+  std::byte* arena(const Operand& operand) const noexcept { return arena_memory.data + operand.offset; }
+  std::int32_t* input_slot(std::size_t slot) const noexcept {
+    return reinterpret_cast<std::int32_t*>(pinned_memory.data + slot * fixed.inputs);
+  }
+  float* losses() const noexcept { return reinterpret_cast<float*>(pinned_memory.data + 2 * fixed.inputs); }
+  double* leaves() const noexcept { return reinterpret_cast<double*>(pinned_memory.data + 2 * fixed.inputs + fixed.losses); }
+  float* logits() const noexcept { return reinterpret_cast<float*>(pinned_memory.data + 2 * fixed.inputs + fixed.losses + fixed.leaves); }
+
+  const RunPlan& plan;
+  Backend& backend;
+  ThreadPool& pool;
+  Clock& clock;
+  ChunkTables tables;
+  PinnedFixed fixed;
+  std::array<std::unique_ptr<Budget>, kTiers> budgets;
+  std::array<Reservation, 2> fixed_charges;
+  Buffer device, pinned;
+  BufferView arena_memory, pinned_memory;
+  Stream compute, h2d, d2h, cpu;
+  std::unique_ptr<NvmeStore> store;
+  std::unique_ptr<CopyLanes> lanes;
+  std::unique_ptr<ChunkManager> chunks;
+
+ private:
+  Machine(const RunPlan& run_plan, const Engine::Environment& environment);
+  Status take_memory(Io& io);
+};
+
+}  // namespace strata

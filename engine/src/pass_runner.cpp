@@ -1,0 +1,186 @@
+#include "pass_runner.h"
+
+#include <algorithm>
+
+#include <strata/cpuopt/adamw.h>
+#include <strata/cpuopt/norm.h>
+#include <strata/graph/launch.h>
+#include <strata/runtime/assert.h>
+
+namespace strata {
+
+PassRunner::PassRunner(Machine& machine) : machine_(machine) {
+  std::size_t most = 0;
+  for (const LoweredProgram* program : {&machine.plan.train, &machine.plan.eval, &machine.plan.infer})
+    for (const LoweredInstr& instr : program->code) {
+      most = std::max(most, instr.params.size());
+      STRATA_ASSERT(instr.in.size() <= kMaxOperands && instr.out.size() <= kMaxOperands, "an instruction with ", instr.in.size(), " inputs");
+    }
+  params_.resize(most);
+  open_grads_.resize(machine.plan.layout.n_chunks());
+}
+
+Status PassRunner::run(const Pass& pass) {
+  ChunkManager& chunks = *machine_.chunks;
+  const auto length = static_cast<std::int32_t>(pass.program.code.size());
+  for (std::int32_t i = 0; i < length; ++i) {
+    const LoweredInstr& instr = pass.program.code[static_cast<std::size_t>(i)];
+    chunks.set_position(pass.k * length + i);
+    for (std::size_t p = 0; p < instr.params.size(); ++p) {
+      STRATA_TRY_ASSIGN(params_[p], chunks.pin({instr.params[p], Payload::param}, Tier::device, Intent::read, machine_.compute));
+    }
+    for (const GradTouch& touch : instr.grads)
+      if (touch.first) {
+        STRATA_TRY_ASSIGN(open_grads_[touch.chunk], chunks.pin({touch.chunk, Payload::grad}, Tier::device, Intent::overwrite, machine_.compute));
+      }
+    STRATA_TRY(launch(instr));
+    for (std::size_t p = 0; p < instr.params.size(); ++p) params_[p] = ChunkPin();
+    for (const GradTouch& touch : instr.grads)
+      if (touch.last) {
+        open_grads_[touch.chunk] = ChunkPin();
+        if (pass.lands) STRATA_TRY(land(touch.chunk, pass));
+      }
+    STRATA_TRY(look_ahead(pass.schedule, pass.k * length + i));
+    STRATA_TRY(chunks.pump());
+    STRATA_TRY(chunks.status());
+  }
+  return Status::ok();
+}
+
+TensorView PassRunner::bind(const LoweredInstr& instr, const Operand& operand) const {
+  switch (operand.where) {
+    case Operand::Where::none: return {nullptr, operand.shape, operand.dtype};
+    case Operand::Where::arena: return {machine_.arena(operand), operand.shape, operand.dtype};
+    case Operand::Where::grad: return {open_grads_[operand.chunk].view().data + operand.offset, operand.shape, operand.dtype};
+    case Operand::Where::param: {
+      for (std::size_t p = 0; p < instr.params.size(); ++p)
+        if (instr.params[p] == operand.chunk) return {params_[p].view().data + operand.offset, operand.shape, operand.dtype};
+      return {nullptr, operand.shape, operand.dtype};  // named for its shape alone
+    }
+  }
+  return {};
+}
+
+Status PassRunner::launch(const LoweredInstr& instr) {
+  std::array<TensorView, kMaxOperands> in, out;
+  for (std::size_t i = 0; i < instr.in.size(); ++i) in[i] = bind(instr, instr.in[i]);
+  for (std::size_t i = 0; i < instr.out.size(); ++i) out[i] = bind(instr, instr.out[i]);
+  return strata::launch({instr.op, instr.attrs, instr.accumulate, {in.data(), instr.in.size()}, {out.data(), instr.out.size()}},
+                        machine_.backend, machine_.compute);
+}
+
+// Keeps the next `prefetch` parameter chunks on their way to the device, and twice as many on their way to RAM.
+Status PassRunner::look_ahead(const PassSchedule& schedule, std::int32_t position) {
+  const std::size_t depth = machine_.plan.options.prefetch;
+  if (depth == 0) return Status::ok();
+  while (here_ < schedule.params.size() && schedule.params[here_].first <= position) ++here_;
+  const std::size_t end = std::min(here_ + depth, schedule.params.size());
+  const std::size_t far_end = std::min(here_ + 2 * depth, schedule.params.size());
+  ChunkManager& chunks = *machine_.chunks;
+  for (std::size_t next = end; next < far_end; ++next) {
+    const CopyKey key{schedule.params[next].second, Payload::param};
+    if (chunks.placement().home(key) != Tier::nvme || chunks.state(key, Tier::device) != Residency::absent) continue;
+    STRATA_TRY_ASSIGN(const bool begun, chunks.prefetch(key, Tier::pinned));
+    if (!begun) break;
+  }
+  for (std::size_t next = here_; next < end; ++next) {
+    STRATA_TRY_ASSIGN(const bool begun, chunks.prefetch({schedule.params[next].second, Payload::param}, Tier::device));
+    if (!begun) break;
+  }
+  return Status::ok();
+}
+
+// --- landing: a micro-batch's gradient joins the step's ---
+
+Status PassRunner::land(ChunkId chunk, const Pass& pass) {
+  return machine_.plan.placement.home({chunk, Payload::accum}) == Tier::device ? land_on_device(chunk, pass) : land_in_ram(chunk, pass);
+}
+
+Status PassRunner::land_on_device(ChunkId chunk, const Pass& pass) {
+  ChunkManager& chunks = *machine_.chunks;
+  Stream& stream = machine_.compute;
+  {
+    STRATA_TRY_ASSIGN(const ChunkPin grad, chunks.pin({chunk, Payload::grad}, Tier::device, Intent::read, stream));
+    STRATA_TRY_ASSIGN(const ChunkPin sum, chunks.pin({chunk, Payload::accum}, Tier::device, pass.k == 0 ? Intent::overwrite : Intent::update, stream));
+    STRATA_TRY(pass.k == 0 ? machine_.backend.copy_async(sum.view(), grad.view(), stream) : accumulate(chunk, sum, grad, stream));
+    if (pass.last) STRATA_TRY(take_leaves(chunk, sum, stream));
+  }
+  return chunks.drop({chunk, Payload::grad});
+}
+
+// The first micro-batch's gradient is the sum so far and lands in its place; the others land beside it and are added
+// by the CPU, in micro-batch order.
+Status PassRunner::land_in_ram(ChunkId chunk, const Pass& pass) {
+  ChunkManager& chunks = *machine_.chunks;
+  const CopyKey grad_key{chunk, Payload::grad}, sum_key{chunk, Payload::accum};
+  if (pass.k == 0) {
+    STRATA_TRY_ASSIGN(const ChunkPin grad, chunks.pin(grad_key, Tier::device, Intent::read, machine_.d2h));
+    STRATA_TRY_ASSIGN(const ChunkPin sum, chunks.pin(sum_key, Tier::pinned, Intent::overwrite, machine_.d2h));
+    STRATA_TRY(machine_.backend.copy_async(sum.view(), grad.view(), machine_.d2h));
+  } else {
+    STRATA_TRY_ASSIGN(const ChunkPin grad, chunks.pin(grad_key, Tier::pinned, Intent::read, machine_.cpu));
+    STRATA_TRY_ASSIGN(const ChunkPin sum, chunks.pin(sum_key, Tier::pinned, Intent::update, machine_.cpu));
+    STRATA_TRY(accumulate(chunk, sum, grad, machine_.cpu));
+  }
+  STRATA_TRY(chunks.drop(grad_key));
+  if (pass.last) {
+    STRATA_TRY_ASSIGN(const ChunkPin sum, chunks.pin(sum_key, Tier::pinned, Intent::read, machine_.cpu));
+    STRATA_TRY(take_leaves(chunk, sum, machine_.cpu));
+  }
+  return chunks.send_home(sum_key);
+}
+
+namespace {
+
+struct AccumulateState {
+  float* sum;
+  const float* grad;
+  const Block* blocks;
+  std::int64_t n_blocks;
+};
+void run_accumulate(const AccumulateState& s, ThreadPool& pool) {
+  pool.parallel_for(s.n_blocks, [&](std::int64_t i) {
+    const Block& b = s.blocks[i];
+    (void)cpuopt::accumulate({s.sum + b.offset, static_cast<std::size_t>(b.n)}, {s.grad + b.offset, static_cast<std::size_t>(b.n)});
+  });
+}
+
+struct LeavesState {
+  const float* sum;
+  double* leaves;
+  const Block* blocks;
+  std::int64_t n_blocks;
+};
+void run_leaves(const LeavesState& s, ThreadPool& pool) {
+  pool.parallel_for(s.n_blocks, [&](std::int64_t i) {
+    const Block& b = s.blocks[i];
+    (void)cpuopt::square_sum_leaves({s.sum + b.offset, static_cast<std::size_t>(b.n)},
+                                    {s.leaves + b.leaf, static_cast<std::size_t>(cpuopt::norm_leaves(b.n))});
+  });
+}
+
+}  // namespace
+
+Status PassRunner::accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin& grad, Stream& stream) {
+  const std::vector<Block>& blocks = machine_.tables.blocks[chunk];
+  HostCall call("accumulate", &run_accumulate,
+                AccumulateState{reinterpret_cast<float*>(sum.view().data), reinterpret_cast<const float*>(grad.view().data), blocks.data(),
+                                static_cast<std::int64_t>(blocks.size())});
+  call.reads(grad.view().data, grad.view().bytes).writes(sum.view().data, sum.view().bytes);
+  return machine_.backend.host_call_async(call, stream);
+}
+
+Status PassRunner::take_leaves(ChunkId chunk, const ChunkPin& sum, Stream& stream) {
+  const std::vector<Block>& blocks = machine_.tables.blocks[chunk];
+  HostCall call("norm leaves", &run_leaves,
+                LeavesState{reinterpret_cast<const float*>(sum.view().data), machine_.leaves(), blocks.data(), static_cast<std::int64_t>(blocks.size())});
+  call.reads(sum.view().data, sum.view().bytes);
+  // Its leaves lie between those of other chunks; what matters is that the host waits before it adds them up.
+  for (const Block& block : blocks) {
+    if (call.accesses().size() + 1 >= HostCall::kMaxAccesses) break;
+    call.writes(machine_.leaves() + block.leaf, sizeof(double) * static_cast<std::size_t>(cpuopt::norm_leaves(block.n)));
+  }
+  return machine_.backend.host_call_async(call, stream);
+}
+
+}  // namespace strata

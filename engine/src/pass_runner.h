@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "machine.h"
+#include "schedule.h"
+
+namespace strata {
+
+/// Replays a lowered program: pins what each instruction reads, launches it, lets gradients land, fetches ahead.
+/// One thread; allocates nothing after construction.
+class PassRunner {
+ public:
+  static constexpr std::size_t kMaxOperands = 12;
+  explicit PassRunner(Machine& machine);
+
+  /// Runs `program` once as micro-batch `k` of `schedule`. With `lands`, gradients go to the accumulated gradient;
+  /// the last micro-batch also leaves their norm leaves.
+  struct Pass {
+    const LoweredProgram& program;
+    const PassSchedule& schedule;
+    std::int32_t k = 0;
+    bool lands = false;
+    bool last = false;
+  };
+  Status run(const Pass& pass);
+  /// Prefetch begins anew with the schedule's first access.
+  void rewind() noexcept { ahead_ = here_ = 0; }
+
+ private:
+  Status launch(const LoweredInstr& instr);
+  TensorView bind(const LoweredInstr& instr, const Operand& operand) const;
+  Status look_ahead(const PassSchedule& schedule, std::int32_t position);
+  Status land(ChunkId chunk, const Pass& pass);
+  Status land_on_device(ChunkId chunk, const Pass& pass);
+  Status land_in_ram(ChunkId chunk, const Pass& pass);
+  Status accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin& grad, Stream& stream);
+  Status take_leaves(ChunkId chunk, const ChunkPin& sum, Stream& stream);
+
+  Machine& machine_;
+  std::vector<ChunkPin> params_;      ///< of the current instruction
+  std::vector<ChunkPin> open_grads_;  ///< by chunk
+  std::size_t ahead_ = 0, here_ = 0;  ///< in PassSchedule::params: prefetched up to, used up to
+};
+
+}  // namespace strata

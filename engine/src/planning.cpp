@@ -1,0 +1,73 @@
+#include "planning.h"
+
+#include <algorithm>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+namespace strata {
+namespace {
+
+Status check(const EngineOptions& options) {
+  if (options.grad_accum < 1) return Status::error(Code::invalid, str("train.grad_accum is ", options.grad_accum, "; it is at least 1"));
+  if (!(options.clip >= 0)) return Status::error(Code::invalid, str("optim.clip is ", options.clip, "; it is at least 0 (0: no clipping)"));
+  if (options.prefetch > 64) return Status::error(Code::invalid, str("offload.prefetch is ", options.prefetch, "; it is at most 64"));
+  return Status::ok();
+}
+
+// A working window of about eight chunks shall fit the device beside the activations.
+std::int64_t largest_sensible_chunk(const Program& program, const EngineOptions& options) {
+  if (options.budgets[0] == kUnlimited) return 0;
+  const std::size_t arena = plan_memory(program).arena_bytes;
+  const std::uint64_t left = options.budgets[0] > arena ? options.budgets[0] - arena : 0;
+  return std::max<std::int64_t>(ChunkLayout::kSliceAlign, static_cast<std::int64_t>(left / 8 / sizeof(float)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RunPlan>> draft_plan(const ProgramSet& programs, const EngineOptions& options,
+                                            const std::function<void(const ChunkLayout&, Placement&)>& choose) {
+  STRATA_TRY(check(options));
+  auto plan = std::make_unique<RunPlan>();
+  plan->options = options;
+  plan->tensors = tensors_in_use_order(programs.train);
+  for (const std::int32_t param : plan->tensors.param_of_tensor) {
+    const ParamInfo& info = programs.train.params[static_cast<std::size_t>(param)];
+    plan->decay_of_tensor.push_back(info.decay);
+    plan->init_of_tensor.push_back(info.init);
+    plan->shape_of_tensor.push_back(info.shape);
+  }
+  LayoutOptions layout;
+  layout.chunk_elems = options.chunk_elems;
+  layout.max_chunk_elems = largest_sensible_chunk(programs.train, options);
+  STRATA_TRY_ASSIGN(plan->layout, ChunkLayout::create(plan->tensors.specs, layout));
+  plan->notes.push_back("layout: " + plan->layout.explanation());
+
+  STRATA_TRY_ASSIGN(plan->train, lower(programs.train, plan->tensors, plan->layout));
+  if (!programs.eval.code.empty()) {
+    STRATA_TRY_ASSIGN(plan->eval, lower(programs.eval, plan->tensors, plan->layout));
+  }
+  if (!programs.infer.code.empty()) {
+    STRATA_TRY_ASSIGN(plan->infer, lower(programs.infer, plan->tensors, plan->layout));
+  }
+  plan->trace = access_trace(plan->train, options.grad_accum);
+  for (const LoweredProgram* other : {&plan->eval, &plan->infer}) {
+    const AccessTrace trace = access_trace(*other, 1);
+    plan->trace.steps.insert(plan->trace.steps.end(), trace.steps.begin(), trace.steps.end());
+    plan->trace.device_fixed_bytes = std::max(plan->trace.device_fixed_bytes, trace.device_fixed_bytes);
+  }
+  plan->trace.pinned_fixed_bytes = pinned_fixed(*plan, chunk_tables(plan->tensors, plan->layout, plan->decay_of_tensor).n_leaves).total();
+
+  const PlacementRequest request{options.budgets, options.policy, options.prefetch};
+  if (choose) {
+    plan->placement.classes = slot_classes(plan->layout);
+    plan->placement.homes.resize(plan->layout.n_chunks());
+    choose(plan->layout, plan->placement);
+    set_least_windows(plan->layout, plan->trace, plan->placement);
+  } else {
+    STRATA_TRY_ASSIGN(plan->placement, plan_placement(plan->layout, plan->trace, request));
+  }
+  return plan;
+}
+
+}  // namespace strata

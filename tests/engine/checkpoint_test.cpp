@@ -1,0 +1,97 @@
+#include <strata/engine/checkpoint.h>
+
+#include <gtest/gtest.h>
+
+#include "engine/tiny_run.h"
+#include "support/fault_io.h"
+
+namespace strata {
+namespace {
+
+using test::TempDir;
+using test::TinyRun;
+using test::tiny_programs;
+
+EngineOptions three_tiers(const std::string& dir) {
+  EngineOptions options;
+  options.budgets = {600 * kKiB, 400 * kKiB, 4 * kMiB};
+  options.grad_accum = 2;
+  options.nvme.dirs = {dir};
+  return options;
+}
+
+TEST(CheckpointTest, ResumingOnAnotherPlacementGivesTheBitsOfTheUninterruptedRun) {
+  const TempDir dir;
+  TinyRun straight(must(Engine::plan(tiny_programs(false), {.grad_accum = 2})));
+  must(straight.engine->initialize(3));
+  straight.train(4);
+
+  TinyRun first(must(Engine::plan(tiny_programs(true), three_tiers(dir.path()))));
+  must(first.engine->initialize(3));
+  first.train(2);
+  const std::string saved = must(save_checkpoint(*first.engine, posix_io(), dir.file("checkpoints"), {{"note", "half way"}}, 0));
+
+  TinyRun second(must(Engine::plan(tiny_programs(false), {.chunk_elems = 8192, .grad_accum = 2})));
+  EXPECT_EQ(must(load_checkpoint(*second.engine, posix_io(), saved)).run.at("note"), "half way");
+  EXPECT_EQ(second.engine->steps(), 2);
+  second.train(2);
+  EXPECT_EQ(must(second.engine->state_digest()), must(straight.engine->state_digest()));
+}
+
+TEST(CheckpointTest, OnlyTheNewestAreKept) {
+  const TempDir dir;
+  TinyRun run(must(Engine::plan(tiny_programs(false), {})));
+  must(run.engine->initialize(3));
+  for (int i = 0; i < 4; ++i) {
+    run.train(1);
+    must(save_checkpoint(*run.engine, posix_io(), dir.path(), {}, 2));
+  }
+  EXPECT_EQ(must(posix_io().list(dir.path())), (std::vector<std::string>{"step-00000003", "step-00000004"}));
+}
+
+TEST(CheckpointTest, AFlippedBitIsFoundBeforeAnyTensorIsUsed) {
+  const TempDir dir;
+  TinyRun run(must(Engine::plan(tiny_programs(false), {})));
+  must(run.engine->initialize(3));
+  const std::string saved = must(save_checkpoint(*run.engine, posix_io(), dir.path(), {}, 0));
+  const std::string digest = must(run.engine->state_digest());
+  {
+    std::FILE* file = std::fopen((saved + "/m.safetensors").c_str(), "r+b");
+    std::fseek(file, -5, SEEK_END);
+    std::fputc(1, file);
+    std::fclose(file);
+  }
+  const Status status = load_checkpoint(*run.engine, posix_io(), saved).status();
+  EXPECT_EQ(status.code(), Code::corrupt);
+  EXPECT_NE(status.message().find("m.safetensors"), std::string_view::npos);
+  EXPECT_EQ(must(run.engine->state_digest()), digest);
+}
+
+TEST(CheckpointTest, AnotherModelIsRefusedWithEveryDifference) {
+  const TempDir dir;
+  TinyRun run(must(Engine::plan(tiny_programs(false), {})));
+  must(run.engine->initialize(3));
+  const std::string saved = must(save_checkpoint(*run.engine, posix_io(), dir.path(), {}, 0));
+  DecoderConfig other = test::tiny_config();
+  other.layers = 3;
+  other.ffn = 96;
+  TinyRun second(must(Engine::plan(tiny_programs(false, 3, other), {})));
+  const Status status = load_checkpoint(*second.engine, posix_io(), saved).status();
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_NE(status.message().find("h.2.ln_1.weight is missing"), std::string_view::npos);
+  EXPECT_NE(status.message().find("h.0.mlp.c_fc.weight is F32 [64, 32], the model has F32 [96, 32]"), std::string_view::npos);
+}
+
+TEST(CheckpointTest, TheNewestIsPassedOverWhenItIsNotWhole) {
+  const TempDir dir;
+  TinyRun run(must(Engine::plan(tiny_programs(false), {})));
+  must(run.engine->initialize(3));
+  const std::string good = must(save_checkpoint(*run.engine, posix_io(), dir.path(), {}, 0));
+  run.train(1);
+  const std::string bad = must(save_checkpoint(*run.engine, posix_io(), dir.path(), {}, 0));
+  must(posix_io().remove_all(bad + "/v.safetensors"));
+  EXPECT_EQ(must(newest_checkpoint(posix_io(), dir.path())), good);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <strata/engine/engine.h>
+#include <strata/graph/passes.h>
+#include <strata/model/decoder.h>
+#include <strata/runtime/host_backend.h>
+#include <strata/runtime/rng.h>
+
+#include "support/temp_dir.h"
+
+namespace strata::test {
+
+inline DecoderConfig tiny_config() {
+  return {.family = "gpt2", .layers = 2, .hidden = 32, .heads = 2, .ffn = 64, .vocab = 50, .seq = 16};
+}
+
+inline ProgramSet tiny_programs(bool recompute, std::int64_t batch = 3, const DecoderConfig& config = tiny_config()) {
+  ProgramSet set;
+  set.eval = must(record_decoder(config, batch, DecoderHead::loss));
+  set.train = must(derive_backward(set.eval, "loss"));
+  if (recompute) set.train = recompute_regions(std::move(set.train));
+  set.infer = must(record_decoder(config, 1, DecoderHead::logits));
+  return set;
+}
+
+/// Tokens that are a function of the micro-batch's index, with something to learn in them.
+class CountingBatches final : public BatchSource {
+ public:
+  explicit CountingBatches(std::int64_t vocab) : vocab_(vocab) {}
+  Status fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) override {
+    const Rng rng(7, static_cast<std::uint64_t>(index));
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<std::int32_t>(rng.below(i, static_cast<std::uint64_t>(vocab_)));
+      targets[i] = static_cast<std::int32_t>((tokens[i] * 3 + 1) % vocab_);
+    }
+    return Status::ok();
+  }
+
+ private:
+  std::int64_t vocab_;
+};
+
+/// One run from its plan to its digest, on a host backend of its own.
+struct TinyRun {
+  explicit TinyRun(std::unique_ptr<const RunPlan> run_plan, int threads = 2,
+                   HostBackendOptions backend_options = {.schedule = Schedule::latest_legal, .check = true})
+      : plan(std::move(run_plan)), pool(must(ThreadPool::create(threads))),
+        backend(must(create_host_backend(backend_options, *pool, clock))),
+        engine(must(Engine::create(*plan, {*backend, *pool, clock, posix_io()}))) {}
+
+  std::vector<float> train(int steps) {
+    CountingBatches batches(tiny_config().vocab);
+    std::vector<float> losses;
+    for (int i = 0; i < steps; ++i) {
+      StepReport report;
+      must(engine->train_step(batches, 1e-2, report));
+      losses.push_back(report.loss);
+    }
+    return losses;
+  }
+
+  std::unique_ptr<const RunPlan> plan;
+  SteadyClock clock;
+  std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Engine> engine;
+};
+
+}  // namespace strata::test
