@@ -114,18 +114,6 @@ TEST_P(NvmeFaultTest, FirstWriteThatFailsLeavesNoId) {
   EXPECT_EQ(write_now(*store, 8, first_).code(), Code::io_error);
 }
 
-TEST_P(NvmeFaultTest, WriteWithoutASpareWaitsForOneToComeFree) {
-  const auto store = make(3);
-  must(write_now(*store, 7, first_));
-  rig_.faults().add({IoCall::write, FaultKind::fail, 3});
-  const Ticket one = must(store->write_async(7, 0, second_.view()));
-  const Ticket failing = must(store->write_async(8, 0, second_.view()));
-  must(store->wait(one));
-  must(store->wait(failing));
-  must(read_now(*store, 8, read_));
-  EXPECT_TRUE(read_ == second_);
-}
-
 TEST_P(NvmeFaultTest, DiskFullInARunIsReportedAndCostsNoSlot) {
   rig_.faults().add({IoCall::write, FaultKind::fail, 1, false, Code::no_space});
   const auto store = make(1);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <latch>
 
 #include "store_rig.h"
 
@@ -130,6 +131,47 @@ TEST_F(RingEngineTest, EndlessShortCountsInsideOneBlockBecomeAnError) {
   const Status status = read_now(*store, 1, small);
   EXPECT_EQ(status.code(), Code::io_error);
   EXPECT_NE(status.message().find("no progress"), std::string_view::npos) << status.message();
+}
+
+// Two slots are left and both are being written when the device refuses one of them.
+class StarvedWriteTest : public RingEngineTest {
+ protected:
+  // Operation 1 is the first write of id 7. Operation 2 fails once both others are submitted, and so do later ones up
+  // to `last_failing`.
+  void start(std::uint64_t last_failing) {
+    rig_.ring().on_op = [this, last_failing](const detail::RingOp&, std::uint64_t n) {
+      if (n == 2) submitted_.wait();
+      return n >= 2 && n <= last_failing ? -EIO : RingFaults::kDoIt;
+    };
+    store_ = rig_.make({.classes = {{kSlotBytes, 3}}, .block_bytes = kSlotBytes});
+    must(write_now(*store_, 7, first_));
+    starved_ = must(store_->write_async(8, 0, second_.view()));
+    other_ = must(store_->write_async(7, 0, second_.view()));
+    submitted_.count_down();
+  }
+  std::latch submitted_{1};
+  AlignedBuffer second_{kSlotBytes, 2};
+  std::unique_ptr<NvmeStore> store_;
+  Ticket starved_, other_;
+};
+
+TEST_F(StarvedWriteTest, TakesTheSlotThatTheOtherWriteFrees) {
+  start(2);
+  must(store_->wait(other_));
+  must(store_->wait(starved_));
+  must(read_now(*store_, 8, read_));
+  EXPECT_TRUE(read_ == second_);
+  EXPECT_EQ(store_->counters().write_retries, 1u);
+}
+
+TEST_F(StarvedWriteTest, FailsWithItsOwnCauseWhenNothingIsLeftThatCouldFreeOne) {
+  start(3);
+  EXPECT_EQ(store_->wait(other_).code(), Code::io_error);
+  const Status status = store_->wait(starved_);
+  EXPECT_EQ(status.code(), Code::io_error);
+  EXPECT_NE(status.message().find("writing id 8"), std::string_view::npos) << status.message();
+  must(read_now(*store_, 7, read_));
+  EXPECT_TRUE(read_ == first_);
 }
 
 TEST_F(RingEngineTest, EverythingAtOnceGivesTheSameBytesForManySeeds) {
