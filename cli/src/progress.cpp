@@ -76,6 +76,16 @@ ProgressStyle progress_style(std::string_view setting, bool is_terminal, bool is
   return is_terminal && !is_dumb ? ProgressStyle::bar : ProgressStyle::plain;
 }
 
+ProgressOptions progress_options(std::string_view setting, std::int64_t every, bool is_terminal, int width,
+                                 std::span<const std::string> environment) noexcept {
+  bool no_colour = false, dumb = false;
+  for (const std::string& variable : environment) {
+    no_colour |= variable.starts_with("NO_COLOR=") && variable.size() > 9;  // no-color.org: set and not empty
+    dumb |= variable == "TERM=dumb";
+  }
+  return {progress_style(setting, is_terminal, dumb), every, is_terminal && !no_colour && !dumb, width > 0 ? width : 80};
+}
+
 void StreamSink::write(std::string_view text) noexcept {
   std::fwrite(text.data(), 1, text.size(), stream_);
   std::fflush(stream_);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace strata::cli {
@@ -22,6 +24,11 @@ struct ProgressOptions {
   bool colour = false;      ///< false where NO_COLOR is set
   int width = 80;           ///< columns of the terminal
 };
+
+/// Options for a stream: the style as above, no colour where NO_COLOR is set to anything, no bar where TERM is "dumb".
+/// `environment` is "NAME=value"; `width` is the terminal's, 0 where it is not known.
+ProgressOptions progress_options(std::string_view setting, std::int64_t every, bool is_terminal, int width,
+                                 std::span<const std::string> environment) noexcept;
 
 /// What one step reports.
 struct ProgressStep {

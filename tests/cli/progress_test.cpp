@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -124,6 +125,18 @@ TEST(ProgressTest, AutoIsABarOnlyOnATerminalThatCanDrawOne) {
   EXPECT_EQ(progress_style("auto", false, false), ProgressStyle::plain);
   EXPECT_EQ(progress_style("bar", false, false), ProgressStyle::bar);
   EXPECT_EQ(progress_style("none", true, false), ProgressStyle::none);
+}
+
+TEST(ProgressTest, NoColorAndDumbTerminalsAreRespected) {
+  const auto options = [](bool terminal, std::vector<std::string> environment) {
+    return progress_options("auto", 5, terminal, 120, environment);
+  };
+  EXPECT_TRUE(options(true, {"TERM=xterm"}).colour);
+  EXPECT_FALSE(options(true, {"NO_COLOR=1"}).colour);
+  EXPECT_EQ(options(true, {"NO_COLOR=1"}).style, ProgressStyle::bar);
+  EXPECT_TRUE(options(true, {"NO_COLOR="}).colour);
+  EXPECT_EQ(options(true, {"TERM=dumb"}).style, ProgressStyle::plain);
+  EXPECT_FALSE(options(false, {}).colour);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cmath>
+#include <random>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -244,6 +245,31 @@ TEST(ConfigTest, HostileNamesStayOnOneReadableLine) {
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_LT(text.size(), 600u);
   EXPECT_THAT(argument_problems({"model.preset=\xff"}), HasSubstr("not UTF-8"));
+}
+
+/// Files with a few bytes changed, removed or doubled: whatever is taken reads back to the same values.
+TEST(ConfigTest, DamagedFilesAreRefusedOrReadTheSameTwice) {
+  const ConfigTree whole = must(with_arguments({"model.preset=small", "train.mix=1,2", "train.trace=3-4", "train.max_time=9s"}));
+  std::mt19937 random(20240607);
+  int taken = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const bool as_json = i % 2 != 0;
+    std::string text = as_json ? whole.to_json(false) : whole.to_toml(true);
+    for (unsigned n = random() % 3 + 1; n > 0; --n) {
+      const std::size_t at = random() % text.size();
+      if (random() % 3 == 0) text.erase(at, random() % 8);
+      else if (random() % 2 == 0) text.insert(at, text.substr(random() % text.size(), random() % 40));
+      else text[at] = static_cast<char>(random());
+    }
+    const Result<ConfigTree> tree = build(as_json ? json(text) : toml(text));
+    if (!tree.has_value()) {
+      EXPECT_THAT(tree.status().message(), StartsWith("file run.")) << text;
+      continue;
+    }
+    ++taken;
+    EXPECT_EQ(must(build(toml(tree->to_toml(true)))).to_toml(false), tree->to_toml(false)) << text;
+  }
+  EXPECT_GT(taken, 100);
 }
 
 TEST(ConfigDeathTest, ReadingAKeyAsAnotherTypeOrBeforeItsAutoIsDecidedIsABug) {
