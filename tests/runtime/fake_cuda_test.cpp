@@ -1,0 +1,76 @@
+// The CUDA backend over a fake CUDA runtime: the same contract, and the errors a real GPU cannot be asked for.
+#include "support/fake_cudart.h"
+
+#include "runtime/backend_contract.h"
+
+namespace strata {
+
+using testing::fail_next_cuda;
+
+INSTANTIATE_TEST_SUITE_P(FakeRuntime, BackendContractTest, ::testing::Values(Kind::cuda),
+                         [](const auto& test) { return name_of(test.param); });
+
+class FakeCudaTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<ThreadPool> pool_ = must(ThreadPool::create(1));
+  std::unique_ptr<Backend> backend_ = must(create_cuda_backend({}, *pool_));
+};
+
+TEST_F(FakeCudaTest, AnyEnumerationErrorMeansNoGpu) {
+  fail_next_cuda("cudaGetDeviceCount", cudaErrorUnknown);
+  EXPECT_FALSE(cuda_available());
+  fail_next_cuda("cudaGetDeviceCount", cudaErrorInsufficientDriver);
+  EXPECT_EQ(cuda_status().rfind("no GPU: ", 0), 0u);
+}
+
+TEST_F(FakeCudaTest, OutOfDeviceMemoryIsNoLossAndTakesNothing) {
+  fail_next_cuda("cudaMalloc", cudaErrorMemoryAllocation);
+  const Status status = backend_->allocate(MemoryKind::device, 4096).status();
+  EXPECT_EQ(status.code(), Code::out_of_memory);
+  EXPECT_NE(status.message().find("cudaMalloc(&p, bytes)"), std::string_view::npos) << status.message();
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "the next call must not be blamed";
+  EXPECT_TRUE(backend_->allocate(MemoryKind::device, 4096).has_value());
+}
+
+TEST_F(FakeCudaTest, RefusedPinningNamesTheBytes) {
+  fail_next_cuda("cudaHostRegister", cudaErrorMemoryAllocation);
+  const Status status = backend_->allocate(MemoryKind::pinned, 12288).status();
+  EXPECT_EQ(status.code(), Code::out_of_memory);
+  EXPECT_NE(status.message().find("pinning 12288 bytes"), std::string_view::npos) << status.message();
+}
+
+TEST_F(FakeCudaTest, AStickyErrorIsWhatEveryLaterCallReturns) {
+  const Buffer held = must(backend_->allocate(MemoryKind::device, 4096));
+  Stream stream = must(backend_->create_stream(StreamRole::compute));
+  must(backend_->copy_async(held.view(), held.view(), stream));
+  const Event event = must(backend_->record(stream));
+  fail_next_cuda("cudaEventSynchronize", cudaErrorIllegalAddress);
+  const Status lost = backend_->wait(event);
+  EXPECT_EQ(lost.code(), Code::internal);
+  EXPECT_NE(lost.message().find("GPU 0 is lost: cudaErrorIllegalAddress"), std::string_view::npos) << lost.message();
+  EXPECT_EQ(backend_->allocate(MemoryKind::pinned, 4096).status(), lost);
+  EXPECT_EQ(backend_->copy_async(held.view(), held.view(), stream), lost);
+  EXPECT_TRUE(backend_->is_complete(event)) << "a poller must not spin on a dead device";
+}
+
+TEST_F(FakeCudaTest, ACallThatCannotBeQueuedGivesItsSlotBack) {
+  Stream stream = must(backend_->create_stream(StreamRole::cpu));
+  int log[300] = {}, n = 0;
+  for (int i = 0; i < 300; ++i) {  // more than there are slots
+    fail_next_cuda("cudaLaunchHostFunc", cudaErrorInvalidValue);
+    ASSERT_FALSE(backend_->host_call_async(append({log, &n, i}), stream).is_ok());
+  }
+  must(backend_->host_call_async(append({log, &n, 7}), stream));
+  must(backend_->synchronize(stream));
+  EXPECT_EQ(n, 1);
+}
+
+TEST_F(FakeCudaTest, AFailedStreamCreationGivesItsQueueBack) {
+  for (int i = 0; i < 100; ++i) {  // more than there are queues
+    fail_next_cuda("cudaEventCreateWithFlags", cudaErrorInvalidValue);
+    ASSERT_FALSE(backend_->create_stream(StreamRole::cpu).has_value());
+  }
+  EXPECT_TRUE(backend_->create_stream(StreamRole::cpu).has_value());
+}
+
+}  // namespace strata

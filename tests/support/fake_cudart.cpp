@@ -1,0 +1,203 @@
+#include "support/fake_cudart.h"
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace {
+
+std::mutex fault_mutex;
+const char* fault_in = "";
+cudaError_t fault = cudaSuccess;
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t enter(std::string_view function) {
+  const std::lock_guard lock(fault_mutex);
+  if (function != fault_in) return cudaSuccess;
+  fault_in = "";
+  return last_error = fault;
+}
+
+}  // namespace
+
+#define FAKE_ENTER() \
+  if (const cudaError_t error = enter(__func__); error != cudaSuccess) return error
+
+struct CUevent_st {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::uint64_t recorded = 0, completed = 0;
+
+  void await(std::uint64_t generation) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return completed >= generation; });
+  }
+  std::uint64_t generation() {
+    const std::lock_guard lock(mutex);
+    return recorded;
+  }
+};
+
+struct CUstream_st {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> queue;
+  bool busy = false, stopping = false;
+  std::thread worker{[this] { run(); }};
+
+  void push(std::function<void()> work) {
+    const std::lock_guard lock(mutex);
+    queue.push_back(std::move(work));
+    changed.notify_all();
+  }
+  void drain() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return queue.empty() && !busy; });
+  }
+  void run() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return stopping || !queue.empty(); });
+      if (queue.empty()) return;
+      const std::function<void()> work = std::move(queue.front());
+      queue.pop_front();
+      busy = true;
+      lock.unlock();
+      work();
+      lock.lock();
+      busy = false;
+      changed.notify_all();
+    }
+  }
+  ~CUstream_st() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+      changed.notify_all();
+    }
+    worker.join();
+  }
+};
+
+namespace strata::testing {
+void fail_next_cuda(const char* function, cudaError_t error) {
+  const std::lock_guard lock(fault_mutex);
+  fault_in = function;
+  fault = error;
+}
+}  // namespace strata::testing
+
+// Off 4096 on purpose: cudaMalloc promises 256.
+constexpr std::size_t kOffset = 256;
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* n) {
+  FAKE_ENTER();
+  *n = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int) {
+  FAKE_ENTER();
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  FAKE_ENTER();
+  *properties = {};
+  std::strcpy(properties->name, "fake GPU");
+  properties->totalGlobalMem = std::size_t{1} << 30;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+const char* cudaGetErrorName(cudaError_t error) { return error == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "cudaErrorFake"; }
+const char* cudaGetErrorString(cudaError_t) { return "planted"; }
+
+cudaError_t cudaMalloc(void** p, std::size_t bytes) {
+  FAKE_ENTER();
+  *p = static_cast<char*>(std::aligned_alloc(4096, (bytes + kOffset + 4095) / 4096 * 4096)) + kOffset;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* p) {
+  FAKE_ENTER();
+  std::free(static_cast<char*>(p) - kOffset);
+  return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void*, std::size_t, unsigned) {
+  FAKE_ENTER();
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  FAKE_ENTER();
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  FAKE_ENTER();
+  stream->drain();
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  FAKE_ENTER();
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  FAKE_ENTER();
+  std::uint64_t generation = 0;
+  {
+    const std::lock_guard lock(event->mutex);
+    generation = ++event->recorded;
+  }
+  stream->push([event, generation] {
+    const std::lock_guard lock(event->mutex);
+    event->completed = generation;
+    event->changed.notify_all();
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  FAKE_ENTER();
+  const std::lock_guard lock(event->mutex);
+  return event->completed == event->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  FAKE_ENTER();
+  event->await(event->generation());
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  FAKE_ENTER();
+  stream->push([event, generation = event->generation()] { event->await(generation); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  FAKE_ENTER();
+  stream->push([=] { std::memcpy(dst, src, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* state) {
+  FAKE_ENTER();
+  stream->push([=] { function(state); });
+  return cudaSuccess;
+}
+
+}  // extern "C"
