@@ -183,10 +183,11 @@ Result<Stream> CudaBackend::create_stream(StreamRole role) {
 
 void CudaBackend::destroy_stream(int id) noexcept {
   CudaQueue& closing = queue(id);
-  if (ready().is_ok())
-    if (const cudaError_t error = cudaStreamSynchronize(closing.stream);
-        error != cudaSuccess && error != cudaErrorCudartUnloading)
-      (void)failed(error, "cudaStreamSynchronize", __LINE__);  // whoever cared about it has waited
+  (void)ready();
+  // On a lost device too: a host call that is running still uses the queue.
+  if (const cudaError_t error = cudaStreamSynchronize(closing.stream);
+      error != cudaSuccess && error != cudaErrorCudartUnloading)
+    (void)failed(error, "cudaStreamSynchronize", __LINE__);  // whoever cared about it has waited
   const MutexLock lock(closing.mutex);
   closing.retired = closing.recorded;
   closing.open = false;
