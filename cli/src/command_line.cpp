@@ -19,6 +19,10 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
+    "  strata train --preset austen-5m --out runs/demo\n"
+    "  strata plan --preset austen-5m memory.pinned=16MiB\n"
+    "  strata verify --preset austen-5m\n"
+    "  strata generate runs/demo --prompt \"Elizabeth \"\n"
     "  strata config show --preset austen-5m --origin\n"
     "  strata config check run.toml memory.device=64MiB\n"
     "  strata doctor --nvme-dir /mnt/nvme\n"
@@ -57,8 +61,60 @@ void add_doctor_options(CLI::App& app, Args& args) {
   app.add_flag("--json", args.json, "Print JSON");
 }
 
+/// FILE, key=value and --preset: every verb that works on a configuration takes them.
+void add_run_options(CLI::App& app, Args& args) {
+  app.add_option("items", args.items, "FILE (.toml or .json; default: $STRATA_CONFIG) and section.key=value")->option_text("[FILE] [key=value ...]");
+  app.add_option("--preset", args.preset, str("Values below those of the file: ", preset_names()));
+}
+
+void add_train_options(CLI::App& app, Args& args) {
+  add_run_options(app, args);
+  app.add_option("--out", args.out_dir, "Run folder (default: runs/PRESET-TIME)");
+  app.add_option("--resume", args.resume, "Go on with this run folder from its newest checkpoint, with its configuration")->option_text("RUN");
+  app.add_flag("--overwrite", args.overwrite, "Replace the run that --out holds");
+}
+
+void add_plan_options(CLI::App& app, Args& args) {
+  add_run_options(app, args);
+  app.add_flag("--json", args.json, "Print JSON");
+}
+
+void add_verify_options(CLI::App& app, Args& args) {
+  add_plan_options(app, args);
+  app.add_option("--steps", args.steps, "Steps each placement trains");
+}
+
+void add_generate_options(CLI::App& app, Args& args) {
+  app.add_option("run", args.items, "Run folder")->required();
+  app.add_option("--prompt", args.prompt, "What to continue");
+  app.add_option("--tokens", args.tokens, "Tokens to add")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--temperature", args.temperature, "0: always the most likely token")->check(CLI::Range(0.0, 100.0));
+  app.add_option("--top-k", args.top_k, "Choose among so many; 0: all")->check(CLI::Range(0, 1 << 20));
+  app.add_option("--seed", args.seed, "The same seed gives the same text");
+}
+
+void add_tokenizer_options(CLI::App& app, Args& args) {
+  app.require_subcommand(1);
+  const auto action = [&](const char* name, const char* doc, const char* items) {
+    CLI::App* sub = app.add_subcommand(name, doc);
+    sub->add_option("items", args.items, items);
+    sub->callback([&args, name] { args.action = name; });
+    return sub;
+  };
+  CLI::App* train = action("train", "Learn a byte-level BPE vocabulary from text files", "FILE ...");
+  train->add_option("--vocab", args.vocab, "Tokens, the 256 bytes and end of text included")->check(CLI::Range(257, 1 << 20));
+  train->add_option("-o,--out", args.tokenizer, "File to write");
+  for (CLI::App* sub : {action("encode", "Print the token ids of texts", "TEXT ..."), action("decode", "Print the text of token ids", "ID ...")})
+    sub->add_option("-t,--tokenizer", args.tokenizer, "tokenizer.json to use");
+}
+
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> all = {
+      {"train", "Train a model with its states spread over the tiers", run_train, {}, add_train_options},
+      {"plan", "Show what a run would hold where, and whether it fits, without starting it", run_plan, {}, add_plan_options},
+      {"generate", "Continue a prompt with a trained run", run_generate, {}, add_generate_options},
+      {"verify", "Train a few steps in many placements and compare every bit", run_verify, {}, add_verify_options},
+      {"tokenizer", "Train a tokenizer, encode, decode", run_tokenizer, {"train", "encode", "decode"}, add_tokenizer_options},
       {"config", "Show or check a configuration", run_config, {"show", "check"}, add_config_options},
       {"doctor", "Tell what of this machine works, and how to mend the rest", run_doctor, {}, add_doctor_options},
   };

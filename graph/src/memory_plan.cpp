@@ -20,7 +20,7 @@ std::vector<Life> lifetimes(const Program& program) {
   const auto touch = [&](ValueId id, int at) {
     if (id == kNoValue || !in_arena(program.value(id))) return;
     Life& life = lives[static_cast<std::size_t>(id)];
-    if (life.first < 0) life.first = at;
+    life.first = life.first < 0 ? at : std::min(life.first, at);
     life.last = std::max(life.last, at);
   };
   for (int i = 0; i < end; ++i) {

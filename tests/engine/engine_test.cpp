@@ -16,6 +16,30 @@ TEST(EngineTest, TrainingLowersTheLoss) {
   EXPECT_LT(losses.back(), 1.5f);
 }
 
+TEST(EngineTest, ValidationIsTheLossOfItsBatchesAndChangesNothing) {
+  TinyRun run(must(Engine::plan(tiny_programs(true), {})));
+  must(run.engine->initialize(1));
+  run.train(2);
+  const std::string before = must(run.engine->state_digest());
+  test::CountingBatches batches(test::tiny_config().vocab);
+  const double loss = must(run.engine->evaluate(batches, 4));
+  EXPECT_GT(loss, 3.0);
+  EXPECT_LT(loss, 4.5);
+  EXPECT_EQ(must(run.engine->evaluate(batches, 4)), loss);
+  EXPECT_EQ(must(run.engine->state_digest()), before);
+}
+
+TEST(EngineTest, InferenceGivesTheLogitsOfOneRow) {
+  TinyRun run(must(Engine::plan(tiny_programs(false), {})));
+  must(run.engine->initialize(1));
+  run.train(40);
+  std::vector<std::int32_t> tokens(16, 7);
+  const std::span<const float> logits = must(run.engine->infer(tokens, 3));
+  ASSERT_EQ(logits.size(), 50u);
+  EXPECT_EQ(std::max_element(logits.begin(), logits.end()) - logits.begin(), 7 * 3 + 1);
+  EXPECT_EQ(run.engine->infer(tokens, 16).status().code(), Code::invalid);
+}
+
 TEST(EngineTest, PlannedPeakIsTheMeasuredPeakInEveryTier) {
   EngineOptions options;
   options.budgets = {600 * kKiB, 400 * kKiB, 4 * kMiB};

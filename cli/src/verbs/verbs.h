@@ -7,5 +7,10 @@ namespace strata::cli {
 
 int run_config(const Args& args);
 int run_doctor(const Args& args);
+int run_generate(const Args& args);
+int run_plan(const Args& args);
+int run_tokenizer(const Args& args);
+int run_train(const Args& args);
+int run_verify(const Args& args);
 
 }  // namespace strata::cli

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <strata/engine/engine.h>
+#include <strata/runtime/host_backend.h>
+
+#include "load_config.h"
+
+namespace strata::cli {
+
+/// A plan with every `auto` of the configuration decided and written back with its reason.
+struct PlannedJob {
+  std::unique_ptr<const RunPlan> plan;
+  bool recompute = false;
+};
+/// Records the model, decides the remaining autos and proves that the run fits. Errors: `does_not_fit`, `unsupported`
+/// (memory.backend=cuda), `invalid`.
+Result<PlannedJob> plan_job(LoadedConfig& loaded);
+
+/// A planned job on its backend, ready for its first step.
+class Job {
+ public:
+  static Result<std::unique_ptr<Job>> start(const TrainConfig& config, const RunPlan& plan, Io& io);
+  Engine& engine() noexcept { return *engine_; }
+  int threads() const noexcept { return pool_->threads(); }
+
+ private:
+  SteadyClock clock_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Engine> engine_;
+};
+
+/// The table shown before a run: model, machine, budgets and plan by tier.
+std::string start_table(const TrainConfig& config, const RunPlan& plan, bool recompute, int threads, const std::string& nvme_note);
+/// plan.json.
+std::string plan_json(const TrainConfig& config, const RunPlan& plan, bool recompute);
+
+}  // namespace strata::cli

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <strata/engine/engine.h>
+#include <strata/model/tokenizer.h>
+
+namespace strata::cli {
+
+struct SampleOptions {
+  std::int64_t tokens = 64;
+  double temperature = 0.8;  ///< 0: always the most likely token
+  int top_k = 40;            ///< 0: all
+  std::uint64_t seed = 0;
+};
+
+/// Continues `prompt`, token by token, each from the whole context (the last `seq` tokens). Stops at end of text.
+/// The same engine state, prompt and options give the same text. Errors: `invalid` for an empty prompt.
+Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt, const SampleOptions& options);
+
+}  // namespace strata::cli

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "training/trainer.h"
+
+namespace strata::cli {
+
+/// Resident memory of this process: the most it ever was, from the kernel. 0 where it cannot be read.
+std::uint64_t peak_resident_bytes();
+
+/// summary.json, and the same for a person.
+std::string summary_json(const TrainOutcome& outcome, Engine& engine, const Workload& workload);
+std::string summary_text(const TrainOutcome& outcome, Engine& engine, const RunFolder& folder);
+
+}  // namespace strata::cli

@@ -1,0 +1,176 @@
+#include "training/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include <strata/cpuopt/schedule.h>
+#include <strata/engine/checkpoint.h>
+#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/str.h>
+
+#include "training/sampler.h"
+
+namespace strata::cli {
+namespace {
+
+// Contract C6 looks at these steps, counted from the start of the process: before, pools and caches still fill.
+constexpr std::int64_t kFirstCounted = 3, kLastCounted = 12;
+
+cpuopt::LrSchedule schedule_of(const TrainConfig& c) {
+  const auto kind = c.optim.schedule == "cosine" ? cpuopt::ScheduleKind::cosine
+                    : c.optim.schedule == "linear" ? cpuopt::ScheduleKind::linear : cpuopt::ScheduleKind::constant;
+  return {kind, c.optim.lr, c.optim.lr * c.optim.min_lr_ratio, std::min(c.optim.warmup, c.train.steps), std::max<std::int64_t>(c.train.steps, 1)};
+}
+
+MovedBytes difference(const MovedBytes& a, const MovedBytes& b) {
+  return {a.h2d - b.h2d, a.d2h - b.d2h, a.nvme_read - b.nvme_read, a.nvme_write - b.nvme_write};
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder, Progress& progress, const Signals& signals, Io& io)
+    : config_(config), engine_(job.engine()), workload_(workload), folder_(folder), progress_(progress), signals_(signals), io_(io),
+      batches_(workload.train(), config.train.micro_batch) {}
+
+Result<TrainOutcome> Trainer::run() {
+  begin_ns_ = clock_.now_ns();
+  moved_before_ = engine_.moved();
+  saved_step_ = engine_.steps();
+  Status status;
+  while (engine_.steps() < config_.train.steps) {
+    const std::int64_t next = engine_.steps() + 1;
+    status = step(next);
+    if (!status.is_ok()) break;
+    STRATA_TRY(after_step(next));
+    if (signals_.stop_requested()) {
+      outcome_.ending = Ending::stopped;
+      break;
+    }
+    if (static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9 >= config_.train.max_time_s) {
+      outcome_.ending = next < config_.train.steps ? Ending::timed : Ending::finished;
+      break;
+    }
+  }
+  AllocCounter::set_armed(false);
+  STRATA_TRY(status);
+  STRATA_TRY(finish(outcome_));
+  return outcome_;
+}
+
+// Around one step: what it made beside its results.
+void Trainer::count_resources(bool begins) {
+  if (steps_here_ < kFirstCounted || steps_here_ > kLastCounted) return;
+  AllocCounter::set_armed(begins);
+  if (begins) {
+    allocations_before_ = AllocCounter::count();
+    resources_before_ = engine_.resources_created();
+  } else {
+    outcome_.heap_allocations += AllocCounter::count() - allocations_before_;
+    outcome_.resources_created += engine_.resources_created() - resources_before_;
+  }
+}
+
+Status Trainer::step(std::int64_t step) {
+  ++steps_here_;
+  count_resources(true);
+  const cpuopt::LrSchedule schedule = schedule_of(config_);
+  MetricsLine line;
+  line.step = step;
+  line.lr = cpuopt::learning_rate(schedule, step);
+  STRATA_TRY(engine_.train_step(batches_, line.lr, line.report));
+  const double tokens = static_cast<double>(config_.train.micro_batch) * config_.train.grad_accum * config_.model.seq;
+  line.tokens_per_s = tokens / line.report.seconds;
+  line.used = engine_.used_bytes();
+  const MovedBytes moved = engine_.moved();
+  line.moved = difference(moved, moved_before_);
+  moved_before_ = moved;
+  step_seconds_ += line.report.seconds;
+  outcome_.train_loss = line.report.loss;
+  outcome_.optimizer_seconds += line.report.optimizer_seconds;
+  outcome_.nvme_wait_seconds += line.report.nvme_wait_seconds;
+  outcome_.tokens_per_s = tokens * static_cast<double>(steps_here_) / step_seconds_;
+  STRATA_TRY(folder_.add_metrics(line));
+  progress_.update({step, config_.train.steps, line.report.loss, outcome_.tokens_per_s, line.used[0], line.used[1], line.used[2],
+                    static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9, config_.train.max_time_s});
+  count_resources(false);
+  return Status::ok();
+}
+
+// What happens between steps is outside the counted step.
+Status Trainer::after_step(std::int64_t step) {
+  const auto due = [&](std::int64_t every) { return every > 0 && step % every == 0 && step < config_.train.steps; };
+  if (due(config_.train.eval_every)) STRATA_TRY(validate(step));
+  if (due(config_.log.sample_every)) STRATA_TRY(sample(step));
+  if (due(config_.checkpoint.every)) STRATA_TRY(save());
+  return Status::ok();
+}
+
+Status Trainer::validate(std::int64_t step) {
+  if (workload_.val() == nullptr) return Status::ok();
+  const std::int64_t there = static_cast<std::int64_t>(workload_.val()->n_samples()) / config_.train.micro_batch;
+  const std::int64_t n = std::min<std::int64_t>(config_.train.eval_batches, there);
+  if (n == 0) return Status::ok();
+  DatasetBatches batches(*workload_.val(), config_.train.micro_batch);
+  STRATA_TRY_ASSIGN(const double loss, engine_.evaluate(batches, n));
+  progress_.line(fmt::format("step {}: validation loss {:.4f} over {} micro-batches", step, loss, n));
+  return Status::ok();
+}
+
+Status Trainer::sample(std::int64_t step) {
+  const SampleOptions options{.tokens = config_.log.sample_tokens, .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
+  STRATA_TRY_ASSIGN(const std::string text, sample_text(engine_, workload_.tokenizer(), config_.log.sample_prompt, options));
+  STRATA_TRY(folder_.add_sample(step, config_.log.sample_prompt, text));
+  progress_.line(str("sample at step ", step, ": ", config_.log.sample_prompt, text));
+  return Status::ok();
+}
+
+std::string Trainer::checkpoint_dir() const { return config_.checkpoint.dir.empty() ? folder_.file("checkpoints") : config_.checkpoint.dir; }
+
+Status Trainer::save() {
+  STRATA_TRY_ASSIGN(const std::string where, save_checkpoint(engine_, io_, checkpoint_dir(), run_identity(config_, workload_), config_.checkpoint.keep));
+  saved_step_ = engine_.steps();
+  progress_.line(str("saved ", where));
+  return Status::ok();
+}
+
+Status Trainer::finish(TrainOutcome& outcome) {
+  outcome.train_seconds = step_seconds_;
+  if (saved_step_ != engine_.steps()) STRATA_TRY(save());
+  if (outcome.ending == Ending::stopped) return Status::ok();  // whoever asked to stop does not wait for a validation
+  if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_.steps()));
+  if (const TextDataset* val = workload_.val(); val != nullptr) {
+    const std::int64_t n = static_cast<std::int64_t>(val->n_samples()) / config_.train.micro_batch;
+    if (n > 0) {
+      DatasetBatches batches(*val, config_.train.micro_batch);
+      STRATA_TRY_ASSIGN(outcome.val_loss, engine_.evaluate(batches, n));
+      const double nats = outcome.val_loss * static_cast<double>(n * config_.train.micro_batch * config_.model.seq);
+      outcome.bits_per_byte = nats / std::numbers::ln2 / static_cast<double>(val->target_bytes(0, n * config_.train.micro_batch));
+    }
+  }
+  STRATA_TRY_ASSIGN(outcome.state_digest, engine_.state_digest());
+  return Status::ok();
+}
+
+std::map<std::string, std::string> run_identity(const TrainConfig& c, const Workload& workload) {
+  return {{"data", workload.data_digest()},
+          {"model", fmt::format("{} layers={} hidden={} heads={} ffn={} vocab={} seq={}", c.model.family, c.model.layers, c.model.hidden, c.model.heads,
+                                c.model.ffn, c.model.vocab, c.model.seq)},
+          {"optim", fmt::format("{} lr={} beta1={} beta2={} eps={} weight_decay={} clip={} warmup={} schedule={} min_lr_ratio={}", c.optim.name, c.optim.lr,
+                                c.optim.beta1, c.optim.beta2, c.optim.eps, c.optim.weight_decay, c.optim.clip, c.optim.warmup, c.optim.schedule,
+                                c.optim.min_lr_ratio)},
+          {"train", fmt::format("dtype={} grad_accum={} micro_batch={} seed={} steps={}", c.train.dtype, c.train.grad_accum, c.train.micro_batch,
+                                c.train.seed, c.train.steps)}};
+}
+
+Status check_identity(const std::map<std::string, std::string>& saved, const std::map<std::string, std::string>& now) {
+  std::string problems;
+  for (const auto& [key, value] : now) {
+    const auto found = saved.find(key);
+    const std::string was = found == saved.end() ? "nothing" : found->second;
+    if (was != value) problems += str(problems.empty() ? "" : "\n", key, ": the checkpoint was made with ", was, ", this run has ", value);
+  }
+  return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include <strata/runtime/signals.h>
+
+#include "load_config.h"
+#include "progress.h"
+#include "training/job.h"
+#include "training/run_folder.h"
+#include "training/workload.h"
+
+namespace strata::cli {
+
+/// How training ended.
+enum class Ending : std::uint8_t {
+  finished,  ///< all steps
+  timed,     ///< the time box; may be resumed
+  stopped,   ///< a signal; saved, may be resumed
+};
+
+struct TrainOutcome {
+  Ending ending = Ending::finished;
+  float train_loss = 0;
+  double val_loss = 0;         ///< nats a token, over all of data.val
+  double bits_per_byte = 0;
+  double tokens_per_s = 0;     ///< of the steps alone
+  double train_seconds = 0;
+  std::string state_digest;
+  std::uint64_t heap_allocations = 0;   ///< by our code in steps 3-12 of this process
+  std::uint64_t resources_created = 0;  ///< buffers, streams, events and files, in the same steps
+  double optimizer_seconds = 0, nvme_wait_seconds = 0;
+};
+
+/// The training loop: steps, progress, metrics, validation, samples, checkpoints. One thread.
+class Trainer {
+ public:
+  Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder, Progress& progress, const Signals& signals, Io& io);
+  Result<TrainOutcome> run();
+
+ private:
+  Status step(std::int64_t step);
+  Status after_step(std::int64_t step);
+  Status validate(std::int64_t step);
+  Status sample(std::int64_t step);
+  Status save();
+  Status finish(TrainOutcome& outcome);
+  void count_resources(bool begins);
+  std::string checkpoint_dir() const;
+
+  const TrainConfig& config_;
+  Engine& engine_;
+  const Workload& workload_;
+  RunFolder& folder_;
+  Progress& progress_;
+  const Signals& signals_;
+  Io& io_;
+  DatasetBatches batches_;
+  SteadyClock clock_;
+  TrainOutcome outcome_;
+  MovedBytes moved_before_;
+  std::int64_t begin_ns_ = 0, steps_here_ = 0, saved_step_ = -1;
+  double step_seconds_ = 0;
+  std::uint64_t allocations_before_ = 0, resources_before_ = 0;
+};
+
+/// What must be equal for a resumed run to be the same run, by name; goes into checkpoints.
+std::map<std::string, std::string> run_identity(const TrainConfig& config, const Workload& workload);
+/// All differences at once. Errors: `invalid`.
+Status check_identity(const std::map<std::string, std::string>& saved, const std::map<std::string, std::string>& now);
+
+}  // namespace strata::cli

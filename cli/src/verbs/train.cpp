@@ -1,0 +1,99 @@
+#include <unistd.h>
+#include <sys/ioctl.h>
+
+#include <ctime>
+
+#include <strata/engine/checkpoint.h>
+#include <strata/runtime/signals.h>
+#include <strata/runtime/str.h>
+
+#include "exit_code.h"
+#include "load_config.h"
+#include "training/job.h"
+#include "training/summary.h"
+#include "training/trainer.h"
+#include "verbs/verbs.h"
+
+namespace strata::cli {
+namespace {
+
+std::string default_folder(const TrainConfig& config) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &utc);
+  return str("runs/", config.model.preset.empty() ? std::string("run") : config.model.preset, "-", stamp);
+}
+
+int terminal_width() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+// The newest whole checkpoint, or none where the run had not saved yet.
+Result<std::optional<std::string>> checkpoint_to_resume(const Args& args, const TrainConfig& config, const std::string& path, Io& io) {
+  if (args.resume.empty()) return std::optional<std::string>();
+  const std::string dir = config.checkpoint.dir.empty() ? path + "/checkpoints" : config.checkpoint.dir;
+  if (!io.exists(dir)) return std::optional<std::string>();
+  auto newest = newest_checkpoint(io, dir);
+  if (!newest.has_value()) return newest.status();
+  return std::optional<std::string>(std::move(*newest));
+}
+
+struct Outcome {
+  Ending ending;
+  std::string text;
+};
+
+Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& signals) {
+  Io& io = posix_io();
+  const TrainConfig& config = loaded.config;
+  const std::string path = !args.resume.empty() ? args.resume : !args.out_dir.empty() ? args.out_dir : default_folder(config);
+  STRATA_TRY_ASSIGN(const std::optional<std::string> checkpoint, checkpoint_to_resume(args, config, path, io));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Workload> workload, Workload::open(config, io));
+  STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *planned.plan, io));
+  print(args.out, start_table(config, *planned.plan, planned.recompute, job->threads(), job->engine().nvme_note()));
+
+  if (checkpoint) {
+    STRATA_TRY_ASSIGN(const Manifest manifest, load_checkpoint(job->engine(), io, *checkpoint));
+    STRATA_TRY(check_identity(manifest.run, run_identity(config, *workload)).annotate(*checkpoint));
+    print(args.out, str("resuming from ", *checkpoint, "\n"));
+  } else {
+    STRATA_TRY(job->engine().initialize(config.train.seed));
+    if (!args.resume.empty()) print(args.out, str(path, " holds no checkpoint yet: starting from the beginning\n"));
+  }
+  const auto opening = !args.resume.empty() ? RunFolder::Opening::resume : args.overwrite ? RunFolder::Opening::overwrite : RunFolder::Opening::fresh;
+  STRATA_TRY_ASSIGN(const std::unique_ptr<RunFolder> folder, RunFolder::open(io, path, opening, job->engine().steps()));
+  STRATA_TRY(folder->write("config.resolved.toml", loaded.tree.to_toml(true)));
+  STRATA_TRY(folder->write("plan.json", plan_json(config, *planned.plan, planned.recompute)));
+  STRATA_TRY(workload->tokenizer().save(io, folder->file("tokenizer.json")));
+
+  StreamSink sink(args.out);
+  Progress progress(sink, progress_options(config.log.progress, config.log.every, isatty(fileno(args.out)) == 1, terminal_width(), args.environment));
+  Trainer trainer(config, *job, *workload, *folder, progress, signals, io);
+  STRATA_TRY_ASSIGN(const TrainOutcome outcome, trainer.run());
+  progress.finish();
+  STRATA_TRY(folder->write("summary.json", summary_json(outcome, job->engine(), *workload)));
+  return Outcome{outcome.ending, summary_text(outcome, job->engine(), *folder)};
+}
+
+}  // namespace
+
+int run_train(const Args& args) {
+  Args given = args;
+  if (!args.resume.empty()) given.items.insert(given.items.begin(), args.resume + "/config.resolved.toml");
+  auto loaded = load_config(given);
+  if (!loaded.has_value()) return print_error(args, "train", loaded.status());
+  const auto signals = install_signals();
+  if (!signals.has_value()) return print_error(args, "train", signals.status());
+  const auto outcome = train(args, *loaded, **signals);
+  if (!outcome.has_value()) return print_error(args, "train", outcome.status());
+  print(args.out, outcome->text);
+  if (outcome->ending != Ending::stopped) return kExitOk;
+  print(args.out, "stopped by a signal; go on with --resume\n");
+  return kExitStopped;
+}
+
+}  // namespace strata::cli

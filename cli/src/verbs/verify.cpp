@@ -1,0 +1,121 @@
+#include <bit>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include "exit_code.h"
+#include "load_config.h"
+#include "training/job.h"
+#include "training/workload.h"
+#include "verbs/verbs.h"
+
+// Contract C1 on the user's own model: the same bits wherever the bytes live.
+namespace strata::cli {
+namespace {
+
+struct Variant {
+  std::string name;
+  std::vector<std::string> overrides;  ///< key=value, above the configuration
+};
+
+// "everything but the working window on nvme" asks for budgets that no other tier can satisfy.
+std::vector<Variant> variants() {
+  const std::vector<std::string> all_device = {"memory.device=unlimited", "memory.pinned=unlimited", "memory.nvme=0", "offload.policy=device"};
+  const std::vector<std::string> ram = {"memory.device=unlimited", "memory.pinned=unlimited", "memory.nvme=0", "offload.policy=pinned"};
+  const std::vector<std::string> disk = {"memory.device=unlimited", "memory.pinned=unlimited", "memory.nvme=unlimited", "offload.policy=nvme"};
+  const auto with = [](std::vector<std::string> list, const std::vector<std::string>& more) {
+    list.insert(list.end(), more.begin(), more.end());
+    return list;
+  };
+  return {
+      {"all on the device", all_device},
+      {"states in RAM", ram},
+      {"three tiers as configured", {}},
+      {"all but the window on nvme", disk},
+      {"three tiers, small chunks", {"offload.chunk=65536"}},
+      {"nvme, chunks of 131072", with(disk, {"offload.chunk=131072"})},
+      {"RAM, chunks of 524288", with(ram, {"offload.chunk=524288"})},
+      {"three tiers, no prefetch", {"offload.prefetch=0"}},
+      {"nvme, prefetch 8", with(disk, {"offload.prefetch=8"})},
+      {"three tiers, 1 thread", {"cpu.threads=1"}},
+      {"three tiers, 2 threads", {"cpu.threads=2"}},
+      {"device, no recomputation", with(all_device, {"train.recompute=none"})},
+      {"RAM, recompute blocks", with(ram, {"train.recompute=block"})},
+      {"three tiers, thread I/O", {"io.engine=threads"}},
+      {"nvme, io_uring where it works", with(disk, {"io.engine=auto"})},
+  };
+}
+
+struct Bits {
+  std::vector<std::uint32_t> losses;
+  std::string digest;
+};
+
+Result<Bits> run_variant(const Args& args, const Variant& variant, const Workload& workload, std::int64_t steps) {
+  Args given = args;
+  // A key may stand once on a command line, so what the variant sets replaces what the user set.
+  for (const std::string& override_text : variant.overrides) {
+    const std::string key = override_text.substr(0, override_text.find('=') + 1);
+    std::erase_if(given.items, [&](const std::string& item) { return item.starts_with(key); });
+    given.items.push_back(override_text);
+  }
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
+  STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(loaded.config, *planned.plan, posix_io()));
+  STRATA_TRY(job->engine().initialize(loaded.config.train.seed));
+  DatasetBatches batches(workload.train(), loaded.config.train.micro_batch);
+  Bits bits;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    StepReport report;
+    STRATA_TRY(job->engine().train_step(batches, loaded.config.optim.lr, report));
+    bits.losses.push_back(std::bit_cast<std::uint32_t>(report.loss));
+  }
+  STRATA_TRY_ASSIGN(bits.digest, job->engine().state_digest());
+  return bits;
+}
+
+std::string compare(const Bits& want, const Bits& got) {
+  for (std::size_t i = 0; i < want.losses.size(); ++i)
+    if (want.losses[i] != got.losses[i]) return fmt::format("DIFFERS at step {}: loss {:08x}, the first has {:08x}", i + 1, got.losses[i], want.losses[i]);
+  if (want.digest != got.digest) return "DIFFERS: equal losses, other states (" + got.digest + ")";
+  return "identical";
+}
+
+// The verdict of all variants, in the order of the list; false where any differs.
+Result<bool> verify(const Args& args, const TrainConfig& config) {
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Workload> workload, Workload::open(config, posix_io()));
+  Bits first;
+  bool all = true;
+  std::string json;
+  std::size_t n = 0;
+  for (const Variant& variant : variants()) {
+    auto outcome = run_variant(args, variant, *workload, args.steps);
+    if (!outcome.has_value()) return outcome.status().annotate(variant.name);
+    const Bits& bits = *outcome;
+    if (n++ == 0) first = bits;
+    const std::string verdict = compare(first, bits);
+    all = all && verdict == "identical";
+    if (args.json) {
+      json += fmt::format("{}  {{\"placement\": \"{}\", \"state_digest\": \"{}\", \"last_loss_bits\": \"{:08x}\", \"identical\": {}}}", json.empty() ? "" : ",\n",
+                          variant.name, bits.digest, bits.losses.back(), verdict == "identical");
+    } else {
+      print(args.out, fmt::format("  {:<32} {}  {:08x}  {}\n", variant.name, bits.digest, bits.losses.back(), verdict));
+    }
+  }
+  if (args.json) print(args.out, "[\n" + json + "\n]\n");
+  else print(args.out, fmt::format("{} placements, {} steps: {}\n", n, args.steps, all ? "the same bits in every loss and every state" : "NOT the same bits"));
+  return all;
+}
+
+}  // namespace
+
+int run_verify(const Args& args) {
+  const auto loaded = load_config(args);
+  if (!loaded.has_value()) return print_error(args, "verify", loaded.status());
+  if (args.steps < 1) return print_error(args, "verify", Status::error(Code::invalid, str("--steps is ", args.steps, "; it is at least 1")));
+  const auto same = verify(args, loaded->config);
+  if (!same.has_value()) return print_error(args, "verify", same.status());
+  return *same ? kExitOk : kExitInternal;
+}
+
+}  // namespace strata::cli
