@@ -18,30 +18,39 @@ struct Packed {
   }
 };
 
-// Next fit in the order given, one open chunk a group: neighbours in use stay neighbours in memory.
+// First fit over the few youngest chunks of the group, in the order given: neighbours in use stay neighbours in
+// memory, and a small tensor fills what a large one left over.
+constexpr std::size_t kOpenChunks = 4;
+
 Packed pack(std::span<const LayoutTensor> tensors, std::span<const std::int32_t> group_of, std::size_t n_groups,
             std::int64_t chunk_elems, std::int64_t unit) {
+  struct Open {
+    std::size_t chunk;
+    std::int64_t fill;
+  };
   Packed packed;
-  std::vector<std::int64_t> open(n_groups, -1), fill(n_groups, 0);
+  std::vector<std::vector<Open>> open_of(n_groups);  // oldest first
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const auto g = static_cast<std::size_t>(group_of[t]);
+    std::vector<Open>& open = open_of[static_cast<std::size_t>(group_of[t])];
     const std::int64_t n = tensors[t].n_elems;
     const std::int64_t padded = round_up(n, ChunkLayout::kSliceAlign);
-    if (padded > chunk_elems) {  // oversize: its own chunk, the open one stays open
+    if (padded > chunk_elems) {  // oversize: its own chunk
       packed.slices.push_back({static_cast<ChunkId>(packed.chunks.size()), 0, n});
       packed.chunks.push_back({group_of[t], round_up(n, unit), n, {static_cast<std::int32_t>(t)}});
       continue;
     }
-    if (open[g] < 0 || fill[g] + padded > chunk_elems) {
-      open[g] = static_cast<std::int64_t>(packed.chunks.size());
-      fill[g] = 0;
+    auto at = std::find_if(open.begin(), open.end(), [&](const Open& o) { return o.fill + padded <= chunk_elems; });
+    if (at == open.end()) {
+      if (open.size() == kOpenChunks) open.erase(open.begin());
+      open.push_back({packed.chunks.size(), 0});
       packed.chunks.push_back({group_of[t], chunk_elems, 0, {}});
+      at = open.end() - 1;
     }
-    ChunkInfo& chunk = packed.chunks[static_cast<std::size_t>(open[g])];
-    packed.slices.push_back({static_cast<ChunkId>(open[g]), fill[g], n});
+    ChunkInfo& chunk = packed.chunks[at->chunk];
+    packed.slices.push_back({static_cast<ChunkId>(at->chunk), at->fill, n});
     chunk.tensors.push_back(static_cast<std::int32_t>(t));
     chunk.used_elems += n;
-    fill[g] += padded;
+    at->fill += padded;
   }
   return packed;
 }

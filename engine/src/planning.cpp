@@ -15,12 +15,12 @@ Status check(const EngineOptions& options) {
   return Status::ok();
 }
 
-// A working window of about eight chunks shall fit the device beside the activations.
+// A working window of a few chunks shall take a small part of the device beside the activations.
 std::int64_t largest_sensible_chunk(const Program& program, const EngineOptions& options) {
   if (options.budgets[0] == kUnlimited) return 0;
   const std::size_t arena = plan_memory(program).arena_bytes;
   const std::uint64_t left = options.budgets[0] > arena ? options.budgets[0] - arena : 0;
-  return std::max<std::int64_t>(ChunkLayout::kSliceAlign, static_cast<std::int64_t>(left / 8 / sizeof(float)));
+  return std::max<std::int64_t>(ChunkLayout::kSliceAlign, static_cast<std::int64_t>(left / 16 / sizeof(float)));
 }
 
 }  // namespace

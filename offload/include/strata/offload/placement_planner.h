@@ -32,9 +32,10 @@ TierBytes placement_bytes(const ChunkLayout& layout, const AccessTrace& trace, c
 /// Homes and windows for a run, or `does_not_fit` with a table: what each tier needs at least, what it has, and the
 /// smallest budget that fits. Deterministic.
 ///
-/// A chunk's parameter, moments and accumulated gradient live on the device together or not at all (the step runs
-/// where they are); off the device each has a home of its own, parameters and gradients in the faster tier first
-/// because they move more often than moments.
+/// A chunk's parameter and moments live on the device together or not at all, and with its gradient's sum (the step
+/// runs where they are); a sum may live there alone, since every micro-batch adds to it. Off the device each payload has
+/// a home of its own, parameters and sums in the faster tier first because they move more often than moments. Among
+/// the placements that fit, the one that moves least in a step.
 Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request);
 
 /// The least windows a placement with these homes can run with; fills `placement.classes[].window`.
