@@ -24,7 +24,8 @@ struct Operand {
 };
 
 void report_flops(benchmark::State& state, double flops) {
-  state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(flops * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 
 enum Form : std::int64_t { forward, input, weight };
@@ -76,7 +77,8 @@ void attention(benchmark::State& state) {
   Operand qkv({batch * seq, 3 * h}), out({batch * seq, h}), lse({batch * heads * seq});
   std::vector<std::byte> scratch(attention_forward_workspace_bytes(batch * seq, heads, seq));
   for (auto _ : state)
-    attention_forward_host({qkv.view(), out.view(), lse.view(), heads, seq, true, {scratch.data(), scratch.size()}}, *pool);
+    attention_forward_host(
+        {qkv.view(), out.view(), lse.view(), heads, seq, true, {scratch.data(), scratch.size()}}, *pool);
   report_flops(state, 4.0 * static_cast<double>(batch * seq * seq * h) / 2.0);  // the causal half
 }
 BENCHMARK(attention)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();

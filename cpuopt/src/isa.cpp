@@ -14,17 +14,22 @@ std::atomic<CpuIsa>& active() noexcept {
 }
 
 Status lacks(CpuIsa isa) {
-  return Status::error(Code::unsupported, str("cpu.isa is ", to_string(isa), "; this CPU has ", to_string(detect_isa())));
+  return Status::error(Code::unsupported,
+                       str("cpu.isa is ", to_string(isa), "; this CPU has ", to_string(detect_isa())));
 }
 
 }  // namespace
 
 std::string_view to_string(CpuIsa isa) noexcept {
   switch (isa) {
-    case CpuIsa::scalar: return "scalar";
-    case CpuIsa::sse42: return "sse42";
-    case CpuIsa::avx2: return "avx2";
-    case CpuIsa::avx512: return "avx512";
+    case CpuIsa::scalar:
+      return "scalar";
+    case CpuIsa::sse42:
+      return "sse42";
+    case CpuIsa::avx2:
+      return "avx2";
+    case CpuIsa::avx512:
+      return "avx512";
   }
   return "unknown";
 }
@@ -32,9 +37,12 @@ std::string_view to_string(CpuIsa isa) noexcept {
 bool is_supported(CpuIsa isa) noexcept {
 #if defined(__x86_64__)
   switch (isa) {
-    case CpuIsa::scalar: return true;
-    case CpuIsa::sse42: return __builtin_cpu_supports("sse4.2") != 0;
-    case CpuIsa::avx2: return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
+    case CpuIsa::scalar:
+      return true;
+    case CpuIsa::sse42:
+      return __builtin_cpu_supports("sse4.2") != 0;
+    case CpuIsa::avx2:
+      return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
     case CpuIsa::avx512:
       return is_supported(CpuIsa::avx2) && __builtin_cpu_supports("avx512f") != 0 &&
              __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
@@ -60,7 +68,8 @@ Result<CpuIsa> select_isa(std::string_view name) {
     if (!is_supported(isa)) return lacks(isa);
     return isa;
   }
-  return Status::error(Code::invalid, str("cpu.isa is '", name, "'; it takes auto, scalar, sse42, avx2 or avx512"));
+  return Status::error(Code::invalid,
+                       str("cpu.isa is '", name, "'; it takes auto, scalar, sse42, avx2 or avx512"));
 }
 
 Status use_isa(CpuIsa isa) {

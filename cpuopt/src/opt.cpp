@@ -15,10 +15,14 @@ namespace {
 const detail::OptTable& table() noexcept {
 #if defined(__x86_64__)
   switch (active_isa()) {
-    case CpuIsa::avx512: return avx512::opt_table;
-    case CpuIsa::avx2: return avx2::opt_table;
-    case CpuIsa::sse42: return sse42::opt_table;
-    case CpuIsa::scalar: break;
+    case CpuIsa::avx512:
+      return avx512::opt_table;
+    case CpuIsa::avx2:
+      return avx2::opt_table;
+    case CpuIsa::sse42:
+      return sse42::opt_table;
+    case CpuIsa::scalar:
+      break;
   }
 #endif
   return scalar::opt_table;
@@ -69,25 +73,27 @@ AdamWScalars<float> adamw_scalars(const AdamWParams& params) noexcept {
           .inv_sqrt_bias2 = static_cast<float>(1.0 / std::sqrt(bias2))};
 }
 
-void adamw_update_block(const AdamWScalars<float>& scalars, float grad_factor, float* p, const float* g, float* m,
-                        float* v, std::int64_t n) noexcept {
+void adamw_update_block(const AdamWScalars<float>& scalars, float grad_factor, float* p, const float* g,
+                        float* m, float* v, std::int64_t n) noexcept {
   table().adamw(scalars, grad_factor, p, g, m, v, n);
 }
 
-Status adamw_update(const AdamWParams& params, std::span<float> p, std::span<const float> g, std::span<float> m,
-                    std::span<float> v) {
+Status adamw_update(const AdamWParams& params, std::span<float> p, std::span<const float> g,
+                    std::span<float> m, std::span<float> v) {
   STRATA_TRY(validate(params));
   if (g.size() != p.size() || m.size() != p.size() || v.size() != p.size())
-    return Status::error(Code::invalid, str("adamw: ", p.size(), " parameters, but ", g.size(), " gradients, ", m.size(),
-                                            " first and ", v.size(), " second moments"));
-  adamw_update_block(adamw_scalars(params), static_cast<float>(params.grad_factor), p.data(), g.data(), m.data(),
-                     v.data(), static_cast<std::int64_t>(p.size()));
+    return Status::error(Code::invalid,
+                         str("adamw: ", p.size(), " parameters, but ", g.size(), " gradients, ", m.size(),
+                             " first and ", v.size(), " second moments"));
+  adamw_update_block(adamw_scalars(params), static_cast<float>(params.grad_factor), p.data(), g.data(),
+                     m.data(), v.data(), static_cast<std::int64_t>(p.size()));
   return Status::ok();
 }
 
 Status accumulate(std::span<float> acc, std::span<const float> g) {
   if (acc.size() != g.size())
-    return Status::error(Code::invalid, str("accumulate: ", acc.size(), " sums, but ", g.size(), " gradients"));
+    return Status::error(Code::invalid,
+                         str("accumulate: ", acc.size(), " sums, but ", g.size(), " gradients"));
   table().accumulate(acc.data(), g.data(), static_cast<std::int64_t>(g.size()));
   return Status::ok();
 }
@@ -95,8 +101,8 @@ Status accumulate(std::span<float> acc, std::span<const float> g) {
 Status square_sum_leaves(std::span<const float> tensor, std::span<double> leaves) {
   const auto n = static_cast<std::int64_t>(tensor.size());
   if (static_cast<std::int64_t>(leaves.size()) != norm_leaves(n))
-    return Status::error(Code::invalid, str("square_sum_leaves: ", n, " elements have ", norm_leaves(n), " leaves, but ",
-                                            leaves.size(), " were given"));
+    return Status::error(Code::invalid, str("square_sum_leaves: ", n, " elements have ", norm_leaves(n),
+                                            " leaves, but ", leaves.size(), " were given"));
   table().square_sum_leaves(tensor.data(), n, leaves.data());
   return Status::ok();
 }

@@ -24,8 +24,10 @@ double learning_rate(const LrSchedule& s, std::int64_t step) noexcept {
   if (step < s.warmup_steps) return s.lr * static_cast<double>(step) / static_cast<double>(s.warmup_steps);
   if (s.kind == ScheduleKind::constant) return s.lr;
   if (step >= s.total_steps) return s.min_lr;
-  const double done = static_cast<double>(step - s.warmup_steps) / static_cast<double>(s.total_steps - s.warmup_steps);
-  const double left = s.kind == ScheduleKind::linear ? 1.0 - done : 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+  const double done =
+      static_cast<double>(step - s.warmup_steps) / static_cast<double>(s.total_steps - s.warmup_steps);
+  const double left =
+      s.kind == ScheduleKind::linear ? 1.0 - done : 0.5 * (1.0 + std::cos(std::numbers::pi * done));
   return s.min_lr + (s.lr - s.min_lr) * left;
 }
 

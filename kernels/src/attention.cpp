@@ -27,18 +27,22 @@ detail::Check check(const char* op, const Args& a) {
 
 }  // namespace
 
-std::size_t attention_forward_workspace_bytes(std::int64_t tokens, std::int64_t heads, std::int64_t seq) noexcept {
+std::size_t attention_forward_workspace_bytes(std::int64_t tokens, std::int64_t heads,
+                                              std::int64_t seq) noexcept {
   return score_bytes(tokens, heads, seq);
 }
-std::size_t attention_backward_workspace_bytes(std::int64_t tokens, std::int64_t heads, std::int64_t seq) noexcept {
+std::size_t attention_backward_workspace_bytes(std::int64_t tokens, std::int64_t heads,
+                                               std::int64_t seq) noexcept {
   return 2 * score_bytes(tokens, heads, seq);
 }
 
 Status attention_forward_async(Backend& backend, Stream& stream, const AttentionForwardArgs& a) {
-  STRATA_TRY(check("attention_forward", a)
-                 .workspace(a.workspace, attention_forward_workspace_bytes(detail::row_count(a.qkv), a.heads, a.seq))
-                 .status());
-  constexpr detail::Op<AttentionForwardArgs> op = {"attention_forward", &attention_forward_host, &cuda::attention_forward};
+  STRATA_TRY(
+      check("attention_forward", a)
+          .workspace(a.workspace, attention_forward_workspace_bytes(detail::row_count(a.qkv), a.heads, a.seq))
+          .status());
+  constexpr detail::Op<AttentionForwardArgs> op = {"attention_forward", &attention_forward_host,
+                                                   &cuda::attention_forward};
   return detail::queue(backend, stream, op, a, {a.qkv}, {a.out, a.lse}, a.workspace);
 }
 

@@ -33,7 +33,11 @@ template <class Args>
 Geometry geometry(const Args& a) {
   const std::int64_t h = detail::row_length(a.qkv) / 3;
   const std::int64_t d = h / a.heads;
-  return {a.heads, a.seq, h, d, detail::attention_pairs(detail::row_count(a.qkv), a.heads, a.seq),
+  return {a.heads,
+          a.seq,
+          h,
+          d,
+          detail::attention_pairs(detail::row_count(a.qkv), a.heads, a.seq),
           static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)))};
 }
 
@@ -51,10 +55,18 @@ Block block_at(std::int64_t i, std::int64_t seq, bool causal) {
 }
 
 /// scores[rows, keys] = x[rows, d] y[keys, d]^T.
-Gemm scores_of(const Block& block, const Geometry& g, const float* x, std::int64_t ldx, const float* y, std::int64_t ldy,
-               float* scores) {
-  return {.trans_b = true, .m = block.rows, .n = block.keys, .k = g.d, .a = x, .lda = ldx, .b = y, .ldb = ldy,
-          .c = scores, .ldc = block.keys};
+Gemm scores_of(const Block& block, const Geometry& g, const float* x, std::int64_t ldx, const float* y,
+               std::int64_t ldy, float* scores) {
+  return {.trans_b = true,
+          .m = block.rows,
+          .n = block.keys,
+          .k = g.d,
+          .a = x,
+          .lda = ldx,
+          .b = y,
+          .ldb = ldy,
+          .c = scores,
+          .ldc = block.keys};
 }
 
 void forward_pair(const AttentionForwardArgs& a, const Geometry& g, const Pair& pair, float* scores) {
@@ -72,8 +84,15 @@ void forward_pair(const AttentionForwardArgs& a, const Geometry& g, const Pair& 
       a.lse.as<float>()[pair.lse + block.first + r] = table.attention_softmax(row, g.scale, seen);
       std::fill(row + seen, row + block.keys, 0.0f);
     }
-    detail::gemm_one_thread({.m = block.rows, .n = g.d, .k = block.keys, .a = scores, .lda = block.keys, .b = v,
-                             .ldb = ld, .c = a.out.as<float>() + pair.plain + block.first * g.h, .ldc = g.h});
+    detail::gemm_one_thread({.m = block.rows,
+                             .n = g.d,
+                             .k = block.keys,
+                             .a = scores,
+                             .lda = block.keys,
+                             .b = v,
+                             .ldb = ld,
+                             .c = a.out.as<float>() + pair.plain + block.first * g.h,
+                             .ldc = g.h});
   }
 }
 
@@ -105,12 +124,37 @@ void backward_pair(const AttentionBackwardArgs& a, const Geometry& g, const Pair
       std::fill(dp + at + seen, dp + at + block.keys, 0.0f);
     }
     const bool add = i + 1 < blocks;
-    detail::gemm_one_thread({.m = block.rows, .n = g.d, .k = block.keys, .a = dp, .lda = block.keys, .b = k, .ldb = ld,
-                             .c = dq + block.first * ld, .ldc = ld});
-    detail::gemm_one_thread({.trans_a = true, .m = block.keys, .n = g.d, .k = block.rows, .a = dp, .lda = block.keys,
-                             .b = q_block, .ldb = ld, .c = dk, .ldc = ld, .accumulate = add});
-    detail::gemm_one_thread({.trans_a = true, .m = block.keys, .n = g.d, .k = block.rows, .a = p, .lda = block.keys,
-                             .b = dout, .ldb = g.h, .c = dv, .ldc = ld, .accumulate = add});
+    detail::gemm_one_thread({.m = block.rows,
+                             .n = g.d,
+                             .k = block.keys,
+                             .a = dp,
+                             .lda = block.keys,
+                             .b = k,
+                             .ldb = ld,
+                             .c = dq + block.first * ld,
+                             .ldc = ld});
+    detail::gemm_one_thread({.trans_a = true,
+                             .m = block.keys,
+                             .n = g.d,
+                             .k = block.rows,
+                             .a = dp,
+                             .lda = block.keys,
+                             .b = q_block,
+                             .ldb = ld,
+                             .c = dk,
+                             .ldc = ld,
+                             .accumulate = add});
+    detail::gemm_one_thread({.trans_a = true,
+                             .m = block.keys,
+                             .n = g.d,
+                             .k = block.rows,
+                             .a = p,
+                             .lda = block.keys,
+                             .b = dout,
+                             .ldb = g.h,
+                             .c = dv,
+                             .ldc = ld,
+                             .accumulate = add});
   }
 }
 

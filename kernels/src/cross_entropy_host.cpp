@@ -42,7 +42,8 @@ void cross_entropy_backward_host(const CrossEntropyBackwardArgs& a, ThreadPool& 
   const std::int64_t rows = detail::row_count(a.logits);
   const auto* targets = a.targets.as<std::int32_t>();
   const std::int64_t n_counted = a.divide_by_counted ? counted(targets, rows) : 1;
-  const float scale = static_cast<float>(static_cast<double>(a.scale) / static_cast<double>(std::max<std::int64_t>(n_counted, 1)));
+  const float scale = static_cast<float>(static_cast<double>(a.scale) /
+                                         static_cast<double>(std::max<std::int64_t>(n_counted, 1)));
   const detail::RowTable& table = detail::row_table();
   detail::for_runs(pool, rows, detail::rows_per_item(vocab), [&](std::int64_t first, std::int64_t n) {
     for (std::int64_t t = first; t < first + n; ++t) {

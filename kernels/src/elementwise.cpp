@@ -7,7 +7,10 @@ namespace strata::kernels {
 
 Status gelu_forward_async(Backend& backend, Stream& stream, const GeluForwardArgs& a) {
   const std::int64_t n = a.x.n_elems();
-  STRATA_TRY(detail::Check("gelu_forward").elements("x", a.x, DType::f32, n).elements("y", a.y, DType::f32, n).status());
+  STRATA_TRY(detail::Check("gelu_forward")
+                 .elements("x", a.x, DType::f32, n)
+                 .elements("y", a.y, DType::f32, n)
+                 .status());
   constexpr detail::Op<GeluForwardArgs> op = {"gelu_forward", &gelu_forward_host, &cuda::gelu_forward};
   return detail::queue(backend, stream, op, a, {a.x}, {a.y});
 }

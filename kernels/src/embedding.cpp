@@ -16,7 +16,8 @@ detail::Check check(const char* op, const TensorView& tokens, const TensorView& 
       .shape(wpe_name, wpe, DType::f32, {wpe.shape.dims[0], h})
       .elements("tokens", tokens, DType::i32, t)
       .rows(x_name, x, t, h)
-      .that(seq >= 1 && wpe.shape.dims[0] >= seq, wpe_name, " has ", wpe.shape.dims[0], " positions; seq is ", seq);
+      .that(seq >= 1 && wpe.shape.dims[0] >= seq, wpe_name, " has ", wpe.shape.dims[0], " positions; seq is ",
+            seq);
   return check;
 }
 
@@ -24,7 +25,8 @@ detail::Check check(const char* op, const TensorView& tokens, const TensorView& 
 
 Status embedding_forward_async(Backend& backend, Stream& stream, const EmbeddingForwardArgs& a) {
   STRATA_TRY(check("embedding_forward", a.tokens, a.x, "x", a.wte, "wte", a.wpe, "wpe", a.seq).status());
-  constexpr detail::Op<EmbeddingForwardArgs> op = {"embedding_forward", &embedding_forward_host, &cuda::embedding_forward};
+  constexpr detail::Op<EmbeddingForwardArgs> op = {"embedding_forward", &embedding_forward_host,
+                                                   &cuda::embedding_forward};
   return detail::queue(backend, stream, op, a, {a.tokens, a.wte, a.wpe}, {a.x});
 }
 
@@ -34,7 +36,8 @@ std::size_t embedding_backward_workspace_bytes(std::int64_t tokens, std::int64_t
 
 Status embedding_backward_async(Backend& backend, Stream& stream, const EmbeddingBackwardArgs& a) {
   STRATA_TRY(check("embedding_backward", a.tokens, a.dx, "dx", a.dwte, "dwte", a.dwpe, "dwpe", a.seq)
-                 .workspace(a.workspace, embedding_backward_workspace_bytes(a.tokens.n_elems(), a.dwte.shape.dims[0]))
+                 .workspace(a.workspace,
+                            embedding_backward_workspace_bytes(a.tokens.n_elems(), a.dwte.shape.dims[0]))
                  .status());
   constexpr detail::Op<EmbeddingBackwardArgs> op = {"embedding_backward", &embedding_backward_host,
                                                     &cuda::embedding_backward};

@@ -32,13 +32,15 @@ void embedding_forward_host(const EmbeddingForwardArgs& a, ThreadPool& pool) {
   const std::int64_t h = detail::row_length(a.wte);
   const auto* tokens = a.tokens.as<std::int32_t>();
   const detail::RowTable& table = detail::row_table();
-  detail::for_runs(pool, a.tokens.n_elems(), detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
-    for (std::int64_t t = first; t < first + n; ++t) {
-      STRATA_DCHECK(tokens[t] >= 0 && tokens[t] < a.wte.shape.dim(0), "token ", t, " is ", tokens[t], " of ",
-                    a.wte.shape.dim(0));
-      table.add(a.wte.as<float>() + tokens[t] * h, a.wpe.as<float>() + t % a.seq * h, a.x.as<float>() + t * h, h);
-    }
-  });
+  detail::for_runs(pool, a.tokens.n_elems(), detail::rows_per_item(h),
+                   [&](std::int64_t first, std::int64_t n) {
+                     for (std::int64_t t = first; t < first + n; ++t) {
+                       STRATA_DCHECK(tokens[t] >= 0 && tokens[t] < a.wte.shape.dim(0), "token ", t, " is ",
+                                     tokens[t], " of ", a.wte.shape.dim(0));
+                       table.add(a.wte.as<float>() + tokens[t] * h, a.wpe.as<float>() + t % a.seq * h,
+                                 a.x.as<float>() + t * h, h);
+                     }
+                   });
 }
 
 void embedding_backward_host(const EmbeddingBackwardArgs& a, ThreadPool& pool) {
@@ -57,7 +59,8 @@ void embedding_backward_host(const EmbeddingBackwardArgs& a, ThreadPool& pool) {
   }
   for (std::int64_t v = 0; v < vocab; ++v) begin[v + 1] += begin[v];
   // Filling from the back leaves begin[v + 1] at the start of row v, so rows are read as [begin[v + 1], end).
-  for (std::int64_t t = t_count - 1; t >= 0; --t) order[--begin[tokens[t] + 1]] = static_cast<std::int32_t>(t);
+  for (std::int64_t t = t_count - 1; t >= 0; --t)
+    order[--begin[tokens[t] + 1]] = static_cast<std::int32_t>(t);
 
   const std::int64_t rows = detail::rows_per_item(h);
   detail::for_runs(pool, vocab, rows, [&](std::int64_t first, std::int64_t n) {

@@ -8,8 +8,8 @@
 namespace strata::kernels::detail {
 
 TileGrid tile_grid(std::int64_t m, std::int64_t n) noexcept {
-  // The largest tile that still makes 16 of them. Measured at 1 thread on Zen 5: 256 x 512 is within 4 % of one call
-  // over the whole of C, 128 x 128 within 11 %; smaller ones pack too often.
+  // The largest tile that still makes 16 of them. Measured at 1 thread on Zen 5: 256 x 512 is within 4 % of
+  // one call over the whole of C, 128 x 128 within 11 %; smaller ones pack too often.
   constexpr TileGrid kGrids[] = {{256, 512}, {256, 256}, {256, 128}, {128, 128}};
   for (const TileGrid grid : kGrids)
     if (ceil_div(m, grid.rows) * ceil_div(n, grid.columns) >= 16) return grid;

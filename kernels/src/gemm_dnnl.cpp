@@ -20,11 +20,10 @@ void gemm_one_thread(const Gemm& g) noexcept {
   thread_local const bool one_thread = (omp_set_num_threads(1), true);
   (void)one_thread;
   const ThirdPartyScope scope;  // packing buffers
-  const dnnl_status_t status =
-      dnnl_sgemm(g.trans_a ? 'T' : 'N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f, g.a, g.lda, g.b, g.ldb,
-                 g.accumulate ? 1.0f : 0.0f, g.c, g.ldc);
-  STRATA_ASSERT(status == dnnl_success, "dnnl_sgemm returned ", static_cast<int>(status), " for ", g.m, " x ", g.n, " x ",
-                g.k);
+  const dnnl_status_t status = dnnl_sgemm(g.trans_a ? 'T' : 'N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f,
+                                          g.a, g.lda, g.b, g.ldb, g.accumulate ? 1.0f : 0.0f, g.c, g.ldc);
+  STRATA_ASSERT(status == dnnl_success, "dnnl_sgemm returned ", static_cast<int>(status), " for ", g.m, " x ",
+                g.n, " x ", g.k);
 }
 
 }  // namespace strata::kernels::detail

@@ -17,7 +17,8 @@ Status layernorm_forward_async(Backend& backend, Stream& stream, const Layernorm
                  .elements("rstd", a.rstd, DType::f32, rows)
                  .that(h >= 1 && a.eps >= 0.0f, "rows of ", h, " elements with eps ", a.eps)
                  .status());
-  constexpr detail::Op<LayernormForwardArgs> op = {"layernorm_forward", &layernorm_forward_host, &cuda::layernorm_forward};
+  constexpr detail::Op<LayernormForwardArgs> op = {"layernorm_forward", &layernorm_forward_host,
+                                                   &cuda::layernorm_forward};
   return detail::queue(backend, stream, op, a, {a.x, a.weight, a.bias}, {a.y, a.mean, a.rstd});
 }
 
@@ -42,8 +43,8 @@ Status layernorm_backward_async(Backend& backend, Stream& stream, const Layernor
                  .status());
   constexpr detail::Op<LayernormBackwardArgs> op = {"layernorm_backward", &layernorm_backward_host,
                                                     &cuda::layernorm_backward};
-  return detail::queue(backend, stream, op, a, {a.x, a.weight, a.mean, a.rstd, a.dy}, {a.dx, a.dweight, a.dbias},
-                       a.workspace);
+  return detail::queue(backend, stream, op, a, {a.x, a.weight, a.mean, a.rstd, a.dy},
+                       {a.dx, a.dweight, a.dbias}, a.workspace);
 }
 
 }  // namespace strata::kernels

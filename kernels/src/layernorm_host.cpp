@@ -11,11 +11,13 @@ namespace strata::kernels {
 void layernorm_forward_host(const LayernormForwardArgs& a, ThreadPool& pool) {
   const std::int64_t h = detail::row_length(a.x);
   const detail::RowTable& table = detail::row_table();
-  detail::for_runs(pool, detail::row_count(a.x), detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
-    for (std::int64_t t = first; t < first + n; ++t)
-      table.layernorm_forward(a.x.as<float>() + t * h, a.weight.as<float>(), a.bias.as<float>(), a.y.as<float>() + t * h,
-                              a.mean.as<float>() + t, a.rstd.as<float>() + t, a.eps, h);
-  });
+  detail::for_runs(pool, detail::row_count(a.x), detail::rows_per_item(h),
+                   [&](std::int64_t first, std::int64_t n) {
+                     for (std::int64_t t = first; t < first + n; ++t)
+                       table.layernorm_forward(a.x.as<float>() + t * h, a.weight.as<float>(),
+                                               a.bias.as<float>(), a.y.as<float>() + t * h,
+                                               a.mean.as<float>() + t, a.rstd.as<float>() + t, a.eps, h);
+                   });
 }
 
 void layernorm_backward_host(const LayernormBackwardArgs& a, ThreadPool& pool) {

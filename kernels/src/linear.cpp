@@ -13,7 +13,8 @@ Status linear_forward_async(Backend& backend, Stream& stream, const LinearForwar
   check.rows("x", a.x, rows, k).shape("w", a.w, DType::f32, {n, k}).rows("y", a.y, rows, n);
   if (detail::is_given(a.b)) check.shape("b", a.b, DType::f32, {n});
   STRATA_TRY(check.status());
-  constexpr detail::Op<LinearForwardArgs> op = {"linear_forward", &linear_forward_host, &cuda::linear_forward};
+  constexpr detail::Op<LinearForwardArgs> op = {"linear_forward", &linear_forward_host,
+                                                &cuda::linear_forward};
   return detail::queue(backend, stream, op, a, {a.x, a.w, a.b}, {a.y});
 }
 

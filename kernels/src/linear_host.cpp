@@ -13,24 +13,49 @@ using detail::Gemm;
 void linear_forward_host(const LinearForwardArgs& a, ThreadPool& pool) {
   const std::int64_t n = a.w.shape.dim(0);
   const std::int64_t k = a.w.shape.dim(1);
-  const Gemm gemm = {.trans_b = true, .m = detail::row_count(a.x), .n = n, .k = k, .a = a.x.as<float>(), .lda = k,
-                     .b = a.w.as<float>(), .ldb = k, .c = a.y.as<float>(), .ldc = n};
+  const Gemm gemm = {.trans_b = true,
+                     .m = detail::row_count(a.x),
+                     .n = n,
+                     .k = k,
+                     .a = a.x.as<float>(),
+                     .lda = k,
+                     .b = a.w.as<float>(),
+                     .ldb = k,
+                     .c = a.y.as<float>(),
+                     .ldc = n};
   detail::gemm_tiled(gemm, detail::is_given(a.b) ? a.b.as<float>() : nullptr, pool);
 }
 
 void linear_backward_input_host(const LinearBackwardInputArgs& a, ThreadPool& pool) {
   const std::int64_t n = a.w.shape.dim(0);
   const std::int64_t k = a.w.shape.dim(1);
-  const Gemm gemm = {.m = detail::row_count(a.dy), .n = k, .k = n, .a = a.dy.as<float>(), .lda = n,
-                     .b = a.w.as<float>(), .ldb = k, .c = a.dx.as<float>(), .ldc = k, .accumulate = a.accumulate};
+  const Gemm gemm = {.m = detail::row_count(a.dy),
+                     .n = k,
+                     .k = n,
+                     .a = a.dy.as<float>(),
+                     .lda = n,
+                     .b = a.w.as<float>(),
+                     .ldb = k,
+                     .c = a.dx.as<float>(),
+                     .ldc = k,
+                     .accumulate = a.accumulate};
   detail::gemm_tiled(gemm, nullptr, pool);
 }
 
 void linear_backward_weight_host(const LinearBackwardWeightArgs& a, ThreadPool& pool) {
   const std::int64_t n = a.dw.shape.dim(0);
   const std::int64_t k = a.dw.shape.dim(1);
-  const Gemm gemm = {.trans_a = true, .m = n, .n = k, .k = detail::row_count(a.dy), .a = a.dy.as<float>(), .lda = n,
-                     .b = a.x.as<float>(), .ldb = k, .c = a.dw.as<float>(), .ldc = k, .accumulate = a.accumulate};
+  const Gemm gemm = {.trans_a = true,
+                     .m = n,
+                     .n = k,
+                     .k = detail::row_count(a.dy),
+                     .a = a.dy.as<float>(),
+                     .lda = n,
+                     .b = a.x.as<float>(),
+                     .ldb = k,
+                     .c = a.dw.as<float>(),
+                     .ldc = k,
+                     .accumulate = a.accumulate};
   detail::gemm_tiled(gemm, nullptr, pool);
 }
 

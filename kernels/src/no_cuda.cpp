@@ -13,24 +13,48 @@ Status absent(std::string_view op) {
 
 }  // namespace
 
-Status embedding_forward(Backend&, Stream&, const EmbeddingForwardArgs&) { return absent("embedding_forward"); }
-Status embedding_backward(Backend&, Stream&, const EmbeddingBackwardArgs&) { return absent("embedding_backward"); }
-Status layernorm_forward(Backend&, Stream&, const LayernormForwardArgs&) { return absent("layernorm_forward"); }
-Status layernorm_backward(Backend&, Stream&, const LayernormBackwardArgs&) { return absent("layernorm_backward"); }
+Status embedding_forward(Backend&, Stream&, const EmbeddingForwardArgs&) {
+  return absent("embedding_forward");
+}
+Status embedding_backward(Backend&, Stream&, const EmbeddingBackwardArgs&) {
+  return absent("embedding_backward");
+}
+Status layernorm_forward(Backend&, Stream&, const LayernormForwardArgs&) {
+  return absent("layernorm_forward");
+}
+Status layernorm_backward(Backend&, Stream&, const LayernormBackwardArgs&) {
+  return absent("layernorm_backward");
+}
 Status linear_forward(Backend&, Stream&, const LinearForwardArgs&) { return absent("linear_forward"); }
-Status linear_backward_input(Backend&, Stream&, const LinearBackwardInputArgs&) { return absent("linear_backward_input"); }
-Status linear_backward_weight(Backend&, Stream&, const LinearBackwardWeightArgs&) { return absent("linear_backward_weight"); }
-Status linear_backward_bias(Backend&, Stream&, const LinearBackwardBiasArgs&) { return absent("linear_backward_bias"); }
+Status linear_backward_input(Backend&, Stream&, const LinearBackwardInputArgs&) {
+  return absent("linear_backward_input");
+}
+Status linear_backward_weight(Backend&, Stream&, const LinearBackwardWeightArgs&) {
+  return absent("linear_backward_weight");
+}
+Status linear_backward_bias(Backend&, Stream&, const LinearBackwardBiasArgs&) {
+  return absent("linear_backward_bias");
+}
 Status gelu_forward(Backend&, Stream&, const GeluForwardArgs&) { return absent("gelu_forward"); }
 Status gelu_backward(Backend&, Stream&, const GeluBackwardArgs&) { return absent("gelu_backward"); }
 Status add(Backend&, Stream&, const AddArgs&) { return absent("add"); }
 Status fill(Backend&, Stream&, const FillArgs&) { return absent("fill"); }
-Status cross_entropy_forward(Backend&, Stream&, const CrossEntropyForwardArgs&) { return absent("cross_entropy_forward"); }
-Status cross_entropy_backward(Backend&, Stream&, const CrossEntropyBackwardArgs&) { return absent("cross_entropy_backward"); }
-Status attention_forward(Backend&, Stream&, const AttentionForwardArgs&) { return absent("attention_forward"); }
-Status attention_backward(Backend&, Stream&, const AttentionBackwardArgs&) { return absent("attention_backward"); }
+Status cross_entropy_forward(Backend&, Stream&, const CrossEntropyForwardArgs&) {
+  return absent("cross_entropy_forward");
+}
+Status cross_entropy_backward(Backend&, Stream&, const CrossEntropyBackwardArgs&) {
+  return absent("cross_entropy_backward");
+}
+Status attention_forward(Backend&, Stream&, const AttentionForwardArgs&) {
+  return absent("attention_forward");
+}
+Status attention_backward(Backend&, Stream&, const AttentionBackwardArgs&) {
+  return absent("attention_backward");
+}
 Status adamw(Backend&, Stream&, const AdamWArgs&) { return absent("adamw"); }
 Status accumulate(Backend&, Stream&, const AccumulateArgs&) { return absent("accumulate"); }
-Status square_sum_leaves(Backend&, Stream&, const SquareSumLeavesArgs&) { return absent("square_sum_leaves"); }
+Status square_sum_leaves(Backend&, Stream&, const SquareSumLeavesArgs&) {
+  return absent("square_sum_leaves");
+}
 
 }  // namespace strata::kernels::cuda

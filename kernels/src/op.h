@@ -13,7 +13,9 @@ namespace strata::kernels::detail {
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
 
-inline std::int64_t row_length(const TensorView& view) noexcept { return view.shape.rank > 0 ? view.shape.dim(-1) : 0; }
+inline std::int64_t row_length(const TensorView& view) noexcept {
+  return view.shape.rank > 0 ? view.shape.dim(-1) : 0;
+}
 inline std::int64_t row_count(const TensorView& view) noexcept {
   std::int64_t n = 1;
   for (int i = 0; i + 1 < view.shape.rank; ++i) n *= view.shape.dim(i);
@@ -56,7 +58,8 @@ class Check {
   }
   /// f32, any rank, `rows` rows of `columns`.
   Check& rows(const char* name, const TensorView& view, std::int64_t n_rows, std::int64_t columns) {
-    if (view.dtype == DType::f32 && is_given(view) && row_count(view) == n_rows && row_length(view) == columns)
+    if (view.dtype == DType::f32 && is_given(view) && row_count(view) == n_rows &&
+        row_length(view) == columns)
       return *this;
     return fail(name, " is ", describe(view), "; it must be f32, ", n_rows, " rows of ", columns);
   }
@@ -80,7 +83,9 @@ class Check {
     if (status_.is_ok()) status_ = Status::error(Code::invalid, str(op_, ": ", message...));
     return *this;
   }
-  static std::string describe(const TensorView& view) { return str(to_string(view.dtype), " ", to_string(view.shape)); }
+  static std::string describe(const TensorView& view) {
+    return str(to_string(view.dtype), " ", to_string(view.shape));
+  }
   const char* op_;
   Status status_;
 };
@@ -96,7 +101,8 @@ struct Op {
 /// Queues an op whose arguments were checked, with what it reads and writes.
 template <class Args>
 Status queue(Backend& backend, Stream& stream, const Op<Args>& op, const Args& args,
-             std::initializer_list<TensorView> reads, std::initializer_list<TensorView> writes, BufferView workspace = {}) {
+             std::initializer_list<TensorView> reads, std::initializer_list<TensorView> writes,
+             BufferView workspace = {}) {
   if (backend.info().kind == DeviceKind::cuda) return op.cuda(backend, stream, args);
   HostCall call(op.name, op.host, args);
   for (const TensorView& view : reads)

@@ -23,8 +23,10 @@ Status adamw_async(Backend& backend, Stream& stream, const AdamWArgs& a) {
 
 Status accumulate_async(Backend& backend, Stream& stream, const AccumulateArgs& a) {
   const std::int64_t n = a.acc.n_elems();
-  STRATA_TRY(
-      detail::Check("accumulate").elements("acc", a.acc, DType::f32, n).elements("g", a.g, DType::f32, n).status());
+  STRATA_TRY(detail::Check("accumulate")
+                 .elements("acc", a.acc, DType::f32, n)
+                 .elements("g", a.g, DType::f32, n)
+                 .status());
   constexpr detail::Op<AccumulateArgs> op = {"accumulate", &accumulate_host, &cuda::accumulate};
   return detail::queue(backend, stream, op, a, {a.g}, {a.acc});
 }
@@ -34,7 +36,8 @@ Status square_sum_leaves_async(Backend& backend, Stream& stream, const SquareSum
                  .elements("x", a.x, DType::f32, a.x.n_elems())
                  .elements("leaves", a.leaves, DType::f64, cpuopt::norm_leaves(a.x.n_elems()))
                  .status());
-  constexpr detail::Op<SquareSumLeavesArgs> op = {"square_sum_leaves", &square_sum_leaves_host, &cuda::square_sum_leaves};
+  constexpr detail::Op<SquareSumLeavesArgs> op = {"square_sum_leaves", &square_sum_leaves_host,
+                                                  &cuda::square_sum_leaves};
   return detail::queue(backend, stream, op, a, {a.x}, {a.leaves});
 }
 

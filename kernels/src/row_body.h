@@ -30,9 +30,8 @@ void add(const float* a, const float* b, float* y, std::int64_t n) {
 void add_to(float* acc, const float* x, std::int64_t n) { add(acc, x, acc, n); }
 
 void gelu_forward(const float* x, float* y, std::int64_t n) {
-  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
-    store_lanes(y + i, gelu_of(load_lanes(x + i, lanes)), lanes);
-  });
+  for_each_16(n, [&](std::int64_t i, int lanes)
+                     STRATA_LANES_INLINE { store_lanes(y + i, gelu_of(load_lanes(x + i, lanes)), lanes); });
 }
 
 void gelu_backward(const float* x, const float* dy, float* dx, std::int64_t n) {
@@ -41,10 +40,11 @@ void gelu_backward(const float* x, const float* dy, float* dx, std::int64_t n) {
   });
 }
 
-void layernorm_forward(const float* x, const float* weight, const float* bias, float* y, float* mean, float* rstd,
-                       float eps, std::int64_t n) {
+void layernorm_forward(const float* x, const float* weight, const float* bias, float* y, float* mean,
+                       float* rstd, float eps, std::int64_t n) {
   f32x16 sum(0.0f);
-  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE { sum = sum + load_lanes(x + i, lanes); });
+  for_each_16(n,
+              [&](std::int64_t i, int lanes) STRATA_LANES_INLINE { sum = sum + load_lanes(x + i, lanes); });
   const auto count = static_cast<float>(n);
   *mean = reduce_add(sum) / count;
   const f32x16 center(*mean);
@@ -62,8 +62,8 @@ void layernorm_forward(const float* x, const float* weight, const float* bias, f
   });
 }
 
-void layernorm_backward(const float* x, const float* weight, float mean, float rstd, const float* dy, float* dx,
-                        bool accumulate_dx, float* dweight, float* dbias, std::int64_t n) {
+void layernorm_backward(const float* x, const float* weight, float mean, float rstd, const float* dy,
+                        float* dx, bool accumulate_dx, float* dweight, float* dbias, std::int64_t n) {
   const f32x16 center(mean), scale(rstd);
   f32x16 sum_g(0.0f), sum_gx(0.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
@@ -93,11 +93,13 @@ float dot(const float* a, const float* b, std::int64_t n) {
 
 float max_of_row(const float* x, std::int64_t n) {
   f32x16 most(kLowest);
-  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE { most = max_of(load_lanes(x + i, lanes, kLowest), most); });
+  for_each_16(n, [&](std::int64_t i, int lanes)
+                     STRATA_LANES_INLINE { most = max_of(load_lanes(x + i, lanes, kLowest), most); });
   return reduce_max(most);
 }
 
-// Sums of 4096 elements are kept in f32 lanes and added in f64, so that long rows (a vocabulary) stay accurate.
+// Sums of 4096 elements are kept in f32 lanes and added in f64, so that long rows (a vocabulary) stay
+// accurate.
 float log_sum_exp(const float* x, std::int64_t n) {
   const float most = max_of_row(x, n);
   const f32x16 top(most);
@@ -132,9 +134,8 @@ float attention_softmax(float* x, float scale, std::int64_t n) {
   });
   const float total = reduce_add(sum);
   const f32x16 inverse(1.0f / total);
-  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
-    store_lanes(x + i, load_lanes(x + i, lanes) * inverse, lanes);
-  });
+  for_each_16(n, [&](std::int64_t i, int lanes)
+                     STRATA_LANES_INLINE { store_lanes(x + i, load_lanes(x + i, lanes) * inverse, lanes); });
   return static_cast<float>(static_cast<double>(most) + log_of(static_cast<double>(total)));
 }
 
@@ -149,8 +150,16 @@ void attention_softmax_backward(float* x, float* dp, float lse, float d, float s
 
 }  // namespace
 
-extern const detail::RowTable row_bodies = {&add, &add_to, &gelu_forward, &gelu_backward, &layernorm_forward,
-                                            &layernorm_backward, &dot, &log_sum_exp, &softmax_from_lse,
-                                            &attention_softmax, &attention_softmax_backward};
+extern const detail::RowTable row_bodies = {&add,
+                                            &add_to,
+                                            &gelu_forward,
+                                            &gelu_backward,
+                                            &layernorm_forward,
+                                            &layernorm_backward,
+                                            &dot,
+                                            &log_sum_exp,
+                                            &softmax_from_lse,
+                                            &attention_softmax,
+                                            &attention_softmax_backward};
 
 }  // namespace strata::kernels::STRATA_ISA

@@ -4,17 +4,18 @@
 
 namespace strata::kernels::detail {
 
-/// SIMD bodies over one row (or flat range) of n elements; each instruction set has one table, all with the same bits.
+/// SIMD bodies over one row (or flat range) of n elements; each instruction set has one table, all with the
+/// same bits.
 struct RowTable {
   void (*add)(const float* a, const float* b, float* y, std::int64_t n);
   void (*add_to)(float* acc, const float* x, std::int64_t n);
   void (*gelu_forward)(const float* x, float* y, std::int64_t n);
   void (*gelu_backward)(const float* x, const float* dy, float* dx, std::int64_t n);
-  void (*layernorm_forward)(const float* x, const float* weight, const float* bias, float* y, float* mean, float* rstd,
-                            float eps, std::int64_t n);
+  void (*layernorm_forward)(const float* x, const float* weight, const float* bias, float* y, float* mean,
+                            float* rstd, float eps, std::int64_t n);
   /// Adds to dweight and dbias, which are the row block's partial sums.
-  void (*layernorm_backward)(const float* x, const float* weight, float mean, float rstd, const float* dy, float* dx,
-                             bool accumulate_dx, float* dweight, float* dbias, std::int64_t n);
+  void (*layernorm_backward)(const float* x, const float* weight, float mean, float rstd, const float* dy,
+                             float* dx, bool accumulate_dx, float* dweight, float* dbias, std::int64_t n);
   float (*dot)(const float* a, const float* b, std::int64_t n);
   float (*log_sum_exp)(const float* x, std::int64_t n);
   /// y = exp(x - lse) * scale.
@@ -30,7 +31,15 @@ const RowTable& row_table() noexcept;
 
 }  // namespace strata::kernels::detail
 
-namespace strata::kernels::scalar { extern const detail::RowTable row_bodies; }
-namespace strata::kernels::sse42 { extern const detail::RowTable row_bodies; }
-namespace strata::kernels::avx2 { extern const detail::RowTable row_bodies; }
-namespace strata::kernels::avx512 { extern const detail::RowTable row_bodies; }
+namespace strata::kernels::scalar {
+extern const detail::RowTable row_bodies;
+}
+namespace strata::kernels::sse42 {
+extern const detail::RowTable row_bodies;
+}
+namespace strata::kernels::avx2 {
+extern const detail::RowTable row_bodies;
+}
+namespace strata::kernels::avx512 {
+extern const detail::RowTable row_bodies;
+}

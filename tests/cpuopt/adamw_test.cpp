@@ -29,7 +29,8 @@ std::vector<float> gradient(std::int64_t n, std::int64_t step) {
 void run(State& state, std::int64_t steps) {
   AdamWParams params = kParams;
   for (params.step = 1; params.step <= steps; ++params.step)
-    must(adamw_update(params, state.p, gradient(static_cast<std::int64_t>(state.p.size()), params.step), state.m, state.v));
+    must(adamw_update(params, state.p, gradient(static_cast<std::int64_t>(state.p.size()), params.step),
+                      state.m, state.v));
 }
 
 TEST(AdamWTest, FiftyStepsFollowTheF64Reference) {
@@ -63,7 +64,9 @@ TEST_P(AdamWSizes, EveryInstructionSetGivesTheSameBits) {
     const IsaScope isa(name);
     State state(GetParam());
     run(state, 10);
-    EXPECT_EQ(differing_bits(state.p, scalar.p) + differing_bits(state.m, scalar.m) + differing_bits(state.v, scalar.v), 0u)
+    EXPECT_EQ(differing_bits(state.p, scalar.p) + differing_bits(state.m, scalar.m) +
+                  differing_bits(state.v, scalar.v),
+              0u)
         << to_string(name);
   }
 }
@@ -76,16 +79,20 @@ TEST_P(AdamWSizes, SplitAndMisalignedRangesGiveTheSameBits) {
   const std::size_t size = parts.p.size();
   for (std::size_t at = 0, len = 1; at < size; at += len, len = std::min(len + 2, size - at)) {
     const std::span<float> p(parts.p), m(parts.m), v(parts.v);
-    must(adamw_update(kParams, p.subspan(at, len), std::span(g).subspan(at, len), m.subspan(at, len), v.subspan(at, len)));
+    must(adamw_update(kParams, p.subspan(at, len), std::span(g).subspan(at, len), m.subspan(at, len),
+                      v.subspan(at, len)));
   }
-  EXPECT_EQ(differing_bits(whole.p, parts.p) + differing_bits(whole.m, parts.m) + differing_bits(whole.v, parts.v), 0u);
+  EXPECT_EQ(
+      differing_bits(whole.p, parts.p) + differing_bits(whole.m, parts.m) + differing_bits(whole.v, parts.v),
+      0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, AdamWSizes, ::testing::Values(0, 1, 15, 16, 17, 1003));
 
 TEST(AdamWTest, SpecialValuesGiveTheSameBitsOnEveryInstructionSet) {
   const float inf = std::numeric_limits<float>::infinity();
-  const std::vector<float> g = {std::numeric_limits<float>::quiet_NaN(), inf, -inf, 1e-42f, -1e-45f, 0.0f, -0.0f, 3e38f, 1e-20f};
+  const std::vector<float> g = {
+      std::numeric_limits<float>::quiet_NaN(), inf, -inf, 1e-42f, -1e-45f, 0.0f, -0.0f, 3e38f, 1e-20f};
   const auto step = [&](CpuIsa name) {
     const IsaScope isa(name);
     State state(static_cast<std::int64_t>(g.size()));
@@ -97,7 +104,9 @@ TEST(AdamWTest, SpecialValuesGiveTheSameBitsOnEveryInstructionSet) {
   EXPECT_NE(scalar.m[3], 0.0f) << "a denormal was flushed";
   for (const CpuIsa name : test::supported_isas()) {
     const State state = step(name);
-    EXPECT_EQ(differing_bits(state.p, scalar.p) + differing_bits(state.m, scalar.m) + differing_bits(state.v, scalar.v), 0u)
+    EXPECT_EQ(differing_bits(state.p, scalar.p) + differing_bits(state.m, scalar.m) +
+                  differing_bits(state.v, scalar.v),
+              0u)
         << to_string(name);
   }
 }
@@ -117,7 +126,8 @@ TEST(AdamWTest, DifferentLengthsAreRefusedWithTheNumbers) {
   State state(8);
   const Status status = adamw_update(kParams, state.p, std::vector<float>(7), state.m, state.v);
   EXPECT_EQ(status.code(), Code::invalid);
-  EXPECT_NE(status.message().find("8 parameters, but 7 gradients"), std::string_view::npos) << status.message();
+  EXPECT_NE(status.message().find("8 parameters, but 7 gradients"), std::string_view::npos)
+      << status.message();
 }
 
 TEST(AdamWTest, HyperParametersOutOfRangeAreRefusedByName) {

@@ -13,7 +13,8 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 TEST(ElementaryTest, ExpIsWithinTwoUlpsWhereNormal) {
   double worst = 0.0;
   for (float x = -87.3f; x < 88.7f; x += 0.00037f)
-    worst = std::max(worst, std::abs(static_cast<double>(exp_of(x)) / std::exp(static_cast<double>(x)) - 1.0));
+    worst =
+        std::max(worst, std::abs(static_cast<double>(exp_of(x)) / std::exp(static_cast<double>(x)) - 1.0));
   EXPECT_LE(worst, 2.0 * 0x1p-23);
 }
 

@@ -21,7 +21,8 @@ class NormSizes : public ::testing::TestWithParam<std::int64_t> {};
 TEST_P(NormSizes, LeavesAreTheSumsOfSquares) {
   const std::vector<float> x = test::Values(3).floats(GetParam());
   std::vector<double> want(static_cast<std::size_t>(norm_leaves(GetParam())));
-  for (std::size_t i = 0; i < x.size(); ++i) want[i / 4096] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    want[i / 4096] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   EXPECT_LE(test::relative_error(leaves_of(x), want), 1e-14);
 }
 
@@ -63,7 +64,8 @@ TEST(NormTest, AWrongNumberOfLeavesIsRefusedWithTheNumbers) {
   std::vector<double> leaves(1);
   const Status status = square_sum_leaves(x, leaves);
   EXPECT_EQ(status.code(), Code::invalid);
-  EXPECT_NE(status.message().find("4097 elements have 2 leaves, but 1"), std::string_view::npos) << status.message();
+  EXPECT_NE(status.message().find("4097 elements have 2 leaves, but 1"), std::string_view::npos)
+      << status.message();
 }
 
 TEST(NormTest, TheTreeSplitsAtTheLargestPowerOfTwo) {

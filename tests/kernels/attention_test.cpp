@@ -20,9 +20,11 @@ class AttentionTest : public ::testing::TestWithParam<AttentionShape> {
 };
 
 TEST_P(AttentionTest, ForwardFollowsTheF64Reference) {
-  Tensor in({tokens, 3 * h}, qkv), out = Tensor::unwritten({tokens, h}), lse = Tensor::unwritten({tokens * heads});
+  Tensor in({tokens, 3 * h}, qkv), out = Tensor::unwritten({tokens, h}),
+                                   lse = Tensor::unwritten({tokens * heads});
   test::Workspace workspace(attention_forward_workspace_bytes(tokens, heads, seq));
-  attention_forward_host({in.view(), out.view(), lse.view(), heads, seq, shape.causal, workspace.view()}, *test::pool());
+  attention_forward_host({in.view(), out.view(), lse.view(), heads, seq, shape.causal, workspace.view()},
+                         *test::pool());
   const auto want = test::reference::attention_forward(test::widen(qkv), shape);
   EXPECT_LE(test::relative_error(out.values(), want.out), 2e-6);
   EXPECT_LE(test::relative_error(lse.values(), want.lse), 2e-6);
@@ -30,19 +32,23 @@ TEST_P(AttentionTest, ForwardFollowsTheF64Reference) {
 
 TEST_P(AttentionTest, BackwardFollowsTheF64Reference) {
   const auto forward = test::reference::attention_forward(test::widen(qkv), shape);
-  Tensor in({tokens, 3 * h}, qkv), out({tokens, h}, {forward.out.begin(), forward.out.end()}), d({tokens, h}, dout);
-  Tensor lse({tokens * heads}, {forward.lse.begin(), forward.lse.end()}), dqkv = Tensor::unwritten({tokens, 3 * h});
+  Tensor in({tokens, 3 * h}, qkv), out({tokens, h}, {forward.out.begin(), forward.out.end()}),
+      d({tokens, h}, dout);
+  Tensor lse({tokens * heads}, {forward.lse.begin(), forward.lse.end()}),
+      dqkv = Tensor::unwritten({tokens, 3 * h});
   test::Workspace workspace(attention_backward_workspace_bytes(tokens, heads, seq));
-  attention_backward_host({in.view(), out.view(), lse.view(), d.view(), dqkv.view(), heads, seq, shape.causal,
-                           workspace.view()}, *test::pool());
+  attention_backward_host(
+      {in.view(), out.view(), lse.view(), d.view(), dqkv.view(), heads, seq, shape.causal, workspace.view()},
+      *test::pool());
   const auto want = test::reference::attention_backward(test::widen(qkv), test::widen(dout), shape);
   EXPECT_LE(test::relative_error(dqkv.values(), want), 5e-6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
-                         ::testing::Values(AttentionShape{0, 4, 2, 8}, AttentionShape{1, 1, 1, 1}, AttentionShape{2, 5, 3, 7},
-                                           AttentionShape{1, 64, 2, 16}, AttentionShape{2, 150, 2, 24},
-                                           AttentionShape{2, 129, 1, 8, false}, AttentionShape{20, 33, 2, 8}));
+                         ::testing::Values(AttentionShape{0, 4, 2, 8}, AttentionShape{1, 1, 1, 1},
+                                           AttentionShape{2, 5, 3, 7}, AttentionShape{1, 64, 2, 16},
+                                           AttentionShape{2, 150, 2, 24}, AttentionShape{2, 129, 1, 8, false},
+                                           AttentionShape{20, 33, 2, 8}));
 
 TEST(AttentionTest, AnEarlierTokenDoesNotSeeALaterOne) {
   std::vector<float> values = test::Values(3).floats(70 * 3 * 8);

@@ -9,7 +9,8 @@
 #include "op_test.h"
 #include "support/isas.h"
 
-// Contract C1 for every op: no bit depends on the number of threads or on the instruction set of the SIMD bodies.
+// Contract C1 for every op: no bit depends on the number of threads or on the instruction set of the SIMD
+// bodies.
 namespace strata::kernels {
 namespace {
 
@@ -26,27 +27,32 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::vector<float> embedding_case(ThreadPool& pool) {
   auto tokens = Values(1).below(600, 50);
-  Tensor wte({50, 97}, Values(2).floats(50 * 97)), wpe({300, 97}, Values(3).floats(300 * 97)), x = Tensor::unwritten({600, 97});
+  Tensor wte({50, 97}, Values(2).floats(50 * 97)), wpe({300, 97}, Values(3).floats(300 * 97)),
+      x = Tensor::unwritten({600, 97});
   embedding_forward_host({test::view(tokens), wte.view(), wpe.view(), x.view(), 300}, pool);
   Tensor dwte = wte, dwpe = Tensor::unwritten({300, 97});
   Workspace workspace(embedding_backward_workspace_bytes(600, 50));
-  embedding_backward_host({test::view(tokens), x.view(), dwte.view(), dwpe.view(), 300, true, false, workspace.view()}, pool);
+  embedding_backward_host(
+      {test::view(tokens), x.view(), dwte.view(), dwpe.view(), 300, true, false, workspace.view()}, pool);
   return joined({x.values(), dwte.values(), dwpe.values()});
 }
 
 std::vector<float> layernorm_case(ThreadPool& pool) {
-  Tensor x({700, 99}, Values(1).floats(700 * 99)), w({99}, Values(2).floats(99)), b({99}, Values(3).floats(99));
+  Tensor x({700, 99}, Values(1).floats(700 * 99)), w({99}, Values(2).floats(99)),
+      b({99}, Values(3).floats(99));
   Tensor y = Tensor::unwritten({700, 99}), mean = Tensor::unwritten({700}), rstd = mean;
   layernorm_forward_host({x.view(), w.view(), b.view(), y.view(), mean.view(), rstd.view()}, pool);
   Tensor dx = x, dw = w, db = b;
   Workspace workspace(layernorm_backward_workspace_bytes(700, 99));
-  layernorm_backward_host({x.view(), w.view(), mean.view(), rstd.view(), y.view(), dx.view(), dw.view(), db.view(), true,
-                           false, true, workspace.view()}, pool);
+  layernorm_backward_host({x.view(), w.view(), mean.view(), rstd.view(), y.view(), dx.view(), dw.view(),
+                           db.view(), true, false, true, workspace.view()},
+                          pool);
   return joined({y.values(), mean.values(), rstd.values(), dx.values(), dw.values(), db.values()});
 }
 
 std::vector<float> linear_case(ThreadPool& pool) {
-  Tensor x({300, 130}, Values(1).floats(300 * 130)), w({520, 130}, Values(2).floats(520 * 130)), b({520}, Values(3).floats(520));
+  Tensor x({300, 130}, Values(1).floats(300 * 130)), w({520, 130}, Values(2).floats(520 * 130)),
+      b({520}, Values(3).floats(520));
   Tensor y = Tensor::unwritten({300, 520}), dx = Tensor::unwritten({300, 130}), dw = w, db = b;
   linear_forward_host({x.view(), w.view(), b.view(), y.view()}, pool);
   linear_backward_input_host({y.view(), w.view(), dx.view()}, pool);
@@ -67,10 +73,13 @@ std::vector<float> elementwise_case(ThreadPool& pool) {
 
 std::vector<float> cross_entropy_case(ThreadPool& pool) {
   auto targets = Values(1).below(90, 5003);
-  Tensor logits({90, 5003}, Values(2).floats(90 * 5003, 30.0)), losses = Tensor::unwritten({90}), lse = losses;
+  Tensor logits({90, 5003}, Values(2).floats(90 * 5003, 30.0)), losses = Tensor::unwritten({90}),
+                                                                lse = losses;
   Tensor mean = Tensor::unwritten({1});
-  cross_entropy_forward_host({logits.view(), test::view(targets), losses.view(), lse.view(), mean.view()}, pool);
-  cross_entropy_backward_host({logits.view(), test::view(targets), lse.view(), logits.view(), 1.0f, true}, pool);
+  cross_entropy_forward_host({logits.view(), test::view(targets), losses.view(), lse.view(), mean.view()},
+                             pool);
+  cross_entropy_backward_host({logits.view(), test::view(targets), lse.view(), logits.view(), 1.0f, true},
+                              pool);
   return joined({losses.values(), lse.values(), mean.values(), logits.values()});
 }
 
@@ -78,16 +87,21 @@ std::vector<float> attention_case(ThreadPool& pool) {
   const std::int64_t tokens = 3 * 140, h = 36;
   Tensor qkv({tokens, 3 * h}, Values(1).floats(tokens * 3 * h, 3.0)), out = Tensor::unwritten({tokens, h});
   Tensor lse = Tensor::unwritten({3, 3, 140}), dqkv = Tensor::unwritten({tokens, 3 * h});
-  Workspace forward(attention_forward_workspace_bytes(tokens, 3, 140)), backward(attention_backward_workspace_bytes(tokens, 3, 140));
+  Workspace forward(attention_forward_workspace_bytes(tokens, 3, 140)),
+      backward(attention_backward_workspace_bytes(tokens, 3, 140));
   attention_forward_host({qkv.view(), out.view(), lse.view(), 3, 140, true, forward.view()}, pool);
-  attention_backward_host({qkv.view(), out.view(), lse.view(), out.view(), dqkv.view(), 3, 140, true, backward.view()}, pool);
+  attention_backward_host(
+      {qkv.view(), out.view(), lse.view(), out.view(), dqkv.view(), 3, 140, true, backward.view()}, pool);
   return joined({out.values(), lse.values(), dqkv.values()});
 }
 
 std::vector<float> optimizer_case(ThreadPool& pool) {
   const std::int64_t n = 200003;
-  Tensor p({n}, Values(1).floats(n)), g({n}, Values(2).floats(n)), m({n}, Values(3).floats(n)), v({n}, Values(4).floats(n, 0.5, 0.5));
-  adamw_host({{.weight_decay = 0.1, .step = 7, .grad_factor = 0.3}, p.view(), g.view(), m.view(), v.view(), {}}, pool);
+  Tensor p({n}, Values(1).floats(n)), g({n}, Values(2).floats(n)), m({n}, Values(3).floats(n)),
+      v({n}, Values(4).floats(n, 0.5, 0.5));
+  adamw_host(
+      {{.weight_decay = 0.1, .step = 7, .grad_factor = 0.3}, p.view(), g.view(), m.view(), v.view(), {}},
+      pool);
   accumulate_host({m.view(), p.view()}, pool);
   std::vector<double> leaves(49);
   square_sum_leaves_host({v.view(), test::view(leaves)}, pool);
@@ -123,9 +137,11 @@ TEST_P(DeterminismTest, AllThatIsComputedIsFinite) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, DeterminismTest,
-                         ::testing::Values(Case{"embedding", &embedding_case}, Case{"layernorm", &layernorm_case},
-                                           Case{"linear", &linear_case}, Case{"elementwise", &elementwise_case},
-                                           Case{"cross_entropy", &cross_entropy_case}, Case{"attention", &attention_case},
+                         ::testing::Values(Case{"embedding", &embedding_case},
+                                           Case{"layernorm", &layernorm_case}, Case{"linear", &linear_case},
+                                           Case{"elementwise", &elementwise_case},
+                                           Case{"cross_entropy", &cross_entropy_case},
+                                           Case{"attention", &attention_case},
                                            Case{"optimizer", &optimizer_case}),
                          [](const auto& test_case) { return std::string(test_case.param.name); });
 

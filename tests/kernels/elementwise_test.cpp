@@ -17,7 +17,9 @@ TEST_P(ElementwiseTest, GeluFollowsTheF64Reference) {
   gelu_backward_host({in.view(), d.view(), dx.view()}, *test::pool());
   EXPECT_LE(test::relative_error(y.values(), test::reference::gelu_forward(test::widen(x))), 3e-7);
   // One element far from 0 carries the rounding of its exponent: |2u| 2^-24.
-  EXPECT_LE(test::relative_error(dx.values(), test::reference::gelu_backward(test::widen(x), test::widen(dy))), 3e-6);
+  EXPECT_LE(
+      test::relative_error(dx.values(), test::reference::gelu_backward(test::widen(x), test::widen(dy))),
+      3e-6);
 }
 
 TEST_P(ElementwiseTest, AddMayWriteOverAnInput) {
@@ -42,7 +44,8 @@ TEST(GeluTest, TailsKeepTheirRelativeAccuracy) {
     Tensor in({1}, {x}), y = Tensor::unwritten({1});
     gelu_forward_host({in.view(), y.view()}, *test::pool(1));
     // The tanh form is x times a sigmoid: 1 + tanh would cancel in the reference too.
-    const double u2 = 2.0 * std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * std::pow(static_cast<double>(x), 3));
+    const double u2 =
+        2.0 * std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * std::pow(static_cast<double>(x), 3));
     const double want = x / (1.0 + std::exp(-u2));
     ASSERT_NEAR(y.values()[0] / want, 1.0, 2e-5) << x;  // u2 near -87 carries 87 * 2^-24 of its own
   }

@@ -19,8 +19,9 @@ TEST_P(EmbeddingTest, ForwardIsTheSumOfTwoRows) {
   const auto wte = values.floats(s.vocab * s.h), wpe = values.floats(s.positions * s.h);
   Tensor te({s.vocab, s.h}, wte), pe({s.positions, s.h}, wpe), x = Tensor::unwritten({s.tokens, s.h});
   embedding_forward_host({test::view(tokens), te.view(), pe.view(), x.view(), s.seq}, *test::pool());
-  const auto want = test::reference::embedding_forward(tokens, test::widen(wte), test::widen(wpe),
-                                                       static_cast<std::size_t>(s.h), static_cast<std::size_t>(s.seq));
+  const auto want =
+      test::reference::embedding_forward(tokens, test::widen(wte), test::widen(wpe),
+                                         static_cast<std::size_t>(s.h), static_cast<std::size_t>(s.seq));
   EXPECT_LE(test::relative_error(x.values(), want), 1e-7);
 }
 
@@ -29,10 +30,16 @@ TEST_P(EmbeddingTest, BackwardSumsTheRowsOfEachTokenAndPosition) {
   test::Values values(2);
   auto tokens = values.below(s.tokens, s.vocab);
   const auto dx = values.floats(s.tokens * s.h);
-  Tensor d({s.tokens, s.h}, dx), dwte = Tensor::unwritten({s.vocab, s.h}), dwpe = Tensor::unwritten({s.positions, s.h});
+  Tensor d({s.tokens, s.h}, dx), dwte = Tensor::unwritten({s.vocab, s.h}),
+                                 dwpe = Tensor::unwritten({s.positions, s.h});
   test::Workspace workspace(embedding_backward_workspace_bytes(s.tokens, s.vocab));
-  embedding_backward_host({.tokens = test::view(tokens), .dx = d.view(), .dwte = dwte.view(), .dwpe = dwpe.view(),
-                           .seq = s.seq, .workspace = workspace.view()}, *test::pool());
+  embedding_backward_host({.tokens = test::view(tokens),
+                           .dx = d.view(),
+                           .dwte = dwte.view(),
+                           .dwpe = dwpe.view(),
+                           .seq = s.seq,
+                           .workspace = workspace.view()},
+                          *test::pool());
   const auto want = test::reference::embedding_backward(
       tokens, test::widen(dx), static_cast<std::size_t>(s.h), static_cast<std::size_t>(s.seq),
       static_cast<std::size_t>(s.vocab), static_cast<std::size_t>(s.positions));
@@ -48,8 +55,14 @@ TEST(EmbeddingTest, AccumulationAddsTheSumToWhatWasThere) {
   std::vector<std::int32_t> tokens = {1, 1};
   Tensor dx({2, 1}, {1e-8f, 1e-8f}), dwte({3, 1}, {5.0f, 1.0f, 7.0f}), dwpe({2, 1}, {1.0f, 2.0f});
   test::Workspace workspace(embedding_backward_workspace_bytes(2, 3));
-  embedding_backward_host({.tokens = test::view(tokens), .dx = dx.view(), .dwte = dwte.view(), .dwpe = dwpe.view(),
-                           .seq = 1, .accumulate_wte = true, .accumulate_wpe = false, .workspace = workspace.view()},
+  embedding_backward_host({.tokens = test::view(tokens),
+                           .dx = dx.view(),
+                           .dwte = dwte.view(),
+                           .dwpe = dwpe.view(),
+                           .seq = 1,
+                           .accumulate_wte = true,
+                           .accumulate_wpe = false,
+                           .workspace = workspace.view()},
                           *test::pool());
   EXPECT_EQ(dwte.values(), (std::vector<float>{5.0f, 1.0f + 2e-8f, 7.0f}));
   EXPECT_EQ(dwpe.values(), (std::vector<float>{2e-8f, 0.0f}));

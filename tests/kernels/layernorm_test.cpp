@@ -10,8 +10,12 @@ using Size = std::pair<std::int64_t, std::int64_t>;
 
 struct Problem {
   explicit Problem(Size size)
-      : rows(size.first), h(size.second), x(test::Values(1).floats(rows * h, 2.0, 0.5)), weight(test::Values(2).floats(h)),
-        bias(test::Values(3).floats(h)), dy(test::Values(4).floats(rows * h)) {}
+      : rows(size.first),
+        h(size.second),
+        x(test::Values(1).floats(rows * h, 2.0, 0.5)),
+        weight(test::Values(2).floats(h)),
+        bias(test::Values(3).floats(h)),
+        dy(test::Values(4).floats(rows * h)) {}
   std::int64_t rows, h;
   std::vector<float> x, weight, bias, dy;
   test::reference::Layernorm forward() const {
@@ -25,7 +29,8 @@ TEST_P(LayernormTest, ForwardFollowsTheF64Reference) {
   const Problem p(GetParam());
   Tensor x({p.rows, p.h}, p.x), w({p.h}, p.weight), b({p.h}, p.bias), y = Tensor::unwritten({p.rows, p.h});
   Tensor mean = Tensor::unwritten({p.rows}), rstd = Tensor::unwritten({p.rows});
-  layernorm_forward_host({x.view(), w.view(), b.view(), y.view(), mean.view(), rstd.view(), 1e-5f}, *test::pool());
+  layernorm_forward_host({x.view(), w.view(), b.view(), y.view(), mean.view(), rstd.view(), 1e-5f},
+                         *test::pool());
   const auto want = p.forward();
   EXPECT_LE(test::relative_error(y.values(), want.y), 1e-6);
   EXPECT_LE(test::relative_error(mean.values(), want.mean), 1e-6);
@@ -35,15 +40,25 @@ TEST_P(LayernormTest, ForwardFollowsTheF64Reference) {
 TEST_P(LayernormTest, BackwardFollowsTheF64Reference) {
   const Problem p(GetParam());
   const auto forward = p.forward();
-  const auto want = test::reference::layernorm_backward(test::widen(p.x), test::widen(p.weight), forward.mean, forward.rstd,
-                                                        test::widen(p.dy));
-  Tensor x({p.rows, p.h}, p.x), w({p.h}, p.weight), dy({p.rows, p.h}, p.dy), dx = Tensor::unwritten({p.rows, p.h});
-  Tensor mean({p.rows}, {forward.mean.begin(), forward.mean.end()}), rstd({p.rows}, {forward.rstd.begin(), forward.rstd.end()});
+  const auto want = test::reference::layernorm_backward(test::widen(p.x), test::widen(p.weight), forward.mean,
+                                                        forward.rstd, test::widen(p.dy));
+  Tensor x({p.rows, p.h}, p.x), w({p.h}, p.weight), dy({p.rows, p.h}, p.dy),
+      dx = Tensor::unwritten({p.rows, p.h});
+  Tensor mean({p.rows}, {forward.mean.begin(), forward.mean.end()}),
+      rstd({p.rows}, {forward.rstd.begin(), forward.rstd.end()});
   Tensor dw = Tensor::unwritten({p.h}), db({p.h}, p.bias);
   test::Workspace workspace(layernorm_backward_workspace_bytes(p.rows, p.h));
-  layernorm_backward_host({.x = x.view(), .weight = w.view(), .mean = mean.view(), .rstd = rstd.view(), .dy = dy.view(),
-                           .dx = dx.view(), .dweight = dw.view(), .dbias = db.view(), .accumulate_dbias = true,
-                           .workspace = workspace.view()}, *test::pool());
+  layernorm_backward_host({.x = x.view(),
+                           .weight = w.view(),
+                           .mean = mean.view(),
+                           .rstd = rstd.view(),
+                           .dy = dy.view(),
+                           .dx = dx.view(),
+                           .dweight = dw.view(),
+                           .dbias = db.view(),
+                           .accumulate_dbias = true,
+                           .workspace = workspace.view()},
+                          *test::pool());
   // With one element a row, dx is a difference of equal numbers: zero but for rounding.
   EXPECT_LE(p.h == 1 ? 0.0 : test::relative_error(dx.values(), want.dx), 2e-6);
   EXPECT_LE(p.h == 1 ? 0.0 : test::relative_error(dw.values(), want.dweight), 2e-6);
@@ -51,17 +66,28 @@ TEST_P(LayernormTest, BackwardFollowsTheF64Reference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, LayernormTest,
-                         ::testing::Values(Size{0, 8}, Size{1, 1}, Size{3, 17}, Size{65, 256}, Size{130, 31}, Size{5000, 16}));
+                         ::testing::Values(Size{0, 8}, Size{1, 1}, Size{3, 17}, Size{65, 256}, Size{130, 31},
+                                           Size{5000, 16}));
 
 TEST(LayernormTest, DxMayReplaceDyOrBeAddedTo) {
   const Problem p({5, 33});
-  Tensor x({5, 33}, p.x), w({33}, p.weight), mean({5}, std::vector<float>(5, 0.1f)), rstd({5}, std::vector<float>(5, 1.5f));
-  Tensor dy({5, 33}, p.dy), apart = Tensor::unwritten({5, 33}), added({5, 33}, p.x), dw = Tensor::unwritten({33}), db = dw;
+  Tensor x({5, 33}, p.x), w({33}, p.weight), mean({5}, std::vector<float>(5, 0.1f)),
+      rstd({5}, std::vector<float>(5, 1.5f));
+  Tensor dy({5, 33}, p.dy), apart = Tensor::unwritten({5, 33}), added({5, 33}, p.x),
+                            dw = Tensor::unwritten({33}), db = dw;
   test::Workspace workspace(layernorm_backward_workspace_bytes(5, 33));
   const auto run = [&](Tensor& dx, bool accumulate) {
-    layernorm_backward_host({.x = x.view(), .weight = w.view(), .mean = mean.view(), .rstd = rstd.view(), .dy = dy.view(),
-                             .dx = dx.view(), .dweight = dw.view(), .dbias = db.view(), .accumulate_dx = accumulate,
-                             .workspace = workspace.view()}, *test::pool());
+    layernorm_backward_host({.x = x.view(),
+                             .weight = w.view(),
+                             .mean = mean.view(),
+                             .rstd = rstd.view(),
+                             .dy = dy.view(),
+                             .dx = dx.view(),
+                             .dweight = dw.view(),
+                             .dbias = db.view(),
+                             .accumulate_dx = accumulate,
+                             .workspace = workspace.view()},
+                            *test::pool());
   };
   run(apart, false);
   run(added, true);
@@ -75,7 +101,8 @@ TEST(LayernormTest, ANaNStaysInItsRow) {
   values[3] = std::nanf("");
   Tensor x({2, 20}, values), w({20}, std::vector<float>(20, 1.0f)), b({20}, std::vector<float>(20, 0.25f));
   Tensor y = Tensor::unwritten({2, 20}), mean = Tensor::unwritten({2}), rstd = Tensor::unwritten({2});
-  layernorm_forward_host({x.view(), w.view(), b.view(), y.view(), mean.view(), rstd.view(), 1e-5f}, *test::pool());
+  layernorm_forward_host({x.view(), w.view(), b.view(), y.view(), mean.view(), rstd.view(), 1e-5f},
+                         *test::pool());
   EXPECT_TRUE(std::isnan(y.values()[19]));
   EXPECT_EQ(y.values()[20], 0.25f);
 }

@@ -16,13 +16,19 @@ struct Size {
 };
 struct Problem {
   explicit Problem(Size s)
-      : rows(s.rows), n(s.n), k(s.k), x(test::Values(1).floats(rows * k)), w(test::Values(2).floats(n * k)),
-        b(test::Values(3).floats(n)), dy(test::Values(4).floats(rows * n)) {}
+      : rows(s.rows),
+        n(s.n),
+        k(s.k),
+        x(test::Values(1).floats(rows * k)),
+        w(test::Values(2).floats(n * k)),
+        b(test::Values(3).floats(n)),
+        dy(test::Values(4).floats(rows * n)) {}
   std::int64_t rows, n, k;
   std::vector<float> x, w, b, dy;
   test::reference::LinearGrads grads() const {
-    return test::reference::linear_backward(test::widen(x), test::widen(w), test::widen(dy), static_cast<std::size_t>(rows),
-                                            static_cast<std::size_t>(n), static_cast<std::size_t>(k));
+    return test::reference::linear_backward(test::widen(x), test::widen(w), test::widen(dy),
+                                            static_cast<std::size_t>(rows), static_cast<std::size_t>(n),
+                                            static_cast<std::size_t>(k));
   }
 };
 
@@ -32,9 +38,9 @@ TEST_P(LinearTest, ForwardFollowsTheF64Reference) {
   const Problem p(GetParam());
   Tensor x({p.rows, p.k}, p.x), w({p.n, p.k}, p.w), b({p.n}, p.b), y = Tensor::unwritten({p.rows, p.n});
   linear_forward_host({x.view(), w.view(), b.view(), y.view()}, *test::pool());
-  const auto want = test::reference::linear_forward(test::widen(p.x), test::widen(p.w), test::widen(p.b),
-                                                    static_cast<std::size_t>(p.rows), static_cast<std::size_t>(p.n),
-                                                    static_cast<std::size_t>(p.k));
+  const auto want = test::reference::linear_forward(
+      test::widen(p.x), test::widen(p.w), test::widen(p.b), static_cast<std::size_t>(p.rows),
+      static_cast<std::size_t>(p.n), static_cast<std::size_t>(p.k));
   EXPECT_LE(test::relative_error(y.values(), want), 1e-6);
 }
 
@@ -42,7 +48,8 @@ TEST_P(LinearTest, BackwardFollowsTheF64Reference) {
   const Problem p(GetParam());
   const auto pool = test::pool();
   Tensor x({p.rows, p.k}, p.x), w({p.n, p.k}, p.w), dy({p.rows, p.n}, p.dy);
-  Tensor dx = Tensor::unwritten({p.rows, p.k}), dw = Tensor::unwritten({p.n, p.k}), db = Tensor::unwritten({p.n});
+  Tensor dx = Tensor::unwritten({p.rows, p.k}), dw = Tensor::unwritten({p.n, p.k}),
+         db = Tensor::unwritten({p.n});
   linear_backward_input_host({dy.view(), w.view(), dx.view()}, *pool);
   linear_backward_weight_host({dy.view(), x.view(), dw.view()}, *pool);
   test::Workspace workspace(linear_backward_bias_workspace_bytes(p.rows, p.n));
@@ -69,8 +76,8 @@ TEST_P(LinearTest, AccumulationAddsToWhatWasThere) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, LinearTest,
-                         ::testing::Values(Size{0, 3, 4}, Size{1, 1, 1}, Size{2, 3, 1}, Size{5, 7, 9}, Size{130, 129, 33},
-                                           Size{257, 65, 400}, Size{300, 520, 48}));
+                         ::testing::Values(Size{0, 3, 4}, Size{1, 1, 1}, Size{2, 3, 1}, Size{5, 7, 9},
+                                           Size{130, 129, 33}, Size{257, 65, 400}, Size{300, 520, 48}));
 
 TEST(LinearTest, AProductOverNothingIsTheBias) {
   Tensor x({2, 0}, {}), w({3, 0}, {}), b({3}, {1.0f, 2.0f, 3.0f}), y = Tensor::unwritten({2, 3});
@@ -81,7 +88,8 @@ TEST(LinearTest, AProductOverNothingIsTheBias) {
 TEST(LinearTest, MisalignedOperandsGiveTheSameBits) {
   const Problem p({200, 300, 77});
   const auto run = [&](std::size_t offset) {
-    std::vector<float> x(p.x.size() + offset), w(p.w.size() + offset), y(static_cast<std::size_t>(p.rows * p.n) + offset);
+    std::vector<float> x(p.x.size() + offset), w(p.w.size() + offset),
+        y(static_cast<std::size_t>(p.rows * p.n) + offset);
     std::copy(p.x.begin(), p.x.end(), x.begin() + static_cast<std::ptrdiff_t>(offset));
     std::copy(p.w.begin(), p.w.end(), w.begin() + static_cast<std::ptrdiff_t>(offset));
     const auto at = [&](std::vector<float>& v, Shape shape) {
@@ -91,7 +99,8 @@ TEST(LinearTest, MisalignedOperandsGiveTheSameBits) {
     return std::vector<float>(y.begin() + static_cast<std::ptrdiff_t>(offset), y.end());
   };
   const auto aligned = run(0);
-  for (const std::size_t offset : {1u, 3u, 8u}) EXPECT_EQ(test::differing_bits(run(offset), aligned), 0u) << offset;
+  for (const std::size_t offset : {1u, 3u, 8u})
+    EXPECT_EQ(test::differing_bits(run(offset), aligned), 0u) << offset;
 }
 
 std::int64_t resident_bytes() {

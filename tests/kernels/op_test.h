@@ -35,10 +35,12 @@ class Tensor {
 };
 
 inline TensorView view(std::vector<std::int32_t>& values) {
-  return {reinterpret_cast<std::byte*>(values.data()), {static_cast<std::int64_t>(values.size())}, DType::i32};
+  return {
+      reinterpret_cast<std::byte*>(values.data()), {static_cast<std::int64_t>(values.size())}, DType::i32};
 }
 inline TensorView view(std::vector<double>& values) {
-  return {reinterpret_cast<std::byte*>(values.data()), {static_cast<std::int64_t>(values.size())}, DType::f64};
+  return {
+      reinterpret_cast<std::byte*>(values.data()), {static_cast<std::int64_t>(values.size())}, DType::f64};
 }
 
 /// Scratch with garbage in it.

@@ -21,7 +21,9 @@ TEST_P(OptimizerTest, AdamWHasTheBitsOfCpuopt) {
   Tensor tp({n}, p), tg({n}, b), tm({n}, m), tv({n}, v);
   must(cpuopt::adamw_update(params, p, b, m, v));
   adamw_host({params, tp.view(), tg.view(), tm.view(), tv.view(), {}}, *test::pool());
-  EXPECT_EQ(test::differing_bits(tp.values(), p) + test::differing_bits(tm.values(), m) + test::differing_bits(tv.values(), v), 0u);
+  EXPECT_EQ(test::differing_bits(tp.values(), p) + test::differing_bits(tm.values(), m) +
+                test::differing_bits(tv.values(), v),
+            0u);
 }
 
 TEST_P(OptimizerTest, AccumulateAddsElementwise) {

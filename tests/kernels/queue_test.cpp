@@ -19,7 +19,9 @@ class QueueTest : public ::testing::Test {
  protected:
   InlineBackend backend;
   Stream stream = must(backend.create_stream(StreamRole::compute));
-  Tensor t(Shape shape) { return Tensor(shape, std::vector<float>(static_cast<std::size_t>(shape.n_elems()), 1.0f)); }
+  Tensor t(Shape shape) {
+    return Tensor(shape, std::vector<float>(static_cast<std::size_t>(shape.n_elems()), 1.0f));
+  }
   void expect_refused(const Status& status, std::string_view part) {
     EXPECT_EQ(status.code(), Code::invalid);
     EXPECT_NE(status.message().find(part), std::string_view::npos) << status.message();
@@ -42,7 +44,8 @@ TEST_F(QueueTest, AnOpRunsInStreamOrderAndDeclaresItsMemory) {
 TEST_F(QueueTest, AWorkspaceIsDeclaredAsWritten) {
   Tensor qkv = t({4, 6}), out = t({4, 2}), lse = t({4});
   test::Workspace workspace(attention_forward_workspace_bytes(4, 1, 4));
-  must(attention_forward_async(backend, stream, {qkv.view(), out.view(), lse.view(), 1, 4, true, workspace.view()}));
+  must(attention_forward_async(backend, stream,
+                               {qkv.view(), out.view(), lse.view(), 1, 4, true, workspace.view()}));
   EXPECT_EQ(backend.last.accesses().back().data, workspace.view().data);
   EXPECT_TRUE(backend.last.accesses().back().write);
 }
@@ -69,14 +72,16 @@ TEST_F(QueueTest, LinearNamesTheTensorAndBothShapes) {
 TEST_F(QueueTest, AWrongDtypeIsRefused) {
   std::vector<std::int32_t> ints(8);
   Tensor y = t({8});
-  expect_refused(gelu_forward_async(backend, stream, {test::view(ints), y.view()}), "x is i32 [8]; it must be f32");
+  expect_refused(gelu_forward_async(backend, stream, {test::view(ints), y.view()}),
+                 "x is i32 [8]; it must be f32");
 }
 
 TEST_F(QueueTest, EmbeddingNeedsAPositionForEachToken) {
   std::vector<std::int32_t> tokens(8);
   Tensor wte = t({5, 2}), wpe = t({3, 2}), x = t({8, 2});
-  expect_refused(embedding_forward_async(backend, stream, {test::view(tokens), wte.view(), wpe.view(), x.view(), 4}),
-                 "wpe has 3 positions; seq is 4");
+  expect_refused(
+      embedding_forward_async(backend, stream, {test::view(tokens), wte.view(), wpe.view(), x.view(), 4}),
+      "wpe has 3 positions; seq is 4");
 }
 
 TEST_F(QueueTest, ASmallWorkspaceIsRefusedWithBothSizes) {
@@ -88,29 +93,36 @@ TEST_F(QueueTest, ASmallWorkspaceIsRefusedWithBothSizes) {
 
 TEST_F(QueueTest, AttentionNeedsWholeHeadsAndSequences) {
   Tensor qkv = t({4, 12}), out = t({4, 4}), lse = t({12});
-  expect_refused(attention_forward_async(backend, stream, {qkv.view(), out.view(), lse.view(), 3, 4, true, {}}),
-                 "hidden size 4 is not a multiple of 3 heads");
-  expect_refused(attention_forward_async(backend, stream, {qkv.view(), out.view(), lse.view(), 2, 3, true, {}}),
-                 "4 tokens are not a multiple of seq 3");
+  expect_refused(
+      attention_forward_async(backend, stream, {qkv.view(), out.view(), lse.view(), 3, 4, true, {}}),
+      "hidden size 4 is not a multiple of 3 heads");
+  expect_refused(
+      attention_forward_async(backend, stream, {qkv.view(), out.view(), lse.view(), 2, 3, true, {}}),
+      "4 tokens are not a multiple of seq 3");
 }
 
 TEST_F(QueueTest, LayernormAndCrossEntropyCheckTheirRowValues) {
   Tensor x = t({4, 3}), w = t({3}), mean = t({5}), rstd = t({4});
-  expect_refused(layernorm_forward_async(backend, stream, {x.view(), w.view(), w.view(), x.view(), mean.view(), rstd.view()}),
+  expect_refused(layernorm_forward_async(backend, stream,
+                                         {x.view(), w.view(), w.view(), x.view(), mean.view(), rstd.view()}),
                  "mean is f32 [5]; it must be f32 with 4 elements");
   std::vector<std::int32_t> targets(3);
   Tensor one = t({1});
-  expect_refused(cross_entropy_forward_async(backend, stream, {x.view(), test::view(targets), rstd.view(), rstd.view(), one.view()}),
+  expect_refused(cross_entropy_forward_async(
+                     backend, stream, {x.view(), test::view(targets), rstd.view(), rstd.view(), one.view()}),
                  "targets is i32 [3]; it must be i32 with 4 elements");
 }
 
 TEST_F(QueueTest, OptimizersCheckLengthsAndParameters) {
   Tensor a = t({4}), b = t({5});
-  expect_refused(adamw_async(backend, stream, {{}, a.view(), b.view(), a.view(), a.view(), {}}), "g is f32 [5]");
-  expect_refused(adamw_async(backend, stream, {{.step = 0}, a.view(), a.view(), a.view(), a.view(), {}}), "step is 0");
+  expect_refused(adamw_async(backend, stream, {{}, a.view(), b.view(), a.view(), a.view(), {}}),
+                 "g is f32 [5]");
+  expect_refused(adamw_async(backend, stream, {{.step = 0}, a.view(), a.view(), a.view(), a.view(), {}}),
+                 "step is 0");
   expect_refused(accumulate_async(backend, stream, {a.view(), b.view()}), "g is f32 [5]");
   std::vector<double> leaves(2);
-  expect_refused(square_sum_leaves_async(backend, stream, {a.view(), test::view(leaves)}), "leaves is f64 [2]");
+  expect_refused(square_sum_leaves_async(backend, stream, {a.view(), test::view(leaves)}),
+                 "leaves is f64 [2]");
 }
 
 }  // namespace

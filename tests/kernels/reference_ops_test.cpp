@@ -17,17 +17,22 @@ Vec random(std::size_t n, std::uint64_t seed) {
 
 TEST(ReferenceOpsTest, LayernormGradientsAreCentralDifferences) {
   const Vec x = random(3 * 7, 1), w = random(7, 2), b = random(7, 3), dy = random(3 * 7, 4);
-  const auto f = [&](const Vec& xx, const Vec& ww, const Vec& bb) { return dot(dy, layernorm_forward(xx, ww, bb, 1e-5).y); };
+  const auto f = [&](const Vec& xx, const Vec& ww, const Vec& bb) {
+    return dot(dy, layernorm_forward(xx, ww, bb, 1e-5).y);
+  };
   const Layernorm forward = layernorm_forward(x, w, b, 1e-5);
   const LayernormGrads g = layernorm_backward(x, w, forward.mean, forward.rstd, dy);
   EXPECT_LE(relative_error(g.dx, central_differences([&](const Vec& v) { return f(v, w, b); }, x)), 1e-7);
-  EXPECT_LE(relative_error(g.dweight, central_differences([&](const Vec& v) { return f(x, v, b); }, w)), 1e-7);
+  EXPECT_LE(relative_error(g.dweight, central_differences([&](const Vec& v) { return f(x, v, b); }, w)),
+            1e-7);
   EXPECT_LE(relative_error(g.dbias, central_differences([&](const Vec& v) { return f(x, w, v); }, b)), 1e-7);
 }
 
 TEST(ReferenceOpsTest, LinearGradientsAreCentralDifferences) {
   const Vec x = random(3 * 5, 1), w = random(4 * 5, 2), b = random(4, 3), dy = random(3 * 4, 4);
-  const auto f = [&](const Vec& xx, const Vec& ww, const Vec& bb) { return dot(dy, linear_forward(xx, ww, bb, 3, 4, 5)); };
+  const auto f = [&](const Vec& xx, const Vec& ww, const Vec& bb) {
+    return dot(dy, linear_forward(xx, ww, bb, 3, 4, 5));
+  };
   const LinearGrads g = linear_backward(x, w, dy, 3, 4, 5);
   EXPECT_LE(relative_error(g.dx, central_differences([&](const Vec& v) { return f(v, w, b); }, x)), 1e-7);
   EXPECT_LE(relative_error(g.dw, central_differences([&](const Vec& v) { return f(x, v, b); }, w)), 1e-7);
@@ -47,7 +52,8 @@ TEST(ReferenceOpsTest, GeluGradientIsACentralDifference) {
   Vec x = random(40, 1);
   for (double& v : x) v *= 5.0;
   const Vec dy = random(40, 2);
-  EXPECT_LE(relative_error(gelu_backward(x, dy), central_differences([&](const Vec& v) { return dot(dy, gelu_forward(v)); }, x)),
+  EXPECT_LE(relative_error(gelu_backward(x, dy),
+                           central_differences([&](const Vec& v) { return dot(dy, gelu_forward(v)); }, x)),
             1e-7);
 }
 
@@ -56,7 +62,9 @@ TEST(ReferenceOpsTest, CrossEntropyGradientIsACentralDifference) {
   const Ints targets = {5, -1, 0, 3};
   const Vec lse = cross_entropy_forward(logits, targets, 6).lse;
   const auto mean = [&](const Vec& v) { return cross_entropy_forward(v, targets, 6).mean_loss; };
-  EXPECT_LE(relative_error(cross_entropy_backward(logits, targets, lse, 6, 1.0 / 3.0), central_differences(mean, logits)), 1e-7);
+  EXPECT_LE(relative_error(cross_entropy_backward(logits, targets, lse, 6, 1.0 / 3.0),
+                           central_differences(mean, logits)),
+            1e-7);
 }
 
 TEST(ReferenceOpsTest, AttentionGradientIsACentralDifference) {

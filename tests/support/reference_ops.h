@@ -8,8 +8,9 @@
 #include <numbers>
 #include <vector>
 
-/// Every op of strata/kernels in f64, as plainly as its definition: the oracle of op tests and of whole-model gradient
-/// checks. A matrix is a row-major Vec; sizes are arguments. T rows (tokens), h row length, V vocabulary.
+/// Every op of strata/kernels in f64, as plainly as its definition: the oracle of op tests and of whole-model
+/// gradient checks. A matrix is a row-major Vec; sizes are arguments. T rows (tokens), h row length, V
+/// vocabulary.
 namespace strata::test::reference {
 
 using Vec = std::vector<double>;
@@ -17,9 +18,11 @@ using Ints = std::vector<std::int32_t>;
 
 inline Vec zeros(std::size_t n) { return Vec(n, 0.0); }
 
-// --- embedding ---------------------------------------------------------------------------------------------------
+// --- embedding
+// ---------------------------------------------------------------------------------------------------
 
-inline Vec embedding_forward(const Ints& tokens, const Vec& wte, const Vec& wpe, std::size_t h, std::size_t seq) {
+inline Vec embedding_forward(const Ints& tokens, const Vec& wte, const Vec& wpe, std::size_t h,
+                             std::size_t seq) {
   Vec x(tokens.size() * h);
   for (std::size_t t = 0; t < tokens.size(); ++t)
     for (std::size_t c = 0; c < h; ++c)
@@ -41,7 +44,8 @@ inline EmbeddingGrads embedding_backward(const Ints& tokens, const Vec& dx, std:
   return g;
 }
 
-// --- layer norm --------------------------------------------------------------------------------------------------
+// --- layer norm
+// --------------------------------------------------------------------------------------------------
 
 struct Layernorm {
   Vec y, mean, rstd;
@@ -53,7 +57,8 @@ inline Layernorm layernorm_forward(const Vec& x, const Vec& weight, const Vec& b
   for (std::size_t t = 0; t < rows; ++t) {
     double mean = 0.0, variance = 0.0;
     for (std::size_t c = 0; c < h; ++c) mean += x[t * h + c] / static_cast<double>(h);
-    for (std::size_t c = 0; c < h; ++c) variance += (x[t * h + c] - mean) * (x[t * h + c] - mean) / static_cast<double>(h);
+    for (std::size_t c = 0; c < h; ++c)
+      variance += (x[t * h + c] - mean) * (x[t * h + c] - mean) / static_cast<double>(h);
     out.mean[t] = mean;
     out.rstd[t] = 1.0 / std::sqrt(variance + eps);
     for (std::size_t c = 0; c < h; ++c)
@@ -65,7 +70,8 @@ inline Layernorm layernorm_forward(const Vec& x, const Vec& weight, const Vec& b
 struct LayernormGrads {
   Vec dx, dweight, dbias;
 };
-inline LayernormGrads layernorm_backward(const Vec& x, const Vec& weight, const Vec& mean, const Vec& rstd, const Vec& dy) {
+inline LayernormGrads layernorm_backward(const Vec& x, const Vec& weight, const Vec& mean, const Vec& rstd,
+                                         const Vec& dy) {
   const std::size_t h = weight.size();
   LayernormGrads g{zeros(x.size()), zeros(h), zeros(h)};
   for (std::size_t t = 0; t < mean.size(); ++t) {
@@ -85,10 +91,12 @@ inline LayernormGrads layernorm_backward(const Vec& x, const Vec& weight, const 
   return g;
 }
 
-// --- linear ------------------------------------------------------------------------------------------------------
+// --- linear
+// ------------------------------------------------------------------------------------------------------
 
 /// y[T, N] = x[T, K] w[N, K]^T + b[N]; b may be empty.
-inline Vec linear_forward(const Vec& x, const Vec& w, const Vec& b, std::size_t rows, std::size_t n, std::size_t k) {
+inline Vec linear_forward(const Vec& x, const Vec& w, const Vec& b, std::size_t rows, std::size_t n,
+                          std::size_t k) {
   Vec y(rows * n);
   for (std::size_t t = 0; t < rows; ++t)
     for (std::size_t j = 0; j < n; ++j) {
@@ -102,7 +110,8 @@ inline Vec linear_forward(const Vec& x, const Vec& w, const Vec& b, std::size_t 
 struct LinearGrads {
   Vec dx, dw, db;
 };
-inline LinearGrads linear_backward(const Vec& x, const Vec& w, const Vec& dy, std::size_t rows, std::size_t n, std::size_t k) {
+inline LinearGrads linear_backward(const Vec& x, const Vec& w, const Vec& dy, std::size_t rows, std::size_t n,
+                                   std::size_t k) {
   LinearGrads g{zeros(rows * k), zeros(n * k), zeros(n)};
   for (std::size_t t = 0; t < rows; ++t)
     for (std::size_t j = 0; j < n; ++j) {
@@ -115,7 +124,8 @@ inline LinearGrads linear_backward(const Vec& x, const Vec& w, const Vec& dy, st
   return g;
 }
 
-// --- elementwise -------------------------------------------------------------------------------------------------
+// --- elementwise
+// -------------------------------------------------------------------------------------------------
 
 inline Vec add(const Vec& a, const Vec& b) {
   Vec y(a.size());
@@ -126,7 +136,8 @@ inline Vec add(const Vec& a, const Vec& b) {
 inline Vec gelu_forward(const Vec& x) {
   Vec y(x.size());
   for (std::size_t i = 0; i < x.size(); ++i)
-    y[i] = 0.5 * x[i] * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x[i] + 0.044715 * x[i] * x[i] * x[i])));
+    y[i] = 0.5 * x[i] *
+           (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x[i] + 0.044715 * x[i] * x[i] * x[i])));
   return y;
 }
 
@@ -141,7 +152,8 @@ inline Vec gelu_backward(const Vec& x, const Vec& dy) {
   return dx;
 }
 
-// --- cross entropy -----------------------------------------------------------------------------------------------
+// --- cross entropy
+// -----------------------------------------------------------------------------------------------
 
 struct CrossEntropy {
   Vec losses, lse;
@@ -166,17 +178,20 @@ inline CrossEntropy cross_entropy_forward(const Vec& logits, const Ints& targets
 }
 
 /// The gradient of `scale` times the sum of the losses.
-inline Vec cross_entropy_backward(const Vec& logits, const Ints& targets, const Vec& lse, std::size_t vocab, double scale) {
+inline Vec cross_entropy_backward(const Vec& logits, const Ints& targets, const Vec& lse, std::size_t vocab,
+                                  double scale) {
   Vec dlogits(logits.size());
   for (std::size_t t = 0; t < targets.size(); ++t) {
     if (targets[t] < 0) continue;
-    for (std::size_t c = 0; c < vocab; ++c) dlogits[t * vocab + c] = scale * std::exp(logits[t * vocab + c] - lse[t]);
+    for (std::size_t c = 0; c < vocab; ++c)
+      dlogits[t * vocab + c] = scale * std::exp(logits[t * vocab + c] - lse[t]);
     dlogits[t * vocab + static_cast<std::size_t>(targets[t])] -= scale;
   }
   return dlogits;
 }
 
-// --- attention ---------------------------------------------------------------------------------------------------
+// --- attention
+// ---------------------------------------------------------------------------------------------------
 
 struct AttentionShape {
   std::size_t batch, seq, heads, head_dim;
@@ -187,7 +202,9 @@ struct AttentionShape {
   std::size_t packed(std::size_t b, std::size_t s, std::size_t part, std::size_t head) const {
     return (b * seq + s) * 3 * h() + part * h() + head * head_dim;
   }
-  std::size_t plain(std::size_t b, std::size_t s, std::size_t head) const { return (b * seq + s) * h() + head * head_dim; }
+  std::size_t plain(std::size_t b, std::size_t s, std::size_t head) const {
+    return (b * seq + s) * h() + head * head_dim;
+  }
 };
 
 struct Attention {
@@ -216,7 +233,8 @@ inline Attention attention_forward(const Vec& qkv, const AttentionShape& a) {
   for (std::size_t b = 0; b < a.batch; ++b)
     for (std::size_t head = 0; head < a.heads; ++head)
       for (std::size_t query = 0; query < a.seq; ++query) {
-        const Vec p = attention_probabilities(qkv, a, b, head, query, &out.lse[(b * a.heads + head) * a.seq + query]);
+        const Vec p =
+            attention_probabilities(qkv, a, b, head, query, &out.lse[(b * a.heads + head) * a.seq + query]);
         for (std::size_t key = 0; key < p.size(); ++key)
           for (std::size_t c = 0; c < a.head_dim; ++c)
             out.out[a.plain(b, query, head) + c] += p[key] * qkv[a.packed(b, key, 2, head) + c];
@@ -253,9 +271,11 @@ inline Vec attention_backward(const Vec& qkv, const Vec& dout, const AttentionSh
   return dqkv;
 }
 
-// --- checks ------------------------------------------------------------------------------------------------------
+// --- checks
+// ------------------------------------------------------------------------------------------------------
 
-/// The gradient of f at x by central differences: what the analytic gradients above are themselves checked against.
+/// The gradient of f at x by central differences: what the analytic gradients above are themselves checked
+/// against.
 inline Vec central_differences(const std::function<double(const Vec&)>& f, Vec x, double step = 1e-5) {
   Vec gradient(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {

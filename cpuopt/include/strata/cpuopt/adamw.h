@@ -14,27 +14,28 @@ struct AdamWParams {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.0;   ///< decoupled: the parameter shrinks by lr * weight_decay
-  std::int64_t step = 1;       ///< counts from 1
-  double grad_factor = 1.0;    ///< unscaling and clipping in one: multiplies every gradient, rounded to f32
+  double weight_decay = 0.0;  ///< decoupled: the parameter shrinks by lr * weight_decay
+  std::int64_t step = 1;      ///< counts from 1
+  double grad_factor = 1.0;   ///< unscaling and clipping in one: multiplies every gradient, rounded to f32
 };
 
-/// Errors: `invalid` if step < 1, a beta lies outside [0, 1), eps is not above 0, or another number is not finite.
+/// Errors: `invalid` if step < 1, a beta lies outside [0, 1), eps is not above 0, or another number is not
+/// finite.
 Status validate(const AdamWParams& params);
 
 /// The step's constants: computed in f64 without pow (squarings in a fixed order), each rounded once to f32.
 AdamWScalars<float> adamw_scalars(const AdamWParams& params) noexcept;
 
-/// One AdamW step in place over a flat range of any length and alignment, in one pass over memory. Elementwise: any
-/// split of a range gives the same bits. Not threaded: callers hand disjoint blocks to their threads. NaN and
-/// infinity pass through; the gradient norm is what finds them.
-/// Kingma & Ba 2015, Alg. 1; decoupled decay, Loshchilov & Hutter 2019, Alg. 2.
-/// Errors: `invalid` as validate(), or if the lengths differ.
-Status adamw_update(const AdamWParams& params, std::span<float> p, std::span<const float> g, std::span<float> m,
-                    std::span<float> v);
+/// One AdamW step in place over a flat range of any length and alignment, in one pass over memory.
+/// Elementwise: any split of a range gives the same bits. Not threaded: callers hand disjoint blocks to their
+/// threads. NaN and infinity pass through; the gradient norm is what finds them. Kingma & Ba 2015, Alg. 1;
+/// decoupled decay, Loshchilov & Hutter 2019, Alg. 2. Errors: `invalid` as validate(), or if the lengths
+/// differ.
+Status adamw_update(const AdamWParams& params, std::span<float> p, std::span<const float> g,
+                    std::span<float> m, std::span<float> v);
 /// The same after validation, for blocks of one step: `n` elements, `grad_factor` already rounded.
-void adamw_update_block(const AdamWScalars<float>& scalars, float grad_factor, float* p, const float* g, float* m,
-                        float* v, std::int64_t n) noexcept;
+void adamw_update_block(const AdamWScalars<float>& scalars, float grad_factor, float* p, const float* g,
+                        float* m, float* v, std::int64_t n) noexcept;
 
 /// acc += g, elementwise. Errors: `invalid` if the lengths differ.
 Status accumulate(std::span<float> acc, std::span<const float> g);

@@ -7,7 +7,8 @@
 
 namespace strata::cpuopt {
 
-/// Instruction sets that bodies are compiled for, in rising order. `avx2` includes F16C; `avx512` is F, CD, BW, DQ, VL.
+/// Instruction sets that bodies are compiled for, in rising order. `avx2` includes F16C; `avx512` is F, CD,
+/// BW, DQ, VL.
 enum class CpuIsa : std::uint8_t { scalar, sse42, avx2, avx512 };
 inline constexpr int kCpuIsas = 4;
 std::string_view to_string(CpuIsa isa) noexcept;
@@ -19,8 +20,9 @@ bool is_supported(CpuIsa isa) noexcept;
 /// "auto", or one by name. Errors: `invalid` for an unknown name, `unsupported` for one that this CPU lacks.
 Result<CpuIsa> select_isa(std::string_view name);
 
-/// Makes all bodies of this process run with `isa` from their next call on. Results do not depend on it (contract
-/// C1), which is why one process-wide setting is sound. Thread-safe. Errors: `unsupported` if this CPU lacks it.
+/// Makes all bodies of this process run with `isa` from their next call on. Results do not depend on it
+/// (contract C1), which is why one process-wide setting is sound. Thread-safe. Errors: `unsupported` if this
+/// CPU lacks it.
 Status use_isa(CpuIsa isa);
 /// What bodies run with: the last use_isa(), else detect_isa().
 CpuIsa active_isa() noexcept;

@@ -7,20 +7,20 @@
 
 namespace strata::cpuopt {
 
-/// A gradient norm is made of leaves in tensor coordinates, so that neither chunks nor ranks nor threads nor the
-/// instruction set change a bit of it.
+/// A gradient norm is made of leaves in tensor coordinates, so that neither chunks nor ranks nor threads nor
+/// the instruction set change a bit of it.
 inline constexpr std::int64_t kNormLeafElems = 4096;
 constexpr std::int64_t norm_leaves(std::int64_t n_elems) noexcept {
   return (n_elems + kNormLeafElems - 1) / kNormLeafElems;
 }
 
-/// leaves[i] = sum of squares of the i-th 4096 elements of `tensor` (a whole tensor, or a slice that begins at a
-/// multiple of 4096): exact f64 products, added in 16 fixed lanes and then a fixed tree. Relative error <= 260 *
-/// 2^-53. Not threaded. Errors: `invalid` unless `leaves` has norm_leaves(tensor.size()) elements.
+/// leaves[i] = sum of squares of the i-th 4096 elements of `tensor` (a whole tensor, or a slice that begins
+/// at a multiple of 4096): exact f64 products, added in 16 fixed lanes and then a fixed tree. Relative error
+/// <= 260 * 2^-53. Not threaded. Errors: `invalid` unless `leaves` has norm_leaves(tensor.size()) elements.
 Status square_sum_leaves(std::span<const float> tensor, std::span<double> leaves);
 
-/// Sum by one fixed pairwise tree: the left half is the largest power of two below the length. 0 for no values.
-/// Relative error <= log2(n) * 2^-53 for values of one sign.
+/// Sum by one fixed pairwise tree: the left half is the largest power of two below the length. 0 for no
+/// values. Relative error <= log2(n) * 2^-53 for values of one sign.
 double tree_sum(std::span<const double> values) noexcept;
 /// The same with each value widened to f64 first.
 double tree_sum(std::span<const float> values) noexcept;

@@ -1,7 +1,7 @@
 #pragma once
 
-// For SIMD bodies only: units that cmake/StrataSimd.cmake compiles once per instruction set. Everything here lies in
-// a namespace named after the set, so that no two sets share a symbol.
+// For SIMD bodies only: units that cmake/StrataSimd.cmake compiles once per instruction set. Everything here
+// lies in a namespace named after the set, so that no two sets share a symbol.
 #ifndef STRATA_ISA
 #error "strata/cpuopt/simd.h is for SIMD bodies; see cmake/StrataSimd.cmake"
 #endif
@@ -25,7 +25,9 @@ struct Register {
   static STRATA_HD Part load(const float* p) { return *p; }
   static STRATA_HD void store(float* p, Part x) { *p = x; }
   static STRATA_HD Part sqrt(Part x) { return sqrt_of(x); }
-  static STRATA_HD Part select_greater(Part a, Part b, Part x, Part y) { return cpuopt::select_greater(a, b, x, y); }
+  static STRATA_HD Part select_greater(Part a, Part b, Part x, Part y) {
+    return cpuopt::select_greater(a, b, x, y);
+  }
   static STRATA_HD Part pow2_of_rounded(Part t) { return cpuopt::pow2_of_rounded(t); }
 };
 #else
@@ -51,8 +53,9 @@ struct Register {
 };
 #endif
 
-/// 16 lanes of f32 on every instruction set: one register of AVX-512, two of AVX2, four of SSE4.2, or 16 floats.
-/// Because the width is the same everywhere, a reduction over lanes has the same shape, hence the same bits.
+/// 16 lanes of f32 on every instruction set: one register of AVX-512, two of AVX2, four of SSE4.2, or 16
+/// floats. Because the width is the same everywhere, a reduction over lanes has the same shape, hence the
+/// same bits.
 struct f32x16 {
   using Part = Register::Part;
   static constexpr int kLanes = 16;
@@ -94,11 +97,11 @@ struct f32x16 {
     return load(lanes);
   }
 
-#define STRATA_F32X16_OPERATOR(op)                                        \
-  friend STRATA_HD f32x16 operator op(const f32x16& a, const f32x16& b) { \
-    f32x16 out;                                                           \
+#define STRATA_F32X16_OPERATOR(op)                                                                  \
+  friend STRATA_HD f32x16 operator op(const f32x16& a, const f32x16& b) {                           \
+    f32x16 out;                                                                                     \
     _Pragma("GCC unroll 16") for (int i = 0; i < kParts; ++i) out.part[i] = a.part[i] op b.part[i]; \
-    return out;                                                           \
+    return out;                                                                                     \
   }
   STRATA_F32X16_OPERATOR(+)
   STRATA_F32X16_OPERATOR(-)

@@ -7,8 +7,8 @@
 
 namespace strata::kernels {
 
-/// out = softmax(q k^T / sqrt(d)) v by head (Vaswani et al. 2017), d = h / heads. Works on blocks of 64 query rows,
-/// so no seq x seq matrix is kept; lse is what the backward rebuilds the probabilities from.
+/// out = softmax(q k^T / sqrt(d)) v by head (Vaswani et al. 2017), d = h / heads. Works on blocks of 64 query
+/// rows, so no seq x seq matrix is kept; lse is what the backward rebuilds the probabilities from.
 struct AttentionForwardArgs {
   TensorView qkv;  ///< f32 [..., 3h], T rows, a row is q | k | v; T is a multiple of seq
   TensorView out;  ///< f32 [..., h], T rows, written
@@ -18,7 +18,8 @@ struct AttentionForwardArgs {
   bool causal = true;
   BufferView workspace;  ///< attention_forward_workspace_bytes(T, heads, seq), 4-aligned
 };
-std::size_t attention_forward_workspace_bytes(std::int64_t tokens, std::int64_t heads, std::int64_t seq) noexcept;
+std::size_t attention_forward_workspace_bytes(std::int64_t tokens, std::int64_t heads,
+                                              std::int64_t seq) noexcept;
 Status attention_forward_async(Backend& backend, Stream& stream, const AttentionForwardArgs& args);
 void attention_forward_host(const AttentionForwardArgs& args, ThreadPool& pool);
 
@@ -33,7 +34,8 @@ struct AttentionBackwardArgs {
   bool causal = true;
   BufferView workspace;  ///< attention_backward_workspace_bytes(T, heads, seq), 4-aligned
 };
-std::size_t attention_backward_workspace_bytes(std::int64_t tokens, std::int64_t heads, std::int64_t seq) noexcept;
+std::size_t attention_backward_workspace_bytes(std::int64_t tokens, std::int64_t heads,
+                                               std::int64_t seq) noexcept;
 Status attention_backward_async(Backend& backend, Stream& stream, const AttentionBackwardArgs& args);
 void attention_backward_host(const AttentionBackwardArgs& args, ThreadPool& pool);
 

@@ -5,8 +5,9 @@
 
 namespace strata::kernels {
 
-/// losses[t] = lse[t] - logits[t, targets[t]], lse the logarithm of the sum of exponentials of a row. A target below
-/// 0 counts for nothing: its loss is 0. The mean is over the counted ones, through one fixed f64 tree; 0 if none.
+/// losses[t] = lse[t] - logits[t, targets[t]], lse the logarithm of the sum of exponentials of a row. A
+/// target below 0 counts for nothing: its loss is 0. The mean is over the counted ones, through one fixed f64
+/// tree; 0 if none.
 struct CrossEntropyForwardArgs {
   TensorView logits;     ///< f32 [..., V], T rows, V >= 1
   TensorView targets;    ///< i32, T values below V; the caller has checked them
@@ -19,11 +20,11 @@ void cross_entropy_forward_host(const CrossEntropyForwardArgs& args, ThreadPool&
 
 /// dlogits = (softmax(logits) - onehot(targets)) * scale; zero rows for targets below 0.
 struct CrossEntropyBackwardArgs {
-  TensorView logits;   ///< f32 [..., V], T rows
-  TensorView targets;  ///< i32, T values below V
-  TensorView lse;      ///< f32, T values, from the forward
-  TensorView dlogits;  ///< f32, as logits, written; may be logits
-  float scale = 1.0f;  ///< 1 / T gives the gradient of the mean when every target counts
+  TensorView logits;               ///< f32 [..., V], T rows
+  TensorView targets;              ///< i32, T values below V
+  TensorView lse;                  ///< f32, T values, from the forward
+  TensorView dlogits;              ///< f32, as logits, written; may be logits
+  float scale = 1.0f;              ///< 1 / T gives the gradient of the mean when every target counts
   bool divide_by_counted = false;  ///< divide `scale` by the number of targets that count, as the mean does
 };
 Status cross_entropy_backward_async(Backend& backend, Stream& stream, const CrossEntropyBackwardArgs& args);

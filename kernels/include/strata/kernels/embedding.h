@@ -7,11 +7,11 @@
 
 namespace strata::kernels {
 
-// Rows: a tensor of rows may have any rank; its last extent is the row, the product of the others the row count T.
-// Per-row tensors need T elements. Every *_async checks shapes and dtypes (`invalid` names the tensor and both
-// shapes), queues the work in stream order and waits for nothing; the views must outlive the queued work. On CUDA it
-// returns `unsupported` until the device twin exists. Every *_host computes at once on `pool`, without checks.
-// Results depend on shapes and values alone, never on threads.
+// Rows: a tensor of rows may have any rank; its last extent is the row, the product of the others the row
+// count T. Per-row tensors need T elements. Every *_async checks shapes and dtypes (`invalid` names the
+// tensor and both shapes), queues the work in stream order and waits for nothing; the views must outlive the
+// queued work. On CUDA it returns `unsupported` until the device twin exists. Every *_host computes at once
+// on `pool`, without checks. Results depend on shapes and values alone, never on threads.
 
 /// x[t] = wte[tokens[t]] + wpe[t % seq].
 struct EmbeddingForwardArgs {

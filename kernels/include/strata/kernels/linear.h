@@ -7,8 +7,8 @@
 
 namespace strata::kernels {
 
-// On the host each product is cut into tiles of its result by a grid that depends on the shapes alone, each tile
-// over the whole inner extent, so bits depend on shapes and the host GEMM's instruction set.
+// On the host each product is cut into tiles of its result by a grid that depends on the shapes alone, each
+// tile over the whole inner extent, so bits depend on shapes and the host GEMM's instruction set.
 
 /// y = x w^T + b.
 struct LinearForwardArgs {

@@ -6,14 +6,16 @@
 
 namespace strata::kernels {
 
-/// One AdamW step in place where the states live, by the same body as cpuopt::adamw_update, hence the same bits.
+/// One AdamW step in place where the states live, by the same body as cpuopt::adamw_update, hence the same
+/// bits.
 struct AdamWArgs {
   cpuopt::AdamWParams params;
-  TensorView p;            ///< f32, n elements, updated
-  TensorView g;            ///< f32, n elements
-  TensorView m;            ///< f32, n elements, updated
-  TensorView v;            ///< f32, n elements, updated
-  TensorView grad_factor;  ///< f32, 1 value, read in stream order in place of params.grad_factor; rank 0 for none
+  TensorView p;  ///< f32, n elements, updated
+  TensorView g;  ///< f32, n elements
+  TensorView m;  ///< f32, n elements, updated
+  TensorView v;  ///< f32, n elements, updated
+  TensorView
+      grad_factor;  ///< f32, 1 value, read in stream order in place of params.grad_factor; rank 0 for none
 };
 Status adamw_async(Backend& backend, Stream& stream, const AdamWArgs& args);
 void adamw_host(const AdamWArgs& args, ThreadPool& pool);

@@ -17,8 +17,8 @@ struct AdamWScalars {
 };
 
 /// One AdamW step for one value type: returns the new parameter, updates both moments.
-/// Kingma & Ba 2015, Alg. 1; decoupled decay, Loshchilov & Hutter 2019, Alg. 2. The order of operations is part of
-/// the contract: it is what makes all instruction sets and CUDA agree bit for bit.
+/// Kingma & Ba 2015, Alg. 1; decoupled decay, Loshchilov & Hutter 2019, Alg. 2. The order of operations is
+/// part of the contract: it is what makes all instruction sets and CUDA agree bit for bit.
 template <class V>
 STRATA_HD V adamw_update(V p, V g, V& m, V& v, const AdamWScalars<V>& s) {
   m = s.beta1 * m + s.one_minus_beta1 * g;

@@ -4,9 +4,9 @@
 
 #include <strata/cpuopt/math/hd.h>
 
-/// Elementary functions as fixed sequences of IEEE additions, multiplications and divisions, written once over a
-/// value type V (float, or a SIMD value with the same operators), so that every instruction set and CUDA give the
-/// same bits. libm's would not: glibc picks its versions by CPU.
+/// Elementary functions as fixed sequences of IEEE additions, multiplications and divisions, written once
+/// over a value type V (float, or a SIMD value with the same operators), so that every instruction set and
+/// CUDA give the same bits. libm's would not: glibc picks its versions by CPU.
 namespace strata::cpuopt {
 
 // The operations a value type brings besides + - * /; SIMD types find their own by argument-dependent lookup.
@@ -34,8 +34,9 @@ STRATA_HD float pow2_of_rounded(float t) {
   return out;
 }
 
-/// e^x. Relative error <= 2 units in the last place (measured 1.0) where the result is normal; a subnormal result is
-/// rounded once more; +-inf, overflow and NaN as IEEE has them. Polynomial of Cephes' expf (Moshier 1992).
+/// e^x. Relative error <= 2 units in the last place (measured 1.0) where the result is normal; a subnormal
+/// result is rounded once more; +-inf, overflow and NaN as IEEE has them. Polynomial of Cephes' expf (Moshier
+/// 1992).
 template <class V>
 STRATA_HD V exp_of(V x) {
   const V zero(0.0f);
@@ -57,8 +58,8 @@ STRATA_HD V exp_of(V x) {
   return (q * pow2_of_rounded((n + shift) + V(kRoundMagic))) * rest;
 }
 
-/// Natural logarithm of a normal positive x, in f64; error below 1e-15 relative to max(1, |log x|) (atanh series).
-/// NaN for every other x.
+/// Natural logarithm of a normal positive x, in f64; error below 1e-15 relative to max(1, |log x|) (atanh
+/// series). NaN for every other x.
 STRATA_HD double log_of(double x) {
   if (!(x >= 2.2250738585072014e-308 && x <= 1.7976931348623157e308)) return __builtin_nan("");
   std::uint64_t bits;

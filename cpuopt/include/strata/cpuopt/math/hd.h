@@ -1,7 +1,7 @@
 #pragma once
 
-/// Marks a function of the shared scalar mathematics: host and device under nvcc, and always inlined on the host,
-/// so that no copy compiled for one instruction set can stand in for another at link time.
+/// Marks a function of the shared scalar mathematics: host and device under nvcc, and always inlined on the
+/// host, so that no copy compiled for one instruction set can stand in for another at link time.
 #ifdef __CUDACC__
 #define STRATA_HD __host__ __device__ __forceinline__
 #else
