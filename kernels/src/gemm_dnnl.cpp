@@ -8,6 +8,22 @@
 #include "gemm.h"
 
 namespace strata::kernels::detail {
+namespace {
+
+// More threads would fight the pool's, and would change oneDNN's split of k, hence bits. The setting belongs
+// to the calling thread, which may be the user's own: so it is made for each call and given back.
+class OneOpenMpThread {
+ public:
+  OneOpenMpThread() noexcept : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneOpenMpThread() { omp_set_num_threads(before_); }
+  OneOpenMpThread(const OneOpenMpThread&) = delete;
+  OneOpenMpThread& operator=(const OneOpenMpThread&) = delete;
+
+ private:
+  int before_;
+};
+
+}  // namespace
 
 void gemm_one_thread(const Gemm& g) noexcept {
   if (g.m == 0 || g.n == 0) return;
@@ -16,9 +32,7 @@ void gemm_one_thread(const Gemm& g) noexcept {
       for (std::int64_t j = 0; j < g.n; ++j) g.c[i * g.ldc + j] = 0.0f;
     return;
   }
-  // The setting is per thread. More threads would fight the pool's, and would change oneDNN's split of k.
-  thread_local const bool one_thread = (omp_set_num_threads(1), true);
-  (void)one_thread;
+  const OneOpenMpThread one_thread;
   const ThirdPartyScope scope;  // packing buffers
   const dnnl_status_t status = dnnl_sgemm(g.trans_a ? 'T' : 'N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f,
                                           g.a, g.lda, g.b, g.ldb, g.accumulate ? 1.0f : 0.0f, g.c, g.ldc);

@@ -5,6 +5,7 @@
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/optimizer.h>
+#include <strata/runtime/alloc_counter.h>
 
 #include "op_test.h"
 
@@ -39,6 +40,23 @@ TEST_F(QueueTest, AnOpRunsInStreamOrderAndDeclaresItsMemory) {
   EXPECT_EQ(backend.last.accesses()[2].data, y.view().data);
   EXPECT_EQ(backend.last.accesses()[2].bytes, 32u);
   EXPECT_TRUE(backend.last.accesses()[2].write);
+}
+
+TEST_F(QueueTest, AnOpAllocatesNothingOfOurs) {
+  Tensor x = t({200, 64}), w = t({300, 64}), y = t({200, 300}), m = t({64}), rows = t({200}), v = t({200});
+  const auto run = [&] {
+    must(linear_forward_async(backend, stream, {x.view(), w.view(), {}, y.view()}));
+    must(layernorm_forward_async(backend, stream,
+                                 {x.view(), m.view(), m.view(), x.view(), rows.view(), v.view()}));
+    must(adamw_async(backend, stream, {{}, x.view(), x.view(), x.view(), x.view(), {}}));
+  };
+  run();
+  ASSERT_TRUE(AllocCounter::hooked());
+  const std::uint64_t before = AllocCounter::count();
+  AllocCounter::set_armed(true);
+  run();
+  AllocCounter::set_armed(false);
+  EXPECT_EQ(AllocCounter::count() - before, 0u);
 }
 
 TEST_F(QueueTest, AWorkspaceIsDeclaredAsWritten) {
