@@ -104,12 +104,16 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   const std::int64_t nvme_before = m.chunks->counters().io_wait_ns;
   use(train_);
   for (std::int32_t k = 0; k < options.grad_accum; ++k) {
+    const std::int64_t pass_begin = m.clock.now_ns();
     STRATA_TRY(take_batch(plan().train, source, steps * options.grad_accum + k));
     STRATA_TRY(runner_.run({plan().train, train_, k, true, k + 1 == options.grad_accum}));
     STRATA_TRY(take_loss(plan().train, k));
+    m.end_phase("queue micro-batch", k, pass_begin);
   }
+  const std::int64_t passes_queued = m.clock.now_ns();
   STRATA_TRY_ASSIGN(report.grad_norm, commit_.gradient_norm(options.grad_accum));
   const std::int64_t norm_known = m.clock.now_ns();
+  m.end_phase("wait for gradients", steps + 1, passes_queued);
   STRATA_TRY(m.backend.wait(arena_free_));
 
   cpuopt::AdamWParams params = options.adamw;
@@ -122,6 +126,7 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   STRATA_TRY(m.backend.synchronize(m.cpu));
   STRATA_TRY(m.backend.synchronize(m.compute));
   ++steps;
+  m.end_phase("commit", steps, norm_known);
 
   report.loss = 0;
   if (!m.dry()) {

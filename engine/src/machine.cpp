@@ -29,7 +29,7 @@ PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
 }
 
 Machine::Machine(const RunPlan& run_plan, const Engine::Environment& environment)
-    : plan(run_plan), backend(environment.backend), pool(environment.pool), clock(environment.clock),
+    : plan(run_plan), backend(environment.backend), pool(environment.pool), clock(environment.clock), trace(environment.trace), phases(environment.trace == nullptr ? nullptr : &environment.trace->add_track("engine")),
       tables(chunk_tables(run_plan.tensors, run_plan.layout, run_plan.decay_of_tensor)), fixed(pinned_fixed(run_plan, tables.n_leaves)) {}
 
 Machine::~Machine() {
@@ -67,6 +67,7 @@ Status Machine::take_memory(Io& io) {
   if (!classes.empty() && !dry()) {
     NvmeOptions options = plan.options.nvme;
     options.classes = classes;
+    options.trace = trace;
     STRATA_TRY_ASSIGN(store, NvmeStore::create(io, options));
     STRATA_TRY(store->register_memory(pinned.view()));
   }

@@ -35,6 +35,10 @@ class Machine {
   std::int32_t* input_slot(std::size_t slot) const noexcept {
     return reinterpret_cast<std::int32_t*>(pinned_memory.data + slot * fixed.inputs);
   }
+  /// A phase of the step has ended: it goes to the trace.
+  void end_phase(const char* label, std::int64_t arg, std::int64_t begin_ns) const noexcept {
+    if (phases != nullptr) phases->span(label, arg, begin_ns, clock.now_ns());
+  }
   float* losses() const noexcept { return reinterpret_cast<float*>(pinned_memory.data + 2 * fixed.inputs); }
   double* leaves() const noexcept { return reinterpret_cast<double*>(pinned_memory.data + 2 * fixed.inputs + fixed.losses); }
   float* logits() const noexcept { return reinterpret_cast<float*>(pinned_memory.data + 2 * fixed.inputs + fixed.losses + fixed.leaves); }
@@ -43,6 +47,8 @@ class Machine {
   Backend& backend;
   ThreadPool& pool;
   Clock& clock;
+  Trace* const trace;
+  Trace::Track* const phases;  ///< null where nothing is traced
   ChunkTables tables;
   PinnedFixed fixed;
   std::array<std::unique_ptr<Budget>, kTiers> budgets;

@@ -50,6 +50,7 @@ Ticket StoreCore::begin(bool write, std::uint64_t id, std::byte* data, std::size
   request.id = id;
   request.data = data;
   request.bytes = bytes;
+  request.begin_ns = trace_.now_ns();
   request.read_crc.store(0, std::memory_order_relaxed);
   request.first_failure = Status::ok();
   return {index, request.sequence};

@@ -15,6 +15,7 @@
 #include "id_table.h"
 #include "ring_ops.h"
 #include "slot_pool.h"
+#include "store_trace.h"
 
 namespace strata::detail {
 
@@ -59,6 +60,7 @@ class StoreCore final : public TransferSink {
     std::size_t bytes = 0;
     std::uint32_t crc = 0;                   // of the whole, as published or to be published
     std::atomic<std::uint32_t> read_crc{0};  // xor of the blocks' shifted sums; ordered by the engine's lock
+    std::int64_t begin_ns = 0;
     Status first_failure;                    // why it was tried again
   };
 
@@ -91,6 +93,7 @@ class StoreCore final : public TransferSink {
   std::vector<Request>
       requests_;  // entries guarded by mutex_, but for the data and read_crc of what is in flight
   std::vector<std::uint32_t> idle_requests_ STRATA_GUARDED_BY(mutex_);
+  StoreTrace trace_ STRATA_GUARDED_BY(mutex_);
   std::vector<std::uint32_t> busy_ STRATA_GUARDED_BY(mutex_);  // by class: requests in flight on its slots
   std::uint64_t last_sequence_ STRATA_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::uint64_t, Status> failures_

@@ -54,6 +54,7 @@ StoreCore::StoreCore(NvmeOptions options, std::uint32_t files)
       slots_(options_.classes, files),
       ids_(count_slots(options_)),
       requests_(options_.request_slots),
+      trace_(options_.trace),
       busy_(options_.classes.size()) {
   idle_requests_.reserve(requests_.size());
   for (std::uint32_t i = options_.request_slots; i > 0; --i) idle_requests_.push_back(i - 1);

@@ -102,6 +102,7 @@ void StoreCore::drop_pending(std::uint64_t id) {
 void StoreCore::end(std::uint32_t index, const Status& outcome) {
   Request& request = requests_[index];
   request.active = false;
+  trace_.record(request.write, request.bytes, request.begin_ns);
   if (!outcome.is_ok()) {
     failures_.emplace(request.sequence, outcome);
   } else if (request.write) {

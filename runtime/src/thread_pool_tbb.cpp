@@ -2,7 +2,10 @@
 
 #include <sched.h>
 
+#include <algorithm>
+
 #include <tbb/blocked_range.h>
+#include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
@@ -14,7 +17,11 @@ namespace {
 
 class TbbPool final : public ThreadPool {
  public:
-  explicit TbbPool(int threads) : arena_(threads, 1) {}
+  // More threads than cores only where asked for: without the limit oneTBB would take fewer and say so on stderr.
+  explicit TbbPool(int threads)
+      : limit_(tbb::global_control::max_allowed_parallelism,
+               std::max(static_cast<std::size_t>(threads), tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism))),
+        arena_(threads, 1) {}
   int threads() const noexcept override { return arena_.max_concurrency(); }
 
  protected:
@@ -37,6 +44,7 @@ class TbbPool final : public ThreadPool {
   }
 
  private:
+  tbb::global_control limit_;
   tbb::task_arena arena_;
 };
 

@@ -90,13 +90,14 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
   return job;
 }
 
-Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io) {
+Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace) {
   auto job = std::make_unique<Job>();
   STRATA_TRY_ASSIGN(job->pool_, ThreadPool::create(config.cpu.threads));
   HostBackendOptions options;
   options.queue_depth = kQueueDepth;
+  options.trace = trace;
   STRATA_TRY_ASSIGN(job->backend_, create_host_backend(options, *job->pool_, job->clock_));
-  STRATA_TRY_ASSIGN(job->engine_, Engine::create(plan, {*job->backend_, *job->pool_, job->clock_, io}));
+  STRATA_TRY_ASSIGN(job->engine_, Engine::create(plan, {*job->backend_, *job->pool_, job->clock_, io, trace}));
   return job;
 }
 

@@ -23,7 +23,8 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded);
 /// A planned job on its backend, ready for its first step.
 class Job {
  public:
-  static Result<std::unique_ptr<Job>> start(const TrainConfig& config, const RunPlan& plan, Io& io);
+  /// `trace` may be null; it outlives the job.
+  static Result<std::unique_ptr<Job>> start(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace = nullptr);
   Engine& engine() noexcept { return *engine_; }
   int threads() const noexcept { return pool_->threads(); }
 

@@ -29,8 +29,9 @@ MovedBytes difference(const MovedBytes& a, const MovedBytes& b) {
 
 }  // namespace
 
-Trainer::Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder, Progress& progress, const Signals& signals, Io& io)
-    : config_(config), engine_(job.engine()), workload_(workload), folder_(folder), progress_(progress), signals_(signals), io_(io),
+Trainer::Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder, Progress& progress, const Signals& signals, Io& io,
+                 Trace* trace)
+    : config_(config), engine_(job.engine()), workload_(workload), folder_(folder), progress_(progress), signals_(signals), io_(io), trace_(trace),
       batches_(workload.train(), config.train.micro_batch) {}
 
 Result<TrainOutcome> Trainer::run() {
@@ -73,6 +74,7 @@ void Trainer::count_resources(bool begins) {
 
 Status Trainer::step(std::int64_t step) {
   ++steps_here_;
+  if (trace_ != nullptr) trace_->set_enabled(config_.log.trace.contains(step));
   count_resources(true);
   const cpuopt::LrSchedule schedule = schedule_of(config_);
   MetricsLine line;

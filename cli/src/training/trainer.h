@@ -36,7 +36,8 @@ struct TrainOutcome {
 /// The training loop: steps, progress, metrics, validation, samples, checkpoints. One thread.
 class Trainer {
  public:
-  Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder, Progress& progress, const Signals& signals, Io& io);
+  Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder, Progress& progress, const Signals& signals, Io& io,
+          Trace* trace);
   Result<TrainOutcome> run();
 
  private:
@@ -56,6 +57,7 @@ class Trainer {
   Progress& progress_;
   const Signals& signals_;
   Io& io_;
+  Trace* const trace_;
   DatasetBatches batches_;
   SteadyClock clock_;
   TrainOutcome outcome_;

@@ -53,7 +53,10 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   STRATA_TRY_ASSIGN(const std::optional<std::string> checkpoint, checkpoint_to_resume(args, config, path, io));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Workload> workload, Workload::open(config, io));
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *planned.plan, io));
+  const SteadyClock clock;
+  const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
+  if (trace) trace->set_enabled(false);  // the trainer turns it on for the steps asked for
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *planned.plan, io, trace.get()));
   print(args.out, start_table(config, *planned.plan, planned.recompute, job->threads(), job->engine().nvme_note()));
 
   if (checkpoint) {
@@ -72,9 +75,10 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
 
   StreamSink sink(args.out);
   Progress progress(sink, progress_options(config.log.progress, config.log.every, isatty(fileno(args.out)) == 1, terminal_width(), args.environment));
-  Trainer trainer(config, *job, *workload, *folder, progress, signals, io);
+  Trainer trainer(config, *job, *workload, *folder, progress, signals, io, trace.get());
   STRATA_TRY_ASSIGN(const TrainOutcome outcome, trainer.run());
   progress.finish();
+  if (trace) STRATA_TRY(trace->write(io, folder->file("trace.json")));
   STRATA_TRY(folder->write("summary.json", summary_json(outcome, job->engine(), *workload)));
   return Outcome{outcome.ending, summary_text(outcome, job->engine(), *folder)};
 }

@@ -57,7 +57,15 @@ Executor::Executor(const HostBackendOptions& options, ThreadPool& pool, Clock& c
       pool_(pool),
       clock_(clock),
       h2d_(options.h2d),
-      d2h_(options.d2h) {}
+      d2h_(options.d2h) {
+  if (options.trace == nullptr) return;
+  for (std::size_t role = 0; role < kStreamRoles; ++role)
+    tracks_[role] = &options.trace->add_track(std::string(to_string(static_cast<StreamRole>(role))));
+}
+
+void Executor::record(const char* label, std::int64_t arg, StreamRole role, std::int64_t begin_ns, std::int64_t end_ns) noexcept {
+  if (Trace::Track* track = tracks_[static_cast<std::size_t>(role)]; track != nullptr) track->span(label, arg, begin_ns, end_ns);
+}
 
 Executor::Outcome Executor::run(const Work& work, StreamRole role, std::int64_t ready_ns) noexcept {
   switch (work.kind) {
@@ -67,6 +75,7 @@ Executor::Outcome Executor::run(const Work& work, StreamRole role, std::int64_t 
       const bool paced = timed_ && paced_ && work.call.paced_ns() > 0;
       busy_ns_[static_cast<std::size_t>(role)].fetch_add(out.end_ns - (paced ? ready_ns : begin),
                                                          std::memory_order_relaxed);
+      record(work.call.label(), 0, role, paced ? ready_ns : begin, out.end_ns);
       return out;
     }
     case Work::Kind::copy:
@@ -113,6 +122,7 @@ Executor::Outcome Executor::run_copy(const Work& work, StreamRole role, std::int
     if (end > now_ns()) clock_.wait_until(end);
   }
   busy_ns_[lane].fetch_add(busy, std::memory_order_relaxed);
+  record("copy", static_cast<std::int64_t>(work.dst.bytes), role, end - busy, end);
   return {{}, end};
 }
 

@@ -10,6 +10,7 @@
 #include <strata/runtime/host_backend.h>
 #include <strata/runtime/thread_annotations.h>
 #include <strata/runtime/thread_pool.h>
+#include <strata/runtime/trace.h>
 
 namespace strata::detail {
 
@@ -67,6 +68,7 @@ class Executor {
   void count(BackendCounters& into) const noexcept;
 
  private:
+  void record(const char* label, std::int64_t arg, StreamRole role, std::int64_t begin_ns, std::int64_t end_ns) noexcept;
   Outcome run_call(const HostCall& call, std::int64_t ready_ns);
   Outcome run_copy(const Work& work, StreamRole role, std::int64_t ready_ns);
 
@@ -77,6 +79,7 @@ class Executor {
   std::atomic<std::uint64_t> copies_{0};
   std::array<std::atomic<std::uint64_t>, kStreamRoles> copied_bytes_{};
   std::array<std::atomic<std::int64_t>, kStreamRoles> busy_ns_{};
+  std::array<Trace::Track*, kStreamRoles> tracks_{};  // null where nothing is traced
 };
 
 }  // namespace strata::detail

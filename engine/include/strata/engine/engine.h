@@ -16,6 +16,7 @@
 #include <strata/runtime/clock.h>
 #include <strata/runtime/io.h>
 #include <strata/runtime/thread_pool.h>
+#include <strata/runtime/trace.h>
 
 namespace strata {
 
@@ -88,6 +89,7 @@ class Engine {
     ThreadPool& pool;
     Clock& clock;
     Io& io;
+    Trace* trace = nullptr;  ///< gets the store's tracks and one of the engine's own phases; outlives the engine
   };
   /// Takes the memory. `plan` and the environment outlive the engine. Parameters are undefined until
   /// initialize() or load. Errors: `does_not_fit`, `out_of_memory`, `no_space`, `io_error`.

@@ -14,6 +14,8 @@
 
 namespace strata {
 
+class Trace;
+
 namespace detail {
 class StoreCore;
 }
@@ -40,6 +42,7 @@ struct NvmeOptions {
   bool direct = true;              ///< O_DIRECT where the file system takes it
   int io_threads = 2;              ///< of the threads engine
   std::uint32_t request_slots = 64;  ///< requests in flight; submitting blocks while all are taken
+  Trace* trace = nullptr;            ///< gets tracks with a span for each request; outlives the store
 };
 
 /// Names one request. A value; a default one is complete and ok.

@@ -8,6 +8,7 @@
 #include <strata/runtime/clock.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/thread_pool.h>
+#include <strata/runtime/trace.h>
 
 namespace strata {
 
@@ -33,6 +34,7 @@ struct HostBackendOptions {
   bool paced_compute = false;    ///< HostCall::paced_ns is the least time a call takes
   bool skip_arithmetic = false;  ///< with paced_compute: paced calls take their time and compute nothing
   bool huge_pages = true;
+  Trace* trace = nullptr;        ///< gets a track a stream role, with a span for each call and copy; outlives the backend
   std::size_t queue_depth = 1024;  ///< entries a stream holds before its feeder has to wait
 };
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include <strata/runtime/clock.h>
+#include <strata/runtime/trace.h>
+
+namespace strata::detail {
+
+/// The store's lanes in a trace. Requests overlap and spans of one track may not, so each direction has a few tracks,
+/// and a span goes to the one that was free first. Guarded by the store's lock.
+class StoreTrace {
+ public:
+  static constexpr int kTracks = 4;
+  explicit StoreTrace(Trace* trace) {
+    if (trace == nullptr) return;
+    for (int direction = 0; direction < 2; ++direction)
+      for (int i = 0; i < kTracks; ++i)
+        lanes_[direction][i].track = &trace->add_track(std::string(direction == 0 ? "nvme read " : "nvme write ") + std::to_string(i));
+  }
+  std::int64_t now_ns() const noexcept { return lanes_[0][0].track == nullptr ? 0 : clock_.now_ns(); }
+  void record(bool write, std::uint64_t bytes, std::int64_t begin_ns) noexcept {
+    auto& lanes = lanes_[write ? 1 : 0];
+    Lane& lane = *std::min_element(lanes.begin(), lanes.end(), [](const Lane& a, const Lane& b) { return a.end_ns < b.end_ns; });
+    if (lane.track == nullptr) return;
+    begin_ns = std::max(begin_ns, lane.end_ns);
+    lane.end_ns = clock_.now_ns();
+    lane.track->span(write ? "write" : "read", static_cast<std::int64_t>(bytes), begin_ns, lane.end_ns);
+  }
+
+ private:
+  struct Lane {
+    Trace::Track* track = nullptr;
+    std::int64_t end_ns = 0;
+  };
+  SteadyClock clock_;
+  std::array<std::array<Lane, kTracks>, 2> lanes_;
+};
+
+}  // namespace strata::detail
