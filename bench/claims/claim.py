@@ -11,12 +11,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def strata():
-    """The program measured: $STRATA_BINARY, else the newest release build of this tree."""
-    given = os.environ.get("STRATA_BINARY")
+    """The program measured: $CLAIMS_BINARY, else the newest release build of this tree."""
+    given = os.environ.get("CLAIMS_BINARY")
     built = sorted(ROOT.glob("build/*/cli/strata"), key=lambda p: p.stat().st_mtime, reverse=True)
     built = [p for p in built if p.parts[-3] in ("release", "host", "cuda")]
     if not given and not built:
-        sys.exit("no build of strata found: run scripts/demo.sh first, or set STRATA_BINARY")
+        sys.exit("no build of strata found: run scripts/demo.sh first, or set CLAIMS_BINARY")
     return given or str(built[0])
 
 

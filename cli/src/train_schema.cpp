@@ -132,7 +132,7 @@ constexpr PresetValue kAusten5m[] = {
     {"model.seq", "128"},
     {"data.train", "examples/data/austen/pride_and_prejudice.txt,examples/data/austen/sense_and_sensibility.txt"},
     {"data.val", "examples/data/austen/persuasion.txt"},
-    {"train.micro_batch", "4"}, {"train.grad_accum", "2"}, {"train.steps", "1500"}, {"train.max_time", "90s"},
+    {"train.micro_batch", "2"}, {"train.grad_accum", "4"}, {"train.steps", "400"}, {"train.max_time", "90s"},
     {"train.recompute", "block"},
     {"optim.lr", "0.002"}, {"optim.warmup", "50"}, {"optim.schedule", "cosine"},
     {"memory.device", "32MiB"}, {"memory.pinned", "24MiB"}, {"memory.nvme", "48MiB"},
