@@ -50,7 +50,7 @@ struct TrainConfig {
   struct Offload {
     std::optional<std::int64_t> chunk_elems;
     std::optional<int> prefetch;
-    std::string step_mode, states, policy;  ///< policy: device, pinned, nvme, auto
+    std::string step_mode, states, policy;  ///< policy: least_moves, device, pinned, nvme
   } offload;
   struct IoSection {
     std::string engine;                    ///< uring, threads, auto

@@ -90,8 +90,8 @@ constexpr KeySpec kKeys[] = {
      .allows_auto = true, .choices = "serial"},
     {.section = "offload", .name = "states", .type = KeyType::choice, .default_text = "fp32", .doc = "format of optimizer states",
      .choices = "fp32"},
-    {.section = "offload", .name = "policy", .type = KeyType::choice, .default_text = "auto", .doc = "tier where chunks live if they can",
-     .allows_auto = true, .choices = "device|pinned|nvme"},
+    {.section = "offload", .name = "policy", .type = KeyType::choice, .default_text = "least_moves",
+     .doc = "the placement that moves least, or the tier where chunks live if they can", .choices = "least_moves|device|pinned|nvme"},
 
     {.section = "io", .name = "engine", .type = KeyType::choice, .default_text = "auto", .doc = "how NVMe is read and written",
      .allows_auto = true, .choices = "uring|threads"},

@@ -54,7 +54,7 @@ TEST(TrainConfigTest, TheAustenPresetFillsTheStruct) {
   EXPECT_EQ(config.model.layers, 6);
   EXPECT_EQ(config.data.train.size(), 2u);
   EXPECT_FALSE(config.data.tokenizer.has_value());
-  EXPECT_EQ(config.train.steps, 1500);
+  EXPECT_EQ(config.train.steps, 400);
   EXPECT_DOUBLE_EQ(config.train.max_time_s, 90);
   EXPECT_EQ(config.train.recompute, "block");
   EXPECT_DOUBLE_EQ(config.optim.lr, 0.002);

@@ -57,6 +57,8 @@ Status decide_machine(LoadedConfig& loaded) {
     loaded.tree.resolve("offload.prefetch", std::int64_t{2}, "one chunk in use, one on its way, one behind it");
   }
   STRATA_TRY_ASSIGN(const cpuopt::CpuIsa isa, cpuopt::select_isa(c.cpu.isa == "sse4" ? "sse42" : c.cpu.isa));
+  if (c.cpu.isa == "auto")
+    loaded.tree.resolve("cpu.isa", std::string(isa == cpuopt::CpuIsa::sse42 ? "sse4" : cpuopt::to_string(isa)), "the best this CPU has");
   return cpuopt::use_isa(isa);
 }
 

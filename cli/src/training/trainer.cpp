@@ -161,13 +161,14 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
           {"optim", fmt::format("{} lr={} beta1={} beta2={} eps={} weight_decay={} clip={} warmup={} schedule={} min_lr_ratio={}", c.optim.name, c.optim.lr,
                                 c.optim.beta1, c.optim.beta2, c.optim.eps, c.optim.weight_decay, c.optim.clip, c.optim.warmup, c.optim.schedule,
                                 c.optim.min_lr_ratio)},
-          {"train", fmt::format("dtype={} grad_accum={} micro_batch={} seed={} steps={}", c.train.dtype, c.train.grad_accum, c.train.micro_batch,
-                                c.train.seed, c.train.steps)}};
+          {"train", fmt::format("dtype={} grad_accum={} micro_batch={} seed={}", c.train.dtype, c.train.grad_accum, c.train.micro_batch, c.train.seed)},
+          {std::string(kScheduleSteps), std::to_string(c.train.steps)}};
 }
 
 Status check_identity(const std::map<std::string, std::string>& saved, const std::map<std::string, std::string>& now) {
   std::string problems;
   for (const auto& [key, value] : now) {
+    if (key == kScheduleSteps) continue;  // a run may be made longer; who does so is told
     const auto found = saved.find(key);
     const std::string was = found == saved.end() ? "nothing" : found->second;
     if (was != value) problems += str(problems.empty() ? "" : "\n", key, ": the checkpoint was made with ", was, ", this run has ", value);

@@ -67,6 +67,8 @@ class Trainer {
   std::uint64_t allocations_before_ = 0, resources_before_ = 0;
 };
 
+/// The one entry of run_identity() that may differ: the steps over which the learning rate falls.
+inline constexpr std::string_view kScheduleSteps = "train.steps";
 /// What must be equal for a resumed run to be the same run, by name; goes into checkpoints.
 std::map<std::string, std::string> run_identity(const TrainConfig& config, const Workload& workload);
 /// All differences at once. Errors: `invalid`.

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include <strata/engine/checkpoint.h>
+#include <strata/runtime/log.h>
 #include <strata/runtime/signals.h>
 #include <strata/runtime/str.h>
 
@@ -41,6 +42,16 @@ Result<std::optional<std::string>> checkpoint_to_resume(const Args& args, const 
   return std::optional<std::string>(std::move(*newest));
 }
 
+// The autos that the run itself decides; the resolved configuration replays them.
+void resolve_late(LoadedConfig& loaded, const RunFolder& folder, ProgressStyle style, const std::string& nvme_note) {
+  ConfigTree& tree = loaded.tree;
+  if (tree.is_auto("data.tokenizer")) tree.resolve("data.tokenizer", folder.file("tokenizer.json"), "trained on data.train");
+  if (tree.is_auto("log.progress"))
+    tree.resolve("log.progress", std::string(style == ProgressStyle::bar ? "bar" : "plain"), style == ProgressStyle::bar ? "a terminal" : "no terminal");
+  if (tree.is_auto("io.engine") && nvme_note != "not used")
+    tree.resolve("io.engine", std::string(nvme_note.starts_with("io_uring") ? "uring" : "threads"), nvme_note);
+}
+
 struct Outcome {
   Ending ending;
   std::string text;
@@ -49,6 +60,8 @@ struct Outcome {
 Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& signals) {
   Io& io = posix_io();
   const TrainConfig& config = loaded.config;
+  STRATA_TRY_ASSIGN(const LogLevel level, parse_log_level(config.log.level));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Log> log, Log::create(level));
   const std::string path = !args.resume.empty() ? args.resume : !args.out_dir.empty() ? args.out_dir : default_folder(config);
   STRATA_TRY_ASSIGN(const std::optional<std::string> checkpoint, checkpoint_to_resume(args, config, path, io));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Workload> workload, Workload::open(config, io));
@@ -59,9 +72,16 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *planned.plan, io, trace.get()));
   print(args.out, start_table(config, *planned.plan, planned.recompute, job->threads(), job->engine().nvme_note()));
 
+  const std::string nvme_note = job->engine().nvme_note();
+  if (nvme_note != "not used" && nvme_note != "io_uring, O_DIRECT, registered buffers") log->warn("the nvme tier works below its best: ", nvme_note);
+  log->debug(planned.plan->train.code.size(), " instructions a micro-batch, ", planned.plan->layout.n_chunks(), " chunks");
+
   if (checkpoint) {
     STRATA_TRY_ASSIGN(const Manifest manifest, load_checkpoint(job->engine(), io, *checkpoint));
-    STRATA_TRY(check_identity(manifest.run, run_identity(config, *workload)).annotate(*checkpoint));
+    const auto identity = run_identity(config, *workload);
+    STRATA_TRY(check_identity(manifest.run, identity).annotate(*checkpoint));
+    if (const auto steps = manifest.run.find(std::string(kScheduleSteps)); steps != manifest.run.end() && steps->second != identity.at(std::string(kScheduleSteps)))
+      log->warn("train.steps was ", steps->second, " and is ", config.train.steps, ": the learning rate follows another curve from here on");
     print(args.out, str("resuming from ", *checkpoint, "\n"));
   } else {
     STRATA_TRY(job->engine().initialize(config.train.seed));
@@ -69,12 +89,14 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   }
   const auto opening = !args.resume.empty() ? RunFolder::Opening::resume : args.overwrite ? RunFolder::Opening::overwrite : RunFolder::Opening::fresh;
   STRATA_TRY_ASSIGN(const std::unique_ptr<RunFolder> folder, RunFolder::open(io, path, opening, job->engine().steps()));
+  STRATA_TRY(workload->tokenizer().save(io, folder->file("tokenizer.json")));
+  const ProgressOptions shown = progress_options(config.log.progress, config.log.every, isatty(fileno(args.out)) == 1, terminal_width(), args.environment);
+  resolve_late(loaded, *folder, shown.style, nvme_note);
   STRATA_TRY(folder->write("config.resolved.toml", loaded.tree.to_toml(true)));
   STRATA_TRY(folder->write("plan.json", plan_json(config, *planned.plan, planned.recompute)));
-  STRATA_TRY(workload->tokenizer().save(io, folder->file("tokenizer.json")));
 
   StreamSink sink(args.out);
-  Progress progress(sink, progress_options(config.log.progress, config.log.every, isatty(fileno(args.out)) == 1, terminal_width(), args.environment));
+  Progress progress(sink, shown);
   Trainer trainer(config, *job, *workload, *folder, progress, signals, io, trace.get());
   STRATA_TRY_ASSIGN(const TrainOutcome outcome, trainer.run());
   progress.finish();
