@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Installs the Debian 12 packages that the build needs, and of those only what is missing.
+#   scripts/setup.sh          to build, test and run
+#   scripts/setup.sh --dev    and to format, lint and measure coverage
+set -euo pipefail
+
+packages=(
+  git ca-certificates g++ cmake ninja-build ccache pkg-config
+  libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libexpected-dev
+  libtbb-dev libhwloc-dev libxsimd-dev libdnnl-dev liburing-dev libxxhash-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+)
+dev_packages=(clang clang-format clang-tidy libomp-dev gcovr python3)
+
+case "${1:-}" in
+  '') ;;
+  --dev) packages+=("${dev_packages[@]}") ;;
+  *) echo "usage: scripts/setup.sh [--dev]" >&2; exit 2 ;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "setup: this is not a Debian system; the build needs what these packages hold: ${packages[*]}" >&2
+  exit 1
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) || status=absent
+  [[ $status == installed ]] || missing+=("$package")
+done
+if (( ${#missing[@]} == 0 )); then
+  echo "setup: all ${#packages[@]} packages are installed"
+  exit 0
+fi
+
+as_root=()
+if (( EUID != 0 )); then
+  # -n: a script that stops at a password prompt looks like one that hangs.
+  if command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; }; then
+    as_root=(sudo)
+  else
+    echo "setup: missing: ${missing[*]}" >&2
+    echo "setup: run as root: apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" >&2
+    exit 1
+  fi
+fi
+
+echo "setup: installing ${missing[*]}"
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"

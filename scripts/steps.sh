@@ -1,0 +1,27 @@
+# Sourced by the scripts beside it: they run in the repository's root, and each of their steps says what it runs,
+# how long it took, and where it failed.
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+jobs=$(nproc)  # heeds the affinity mask
+
+# step NAME [--log FILE] COMMAND...: with --log the output goes there, and its end is shown when the command fails.
+step() {
+  local name=$1 log='' start=$SECONDS status=0
+  shift
+  if [[ $1 == --log ]]; then
+    log=$2
+    shift 2
+    mkdir -p "$(dirname "$log")"
+  fi
+  printf '== %s: %s\n' "$name" "$*"
+  if [[ -n $log ]]; then "$@" >"$log" 2>&1 || status=$?; else "$@" || status=$?; fi
+  if (( status == 0 )); then
+    printf '== %s: done in %d s\n' "$name" $((SECONDS - start))
+    return 0
+  fi
+  if [[ -n $log ]]; then
+    tail -n 60 "$log" >&2
+    printf '(the end of %s)\n' "$log" >&2
+  fi
+  printf '== %s FAILED after %d s with exit code %d: %s\n' "$name" $((SECONDS - start)) "$status" "$*" >&2
+  return "$status"
+}

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Sets the machine up, builds everything and runs the tests. Arguments go to ctest: scripts/test.sh -R adamw
+# STRATA_TEST_PRESET chooses the preset; release takes CUDA where the toolkit is found.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+preset=${STRATA_TEST_PRESET:-release}
+# The programs under test refuse STRATA_* variables that they do not know.
+unset STRATA_TEST_PRESET
+
+step set-up scripts/setup.sh
+step configure --log "build/$preset/configure.log" cmake --preset "$preset"
+step build --log "build/$preset/build.log" cmake --build --preset "$preset" -j "$jobs"
+# Long tests are scripts/full_check.sh's.
+step test ctest --preset "$preset" -j "$jobs" -LE long "$@"
