@@ -1,0 +1,35 @@
+#include <cstdio>
+
+#include <strata/engine/engine.h>
+#include <strata/graph/builder.h>
+#include <strata/graph/passes.h>
+#include <strata/model/decoder.h>
+#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/budget.h>
+
+int main() {
+  strata::Budget pinned("pinned", 4096);
+  const strata::Reservation reservation = strata::must(pinned.reserve(100, "an example"));
+  std::printf("%zu of %zu bytes reserved\n", pinned.reserved_bytes(), pinned.limit_bytes());
+
+  strata::Builder builder;
+  const strata::Value x = builder.input("x", {8, 4}, strata::DType::f32);
+  const strata::Value weight = builder.param("weight", {2, 4}, {.init = {.std = 0.02f}});
+  const strata::Program program = strata::must(builder.finish({{"y", builder.linear(x, weight)}}));
+  std::printf("%s", strata::to_string(program).c_str());
+
+  // A plan is made by the real engine, so this links all modules and what they link.
+  const strata::DecoderConfig config{.layers = 1, .hidden = 16, .heads = 2, .ffn = 32, .vocab = 32, .seq = 8};
+  strata::ProgramSet programs;
+  programs.eval = strata::must(strata::record_decoder(config, 1, strata::DecoderHead::loss));
+  programs.train = strata::must(strata::derive_backward(programs.eval, "loss"));
+  programs.infer = strata::must(strata::record_decoder(config, 1, strata::DecoderHead::logits));
+  const auto plan = strata::must(strata::Engine::plan(programs, {}));
+  std::printf("a model of %lld parameters is planned\n", static_cast<long long>(strata::count_parameters(config)));
+
+  strata::AllocCounter::set_armed(true);
+  const std::uint64_t before = strata::AllocCounter::count();
+  ::operator delete(::operator new(1));  // a new expression could be left out
+  strata::AllocCounter::set_armed(false);
+  std::printf("%d allocation counted\n", static_cast<int>(strata::AllocCounter::count() - before));
+}

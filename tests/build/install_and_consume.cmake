@@ -1,0 +1,37 @@
+# Installs the build to a folder of its own, moves that folder (a package must not know where it was made), builds
+# the consumer against it and runs it.
+function(must)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT code EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "exit ${code}: ${command}\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE "${WORK}")
+must(${CMAKE_COMMAND} --install "${BUILD}" --config "${CONFIG}" --prefix "${WORK}/made")
+file(RENAME "${WORK}/made" "${WORK}/prefix")
+
+file(GLOB_RECURSE package_files "${WORK}/prefix/*.cmake")
+foreach(file IN LISTS package_files)
+  file(READ "${file}" text)
+  foreach(path "${SOURCE}" "${WORK}/made")
+    string(FIND "${text}" "${path}" at)
+    if(NOT at EQUAL -1)
+      message(FATAL_ERROR "${file} speaks of ${path}")
+    endif()
+  endforeach()
+endforeach()
+
+must(${CMAKE_COMMAND} -S "${CONSUMER}" -B "${WORK}/build" -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${COMPILER}"
+  "-DCMAKE_BUILD_TYPE=${CONFIG}" "-DCMAKE_PREFIX_PATH=${WORK}/prefix")
+must(${CMAKE_COMMAND} --build "${WORK}/build")
+must("${WORK}/build/consumer")
+foreach(says "100 of 4096 bytes reserved" "linear(x, weight, -) -> y:[8, 2]" "parameters is planned" "1 allocation counted")
+  string(FIND "${output}" "${says}" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "the consumer does not say '${says}':\n${output}")
+  endif()
+endforeach()
+must("${WORK}/prefix/bin/strata" --version)
