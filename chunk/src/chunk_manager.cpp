@@ -41,6 +41,12 @@ Result<std::unique_ptr<ChunkManager>> ChunkManager::create(const ChunkLayout& la
 }
 
 Status ChunkManager::lay_out(const Memory& memory) {
+  if (placement_.homes.size() != layout_.n_chunks())
+    return Status::error(Code::invalid, str("the placement has homes for ", placement_.homes.size(), " chunks, the layout ", layout_.n_chunks()));
+  const std::vector<std::uint32_t> on_nvme = placement_.home_counts(layout_, Tier::nvme);
+  for (std::size_t c = 0; c < placement_.classes.size(); ++c)
+    if (on_nvme[c] > 0 && placement_.classes[c].window[static_cast<std::size_t>(Tier::nvme)] == 0)
+      return Status::error(Code::invalid, str(on_nvme[c], " payloads of ", placement_.classes[c].slot_bytes, " bytes have their home on nvme, which has no spare slot"));
   const std::size_t n_keys = layout_.n_chunks() * kPayloads;
   copies_.resize(n_keys);
   generation_.resize(n_keys, 0);
@@ -108,13 +114,16 @@ void ChunkManager::set_schedule(std::span<const Use> uses, std::int32_t cycle) {
   for (const Use& use : uses)
     if (use.tier != Tier::nvme) uses_[index(use.key)][static_cast<std::size_t>(use.tier)].push_back(use.position);
   cycle_ = cycle;
-  position_ = 0;
+  set_position(0);
 }
 
 std::int32_t ChunkManager::next_use(CopyKey key, Tier tier) const noexcept {
   const auto& positions = uses_[index(key)][static_cast<std::size_t>(tier)];
   if (positions.empty()) return kNever;
-  const auto next = std::upper_bound(positions.begin(), positions.end(), position_);
+  // A use at this position counts until it has been made: what is fetched for it must not go before.
+  const bool made = copy(key, tier).used_in == epoch_;
+  const auto next = made ? std::upper_bound(positions.begin(), positions.end(), position_)
+                         : std::lower_bound(positions.begin(), positions.end(), position_);
   return next != positions.end() ? *next : positions.front() + cycle_;
 }
 
@@ -158,6 +167,18 @@ void ChunkManager::give_slot(CopyKey key, Tier tier) {
   copy(key, tier).slot = -1;
 }
 
+// Undoes take_slot() where the move it was for has failed.
+void ChunkManager::give_back_unfilled(CopyKey key, Tier tier) {
+  if (copy(key, tier).state == Residency::absent && copy(key, tier).slot >= 0) give_slot(key, tier);
+}
+
+bool ChunkManager::is_last_without_home(CopyKey key, Tier tier) const noexcept {
+  if (placement_.home(key)) return false;
+  for (const Tier other : kMemoryTiers)
+    if (other != tier && valid(key, other)) return false;
+  return true;
+}
+
 // The copy is given up; its slot goes back unless it is a home.
 Status ChunkManager::leave(CopyKey key, Tier tier) {
   Copy& left = copy(key, tier);
@@ -176,7 +197,7 @@ Result<bool> ChunkManager::make_room(CopyKey key, Tier tier, std::int32_t needed
   for (const Slot& held : pool(key, tier).slots) {
     if (held.home || held.owner < 0) continue;
     const CopyKey other = key_of(held.owner);
-    if (copy(other, tier).pins > 0) continue;
+    if (copy(other, tier).pins > 0 || is_last_without_home(other, tier)) continue;
     const std::int32_t next = next_use(other, tier);
     const bool clean = copy(other, tier).state == Residency::clean;
     if (next <= needed_at) continue;
@@ -224,6 +245,7 @@ Status ChunkManager::arrive(CopyKey key, Tier tier) {
 }
 
 Status ChunkManager::copy_between(CopyKey key, Tier from, Tier to) {
+  STRATA_ASSERT(!copy(key, from).written, describe(key), " is copied from ", to_string(from), " while it is written there");
   Slot& src = slot(key, from);
   Slot& dst = slot(key, to);
   Fence after = dst.written;
@@ -231,7 +253,8 @@ Status ChunkManager::copy_between(CopyKey key, Tier from, Tier to) {
   after.join(src.written);
   const Direction direction = to == Tier::device ? Direction::h2d : Direction::d2h;
   Event done;
-  STRATA_TRY(mover_.copy_async(dst.view, src.view, direction, after, done).annotate(str("copying ", describe(key))));
+  if (const Status status = mover_.copy_async(dst.view, src.view, direction, after, done); !status.is_ok())
+    return status.annotate(str("copying ", describe(key)));
   const StreamRole role = direction == Direction::h2d ? StreamRole::h2d : StreamRole::d2h;
   dst.written.clear();
   dst.read.clear();
@@ -257,15 +280,29 @@ Result<bool> ChunkManager::fetch(CopyKey key, Tier tier, std::int32_t needed_at)
     Status status = room.status();
     if (status.is_ok() && *room) status = arrive(key, other);
     --copy(key, other).pins;
-    STRATA_TRY(status);
+    if (status.is_ok() && *room) status = copy_between(key, other, tier);
+    if (!status.is_ok()) {
+      give_back_unfilled(key, tier);
+      return status;
+    }
     if (!*room) return false;
-    STRATA_TRY(copy_between(key, other, tier));
     become(key, tier, Residency::filling);
     ++counters_.fetches;
     return true;
   }
   STRATA_TRY_ASSIGN(const bool room, take_slot(key, tier, needed_at));
   if (!room) return false;
+  if (const Status status = begin_read(key, tier); !status.is_ok()) {
+    give_back_unfilled(key, tier);
+    return status.annotate(str("fetching ", describe(key)));
+  }
+  become(key, tier, Residency::filling);
+  counters_.read_bytes += slot_bytes(key);
+  ++counters_.fetches;
+  return true;
+}
+
+Status ChunkManager::begin_read(CopyKey key, Tier tier) {
   Slot& dst = slot(key, tier);
   STRATA_TRY(wait_on_host(dst.written));
   STRATA_TRY(wait_on_host(dst.read));
@@ -273,53 +310,64 @@ Result<bool> ChunkManager::fetch(CopyKey key, Tier tier, std::int32_t needed_at)
   STRATA_TRY_ASSIGN(copy(key, tier).arriving, mover_.read_async(key, dst.view));
   dst.written.clear();
   dst.read.clear();
-  become(key, tier, Residency::filling);
-  counters_.read_bytes += dst.view.bytes;
-  ++counters_.fetches;
-  return true;
+  return Status::ok();
 }
 
 Result<bool> ChunkManager::prefetch(CopyKey key, Tier tier) { return fetch(key, tier, next_use(key, tier)); }
 
 // --- pins ---
 
-Status ChunkManager::invalidate_others(CopyKey key, Tier keep) {
-  for (std::size_t t = 0; t < kTiers; ++t)
-    if (const Tier tier = static_cast<Tier>(t); tier != keep && valid(key, tier)) STRATA_TRY(leave(key, tier));
+// Nothing of the key is on its way any more, so that giving up its copies cannot fail.
+Status ChunkManager::quiesce(CopyKey key) {
+  STRATA_TRY(settle_key(key));
+  for (const Tier tier : kMemoryTiers) STRATA_TRY(arrive(key, tier));
   return Status::ok();
+}
+
+// The copy in `tier` becomes the newest and the only one.
+void ChunkManager::take_over(CopyKey key, Tier tier) {
+  if (copy(key, tier).state != Residency::dirty) become(key, tier, Residency::dirty);
+  for (std::size_t t = 0; t < kTiers; ++t)
+    if (const Tier other = static_cast<Tier>(t); other != tier && valid(key, other)) {
+      STRATA_ASSERT(copy(key, other).pins == 0, describe(key), " is pinned in ", to_string(other), " and may not be written in ", to_string(tier));
+      become(key, other, Residency::absent);
+      give_slot(key, other);
+    }
+  ++generation_[index(key)];
+}
+
+// Resident, arrived, and what was queued on its memory ordered before `stream`.
+Status ChunkManager::make_ready(CopyKey key, Tier tier, Intent intent, Stream& stream) {
+  if (intent != Intent::read) STRATA_TRY(quiesce(key));
+  STRATA_TRY_ASSIGN(const bool room, intent == Intent::overwrite ? take_slot(key, tier, kAtOnce) : fetch(key, tier, kAtOnce));
+  if (!room)
+    return Status::error(Code::does_not_fit, str(describe(key), " needs a slot of ", slot_bytes(key), " bytes in ", to_string(tier),
+                                                 " and all ", pool(key, tier).slots.size(), " are pinned or at home"));
+  STRATA_TRY(arrive(key, tier));
+  STRATA_TRY(wait_on(slot(key, tier).written, stream));
+  return intent == Intent::read ? Status::ok() : wait_on(slot(key, tier).read, stream);
 }
 
 Result<ChunkPin> ChunkManager::pin(CopyKey key, Tier tier, Intent intent, Stream& stream) {
   STRATA_ASSERT(tier != Tier::nvme, "nvme holds no memory to pin");
   Copy& held = copy(key, tier);
-  STRATA_ASSERT(intent == Intent::read || held.pins == 0, describe(key), " is pinned in ", to_string(tier), " and may not be written");
-  bool room = true;
-  if (intent != Intent::overwrite) {
-    STRATA_TRY_ASSIGN(room, fetch(key, tier, kAtOnce));
-  } else if (!valid(key, tier)) {
-    STRATA_TRY_ASSIGN(room, take_slot(key, tier, kAtOnce));
+  STRATA_ASSERT(!held.written && (intent == Intent::read || held.pins == 0), describe(key), " is pinned in ", to_string(tier),
+                " and written there, or to be written");
+  if (const Status status = make_ready(key, tier, intent, stream); !status.is_ok()) {
+    give_back_unfilled(key, tier);
+    return status;
   }
-  if (!room)
-    return Status::error(Code::does_not_fit, str(describe(key), " needs a slot of ", slot_bytes(key), " bytes in ", to_string(tier),
-                                                 " and all ", pool(key, tier).slots.size(), " are pinned or at home"));
-  STRATA_TRY(arrive(key, tier));
-  if (intent != Intent::read) {
-    if (held.state == Residency::draining) STRATA_TRY(settle_key(key));
-    if (held.state != Residency::dirty) become(key, tier, Residency::dirty);
-    STRATA_TRY(invalidate_others(key, tier));
-    ++generation_[index(key)];
-  }
-  Slot& memory = slot(key, tier);
-  STRATA_TRY(wait_on(memory.written, stream));
-  if (intent != Intent::read) STRATA_TRY(wait_on(memory.read, stream));
+  if (intent != Intent::read) take_over(key, tier);
+  for (const Tier memory : kMemoryTiers) copy(key, memory).used_in = epoch_;
   ++held.pins;
+  held.written = intent != Intent::read;
   ChunkPin pin;
   pin.manager_ = this;
   pin.key_ = key;
   pin.tier_ = tier;
   pin.intent_ = intent;
   pin.stream_ = &stream;
-  pin.view_ = memory.view;
+  pin.view_ = slot(key, tier).view;
   return pin;
 }
 
@@ -327,6 +375,7 @@ void ChunkManager::unpin(ChunkPin& pin) noexcept {
   Copy& held = copy(pin.key_, pin.tier_);
   STRATA_ASSERT(held.pins > 0, describe(pin.key_), " is unpinned twice");
   --held.pins;
+  held.written = false;
   const Result<Event> last = backend_.record(*pin.stream_);
   if (!last.has_value()) {
     if (failed_.is_ok()) failed_ = last.status();
@@ -347,6 +396,8 @@ void ChunkManager::unpin(ChunkPin& pin) noexcept {
 Status ChunkManager::send_home(CopyKey key) {
   const std::optional<Tier> home = placement_.home(key);
   if (!home || valid(key, *home)) return Status::ok();
+  if (!valid(key, Tier::device) && !valid(key, Tier::pinned))
+    return Status::error(Code::internal, str(describe(key), " is in no tier and was to be sent home"));
   if (*home == Tier::device) {
     STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::device, kAtOnce));
     STRATA_ASSERT(begun, describe(key), " has no room in its home");
@@ -354,13 +405,19 @@ Status ChunkManager::send_home(CopyKey key) {
     STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::pinned, kAtOnce));
     if (!begun) return Status::error(Code::does_not_fit, str(describe(key), " finds no pinned slot on its way to ", to_string(*home)));
   }
-  for (const Tier tier : kMemoryTiers)  // what has been copied on is no longer the only newest copy
-    if (copy(key, tier).state == Residency::dirty && (*home != Tier::nvme || tier == Tier::device)) {
+  if (*home == Tier::nvme) return begin_drain(key);
+  STRATA_TRY(arrive(key, *home));
+  settle_dirty(key, *home);
+  return Status::ok();
+}
+
+// What has been copied on is no longer the only newest copy.
+void ChunkManager::settle_dirty(CopyKey key, Tier keep) {
+  for (const Tier tier : kMemoryTiers)
+    if (tier != keep && copy(key, tier).state == Residency::dirty) {
       become(key, tier, Residency::draining);
       become(key, tier, Residency::clean);
     }
-  if (*home != Tier::nvme) return arrive(key, *home);
-  return begin_drain(key);
 }
 
 Status ChunkManager::begin_drain(CopyKey key) {
@@ -371,9 +428,10 @@ Status ChunkManager::begin_drain(CopyKey key) {
       ++in_class;
       oldest = i;
     }
-  STRATA_ASSERT(spare_drains_[slots] > 0, describe(key), " has its home on nvme, which has no spare slot");
   if (in_class >= spare_drains_[slots]) STRATA_TRY(settle(oldest));
   STRATA_TRY(arrive(key, Tier::pinned));
+  STRATA_ASSERT(!copy(key, Tier::pinned).written, describe(key), " is sent home while it is written");
+  settle_dirty(key, Tier::pinned);  // from here on nothing can fail
   if (copy(key, Tier::pinned).state == Residency::clean) become(key, Tier::pinned, Residency::dirty);
   become(key, Tier::pinned, Residency::draining);
   become(key, Tier::nvme, Residency::filling);
@@ -398,7 +456,7 @@ Status ChunkManager::pump() {
     const bool still = std::all_of(final.events.begin(), final.events.end(),
         [&](const Event& event) { return event.stream < 0 || backend_.is_complete(event); });
     if (!still) return Status::ok();  // in order, so that the oldest is never overtaken
-    STRATA_TRY(submit(drain));
+    if (const Status status = submit(drain); !status.is_ok()) return status.annotate(str("writing back ", describe(drain.key)));
   }
   return Status::ok();
 }
@@ -416,7 +474,7 @@ Status ChunkManager::settle(std::size_t i) {
   drains_.erase(drains_.begin() + static_cast<std::ptrdiff_t>(i));
   become(key, Tier::pinned, status.is_ok() ? Residency::clean : Residency::dirty);
   become(key, Tier::nvme, status.is_ok() ? Residency::clean : Residency::absent);
-  return status.annotate(str("writing back ", describe(key)));
+  return status.is_ok() ? status : status.annotate(str("writing back ", describe(key)));
 }
 
 Status ChunkManager::settle_key(CopyKey key) {

@@ -93,7 +93,7 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
     // From a quarter of the largest tensor (which then is oversize) to four times it, in steps that stay few.
     const std::int64_t low = std::max(unit, round_up(largest / 4, unit));
     std::int64_t high = std::min(round_up(used, unit) + unit, 4 * largest);
-    if (options.max_chunk_elems > 0) high = std::min(high, std::max(round_up(options.max_chunk_elems, unit) - unit, unit));
+    if (options.max_chunk_elems > 0) high = std::min(high, std::max(options.max_chunk_elems / unit * unit, unit));
     const std::int64_t step = std::max(unit, round_up((high - low) / 512, unit));
     double best_cost = std::numeric_limits<double>::infinity();
     for (std::int64_t n = std::min(low, high); n <= high; n += step) {

@@ -93,7 +93,11 @@ class ChunkManager {
   /// The uses of the schedule from here on, by position ascending; position `cycle` is position 0 of the next round.
   /// Eviction takes what is needed latest. The span must stay valid.
   void set_schedule(std::span<const Use> uses, std::int32_t cycle);
-  void set_position(std::int32_t position) noexcept { position_ = position; }
+  /// The uses of `position` are about to be made; each counts as ahead until its payload has been pinned.
+  void set_position(std::int32_t position) noexcept {
+    position_ = position;
+    ++epoch_;
+  }
 
   /// Makes `key` resident in `tier` (device or pinned), ready for work queued on `stream` from now on.
   /// Errors: `does_not_fit` when every slot of its class is pinned; those of the moves it takes.
@@ -149,6 +153,8 @@ class ChunkManager {
     std::int32_t slot = -1;
     std::int32_t pins = 0;
     IoTicket arriving;  ///< filling from the slow tier
+    std::uint64_t used_in = 0;  ///< epoch of the last pin
+    bool written = false;       ///< by the pin that lives
   };
   struct Drain {  ///< a write to the slow tier that has begun
     CopyKey key;
@@ -182,7 +188,13 @@ class ChunkManager {
   Status arrive(CopyKey key, Tier tier);
   Status wait_on(const Fence& fence, Stream& stream);
   Status wait_on_host(const Fence& fence);
-  Status invalidate_others(CopyKey key, Tier keep);
+  Status begin_read(CopyKey key, Tier tier);
+  void give_back_unfilled(CopyKey key, Tier tier);
+  bool is_last_without_home(CopyKey key, Tier tier) const noexcept;
+  Status quiesce(CopyKey key);
+  Status make_ready(CopyKey key, Tier tier, Intent intent, Stream& stream);
+  void take_over(CopyKey key, Tier tier);
+  void settle_dirty(CopyKey key, Tier keep);
   Status begin_drain(CopyKey key);
   Status submit(Drain& drain);
   Status settle(std::size_t drain);
@@ -204,6 +216,7 @@ class ChunkManager {
   std::vector<std::array<std::vector<std::int32_t>, 2>> uses_;  // by key: positions on the device, in pinned memory
   std::vector<Reservation> charges_;
   std::int32_t position_ = 0, cycle_ = 0;
+  std::uint64_t epoch_ = 1;                              // counts set_position(): positions come again each round
   Status failed_;                                        // what a destructor could not return
   ManagerCounters counters_;
 };

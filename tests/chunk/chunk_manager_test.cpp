@@ -1,0 +1,327 @@
+#include <type_traits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "chunk/chunk_rig.h"
+
+namespace strata {
+namespace {
+
+using test::bare_placement;
+using test::ChunkRig;
+using test::small_layout;
+using test::with_homes;
+using testing::HasSubstr;
+
+constexpr std::size_t kSlot = 4096 * 4;
+CopyKey param(ChunkId chunk) { return {chunk, Payload::param}; }
+
+// Parameters with their home in pinned memory, each written once, and `window` slots on the device.
+std::unique_ptr<ChunkRig> parameters_in_ram(int chunks, std::uint32_t window) {
+  const ChunkLayout layout = small_layout(chunks);
+  auto rig = std::make_unique<ChunkRig>(layout, with_homes(bare_placement(layout, window, 1), Payload::param, Tier::pinned));
+  for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c) rig->put(param(c), Tier::pinned, c);
+  return rig;
+}
+std::unique_ptr<ChunkRig> parameters_on_nvme(int chunks, std::uint32_t device, std::uint32_t pinned, std::uint32_t spares = 1) {
+  const ChunkLayout layout = small_layout(chunks);
+  auto rig = std::make_unique<ChunkRig>(layout, with_homes(bare_placement(layout, device, pinned, spares), Payload::param, Tier::nvme));
+  for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c) {
+    rig->put(param(c), Tier::pinned, c);
+    must(rig->manager->send_home(param(c)));
+  }
+  must(rig->manager->settle_all());
+  for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c)
+    if (rig->manager->state(param(c), Tier::pinned) != Residency::absent) must(rig->manager->evict(param(c), Tier::pinned));
+  rig->mover.writes = rig->mover.reads = 0;
+  return rig;
+}
+
+TEST(ChunkManagerTest, PinsMoveAndAreNotCopied) {
+  static_assert(std::is_nothrow_move_constructible_v<ChunkPin> && std::is_nothrow_move_assignable_v<ChunkPin>);
+  static_assert(!std::is_copy_constructible_v<ChunkPin> && !std::is_copy_assignable_v<ChunkPin>);
+  const auto rig = parameters_in_ram(2, 2);
+  ChunkPin first = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
+  ChunkPin moved = std::move(first);
+  EXPECT_FALSE(first);
+  EXPECT_TRUE(moved);
+  moved = must(rig->manager->pin(param(1), Tier::device, Intent::read, rig->compute));
+  must(rig->manager->evict(param(0), Tier::device));  // aborts if the overwritten pin were still held
+  EXPECT_EQ(moved.key(), param(1));
+}
+
+TEST(ChunkManagerTest, PinnedChunkSurvivesPressure) {
+  const auto rig = parameters_in_ram(6, 2);
+  const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
+  for (ChunkId c = 1; c < 6; ++c) {
+    rig->check(param(c), Tier::device, c);
+    must(rig->audit());
+  }
+  EXPECT_EQ(rig->manager->state(param(0), Tier::device), Residency::clean);
+  rig->expect(held, rig->compute, 0);
+  must(rig->backend->synchronize(rig->compute));
+  EXPECT_EQ(rig->differences, 0);
+}
+
+TEST(ChunkManagerTest, APinThatFindsEverySlotPinnedIsRefusedWithTheNumbers) {
+  const auto rig = parameters_in_ram(2, 1);
+  const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
+  const Status status = rig->manager->pin(param(1), Tier::device, Intent::read, rig->compute).status();
+  EXPECT_EQ(status.code(), Code::does_not_fit);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("chunk 1 param needs a slot of 16384 bytes in device and all 1 are pinned"));
+  must(rig->audit());
+}
+
+TEST(ChunkManagerTest, CleanCopiesAreDroppedNotWritten) {
+  const auto rig = parameters_on_nvme(4, 1, 1);
+  for (ChunkId c = 0; c < 4; ++c) rig->check(param(c), Tier::device, c);
+  EXPECT_EQ(rig->mover.writes, 0);
+  EXPECT_EQ(rig->backend->counters().copied_bytes[static_cast<std::size_t>(StreamRole::d2h)], 0u);
+  EXPECT_EQ(rig->differences, 0);
+}
+
+TEST(ChunkManagerTest, DirtyCopiesReachTheirHomeFromEveryTierToEveryTier) {
+  const ChunkLayout layout = small_layout(1);
+  for (const Tier written : {Tier::device, Tier::pinned})
+    for (const Tier home : {Tier::device, Tier::pinned, Tier::nvme}) {
+      ChunkRig rig(layout, with_homes(bare_placement(layout, 1, 1), Payload::param, home));
+      rig.put(param(0), written, 7);
+      must(rig.manager->send_home(param(0)));
+      must(rig.manager->settle_all());
+      must(rig.audit());
+      EXPECT_EQ(rig.manager->state(param(0), home), home == written ? Residency::dirty : Residency::clean) << to_string(written) << to_string(home);
+      for (const Tier tier : {Tier::device, Tier::pinned})
+        if (tier != home && rig.manager->state(param(0), tier) != Residency::absent) must(rig.manager->evict(param(0), tier));
+      rig.check(param(0), Tier::pinned, 7);
+      EXPECT_EQ(rig.differences, 0);
+    }
+}
+
+TEST(ChunkManagerTest, EvictionTakesWhatIsNeededLatest) {
+  const auto rig = parameters_in_ram(4, 3);
+  const std::vector<Use> uses = {{0, param(0), Tier::device}, {1, param(1), Tier::device}, {2, param(2), Tier::device},
+                                 {3, param(3), Tier::device}, {4, param(1), Tier::device}, {5, param(0), Tier::device},
+                                 {6, param(2), Tier::device}};
+  rig->manager->set_schedule(uses, 7);
+  for (const Use& use : uses) {
+    rig->manager->set_position(use.position);
+    rig->check(use.key, Tier::device, use.key.chunk);
+    EXPECT_EQ(rig->manager->state(param(2), Tier::device) != Residency::absent, use.position == 2 || use.position == 6);
+  }
+  EXPECT_EQ(rig->manager->counters().fetches, 5u);  // the offline optimum: 0 1 2 3, and 2 again
+}
+
+TEST(ChunkManagerTest, WhatWasFetchedForThisPositionIsNotEvictedBeforeItsUse) {
+  const auto rig = parameters_in_ram(3, 2);
+  const std::vector<Use> uses = {{0, param(2), Tier::device}, {1, param(0), Tier::device}, {1, param(1), Tier::device}, {2, param(2), Tier::device}};
+  rig->manager->set_schedule(uses, 3);
+  rig->check(param(2), Tier::device, 2);
+  EXPECT_TRUE(must(rig->manager->prefetch(param(1), Tier::device)));
+  rig->manager->set_position(1);
+  const ChunkPin first = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
+  EXPECT_NE(rig->manager->state(param(1), Tier::device), Residency::absent);
+}
+
+TEST(ChunkManagerTest, PrefetchTakesNoSlotFromSomethingNeededSooner) {
+  const auto rig = parameters_in_ram(3, 2);
+  const std::vector<Use> uses = {{0, param(0), Tier::device}, {1, param(1), Tier::device}, {2, param(0), Tier::device}, {3, param(2), Tier::device}};
+  rig->manager->set_schedule(uses, 4);
+  rig->check(param(0), Tier::device, 0);
+  EXPECT_TRUE(must(rig->manager->prefetch(param(1), Tier::device)));
+  EXPECT_FALSE(must(rig->manager->prefetch(param(2), Tier::device)));
+  EXPECT_EQ(rig->manager->counters().evictions, 0u);
+  rig->manager->set_position(2);
+  rig->check(param(0), Tier::device, 0);
+  EXPECT_TRUE(must(rig->manager->prefetch(param(2), Tier::device)));  // 1 is not needed again this round
+  EXPECT_EQ(rig->manager->state(param(1), Tier::device), Residency::absent);
+}
+
+TEST(ChunkManagerTest, OneSlotServesPinAfterPinAndPrefetchOnlyWhenItIsUnused) {
+  const auto rig = parameters_in_ram(3, 1);
+  const std::vector<Use> uses = {{0, param(0), Tier::device}, {1, param(1), Tier::device}, {2, param(2), Tier::device}};
+  rig->manager->set_schedule(uses, 3);
+  {
+    const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
+    EXPECT_FALSE(must(rig->manager->prefetch(param(1), Tier::device)));
+  }
+  EXPECT_TRUE(must(rig->manager->prefetch(param(1), Tier::device)));
+  EXPECT_FALSE(must(rig->manager->prefetch(param(2), Tier::device)));
+  rig->manager->set_position(1);
+  rig->check(param(1), Tier::device, 1);
+  rig->manager->set_position(2);
+  rig->check(param(2), Tier::device, 2);
+  EXPECT_EQ(rig->manager->counters().fetches, 3u);
+  EXPECT_EQ(rig->differences, 0);
+}
+
+TEST(ChunkManagerTest, AFailedReadLeavesNoCopyNoSlotAndNamesChunkAndPayload) {
+  for (const Tier tier : {Tier::device, Tier::pinned}) {
+    const auto rig = parameters_on_nvme(3, 1, 1);
+    rig->mover.fail_reads = 1;
+    const Status status = rig->manager->pin(param(2), tier, Intent::read, rig->stream_of(tier)).status();
+    EXPECT_EQ(status.code(), Code::io_error);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("chunk 2 param"));
+    must(rig->audit());
+    EXPECT_EQ(rig->held_bytes(Tier::device) + rig->held_bytes(Tier::pinned), 0u) << to_string(tier);
+    rig->check(param(2), tier, 2);  // the source is as it was
+    EXPECT_EQ(rig->differences, 0);
+  }
+}
+
+TEST(ChunkManagerTest, AFailedCopyGivesItsSlotBack) {
+  const auto rig = parameters_in_ram(1, 1);
+  rig->mover.fail_copies = 1;
+  EXPECT_EQ(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute).status().code(), Code::internal);
+  must(rig->audit());
+  EXPECT_EQ(rig->manager->used_slots(Tier::device, 0), 0u);
+  rig->check(param(0), Tier::device, 0);
+  EXPECT_EQ(rig->differences, 0);
+}
+
+TEST(ChunkManagerTest, AFailedWriteLeavesTheSourceDirtyAndNamesChunkAndPayload) {
+  const auto rig = parameters_on_nvme(2, 1, 1);
+  rig->put(param(1), Tier::pinned, 50, Intent::update);
+  must(rig->manager->send_home(param(1)));
+  EXPECT_EQ(rig->manager->state(param(1), Tier::pinned), Residency::draining);
+  rig->mover.fail_writes = 1;
+  const Status status = rig->manager->settle_all();
+  EXPECT_EQ(status.code(), Code::io_error);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("writing back chunk 1 param"));
+  EXPECT_EQ(rig->manager->state(param(1), Tier::pinned), Residency::dirty);
+  EXPECT_EQ(rig->manager->state(param(1), Tier::nvme), Residency::absent);
+  must(rig->audit());
+  must(rig->manager->evict(param(1), Tier::pinned));  // a second try
+  rig->check(param(1), Tier::device, 50);
+  EXPECT_EQ(rig->differences, 0);
+}
+
+TEST(ChunkManagerTest, AWriteThatMustWaitForAFailingOneKeepsItsOwnNewestCopy) {
+  const auto rig = parameters_on_nvme(2, 2, 2);
+  rig->put(param(0), Tier::pinned, 10, Intent::update);
+  must(rig->manager->send_home(param(0)));
+  rig->put(param(1), Tier::device, 11, Intent::update);
+  rig->mover.fail_writes = 1;  // chunk 0's, whose only spare chunk 1 waits for
+  EXPECT_EQ(rig->manager->send_home(param(1)).code(), Code::io_error);
+  must(rig->audit());
+  must(rig->manager->evict(param(1), Tier::device));
+  must(rig->manager->evict(param(1), Tier::pinned));
+  rig->check(param(1), Tier::device, 11);
+  rig->check(param(0), Tier::device, 10);
+  EXPECT_EQ(rig->differences, 0);
+}
+
+TEST(ChunkManagerTest, AWriterWhoseOldContentsFailToSettleGetsNoPinAndChangesNothing) {
+  const auto rig = parameters_on_nvme(1, 1, 1);
+  rig->put(param(0), Tier::pinned, 5, Intent::update);
+  must(rig->manager->send_home(param(0)));
+  rig->mover.fail_writes = 1;
+  for (const Intent intent : {Intent::update, Intent::overwrite}) {
+    const Status status = rig->manager->pin(param(0), Tier::device, intent, rig->compute).status();
+    EXPECT_EQ(status.is_ok(), intent == Intent::overwrite);  // the fault strikes once
+    must(rig->audit());
+    if (intent == Intent::update) rig->check(param(0), Tier::pinned, 5);
+  }
+  EXPECT_EQ(rig->differences, 0);
+}
+
+TEST(ChunkManagerTest, GenerationsCountWritesAlone) {
+  const auto rig = parameters_in_ram(1, 1);
+  EXPECT_EQ(rig->manager->generation(param(0)), 1u);
+  rig->check(param(0), Tier::device, 0);
+  EXPECT_EQ(rig->manager->generation(param(0)), 1u);
+  rig->put(param(0), Tier::device, 1, Intent::update);
+  EXPECT_EQ(rig->manager->generation(param(0)), 2u);
+  EXPECT_EQ(rig->manager->state(param(0), Tier::pinned), Residency::absent);  // stale
+}
+
+TEST(ChunkManagerTest, DroppedPayloadsFreeTheirSlotsUnwritten) {
+  const auto rig = parameters_on_nvme(2, 1, 2);
+  const CopyKey grad{0, Payload::grad};
+  rig->put(grad, Tier::device, 9);
+  rig->check(grad, Tier::pinned, 9);
+  must(rig->manager->drop(grad));
+  must(rig->audit());
+  EXPECT_EQ(rig->held_bytes(Tier::device) + rig->held_bytes(Tier::pinned), 0u);
+  EXPECT_EQ(rig->mover.writes, 0);
+  EXPECT_EQ(rig->manager->pin(grad, Tier::device, Intent::read, rig->compute).status().code(), Code::internal);
+}
+
+TEST(ChunkManagerTest, AnOnlyCopyWithoutAHomeIsNoVictim) {
+  const auto rig = parameters_in_ram(2, 1);
+  rig->put({0, Payload::grad}, Tier::device, 3);
+  EXPECT_EQ(rig->manager->pin(param(1), Tier::device, Intent::read, rig->compute).status().code(), Code::does_not_fit);
+  EXPECT_FALSE(must(rig->manager->prefetch(param(1), Tier::device)));
+  rig->check({0, Payload::grad}, Tier::device, 3);
+  EXPECT_EQ(rig->differences, 0);
+}
+
+TEST(ChunkManagerTest, WriteBehindIsBoundedByTheSpares) {
+  const auto rig = parameters_on_nvme(4, 1, 4, 2);
+  for (ChunkId c = 0; c < 4; ++c) {
+    rig->put(param(c), Tier::pinned, 100 + c, Intent::update);
+    must(rig->manager->send_home(param(c)));
+    must(rig->manager->pump());
+    EXPECT_LE(rig->mover.in_flight(), 2u);
+  }
+  must(rig->manager->settle_all());
+  EXPECT_EQ(rig->mover.writes, 4);
+}
+
+TEST(ChunkManagerTest, PlacementsThatCannotWorkAreRefused) {
+  const ChunkLayout layout = small_layout(2);
+  SteadyClock clock;
+  const auto pool = must(ThreadPool::create(1));
+  const auto backend = must(create_host_backend({.schedule = Schedule::latest_legal}, *pool, clock));
+  Stream h2d, d2h;
+  test::FakeMover mover(*backend, h2d, d2h);
+  Budget budget("any");
+  const auto refusal = [&](const Placement& placement, const ChunkManager::Memory& memory) {
+    return ChunkManager::create(layout, placement, memory, *backend, mover, {&budget, &budget, &budget}, clock).status();
+  };
+  EXPECT_THAT(std::string(refusal(with_homes(bare_placement(layout, 0, 0, 0), Payload::param, Tier::nvme), {}).message()), HasSubstr("no spare slot"));
+  Placement short_one = bare_placement(layout, 0, 0);
+  short_one.homes.pop_back();
+  EXPECT_THAT(std::string(refusal(short_one, {}).message()), HasSubstr("homes for 1 chunks, the layout 2"));
+  EXPECT_THAT(std::string(refusal(bare_placement(layout, 1, 0), {}).message()), HasSubstr("device slab has 0 bytes, the placement needs 16384"));
+}
+
+TEST(ChunkManagerTest, HomesBeyondTheBudgetAreRefused) {
+  const ChunkLayout layout = small_layout(2);
+  const Placement placement = with_homes(bare_placement(layout, 0, 0), Payload::param, Tier::pinned);
+  SteadyClock clock;
+  const auto pool = must(ThreadPool::create(1));
+  const auto backend = must(create_host_backend({.schedule = Schedule::latest_legal}, *pool, clock));
+  const Buffer pinned = must(backend->allocate(MemoryKind::pinned, 2 * kSlot));
+  Stream h2d, d2h;
+  test::FakeMover mover(*backend, h2d, d2h);
+  Budget device("device"), ram("pinned", 2 * kSlot - 1), nvme("nvme");
+  EXPECT_EQ(ChunkManager::create(layout, placement, {{}, pinned.view()}, *backend, mover, {&device, &ram, &nvme}, clock).status().code(), Code::does_not_fit);
+  EXPECT_EQ(ram.reserved_bytes(), 0u);
+}
+
+using ChunkManagerDeathTest = testing::Test;
+
+TEST(ChunkManagerDeathTest, BrokenRulesAbort) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto rig = parameters_in_ram(2, 2);
+  EXPECT_DEATH({
+    const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
+    rig->manager.reset();
+  }, "destroyed under a live pin");
+  EXPECT_DEATH({
+    const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::update, rig->compute));
+    (void)rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute);
+  }, "written there");
+  EXPECT_DEATH({
+    const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::update, rig->compute));
+    (void)rig->manager->send_home(param(0));
+  }, "while it is written");
+  EXPECT_DEATH({
+    const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
+    (void)rig->manager->evict(param(0), Tier::device);
+  }, "may not leave");
+}
+
+}  // namespace
+}  // namespace strata

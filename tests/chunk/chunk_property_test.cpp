@@ -1,0 +1,212 @@
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include <strata/runtime/rng.h>
+
+#include "chunk/chunk_rig.h"
+
+namespace strata {
+namespace {
+
+using test::ChunkRig;
+
+constexpr Tier kMemory[] = {Tier::device, Tier::pinned};
+
+// Random numbers in order.
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : rng_(seed, 77) {}
+  std::uint64_t below(std::uint64_t bound) { return rng_.below(next_++, bound); }
+  bool one_in(std::uint64_t n) { return below(n) == 0; }
+  template <class T>
+  T pick(std::initializer_list<T> of) {
+    return of.begin()[below(of.size())];
+  }
+
+ private:
+  Rng rng_;
+  std::uint64_t next_ = 0;
+};
+
+Placement random_placement(const ChunkLayout& layout, Dice& dice) {
+  Placement placement = test::bare_placement(layout, 1 + static_cast<std::uint32_t>(dice.below(3)), 2 + static_cast<std::uint32_t>(dice.below(3)),
+                                             1 + static_cast<std::uint32_t>(dice.below(3)));
+  for (auto& homes : placement.homes)
+    for (const Payload payload : {Payload::param, Payload::m, Payload::v, Payload::accum})
+      homes[static_cast<std::size_t>(payload)] = dice.pick({Tier::device, Tier::pinned, Tier::nvme, Tier::nvme});
+  return placement;
+}
+
+// What must be true, kept as plainly as possible: the version each key holds, and the pins that live.
+class Walk {
+ public:
+  Walk(const ChunkLayout& layout, const Placement& placement, Dice& dice) : rig_(layout, placement), dice_(dice) { shuffle_schedule(); }
+
+  void step() {
+    if (dice_.one_in(60)) rig_.mover.fail_reads = 1 + static_cast<int>(dice_.below(3));
+    if (dice_.one_in(60)) rig_.mover.fail_writes = 1 + static_cast<int>(dice_.below(3));
+    if (dice_.one_in(200)) rig_.mover.fail_copies = 1;
+    switch (dice_.below(12)) {
+      case 0: case 1: case 2: pin(Intent::read); break;
+      case 3: pin(Intent::update); break;
+      case 4: pin(Intent::overwrite); break;
+      case 5: case 6: unpin(); break;
+      case 7: prefetch(); break;
+      case 8: send_home(); break;
+      case 9: dice_.one_in(4) ? drop() : evict(); break;
+      case 10: move_on(); break;
+      case 11: allow(dice_.one_in(8) ? rig_.manager->settle_all() : rig_.manager->pump(), "settle"); break;
+    }
+    const Status sound = rig_.audit();
+    ASSERT_TRUE(sound.is_ok()) << sound.to_string();
+    for (const Tier tier : kMemory) ASSERT_LE(rig_.charged_bytes(tier), rig_.budgets[static_cast<std::size_t>(tier)]->limit_bytes());
+  }
+
+  void finish() {
+    pins_.clear();
+    rig_.mover.fail_reads = rig_.mover.fail_writes = rig_.mover.fail_copies = 0;
+    for (const auto& [i, version] : versions_)  // those without a home first: what they hold is in nobody's way then
+      if (!rig_.placement.home(key(i))) {
+        rig_.check(key(i), rig_.manager->state(key(i), Tier::device) == Residency::absent ? Tier::pinned : Tier::device, version);
+        must(rig_.manager->drop(key(i)));
+      }
+    for (const auto& [i, version] : versions_)
+      if (rig_.placement.home(key(i))) rig_.check(key(i), Tier::pinned, version);
+    must(rig_.manager->settle_all());
+    EXPECT_EQ(rig_.differences, 0);
+    must(rig_.manager->status());
+  }
+  std::uint64_t refusals() const { return refusals_; }
+
+ private:
+  struct Held {
+    ChunkPin pin;
+    Tier tier;
+    bool writes;
+  };
+  static CopyKey key(std::size_t i) { return {static_cast<ChunkId>(i / kPayloads), static_cast<Payload>(i % kPayloads)}; }
+  std::size_t random_key() { return dice_.below(rig_.layout.n_chunks() * kPayloads); }
+  bool pinned(std::size_t i, bool writers_only = false) const {
+    for (const Held& held : pins_)
+      if (held.pin.key() == key(i) && (held.writes || !writers_only)) return true;
+    return false;
+  }
+
+  // A refusal is right only when pins, and only copies without a home, leave no slot; a failure only when one was planned.
+  void allow(const Status& status, const char* what) {
+    if (status.is_ok()) return;
+    ++refusals_;
+    if (status.code() == Code::does_not_fit) {
+      EXPECT_TRUE(crowded()) << what << ": " << status.to_string();
+    } else {
+      EXPECT_NE(status.message().find("injected"), std::string_view::npos) << what << ": " << status.to_string();
+    }
+  }
+  bool crowded() const {
+    for (const Tier tier : kMemory)
+      for (std::uint32_t c = 0; c < rig_.placement.classes.size(); ++c) {
+        std::size_t stuck = tier == Tier::pinned ? 1 : 0;  // the source of a copy to the device stays meanwhile
+        for (std::size_t i = 0; i < rig_.layout.n_chunks() * kPayloads; ++i) {
+          if (rig_.placement.class_of(rig_.layout, key(i)) != c || rig_.placement.home(key(i)) == tier) continue;
+          if (rig_.manager->state(key(i), tier) == Residency::absent) continue;
+          stuck += pinned(i) || !rig_.placement.home(key(i)) ? 1u : 0u;
+        }
+        if (stuck >= rig_.placement.classes[c].window[static_cast<std::size_t>(tier)]) return true;
+      }
+    return false;
+  }
+
+  void pin(Intent intent) {
+    const std::size_t i = random_key();
+    if (pins_.size() >= 4 || pinned(i, intent == Intent::read)) return;
+    if (intent != Intent::overwrite && versions_.count(i) == 0) return;
+    const Tier tier = dice_.pick({Tier::device, Tier::pinned});
+    Stream& stream = rig_.stream_of(tier);
+    const std::uint32_t generation = rig_.manager->generation(key(i));
+    Result<ChunkPin> got = rig_.manager->pin(key(i), tier, intent, stream);
+    if (!got.has_value()) {
+      allow(got.status(), "pin");
+      EXPECT_EQ(rig_.manager->generation(key(i)), generation);
+      return;
+    }
+    if (intent != Intent::overwrite) rig_.expect(*got, stream, versions_.at(i));
+    if (intent != Intent::read) rig_.write(*got, stream, versions_[i] = ++version_);
+    EXPECT_EQ(rig_.manager->generation(key(i)), generation + (intent == Intent::read ? 0 : 1));
+    pins_.push_back({std::move(*got), tier, intent != Intent::read});
+    if (dice_.one_in(3)) must(rig_.backend->synchronize(stream));
+    ASSERT_EQ(rig_.differences, 0);
+  }
+  void unpin() {
+    if (!pins_.empty()) pins_.erase(pins_.begin() + static_cast<std::ptrdiff_t>(dice_.below(pins_.size())));
+  }
+  void prefetch() {
+    const std::size_t i = random_key();
+    if (versions_.count(i) == 0 || pinned(i, true)) return;
+    const auto begun = rig_.manager->prefetch(key(i), dice_.pick({Tier::device, Tier::pinned}));
+    if (!begun.has_value()) allow(begun.status(), "prefetch");
+  }
+  void send_home() {
+    const std::size_t i = random_key();
+    if (versions_.count(i) != 0 && !pinned(i, true)) allow(rig_.manager->send_home(key(i)), "send_home");
+  }
+  void drop() {
+    const std::size_t i = random_key();
+    if (pinned(i)) return;
+    const Status status = rig_.manager->drop(key(i));
+    allow(status, "drop");
+    if (status.is_ok()) versions_.erase(i);
+  }
+  void evict() {
+    const std::size_t i = random_key();
+    const Tier tier = dice_.pick({Tier::device, Tier::pinned});
+    const auto home = rig_.placement.home(key(i));
+    if (!home || home == tier || pinned(i)) return;
+    allow(rig_.manager->evict(key(i), tier), "evict");
+  }
+  void shuffle_schedule() {
+    uses_.clear();
+    for (std::int32_t at = 0; at < 40; ++at)
+      for (std::uint64_t n = dice_.below(3); n-- > 0;) uses_.push_back({at, key(random_key()), dice_.pick({Tier::device, Tier::pinned})});
+    rig_.manager->set_schedule(uses_, 40);
+    position_ = 0;
+  }
+  void move_on() {
+    if (++position_ == 40) return shuffle_schedule();
+    rig_.manager->set_position(position_);
+  }
+
+  ChunkRig rig_;
+  Dice& dice_;
+  std::vector<Use> uses_;
+  std::map<std::size_t, std::uint32_t> versions_;
+  std::uint32_t version_ = 0;
+  std::int32_t position_ = 0;
+  std::uint64_t refusals_ = 0;
+  std::vector<Held> pins_;  // last: given up before the rig goes
+};
+
+// The walk of one seed; how often it was refused something.
+std::uint64_t walk(std::uint64_t seed) {
+  Dice dice(seed);
+  const ChunkLayout layout = test::small_layout(1 + static_cast<int>(dice.below(5)), static_cast<int>(dice.below(3)));
+  const Placement placement = random_placement(layout, dice);
+  Walk walk(layout, placement, dice);
+  for (int op = 0; op < 600 && !testing::Test::HasFailure(); ++op) walk.step();
+  if (!testing::Test::HasFailure()) walk.finish();
+  return walk.refusals();
+}
+
+TEST(ChunkPropertyTest, RandomWorkNeverLosesOrMixesUpContents) {
+  std::uint64_t refusals = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) try {
+      refusals += walk(seed);
+      ASSERT_FALSE(HasFailure()) << "seed " << seed;
+    } catch (const Error& error) {
+      FAIL() << "seed " << seed << ": " << error.what();
+    }
+  EXPECT_GT(refusals, 1000u);  // the paths of failure were walked
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include <strata/chunk/chunk_manager.h>
+#include <strata/runtime/host_backend.h>
+
+#include "chunk/fake_mover.h"
+
+namespace strata::test {
+
+/// A layout of `small` chunks of 4096 elements, then `large` of 8192: two slot classes.
+inline ChunkLayout small_layout(int small, int large = 0) {
+  std::vector<LayoutTensor> tensors;
+  for (int i = 0; i < small; ++i) tensors.push_back({str("small.", i), 4096, {}});
+  for (int i = 0; i < large; ++i) tensors.push_back({str("large.", i), 8192, {}});
+  LayoutOptions options;
+  options.chunk_elems = 4096;
+  return must(ChunkLayout::create(tensors, options));
+}
+
+/// All payloads without a home; windows of `device` and `pinned` slots, `spares` on nvme, in every class.
+inline Placement bare_placement(const ChunkLayout& layout, std::uint32_t device, std::uint32_t pinned, std::uint32_t spares = 1) {
+  Placement placement;
+  placement.classes = slot_classes(layout);
+  for (SizeClass& slots : placement.classes) slots.window = {device, pinned, spares};
+  placement.homes.resize(layout.n_chunks());
+  return placement;
+}
+
+inline Placement with_homes(Placement placement, Payload payload, Tier tier) {
+  for (auto& homes : placement.homes) homes[static_cast<std::size_t>(payload)] = tier;
+  return placement;
+}
+
+/// One chunk manager over the host backend in latest-legal order with the check on, and what it needs.
+class ChunkRig {
+ public:
+  ChunkRig(const ChunkLayout& layout_in, Placement placement_in)
+      : layout(layout_in), placement(std::move(placement_in)), pool(must(ThreadPool::create(1))),
+        backend(must(create_host_backend({.schedule = Schedule::latest_legal, .check = true}, *pool, clock))),
+        compute(must(backend->create_stream(StreamRole::compute))), h2d(must(backend->create_stream(StreamRole::h2d))),
+        d2h(must(backend->create_stream(StreamRole::d2h))), cpu(must(backend->create_stream(StreamRole::cpu))),
+        mover(*backend, h2d, d2h) {
+    for (std::size_t t = 0; t < kTiers; ++t)
+      budgets.push_back(std::make_unique<Budget>(std::string(to_string(static_cast<Tier>(t))), placement.bytes(layout, static_cast<Tier>(t))));
+    const auto memory = [&](MemoryKind kind, Tier tier) {
+      return must(backend->allocate(kind, std::max<std::size_t>(placement.bytes(layout, tier), 4096)));
+    };
+    device = memory(MemoryKind::device, Tier::device);
+    pinned = memory(MemoryKind::pinned, Tier::pinned);
+    manager = must(ChunkManager::create(layout, placement,
+        {device.view().part(0, placement.bytes(layout, Tier::device)), pinned.view().part(0, placement.bytes(layout, Tier::pinned))},
+        *backend, mover, {budgets[0].get(), budgets[1].get(), budgets[2].get()}, clock));
+  }
+  ~ChunkRig() {
+    for (Stream* stream : {&compute, &h2d, &d2h, &cpu}) (void)backend->synchronize(*stream);
+  }
+
+  Stream& stream_of(Tier tier) { return tier == Tier::device ? compute : cpu; }
+
+  /// Queues a write of the whole payload with contents that `version` gives.
+  void write(const ChunkPin& pin, Stream& stream, std::uint32_t version) {
+    HostCall call("write", &fill, Job{pin.view(), version, nullptr});
+    call.writes(pin.view().data, pin.view().bytes);
+    must(backend->host_call_async(call, stream));
+  }
+  /// Queues a comparison with what write(version) left; `differences` counts.
+  void expect(const ChunkPin& pin, Stream& stream, std::uint32_t version) {
+    HostCall call("compare", &compare, Job{pin.view(), version, &differences});
+    call.reads(pin.view().data, pin.view().bytes);
+    must(backend->host_call_async(call, stream));
+  }
+  void put(CopyKey key, Tier tier, std::uint32_t version, Intent intent = Intent::overwrite) {
+    Stream& stream = stream_of(tier);
+    const ChunkPin pin = must(manager->pin(key, tier, intent, stream));
+    write(pin, stream, version);
+  }
+  void check(CopyKey key, Tier tier, std::uint32_t version) {
+    Stream& stream = stream_of(tier);
+    {
+      const ChunkPin pin = must(manager->pin(key, tier, Intent::read, stream));
+      expect(pin, stream, version);
+    }
+    must(backend->synchronize(stream));
+  }
+
+  /// Bytes of homes and of window slots that somebody holds: what the budget of a memory tier must say, exactly.
+  std::size_t held_bytes(Tier tier) const {
+    std::size_t bytes = 0;
+    for (std::uint32_t c = 0; c < placement.classes.size(); ++c) bytes += manager->used_slots(tier, c) * placement.classes[c].slot_bytes;
+    return bytes;
+  }
+  std::size_t charged_bytes(Tier tier) const {
+    const Budget& budget = *budgets[static_cast<std::size_t>(tier)];
+    return budget.used_bytes() + budget.reserved_bytes();
+  }
+  Status audit() const {
+    for (const Tier tier : {Tier::device, Tier::pinned})
+      if (held_bytes(tier) != charged_bytes(tier))
+        return Status::error(Code::internal, str(to_string(tier), ": slots hold ", held_bytes(tier), " bytes, the budget says ", charged_bytes(tier)));
+    return manager->audit();
+  }
+
+  const ChunkLayout layout;
+  const Placement placement;
+  SteadyClock clock;
+  std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<Backend> backend;
+  Stream compute, h2d, d2h, cpu;
+  FakeMover mover;
+  std::vector<std::unique_ptr<Budget>> budgets;
+  Buffer device, pinned;
+  std::unique_ptr<ChunkManager> manager;
+  int differences = 0;
+
+ private:
+  struct Job {
+    BufferView view;
+    std::uint32_t version;
+    int* differences;
+  };
+  static std::uint32_t word(std::uint32_t version, std::size_t i) { return version * 2654435761u + static_cast<std::uint32_t>(i); }
+  static void fill(const Job& job, ThreadPool&) {
+    auto* words = reinterpret_cast<std::uint32_t*>(job.view.data);
+    for (std::size_t i = 0; i < job.view.bytes / 4; ++i) words[i] = word(job.version, i);
+  }
+  static void compare(const Job& job, ThreadPool&) {
+    const auto* words = reinterpret_cast<const std::uint32_t*>(job.view.data);
+    for (std::size_t i = 0; i < job.view.bytes / 4; ++i) *job.differences += words[i] != word(job.version, i) ? 1 : 0;
+  }
+};
+
+}  // namespace strata::test

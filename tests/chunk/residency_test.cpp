@@ -1,0 +1,24 @@
+#include <gtest/gtest.h>
+
+#include <strata/chunk/types.h>
+
+namespace strata {
+namespace {
+
+TEST(ResidencyTest, EveryPairOfStatesIsLegalExactlyWhereTheTableSaysSo) {
+  constexpr std::array<std::array<bool, 5>, 5> kLegal = {{
+      // to:  absent filling clean  dirty  draining      from:
+      {{false, true, false, true, false}},   // absent
+      {{true, false, true, false, false}},   // filling
+      {{true, false, false, true, false}},   // clean
+      {{true, false, false, false, true}},   // dirty
+      {{false, false, true, true, false}},   // draining
+  }};
+  for (std::size_t from = 0; from < 5; ++from)
+    for (std::size_t to = 0; to < 5; ++to)
+      EXPECT_EQ(may_become(static_cast<Residency>(from), static_cast<Residency>(to)), kLegal[from][to])
+          << to_string(static_cast<Residency>(from)) << " -> " << to_string(static_cast<Residency>(to));
+}
+
+}  // namespace
+}  // namespace strata
