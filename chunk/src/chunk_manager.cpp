@@ -488,6 +488,12 @@ Status ChunkManager::settle_all() {
   return Status::ok();
 }
 
+void ChunkManager::stand_down() noexcept {
+  for (std::size_t i = 0; i < copies_.size(); ++i)
+    for (const Tier tier : kMemoryTiers) (void)arrive(key_of(static_cast<std::int32_t>(i)), tier);
+  while (!drains_.empty()) (void)settle(0);
+}
+
 Status ChunkManager::drop(CopyKey key) {
   if (copy(key, Tier::pinned).state == Residency::draining) STRATA_TRY(settle_key(key));
   for (std::size_t t = 0; t < kTiers; ++t)

@@ -74,14 +74,55 @@ Status write_folder(Engine& engine, Io& io, const std::string& folder, std::map<
   return write_text_atomically(io, folder + "/" + std::string(kManifest), to_json(manifest));  // syncs the folder too
 }
 
-// After a commit: older ones beyond `keep`, and folders that a killed process left half-written.
-Status tidy(Io& io, const std::string& dir, int keep) {
+// After a commit: older ones beyond `keep` (never the one just `saved`), and folders that a killed process left
+// half-written.
+Status tidy(Io& io, const std::string& dir, int keep, const std::string& saved) {
   STRATA_TRY_ASSIGN(const std::vector<std::string> names, io.list(dir));
   for (const std::string& name : names)
     if (name.rfind(kUnfinished, 0) == 0) STRATA_TRY(io.remove_all(dir + "/" + name));
   if (keep <= 0) return Status::ok();
   STRATA_TRY_ASSIGN(const auto found, folders(io, dir));
-  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < found.size(); ++i) STRATA_TRY(io.remove_all(found[i].second));
+  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < found.size(); ++i)
+    if (found[i].second != saved) STRATA_TRY(io.remove_all(found[i].second));
+  return Status::ok();
+}
+
+Status check_digests(Io& io, const std::string& folder, const Manifest& manifest) {
+  std::string problems;
+  for (const CheckpointFile& file : manifest.files) {
+    const auto found = digest_file(io, folder + "/" + file.name);
+    if (!found.has_value()) {
+      problems += str("\n  ", file.name, ": ", found.status().message());
+    } else if (const std::string digest = to_hex(found->digest); digest != file.digest) {
+      problems += str("\n  ", file.name, ": its digest is ", digest, ", the manifest says ", file.digest);
+    }
+  }
+  for (const Payload payload : kStatePayloads)
+    if (std::none_of(manifest.files.begin(), manifest.files.end(), [&](const CheckpointFile& f) { return f.name == file_of(payload); }))
+      problems += str("\n  ", file_of(payload), " is not in the manifest");
+  return problems.empty() ? Status::ok() : Status::error(Code::corrupt, str("checkpoint ", folder, " is damaged:", problems));
+}
+
+// Puts the draft in the target's place. A whole checkpoint of the same step is never absent in between, unless its bits
+// differ: then it steps aside and comes back if the draft cannot take its place.
+Status publish(Io& io, const std::string& draft, const std::string& target) {
+  if (!io.exists(target)) return io.rename(draft, target);
+  STRATA_TRY_ASSIGN(const Manifest fresh, read_manifest(io, draft));
+  const Result<Manifest> old = read_manifest(io, target);
+  const bool whole = old.has_value() && check_digests(io, target, *old).is_ok();
+  if (whole && old->step == fresh.step && old->files == fresh.files) {
+    STRATA_TRY(write_text_atomically(io, target + "/" + std::string(kManifest), to_json(fresh)));
+    (void)io.remove_all(draft);  // or by the next tidying, as below
+    return Status::ok();
+  }
+  const std::string aside = draft + ".replaced";
+  STRATA_TRY(io.rename(target, aside));
+  Status status = io.rename(draft, target);
+  if (!status.is_ok()) {
+    (void)io.rename(aside, target);
+    return status;
+  }
+  (void)io.remove_all(aside);
   return Status::ok();
 }
 
@@ -95,8 +136,7 @@ Result<std::string> save_checkpoint(Engine& engine, Io& io, const std::string& d
     STRATA_TRY(io.make_dirs(dir));
     if (io.exists(draft)) STRATA_TRY(io.remove_all(draft));
     STRATA_TRY(write_folder(engine, io, draft, std::move(run)));
-    if (io.exists(target)) STRATA_TRY(io.remove_all(target));  // the same step of the same run: equal bits, or unfinished
-    STRATA_TRY(io.rename(draft, target));
+    STRATA_TRY(publish(io, draft, target));
     return io.sync_dir(dir);
   };
   Status status = attempt();
@@ -104,7 +144,7 @@ Result<std::string> save_checkpoint(Engine& engine, Io& io, const std::string& d
     (void)io.remove_all(draft);
     return std::move(status).annotate(str("saving checkpoint ", target));
   }
-  STRATA_TRY(tidy(io, dir, keep));
+  STRATA_TRY(tidy(io, dir, keep, target).annotate(str("checkpoint ", target, " is saved; removing older ones")));
   return target;
 }
 
@@ -137,22 +177,6 @@ Result<std::string> newest_checkpoint(Io& io, const std::string& dir) {
 }
 
 namespace {
-
-Status check_digests(Io& io, const std::string& folder, const Manifest& manifest) {
-  std::string problems;
-  for (const CheckpointFile& file : manifest.files) {
-    const auto found = digest_file(io, folder + "/" + file.name);
-    if (!found.has_value()) {
-      problems += str("\n  ", file.name, ": ", found.status().message());
-    } else if (const std::string digest = to_hex(found->digest); digest != file.digest) {
-      problems += str("\n  ", file.name, ": its digest is ", digest, ", the manifest says ", file.digest);
-    }
-  }
-  for (const Payload payload : kStatePayloads)
-    if (std::none_of(manifest.files.begin(), manifest.files.end(), [&](const CheckpointFile& f) { return f.name == file_of(payload); }))
-      problems += str("\n  ", file_of(payload), " is not in the manifest");
-  return problems.empty() ? Status::ok() : Status::error(Code::corrupt, str("checkpoint ", folder, " is damaged:", problems));
-}
 
 Status check_tensors(const RunPlan& plan, const SafetensorsFile& file, const std::string& path) {
   std::string problems;

@@ -48,11 +48,12 @@ Result<double> Commit::gradient_norm(std::int32_t micro_batches) {
 }
 
 Status Commit::run(const cpuopt::AdamWParams& params, std::int32_t first_position) {
+  changed_states_ = false;
   STRATA_TRY(cpuopt::validate(params));
   const auto n = static_cast<ChunkId>(machine_.plan.layout.n_chunks());
   for (ChunkId chunk = 0; chunk < n; ++chunk) {
     machine_.chunks->set_position(first_position + static_cast<std::int32_t>(chunk));
-    STRATA_TRY(update(chunk, params).annotate(str("updating chunk ", chunk)));
+    if (const Status status = update(chunk, params); !status.is_ok()) return status.annotate(str("updating chunk ", chunk));
     if (chunk + 1 < n) STRATA_TRY(fetch_ahead(chunk + 1));
     STRATA_TRY(machine_.chunks->pump());
   }
@@ -78,6 +79,7 @@ Status Commit::update(ChunkId chunk, const cpuopt::AdamWParams& params) {
                               cpuopt::adamw_scalars(params), cpuopt::adamw_scalars(plain), static_cast<float>(params.grad_factor)});
     for (const ChunkPin* written : {&p, &m, &v}) call.writes(written->view().data, written->view().bytes);
     call.reads(g.view().data, g.view().bytes);
+    changed_states_ = true;
     STRATA_TRY(machine_.backend.host_call_async(call, stream));
   }
   for (const Payload payload : kStatePayloads) STRATA_TRY(chunks.send_home({chunk, payload}));

@@ -15,11 +15,14 @@ class Commit {
   Result<double> gradient_norm(std::int32_t micro_batches);
   /// One AdamW step with `params` (grad_factor included) over all chunks. Returns when all updates are queued.
   Status run(const cpuopt::AdamWParams& params, std::int32_t first_position);
+  /// Whether the last run() queued any update before it failed.
+  bool changed_states() const noexcept { return changed_states_; }
 
  private:
   Status update(ChunkId chunk, const cpuopt::AdamWParams& params);
   Status fetch_ahead(ChunkId chunk);
   Machine& machine_;
+  bool changed_states_ = false;
 };
 
 }  // namespace strata

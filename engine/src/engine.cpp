@@ -31,8 +31,11 @@ class Engine::Impl {
   Result<double> evaluate(BatchSource& source, std::int64_t n);
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
   std::int64_t steps = 0;
+  Status broken;  ///< ok, or why the states are not those of any step
 
  private:
+  Status gradient(BatchSource& source, StepReport& report);
+  Status commit(double lr, StepReport& report);
   void use(const PassSchedule& schedule);
   Status upload(const LoweredProgram& program);
   Status take_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index);
@@ -99,9 +102,34 @@ Status Engine::Impl::take_loss(const LoweredProgram& program, std::int32_t slot)
 
 Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& report) {
   Machine& m = *machine_;
-  const EngineOptions& options = plan().options;
+  if (plan().train.code.empty()) return Status::error(Code::unsupported, "this run has no program for training");
+  STRATA_TRY(broken);
   const std::int64_t begin = m.clock.now_ns();
   const std::int64_t nvme_before = m.chunks->counters().io_wait_ns;
+  Status status = gradient(source, report);
+  const std::int64_t norm_known = m.clock.now_ns();
+  if (status.is_ok()) {
+    status = commit(lr, report);
+    if (!status.is_ok() && commit_.changed_states())
+      broken = status.annotate(str("the update of step ", steps + 1, " was cut short, so the states are those of no step; load a checkpoint"));
+  }
+  if (!status.is_ok()) {
+    runner_.abandon();
+    return broken.is_ok() ? status : broken;
+  }
+  ++steps;
+  m.end_phase("commit", steps, norm_known);
+  const std::int64_t end = m.clock.now_ns();
+  report.seconds = static_cast<double>(end - begin) * 1e-9;
+  report.optimizer_seconds = static_cast<double>(end - norm_known) * 1e-9;
+  report.nvme_wait_seconds = static_cast<double>(m.chunks->counters().io_wait_ns - nvme_before) * 1e-9;
+  return Status::ok();
+}
+
+// Forward and backward of every micro-batch, and the norm and loss of what they give.
+Status Engine::Impl::gradient(BatchSource& source, StepReport& report) {
+  Machine& m = *machine_;
+  const EngineOptions& options = plan().options;
   use(train_);
   for (std::int32_t k = 0; k < options.grad_accum; ++k) {
     const std::int64_t pass_begin = m.clock.now_ns();
@@ -112,10 +140,18 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   }
   const std::int64_t passes_queued = m.clock.now_ns();
   STRATA_TRY_ASSIGN(report.grad_norm, commit_.gradient_norm(options.grad_accum));
-  const std::int64_t norm_known = m.clock.now_ns();
   m.end_phase("wait for gradients", steps + 1, passes_queued);
   STRATA_TRY(m.backend.wait(arena_free_));
+  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.losses()), sizeof(float) * static_cast<std::size_t>(options.grad_accum), false}));
+  float sum = 0;
+  for (std::int32_t k = 0; k < options.grad_accum && !m.dry(); ++k) sum += m.losses()[k];
+  report.loss = sum / static_cast<float>(options.grad_accum);
+  return Status::ok();
+}
 
+Status Engine::Impl::commit(double lr, StepReport& report) {
+  Machine& m = *machine_;
+  const EngineOptions& options = plan().options;
   cpuopt::AdamWParams params = options.adamw;
   params.lr = lr;
   params.step = steps + 1;
@@ -124,26 +160,12 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   STRATA_TRY(commit_.run(params, options.grad_accum * static_cast<std::int32_t>(plan().train.code.size())));
   // serial: the next forward begins when every chunk is committed
   STRATA_TRY(m.backend.synchronize(m.cpu));
-  STRATA_TRY(m.backend.synchronize(m.compute));
-  ++steps;
-  m.end_phase("commit", steps, norm_known);
-
-  report.loss = 0;
-  if (!m.dry()) {
-    STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.losses()), sizeof(float) * static_cast<std::size_t>(options.grad_accum), false}));
-    float sum = 0;
-    for (std::int32_t k = 0; k < options.grad_accum; ++k) sum += m.losses()[k];
-    report.loss = sum / static_cast<float>(options.grad_accum);
-  }
-  const std::int64_t end = m.clock.now_ns();
-  report.seconds = static_cast<double>(end - begin) * 1e-9;
-  report.optimizer_seconds = static_cast<double>(end - norm_known) * 1e-9;
-  report.nvme_wait_seconds = static_cast<double>(m.chunks->counters().io_wait_ns - nvme_before) * 1e-9;
-  return Status::ok();
+  return m.backend.synchronize(m.compute);
 }
 
 Result<double> Engine::Impl::evaluate(BatchSource& source, std::int64_t n) {
   Machine& m = *machine_;
+  if (plan().eval.code.empty()) return Status::error(Code::unsupported, "this run has no program for evaluation");
   double sum = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     use(eval_);
@@ -198,8 +220,9 @@ Status rehearse(Engine& engine, const RunPlan& plan) {
   NoBatches batches;
   StepReport report;
   STRATA_TRY(engine.initialize(0));
+  const bool trains = !plan.train.code.empty();
   for (int step = 0; step < 4; ++step) {
-    STRATA_TRY(engine.train_step(batches, 1e-3, report));
+    if (trains) STRATA_TRY(engine.train_step(batches, 1e-3, report));
     if (step == 1 && !plan.eval.code.empty()) STRATA_TRY(engine.evaluate(batches, 2).status());
     if (step == 2 && !plan.infer.code.empty()) {
       const std::vector<std::int32_t> tokens(static_cast<std::size_t>(plan.infer.find("tokens").shape.n_elems()));
@@ -208,7 +231,7 @@ Status rehearse(Engine& engine, const RunPlan& plan) {
   }
   for (const Payload payload : kStatePayloads)
     STRATA_TRY(engine.visit(payload, [](std::string_view, std::span<const float>) { return Status::ok(); }));
-  return engine.train_step(batches, 1e-3, report);
+  return trains ? engine.train_step(batches, 1e-3, report) : Status::ok();
 }
 
 }  // namespace
@@ -229,14 +252,28 @@ Result<std::unique_ptr<const RunPlan>> Engine::plan_with(const ProgramSet& progr
   return std::unique_ptr<const RunPlan>(std::move(plan));
 }
 
-Status Engine::initialize(std::uint64_t seed) { return impl_->states().initialize(seed); }
+Status Engine::initialize(std::uint64_t seed) {
+  STRATA_TRY(impl_->states().initialize(seed));
+  impl_->broken = Status::ok();
+  return Status::ok();
+}
 Status Engine::train_step(BatchSource& source, double lr, StepReport& report) { return impl_->train_step(source, lr, report); }
 Result<double> Engine::evaluate(BatchSource& source, std::int64_t n) { return impl_->evaluate(source, n); }
 Result<std::span<const float>> Engine::infer(std::span<const std::int32_t> tokens, std::int64_t row) { return impl_->infer(tokens, row); }
 std::int64_t Engine::steps() const noexcept { return impl_->steps; }
-void Engine::set_steps(std::int64_t steps) noexcept { impl_->steps = steps; }
-Status Engine::visit(Payload payload, const Visit& visit) { return impl_->states().visit(payload, visit); }
-Status Engine::fill(Payload payload, const Fill& fill) { return impl_->states().fill(payload, fill); }
+void Engine::set_steps(std::int64_t steps) noexcept {
+  impl_->steps = steps;
+  impl_->broken = Status::ok();
+}
+Status Engine::visit(Payload payload, const Visit& visit) {
+  STRATA_TRY(impl_->broken);
+  return impl_->states().visit(payload, visit);
+}
+Status Engine::fill(Payload payload, const Fill& fill) {
+  Status status = impl_->states().fill(payload, fill);
+  if (!status.is_ok()) impl_->broken = status.annotate(str("filling ", to_string(payload), " was cut short, so the states are those of no step"));
+  return status;
+}
 const RunPlan& Engine::plan() const noexcept { return impl_->plan(); }
 
 Result<std::string> Engine::state_digest() {

@@ -119,6 +119,13 @@ class Lowering {
 Result<LoweredProgram> lower(const Program& program, const TensorTable& tensors, const ChunkLayout& layout) {
   if (program.params.size() != tensors.tensor_of_param.size())
     return Status::error(Code::invalid, str("the program has ", program.params.size(), " parameters, the layout ", tensors.tensor_of_param.size()));
+  for (std::size_t p = 0; p < program.params.size(); ++p) {
+    const ParamInfo& param = program.params[p];
+    const LayoutTensor& tensor = tensors.specs[static_cast<std::size_t>(tensors.tensor_of_param[p])];
+    if (param.name != tensor.name || param.shape.n_elems() != tensor.n_elems)
+      return Status::error(Code::invalid, str("parameter ", p, " of the program is ", param.name, " of ", param.shape.n_elems(),
+                                              " elements, the layout has ", tensor.name, " of ", tensor.n_elems));
+  }
   return Lowering(program, tensors, layout).run();
 }
 

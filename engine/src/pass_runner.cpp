@@ -47,6 +47,14 @@ Status PassRunner::run(const Pass& pass) {
   return Status::ok();
 }
 
+void PassRunner::abandon() noexcept {
+  for (ChunkPin& pin : params_) pin = ChunkPin();
+  for (ChunkPin& pin : open_grads_) pin = ChunkPin();
+  machine_.chunks->stand_down();  // so that no drop waits for anything, and none fails
+  for (ChunkId chunk = 0; chunk < machine_.plan.layout.n_chunks(); ++chunk)
+    for (const Payload payload : {Payload::grad, Payload::accum}) (void)machine_.chunks->drop({chunk, payload});
+}
+
 TensorView PassRunner::bind(const LoweredInstr& instr, const Operand& operand) const {
   switch (operand.where) {
     case Operand::Where::none: return {nullptr, operand.shape, operand.dtype};

@@ -26,7 +26,9 @@ class PassRunner {
   };
   Status run(const Pass& pass);
   /// Prefetch begins anew with the schedule's first access.
-  void rewind() noexcept { ahead_ = here_ = 0; }
+  void rewind() noexcept { here_ = 0; }
+  /// After a failure: gives up the pins and the gradients of the step that will not be.
+  void abandon() noexcept;
 
  private:
   Status launch(const LoweredInstr& instr);
@@ -41,7 +43,7 @@ class PassRunner {
   Machine& machine_;
   std::vector<ChunkPin> params_;      ///< of the current instruction
   std::vector<ChunkPin> open_grads_;  ///< by chunk
-  std::size_t ahead_ = 0, here_ = 0;  ///< in PassSchedule::params: prefetched up to, used up to
+  std::size_t here_ = 0;              ///< in PassSchedule::params: used up to
 };
 
 }  // namespace strata

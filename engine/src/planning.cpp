@@ -15,6 +15,15 @@ Status check(const EngineOptions& options) {
   return Status::ok();
 }
 
+// Every parameter is trained: there is no path yet for those that keep still.
+Status check(const Program& train) {
+  for (const ParamInfo& param : train.params) {
+    if (!param.trainable) return Status::error(Code::unsupported, str("parameter ", param.name, " is frozen, which the engine cannot do yet"));
+    if (param.grad == kNoValue) return Status::error(Code::invalid, str("the training program has no gradient of parameter ", param.name));
+  }
+  return Status::ok();
+}
+
 // A working window of a few chunks shall take a small part of the device beside the activations.
 std::int64_t largest_sensible_chunk(const Program& program, const EngineOptions& options) {
   if (options.budgets[0] == kUnlimited) return 0;
@@ -23,27 +32,36 @@ std::int64_t largest_sensible_chunk(const Program& program, const EngineOptions&
   return std::max<std::int64_t>(ChunkLayout::kSliceAlign, static_cast<std::int64_t>(left / 16 / sizeof(float)));
 }
 
+// The program that speaks for the model: the first there is.
+const Program& model_of(const ProgramSet& programs) {
+  return !programs.train.code.empty() ? programs.train : !programs.eval.code.empty() ? programs.eval : programs.infer;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RunPlan>> draft_plan(const ProgramSet& programs, const EngineOptions& options,
                                             const std::function<void(const ChunkLayout&, Placement&)>& choose) {
   STRATA_TRY(check(options));
+  if (!programs.train.code.empty()) STRATA_TRY(check(programs.train));
+  const Program& model = model_of(programs);
   auto plan = std::make_unique<RunPlan>();
   plan->options = options;
-  plan->tensors = tensors_in_use_order(programs.train);
+  plan->tensors = tensors_in_use_order(model);
   for (const std::int32_t param : plan->tensors.param_of_tensor) {
-    const ParamInfo& info = programs.train.params[static_cast<std::size_t>(param)];
+    const ParamInfo& info = model.params[static_cast<std::size_t>(param)];
     plan->decay_of_tensor.push_back(info.decay);
     plan->init_of_tensor.push_back(info.init);
     plan->shape_of_tensor.push_back(info.shape);
   }
   LayoutOptions layout;
   layout.chunk_elems = options.chunk_elems;
-  layout.max_chunk_elems = largest_sensible_chunk(programs.train, options);
+  layout.max_chunk_elems = largest_sensible_chunk(model, options);
   STRATA_TRY_ASSIGN(plan->layout, ChunkLayout::create(plan->tensors.specs, layout));
   plan->notes.push_back("layout: " + plan->layout.explanation());
 
-  STRATA_TRY_ASSIGN(plan->train, lower(programs.train, plan->tensors, plan->layout));
+  if (!programs.train.code.empty()) {
+    STRATA_TRY_ASSIGN(plan->train, lower(programs.train, plan->tensors, plan->layout));
+  }
   if (!programs.eval.code.empty()) {
     STRATA_TRY_ASSIGN(plan->eval, lower(programs.eval, plan->tensors, plan->layout));
   }

@@ -89,6 +89,10 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
     VjpContext context(program, forward, grads, needs);
     op_def(forward.op).vjp(context);
   }
+  for (const ParamInfo& param : program.params)
+    if (param.trainable && grads[static_cast<std::size_t>(param.value)] != param.grad)
+      return Status::error(Code::invalid, str("parameter ", param.name, " is trainable and no instruction writes its gradient: ", loss,
+                                              " does not depend on it, or reads it through an op that takes activations only"));
   STRATA_TRY(verify(program));
   return program;
 }

@@ -225,6 +225,20 @@ TEST(ChunkManagerTest, AWriterWhoseOldContentsFailToSettleGetsNoPinAndChangesNot
   EXPECT_EQ(rig->differences, 0);
 }
 
+TEST(ChunkManagerTest, StandingDownForgetsFailuresNobodyAskedFor) {
+  const auto rig = parameters_on_nvme(2, 1, 2);
+  EXPECT_TRUE(must(rig->manager->prefetch(param(0), Tier::pinned)));
+  rig->put(param(1), Tier::pinned, 8, Intent::update);
+  must(rig->manager->send_home(param(1)));
+  rig->mover.fail_reads = rig->mover.fail_writes = 1;
+  rig->manager->stand_down();
+  must(rig->audit());
+  EXPECT_EQ(rig->mover.in_flight(), 0u);
+  rig->check(param(0), Tier::device, 0);
+  rig->check(param(1), Tier::device, 8);
+  EXPECT_EQ(rig->differences, 0);
+}
+
 TEST(ChunkManagerTest, GenerationsCountWritesAlone) {
   const auto rig = parameters_in_ram(1, 1);
   EXPECT_EQ(rig->manager->generation(param(0)), 1u);

@@ -47,10 +47,10 @@ class CountingBatches final : public BatchSource {
 /// One run from its plan to its digest, on a host backend of its own.
 struct TinyRun {
   explicit TinyRun(std::unique_ptr<const RunPlan> run_plan, int threads = 2,
-                   HostBackendOptions backend_options = {.schedule = Schedule::latest_legal, .check = true})
+                   HostBackendOptions backend_options = {.schedule = Schedule::latest_legal, .check = true}, Io& io = posix_io())
       : plan(std::move(run_plan)), pool(must(ThreadPool::create(threads))),
         backend(must(create_host_backend(backend_options, *pool, clock))),
-        engine(must(Engine::create(*plan, {*backend, *pool, clock, posix_io()}))) {}
+        engine(must(Engine::create(*plan, {*backend, *pool, clock, io}))) {}
 
   std::vector<float> train(int steps) {
     CountingBatches batches(tiny_config().vocab);

@@ -11,11 +11,9 @@
 namespace strata::cli {
 namespace {
 
-// Inference runs through the same tiers: its program stands in for training's, and nothing is updated.
 Result<std::unique_ptr<const RunPlan>> plan_inference(const TrainConfig& config) {
   ProgramSet programs;
   STRATA_TRY_ASSIGN(programs.infer, record_decoder(decoder_config(config), 1, DecoderHead::logits));
-  programs.train = programs.infer;
   return Engine::plan(programs, EngineOptions{});
 }
 

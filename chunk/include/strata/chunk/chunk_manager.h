@@ -123,6 +123,9 @@ class ChunkManager {
   Status pump();
   /// Waits for everything on its way to the slow tier.
   Status settle_all();
+  /// After a failure elsewhere: waits for all that is under way. A read or write that fails is as if never begun, so
+  /// that its error does not meet a later, unconcerned caller.
+  void stand_down() noexcept;
 
   Residency state(CopyKey key, Tier tier) const noexcept { return copy(key, tier).state; }
   std::uint32_t generation(CopyKey key) const noexcept;

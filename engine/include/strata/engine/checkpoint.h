@@ -15,6 +15,7 @@ struct CheckpointFile {
   std::string name;
   std::uint64_t bytes = 0;
   std::string digest;  ///< XXH3-128, hex
+  friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
 };
 
 /// What a checkpoint says of itself. `run` is the caller's: whatever must be equal, or known, when training goes on.

@@ -21,7 +21,8 @@
 namespace strata {
 
 /// The programs of a run. All have the same parameters; `train` ends in "loss" and has its backward, `eval` ends in
-/// "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets". eval and infer may be empty.
+/// "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets". Each may be
+/// empty, but not all: a run without `train` only infers.
 struct ProgramSet {
   Program train, eval, infer;
 };
@@ -99,7 +100,8 @@ class Engine {
   /// Gives parameters their first values, a function of (seed, name order, element), and moments zero.
   Status initialize(std::uint64_t seed);
 
-  /// One optimizer step over grad_accum micro-batches. On an error nothing was committed.
+  /// One optimizer step over grad_accum micro-batches. An error before the update leaves the states as they were; one
+  /// that cuts the update short is returned by this and by visit() until all states are given anew.
   /// Errors: `diverged` naming the tensor when the gradient is not finite; `io_error`, `corrupt`.
   Status train_step(BatchSource& source, double lr, StepReport& report);
   /// Mean loss of `n` micro-batches of `source` from index 0.
@@ -107,7 +109,7 @@ class Engine {
   /// Logits of the row `row` for one sequence of infer's length. Valid until the next call.
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
 
-  /// Steps done; the next one is steps() + 1. Set when resuming.
+  /// Steps done; the next one is steps() + 1. Set when resuming, which says that all states are those of that step.
   std::int64_t steps() const noexcept;
   void set_steps(std::int64_t steps) noexcept;
 

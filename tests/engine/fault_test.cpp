@@ -1,0 +1,212 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <strata/engine/checkpoint.h>
+
+#include "engine/tiny_run.h"
+#include "support/fault_io.h"
+
+namespace strata {
+namespace {
+
+using test::Fault;
+using test::FaultIo;
+using test::FaultKind;
+using test::IoCall;
+using test::TinyRun;
+using test::tiny_programs;
+using testing::AnyOf;
+using testing::HasSubstr;
+
+// Everything that can live on nvme does, but for `kept` payloads, which stay in RAM.
+std::unique_ptr<const RunPlan> swapped_plan(const std::string& dir, std::vector<Payload> kept = {}) {
+  EngineOptions options;
+  options.grad_accum = 2;
+  options.chunk_elems = 8192;
+  options.nvme.dirs = {dir};
+  options.nvme.engine = IoEngine::threads;
+  options.nvme.io_threads = 1;  // one order of calls
+  return must(Engine::plan_with(tiny_programs(true), options, [&](const ChunkLayout&, Placement& placement) {
+    for (auto& homes : placement.homes)
+      for (const Payload payload : {Payload::param, Payload::m, Payload::v, Payload::accum})
+        homes[static_cast<std::size_t>(payload)] = std::count(kept.begin(), kept.end(), payload) != 0 ? Tier::pinned : Tier::nvme;
+  }));
+}
+
+struct FaultyRun {
+  explicit FaultyRun(const std::string& dir, std::vector<Payload> kept = {})
+      : run(swapped_plan(dir, std::move(kept)), 1, {.schedule = Schedule::latest_legal, .check = true}, io) {
+    must(run.engine->initialize(3));
+    run.train(1);
+  }
+  Status step() {
+    test::CountingBatches batches(test::tiny_config().vocab);
+    StepReport report;
+    return run.engine->train_step(batches, 1e-2, report);
+  }
+  FaultIo io{posix_io(), 5};
+  TinyRun run;
+};
+
+TEST(SwapFaultTest, ReadsThatFailForGoodEndTheStepNamingChunkAndPayloadAndTheStatesStay) {
+  const test::TempDir dir;
+  FaultyRun faulty(dir.path());
+  const std::string before = must(faulty.run.engine->state_digest());
+  faulty.io.add({IoCall::read, FaultKind::fail, faulty.io.calls(IoCall::read) + 1, true});
+  const Status status = faulty.step();
+  EXPECT_EQ(status.code(), Code::io_error);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("param: reading id"));
+  faulty.io.clear();
+  EXPECT_EQ(must(faulty.run.engine->state_digest()), before);
+  EXPECT_EQ(faulty.run.engine->steps(), 1);
+}
+
+TEST(SwapFaultTest, AStepThatFailedBeforeItsUpdateCanBeTakenAgainWithTheSameBits) {
+  const test::TempDir dir;
+  FaultyRun straight(dir.path()), faulty(dir.path());
+  must(straight.step());
+  faulty.io.add({IoCall::read, FaultKind::fail, faulty.io.calls(IoCall::read) + 9, true});
+  EXPECT_EQ(faulty.step().code(), Code::io_error);
+  faulty.io.clear();
+  must(faulty.step());
+  EXPECT_EQ(must(faulty.run.engine->state_digest()), must(straight.run.engine->state_digest()));
+}
+
+TEST(SwapFaultTest, AFlippedBitIsFoundNamedAndNeverUsed) {
+  const test::TempDir dir;
+  FaultyRun faulty(dir.path());
+  const std::string before = must(faulty.run.engine->state_digest());
+  faulty.io.add({IoCall::read, FaultKind::flip, faulty.io.calls(IoCall::read) + 3, true});
+  const Status status = faulty.step();
+  EXPECT_EQ(status.code(), Code::corrupt);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("param"));
+  faulty.io.clear();
+  EXPECT_EQ(must(faulty.run.engine->state_digest()), before);
+}
+
+TEST(SwapFaultTest, AnUpdateCutShortIsToldUntilACheckpointIsLoaded) {
+  const test::TempDir dir;
+  FaultyRun faulty(dir.path(), {Payload::param, Payload::accum});
+  const std::string saved = must(save_checkpoint(*faulty.run.engine, posix_io(), dir.file("checkpoints"), {}, 0));
+  const std::string before = must(faulty.run.engine->state_digest());
+  faulty.io.add({IoCall::read, FaultKind::fail, faulty.io.calls(IoCall::read) + 7, true});  // in the midst of the moments
+  const Status status = faulty.step();
+  EXPECT_EQ(status.code(), Code::io_error);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("load a checkpoint"));
+  EXPECT_THAT(std::string(status.message()), AnyOf(HasSubstr(" m: "), HasSubstr(" v: ")));
+  faulty.io.clear();
+  EXPECT_EQ(faulty.step(), status);
+  EXPECT_EQ(faulty.run.engine->state_digest().status(), status);
+  must(load_checkpoint(*faulty.run.engine, posix_io(), saved));
+  EXPECT_EQ(must(faulty.run.engine->state_digest()), before);
+  must(faulty.step());
+}
+
+// Wherever in a step the swap begins to fail: an error that names a chunk, and states that are the old ones or refused.
+void sweep(IoCall call, Code code) {
+  const test::TempDir dir;
+  for (std::uint64_t nth = 1;; nth += nth < 12 ? 1 : 5) {
+    FaultyRun faulty(dir.path());
+    const std::string before = must(faulty.run.engine->state_digest());
+    faulty.io.add({call, FaultKind::fail, faulty.io.calls(call) + nth, true, code});
+    const Status status = faulty.step();
+    if (status.is_ok()) {
+      EXPECT_GT(nth, 10u);
+      return;
+    }
+    EXPECT_EQ(status.code(), code) << status.to_string();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("chunk ")) << "call " << nth;
+    if (call == IoCall::write) continue;  // nowhere is left to write to: nothing can be looked at
+    faulty.io.clear();
+    const Result<std::string> after = faulty.run.engine->state_digest();
+    EXPECT_EQ(after.has_value() ? *after : before, before) << "call " << nth;
+    EXPECT_TRUE(after.has_value() || after.status() == status) << "call " << nth;
+  }
+}
+TEST(SwapFaultTest, ReadsMayBeginToFailAnywhere) { sweep(IoCall::read, Code::io_error); }
+TEST(SwapFaultTest, WritesMayBeginToFailAnywhere) { sweep(IoCall::write, Code::io_error); }
+TEST(SwapFaultTest, TheDiskMayBeFullAnywhere) { sweep(IoCall::write, Code::no_space); }
+
+// --- saving a checkpoint ---
+
+struct Saving {
+  Saving() : run(must(Engine::plan(tiny_programs(false), {.chunk_elems = 8192}))) {
+    must(run.engine->initialize(3));
+    run.train(1);
+    must(save_checkpoint(*run.engine, posix_io(), dir.path(), {{"note", "old"}}, 0));
+  }
+  std::string digest_of_newest() {
+    TinyRun other(must(Engine::plan(tiny_programs(false), {})));
+    must(load_checkpoint(*other.engine, posix_io(), must(newest_checkpoint(posix_io(), dir.path()))));
+    return must(other.engine->state_digest());
+  }
+  bool has_drafts() const {
+    for (const std::string& name : must(posix_io().list(dir.path())))
+      if (name.front() == '.') return true;
+    return false;
+  }
+  test::TempDir dir;
+  TinyRun run;
+};
+
+class CheckpointFaultTest : public testing::TestWithParam<std::tuple<IoCall, Code>> {};
+
+TEST_P(CheckpointFaultTest, AnyFailedCallKeepsTheOldCheckpointAndLeavesNoDraft) {
+  const auto [call, code] = GetParam();
+  for (std::uint64_t nth = 1;; ++nth) {
+    Saving saving;
+    const std::string old = must(saving.run.engine->state_digest());
+    saving.run.train(1);
+    FaultIo io(posix_io(), nth);
+    io.add({call, FaultKind::fail, nth, true, code});
+    const auto saved = save_checkpoint(*saving.run.engine, io, saving.dir.path(), {}, 0);
+    EXPECT_FALSE(saving.has_drafts()) << nth;
+    if (saved.has_value()) {
+      EXPECT_LT(io.calls(call), nth);
+      EXPECT_GT(nth, 1u);
+      return;
+    }
+    EXPECT_EQ(saved.status().code(), code);
+    EXPECT_THAT(std::string(saved.status().message()), HasSubstr("saving checkpoint"));
+    // Once renamed into place it is there, and only whether it would survive a power cut is in doubt.
+    const bool renamed = call == IoCall::sync_dir && posix_io().exists(saving.dir.file("step-00000002"));
+    EXPECT_EQ(saving.digest_of_newest(), renamed ? must(saving.run.engine->state_digest()) : old) << nth;
+  }
+}
+
+TEST_P(CheckpointFaultTest, SavingTheSameStepAgainNeverLosesIt) {
+  const auto [call, code] = GetParam();
+  for (const bool same_bits : {true, false})
+    for (std::uint64_t nth = 1;; ++nth) {
+      Saving saving;
+      const std::string old = must(saving.run.engine->state_digest());
+      if (!same_bits) must(saving.run.engine->initialize(4));
+      const std::string fresh = must(saving.run.engine->state_digest());
+      FaultIo io(posix_io(), nth);
+      io.add({call, FaultKind::fail, nth, false, code});
+      const auto saved = save_checkpoint(*saving.run.engine, io, saving.dir.path(), {{"note", "new"}}, 0);
+      EXPECT_THAT(saving.digest_of_newest(), AnyOf(old, fresh)) << nth;
+      if (!saved.has_value()) continue;
+      EXPECT_EQ(saving.digest_of_newest(), fresh);
+      EXPECT_EQ(must(read_manifest(posix_io(), *saved)).run.at("note"), "new");
+      EXPECT_FALSE(saving.has_drafts());
+      if (io.calls(call) < nth) break;  // a fault in looking at the old one may be survived
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryCall, CheckpointFaultTest,
+                         testing::Values(std::tuple{IoCall::open, Code::io_error}, std::tuple{IoCall::write, Code::io_error},
+                                         std::tuple{IoCall::write, Code::no_space}, std::tuple{IoCall::sync, Code::io_error},
+                                         std::tuple{IoCall::rename, Code::io_error}, std::tuple{IoCall::sync_dir, Code::io_error}));
+
+TEST(CheckpointKeepTest, TheOneJustSavedStaysThoughHigherStepsOfAnotherRunAreThere) {
+  Saving saving;
+  saving.run.engine->set_steps(9);
+  must(save_checkpoint(*saving.run.engine, posix_io(), saving.dir.path(), {}, 0));
+  saving.run.engine->set_steps(4);
+  const std::string saved = must(save_checkpoint(*saving.run.engine, posix_io(), saving.dir.path(), {}, 1));
+  EXPECT_TRUE(posix_io().exists(saved + "/manifest.json"));
+}
+
+}  // namespace
+}  // namespace strata

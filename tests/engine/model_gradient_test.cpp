@@ -1,0 +1,91 @@
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "engine/forward_reference.h"
+#include "engine/tiny_run.h"
+
+namespace strata {
+namespace {
+
+using test::TinyRun;
+using test::tiny_programs;
+using test::reference::Vec;
+using Tensors = std::map<std::string, Vec>;
+
+// Values of a size at which every part of the model matters.
+Status lively(std::string_view name, std::span<float> values) {
+  const Rng rng(std::hash<std::string_view>{}(name), 3);
+  const float mean = name.find("ln_") != std::string_view::npos && name.ends_with("weight") ? 1.0f : 0.0f;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = mean + 0.25f * rng.normal(i);
+  return Status::ok();
+}
+
+Tensors all_of(Engine& engine, Payload payload) {
+  Tensors tensors;
+  must(engine.visit(payload, [&](std::string_view name, std::span<const float> values) {
+    tensors[std::string(name)] = Vec(values.begin(), values.end());
+    return Status::ok();
+  }));
+  return tensors;
+}
+
+// With beta1 = 0, no clipping and one micro-batch, the first moment after the first step is the gradient itself.
+Tensors gradients_of(bool recompute, Tensors& params) {
+  EngineOptions options;
+  options.clip = 0;
+  options.adamw.beta1 = 0;
+  TinyRun run(must(Engine::plan(tiny_programs(recompute), options)));
+  must(run.engine->initialize(1));
+  must(run.engine->fill(Payload::param, lively));
+  params = all_of(*run.engine, Payload::param);
+  run.train(1);
+  return all_of(*run.engine, Payload::m);
+}
+
+test::ForwardReference oracle(const Program& program) {
+  test::reference::Ints tokens(48), targets(48);
+  test::CountingBatches batches(test::tiny_config().vocab);
+  must(batches.fill(0, tokens, targets));
+  return {program, tokens, targets};
+}
+
+TEST(ModelGradientTest, EveryParametersGradientIsTheCentralDifferenceOfTheLossInDouble) {
+  const Program program = tiny_programs(false).eval;
+  const test::ForwardReference forward = oracle(program);
+  Tensors params, again;
+  const Tensors plain = gradients_of(false, params), recomputed = gradients_of(true, again);
+  ASSERT_EQ(plain.size(), program.params.size());
+  ASSERT_EQ(plain, recomputed);
+  constexpr double kStep = 1e-5;
+  for (const auto& [name, gradient] : plain) {
+    const Rng rng(std::hash<std::string>{}(name), 9);
+    double error = 0, norm = 0;
+    for (std::uint64_t draw = 0; draw < 12; ++draw) {
+      const std::size_t i = rng.below(draw, gradient.size());
+      const double at = params[name][i];
+      params[name][i] = at + kStep;
+      const double above = forward.loss(params);
+      params[name][i] = at - kStep;
+      const double below = forward.loss(params);
+      params[name][i] = at;
+      const double want = (above - below) / (2 * kStep);
+      error += (gradient[i] - want) * (gradient[i] - want);
+      norm += want * want;
+    }
+    EXPECT_GT(norm, 0) << name;
+    EXPECT_LE(std::sqrt(error / norm), 2e-5) << name;
+  }
+}
+
+TEST(ModelGradientTest, TheLossIsThatOfTheForwardInDouble) {
+  const Program program = tiny_programs(false).eval;
+  TinyRun run(must(Engine::plan(tiny_programs(true), {})));
+  must(run.engine->initialize(1));
+  must(run.engine->fill(Payload::param, lively));
+  const double want = oracle(program).loss(all_of(*run.engine, Payload::param));
+  EXPECT_NEAR(run.train(1)[0], want, 1e-5 * want);
+}
+
+}  // namespace
+}  // namespace strata

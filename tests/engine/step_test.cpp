@@ -1,0 +1,165 @@
+#include <cmath>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <strata/runtime/alloc_counter.h>
+
+#include "engine/tiny_run.h"
+
+namespace strata {
+namespace {
+
+using test::TinyRun;
+using test::tiny_programs;
+using testing::HasSubstr;
+using Tensors = std::map<std::string, std::vector<float>>;
+
+Tensors all_of(Engine& engine, Payload payload) {
+  Tensors tensors;
+  must(engine.visit(payload, [&](std::string_view name, std::span<const float> values) {
+    tensors[std::string(name)].assign(values.begin(), values.end());
+    return Status::ok();
+  }));
+  return tensors;
+}
+
+// Micro-batches from `first` on.
+class LaterBatches final : public BatchSource {
+ public:
+  explicit LaterBatches(std::int64_t first) : first_(first) {}
+  Status fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) override {
+    return batches_.fill(first_ + index, tokens, targets);
+  }
+
+ private:
+  test::CountingBatches batches_{test::tiny_config().vocab};
+  std::int64_t first_;
+};
+
+// The gradient as the update sees it: with beta1 = 0 it is the first moment after one step.
+Tensors seen_gradient(EngineOptions options, std::int64_t first, StepReport& report) {
+  options.adamw.beta1 = 0;
+  TinyRun run(must(Engine::plan(tiny_programs(false), options)));
+  must(run.engine->initialize(11));
+  LaterBatches batches(first);
+  must(run.engine->train_step(batches, 1e-3, report));
+  return all_of(*run.engine, Payload::m);
+}
+
+Tensors scaled(Tensors tensors, float factor) {
+  for (auto& [name, values] : tensors)
+    for (float& value : values) value = factor * value;
+  return tensors;
+}
+
+TEST(StepTest, AccumulationIsTheF32SumInMicroBatchOrderTimesOneFactor) {
+  for (const std::int32_t n : {2, 3, 4}) {
+    StepReport report;
+    Tensors sum = seen_gradient({.clip = 0}, 0, report);
+    for (std::int32_t k = 1; k < n; ++k)
+      for (const auto& [name, values] : seen_gradient({.clip = 0}, k, report))
+        for (std::size_t i = 0; i < values.size(); ++i) sum[name][i] += values[i];
+    EXPECT_EQ(seen_gradient({.grad_accum = n, .clip = 0}, 0, report), scaled(sum, static_cast<float>(1.0 / n))) << n << " micro-batches";
+  }
+}
+
+TEST(StepTest, AccumulationIsTheSameWhereverItLives) {
+  StepReport report;
+  const Tensors want = seen_gradient({.grad_accum = 3, .clip = 0}, 0, report);
+  EngineOptions off_device{.policy = PlacementPolicy::pinned, .grad_accum = 3, .clip = 0};
+  EXPECT_EQ(seen_gradient(off_device, 0, report), want);
+}
+
+TEST(StepTest, ClippingScalesEveryElementByOneFactorFromTheGlobalNorm) {
+  StepReport free, clipped;
+  const Tensors gradient = seen_gradient({.clip = 0}, 0, free);
+  EXPECT_EQ(free.clip_factor, 1.0);
+  double squares = 0;
+  for (const auto& [name, values] : gradient)
+    for (const float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
+  EXPECT_NEAR(free.grad_norm, std::sqrt(squares), 1e-12 * free.grad_norm);
+  const double clip = free.grad_norm / 3;
+  const Tensors small = seen_gradient({.clip = clip}, 0, clipped);
+  EXPECT_EQ(clipped.grad_norm, free.grad_norm);
+  EXPECT_EQ(clipped.clip_factor, clip / (free.grad_norm + 1e-6));
+  EXPECT_EQ(small, scaled(gradient, static_cast<float>(clipped.clip_factor)));
+  EXPECT_EQ(seen_gradient({.clip = 2 * free.grad_norm}, 0, clipped), gradient);
+}
+
+TEST(StepTest, AGradientThatIsNotFiniteNamesItsTensorAndChangesNothing) {
+  for (const PlacementPolicy policy : {PlacementPolicy::automatic, PlacementPolicy::pinned}) {
+    TinyRun run(must(Engine::plan(tiny_programs(true), {.policy = policy, .grad_accum = 2})));
+    must(run.engine->initialize(1));
+    run.train(2);
+    Tensors good = all_of(*run.engine, Payload::param);
+    const auto fill = [&](std::string_view name, std::span<float> values) {
+      std::copy(good.at(std::string(name)).begin(), good.at(std::string(name)).end(), values.begin());
+      return Status::ok();
+    };
+    const float kept = std::exchange(good.at("h.1.mlp.c_fc.weight")[7], std::numeric_limits<float>::infinity());
+    must(run.engine->fill(Payload::param, fill));
+    const std::string before = must(run.engine->state_digest());
+    test::CountingBatches batches(test::tiny_config().vocab);
+    StepReport report;
+    const Status status = run.engine->train_step(batches, 1e-2, report);
+    EXPECT_EQ(status.code(), Code::diverged);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("the gradient of wte.weight is not finite"));
+    EXPECT_EQ(must(run.engine->state_digest()), before);
+    EXPECT_EQ(run.engine->steps(), 2);
+    good.at("h.1.mlp.c_fc.weight")[7] = kept;
+    must(run.engine->fill(Payload::param, fill));
+    EXPECT_TRUE(std::isfinite(run.train(1)[0]));
+  }
+}
+
+EngineOptions three_tiers(const std::string& dir) {
+  EngineOptions options;
+  options.budgets = {600 * kKiB, 400 * kKiB, 4 * kMiB};
+  options.grad_accum = 2;
+  options.nvme.dirs = {dir};
+  return options;
+}
+
+TEST(StepTest, StepsThreeToTwelveAllocateNothingAndMakeNothingOverThreeTiers) {
+  ASSERT_TRUE(AllocCounter::hooked());
+  const test::TempDir dir;
+  for (const IoEngine io : {IoEngine::automatic, IoEngine::threads}) {
+    EngineOptions options = three_tiers(dir.path());
+    options.nvme.engine = io;
+    TinyRun run(must(Engine::plan(tiny_programs(true), options)), 2, HostBackendOptions{});
+    EXPECT_GT(run.plan->planned_peak[2], 0u);
+    must(run.engine->initialize(1));
+    test::CountingBatches batches(test::tiny_config().vocab);
+    StepReport report;
+    for (int step = 1; step <= 2; ++step) must(run.engine->train_step(batches, 1e-2, report));
+    const std::uint64_t resources = run.engine->resources_created(), allocations = AllocCounter::count();
+    AllocCounter::set_armed(true);
+    Status status;
+    for (int step = 3; step <= 12 && status.is_ok(); ++step) status = run.engine->train_step(batches, 1e-2, report);
+    AllocCounter::set_armed(false);
+    must(status);
+    EXPECT_EQ(AllocCounter::count(), allocations);
+    EXPECT_EQ(run.engine->resources_created(), resources);
+  }
+}
+
+TEST(StepTest, ProgramsThatAreMissingOrOfAnotherModelAreRefused) {
+  ProgramSet set = tiny_programs(false);
+  set.eval = {};
+  TinyRun run(must(Engine::plan(set, {})));
+  must(run.engine->initialize(1));
+  test::CountingBatches batches(test::tiny_config().vocab);
+  EXPECT_EQ(run.engine->evaluate(batches, 1).status().code(), Code::unsupported);
+  DecoderConfig wider = test::tiny_config();
+  wider.ffn = 128;
+  set.eval = must(record_decoder(wider, 3, DecoderHead::loss));
+  EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()), HasSubstr("h.0.mlp.c_fc.weight of 4096 elements, the layout has h.0.mlp.c_fc.weight of 2048"));
+  set = tiny_programs(false);
+  set.train = set.eval;
+  EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()), HasSubstr("no gradient of parameter wte.weight"));
+}
+
+}  // namespace
+}  // namespace strata
