@@ -207,47 +207,47 @@ static std::optional<Placement> place(const ChunkLayout& layout, const AccessTra
 }
 
 TierBytes smallest_that_fits(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request) {
-  // Enlarge one tier alone where that is enough, the one that needs least; else the device and pinned memory to the
-  // least they can run with, and the rest where there is most room.
+  constexpr std::uint64_t kPage = 4096, kPlentyPages = std::uint64_t{1} << 40;
   const auto fits = [&](const TierBytes& budgets) {
     PlacementRequest r = request;
     r.budgets = budgets;
     return place(layout, trace, r).has_value();
   };
-  const auto least = [&](TierBytes budgets, std::size_t tier) -> std::optional<TierBytes> {
-    const std::uint64_t have = budgets[tier];
-    std::uint64_t low = have / 4096, high = std::uint64_t{1} << 40;  // pages; 2^52 bytes
-    budgets[tier] = high * 4096;
-    if (!fits(budgets)) return std::nullopt;
+  // The least budget of `tier`, at least the one asked for, with which `budgets` fits; they do with plenty of it.
+  const auto least = [&](TierBytes budgets, std::size_t tier) {
+    budgets[tier] = request.budgets[tier];
+    if (fits(budgets)) return budgets[tier];
+    std::uint64_t low = request.budgets[tier] / kPage, high = kPlentyPages;
     while (low + 1 < high) {
       const std::uint64_t middle = low + (high - low) / 2;
-      budgets[tier] = middle * 4096;
+      budgets[tier] = middle * kPage;
       (fits(budgets) ? high : low) = middle;
     }
-    budgets[tier] = high * 4096;
+    return high * kPage;
+  };
+  const auto with_plenty = [&](TierBytes budgets, std::size_t tier) {
+    budgets[tier] = std::max(budgets[tier], kPlentyPages * kPage);
     return budgets;
   };
+  const bool may_grow_nvme = request.budgets[kNvme] > 0 || request.policy == PlacementPolicy::nvme;
+
+  // One tier alone where that is enough: the one that needs least.
   std::optional<TierBytes> best;
+  std::uint64_t best_extra = kUnlimited;
   for (const std::size_t tier : {kNvme, kPinned, kDevice}) {
-    if (tier == kNvme && request.budgets[kNvme] == 0) continue;
-    const std::optional<TierBytes> one = least(request.budgets, tier);
-    if (one && (!best || (*one)[tier] - request.budgets[tier] < [&] {
-          std::uint64_t extra = 0;
-          for (std::size_t t = 0; t < kTiers; ++t) extra += (*best)[t] - request.budgets[t];
-          return extra;
-        }()))
-      best = one;
+    if ((tier == kNvme && !may_grow_nvme) || !fits(with_plenty(request.budgets, tier))) continue;
+    TierBytes budgets = request.budgets;
+    budgets[tier] = least(budgets, tier);
+    if (budgets[tier] - request.budgets[tier] >= best_extra) continue;
+    best_extra = budgets[tier] - request.budgets[tier];
+    best = budgets;
   }
   if (best) return *best;
-  TierBytes budgets = request.budgets;
-  for (std::size_t t = 0; t < kTiers; ++t) {
-    TierBytes generous{kUnlimited / 2, kUnlimited / 2, request.budgets[kNvme] == 0 ? 0 : kUnlimited / 2};
-    generous[t] = budgets[t];
-    if (const std::optional<TierBytes> one = least(generous, t); one && !fits(generous)) budgets[t] = (*one)[t];
-  }
-  for (const std::size_t tier : {kNvme, kPinned, kDevice})
-    if (!fits(budgets) && budgets[tier] > 0)
-      if (const std::optional<TierBytes> one = least(budgets, tier)) budgets = *one;
+  // Otherwise plenty of every tier, cut down from the fastest on: device and pinned memory to the least they can run
+  // with, and the rest where there is most room.
+  TierBytes budgets = with_plenty(with_plenty(request.budgets, kDevice), kPinned);
+  if (may_grow_nvme) budgets = with_plenty(budgets, kNvme);
+  for (const std::size_t tier : {kDevice, kPinned, kNvme}) budgets[tier] = least(budgets, tier);
   return budgets;
 }
 
