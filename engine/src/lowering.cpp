@@ -81,7 +81,7 @@ class Lowering {
           std::none_of(out.grads.begin(), out.grads.end(), [&](const GradTouch& g) { return g.chunk == out.out.back().chunk; }))
         out.grads.push_back({out.out.back().chunk, false, false});
     }
-    out.flops = op_def(instr.op).flops(in_infos, out_infos);
+    out.flops = op_def(instr.op).flops(in_infos, out_infos, instr.attrs);
     return out;
   }
 

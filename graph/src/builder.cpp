@@ -1,5 +1,7 @@
 #include <strata/graph/builder.h>
 
+#include <algorithm>
+
 #include <strata/graph/ops.h>
 #include <strata/runtime/str.h>
 
@@ -24,6 +26,10 @@ Value Builder::param(std::string name, Shape shape, ParamOptions options) {
 
 Value Builder::input(std::string name, Shape shape, DType dtype) {
   if (!error_.is_ok()) return {};
+  if (shape.n_elems() <= 0 || program_.find(name) != kNoValue) {
+    error_ = Status::error(Code::invalid, str("input ", name, " of shape ", to_string(shape), " is empty or declared twice"));
+    return {};
+  }
   const ValueId id = program_.add_value({std::move(name), shape, dtype, ValueKind::input, -1});
   program_.inputs.push_back(id);
   return {id};
@@ -75,6 +81,9 @@ Result<Program> Builder::finish(std::initializer_list<std::pair<std::string, Val
   program_ = Program{};
   for (const auto& [name, value] : outputs) {
     if (value.id == kNoValue) return Status::error(Code::invalid, str("output ", name, " is not a value"));
+    if (program.value(value.id).kind != ValueKind::activation || program.find(name) != kNoValue ||
+        std::find(program.outputs.begin(), program.outputs.end(), value.id) != program.outputs.end())
+      return Status::error(Code::invalid, str("output ", name, " is no result of an instruction, or its name or value is taken"));
     program.values[static_cast<std::size_t>(value.id)].name = name;
     program.outputs.push_back(value.id);
   }

@@ -30,8 +30,8 @@ bool matrix(const ValueInfo* info) { return info != nullptr && info->shape.rank 
 OutputSpec workspace(std::size_t bytes) {
   return {"workspace", {static_cast<std::int64_t>(bytes)}, DType::u8, true};
 }
-double no_flops(In, In) { return 0; }
-double per_element(In in, In) { return 10.0 * static_cast<double>(in[0]->shape.n_elems()); }
+double no_flops(In, In, const Attrs&) { return 0; }
+double per_element(In in, In, const Attrs&) { return 10.0 * static_cast<double>(in[0]->shape.n_elems()); }
 
 // --- embedding: (tokens [T] i32, wte [V, h], wpe [S, h]) -> x [T, h]; position of row t is t % seq ---
 Specs infer_embedding(In in, const Attrs& attrs) {
@@ -79,19 +79,19 @@ void vjp_linear(VjpContext& c) {
   if (c.wants_grad(1)) c.emit(Op::linear_backward_weight, {dy, c.in(0), c.in(1)}, {1});
   if (c.wants_grad(0)) c.emit(Op::linear_backward_input, {dy, c.in(1)}, {0});
 }
-double flops_linear(In in, In out) {
+double flops_linear(In in, In out, const Attrs&) {
   return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[0]->shape.dim(1));
 }
 // (dy [T, N], w [N, K]) -> dx [T, K]; the cost is that of the forward product
 Specs infer_linear_backward_input(In in, const Attrs&) {
   return std::vector<OutputSpec>{{"dx", {in[0]->shape.dim(0), in[1]->shape.dim(1)}}};
 }
-double flops_linear_input(In in, In) {
+double flops_linear_input(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
 }
 // (dy [T, N], x [T, K], w for its shape) -> dw [N, K]
 Specs infer_linear_backward_weight(In in, const Attrs&) { return std::vector<OutputSpec>{{"dw", in[2]->shape}}; }
-double flops_linear_weight(In in, In) {
+double flops_linear_weight(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
 }
 // (dy [T, N], b for its shape) -> db [N], workspace
@@ -102,7 +102,7 @@ Specs infer_linear_backward_bias(In in, const Attrs&) {
 
 // --- gelu ---
 Specs infer_gelu(In in, const Attrs&) {
-  if (in[0] == nullptr) return mismatch("x", in);
+  if (in[0] == nullptr || in[0]->dtype != DType::f32) return mismatch("x f32", in);
   return std::vector<OutputSpec>{{"y", in[0]->shape}};
 }
 void vjp_gelu(VjpContext& c) { c.emit(Op::gelu_backward, {c.in(0), c.grad_of_out(0)}, {0}); }
@@ -120,9 +120,9 @@ Specs infer_attention(In in, const Attrs& a) {
 void vjp_attention(VjpContext& c) {
   c.emit(Op::attention_backward, {c.in(0), c.out(0), c.out(1), c.grad_of_out(0)}, {0, -1}, c.attrs());
 }
-double flops_attention(In in, In) {
-  return 4.0 * static_cast<double>(in[0]->shape.n_elems()) / 3.0 * 128.0;  // 4 * T * seq * h, halved by the mask
-}
+// Two products of T * seq * h each, halved by the mask; backward has five.
+double flops_attention(In in, In, const Attrs& a) { return 2.0 / 3.0 * static_cast<double>(in[0]->shape.n_elems()) * a.seq; }
+double flops_attention_backward(In in, In out, const Attrs& a) { return 2.5 * flops_attention(in, out, a); }
 // (qkv, out, lse, dout) -> dqkv, workspace
 Specs infer_attention_backward(In in, const Attrs& a) {
   return std::vector<OutputSpec>{{"dqkv", in[0]->shape},
@@ -131,7 +131,7 @@ Specs infer_attention_backward(In in, const Attrs& a) {
 
 // --- add ---
 Specs infer_add(In in, const Attrs&) {
-  if (in[0] == nullptr || in[1] == nullptr || !(in[0]->shape == in[1]->shape)) return mismatch("two equal shapes", in);
+  if (in[0] == nullptr || !is(in[0], in[0]->shape) || !is(in[1], in[0]->shape)) return mismatch("two equal shapes, f32", in);
   return std::vector<OutputSpec>{{"y", in[0]->shape}};
 }
 void vjp_add(VjpContext& c) {
@@ -154,21 +154,21 @@ Specs infer_cross_entropy_backward(In in, const Attrs&) { return std::vector<Out
 
 constexpr OpDef::InPlace kNever{-1, -1};
 const std::array<OpDef, kOps> kTable = {{
-    {"embedding", infer_embedding, vjp_embedding, kNever, no_flops},
-    {"embedding_backward", infer_embedding_backward, nullptr, kNever, no_flops},
-    {"layernorm", infer_layernorm, vjp_layernorm, kNever, per_element},
-    {"layernorm_backward", infer_layernorm_backward, nullptr, kNever, per_element},
-    {"linear", infer_linear, vjp_linear, kNever, flops_linear},
-    {"linear_backward_input", infer_linear_backward_input, nullptr, kNever, flops_linear_input},
-    {"linear_backward_weight", infer_linear_backward_weight, nullptr, kNever, flops_linear_weight},
-    {"linear_backward_bias", infer_linear_backward_bias, nullptr, kNever, no_flops},
-    {"gelu", infer_gelu, vjp_gelu, kNever, per_element},
-    {"gelu_backward", infer_gelu_backward, nullptr, {0, 1}, per_element},
-    {"attention", infer_attention, vjp_attention, kNever, flops_attention},
-    {"attention_backward", infer_attention_backward, nullptr, kNever, flops_attention},
-    {"add", infer_add, vjp_add, {0, 0}, no_flops},
-    {"cross_entropy", infer_cross_entropy, vjp_cross_entropy, kNever, per_element},
-    {"cross_entropy_backward", infer_cross_entropy_backward, nullptr, {0, 0}, per_element},
+    {"embedding", infer_embedding, vjp_embedding, kNever, no_flops, 3},
+    {"embedding_backward", infer_embedding_backward, nullptr, kNever, no_flops, 4},
+    {"layernorm", infer_layernorm, vjp_layernorm, kNever, per_element, 3},
+    {"layernorm_backward", infer_layernorm_backward, nullptr, kNever, per_element, 5},
+    {"linear", infer_linear, vjp_linear, kNever, flops_linear, 3, 2},
+    {"linear_backward_input", infer_linear_backward_input, nullptr, kNever, flops_linear_input, 2},
+    {"linear_backward_weight", infer_linear_backward_weight, nullptr, kNever, flops_linear_weight, 3},
+    {"linear_backward_bias", infer_linear_backward_bias, nullptr, kNever, no_flops, 2},
+    {"gelu", infer_gelu, vjp_gelu, kNever, per_element, 1},
+    {"gelu_backward", infer_gelu_backward, nullptr, {0, 1}, per_element, 2},
+    {"attention", infer_attention, vjp_attention, kNever, flops_attention, 1},
+    {"attention_backward", infer_attention_backward, nullptr, kNever, flops_attention_backward, 4},
+    {"add", infer_add, vjp_add, {0, 0}, no_flops, 2},
+    {"cross_entropy", infer_cross_entropy, vjp_cross_entropy, kNever, per_element, 2},
+    {"cross_entropy_backward", infer_cross_entropy_backward, nullptr, {0, 0}, per_element, 3},
 }};
 
 }  // namespace

@@ -31,7 +31,21 @@ std::string to_string(const Program& program) {
 
 namespace {
 
+Status verify_operands(const Program& program, const Instr& instr) {
+  const OpDef& def = op_def(instr.op);
+  if (instr.in.size() != static_cast<std::size_t>(def.n_in))
+    return Status::error(Code::internal, str("has ", instr.in.size(), " operands, the op takes ", def.n_in));
+  const auto n = static_cast<ValueId>(program.values.size());
+  for (std::size_t k = 0; k < instr.in.size(); ++k)
+    if (instr.in[k] >= n || instr.in[k] < (static_cast<int>(k) == def.optional_in ? kNoValue : 0))
+      return Status::error(Code::internal, str("operand ", k, " is value ", instr.in[k], " of ", n));
+  for (const ValueId id : instr.out)
+    if (id < 0 || id >= n) return Status::error(Code::internal, str("writes value ", id, " of ", n));
+  return Status::ok();
+}
+
 Status verify_instr(const Program& program, const Instr& instr, std::vector<bool>& defined) {
+  STRATA_TRY(verify_operands(program, instr));
   std::vector<const ValueInfo*> in;
   for (const ValueId id : instr.in) {
     if (id != kNoValue && !defined[static_cast<std::size_t>(id)])
@@ -47,7 +61,8 @@ Status verify_instr(const Program& program, const Instr& instr, std::vector<bool
       return Status::error(Code::internal, str("writes ", out.name, " of shape ", to_string(out.shape),
                                                ", the op makes ", to_string(outputs[k].shape)));
     const bool accumulates = (instr.accumulate >> k & 1u) != 0;
-    if (accumulates != (out.kind == ValueKind::grad && defined[static_cast<std::size_t>(instr.out[k])]))
+    const bool written = defined[static_cast<std::size_t>(instr.out[k])];
+    if (accumulates != (out.kind == ValueKind::grad && written) || (written && out.kind != ValueKind::grad))
       return Status::error(Code::internal, str(accumulates ? "adds to " : "overwrites ", out.name));
     defined[static_cast<std::size_t>(instr.out[k])] = true;
   }
@@ -57,6 +72,13 @@ Status verify_instr(const Program& program, const Instr& instr, std::vector<bool
 }  // namespace
 
 Status verify(const Program& program) {
+  for (const auto* list : {&program.inputs, &program.outputs})
+    for (const ValueId id : *list) {
+      if (id < 0 || id >= static_cast<ValueId>(program.values.size()))
+        return Status::error(Code::internal, str("an input or output is value ", id, " of ", program.values.size()));
+      if (program.find(program.value(id).name) != id)
+        return Status::error(Code::internal, str("two inputs or outputs are named ", program.value(id).name));
+    }
   std::vector<bool> defined(program.values.size(), false);
   for (const ParamInfo& param : program.params) defined[static_cast<std::size_t>(param.value)] = true;
   for (const ValueId id : program.inputs) defined[static_cast<std::size_t>(id)] = true;

@@ -13,7 +13,7 @@ struct Value {
 };
 
 struct ParamOptions {
-  Init init;
+  Init init = {};
   bool decay = true;
   bool trainable = true;
 };

@@ -28,7 +28,9 @@ struct OpDef {
   /// (output, input) that may share memory when the input dies here; {-1, -1}: none.
   struct InPlace { int out = -1, in = -1; } in_place;
   /// Floating-point operations, for pacing and prefetch distance.
-  double (*flops)(std::span<const ValueInfo* const> in, std::span<const ValueInfo* const> out);
+  double (*flops)(std::span<const ValueInfo* const> in, std::span<const ValueInfo* const> out, const Attrs& attrs);
+  int n_in;               ///< operands, each of which must be given ...
+  int optional_in = -1;   ///< ... but for this one
 };
 const OpDef& op_def(Op op) noexcept;
 

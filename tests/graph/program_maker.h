@@ -1,0 +1,61 @@
+#pragma once
+
+#include <algorithm>
+
+#include <strata/graph/builder.h>
+#include <strata/graph/passes.h>
+#include <strata/model/decoder.h>
+#include <strata/runtime/rng.h>
+#include <strata/runtime/str.h>
+
+namespace strata::test {
+
+inline Program decoder_program(const DecoderConfig& config, std::int64_t batch, bool recompute = false) {
+  Program program = must(derive_backward(must(record_decoder(config, batch, DecoderHead::loss)), "loss"));
+  return recompute ? recompute_regions(std::move(program)) : program;
+}
+inline DecoderConfig decoder_of(std::int64_t layers, std::int64_t hidden) {
+  return {.family = "gpt2", .layers = layers, .hidden = hidden, .heads = 2, .ffn = 4 * hidden, .vocab = 61, .seq = 16};
+}
+
+/// A random model over rows of 8: values of earlier instructions are read again at random, weights are tied and frozen at
+/// random, regions are marked at random.
+inline Program random_program(std::uint64_t seed) {
+  const Rng rng(seed, 13);
+  std::uint64_t at = 0;
+  const auto below = [&](std::uint64_t n) { return rng.below(at++, n); };
+  Builder b;
+  const Value tokens = b.input("tokens", {8}, DType::i32), targets = b.input("targets", {8}, DType::i32);
+  const Value wte = b.param("wte", {11, 12}, {}), wpe = b.param("wpe", {4, 12}, {});
+  std::vector<Value> rows = {b.embedding(tokens, wte, wpe, 4)};  // all [8, 12]
+  std::vector<Value> square = {b.param("first", {12, 12}, {})};
+  std::vector<std::size_t> unread;  // of rows
+  const std::uint64_t length = 2 + below(25);
+  for (std::uint64_t i = 0; i < length; ++i) {
+    if (below(4) == 0) b.region(str("r", i), below(2) == 0);
+    const auto read = [&](std::size_t row) {
+      unread.erase(std::remove(unread.begin(), unread.end(), row), unread.end());
+      return rows[row];
+    };
+    const Value x = read(rows.size() - 1 - below(std::min<std::uint64_t>(rows.size(), 5)));
+    unread.push_back(rows.size());
+    const auto param = [&](const char* kind, Shape shape) { return b.param(str(kind, i), shape, {.trainable = below(5) != 0}); };
+    switch (below(6)) {
+      case 0: rows.push_back(b.gelu(x)); break;
+      case 1: rows.push_back(b.add(x, read(below(rows.size())))); break;
+      case 2: rows.push_back(b.layernorm(x, param("scale", {12}), param("shift", {12}), 1e-5f)); break;
+      case 3: rows.push_back(b.linear(x, square[below(square.size())])); break;
+      case 4:
+        square.push_back(param("w", {12, 12}));
+        rows.push_back(b.linear(x, square.back(), param("b", {12})));
+        break;
+      case 5: rows.push_back(b.attention(b.linear(x, param("qkv", {36, 12})), 2, 4)); break;
+    }
+  }
+  Value sum = b.linear(rows.back(), square[0]);
+  for (const std::size_t row : unread) sum = b.add(sum, rows[row]);
+  for (const Value& weight : square) sum = b.add(sum, b.linear(rows.back(), weight));  // so that every weight is reached
+  return must(b.finish({{"loss", b.cross_entropy(b.linear(sum, wte), targets)}}));
+}
+
+}  // namespace strata::test
