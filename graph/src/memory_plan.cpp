@@ -23,13 +23,13 @@ std::vector<Life> lifetimes(const Program& program) {
     life.first = life.first < 0 ? at : std::min(life.first, at);
     life.last = std::max(life.last, at);
   };
+  for (const ValueId id : program.inputs) {  // first: they are filled before anything runs
+    touch(id, 0);
+    touch(id, end);
+  }
   for (int i = 0; i < end; ++i) {
     for (const ValueId id : program.code[static_cast<std::size_t>(i)].in) touch(id, i);
     for (const ValueId id : program.code[static_cast<std::size_t>(i)].out) touch(id, i);
-  }
-  for (const ValueId id : program.inputs) {
-    touch(id, 0);
-    touch(id, end);
   }
   for (const ValueId id : program.outputs) touch(id, end);
   return lives;
