@@ -199,6 +199,23 @@ INSTANTIATE_TEST_SUITE_P(EveryCall, CheckpointFaultTest,
                                          std::tuple{IoCall::write, Code::no_space}, std::tuple{IoCall::sync, Code::io_error},
                                          std::tuple{IoCall::rename, Code::io_error}, std::tuple{IoCall::sync_dir, Code::io_error}));
 
+TEST(CheckpointLoadFaultTest, AReadThatFailsAnywhereLeavesTheOldStatesOrNone) {
+  Saving saving;
+  TinyRun other(must(Engine::plan(tiny_programs(false), {})));
+  for (std::uint64_t nth = 1;; ++nth) {
+    must(other.engine->initialize(9));
+    const std::string before = must(other.engine->state_digest());
+    FaultIo io(posix_io(), nth);
+    io.add({IoCall::read, FaultKind::fail, nth, true});
+    const auto loaded = load_checkpoint(*other.engine, io, must(newest_checkpoint(posix_io(), saving.dir.path())));
+    if (loaded.has_value()) break;
+    const auto after = other.engine->state_digest();
+    EXPECT_EQ(after.has_value() ? *after : before, before) << nth;
+    EXPECT_TRUE(after.has_value() || after.status().message().find("was cut short") != std::string_view::npos) << nth;
+  }
+  EXPECT_EQ(must(other.engine->state_digest()), must(saving.run.engine->state_digest()));
+}
+
 TEST(CheckpointKeepTest, TheOneJustSavedStaysThoughHigherStepsOfAnotherRunAreThere) {
   Saving saving;
   saving.run.engine->set_steps(9);
