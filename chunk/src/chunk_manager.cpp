@@ -1,24 +1,21 @@
 #include <strata/chunk/chunk_manager.h>
 
 #include <algorithm>
-#include <limits>
 
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
+
+#include "describe.h"
 
 // Note [decisions]: nothing here may branch on how far queued work has come. `is_complete` is asked in one place,
 // pump(), and only to submit a write a little earlier. That is what makes a run over the null backend a proof.
 
 namespace strata {
-namespace {
 
-constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
-constexpr std::int32_t kAtOnce = -1;  // needed_at of something that cannot wait
-constexpr std::array<Tier, 2> kMemoryTiers = {Tier::device, Tier::pinned};
-
-std::string describe(CopyKey key) { return str("chunk ", key.chunk, " ", to_string(key.payload)); }
-
-}  // namespace
+using detail::describe;
+using detail::kAtOnce;
+using detail::kMemoryTiers;
+using detail::kNever;
 
 ChunkPin::~ChunkPin() {
   if (manager_ != nullptr) manager_->unpin(*this);
@@ -391,116 +388,6 @@ void ChunkManager::unpin(ChunkPin& pin) noexcept {
   memory.written.add(pin.stream_->role(), *last);
 }
 
-// --- write-back ---
-
-Status ChunkManager::send_home(CopyKey key) {
-  const std::optional<Tier> home = placement_.home(key);
-  if (!home || valid(key, *home)) return Status::ok();
-  if (!valid(key, Tier::device) && !valid(key, Tier::pinned))
-    return Status::error(Code::internal, str(describe(key), " is in no tier and was to be sent home"));
-  if (*home == Tier::device) {
-    STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::device, kAtOnce));
-    STRATA_ASSERT(begun, describe(key), " has no room in its home");
-  } else if (valid(key, Tier::device) && !valid(key, Tier::pinned)) {
-    STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::pinned, kAtOnce));
-    if (!begun) return Status::error(Code::does_not_fit, str(describe(key), " finds no pinned slot on its way to ", to_string(*home)));
-  }
-  if (*home == Tier::nvme) return begin_drain(key);
-  STRATA_TRY(arrive(key, *home));
-  settle_dirty(key, *home);
-  return Status::ok();
-}
-
-// What has been copied on is no longer the only newest copy.
-void ChunkManager::settle_dirty(CopyKey key, Tier keep) {
-  for (const Tier tier : kMemoryTiers)
-    if (tier != keep && copy(key, tier).state == Residency::dirty) {
-      become(key, tier, Residency::draining);
-      become(key, tier, Residency::clean);
-    }
-}
-
-Status ChunkManager::begin_drain(CopyKey key) {
-  const std::uint32_t slots = class_of_[index(key)];
-  std::size_t in_class = 0, oldest = drains_.size();
-  for (std::size_t i = drains_.size(); i-- > 0;)
-    if (class_of_[index(drains_[i].key)] == slots) {
-      ++in_class;
-      oldest = i;
-    }
-  if (in_class >= spare_drains_[slots]) STRATA_TRY(settle(oldest));
-  STRATA_TRY(arrive(key, Tier::pinned));
-  STRATA_ASSERT(!copy(key, Tier::pinned).written, describe(key), " is sent home while it is written");
-  settle_dirty(key, Tier::pinned);  // from here on nothing can fail
-  if (copy(key, Tier::pinned).state == Residency::clean) become(key, Tier::pinned, Residency::dirty);
-  become(key, Tier::pinned, Residency::draining);
-  become(key, Tier::nvme, Residency::filling);
-  drains_.push_back({key, {}, false});
-  ++counters_.write_backs;
-  counters_.written_bytes += slot(key, Tier::pinned).view.bytes;
-  return Status::ok();
-}
-
-Status ChunkManager::submit(Drain& drain) {
-  const Slot& src = slot(drain.key, Tier::pinned);
-  STRATA_TRY(backend_.host_access({src.view.data, src.view.bytes, false}));
-  STRATA_TRY_ASSIGN(drain.ticket, mover_.write_async(drain.key, src.view));
-  drain.submitted = true;
-  return Status::ok();
-}
-
-Status ChunkManager::pump() {
-  for (Drain& drain : drains_) {
-    if (drain.submitted) continue;
-    const Fence& final = slot(drain.key, Tier::pinned).written;
-    const bool still = std::all_of(final.events.begin(), final.events.end(),
-        [&](const Event& event) { return event.stream < 0 || backend_.is_complete(event); });
-    if (!still) return Status::ok();  // in order, so that the oldest is never overtaken
-    if (const Status status = submit(drain); !status.is_ok()) return status.annotate(str("writing back ", describe(drain.key)));
-  }
-  return Status::ok();
-}
-
-Status ChunkManager::settle(std::size_t i) {
-  const CopyKey key = drains_[i].key;
-  const std::int64_t before = clock_.now_ns();
-  Status status;
-  if (!drains_[i].submitted) {
-    status = wait_on_host(slot(key, Tier::pinned).written);
-    if (status.is_ok()) status = submit(drains_[i]);
-  }
-  if (status.is_ok()) status = mover_.wait(drains_[i].ticket);
-  counters_.io_wait_ns += clock_.now_ns() - before;
-  drains_.erase(drains_.begin() + static_cast<std::ptrdiff_t>(i));
-  become(key, Tier::pinned, status.is_ok() ? Residency::clean : Residency::dirty);
-  become(key, Tier::nvme, status.is_ok() ? Residency::clean : Residency::absent);
-  return status.is_ok() ? status : status.annotate(str("writing back ", describe(key)));
-}
-
-Status ChunkManager::settle_key(CopyKey key) {
-  for (std::size_t i = 0; i < drains_.size(); ++i)
-    if (drains_[i].key == key) return settle(i);
-  return Status::ok();
-}
-
-Status ChunkManager::settle_all() {
-  while (!drains_.empty()) STRATA_TRY(settle(0));
-  return Status::ok();
-}
-
-void ChunkManager::stand_down() noexcept {
-  for (std::size_t i = 0; i < copies_.size(); ++i)
-    for (const Tier tier : kMemoryTiers) (void)arrive(key_of(static_cast<std::int32_t>(i)), tier);
-  while (!drains_.empty()) (void)settle(0);
-}
-
-Status ChunkManager::drop(CopyKey key) {
-  if (copy(key, Tier::pinned).state == Residency::draining) STRATA_TRY(settle_key(key));
-  for (std::size_t t = 0; t < kTiers; ++t)
-    if (valid(key, static_cast<Tier>(t))) STRATA_TRY(leave(key, static_cast<Tier>(t)));
-  return Status::ok();
-}
-
 // --- looking in ---
 
 std::uint32_t ChunkManager::generation(CopyKey key) const noexcept { return generation_[index(key)]; }
@@ -508,33 +395,6 @@ std::uint32_t ChunkManager::generation(CopyKey key) const noexcept { return gene
 std::size_t ChunkManager::used_slots(Tier tier, std::uint32_t slot_class) const noexcept {
   const Pool& slots = pools_[static_cast<std::size_t>(tier)][slot_class];
   return slots.slots.size() - slots.free.size();
-}
-
-Status ChunkManager::audit() const {
-  for (std::size_t i = 0; i < copies_.size(); ++i) {
-    const CopyKey key = key_of(static_cast<std::int32_t>(i));
-    int dirty = 0;
-    for (const Tier tier : kMemoryTiers) {
-      const Copy& held = copy(key, tier);
-      dirty += held.state == Residency::dirty ? 1 : 0;
-      if (held.state != Residency::absent && held.slot < 0) return Status::error(Code::internal, str(describe(key), " has no slot in ", to_string(tier)));
-      if (held.pins > 0 && held.state == Residency::absent) return Status::error(Code::internal, str(describe(key), " is pinned and absent"));
-      if (held.slot >= 0) {
-        const Slot& memory = pools_[static_cast<std::size_t>(tier)][class_of_[i]].slots[static_cast<std::size_t>(held.slot)];
-        if (memory.owner != static_cast<std::int32_t>(i)) return Status::error(Code::internal, str(describe(key), " holds a slot of another"));
-        if (!memory.home && held.state == Residency::absent) return Status::error(Code::internal, str(describe(key), " keeps a window slot for nothing"));
-      }
-    }
-    if (dirty > 1) return Status::error(Code::internal, str(describe(key), " is dirty in two tiers"));
-    if (dirty == 1 && valid(key, Tier::nvme)) return Status::error(Code::internal, str(describe(key), " is dirty and its nvme copy is not stale"));
-  }
-  for (std::size_t t = 0; t < 2; ++t)
-    for (const Pool& slots : pools_[t]) {
-      std::size_t owned = 0;
-      for (const Slot& memory : slots.slots) owned += memory.owner >= 0 ? 1u : 0u;
-      if (owned + slots.free.size() != slots.slots.size()) return Status::error(Code::internal, str(slots.slots.size(), " slots, ", owned, " owned, ", slots.free.size(), " free"));
-    }
-  return Status::ok();
 }
 
 }  // namespace strata
