@@ -1,5 +1,9 @@
 #include <strata/cpuopt/isa.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <atomic>
 
 #include <strata/runtime/str.h>
@@ -34,6 +38,18 @@ std::string_view to_string(CpuIsa isa) noexcept {
   return "unknown";
 }
 
+#if defined(__x86_64__)
+namespace {
+
+// clang 14's __builtin_cpu_supports does not know this one.
+bool has_f16c() noexcept {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
+}  // namespace
+#endif
+
 bool is_supported(CpuIsa isa) noexcept {
 #if defined(__x86_64__)
   switch (isa) {
@@ -42,7 +58,7 @@ bool is_supported(CpuIsa isa) noexcept {
     case CpuIsa::sse42:
       return __builtin_cpu_supports("sse4.2") != 0;
     case CpuIsa::avx2:
-      return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
+      return __builtin_cpu_supports("avx2") != 0 && has_f16c();
     case CpuIsa::avx512:
       return is_supported(CpuIsa::avx2) && __builtin_cpu_supports("avx512f") != 0 &&
              __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
