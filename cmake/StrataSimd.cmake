@@ -28,7 +28,7 @@ function(strata_simd_bodies module)
       # sqrtf may set errno, which keeps GCC from a plain square root; nothing here reads errno. No body throws, and
       # without exceptions no shared personality symbol appears. GCC 12 warns inside its own AVX-512 header.
       set_source_files_properties("${unit}" PROPERTIES
-        COMPILE_OPTIONS "${STRATA_ISA_FLAGS_${isa}};-fno-math-errno;-fno-exceptions;-Wno-maybe-uninitialized;${STRATA_BODY_SANITIZE_FLAGS}")
+        COMPILE_OPTIONS "${STRATA_ISA_FLAGS_${isa}};-fno-math-errno;-fno-exceptions;$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>;${STRATA_BODY_SANITIZE_FLAGS}")
       target_sources(strata_${module} PRIVATE "${unit}")
     endforeach()
   endforeach()

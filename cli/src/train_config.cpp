@@ -115,7 +115,7 @@ std::string locate_data_file(const std::string& path, std::span<const std::strin
   std::error_code ignored;  // a folder that cannot be read does not have the file
   if (path.empty() || path.front() == '/' || std::filesystem::exists(path, ignored)) return path;
   for (const std::string& dir : data_dirs) {
-    const std::string below = str(dir, "/", path);
+    std::string below = str(dir, "/", path);
     if (std::filesystem::exists(below, ignored)) return below;
   }
   return path;

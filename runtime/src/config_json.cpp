@@ -116,7 +116,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
                         : str("'", section_, "' stands outside a section; write it as {\"model\": {\"key\": value}}"));
     keys_in_section_ = 1;
   }
-  void problem(std::string text) { into_.problems.push_back(str(here(), ": ", text)); }
+  void problem(std::string_view text) { into_.problems.push_back(str(here(), ": ", text)); }
   std::string here() const { return str(origin_, ":", *line_); }
 
   std::string_view origin_;
