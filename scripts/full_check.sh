@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The checks that are too slow for every change: long tests, ThreadSanitizer, line coverage, every CUDA architecture.
+# All run, also after one has failed.   scripts/full_check.sh [long|tsan|coverage|cuda ...]
+set -uo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh" || exit 1
+logs=build/full_check
+
+build() {
+  local preset=$1
+  shift
+  step "configure $preset" --log "$logs/$preset-configure.log" cmake --preset "$preset" "$@" &&
+    step "build $preset" --log "$logs/$preset-build.log" cmake --build --preset "$preset" -j "$jobs"
+}
+
+check_long() { build release && step 'long tests' ctest --preset release -j "$jobs" -L long --no-tests=ignore; }
+
+check_tsan() { build tsan && step 'tests under TSan' --log "$logs/tsan-ctest.log" ctest --preset tsan -j "$jobs" -LE long; }
+
+# Of the modules that decide where bytes are; the others are measured by their own figures.
+check_coverage() {
+  build coverage && step 'tests for coverage' --log "$logs/coverage-ctest.log" ctest --preset coverage -j "$jobs" -LE long &&
+    step coverage gcovr --root . --object-directory build/coverage --exclude-unreachable-branches --exclude-throw-branches \
+      --filter runtime/ --filter chunk/ --filter offload/ --filter engine/ --sort-percentage \
+      --json-summary "$logs/coverage.json" --txt
+}
+
+check_cuda() {
+  if ! command -v nvcc >/dev/null && [[ ! -x /usr/local/cuda/bin/nvcc ]]; then
+    echo 'full_check: cuda is skipped: no nvcc'
+    return 0
+  fi
+  build cuda -DCMAKE_CUDA_ARCHITECTURES=all-major
+}
+
+checks=("$@")
+(( $# )) || checks=(long tsan coverage cuda)
+for check in "${checks[@]}"; do
+  [[ $check =~ ^(long|tsan|coverage|cuda)$ ]] || { echo "usage: scripts/full_check.sh [long|tsan|coverage|cuda ...]" >&2; exit 2; }
+done
+step set-up scripts/setup.sh --dev || exit 1
+failed=()
+for check in "${checks[@]}"; do "check_$check" || failed+=("$check"); done
+printf 'full_check: %d of %d failed: %s\n' "${#failed[@]}" "${#checks[@]}" "${failed[*]:-none}"
+(( ${#failed[@]} == 0 ))
