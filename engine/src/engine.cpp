@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include <strata/runtime/assert.h>
 #include <strata/runtime/digest.h>
 #include <strata/runtime/null_backend.h>
 #include <strata/runtime/str.h>
@@ -237,7 +238,18 @@ Status rehearse(Engine& engine, const RunPlan& plan) {
 }  // namespace
 
 Result<std::unique_ptr<const RunPlan>> Engine::plan(const ProgramSet& programs, const EngineOptions& options) {
-  return plan_with(programs, options, nullptr);
+  STRATA_TRY_ASSIGN(Choice choice, plan_first(std::span(&programs, 1), options));
+  return std::move(choice.plan);
+}
+
+Result<Engine::Choice> Engine::plan_first(std::span<const ProgramSet> choices, const EngineOptions& options) {
+  STRATA_ASSERT(!choices.empty(), "planning no program");
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    auto plan = plan_with(choices[i], options, nullptr);
+    if (plan.has_value()) return Choice{i, *std::move(plan)};
+    if (plan.status().code() != Code::does_not_fit) return plan.status();
+  }
+  return explain_refusal(choices, options);
 }
 
 Result<std::unique_ptr<const RunPlan>> Engine::plan_with(const ProgramSet& programs, const EngineOptions& options,

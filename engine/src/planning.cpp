@@ -1,6 +1,7 @@
 #include "planning.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
@@ -39,8 +40,8 @@ const Program& model_of(const ProgramSet& programs) {
 
 }  // namespace
 
-Result<std::unique_ptr<RunPlan>> draft_plan(const ProgramSet& programs, const EngineOptions& options,
-                                            const std::function<void(const ChunkLayout&, Placement&)>& choose) {
+// All but the placement.
+static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, const EngineOptions& options) {
   STRATA_TRY(check(options));
   if (!programs.train.code.empty()) STRATA_TRY(check(programs.train));
   const Program& model = model_of(programs);
@@ -76,16 +77,35 @@ Result<std::unique_ptr<RunPlan>> draft_plan(const ProgramSet& programs, const En
   }
   plan->trace.pinned_fixed_bytes = pinned_fixed(*plan, chunk_tables(plan->tensors, plan->layout, plan->decay_of_tensor).n_leaves).total();
 
-  const PlacementRequest request{options.budgets, options.policy, options.prefetch};
+  return plan;
+}
+
+static PlacementRequest request_of(const EngineOptions& options) { return {options.budgets, options.policy, options.prefetch}; }
+
+Result<std::unique_ptr<RunPlan>> draft_plan(const ProgramSet& programs, const EngineOptions& options,
+                                            const std::function<void(const ChunkLayout&, Placement&)>& choose) {
+  STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, lay_out(programs, options));
   if (choose) {
     plan->placement.classes = slot_classes(plan->layout);
     plan->placement.homes.resize(plan->layout.n_chunks());
     choose(plan->layout, plan->placement);
     set_least_windows(plan->layout, plan->trace, plan->placement);
-  } else {
-    STRATA_TRY_ASSIGN(plan->placement, plan_placement(plan->layout, plan->trace, request));
+    return plan;
   }
+  std::optional<Placement> placement = find_placement(plan->layout, plan->trace, request_of(options));
+  if (!placement) return Status::error(Code::does_not_fit, "the run does not fit its budgets");
+  plan->placement = *std::move(placement);
   return plan;
+}
+
+Status explain_refusal(std::span<const ProgramSet> choices, const EngineOptions& options) {
+  const auto fits = [&](const TierBytes& budgets) {
+    EngineOptions other = options;
+    other.budgets = budgets;
+    return std::any_of(choices.begin(), choices.end(), [&](const ProgramSet& programs) { return draft_plan(programs, other, nullptr).has_value(); });
+  };
+  STRATA_TRY_ASSIGN(const std::unique_ptr<RunPlan> plan, lay_out(choices.back(), options));
+  return does_not_fit(plan->layout, plan->trace, request_of(options), smallest_that_fits(options.budgets, may_grow_nvme(request_of(options)), fits));
 }
 
 }  // namespace strata

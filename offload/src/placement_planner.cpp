@@ -198,7 +198,7 @@ void set_least_windows(const ChunkLayout& layout, const AccessTrace& trace, Plac
   set_windows(layout, trace, Width{}, placement);
 }
 
-static std::optional<Placement> place(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request) {
+std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request) {
   // Wide windows first: room to prefetch and to write behind is worth more than one more chunk at home.
   const std::array<Width, 5> widths = {{{request.prefetch, 3, 6}, {request.prefetch, 2, 4}, {std::min(request.prefetch, 1u), 2, 2}, {0, 1, 2}, {0, 1, 1}}};
   for (const Width& width : widths)
@@ -206,61 +206,95 @@ static std::optional<Placement> place(const ChunkLayout& layout, const AccessTra
   return std::nullopt;
 }
 
-TierBytes smallest_that_fits(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request) {
-  constexpr std::uint64_t kPage = 4096, kPlentyPages = std::uint64_t{1} << 40;
-  const auto fits = [&](const TierBytes& budgets) {
-    PlacementRequest r = request;
-    r.budgets = budgets;
-    return place(layout, trace, r).has_value();
-  };
-  // The least budget of `tier`, at least the one asked for, with which `budgets` fits; they do with plenty of it.
-  const auto least = [&](TierBytes budgets, std::size_t tier) {
-    budgets[tier] = request.budgets[tier];
-    if (fits(budgets)) return budgets[tier];
-    std::uint64_t low = request.budgets[tier] / kPage, high = kPlentyPages;
-    while (low + 1 < high) {
-      const std::uint64_t middle = low + (high - low) / 2;
-      budgets[tier] = middle * kPage;
-      (fits(budgets) ? high : low) = middle;
-    }
-    return high * kPage;
-  };
-  const auto with_plenty = [&](TierBytes budgets, std::size_t tier) {
-    budgets[tier] = std::max(budgets[tier], kPlentyPages * kPage);
-    return budgets;
-  };
-  const bool may_grow_nvme = request.budgets[kNvme] > 0 || request.policy == PlacementPolicy::nvme;
+namespace {
 
-  // One tier alone where that is enough: the one that needs least.
-  std::optional<TierBytes> best;
-  std::uint64_t best_extra = kUnlimited;
-  for (const std::size_t tier : {kNvme, kPinned, kDevice}) {
-    if ((tier == kNvme && !may_grow_nvme) || !fits(with_plenty(request.budgets, tier))) continue;
-    TierBytes budgets = request.budgets;
-    budgets[tier] = least(budgets, tier);
-    if (budgets[tier] - request.budgets[tier] >= best_extra) continue;
-    best_extra = budgets[tier] - request.budgets[tier];
-    best = budgets;
+using Judge = std::function<bool(const TierBytes&)>;
+
+// `budgets`, which does not fit, with `tier` as large as it takes. A layout may depend on the budget, so that a larger
+// one need not fit where a smaller does: what is found is a place where a page makes the difference.
+std::optional<TierBytes> enlarged(TierBytes budgets, std::size_t tier, const Judge& fits) {
+  constexpr std::uint64_t kPage = 4096, kMostPages = std::uint64_t{1} << 40;
+  std::uint64_t low = budgets[tier] / kPage;
+  if (low >= kMostPages) return std::nullopt;  // unlimited
+  const auto fits_with = [&](std::uint64_t pages) {
+    budgets[tier] = pages * kPage;
+    return fits(budgets);
+  };
+  if (!fits_with(kMostPages)) return std::nullopt;
+  std::uint64_t stride = 1;
+  while (low + stride < kMostPages && !fits_with(low + stride)) {
+    low += stride;
+    stride *= 2;
   }
-  if (best) return *best;
-  // Otherwise plenty of every tier, cut down from the fastest on: device and pinned memory to the least they can run
-  // with, and the rest where there is most room.
-  TierBytes budgets = with_plenty(with_plenty(request.budgets, kDevice), kPinned);
-  if (may_grow_nvme) budgets = with_plenty(budgets, kNvme);
-  for (const std::size_t tier : {kDevice, kPinned, kNvme}) budgets[tier] = least(budgets, tier);
+  std::uint64_t high = std::min(low + stride, kMostPages);
+  while (low + 1 < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    (fits_with(middle) ? high : low) = middle;
+  }
+  budgets[tier] = high * kPage;
   return budgets;
 }
 
-Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request) {
-  if (std::optional<Placement> p = place(layout, trace, request)) return *std::move(p);
+}  // namespace
 
+TierBytes smallest_that_fits(const TierBytes& asked, bool may_grow_nvme, const Judge& fits) {
+  // Enlarge one tier alone where that is enough, the one that needs least; else the device and pinned memory to the
+  // least they can run with, and the rest where there is most room.
+  std::optional<TierBytes> best;
+  std::uint64_t best_extra = 0;
+  for (const std::size_t tier : {kNvme, kPinned, kDevice}) {
+    if (tier == kNvme && !may_grow_nvme) continue;
+    const std::optional<TierBytes> one = enlarged(asked, tier, fits);
+    if (!one || (best && (*one)[tier] - asked[tier] >= best_extra)) continue;
+    best = one;
+    best_extra = (*one)[tier] - asked[tier];
+  }
+  if (best) return *best;
+  TierBytes budgets = asked;
+  for (std::size_t t = 0; t < kTiers; ++t) {
+    TierBytes generous{kUnlimited / 2, kUnlimited / 2, may_grow_nvme ? kUnlimited / 2 : 0};
+    generous[t] = budgets[t];
+    if (fits(generous)) continue;
+    if (const std::optional<TierBytes> one = enlarged(generous, t, fits)) budgets[t] = (*one)[t];
+  }
+  for (const std::size_t tier : {kNvme, kPinned, kDevice})
+    if ((tier != kNvme || may_grow_nvme) && !fits(budgets))
+      if (const std::optional<TierBytes> one = enlarged(budgets, tier, fits)) budgets = *one;
+  // The last tier enlarged may have made room that an earlier one no longer needs.
+  for (std::size_t t = 0; t < kTiers; ++t) {
+    TierBytes less = budgets;
+    less[t] = asked[t];
+    if (budgets[t] == asked[t]) continue;
+    if (fits(less)) {
+      budgets = less;
+    } else if (const std::optional<TierBytes> one = enlarged(less, t, fits); one && (*one)[t] < budgets[t]) {
+      budgets = *one;
+    }
+  }
+  return fits(budgets) ? budgets : asked;
+}
+
+bool may_grow_nvme(const PlacementRequest& request) { return request.budgets[kNvme] > 0 || request.policy == PlacementPolicy::nvme; }
+
+TierBytes smallest_that_fits(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request) {
+  return smallest_that_fits(request.budgets, may_grow_nvme(request), [&](const TierBytes& budgets) {
+    PlacementRequest r = request;
+    r.budgets = budgets;
+    return find_placement(layout, trace, r).has_value();
+  });
+}
+
+Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request) {
+  if (std::optional<Placement> p = find_placement(layout, trace, request)) return *std::move(p);
+  return does_not_fit(layout, trace, request, smallest_that_fits(layout, trace, request));
+}
+
+Status does_not_fit(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request, const TierBytes& suggestion) {
   Placement least = empty_placement(layout);
   for (auto& homes : least.homes)
     for (const Payload payload : kHomed) homes[static_cast<std::size_t>(payload)] = request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned;
   set_windows(layout, trace, Width{}, least);
   const TierBytes window = {trace.device_fixed_bytes + least.bytes(layout, Tier::device), 0, 0};
-  const TierBytes suggestion = smallest_that_fits(layout, trace, request);
-
   std::string text = "the run does not fit its budgets\n  tier     budget        smallest that fits  shortfall\n";
   std::string keys;
   for (std::size_t t = 0; t < kTiers; ++t) {
@@ -273,7 +307,7 @@ Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& t
   }
   text += fmt::format("  the device needs at least {} for activations and the working window; model states and gradients take {}\n",
                       format_bytes(window[kDevice]), format_bytes(least.bytes(layout, request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned)));
-  text += "  it fits with:" + keys;
+  text += keys.empty() ? std::string("  no budgets of these tiers fit") : "  it fits with:" + keys;
   return Status::error(Code::does_not_fit, text);
 }
 

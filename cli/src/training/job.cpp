@@ -68,26 +68,19 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
   STRATA_TRY(decide_machine(loaded));
   TrainConfig& c = loaded.config;
   STRATA_TRY(validate(decoder_config(c)));
-  const auto attempt = [&](bool recompute) -> Result<std::unique_ptr<const RunPlan>> {
-    STRATA_TRY_ASSIGN(const ProgramSet programs, record_programs(c, recompute));
-    return Engine::plan(programs, engine_options(c));
-  };
-  PlannedJob job;
-  if (c.train.recompute != "auto") {
-    job.recompute = c.train.recompute == "block";
-    STRATA_TRY_ASSIGN(job.plan, attempt(job.recompute));
-  } else {
-    auto kept = attempt(false);
-    job.recompute = !kept.has_value() && kept.status().code() == Code::does_not_fit;
-    if (!kept.has_value() && !job.recompute) return kept.status();
-    if (job.recompute) {
-      STRATA_TRY_ASSIGN(job.plan, attempt(true));
-    } else {
-      job.plan = std::move(*kept);
+  std::vector<ProgramSet> choices;
+  std::vector<bool> recomputes;
+  for (const bool recompute : {false, true})
+    if (c.train.recompute == "auto" || (c.train.recompute == "block") == recompute) {
+      STRATA_TRY_ASSIGN(ProgramSet programs, record_programs(c, recompute));
+      choices.push_back(std::move(programs));
+      recomputes.push_back(recompute);
     }
+  STRATA_TRY_ASSIGN(Engine::Choice chosen, Engine::plan_first(choices, engine_options(c)));
+  PlannedJob job{std::move(chosen.plan), recomputes[chosen.index]};
+  if (c.train.recompute == "auto")
     loaded.tree.resolve("train.recompute", std::string(job.recompute ? "block" : "none"),
                         job.recompute ? "keeping all activations does not fit" : "all activations fit");
-  }
   if (!c.offload.chunk_elems) loaded.tree.resolve("offload.chunk", job.plan->layout.chunk_elems(), job.plan->layout.explanation());
   return job;
 }

@@ -81,6 +81,12 @@ class Engine {
  public:
   /// Lays out, places and proves the run. Errors: `does_not_fit` with the smallest budget that fits; `invalid`.
   static Result<std::unique_ptr<const RunPlan>> plan(const ProgramSet& programs, const EngineOptions& options);
+  /// The same with the first of `choices` (of one model, such as without and with recomputation) that fits.
+  struct Choice {
+    std::size_t index = 0;
+    std::unique_ptr<const RunPlan> plan;
+  };
+  static Result<Choice> plan_first(std::span<const ProgramSet> choices, const EngineOptions& options);
   /// The same with a placement of the caller's (homes given, windows at least the least).
   static Result<std::unique_ptr<const RunPlan>> plan_with(const ProgramSet& programs, const EngineOptions& options,
                                                           const std::function<void(const ChunkLayout&, Placement&)>& choose);

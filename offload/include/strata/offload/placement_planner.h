@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 
 #include <strata/chunk/layout.h>
@@ -37,11 +39,20 @@ TierBytes placement_bytes(const ChunkLayout& layout, const AccessTrace& trace, c
 /// a home of its own, parameters and sums in the faster tier first because they move more often than moments. Among
 /// the placements that fit, the one that moves least in a step.
 Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request);
+/// The same for who asks many times: nothing where it does not fit.
+std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request);
+/// The `does_not_fit` of plan_placement, with a suggestion of the caller's.
+Status does_not_fit(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request, const TierBytes& suggestion);
 
 /// The least windows a placement with these homes can run with; fills `placement.classes[].window`.
 void set_least_windows(const ChunkLayout& layout, const AccessTrace& trace, Placement& placement);
 
 /// The smallest budgets, starting from `request.budgets` and enlarging as few tiers as possible, that fit.
 TierBytes smallest_that_fits(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request);
+/// The same for any judge of budgets, such as one that lays the model out anew for each: `fits` holds for the answer,
+/// and for no answer with one raised tier a page smaller. `budgets` themselves where nothing fits.
+TierBytes smallest_that_fits(const TierBytes& budgets, bool may_grow_nvme, const std::function<bool(const TierBytes&)>& fits);
+/// Whether a suggestion may enlarge nvme: a budget of 0 says that there is none, unless the policy asks for it.
+bool may_grow_nvme(const PlacementRequest& request);
 
 }  // namespace strata
