@@ -44,10 +44,13 @@ void print(std::FILE* to, std::string_view text) { std::fwrite(text.data(), 1, t
 
 int print_error(const Args& args, std::string_view verb, const Status& status) {
   const std::string_view message = status.message();
-  const auto lines = std::count(message.begin(), message.end(), '\n') + 1;
+  // A line that begins with a space belongs to the one above.
+  auto problems = 1;
+  for (std::size_t at = message.find('\n'); at != std::string_view::npos; at = message.find('\n', at + 1))
+    if (message.substr(at + 1, 1) != " ") ++problems;
   std::string text = str("strata ", verb, ": ");
-  if (lines > 1) text += str(lines, " problems\n  ");
-  for (const char c : message) text += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  if (problems > 1) text += str(problems, " problems\n  ");
+  for (const char c : message) text += c == '\n' && problems > 1 ? std::string("\n  ") : std::string(1, c);
   print(args.err, text + "\n");
   return exit_code(status);
 }
