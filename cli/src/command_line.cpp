@@ -69,9 +69,10 @@ void add_run_options(CLI::App& app, Args& args) {
 
 void add_train_options(CLI::App& app, Args& args) {
   add_run_options(app, args);
-  app.add_option("--out", args.out_dir, "Run folder (default: runs/PRESET-TIME)");
-  app.add_option("--resume", args.resume, "Go on with this run folder from its newest checkpoint, with its configuration")->option_text("RUN");
-  app.add_flag("--overwrite", args.overwrite, "Replace the run that --out holds");
+  CLI::Option* out = app.add_option("--out", args.out_dir, "Run folder (default: runs/PRESET-TIME)");
+  CLI::Option* overwrite = app.add_flag("--overwrite", args.overwrite, "Replace the run that --out holds");
+  app.add_option("--resume", args.resume, "Go on with this run folder from its newest whole checkpoint, with its configuration")
+      ->option_text("RUN")->excludes(out)->excludes(overwrite);
 }
 
 void add_plan_options(CLI::App& app, Args& args) {

@@ -158,7 +158,13 @@ Result<Manifest> read_manifest(Io& io, const std::string& folder) {
 }
 
 Result<std::string> newest_checkpoint(Io& io, const std::string& dir) {
+  STRATA_TRY_ASSIGN(std::vector<std::string> whole, whole_checkpoints(io, dir));
+  return std::move(whole.front());
+}
+
+Result<std::vector<std::string>> whole_checkpoints(Io& io, const std::string& dir) {
   std::string looked_at;
+  std::vector<std::string> whole;
   auto found = folders(io, dir);
   if (!found.has_value()) return Status::error(Code::not_found, str("no checkpoint in ", dir, ": ", found.status().message()));
   for (auto at = found->rbegin(); at != found->rend(); ++at) {
@@ -170,10 +176,11 @@ Result<std::string> newest_checkpoint(Io& io, const std::string& dir) {
       if (status.is_ok() && !size.has_value()) status = size.status();
       if (status.is_ok() && *size != file.bytes) status = Status::error(Code::corrupt, str(file.name, " has ", *size, " bytes, the manifest says ", file.bytes));
     }
-    if (status.is_ok()) return at->second;
-    looked_at += str("\n  ", at->second, ": ", status.message());
+    if (status.is_ok()) whole.push_back(at->second);
+    else looked_at += str("\n  ", at->second, ": ", status.message());
   }
-  return Status::error(Code::not_found, str("no whole checkpoint in ", dir, looked_at));
+  if (!whole.empty()) return whole;
+  return Status::error(looked_at.empty() ? Code::not_found : Code::corrupt, str("no whole checkpoint in ", dir, looked_at));
 }
 
 namespace {

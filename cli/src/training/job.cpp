@@ -86,6 +86,9 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
 }
 
 Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace) {
+  if (plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0)
+    if (const Status made = io.make_dirs(config.memory.nvme_dir); !made.is_ok())
+      return Status::error(Code::io_error, str("memory.nvme_dir = ", config.memory.nvme_dir, ": ", made.message()));
   auto job = std::make_unique<Job>();
   STRATA_TRY_ASSIGN(job->pool_, ThreadPool::create(config.cpu.threads));
   HostBackendOptions options;

@@ -11,45 +11,80 @@
 namespace strata::cli {
 namespace {
 
-constexpr std::uint64_t kMetricsLimit = std::uint64_t{1} << 32;
+constexpr std::uint64_t kTextLimit = std::uint64_t{1} << 32;
 
-std::int64_t step_of_line(std::string_view line) {
-  constexpr std::string_view kBegin = "{\"step\": ";
-  std::int64_t step = -1;
-  if (line.substr(0, kBegin.size()) == kBegin) std::from_chars(line.data() + kBegin.size(), line.data() + line.size(), step);
-  return step;
+constexpr const char* kConfig = "config.resolved.toml";
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kSamples = "samples.txt";
+
+// The number behind `key`, whose first occurrence counts; -1 where there is none.
+std::int64_t number_behind(std::string_view text, std::string_view key, int base = 10) {
+  std::int64_t number = -1;
+  if (const std::size_t at = text.find(key); at != std::string_view::npos) std::from_chars(text.data() + at + key.size(), text.data() + text.size(), number, base);
+  return number;
 }
 
+struct Kept {
+  std::string text;
+  float last_loss = 0;
+};
+
 // Steps after the checkpoint run again, so their lines go; so does a line that a kill cut short.
-Status cut_metrics(Io& io, const std::string& path, std::int64_t last_step) {
-  if (!io.exists(path)) return Status::ok();
-  STRATA_TRY_ASSIGN(const std::string text, read_text(io, path, kMetricsLimit));
-  std::string kept;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = text.find('\n', at);
-    if (end == std::string::npos) break;
-    const std::string_view line(text.data() + at, end + 1 - at);
-    if (const std::int64_t step = step_of_line(line); step >= 0 && step <= last_step) kept += line;
-    at = end + 1;
+Kept kept_metrics(std::string_view text, std::int64_t last_step) {
+  Kept kept;
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string_view::npos; at = end + 1) {
+    const std::string_view line = text.substr(at, end + 1 - at);
+    const std::int64_t step = number_behind(line, "{\"step\": ");
+    if (step < 0 || step > last_step) continue;
+    kept.text += line;
+    kept.last_loss = std::bit_cast<float>(static_cast<std::uint32_t>(number_behind(line, "\"loss_bits\": \"", 16)));
   }
-  return write_text_atomically(io, path, kept);
+  return kept;
+}
+
+// The same for samples, which stand in the order of their steps.
+std::string_view kept_samples(std::string_view text, std::int64_t last_step) {
+  constexpr std::string_view kHead = "--- step ";
+  for (std::size_t at = text.find(kHead); at != std::string_view::npos; at = text.find(kHead, at + 1))
+    if ((at == 0 || text[at - 1] == '\n') && number_behind(text.substr(at), kHead) > last_step) return text.substr(0, at);
+  return text;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Opening opening, std::int64_t resumed_step) {
-  std::unique_ptr<RunFolder> folder(new RunFolder(io, path));
-  const std::string metrics = folder->file("metrics.jsonl");
-  if (opening == Opening::fresh && io.exists(metrics))
+Status RunFolder::check(Io& io, const std::string& path, Opening opening) {
+  const bool holds_run = io.exists(path + "/" + kConfig) || io.exists(path + "/" + kMetrics);
+  if (opening == Opening::fresh && holds_run)
     return Status::error(Code::invalid, str(path, " holds a run; go on with --resume ", path, ", replace it with --overwrite, or name another --out"));
+  if (opening == Opening::resume && !io.exists(path + "/" + kConfig))
+    return Status::error(Code::not_found, str(path, " holds no run: there is no ", path, "/", kConfig, "; start one with --out ", path));
+  return Status::ok();
+}
+
+Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Opening opening, std::int64_t resumed_step, std::string_view config) {
+  STRATA_TRY(check(io, path, opening));
+  std::unique_ptr<RunFolder> folder(new RunFolder(io, path));
   if (opening == Opening::overwrite)
-    for (const char* name : {"metrics.jsonl", "samples.txt", "summary.json", "trace.json", "checkpoints"})
+    for (const char* name : {kMetrics, kSamples, "summary.json", "trace.json", "checkpoints", kConfig})
       if (io.exists(folder->file(name))) STRATA_TRY(io.remove_all(folder->file(name)));
   STRATA_TRY(io.make_dirs(path));
-  if (opening == Opening::resume) STRATA_TRY(cut_metrics(io, metrics, resumed_step));
-  STRATA_TRY_ASSIGN(folder->metrics_, io.open(metrics, OpenMode::append));
-  STRATA_TRY_ASSIGN(folder->samples_, io.open(folder->file("samples.txt"), OpenMode::append));
+  STRATA_TRY(folder->write(kConfig, config));
+  if (opening == Opening::resume) STRATA_TRY(folder->cut(resumed_step));
+  STRATA_TRY_ASSIGN(folder->metrics_, io.open(folder->file(kMetrics), OpenMode::append));
+  STRATA_TRY_ASSIGN(folder->samples_, io.open(folder->file(kSamples), OpenMode::append));
   return folder;
+}
+
+Status RunFolder::cut(std::int64_t last_step) {
+  if (io_.exists(file(kMetrics))) {
+    STRATA_TRY_ASSIGN(const std::string text, read_text(io_, file(kMetrics), kTextLimit));
+    const Kept kept = kept_metrics(text, last_step);
+    resumed_loss_ = kept.last_loss;
+    STRATA_TRY(write(kMetrics, kept.text));
+  }
+  if (!io_.exists(file(kSamples))) return Status::ok();
+  STRATA_TRY_ASSIGN(const std::string text, read_text(io_, file(kSamples), kTextLimit));
+  return write(kSamples, kept_samples(text, last_step));
 }
 
 Status RunFolder::add_metrics(const MetricsLine& l) {

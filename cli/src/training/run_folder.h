@@ -23,11 +23,16 @@ struct MetricsLine {
 /// whole lines. One thread.
 class RunFolder {
  public:
-  /// A new folder, or one to go on in: then metrics after `resumed_step` are cut off. Errors: `invalid` when the
-  /// folder holds a run and is neither resumed nor to be overwritten.
   enum class Opening : std::uint8_t { fresh, overwrite, resume };
-  static Result<std::unique_ptr<RunFolder>> open(Io& io, const std::string& path, Opening opening, std::int64_t resumed_step);
+  /// Whether open() will refuse, asked before a run does anything costly. Errors: `invalid` when the folder holds a run
+  /// and is neither resumed nor to be overwritten; `not_found` when it holds none and is to be resumed.
+  static Status check(Io& io, const std::string& path, Opening opening);
+  /// A new folder with `config` in it, or one to go on in: then metrics and samples after `resumed_step` are cut off.
+  /// The configuration is the first file there is, so that whatever a kill leaves behind can be resumed.
+  static Result<std::unique_ptr<RunFolder>> open(Io& io, const std::string& path, Opening opening, std::int64_t resumed_step, std::string_view config);
 
+  /// Of the last step before the resumed one; 0 for a new run.
+  float resumed_loss() const noexcept { return resumed_loss_; }
   const std::string& path() const noexcept { return path_; }
   std::string file(std::string_view name) const { return path_ + "/" + std::string(name); }
   Status add_metrics(const MetricsLine& line);
@@ -36,8 +41,10 @@ class RunFolder {
 
  private:
   RunFolder(Io& io, std::string path) : io_(io), path_(std::move(path)) {}
+  Status cut(std::int64_t last_step);
   Io& io_;
   const std::string path_;
+  float resumed_loss_ = 0;
   std::unique_ptr<File> metrics_, samples_;
 };
 

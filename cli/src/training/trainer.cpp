@@ -9,6 +9,7 @@
 #include <strata/runtime/alloc_counter.h>
 #include <strata/runtime/str.h>
 
+#include "training/resume.h"
 #include "training/sampler.h"
 
 namespace strata::cli {
@@ -38,6 +39,7 @@ Result<TrainOutcome> Trainer::run() {
   begin_ns_ = clock_.now_ns();
   moved_before_ = engine_.moved();
   saved_step_ = engine_.steps();
+  outcome_.train_loss = folder_.resumed_loss();
   Status status;
   while (engine_.steps() < config_.train.steps) {
     const std::int64_t next = engine_.steps() + 1;
@@ -127,10 +129,8 @@ Status Trainer::sample(std::int64_t step) {
   return Status::ok();
 }
 
-std::string Trainer::checkpoint_dir() const { return config_.checkpoint.dir.empty() ? folder_.file("checkpoints") : config_.checkpoint.dir; }
-
 Status Trainer::save() {
-  STRATA_TRY_ASSIGN(const std::string where, save_checkpoint(engine_, io_, checkpoint_dir(), run_identity(config_, workload_), config_.checkpoint.keep));
+  STRATA_TRY_ASSIGN(const std::string where, save_checkpoint(engine_, io_, checkpoint_dir(config_, folder_.path()), run_identity(config_, workload_), config_.checkpoint.keep));
   saved_step_ = engine_.steps();
   progress_.line(str("saved ", where));
   return Status::ok();
@@ -155,14 +155,31 @@ Status Trainer::finish(TrainOutcome& outcome) {
 }
 
 std::map<std::string, std::string> run_identity(const TrainConfig& c, const Workload& workload) {
-  return {{"data", workload.data_digest()},
-          {"model", fmt::format("{} layers={} hidden={} heads={} ffn={} vocab={} seq={}", c.model.family, c.model.layers, c.model.hidden, c.model.heads,
-                                c.model.ffn, c.model.vocab, c.model.seq)},
-          {"optim", fmt::format("{} lr={} beta1={} beta2={} eps={} weight_decay={} clip={} warmup={} schedule={} min_lr_ratio={}", c.optim.name, c.optim.lr,
-                                c.optim.beta1, c.optim.beta2, c.optim.eps, c.optim.weight_decay, c.optim.clip, c.optim.warmup, c.optim.schedule,
-                                c.optim.min_lr_ratio)},
-          {"train", fmt::format("dtype={} grad_accum={} micro_batch={} seed={}", c.train.dtype, c.train.grad_accum, c.train.micro_batch, c.train.seed)},
-          {std::string(kScheduleSteps), std::to_string(c.train.steps)}};
+  std::map<std::string, std::string> identity = {{"data", workload.data_digest()}};
+  const auto add = [&](const char* key, const auto& value) { identity.emplace(key, fmt::format("{}", value)); };
+  add("model.family", c.model.family);
+  add("model.layers", c.model.layers);
+  add("model.hidden", c.model.hidden);
+  add("model.heads", c.model.heads);
+  add("model.ffn", c.model.ffn);
+  add("model.vocab", c.model.vocab);
+  add("model.seq", c.model.seq);
+  add("optim.name", c.optim.name);
+  add("optim.lr", c.optim.lr);
+  add("optim.beta1", c.optim.beta1);
+  add("optim.beta2", c.optim.beta2);
+  add("optim.eps", c.optim.eps);
+  add("optim.weight_decay", c.optim.weight_decay);
+  add("optim.clip", c.optim.clip);
+  add("optim.warmup", c.optim.warmup);
+  add("optim.schedule", c.optim.schedule);
+  add("optim.min_lr_ratio", c.optim.min_lr_ratio);
+  add("train.dtype", c.train.dtype);
+  add("train.grad_accum", c.train.grad_accum);
+  add("train.micro_batch", c.train.micro_batch);
+  add("train.seed", c.train.seed);
+  add("train.steps", c.train.steps);  // kScheduleSteps
+  return identity;
 }
 
 Status check_identity(const std::map<std::string, std::string>& saved, const std::map<std::string, std::string>& now) {

@@ -48,7 +48,6 @@ class Trainer {
   Status save();
   Status finish(TrainOutcome& outcome);
   void count_resources(bool begins);
-  std::string checkpoint_dir() const;
 
   const TrainConfig& config_;
   Engine& engine_;

@@ -18,14 +18,20 @@ Result<std::vector<std::string>> located(const std::vector<std::string>& paths, 
 }
 
 Result<Tokenizer> make_tokenizer(const TrainConfig& config, const std::vector<std::string>& files, Io& io) {
-  if (config.data.tokenizer) return Tokenizer::load(io, *config.data.tokenizer);
+  if (config.data.tokenizer) {
+    auto loaded = Tokenizer::load(io, *config.data.tokenizer);
+    return loaded.has_value() ? std::move(loaded) : Result<Tokenizer>(loaded.status().annotate("data.tokenizer"));
+  }
   std::vector<std::string> texts;
   for (const std::string& file : files) {
-    STRATA_TRY_ASSIGN(std::string text, read_text(io, file, kMaxCorpusBytes));
+    auto read = read_text(io, file, kMaxCorpusBytes);
+    if (!read.has_value()) return read.status().annotate("data.train");
+    std::string text = *std::move(read);
     texts.push_back(std::move(text));
   }
   const std::vector<std::string_view> views(texts.begin(), texts.end());
-  return Tokenizer::train(views, config.model.vocab);
+  auto trained = Tokenizer::train(views, config.model.vocab);
+  return trained.has_value() ? std::move(trained) : Result<Tokenizer>(trained.status().annotate("model.vocab"));
 }
 
 // Caches of different texts or tokenizers never share a name.
@@ -47,10 +53,11 @@ Result<std::unique_ptr<Workload>> Workload::open(const TrainConfig& config, Io& 
   workload->tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
 
   STRATA_TRY(io.make_dirs(config.data.cache_dir));
-  const auto cache = [&](const std::vector<std::string>& files) {
-    return TokenCache::open_or_build(io, *workload->tokenizer_, files, cache_path(config, *workload->tokenizer_, files));
+  const auto cache = [&](const std::vector<std::string>& files, std::string_view key) {
+    auto opened = TokenCache::open_or_build(io, *workload->tokenizer_, files, cache_path(config, *workload->tokenizer_, files));
+    return opened.has_value() ? std::move(opened) : decltype(opened)(opened.status().annotate(key));
   };
-  STRATA_TRY_ASSIGN(workload->train_cache_, cache(train_files));
+  STRATA_TRY_ASSIGN(workload->train_cache_, cache(train_files, "data.train"));
   const auto annotate = [](Result<TextDataset>&& data, std::string_view key) -> Result<TextDataset> {
     return data.has_value() ? std::move(data) : Result<TextDataset>(data.status().annotate(key));
   };
@@ -59,7 +66,7 @@ Result<std::unique_ptr<Workload>> Workload::open(const TrainConfig& config, Io& 
   workload->train_ = std::make_unique<TextDataset>(train);
   if (config.data.val.empty()) return workload;
   STRATA_TRY_ASSIGN(const std::vector<std::string> val_files, located(config.data.val, "data.val"));
-  STRATA_TRY_ASSIGN(workload->val_cache_, cache(val_files));
+  STRATA_TRY_ASSIGN(workload->val_cache_, cache(val_files, "data.val"));
   STRATA_TRY_ASSIGN(TextDataset val, annotate(TextDataset::create(*workload->val_cache_, {.seq = config.model.seq}), "data.val"));
   workload->val_ = std::make_unique<TextDataset>(val);
   return workload;

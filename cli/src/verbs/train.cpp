@@ -3,7 +3,6 @@
 
 #include <ctime>
 
-#include <strata/engine/checkpoint.h>
 #include <strata/runtime/log.h>
 #include <strata/runtime/signals.h>
 #include <strata/runtime/str.h>
@@ -11,6 +10,7 @@
 #include "exit_code.h"
 #include "load_config.h"
 #include "training/job.h"
+#include "training/resume.h"
 #include "training/summary.h"
 #include "training/trainer.h"
 #include "verbs/verbs.h"
@@ -32,20 +32,14 @@ int terminal_width() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// The newest whole checkpoint, or none where the run had not saved yet.
-Result<std::optional<std::string>> checkpoint_to_resume(const Args& args, const TrainConfig& config, const std::string& path, Io& io) {
-  if (args.resume.empty()) return std::optional<std::string>();
-  const std::string dir = config.checkpoint.dir.empty() ? path + "/checkpoints" : config.checkpoint.dir;
-  if (!io.exists(dir)) return std::optional<std::string>();
-  auto newest = newest_checkpoint(io, dir);
-  if (!newest.has_value()) return newest.status();
-  return std::optional<std::string>(std::move(*newest));
+RunFolder::Opening opening_of(const Args& args) {
+  return !args.resume.empty() ? RunFolder::Opening::resume : args.overwrite ? RunFolder::Opening::overwrite : RunFolder::Opening::fresh;
 }
 
 // The autos that the run itself decides; the resolved configuration replays them.
-void resolve_late(LoadedConfig& loaded, const RunFolder& folder, ProgressStyle style, const std::string& nvme_note) {
+void resolve_late(LoadedConfig& loaded, const std::string& path, ProgressStyle style, const std::string& nvme_note) {
   ConfigTree& tree = loaded.tree;
-  if (tree.is_auto("data.tokenizer")) tree.resolve("data.tokenizer", folder.file("tokenizer.json"), "trained on data.train");
+  if (tree.is_auto("data.tokenizer")) tree.resolve("data.tokenizer", path + "/tokenizer.json", "trained on data.train");
   if (tree.is_auto("log.progress"))
     tree.resolve("log.progress", std::string(style == ProgressStyle::bar ? "bar" : "plain"), style == ProgressStyle::bar ? "a terminal" : "no terminal");
   if (tree.is_auto("io.engine") && nvme_note != "not used")
@@ -57,14 +51,43 @@ struct Outcome {
   std::string text;
 };
 
+// The refusals that need no model. What a run goes on from, newest first; none for a new run.
+Result<std::vector<std::string>> checkpoints_to_resume(const Args& args, const TrainConfig& config, const std::string& path, Io& io) {
+  STRATA_TRY(RunFolder::check(io, path, opening_of(args)));
+  auto found = checkpoints_of(config, path, io);
+  if (!args.resume.empty()) {
+    if (!found.has_value()) return found.status().annotate(str("remove ", checkpoint_dir(config, path), " to start from the beginning"));
+    return found;
+  }
+  // Steps of another run beside ours would pass for newer ones, and ours be removed as the oldest.
+  if (!config.checkpoint.dir.empty() && (!found.has_value() || !found->empty()))
+    return Status::error(Code::invalid, str("checkpoint.dir = ", config.checkpoint.dir, " holds checkpoints of another run; name an empty folder"));
+  return std::vector<std::string>();
+}
+
+bool is_finished(const Manifest& manifest, const TrainConfig& config, const std::string& path, Io& io) {
+  if (manifest.step < config.train.steps || !io.exists(path + "/summary.json")) return false;
+  const auto summary = read_text(io, path + "/summary.json", 1 << 20);
+  return summary.has_value() && summary->find("\"ending\": \"finished\"") != std::string::npos;
+}
+
 Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& signals) {
   Io& io = posix_io();
   const TrainConfig& config = loaded.config;
   STRATA_TRY_ASSIGN(const LogLevel level, parse_log_level(config.log.level));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Log> log, Log::create(level));
   const std::string path = !args.resume.empty() ? args.resume : !args.out_dir.empty() ? args.out_dir : default_folder(config);
-  STRATA_TRY_ASSIGN(const std::optional<std::string> checkpoint, checkpoint_to_resume(args, config, path, io));
+  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, checkpoints_to_resume(args, config, path, io));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Workload> workload, Workload::open(config, io));
+  if (!checkpoints.empty()) {
+    STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoints.front()));
+    const auto identity = run_identity(config, *workload);
+    STRATA_TRY(check_identity(manifest.run, identity).annotate(checkpoints.front()));
+    if (const auto steps = manifest.run.find(std::string(kScheduleSteps)); steps != manifest.run.end() && steps->second != identity.at(std::string(kScheduleSteps)))
+      log->warn("train.steps was ", steps->second, " and is ", config.train.steps, ": the learning rate follows another curve from here on");
+    if (is_finished(manifest, config, path, io))
+      return Outcome{Ending::finished, str(path, " is finished: ", manifest.step, " of ", config.train.steps, " steps; nothing to do\n")};
+  }
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
   const SteadyClock clock;
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
@@ -76,23 +99,20 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   if (nvme_note != "not used" && nvme_note != "io_uring, O_DIRECT, registered buffers") log->warn("the nvme tier works below its best: ", nvme_note);
   log->debug(planned.plan->train.code.size(), " instructions a micro-batch, ", planned.plan->layout.n_chunks(), " chunks");
 
-  if (checkpoint) {
-    STRATA_TRY_ASSIGN(const Manifest manifest, load_checkpoint(job->engine(), io, *checkpoint));
-    const auto identity = run_identity(config, *workload);
-    STRATA_TRY(check_identity(manifest.run, identity).annotate(*checkpoint));
-    if (const auto steps = manifest.run.find(std::string(kScheduleSteps)); steps != manifest.run.end() && steps->second != identity.at(std::string(kScheduleSteps)))
-      log->warn("train.steps was ", steps->second, " and is ", config.train.steps, ": the learning rate follows another curve from here on");
-    print(args.out, str("resuming from ", *checkpoint, "\n"));
+  if (!checkpoints.empty()) {
+    const auto warn = [&](std::string_view text) { print(args.err, str("strata train: ", text, "\n")); };
+    STRATA_TRY_ASSIGN(const std::string from, load_newest(job->engine(), checkpoints, io, warn));
+    print(args.out, str("resuming from ", from, "\n"));
   } else {
     STRATA_TRY(job->engine().initialize(config.train.seed));
     if (!args.resume.empty()) print(args.out, str(path, " holds no checkpoint yet: starting from the beginning\n"));
   }
-  const auto opening = !args.resume.empty() ? RunFolder::Opening::resume : args.overwrite ? RunFolder::Opening::overwrite : RunFolder::Opening::fresh;
-  STRATA_TRY_ASSIGN(const std::unique_ptr<RunFolder> folder, RunFolder::open(io, path, opening, job->engine().steps()));
-  STRATA_TRY(workload->tokenizer().save(io, folder->file("tokenizer.json")));
   const ProgressOptions shown = progress_options(config.log.progress, config.log.every, isatty(fileno(args.out)) == 1, terminal_width(), args.environment);
-  resolve_late(loaded, *folder, shown.style, nvme_note);
-  STRATA_TRY(folder->write("config.resolved.toml", loaded.tree.to_toml(true)));
+  resolve_late(loaded, path, shown.style, nvme_note);
+  // Before the configuration that names it: a run killed in between must still resume.
+  STRATA_TRY(io.make_dirs(path));
+  STRATA_TRY(workload->tokenizer().save(io, path + "/tokenizer.json"));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<RunFolder> folder, RunFolder::open(io, path, opening_of(args), job->engine().steps(), loaded.tree.to_toml(true)));
   STRATA_TRY(folder->write("plan.json", plan_json(config, *planned.plan, planned.recompute)));
 
   StreamSink sink(args.out);
@@ -108,6 +128,8 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
 }  // namespace
 
 int run_train(const Args& args) {
+  if (!args.resume.empty())
+    if (const Status there = RunFolder::check(posix_io(), args.resume, RunFolder::Opening::resume); !there.is_ok()) return print_error(args, "train", there);
   Args given = args;
   if (!args.resume.empty()) given.items.insert(given.items.begin(), args.resume + "/config.resolved.toml");
   auto loaded = load_config(given);

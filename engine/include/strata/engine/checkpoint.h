@@ -36,8 +36,10 @@ Result<Manifest> manifest_from_json(const std::string& text);
 Result<std::string> save_checkpoint(Engine& engine, Io& io, const std::string& dir, std::map<std::string, std::string> run, int keep);
 
 /// The newest folder of `dir` whose manifest is whole and whose files have their sizes; by step, never by time.
-/// Errors: `not_found` naming what was looked at.
+/// Errors: `not_found` where there is none at all, `corrupt` naming each that was looked at and what is wrong with it.
 Result<std::string> newest_checkpoint(Io& io, const std::string& dir);
+/// The same for all of them, newest first: load_checkpoint looks closer than this, and may refuse one.
+Result<std::vector<std::string>> whole_checkpoints(Io& io, const std::string& dir);
 Result<Manifest> read_manifest(Io& io, const std::string& folder);
 
 /// Checks every file's digest, every name and shape, all problems at once, and only then fills the engine and sets its
