@@ -86,7 +86,8 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
 }
 
 Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace) {
-  if (plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0)
+  const bool uses_nvme = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0;
+  if (uses_nvme)
     if (const Status made = io.make_dirs(config.memory.nvme_dir); !made.is_ok())
       return Status::error(Code::io_error, str("memory.nvme_dir = ", config.memory.nvme_dir, ": ", made.message()));
   auto job = std::make_unique<Job>();
@@ -95,7 +96,11 @@ Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan
   options.queue_depth = kQueueDepth;
   options.trace = trace;
   STRATA_TRY_ASSIGN(job->backend_, create_host_backend(options, *job->pool_, job->clock_));
-  STRATA_TRY_ASSIGN(job->engine_, Engine::create(plan, {*job->backend_, *job->pool_, job->clock_, io, trace}));
+  auto engine = Engine::create(plan, {*job->backend_, *job->pool_, job->clock_, io, trace});
+  if (!engine.has_value() && uses_nvme)
+    return engine.status().annotate(str("memory.nvme_dir = ", config.memory.nvme_dir, ", io.engine = ", config.io.engine));
+  if (!engine.has_value()) return engine.status();
+  job->engine_ = *std::move(engine);
   return job;
 }
 

@@ -68,6 +68,9 @@ Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& pa
     for (const char* name : {kMetrics, kSamples, "summary.json", "trace.json", "checkpoints", kConfig})
       if (io.exists(folder->file(name))) STRATA_TRY(io.remove_all(folder->file(name)));
   STRATA_TRY(io.make_dirs(path));
+  STRATA_TRY_ASSIGN(const std::vector<std::string> names, io.list(path));
+  for (const std::string& name : names)  // what a kill left of write_text_atomically
+    if (name.find(".tmp-") != std::string::npos) STRATA_TRY(io.remove_all(folder->file(name)));
   STRATA_TRY(folder->write(kConfig, config));
   if (opening == Opening::resume) STRATA_TRY(folder->cut(resumed_step));
   STRATA_TRY_ASSIGN(folder->metrics_, io.open(folder->file(kMetrics), OpenMode::append));

@@ -48,6 +48,7 @@ void resolve_late(LoadedConfig& loaded, const std::string& path, ProgressStyle s
 
 struct Outcome {
   Ending ending;
+  std::string path;  ///< of the run folder
   std::string text;
 };
 
@@ -86,7 +87,7 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
     if (const auto steps = manifest.run.find(std::string(kScheduleSteps)); steps != manifest.run.end() && steps->second != identity.at(std::string(kScheduleSteps)))
       log->warn("train.steps was ", steps->second, " and is ", config.train.steps, ": the learning rate follows another curve from here on");
     if (is_finished(manifest, config, path, io))
-      return Outcome{Ending::finished, str(path, " is finished: ", manifest.step, " of ", config.train.steps, " steps; nothing to do\n")};
+      return Outcome{Ending::finished, path, str(path, " is finished: ", manifest.step, " of ", config.train.steps, " steps; nothing to do\n")};
   }
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
   const SteadyClock clock;
@@ -122,7 +123,7 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   progress.finish();
   if (trace) STRATA_TRY(trace->write(io, folder->file("trace.json")));
   STRATA_TRY(folder->write("summary.json", summary_json(outcome, job->engine(), *workload)));
-  return Outcome{outcome.ending, summary_text(outcome, job->engine(), *folder)};
+  return Outcome{outcome.ending, path, summary_text(outcome, job->engine(), *folder)};
 }
 
 }  // namespace
@@ -140,7 +141,7 @@ int run_train(const Args& args) {
   if (!outcome.has_value()) return print_error(args, "train", outcome.status());
   print(args.out, outcome->text);
   if (outcome->ending != Ending::stopped) return kExitOk;
-  print(args.out, "stopped by a signal; go on with --resume\n");
+  print(args.out, str("stopped by a signal; go on with --resume ", outcome->path, "\n"));
   return kExitStopped;
 }
 

@@ -1,0 +1,159 @@
+// What a run leaves behind, and that stopping it, in whatever way, does not change a bit of it.
+#include <signal.h>
+
+#include <random>
+
+#include "e2e_rig.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CliRunE2e : public CliE2e {
+ protected:
+  Words run_of(const std::string& name, int steps, const Words& words = {}) const {
+    Words all = {"--out", name, str("train.steps=", steps), "checkpoint.every=3", "log.every=1"};
+    all.insert(all.end(), words.begin(), words.end());
+    return tiny("train", all);
+  }
+  void expect_same(const std::string& name, const std::string& want) const {
+    EXPECT_EQ(loss_bits(name), loss_bits(want));
+    EXPECT_EQ(digest(name), digest(want));
+    for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte"}) EXPECT_EQ(summary(name)[key], summary(want)[key]) << key;
+    EXPECT_TRUE(list("runs/nvme").empty());
+  }
+};
+
+// --- Signals ---
+
+class CliSignalE2e : public CliRunE2e, public ::testing::WithParamInterface<int> {};
+
+TEST_P(CliSignalE2e, ASignalEndsTheStepSavesAndTheRestIsBitForBitTheSame) {
+  ASSERT_EQ(strata(run_of("whole", 30)).exit_code, 0);
+  RunningProgram program(STRATA_PROGRAM, run_of("run", 30), options_);
+  ASSERT_TRUE(program.wait_for("step 5/30"));
+  program.send(GetParam());
+  const ProgramResult stopped = program.finish();
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.said();
+  EXPECT_THAT(stopped.out, HasSubstr("go on with --resume run"));
+  const int last = metrics("run").back()["step"];
+  EXPECT_TRUE(exists(fmt::format("run/checkpoints/step-{:08}/manifest.json", last)));
+  EXPECT_EQ(summary("run")["ending"], "stopped");
+  const ProgramResult resumed = strata({"train", "--resume", "run"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  expect_same("run", "whole");
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, CliSignalE2e, ::testing::Values(SIGINT, SIGTERM));
+
+TEST_F(CliRunE2e, ASecondSignalEndsItAtOnceAndItCanBeResumed) {
+  ASSERT_EQ(strata(run_of("whole", 30)).exit_code, 0);
+  RunningProgram program(STRATA_PROGRAM, run_of("run", 30), options_);
+  ASSERT_TRUE(program.wait_for("step 5/30"));
+  program.send(SIGINT);
+  program.send(SIGTERM);
+  EXPECT_THAT(program.finish().exit_code, AnyOf(128 + SIGINT, 128 + SIGTERM));
+  EXPECT_EQ(strata({"train", "--resume", "run"}).exit_code, 0);
+  expect_same("run", "whole");
+}
+
+TEST_F(CliRunE2e, TheTimeBoxEndsARunThatCanBeResumed) {
+  ASSERT_EQ(strata(run_of("whole", 6)).exit_code, 0);
+  ASSERT_EQ(strata(run_of("run", 6, {"train.max_time=0s"})).exit_code, 0);
+  EXPECT_EQ(summary("run")["ending"], "time box");
+  ASSERT_EQ(strata({"train", "--resume", "run", "train.max_time=none"}).exit_code, 0);
+  expect_same("run", "whole");
+}
+
+TEST_F(CliRunE2e, KillsAtRandomMomentsDoNotChangeABit) {
+  ASSERT_EQ(strata(run_of("whole", 30)).exit_code, 0);
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(str("seed ", seed));
+  std::mt19937 random(seed);
+  const auto next = [&] { return exists("run/config.resolved.toml") ? Words{"train", "--resume", "run"} : run_of("run", 30); };
+  for (int kill = 0; kill < 5; ++kill) {
+    RunningProgram program(STRATA_PROGRAM, next(), options_);
+    program.wait_for(std::chrono::microseconds(random() % 400'000));
+    program.send(SIGKILL);
+    program.finish();
+  }
+  const ProgramResult finished = strata(next());
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  expect_same("run", "whole");
+  for (const std::string folder : {"run", "run/checkpoints"})
+    for (const std::string& name : list(folder)) EXPECT_THAT(name, Not(AnyOf(HasSubstr(".tmp-"), HasSubstr(".unfinished")))) << "left by a kill";
+}
+
+// --- What a run says of itself ---
+
+TEST_F(CliRunE2e, MetricsAndSummaryHaveTheDocumentedFields) {
+  ASSERT_EQ(strata(run_of("run", 13)).exit_code, 0);
+  const std::vector<nlohmann::json> lines = metrics("run");
+  ASSERT_EQ(lines.size(), 13u);
+  for (const nlohmann::json& line : lines) {
+    for (const char* key : {"step", "loss", "loss_bits", "lr", "grad_norm", "clip_factor", "tokens_per_s", "seconds"}) EXPECT_TRUE(line.contains(key)) << key;
+    for (const char* tier : {"device", "pinned", "nvme"}) EXPECT_TRUE(line["used_bytes"].contains(tier)) << tier;
+    for (const char* lane : {"h2d", "d2h", "nvme_read", "nvme_write"}) EXPECT_TRUE(line["moved_bytes"].contains(lane)) << lane;
+    EXPECT_EQ(line["loss_bits"].get<std::string>().size(), 8u);
+  }
+  const nlohmann::json all = summary("run");
+  for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte", "tokens_per_s", "state_digest", "peak_bytes", "planned_bytes", "budget_bytes",
+                          "exposed_wait_s", "moved_bytes", "resident_peak_bytes", "resident_allowance_bytes", "steps_3_to_12"})
+    EXPECT_TRUE(all.contains(key)) << key;
+  EXPECT_EQ(all["state_digest"].get<std::string>().size(), 32u);
+}
+
+TEST_F(CliRunE2e, PeaksAreWhatWasPlannedAndTheProcessStaysWithinItsAllowance) {
+  ASSERT_EQ(strata(run_of("run", 13)).exit_code, 0);
+  const nlohmann::json all = summary("run");
+  EXPECT_EQ(all["peak_bytes"], all["planned_bytes"]);
+  for (const char* tier : {"device", "pinned", "nvme"}) EXPECT_LE(all["peak_bytes"][tier].get<std::uint64_t>(), all["budget_bytes"][tier].get<std::uint64_t>());
+  EXPECT_LE(all["resident_peak_bytes"].get<std::uint64_t>(), all["resident_allowance_bytes"].get<std::uint64_t>());
+}
+
+TEST_F(CliRunE2e, AStepMakesNoStreamsBuffersOrFiles) {
+  ASSERT_EQ(strata(run_of("run", 13)).exit_code, 0);
+  EXPECT_EQ(summary("run")["steps_3_to_12"]["resources_created"], 0);
+}
+
+TEST_F(CliRunE2e, VerifyFindsTheSameBitsInEveryPlacement) {
+  const ProgramResult verified = strata(tiny("verify", {"--steps", "5"}));
+  EXPECT_EQ(verified.exit_code, 0) << verified.said();
+  EXPECT_THAT(verified.out, HasSubstr("the same bits in every loss and every state"));
+  EXPECT_THAT(verified.out, Not(HasSubstr("DIFFERS")));
+}
+
+TEST_F(CliRunE2e, JsonOfPlanAndVerifyParses) {
+  const auto placements = nlohmann::json::parse(strata(tiny("verify", {"--steps", "1", "--json"})).out);
+  EXPECT_GE(placements.size(), 10u);
+  for (const nlohmann::json& placement : placements) EXPECT_TRUE(placement["identical"]) << placement;
+  const auto plan = nlohmann::json::parse(strata(tiny("plan", {"--json"})).out);
+  EXPECT_EQ(plan["tiers"]["device"]["budget_bytes"], 2 << 20);
+}
+
+// --- Progress ---
+
+TEST_F(CliRunE2e, AFileGetsPlainLines) {
+  const ProgramResult trained = strata(run_of("run", 6));
+  EXPECT_THAT(trained.out, HasSubstr("\nstep 6/6  loss "));
+  EXPECT_THAT(trained.out, Not(HasSubstr("\r")));
+  EXPECT_THAT(trained.out, Not(HasSubstr("\x1b")));
+}
+
+TEST_F(CliRunE2e, ATerminalGetsABarOnOneLine) {
+  options_.out = ProgramOptions::Out::terminal;
+  options_.environment = {"TERM=xterm"};
+  const ProgramResult trained = strata(tiny("train", {"--out", "run", "train.steps=6", "train.eval_every=0", "log.sample_every=0"}));
+  EXPECT_EQ(trained.exit_code, 0);
+  const std::size_t begin = trained.out.find("\r\x1b[32m["), end = trained.out.find('\n', begin);
+  ASSERT_NE(begin, std::string::npos) << trained.out;
+  const std::string line = trained.out.substr(begin, end - begin);
+  for (int step = 1; step <= 6; ++step) EXPECT_THAT(line, HasSubstr(str(" ", step, "/6  eta ")));
+  EXPECT_THAT(trained.out, Not(HasSubstr("step 6/6")));
+}
+
+}  // namespace
+}  // namespace strata::test

@@ -1,0 +1,241 @@
+// The mistakes of a user: each is refused with the number and the words that help.
+#include <regex>
+
+#include "e2e_rig.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CliUsageE2e : public CliE2e {
+ protected:
+  /// Refused with `code` before there is anything of a run.
+  void expect_refused(const Words& words, int code, const std::vector<std::string>& says) {
+    const ProgramResult refused = strata(words);
+    EXPECT_EQ(refused.exit_code, code) << refused.said();
+    for (const std::string& text : says) EXPECT_THAT(refused.err, HasSubstr(text));
+    EXPECT_FALSE(exists("run"));
+  }
+};
+
+TEST_F(CliUsageE2e, AllProblemsOfAConfigurationAreToldAtOnce) {
+  expect_refused(tiny("train", {"--out", "run", "modle.layers=1", "train.steps=abc", "optim.lr=-3", "memory.devise=1"}), 2,
+                 {"4 problems", "did you mean 'model.layers'?", "'abc' is not a whole number", "'-3' is outside 0 to", "did you mean 'memory.device'?"});
+}
+
+TEST_F(CliUsageE2e, AMissingDataFileIsNamedWithItsKey) {
+  expect_refused(tiny("train", {"--out", "run", "data.train=gone.txt"}), 2, {"data.train: ", "gone.txt: No such file"});
+  expect_refused(tiny("train", {"--out", "run", "data.val=gone.txt"}), 2, {"data.val: ", "gone.txt: No such file"});
+  expect_refused(tiny("train", {"--out", "run", "data.tokenizer=gone.json"}), 2, {"data.tokenizer: ", "gone.json: No such file"});
+}
+
+TEST_F(CliUsageE2e, ADataFileThatMayNotBeReadIsAnIoError) {
+  write("secret.txt", "Elizabeth");
+  ASSERT_EQ(::chmod(file("secret.txt").c_str(), 0), 0);
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0777), 0);
+  options_.before_exec = become_nobody;
+  expect_refused(tiny("train", {"--out", "run", "data.train=secret.txt"}), 5, {"data.train: ", "secret.txt: Permission denied"});
+}
+
+TEST_F(CliUsageE2e, AFolderIsNoDataFile) { expect_refused(tiny("train", {"--out", "run", "data.train=."}), 2, {"data.train: ", "not a regular file"}); }
+
+TEST_F(CliUsageE2e, AnEmptyCorpusIsRefusedByName) {
+  write("empty.txt", "");
+  expect_refused(tiny("train", {"--out", "run", "data.train=empty.txt"}), 2, {"data.train: ", "the corpus is empty", "empty.txt"});
+  expect_refused(tiny("train", {"--out", "run", "data.val=empty.txt"}), 2, {"data.val: ", "the corpus is empty", "empty.txt"});
+}
+
+TEST_F(CliUsageE2e, SequencesLongerThanTheDataAreRefusedWithBothNumbers) {
+  write("short.txt", "It is a truth");
+  expect_refused(tiny("train", {"--out", "run", "data.val=short.txt"}), 2, {"data.val: sequences of 32 tokens need 32 + 1, the data has "});
+  expect_refused(tiny("train", {"--out", "run", "model.seq=20000"}), 2, {"data.train: sequences of 20000 tokens need 20000 + 1, the data has "});
+}
+
+TEST_F(CliUsageE2e, AVocabularyBelowTheBytesIsRefused) {
+  expect_refused(tiny("train", {"--out", "run", "model.vocab=256"}), 2, {"model.vocab: a vocabulary of 256 tokens, allowed are 257 to "});
+}
+
+TEST_F(CliUsageE2e, ATokenizerThatDoesNotMatchTheModelIsRefusedWithBothNumbers) {
+  ASSERT_EQ(strata({"tokenizer", "train", "train.txt", "--vocab", "400", "-o", "t.json"}).exit_code, 0);
+  expect_refused(tiny("train", {"--out", "run", "data.tokenizer=t.json", "model.vocab=300"}), 2, {"400 tokens", "model.vocab is 300"});
+}
+
+TEST_F(CliUsageE2e, ADamagedTokenizerFileIsAnIoErrorThatNamesIt) {
+  ASSERT_EQ(strata({"tokenizer", "train", "train.txt", "--vocab", "300", "-o", "t.json"}).exit_code, 0);
+  write("t.json", read_all(file("t.json")).substr(0, 1000));
+  expect_refused(tiny("train", {"--out", "run", "data.tokenizer=t.json"}), 5, {"data.tokenizer: ", "t.json"});
+  EXPECT_EQ(strata({"tokenizer", "encode", "-t", "t.json", "Elizabeth"}).exit_code, 5);
+}
+
+TEST_F(CliUsageE2e, TokensComeBackAsTheTextTheyWere) {
+  ASSERT_EQ(strata({"tokenizer", "train", "train.txt", "--vocab", "300", "-o", "t.json"}).exit_code, 0);
+  std::string ids = strata({"tokenizer", "encode", "-t", "t.json", "Elizabeth Bennet"}).out;
+  Words words = {"tokenizer", "decode", "-t", "t.json"};
+  for (std::size_t at = 0, end = 0; (end = ids.find_first_of(" \n", at)) != std::string::npos; at = end + 1) words.push_back(ids.substr(at, end - at));
+  EXPECT_EQ(strata(words).out, "Elizabeth Bennet\n");
+  EXPECT_THAT(strata({"tokenizer", "decode", "-t", "t.json", "300"}).err, HasSubstr("'300' is no token id below 300"));
+}
+
+// --- Budgets ---
+
+class CliBudgetE2e : public CliUsageE2e, public ::testing::WithParamInterface<std::map<std::string, std::uint64_t>> {
+ protected:
+  using Budgets = std::map<std::string, std::uint64_t>;
+  static Words with(const std::string& verb, const Budgets& budgets, Words words = {}) {
+    for (const auto& [tier, bytes] : budgets) words.push_back(str("memory.", tier, "=", bytes));
+    return tiny(verb, words);
+  }
+  static Budgets proposed(const std::string& message) {
+    Budgets found;
+    const std::regex key("memory\\.(\\w+)=(\\d+)");
+    const std::size_t at = message.find("it fits with:");
+    EXPECT_NE(at, std::string::npos) << message;
+    const std::string keys = message.substr(std::min(at, message.size()));
+    for (std::sregex_iterator i(keys.begin(), keys.end(), key), end; i != end; ++i) found[(*i)[1]] = std::stoull((*i)[2]);
+    return found;
+  }
+};
+
+TEST_P(CliBudgetE2e, TheProposedBudgetFitsAndAPageLessDoesNot) {
+  const ProgramResult refused = strata(with("plan", GetParam()));
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("does not fit its budgets"), HasSubstr("shortfall"), Not(HasSubstr("problems"))));
+  expect_refused(with("train", GetParam(), {"--out", "run"}), 3, {"it fits with:"});
+  const Budgets raised = proposed(refused.err);
+  ASSERT_FALSE(raised.empty());
+  Budgets exact = raised;
+  exact.insert(GetParam().begin(), GetParam().end());  // those that were not raised
+  const ProgramResult planned = strata(with("plan", exact));
+  EXPECT_EQ(planned.exit_code, 0) << planned.err;
+  const ProgramResult trained = strata(with("train", exact, {"--out", "run", "train.steps=2"}));
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  for (const auto& [tier, bytes] : raised) {
+    Budgets less = exact;
+    less[tier] = bytes - 4096;
+    EXPECT_EQ(strata(with("plan", less)).exit_code, 3) << tier << " of " << bytes << " bytes";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Budgets, CliBudgetE2e, ::testing::Values(
+    std::map<std::string, std::uint64_t>{{"device", 1 << 20}, {"pinned", 1 << 20}, {"nvme", 0}},
+    std::map<std::string, std::uint64_t>{{"device", 256 << 10}},
+    std::map<std::string, std::uint64_t>{{"pinned", 64 << 10}},
+    std::map<std::string, std::uint64_t>{{"pinned", 512 << 10}, {"nvme", 64 << 10}},
+    std::map<std::string, std::uint64_t>{{"device", 4096}, {"pinned", 0}, {"nvme", 0}},
+    std::map<std::string, std::uint64_t>{{"device", 4096}, {"pinned", 4096}, {"nvme", 4096}}));
+
+// --- Folders of runs ---
+
+TEST_F(CliUsageE2e, ARunIsNotOverwrittenUnasked) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2"})).exit_code, 0);
+  const std::string before = read_all(file("run/metrics.jsonl"));
+  const ProgramResult refused = strata(tiny("train", {"--out", "run", "train.steps=3"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("run holds a run; go on with --resume run, replace it with --overwrite"));
+  EXPECT_EQ(read_all(file("run/metrics.jsonl")), before);
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=3", "--overwrite"})).exit_code, 0);
+  EXPECT_EQ(metrics("run").size(), 3u);
+  EXPECT_EQ(list("run/checkpoints"), std::vector<std::string>{"step-00000003"});
+}
+
+TEST_F(CliUsageE2e, ResumingWithOtherKeysIsRefusedWithAllDifferences) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2"})).exit_code, 0);
+  const ProgramResult refused = strata({"train", "--resume", "run", "model.layers=1", "optim.lr=0.25", "train.seed=9"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("3 problems"), HasSubstr("model.layers: the checkpoint was made with 2, this run has 1"),
+                                 HasSubstr("optim.lr: the checkpoint was made with 0.003, this run has 0.25"),
+                                 HasSubstr("train.seed: the checkpoint was made with 1, this run has 9")));
+}
+
+TEST_F(CliUsageE2e, ResumingOnAnotherTextIsRefused) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2"})).exit_code, 0);
+  write("train.txt", austen("emma").substr(0, 30000) + austen("persuasion").substr(0, 30000));
+  const ProgramResult refused = strata({"train", "--resume", "run"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("data: the checkpoint was made with "));
+}
+
+TEST_F(CliUsageE2e, AFolderWithoutARunCannotBeResumed) {
+  const ProgramResult refused = strata({"train", "--resume", "nowhere"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("nowhere holds no run: there is no nowhere/config.resolved.toml"));
+  EXPECT_EQ(strata({"train", "--resume", "nowhere", "--overwrite"}).exit_code, 2);
+}
+
+TEST_F(CliUsageE2e, ARunThatHadNotSavedYetStartsFromTheBeginning) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=4"})).exit_code, 0);
+  const std::string want = digest("run");
+  must(posix_io().remove_all(file("run/checkpoints")));
+  must(posix_io().make_dirs(file("run/checkpoints/.unfinished-step-00000002-1")));
+  const ProgramResult resumed = strata({"train", "--resume", "run"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("run holds no checkpoint yet: starting from the beginning"));
+  EXPECT_EQ(digest("run"), want);
+  EXPECT_EQ(metrics("run").size(), 4u);
+}
+
+TEST_F(CliUsageE2e, ResumingAFinishedRunChangesNothing) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=4"})).exit_code, 0);
+  const std::string before = read_all(file("run/summary.json")), samples = read_all(file("run/samples.txt"));
+  const ProgramResult resumed = strata({"train", "--resume", "run"});
+  EXPECT_EQ(resumed.exit_code, 0);
+  EXPECT_THAT(resumed.out, HasSubstr("run is finished: 4 of 4 steps; nothing to do"));
+  EXPECT_EQ(read_all(file("run/summary.json")), before);
+  EXPECT_EQ(read_all(file("run/samples.txt")), samples);
+}
+
+TEST_F(CliUsageE2e, ARunKilledBeforeItsSummaryWritesTheSameOneWhenResumed) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=4"})).exit_code, 0);
+  const nlohmann::json before = summary("run");
+  const std::string samples = read_all(file("run/samples.txt"));
+  must(posix_io().remove_all(file("run/summary.json")));
+  ASSERT_EQ(strata({"train", "--resume", "run"}).exit_code, 0);
+  for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte", "state_digest"}) EXPECT_EQ(summary("run")[key], before[key]) << key;
+  EXPECT_EQ(read_all(file("run/samples.txt")), samples + samples.substr(samples.rfind("--- step 4"))) << "the last sample is taken again";
+}
+
+TEST_F(CliUsageE2e, CheckpointsOfAnotherRunAreNotMixedWithNewOnes) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=4", "checkpoint.dir=saved"})).exit_code, 0);
+  const ProgramResult refused = strata(tiny("train", {"--out", "other", "train.steps=2", "checkpoint.dir=saved"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("checkpoint.dir = saved holds checkpoints of another run"));
+}
+
+// --- generate ---
+
+TEST_F(CliUsageE2e, GenerateIsAFunctionOfItsSeed) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2"})).exit_code, 0);
+  const auto text = [&](const std::string& seed) { return strata({"generate", "run", "--prompt", "Elizabeth", "--tokens", "12", "--seed", seed}); };
+  const ProgramResult first = text("1");
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.out, ::testing::StartsWith("Elizabeth"));
+  EXPECT_EQ(text("1").out, first.out);
+  EXPECT_NE(text("2").out, first.out);
+}
+
+TEST_F(CliUsageE2e, GenerateTakesPromptsLongerThanASequenceAndRefusesEmptyOnes) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2"})).exit_code, 0);
+  const std::string prompt = read_all(file("train.txt")).substr(0, 600);
+  const ProgramResult continued = strata({"generate", "run", "--prompt", prompt, "--tokens", "3"});
+  EXPECT_EQ(continued.exit_code, 0) << continued.err;
+  EXPECT_THAT(continued.out, ::testing::StartsWith(prompt));
+  const ProgramResult empty = strata({"generate", "run", "--prompt", ""});
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_THAT(empty.err, HasSubstr("--prompt is empty"));
+}
+
+TEST_F(CliUsageE2e, GenerateNeedsARunWithACheckpoint) {
+  EXPECT_THAT(strata({"generate", "nowhere"}).err, HasSubstr("nowhere holds no run"));
+  EXPECT_EQ(strata({"generate", "nowhere"}).exit_code, 2);
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2"})).exit_code, 0);
+  must(posix_io().remove_all(file("run/checkpoints")));
+  const ProgramResult refused = strata({"generate", "run"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("run holds no checkpoint yet in run/checkpoints"));
+}
+
+}  // namespace
+}  // namespace strata::test
