@@ -26,7 +26,7 @@ struct CudaProbe {
   std::string detail = {};
   std::string remedy;
 };
-/// What there is of CUDA. The build takes one of two files: this one says that it was built without.
+/// What there is of CUDA, as the runtime tells.
 CudaProbe cuda_probe();
 
 /// What the machine answered; tests fill it by hand.
