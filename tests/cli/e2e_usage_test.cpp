@@ -187,6 +187,14 @@ TEST_F(CliUsageE2e, ResumingAFinishedRunChangesNothing) {
   EXPECT_EQ(read_all(file("run/samples.txt")), samples);
 }
 
+TEST_F(CliUsageE2e, AFinishedRunMayBeMadeLonger) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2"})).exit_code, 0);
+  const ProgramResult resumed = strata({"train", "--resume", "run", "train.steps=4"});
+  EXPECT_EQ(resumed.exit_code, 0);
+  EXPECT_THAT(resumed.err, HasSubstr("train.steps was 2 and is 4"));
+  EXPECT_EQ(metrics("run").size(), 4u);
+}
+
 TEST_F(CliUsageE2e, ARunKilledBeforeItsSummaryWritesTheSameOneWhenResumed) {
   ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=4"})).exit_code, 0);
   const nlohmann::json before = summary("run");
