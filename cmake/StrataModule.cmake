@@ -50,6 +50,11 @@ function(strata_add_test name)
   target_link_libraries(${name} PRIVATE strata_flags ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE STRATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ${arg_DEFINES})
+  if("gpu" IN_LIST arg_LABELS)
+    # For scripts/gpu_verify.sh, which also runs where the build was copied to.
+    cmake_path(RELATIVE_PATH CMAKE_CURRENT_BINARY_DIR BASE_DIRECTORY "${CMAKE_BINARY_DIR}" OUTPUT_VARIABLE dir)
+    file(APPEND "${CMAKE_BINARY_DIR}/gpu_tests.txt" "${dir}/${name}\n")
+  endif()
   gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT 300 LABELS "${arg_LABELS}")
 endfunction()

@@ -1,6 +1,8 @@
+# shellcheck shell=bash
 # Sourced by the scripts beside it: they run in the repository's root, and each of their steps says what it runs,
 # how long it took, and where it failed.
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+# shellcheck disable=SC2034  # of those who source this
 jobs=$(nproc)  # heeds the affinity mask
 
 # step NAME [--log FILE] COMMAND...: with --log the output goes there, and its end is shown when the command fails.

@@ -1,0 +1,335 @@
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <strata/kernels/linear.h>
+#include <strata/offload/nvme_store.h>
+#include <strata/runtime/clock.h>
+#include <strata/runtime/cuda_backend.h>
+#include <strata/runtime/host_backend.h>
+#include <strata/runtime/json.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/topology.h>
+
+// What this machine can do at most, as strata reaches it: DRAM by threads, the link between pinned and device memory,
+// the disk through the store, and the matrix rate. Plans and bounds start from these figures. One JSON object on
+// stdout; a part that cannot run says why in "skipped", one that failed in "error" (and the exit code is 1).
+namespace strata::bench {
+namespace {
+
+constexpr std::size_t kSlotBytes = 16 * kMiB;  // one request to the store
+constexpr std::size_t kInFlight = 8;           // requests of a direction at once
+
+struct Options {
+  std::string dir = ".";
+  std::string only;
+  double gib = 0;  ///< bytes of each measurement's buffers; 0: a sixteenth of the usable RAM, 1 GiB at most
+  int rounds = 5;
+};
+
+struct Bench {
+  Options options;
+  HostFacts facts;
+  Topology topology;
+  SteadyClock clock;
+  std::size_t bytes = 0;
+  std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<Backend> backend;  ///< the GPU, or the host where there is none
+  bool gpu = false;
+};
+
+/// Median, least and most of the rounds, as {"unit": [median, least, most]}.
+Result<std::string> rate(Bench& bench, const char* unit, double work, const std::function<Status()>& round) {
+  STRATA_TRY(round());  // faults pages in and wakes threads
+  std::vector<double> rates;
+  for (int i = 0; i < bench.options.rounds; ++i) {
+    const std::int64_t start = bench.clock.now_ns();
+    STRATA_TRY(round());
+    rates.push_back(work / static_cast<double>(bench.clock.now_ns() - start));
+  }
+  std::sort(rates.begin(), rates.end());
+  return fmt::format("{{\"{}\": {:.2f}, \"least\": {:.2f}, \"most\": {:.2f}}}", unit, rates[rates.size() / 2], rates.front(), rates.back());
+}
+
+Result<std::string> gb_per_s(Bench& bench, std::size_t bytes, const std::function<Status()>& round) {
+  return rate(bench, "gb_per_s", static_cast<double>(bytes), round);
+}
+
+std::string skipped(std::string_view why) { return str("{\"skipped\": ", json_string(why), "}"); }
+
+// ---- DRAM
+
+struct Stream3 {
+  float* a;
+  const float* b;
+  const float* c;
+  std::size_t n;
+};
+
+// Pieces outnumber the threads, so that one that was interrupted does not hold up the rest.
+void in_pieces(ThreadPool& pool, std::size_t n, const std::function<void(std::size_t first, std::size_t count)>& body) {
+  const std::size_t pieces = static_cast<std::size_t>(pool.threads()) * 8;
+  const std::size_t length = round_up((n + pieces - 1) / pieces, std::size_t{1024});
+  pool.parallel_for(static_cast<std::int64_t>(pieces), [&](std::int64_t i) {
+    const std::size_t first = static_cast<std::size_t>(i) * length;
+    if (first < n) body(first, std::min(length, n - first));
+  });
+}
+
+Result<std::string> dram_with(Bench& bench, ThreadPool& pool, const Stream3& s) {
+  // The store of the triad reads its line first, which STREAM's convention of 3 arrays does not count.
+  const auto triad = [&] {
+    in_pieces(pool, s.n, [&](std::size_t first, std::size_t count) {
+      for (std::size_t i = first; i < first + count; ++i) s.a[i] = s.b[i] + 0.5f * s.c[i];
+    });
+    return Status::ok();
+  };
+  const auto copy = [&] {
+    in_pieces(pool, s.n, [&](std::size_t first, std::size_t count) { std::memcpy(s.a + first, s.b + first, count * sizeof(float)); });
+    return Status::ok();
+  };
+  STRATA_TRY_ASSIGN(const std::string triad_rate, gb_per_s(bench, 3 * s.n * sizeof(float), triad));
+  STRATA_TRY_ASSIGN(const std::string copy_rate, gb_per_s(bench, 2 * s.n * sizeof(float), copy));
+  return fmt::format("{{\"threads\": {}, \"triad\": {}, \"copy\": {}}}", pool.threads(), triad_rate, copy_rate);
+}
+
+Result<std::string> dram(Bench& bench) {
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Backend> host, create_host_backend({}, *bench.pool, bench.clock));
+  std::vector<Buffer> arrays;
+  for (int i = 0; i < 3; ++i) {
+    STRATA_TRY_ASSIGN(Buffer array, host->allocate(MemoryKind::pinned, bench.bytes));
+    arrays.push_back(std::move(array));
+  }
+  const auto floats = [&](std::size_t i) { return reinterpret_cast<float*>(arrays[i].view().data); };
+  std::string rows;
+  std::vector<int> counts{1, 4, 8, 16};
+  const int usable = bench.topology.usable_threads;
+  if (std::find(counts.begin(), counts.end(), usable) == counts.end()) counts.push_back(usable);
+  std::sort(counts.begin(), counts.end());
+  for (const int threads : counts) {
+    if (threads > usable) {
+      rows += fmt::format("{}{{\"threads\": {}, \"skipped\": \"{} hardware threads\"}}", rows.empty() ? "" : ", ", threads, usable);
+      continue;
+    }
+    STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(threads));
+    STRATA_TRY_ASSIGN(const std::string row, dram_with(bench, *pool, {floats(0), floats(1), floats(2), bench.bytes / sizeof(float)}));
+    rows += (rows.empty() ? "" : ", ") + row;
+  }
+  return "[" + rows + "]";
+}
+
+// ---- the link
+
+struct Lane {
+  Stream stream;
+  Buffer device, pinned;
+  bool down = false;  ///< device to pinned
+
+  Status queue(Backend& backend, std::size_t total, std::size_t size) {
+    for (std::size_t at = 0; at < total; at += size) {
+      const BufferView on_device = device.view().part(at, size), on_host = pinned.view().part(at, size);
+      STRATA_TRY(down ? backend.copy_async(on_host, on_device, stream) : backend.copy_async(on_device, on_host, stream));
+    }
+    return Status::ok();
+  }
+};
+
+Result<Lane> make_lane(Backend& backend, StreamRole role, std::size_t bytes) {
+  Lane lane;
+  STRATA_TRY_ASSIGN(lane.stream, backend.create_stream(role));
+  STRATA_TRY_ASSIGN(lane.device, backend.allocate(MemoryKind::device, bytes));
+  STRATA_TRY_ASSIGN(lane.pinned, backend.allocate(MemoryKind::pinned, bytes));
+  lane.down = role == StreamRole::d2h;
+  return lane;
+}
+
+Result<std::string> link(Bench& bench) {
+  Backend& backend = *bench.backend;
+  const std::size_t total = bench.bytes / (64 * kMiB) * (64 * kMiB);
+  STRATA_TRY_ASSIGN(Lane up, make_lane(backend, StreamRole::h2d, total));
+  STRATA_TRY_ASSIGN(Lane down, make_lane(backend, StreamRole::d2h, total));
+  const auto carry = [&](std::initializer_list<Lane*> lanes, std::size_t size) {
+    for (Lane* lane : lanes) STRATA_TRY(lane->queue(backend, total, size));
+    for (Lane* lane : lanes) STRATA_TRY(backend.synchronize(lane->stream));
+    return Status::ok();
+  };
+  std::string rows;
+  for (const std::size_t size : {kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB}) {
+    STRATA_TRY_ASSIGN(const std::string h2d, gb_per_s(bench, total, [&] { return carry({&up}, size); }));
+    STRATA_TRY_ASSIGN(const std::string d2h, gb_per_s(bench, total, [&] { return carry({&down}, size); }));
+    STRATA_TRY_ASSIGN(const std::string both, gb_per_s(bench, 2 * total, [&] { return carry({&up, &down}, size); }));
+    rows += fmt::format("{}{{\"copy_bytes\": {}, \"h2d\": {}, \"d2h\": {}, \"both\": {}}}", rows.empty() ? "" : ", ", size, h2d, d2h, both);
+  }
+  return fmt::format("{{\"device\": {}, \"gpu\": {}, \"by_size\": [{}]}}",
+                     json_string(bench.gpu ? backend.info().name : str("the host backend; ", cuda_status())), bench.gpu, rows);
+}
+
+// ---- the disk
+
+/// Objects 0 .. n-1 of a slot each, written from and read into rings of buffers.
+class DiskRig {
+ public:
+  static Result<std::unique_ptr<DiskRig>> create(Bench& bench, std::uint32_t objects) {
+    std::unique_ptr<DiskRig> rig(new DiskRig);
+    rig->objects_ = objects;
+    STRATA_TRY_ASSIGN(rig->host_, create_host_backend({}, *bench.pool, bench.clock));
+    STRATA_TRY_ASSIGN(rig->out_, rig->host_->allocate(MemoryKind::pinned, kInFlight * kSlotBytes));
+    STRATA_TRY_ASSIGN(rig->in_, rig->host_->allocate(MemoryKind::pinned, kInFlight * kSlotBytes));
+    NvmeOptions options;
+    options.dirs = {bench.options.dir};
+    options.classes = {{kSlotBytes, objects + static_cast<std::uint32_t>(kInFlight)}};
+    options.queue_depth = 32;
+    STRATA_TRY_ASSIGN(rig->store_, NvmeStore::create(posix_io(), std::move(options)));
+    STRATA_TRY(rig->store_->register_memory(rig->out_.view()));
+    STRATA_TRY(rig->store_->register_memory(rig->in_.view()));
+    return rig;
+  }
+
+  Status run(bool write, bool read) {
+    std::vector<Ticket> writes(kInFlight), reads(kInFlight);
+    for (std::uint32_t id = 0; id < objects_; ++id) {
+      const std::size_t place = id % kInFlight;
+      // Reads run half a round behind the writes, so that neither is served from what the other just moved.
+      const std::uint64_t other = (id + objects_ / 2) % objects_;
+      if (write) {
+        STRATA_TRY(store_->wait(writes[place]));
+        STRATA_TRY_ASSIGN(writes[place], store_->write_async(id, 0, out_.view().part(place * kSlotBytes, kSlotBytes)));
+      }
+      if (read) {
+        STRATA_TRY(store_->wait(reads[place]));
+        STRATA_TRY_ASSIGN(reads[place], store_->read_async(other, in_.view().part(place * kSlotBytes, kSlotBytes)));
+      }
+    }
+    for (const std::vector<Ticket>* tickets : {&writes, &reads})
+      for (const Ticket ticket : *tickets) STRATA_TRY(store_->wait(ticket));
+    return Status::ok();
+  }
+
+  std::string note() const { return store_->engine_note(); }
+
+ private:
+  std::uint32_t objects_ = 0;
+  std::unique_ptr<Backend> host_;
+  Buffer out_, in_;
+  std::unique_ptr<NvmeStore> store_;  // last: its destructor waits for what uses the buffers
+};
+
+Result<std::string> disk(Bench& bench) {
+  STRATA_TRY_ASSIGN(const std::uint64_t free, posix_io().free_bytes(bench.options.dir));
+  const std::uint64_t total = std::min<std::uint64_t>(bench.bytes * 2, free / 4);
+  const auto objects = static_cast<std::uint32_t>(total / kSlotBytes);
+  if (objects < 2 * kInFlight) return skipped(str("only ", format_bytes(free), " are free in ", bench.options.dir));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<DiskRig> rig, DiskRig::create(bench, objects));
+  const std::size_t bytes = objects * kSlotBytes;
+  STRATA_TRY_ASSIGN(const std::string write, gb_per_s(bench, bytes, [&] { return rig->run(true, false); }));
+  STRATA_TRY_ASSIGN(const std::string read, gb_per_s(bench, bytes, [&] { return rig->run(false, true); }));
+  STRATA_TRY_ASSIGN(const std::string both, gb_per_s(bench, 2 * bytes, [&] { return rig->run(true, true); }));
+  return fmt::format("{{\"dir\": {}, \"engine\": {}, \"file_bytes\": {}, \"write\": {}, \"read\": {}, \"both\": {}}}", json_string(bench.options.dir),
+                     json_string(rig->note()), bytes, write, read, both);
+}
+
+// ---- matrices
+
+Result<std::string> matrix_on(Bench& bench, Backend& backend, std::int64_t n) {
+  const std::size_t bytes = static_cast<std::size_t>(n * n) * sizeof(float);
+  STRATA_TRY_ASSIGN(Stream stream, backend.create_stream(StreamRole::compute));
+  STRATA_TRY_ASSIGN(Buffer pinned, backend.allocate(MemoryKind::pinned, bytes));
+  std::fill_n(reinterpret_cast<float*>(pinned.view().data), n * n, 0.5f);  // stale bits may be slow numbers
+  std::vector<Buffer> operands;
+  for (int i = 0; i < 3; ++i) {
+    STRATA_TRY_ASSIGN(Buffer operand, backend.allocate(MemoryKind::device, bytes));
+    STRATA_TRY(backend.copy_async(operand.view(), pinned.view(), stream));
+    operands.push_back(std::move(operand));
+  }
+  const auto tensor = [&](std::size_t i) { return TensorView{operands[i].view().data, {n, n}, DType::f32}; };
+  const auto product = [&] {
+    STRATA_TRY(kernels::linear_forward_async(backend, stream, {.x = tensor(0), .w = tensor(1), .b = {}, .y = tensor(2)}));
+    return backend.synchronize(stream);
+  };
+  const double n_real = static_cast<double>(n);
+  STRATA_TRY_ASSIGN(const std::string flops, rate(bench, "gflop_per_s", 2 * n_real * n_real * n_real, product));
+  return fmt::format("{{\"n\": {}, \"dtype\": \"f32\", \"rate\": {}}}", n, flops);
+}
+
+Result<std::string> matrix(Bench& bench) {
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Backend> host, create_host_backend({}, *bench.pool, bench.clock));
+  STRATA_TRY_ASSIGN(const std::string on_host, matrix_on(bench, *host, 2048));
+  std::string on_gpu = skipped(cuda_status());
+  if (bench.gpu) {
+    auto measured = matrix_on(bench, *bench.backend, 8192);
+    if (!measured.has_value() && measured.status().code() != Code::unsupported) return measured;
+    on_gpu = measured.has_value() ? *measured : skipped(measured.status().message());
+  }
+  return str("{\"host\": ", on_host, ", \"gpu\": ", on_gpu, "}");
+}
+
+// ---- the program
+
+Result<Bench> make_bench(const Options& options) {
+  Bench bench;
+  bench.options = options;
+  bench.facts = read_host_facts();
+  STRATA_TRY_ASSIGN(bench.topology, read_topology());
+  const auto least = std::size_t{128} * kMiB;
+  const auto given = static_cast<std::size_t>(options.gib * static_cast<double>(kGiB)) / kMiB * kMiB;
+  bench.bytes = given > 0 ? std::max(given, least) : std::clamp<std::size_t>(bench.facts.usable_ram_bytes() / 16 / kMiB * kMiB, least, kGiB);
+  STRATA_TRY_ASSIGN(bench.pool, ThreadPool::create(0));
+  bench.gpu = cuda_available();
+  STRATA_TRY_ASSIGN(bench.backend, bench.gpu ? create_cuda_backend({}, *bench.pool) : create_host_backend({}, *bench.pool, bench.clock));
+  return bench;
+}
+
+std::string machine(const Bench& bench) {
+  const CpuFeatures cpu = read_cpu_features();
+  return fmt::format("{{\"cpu\": {}, \"isa\": \"{}\", \"cores\": {}, \"threads\": {}, \"ram_bytes\": {}, \"device\": {}, \"kernel\": {}, \"buffer_bytes\": {}}}",
+                     json_string(cpu.name), cpu.isa(), bench.topology.cores, bench.topology.usable_threads, bench.facts.total_ram_bytes,
+                     json_string(bench.gpu ? bench.backend->info().name : "no GPU"), json_string(bench.facts.kernel), bench.bytes);
+}
+
+struct Part {
+  const char* name;
+  Result<std::string> (*measure)(Bench& bench);
+};
+constexpr Part kParts[] = {{"dram", dram}, {"link", link}, {"disk", disk}, {"matrix", matrix}};
+
+int run(const Options& options) {
+  Bench bench = must(make_bench(options));
+  std::string out = str("{\"machine\": ", machine(bench));
+  bool failed = false;
+  for (const Part& part : kParts) {
+    if (!options.only.empty() && options.only != part.name) continue;
+    std::fprintf(stderr, "machine_rates: %s\n", part.name);
+    const auto measured = part.measure(bench);
+    failed = failed || !measured.has_value();
+    out += str(",\n \"", part.name, "\": ", measured.has_value() ? *measured : str("{\"error\": ", json_string(measured.status().to_string()), "}"));
+  }
+  std::printf("%s}\n", out.c_str());
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+}  // namespace
+}  // namespace strata::bench
+
+int main(int argc, char** argv) {
+  strata::bench::Options options;
+  CLI::App app("Measures DRAM, link, disk and matrix rates; one JSON object on stdout");
+  app.add_option("--dir", options.dir, "Folder on the disk to measure");
+  app.add_option("--only", options.only, "One part alone")->check(CLI::IsMember({"dram", "link", "disk", "matrix"}));
+  app.add_option("--gib", options.gib, "Size of each buffer (default: 1/16 of the usable RAM, at most 1)")->check(CLI::Range(0.0, 64.0));
+  app.add_option("--rounds", options.rounds, "Measurements of which the median is reported")->check(CLI::Range(1, 100));
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return strata::bench::run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "machine_rates: %s\n", error.what());
+    return EXIT_FAILURE;
+  }
+}
