@@ -33,4 +33,4 @@ install(FILES "${PROJECT_BINARY_DIR}/strataConfig.cmake" "${PROJECT_BINARY_DIR}/
 
 # The presets name their texts relative to this folder (train_config.cpp).
 install(DIRECTORY examples/data DESTINATION "${CMAKE_INSTALL_DATADIR}/strata/examples")
-install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES LICENSE NOTICE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
