@@ -49,7 +49,7 @@ function(strata_add_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE strata_flags ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-  target_compile_definitions(${name} PRIVATE STRATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ${arg_DEFINES})
+  target_compile_definitions(${name} PRIVATE ${arg_DEFINES})
   if("gpu" IN_LIST arg_LABELS)
     # For scripts/gpu_verify.sh, which also runs where the build was copied to.
     cmake_path(RELATIVE_PATH CMAKE_CURRENT_BINARY_DIR BASE_DIRECTORY "${CMAKE_BINARY_DIR}" OUTPUT_VARIABLE dir)
