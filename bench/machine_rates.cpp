@@ -19,9 +19,10 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/topology.h>
 
-// What this machine can do at most, as strata reaches it: DRAM by threads, the link between pinned and device memory,
-// the disk through the store, and the matrix rate. Plans and bounds start from these figures. One JSON object on
-// stdout; a part that cannot run says why in "skipped", one that failed in "error" (and the exit code is 1).
+// What this machine can do at most, as strata reaches it: DRAM by threads, the link between pinned and device
+// memory, the disk through the store, and the matrix rate. Plans and bounds start from these figures. One
+// JSON object on stdout; a part that cannot run says why in "skipped", one that failed in "error" (and the
+// exit code is 1).
 namespace strata::bench {
 namespace {
 
@@ -56,7 +57,8 @@ Result<std::string> rate(Bench& bench, const char* unit, double work, const std:
     rates.push_back(work / static_cast<double>(bench.clock.now_ns() - start));
   }
   std::sort(rates.begin(), rates.end());
-  return fmt::format("{{\"{}\": {:.2f}, \"least\": {:.2f}, \"most\": {:.2f}}}", unit, rates[rates.size() / 2], rates.front(), rates.back());
+  return fmt::format("{{\"{}\": {:.2f}, \"least\": {:.2f}, \"most\": {:.2f}}}", unit, rates[rates.size() / 2],
+                     rates.front(), rates.back());
 }
 
 Result<std::string> gb_per_s(Bench& bench, std::size_t bytes, const std::function<Status()>& round) {
@@ -75,7 +77,8 @@ struct Stream3 {
 };
 
 // Pieces outnumber the threads, so that one that was interrupted does not hold up the rest.
-void in_pieces(ThreadPool& pool, std::size_t n, const std::function<void(std::size_t first, std::size_t count)>& body) {
+void in_pieces(ThreadPool& pool, std::size_t n,
+               const std::function<void(std::size_t first, std::size_t count)>& body) {
   const std::size_t pieces = static_cast<std::size_t>(pool.threads()) * 8;
   const std::size_t length = round_up((n + pieces - 1) / pieces, std::size_t{1024});
   pool.parallel_for(static_cast<std::int64_t>(pieces), [&](std::int64_t i) {
@@ -93,12 +96,15 @@ Result<std::string> dram_with(Bench& bench, ThreadPool& pool, const Stream3& s) 
     return Status::ok();
   };
   const auto copy = [&] {
-    in_pieces(pool, s.n, [&](std::size_t first, std::size_t count) { std::memcpy(s.a + first, s.b + first, count * sizeof(float)); });
+    in_pieces(pool, s.n, [&](std::size_t first, std::size_t count) {
+      std::memcpy(s.a + first, s.b + first, count * sizeof(float));
+    });
     return Status::ok();
   };
   STRATA_TRY_ASSIGN(const std::string triad_rate, gb_per_s(bench, 3 * s.n * sizeof(float), triad));
   STRATA_TRY_ASSIGN(const std::string copy_rate, gb_per_s(bench, 2 * s.n * sizeof(float), copy));
-  return fmt::format("{{\"threads\": {}, \"triad\": {}, \"copy\": {}}}", pool.threads(), triad_rate, copy_rate);
+  return fmt::format("{{\"threads\": {}, \"triad\": {}, \"copy\": {}}}", pool.threads(), triad_rate,
+                     copy_rate);
 }
 
 Result<std::string> dram(Bench& bench) {
@@ -116,11 +122,14 @@ Result<std::string> dram(Bench& bench) {
   std::sort(counts.begin(), counts.end());
   for (const int threads : counts) {
     if (threads > usable) {
-      rows += fmt::format("{}{{\"threads\": {}, \"skipped\": \"{} hardware threads\"}}", rows.empty() ? "" : ", ", threads, usable);
+      rows += fmt::format("{}{{\"threads\": {}, \"skipped\": \"{} hardware threads\"}}",
+                          rows.empty() ? "" : ", ", threads, usable);
       continue;
     }
     STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(threads));
-    STRATA_TRY_ASSIGN(const std::string row, dram_with(bench, *pool, {floats(0), floats(1), floats(2), bench.bytes / sizeof(float)}));
+    STRATA_TRY_ASSIGN(
+        const std::string row,
+        dram_with(bench, *pool, {floats(0), floats(1), floats(2), bench.bytes / sizeof(float)}));
     rows += (rows.empty() ? "" : ", ") + row;
   }
   return "[" + rows + "]";
@@ -136,7 +145,8 @@ struct Lane {
   Status queue(Backend& backend, std::size_t total, std::size_t size) {
     for (std::size_t at = 0; at < total; at += size) {
       const BufferView on_device = device.view().part(at, size), on_host = pinned.view().part(at, size);
-      STRATA_TRY(down ? backend.copy_async(on_host, on_device, stream) : backend.copy_async(on_device, on_host, stream));
+      STRATA_TRY(down ? backend.copy_async(on_host, on_device, stream)
+                      : backend.copy_async(on_device, on_host, stream));
     }
     return Status::ok();
   }
@@ -165,11 +175,15 @@ Result<std::string> link(Bench& bench) {
   for (const std::size_t size : {kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB}) {
     STRATA_TRY_ASSIGN(const std::string h2d, gb_per_s(bench, total, [&] { return carry({&up}, size); }));
     STRATA_TRY_ASSIGN(const std::string d2h, gb_per_s(bench, total, [&] { return carry({&down}, size); }));
-    STRATA_TRY_ASSIGN(const std::string both, gb_per_s(bench, 2 * total, [&] { return carry({&up, &down}, size); }));
-    rows += fmt::format("{}{{\"copy_bytes\": {}, \"h2d\": {}, \"d2h\": {}, \"both\": {}}}", rows.empty() ? "" : ", ", size, h2d, d2h, both);
+    STRATA_TRY_ASSIGN(const std::string both, gb_per_s(bench, 2 * total, [&] {
+                        return carry({&up, &down}, size);
+                      }));
+    rows += fmt::format("{}{{\"copy_bytes\": {}, \"h2d\": {}, \"d2h\": {}, \"both\": {}}}",
+                        rows.empty() ? "" : ", ", size, h2d, d2h, both);
   }
   return fmt::format("{{\"device\": {}, \"gpu\": {}, \"by_size\": [{}]}}",
-                     json_string(bench.gpu ? backend.info().name : str("the host backend; ", cuda_status())), bench.gpu, rows);
+                     json_string(bench.gpu ? backend.info().name : str("the host backend; ", cuda_status())),
+                     bench.gpu, rows);
 }
 
 // ---- the disk
@@ -201,11 +215,13 @@ class DiskRig {
       const std::uint64_t other = (id + objects_ / 2) % objects_;
       if (write) {
         STRATA_TRY(store_->wait(writes[place]));
-        STRATA_TRY_ASSIGN(writes[place], store_->write_async(id, 0, out_.view().part(place * kSlotBytes, kSlotBytes)));
+        STRATA_TRY_ASSIGN(writes[place],
+                          store_->write_async(id, 0, out_.view().part(place * kSlotBytes, kSlotBytes)));
       }
       if (read) {
         STRATA_TRY(store_->wait(reads[place]));
-        STRATA_TRY_ASSIGN(reads[place], store_->read_async(other, in_.view().part(place * kSlotBytes, kSlotBytes)));
+        STRATA_TRY_ASSIGN(reads[place],
+                          store_->read_async(other, in_.view().part(place * kSlotBytes, kSlotBytes)));
       }
     }
     for (const std::vector<Ticket>* tickets : {&writes, &reads})
@@ -226,14 +242,16 @@ Result<std::string> disk(Bench& bench) {
   STRATA_TRY_ASSIGN(const std::uint64_t free, posix_io().free_bytes(bench.options.dir));
   const std::uint64_t total = std::min<std::uint64_t>(bench.bytes * 2, free / 4);
   const auto objects = static_cast<std::uint32_t>(total / kSlotBytes);
-  if (objects < 2 * kInFlight) return skipped(str("only ", format_bytes(free), " are free in ", bench.options.dir));
+  if (objects < 2 * kInFlight)
+    return skipped(str("only ", format_bytes(free), " are free in ", bench.options.dir));
   STRATA_TRY_ASSIGN(const std::unique_ptr<DiskRig> rig, DiskRig::create(bench, objects));
   const std::size_t bytes = objects * kSlotBytes;
   STRATA_TRY_ASSIGN(const std::string write, gb_per_s(bench, bytes, [&] { return rig->run(true, false); }));
   STRATA_TRY_ASSIGN(const std::string read, gb_per_s(bench, bytes, [&] { return rig->run(false, true); }));
   STRATA_TRY_ASSIGN(const std::string both, gb_per_s(bench, 2 * bytes, [&] { return rig->run(true, true); }));
-  return fmt::format("{{\"dir\": {}, \"engine\": {}, \"file_bytes\": {}, \"write\": {}, \"read\": {}, \"both\": {}}}", json_string(bench.options.dir),
-                     json_string(rig->note()), bytes, write, read, both);
+  return fmt::format(
+      "{{\"dir\": {}, \"engine\": {}, \"file_bytes\": {}, \"write\": {}, \"read\": {}, \"both\": {}}}",
+      json_string(bench.options.dir), json_string(rig->note()), bytes, write, read, both);
 }
 
 // ---- matrices
@@ -251,11 +269,13 @@ Result<std::string> matrix_on(Bench& bench, Backend& backend, std::int64_t n) {
   }
   const auto tensor = [&](std::size_t i) { return TensorView{operands[i].view().data, {n, n}, DType::f32}; };
   const auto product = [&] {
-    STRATA_TRY(kernels::linear_forward_async(backend, stream, {.x = tensor(0), .w = tensor(1), .b = {}, .y = tensor(2)}));
+    STRATA_TRY(kernels::linear_forward_async(backend, stream,
+                                             {.x = tensor(0), .w = tensor(1), .b = {}, .y = tensor(2)}));
     return backend.synchronize(stream);
   };
   const double n_real = static_cast<double>(n);
-  STRATA_TRY_ASSIGN(const std::string flops, rate(bench, "gflop_per_s", 2 * n_real * n_real * n_real, product));
+  STRATA_TRY_ASSIGN(const std::string flops,
+                    rate(bench, "gflop_per_s", 2 * n_real * n_real * n_real, product));
   return fmt::format("{{\"n\": {}, \"dtype\": \"f32\", \"rate\": {}}}", n, flops);
 }
 
@@ -280,18 +300,24 @@ Result<Bench> make_bench(const Options& options) {
   STRATA_TRY_ASSIGN(bench.topology, read_topology());
   const auto least = std::size_t{128} * kMiB;
   const auto given = static_cast<std::size_t>(options.gib * static_cast<double>(kGiB)) / kMiB * kMiB;
-  bench.bytes = given > 0 ? std::max(given, least) : std::clamp<std::size_t>(bench.facts.usable_ram_bytes() / 16 / kMiB * kMiB, least, kGiB);
+  bench.bytes = given > 0
+                    ? std::max(given, least)
+                    : std::clamp<std::size_t>(bench.facts.usable_ram_bytes() / 16 / kMiB * kMiB, least, kGiB);
   STRATA_TRY_ASSIGN(bench.pool, ThreadPool::create(0));
   bench.gpu = cuda_available();
-  STRATA_TRY_ASSIGN(bench.backend, bench.gpu ? create_cuda_backend({}, *bench.pool) : create_host_backend({}, *bench.pool, bench.clock));
+  STRATA_TRY_ASSIGN(bench.backend, bench.gpu ? create_cuda_backend({}, *bench.pool)
+                                             : create_host_backend({}, *bench.pool, bench.clock));
   return bench;
 }
 
 std::string machine(const Bench& bench) {
   const CpuFeatures cpu = read_cpu_features();
-  return fmt::format("{{\"cpu\": {}, \"isa\": \"{}\", \"cores\": {}, \"threads\": {}, \"ram_bytes\": {}, \"device\": {}, \"kernel\": {}, \"buffer_bytes\": {}}}",
-                     json_string(cpu.name), cpu.isa(), bench.topology.cores, bench.topology.usable_threads, bench.facts.total_ram_bytes,
-                     json_string(bench.gpu ? bench.backend->info().name : "no GPU"), json_string(bench.facts.kernel), bench.bytes);
+  return fmt::format(
+      "{{\"cpu\": {}, \"isa\": \"{}\", \"cores\": {}, \"threads\": {}, \"ram_bytes\": {}, \"device\": {}, "
+      "\"kernel\": {}, \"buffer_bytes\": {}}}",
+      json_string(cpu.name), cpu.isa(), bench.topology.cores, bench.topology.usable_threads,
+      bench.facts.total_ram_bytes, json_string(bench.gpu ? bench.backend->info().name : "no GPU"),
+      json_string(bench.facts.kernel), bench.bytes);
 }
 
 struct Part {
@@ -309,7 +335,9 @@ int run(const Options& options) {
     std::fprintf(stderr, "machine_rates: %s\n", part.name);
     const auto measured = part.measure(bench);
     failed = failed || !measured.has_value();
-    out += str(",\n \"", part.name, "\": ", measured.has_value() ? *measured : str("{\"error\": ", json_string(measured.status().to_string()), "}"));
+    out += str(",\n \"", part.name, "\": ",
+               measured.has_value() ? *measured
+                                    : str("{\"error\": ", json_string(measured.status().to_string()), "}"));
   }
   std::printf("%s}\n", out.c_str());
   return failed ? EXIT_FAILURE : EXIT_SUCCESS;
@@ -322,9 +350,12 @@ int main(int argc, char** argv) {
   strata::bench::Options options;
   CLI::App app("Measures DRAM, link, disk and matrix rates; one JSON object on stdout");
   app.add_option("--dir", options.dir, "Folder on the disk to measure");
-  app.add_option("--only", options.only, "One part alone")->check(CLI::IsMember({"dram", "link", "disk", "matrix"}));
-  app.add_option("--gib", options.gib, "Size of each buffer (default: 1/16 of the usable RAM, at most 1)")->check(CLI::Range(0.0, 64.0));
-  app.add_option("--rounds", options.rounds, "Measurements of which the median is reported")->check(CLI::Range(1, 100));
+  app.add_option("--only", options.only, "One part alone")
+      ->check(CLI::IsMember({"dram", "link", "disk", "matrix"}));
+  app.add_option("--gib", options.gib, "Size of each buffer (default: 1/16 of the usable RAM, at most 1)")
+      ->check(CLI::Range(0.0, 64.0));
+  app.add_option("--rounds", options.rounds, "Measurements of which the median is reported")
+      ->check(CLI::Range(1, 100));
   CLI11_PARSE(app, argc, argv);
   try {
     return strata::bench::run(options);

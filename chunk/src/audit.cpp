@@ -16,22 +16,30 @@ Status ChunkManager::audit() const {
     for (const Tier tier : kMemoryTiers) {
       const Copy& held = copy(key, tier);
       dirty += held.state == Residency::dirty ? 1 : 0;
-      if (held.state != Residency::absent && held.slot < 0) return Status::error(Code::internal, str(describe(key), " has no slot in ", to_string(tier)));
-      if (held.pins > 0 && held.state == Residency::absent) return Status::error(Code::internal, str(describe(key), " is pinned and absent"));
+      if (held.state != Residency::absent && held.slot < 0)
+        return Status::error(Code::internal, str(describe(key), " has no slot in ", to_string(tier)));
+      if (held.pins > 0 && held.state == Residency::absent)
+        return Status::error(Code::internal, str(describe(key), " is pinned and absent"));
       if (held.slot >= 0) {
-        const Slot& memory = pools_[static_cast<std::size_t>(tier)][class_of_[i]].slots[static_cast<std::size_t>(held.slot)];
-        if (memory.owner != static_cast<std::int32_t>(i)) return Status::error(Code::internal, str(describe(key), " holds a slot of another"));
-        if (!memory.home && held.state == Residency::absent) return Status::error(Code::internal, str(describe(key), " keeps a window slot for nothing"));
+        const Slot& memory =
+            pools_[static_cast<std::size_t>(tier)][class_of_[i]].slots[static_cast<std::size_t>(held.slot)];
+        if (memory.owner != static_cast<std::int32_t>(i))
+          return Status::error(Code::internal, str(describe(key), " holds a slot of another"));
+        if (!memory.home && held.state == Residency::absent)
+          return Status::error(Code::internal, str(describe(key), " keeps a window slot for nothing"));
       }
     }
     if (dirty > 1) return Status::error(Code::internal, str(describe(key), " is dirty in two tiers"));
-    if (dirty == 1 && valid(key, Tier::nvme)) return Status::error(Code::internal, str(describe(key), " is dirty and its nvme copy is not stale"));
+    if (dirty == 1 && valid(key, Tier::nvme))
+      return Status::error(Code::internal, str(describe(key), " is dirty and its nvme copy is not stale"));
   }
   for (std::size_t t = 0; t < 2; ++t)
     for (const Pool& slots : pools_[t]) {
       std::size_t owned = 0;
       for (const Slot& memory : slots.slots) owned += memory.owner >= 0 ? 1u : 0u;
-      if (owned + slots.free.size() != slots.slots.size()) return Status::error(Code::internal, str(slots.slots.size(), " slots, ", owned, " owned, ", slots.free.size(), " free"));
+      if (owned + slots.free.size() != slots.slots.size())
+        return Status::error(Code::internal, str(slots.slots.size(), " slots, ", owned, " owned, ",
+                                                 slots.free.size(), " free"));
     }
   return Status::ok();
 }

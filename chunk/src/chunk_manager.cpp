@@ -7,8 +7,9 @@
 
 #include "describe.h"
 
-// Note [decisions]: nothing here may branch on how far queued work has come. `is_complete` is asked in one place,
-// pump(), and only to submit a write a little earlier. That is what makes a run over the null backend a proof.
+// Note [decisions]: nothing here may branch on how far queued work has come. `is_complete` is asked in one
+// place, pump(), and only to submit a write a little earlier. That is what makes a run over the null backend
+// a proof.
 
 namespace strata {
 
@@ -21,17 +22,26 @@ ChunkPin::~ChunkPin() {
   if (manager_ != nullptr) manager_->unpin(*this);
 }
 
-ChunkManager::ChunkManager(const ChunkLayout& layout, const Placement& placement, Backend& backend, Mover& mover,
-                           std::array<Budget*, kTiers> budgets, Clock& clock)
-    : layout_(layout), placement_(placement), backend_(backend), mover_(mover), budgets_(budgets), clock_(clock) {}
+ChunkManager::ChunkManager(const ChunkLayout& layout, const Placement& placement, Backend& backend,
+                           Mover& mover, std::array<Budget*, kTiers> budgets, Clock& clock)
+    : layout_(layout),
+      placement_(placement),
+      backend_(backend),
+      mover_(mover),
+      budgets_(budgets),
+      clock_(clock) {}
 
 ChunkManager::~ChunkManager() {
   for (const auto& tiers : copies_)
-    for (const Copy& copy : tiers) STRATA_ASSERT(copy.pins == 0, "a chunk manager is destroyed under a live pin");
+    for (const Copy& copy : tiers)
+      STRATA_ASSERT(copy.pins == 0, "a chunk manager is destroyed under a live pin");
 }
 
-Result<std::unique_ptr<ChunkManager>> ChunkManager::create(const ChunkLayout& layout, const Placement& placement, const Memory& memory,
-                                                           Backend& backend, Mover& mover, std::array<Budget*, kTiers> budgets, Clock& clock) {
+Result<std::unique_ptr<ChunkManager>> ChunkManager::create(const ChunkLayout& layout,
+                                                           const Placement& placement, const Memory& memory,
+                                                           Backend& backend, Mover& mover,
+                                                           std::array<Budget*, kTiers> budgets,
+                                                           Clock& clock) {
   std::unique_ptr<ChunkManager> manager(new ChunkManager(layout, placement, backend, mover, budgets, clock));
   STRATA_TRY(manager->lay_out(memory));
   return manager;
@@ -39,17 +49,20 @@ Result<std::unique_ptr<ChunkManager>> ChunkManager::create(const ChunkLayout& la
 
 Status ChunkManager::lay_out(const Memory& memory) {
   if (placement_.homes.size() != layout_.n_chunks())
-    return Status::error(Code::invalid, str("the placement has homes for ", placement_.homes.size(), " chunks, the layout ", layout_.n_chunks()));
+    return Status::error(Code::invalid, str("the placement has homes for ", placement_.homes.size(),
+                                            " chunks, the layout ", layout_.n_chunks()));
   const std::vector<std::uint32_t> on_nvme = placement_.home_counts(layout_, Tier::nvme);
   for (std::size_t c = 0; c < placement_.classes.size(); ++c)
     if (on_nvme[c] > 0 && placement_.classes[c].window[static_cast<std::size_t>(Tier::nvme)] == 0)
-      return Status::error(Code::invalid, str(on_nvme[c], " payloads of ", placement_.classes[c].slot_bytes, " bytes have their home on nvme, which has no spare slot"));
+      return Status::error(Code::invalid, str(on_nvme[c], " payloads of ", placement_.classes[c].slot_bytes,
+                                              " bytes have their home on nvme, which has no spare slot"));
   const std::size_t n_keys = layout_.n_chunks() * kPayloads;
   copies_.resize(n_keys);
   generation_.resize(n_keys, 0);
   uses_.resize(n_keys);
   class_of_.resize(n_keys);
-  for (std::size_t i = 0; i < n_keys; ++i) class_of_[i] = placement_.class_of(layout_, key_of(static_cast<std::int32_t>(i)));
+  for (std::size_t i = 0; i < n_keys; ++i)
+    class_of_[i] = placement_.class_of(layout_, key_of(static_cast<std::int32_t>(i)));
 
   std::size_t spares = 0;
   for (const SizeClass& slots : placement_.classes) {
@@ -61,7 +74,9 @@ Status ChunkManager::lay_out(const Memory& memory) {
   for (const Tier tier : kMemoryTiers) {
     const BufferView slab = tier == Tier::device ? memory.device : memory.pinned;
     if (slab.bytes != placement_.bytes(layout_, tier))
-      return Status::error(Code::invalid, str(to_string(tier), " slab has ", slab.bytes, " bytes, the placement needs ", placement_.bytes(layout_, tier)));
+      return Status::error(Code::invalid,
+                           str(to_string(tier), " slab has ", slab.bytes, " bytes, the placement needs ",
+                               placement_.bytes(layout_, tier)));
     const std::vector<std::uint32_t> homes = placement_.home_counts(layout_, tier);
     std::size_t offset = 0;
     auto& pools = pools_[static_cast<std::size_t>(tier)];
@@ -70,8 +85,10 @@ Status ChunkManager::lay_out(const Memory& memory) {
       pools.emplace_back();
       const std::uint32_t n = homes[c] + slots.window[static_cast<std::size_t>(tier)];
       pools.back().slots.resize(n);
-      for (std::uint32_t s = 0; s < n; ++s, offset += slots.slot_bytes) pools.back().slots[s].view = slab.part(offset, slots.slot_bytes);
-      for (std::uint32_t s = n; s-- > homes[c];) pools.back().free.push_back(static_cast<std::int32_t>(s));  // the lowest on top
+      for (std::uint32_t s = 0; s < n; ++s, offset += slots.slot_bytes)
+        pools.back().slots[s].view = slab.part(offset, slots.slot_bytes);
+      for (std::uint32_t s = n; s-- > homes[c];)
+        pools.back().free.push_back(static_cast<std::int32_t>(s));  // the lowest on top
     }
     // Homes take the first slots of their class, in key order.
     std::vector<std::int32_t> next(placement_.classes.size(), 0);
@@ -87,13 +104,15 @@ Status ChunkManager::lay_out(const Memory& memory) {
       bytes += held.view.bytes;
     }
     if (bytes > 0) {
-      STRATA_TRY_ASSIGN(Reservation charge, budgets_[static_cast<std::size_t>(tier)]->reserve(bytes, "homes of chunk payloads"));
+      STRATA_TRY_ASSIGN(Reservation charge,
+                        budgets_[static_cast<std::size_t>(tier)]->reserve(bytes, "homes of chunk payloads"));
       charges_.push_back(std::move(charge));
     }
   }
   // On nvme the extents exist for the whole run, spares included.
   if (const std::size_t bytes = placement_.bytes(layout_, Tier::nvme); bytes > 0) {
-    STRATA_TRY_ASSIGN(Reservation charge, budgets_[static_cast<std::size_t>(Tier::nvme)]->reserve(bytes, "extents of chunk payloads"));
+    STRATA_TRY_ASSIGN(Reservation charge, budgets_[static_cast<std::size_t>(Tier::nvme)]->reserve(
+                                              bytes, "extents of chunk payloads"));
     charges_.push_back(std::move(charge));
   }
   return Status::ok();
@@ -101,7 +120,8 @@ Status ChunkManager::lay_out(const Memory& memory) {
 
 void ChunkManager::become(CopyKey key, Tier tier, Residency to) {
   Residency& state = copy(key, tier).state;
-  STRATA_ASSERT(may_become(state, to), describe(key), " in ", to_string(tier), " may not go from ", to_string(state), " to ", to_string(to));
+  STRATA_ASSERT(may_become(state, to), describe(key), " in ", to_string(tier), " may not go from ",
+                to_string(state), " to ", to_string(to));
   state = to;
 }
 
@@ -109,7 +129,8 @@ void ChunkManager::set_schedule(std::span<const Use> uses, std::int32_t cycle) {
   for (auto& positions : uses_)
     for (auto& list : positions) list.clear();
   for (const Use& use : uses)
-    if (use.tier != Tier::nvme) uses_[index(use.key)][static_cast<std::size_t>(use.tier)].push_back(use.position);
+    if (use.tier != Tier::nvme)
+      uses_[index(use.key)][static_cast<std::size_t>(use.tier)].push_back(use.position);
   cycle_ = cycle;
   set_position(0);
 }
@@ -147,7 +168,8 @@ Result<bool> ChunkManager::take_slot(CopyKey key, Tier tier, std::int32_t needed
     if (!made) return false;
   }
   Slot& taken = slots.slots[static_cast<std::size_t>(slots.free.back())];
-  STRATA_TRY_ASSIGN(taken.charge, budgets_[static_cast<std::size_t>(tier)]->reserve(taken.view.bytes, "a chunk payload in passing"));
+  STRATA_TRY_ASSIGN(taken.charge, budgets_[static_cast<std::size_t>(tier)]->reserve(
+                                      taken.view.bytes, "a chunk payload in passing"));
   target.slot = slots.free.back();
   slots.free.pop_back();
   taken.owner = static_cast<std::int32_t>(index(key));
@@ -214,7 +236,8 @@ Status ChunkManager::evict(CopyKey key, Tier tier) {
   if (copy(key, tier).state == Residency::dirty) STRATA_TRY(send_home(key));
   if (!valid(key, tier)) return Status::ok();
   bool elsewhere = false;
-  for (std::size_t t = 0; t < kTiers; ++t) elsewhere = elsewhere || (static_cast<Tier>(t) != tier && valid(key, static_cast<Tier>(t)));
+  for (std::size_t t = 0; t < kTiers; ++t)
+    elsewhere = elsewhere || (static_cast<Tier>(t) != tier && valid(key, static_cast<Tier>(t)));
   STRATA_ASSERT(elsewhere, describe(key), " would be lost by leaving ", to_string(tier));
   return leave(key, tier);
 }
@@ -242,7 +265,8 @@ Status ChunkManager::arrive(CopyKey key, Tier tier) {
 }
 
 Status ChunkManager::copy_between(CopyKey key, Tier from, Tier to) {
-  STRATA_ASSERT(!copy(key, from).written, describe(key), " is copied from ", to_string(from), " while it is written there");
+  STRATA_ASSERT(!copy(key, from).written, describe(key), " is copied from ", to_string(from),
+                " while it is written there");
   Slot& src = slot(key, from);
   Slot& dst = slot(key, to);
   Fence after = dst.written;
@@ -265,9 +289,11 @@ Result<bool> ChunkManager::fetch(CopyKey key, Tier tier, std::int32_t needed_at)
   if (valid(key, tier)) return true;
   const Tier other = tier == Tier::device ? Tier::pinned : Tier::device;
   if (!valid(key, other) && !valid(key, Tier::nvme))
-    return Status::error(Code::internal, str(describe(key), " is in no tier and was asked for in ", to_string(tier)));
+    return Status::error(Code::internal,
+                         str(describe(key), " is in no tier and was asked for in ", to_string(tier)));
 
-  if (tier == Tier::device || valid(key, other)) {  // over the link, through pinned memory where it comes from nvme
+  if (tier == Tier::device ||
+      valid(key, other)) {  // over the link, through pinned memory where it comes from nvme
     if (!valid(key, other)) {
       STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::pinned, needed_at));
       if (!begun) return false;
@@ -326,7 +352,8 @@ void ChunkManager::take_over(CopyKey key, Tier tier) {
   if (copy(key, tier).state != Residency::dirty) become(key, tier, Residency::dirty);
   for (std::size_t t = 0; t < kTiers; ++t)
     if (const Tier other = static_cast<Tier>(t); other != tier && valid(key, other)) {
-      STRATA_ASSERT(copy(key, other).pins == 0, describe(key), " is pinned in ", to_string(other), " and may not be written in ", to_string(tier));
+      STRATA_ASSERT(copy(key, other).pins == 0, describe(key), " is pinned in ", to_string(other),
+                    " and may not be written in ", to_string(tier));
       become(key, other, Residency::absent);
       give_slot(key, other);
     }
@@ -336,10 +363,12 @@ void ChunkManager::take_over(CopyKey key, Tier tier) {
 // Resident, arrived, and what was queued on its memory ordered before `stream`.
 Status ChunkManager::make_ready(CopyKey key, Tier tier, Intent intent, Stream& stream) {
   if (intent != Intent::read) STRATA_TRY(quiesce(key));
-  STRATA_TRY_ASSIGN(const bool room, intent == Intent::overwrite ? take_slot(key, tier, kAtOnce) : fetch(key, tier, kAtOnce));
+  STRATA_TRY_ASSIGN(const bool room,
+                    intent == Intent::overwrite ? take_slot(key, tier, kAtOnce) : fetch(key, tier, kAtOnce));
   if (!room)
-    return Status::error(Code::does_not_fit, str(describe(key), " needs a slot of ", slot_bytes(key), " bytes in ", to_string(tier),
-                                                 " and all ", pool(key, tier).slots.size(), " are pinned or at home"));
+    return Status::error(Code::does_not_fit, str(describe(key), " needs a slot of ", slot_bytes(key),
+                                                 " bytes in ", to_string(tier), " and all ",
+                                                 pool(key, tier).slots.size(), " are pinned or at home"));
   STRATA_TRY(arrive(key, tier));
   STRATA_TRY(wait_on(slot(key, tier).written, stream));
   return intent == Intent::read ? Status::ok() : wait_on(slot(key, tier).read, stream);
@@ -348,8 +377,8 @@ Status ChunkManager::make_ready(CopyKey key, Tier tier, Intent intent, Stream& s
 Result<ChunkPin> ChunkManager::pin(CopyKey key, Tier tier, Intent intent, Stream& stream) {
   STRATA_ASSERT(tier != Tier::nvme, "nvme holds no memory to pin");
   Copy& held = copy(key, tier);
-  STRATA_ASSERT(!held.written && (intent == Intent::read || held.pins == 0), describe(key), " is pinned in ", to_string(tier),
-                " and written there, or to be written");
+  STRATA_ASSERT(!held.written && (intent == Intent::read || held.pins == 0), describe(key), " is pinned in ",
+                to_string(tier), " and written there, or to be written");
   if (const Status status = make_ready(key, tier, intent, stream); !status.is_ok()) {
     give_back_unfilled(key, tier);
     return status;

@@ -14,16 +14,17 @@ struct Packed {
   std::vector<ChunkInfo> chunks;
   std::vector<Slice> slices;
   std::int64_t held_elems() const {
-    return std::accumulate(chunks.begin(), chunks.end(), std::int64_t{0}, [](std::int64_t n, const ChunkInfo& c) { return n + c.n_elems; });
+    return std::accumulate(chunks.begin(), chunks.end(), std::int64_t{0},
+                           [](std::int64_t n, const ChunkInfo& c) { return n + c.n_elems; });
   }
 };
 
-// First fit over the few youngest chunks of the group, in the order given: neighbours in use stay neighbours in
-// memory, and a small tensor fills what a large one left over.
+// First fit over the few youngest chunks of the group, in the order given: neighbours in use stay neighbours
+// in memory, and a small tensor fills what a large one left over.
 constexpr std::size_t kOpenChunks = 4;
 
-Packed pack(std::span<const LayoutTensor> tensors, std::span<const std::int32_t> group_of, std::size_t n_groups,
-            std::int64_t chunk_elems, std::int64_t unit) {
+Packed pack(std::span<const LayoutTensor> tensors, std::span<const std::int32_t> group_of,
+            std::size_t n_groups, std::int64_t chunk_elems, std::int64_t unit) {
   struct Open {
     std::size_t chunk;
     std::int64_t fill;
@@ -39,7 +40,8 @@ Packed pack(std::span<const LayoutTensor> tensors, std::span<const std::int32_t>
       packed.chunks.push_back({group_of[t], round_up(n, unit), n, {static_cast<std::int32_t>(t)}});
       continue;
     }
-    auto at = std::find_if(open.begin(), open.end(), [&](const Open& o) { return o.fill + padded <= chunk_elems; });
+    auto at =
+        std::find_if(open.begin(), open.end(), [&](const Open& o) { return o.fill + padded <= chunk_elems; });
     if (at == open.end()) {
       if (open.size() == kOpenChunks) open.erase(open.begin());
       open.push_back({packed.chunks.size(), 0});
@@ -70,15 +72,17 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
   if (options.world < 1 || options.rank < 0 || options.rank >= options.world)
     return Status::error(Code::invalid, str("rank ", options.rank, " in a world of ", options.world));
   if (options.chunk_elems < 0 || options.chunk_elems % unit != 0)
-    return Status::error(Code::invalid, str("offload.chunk is ", options.chunk_elems, " elements; it takes a multiple of ", unit,
-                                            " (", kSliceAlign, " x ", options.world, " ranks)"));
+    return Status::error(Code::invalid,
+                         str("offload.chunk is ", options.chunk_elems, " elements; it takes a multiple of ",
+                             unit, " (", kSliceAlign, " x ", options.world, " ranks)"));
   ChunkLayout layout;
   layout.world_ = options.world;
   layout.rank_ = options.rank;
   std::vector<std::int32_t> group_of;
   std::int64_t used = 0, largest = 0;
   for (const LayoutTensor& tensor : tensors) {
-    if (tensor.n_elems <= 0) return Status::error(Code::invalid, str("tensor ", tensor.name, " has ", tensor.n_elems, " elements"));
+    if (tensor.n_elems <= 0)
+      return Status::error(Code::invalid, str("tensor ", tensor.name, " has ", tensor.n_elems, " elements"));
     auto found = std::find(layout.groups_.begin(), layout.groups_.end(), tensor.group);
     if (found == layout.groups_.end()) found = layout.groups_.insert(found, tensor.group);
     group_of.push_back(static_cast<std::int32_t>(found - layout.groups_.begin()));
@@ -93,31 +97,38 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
     // From a quarter of the largest tensor (which then is oversize) to four times it, in steps that stay few.
     const std::int64_t low = std::max(unit, round_up(largest / 4, unit));
     std::int64_t high = std::min(round_up(used, unit) + unit, 4 * largest);
-    if (options.max_chunk_elems > 0) high = std::min(high, std::max(options.max_chunk_elems / unit * unit, unit));
+    if (options.max_chunk_elems > 0)
+      high = std::min(high, std::max(options.max_chunk_elems / unit * unit, unit));
     const std::int64_t step = std::max(unit, round_up((high - low) / 512, unit));
     double best_cost = std::numeric_limits<double>::infinity();
     for (std::int64_t n = std::min(low, high); n <= high; n += step) {
-      const double cost = cost_of(pack(tensors, group_of, layout.groups_.size(), n, unit), used, n, options.half_rate_bytes);
+      const double cost =
+          cost_of(pack(tensors, group_of, layout.groups_.size(), n, unit), used, n, options.half_rate_bytes);
       if (cost < best_cost) {
         best_cost = cost;
         best = n;
       }
     }
-    how = str("least waste and link loss of ", (high - std::min(low, high)) / step + 1, " sizes up to ", format_bytes(static_cast<std::uint64_t>(high) * 4));
+    how = str("least waste and link loss of ", (high - std::min(low, high)) / step + 1, " sizes up to ",
+              format_bytes(static_cast<std::uint64_t>(high) * 4));
   }
   Packed packed = pack(tensors, group_of, layout.groups_.size(), best, unit);
   layout.chunks_ = std::move(packed.chunks);
   layout.slices_ = std::move(packed.slices);
   layout.chunk_elems_ = best;
   const std::int64_t wasted = layout.wasted_elems();
-  layout.explanation_ = str(layout.chunks_.size(), " chunks of ", best, " elements (", format_bytes(static_cast<std::uint64_t>(best) * 4),
-                            " a payload), ", how, "; ", fmt::format("{:.1f}", 100.0 * static_cast<double>(wasted) / static_cast<double>(used + wasted)), " % unused");
+  layout.explanation_ =
+      str(layout.chunks_.size(), " chunks of ", best, " elements (",
+          format_bytes(static_cast<std::uint64_t>(best) * 4), " a payload), ", how, "; ",
+          fmt::format("{:.1f}", 100.0 * static_cast<double>(wasted) / static_cast<double>(used + wasted)),
+          " % unused");
   return layout;
 }
 
 std::size_t ChunkLayout::payload_bytes(ChunkId id, Payload payload) const {
   const ChunkInfo& info = chunks_[id];
-  return static_cast<std::size_t>(info.n_elems) * bytes_per_elem(groups_[static_cast<std::size_t>(info.group)].format, payload);
+  return static_cast<std::size_t>(info.n_elems) *
+         bytes_per_elem(groups_[static_cast<std::size_t>(info.group)].format, payload);
 }
 
 std::pair<std::int64_t, std::int64_t> ChunkLayout::shard(ChunkId id) const noexcept {

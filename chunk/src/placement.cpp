@@ -9,7 +9,8 @@ namespace strata {
 std::vector<SizeClass> slot_classes(const ChunkLayout& layout) {
   std::vector<std::size_t> sizes;
   for (ChunkId c = 0; c < layout.n_chunks(); ++c)
-    for (std::size_t p = 0; p < kPayloads; ++p) sizes.push_back(layout.payload_bytes(c, static_cast<Payload>(p)));
+    for (std::size_t p = 0; p < kPayloads; ++p)
+      sizes.push_back(layout.payload_bytes(c, static_cast<Payload>(p)));
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   std::vector<SizeClass> classes;

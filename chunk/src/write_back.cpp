@@ -25,7 +25,9 @@ Status ChunkManager::send_home(CopyKey key) {
     STRATA_ASSERT(begun, describe(key), " has no room in its home");
   } else if (valid(key, Tier::device) && !valid(key, Tier::pinned)) {
     STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::pinned, kAtOnce));
-    if (!begun) return Status::error(Code::does_not_fit, str(describe(key), " finds no pinned slot on its way to ", to_string(*home)));
+    if (!begun)
+      return Status::error(Code::does_not_fit,
+                           str(describe(key), " finds no pinned slot on its way to ", to_string(*home)));
   }
   if (*home == Tier::nvme) return begin_drain(key);
   STRATA_TRY(arrive(key, *home));
@@ -75,10 +77,12 @@ Status ChunkManager::pump() {
   for (Drain& drain : drains_) {
     if (drain.submitted) continue;
     const Fence& final = slot(drain.key, Tier::pinned).written;
-    const bool still = std::all_of(final.events.begin(), final.events.end(),
-        [&](const Event& event) { return event.stream < 0 || backend_.is_complete(event); });
+    const bool still = std::all_of(final.events.begin(), final.events.end(), [&](const Event& event) {
+      return event.stream < 0 || backend_.is_complete(event);
+    });
     if (!still) return Status::ok();  // in order, so that the oldest is never overtaken
-    if (const Status status = submit(drain); !status.is_ok()) return status.annotate(str("writing back ", describe(drain.key)));
+    if (const Status status = submit(drain); !status.is_ok())
+      return status.annotate(str("writing back ", describe(drain.key)));
   }
   return Status::ok();
 }

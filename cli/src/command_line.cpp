@@ -27,7 +27,8 @@ constexpr const char* kExamples =
     "  strata config check run.toml memory.device=64MiB\n"
     "  strata doctor --nvme-dir /mnt/nvme\n"
     "Values come from: defaults < preset < file < STRATA_<SECTION>_<KEY> < section.key=value.\n"
-    "Exit codes: 0 ok, 2 usage or configuration, 3 does not fit, 4 diverged, 5 I/O, 75 stopped but resumable.\n";
+    "Exit codes: 0 ok, 2 usage or configuration, 3 does not fit, 4 diverged, 5 I/O, 75 stopped but "
+    "resumable.\n";
 
 /// A verb: its words, its function, and the options it takes.
 struct Verb {
@@ -40,18 +41,24 @@ struct Verb {
 
 std::string preset_names() {
   std::string names;
-  for (const ConfigPreset& preset : train_schema().presets) names += str(names.empty() ? "" : ", ", preset.name);
+  for (const ConfigPreset& preset : train_schema().presets)
+    names += str(names.empty() ? "" : ", ", preset.name);
   return names;
 }
 
 void add_config_options(CLI::App& app, Args& args) {
   app.require_subcommand(1);
-  for (const auto& [name, doc] : {std::pair{"show", "Print every key with its value"}, std::pair{"check", "Report every problem, or ok"}}) {
+  for (const auto& [name, doc] : {std::pair{"show", "Print every key with its value"},
+                                  std::pair{"check", "Report every problem, or ok"}}) {
     CLI::App* action = app.add_subcommand(name, doc);
-    action->add_option("items", args.items, "FILE (.toml or .json; default: $STRATA_CONFIG) and section.key=value")->option_text("[FILE] [key=value ...]");
+    action
+        ->add_option("items", args.items,
+                     "FILE (.toml or .json; default: $STRATA_CONFIG) and section.key=value")
+        ->option_text("[FILE] [key=value ...]");
     action->add_option("--preset", args.preset, str("Values below those of the file: ", preset_names()));
     action->add_flag("--json", args.json, "Print JSON");
-    if (std::string_view(name) == "show") action->add_flag("--origin", args.origin, "Print where each value came from");
+    if (std::string_view(name) == "show")
+      action->add_flag("--origin", args.origin, "Print where each value came from");
     action->callback([&args, name = std::string(name)] { args.action = name; });
   }
 }
@@ -63,7 +70,8 @@ void add_doctor_options(CLI::App& app, Args& args) {
 
 /// FILE, key=value and --preset: every verb that works on a configuration takes them.
 void add_run_options(CLI::App& app, Args& args) {
-  app.add_option("items", args.items, "FILE (.toml or .json; default: $STRATA_CONFIG) and section.key=value")->option_text("[FILE] [key=value ...]");
+  app.add_option("items", args.items, "FILE (.toml or .json; default: $STRATA_CONFIG) and section.key=value")
+      ->option_text("[FILE] [key=value ...]");
   app.add_option("--preset", args.preset, str("Values below those of the file: ", preset_names()));
 }
 
@@ -71,8 +79,11 @@ void add_train_options(CLI::App& app, Args& args) {
   add_run_options(app, args);
   CLI::Option* out = app.add_option("--out", args.out_dir, "Run folder (default: runs/PRESET-TIME)");
   CLI::Option* overwrite = app.add_flag("--overwrite", args.overwrite, "Replace the run that --out holds");
-  app.add_option("--resume", args.resume, "Go on with this run folder from its newest whole checkpoint, with its configuration")
-      ->option_text("RUN")->excludes(out)->excludes(overwrite);
+  app.add_option("--resume", args.resume,
+                 "Go on with this run folder from its newest whole checkpoint, with its configuration")
+      ->option_text("RUN")
+      ->excludes(out)
+      ->excludes(overwrite);
 }
 
 void add_plan_options(CLI::App& app, Args& args) {
@@ -89,7 +100,8 @@ void add_generate_options(CLI::App& app, Args& args) {
   app.add_option("run", args.items, "Run folder")->required();
   app.add_option("--prompt", args.prompt, "What to continue");
   app.add_option("--tokens", args.tokens, "Tokens to add")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--temperature", args.temperature, "0: always the most likely token")->check(CLI::Range(0.0, 100.0));
+  app.add_option("--temperature", args.temperature, "0: always the most likely token")
+      ->check(CLI::Range(0.0, 100.0));
   app.add_option("--top-k", args.top_k, "Choose among so many; 0: all")->check(CLI::Range(0, 1 << 20));
   app.add_option("--seed", args.seed, "The same seed gives the same text");
 }
@@ -103,21 +115,39 @@ void add_tokenizer_options(CLI::App& app, Args& args) {
     return sub;
   };
   CLI::App* train = action("train", "Learn a byte-level BPE vocabulary from text files", "FILE ...");
-  train->add_option("--vocab", args.vocab, "Tokens, the 256 bytes and end of text included")->check(CLI::Range(257, 1 << 20));
+  train->add_option("--vocab", args.vocab, "Tokens, the 256 bytes and end of text included")
+      ->check(CLI::Range(257, 1 << 20));
   train->add_option("-o,--out", args.tokenizer, "File to write");
-  for (CLI::App* sub : {action("encode", "Print the token ids of texts", "TEXT ..."), action("decode", "Print the text of token ids", "ID ...")})
+  for (CLI::App* sub : {action("encode", "Print the token ids of texts", "TEXT ..."),
+                        action("decode", "Print the text of token ids", "ID ...")})
     sub->add_option("-t,--tokenizer", args.tokenizer, "tokenizer.json to use");
 }
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> all = {
       {"train", "Train a model with its states spread over the tiers", run_train, {}, add_train_options},
-      {"plan", "Show what a run would hold where, and whether it fits, without starting it", run_plan, {}, add_plan_options},
+      {"plan",
+       "Show what a run would hold where, and whether it fits, without starting it",
+       run_plan,
+       {},
+       add_plan_options},
       {"generate", "Continue a prompt with a trained run", run_generate, {}, add_generate_options},
-      {"verify", "Train a few steps in many placements and compare every bit", run_verify, {}, add_verify_options},
-      {"tokenizer", "Train a tokenizer, encode, decode", run_tokenizer, {"train", "encode", "decode"}, add_tokenizer_options},
+      {"verify",
+       "Train a few steps in many placements and compare every bit",
+       run_verify,
+       {},
+       add_verify_options},
+      {"tokenizer",
+       "Train a tokenizer, encode, decode",
+       run_tokenizer,
+       {"train", "encode", "decode"},
+       add_tokenizer_options},
       {"config", "Show or check a configuration", run_config, {"show", "check"}, add_config_options},
-      {"doctor", "Tell what of this machine works, and how to mend the rest", run_doctor, {}, add_doctor_options},
+      {"doctor",
+       "Tell what of this machine works, and how to mend the rest",
+       run_doctor,
+       {},
+       add_doctor_options},
   };
   return all;
 }
@@ -139,17 +169,21 @@ std::string unknown_word(const std::vector<std::string>& arguments) {
   for (const Verb& verb : verbs()) names.push_back(verb.name);
   if (arguments.empty()) return str("no verb given; known: ", join(names));
   if (arguments[0].starts_with('-')) return {};
-  const auto verb = std::find_if(verbs().begin(), verbs().end(), [&](const Verb& v) { return v.name == arguments[0]; });
-  if (verb == verbs().end()) return str("unknown verb '", arguments[0], "'; known: ", join(names), did_you_mean(arguments[0], names));
+  const auto verb =
+      std::find_if(verbs().begin(), verbs().end(), [&](const Verb& v) { return v.name == arguments[0]; });
+  if (verb == verbs().end())
+    return str("unknown verb '", arguments[0], "'; known: ", join(names), did_you_mean(arguments[0], names));
   if (verb->actions.empty() || (arguments.size() > 1 && arguments[1].starts_with('-'))) return {};
   if (arguments.size() < 2) return str(verb->name, ": say one of ", join(verb->actions));
   const auto& actions = verb->actions;
   if (std::find(actions.begin(), actions.end(), arguments[1]) != actions.end()) return {};
-  return str(verb->name, ": unknown action '", arguments[1], "'; known: ", join(actions), did_you_mean(arguments[1], actions));
+  return str(verb->name, ": unknown action '", arguments[1], "'; known: ", join(actions),
+             did_you_mean(arguments[1], actions));
 }
 
 int run(std::vector<std::string> arguments, Args args) {
-  if (const std::string problem = unknown_word(arguments); !problem.empty()) return usage_error(args.err, problem);
+  if (const std::string problem = unknown_word(arguments); !problem.empty())
+    return usage_error(args.err, problem);
   CLI::App app("Trains models larger than GPU memory, over GPU, pinned RAM and NVMe", "strata");
   app.set_version_flag("--version", std::string("strata " STRATA_VERSION));
   app.footer(kExamples);
@@ -166,7 +200,8 @@ int run(std::vector<std::string> arguments, Args args) {
   } catch (const CLI::CallForHelp&) {
     const CLI::App* shown = &app;  // the help of the innermost verb that was named
     std::string names;
-    for (; !shown->get_subcommands().empty(); shown = shown->get_subcommands().front()) names += str(names.empty() ? "" : " ", shown->get_name());
+    for (; !shown->get_subcommands().empty(); shown = shown->get_subcommands().front())
+      names += str(names.empty() ? "" : " ", shown->get_name());
     print(args.out, shown->help(names));
     return kExitOk;
   } catch (const CLI::CallForVersion& version) {
@@ -180,7 +215,8 @@ int run(std::vector<std::string> arguments, Args args) {
 
 }  // namespace
 
-int run_command_line(std::vector<std::string> arguments, std::vector<std::string> environment, std::FILE* out, std::FILE* err) noexcept {
+int run_command_line(std::vector<std::string> arguments, std::vector<std::string> environment, std::FILE* out,
+                     std::FILE* err) noexcept {
   int code = kExitInternal;
   try {
     Args args;

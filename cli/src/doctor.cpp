@@ -16,7 +16,8 @@ Check check_cpu(const CpuFeatures& cpu) {
   check.detail = str(cpu.isa(), extras, cpu.name.empty() ? "" : "; ", cpu.name);
   if (!(cpu.avx2 && cpu.f16c)) {
     check.health = Health::degraded;
-    check.remedy = "a CPU with AVX2 and F16C, or a virtual machine that shows them (qemu: -cpu host), steps faster";
+    check.remedy =
+        "a CPU with AVX2 and F16C, or a virtual machine that shows them (qemu: -cpu host), steps faster";
   }
   return check;
 }
@@ -29,8 +30,9 @@ Check check_cores(const Result<Topology>& topology, const HostFacts& host) {
     check.remedy = "set cpu.threads by hand";
     return check;
   }
-  check.detail = str(topology->cores, " cores, ", topology->usable_threads, " of ", topology->hardware_threads, " threads usable, ",
-                     topology->numa.size(), " NUMA node", topology->numa.size() == 1 ? "" : "s", ", L3 ", format_bytes(topology->l3_bytes));
+  check.detail = str(topology->cores, " cores, ", topology->usable_threads, " of ",
+                     topology->hardware_threads, " threads usable, ", topology->numa.size(), " NUMA node",
+                     topology->numa.size() == 1 ? "" : "s", ", L3 ", format_bytes(topology->l3_bytes));
   if (host.cgroup_cpus && *host.cgroup_cpus < topology->usable_threads) {
     check.health = Health::degraded;
     check.detail += str("; the cgroup gives the time of ", *host.cgroup_cpus, " CPUs");
@@ -41,9 +43,11 @@ Check check_cores(const Result<Topology>& topology, const HostFacts& host) {
 
 Check check_ram(const HostFacts& host) {
   Check check{.name = "ram"};
-  check.detail = str(format_bytes(host.available_ram_bytes), " of ", format_bytes(host.total_ram_bytes), " available");
+  check.detail =
+      str(format_bytes(host.available_ram_bytes), " of ", format_bytes(host.total_ram_bytes), " available");
   if (host.cgroup_limit_bytes)
-    check.detail += str("; cgroup limit ", format_bytes(*host.cgroup_limit_bytes), ", ", format_bytes(host.cgroup_used_bytes.value_or(0)), " used");
+    check.detail += str("; cgroup limit ", format_bytes(*host.cgroup_limit_bytes), ", ",
+                        format_bytes(host.cgroup_used_bytes.value_or(0)), " used");
   if (host.usable_ram_bytes() < kGiB) {
     check.health = Health::degraded;
     check.remedy = "end other programs or raise the memory limit: the kernel kills a run that passes it";
@@ -60,7 +64,8 @@ Check check_memlock(const HostFacts& host) {
   check.detail = str(format_bytes(*host.memlock_limit_bytes), " may be locked");
   if (*host.memlock_limit_bytes < 64 * kMiB) {
     check.health = Health::degraded;
-    check.remedy = "ulimit -l unlimited   (for good: 'USER - memlock unlimited' in /etc/security/limits.conf)";
+    check.remedy =
+        "ulimit -l unlimited   (for good: 'USER - memlock unlimited' in /etc/security/limits.conf)";
   }
   return check;
 }
@@ -68,7 +73,9 @@ Check check_memlock(const HostFacts& host) {
 Check check_huge_pages(const HugePages& pages) {
   Check check{.name = "huge pages"};
   check.detail = str("transparent: ", pages.transparent.empty() ? "absent" : pages.transparent);
-  if (pages.reserved_bytes > 0) check.detail += str("; ", format_bytes(pages.free_bytes), " of ", format_bytes(pages.reserved_bytes), " reserved free");
+  if (pages.reserved_bytes > 0)
+    check.detail += str("; ", format_bytes(pages.free_bytes), " of ", format_bytes(pages.reserved_bytes),
+                        " reserved free");
   if (pages.transparent != "always" && pages.transparent != "madvise") {
     check.health = Health::degraded;
     check.remedy = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled";
@@ -81,7 +88,8 @@ Check check_uring(const Status& uring, const HostFacts& host) {
   if (!uring.is_ok()) {
     check.health = Health::degraded;
     check.detail = str(uring.message(), "; kernel ", host.kernel, "; NVMe is served by threads");
-    check.remedy = "sudo sysctl kernel.io_uring_disabled=0   (in a container: allow io_uring in its seccomp profile)";
+    check.remedy =
+        "sudo sysctl kernel.io_uring_disabled=0   (in a container: allow io_uring in its seccomp profile)";
   }
   return check;
 }
@@ -123,10 +131,14 @@ Check check_environment(const Status& environment) {
 
 std::string_view to_string(Health health) noexcept {
   switch (health) {
-    case Health::ok: return "ok";
-    case Health::degraded: return "degraded";
-    case Health::broken: return "broken";
-    case Health::unchecked: return "unchecked";
+    case Health::ok:
+      return "ok";
+    case Health::degraded:
+      return "degraded";
+    case Health::broken:
+      return "broken";
+    case Health::unchecked:
+      return "unchecked";
   }
   return "unknown";
 }

@@ -17,8 +17,8 @@ struct Check {
   std::string name;
   Health health = Health::ok;
   std::string detail = {};
-  std::string remedy = {};     ///< a command or one sentence; empty where all is well
-  Code code = Code::ok;        ///< why it is broken; gives the exit code
+  std::string remedy = {};  ///< a command or one sentence; empty where all is well
+  Code code = Code::ok;     ///< why it is broken; gives the exit code
 };
 
 struct CudaProbe {
@@ -34,11 +34,11 @@ struct DoctorFacts {
   CpuFeatures cpu;
   Result<Topology> topology = Topology{};
   HostFacts host;
-  Status uring;                           ///< of io_uring_setup
-  std::string nvme_dir;                   ///< empty: not asked for
-  Result<bool> direct = false;            ///< whether nvme_dir takes O_DIRECT; an error where it takes no file
+  Status uring;                 ///< of io_uring_setup
+  std::string nvme_dir;         ///< empty: not asked for
+  Result<bool> direct = false;  ///< whether nvme_dir takes O_DIRECT; an error where it takes no file
   CudaProbe cuda;
-  Status environment;                     ///< of the STRATA_* variables
+  Status environment;  ///< of the STRATA_* variables
 };
 
 DoctorFacts gather_facts(const std::string& nvme_dir, const std::vector<std::string>& environment);
@@ -46,7 +46,8 @@ std::vector<Check> diagnose(const DoctorFacts& facts);
 
 /// Asks the kernel for a ring of one entry. Errors: `unsupported` with errno's text.
 Status probe_io_uring();
-/// Writes one block to an unnamed file in `dir`, with O_DIRECT where it can. Errors: `not_found`, `io_error`, `no_space`.
+/// Writes one block to an unnamed file in `dir`, with O_DIRECT where it can. Errors: `not_found`, `io_error`,
+/// `no_space`.
 Result<bool> probe_direct(const std::string& dir);
 
 }  // namespace strata::cli

@@ -22,7 +22,9 @@ constexpr std::size_t kBlockBytes = 4096;
 
 struct Descriptor {
   explicit Descriptor(int n) : fd(n) {}
-  ~Descriptor() { if (fd >= 0) ::close(fd); }
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   const int fd;
@@ -32,7 +34,8 @@ struct Descriptor {
 int try_write(const std::string& dir, int flags) {
   const Descriptor file(::open(dir.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600));
   if (file.fd < 0) return errno;
-  const std::unique_ptr<void, decltype(&std::free)> block(std::aligned_alloc(kBlockBytes, kBlockBytes), &std::free);
+  const std::unique_ptr<void, decltype(&std::free)> block(std::aligned_alloc(kBlockBytes, kBlockBytes),
+                                                          &std::free);
   if (block == nullptr) return ENOMEM;
   std::memset(block.get(), 0x5A, kBlockBytes);
   const ssize_t n = ::pwrite(file.fd, block.get(), kBlockBytes, 0);
@@ -54,7 +57,9 @@ Result<bool> probe_direct(const std::string& dir) {
   if (try_write(dir, O_DIRECT) == 0) return true;
   const int error = try_write(dir, 0);  // some file systems refuse O_DIRECT alone
   if (error == 0) return false;
-  const Code code = error == ENOENT || error == ENOTDIR ? Code::not_found : error == ENOSPC ? Code::no_space : Code::io_error;
+  const Code code = error == ENOENT || error == ENOTDIR ? Code::not_found
+                    : error == ENOSPC                   ? Code::no_space
+                                                        : Code::io_error;
   return Status::error(code, str(dir, ": ", std::strerror(error)));
 }
 

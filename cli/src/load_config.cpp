@@ -20,9 +20,13 @@ Result<ConfigSources> sources_of(const Args& args) {
   sources.environment = args.environment;
   sources.preset = args.preset;
   for (const std::string& item : args.items) {
-    if (is_assignment(item)) sources.arguments.push_back(item);
-    else if (sources.file.empty()) sources.file = item;
-    else return Status::error(Code::invalid, str("argument ", item, ": a second file beside ", sources.file, "; overrides are section.key=value"));
+    if (is_assignment(item))
+      sources.arguments.push_back(item);
+    else if (sources.file.empty())
+      sources.file = item;
+    else
+      return Status::error(Code::invalid, str("argument ", item, ": a second file beside ", sources.file,
+                                              "; overrides are section.key=value"));
   }
   for (const std::string& variable : args.environment)
     if (sources.file.empty() && variable.starts_with("STRATA_CONFIG=")) sources.file = variable.substr(14);

@@ -12,8 +12,9 @@ struct LoadedConfig {
   TrainConfig config;
 };
 
-/// The configuration that a verb's FILE, key=value, --preset and environment give, checked as a whole, with the
-/// autos resolved that need nothing but this machine. Errors: `invalid` with a line a problem, or what the file met.
+/// The configuration that a verb's FILE, key=value, --preset and environment give, checked as a whole, with
+/// the autos resolved that need nothing but this machine. Errors: `invalid` with a line a problem, or what
+/// the file met.
 Result<LoadedConfig> load_config(const Args& args);
 
 /// Prints an error: one line, or a count and a line a problem. Returns its exit code.

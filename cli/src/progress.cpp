@@ -15,7 +15,8 @@ class Line {
  public:
   template <class... Args>
   void add(fmt::format_string<Args...> format, Args&&... args) {
-    const auto result = fmt::format_to_n(text_.data() + size_, N - size_, format, std::forward<Args>(args)...);
+    const auto result =
+        fmt::format_to_n(text_.data() + size_, N - size_, format, std::forward<Args>(args)...);
     size_ = std::min(N, size_ + result.size);
   }
   void cut(std::size_t size) { size_ = std::min(size_, size); }
@@ -34,14 +35,16 @@ struct Scaled {
 Scaled scale_bytes(std::uint64_t bytes) {
   static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   Scaled scaled{static_cast<double>(bytes), kUnits[0]};
-  for (std::size_t i = 1; i < kUnits.size() && scaled.value >= 1024; ++i) scaled = {scaled.value / 1024, kUnits[i]};
+  for (std::size_t i = 1; i < kUnits.size() && scaled.value >= 1024; ++i)
+    scaled = {scaled.value / 1024, kUnits[i]};
   return scaled;
 }
 
 /// Seconds until the last step or the time limit, whichever comes first; negative where it is not known.
 double remaining_s(const ProgressStep& s) {
   if (s.step < 1 || !(s.elapsed_s >= 0)) return -1;
-  const double by_steps = static_cast<double>(std::max<std::int64_t>(0, s.steps - s.step)) * s.elapsed_s / static_cast<double>(s.step);
+  const double by_steps = static_cast<double>(std::max<std::int64_t>(0, s.steps - s.step)) * s.elapsed_s /
+                          static_cast<double>(s.step);
   return std::max(0.0, std::min(by_steps, s.max_time_s - s.elapsed_s));
 }
 
@@ -49,8 +52,10 @@ template <std::size_t N>
 void add_duration(Line<N>& line, double seconds) {
   if (!(seconds >= 0) || seconds > 3.6e8) return line.add("?");
   const auto total = static_cast<std::int64_t>(std::llround(seconds));
-  if (total >= 3600) line.add("{}:{:02}:{:02}", total / 3600, total / 60 % 60, total % 60);
-  else line.add("{}:{:02}", total / 60, total % 60);
+  if (total >= 3600)
+    line.add("{}:{:02}:{:02}", total / 3600, total / 60 % 60, total % 60);
+  else
+    line.add("{}:{:02}", total / 60, total % 60);
 }
 
 template <std::size_t N>
@@ -83,7 +88,8 @@ ProgressOptions progress_options(std::string_view setting, std::int64_t every, b
     no_colour |= variable.starts_with("NO_COLOR=") && variable.size() > 9;  // no-color.org: set and not empty
     dumb |= variable == "TERM=dumb";
   }
-  return {progress_style(setting, is_terminal, dumb), every, is_terminal && !no_colour && !dumb, width > 0 ? width : 80};
+  return {progress_style(setting, is_terminal, dumb), every, is_terminal && !no_colour && !dumb,
+          width > 0 ? width : 80};
 }
 
 void StreamSink::write(std::string_view text) noexcept {
@@ -93,7 +99,8 @@ void StreamSink::write(std::string_view text) noexcept {
 
 void Progress::update(const ProgressStep& step) noexcept {
   if (options_.style == ProgressStyle::bar) return draw_bar(step);
-  const bool due = step.step == 1 || step.step == step.steps || step.step % std::max<std::int64_t>(1, options_.every) == 0;
+  const bool due =
+      step.step == 1 || step.step == step.steps || step.step % std::max<std::int64_t>(1, options_.every) == 0;
   if (options_.style == ProgressStyle::plain && due) draw_line(step);
 }
 
@@ -121,8 +128,10 @@ void Progress::draw_bar(const ProgressStep& s) noexcept {
   text.cut(static_cast<std::size_t>(std::max(1, options_.width - 1)));  // a full last column would wrap
   Line<400> line;
   const std::string_view view = text.view();
-  if (options_.colour && view.size() >= bar_size) line.add("\r\x1b[32m{}\x1b[0m{}\x1b[K", view.substr(0, bar_size), view.substr(bar_size));
-  else line.add("\r{}\x1b[K", view);
+  if (options_.colour && view.size() >= bar_size)
+    line.add("\r\x1b[32m{}\x1b[0m{}\x1b[K", view.substr(0, bar_size), view.substr(bar_size));
+  else
+    line.add("\r{}\x1b[K", view);
   sink_.write(line.view());
   bar_open_ = true;
 }

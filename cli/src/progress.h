@@ -25,14 +25,14 @@ struct ProgressOptions {
   int width = 80;           ///< columns of the terminal
 };
 
-/// Options for a stream: the style as above, no colour where NO_COLOR is set to anything, no bar where TERM is "dumb".
-/// `environment` is "NAME=value"; `width` is the terminal's, 0 where it is not known.
+/// Options for a stream: the style as above, no colour where NO_COLOR is set to anything, no bar where TERM
+/// is "dumb". `environment` is "NAME=value"; `width` is the terminal's, 0 where it is not known.
 ProgressOptions progress_options(std::string_view setting, std::int64_t every, bool is_terminal, int width,
                                  std::span<const std::string> environment) noexcept;
 
 /// What one step reports.
 struct ProgressStep {
-  std::int64_t step = 0;    ///< from 1
+  std::int64_t step = 0;  ///< from 1
   std::int64_t steps = 0;
   double loss = 0;
   double tokens_per_s = 0;

@@ -27,9 +27,9 @@ std::optional<std::uint64_t> optional_bytes(const ConfigTree& tree, std::string_
 }
 
 void fill_model_and_data(const ConfigTree& tree, TrainConfig& config) {
-  config.model = {tree.text("model.preset"), tree.text("model.family"), small(tree, "model.layers"),
+  config.model = {tree.text("model.preset"),   tree.text("model.family"),  small(tree, "model.layers"),
                   small(tree, "model.hidden"), small(tree, "model.heads"), small(tree, "model.ffn"),
-                  small(tree, "model.vocab"), small(tree, "model.seq")};
+                  small(tree, "model.vocab"),  small(tree, "model.seq")};
   config.data = {tree.texts("data.train"), tree.texts("data.val"), std::nullopt, tree.text("data.cache_dir")};
   if (!tree.is_auto("data.tokenizer")) config.data.tokenizer = tree.text("data.tokenizer");
 }
@@ -60,43 +60,55 @@ void fill_training(const ConfigTree& tree, TrainConfig& config) {
 
 void fill_placement(const ConfigTree& tree, TrainConfig& config) {
   config.memory = {choice(tree, "memory.backend"), optional_bytes(tree, "memory.device"),
-                   optional_bytes(tree, "memory.pinned"), tree.bytes("memory.nvme"), tree.text("memory.nvme_dir")};
+                   optional_bytes(tree, "memory.pinned"), tree.bytes("memory.nvme"),
+                   tree.text("memory.nvme_dir")};
   config.offload.chunk_elems = optional_integer(tree, "offload.chunk");
   if (!tree.is_auto("offload.prefetch")) config.offload.prefetch = small(tree, "offload.prefetch");
   config.offload.step_mode = choice(tree, "offload.step_mode");
   config.offload.states = tree.text("offload.states");
   config.offload.policy = choice(tree, "offload.policy");
-  config.io = {choice(tree, "io.engine"), small(tree, "io.queue_depth"), tree.bytes("io.block"), tree.flag("io.direct")};
+  config.io = {choice(tree, "io.engine"), small(tree, "io.queue_depth"), tree.bytes("io.block"),
+               tree.flag("io.direct")};
   config.cpu = {tree.is_auto("cpu.threads") ? 0 : small(tree, "cpu.threads"), choice(tree, "cpu.isa")};
 }
 
 void fill_outputs(const ConfigTree& tree, TrainConfig& config) {
-  config.log = {tree.integer("log.every"), tree.integer("log.sample_every"), tree.text("log.sample_prompt"),
-                small(tree, "log.sample_tokens"), choice(tree, "log.progress"), tree.steps("log.trace"), tree.text("log.level")};
-  config.checkpoint = {tree.integer("checkpoint.every"), small(tree, "checkpoint.keep"), tree.text("checkpoint.dir")};
+  config.log = {tree.integer("log.every"),      tree.integer("log.sample_every"),
+                tree.text("log.sample_prompt"), small(tree, "log.sample_tokens"),
+                choice(tree, "log.progress"),   tree.steps("log.trace"),
+                tree.text("log.level")};
+  config.checkpoint = {tree.integer("checkpoint.every"), small(tree, "checkpoint.keep"),
+                       tree.text("checkpoint.dir")};
 }
 
-std::string set_by(const ConfigTree& tree, std::string_view key) { return str(tree.entry(key).origin, ": ", key); }
+std::string set_by(const ConfigTree& tree, std::string_view key) {
+  return str(tree.entry(key).origin, ": ", key);
+}
 
 Status check_together(const ConfigTree& tree, const TrainConfig& config) {
   std::vector<std::string> problems;
   if (config.model.hidden % config.model.heads != 0)
-    problems.push_back(str(set_by(tree, "model.heads"), " = ", config.model.heads, " does not divide model.hidden = ",
-                           config.model.hidden, " (", tree.entry("model.hidden").origin, ")"));
+    problems.push_back(str(set_by(tree, "model.heads"), " = ", config.model.heads,
+                           " does not divide model.hidden = ", config.model.hidden, " (",
+                           tree.entry("model.hidden").origin, ")"));
   if (config.memory.nvme_bytes > 0 && config.memory.nvme_dir.empty())
-    problems.push_back(str(set_by(tree, "memory.nvme_dir"), " is empty, but memory.nvme asks for an NVMe tier (",
+    problems.push_back(str(set_by(tree, "memory.nvme_dir"),
+                           " is empty, but memory.nvme asks for an NVMe tier (",
                            tree.entry("memory.nvme").origin, ")"));
   if (config.io.block_bytes % 4096 != 0)
-    problems.push_back(str(set_by(tree, "io.block"), " = ", config.io.block_bytes, " is not a multiple of 4096"));
+    problems.push_back(
+        str(set_by(tree, "io.block"), " = ", config.io.block_bytes, " is not a multiple of 4096"));
   if (config.offload.policy == "nvme" && config.memory.nvme_bytes == 0)
-    problems.push_back(str(set_by(tree, "offload.policy"), " = nvme, but memory.nvme is 0 (", tree.entry("memory.nvme").origin, ")"));
+    problems.push_back(str(set_by(tree, "offload.policy"), " = nvme, but memory.nvme is 0 (",
+                           tree.entry("memory.nvme").origin, ")"));
   return config_problems(problems);
 }
 
 }  // namespace
 
 void resolve_simple_autos(ConfigTree& tree, int usable_threads) {
-  if (tree.is_auto("offload.step_mode")) tree.resolve("offload.step_mode", std::string("serial"), "the only mode there is");
+  if (tree.is_auto("offload.step_mode"))
+    tree.resolve("offload.step_mode", std::string("serial"), "the only mode there is");
   if (tree.is_auto("cpu.threads"))
     tree.resolve("cpu.threads", std::int64_t{usable_threads}, "hardware threads this process may use");
 }

@@ -13,8 +13,9 @@ namespace strata::cli {
 /// The keys of a training run and the presets: one table, which `config show`, the checks and the help read.
 const ConfigSchema& train_schema() noexcept;
 
-/// A training run's configuration, checked. An empty optional is `auto`: whoever owns the decision makes it, and
-/// writes it back with ConfigTree::resolve. Texts are choices of the schema and may be "auto" where it says so.
+/// A training run's configuration, checked. An empty optional is `auto`: whoever owns the decision makes it,
+/// and writes it back with ConfigTree::resolve. Texts are choices of the schema and may be "auto" where it
+/// says so.
 struct TrainConfig {
   struct Model {
     std::string preset, family;
@@ -28,23 +29,23 @@ struct TrainConfig {
   struct Train {
     std::int64_t steps = 0;
     int micro_batch = 0, grad_accum = 0;
-    double max_time_s = 0;                 ///< +infinity for none
+    double max_time_s = 0;  ///< +infinity for none
     std::uint64_t seed = 0;
-    std::string dtype, recompute;          ///< recompute: none, block, auto
-    std::int64_t eval_every = 0;           ///< steps; 0 for never
+    std::string dtype, recompute;  ///< recompute: none, block, auto
+    std::int64_t eval_every = 0;   ///< steps; 0 for never
     int eval_batches = 0;
   } train;
   struct Optim {
     std::string name, schedule;
     double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
-    double clip = 0;                       ///< global norm; 0 for none
+    double clip = 0;  ///< global norm; 0 for none
     std::int64_t warmup = 0;
     double min_lr_ratio = 0;
   } optim;
   struct Memory {
-    std::string backend;                   ///< host, cuda, auto
+    std::string backend;  ///< host, cuda, auto
     std::optional<std::uint64_t> device_bytes, pinned_bytes;
-    std::uint64_t nvme_bytes = 0;          ///< 0: none; kUnlimitedBytes: as much as the disk has
+    std::uint64_t nvme_bytes = 0;  ///< 0: none; kUnlimitedBytes: as much as the disk has
     std::string nvme_dir;
   } memory;
   struct Offload {
@@ -53,25 +54,25 @@ struct TrainConfig {
     std::string step_mode, states, policy;  ///< policy: least_moves, device, pinned, nvme
   } offload;
   struct IoSection {
-    std::string engine;                    ///< uring, threads, auto
+    std::string engine;  ///< uring, threads, auto
     int queue_depth = 0;
     std::uint64_t block_bytes = 0;
     bool direct = false;
   } io;
   struct Cpu {
-    int threads = 0;                       ///< 0: all that may be used
-    std::string isa;                       ///< scalar, sse4, avx2, avx512, auto
+    int threads = 0;  ///< 0: all that may be used
+    std::string isa;  ///< scalar, sse4, avx2, avx512, auto
   } cpu;
   struct LogSection {
     std::int64_t every = 0, sample_every = 0;
     std::string sample_prompt;
     int sample_tokens = 0;
-    std::string progress;                  ///< bar, plain, none, auto
+    std::string progress;  ///< bar, plain, none, auto
     StepRange trace;
     std::string level;
   } log;
   struct Checkpoint {
-    std::int64_t every = 0;                ///< steps; 0: off
+    std::int64_t every = 0;  ///< steps; 0: off
     int keep = 0;
     std::string dir;
   } checkpoint;
@@ -80,11 +81,12 @@ struct TrainConfig {
 /// Decides the `auto`s that need nothing but this machine: offload.step_mode and cpu.threads.
 void resolve_simple_autos(ConfigTree& tree, int usable_threads);
 
-/// Checks what concerns several keys at once and fills the struct. Errors: `invalid`, all problems, a line each.
+/// Checks what concerns several keys at once and fills the struct. Errors: `invalid`, all problems, a line
+/// each.
 Result<TrainConfig> fill_train_config(const ConfigTree& tree);
 
-/// Where a data file is: as written from the current folder, else below the first of `data_dirs` that has it, else as
-/// written, so that the message of whoever opens it names what the user wrote.
+/// Where a data file is: as written from the current folder, else below the first of `data_dirs` that has it,
+/// else as written, so that the message of whoever opens it names what the user wrote.
 std::string locate_data_file(const std::string& path, std::span<const std::string> data_dirs);
 /// The folders of installed data: fixed when strata was built.
 std::vector<std::string> default_data_dirs();

@@ -55,14 +55,18 @@ std::vector<TensorSpec> specs_in_layout_order(const RunPlan& plan) {
 
 Result<CheckpointFile> write_payload(Engine& engine, Io& io, const std::string& folder, Payload payload) {
   const std::string name = file_of(payload);
-  STRATA_TRY_ASSIGN(const auto writer, SafetensorsWriter::create(io, folder + "/" + name, specs_in_layout_order(engine.plan()),
-                                                                 {{"payload", std::string(to_string(payload))}}));
-  STRATA_TRY(engine.visit(payload, [&](std::string_view, std::span<const float> values) { return writer->append(std::as_bytes(values)); }));
+  STRATA_TRY_ASSIGN(const auto writer,
+                    SafetensorsWriter::create(io, folder + "/" + name, specs_in_layout_order(engine.plan()),
+                                              {{"payload", std::string(to_string(payload))}}));
+  STRATA_TRY(engine.visit(payload, [&](std::string_view, std::span<const float> values) {
+    return writer->append(std::as_bytes(values));
+  }));
   STRATA_TRY(writer->finish());
   return CheckpointFile{name, writer->file_bytes(), writer->digest_hex()};
 }
 
-Status write_folder(Engine& engine, Io& io, const std::string& folder, std::map<std::string, std::string> run) {
+Status write_folder(Engine& engine, Io& io, const std::string& folder,
+                    std::map<std::string, std::string> run) {
   STRATA_TRY(io.make_dirs(folder));
   Manifest manifest;
   manifest.step = engine.steps();
@@ -71,11 +75,12 @@ Status write_folder(Engine& engine, Io& io, const std::string& folder, std::map<
     STRATA_TRY_ASSIGN(CheckpointFile file, write_payload(engine, io, folder, payload));
     manifest.files.push_back(std::move(file));
   }
-  return write_text_atomically(io, folder + "/" + std::string(kManifest), to_json(manifest));  // syncs the folder too
+  return write_text_atomically(io, folder + "/" + std::string(kManifest),
+                               to_json(manifest));  // syncs the folder too
 }
 
-// After a commit: older ones beyond `keep` (never the one just `saved`), and folders that a killed process left
-// half-written.
+// After a commit: older ones beyond `keep` (never the one just `saved`), and folders that a killed process
+// left half-written.
 Status tidy(Io& io, const std::string& dir, int keep, const std::string& saved) {
   STRATA_TRY_ASSIGN(const std::vector<std::string> names, io.list(dir));
   for (const std::string& name : names)
@@ -98,13 +103,16 @@ Status check_digests(Io& io, const std::string& folder, const Manifest& manifest
     }
   }
   for (const Payload payload : kStatePayloads)
-    if (std::none_of(manifest.files.begin(), manifest.files.end(), [&](const CheckpointFile& f) { return f.name == file_of(payload); }))
+    if (std::none_of(manifest.files.begin(), manifest.files.end(),
+                     [&](const CheckpointFile& f) { return f.name == file_of(payload); }))
       problems += str("\n  ", file_of(payload), " is not in the manifest");
-  return problems.empty() ? Status::ok() : Status::error(Code::corrupt, str("checkpoint ", folder, " is damaged:", problems));
+  return problems.empty()
+             ? Status::ok()
+             : Status::error(Code::corrupt, str("checkpoint ", folder, " is damaged:", problems));
 }
 
-// Puts the draft in the target's place. A whole checkpoint of the same step is never absent in between, unless its bits
-// differ: then it steps aside and comes back if the draft cannot take its place.
+// Puts the draft in the target's place. A whole checkpoint of the same step is never absent in between,
+// unless its bits differ: then it steps aside and comes back if the draft cannot take its place.
 Status publish(Io& io, const std::string& draft, const std::string& target) {
   if (!io.exists(target)) return io.rename(draft, target);
   STRATA_TRY_ASSIGN(const Manifest fresh, read_manifest(io, draft));
@@ -128,7 +136,8 @@ Status publish(Io& io, const std::string& draft, const std::string& target) {
 
 }  // namespace
 
-Result<std::string> save_checkpoint(Engine& engine, Io& io, const std::string& dir, std::map<std::string, std::string> run, int keep) {
+Result<std::string> save_checkpoint(Engine& engine, Io& io, const std::string& dir,
+                                    std::map<std::string, std::string> run, int keep) {
   const std::string name = fmt::format("{}{:08}", kPrefix, engine.steps());
   const std::string target = dir + "/" + name;
   const std::string draft = fmt::format("{}/{}{}-{}", dir, kUnfinished, name, ::getpid());
@@ -144,7 +153,8 @@ Result<std::string> save_checkpoint(Engine& engine, Io& io, const std::string& d
     (void)io.remove_all(draft);
     return std::move(status).annotate(str("saving checkpoint ", target));
   }
-  STRATA_TRY(tidy(io, dir, keep, target).annotate(str("checkpoint ", target, " is saved; removing older ones")));
+  STRATA_TRY(
+      tidy(io, dir, keep, target).annotate(str("checkpoint ", target, " is saved; removing older ones")));
   return target;
 }
 
@@ -166,21 +176,28 @@ Result<std::vector<std::string>> whole_checkpoints(Io& io, const std::string& di
   std::string looked_at;
   std::vector<std::string> whole;
   auto found = folders(io, dir);
-  if (!found.has_value()) return Status::error(Code::not_found, str("no checkpoint in ", dir, ": ", found.status().message()));
+  if (!found.has_value())
+    return Status::error(Code::not_found, str("no checkpoint in ", dir, ": ", found.status().message()));
   for (auto at = found->rbegin(); at != found->rend(); ++at) {
     const auto manifest = read_manifest(io, at->second);
     Status status = manifest.status();
-    for (const CheckpointFile& file : manifest.has_value() ? manifest->files : std::vector<CheckpointFile>{}) {
+    for (const CheckpointFile& file :
+         manifest.has_value() ? manifest->files : std::vector<CheckpointFile>{}) {
       const auto opened = io.open(at->second + "/" + file.name, OpenMode::read);
       const auto size = opened.has_value() ? (*opened)->size() : Result<std::uint64_t>(opened.status());
       if (status.is_ok() && !size.has_value()) status = size.status();
-      if (status.is_ok() && *size != file.bytes) status = Status::error(Code::corrupt, str(file.name, " has ", *size, " bytes, the manifest says ", file.bytes));
+      if (status.is_ok() && *size != file.bytes)
+        status = Status::error(Code::corrupt,
+                               str(file.name, " has ", *size, " bytes, the manifest says ", file.bytes));
     }
-    if (status.is_ok()) whole.push_back(at->second);
-    else looked_at += str("\n  ", at->second, ": ", status.message());
+    if (status.is_ok())
+      whole.push_back(at->second);
+    else
+      looked_at += str("\n  ", at->second, ": ", status.message());
   }
   if (!whole.empty()) return whole;
-  return Status::error(looked_at.empty() ? Code::not_found : Code::corrupt, str("no whole checkpoint in ", dir, looked_at));
+  return Status::error(looked_at.empty() ? Code::not_found : Code::corrupt,
+                       str("no whole checkpoint in ", dir, looked_at));
 }
 
 namespace {
@@ -193,12 +210,15 @@ Status check_tensors(const RunPlan& plan, const SafetensorsFile& file, const std
     if (entry == nullptr) {
       problems += str("\n  ", spec.name, " is missing");
     } else if (entry->shape != spec.shape || entry->dtype != spec.dtype) {
-      problems += str("\n  ", spec.name, " is ", entry->dtype, " [", fmt::format("{}", fmt::join(entry->shape, ", ")), "], the model has ",
-                      spec.dtype, " [", fmt::format("{}", fmt::join(spec.shape, ", ")), "]");
+      problems +=
+          str("\n  ", spec.name, " is ", entry->dtype, " [", fmt::format("{}", fmt::join(entry->shape, ", ")),
+              "], the model has ", spec.dtype, " [", fmt::format("{}", fmt::join(spec.shape, ", ")), "]");
     }
   }
-  if (file.entries().size() > wanted.size()) problems += str("\n  it has ", file.entries().size(), " tensors, the model ", wanted.size());
-  return problems.empty() ? Status::ok() : Status::error(Code::invalid, str(path, " is of another model:", problems));
+  if (file.entries().size() > wanted.size())
+    problems += str("\n  it has ", file.entries().size(), " tensors, the model ", wanted.size());
+  return problems.empty() ? Status::ok()
+                          : Status::error(Code::invalid, str(path, " is of another model:", problems));
 }
 
 }  // namespace

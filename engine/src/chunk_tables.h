@@ -7,23 +7,24 @@
 
 namespace strata {
 
-/// A piece of a tensor in a chunk: what one task of a pass over the chunk handles. At most kBlockElems long and a
-/// whole number of norm leaves but for a tensor's last, so that splitting never changes a sum.
+/// A piece of a tensor in a chunk: what one task of a pass over the chunk handles. At most kBlockElems long
+/// and a whole number of norm leaves but for a tensor's last, so that splitting never changes a sum.
 struct Block {
   static constexpr std::int64_t kBlockElems = 65536;
   std::int64_t offset = 0;  ///< elements, in the chunk
   std::int64_t n = 0;
-  std::int64_t leaf = 0;    ///< where its norm leaves begin
+  std::int64_t leaf = 0;  ///< where its norm leaves begin
   bool decay = false;
 };
 
-/// Per chunk, the blocks of its tensors; and where each tensor's norm leaves are. Leaves are numbered in the order in
-/// which the program declares its parameters, so the norm's tree knows nothing of chunks.
+/// Per chunk, the blocks of its tensors; and where each tensor's norm leaves are. Leaves are numbered in the
+/// order in which the program declares its parameters, so the norm's tree knows nothing of chunks.
 struct ChunkTables {
-  std::vector<std::vector<Block>> blocks;      ///< by chunk
-  std::vector<std::int64_t> leaf_of_tensor;    ///< by tensor of the layout
+  std::vector<std::vector<Block>> blocks;    ///< by chunk
+  std::vector<std::int64_t> leaf_of_tensor;  ///< by tensor of the layout
   std::int64_t n_leaves = 0;
 };
-ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout, const std::vector<bool>& decay_of_tensor);
+ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout,
+                         const std::vector<bool>& decay_of_tensor);
 
 }  // namespace strata

@@ -20,7 +20,8 @@ struct UpdateState {
 void run_update(const UpdateState& s, ThreadPool& pool) {
   pool.parallel_for(s.n_blocks, [&](std::int64_t i) {
     const Block& b = s.blocks[i];
-    cpuopt::adamw_update_block(b.decay ? s.decay : s.plain, s.grad_factor, s.p + b.offset, s.g + b.offset, s.m + b.offset, s.v + b.offset, b.n);
+    cpuopt::adamw_update_block(b.decay ? s.decay : s.plain, s.grad_factor, s.p + b.offset, s.g + b.offset,
+                               s.m + b.offset, s.v + b.offset, b.n);
   });
 }
 
@@ -28,7 +29,8 @@ std::string name_of_bad_tensor(const Machine& machine) {
   for (std::size_t t = 0; t < machine.tables.leaf_of_tensor.size(); ++t) {
     const std::int64_t n = cpuopt::norm_leaves(machine.plan.tensors.specs[t].n_elems);
     for (std::int64_t i = 0; i < n; ++i)
-      if (!std::isfinite(machine.leaves()[machine.tables.leaf_of_tensor[t] + i])) return machine.plan.tensors.specs[t].name;
+      if (!std::isfinite(machine.leaves()[machine.tables.leaf_of_tensor[t] + i]))
+        return machine.plan.tensors.specs[t].name;
   }
   return "their sum";
 }
@@ -40,10 +42,13 @@ Result<double> Commit::gradient_norm(std::int32_t micro_batches) {
   STRATA_TRY(machine_.backend.synchronize(machine_.cpu));
   if (machine_.dry()) return 1.0;
   const auto n = static_cast<std::size_t>(machine_.tables.n_leaves);
-  STRATA_TRY(machine_.backend.host_access({reinterpret_cast<const std::byte*>(machine_.leaves()), n * sizeof(double), false}));
-  const double norm = std::sqrt(cpuopt::tree_sum(std::span<const double>(machine_.leaves(), n))) / micro_batches;
+  STRATA_TRY(machine_.backend.host_access(
+      {reinterpret_cast<const std::byte*>(machine_.leaves()), n * sizeof(double), false}));
+  const double norm =
+      std::sqrt(cpuopt::tree_sum(std::span<const double>(machine_.leaves(), n))) / micro_batches;
   if (!std::isfinite(norm))
-    return Status::error(Code::diverged, str("the gradient of ", name_of_bad_tensor(machine_), " is not finite; nothing was updated"));
+    return Status::error(Code::diverged, str("the gradient of ", name_of_bad_tensor(machine_),
+                                             " is not finite; nothing was updated"));
   return norm;
 }
 
@@ -53,7 +58,8 @@ Status Commit::run(const cpuopt::AdamWParams& params, std::int32_t first_positio
   const auto n = static_cast<ChunkId>(machine_.plan.layout.n_chunks());
   for (ChunkId chunk = 0; chunk < n; ++chunk) {
     machine_.chunks->set_position(first_position + static_cast<std::int32_t>(chunk));
-    if (const Status status = update(chunk, params); !status.is_ok()) return status.annotate(str("updating chunk ", chunk));
+    if (const Status status = update(chunk, params); !status.is_ok())
+      return status.annotate(str("updating chunk ", chunk));
     if (chunk + 1 < n) STRATA_TRY(fetch_ahead(chunk + 1));
     STRATA_TRY(machine_.chunks->pump());
   }
@@ -75,8 +81,9 @@ Status Commit::update(ChunkId chunk, const cpuopt::AdamWParams& params) {
     plain.weight_decay = 0;
     const auto floats = [](const ChunkPin& pin) { return reinterpret_cast<float*>(pin.view().data); };
     HostCall call("adamw", &run_update,
-                  UpdateState{floats(p), floats(m), floats(v), floats(g), blocks.data(), static_cast<std::int64_t>(blocks.size()),
-                              cpuopt::adamw_scalars(params), cpuopt::adamw_scalars(plain), static_cast<float>(params.grad_factor)});
+                  UpdateState{floats(p), floats(m), floats(v), floats(g), blocks.data(),
+                              static_cast<std::int64_t>(blocks.size()), cpuopt::adamw_scalars(params),
+                              cpuopt::adamw_scalars(plain), static_cast<float>(params.grad_factor)});
     for (const ChunkPin* written : {&p, &m, &v}) call.writes(written->view().data, written->view().bytes);
     call.reads(g.view().data, g.view().bytes);
     changed_states_ = true;

@@ -4,16 +4,17 @@
 
 namespace strata {
 
-/// The end of a step: adds up the norm, then updates every chunk where its states live, in the order in which the
-/// next forward needs them. One thread; allocates nothing.
+/// The end of a step: adds up the norm, then updates every chunk where its states live, in the order in which
+/// the next forward needs them. One thread; allocates nothing.
 class Commit {
  public:
   explicit Commit(Machine& machine) : machine_(machine) {}
 
-  /// Waits until all gradients have landed and their leaves are taken. The global norm of the mean gradient over
-  /// `micro_batches`. Errors: `diverged`, naming the first tensor whose gradient is not finite.
+  /// Waits until all gradients have landed and their leaves are taken. The global norm of the mean gradient
+  /// over `micro_batches`. Errors: `diverged`, naming the first tensor whose gradient is not finite.
   Result<double> gradient_norm(std::int32_t micro_batches);
-  /// One AdamW step with `params` (grad_factor included) over all chunks. Returns when all updates are queued.
+  /// One AdamW step with `params` (grad_factor included) over all chunks. Returns when all updates are
+  /// queued.
   Status run(const cpuopt::AdamWParams& params, std::int32_t first_position);
   /// Whether the last run() queued any update before it failed.
   bool changed_states() const noexcept { return changed_states_; }

@@ -19,7 +19,10 @@ namespace strata {
 class Engine::Impl {
  public:
   explicit Impl(std::unique_ptr<Machine> machine)
-      : machine_(std::move(machine)), runner_(*machine_), commit_(*machine_), states_(*machine_),
+      : machine_(std::move(machine)),
+        runner_(*machine_),
+        commit_(*machine_),
+        states_(*machine_),
         train_(schedule_of(plan().train, plan().layout, plan().placement, plan().options.grad_accum, true)),
         eval_(schedule_of(plan().eval, plan().layout, plan().placement, 1, false)),
         infer_(schedule_of(plan().infer, plan().layout, plan().placement, 1, false)) {}
@@ -49,9 +52,9 @@ class Engine::Impl {
   StateAccess states_;
   const PassSchedule train_, eval_, infer_;
   const PassSchedule* current_ = nullptr;
-  std::size_t slot_ = 0;                    // of the two input slots, the next
-  std::array<Event, 2> uploaded_{};         // the slot may be written again
-  Event arena_free_;                        // inputs and results of the last pass are no longer needed
+  std::size_t slot_ = 0;             // of the two input slots, the next
+  std::array<Event, 2> uploaded_{};  // the slot may be written again
+  Event arena_free_;                 // inputs and results of the last pass are no longer needed
 };
 
 void Engine::Impl::use(const PassSchedule& schedule) {
@@ -71,7 +74,8 @@ Status Engine::Impl::upload(const LoweredProgram& program) {
   const auto* from = reinterpret_cast<const std::byte*>(m.input_slot(slot));
   for (const Operand& operand : {tokens, targets}) {
     if (operand.where == Operand::Where::none) continue;
-    STRATA_TRY(m.backend.copy_async({m.arena(operand), n * sizeof(std::int32_t)}, {from, n * sizeof(std::int32_t)}, m.h2d));
+    STRATA_TRY(m.backend.copy_async({m.arena(operand), n * sizeof(std::int32_t)},
+                                    {from, n * sizeof(std::int32_t)}, m.h2d));
     from += n * sizeof(std::int32_t);
   }
   STRATA_TRY_ASSIGN(uploaded_[slot], m.backend.record(m.h2d));
@@ -83,7 +87,8 @@ Status Engine::Impl::take_batch(const LoweredProgram& program, BatchSource& sour
   const std::size_t n = static_cast<std::size_t>(program.find("tokens").shape.n_elems());
   STRATA_TRY(m.backend.wait(uploaded_[slot_]));
   std::int32_t* into = m.input_slot(slot_);
-  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(into), 2 * n * sizeof(std::int32_t), true}));
+  STRATA_TRY(
+      m.backend.host_access({reinterpret_cast<const std::byte*>(into), 2 * n * sizeof(std::int32_t), true}));
   if (!m.dry()) STRATA_TRY(source.fill(index, {into, n}, {into + n, n}));
   return upload(program);
 }
@@ -98,12 +103,14 @@ Status Engine::Impl::read_back(std::byte* to, const std::byte* from, std::size_t
 }
 
 Status Engine::Impl::take_loss(const LoweredProgram& program, std::int32_t slot) {
-  return read_back(reinterpret_cast<std::byte*>(machine_->losses() + slot), machine_->arena(program.find("loss")), sizeof(float));
+  return read_back(reinterpret_cast<std::byte*>(machine_->losses() + slot),
+                   machine_->arena(program.find("loss")), sizeof(float));
 }
 
 Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& report) {
   Machine& m = *machine_;
-  if (plan().train.code.empty()) return Status::error(Code::unsupported, "this run has no program for training");
+  if (plan().train.code.empty())
+    return Status::error(Code::unsupported, "this run has no program for training");
   STRATA_TRY(broken);
   const std::int64_t begin = m.clock.now_ns();
   const std::int64_t nvme_before = m.chunks->counters().io_wait_ns;
@@ -112,7 +119,8 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   if (status.is_ok()) {
     status = commit(lr, report);
     if (!status.is_ok() && commit_.changed_states())
-      broken = status.annotate(str("the update of step ", steps + 1, " was cut short, so the states are those of no step; load a checkpoint"));
+      broken = status.annotate(str("the update of step ", steps + 1,
+                                   " was cut short, so the states are those of no step; load a checkpoint"));
   }
   if (!status.is_ok()) {
     runner_.abandon();
@@ -143,7 +151,8 @@ Status Engine::Impl::gradient(BatchSource& source, StepReport& report) {
   STRATA_TRY_ASSIGN(report.grad_norm, commit_.gradient_norm(options.grad_accum));
   m.end_phase("wait for gradients", steps + 1, passes_queued);
   STRATA_TRY(m.backend.wait(arena_free_));
-  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.losses()), sizeof(float) * static_cast<std::size_t>(options.grad_accum), false}));
+  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.losses()),
+                                    sizeof(float) * static_cast<std::size_t>(options.grad_accum), false}));
   float sum = 0;
   for (std::int32_t k = 0; k < options.grad_accum && !m.dry(); ++k) sum += m.losses()[k];
   report.loss = sum / static_cast<float>(options.grad_accum);
@@ -166,7 +175,8 @@ Status Engine::Impl::commit(double lr, StepReport& report) {
 
 Result<double> Engine::Impl::evaluate(BatchSource& source, std::int64_t n) {
   Machine& m = *machine_;
-  if (plan().eval.code.empty()) return Status::error(Code::unsupported, "this run has no program for evaluation");
+  if (plan().eval.code.empty())
+    return Status::error(Code::unsupported, "this run has no program for evaluation");
   double sum = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     use(eval_);
@@ -183,19 +193,27 @@ Result<double> Engine::Impl::evaluate(BatchSource& source, std::int64_t n) {
 Result<std::span<const float>> Engine::Impl::infer(std::span<const std::int32_t> tokens, std::int64_t row) {
   Machine& m = *machine_;
   const Operand input = plan().infer.find("tokens"), logits = plan().infer.find("logits");
-  if (input.where == Operand::Where::none) return Status::error(Code::unsupported, "this run has no program for inference");
-  if (static_cast<std::int64_t>(tokens.size()) != input.shape.n_elems() || row < 0 || row >= input.shape.n_elems())
-    return Status::error(Code::invalid, str("inference takes ", input.shape.n_elems(), " tokens and a row of them; given ", tokens.size(), " and row ", row));
+  if (input.where == Operand::Where::none)
+    return Status::error(Code::unsupported, "this run has no program for inference");
+  if (static_cast<std::int64_t>(tokens.size()) != input.shape.n_elems() || row < 0 ||
+      row >= input.shape.n_elems())
+    return Status::error(Code::invalid,
+                         str("inference takes ", input.shape.n_elems(), " tokens and a row of them; given ",
+                             tokens.size(), " and row ", row));
   use(infer_);
   STRATA_TRY(m.backend.wait(uploaded_[slot_]));
-  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.input_slot(slot_)), tokens.size_bytes(), true}));
+  STRATA_TRY(m.backend.host_access(
+      {reinterpret_cast<const std::byte*>(m.input_slot(slot_)), tokens.size_bytes(), true}));
   if (!m.dry()) std::copy(tokens.begin(), tokens.end(), m.input_slot(slot_));
   STRATA_TRY(upload(plan().infer));
   STRATA_TRY(runner_.run({plan().infer, infer_, 0, false, false}));
   const auto vocab = static_cast<std::size_t>(logits.shape.dim(-1));
-  STRATA_TRY(read_back(reinterpret_cast<std::byte*>(m.logits()), m.arena(logits) + static_cast<std::size_t>(row) * vocab * sizeof(float), vocab * sizeof(float)));
+  STRATA_TRY(read_back(reinterpret_cast<std::byte*>(m.logits()),
+                       m.arena(logits) + static_cast<std::size_t>(row) * vocab * sizeof(float),
+                       vocab * sizeof(float)));
   STRATA_TRY(m.backend.wait(arena_free_));
-  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.logits()), vocab * sizeof(float), false}));
+  STRATA_TRY(
+      m.backend.host_access({reinterpret_cast<const std::byte*>(m.logits()), vocab * sizeof(float), false}));
   return std::span<const float>(m.logits(), vocab);
 }
 
@@ -213,7 +231,9 @@ namespace {
 
 class NoBatches final : public BatchSource {
  public:
-  Status fill(std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) override { return Status::ok(); }
+  Status fill(std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) override {
+    return Status::ok();
+  }
 };
 
 // The whole life of a run, in small, over a backend that moves nothing.
@@ -226,7 +246,8 @@ Status rehearse(Engine& engine, const RunPlan& plan) {
     if (trains) STRATA_TRY(engine.train_step(batches, 1e-3, report));
     if (step == 1 && !plan.eval.code.empty()) STRATA_TRY(engine.evaluate(batches, 2).status());
     if (step == 2 && !plan.infer.code.empty()) {
-      const std::vector<std::int32_t> tokens(static_cast<std::size_t>(plan.infer.find("tokens").shape.n_elems()));
+      const std::vector<std::int32_t> tokens(
+          static_cast<std::size_t>(plan.infer.find("tokens").shape.n_elems()));
       STRATA_TRY(engine.infer(tokens, 0).status());
     }
   }
@@ -237,7 +258,8 @@ Status rehearse(Engine& engine, const RunPlan& plan) {
 
 }  // namespace
 
-Result<std::unique_ptr<const RunPlan>> Engine::plan(const ProgramSet& programs, const EngineOptions& options) {
+Result<std::unique_ptr<const RunPlan>> Engine::plan(const ProgramSet& programs,
+                                                    const EngineOptions& options) {
   STRATA_TRY_ASSIGN(Choice choice, plan_first(std::span(&programs, 1), options));
   return std::move(choice.plan);
 }
@@ -252,8 +274,9 @@ Result<Engine::Choice> Engine::plan_first(std::span<const ProgramSet> choices, c
   return explain_refusal(choices, options);
 }
 
-Result<std::unique_ptr<const RunPlan>> Engine::plan_with(const ProgramSet& programs, const EngineOptions& options,
-                                                         const std::function<void(const ChunkLayout&, Placement&)>& choose) {
+Result<std::unique_ptr<const RunPlan>> Engine::plan_with(
+    const ProgramSet& programs, const EngineOptions& options,
+    const std::function<void(const ChunkLayout&, Placement&)>& choose) {
   STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, draft_plan(programs, options, choose));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Backend> null, create_null_backend());
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
@@ -269,9 +292,13 @@ Status Engine::initialize(std::uint64_t seed) {
   impl_->broken = Status::ok();
   return Status::ok();
 }
-Status Engine::train_step(BatchSource& source, double lr, StepReport& report) { return impl_->train_step(source, lr, report); }
+Status Engine::train_step(BatchSource& source, double lr, StepReport& report) {
+  return impl_->train_step(source, lr, report);
+}
 Result<double> Engine::evaluate(BatchSource& source, std::int64_t n) { return impl_->evaluate(source, n); }
-Result<std::span<const float>> Engine::infer(std::span<const std::int32_t> tokens, std::int64_t row) { return impl_->infer(tokens, row); }
+Result<std::span<const float>> Engine::infer(std::span<const std::int32_t> tokens, std::int64_t row) {
+  return impl_->infer(tokens, row);
+}
 std::int64_t Engine::steps() const noexcept { return impl_->steps; }
 void Engine::set_steps(std::int64_t steps) noexcept {
   impl_->steps = steps;
@@ -283,7 +310,9 @@ Status Engine::visit(Payload payload, const Visit& visit) {
 }
 Status Engine::fill(Payload payload, const Fill& fill) {
   Status status = impl_->states().fill(payload, fill);
-  if (!status.is_ok()) impl_->broken = status.annotate(str("filling ", to_string(payload), " was cut short, so the states are those of no step"));
+  if (!status.is_ok())
+    impl_->broken = status.annotate(
+        str("filling ", to_string(payload), " was cut short, so the states are those of no step"));
   return status;
 }
 const RunPlan& Engine::plan() const noexcept { return impl_->plan(); }
@@ -317,7 +346,8 @@ MovedBytes Engine::moved() const {
 
 TierBytes Engine::used_bytes() const {
   TierBytes bytes{};
-  for (std::size_t t = 0; t < kTiers; ++t) bytes[t] = impl_->machine().budgets[t]->used_bytes() + impl_->machine().budgets[t]->reserved_bytes();
+  for (std::size_t t = 0; t < kTiers; ++t)
+    bytes[t] = impl_->machine().budgets[t]->used_bytes() + impl_->machine().budgets[t]->reserved_bytes();
   return bytes;
 }
 TierBytes Engine::peak_bytes() const {

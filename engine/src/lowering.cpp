@@ -55,8 +55,9 @@ class Lowering {
     if (info.kind == ValueKind::param || info.kind == ValueKind::grad) {
       const Slice& slice = layout_.slice(tensors_.tensor_of_param[static_cast<std::size_t>(info.param)]);
       const bool grad = info.kind == ValueKind::grad;
-      return {grad ? Operand::Where::grad : Operand::Where::param, static_cast<std::size_t>(slice.offset) * size_of(info.dtype),
-              slice.chunk, info.shape, info.dtype};
+      return {grad ? Operand::Where::grad : Operand::Where::param,
+              static_cast<std::size_t>(slice.offset) * size_of(info.dtype), slice.chunk, info.shape,
+              info.dtype};
     }
     const std::size_t offset = plan_.offset[static_cast<std::size_t>(id)];
     if (offset == MemoryPlan::kNowhere) return {};
@@ -78,7 +79,8 @@ class Lowering {
       out.out.push_back(operand(id));
       out_infos.push_back(&program_.value(id));
       if (out.out.back().where == Operand::Where::grad &&
-          std::none_of(out.grads.begin(), out.grads.end(), [&](const GradTouch& g) { return g.chunk == out.out.back().chunk; }))
+          std::none_of(out.grads.begin(), out.grads.end(),
+                       [&](const GradTouch& g) { return g.chunk == out.out.back().chunk; }))
         out.grads.push_back({out.out.back().chunk, false, false});
     }
     out.flops = op_def(instr.op).flops(in_infos, out_infos, instr.attrs);
@@ -87,10 +89,14 @@ class Lowering {
 
   static bool reads_contents(Op op, std::size_t operand) {
     switch (op) {
-      case Op::embedding_backward: return operand < 2;      // tokens, dx
-      case Op::linear_backward_weight: return operand < 2;  // dy, x
-      case Op::linear_backward_bias: return operand < 1;    // dy
-      default: return true;
+      case Op::embedding_backward:
+        return operand < 2;  // tokens, dx
+      case Op::linear_backward_weight:
+        return operand < 2;  // dy, x
+      case Op::linear_backward_bias:
+        return operand < 1;  // dy
+      default:
+        return true;
     }
   }
 
@@ -118,13 +124,15 @@ class Lowering {
 
 Result<LoweredProgram> lower(const Program& program, const TensorTable& tensors, const ChunkLayout& layout) {
   if (program.params.size() != tensors.tensor_of_param.size())
-    return Status::error(Code::invalid, str("the program has ", program.params.size(), " parameters, the layout ", tensors.tensor_of_param.size()));
+    return Status::error(Code::invalid, str("the program has ", program.params.size(),
+                                            " parameters, the layout ", tensors.tensor_of_param.size()));
   for (std::size_t p = 0; p < program.params.size(); ++p) {
     const ParamInfo& param = program.params[p];
     const LayoutTensor& tensor = tensors.specs[static_cast<std::size_t>(tensors.tensor_of_param[p])];
     if (param.name != tensor.name || param.shape.n_elems() != tensor.n_elems)
-      return Status::error(Code::invalid, str("parameter ", p, " of the program is ", param.name, " of ", param.shape.n_elems(),
-                                              " elements, the layout has ", tensor.name, " of ", tensor.n_elems));
+      return Status::error(Code::invalid, str("parameter ", p, " of the program is ", param.name, " of ",
+                                              param.shape.n_elems(), " elements, the layout has ",
+                                              tensor.name, " of ", tensor.n_elems));
   }
   return Lowering(program, tensors, layout).run();
 }

@@ -22,15 +22,22 @@ PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
   }
   PinnedFixed fixed;
   fixed.inputs = round_up(static_cast<std::size_t>(tokens) * 2 * sizeof(std::int32_t), kPage);
-  fixed.losses = round_up(static_cast<std::size_t>(std::max(plan.options.grad_accum, 1)) * sizeof(float), kPage);
+  fixed.losses =
+      round_up(static_cast<std::size_t>(std::max(plan.options.grad_accum, 1)) * sizeof(float), kPage);
   fixed.leaves = round_up(static_cast<std::size_t>(n_leaves) * sizeof(double), kPage);
   fixed.logits = round_up(static_cast<std::size_t>(vocab) * sizeof(float), kPage);
   return fixed;
 }
 
 Machine::Machine(const RunPlan& run_plan, const Engine::Environment& environment)
-    : plan(run_plan), backend(environment.backend), pool(environment.pool), clock(environment.clock), trace(environment.trace), phases(environment.trace == nullptr ? nullptr : &environment.trace->add_track("engine")),
-      tables(chunk_tables(run_plan.tensors, run_plan.layout, run_plan.decay_of_tensor)), fixed(pinned_fixed(run_plan, tables.n_leaves)) {}
+    : plan(run_plan),
+      backend(environment.backend),
+      pool(environment.pool),
+      clock(environment.clock),
+      trace(environment.trace),
+      phases(environment.trace == nullptr ? nullptr : &environment.trace->add_track("engine")),
+      tables(chunk_tables(run_plan.tensors, run_plan.layout, run_plan.decay_of_tensor)),
+      fixed(pinned_fixed(run_plan, tables.n_leaves)) {}
 
 Machine::~Machine() {
   // Queued work may still use the memory below; nothing is left to report to.
@@ -39,7 +46,8 @@ Machine::~Machine() {
   if (chunks) (void)chunks->settle_all();
 }
 
-Result<std::unique_ptr<Machine>> Machine::create(const RunPlan& plan, const Engine::Environment& environment) {
+Result<std::unique_ptr<Machine>> Machine::create(const RunPlan& plan,
+                                                 const Engine::Environment& environment) {
   std::unique_ptr<Machine> machine(new Machine(plan, environment));
   STRATA_TRY(machine->take_memory(environment.io));
   return machine;
@@ -47,7 +55,8 @@ Result<std::unique_ptr<Machine>> Machine::create(const RunPlan& plan, const Engi
 
 Status Machine::take_memory(Io& io) {
   for (std::size_t t = 0; t < kTiers; ++t)
-    budgets[t] = std::make_unique<Budget>(std::string(to_string(static_cast<Tier>(t))), plan.options.budgets[t]);
+    budgets[t] =
+        std::make_unique<Budget>(std::string(to_string(static_cast<Tier>(t))), plan.options.budgets[t]);
   STRATA_TRY_ASSIGN(compute, backend.create_stream(StreamRole::compute));
   STRATA_TRY_ASSIGN(h2d, backend.create_stream(StreamRole::h2d));
   STRATA_TRY_ASSIGN(d2h, backend.create_stream(StreamRole::d2h));
@@ -58,7 +67,8 @@ Status Machine::take_memory(Io& io) {
   STRATA_TRY_ASSIGN(fixed_charges[1], budgets[1]->reserve(fixed.total(), "inputs, losses and norm leaves"));
   const std::size_t device_slots = plan.placement.bytes(plan.layout, Tier::device);
   const std::size_t pinned_slots = plan.placement.bytes(plan.layout, Tier::pinned);
-  STRATA_TRY_ASSIGN(device, backend.allocate(MemoryKind::device, std::max(arena_bytes + device_slots, kPage)));
+  STRATA_TRY_ASSIGN(device,
+                    backend.allocate(MemoryKind::device, std::max(arena_bytes + device_slots, kPage)));
   STRATA_TRY_ASSIGN(pinned, backend.allocate(MemoryKind::pinned, fixed.total() + pinned_slots));
   arena_memory = device.view().part(0, arena_bytes);
   pinned_memory = pinned.view().part(0, fixed.total());
@@ -72,9 +82,12 @@ Status Machine::take_memory(Io& io) {
     STRATA_TRY(store->register_memory(pinned.view()));
   }
   lanes = std::make_unique<CopyLanes>(backend, h2d, d2h, plan.layout, plan.placement, store.get());
-  STRATA_TRY_ASSIGN(chunks, ChunkManager::create(plan.layout, plan.placement,
-      {device.view().part(arena_bytes, device_slots), pinned.view().part(fixed.total(), pinned_slots)}, backend, *lanes,
-      {budgets[0].get(), budgets[1].get(), budgets[2].get()}, clock));
+  STRATA_TRY_ASSIGN(
+      chunks,
+      ChunkManager::create(
+          plan.layout, plan.placement,
+          {device.view().part(arena_bytes, device_slots), pinned.view().part(fixed.total(), pinned_slots)},
+          backend, *lanes, {budgets[0].get(), budgets[1].get(), budgets[2].get()}, clock));
   return Status::ok();
 }
 

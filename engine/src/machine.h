@@ -22,8 +22,8 @@ struct PinnedFixed {
 };
 PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves);
 
-/// The memory, streams and movers of one run, taken once at the start. Members are declared so that what uses memory
-/// goes before the memory.
+/// The memory, streams and movers of one run, taken once at the start. Members are declared so that what uses
+/// memory goes before the memory.
 class Machine {
  public:
   static Result<std::unique_ptr<Machine>> create(const RunPlan& plan, const Engine::Environment& environment);
@@ -40,8 +40,12 @@ class Machine {
     if (phases != nullptr) phases->span(label, arg, begin_ns, clock.now_ns());
   }
   float* losses() const noexcept { return reinterpret_cast<float*>(pinned_memory.data + 2 * fixed.inputs); }
-  double* leaves() const noexcept { return reinterpret_cast<double*>(pinned_memory.data + 2 * fixed.inputs + fixed.losses); }
-  float* logits() const noexcept { return reinterpret_cast<float*>(pinned_memory.data + 2 * fixed.inputs + fixed.losses + fixed.leaves); }
+  double* leaves() const noexcept {
+    return reinterpret_cast<double*>(pinned_memory.data + 2 * fixed.inputs + fixed.losses);
+  }
+  float* logits() const noexcept {
+    return reinterpret_cast<float*>(pinned_memory.data + 2 * fixed.inputs + fixed.losses + fixed.leaves);
+  }
 
   const RunPlan& plan;
   Backend& backend;

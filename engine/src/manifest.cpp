@@ -11,21 +11,29 @@ constexpr std::string_view kFormat = "strata-checkpoint";
 constexpr std::size_t kMaxFiles = 4096;
 
 bool plain_name(const std::string& name) {
-  return !name.empty() && name.size() <= 255 && name.find('/') == std::string::npos && name.find('\0') == std::string::npos && name.front() != '.';
+  return !name.empty() && name.size() <= 255 && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos && name.front() != '.';
 }
 
 Result<Manifest> read(const Json& json) {
   const int version = json.at("version").get<int>();
-  if (json.at("format").get<std::string>() != kFormat) return Status::error(Code::corrupt, "it is not a strata checkpoint");
+  if (json.at("format").get<std::string>() != kFormat)
+    return Status::error(Code::corrupt, "it is not a strata checkpoint");
   if (version > Manifest::kVersion)
-    return Status::error(Code::unsupported, str("its version is ", version, " and this program reads up to ", Manifest::kVersion));
+    return Status::error(Code::unsupported, str("its version is ", version, " and this program reads up to ",
+                                                Manifest::kVersion));
   Manifest manifest;
   manifest.step = json.at("step").get<std::int64_t>();
   if (manifest.step < 0) return Status::error(Code::corrupt, str("its step is ", manifest.step));
-  if (json.at("files").size() > kMaxFiles) return Status::error(Code::corrupt, str("it lists ", json.at("files").size(), " files, more than ", kMaxFiles));
+  if (json.at("files").size() > kMaxFiles)
+    return Status::error(Code::corrupt,
+                         str("it lists ", json.at("files").size(), " files, more than ", kMaxFiles));
   for (const Json& file : json.at("files")) {
-    manifest.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<std::uint64_t>(), file.at("digest").get<std::string>()});
-    if (!plain_name(manifest.files.back().name)) return Status::error(Code::corrupt, str("the file name '", manifest.files.back().name, "' is not plain"));
+    manifest.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<std::uint64_t>(),
+                              file.at("digest").get<std::string>()});
+    if (!plain_name(manifest.files.back().name))
+      return Status::error(Code::corrupt,
+                           str("the file name '", manifest.files.back().name, "' is not plain"));
   }
   for (const auto& [key, value] : json.at("run").items()) manifest.run[key] = value.get<std::string>();
   return manifest;
@@ -34,7 +42,11 @@ Result<Manifest> read(const Json& json) {
 }  // namespace
 
 std::string to_json(const Manifest& manifest) {
-  Json json = {{"format", kFormat}, {"version", Manifest::kVersion}, {"step", manifest.step}, {"files", Json::array()}, {"run", Json::object()}};
+  Json json = {{"format", kFormat},
+               {"version", Manifest::kVersion},
+               {"step", manifest.step},
+               {"files", Json::array()},
+               {"run", Json::object()}};
   for (const CheckpointFile& file : manifest.files)
     json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"digest", file.digest}});
   for (const auto& [key, value] : manifest.run) json["run"][key] = value;

@@ -14,7 +14,8 @@ PassRunner::PassRunner(Machine& machine) : machine_(machine) {
   for (const LoweredProgram* program : {&machine.plan.train, &machine.plan.eval, &machine.plan.infer})
     for (const LoweredInstr& instr : program->code) {
       most = std::max(most, instr.params.size());
-      STRATA_ASSERT(instr.in.size() <= kMaxOperands && instr.out.size() <= kMaxOperands, "an instruction with ", instr.in.size(), " inputs");
+      STRATA_ASSERT(instr.in.size() <= kMaxOperands && instr.out.size() <= kMaxOperands,
+                    "an instruction with ", instr.in.size(), " inputs");
     }
   params_.resize(most);
   open_grads_.resize(machine.plan.layout.n_chunks());
@@ -27,11 +28,13 @@ Status PassRunner::run(const Pass& pass) {
     const LoweredInstr& instr = pass.program.code[static_cast<std::size_t>(i)];
     chunks.set_position(pass.k * length + i);
     for (std::size_t p = 0; p < instr.params.size(); ++p) {
-      STRATA_TRY_ASSIGN(params_[p], chunks.pin({instr.params[p], Payload::param}, Tier::device, Intent::read, machine_.compute));
+      STRATA_TRY_ASSIGN(params_[p], chunks.pin({instr.params[p], Payload::param}, Tier::device, Intent::read,
+                                               machine_.compute));
     }
     for (const GradTouch& touch : instr.grads)
       if (touch.first) {
-        STRATA_TRY_ASSIGN(open_grads_[touch.chunk], chunks.pin({touch.chunk, Payload::grad}, Tier::device, Intent::overwrite, machine_.compute));
+        STRATA_TRY_ASSIGN(open_grads_[touch.chunk], chunks.pin({touch.chunk, Payload::grad}, Tier::device,
+                                                               Intent::overwrite, machine_.compute));
       }
     STRATA_TRY(launch(instr));
     for (std::size_t p = 0; p < instr.params.size(); ++p) params_[p] = ChunkPin();
@@ -52,17 +55,22 @@ void PassRunner::abandon() noexcept {
   for (ChunkPin& pin : open_grads_) pin = ChunkPin();
   machine_.chunks->stand_down();  // so that no drop waits for anything, and none fails
   for (ChunkId chunk = 0; chunk < machine_.plan.layout.n_chunks(); ++chunk)
-    for (const Payload payload : {Payload::grad, Payload::accum}) (void)machine_.chunks->drop({chunk, payload});
+    for (const Payload payload : {Payload::grad, Payload::accum})
+      (void)machine_.chunks->drop({chunk, payload});
 }
 
 TensorView PassRunner::bind(const LoweredInstr& instr, const Operand& operand) const {
   switch (operand.where) {
-    case Operand::Where::none: return {nullptr, operand.shape, operand.dtype};
-    case Operand::Where::arena: return {machine_.arena(operand), operand.shape, operand.dtype};
-    case Operand::Where::grad: return {open_grads_[operand.chunk].view().data + operand.offset, operand.shape, operand.dtype};
+    case Operand::Where::none:
+      return {nullptr, operand.shape, operand.dtype};
+    case Operand::Where::arena:
+      return {machine_.arena(operand), operand.shape, operand.dtype};
+    case Operand::Where::grad:
+      return {open_grads_[operand.chunk].view().data + operand.offset, operand.shape, operand.dtype};
     case Operand::Where::param: {
       for (std::size_t p = 0; p < instr.params.size(); ++p)
-        if (instr.params[p] == operand.chunk) return {params_[p].view().data + operand.offset, operand.shape, operand.dtype};
+        if (instr.params[p] == operand.chunk)
+          return {params_[p].view().data + operand.offset, operand.shape, operand.dtype};
       return {nullptr, operand.shape, operand.dtype};  // named for its shape alone
     }
   }
@@ -73,11 +81,13 @@ Status PassRunner::launch(const LoweredInstr& instr) {
   std::array<TensorView, kMaxOperands> in, out;
   for (std::size_t i = 0; i < instr.in.size(); ++i) in[i] = bind(instr, instr.in[i]);
   for (std::size_t i = 0; i < instr.out.size(); ++i) out[i] = bind(instr, instr.out[i]);
-  return strata::launch({instr.op, instr.attrs, instr.accumulate, {in.data(), instr.in.size()}, {out.data(), instr.out.size()}},
-                        machine_.backend, machine_.compute);
+  return strata::launch(
+      {instr.op, instr.attrs, instr.accumulate, {in.data(), instr.in.size()}, {out.data(), instr.out.size()}},
+      machine_.backend, machine_.compute);
 }
 
-// Keeps the next `prefetch` parameter chunks on their way to the device, and twice as many on their way to RAM.
+// Keeps the next `prefetch` parameter chunks on their way to the device, and twice as many on their way to
+// RAM.
 Status PassRunner::look_ahead(const PassSchedule& schedule, std::int32_t position) {
   const std::size_t depth = machine_.plan.options.prefetch;
   if (depth == 0) return Status::ok();
@@ -87,12 +97,14 @@ Status PassRunner::look_ahead(const PassSchedule& schedule, std::int32_t positio
   ChunkManager& chunks = *machine_.chunks;
   for (std::size_t next = end; next < far_end; ++next) {
     const CopyKey key{schedule.params[next].second, Payload::param};
-    if (chunks.placement().home(key) != Tier::nvme || chunks.state(key, Tier::device) != Residency::absent) continue;
+    if (chunks.placement().home(key) != Tier::nvme || chunks.state(key, Tier::device) != Residency::absent)
+      continue;
     STRATA_TRY_ASSIGN(const bool begun, chunks.prefetch(key, Tier::pinned));
     if (!begun) break;
   }
   for (std::size_t next = here_; next < end; ++next) {
-    STRATA_TRY_ASSIGN(const bool begun, chunks.prefetch({schedule.params[next].second, Payload::param}, Tier::device));
+    STRATA_TRY_ASSIGN(const bool begun,
+                      chunks.prefetch({schedule.params[next].second, Payload::param}, Tier::device));
     if (!begun) break;
   }
   return Status::ok();
@@ -101,23 +113,28 @@ Status PassRunner::look_ahead(const PassSchedule& schedule, std::int32_t positio
 // --- landing: a micro-batch's gradient joins the step's ---
 
 Status PassRunner::land(ChunkId chunk, const Pass& pass) {
-  return machine_.plan.placement.home({chunk, Payload::accum}) == Tier::device ? land_on_device(chunk, pass) : land_in_ram(chunk, pass);
+  return machine_.plan.placement.home({chunk, Payload::accum}) == Tier::device ? land_on_device(chunk, pass)
+                                                                               : land_in_ram(chunk, pass);
 }
 
 Status PassRunner::land_on_device(ChunkId chunk, const Pass& pass) {
   ChunkManager& chunks = *machine_.chunks;
   Stream& stream = machine_.compute;
   {
-    STRATA_TRY_ASSIGN(const ChunkPin grad, chunks.pin({chunk, Payload::grad}, Tier::device, Intent::read, stream));
-    STRATA_TRY_ASSIGN(const ChunkPin sum, chunks.pin({chunk, Payload::accum}, Tier::device, pass.k == 0 ? Intent::overwrite : Intent::update, stream));
-    STRATA_TRY(pass.k == 0 ? machine_.backend.copy_async(sum.view(), grad.view(), stream) : accumulate(chunk, sum, grad, stream));
+    STRATA_TRY_ASSIGN(const ChunkPin grad,
+                      chunks.pin({chunk, Payload::grad}, Tier::device, Intent::read, stream));
+    STRATA_TRY_ASSIGN(const ChunkPin sum,
+                      chunks.pin({chunk, Payload::accum}, Tier::device,
+                                 pass.k == 0 ? Intent::overwrite : Intent::update, stream));
+    STRATA_TRY(pass.k == 0 ? machine_.backend.copy_async(sum.view(), grad.view(), stream)
+                           : accumulate(chunk, sum, grad, stream));
     if (pass.last) STRATA_TRY(take_leaves(chunk, sum, stream));
   }
   return chunks.drop({chunk, Payload::grad});
 }
 
-// The first micro-batch's gradient is the sum so far and lands in its place; the others land beside it and are added
-// by the CPU, in micro-batch order.
+// The first micro-batch's gradient is the sum so far and lands in its place; the others land beside it and
+// are added by the CPU, in micro-batch order.
 Status PassRunner::land_in_ram(ChunkId chunk, const Pass& pass) {
   ChunkManager& chunks = *machine_.chunks;
   const CopyKey grad_key{chunk, Payload::grad}, sum_key{chunk, Payload::accum};
@@ -149,7 +166,8 @@ struct AccumulateState {
 void run_accumulate(const AccumulateState& s, ThreadPool& pool) {
   pool.parallel_for(s.n_blocks, [&](std::int64_t i) {
     const Block& b = s.blocks[i];
-    (void)cpuopt::accumulate({s.sum + b.offset, static_cast<std::size_t>(b.n)}, {s.grad + b.offset, static_cast<std::size_t>(b.n)});
+    (void)cpuopt::accumulate({s.sum + b.offset, static_cast<std::size_t>(b.n)},
+                             {s.grad + b.offset, static_cast<std::size_t>(b.n)});
   });
 }
 
@@ -172,7 +190,8 @@ void run_leaves(const LeavesState& s, ThreadPool& pool) {
 Status PassRunner::accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin& grad, Stream& stream) {
   const std::vector<Block>& blocks = machine_.tables.blocks[chunk];
   HostCall call("accumulate", &run_accumulate,
-                AccumulateState{reinterpret_cast<float*>(sum.view().data), reinterpret_cast<const float*>(grad.view().data), blocks.data(),
+                AccumulateState{reinterpret_cast<float*>(sum.view().data),
+                                reinterpret_cast<const float*>(grad.view().data), blocks.data(),
                                 static_cast<std::int64_t>(blocks.size())});
   call.reads(grad.view().data, grad.view().bytes).writes(sum.view().data, sum.view().bytes);
   return machine_.backend.host_call_async(call, stream);
@@ -181,12 +200,14 @@ Status PassRunner::accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin
 Status PassRunner::take_leaves(ChunkId chunk, const ChunkPin& sum, Stream& stream) {
   const std::vector<Block>& blocks = machine_.tables.blocks[chunk];
   HostCall call("norm leaves", &run_leaves,
-                LeavesState{reinterpret_cast<const float*>(sum.view().data), machine_.leaves(), blocks.data(), static_cast<std::int64_t>(blocks.size())});
+                LeavesState{reinterpret_cast<const float*>(sum.view().data), machine_.leaves(), blocks.data(),
+                            static_cast<std::int64_t>(blocks.size())});
   call.reads(sum.view().data, sum.view().bytes);
   // Its leaves lie between those of other chunks; what matters is that the host waits before it adds them up.
   for (const Block& block : blocks) {
     if (call.accesses().size() + 1 >= HostCall::kMaxAccesses) break;
-    call.writes(machine_.leaves() + block.leaf, sizeof(double) * static_cast<std::size_t>(cpuopt::norm_leaves(block.n)));
+    call.writes(machine_.leaves() + block.leaf,
+                sizeof(double) * static_cast<std::size_t>(cpuopt::norm_leaves(block.n)));
   }
   return machine_.backend.host_call_async(call, stream);
 }

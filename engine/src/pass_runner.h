@@ -8,15 +8,15 @@
 
 namespace strata {
 
-/// Replays a lowered program: pins what each instruction reads, launches it, lets gradients land, fetches ahead.
-/// One thread; allocates nothing after construction.
+/// Replays a lowered program: pins what each instruction reads, launches it, lets gradients land, fetches
+/// ahead. One thread; allocates nothing after construction.
 class PassRunner {
  public:
   static constexpr std::size_t kMaxOperands = 12;
   explicit PassRunner(Machine& machine);
 
-  /// Runs `program` once as micro-batch `k` of `schedule`. With `lands`, gradients go to the accumulated gradient;
-  /// the last micro-batch also leaves their norm leaves.
+  /// Runs `program` once as micro-batch `k` of `schedule`. With `lands`, gradients go to the accumulated
+  /// gradient; the last micro-batch also leaves their norm leaves.
   struct Pass {
     const LoweredProgram& program;
     const PassSchedule& schedule;

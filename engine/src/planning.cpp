@@ -10,17 +10,26 @@ namespace strata {
 namespace {
 
 Status check(const EngineOptions& options) {
-  if (options.grad_accum < 1) return Status::error(Code::invalid, str("train.grad_accum is ", options.grad_accum, "; it is at least 1"));
-  if (!(options.clip >= 0)) return Status::error(Code::invalid, str("optim.clip is ", options.clip, "; it is at least 0 (0: no clipping)"));
-  if (options.prefetch > 64) return Status::error(Code::invalid, str("offload.prefetch is ", options.prefetch, "; it is at most 64"));
+  if (options.grad_accum < 1)
+    return Status::error(Code::invalid,
+                         str("train.grad_accum is ", options.grad_accum, "; it is at least 1"));
+  if (!(options.clip >= 0))
+    return Status::error(Code::invalid,
+                         str("optim.clip is ", options.clip, "; it is at least 0 (0: no clipping)"));
+  if (options.prefetch > 64)
+    return Status::error(Code::invalid, str("offload.prefetch is ", options.prefetch, "; it is at most 64"));
   return Status::ok();
 }
 
 // Every parameter is trained: there is no path yet for those that keep still.
 Status check(const Program& train) {
   for (const ParamInfo& param : train.params) {
-    if (!param.trainable) return Status::error(Code::unsupported, str("parameter ", param.name, " is frozen, which the engine cannot do yet"));
-    if (param.grad == kNoValue) return Status::error(Code::invalid, str("the training program has no gradient of parameter ", param.name));
+    if (!param.trainable)
+      return Status::error(Code::unsupported,
+                           str("parameter ", param.name, " is frozen, which the engine cannot do yet"));
+    if (param.grad == kNoValue)
+      return Status::error(Code::invalid,
+                           str("the training program has no gradient of parameter ", param.name));
   }
   return Status::ok();
 }
@@ -30,12 +39,15 @@ std::int64_t largest_sensible_chunk(const Program& program, const EngineOptions&
   if (options.budgets[0] == kUnlimited) return 0;
   const std::size_t arena = plan_memory(program).arena_bytes;
   const std::uint64_t left = options.budgets[0] > arena ? options.budgets[0] - arena : 0;
-  return std::max<std::int64_t>(ChunkLayout::kSliceAlign, static_cast<std::int64_t>(left / 16 / sizeof(float)));
+  return std::max<std::int64_t>(ChunkLayout::kSliceAlign,
+                                static_cast<std::int64_t>(left / 16 / sizeof(float)));
 }
 
 // The program that speaks for the model: the first there is.
 const Program& model_of(const ProgramSet& programs) {
-  return !programs.train.code.empty() ? programs.train : !programs.eval.code.empty() ? programs.eval : programs.infer;
+  return !programs.train.code.empty()  ? programs.train
+         : !programs.eval.code.empty() ? programs.eval
+                                       : programs.infer;
 }
 
 }  // namespace
@@ -75,15 +87,19 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
     plan->trace.steps.insert(plan->trace.steps.end(), trace.steps.begin(), trace.steps.end());
     plan->trace.device_fixed_bytes = std::max(plan->trace.device_fixed_bytes, trace.device_fixed_bytes);
   }
-  plan->trace.pinned_fixed_bytes = pinned_fixed(*plan, chunk_tables(plan->tensors, plan->layout, plan->decay_of_tensor).n_leaves).total();
+  plan->trace.pinned_fixed_bytes =
+      pinned_fixed(*plan, chunk_tables(plan->tensors, plan->layout, plan->decay_of_tensor).n_leaves).total();
 
   return plan;
 }
 
-static PlacementRequest request_of(const EngineOptions& options) { return {options.budgets, options.policy, options.prefetch}; }
+static PlacementRequest request_of(const EngineOptions& options) {
+  return {options.budgets, options.policy, options.prefetch};
+}
 
-Result<std::unique_ptr<RunPlan>> draft_plan(const ProgramSet& programs, const EngineOptions& options,
-                                            const std::function<void(const ChunkLayout&, Placement&)>& choose) {
+Result<std::unique_ptr<RunPlan>> draft_plan(
+    const ProgramSet& programs, const EngineOptions& options,
+    const std::function<void(const ChunkLayout&, Placement&)>& choose) {
   STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, lay_out(programs, options));
   if (choose) {
     plan->placement.classes = slot_classes(plan->layout);
@@ -102,10 +118,13 @@ Status explain_refusal(std::span<const ProgramSet> choices, const EngineOptions&
   const auto fits = [&](const TierBytes& budgets) {
     EngineOptions other = options;
     other.budgets = budgets;
-    return std::any_of(choices.begin(), choices.end(), [&](const ProgramSet& programs) { return draft_plan(programs, other, nullptr).has_value(); });
+    return std::any_of(choices.begin(), choices.end(), [&](const ProgramSet& programs) {
+      return draft_plan(programs, other, nullptr).has_value();
+    });
   };
   STRATA_TRY_ASSIGN(const std::unique_ptr<RunPlan> plan, lay_out(choices.back(), options));
-  return does_not_fit(plan->layout, plan->trace, request_of(options), smallest_that_fits(options.budgets, may_grow_nvme(request_of(options)), fits));
+  return does_not_fit(plan->layout, plan->trace, request_of(options),
+                      smallest_that_fits(options.budgets, may_grow_nvme(request_of(options)), fits));
 }
 
 }  // namespace strata

@@ -3,7 +3,8 @@
 namespace strata {
 namespace {
 
-void add_micro_batch(const LoweredProgram& program, const Placement& placement, std::int32_t first, bool accumulates, PassSchedule& out) {
+void add_micro_batch(const LoweredProgram& program, const Placement& placement, std::int32_t first,
+                     bool accumulates, PassSchedule& out) {
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const auto at = first + static_cast<std::int32_t>(i);
     for (const ChunkId chunk : program.code[i].params) {
@@ -25,7 +26,8 @@ PassSchedule schedule_of(const LoweredProgram& program, const ChunkLayout& layou
                          std::int32_t micro_batches, bool with_commit) {
   PassSchedule out;
   const auto length = static_cast<std::int32_t>(program.code.size());
-  for (std::int32_t k = 0; k < micro_batches; ++k) add_micro_batch(program, placement, k * length, k > 0, out);
+  for (std::int32_t k = 0; k < micro_batches; ++k)
+    add_micro_batch(program, placement, k * length, k > 0, out);
   out.cycle = micro_batches * length;
   if (!with_commit) return out;
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)

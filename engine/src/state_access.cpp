@@ -21,13 +21,15 @@ Status StateAccess::fill_chunks(Payload payload, const OneTensor& one) {
   ChunkManager& chunks = *machine_.chunks;
   for (ChunkId chunk = 0; chunk < machine_.plan.layout.n_chunks(); ++chunk) {
     {
-      STRATA_TRY_ASSIGN(const ChunkPin pin, chunks.pin({chunk, payload}, Tier::pinned, Intent::overwrite, machine_.cpu));
+      STRATA_TRY_ASSIGN(const ChunkPin pin,
+                        chunks.pin({chunk, payload}, Tier::pinned, Intent::overwrite, machine_.cpu));
       STRATA_TRY(machine_.backend.synchronize(machine_.cpu));
       STRATA_TRY(machine_.backend.host_access({pin.view().data, pin.view().bytes, true}));
       if (!machine_.dry())
         for (const std::int32_t tensor : machine_.plan.layout.chunk(chunk).tensors) {
           const Slice& slice = machine_.plan.layout.slice(tensor);
-          STRATA_TRY(one(tensor, std::span<float>(reinterpret_cast<float*>(pin.view().data) + slice.offset, static_cast<std::size_t>(slice.n_elems))));
+          STRATA_TRY(one(tensor, std::span<float>(reinterpret_cast<float*>(pin.view().data) + slice.offset,
+                                                  static_cast<std::size_t>(slice.n_elems))));
         }
     }
     STRATA_TRY(put_away(chunks, {chunk, payload}));
@@ -40,12 +42,17 @@ Status StateAccess::initialize(std::uint64_t seed) {
   STRATA_TRY(fill_chunks(Payload::param, [&](std::int32_t tensor, std::span<float> values) {
     const Init& init = plan.init_of_tensor[static_cast<std::size_t>(tensor)];
     // The stream is the parameter's place in the program, so the layout cannot change what it draws.
-    const Rng rng(seed, static_cast<std::uint64_t>(plan.tensors.param_of_tensor[static_cast<std::size_t>(tensor)]));
-    machine_.pool.parallel_for(static_cast<std::int64_t>((values.size() + Block::kBlockElems - 1) / Block::kBlockElems), [&](std::int64_t block) {
-      const std::size_t begin = static_cast<std::size_t>(block * Block::kBlockElems);
-      const std::size_t end = std::min(values.size(), begin + static_cast<std::size_t>(Block::kBlockElems));
-      for (std::size_t i = begin; i < end; ++i) values[i] = init.std == 0 ? init.mean : init.mean + init.std * rng.normal(i);
-    });
+    const Rng rng(seed,
+                  static_cast<std::uint64_t>(plan.tensors.param_of_tensor[static_cast<std::size_t>(tensor)]));
+    machine_.pool.parallel_for(
+        static_cast<std::int64_t>((values.size() + Block::kBlockElems - 1) / Block::kBlockElems),
+        [&](std::int64_t block) {
+          const std::size_t begin = static_cast<std::size_t>(block * Block::kBlockElems);
+          const std::size_t end =
+              std::min(values.size(), begin + static_cast<std::size_t>(Block::kBlockElems));
+          for (std::size_t i = begin; i < end; ++i)
+            values[i] = init.std == 0 ? init.mean : init.mean + init.std * rng.normal(i);
+        });
     return Status::ok();
   }));
   for (const Payload payload : {Payload::m, Payload::v})
@@ -73,8 +80,10 @@ Status StateAccess::visit(Payload payload, const Engine::Visit& visit) {
       if (!machine_.dry())
         for (const std::int32_t tensor : machine_.plan.layout.chunk(chunk).tensors) {
           const Slice& slice = machine_.plan.layout.slice(tensor);
-          STRATA_TRY(visit(machine_.plan.tensors.specs[static_cast<std::size_t>(tensor)].name,
-                           std::span<const float>(reinterpret_cast<const float*>(pin.view().data) + slice.offset, static_cast<std::size_t>(slice.n_elems))));
+          STRATA_TRY(
+              visit(machine_.plan.tensors.specs[static_cast<std::size_t>(tensor)].name,
+                    std::span<const float>(reinterpret_cast<const float*>(pin.view().data) + slice.offset,
+                                           static_cast<std::size_t>(slice.n_elems))));
         }
     }
     if (chunks.placement().home(key) == Tier::device) STRATA_TRY(chunks.evict(key, Tier::pinned));

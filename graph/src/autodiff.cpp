@@ -18,7 +18,8 @@ void VjpContext::add_grad(ValueId value, ValueId grad) {
   info.kind = ValueKind::activation;
   const ValueId sum = program_.add_value(std::move(info));
   grads_.resize(program_.values.size(), kNoValue);
-  program_.code.push_back({Op::add, {grads_[static_cast<std::size_t>(value)], grad}, {sum}, {}, 0, forward_.region, true});
+  program_.code.push_back(
+      {Op::add, {grads_[static_cast<std::size_t>(value)], grad}, {sum}, {}, 0, forward_.region, true});
   grads_[static_cast<std::size_t>(value)] = sum;
 }
 
@@ -30,7 +31,8 @@ void VjpContext::emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for,
   std::vector<const ValueInfo*> infos;
   for (const ValueId id : in) infos.push_back(id == kNoValue ? nullptr : &program_.value(id));
   const auto specs = op_def(op).infer(infos, attrs);
-  STRATA_ASSERT(specs.has_value() && specs->size() == grad_for.size(), "derivative of ", op_def(forward_.op).name);
+  STRATA_ASSERT(specs.has_value() && specs->size() == grad_for.size(), "derivative of ",
+                op_def(forward_.op).name);
 
   Instr instr{op, std::move(in), {}, attrs, 0, forward_.region, true};
   std::vector<std::pair<ValueId, ValueId>> activations;  // (forward value, its gradient)
@@ -45,8 +47,9 @@ void VjpContext::emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for,
       instr.out.push_back(grad);
       continue;
     }
-    const ValueId out = program_.add_value({str(op_def(op).name, ".", spec.name), spec.shape, spec.dtype,
-        spec.workspace ? ValueKind::workspace : ValueKind::activation, -1});
+    const ValueId out =
+        program_.add_value({str(op_def(op).name, ".", spec.name), spec.shape, spec.dtype,
+                            spec.workspace ? ValueKind::workspace : ValueKind::activation, -1});
     instr.out.push_back(out);
     if (target != kNoValue && wants_grad(grad_for[k])) activations.emplace_back(target, out);
   }
@@ -71,7 +74,8 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
   if (!any) return Status::error(Code::invalid, "the program has no trainable parameter");
   needs.resize(program.values.size(), false);
   for (const Instr& instr : program.code)
-    if (std::any_of(instr.in.begin(), instr.in.end(), [&](ValueId id) { return id != kNoValue && needs[static_cast<std::size_t>(id)]; }))
+    if (std::any_of(instr.in.begin(), instr.in.end(),
+                    [&](ValueId id) { return id != kNoValue && needs[static_cast<std::size_t>(id)]; }))
       for (const ValueId id : instr.out) needs[static_cast<std::size_t>(id)] = true;
 
   std::vector<ValueId> grads(program.values.size(), kNoValue);
@@ -79,10 +83,12 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
   for (std::size_t i = forward_size; i-- > 0;) {
     const Instr forward = program.code[i];
     const bool is_seed = std::find(forward.out.begin(), forward.out.end(), seed) != forward.out.end();
-    const bool reached = is_seed || std::any_of(forward.out.begin(), forward.out.end(),
-        [&](ValueId id) { return grads[static_cast<std::size_t>(id)] != kNoValue; });
-    const bool wanted = std::any_of(forward.in.begin(), forward.in.end(),
-        [&](ValueId id) { return id != kNoValue && needs[static_cast<std::size_t>(id)]; });
+    const bool reached = is_seed || std::any_of(forward.out.begin(), forward.out.end(), [&](ValueId id) {
+                           return grads[static_cast<std::size_t>(id)] != kNoValue;
+                         });
+    const bool wanted = std::any_of(forward.in.begin(), forward.in.end(), [&](ValueId id) {
+      return id != kNoValue && needs[static_cast<std::size_t>(id)];
+    });
     if (!reached || !wanted) continue;
     if (op_def(forward.op).vjp == nullptr)
       return Status::error(Code::invalid, str("op ", op_def(forward.op).name, " has no derivative"));
@@ -91,8 +97,10 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
   }
   for (const ParamInfo& param : program.params)
     if (param.trainable && grads[static_cast<std::size_t>(param.value)] != param.grad)
-      return Status::error(Code::invalid, str("parameter ", param.name, " is trainable and no instruction writes its gradient: ", loss,
-                                              " does not depend on it, or reads it through an op that takes activations only"));
+      return Status::error(
+          Code::invalid,
+          str("parameter ", param.name, " is trainable and no instruction writes its gradient: ", loss,
+              " does not depend on it, or reads it through an op that takes activations only"));
   STRATA_TRY(verify(program));
   return program;
 }

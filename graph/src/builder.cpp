@@ -20,14 +20,16 @@ Value Builder::param(std::string name, Shape shape, ParamOptions options) {
   }
   const auto index = static_cast<std::int32_t>(program_.params.size());
   const ValueId id = program_.add_value({name, shape, DType::f32, ValueKind::param, index});
-  program_.params.push_back({std::move(name), shape, options.trainable, options.decay, options.init, id, kNoValue});
+  program_.params.push_back(
+      {std::move(name), shape, options.trainable, options.decay, options.init, id, kNoValue});
   return {id};
 }
 
 Value Builder::input(std::string name, Shape shape, DType dtype) {
   if (!error_.is_ok()) return {};
   if (shape.n_elems() <= 0 || program_.find(name) != kNoValue) {
-    error_ = Status::error(Code::invalid, str("input ", name, " of shape ", to_string(shape), " is empty or declared twice"));
+    error_ = Status::error(
+        Code::invalid, str("input ", name, " of shape ", to_string(shape), " is empty or declared twice"));
     return {};
   }
   const ValueId id = program_.add_value({std::move(name), shape, dtype, ValueKind::input, -1});
@@ -35,7 +37,9 @@ Value Builder::input(std::string name, Shape shape, DType dtype) {
   return {id};
 }
 
-void Builder::region(std::string name, bool recompute) { program_.regions.push_back({std::move(name), recompute}); }
+void Builder::region(std::string name, bool recompute) {
+  program_.regions.push_back({std::move(name), recompute});
+}
 
 Value Builder::op(Op op, std::initializer_list<Value> in, Attrs attrs) {
   if (!error_.is_ok()) return {};
@@ -50,12 +54,14 @@ Value Builder::op(Op op, std::initializer_list<Value> in, Attrs attrs) {
   }
   auto outputs = op_def(op).infer(infos, attrs);
   if (!outputs.has_value()) {
-    error_ = outputs.status().annotate(str(program_.regions.back().name, program_.regions.back().name.empty() ? "" : ".", op_def(op).name));
+    error_ = outputs.status().annotate(
+        str(program_.regions.back().name, program_.regions.back().name.empty() ? "" : ".", op_def(op).name));
     return {};
   }
   for (const OutputSpec& out : *outputs)
-    instr.out.push_back(program_.add_value({str(program_.regions.back().name, ".", op_def(op).name, ".", out.name), out.shape,
-                                            out.dtype, out.workspace ? ValueKind::workspace : ValueKind::activation, -1}));
+    instr.out.push_back(
+        program_.add_value({str(program_.regions.back().name, ".", op_def(op).name, ".", out.name), out.shape,
+                            out.dtype, out.workspace ? ValueKind::workspace : ValueKind::activation, -1}));
   const ValueId first = instr.out.front();
   program_.code.push_back(std::move(instr));
   return {first};
@@ -83,7 +89,9 @@ Result<Program> Builder::finish(std::initializer_list<std::pair<std::string, Val
     if (value.id == kNoValue) return Status::error(Code::invalid, str("output ", name, " is not a value"));
     if (program.value(value.id).kind != ValueKind::activation || program.find(name) != kNoValue ||
         std::find(program.outputs.begin(), program.outputs.end(), value.id) != program.outputs.end())
-      return Status::error(Code::invalid, str("output ", name, " is no result of an instruction, or its name or value is taken"));
+      return Status::error(
+          Code::invalid,
+          str("output ", name, " is no result of an instruction, or its name or value is taken"));
     program.values[static_cast<std::size_t>(value.id)].name = name;
     program.outputs.push_back(value.id);
   }

@@ -46,8 +46,10 @@ std::vector<ValueId> share_in_place(const Program& program, std::vector<Life>& l
     const ValueId in = instr.in[static_cast<std::size_t>(rule.in)];
     const ValueId out = instr.out[static_cast<std::size_t>(rule.out)];
     // The same value given twice, an input of the program, or one read later keeps its own bytes.
-    if (in == kNoValue || program.value(in).kind != ValueKind::activation || program.value(in).bytes() != program.value(out).bytes() ||
-        program.value(out).kind != ValueKind::activation || std::count(instr.in.begin(), instr.in.end(), in) != 1)
+    if (in == kNoValue || program.value(in).kind != ValueKind::activation ||
+        program.value(in).bytes() != program.value(out).bytes() ||
+        program.value(out).kind != ValueKind::activation ||
+        std::count(instr.in.begin(), instr.in.end(), in) != 1)
       continue;
     const ValueId root = owner[static_cast<std::size_t>(in)];
     if (lives[static_cast<std::size_t>(root)].last != static_cast<int>(i)) continue;
@@ -67,7 +69,8 @@ MemoryPlan plan_memory(const Program& program) {
   std::vector<ValueId> order;
   for (std::size_t v = 0; v < lives.size(); ++v)
     if (lives[v].first >= 0 && program.values[v].bytes() > 0) order.push_back(static_cast<ValueId>(v));
-  std::stable_sort(order.begin(), order.end(), [&](ValueId a, ValueId b) { return program.value(a).bytes() > program.value(b).bytes(); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](ValueId a, ValueId b) { return program.value(a).bytes() > program.value(b).bytes(); });
 
   MemoryPlan plan;
   plan.offset.assign(program.values.size(), MemoryPlan::kNowhere);
@@ -85,12 +88,16 @@ MemoryPlan plan_memory(const Program& program) {
     }
     plan.offset[static_cast<std::size_t>(id)] = at;
     plan.arena_bytes = std::max(plan.arena_bytes, at + bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), id, [&](ValueId a, ValueId b) {
-      return plan.offset[static_cast<std::size_t>(a)] < plan.offset[static_cast<std::size_t>(b)];
-    }), id);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), id,
+                                   [&](ValueId a, ValueId b) {
+                                     return plan.offset[static_cast<std::size_t>(a)] <
+                                            plan.offset[static_cast<std::size_t>(b)];
+                                   }),
+                  id);
   }
   for (std::size_t v = 0; v < owner.size(); ++v)
-    if (static_cast<std::size_t>(owner[v]) != v) plan.offset[v] = plan.offset[static_cast<std::size_t>(owner[v])];
+    if (static_cast<std::size_t>(owner[v]) != v)
+      plan.offset[v] = plan.offset[static_cast<std::size_t>(owner[v])];
   plan.arena_bytes = round_up(plan.arena_bytes, std::size_t{4096});
   return plan;
 }

@@ -18,7 +18,8 @@ std::string to_string(const Program& program) {
     const Instr& instr = program.code[i];
     text += str(i, " ", op_def(instr.op).name, "(");
     for (std::size_t k = 0; k < instr.in.size(); ++k)
-      text += str(k > 0 ? ", " : "", instr.in[k] == kNoValue ? std::string("-") : program.value(instr.in[k]).name);
+      text += str(k > 0 ? ", " : "",
+                  instr.in[k] == kNoValue ? std::string("-") : program.value(instr.in[k]).name);
     text += ") ->";
     for (std::size_t k = 0; k < instr.out.size(); ++k) {
       const ValueInfo& out = program.value(instr.out[k]);
@@ -54,7 +55,8 @@ Status verify_instr(const Program& program, const Instr& instr, std::vector<bool
   }
   STRATA_TRY_ASSIGN(const auto outputs, op_def(instr.op).infer(in, instr.attrs));
   if (outputs.size() != instr.out.size())
-    return Status::error(Code::internal, str("has ", instr.out.size(), " outputs, the op makes ", outputs.size()));
+    return Status::error(Code::internal,
+                         str("has ", instr.out.size(), " outputs, the op makes ", outputs.size()));
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const ValueInfo& out = program.value(instr.out[k]);
     if (!(out.shape == outputs[k].shape) || out.dtype != outputs[k].dtype)
@@ -75,7 +77,8 @@ Status verify(const Program& program) {
   for (const auto* list : {&program.inputs, &program.outputs})
     for (const ValueId id : *list) {
       if (id < 0 || id >= static_cast<ValueId>(program.values.size()))
-        return Status::error(Code::internal, str("an input or output is value ", id, " of ", program.values.size()));
+        return Status::error(Code::internal,
+                             str("an input or output is value ", id, " of ", program.values.size()));
       if (program.find(program.value(id).name) != id)
         return Status::error(Code::internal, str("two inputs or outputs are named ", program.value(id).name));
     }
@@ -85,7 +88,8 @@ Status verify(const Program& program) {
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     Status status = verify_instr(program, program.code[i], defined);
     if (!status.is_ok())
-      return Status::error(Code::internal, str("instruction ", i, " (", op_def(program.code[i].op).name, "): ", status.message()));
+      return Status::error(Code::internal, str("instruction ", i, " (", op_def(program.code[i].op).name,
+                                               "): ", status.message()));
   }
   for (const ValueId id : program.outputs)
     if (!defined[static_cast<std::size_t>(id)])

@@ -6,7 +6,8 @@
 namespace strata {
 namespace {
 
-// Clones, into `out`, the forward instructions of `region` that backward needs, and gives the names of the copies.
+// Clones, into `out`, the forward instructions of `region` that backward needs, and gives the names of the
+// copies.
 class RegionClone {
  public:
   RegionClone(Program& program, const std::vector<Instr>& forward, std::int32_t region)
@@ -55,12 +56,14 @@ class RegionClone {
 }  // namespace
 
 Program recompute_regions(Program program) {
-  const auto first_backward = std::find_if(program.code.begin(), program.code.end(), [](const Instr& i) { return i.backward; });
+  const auto first_backward =
+      std::find_if(program.code.begin(), program.code.end(), [](const Instr& i) { return i.backward; });
   const std::vector<Instr> forward(program.code.begin(), first_backward);
   const std::vector<Instr> backward(first_backward, program.code.end());
 
   std::vector<RegionClone> clones;
-  for (std::size_t r = 0; r < program.regions.size(); ++r) clones.emplace_back(program, forward, static_cast<std::int32_t>(r));
+  for (std::size_t r = 0; r < program.regions.size(); ++r)
+    clones.emplace_back(program, forward, static_cast<std::int32_t>(r));
   // What backward of another region reads (a border) keeps its first copy.
   for (const Instr& instr : backward)
     if (program.regions[static_cast<std::size_t>(instr.region)].recompute)

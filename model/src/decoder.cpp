@@ -30,7 +30,9 @@ class Recorder {
   }
 
  private:
-  Value weight(const std::string& name, Shape shape, float std) { return b_.param(name, shape, {.init = {0, std}}); }
+  Value weight(const std::string& name, Shape shape, float std) {
+    return b_.param(name, shape, {.init = {0, std}});
+  }
   Value norm(const std::string& name, Value x) {
     const Value scale = b_.param(name + ".weight", {config_.hidden}, {.init = {1, 0}, .decay = false});
     const Value shift = b_.param(name + ".bias", {config_.hidden}, {.init = {0, 0}, .decay = false});
@@ -47,7 +49,8 @@ class Recorder {
     const Value qkv = linear(name + ".attn.c_attn", norm(name + ".ln_1", x), 3 * h, h, kInitStd);
     const Value mixed = b_.attention(qkv, static_cast<int>(config_.heads), static_cast<int>(config_.seq));
     x = b_.add(x, linear(name + ".attn.c_proj", mixed, h, h, residual_std));
-    const Value inner = b_.gelu(linear(name + ".mlp.c_fc", norm(name + ".ln_2", x), config_.ffn, h, kInitStd));
+    const Value inner =
+        b_.gelu(linear(name + ".mlp.c_fc", norm(name + ".ln_2", x), config_.ffn, h, kInitStd));
     return b_.add(x, linear(name + ".mlp.c_proj", inner, h, config_.ffn, residual_std));
   }
 
@@ -63,21 +66,30 @@ Status validate(const DecoderConfig& c) {
     if (!ok) problems += (problems.empty() ? "" : "\n") + what;
   };
   need(c.family == "gpt2", str("model.family is ", c.family, "; this build knows gpt2"));
-  for (const auto& [name, value] : {std::pair{"layers", c.layers}, {"hidden", c.hidden}, {"heads", c.heads}, {"ffn", c.ffn}, {"vocab", c.vocab}, {"seq", c.seq}})
-    need(value >= 1 && value <= (std::int64_t{1} << 31), str("model.", name, " is ", value, "; it is at least 1"));
-  need(c.heads < 1 || c.hidden % c.heads == 0, str("model.hidden is ", c.hidden, " and model.heads ", c.heads, "; the first must be a multiple of the second"));
+  for (const auto& [name, value] : {std::pair{"layers", c.layers},
+                                    {"hidden", c.hidden},
+                                    {"heads", c.heads},
+                                    {"ffn", c.ffn},
+                                    {"vocab", c.vocab},
+                                    {"seq", c.seq}})
+    need(value >= 1 && value <= (std::int64_t{1} << 31),
+         str("model.", name, " is ", value, "; it is at least 1"));
+  need(c.heads < 1 || c.hidden % c.heads == 0, str("model.hidden is ", c.hidden, " and model.heads ", c.heads,
+                                                   "; the first must be a multiple of the second"));
   return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
 }
 
 std::int64_t count_parameters(const DecoderConfig& c) {
-  const std::int64_t block = 4 * c.hidden + (3 * c.hidden * c.hidden + 3 * c.hidden) + (c.hidden * c.hidden + c.hidden) +
-                             (c.ffn * c.hidden + c.ffn) + (c.hidden * c.ffn + c.hidden);
+  const std::int64_t block = 4 * c.hidden + (3 * c.hidden * c.hidden + 3 * c.hidden) +
+                             (c.hidden * c.hidden + c.hidden) + (c.ffn * c.hidden + c.ffn) +
+                             (c.hidden * c.ffn + c.hidden);
   return (c.vocab + c.seq) * c.hidden + c.layers * block + 2 * c.hidden;
 }
 
 Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, DecoderHead head) {
   STRATA_TRY(validate(config));
-  if (batch < 1) return Status::error(Code::invalid, str("a batch of ", batch, " sequences; it is at least 1"));
+  if (batch < 1)
+    return Status::error(Code::invalid, str("a batch of ", batch, " sequences; it is at least 1"));
   return Recorder(config).run(batch, head);
 }
 

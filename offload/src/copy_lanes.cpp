@@ -5,7 +5,9 @@
 namespace strata {
 namespace {
 
-std::uint64_t id_of(CopyKey key) { return std::uint64_t{key.chunk} * kPayloads + static_cast<std::uint64_t>(key.payload); }
+std::uint64_t id_of(CopyKey key) {
+  return std::uint64_t{key.chunk} * kPayloads + static_cast<std::uint64_t>(key.payload);
+}
 
 }  // namespace
 
@@ -14,17 +16,21 @@ std::vector<SlotClass> store_classes(const ChunkLayout& layout, const Placement&
   std::vector<SlotClass> classes;
   for (std::size_t c = 0; c < homes.size(); ++c)
     if (homes[c] > 0)
-      classes.push_back({placement.classes[c].slot_bytes, homes[c] + placement.classes[c].window[static_cast<std::size_t>(Tier::nvme)]});
+      classes.push_back({placement.classes[c].slot_bytes,
+                         homes[c] + placement.classes[c].window[static_cast<std::size_t>(Tier::nvme)]});
   return classes;
 }
 
-CopyLanes::CopyLanes(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayout& layout, const Placement& placement, NvmeStore* store)
+CopyLanes::CopyLanes(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayout& layout,
+                     const Placement& placement, NvmeStore* store)
     : backend_(backend), h2d_(h2d), d2h_(d2h), layout_(layout), placement_(placement), store_(store) {
   std::uint32_t next = 0;
-  for (const std::uint32_t homes : placement.home_counts(layout, Tier::nvme)) store_class_.push_back(homes > 0 ? next++ : 0);
+  for (const std::uint32_t homes : placement.home_counts(layout, Tier::nvme))
+    store_class_.push_back(homes > 0 ? next++ : 0);
 }
 
-Status CopyLanes::copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after, Event& done) {
+Status CopyLanes::copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after,
+                             Event& done) {
   Stream& lane = direction == Direction::h2d ? h2d_ : d2h_;
   for (const Event& event : after.events)
     if (event.stream >= 0 && event.stream != lane.id()) STRATA_TRY(backend_.wait_on_async(event, lane));
@@ -35,7 +41,8 @@ Status CopyLanes::copy_async(BufferView dst, ConstBufferView src, Direction dire
 
 Result<IoTicket> CopyLanes::write_async(CopyKey key, ConstBufferView src) {
   if (store_ == nullptr) return IoTicket{};
-  STRATA_TRY_ASSIGN(const Ticket ticket, store_->write_async(id_of(key), store_class_[placement_.class_of(layout_, key)], src));
+  STRATA_TRY_ASSIGN(const Ticket ticket,
+                    store_->write_async(id_of(key), store_class_[placement_.class_of(layout_, key)], src));
   return IoTicket{ticket.index, ticket.sequence};
 }
 

@@ -34,8 +34,9 @@ Counts least_device_window(const ChunkLayout& layout, const AccessTrace& trace, 
   return most;
 }
 
-// Payloads that are in pinned memory together and have no home there: in the commit of a chunk, while a gradient
-// lands, while a parameter passes to the device, while states are loaded, saved or given their first values.
+// Payloads that are in pinned memory together and have no home there: in the commit of a chunk, while a
+// gradient lands, while a parameter passes to the device, while states are loaded, saved or given their first
+// values.
 Counts least_pinned_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
   Counts most(p.classes.size(), 0);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
@@ -90,17 +91,23 @@ Placement empty_placement(const ChunkLayout& layout) {
   return p;
 }
 
-// What a placement moves in a step, in seconds of a machine whose link carries 20 GB/s and whose disk 2: only the
-// order of the answers matters. Times a payload crosses: a parameter for each use, a sum for each micro-batch.
+// What a placement moves in a step, in seconds of a machine whose link carries 20 GB/s and whose disk 2: only
+// the order of the answers matters. Times a payload crosses: a parameter for each use, a sum for each
+// micro-batch.
 double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
   constexpr double kLink = 20e9, kDisk = 2e9, kUsesInPass = 3;  // forward, recomputation, backward
   const double passes = trace.micro_batches;
   double cost = 0;
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
     if (p.home({chunk, Payload::param}) == Tier::device) continue;
-    const auto bytes = [&](Payload payload) { return static_cast<double>(layout.payload_bytes(chunk, payload)); };
-    const auto disk = [&](Payload payload) { return p.home({chunk, payload}) == Tier::nvme ? bytes(payload) / kDisk : 0.0; };
-    cost += disk(Payload::param) * (kUsesInPass * passes + 2) + kUsesInPass * passes * bytes(Payload::param) / kLink;
+    const auto bytes = [&](Payload payload) {
+      return static_cast<double>(layout.payload_bytes(chunk, payload));
+    };
+    const auto disk = [&](Payload payload) {
+      return p.home({chunk, payload}) == Tier::nvme ? bytes(payload) / kDisk : 0.0;
+    };
+    cost += disk(Payload::param) * (kUsesInPass * passes + 2) +
+            kUsesInPass * passes * bytes(Payload::param) / kLink;
     cost += disk(Payload::accum) * 2 * passes;
     cost += (p.home({chunk, Payload::accum}) == Tier::device ? 1 : passes) * bytes(Payload::accum) / kLink;
     cost += 2 * (disk(Payload::m) + disk(Payload::v));
@@ -108,9 +115,10 @@ double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Plac
   return cost;
 }
 
-// Off the device: parameters, then sums, then moments chunk by chunk take pinned memory while there is room (window
-// included, so it is set anew for each try), the rest nvme. Homes already given stay.
-bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request, const Width& width, Placement& p) {
+// Off the device: parameters, then sums, then moments chunk by chunk take pinned memory while there is room
+// (window included, so it is set anew for each try), the rest nvme. Homes already given stay.
+bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
+                      const Width& width, Placement& p) {
   std::vector<CopyKey> order;
   const auto add = [&](CopyKey key) {
     if (p.home(key) != Tier::device) order.push_back(key);
@@ -123,7 +131,8 @@ bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const
   // The number of pinned homes is found by bisection: fewer homes there never need more of it.
   const auto try_pinned = [&](std::size_t n_pinned) {
     for (std::size_t i = 0; i < order.size(); ++i)
-      p.homes[order[i].chunk][static_cast<std::size_t>(order[i].payload)] = i < n_pinned ? Tier::pinned : Tier::nvme;
+      p.homes[order[i].chunk][static_cast<std::size_t>(order[i].payload)] =
+          i < n_pinned ? Tier::pinned : Tier::nvme;
     set_windows(layout, trace, width, p);
     return placement_bytes(layout, trace, p)[kPinned] <= request.budgets[kPinned];
   };
@@ -139,8 +148,10 @@ bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const
   return try_pinned(high) && within(placement_bytes(layout, trace, p), request.budgets);
 }
 
-// What is left of the device holds sums: they are touched in every micro-batch, and only once leave for the step.
-void place_sums_on_device(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request, ChunkId first, const Width& width, Placement& p) {
+// What is left of the device holds sums: they are touched in every micro-batch, and only once leave for the
+// step.
+void place_sums_on_device(const ChunkLayout& layout, const AccessTrace& trace,
+                          const PlacementRequest& request, ChunkId first, const Width& width, Placement& p) {
   for (ChunkId chunk = first; chunk < layout.n_chunks(); ++chunk) {
     auto& home = p.homes[chunk][static_cast<std::size_t>(Payload::accum)];
     home = Tier::device;
@@ -151,9 +162,11 @@ void place_sums_on_device(const ChunkLayout& layout, const AccessTrace& trace, c
   }
 }
 
-// `n` chunks whole on the device, from the front of the model: their gradients come last, so that their update
-// follows backward with nothing to wait for. Nothing where that does not fit.
-std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request, ChunkId n, const Width& width) {
+// `n` chunks whole on the device, from the front of the model: their gradients come last, so that their
+// update follows backward with nothing to wait for. Nothing where that does not fit.
+std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const AccessTrace& trace,
+                                               const PlacementRequest& request, ChunkId n,
+                                               const Width& width) {
   Placement p = empty_placement(layout);
   for (ChunkId chunk = 0; chunk < n; ++chunk)
     for (const Payload payload : kHomed) p.homes[chunk][static_cast<std::size_t>(payload)] = Tier::device;
@@ -165,9 +178,11 @@ std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const 
 }
 
 // Of all numbers of whole chunks on the device, the one that moves least.
-std::optional<Placement> attempt(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request, const Width& width) {
+std::optional<Placement> attempt(const ChunkLayout& layout, const AccessTrace& trace,
+                                 const PlacementRequest& request, const Width& width) {
   const auto all = static_cast<ChunkId>(layout.n_chunks());
-  const bool device_first = request.policy == PlacementPolicy::automatic || request.policy == PlacementPolicy::device;
+  const bool device_first =
+      request.policy == PlacementPolicy::automatic || request.policy == PlacementPolicy::device;
   std::optional<Placement> best;
   double best_cost = 0;
   for (ChunkId n = device_first ? all : 0;; --n) {
@@ -198,9 +213,14 @@ void set_least_windows(const ChunkLayout& layout, const AccessTrace& trace, Plac
   set_windows(layout, trace, Width{}, placement);
 }
 
-std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request) {
+std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessTrace& trace,
+                                        const PlacementRequest& request) {
   // Wide windows first: room to prefetch and to write behind is worth more than one more chunk at home.
-  const std::array<Width, 5> widths = {{{request.prefetch, 3, 6}, {request.prefetch, 2, 4}, {std::min(request.prefetch, 1u), 2, 2}, {0, 1, 2}, {0, 1, 1}}};
+  const std::array<Width, 5> widths = {{{request.prefetch, 3, 6},
+                                        {request.prefetch, 2, 4},
+                                        {std::min(request.prefetch, 1u), 2, 2},
+                                        {0, 1, 2},
+                                        {0, 1, 1}}};
   for (const Width& width : widths)
     if (std::optional<Placement> p = attempt(layout, trace, request, width)) return p;
   return std::nullopt;
@@ -210,8 +230,8 @@ namespace {
 
 using Judge = std::function<bool(const TierBytes&)>;
 
-// `budgets`, which does not fit, with `tier` as large as it takes. A layout may depend on the budget, so that a larger
-// one need not fit where a smaller does: what is found is a place where a page makes the difference.
+// `budgets`, which does not fit, with `tier` as large as it takes. A layout may depend on the budget, so that
+// a larger one need not fit where a smaller does: what is found is a place where a page makes the difference.
 std::optional<TierBytes> enlarged(TierBytes budgets, std::size_t tier, const Judge& fits) {
   constexpr std::uint64_t kPage = 4096, kMostPages = std::uint64_t{1} << 40;
   std::uint64_t low = budgets[tier] / kPage;
@@ -238,8 +258,8 @@ std::optional<TierBytes> enlarged(TierBytes budgets, std::size_t tier, const Jud
 }  // namespace
 
 TierBytes smallest_that_fits(const TierBytes& asked, bool may_grow_nvme, const Judge& fits) {
-  // Enlarge one tier alone where that is enough, the one that needs least; else the device and pinned memory to the
-  // least they can run with, and the rest where there is most room.
+  // Enlarge one tier alone where that is enough, the one that needs least; else the device and pinned memory
+  // to the least they can run with, and the rest where there is most room.
   std::optional<TierBytes> best;
   std::uint64_t best_extra = 0;
   for (const std::size_t tier : {kNvme, kPinned, kDevice}) {
@@ -274,9 +294,12 @@ TierBytes smallest_that_fits(const TierBytes& asked, bool may_grow_nvme, const J
   return fits(budgets) ? budgets : asked;
 }
 
-bool may_grow_nvme(const PlacementRequest& request) { return request.budgets[kNvme] > 0 || request.policy == PlacementPolicy::nvme; }
+bool may_grow_nvme(const PlacementRequest& request) {
+  return request.budgets[kNvme] > 0 || request.policy == PlacementPolicy::nvme;
+}
 
-TierBytes smallest_that_fits(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request) {
+TierBytes smallest_that_fits(const ChunkLayout& layout, const AccessTrace& trace,
+                             const PlacementRequest& request) {
   return smallest_that_fits(request.budgets, may_grow_nvme(request), [&](const TierBytes& budgets) {
     PlacementRequest r = request;
     r.budgets = budgets;
@@ -284,29 +307,37 @@ TierBytes smallest_that_fits(const ChunkLayout& layout, const AccessTrace& trace
   });
 }
 
-Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request) {
+Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& trace,
+                                 const PlacementRequest& request) {
   if (std::optional<Placement> p = find_placement(layout, trace, request)) return *std::move(p);
   return does_not_fit(layout, trace, request, smallest_that_fits(layout, trace, request));
 }
 
-Status does_not_fit(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request, const TierBytes& suggestion) {
+Status does_not_fit(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
+                    const TierBytes& suggestion) {
   Placement least = empty_placement(layout);
   for (auto& homes : least.homes)
-    for (const Payload payload : kHomed) homes[static_cast<std::size_t>(payload)] = request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned;
+    for (const Payload payload : kHomed)
+      homes[static_cast<std::size_t>(payload)] = request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned;
   set_windows(layout, trace, Width{}, least);
   const TierBytes window = {trace.device_fixed_bytes + least.bytes(layout, Tier::device), 0, 0};
-  std::string text = "the run does not fit its budgets\n  tier     budget        smallest that fits  shortfall\n";
+  std::string text =
+      "the run does not fit its budgets\n  tier     budget        smallest that fits  shortfall\n";
   std::string keys;
   for (std::size_t t = 0; t < kTiers; ++t) {
     const bool unlimited = request.budgets[t] == kUnlimited;
     const bool raised = suggestion[t] > request.budgets[t];
-    text += fmt::format("  {:<8} {:<13} {:<19} {}\n", to_string(static_cast<Tier>(t)), unlimited ? "unlimited" : format_bytes(request.budgets[t]),
+    text += fmt::format("  {:<8} {:<13} {:<19} {}\n", to_string(static_cast<Tier>(t)),
+                        unlimited ? "unlimited" : format_bytes(request.budgets[t]),
                         raised ? fmt::format("{} B", suggestion[t]) : std::string("as it is"),
                         raised ? format_bytes(suggestion[t] - request.budgets[t]) : std::string("-"));
     if (raised) keys += fmt::format(" memory.{}={}", to_string(static_cast<Tier>(t)), suggestion[t]);
   }
-  text += fmt::format("  the device needs at least {} for activations and the working window; model states and gradients take {}\n",
-                      format_bytes(window[kDevice]), format_bytes(least.bytes(layout, request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned)));
+  text += fmt::format(
+      "  the device needs at least {} for activations and the working window; model states and gradients "
+      "take {}\n",
+      format_bytes(window[kDevice]),
+      format_bytes(least.bytes(layout, request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned)));
   text += keys.empty() ? std::string("  no budgets of these tiers fit") : "  it fits with:" + keys;
   return Status::error(Code::does_not_fit, text);
 }

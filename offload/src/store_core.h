@@ -61,7 +61,7 @@ class StoreCore final : public TransferSink {
     std::uint32_t crc = 0;                   // of the whole, as published or to be published
     std::atomic<std::uint32_t> read_crc{0};  // xor of the blocks' shifted sums; ordered by the engine's lock
     std::int64_t begin_ns = 0;
-    Status first_failure;                    // why it was tried again
+    Status first_failure;  // why it was tried again
   };
 
   StoreCore(NvmeOptions options, std::uint32_t files);

@@ -10,8 +10,8 @@
 
 namespace strata::detail {
 
-/// The store's lanes in a trace. Requests overlap and spans of one track may not, so each direction has a few tracks,
-/// and a span goes to the one that was free first. Guarded by the store's lock.
+/// The store's lanes in a trace. Requests overlap and spans of one track may not, so each direction has a few
+/// tracks, and a span goes to the one that was free first. Guarded by the store's lock.
 class StoreTrace {
  public:
   static constexpr int kTracks = 4;
@@ -19,12 +19,14 @@ class StoreTrace {
     if (trace == nullptr) return;
     for (int direction = 0; direction < 2; ++direction)
       for (int i = 0; i < kTracks; ++i)
-        lanes_[direction][i].track = &trace->add_track(std::string(direction == 0 ? "nvme read " : "nvme write ") + std::to_string(i));
+        lanes_[direction][i].track =
+            &trace->add_track(std::string(direction == 0 ? "nvme read " : "nvme write ") + std::to_string(i));
   }
   std::int64_t now_ns() const noexcept { return lanes_[0][0].track == nullptr ? 0 : clock_.now_ns(); }
   void record(bool write, std::uint64_t bytes, std::int64_t begin_ns) noexcept {
     auto& lanes = lanes_[write ? 1 : 0];
-    Lane& lane = *std::min_element(lanes.begin(), lanes.end(), [](const Lane& a, const Lane& b) { return a.end_ns < b.end_ns; });
+    Lane& lane = *std::min_element(lanes.begin(), lanes.end(),
+                                   [](const Lane& a, const Lane& b) { return a.end_ns < b.end_ns; });
     if (lane.track == nullptr) return;
     begin_ns = std::max(begin_ns, lane.end_ns);
     lane.end_ns = clock_.now_ns();

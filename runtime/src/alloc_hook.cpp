@@ -9,8 +9,9 @@ namespace {
 
 void* counted_or_null(std::size_t bytes, std::size_t alignment) noexcept {
   strata::AllocCounter::note();
-  return alignment <= alignof(std::max_align_t) ? std::malloc(bytes == 0 ? 1 : bytes)
-                                                : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  return alignment <= alignof(std::max_align_t)
+             ? std::malloc(bytes == 0 ? 1 : bytes)
+             : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
 }
 
 void* counted(std::size_t bytes, std::size_t alignment) {
@@ -23,14 +24,22 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 
 void* operator new(std::size_t bytes) { return counted(bytes, 1); }
 void* operator new[](std::size_t bytes) { return counted(bytes, 1); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<std::size_t>(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<std::size_t>(alignment)); }
-// The nothrow forms call those above by default, but a sanitizer puts its own in their place, and the memory would
-// then reach our delete from another allocator.
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<std::size_t>(alignment));
+}
+// The nothrow forms call those above by default, but a sanitizer puts its own in their place, and the memory
+// would then reach our delete from another allocator.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return counted_or_null(bytes, 1); }
 void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return counted_or_null(bytes, 1); }
-void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { return counted_or_null(bytes, static_cast<std::size_t>(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { return counted_or_null(bytes, static_cast<std::size_t>(alignment)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return counted_or_null(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return counted_or_null(bytes, static_cast<std::size_t>(alignment));
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }

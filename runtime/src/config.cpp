@@ -81,11 +81,14 @@ class Builder {
       text = std::move(*read);
     }
     if (text.size() > kFileLimitBytes)
-      return Status::error(Code::invalid, str(origin, ": is larger than ", kFileLimitBytes, " bytes, the most that is read"));
+      return Status::error(
+          Code::invalid, str(origin, ": is larger than ", kFileLimitBytes, " bytes, the most that is read"));
     const bool json = sources_.file.ends_with(".json");
     json ? detail::read_json(text, origin, layer) : detail::read_toml(text, origin, layer);
     // toml++ keeps tables sorted by name; a reader expects problems in the order of the lines.
-    const auto line_of = [](const RawAssignment& a) { return std::atoi(a.origin.c_str() + a.origin.rfind(':') + 1); };
+    const auto line_of = [](const RawAssignment& a) {
+      return std::atoi(a.origin.c_str() + a.origin.rfind(':') + 1);
+    };
     std::stable_sort(layer.assignments.begin(), layer.assignments.end(),
                      [&](const RawAssignment& a, const RawAssignment& b) { return line_of(a) < line_of(b); });
     return Status::ok();
@@ -95,7 +98,8 @@ class Builder {
     std::map<std::string, std::string, std::less<>> known;  // variable -> key
     for (const KeySpec& spec : schema_.keys)
       known[str("STRATA_", upper(spec.section), "_", upper(spec.name))] = full_name(spec);
-    for (const EnvName& special : schema_.env_names) known[std::string(special.name)] = std::string(special.key);
+    for (const EnvName& special : schema_.env_names)
+      known[std::string(special.name)] = std::string(special.key);
     std::vector<std::string_view> names;
     for (const auto& [name, key] : known) names.push_back(name);
     for (const std::string& variable : sources_.environment) {
@@ -115,12 +119,16 @@ class Builder {
 
   void read_arguments(RawLayer& layer) {
     if (!sources_.preset.empty())
-      add(layer, std::string(schema_.preset_key), untyped(sources_.preset), str("argument --preset ", one_line(sources_.preset)));
+      add(layer, std::string(schema_.preset_key), untyped(sources_.preset),
+          str("argument --preset ", one_line(sources_.preset)));
     for (const std::string& argument : sources_.arguments) {
       const std::string origin = str("argument ", one_line(argument));
       const std::size_t equals = argument.find('=');
-      if (equals == std::string::npos) layer.problems.push_back(str(origin, ": is not section.key=value"));
-      else add(layer, argument.substr(0, equals), untyped(std::string_view(argument).substr(equals + 1)), origin);
+      if (equals == std::string::npos)
+        layer.problems.push_back(str(origin, ": is not section.key=value"));
+      else
+        add(layer, argument.substr(0, equals), untyped(std::string_view(argument).substr(equals + 1)),
+            origin);
     }
     std::map<std::string, int> times;
     for (const RawAssignment& a : layer.assignments) ++times[str(a.section, ".", a.key)];
@@ -131,7 +139,8 @@ class Builder {
   static void add(RawLayer& layer, const std::string& key, RawValue value, std::string origin) {
     const std::size_t dot = key.find('.');
     const std::string section = dot == std::string::npos ? "" : key.substr(0, dot);
-    layer.assignments.push_back({section, dot == std::string::npos ? key : key.substr(dot + 1), std::move(value), std::move(origin)});
+    layer.assignments.push_back(
+        {section, dot == std::string::npos ? key : key.substr(dot + 1), std::move(value), std::move(origin)});
   }
 
   /// The preset named by the highest layer goes over the defaults, below everything else.
@@ -156,7 +165,8 @@ class Builder {
       }
       return;
     }
-    problems_.push_back(str(chosen->origin, ": there is no preset '", one_line(name), "'; known: ", known, did_you_mean(name, names)));
+    problems_.push_back(str(chosen->origin, ": there is no preset '", one_line(name), "'; known: ", known,
+                            did_you_mean(name, names)));
   }
 
   void apply(const RawLayer& layer) {
@@ -165,8 +175,10 @@ class Builder {
       const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const ConfigEntry& entry) {
         return entry.spec->section == a.section && entry.spec->name == a.key;
       });
-      if (found == entries_.end()) unknown(a);
-      else assign(*found, a.value, a.origin);
+      if (found == entries_.end())
+        unknown(a);
+      else
+        assign(*found, a.value, a.origin);
     }
   }
 
@@ -178,7 +190,8 @@ class Builder {
     if (!automatic) {
       Result<ConfigValue> parsed = detail::parse_value(spec, raw);
       if (!parsed) {
-        problems_.push_back(str(origin, ": ", full_name(spec), " ", one_problem(parsed.error().message()), hint(spec)));
+        problems_.push_back(
+            str(origin, ": ", full_name(spec), " ", one_problem(parsed.error().message()), hint(spec)));
         return;
       }
       entry.value = std::move(*parsed);
@@ -206,13 +219,18 @@ class Builder {
       if (spec.name == a.key) same_name.push_back(all.back());
       if (sections.empty() || sections.back() != spec.section) sections.push_back(spec.section);
     }
-    const std::string name = one_line(a.section.empty() ? a.key : a.key.empty() ? a.section : str(a.section, ".", a.key));
+    const std::string name = one_line(a.section.empty() ? a.key
+                                      : a.key.empty()   ? a.section
+                                                        : str(a.section, ".", a.key));
     const bool known_section = !in_section.empty();
     if (known_section && a.key.empty()) return;  // a section with nothing in it
-    std::string text = known_section || a.section.empty() ? str("unknown key '", name, "'")
-                                                          : str("unknown section '", one_line(a.section), "'");
+    std::string text = known_section || a.section.empty()
+                           ? str("unknown key '", name, "'")
+                           : str("unknown section '", one_line(a.section), "'");
     if (!known_section && !a.section.empty() && !a.key.empty()) text += str(" of '", name, "'");
-    const auto views = [](const std::vector<std::string>& words) { return std::vector<std::string_view>(words.begin(), words.end()); };
+    const auto views = [](const std::vector<std::string>& words) {
+      return std::vector<std::string_view>(words.begin(), words.end());
+    };
     std::string meant = did_you_mean(name, views(in_section));
     if (meant.empty() && !same_name.empty()) meant = str("; did you mean '", same_name.front(), "'?");
     if (meant.empty() && !known_section) meant = did_you_mean(a.section, sections);
@@ -228,16 +246,24 @@ class Builder {
 
 bool holds_type(KeyType type, const ConfigValue& value) {
   switch (type) {
-    case KeyType::boolean: return std::holds_alternative<bool>(value);
-    case KeyType::integer: return std::holds_alternative<std::int64_t>(value);
+    case KeyType::boolean:
+      return std::holds_alternative<bool>(value);
+    case KeyType::integer:
+      return std::holds_alternative<std::int64_t>(value);
     case KeyType::number:
-    case KeyType::seconds: return std::holds_alternative<double>(value);
+    case KeyType::seconds:
+      return std::holds_alternative<double>(value);
     case KeyType::text:
-    case KeyType::choice: return std::holds_alternative<std::string>(value);
-    case KeyType::bytes: return std::holds_alternative<std::uint64_t>(value);
-    case KeyType::steps: return std::holds_alternative<StepRange>(value);
-    case KeyType::text_list: return std::holds_alternative<std::vector<std::string>>(value);
-    case KeyType::number_list: return std::holds_alternative<std::vector<double>>(value);
+    case KeyType::choice:
+      return std::holds_alternative<std::string>(value);
+    case KeyType::bytes:
+      return std::holds_alternative<std::uint64_t>(value);
+    case KeyType::steps:
+      return std::holds_alternative<StepRange>(value);
+    case KeyType::text_list:
+      return std::holds_alternative<std::vector<std::string>>(value);
+    case KeyType::number_list:
+      return std::holds_alternative<std::vector<double>>(value);
   }
   return false;
 }
@@ -314,7 +340,8 @@ std::string ConfigTree::to_toml(bool with_origins) const {
     if (with_origins) {
       line.append(line.size() < 32 ? 32 - line.size() : 1, ' ');
       line += str("# ", one_line(entry.origin));
-      if (entry.automatic) line += entry.resolved ? str("; auto: ", one_line(entry.why)) : "; auto: not decided yet";
+      if (entry.automatic)
+        line += entry.resolved ? str("; auto: ", one_line(entry.why)) : "; auto: decided when a run starts";
     }
     out += line + "\n";
   }

@@ -14,8 +14,8 @@
 namespace strata::detail {
 namespace {
 
-/// Reads the text and counts lines, since nlohmann's parser tells no position to its callbacks. At a key's callback
-/// the parser has consumed exactly the key, so the line is the key's.
+/// Reads the text and counts lines, since nlohmann's parser tells no position to its callbacks. At a key's
+/// callback the parser has consumed exactly the key, so the line is the key's.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -43,17 +43,24 @@ class CountingIterator {
   int* line_;
 };
 
-/// Takes { section: { key: value } } apart. Callbacks rather than a document, because a document keeps the last of
-/// two equal keys and says nothing.
+/// Takes { section: { key: value } } apart. Callbacks rather than a document, because a document keeps the
+/// last of two equal keys and says nothing.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Reader(std::string_view origin, const int* line, RawLayer& into) : origin_(origin), line_(line), into_(into) {}
+  Reader(std::string_view origin, const int* line, RawLayer& into)
+      : origin_(origin), line_(line), into_(into) {}
 
   bool null() override { return scalar({RawKind::other, "null"}); }
   bool boolean(bool v) override { return scalar({RawKind::boolean, v ? "true" : "false"}); }
-  bool number_integer(number_integer_t v) override { return scalar({RawKind::integer, fmt::format("{}", v)}); }
-  bool number_unsigned(number_unsigned_t v) override { return scalar({RawKind::integer, fmt::format("{}", v)}); }
-  bool number_float(number_float_t v, const string_t&) override { return scalar({RawKind::number, fmt::format("{}", v)}); }
+  bool number_integer(number_integer_t v) override {
+    return scalar({RawKind::integer, fmt::format("{}", v)});
+  }
+  bool number_unsigned(number_unsigned_t v) override {
+    return scalar({RawKind::integer, fmt::format("{}", v)});
+  }
+  bool number_float(number_float_t v, const string_t&) override {
+    return scalar({RawKind::number, fmt::format("{}", v)});
+  }
   bool string(string_t& v) override { return scalar({RawKind::text, v}); }
   bool binary(binary_t&) override { return scalar({RawKind::other, "binary data"}); }
 
@@ -76,13 +83,17 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_object() override {
     --depth_;
-    if (depth_ == 1 && lists_ == 0 && keys_in_section_ == 0) into_.assignments.push_back({section_, "", {}, section_origin_});
+    if (depth_ == 1 && lists_ == 0 && keys_in_section_ == 0)
+      into_.assignments.push_back({section_, "", {}, section_origin_});
     return true;
   }
   bool start_array(std::size_t) override {
-    if (depth_ == 2 && lists_ == 0) current_.value.is_list = true;
-    else if (depth_ == 2) current_.value.items.push_back({RawKind::other, "a list"});
-    else if (depth_ < 2) outside();
+    if (depth_ == 2 && lists_ == 0)
+      current_.value.is_list = true;
+    else if (depth_ == 2)
+      current_.value.items.push_back({RawKind::other, "a list"});
+    else if (depth_ < 2)
+      outside();
     ++lists_;
     return true;
   }
@@ -113,7 +124,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   void outside() {
     if (lists_ > 0) return;
     problem(depth_ == 0 ? std::string("the whole must be an object of sections")
-                        : str("'", section_, "' stands outside a section; write it as {\"model\": {\"key\": value}}"));
+                        : str("'", section_,
+                              "' stands outside a section; write it as {\"model\": {\"key\": value}}"));
     keys_in_section_ = 1;
   }
   void problem(std::string_view text) { into_.problems.push_back(str(here(), ": ", text)); }

@@ -17,16 +17,24 @@ namespace {
 
 RawScalar scalar_of(const toml::node& node) {
   switch (node.type()) {
-    case toml::node_type::string: return {RawKind::text, node.ref<std::string>()};
-    case toml::node_type::integer: return {RawKind::integer, fmt::format("{}", node.ref<std::int64_t>())};
-    case toml::node_type::floating_point: return {RawKind::number, fmt::format("{}", node.ref<double>())};
-    case toml::node_type::boolean: return {RawKind::boolean, node.ref<bool>() ? "true" : "false"};
-    case toml::node_type::none: return {RawKind::other, "nothing"};
-    case toml::node_type::table: return {RawKind::other, "a table"};
-    case toml::node_type::array: return {RawKind::other, "a list"};
+    case toml::node_type::string:
+      return {RawKind::text, node.ref<std::string>()};
+    case toml::node_type::integer:
+      return {RawKind::integer, fmt::format("{}", node.ref<std::int64_t>())};
+    case toml::node_type::floating_point:
+      return {RawKind::number, fmt::format("{}", node.ref<double>())};
+    case toml::node_type::boolean:
+      return {RawKind::boolean, node.ref<bool>() ? "true" : "false"};
+    case toml::node_type::none:
+      return {RawKind::other, "nothing"};
+    case toml::node_type::table:
+      return {RawKind::other, "a table"};
+    case toml::node_type::array:
+      return {RawKind::other, "a list"};
     case toml::node_type::date:
     case toml::node_type::time:
-    case toml::node_type::date_time: return {RawKind::other, "a date or time"};
+    case toml::node_type::date_time:
+      return {RawKind::other, "a date or time"};
   }
   return {RawKind::other, "an unknown thing"};
 }
@@ -54,7 +62,8 @@ void read_document(const toml::table& document, std::string_view origin, RawLaye
       into.assignments.push_back({std::string(name.str()), std::string(key.str()), value_of(value),
                                   str(origin, ":", key.source().begin.line)});
     if (section->empty())  // so that an unknown section is refused even when nothing is in it
-      into.assignments.push_back({std::string(name.str()), "", {}, str(origin, ":", name.source().begin.line)});
+      into.assignments.push_back(
+          {std::string(name.str()), "", {}, str(origin, ":", name.source().begin.line)});
   }
 }
 
@@ -65,7 +74,8 @@ void read_toml(std::string_view text, std::string_view origin, RawLayer& into) {
     const toml::parse_result result = toml::parse(text);
     if (result.failed()) {
       const toml::parse_error& error = result.error();
-      into.problems.push_back(str(origin, ":", error.source().begin.line, ": not TOML: ", error.description()));
+      into.problems.push_back(
+          str(origin, ":", error.source().begin.line, ": not TOML: ", error.description()));
       return;
     }
     read_document(result.table(), origin, into);

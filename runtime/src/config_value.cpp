@@ -19,25 +19,38 @@ Status invalid(std::string message) { return Status::error(Code::invalid, std::m
 
 std::string shown(const RawScalar& raw) {
   switch (raw.kind) {
-    case RawKind::text: return str("the text '", raw.text, "'");
+    case RawKind::text:
+      return str("the text '", raw.text, "'");
     case RawKind::boolean:
-    case RawKind::other: return raw.text;
-    default: return str("'", raw.text, "'");
+    case RawKind::other:
+      return raw.text;
+    default:
+      return str("'", raw.text, "'");
   }
 }
 
 std::string_view expected(KeyType type) {
   switch (type) {
-    case KeyType::boolean: return "true or false";
-    case KeyType::integer: return "a whole number";
-    case KeyType::number: return "a number";
-    case KeyType::text: return "a text in quotes";
-    case KeyType::bytes: return "bytes such as \"32MiB\"";
-    case KeyType::seconds: return "a time such as \"90s\"";
-    case KeyType::steps: return "true, false, or steps such as \"10-12\"";
-    case KeyType::choice: return "one of its choices";
-    case KeyType::text_list: return "a list of texts";
-    case KeyType::number_list: return "a list of numbers";
+    case KeyType::boolean:
+      return "true or false";
+    case KeyType::integer:
+      return "a whole number";
+    case KeyType::number:
+      return "a number";
+    case KeyType::text:
+      return "a text in quotes";
+    case KeyType::bytes:
+      return "bytes such as \"32MiB\"";
+    case KeyType::seconds:
+      return "a time such as \"90s\"";
+    case KeyType::steps:
+      return "true, false, or steps such as \"10-12\"";
+    case KeyType::choice:
+      return "one of its choices";
+    case KeyType::text_list:
+      return "a list of texts";
+    case KeyType::number_list:
+      return "a list of numbers";
   }
   return "a value";
 }
@@ -45,16 +58,23 @@ std::string_view expected(KeyType type) {
 bool kind_fits(KeyType type, RawKind kind) {
   if (kind == RawKind::untyped) return true;
   switch (type) {
-    case KeyType::boolean: return kind == RawKind::boolean;
-    case KeyType::integer: return kind == RawKind::integer;
+    case KeyType::boolean:
+      return kind == RawKind::boolean;
+    case KeyType::integer:
+      return kind == RawKind::integer;
     case KeyType::number:
-    case KeyType::number_list: return kind == RawKind::integer || kind == RawKind::number;
+    case KeyType::number_list:
+      return kind == RawKind::integer || kind == RawKind::number;
     case KeyType::text:
     case KeyType::choice:
-    case KeyType::text_list: return kind == RawKind::text;
-    case KeyType::bytes: return kind == RawKind::text || kind == RawKind::integer;
-    case KeyType::seconds: return kind == RawKind::text || kind == RawKind::integer || kind == RawKind::number;
-    case KeyType::steps: return kind == RawKind::text || kind == RawKind::integer || kind == RawKind::boolean;
+    case KeyType::text_list:
+      return kind == RawKind::text;
+    case KeyType::bytes:
+      return kind == RawKind::text || kind == RawKind::integer;
+    case KeyType::seconds:
+      return kind == RawKind::text || kind == RawKind::integer || kind == RawKind::number;
+    case KeyType::steps:
+      return kind == RawKind::text || kind == RawKind::integer || kind == RawKind::boolean;
   }
   return false;
 }
@@ -90,7 +110,8 @@ Result<ConfigValue> parse_integer(const KeySpec& spec, std::string_view text) {
 
 Result<double> parse_number(const KeySpec& spec, std::string_view text) {
   double value = 0;
-  if (!parse_whole(text, value) || !std::isfinite(value)) return invalid(str("'", text, "' is not a finite number"));
+  if (!parse_whole(text, value) || !std::isfinite(value))
+    return invalid(str("'", text, "' is not a finite number"));
   STRATA_TRY(check_range(spec, value, text));
   return value;
 }
@@ -136,18 +157,25 @@ Result<ConfigValue> parse_scalar(const KeySpec& spec, const RawScalar& raw) {
     case KeyType::boolean:
       if (text == "true" || text == "false") return ConfigValue(text == "true");
       return invalid(str("'", text, "' is not true or false"));
-    case KeyType::integer: return parse_integer(spec, text);
+    case KeyType::integer:
+      return parse_integer(spec, text);
     case KeyType::number: {
       STRATA_TRY_ASSIGN(const double value, parse_number(spec, text));
       return ConfigValue(value);
     }
-    case KeyType::text: return ConfigValue(text);
-    case KeyType::bytes: return parse_byte_count(spec, text);
-    case KeyType::seconds: return parse_duration(spec, text);
-    case KeyType::steps: return parse_steps(text);
-    case KeyType::choice: return parse_choice(spec, text);
+    case KeyType::text:
+      return ConfigValue(text);
+    case KeyType::bytes:
+      return parse_byte_count(spec, text);
+    case KeyType::seconds:
+      return parse_duration(spec, text);
+    case KeyType::steps:
+      return parse_steps(text);
+    case KeyType::choice:
+      return parse_choice(spec, text);
     case KeyType::text_list:
-    case KeyType::number_list: break;
+    case KeyType::number_list:
+      break;
   }
   return Status::error(Code::internal, "a list parsed as a scalar");
 }
@@ -180,7 +208,8 @@ Result<ConfigValue> parse_list(const KeySpec& spec, const std::vector<RawScalar>
   std::vector<std::string> texts;
   std::vector<double> numbers;
   for (const RawScalar& item : items) {
-    if (!kind_fits(spec.type, item.kind)) return invalid(str("expects ", expected(spec.type), ", got ", shown(item), " in it"));
+    if (!kind_fits(spec.type, item.kind))
+      return invalid(str("expects ", expected(spec.type), ", got ", shown(item), " in it"));
     if (!is_utf8(item.text)) return invalid("has an item that is not UTF-8");
     if (spec.type == KeyType::text_list) {
       texts.push_back(item.text);
@@ -196,8 +225,10 @@ Result<ConfigValue> parse_list(const KeySpec& spec, const std::vector<RawScalar>
 std::string print_number(double value) { return fmt::format("{}", value); }
 
 std::string print_byte_count(std::uint64_t bytes) {
-  static constexpr struct { std::uint64_t factor; std::string_view unit; } kUnits[] = {
-      {kGiB, "GiB"}, {kMiB, "MiB"}, {kKiB, "KiB"}};
+  static constexpr struct {
+    std::uint64_t factor;
+    std::string_view unit;
+  } kUnits[] = {{kGiB, "GiB"}, {kMiB, "MiB"}, {kKiB, "KiB"}};
   for (const auto& [factor, unit] : kUnits)
     if (bytes != 0 && bytes % factor == 0) return fmt::format("\"{}{}\"", bytes / factor, unit);
   return fmt::format("{}", bytes);
@@ -221,25 +252,32 @@ std::string print_list(const Items& items, Print print) {
 Result<ConfigValue> parse_value(const KeySpec& spec, const RawValue& raw) {
   const bool wants_list = spec.type == KeyType::text_list || spec.type == KeyType::number_list;
   if (wants_list && raw.is_list) return parse_list(spec, raw.items);
-  if (raw.is_list || raw.items.size() != 1) return invalid(str("expects ", expected(spec.type), ", got a list"));
+  if (raw.is_list || raw.items.size() != 1)
+    return invalid(str("expects ", expected(spec.type), ", got a list"));
   const RawScalar& scalar = raw.items.front();
   if (wants_list) {
-    if (scalar.kind != RawKind::untyped) return invalid(str("expects ", expected(spec.type), ", got ", shown(scalar)));
+    if (scalar.kind != RawKind::untyped)
+      return invalid(str("expects ", expected(spec.type), ", got ", shown(scalar)));
     STRATA_TRY_ASSIGN(const std::vector<RawScalar> items, split_list(scalar.text));
     return parse_list(spec, items);
   }
-  if (!kind_fits(spec.type, scalar.kind)) return invalid(str("expects ", expected(spec.type), ", got ", shown(scalar)));
+  if (!kind_fits(spec.type, scalar.kind))
+    return invalid(str("expects ", expected(spec.type), ", got ", shown(scalar)));
   if (!is_utf8(scalar.text)) return invalid("is not UTF-8");
   return parse_scalar(spec, scalar);
 }
 
 std::string print_value(const KeySpec& spec, const ConfigValue& value) {
   switch (spec.type) {
-    case KeyType::boolean: return std::get<bool>(value) ? "true" : "false";
-    case KeyType::integer: return fmt::format("{}", std::get<std::int64_t>(value));
-    case KeyType::number: return print_number(std::get<double>(value));
+    case KeyType::boolean:
+      return std::get<bool>(value) ? "true" : "false";
+    case KeyType::integer:
+      return fmt::format("{}", std::get<std::int64_t>(value));
+    case KeyType::number:
+      return print_number(std::get<double>(value));
     case KeyType::text:
-    case KeyType::choice: return json_string(std::get<std::string>(value));
+    case KeyType::choice:
+      return json_string(std::get<std::string>(value));
     case KeyType::bytes: {
       const std::uint64_t bytes = std::get<std::uint64_t>(value);
       return bytes == kUnlimitedBytes ? json_string(spec.word) : print_byte_count(bytes);
@@ -248,9 +286,12 @@ std::string print_value(const KeySpec& spec, const ConfigValue& value) {
       const double seconds = std::get<double>(value);
       return std::isinf(seconds) ? json_string(spec.word) : fmt::format("\"{}s\"", seconds);
     }
-    case KeyType::steps: return print_steps(std::get<StepRange>(value));
-    case KeyType::text_list: return print_list(std::get<std::vector<std::string>>(value), json_string);
-    case KeyType::number_list: return print_list(std::get<std::vector<double>>(value), print_number);
+    case KeyType::steps:
+      return print_steps(std::get<StepRange>(value));
+    case KeyType::text_list:
+      return print_list(std::get<std::vector<std::string>>(value), json_string);
+    case KeyType::number_list:
+      return print_list(std::get<std::vector<double>>(value), print_number);
   }
   return "\"\"";
 }

@@ -67,7 +67,8 @@ void take_memory_limit(const std::string& mount, std::string path, CgroupFiles f
 
 void take_cpu_quota(std::string_view quota_text, std::string_view period_text, HostFacts& facts) {
   const auto quota = leading_number(quota_text), period = leading_number(period_text);
-  if (quota && period && *period > 0) facts.cgroup_cpus = static_cast<double>(*quota) / static_cast<double>(*period);
+  if (quota && period && *period > 0)
+    facts.cgroup_cpus = static_cast<double>(*quota) / static_cast<double>(*period);
 }
 
 void read_cgroup(const std::string& root, HostFacts& facts) {
@@ -82,20 +83,23 @@ void read_cgroup(const std::string& root, HostFacts& facts) {
     const std::string path = line.substr(second + 1);
     if (controllers == ",,") {
       take_memory_limit(mount, path, {"memory.max", "memory.current"}, facts);
-      const std::string cpu = read_or_empty(mount + (path == "/" ? "" : path) + "/cpu.max");  // "quota period"
+      const std::string cpu =
+          read_or_empty(mount + (path == "/" ? "" : path) + "/cpu.max");  // "quota period"
       take_cpu_quota(cpu, std::string_view(cpu).substr(std::min(cpu.find(' '), cpu.size())), facts);
     } else if (controllers.find(",memory,") != std::string::npos) {
       take_memory_limit(mount + "/memory", path, {"memory.limit_in_bytes", "memory.usage_in_bytes"}, facts);
     } else if (controllers.find(",cpu,") != std::string::npos) {
       const std::string folder = mount + "/cpu" + (path == "/" ? "" : path);
-      take_cpu_quota(read_or_empty(folder + "/cpu.cfs_quota_us"), read_or_empty(folder + "/cpu.cfs_period_us"), facts);
+      take_cpu_quota(read_or_empty(folder + "/cpu.cfs_quota_us"),
+                     read_or_empty(folder + "/cpu.cfs_period_us"), facts);
     }
   }
 }
 
 HugePages read_huge_pages(const std::string& root, std::string_view memory) {
   HugePages pages;
-  const std::string modes = read_or_empty(root + "/sys/kernel/mm/transparent_hugepage/enabled");  // "always [madvise] never"
+  const std::string modes =
+      read_or_empty(root + "/sys/kernel/mm/transparent_hugepage/enabled");  // "always [madvise] never"
   const std::size_t open = modes.find('['), close = modes.find(']');
   if (open != std::string::npos && close != std::string::npos && open < close)
     pages.transparent = modes.substr(open + 1, close - open - 1);
@@ -145,7 +149,8 @@ CpuFeatures read_cpu_features() {
 #if defined(__x86_64__) || defined(__i386__)
   const Registers one = cpuid(1, 0), seven = cpuid(7, 0), seven_one = cpuid(7, 1);
   const std::uint64_t states = saved_states(one);
-  const bool ymm = (states & 0x6) == 0x6, zmm = (states & 0xE6) == 0xE6, tiles = (states & 0x60000) == 0x60000;
+  const bool ymm = (states & 0x6) == 0x6, zmm = (states & 0xE6) == 0xE6,
+             tiles = (states & 0x60000) == 0x60000;
   features.name = brand();
   features.sse42 = bit(one.c, 20);
   features.avx2 = ymm && bit(seven.b, 5);

@@ -8,7 +8,8 @@
 namespace strata {
 namespace {
 
-/// Bytes of the well-formed UTF-8 sequence at the front of `text`, 0 where there is none (Unicode 15, table 3-7).
+/// Bytes of the well-formed UTF-8 sequence at the front of `text`, 0 where there is none (Unicode 15, table
+/// 3-7).
 std::size_t utf8_length(std::string_view text) noexcept {
   const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const auto tail = [&](std::size_t i) { return at(i) >= 0x80 && at(i) <= 0xBF; };
@@ -16,11 +17,15 @@ std::size_t utf8_length(std::string_view text) noexcept {
   if (first < 0x80) return 1;
   if (first >= 0xC2 && first <= 0xDF) return tail(1) ? 2 : 0;
   if (first >= 0xE0 && first <= 0xEF) {
-    const bool second = first == 0xE0 ? at(1) >= 0xA0 && at(1) <= 0xBF : first == 0xED ? at(1) >= 0x80 && at(1) <= 0x9F : tail(1);
+    const bool second = first == 0xE0   ? at(1) >= 0xA0 && at(1) <= 0xBF
+                        : first == 0xED ? at(1) >= 0x80 && at(1) <= 0x9F
+                                        : tail(1);
     return second && tail(2) ? 3 : 0;
   }
   if (first >= 0xF0 && first <= 0xF4) {
-    const bool second = first == 0xF0 ? at(1) >= 0x90 && at(1) <= 0xBF : first == 0xF4 ? at(1) >= 0x80 && at(1) <= 0x8F : tail(1);
+    const bool second = first == 0xF0   ? at(1) >= 0x90 && at(1) <= 0xBF
+                        : first == 0xF4 ? at(1) >= 0x80 && at(1) <= 0x8F
+                                        : tail(1);
     return second && tail(2) && tail(3) ? 4 : 0;
   }
   return 0;
@@ -42,11 +47,14 @@ void append_json_string(std::string& out, std::string_view text) {
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);
     const char c = text.front();
-    if (length == 0) out += "\xEF\xBF\xBD";
-    else if (c == '"' || c == '\\') (out += '\\') += c;
+    if (length == 0)
+      out += "\xEF\xBF\xBD";
+    else if (c == '"' || c == '\\')
+      (out += '\\') += c;
     else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
       fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
-    else out.append(text.substr(0, length));
+    else
+      out.append(text.substr(0, length));
     text.remove_prefix(length == 0 ? 1 : length);
   }
   out += '"';

@@ -15,15 +15,23 @@ namespace strata {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, LogLevel>, 5> kLevels = {{{"debug", LogLevel::debug},
-    {"info", LogLevel::info}, {"warn", LogLevel::warn}, {"error", LogLevel::error}, {"off", LogLevel::off}}};
+                                                                           {"info", LogLevel::info},
+                                                                           {"warn", LogLevel::warn},
+                                                                           {"error", LogLevel::error},
+                                                                           {"off", LogLevel::off}}};
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {
   switch (level) {
-    case LogLevel::debug: return spdlog::level::debug;
-    case LogLevel::info: return spdlog::level::info;
-    case LogLevel::warn: return spdlog::level::warn;
-    case LogLevel::error: return spdlog::level::err;
-    case LogLevel::off: break;
+    case LogLevel::debug:
+      return spdlog::level::debug;
+    case LogLevel::info:
+      return spdlog::level::info;
+    case LogLevel::warn:
+      return spdlog::level::warn;
+    case LogLevel::error:
+      return spdlog::level::err;
+    case LogLevel::off:
+      break;
   }
   return spdlog::level::off;
 }
@@ -63,8 +71,10 @@ Result<LogLevel> parse_log_level(std::string_view text) {
 Result<std::unique_ptr<Log>> Log::create(LogLevel level, Sink sink) {
   try {
     spdlog::sink_ptr target;
-    if (sink) target = std::make_shared<FunctionSink>(std::move(sink));
-    else target = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+    if (sink)
+      target = std::make_shared<FunctionSink>(std::move(sink));
+    else
+      target = std::make_shared<spdlog::sinks::stderr_sink_mt>();
     auto impl = std::make_unique<Impl>(Impl{spdlog::logger("strata", std::move(target))});
     impl->logger.set_pattern("%n %l: %v");
     impl->logger.set_level(to_spdlog(level));

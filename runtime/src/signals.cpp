@@ -11,8 +11,8 @@
 namespace strata {
 namespace {
 
-// A handler reaches nothing but globals. Lock-free atomics are what it may touch; they carry no other data, so
-// their order does not matter.
+// A handler reaches nothing but globals. Lock-free atomics are what it may touch; they carry no other data,
+// so their order does not matter.
 std::atomic<int> g_signal{0};
 std::atomic<bool> g_installed{false};
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -45,14 +45,16 @@ class ProcessSignals final : public Signals {
   int signal_number() const noexcept override { return g_signal.load(std::memory_order_relaxed); }
 
  private:
-  struct sigaction old_int_ {}, old_term_ {};
+  struct sigaction old_int_ {
+  }, old_term_{};
   bool took_int_ = false, took_term_ = false;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Signals>> install_signals() {
-  if (g_installed.exchange(true)) return Status::error(Code::invalid, "the signal handlers are installed already");
+  if (g_installed.exchange(true))
+    return Status::error(Code::invalid, "the signal handlers are installed already");
   auto signals = std::make_unique<ProcessSignals>();
   STRATA_TRY(signals->install());
   return std::unique_ptr<Signals>(std::move(signals));

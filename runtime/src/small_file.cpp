@@ -14,7 +14,9 @@ namespace {
 
 struct Descriptor {
   int fd;
-  ~Descriptor() { if (fd >= 0) ::close(fd); }
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
 };
 
 Status failed(const std::string& path, int error) {
@@ -41,7 +43,8 @@ Result<std::string> read_small_file(const std::string& path, std::size_t limit_b
     if (n == 0) return text;
     text.append(block, static_cast<std::size_t>(n));
     if (text.size() > limit_bytes)
-      return Status::error(Code::invalid, str(path, ": is larger than ", limit_bytes, " bytes, the most that is read"));
+      return Status::error(Code::invalid,
+                           str(path, ": is larger than ", limit_bytes, " bytes, the most that is read"));
   }
 }
 

@@ -4,19 +4,32 @@ namespace strata {
 
 std::string_view to_string(Code code) noexcept {
   switch (code) {
-    case Code::ok: return "ok";
-    case Code::invalid: return "invalid";
-    case Code::not_found: return "not_found";
-    case Code::does_not_fit: return "does_not_fit";
-    case Code::out_of_memory: return "out_of_memory";
-    case Code::io_error: return "io_error";
-    case Code::no_space: return "no_space";
-    case Code::corrupt: return "corrupt";
-    case Code::unsupported: return "unsupported";
-    case Code::cancelled: return "cancelled";
-    case Code::timeout: return "timeout";
-    case Code::diverged: return "diverged";
-    case Code::internal: return "internal";
+    case Code::ok:
+      return "ok";
+    case Code::invalid:
+      return "invalid";
+    case Code::not_found:
+      return "not_found";
+    case Code::does_not_fit:
+      return "does_not_fit";
+    case Code::out_of_memory:
+      return "out_of_memory";
+    case Code::io_error:
+      return "io_error";
+    case Code::no_space:
+      return "no_space";
+    case Code::corrupt:
+      return "corrupt";
+    case Code::unsupported:
+      return "unsupported";
+    case Code::cancelled:
+      return "cancelled";
+    case Code::timeout:
+      return "timeout";
+    case Code::diverged:
+      return "diverged";
+    case Code::internal:
+      return "internal";
   }
   return "unknown";
 }

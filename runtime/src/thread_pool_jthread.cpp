@@ -15,7 +15,8 @@ namespace {
 class JthreadPool final : public ThreadPool {
  public:
   explicit JthreadPool(int threads) : threads_(threads) {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    for (int i = 1; i < threads; ++i)
+      workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
   }
   ~JthreadPool() override {
     for (std::jthread& worker : workers_) worker.request_stop();

@@ -17,10 +17,12 @@ namespace {
 
 class TbbPool final : public ThreadPool {
  public:
-  // More threads than cores only where asked for: without the limit oneTBB would take fewer and say so on stderr.
+  // More threads than cores only where asked for: without the limit oneTBB would take fewer and say so on
+  // stderr.
   explicit TbbPool(int threads)
       : limit_(tbb::global_control::max_allowed_parallelism,
-               std::max(static_cast<std::size_t>(threads), tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism))),
+               std::max(static_cast<std::size_t>(threads),
+                        tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism))),
         arena_(threads, 1) {}
   int threads() const noexcept override { return arena_.max_concurrency(); }
 

@@ -29,7 +29,8 @@ std::uint64_t cache_bytes(hwloc_topology_t topology, hwloc_obj_type_t type, int 
 int affinity_threads(int otherwise) {
   cpu_set_t set;
   CPU_ZERO(&set);  // machines past 1024 threads fail here with EINVAL and count as all usable
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : std::max(1, otherwise);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set))
+                                                       : std::max(1, otherwise);
 }
 
 }  // namespace
@@ -38,7 +39,8 @@ Result<Topology> read_topology() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return Status::error(Code::unsupported, "hwloc cannot start");
   const TopologyHandle topology(raw);
-  if (hwloc_topology_load(raw) != 0) return Status::error(Code::unsupported, "hwloc cannot read this machine");
+  if (hwloc_topology_load(raw) != 0)
+    return Status::error(Code::unsupported, "hwloc cannot read this machine");
   Topology result;
   result.packages = count(raw, HWLOC_OBJ_PACKAGE);
   result.cores = count(raw, HWLOC_OBJ_CORE);
@@ -49,7 +51,8 @@ Result<Topology> read_topology() {
   for (int i = 0; i < count(raw, HWLOC_OBJ_NUMANODE); ++i) {
     const hwloc_obj_t node = hwloc_get_obj_by_type(raw, HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
     const int cores = hwloc_get_nbobjs_inside_cpuset_by_type(raw, node->cpuset, HWLOC_OBJ_CORE);
-    result.numa.push_back({static_cast<int>(node->os_index), std::max(0, cores), node->attr->numanode.local_memory});
+    result.numa.push_back(
+        {static_cast<int>(node->os_index), std::max(0, cores), node->attr->numanode.local_memory});
   }
   return result;
 }

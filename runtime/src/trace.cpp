@@ -22,7 +22,9 @@ class BlockWriter {
     std::span<const char> rest(text_);
     while (!rest.empty()) {
       STRATA_TRY_ASSIGN(const std::size_t n, file_.write_at(offset_, std::as_bytes(rest)));
-      if (n == 0) return Status::error(Code::io_error, str(file_.path(), ": a write of ", rest.size(), " bytes took none"));
+      if (n == 0)
+        return Status::error(Code::io_error,
+                             str(file_.path(), ": a write of ", rest.size(), " bytes took none"));
       offset_ += n;
       rest = rest.subspan(n);
     }
@@ -42,7 +44,8 @@ void append_us(std::string& out, std::int64_t ns) {
 }
 
 void append_name(std::string& out, std::string_view kind, int id, std::string_view name) {
-  out += str(",\n{\"ph\":\"M\",\"pid\":1,\"tid\":", id, ",\"name\":\"", kind, "\",\"args\":{\"name\":", json_string(name), "}}");
+  out += str(",\n{\"ph\":\"M\",\"pid\":1,\"tid\":", id, ",\"name\":\"", kind,
+             "\",\"args\":{\"name\":", json_string(name), "}}");
 }
 
 }  // namespace
@@ -53,7 +56,8 @@ Trace::~Trace() = default;
 Trace::Track& Trace::add_track(std::string name) {
   MutexLock lock(mutex_);
   const int id = static_cast<int>(tracks_.size()) + 1;
-  tracks_.emplace_back(new Track(*this, std::move(name), id, std::max<std::size_t>(1, options_.events_per_track)));
+  tracks_.emplace_back(
+      new Track(*this, std::move(name), id, std::max<std::size_t>(1, options_.events_per_track)));
   return *tracks_.back();
 }
 
@@ -75,18 +79,21 @@ Status Trace::write(Io& io, const std::string& path) {
   const std::string part = path + ".part";
   STRATA_TRY_ASSIGN(const std::unique_ptr<File> file, io.open(part, OpenMode::truncate));
   BlockWriter out(*file);
-  out.text() = str("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":{", dropped, "}},\"traceEvents\":[\n",
-                   "{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"strata\"}}");
+  out.text() = str(
+      "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":{", dropped, "}},\"traceEvents\":[\n",
+      "{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"strata\"}}");
   for (std::size_t t = 0; t < tracks.size(); ++t) {
     append_name(out.text(), "thread_name", tracks[t]->id_, tracks[t]->name_);
     out.text() += str(",\n{\"ph\":\"M\",\"pid\":1,\"tid\":", tracks[t]->id_,
                       ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":", tracks[t]->id_, "}}");
     for (const Track::Event& event : events[t]) {
       const bool span = event.kind == Track::Kind::span;
-      out.text() += str(",\n{\"ph\":\"", span ? "X" : "C", "\",\"pid\":1,\"tid\":", tracks[t]->id_, ",\"ts\":");
+      out.text() +=
+          str(",\n{\"ph\":\"", span ? "X" : "C", "\",\"pid\":1,\"tid\":", tracks[t]->id_, ",\"ts\":");
       append_us(out.text(), event.begin_ns - first_ns);
       if (span) append_us(out.text() += ",\"dur\":", event.end_ns - event.begin_ns);
-      out.text() += str(",\"name\":", json_string(event.label), ",\"args\":{\"", span ? "arg" : "value", "\":", event.arg, "}}");
+      out.text() += str(",\"name\":", json_string(event.label), ",\"args\":{\"", span ? "arg" : "value",
+                        "\":", event.arg, "}}");
       STRATA_TRY(out.flush_past(256 * 1024));
     }
   }
@@ -98,7 +105,8 @@ Status Trace::write(Io& io, const std::string& path) {
 Trace::Track::Track(Trace& trace, std::string name, int id, std::size_t capacity)
     : trace_(trace), name_(std::move(name)), id_(id), ring_(capacity) {}
 
-void Trace::Track::span(const char* label, std::int64_t arg, std::int64_t begin_ns, std::int64_t end_ns) noexcept {
+void Trace::Track::span(const char* label, std::int64_t arg, std::int64_t begin_ns,
+                        std::int64_t end_ns) noexcept {
   if (trace_.enabled()) push({label, arg, begin_ns, std::max(begin_ns, end_ns), Kind::span});
 }
 
@@ -141,7 +149,8 @@ TraceSpan::TraceSpan(Trace::Track& track, const char* label, std::int64_t arg) n
 
 TraceSpan::~TraceSpan() {
   // Pushed even where the trace was turned off meanwhile: a step that was begun is shown whole.
-  if (track_ != nullptr) track_->push({label_, arg_, begin_ns_, track_->trace_.clock_.now_ns(), Trace::Track::Kind::span});
+  if (track_ != nullptr)
+    track_->push({label_, arg_, begin_ns_, track_->trace_.clock_.now_ns(), Trace::Track::Kind::span});
 }
 
 }  // namespace strata

@@ -40,15 +40,27 @@ Result<double> scale(std::string_view text, const std::array<Unit, N>& units) {
   std::string known;
   for (const Unit& unit : units)
     if (!unit.name.empty()) known += (known.empty() ? "" : ", ") + std::string(unit.name);
-  return Status::error(Code::invalid, str("'", text, "' has the unknown unit '", q.unit, "'; known: ", known));
+  return Status::error(Code::invalid,
+                       str("'", text, "' has the unknown unit '", q.unit, "'; known: ", known));
 }
 
 }  // namespace
 
 Result<std::uint64_t> parse_bytes(std::string_view text) {
-  static constexpr std::array<Unit, 14> kUnits = {{{"", 1}, {"b", 1}, {"k", 1024}, {"kib", 1024}, {"kb", 1e3},
-      {"m", 1048576}, {"mib", 1048576}, {"mb", 1e6}, {"g", 1073741824}, {"gib", 1073741824}, {"gb", 1e9},
-      {"t", 1099511627776.0}, {"tib", 1099511627776.0}, {"tb", 1e12}}};
+  static constexpr std::array<Unit, 14> kUnits = {{{"", 1},
+                                                   {"b", 1},
+                                                   {"k", 1024},
+                                                   {"kib", 1024},
+                                                   {"kb", 1e3},
+                                                   {"m", 1048576},
+                                                   {"mib", 1048576},
+                                                   {"mb", 1e6},
+                                                   {"g", 1073741824},
+                                                   {"gib", 1073741824},
+                                                   {"gb", 1e9},
+                                                   {"t", 1099511627776.0},
+                                                   {"tib", 1099511627776.0},
+                                                   {"tb", 1e12}}};
   STRATA_TRY_ASSIGN(const double bytes, scale(text, kUnits));
   if (bytes > 9.0e18) return Status::error(Code::invalid, str("'", text, "' is more bytes than 2^63"));
   return static_cast<std::uint64_t>(std::llround(bytes));
@@ -66,8 +78,15 @@ std::string format_bytes(std::uint64_t bytes) {
 }
 
 Result<double> parse_seconds(std::string_view text) {
-  static constexpr std::array<Unit, 9> kUnits = {{{"", 1}, {"s", 1}, {"sec", 1}, {"ms", 1e-3}, {"us", 1e-6},
-      {"m", 60}, {"min", 60}, {"h", 3600}, {"d", 86400}}};
+  static constexpr std::array<Unit, 9> kUnits = {{{"", 1},
+                                                  {"s", 1},
+                                                  {"sec", 1},
+                                                  {"ms", 1e-3},
+                                                  {"us", 1e-6},
+                                                  {"m", 60},
+                                                  {"min", 60},
+                                                  {"h", 3600},
+                                                  {"d", 86400}}};
   return scale(text, kUnits);
 }
 

@@ -20,26 +20,31 @@ CopyKey param(ChunkId chunk) { return {chunk, Payload::param}; }
 // Parameters with their home in pinned memory, each written once, and `window` slots on the device.
 std::unique_ptr<ChunkRig> parameters_in_ram(int chunks, std::uint32_t window) {
   const ChunkLayout layout = small_layout(chunks);
-  auto rig = std::make_unique<ChunkRig>(layout, with_homes(bare_placement(layout, window, 1), Payload::param, Tier::pinned));
+  auto rig = std::make_unique<ChunkRig>(
+      layout, with_homes(bare_placement(layout, window, 1), Payload::param, Tier::pinned));
   for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c) rig->put(param(c), Tier::pinned, c);
   return rig;
 }
-std::unique_ptr<ChunkRig> parameters_on_nvme(int chunks, std::uint32_t device, std::uint32_t pinned, std::uint32_t spares = 1) {
+std::unique_ptr<ChunkRig> parameters_on_nvme(int chunks, std::uint32_t device, std::uint32_t pinned,
+                                             std::uint32_t spares = 1) {
   const ChunkLayout layout = small_layout(chunks);
-  auto rig = std::make_unique<ChunkRig>(layout, with_homes(bare_placement(layout, device, pinned, spares), Payload::param, Tier::nvme));
+  auto rig = std::make_unique<ChunkRig>(
+      layout, with_homes(bare_placement(layout, device, pinned, spares), Payload::param, Tier::nvme));
   for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c) {
     rig->put(param(c), Tier::pinned, c);
     must(rig->manager->send_home(param(c)));
   }
   must(rig->manager->settle_all());
   for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c)
-    if (rig->manager->state(param(c), Tier::pinned) != Residency::absent) must(rig->manager->evict(param(c), Tier::pinned));
+    if (rig->manager->state(param(c), Tier::pinned) != Residency::absent)
+      must(rig->manager->evict(param(c), Tier::pinned));
   rig->mover.writes = rig->mover.reads = 0;
   return rig;
 }
 
 TEST(ChunkManagerTest, PinsMoveAndAreNotCopied) {
-  static_assert(std::is_nothrow_move_constructible_v<ChunkPin> && std::is_nothrow_move_assignable_v<ChunkPin>);
+  static_assert(std::is_nothrow_move_constructible_v<ChunkPin> &&
+                std::is_nothrow_move_assignable_v<ChunkPin>);
   static_assert(!std::is_copy_constructible_v<ChunkPin> && !std::is_copy_assignable_v<ChunkPin>);
   const auto rig = parameters_in_ram(2, 2);
   ChunkPin first = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
@@ -69,7 +74,8 @@ TEST(ChunkManagerTest, APinThatFindsEverySlotPinnedIsRefusedWithTheNumbers) {
   const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
   const Status status = rig->manager->pin(param(1), Tier::device, Intent::read, rig->compute).status();
   EXPECT_EQ(status.code(), Code::does_not_fit);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("chunk 1 param needs a slot of 16384 bytes in device and all 1 are pinned"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("chunk 1 param needs a slot of 16384 bytes in device and all 1 are pinned"));
   must(rig->audit());
 }
 
@@ -90,9 +96,11 @@ TEST(ChunkManagerTest, DirtyCopiesReachTheirHomeFromEveryTierToEveryTier) {
       must(rig.manager->send_home(param(0)));
       must(rig.manager->settle_all());
       must(rig.audit());
-      EXPECT_EQ(rig.manager->state(param(0), home), home == written ? Residency::dirty : Residency::clean) << to_string(written) << to_string(home);
+      EXPECT_EQ(rig.manager->state(param(0), home), home == written ? Residency::dirty : Residency::clean)
+          << to_string(written) << to_string(home);
       for (const Tier tier : {Tier::device, Tier::pinned})
-        if (tier != home && rig.manager->state(param(0), tier) != Residency::absent) must(rig.manager->evict(param(0), tier));
+        if (tier != home && rig.manager->state(param(0), tier) != Residency::absent)
+          must(rig.manager->evict(param(0), tier));
       rig.check(param(0), Tier::pinned, 7);
       EXPECT_EQ(rig.differences, 0);
     }
@@ -100,21 +108,26 @@ TEST(ChunkManagerTest, DirtyCopiesReachTheirHomeFromEveryTierToEveryTier) {
 
 TEST(ChunkManagerTest, EvictionTakesWhatIsNeededLatest) {
   const auto rig = parameters_in_ram(4, 3);
-  const std::vector<Use> uses = {{0, param(0), Tier::device}, {1, param(1), Tier::device}, {2, param(2), Tier::device},
-                                 {3, param(3), Tier::device}, {4, param(1), Tier::device}, {5, param(0), Tier::device},
+  const std::vector<Use> uses = {{0, param(0), Tier::device}, {1, param(1), Tier::device},
+                                 {2, param(2), Tier::device}, {3, param(3), Tier::device},
+                                 {4, param(1), Tier::device}, {5, param(0), Tier::device},
                                  {6, param(2), Tier::device}};
   rig->manager->set_schedule(uses, 7);
   for (const Use& use : uses) {
     rig->manager->set_position(use.position);
     rig->check(use.key, Tier::device, use.key.chunk);
-    EXPECT_EQ(rig->manager->state(param(2), Tier::device) != Residency::absent, use.position == 2 || use.position == 6);
+    EXPECT_EQ(rig->manager->state(param(2), Tier::device) != Residency::absent,
+              use.position == 2 || use.position == 6);
   }
   EXPECT_EQ(rig->manager->counters().fetches, 5u);  // the offline optimum: 0 1 2 3, and 2 again
 }
 
 TEST(ChunkManagerTest, WhatWasFetchedForThisPositionIsNotEvictedBeforeItsUse) {
   const auto rig = parameters_in_ram(3, 2);
-  const std::vector<Use> uses = {{0, param(2), Tier::device}, {1, param(0), Tier::device}, {1, param(1), Tier::device}, {2, param(2), Tier::device}};
+  const std::vector<Use> uses = {{0, param(2), Tier::device},
+                                 {1, param(0), Tier::device},
+                                 {1, param(1), Tier::device},
+                                 {2, param(2), Tier::device}};
   rig->manager->set_schedule(uses, 3);
   rig->check(param(2), Tier::device, 2);
   EXPECT_TRUE(must(rig->manager->prefetch(param(1), Tier::device)));
@@ -125,7 +138,10 @@ TEST(ChunkManagerTest, WhatWasFetchedForThisPositionIsNotEvictedBeforeItsUse) {
 
 TEST(ChunkManagerTest, PrefetchTakesNoSlotFromSomethingNeededSooner) {
   const auto rig = parameters_in_ram(3, 2);
-  const std::vector<Use> uses = {{0, param(0), Tier::device}, {1, param(1), Tier::device}, {2, param(0), Tier::device}, {3, param(2), Tier::device}};
+  const std::vector<Use> uses = {{0, param(0), Tier::device},
+                                 {1, param(1), Tier::device},
+                                 {2, param(0), Tier::device},
+                                 {3, param(2), Tier::device}};
   rig->manager->set_schedule(uses, 4);
   rig->check(param(0), Tier::device, 0);
   EXPECT_TRUE(must(rig->manager->prefetch(param(1), Tier::device)));
@@ -139,7 +155,8 @@ TEST(ChunkManagerTest, PrefetchTakesNoSlotFromSomethingNeededSooner) {
 
 TEST(ChunkManagerTest, OneSlotServesPinAfterPinAndPrefetchOnlyWhenItIsUnused) {
   const auto rig = parameters_in_ram(3, 1);
-  const std::vector<Use> uses = {{0, param(0), Tier::device}, {1, param(1), Tier::device}, {2, param(2), Tier::device}};
+  const std::vector<Use> uses = {
+      {0, param(0), Tier::device}, {1, param(1), Tier::device}, {2, param(2), Tier::device}};
   rig->manager->set_schedule(uses, 3);
   {
     const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
@@ -172,7 +189,8 @@ TEST(ChunkManagerTest, AFailedReadLeavesNoCopyNoSlotAndNamesChunkAndPayload) {
 TEST(ChunkManagerTest, AFailedCopyGivesItsSlotBack) {
   const auto rig = parameters_in_ram(1, 1);
   rig->mover.fail_copies = 1;
-  EXPECT_EQ(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute).status().code(), Code::internal);
+  EXPECT_EQ(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute).status().code(),
+            Code::internal);
   must(rig->audit());
   EXPECT_EQ(rig->manager->used_slots(Tier::device, 0), 0u);
   rig->check(param(0), Tier::device, 0);
@@ -258,13 +276,15 @@ TEST(ChunkManagerTest, DroppedPayloadsFreeTheirSlotsUnwritten) {
   must(rig->audit());
   EXPECT_EQ(rig->held_bytes(Tier::device) + rig->held_bytes(Tier::pinned), 0u);
   EXPECT_EQ(rig->mover.writes, 0);
-  EXPECT_EQ(rig->manager->pin(grad, Tier::device, Intent::read, rig->compute).status().code(), Code::internal);
+  EXPECT_EQ(rig->manager->pin(grad, Tier::device, Intent::read, rig->compute).status().code(),
+            Code::internal);
 }
 
 TEST(ChunkManagerTest, AnOnlyCopyWithoutAHomeIsNoVictim) {
   const auto rig = parameters_in_ram(2, 1);
   rig->put({0, Payload::grad}, Tier::device, 3);
-  EXPECT_EQ(rig->manager->pin(param(1), Tier::device, Intent::read, rig->compute).status().code(), Code::does_not_fit);
+  EXPECT_EQ(rig->manager->pin(param(1), Tier::device, Intent::read, rig->compute).status().code(),
+            Code::does_not_fit);
   EXPECT_FALSE(must(rig->manager->prefetch(param(1), Tier::device)));
   rig->check({0, Payload::grad}, Tier::device, 3);
   EXPECT_EQ(rig->differences, 0);
@@ -291,13 +311,19 @@ TEST(ChunkManagerTest, PlacementsThatCannotWorkAreRefused) {
   test::FakeMover mover(*backend, h2d, d2h);
   Budget budget("any");
   const auto refusal = [&](const Placement& placement, const ChunkManager::Memory& memory) {
-    return ChunkManager::create(layout, placement, memory, *backend, mover, {&budget, &budget, &budget}, clock).status();
+    return ChunkManager::create(layout, placement, memory, *backend, mover, {&budget, &budget, &budget},
+                                clock)
+        .status();
   };
-  EXPECT_THAT(std::string(refusal(with_homes(bare_placement(layout, 0, 0, 0), Payload::param, Tier::nvme), {}).message()), HasSubstr("no spare slot"));
+  EXPECT_THAT(
+      std::string(
+          refusal(with_homes(bare_placement(layout, 0, 0, 0), Payload::param, Tier::nvme), {}).message()),
+      HasSubstr("no spare slot"));
   Placement short_one = bare_placement(layout, 0, 0);
   short_one.homes.pop_back();
   EXPECT_THAT(std::string(refusal(short_one, {}).message()), HasSubstr("homes for 1 chunks, the layout 2"));
-  EXPECT_THAT(std::string(refusal(bare_placement(layout, 1, 0), {}).message()), HasSubstr("device slab has 0 bytes, the placement needs 16384"));
+  EXPECT_THAT(std::string(refusal(bare_placement(layout, 1, 0), {}).message()),
+              HasSubstr("device slab has 0 bytes, the placement needs 16384"));
 }
 
 TEST(ChunkManagerTest, HomesBeyondTheBudgetAreRefused) {
@@ -310,7 +336,11 @@ TEST(ChunkManagerTest, HomesBeyondTheBudgetAreRefused) {
   Stream h2d, d2h;
   test::FakeMover mover(*backend, h2d, d2h);
   Budget device("device"), ram("pinned", 2 * kSlot - 1), nvme("nvme");
-  EXPECT_EQ(ChunkManager::create(layout, placement, {{}, pinned.view()}, *backend, mover, {&device, &ram, &nvme}, clock).status().code(), Code::does_not_fit);
+  EXPECT_EQ(ChunkManager::create(layout, placement, {{}, pinned.view()}, *backend, mover,
+                                 {&device, &ram, &nvme}, clock)
+                .status()
+                .code(),
+            Code::does_not_fit);
   EXPECT_EQ(ram.reserved_bytes(), 0u);
 }
 
@@ -319,22 +349,30 @@ using ChunkManagerDeathTest = testing::Test;
 TEST(ChunkManagerDeathTest, BrokenRulesAbort) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto rig = parameters_in_ram(2, 2);
-  EXPECT_DEATH({
-    const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
-    rig->manager.reset();
-  }, "destroyed under a live pin");
-  EXPECT_DEATH({
-    const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::update, rig->compute));
-    (void)rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute);
-  }, "written there");
-  EXPECT_DEATH({
-    const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::update, rig->compute));
-    (void)rig->manager->send_home(param(0));
-  }, "while it is written");
-  EXPECT_DEATH({
-    const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
-    (void)rig->manager->evict(param(0), Tier::device);
-  }, "may not leave");
+  EXPECT_DEATH(
+      {
+        const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
+        rig->manager.reset();
+      },
+      "destroyed under a live pin");
+  EXPECT_DEATH(
+      {
+        const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::update, rig->compute));
+        (void)rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute);
+      },
+      "written there");
+  EXPECT_DEATH(
+      {
+        const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::update, rig->compute));
+        (void)rig->manager->send_home(param(0));
+      },
+      "while it is written");
+  EXPECT_DEATH(
+      {
+        const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
+        (void)rig->manager->evict(param(0), Tier::device);
+      },
+      "may not leave");
 }
 
 }  // namespace

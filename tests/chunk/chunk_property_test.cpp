@@ -30,45 +30,76 @@ class Dice {
 };
 
 Placement random_placement(const ChunkLayout& layout, Dice& dice) {
-  Placement placement = test::bare_placement(layout, 1 + static_cast<std::uint32_t>(dice.below(3)), 2 + static_cast<std::uint32_t>(dice.below(3)),
+  Placement placement = test::bare_placement(layout, 1 + static_cast<std::uint32_t>(dice.below(3)),
+                                             2 + static_cast<std::uint32_t>(dice.below(3)),
                                              1 + static_cast<std::uint32_t>(dice.below(3)));
   for (auto& homes : placement.homes)
     for (const Payload payload : {Payload::param, Payload::m, Payload::v, Payload::accum})
-      homes[static_cast<std::size_t>(payload)] = dice.pick({Tier::device, Tier::pinned, Tier::nvme, Tier::nvme});
+      homes[static_cast<std::size_t>(payload)] =
+          dice.pick({Tier::device, Tier::pinned, Tier::nvme, Tier::nvme});
   return placement;
 }
 
 // What must be true, kept as plainly as possible: the version each key holds, and the pins that live.
 class Walk {
  public:
-  Walk(const ChunkLayout& layout, const Placement& placement, Dice& dice) : rig_(layout, placement), dice_(dice) { shuffle_schedule(); }
+  Walk(const ChunkLayout& layout, const Placement& placement, Dice& dice)
+      : rig_(layout, placement), dice_(dice) {
+    shuffle_schedule();
+  }
 
   void step() {
     if (dice_.one_in(60)) rig_.mover.fail_reads = 1 + static_cast<int>(dice_.below(3));
     if (dice_.one_in(60)) rig_.mover.fail_writes = 1 + static_cast<int>(dice_.below(3));
     if (dice_.one_in(200)) rig_.mover.fail_copies = 1;
     switch (dice_.below(12)) {
-      case 0: case 1: case 2: pin(Intent::read); break;
-      case 3: pin(Intent::update); break;
-      case 4: pin(Intent::overwrite); break;
-      case 5: case 6: unpin(); break;
-      case 7: prefetch(); break;
-      case 8: send_home(); break;
-      case 9: dice_.one_in(4) ? drop() : evict(); break;
-      case 10: move_on(); break;
-      case 11: allow(dice_.one_in(8) ? rig_.manager->settle_all() : rig_.manager->pump(), "settle"); break;
+      case 0:
+      case 1:
+      case 2:
+        pin(Intent::read);
+        break;
+      case 3:
+        pin(Intent::update);
+        break;
+      case 4:
+        pin(Intent::overwrite);
+        break;
+      case 5:
+      case 6:
+        unpin();
+        break;
+      case 7:
+        prefetch();
+        break;
+      case 8:
+        send_home();
+        break;
+      case 9:
+        dice_.one_in(4) ? drop() : evict();
+        break;
+      case 10:
+        move_on();
+        break;
+      case 11:
+        allow(dice_.one_in(8) ? rig_.manager->settle_all() : rig_.manager->pump(), "settle");
+        break;
     }
     const Status sound = rig_.audit();
     ASSERT_TRUE(sound.is_ok()) << sound.to_string();
-    for (const Tier tier : kMemory) ASSERT_LE(rig_.charged_bytes(tier), rig_.budgets[static_cast<std::size_t>(tier)]->limit_bytes());
+    for (const Tier tier : kMemory)
+      ASSERT_LE(rig_.charged_bytes(tier), rig_.budgets[static_cast<std::size_t>(tier)]->limit_bytes());
   }
 
   void finish() {
     pins_.clear();
     rig_.mover.fail_reads = rig_.mover.fail_writes = rig_.mover.fail_copies = 0;
-    for (const auto& [i, version] : versions_)  // those without a home first: what they hold is in nobody's way then
+    for (const auto& [i, version] :
+         versions_)  // those without a home first: what they hold is in nobody's way then
       if (!rig_.placement.home(key(i))) {
-        rig_.check(key(i), rig_.manager->state(key(i), Tier::device) == Residency::absent ? Tier::pinned : Tier::device, version);
+        rig_.check(
+            key(i),
+            rig_.manager->state(key(i), Tier::device) == Residency::absent ? Tier::pinned : Tier::device,
+            version);
         must(rig_.manager->drop(key(i)));
       }
     for (const auto& [i, version] : versions_)
@@ -85,7 +116,9 @@ class Walk {
     Tier tier;
     bool writes;
   };
-  static CopyKey key(std::size_t i) { return {static_cast<ChunkId>(i / kPayloads), static_cast<Payload>(i % kPayloads)}; }
+  static CopyKey key(std::size_t i) {
+    return {static_cast<ChunkId>(i / kPayloads), static_cast<Payload>(i % kPayloads)};
+  }
   std::size_t random_key() { return dice_.below(rig_.layout.n_chunks() * kPayloads); }
   bool pinned(std::size_t i, bool writers_only = false) const {
     for (const Held& held : pins_)
@@ -93,22 +126,26 @@ class Walk {
     return false;
   }
 
-  // A refusal is right only when pins, and only copies without a home, leave no slot; a failure only when one was planned.
+  // A refusal is right only when pins, and only copies without a home, leave no slot; a failure only when one
+  // was planned.
   void allow(const Status& status, const char* what) {
     if (status.is_ok()) return;
     ++refusals_;
     if (status.code() == Code::does_not_fit) {
       EXPECT_TRUE(crowded()) << what << ": " << status.to_string();
     } else {
-      EXPECT_NE(status.message().find("injected"), std::string_view::npos) << what << ": " << status.to_string();
+      EXPECT_NE(status.message().find("injected"), std::string_view::npos)
+          << what << ": " << status.to_string();
     }
   }
   bool crowded() const {
     for (const Tier tier : kMemory)
       for (std::uint32_t c = 0; c < rig_.placement.classes.size(); ++c) {
-        std::size_t stuck = tier == Tier::pinned ? 1 : 0;  // the source of a copy to the device stays meanwhile
+        std::size_t stuck =
+            tier == Tier::pinned ? 1 : 0;  // the source of a copy to the device stays meanwhile
         for (std::size_t i = 0; i < rig_.layout.n_chunks() * kPayloads; ++i) {
-          if (rig_.placement.class_of(rig_.layout, key(i)) != c || rig_.placement.home(key(i)) == tier) continue;
+          if (rig_.placement.class_of(rig_.layout, key(i)) != c || rig_.placement.home(key(i)) == tier)
+            continue;
           if (rig_.manager->state(key(i), tier) == Residency::absent) continue;
           stuck += pinned(i) || !rig_.placement.home(key(i)) ? 1u : 0u;
         }
@@ -167,7 +204,8 @@ class Walk {
   void shuffle_schedule() {
     uses_.clear();
     for (std::int32_t at = 0; at < 40; ++at)
-      for (std::uint64_t n = dice_.below(3); n-- > 0;) uses_.push_back({at, key(random_key()), dice_.pick({Tier::device, Tier::pinned})});
+      for (std::uint64_t n = dice_.below(3); n-- > 0;)
+        uses_.push_back({at, key(random_key()), dice_.pick({Tier::device, Tier::pinned})});
     rig_.manager->set_schedule(uses_, 40);
     position_ = 0;
   }
@@ -189,7 +227,8 @@ class Walk {
 // The walk of one seed; how often it was refused something.
 std::uint64_t walk(std::uint64_t seed) {
   Dice dice(seed);
-  const ChunkLayout layout = test::small_layout(1 + static_cast<int>(dice.below(5)), static_cast<int>(dice.below(3)));
+  const ChunkLayout layout =
+      test::small_layout(1 + static_cast<int>(dice.below(5)), static_cast<int>(dice.below(3)));
   const Placement placement = random_placement(layout, dice);
   Walk walk(layout, placement, dice);
   for (int op = 0; op < 600 && !testing::Test::HasFailure(); ++op) walk.step();

@@ -22,7 +22,8 @@ inline ChunkLayout small_layout(int small, int large = 0) {
 }
 
 /// All payloads without a home; windows of `device` and `pinned` slots, `spares` on nvme, in every class.
-inline Placement bare_placement(const ChunkLayout& layout, std::uint32_t device, std::uint32_t pinned, std::uint32_t spares = 1) {
+inline Placement bare_placement(const ChunkLayout& layout, std::uint32_t device, std::uint32_t pinned,
+                                std::uint32_t spares = 1) {
   Placement placement;
   placement.classes = slot_classes(layout);
   for (SizeClass& slots : placement.classes) slots.window = {device, pinned, spares};
@@ -39,21 +40,28 @@ inline Placement with_homes(Placement placement, Payload payload, Tier tier) {
 class ChunkRig {
  public:
   ChunkRig(const ChunkLayout& layout_in, Placement placement_in)
-      : layout(layout_in), placement(std::move(placement_in)), pool(must(ThreadPool::create(1))),
+      : layout(layout_in),
+        placement(std::move(placement_in)),
+        pool(must(ThreadPool::create(1))),
         backend(must(create_host_backend({.schedule = Schedule::latest_legal, .check = true}, *pool, clock))),
-        compute(must(backend->create_stream(StreamRole::compute))), h2d(must(backend->create_stream(StreamRole::h2d))),
-        d2h(must(backend->create_stream(StreamRole::d2h))), cpu(must(backend->create_stream(StreamRole::cpu))),
+        compute(must(backend->create_stream(StreamRole::compute))),
+        h2d(must(backend->create_stream(StreamRole::h2d))),
+        d2h(must(backend->create_stream(StreamRole::d2h))),
+        cpu(must(backend->create_stream(StreamRole::cpu))),
         mover(*backend, h2d, d2h) {
     for (std::size_t t = 0; t < kTiers; ++t)
-      budgets.push_back(std::make_unique<Budget>(std::string(to_string(static_cast<Tier>(t))), placement.bytes(layout, static_cast<Tier>(t))));
+      budgets.push_back(std::make_unique<Budget>(std::string(to_string(static_cast<Tier>(t))),
+                                                 placement.bytes(layout, static_cast<Tier>(t))));
     const auto memory = [&](MemoryKind kind, Tier tier) {
       return must(backend->allocate(kind, std::max<std::size_t>(placement.bytes(layout, tier), 4096)));
     };
     device = memory(MemoryKind::device, Tier::device);
     pinned = memory(MemoryKind::pinned, Tier::pinned);
     manager = must(ChunkManager::create(layout, placement,
-        {device.view().part(0, placement.bytes(layout, Tier::device)), pinned.view().part(0, placement.bytes(layout, Tier::pinned))},
-        *backend, mover, {budgets[0].get(), budgets[1].get(), budgets[2].get()}, clock));
+                                        {device.view().part(0, placement.bytes(layout, Tier::device)),
+                                         pinned.view().part(0, placement.bytes(layout, Tier::pinned))},
+                                        *backend, mover,
+                                        {budgets[0].get(), budgets[1].get(), budgets[2].get()}, clock));
   }
   ~ChunkRig() {
     for (Stream* stream : {&compute, &h2d, &d2h, &cpu}) (void)backend->synchronize(*stream);
@@ -87,10 +95,12 @@ class ChunkRig {
     must(backend->synchronize(stream));
   }
 
-  /// Bytes of homes and of window slots that somebody holds: what the budget of a memory tier must say, exactly.
+  /// Bytes of homes and of window slots that somebody holds: what the budget of a memory tier must say,
+  /// exactly.
   std::size_t held_bytes(Tier tier) const {
     std::size_t bytes = 0;
-    for (std::uint32_t c = 0; c < placement.classes.size(); ++c) bytes += manager->used_slots(tier, c) * placement.classes[c].slot_bytes;
+    for (std::uint32_t c = 0; c < placement.classes.size(); ++c)
+      bytes += manager->used_slots(tier, c) * placement.classes[c].slot_bytes;
     return bytes;
   }
   std::size_t charged_bytes(Tier tier) const {
@@ -100,7 +110,8 @@ class ChunkRig {
   Status audit() const {
     for (const Tier tier : {Tier::device, Tier::pinned})
       if (held_bytes(tier) != charged_bytes(tier))
-        return Status::error(Code::internal, str(to_string(tier), ": slots hold ", held_bytes(tier), " bytes, the budget says ", charged_bytes(tier)));
+        return Status::error(Code::internal, str(to_string(tier), ": slots hold ", held_bytes(tier),
+                                                 " bytes, the budget says ", charged_bytes(tier)));
     return manager->audit();
   }
 
@@ -122,14 +133,17 @@ class ChunkRig {
     std::uint32_t version;
     int* differences;
   };
-  static std::uint32_t word(std::uint32_t version, std::size_t i) { return version * 2654435761u + static_cast<std::uint32_t>(i); }
+  static std::uint32_t word(std::uint32_t version, std::size_t i) {
+    return version * 2654435761u + static_cast<std::uint32_t>(i);
+  }
   static void fill(const Job& job, ThreadPool&) {
     auto* words = reinterpret_cast<std::uint32_t*>(job.view.data);
     for (std::size_t i = 0; i < job.view.bytes / 4; ++i) words[i] = word(job.version, i);
   }
   static void compare(const Job& job, ThreadPool&) {
     const auto* words = reinterpret_cast<const std::uint32_t*>(job.view.data);
-    for (std::size_t i = 0; i < job.view.bytes / 4; ++i) *job.differences += words[i] != word(job.version, i) ? 1 : 0;
+    for (std::size_t i = 0; i < job.view.bytes / 4; ++i)
+      *job.differences += words[i] != word(job.version, i) ? 1 : 0;
   }
 };
 

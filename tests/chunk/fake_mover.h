@@ -11,14 +11,17 @@
 
 namespace strata::test {
 
-/// A Mover over two streams and a store in memory that is as late as the contract allows: a read arrives, and a write
-/// is published, when it is waited for. A write whose memory changed in between is reported by its wait.
+/// A Mover over two streams and a store in memory that is as late as the contract allows: a read arrives, and
+/// a write is published, when it is waited for. A write whose memory changed in between is reported by its
+/// wait.
 class FakeMover final : public Mover {
  public:
   FakeMover(Backend& backend, Stream& h2d, Stream& d2h) : backend_(backend), h2d_(h2d), d2h_(d2h) {}
 
-  Status copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after, Event& done) override {
-    if (fail_copies > 0 && --fail_copies == 0) return Status::error(Code::internal, "injected failure of a copy");
+  Status copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after,
+                    Event& done) override {
+    if (fail_copies > 0 && --fail_copies == 0)
+      return Status::error(Code::internal, "injected failure of a copy");
     Stream& lane = direction == Direction::h2d ? h2d_ : d2h_;
     for (const Event& event : after.events)
       if (event.stream >= 0 && event.stream != lane.id()) STRATA_TRY(backend_.wait_on_async(event, lane));

@@ -53,7 +53,8 @@ TEST(LayoutTest, NoTensorStraddlesAndEverySliceIsAlignedAndAlone) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     const Rng rng(seed, 0);
     std::vector<std::int64_t> sizes;
-    for (std::uint64_t i = 0; i < 1 + rng.below(0, 30); ++i) sizes.push_back(1 + static_cast<std::int64_t>(rng.below(i + 1, 40000)));
+    for (std::uint64_t i = 0; i < 1 + rng.below(0, 30); ++i)
+      sizes.push_back(1 + static_cast<std::int64_t>(rng.below(i + 1, 40000)));
     const ChunkLayout layout = layout_of(sizes, 4096 * static_cast<std::int64_t>(rng.below(100, 6)));
     std::vector<std::vector<bool>> taken(layout.n_chunks());
     for (std::size_t t = 0; t < sizes.size(); ++t) {
@@ -97,7 +98,10 @@ TEST(LayoutTest, ShardsOfAllRanksAreEqualAndCoverEveryChunk) {
       expected_begin = end;
       EXPECT_LE(end, layout.chunk(0).n_elems);
     }
-    EXPECT_EQ(expected_begin, must(ChunkLayout::create(tensors_of({50000}), {.chunk_elems = 4096 * world, .world = world})).chunk(0).n_elems);
+    EXPECT_EQ(expected_begin,
+              must(ChunkLayout::create(tensors_of({50000}), {.chunk_elems = 4096 * world, .world = world}))
+                  .chunk(0)
+                  .n_elems);
   }
 }
 
@@ -105,7 +109,8 @@ TEST(LayoutTest, TheSearchStaysWithinItsBoundAndSaysWhatItChoseAndWhy) {
   LayoutOptions options;
   options.max_chunk_elems = 8192;
   options.half_rate_bytes = 1e9;  // as large as allowed
-  const ChunkLayout layout = must(ChunkLayout::create(tensors_of(std::vector<std::int64_t>(64, 4096)), options));
+  const ChunkLayout layout =
+      must(ChunkLayout::create(tensors_of(std::vector<std::int64_t>(64, 4096)), options));
   EXPECT_EQ(layout.chunk_elems(), 8192);
   EXPECT_THAT(layout.explanation(), HasSubstr("32 chunks of 8192 elements"));
   EXPECT_THAT(layout.explanation(), HasSubstr("least waste and link loss of"));
@@ -125,13 +130,16 @@ TEST(LayoutTest, TheSearchWeighsWasteAgainstTheLink) {
 TEST(LayoutTest, WrongOptionsAreRefusedWithTheNumbers) {
   LayoutOptions options;
   options.chunk_elems = 5000;
-  EXPECT_THAT(std::string(ChunkLayout::create(tensors_of({1}), options).status().message()), HasSubstr("5000"));
+  EXPECT_THAT(std::string(ChunkLayout::create(tensors_of({1}), options).status().message()),
+              HasSubstr("5000"));
   options.chunk_elems = 4096;
   options.world = 2;
   EXPECT_EQ(ChunkLayout::create(tensors_of({1}), options).status().code(), Code::invalid);
   options.rank = 2;
-  EXPECT_THAT(std::string(ChunkLayout::create(tensors_of({1}), options).status().message()), HasSubstr("rank 2 in a world of 2"));
-  EXPECT_THAT(std::string(ChunkLayout::create(tensors_of({1, 0}), {}).status().message()), HasSubstr("t1 has 0 elements"));
+  EXPECT_THAT(std::string(ChunkLayout::create(tensors_of({1}), options).status().message()),
+              HasSubstr("rank 2 in a world of 2"));
+  EXPECT_THAT(std::string(ChunkLayout::create(tensors_of({1, 0}), {}).status().message()),
+              HasSubstr("t1 has 0 elements"));
   EXPECT_EQ(ChunkLayout::create({}, {}).status().code(), Code::invalid);
 }
 

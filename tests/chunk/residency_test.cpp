@@ -8,11 +8,11 @@ namespace {
 TEST(ResidencyTest, EveryPairOfStatesIsLegalExactlyWhereTheTableSaysSo) {
   constexpr std::array<std::array<bool, 5>, 5> kLegal = {{
       // to:  absent filling clean  dirty  draining      from:
-      {{false, true, false, true, false}},   // absent
-      {{true, false, true, false, false}},   // filling
-      {{true, false, false, true, false}},   // clean
-      {{true, false, false, false, true}},   // dirty
-      {{false, false, true, true, false}},   // draining
+      {{false, true, false, true, false}},  // absent
+      {{true, false, true, false, false}},  // filling
+      {{true, false, false, true, false}},  // clean
+      {{true, false, false, false, true}},  // dirty
+      {{false, false, true, true, false}},  // draining
   }};
   for (std::size_t from = 0; from < 5; ++from)
     for (std::size_t to = 0; to < 5; ++to)

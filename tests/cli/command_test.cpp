@@ -51,7 +51,8 @@ Outcome strata_command(std::vector<std::string> arguments, std::vector<std::stri
 /// A file that lives as long as the test.
 class TempFile {
  public:
-  TempFile(const std::string& suffix, const std::string& text) : path_(str("/tmp/strata_cli_", ::getpid(), suffix)) {
+  TempFile(const std::string& suffix, const std::string& text)
+      : path_(str("/tmp/strata_cli_", ::getpid(), suffix)) {
     std::FILE* file = std::fopen(path_.c_str(), "w");
     std::fwrite(text.data(), 1, text.size(), file);
     std::fclose(file);
@@ -64,15 +65,22 @@ class TempFile {
 };
 
 TEST(CommandTest, ShownConfigurationReadsBackToTheSame) {
-  const Outcome first = strata_command({"config", "show", "--preset", "austen-5m", "--origin", "optim.lr=0.5"});
+  const Outcome first =
+      strata_command({"config", "show", "--preset", "austen-5m", "--origin", "optim.lr=0.5"});
   ASSERT_EQ(first.code, 0) << first.err;
   const TempFile file("_again.toml", first.out);
-  EXPECT_EQ(strata_command({"config", "show", file.path()}).out, strata_command({"config", "show", "--preset", "austen-5m", "optim.lr=0.5", "cpu.threads=" +
-      nlohmann::json::parse(strata_command({"config", "show", "--json"}).out)["cpu"]["threads"].dump()}).out);
+  EXPECT_EQ(
+      strata_command({"config", "show", file.path()}).out,
+      strata_command({"config", "show", "--preset", "austen-5m", "optim.lr=0.5",
+                      "cpu.threads=" + nlohmann::json::parse(
+                                           strata_command({"config", "show", "--json"}).out)["cpu"]["threads"]
+                                           .dump()})
+          .out);
 }
 
 TEST(CommandTest, JsonHasTheOriginOfEveryValue) {
-  const Outcome shown = strata_command({"config", "show", "--json", "--origin", "--preset", "austen-tiny"}, {"STRATA_TRAIN_STEPS=7"});
+  const Outcome shown = strata_command({"config", "show", "--json", "--origin", "--preset", "austen-tiny"},
+                                       {"STRATA_TRAIN_STEPS=7"});
   const auto tree = nlohmann::json::parse(shown.out);
   EXPECT_EQ(tree["model"]["layers"]["origin"], "preset austen-tiny");
   EXPECT_EQ(tree["train"]["steps"]["value"], 7);
@@ -81,12 +89,14 @@ TEST(CommandTest, JsonHasTheOriginOfEveryValue) {
 }
 
 TEST(CommandTest, CheckReportsEveryProblemAtOnceAndPrintsNothingElse) {
-  const Outcome bad = strata_command({"config", "check", "optim.lr=x", "model.layers=0", "model.lyers=1"}, {"STRATA_TRIAN_SEED=1"});
+  const Outcome bad = strata_command({"config", "check", "optim.lr=x", "model.layers=0", "model.lyers=1"},
+                                     {"STRATA_TRIAN_SEED=1"});
   EXPECT_EQ(bad.code, kExitUsage);
   EXPECT_EQ(bad.out, "");
   EXPECT_THAT(bad.err, HasSubstr("strata config check: 4 problems\n"));
   EXPECT_THAT(bad.err, HasSubstr("STRATA_TRIAN_SEED: unknown variable; did you mean 'STRATA_TRAIN_SEED'?"));
-  const auto json = nlohmann::json::parse(strata_command({"config", "check", "--json", "optim.lr=x", "model.lyers=1"}).out);
+  const auto json =
+      nlohmann::json::parse(strata_command({"config", "check", "--json", "optim.lr=x", "model.lyers=1"}).out);
   EXPECT_FALSE(json["ok"]);
   EXPECT_EQ(json["problems"].size(), 2u);
 }
@@ -107,16 +117,27 @@ TEST(CommandTest, TheFileMayComeFromTheEnvironment) {
 }
 
 TEST(CommandTest, ASecondFileIsRefused) {
-  EXPECT_THAT(strata_command({"config", "show", "a.toml", "b.toml"}).err, HasSubstr("a second file beside a.toml"));
+  EXPECT_THAT(strata_command({"config", "show", "a.toml", "b.toml"}).err,
+              HasSubstr("a second file beside a.toml"));
 }
 
 TEST(CommandTest, UsageErrorsSayWhatWasMeantAndReturnTwo) {
-  EXPECT_THAT(strata_command({"confg"}).err, HasSubstr("unknown verb 'confg'; known: train, plan, generate, verify, tokenizer, config, doctor; did you mean 'config'?"));
+  EXPECT_THAT(strata_command({"confg"}).err,
+              HasSubstr("unknown verb 'confg'; known: train, plan, generate, verify, tokenizer, config, "
+                        "doctor; did you mean 'config'?"));
   EXPECT_THAT(strata_command({"config", "shwo"}).err, HasSubstr("did you mean 'show'?"));
   EXPECT_THAT(strata_command({"config"}).err, HasSubstr("say one of show, check"));
-  const std::vector<std::vector<std::string>> wrong = {{}, {"train"}, {"config"}, {"config", "--json"}, {"config", "check", "--origin"},
-                                                       {"doctor", "extra"}, {"doctor", "--nvme-dir"}, {"--verbose"}, {""}};
-  for (const auto& arguments : wrong) EXPECT_EQ(strata_command(arguments).code, kExitUsage) << (arguments.empty() ? "" : arguments[0]);
+  const std::vector<std::vector<std::string>> wrong = {{},
+                                                       {"train"},
+                                                       {"config"},
+                                                       {"config", "--json"},
+                                                       {"config", "check", "--origin"},
+                                                       {"doctor", "extra"},
+                                                       {"doctor", "--nvme-dir"},
+                                                       {"--verbose"},
+                                                       {""}};
+  for (const auto& arguments : wrong)
+    EXPECT_EQ(strata_command(arguments).code, kExitUsage) << (arguments.empty() ? "" : arguments[0]);
 }
 
 TEST(CommandTest, HelpAndVersionAreNoErrors) {

@@ -16,8 +16,13 @@ using ::testing::HasSubstr;
 DoctorFacts healthy() {
   DoctorFacts facts;
   facts.cpu.sse42 = facts.cpu.avx2 = facts.cpu.f16c = true;
-  facts.topology = Topology{.packages = 1, .cores = 4, .hardware_threads = 8, .usable_threads = 8, .l2_bytes = kMiB,
-                            .l3_bytes = 32 * kMiB, .numa = {{0, 4, kGiB}}};
+  facts.topology = Topology{.packages = 1,
+                            .cores = 4,
+                            .hardware_threads = 8,
+                            .usable_threads = 8,
+                            .l2_bytes = kMiB,
+                            .l3_bytes = 32 * kMiB,
+                            .numa = {{0, 4, kGiB}}};
   facts.host.total_ram_bytes = facts.host.available_ram_bytes = 16 * kGiB;
   facts.host.huge_pages.transparent = "madvise";
   facts.nvme_dir = "/data";

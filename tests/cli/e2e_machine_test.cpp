@@ -56,7 +56,8 @@ TEST_F(CliMachineE2e, ADiskTooSmallIsRefusedWithNeededAndFreeBytesBeforeTheFirst
   const ProgramResult refused = train({"memory.nvme_dir=swap"});
   if (refused.exit_code == kRefused) GTEST_SKIP() << "mounting a tmpfs is refused here";
   EXPECT_EQ(refused.exit_code, 5);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("swap"), HasSubstr("bytes (2.1 MiB) needed"), HasSubstr("1048576 (1.0 MiB) free")));
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("swap"), HasSubstr("bytes (2.1 MiB) needed"),
+                                 HasSubstr("1048576 (1.0 MiB) free")));
   EXPECT_FALSE(exists("run"));
 }
 
@@ -87,7 +88,8 @@ TEST_F(CliMachineE2e, IoUringAskedForAndRefusedIsAClearError) {
   const ProgramResult refused = train({"io.engine=uring"});
   if (refused.exit_code == kRefused) GTEST_SKIP() << "seccomp is refused here";
   EXPECT_EQ(refused.exit_code, 2) << refused.said();
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("io.engine = uring"), HasSubstr("setting up io_uring"), HasSubstr("EPERM")));
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("io.engine = uring"), HasSubstr("setting up io_uring"), HasSubstr("EPERM")));
 }
 
 TEST_F(CliMachineE2e, IoUringRefusedGivesTheSameBitsThroughThreads) {
@@ -112,17 +114,24 @@ struct Damage {
 
 class CliDamageE2e : public CliMachineE2e, public ::testing::WithParamInterface<Damage> {};
 
-void overwrite(const std::string& path, const std::string& text) { must(write_text_atomically(posix_io(), path, text)); }
+void overwrite(const std::string& path, const std::string& text) {
+  must(write_text_atomically(posix_io(), path, text));
+}
 
 const Damage kDamages[] = {
-    {"Truncated", [](const std::string& f) { overwrite(f + "/v.safetensors", read_all(f + "/v.safetensors").substr(0, 5000)); }},
-    {"ByteFlipped", [](const std::string& f) {
+    {"Truncated",
+     [](const std::string& f) {
+       overwrite(f + "/v.safetensors", read_all(f + "/v.safetensors").substr(0, 5000));
+     }},
+    {"ByteFlipped",
+     [](const std::string& f) {
        std::string text = read_all(f + "/m.safetensors");
        text[text.size() / 2] = static_cast<char>(text[text.size() / 2] ^ 1);
        overwrite(f + "/m.safetensors", text);
      }},
     {"FileMissing", [](const std::string& f) { must(posix_io().remove_all(f + "/param.safetensors")); }},
-    {"ManifestGarbage", [](const std::string& f) { overwrite(f + "/manifest.json", "{\"version\": 1, \"st"); }},
+    {"ManifestGarbage",
+     [](const std::string& f) { overwrite(f + "/manifest.json", "{\"version\": 1, \"st"); }},
     {"ManifestMissing", [](const std::string& f) { must(posix_io().remove_all(f + "/manifest.json")); }},
 };
 
@@ -154,7 +163,8 @@ TEST_P(CliDamageE2e, WhereNoneIsWholeNothingIsStartedOver) {
   EXPECT_EQ(read_all(file("run/metrics.jsonl")), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Damages, CliDamageE2e, ::testing::ValuesIn(kDamages), [](const auto& damage) { return damage.param.name; });
+INSTANTIATE_TEST_SUITE_P(Damages, CliDamageE2e, ::testing::ValuesIn(kDamages),
+                         [](const auto& damage) { return damage.param.name; });
 
 // --- Standard output ---
 
@@ -171,7 +181,8 @@ TEST_P(CliOutputE2e, AnOutputThatCannotBeWrittenDoesNotStopTheTrainingAndIsTold)
 }
 
 INSTANTIATE_TEST_SUITE_P(Outputs, CliOutputE2e,
-                         ::testing::Values(ProgramOptions::Out::full, ProgramOptions::Out::closed, ProgramOptions::Out::broken_pipe));
+                         ::testing::Values(ProgramOptions::Out::full, ProgramOptions::Out::closed,
+                                           ProgramOptions::Out::broken_pipe));
 
 }  // namespace
 }  // namespace strata::test

@@ -29,7 +29,9 @@ namespace strata::test {
 
 using Words = std::vector<std::string>;
 
-inline std::string read_all(const std::string& path) { return must(read_text(posix_io(), path, std::uint64_t{1} << 30)); }
+inline std::string read_all(const std::string& path) {
+  return must(read_text(posix_io(), path, std::uint64_t{1} << 30));
+}
 
 /// The command, run in a folder of its own beside two short texts.
 class CliE2e : public ::testing::Test {
@@ -41,21 +43,29 @@ class CliE2e : public ::testing::Test {
   }
 
   std::string file(const std::string& name) const { return dir_.file(name); }
-  void write(const std::string& name, const std::string& text) { must(write_text_atomically(posix_io(), file(name), text)); }
+  void write(const std::string& name, const std::string& text) {
+    must(write_text_atomically(posix_io(), file(name), text));
+  }
 
   /// `verb` of the small model, its keys replaced by `words` where they name one.
   static Words tiny(const std::string& verb, const Words& words = {}) {
     Words all = {verb, "--preset", "austen-tiny"};
     for (const std::string key : {"data.train=train.txt", "data.val=val.txt"})
-      if (std::none_of(words.begin(), words.end(), [&](const std::string& word) { return word.starts_with(key.substr(0, key.find('=') + 1)); }))
+      if (std::none_of(words.begin(), words.end(), [&](const std::string& word) {
+            return word.starts_with(key.substr(0, key.find('=') + 1));
+          }))
         all.push_back(key);
     all.insert(all.end(), words.begin(), words.end());
     return all;
   }
   ProgramResult strata(const Words& words) const { return strata(words, options_); }
-  ProgramResult strata(const Words& words, const ProgramOptions& options) const { return run_program(STRATA_PROGRAM, words, options); }
+  ProgramResult strata(const Words& words, const ProgramOptions& options) const {
+    return run_program(STRATA_PROGRAM, words, options);
+  }
 
-  nlohmann::json summary(const std::string& run) const { return nlohmann::json::parse(read_all(file(run + "/summary.json"))); }
+  nlohmann::json summary(const std::string& run) const {
+    return nlohmann::json::parse(read_all(file(run + "/summary.json")));
+  }
   std::vector<nlohmann::json> metrics(const std::string& run) const {
     std::vector<nlohmann::json> lines;
     const std::string text = read_all(file(run + "/metrics.jsonl"));
@@ -69,7 +79,8 @@ class CliE2e : public ::testing::Test {
   }
   std::vector<std::string> loss_bits(const std::string& run) const {
     std::vector<std::string> bits;
-    for (const nlohmann::json& line : metrics(run)) bits.push_back(str(line["step"].get<int>(), " ", line["loss_bits"].get<std::string>()));
+    for (const nlohmann::json& line : metrics(run))
+      bits.push_back(str(line["step"].get<int>(), " ", line["loss_bits"].get<std::string>()));
     return bits;
   }
   std::string digest(const std::string& run) const { return summary(run)["state_digest"]; }
@@ -80,12 +91,14 @@ class CliE2e : public ::testing::Test {
   ProgramOptions options_;
 };
 
-/// For before_exec: leaves root behind, so that permissions mean something. Where the test is no root, they do already.
+/// For before_exec: leaves root behind, so that permissions mean something. Where the test is no root, they
+/// do already.
 inline bool become_nobody() { return ::geteuid() != 0 || (::setgid(65534) == 0 && ::setuid(65534) == 0); }
 
 inline bool install_filter(sock_filter* code, unsigned short size) {
   const sock_fprog filter{size, code};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
 /// For before_exec: io_uring_setup answers EPERM, as container defaults do.

@@ -22,7 +22,8 @@ class CliRunE2e : public CliE2e {
   void expect_same(const std::string& name, const std::string& want) const {
     EXPECT_EQ(loss_bits(name), loss_bits(want));
     EXPECT_EQ(digest(name), digest(want));
-    for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte"}) EXPECT_EQ(summary(name)[key], summary(want)[key]) << key;
+    for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte"})
+      EXPECT_EQ(summary(name)[key], summary(want)[key]) << key;
     EXPECT_TRUE(list("runs/nvme").empty());
   }
 };
@@ -73,7 +74,9 @@ TEST_F(CliRunE2e, KillsAtRandomMomentsDoNotChangeABit) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(str("seed ", seed));
   std::mt19937 random(seed);
-  const auto next = [&] { return exists("run/config.resolved.toml") ? Words{"train", "--resume", "run"} : run_of("run", 30); };
+  const auto next = [&] {
+    return exists("run/config.resolved.toml") ? Words{"train", "--resume", "run"} : run_of("run", 30);
+  };
   for (int kill = 0; kill < 5; ++kill) {
     RunningProgram program(STRATA_PROGRAM, next(), options_);
     program.wait_for(std::chrono::microseconds(random() % 400'000));
@@ -84,7 +87,8 @@ TEST_F(CliRunE2e, KillsAtRandomMomentsDoNotChangeABit) {
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   expect_same("run", "whole");
   for (const std::string folder : {"run", "run/checkpoints"})
-    for (const std::string& name : list(folder)) EXPECT_THAT(name, Not(AnyOf(HasSubstr(".tmp-"), HasSubstr(".unfinished")))) << "left by a kill";
+    for (const std::string& name : list(folder))
+      EXPECT_THAT(name, Not(AnyOf(HasSubstr(".tmp-"), HasSubstr(".unfinished")))) << "left by a kill";
 }
 
 // --- What a run says of itself ---
@@ -94,14 +98,19 @@ TEST_F(CliRunE2e, MetricsAndSummaryHaveTheDocumentedFields) {
   const std::vector<nlohmann::json> lines = metrics("run");
   ASSERT_EQ(lines.size(), 13u);
   for (const nlohmann::json& line : lines) {
-    for (const char* key : {"step", "loss", "loss_bits", "lr", "grad_norm", "clip_factor", "tokens_per_s", "seconds"}) EXPECT_TRUE(line.contains(key)) << key;
-    for (const char* tier : {"device", "pinned", "nvme"}) EXPECT_TRUE(line["used_bytes"].contains(tier)) << tier;
-    for (const char* lane : {"h2d", "d2h", "nvme_read", "nvme_write"}) EXPECT_TRUE(line["moved_bytes"].contains(lane)) << lane;
+    for (const char* key :
+         {"step", "loss", "loss_bits", "lr", "grad_norm", "clip_factor", "tokens_per_s", "seconds"})
+      EXPECT_TRUE(line.contains(key)) << key;
+    for (const char* tier : {"device", "pinned", "nvme"})
+      EXPECT_TRUE(line["used_bytes"].contains(tier)) << tier;
+    for (const char* lane : {"h2d", "d2h", "nvme_read", "nvme_write"})
+      EXPECT_TRUE(line["moved_bytes"].contains(lane)) << lane;
     EXPECT_EQ(line["loss_bits"].get<std::string>().size(), 8u);
   }
   const nlohmann::json all = summary("run");
-  for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte", "tokens_per_s", "state_digest", "peak_bytes", "planned_bytes", "budget_bytes",
-                          "exposed_wait_s", "moved_bytes", "resident_peak_bytes", "resident_allowance_bytes", "steps_3_to_12"})
+  for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte", "tokens_per_s", "state_digest",
+                          "peak_bytes", "planned_bytes", "budget_bytes", "exposed_wait_s", "moved_bytes",
+                          "resident_peak_bytes", "resident_allowance_bytes", "steps_3_to_12"})
     EXPECT_TRUE(all.contains(key)) << key;
   EXPECT_EQ(all["state_digest"].get<std::string>().size(), 32u);
 }
@@ -110,13 +119,16 @@ TEST_F(CliRunE2e, PeaksAreWhatWasPlannedAndTheProcessStaysWithinItsAllowance) {
   ASSERT_EQ(strata(run_of("run", 13)).exit_code, 0);
   const nlohmann::json all = summary("run");
   EXPECT_EQ(all["peak_bytes"], all["planned_bytes"]);
-  for (const char* tier : {"device", "pinned", "nvme"}) EXPECT_LE(all["peak_bytes"][tier].get<std::uint64_t>(), all["budget_bytes"][tier].get<std::uint64_t>());
-  EXPECT_LE(all["resident_peak_bytes"].get<std::uint64_t>(), all["resident_allowance_bytes"].get<std::uint64_t>());
+  for (const char* tier : {"device", "pinned", "nvme"})
+    EXPECT_LE(all["peak_bytes"][tier].get<std::uint64_t>(), all["budget_bytes"][tier].get<std::uint64_t>());
+  EXPECT_LE(all["resident_peak_bytes"].get<std::uint64_t>(),
+            all["resident_allowance_bytes"].get<std::uint64_t>());
 }
 
 TEST_F(CliRunE2e, AStepAllocatesNothingAndMakesNoStreamsBuffersOrFiles) {
   ASSERT_EQ(strata(run_of("run", 13)).exit_code, 0);
-  EXPECT_EQ(summary("run")["steps_3_to_12"], nlohmann::json({{"heap_allocations", 0}, {"resources_created", 0}}));
+  EXPECT_EQ(summary("run")["steps_3_to_12"],
+            nlohmann::json({{"heap_allocations", 0}, {"resources_created", 0}}));
 }
 
 TEST_F(CliRunE2e, VerifyFindsTheSameBitsInEveryPlacement) {
@@ -146,7 +158,8 @@ TEST_F(CliRunE2e, AFileGetsPlainLines) {
 TEST_F(CliRunE2e, ATerminalGetsABarOnOneLine) {
   options_.out = ProgramOptions::Out::terminal;
   options_.environment = {"TERM=xterm"};
-  const ProgramResult trained = strata(tiny("train", {"--out", "run", "train.steps=6", "train.eval_every=0", "log.sample_every=0"}));
+  const ProgramResult trained =
+      strata(tiny("train", {"--out", "run", "train.steps=6", "train.eval_every=0", "log.sample_every=0"}));
   EXPECT_EQ(trained.exit_code, 0);
   const std::size_t begin = trained.out.find("\r\x1b[32m["), end = trained.out.find('\n', begin);
   ASSERT_NE(begin, std::string::npos) << trained.out;

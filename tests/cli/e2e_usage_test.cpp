@@ -22,14 +22,20 @@ class CliUsageE2e : public CliE2e {
 };
 
 TEST_F(CliUsageE2e, AllProblemsOfAConfigurationAreToldAtOnce) {
-  expect_refused(tiny("train", {"--out", "run", "modle.layers=1", "train.steps=abc", "optim.lr=-3", "memory.devise=1"}), 2,
-                 {"4 problems", "did you mean 'model.layers'?", "'abc' is not a whole number", "'-3' is outside 0 to", "did you mean 'memory.device'?"});
+  expect_refused(
+      tiny("train", {"--out", "run", "modle.layers=1", "train.steps=abc", "optim.lr=-3", "memory.devise=1"}),
+      2,
+      {"4 problems", "did you mean 'model.layers'?", "'abc' is not a whole number", "'-3' is outside 0 to",
+       "did you mean 'memory.device'?"});
 }
 
 TEST_F(CliUsageE2e, AMissingDataFileIsNamedWithItsKey) {
-  expect_refused(tiny("train", {"--out", "run", "data.train=gone.txt"}), 2, {"data.train: ", "gone.txt: No such file"});
-  expect_refused(tiny("train", {"--out", "run", "data.val=gone.txt"}), 2, {"data.val: ", "gone.txt: No such file"});
-  expect_refused(tiny("train", {"--out", "run", "data.tokenizer=gone.json"}), 2, {"data.tokenizer: ", "gone.json: No such file"});
+  expect_refused(tiny("train", {"--out", "run", "data.train=gone.txt"}), 2,
+                 {"data.train: ", "gone.txt: No such file"});
+  expect_refused(tiny("train", {"--out", "run", "data.val=gone.txt"}), 2,
+                 {"data.val: ", "gone.txt: No such file"});
+  expect_refused(tiny("train", {"--out", "run", "data.tokenizer=gone.json"}), 2,
+                 {"data.tokenizer: ", "gone.json: No such file"});
 }
 
 TEST_F(CliUsageE2e, ADataFileThatMayNotBeReadIsAnIoError) {
@@ -37,30 +43,39 @@ TEST_F(CliUsageE2e, ADataFileThatMayNotBeReadIsAnIoError) {
   ASSERT_EQ(::chmod(file("secret.txt").c_str(), 0), 0);
   ASSERT_EQ(::chmod(dir_.path().c_str(), 0777), 0);
   options_.before_exec = become_nobody;
-  expect_refused(tiny("train", {"--out", "run", "data.train=secret.txt"}), 5, {"data.train: ", "secret.txt: Permission denied"});
+  expect_refused(tiny("train", {"--out", "run", "data.train=secret.txt"}), 5,
+                 {"data.train: ", "secret.txt: Permission denied"});
 }
 
-TEST_F(CliUsageE2e, AFolderIsNoDataFile) { expect_refused(tiny("train", {"--out", "run", "data.train=."}), 2, {"data.train: ", "not a regular file"}); }
+TEST_F(CliUsageE2e, AFolderIsNoDataFile) {
+  expect_refused(tiny("train", {"--out", "run", "data.train=."}), 2, {"data.train: ", "not a regular file"});
+}
 
 TEST_F(CliUsageE2e, AnEmptyCorpusIsRefusedByName) {
   write("empty.txt", "");
-  expect_refused(tiny("train", {"--out", "run", "data.train=empty.txt"}), 2, {"data.train: ", "the corpus is empty", "empty.txt"});
-  expect_refused(tiny("train", {"--out", "run", "data.val=empty.txt"}), 2, {"data.val: ", "the corpus is empty", "empty.txt"});
+  expect_refused(tiny("train", {"--out", "run", "data.train=empty.txt"}), 2,
+                 {"data.train: ", "the corpus is empty", "empty.txt"});
+  expect_refused(tiny("train", {"--out", "run", "data.val=empty.txt"}), 2,
+                 {"data.val: ", "the corpus is empty", "empty.txt"});
 }
 
 TEST_F(CliUsageE2e, SequencesLongerThanTheDataAreRefusedWithBothNumbers) {
   write("short.txt", "It is a truth");
-  expect_refused(tiny("train", {"--out", "run", "data.val=short.txt"}), 2, {"data.val: sequences of 32 tokens need 32 + 1, the data has "});
-  expect_refused(tiny("train", {"--out", "run", "model.seq=20000"}), 2, {"data.train: sequences of 20000 tokens need 20000 + 1, the data has "});
+  expect_refused(tiny("train", {"--out", "run", "data.val=short.txt"}), 2,
+                 {"data.val: sequences of 32 tokens need 32 + 1, the data has "});
+  expect_refused(tiny("train", {"--out", "run", "model.seq=20000"}), 2,
+                 {"data.train: sequences of 20000 tokens need 20000 + 1, the data has "});
 }
 
 TEST_F(CliUsageE2e, AVocabularyBelowTheBytesIsRefused) {
-  expect_refused(tiny("train", {"--out", "run", "model.vocab=256"}), 2, {"model.vocab: a vocabulary of 256 tokens, allowed are 257 to "});
+  expect_refused(tiny("train", {"--out", "run", "model.vocab=256"}), 2,
+                 {"model.vocab: a vocabulary of 256 tokens, allowed are 257 to "});
 }
 
 TEST_F(CliUsageE2e, ATokenizerThatDoesNotMatchTheModelIsRefusedWithBothNumbers) {
   ASSERT_EQ(strata({"tokenizer", "train", "train.txt", "--vocab", "400", "-o", "t.json"}).exit_code, 0);
-  expect_refused(tiny("train", {"--out", "run", "data.tokenizer=t.json", "model.vocab=300"}), 2, {"400 tokens", "model.vocab is 300"});
+  expect_refused(tiny("train", {"--out", "run", "data.tokenizer=t.json", "model.vocab=300"}), 2,
+                 {"400 tokens", "model.vocab is 300"});
 }
 
 TEST_F(CliUsageE2e, ADamagedTokenizerFileIsAnIoErrorThatNamesIt) {
@@ -74,14 +89,17 @@ TEST_F(CliUsageE2e, TokensComeBackAsTheTextTheyWere) {
   ASSERT_EQ(strata({"tokenizer", "train", "train.txt", "--vocab", "300", "-o", "t.json"}).exit_code, 0);
   std::string ids = strata({"tokenizer", "encode", "-t", "t.json", "Elizabeth Bennet"}).out;
   Words words = {"tokenizer", "decode", "-t", "t.json"};
-  for (std::size_t at = 0, end = 0; (end = ids.find_first_of(" \n", at)) != std::string::npos; at = end + 1) words.push_back(ids.substr(at, end - at));
+  for (std::size_t at = 0, end = 0; (end = ids.find_first_of(" \n", at)) != std::string::npos; at = end + 1)
+    words.push_back(ids.substr(at, end - at));
   EXPECT_EQ(strata(words).out, "Elizabeth Bennet\n");
-  EXPECT_THAT(strata({"tokenizer", "decode", "-t", "t.json", "300"}).err, HasSubstr("'300' is no token id below 300"));
+  EXPECT_THAT(strata({"tokenizer", "decode", "-t", "t.json", "300"}).err,
+              HasSubstr("'300' is no token id below 300"));
 }
 
 // --- Budgets ---
 
-class CliBudgetE2e : public CliUsageE2e, public ::testing::WithParamInterface<std::map<std::string, std::uint64_t>> {
+class CliBudgetE2e : public CliUsageE2e,
+                     public ::testing::WithParamInterface<std::map<std::string, std::uint64_t>> {
  protected:
   using Budgets = std::map<std::string, std::uint64_t>;
   static Words with(const std::string& verb, const Budgets& budgets, Words words = {}) {
@@ -94,7 +112,8 @@ class CliBudgetE2e : public CliUsageE2e, public ::testing::WithParamInterface<st
     const std::size_t at = message.find("it fits with:");
     EXPECT_NE(at, std::string::npos) << message;
     const std::string keys = message.substr(std::min(at, message.size()));
-    for (std::sregex_iterator i(keys.begin(), keys.end(), key), end; i != end; ++i) found[(*i)[1]] = std::stoull((*i)[2]);
+    for (std::sregex_iterator i(keys.begin(), keys.end(), key), end; i != end; ++i)
+      found[(*i)[1]] = std::stoull((*i)[2]);
     return found;
   }
 };
@@ -102,7 +121,8 @@ class CliBudgetE2e : public CliUsageE2e, public ::testing::WithParamInterface<st
 TEST_P(CliBudgetE2e, TheProposedBudgetFitsAndAPageLessDoesNot) {
   const ProgramResult refused = strata(with("plan", GetParam()));
   EXPECT_EQ(refused.exit_code, 3);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("does not fit its budgets"), HasSubstr("shortfall"), Not(HasSubstr("problems"))));
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("does not fit its budgets"), HasSubstr("shortfall"),
+                                 Not(HasSubstr("problems"))));
   expect_refused(with("train", GetParam(), {"--out", "run"}), 3, {"it fits with:"});
   const Budgets raised = proposed(refused.err);
   ASSERT_FALSE(raised.empty());
@@ -119,13 +139,15 @@ TEST_P(CliBudgetE2e, TheProposedBudgetFitsAndAPageLessDoesNot) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Budgets, CliBudgetE2e, ::testing::Values(
-    std::map<std::string, std::uint64_t>{{"device", 1 << 20}, {"pinned", 1 << 20}, {"nvme", 0}},
-    std::map<std::string, std::uint64_t>{{"device", 256 << 10}},
-    std::map<std::string, std::uint64_t>{{"pinned", 64 << 10}},
-    std::map<std::string, std::uint64_t>{{"pinned", 512 << 10}, {"nvme", 64 << 10}},
-    std::map<std::string, std::uint64_t>{{"device", 4096}, {"pinned", 0}, {"nvme", 0}},
-    std::map<std::string, std::uint64_t>{{"device", 4096}, {"pinned", 4096}, {"nvme", 4096}}));
+INSTANTIATE_TEST_SUITE_P(
+    Budgets, CliBudgetE2e,
+    ::testing::Values(
+        std::map<std::string, std::uint64_t>{{"device", 1 << 20}, {"pinned", 1 << 20}, {"nvme", 0}},
+        std::map<std::string, std::uint64_t>{{"device", 256 << 10}},
+        std::map<std::string, std::uint64_t>{{"pinned", 64 << 10}},
+        std::map<std::string, std::uint64_t>{{"pinned", 512 << 10}, {"nvme", 64 << 10}},
+        std::map<std::string, std::uint64_t>{{"device", 4096}, {"pinned", 0}, {"nvme", 0}},
+        std::map<std::string, std::uint64_t>{{"device", 4096}, {"pinned", 4096}, {"nvme", 4096}}));
 
 // --- Folders of runs ---
 
@@ -134,7 +156,8 @@ TEST_F(CliUsageE2e, ARunIsNotOverwrittenUnasked) {
   const std::string before = read_all(file("run/metrics.jsonl"));
   const ProgramResult refused = strata(tiny("train", {"--out", "run", "train.steps=3"}));
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("run holds a run; go on with --resume run, replace it with --overwrite"));
+  EXPECT_THAT(refused.err,
+              HasSubstr("run holds a run; go on with --resume run, replace it with --overwrite"));
   EXPECT_EQ(read_all(file("run/metrics.jsonl")), before);
   ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=3", "--overwrite"})).exit_code, 0);
   EXPECT_EQ(metrics("run").size(), 3u);
@@ -143,9 +166,11 @@ TEST_F(CliUsageE2e, ARunIsNotOverwrittenUnasked) {
 
 TEST_F(CliUsageE2e, ResumingWithOtherKeysIsRefusedWithAllDifferences) {
   ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2"})).exit_code, 0);
-  const ProgramResult refused = strata({"train", "--resume", "run", "model.layers=1", "optim.lr=0.25", "train.seed=9"});
+  const ProgramResult refused =
+      strata({"train", "--resume", "run", "model.layers=1", "optim.lr=0.25", "train.seed=9"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("3 problems"), HasSubstr("model.layers: the checkpoint was made with 2, this run has 1"),
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("3 problems"),
+                                 HasSubstr("model.layers: the checkpoint was made with 2, this run has 1"),
                                  HasSubstr("optim.lr: the checkpoint was made with 0.003, this run has 0.25"),
                                  HasSubstr("train.seed: the checkpoint was made with 1, this run has 9")));
 }
@@ -201,13 +226,16 @@ TEST_F(CliUsageE2e, ARunKilledBeforeItsSummaryWritesTheSameOneWhenResumed) {
   const std::string samples = read_all(file("run/samples.txt"));
   must(posix_io().remove_all(file("run/summary.json")));
   ASSERT_EQ(strata({"train", "--resume", "run"}).exit_code, 0);
-  for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte", "state_digest"}) EXPECT_EQ(summary("run")[key], before[key]) << key;
-  EXPECT_EQ(read_all(file("run/samples.txt")), samples + samples.substr(samples.rfind("--- step 4"))) << "the last sample is taken again";
+  for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte", "state_digest"})
+    EXPECT_EQ(summary("run")[key], before[key]) << key;
+  EXPECT_EQ(read_all(file("run/samples.txt")), samples + samples.substr(samples.rfind("--- step 4")))
+      << "the last sample is taken again";
 }
 
 TEST_F(CliUsageE2e, CheckpointsOfAnotherRunAreNotMixedWithNewOnes) {
   ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=4", "checkpoint.dir=saved"})).exit_code, 0);
-  const ProgramResult refused = strata(tiny("train", {"--out", "other", "train.steps=2", "checkpoint.dir=saved"}));
+  const ProgramResult refused =
+      strata(tiny("train", {"--out", "other", "train.steps=2", "checkpoint.dir=saved"}));
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("checkpoint.dir = saved holds checkpoints of another run"));
 }
@@ -216,7 +244,9 @@ TEST_F(CliUsageE2e, CheckpointsOfAnotherRunAreNotMixedWithNewOnes) {
 
 TEST_F(CliUsageE2e, GenerateIsAFunctionOfItsSeed) {
   ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2"})).exit_code, 0);
-  const auto text = [&](const std::string& seed) { return strata({"generate", "run", "--prompt", "Elizabeth", "--tokens", "12", "--seed", seed}); };
+  const auto text = [&](const std::string& seed) {
+    return strata({"generate", "run", "--prompt", "Elizabeth", "--tokens", "12", "--seed", seed});
+  };
   const ProgramResult first = text("1");
   EXPECT_EQ(first.exit_code, 0) << first.err;
   EXPECT_THAT(first.out, ::testing::StartsWith("Elizabeth"));

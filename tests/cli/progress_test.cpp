@@ -23,8 +23,14 @@ class TextSink final : public ProgressSink {
 };
 
 ProgressStep step_of(std::int64_t step) {
-  return {.step = step, .steps = 100, .loss = 3.25, .tokens_per_s = 5120.4, .device_bytes = 32u << 20, .pinned_bytes = 1536,
-          .nvme_bytes = 0, .elapsed_s = static_cast<double>(step)};
+  return {.step = step,
+          .steps = 100,
+          .loss = 3.25,
+          .tokens_per_s = 5120.4,
+          .device_bytes = 32u << 20,
+          .pinned_bytes = 1536,
+          .nvme_bytes = 0,
+          .elapsed_s = static_cast<double>(step)};
 }
 
 TEST(ProgressTest, PlainLinesComeEveryNStepsAndAtBothEnds) {
@@ -46,8 +52,10 @@ TEST(ProgressTest, TheBarIsOneLineDrawnAgain) {
     progress.update(step_of(50));
   }
   EXPECT_EQ(sink.text,
-            "\r[####............] 25/100  eta 1:15  loss 3.2500  5120 tok/s  device 32.0 MiB  pinned 1.5 KiB  nvme 0.0 B\x1b[K"
-            "\r[########........] 50/100  eta 0:50  loss 3.2500  5120 tok/s  device 32.0 MiB  pinned 1.5 KiB  nvme 0.0 B\x1b[K\n");
+            "\r[####............] 25/100  eta 1:15  loss 3.2500  5120 tok/s  device 32.0 MiB  pinned 1.5 KiB "
+            " nvme 0.0 B\x1b[K"
+            "\r[########........] 50/100  eta 0:50  loss 3.2500  5120 tok/s  device 32.0 MiB  pinned 1.5 KiB "
+            " nvme 0.0 B\x1b[K\n");
 }
 
 TEST(ProgressTest, TheBarNeverReachesTheLastColumn) {
@@ -96,8 +104,15 @@ TEST(ProgressTest, NoValueBreaksIt) {
   Progress bar(sink, {.style = ProgressStyle::bar, .colour = true, .width = -3});
   Progress plain(sink, {.style = ProgressStyle::plain, .every = 0});
   for (const double odd : {std::nan(""), HUGE_VAL, -HUGE_VAL, -1.0, 1e308}) {
-    const ProgressStep step = {.step = -5, .steps = 0, .loss = odd, .tokens_per_s = odd, .device_bytes = ~0ull, .pinned_bytes = 0,
-                               .nvme_bytes = 0, .elapsed_s = odd, .max_time_s = odd};
+    const ProgressStep step = {.step = -5,
+                               .steps = 0,
+                               .loss = odd,
+                               .tokens_per_s = odd,
+                               .device_bytes = ~0ull,
+                               .pinned_bytes = 0,
+                               .nvme_bytes = 0,
+                               .elapsed_s = odd,
+                               .max_time_s = odd};
     bar.update(step);
     plain.update(step);
   }

@@ -23,7 +23,9 @@ Result<TrainConfig> config_of(const ConfigSources& sources) {
   resolve_simple_autos(tree, 3);
   return fill_train_config(tree);
 }
-std::string problems(std::vector<std::string> arguments) { return std::string(config_of({.arguments = std::move(arguments)}).status().message()); }
+std::string problems(std::vector<std::string> arguments) {
+  return std::string(config_of({.arguments = std::move(arguments)}).status().message());
+}
 
 TEST(TrainSchemaTest, EveryKeyIsThereOnceAndDocumented) {
   std::set<std::string> names, sections;
@@ -46,7 +48,8 @@ TEST(TrainSchemaTest, EveryExampleIsTaken) {
 
 TEST(TrainConfigTest, DefaultsAndEveryPresetAreWhole) {
   EXPECT_TRUE(config_of({}).has_value());
-  for (const ConfigPreset& preset : train_schema().presets) EXPECT_TRUE(config_of({.preset = std::string(preset.name)}).has_value()) << preset.name;
+  for (const ConfigPreset& preset : train_schema().presets)
+    EXPECT_TRUE(config_of({.preset = std::string(preset.name)}).has_value()) << preset.name;
 }
 
 TEST(TrainConfigTest, TheAustenPresetFillsTheStruct) {
@@ -74,21 +77,26 @@ TEST(TrainConfigTest, WhatIsSetByHandIsNotResolvedOver) {
 }
 
 TEST(TrainConfigTest, ModesThatDoNotExistAreRefusedWithTheKnownOnes) {
-  EXPECT_THAT(problems({"offload.step_mode=overlapped"}), HasSubstr("'overlapped' is not one of auto, serial"));
+  EXPECT_THAT(problems({"offload.step_mode=overlapped"}),
+              HasSubstr("'overlapped' is not one of auto, serial"));
   EXPECT_THAT(problems({"train.dtype=bf16"}), HasSubstr("'bf16' is not one of f32"));
   EXPECT_THAT(problems({"model.family=lama"}), HasSubstr("'lama' is not one of gpt2"));
 }
 
 TEST(TrainConfigTest, KeysThatContradictEachOtherNameBothOrigins) {
-  const std::string text = problems({"model.heads=3", "memory.nvme=1MiB", "memory.nvme_dir=", "io.block=5000"});
-  EXPECT_THAT(text, HasSubstr("argument model.heads=3: model.heads = 3 does not divide model.hidden = 256 (default)"));
+  const std::string text =
+      problems({"model.heads=3", "memory.nvme=1MiB", "memory.nvme_dir=", "io.block=5000"});
+  EXPECT_THAT(
+      text,
+      HasSubstr("argument model.heads=3: model.heads = 3 does not divide model.hidden = 256 (default)"));
   EXPECT_THAT(text, HasSubstr("argument memory.nvme_dir=: memory.nvme_dir is empty"));
   EXPECT_THAT(text, HasSubstr("io.block = 5000 is not a multiple of 4096"));
   EXPECT_THAT(problems({"offload.policy=nvme"}), HasSubstr("memory.nvme is 0"));
 }
 
 TEST(TrainConfigTest, SpecialVariablesReachTheirKeys) {
-  const TrainConfig config = must(config_of({.environment = {"STRATA_PROGRESS=none", "STRATA_CPU_ISA=avx2", "STRATA_CONFIG=x"}}));
+  const TrainConfig config =
+      must(config_of({.environment = {"STRATA_PROGRESS=none", "STRATA_CPU_ISA=avx2", "STRATA_CONFIG=x"}}));
   EXPECT_EQ(config.log.progress, "none");
   EXPECT_EQ(config.cpu.isa, "avx2");
 }

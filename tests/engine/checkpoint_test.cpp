@@ -9,8 +9,8 @@ namespace strata {
 namespace {
 
 using test::TempDir;
-using test::TinyRun;
 using test::tiny_programs;
+using test::TinyRun;
 
 EngineOptions three_tiers(const std::string& dir) {
   EngineOptions options;
@@ -29,7 +29,8 @@ TEST(CheckpointTest, ResumingOnAnotherPlacementGivesTheBitsOfTheUninterruptedRun
   TinyRun first(must(Engine::plan(tiny_programs(true), three_tiers(dir.path()))));
   must(first.engine->initialize(3));
   first.train(2);
-  const std::string saved = must(save_checkpoint(*first.engine, posix_io(), dir.file("checkpoints"), {{"note", "half way"}}, 0));
+  const std::string saved =
+      must(save_checkpoint(*first.engine, posix_io(), dir.file("checkpoints"), {{"note", "half way"}}, 0));
 
   TinyRun second(must(Engine::plan(tiny_programs(false), {.chunk_elems = 8192, .grad_accum = 2})));
   EXPECT_EQ(must(load_checkpoint(*second.engine, posix_io(), saved)).run.at("note"), "half way");
@@ -79,7 +80,8 @@ TEST(CheckpointTest, AnotherModelIsRefusedWithEveryDifference) {
   const Status status = load_checkpoint(*second.engine, posix_io(), saved).status();
   EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_NE(status.message().find("h.2.ln_1.weight is missing"), std::string_view::npos);
-  EXPECT_NE(status.message().find("h.0.mlp.c_fc.weight is F32 [64, 32], the model has F32 [96, 32]"), std::string_view::npos);
+  EXPECT_NE(status.message().find("h.0.mlp.c_fc.weight is F32 [64, 32], the model has F32 [96, 32]"),
+            std::string_view::npos);
 }
 
 TEST(CheckpointTest, TheNewestIsPassedOverWhenItIsNotWhole) {

@@ -5,8 +5,8 @@
 namespace strata {
 namespace {
 
-using test::TinyRun;
 using test::tiny_programs;
+using test::TinyRun;
 
 TEST(EngineTest, TrainingLowersTheLoss) {
   TinyRun run(must(Engine::plan(tiny_programs(false), {})));

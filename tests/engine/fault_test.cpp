@@ -13,8 +13,8 @@ using test::Fault;
 using test::FaultIo;
 using test::FaultKind;
 using test::IoCall;
-using test::TinyRun;
 using test::tiny_programs;
+using test::TinyRun;
 using testing::AnyOf;
 using testing::HasSubstr;
 
@@ -29,7 +29,8 @@ std::unique_ptr<const RunPlan> swapped_plan(const std::string& dir, std::vector<
   return must(Engine::plan_with(tiny_programs(true), options, [&](const ChunkLayout&, Placement& placement) {
     for (auto& homes : placement.homes)
       for (const Payload payload : {Payload::param, Payload::m, Payload::v, Payload::accum})
-        homes[static_cast<std::size_t>(payload)] = std::count(kept.begin(), kept.end(), payload) != 0 ? Tier::pinned : Tier::nvme;
+        homes[static_cast<std::size_t>(payload)] =
+            std::count(kept.begin(), kept.end(), payload) != 0 ? Tier::pinned : Tier::nvme;
   }));
 }
 
@@ -87,9 +88,11 @@ TEST(SwapFaultTest, AFlippedBitIsFoundNamedAndNeverUsed) {
 TEST(SwapFaultTest, AnUpdateCutShortIsToldUntilACheckpointIsLoaded) {
   const test::TempDir dir;
   FaultyRun faulty(dir.path(), {Payload::param, Payload::accum});
-  const std::string saved = must(save_checkpoint(*faulty.run.engine, posix_io(), dir.file("checkpoints"), {}, 0));
+  const std::string saved =
+      must(save_checkpoint(*faulty.run.engine, posix_io(), dir.file("checkpoints"), {}, 0));
   const std::string before = must(faulty.run.engine->state_digest());
-  faulty.io.add({IoCall::read, FaultKind::fail, faulty.io.calls(IoCall::read) + 7, true});  // in the midst of the moments
+  faulty.io.add({IoCall::read, FaultKind::fail, faulty.io.calls(IoCall::read) + 7,
+                 true});  // in the midst of the moments
   const Status status = faulty.step();
   EXPECT_EQ(status.code(), Code::io_error);
   EXPECT_THAT(std::string(status.message()), HasSubstr("load a checkpoint"));
@@ -102,7 +105,8 @@ TEST(SwapFaultTest, AnUpdateCutShortIsToldUntilACheckpointIsLoaded) {
   must(faulty.step());
 }
 
-// Wherever in a step the swap begins to fail: an error that names a chunk, and states that are the old ones or refused.
+// Wherever in a step the swap begins to fail: an error that names a chunk, and states that are the old ones
+// or refused.
 void sweep(IoCall call, Code code) {
   const test::TempDir dir;
   for (std::uint64_t nth = 1;; nth += nth < 12 ? 1 : 5) {
@@ -195,9 +199,12 @@ TEST_P(CheckpointFaultTest, SavingTheSameStepAgainNeverLosesIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryCall, CheckpointFaultTest,
-                         testing::Values(std::tuple{IoCall::open, Code::io_error}, std::tuple{IoCall::write, Code::io_error},
-                                         std::tuple{IoCall::write, Code::no_space}, std::tuple{IoCall::sync, Code::io_error},
-                                         std::tuple{IoCall::rename, Code::io_error}, std::tuple{IoCall::sync_dir, Code::io_error}));
+                         testing::Values(std::tuple{IoCall::open, Code::io_error},
+                                         std::tuple{IoCall::write, Code::io_error},
+                                         std::tuple{IoCall::write, Code::no_space},
+                                         std::tuple{IoCall::sync, Code::io_error},
+                                         std::tuple{IoCall::rename, Code::io_error},
+                                         std::tuple{IoCall::sync_dir, Code::io_error}));
 
 TEST(CheckpointLoadFaultTest, AReadThatFailsAnywhereLeavesTheOldStatesOrNone) {
   Saving saving;
@@ -207,11 +214,13 @@ TEST(CheckpointLoadFaultTest, AReadThatFailsAnywhereLeavesTheOldStatesOrNone) {
     const std::string before = must(other.engine->state_digest());
     FaultIo io(posix_io(), nth);
     io.add({IoCall::read, FaultKind::fail, nth, true});
-    const auto loaded = load_checkpoint(*other.engine, io, must(newest_checkpoint(posix_io(), saving.dir.path())));
+    const auto loaded =
+        load_checkpoint(*other.engine, io, must(newest_checkpoint(posix_io(), saving.dir.path())));
     if (loaded.has_value()) break;
     const auto after = other.engine->state_digest();
     EXPECT_EQ(after.has_value() ? *after : before, before) << nth;
-    EXPECT_TRUE(after.has_value() || after.status().message().find("was cut short") != std::string_view::npos) << nth;
+    EXPECT_TRUE(after.has_value() || after.status().message().find("was cut short") != std::string_view::npos)
+        << nth;
   }
   EXPECT_EQ(must(other.engine->state_digest()), must(saving.run.engine->state_digest()));
 }

@@ -8,8 +8,8 @@
 namespace strata {
 namespace {
 
-using test::TinyRun;
 using test::tiny_programs;
+using test::TinyRun;
 using test::reference::Vec;
 using Tensors = std::map<std::string, Vec>;
 
@@ -30,7 +30,8 @@ Tensors all_of(Engine& engine, Payload payload) {
   return tensors;
 }
 
-// With beta1 = 0, no clipping and one micro-batch, the first moment after the first step is the gradient itself.
+// With beta1 = 0, no clipping and one micro-batch, the first moment after the first step is the gradient
+// itself.
 Tensors gradients_of(bool recompute, Tensors& params) {
   EngineOptions options;
   options.clip = 0;

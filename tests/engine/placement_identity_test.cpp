@@ -5,8 +5,8 @@
 namespace strata {
 namespace {
 
-using test::TinyRun;
 using test::tiny_programs;
+using test::TinyRun;
 
 struct Outcome {
   std::vector<float> losses;
@@ -14,7 +14,8 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-// Every chunk's homes drawn by `seed`: the whole set on the device, or each payload in RAM or on nvme; sums anywhere.
+// Every chunk's homes drawn by `seed`: the whole set on the device, or each payload in RAM or on nvme; sums
+// anywhere.
 void random_homes(std::uint64_t seed, const ChunkLayout& layout, Placement& placement) {
   const Rng rng(seed, 1);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
@@ -22,7 +23,9 @@ void random_homes(std::uint64_t seed, const ChunkLayout& layout, Placement& plac
       const bool on_device = rng.below(chunk * 8 + 7, 3) == 0;
       const bool in_ram = rng.below(chunk * 8 + static_cast<std::uint64_t>(payload), 2) == 0;
       const bool sum_on_device = payload == Payload::accum && rng.below(chunk * 8 + 6, 3) == 0;
-      placement.homes[chunk][static_cast<std::size_t>(payload)] = on_device || sum_on_device ? Tier::device : in_ram ? Tier::pinned : Tier::nvme;
+      placement.homes[chunk][static_cast<std::size_t>(payload)] = on_device || sum_on_device ? Tier::device
+                                                                  : in_ram                   ? Tier::pinned
+                                                                                             : Tier::nvme;
     }
 }
 
@@ -45,11 +48,13 @@ Outcome placed(std::uint64_t seed, const std::string& dir) {
   options.prefetch = static_cast<std::uint32_t>(rng.below(1, 5));
   options.nvme.dirs = {dir};
   options.nvme.engine = rng.below(2, 2) == 0 ? IoEngine::threads : IoEngine::automatic;
-  auto plan = must(Engine::plan_with(tiny_programs(rng.below(3, 2) == 0), options,
+  auto plan = must(Engine::plan_with(
+      tiny_programs(rng.below(3, 2) == 0), options,
       [&](const ChunkLayout& layout, Placement& placement) { random_homes(seed, layout, placement); }));
   const bool threaded = rng.below(4, 2) == 0;
   TinyRun run(std::move(plan), 1 + static_cast<int>(rng.below(5, 3)),
-              threaded ? HostBackendOptions{} : HostBackendOptions{.schedule = Schedule::latest_legal, .check = true});
+              threaded ? HostBackendOptions{}
+                       : HostBackendOptions{.schedule = Schedule::latest_legal, .check = true});
   must(run.engine->initialize(5));
   Outcome out;
   out.losses = run.train(3);
@@ -61,7 +66,8 @@ Outcome placed(std::uint64_t seed, const std::string& dir) {
 TEST(PlacementIdentityTest, SixtyFourRandomPlacementsGiveTheSameBits) {
   const Outcome want = reference();
   const test::TempDir dir;
-  for (std::uint64_t seed = 1; seed <= 64; ++seed) ASSERT_EQ(placed(seed, dir.path()), want) << "placement seed " << seed;
+  for (std::uint64_t seed = 1; seed <= 64; ++seed)
+    ASSERT_EQ(placed(seed, dir.path()), want) << "placement seed " << seed;
 }
 
 }  // namespace

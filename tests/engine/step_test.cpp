@@ -11,8 +11,8 @@
 namespace strata {
 namespace {
 
-using test::TinyRun;
 using test::tiny_programs;
+using test::TinyRun;
 using testing::HasSubstr;
 using Tensors = std::map<std::string, std::vector<float>>;
 
@@ -61,7 +61,9 @@ TEST(StepTest, AccumulationIsTheF32SumInMicroBatchOrderTimesOneFactor) {
     for (std::int32_t k = 1; k < n; ++k)
       for (const auto& [name, values] : seen_gradient({.clip = 0}, k, report))
         for (std::size_t i = 0; i < values.size(); ++i) sum[name][i] += values[i];
-    EXPECT_EQ(seen_gradient({.grad_accum = n, .clip = 0}, 0, report), scaled(sum, static_cast<float>(1.0 / n))) << n << " micro-batches";
+    EXPECT_EQ(seen_gradient({.grad_accum = n, .clip = 0}, 0, report),
+              scaled(sum, static_cast<float>(1.0 / n)))
+        << n << " micro-batches";
   }
 }
 
@@ -98,7 +100,8 @@ TEST(StepTest, AGradientThatIsNotFiniteNamesItsTensorAndChangesNothing) {
       std::copy(good.at(std::string(name)).begin(), good.at(std::string(name)).end(), values.begin());
       return Status::ok();
     };
-    const float kept = std::exchange(good.at("h.1.mlp.c_fc.weight")[7], std::numeric_limits<float>::infinity());
+    const float kept =
+        std::exchange(good.at("h.1.mlp.c_fc.weight")[7], std::numeric_limits<float>::infinity());
     must(run.engine->fill(Payload::param, fill));
     const std::string before = must(run.engine->state_digest());
     test::CountingBatches batches(test::tiny_config().vocab);
@@ -137,7 +140,8 @@ TEST(StepTest, StepsThreeToTwelveAllocateNothingAndMakeNothingOverThreeTiers) {
     const std::uint64_t resources = run.engine->resources_created(), allocations = AllocCounter::count();
     AllocCounter::set_armed(true);
     Status status;
-    for (int step = 3; step <= 12 && status.is_ok(); ++step) status = run.engine->train_step(batches, 1e-2, report);
+    for (int step = 3; step <= 12 && status.is_ok(); ++step)
+      status = run.engine->train_step(batches, 1e-2, report);
     AllocCounter::set_armed(false);
     must(status);
     EXPECT_EQ(AllocCounter::count(), allocations);
@@ -155,10 +159,12 @@ TEST(StepTest, ProgramsThatAreMissingOrOfAnotherModelAreRefused) {
   DecoderConfig wider = test::tiny_config();
   wider.ffn = 128;
   set.eval = must(record_decoder(wider, 3, DecoderHead::loss));
-  EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()), HasSubstr("h.0.mlp.c_fc.weight of 4096 elements, the layout has h.0.mlp.c_fc.weight of 2048"));
+  EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()),
+              HasSubstr("h.0.mlp.c_fc.weight of 4096 elements, the layout has h.0.mlp.c_fc.weight of 2048"));
   set = tiny_programs(false);
   set.train = set.eval;
-  EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()), HasSubstr("no gradient of parameter wte.weight"));
+  EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()),
+              HasSubstr("no gradient of parameter wte.weight"));
 }
 
 }  // namespace

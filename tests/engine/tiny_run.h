@@ -18,7 +18,8 @@ inline DecoderConfig tiny_config() {
   return {.family = "gpt2", .layers = 2, .hidden = 32, .heads = 2, .ffn = 64, .vocab = 50, .seq = 16};
 }
 
-inline ProgramSet tiny_programs(bool recompute, std::int64_t batch = 3, const DecoderConfig& config = tiny_config()) {
+inline ProgramSet tiny_programs(bool recompute, std::int64_t batch = 3,
+                                const DecoderConfig& config = tiny_config()) {
   ProgramSet set;
   set.eval = must(record_decoder(config, batch, DecoderHead::loss));
   set.train = must(derive_backward(set.eval, "loss"));
@@ -47,8 +48,10 @@ class CountingBatches final : public BatchSource {
 /// One run from its plan to its digest, on a host backend of its own.
 struct TinyRun {
   explicit TinyRun(std::unique_ptr<const RunPlan> run_plan, int threads = 2,
-                   HostBackendOptions backend_options = {.schedule = Schedule::latest_legal, .check = true}, Io& io = posix_io())
-      : plan(std::move(run_plan)), pool(must(ThreadPool::create(threads))),
+                   HostBackendOptions backend_options = {.schedule = Schedule::latest_legal, .check = true},
+                   Io& io = posix_io())
+      : plan(std::move(run_plan)),
+        pool(must(ThreadPool::create(threads))),
         backend(must(create_host_backend(backend_options, *pool, clock))),
         engine(must(Engine::create(*plan, {*backend, *pool, clock, io}))) {}
 

@@ -19,9 +19,11 @@ TEST(AutodiffTest, BackwardRunsTheDerivativesInReverseOrder) {
   const Value x = b.input("x", {4, 3}, DType::f32), targets = b.input("targets", {4}, DType::i32);
   b.region("r", false);
   const Value hidden = b.gelu(b.linear(x, b.param("w", {5, 3}, {}), b.param("b", {5}, {})));
-  const Program program = must(derive_backward(must(b.finish({{"loss", b.cross_entropy(hidden, targets)}})), "loss"));
+  const Program program =
+      must(derive_backward(must(b.finish({{"loss", b.cross_entropy(hidden, targets)}})), "loss"));
   EXPECT_EQ(backward_of(program),
-            "0 cross_entropy_backward(r.gelu.y, r.cross_entropy.lse, targets) -> cross_entropy_backward.dlogits:[4, 5]\n"
+            "0 cross_entropy_backward(r.gelu.y, r.cross_entropy.lse, targets) -> "
+            "cross_entropy_backward.dlogits:[4, 5]\n"
             "1 gelu_backward(r.linear.y, cross_entropy_backward.dlogits) -> gelu_backward.dx:[4, 5]\n"
             "2 linear_backward_bias(gelu_backward.dx, b) -> d(b):[5] linear_backward_bias.workspace:[20]\n"
             "3 linear_backward_weight(gelu_backward.dx, x, w) -> d(w):[5, 3]\n");  // nothing for x, an input
@@ -32,47 +34,65 @@ TEST(AutodiffTest, ContributionsToATiedWeightAreAddedInProgramOrderOfBackward) {
   std::vector<std::pair<Op, bool>> writes;
   for (const Instr& instr : program.code)
     for (std::size_t k = 0; k < instr.out.size(); ++k)
-      if (instr.out[k] == program.params[0].grad) writes.emplace_back(instr.op, (instr.accumulate >> k & 1u) != 0);
-  EXPECT_EQ(writes, (std::vector<std::pair<Op, bool>>{{Op::linear_backward_weight, false}, {Op::embedding_backward, true}}));
+      if (instr.out[k] == program.params[0].grad)
+        writes.emplace_back(instr.op, (instr.accumulate >> k & 1u) != 0);
+  EXPECT_EQ(writes, (std::vector<std::pair<Op, bool>>{{Op::linear_backward_weight, false},
+                                                      {Op::embedding_backward, true}}));
 }
 
 TEST(AutodiffTest, AValueReadTwiceGetsTheSumOfBothGradients) {
   Builder b;
   const Value targets = b.input("targets", {4}, DType::i32);
   const Value x = b.linear(b.input("x", {4, 3}, DType::f32), b.param("w", {5, 3}, {}));
-  const Program program = must(derive_backward(must(b.finish({{"loss", b.cross_entropy(b.add(x, b.gelu(x)), targets)}})), "loss"));
-  EXPECT_THAT(backward_of(program), HasSubstr("2 add(cross_entropy_backward.dlogits, gelu_backward.dx) -> d(.linear.y):[4, 5]\n"
-                                              "3 linear_backward_weight(d(.linear.y), x, w)"));
+  const Program program = must(
+      derive_backward(must(b.finish({{"loss", b.cross_entropy(b.add(x, b.gelu(x)), targets)}})), "loss"));
+  EXPECT_THAT(backward_of(program),
+              HasSubstr("2 add(cross_entropy_backward.dlogits, gelu_backward.dx) -> d(.linear.y):[4, 5]\n"
+                        "3 linear_backward_weight(d(.linear.y), x, w)"));
 }
 
 TEST(AutodiffTest, NothingIsDerivedThatOnlyFrozenParametersWouldNeed) {
   Builder b;
   const Value targets = b.input("targets", {4}, DType::i32);
-  const Value x = b.gelu(b.linear(b.input("x", {4, 3}, DType::f32), b.param("frozen", {5, 3}, {.trainable = false})));
+  const Value x =
+      b.gelu(b.linear(b.input("x", {4, 3}, DType::f32), b.param("frozen", {5, 3}, {.trainable = false})));
   const Value y = b.linear(x, b.param("trained", {5, 5}, {}), b.param("still", {5}, {.trainable = false}));
-  const Program program = must(derive_backward(must(b.finish({{"loss", b.cross_entropy(y, targets)}})), "loss"));
-  EXPECT_EQ(backward_of(program),
-            "0 cross_entropy_backward(.linear.y, .cross_entropy.lse, targets) -> cross_entropy_backward.dlogits:[4, 5]\n"
-            "1 linear_backward_weight(cross_entropy_backward.dlogits, .gelu.y, trained) -> d(trained):[5, 5]\n");
+  const Program program =
+      must(derive_backward(must(b.finish({{"loss", b.cross_entropy(y, targets)}})), "loss"));
+  EXPECT_EQ(
+      backward_of(program),
+      "0 cross_entropy_backward(.linear.y, .cross_entropy.lse, targets) -> "
+      "cross_entropy_backward.dlogits:[4, 5]\n"
+      "1 linear_backward_weight(cross_entropy_backward.dlogits, .gelu.y, trained) -> d(trained):[5, 5]\n");
   EXPECT_EQ(program.params[0].grad, kNoValue);
 }
 
 TEST(AutodiffTest, WhatCannotBeTrainedIsRefusedByName) {
   Builder frozen;
   const Value targets = frozen.input("targets", {4}, DType::i32);
-  const Value y = frozen.linear(frozen.input("x", {4, 3}, DType::f32), frozen.param("w", {5, 3}, {.trainable = false}));
+  const Value y =
+      frozen.linear(frozen.input("x", {4, 3}, DType::f32), frozen.param("w", {5, 3}, {.trainable = false}));
   const Program program = must(frozen.finish({{"loss", frozen.cross_entropy(y, targets)}}));
-  EXPECT_THAT(std::string(derive_backward(program, "loss").status().message()), HasSubstr("no trainable parameter"));
-  EXPECT_THAT(std::string(derive_backward(program, "lost").status().message()), HasSubstr("no output named lost"));
+  EXPECT_THAT(std::string(derive_backward(program, "loss").status().message()),
+              HasSubstr("no trainable parameter"));
+  EXPECT_THAT(std::string(derive_backward(program, "lost").status().message()),
+              HasSubstr("no output named lost"));
   Builder unused;
   const Value t = unused.input("targets", {4}, DType::i32), x = unused.input("x", {4, 5}, DType::f32);
   unused.param("idle", {7}, {});
   const Value z = unused.linear(x, unused.param("w", {5, 5}, {}));
-  EXPECT_THAT(std::string(derive_backward(must(unused.finish({{"loss", unused.cross_entropy(z, t)}})), "loss").status().message()), HasSubstr("parameter idle"));
+  EXPECT_THAT(std::string(derive_backward(must(unused.finish({{"loss", unused.cross_entropy(z, t)}})), "loss")
+                              .status()
+                              .message()),
+              HasSubstr("parameter idle"));
   Builder direct;
   const Value d = direct.input("targets", {4}, DType::i32);
   const Value added = direct.add(direct.input("x", {4, 5}, DType::f32), direct.param("table", {4, 5}, {}));
-  EXPECT_THAT(std::string(derive_backward(must(direct.finish({{"loss", direct.cross_entropy(added, d)}})), "loss").status().message()), HasSubstr("parameter table"));
+  EXPECT_THAT(
+      std::string(derive_backward(must(direct.finish({{"loss", direct.cross_entropy(added, d)}})), "loss")
+                      .status()
+                      .message()),
+      HasSubstr("parameter table"));
 }
 
 TEST(AutodiffTest, RandomProgramsReachEveryTrainableParameterAndVerifyAlsoRecomputed) {

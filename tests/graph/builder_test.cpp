@@ -28,13 +28,15 @@ TEST(BuilderTest, TheFirstErrorIsKeptWithOpAndShapesAndLaterOnesAreNot) {
   EXPECT_EQ(b.param("w", {1}, {}).id, kNoValue);
   const Status status = b.finish({{"y", bad}}).status();
   EXPECT_EQ(status.code(), Code::invalid);
-  EXPECT_EQ(status.message(), "h.1.linear: needs x [T, K], weight [N, K], bias [N] or none; given x [4, 3], w [5, 2], none");
+  EXPECT_EQ(status.message(),
+            "h.1.linear: needs x [T, K], weight [N, K], bias [N] or none; given x [4, 3], w [5, 2], none");
 }
 
 TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotGoTogether) {
   const auto refuses = [](auto&& record) {
     Builder b;
-    const Value x = b.input("x", {4, 6}, DType::f32), i = b.input("i", {4}, DType::i32), w = b.param("w", {6}, {});
+    const Value x = b.input("x", {4, 6}, DType::f32), i = b.input("i", {4}, DType::i32),
+                w = b.param("w", {6}, {});
     record(b, x, i, w);
     return b.finish({}).status().code() == Code::invalid;
   };
@@ -48,7 +50,9 @@ TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotGoTogether) {
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.attention(x, 4, 4); }));
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.attention(x, 2, 3); }));
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.cross_entropy(x, x); }));
-  EXPECT_FALSE(refuses([](Builder& b, Value x, Value i, Value) { b.cross_entropy(b.attention(b.gelu(b.add(x, x)), 2, 4), i); }));
+  EXPECT_FALSE(refuses([](Builder& b, Value x, Value i, Value) {
+    b.cross_entropy(b.attention(b.gelu(b.add(x, x)), 2, 4), i);
+  }));
 }
 
 TEST(BuilderTest, NamesAreGivenOnce) {
@@ -68,18 +72,21 @@ TEST(BuilderTest, NamesAreGivenOnce) {
 TEST(BuilderTest, EmptyParametersAndOutputsThatAreNoResultsAreRefused) {
   Builder empty;
   empty.param("w", {0, 3}, {});
-  EXPECT_THAT(std::string(empty.finish({}).status().message()), HasSubstr("parameter w has the shape [0, 3]"));
+  EXPECT_THAT(std::string(empty.finish({}).status().message()),
+              HasSubstr("parameter w has the shape [0, 3]"));
   Builder passed;
   EXPECT_EQ(passed.finish({{"y", passed.input("x", {2}, DType::f32)}}).status().code(), Code::invalid);
   Builder dead;
-  EXPECT_THAT(std::string(dead.finish({{"y", Value{}}}).status().message()), HasSubstr("output y is not a value"));
+  EXPECT_THAT(std::string(dead.finish({{"y", Value{}}}).status().message()),
+              HasSubstr("output y is not a value"));
 }
 
 TEST(ProgramTest, PrintsOneLineAnInstruction) {
   EXPECT_EQ(to_string(small_program()),
             "0 linear(x, w, b) -> mlp.linear.y:[4, 5]\n"
             "1 gelu(mlp.linear.y) -> mlp.gelu.y:[4, 5]\n"
-            "2 cross_entropy(mlp.gelu.y, targets) -> loss:[1] mlp.cross_entropy.losses:[4] mlp.cross_entropy.lse:[4]\n");
+            "2 cross_entropy(mlp.gelu.y, targets) -> loss:[1] mlp.cross_entropy.losses:[4] "
+            "mlp.cross_entropy.lse:[4]\n");
 }
 
 TEST(VerifyTest, FindsEveryKindOfBadProgram) {
@@ -90,21 +97,40 @@ TEST(VerifyTest, FindsEveryKindOfBadProgram) {
     return std::string(status.is_ok() ? "" : status.message());
   };
   EXPECT_EQ(verdict([](Program&) {}), "");
-  EXPECT_THAT(verdict([](Program& p) { std::swap(p.code[0], p.code[1]); }), HasSubstr("instruction 0 (gelu): reads mlp.linear.y before it is written"));
-  EXPECT_THAT(verdict([](Program& p) { p.code[1].in[0] = 99; }), HasSubstr("instruction 1 (gelu): operand 0 is value 99"));
+  EXPECT_THAT(verdict([](Program& p) { std::swap(p.code[0], p.code[1]); }),
+              HasSubstr("instruction 0 (gelu): reads mlp.linear.y before it is written"));
+  EXPECT_THAT(verdict([](Program& p) { p.code[1].in[0] = 99; }),
+              HasSubstr("instruction 1 (gelu): operand 0 is value 99"));
   EXPECT_THAT(verdict([](Program& p) { p.code[1].in[0] = kNoValue; }), HasSubstr("operand 0 is value -1"));
   EXPECT_THAT(verdict([](Program& p) { p.code.back().in.back() = kNoValue; }), HasSubstr("is value -1"));
-  EXPECT_THAT(verdict([](Program& p) { p.code[1].in.push_back(0); }), HasSubstr("has 2 operands, the op takes 1"));
+  EXPECT_THAT(verdict([](Program& p) { p.code[1].in.push_back(0); }),
+              HasSubstr("has 2 operands, the op takes 1"));
   EXPECT_THAT(verdict([](Program& p) { p.code[1].out[0] = -7; }), HasSubstr("writes value -7"));
-  EXPECT_THAT(verdict([](Program& p) { p.code[1].out.push_back(p.code[1].out[0]); }), HasSubstr("has 2 outputs, the op makes 1"));
-  EXPECT_THAT(verdict([](Program& p) { p.values[static_cast<std::size_t>(p.code[1].out[0])].shape = {4, 6}; }), HasSubstr("of shape [4, 6], the op makes [4, 5]"));
-  EXPECT_THAT(verdict([](Program& p) { p.values[static_cast<std::size_t>(p.code[0].in[1])].shape = {5, 9}; }), HasSubstr("instruction 0 (linear): needs"));
+  EXPECT_THAT(verdict([](Program& p) { p.code[1].out.push_back(p.code[1].out[0]); }),
+              HasSubstr("has 2 outputs, the op makes 1"));
+  EXPECT_THAT(verdict([](Program& p) {
+                p.values[static_cast<std::size_t>(p.code[1].out[0])].shape = {4, 6};
+              }),
+              HasSubstr("of shape [4, 6], the op makes [4, 5]"));
+  EXPECT_THAT(verdict([](Program& p) {
+                p.values[static_cast<std::size_t>(p.code[0].in[1])].shape = {5, 9};
+              }),
+              HasSubstr("instruction 0 (linear): needs"));
   EXPECT_THAT(verdict([](Program& p) { p.code[1].accumulate = 1; }), HasSubstr("adds to mlp.gelu.y"));
-  EXPECT_THAT(verdict([](Program& p) { p.code.insert(p.code.begin() + 1, p.code[1]); }), HasSubstr("overwrites mlp.gelu.y"));
+  EXPECT_THAT(verdict([](Program& p) { p.code.insert(p.code.begin() + 1, p.code[1]); }),
+              HasSubstr("overwrites mlp.gelu.y"));
   EXPECT_THAT(verdict([](Program& p) { p.code.push_back(p.code.back()); }), HasSubstr("overwrites d("));
-  EXPECT_THAT(verdict([](Program& p) { p.values[static_cast<std::size_t>(p.code[1].out[0])].kind = ValueKind::grad; p.code[1].accumulate = 1; }), HasSubstr("adds to"));
-  EXPECT_THAT(verdict([](Program& p) { p.outputs.push_back(p.params[0].grad + 1000); }), HasSubstr("an input or output is value"));
-  EXPECT_THAT(verdict([](Program& p) { p.outputs.push_back(p.add_value({"never", {1}})); }), HasSubstr("output never is never written"));
+  EXPECT_THAT(verdict([](Program& p) {
+                p.values[static_cast<std::size_t>(p.code[1].out[0])].kind = ValueKind::grad;
+                p.code[1].accumulate = 1;
+              }),
+              HasSubstr("adds to"));
+  EXPECT_THAT(verdict([](Program& p) { p.outputs.push_back(p.params[0].grad + 1000); }),
+              HasSubstr("an input or output is value"));
+  EXPECT_THAT(verdict([](Program& p) {
+                p.outputs.push_back(p.add_value({"never", {1}}));
+              }),
+              HasSubstr("output never is never written"));
 }
 
 TEST(OpTableTest, CostsAreThoseOfTheArithmetic) {
@@ -115,7 +141,8 @@ TEST(OpTableTest, CostsAreThoseOfTheArithmetic) {
     for (const ValueId id : instr.in) in.push_back(id == kNoValue ? nullptr : &program.value(id));
     for (const ValueId id : instr.out) out.push_back(&program.value(id));
     const double flops = op_def(instr.op).flops(in, out, instr.attrs);
-    (instr.backward ? backward : forward) += instr.op == Op::attention || instr.op == Op::linear || instr.backward ? flops : 0;
+    (instr.backward ? backward : forward) +=
+        instr.op == Op::attention || instr.op == Op::linear || instr.backward ? flops : 0;
   }
   const double tokens = 32, linear = 12.0 * 32 * 32 + 61 * 32;  // weights of the block and of the head
   EXPECT_DOUBLE_EQ(forward, 2 * tokens * linear + 2 * tokens * 16 * 32);

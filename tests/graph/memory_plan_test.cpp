@@ -14,7 +14,8 @@ using test::decoder_program;
 // Runs the program over an arena that remembers, per 256 bytes, whose contents it holds.
 class Replay {
  public:
-  Replay(const Program& program, const MemoryPlan& plan) : program_(program), plan_(plan), holds_(plan.arena_bytes / MemoryPlan::kAlign, kNoValue) {}
+  Replay(const Program& program, const MemoryPlan& plan)
+      : program_(program), plan_(plan), holds_(plan.arena_bytes / MemoryPlan::kAlign, kNoValue) {}
 
   /// Empty, or what went wrong first.
   std::string run() {
@@ -41,12 +42,14 @@ class Replay {
   }
   static bool may_share(const Instr& instr, std::size_t out, std::size_t in) {
     const OpDef::InPlace rule = op_def(instr.op).in_place;
-    return rule.out == static_cast<int>(out) && rule.in == static_cast<int>(in) && std::count(instr.in.begin(), instr.in.end(), instr.in[in]) == 1;
+    return rule.out == static_cast<int>(out) && rule.in == static_cast<int>(in) &&
+           std::count(instr.in.begin(), instr.in.end(), instr.in[in]) == 1;
   }
   std::pair<std::size_t, std::size_t> range(ValueId id) const {
     if (id == kNoValue || plan_.offset[static_cast<std::size_t>(id)] == MemoryPlan::kNowhere) return {0, 0};
     const std::size_t begin = plan_.offset[static_cast<std::size_t>(id)];
-    return {begin / MemoryPlan::kAlign, (begin + round_up(program_.value(id).bytes(), MemoryPlan::kAlign)) / MemoryPlan::kAlign};
+    return {begin / MemoryPlan::kAlign,
+            (begin + round_up(program_.value(id).bytes(), MemoryPlan::kAlign)) / MemoryPlan::kAlign};
   }
   bool overlap(ValueId a, ValueId b) const {
     const auto [a_begin, a_end] = range(a);
@@ -74,8 +77,10 @@ std::string replay(const Program& program) {
   for (const Instr& instr : program.code)
     for (const auto* list : {&instr.in, &instr.out})
       for (const ValueId id : *list) {
-        const bool in_arena = id != kNoValue && program.value(id).kind != ValueKind::param && program.value(id).kind != ValueKind::grad;
-        if (in_arena && program.value(id).bytes() > 0 && plan.offset[static_cast<std::size_t>(id)] == MemoryPlan::kNowhere)
+        const bool in_arena = id != kNoValue && program.value(id).kind != ValueKind::param &&
+                              program.value(id).kind != ValueKind::grad;
+        if (in_arena && program.value(id).bytes() > 0 &&
+            plan.offset[static_cast<std::size_t>(id)] == MemoryPlan::kNowhere)
           return str(program.value(id).name, " has no place");
       }
   return Replay(program, plan).run();
@@ -85,7 +90,8 @@ TEST(MemoryPlanTest, NoTwoLiveValuesShareAByteInDecodersOfManySizes) {
   for (const std::int64_t layers : {1, 2, 5})
     for (const std::int64_t hidden : {8, 34, 128})
       for (const bool recompute : {false, true}) {
-        EXPECT_EQ(replay(decoder_program(decoder_of(layers, hidden), 2, recompute)), "") << layers << " layers of " << hidden;
+        EXPECT_EQ(replay(decoder_program(decoder_of(layers, hidden), 2, recompute)), "")
+            << layers << " layers of " << hidden;
         EXPECT_EQ(replay(must(record_decoder(decoder_of(layers, hidden), 2, DecoderHead::logits))), "");
       }
 }
@@ -115,13 +121,15 @@ TEST(MemoryPlanTest, AnInPlaceOpRunsInPlaceExactlyWhereItsOperandDies) {
   const Program program = must(b.finish({{"out", b.gelu(twice)}}));
   const MemoryPlan plan = plan_memory(program);
   const auto offset = [&](Value value) { return plan.offset[static_cast<std::size_t>(value.id)]; };
-  EXPECT_NE(offset(kept), offset(x));     // x is read later
-  EXPECT_EQ(offset(reused), offset(x));   // now it dies
+  EXPECT_NE(offset(kept), offset(x));        // x is read later
+  EXPECT_EQ(offset(reused), offset(x));      // now it dies
   EXPECT_NE(offset(twice), offset(reused));  // the same operand twice
 }
 
 TEST(MemoryPlanTest, RecomputationNeedsLessMemoryFromTwoLayersOnAndGrowsSlower) {
-  const auto arena = [](std::int64_t layers, bool recompute) { return plan_memory(decoder_program(decoder_of(layers, 64), 4, recompute)).arena_bytes; };
+  const auto arena = [](std::int64_t layers, bool recompute) {
+    return plan_memory(decoder_program(decoder_of(layers, 64), 4, recompute)).arena_bytes;
+  };
   for (const std::int64_t layers : {2, 4, 8}) EXPECT_LT(arena(layers, true), arena(layers, false)) << layers;
   const std::size_t border = 4 * 16 * 64 * 4;  // one [T, h] a layer stays
   EXPECT_LE(arena(8, true) - arena(4, true), 4 * border + 4096);
@@ -145,7 +153,9 @@ TEST(MemoryPlanTest, TheArenaIsCloseToTheMostThatIsAliveAtOnce) {
     for (std::size_t i = 0; i < program.code.size(); ++i) {
       std::size_t alive = 0;
       for (std::size_t v = 0; v < lives.size(); ++v)
-        if (lives[v].first >= 0 && lives[v].first <= static_cast<int>(i) && static_cast<int>(i) <= lives[v].second) alive += program.values[v].bytes();
+        if (lives[v].first >= 0 && lives[v].first <= static_cast<int>(i) &&
+            static_cast<int>(i) <= lives[v].second)
+          alive += program.values[v].bytes();
       most = std::max(most, alive);
     }
     EXPECT_LE(static_cast<double>(plan.arena_bytes), 1.1 * static_cast<double>(most));

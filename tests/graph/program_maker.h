@@ -15,11 +15,17 @@ inline Program decoder_program(const DecoderConfig& config, std::int64_t batch, 
   return recompute ? recompute_regions(std::move(program)) : program;
 }
 inline DecoderConfig decoder_of(std::int64_t layers, std::int64_t hidden) {
-  return {.family = "gpt2", .layers = layers, .hidden = hidden, .heads = 2, .ffn = 4 * hidden, .vocab = 61, .seq = 16};
+  return {.family = "gpt2",
+          .layers = layers,
+          .hidden = hidden,
+          .heads = 2,
+          .ffn = 4 * hidden,
+          .vocab = 61,
+          .seq = 16};
 }
 
-/// A random model over rows of 8: values of earlier instructions are read again at random, weights are tied and frozen at
-/// random, regions are marked at random.
+/// A random model over rows of 8: values of earlier instructions are read again at random, weights are tied
+/// and frozen at random, regions are marked at random.
 inline Program random_program(std::uint64_t seed) {
   const Rng rng(seed, 13);
   std::uint64_t at = 0;
@@ -39,22 +45,35 @@ inline Program random_program(std::uint64_t seed) {
     };
     const Value x = read(rows.size() - 1 - below(std::min<std::uint64_t>(rows.size(), 5)));
     unread.push_back(rows.size());
-    const auto param = [&](const char* kind, Shape shape) { return b.param(str(kind, i), shape, {.trainable = below(5) != 0}); };
+    const auto param = [&](const char* kind, Shape shape) {
+      return b.param(str(kind, i), shape, {.trainable = below(5) != 0});
+    };
     switch (below(6)) {
-      case 0: rows.push_back(b.gelu(x)); break;
-      case 1: rows.push_back(b.add(x, read(below(rows.size())))); break;
-      case 2: rows.push_back(b.layernorm(x, param("scale", {12}), param("shift", {12}), 1e-5f)); break;
-      case 3: rows.push_back(b.linear(x, square[below(square.size())])); break;
+      case 0:
+        rows.push_back(b.gelu(x));
+        break;
+      case 1:
+        rows.push_back(b.add(x, read(below(rows.size()))));
+        break;
+      case 2:
+        rows.push_back(b.layernorm(x, param("scale", {12}), param("shift", {12}), 1e-5f));
+        break;
+      case 3:
+        rows.push_back(b.linear(x, square[below(square.size())]));
+        break;
       case 4:
         square.push_back(param("w", {12, 12}));
         rows.push_back(b.linear(x, square.back(), param("b", {12})));
         break;
-      case 5: rows.push_back(b.attention(b.linear(x, param("qkv", {36, 12})), 2, 4)); break;
+      case 5:
+        rows.push_back(b.attention(b.linear(x, param("qkv", {36, 12})), 2, 4));
+        break;
     }
   }
   Value sum = b.linear(rows.back(), square[0]);
   for (const std::size_t row : unread) sum = b.add(sum, rows[row]);
-  for (const Value& weight : square) sum = b.add(sum, b.linear(rows.back(), weight));  // so that every weight is reached
+  for (const Value& weight : square)
+    sum = b.add(sum, b.linear(rows.back(), weight));  // so that every weight is reached
   return must(b.finish({{"loss", b.cross_entropy(b.linear(sum, wte), targets)}}));
 }
 

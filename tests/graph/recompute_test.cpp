@@ -14,12 +14,16 @@ std::string line_of(const Program& program, const Instr& instr) {
   one.code = {instr};
   std::string text = to_string(one);
   std::erase(text, '\'');
-  return str(text, " ", instr.region, " ", instr.attrs.seq, " ", instr.attrs.heads, " ", instr.attrs.eps, " ", instr.accumulate);
+  return str(text, " ", instr.region, " ", instr.attrs.seq, " ", instr.attrs.heads, " ", instr.attrs.eps, " ",
+             instr.accumulate);
 }
-bool is_copy(const Program& program, const Instr& instr) { return program.value(instr.out[0]).name.ends_with('\''); }
+bool is_copy(const Program& program, const Instr& instr) {
+  return program.value(instr.out[0]).name.ends_with('\'');
+}
 
 TEST(RecomputeTest, WithoutItsCopiesTheListIsTheListThatWentIn) {
-  const Program before = decoder_program(decoder_of(3, 8), 2), after = decoder_program(decoder_of(3, 8), 2, true);
+  const Program before = decoder_program(decoder_of(3, 8), 2),
+                after = decoder_program(decoder_of(3, 8), 2, true);
   std::vector<std::string> want, got;
   for (const Instr& instr : before.code) want.push_back(line_of(before, instr));
   for (const Instr& instr : after.code)
@@ -53,8 +57,10 @@ TEST(RecomputeTest, BackwardOfAMarkedRegionReadsNoneOfItsFirstValues) {
       if (!instr.backward) made_by[static_cast<std::size_t>(id)] = instr.region;
   for (const Instr& instr : program.code)
     for (const ValueId id : instr.in)
-      EXPECT_FALSE(instr.backward && id != kNoValue && made_by[static_cast<std::size_t>(id)] == instr.region &&
-                   program.regions[static_cast<std::size_t>(instr.region)].recompute) << program.value(id).name;
+      EXPECT_FALSE(instr.backward && id != kNoValue &&
+                   made_by[static_cast<std::size_t>(id)] == instr.region &&
+                   program.regions[static_cast<std::size_t>(instr.region)].recompute)
+          << program.value(id).name;
 }
 
 TEST(RecomputeTest, ProgramsWithoutMarkedRegionsOrWithoutBackwardStayAsTheyAre) {

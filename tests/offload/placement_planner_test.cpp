@@ -21,15 +21,18 @@ struct Model {
 };
 
 // A model of `chunks` chunks of one slot each (the last `large` are of two), run forward and backward.
-Model model_of(int chunks, int large = 0, std::int32_t micro_batches = 2, std::size_t fixed_bytes = 8 * kPage) {
+Model model_of(int chunks, int large = 0, std::int32_t micro_batches = 2,
+               std::size_t fixed_bytes = 8 * kPage) {
   Model model;
   std::vector<LayoutTensor> tensors;
   for (int i = 0; i < chunks; ++i) tensors.push_back({str("t", i), i < chunks - large ? 4096 : 8192, {}});
   LayoutOptions options;
   options.chunk_elems = 4096;
   model.layout = must(ChunkLayout::create(tensors, options));
-  for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c) model.trace.steps.push_back({{{c, Payload::param}}, 1});
-  for (auto c = static_cast<ChunkId>(chunks); c-- > 0;) model.trace.steps.push_back({{{c, Payload::param}, {c, Payload::grad}}, 2});
+  for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c)
+    model.trace.steps.push_back({{{c, Payload::param}}, 1});
+  for (auto c = static_cast<ChunkId>(chunks); c-- > 0;)
+    model.trace.steps.push_back({{{c, Payload::param}, {c, Payload::grad}}, 2});
   model.trace.micro_batches = micro_batches;
   model.trace.device_fixed_bytes = fixed_bytes;
   model.trace.pinned_fixed_bytes = kPage;
@@ -74,10 +77,12 @@ TEST(PlacementPlannerTest, TheFastestTierIsFilledFirstAndOnlyTheExcessSpills) {
 TEST(PlacementPlannerTest, InPinnedMemoryParametersComeBeforeGradientsBeforeMoments) {
   const Model model = model_of(8);
   for (std::uint64_t slots = 8; slots <= 40; ++slots) {
-    const Placement placement = must(plan_placement(model.layout, model.trace, {{8 * kPage + 4 * kSlot, kPage + slots * kSlot, kUnlimited}}));
+    const Placement placement = must(plan_placement(
+        model.layout, model.trace, {{8 * kPage + 4 * kSlot, kPage + slots * kSlot, kUnlimited}}));
     const auto pinned = [&](Payload payload) {
       std::size_t n = 0;
-      for (const auto& homes : placement.homes) n += homes[static_cast<std::size_t>(payload)] == Tier::pinned ? 1u : 0u;
+      for (const auto& homes : placement.homes)
+        n += homes[static_cast<std::size_t>(payload)] == Tier::pinned ? 1u : 0u;
       return n;
     };
     EXPECT_TRUE(pinned(Payload::param) == 8 || pinned(Payload::accum) == 0) << slots;
@@ -87,7 +92,9 @@ TEST(PlacementPlannerTest, InPinnedMemoryParametersComeBeforeGradientsBeforeMome
 
 TEST(PlacementPlannerTest, PoliciesSayWhereTheBulkLives) {
   const Model model = model_of(5);
-  const auto with = [&](PlacementPolicy policy) { return must(plan_placement(model.layout, model.trace, {.policy = policy})); };
+  const auto with = [&](PlacementPolicy policy) {
+    return must(plan_placement(model.layout, model.trace, {.policy = policy}));
+  };
   EXPECT_EQ(homes_in(with(PlacementPolicy::automatic), Tier::device), 20u);
   EXPECT_EQ(homes_in(with(PlacementPolicy::device), Tier::device), 20u);
   EXPECT_EQ(homes_in(with(PlacementPolicy::pinned), Tier::pinned), 20u);
@@ -96,11 +103,15 @@ TEST(PlacementPlannerTest, PoliciesSayWhereTheBulkLives) {
 
 TEST(PlacementPlannerTest, WithoutNvmeNothingIsPlacedThereUnderAnyPolicy) {
   const Model model = model_of(5);
-  for (const PlacementPolicy policy : {PlacementPolicy::automatic, PlacementPolicy::device, PlacementPolicy::pinned}) {
-    EXPECT_EQ(must(plan_placement(model.layout, model.trace, {{kUnlimited, kUnlimited, 0}, policy})).bytes(model.layout, Tier::nvme), 0u);
+  for (const PlacementPolicy policy :
+       {PlacementPolicy::automatic, PlacementPolicy::device, PlacementPolicy::pinned}) {
+    EXPECT_EQ(must(plan_placement(model.layout, model.trace, {{kUnlimited, kUnlimited, 0}, policy}))
+                  .bytes(model.layout, Tier::nvme),
+              0u);
   }
   const PlacementRequest nowhere{{kUnlimited, kUnlimited, 0}, PlacementPolicy::nvme};
-  EXPECT_THAT(std::string(plan_placement(model.layout, model.trace, nowhere).status().message()), HasSubstr("it fits with: memory.nvme="));
+  EXPECT_THAT(std::string(plan_placement(model.layout, model.trace, nowhere).status().message()),
+              HasSubstr("it fits with: memory.nvme="));
   EXPECT_TRUE(fits(model, nowhere, smallest_that_fits(model.layout, model.trace, nowhere)));
 }
 
@@ -113,11 +124,13 @@ TEST(PlacementPlannerTest, ARefusalNamesTheShortfallAndASmallestBudgetThatFits) 
   EXPECT_TRUE(fits(model, request, enough));
   EXPECT_THAT(std::string(status.message()), HasSubstr("shortfall"));
   for (std::size_t t = 0; t < kTiers; ++t)
-    EXPECT_EQ(status.message().find(str("memory.", to_string(static_cast<Tier>(t)), "=", enough[t])) != std::string_view::npos, enough[t] > request.budgets[t]);
+    EXPECT_EQ(status.message().find(str("memory.", to_string(static_cast<Tier>(t)), "=", enough[t])) !=
+                  std::string_view::npos,
+              enough[t] > request.budgets[t]);
 }
 
-// The least any placement of the kind the planner makes needs: n chunks at home on the device, and of the rest, in its
-// order, k payloads in pinned memory.
+// The least any placement of the kind the planner makes needs: n chunks at home on the device, and of the
+// rest, in its order, k payloads in pinned memory.
 bool any_placement_fits(const Model& model, const TierBytes& budgets) {
   const auto n_chunks = static_cast<ChunkId>(model.layout.n_chunks());
   for (ChunkId on_device = 0; on_device <= n_chunks; ++on_device)
@@ -128,7 +141,9 @@ bool any_placement_fits(const Model& model, const TierBytes& budgets) {
       std::size_t next = 0;
       for (ChunkId c = 0; c < on_device; ++c)
         for (const Payload payload : kHomed) p.homes[c][static_cast<std::size_t>(payload)] = Tier::device;
-      const auto place = [&](ChunkId c, Payload payload) { p.homes[c][static_cast<std::size_t>(payload)] = next++ < k ? Tier::pinned : Tier::nvme; };
+      const auto place = [&](ChunkId c, Payload payload) {
+        p.homes[c][static_cast<std::size_t>(payload)] = next++ < k ? Tier::pinned : Tier::nvme;
+      };
       for (ChunkId c = on_device; c < n_chunks; ++c) place(c, Payload::param);
       for (ChunkId c = on_device; c < n_chunks; ++c) place(c, Payload::accum);
       for (ChunkId c = on_device; c < n_chunks; ++c) place(c, Payload::m), place(c, Payload::v);
@@ -145,23 +160,32 @@ TEST(PlacementPlannerTest, OverRandomBudgetsItFitsOrItRefusesWithBudgetsThatJust
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     const Rng rng(seed, 4);
     const int chunks = 1 + static_cast<int>(rng.below(0, 9));
-    const Model model = model_of(chunks, static_cast<int>(rng.below(1, static_cast<std::uint64_t>(chunks) + 1)), 1 + static_cast<std::int32_t>(rng.below(2, 3)));
+    const Model model =
+        model_of(chunks, static_cast<int>(rng.below(1, static_cast<std::uint64_t>(chunks) + 1)),
+                 1 + static_cast<std::int32_t>(rng.below(2, 3)));
     const auto policy = static_cast<PlacementPolicy>(rng.below(3, 4));
-    const auto bytes = [&](std::uint64_t i) { return rng.below(i + 30, 6) == 0 ? kUnlimited : kPage * rng.below(i, 12 + 4 * rng.below(i + 10, 60)); };
-    const PlacementRequest request{{bytes(4), bytes(5), rng.below(6, 3) == 0 ? 0 : bytes(7)}, policy, static_cast<std::uint32_t>(rng.below(8, 4))};
+    const auto bytes = [&](std::uint64_t i) {
+      return rng.below(i + 30, 6) == 0 ? kUnlimited : kPage * rng.below(i, 12 + 4 * rng.below(i + 10, 60));
+    };
+    const PlacementRequest request{{bytes(4), bytes(5), rng.below(6, 3) == 0 ? 0 : bytes(7)},
+                                   policy,
+                                   static_cast<std::uint32_t>(rng.below(8, 4))};
     const auto placement = plan_placement(model.layout, model.trace, request);
     if (placement.has_value()) {
       expect_within(model, *placement, request.budgets);
     } else {
       ++refused;
-      EXPECT_FALSE(policy == PlacementPolicy::automatic && any_placement_fits(model, request.budgets)) << "seed " << seed;
+      EXPECT_FALSE(policy == PlacementPolicy::automatic && any_placement_fits(model, request.budgets))
+          << "seed " << seed;
       const TierBytes enough = smallest_that_fits(model.layout, model.trace, request);
       EXPECT_TRUE(fits(model, request, enough)) << "seed " << seed;
       for (std::size_t t = 0; t < kTiers; ++t) {
-        EXPECT_GE(enough[t], request.budgets[t]) << "seed " << seed << ", " << to_string(static_cast<Tier>(t));
+        EXPECT_GE(enough[t], request.budgets[t])
+            << "seed " << seed << ", " << to_string(static_cast<Tier>(t));
         TierBytes less = enough;
         less[t] -= std::min(less[t], kPage);
-        EXPECT_FALSE(enough[t] > request.budgets[t] && fits(model, request, less)) << "seed " << seed << ", " << to_string(static_cast<Tier>(t));
+        EXPECT_FALSE(enough[t] > request.budgets[t] && fits(model, request, less))
+            << "seed " << seed << ", " << to_string(static_cast<Tier>(t));
       }
     }
     ASSERT_FALSE(HasFailure()) << "seed " << seed;

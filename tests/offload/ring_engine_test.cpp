@@ -136,8 +136,8 @@ TEST_F(RingEngineTest, EndlessShortCountsInsideOneBlockBecomeAnError) {
 // Two slots are left and both are being written when the device refuses one of them.
 class StarvedWriteTest : public RingEngineTest {
  protected:
-  // Operation 1 is the first write of id 7. Operation 2 fails once both others are submitted, and so do later ones up
-  // to `last_failing`.
+  // Operation 1 is the first write of id 7. Operation 2 fails once both others are submitted, and so do later
+  // ones up to `last_failing`.
   void start(std::uint64_t last_failing) {
     rig_.ring().on_op = [this, last_failing](const detail::RingOp&, std::uint64_t n) {
       if (n == 2) submitted_.wait();

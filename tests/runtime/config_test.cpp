@@ -22,20 +22,55 @@ using ::testing::StartsWith;
 
 constexpr KeySpec kKeys[] = {
     {.section = "model", .name = "preset", .type = KeyType::text, .default_text = "", .doc = "a preset"},
-    {.section = "model", .name = "layers", .type = KeyType::integer, .default_text = "2", .doc = "layers",
-     .example = "model.layers=6", .min = 1, .max = 1000},
+    {.section = "model",
+     .name = "layers",
+     .type = KeyType::integer,
+     .default_text = "2",
+     .doc = "layers",
+     .example = "model.layers=6",
+     .min = 1,
+     .max = 1000},
     {.section = "train", .name = "files", .type = KeyType::text_list, .default_text = "", .doc = "files"},
     {.section = "train", .name = "mix", .type = KeyType::number_list, .default_text = "", .doc = "weights"},
-    {.section = "train", .name = "max_time", .type = KeyType::seconds, .default_text = "none", .doc = "time", .word = "none"},
-    {.section = "train", .name = "trace", .type = KeyType::steps, .default_text = "false", .doc = "steps to trace"},
-    {.section = "optim", .name = "lr", .type = KeyType::number, .default_text = "0.001", .doc = "rate", .min = 0},
-    {.section = "optim", .name = "schedule", .type = KeyType::choice, .default_text = "cosine", .doc = "shape",
+    {.section = "train",
+     .name = "max_time",
+     .type = KeyType::seconds,
+     .default_text = "none",
+     .doc = "time",
+     .word = "none"},
+    {.section = "train",
+     .name = "trace",
+     .type = KeyType::steps,
+     .default_text = "false",
+     .doc = "steps to trace"},
+    {.section = "optim",
+     .name = "lr",
+     .type = KeyType::number,
+     .default_text = "0.001",
+     .doc = "rate",
+     .min = 0},
+    {.section = "optim",
+     .name = "schedule",
+     .type = KeyType::choice,
+     .default_text = "cosine",
+     .doc = "shape",
      .choices = "cosine|linear|constant"},
-    {.section = "memory", .name = "device", .type = KeyType::bytes, .default_text = "auto", .doc = "budget", .allows_auto = true},
-    {.section = "memory", .name = "nvme", .type = KeyType::bytes, .default_text = "0", .doc = "budget", .word = "unlimited"},
+    {.section = "memory",
+     .name = "device",
+     .type = KeyType::bytes,
+     .default_text = "auto",
+     .doc = "budget",
+     .allows_auto = true},
+    {.section = "memory",
+     .name = "nvme",
+     .type = KeyType::bytes,
+     .default_text = "0",
+     .doc = "budget",
+     .word = "unlimited"},
     {.section = "io", .name = "direct", .type = KeyType::boolean, .default_text = "true", .doc = "O_DIRECT"},
 };
-constexpr PresetValue kSmall[] = {{"model.layers", "4"}, {"memory.device", "32MiB"}, {"train.files", "a.txt,b.txt"}};
+constexpr PresetValue kSmall[] = {
+    {"model.layers", "4"}, {"memory.device", "32MiB"}, {"train.files", "a.txt,b.txt"}};
 constexpr ConfigPreset kPresets[] = {{"small", "four layers", kSmall}};
 constexpr EnvName kEnvNames[] = {{"STRATA_CONFIG", ""}, {"STRATA_SHAPE", "optim.schedule"}};
 const ConfigSchema kSchema = {kKeys, kPresets, "model.preset", kEnvNames};
@@ -44,8 +79,12 @@ ConfigSources toml(std::string text) { return {.file = "run.toml", .file_text = 
 ConfigSources json(std::string text) { return {.file = "run.json", .file_text = std::move(text)}; }
 Result<ConfigTree> build(const ConfigSources& sources) { return ConfigTree::build(kSchema, sources); }
 std::string problems(const ConfigSources& sources) { return std::string(build(sources).status().message()); }
-Result<ConfigTree> with_arguments(std::vector<std::string> arguments) { return build({.arguments = std::move(arguments)}); }
-std::string argument_problems(std::vector<std::string> arguments) { return problems({.arguments = std::move(arguments)}); }
+Result<ConfigTree> with_arguments(std::vector<std::string> arguments) {
+  return build({.arguments = std::move(arguments)});
+}
+std::string argument_problems(std::vector<std::string> arguments) {
+  return problems({.arguments = std::move(arguments)});
+}
 
 TEST(ConfigTest, WithNoSourcesEveryKeyHasItsDefault) {
   const ConfigTree tree = must(build({}));
@@ -79,9 +118,10 @@ TEST(ConfigTest, ThePresetOfTheCommandLineBeatsTheFilesButNotTheFilesValues) {
 }
 
 TEST(ConfigTest, JsonHoldsTheSameTreeAsToml) {
-  const auto from_toml = must(build(toml("[optim]\nlr = 2e-3\n[train]\nfiles = [\"a, b\"]\nmix = [1, 0.5]\nmax_time = \"90s\"\n")));
-  const auto from_json = must(build(json(
-      R"({"optim": {"lr": 2e-3}, "train": {"files": ["a, b"], "mix": [1, 0.5], "max_time": "90s"}})")));
+  const auto from_toml = must(
+      build(toml("[optim]\nlr = 2e-3\n[train]\nfiles = [\"a, b\"]\nmix = [1, 0.5]\nmax_time = \"90s\"\n")));
+  const auto from_json = must(build(
+      json(R"({"optim": {"lr": 2e-3}, "train": {"files": ["a, b"], "mix": [1, 0.5], "max_time": "90s"}})")));
   EXPECT_EQ(from_toml.to_toml(false), from_json.to_toml(false));
   EXPECT_EQ(from_json.texts("train.files"), std::vector<std::string>{"a, b"});
   EXPECT_EQ(from_json.numbers("train.mix"), (std::vector<double>{1, 0.5}));
@@ -104,14 +144,17 @@ TEST(ConfigTest, AllProblemsOfAllLayersComeAtOnceEachWithItsOrigin) {
             "file run.toml:6: unknown section 'memori' of 'memori.device'; did you mean 'memory.device'?\n"
             "environment STRATA_MEMORY_DEVISE: unknown variable; did you mean 'STRATA_MEMORY_DEVICE'?\n"
             "argument nonsense: is not section.key=value\n"
-            "argument optim.schedule=cosin: optim.schedule = 'cosin' is not one of cosine, linear, constant; did you mean 'cosine'?\n"
+            "argument optim.schedule=cosin: optim.schedule = 'cosin' is not one of cosine, linear, constant; "
+            "did you mean 'cosine'?\n"
             "argument lr=3: unknown key 'lr'; did you mean 'optim.lr'?");
 }
 
 TEST(ConfigTest, AValueThatAHigherLayerReplacesIsCheckedAllTheSame) {
   ConfigSources sources = toml("[model]\nlayers = -1\n");
   sources.arguments = {"model.layers=3"};
-  EXPECT_THAT(problems(sources), HasSubstr("file run.toml:2: model.layers = '-1' is outside 1 to 1000 (example: model.layers=6)"));
+  EXPECT_THAT(
+      problems(sources),
+      HasSubstr("file run.toml:2: model.layers = '-1' is outside 1 to 1000 (example: model.layers=6)"));
 }
 
 TEST(ConfigTest, AKeyInTheWrongSectionIsPointedToItsOwn) {
@@ -119,7 +162,8 @@ TEST(ConfigTest, AKeyInTheWrongSectionIsPointedToItsOwn) {
 }
 
 TEST(ConfigTest, AnUnknownPresetNamesTheKnownOnes) {
-  EXPECT_THAT(problems({.preset = "smal"}), HasSubstr("there is no preset 'smal'; known: small; did you mean 'small'?"));
+  EXPECT_THAT(problems({.preset = "smal"}),
+              HasSubstr("there is no preset 'smal'; known: small; did you mean 'small'?"));
 }
 
 TEST(ConfigTest, AKeyGivenTwiceIsRefusedInEveryLayer) {
@@ -148,9 +192,11 @@ TEST(ConfigTest, ADamagedFileNamesTheLine) {
 }
 
 TEST(ConfigTest, NestedTablesAndListsAreRefusedWithoutHarm) {
-  EXPECT_THAT(problems(toml("[model.layers]\nx = 1\n")), HasSubstr("model.layers expects a whole number, got a table"));
+  EXPECT_THAT(problems(toml("[model.layers]\nx = 1\n")),
+              HasSubstr("model.layers expects a whole number, got a table"));
   EXPECT_THAT(problems(json(R"({"model": {"layers": {"x": [1, {"y": 2}]}}})")), HasSubstr("got a table"));
-  EXPECT_THAT(problems(json(R"({"train": {"files": [["a"], {"b": 1}]}})")), HasSubstr("train.files expects a list of texts, got a list in it"));
+  EXPECT_THAT(problems(json(R"({"train": {"files": [["a"], {"b": 1}]}})")),
+              HasSubstr("train.files expects a list of texts, got a list in it"));
   EXPECT_THAT(problems(json(std::string(100000, '['))), HasSubstr("run.json"));
   EXPECT_THAT(problems(toml("x = " + std::string(100000, '['))), HasSubstr("run.toml"));
 }
@@ -178,7 +224,8 @@ TEST(ConfigTest, AFileIsReadFromDisk) {
 }
 
 TEST(ConfigTest, TypesAreStrictInFiles) {
-  EXPECT_THAT(problems(toml("[model]\nlayers = \"3\"\n")), HasSubstr("expects a whole number, got the text '3'"));
+  EXPECT_THAT(problems(toml("[model]\nlayers = \"3\"\n")),
+              HasSubstr("expects a whole number, got the text '3'"));
   EXPECT_THAT(problems(toml("[model]\nlayers = 3.0\n")), HasSubstr("expects a whole number"));
   EXPECT_THAT(problems(toml("[io]\ndirect = 1\n")), HasSubstr("expects true or false"));
   EXPECT_THAT(problems(toml("[train]\nfiles = \"a\"\n")), HasSubstr("expects a list of texts"));
@@ -188,8 +235,10 @@ TEST(ConfigTest, TypesAreStrictInFiles) {
 }
 
 TEST(ConfigTest, ListsOnTheCommandLineAreCommasOrAnArray) {
-  EXPECT_EQ(must(with_arguments({"train.files=a, b"})).texts("train.files"), (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(must(with_arguments({"train.files=[\"a,b\"]"})).texts("train.files"), (std::vector<std::string>{"a,b"}));
+  EXPECT_EQ(must(with_arguments({"train.files=a, b"})).texts("train.files"),
+            (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(must(with_arguments({"train.files=[\"a,b\"]"})).texts("train.files"),
+            (std::vector<std::string>{"a,b"}));
   EXPECT_THAT(argument_problems({"train.files=a,,b"}), HasSubstr("empty item"));
   EXPECT_THAT(argument_problems({"train.files=a,"}), HasSubstr("ends with a comma"));
   EXPECT_THAT(argument_problems({"train.files=[\"a\"]\nx = 1"}), HasSubstr("begins like a list"));
@@ -207,7 +256,8 @@ TEST(ConfigTest, StepsAreOffOnOneOrARange) {
   EXPECT_EQ(must(with_arguments({"train.trace=true"})).steps("train.trace"), kAllSteps);
   EXPECT_EQ(must(with_arguments({"train.trace=10-12"})).steps("train.trace"), (StepRange{10, 12}));
   EXPECT_EQ(must(build(toml("[train]\ntrace = 7\n"))).steps("train.trace"), (StepRange{7, 7}));
-  for (const char* bad : {"0", "12-10", "-3", "1-", "x"}) EXPECT_FALSE(with_arguments({str("train.trace=", bad)}).has_value()) << bad;
+  for (const char* bad : {"0", "12-10", "-3", "1-", "x"})
+    EXPECT_FALSE(with_arguments({str("train.trace=", bad)}).has_value()) << bad;
 }
 
 TEST(ConfigTest, SpecialVariablesSetTheirKeyOrAreLeftToTheProgram) {
@@ -223,20 +273,24 @@ TEST(ConfigTest, AutoIsTakenOnlyWhereAllowed) {
 
 TEST(ConfigTest, AResolvedAutoIsReadAndPrintedWithItsReason) {
   ConfigTree tree = must(build({}));
-  EXPECT_THAT(tree.to_toml(true), HasSubstr("# default; auto: not decided yet"));
+  EXPECT_THAT(tree.to_toml(true), HasSubstr("# default; auto: decided when a run starts"));
   tree.resolve("memory.device", std::uint64_t{32 * kMiB}, "half of the\nRAM");
   EXPECT_EQ(tree.bytes("memory.device"), 32 * kMiB);
   EXPECT_FALSE(tree.is_auto("memory.device"));
-  EXPECT_THAT(tree.to_toml(true), HasSubstr("device = \"32MiB\"                # default; auto: half of the?RAM\n"));
+  EXPECT_THAT(tree.to_toml(true),
+              HasSubstr("device = \"32MiB\"                # default; auto: half of the?RAM\n"));
 }
 
 TEST(ConfigTest, ThePrintedTreeReadsBackToTheSameValues) {
-  const ConfigTree tree = must(with_arguments({"model.preset=small", "optim.lr=0.1", "memory.device=12345", "memory.nvme=unlimited",
-      "train.max_time=1.5h", "train.trace=3-4", "train.mix=0.1,1e-300,3", "train.files=[\"q\\\"\\\\ \\n\\u00e9\", \"#\"]"}));
+  const ConfigTree tree =
+      must(with_arguments({"model.preset=small", "optim.lr=0.1", "memory.device=12345",
+                           "memory.nvme=unlimited", "train.max_time=1.5h", "train.trace=3-4",
+                           "train.mix=0.1,1e-300,3", "train.files=[\"q\\\"\\\\ \\n\\u00e9\", \"#\"]"}));
   const ConfigTree again = must(build(toml(tree.to_toml(true))));
   EXPECT_EQ(again.to_toml(false), tree.to_toml(false));
   EXPECT_EQ(must(build(json(tree.to_json(false)))).to_toml(false), tree.to_toml(false));
-  for (std::size_t i = 0; i < tree.entries().size(); ++i) EXPECT_EQ(tree.entries()[i].value, again.entries()[i].value);
+  for (std::size_t i = 0; i < tree.entries().size(); ++i)
+    EXPECT_EQ(tree.entries()[i].value, again.entries()[i].value);
 }
 
 TEST(ConfigTest, HostileNamesStayOnOneReadableLine) {
@@ -249,7 +303,8 @@ TEST(ConfigTest, HostileNamesStayOnOneReadableLine) {
 
 /// Files with a few bytes changed, removed or doubled: whatever is taken reads back to the same values.
 TEST(ConfigTest, DamagedFilesAreRefusedOrReadTheSameTwice) {
-  const ConfigTree whole = must(with_arguments({"model.preset=small", "train.mix=1,2", "train.trace=3-4", "train.max_time=9s"}));
+  const ConfigTree whole =
+      must(with_arguments({"model.preset=small", "train.mix=1,2", "train.trace=3-4", "train.max_time=9s"}));
   std::mt19937 random(20240607);
   int taken = 0;
   for (int i = 0; i < 4000; ++i) {
@@ -257,9 +312,12 @@ TEST(ConfigTest, DamagedFilesAreRefusedOrReadTheSameTwice) {
     std::string text = as_json ? whole.to_json(false) : whole.to_toml(true);
     for (unsigned n = random() % 3 + 1; n > 0; --n) {
       const std::size_t at = random() % text.size();
-      if (random() % 3 == 0) text.erase(at, random() % 8);
-      else if (random() % 2 == 0) text.insert(at, text.substr(random() % text.size(), random() % 40));
-      else text[at] = static_cast<char>(random());
+      if (random() % 3 == 0)
+        text.erase(at, random() % 8);
+      else if (random() % 2 == 0)
+        text.insert(at, text.substr(random() % text.size(), random() % 40));
+      else
+        text[at] = static_cast<char>(random());
     }
     const Result<ConfigTree> tree = build(as_json ? json(text) : toml(text));
     if (!tree.has_value()) {

@@ -1,4 +1,5 @@
-// The CUDA backend over a fake CUDA runtime: the same contract, and the errors a real GPU cannot be asked for.
+// The CUDA backend over a fake CUDA runtime: the same contract, and the errors a real GPU cannot be asked
+// for.
 #include "support/fake_cudart.h"
 
 #include "runtime/backend_contract.h"
@@ -47,7 +48,8 @@ TEST_F(FakeCudaTest, AStickyErrorIsWhatEveryLaterCallReturns) {
   fail_next_cuda("cudaEventSynchronize", cudaErrorIllegalAddress);
   const Status lost = backend_->wait(event);
   EXPECT_EQ(lost.code(), Code::internal);
-  EXPECT_NE(lost.message().find("GPU 0 is lost: cudaErrorIllegalAddress"), std::string_view::npos) << lost.message();
+  EXPECT_NE(lost.message().find("GPU 0 is lost: cudaErrorIllegalAddress"), std::string_view::npos)
+      << lost.message();
   EXPECT_EQ(backend_->allocate(MemoryKind::pinned, 4096).status(), lost);
   EXPECT_EQ(backend_->copy_async(held.view(), held.view(), stream), lost);
   EXPECT_TRUE(backend_->is_complete(event)) << "a poller must not spin on a dead device";

@@ -30,7 +30,10 @@ TEST(SignalsTest, ASignalSetsTheFlagAndItStays) {
 }
 
 TEST(SignalsTest, ANewOwnerStartsUnasked) {
-  { const auto first = must(install_signals()); ::raise(SIGINT); }
+  {
+    const auto first = must(install_signals());
+    ::raise(SIGINT);
+  }
   EXPECT_FALSE(must(install_signals())->stop_requested());
 }
 
@@ -58,13 +61,24 @@ TEST(SignalsTest, TheManualOneStopsOnRequest) {
 
 TEST(SignalsDeathTest, TheSecondSignalEndsTheProcessWithItsNumber) {
   const auto signals = must(install_signals());
-  EXPECT_EXIT({ ::raise(SIGTERM); ::raise(SIGINT); }, ::testing::ExitedWithCode(128 + SIGINT), "");
-  EXPECT_EXIT({ ::raise(SIGINT); ::raise(SIGTERM); }, ::testing::ExitedWithCode(128 + SIGTERM), "");
+  EXPECT_EXIT(
+      {
+        ::raise(SIGTERM);
+        ::raise(SIGINT);
+      },
+      ::testing::ExitedWithCode(128 + SIGINT), "");
+  EXPECT_EXIT(
+      {
+        ::raise(SIGINT);
+        ::raise(SIGTERM);
+      },
+      ::testing::ExitedWithCode(128 + SIGTERM), "");
 }
 
 TEST(LogTest, LinesBelowTheLevelAreDropped) {
   std::vector<std::string> lines;
-  const auto log = must(Log::create(LogLevel::warn, [&](LogLevel, std::string_view line) { lines.emplace_back(line); }));
+  const auto log =
+      must(Log::create(LogLevel::warn, [&](LogLevel, std::string_view line) { lines.emplace_back(line); }));
   log->info("quiet");
   log->warn("chunk ", 3, " is {slow}");
   log->error("no");
@@ -119,11 +133,13 @@ class FakeRoot {
   std::string path_;
 };
 
-constexpr const char* kMeminfo = "MemTotal:       8000000 kB\nMemFree: 5 kB\nMemAvailable:   6000000 kB\n"
-                                 "HugePages_Total:      10\nHugePages_Free:        4\nHugepagesize:       2048 kB\n";
+constexpr const char* kMeminfo =
+    "MemTotal:       8000000 kB\nMemFree: 5 kB\nMemAvailable:   6000000 kB\n"
+    "HugePages_Total:      10\nHugePages_Free:        4\nHugepagesize:       2048 kB\n";
 
 TEST(HostFactsTest, MemoryAndHugePagesComeFromProc) {
-  const FakeRoot root({{"/proc/meminfo", kMeminfo}, {"/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"}});
+  const FakeRoot root({{"/proc/meminfo", kMeminfo},
+                       {"/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"}});
   const HostFacts facts = read_host_facts(root.path());
   EXPECT_EQ(facts.total_ram_bytes, 8000000u * kKiB);
   EXPECT_EQ(facts.usable_ram_bytes(), 6000000u * kKiB);
@@ -134,9 +150,12 @@ TEST(HostFactsTest, MemoryAndHugePagesComeFromProc) {
 }
 
 TEST(HostFactsTest, TheSmallestLimitUpTheCgroupTreeCounts) {
-  const FakeRoot root({{"/proc/meminfo", kMeminfo}, {"/proc/self/cgroup", "0::/pod/job\n"},
-                       {"/sys/fs/cgroup/pod/job/memory.max", "max\n"}, {"/sys/fs/cgroup/pod/memory.max", "1048576\n"},
-                       {"/sys/fs/cgroup/pod/memory.current", "48576\n"}, {"/sys/fs/cgroup/pod/job/cpu.max", "150000 100000\n"}});
+  const FakeRoot root({{"/proc/meminfo", kMeminfo},
+                       {"/proc/self/cgroup", "0::/pod/job\n"},
+                       {"/sys/fs/cgroup/pod/job/memory.max", "max\n"},
+                       {"/sys/fs/cgroup/pod/memory.max", "1048576\n"},
+                       {"/sys/fs/cgroup/pod/memory.current", "48576\n"},
+                       {"/sys/fs/cgroup/pod/job/cpu.max", "150000 100000\n"}});
   const HostFacts facts = read_host_facts(root.path());
   EXPECT_EQ(facts.cgroup_limit_bytes, 1048576u);
   EXPECT_EQ(facts.usable_ram_bytes(), 1000000u);
@@ -144,11 +163,13 @@ TEST(HostFactsTest, TheSmallestLimitUpTheCgroupTreeCounts) {
 }
 
 TEST(HostFactsTest, TheOldCgroupTreeIsReadToo) {
-  const FakeRoot root({{"/proc/meminfo", kMeminfo}, {"/proc/self/cgroup", "4:memory:/a\n1:cpu,cpuacct:/a\n0::/\n"},
+  const FakeRoot root({{"/proc/meminfo", kMeminfo},
+                       {"/proc/self/cgroup", "4:memory:/a\n1:cpu,cpuacct:/a\n0::/\n"},
                        {"/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "2097152\n"},
                        {"/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "97152\n"},
                        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"},
-                       {"/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "-1\n"}, {"/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n"}});
+                       {"/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "-1\n"},
+                       {"/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n"}});
   const HostFacts facts = read_host_facts(root.path());
   EXPECT_EQ(facts.cgroup_limit_bytes, 2097152u);
   EXPECT_EQ(facts.usable_ram_bytes(), 2000000u);

@@ -21,7 +21,8 @@ TEST_P(ThreadPoolTest, EveryItemRunsOnce) {
 TEST_P(ThreadPoolTest, CallsNest) {
   const auto pool = must(ThreadPool::create(GetParam()));
   std::atomic<int> total{0};
-  pool->parallel_for(8, [&](std::int64_t) { pool->parallel_for(8, [&](std::int64_t) { total.fetch_add(1); }); });
+  pool->parallel_for(8,
+                     [&](std::int64_t) { pool->parallel_for(8, [&](std::int64_t) { total.fetch_add(1); }); });
   EXPECT_EQ(total.load(), 64);
 }
 

@@ -25,7 +25,9 @@ class MemoryIo final : public Io {
   class MemoryFile final : public File {
    public:
     MemoryFile(MemoryIo& io, std::string path) : io_(io), path_(std::move(path)) {}
-    Result<std::size_t> read_at(std::uint64_t, std::span<std::byte>) override { return Status::error(Code::unsupported, "read"); }
+    Result<std::size_t> read_at(std::uint64_t, std::span<std::byte>) override {
+      return Status::error(Code::unsupported, "read");
+    }
     Result<std::size_t> write_at(std::uint64_t offset, std::span<const std::byte> from) override {
       std::string& content = io_.files[path_];
       if (content.size() >= io_.room) return Status::error(Code::no_space, "full");

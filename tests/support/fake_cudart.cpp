@@ -117,7 +117,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
-const char* cudaGetErrorName(cudaError_t error) { return error == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "cudaErrorFake"; }
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "cudaErrorFake";
+}
 const char* cudaGetErrorString(cudaError_t) { return "planted"; }
 
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
@@ -189,7 +191,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   stream->push([event, generation = event->generation()] { event->await(generation); });
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
   FAKE_ENTER();
   stream->push([=] { std::memcpy(dst, src, bytes); });
   return cudaSuccess;

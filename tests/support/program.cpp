@@ -37,15 +37,19 @@ std::array<int, 2> make_terminal() {
 
 std::array<int, 2> make_out(ProgramOptions::Out out) {
   switch (out) {
-    case ProgramOptions::Out::terminal: return make_terminal();
-    case ProgramOptions::Out::full: return {-1, ::open("/dev/full", O_WRONLY | O_CLOEXEC)};
-    case ProgramOptions::Out::closed: return {-1, -1};
+    case ProgramOptions::Out::terminal:
+      return make_terminal();
+    case ProgramOptions::Out::full:
+      return {-1, ::open("/dev/full", O_WRONLY | O_CLOEXEC)};
+    case ProgramOptions::Out::closed:
+      return {-1, -1};
     case ProgramOptions::Out::broken_pipe: {
       const std::array<int, 2> ends = make_pipe();
       ::close(ends[0]);
       return {-1, ends[1]};
     }
-    case ProgramOptions::Out::pipe: break;
+    case ProgramOptions::Out::pipe:
+      break;
   }
   return make_pipe();
 }
@@ -72,7 +76,8 @@ bool take(int fd, std::string& into) {
 
 }  // namespace
 
-RunningProgram::RunningProgram(const std::string& path, std::vector<std::string> arguments, const ProgramOptions& options)
+RunningProgram::RunningProgram(const std::string& path, std::vector<std::string> arguments,
+                               const ProgramOptions& options)
     : arguments_(std::move(arguments)), limit_(Clock::now() + options.limit) {
   arguments_.insert(arguments_.begin(), path);
   std::vector<std::string> environment = options.environment;
@@ -84,11 +89,14 @@ RunningProgram::RunningProgram(const std::string& path, std::vector<std::string>
   STRATA_ASSERT(child_ >= 0, "fork");
   if (child_ == 0) {
     ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
-    if (out[1] >= 0) ::dup2(out[1], STDOUT_FILENO);
-    else ::close(STDOUT_FILENO);
+    if (out[1] >= 0)
+      ::dup2(out[1], STDOUT_FILENO);
+    else
+      ::close(STDOUT_FILENO);
     ::dup2(err[1], STDERR_FILENO);
     ::signal(SIGPIPE, SIG_DFL);
-    if (::chdir(options.cwd.c_str()) != 0 || (options.before_exec && !options.before_exec())) ::_exit(kRefused);
+    if (::chdir(options.cwd.c_str()) != 0 || (options.before_exec && !options.before_exec()))
+      ::_exit(kRefused);
     ::execve(path.c_str(), argv.data(), envp.data());
     ::_exit(127);
   }
@@ -108,7 +116,8 @@ RunningProgram::~RunningProgram() {
 void RunningProgram::listen(Clock::time_point until, const std::string* text) {
   while (out_ >= 0 || err_ >= 0) {
     if (text != nullptr && result_.out.find(*text) != std::string::npos) return;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(std::min(until, limit_) - Clock::now()).count();
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(std::min(until, limit_) - Clock::now()).count();
     if (left <= 0) return;
     std::array<pollfd, 2> ready{{{out_, POLLIN, 0}, {err_, POLLIN, 0}}};  // a negative one is passed over
     if (::poll(ready.data(), ready.size(), static_cast<int>(left)) <= 0) continue;

@@ -24,8 +24,9 @@ struct ProgramOptions {
   std::string cwd;
   std::vector<std::string> environment;  ///< "NAME=value", beside PATH, HOME and TMPDIR alone
   enum class Out : std::uint8_t { pipe, terminal, full, closed, broken_pipe } out = Out::pipe;
-  std::function<bool()> before_exec;  ///< in the child: limits, user, filters. False: the child exits with kRefused
-  std::chrono::seconds limit{60};     ///< after that it is killed, and timed_out says so
+  std::function<bool()>
+      before_exec;  ///< in the child: limits, user, filters. False: the child exits with kRefused
+  std::chrono::seconds limit{60};  ///< after that it is killed, and timed_out says so
 };
 constexpr int kRefused = 99;
 
@@ -54,7 +55,8 @@ class RunningProgram {
   ProgramResult result_;
 };
 
-inline ProgramResult run_program(const std::string& path, std::vector<std::string> arguments, const ProgramOptions& options) {
+inline ProgramResult run_program(const std::string& path, std::vector<std::string> arguments,
+                                 const ProgramOptions& options) {
   return RunningProgram(path, std::move(arguments), options).finish();
 }
 

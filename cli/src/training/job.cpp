@@ -13,14 +13,17 @@
 namespace strata::cli {
 namespace {
 
-constexpr std::size_t kQueueDepth = 256;  // entries a stream holds; a thousand would cost megabytes for nothing
+constexpr std::size_t kQueueDepth =
+    256;  // entries a stream holds; a thousand would cost megabytes for nothing
 
 EngineOptions engine_options(const TrainConfig& c) {
   EngineOptions o;
   o.budgets = {*c.memory.device_bytes, *c.memory.pinned_bytes, c.memory.nvme_bytes};
   const std::string& policy = c.offload.policy;
-  o.policy = policy == "device" ? PlacementPolicy::device : policy == "pinned" ? PlacementPolicy::pinned
-             : policy == "nvme" ? PlacementPolicy::nvme : PlacementPolicy::automatic;
+  o.policy = policy == "device"   ? PlacementPolicy::device
+             : policy == "pinned" ? PlacementPolicy::pinned
+             : policy == "nvme"   ? PlacementPolicy::nvme
+                                  : PlacementPolicy::automatic;
   o.chunk_elems = c.offload.chunk_elems.value_or(0);
   o.prefetch = static_cast<std::uint32_t>(*c.offload.prefetch);
   o.grad_accum = c.train.grad_accum;
@@ -30,7 +33,9 @@ EngineOptions engine_options(const TrainConfig& c) {
   o.adamw.eps = c.optim.eps;
   o.adamw.weight_decay = c.optim.weight_decay;
   o.nvme.dirs = {c.memory.nvme_dir};
-  o.nvme.engine = c.io.engine == "uring" ? IoEngine::uring : c.io.engine == "threads" ? IoEngine::threads : IoEngine::automatic;
+  o.nvme.engine = c.io.engine == "uring"     ? IoEngine::uring
+                  : c.io.engine == "threads" ? IoEngine::threads
+                                             : IoEngine::automatic;
   o.nvme.queue_depth = c.io.queue_depth;
   o.nvme.block_bytes = c.io.block_bytes;
   o.nvme.direct = c.io.direct;
@@ -41,8 +46,11 @@ EngineOptions engine_options(const TrainConfig& c) {
 Status decide_machine(LoadedConfig& loaded) {
   TrainConfig& c = loaded.config;
   if (c.memory.backend == "cuda")
-    return Status::error(Code::unsupported, "memory.backend is cuda, and this version computes on the host backend alone; use host or auto");
-  if (c.memory.backend == "auto") loaded.tree.resolve("memory.backend", std::string("host"), "what this version computes on");
+    return Status::error(
+        Code::unsupported,
+        "memory.backend is cuda, and this version computes on the host backend alone; use host or auto");
+  if (c.memory.backend == "auto")
+    loaded.tree.resolve("memory.backend", std::string("host"), "what this version computes on");
   c.memory.backend = "host";
   const std::uint64_t share = read_host_facts().usable_ram_bytes() / 10 * 4 / 4096 * 4096;
   const auto decide = [&](std::optional<std::uint64_t>& bytes, const char* key) {
@@ -54,11 +62,14 @@ Status decide_machine(LoadedConfig& loaded) {
   decide(c.memory.pinned_bytes, "memory.pinned");
   if (!c.offload.prefetch) {
     c.offload.prefetch = 2;
-    loaded.tree.resolve("offload.prefetch", std::int64_t{2}, "one chunk in use, one on its way, one behind it");
+    loaded.tree.resolve("offload.prefetch", std::int64_t{2},
+                        "one chunk in use, one on its way, one behind it");
   }
   STRATA_TRY_ASSIGN(const cpuopt::CpuIsa isa, cpuopt::select_isa(c.cpu.isa == "sse4" ? "sse42" : c.cpu.isa));
   if (c.cpu.isa == "auto")
-    loaded.tree.resolve("cpu.isa", std::string(isa == cpuopt::CpuIsa::sse42 ? "sse4" : cpuopt::to_string(isa)), "the best this CPU has");
+    loaded.tree.resolve("cpu.isa",
+                        std::string(isa == cpuopt::CpuIsa::sse42 ? "sse4" : cpuopt::to_string(isa)),
+                        "the best this CPU has");
   return cpuopt::use_isa(isa);
 }
 
@@ -81,15 +92,18 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
   if (c.train.recompute == "auto")
     loaded.tree.resolve("train.recompute", std::string(job.recompute ? "block" : "none"),
                         job.recompute ? "keeping all activations does not fit" : "all activations fit");
-  if (!c.offload.chunk_elems) loaded.tree.resolve("offload.chunk", job.plan->layout.chunk_elems(), job.plan->layout.explanation());
+  if (!c.offload.chunk_elems)
+    loaded.tree.resolve("offload.chunk", job.plan->layout.chunk_elems(), job.plan->layout.explanation());
   return job;
 }
 
-Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace) {
+Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io,
+                                        Trace* trace) {
   const bool uses_nvme = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0;
   if (uses_nvme)
     if (const Status made = io.make_dirs(config.memory.nvme_dir); !made.is_ok())
-      return Status::error(Code::io_error, str("memory.nvme_dir = ", config.memory.nvme_dir, ": ", made.message()));
+      return Status::error(Code::io_error,
+                           str("memory.nvme_dir = ", config.memory.nvme_dir, ": ", made.message()));
   auto job = std::make_unique<Job>();
   STRATA_TRY_ASSIGN(job->pool_, ThreadPool::create(config.cpu.threads));
   HostBackendOptions options;
@@ -98,7 +112,8 @@ Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan
   STRATA_TRY_ASSIGN(job->backend_, create_host_backend(options, *job->pool_, job->clock_));
   auto engine = Engine::create(plan, {*job->backend_, *job->pool_, job->clock_, io, trace});
   if (!engine.has_value() && uses_nvme)
-    return engine.status().annotate(str("memory.nvme_dir = ", config.memory.nvme_dir, ", io.engine = ", config.io.engine));
+    return engine.status().annotate(
+        str("memory.nvme_dir = ", config.memory.nvme_dir, ", io.engine = ", config.io.engine));
   if (!engine.has_value()) return engine.status();
   job->engine_ = *std::move(engine);
   return job;
@@ -106,7 +121,9 @@ Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan
 
 namespace {
 
-std::string budget_text(std::uint64_t bytes) { return bytes == kUnlimited ? "unlimited" : format_bytes(bytes); }
+std::string budget_text(std::uint64_t bytes) {
+  return bytes == kUnlimited ? "unlimited" : format_bytes(bytes);
+}
 
 struct TierHomes {
   std::size_t payloads = 0;
@@ -125,37 +142,51 @@ TierHomes homes_in(const RunPlan& plan, Tier tier) {
 
 }  // namespace
 
-std::string start_table(const TrainConfig& c, const RunPlan& plan, bool recompute, int threads, const std::string& nvme_note) {
+std::string start_table(const TrainConfig& c, const RunPlan& plan, bool recompute, int threads,
+                        const std::string& nvme_note) {
   const DecoderConfig d = decoder_config(c);
-  std::string text = fmt::format("model    {}: {} layers, hidden {}, heads {}, vocabulary {}, sequence {}: {:.2f} M parameters\n", d.family,
-                                 d.layers, d.hidden, d.heads, d.vocab, d.seq, static_cast<double>(count_parameters(d)) * 1e-6);
+  std::string text = fmt::format(
+      "model    {}: {} layers, hidden {}, heads {}, vocabulary {}, sequence {}: {:.2f} M parameters\n",
+      d.family, d.layers, d.hidden, d.heads, d.vocab, d.seq, static_cast<double>(count_parameters(d)) * 1e-6);
   text += fmt::format("step     {} tokens ({} micro-batches of {} sequences), {} in {}, recompute {}\n",
-                      static_cast<std::int64_t>(c.train.micro_batch) * c.train.grad_accum * c.model.seq, c.train.grad_accum, c.train.micro_batch,
-                      c.optim.name, c.offload.states, recompute ? "block" : "none");
-  text += fmt::format("machine  host backend, {} threads, {}; nvme: {}\n", threads, cpuopt::to_string(cpuopt::active_isa()), nvme_note);
+                      static_cast<std::int64_t>(c.train.micro_batch) * c.train.grad_accum * c.model.seq,
+                      c.train.grad_accum, c.train.micro_batch, c.optim.name, c.offload.states,
+                      recompute ? "block" : "none");
+  text += fmt::format("machine  host backend, {} threads, {}; nvme: {}\n", threads,
+                      cpuopt::to_string(cpuopt::active_isa()), nvme_note);
   for (const std::string& note : plan.notes) text += "plan     " + note + "\n";
-  text += fmt::format("\n  {:<7} {:>12} {:>12} {:>9}   {}\n", "tier", "budget", "planned peak", "homes", "what");
-  const std::array<std::string, kTiers> what = {fmt::format("activations {}", format_bytes(plan.trace.device_fixed_bytes)),
-      fmt::format("inputs and norm leaves {}", format_bytes(plan.trace.pinned_fixed_bytes)), std::string("spare slots for write-behind included")};
+  text +=
+      fmt::format("\n  {:<7} {:>12} {:>12} {:>9}   {}\n", "tier", "budget", "planned peak", "homes", "what");
+  const std::array<std::string, kTiers> what = {
+      fmt::format("activations {}", format_bytes(plan.trace.device_fixed_bytes)),
+      fmt::format("inputs and norm leaves {}", format_bytes(plan.trace.pinned_fixed_bytes)),
+      std::string("spare slots for write-behind included")};
   for (std::size_t t = 0; t < kTiers; ++t) {
     const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
-    text += fmt::format("  {:<7} {:>12} {:>12} {:>9}   {} payloads at home; {}\n", to_string(static_cast<Tier>(t)), budget_text(plan.options.budgets[t]),
-                        format_bytes(plan.planned_peak[t]), format_bytes(homes.bytes), homes.payloads, what[t]);
+    text +=
+        fmt::format("  {:<7} {:>12} {:>12} {:>9}   {} payloads at home; {}\n",
+                    to_string(static_cast<Tier>(t)), budget_text(plan.options.budgets[t]),
+                    format_bytes(plan.planned_peak[t]), format_bytes(homes.bytes), homes.payloads, what[t]);
   }
   return text + "\n";
 }
 
 std::string plan_json(const TrainConfig& c, const RunPlan& plan, bool recompute) {
   const DecoderConfig d = decoder_config(c);
-  std::string text = fmt::format("{{\n  \"parameters\": {},\n  \"chunks\": {},\n  \"chunk_elems\": {},\n  \"recompute\": \"{}\",\n  \"prefetch\": {},\n"
-                                 "  \"activation_bytes\": {},\n  \"instructions\": {},\n  \"tiers\": {{\n",
-                                 count_parameters(d), plan.layout.n_chunks(), plan.layout.chunk_elems(), recompute ? "block" : "none",
-                                 plan.options.prefetch, plan.trace.device_fixed_bytes, plan.train.code.size());
+  std::string text = fmt::format(
+      "{{\n  \"parameters\": {},\n  \"chunks\": {},\n  \"chunk_elems\": {},\n  \"recompute\": \"{}\",\n  "
+      "\"prefetch\": {},\n"
+      "  \"activation_bytes\": {},\n  \"instructions\": {},\n  \"tiers\": {{\n",
+      count_parameters(d), plan.layout.n_chunks(), plan.layout.chunk_elems(), recompute ? "block" : "none",
+      plan.options.prefetch, plan.trace.device_fixed_bytes, plan.train.code.size());
   for (std::size_t t = 0; t < kTiers; ++t) {
     const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
-    text += fmt::format("    \"{}\": {{\"budget_bytes\": {}, \"planned_bytes\": {}, \"home_bytes\": {}, \"home_payloads\": {}}}{}\n",
-                        to_string(static_cast<Tier>(t)), plan.options.budgets[t] == kUnlimited ? std::string("null") : str(plan.options.budgets[t]),
-                        plan.planned_peak[t], homes.bytes, homes.payloads, t + 1 < kTiers ? "," : "");
+    text += fmt::format(
+        "    \"{}\": {{\"budget_bytes\": {}, \"planned_bytes\": {}, \"home_bytes\": {}, \"home_payloads\": "
+        "{}}}{}\n",
+        to_string(static_cast<Tier>(t)),
+        plan.options.budgets[t] == kUnlimited ? std::string("null") : str(plan.options.budgets[t]),
+        plan.planned_peak[t], homes.bytes, homes.payloads, t + 1 < kTiers ? "," : "");
   }
   return text + "  }\n}\n";
 }

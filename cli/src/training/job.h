@@ -16,15 +16,16 @@ struct PlannedJob {
   std::unique_ptr<const RunPlan> plan;
   bool recompute = false;
 };
-/// Records the model, decides the remaining autos and proves that the run fits. Errors: `does_not_fit`, `unsupported`
-/// (memory.backend=cuda), `invalid`.
+/// Records the model, decides the remaining autos and proves that the run fits. Errors: `does_not_fit`,
+/// `unsupported` (memory.backend=cuda), `invalid`.
 Result<PlannedJob> plan_job(LoadedConfig& loaded);
 
 /// A planned job on its backend, ready for its first step.
 class Job {
  public:
   /// `trace` may be null; it outlives the job.
-  static Result<std::unique_ptr<Job>> start(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace = nullptr);
+  static Result<std::unique_ptr<Job>> start(const TrainConfig& config, const RunPlan& plan, Io& io,
+                                            Trace* trace = nullptr);
   Engine& engine() noexcept { return *engine_; }
   int threads() const noexcept { return pool_->threads(); }
 
@@ -36,7 +37,8 @@ class Job {
 };
 
 /// The table shown before a run: model, machine, budgets and plan by tier.
-std::string start_table(const TrainConfig& config, const RunPlan& plan, bool recompute, int threads, const std::string& nvme_note);
+std::string start_table(const TrainConfig& config, const RunPlan& plan, bool recompute, int threads,
+                        const std::string& nvme_note);
 /// plan.json.
 std::string plan_json(const TrainConfig& config, const RunPlan& plan, bool recompute);
 

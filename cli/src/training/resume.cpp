@@ -16,7 +16,8 @@ Result<std::vector<std::string>> checkpoints_of(const TrainConfig& config, const
   return whole;
 }
 
-Result<std::string> load_newest(Engine& engine, const std::vector<std::string>& checkpoints, Io& io, const std::function<void(std::string_view)>& warn) {
+Result<std::string> load_newest(Engine& engine, const std::vector<std::string>& checkpoints, Io& io,
+                                const std::function<void(std::string_view)>& warn) {
   for (const std::string& checkpoint : checkpoints) {
     const Status status = load_checkpoint(engine, io, checkpoint).status();
     if (status.is_ok()) return checkpoint;

@@ -14,12 +14,13 @@ namespace strata::cli {
 /// Where the run in `path` keeps its checkpoints.
 std::string checkpoint_dir(const TrainConfig& config, const std::string& path);
 
-/// The run's checkpoints, newest first; none where it has not saved yet. Errors: `corrupt` where there are some and all
-/// are damaged: going on from nothing then would throw work away unasked.
+/// The run's checkpoints, newest first; none where it has not saved yet. Errors: `corrupt` where there are
+/// some and all are damaged: going on from nothing then would throw work away unasked.
 Result<std::vector<std::string>> checkpoints_of(const TrainConfig& config, const std::string& path, Io& io);
 
 /// Loads the newest of `checkpoints` that is whole to its last byte, and tells `warn` of those that are not.
 /// Errors: those of load_checkpoint; `corrupt` where none is whole.
-Result<std::string> load_newest(Engine& engine, const std::vector<std::string>& checkpoints, Io& io, const std::function<void(std::string_view)>& warn);
+Result<std::string> load_newest(Engine& engine, const std::vector<std::string>& checkpoints, Io& io,
+                                const std::function<void(std::string_view)>& warn);
 
 }  // namespace strata::cli

@@ -20,7 +20,8 @@ constexpr const char* kSamples = "samples.txt";
 // The number behind `key`, whose first occurrence counts; -1 where there is none.
 std::int64_t number_behind(std::string_view text, std::string_view key, int base = 10) {
   std::int64_t number = -1;
-  if (const std::size_t at = text.find(key); at != std::string_view::npos) std::from_chars(text.data() + at + key.size(), text.data() + text.size(), number, base);
+  if (const std::size_t at = text.find(key); at != std::string_view::npos)
+    std::from_chars(text.data() + at + key.size(), text.data() + text.size(), number, base);
   return number;
 }
 
@@ -37,7 +38,8 @@ Kept kept_metrics(std::string_view text, std::int64_t last_step) {
     const std::int64_t step = number_behind(line, "{\"step\": ");
     if (step < 0 || step > last_step) continue;
     kept.text += line;
-    kept.last_loss = std::bit_cast<float>(static_cast<std::uint32_t>(number_behind(line, "\"loss_bits\": \"", 16)));
+    kept.last_loss =
+        std::bit_cast<float>(static_cast<std::uint32_t>(number_behind(line, "\"loss_bits\": \"", 16)));
   }
   return kept;
 }
@@ -46,7 +48,8 @@ Kept kept_metrics(std::string_view text, std::int64_t last_step) {
 std::string_view kept_samples(std::string_view text, std::int64_t last_step) {
   constexpr std::string_view kHead = "--- step ";
   for (std::size_t at = text.find(kHead); at != std::string_view::npos; at = text.find(kHead, at + 1))
-    if ((at == 0 || text[at - 1] == '\n') && number_behind(text.substr(at), kHead) > last_step) return text.substr(0, at);
+    if ((at == 0 || text[at - 1] == '\n') && number_behind(text.substr(at), kHead) > last_step)
+      return text.substr(0, at);
   return text;
 }
 
@@ -55,13 +58,16 @@ std::string_view kept_samples(std::string_view text, std::int64_t last_step) {
 Status RunFolder::check(Io& io, const std::string& path, Opening opening) {
   const bool holds_run = io.exists(path + "/" + kConfig) || io.exists(path + "/" + kMetrics);
   if (opening == Opening::fresh && holds_run)
-    return Status::error(Code::invalid, str(path, " holds a run; go on with --resume ", path, ", replace it with --overwrite, or name another --out"));
+    return Status::error(Code::invalid, str(path, " holds a run; go on with --resume ", path,
+                                            ", replace it with --overwrite, or name another --out"));
   if (opening == Opening::resume && !io.exists(path + "/" + kConfig))
-    return Status::error(Code::not_found, str(path, " holds no run: there is no ", path, "/", kConfig, "; start one with --out ", path));
+    return Status::error(Code::not_found, str(path, " holds no run: there is no ", path, "/", kConfig,
+                                              "; start one with --out ", path));
   return Status::ok();
 }
 
-Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Opening opening, std::int64_t resumed_step, std::string_view config) {
+Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Opening opening,
+                                                   std::int64_t resumed_step, std::string_view config) {
   STRATA_TRY(check(io, path, opening));
   std::unique_ptr<RunFolder> folder(new RunFolder(io, path));
   if (opening == Opening::overwrite)
@@ -92,13 +98,16 @@ Status RunFolder::cut(std::int64_t last_step) {
 
 Status RunFolder::add_metrics(const MetricsLine& l) {
   std::array<char, 1024> buffer;
-  const auto end = fmt::format_to_n(buffer.data(), buffer.size(),
-      "{{\"step\": {}, \"loss\": {:.6f}, \"loss_bits\": \"{:08x}\", \"lr\": {:.6g}, \"grad_norm\": {:.6g}, \"clip_factor\": {:.6g}, "
+  const auto end = fmt::format_to_n(
+      buffer.data(), buffer.size(),
+      "{{\"step\": {}, \"loss\": {:.6f}, \"loss_bits\": \"{:08x}\", \"lr\": {:.6g}, \"grad_norm\": {:.6g}, "
+      "\"clip_factor\": {:.6g}, "
       "\"tokens_per_s\": {:.1f}, \"seconds\": {:.6f}, \"optimizer_s\": {:.6f}, \"nvme_wait_s\": {:.6f}, "
       "\"used_bytes\": {{\"device\": {}, \"pinned\": {}, \"nvme\": {}}}, "
       "\"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}}}}\n",
-      l.step, l.report.loss, std::bit_cast<std::uint32_t>(l.report.loss), l.lr, l.report.grad_norm, l.report.clip_factor, l.tokens_per_s,
-      l.report.seconds, l.report.optimizer_seconds, l.report.nvme_wait_seconds, l.used[0], l.used[1], l.used[2], l.moved.h2d, l.moved.d2h,
+      l.step, l.report.loss, std::bit_cast<std::uint32_t>(l.report.loss), l.lr, l.report.grad_norm,
+      l.report.clip_factor, l.tokens_per_s, l.report.seconds, l.report.optimizer_seconds,
+      l.report.nvme_wait_seconds, l.used[0], l.used[1], l.used[2], l.moved.h2d, l.moved.d2h,
       l.moved.nvme_read, l.moved.nvme_write);
   return write_all(*metrics_, 0, std::as_bytes(std::span(buffer.data(), std::min(end.size, buffer.size()))));
 }

@@ -19,17 +19,20 @@ struct MetricsLine {
   MovedBytes moved;  ///< in this step
 };
 
-/// The files of a run. Lines of metrics go out whole, one write each, from a buffer of its own: a killed run leaves
-/// whole lines. One thread.
+/// The files of a run. Lines of metrics go out whole, one write each, from a buffer of its own: a killed run
+/// leaves whole lines. One thread.
 class RunFolder {
  public:
   enum class Opening : std::uint8_t { fresh, overwrite, resume };
-  /// Whether open() will refuse, asked before a run does anything costly. Errors: `invalid` when the folder holds a run
-  /// and is neither resumed nor to be overwritten; `not_found` when it holds none and is to be resumed.
+  /// Whether open() will refuse, asked before a run does anything costly. Errors: `invalid` when the folder
+  /// holds a run and is neither resumed nor to be overwritten; `not_found` when it holds none and is to be
+  /// resumed.
   static Status check(Io& io, const std::string& path, Opening opening);
-  /// A new folder with `config` in it, or one to go on in: then metrics and samples after `resumed_step` are cut off.
-  /// The configuration is the first file there is, so that whatever a kill leaves behind can be resumed.
-  static Result<std::unique_ptr<RunFolder>> open(Io& io, const std::string& path, Opening opening, std::int64_t resumed_step, std::string_view config);
+  /// A new folder with `config` in it, or one to go on in: then metrics and samples after `resumed_step` are
+  /// cut off. The configuration is the first file there is, so that whatever a kill leaves behind can be
+  /// resumed.
+  static Result<std::unique_ptr<RunFolder>> open(Io& io, const std::string& path, Opening opening,
+                                                 std::int64_t resumed_step, std::string_view config);
 
   /// Of the last step before the resumed one; 0 for a new run.
   float resumed_loss() const noexcept { return resumed_loss_; }
@@ -37,7 +40,9 @@ class RunFolder {
   std::string file(std::string_view name) const { return path_ + "/" + std::string(name); }
   Status add_metrics(const MetricsLine& line);
   Status add_sample(std::int64_t step, std::string_view prompt, std::string_view text);
-  Status write(std::string_view name, std::string_view text) { return write_text_atomically(io_, file(name), text); }
+  Status write(std::string_view name, std::string_view text) {
+    return write_text_atomically(io_, file(name), text);
+  }
 
  private:
   RunFolder(Io& io, std::string path) : io_(io), path_(std::move(path)) {}

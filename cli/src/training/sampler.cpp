@@ -11,18 +11,24 @@
 namespace strata::cli {
 namespace {
 
-std::int32_t pick(std::span<const float> logits, const SampleOptions& options, const Rng& rng, std::uint64_t index) {
-  if (options.temperature <= 0) return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+std::int32_t pick(std::span<const float> logits, const SampleOptions& options, const Rng& rng,
+                  std::uint64_t index) {
+  if (options.temperature <= 0)
+    return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   std::vector<std::int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
-  const std::size_t n = options.top_k > 0 ? std::min(static_cast<std::size_t>(options.top_k), ids.size()) : ids.size();
-  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n), ids.end(), [&](std::int32_t a, std::int32_t b) {
-    const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
-    return x != y ? x > y : a < b;
-  });
+  const std::size_t n =
+      options.top_k > 0 ? std::min(static_cast<std::size_t>(options.top_k), ids.size()) : ids.size();
+  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n), ids.end(),
+                    [&](std::int32_t a, std::int32_t b) {
+                      const float x = logits[static_cast<std::size_t>(a)],
+                                  y = logits[static_cast<std::size_t>(b)];
+                      return x != y ? x > y : a < b;
+                    });
   std::vector<double> weights(n);
   const double top = logits[static_cast<std::size_t>(ids[0])];
-  for (std::size_t i = 0; i < n; ++i) weights[i] = std::exp((logits[static_cast<std::size_t>(ids[i])] - top) / options.temperature);
+  for (std::size_t i = 0; i < n; ++i)
+    weights[i] = std::exp((logits[static_cast<std::size_t>(ids[i])] - top) / options.temperature);
   double left = rng.uniform(index) * std::accumulate(weights.begin(), weights.end(), 0.0);
   for (std::size_t i = 0; i < n; ++i) {
     left -= weights[i];
@@ -33,7 +39,8 @@ std::int32_t pick(std::span<const float> logits, const SampleOptions& options, c
 
 }  // namespace
 
-Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt, const SampleOptions& options) {
+Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt,
+                                const SampleOptions& options) {
   const auto seq = static_cast<std::size_t>(engine.plan().infer.find("tokens").shape.n_elems());
   std::vector<std::int32_t> text = tokenizer.encode(prompt);
   if (text.empty()) return Status::error(Code::invalid, "the prompt is empty");

@@ -16,8 +16,9 @@ struct SampleOptions {
   std::uint64_t seed = 0;
 };
 
-/// Continues `prompt`, token by token, each from the whole context (the last `seq` tokens). Stops at end of text.
-/// The same engine state, prompt and options give the same text. Errors: `invalid` for an empty prompt.
-Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt, const SampleOptions& options);
+/// Continues `prompt`, token by token, each from the whole context (the last `seq` tokens). Stops at end of
+/// text. The same engine state, prompt and options give the same text. Errors: `invalid` for an empty prompt.
+Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt,
+                                const SampleOptions& options);
 
 }  // namespace strata::cli

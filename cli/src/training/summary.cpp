@@ -11,13 +11,17 @@
 namespace strata::cli {
 namespace {
 
-constexpr std::uint64_t kProcessSlack = 64 * kMiB;  // contract C3: what the process may take beside what was planned
+constexpr std::uint64_t kProcessSlack =
+    64 * kMiB;  // contract C3: what the process may take beside what was planned
 
 std::string_view to_string(Ending ending) {
   switch (ending) {
-    case Ending::finished: return "finished";
-    case Ending::timed: return "time box";
-    case Ending::stopped: return "stopped";
+    case Ending::finished:
+      return "finished";
+    case Ending::timed:
+      return "time box";
+    case Ending::stopped:
+      return "stopped";
   }
   return "";
 }
@@ -25,7 +29,8 @@ std::string_view to_string(Ending ending) {
 std::string by_tier(const TierBytes& bytes) {
   std::string text;
   for (std::size_t t = 0; t < kTiers; ++t)
-    text += fmt::format("{}\"{}\": {}", t > 0 ? ", " : "", strata::to_string(static_cast<Tier>(t)), bytes[t] == kUnlimited ? std::string("null") : str(bytes[t]));
+    text += fmt::format("{}\"{}\": {}", t > 0 ? ", " : "", strata::to_string(static_cast<Tier>(t)),
+                        bytes[t] == kUnlimited ? std::string("null") : str(bytes[t]));
   return "{" + text + "}";
 }
 
@@ -53,33 +58,42 @@ std::uint64_t peak_resident_bytes() {
 std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& workload) {
   const MovedBytes moved = engine.moved();
   return fmt::format(
-      "{{\n  \"ending\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {:.6f},\n  \"val_loss\": {:.6f},\n  \"bits_per_byte\": {:.6f},\n"
+      "{{\n  \"ending\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {:.6f},\n  \"val_loss\": {:.6f},\n  "
+      "\"bits_per_byte\": {:.6f},\n"
       "  \"tokens_per_s\": {:.1f},\n  \"train_seconds\": {:.3f},\n  \"state_digest\": \"{}\",\n"
       "  \"peak_bytes\": {},\n  \"planned_bytes\": {},\n  \"budget_bytes\": {},\n"
       "  \"resident_peak_bytes\": {},\n  \"resident_allowance_bytes\": {},\n"
       "  \"exposed_wait_s\": {{\"optimizer\": {:.3f}, \"nvme\": {:.3f}}},\n"
       "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}},\n"
-      "  \"steps_3_to_12\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  \"nvme\": \"{}\"\n}}\n",
-      to_string(o.ending), engine.steps(), o.train_loss, o.val_loss, o.bits_per_byte, o.tokens_per_s, o.train_seconds, o.state_digest,
-      by_tier(engine.peak_bytes()), by_tier(engine.plan().planned_peak), by_tier(engine.plan().options.budgets), peak_resident_bytes(),
-      resident_allowance(engine, workload.mapped_bytes()), o.optimizer_seconds, o.nvme_wait_seconds, moved.h2d, moved.d2h, moved.nvme_read,
-      moved.nvme_write, o.heap_allocations, o.resources_created, engine.nvme_note());
+      "  \"steps_3_to_12\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  \"nvme\": "
+      "\"{}\"\n}}\n",
+      to_string(o.ending), engine.steps(), o.train_loss, o.val_loss, o.bits_per_byte, o.tokens_per_s,
+      o.train_seconds, o.state_digest, by_tier(engine.peak_bytes()), by_tier(engine.plan().planned_peak),
+      by_tier(engine.plan().options.budgets), peak_resident_bytes(),
+      resident_allowance(engine, workload.mapped_bytes()), o.optimizer_seconds, o.nvme_wait_seconds,
+      moved.h2d, moved.d2h, moved.nvme_read, moved.nvme_write, o.heap_allocations, o.resources_created,
+      engine.nvme_note());
 }
 
 std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder& folder) {
   const MovedBytes moved = engine.moved();
   const TierBytes peak = engine.peak_bytes();
-  std::string text = fmt::format("\n{} after step {}: training loss {:.4f}, {:.0f} tokens/s\n", to_string(o.ending), engine.steps(), o.train_loss, o.tokens_per_s);
-  if (o.bits_per_byte > 0) text += fmt::format("validation loss {:.4f} nats a token, {:.3f} bits per byte\n", o.val_loss, o.bits_per_byte);
+  std::string text = fmt::format("\n{} after step {}: training loss {:.4f}, {:.0f} tokens/s\n",
+                                 to_string(o.ending), engine.steps(), o.train_loss, o.tokens_per_s);
+  if (o.bits_per_byte > 0)
+    text += fmt::format("validation loss {:.4f} nats a token, {:.3f} bits per byte\n", o.val_loss,
+                        o.bits_per_byte);
   text += fmt::format("\n  {:<7} {:>12} {:>14} {:>14}\n", "tier", "budget", "planned peak", "measured peak");
   for (std::size_t t = 0; t < kTiers; ++t) {
     const std::uint64_t budget = engine.plan().options.budgets[t];
-    text += fmt::format("  {:<7} {:>12} {:>14} {:>14}\n", strata::to_string(static_cast<Tier>(t)), budget == kUnlimited ? "unlimited" : format_bytes(budget),
+    text += fmt::format("  {:<7} {:>12} {:>14} {:>14}\n", strata::to_string(static_cast<Tier>(t)),
+                        budget == kUnlimited ? "unlimited" : format_bytes(budget),
                         format_bytes(engine.plan().planned_peak[t]), format_bytes(peak[t]));
   }
-  text += fmt::format("\nmoved: h2d {}, d2h {}, nvme read {}, nvme write {}\n", format_bytes(moved.h2d), format_bytes(moved.d2h), format_bytes(moved.nvme_read),
-                      format_bytes(moved.nvme_write));
-  text += fmt::format("of {:.1f} s in steps the optimizer took {:.1f} s and waiting for nvme {:.1f} s\n", o.train_seconds, o.optimizer_seconds, o.nvme_wait_seconds);
+  text += fmt::format("\nmoved: h2d {}, d2h {}, nvme read {}, nvme write {}\n", format_bytes(moved.h2d),
+                      format_bytes(moved.d2h), format_bytes(moved.nvme_read), format_bytes(moved.nvme_write));
+  text += fmt::format("of {:.1f} s in steps the optimizer took {:.1f} s and waiting for nvme {:.1f} s\n",
+                      o.train_seconds, o.optimizer_seconds, o.nvme_wait_seconds);
   return text + fmt::format("run folder: {}\n", folder.path());
 }
 

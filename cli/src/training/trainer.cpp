@@ -15,13 +15,16 @@
 namespace strata::cli {
 namespace {
 
-// Contract C6 looks at these steps, counted from the start of the process: before, pools and caches still fill.
+// Contract C6 looks at these steps, counted from the start of the process: before, pools and caches still
+// fill.
 constexpr std::int64_t kFirstCounted = 3, kLastCounted = 12;
 
 cpuopt::LrSchedule schedule_of(const TrainConfig& c) {
-  const auto kind = c.optim.schedule == "cosine" ? cpuopt::ScheduleKind::cosine
-                    : c.optim.schedule == "linear" ? cpuopt::ScheduleKind::linear : cpuopt::ScheduleKind::constant;
-  return {kind, c.optim.lr, c.optim.lr * c.optim.min_lr_ratio, std::min(c.optim.warmup, c.train.steps), std::max<std::int64_t>(c.train.steps, 1)};
+  const auto kind = c.optim.schedule == "cosine"   ? cpuopt::ScheduleKind::cosine
+                    : c.optim.schedule == "linear" ? cpuopt::ScheduleKind::linear
+                                                   : cpuopt::ScheduleKind::constant;
+  return {kind, c.optim.lr, c.optim.lr * c.optim.min_lr_ratio, std::min(c.optim.warmup, c.train.steps),
+          std::max<std::int64_t>(c.train.steps, 1)};
 }
 
 MovedBytes difference(const MovedBytes& a, const MovedBytes& b) {
@@ -30,9 +33,16 @@ MovedBytes difference(const MovedBytes& a, const MovedBytes& b) {
 
 }  // namespace
 
-Trainer::Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder, Progress& progress, const Signals& signals, Io& io,
-                 Trace* trace)
-    : config_(config), engine_(job.engine()), workload_(workload), folder_(folder), progress_(progress), signals_(signals), io_(io), trace_(trace),
+Trainer::Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder,
+                 Progress& progress, const Signals& signals, Io& io, Trace* trace)
+    : config_(config),
+      engine_(job.engine()),
+      workload_(workload),
+      folder_(folder),
+      progress_(progress),
+      signals_(signals),
+      io_(io),
+      trace_(trace),
       batches_(workload.train(), config.train.micro_batch) {}
 
 Result<TrainOutcome> Trainer::run() {
@@ -83,7 +93,8 @@ Status Trainer::step(std::int64_t step) {
   line.step = step;
   line.lr = cpuopt::learning_rate(schedule, step);
   STRATA_TRY(engine_.train_step(batches_, line.lr, line.report));
-  const double tokens = static_cast<double>(config_.train.micro_batch) * config_.train.grad_accum * config_.model.seq;
+  const double tokens =
+      static_cast<double>(config_.train.micro_batch) * config_.train.grad_accum * config_.model.seq;
   line.tokens_per_s = tokens / line.report.seconds;
   line.used = engine_.used_bytes();
   const MovedBytes moved = engine_.moved();
@@ -95,15 +106,18 @@ Status Trainer::step(std::int64_t step) {
   outcome_.nvme_wait_seconds += line.report.nvme_wait_seconds;
   outcome_.tokens_per_s = tokens * static_cast<double>(steps_here_) / step_seconds_;
   STRATA_TRY(folder_.add_metrics(line));
-  progress_.update({step, config_.train.steps, line.report.loss, outcome_.tokens_per_s, line.used[0], line.used[1], line.used[2],
-                    static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9, config_.train.max_time_s});
+  progress_.update({step, config_.train.steps, line.report.loss, outcome_.tokens_per_s, line.used[0],
+                    line.used[1], line.used[2], static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9,
+                    config_.train.max_time_s});
   count_resources(false);
   return Status::ok();
 }
 
 // What happens between steps is outside the counted step.
 Status Trainer::after_step(std::int64_t step) {
-  const auto due = [&](std::int64_t every) { return every > 0 && step % every == 0 && step < config_.train.steps; };
+  const auto due = [&](std::int64_t every) {
+    return every > 0 && step % every == 0 && step < config_.train.steps;
+  };
   if (due(config_.train.eval_every)) STRATA_TRY(validate(step));
   if (due(config_.log.sample_every)) STRATA_TRY(sample(step));
   if (due(config_.checkpoint.every)) STRATA_TRY(save());
@@ -112,7 +126,8 @@ Status Trainer::after_step(std::int64_t step) {
 
 Status Trainer::validate(std::int64_t step) {
   if (workload_.val() == nullptr) return Status::ok();
-  const std::int64_t there = static_cast<std::int64_t>(workload_.val()->n_samples()) / config_.train.micro_batch;
+  const std::int64_t there =
+      static_cast<std::int64_t>(workload_.val()->n_samples()) / config_.train.micro_batch;
   const std::int64_t n = std::min<std::int64_t>(config_.train.eval_batches, there);
   if (n == 0) return Status::ok();
   DatasetBatches batches(*workload_.val(), config_.train.micro_batch);
@@ -122,15 +137,19 @@ Status Trainer::validate(std::int64_t step) {
 }
 
 Status Trainer::sample(std::int64_t step) {
-  const SampleOptions options{.tokens = config_.log.sample_tokens, .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
-  STRATA_TRY_ASSIGN(const std::string text, sample_text(engine_, workload_.tokenizer(), config_.log.sample_prompt, options));
+  const SampleOptions options{.tokens = config_.log.sample_tokens,
+                              .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
+  STRATA_TRY_ASSIGN(const std::string text,
+                    sample_text(engine_, workload_.tokenizer(), config_.log.sample_prompt, options));
   STRATA_TRY(folder_.add_sample(step, config_.log.sample_prompt, text));
   progress_.line(str("sample at step ", step, ": ", config_.log.sample_prompt, text));
   return Status::ok();
 }
 
 Status Trainer::save() {
-  STRATA_TRY_ASSIGN(const std::string where, save_checkpoint(engine_, io_, checkpoint_dir(config_, folder_.path()), run_identity(config_, workload_), config_.checkpoint.keep));
+  STRATA_TRY_ASSIGN(const std::string where,
+                    save_checkpoint(engine_, io_, checkpoint_dir(config_, folder_.path()),
+                                    run_identity(config_, workload_), config_.checkpoint.keep));
   saved_step_ = engine_.steps();
   progress_.line(str("saved ", where));
   return Status::ok();
@@ -139,15 +158,18 @@ Status Trainer::save() {
 Status Trainer::finish(TrainOutcome& outcome) {
   outcome.train_seconds = step_seconds_;
   if (saved_step_ != engine_.steps()) STRATA_TRY(save());
-  if (outcome.ending == Ending::stopped) return Status::ok();  // whoever asked to stop does not wait for a validation
+  if (outcome.ending == Ending::stopped)
+    return Status::ok();  // whoever asked to stop does not wait for a validation
   if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_.steps()));
   if (const TextDataset* val = workload_.val(); val != nullptr) {
     const std::int64_t n = static_cast<std::int64_t>(val->n_samples()) / config_.train.micro_batch;
     if (n > 0) {
       DatasetBatches batches(*val, config_.train.micro_batch);
       STRATA_TRY_ASSIGN(outcome.val_loss, engine_.evaluate(batches, n));
-      const double nats = outcome.val_loss * static_cast<double>(n * config_.train.micro_batch * config_.model.seq);
-      outcome.bits_per_byte = nats / std::numbers::ln2 / static_cast<double>(val->target_bytes(0, n * config_.train.micro_batch));
+      const double nats =
+          outcome.val_loss * static_cast<double>(n * config_.train.micro_batch * config_.model.seq);
+      outcome.bits_per_byte =
+          nats / std::numbers::ln2 / static_cast<double>(val->target_bytes(0, n * config_.train.micro_batch));
     }
   }
   STRATA_TRY_ASSIGN(outcome.state_digest, engine_.state_digest());
@@ -156,7 +178,9 @@ Status Trainer::finish(TrainOutcome& outcome) {
 
 std::map<std::string, std::string> run_identity(const TrainConfig& c, const Workload& workload) {
   std::map<std::string, std::string> identity = {{"data", workload.data_digest()}};
-  const auto add = [&](const char* key, const auto& value) { identity.emplace(key, fmt::format("{}", value)); };
+  const auto add = [&](const char* key, const auto& value) {
+    identity.emplace(key, fmt::format("{}", value));
+  };
   add("model.family", c.model.family);
   add("model.layers", c.model.layers);
   add("model.hidden", c.model.hidden);
@@ -182,13 +206,16 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   return identity;
 }
 
-Status check_identity(const std::map<std::string, std::string>& saved, const std::map<std::string, std::string>& now) {
+Status check_identity(const std::map<std::string, std::string>& saved,
+                      const std::map<std::string, std::string>& now) {
   std::string problems;
   for (const auto& [key, value] : now) {
     if (key == kScheduleSteps) continue;  // a run may be made longer; who does so is told
     const auto found = saved.find(key);
     const std::string was = found == saved.end() ? "nothing" : found->second;
-    if (was != value) problems += str(problems.empty() ? "" : "\n", key, ": the checkpoint was made with ", was, ", this run has ", value);
+    if (was != value)
+      problems += str(problems.empty() ? "" : "\n", key, ": the checkpoint was made with ", was,
+                      ", this run has ", value);
   }
   return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
 }

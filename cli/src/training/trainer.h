@@ -23,9 +23,9 @@ enum class Ending : std::uint8_t {
 struct TrainOutcome {
   Ending ending = Ending::finished;
   float train_loss = 0;
-  double val_loss = 0;         ///< nats a token, over all of data.val
+  double val_loss = 0;  ///< nats a token, over all of data.val
   double bits_per_byte = 0;
-  double tokens_per_s = 0;     ///< of the steps alone
+  double tokens_per_s = 0;  ///< of the steps alone
   double train_seconds = 0;
   std::string state_digest;
   std::uint64_t heap_allocations = 0;   ///< by our code in steps 3-12 of this process
@@ -36,8 +36,8 @@ struct TrainOutcome {
 /// The training loop: steps, progress, metrics, validation, samples, checkpoints. One thread.
 class Trainer {
  public:
-  Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder, Progress& progress, const Signals& signals, Io& io,
-          Trace* trace);
+  Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder,
+          Progress& progress, const Signals& signals, Io& io, Trace* trace);
   Result<TrainOutcome> run();
 
  private:
@@ -71,6 +71,7 @@ inline constexpr std::string_view kScheduleSteps = "train.steps";
 /// What must be equal for a resumed run to be the same run, by name; goes into checkpoints.
 std::map<std::string, std::string> run_identity(const TrainConfig& config, const Workload& workload);
 /// All differences at once. Errors: `invalid`.
-Status check_identity(const std::map<std::string, std::string>& saved, const std::map<std::string, std::string>& now);
+Status check_identity(const std::map<std::string, std::string>& saved,
+                      const std::map<std::string, std::string>& now);
 
 }  // namespace strata::cli

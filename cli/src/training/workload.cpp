@@ -7,7 +7,8 @@
 namespace strata::cli {
 namespace {
 
-constexpr std::uint64_t kMaxCorpusBytes = std::uint64_t{1} << 32;  // of one file that a tokenizer is trained on
+constexpr std::uint64_t kMaxCorpusBytes = std::uint64_t{1}
+                                          << 32;  // of one file that a tokenizer is trained on
 
 Result<std::vector<std::string>> located(const std::vector<std::string>& paths, std::string_view key) {
   if (paths.empty()) return Status::error(Code::invalid, str(key, " names no file"));
@@ -20,7 +21,8 @@ Result<std::vector<std::string>> located(const std::vector<std::string>& paths, 
 Result<Tokenizer> make_tokenizer(const TrainConfig& config, const std::vector<std::string>& files, Io& io) {
   if (config.data.tokenizer) {
     auto loaded = Tokenizer::load(io, *config.data.tokenizer);
-    return loaded.has_value() ? std::move(loaded) : Result<Tokenizer>(loaded.status().annotate("data.tokenizer"));
+    return loaded.has_value() ? std::move(loaded)
+                              : Result<Tokenizer>(loaded.status().annotate("data.tokenizer"));
   }
   std::vector<std::string> texts;
   for (const std::string& file : files) {
@@ -31,11 +33,13 @@ Result<Tokenizer> make_tokenizer(const TrainConfig& config, const std::vector<st
   }
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   auto trained = Tokenizer::train(views, config.model.vocab);
-  return trained.has_value() ? std::move(trained) : Result<Tokenizer>(trained.status().annotate("model.vocab"));
+  return trained.has_value() ? std::move(trained)
+                             : Result<Tokenizer>(trained.status().annotate("model.vocab"));
 }
 
 // Caches of different texts or tokenizers never share a name.
-std::string cache_path(const TrainConfig& config, const Tokenizer& tokenizer, const std::vector<std::string>& files) {
+std::string cache_path(const TrainConfig& config, const Tokenizer& tokenizer,
+                       const std::vector<std::string>& files) {
   Digester names;
   for (const std::string& file : files) names.update(std::as_bytes(std::span(file.data(), file.size() + 1)));
   names.update(tokenizer.digest());
@@ -49,25 +53,32 @@ Result<std::unique_ptr<Workload>> Workload::open(const TrainConfig& config, Io& 
   STRATA_TRY_ASSIGN(const std::vector<std::string> train_files, located(config.data.train, "data.train"));
   STRATA_TRY_ASSIGN(Tokenizer tokenizer, make_tokenizer(config, train_files, io));
   if (tokenizer.vocab_size() > config.model.vocab)
-    return Status::error(Code::invalid, str("the tokenizer has ", tokenizer.vocab_size(), " tokens and model.vocab is ", config.model.vocab));
+    return Status::error(Code::invalid, str("the tokenizer has ", tokenizer.vocab_size(),
+                                            " tokens and model.vocab is ", config.model.vocab));
   workload->tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
 
   STRATA_TRY(io.make_dirs(config.data.cache_dir));
   const auto cache = [&](const std::vector<std::string>& files, std::string_view key) {
-    auto opened = TokenCache::open_or_build(io, *workload->tokenizer_, files, cache_path(config, *workload->tokenizer_, files));
+    auto opened = TokenCache::open_or_build(io, *workload->tokenizer_, files,
+                                            cache_path(config, *workload->tokenizer_, files));
     return opened.has_value() ? std::move(opened) : decltype(opened)(opened.status().annotate(key));
   };
   STRATA_TRY_ASSIGN(workload->train_cache_, cache(train_files, "data.train"));
   const auto annotate = [](Result<TextDataset>&& data, std::string_view key) -> Result<TextDataset> {
     return data.has_value() ? std::move(data) : Result<TextDataset>(data.status().annotate(key));
   };
-  STRATA_TRY_ASSIGN(TextDataset train, annotate(TextDataset::create(*workload->train_cache_,
-      {.seq = config.model.seq, .order = SampleOrder::shuffled, .seed = config.train.seed}), "data.train"));
+  STRATA_TRY_ASSIGN(TextDataset train,
+                    annotate(TextDataset::create(*workload->train_cache_, {.seq = config.model.seq,
+                                                                           .order = SampleOrder::shuffled,
+                                                                           .seed = config.train.seed}),
+                             "data.train"));
   workload->train_ = std::make_unique<TextDataset>(train);
   if (config.data.val.empty()) return workload;
   STRATA_TRY_ASSIGN(const std::vector<std::string> val_files, located(config.data.val, "data.val"));
   STRATA_TRY_ASSIGN(workload->val_cache_, cache(val_files, "data.val"));
-  STRATA_TRY_ASSIGN(TextDataset val, annotate(TextDataset::create(*workload->val_cache_, {.seq = config.model.seq}), "data.val"));
+  STRATA_TRY_ASSIGN(
+      TextDataset val,
+      annotate(TextDataset::create(*workload->val_cache_, {.seq = config.model.seq}), "data.val"));
   workload->val_ = std::make_unique<TextDataset>(val);
   return workload;
 }
@@ -91,7 +102,13 @@ std::string Workload::data_digest() const {
 
 DecoderConfig decoder_config(const TrainConfig& config) {
   const TrainConfig::Model& m = config.model;
-  return {.family = m.family, .layers = m.layers, .hidden = m.hidden, .heads = m.heads, .ffn = m.ffn, .vocab = m.vocab, .seq = m.seq};
+  return {.family = m.family,
+          .layers = m.layers,
+          .hidden = m.hidden,
+          .heads = m.heads,
+          .ffn = m.ffn,
+          .vocab = m.vocab,
+          .seq = m.seq};
 }
 
 Result<ProgramSet> record_programs(const TrainConfig& config, bool recompute) {

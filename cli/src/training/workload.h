@@ -48,7 +48,8 @@ class Workload {
 };
 
 DecoderConfig decoder_config(const TrainConfig& config);
-/// Records the model for a micro-batch: training with its backward, validation, and inference of one sequence.
+/// Records the model for a micro-batch: training with its backward, validation, and inference of one
+/// sequence.
 Result<ProgramSet> record_programs(const TrainConfig& config, bool recompute);
 
 }  // namespace strata::cli

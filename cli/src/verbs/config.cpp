@@ -28,8 +28,11 @@ int show(const Args& args, const ConfigTree& tree) {
 
 int check(const Args& args, const ConfigTree& tree) {
   const auto entries = tree.entries();
-  const auto set = std::count_if(entries.begin(), entries.end(), [](const ConfigEntry& e) { return e.origin != "default"; });
-  print(args.out, args.json ? problems_as_json(Status::ok()) : str("ok: ", set, " of ", entries.size(), " keys set, the others at their defaults\n"));
+  const auto set = std::count_if(entries.begin(), entries.end(),
+                                 [](const ConfigEntry& e) { return e.origin != "default"; });
+  print(args.out,
+        args.json ? problems_as_json(Status::ok())
+                  : str("ok: ", set, " of ", entries.size(), " keys set, the others at their defaults\n"));
   return kExitOk;
 }
 

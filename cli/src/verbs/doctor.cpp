@@ -24,9 +24,9 @@ std::string as_table(const std::vector<Check>& checks) {
 std::string as_json(const std::vector<Check>& checks) {
   std::string out = "{\"checks\": [";
   for (const Check& check : checks)
-    out += str(&check == checks.data() ? "\n  " : ",\n  ", "{\"name\": ", json_string(check.name), ", \"health\": ",
-               json_string(to_string(check.health)), ", \"detail\": ", json_string(check.detail), ", \"remedy\": ",
-               json_string(check.remedy), "}");
+    out += str(&check == checks.data() ? "\n  " : ",\n  ", "{\"name\": ", json_string(check.name),
+               ", \"health\": ", json_string(to_string(check.health)),
+               ", \"detail\": ", json_string(check.detail), ", \"remedy\": ", json_string(check.remedy), "}");
   return out + "\n]}\n";
 }
 

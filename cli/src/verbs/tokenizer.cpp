@@ -21,11 +21,13 @@ Result<std::string> train(const Args& args, Io& io) {
     texts.push_back(std::move(text));
   }
   const std::vector<std::string_view> views(texts.begin(), texts.end());
-  STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::train(views, static_cast<std::int32_t>(args.vocab)));
+  STRATA_TRY_ASSIGN(const Tokenizer tokenizer,
+                    Tokenizer::train(views, static_cast<std::int32_t>(args.vocab)));
   STRATA_TRY(tokenizer.save(io, args.tokenizer));
   std::size_t tokens = 0;
   for (const std::string& text : texts) tokens += tokenizer.encode(text).size();
-  return fmt::format("{}: {} tokens learnt from {} bytes, {:.3f} bytes a token\n", args.tokenizer, tokenizer.vocab_size(), bytes,
+  return fmt::format("{}: {} tokens learnt from {} bytes, {:.3f} bytes a token\n", args.tokenizer,
+                     tokenizer.vocab_size(), bytes,
                      tokens > 0 ? static_cast<double>(bytes) / static_cast<double>(tokens) : 0.0);
 }
 
@@ -33,7 +35,8 @@ Result<std::string> encode(const Args& args, Io& io) {
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, args.tokenizer));
   std::string out;
   for (const std::string& text : args.items) {
-    for (const std::int32_t id : tokenizer.encode(text)) out += str(out.empty() || out.back() == '\n' ? "" : " ", id);
+    for (const std::int32_t id : tokenizer.encode(text))
+      out += str(out.empty() || out.back() == '\n' ? "" : " ", id);
     out += "\n";
   }
   return out;
@@ -57,7 +60,9 @@ Result<std::string> decode(const Args& args, Io& io) {
 
 int run_tokenizer(const Args& args) {
   Io& io = posix_io();
-  const auto done = args.action == "train" ? train(args, io) : args.action == "encode" ? encode(args, io) : decode(args, io);
+  const auto done = args.action == "train"    ? train(args, io)
+                    : args.action == "encode" ? encode(args, io)
+                                              : decode(args, io);
   if (!done.has_value()) return print_error(args, str("tokenizer ", args.action), done.status());
   print(args.out, *done);
   return kExitOk;

@@ -33,17 +33,16 @@ int terminal_width() {
 }
 
 RunFolder::Opening opening_of(const Args& args) {
-  return !args.resume.empty() ? RunFolder::Opening::resume : args.overwrite ? RunFolder::Opening::overwrite : RunFolder::Opening::fresh;
+  return !args.resume.empty() ? RunFolder::Opening::resume
+         : args.overwrite     ? RunFolder::Opening::overwrite
+                              : RunFolder::Opening::fresh;
 }
 
-// The autos that the run itself decides; the resolved configuration replays them.
-void resolve_late(LoadedConfig& loaded, const std::string& path, ProgressStyle style, const std::string& nvme_note) {
-  ConfigTree& tree = loaded.tree;
-  if (tree.is_auto("data.tokenizer")) tree.resolve("data.tokenizer", path + "/tokenizer.json", "trained on data.train");
-  if (tree.is_auto("log.progress"))
-    tree.resolve("log.progress", std::string(style == ProgressStyle::bar ? "bar" : "plain"), style == ProgressStyle::bar ? "a terminal" : "no terminal");
-  if (tree.is_auto("io.engine") && nvme_note != "not used")
-    tree.resolve("io.engine", std::string(nvme_note.starts_with("io_uring") ? "uring" : "threads"), nvme_note);
+// The tokenizer that was trained is the run's from here on. What depends on where it runs (io.engine,
+// log.progress) stays auto: a resumed run may be elsewhere.
+void resolve_late(LoadedConfig& loaded, const std::string& path) {
+  if (loaded.tree.is_auto("data.tokenizer"))
+    loaded.tree.resolve("data.tokenizer", path + "/tokenizer.json", "trained on data.train");
 }
 
 struct Outcome {
@@ -53,16 +52,20 @@ struct Outcome {
 };
 
 // The refusals that need no model. What a run goes on from, newest first; none for a new run.
-Result<std::vector<std::string>> checkpoints_to_resume(const Args& args, const TrainConfig& config, const std::string& path, Io& io) {
+Result<std::vector<std::string>> checkpoints_to_resume(const Args& args, const TrainConfig& config,
+                                                       const std::string& path, Io& io) {
   STRATA_TRY(RunFolder::check(io, path, opening_of(args)));
   auto found = checkpoints_of(config, path, io);
   if (!args.resume.empty()) {
-    if (!found.has_value()) return found.status().annotate(str("remove ", checkpoint_dir(config, path), " to start from the beginning"));
+    if (!found.has_value())
+      return found.status().annotate(
+          str("remove ", checkpoint_dir(config, path), " to start from the beginning"));
     return found;
   }
   // Steps of another run beside ours would pass for newer ones, and ours be removed as the oldest.
   if (!config.checkpoint.dir.empty() && (!found.has_value() || !found->empty()))
-    return Status::error(Code::invalid, str("checkpoint.dir = ", config.checkpoint.dir, " holds checkpoints of another run; name an empty folder"));
+    return Status::error(Code::invalid, str("checkpoint.dir = ", config.checkpoint.dir,
+                                            " holds checkpoints of another run; name an empty folder"));
   return std::vector<std::string>();
 }
 
@@ -77,28 +80,38 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   const TrainConfig& config = loaded.config;
   STRATA_TRY_ASSIGN(const LogLevel level, parse_log_level(config.log.level));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Log> log, Log::create(level));
-  const std::string path = !args.resume.empty() ? args.resume : !args.out_dir.empty() ? args.out_dir : default_folder(config);
-  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, checkpoints_to_resume(args, config, path, io));
+  const std::string path = !args.resume.empty()    ? args.resume
+                           : !args.out_dir.empty() ? args.out_dir
+                                                   : default_folder(config);
+  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
+                    checkpoints_to_resume(args, config, path, io));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Workload> workload, Workload::open(config, io));
   if (!checkpoints.empty()) {
     STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoints.front()));
     const auto identity = run_identity(config, *workload);
     STRATA_TRY(check_identity(manifest.run, identity).annotate(checkpoints.front()));
-    if (const auto steps = manifest.run.find(std::string(kScheduleSteps)); steps != manifest.run.end() && steps->second != identity.at(std::string(kScheduleSteps)))
-      log->warn("train.steps was ", steps->second, " and is ", config.train.steps, ": the learning rate follows another curve from here on");
+    if (const auto steps = manifest.run.find(std::string(kScheduleSteps));
+        steps != manifest.run.end() && steps->second != identity.at(std::string(kScheduleSteps)))
+      log->warn("train.steps was ", steps->second, " and is ", config.train.steps,
+                ": the learning rate follows another curve from here on");
     if (is_finished(manifest, config, path, io))
-      return Outcome{Ending::finished, path, str(path, " is finished: ", manifest.step, " of ", config.train.steps, " steps; nothing to do\n")};
+      return Outcome{
+          Ending::finished, path,
+          str(path, " is finished: ", manifest.step, " of ", config.train.steps, " steps; nothing to do\n")};
   }
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
   const SteadyClock clock;
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
   if (trace) trace->set_enabled(false);  // the trainer turns it on for the steps asked for
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *planned.plan, io, trace.get()));
-  print(args.out, start_table(config, *planned.plan, planned.recompute, job->threads(), job->engine().nvme_note()));
+  print(args.out,
+        start_table(config, *planned.plan, planned.recompute, job->threads(), job->engine().nvme_note()));
 
   const std::string nvme_note = job->engine().nvme_note();
-  if (nvme_note != "not used" && nvme_note != "io_uring, O_DIRECT, registered buffers") log->warn("the nvme tier works below its best: ", nvme_note);
-  log->debug(planned.plan->train.code.size(), " instructions a micro-batch, ", planned.plan->layout.n_chunks(), " chunks");
+  if (nvme_note != "not used" && nvme_note != "io_uring, O_DIRECT, registered buffers")
+    log->warn("the nvme tier works below its best: ", nvme_note);
+  log->debug(planned.plan->train.code.size(), " instructions a micro-batch, ",
+             planned.plan->layout.n_chunks(), " chunks");
 
   if (!checkpoints.empty()) {
     const auto warn = [&](std::string_view text) { print(args.err, str("strata train: ", text, "\n")); };
@@ -106,14 +119,19 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
     print(args.out, str("resuming from ", from, "\n"));
   } else {
     STRATA_TRY(job->engine().initialize(config.train.seed));
-    if (!args.resume.empty()) print(args.out, str(path, " holds no checkpoint yet: starting from the beginning\n"));
+    if (!args.resume.empty())
+      print(args.out, str(path, " holds no checkpoint yet: starting from the beginning\n"));
   }
-  const ProgressOptions shown = progress_options(config.log.progress, config.log.every, isatty(fileno(args.out)) == 1, terminal_width(), args.environment);
-  resolve_late(loaded, path, shown.style, nvme_note);
+  const ProgressOptions shown =
+      progress_options(config.log.progress, config.log.every, isatty(fileno(args.out)) == 1, terminal_width(),
+                       args.environment);
+  resolve_late(loaded, path);
   // Before the configuration that names it: a run killed in between must still resume.
   STRATA_TRY(io.make_dirs(path));
   STRATA_TRY(workload->tokenizer().save(io, path + "/tokenizer.json"));
-  STRATA_TRY_ASSIGN(const std::unique_ptr<RunFolder> folder, RunFolder::open(io, path, opening_of(args), job->engine().steps(), loaded.tree.to_toml(true)));
+  STRATA_TRY_ASSIGN(
+      const std::unique_ptr<RunFolder> folder,
+      RunFolder::open(io, path, opening_of(args), job->engine().steps(), loaded.tree.to_toml(true)));
   STRATA_TRY(folder->write("plan.json", plan_json(config, *planned.plan, planned.recompute)));
 
   StreamSink sink(args.out);
@@ -130,7 +148,9 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
 
 int run_train(const Args& args) {
   if (!args.resume.empty())
-    if (const Status there = RunFolder::check(posix_io(), args.resume, RunFolder::Opening::resume); !there.is_ok()) return print_error(args, "train", there);
+    if (const Status there = RunFolder::check(posix_io(), args.resume, RunFolder::Opening::resume);
+        !there.is_ok())
+      return print_error(args, "train", there);
   Args given = args;
   if (!args.resume.empty()) given.items.insert(given.items.begin(), args.resume + "/config.resolved.toml");
   auto loaded = load_config(given);

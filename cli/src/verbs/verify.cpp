@@ -20,9 +20,12 @@ struct Variant {
 
 // "everything but the working window on nvme" asks for budgets that no other tier can satisfy.
 std::vector<Variant> variants() {
-  const std::vector<std::string> all_device = {"memory.device=unlimited", "memory.pinned=unlimited", "memory.nvme=0", "offload.policy=device"};
-  const std::vector<std::string> ram = {"memory.device=unlimited", "memory.pinned=unlimited", "memory.nvme=0", "offload.policy=pinned"};
-  const std::vector<std::string> disk = {"memory.device=unlimited", "memory.pinned=unlimited", "memory.nvme=unlimited", "offload.policy=nvme"};
+  const std::vector<std::string> all_device = {"memory.device=unlimited", "memory.pinned=unlimited",
+                                               "memory.nvme=0", "offload.policy=device"};
+  const std::vector<std::string> ram = {"memory.device=unlimited", "memory.pinned=unlimited", "memory.nvme=0",
+                                        "offload.policy=pinned"};
+  const std::vector<std::string> disk = {"memory.device=unlimited", "memory.pinned=unlimited",
+                                         "memory.nvme=unlimited", "offload.policy=nvme"};
   const auto with = [](std::vector<std::string> list, const std::vector<std::string>& more) {
     list.insert(list.end(), more.begin(), more.end());
     return list;
@@ -51,7 +54,8 @@ struct Bits {
   std::string digest;
 };
 
-Result<Bits> run_variant(const Args& args, const Variant& variant, const Workload& workload, std::int64_t steps) {
+Result<Bits> run_variant(const Args& args, const Variant& variant, const Workload& workload,
+                         std::int64_t steps) {
   Args given = args;
   // A key may stand once on a command line, so what the variant sets replaces what the user set.
   for (const std::string& override_text : variant.overrides) {
@@ -76,7 +80,9 @@ Result<Bits> run_variant(const Args& args, const Variant& variant, const Workloa
 
 std::string compare(const Bits& want, const Bits& got) {
   for (std::size_t i = 0; i < want.losses.size(); ++i)
-    if (want.losses[i] != got.losses[i]) return fmt::format("DIFFERS at step {}: loss {:08x}, the first has {:08x}", i + 1, got.losses[i], want.losses[i]);
+    if (want.losses[i] != got.losses[i])
+      return fmt::format("DIFFERS at step {}: loss {:08x}, the first has {:08x}", i + 1, got.losses[i],
+                         want.losses[i]);
   if (want.digest != got.digest) return "DIFFERS: equal losses, other states (" + got.digest + ")";
   return "identical";
 }
@@ -96,14 +102,20 @@ Result<bool> verify(const Args& args, const TrainConfig& config) {
     const std::string verdict = compare(first, bits);
     all = all && verdict == "identical";
     if (args.json) {
-      json += fmt::format("{}  {{\"placement\": \"{}\", \"state_digest\": \"{}\", \"last_loss_bits\": \"{:08x}\", \"identical\": {}}}", json.empty() ? "" : ",\n",
-                          variant.name, bits.digest, bits.losses.back(), verdict == "identical");
+      json += fmt::format(
+          "{}  {{\"placement\": \"{}\", \"state_digest\": \"{}\", \"last_loss_bits\": \"{:08x}\", "
+          "\"identical\": {}}}",
+          json.empty() ? "" : ",\n", variant.name, bits.digest, bits.losses.back(), verdict == "identical");
     } else {
-      print(args.out, fmt::format("  {:<32} {}  {:08x}  {}\n", variant.name, bits.digest, bits.losses.back(), verdict));
+      print(args.out,
+            fmt::format("  {:<32} {}  {:08x}  {}\n", variant.name, bits.digest, bits.losses.back(), verdict));
     }
   }
-  if (args.json) print(args.out, "[\n" + json + "\n]\n");
-  else print(args.out, fmt::format("{} placements, {} steps: {}\n", n, args.steps, all ? "the same bits in every loss and every state" : "NOT the same bits"));
+  if (args.json)
+    print(args.out, "[\n" + json + "\n]\n");
+  else
+    print(args.out, fmt::format("{} placements, {} steps: {}\n", n, args.steps,
+                                all ? "the same bits in every loss and every state" : "NOT the same bits"));
   return all;
 }
 
@@ -112,7 +124,9 @@ Result<bool> verify(const Args& args, const TrainConfig& config) {
 int run_verify(const Args& args) {
   const auto loaded = load_config(args);
   if (!loaded.has_value()) return print_error(args, "verify", loaded.status());
-  if (args.steps < 1) return print_error(args, "verify", Status::error(Code::invalid, str("--steps is ", args.steps, "; it is at least 1")));
+  if (args.steps < 1)
+    return print_error(args, "verify",
+                       Status::error(Code::invalid, str("--steps is ", args.steps, "; it is at least 1")));
   const auto same = verify(args, loaded->config);
   if (!same.has_value()) return print_error(args, "verify", same.status());
   return *same ? kExitOk : kExitInternal;

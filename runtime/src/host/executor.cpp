@@ -63,8 +63,10 @@ Executor::Executor(const HostBackendOptions& options, ThreadPool& pool, Clock& c
     tracks_[role] = &options.trace->add_track(std::string(to_string(static_cast<StreamRole>(role))));
 }
 
-void Executor::record(const char* label, std::int64_t arg, StreamRole role, std::int64_t begin_ns, std::int64_t end_ns) noexcept {
-  if (Trace::Track* track = tracks_[static_cast<std::size_t>(role)]; track != nullptr) track->span(label, arg, begin_ns, end_ns);
+void Executor::record(const char* label, std::int64_t arg, StreamRole role, std::int64_t begin_ns,
+                      std::int64_t end_ns) noexcept {
+  if (Trace::Track* track = tracks_[static_cast<std::size_t>(role)]; track != nullptr)
+    track->span(label, arg, begin_ns, end_ns);
 }
 
 Executor::Outcome Executor::run(const Work& work, StreamRole role, std::int64_t ready_ns) noexcept {

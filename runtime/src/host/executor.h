@@ -68,7 +68,8 @@ class Executor {
   void count(BackendCounters& into) const noexcept;
 
  private:
-  void record(const char* label, std::int64_t arg, StreamRole role, std::int64_t begin_ns, std::int64_t end_ns) noexcept;
+  void record(const char* label, std::int64_t arg, StreamRole role, std::int64_t begin_ns,
+              std::int64_t end_ns) noexcept;
   Outcome run_call(const HostCall& call, std::int64_t ready_ns);
   Outcome run_copy(const Work& work, StreamRole role, std::int64_t ready_ns);
 

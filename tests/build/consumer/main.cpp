@@ -25,7 +25,8 @@ int main() {
   programs.train = strata::must(strata::derive_backward(programs.eval, "loss"));
   programs.infer = strata::must(strata::record_decoder(config, 1, strata::DecoderHead::logits));
   const auto plan = strata::must(strata::Engine::plan(programs, {}));
-  std::printf("a model of %lld parameters is planned\n", static_cast<long long>(strata::count_parameters(config)));
+  std::printf("a model of %lld parameters is planned\n",
+              static_cast<long long>(strata::count_parameters(config)));
 
   strata::AllocCounter::set_armed(true);
   const std::uint64_t before = strata::AllocCounter::count();

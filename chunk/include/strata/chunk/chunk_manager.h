@@ -76,22 +76,24 @@ struct ManagerCounters {
 
 /// Knows where every payload of every chunk is, and has it moved to where it is needed.
 ///
-/// One thread calls it, in schedule order. All its decisions (which slot, which victim, what is written back when)
-/// depend on that order alone and never on how far the queued work has come, so a run with a null backend decides
-/// exactly what the real run will. Streams and fences carry the waiting; the caller waits only for the slow tier.
+/// One thread calls it, in schedule order. All its decisions (which slot, which victim, what is written back
+/// when) depend on that order alone and never on how far the queued work has come, so a run with a null
+/// backend decides exactly what the real run will. Streams and fences carry the waiting; the caller waits
+/// only for the slow tier.
 class ChunkManager {
  public:
   struct Memory {
     BufferView device, pinned;  ///< slabs of Placement::bytes() each
   };
-  /// Homes and windows are laid out in `memory`; homes are charged to `budgets` here, window slots while in use.
-  /// All references outlive the manager. Errors: `invalid` slab sizes, `does_not_fit`.
-  static Result<std::unique_ptr<ChunkManager>> create(const ChunkLayout& layout, const Placement& placement, const Memory& memory,
-                                                      Backend& backend, Mover& mover, std::array<Budget*, kTiers> budgets, Clock& clock);
+  /// Homes and windows are laid out in `memory`; homes are charged to `budgets` here, window slots while in
+  /// use. All references outlive the manager. Errors: `invalid` slab sizes, `does_not_fit`.
+  static Result<std::unique_ptr<ChunkManager>> create(const ChunkLayout& layout, const Placement& placement,
+                                                      const Memory& memory, Backend& backend, Mover& mover,
+                                                      std::array<Budget*, kTiers> budgets, Clock& clock);
   ~ChunkManager();  ///< asserts that no pin lives
 
-  /// The uses of the schedule from here on, by position ascending; position `cycle` is position 0 of the next round.
-  /// Eviction takes what is needed latest. The span must stay valid.
+  /// The uses of the schedule from here on, by position ascending; position `cycle` is position 0 of the next
+  /// round. Eviction takes what is needed latest. The span must stay valid.
   void set_schedule(std::span<const Use> uses, std::int32_t cycle);
   /// The uses of `position` are about to be made; each counts as ahead until its payload has been pinned.
   void set_position(std::int32_t position) noexcept {
@@ -106,12 +108,12 @@ class ChunkManager {
   /// The first failure that a pin's end could not return.
   const Status& status() const noexcept { return failed_; }
 
-  /// Begins to make `key` resident in `tier` if that takes no slot from something used sooner. True when it is there
-  /// or on its way. The read from the slow tier that a prefetch to the device needs is waited for.
+  /// Begins to make `key` resident in `tier` if that takes no slot from something used sooner. True when it
+  /// is there or on its way. The read from the slow tier that a prefetch to the device needs is waited for.
   Result<bool> prefetch(CopyKey key, Tier tier);
 
-  /// Has the newest contents written to the payload's home, if they are not there, and queues what that takes.
-  /// Writes to nvme are bounded by the spare slots: the oldest is waited for when they are out.
+  /// Has the newest contents written to the payload's home, if they are not there, and queues what that
+  /// takes. Writes to nvme are bounded by the spare slots: the oldest is waited for when they are out.
   Status send_home(CopyKey key);
 
   /// The contents are dead; slots other than the home are free again. Not for pinned payloads.
@@ -123,8 +125,8 @@ class ChunkManager {
   Status pump();
   /// Waits for everything on its way to the slow tier.
   Status settle_all();
-  /// After a failure elsewhere: waits for all that is under way. A read or write that fails is as if never begun, so
-  /// that its error does not meet a later, unconcerned caller.
+  /// After a failure elsewhere: waits for all that is under way. A read or write that fails is as if never
+  /// begun, so that its error does not meet a later, unconcerned caller.
   void stand_down() noexcept;
 
   Residency state(CopyKey key, Tier tier) const noexcept { return copy(key, tier).state; }
@@ -155,7 +157,7 @@ class ChunkManager {
     Residency state = Residency::absent;
     std::int32_t slot = -1;
     std::int32_t pins = 0;
-    IoTicket arriving;  ///< filling from the slow tier
+    IoTicket arriving;          ///< filling from the slow tier
     std::uint64_t used_in = 0;  ///< epoch of the last pin
     bool written = false;       ///< by the pin that lives
   };
@@ -165,18 +167,29 @@ class ChunkManager {
     bool submitted = false;
   };
 
-  ChunkManager(const ChunkLayout& layout, const Placement& placement, Backend& backend, Mover& mover, std::array<Budget*, kTiers> budgets, Clock& clock);
+  ChunkManager(const ChunkLayout& layout, const Placement& placement, Backend& backend, Mover& mover,
+               std::array<Budget*, kTiers> budgets, Clock& clock);
   Status lay_out(const Memory& memory);
 
-  std::size_t index(CopyKey key) const noexcept { return key.chunk * kPayloads + static_cast<std::size_t>(key.payload); }
+  std::size_t index(CopyKey key) const noexcept {
+    return key.chunk * kPayloads + static_cast<std::size_t>(key.payload);
+  }
   Copy& copy(CopyKey key, Tier tier) noexcept { return copies_[index(key)][static_cast<std::size_t>(tier)]; }
-  const Copy& copy(CopyKey key, Tier tier) const noexcept { return copies_[index(key)][static_cast<std::size_t>(tier)]; }
-  Pool& pool(CopyKey key, Tier tier) noexcept { return pools_[static_cast<std::size_t>(tier)][class_of_[index(key)]]; }
-  Slot& slot(CopyKey key, Tier tier) noexcept { return pool(key, tier).slots[static_cast<std::size_t>(copy(key, tier).slot)]; }
+  const Copy& copy(CopyKey key, Tier tier) const noexcept {
+    return copies_[index(key)][static_cast<std::size_t>(tier)];
+  }
+  Pool& pool(CopyKey key, Tier tier) noexcept {
+    return pools_[static_cast<std::size_t>(tier)][class_of_[index(key)]];
+  }
+  Slot& slot(CopyKey key, Tier tier) noexcept {
+    return pool(key, tier).slots[static_cast<std::size_t>(copy(key, tier).slot)];
+  }
   void become(CopyKey key, Tier tier, Residency to);
 
   std::int32_t next_use(CopyKey key, Tier tier) const noexcept;
-  std::size_t slot_bytes(CopyKey key) const noexcept { return placement_.classes[class_of_[index(key)]].slot_bytes; }
+  std::size_t slot_bytes(CopyKey key) const noexcept {
+    return placement_.classes[class_of_[index(key)]].slot_bytes;
+  }
   bool valid(CopyKey key, Tier tier) const noexcept { return copy(key, tier).state != Residency::absent; }
   CopyKey key_of(std::int32_t owner) const noexcept {
     const auto i = static_cast<std::uint32_t>(owner);
@@ -210,17 +223,18 @@ class ChunkManager {
   Mover& mover_;
   std::array<Budget*, kTiers> budgets_;
   Clock& clock_;
-  std::vector<std::uint32_t> class_of_;                  // by key
-  std::vector<std::array<Copy, kTiers>> copies_;         // by key
-  std::vector<std::uint32_t> generation_;                // by key
-  std::array<std::vector<Pool>, 2> pools_;               // device, pinned; by class
-  std::vector<Drain> drains_;                            // oldest first, capacity fixed
-  std::vector<std::size_t> spare_drains_;                // by class: drains the spares allow
-  std::vector<std::array<std::vector<std::int32_t>, 2>> uses_;  // by key: positions on the device, in pinned memory
+  std::vector<std::uint32_t> class_of_;           // by key
+  std::vector<std::array<Copy, kTiers>> copies_;  // by key
+  std::vector<std::uint32_t> generation_;         // by key
+  std::array<std::vector<Pool>, 2> pools_;        // device, pinned; by class
+  std::vector<Drain> drains_;                     // oldest first, capacity fixed
+  std::vector<std::size_t> spare_drains_;         // by class: drains the spares allow
+  std::vector<std::array<std::vector<std::int32_t>, 2>>
+      uses_;  // by key: positions on the device, in pinned memory
   std::vector<Reservation> charges_;
   std::int32_t position_ = 0, cycle_ = 0;
-  std::uint64_t epoch_ = 1;                              // counts set_position(): positions come again each round
-  Status failed_;                                        // what a destructor could not return
+  std::uint64_t epoch_ = 1;  // counts set_position(): positions come again each round
+  Status failed_;            // what a destructor could not return
   ManagerCounters counters_;
 };
 

@@ -43,19 +43,22 @@ struct ChunkInfo {
 struct LayoutOptions {
   std::int64_t chunk_elems = 0;      ///< 0: search
   std::int64_t max_chunk_elems = 0;  ///< the search stays at or below this where tensors allow; 0: no bound
-  /// Bytes at which a copy reaches half its full rate; the search charges small chunks for it. Measured by the caller.
+  /// Bytes at which a copy reaches half its full rate; the search charges small chunks for it. Measured by
+  /// the caller.
   double half_rate_bytes = 128.0 * 1024;
   std::int32_t world = 1;
   std::int32_t rank = 0;
 };
 
-/// Which element range of which chunk every tensor is. Tensors are taken in the order given (first use) and never
-/// straddle chunks; a tensor larger than the chunk size gets a chunk of its own. A value once made.
+/// Which element range of which chunk every tensor is. Tensors are taken in the order given (first use) and
+/// never straddle chunks; a tensor larger than the chunk size gets a chunk of its own. A value once made.
 class ChunkLayout {
  public:
-  static constexpr std::int64_t kSliceAlign = 4096;  ///< elements: the norm's leaves and O_DIRECT both divide it
+  static constexpr std::int64_t kSliceAlign =
+      4096;  ///< elements: the norm's leaves and O_DIRECT both divide it
 
-  /// Errors: `invalid` for an empty tensor, a chunk size that is no multiple of kSliceAlign * world, a bad rank.
+  /// Errors: `invalid` for an empty tensor, a chunk size that is no multiple of kSliceAlign * world, a bad
+  /// rank.
   static Result<ChunkLayout> create(std::span<const LayoutTensor> tensors, const LayoutOptions& options);
 
   std::span<const ChunkInfo> chunks() const noexcept { return chunks_; }

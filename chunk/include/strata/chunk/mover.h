@@ -16,8 +16,8 @@ struct IoTicket {
   bool given() const noexcept { return sequence != 0; }
 };
 
-/// Everything that must be over before a piece of memory may be used in some way: at most one point a stream role,
-/// since later points of a stream imply the earlier ones.
+/// Everything that must be over before a piece of memory may be used in some way: at most one point a stream
+/// role, since later points of a stream imply the earlier ones.
 struct Fence {
   std::array<Event, kStreamRoles> events{};
 
@@ -34,16 +34,18 @@ struct Fence {
 
 enum class Direction : std::uint8_t { h2d, d2h };
 
-/// Carries out what the chunk manager decides. Declared here and implemented by offload/, so that the arrow between
-/// the modules points one way. Called by one thread.
+/// Carries out what the chunk manager decides. Declared here and implemented by offload/, so that the arrow
+/// between the modules points one way. Called by one thread.
 class Mover {
  public:
   virtual ~Mover() = default;
-  /// Queues a copy between the device and pinned memory on the lane of `direction`, after `after`; `done` follows it.
-  virtual Status copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after, Event& done) = 0;
+  /// Queues a copy between the device and pinned memory on the lane of `direction`, after `after`; `done`
+  /// follows it.
+  virtual Status copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after,
+                            Event& done) = 0;
 
-  /// Begins writing `src` as the new generation of `key`. The memory must be still and stay so until the ticket is
-  /// waited for. The old generation remains readable until then.
+  /// Begins writing `src` as the new generation of `key`. The memory must be still and stay so until the
+  /// ticket is waited for. The old generation remains readable until then.
   virtual Result<IoTicket> write_async(CopyKey key, ConstBufferView src) = 0;
   virtual Result<IoTicket> read_async(CopyKey key, BufferView dst) = 0;
   virtual Status wait(IoTicket ticket) = 0;

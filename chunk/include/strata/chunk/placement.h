@@ -12,18 +12,21 @@ namespace strata {
 /// Slots of one size; every payload of a chunk belongs to the class of its size.
 struct SizeClass {
   std::size_t slot_bytes = 0;
-  /// Slots beyond the homes: in device and pinned memory the window through which payloads pass, on nvme the spares
-  /// into which new generations are written.
+  /// Slots beyond the homes: in device and pinned memory the window through which payloads pass, on nvme the
+  /// spares into which new generations are written.
   std::array<std::uint32_t, kTiers> window{};
 };
 
-/// Where every payload lives between uses (its home, whose slot is always its own), and how much room each tier
-/// has besides. The planner makes it, the chunk manager obeys it. A payload without a home exists only in passing.
+/// Where every payload lives between uses (its home, whose slot is always its own), and how much room each
+/// tier has besides. The planner makes it, the chunk manager obeys it. A payload without a home exists only
+/// in passing.
 struct Placement {
   std::vector<SizeClass> classes;
   std::vector<std::array<std::optional<Tier>, kPayloads>> homes;  ///< by chunk
 
-  std::optional<Tier> home(CopyKey key) const { return homes[key.chunk][static_cast<std::size_t>(key.payload)]; }
+  std::optional<Tier> home(CopyKey key) const {
+    return homes[key.chunk][static_cast<std::size_t>(key.payload)];
+  }
   /// Homes in `tier`, by class.
   std::vector<std::uint32_t> home_counts(const ChunkLayout& layout, Tier tier) const;
   /// The class of a payload; the layout must be the one the classes were made for.

@@ -54,11 +54,16 @@ constexpr std::string_view to_string(Residency state) noexcept {
 constexpr bool may_become(Residency from, Residency to) noexcept {
   using enum Residency;
   switch (from) {
-    case absent: return to == filling || to == dirty;     // fetched, or written here first
-    case filling: return to == clean || to == absent;     // arrived, or failed
-    case clean: return to == dirty || to == absent;       // written, or dropped for free
-    case dirty: return to == draining || to == absent;    // being written back, or dead
-    case draining: return to == clean || to == dirty;     // written back, or failed
+    case absent:
+      return to == filling || to == dirty;  // fetched, or written here first
+    case filling:
+      return to == clean || to == absent;  // arrived, or failed
+    case clean:
+      return to == dirty || to == absent;  // written, or dropped for free
+    case dirty:
+      return to == draining || to == absent;  // being written back, or dead
+    case draining:
+      return to == clean || to == dirty;  // written back, or failed
   }
   return false;
 }

@@ -20,9 +20,9 @@
 
 namespace strata {
 
-/// The programs of a run. All have the same parameters; `train` ends in "loss" and has its backward, `eval` ends in
-/// "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets". Each may be
-/// empty, but not all: a run without `train` only infers.
+/// The programs of a run. All have the same parameters; `train` ends in "loss" and has its backward, `eval`
+/// ends in "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets". Each may be empty,
+/// but not all: a run without `train` only infers.
 struct ProgramSet {
   Program train, eval, infer;
 };
@@ -33,9 +33,9 @@ struct EngineOptions {
   std::int64_t chunk_elems = 0;  ///< 0: search
   std::uint32_t prefetch = 2;    ///< parameter chunks fetched ahead; 0: on demand
   std::int32_t grad_accum = 1;
-  double clip = 1.0;             ///< global gradient norm; 0: none
-  cpuopt::AdamWParams adamw{};   ///< lr, step and grad_factor are set each step
-  NvmeOptions nvme{};            ///< classes are set by the plan
+  double clip = 1.0;            ///< global gradient norm; 0: none
+  cpuopt::AdamWParams adamw{};  ///< lr, step and grad_factor are set each step
+  NvmeOptions nvme{};           ///< classes are set by the plan
 };
 
 /// What a run will hold, proven by running the real scheduler over the null backend.
@@ -53,17 +53,18 @@ struct RunPlan {
   std::vector<std::string> notes;  ///< what was chosen and why, a sentence each
 };
 
-/// Fills one micro-batch: T tokens and their targets (below 0: not counted). `index` counts micro-batches from the
-/// beginning of the run, so that a source is a pure function of it.
+/// Fills one micro-batch: T tokens and their targets (below 0: not counted). `index` counts micro-batches
+/// from the beginning of the run, so that a source is a pure function of it.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  virtual Status fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) = 0;
+  virtual Status fill(std::int64_t index, std::span<std::int32_t> tokens,
+                      std::span<std::int32_t> targets) = 0;
 };
 
 struct StepReport {
-  float loss = 0;           ///< mean over the step's micro-batches
-  double grad_norm = 0;     ///< of the mean gradient, before clipping
+  float loss = 0;        ///< mean over the step's micro-batches
+  double grad_norm = 0;  ///< of the mean gradient, before clipping
   double clip_factor = 1;
   double seconds = 0;
   double optimizer_seconds = 0;  ///< norm and commit
@@ -75,12 +76,14 @@ struct MovedBytes {
   std::uint64_t h2d = 0, d2h = 0, nvme_read = 0, nvme_write = 0;
 };
 
-/// Trains one model with its states spread over the tiers. One thread drives it. The placement never changes a bit
-/// of what it computes (contract C1).
+/// Trains one model with its states spread over the tiers. One thread drives it. The placement never changes
+/// a bit of what it computes (contract C1).
 class Engine {
  public:
-  /// Lays out, places and proves the run. Errors: `does_not_fit` with the smallest budget that fits; `invalid`.
-  static Result<std::unique_ptr<const RunPlan>> plan(const ProgramSet& programs, const EngineOptions& options);
+  /// Lays out, places and proves the run. Errors: `does_not_fit` with the smallest budget that fits;
+  /// `invalid`.
+  static Result<std::unique_ptr<const RunPlan>> plan(const ProgramSet& programs,
+                                                     const EngineOptions& options);
   /// The same with the first of `choices` (of one model, such as without and with recomputation) that fits.
   struct Choice {
     std::size_t index = 0;
@@ -88,15 +91,17 @@ class Engine {
   };
   static Result<Choice> plan_first(std::span<const ProgramSet> choices, const EngineOptions& options);
   /// The same with a placement of the caller's (homes given, windows at least the least).
-  static Result<std::unique_ptr<const RunPlan>> plan_with(const ProgramSet& programs, const EngineOptions& options,
-                                                          const std::function<void(const ChunkLayout&, Placement&)>& choose);
+  static Result<std::unique_ptr<const RunPlan>> plan_with(
+      const ProgramSet& programs, const EngineOptions& options,
+      const std::function<void(const ChunkLayout&, Placement&)>& choose);
 
   struct Environment {
     Backend& backend;
     ThreadPool& pool;
     Clock& clock;
     Io& io;
-    Trace* trace = nullptr;  ///< gets the store's tracks and one of the engine's own phases; outlives the engine
+    Trace* trace =
+        nullptr;  ///< gets the store's tracks and one of the engine's own phases; outlives the engine
   };
   /// Takes the memory. `plan` and the environment outlive the engine. Parameters are undefined until
   /// initialize() or load. Errors: `does_not_fit`, `out_of_memory`, `no_space`, `io_error`.
@@ -106,8 +111,8 @@ class Engine {
   /// Gives parameters their first values, a function of (seed, name order, element), and moments zero.
   Status initialize(std::uint64_t seed);
 
-  /// One optimizer step over grad_accum micro-batches. An error before the update leaves the states as they were; one
-  /// that cuts the update short is returned by this and by visit() until all states are given anew.
+  /// One optimizer step over grad_accum micro-batches. An error before the update leaves the states as they
+  /// were; one that cuts the update short is returned by this and by visit() until all states are given anew.
   /// Errors: `diverged` naming the tensor when the gradient is not finite; `io_error`, `corrupt`.
   Status train_step(BatchSource& source, double lr, StepReport& report);
   /// Mean loss of `n` micro-batches of `source` from index 0.
@@ -115,7 +120,8 @@ class Engine {
   /// Logits of the row `row` for one sequence of infer's length. Valid until the next call.
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
 
-  /// Steps done; the next one is steps() + 1. Set when resuming, which says that all states are those of that step.
+  /// Steps done; the next one is steps() + 1. Set when resuming, which says that all states are those of that
+  /// step.
   std::int64_t steps() const noexcept;
   void set_steps(std::int64_t steps) noexcept;
 

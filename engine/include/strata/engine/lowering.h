@@ -12,8 +12,8 @@
 
 namespace strata {
 
-/// Where an operand's bytes are: fixed at an arena offset, or at an offset in a chunk's payload, whose address the pin
-/// gives each time.
+/// Where an operand's bytes are: fixed at an arena offset, or at an offset in a chunk's payload, whose
+/// address the pin gives each time.
 struct Operand {
   enum class Where : std::uint8_t { none, arena, param, grad };
   Where where = Where::none;
@@ -35,7 +35,7 @@ struct LoweredInstr {
   Attrs attrs;
   std::uint32_t accumulate = 0;
   std::vector<Operand> in, out;
-  std::vector<ChunkId> params;    ///< parameter chunks it reads, each once
+  std::vector<ChunkId> params;  ///< parameter chunks it reads, each once
   std::vector<GradTouch> grads;
   double flops = 0;
 };

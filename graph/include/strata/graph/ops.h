@@ -26,19 +26,23 @@ struct OpDef {
   /// Emits the instructions of the derivative; null where the op is itself a derivative.
   void (*vjp)(VjpContext& context);
   /// (output, input) that may share memory when the input dies here; {-1, -1}: none.
-  struct InPlace { int out = -1, in = -1; } in_place;
+  struct InPlace {
+    int out = -1, in = -1;
+  } in_place;
   /// Floating-point operations, for pacing and prefetch distance.
-  double (*flops)(std::span<const ValueInfo* const> in, std::span<const ValueInfo* const> out, const Attrs& attrs);
-  int n_in;               ///< operands, each of which must be given ...
-  int optional_in = -1;   ///< ... but for this one
+  double (*flops)(std::span<const ValueInfo* const> in, std::span<const ValueInfo* const> out,
+                  const Attrs& attrs);
+  int n_in;              ///< operands, each of which must be given ...
+  int optional_in = -1;  ///< ... but for this one
 };
 const OpDef& op_def(Op op) noexcept;
 
-/// What a derivative rule may do. Forward values are named by position; gradients of outputs are given, gradients
-/// of inputs are handed back.
+/// What a derivative rule may do. Forward values are named by position; gradients of outputs are given,
+/// gradients of inputs are handed back.
 class VjpContext {
  public:
-  VjpContext(Program& program, const Instr& forward, std::vector<ValueId>& grads, const std::vector<bool>& needs_grad)
+  VjpContext(Program& program, const Instr& forward, std::vector<ValueId>& grads,
+             const std::vector<bool>& needs_grad)
       : program_(program), forward_(forward), grads_(grads), needs_grad_(needs_grad) {}
 
   ValueId in(int i) const { return forward_.in[static_cast<std::size_t>(i)]; }
@@ -47,8 +51,9 @@ class VjpContext {
   ValueId grad_of_out(int i) const { return grads_[static_cast<std::size_t>(out(i))]; }
   bool wants_grad(int i) const { return in(i) != kNoValue && needs_grad_[static_cast<std::size_t>(in(i))]; }
 
-  /// Emits `op`. `grad_for[i]` >= 0 says that output i is the gradient of that forward input: a parameter's goes to
-  /// its gradient (accumulating from the second contribution on), an activation's is summed with what it has.
+  /// Emits `op`. `grad_for[i]` >= 0 says that output i is the gradient of that forward input: a parameter's
+  /// goes to its gradient (accumulating from the second contribution on), an activation's is summed with what
+  /// it has.
   void emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for, Attrs attrs = {});
   /// The gradient of input `i` is the value itself (as for both sides of an addition).
   void pass_grad(int i, ValueId grad);

@@ -10,7 +10,8 @@
 
 namespace strata {
 
-/// Names a value of a Program; an index into Program::values. kNoValue stands for "not given" or "not wanted".
+/// Names a value of a Program; an index into Program::values. kNoValue stands for "not given" or "not
+/// wanted".
 using ValueId = std::int32_t;
 inline constexpr ValueId kNoValue = -1;
 
@@ -48,13 +49,21 @@ struct ParamInfo {
 };
 
 enum class Op : std::uint8_t {
-  embedding, embedding_backward,
-  layernorm, layernorm_backward,
-  linear, linear_backward_input, linear_backward_weight, linear_backward_bias,
-  gelu, gelu_backward,
-  attention, attention_backward,
+  embedding,
+  embedding_backward,
+  layernorm,
+  layernorm_backward,
+  linear,
+  linear_backward_input,
+  linear_backward_weight,
+  linear_backward_bias,
+  gelu,
+  gelu_backward,
+  attention,
+  attention_backward,
   add,
-  cross_entropy, cross_entropy_backward,
+  cross_entropy,
+  cross_entropy_backward,
 };
 inline constexpr int kOps = 15;
 
@@ -69,21 +78,22 @@ struct Attrs {
 struct Instr {
   Op op = Op::add;
   std::vector<ValueId> in;
-  std::vector<ValueId> out;     ///< the last one is the workspace where the op has one
+  std::vector<ValueId> out;  ///< the last one is the workspace where the op has one
   Attrs attrs;
-  std::uint32_t accumulate = 0; ///< bit i: output i is added to what is there instead of written
-  std::int32_t region = 0;      ///< index into Program::regions; backward carries its forward's region
+  std::uint32_t accumulate = 0;  ///< bit i: output i is added to what is there instead of written
+  std::int32_t region = 0;       ///< index into Program::regions; backward carries its forward's region
   bool backward = false;
 };
 
 /// A part of the model with a name; the unit of recomputation.
 struct Region {
   std::string name;
-  bool recompute = false;  ///< whether recompute_regions() may run its forward again instead of keeping its values
+  bool recompute =
+      false;  ///< whether recompute_regions() may run its forward again instead of keeping its values
 };
 
-/// A model's step as data: values, and the instructions in the order in which they run. Made by Builder, changed
-/// only by passes (program in, program out).
+/// A model's step as data: values, and the instructions in the order in which they run. Made by Builder,
+/// changed only by passes (program in, program out).
 struct Program {
   std::vector<ValueInfo> values;
   std::vector<ParamInfo> params;

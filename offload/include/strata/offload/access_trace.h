@@ -14,10 +14,10 @@ struct AccessTrace {
     std::vector<CopyKey> on_device;  ///< resident together while this step runs
     double flops = 0;
   };
-  std::vector<Step> steps;              ///< of the largest program: one micro-batch, forward and backward
-  std::int32_t micro_batches = 1;       ///< of an optimizer step
-  std::size_t device_fixed_bytes = 0;   ///< activations and whatever else lives on the device throughout
-  std::size_t pinned_fixed_bytes = 0;   ///< inputs, losses, norm leaves
+  std::vector<Step> steps;             ///< of the largest program: one micro-batch, forward and backward
+  std::int32_t micro_batches = 1;      ///< of an optimizer step
+  std::size_t device_fixed_bytes = 0;  ///< activations and whatever else lives on the device throughout
+  std::size_t pinned_fixed_bytes = 0;  ///< inputs, losses, norm leaves
 };
 
 }  // namespace strata

@@ -11,14 +11,16 @@ namespace strata {
 class NvmeStore;
 struct SlotClass;
 
-/// The Mover of a run: copies on the h2d and d2h streams, reads and writes through the NVMe store. With no store
-/// (planning over the null backend) slow-tier requests complete at once. Called by one thread.
+/// The Mover of a run: copies on the h2d and d2h streams, reads and writes through the NVMe store. With no
+/// store (planning over the null backend) slow-tier requests complete at once. Called by one thread.
 class CopyLanes final : public Mover {
  public:
   /// All references outlive the lanes; `store` has the classes of store_classes(), or is null.
-  CopyLanes(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayout& layout, const Placement& placement, NvmeStore* store);
+  CopyLanes(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayout& layout, const Placement& placement,
+            NvmeStore* store);
 
-  Status copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after, Event& done) override;
+  Status copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after,
+                    Event& done) override;
   Result<IoTicket> write_async(CopyKey key, ConstBufferView src) override;
   Result<IoTicket> read_async(CopyKey key, BufferView dst) override;
   Status wait(IoTicket ticket) override;

@@ -9,10 +9,10 @@ namespace strata {
 /// Thread-safe. Allocations inside a ThirdPartyScope of the same thread are not ours and are not counted.
 class AllocCounter {
  public:
-  static void note() noexcept;                   ///< called by the replaced operator new
-  static void set_armed(bool armed) noexcept;    ///< counting starts or stops, on all threads
-  static std::uint64_t count() noexcept;         ///< allocations counted since the process began
-  static bool hooked() noexcept;                 ///< whether operator new is replaced in this program
+  static void note() noexcept;                 ///< called by the replaced operator new
+  static void set_armed(bool armed) noexcept;  ///< counting starts or stops, on all threads
+  static std::uint64_t count() noexcept;       ///< allocations counted since the process began
+  static bool hooked() noexcept;               ///< whether operator new is replaced in this program
 };
 
 /// Marks a call into a library whose allocations are its own affair (oneTBB, oneDNN). Cheap; nests.

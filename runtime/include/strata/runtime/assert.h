@@ -5,14 +5,15 @@
 #include <strata/runtime/str.h>
 
 namespace strata::detail {
-[[noreturn]] void assert_failed(const char* condition, const char* file, int line, std::string_view what) noexcept;
+[[noreturn]] void assert_failed(const char* condition, const char* file, int line,
+                                std::string_view what) noexcept;
 }  // namespace strata::detail
 
 /// A broken invariant, never a thing that input or the system can cause. Kept in release; aborts.
 /// The further arguments are joined into the message.
-#define STRATA_ASSERT(cond, ...)                                                                      \
-  (static_cast<bool>(cond)                                                                            \
-       ? void(0)                                                                                      \
+#define STRATA_ASSERT(cond, ...) \
+  (static_cast<bool>(cond)       \
+       ? void(0)                 \
        : ::strata::detail::assert_failed(#cond, __FILE__, __LINE__, ::strata::str(__VA_ARGS__)))
 
 /// The same for checks that cost; present where STRATA_DCHECKS is on.

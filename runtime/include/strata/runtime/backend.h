@@ -40,7 +40,8 @@ struct ConstBufferView {
   std::size_t bytes = 0;
   ConstBufferView() = default;
   ConstBufferView(const std::byte* d, std::size_t n) noexcept : data(d), bytes(n) {}
-  ConstBufferView(BufferView view) noexcept : data(view.data), bytes(view.bytes) {}  // NOLINT(google-explicit-constructor)
+  ConstBufferView(BufferView view) noexcept
+      : data(view.data), bytes(view.bytes) {}  // NOLINT(google-explicit-constructor)
 };
 
 /// Memory of one kind, given back on destruction; move-only. Its Backend must outlive it.
@@ -74,7 +75,8 @@ enum class StreamRole : std::uint8_t { compute, h2d, d2h, cpu, collective };
 inline constexpr std::size_t kStreamRoles = 5;
 std::string_view to_string(StreamRole role) noexcept;
 
-/// An in-order queue of work on a backend; a handle that gives the queue back when destroyed (after it drained).
+/// An in-order queue of work on a backend; a handle that gives the queue back when destroyed (after it
+/// drained).
 class Stream {
  public:
   Stream() = default;
@@ -101,8 +103,8 @@ class Stream {
   StreamRole role_ = StreamRole::compute;
 };
 
-/// A point in a stream: all work queued before record(). A value that names it: copies are free, nothing is owned,
-/// and an event that completed long ago stays complete. A default event is complete.
+/// A point in a stream: all work queued before record(). A value that names it: copies are free, nothing is
+/// owned, and an event that completed long ago stays complete. A default event is complete.
 struct Event {
   std::int32_t stream = -1;
   std::uint64_t sequence = 0;
@@ -116,9 +118,9 @@ struct Access {
   bool write = false;
 };
 
-/// Work for a stream: a function and its state by value, so that queueing allocates nothing. The state is copied
-/// bytewise. The function may not call the Backend (CUDA's callbacks may not either). One that returns a Status
-/// fails its stream with it; one that returns nothing cannot fail.
+/// Work for a stream: a function and its state by value, so that queueing allocates nothing. The state is
+/// copied bytewise. The function may not call the Backend (CUDA's callbacks may not either). One that returns
+/// a Status fails its stream with it; one that returns nothing cannot fail.
 class HostCall {
  public:
   static constexpr std::size_t kStateBytes = 1024;
@@ -128,17 +130,23 @@ class HostCall {
   /// `function(state, pool)`, a function or a lambda without captures, runs with the backend's compute pool.
   /// `label` must be a literal.
   template <class State>
-  HostCall(const char* label, void (*function)(const std::type_identity_t<State>&, ThreadPool&), const State& state)
+  HostCall(const char* label, void (*function)(const std::type_identity_t<State>&, ThreadPool&),
+           const State& state)
       : label_(label) {
     store(function, state);
   }
   template <class State>
-  HostCall(const char* label, Status (*function)(const std::type_identity_t<State>&, ThreadPool&), const State& state)
+  HostCall(const char* label, Status (*function)(const std::type_identity_t<State>&, ThreadPool&),
+           const State& state)
       : label_(label) {
     store(function, state);
   }
-  HostCall& reads(const void* data, std::size_t bytes) { return add({static_cast<const std::byte*>(data), bytes, false}); }
-  HostCall& writes(const void* data, std::size_t bytes) { return add({static_cast<const std::byte*>(data), bytes, true}); }
+  HostCall& reads(const void* data, std::size_t bytes) {
+    return add({static_cast<const std::byte*>(data), bytes, false});
+  }
+  HostCall& writes(const void* data, std::size_t bytes) {
+    return add({static_cast<const std::byte*>(data), bytes, true});
+  }
   /// What the work costs on the paced device, in nanoseconds; 0 takes the time it takes.
   HostCall& paced(std::int64_t ns) {
     paced_ns_ = ns;
@@ -193,10 +201,10 @@ struct BackendCounters {
   std::array<std::int64_t, kStreamRoles> busy_ns{};
 };
 
-/// One device and its memories. Thread-safe; one thread at a time feeds a Stream; `_async` calls never wait for
-/// the work they queue (they block only while the stream's bounded queue is full).
-/// The first failure in queued work sticks to its stream: later work there is skipped, and every wait on it, or on
-/// a stream that waited for it, returns that Status.
+/// One device and its memories. Thread-safe; one thread at a time feeds a Stream; `_async` calls never wait
+/// for the work they queue (they block only while the stream's bounded queue is full). The first failure in
+/// queued work sticks to its stream: later work there is skipped, and every wait on it, or on a stream that
+/// waited for it, returns that Status.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -210,22 +218,23 @@ class Backend {
   virtual Status copy_async(BufferView dst, ConstBufferView src, Stream& stream) = 0;
   /// Runs `call` on the host in stream order. On the host backend this is how device kernels run too.
   virtual Status host_call_async(const HostCall& call, Stream& stream) = 0;
-  /// The contents are dead from here on in stream order. The checking backend poisons them; others do nothing.
+  /// The contents are dead from here on in stream order. The checking backend poisons them; others do
+  /// nothing.
   virtual Status discard_async(BufferView view, Stream& stream) = 0;
 
   /// The point after all work queued on `stream` so far; from a pool.
   virtual Result<Event> record(Stream& stream) = 0;
   /// Work queued on `stream` after this starts after `event`; the caller does not wait.
   virtual Status wait_on_async(const Event& event, Stream& stream) = 0;
-  /// The caller waits until `event` has completed. Returns the stream's sticky error if it struck at or before
-  /// the event (so that the answer does not depend on how far the stream has run since).
+  /// The caller waits until `event` has completed. Returns the stream's sticky error if it struck at or
+  /// before the event (so that the answer does not depend on how far the stream has run since).
   virtual Status wait(const Event& event) = 0;
   virtual bool is_complete(const Event& event) noexcept = 0;
   /// The caller waits until all queued work on `stream` is done.
   Status synchronize(Stream& stream);
 
-  /// The caller is about to touch (or let a device other than this touch) `access` from the host. The checking
-  /// backend verifies that all conflicting queued work has been waited for; others do nothing.
+  /// The caller is about to touch (or let a device other than this touch) `access` from the host. The
+  /// checking backend verifies that all conflicting queued work has been waited for; others do nothing.
   virtual Status host_access(const Access& access) = 0;
 
   virtual BackendCounters counters() const = 0;

@@ -20,7 +20,8 @@ class SteadyClock final : public Clock {
  public:
   std::int64_t now_ns() const noexcept override {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
-               std::chrono::steady_clock::now().time_since_epoch()).count();
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
   }
   void wait_until(std::int64_t deadline_ns) override;
 };

@@ -47,13 +47,14 @@ struct KeySpec {
   std::string_view section;
   std::string_view name;
   KeyType type = KeyType::text;
-  std::string_view default_text;    ///< as it would be written after `key=`; "auto" where allowed
-  std::string_view doc;             ///< one line
+  std::string_view default_text;  ///< as it would be written after `key=`; "auto" where allowed
+  std::string_view doc;           ///< one line
   std::string_view example = {};
   bool allows_auto = false;
-  std::string_view word = {};       ///< a word for "no limit", for bytes and seconds: "unlimited", "none"
-  std::string_view choices = {};    ///< "cosine|linear|constant"
-  double min = -std::numeric_limits<double>::infinity();  ///< for integer, number, bytes, seconds and list items
+  std::string_view word = {};     ///< a word for "no limit", for bytes and seconds: "unlimited", "none"
+  std::string_view choices = {};  ///< "cosine|linear|constant"
+  double min =
+      -std::numeric_limits<double>::infinity();  ///< for integer, number, bytes, seconds and list items
   double max = std::numeric_limits<double>::infinity();
 };
 
@@ -82,20 +83,21 @@ struct ConfigSchema {
 
 /// Where values come from, lowest precedence first: default < preset < file < environment < arguments.
 struct ConfigSources {
-  std::string file = {};                 ///< ".json" is read as JSON, everything else as TOML; empty: none
+  std::string file = {};  ///< ".json" is read as JSON, everything else as TOML; empty: none
   std::optional<std::string> file_text = {};  ///< instead of reading `file`
-  std::vector<std::string> environment = {};  ///< "NAME=value"; names that do not begin with STRATA_ are skipped
-  std::vector<std::string> arguments = {};    ///< "memory.device=32MiB"
-  std::string preset = {};               ///< as given by --preset; ranks with the arguments
+  std::vector<std::string> environment =
+      {};  ///< "NAME=value"; names that do not begin with STRATA_ are skipped
+  std::vector<std::string> arguments = {};  ///< "memory.device=32MiB"
+  std::string preset = {};                  ///< as given by --preset; ranks with the arguments
 };
 
 /// The value of one key, and where it came from.
 struct ConfigEntry {
   const KeySpec* spec = nullptr;
-  ConfigValue value = {};  ///< of the type's alternative; of no meaning while `automatic && !resolved`
-  std::string raw = {};    ///< as written
-  std::string origin = {}; ///< "default", "preset austen-5m", "file run.toml:12", "environment STRATA_IO_BLOCK",
-                           ///< "argument memory.device=32MiB"
+  ConfigValue value = {};   ///< of the type's alternative; of no meaning while `automatic && !resolved`
+  std::string raw = {};     ///< as written
+  std::string origin = {};  ///< "default", "preset austen-5m", "file run.toml:12", "environment
+                            ///< STRATA_IO_BLOCK", "argument memory.device=32MiB"
   bool automatic = false;  ///< "auto" was written
   bool resolved = false;   ///< and a value was found for it
   std::string why = {};    ///< the reason for that value
@@ -105,8 +107,9 @@ struct ConfigEntry {
 /// A key the schema lacks, or a getter of another type than the key's, is a bug and asserts.
 class ConfigTree {
  public:
-  /// Reads all layers. Every problem of every layer is collected and reported in one Status, a line each, in front
-  /// of which stands its origin. Errors: `invalid`; `not_found` or `io_error` where the file is the only problem.
+  /// Reads all layers. Every problem of every layer is collected and reported in one Status, a line each, in
+  /// front of which stands its origin. Errors: `invalid`; `not_found` or `io_error` where the file is the
+  /// only problem.
   static Result<ConfigTree> build(const ConfigSchema& schema, const ConfigSources& sources);
 
   bool flag(std::string_view key) const { return get<bool>(key); }
@@ -116,7 +119,9 @@ class ConfigTree {
   std::uint64_t bytes(std::string_view key) const { return get<std::uint64_t>(key); }
   const std::string& text(std::string_view key) const { return get<std::string>(key); }
   StepRange steps(std::string_view key) const { return get<StepRange>(key); }
-  const std::vector<std::string>& texts(std::string_view key) const { return get<std::vector<std::string>>(key); }
+  const std::vector<std::string>& texts(std::string_view key) const {
+    return get<std::vector<std::string>>(key);
+  }
   const std::vector<double>& numbers(std::string_view key) const { return get<std::vector<double>>(key); }
 
   /// Whether the key is `auto` and has no value yet; getters assert until it has one.
@@ -128,10 +133,11 @@ class ConfigTree {
   const ConfigEntry& entry(std::string_view key) const;
   std::span<const ConfigEntry> entries() const noexcept { return entries_; }  ///< in the schema's order
 
-  /// config.resolved.toml: every key, `auto` resolved where it is known; with the origin in a trailing comment.
-  /// Read again it gives the same values.
+  /// config.resolved.toml: every key, `auto` resolved where it is known; with the origin in a trailing
+  /// comment. Read again it gives the same values.
   std::string to_toml(bool with_origins) const;
-  /// The same tree in JSON; with origins each value is {"value", "origin", "auto", "why"}, for reading by programs.
+  /// The same tree in JSON; with origins each value is {"value", "origin", "auto", "why"}, for reading by
+  /// programs.
   std::string to_json(bool with_origins) const;
 
  private:

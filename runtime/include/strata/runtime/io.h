@@ -27,8 +27,8 @@ class File {
   virtual Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> into) = 0;
   /// Bytes written. Errors: `io_error`, `no_space`.
   virtual Result<std::size_t> write_at(std::uint64_t offset, std::span<const std::byte> from) = 0;
-  /// Data and size are on the device when this returns ok. A failed sync is final: the kernel may have marked the
-  /// lost pages clean, so it is never retried and later calls on this file return the same error.
+  /// Data and size are on the device when this returns ok. A failed sync is final: the kernel may have marked
+  /// the lost pages clean, so it is never retried and later calls on this file return the same error.
   virtual Status sync() = 0;
   virtual Result<std::uint64_t> size() = 0;
   /// Reserves blocks so that later writes in [0, bytes) cannot meet a full disk. Errors: `no_space`.
@@ -52,27 +52,29 @@ enum class OpenMode : std::uint8_t {
 class Io {
  public:
   virtual ~Io() = default;
-  /// `direct` asks for O_DIRECT and falls back to buffered where the file system refuses (File::direct tells).
+  /// `direct` asks for O_DIRECT and falls back to buffered where the file system refuses (File::direct
+  /// tells).
   virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode, bool direct = false) = 0;
-  virtual Status make_dirs(const std::string& path) = 0;      ///< with parents, 0700
+  virtual Status make_dirs(const std::string& path) = 0;  ///< with parents, 0700
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   virtual Status sync_dir(const std::string& path) = 0;
-  virtual Status remove_all(const std::string& path) = 0;     ///< a file or a folder with its content
+  virtual Status remove_all(const std::string& path) = 0;  ///< a file or a folder with its content
   virtual Result<std::vector<std::string>> list(const std::string& path) = 0;  ///< names, sorted
   virtual bool exists(const std::string& path) = 0;
   virtual Result<std::uint64_t> free_bytes(const std::string& path) = 0;
 };
 Io& posix_io() noexcept;
 
-/// Continues short reads until `into` is full; on a direct file from the last aligned place, so that a count the
-/// device could not continue from is read again. Errors: `corrupt` when the file ends before, naming both sizes;
-/// `io_error` also when many calls in a row make no progress.
+/// Continues short reads until `into` is full; on a direct file from the last aligned place, so that a count
+/// the device could not continue from is read again. Errors: `corrupt` when the file ends before, naming both
+/// sizes; `io_error` also when many calls in a row make no progress.
 Status read_exact(File& file, std::uint64_t offset, std::span<std::byte> into);
 /// Continues short writes until all of `from` is written, with the same rule for direct files.
 Status write_all(File& file, std::uint64_t offset, std::span<const std::byte> from);
 /// The whole of a regular file. Errors: `not_found`, `invalid` past `limit_bytes`.
 Result<std::string> read_text(Io& io, const std::string& path, std::uint64_t limit_bytes);
-/// Writes beside the target, syncs, renames over it and syncs the folder: readers see the old or the new whole.
+/// Writes beside the target, syncs, renames over it and syncs the folder: readers see the old or the new
+/// whole.
 Status write_text_atomically(Io& io, const std::string& path, std::string_view text);
 
 }  // namespace strata

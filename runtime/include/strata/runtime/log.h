@@ -14,8 +14,8 @@ enum class LogLevel : std::uint8_t { debug, info, warn, error, off };
 /// "debug", "info", "warn", "error", "off". Errors: `invalid`, naming them.
 Result<LogLevel> parse_log_level(std::string_view text);
 
-/// Lines for a person, on stderr unless a sink is given: "strata warn: text". Thread-safe; a line is never torn.
-/// Progress and results do not go here.
+/// Lines for a person, on stderr unless a sink is given: "strata warn: text". Thread-safe; a line is never
+/// torn. Progress and results do not go here.
 class Log {
  public:
   /// Called with one line and no line end, by one thread at a time.
@@ -32,13 +32,21 @@ class Log {
 
   /// The parts are joined, and not even formatted where nobody listens: `log.warn("chunk ", id, " is slow")`.
   template <class... Parts>
-  void debug(const Parts&... parts) { join(LogLevel::debug, parts...); }
+  void debug(const Parts&... parts) {
+    join(LogLevel::debug, parts...);
+  }
   template <class... Parts>
-  void info(const Parts&... parts) { join(LogLevel::info, parts...); }
+  void info(const Parts&... parts) {
+    join(LogLevel::info, parts...);
+  }
   template <class... Parts>
-  void warn(const Parts&... parts) { join(LogLevel::warn, parts...); }
+  void warn(const Parts&... parts) {
+    join(LogLevel::warn, parts...);
+  }
   template <class... Parts>
-  void error(const Parts&... parts) { join(LogLevel::error, parts...); }
+  void error(const Parts&... parts) {
+    join(LogLevel::error, parts...);
+  }
 
  private:
   struct Impl;

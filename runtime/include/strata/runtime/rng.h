@@ -21,8 +21,8 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
   return counter;
 }
 
-/// A seeded counter-based generator: `(seed, stream)` names a sequence, `index` a place in it. A value; no state
-/// moves, so reading element i twice gives the same number in any order and on any thread.
+/// A seeded counter-based generator: `(seed, stream)` names a sequence, `index` a place in it. A value; no
+/// state moves, so reading element i twice gives the same number in any order and on any thread.
 class Rng {
  public:
   constexpr Rng(std::uint64_t seed, std::uint64_t stream) noexcept : seed_(seed), stream_(stream) {}

@@ -7,7 +7,8 @@
 
 namespace strata {
 
-/// Whether someone asked the process to stop. Every loop that runs long looks here; thread-safe, costs one load.
+/// Whether someone asked the process to stop. Every loop that runs long looks here; thread-safe, costs one
+/// load.
 class Signals {
  public:
   virtual ~Signals() = default;
@@ -17,10 +18,10 @@ class Signals {
   virtual int signal_number() const noexcept = 0;
 };
 
-/// Takes SIGINT and SIGTERM over for as long as the object lives: the first only sets the flag, the second ends the
-/// process at once with 128 + its number. A signal that was ignored is taken too, since shells ignore SIGINT for what
-/// they start with `&`, and `kill -INT` must still stop a run at a point it can resume from.
-/// Errors: `invalid` while another one lives.
+/// Takes SIGINT and SIGTERM over for as long as the object lives: the first only sets the flag, the second
+/// ends the process at once with 128 + its number. A signal that was ignored is taken too, since shells
+/// ignore SIGINT for what they start with `&`, and `kill -INT` must still stop a run at a point it can resume
+/// from. Errors: `invalid` while another one lives.
 Result<std::unique_ptr<Signals>> install_signals();
 
 /// For tests and for callers that stop a run themselves.

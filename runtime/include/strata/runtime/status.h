@@ -29,8 +29,8 @@ enum class Code : std::uint8_t {
 };
 std::string_view to_string(Code code) noexcept;
 
-/// The outcome of something that can fail: ok, or a code with a message that names the object and the numbers.
-/// A value; ok costs no allocation. Thread-compatible.
+/// The outcome of something that can fail: ok, or a code with a message that names the object and the
+/// numbers. A value; ok costs no allocation. Thread-compatible.
 class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
@@ -103,16 +103,15 @@ inline void must(Status status) {
 #define STRATA_CONCAT(a, b) STRATA_CONCAT_INNER(a, b)
 
 /// Returns from the enclosing function when `expr` (a Status) is an error.
-#define STRATA_TRY(expr)                                  \
-  do {                                                    \
-    if (::strata::Status strata_try_status = (expr); !strata_try_status.is_ok()) \
-      return strata_try_status;                           \
+#define STRATA_TRY(expr)                                                                                   \
+  do {                                                                                                     \
+    if (::strata::Status strata_try_status = (expr); !strata_try_status.is_ok()) return strata_try_status; \
   } while (false)
 
 /// `STRATA_TRY_ASSIGN(const Extent e, table.find(id));` declares `e`, or returns the error of a Result.
 #define STRATA_TRY_ASSIGN(decl, expr) \
   STRATA_TRY_ASSIGN_INNER(STRATA_CONCAT(strata_result_, __LINE__), decl, expr)
-#define STRATA_TRY_ASSIGN_INNER(tmp, decl, expr)                 \
-  auto tmp = (expr);                                             \
+#define STRATA_TRY_ASSIGN_INNER(tmp, decl, expr)                         \
+  auto tmp = (expr);                                                     \
   if (!tmp.has_value()) return ::strata::Status(std::move(tmp).error()); \
   decl = std::move(*tmp)

@@ -23,7 +23,9 @@ struct Shape {
       if (rank < kMaxRank) dims[static_cast<std::size_t>(rank++)] = extent;
   }
   /// `i` may be negative and then counts from the end: dim(-1) is the innermost.
-  constexpr std::int64_t dim(int i) const noexcept { return dims[static_cast<std::size_t>(i < 0 ? rank + i : i)]; }
+  constexpr std::int64_t dim(int i) const noexcept {
+    return dims[static_cast<std::size_t>(i < 0 ? rank + i : i)];
+  }
   constexpr std::int64_t n_elems() const noexcept {
     std::int64_t n = 1;
     for (int i = 0; i < rank; ++i) n *= dims[static_cast<std::size_t>(i)];

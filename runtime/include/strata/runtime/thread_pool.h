@@ -17,11 +17,12 @@ class ThreadPool {
 
   virtual int threads() const noexcept = 0;
 
-  /// Calls `body(i)` once for each i in [0, n), in any order on any of the threads, and returns when all are done.
-  /// The caller's thread takes part. `body` must not throw. Allocates nothing of ours.
+  /// Calls `body(i)` once for each i in [0, n), in any order on any of the threads, and returns when all are
+  /// done. The caller's thread takes part. `body` must not throw. Allocates nothing of ours.
   template <class Body>
   void parallel_for(std::int64_t n, const Body& body) {
-    run(n, [](const void* context, std::int64_t i) { (*static_cast<const Body*>(context))(i); }, &body);
+    run(
+        n, [](const void* context, std::int64_t i) { (*static_cast<const Body*>(context))(i); }, &body);
   }
 
  protected:

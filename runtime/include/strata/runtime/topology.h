@@ -10,7 +10,7 @@
 namespace strata {
 
 struct NumaNode {
-  int index = 0;                   ///< the system's number
+  int index = 0;  ///< the system's number
   int cores = 0;
   std::uint64_t memory_bytes = 0;
 };
@@ -20,10 +20,10 @@ struct Topology {
   int packages = 0;
   int cores = 0;
   int hardware_threads = 0;
-  int usable_threads = 0;          ///< hardware threads in the affinity mask, >= 1
-  std::uint64_t l2_bytes = 0;      ///< of one core
-  std::uint64_t l3_bytes = 0;      ///< all of them together
-  std::vector<NumaNode> numa;      ///< at least one
+  int usable_threads = 0;      ///< hardware threads in the affinity mask, >= 1
+  std::uint64_t l2_bytes = 0;  ///< of one core
+  std::uint64_t l3_bytes = 0;  ///< all of them together
+  std::vector<NumaNode> numa;  ///< at least one
 };
 /// Asks hwloc. Errors: `unsupported` where it cannot read the machine.
 Result<Topology> read_topology();
@@ -40,27 +40,27 @@ struct CpuFeatures {
 CpuFeatures read_cpu_features();
 
 struct HugePages {
-  std::string transparent;         ///< "always", "madvise", "never"; empty where the kernel has none
+  std::string transparent;           ///< "always", "madvise", "never"; empty where the kernel has none
   std::uint64_t reserved_bytes = 0;  ///< of the default size
   std::uint64_t free_bytes = 0;
 };
 
 /// Limits that end a run when they are met unseen.
 struct HostFacts {
-  std::string kernel;              ///< "6.1.0-18-amd64"
+  std::string kernel;  ///< "6.1.0-18-amd64"
   std::uint64_t total_ram_bytes = 0;
   std::uint64_t available_ram_bytes = 0;
-  std::optional<std::uint64_t> cgroup_limit_bytes;  ///< the smallest limit from our cgroup upwards
-  std::optional<std::uint64_t> cgroup_used_bytes;   ///< of the cgroup with that limit
-  std::optional<double> cgroup_cpus;                ///< CPU quota over its period
+  std::optional<std::uint64_t> cgroup_limit_bytes;   ///< the smallest limit from our cgroup upwards
+  std::optional<std::uint64_t> cgroup_used_bytes;    ///< of the cgroup with that limit
+  std::optional<double> cgroup_cpus;                 ///< CPU quota over its period
   std::optional<std::uint64_t> memlock_limit_bytes;  ///< none: unlimited
   HugePages huge_pages;
 
   /// What a run may take now: available RAM, or what the cgroup leaves where that is less.
   std::uint64_t usable_ram_bytes() const noexcept;
 };
-/// Reads /proc and /sys below `root` (tests own one; the real one is ""), getrlimit and uname. What is missing
-/// stays 0 or empty: no fact is worth refusing to start.
+/// Reads /proc and /sys below `root` (tests own one; the real one is ""), getrlimit and uname. What is
+/// missing stays 0 or empty: no fact is worth refusing to start.
 HostFacts read_host_facts(const std::string& root = "");
 
 }  // namespace strata

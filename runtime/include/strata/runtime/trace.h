@@ -16,12 +16,14 @@ namespace strata {
 
 /// Records what every lane did when, as Chrome trace events (Perfetto and chrome://tracing open the file).
 ///
-/// A track is a lane (compute, h2d, d2h, nvme_read ...) with a ring of its own, allocated when the track is added;
-/// recording allocates nothing and drops the track's oldest event when the ring is full, so that a chatty lane never
-/// pushes out another. Spans on one track must nest or follow each other, as those of one in-order lane do.
+/// A track is a lane (compute, h2d, d2h, nvme_read ...) with a ring of its own, allocated when the track is
+/// added; recording allocates nothing and drops the track's oldest event when the ring is full, so that a
+/// chatty lane never pushes out another. Spans on one track must nest or follow each other, as those of one
+/// in-order lane do.
 ///
-/// Thread-safe. Each ring has a mutex rather than a single-writer protocol: a lane has one writer nearly always, an
-/// uncontended lock costs about as much as the clock read beside it, and write() may then run while others record.
+/// Thread-safe. Each ring has a mutex rather than a single-writer protocol: a lane has one writer nearly
+/// always, an uncontended lock costs about as much as the clock read beside it, and write() may then run
+/// while others record.
 class Trace {
  public:
   struct Options {
@@ -41,8 +43,8 @@ class Trace {
   void set_enabled(bool on) noexcept { enabled_.store(on, std::memory_order_relaxed); }
   bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
 
-  /// Writes all that is held, beside `path` and then renamed over it, in blocks: the JSON is several times the
-  /// rings. Recording may go on. Errors: what `io` meets.
+  /// Writes all that is held, beside `path` and then renamed over it, in blocks: the JSON is several times
+  /// the rings. Recording may go on. Errors: what `io` meets.
   Status write(Io& io, const std::string& path);
 
  private:
