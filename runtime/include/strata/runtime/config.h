@@ -98,9 +98,9 @@ struct ConfigEntry {
   std::string raw = {};     ///< as written
   std::string origin = {};  ///< "default", "preset austen-5m", "file run.toml:12", "environment
                             ///< STRATA_IO_BLOCK", "argument memory.device=32MiB"
-  bool automatic = false;  ///< "auto" was written
-  bool resolved = false;   ///< and a value was found for it
-  std::string why = {};    ///< the reason for that value
+  bool automatic = false;   ///< "auto" was written
+  bool resolved = false;    ///< and a value was found for it
+  std::string why = {};     ///< the reason for that value
 };
 
 /// Every key of a schema with its value. Values may be read from any thread once nothing calls resolve().
