@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <strata/cpuopt/norm.h>
+#include <strata/runtime/profiler_range.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -67,6 +68,7 @@ Status Commit::run(const cpuopt::AdamWParams& params, std::int32_t first_positio
 }
 
 Status Commit::update(ChunkId chunk, const cpuopt::AdamWParams& params) {
+  const ProfilerRange range("commit chunk");
   ChunkManager& chunks = *machine_.chunks;
   const bool on_device = machine_.plan.placement.home({chunk, Payload::param}) == Tier::device;
   const Tier tier = on_device ? Tier::device : Tier::pinned;

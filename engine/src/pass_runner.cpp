@@ -5,7 +5,9 @@
 #include <strata/cpuopt/adamw.h>
 #include <strata/cpuopt/norm.h>
 #include <strata/graph/launch.h>
+#include <strata/graph/ops.h>
 #include <strata/runtime/assert.h>
+#include <strata/runtime/profiler_range.h>
 
 namespace strata {
 
@@ -78,6 +80,7 @@ TensorView PassRunner::bind(const LoweredInstr& instr, const Operand& operand) c
 }
 
 Status PassRunner::launch(const LoweredInstr& instr) {
+  const ProfilerRange range(op_def(instr.op).name);
   std::array<TensorView, kMaxOperands> in, out;
   for (std::size_t i = 0; i < instr.in.size(); ++i) in[i] = bind(instr, instr.in[i]);
   for (std::size_t i = 0; i < instr.out.size(); ++i) out[i] = bind(instr, instr.out[i]);

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <vector>
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
@@ -213,6 +214,26 @@ TEST(CpuFeaturesTest, CpuidAgreesWithTheCompilersOwnReading) {
   EXPECT_EQ(cpu.avx512vl, __builtin_cpu_supports("avx512vl") != 0);
 }
 #endif
+
+TEST(NumaTest, MemoryIsBoundToTheNodeThatWasAskedFor) {
+  const int node = must(read_topology()).numa.front().index;
+  constexpr std::size_t kBytes = 1 << 20;
+  void* const data = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(data, MAP_FAILED);
+  EXPECT_EQ(must(numa_binding(data, kBytes)), kAllNumaNodes);
+  const Status bound = bind_to_numa(data, kBytes, node);
+  if (bound.code() == Code::unsupported) GTEST_SKIP() << bound.message();
+  EXPECT_TRUE(bound.is_ok()) << bound.message();
+  EXPECT_EQ(must(numa_binding(data, kBytes)), node);
+  ::munmap(data, kBytes);
+}
+
+TEST(NumaTest, ANodeThatIsNotThereIsNamed) {
+  std::byte byte{};
+  const Status status = bind_to_numa(&byte, 1, 4096);
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("4096"));
+}
 
 }  // namespace
 }  // namespace strata

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstdlib>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -112,6 +113,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, "fake GPU");
   properties->totalGlobalMem = std::size_t{1} << 30;
+  return cudaSuccess;
+}
+// A slot that no machine has.
+cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int) {
+  FAKE_ENTER();
+  std::snprintf(id, static_cast<std::size_t>(bytes), "FFFF:FF:1F.7");
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }

@@ -7,8 +7,8 @@
 #include <strata/runtime/alloc_counter.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
-#include <strata/runtime/units.h>
 
+#include "cuda/cuda_devices.h"
 #include "cuda/cuda_error.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/cuda_queue.h"
@@ -32,7 +32,8 @@ class CudaBackend final : public Backend {
       : device_(options.device),
         info_(std::move(info)),
         pool_(pool),
-        memory_({options.device_bytes, options.pinned_bytes, Fill::zero, options.huge_pages, 0}) {}
+        memory_({options.device_bytes, options.pinned_bytes, Fill::zero, options.huge_pages, 0,
+                 numa_node_of_gpu(options.device)}) {}
   ~CudaBackend() override;
 
   const DeviceInfo& info() const noexcept override { return info_; }
@@ -390,45 +391,11 @@ cudaStream_t cuda_stream(Stream& stream) {
   return static_cast<CudaBackend*>(stream.backend())->feed(stream.id());
 }
 
-namespace {
-
-std::string version(int number) { return str(number / 1000, ".", number % 1000 / 10); }
-
-// Any failure here means that there is no GPU to use: no driver, an old one, none visible, one that is
-// broken.
-Status count_devices(int& n) {
-  STRATA_CUDA_TRY(cudaGetDeviceCount(&n));
-  return n > 0 ? Status() : Status::error(Code::unsupported, "cudaGetDeviceCount found none");
-}
-
-}  // namespace
 }  // namespace detail
-
-bool cuda_available() {
-  int n = 0;
-  return detail::count_devices(n).is_ok();
-}
-
-std::string cuda_status() {
-  int n = 0, driver = 0, runtime = 0;
-  if (const Status status = detail::count_devices(n); !status.is_ok())
-    return str("no GPU: ", status.message());
-  (void)cudaDriverGetVersion(&driver);
-  (void)cudaRuntimeGetVersion(&runtime);
-  std::string text = str(n, n == 1 ? " GPU" : " GPUs", ", driver for CUDA ", detail::version(driver),
-                         ", runtime ", detail::version(runtime));
-  for (int i = 0; i < n; ++i) {
-    cudaDeviceProp properties{};
-    if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
-    text += str("; ", i, ": ", properties.name, ", ", format_bytes(properties.totalGlobalMem), ", sm_",
-                properties.major, properties.minor);
-  }
-  return text;
-}
 
 Result<std::unique_ptr<Backend>> create_cuda_backend(const CudaBackendOptions& options, ThreadPool& pool) {
   int n = 0;
-  if (!detail::count_devices(n).is_ok()) return Status::error(Code::unsupported, cuda_status());
+  if (!detail::count_gpus(n).is_ok()) return Status::error(Code::unsupported, cuda_status());
   if (options.device < 0 || options.device >= n)
     return Status::error(Code::unsupported, str("GPU ", options.device, " was asked for; there are ", n));
   cudaDeviceProp properties{};

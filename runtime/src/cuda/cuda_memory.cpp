@@ -47,7 +47,7 @@ Result<BufferView> CudaMemory::acquire_pinned(std::size_t bytes, ThreadPool* poo
   if (bytes > kMaxPinnedBytes)
     return Status::error(Code::invalid, str("a pinned buffer of ", bytes,
                                             " bytes; one registration takes at most ", kMaxPinnedBytes));
-  STRATA_TRY_ASSIGN(const BufferView view, map_memory(bytes, options().fill, options().huge_pages, pool));
+  STRATA_TRY_ASSIGN(const BufferView view, map_memory(bytes, options(), pool));
   const cudaError_t error = cudaHostRegister(view.data, bytes, cudaHostRegisterPortable);
   if (error == cudaSuccess) return view;
   unmap_memory(view);

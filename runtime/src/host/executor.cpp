@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 
+#include <strata/runtime/profiler_range.h>
 #include <strata/runtime/str.h>
 
 #include "host/host_memory.h"
@@ -24,6 +25,7 @@ bool in_host_call() noexcept { return inside_host_call; }
 
 Status run_host_call(const HostCall& call, ThreadPool& pool) noexcept {
   const InsideHostCall inside;
+  const ProfilerRange range(call.label());
   try {
     return call(pool);
   } catch (const std::exception& e) {

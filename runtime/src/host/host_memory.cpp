@@ -48,8 +48,8 @@ std::string_view to_string(MemoryKind kind) noexcept {
   return kind == MemoryKind::device ? "device" : "pinned";
 }
 
-Result<BufferView> map_memory(std::size_t bytes, Fill fill, bool huge_pages, ThreadPool* pool) {
-  const bool reachable = fill != Fill::unreachable;
+Result<BufferView> map_memory(std::size_t bytes, const HostMemoryOptions& options, ThreadPool* pool) {
+  const bool reachable = options.fill != Fill::unreachable;
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (reachable ? 0 : MAP_NORESERVE);
   void* p = ::mmap(nullptr, bytes, reachable ? PROT_READ | PROT_WRITE : PROT_NONE, flags, -1, 0);
   if (p == MAP_FAILED)
@@ -57,8 +57,9 @@ Result<BufferView> map_memory(std::size_t bytes, Fill fill, bool huge_pages, Thr
   auto* const data = static_cast<std::byte*>(p);
   if (reachable) {
     (void)::madvise(data, bytes, MADV_DONTDUMP);
-    if (huge_pages) advise_huge_pages(data, bytes);
-    first_touch(data, bytes, fill, *pool);
+    if (options.huge_pages) advise_huge_pages(data, bytes);
+    (void)bind_to_numa(data, bytes, options.numa_node);  // refused: first touch places the pages
+    first_touch(data, bytes, options.fill, *pool);
   }
   return BufferView{data, bytes};
 }
@@ -126,7 +127,7 @@ void HostMemory::release(MemoryKind kind, BufferView view) noexcept {
 
 Result<BufferView> HostMemory::acquire(MemoryKind kind, std::size_t bytes, ThreadPool* pool) {
   (void)kind;
-  return map_memory(bytes, options_.fill, options_.huge_pages, pool);
+  return map_memory(bytes, options_, pool);
 }
 
 void HostMemory::give_up(MemoryKind kind, BufferView view) noexcept {

@@ -11,6 +11,7 @@
 #include <strata/runtime/backend.h>
 #include <strata/runtime/thread_annotations.h>
 #include <strata/runtime/thread_pool.h>
+#include <strata/runtime/topology.h>
 
 namespace strata::detail {
 
@@ -23,6 +24,7 @@ struct HostMemoryOptions {
   Fill fill = Fill::zero;
   bool huge_pages = true;
   std::size_t quarantine_bytes = 0;  ///< freed memory kept mapped and poisoned
+  int numa_node = kAllNumaNodes;
 };
 
 /// A buffer, live or freed and still in quarantine.
@@ -80,9 +82,9 @@ class HostMemory {
   std::uint64_t created_ STRATA_GUARDED_BY(mutex_) = 0;
 };
 
-/// An exact anonymous mapping, kept out of core dumps, filled as asked. Errors: `out_of_memory` with errno's
-/// text.
-Result<BufferView> map_memory(std::size_t bytes, Fill fill, bool huge_pages, ThreadPool* pool);
+/// An exact anonymous mapping, kept out of core dumps, bound to `numa_node` and filled as asked. A node that
+/// cannot be had leaves the pages to first touch. Errors: `out_of_memory` with errno's text.
+Result<BufferView> map_memory(std::size_t bytes, const HostMemoryOptions& options, ThreadPool* pool);
 void unmap_memory(BufferView view) noexcept;
 
 std::string_view to_string(MemoryKind kind) noexcept;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +28,16 @@ struct Topology {
 };
 /// Asks hwloc. Errors: `unsupported` where it cannot read the machine.
 Result<Topology> read_topology();
+
+/// Stands for every NUMA node this process may use.
+inline constexpr int kAllNumaNodes = -1;
+/// Says where the pages of a mapping shall come from, before they are touched: from `node` (the system's
+/// number), or in turn from all nodes. Errors: `invalid` for a node that is not there, naming it;
+/// `unsupported` where the system refuses (a container's seccomp filter), after which first touch decides.
+Status bind_to_numa(void* data, std::size_t bytes, int node);
+/// The node that `data` is bound to; kAllNumaNodes where there are several or none was asked for.
+/// Errors: `unsupported` where the system does not say.
+Result<int> numa_binding(const void* data, std::size_t bytes);
 
 /// What the CPU has and the system lets programs use (CPUID and XCR0).
 struct CpuFeatures {

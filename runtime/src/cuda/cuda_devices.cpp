@@ -1,0 +1,66 @@
+#include "cuda/cuda_devices.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <fstream>
+#include <string>
+
+#include <strata/runtime/cuda_backend.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/topology.h>
+#include <strata/runtime/units.h>
+
+#include "cuda/cuda_error.h"
+
+namespace strata {
+namespace detail {
+namespace {
+
+std::string version(int number) { return str(number / 1000, ".", number % 1000 / 10); }
+
+}  // namespace
+
+Status count_gpus(int& n) {
+  STRATA_CUDA_TRY(cudaGetDeviceCount(&n));
+  return n > 0 ? Status() : Status::error(Code::unsupported, "cudaGetDeviceCount found none");
+}
+
+int numa_node_of_gpu(int device) {
+  std::array<char, 32> slot{};  // "0000:3B:00.0"
+  if (cudaDeviceGetPCIBusId(slot.data(), static_cast<int>(slot.size()) - 1, device) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return kAllNumaNodes;
+  }
+  std::string name(slot.data());
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ifstream file("/sys/bus/pci/devices/" + name + "/numa_node");
+  int node = kAllNumaNodes;  // the kernel writes -1 too where there is one node only
+  return file >> node && node >= 0 ? node : kAllNumaNodes;
+}
+
+}  // namespace detail
+
+bool cuda_available() {
+  int n = 0;
+  return detail::count_gpus(n).is_ok();
+}
+
+std::string cuda_status() {
+  int n = 0, driver = 0, runtime = 0;
+  if (const Status status = detail::count_gpus(n); !status.is_ok()) return str("no GPU: ", status.message());
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&runtime);
+  std::string text = str(n, n == 1 ? " GPU" : " GPUs", ", driver for CUDA ", detail::version(driver),
+                         ", runtime ", detail::version(runtime));
+  for (int i = 0; i < n; ++i) {
+    cudaDeviceProp properties{};
+    if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
+    text += str("; ", i, ": ", properties.name, ", ", format_bytes(properties.totalGlobalMem), ", sm_",
+                properties.major, properties.minor);
+  }
+  return text;
+}
+
+}  // namespace strata
