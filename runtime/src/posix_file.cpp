@@ -1,6 +1,7 @@
 #include "posix_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -95,6 +96,15 @@ Status PosixFile::allocate(std::uint64_t bytes) {
   return Status::error(Code::no_space,
                        str(status.message(), ": ", bytes, " bytes (", format_bytes(bytes), ") needed, ", held,
                            " held, ", free, " (", format_bytes(free), ") free"));
+}
+
+Status PosixFile::lock() {
+  while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK)
+      return Status::error(Code::invalid, str(path_, " is locked by another process"));
+    if (errno != EINTR) return errno_status("locking", path_, errno);
+  }
+  return Status::ok();
 }
 
 // For file systems without fallocate; appends whole aligned blocks, which a direct file accepts.

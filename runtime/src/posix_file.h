@@ -22,6 +22,7 @@ class PosixFile final : public File {
   Status sync() override;
   Result<std::uint64_t> size() override;
   Status allocate(std::uint64_t bytes) override;
+  Status lock() override;
   const std::string& path() const noexcept override { return path_; }
   bool direct() const noexcept override { return direct_; }
   DirectAlignment alignment() const noexcept override { return alignment_; }

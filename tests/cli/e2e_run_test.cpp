@@ -43,6 +43,7 @@ TEST_P(CliSignalE2e, ASignalEndsTheStepSavesAndTheRestIsBitForBitTheSame) {
   const int last = metrics("run").back()["step"];
   EXPECT_TRUE(exists(fmt::format("run/checkpoints/step-{:08}/manifest.json", last)));
   EXPECT_EQ(summary("run")["ending"], "stopped");
+  EXPECT_TRUE(summary("run")["val_loss"].is_null()) << "it was not measured";
   const ProgramResult resumed = strata({"train", "--resume", "run"});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
   expect_same("run", "whole");
@@ -89,6 +90,20 @@ TEST_F(CliRunE2e, KillsAtRandomMomentsDoNotChangeABit) {
   for (const std::string folder : {"run", "run/checkpoints"})
     for (const std::string& name : list(folder))
       EXPECT_THAT(name, Not(AnyOf(HasSubstr(".tmp-"), HasSubstr(".unfinished")))) << "left by a kill";
+}
+
+TEST_F(CliRunE2e, AFolderInUseByAnotherRunIsRefusedAndLeftAsItIs) {
+  ASSERT_EQ(strata(run_of("run", 2)).exit_code, 0);
+  const std::string before = read_all(file("run/metrics.jsonl"));
+  const auto other = must(posix_io().open(file("run/.lock"), OpenMode::append));
+  must(other->lock());
+  for (Words words :
+       {Words{"train", "--resume", "run", "train.steps=4"}, run_of("run", 2, {"--overwrite"})}) {
+    const ProgramResult refused = strata(words);
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("run is in use by another run"));
+  }
+  EXPECT_EQ(read_all(file("run/metrics.jsonl")), before);
 }
 
 // --- What a run says of itself ---

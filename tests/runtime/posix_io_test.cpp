@@ -131,6 +131,16 @@ TEST(PosixIoTest, AllocationBeyondTheDiskSaysNeededAndFree) {
   EXPECT_NE(status.message().find("free"), std::string_view::npos) << status.message();
 }
 
+TEST(PosixIoTest, ALockedFileIsRefusedUntilItsHolderCloses) {
+  const TempDir dir;
+  auto holder = must(posix_io().open(dir.file("lock"), OpenMode::append));
+  const auto other = must(posix_io().open(dir.file("lock"), OpenMode::append));
+  EXPECT_TRUE(holder->lock().is_ok());
+  EXPECT_EQ(other->lock().code(), Code::invalid);
+  holder.reset();
+  EXPECT_TRUE(other->lock().is_ok());
+}
+
 TEST(PosixIoTest, ListIsSortedAndRemoveAllTakesFolders) {
   const TempDir dir;
   must(posix_io().make_dirs(dir.file("b/c")));

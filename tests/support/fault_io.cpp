@@ -97,6 +97,7 @@ class FaultFile final : public File {
     return guarded(IoCall::allocate, [&] { return base_->allocate(bytes); });
   }
   Result<std::uint64_t> size() override { return base_->size(); }
+  Status lock() override { return base_->lock(); }
   const std::string& path() const noexcept override { return base_->path(); }
   bool direct() const noexcept override { return direct_; }
   DirectAlignment alignment() const noexcept override {

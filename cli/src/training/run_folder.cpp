@@ -16,6 +16,7 @@ constexpr std::uint64_t kTextLimit = std::uint64_t{1} << 32;
 constexpr const char* kConfig = "config.resolved.toml";
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kSamples = "samples.txt";
+constexpr const char* kLock = ".lock";
 
 // The number behind `key`, whose first occurrence counts; -1 where there is none.
 std::int64_t number_behind(std::string_view text, std::string_view key, int base = 10) {
@@ -69,11 +70,13 @@ Status RunFolder::check(Io& io, const std::string& path, Opening opening) {
 Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Opening opening,
                                                    std::int64_t resumed_step, std::string_view config) {
   STRATA_TRY(check(io, path, opening));
+  STRATA_TRY(io.make_dirs(path));
   std::unique_ptr<RunFolder> folder(new RunFolder(io, path));
+  STRATA_TRY_ASSIGN(folder->lock_, io.open(folder->file(kLock), OpenMode::append));
+  STRATA_TRY(folder->lock_->lock().annotate(str(path, " is in use by another run")));
   if (opening == Opening::overwrite)
     for (const char* name : {kMetrics, kSamples, "summary.json", "trace.json", "checkpoints", kConfig})
       if (io.exists(folder->file(name))) STRATA_TRY(io.remove_all(folder->file(name)));
-  STRATA_TRY(io.make_dirs(path));
   STRATA_TRY_ASSIGN(const std::vector<std::string> names, io.list(path));
   for (const std::string& name : names)  // what a kill left of write_text_atomically
     if (name.find(".tmp-") != std::string::npos) STRATA_TRY(io.remove_all(folder->file(name)));

@@ -30,7 +30,7 @@ class RunFolder {
   static Status check(Io& io, const std::string& path, Opening opening);
   /// A new folder with `config` in it, or one to go on in: then metrics and samples after `resumed_step` are
   /// cut off. The configuration is the first file there is, so that whatever a kill leaves behind can be
-  /// resumed.
+  /// resumed. One process at a time has a folder open. Errors: `invalid` where another has.
   static Result<std::unique_ptr<RunFolder>> open(Io& io, const std::string& path, Opening opening,
                                                  std::int64_t resumed_step, std::string_view config);
 
@@ -50,7 +50,7 @@ class RunFolder {
   Io& io_;
   const std::string path_;
   float resumed_loss_ = 0;
-  std::unique_ptr<File> metrics_, samples_;
+  std::unique_ptr<File> lock_, metrics_, samples_;
 };
 
 }  // namespace strata::cli

@@ -34,6 +34,8 @@ std::string by_tier(const TierBytes& bytes) {
   return "{" + text + "}";
 }
 
+std::string or_null(std::optional<double> number) { return number ? fmt::format("{:.6f}", *number) : "null"; }
+
 std::uint64_t resident_allowance(Engine& engine, std::uint64_t mapped) {
   const TierBytes& planned = engine.plan().planned_peak;
   return planned[0] + planned[1] + kProcessSlack + mapped;
@@ -58,8 +60,8 @@ std::uint64_t peak_resident_bytes() {
 std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& workload) {
   const MovedBytes moved = engine.moved();
   return fmt::format(
-      "{{\n  \"ending\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {:.6f},\n  \"val_loss\": {:.6f},\n  "
-      "\"bits_per_byte\": {:.6f},\n"
+      "{{\n  \"ending\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {:.6f},\n  \"val_loss\": {},\n  "
+      "\"bits_per_byte\": {},\n"
       "  \"tokens_per_s\": {:.1f},\n  \"train_seconds\": {:.3f},\n  \"state_digest\": \"{}\",\n"
       "  \"peak_bytes\": {},\n  \"planned_bytes\": {},\n  \"budget_bytes\": {},\n"
       "  \"resident_peak_bytes\": {},\n  \"resident_allowance_bytes\": {},\n"
@@ -67,9 +69,9 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}},\n"
       "  \"steps_3_to_12\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  \"nvme\": "
       "\"{}\"\n}}\n",
-      to_string(o.ending), engine.steps(), o.train_loss, o.val_loss, o.bits_per_byte, o.tokens_per_s,
-      o.train_seconds, o.state_digest, by_tier(engine.peak_bytes()), by_tier(engine.plan().planned_peak),
-      by_tier(engine.plan().options.budgets), peak_resident_bytes(),
+      to_string(o.ending), engine.steps(), o.train_loss, or_null(o.val_loss), or_null(o.bits_per_byte),
+      o.tokens_per_s, o.train_seconds, o.state_digest, by_tier(engine.peak_bytes()),
+      by_tier(engine.plan().planned_peak), by_tier(engine.plan().options.budgets), peak_resident_bytes(),
       resident_allowance(engine, workload.mapped_bytes()), o.optimizer_seconds, o.nvme_wait_seconds,
       moved.h2d, moved.d2h, moved.nvme_read, moved.nvme_write, o.heap_allocations, o.resources_created,
       engine.nvme_note());
@@ -80,9 +82,9 @@ std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder&
   const TierBytes peak = engine.peak_bytes();
   std::string text = fmt::format("\n{} after step {}: training loss {:.4f}, {:.0f} tokens/s\n",
                                  to_string(o.ending), engine.steps(), o.train_loss, o.tokens_per_s);
-  if (o.bits_per_byte > 0)
-    text += fmt::format("validation loss {:.4f} nats a token, {:.3f} bits per byte\n", o.val_loss,
-                        o.bits_per_byte);
+  if (o.bits_per_byte)
+    text += fmt::format("validation loss {:.4f} nats a token, {:.3f} bits per byte\n", *o.val_loss,
+                        *o.bits_per_byte);
   text += fmt::format("\n  {:<7} {:>12} {:>14} {:>14}\n", "tier", "budget", "planned peak", "measured peak");
   for (std::size_t t = 0; t < kTiers; ++t) {
     const std::uint64_t budget = engine.plan().options.budgets[t];

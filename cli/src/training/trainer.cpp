@@ -167,7 +167,7 @@ Status Trainer::finish(TrainOutcome& outcome) {
       DatasetBatches batches(*val, config_.train.micro_batch);
       STRATA_TRY_ASSIGN(outcome.val_loss, engine_.evaluate(batches, n));
       const double nats =
-          outcome.val_loss * static_cast<double>(n * config_.train.micro_batch * config_.model.seq);
+          *outcome.val_loss * static_cast<double>(n * config_.train.micro_batch * config_.model.seq);
       outcome.bits_per_byte =
           nats / std::numbers::ln2 / static_cast<double>(val->target_bytes(0, n * config_.train.micro_batch));
     }

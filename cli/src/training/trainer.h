@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include <strata/runtime/signals.h>
@@ -23,8 +24,8 @@ enum class Ending : std::uint8_t {
 struct TrainOutcome {
   Ending ending = Ending::finished;
   float train_loss = 0;
-  double val_loss = 0;  ///< nats a token, over all of data.val
-  double bits_per_byte = 0;
+  std::optional<double> val_loss;  ///< nats a token, over all of data.val; none where it was not measured
+  std::optional<double> bits_per_byte;
   double tokens_per_s = 0;  ///< of the steps alone
   double train_seconds = 0;
   std::string state_digest;

@@ -33,6 +33,10 @@ class File {
   virtual Result<std::uint64_t> size() = 0;
   /// Reserves blocks so that later writes in [0, bytes) cannot meet a full disk. Errors: `no_space`.
   virtual Status allocate(std::uint64_t bytes) = 0;
+  /// Takes an exclusive advisory lock, which ends with the file, or with the process however that ends.
+  /// Errors: `invalid` when another open file holds it; `io_error`. Files that nobody else can open need
+  /// none.
+  virtual Status lock() { return Status::ok(); }
   virtual const std::string& path() const noexcept = 0;
   virtual bool direct() const noexcept = 0;  ///< opened with O_DIRECT
   virtual DirectAlignment alignment() const noexcept = 0;
