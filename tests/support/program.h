@@ -19,6 +19,13 @@ struct ProgramResult {
   std::string said() const { return out + err; }
 };
 
+/// Far above what any program of the tests takes; ThreadSanitizer makes them some twenty times slower.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr std::chrono::seconds kProgramLimit{280};
+#else
+inline constexpr std::chrono::seconds kProgramLimit{60};
+#endif
+
 /// What surrounds a program. Its standard input is /dev/null.
 struct ProgramOptions {
   std::string cwd;
@@ -26,7 +33,7 @@ struct ProgramOptions {
   enum class Out : std::uint8_t { pipe, terminal, full, closed, broken_pipe } out = Out::pipe;
   std::function<bool()>
       before_exec;  ///< in the child: limits, user, filters. False: the child exits with kRefused
-  std::chrono::seconds limit{60};  ///< after that it is killed, and timed_out says so
+  std::chrono::seconds limit = kProgramLimit;  ///< after that it is killed, and timed_out says so
 };
 constexpr int kRefused = 99;
 
