@@ -75,10 +75,11 @@ void attention(benchmark::State& state) {
   const auto pool = must(ThreadPool::create(static_cast<int>(state.range(0))));
   const std::int64_t batch = 2, seq = 256, heads = 8, h = 512;
   Operand qkv({batch * seq, 3 * h}), out({batch * seq, h}), lse({batch * heads * seq});
-  std::vector<std::byte> scratch(attention_forward_workspace_bytes(batch * seq, heads, seq));
+  std::vector<std::byte> scratch(attention_forward_workspace_bytes(batch * seq, {heads, heads, seq}));
   for (auto _ : state)
     attention_forward_host(
-        {qkv.view(), out.view(), lse.view(), heads, seq, true, {scratch.data(), scratch.size()}}, *pool);
+        {qkv.view(), out.view(), lse.view(), {}, {heads, heads, seq}, {scratch.data(), scratch.size()}},
+        *pool);
   report_flops(state, 4.0 * static_cast<double>(batch * seq * seq * h) / 2.0);  // the causal half
 }
 BENCHMARK(attention)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();

@@ -67,16 +67,36 @@ Value Builder::op(Op op, std::initializer_list<Value> in, Attrs attrs) {
   return {first};
 }
 
-Value Builder::embedding(Value tokens, Value token_table, Value position_table, int seq) {
-  return op(Op::embedding, {tokens, token_table, position_table}, {.seq = seq});
+Value Builder::embedding(Value ids, Value table, int offset) {
+  return op(Op::embedding, {ids, table}, {.offset = offset});
 }
 Value Builder::layernorm(Value x, Value weight, Value bias, float eps) {
   return op(Op::layernorm, {x, weight, bias}, {.eps = eps});
 }
 Value Builder::linear(Value x, Value weight, Value bias) { return op(Op::linear, {x, weight, bias}); }
 Value Builder::gelu(Value x) { return op(Op::gelu, {x}); }
-Value Builder::attention(Value qkv, int heads, int seq) {
-  return op(Op::attention, {qkv}, {.seq = seq, .heads = heads});
+Value Builder::relu(Value x) { return op(Op::relu, {x}); }
+Value Builder::swiglu(Value gate_up) { return op(Op::swiglu, {gate_up}); }
+Value Builder::rmsnorm(Value x, Value weight, float eps) {
+  return op(Op::rmsnorm, {x, weight}, {.eps = eps});
+}
+Value Builder::qk_norm(Value qkv, Value q_weight, Value k_weight, Heads heads, float eps) {
+  return op(Op::qk_norm, {qkv, q_weight, k_weight},
+            {.heads = heads.query, .kv_heads = heads.key, .eps = eps});
+}
+Value Builder::positions(std::int64_t tokens, int seq, Value doc_start) {
+  return op(Op::positions, {doc_start}, {.seq = seq, .rows = static_cast<std::int32_t>(tokens)});
+}
+Value Builder::rope_table(int positions, int rotary_dim, const kernels::RopeFrequencies& frequencies) {
+  return op(Op::rope_table, {}, {.seq = positions, .rotary_dim = rotary_dim, .frequencies = frequencies});
+}
+Value Builder::rope(Value qkv, Value positions, Value table, Heads heads, bool interleaved) {
+  return op(Op::rope, {qkv, positions, table},
+            {.heads = heads.query, .kv_heads = heads.key, .interleaved = interleaved});
+}
+Value Builder::attention(Value qkv, Heads heads, int seq, bool alibi, Value doc_start) {
+  return op(Op::attention, {qkv, doc_start},
+            {.seq = seq, .heads = heads.query, .kv_heads = heads.key, .alibi = alibi});
 }
 Value Builder::add(Value a, Value b) { return op(Op::add, {a, b}); }
 Value Builder::cross_entropy(Value logits, Value targets) { return op(Op::cross_entropy, {logits, targets}); }

@@ -7,6 +7,8 @@
 #include <strata/kernels/embedding.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
+#include <strata/kernels/rmsnorm.h>
+#include <strata/kernels/rope.h>
 #include <strata/runtime/str.h>
 
 // The order of operands is that of ops.cpp.
@@ -15,6 +17,7 @@ namespace strata {
 namespace {
 
 BufferView as_workspace(const TensorView& view) { return {view.data, view.bytes()}; }
+TensorView or_none(const TensorView& view) { return view.data == nullptr ? TensorView{} : view; }
 bool adds(const OpCall& c, int output) { return (c.accumulate >> output & 1u) != 0; }
 
 Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
@@ -22,11 +25,10 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
   const auto& out = c.out;
   switch (c.op) {
     case Op::embedding:
-      return kernels::embedding_forward_async(backend, stream, {in[0], in[1], in[2], out[0], c.attrs.seq});
+      return kernels::embedding_forward_async(backend, stream, {in[0], in[1], out[0], c.attrs.offset});
     case Op::embedding_backward:
       return kernels::embedding_backward_async(
-          backend, stream,
-          {in[0], in[1], out[0], out[1], c.attrs.seq, adds(c, 0), adds(c, 1), as_workspace(out[2])});
+          backend, stream, {in[0], in[1], out[0], c.attrs.offset, adds(c, 0), as_workspace(out[1])});
     case Op::layernorm:
       return kernels::layernorm_forward_async(backend, stream,
                                               {in[0], in[1], in[2], out[0], out[1], out[2], c.attrs.eps});
@@ -35,8 +37,7 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
                                                {in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2],
                                                 adds(c, 0), adds(c, 1), adds(c, 2), as_workspace(out[3])});
     case Op::linear:
-      return kernels::linear_forward_async(
-          backend, stream, {in[0], in[1], in[2].data == nullptr ? TensorView{} : in[2], out[0]});
+      return kernels::linear_forward_async(backend, stream, {in[0], in[1], or_none(in[2]), out[0]});
     case Op::linear_backward_input:
       return kernels::linear_backward_input_async(backend, stream, {in[0], in[1], out[0], adds(c, 0)});
     case Op::linear_backward_weight:
@@ -48,13 +49,45 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
       return kernels::gelu_forward_async(backend, stream, {in[0], out[0]});
     case Op::gelu_backward:
       return kernels::gelu_backward_async(backend, stream, {in[0], in[1], out[0]});
+    case Op::relu:
+      return kernels::relu_forward_async(backend, stream, {in[0], out[0]});
+    case Op::relu_backward:
+      return kernels::relu_backward_async(backend, stream, {in[0], in[1], out[0]});
+    case Op::swiglu:
+      return kernels::swiglu_forward_async(backend, stream, {in[0], out[0]});
+    case Op::swiglu_backward:
+      return kernels::swiglu_backward_async(backend, stream, {in[0], in[1], out[0]});
+    case Op::rmsnorm:
+      return kernels::rmsnorm_forward_async(backend, stream, {in[0], in[1], out[0], out[1], c.attrs.eps});
+    case Op::rmsnorm_backward:
+      return kernels::rmsnorm_backward_async(
+          backend, stream, {in[0], in[1], in[2], in[3], out[0], out[1], adds(c, 1), as_workspace(out[2])});
+    case Op::qk_norm:
+      return kernels::qk_norm_forward_async(
+          backend, stream,
+          {in[0], in[1], in[2], out[0], out[1], c.attrs.heads, c.attrs.kv_heads, c.attrs.eps});
+    case Op::qk_norm_backward:
+      return kernels::qk_norm_backward_async(
+          backend, stream,
+          {in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2], c.attrs.heads, c.attrs.kv_heads,
+           adds(c, 1), adds(c, 2), as_workspace(out[3])});
+    case Op::positions:
+      return kernels::positions_async(backend, stream, {or_none(in[0]), out[0], c.attrs.seq});
+    case Op::rope_table:
+      return kernels::rope_table_async(backend, stream, {out[0], c.attrs.frequencies});
+    case Op::rope:
+      return kernels::rope_async(backend, stream,
+                                 {in[0], in[1], in[2], out[0], c.attrs.heads + c.attrs.kv_heads,
+                                  in[0].shape.dim(1) / (c.attrs.heads + 2 * c.attrs.kv_heads),
+                                  c.attrs.interleaved, c.attrs.inverse});
     case Op::attention:
       return kernels::attention_forward_async(
-          backend, stream, {in[0], out[0], out[1], c.attrs.heads, c.attrs.seq, true, as_workspace(out[2])});
-    case Op::attention_backward:
-      return kernels::attention_backward_async(
           backend, stream,
-          {in[0], in[1], in[2], in[3], out[0], c.attrs.heads, c.attrs.seq, true, as_workspace(out[1])});
+          {in[0], out[0], out[1], or_none(in[1]), attention_heads(c.attrs), as_workspace(out[2])});
+    case Op::attention_backward:
+      return kernels::attention_backward_async(backend, stream,
+                                               {in[0], in[1], in[2], in[3], or_none(in[4]), out[0],
+                                                attention_heads(c.attrs), as_workspace(out[1])});
     case Op::add:
       return kernels::add_async(backend, stream, {in[0], in[1], out[0]});
     case Op::cross_entropy:

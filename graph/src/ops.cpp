@@ -6,6 +6,7 @@
 #include <strata/kernels/embedding.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
+#include <strata/kernels/rmsnorm.h>
 #include <strata/runtime/str.h>
 
 // The op set. For each op: the rule for its outputs, its derivative, what may run in place, its cost.
@@ -36,23 +37,20 @@ OutputSpec workspace(std::size_t bytes) {
 double no_flops(In, In, const Attrs&) { return 0; }
 double per_element(In in, In, const Attrs&) { return 10.0 * static_cast<double>(in[0]->shape.n_elems()); }
 
-// --- embedding: (tokens [T] i32, wte [V, h], wpe [S, h]) -> x [T, h]; position of row t is t % seq ---
-Specs infer_embedding(In in, const Attrs& attrs) {
+// --- embedding: (ids [T] i32, table [V, h]) -> x [T, h]; row t is table[ids[t] + offset] ---
+Specs infer_embedding(In in, const Attrs& a) {
   if (in[0] == nullptr || in[0]->dtype != DType::i32 || in[0]->shape.rank != 1 || !matrix(in[1]) ||
-      !matrix(in[2]) || in[1]->shape.dim(1) != in[2]->shape.dim(1) || attrs.seq <= 0 ||
-      in[2]->shape.dim(0) < attrs.seq || in[0]->shape.dim(0) % attrs.seq != 0)
-    return mismatch(str("tokens [batch * ", attrs.seq, "] i32, tables [V, h] and [>= ", attrs.seq, ", h]"),
-                    in);
+      a.offset < 0 || in[1]->shape.dim(0) <= a.offset)
+    return mismatch(str("ids [T] i32, table [> ", a.offset, ", h]"), in);
   return std::vector<OutputSpec>{{"x", {in[0]->shape.dim(0), in[1]->shape.dim(1)}}};
 }
 void vjp_embedding(VjpContext& c) {
-  c.emit(Op::embedding_backward, {c.in(0), c.grad_of_out(0), c.in(1), c.in(2)}, {1, 2, -1}, c.attrs());
+  c.emit(Op::embedding_backward, {c.in(0), c.grad_of_out(0), c.in(1)}, {1, -1}, c.attrs());
 }
-// (tokens, dx, wte, wpe) -> dwte, dwpe, workspace; the tables only give their shapes
+// (ids, dx, table for its shape) -> dtable, workspace
 Specs infer_embedding_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{
-      {"dwte", in[2]->shape},
-      {"dwpe", in[3]->shape},
+      {"dtable", in[2]->shape},
       workspace(kernels::embedding_backward_workspace_bytes(in[0]->shape.dim(0), in[2]->shape.dim(0)))};
 }
 
@@ -113,7 +111,7 @@ Specs infer_linear_backward_bias(In in, const Attrs&) {
       workspace(kernels::linear_backward_bias_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
 }
 
-// --- gelu ---
+// --- gelu; relu has the same rules ---
 Specs infer_gelu(In in, const Attrs&) {
   if (in[0] == nullptr || in[0]->dtype != DType::f32) return mismatch("x f32", in);
   return std::vector<OutputSpec>{{"y", in[0]->shape}};
@@ -121,30 +119,121 @@ Specs infer_gelu(In in, const Attrs&) {
 void vjp_gelu(VjpContext& c) { c.emit(Op::gelu_backward, {c.in(0), c.grad_of_out(0)}, {0}); }
 Specs infer_gelu_backward(In in, const Attrs&) { return std::vector<OutputSpec>{{"dx", in[0]->shape}}; }
 
-// --- attention: (qkv [T, 3h]) -> out [T, h], lse [batch * heads * seq], workspace ---
+// --- relu ---
+void vjp_relu(VjpContext& c) { c.emit(Op::relu_backward, {c.in(0), c.grad_of_out(0)}, {0}); }
+
+// --- swiglu: (gate_up [T, 2f]) -> y [T, f] ---
+Specs infer_swiglu(In in, const Attrs&) {
+  if (!matrix(in[0]) || in[0]->shape.dim(1) % 2 != 0) return mismatch("gate_up [T, 2f]", in);
+  return std::vector<OutputSpec>{{"y", {in[0]->shape.dim(0), in[0]->shape.dim(1) / 2}}};
+}
+void vjp_swiglu(VjpContext& c) { c.emit(Op::swiglu_backward, {c.in(0), c.grad_of_out(0)}, {0}); }
+// (gate_up, dy) -> dgate_up
+Specs infer_swiglu_backward(In in, const Attrs&) {
+  return std::vector<OutputSpec>{{"dgate_up", in[0]->shape}};
+}
+
+// --- rmsnorm: (x [T, h], weight [h]) -> y, rstd [T] ---
+Specs infer_rmsnorm(In in, const Attrs&) {
+  if (!matrix(in[0]) || !is(in[1], {in[0]->shape.dim(1)})) return mismatch("x [T, h], weight [h]", in);
+  return std::vector<OutputSpec>{{"y", in[0]->shape}, {"rstd", {in[0]->shape.dim(0)}}};
+}
+void vjp_rmsnorm(VjpContext& c) {
+  c.emit(Op::rmsnorm_backward, {c.in(0), c.in(1), c.out(1), c.grad_of_out(0)}, {0, 1, -1}, c.attrs());
+}
+// (x, weight, rstd, dy) -> dx, dweight, workspace
+Specs infer_rmsnorm_backward(In in, const Attrs&) {
+  return std::vector<OutputSpec>{
+      {"dx", in[0]->shape},
+      {"dweight", in[1]->shape},
+      workspace(kernels::rmsnorm_backward_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
+}
+
+// --- qk_norm: (qkv [T, (heads + 2 kv_heads) d], q_weight [d], k_weight [d]) -> y, rstd ---
+Specs infer_qk_norm(In in, const Attrs& a) {
+  const std::int64_t d = in[1] != nullptr && in[1]->shape.rank == 1 ? in[1]->shape.dim(0) : 0;
+  if (!matrix(in[0]) || d == 0 || !is(in[1], {d}) || !is(in[2], {d}) || a.heads <= 0 || a.kv_heads <= 0 ||
+      in[0]->shape.dim(1) != (a.heads + 2 * a.kv_heads) * d)
+    return mismatch(str("qkv [T, (", a.heads, " + 2 * ", a.kv_heads, ") d] and two weights [d]"), in);
+  return std::vector<OutputSpec>{{"y", in[0]->shape},
+                                 {"rstd", {in[0]->shape.dim(0) * (a.heads + a.kv_heads)}}};
+}
+void vjp_qk_norm(VjpContext& c) {
+  c.emit(Op::qk_norm_backward, {c.in(0), c.in(1), c.in(2), c.out(1), c.grad_of_out(0)}, {0, 1, 2, -1},
+         c.attrs());
+}
+// (qkv, q_weight, k_weight, rstd, dy) -> dx, dq_weight, dk_weight, workspace
+Specs infer_qk_norm_backward(In in, const Attrs&) {
+  return std::vector<OutputSpec>{
+      {"dx", in[0]->shape},
+      {"dq_weight", in[1]->shape},
+      {"dk_weight", in[2]->shape},
+      workspace(kernels::qk_norm_backward_workspace_bytes(in[0]->shape.dim(0), in[1]->shape.dim(0)))};
+}
+
+// --- positions: (doc_start [rows] i32 or none) -> positions [rows] i32 ---
+Specs infer_positions(In in, const Attrs& a) {
+  if (a.rows <= 0 || a.seq <= 0 || a.rows % a.seq != 0 ||
+      (in[0] != nullptr && !is(in[0], {a.rows}, DType::i32)))
+    return mismatch(str("doc_start [", a.rows, "] i32 or none, a multiple of ", a.seq), in);
+  return std::vector<OutputSpec>{{"positions", {a.rows}, DType::i32}};
+}
+
+// --- rope_table: () -> table [seq, rotary_dim] ---
+Specs infer_rope_table(In in, const Attrs& a) {
+  if (a.seq <= 0 || a.rotary_dim <= 0 || a.rotary_dim % 2 != 0)
+    return mismatch(
+        str("positions and an even number of turned elements, not ", a.seq, " and ", a.rotary_dim), in);
+  return std::vector<OutputSpec>{{"table", {a.seq, a.rotary_dim}}};
+}
+
+// --- rope: (qkv [T, (heads + 2 kv_heads) d], positions [T] i32, table [seq, r <= d]) -> y; turns q and k ---
+Specs infer_rope(In in, const Attrs& a) {
+  const std::int64_t parts = a.heads + 2 * a.kv_heads;
+  if (!matrix(in[0]) || parts <= 0 || in[0]->shape.dim(1) % parts != 0 ||
+      !is(in[1], {in[0]->shape.dim(0)}, DType::i32) || !matrix(in[2]) ||
+      in[2]->shape.dim(1) > in[0]->shape.dim(1) / parts)
+    return mismatch(
+        str("qkv [T, (", a.heads, " + 2 * ", a.kv_heads, ") d], positions [T] i32, table [seq, <= d]"), in);
+  return std::vector<OutputSpec>{{"y", in[0]->shape}};
+}
+void vjp_rope(VjpContext& c) {
+  Attrs attrs = c.attrs();
+  attrs.inverse = !attrs.inverse;
+  c.emit(Op::rope, {c.grad_of_out(0), c.in(1), c.in(2)}, {0}, attrs);
+}
+
+// --- attention: (qkv [T, (heads + 2 kv_heads) d], doc_start [T] i32 or none) -> out [T, heads d],
+// lse [T * heads], workspace ---
 Specs infer_attention(In in, const Attrs& a) {
-  if (!matrix(in[0]) || a.heads <= 0 || a.seq <= 0 || in[0]->shape.dim(1) % (3 * a.heads) != 0 ||
-      in[0]->shape.dim(0) % a.seq != 0)
-    return mismatch(str("qkv [batch * ", a.seq, ", 3 * h] with h a multiple of ", a.heads, " heads"), in);
+  const std::int64_t parts = a.heads + 2 * a.kv_heads;
+  if (!matrix(in[0]) || a.heads <= 0 || a.kv_heads <= 0 || a.heads % a.kv_heads != 0 || a.seq <= 0 ||
+      in[0]->shape.dim(1) % parts != 0 || in[0]->shape.dim(0) % a.seq != 0 ||
+      (in[1] != nullptr && !is(in[1], {in[0]->shape.dim(0)}, DType::i32)))
+    return mismatch(str("qkv [batch * ", a.seq, ", (", a.heads, " + 2 * ", a.kv_heads,
+                        ") d] with whole groups of heads, doc_start [T] i32 or none"),
+                    in);
   const std::int64_t rows = in[0]->shape.dim(0);
-  const std::int64_t h = in[0]->shape.dim(1) / 3;
-  return std::vector<OutputSpec>{{"out", {rows, h}},
-                                 {"lse", {rows * a.heads}},
-                                 workspace(kernels::attention_forward_workspace_bytes(rows, a.heads, a.seq))};
+  return std::vector<OutputSpec>{
+      {"out", {rows, in[0]->shape.dim(1) / parts * a.heads}},
+      {"lse", {rows * a.heads}},
+      workspace(kernels::attention_forward_workspace_bytes(rows, attention_heads(a)))};
 }
 void vjp_attention(VjpContext& c) {
-  c.emit(Op::attention_backward, {c.in(0), c.out(0), c.out(1), c.grad_of_out(0)}, {0, -1}, c.attrs());
+  c.emit(Op::attention_backward, {c.in(0), c.out(0), c.out(1), c.grad_of_out(0), c.in(1)}, {0, -1},
+         c.attrs());
 }
-// Two products of T * seq * h each, halved by the mask; backward has five.
+// Two products of T * seq * heads * d each, halved by the mask; backward has five.
 double flops_attention(In in, In, const Attrs& a) {
-  return 2.0 / 3.0 * static_cast<double>(in[0]->shape.n_elems()) * a.seq;
+  const double d = static_cast<double>(in[0]->shape.dim(1)) / (a.heads + 2 * a.kv_heads);
+  return 2.0 * static_cast<double>(in[0]->shape.dim(0)) * a.seq * a.heads * d;
 }
 double flops_attention_backward(In in, In out, const Attrs& a) { return 2.5 * flops_attention(in, out, a); }
-// (qkv, out, lse, dout) -> dqkv, workspace
+// (qkv, out, lse, dout, doc_start or none) -> dqkv, workspace
 Specs infer_attention_backward(In in, const Attrs& a) {
   return std::vector<OutputSpec>{
       {"dqkv", in[0]->shape},
-      workspace(kernels::attention_backward_workspace_bytes(in[0]->shape.dim(0), a.heads, a.seq))};
+      workspace(kernels::attention_backward_workspace_bytes(in[0]->shape.dim(0), attention_heads(a)))};
 }
 
 // --- add ---
@@ -176,8 +265,8 @@ Specs infer_cross_entropy_backward(In in, const Attrs&) {
 
 constexpr OpDef::InPlace kNever{-1, -1};
 const std::array<OpDef, kOps> kTable = {{
-    {"embedding", infer_embedding, vjp_embedding, kNever, no_flops, 3},
-    {"embedding_backward", infer_embedding_backward, nullptr, kNever, no_flops, 4},
+    {"embedding", infer_embedding, vjp_embedding, kNever, no_flops, 2},
+    {"embedding_backward", infer_embedding_backward, nullptr, kNever, no_flops, 3},
     {"layernorm", infer_layernorm, vjp_layernorm, kNever, per_element, 3},
     {"layernorm_backward", infer_layernorm_backward, nullptr, kNever, per_element, 5},
     {"linear", infer_linear, vjp_linear, kNever, flops_linear, 3, 2},
@@ -186,14 +275,29 @@ const std::array<OpDef, kOps> kTable = {{
     {"linear_backward_bias", infer_linear_backward_bias, nullptr, kNever, no_flops, 2},
     {"gelu", infer_gelu, vjp_gelu, kNever, per_element, 1},
     {"gelu_backward", infer_gelu_backward, nullptr, {0, 1}, per_element, 2},
-    {"attention", infer_attention, vjp_attention, kNever, flops_attention, 1},
-    {"attention_backward", infer_attention_backward, nullptr, kNever, flops_attention_backward, 4},
+    {"relu", infer_gelu, vjp_relu, kNever, no_flops, 1},
+    {"relu_backward", infer_gelu_backward, nullptr, {0, 1}, no_flops, 2},
+    {"swiglu", infer_swiglu, vjp_swiglu, kNever, per_element, 1},
+    {"swiglu_backward", infer_swiglu_backward, nullptr, {0, 0}, per_element, 2},
+    {"rmsnorm", infer_rmsnorm, vjp_rmsnorm, kNever, per_element, 2},
+    {"rmsnorm_backward", infer_rmsnorm_backward, nullptr, {0, 3}, per_element, 4},
+    {"qk_norm", infer_qk_norm, vjp_qk_norm, {0, 0}, per_element, 3},
+    {"qk_norm_backward", infer_qk_norm_backward, nullptr, {0, 4}, per_element, 5},
+    {"positions", infer_positions, nullptr, kNever, no_flops, 1, 0},
+    {"rope_table", infer_rope_table, nullptr, kNever, no_flops, 0},
+    {"rope", infer_rope, vjp_rope, {0, 0}, per_element, 3},
+    {"attention", infer_attention, vjp_attention, kNever, flops_attention, 2, 1},
+    {"attention_backward", infer_attention_backward, nullptr, kNever, flops_attention_backward, 5, 4},
     {"add", infer_add, vjp_add, {0, 0}, no_flops, 2},
     {"cross_entropy", infer_cross_entropy, vjp_cross_entropy, kNever, per_element, 2},
     {"cross_entropy_backward", infer_cross_entropy_backward, nullptr, {0, 0}, per_element, 3},
 }};
 
 }  // namespace
+
+kernels::AttentionHeads attention_heads(const Attrs& a) noexcept {
+  return {.heads = a.heads, .kv_heads = a.kv_heads, .seq = a.seq, .causal = true, .alibi = a.alibi};
+}
 
 const OpDef& op_def(Op op) noexcept { return kTable[static_cast<std::size_t>(op)]; }
 

@@ -7,6 +7,8 @@
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/optimizer.h>
+#include <strata/kernels/rmsnorm.h>
+#include <strata/kernels/rope.h>
 
 /// Launches on CUDA of arguments that were checked; no_cuda.cpp has the same symbols for builds without it.
 namespace strata::kernels::cuda {
@@ -27,6 +29,17 @@ Status cross_entropy_forward(Backend& backend, Stream& stream, const CrossEntrop
 Status cross_entropy_backward(Backend& backend, Stream& stream, const CrossEntropyBackwardArgs& args);
 Status attention_forward(Backend& backend, Stream& stream, const AttentionForwardArgs& args);
 Status attention_backward(Backend& backend, Stream& stream, const AttentionBackwardArgs& args);
+Status rmsnorm_forward(Backend& backend, Stream& stream, const RmsnormForwardArgs& args);
+Status rmsnorm_backward(Backend& backend, Stream& stream, const RmsnormBackwardArgs& args);
+Status qk_norm_forward(Backend& backend, Stream& stream, const QkNormForwardArgs& args);
+Status qk_norm_backward(Backend& backend, Stream& stream, const QkNormBackwardArgs& args);
+Status positions(Backend& backend, Stream& stream, const PositionsArgs& args);
+Status rope_table(Backend& backend, Stream& stream, const RopeTableArgs& args);
+Status rope(Backend& backend, Stream& stream, const RopeArgs& args);
+Status relu_forward(Backend& backend, Stream& stream, const ReluForwardArgs& args);
+Status relu_backward(Backend& backend, Stream& stream, const ReluBackwardArgs& args);
+Status swiglu_forward(Backend& backend, Stream& stream, const SwigluForwardArgs& args);
+Status swiglu_backward(Backend& backend, Stream& stream, const SwigluBackwardArgs& args);
 Status adamw(Backend& backend, Stream& stream, const AdamWArgs& args);
 Status accumulate(Backend& backend, Stream& stream, const AccumulateArgs& args);
 Status square_sum_leaves(Backend& backend, Stream& stream, const SquareSumLeavesArgs& args);

@@ -29,55 +29,45 @@ void sum_rows(float* row, std::int64_t h, std::int64_t n, bool accumulate, const
 }  // namespace
 
 void embedding_forward_host(const EmbeddingForwardArgs& a, ThreadPool& pool) {
-  const std::int64_t h = detail::row_length(a.wte);
-  const auto* tokens = a.tokens.as<std::int32_t>();
-  const detail::RowTable& table = detail::row_table();
-  detail::for_runs(pool, a.tokens.n_elems(), detail::rows_per_item(h),
-                   [&](std::int64_t first, std::int64_t n) {
-                     for (std::int64_t t = first; t < first + n; ++t) {
-                       STRATA_DCHECK(tokens[t] >= 0 && tokens[t] < a.wte.shape.dim(0), "token ", t, " is ",
-                                     tokens[t], " of ", a.wte.shape.dim(0));
-                       table.add(a.wte.as<float>() + tokens[t] * h, a.wpe.as<float>() + t % a.seq * h,
-                                 a.x.as<float>() + t * h, h);
-                     }
-                   });
+  const std::int64_t h = detail::row_length(a.table);
+  const auto* ids = a.ids.as<std::int32_t>();
+  detail::for_runs(pool, a.ids.n_elems(), detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
+    for (std::int64_t t = first; t < first + n; ++t) {
+      const std::int64_t row = ids[t] + a.offset;
+      STRATA_DCHECK(row >= 0 && row < a.table.shape.dim(0), "token ", t, " is row ", row, " of ",
+                    a.table.shape.dim(0));
+      std::copy_n(a.table.as<float>() + row * h, h, a.x.as<float>() + t * h);
+    }
+  });
 }
 
 void embedding_backward_host(const EmbeddingBackwardArgs& a, ThreadPool& pool) {
-  const std::int64_t h = detail::row_length(a.dwte);
-  const std::int64_t vocab = a.dwte.shape.dim(0);
-  const std::int64_t t_count = a.tokens.n_elems();
-  const auto* tokens = a.tokens.as<std::int32_t>();
+  const std::int64_t h = detail::row_length(a.dtable);
+  const std::int64_t vocab = a.dtable.shape.dim(0);
+  const std::int64_t t_count = a.ids.n_elems();
+  const auto* ids = a.ids.as<std::int32_t>();
   const auto* dx = a.dx.as<float>();
-  // A counting sort: order holds token positions by vocabulary row, ascending within a row.
+  // A counting sort: order holds token positions by table row, ascending within a row.
   auto* begin = reinterpret_cast<std::int32_t*>(a.workspace.data);
   auto* order = begin + vocab + 1;
   std::fill_n(begin, vocab + 1, 0);
   for (std::int64_t t = 0; t < t_count; ++t) {
-    STRATA_DCHECK(tokens[t] >= 0 && tokens[t] < vocab, "token ", t, " is ", tokens[t], " of ", vocab);
-    ++begin[tokens[t] + 1];
+    const std::int64_t row = ids[t] + a.offset;
+    STRATA_DCHECK(row >= 0 && row < vocab, "token ", t, " is row ", row, " of ", vocab);
+    ++begin[row + 1];
   }
   for (std::int64_t v = 0; v < vocab; ++v) begin[v + 1] += begin[v];
   // Filling from the back leaves begin[v + 1] at the start of row v, so rows are read as [begin[v + 1], end).
   for (std::int64_t t = t_count - 1; t >= 0; --t)
-    order[--begin[tokens[t] + 1]] = static_cast<std::int32_t>(t);
+    order[--begin[ids[t] + a.offset + 1]] = static_cast<std::int32_t>(t);
 
-  const std::int64_t rows = detail::rows_per_item(h);
-  detail::for_runs(pool, vocab, rows, [&](std::int64_t first, std::int64_t n) {
+  detail::for_runs(pool, vocab, detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
     for (std::int64_t v = first; v < first + n; ++v) {
       const std::int64_t from = begin[v + 1];
       const std::int64_t to = v + 1 < vocab ? begin[v + 2] : t_count;
-      if (from == to && a.accumulate_wte) continue;
-      sum_rows(a.dwte.as<float>() + v * h, h, to - from, a.accumulate_wte,
+      if (from == to && a.accumulate) continue;
+      sum_rows(a.dtable.as<float>() + v * h, h, to - from, a.accumulate,
                [&](std::int64_t i) { return dx + order[from + i] * h; });
-    }
-  });
-  detail::for_runs(pool, a.dwpe.shape.dim(0), rows, [&](std::int64_t first, std::int64_t n) {
-    for (std::int64_t s = first; s < first + n; ++s) {
-      const std::int64_t used = s < a.seq && s < t_count ? detail::ceil_div(t_count - s, a.seq) : 0;
-      if (used == 0 && a.accumulate_wpe) continue;
-      sum_rows(a.dwpe.as<float>() + s * h, h, used, a.accumulate_wpe,
-               [&](std::int64_t i) { return dx + (i * a.seq + s) * h; });
     }
   });
 }

@@ -51,6 +51,17 @@ Status attention_forward(Backend&, Stream&, const AttentionForwardArgs&) {
 Status attention_backward(Backend&, Stream&, const AttentionBackwardArgs&) {
   return absent("attention_backward");
 }
+Status rmsnorm_forward(Backend&, Stream&, const RmsnormForwardArgs&) { return absent("rmsnorm_forward"); }
+Status rmsnorm_backward(Backend&, Stream&, const RmsnormBackwardArgs&) { return absent("rmsnorm_backward"); }
+Status qk_norm_forward(Backend&, Stream&, const QkNormForwardArgs&) { return absent("qk_norm_forward"); }
+Status qk_norm_backward(Backend&, Stream&, const QkNormBackwardArgs&) { return absent("qk_norm_backward"); }
+Status positions(Backend&, Stream&, const PositionsArgs&) { return absent("positions"); }
+Status rope_table(Backend&, Stream&, const RopeTableArgs&) { return absent("rope_table"); }
+Status rope(Backend&, Stream&, const RopeArgs&) { return absent("rope"); }
+Status relu_forward(Backend&, Stream&, const ReluForwardArgs&) { return absent("relu_forward"); }
+Status relu_backward(Backend&, Stream&, const ReluBackwardArgs&) { return absent("relu_backward"); }
+Status swiglu_forward(Backend&, Stream&, const SwigluForwardArgs&) { return absent("swiglu_forward"); }
+Status swiglu_backward(Backend&, Stream&, const SwigluBackwardArgs&) { return absent("swiglu_backward"); }
 Status adamw(Backend&, Stream&, const AdamWArgs&) { return absent("adamw"); }
 Status accumulate(Backend&, Stream&, const AccumulateArgs&) { return absent("accumulate"); }
 Status square_sum_leaves(Backend&, Stream&, const SquareSumLeavesArgs&) {

@@ -9,6 +9,8 @@ using cpuopt::exp_of;
 using cpuopt::gelu_derivative_of;
 using cpuopt::gelu_of;
 using cpuopt::log_of;
+using cpuopt::select_greater;
+using cpuopt::sigmoid_of;
 using cpuopt::sqrt_of;
 using cpuopt::STRATA_ISA::f32x16;
 using cpuopt::STRATA_ISA::for_each_16;
@@ -37,6 +39,79 @@ void gelu_forward(const float* x, float* y, std::int64_t n) {
 void gelu_backward(const float* x, const float* dy, float* dx, std::int64_t n) {
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     store_lanes(dx + i, load_lanes(dy + i, lanes) * gelu_derivative_of(load_lanes(x + i, lanes)), lanes);
+  });
+}
+
+void relu_forward(const float* x, float* y, std::int64_t n) {
+  const f32x16 zero(0.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 v = load_lanes(x + i, lanes);
+    store_lanes(y + i, select_greater(zero, v, zero, v), lanes);  // a NaN passes
+  });
+}
+
+void relu_backward(const float* x, const float* dy, float* dx, std::int64_t n) {
+  const f32x16 zero(0.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(dx + i, select_greater(load_lanes(x + i, lanes), zero, load_lanes(dy + i, lanes), zero),
+                lanes);
+  });
+}
+
+void swiglu_forward(const float* gate, const float* up, float* y, std::int64_t n) {
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 g = load_lanes(gate + i, lanes);
+    store_lanes(y + i, g * sigmoid_of(g).value * load_lanes(up + i, lanes), lanes);
+  });
+}
+
+void swiglu_backward(const float* gate, const float* up, const float* dy, float* dgate, float* dup,
+                     std::int64_t n) {
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 g = load_lanes(gate + i, lanes), u = load_lanes(up + i, lanes),
+                 d = load_lanes(dy + i, lanes);
+    const auto s = sigmoid_of(g);
+    store_lanes(dup + i, d * (g * s.value), lanes);
+    store_lanes(dgate + i, d * u * (s.value + g * (s.value * s.complement)), lanes);
+  });
+}
+
+void rotate(const float* x1, const float* x2, const float* cosines, const float* sines, float* y1, float* y2,
+            std::int64_t n) {
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 a = load_lanes(x1 + i, lanes), b = load_lanes(x2 + i, lanes);
+    const f32x16 c = load_lanes(cosines + i, lanes), s = load_lanes(sines + i, lanes);
+    store_lanes(y1 + i, a * c - b * s, lanes);
+    store_lanes(y2 + i, b * c + a * s, lanes);
+  });
+}
+
+void rmsnorm_forward(const float* x, const float* weight, float* y, float* rstd, float eps, std::int64_t n) {
+  f32x16 squares(0.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 v = load_lanes(x + i, lanes);
+    squares = squares + v * v;
+  });
+  *rstd = 1.0f / sqrt_of(reduce_add(squares) / static_cast<float>(n) + eps);
+  const f32x16 scale(*rstd);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(y + i, load_lanes(x + i, lanes) * scale * load_lanes(weight + i, lanes), lanes);
+  });
+}
+
+void rmsnorm_backward(const float* x, const float* weight, float rstd, const float* dy, float* dx,
+                      float* dweight, std::int64_t n) {
+  const f32x16 scale(rstd);
+  f32x16 sum(0.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    sum =
+        sum + load_lanes(dy + i, lanes) * load_lanes(weight + i, lanes) * (load_lanes(x + i, lanes) * scale);
+  });
+  const f32x16 mean(reduce_add(sum) / static_cast<float>(n));
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 normal = load_lanes(x + i, lanes) * scale, d = load_lanes(dy + i, lanes);
+    store_lanes(dweight + i, load_lanes(dweight + i, lanes) + d * normal, lanes);
+    store_lanes(dx + i, scale * (d * load_lanes(weight + i, lanes) - normal * mean), lanes);
   });
 }
 
@@ -139,12 +214,20 @@ float attention_softmax(float* x, float scale, std::int64_t n) {
   return static_cast<float>(static_cast<double>(most) + log_of(static_cast<double>(total)));
 }
 
-void attention_softmax_backward(float* x, float* dp, float lse, float d, float scale, std::int64_t n) {
-  const f32x16 factor(scale), shift(lse), center(d);
+void attention_softmax_backward(float* x, float* dp, float lse, float d, float scale, float dp_scale,
+                                std::int64_t n) {
+  const f32x16 factor(scale), dp_factor(dp_scale), shift(lse), center(d);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     const f32x16 p = exp_of(load_lanes(x + i, lanes) * factor - shift);
     store_lanes(x + i, p, lanes);
-    store_lanes(dp + i, p * (load_lanes(dp + i, lanes) - center) * factor, lanes);
+    store_lanes(dp + i, p * (load_lanes(dp + i, lanes) - center) * dp_factor, lanes);
+  });
+}
+
+void scale_add(float* x, float scale, const float* bias, std::int64_t n) {
+  const f32x16 factor(scale);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(x + i, load_lanes(x + i, lanes) * factor + load_lanes(bias + i, lanes), lanes);
   });
 }
 
@@ -154,12 +237,20 @@ extern const detail::RowTable row_bodies = {&add,
                                             &add_to,
                                             &gelu_forward,
                                             &gelu_backward,
+                                            &relu_forward,
+                                            &relu_backward,
+                                            &swiglu_forward,
+                                            &swiglu_backward,
+                                            &rotate,
+                                            &rmsnorm_forward,
+                                            &rmsnorm_backward,
                                             &layernorm_forward,
                                             &layernorm_backward,
                                             &dot,
                                             &log_sum_exp,
                                             &softmax_from_lse,
                                             &attention_softmax,
-                                            &attention_softmax_backward};
+                                            &attention_softmax_backward,
+                                            &scale_add};
 
 }  // namespace strata::kernels::STRATA_ISA

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -15,8 +16,11 @@ class ForwardReference {
  public:
   using Vec = reference::Vec;
   using Ints = reference::Ints;
-  ForwardReference(const Program& program, Ints tokens, Ints targets)
-      : program_(program), tokens_(std::move(tokens)), targets_(std::move(targets)) {}
+  ForwardReference(const Program& program, Ints tokens, Ints targets, Ints doc_start = {})
+      : program_(program),
+        tokens_(std::move(tokens)),
+        targets_(std::move(targets)),
+        doc_start_(std::move(doc_start)) {}
 
   double loss(const std::map<std::string, Vec>& params) const {
     std::vector<Vec> values(program_.values.size());
@@ -32,6 +36,31 @@ class ForwardReference {
     return static_cast<std::size_t>(program_.value(id).shape.dim(i));
   }
 
+  // Query and key heads, and value heads too where `key_parts` is 2.
+  static std::size_t n_heads(const Instr& instr, int key_parts) {
+    return static_cast<std::size_t>(instr.attrs.heads + key_parts * instr.attrs.kv_heads);
+  }
+  const Instr& maker(ValueId id) const {
+    for (const Instr& instr : program_.code)
+      if (instr.out[0] == id) return instr;
+    STRATA_ASSERT(false, "nothing makes value ", id);
+  }
+  Ints ids(ValueId id) const { return program_.value(id).kind == ValueKind::input ? tokens_ : positions(id); }
+  Ints positions(ValueId id) const {
+    Ints out(tokens_.size());
+    const auto seq = static_cast<std::size_t>(maker(id).attrs.seq);
+    for (std::size_t t = 0; t < out.size(); ++t)
+      out[t] = static_cast<std::int32_t>(t % seq) - (doc_start_.empty() ? 0 : doc_start_[t]);
+    return out;
+  }
+  Vec speeds(ValueId id) const {
+    const Attrs& attrs = maker(id).attrs;
+    Vec out;
+    for (int i = 0; i < attrs.rotary_dim / 2; ++i)
+      out.push_back(std::pow(static_cast<double>(attrs.frequencies.theta), -2.0 * i / attrs.rotary_dim));
+    return out;
+  }
+
   void run(const Instr& instr, std::vector<Vec>& values) const {
     const auto in = [&](std::size_t i) -> const Vec& {
       return values[static_cast<std::size_t>(instr.in[i])];
@@ -39,8 +68,30 @@ class ForwardReference {
     const auto out = [&](std::size_t i) -> Vec& { return values[static_cast<std::size_t>(instr.out[i])]; };
     switch (instr.op) {
       case Op::embedding:
-        out(0) = reference::embedding_forward(tokens_, in(1), in(2), dim(instr.in[1], 1),
-                                              static_cast<std::size_t>(instr.attrs.seq));
+        out(0) = reference::embedding_forward(ids(instr.in[0]), in(1), dim(instr.in[1], 1),
+                                              static_cast<std::size_t>(instr.attrs.offset));
+        return;
+      case Op::positions:
+      case Op::rope_table:
+        return;  // positions() and speeds() below
+      case Op::rope:
+        out(0) =
+            reference::rope_forward(in(0), positions(instr.in[1]), speeds(instr.in[2]), n_heads(instr, 1),
+                                    dim(instr.in[0], 1) / n_heads(instr, 2), instr.attrs.interleaved);
+        return;
+      case Op::rmsnorm:
+        out(0) = reference::rmsnorm_forward(in(0), in(1), static_cast<double>(instr.attrs.eps));
+        return;
+      case Op::qk_norm:
+        out(0) = reference::qk_norm_forward(in(0), in(1), in(2), static_cast<std::size_t>(instr.attrs.heads),
+                                            static_cast<std::size_t>(instr.attrs.kv_heads),
+                                            static_cast<double>(instr.attrs.eps));
+        return;
+      case Op::relu:
+        out(0) = reference::relu_forward(in(0));
+        return;
+      case Op::swiglu:
+        out(0) = reference::swiglu_forward(in(0), dim(instr.in[0], 1) / 2);
         return;
       case Op::layernorm:
         out(0) = reference::layernorm_forward(in(0), in(1), in(2), static_cast<double>(instr.attrs.eps)).y;
@@ -56,10 +107,14 @@ class ForwardReference {
         out(0) = reference::add(in(0), in(1));
         return;
       case Op::attention: {
-        const auto seq = static_cast<std::size_t>(instr.attrs.seq),
-                   heads = static_cast<std::size_t>(instr.attrs.heads);
-        const reference::AttentionShape shape{dim(instr.in[0], 0) / seq, seq, heads,
-                                              dim(instr.in[0], 1) / 3 / heads};
+        const auto seq = static_cast<std::size_t>(instr.attrs.seq);
+        reference::AttentionShape shape{.batch = dim(instr.in[0], 0) / seq,
+                                        .seq = seq,
+                                        .heads = static_cast<std::size_t>(instr.attrs.heads),
+                                        .head_dim = dim(instr.in[0], 1) / n_heads(instr, 2),
+                                        .kv_heads = static_cast<std::size_t>(instr.attrs.kv_heads),
+                                        .alibi = instr.attrs.alibi};
+        if (instr.in[1] != kNoValue) shape.doc_start = doc_start_;
         out(0) = reference::attention_forward(in(0), shape).out;
         return;
       }
@@ -72,7 +127,7 @@ class ForwardReference {
   }
 
   const Program& program_;
-  const Ints tokens_, targets_;
+  const Ints tokens_, targets_, doc_start_;
 };
 
 }  // namespace strata::test

@@ -16,7 +16,7 @@ using Tensors = std::map<std::string, Vec>;
 // Values of a size at which every part of the model matters.
 Status lively(std::string_view name, std::span<float> values) {
   const Rng rng(std::hash<std::string_view>{}(name), 3);
-  const float mean = name.find("ln_") != std::string_view::npos && name.ends_with("weight") ? 1.0f : 0.0f;
+  const float mean = name.ends_with("norm.weight") ? 1.0f : 0.0f;
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = mean + 0.25f * rng.normal(i);
   return Status::ok();
 }
@@ -32,11 +32,11 @@ Tensors all_of(Engine& engine, Payload payload) {
 
 // With beta1 = 0, no clipping and one micro-batch, the first moment after the first step is the gradient
 // itself.
-Tensors gradients_of(bool recompute, Tensors& params) {
+Tensors gradients_of(const DecoderConfig& config, bool recompute, Tensors& params) {
   EngineOptions options;
   options.clip = 0;
   options.adamw.beta1 = 0;
-  TinyRun run(must(Engine::plan(tiny_programs(recompute), options)));
+  TinyRun run(must(Engine::plan(tiny_programs(recompute, 3, config), options)));
   must(run.engine->initialize(1));
   must(run.engine->fill(Payload::param, lively));
   params = all_of(*run.engine, Payload::param);
@@ -51,11 +51,16 @@ test::ForwardReference oracle(const Program& program) {
   return {program, tokens, targets};
 }
 
-TEST(ModelGradientTest, EveryParametersGradientIsTheCentralDifferenceOfTheLossInDouble) {
-  const Program program = tiny_programs(false).eval;
+class ModelGradientTest : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  const DecoderConfig config = test::tiny_of_family(GetParam());
+};
+
+TEST_P(ModelGradientTest, EveryParametersGradientIsTheCentralDifferenceOfTheLossInDouble) {
+  const Program program = tiny_programs(false, 3, config).eval;
   const test::ForwardReference forward = oracle(program);
   Tensors params, again;
-  const Tensors plain = gradients_of(false, params), recomputed = gradients_of(true, again);
+  const Tensors plain = gradients_of(config, false, params), recomputed = gradients_of(config, true, again);
   ASSERT_EQ(plain.size(), program.params.size());
   ASSERT_EQ(plain, recomputed);
   constexpr double kStep = 1e-5;
@@ -79,14 +84,17 @@ TEST(ModelGradientTest, EveryParametersGradientIsTheCentralDifferenceOfTheLossIn
   }
 }
 
-TEST(ModelGradientTest, TheLossIsThatOfTheForwardInDouble) {
-  const Program program = tiny_programs(false).eval;
-  TinyRun run(must(Engine::plan(tiny_programs(true), {})));
+TEST_P(ModelGradientTest, TheLossIsThatOfTheForwardInDouble) {
+  const Program program = tiny_programs(false, 3, config).eval;
+  TinyRun run(must(Engine::plan(tiny_programs(true, 3, config), {})));
   must(run.engine->initialize(1));
   must(run.engine->fill(Payload::param, lively));
   const double want = oracle(program).loss(all_of(*run.engine, Payload::param));
   EXPECT_NEAR(run.train(1)[0], want, 1e-5 * want);
 }
+
+INSTANTIATE_TEST_SUITE_P(Families, ModelGradientTest, ::testing::ValuesIn(decoder_families()),
+                         [](const auto& test_case) { return std::string(test_case.param); });
 
 }  // namespace
 }  // namespace strata

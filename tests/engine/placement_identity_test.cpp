@@ -29,10 +29,10 @@ void random_homes(std::uint64_t seed, const ChunkLayout& layout, Placement& plac
     }
 }
 
-Outcome reference() {
+Outcome reference(const DecoderConfig& config) {
   EngineOptions options;
   options.grad_accum = 2;
-  TinyRun run(must(Engine::plan(tiny_programs(false), options)), 1);
+  TinyRun run(must(Engine::plan(tiny_programs(false, 3, config), options)), 1);
   must(run.engine->initialize(5));
   Outcome out;
   out.losses = run.train(3);
@@ -40,7 +40,7 @@ Outcome reference() {
   return out;
 }
 
-Outcome placed(std::uint64_t seed, const std::string& dir) {
+Outcome placed(const DecoderConfig& config, std::uint64_t seed, const std::string& dir) {
   const Rng rng(seed, 2);
   EngineOptions options;
   options.grad_accum = 2;
@@ -49,7 +49,7 @@ Outcome placed(std::uint64_t seed, const std::string& dir) {
   options.nvme.dirs = {dir};
   options.nvme.engine = rng.below(2, 2) == 0 ? IoEngine::threads : IoEngine::automatic;
   auto plan = must(Engine::plan_with(
-      tiny_programs(rng.below(3, 2) == 0), options,
+      tiny_programs(rng.below(3, 2) == 0, 3, config), options,
       [&](const ChunkLayout& layout, Placement& placement) { random_homes(seed, layout, placement); }));
   const bool threaded = rng.below(4, 2) == 0;
   TinyRun run(std::move(plan), 1 + static_cast<int>(rng.below(5, 3)),
@@ -63,12 +63,19 @@ Outcome placed(std::uint64_t seed, const std::string& dir) {
   return out;
 }
 
-TEST(PlacementIdentityTest, SixtyFourRandomPlacementsGiveTheSameBits) {
-  const Outcome want = reference();
+class PlacementIdentityTest : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(PlacementIdentityTest, SixtyFourRandomPlacementsGiveTheSameBits) {
+  const DecoderConfig config = test::tiny_of_family(GetParam());
+  const Outcome want = reference(config);
   const test::TempDir dir;
   for (std::uint64_t seed = 1; seed <= 64; ++seed)
-    ASSERT_EQ(placed(seed, dir.path()), want) << "placement seed " << seed;
+    ASSERT_EQ(placed(config, seed, dir.path()), want) << "placement seed " << seed;
 }
+
+// One with every op of the older families, one with those of the newer.
+INSTANTIATE_TEST_SUITE_P(Families, PlacementIdentityTest, ::testing::Values("gpt2", "qwen3"),
+                         [](const auto& test_case) { return std::string(test_case.param); });
 
 }  // namespace
 }  // namespace strata

@@ -101,17 +101,17 @@ TEST(StepTest, AGradientThatIsNotFiniteNamesItsTensorAndChangesNothing) {
       return Status::ok();
     };
     const float kept =
-        std::exchange(good.at("h.1.mlp.c_fc.weight")[7], std::numeric_limits<float>::infinity());
+        std::exchange(good.at("layers.1.mlp_in.weight")[7], std::numeric_limits<float>::infinity());
     must(run.engine->fill(Payload::param, fill));
     const std::string before = must(run.engine->state_digest());
     test::CountingBatches batches(test::tiny_config().vocab);
     StepReport report;
     const Status status = run.engine->train_step(batches, 1e-2, report);
     EXPECT_EQ(status.code(), Code::diverged);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("the gradient of wte.weight is not finite"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("the gradient of tokens.weight is not finite"));
     EXPECT_EQ(must(run.engine->state_digest()), before);
     EXPECT_EQ(run.engine->steps(), 2);
-    good.at("h.1.mlp.c_fc.weight")[7] = kept;
+    good.at("layers.1.mlp_in.weight")[7] = kept;
     must(run.engine->fill(Payload::param, fill));
     EXPECT_TRUE(std::isfinite(run.train(1)[0]));
   }
@@ -159,12 +159,13 @@ TEST(StepTest, ProgramsThatAreMissingOrOfAnotherModelAreRefused) {
   DecoderConfig wider = test::tiny_config();
   wider.ffn = 128;
   set.eval = must(record_decoder(wider, 3, DecoderHead::loss));
-  EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()),
-              HasSubstr("h.0.mlp.c_fc.weight of 4096 elements, the layout has h.0.mlp.c_fc.weight of 2048"));
+  EXPECT_THAT(
+      std::string(Engine::plan(set, {}).status().message()),
+      HasSubstr("layers.0.mlp_in.weight of 4096 elements, the layout has layers.0.mlp_in.weight of 2048"));
   set = tiny_programs(false);
   set.train = set.eval;
   EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()),
-              HasSubstr("no gradient of parameter wte.weight"));
+              HasSubstr("no gradient of parameter tokens.weight"));
 }
 
 }  // namespace

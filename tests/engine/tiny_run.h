@@ -18,6 +18,20 @@ inline DecoderConfig tiny_config() {
   return {.family = "gpt2", .layers = 2, .hidden = 32, .heads = 2, .ffn = 64, .vocab = 50, .seq = 16};
 }
 
+/// A tiny model of `family`, with grouped queries where the family has them.
+inline DecoderConfig tiny_of_family(std::string_view family) {
+  DecoderConfig config = decoder_of_family(family).value();
+  config.layers = 2;
+  config.hidden = 32;
+  config.heads = 4;
+  config.kv_heads = config.norm == DecoderConfig::Norm::rms ? 2 : 4;
+  config.head_dim = family == "qwen3" ? 12 : 0;  // heads wider than hidden / heads
+  config.ffn = 48;
+  config.vocab = 50;
+  config.seq = 16;
+  return config;
+}
+
 inline ProgramSet tiny_programs(bool recompute, std::int64_t batch = 3,
                                 const DecoderConfig& config = tiny_config()) {
   ProgramSet set;

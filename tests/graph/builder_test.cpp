@@ -40,18 +40,31 @@ TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotGoTogether) {
     record(b, x, i, w);
     return b.finish({}).status().code() == Code::invalid;
   };
-  EXPECT_TRUE(refuses([](Builder& b, Value x, Value i, Value) { b.embedding(i, x, x, 5); }));
-  EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.embedding(x, x, x, 4); }));
+  EXPECT_TRUE(refuses([](Builder& b, Value x, Value i, Value) { b.embedding(i, x, 5); }));
+  EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.embedding(x, x); }));
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value i, Value w) { b.layernorm(x, w, i, 1e-5f); }));
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value w) { b.linear(x, w); }));
   EXPECT_TRUE(refuses([](Builder& b, Value, Value i, Value) { b.gelu(i); }));
   EXPECT_TRUE(refuses([](Builder& b, Value, Value i, Value) { b.add(i, i); }));
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value w) { b.add(x, w); }));
-  EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.attention(x, 4, 4); }));
-  EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.attention(x, 2, 3); }));
+  EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.attention(x, {4, 4}, 4); }));
+  EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.attention(x, {2, 2}, 3); }));
+  EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.attention(x, {3, 2}, 4); }));
+  EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.attention(x, {1, 1}, 4, false, x); }));
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.cross_entropy(x, x); }));
+  EXPECT_TRUE(refuses([](Builder& b, Value x, Value i, Value) { b.rmsnorm(x, i, 1e-5f); }));
+  EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value w) { b.qk_norm(x, w, w, {1, 1}, 1e-5f); }));
+  EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) {
+    b.swiglu(b.linear(x, b.param("o", {3, 6}, {})));
+  }));
+  EXPECT_TRUE(refuses([](Builder& b, Value, Value i, Value) { b.relu(i); }));
+  EXPECT_TRUE(refuses([](Builder& b, Value, Value i, Value) { b.positions(5, 5, i); }));
+  EXPECT_TRUE(refuses([](Builder& b, Value, Value, Value) { b.rope_table(4, 3, {}); }));
+  EXPECT_TRUE(refuses([](Builder& b, Value x, Value i, Value) {
+    b.rope(x, i, b.rope_table(4, 4, {}), {1, 1}, false);
+  }));
   EXPECT_FALSE(refuses([](Builder& b, Value x, Value i, Value) {
-    b.cross_entropy(b.attention(b.gelu(b.add(x, x)), 2, 4), i);
+    b.cross_entropy(b.attention(b.gelu(b.add(x, x)), {2, 2}, 4, false, i), i);
   }));
 }
 

@@ -33,7 +33,8 @@ inline Program random_program(std::uint64_t seed) {
   Builder b;
   const Value tokens = b.input("tokens", {8}, DType::i32), targets = b.input("targets", {8}, DType::i32);
   const Value wte = b.param("wte", {11, 12}, {}), wpe = b.param("wpe", {4, 12}, {});
-  std::vector<Value> rows = {b.embedding(tokens, wte, wpe, 4)};  // all [8, 12]
+  std::vector<Value> rows = {
+      b.add(b.embedding(tokens, wte), b.embedding(b.positions(8, 4), wpe))};  // all [8, 12]
   std::vector<Value> square = {b.param("first", {12, 12}, {})};
   std::vector<std::size_t> unread;  // of rows
   const std::uint64_t length = 2 + below(25);
@@ -66,7 +67,7 @@ inline Program random_program(std::uint64_t seed) {
         rows.push_back(b.linear(x, square.back(), param("b", {12})));
         break;
       case 5:
-        rows.push_back(b.attention(b.linear(x, param("qkv", {36, 12})), 2, 4));
+        rows.push_back(b.attention(b.linear(x, param("qkv", {36, 12})), {2, 2}, 4));
         break;
     }
   }

@@ -8,22 +8,30 @@ namespace {
 using test::Tensor;
 using test::reference::AttentionShape;
 
+AttentionHeads heads_of(const AttentionShape& s) {
+  return {static_cast<std::int64_t>(s.heads), static_cast<std::int64_t>(s.key_heads()),
+          static_cast<std::int64_t>(s.seq), s.causal, s.alibi};
+}
+TensorView starts_of(AttentionShape& s) {
+  return s.doc_start.empty() ? TensorView{} : test::view(s.doc_start);
+}
+
 class AttentionTest : public ::testing::TestWithParam<AttentionShape> {
  protected:
-  const AttentionShape shape = GetParam();
+  AttentionShape shape = GetParam();
+  const AttentionHeads heads = heads_of(shape);
   const std::int64_t tokens = static_cast<std::int64_t>(shape.batch * shape.seq);
   const std::int64_t h = static_cast<std::int64_t>(shape.h());
-  const std::int64_t heads = static_cast<std::int64_t>(shape.heads);
-  const std::int64_t seq = static_cast<std::int64_t>(shape.seq);
-  const std::vector<float> qkv = test::Values(1).floats(tokens * 3 * h, 2.0);
+  const std::int64_t width = static_cast<std::int64_t>(shape.width());
+  const std::vector<float> qkv = test::Values(1).floats(tokens * width, 2.0);
   const std::vector<float> dout = test::Values(2).floats(tokens * h);
 };
 
 TEST_P(AttentionTest, ForwardFollowsTheF64Reference) {
-  Tensor in({tokens, 3 * h}, qkv), out = Tensor::unwritten({tokens, h}),
-                                   lse = Tensor::unwritten({tokens * heads});
-  test::Workspace workspace(attention_forward_workspace_bytes(tokens, heads, seq));
-  attention_forward_host({in.view(), out.view(), lse.view(), heads, seq, shape.causal, workspace.view()},
+  Tensor in({tokens, width}, qkv), out = Tensor::unwritten({tokens, h}),
+                                   lse = Tensor::unwritten({tokens * heads.heads});
+  test::Workspace workspace(attention_forward_workspace_bytes(tokens, heads));
+  attention_forward_host({in.view(), out.view(), lse.view(), starts_of(shape), heads, workspace.view()},
                          *test::pool());
   const auto want = test::reference::attention_forward(test::widen(qkv), shape);
   EXPECT_LE(test::relative_error(out.values(), want.out), 2e-6);
@@ -32,16 +40,31 @@ TEST_P(AttentionTest, ForwardFollowsTheF64Reference) {
 
 TEST_P(AttentionTest, BackwardFollowsTheF64Reference) {
   const auto forward = test::reference::attention_forward(test::widen(qkv), shape);
-  Tensor in({tokens, 3 * h}, qkv), out({tokens, h}, {forward.out.begin(), forward.out.end()}),
+  Tensor in({tokens, width}, qkv), out({tokens, h}, {forward.out.begin(), forward.out.end()}),
       d({tokens, h}, dout);
-  Tensor lse({tokens * heads}, {forward.lse.begin(), forward.lse.end()}),
-      dqkv = Tensor::unwritten({tokens, 3 * h});
-  test::Workspace workspace(attention_backward_workspace_bytes(tokens, heads, seq));
+  Tensor lse({tokens * heads.heads}, {forward.lse.begin(), forward.lse.end()}),
+      dqkv = Tensor::unwritten({tokens, width});
+  test::Workspace workspace(attention_backward_workspace_bytes(tokens, heads));
   attention_backward_host(
-      {in.view(), out.view(), lse.view(), d.view(), dqkv.view(), heads, seq, shape.causal, workspace.view()},
+      {in.view(), out.view(), lse.view(), d.view(), starts_of(shape), dqkv.view(), heads, workspace.view()},
       *test::pool());
   const auto want = test::reference::attention_backward(test::widen(qkv), test::widen(dout), shape);
   EXPECT_LE(test::relative_error(dqkv.values(), want), 5e-6);
+}
+
+// Documents of random lengths, some of which end at a block's border.
+test::reference::Ints documents(std::size_t batch, std::size_t seq) {
+  test::reference::Ints starts;
+  test::Values values(9);
+  for (std::size_t b = 0; b < batch; ++b)
+    for (std::size_t at = 0; at < seq;) {
+      const std::size_t length =
+          b % 2 == 1 && at == 0 ? 64 : 1 + static_cast<std::size_t>(values.below(1, 40)[0]);
+      for (std::size_t i = 0; i < length && at + i < seq; ++i)
+        starts.push_back(static_cast<std::int32_t>(at));
+      at += length;
+    }
+  return starts;
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
@@ -49,13 +72,25 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
                                            AttentionShape{2, 5, 3, 7}, AttentionShape{1, 64, 2, 16},
                                            AttentionShape{2, 150, 2, 24}, AttentionShape{2, 129, 1, 8, false},
                                            AttentionShape{20, 33, 2, 8}));
+INSTANTIATE_TEST_SUITE_P(GroupedQueries, AttentionTest,
+                         ::testing::Values(AttentionShape{2, 70, 4, 8, true, 2},
+                                           AttentionShape{1, 33, 6, 5, true, 1},
+                                           AttentionShape{2, 130, 4, 8, false, 2}));
+INSTANTIATE_TEST_SUITE_P(Alibi, AttentionTest,
+                         ::testing::Values(AttentionShape{2, 140, 4, 8, true, 0, true},
+                                           AttentionShape{1, 70, 6, 8, true, 3, true}));
+INSTANTIATE_TEST_SUITE_P(PackedDocuments, AttentionTest,
+                         ::testing::Values(AttentionShape{2, 150, 2, 8, true, 0, false, documents(2, 150)},
+                                           AttentionShape{3, 129, 4, 8, true, 2, false, documents(3, 129)},
+                                           AttentionShape{2, 200, 4, 8, true, 2, true, documents(2, 200)}));
 
 TEST(AttentionTest, AnEarlierTokenDoesNotSeeALaterOne) {
   std::vector<float> values = test::Values(3).floats(70 * 3 * 8);
   const auto run = [&] {
     Tensor in({70, 24}, values), out = Tensor::unwritten({70, 8}), lse = Tensor::unwritten({70});
-    test::Workspace workspace(attention_forward_workspace_bytes(70, 1, 70));
-    attention_forward_host({in.view(), out.view(), lse.view(), 1, 70, true, workspace.view()}, *test::pool());
+    const AttentionHeads heads{1, 1, 70};
+    test::Workspace workspace(attention_forward_workspace_bytes(70, heads));
+    attention_forward_host({in.view(), out.view(), lse.view(), {}, heads, workspace.view()}, *test::pool());
     auto got = out.values();
     got.resize(69 * 8);
     return got;
@@ -65,9 +100,16 @@ TEST(AttentionTest, AnEarlierTokenDoesNotSeeALaterOne) {
   EXPECT_EQ(test::differing_bits(run(), before), 0u);
 }
 
+TEST(AttentionTest, SlopesAreThoseOfTheAlibiPaper) {
+  EXPECT_FLOAT_EQ(alibi_slope(0, 8), 0.5f);
+  EXPECT_FLOAT_EQ(alibi_slope(7, 8), 1.0f / 256);
+  EXPECT_FLOAT_EQ(alibi_slope(8, 12), std::exp2(-0.5f));  // past 8 heads, every other one of 16
+  EXPECT_FLOAT_EQ(alibi_slope(11, 12), std::exp2(-3.5f));
+}
+
 TEST(AttentionTest, WorkspaceDependsOnShapesAndIsBounded) {
-  EXPECT_EQ(attention_forward_workspace_bytes(1000 * 1024, 16, 1024), 32u * 64 * 1024 * 4);
-  EXPECT_EQ(attention_backward_workspace_bytes(10, 1, 10), 2u * 10 * 10 * 4);
+  EXPECT_EQ(attention_forward_workspace_bytes(1000 * 1024, {16, 16, 1024}), 32u * 64 * 1024 * 4);
+  EXPECT_EQ(attention_backward_workspace_bytes(10, {1, 1, 10}), 2u * 10 * 10 * 4);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/optimizer.h>
+#include <strata/kernels/rmsnorm.h>
+#include <strata/kernels/rope.h>
 
 #include "op_test.h"
 #include "support/isas.h"
@@ -26,15 +28,45 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::vector<float> embedding_case(ThreadPool& pool) {
-  auto tokens = Values(1).below(600, 50);
-  Tensor wte({50, 97}, Values(2).floats(50 * 97)), wpe({300, 97}, Values(3).floats(300 * 97)),
-      x = Tensor::unwritten({600, 97});
-  embedding_forward_host({test::view(tokens), wte.view(), wpe.view(), x.view(), 300}, pool);
-  Tensor dwte = wte, dwpe = Tensor::unwritten({300, 97});
+  auto ids = Values(1).below(600, 48);
+  Tensor table({50, 97}, Values(2).floats(50 * 97)), x = Tensor::unwritten({600, 97});
+  embedding_forward_host({test::view(ids), table.view(), x.view(), 2}, pool);
+  Tensor dtable = table;
   Workspace workspace(embedding_backward_workspace_bytes(600, 50));
-  embedding_backward_host(
-      {test::view(tokens), x.view(), dwte.view(), dwpe.view(), 300, true, false, workspace.view()}, pool);
-  return joined({x.values(), dwte.values(), dwpe.values()});
+  embedding_backward_host({test::view(ids), x.view(), dtable.view(), 2, true, workspace.view()}, pool);
+  return joined({x.values(), dtable.values()});
+}
+
+std::vector<float> rmsnorm_case(ThreadPool& pool) {
+  Tensor x({700, 99}, Values(1).floats(700 * 99)), w({99}, Values(2).floats(99));
+  Tensor y = Tensor::unwritten({700, 99}), rstd = Tensor::unwritten({700});
+  rmsnorm_forward_host({x.view(), w.view(), y.view(), rstd.view(), 1e-6f}, pool);
+  Tensor dx = x, dw = w;
+  Workspace workspace(rmsnorm_backward_workspace_bytes(700, 99));
+  rmsnorm_backward_host(
+      {x.view(), w.view(), rstd.view(), y.view(), dx.view(), dw.view(), true, workspace.view()}, pool);
+  return joined({y.values(), rstd.values(), dx.values(), dw.values()});
+}
+
+std::vector<float> heads_case(ThreadPool& pool) {  // what is done to queries and keys before attention
+  const std::int64_t rows = 600, d = 18, width = 7 * d;
+  Tensor qkv({rows, width}, Values(1).floats(rows * width)), q({d}, Values(2).floats(d)),
+      k({d}, Values(3).floats(d));
+  Tensor y = Tensor::unwritten({rows, width}), rstd = Tensor::unwritten({rows * 5});
+  qk_norm_forward_host({qkv.view(), q.view(), k.view(), y.view(), rstd.view(), 3, 2, 1e-6f}, pool);
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(rows));
+  positions_host({{}, test::view(positions), 100}, pool);
+  Tensor table = Tensor::unwritten({100, 16}), turned = Tensor::unwritten({rows, width}), other = turned;
+  rope_table_host({table.view(), {}}, pool);
+  rope_host({y.view(), test::view(positions), table.view(), turned.view(), 5, d, false, false}, pool);
+  rope_host({y.view(), test::view(positions), table.view(), other.view(), 5, d, true, true}, pool);
+  Tensor dx = Tensor::unwritten({rows, width}), dq = q, dk = k;
+  Workspace workspace(qk_norm_backward_workspace_bytes(rows, d));
+  qk_norm_backward_host({qkv.view(), q.view(), k.view(), rstd.view(), turned.view(), dx.view(), dq.view(),
+                         dk.view(), 3, 2, true, false, workspace.view()},
+                        pool);
+  return joined(
+      {y.values(), table.values(), turned.values(), other.values(), dx.values(), dq.values(), dk.values()});
 }
 
 std::vector<float> layernorm_case(ThreadPool& pool) {
@@ -68,7 +100,14 @@ std::vector<float> elementwise_case(ThreadPool& pool) {
   gelu_forward_host({x.view(), y.view()}, pool);
   gelu_backward_host({x.view(), dy.view(), dx.view()}, pool);
   add_host({y.view(), dx.view(), sum.view()}, pool);
-  return joined({y.values(), dx.values(), sum.values()});
+  Tensor gates({500, 200}, Values(3).floats(100000, 20.0)), gated = Tensor::unwritten({500, 100});
+  swiglu_forward_host({gates.view(), gated.view()}, pool);
+  Tensor dgates = Tensor::unwritten({500, 200}), positive = x, dpositive = dy;
+  swiglu_backward_host({gates.view(), gated.view(), dgates.view()}, pool);
+  relu_forward_host({x.view(), positive.view()}, pool);
+  relu_backward_host({x.view(), dy.view(), dpositive.view()}, pool);
+  return joined({y.values(), dx.values(), sum.values(), gated.values(), dgates.values(), positive.values(),
+                 dpositive.values()});
 }
 
 std::vector<float> cross_entropy_case(ThreadPool& pool) {
@@ -84,14 +123,20 @@ std::vector<float> cross_entropy_case(ThreadPool& pool) {
 }
 
 std::vector<float> attention_case(ThreadPool& pool) {
-  const std::int64_t tokens = 3 * 140, h = 36;
-  Tensor qkv({tokens, 3 * h}, Values(1).floats(tokens * 3 * h, 3.0)), out = Tensor::unwritten({tokens, h});
-  Tensor lse = Tensor::unwritten({3, 3, 140}), dqkv = Tensor::unwritten({tokens, 3 * h});
-  Workspace forward(attention_forward_workspace_bytes(tokens, 3, 140)),
-      backward(attention_backward_workspace_bytes(tokens, 3, 140));
-  attention_forward_host({qkv.view(), out.view(), lse.view(), 3, 140, true, forward.view()}, pool);
-  attention_backward_host(
-      {qkv.view(), out.view(), lse.view(), out.view(), dqkv.view(), 3, 140, true, backward.view()}, pool);
+  const std::int64_t tokens = 3 * 140, d = 12, width = 8 * d;
+  const AttentionHeads heads{4, 2, 140, true, true};
+  std::vector<std::int32_t> starts(static_cast<std::size_t>(tokens));
+  for (std::size_t t = 0; t < starts.size(); ++t) starts[t] = static_cast<std::int32_t>(t % 140 / 50 * 50);
+  Tensor qkv({tokens, width}, Values(1).floats(tokens * width, 3.0)),
+      out = Tensor::unwritten({tokens, 4 * d});
+  Tensor lse = Tensor::unwritten({3, 4, 140}), dqkv = Tensor::unwritten({tokens, width});
+  Workspace forward(attention_forward_workspace_bytes(tokens, heads)),
+      backward(attention_backward_workspace_bytes(tokens, heads));
+  attention_forward_host({qkv.view(), out.view(), lse.view(), test::view(starts), heads, forward.view()},
+                         pool);
+  attention_backward_host({qkv.view(), out.view(), lse.view(), out.view(), test::view(starts), dqkv.view(),
+                           heads, backward.view()},
+                          pool);
   return joined({out.values(), lse.values(), dqkv.values()});
 }
 
@@ -138,7 +183,8 @@ TEST_P(DeterminismTest, AllThatIsComputedIsFinite) {
 
 INSTANTIATE_TEST_SUITE_P(Ops, DeterminismTest,
                          ::testing::Values(Case{"embedding", &embedding_case},
-                                           Case{"layernorm", &layernorm_case}, Case{"linear", &linear_case},
+                                           Case{"layernorm", &layernorm_case}, Case{"rmsnorm", &rmsnorm_case},
+                                           Case{"heads", &heads_case}, Case{"linear", &linear_case},
                                            Case{"elementwise", &elementwise_case},
                                            Case{"cross_entropy", &cross_entropy_case},
                                            Case{"attention", &attention_case},

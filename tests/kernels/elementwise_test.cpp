@@ -65,5 +65,35 @@ TEST(GeluTest, LargeValuesPassAndNaNStays) {
   EXPECT_TRUE(std::isnan(dx.values()[2]));
 }
 
+TEST(ReluTest, KeepsWhatIsPositiveBothWaysAndLetsNaNPass) {
+  const float nan = std::nanf("");
+  Tensor x({5}, {-1.0f, 0.0f, 2.0f, nan, -0.0f}), y = Tensor::unwritten({5}), dy({5}, {1, 2, 3, 4, 5}),
+                                                  dx = Tensor::unwritten({5});
+  relu_forward_host({x.view(), y.view()}, *test::pool());
+  EXPECT_EQ(y.values()[0], 0.0f);
+  EXPECT_EQ(y.values()[2], 2.0f);
+  EXPECT_TRUE(std::isnan(y.values()[3]));
+  relu_backward_host({x.view(), dy.view(), dx.view()}, *test::pool());
+  EXPECT_EQ(dx.values(), (std::vector<float>{0, 0, 3, 0, 0}));
+}
+
+TEST(SwigluTest, FollowsTheF64ReferenceBothWays) {
+  for (const std::int64_t f : {1, 5, 33}) {
+    const std::int64_t rows = 7;
+    const auto x = test::Values(1).floats(rows * 2 * f, 6.0), dy = test::Values(2).floats(rows * f);
+    Tensor in({rows, 2 * f}, x), y = Tensor::unwritten({rows, f}), d({rows, f}, dy);
+    swiglu_forward_host({in.view(), y.view()}, *test::pool());
+    const auto forward = [&](const test::reference::Vec& v) {
+      return test::reference::swiglu_forward(v, static_cast<std::size_t>(f));
+    };
+    EXPECT_LE(test::relative_error(y.values(), forward(test::widen(x))), 1e-6);
+    swiglu_backward_host({in.view(), d.view(), in.view()}, *test::pool());  // in place
+    const auto want = test::reference::central_differences(
+        [&](const test::reference::Vec& v) { return test::reference::dot(test::widen(dy), forward(v)); },
+        test::widen(x));
+    EXPECT_LE(test::relative_error(in.values(), want), 2e-6);
+  }
+}
+
 }  // namespace
 }  // namespace strata::kernels

@@ -5,6 +5,7 @@
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/optimizer.h>
+#include <strata/kernels/rope.h>
 #include <strata/runtime/alloc_counter.h>
 
 #include "op_test.h"
@@ -61,9 +62,9 @@ TEST_F(QueueTest, AnOpAllocatesNothingOfOurs) {
 
 TEST_F(QueueTest, AWorkspaceIsDeclaredAsWritten) {
   Tensor qkv = t({4, 6}), out = t({4, 2}), lse = t({4});
-  test::Workspace workspace(attention_forward_workspace_bytes(4, 1, 4));
+  test::Workspace workspace(attention_forward_workspace_bytes(4, {1, 1, 4}));
   must(attention_forward_async(backend, stream,
-                               {qkv.view(), out.view(), lse.view(), 1, 4, true, workspace.view()}));
+                               {qkv.view(), out.view(), lse.view(), {}, {1, 1, 4}, workspace.view()}));
   EXPECT_EQ(backend.last.accesses().back().data, workspace.view().data);
   EXPECT_TRUE(backend.last.accesses().back().write);
 }
@@ -94,12 +95,24 @@ TEST_F(QueueTest, AWrongDtypeIsRefused) {
                  "x is i32 [8]; it must be f32");
 }
 
-TEST_F(QueueTest, EmbeddingNeedsAPositionForEachToken) {
-  std::vector<std::int32_t> tokens(8);
-  Tensor wte = t({5, 2}), wpe = t({3, 2}), x = t({8, 2});
-  expect_refused(
-      embedding_forward_async(backend, stream, {test::view(tokens), wte.view(), wpe.view(), x.view(), 4}),
-      "wpe has 3 positions; seq is 4");
+TEST_F(QueueTest, EmbeddingNeedsARowForEachId) {
+  std::vector<std::int32_t> ids(8);
+  Tensor table = t({5, 2}), x = t({7, 2});
+  expect_refused(embedding_forward_async(backend, stream, {test::view(ids), table.view(), x.view()}),
+                 "x is f32 [7, 2]; it must be f32, 8 rows of 2");
+}
+
+TEST_F(QueueTest, RopeTurnsNoMoreThanAHead) {
+  std::vector<std::int32_t> positions(4);
+  Tensor x = t({4, 12}), table = t({4, 6});
+  expect_refused(rope_async(backend, stream,
+                            {.x = x.view(),
+                             .positions = test::view(positions),
+                             .table = table.view(),
+                             .y = x.view(),
+                             .heads = 3,
+                             .head_dim = 4}),
+                 "6 elements of a head of 4 are turned");
 }
 
 TEST_F(QueueTest, ASmallWorkspaceIsRefusedWithBothSizes) {
@@ -112,10 +125,10 @@ TEST_F(QueueTest, ASmallWorkspaceIsRefusedWithBothSizes) {
 TEST_F(QueueTest, AttentionNeedsWholeHeadsAndSequences) {
   Tensor qkv = t({4, 12}), out = t({4, 4}), lse = t({12});
   expect_refused(
-      attention_forward_async(backend, stream, {qkv.view(), out.view(), lse.view(), 3, 4, true, {}}),
-      "hidden size 4 is not a multiple of 3 heads");
+      attention_forward_async(backend, stream, {qkv.view(), out.view(), lse.view(), {}, {3, 3, 4}, {}}),
+      "rows of 12 are not a multiple of 3 + 2 * 3 heads");
   expect_refused(
-      attention_forward_async(backend, stream, {qkv.view(), out.view(), lse.view(), 2, 3, true, {}}),
+      attention_forward_async(backend, stream, {qkv.view(), out.view(), lse.view(), {}, {2, 2, 3}, {}}),
       "4 tokens are not a multiple of seq 3");
 }
 

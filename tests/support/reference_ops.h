@@ -21,27 +21,21 @@ inline Vec zeros(std::size_t n) { return Vec(n, 0.0); }
 // --- embedding
 // ---------------------------------------------------------------------------------------------------
 
-inline Vec embedding_forward(const Ints& tokens, const Vec& wte, const Vec& wpe, std::size_t h,
-                             std::size_t seq) {
-  Vec x(tokens.size() * h);
-  for (std::size_t t = 0; t < tokens.size(); ++t)
+inline Vec embedding_forward(const Ints& ids, const Vec& table, std::size_t h, std::size_t offset = 0) {
+  Vec x(ids.size() * h);
+  for (std::size_t t = 0; t < ids.size(); ++t)
     for (std::size_t c = 0; c < h; ++c)
-      x[t * h + c] = wte[static_cast<std::size_t>(tokens[t]) * h + c] + wpe[t % seq * h + c];
+      x[t * h + c] = table[(static_cast<std::size_t>(ids[t]) + offset) * h + c];
   return x;
 }
 
-struct EmbeddingGrads {
-  Vec dwte, dwpe;
-};
-inline EmbeddingGrads embedding_backward(const Ints& tokens, const Vec& dx, std::size_t h, std::size_t seq,
-                                         std::size_t vocab, std::size_t positions) {
-  EmbeddingGrads g{zeros(vocab * h), zeros(positions * h)};
-  for (std::size_t t = 0; t < tokens.size(); ++t)
-    for (std::size_t c = 0; c < h; ++c) {
-      g.dwte[static_cast<std::size_t>(tokens[t]) * h + c] += dx[t * h + c];
-      g.dwpe[t % seq * h + c] += dx[t * h + c];
-    }
-  return g;
+inline Vec embedding_backward(const Ints& ids, const Vec& dx, std::size_t h, std::size_t vocab,
+                              std::size_t offset = 0) {
+  Vec dtable = zeros(vocab * h);
+  for (std::size_t t = 0; t < ids.size(); ++t)
+    for (std::size_t c = 0; c < h; ++c)
+      dtable[(static_cast<std::size_t>(ids[t]) + offset) * h + c] += dx[t * h + c];
+  return dtable;
 }
 
 // --- layer norm
@@ -152,6 +146,73 @@ inline Vec gelu_backward(const Vec& x, const Vec& dy) {
   return dx;
 }
 
+inline Vec relu_forward(const Vec& x) {
+  Vec y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] = std::max(x[i], 0.0);
+  return y;
+}
+
+/// Rows of 2f: gate | up.
+inline Vec swiglu_forward(const Vec& gate_up, std::size_t f) {
+  Vec y(gate_up.size() / 2);
+  for (std::size_t t = 0; t * f < y.size(); ++t)
+    for (std::size_t c = 0; c < f; ++c) {
+      const double gate = gate_up[2 * t * f + c], up = gate_up[(2 * t + 1) * f + c];
+      y[t * f + c] = gate / (1.0 + std::exp(-gate)) * up;
+    }
+  return y;
+}
+
+// --- RMS norm
+// ----------------------------------------------------------------------------------------------------
+
+inline Vec rmsnorm_forward(const Vec& x, const Vec& weight, double eps) {
+  const std::size_t h = weight.size();
+  Vec y(x.size());
+  for (std::size_t t = 0; t * h < x.size(); ++t) {
+    double squares = 0.0;
+    for (std::size_t c = 0; c < h; ++c) squares += x[t * h + c] * x[t * h + c];
+    const double rstd = 1.0 / std::sqrt(squares / static_cast<double>(h) + eps);
+    for (std::size_t c = 0; c < h; ++c) y[t * h + c] = x[t * h + c] * rstd * weight[c];
+  }
+  return y;
+}
+
+/// Of the query and key heads of rows q | k | v.
+inline Vec qk_norm_forward(const Vec& qkv, const Vec& q_weight, const Vec& k_weight, std::size_t heads,
+                           std::size_t kv_heads, double eps) {
+  const std::size_t d = q_weight.size(), width = (heads + 2 * kv_heads) * d;
+  Vec y = qkv;
+  for (std::size_t t = 0; t * width < qkv.size(); ++t)
+    for (std::size_t head = 0; head < heads + kv_heads; ++head) {
+      const auto at = qkv.begin() + static_cast<std::ptrdiff_t>(t * width + head * d);
+      const Vec row = rmsnorm_forward(Vec(at, at + static_cast<std::ptrdiff_t>(d)),
+                                      head < heads ? q_weight : k_weight, eps);
+      std::copy(row.begin(), row.end(), y.begin() + static_cast<std::ptrdiff_t>(t * width + head * d));
+    }
+  return y;
+}
+
+// --- rotary positions
+// --------------------------------------------------------------------------------------------
+
+/// Turns `n` elements of the first `heads` heads of d; pair i of n / 2 by position * speeds[i].
+inline Vec rope_forward(const Vec& x, const Ints& positions, const Vec& speeds, std::size_t heads,
+                        std::size_t d, bool interleaved) {
+  const std::size_t width = positions.empty() ? 0 : x.size() / positions.size(), n = speeds.size();
+  Vec y = x;
+  for (std::size_t t = 0; t < positions.size(); ++t)
+    for (std::size_t head = 0; head < heads; ++head)
+      for (std::size_t i = 0; i < n; ++i) {
+        const std::size_t at = t * width + head * d;
+        const std::size_t a = at + (interleaved ? 2 * i : i), b = at + (interleaved ? 2 * i + 1 : i + n);
+        const double angle = positions[t] * speeds[i];
+        y[a] = x[a] * std::cos(angle) - x[b] * std::sin(angle);
+        y[b] = x[b] * std::cos(angle) + x[a] * std::sin(angle);
+      }
+  return y;
+}
+
 // --- cross entropy
 // -----------------------------------------------------------------------------------------------
 
@@ -196,11 +257,27 @@ inline Vec cross_entropy_backward(const Vec& logits, const Ints& targets, const 
 struct AttentionShape {
   std::size_t batch, seq, heads, head_dim;
   bool causal = true;
+  std::size_t kv_heads = 0;  ///< 0: heads
+  bool alibi = false;
+  Ints doc_start = {};  ///< by token; empty: none
   std::size_t h() const { return heads * head_dim; }
+  std::size_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
+  std::size_t width() const { return h() + 2 * key_heads() * head_dim; }
   std::size_t keys_of(std::size_t query) const { return causal ? query + 1 : seq; }
-  /// Where token s of `batch` has its part (0 q, 1 k, 2 v) of a head in qkv.
+  bool sees(std::size_t b, std::size_t query, std::size_t key) const {
+    return doc_start.empty() || key >= static_cast<std::size_t>(doc_start[b * seq + query]);
+  }
+  double slope(std::size_t head) const {
+    std::size_t power = 1;
+    while (2 * power <= heads) power *= 2;
+    if (head < power) return std::pow(2.0, -8.0 / static_cast<double>(power) * static_cast<double>(head + 1));
+    return std::pow(2.0, -4.0 / static_cast<double>(power) * static_cast<double>(2 * (head - power) + 1));
+  }
+  /// Where token s of `batch` has its part (0 q, 1 k, 2 v) for a query head in qkv.
   std::size_t packed(std::size_t b, std::size_t s, std::size_t part, std::size_t head) const {
-    return (b * seq + s) * 3 * h() + part * h() + head * head_dim;
+    const std::size_t key_head = head / (heads / key_heads());
+    const std::size_t at = part == 0 ? head : heads + (part - 1) * key_heads() + key_head;
+    return (b * seq + s) * width() + at * head_dim;
   }
   std::size_t plain(std::size_t b, std::size_t s, std::size_t head) const {
     return (b * seq + s) * h() + head * head_dim;
@@ -219,6 +296,8 @@ inline Vec attention_probabilities(const Vec& qkv, const AttentionShape& a, std:
     for (std::size_t c = 0; c < a.head_dim; ++c)
       p[key] += qkv[a.packed(b, query, 0, head) + c] * qkv[a.packed(b, key, 1, head) + c];
     p[key] /= std::sqrt(static_cast<double>(a.head_dim));
+    if (a.alibi) p[key] += a.slope(head) * (static_cast<double>(key) - static_cast<double>(query));
+    if (!a.sees(b, query, key)) p[key] = -1e300;
   }
   const double most = *std::max_element(p.begin(), p.end());
   double sum = 0.0;

@@ -18,6 +18,12 @@ struct ParamOptions {
   bool trainable = true;
 };
 
+/// Query heads, and the key heads they share.
+struct Heads {
+  int query = 1;
+  int key = 1;
+};
+
 /// Records a model: looks eager, executes nothing. Sticky: the first error is kept with op name and shapes,
 /// later calls return dead values, and finish() returns it.
 ///
@@ -30,11 +36,25 @@ class Builder {
   /// so.
   void region(std::string name, bool recompute);
 
-  Value embedding(Value tokens, Value token_table, Value position_table, int seq);  ///< [T] -> [T, h]
-  Value layernorm(Value x, Value weight, Value bias, float eps);                    ///< [T, h] -> [T, h]
+  Value embedding(Value ids, Value table, int offset = 0);        ///< [T] i32 -> [T, h]: rows ids + offset
+  Value layernorm(Value x, Value weight, Value bias, float eps);  ///< [T, h] -> [T, h]
+  Value rmsnorm(Value x, Value weight, float eps);                ///< [T, h] -> [T, h]
+  /// RMSNorm of each query and key head by itself: [T, (heads + 2 kv_heads) d], weights [d].
+  Value qk_norm(Value qkv, Value q_weight, Value k_weight, Heads heads, float eps);
   Value linear(Value x, Value weight, Value bias = {});  ///< [T, K] x [N, K] -> [T, N]
   Value gelu(Value x);                                   ///< tanh form
-  Value attention(Value qkv, int heads, int seq);        ///< causal, [T, 3h] -> [T, h]
+  Value relu(Value x);
+  Value swiglu(Value gate_up);  ///< [T, 2f] -> [T, f]
+  /// Where a token stands in its row of `seq`, or in its document where doc_start says where that begins:
+  /// [tokens] i32.
+  Value positions(std::int64_t tokens, int seq, Value doc_start = {});
+  /// Cosines and sines of all angles, by position: [positions, rotary_dim].
+  Value rope_table(int positions, int rotary_dim, const kernels::RopeFrequencies& frequencies);
+  /// Turns the query and key heads of qkv. A pair is (i, i + n / 2), or (2i, 2i + 1) when interleaved.
+  Value rope(Value qkv, Value positions, Value table, Heads heads, bool interleaved);
+  /// Causal: [T, (heads + 2 kv_heads) d] -> [T, heads d]. Tokens see their document alone where doc_start is
+  /// given.
+  Value attention(Value qkv, Heads heads, int seq, bool alibi = false, Value doc_start = {});
   Value add(Value a, Value b);
   Value cross_entropy(Value logits,
                       Value targets);  ///< [T, V], [T] -> mean loss [1]; targets below 0 do not count

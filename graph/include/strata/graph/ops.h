@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <strata/graph/program.h>
+#include <strata/kernels/attention.h>
 
 namespace strata {
 
@@ -36,6 +37,9 @@ struct OpDef {
   int optional_in = -1;  ///< ... but for this one
 };
 const OpDef& op_def(Op op) noexcept;
+
+/// The heads that an attention instruction's attributes describe.
+kernels::AttentionHeads attention_heads(const Attrs& attrs) noexcept;
 
 /// What a derivative rule may do. Forward values are named by position; gradients of outputs are given,
 /// gradients of inputs are handed back.

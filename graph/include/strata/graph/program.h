@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <strata/kernels/rope.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/tensor_view.h>
@@ -59,19 +60,38 @@ enum class Op : std::uint8_t {
   linear_backward_bias,
   gelu,
   gelu_backward,
+  relu,
+  relu_backward,
+  swiglu,
+  swiglu_backward,
+  rmsnorm,
+  rmsnorm_backward,
+  qk_norm,
+  qk_norm_backward,
+  positions,
+  rope_table,
+  rope,
   attention,
   attention_backward,
   add,
   cross_entropy,
   cross_entropy_backward,
 };
-inline constexpr int kOps = 15;
+inline constexpr int kOps = 26;
 
 /// Fixed numbers of an instruction; an op reads only those it names.
 struct Attrs {
   std::int32_t seq = 0;
+  std::int32_t rows = 0;  ///< tokens, where no operand tells
   std::int32_t heads = 0;
+  std::int32_t kv_heads = 0;
+  std::int32_t rotary_dim = 0;
+  std::int32_t offset = 0;
+  bool alibi = false;
+  bool interleaved = false;
+  bool inverse = false;
   float eps = 0;
+  kernels::RopeFrequencies frequencies = {};
   friend bool operator==(const Attrs&, const Attrs&) = default;
 };
 
@@ -111,7 +131,7 @@ struct Program {
   ValueId find(std::string_view name) const noexcept;
 };
 
-/// One line an instruction: "12 linear(ln_1, h.0.attn.c_attn.weight) -> y:[512, 768]". For people and tests.
+/// One line an instruction: "12 linear(x, layers.0.qkv.weight) -> y:[512, 768]". For people and tests.
 std::string to_string(const Program& program);
 /// Every input defined before use, shapes as the op's rule says, accumulation only over what was written.
 /// Errors: `internal`, naming the instruction.

@@ -7,35 +7,45 @@
 
 namespace strata::kernels {
 
-/// out = softmax(q k^T / sqrt(d)) v by head (Vaswani et al. 2017), d = h / heads. Works on blocks of 64 query
-/// rows, so no seq x seq matrix is kept; lse is what the backward rebuilds the probabilities from.
-struct AttentionForwardArgs {
-  TensorView qkv;  ///< f32 [..., 3h], T rows, a row is q | k | v; T is a multiple of seq
-  TensorView out;  ///< f32 [..., h], T rows, written
-  TensorView lse;  ///< f32, T * heads values as [batch, heads, seq], written
+/// How heads share a row and which keys a query sees. A row of qkv is q | k | v: `heads` query heads, then
+/// `kv_heads` key heads, then as many value heads, all of d elements. Query head i reads key head
+/// i / (heads / kv_heads) (grouped queries: Ainslie et al. 2023).
+struct AttentionHeads {
   std::int64_t heads = 1;
+  std::int64_t kv_heads = 1;  ///< divides heads
   std::int64_t seq = 0;
   bool causal = true;
-  BufferView workspace;  ///< attention_forward_workspace_bytes(T, heads, seq), 4-aligned
+  bool alibi = false;  ///< adds slope(head) * (key - query) to a score (Press et al. 2022); causal only
 };
-std::size_t attention_forward_workspace_bytes(std::int64_t tokens, std::int64_t heads,
-                                              std::int64_t seq) noexcept;
+/// The slope of a head: powers of 2^(-8 / n) for n = the greatest power of two <= heads, then odd powers of
+/// the next.
+float alibi_slope(std::int64_t head, std::int64_t heads) noexcept;
+
+/// out = softmax(q k^T / sqrt(d)) v by head (Vaswani et al. 2017). Works on blocks of 64 query rows, so no
+/// seq x seq matrix is kept; lse is what the backward rebuilds the probabilities from.
+struct AttentionForwardArgs {
+  TensorView qkv;        ///< f32 [..., (heads + 2 kv_heads) d], T rows; T is a multiple of seq
+  TensorView out;        ///< f32 [..., heads d], T rows, written
+  TensorView lse;        ///< f32, T * heads values as [batch, heads, seq], written
+  TensorView doc_start;  ///< i32, T values: the first place in its row of seq that a token sees; rank 0: all
+  AttentionHeads shape;
+  BufferView workspace;  ///< attention_forward_workspace_bytes(T, shape), 4-aligned
+};
+std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept;
 Status attention_forward_async(Backend& backend, Stream& stream, const AttentionForwardArgs& args);
 void attention_forward_host(const AttentionForwardArgs& args, ThreadPool& pool);
 
 struct AttentionBackwardArgs {
-  TensorView qkv;   ///< as in the forward
-  TensorView out;   ///< from the forward
-  TensorView lse;   ///< from the forward
-  TensorView dout;  ///< f32 [..., h], T rows
-  TensorView dqkv;  ///< f32, as qkv, written
-  std::int64_t heads = 1;
-  std::int64_t seq = 0;
-  bool causal = true;
-  BufferView workspace;  ///< attention_backward_workspace_bytes(T, heads, seq), 4-aligned
+  TensorView qkv;        ///< as in the forward
+  TensorView out;        ///< from the forward
+  TensorView lse;        ///< from the forward
+  TensorView dout;       ///< f32 [..., heads d], T rows
+  TensorView doc_start;  ///< as in the forward
+  TensorView dqkv;       ///< f32, as qkv, written
+  AttentionHeads shape;
+  BufferView workspace;  ///< attention_backward_workspace_bytes(T, shape), 4-aligned
 };
-std::size_t attention_backward_workspace_bytes(std::int64_t tokens, std::int64_t heads,
-                                               std::int64_t seq) noexcept;
+std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept;
 Status attention_backward_async(Backend& backend, Stream& stream, const AttentionBackwardArgs& args);
 void attention_backward_host(const AttentionBackwardArgs& args, ThreadPool& pool);
 

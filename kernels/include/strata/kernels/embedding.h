@@ -13,26 +13,23 @@ namespace strata::kernels {
 // queued work. On CUDA it returns `unsupported` until the device twin exists. Every *_host computes at once
 // on `pool`, without checks. Results depend on shapes and values alone, never on threads.
 
-/// x[t] = wte[tokens[t]] + wpe[t % seq].
+/// x[t] = table[ids[t] + offset].
 struct EmbeddingForwardArgs {
-  TensorView tokens;  ///< i32, T values in [0, V); the caller has checked them
-  TensorView wte;     ///< f32 [V, h]
-  TensorView wpe;     ///< f32 [S, h], S >= seq
-  TensorView x;       ///< f32 [..., h], T rows, written
-  std::int64_t seq = 0;
+  TensorView ids;    ///< i32, T values; with the offset in [0, V), which the caller has checked
+  TensorView table;  ///< f32 [V, h]
+  TensorView x;      ///< f32 [..., h], T rows, written
+  std::int64_t offset = 0;
 };
 Status embedding_forward_async(Backend& backend, Stream& stream, const EmbeddingForwardArgs& args);
 void embedding_forward_host(const EmbeddingForwardArgs& args, ThreadPool& pool);
 
-/// Gradients of both tables; a row's sum is in token order, and is added to what the table holds if asked to.
+/// The table's gradient; a row's sum is in token order, and is added to what the table holds if asked to.
 struct EmbeddingBackwardArgs {
-  TensorView tokens;  ///< i32, T values in [0, V)
+  TensorView ids;     ///< as in the forward
   TensorView dx;      ///< f32 [..., h], T rows
-  TensorView dwte;    ///< f32 [V, h], written
-  TensorView dwpe;    ///< f32 [S, h], written
-  std::int64_t seq = 0;
-  bool accumulate_wte = false;
-  bool accumulate_wpe = false;
+  TensorView dtable;  ///< f32 [V, h], written
+  std::int64_t offset = 0;
+  bool accumulate = false;
   BufferView workspace;  ///< embedding_backward_workspace_bytes(T, V), 4-aligned
 };
 std::size_t embedding_backward_workspace_bytes(std::int64_t tokens, std::int64_t vocab) noexcept;

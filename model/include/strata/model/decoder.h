@@ -1,24 +1,58 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <strata/graph/program.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
 
-/// The shape of a decoder-only transformer. Families are values of this; there is no code per family.
+/// The shape of a decoder-only transformer. Families are values of this; there is no code per family. The
+/// defaults are GPT-2's; decoder_of_family() gives those of the others.
 struct DecoderConfig {
-  std::string family = "gpt2";  ///< LayerNorm before, learned positions, GELU (tanh), fused qkv, tied head
+  enum class Norm : std::uint8_t { layer, rms };
+  enum class Position : std::uint8_t { learned, rope, alibi };
+  enum class Mlp : std::uint8_t { gelu, relu, swiglu };
+
+  std::string family = "gpt2";
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
-  std::int64_t ffn = 0;  ///< inner width of the MLP
+  std::int64_t kv_heads = 0;  ///< key and value heads; 0: as many as heads
+  std::int64_t head_dim = 0;  ///< 0: hidden / heads
+  std::int64_t ffn = 0;       ///< inner width of the MLP
   std::int64_t vocab = 0;
-  std::int64_t seq = 0;  ///< positions
+  std::int64_t seq = 0;        ///< tokens of one sequence
+  std::int64_t positions = 0;  ///< places the model knows, >= seq; rows of a learned table; 0: seq
+
+  Norm norm = Norm::layer;
   float norm_eps = 1e-5f;
+  bool embed_norm = false;  ///< a norm right after the embedding (BLOOM)
+  bool post_norms = false;  ///< a norm on what each half of a block adds (GLM-4-0414)
+  bool qk_norm = false;     ///< RMSNorm of every query and key head (Qwen3)
+
+  Position position = Position::learned;
+  std::int64_t position_offset = 0;  ///< of the learned table's first place (OPT: 2)
+  std::int64_t rotary_dim = 0;       ///< elements of a head that RoPE turns; 0: all
+  bool rotary_interleaved = false;   ///< pairs (2i, 2i + 1) rather than (i, i + rotary_dim / 2)
+  kernels::RopeFrequencies frequencies = {};
+
+  Mlp mlp = Mlp::gelu;
+  bool qkv_bias = true, out_bias = true, mlp_bias = true;
+  bool tied_head = true;  ///< the head is the token table
 };
+
+/// The families this build knows.
+const std::vector<std::string_view>& decoder_families();
+/// A config of `family` with its sizes still 0; nothing for a family that is not known.
+std::optional<DecoderConfig> decoder_of_family(std::string_view family);
+/// `config` with the sizes that follow from others filled in.
+DecoderConfig filled(DecoderConfig config);
+
 /// All problems at once, each naming the key and both numbers. Errors: `invalid`.
 Status validate(const DecoderConfig& config);
 /// Parameters of the model, tied ones counted once.
@@ -29,10 +63,18 @@ enum class DecoderHead : std::uint8_t {
   loss,    ///< inputs "tokens" and "targets" [batch * seq] i32, output "loss" [1]
   logits,  ///< input "tokens" [batch * seq] i32, output "logits" [batch * seq, vocab]
 };
+/// Whether a row of seq holds one text or several documents that do not see each other.
+enum class DecoderRows : std::uint8_t {
+  whole,
+  packed,  ///< one more input "doc_start" [batch * seq] i32: the place in its row of a token's document's
+           ///< first token
+};
 
 /// Records the forward of a decoder over `batch` sequences. Parameters come in the same order whatever the
-/// head. Names are those of Hugging Face's GPT-2; weights are [out, in]. Initial values as in GPT-2 (Radford
-/// et al. 2019, section 2.3): N(0, 0.02), projections into the residual stream scaled by 1 / sqrt(2 layers).
-Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, DecoderHead head);
+/// head and the rows; their names and layouts: model/README.md, "Parameters". Initial values as in GPT-2
+/// (Radford et al. 2019, section 2.3): N(0, 0.02), projections into the residual stream scaled by 1 / sqrt(2
+/// layers).
+Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, DecoderHead head,
+                               DecoderRows rows = DecoderRows::whole);
 
 }  // namespace strata

@@ -1,0 +1,92 @@
+#include <strata/kernels/rmsnorm.h>
+
+#include "cuda_ops.h"
+#include "op.h"
+
+namespace strata::kernels {
+
+Status rmsnorm_forward_async(Backend& backend, Stream& stream, const RmsnormForwardArgs& a) {
+  const std::int64_t rows = detail::row_count(a.x);
+  const std::int64_t h = detail::row_length(a.x);
+  STRATA_TRY(detail::Check("rmsnorm_forward")
+                 .rows("x", a.x, rows, h)
+                 .shape("weight", a.weight, DType::f32, {h})
+                 .rows("y", a.y, rows, h)
+                 .elements("rstd", a.rstd, DType::f32, rows)
+                 .that(h >= 1 && a.eps >= 0.0f, "rows of ", h, " elements with eps ", a.eps)
+                 .status());
+  constexpr detail::Op<RmsnormForwardArgs> op = {"rmsnorm_forward", &rmsnorm_forward_host,
+                                                 &cuda::rmsnorm_forward};
+  return detail::queue(backend, stream, op, a, {a.x, a.weight}, {a.y, a.rstd});
+}
+
+std::size_t rmsnorm_backward_workspace_bytes(std::int64_t rows, std::int64_t hidden) noexcept {
+  return static_cast<std::size_t>(detail::row_blocks(rows).count * hidden) * sizeof(float);
+}
+
+Status rmsnorm_backward_async(Backend& backend, Stream& stream, const RmsnormBackwardArgs& a) {
+  const std::int64_t rows = detail::row_count(a.x);
+  const std::int64_t h = detail::row_length(a.x);
+  STRATA_TRY(detail::Check("rmsnorm_backward")
+                 .rows("x", a.x, rows, h)
+                 .shape("weight", a.weight, DType::f32, {h})
+                 .elements("rstd", a.rstd, DType::f32, rows)
+                 .rows("dy", a.dy, rows, h)
+                 .rows("dx", a.dx, rows, h)
+                 .shape("dweight", a.dweight, DType::f32, {h})
+                 .that(h >= 1, "rows of no elements")
+                 .workspace(a.workspace, rmsnorm_backward_workspace_bytes(rows, h))
+                 .status());
+  constexpr detail::Op<RmsnormBackwardArgs> op = {"rmsnorm_backward", &rmsnorm_backward_host,
+                                                  &cuda::rmsnorm_backward};
+  return detail::queue(backend, stream, op, a, {a.x, a.weight, a.rstd, a.dy}, {a.dx, a.dweight}, a.workspace);
+}
+
+namespace {
+
+template <class Args>
+detail::Check check_qk(const char* op, const Args& a) {
+  const std::int64_t rows = detail::row_count(a.qkv);
+  const std::int64_t d = detail::row_length(a.q_weight);
+  detail::Check check(op);
+  check.that(a.heads >= 1 && a.kv_heads >= 1, a.heads, " heads and ", a.kv_heads, " key heads")
+      .shape("q_weight", a.q_weight, DType::f32, {d})
+      .shape("k_weight", a.k_weight, DType::f32, {d})
+      .rows("qkv", a.qkv, rows, (a.heads + 2 * a.kv_heads) * d)
+      .elements("rstd", a.rstd, DType::f32, rows * (a.heads + a.kv_heads));
+  return check;
+}
+
+}  // namespace
+
+Status qk_norm_forward_async(Backend& backend, Stream& stream, const QkNormForwardArgs& a) {
+  STRATA_TRY(check_qk("qk_norm_forward", a)
+                 .rows("y", a.y, detail::row_count(a.qkv), detail::row_length(a.qkv))
+                 .that(a.eps >= 0.0f, "eps ", a.eps)
+                 .status());
+  constexpr detail::Op<QkNormForwardArgs> op = {"qk_norm_forward", &qk_norm_forward_host,
+                                                &cuda::qk_norm_forward};
+  return detail::queue(backend, stream, op, a, {a.qkv, a.q_weight, a.k_weight}, {a.y, a.rstd});
+}
+
+std::size_t qk_norm_backward_workspace_bytes(std::int64_t rows, std::int64_t head_dim) noexcept {
+  return static_cast<std::size_t>(detail::row_blocks(rows).count * 2 * head_dim) * sizeof(float);
+}
+
+Status qk_norm_backward_async(Backend& backend, Stream& stream, const QkNormBackwardArgs& a) {
+  const std::int64_t rows = detail::row_count(a.qkv);
+  const std::int64_t d = detail::row_length(a.q_weight);
+  STRATA_TRY(check_qk("qk_norm_backward", a)
+                 .rows("dy", a.dy, rows, detail::row_length(a.qkv))
+                 .rows("dx", a.dx, rows, detail::row_length(a.qkv))
+                 .shape("dq_weight", a.dq_weight, DType::f32, {d})
+                 .shape("dk_weight", a.dk_weight, DType::f32, {d})
+                 .workspace(a.workspace, qk_norm_backward_workspace_bytes(rows, d))
+                 .status());
+  constexpr detail::Op<QkNormBackwardArgs> op = {"qk_norm_backward", &qk_norm_backward_host,
+                                                 &cuda::qk_norm_backward};
+  return detail::queue(backend, stream, op, a, {a.qkv, a.q_weight, a.k_weight, a.rstd, a.dy},
+                       {a.dx, a.dq_weight, a.dk_weight}, a.workspace);
+}
+
+}  // namespace strata::kernels

@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include <strata/kernels/rope.h>
+#include <strata/runtime/assert.h>
+
+#include "op.h"
+#include "row_table.h"
+
+namespace strata::kernels {
+namespace {
+
+// In f32 from here on, as the models were trained: an angle of 1e5 radians is off by 4e-3 then, for everyone
+// alike.
+float frequency(const RopeFrequencies& f, std::int64_t i, std::int64_t n) {
+  const auto plain = static_cast<float>(
+      std::pow(static_cast<double>(f.theta), -static_cast<double>(i) / static_cast<double>(n)));
+  switch (f.scaling) {
+    case RopeFrequencies::Scaling::none:
+      return plain;
+    case RopeFrequencies::Scaling::linear:
+      return plain / f.factor;
+    case RopeFrequencies::Scaling::llama3:
+      break;
+  }
+  const float wave = 2.0f * std::numbers::pi_v<float> / plain;
+  if (wave < f.original_positions / f.high_freq_factor) return plain;
+  if (wave > f.original_positions / f.low_freq_factor) return plain / f.factor;
+  const float blend =
+      (f.original_positions / wave - f.low_freq_factor) / (f.high_freq_factor - f.low_freq_factor);
+  return (1.0f - blend) * (plain / f.factor) + blend * plain;
+}
+
+// One head, `n` pairs; the interleaved form goes through pairs one by one, with the same bits on every ISA.
+void turn(const RopeArgs& a, const float* x, const float* cosines, const float* sines, float* y,
+          std::int64_t n) {
+  if (!a.interleaved) {
+    detail::row_table().rotate(x, x + n, cosines, sines, y, y + n, n);
+    return;
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float even = x[2 * i], odd = x[2 * i + 1];
+    y[2 * i] = even * cosines[i] - odd * sines[i];
+    y[2 * i + 1] = odd * cosines[i] + even * sines[i];
+  }
+}
+
+}  // namespace
+
+void positions_host(const PositionsArgs& a, ThreadPool& pool) {
+  auto* positions = a.positions.as<std::int32_t>();
+  const std::int32_t* starts = detail::is_given(a.doc_start) ? a.doc_start.as<std::int32_t>() : nullptr;
+  detail::for_runs(pool, a.positions.n_elems(), detail::kElementsPerItem,
+                   [&](std::int64_t first, std::int64_t n) {
+                     for (std::int64_t t = first; t < first + n; ++t) {
+                       const auto place = static_cast<std::int32_t>(t % a.seq);
+                       STRATA_DCHECK(starts == nullptr || (starts[t] >= 0 && starts[t] <= place), "token ", t,
+                                     " of a document that starts at ", starts[t]);
+                       positions[t] = starts == nullptr ? place : place - starts[t];
+                     }
+                   });
+}
+
+void rope_table_host(const RopeTableArgs& a, ThreadPool& pool) {
+  const std::int64_t n = detail::row_length(a.table) / 2;
+  detail::for_runs(pool, detail::row_count(a.table), 16, [&](std::int64_t first, std::int64_t rows) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      const float speed = frequency(a.frequencies, i, n);
+      for (std::int64_t p = first; p < first + rows; ++p) {
+        const float angle = static_cast<float>(p) * speed;
+        float* row = a.table.as<float>() + p * 2 * n;
+        row[i] = static_cast<float>(std::cos(static_cast<double>(angle)));
+        row[n + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
+      }
+    }
+  });
+}
+
+void rope_host(const RopeArgs& a, ThreadPool& pool) {
+  const std::int64_t width = detail::row_length(a.x);
+  const std::int64_t turned = detail::row_length(a.table);
+  const std::int64_t n = turned / 2;
+  detail::for_runs(pool, detail::row_count(a.x), detail::rows_per_item(width),
+                   [&](std::int64_t first, std::int64_t rows) {
+                     float back[1024];  // the sines of a row with their signs changed
+                     STRATA_ASSERT(n <= 1024, "a head with ", turned, " turned elements");
+                     for (std::int64_t t = first; t < first + rows; ++t) {
+                       const std::int32_t position = a.positions.as<std::int32_t>()[t];
+                       STRATA_DCHECK(position >= 0 && position < detail::row_count(a.table), "token ", t,
+                                     " at position ", position, " of ", detail::row_count(a.table));
+                       const float* cosines = a.table.as<float>() + position * turned;
+                       const float* sines = cosines + n;
+                       if (a.inverse) {
+                         for (std::int64_t i = 0; i < n; ++i) back[i] = -sines[i];
+                         sines = back;
+                       }
+                       const float* x = a.x.as<float>() + t * width;
+                       float* y = a.y.as<float>() + t * width;
+                       for (std::int64_t head = 0; head < a.heads; ++head) {
+                         const std::int64_t at = head * a.head_dim;
+                         turn(a, x + at, cosines, sines, y + at, n);
+                         if (x != y) std::copy(x + at + turned, x + at + a.head_dim, y + at + turned);
+                       }
+                       if (x != y) std::copy(x + a.heads * a.head_dim, x + width, y + a.heads * a.head_dim);
+                     }
+                   });
+}
+
+}  // namespace strata::kernels

@@ -1,0 +1,132 @@
+#include <functional>
+
+#include <strata/model/decoder.h>
+#include <strata/runtime/str.h>
+
+// What makes a family, as changes to GPT-2.
+
+namespace strata {
+namespace {
+
+using Norm = DecoderConfig::Norm;
+using Position = DecoderConfig::Position;
+using Mlp = DecoderConfig::Mlp;
+
+void opt(DecoderConfig& c) {
+  c.mlp = Mlp::relu;
+  c.position_offset = 2;
+}
+void bloom(DecoderConfig& c) {
+  c.position = Position::alibi;
+  c.embed_norm = true;
+}
+void llama(DecoderConfig& c) {
+  c.norm = Norm::rms;
+  c.norm_eps = 1e-6f;
+  c.position = Position::rope;
+  c.mlp = Mlp::swiglu;
+  c.qkv_bias = c.out_bias = c.mlp_bias = false;
+  c.tied_head = false;
+}
+void qwen2(DecoderConfig& c) {
+  llama(c);
+  c.qkv_bias = true;
+}
+void qwen3(DecoderConfig& c) {
+  llama(c);
+  c.qk_norm = true;
+}
+void glm(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1.5625e-7f;
+  c.qkv_bias = true;
+  c.rotary_interleaved = true;  // filled() turns half of a head
+}
+void glm4(DecoderConfig& c) {
+  glm(c);
+  c.norm_eps = 1e-5f;
+  c.post_norms = true;
+}
+
+struct Family {
+  std::string_view name;
+  void (*change)(DecoderConfig& config);
+};
+constexpr Family kFamilies[] = {
+    {"gpt2", [](DecoderConfig&) {}},
+    {"opt", opt},
+    {"bloom", bloom},
+    {"llama", llama},
+    {"qwen2", qwen2},
+    {"qwen3", qwen3},
+    {"glm", glm},
+    {"glm4", glm4},
+};
+
+}  // namespace
+
+const std::vector<std::string_view>& decoder_families() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all;
+    for (const Family& family : kFamilies) all.push_back(family.name);
+    return all;
+  }();
+  return names;
+}
+
+std::optional<DecoderConfig> decoder_of_family(std::string_view family) {
+  for (const Family& known : kFamilies)
+    if (known.name == family) {
+      DecoderConfig config;
+      config.family = family;
+      known.change(config);
+      return config;
+    }
+  return std::nullopt;
+}
+
+DecoderConfig filled(DecoderConfig c) {
+  if (c.kv_heads == 0) c.kv_heads = c.heads;
+  if (c.head_dim == 0 && c.heads > 0) c.head_dim = c.hidden / c.heads;
+  if (c.positions == 0) c.positions = c.seq;
+  if (c.rotary_dim == 0) c.rotary_dim = c.rotary_interleaved ? c.head_dim / 2 : c.head_dim;
+  return c;
+}
+
+Status validate(const DecoderConfig& config) {
+  std::string problems;
+  const auto need = [&](bool ok, const std::string& what) {
+    if (!ok) problems += (problems.empty() ? "" : "\n") + what;
+  };
+  if (!decoder_of_family(config.family)) {
+    std::string known;
+    for (const std::string_view name : decoder_families()) known += str(known.empty() ? "" : ", ", name);
+    need(false, str("model.family is ", config.family, "; this build knows ", known));
+  }
+  const DecoderConfig c = filled(config);
+  const auto whole = [](std::int64_t a, std::int64_t b) { return b >= 1 && a % b == 0; };
+  for (const auto& [name, value] : {std::pair{"layers", c.layers},
+                                    {"hidden", c.hidden},
+                                    {"heads", c.heads},
+                                    {"ffn", c.ffn},
+                                    {"vocab", c.vocab},
+                                    {"seq", c.seq},
+                                    {"kv_heads", c.kv_heads}})
+    need(value >= 1 && value <= (std::int64_t{1} << 31),
+         str("model.", name, " is ", value, "; it is at least 1"));
+  need(config.head_dim != 0 || c.heads < 1 || whole(c.hidden, c.heads),
+       str("model.hidden is ", c.hidden, " and model.heads ", c.heads,
+           "; the first must be a multiple of the second"));
+  need(c.kv_heads < 1 || whole(c.heads, c.kv_heads),
+       str("model.heads is ", c.heads, " and model.kv_heads ", c.kv_heads,
+           "; the first must be a multiple of the second"));
+  need(c.head_dim >= 1 || c.heads < 1 || c.hidden < c.heads, str("model.head_dim is ", c.head_dim));
+  need(c.positions >= c.seq, str("model.seq is ", c.seq, "; the model knows ", c.positions, " positions"));
+  need(c.position != Position::rope ||
+           (c.rotary_dim >= 2 && c.rotary_dim % 2 == 0 && c.rotary_dim <= c.head_dim && c.rotary_dim <= 2048),
+       str("RoPE turns ", c.rotary_dim, " elements of a head of ", c.head_dim,
+           "; it needs an even number, at most the head and at most 2048"));
+  return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
+}
+
+}  // namespace strata

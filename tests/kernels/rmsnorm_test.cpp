@@ -1,0 +1,97 @@
+#include <strata/kernels/rmsnorm.h>
+
+#include "op_test.h"
+
+namespace strata::kernels {
+namespace {
+
+using test::Tensor;
+using test::widen;
+using test::reference::central_differences;
+using test::reference::dot;
+using test::reference::Vec;
+
+struct Size {
+  std::int64_t rows, h;
+};
+class RmsnormTest : public ::testing::TestWithParam<Size> {};
+
+TEST_P(RmsnormTest, ForwardFollowsTheF64Reference) {
+  const auto [rows, h] = GetParam();
+  const auto x = test::Values(1).floats(rows * h, 2.0, 0.5), w = test::Values(2).floats(h);
+  Tensor in({rows, h}, x), weight({h}, w), y = Tensor::unwritten({rows, h}), rstd = Tensor::unwritten({rows});
+  rmsnorm_forward_host({in.view(), weight.view(), y.view(), rstd.view(), 1e-5f}, *test::pool());
+  EXPECT_LE(test::relative_error(y.values(), test::reference::rmsnorm_forward(widen(x), widen(w), 1e-5)),
+            1e-6);
+}
+
+TEST_P(RmsnormTest, BackwardIsTheCentralDifferenceInF64) {
+  const auto [rows, h] = GetParam();
+  if (rows * h > 2000) GTEST_SKIP() << "differences of " << rows * h << " elements";
+  const auto x = test::Values(1).floats(rows * h, 2.0, 0.5), w = test::Values(2).floats(h),
+             d = test::Values(3).floats(rows * h);
+  Tensor in({rows, h}, x), weight({h}, w), y = Tensor::unwritten({rows, h}), rstd = Tensor::unwritten({rows});
+  rmsnorm_forward_host({in.view(), weight.view(), y.view(), rstd.view(), 1e-5f}, *test::pool());
+  Tensor dx({rows, h}, d), dw({h}, w);  // dx takes the place of dy
+  test::Workspace workspace(rmsnorm_backward_workspace_bytes(rows, h));
+  rmsnorm_backward_host(
+      {in.view(), weight.view(), rstd.view(), dx.view(), dx.view(), dw.view(), true, workspace.view()},
+      *test::pool());
+  const auto f = [&](const Vec& a, const Vec& b) {
+    return dot(widen(d), test::reference::rmsnorm_forward(a, b, 1e-5));
+  };
+  const Vec want_dx = central_differences([&](const Vec& v) { return f(v, widen(w)); }, widen(x));
+  const Vec want_dw = central_differences([&](const Vec& v) { return f(widen(x), v); }, widen(w));
+
+  EXPECT_LE(test::relative_error(dx.values(), want_dx), 5e-6);
+  EXPECT_LE(test::relative_error(dw.values(), test::reference::add(want_dw, widen(w))), 5e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, RmsnormTest,
+                         ::testing::Values(Size{0, 8}, Size{1, 3}, Size{3, 17}, Size{70, 24},
+                                           Size{130, 300}));
+
+struct Heads {
+  std::int64_t rows, heads, kv_heads, d;
+};
+class QkNormTest : public ::testing::TestWithParam<Heads> {};
+
+TEST_P(QkNormTest, FollowsTheF64ReferenceBothWays) {
+  const auto [rows, heads, kv_heads, d] = GetParam();
+  const std::int64_t width = (heads + 2 * kv_heads) * d;
+  const auto x = test::Values(1).floats(rows * width, 2.0), q = test::Values(2).floats(d),
+             k = test::Values(3).floats(d), dy = test::Values(4).floats(rows * width);
+  Tensor in({rows, width}, x), qw({d}, q), kw({d}, k), y = Tensor::unwritten({rows, width}),
+                                                       rstd = Tensor::unwritten({rows * (heads + kv_heads)});
+  qk_norm_forward_host({in.view(), qw.view(), kw.view(), y.view(), rstd.view(), heads, kv_heads, 1e-6f},
+                       *test::pool());
+  const auto forward = [&](const Vec& a, const Vec& b, const Vec& c) {
+    return test::reference::qk_norm_forward(a, b, c, static_cast<std::size_t>(heads),
+                                            static_cast<std::size_t>(kv_heads), 1e-6);
+  };
+  EXPECT_LE(test::relative_error(y.values(), forward(widen(x), widen(q), widen(k))), 1e-6);
+
+  Tensor d_y({rows, width}, dy), dx = Tensor::unwritten({rows, width}), dq = Tensor::unwritten({d}),
+                                 dk({d}, k);
+  test::Workspace workspace(qk_norm_backward_workspace_bytes(rows, d));
+  qk_norm_backward_host({in.view(), qw.view(), kw.view(), rstd.view(), d_y.view(), dx.view(), dq.view(),
+                         dk.view(), heads, kv_heads, false, true, workspace.view()},
+                        *test::pool());
+  const auto f = [&](const Vec& a, const Vec& b, const Vec& c) { return dot(widen(dy), forward(a, b, c)); };
+  EXPECT_LE(
+      test::relative_error(
+          dx.values(), central_differences([&](const Vec& v) { return f(v, widen(q), widen(k)); }, widen(x))),
+      5e-6);
+  EXPECT_LE(
+      test::relative_error(
+          dq.values(), central_differences([&](const Vec& v) { return f(widen(x), v, widen(k)); }, widen(q))),
+      5e-6);
+  const Vec want_dk = central_differences([&](const Vec& v) { return f(widen(x), widen(q), v); }, widen(k));
+  EXPECT_LE(test::relative_error(dk.values(), test::reference::add(want_dk, widen(k))), 5e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, QkNormTest,
+                         ::testing::Values(Heads{3, 1, 1, 4}, Heads{5, 4, 2, 7}, Heads{70, 2, 1, 3}));
+
+}  // namespace
+}  // namespace strata::kernels
