@@ -64,6 +64,8 @@ Opened open_mode(const std::string& path, OpenMode mode, int extra) {
     // O_NONBLOCK: a FIFO must be refused, not waited for. It means nothing for regular files.
     case OpenMode::read:
       return open_retrying(path, O_RDONLY | O_NONBLOCK | extra);
+    case OpenMode::read_unlinked:
+      return open_retrying(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | extra);
     case OpenMode::create:
       return open_retrying(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | extra);
     case OpenMode::truncate:
@@ -93,6 +95,9 @@ class PosixIo final : public Io {
       if (mode == OpenMode::create) ::unlink(path.c_str());
       opened = open_mode(path, mode, 0);
     }
+    if (mode == OpenMode::read_unlinked && opened.error == ELOOP)
+      return Status::error(Code::invalid,
+                           str("opening ", path, ": it is a symlink, which is not followed here"));
     if (opened.fd < 0) return errno_status("opening", path, opened.error);
     auto file = std::make_unique<detail::PosixFile>(opened.fd, path, direct);
     struct stat info {};

@@ -115,9 +115,10 @@ Result<std::string> header_text(const std::vector<TensorSpec>& specs, const std:
 
 }  // namespace
 
-Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(Io& io, const std::string& path) {
+Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(Io& io, const std::string& path,
+                                                               OpenMode mode) {
   auto self = std::unique_ptr<SafetensorsFile>(new SafetensorsFile);
-  STRATA_TRY_ASSIGN(self->file_, io.open(path, OpenMode::read));
+  STRATA_TRY_ASSIGN(self->file_, io.open(path, mode));
   STRATA_TRY_ASSIGN(self->file_bytes_, self->file_->size());
   const auto fill = [&]() -> Status {
     STRATA_TRY_ASSIGN(const std::string text, read_header(*self->file_, self->file_bytes_));

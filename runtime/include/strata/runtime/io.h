@@ -45,11 +45,12 @@ class File {
 };
 
 enum class OpenMode : std::uint8_t {
-  read,      ///< an existing regular file, also through a symlink; anything else is `invalid`
-  create,    ///< a new file, 0600; fails where one exists
-  truncate,  ///< a new or emptied file, 0600
-  append,    ///< a new file or the end of an existing one, 0600; write_at ignores the offset
-  scratch,   ///< an unnamed file in the folder `path` (O_TMPFILE, or created exclusively and unlinked), 0600
+  read,           ///< an existing regular file, also through a symlink; anything else is `invalid`
+  read_unlinked,  ///< the same, but a symlink is `invalid`: for names that came out of a file
+  create,         ///< a new file, 0600; fails where one exists
+  truncate,       ///< a new or emptied file, 0600
+  append,         ///< a new file or the end of an existing one, 0600; write_at ignores the offset
+  scratch,  ///< an unnamed file in the folder `path` (O_TMPFILE, or created exclusively and unlinked), 0600
 };
 
 /// The file system. The real one is posix_io(); tests wrap it to fail, shorten, flip or lose.

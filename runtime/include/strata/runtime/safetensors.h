@@ -47,7 +47,8 @@ class SafetensorsFile {
  public:
   /// Errors: `not_found`, `io_error`; `corrupt` for a header that breaks a rule, with the tensor and the
   /// numbers; `invalid` for a header past a limit; `unsupported` for an unknown dtype.
-  static Result<std::unique_ptr<SafetensorsFile>> open(Io& io, const std::string& path);
+  static Result<std::unique_ptr<SafetensorsFile>> open(Io& io, const std::string& path,
+                                                       OpenMode mode = OpenMode::read);
 
   /// In the order of their data.
   const std::vector<SafetensorsEntry>& entries() const noexcept { return entries_; }

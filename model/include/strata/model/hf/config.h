@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include <strata/model/decoder.h>
+#include <strata/runtime/dtype.h>
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+/// What a Hugging Face config.json says of a model. `seq` stays 0: how long a sequence is, the run decides,
+/// up to `positions`, which is 0 where the model sets no limit. Errors: `corrupt` for text that is no JSON or
+/// values of a wrong kind, `unsupported` for an architecture or a setting that changes what the model
+/// computes and that this build does not have; each with the key. All at once.
+Result<DecoderConfig> decoder_from_hf_config(const std::string& json);
+
+/// The config.json of `config` in the layout its family has there, with `dtype` as the weights' type.
+std::string hf_config_json(const DecoderConfig& config, DType dtype);
+
+}  // namespace strata

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <strata/model/decoder.h>
+#include <strata/model/hf/tensors.h>
+#include <strata/runtime/dtype.h>
+#include <strata/runtime/io.h>
+#include <strata/runtime/safetensors.h>
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+/// A Hugging Face folder: config.json, and model.safetensors or its shards with model.safetensors.index.json.
+/// An open one proves that every tensor of the model is there once with its shape and a dtype that can be
+/// read, and no other. Immutable; read() from one thread at a time.
+class HfFolder {
+ public:
+  /// All problems of the tensors at once, by name. Errors: `not_found`, `corrupt`, `invalid` (a shard's name
+  /// that is no plain file name, a symlink), `unsupported`.
+  static Result<std::unique_ptr<HfFolder>> open(Io& io, const std::string& path);
+  ~HfFolder();
+
+  const std::string& path() const noexcept { return path_; }
+  const DecoderConfig& config() const noexcept { return config_; }
+  /// Fills a parameter of record_decoder(config()), in f32, through a buffer of at most 1 MiB. Where the file
+  /// holds a tied head too, it must have the token table's bits. Errors: `not_found`, `invalid` for a wrong
+  /// size, `io_error`, `corrupt`.
+  Status read(std::string_view param, std::span<float> into) const;
+
+ private:
+  struct Place {
+    const SafetensorsFile* file = nullptr;
+    const SafetensorsEntry* entry = nullptr;
+    DType dtype = DType::f32;
+  };
+  HfFolder() = default;
+  Status open_files(Io& io);
+  Status find_places();
+  bool has_bare_names() const;
+  Status read_block(const Place& place, std::int64_t begin, std::span<float> into) const;
+  Status check_tied_head(std::span<const float> tokens) const;
+
+  std::string path_;
+  DecoderConfig config_;
+  std::vector<HfTensor> tensors_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, Place, std::less<>> places_;  // by the file's name of a tensor
+};
+
+struct HfExport {
+  DType dtype = DType::f32;  ///< f32, bf16 or f16
+  std::uint64_t shard_bytes =
+      5'000'000'000;  ///< at most so many bytes of tensors a file, one tensor at least
+  std::map<std::string, std::string> files = {};  ///< texts written beside (tokenizer.json ...)
+};
+/// Gives a parameter of the model in f32.
+using ParamSource = std::function<Status(std::string_view param, std::span<float> into)>;
+
+/// Writes a folder that HfFolder and others read: beside `path` first, every file synced, then renamed.
+/// `path` may not exist. Holds one parameter and 1 MiB at a time. Errors: `invalid`, `no_space`, `io_error`,
+/// those of `source`.
+Status export_hf(Io& io, const std::string& path, const DecoderConfig& config, const ParamSource& source,
+                 const HfExport& options);
+/// Reads the folder back and compares every element with `source`, rounded as exported. Errors: `corrupt`,
+/// naming the tensor.
+Status check_hf_export(Io& io, const std::string& path, const ParamSource& source, DType dtype);
+
+}  // namespace strata

@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <strata/model/hf/config.h>
+#include <strata/model/hf/folder.h>
+#include <strata/runtime/convert.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+namespace {
+
+constexpr std::int64_t kBlock = (1 << 20) / 4;
+
+/// The parameter that was asked for last: the parts of one follow each other.
+class Params {
+ public:
+  Params(const DecoderConfig& config, const ParamSource& source) : source_(source) {
+    for (const HfTensor& tensor : hf_tensors(config)) elems_[tensor.param] += tensor.n_elems();
+  }
+  Result<std::span<const float>> get(const std::string& name) {
+    if (name != name_) {
+      values_.resize(static_cast<std::size_t>(elems_.at(name)));
+      name_.clear();
+      STRATA_TRY(source_(name, values_));
+      name_ = name;
+    }
+    return std::span<const float>(values_);
+  }
+
+ private:
+  const ParamSource& source_;
+  std::map<std::string, std::int64_t> elems_;
+  std::string name_;
+  std::vector<float> values_;
+};
+
+/// Cut into files of at most `limit` bytes.
+std::vector<std::vector<HfTensor>> shards(const DecoderConfig& config, DType dtype, std::uint64_t limit) {
+  std::vector<std::vector<HfTensor>> out(1);
+  std::uint64_t bytes = 0;
+  for (HfTensor& tensor : hf_tensors(config)) {
+    const std::uint64_t size = static_cast<std::uint64_t>(tensor.n_elems()) * size_of(dtype);
+    if (!out.back().empty() && bytes + size > limit) {
+      out.emplace_back();
+      bytes = 0;
+    }
+    bytes += size;
+    out.back().push_back(std::move(tensor));
+  }
+  return out;
+}
+
+Status write_shard(Io& io, const std::string& path, const std::vector<HfTensor>& tensors,
+                   const DecoderConfig& config, Params& params, DType dtype) {
+  std::vector<TensorSpec> specs;
+  for (const HfTensor& tensor : tensors)
+    specs.push_back({tensor.name, std::string(safetensors_dtype(dtype)), tensor.shape});
+  STRATA_TRY_ASSIGN(const auto writer,
+                    SafetensorsWriter::create(io, path, std::move(specs), {{"format", "pt"}}));
+  std::vector<float> block;
+  std::vector<std::byte> raw;
+  for (const HfTensor& tensor : tensors) {
+    STRATA_TRY_ASSIGN(const std::span<const float> param, params.get(tensor.param));
+    for (std::int64_t at = 0; at < tensor.n_elems(); at += kBlock) {
+      block.resize(static_cast<std::size_t>(std::min(kBlock, tensor.n_elems() - at)));
+      gather_hf(tensor, config, at, param, block);
+      raw.resize(block.size() * size_of(dtype));
+      STRATA_TRY(narrow_from_f32(block, dtype, raw));
+      STRATA_TRY(writer->append(raw));
+    }
+  }
+  return writer->finish();
+}
+
+std::string shard_name(std::size_t i, std::size_t n) {
+  return n == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, n);
+}
+
+std::string index_json(const std::vector<std::vector<HfTensor>>& all, DType dtype) {
+  nlohmann::json map = nlohmann::json::object();
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (const HfTensor& tensor : all[i]) {
+      map[tensor.name] = shard_name(i, all.size());
+      total += static_cast<std::uint64_t>(tensor.n_elems()) * size_of(dtype);
+    }
+  return nlohmann::json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n";
+}
+
+Status write_folder(Io& io, const std::string& path, const DecoderConfig& config, const ParamSource& source,
+                    const HfExport& options) {
+  STRATA_TRY(io.make_dirs(path));
+  Params params(config, source);
+  const auto all = shards(config, options.dtype, options.shard_bytes);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    STRATA_TRY(
+        write_shard(io, path + "/" + shard_name(i, all.size()), all[i], config, params, options.dtype));
+  if (all.size() > 1)
+    STRATA_TRY(
+        write_text_atomically(io, path + "/model.safetensors.index.json", index_json(all, options.dtype)));
+  for (const auto& [name, text] : options.files)
+    STRATA_TRY(write_text_atomically(io, path + "/" + name, text));
+  return write_text_atomically(io, path + "/config.json", hf_config_json(config, options.dtype));
+}
+
+std::string parent_of(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  return slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
+}
+
+}  // namespace
+
+Status export_hf(Io& io, const std::string& path, const DecoderConfig& config, const ParamSource& source,
+                 const HfExport& options) {
+  if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16)
+    return Status::error(Code::unsupported, str("an export as ", to_string(options.dtype),
+                                                "; f32, bf16 and f16 can be written"));
+  if (io.exists(path)) return Status::error(Code::invalid, str(path, " is there already; name a new folder"));
+  const std::string draft = path + ".unfinished";
+  if (io.exists(draft)) STRATA_TRY(io.remove_all(draft));  // of a process that was killed
+  Status status = write_folder(io, draft, config, source, options);
+  if (status.is_ok()) status = io.rename(draft, path);
+  if (status.is_ok()) return io.sync_dir(parent_of(path));
+  (void)io.remove_all(draft);  // the first error counts
+  return status;
+}
+
+Status check_hf_export(Io& io, const std::string& path, const ParamSource& source, DType dtype) {
+  STRATA_TRY_ASSIGN(const auto folder, HfFolder::open(io, path));
+  Params params(folder->config(), source);
+  std::vector<float> found;
+  std::vector<std::byte> raw;
+  std::string last;
+  for (const HfTensor& tensor : hf_tensors(folder->config())) {
+    if (tensor.param == last) continue;
+    last = tensor.param;
+    STRATA_TRY_ASSIGN(const std::span<const float> param, params.get(tensor.param));
+    std::vector<float> want(param.begin(), param.end());
+    raw.resize(want.size() * size_of(dtype));
+    STRATA_TRY(narrow_from_f32(want, dtype, raw));
+    STRATA_TRY(widen_to_f32(dtype, raw, want));
+    found.resize(want.size());
+    STRATA_TRY(folder->read(tensor.param, found));
+    if (std::memcmp(found.data(), want.data(), want.size() * sizeof(float)) != 0)
+      return Status::error(Code::corrupt, str(path, ": ", tensor.param, " does not read back as it was"));
+  }
+  return {};
+}
+
+}  // namespace strata

@@ -1,0 +1,201 @@
+#include <strata/model/hf/folder.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include <strata/model/hf/config.h>
+#include <strata/runtime/convert.h>
+#include <strata/runtime/str.h>
+
+#include "strict_json.h"
+
+namespace strata {
+namespace {
+
+constexpr std::uint64_t kConfigLimit = 16 << 20;
+constexpr std::uint64_t kIndexLimit = 256 << 20;
+constexpr std::size_t kProblemsShown = 20;
+constexpr std::int64_t kBlock = (1 << 20) / 4;  // elements read at a time
+constexpr const char* kSingle = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
+/// The files that an index names.
+Result<std::set<std::string>> shards_of(const std::string& text) {
+  STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_strict_json(text));
+  const auto map = root.find("weight_map");
+  if (!root.is_object() || map == root.end() || !map->is_object() || map->empty())
+    return Status::error(Code::corrupt, "there is no weight_map with tensors in it");
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : map->items()) {
+    if (!file.is_string())
+      return Status::error(Code::corrupt, str("weight_map.", tensor, " is no file name"));
+    const std::string name = file.get<std::string>();
+    if (!is_plain_name(name))
+      return Status::error(Code::invalid,
+                           str("weight_map.", tensor, " is '", name, "', which is no file of this folder"));
+    files.insert(name);
+  }
+  return files;
+}
+
+class Problems {
+ public:
+  void add(const std::string& what) {
+    if (++n_ <= kProblemsShown) text_ += str(text_.empty() ? "" : "\n", what);
+  }
+  Status status() const {
+    if (n_ == 0) return {};
+    return Status::error(Code::corrupt,
+                         n_ <= kProblemsShown ? text_ : str(text_, "\nand ", n_ - kProblemsShown, " more"));
+  }
+
+ private:
+  std::string text_;
+  std::size_t n_ = 0;
+};
+
+std::string shape_text(const std::vector<std::uint64_t>& shape) {
+  std::string text = "[";
+  for (const std::uint64_t extent : shape) text += str(text.size() > 1 ? ", " : "", extent);
+  return text + "]";
+}
+
+}  // namespace
+
+HfFolder::~HfFolder() = default;
+
+Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path) {
+  std::unique_ptr<HfFolder> folder(new HfFolder);
+  folder->path_ = path;
+  const std::string config_path = path + "/config.json";
+  STRATA_TRY_ASSIGN(const std::string text, read_text(io, config_path, kConfigLimit));
+  auto config = decoder_from_hf_config(text);
+  if (!config.has_value()) return config.status().annotate(config_path);
+  folder->config_ = *std::move(config);
+  folder->tensors_ = hf_tensors(folder->config_);
+  STRATA_TRY(folder->open_files(io));
+  STRATA_TRY(folder->find_places().annotate(path));
+  return folder;
+}
+
+Status HfFolder::open_files(Io& io) {
+  std::set<std::string> names = {kSingle};
+  if (const std::string index = path_ + "/" + kIndex; !io.exists(path_ + "/" + kSingle) && io.exists(index)) {
+    STRATA_TRY_ASSIGN(const std::string text, read_text(io, index, kIndexLimit));
+    auto shards = shards_of(text);
+    if (!shards.has_value()) return shards.status().annotate(index);
+    names = *std::move(shards);
+  }
+  for (const std::string& name : names) {
+    STRATA_TRY_ASSIGN(std::unique_ptr<SafetensorsFile> file,
+                      SafetensorsFile::open(io, path_ + "/" + name, OpenMode::read_unlinked));
+    files_.push_back(std::move(file));
+  }
+  return {};
+}
+
+// Some files leave out the first part of every name ("transformer."): one way or the other for all.
+bool HfFolder::has_bare_names() const {
+  const auto there = [&](std::string_view wanted) {
+    return std::any_of(files_.begin(), files_.end(),
+                       [&](const auto& f) { return f->find(wanted) != nullptr; });
+  };
+  const std::string_view first = tensors_.front().name;
+  return !there(first) && there(first.substr(first.find('.') + 1));
+}
+
+Status HfFolder::find_places() {
+  Problems problems;
+  for (const auto& file : files_)
+    for (const SafetensorsEntry& entry : file->entries()) {
+      const auto dtype = dtype_from_safetensors(entry.dtype);
+      const bool readable = dtype && (*dtype == DType::f32 || *dtype == DType::bf16 || *dtype == DType::f16);
+      if (is_hf_buffer(entry.name)) continue;
+      if (!readable) problems.add(str(entry.name, " is ", entry.dtype, "; F32, BF16 and F16 can be read"));
+      if (!places_.try_emplace(entry.name, Place{file.get(), &entry, dtype.value_or(DType::f32)}).second)
+        problems.add(str(entry.name, " is in two files"));
+    }
+  std::set<std::string, std::less<>> expected;
+  const auto expect = [&](const std::string& name, const std::vector<std::uint64_t>& shape) {
+    expected.insert(name);
+    const auto at = places_.find(name);
+    if (at == places_.end()) {
+      problems.add(str(name, " is missing"));
+    } else if (at->second.entry->shape != shape) {
+      problems.add(str(name, " has the shape ", shape_text(at->second.entry->shape), ", the model ",
+                       shape_text(shape)));
+    }
+  };
+  const std::string head(hf_head_name());
+  const bool bare = has_bare_names();
+  for (HfTensor& tensor : tensors_) {
+    if (bare && tensor.name != head) tensor.name.erase(0, tensor.name.find('.') + 1);
+    expect(tensor.name, tensor.shape);
+  }
+  if (config_.tied_head && places_.count(head) != 0) expect(head, tensors_.front().shape);
+  for (const auto& [name, place] : places_)
+    if (expected.count(name) == 0) problems.add(str(name, " is no tensor of this model"));
+  return problems.status();
+}
+
+Status HfFolder::read_block(const Place& place, std::int64_t begin, std::span<float> into) const {
+  const std::size_t size = size_of(place.dtype);
+  if (place.dtype == DType::f32)
+    return place.file->read_range(*place.entry, static_cast<std::uint64_t>(begin) * size,
+                                  std::as_writable_bytes(into));
+  std::vector<std::byte> raw(into.size() * size);
+  STRATA_TRY(place.file->read_range(*place.entry, static_cast<std::uint64_t>(begin) * size, raw));
+  return widen_to_f32(place.dtype, raw, into);
+}
+
+Status HfFolder::read(std::string_view param, std::span<float> into) const {
+  std::int64_t filled_elems = 0;
+  std::vector<float> block;
+  for (const HfTensor& tensor : tensors_) {
+    if (tensor.param != param) continue;
+    const Place& place = places_.find(tensor.name)->second;
+    const std::int64_t n = tensor.n_elems();
+    filled_elems += n;
+    if (filled_elems > static_cast<std::int64_t>(into.size())) break;
+    const std::int64_t rows = static_cast<std::int64_t>(tensor.shape[0]);
+    for (std::int64_t at = 0; at < n; at += kBlock) {
+      const std::int64_t length = std::min(kBlock, n - at);
+      if (tensor.layout == HfTensor::Layout::rows) {  // straight into its place
+        const std::int64_t first = tensor.first_row * (n / rows) + at;
+        STRATA_TRY(read_block(
+            place, at, into.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(length))));
+        continue;
+      }
+      block.resize(static_cast<std::size_t>(length));
+      STRATA_TRY(read_block(place, at, block));
+      scatter_hf(tensor, config_, at, block, into);
+    }
+  }
+  if (filled_elems == 0) return Status::error(Code::not_found, str(path_, " has no ", param));
+  if (filled_elems != static_cast<std::int64_t>(into.size()))
+    return Status::error(Code::invalid,
+                         str(param, " has ", filled_elems, " elements, ", into.size(), " were asked for"));
+  return config_.tied_head && param == tensors_.front().param ? check_tied_head(into) : Status();
+}
+
+Status HfFolder::check_tied_head(std::span<const float> tokens) const {
+  const auto at = places_.find(hf_head_name());
+  if (at == places_.end()) return {};
+  std::vector<float> block;
+  for (std::size_t i = 0; i < tokens.size(); i += kBlock) {
+    block.resize(std::min<std::size_t>(kBlock, tokens.size() - i));
+    STRATA_TRY(read_block(at->second, static_cast<std::int64_t>(i), block));
+    if (std::memcmp(block.data(), tokens.data() + i, block.size() * sizeof(float)) != 0)
+      return Status::error(Code::corrupt, str(path_, ": tie_word_embeddings is true, but ", hf_head_name(),
+                                              " differs from ", tensors_.front().name));
+  }
+  return {};
+}
+
+}  // namespace strata

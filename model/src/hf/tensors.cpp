@@ -1,0 +1,241 @@
+#include <strata/model/hf/tensors.h>
+
+#include <array>
+
+#include <strata/runtime/str.h>
+
+// How each family names its tensors. "" stands for a part the family does not have.
+
+namespace strata {
+namespace {
+
+using Layout = HfTensor::Layout;
+
+struct Names {
+  std::string_view family;
+  std::string_view tokens, positions, embed_norm, layer;
+  std::string_view attn_norm;
+  std::array<std::string_view, 3> qkv;  // one fused, or three
+  std::string_view q_norm, k_norm, attn_out, attn_post_norm, mlp_norm;
+  std::array<std::string_view, 2> mlp_in;  // one, or gate and up
+  std::string_view mlp_out, mlp_post_norm, final_norm;
+  Layout linear = Layout::rows, fused_qkv = Layout::rows;
+};
+
+constexpr Names kLlama = {.family = "llama",
+                          .tokens = "model.embed_tokens",
+                          .positions = "",
+                          .embed_norm = "",
+                          .layer = "model.layers.",
+                          .attn_norm = "input_layernorm",
+                          .qkv = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+                          .q_norm = "self_attn.q_norm",
+                          .k_norm = "self_attn.k_norm",
+                          .attn_out = "self_attn.o_proj",
+                          .attn_post_norm = "post_self_attn_layernorm",
+                          .mlp_norm = "post_attention_layernorm",
+                          .mlp_in = {"mlp.gate_proj", "mlp.up_proj"},
+                          .mlp_out = "mlp.down_proj",
+                          .mlp_post_norm = "post_mlp_layernorm",
+                          .final_norm = "model.norm"};
+constexpr Names kGlm = [] {
+  Names names = kLlama;
+  names.family = "glm";
+  names.mlp_in = {"mlp.gate_up_proj", ""};
+  return names;
+}();
+constexpr Names kGpt2 = {.family = "gpt2",
+                         .tokens = "transformer.wte",
+                         .positions = "transformer.wpe",
+                         .embed_norm = "",
+                         .layer = "transformer.h.",
+                         .attn_norm = "ln_1",
+                         .qkv = {"attn.c_attn", "", ""},
+                         .q_norm = "",
+                         .k_norm = "",
+                         .attn_out = "attn.c_proj",
+                         .attn_post_norm = "",
+                         .mlp_norm = "ln_2",
+                         .mlp_in = {"mlp.c_fc", ""},
+                         .mlp_out = "mlp.c_proj",
+                         .mlp_post_norm = "",
+                         .final_norm = "transformer.ln_f",
+                         .linear = Layout::transposed,
+                         .fused_qkv = Layout::transposed};
+constexpr Names kOpt = {.family = "opt",
+                        .tokens = "model.decoder.embed_tokens",
+                        .positions = "model.decoder.embed_positions",
+                        .embed_norm = "",
+                        .layer = "model.decoder.layers.",
+                        .attn_norm = "self_attn_layer_norm",
+                        .qkv = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+                        .q_norm = "",
+                        .k_norm = "",
+                        .attn_out = "self_attn.out_proj",
+                        .attn_post_norm = "",
+                        .mlp_norm = "final_layer_norm",
+                        .mlp_in = {"fc1", ""},
+                        .mlp_out = "fc2",
+                        .mlp_post_norm = "",
+                        .final_norm = "model.decoder.final_layer_norm"};
+constexpr Names kBloom = {.family = "bloom",
+                          .tokens = "transformer.word_embeddings",
+                          .positions = "",
+                          .embed_norm = "transformer.word_embeddings_layernorm",
+                          .layer = "transformer.h.",
+                          .attn_norm = "input_layernorm",
+                          .qkv = {"self_attention.query_key_value", "", ""},
+                          .q_norm = "",
+                          .k_norm = "",
+                          .attn_out = "self_attention.dense",
+                          .attn_post_norm = "",
+                          .mlp_norm = "post_attention_layernorm",
+                          .mlp_in = {"mlp.dense_h_to_4h", ""},
+                          .mlp_out = "mlp.dense_4h_to_h",
+                          .mlp_post_norm = "",
+                          .final_norm = "transformer.ln_f",
+                          .linear = Layout::rows,
+                          .fused_qkv = Layout::by_head};
+
+const Names& names_of(std::string_view family) {
+  if (family == "glm" || family == "glm4") return kGlm;
+  for (const Names* names : {&kGpt2, &kOpt, &kBloom})
+    if (names->family == family) return *names;
+  return kLlama;  // and Qwen
+}
+
+class Table {
+ public:
+  explicit Table(const DecoderConfig& config) : c_(filled(config)), names_(names_of(c_.family)) {}
+
+  std::vector<HfTensor> make() {
+    matrix("tokens", str(names_.tokens), c_.vocab, c_.hidden, Layout::rows);
+    if (c_.position == DecoderConfig::Position::learned)
+      matrix("positions", str(names_.positions), c_.positions + c_.position_offset, c_.hidden, Layout::rows);
+    if (c_.embed_norm) norm("embed_norm", str(names_.embed_norm), c_.hidden);
+    for (std::int64_t layer = 0; layer < c_.layers; ++layer)
+      block(str("layers.", layer, "."), str(names_.layer, layer, "."));
+    norm("final_norm", str(names_.final_norm), c_.hidden);
+    if (!c_.tied_head) matrix("head", "lm_head", c_.vocab, c_.hidden, Layout::rows);
+    return std::move(out_);
+  }
+
+ private:
+  void matrix(const std::string& param, const std::string& name, std::int64_t rows, std::int64_t columns,
+              Layout layout, std::int64_t first_row = 0) {
+    const auto r = static_cast<std::uint64_t>(rows), c = static_cast<std::uint64_t>(columns);
+    const bool turned = layout == Layout::transposed;
+    out_.push_back(
+        {name + ".weight", {turned ? c : r, turned ? r : c}, param + ".weight", first_row, layout});
+  }
+  void vector(const std::string& param, const std::string& name, std::int64_t n, Layout layout = Layout::rows,
+              std::int64_t first = 0) {
+    out_.push_back({name, {static_cast<std::uint64_t>(n)}, param, first, layout});
+  }
+  void norm(const std::string& param, const std::string& name, std::int64_t n) {
+    vector(param + ".weight", name + ".weight", n);
+    if (c_.norm == DecoderConfig::Norm::layer) vector(param + ".bias", name + ".bias", n);
+  }
+  void linear(const std::string& param, const std::string& name, std::int64_t rows, std::int64_t columns,
+              bool bias, Layout layout, std::int64_t first_row = 0) {
+    matrix(param, name, rows, columns, layout, first_row);
+    // A bias has no second side to turn.
+    if (bias)
+      vector(param + ".bias", name + ".bias", rows, layout == Layout::transposed ? Layout::rows : layout,
+             first_row);
+  }
+
+  void block(const std::string& param, const std::string& name) {
+    const std::int64_t q = c_.heads * c_.head_dim, kv = c_.kv_heads * c_.head_dim;
+    const std::string qkv = param + "qkv";
+    norm(param + "attn_norm", str(name, names_.attn_norm), c_.hidden);
+    if (names_.qkv[1].empty()) {
+      linear(qkv, str(name, names_.qkv[0]), q + 2 * kv, c_.hidden, c_.qkv_bias, names_.fused_qkv);
+    } else {
+      linear(qkv, str(name, names_.qkv[0]), q, c_.hidden, c_.qkv_bias, names_.linear);
+      linear(qkv, str(name, names_.qkv[1]), kv, c_.hidden, c_.qkv_bias, names_.linear, q);
+      linear(qkv, str(name, names_.qkv[2]), kv, c_.hidden, c_.qkv_bias, names_.linear, q + kv);
+    }
+    if (c_.qk_norm) {
+      vector(param + "q_norm.weight", str(name, names_.q_norm, ".weight"), c_.head_dim);
+      vector(param + "k_norm.weight", str(name, names_.k_norm, ".weight"), c_.head_dim);
+    }
+    linear(param + "attn_out", str(name, names_.attn_out), c_.hidden, q, c_.out_bias, names_.linear);
+    if (c_.post_norms) norm(param + "attn_post_norm", str(name, names_.attn_post_norm), c_.hidden);
+    norm(param + "mlp_norm", str(name, names_.mlp_norm), c_.hidden);
+    const bool gated = c_.mlp == DecoderConfig::Mlp::swiglu;
+    const std::string mlp_in = param + "mlp_in";
+    if (gated && !names_.mlp_in[1].empty()) {
+      linear(mlp_in, str(name, names_.mlp_in[0]), c_.ffn, c_.hidden, c_.mlp_bias, names_.linear);
+      linear(mlp_in, str(name, names_.mlp_in[1]), c_.ffn, c_.hidden, c_.mlp_bias, names_.linear, c_.ffn);
+    } else {
+      linear(mlp_in, str(name, names_.mlp_in[0]), (gated ? 2 : 1) * c_.ffn, c_.hidden, c_.mlp_bias,
+             names_.linear);
+    }
+    linear(param + "mlp_out", str(name, names_.mlp_out), c_.hidden, c_.ffn, c_.mlp_bias, names_.linear);
+    if (c_.post_norms) norm(param + "mlp_post_norm", str(name, names_.mlp_post_norm), c_.hidden);
+  }
+
+  const DecoderConfig c_;
+  const Names& names_;
+  std::vector<HfTensor> out_;
+};
+
+// Where element `e` of a tensor lies in its parameter.
+class Place {
+ public:
+  Place(const HfTensor& tensor, const DecoderConfig& config)
+      : layout_(tensor.layout),
+        columns_(tensor.shape.size() > 1 ? static_cast<std::int64_t>(tensor.shape[1]) : 1),
+        rows_(static_cast<std::int64_t>(tensor.shape[0])),
+        first_(tensor.first_row * (layout_ == Layout::transposed ? rows_ : columns_)) {
+    const DecoderConfig full = filled(config);
+    heads_ = full.heads;
+    head_dim_ = full.head_dim;
+  }
+  std::int64_t operator()(std::int64_t e) const {
+    if (layout_ == Layout::rows) return first_ + e;
+    const std::int64_t row = e / columns_, column = e % columns_;
+    if (layout_ == Layout::transposed) return first_ + column * rows_ + row;
+    const std::int64_t head = row / (3 * head_dim_), part = row / head_dim_ % 3, i = row % head_dim_;
+    return first_ + ((part * heads_ + head) * head_dim_ + i) * columns_ + column;
+  }
+
+ private:
+  Layout layout_;
+  std::int64_t columns_, rows_, first_, heads_ = 0, head_dim_ = 1;
+};
+
+}  // namespace
+
+std::int64_t HfTensor::n_elems() const noexcept {
+  std::uint64_t n = 1;
+  for (const std::uint64_t extent : shape) n *= extent;
+  return static_cast<std::int64_t>(n);
+}
+
+std::vector<HfTensor> hf_tensors(const DecoderConfig& config) { return Table(config).make(); }
+
+std::string_view hf_head_name() noexcept { return "lm_head.weight"; }
+
+bool is_hf_buffer(std::string_view name) noexcept {
+  for (const std::string_view end : {".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq"})
+    if (name.ends_with(end)) return true;
+  return false;
+}
+
+void scatter_hf(const HfTensor& tensor, const DecoderConfig& config, std::int64_t begin,
+                std::span<const float> from, std::span<float> param) {
+  const Place place(tensor, config);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    param[static_cast<std::size_t>(place(begin + static_cast<std::int64_t>(i)))] = from[i];
+}
+
+void gather_hf(const HfTensor& tensor, const DecoderConfig& config, std::int64_t begin,
+               std::span<const float> param, std::span<float> into) {
+  const Place place(tensor, config);
+  for (std::size_t i = 0; i < into.size(); ++i)
+    into[i] = param[static_cast<std::size_t>(place(begin + static_cast<std::int64_t>(i)))];
+}
+
+}  // namespace strata

@@ -1,0 +1,302 @@
+// Hugging Face folders: what is read back is what was written, and what is damaged is refused by name.
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <strata/model/hf/config.h>
+#include <strata/model/hf/folder.h>
+#include <strata/runtime/convert.h>
+#include <strata/runtime/rng.h>
+#include <strata/runtime/str.h>
+
+#include "support/temp_dir.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+DecoderConfig config_of(std::string_view family) {
+  DecoderConfig c = decoder_of_family(family).value();
+  c.layers = 2;
+  c.hidden = 24;
+  c.heads = 4;
+  c.kv_heads = c.norm == DecoderConfig::Norm::rms ? 2 : 4;
+  c.head_dim = c.norm == DecoderConfig::Norm::rms ? 8 : 6;
+  c.ffn = c.family == "bloom" ? 96 : 40;
+  c.vocab = 31;
+  c.positions = c.family == "bloom" ? 0 : 64;
+  return c;
+}
+
+// Element i of a parameter: a function of its name, so that no two rows are alike.
+Status values_of(std::string_view param, std::span<float> into) {
+  const Rng rng(std::hash<std::string_view>{}(param), 1);
+  for (std::size_t i = 0; i < into.size(); ++i) into[i] = rng.normal(i);
+  return {};
+}
+std::map<std::string, std::int64_t> params_of(DecoderConfig config) {
+  config.seq = 8;
+  std::map<std::string, std::int64_t> sizes;
+  for (const ParamInfo& param : must(record_decoder(config, 1, DecoderHead::logits)).params)
+    sizes[param.name] = param.shape.n_elems();
+  return sizes;
+}
+
+class HfFamilyTest : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  const test::TempDir dir;
+  const DecoderConfig config = config_of(GetParam());
+  const std::string path = dir.file("model");
+};
+
+TEST_P(HfFamilyTest, EveryElementOfEveryParameterComesBackBitForBit) {
+  must(export_hf(posix_io(), path, config, values_of, {}));
+  const auto folder = must(HfFolder::open(posix_io(), path));
+  for (const auto& [name, n] : params_of(config)) {
+    std::vector<float> want(static_cast<std::size_t>(n)), got(want.size());
+    must(values_of(name, want));
+    must(folder->read(name, got));
+    EXPECT_EQ(std::memcmp(want.data(), got.data(), want.size() * 4), 0) << name;
+  }
+  must(check_hf_export(posix_io(), path, values_of, DType::f32));
+}
+
+TEST_P(HfFamilyTest, TheConfigurationComesBack) {
+  must(export_hf(posix_io(), path, config, values_of, {}));
+  const DecoderConfig got = must(HfFolder::open(posix_io(), path))->config(), want = filled(config);
+  const DecoderConfig full = filled(got);
+  EXPECT_EQ(full.family, want.family);
+  for (const auto member :
+       {&DecoderConfig::layers, &DecoderConfig::hidden, &DecoderConfig::heads, &DecoderConfig::kv_heads,
+        &DecoderConfig::head_dim, &DecoderConfig::ffn, &DecoderConfig::vocab, &DecoderConfig::positions,
+        &DecoderConfig::position_offset, &DecoderConfig::rotary_dim})
+    EXPECT_EQ(full.*member, want.*member);
+  for (const auto member : {&DecoderConfig::embed_norm, &DecoderConfig::post_norms, &DecoderConfig::qk_norm,
+                            &DecoderConfig::rotary_interleaved, &DecoderConfig::qkv_bias,
+                            &DecoderConfig::out_bias, &DecoderConfig::mlp_bias, &DecoderConfig::tied_head})
+    EXPECT_EQ(full.*member, want.*member);
+  EXPECT_EQ(full.norm_eps, want.norm_eps);
+  EXPECT_EQ(full.frequencies, want.frequencies);
+}
+
+TEST_P(HfFamilyTest, ShardsHoldEachTensorOnceAndReadBackAsOneFileDoes) {
+  must(export_hf(posix_io(), path, config, values_of, {.dtype = DType::bf16, .shard_bytes = 3000}));
+  const std::string index_path = path + "/model.safetensors.index.json";
+  const json index = json::parse(must(read_text(posix_io(), index_path, 1 << 20)));
+  EXPECT_EQ(index["weight_map"].size(), hf_tensors(config).size());
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : index["weight_map"].items()) files.insert(file.get<std::string>());
+  EXPECT_GT(files.size(), 3u);
+  must(check_hf_export(posix_io(), path, values_of, DType::bf16));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, HfFamilyTest, ::testing::ValuesIn(decoder_families()),
+                         [](const auto& test_case) { return std::string(test_case.param); });
+
+// A folder with one thing changed.
+class HfDamageTest : public ::testing::Test {
+ protected:
+  explicit HfDamageTest(std::string_view family = "llama") : config(config_of(family)) {
+    must(export_hf(posix_io(), path, config, values_of, {}));
+  }
+  void edit_config(const std::function<void(json&)>& edit) {
+    json j = json::parse(must(read_text(posix_io(), path + "/config.json", 1 << 20)));
+    edit(j);
+    must(write_text_atomically(posix_io(), path + "/config.json", j.dump()));
+  }
+  /// Writes all tensors anew: those `edit` keeps, under the names it gives them.
+  void edit_tensors(const std::function<bool(TensorSpec&)>& keep, std::vector<TensorSpec> more = {}) {
+    std::vector<TensorSpec> specs;
+    for (const HfTensor& tensor : hf_tensors(config)) {
+      TensorSpec spec{tensor.name, "F32", tensor.shape};
+      if (keep(spec)) specs.push_back(spec);
+    }
+    specs.insert(specs.end(), more.begin(), more.end());
+    must(posix_io().remove_all(path + "/model.safetensors"));
+    const auto writer = must(SafetensorsWriter::create(posix_io(), path + "/model.safetensors", specs));
+    for (const TensorSpec& spec : specs) {
+      std::size_t bytes = spec.dtype == "F32" || spec.dtype == "I32" ? 4 : 2;
+      for (const std::uint64_t extent : spec.shape) bytes *= extent;
+      must(writer->append(std::vector<std::byte>(bytes)));
+    }
+    must(writer->finish());
+  }
+  void expect_refused(Code code, std::initializer_list<std::string_view> parts) const {
+    const Status status = HfFolder::open(posix_io(), path).status();
+    EXPECT_EQ(status.code(), code) << status.message();
+    for (const std::string_view part : parts)
+      EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(part)));
+  }
+  const test::TempDir dir;
+  const DecoderConfig config;
+  const std::string path = dir.file("model");
+};
+
+TEST_F(HfDamageTest, MissingUnknownAndMisshapenTensorsAreAllNamedAtOnce) {
+  edit_tensors(
+      [](TensorSpec& spec) {
+        if (spec.name == "model.layers.0.self_attn.k_proj.weight") return false;
+        if (spec.name == "model.norm.weight") spec.shape = {25};
+        return true;
+      },
+      {{"model.layers.7.mlp.up_proj.weight", "F32", {2, 2}}});
+  expect_refused(Code::corrupt, {"model.layers.0.self_attn.k_proj.weight is missing",
+                                 "model.norm.weight has the shape [25], the model [24]",
+                                 "model.layers.7.mlp.up_proj.weight is no tensor of this model"});
+}
+
+TEST_F(HfDamageTest, ADtypeThatIsNotAFloatIsRefused) {
+  edit_tensors([](TensorSpec& spec) {
+    if (spec.name == "lm_head.weight") spec.dtype = "I32";
+    return true;
+  });
+  expect_refused(Code::corrupt, {"lm_head.weight is I32; F32, BF16 and F16 can be read"});
+}
+
+TEST_F(HfDamageTest, BuffersOfOldFilesAreLeftAlone) {
+  edit_tensors([](TensorSpec&) { return true; },
+               {{"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {4}}});
+  EXPECT_TRUE(HfFolder::open(posix_io(), path).has_value());
+}
+
+TEST_F(HfDamageTest, AFolderWithoutAModelSaysWhatIsMissing) {
+  must(posix_io().remove_all(path + "/model.safetensors"));
+  expect_refused(Code::not_found, {"model.safetensors"});
+  must(posix_io().remove_all(path + "/config.json"));
+  expect_refused(Code::not_found, {"config.json"});
+}
+
+TEST_F(HfDamageTest, AnIndexMayNameOnlyFilesOfItsFolderAndNoSymlink) {
+  must(posix_io().rename(path + "/model.safetensors", path + "/part.safetensors"));
+  const auto index = [&](const std::string& file) {
+    json map = json::object();
+    for (const HfTensor& tensor : hf_tensors(config)) map[tensor.name] = file;
+    must(write_text_atomically(posix_io(), path + "/model.safetensors.index.json",
+                               json{{"weight_map", map}}.dump()));
+  };
+  index("part.safetensors");
+  EXPECT_TRUE(HfFolder::open(posix_io(), path).has_value());
+  for (const std::string outside :
+       {"../part.safetensors", "/etc/passwd", "..", "", "a/../part.safetensors"}) {
+    index(outside);
+    expect_refused(Code::invalid, {"'" + outside + "', which is no file of this folder"});
+  }
+  std::filesystem::create_symlink("part.safetensors", path + "/link.safetensors");
+  index("link.safetensors");
+  expect_refused(Code::invalid, {"it is a symlink"});
+  std::filesystem::create_directory(path + "/folder");
+  index("folder");
+  expect_refused(Code::invalid, {"not a regular file"});
+}
+
+TEST_F(HfDamageTest, AnIndexThatIsNoneIsRefused) {
+  must(posix_io().rename(path + "/model.safetensors", path + "/part.safetensors"));
+  for (const char* text :
+       {"", "[]", "{}", "{\"weight_map\": 3}", "{\"weight_map\": {}}", "{\"weight_map\": {\"a\": 1}}",
+        "{\"weight_map\": {\"a\": \"b\", \"a\": \"c\"}}"}) {
+    must(write_text_atomically(posix_io(), path + "/model.safetensors.index.json", text));
+    expect_refused(Code::corrupt, {"model.safetensors.index.json"});
+  }
+}
+
+TEST_F(HfDamageTest, SettingsThisBuildLacksAreNamedAllAtOnce) {
+  edit_config([](json& j) {
+    j["hidden_act"] = "gelu";
+    j["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
+    j["quantization_config"] = {{"bits", 4}};
+    j["use_sliding_window"] = true;
+  });
+  expect_refused(Code::unsupported, {"hidden_act is gelu", "rope_scaling.rope_type is yarn",
+                                     "quantization_config", "use_sliding_window is true"});
+}
+
+TEST_F(HfDamageTest, ValuesOfAWrongKindAreNamedWithWhatTheyAre) {
+  edit_config([](json& j) {
+    j["hidden_size"] = "24";
+    j.erase("vocab_size");
+    j["num_attention_heads"] = -4;
+    j["tie_word_embeddings"] = 1;
+    j["rms_norm_eps"] = nullptr;  // absent: the family's own
+  });
+  expect_refused(Code::corrupt, {"hidden_size is \"24\"; it must be a number", "vocab_size is missing",
+                                 "num_attention_heads is -4", "tie_word_embeddings is 1"});
+}
+
+TEST_F(HfDamageTest, SizesThatDoNotGoTogetherAreRefused) {
+  edit_config([](json& j) { j["num_key_value_heads"] = 3; });
+  expect_refused(Code::invalid, {"model.heads is 4 and model.kv_heads 3"});
+  edit_config([](json& j) {
+    j["num_key_value_heads"] = 2;
+    j["head_dim"] = 7;
+  });
+  expect_refused(Code::invalid, {"RoPE turns 7 elements"});
+}
+
+TEST_F(HfDamageTest, AnArchitectureThatIsNotKnownIsNamed) {
+  edit_config([](json& j) { j["model_type"] = "mamba"; });
+  expect_refused(Code::unsupported, {"model_type is 'mamba'", "gpt2, opt, bloom, llama"});
+}
+
+TEST_F(HfDamageTest, AnExportNeverReplacesAFolder) {
+  const Status status = export_hf(posix_io(), path, config, values_of, {});
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is there already"));
+}
+
+TEST_F(HfDamageTest, AFailedExportLeavesNothing) {
+  const auto broken = [](std::string_view param, std::span<float> into) {
+    return param == "final_norm.weight" ? Status::error(Code::io_error, "gone") : values_of(param, into);
+  };
+  EXPECT_EQ(export_hf(posix_io(), dir.file("other"), config, broken, {}).code(), Code::io_error);
+  EXPECT_EQ(must(posix_io().list(dir.path())), (std::vector<std::string>{"model"}));
+}
+
+TEST_F(HfDamageTest, TheCheckFindsAFlippedBit) {
+  const std::uint64_t size = std::filesystem::file_size(path + "/model.safetensors");
+  std::fstream raw(path + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  raw.seekp(static_cast<std::streamoff>(size - 3));
+  raw.put('\x55');
+  raw.close();
+  const Status status = check_hf_export(posix_io(), path, values_of, DType::f32);
+  EXPECT_EQ(status.code(), Code::corrupt);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("head.weight does not read back"));
+}
+
+class HfTiedTest : public HfDamageTest {
+ protected:
+  HfTiedTest() : HfDamageTest("gpt2") {}
+};
+
+TEST_F(HfTiedTest, ATiedHeadThatDiffersFromItsTableIsRefused) {
+  edit_tensors([](TensorSpec&) { return true; }, {{"lm_head.weight", "F32", {31, 24}}});
+  const auto folder = must(HfFolder::open(posix_io(), path));
+  std::vector<float> tokens(31 * 24);
+  EXPECT_TRUE(folder->read("tokens.weight", tokens).is_ok());  // both are zero
+  edit_tensors([](TensorSpec&) { return true; }, {{"lm_head.weight", "BF16", {31, 24}}});
+  std::fstream raw(path + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  raw.seekp(-1, std::ios::end);
+  raw.put('\x3f');
+  raw.close();
+  const Status status = must(HfFolder::open(posix_io(), path))->read("tokens.weight", tokens);
+  EXPECT_EQ(status.code(), Code::corrupt);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("lm_head.weight differs from transformer.wte.weight"));
+}
+
+TEST_F(HfTiedTest, NamesWithoutTheirFirstPartAreTaken) {
+  edit_tensors([](TensorSpec& spec) {
+    spec.name = spec.name.substr(spec.name.find('.') + 1);
+    return true;
+  });
+  EXPECT_TRUE(HfFolder::open(posix_io(), path).has_value());
+}
+
+}  // namespace
+}  // namespace strata
