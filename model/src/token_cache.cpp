@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <strata/model/dataset.h>
+#include <strata/model/token_cache.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 

@@ -21,44 +21,44 @@ struct DatasetTest : testing::Test {
     io.put("abc", "abcdefghijklmnopqrstuvwxyz");
     return must(TokenCache::open_or_build(io, tokenizer, {"abc"}, "c"));
   }();
-  TextDataset dataset(TextDatasetOptions options) { return must(TextDataset::create(*cache, options)); }
-  std::string inputs_of(const TextDataset& data, std::uint64_t k) {
+  StreamDataset dataset(StreamOptions options) { return must(StreamDataset::create(*cache, options)); }
+  std::string inputs_of(const StreamDataset& data, std::uint64_t k) {
     std::vector<std::int32_t> in(static_cast<std::size_t>(data.seq())), out(in.size());
-    must(data.fill_batch(k, 1, in, out));
+    must(data.fill_batch(k, 1, {in, out}));
     return must(tokenizer.decode(in));
   }
 };
 
 TEST_F(DatasetTest, TargetsAreTheNextTokens) {
   std::vector<std::int32_t> inputs(10), targets(10);
-  must(dataset({.seq = 5}).fill_batch(1, 2, inputs, targets));
+  must(dataset({.seq = 5}).fill_batch(1, 2, {inputs, targets}));
   EXPECT_EQ(must(tokenizer.decode(inputs)), "fghijklmno");
   EXPECT_EQ(must(tokenizer.decode(targets)), "ghijklmnop");
 }
 
 TEST_F(DatasetTest, WindowsInOrderCoverTheDataOnce) {
-  const TextDataset data = dataset({.seq = 6});
+  const StreamDataset data = dataset({.seq = 6});
   EXPECT_EQ(data.n_samples(), 4u);  // 27 tokens: 4 x 6 targets, 2 too few for a fifth
   EXPECT_EQ(inputs_of(data, 0) + inputs_of(data, 1) + inputs_of(data, 2) + inputs_of(data, 3),
             "abcdefghijklmnopqrstuvwx");
 }
 
 TEST_F(DatasetTest, TheLastTokenCanBeATarget) {
-  const TextDataset data = dataset({.seq = 13});
+  const StreamDataset data = dataset({.seq = 13});
   EXPECT_EQ(data.n_windows(), 2u);
   std::vector<std::int32_t> inputs(13), targets(13);
-  must(data.fill_batch(1, 1, inputs, targets));
+  must(data.fill_batch(1, 1, {inputs, targets}));
   EXPECT_EQ(targets.back(), tokenizer.end_of_text());
 }
 
 TEST_F(DatasetTest, ARangeLimitsTheData) {
-  const TextDataset data = dataset({.seq = 3, .begin = 10, .end = 17});
+  const StreamDataset data = dataset({.seq = 3, .begin = 10, .end = 17});
   EXPECT_EQ(data.n_windows(), 2u);
   EXPECT_EQ(inputs_of(data, 0) + inputs_of(data, 1), "klmnop");
 }
 
 TEST_F(DatasetTest, EachEpochVisitsEveryWindowInItsOwnOrder) {
-  const TextDataset data = dataset({.seq = 1, .order = SampleOrder::shuffled, .seed = 4});
+  const StreamDataset data = dataset({.seq = 1, .order = SampleOrder::shuffled, .seed = 4});
   std::string first, second;
   for (std::uint64_t k = 0; k < 26; ++k) {
     first += inputs_of(data, k);
@@ -70,50 +70,52 @@ TEST_F(DatasetTest, EachEpochVisitsEveryWindowInItsOwnOrder) {
 }
 
 TEST_F(DatasetTest, SampleKDependsOnSeedAndKAlone) {
-  const TextDatasetOptions options = {.seq = 2, .order = SampleOrder::shuffled, .seed = 9};
-  const TextDataset run = dataset(options);
+  const StreamOptions options = {.seq = 2, .order = SampleOrder::shuffled, .seed = 9};
+  const StreamDataset run = dataset(options);
   std::vector<std::int32_t> whole(40), part(20), targets(40);
-  must(run.fill_batch(0, 20, whole, targets));
-  must(dataset(options).fill_batch(10, 10, part, std::span(targets).first(20)));  // resumed at sample 10
+  must(run.fill_batch(0, 20, {whole, targets}));
+  must(dataset(options).fill_batch(10, 10, {part, std::span(targets).first(20)}));  // resumed at sample 10
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 20));
-  TextDatasetOptions other = options;
+  StreamOptions other = options;
   other.seed = 10;
-  must(dataset(other).fill_batch(10, 10, part, std::span(targets).first(20)));
+  must(dataset(other).fill_batch(10, 10, {part, std::span(targets).first(20)}));
   EXPECT_FALSE(std::equal(part.begin(), part.end(), whole.begin() + 20));
 }
 
 TEST_F(DatasetTest, FillingABatchAllocatesNothing) {
   ASSERT_TRUE(AllocCounter::hooked());
-  const TextDataset data = dataset({.seq = 5, .order = SampleOrder::shuffled});
+  const StreamDataset data = dataset({.seq = 5, .order = SampleOrder::shuffled});
   std::vector<std::int32_t> inputs(40), targets(40);
   const std::uint64_t before = AllocCounter::count();
   AllocCounter::set_armed(true);
-  const bool ok = data.fill_batch(123, 8, inputs, targets).is_ok();
+  const bool ok = data.fill_batch(123, 8, {inputs, targets}).is_ok();
   AllocCounter::set_armed(false);
   EXPECT_TRUE(ok);
   EXPECT_EQ(AllocCounter::count(), before);
 }
 
 TEST_F(DatasetTest, TargetBytesCountWhatTheTargetsStandFor) {
-  EXPECT_EQ(dataset({.seq = 6}).target_bytes(0, 4), 24u);
-  EXPECT_EQ(dataset({.seq = 13}).target_bytes(1, 1), 12u);  // its last target is the end of text: no bytes
-  EXPECT_EQ(dataset({.seq = 6}).target_bytes(2, 0), 0u);
+  EXPECT_EQ(dataset({.seq = 6}).count_targets(0, 4).bytes, 24u);
+  EXPECT_EQ(dataset({.seq = 13}).count_targets(1, 1).bytes,
+            12u);  // its last target is the end of text: no bytes
+  EXPECT_EQ(dataset({.seq = 6}).count_targets(2, 0).bytes, 0u);
 }
 
 TEST_F(DatasetTest, SequencesLongerThanTheDataAreRefusedWithBothNumbers) {
-  EXPECT_EQ(TextDataset::create(*cache, {.seq = 27}).status().message(),
+  EXPECT_EQ(StreamDataset::create(*cache, {.seq = 27}).status().message(),
             "sequences of 27 tokens need 27 + 1, the data has 27");
-  EXPECT_TRUE(TextDataset::create(*cache, {.seq = 26}).has_value());
-  EXPECT_FALSE(TextDataset::create(*cache, {.seq = 0}).has_value());
-  EXPECT_FALSE(TextDataset::create(*cache, {.seq = 1, .begin = 30}).has_value());
+  EXPECT_TRUE(StreamDataset::create(*cache, {.seq = 26}).has_value());
+  EXPECT_FALSE(StreamDataset::create(*cache, {.seq = 0}).has_value());
+  EXPECT_FALSE(StreamDataset::create(*cache, {.seq = 1, .begin = 30}).has_value());
 }
 
 TEST_F(DatasetTest, WrongSpansAndAbsentSamplesAreRefused) {
-  const TextDataset data = dataset({.seq = 5});
+  const StreamDataset data = dataset({.seq = 5});
   std::vector<std::int32_t> ten(10), nine(9);
-  EXPECT_EQ(data.fill_batch(0, 2, ten, nine).message(), "a batch of 2 x 5 tokens into spans of 10 and 9");
-  EXPECT_EQ(data.fill_batch(4, 2, ten, ten).message(), "samples 4 and 2 on, there are 5");
-  EXPECT_FALSE(data.fill_batch(0, -2, ten, ten).is_ok());
+  EXPECT_EQ(data.fill_batch(0, 2, {ten, nine}).message(),
+            "a batch of 2 x 5 tokens into spans of 10, 9, 0 and 0");
+  EXPECT_EQ(data.fill_batch(4, 2, {ten, ten}).message(), "samples 4 and 2 on, there are 5");
+  EXPECT_FALSE(data.fill_batch(0, -2, {ten, ten}).is_ok());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include <strata/model/dataset.h>
+#include <strata/model/token_cache.h>
 
 #include <string>
 #include <vector>

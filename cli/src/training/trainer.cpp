@@ -161,15 +161,15 @@ Status Trainer::finish(TrainOutcome& outcome) {
   if (outcome.ending == Ending::stopped)
     return Status::ok();  // whoever asked to stop does not wait for a validation
   if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_.steps()));
-  if (const TextDataset* val = workload_.val(); val != nullptr) {
+  if (const Dataset* val = workload_.val(); val != nullptr) {
     const std::int64_t n = static_cast<std::int64_t>(val->n_samples()) / config_.train.micro_batch;
     if (n > 0) {
       DatasetBatches batches(*val, config_.train.micro_batch);
       STRATA_TRY_ASSIGN(outcome.val_loss, engine_.evaluate(batches, n));
       const double nats =
           *outcome.val_loss * static_cast<double>(n * config_.train.micro_batch * config_.model.seq);
-      outcome.bits_per_byte =
-          nats / std::numbers::ln2 / static_cast<double>(val->target_bytes(0, n * config_.train.micro_batch));
+      outcome.bits_per_byte = nats / std::numbers::ln2 /
+                              static_cast<double>(val->count_targets(0, n * config_.train.micro_batch).bytes);
     }
   }
   STRATA_TRY_ASSIGN(outcome.state_digest, engine_.state_digest());

@@ -64,22 +64,22 @@ Result<std::unique_ptr<Workload>> Workload::open(const TrainConfig& config, Io& 
     return opened.has_value() ? std::move(opened) : decltype(opened)(opened.status().annotate(key));
   };
   STRATA_TRY_ASSIGN(workload->train_cache_, cache(train_files, "data.train"));
-  const auto annotate = [](Result<TextDataset>&& data, std::string_view key) -> Result<TextDataset> {
-    return data.has_value() ? std::move(data) : Result<TextDataset>(data.status().annotate(key));
+  const auto annotate = [](Result<StreamDataset>&& data, std::string_view key) -> Result<StreamDataset> {
+    return data.has_value() ? std::move(data) : Result<StreamDataset>(data.status().annotate(key));
   };
-  STRATA_TRY_ASSIGN(TextDataset train,
-                    annotate(TextDataset::create(*workload->train_cache_, {.seq = config.model.seq,
-                                                                           .order = SampleOrder::shuffled,
-                                                                           .seed = config.train.seed}),
+  STRATA_TRY_ASSIGN(StreamDataset train,
+                    annotate(StreamDataset::create(*workload->train_cache_, {.seq = config.model.seq,
+                                                                             .order = SampleOrder::shuffled,
+                                                                             .seed = config.train.seed}),
                              "data.train"));
-  workload->train_ = std::make_unique<TextDataset>(train);
+  workload->train_ = std::make_unique<StreamDataset>(train);
   if (config.data.val.empty()) return workload;
   STRATA_TRY_ASSIGN(const std::vector<std::string> val_files, located(config.data.val, "data.val"));
   STRATA_TRY_ASSIGN(workload->val_cache_, cache(val_files, "data.val"));
   STRATA_TRY_ASSIGN(
-      TextDataset val,
-      annotate(TextDataset::create(*workload->val_cache_, {.seq = config.model.seq}), "data.val"));
-  workload->val_ = std::make_unique<TextDataset>(val);
+      StreamDataset val,
+      annotate(StreamDataset::create(*workload->val_cache_, {.seq = config.model.seq}), "data.val"));
+  workload->val_ = std::make_unique<StreamDataset>(val);
   return workload;
 }
 

@@ -17,13 +17,13 @@ namespace strata::cli {
 /// Micro-batches of a dataset, each a function of its index alone.
 class DatasetBatches final : public BatchSource {
  public:
-  DatasetBatches(const TextDataset& data, std::int64_t sequences) : data_(data), sequences_(sequences) {}
+  DatasetBatches(const Dataset& data, std::int64_t sequences) : data_(data), sequences_(sequences) {}
   Status fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) override {
-    return data_.fill_batch(static_cast<std::uint64_t>(index * sequences_), sequences_, tokens, targets);
+    return data_.fill_batch(static_cast<std::uint64_t>(index * sequences_), sequences_, {tokens, targets});
   }
 
  private:
-  const TextDataset& data_;
+  const Dataset& data_;
   std::int64_t sequences_;
 };
 
@@ -35,8 +35,8 @@ class Workload {
   static Result<std::unique_ptr<Workload>> open(const TrainConfig& config, Io& io);
 
   const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
-  const TextDataset& train() const noexcept { return *train_; }
-  const TextDataset* val() const noexcept { return val_.get(); }
+  const Dataset& train() const noexcept { return *train_; }
+  const Dataset* val() const noexcept { return val_.get(); }
   std::uint64_t mapped_bytes() const noexcept;  ///< of the token files
   /// Of the tokens learnt from, in hex: equal digests, equal data.
   std::string data_digest() const;
@@ -44,7 +44,7 @@ class Workload {
  private:
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<TokenCache> train_cache_, val_cache_;
-  std::unique_ptr<TextDataset> train_, val_;
+  std::unique_ptr<Dataset> train_, val_;
 };
 
 DecoderConfig decoder_config(const TrainConfig& config);

@@ -1,71 +1,56 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
-#include <strata/model/tokenizer.h>
-#include <strata/runtime/io.h>
+#include <strata/model/token_cache.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
 
-/// Text files as tokens in one file on disk, mapped read-only: 2 bytes a token where the vocabulary fits,
-/// else 4. Each source is followed by the tokenizer's end of text, where it has one. Immutable; any thread
-/// may read. Format and what makes a cache stale: model/README.md, "Token cache".
-class TokenCache {
+/// A target that the loss does not count.
+inline constexpr std::int32_t kNotCounted = -1;
+
+/// Where n samples are written, row by row [n, seq], i32. The last two are left out by who does not need
+/// them.
+struct Batch {
+  std::span<std::int32_t> inputs;
+  std::span<std::int32_t> targets;         ///< the token that follows, or kNotCounted
+  std::span<std::int32_t> doc_start = {};  ///< where in its row a token's document begins; attention of t
+                                           ///< sees doc_start[t] ... t
+  std::span<std::int32_t> positions = {};  ///< t - doc_start[t]
+};
+
+/// What a loss is a mean over.
+struct TargetCount {
+  std::uint64_t tokens = 0;  ///< targets that are counted
+  std::uint64_t bytes = 0;   ///< of source text that they stand for
+};
+
+/// Samples of `seq` tokens. Which sample k is depends on how the dataset was made and on k alone: a resumed
+/// run needs k and no other state. Immutable; any thread may call. What it was made from must outlive it.
+class Dataset {
  public:
-  /// Takes `cache_path` when it was made from these bytes by this tokenizer and is undamaged, else builds it
-  /// and replaces it in one step. Sources are read in blocks, in order. One process at a time should build a
-  /// path. Errors: `invalid` for no source or sources with no bytes; `not_found`, `io_error`, `no_space`,
-  /// with the file.
-  static Result<std::unique_ptr<TokenCache>> open_or_build(Io& io, const Tokenizer& tokenizer,
-                                                           const std::vector<std::string>& sources,
-                                                           const std::string& cache_path);
-  /// Takes an existing cache without its sources. Errors: `corrupt` for a damaged one, `invalid` for another
-  /// tokenizer's, `not_found`, `io_error`.
-  static Result<std::unique_ptr<TokenCache>> open(Io& io, const Tokenizer& tokenizer,
-                                                  const std::string& cache_path);
+  virtual ~Dataset() = default;
+  virtual std::int64_t seq() const noexcept = 0;
+  /// Samples there are: a count in order, without limit shuffled.
+  virtual std::uint64_t n_samples() const noexcept = 0;
 
-  ~TokenCache();
-  TokenCache(const TokenCache&) = delete;
-  TokenCache& operator=(const TokenCache&) = delete;
+  /// Fills samples k0 ... k0 + n - 1. Allocates nothing when it succeeds.
+  /// Errors: `invalid` unless all spans have n x seq elements (the optional ones may be empty) and the
+  /// samples exist.
+  Status fill_batch(std::uint64_t k0, std::int64_t n, const Batch& batch) const;
+  /// Of those samples, which must exist. Bits per byte = total loss in nats / ln 2 / bytes.
+  TargetCount count_targets(std::uint64_t k0, std::int64_t n) const noexcept;
 
-  std::uint64_t n_tokens() const noexcept { return n_tokens_; }
-  std::int32_t vocab_size() const noexcept { return static_cast<std::int32_t>(token_bytes_.size()); }
-  /// The token at `i` < n_tokens().
-  std::int32_t token(std::uint64_t i) const noexcept {
-    return bytes_per_token_ == 2
-               ? reinterpret_cast<const std::uint16_t*>(tokens_)[i]
-               : static_cast<std::int32_t>(reinterpret_cast<const std::uint32_t*>(tokens_)[i]);
-  }
-  /// Bytes of source text that tokens [begin, end) stand for, for bits per byte. O(end - begin).
-  std::uint64_t source_bytes(std::uint64_t begin, std::uint64_t end) const noexcept;
-  /// Of all sources together.
-  std::uint64_t source_bytes() const noexcept { return source_bytes_; }
-  /// Why open_or_build() built the file: "no cache yet", "made from other text", ...; empty where it was
-  /// taken.
-  const std::string& rebuilt_because() const noexcept { return rebuilt_because_; }
-
- private:
-  class Writer;
-  TokenCache() = default;
-  Status map(File& file, std::uint64_t bytes);
-
-  const std::byte* tokens_ = nullptr;
-  std::uint64_t n_tokens_ = 0;
-  std::uint64_t source_bytes_ = 0;
-  std::size_t bytes_per_token_ = 2;
-  Digest source_digest_{};
-  std::vector<std::uint16_t> token_bytes_;  // by id
-  std::string rebuilt_because_;
-  void* mapping_ = nullptr;  // null where the Io has no descriptors; then heap_ holds the file
-  std::size_t mapping_bytes_ = 0;
-  std::vector<std::byte> heap_;
+ protected:
+  Dataset() = default;
+  Dataset(const Dataset&) = default;
+  Dataset& operator=(const Dataset&) = default;
+  /// One sample that exists into one row of the right size.
+  virtual void fill_row(std::uint64_t k, const Batch& row) const noexcept = 0;
+  virtual TargetCount count_row(std::uint64_t k) const noexcept = 0;
 };
 
 enum class SampleOrder : std::uint8_t {
@@ -73,7 +58,7 @@ enum class SampleOrder : std::uint8_t {
   shuffled,  ///< every epoch a new permutation of the windows, without end: for training
 };
 
-struct TextDatasetOptions {
+struct StreamOptions {
   std::int64_t seq = 0;  ///< tokens of one sample
   SampleOrder order = SampleOrder::in_order;
   std::uint64_t seed = 0;
@@ -82,36 +67,29 @@ struct TextDatasetOptions {
   std::uint64_t end = std::numeric_limits<std::uint64_t>::max();
 };
 
-/// Next-token samples over a cache: window w is tokens [w seq, w seq + seq] of the used part, the first `seq`
-/// the inputs and the last `seq` the targets, so windows share one token and no target is seen twice in an
-/// epoch. Which window sample k is depends on (options, k) alone: a resumed run needs k and no other state.
-/// A view: the cache must outlive it. Immutable; any thread may call.
-class TextDataset {
+/// Continuous windows over a cache, documents running on: window w is tokens [w seq, w seq + seq] of the used
+/// part, the first `seq` the inputs and the last `seq` the targets, so windows share one token and no target
+/// is seen twice in an epoch. Attention sees the whole row. A view: the cache must outlive it.
+class StreamDataset final : public Dataset {
  public:
   /// Errors: `invalid` for seq < 1 or fewer than seq + 1 tokens, naming both numbers.
-  static Result<TextDataset> create(const TokenCache& cache, TextDatasetOptions options);
+  static Result<StreamDataset> create(const TokenCache& cache, StreamOptions options);
 
-  std::int64_t seq() const noexcept { return options_.seq; }
+  std::int64_t seq() const noexcept override { return options_.seq; }
+  std::uint64_t n_samples() const noexcept override;
   /// Windows in one epoch.
   std::uint64_t n_windows() const noexcept { return n_windows_; }
-  /// Samples there are: n_windows() in order, without limit shuffled.
-  std::uint64_t n_samples() const noexcept;
   /// The window that is sample k, k < n_samples().
   std::uint64_t window_of(std::uint64_t k) const noexcept;
 
-  /// Fills samples k0 ... k0 + n - 1, row by row [n, seq], i32. Allocates nothing when it succeeds.
-  /// Errors: `invalid` unless both spans have n x seq elements and the samples exist.
-  Status fill_batch(std::uint64_t k0, std::int64_t n, std::span<std::int32_t> inputs,
-                    std::span<std::int32_t> targets) const;
-  /// Bytes of source text that the targets of those samples, which must exist, stand for.
-  /// Bits per byte = total loss in nats / ln 2 / this.
-  std::uint64_t target_bytes(std::uint64_t k0, std::int64_t n) const noexcept;
-
  private:
-  TextDataset(const TokenCache& cache, TextDatasetOptions options, std::uint64_t n_windows) noexcept
+  StreamDataset(const TokenCache& cache, StreamOptions options, std::uint64_t n_windows) noexcept
       : cache_(&cache), options_(options), n_windows_(n_windows) {}
+  void fill_row(std::uint64_t k, const Batch& row) const noexcept override;
+  TargetCount count_row(std::uint64_t k) const noexcept override;
+
   const TokenCache* cache_;
-  TextDatasetOptions options_;
+  StreamOptions options_;
   std::uint64_t n_windows_;
 };
 
