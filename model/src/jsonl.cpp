@@ -1,0 +1,257 @@
+#include <algorithm>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <strata/model/documents.h>
+#include <strata/runtime/str.h>
+
+#include "lines.h"
+#include "strict_json.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::size_t kShown = 80;      // bytes of the user's text in a message
+constexpr std::size_t kMaxUnread = 64;  // other keys that are told apart
+constexpr std::string_view kKinds = "'text', 'prompt' and 'completion', or 'messages'";
+
+/// What is wrong with a line. Those of one kind are counted together.
+struct Problem {
+  std::string kind;
+  std::string message;
+};
+using Outcome = std::optional<Problem>;
+
+/// The user's bytes in a message: short, and nothing that moves a cursor.
+std::string shown(std::string_view text) {
+  std::string out(text.substr(0, kShown));
+  for (char& c : out)
+    if (c < ' ' || c > '~') c = '?';
+  return text.size() > kShown ? out + "..." : out;
+}
+
+std::string keys_of(const json& record) {
+  std::string names;
+  for (const auto& [key, value] : record.items()) names += str(names.empty() ? "" : ", ", key);
+  return names.empty() ? "it has no key" : str("its keys: ", shown(names));
+}
+
+/// The parser's message without its own prefix: "parse error at line 1, column 5: ..." counts within the
+/// line.
+std::string reason(std::string_view message) {
+  const std::size_t column = message.find("column ");
+  if (column != std::string_view::npos) message.remove_prefix(column);
+  std::string text = "not JSON: ";
+  // What it last read can be as long as the line.
+  return text + shown(message.substr(0, message.find("; ")));
+}
+
+class RecordReader {
+ public:
+  RecordReader(const ChatFormat& chat, JsonlFacts& facts) : chat_(chat), facts_(facts) {}
+
+  Outcome read(const detail::Line& line, Document& into) {
+    if (line.too_long) return Problem{"length", str("longer than ", kMaxRecordBytes, " bytes")};
+    std::string text = line.text;
+    if (line.number == 1 && text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+    if (text.starts_with(kByteOrderMark)) return Problem{"json", "not JSON: a byte order mark"};
+    if (text.find_first_not_of(" \t\r") == std::string::npos) return Problem{"blank", "a blank line"};
+    const Result<json> parsed = detail::parse_strict_json(text);
+    if (!parsed.has_value()) {
+      const std::string_view why = parsed.status().message();
+      if (why.starts_with("not JSON: ")) return Problem{"json", reason(why)};
+      return Problem{std::string(why.substr(0, 5)), shown(why)};  // a NUL, too deep, a key twice
+    }
+    if (!parsed->is_object()) return Problem{"object", str("a record is an object, this is ", a(*parsed))};
+    if (!kind_known_)
+      if (Outcome problem = find_kind(*parsed)) return problem;
+    return build(*parsed, into);
+  }
+  bool kind_known() const noexcept { return kind_known_; }
+
+ private:
+  static std::string a(const json& value) {
+    const std::string_view name = value.type_name();
+    return str(name == "object" || name == "array" ? "an " : name == "null" ? "" : "a ", name);
+  }
+
+  Outcome find_kind(const json& record) {
+    const bool text = record.contains("text"), messages = record.contains("messages");
+    const bool completion = record.contains("prompt") && record.contains("completion");
+    if (text + messages + completion > 1)
+      return Problem{"kind", str("a first record is of one kind: ", kKinds, "; ", keys_of(record))};
+    if (text + messages + completion == 0)
+      return Problem{"kind", str("a first record has ", kKinds, "; ", keys_of(record),
+                                 record.contains("conversations")
+                                     ? "; write 'conversations' as messages with 'role' and 'content'"
+                                     : "")};
+    facts_.kind = text ? SourceKind::jsonl_text : messages ? SourceKind::messages : SourceKind::completions;
+    kind_known_ = true;
+    return {};
+  }
+
+  Outcome build(const json& record, Document& into) {
+    into = {};
+    Outcome problem;
+    switch (facts_.kind) {
+      case SourceKind::completions:
+        problem = build_completion(record, into);
+        break;
+      case SourceKind::messages:
+        problem = build_conversation(record, into);
+        break;
+      default:
+        problem = build_text(record, into);
+    }
+    if (!problem) count_unread(record);
+    return problem;
+  }
+
+  /// The string at `key`; what is wrong with it otherwise.
+  static Outcome string_at(const json& object, const char* key, bool may_be_empty,
+                           const std::string*& found) {
+    const auto it = object.find(key);
+    if (it == object.end()) return Problem{str("no ", key), str("no '", key, "'; ", keys_of(object))};
+    if (!it->is_string()) return Problem{key, str("'", key, "' is a string, this is ", a(*it))};
+    found = it->get_ptr<const std::string*>();
+    if (found->empty() && !may_be_empty) return Problem{str("empty ", key), str("'", key, "' is empty")};
+    return {};
+  }
+
+  static Outcome build_text(const json& record, Document& into) {
+    const std::string* text = nullptr;
+    if (Outcome problem = string_at(record, "text", false, text)) return problem;
+    into.segments.push_back({*text});
+    return {};
+  }
+
+  static Outcome build_completion(const json& record, Document& into) {
+    const std::string *prompt = nullptr, *completion = nullptr;
+    if (Outcome problem = string_at(record, "prompt", true, prompt)) return problem;
+    if (Outcome problem = string_at(record, "completion", false, completion)) return problem;
+    if (!prompt->empty()) into.segments.push_back({*prompt, false});
+    into.segments.push_back({*completion});
+    return {};
+  }
+
+  Outcome build_conversation(const json& record, Document& into) {
+    const auto messages = record.find("messages");
+    if (messages == record.end()) return Problem{"no messages", str("no 'messages'; ", keys_of(record))};
+    if (!messages->is_array())
+      return Problem{"messages", str("'messages' is an array, this is ", a(*messages))};
+    if (messages->empty()) return Problem{"empty messages", "'messages' is empty"};
+    std::size_t n = 0;
+    bool any = false;
+    for (const json& message : *messages) {
+      if (Outcome problem = add_message(message, into)) {
+        problem->message = str("message ", n + 1, " of ", messages->size(), ": ", problem->message);
+        return problem;
+      }
+      ++n;
+      any = any || into.end_learnt;
+    }
+    if (!any) return Problem{"learnt", "no message to learn: none is an assistant's"};
+    return {};
+  }
+
+  Outcome add_message(const json& message, Document& into) {
+    if (!message.is_object()) return Problem{"message", str("an object is expected, this is ", a(message))};
+    const std::string *role = nullptr, *content = nullptr;
+    if (Outcome problem = string_at(message, "role", false, role)) return problem;
+    const ChatFormat::Turn* turn = chat_.find(*role);
+    if (turn == nullptr)
+      return Problem{"unknown role",
+                     str("'role' is '", shown(*role), "'; the ", chat_.name, " format has ", chat_.roles())};
+    if (Outcome problem = string_at(message, "content", !turn->learnt, content)) return problem;
+    // A call of a tool or a weight changes what is to be learnt, so that these are not let be.
+    for (const auto& [key, value] : message.items())
+      if (key != "role" && key != "content")
+        return Problem{"part", str("'", shown(key), "' of a message is not read; only 'role' and 'content'")};
+    const auto words = [&](const std::string& text, bool learnt) {
+      if (!text.empty()) into.segments.push_back({text, learnt, SpecialTokens::recognised});
+    };
+    words(turn->before, false);
+    if (!content->empty()) into.segments.push_back({*content, turn->learnt});
+    words(turn->end, turn->learnt);
+    words(turn->after, false);
+    into.end_learnt = turn->learnt;
+    return {};
+  }
+
+  void count_unread(const json& record) {
+    for (const auto& [key, value] : record.items()) {
+      const bool read = facts_.kind == SourceKind::completions ? key == "prompt" || key == "completion"
+                        : facts_.kind == SourceKind::messages  ? key == "messages"
+                                                               : key == "text";
+      if (!read && (facts_.unread.size() < kMaxUnread || facts_.unread.contains(shown(key))))
+        ++facts_.unread[shown(key)];
+    }
+  }
+
+  const ChatFormat& chat_;
+  JsonlFacts& facts_;
+  bool kind_known_ = false;
+};
+
+/// The problems of a file, a line a kind.
+class Problems {
+ public:
+  void add(std::uint64_t line, Problem problem) {
+    const auto same = std::find_if(found_.begin(), found_.end(),
+                                   [&](const Found& f) { return f.first.kind == problem.kind; });
+    if (same != found_.end())
+      ++same->others;
+    else
+      found_.push_back({line, std::move(problem), 0});
+  }
+  bool none() const noexcept { return found_.empty(); }
+  Status status(const std::string& path) const {
+    std::string text;
+    for (const Found& f : found_)
+      text += str(text.empty() ? "" : "\n", path, ": line ", f.line, ": ", f.first.message,
+                  f.others > 0 ? str(" (and ", f.others, " more)") : "");
+    return Status::error(Code::invalid, text);
+  }
+
+ private:
+  struct Found {
+    std::uint64_t line;
+    Problem first;
+    std::uint64_t others;
+  };
+  std::vector<Found> found_;
+};
+
+}  // namespace
+
+Result<JsonlFacts> read_jsonl(Io& io, const std::string& path, const ChatFormat& chat,
+                              const std::function<Status(const Document&)>& take) try {
+  JsonlFacts facts;
+  RecordReader reader(chat, facts);
+  Problems problems;
+  bool hopeless = false;  // of an unknown kind: what follows would be wrong for the same reason
+  Document document;
+  const auto one = [&](const detail::Line& line) -> Status {
+    if (hopeless) return {};
+    if (Outcome problem = reader.read(line, document)) {
+      hopeless = problem->kind == "kind";
+      problems.add(line.number, *std::move(problem));
+      return {};
+    }
+    ++facts.n_records;
+    return problems.none() ? take(document) : Status::ok();
+  };
+  STRATA_TRY_ASSIGN(facts.file, detail::for_each_line(io, path, kMaxRecordBytes, one));
+  if (!problems.none()) return problems.status(path);
+  if (facts.n_records == 0) return Status::error(Code::invalid, str(path, ": it holds no record"));
+  return facts;
+} catch (const std::bad_alloc&) {
+  return Status::error(Code::out_of_memory, str(path, ": no memory for a line of it"));
+}
+
+}  // namespace strata

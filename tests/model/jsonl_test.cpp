@@ -1,0 +1,261 @@
+#include <strata/model/documents.h>
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <strata/runtime/str.h>
+#include <support/memory_io.h>
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// A document as one line: learnt stretches in brackets, the format's own words in braces, "|" for an end
+/// that is learnt.
+std::string drawn(const Document& document) {
+  std::string out;
+  for (const Segment& s : document.segments) {
+    const std::string text = s.special == SpecialTokens::recognised ? str("{", s.text, "}") : s.text;
+    out += s.learnt ? str("[", text, "]") : text;
+  }
+  return out + (document.end_learnt ? "|" : "");
+}
+
+struct JsonlTest : testing::Test {
+  Result<JsonlFacts> read(const std::string& text, const ChatFormat& chat = ChatFormat::chatml()) {
+    io.put("a.jsonl", text);
+    documents.clear();
+    return read_jsonl(io, "a.jsonl", chat, [this](const Document& document) {
+      documents.push_back(drawn(document));
+      return Status::ok();
+    });
+  }
+  std::string refusal(const std::string& text) {
+    const auto facts = read(text);
+    EXPECT_EQ(facts.status().code(), facts.has_value() ? Code::ok : Code::invalid) << text;
+    return facts.has_value() ? "taken" : std::string(facts.status().message());
+  }
+  MemoryIo io;
+  std::vector<std::string> documents;
+};
+
+TEST_F(JsonlTest, OfATextAllIsLearnt) {
+  EXPECT_EQ(must(read("{\"text\": \"one\"}\n{\"text\": \"two\"}")).kind, SourceKind::jsonl_text);
+  EXPECT_THAT(documents, ElementsAre("[one]|", "[two]|"));
+}
+
+TEST_F(JsonlTest, OfAPromptAndCompletionTheCompletionAloneIsLearnt) {
+  EXPECT_EQ(
+      must(read("{\"completion\": \" b\", \"prompt\": \"a\"}\n{\"prompt\": \"\", \"completion\": \"c\"}\n"))
+          .kind,
+      SourceKind::completions);
+  EXPECT_THAT(documents, ElementsAre("a[ b]|", "[c]|"));
+}
+
+TEST_F(JsonlTest, OfAConversationTheAssistantsTurnsAloneAreLearnt) {
+  const std::string text =
+      R"({"messages": [{"role": "system", "content": ""}, {"role": "user", "content": "q"},
+          {"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}]})";
+  std::string line = text;
+  line.erase(line.find('\n'), 1);
+  EXPECT_EQ(must(read(line, ChatFormat::plain())).kind, SourceKind::messages);
+  EXPECT_THAT(documents, ElementsAre("{System:\n}{\n}{User:\n}q{\n}{Assistant:\n}[a][{\n}]{User:\n}r{\n}"));
+}
+
+TEST_F(JsonlTest, ChatmlEndsATurnWithATokenThatIsLearntAndALineBreakThatIsNot) {
+  must(read(R"({"messages": [{"role": "assistant", "content": "a"}]})"));
+  EXPECT_THAT(documents, ElementsAre("{<|im_start|>assistant\n}[a][{<|im_end|>}]{\n}|"));
+}
+
+TEST_F(JsonlTest, KeysBesideThoseOfTheKindAreLetBeAndCounted) {
+  const JsonlFacts facts =
+      must(read("{\"text\": \"a\", \"id\": 1}\n{\"url\": [{}], \"text\": \"b\", \"id\": 2}"));
+  EXPECT_EQ(facts.n_records, 2u);
+  EXPECT_EQ(facts.unread, (std::map<std::string, std::uint64_t>{{"id", 2}, {"url", 1}}));
+}
+
+TEST_F(JsonlTest, APromptBesideMessagesIsAKeyLikeAnother) {
+  EXPECT_EQ(must(read(R"({"prompt": "p", "messages": [{"role": "assistant", "content": "a"}]})")).kind,
+            SourceKind::messages);
+}
+
+TEST_F(JsonlTest, LineEndingsOfOtherSystemsAndAByteOrderMarkInFrontAreTaken) {
+  must(read("\xEF\xBB\xBF{\"text\": \"a\"}\r\n{\"text\": \"\\u00e9\\ud83d\\ude00\"}\r\n"));
+  EXPECT_THAT(documents, ElementsAre("[a]|", "[\xC3\xA9\xF0\x9F\x98\x80]|"));
+}
+
+TEST_F(JsonlTest, TheDigestIsThatOfTheFile) {
+  const std::string text = "{\"text\": \"" + std::string(3 << 20, 'x') + "\"}\n{\"text\": \"y\"}";
+  const JsonlFacts facts = must(read(text));
+  EXPECT_EQ(facts.file, must(digest_file(io, "a.jsonl")));
+  EXPECT_EQ(documents.size(), 2u);
+}
+
+TEST_F(JsonlTest, EachKindOfProblemIsToldOnceWithItsCount) {
+  std::string text = "{\"text\": \"a\"}\n";
+  for (int i = 0; i < 3; ++i) text += "{\"txt\": \"a\"}\n{\"text\": \n";
+  EXPECT_EQ(
+      refusal(text),
+      "a.jsonl: line 2: no 'text'; its keys: txt (and 2 more)\n"
+      "a.jsonl: line 3: not JSON: column 10: syntax error while parsing value - unexpected end of input (and "
+      "2 more)");
+  EXPECT_THAT(documents, ElementsAre("[a]|"));  // nothing is taken after the first problem
+}
+
+TEST_F(JsonlTest, AFirstRecordOfNoKindEndsTheReadingWithOneProblem) {
+  EXPECT_EQ(refusal("{\"conversations\": []}\n{\"conversations\": []}\n"),
+            "a.jsonl: line 1: a first record has 'text', 'prompt' and 'completion', or 'messages'; its keys: "
+            "conversations; write 'conversations' as messages with 'role' and 'content'");
+}
+
+TEST_F(JsonlTest, AFileWithoutARecordIsRefused) { EXPECT_EQ(refusal(""), "a.jsonl: it holds no record"); }
+
+TEST_F(JsonlTest, ALineOfTheLargestLengthIsTakenAndOneByteMoreIsRefused) {
+  const auto line_of = [](std::size_t bytes) {
+    return "{\"text\": \"" + std::string(bytes - 12, 'x') + "\"}";
+  };
+  EXPECT_EQ(line_of(kMaxRecordBytes).size(), kMaxRecordBytes);
+  EXPECT_EQ(refusal(line_of(kMaxRecordBytes)), "taken");
+  EXPECT_EQ(refusal("{\"text\": \"a\"}\n" + line_of(kMaxRecordBytes + 1) + "\n{\"text\": \"b\"}"),
+            str("a.jsonl: line 2: longer than ", kMaxRecordBytes, " bytes"));
+}
+
+TEST_F(JsonlTest, AMessageOfALongLineStaysShort) {
+  EXPECT_LT(refusal("{\"text\": \"" + std::string(100000, 'x')).size(), 300u);
+  EXPECT_LT(refusal("{\"" + std::string(100000, 'x') + "\": 1}").size(), 400u);
+  EXPECT_EQ(refusal("{\"\\u001b[31m\": 1}").find('\x1b'), std::string::npos);
+}
+
+// --- What is no record ---
+
+struct Malformed {
+  const char* line;
+  const char* says;
+};
+
+// Each stands after a good line of its kind.
+constexpr Malformed kTexts[] = {
+    {"", "a blank line"},
+    {"  \t", "a blank line"},
+    {"\r", "a blank line"},
+    {"{", "not JSON: column 2"},
+    {"}", "not JSON: column 1"},
+    {"{}", "no 'text'; it has no key"},
+    {"[]", "a record is an object, this is an array"},
+    {"[{\"text\": \"a\"}]", "this is an array"},
+    {"null", "this is null"},
+    {"true", "this is a boolean"},
+    {"7", "this is a number"},
+    {"\"text\"", "this is a string"},
+    {"text", "not JSON: column 2"},
+    {"{\"text\": \"a\"} x", "not JSON: column 15"},
+    {"{\"text\": \"a\"}{\"text\": \"b\"}", "not JSON: column 14"},
+    {"{\"text\": \"a\",}", "not JSON: column 14"},
+    {"{\"text\": \"a\" \"b\"}", "not JSON: column 16"},
+    {"{\"text\": 'a'}", "not JSON: column 10"},
+    {"{text: \"a\"}", "not JSON: column 3"},
+    {"{\"text\": \"a\"", "not JSON: column 13"},
+    {"{\"text\": \"a", "not JSON: column 12"},
+    {"{\"text\": \"a\tb\"}", "not JSON: column 12"},
+    {"{\"text\": \"\\x\"}", "not JSON: column 12"},
+    {"{\"text\": \"\\u12\"}", "not JSON: column 15"},
+    {"{\"text\": \"\\ud800\"}", "not JSON: column 17"},
+    {"{\"text\": \"\xFF\"}", "not JSON: column 11"},
+    {"{\"text\": \"\xC0\x80\"}", "not JSON: column 11"},
+    {"{\"text\": \"\xED\xA0\x80\"}", "not JSON: column 12"},
+    {"{\"text\": \"a\"} // why", "not JSON: column 15"},
+    {"{\"text\": NaN}", "not JSON: column 10"},
+    {"{\"text\": \"a\", \"n\": 1e999}", "not JSON: "},
+    {"{\"text\": \"a\", \"text\": \"b\"}", "the key 'text' twice in one object"},
+    {"\xEF\xBB\xBF{\"text\": \"a\"}", "not JSON: a byte order mark"},
+    {"{\"text\": null}", "'text' is a string, this is null"},
+    {"{\"text\": 3}", "'text' is a string, this is a number"},
+    {"{\"text\": [\"a\"]}", "'text' is a string, this is an array"},
+    {"{\"text\": \"\"}", "'text' is empty"},
+    {"{\"Text\": \"a\"}", "no 'text'; its keys: Text"},
+    {"{\"prompt\": \"a\", \"completion\": \"b\"}", "no 'text'; its keys: completion, prompt"},
+};
+constexpr Malformed kCompletions[] = {
+    {"{\"prompt\": \"a\"}", "no 'completion'; its keys: prompt"},
+    {"{\"completion\": \"a\"}", "no 'prompt'; its keys: completion"},
+    {"{\"prompt\": \"a\", \"completion\": \"\"}", "'completion' is empty"},
+    {"{\"prompt\": \"a\", \"completion\": 1}", "'completion' is a string, this is a number"},
+    {"{\"prompt\": [], \"completion\": \"a\"}", "'prompt' is a string, this is an array"},
+    {"{\"text\": \"a\"}", "no 'prompt'; its keys: text"},
+};
+constexpr Malformed kMessages[] = {
+    {"{\"messages\": []}", "'messages' is empty"},
+    {"{\"messages\": {}}", "'messages' is an array, this is an object"},
+    {"{\"messages\": \"a\"}", "'messages' is an array, this is a string"},
+    {"{\"message\": []}", "no 'messages'; its keys: message"},
+    {"{\"messages\": [\"a\"]}", "message 1 of 1: an object is expected, this is a string"},
+    {"{\"messages\": [{\"content\": \"a\"}]}", "message 1 of 1: no 'role'; its keys: content"},
+    {"{\"messages\": [{\"role\": \"user\"}]}", "message 1 of 1: no 'content'; its keys: role"},
+    {"{\"messages\": [{\"role\": 1, \"content\": \"a\"}]}", "'role' is a string, this is a number"},
+    {"{\"messages\": [{\"role\": \"bot\", \"content\": \"a\"}]}",
+     "message 1 of 1: 'role' is 'bot'; the chatml format has system, user, assistant"},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
+     "no message to learn: none is an assistant's"},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": "
+     "null}]}",
+     "message 2 of 2: 'content' is a string, this is null"},
+    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\"}]}", "message 1 of 1: 'content' is empty"},
+    {"{\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"text\"}]}]}",
+     "'content' is a string, this is an array"},
+    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": []}]}",
+     "'tool_calls' of a message is not read"},
+    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]}",
+     "'weight' of a message is not read"},
+};
+
+struct MalformedJsonlTest : JsonlTest {
+  void expect_refused(const std::string& good, std::span<const Malformed> table) {
+    ASSERT_EQ(refusal(good), "taken");
+    for (const Malformed& bad : table) {
+      const std::string said = refusal(str(good, "\n", bad.line, "\n", good));
+      EXPECT_TRUE(said.starts_with("a.jsonl: line 2: ")) << bad.line << ": " << said;
+      EXPECT_THAT(said, HasSubstr(bad.says)) << bad.line;
+    }
+  }
+};
+
+TEST_F(MalformedJsonlTest, EveryLineThatIsNoTextRecordIsRefusedWithItsNumber) {
+  expect_refused("{\"text\": \"good\"}", kTexts);
+}
+TEST_F(MalformedJsonlTest, EveryLineThatIsNoCompletionIsRefusedWithItsNumber) {
+  expect_refused("{\"prompt\": \"p\", \"completion\": \"c\"}", kCompletions);
+}
+TEST_F(MalformedJsonlTest, EveryLineThatIsNoConversationIsRefusedWithItsNumber) {
+  expect_refused("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}", kMessages);
+}
+
+TEST_F(MalformedJsonlTest, ANulAndDeepNestingAreRefusedWithTheirLine) {
+  const std::string good = "{\"text\": \"good\"}\n";
+  EXPECT_EQ(refusal(good + "{\"text\": \"a\"}" + std::string(1, '\0') + "\n"),
+            "a.jsonl: line 2: a NUL at byte 13");
+  EXPECT_EQ(refusal(good + "{\"text\": " + std::string(100, '[') + std::string(100, ']') + "}\n"),
+            "a.jsonl: line 2: nested deeper than 64");
+  EXPECT_EQ(refusal(good + std::string(200000, '[')), "a.jsonl: line 2: nested deeper than 64");
+}
+
+TEST_F(MalformedJsonlTest, AFirstRecordOfTwoKindsIsRefused) {
+  EXPECT_THAT(refusal("{\"text\": \"a\", \"messages\": []}"),
+              HasSubstr("line 1: a first record is of one kind"));
+}
+
+TEST(SourceNameTest, WhatIsNeitherTextNorJsonlIsRefusedByItsName) {
+  EXPECT_TRUE(is_jsonl("a/b.jsonl") && is_jsonl("x.ndjson") && !is_jsonl("jsonl") &&
+              !is_jsonl("a.jsonl/b.txt"));
+  for (const char* name : {"a.txt", "a", "a.md", "dir.gz/a", "code.py", ".txt"})
+    EXPECT_TRUE(check_source_name(name).is_ok()) << name;
+  for (const char* name : {"a.json", "a.parquet", "a.jsonl.gz", "b/a.zst", "a.arrow"})
+    EXPECT_EQ(check_source_name(name).code(), Code::unsupported) << name;
+}
+
+}  // namespace
+}  // namespace strata
