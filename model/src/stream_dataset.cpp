@@ -6,6 +6,7 @@
 #include <strata/runtime/str.h>
 
 #include "permutation.h"
+#include "target_count.h"
 
 namespace strata {
 
@@ -35,7 +36,8 @@ void StreamDataset::fill_row(std::uint64_t k, const Batch& row) const noexcept {
   const std::uint64_t first = options_.begin + window_of(k) * seq;
   for (std::size_t t = 0; t < seq; ++t) {
     row.inputs[t] = cache_->token(first + t);
-    row.targets[t] = cache_->token(first + t + 1);
+    const std::uint64_t next = first + t + 1;
+    row.targets[t] = cache_->learnt(next) ? cache_->token(next) : kNotCounted;
   }
   std::fill(row.doc_start.begin(), row.doc_start.end(), 0);
   std::iota(row.positions.begin(), row.positions.end(), 0);
@@ -44,7 +46,7 @@ void StreamDataset::fill_row(std::uint64_t k, const Batch& row) const noexcept {
 TargetCount StreamDataset::count_row(std::uint64_t k) const noexcept {
   const auto seq = static_cast<std::uint64_t>(options_.seq);
   const std::uint64_t first = options_.begin + window_of(k) * seq;
-  return {seq, cache_->source_bytes(first + 1, first + seq + 1)};
+  return detail::count_learnt(*cache_, first + 1, first + seq + 1);
 }
 
 }  // namespace strata

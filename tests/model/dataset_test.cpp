@@ -101,6 +101,25 @@ TEST_F(DatasetTest, TargetBytesCountWhatTheTargetsStandFor) {
   EXPECT_EQ(dataset({.seq = 6}).count_targets(2, 0).bytes, 0u);
 }
 
+TEST_F(DatasetTest, WhatIsNotLearntIsNoTarget) {
+  io.put("q.jsonl", R"({"prompt": "abc", "completion": "de"})");
+  const auto records = must(TokenCache::open_or_build(io, tokenizer, {"q.jsonl"}, "q"));
+  const StreamDataset data = must(StreamDataset::create(*records, {.seq = 5}));
+  std::vector<std::int32_t> inputs(5), targets(5);
+  must(data.fill_batch(0, 1, {inputs, targets}));
+  EXPECT_EQ(must(tokenizer.decode(inputs)), "abcde");
+  EXPECT_EQ(targets, (std::vector<std::int32_t>{-1, -1, 'd', 'e', tokenizer.end_of_text()}));
+  EXPECT_EQ(data.count_targets(0, 1).tokens, 3u);
+  EXPECT_EQ(data.count_targets(0, 1).bytes, 2u);
+}
+
+TEST_F(DatasetTest, AStreamIsOneDocumentARow) {
+  std::vector<std::int32_t> inputs(6), targets(6), doc_start(6, 9), positions(6, 9);
+  must(dataset({.seq = 3}).fill_batch(1, 2, {inputs, targets, doc_start, positions}));
+  EXPECT_EQ(doc_start, std::vector<std::int32_t>(6, 0));
+  EXPECT_EQ(positions, (std::vector<std::int32_t>{0, 1, 2, 0, 1, 2}));
+}
+
 TEST_F(DatasetTest, SequencesLongerThanTheDataAreRefusedWithBothNumbers) {
   EXPECT_EQ(StreamDataset::create(*cache, {.seq = 27}).status().message(),
             "sequences of 27 tokens need 27 + 1, the data has 27");
@@ -115,6 +134,8 @@ TEST_F(DatasetTest, WrongSpansAndAbsentSamplesAreRefused) {
   EXPECT_EQ(data.fill_batch(0, 2, {ten, nine}).message(),
             "a batch of 2 x 5 tokens into spans of 10, 9, 0 and 0");
   EXPECT_EQ(data.fill_batch(4, 2, {ten, ten}).message(), "samples 4 and 2 on, there are 5");
+  EXPECT_EQ(data.fill_batch(0, 2, {ten, ten, nine}).message(),
+            "a batch of 2 x 5 tokens into spans of 10, 10, 9 and 0");
   EXPECT_FALSE(data.fill_batch(0, -2, {ten, ten}).is_ok());
 }
 

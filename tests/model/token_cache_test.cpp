@@ -1,8 +1,10 @@
 #include <strata/model/token_cache.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <strata/runtime/str.h>
@@ -133,6 +135,179 @@ TEST_F(TokenCacheTest, BlocksChangeNoToken) {
   std::vector<std::int32_t> expected = tokenizer.encode(text);
   expected.insert(expected.end(), 2, tokenizer.end_of_text());
   EXPECT_EQ(tokens_of(*cached(io, tokenizer)), expected);
+}
+
+// --- Documents and what of them is learnt ---
+
+TEST_F(TokenCacheTest, OfTextAllIsLearntAndEachFileIsADocument) {
+  const auto cache = cached(io, tokenizer);
+  ASSERT_EQ(cache->n_documents(), 2u);
+  EXPECT_EQ(cache->document_end(0), tokenizer.encode(kFirst).size() + 1);
+  EXPECT_EQ(cache->document_begin(1), cache->document_end(0));
+  EXPECT_EQ(cache->document_end(1), cache->n_tokens());
+  EXPECT_EQ(cache->n_learnt(), cache->n_tokens());
+  EXPECT_TRUE(cache->learnt(0) && cache->learnt(cache->n_tokens() - 1));
+}
+
+struct RecordCacheTest : testing::Test {
+  RecordCacheTest() {
+    io.put("a.txt", kFirst);
+    io.put("b.jsonl", R"({"prompt": "Who?", "completion": " Elinor.", "id": 3})"
+                      "\n"
+                      R"({"prompt": "", "completion": "Marianne"})"
+                      "\n");
+    io.put("c.jsonl", R"({"messages": [{"role": "user", "content": "<|endoftext|>"},)"
+                      R"({"role": "assistant", "content": "Sussex"}]})");
+  }
+  std::unique_ptr<TokenCache> cached(const ChatFormat& chat = ChatFormat::plain()) {
+    return must(TokenCache::open_or_build(io, tokenizer, {"a.txt", "b.jsonl", "c.jsonl"}, "c", chat));
+  }
+  /// The text of document `d`, what is learnt of it in brackets.
+  std::string drawn(const TokenCache& cache, std::uint64_t d) {
+    std::string out;
+    for (std::uint64_t i = cache.document_begin(d); i < cache.document_end(d); ++i) {
+      const bool before = i > cache.document_begin(d) && cache.learnt(i - 1);
+      if (cache.learnt(i) != before) out += before ? "]" : "[";
+      out += tokenizer.token(cache.token(i));
+    }
+    return out + (cache.learnt(cache.document_end(d) - 1) ? "]" : "");
+  }
+  MemoryIo io{{.descriptors = true}};
+  Tokenizer tokenizer = tokenizer_of(270);
+};
+
+TEST_F(RecordCacheTest, EachRecordIsADocumentOfWhichTheAnswerIsLearnt) {
+  const auto cache = cached();
+  ASSERT_EQ(cache->n_documents(), 4u);
+  EXPECT_EQ(drawn(*cache, 0), "[" + kFirst + "<|endoftext|>]");
+  EXPECT_EQ(drawn(*cache, 1), "Who?[ Elinor.<|endoftext|>]");
+  EXPECT_EQ(drawn(*cache, 2), "[Marianne<|endoftext|>]");
+  EXPECT_EQ(drawn(*cache, 3), "User:\n<|endoftext|>\nAssistant:\n[Sussex\n<|endoftext|>]");
+  EXPECT_EQ(cache->n_tokens() - cache->n_learnt(),
+            tokenizer.encode("Who?").size() + tokenizer.encode("User:\n").size() +
+                tokenizer.encode("<|endoftext|>").size() + tokenizer.encode("\nAssistant:\n").size());
+}
+
+TEST_F(RecordCacheTest, ATokenOfTheFormatIsTextInAContent) {
+  const auto cache = cached();
+  std::uint64_t ends = 0;
+  for (std::uint64_t i = 0; i < cache->n_tokens(); ++i)
+    ends += cache->token(i) == tokenizer.end_of_text() ? 1u : 0u;
+  EXPECT_EQ(ends, cache->n_documents());
+}
+
+TEST_F(RecordCacheTest, WhatWasReadIsNotedWhenItIsBuilt) {
+  const std::vector<std::string> notes = cached()->notes();
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_EQ(notes[0], "b.jsonl: 2 records, prompts and completions; not read: 'id' (1)");
+  EXPECT_EQ(notes[1], "c.jsonl: 1 records, conversations");
+  EXPECT_TRUE(cached()->notes().empty());
+}
+
+TEST_F(RecordCacheTest, AnotherChatFormatEncodesAgainOnlyWhereThereAreMessages) {
+  cached();
+  EXPECT_EQ(cached(ChatFormat::chatml())->rebuilt_because(), "made with another chat format");
+  EXPECT_EQ(cached(ChatFormat::chatml())->rebuilt_because(), "");
+  const auto without = [&](const ChatFormat& chat) {
+    return must(TokenCache::open_or_build(io, tokenizer, {"a.txt", "b.jsonl"}, "d", chat))->rebuilt_because();
+  };
+  EXPECT_EQ(without(ChatFormat::plain()), "no cache yet");
+  EXPECT_EQ(without(ChatFormat::chatml()), "");
+}
+
+TEST_F(RecordCacheTest, RecordsTakenForTextAreOtherText) {
+  io.put("b.txt", io.get("b.jsonl"));
+  must(TokenCache::open_or_build(io, tokenizer, {"b.txt"}, "d"));
+  EXPECT_EQ(must(TokenCache::open_or_build(io, tokenizer, {"b.jsonl"}, "d"))->rebuilt_because(),
+            "made from other text");
+}
+
+TEST_F(RecordCacheTest, EveryFlippedBitIsFoundAndTheCacheMadeAnew) {
+  const std::vector<std::int32_t> tokens = tokens_of(*cached());
+  const std::size_t size = io.get("c").size();
+  for (std::size_t at = 0; at < size; ++at) {
+    io.flip("c", at);
+    ASSERT_FALSE(TokenCache::open(io, tokenizer, "c").has_value()) << "byte " << at;
+    ASSERT_NE(cached()->rebuilt_because(), "") << "byte " << at;
+  }
+  EXPECT_EQ(tokens_of(*cached()), tokens);
+}
+
+TEST_F(RecordCacheTest, ATruncatedFileIsCorrupt) {
+  cached();
+  const std::string whole = io.get("c");
+  for (std::size_t n = 0; n < whole.size(); ++n) {
+    io.put("cut", whole.substr(0, n));
+    ASSERT_EQ(TokenCache::open(io, tokenizer, "cut").status().code(), Code::corrupt) << n << " bytes";
+  }
+}
+
+// Digests right, numbers wrong: what a tool with a bug would write.
+TEST_F(RecordCacheTest, NumbersThatWouldIndexPastTheEndAreRefusedUnderARightChecksum) {
+  const auto cache = cached();
+  const std::string whole = io.get("c");
+  const auto forged = [&](std::size_t at, std::string_view bytes) {
+    std::string file = whole;
+    file.replace(at, bytes.size(), bytes);
+    const auto seal = [&](std::size_t to, std::size_t from, std::size_t n) {
+      const Digest digest = digest_of(std::as_bytes(std::span(file).subspan(from, n)));
+      std::memcpy(&file[to], digest.data(), digest.size());
+    };
+    seal(72, 128, file.size() - 128);
+    seal(112, 0, 112);
+    io.put("forged", file);
+    return TokenCache::open(io, tokenizer, "forged").status();
+  };
+  using namespace std::string_view_literals;
+  EXPECT_TRUE(forged(128, whole.substr(128, 2)).is_ok());
+  const std::size_t documents = whole.size() - cache->n_documents() * 8;
+  EXPECT_THAT(forged(128, "\xff\xff"sv).message(),
+              testing::HasSubstr("token 0 is 65535 in a vocabulary of 270"));
+  EXPECT_EQ(forged(documents - 1, "\xff"sv).code(), Code::corrupt);           // bits past the last token
+  EXPECT_EQ(forged(documents, "\x01"sv).code(), Code::corrupt);               // the first begins late
+  EXPECT_EQ(forged(documents + 8, "\x00\x00"sv).code(), Code::corrupt);       // an empty document
+  EXPECT_EQ(forged(documents + 24, "\xff\xff\xff"sv).code(), Code::corrupt);  // past the end
+  EXPECT_EQ(forged(16, "\xff\xff\xff\xff\xff\xff\xff\xff"sv).code(), Code::corrupt);  // tokens that overflow
+  EXPECT_EQ(forged(88, "\xff\xff\xff\xff\xff\xff\xff\x1f"sv).code(), Code::corrupt);  // documents that do
+}
+
+TEST_F(RecordCacheTest, AFileOfTheFirstVersionIsMadeAnew) {
+  cached();
+  std::string old = io.get("c");
+  old[8] = 1;
+  io.put("c", old);
+  EXPECT_EQ(cached()->rebuilt_because(), "c: token cache version 1, this reads 2");
+}
+
+TEST_F(RecordCacheTest, BadRecordsOfAllFilesAreToldAndLeaveNothingBehind) {
+  io.put("b.jsonl", "{\"text\": 1}\n");
+  io.put("c.jsonl", "{}\n");
+  const Status status =
+      TokenCache::open_or_build(io, tokenizer, {"a.txt", "b.jsonl", "c.jsonl"}, "d/c").status();
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_THAT(status.message(), testing::HasSubstr("b.jsonl: line 1: 'text' is a string"));
+  EXPECT_THAT(status.message(), testing::HasSubstr("\nc.jsonl: line 1: a first record has"));
+  EXPECT_TRUE(must(io.list("d")).empty());
+}
+
+TEST_F(RecordCacheTest, ACacheIsKnownByItsFirstBytes) {
+  cached();
+  EXPECT_TRUE(must(TokenCache::is_cache(io, "c")));
+  EXPECT_FALSE(must(TokenCache::is_cache(io, "a.txt")));
+  io.put("short", "STRAT");
+  EXPECT_FALSE(must(TokenCache::is_cache(io, "short")));
+}
+
+// The bits begin with the first token that is not learnt, wherever in a word it is.
+TEST_F(RecordCacheTest, TheFirstTokenThatIsNotLearntMayStandAnywhere) {
+  for (std::size_t n = 1; n < 140; ++n) {
+    io.put("t.txt", std::string(n, ' '));
+    const Tokenizer bytes = must(Tokenizer::train({}, 257));
+    const auto cache = must(TokenCache::open_or_build(io, bytes, {"t.txt", "b.jsonl"}, "t"));
+    for (std::uint64_t i = 0; i <= n; ++i) ASSERT_TRUE(cache->learnt(i)) << n << " " << i;
+    for (std::uint64_t i = n + 1; i < n + 5; ++i) ASSERT_FALSE(cache->learnt(i)) << n << " " << i;
+    ASSERT_TRUE(cache->learnt(n + 5)) << n;
+  }
 }
 
 TEST_F(TokenCacheTest, AnEmptyCorpusIsRefused) {

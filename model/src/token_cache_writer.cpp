@@ -1,0 +1,169 @@
+#include "token_cache_writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <unistd.h>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include "pretokenizer.h"
+
+namespace strata::detail {
+namespace {
+
+constexpr std::size_t kBlockBytes = 4 * kMiB;
+constexpr std::size_t kFlushBytes =
+    256 * kKiB;  // records are short, and a write each would cost more than they
+constexpr std::int32_t kSmallVocab = 65536;
+
+std::string note_of(const std::string& path, const JsonlFacts& facts) {
+  std::string text = str(path, ": ", facts.n_records, " records, ", to_string(facts.kind));
+  std::string unread;
+  for (const auto& [key, n] : facts.unread)
+    unread += str(unread.empty() ? "" : ", ", "'", key, "' (", n, ")");
+  return unread.empty() ? text : str(text, "; not read: ", unread);
+}
+
+}  // namespace
+
+TokenCacheWriter::TokenCacheWriter(Io& io, const Tokenizer& tokenizer, const ChatFormat& chat,
+                                   const std::string& path)
+    : io_(io), tokenizer_(tokenizer), chat_(chat), path_(path), temporary_(str(path, ".tmp-", ::getpid())) {}
+
+Status TokenCacheWriter::write(const std::vector<std::string>& sources) {
+  Status status = write_all_sources(sources);
+  // A half-written temporary is of no use to anyone; the first error is the one to report.
+  if (!status && io_.exists(temporary_)) (void)io_.remove_all(temporary_).is_ok();
+  return status;
+}
+
+Status TokenCacheWriter::write_all_sources(const std::vector<std::string>& sources) {
+  STRATA_TRY_ASSIGN(file_, io_.open(temporary_, OpenMode::truncate));
+  header_.bytes_per_token = tokenizer_.vocab_size() <= kSmallVocab ? 2 : 4;
+  SourceDigester digester;
+  std::string problems;  // of all files: who mends one should know of the next
+  for (const std::string& source : sources) {
+    const Result<FileDigest> digest = encode_source(source);
+    if (!digest.has_value() && digest.status().code() != Code::invalid) return digest.status();
+    if (!digest.has_value()) {
+      problems += str(problems.empty() ? "" : "\n", digest.status().message());
+      continue;
+    }
+    digester.add(*digest, is_jsonl(source));
+    header_.source_bytes += digest->bytes;
+  }
+  if (!problems.empty()) return Status::error(Code::invalid, std::move(problems));
+  header_.sources = digester.digest();
+  return finish(sources);
+}
+
+Status TokenCacheWriter::finish(const std::vector<std::string>& sources) {
+  if (header_.source_bytes == 0)
+    return Status::error(Code::invalid, str("the corpus is empty: ", sources.size(),
+                                            " files with 0 bytes, the first is ", sources.front()));
+  // A text of no bytes has no token where the tokenizer has no end of text, and is no document.
+  std::erase(documents_, header_.n_tokens);
+  documents_.erase(std::unique(documents_.begin(), documents_.end()), documents_.end());
+  header_.vocab_size = static_cast<std::uint32_t>(tokenizer_.vocab_size());
+  header_.n_sources = static_cast<std::uint32_t>(sources.size());
+  header_.tokenizer = tokenizer_.digest();
+  header_.n_documents = documents_.size();
+  packed_.resize(packed_.size() +
+                 (8 - (written_ + packed_.size()) % 8) % 8);  // its zeros: what follows is read in words
+  STRATA_TRY(write_next(packed_));
+  if (header_.n_learnt < header_.n_tokens) STRATA_TRY(write_next(std::as_bytes(std::span(learnt_))));
+  STRATA_TRY(write_next(std::as_bytes(std::span(documents_))));
+  header_.payload = payload_.digest();
+  header_.header = header_.digest_of_rest();
+  STRATA_TRY(write_all(*file_, 0, std::as_bytes(std::span(&header_, 1))));
+  STRATA_TRY(file_->sync());
+  STRATA_TRY(io_.rename(temporary_, path_));
+  const std::size_t slash = path_.rfind('/');
+  return io_.sync_dir(slash == std::string::npos ? "." : slash == 0 ? "/" : path_.substr(0, slash));
+}
+
+Result<FileDigest> TokenCacheWriter::encode_source(const std::string& path) {
+  STRATA_TRY(check_source_name(path));
+  return is_jsonl(path) ? encode_records(path) : encode_text(path);
+}
+
+Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
+  STRATA_TRY_ASSIGN(const std::unique_ptr<File> source, io_.open(path, OpenMode::read));
+  STRATA_TRY_ASSIGN(const std::uint64_t size, source->size());
+  begin_document();
+  Digester digester;
+  std::string text;  // read and not yet encoded
+  for (std::uint64_t at = 0; at < size;) {
+    const std::size_t old = text.size();
+    text.resize(old + static_cast<std::size_t>(std::min<std::uint64_t>(size - at, kBlockBytes)));
+    const auto block = std::span(text).subspan(old);
+    STRATA_TRY(read_exact(*source, at, std::as_writable_bytes(block)));
+    digester.update(std::as_bytes(block));
+    at += block.size();
+    const std::size_t cut = at == size ? text.size() : last_safe_cut(text);
+    STRATA_TRY(append(tokenizer_.encode(std::string_view(text).substr(0, cut)), true));
+    text.erase(0, cut);
+  }
+  STRATA_TRY(end_document(true));
+  return FileDigest{digester.digest(), size};
+}
+
+Result<FileDigest> TokenCacheWriter::encode_records(const std::string& path) {
+  STRATA_TRY_ASSIGN(const JsonlFacts facts, read_jsonl(io_, path, chat_, [this](const Document& document) {
+                      return encode_document(document);
+                    }));
+  if (facts.kind == SourceKind::messages) header_.chat = chat_mark(chat_);
+  notes_.push_back(note_of(path, facts));
+  return facts.file;
+}
+
+Status TokenCacheWriter::encode_document(const Document& document) {
+  begin_document();
+  for (const Segment& segment : document.segments)
+    STRATA_TRY(append(tokenizer_.encode(segment.text, segment.special), segment.learnt));
+  return end_document(document.end_learnt);
+}
+
+void TokenCacheWriter::begin_document() { documents_.push_back(header_.n_tokens); }
+
+Status TokenCacheWriter::end_document(bool learnt) {
+  return tokenizer_.end_of_text() < 0 ? Status::ok() : append({tokenizer_.end_of_text()}, learnt);
+}
+
+Status TokenCacheWriter::append(const std::vector<std::int32_t>& ids, bool learnt) {
+  const std::size_t width = header_.bytes_per_token, old = packed_.size();
+  packed_.resize(old + ids.size() * width);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    std::memcpy(&packed_[old + i * width], &ids[i], width);  // the low bytes
+  mark(ids.size(), learnt);
+  if (packed_.size() < kFlushBytes) return {};
+  STRATA_TRY(write_next(packed_));
+  packed_.clear();
+  return {};
+}
+
+void TokenCacheWriter::mark(std::uint64_t n, bool learnt) {
+  const std::uint64_t begin = header_.n_tokens;
+  header_.n_tokens += n;
+  if (learnt) header_.n_learnt += n;
+  if (header_.n_learnt == header_.n_tokens) return;  // nothing masked yet, so no bits either
+  if (learnt_.empty() && begin > 0) {                // those before were all learnt
+    learnt_.assign((begin + 63) / 64, ~std::uint64_t{0});
+    if (begin % 64 != 0) learnt_.back() = (std::uint64_t{1} << begin % 64) - 1;
+  }
+  learnt_.resize((header_.n_tokens + 63) / 64);
+  if (!learnt) return;
+  for (std::uint64_t i = begin; i < header_.n_tokens; ++i) learnt_[i / 64] |= std::uint64_t{1} << i % 64;
+}
+
+Status TokenCacheWriter::write_next(std::span<const std::byte> bytes) {
+  STRATA_TRY(write_all(*file_, sizeof(CacheHeader) + written_, bytes));
+  payload_.update(bytes);
+  written_ += bytes.size();
+  return {};
+}
+
+}  // namespace strata::detail
