@@ -2,7 +2,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <strata/model/token_cache.h>
 #include <strata/runtime/status.h>
@@ -36,6 +40,9 @@ class Dataset {
   virtual std::int64_t seq() const noexcept = 0;
   /// Samples there are: a count in order, without limit shuffled.
   virtual std::uint64_t n_samples() const noexcept = 0;
+  /// Whether a row may hold several documents that attention must keep apart: whether doc_start is ever
+  /// anything but 0.
+  virtual bool separates_documents() const noexcept = 0;
 
   /// Fills samples k0 ... k0 + n - 1. Allocates nothing when it succeeds.
   /// Errors: `invalid` unless all spans have n x seq elements (the optional ones may be empty) and the
@@ -51,6 +58,11 @@ class Dataset {
   /// One sample that exists into one row of the right size.
   virtual void fill_row(std::uint64_t k, const Batch& row) const noexcept = 0;
   virtual TargetCount count_row(std::uint64_t k) const noexcept = 0;
+  // For datasets made of others.
+  static void fill_row_of(const Dataset& data, std::uint64_t k, const Batch& row) noexcept {
+    data.fill_row(k, row);
+  }
+  static TargetCount count_row_of(const Dataset& data, std::uint64_t k) noexcept { return data.count_row(k); }
 };
 
 enum class SampleOrder : std::uint8_t {
@@ -77,6 +89,7 @@ class StreamDataset final : public Dataset {
 
   std::int64_t seq() const noexcept override { return options_.seq; }
   std::uint64_t n_samples() const noexcept override;
+  bool separates_documents() const noexcept override { return false; }
   /// Windows in one epoch.
   std::uint64_t n_windows() const noexcept { return n_windows_; }
   /// The window that is sample k, k < n_samples().
@@ -91,6 +104,86 @@ class StreamDataset final : public Dataset {
   const TokenCache* cache_;
   StreamOptions options_;
   std::uint64_t n_windows_;
+};
+
+struct PackOptions {
+  std::int64_t seq = 0;  ///< tokens of one sample
+  SampleOrder order = SampleOrder::in_order;
+  std::uint64_t seed = 0;  ///< of the order, and of which documents share a row
+};
+
+struct PackingFacts {
+  std::uint64_t n_rows = 0;      ///< of one epoch
+  std::uint64_t n_places = 0;    ///< in them that are not padding
+  std::uint64_t n_pieces = 0;    ///< documents, or parts of those that are longer than a row
+  std::uint64_t n_split = 0;     ///< documents longer than a row
+  std::uint64_t n_left_out = 0;  ///< parts in which nothing is learnt, and so in no row
+};
+
+/// Whole documents, as many to a row as fit; one that is longer is cut at rows. A token sees its document
+/// alone and no target is of another. The pieces in a row never change; shuffled, every epoch has its own
+/// order of the rows. Each target that is learnt is there once an epoch, but for a document's first token,
+/// which nothing comes before. Padding at the end of a row is no target. A view: the cache must outlive it.
+/// Copies share what was packed.
+class PackedDataset final : public Dataset {
+ public:
+  /// Errors: `invalid` for a seq out of range or where nothing is to be learnt; `out_of_memory`.
+  static Result<PackedDataset> create(const TokenCache& cache, PackOptions options);
+
+  std::int64_t seq() const noexcept override { return options_.seq; }
+  std::uint64_t n_samples() const noexcept override;
+  bool separates_documents() const noexcept override { return true; }
+  const PackingFacts& facts() const noexcept;
+  /// What it holds beside the cache.
+  std::uint64_t memory_bytes() const noexcept;
+  /// The row that is sample k, k < n_samples().
+  std::uint64_t row_of(std::uint64_t k) const noexcept;
+
+ private:
+  struct Rows;
+  PackedDataset(const TokenCache& cache, PackOptions options, std::shared_ptr<const Rows> rows) noexcept
+      : cache_(&cache), options_(options), rows_(std::move(rows)) {}
+  void fill_row(std::uint64_t k, const Batch& row) const noexcept override;
+  TargetCount count_row(std::uint64_t k) const noexcept override;
+
+  const TokenCache* cache_;
+  PackOptions options_;
+  std::shared_ptr<const Rows> rows_;
+};
+
+struct MixedSource {
+  std::string name;
+  const Dataset* data = nullptr;  ///< shuffled, outlives the mixture
+  double weight = 1;
+};
+
+/// Samples of several datasets in fixed shares. Of any first k samples a source has less than one more or
+/// less than its share; which source sample k is from depends on (weights, seed, k) alone, and it is that
+/// source's next, so that each goes through its own epochs. Copies share the order.
+class MixedDataset final : public Dataset {
+ public:
+  /// Errors: `invalid` for sources of different seq or with an end, and for weights that are not above 0,
+  /// have more than 6 decimals, or whose whole-number ratio is longer than 2^20.
+  static Result<MixedDataset> create(std::vector<MixedSource> sources, std::uint64_t seed);
+
+  std::int64_t seq() const noexcept override { return sources_.front().data->seq(); }
+  std::uint64_t n_samples() const noexcept override { return std::numeric_limits<std::uint64_t>::max(); }
+  bool separates_documents() const noexcept override;
+  struct Pick {
+    std::size_t source;
+    std::uint64_t index;  ///< the source's sample
+  };
+  Pick pick(std::uint64_t k) const noexcept;
+
+ private:
+  struct Order;
+  MixedDataset(std::vector<MixedSource> sources, std::shared_ptr<const Order> order) noexcept
+      : sources_(std::move(sources)), order_(std::move(order)) {}
+  void fill_row(std::uint64_t k, const Batch& row) const noexcept override;
+  TargetCount count_row(std::uint64_t k) const noexcept override;
+
+  std::vector<MixedSource> sources_;
+  std::shared_ptr<const Order> order_;
 };
 
 }  // namespace strata
