@@ -30,7 +30,8 @@ void fill_model_and_data(const ConfigTree& tree, TrainConfig& config) {
   config.model = {tree.text("model.preset"),   tree.text("model.family"),  small(tree, "model.layers"),
                   small(tree, "model.hidden"), small(tree, "model.heads"), small(tree, "model.ffn"),
                   small(tree, "model.vocab"),  small(tree, "model.seq")};
-  config.data = {tree.texts("data.train"), tree.texts("data.val"), std::nullopt, tree.text("data.cache_dir")};
+  config.data = {tree.texts("data.train"),    tree.texts("data.val"),       std::nullopt,
+                 tree.text("data.cache_dir"), choice(tree, "data.packing"), tree.numbers("data.weights")};
   if (!tree.is_auto("data.tokenizer")) config.data.tokenizer = tree.text("data.tokenizer");
 }
 
@@ -91,6 +92,10 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
     problems.push_back(str(set_by(tree, "model.heads"), " = ", config.model.heads,
                            " does not divide model.hidden = ", config.model.hidden, " (",
                            tree.entry("model.hidden").origin, ")"));
+  if (const auto& data = config.data; !data.weights.empty() && data.weights.size() != data.train.size())
+    problems.push_back(str(set_by(tree, "data.weights"), ": ", data.weights.size(),
+                           " weights, data.train has ", data.train.size(), " files (",
+                           tree.entry("data.train").origin, ")"));
   if (config.memory.nvme_bytes > 0 && config.memory.nvme_dir.empty())
     problems.push_back(str(set_by(tree, "memory.nvme_dir"),
                            " is empty, but memory.nvme asks for an NVMe tier (",

@@ -25,6 +25,8 @@ struct TrainConfig {
     std::vector<std::string> train, val;   ///< as written; see locate_data_file
     std::optional<std::string> tokenizer;  ///< auto: train one on `train`
     std::string cache_dir;
+    std::string packing;          ///< stream, pack, auto
+    std::vector<double> weights;  ///< of each of `train`, or none
   } data;
   struct Train {
     std::int64_t steps = 0;

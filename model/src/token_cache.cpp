@@ -173,7 +173,7 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open_or_build(Io& io, const Toke
                        : "made with another chat format";
   }
   detail::TokenCacheWriter writer(io, tokenizer, chat, cache_path);
-  STRATA_TRY(writer.write(sources).annotate(str("building ", cache_path)));
+  STRATA_TRY(writer.write(sources));
   STRATA_TRY_ASSIGN(std::unique_ptr<TokenCache> built, open(io, tokenizer, cache_path));
   built->rebuilt_because_ = std::move(why);
   built->notes_ = std::move(writer).notes();

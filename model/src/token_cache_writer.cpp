@@ -37,7 +37,7 @@ Status TokenCacheWriter::write(const std::vector<std::string>& sources) {
   Status status = write_all_sources(sources);
   // A half-written temporary is of no use to anyone; the first error is the one to report.
   if (!status && io_.exists(temporary_)) (void)io_.remove_all(temporary_).is_ok();
-  return status;
+  return bad_sources_ ? status : std::move(status).annotate(str("building ", path_));
 }
 
 Status TokenCacheWriter::write_all_sources(const std::vector<std::string>& sources) {
@@ -55,7 +55,8 @@ Status TokenCacheWriter::write_all_sources(const std::vector<std::string>& sourc
     digester.add(*digest, is_jsonl(source));
     header_.source_bytes += digest->bytes;
   }
-  if (!problems.empty()) return Status::error(Code::invalid, std::move(problems));
+  bad_sources_ = !problems.empty();
+  if (bad_sources_) return Status::error(Code::invalid, std::move(problems));
   header_.sources = digester.digest();
   return finish(sources);
 }

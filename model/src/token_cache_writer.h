@@ -51,6 +51,7 @@ class TokenCacheWriter {
   std::vector<std::uint64_t> learnt_;  // bits, from the first token that is not learnt on
   std::vector<std::uint64_t> documents_;
   std::vector<std::string> notes_;
+  bool bad_sources_ = false;  // the problem is theirs, a line each, and not of what is built
 };
 
 }  // namespace strata::detail

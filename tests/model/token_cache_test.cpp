@@ -285,7 +285,7 @@ TEST_F(RecordCacheTest, BadRecordsOfAllFilesAreToldAndLeaveNothingBehind) {
   const Status status =
       TokenCache::open_or_build(io, tokenizer, {"a.txt", "b.jsonl", "c.jsonl"}, "d/c").status();
   EXPECT_EQ(status.code(), Code::invalid);
-  EXPECT_THAT(status.message(), testing::HasSubstr("b.jsonl: line 1: 'text' is a string"));
+  EXPECT_TRUE(status.message().starts_with("b.jsonl: line 1: 'text' is a string")) << status.message();
   EXPECT_THAT(status.message(), testing::HasSubstr("\nc.jsonl: line 1: a first record has"));
   EXPECT_TRUE(must(io.list("d")).empty());
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include <fmt/format.h>
+
 #include <strata/cpuopt/schedule.h>
 #include <strata/engine/checkpoint.h>
 #include <strata/runtime/alloc_counter.h>
@@ -130,10 +132,25 @@ Status Trainer::validate(std::int64_t step) {
       static_cast<std::int64_t>(workload_.val()->n_samples()) / config_.train.micro_batch;
   const std::int64_t n = std::min<std::int64_t>(config_.train.eval_batches, there);
   if (n == 0) return Status::ok();
-  DatasetBatches batches(*workload_.val(), config_.train.micro_batch);
-  STRATA_TRY_ASSIGN(const double loss, engine_.evaluate(batches, n));
+  STRATA_TRY_ASSIGN(const double loss, validation_loss(n));
   progress_.line(fmt::format("step {}: validation loss {:.4f} over {} micro-batches", step, loss, n));
   return Status::ok();
+}
+
+// A mean over targets: micro-batches of records differ in how many are counted.
+Result<double> Trainer::validation_loss(std::int64_t n) {
+  const std::int64_t rows = config_.train.micro_batch;
+  double nats = 0;
+  std::uint64_t targets = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    DatasetBatches one(*workload_.val(), rows, i);
+    STRATA_TRY_ASSIGN(const double loss, engine_.evaluate(one, 1));
+    const std::uint64_t counted =
+        workload_.val()->count_targets(static_cast<std::uint64_t>(i * rows), rows).tokens;
+    nats += loss * static_cast<double>(counted);
+    targets += counted;
+  }
+  return targets > 0 ? nats / static_cast<double>(targets) : 0.0;
 }
 
 Status Trainer::sample(std::int64_t step) {
@@ -164,12 +181,11 @@ Status Trainer::finish(TrainOutcome& outcome) {
   if (const Dataset* val = workload_.val(); val != nullptr) {
     const std::int64_t n = static_cast<std::int64_t>(val->n_samples()) / config_.train.micro_batch;
     if (n > 0) {
-      DatasetBatches batches(*val, config_.train.micro_batch);
-      STRATA_TRY_ASSIGN(outcome.val_loss, engine_.evaluate(batches, n));
-      const double nats =
-          *outcome.val_loss * static_cast<double>(n * config_.train.micro_batch * config_.model.seq);
-      outcome.bits_per_byte = nats / std::numbers::ln2 /
-                              static_cast<double>(val->count_targets(0, n * config_.train.micro_batch).bytes);
+      STRATA_TRY_ASSIGN(outcome.val_loss, validation_loss(n));
+      const TargetCount counted = val->count_targets(0, n * config_.train.micro_batch);
+      if (counted.bytes > 0)
+        outcome.bits_per_byte = *outcome.val_loss * static_cast<double>(counted.tokens) / std::numbers::ln2 /
+                                static_cast<double>(counted.bytes);
     }
   }
   STRATA_TRY_ASSIGN(outcome.state_digest, engine_.state_digest());
@@ -181,6 +197,8 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   const auto add = [&](const char* key, const auto& value) {
     identity.emplace(key, fmt::format("{}", value));
   };
+  add("data.packing", workload.packing());
+  identity.emplace("data.weights", fmt::format("{}", fmt::join(c.data.weights, ",")));
   add("model.family", c.model.family);
   add("model.layers", c.model.layers);
   add("model.hidden", c.model.hidden);
@@ -212,7 +230,10 @@ Status check_identity(const std::map<std::string, std::string>& saved,
   for (const auto& [key, value] : now) {
     if (key == kScheduleSteps) continue;  // a run may be made longer; who does so is told
     const auto found = saved.find(key);
-    const std::string was = found == saved.end() ? "nothing" : found->second;
+    const std::string was = found != saved.end()    ? found->second
+                            : key == "data.packing" ? "stream"  // all there was before the key
+                            : key == "data.weights" ? ""
+                                                    : "nothing";
     if (was != value)
       problems += str(problems.empty() ? "" : "\n", key, ": the checkpoint was made with ", was,
                       ", this run has ", value);

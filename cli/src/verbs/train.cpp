@@ -40,7 +40,11 @@ RunFolder::Opening opening_of(const Args& args) {
 
 // The tokenizer that was trained is the run's from here on. What depends on where it runs (io.engine,
 // log.progress) stays auto: a resumed run may be elsewhere.
-void resolve_late(LoadedConfig& loaded, const std::string& path) {
+void resolve_late(LoadedConfig& loaded, const std::string& path, const Workload& workload) {
+  if (loaded.tree.is_auto("data.packing"))
+    loaded.tree.resolve(
+        "data.packing", workload.packing(),
+        workload.packing() == "pack" ? "parts of the data are not learnt" : "all of it is learnt");
   if (loaded.tree.is_auto("data.tokenizer"))
     loaded.tree.resolve("data.tokenizer", path + "/tokenizer.json", "trained on data.train");
 }
@@ -104,6 +108,7 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
   if (trace) trace->set_enabled(false);  // the trainer turns it on for the steps asked for
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *planned.plan, io, trace.get()));
+  for (const std::string& note : workload->notes()) print(args.out, str("data     ", note, "\n"));
   print(args.out,
         start_table(config, *planned.plan, planned.recompute, job->threads(), job->engine().nvme_note()));
 
@@ -125,7 +130,7 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   const ProgressOptions shown =
       progress_options(config.log.progress, config.log.every, isatty(fileno(args.out)) == 1, terminal_width(),
                        args.environment);
-  resolve_late(loaded, path);
+  resolve_late(loaded, path, *workload);
   // Before the configuration that names it: a run killed in between must still resume.
   STRATA_TRY(io.make_dirs(path));
   STRATA_TRY(workload->tokenizer().save(io, path + "/tokenizer.json"));
