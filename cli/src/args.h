@@ -10,20 +10,23 @@ namespace strata::cli {
 /// A parsed command line and what surrounds it. Nothing below the parser reads argv, environ or stdout
 /// itself.
 struct Args {
-  std::string action;              ///< of `config`: show, check; of `tokenizer`: train, encode, decode
+  std::string action;              ///< of `config`: show, check; of `tokenizer`: train, encode, decode;
+                                   ///< of `data`: pack, inspect
   std::vector<std::string> items;  ///< what follows the verb, in the order given: FILE and key=value for most
   std::string preset;
   std::string nvme_dir;
-  std::string out_dir, resume;  ///< of `train`
+  std::string out_dir, resume;  ///< of `train`; of `data pack`: the file
   bool overwrite = false;
   std::string prompt = "Elizabeth ";  ///< of `generate`
   std::int64_t tokens = 128;
   double temperature = 0.8;
   int top_k = 40;
   std::int64_t seed = 1;
-  std::string tokenizer = "tokenizer.json";  ///< of `tokenizer`: the file
+  std::string tokenizer = "tokenizer.json";  ///< of `tokenizer` and `data`: the file
   std::int64_t vocab = 1024;
   std::int64_t steps = 30;  ///< of `verify`
+  std::int64_t seq = 1024;  ///< of `data`
+  std::int64_t sample = 0;  ///< of `data inspect`
   bool json = false;
   bool origin = false;
   std::vector<std::string> environment;  ///< "NAME=value"

@@ -23,6 +23,7 @@ constexpr const char* kExamples =
     "  strata plan --preset austen-5m memory.pinned=16MiB\n"
     "  strata verify --preset austen-5m\n"
     "  strata generate runs/demo --prompt \"Elizabeth \"\n"
+    "  strata data inspect qa.tokens --tokenizer tokenizer.json --seq 512\n"
     "  strata config show --preset austen-5m --origin\n"
     "  strata config check run.toml memory.device=64MiB\n"
     "  strata doctor --nvme-dir /mnt/nvme\n"
@@ -123,6 +124,23 @@ void add_tokenizer_options(CLI::App& app, Args& args) {
     sub->add_option("-t,--tokenizer", args.tokenizer, "tokenizer.json to use");
 }
 
+void add_data_options(CLI::App& app, Args& args) {
+  app.require_subcommand(1);
+  CLI::App* pack = app.add_subcommand("pack", "Turn text and .jsonl files into one file of tokens");
+  pack->add_option("items", args.items, "FILE ...");
+  pack->add_option("-o,--out", args.out_dir, "File to write");
+  CLI::App* inspect = app.add_subcommand("inspect", "Show what a packed file holds, and one sample of it");
+  inspect->add_option("file", args.items, "Packed file");
+  inspect->add_option("--sample", args.sample, "Which sample to show")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 62));
+  inspect->add_flag("--json", args.json, "Print JSON");
+  for (CLI::App* sub : {pack, inspect}) {
+    sub->add_option("-t,--tokenizer", args.tokenizer, "tokenizer.json to use");
+    sub->add_option("--seq", args.seq, "Tokens of one sequence")->check(CLI::Range(1, 1 << 20));
+    sub->callback([&args, name = sub->get_name()] { args.action = name; });
+  }
+}
+
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> all = {
       {"train", "Train a model with its states spread over the tiers", run_train, {}, add_train_options},
@@ -142,6 +160,11 @@ const std::vector<Verb>& verbs() {
        run_tokenizer,
        {"train", "encode", "decode"},
        add_tokenizer_options},
+      {"data",
+       "Pack training data into one file, look into it",
+       run_data,
+       {"pack", "inspect"},
+       add_data_options},
       {"config", "Show or check a configuration", run_config, {"show", "check"}, add_config_options},
       {"doctor",
        "Tell what of this machine works, and how to mend the rest",

@@ -1,0 +1,155 @@
+#include <algorithm>
+
+#include <strata/model/data_summary.h>
+#include <strata/model/documents.h>
+#include <strata/model/token_cache.h>
+#include <strata/runtime/io.h>
+#include <strata/runtime/json.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include "exit_code.h"
+#include "load_config.h"
+#include "verbs/verbs.h"
+
+namespace strata::cli {
+namespace {
+
+constexpr std::uint64_t kBarWidth = 40;
+
+/// Text in a terminal: one line, nothing that moves a cursor.
+std::string quoted(std::string_view text) {
+  constexpr std::string_view kLineFeed = "\\u000a";
+  std::string out = json_string(text);
+  for (std::size_t at = 0; (at = out.find(kLineFeed, at)) != std::string::npos;)
+    out.replace(at, kLineFeed.size(), "\\n");
+  return out;
+}
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string counts_text(const DataSummary& s) {
+  const double learnt =
+      s.n_tokens > 0 ? static_cast<double>(s.n_learnt) / static_cast<double>(s.n_tokens) : 0;
+  std::string text = fmt::format("documents  {}, of {} to {} tokens\n", s.n_documents, s.shortest, s.longest);
+  text += fmt::format("tokens     {}, learnt are {} ({})\n", s.n_tokens, s.n_learnt, percent(learnt));
+  text += fmt::format("stream     {} sequences of {}\n", s.stream_rows, s.seq);
+  text += fmt::format("pack       {} sequences of {}, {} full; {} documents cut", s.packing.n_rows, s.seq,
+                      percent(s.packed_share()), s.packing.n_split);
+  if (s.packing.n_left_out > 0)
+    text += fmt::format("; left out {} parts in which nothing is learnt", s.packing.n_left_out);
+  return text + "\n";
+}
+
+std::string lengths_text(const DataSummary& s) {
+  std::uint64_t most = 1;
+  for (const DataSummary::Bin& bin : s.lengths) most = std::max(most, bin.n);
+  std::string text = "\n      tokens   documents\n";
+  for (const DataSummary::Bin& bin : s.lengths) {
+    // At least one mark where there is a document at all.
+    const std::uint64_t width = (bin.n * kBarWidth + most - 1) / most;
+    text += fmt::format("  {:>10}   {:<9} {}\n", str("to ", bin.to), bin.n,
+                        std::string(static_cast<std::size_t>(width), '#'));
+  }
+  return text;
+}
+
+std::string sample_text(const ShownSample& sample, std::int64_t k, bool packed) {
+  std::string text = fmt::format("\nsample {} ({}): {} documents, {} places of padding\n", k,
+                                 packed ? "pack" : "stream", sample.documents.size(), sample.padding);
+  for (const ShownSample::Document& document : sample.documents) {
+    text += fmt::format("  places {}-{}\n", document.first, document.last);
+    for (const ShownSample::Run& run : document.runs)
+      text += fmt::format("    {:<8} {}\n", run.learnt ? "learnt" : "context", quoted(run.text));
+  }
+  return text;
+}
+
+std::string sample_json(const ShownSample& sample, std::int64_t k, bool packed) {
+  std::string documents;
+  for (const ShownSample::Document& document : sample.documents) {
+    std::string runs;
+    for (const ShownSample::Run& run : document.runs)
+      runs += fmt::format("{}{{\"learnt\": {}, \"text\": {}}}", runs.empty() ? "" : ", ", run.learnt,
+                          quoted(run.text));
+    documents += fmt::format("{}\n      {{\"first\": {}, \"last\": {}, \"runs\": [{}]}}",
+                             documents.empty() ? "" : ",", document.first, document.last, runs);
+  }
+  return fmt::format(
+      "{{\n    \"index\": {}, \"packing\": \"{}\", \"padding\": {},\n    \"documents\": [{}\n    ]\n  }}", k,
+      packed ? "pack" : "stream", sample.padding, documents);
+}
+
+std::string summary_json(const DataSummary& s, const std::string& sample) {
+  std::string lengths;
+  for (const DataSummary::Bin& bin : s.lengths)
+    lengths += fmt::format("{}{{\"from\": {}, \"to\": {}, \"documents\": {}}}", lengths.empty() ? "" : ", ",
+                           bin.from, bin.to, bin.n);
+  return fmt::format(
+      "{{\n  \"documents\": {},\n  \"tokens\": {},\n  \"learnt_tokens\": {},\n  \"shortest\": {},\n  "
+      "\"longest\": {},\n  \"seq\": {},\n  \"stream\": {{\"sequences\": {}}},\n"
+      "  \"pack\": {{\"sequences\": {}, \"full\": {:.6f}, \"pieces\": {}, \"cut\": {}, \"left_out\": {}}},\n"
+      "  \"lengths\": [{}],\n  \"sample\": {}\n}}\n",
+      s.n_documents, s.n_tokens, s.n_learnt, s.shortest, s.longest, s.seq, s.stream_rows, s.packing.n_rows,
+      s.packed_share(), s.packing.n_pieces, s.packing.n_split, s.packing.n_left_out, lengths, sample);
+}
+
+Result<std::string> pack(const Args& args, Io& io) {
+  if (args.items.empty()) return Status::error(Code::invalid, "name at least one text or .jsonl file");
+  if (args.out_dir.empty()) return Status::error(Code::invalid, "--out names the file to write");
+  if (io.exists(args.out_dir)) {
+    STRATA_TRY_ASSIGN(const bool replaceable, TokenCache::is_cache(io, args.out_dir));
+    if (!replaceable)
+      return Status::error(Code::invalid,
+                           str("--out ", args.out_dir, " exists and is no packed file; it is not replaced"));
+  }
+  STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, args.tokenizer));
+  STRATA_TRY_ASSIGN(const auto cache, TokenCache::open_or_build(io, tokenizer, args.items, args.out_dir,
+                                                                ChatFormat::of(tokenizer)));
+  STRATA_TRY_ASSIGN(const DataSummary summary, summarize(*cache, args.seq));
+  std::string text;
+  for (const std::string& note : cache->notes()) text += note + "\n";
+  text += str(args.out_dir, cache->rebuilt_because().empty() ? " is up to date" : " written", ", ",
+              format_bytes(cache->mapped_bytes()), "\n");
+  return text + counts_text(summary);
+}
+
+Result<std::string> inspect(const Args& args, Io& io) {
+  if (args.items.size() != 1)
+    return Status::error(Code::invalid, str("name one packed file, not ", args.items.size()));
+  STRATA_TRY_ASSIGN(const bool packed_file, TokenCache::is_cache(io, args.items[0]));
+  if (!packed_file)
+    return Status::error(Code::invalid,
+                         str(args.items[0], " is no packed file; make one with: strata data pack"));
+  STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, args.tokenizer));
+  STRATA_TRY_ASSIGN(const auto cache, TokenCache::open(io, tokenizer, args.items[0]));
+  STRATA_TRY_ASSIGN(const DataSummary summary, summarize(*cache, args.seq));
+  // As data.packing=auto would read it.
+  const bool packs = cache->n_learnt() < cache->n_tokens();
+  std::unique_ptr<Dataset> data;
+  if (packs) {
+    STRATA_TRY_ASSIGN(PackedDataset packed, PackedDataset::create(*cache, {.seq = args.seq}));
+    data = std::make_unique<PackedDataset>(std::move(packed));
+  } else if (summary.stream_rows > 0 || args.sample > 0) {
+    STRATA_TRY_ASSIGN(StreamDataset stream, StreamDataset::create(*cache, {.seq = args.seq}));
+    data = std::make_unique<StreamDataset>(std::move(stream));
+  }
+  if (data == nullptr)
+    return args.json ? summary_json(summary, "null") : counts_text(summary) + lengths_text(summary);
+  auto sample = show_sample(*data, tokenizer, static_cast<std::uint64_t>(args.sample));
+  if (!sample.has_value()) return sample.status().annotate("--sample");
+  if (args.json) return summary_json(summary, sample_json(*sample, args.sample, packs));
+  return counts_text(summary) + lengths_text(summary) + sample_text(*sample, args.sample, packs);
+}
+
+}  // namespace
+
+int run_data(const Args& args) {
+  Io& io = posix_io();
+  const auto done = args.action == "pack" ? pack(args, io) : inspect(args, io);
+  if (!done.has_value()) return print_error(args, str("data ", args.action), done.status());
+  print(args.out, *done);
+  return kExitOk;
+}
+
+}  // namespace strata::cli

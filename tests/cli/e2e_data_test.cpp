@@ -1,0 +1,232 @@
+// Training data as people have it: records, packed files, several sources with weights.
+#include <filesystem>
+
+#include "e2e_rig.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CliDataE2e : public CliE2e {
+ protected:
+  CliDataE2e() {
+    const std::string novel = austen("pride_and_prejudice");
+    std::string messages, completions;
+    for (std::size_t i = 0; i < 200; ++i) {
+      const auto words = [&](std::size_t at) {
+        return nlohmann::json(novel.substr(at, 10 + at % 37)).dump();
+      };
+      messages += str(R"({"messages": [{"role": "user", "content": )", words(90 * i + 100),
+                      R"(}, {"role": "assistant", "content": )", words(70 * i + 40), "}]}\n");
+      completions += str(R"({"id": )", i, R"(, "prompt": )", words(50 * i + 300), R"(, "completion": )",
+                         words(60 * i + 900), "}\n");
+    }
+    write("chat.jsonl", messages);
+    write("ask.jsonl", completions);
+  }
+  /// The same run in one go and in two.
+  void expect_resumable(const Words& words) {
+    const auto run_of = [&](const std::string& name, const std::string& time) {
+      Words all = {"--out", name, "train.steps=14", time};
+      all.insert(all.end(), words.begin(), words.end());
+      return tiny("train", all);
+    };
+    const ProgramResult whole = strata(run_of("whole", "train.max_time=none"));
+    ASSERT_EQ(whole.exit_code, 0) << whole.err;
+    ASSERT_EQ(strata(run_of("run", "train.max_time=0s")).exit_code, 0);
+    EXPECT_EQ(summary("run")["ending"], "time box");
+    const ProgramResult resumed = strata({"train", "--resume", "run", "train.max_time=none"});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_EQ(loss_bits("run"), loss_bits("whole"));
+    EXPECT_EQ(digest("run"), digest("whole"));
+    EXPECT_EQ(summary("run")["val_loss"], summary("whole")["val_loss"]);
+    EXPECT_EQ(summary("whole")["steps_3_to_12"],
+              nlohmann::json({{"heap_allocations", 0}, {"resources_created", 0}}));
+  }
+};
+
+TEST_F(CliDataE2e, ConversationsArePackedAndARunGoesOnWithTheSameBits) {
+  expect_resumable({"data.train=chat.jsonl", "data.val=ask.jsonl"});
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("packing = \"pack\""));
+}
+
+TEST_F(CliDataE2e, AStreamOfRecordsGoesOnWithTheSameBits) {
+  expect_resumable({"data.train=ask.jsonl,train.txt", "data.packing=stream"});
+}
+
+TEST_F(CliDataE2e, WeightedSourcesGoOnWithTheSameBits) {
+  expect_resumable({"data.train=chat.jsonl,train.txt,ask.jsonl", "data.weights=0.5,0.2,0.3"});
+}
+
+TEST_F(CliDataE2e, TextAloneIsAStream) {
+  const ProgramResult run = strata(tiny("train", {"--out", "run", "train.steps=2"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("packing = \"stream\""));
+}
+
+TEST_F(CliDataE2e, WhatARunReadsOfRecordsIsToldOnce) {
+  const Words words = tiny("train", {"--out", "run", "--overwrite", "train.steps=1", "data.train=ask.jsonl"});
+  EXPECT_THAT(strata(words).out,
+              HasSubstr("data     ask.jsonl: 200 records, prompts and completions; not read: 'id' (200)\n"));
+  EXPECT_THAT(strata(words).out, Not(HasSubstr("200 records")));  // taken as it is
+}
+
+TEST_F(CliDataE2e, BadRecordsAreToldWithTheirLinesAndExitCodeTwo) {
+  write("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": 1}\n{\"text\":\n{\"text\": 2}\n");
+  for (const Words& words :
+       {tiny("train", {"--out", "run", "data.train=bad.jsonl"}),
+        tiny("train", {"--out", "run", "data.val=bad.jsonl"}), tiny("verify", {"data.train=bad.jsonl"})}) {
+    const ProgramResult refused = strata(words);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr("2 problems"),
+                      HasSubstr("bad.jsonl: line 2: 'text' is a string, this is a number (and 1 more)"),
+                      HasSubstr("bad.jsonl: line 3: not JSON: ")));
+    EXPECT_FALSE(exists("run"));
+  }
+}
+
+TEST_F(CliDataE2e, FormatsThatAreNotReadAreRefusedByName) {
+  write("a.parquet", "PAR1");
+  const ProgramResult refused = strata(tiny("train", {"data.train=a.parquet"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("data.train: a.parquet: .parquet is not read"));
+}
+
+TEST_F(CliDataE2e, WeightsThatCannotBeKeptAreRefused) {
+  const auto refusal = [&](const Words& words) {
+    const ProgramResult refused = strata(tiny("train", words));
+    EXPECT_EQ(refused.exit_code, 2);
+    return refused.err;
+  };
+  EXPECT_THAT(refusal({"data.weights=1,2"}), HasSubstr("data.weights: 2 weights, data.train has 1 files"));
+  EXPECT_THAT(refusal({"data.weights=0"}), HasSubstr("outside"));
+  EXPECT_THAT(refusal({"data.packing=packed"}), HasSubstr("'packed' is not one of auto, stream, pack"));
+  EXPECT_THAT(refusal({"data.train=train.txt,ask.jsonl", "data.weights=1,0.33333333"}),
+              HasSubstr("data.weights: a weight has more than 6 decimals"));
+}
+
+TEST_F(CliDataE2e, ResumingWithOtherWeightsOrPackingIsRefused) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2", "data.train=chat.jsonl,ask.jsonl",
+                                  "data.weights=0.5,0.5"}))
+                .exit_code,
+            0);
+  const ProgramResult refused =
+      strata({"train", "--resume", "run", "data.weights=0.25,0.75", "data.packing=stream"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("data.weights: the checkpoint was made with 0.5,0.5, this run has 0.25,"),
+                    HasSubstr("data.packing: the checkpoint was made with pack, this run has stream")));
+}
+
+// --- data pack, data inspect ---
+
+class CliPackE2e : public CliDataE2e {
+ protected:
+  CliPackE2e() {
+    EXPECT_EQ(strata({"tokenizer", "train", "train.txt", "--vocab", "400", "-o", "tokenizer.json"}).exit_code,
+              0);
+  }
+};
+
+TEST_F(CliPackE2e, APackedFileTellsWhatIsInIt) {
+  const ProgramResult packed =
+      strata({"data", "pack", "ask.jsonl", "train.txt", "--out", "p.tokens", "--seq", "64"});
+  ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  EXPECT_THAT(packed.out,
+              AllOf(HasSubstr("ask.jsonl: 200 records, prompts and completions; not read: 'id' (200)"),
+                    HasSubstr("p.tokens written"), HasSubstr("documents  201")));
+  const auto shown = nlohmann::json::parse(
+      strata({"data", "inspect", "p.tokens", "--seq", "64", "--sample", "1", "--json"}).out);
+  EXPECT_EQ(shown["documents"], 201);
+  EXPECT_LT(shown["learnt_tokens"].get<int>(), shown["tokens"].get<int>());
+  EXPECT_GT(shown["pack"]["full"].get<double>(), 0.9);
+  int in_bins = 0;
+  for (const auto& bin : shown["lengths"]) in_bins += bin["documents"].get<int>();
+  EXPECT_EQ(in_bins, 201);
+  EXPECT_EQ(shown["sample"]["index"], 1);
+  const auto& runs = shown["sample"]["documents"][0]["runs"];
+  EXPECT_FALSE(runs[0]["learnt"].get<bool>());
+  EXPECT_THAT(runs[1]["text"].get<std::string>(), testing::EndsWith("<|endoftext|>"));
+  EXPECT_THAT(strata({"data", "inspect", "p.tokens", "--seq", "64"}).out,
+              AllOf(HasSubstr("    context  \""), HasSubstr("    learnt   \"")));
+}
+
+TEST_F(CliPackE2e, PackingAgainChangesNothingAndReplacesNoOtherFile) {
+  const Words words = {"data", "pack", "ask.jsonl", "--out", "p.tokens"};
+  ASSERT_EQ(strata(words).exit_code, 0);
+  const std::string before = read_all(file("p.tokens"));
+  EXPECT_THAT(strata(words).out, HasSubstr("p.tokens is up to date"));
+  EXPECT_EQ(read_all(file("p.tokens")), before);
+  const ProgramResult refused = strata({"data", "pack", "ask.jsonl", "--out", "chat.jsonl"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--out chat.jsonl exists and is no packed file"));
+}
+
+TEST_F(CliPackE2e, APackedFileTrainsAsItsSourcesDo) {
+  ASSERT_EQ(strata({"data", "pack", "ask.jsonl", "--out", "p.tokens"}).exit_code, 0);
+  for (const std::string source : {"ask.jsonl", "p.tokens"}) {
+    const ProgramResult run =
+        strata(tiny("train", {"--out", source + ".run", "train.steps=4", "data.train=" + source,
+                              "data.tokenizer=tokenizer.json"}));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+  }
+  EXPECT_EQ(digest("p.tokens.run"), digest("ask.jsonl.run"));
+  EXPECT_THAT(strata(tiny("train", {"data.train=p.tokens"})).err,
+              HasSubstr("p.tokens is a packed file: data.tokenizer must name"));
+  EXPECT_THAT(strata(tiny("train", {"data.train=p.tokens,train.txt", "data.tokenizer=tokenizer.json"})).err,
+              HasSubstr("p.tokens is a packed file; one of 2 files"));
+}
+
+TEST_F(CliPackE2e, MistakesHaveTheirExitCodes) {
+  ASSERT_EQ(strata({"data", "pack", "ask.jsonl", "--out", "p.tokens"}).exit_code, 0);
+  const auto expect = [&](const Words& words, int code, const std::string& says) {
+    const ProgramResult refused = strata(words);
+    EXPECT_EQ(refused.exit_code, code) << refused.said();
+    EXPECT_THAT(refused.err, HasSubstr(says));
+  };
+  expect({"data"}, 2, "say one of pack, inspect");
+  expect({"data", "pakc"}, 2, "did you mean 'pack'?");
+  expect({"data", "pack", "--out", "x"}, 2, "name at least one text or .jsonl file");
+  expect({"data", "pack", "ask.jsonl"}, 2, "--out names the file to write");
+  expect({"data", "pack", "gone.jsonl", "--out", "x"}, 2, "gone.jsonl: No such file");
+  expect({"data", "pack", "ask.jsonl", "--out", "x", "--seq", "0"}, 2, "--seq");
+  expect({"data", "pack", "ask.jsonl", "--out", "gone/x"}, 2, "gone/x");
+  expect({"data", "inspect"}, 2, "name one packed file, not 0");
+  expect({"data", "inspect", "gone.tokens"}, 2, "gone.tokens: No such file");
+  expect({"data", "inspect", "ask.jsonl"}, 2, "ask.jsonl is no packed file");
+  expect({"data", "inspect", "p.tokens", "-t", "gone.json"}, 2, "gone.json: No such file");
+  expect({"data", "inspect", "p.tokens", "--sample", "100000"}, 2,
+         "--sample: samples 100000 and 1 on, there are ");
+  std::string damaged = read_all(file("p.tokens"));
+  damaged[200] ^= 1;
+  write("damaged.tokens", damaged);
+  expect({"data", "inspect", "damaged.tokens"}, 5, "its tokens are damaged: the checksum differs");
+  ASSERT_EQ(strata({"tokenizer", "train", "val.txt", "--vocab", "300", "-o", "other.json"}).exit_code, 0);
+  expect({"data", "inspect", "p.tokens", "-t", "other.json"}, 2, "made by tokenizer ");
+}
+
+TEST_F(CliPackE2e, TheQuestionsOfTheExampleAreTheSameEveryTimeAndRecords) {
+  if (!std::filesystem::exists("/usr/bin/python3")) GTEST_SKIP() << "no /usr/bin/python3";
+  const std::string script = STRATA_SOURCE_DIR "/examples/data/make_austen_qa.py";
+  for (const std::string name : {"one", "two"})
+    ASSERT_EQ(run_program("/usr/bin/python3",
+                          {script, "--out", name + ".jsonl", "--val", name + "_val.jsonl"}, options_)
+                  .exit_code,
+              0);
+  EXPECT_EQ(read_all(file("one.jsonl")), read_all(file("two.jsonl")));
+  EXPECT_EQ(read_all(file("one_val.jsonl")), read_all(file("two_val.jsonl")));
+  EXPECT_THAT(strata({"data", "pack", "one.jsonl", "--out", "one.tokens"}).out,
+              HasSubstr("one.jsonl: 600 records, conversations\n"));
+  ASSERT_EQ(run_program("/usr/bin/python3", {script, "--form", "completion", "--out", "c.jsonl"}, options_)
+                .exit_code,
+            0);
+  EXPECT_THAT(strata({"data", "pack", "c.jsonl", "--out", "c.tokens"}).out,
+              HasSubstr("c.jsonl: 600 records, prompts and completions\n"));
+}
+
+}  // namespace
+}  // namespace strata::test
