@@ -98,7 +98,7 @@ TEST_F(JsonlTest, TheDigestIsThatOfTheFile) {
 
 TEST_F(JsonlTest, EachKindOfProblemIsToldOnceWithItsCount) {
   std::string text = "{\"text\": \"a\"}\n";
-  for (int i = 0; i < 3; ++i) text += "{\"txt\": \"a\"}\n{\"text\": \n";
+  for (int i = 0; i < 3; ++i) text += "{\"txt\": \"a\"}\n{\"text\": \n{\"text\": \"b\"}\n";
   EXPECT_EQ(
       refusal(text),
       "a.jsonl: line 2: no 'text'; its keys: txt (and 2 more)\n"
