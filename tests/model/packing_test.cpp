@@ -103,7 +103,7 @@ TEST_F(PackingTest, RowsAreNearlyFull) {
   std::vector<std::string> all;
   for (int i = 0; i < 2000; ++i) all.emplace_back(1 + random() % 100, 'x');
   cache_of(texts(all));
-  const PackingFacts& facts = packed({.seq = 128}).facts();
+  const PackingFacts facts = packed({.seq = 128}).facts();
   EXPECT_GT(static_cast<double>(facts.n_places), 0.98 * 128 * static_cast<double>(facts.n_rows));
 }
 
