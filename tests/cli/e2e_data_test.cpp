@@ -74,6 +74,14 @@ TEST_F(CliDataE2e, WhatARunReadsOfRecordsIsToldOnce) {
   EXPECT_THAT(strata(words).out, Not(HasSubstr("200 records")));  // taken as it is
 }
 
+TEST_F(CliDataE2e, ValidationDataTooShortForAMicroBatchIsTold) {
+  write("one.jsonl", R"({"prompt": "a", "completion": "b"})");
+  EXPECT_THAT(
+      strata(tiny("train", {"--out", "run", "train.steps=1", "data.train=ask.jsonl", "data.val=one.jsonl"}))
+          .out,
+      HasSubstr("data.val has 1 sequences, fewer than train.micro_batch = 2: nothing is validated\n"));
+}
+
 TEST_F(CliDataE2e, BadRecordsAreToldWithTheirLinesAndExitCodeTwo) {
   write("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": 1}\n{\"text\":\n{\"text\": 2}\n");
   for (const Words& words :

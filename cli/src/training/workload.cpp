@@ -155,6 +155,11 @@ class WorkloadOpener {
     if (into_.val_cache_ == nullptr) return {};
     STRATA_TRY_ASSIGN(into_.val_,
                       annotated(dataset_of(*into_.val_cache_, SampleOrder::in_order, 0), "data.val"));
+    if (const auto rows = static_cast<std::uint64_t>(config_.train.micro_batch);
+        into_.val_->n_samples() < rows)
+      into_.notes_.push_back(str("data.val has ", into_.val_->n_samples(),
+                                 " sequences, fewer than train.micro_batch = ", rows,
+                                 ": nothing is validated"));
     return {};
   }
 

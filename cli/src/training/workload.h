@@ -42,7 +42,7 @@ class Workload {
   const Dataset* val() const noexcept { return val_.get(); }
   /// "stream" or "pack": what data.packing is or, where it is auto, became.
   const std::string& packing() const noexcept { return packing_; }
-  /// What was read to build token files, a sentence a .jsonl file.
+  /// What was read to build token files, a sentence a .jsonl file, and what of the data is not used.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
   /// Of the token files, and what packing holds beside them.
   std::uint64_t data_bytes() const noexcept;
