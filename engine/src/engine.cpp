@@ -1,6 +1,8 @@
 #include <strata/engine/engine.h>
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <map>
 
 #include <strata/runtime/assert.h>
@@ -42,7 +44,8 @@ class Engine::Impl {
   Status commit(double lr, StepReport& report);
   void use(const PassSchedule& schedule);
   Status upload(const LoweredProgram& program);
-  Status take_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index);
+  Status take_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index, float divisor);
+  Result<float> divisor_of(BatchSource& source, std::int64_t index, std::int64_t n);
   Status take_loss(const LoweredProgram& program, std::int32_t slot);
   Status read_back(std::byte* to, const std::byte* from, std::size_t bytes);
 
@@ -63,34 +66,60 @@ void Engine::Impl::use(const PassSchedule& schedule) {
   current_ = &schedule;
 }
 
-// The filled input slot goes to the arena once the last pass is over; compute starts after it.
+namespace {
+
+constexpr const char* kInputs[] = {"tokens", "targets", "doc_start", "divisor"};
+
+}  // namespace
+
+// The filled input slot, in which the program's inputs follow each other, goes to the arena once the last
+// pass is over; compute starts after it.
 Status Engine::Impl::upload(const LoweredProgram& program) {
   Machine& m = *machine_;
   const std::size_t slot = slot_;
   slot_ ^= 1;
   STRATA_TRY(m.backend.wait_on_async(arena_free_, m.h2d));
-  const Operand tokens = program.find("tokens"), targets = program.find("targets");
-  const std::size_t n = static_cast<std::size_t>(tokens.shape.n_elems());
   const auto* from = reinterpret_cast<const std::byte*>(m.input_slot(slot));
-  for (const Operand& operand : {tokens, targets}) {
+  for (const char* name : kInputs) {
+    const Operand operand = program.find(name);
     if (operand.where == Operand::Where::none) continue;
-    STRATA_TRY(m.backend.copy_async({m.arena(operand), n * sizeof(std::int32_t)},
-                                    {from, n * sizeof(std::int32_t)}, m.h2d));
-    from += n * sizeof(std::int32_t);
+    const std::size_t bytes = static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
+    STRATA_TRY(m.backend.copy_async({m.arena(operand), bytes}, {from, bytes}, m.h2d));
+    from += bytes;
   }
   STRATA_TRY_ASSIGN(uploaded_[slot], m.backend.record(m.h2d));
   return m.backend.wait_on_async(uploaded_[slot], m.compute);
 }
 
-Status Engine::Impl::take_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index) {
+Status Engine::Impl::take_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index,
+                                float divisor) {
   Machine& m = *machine_;
-  const std::size_t n = static_cast<std::size_t>(program.find("tokens").shape.n_elems());
   STRATA_TRY(m.backend.wait(uploaded_[slot_]));
-  std::int32_t* into = m.input_slot(slot_);
-  STRATA_TRY(
-      m.backend.host_access({reinterpret_cast<const std::byte*>(into), 2 * n * sizeof(std::int32_t), true}));
-  if (!m.dry()) STRATA_TRY(source.fill(index, {into, n}, {into + n, n}));
+  std::int32_t* const begin = m.input_slot(slot_);
+  std::span<std::int32_t> parts[std::size(kInputs)];
+  std::int32_t* at = begin;  // every input has elements of 4 bytes
+  for (std::size_t i = 0; i < std::size(kInputs); ++i) {
+    const Operand operand = program.find(kInputs[i]);
+    if (operand.where == Operand::Where::none) continue;
+    parts[i] = {at, static_cast<std::size_t>(operand.shape.n_elems())};
+    at += operand.shape.n_elems();
+  }
+  const auto bytes = static_cast<std::size_t>(at - begin) * sizeof(std::int32_t);
+  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(begin), bytes, true}));
+  if (!m.dry()) {
+    STRATA_TRY(source.fill(index, {parts[0], parts[1], parts[2]}));
+    if (!parts[3].empty()) std::memcpy(parts[3].data(), &divisor, sizeof divisor);
+  }
   return upload(program);
+}
+
+// What each of `n` micro-batches divides its sum of losses by, so that their mean is that over all counted
+// targets.
+Result<float> Engine::Impl::divisor_of(BatchSource& source, std::int64_t index, std::int64_t n) {
+  if (machine_->dry()) return 1.0f;
+  const std::int64_t counted = source.n_counted(index, n);
+  if (counted < 0) return Status::error(Code::invalid, str("a batch source counts ", counted, " targets"));
+  return static_cast<float>(static_cast<double>(counted) / static_cast<double>(n));
 }
 
 Status Engine::Impl::read_back(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -140,9 +169,11 @@ Status Engine::Impl::gradient(BatchSource& source, StepReport& report) {
   Machine& m = *machine_;
   const EngineOptions& options = plan().options;
   use(train_);
+  const std::int64_t first = steps * options.grad_accum;
+  STRATA_TRY_ASSIGN(const float divisor, divisor_of(source, first, options.grad_accum));
   for (std::int32_t k = 0; k < options.grad_accum; ++k) {
     const std::int64_t pass_begin = m.clock.now_ns();
-    STRATA_TRY(take_batch(plan().train, source, steps * options.grad_accum + k));
+    STRATA_TRY(take_batch(plan().train, source, first + k, divisor));
     STRATA_TRY(runner_.run({plan().train, train_, k, true, k + 1 == options.grad_accum}));
     STRATA_TRY(take_loss(plan().train, k));
     m.end_phase("queue micro-batch", k, pass_begin);
@@ -177,17 +208,19 @@ Result<double> Engine::Impl::evaluate(BatchSource& source, std::int64_t n) {
   Machine& m = *machine_;
   if (plan().eval.code.empty())
     return Status::error(Code::unsupported, "this run has no program for evaluation");
+  if (n < 1) return 0.0;
+  STRATA_TRY_ASSIGN(const float divisor, divisor_of(source, 0, n));
   double sum = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     use(eval_);
-    STRATA_TRY(take_batch(plan().eval, source, i));
+    STRATA_TRY(take_batch(plan().eval, source, i, divisor));
     STRATA_TRY(runner_.run({plan().eval, eval_, 0, false, false}));
     STRATA_TRY(take_loss(plan().eval, 0));
     STRATA_TRY(m.backend.wait(arena_free_));
     STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.losses()), sizeof(float), false}));
     if (!m.dry()) sum += m.losses()[0];
   }
-  return n > 0 ? sum / static_cast<double>(n) : 0.0;
+  return sum / static_cast<double>(n);
 }
 
 Result<std::span<const float>> Engine::Impl::infer(std::span<const std::int32_t> tokens, std::int64_t row) {
@@ -231,9 +264,8 @@ namespace {
 
 class NoBatches final : public BatchSource {
  public:
-  Status fill(std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) override {
-    return Status::ok();
-  }
+  Status fill(std::int64_t, const BatchView&) override { return Status::ok(); }
+  std::int64_t n_counted(std::int64_t, std::int64_t) override { return 0; }
 };
 
 // The whole life of a run, in small, over a backend that moves nothing.

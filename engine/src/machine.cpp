@@ -13,15 +13,19 @@ constexpr std::size_t kPage = 4096;
 }  // namespace
 
 PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
-  std::int64_t tokens = 0, vocab = 1;
+  std::size_t inputs = 0;
+  std::int64_t vocab = 1;
   for (const LoweredProgram* program : {&plan.train, &plan.eval, &plan.infer}) {
-    const Operand input = program->find("tokens");
-    if (input.where != Operand::Where::none) tokens = std::max(tokens, input.shape.n_elems());
+    std::size_t bytes = 0;
+    for (const auto& [name, operand] : program->ends)
+      if (name != "loss" && name != "logits")
+        bytes += static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
+    inputs = std::max(inputs, bytes);
     const Operand logits = program->find("logits");
     if (logits.where != Operand::Where::none) vocab = std::max(vocab, logits.shape.dim(-1));
   }
   PinnedFixed fixed;
-  fixed.inputs = round_up(static_cast<std::size_t>(tokens) * 2 * sizeof(std::int32_t), kPage);
+  fixed.inputs = round_up(inputs, kPage);
   fixed.losses =
       round_up(static_cast<std::size_t>(std::max(plan.options.grad_accum, 1)) * sizeof(float), kPage);
   fixed.leaves = round_up(static_cast<std::size_t>(n_leaves) * sizeof(double), kPage);

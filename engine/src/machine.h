@@ -14,7 +14,7 @@ namespace strata {
 
 /// What every engine holds in pinned memory beside payloads. Sizes in bytes, each a multiple of a page.
 struct PinnedFixed {
-  std::size_t inputs = 0;  ///< one of two input slots: tokens, then targets
+  std::size_t inputs = 0;  ///< one of two input slots, in which the inputs follow each other
   std::size_t losses = 0;  ///< one f32 a micro-batch
   std::size_t leaves = 0;  ///< the norm's leaves, f64
   std::size_t logits = 0;  ///< one row

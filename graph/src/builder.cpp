@@ -99,7 +99,9 @@ Value Builder::attention(Value qkv, Heads heads, int seq, bool alibi, Value doc_
             {.seq = seq, .heads = heads.query, .kv_heads = heads.key, .alibi = alibi});
 }
 Value Builder::add(Value a, Value b) { return op(Op::add, {a, b}); }
-Value Builder::cross_entropy(Value logits, Value targets) { return op(Op::cross_entropy, {logits, targets}); }
+Value Builder::cross_entropy(Value logits, Value targets, Value divisor) {
+  return op(Op::cross_entropy, {logits, targets, divisor});
+}
 
 Result<Program> Builder::finish(std::initializer_list<std::pair<std::string, Value>> outputs) {
   if (!error_.is_ok()) return error_;

@@ -91,10 +91,11 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
     case Op::add:
       return kernels::add_async(backend, stream, {in[0], in[1], out[0]});
     case Op::cross_entropy:
-      return kernels::cross_entropy_forward_async(backend, stream, {in[0], in[1], out[1], out[2], out[0]});
+      return kernels::cross_entropy_forward_async(backend, stream,
+                                                  {in[0], in[1], out[1], out[2], out[0], or_none(in[2])});
     case Op::cross_entropy_backward:
       return kernels::cross_entropy_backward_async(backend, stream,
-                                                   {in[0], in[2], in[1], out[0], 1.0f, true});
+                                                   {in[0], in[2], in[1], out[0], 1.0f, true, or_none(in[3])});
   }
   return Status::error(Code::internal, "unknown op");
 }

@@ -247,18 +247,20 @@ void vjp_add(VjpContext& c) {
   c.pass_grad(1, c.grad_of_out(0));
 }
 
-// --- cross_entropy: (logits [T, V], targets [T] i32) -> loss [1], losses [T], lse [T] ---
+// --- cross_entropy: (logits [T, V], targets [T] i32, divisor [1] or none) -> loss [1], losses [T], lse [T]
+// ---
 Specs infer_cross_entropy(In in, const Attrs&) {
-  if (!matrix(in[0]) || !is(in[1], {in[0]->shape.dim(0)}, DType::i32))
-    return mismatch("logits [T, V], targets [T] i32", in);
+  if (!matrix(in[0]) || !is(in[1], {in[0]->shape.dim(0)}, DType::i32) ||
+      (in[2] != nullptr && !is(in[2], {1})))
+    return mismatch("logits [T, V], targets [T] i32, divisor [1] or none", in);
   const std::int64_t rows = in[0]->shape.dim(0);
   return std::vector<OutputSpec>{{"loss", {1}}, {"losses", {rows}}, {"lse", {rows}}};
 }
 // The loss is where backward begins, so its own gradient is 1 and no operand.
 void vjp_cross_entropy(VjpContext& c) {
-  c.emit(Op::cross_entropy_backward, {c.in(0), c.out(2), c.in(1)}, {0});
+  c.emit(Op::cross_entropy_backward, {c.in(0), c.out(2), c.in(1), c.in(2)}, {0});
 }
-// (logits, lse, targets) -> dlogits
+// (logits, lse, targets, divisor or none) -> dlogits
 Specs infer_cross_entropy_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{{"dlogits", in[0]->shape}};
 }
@@ -289,8 +291,8 @@ const std::array<OpDef, kOps> kTable = {{
     {"attention", infer_attention, vjp_attention, kNever, flops_attention, 2, 1},
     {"attention_backward", infer_attention_backward, nullptr, kNever, flops_attention_backward, 5, 4},
     {"add", infer_add, vjp_add, {0, 0}, no_flops, 2},
-    {"cross_entropy", infer_cross_entropy, vjp_cross_entropy, kNever, per_element, 2},
-    {"cross_entropy_backward", infer_cross_entropy_backward, nullptr, {0, 0}, per_element, 3},
+    {"cross_entropy", infer_cross_entropy, vjp_cross_entropy, kNever, per_element, 3, 2},
+    {"cross_entropy_backward", infer_cross_entropy_backward, nullptr, {0, 0}, per_element, 4, 3},
 }};
 
 }  // namespace

@@ -11,8 +11,10 @@
 namespace strata::kernels {
 namespace {
 
-std::int64_t counted(const std::int32_t* targets, std::int64_t rows) {
-  return std::count_if(targets, targets + rows, [](std::int32_t target) { return target >= 0; });
+double divisor_of(const TensorView& given, const std::int32_t* targets, std::int64_t rows) {
+  if (detail::is_given(given)) return static_cast<double>(*given.as<float>());
+  return static_cast<double>(
+      std::count_if(targets, targets + rows, [](std::int32_t target) { return target >= 0; }));
 }
 
 }  // namespace
@@ -32,18 +34,17 @@ void cross_entropy_forward_host(const CrossEntropyForwardArgs& a, ThreadPool& po
       losses[t] = targets[t] >= 0 ? lse[t] - row[targets[t]] : 0.0f;
     }
   });
-  const std::int64_t n = counted(targets, rows);
+  const double divisor = divisor_of(a.divisor, targets, rows);
   const double sum = cpuopt::tree_sum(std::span<const float>(losses, static_cast<std::size_t>(rows)));
-  *a.mean_loss.as<float>() = n > 0 ? static_cast<float>(sum / static_cast<double>(n)) : 0.0f;
+  *a.mean_loss.as<float>() = divisor > 0 ? static_cast<float>(sum / divisor) : 0.0f;
 }
 
 void cross_entropy_backward_host(const CrossEntropyBackwardArgs& a, ThreadPool& pool) {
   const std::int64_t vocab = detail::row_length(a.logits);
   const std::int64_t rows = detail::row_count(a.logits);
   const auto* targets = a.targets.as<std::int32_t>();
-  const std::int64_t n_counted = a.divide_by_counted ? counted(targets, rows) : 1;
-  const float scale = static_cast<float>(static_cast<double>(a.scale) /
-                                         static_cast<double>(std::max<std::int64_t>(n_counted, 1)));
+  const double divisor = a.divide_by_counted ? divisor_of(a.divisor, targets, rows) : 1.0;
+  const float scale = static_cast<float>(static_cast<double>(a.scale) / (divisor > 0 ? divisor : 1.0));
   const detail::RowTable& table = detail::row_table();
   detail::for_runs(pool, rows, detail::rows_per_item(vocab), [&](std::int64_t first, std::int64_t n) {
     for (std::int64_t t = first; t < first + n; ++t) {

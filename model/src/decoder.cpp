@@ -32,7 +32,8 @@ class Recorder {
     const Value logits = b_.linear(x, head_weight);
     if (head == DecoderHead::logits) return b_.finish({{"logits", logits}});
     const Value targets = b_.input("targets", {rows_}, DType::i32);
-    return b_.finish({{"loss", b_.cross_entropy(logits, targets)}});
+    const Value divisor = b_.input("divisor", {1}, DType::f32);
+    return b_.finish({{"loss", b_.cross_entropy(logits, targets, divisor)}});
   }
 
  private:

@@ -47,7 +47,7 @@ Tensors gradients_of(const DecoderConfig& config, bool recompute, Tensors& param
 test::ForwardReference oracle(const Program& program) {
   test::reference::Ints tokens(48), targets(48);
   test::CountingBatches batches(test::tiny_config().vocab);
-  must(batches.fill(0, tokens, targets));
+  must(batches.fill(0, {tokens, targets, {}}));
   return {program, tokens, targets};
 }
 
@@ -91,6 +91,28 @@ TEST_P(ModelGradientTest, TheLossIsThatOfTheForwardInDouble) {
   must(run.engine->fill(Payload::param, lively));
   const double want = oracle(program).loss(all_of(*run.engine, Payload::param));
   EXPECT_NEAR(run.train(1)[0], want, 1e-5 * want);
+}
+
+// Rows of 16 with documents of 5, 9 and 2 tokens: the loss is that of the documents by themselves.
+TEST_P(ModelGradientTest, PackedDocumentsDoNotSeeEachOther) {
+  ProgramSet set;
+  set.eval = must(record_decoder(config, 3, DecoderHead::loss, DecoderRows::packed));
+  set.train = must(derive_backward(set.eval, "loss"));
+  TinyRun run(must(Engine::plan(set, {})));
+  must(run.engine->initialize(1));
+  must(run.engine->fill(Payload::param, lively));
+  test::CountingBatches batches(config.vocab);
+  for (std::int32_t t = 0; t < 48; ++t) batches.starts.push_back(t % 16 < 5 ? 0 : t % 16 < 14 ? 5 : 14);
+  test::reference::Ints tokens(48), targets(48);
+  must(batches.fill(0, {tokens, targets, {}}));
+  const test::ForwardReference whole(set.eval, tokens, targets, batches.starts);
+  const double want = whole.loss(all_of(*run.engine, Payload::param));
+  StepReport report;
+  must(run.engine->train_step(batches, 1e-2, report));
+  EXPECT_NEAR(report.loss, want, 1e-5 * want);
+  EXPECT_GT(
+      std::abs(want - oracle(tiny_programs(false, 3, config).eval).loss(all_of(*run.engine, Payload::param))),
+      1e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ModelGradientTest, ::testing::ValuesIn(decoder_families()),

@@ -29,9 +29,10 @@ Tensors all_of(Engine& engine, Payload payload) {
 class LaterBatches final : public BatchSource {
  public:
   explicit LaterBatches(std::int64_t first) : first_(first) {}
-  Status fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) override {
-    return batches_.fill(first_ + index, tokens, targets);
+  Status fill(std::int64_t index, const BatchView& batch) override {
+    return batches_.fill(first_ + index, batch);
   }
+  std::int64_t n_counted(std::int64_t, std::int64_t n) override { return 48 * n; }
 
  private:
   test::CountingBatches batches_{test::tiny_config().vocab};
@@ -88,6 +89,47 @@ TEST(StepTest, ClippingScalesEveryElementByOneFactorFromTheGlobalNorm) {
   EXPECT_EQ(clipped.clip_factor, clip / (free.grad_norm + 1e-6));
   EXPECT_EQ(small, scaled(gradient, static_cast<float>(clipped.clip_factor)));
   EXPECT_EQ(seen_gradient({.clip = 2 * free.grad_norm}, 0, clipped), gradient);
+}
+
+// Micro-batches with 48 and 3 targets: each target weighs as much as any other, whichever micro-batch it is
+// in.
+TEST(StepTest, AMicroBatchWeighsAsMuchAsItHasTargets) {
+  const auto gradient = [](std::int32_t grad_accum, std::function<bool(std::int64_t, std::size_t)> counts,
+                           float& loss) {
+    EngineOptions options;
+    options.grad_accum = grad_accum;
+    options.clip = 0;
+    options.adamw.beta1 = 0;
+    TinyRun run(must(Engine::plan(tiny_programs(false), options)));
+    must(run.engine->initialize(11));
+    test::CountingBatches batches(test::tiny_config().vocab);
+    batches.counts = std::move(counts);
+    StepReport report;
+    must(run.engine->train_step(batches, 1e-3, report));
+    loss = report.loss;
+    return all_of(*run.engine, Payload::m);
+  };
+  float together = 0, first = 0, second = 0, ignored = 0;
+  const Tensors sum = gradient(
+      2, [](std::int64_t k, std::size_t i) { return k == 0 || i < 3; }, together);
+  const Tensors one = gradient(1, {}, first);
+  const Tensors other = gradient(
+      2, [](std::int64_t k, std::size_t i) { return k == 1 && i < 3; }, second);
+  EXPECT_NEAR(together, (first * 48 + second * 3) / 51, 1e-5);
+  for (const auto& [name, values] : sum) {
+    double error = 0, norm = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double want = (one.at(name)[i] * 48.0 + other.at(name)[i] * 3.0) / 51;
+      error += (values[i] - want) * (values[i] - want);
+      norm += want * want;
+    }
+    EXPECT_LE(error, 1e-10 * norm) << name;
+  }
+  const Tensors none = gradient(
+      1, [](std::int64_t, std::size_t) { return false; }, ignored);
+  EXPECT_EQ(ignored, 0.0f);
+  for (const auto& [name, values] : none)
+    EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](float x) { return x == 0; })) << name;
 }
 
 TEST(StepTest, AGradientThatIsNotFiniteNamesItsTensorAndChangesNothing) {

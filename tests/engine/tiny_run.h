@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,14 +48,28 @@ inline ProgramSet tiny_programs(bool recompute, std::int64_t batch = 3,
 class CountingBatches final : public BatchSource {
  public:
   explicit CountingBatches(std::int64_t vocab) : vocab_(vocab) {}
-  Status fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) override {
+  Status fill(std::int64_t index, const BatchView& batch) override {
+    const auto& [tokens, targets, doc_start] = batch;
+    if (!doc_start.empty()) std::copy(starts.begin(), starts.end(), doc_start.begin());
     const Rng rng(7, static_cast<std::uint64_t>(index));
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       tokens[i] = static_cast<std::int32_t>(rng.below(i, static_cast<std::uint64_t>(vocab_)));
       targets[i] = static_cast<std::int32_t>((tokens[i] * 3 + 1) % vocab_);
+      if (counts && !counts(index, i)) targets[i] = -1;
     }
     return Status::ok();
   }
+  std::int64_t n_counted(std::int64_t index, std::int64_t n) override {
+    std::int64_t counted = 0;
+    for (std::int64_t k = index; k < index + n; ++k)
+      for (std::size_t i = 0; i < kTokens; ++i) counted += !counts || counts(k, i);
+    return counted;
+  }
+
+  static constexpr std::size_t kTokens = 48;  ///< of a micro-batch of tiny_programs()
+  /// Which targets count; all where there is none.
+  std::function<bool(std::int64_t index, std::size_t token)> counts;
+  std::vector<std::int32_t> starts;  ///< doc_start of every micro-batch
 
  private:
   std::int64_t vocab_;

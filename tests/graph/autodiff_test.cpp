@@ -22,7 +22,7 @@ TEST(AutodiffTest, BackwardRunsTheDerivativesInReverseOrder) {
   const Program program =
       must(derive_backward(must(b.finish({{"loss", b.cross_entropy(hidden, targets)}})), "loss"));
   EXPECT_EQ(backward_of(program),
-            "0 cross_entropy_backward(r.gelu.y, r.cross_entropy.lse, targets) -> "
+            "0 cross_entropy_backward(r.gelu.y, r.cross_entropy.lse, targets, -) -> "
             "cross_entropy_backward.dlogits:[4, 5]\n"
             "1 gelu_backward(r.linear.y, cross_entropy_backward.dlogits) -> gelu_backward.dx:[4, 5]\n"
             "2 linear_backward_bias(gelu_backward.dx, b) -> d(b):[5] linear_backward_bias.workspace:[20]\n"
@@ -61,7 +61,7 @@ TEST(AutodiffTest, NothingIsDerivedThatOnlyFrozenParametersWouldNeed) {
       must(derive_backward(must(b.finish({{"loss", b.cross_entropy(y, targets)}})), "loss"));
   EXPECT_EQ(
       backward_of(program),
-      "0 cross_entropy_backward(.linear.y, .cross_entropy.lse, targets) -> "
+      "0 cross_entropy_backward(.linear.y, .cross_entropy.lse, targets, -) -> "
       "cross_entropy_backward.dlogits:[4, 5]\n"
       "1 linear_backward_weight(cross_entropy_backward.dlogits, .gelu.y, trained) -> d(trained):[5, 5]\n");
   EXPECT_EQ(program.params[0].grad, kNoValue);

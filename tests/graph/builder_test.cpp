@@ -98,7 +98,7 @@ TEST(ProgramTest, PrintsOneLineAnInstruction) {
   EXPECT_EQ(to_string(small_program()),
             "0 linear(x, w, b) -> mlp.linear.y:[4, 5]\n"
             "1 gelu(mlp.linear.y) -> mlp.gelu.y:[4, 5]\n"
-            "2 cross_entropy(mlp.gelu.y, targets) -> loss:[1] mlp.cross_entropy.losses:[4] "
+            "2 cross_entropy(mlp.gelu.y, targets, -) -> loss:[1] mlp.cross_entropy.losses:[4] "
             "mlp.cross_entropy.lse:[4]\n");
 }
 

@@ -72,8 +72,8 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       to_string(o.ending), engine.steps(), o.train_loss, or_null(o.val_loss), or_null(o.bits_per_byte),
       o.tokens_per_s, o.train_seconds, o.state_digest, by_tier(engine.peak_bytes()),
       by_tier(engine.plan().planned_peak), by_tier(engine.plan().options.budgets), peak_resident_bytes(),
-      resident_allowance(engine, workload.data_bytes()), o.optimizer_seconds, o.nvme_wait_seconds,
-      moved.h2d, moved.d2h, moved.nvme_read, moved.nvme_write, o.heap_allocations, o.resources_created,
+      resident_allowance(engine, workload.data_bytes()), o.optimizer_seconds, o.nvme_wait_seconds, moved.h2d,
+      moved.d2h, moved.nvme_read, moved.nvme_write, o.heap_allocations, o.resources_created,
       engine.nvme_note());
 }
 

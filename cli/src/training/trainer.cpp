@@ -137,20 +137,9 @@ Status Trainer::validate(std::int64_t step) {
   return Status::ok();
 }
 
-// A mean over targets: micro-batches of records differ in how many are counted.
 Result<double> Trainer::validation_loss(std::int64_t n) {
-  const std::int64_t rows = config_.train.micro_batch;
-  double nats = 0;
-  std::uint64_t targets = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    DatasetBatches one(*workload_.val(), rows, i);
-    STRATA_TRY_ASSIGN(const double loss, engine_.evaluate(one, 1));
-    const std::uint64_t counted =
-        workload_.val()->count_targets(static_cast<std::uint64_t>(i * rows), rows).tokens;
-    nats += loss * static_cast<double>(counted);
-    targets += counted;
-  }
-  return targets > 0 ? nats / static_cast<double>(targets) : 0.0;
+  DatasetBatches batches(*workload_.val(), config_.train.micro_batch);
+  return engine_.evaluate(batches, n);
 }
 
 Status Trainer::sample(std::int64_t step) {

@@ -222,7 +222,8 @@ DecoderConfig decoder_config(const TrainConfig& config) {
 Result<ProgramSet> record_programs(const TrainConfig& config, bool recompute) {
   const DecoderConfig decoder = decoder_config(config);
   ProgramSet set;
-  STRATA_TRY_ASSIGN(set.eval, record_decoder(decoder, config.train.micro_batch, DecoderHead::loss));
+  const DecoderRows rows = config.data.packing == "pack" ? DecoderRows::packed : DecoderRows::whole;
+  STRATA_TRY_ASSIGN(set.eval, record_decoder(decoder, config.train.micro_batch, DecoderHead::loss, rows));
   STRATA_TRY_ASSIGN(set.train, derive_backward(set.eval, "loss"));
   if (recompute) set.train = recompute_regions(std::move(set.train));
   STRATA_TRY_ASSIGN(set.infer, record_decoder(decoder, 1, DecoderHead::logits));

@@ -14,19 +14,21 @@
 
 namespace strata::cli {
 
-/// Micro-batches of a dataset from the `first` on, each a function of its index alone.
+/// Micro-batches of a dataset, each a function of its index alone.
 class DatasetBatches final : public BatchSource {
  public:
-  DatasetBatches(const Dataset& data, std::int64_t sequences, std::int64_t first = 0)
-      : data_(data), sequences_(sequences), first_(first) {}
-  Status fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) override {
-    return data_.fill_batch(static_cast<std::uint64_t>((first_ + index) * sequences_), sequences_,
-                            {tokens, targets});
+  DatasetBatches(const Dataset& data, std::int64_t sequences) : data_(data), sequences_(sequences) {}
+  Status fill(std::int64_t index, const BatchView& batch) override {
+    return data_.fill_batch(sample(index), sequences_, {batch.tokens, batch.targets, batch.doc_start});
+  }
+  std::int64_t n_counted(std::int64_t index, std::int64_t n) override {
+    return static_cast<std::int64_t>(data_.count_targets(sample(index), n * sequences_).tokens);
   }
 
  private:
+  std::uint64_t sample(std::int64_t index) const { return static_cast<std::uint64_t>(index * sequences_); }
   const Dataset& data_;
-  std::int64_t sequences_, first_;
+  std::int64_t sequences_;
 };
 
 /// What a run learns from: the tokenizer, the token files and their views.

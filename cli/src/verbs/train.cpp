@@ -103,6 +103,8 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
           Ending::finished, path,
           str(path, " is finished: ", manifest.step, " of ", config.train.steps, " steps; nothing to do\n")};
   }
+  loaded.config.data.packing =
+      workload->packing();  // whether rows hold several documents is part of the program
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
   const SteadyClock clock;
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);

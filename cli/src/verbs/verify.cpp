@@ -64,6 +64,7 @@ Result<Bits> run_variant(const Args& args, const Variant& variant, const Workloa
     given.items.push_back(override_text);
   }
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
+  loaded.config.data.packing = workload.packing();
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(loaded.config, *planned.plan, posix_io()));
   STRATA_TRY(job->engine().initialize(loaded.config.train.seed));

@@ -21,8 +21,9 @@
 namespace strata {
 
 /// The programs of a run. All have the same parameters; `train` ends in "loss" and has its backward, `eval`
-/// ends in "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets". Each may be empty,
-/// but not all: a run without `train` only infers.
+/// ends in "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets" [T] i32; where a
+/// program has them, also "doc_start" [T] i32 and "divisor" [1] f32 (what the loss is divided by: the engine
+/// fills it). Each may be empty, but not all: a run without `train` only infers.
 struct ProgramSet {
   Program train, eval, infer;
 };
@@ -53,13 +54,22 @@ struct RunPlan {
   std::vector<std::string> notes;  ///< what was chosen and why, a sentence each
 };
 
-/// Fills one micro-batch: T tokens and their targets (below 0: not counted). `index` counts micro-batches
-/// from the beginning of the run, so that a source is a pure function of it.
+/// One micro-batch to be filled, T values each; doc_start is empty where the program takes none.
+struct BatchView {
+  std::span<std::int32_t> tokens;
+  std::span<std::int32_t> targets;    ///< below 0: not counted
+  std::span<std::int32_t> doc_start;  ///< place in its row of the first token of a token's document
+};
+
+/// Fills micro-batches. `index` counts them from the beginning of the run, so that a source is a pure
+/// function of it.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  virtual Status fill(std::int64_t index, std::span<std::int32_t> tokens,
-                      std::span<std::int32_t> targets) = 0;
+  virtual Status fill(std::int64_t index, const BatchView& batch) = 0;
+  /// How many targets of micro-batches [index, index + n) count. A step's loss is the mean over all of them,
+  /// so that a micro-batch weighs as much as it has targets.
+  virtual std::int64_t n_counted(std::int64_t index, std::int64_t n) = 0;
 };
 
 struct StepReport {
@@ -115,7 +125,7 @@ class Engine {
   /// were; one that cuts the update short is returned by this and by visit() until all states are given anew.
   /// Errors: `diverged` naming the tensor when the gradient is not finite; `io_error`, `corrupt`.
   Status train_step(BatchSource& source, double lr, StepReport& report);
-  /// Mean loss of `n` micro-batches of `source` from index 0.
+  /// Mean loss over the counted targets of `n` micro-batches of `source` from index 0.
   Result<double> evaluate(BatchSource& source, std::int64_t n);
   /// Logits of the row `row` for one sequence of infer's length. Valid until the next call.
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);

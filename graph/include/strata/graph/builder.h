@@ -56,8 +56,9 @@ class Builder {
   /// given.
   Value attention(Value qkv, Heads heads, int seq, bool alibi = false, Value doc_start = {});
   Value add(Value a, Value b);
-  Value cross_entropy(Value logits,
-                      Value targets);  ///< [T, V], [T] -> mean loss [1]; targets below 0 do not count
+  /// [T, V], [T] -> loss [1]: the sum over targets from 0 on, over the divisor [1] or, without one, their
+  /// number.
+  Value cross_entropy(Value logits, Value targets, Value divisor = {});
 
   /// The program with these values alive at its end. Errors: the first one met.
   Result<Program> finish(std::initializer_list<std::pair<std::string, Value>> outputs);

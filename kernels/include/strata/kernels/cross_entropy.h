@@ -6,14 +6,15 @@
 namespace strata::kernels {
 
 /// losses[t] = lse[t] - logits[t, targets[t]], lse the logarithm of the sum of exponentials of a row. A
-/// target below 0 counts for nothing: its loss is 0. The mean is over the counted ones, through one fixed f64
-/// tree; 0 if none.
+/// target below 0 counts for nothing: its loss is 0. The mean is the sum, through one fixed f64 tree, over
+/// the divisor; 0 where that is 0.
 struct CrossEntropyForwardArgs {
-  TensorView logits;     ///< f32 [..., V], T rows, V >= 1
-  TensorView targets;    ///< i32, T values below V; the caller has checked them
-  TensorView losses;     ///< f32, T values, written
-  TensorView lse;        ///< f32, T values, written
-  TensorView mean_loss;  ///< f32, 1 value, written
+  TensorView logits;        ///< f32 [..., V], T rows, V >= 1
+  TensorView targets;       ///< i32, T values below V; the caller has checked them
+  TensorView losses;        ///< f32, T values, written
+  TensorView lse;           ///< f32, T values, written
+  TensorView mean_loss;     ///< f32, 1 value, written
+  TensorView divisor = {};  ///< f32, 1 value; rank 0: the number of targets that count
 };
 Status cross_entropy_forward_async(Backend& backend, Stream& stream, const CrossEntropyForwardArgs& args);
 void cross_entropy_forward_host(const CrossEntropyForwardArgs& args, ThreadPool& pool);
@@ -25,7 +26,8 @@ struct CrossEntropyBackwardArgs {
   TensorView lse;                  ///< f32, T values, from the forward
   TensorView dlogits;              ///< f32, as logits, written; may be logits
   float scale = 1.0f;              ///< 1 / T gives the gradient of the mean when every target counts
-  bool divide_by_counted = false;  ///< divide `scale` by the number of targets that count, as the mean does
+  bool divide_by_counted = false;  ///< divide `scale` by the divisor, as the mean does
+  TensorView divisor = {};         ///< as in the forward
 };
 Status cross_entropy_backward_async(Backend& backend, Stream& stream, const CrossEntropyBackwardArgs& args);
 void cross_entropy_backward_host(const CrossEntropyBackwardArgs& args, ThreadPool& pool);

@@ -60,7 +60,7 @@ std::int64_t count_parameters(const DecoderConfig& config);
 
 /// What the recorded program ends in.
 enum class DecoderHead : std::uint8_t {
-  loss,    ///< inputs "tokens" and "targets" [batch * seq] i32, output "loss" [1]
+  loss,    ///< inputs "tokens" and "targets" [batch * seq] i32 and "divisor" [1] f32, output "loss" [1]
   logits,  ///< input "tokens" [batch * seq] i32, output "logits" [batch * seq, vocab]
 };
 /// Whether a row of seq holds one text or several documents that do not see each other.
