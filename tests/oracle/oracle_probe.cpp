@@ -1,0 +1,214 @@
+// Runs strata on a Hugging Face folder and writes what compare.py holds against PyTorch: logits, gradients,
+// the losses of some training steps, and the trained model as a folder again.
+//   oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X]
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include <strata/engine/engine.h>
+#include <strata/graph/passes.h>
+#include <strata/model/hf/folder.h>
+#include <strata/runtime/host_backend.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+namespace {
+
+struct Options {
+  std::string folder, batches, out;
+  int steps = 50;
+  double lr = 1e-3;
+};
+
+/// The micro-batches of a file, in turn.
+class FileBatches final : public BatchSource {
+ public:
+  explicit FileBatches(const std::string& path) {
+    const auto file = must(SafetensorsFile::open(posix_io(), path));
+    for (const char* name : {"tokens", "targets", "doc_start"}) {
+      const SafetensorsEntry* entry = file->find(name);
+      if (entry == nullptr && std::strcmp(name, "doc_start") == 0) continue;
+      if (entry == nullptr || entry->dtype != "I32" || entry->shape.size() != 3)
+        throw std::runtime_error(str(path, ": ", name, " is not I32 [n, batch, seq]"));
+      shape = entry->shape;
+      std::vector<std::int32_t>& values = values_[name];
+      values.resize(entry->bytes / 4);
+      must(file->read(name, std::as_writable_bytes(std::span(values))));
+    }
+  }
+  bool packed() const { return values_.count("doc_start") != 0; }
+  std::vector<std::int32_t> of(const char* name, std::int64_t index) const {
+    const std::size_t n = shape[1] * shape[2];
+    const auto begin = values_.at(name).begin() +
+                       static_cast<std::ptrdiff_t>(static_cast<std::size_t>(index) % shape[0] * n);
+    return {begin, begin + static_cast<std::ptrdiff_t>(n)};
+  }
+  Status fill(std::int64_t index, const BatchView& batch) override {
+    const auto put = [&](const char* name, std::span<std::int32_t> into) {
+      if (into.empty()) return;
+      const auto values = of(name, index);
+      std::copy(values.begin(), values.end(), into.begin());
+    };
+    put("tokens", batch.tokens);
+    put("targets", batch.targets);
+    put("doc_start", batch.doc_start);
+    return {};
+  }
+  std::int64_t n_counted(std::int64_t index, std::int64_t n) override {
+    std::int64_t counted = 0;
+    for (std::int64_t k = index; k < index + n; ++k)
+      for (const std::int32_t target : of("targets", k)) counted += target >= 0;
+    return counted;
+  }
+  std::vector<std::uint64_t> shape;
+
+ private:
+  std::map<std::string, std::vector<std::int32_t>> values_;
+};
+
+/// An engine with everything it stands on.
+struct Run {
+  Run(const ProgramSet& programs, const EngineOptions& options, const HfFolder& folder)
+      : plan(must(Engine::plan(programs, options))),
+        pool(must(ThreadPool::create(2))),
+        backend(must(create_host_backend({}, *pool, clock))),
+        engine(must(Engine::create(*plan, {*backend, *pool, clock, posix_io()}))) {
+    must(engine->initialize(1));  // moments
+    must(engine->fill(Payload::param, [&](std::string_view name, std::span<float> values) {
+      return folder.read(name, values);
+    }));
+  }
+  std::map<std::string, std::vector<float>> all(Payload payload) {
+    std::map<std::string, std::vector<float>> tensors;
+    must(engine->visit(payload, [&](std::string_view name, std::span<const float> values) {
+      tensors[std::string(name)].assign(values.begin(), values.end());
+      return Status::ok();
+    }));
+    return tensors;
+  }
+  std::unique_ptr<const RunPlan> plan;
+  SteadyClock clock;
+  std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Engine> engine;
+};
+
+ParamSource source_of(const std::map<std::string, std::vector<float>>& tensors) {
+  return [&tensors](std::string_view name, std::span<float> into) {
+    const std::vector<float>& values = tensors.at(std::string(name));
+    std::copy(values.begin(), values.end(), into.begin());
+    return Status::ok();
+  };
+}
+
+// With beta1 = 0 and neither clipping nor decay, the first moment after one step is the gradient.
+void write_gradients(const Options& o, const ProgramSet& programs, const HfFolder& folder,
+                     FileBatches& batches) {
+  EngineOptions options;
+  options.clip = 0;
+  options.adamw.beta1 = 0;
+  Run run(programs, options, folder);
+  StepReport report;
+  must(run.engine->train_step(batches, 0.0, report));
+  const auto gradients = run.all(Payload::m);
+  must(export_hf(posix_io(), o.out + "/grads", folder.config(), source_of(gradients), {}));
+  must(posix_io().rename(o.out + "/grads/model.safetensors", o.out + "/grads.safetensors"));
+  must(posix_io().remove_all(o.out + "/grads"));
+}
+
+void write_logits(const Options& o, const ProgramSet& programs, const HfFolder& folder,
+                  const FileBatches& batches) {
+  ProgramSet only;
+  only.infer = programs.infer;
+  Run run(only, {}, folder);
+  const auto vocab = static_cast<std::uint64_t>(folder.config().vocab);
+  const auto writer =
+      must(SafetensorsWriter::create(posix_io(), o.out + "/logits.safetensors",
+                                     {{"logits", "F32", {batches.shape[1], batches.shape[2], vocab}}}));
+  const auto tokens = batches.of("tokens", 0);
+  for (std::uint64_t b = 0; b < batches.shape[1]; ++b)
+    for (std::uint64_t t = 0; t < batches.shape[2]; ++t) {
+      const std::span<const std::int32_t> row(tokens.data() + b * batches.shape[2], batches.shape[2]);
+      must(writer->append(std::as_bytes(must(run.engine->infer(row, static_cast<std::int64_t>(t))))));
+    }
+  must(writer->finish());
+}
+
+void write_training(const Options& o, const ProgramSet& programs, const HfFolder& folder,
+                    FileBatches& batches) {
+  EngineOptions options;
+  options.clip = 1.0;
+  options.adamw.beta1 = 0.9;
+  options.adamw.beta2 = 0.95;
+  options.adamw.eps = 1e-8;
+  options.adamw.weight_decay = 0.1;
+  Run run(programs, options, folder);
+  std::string losses;
+  for (int step = 0; step < o.steps; ++step) {
+    StepReport report;
+    must(run.engine->train_step(batches, o.lr, report));
+    losses += fmt::format("{}{}", step > 0 ? ", " : "", report.loss);
+  }
+  must(write_text_atomically(posix_io(), o.out + "/losses.json", str("{\"losses\": [", losses, "]}\n")));
+  const auto params = run.all(Payload::param);
+  must(export_hf(posix_io(), o.out + "/hf", folder.config(), source_of(params), {}));
+  must(check_hf_export(posix_io(), o.out + "/hf", source_of(params), DType::f32));
+}
+
+void probe(const Options& o) {
+  const auto folder = must(HfFolder::open(posix_io(), o.folder));
+  FileBatches batches(o.batches);
+  DecoderConfig config = folder->config();
+  config.seq = static_cast<std::int64_t>(batches.shape[2]);
+  const auto batch = static_cast<std::int64_t>(batches.shape[1]);
+  const DecoderRows rows = batches.packed() ? DecoderRows::packed : DecoderRows::whole;
+  ProgramSet programs;
+  programs.eval = must(record_decoder(config, batch, DecoderHead::loss, rows));
+  programs.train = must(derive_backward(programs.eval, "loss"));
+  programs.infer = must(record_decoder(config, 1, DecoderHead::logits));
+  must(posix_io().make_dirs(o.out));
+  if (!batches.packed()) write_logits(o, programs, *folder, batches);  // inference takes whole rows
+  write_gradients(o, programs, *folder, batches);
+  write_training(o, programs, *folder, batches);
+}
+
+Options parse(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  Options o;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool has_value = i + 1 < words.size();
+    if (words[i] == "--steps" && has_value) {
+      o.steps = std::stoi(words[++i]);
+    } else if (words[i] == "--lr" && has_value) {
+      o.lr = std::stod(words[++i]);
+    } else if (words[i] == "--dtype" && has_value) {
+      if (words[++i] != "f32")
+        throw std::runtime_error("--dtype " + words[i] + ": this build computes in f32");
+    } else {
+      names.push_back(words[i]);
+    }
+  }
+  if (names.size() != 3)
+    throw std::runtime_error("usage: oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X]");
+  o.folder = names[0];
+  o.batches = names[1];
+  o.out = names[2];
+  return o;
+}
+
+}  // namespace
+}  // namespace strata
+
+int main(int argc, char** argv) {
+  try {
+    strata::probe(strata::parse(argc, argv));
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "oracle_probe: %s\n", error.what());
+    return 1;
+  }
+}
