@@ -15,7 +15,7 @@ struct Args {
   std::vector<std::string> items;  ///< what follows the verb, in the order given: FILE and key=value for most
   std::string preset;
   std::string nvme_dir;
-  std::string out_dir, resume;  ///< of `train`; of `data pack`: the file
+  std::string out_dir, resume;  ///< of `train`; of `data pack` and `export`: what is written
   bool overwrite = false;
   std::string prompt = "Elizabeth ";  ///< of `generate`
   std::int64_t tokens = 128;
@@ -24,6 +24,9 @@ struct Args {
   std::int64_t seed = 1;
   std::string tokenizer = "tokenizer.json";  ///< of `tokenizer` and `data`: the file
   std::int64_t vocab = 1024;
+  std::string format = "hf", dtype = "f32", shard = "5GB";  ///< of `export`
+  bool check = false;
+  std::string init;         ///< of `train`: short for model.from
   std::int64_t steps = 30;  ///< of `verify`
   std::int64_t seq = 1024;  ///< of `data`
   std::int64_t sample = 0;  ///< of `data inspect`

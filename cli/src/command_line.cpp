@@ -24,6 +24,8 @@ constexpr const char* kExamples =
     "  strata verify --preset austen-5m\n"
     "  strata generate runs/demo --prompt \"Elizabeth \"\n"
     "  strata data inspect qa.tokens --tokenizer tokenizer.json --seq 512\n"
+    "  strata train --init models/gpt2 data.train=notes.txt --out runs/tuned\n"
+    "  strata export runs/tuned --out models/tuned --dtype bf16 --check\n"
     "  strata config show --preset austen-5m --origin\n"
     "  strata config check run.toml memory.device=64MiB\n"
     "  strata doctor --nvme-dir /mnt/nvme\n"
@@ -80,6 +82,8 @@ void add_train_options(CLI::App& app, Args& args) {
   add_run_options(app, args);
   CLI::Option* out = app.add_option("--out", args.out_dir, "Run folder (default: runs/PRESET-TIME)");
   CLI::Option* overwrite = app.add_flag("--overwrite", args.overwrite, "Replace the run that --out holds");
+  app.add_option("--init", args.init, "Hugging Face folder to begin with: short for model.from=DIR")
+      ->option_text("DIR");
   app.add_option("--resume", args.resume,
                  "Go on with this run folder from its newest whole checkpoint, with its configuration")
       ->option_text("RUN")
@@ -98,13 +102,23 @@ void add_verify_options(CLI::App& app, Args& args) {
 }
 
 void add_generate_options(CLI::App& app, Args& args) {
-  app.add_option("run", args.items, "Run folder")->required();
+  app.add_option("run", args.items, "Run folder, or a Hugging Face folder")->required();
   app.add_option("--prompt", args.prompt, "What to continue");
   app.add_option("--tokens", args.tokens, "Tokens to add")->check(CLI::Range(1, 1 << 20));
   app.add_option("--temperature", args.temperature, "0: always the most likely token")
       ->check(CLI::Range(0.0, 100.0));
   app.add_option("--top-k", args.top_k, "Choose among so many; 0: all")->check(CLI::Range(0, 1 << 20));
   app.add_option("--seed", args.seed, "The same seed gives the same text");
+}
+
+void add_export_options(CLI::App& app, Args& args) {
+  app.add_option("run", args.items, "Run folder")->required();
+  app.add_option("--out", args.out_dir, "Folder to write, which may not exist")->required();
+  app.add_option("--format", args.format, "hf: what Hugging Face's libraries read")
+      ->check(CLI::IsMember({"hf"}));
+  app.add_option("--dtype", args.dtype, "f32, bf16 or f16");
+  app.add_option("--shard", args.shard, "Most bytes of tensors in one file");
+  app.add_flag("--check", args.check, "Read the folder back and compare every tensor");
 }
 
 void add_tokenizer_options(CLI::App& app, Args& args) {
@@ -150,6 +164,11 @@ const std::vector<Verb>& verbs() {
        {},
        add_plan_options},
       {"generate", "Continue a prompt with a trained run", run_generate, {}, add_generate_options},
+      {"export",
+       "Write a run's model as a folder that other programs load",
+       run_export,
+       {},
+       add_export_options},
       {"verify",
        "Train a few steps in many placements and compare every bit",
        run_verify,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <strata/model/hf/config.h>
+#include <strata/runtime/io.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/topology.h>
 
@@ -28,19 +30,57 @@ Result<ConfigSources> sources_of(const Args& args) {
       return Status::error(Code::invalid, str("argument ", item, ": a second file beside ", sources.file,
                                               "; overrides are section.key=value"));
   }
+  if (!args.init.empty()) sources.arguments.push_back("model.from=" + args.init);
   for (const std::string& variable : args.environment)
     if (sources.file.empty() && variable.starts_with("STRATA_CONFIG=")) sources.file = variable.substr(14);
   return sources;
 }
 
+constexpr std::uint64_t kModelConfigLimit = 16 << 20;
+
+Result<DecoderConfig> model_of(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  auto text = read_text(posix_io(), path, kModelConfigLimit);
+  if (!text.has_value()) return text.status().annotate("model.from");
+  auto config = decoder_from_hf_config(*text);
+  return config.has_value() ? std::move(config) : Result<DecoderConfig>(config.status().annotate(path));
+}
+
+std::vector<std::pair<std::string, std::string>> sizes_of(const DecoderConfig& config) {
+  const DecoderConfig c = filled(config);
+  return {{"model.family", c.family},    {"model.layers", str(c.layers)},     {"model.hidden", str(c.hidden)},
+          {"model.heads", str(c.heads)}, {"model.kv_heads", str(c.kv_heads)}, {"model.ffn", str(c.ffn)},
+          {"model.vocab", str(c.vocab)}};
+}
+
+/// What the folder says stands: another value would be another model.
+Status check_sizes(const ConfigTree& tree, const ConfigLayer& found) {
+  std::vector<std::string> problems;
+  for (const auto& [key, want] : found.values) {
+    const ConfigEntry& entry = tree.entry(key);
+    if (entry.raw != want)
+      problems.push_back(
+          str(entry.origin, ": ", key, " = ", entry.raw, ", but it is ", want, " in ", found.origin));
+  }
+  return config_problems(problems);
+}
+
 }  // namespace
 
 Result<LoadedConfig> load_config(const Args& args) {
-  STRATA_TRY_ASSIGN(const ConfigSources sources, sources_of(args));
+  STRATA_TRY_ASSIGN(ConfigSources sources, sources_of(args));
   STRATA_TRY_ASSIGN(ConfigTree tree, ConfigTree::build(train_schema(), sources));
+  std::optional<DecoderConfig> model;
+  if (const std::string from = tree.text("model.from"); !from.empty()) {
+    STRATA_TRY_ASSIGN(model, model_of(from));
+    sources.found = {from + "/config.json", sizes_of(*model)};
+    STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
+    STRATA_TRY(check_sizes(tree, sources.found));
+  }
   const auto topology = read_topology();
   resolve_simple_autos(tree, topology ? topology->usable_threads : 1);
   STRATA_TRY_ASSIGN(TrainConfig config, fill_train_config(tree));
+  config.model.loaded = model;
   return LoadedConfig{std::move(tree), std::move(config)};
 }
 

@@ -27,9 +27,17 @@ std::optional<std::uint64_t> optional_bytes(const ConfigTree& tree, std::string_
 }
 
 void fill_model_and_data(const ConfigTree& tree, TrainConfig& config) {
-  config.model = {tree.text("model.preset"),   tree.text("model.family"),  small(tree, "model.layers"),
-                  small(tree, "model.hidden"), small(tree, "model.heads"), small(tree, "model.ffn"),
-                  small(tree, "model.vocab"),  small(tree, "model.seq")};
+  TrainConfig::Model& model = config.model;
+  model.preset = tree.text("model.preset");
+  model.from = tree.text("model.from");
+  model.family = tree.text("model.family");
+  model.layers = small(tree, "model.layers");
+  model.hidden = small(tree, "model.hidden");
+  model.heads = small(tree, "model.heads");
+  if (!tree.is_auto("model.kv_heads")) model.kv_heads = small(tree, "model.kv_heads");
+  model.ffn = small(tree, "model.ffn");
+  model.vocab = small(tree, "model.vocab");
+  model.seq = small(tree, "model.seq");
   config.data = {tree.texts("data.train"),    tree.texts("data.val"),       std::nullopt,
                  tree.text("data.cache_dir"), choice(tree, "data.packing"), tree.numbers("data.weights")};
   if (!tree.is_auto("data.tokenizer")) config.data.tokenizer = tree.text("data.tokenizer");
@@ -88,7 +96,8 @@ std::string set_by(const ConfigTree& tree, std::string_view key) {
 
 Status check_together(const ConfigTree& tree, const TrainConfig& config) {
   std::vector<std::string> problems;
-  if (config.model.hidden % config.model.heads != 0)
+  // A model from a folder may have heads of another size.
+  if (config.model.from.empty() && config.model.hidden % config.model.heads != 0)
     problems.push_back(str(set_by(tree, "model.heads"), " = ", config.model.heads,
                            " does not divide model.hidden = ", config.model.hidden, " (",
                            tree.entry("model.hidden").origin, ")"));

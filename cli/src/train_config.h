@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <strata/model/decoder.h>
 #include <strata/runtime/config.h>
 
 namespace strata::cli {
@@ -18,8 +19,10 @@ const ConfigSchema& train_schema() noexcept;
 /// says so.
 struct TrainConfig {
   struct Model {
-    std::string preset, family;
+    std::string preset, from, family;
     int layers = 0, hidden = 0, heads = 0, ffn = 0, vocab = 0, seq = 0;
+    std::optional<int> kv_heads;          ///< auto: as many as heads
+    std::optional<DecoderConfig> loaded;  ///< of the folder `from`, with which the numbers above agree
   } model;
   struct Data {
     std::vector<std::string> train, val;   ///< as written; see locate_data_file

@@ -61,7 +61,10 @@ class Builder {
     read_environment(environment);
     read_arguments(arguments);
     apply_preset({&file, &environment, &arguments});
-    for (const RawLayer* layer : {&file, &environment, &arguments}) apply(*layer);
+    RawLayer found;
+    for (const auto& [key, text] : sources_.found.values)
+      add(found, key, untyped(text), sources_.found.origin);
+    for (const RawLayer* layer : {&found, &file, &environment, &arguments}) apply(*layer);
     if (!file_status.is_ok() && problems_.empty()) return file_status;
     if (!file_status.is_ok()) problems_.insert(problems_.begin(), std::string(file_status.message()));
     STRATA_TRY(config_problems(problems_));

@@ -9,6 +9,8 @@
 #include <strata/cpuopt/schedule.h>
 #include <strata/engine/checkpoint.h>
 #include <strata/runtime/alloc_counter.h>
+#include <strata/model/hf/config.h>
+#include <strata/runtime/digest.h>
 #include <strata/runtime/str.h>
 
 #include "training/resume.h"
@@ -189,6 +191,8 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   add("data.packing", workload.packing());
   identity.emplace("data.weights", fmt::format("{}", fmt::join(c.data.weights, ",")));
   add("model.family", c.model.family);
+  const std::string decoder = hf_config_json(decoder_config(c), DType::f32);
+  add("model.decoder", to_hex(digest_of(std::as_bytes(std::span(decoder)))));
   add("model.layers", c.model.layers);
   add("model.hidden", c.model.hidden);
   add("model.heads", c.model.heads);
@@ -216,13 +220,20 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
 Status check_identity(const std::map<std::string, std::string>& saved,
                       const std::map<std::string, std::string>& now) {
   std::string problems;
+  bool sizes_differ = false;
+  for (const auto& [key, value] : now)
+    if (const auto found = saved.find(key);
+        key.starts_with("model.") && key != "model.decoder" && found != saved.end() && found->second != value)
+      sizes_differ = true;
   for (const auto& [key, value] : now) {
-    if (key == kScheduleSteps) continue;  // a run may be made longer; who does so is told
+    if (key == kScheduleSteps) continue;                   // a run may be made longer; who does so is told
+    if (key == "model.decoder" && sizes_differ) continue;  // which follows from what is told
     const auto found = saved.find(key);
-    const std::string was = found != saved.end()    ? found->second
-                            : key == "data.packing" ? "stream"  // all there was before the key
-                            : key == "data.weights" ? ""
-                                                    : "nothing";
+    const std::string was = found != saved.end()     ? found->second
+                            : key == "data.packing"  ? "stream"  // all there was before the key
+                            : key == "data.weights"  ? ""
+                            : key == "model.decoder" ? value  // the keys beside it were all there was
+                                                     : "nothing";
     if (was != value)
       problems += str(problems.empty() ? "" : "\n", key, ": the checkpoint was made with ", was,
                       ", this run has ", value);

@@ -50,6 +50,8 @@ Status add_texts(Io& io, const std::string& file, std::vector<std::string>& text
 
 Result<Tokenizer> make_tokenizer(const TrainConfig& config, const std::vector<std::string>& files, Io& io) {
   if (config.data.tokenizer) return annotated(Tokenizer::load(io, *config.data.tokenizer), "data.tokenizer");
+  if (!config.model.from.empty())  // a model understands no other tokens than its own
+    return annotated(Tokenizer::load(io, config.model.from + "/tokenizer.json"), "model.from");
   std::vector<std::string> texts;
   for (const std::string& file : files) STRATA_TRY(add_texts(io, file, texts).annotate("data.train"));
   const std::vector<std::string_view> views(texts.begin(), texts.end());
@@ -210,13 +212,20 @@ std::string Workload::data_digest() const {
 
 DecoderConfig decoder_config(const TrainConfig& config) {
   const TrainConfig::Model& m = config.model;
-  return {.family = m.family,
-          .layers = m.layers,
-          .hidden = m.hidden,
-          .heads = m.heads,
-          .ffn = m.ffn,
-          .vocab = m.vocab,
-          .seq = m.seq};
+  if (m.loaded) {
+    DecoderConfig decoder = *m.loaded;
+    decoder.seq = m.seq;
+    return decoder;
+  }
+  DecoderConfig decoder = decoder_of_family(m.family).value();  // the schema knows the families
+  decoder.layers = m.layers;
+  decoder.hidden = m.hidden;
+  decoder.heads = m.heads;
+  decoder.kv_heads = m.kv_heads.value_or(0);
+  decoder.ffn = m.ffn;
+  decoder.vocab = m.vocab;
+  decoder.seq = m.seq;
+  return decoder;
 }
 
 Result<ProgramSet> record_programs(const TrainConfig& config, bool recompute) {

@@ -5,6 +5,7 @@
 
 #include <strata/runtime/log.h>
 #include <strata/runtime/signals.h>
+#include <strata/model/hf/folder.h>
 #include <strata/runtime/str.h>
 
 #include "exit_code.h"
@@ -46,7 +47,8 @@ void resolve_late(LoadedConfig& loaded, const std::string& path, const Workload&
         "data.packing", workload.packing(),
         workload.packing() == "pack" ? "parts of the data are not learnt" : "all of it is learnt");
   if (loaded.tree.is_auto("data.tokenizer"))
-    loaded.tree.resolve("data.tokenizer", path + "/tokenizer.json", "trained on data.train");
+    loaded.tree.resolve("data.tokenizer", path + "/tokenizer.json",
+                        loaded.config.model.from.empty() ? "trained on data.train" : "the model's own");
 }
 
 struct Outcome {
@@ -77,6 +79,16 @@ bool is_finished(const Manifest& manifest, const TrainConfig& config, const std:
   if (manifest.step < config.train.steps || !io.exists(path + "/summary.json")) return false;
   const auto summary = read_text(io, path + "/summary.json", 1 << 20);
   return summary.has_value() && summary->find("\"ending\": \"finished\"") != std::string::npos;
+}
+
+// Of a folder where one is named, else drawn.
+Status first_values(Engine& engine, const TrainConfig& config, Io& io) {
+  STRATA_TRY(engine.initialize(config.train.seed));
+  if (config.model.from.empty()) return {};
+  STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> folder, HfFolder::open(io, config.model.from));
+  return engine.fill(Payload::param, [&](std::string_view name, std::span<float> values) {
+    return folder->read(name, values);
+  });
 }
 
 Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& signals) {
@@ -125,7 +137,7 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
     STRATA_TRY_ASSIGN(const std::string from, load_newest(job->engine(), checkpoints, io, warn));
     print(args.out, str("resuming from ", from, "\n"));
   } else {
-    STRATA_TRY(job->engine().initialize(config.train.seed));
+    STRATA_TRY(first_values(job->engine(), config, io));
     if (!args.resume.empty())
       print(args.out, str(path, " holds no checkpoint yet: starting from the beginning\n"));
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -81,7 +82,14 @@ struct ConfigSchema {
   std::span<const EnvName> env_names = {};
 };
 
-/// Where values come from, lowest precedence first: default < preset < file < environment < arguments.
+/// Values that a program found somewhere of its own, such as the sizes in a model's folder.
+struct ConfigLayer {
+  std::string origin;
+  std::vector<std::pair<std::string, std::string>> values;  ///< key, text
+};
+
+/// Where values come from, lowest precedence first: default < preset < found < file < environment <
+/// arguments.
 struct ConfigSources {
   std::string file = {};  ///< ".json" is read as JSON, everything else as TOML; empty: none
   std::optional<std::string> file_text = {};  ///< instead of reading `file`
@@ -89,6 +97,7 @@ struct ConfigSources {
       {};  ///< "NAME=value"; names that do not begin with STRATA_ are skipped
   std::vector<std::string> arguments = {};  ///< "memory.device=32MiB"
   std::string preset = {};                  ///< as given by --preset; ranks with the arguments
+  ConfigLayer found = {};
 };
 
 /// The value of one key, and where it came from.

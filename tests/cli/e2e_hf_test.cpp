@@ -1,0 +1,68 @@
+// Models in and out: a run goes on from a Hugging Face folder, and leaves one.
+#include "e2e_rig.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CliHfE2e : public CliE2e {
+ protected:
+  /// A run of `family` and its export.
+  void make_folder(const std::string& family) {
+    const ProgramResult trained =
+        strata(tiny("train", {"--out", "run", "train.steps=4", "model.family=" + family}));
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const ProgramResult exported = strata({"export", "run", "--out", "hf", "--check"});
+    ASSERT_EQ(exported.exit_code, 0) << exported.err;
+    EXPECT_THAT(exported.out, HasSubstr("every tensor reads back as it was written"));
+  }
+};
+
+TEST_F(CliHfE2e, ARunThatBeginsFromAnExportHasTheLossTheOtherEndedWith) {
+  make_folder("qwen3");
+  // A learning rate of next to nothing: what the first step sees is what was exported.
+  const Words words = {"train.steps=1", "optim.lr=1e-30", "optim.warmup=0", "train.eval_every=0"};
+  Words again = {"--out", "again", "--init", "hf"};
+  again.insert(again.end(), words.begin(), words.end());
+  const ProgramResult trained = strata(tiny("train", again));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_NEAR(summary("again")["val_loss"].get<double>(), summary("run")["val_loss"].get<double>(), 1e-6);
+  EXPECT_EQ(strata({"train", "--resume", "again", "train.steps=2"}).exit_code, 0);
+}
+
+TEST_F(CliHfE2e, TheFoldersSizesStandAndADifferenceIsNamed) {
+  make_folder("gpt2");
+  const ProgramResult refused = strata(tiny("train", {"--out", "again", "--init", "hf", "model.layers=3"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("model.layers = 3, but it is 2 in hf/config.json"));
+  const ProgramResult longer = strata(tiny("train", {"--out", "again", "--init", "hf", "model.seq=64"}));
+  EXPECT_EQ(longer.exit_code, 2);
+  EXPECT_THAT(longer.err, HasSubstr("model.seq is 64; the model knows 32 positions"));
+}
+
+TEST_F(CliHfE2e, AnExportIsRefusedWhereThereIsNothingToWriteOrNoPlaceForIt) {
+  make_folder("gpt2");
+  const ProgramResult there = strata({"export", "run", "--out", "hf"});
+  EXPECT_EQ(there.exit_code, 2);
+  EXPECT_THAT(there.err, HasSubstr("hf is there already"));
+  EXPECT_EQ(strata({"export", "nowhere", "--out", "other"}).exit_code, 2);
+  const ProgramResult dtype = strata({"export", "run", "--out", "other", "--dtype", "f64"});
+  EXPECT_EQ(dtype.exit_code, 2);
+  EXPECT_THAT(dtype.err, HasSubstr("--dtype f64; f32, bf16 and f16 can be written"));
+}
+
+TEST_F(CliHfE2e, AFolderContinuesAPrompt) {
+  make_folder("llama");
+  const Words prompt = {"--prompt", "It is a truth", "--tokens", "20", "--temperature", "0"};
+  Words from_run = {"generate", "run"}, from_folder = {"generate", "hf"};
+  from_run.insert(from_run.end(), prompt.begin(), prompt.end());
+  from_folder.insert(from_folder.end(), prompt.begin(), prompt.end());
+  const ProgramResult run = strata(from_run), folder = strata(from_folder);
+  ASSERT_EQ(folder.exit_code, 0) << folder.err;
+  EXPECT_EQ(folder.out, run.out);
+  EXPECT_THAT(folder.out, HasSubstr("It is a truth"));
+}
+
+}  // namespace
+}  // namespace strata::test
