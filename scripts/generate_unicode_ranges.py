@@ -1,19 +1,57 @@
 #!/usr/bin/env python3
-"""Writes model/src/unicode_ranges.cpp: the code points of the general categories L* and N*."""
+"""Writes model/src/unicode_ranges.cpp: the sets of code points that tokenizers ask for.
+
+The tables follow Unicode 16.0, which is what the Oniguruma inside of Hugging Face's tokenizers 0.2x knows; Python's own
+module is older, so this takes `unicodedata2`:   pip install unicodedata2==16.0.0
+"""
 import sys
-import unicodedata
+
+import unicodedata2 as unicodedata
+
+POINTS = [p for p in range(0x110000) if not 0xD800 <= p < 0xE000]
 
 
-def ranges(category):
+def category(point):
+    return unicodedata.category(chr(point))
+
+
+def ranges(chosen):
     out = []
-    for point in range(0x110000):
-        if unicodedata.category(chr(point))[0] != category:
+    for point in POINTS:
+        if not chosen(point):
             continue
         if out and out[-1][1] == point - 1:
             out[-1][1] = point
         else:
             out.append([point, point])
     return out
+
+
+# \w of Rust's regex crate beyond L* and N*, less the numbers that are not decimal and not letters (Nl is).
+CIRCLED = [(0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189)]  # So, but Alphabetic
+
+
+def is_word(point):
+    return (category(point)[0] in "LM" or category(point) in ("Nd", "Nl", "Pc") or point in (0x200C, 0x200D)
+            or any(first <= point <= last for first, last in CIRCLED))
+
+
+def second_halves():
+    """What may be composed with the character before it: the second characters of canonical pairs, and Hangul."""
+    out = set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
+    for point in POINTS:
+        parts = unicodedata.decomposition(chr(point)).split()
+        if len(parts) == 2 and not parts[0].startswith("<"):
+            out.add(int(parts[1], 16))
+    return out
+
+
+SECOND = second_halves()
+
+
+def may_change(point):
+    char = chr(point)
+    return (unicodedata.combining(char) != 0 or point in SECOND or unicodedata.normalize("NFC", char) != char)
 
 
 def table(name, rows):
@@ -37,7 +75,11 @@ struct Range {{
   char32_t last;
 }};
 // clang-format off
-{table("kLetters", ranges("L"))}{table("kNumbers", ranges("N"))}// clang-format on
+{table("kLetters", ranges(lambda p: category(p)[0] == "L"))}\
+{table("kNumbers", ranges(lambda p: category(p)[0] == "N"))}\
+{table("kWordOnly", ranges(lambda p: is_word(p) and category(p)[0] not in "LN"))}\
+{table("kNumbersNoWord", ranges(lambda p: category(p)[0] == "N" and not is_word(p)))}\
+{table("kMayChange", ranges(may_change))}// clang-format on
 
 template <std::size_t N>
 bool holds(const std::array<Range, N>& ranges, char32_t point) noexcept {{
@@ -45,11 +87,26 @@ bool holds(const std::array<Range, N>& ranges, char32_t point) noexcept {{
                                    [](const Range& range, char32_t wanted) {{ return range.last < wanted; }});
   return at != ranges.end() && at->first <= point;
 }}
+// The blocks that most of the world's text outside of ASCII is in, ahead of the search.
+constexpr bool is_ideograph_or_syllable(char32_t point) noexcept {{
+  return (point >= 0x4E00 && point <= 0x9FFF) || (point >= 0xAC00 && point <= 0xD7A3);
+}}
 
 }}  // namespace
 
-bool is_letter(char32_t point) noexcept {{ return holds(kLetters, point); }}
+bool is_letter(char32_t point) noexcept {{ return is_ideograph_or_syllable(point) || holds(kLetters, point); }}
 bool is_number(char32_t point) noexcept {{ return holds(kNumbers, point); }}
+bool is_space(char32_t point) noexcept {{
+  return point == ' ' || (point >= '\\t' && point <= '\\r') || point == 0x85 || point == 0xA0 || point == 0x1680 ||
+         (point >= 0x2000 && point <= 0x200A) || point == 0x2028 || point == 0x2029 || point == 0x202F ||
+         point == 0x205F || point == 0x3000;
+}}
+bool is_word(char32_t point) noexcept {{
+  return is_letter(point) || holds(kWordOnly, point) || (is_number(point) && !holds(kNumbersNoWord, point));
+}}
+bool may_change_in_nfc(char32_t point) noexcept {{
+  return point >= 0x300 && !is_ideograph_or_syllable(point) && holds(kMayChange, point);
+}}
 
 }}  // namespace strata::detail
 """)
