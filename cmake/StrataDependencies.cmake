@@ -16,6 +16,7 @@ target_link_libraries(strata_dnnl INTERFACE "${DNNL_LIBRARY}")
 find_package(OpenMP REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc>=2.9)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash>=0.8)
+pkg_check_modules(libutf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h REQUIRED)
 find_path(CLI11_INCLUDE_DIR CLI/CLI.hpp REQUIRED)
 
