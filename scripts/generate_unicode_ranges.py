@@ -97,9 +97,9 @@ constexpr bool is_ideograph_or_syllable(char32_t point) noexcept {{
 bool is_letter(char32_t point) noexcept {{ return is_ideograph_or_syllable(point) || holds(kLetters, point); }}
 bool is_number(char32_t point) noexcept {{ return holds(kNumbers, point); }}
 bool is_space(char32_t point) noexcept {{
-  return point == ' ' || (point >= '\\t' && point <= '\\r') || point == 0x85 || point == 0xA0 || point == 0x1680 ||
-         (point >= 0x2000 && point <= 0x200A) || point == 0x2028 || point == 0x2029 || point == 0x202F ||
-         point == 0x205F || point == 0x3000;
+  return point == ' ' || (point >= '\\t' && point <= '\\r') || point == 0x85 || point == 0xA0 ||
+         point == 0x1680 || (point >= 0x2000 && point <= 0x200A) || point == 0x2028 || point == 0x2029 ||
+         point == 0x202F || point == 0x205F || point == 0x3000;
 }}
 bool is_word(char32_t point) noexcept {{
   return is_letter(point) || holds(kWordOnly, point) || (is_number(point) && !holds(kNumbersNoWord, point));

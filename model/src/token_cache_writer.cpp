@@ -9,7 +9,6 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
-#include "pretokenizer.h"
 
 namespace strata::detail {
 namespace {
@@ -104,7 +103,7 @@ Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
     STRATA_TRY(read_exact(*source, at, std::as_writable_bytes(block)));
     digester.update(std::as_bytes(block));
     at += block.size();
-    const std::size_t cut = at == size ? text.size() : last_safe_cut(text);
+    const std::size_t cut = at == size ? text.size() : tokenizer_.last_safe_cut(text);
     STRATA_TRY(append(tokenizer_.encode(std::string_view(text).substr(0, cut)), true));
     text.erase(0, cut);
   }

@@ -1,197 +1,222 @@
 #include <strata/model/tokenizer.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include <strata/runtime/str.h>
 
 #include "byte_alphabet.h"
-#include "pair_key.h"
+#include "nfc.h"
 #include "pretokenizer.h"
+#include "tokenizer_model.h"
 
 namespace strata {
 namespace {
 
-constexpr std::uint32_t kNone = 0xFFFFFFFF;
-constexpr std::size_t kMaxCachedPieces = std::size_t{1} << 16;
-constexpr std::size_t kMaxCachedPieceBytes = 64;
+using detail::TokenizerModel;
 
 std::string shown(const std::string& token) {
   return str("'", detail::bytes_to_alphabet(token.substr(0, 60)), "'");
 }
+Status corrupt(std::string message) { return Status::error(Code::corrupt, std::move(message)); }
 
-Status check_tokens(const std::vector<std::string>& tokens, const std::vector<std::int32_t>& special) {
-  if (tokens.size() > static_cast<std::size_t>(Tokenizer::kMaxVocab))
-    return Status::error(Code::invalid, str(tokens.size(), " tokens, at most ", Tokenizer::kMaxVocab));
-  for (const std::int32_t id : special)
-    if (id < 0 || static_cast<std::size_t>(id) >= tokens.size())
-      return Status::error(Code::invalid, str("special id ", id, " in a vocabulary of ", tokens.size()));
-  for (std::size_t id = 0; id < tokens.size(); ++id)
-    if (tokens[id].empty() || tokens[id].size() > Tokenizer::kMaxTokenBytes)
-      return Status::error(Code::invalid, str("token ", id, " has ", tokens[id].size(),
+Status check_sizes(const TokenizerSpec& spec) {
+  const std::size_t n = spec.tokens.size();
+  if (n > static_cast<std::size_t>(Tokenizer::kMaxVocab))
+    return Status::error(Code::invalid, str(n, " tokens, at most ", Tokenizer::kMaxVocab));
+  for (std::size_t id = 0; id < n; ++id)
+    if (spec.tokens[id].empty() || spec.tokens[id].size() > Tokenizer::kMaxTokenBytes)
+      return Status::error(Code::invalid, str("token ", id, " has ", spec.tokens[id].size(),
                                               " bytes, allowed are 1 to ", Tokenizer::kMaxTokenBytes));
+  for (const auto* ids : {&spec.prefix, &spec.suffix})
+    for (const std::int32_t id : *ids)
+      if (id < 0 || static_cast<std::size_t>(id) >= n)
+        return Status::error(Code::invalid, str("the template puts id ", id, " in a vocabulary of ", n));
   return {};
+}
+
+/// What merges may start from and make, by its bytes. Of the added tokens those that the vocabulary has too
+/// and writes as they are spelled, in printable ASCII; a special one is never made, or text could end a
+/// document.
+using IdOf = std::unordered_map<std::string_view, std::int32_t>;
+bool spells_itself(const std::string& content) {
+  return std::all_of(content.begin(), content.end(), [](char c) { return c > ' ' && c < '\x7F'; });
+}
+
+Result<IdOf> ids_of_vocabulary(const TokenizerSpec& spec) {
+  std::vector<bool> merged(spec.tokens.size(), true);
+  for (const AddedToken& token : spec.added)
+    merged[static_cast<std::size_t>(token.id)] =
+        token.in_vocab && !token.special && spells_itself(token.content);
+  IdOf out;
+  out.reserve(spec.tokens.size());
+  for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
+    if (!merged[id]) continue;
+    const auto [at, is_new] = out.emplace(spec.tokens[id], static_cast<std::int32_t>(id));
+    if (!is_new) return corrupt(str("token ", shown(spec.tokens[id]), " is both ", at->second, " and ", id));
+  }
+  return out;
+}
+
+Status take_added(TokenizerModel& model) {
+  const TokenizerSpec& spec = model.spec;
+  const auto n = static_cast<std::int32_t>(spec.tokens.size());
+  model.special.assign(spec.tokens.size(), false);
+  std::vector<detail::AddedMatcher::Entry> original;
+  std::vector<detail::AddedMatcher::Entry> normalized;
+  std::vector<bool> seen(spec.tokens.size());
+  for (std::uint32_t i = 0; i < spec.added.size(); ++i) {
+    const AddedToken& token = spec.added[i];
+    if (token.id < 0 || token.id >= n)
+      return Status::error(Code::invalid, str("added token ", shown(token.content), " has id ", token.id,
+                                              " in a vocabulary of ", n));
+    const auto id = static_cast<std::size_t>(token.id);
+    if (token.content != spec.tokens[id])
+      return corrupt(
+          str("token ", id, " is ", shown(spec.tokens[id]), " and added as ", shown(token.content)));
+    if (seen[id]) return corrupt(str("token ", id, " is added twice"));
+    seen[id] = true;
+    model.special[id] = token.special;
+    std::string content = token.content;
+    if (token.normalized && spec.nfc) content = detail::to_nfc(content).value_or(content);
+    (token.normalized ? normalized : original).push_back({std::move(content), i});
+    if (token.lstrip || token.rstrip || token.content.find_first_of(" \t\n\v\f\r") != std::string::npos)
+      model.safe_cuts = false;
+    if (token.special && token.content == Tokenizer::kEndOfText) model.end_of_text = token.id;
+  }
+  model.original = detail::AddedMatcher(std::move(original));
+  model.normalized = detail::AddedMatcher(std::move(normalized));
+  return {};
+}
+
+Status take_merges(TokenizerModel& model, const IdOf& id_of) {
+  TokenizerSpec& spec = model.spec;
+  const auto n = static_cast<std::int32_t>(spec.tokens.size());
+  const auto ordinary = [&](std::int32_t id) {
+    if (id < 0 || id >= n) return false;
+    const auto found = id_of.find(spec.tokens[static_cast<std::size_t>(id)]);
+    return found != id_of.end() && found->second == id;
+  };
+  model.bpe.pairs = detail::PairTable(spec.merges.size());
+  std::string joined;
+  for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
+    Merge& merge = spec.merges[rank];
+    if (!ordinary(merge.left) || !ordinary(merge.right))
+      return corrupt(str("merge ", rank, " is of ", merge.left, " and ", merge.right,
+                         ", not two ordinary tokens of ", n));
+    joined = spec.tokens[static_cast<std::size_t>(merge.left)];
+    joined += spec.tokens[static_cast<std::size_t>(merge.right)];
+    const auto found = id_of.find(joined);
+    if (found == id_of.end())
+      return corrupt(str("merge ", rank, " makes ", shown(joined), ", which is no ordinary token"));
+    merge.result = found->second;
+    if (!model.bpe.pairs.insert(merge.left, merge.right, {static_cast<std::uint32_t>(rank), merge.result}))
+      return corrupt(str("merge ", rank, " of ", shown(joined), " is there twice"));
+  }
+  return {};
+}
+
+Digest digest_of_spec(const TokenizerSpec& spec) {
+  Digester digester;
+  const auto number = [&](std::uint64_t value) { digester.update(std::as_bytes(std::span(&value, 1))); };
+  const auto text = [&](std::string_view value) {
+    number(value.size());
+    digester.update(value);
+  };
+  number(spec.tokens.size());
+  for (const std::string& token : spec.tokens) text(token);
+  number(spec.merges.size());
+  for (const Merge& merge : spec.merges) {
+    const std::array<std::int32_t, 3> ids = {merge.left, merge.right, merge.result};
+    digester.update(std::as_bytes(std::span(ids)));
+  }
+  number(spec.added.size());
+  for (const AddedToken& token : spec.added) {
+    number(static_cast<std::uint64_t>(token.id));
+    number(token.special | token.lstrip << 1 | token.rstrip << 2 | token.single_word << 3 |
+           token.normalized << 4 | token.in_vocab << 5);
+  }
+  number(static_cast<std::uint64_t>(spec.split));
+  number(spec.nfc | spec.ignore_merges << 1);
+  for (const auto* ids : {&spec.prefix, &spec.suffix}) {
+    number(ids->size());
+    digester.update(std::as_bytes(std::span(*ids)));
+  }
+  return digester.digest();
 }
 
 }  // namespace
 
-/// The merging of one piece: a linked list of symbols and a heap of candidate merges. Entries go stale when a
-/// neighbour changes; a popped one counts only if its pair still has its rank.
-class Tokenizer::Encoder {
- public:
-  explicit Encoder(const Tokenizer& tokenizer) noexcept : t_(tokenizer) {}
-
-  void encode(std::string_view text, std::vector<std::int32_t>& out) {
-    detail::PieceSplitter splitter(text);
-    for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next()) {
-      if (piece.size() > kMaxCachedPieceBytes) {
-        merge(piece, out);
-        continue;
-      }
-      if (const auto known = cache_.find(piece); known != cache_.end()) {
-        out.insert(out.end(), known->second.begin(), known->second.end());
-        continue;
-      }
-      const std::size_t begin = out.size();
-      merge(piece, out);
-      if (cache_.size() < kMaxCachedPieces)
-        cache_.emplace(
-            piece, std::vector<std::int32_t>(out.begin() + static_cast<std::ptrdiff_t>(begin), out.end()));
-    }
-  }
-
- private:
-  struct Symbol {
-    std::int32_t id;
-    std::uint32_t prev;
-    std::uint32_t next;
-  };
-  struct Candidate {
-    std::uint32_t rank;
-    std::uint32_t at;
-    bool operator>(const Candidate& other) const noexcept {
-      return std::pair(rank, at) > std::pair(other.rank, other.at);  // equal ranks from the left
-    }
-  };
-
-  std::uint32_t rank_at(std::uint32_t at) const noexcept {
-    const Symbol& s = symbols_[at];
-    if (s.id < 0 || s.next == kNone) return kNone;
-    const auto found = t_.ranks_.find(detail::pair_key(s.id, symbols_[s.next].id));
-    return found == t_.ranks_.end() ? kNone : found->second;
-  }
-  void push(std::uint32_t at) {
-    const std::uint32_t rank = rank_at(at);
-    if (rank == kNone) return;
-    heap_.push_back({rank, at});
-    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
-  }
-  void apply(std::uint32_t at, std::int32_t result) {
-    Symbol& left = symbols_[at];
-    Symbol& right = symbols_[left.next];
-    left.id = result;
-    left.next = right.next;
-    right.id = -1;
-    if (left.next != kNone) symbols_[left.next].prev = at;
-    if (left.prev != kNone) push(left.prev);
-    push(at);
-  }
-  void merge(std::string_view piece, std::vector<std::int32_t>& out) {
-    symbols_.clear();
-    heap_.clear();
-    const auto n = static_cast<std::uint32_t>(piece.size());  // kMaxPieceBytes + 1 at most
-    for (std::uint32_t i = 0; i < n; ++i)
-      symbols_.push_back({t_.byte_ids_[static_cast<unsigned char>(piece[i])], i == 0 ? kNone : i - 1,
-                          i + 1 == n ? kNone : i + 1});
-    for (std::uint32_t i = 0; i < n; ++i)
-      if (const std::uint32_t rank = rank_at(i); rank != kNone) heap_.push_back({rank, i});
-    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-    while (!heap_.empty()) {
-      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-      const Candidate best = heap_.back();
-      heap_.pop_back();
-      if (rank_at(best.at) == best.rank) apply(best.at, t_.merges_[best.rank].result);
-    }
-    for (std::uint32_t i = 0; i != kNone; i = symbols_[i].next) out.push_back(symbols_[i].id);
-  }
-
-  const Tokenizer& t_;
-  std::vector<Symbol> symbols_;
-  std::vector<Candidate> heap_;
-  std::unordered_map<std::string_view, std::vector<std::int32_t>> cache_;  // keys view the text being encoded
-};
-
-Result<Tokenizer> Tokenizer::create(std::vector<std::string> tokens, std::vector<Merge> merges,
-                                    std::vector<std::int32_t> special) {
-  std::sort(special.begin(), special.end());
-  STRATA_TRY(check_tokens(tokens, special));
-  Tokenizer self;
-  self.tokens_ = std::move(tokens);
-  self.merges_ = std::move(merges);
-  self.special_ = std::move(special);
-  std::unordered_map<std::string_view, std::int32_t> id_of;
-  for (std::int32_t id = 0; id < self.vocab_size(); ++id)
-    if (!id_of.emplace(self.token(id), id).second)
-      return Status::error(Code::corrupt, str("token ", shown(self.token(id)), " is both ",
-                                              id_of[self.token(id)], " and ", id));
+Result<Tokenizer> Tokenizer::create(TokenizerSpec spec) {
+  auto model = std::make_shared<TokenizerModel>();
+  model->spec = std::move(spec);
+  STRATA_TRY(check_sizes(model->spec));
+  STRATA_TRY(take_added(*model));
+  STRATA_TRY_ASSIGN(const IdOf id_of, ids_of_vocabulary(model->spec));
   for (std::size_t b = 0; b < 256; ++b) {
     const char byte = static_cast<char>(b);
     const auto found = id_of.find(std::string_view(&byte, 1));
     if (found == id_of.end()) return Status::error(Code::invalid, str("no token for byte ", b));
-    self.byte_ids_[b] = found->second;
+    model->bpe.byte_ids[b] = found->second;
   }
-  const auto ordinary = [&](std::int32_t id) {
-    return id >= 0 && id < self.vocab_size() && !self.is_special(id);
-  };
-  for (std::size_t rank = 0; rank < self.merges_.size(); ++rank) {
-    Merge& merge = self.merges_[rank];
-    if (!ordinary(merge.left) || !ordinary(merge.right))
-      return Status::error(Code::corrupt, str("merge ", rank, " is of ", merge.left, " and ", merge.right,
-                                              ", not two ordinary tokens of ", self.vocab_size()));
-    const std::string joined = self.token(merge.left) + self.token(merge.right);
-    const auto found = id_of.find(joined);
-    if (found == id_of.end() || self.is_special(found->second))
-      return Status::error(Code::corrupt,
-                           str("merge ", rank, " makes ", shown(joined), ", which is no ordinary token"));
-    merge.result = found->second;
-    if (!self.ranks_.emplace(detail::pair_key(merge.left, merge.right), static_cast<std::uint32_t>(rank))
-             .second)
-      return Status::error(Code::corrupt, str("merge ", rank, " of ", shown(joined), " is there twice"));
-  }
-  if (const auto end = id_of.find(kEndOfText); end != id_of.end() && self.is_special(end->second))
-    self.end_of_text_ = end->second;
-  const std::string json = self.to_json();
-  self.digest_ = digest_of(std::as_bytes(std::span(json)));
-  return self;
+  STRATA_TRY(take_merges(*model, id_of));
+  if (model->spec.ignore_merges)
+    for (const auto& [bytes, id] : id_of) model->bpe.whole.emplace(bytes, id);
+  model->digest = digest_of_spec(model->spec);
+  return Tokenizer(std::move(model));
 }
 
+Result<Tokenizer> Tokenizer::create(std::vector<std::string> tokens, std::vector<Merge> merges,
+                                    std::vector<std::int32_t> special) {
+  TokenizerSpec spec;
+  std::sort(special.begin(), special.end());
+  for (const std::int32_t id : special) {
+    if (id < 0 || static_cast<std::size_t>(id) >= tokens.size())
+      return Status::error(Code::invalid, str("special id ", id, " in a vocabulary of ", tokens.size()));
+    spec.added.push_back({.id = id, .content = tokens[static_cast<std::size_t>(id)], .in_vocab = true});
+  }
+  spec.tokens = std::move(tokens);
+  spec.merges = std::move(merges);
+  return create(std::move(spec));
+}
+
+const TokenizerSpec& Tokenizer::spec() const noexcept { return model_->spec; }
+std::int32_t Tokenizer::vocab_size() const noexcept {
+  return static_cast<std::int32_t>(model_->spec.tokens.size());
+}
+std::int32_t Tokenizer::end_of_text() const noexcept { return model_->end_of_text; }
+const Digest& Tokenizer::digest() const noexcept { return model_->digest; }
 bool Tokenizer::is_special(std::int32_t id) const noexcept {
-  return std::binary_search(special_.begin(), special_.end(), id);
+  return id >= 0 && id < vocab_size() && model_->special[static_cast<std::size_t>(id)];
+}
+std::int32_t Tokenizer::added_id(std::string_view content) const noexcept {
+  for (const AddedToken& token : model_->spec.added)
+    if (token.content == content) return token.id;
+  return -1;
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special,
+                                            Around around) const {
+  const TokenizerModel& model = *model_;
+  const TokenizerSpec& spec = model.spec;
   std::vector<std::int32_t> out;
-  Encoder encoder(*this);
-  std::size_t begin = 0;
-  if (special == SpecialTokens::recognised) {
-    std::array<bool, 256> begins_one{};
-    for (const std::int32_t id : special_) begins_one[static_cast<unsigned char>(token(id).front())] = true;
-    for (std::size_t at = 0; at < text.size();) {
-      std::int32_t match = -1;  // the longest
-      if (begins_one[static_cast<unsigned char>(text[at])])
-        for (const std::int32_t id : special_)
-          if (text.substr(at).starts_with(token(id)) && (match < 0 || token(id).size() > token(match).size()))
-            match = id;
-      if (match < 0) {
-        ++at;
-        continue;
-      }
-      encoder.encode(text.substr(begin, at - begin), out);
-      out.push_back(match);
-      begin = at += token(match).size();
-    }
-  }
-  encoder.encode(text.substr(begin), out);
+  out.reserve(text.size() / 3 + 8);
+  if (around == Around::template_tokens) out.insert(out.end(), spec.prefix.begin(), spec.prefix.end());
+  detail::BpeEncoder encoder(model.bpe, spec.split, text.size());
+  const auto wanted = [&](const AddedToken& t) { return !t.special || special == SpecialTokens::recognised; };
+  const auto put = [&](const AddedToken& t) { out.push_back(t.id); };
+  const auto merge = [&](std::string_view part) { encoder.encode(part, out); };
+  detail::for_each_part(
+      text, model.original, spec.added, wanted,
+      [&](std::string_view part) {
+        const std::optional<std::string> nfc = spec.nfc ? detail::to_nfc(part) : std::nullopt;
+        detail::for_each_part(nfc ? *nfc : part, model.normalized, spec.added, wanted, merge, put);
+      },
+      put);
+  if (around == Around::template_tokens) out.insert(out.end(), spec.suffix.begin(), spec.suffix.end());
   return out;
 }
 
@@ -203,6 +228,15 @@ Result<std::string> Tokenizer::decode(std::span<const std::int32_t> ids) const {
     out += token(id);
   }
   return out;
+}
+
+std::string Tokenizer::normalized(std::string_view text) const {
+  std::optional<std::string> nfc = model_->spec.nfc ? detail::to_nfc(text) : std::nullopt;
+  return nfc ? std::move(*nfc) : std::string(text);
+}
+
+std::size_t Tokenizer::last_safe_cut(std::string_view text) const noexcept {
+  return model_->safe_cuts ? detail::last_safe_cut(text, model_->spec.split) : 0;
 }
 
 }  // namespace strata

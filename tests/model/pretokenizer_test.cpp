@@ -13,9 +13,9 @@ namespace {
 
 using testing::ElementsAre;
 
-std::vector<std::string> pieces_of(std::string_view text) {
+std::vector<std::string> pieces_of(std::string_view text, SplitRule rule = SplitRule::gpt2) {
   std::vector<std::string> out;
-  detail::PieceSplitter splitter(text);
+  detail::PieceSplitter splitter(text, rule);
   for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next())
     out.emplace_back(piece);
   return out;
@@ -66,6 +66,43 @@ TEST(PieceSplitterTest, ASafeCutChangesNoPiece) {
     parts.insert(parts.end(), rest.begin(), rest.end());
     ASSERT_EQ(parts, whole) << "cut at " << cut;
   }
+}
+
+TEST(PieceSplitterTest, WideRulesTakeOneCharacterBeforeAWord) {
+  EXPECT_THAT(pieces_of("f(x) \"hi\" \tword", SplitRule::cl100k),
+              ElementsAre("f", "(x", ")", " \"", "hi", "\"", " ", "\tword"));
+  EXPECT_THAT(pieces_of("a\u00a0b\u3000\u3000c", SplitRule::cl100k),
+              ElementsAre("a", "\u00a0b", "\u3000", "\u3000c"));
+}
+
+TEST(PieceSplitterTest, WideRulesContractInAnyCase) {
+  EXPECT_THAT(pieces_of("DON'T we'Ll 'sta x'\u017fy", SplitRule::qwen2),
+              ElementsAre("DON", "'T", " we", "'Ll", " '", "sta", " x", "'\u017f", "y"));
+}
+
+TEST(PieceSplitterTest, DigitsComeInThreesOrAlone) {
+  EXPECT_THAT(pieces_of("a 12345", SplitRule::cl100k), ElementsAre("a", " ", "123", "45"));
+  EXPECT_THAT(pieces_of("a 123", SplitRule::qwen2), ElementsAre("a", " ", "1", "2", "3"));
+}
+
+TEST(PieceSplitterTest, WideRulesEndPiecesAtLines) {
+  EXPECT_THAT(pieces_of("end.\r\n\n  next \n\n  x", SplitRule::cl100k),
+              ElementsAre("end", ".\r\n\n", " ", " next", " \n\n", " ", " x"));
+  EXPECT_THAT(pieces_of("a\nb", SplitRule::cl100k), ElementsAre("a", "\n", "b"));
+  EXPECT_THAT(pieces_of("  \n  ", SplitRule::cl100k), ElementsAre("  \n", "  "));
+}
+
+TEST(PieceSplitterTest, WideRulesAreSafelyCutAtLinesToo) {
+  EXPECT_EQ(detail::last_safe_cut("\u4eca\u3002\n\u660e\u3002", SplitRule::cl100k), 7u);
+  EXPECT_EQ(detail::last_safe_cut("a.\nb", SplitRule::cl100k), 3u);
+  EXPECT_EQ(detail::last_safe_cut("a.\n\n", SplitRule::cl100k), 0u);
+  EXPECT_EQ(detail::last_safe_cut("a.\n\xe3\x80", SplitRule::cl100k), 0u);  // half of what may be a space
+}
+
+TEST(PieceSplitterTest, EachRuleIsFoundByTheExpressionItIsWrittenAs) {
+  for (const SplitRule rule : {SplitRule::gpt2, SplitRule::cl100k, SplitRule::qwen2})
+    EXPECT_EQ(detail::rule_of_regex(detail::regex_of(rule)), rule);
+  EXPECT_FALSE(detail::rule_of_regex("\\w+").has_value());
 }
 
 TEST(PieceSplitterTest, ThereIsNoSafeCutInsideARun) {

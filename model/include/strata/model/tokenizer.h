@@ -1,33 +1,39 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include <strata/model/tokenizer_config.h>
+#include <strata/model/tokenizer_spec.h>
 #include <strata/runtime/digest.h>
 #include <strata/runtime/io.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
 
+namespace detail {
+struct TokenizerModel;
+}
+
 /// What "<|endoftext|>" in a text means to encode(): its characters, or the one token. Text from outside
-/// should not be able to end a document, so the characters are the default.
+/// should not be able to end a document, so the characters are the default. Added tokens that are not special
+/// are found either way. (Hugging Face: `recognised` is its default, `as_text` its encode_special_tokens.)
 enum class SpecialTokens : std::uint8_t { as_text, recognised };
 
-/// Two tokens side by side become one. Its index in the list of merges is its rank: the lowest applies first.
-struct Merge {
-  std::int32_t left;
-  std::int32_t right;
-  std::int32_t result;
-};
+/// Whether encode() puts around a text what the file's template says, BOS for one.
+enum class Around : std::uint8_t { nothing, template_tokens };
 
-/// Byte-level byte-pair encoding with GPT-2's splitting rule (Sennrich et al. 2016, Alg. 1; Radford et al.
-/// 2019, section 2.2). Encodes any bytes and gives the same bytes back. A value; const calls from any thread.
+/// Byte-level byte-pair encoding (Sennrich et al. 2016, Alg. 1; Radford et al. 2019, section 2.2) with the
+/// splitting rules of GPT-2, LLaMA-3, GLM-4 and Qwen, and the ids that Hugging Face's tokenizers give. A
+/// value that is cheap to copy; const calls from any thread.
+///
+/// Any bytes can be encoded. Those that are not UTF-8 count as one character each that is neither letter,
+/// digit nor space, are left alone by NFC, and come back from decode() as they were.
 class Tokenizer {
  public:
   static constexpr std::string_view kEndOfText = "<|endoftext|>";
@@ -39,48 +45,63 @@ class Tokenizer {
   /// `vocab_size` tokens or no pair occurs twice (then vocab_size() is less). A pure function of its
   /// arguments. Errors: `invalid` size.
   static Result<Tokenizer> train(std::span<const std::string_view> texts, std::int32_t vocab_size);
-  /// From tokens by id, merges whose `result` is not yet filled in, and the ids that are special. What load()
-  /// ends in. Errors: `invalid` or `corrupt`, naming the token or the merge.
+  /// Errors: `invalid`, `corrupt` or `unsupported`, naming the token or the merge.
+  static Result<Tokenizer> create(TokenizerSpec spec);
+  /// The same for tokens that are split as GPT-2 does, some of them special.
   static Result<Tokenizer> create(std::vector<std::string> tokens, std::vector<Merge> merges,
                                   std::vector<std::int32_t> special);
 
-  /// Reads and writes Hugging Face's tokenizer.json (model BPE, pre-tokenizer ByteLevel).
-  /// Errors: `corrupt` or `invalid` for a damaged file, `unsupported` for a kind of tokenizer this is not.
+  /// A tokenizer.json, or a folder that has one, or a folder with vocab.json and merges.txt. Errors:
+  /// `corrupt` or `invalid` for a damaged file, `unsupported` for a kind of tokenizer this is not, with the
+  /// reason.
   static Result<Tokenizer> load(Io& io, const std::string& path);
   static Result<Tokenizer> from_json(const std::string& text);
+  /// GPT-2's two files. `config` tells the family (GPT-2 where it names none) and the added tokens.
+  static Result<Tokenizer> from_vocab_and_merges(const std::string& vocab_json, const std::string& merges_txt,
+                                                 const TokenizerConfig& config = {});
+  /// Writes Hugging Face's tokenizer.json. What is read again encodes the same; of what does not change ids
+  /// (offsets, truncation) the usual values are written.
   Status save(Io& io, const std::string& path) const;
   std::string to_json() const;
+  /// Writes `folder`/vocab.json and merges.txt. Errors: `unsupported` where they cannot say what this is:
+  /// another rule than GPT-2's, NFC, added tokens besides kEndOfText.
+  Status save_vocab_and_merges(Io& io, const std::string& folder) const;
 
-  std::int32_t vocab_size() const noexcept { return static_cast<std::int32_t>(tokens_.size()); }
+  const TokenizerSpec& spec() const noexcept;
+  std::int32_t vocab_size() const noexcept;
   /// The id of kEndOfText, or -1 where a loaded tokenizer has none.
-  std::int32_t end_of_text() const noexcept { return end_of_text_; }
-  const std::vector<Merge>& merges() const noexcept { return merges_; }
+  std::int32_t end_of_text() const noexcept;
+  const std::vector<Merge>& merges() const noexcept { return spec().merges; }
   bool is_special(std::int32_t id) const noexcept;
+  /// The id of an added token by its text, -1 where there is none.
+  std::int32_t added_id(std::string_view content) const noexcept;
   /// The bytes of a token; `id` must be below vocab_size().
-  const std::string& token(std::int32_t id) const noexcept { return tokens_[static_cast<std::size_t>(id)]; }
+  const std::string& token(std::int32_t id) const noexcept {
+    return spec().tokens[static_cast<std::size_t>(id)];
+  }
   /// How many bytes of source text the token stands for: 0 for a special one. Sums to the text's size over
-  /// encode().
+  /// encode(), or where there is a normalizer to that of the normalized text.
   std::size_t token_bytes(std::int32_t id) const noexcept { return is_special(id) ? 0 : token(id).size(); }
-  /// Of to_json(): equal digests encode equally.
-  const Digest& digest() const noexcept { return digest_; }
+  /// Of all that encode() and decode() depend on: equal digests encode equally.
+  const Digest& digest() const noexcept;
 
   /// O(n log n) in the longest run of one class of characters, linear in the number of runs.
-  std::vector<std::int32_t> encode(std::string_view text,
-                                   SpecialTokens special = SpecialTokens::as_text) const;
-  /// The exact bytes, not made valid UTF-8. Errors: `invalid` for an id outside the vocabulary, naming both.
+  std::vector<std::int32_t> encode(std::string_view text, SpecialTokens special = SpecialTokens::as_text,
+                                   Around around = Around::nothing) const;
+  /// The exact bytes, not made valid UTF-8. An added token is its text. Errors: `invalid` for an id outside
+  /// the vocabulary, naming both.
   Result<std::string> decode(std::span<const std::int32_t> ids) const;
+  /// The text as encode() cuts it into pieces: in NFC where the tokenizer asks for that.
+  std::string normalized(std::string_view text) const;
+  /// The largest n such that encoding the text before byte n and the rest by themselves gives the tokens of
+  /// the whole, whatever follows; 0 where none is known.
+  std::size_t last_safe_cut(std::string_view text) const noexcept;
 
  private:
-  class Encoder;
-  Tokenizer() = default;
+  explicit Tokenizer(std::shared_ptr<const detail::TokenizerModel> model) noexcept
+      : model_(std::move(model)) {}
 
-  std::vector<std::string> tokens_;
-  std::vector<Merge> merges_;
-  std::vector<std::int32_t> special_;  // ascending
-  std::int32_t end_of_text_ = -1;
-  std::array<std::int32_t, 256> byte_ids_{};
-  std::unordered_map<std::uint64_t, std::uint32_t> ranks_;  // (left, right) packed -> index in merges_
-  Digest digest_{};
+  std::shared_ptr<const detail::TokenizerModel> model_;  // immutable, so copies share it
 };
 
 }  // namespace strata

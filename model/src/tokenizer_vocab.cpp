@@ -1,0 +1,126 @@
+#include "tokenizer_vocab.h"
+
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include <strata/model/tokenizer.h>
+#include <strata/runtime/str.h>
+
+#include "byte_alphabet.h"
+#include "json_fields.h"
+
+namespace strata::detail {
+
+using nlohmann::json;
+
+namespace {
+
+/// Ids that are not dense leave one taken twice or past the end.
+Status place(std::vector<std::string>& tokens, const std::string& key, std::string bytes, std::uint64_t id) {
+  if (id >= tokens.size())
+    return corrupt(str("token ", shown(key), " has id ", id, " among ", tokens.size(), " tokens"));
+  if (bytes.empty()) return corrupt(str("token ", id, " is empty"));
+  if (!tokens[id].empty()) return corrupt(str("id ", id, " is given twice, the second time to ", shown(key)));
+  tokens[id] = std::move(bytes);
+  return {};
+}
+
+Status check_added_entry(const std::string& key, const json& id, const AddedToken& token) {
+  if (static_cast<std::uint64_t>(token.id) != id.get<std::uint64_t>())
+    return corrupt(str("token ", shown(key), " is ", id.dump(), " in the vocabulary and ", token.id,
+                       " among the added"));
+  // Text would give the one and the added token's search the other.
+  if (const auto bytes = alphabet_to_bytes(key); bytes && *bytes != token.content)
+    return unsupported(str("added token ", shown(key), " spells other bytes in the vocabulary"));
+  return {};
+}
+
+}  // namespace
+
+Result<AddedToken> read_added_token(const json& token) {
+  if (!token.is_object() || !field(token, "content").is_string())
+    return corrupt(str("an added token is ", shown(token), ", which lacks a content or an id"));
+  AddedToken out;
+  out.content = token["content"].get<std::string>();
+  const std::string where = str("added token ", shown(out.content), ": ");
+  if (out.content.empty()) return corrupt("an added token is empty");
+  STRATA_TRY(refuse_unknown(
+      token, where, {"id", "content", "special", "lstrip", "rstrip", "single_word", "normalized", "__type"}));
+  STRATA_TRY_ASSIGN(out.special, flag(token, where, "special", false));
+  STRATA_TRY_ASSIGN(out.lstrip, flag(token, where, "lstrip", false));
+  STRATA_TRY_ASSIGN(out.rstrip, flag(token, where, "rstrip", false));
+  STRATA_TRY_ASSIGN(out.single_word, flag(token, where, "single_word", false));
+  STRATA_TRY_ASSIGN(out.normalized, flag(token, where, "normalized", !out.special));
+  return out;
+}
+
+Status read_vocabulary(const json& vocab, TokenizerSpec& spec) {
+  if (!vocab.is_object()) return corrupt("no object 'model.vocab'");
+  std::unordered_map<std::string_view, AddedToken*> added;
+  std::size_t n = vocab.size();
+  for (AddedToken& token : spec.added) {
+    if (!added.emplace(token.content, &token).second)
+      return corrupt(str("added token ", shown(token.content), " twice"));
+    n += vocab.contains(token.content) ? 0 : 1;
+  }
+  if (n > static_cast<std::size_t>(Tokenizer::kMaxVocab))
+    return Status::error(Code::invalid, str(n, " tokens, at most ", Tokenizer::kMaxVocab, " are read"));
+  spec.tokens.resize(n);
+  for (const auto& [key, id] : vocab.items()) {
+    if (!id.is_number_unsigned()) return corrupt(str("token ", shown(key), " has the id ", shown(id)));
+    if (const auto same = added.find(key); same != added.end()) {
+      STRATA_TRY(check_added_entry(key, id, *same->second));
+      same->second->in_vocab = true;
+      continue;
+    }
+    std::optional<std::string> bytes = alphabet_to_bytes(key);
+    if (!bytes) return corrupt(str("token ", shown(key), " has a character that stands for no byte"));
+    STRATA_TRY(place(spec.tokens, key, std::move(*bytes), id.get<std::uint64_t>()));
+  }
+  for (const AddedToken& token : spec.added)
+    STRATA_TRY(place(spec.tokens, token.content, token.content, static_cast<std::uint64_t>(token.id)));
+  return {};
+}
+
+Status add_merge(const json& vocab, const std::string& left, const std::string& right, TokenizerSpec& spec) {
+  if (spec.merges.size() == kMaxMerges)
+    return Status::error(Code::invalid, str("more than ", kMaxMerges, " merges, at most so many are read"));
+  const auto left_id = vocab.find(left);
+  const auto right_id = vocab.find(right);
+  if (left_id == vocab.end() || right_id == vocab.end())
+    return corrupt(str("merge ", spec.merges.size(), " refers to ",
+                       shown(left_id == vocab.end() ? left : right), ", which is not in the vocabulary"));
+  spec.merges.push_back({left_id->get<std::int32_t>(), right_id->get<std::int32_t>(), 0});
+  return {};
+}
+
+bool split_merge(std::string_view text, std::string& left, std::string& right) {
+  const std::size_t space = text.find(' ');
+  if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) return false;
+  left = text.substr(0, space);
+  right = text.substr(space + 1);
+  return true;
+}
+
+std::string merge_text(const TokenizerSpec& spec, const Merge& merge) {
+  return str(bytes_to_alphabet(spec.tokens[static_cast<std::size_t>(merge.left)]), " ",
+             bytes_to_alphabet(spec.tokens[static_cast<std::size_t>(merge.right)]));
+}
+
+std::string quoted(const std::string& text) {
+  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::vector<const AddedToken*> added_by_id(const TokenizerSpec& spec) {
+  std::vector<const AddedToken*> out(spec.tokens.size(), nullptr);
+  for (const AddedToken& token : spec.added) out[static_cast<std::size_t>(token.id)] = &token;
+  return out;
+}
+
+std::string vocabulary_key(const TokenizerSpec& spec, const std::vector<const AddedToken*>& added,
+                           std::size_t id) {
+  return added[id] != nullptr ? added[id]->content : bytes_to_alphabet(spec.tokens[id]);
+}
+
+}  // namespace strata::detail
