@@ -1,0 +1,270 @@
+#include <strata/model/chat.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <strata/runtime/str.h>
+
+#include "added_tokens.h"
+
+namespace strata {
+namespace {
+
+using namespace std::string_view_literals;
+
+/// A text that grows, and remembers what of it is markers.
+class Writer {
+ public:
+  void marker(std::string_view text) {
+    out_.markers.push_back({out_.text.size(), out_.text.size() + text.size()});
+    out_.text += text;
+  }
+  void text(std::string_view text) { out_.text += text; }
+  /// What follows is written by the next message's author, until end().
+  void begin() { out_.written.push_back({out_.text.size(), out_.text.size()}); }
+  void end() { out_.written.back().end = out_.text.size(); }
+  ChatText take() { return std::move(out_); }
+
+ private:
+  ChatText out_;
+};
+
+std::string_view trimmed(std::string_view text, std::string_view of) {
+  const std::size_t first = text.find_first_not_of(of);
+  return first == std::string_view::npos ? ""sv : text.substr(first, text.find_last_not_of(of) - first + 1);
+}
+std::string_view trimmed_left(std::string_view text, std::string_view of) {
+  return text.substr(std::min(text.find_first_not_of(of), text.size()));
+}
+/// What Jinja's `trim` leaves: Python's strip(), whose white space has four control characters more.
+std::string_view stripped(std::string_view text) {
+  constexpr std::string_view kSeparators = "\x1c\x1d\x1e\x1f";
+  for (std::size_t before = text.size() + 1; text.size() < before;) {
+    before = text.size();
+    text = text.substr(0, detail::without_trailing_spaces(text));
+    text.remove_prefix(detail::leading_spaces(text));
+    text = trimmed(text, kSeparators);
+  }
+  return text;
+}
+
+void write_plain(const ChatTemplate& chat, std::span<const ChatMessage> messages, bool for_generation,
+                 Writer& out) {
+  for (const ChatMessage& message : messages) {
+    if (message.role != "system") out.text(message.role == "user" ? "User:\n" : "Assistant:\n");
+    out.begin();
+    out.text(message.content);
+    if (message.role == "assistant") out.marker(chat.eos);
+    out.end();
+    out.text("\n\n");
+  }
+  if (for_generation) out.text("Assistant:\n");
+}
+
+void begin_im(std::string_view role, Writer& out) {
+  out.marker("<|im_start|>");
+  out.text(role);
+  out.text("\n");
+}
+void end_im(Writer& out) { out.marker("<|im_end|>"); }
+
+void write_chatml(const ChatTemplate& chat, std::span<const ChatMessage> messages, bool for_generation,
+                  Writer& out) {
+  if (!chat.system.empty() && messages.front().role != "system") {
+    begin_im("system", out);
+    out.text(chat.system);
+    end_im(out);
+    out.text("\n");
+  }
+  for (const ChatMessage& message : messages) {
+    begin_im(message.role, out);
+    out.begin();
+    out.text(message.content);
+    end_im(out);
+    out.end();
+    out.text("\n");
+  }
+  if (for_generation) begin_im("assistant", out);
+}
+
+struct Answer {
+  std::string_view reasoning;
+  std::string_view content;
+};
+/// "<think>..</think>answer" in its parts.
+Answer split_answer(std::string_view content) {
+  constexpr std::string_view kEnd = "</think>";
+  constexpr std::string_view kBegin = "<think>";
+  const std::size_t first = content.find(kEnd);
+  if (first == std::string_view::npos) return {{}, content};
+  std::string_view reasoning = content.substr(0, first);
+  reasoning = reasoning.substr(0, reasoning.find_last_not_of('\n') + 1);
+  if (const std::size_t begin = reasoning.rfind(kBegin); begin != std::string_view::npos)
+    reasoning.remove_prefix(begin + kBegin.size());
+  return {trimmed_left(reasoning, "\n"),
+          trimmed_left(content.substr(content.rfind(kEnd) + kEnd.size()), "\n")};
+}
+
+/// Where the last question stands; a tool's answer comes as a user's too and is none.
+std::size_t last_question(std::span<const ChatMessage> messages) {
+  for (std::size_t i = messages.size(); i-- > 0;) {
+    const std::string& content = messages[i].content;
+    if (messages[i].role == "user" &&
+        !(content.starts_with("<tool_response>") && content.ends_with("</tool_response>")))
+      return i;
+  }
+  return messages.size() - 1;
+}
+
+void write_qwen3(const ChatTemplate&, std::span<const ChatMessage> messages, bool for_generation,
+                 Writer& out) {
+  const std::size_t question = last_question(messages);
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const ChatMessage& message = messages[i];
+    begin_im(message.role, out);
+    out.begin();
+    if (message.role == "assistant") {
+      const Answer answer = split_answer(message.content);
+      if (i > question && (i + 1 == messages.size() || !answer.reasoning.empty()))
+        out.text(str("<think>\n", trimmed(answer.reasoning, "\n"), "\n</think>\n\n",
+                     trimmed_left(answer.content, "\n")));
+      else
+        out.text(answer.content);
+    } else {
+      out.text(message.content);
+    }
+    end_im(out);
+    out.end();
+    out.text("\n");
+  }
+  if (for_generation) begin_im("assistant", out);
+}
+
+void begin_header(std::string_view role, Writer& out) {
+  out.marker("<|start_header_id|>");
+  out.text(role);
+  out.marker("<|end_header_id|>");
+  out.text("\n\n");
+}
+
+void write_llama3(const ChatTemplate& chat, std::span<const ChatMessage> messages, bool for_generation,
+                  Writer& out) {
+  out.marker("<|begin_of_text|>");
+  const bool dated = chat.format == ChatFormat::llama31;
+  const std::string dates = str("Cutting Knowledge Date: December 2023\nToday Date: ", chat.date, "\n\n");
+  if (dated && messages.front().role != "system") {
+    begin_header("system", out);
+    out.text(dates);
+    out.marker("<|eot_id|>");
+  }
+  for (const ChatMessage& message : messages) {
+    begin_header(message.role, out);
+    if (dated && &message == &messages.front() && message.role == "system") out.text(dates);
+    out.begin();
+    out.text(stripped(message.content));
+    out.marker("<|eot_id|>");
+    out.end();
+  }
+  if (for_generation) begin_header("assistant", out);
+}
+
+void write_glm4(const ChatTemplate& chat, std::span<const ChatMessage> messages, bool for_generation,
+                Writer& out) {
+  out.marker("[gMASK]");
+  out.marker("<sop>");
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    out.marker(str("<|", messages[i].role, "|>"));
+    if (i > 0) out.end();  // the marker that ends the turn before
+    if (chat.newline_in_prompt) out.text("\n");
+    out.begin();
+    if (!chat.newline_in_prompt) out.text("\n");
+    out.text(messages[i].content);
+    out.end();
+  }
+  if (!for_generation) return;
+  out.marker("<|assistant|>");
+  out.end();
+  if (chat.newline_in_prompt) out.text("\n");
+}
+
+struct Format {
+  std::string_view name;
+  ChatFormat format;
+  void (*write)(const ChatTemplate&, std::span<const ChatMessage>, bool, Writer&);
+};
+constexpr std::array<Format, 6> kFormats = {{
+    {"plain", ChatFormat::plain, write_plain},
+    {"chatml", ChatFormat::chatml, write_chatml},
+    {"qwen3", ChatFormat::qwen3, write_qwen3},
+    {"llama3", ChatFormat::llama3, write_llama3},
+    {"llama3.1", ChatFormat::llama31, write_llama3},
+    {"glm4", ChatFormat::glm4, write_glm4},
+}};
+
+Status unknown(std::string_view what) {
+  std::string names;
+  for (const Format& format : kFormats) names += str(names.empty() ? "" : ", ", format.name);
+  return Status::error(Code::unsupported, str(what, "; one of these may be chosen by name: ", names));
+}
+
+/// What a ChatML template says where no system message is given: the text in it that is no expression.
+std::string default_system(std::string_view jinja) {
+  for (const std::string_view begin : {"<|im_start|>system\\n"sv, "<|im_start|>system\n"sv})
+    for (std::size_t at = jinja.find(begin); at != std::string_view::npos; at = jinja.find(begin, at + 1)) {
+      const std::string_view rest = jinja.substr(at + begin.size());
+      const std::string_view said = rest.substr(0, rest.find_first_of("'\"{<"));
+      if (!said.empty() && rest.substr(said.size()).starts_with("<|im_end|>")) return std::string(said);
+    }
+  return {};
+}
+
+}  // namespace
+
+Result<ChatTemplate> chat_template_named(std::string_view name) {
+  for (const Format& format : kFormats)
+    if (format.name == name) {
+      ChatTemplate out;
+      out.format = format.format;
+      return out;
+    }
+  return unknown(str("no chat template is called '", name.substr(0, 80), "'"));
+}
+
+Result<ChatTemplate> detect_chat_template(std::string_view jinja) {
+  const auto has = [&](std::string_view text) { return jinja.find(text) != std::string_view::npos; };
+  const bool thinks = has("reasoning_content") || has("<think>") || has("/nothink");
+  ChatTemplate out;
+  if (has("<|im_start|>") && !has("<|im_sep|>") && (!thinks || has("last_query_index"))) {
+    out.format = thinks ? ChatFormat::qwen3 : ChatFormat::chatml;
+    if (!thinks) out.system = default_system(jinja);
+  } else if (has("<|start_header_id|>") && has("<|eot_id|>") && !thinks) {
+    out.format = has("Cutting Knowledge Date") ? ChatFormat::llama31 : ChatFormat::llama3;
+  } else if (has("[gMASK]<sop>") && !thinks) {
+    out.format = ChatFormat::glm4;
+    out.newline_in_prompt = has("<|assistant|>\\n{% endif") || has("<|assistant|>\n{% endif");
+  } else if (jinja.empty()) {
+    return unknown("the tokenizer has no chat_template");
+  } else {
+    return unknown(str("the chat_template that begins '", jinja.substr(0, 80), "' is not known"));
+  }
+  return out;
+}
+
+Result<ChatText> render_chat(const ChatTemplate& chat, std::span<const ChatMessage> messages,
+                             bool for_generation) {
+  if (messages.empty())
+    return Status::error(Code::invalid, "a conversation of 0 messages, at least 1 is needed");
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const std::string& role = messages[i].role;
+    if (role != "system" && role != "user" && role != "assistant")
+      return Status::error(Code::unsupported, str("message ", i, " has the role '", role.substr(0, 80),
+                                                  "'; known are system, user and assistant"));
+  }
+  Writer out;
+  for (const Format& format : kFormats)
+    if (format.format == chat.format) format.write(chat, messages, for_generation, out);
+  return out.take();
+}
+
+}  // namespace strata

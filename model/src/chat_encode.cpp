@@ -1,0 +1,80 @@
+#include <strata/model/chat.h>
+
+#include <utility>
+
+#include <strata/runtime/str.h>
+
+namespace strata {
+namespace {
+
+/// Tokens of one stretch of a chat, and which of them lie in what was written.
+class ChatEncoder {
+ public:
+  ChatEncoder(const Tokenizer& tokenizer, const ChatText& chat) : tokenizer_(tokenizer), chat_(chat) {
+    out_.written.resize(chat.written.size());
+  }
+
+  Status marker(ChatRange at) {
+    const std::string_view text = std::string_view(chat_.text).substr(at.begin, at.end - at.begin);
+    const std::int32_t id = tokenizer_.added_id(text);
+    if (id < 0) return Status::error(Code::not_found, str("the tokenizer has no token '", text, "'"));
+    put(at.begin, id);
+    return {};
+  }
+  void text(ChatRange at, SpecialTokens special) {
+    const std::string_view text = std::string_view(chat_.text).substr(at.begin, at.end - at.begin);
+    // Where a message begins or ends, in bytes of the normalized text, as tokens are counted.
+    std::vector<ChatRange> borders;  // (there, in the original)
+    for (const ChatRange& range : chat_.written)
+      for (const std::size_t border : {range.begin, range.end})
+        if (border > at.begin && border < at.end)
+          borders.push_back({tokenizer_.normalized(text.substr(0, border - at.begin)).size(), border});
+    std::size_t byte = 0;
+    std::size_t original = at.begin;
+    std::size_t next = 0;
+    for (const std::int32_t id : tokenizer_.encode(text, special)) {
+      for (; next < borders.size() && borders[next].begin <= byte; ++next) original = borders[next].end;
+      put(original, id);
+      byte += tokenizer_.token(id).size();
+    }
+  }
+  ChatTokens take() {
+    for (; message_ < chat_.written.size(); ++message_)
+      if (out_.written[message_].end == 0) out_.written[message_] = {out_.ids.size(), out_.ids.size()};
+    return std::move(out_);
+  }
+
+ private:
+  /// A token that begins at this byte of the chat, or later but before the next border.
+  void put(std::size_t original, std::int32_t id) {
+    const std::size_t index = out_.ids.size();
+    out_.ids.push_back(id);
+    for (; message_ < chat_.written.size() && chat_.written[message_].end <= original; ++message_)
+      if (out_.written[message_].end == 0) out_.written[message_] = {index, index};
+    if (message_ == chat_.written.size() || original < chat_.written[message_].begin) return;
+    ChatRange& written = out_.written[message_];
+    if (written.end == 0) written.begin = index;
+    written.end = index + 1;
+  }
+
+  const Tokenizer& tokenizer_;
+  const ChatText& chat_;
+  ChatTokens out_;
+  std::size_t message_ = 0;
+};
+
+}  // namespace
+
+Result<ChatTokens> encode_chat(const Tokenizer& tokenizer, const ChatText& chat, SpecialTokens special) {
+  ChatEncoder encoder(tokenizer, chat);
+  std::size_t done = 0;
+  for (const ChatRange& marker : chat.markers) {
+    if (done < marker.begin) encoder.text({done, marker.begin}, special);
+    STRATA_TRY(encoder.marker(marker));
+    done = marker.end;
+  }
+  if (done < chat.text.size()) encoder.text({done, chat.text.size()}, special);
+  return encoder.take();
+}
+
+}  // namespace strata
