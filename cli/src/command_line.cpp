@@ -133,9 +133,13 @@ void add_tokenizer_options(CLI::App& app, Args& args) {
   train->add_option("--vocab", args.vocab, "Tokens, the 256 bytes and end of text included")
       ->check(CLI::Range(257, 1 << 20));
   train->add_option("-o,--out", args.tokenizer, "File to write");
-  for (CLI::App* sub : {action("encode", "Print the token ids of texts", "TEXT ..."),
-                        action("decode", "Print the text of token ids", "ID ...")})
-    sub->add_option("-t,--tokenizer", args.tokenizer, "tokenizer.json to use");
+  CLI::App* encode = action("encode", "Print the token ids of texts", "TEXT ...");
+  encode->add_flag("--special", args.special, "Take the text of special tokens for the tokens");
+  encode->add_flag("--template", args.with_template, "Put around each text what the file says, BOS for one");
+  for (CLI::App* sub : {encode, action("decode", "Print the text of token ids", "ID ..."),
+                        action("info", "Show what a tokenizer is", "")})
+    sub->add_option("-t,--tokenizer", args.tokenizer,
+                    "tokenizer.json, or a folder with it or with vocab.json and merges.txt");
 }
 
 void add_data_options(CLI::App& app, Args& args) {
@@ -175,9 +179,9 @@ const std::vector<Verb>& verbs() {
        {},
        add_verify_options},
       {"tokenizer",
-       "Train a tokenizer, encode, decode",
+       "Train a tokenizer, encode, decode, show",
        run_tokenizer,
-       {"train", "encode", "decode"},
+       {"train", "encode", "decode", "info"},
        add_tokenizer_options},
       {"data",
        "Pack training data into one file, look into it",

@@ -221,6 +221,12 @@ std::string default_system(std::string_view jinja) {
 
 }  // namespace
 
+std::string_view chat_template_name(ChatFormat format) noexcept {
+  for (const Format& known : kFormats)
+    if (known.format == format) return known.name;
+  return {};
+}
+
 Result<ChatTemplate> chat_template_named(std::string_view name) {
   for (const Format& format : kFormats)
     if (format.name == name) {

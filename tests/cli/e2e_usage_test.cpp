@@ -96,6 +96,29 @@ TEST_F(CliUsageE2e, TokensComeBackAsTheTextTheyWere) {
               HasSubstr("'300' is no token id below 300"));
 }
 
+TEST_F(CliUsageE2e, ATokenizerOfAHuggingFaceFolderIsShownAndUsed) {
+  const std::string fixture = std::string(STRATA_SOURCE_DIR) + "/tests/model/tokenizers/llama3.json";
+  ASSERT_TRUE(posix_io().make_dirs(file("hf")).is_ok());
+  write("hf/tokenizer.json", read_all(fixture));
+  write("hf/tokenizer_config.json",
+        R"({"bos_token": "<|begin_of_text|>", "chat_template": "<|start_header_id|> <|eot_id|>"})");
+  write("hf/generation_config.json", R"({"eos_token_id": [422, 423]})");
+  const std::string info = strata({"tokenizer", "info", "-t", "hf"}).out;
+  for (const char* line :
+       {"tokens        425", "splits as     cl100k", "template      421 before, nothing behind",
+        "bos           <|begin_of_text|> (421)", "a text ends   at 422 423", "chat          llama3"})
+    EXPECT_THAT(info, HasSubstr(line));
+  EXPECT_EQ(strata({"tokenizer", "encode", "-t", "hf", "--special", "--template", "<|eot_id|>"}).out,
+            "421 423\n");
+}
+
+TEST_F(CliUsageE2e, AKindOfTokenizerThatIsNotReadIsRefusedByName) {
+  write("bert.json", R"({"model": {"type": "WordPiece", "vocab": {}}})");
+  const auto refused = strata({"tokenizer", "info", "-t", "bert.json"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("bert.json: model.type is \"WordPiece\", only \"BPE\" is supported"));
+}
+
 // --- Budgets ---
 
 class CliBudgetE2e : public CliUsageE2e,

@@ -1,3 +1,4 @@
+#include <strata/model/chat.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/io.h>
 #include <strata/runtime/str.h>
@@ -33,9 +34,11 @@ Result<std::string> train(const Args& args, Io& io) {
 
 Result<std::string> encode(const Args& args, Io& io) {
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, args.tokenizer));
+  const SpecialTokens special = args.special ? SpecialTokens::recognised : SpecialTokens::as_text;
+  const Around around = args.with_template ? Around::template_tokens : Around::nothing;
   std::string out;
   for (const std::string& text : args.items) {
-    for (const std::int32_t id : tokenizer.encode(text))
+    for (const std::int32_t id : tokenizer.encode(text, special, around))
       out += str(out.empty() || out.back() == '\n' ? "" : " ", id);
     out += "\n";
   }
@@ -56,13 +59,66 @@ Result<std::string> decode(const Args& args, Io& io) {
   return text + "\n";
 }
 
+std::string_view name_of(SplitRule rule) {
+  return rule == SplitRule::gpt2 ? "gpt2" : rule == SplitRule::cl100k ? "cl100k" : "qwen2";
+}
+
+/// "<|im_end|> (151645)"; the tokenizer need not have what its configuration names.
+std::string named_token(const Tokenizer& tokenizer, const std::string& token) {
+  if (token.empty()) return "none";
+  const std::int32_t id = tokenizer.added_id(token);
+  return id < 0 ? str(token, " (not an added token)") : str(token, " (", id, ")");
+}
+std::string ids_text(const std::vector<std::int32_t>& ids) {
+  std::string out;
+  for (const std::int32_t id : ids) out += str(out.empty() ? "" : " ", id);
+  return out.empty() ? "nothing" : out;
+}
+
+/// What stands beside a tokenizer in a folder of Hugging Face's.
+Result<std::string> folder_info(const Tokenizer& tokenizer, Io& io, const std::string& folder) {
+  STRATA_TRY_ASSIGN(const TokenizerConfig config, load_tokenizer_config(io, folder));
+  STRATA_TRY_ASSIGN(const GenerationConfig generation, load_generation_config(io, folder));
+  const auto chat = detect_chat_template(config.chat_template);
+  std::string out =
+      fmt::format("  bos           {}\n  eos           {}\n  pad           {}\n",
+                  named_token(tokenizer, config.bos_token), named_token(tokenizer, config.eos_token),
+                  named_token(tokenizer, config.pad_token));
+  if (!generation.eos.empty()) out += str("  a text ends   at ", ids_text(generation.eos), "\n");
+  return out +
+         str("  chat          ", chat ? chat_template_name(chat->format) : chat.status().message(), "\n");
+}
+
+Result<std::string> info(const Args& args, Io& io) {
+  STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, args.tokenizer));
+  const TokenizerSpec& spec = tokenizer.spec();
+  std::size_t special = 0;
+  for (const AddedToken& token : spec.added) special += token.special ? 1 : 0;
+  std::string out = fmt::format(
+      "{}\n  tokens        {}\n  merges        {}{}\n  added         {}, of them {} special\n  splits as     "
+      "{}\n"
+      "  normalizes    {}\n  template      {} before, {} behind\n  end of text   {}\n  digest        {}\n",
+      args.tokenizer, tokenizer.vocab_size(), spec.merges.size(),
+      spec.ignore_merges ? ", passed over for pieces that are tokens" : "", spec.added.size(), special,
+      name_of(spec.split), spec.nfc ? "to NFC" : "nothing", ids_text(spec.prefix), ids_text(spec.suffix),
+      tokenizer.end_of_text() < 0 ? "none" : str(tokenizer.end_of_text()), to_hex(tokenizer.digest()));
+  // The tokenizer itself may have come from tokenizer.json or from the two files of GPT-2.
+  if (io.exists(args.tokenizer + "/tokenizer_config.json") ||
+      io.exists(args.tokenizer + "/generation_config.json")) {
+    STRATA_TRY_ASSIGN(const std::string beside, folder_info(tokenizer, io, args.tokenizer));
+    out += beside;
+  }
+  return out;
+}
+
 }  // namespace
 
 int run_tokenizer(const Args& args) {
   Io& io = posix_io();
   const auto done = args.action == "train"    ? train(args, io)
                     : args.action == "encode" ? encode(args, io)
-                                              : decode(args, io);
+                    : args.action == "decode" ? decode(args, io)
+                                              : info(args, io);
   if (!done.has_value()) return print_error(args, str("tokenizer ", args.action), done.status());
   print(args.out, *done);
   return kExitOk;

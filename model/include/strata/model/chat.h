@@ -31,7 +31,9 @@ struct ChatTemplate {
   bool newline_in_prompt = false;     ///< glm4: "\n" ends the prompt, else the model writes it
 };
 
-/// By name ("chatml"), or by what a tokenizer_config's Jinja text contains; it is not run. Errors:
+/// "chatml"
+std::string_view chat_template_name(ChatFormat format) noexcept;
+/// By name, or by what a tokenizer_config's Jinja text contains; it is not run. Errors:
 /// `unsupported`, naming what may be chosen.
 Result<ChatTemplate> chat_template_named(std::string_view name);
 Result<ChatTemplate> detect_chat_template(std::string_view jinja);
