@@ -1,3 +1,5 @@
+#include <limits>
+
 #include <nlohmann/json.hpp>
 
 #include <strata/engine/checkpoint.h>
@@ -15,21 +17,31 @@ bool plain_name(const std::string& name) {
          name.find('\0') == std::string::npos && name.front() != '.';
 }
 
+/// A count. get<>() alone would take 1e300 for one, which is undefined, and -1 for a large one.
+Result<std::int64_t> natural(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMost)
+    return Status::error(Code::corrupt,
+                         str("its ", key, " is ", value.dump().substr(0, 80), ", no count up to ", kMost));
+  return value.get<std::int64_t>();
+}
+
 Result<Manifest> read(const Json& json) {
-  const int version = json.at("version").get<int>();
+  STRATA_TRY_ASSIGN(const std::int64_t version, natural(json, "version"));
   if (json.at("format").get<std::string>() != kFormat)
     return Status::error(Code::corrupt, "it is not a strata checkpoint");
   if (version > Manifest::kVersion)
     return Status::error(Code::unsupported, str("its version is ", version, " and this program reads up to ",
                                                 Manifest::kVersion));
   Manifest manifest;
-  manifest.step = json.at("step").get<std::int64_t>();
-  if (manifest.step < 0) return Status::error(Code::corrupt, str("its step is ", manifest.step));
+  STRATA_TRY_ASSIGN(manifest.step, natural(json, "step"));
   if (json.at("files").size() > kMaxFiles)
     return Status::error(Code::corrupt,
                          str("it lists ", json.at("files").size(), " files, more than ", kMaxFiles));
   for (const Json& file : json.at("files")) {
-    manifest.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<std::uint64_t>(),
+    STRATA_TRY_ASSIGN(const std::int64_t bytes, natural(file, "bytes"));
+    manifest.files.push_back({file.at("name").get<std::string>(), static_cast<std::uint64_t>(bytes),
                               file.at("digest").get<std::string>()});
     if (!plain_name(manifest.files.back().name))
       return Status::error(Code::corrupt,

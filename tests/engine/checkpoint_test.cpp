@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <strata/runtime/str.h>
+
 #include "engine/tiny_run.h"
 #include "support/fault_io.h"
 
@@ -37,6 +39,22 @@ TEST(CheckpointTest, ResumingOnAnotherPlacementGivesTheBitsOfTheUninterruptedRun
   EXPECT_EQ(second.engine->steps(), 2);
   second.train(2);
   EXPECT_EQ(must(second.engine->state_digest()), must(straight.engine->state_digest()));
+}
+
+TEST(ManifestTest, WhatIsNoCountIsRefusedByName) {
+  const auto manifest = [](const std::string& version, const std::string& step, const std::string& bytes) {
+    return manifest_from_json(str(R"({"format": "strata-checkpoint", "version": )", version, R"(, "step": )",
+                                  step, R"(, "files": [{"name": "a", "bytes": )", bytes,
+                                  R"(, "digest": "00"}], "run": {}})"))
+        .status();
+  };
+  EXPECT_TRUE(manifest("1", "7", "123").is_ok());
+  EXPECT_EQ(manifest("1", "7", "1e300").message(), "its bytes is 1e+300, no count up to 9223372036854775807");
+  for (const std::string value : {"-1", "1.5", "1e300", "\"1\"", "null", "18446744073709551615"}) {
+    EXPECT_EQ(manifest(value, "7", "123").code(), Code::corrupt) << value;
+    EXPECT_EQ(manifest("1", value, "123").code(), Code::corrupt) << value;
+    EXPECT_EQ(manifest("1", "7", value).code(), Code::corrupt) << value;
+  }
 }
 
 TEST(CheckpointTest, OnlyTheNewestAreKept) {
