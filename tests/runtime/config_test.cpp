@@ -189,6 +189,9 @@ TEST(ConfigTest, ADamagedFileNamesTheLine) {
   EXPECT_THAT(problems(json("{\n\"model\": {\n\"layers\" 3}}")), StartsWith("file run.json:3: not JSON"));
   EXPECT_THAT(problems(json("{\"model\": {\"layers\": 3}")), HasSubstr("not JSON"));
   EXPECT_THAT(problems(toml(std::string("\xff\xfe\x00", 3))), HasSubstr("not TOML"));
+  // Characters between the ranges of toml++'s tables, which it calls unreachable.
+  for (const char* character : {"\u00a1", "\u05d0", "\u4eca", "\ufefb", "\U0001F600"})
+    EXPECT_THAT(problems(toml(str("[model]\n0", character, "s\n"))), HasSubstr("not TOML")) << character;
 }
 
 TEST(ConfigTest, NestedTablesAndListsAreRefusedWithoutHarm) {
