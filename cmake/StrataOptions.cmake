@@ -12,6 +12,7 @@ option(STRATA_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(STRATA_WERROR "Warnings are errors" OFF)
 option(STRATA_DCHECKS "Keep the costly internal checks" OFF)
 option(STRATA_COVERAGE "Instrument for line coverage (gcov)" OFF)
+option(STRATA_FUZZ "Build the fuzz targets (clang only)" OFF)
 set(STRATA_SANITIZE "" CACHE STRING "Sanitizers, comma-separated: address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

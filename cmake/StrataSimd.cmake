@@ -10,7 +10,11 @@ set(STRATA_ISA_FLAGS_avx512 -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512v
 # Heap accesses, which is where a body can go wrong, stay checked.
 set(STRATA_BODY_SANITIZE_FLAGS "")
 if(STRATA_SANITIZE MATCHES "address")
-  list(APPEND STRATA_BODY_SANITIZE_FLAGS --param=asan-stack=0)
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    list(APPEND STRATA_BODY_SANITIZE_FLAGS -mllvm -asan-stack=0)
+  else()
+    list(APPEND STRATA_BODY_SANITIZE_FLAGS --param=asan-stack=0)
+  endif()
 endif()
 if(STRATA_SANITIZE MATCHES "undefined")
   list(APPEND STRATA_BODY_SANITIZE_FLAGS -fno-sanitize=undefined)

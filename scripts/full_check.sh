@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The checks that are too slow for every change: long tests, ThreadSanitizer, line coverage, every CUDA architecture.
-# All run, also after one has failed.   scripts/full_check.sh [long|tsan|coverage|cuda ...]
+# The checks that are too slow for every change: long tests, ThreadSanitizer, fuzz targets, line coverage, every CUDA
+# architecture. All run, also after one has failed.   scripts/full_check.sh [long|tsan|fuzz|coverage|cuda ...]
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh" || exit 1
 logs=build/full_check
@@ -15,6 +15,8 @@ build() {
 check_long() { build release && step 'long tests' ctest --preset release -j "$jobs" -L long --no-tests=ignore; }
 
 check_tsan() { build tsan && step 'tests under TSan' --log "$logs/tsan-ctest.log" ctest --preset tsan -j "$jobs" -LE long; }
+
+check_fuzz() { build fuzz && step 'fuzz targets' --log "$logs/fuzz-ctest.log" ctest --preset fuzz -j "$jobs"; }
 
 # Of the modules that decide where bytes are; the others are measured by their own figures.
 check_coverage() {
@@ -33,9 +35,9 @@ check_cuda() {
 }
 
 checks=("$@")
-(( $# )) || checks=(long tsan coverage cuda)
+(( $# )) || checks=(long tsan fuzz coverage cuda)
 for check in "${checks[@]}"; do
-  [[ $check =~ ^(long|tsan|coverage|cuda)$ ]] || { echo "usage: scripts/full_check.sh [long|tsan|coverage|cuda ...]" >&2; exit 2; }
+  [[ $check =~ ^(long|tsan|fuzz|coverage|cuda)$ ]] || { echo "usage: scripts/full_check.sh [long|tsan|fuzz|coverage|cuda ...]" >&2; exit 2; }
 done
 step set-up scripts/setup.sh --dev || exit 1
 failed=()

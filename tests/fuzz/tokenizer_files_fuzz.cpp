@@ -1,0 +1,51 @@
+// merges.txt, tokenizer_config.json, generation_config.json and chat templates. The first byte chooses.
+#include <strata/model/chat.h>
+#include <strata/model/tokenizer.h>
+
+#include "fuzz.h"
+
+namespace {
+
+std::string vocabulary() {
+  const std::vector<std::string_view> texts = {"the theme of the thesis, the theory"};
+  return strata::must(strata::Tokenizer::train(texts, 262)).to_json();
+}
+/// The object after "vocab".
+std::string vocab_json() {
+  const std::string json = vocabulary();
+  const std::size_t begin = json.find('{', json.find("\"vocab\""));
+  return json.substr(begin, json.rfind('}', json.find("\"merges\"")) + 1 - begin);
+}
+
+void fuzz_chat(std::string_view input) {
+  const auto chat = strata::detect_chat_template(input);
+  if (!chat) return;
+  const std::vector<strata::ChatMessage> messages = {
+      {"user", std::string(input)}, {"assistant", std::string(input.substr(input.size() / 2))}};
+  const auto text = strata::render_chat(*chat, messages, true);
+  STRATA_ASSERT(text.has_value(), "known roles are refused");
+  for (const strata::ChatRange& range : text->written)
+    STRATA_ASSERT(range.begin <= range.end && range.end <= text->text.size(), "a range past the text");
+}
+
+}  // namespace
+
+STRATA_FUZZ_TARGET(input) {
+  static const std::string vocab = vocab_json();
+  if (input.empty()) return;
+  const std::string rest(input.substr(1));
+  switch (input[0] % 4) {
+    case 0:
+      (void)strata::Tokenizer::from_vocab_and_merges(vocab, rest).has_value();
+      break;
+    case 1:
+      if (const auto config = strata::parse_tokenizer_config(rest))
+        (void)strata::Tokenizer::from_vocab_and_merges(vocab, "", *config).has_value();
+      break;
+    case 2:
+      (void)strata::parse_generation_config(rest).has_value();
+      break;
+    default:
+      fuzz_chat(rest);
+  }
+}
