@@ -1,6 +1,7 @@
 // The expected texts are what the families' own Jinja templates give for the same messages.
 #include <strata/model/chat.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -75,6 +75,10 @@ TEST(PieceSplitterTest, WideRulesTakeOneCharacterBeforeAWord) {
               ElementsAre("a", "\u00a0b", "\u3000", "\u3000c"));
 }
 
+TEST(PieceSplitterTest, WideRulesJoinASignToAPlainSpaceAlone) {
+  EXPECT_THAT(pieces_of(" (\t(\u00a0(", SplitRule::cl100k), ElementsAre(" (", "\t", "(", "\u00a0", "("));
+}
+
 TEST(PieceSplitterTest, WideRulesContractInAnyCase) {
   EXPECT_THAT(pieces_of("DON'T we'Ll 'sta x'\u017fy", SplitRule::qwen2),
               ElementsAre("DON", "'T", " we", "'Ll", " '", "sta", " x", "'\u017f", "y"));
