@@ -283,7 +283,7 @@ Status rehearse(Engine& engine, const RunPlan& plan) {
       STRATA_TRY(engine.infer(tokens, 0).status());
     }
   }
-  for (const Payload payload : kStatePayloads)
+  for (const Payload payload : plan.states())
     STRATA_TRY(engine.visit(payload, [](std::string_view, std::span<const float>) { return Status::ok(); }));
   return trains ? engine.train_step(batches, 1e-3, report) : Status::ok();
 }
@@ -336,11 +336,24 @@ void Engine::set_steps(std::int64_t steps) noexcept {
   impl_->steps = steps;
   impl_->broken = Status::ok();
 }
+namespace {
+
+Status check_held(const RunPlan& plan, Payload payload) {
+  const auto states = plan.states();
+  if (std::find(states.begin(), states.end(), payload) != states.end()) return {};
+  return Status::error(Code::unsupported, str("this run holds no ", to_string(payload),
+                                              states.size() == 1 ? ": it only infers" : " between steps"));
+}
+
+}  // namespace
+
 Status Engine::visit(Payload payload, const Visit& visit) {
+  STRATA_TRY(check_held(plan(), payload));
   STRATA_TRY(impl_->broken);
   return impl_->states().visit(payload, visit);
 }
 Status Engine::fill(Payload payload, const Fill& fill) {
+  STRATA_TRY(check_held(plan(), payload));
   Status status = impl_->states().fill(payload, fill);
   if (!status.is_ok())
     impl_->broken = status.annotate(
@@ -350,10 +363,10 @@ Status Engine::fill(Payload payload, const Fill& fill) {
 const RunPlan& Engine::plan() const noexcept { return impl_->plan(); }
 
 Result<std::string> Engine::state_digest() {
-  std::map<std::string, std::array<Digest, kStatePayloads.size()>, std::less<>> digests;
-  for (std::size_t p = 0; p < kStatePayloads.size(); ++p)
-    STRATA_TRY(visit(kStatePayloads[p], [&](std::string_view name, std::span<const float> values) {
-      digests[std::string(name)][p] = digest_of(std::as_bytes(values));
+  std::map<std::string, std::vector<Digest>, std::less<>> digests;
+  for (const Payload payload : plan().states())
+    STRATA_TRY(visit(payload, [&](std::string_view name, std::span<const float> values) {
+      digests[std::string(name)].push_back(digest_of(std::as_bytes(values)));
       return Status::ok();
     }));
   Digester all;

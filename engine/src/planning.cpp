@@ -87,6 +87,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
     plan->trace.steps.insert(plan->trace.steps.end(), trace.steps.begin(), trace.steps.end());
     plan->trace.device_fixed_bytes = std::max(plan->trace.device_fixed_bytes, trace.device_fixed_bytes);
   }
+  plan->trace.trains = !plan->train.code.empty();
   plan->trace.pinned_fixed_bytes =
       pinned_fixed(*plan, chunk_tables(plan->tensors, plan->layout, plan->decay_of_tensor).n_leaves).total();
 

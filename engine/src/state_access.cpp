@@ -55,7 +55,7 @@ Status StateAccess::initialize(std::uint64_t seed) {
         });
     return Status::ok();
   }));
-  for (const Payload payload : {Payload::m, Payload::v})
+  for (const Payload payload : plan.states().subspan(1))
     STRATA_TRY(fill_chunks(payload, [](std::int32_t, std::span<float> values) {
       std::fill(values.begin(), values.end(), 0.0f);
       return Status::ok();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -11,7 +12,12 @@
 namespace strata {
 namespace {
 
-constexpr std::array<Payload, 4> kHomed = {Payload::param, Payload::accum, Payload::m, Payload::v};
+/// What a run keeps between uses; one that only infers has parameters alone.
+std::span<const Payload> homed(const AccessTrace& trace) {
+  static constexpr std::array<Payload, 4> kAll = {Payload::param, Payload::accum, Payload::m, Payload::v};
+  return std::span(kAll).first(trace.trains ? kAll.size() : 1);
+}
+
 constexpr std::size_t kDevice = static_cast<std::size_t>(Tier::device);
 constexpr std::size_t kPinned = static_cast<std::size_t>(Tier::pinned);
 constexpr std::size_t kNvme = static_cast<std::size_t>(Tier::nvme);
@@ -34,26 +40,29 @@ Counts least_device_window(const ChunkLayout& layout, const AccessTrace& trace, 
   return most;
 }
 
-// Payloads that are in pinned memory together and have no home there: in the commit of a chunk, while a
-// gradient lands, while a parameter passes to the device, while states are loaded, saved or given their first
-// values.
-Counts least_pinned_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
-  Counts most(p.classes.size(), 0);
+struct PinnedWindow {
+  Counts work;     // in the commit of a chunk, while a gradient lands: more room lets the next begin
+  Counts passing;  // while states are loaded, saved or given their first values: one at a time
+};
+// Payloads that are in pinned memory together and have no home there.
+PinnedWindow least_pinned_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
+  PinnedWindow most{Counts(p.classes.size(), 0), Counts(p.classes.size(), 0)};
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
     Counts commit(p.classes.size(), 0), landing(p.classes.size(), 0), passing(p.classes.size(), 0);
     const bool at_device = p.home({chunk, Payload::param}) == Tier::device;
-    for (const Payload payload : kHomed) {
+    for (const Payload payload : homed(trace)) {
       const CopyKey key{chunk, payload};
       if (p.home(key) == Tier::pinned) continue;
-      if (!at_device) ++commit[p.class_of(layout, key)];
+      if (!at_device) ++commit[p.class_of(layout, key)];  // a parameter on its way to the device, too
       passing[p.class_of(layout, key)] = 1;
     }
     const bool lands_in_ram = p.home({chunk, Payload::accum}) != Tier::device;
-    if (lands_in_ram && trace.micro_batches > 1) ++landing[p.class_of(layout, {chunk, Payload::grad})];
+    if (trace.trains && lands_in_ram && trace.micro_batches > 1)
+      ++landing[p.class_of(layout, {chunk, Payload::grad})];
     if (p.home({chunk, Payload::accum}) == Tier::nvme) ++landing[p.class_of(layout, {chunk, Payload::accum})];
-    raise(most, commit);
-    raise(most, landing);
-    raise(most, passing);
+    raise(most.work, commit);
+    raise(most.work, landing);
+    raise(most.passing, passing);
   }
   return most;
 }
@@ -67,13 +76,13 @@ struct Width {
 
 void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const Width& width, Placement& p) {
   const Counts device = least_device_window(layout, trace, p);
-  const Counts pinned = least_pinned_window(layout, trace, p);
+  const PinnedWindow pinned = least_pinned_window(layout, trace, p);
   const Counts on_nvme = p.home_counts(layout, Tier::nvme);
   for (std::size_t c = 0; c < p.classes.size(); ++c) {
     auto& window = p.classes[c].window;
     // A class that passes through with one chunk alone needs no room for the next.
     window[kDevice] = device[c] + (device[c] > 1 ? width.device_extra : 0);
-    window[kPinned] = pinned[c] * width.pinned_times;
+    window[kPinned] = std::max(pinned.work[c] * width.pinned_times, pinned.passing[c]);
     window[kNvme] = on_nvme[c] > 0 ? std::min(width.spares, on_nvme[c]) : 0;
   }
 }
@@ -123,9 +132,9 @@ bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const
   const auto add = [&](CopyKey key) {
     if (p.home(key) != Tier::device) order.push_back(key);
   };
-  for (const Payload payload : {Payload::param, Payload::accum})
+  for (const Payload payload : homed(trace).first(trace.trains ? 2 : 1))
     for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) add({chunk, payload});
-  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+  for (ChunkId chunk = 0; trace.trains && chunk < layout.n_chunks(); ++chunk)
     for (const Payload payload : {Payload::m, Payload::v}) add({chunk, payload});
   const bool has_nvme = request.budgets[kNvme] > 0;
   // The number of pinned homes is found by bisection: fewer homes there never need more of it.
@@ -169,10 +178,12 @@ std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const 
                                                const Width& width) {
   Placement p = empty_placement(layout);
   for (ChunkId chunk = 0; chunk < n; ++chunk)
-    for (const Payload payload : kHomed) p.homes[chunk][static_cast<std::size_t>(payload)] = Tier::device;
+    for (const Payload payload : homed(trace))
+      p.homes[chunk][static_cast<std::size_t>(payload)] = Tier::device;
   set_windows(layout, trace, width, p);
   if (placement_bytes(layout, trace, p)[kDevice] > request.budgets[kDevice]) return std::nullopt;
-  if (request.policy == PlacementPolicy::automatic) place_sums_on_device(layout, trace, request, n, width, p);
+  if (trace.trains && request.policy == PlacementPolicy::automatic)
+    place_sums_on_device(layout, trace, request, n, width, p);
   if (!place_off_device(layout, trace, request, width, p)) return std::nullopt;
   return p;
 }
@@ -317,7 +328,7 @@ Status does_not_fit(const ChunkLayout& layout, const AccessTrace& trace, const P
                     const TierBytes& suggestion) {
   Placement least = empty_placement(layout);
   for (auto& homes : least.homes)
-    for (const Payload payload : kHomed)
+    for (const Payload payload : homed(trace))
       homes[static_cast<std::size_t>(payload)] = request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned;
   set_windows(layout, trace, Width{}, least);
   const TierBytes window = {trace.device_fixed_bytes + least.bytes(layout, Tier::device), 0, 0};

@@ -91,6 +91,25 @@ TEST(StepTest, ClippingScalesEveryElementByOneFactorFromTheGlobalNorm) {
   EXPECT_EQ(seen_gradient({.clip = 2 * free.grad_norm}, 0, clipped), gradient);
 }
 
+TEST(StepTest, ARunThatOnlyInfersHoldsParametersAlone) {
+  ProgramSet whole = tiny_programs(false), only;
+  only.infer = whole.infer;
+  TinyRun trains(must(Engine::plan(whole, {}))), infers(must(Engine::plan(only, {})));
+  must(trains.engine->initialize(3));
+  must(infers.engine->initialize(3));
+  const std::vector<std::int32_t> tokens(16, 7);
+  const auto want = must(trains.engine->infer(tokens, 5)), got = must(infers.engine->infer(tokens, 5));
+  EXPECT_TRUE(std::equal(want.begin(), want.end(), got.begin(), got.end()));
+  EXPECT_EQ(infers.engine->peak_bytes(), infers.plan->planned_peak);
+  std::uint64_t parameters = 0;
+  for (ChunkId chunk = 0; chunk < infers.plan->layout.n_chunks(); ++chunk)
+    parameters += infers.plan->layout.payload_bytes(chunk, Payload::param);
+  EXPECT_EQ(infers.plan->placement.bytes(infers.plan->layout, Tier::device), parameters);
+  EXPECT_EQ(infers.engine->fill(Payload::m, [](auto, auto) { return Status::ok(); }).code(),
+            Code::unsupported);
+  EXPECT_EQ(must(infers.engine->state_digest()).size(), 32u);
+}
+
 // Micro-batches with 48 and 3 targets: each target weighs as much as any other, whichever micro-batch it is
 // in.
 TEST(StepTest, AMicroBatchWeighsAsMuchAsItHasTargets) {

@@ -52,6 +52,11 @@ struct RunPlan {
   EngineOptions options;
   TierBytes planned_peak{};        ///< high-water mark of used + reserved, by tier
   std::vector<std::string> notes;  ///< what was chosen and why, a sentence each
+
+  /// What is held between steps: of a run that only infers, parameters alone.
+  std::span<const Payload> states() const noexcept {
+    return std::span(kStatePayloads).first(train.code.empty() ? 1 : kStatePayloads.size());
+  }
 };
 
 /// One micro-batch to be filled, T values each; doc_start is empty where the program takes none.

@@ -16,6 +16,7 @@ struct AccessTrace {
   };
   std::vector<Step> steps;             ///< of the largest program: one micro-batch, forward and backward
   std::int32_t micro_batches = 1;      ///< of an optimizer step
+  bool trains = true;                  ///< whether parameters have moments and gradient sums
   std::size_t device_fixed_bytes = 0;  ///< activations and whatever else lives on the device throughout
   std::size_t pinned_fixed_bytes = 0;  ///< inputs, losses, norm leaves
 };
