@@ -1,0 +1,126 @@
+"""What the families are made of: norms, rotary positions, attention, the loss; each as its paper says it."""
+import math
+
+import torch
+import torch.nn.functional as F
+
+
+class Unsupported(ValueError):
+    """A config that asks for what is not written here."""
+
+
+def wide(dtype):
+    """Where norms, softmax and losses are computed: never below float32."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def layer_norm(x, weight, bias, eps):
+    z = x.to(wide(x.dtype))
+    z = z - z.mean(-1, keepdim=True)
+    z = z / torch.sqrt((z * z).mean(-1, keepdim=True) + eps)
+    return (z * weight + bias).to(x.dtype)
+
+
+def rms_norm(x, weight, eps):
+    z = x.to(wide(x.dtype))
+    z = z / torch.sqrt((z * z).mean(-1, keepdim=True) + eps)
+    return z.to(x.dtype) * weight
+
+
+def gelu_tanh(x):
+    return F.gelu(x, approximate="tanh")
+
+
+def split_heads(x, heads):
+    batch, seq, width = x.shape
+    return x.view(batch, seq, heads, width // heads).transpose(1, 2)  # [batch, heads, seq, head_dim]
+
+
+def attend(q, k, v, rows, bias=None):
+    """softmax(q k' / sqrt(d) + bias) v over what each token sees; heads of q share those of k in equal groups."""
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    high = wide(q.dtype)
+    scores = q.to(high) @ k.to(high).transpose(-1, -2) / math.sqrt(q.shape[-1])
+    if bias is not None:
+        scores = scores + bias
+    shares = scores.masked_fill(~rows.sees[:, None], -math.inf).softmax(-1).to(v.dtype)
+    batch, heads, seq, head_dim = q.shape
+    return (shares @ v).transpose(1, 2).reshape(batch, seq, heads * head_dim)
+
+
+class Rows:
+    """Who sees whom: token t of a row sees [doc_start[t], t], and counts its position from doc_start[t]."""
+
+    def __init__(self, tokens, doc_start=None):
+        at = torch.arange(tokens.shape[1])
+        start = torch.zeros_like(tokens) if doc_start is None else doc_start
+        self.positions = at[None] - start  # [batch, seq]
+        self.sees = (at[None, None] <= at[None, :, None]) & (at[None, None] >= start[:, :, None])  # [batch, t, s]
+
+
+class Rope:
+    """Rotary positions (Su et al. 2021); scaling `linear` (Chen et al. 2023) and `llama3` (Grattafiori et al. 2024)."""
+
+    def __init__(self, config, head_dim, interleaved=False, part=1.0):
+        # Newer configs hold everything in rope_parameters, older ones the base beside an optional rope_scaling.
+        found = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+        self.kind = found.get("rope_type", found.get("type", "default"))
+        self.theta = float(found.get("rope_theta", config.get("rope_theta", 10000.0)))
+        part = found.get("partial_rotary_factor", config.get("partial_rotary_factor", part))
+        self.width = int(head_dim * part)
+        self.interleaved = interleaved
+        keys = {"default": (), "linear": ("factor",)}
+        keys["llama3"] = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+        if self.kind not in keys:
+            raise Unsupported(f"rope of type {self.kind}")
+        self.scaling = {key: float(found[key]) for key in keys[self.kind]}
+
+    def frequencies(self):
+        plain = self.theta ** (-torch.arange(0, self.width, 2, dtype=torch.float64) / self.width)
+        if self.kind == "default":
+            return plain
+        slow = plain / self.scaling["factor"]
+        if self.kind == "linear":
+            return slow
+        low, high = self.scaling["low_freq_factor"], self.scaling["high_freq_factor"]
+        turns = self.scaling["original_max_position_embeddings"] * plain / (2 * math.pi)
+        blend = ((turns - low) / (high - low)).clamp(0, 1)  # 1 where a wave fits many times, 0 where hardly once
+        return blend * plain + (1 - blend) * slow
+
+    def turn(self, x, positions):
+        high = wide(x.dtype)
+        angles = positions[:, None, :, None].to(high) * self.frequencies().to(high)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        turned, kept = x[..., : self.width], x[..., self.width :]
+        if self.interleaved:
+            a, b = turned[..., 0::2], turned[..., 1::2]
+            turned = torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+        else:
+            a, b = turned.chunk(2, -1)
+            turned = torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+        return torch.cat((turned, kept), -1)
+
+
+class Weights:
+    """A dict of weights, asked for by names without the family's prefix."""
+
+    def __init__(self, tensors, prefix):
+        self.tensors, self.prefix = tensors, prefix
+
+    def __getitem__(self, name):
+        return self.tensors[self.prefix + name]
+
+    def linear(self, x, name, bias=True):
+        """The weight is [out, in]."""
+        return F.linear(x, self[name + ".weight"], self[name + ".bias"] if bias else None)
+
+    def norm(self, x, name, eps):
+        return layer_norm(x, self[name + ".weight"], self[name + ".bias"], eps)
+
+
+def mean_loss(logits, targets):
+    """The mean of -log p(target) over the targets that are not negative."""
+    counts = targets >= 0
+    log_p = logits.to(wide(logits.dtype)).log_softmax(-1)
+    return -log_p.gather(-1, targets.clamp(min=0)[..., None])[..., 0][counts].mean()

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Tiny random Hugging Face folders of every family, and batches for them.
+
+    make_folders.py OUT_DIR [--seed N] [--case NAME ...] [--own]
+
+Weights depend on the seed and the case alone, and are lively (biases too, norm weights around 1), so that no part of a
+model can be wrong unseen. A case is written as it is met in the world: `saved` ones by transformers' save_pretrained
+where that is installed (--own: never), the others here, in the style of files on the Hub."""
+import argparse
+import dataclasses
+import pathlib
+import zlib
+
+import numpy as np
+
+import tensors
+
+VOCAB = 97
+MICRO_BATCHES, BATCH, SEQ = 4, 2, 32
+
+
+@dataclasses.dataclass
+class Case:
+    name: str
+    config: dict
+    saved: bool = False  # written by save_pretrained, where that is there
+    bare: bool = False  # names without the family's prefix
+    shards: int = 1
+    dtype: str = "F32"
+    old_buffers: bool = False  # the masks that old GPT-2 files carry
+    tied_head_too: bool = False  # the file holds the head though it is the token table
+
+
+def gpt2(**more):
+    return dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=VOCAB, n_positions=40, n_embd=48, n_layer=3,
+                n_head=4, layer_norm_epsilon=1e-3, activation_function="gelu_new", bos_token_id=0, eos_token_id=0, **more)  # fmt: skip
+
+
+def opt(**more):
+    return dict(model_type="opt", architectures=["OPTForCausalLM"], vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3,
+                num_attention_heads=4, ffn_dim=112, max_position_embeddings=40, activation_function="relu",
+                word_embed_proj_dim=48, do_layer_norm_before=True, bos_token_id=2, eos_token_id=2, pad_token_id=1, **more)  # fmt: skip
+
+
+def bloom(**more):
+    return dict(model_type="bloom", architectures=["BloomForCausalLM"], vocab_size=VOCAB, layer_norm_epsilon=1e-3,
+                bos_token_id=0, eos_token_id=2, **more)  # fmt: skip
+
+
+def llama_like(model_type, name, **more):
+    base = dict(model_type=model_type, architectures=[name + "ForCausalLM"], vocab_size=VOCAB, hidden_size=64,
+                intermediate_size=88, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, hidden_act="silu",
+                max_position_embeddings=128, rms_norm_eps=1e-3, rope_theta=5000.0, bos_token_id=0, eos_token_id=2,
+                pad_token_id=None, tie_word_embeddings=False)  # fmt: skip
+    return base | more
+
+
+# Of 8 waves, with 32 original positions: one below 32 / 4 stays, those above 32 are slowed, one between is blended.
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
+
+CASES = [
+    Case("gpt2", gpt2(), saved=True),
+    Case("gpt2-bare", gpt2(n_inner=80), bare=True, old_buffers=True),
+    Case("gpt2-untied", gpt2(tie_word_embeddings=False), saved=True),
+    Case("opt", opt(), saved=True),
+    Case("opt-sharded", opt(), shards=2, dtype="F16"),
+    Case("bloom", bloom(hidden_size=48, n_layer=3, n_head=6), saved=True),
+    Case("bloom-bare", bloom(n_embed=64, n_layer=2, num_attention_heads=8), bare=True),
+    Case("llama", llama_like("llama", "Llama", rope_scaling=LLAMA3), saved=True),
+    Case("llama-biased", llama_like("llama", "Llama", attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+                                    num_key_value_heads=4, rope_scaling={"type": "linear", "factor": 2.5}), tied_head_too=True),
+    Case("llama-scaled", llama_like("llama", "Llama", num_key_value_heads=1, head_dim=24, rope_scaling=LLAMA3),
+         shards=3, dtype="BF16"),
+    Case("qwen2", llama_like("qwen2", "Qwen2", tie_word_embeddings=True, use_sliding_window=False), saved=True),
+    Case("qwen2-untied", llama_like("qwen2", "Qwen2", num_attention_heads=6, hidden_size=48, use_sliding_window=False,
+                                    sliding_window=16, max_window_layers=3)),
+    Case("qwen3", llama_like("qwen3", "Qwen3", head_dim=24, tie_word_embeddings=True), saved=True),
+    Case("qwen3-biased", llama_like("qwen3", "Qwen3", head_dim=12, attention_bias=True)),
+    Case("glm", llama_like("glm", "Glm", head_dim=24, attention_bias=True, partial_rotary_factor=0.5), saved=True),
+    Case("glm-biasless", llama_like("glm", "Glm", head_dim=16, attention_bias=False, num_key_value_heads=1)),
+    Case("glm4", llama_like("glm4", "Glm4", head_dim=24, attention_bias=False, partial_rotary_factor=0.5), saved=True),
+    Case("glm4-biased", llama_like("glm4", "Glm4", head_dim=16, attention_bias=True, partial_rotary_factor=0.5)),
+]  # fmt: skip
+
+
+def is_norm(name):
+    """Whether a weight or bias is that of a norm: by the last part of its module's name."""
+    module = name.rsplit(".", 2)[-2]
+    return "norm" in module or module.startswith("ln_")
+
+
+def random_weights(shapes, case, seed):
+    rng = np.random.default_rng([seed, zlib.crc32(case.name.encode())])
+    weights = {}
+    for name, shape in shapes.items():
+        noise = rng.standard_normal(shape, dtype=np.float32)
+        if is_norm(name):
+            weights[name] = 0.2 * noise + (1 if name.endswith(".weight") else 0)
+        elif name.endswith(".bias"):
+            weights[name] = 0.2 * noise
+        else:
+            weights[name] = (0.3 if "embed" in name or name.split(".")[-2] in ("wte", "wpe") else 0.15) * noise
+        weights[name] = weights[name].astype(np.float32)
+    return weights
+
+
+def make_case(case, folder, seed, own):
+    """Writes folder/hf, folder/whole.safetensors and folder/packed.safetensors."""
+    from families import family_of  # needs torch, which the list of cases does not
+
+    family = family_of(case.config)
+    weights = random_weights(family.all_shapes(), case, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (case.saved and not own and save_pretrained(case, weights, folder / "hf")):
+        if case.bare:
+            weights = {name.removeprefix(family.prefix): array for name, array in weights.items()}
+        if case.old_buffers:
+            n = case.config["n_positions"]
+            for layer in range(case.config["n_layer"]):
+                weights[f"h.{layer}.attn.bias"] = np.tril(np.ones((1, 1, n, n), np.float32))
+                weights[f"h.{layer}.attn.masked_bias"] = np.array(-1e4, np.float32)
+        if case.tied_head_too:
+            weights[family.final_table] = weights[family.prefix + family.table]
+        tensors.write_folder(folder / "hf", case.config, weights, case.dtype, case.shards)
+    for rows in ("whole", "packed"):
+        tensors.write(folder / f"{rows}.safetensors", batches(seed, rows == "packed"))
+
+
+def save_pretrained(case, weights, folder):
+    try:
+        import torch
+        import transformers
+    except ImportError:
+        return False
+    transformers.utils.logging.disable_progress_bar()
+    model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**case.config))
+    missing, unexpected = model.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()}, strict=False)
+    if unexpected or any(name != "lm_head.weight" for name in missing):
+        raise RuntimeError(f"{case.name}: transformers knows other weights: missing {missing}, unexpected {unexpected}")
+    model.save_pretrained(folder)
+    return True
+
+
+def batches(seed, packed):
+    rng = np.random.default_rng([seed, packed])
+    shape = (MICRO_BATCHES, BATCH, SEQ)
+    # All but 1: in transformers' OPT that row of the embedding is padding and never learns.
+    tokens = rng.choice(np.delete(np.arange(VOCAB), 1), shape)
+    targets = np.roll(tokens, -1, axis=-1)
+    targets[..., -1] = -1
+    targets[rng.random(shape) < 0.1] = -1
+    if not packed:
+        return {"tokens": tokens.astype(np.int32), "targets": targets.astype(np.int32)}
+    begins = rng.random(shape) < 0.12
+    begins[0, 0, :] = False  # one row is a single document
+    begins[0, 1, 5:7] = True  # and one has a document of one token
+    begins[..., 0] = True
+    doc_start = np.maximum.accumulate(np.where(begins, np.arange(SEQ), 0), axis=-1)
+    targets[..., :-1][begins[..., 1:]] = -1  # the last token of a document has nothing to foretell
+    return {name: array.astype(np.int32) for name, array in dict(tokens=tokens, targets=targets, doc_start=doc_start).items()}
+
+
+def choose(names):
+    """The cases of these names or families; all for none."""
+    known = {case.name for case in CASES} | {case.config["model_type"] for case in CASES}
+    for name in names or ():
+        if name not in known:
+            raise SystemExit(f"there is no case or family {name}; there are {', '.join(sorted(known))}")
+    return [case for case in CASES if not names or {case.name, case.config["model_type"]} & set(names)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--case", nargs="+", metavar="NAME", help="these cases, or all of these families")
+    parser.add_argument("--own", action="store_true", help="write all folders here, none by transformers")
+    args = parser.parse_args()
+    for case in choose(args.case):
+        make_case(case, args.out / case.name, args.seed, args.own)
+        print(args.out / case.name)
+
+
+if __name__ == "__main__":
+    main()
