@@ -89,4 +89,5 @@ class Reference:
         return losses
 
     def arrays(self):
-        return {name: weight.detach().to(torch.float64).numpy() for name, weight in self.weights.items()}
+        """Copies of the weights as they are now."""
+        return {name: weight.detach().to(torch.float64).numpy().copy() for name, weight in self.weights.items()}

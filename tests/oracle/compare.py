@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Runs strata's oracle_probe and PyTorch over the same folders and batches, and compares what comes out.
+
+    compare.py --probe PATH [--family NAME ...] [--dtype f32|bf16] [--json]
+
+Exit code: 0 when all is within its limit, 1 when something is not, 77 where PyTorch is missing."""
+import argparse
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+except ImportError as error:
+    print(f"compare: skipped: {error}", file=sys.stderr)
+    sys.exit(77)
+
+import make_folders
+from figures import compare_bf16, compare_f32
+
+PROBE_TIMEOUT_S = 300
+# What each figure is stands in README.md. None: shown, and judged by nobody.
+LIMITS = {
+    "f32": {"logits": 1e-4, "gradients": 1e-4, "losses": 1e-3, "weights": 5e-3, "exported": 1e-3, "transformers": 1e-4},
+    "bf16": {"logits": 1.5, "gradients": None, "losses": None},
+}
+# A ReLU unit that is at 0 but for rounding is on in one program and off in the other, and its gradient jumps.
+WIDER = {("opt", "weights"): 10, ("opt", "exported"): 10}
+
+
+def limits_of(family, dtype):
+    return {name: limit and limit * WIDER.get((family, name), 1) for name, limit in LIMITS[dtype].items()}
+
+
+def run_probe(probe, case_folder, rows, out, args):
+    """None, or what went wrong."""
+    out.mkdir()
+    command = [str(probe), str(case_folder / "hf"), str(case_folder / f"{rows}.safetensors"), str(out)]
+    command += ["--steps", str(args.steps), "--lr", str(args.lr), "--dtype", args.dtype]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return f"the probe took more than {PROBE_TIMEOUT_S} s"
+    except OSError as error:
+        return f"the probe cannot be run: {error}"
+    return None if done.returncode == 0 else f"the probe ended with {done.returncode}: {done.stderr.strip()[-500:]}"
+
+
+def compare_case(case, rows, scratch, args):
+    """One row of the table."""
+    folder, out = scratch / case.name, scratch / f"{case.name}-{rows}-out"
+    if not folder.exists():
+        make_folders.make_case(case, folder, args.seed, args.own)
+    row = {"case": case.name, "family": case.config["model_type"], "rows": rows}
+    row |= {"figures": {}, "worst": {}, "problems": [], "skipped": [], "limits": limits_of(row["family"], args.dtype)}
+    failure = run_probe(args.probe, folder, rows, out, args)
+    if failure:
+        row["problems"].append(failure)
+    else:
+        compare = compare_f32 if args.dtype == "f32" else compare_bf16
+        compare(folder / "hf", folder / f"{rows}.safetensors", out, args.steps, args.lr, row)
+    for name, limit in row["limits"].items():
+        figure = row["figures"].get(name)
+        if figure is not None and not math.isfinite(figure):
+            row["problems"].append(f"{name}: {figure}{row['worst'].get(name, '')}")
+            del row["figures"][name]  # JSON has no word for it
+        elif figure is not None and limit is not None and figure > limit:
+            row["problems"].append(f"{name}: {figure:.2g} is above {limit:g}{row['worst'].get(name, '')}")
+        elif figure is None and limit is not None and not failure and name not in row["skipped"]:
+            row["problems"].append(f"{name}: not compared")
+    return row
+
+
+def print_table(result, dtype):
+    names = list(LIMITS[dtype])
+    print(f"{'case':<14} {'rows':<7}" + "".join(f"{name:>14}" for name in names) + "  verdict")
+    for row in result["rows"]:
+        cells = [row["figures"].get(name) for name in names]
+        verdict = "ok" if not row["problems"] else "WRONG"
+        print(f"{row['case']:<14} {row['rows']:<7}" + "".join(f"{'-' if c is None else f'{c:.2g}':>14}" for c in cells) + f"  {verdict}")
+        for problem in row["problems"]:
+            print(f"{'':<22} {problem}")
+    shown = [name for name in names if LIMITS[dtype][name] is not None]
+    label = 'limit (OPT: README)' if dtype == 'f32' else 'limit'
+    print(f"{label:<22}" + "".join(f"{LIMITS[dtype][n]:>14g}" if n in shown else f"{'-':>14}" for n in names))
+    if dtype == "f32":
+        peers = [max((row["figures"].get("torch_" + n, 0) for row in result["rows"]), default=0) for n in names]
+        print(f"{'PyTorch f32, at worst':<22}" + "".join(f"{p:>14.2g}" if p else f"{'-':>14}" for p in peers))
+    wrong = sum(bool(row["problems"]) for row in result["rows"])
+    print(f"compare: {len(result['rows'])} runs of the probe in {dtype}, {wrong} wrong; transformers: {result['transformers']}")
+
+
+def transformers_version():
+    try:
+        import transformers
+    except ImportError:
+        return None
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    return transformers.__version__
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--probe", type=pathlib.Path, required=True, metavar="PATH", help="the program oracle_probe")
+    parser.add_argument("--family", nargs="+", metavar="NAME", help="these families or cases; all otherwise")
+    parser.add_argument("--dtype", choices=sorted(LIMITS), default="f32")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--own", action="store_true", help="no folder written by transformers")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave folders and outputs there; DIR is new")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    args.probe = args.probe.absolute()
+    torch.set_num_threads(1)  # tiny matrices: threads only wait for each other
+
+    result = {"dtype": args.dtype, "limits": LIMITS[args.dtype], "torch": torch.__version__, "transformers": transformers_version()}
+    with tempfile.TemporaryDirectory(prefix="strata-oracle-") as temporary:
+        scratch = args.keep or pathlib.Path(temporary)
+        scratch.mkdir(parents=True, exist_ok=not args.keep)
+        cases = make_folders.choose(args.family)
+        result["rows"] = [compare_case(case, rows, scratch, args) for case in cases for rows in ("whole", "packed")]
+    result["ok"] = not any(row["problems"] for row in result["rows"])
+    if args.json:
+        print(json.dumps(result))
+    else:
+        print_table(result, args.dtype)
+    return 0 if result["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

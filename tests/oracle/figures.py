@@ -1,0 +1,200 @@
+"""The figures of one run of the probe: how far its files are from PyTorch in float64."""
+import json
+
+import numpy as np
+import torch
+
+import tensors
+from reference import Batches, Reference, canonical, load
+
+# A gradient much smaller than the others is rounding noise in float32: judged against this part of the whole norm.
+NOISE_FLOOR = 1e-3
+
+
+def compare_f32(hf, batches_path, out, steps, lr, row):
+    """Fills row's figures, worst and problems. `torch_...` is the same figure of PyTorch in float32."""
+    batches = Batches(batches_path)
+    truth, peer = Reference(hf, "f64"), Reference(hf, "f32")
+    figures = row["figures"]
+
+    want = truth.logits(batches[0]).detach().numpy()
+    _guard(row, lambda: _compare_logits(out, want, row, _by_max))
+    figures["torch_logits"] = _by_max(peer.logits(batches[0]).detach().numpy(), want)
+
+    want = _numpy(truth.gradients(batches[0]))
+    _guard(row, lambda: _compare_gradients(truth.family, _gradients(truth.family, out), want, row))
+    figures["torch_gradients"] = _worst_gradient(truth.family, _numpy(peer.gradients(batches[0])), want)[0]
+
+    before = truth.arrays()
+    losses = truth.train(batches, steps, lr)
+    _guard(row, lambda: figures.update(losses=_by_ratio(_losses(out, steps), losses)))
+    figures["torch_losses"] = _by_ratio(peer.train(batches, steps, lr), losses)
+
+    figures["torch_weights"] = _worst_change(truth.family, peer.arrays(), truth.arrays(), before)[0]
+    _guard(row, lambda: _compare_export(out / "hf", truth, before, batches[0], row))
+
+
+def compare_bf16(hf, batches_path, out, steps, lr, row):
+    """Errors against float64 as multiples of those that PyTorch in bfloat16 makes."""
+    batches = Batches(batches_path)
+    truth, peer = Reference(hf, "f64"), Reference(hf, "bf16")
+    figures = row["figures"]
+
+    want = truth.logits(batches[0]).detach().numpy()
+    theirs = _by_norm(peer.logits(batches[0]).detach().to(torch.float64).numpy(), want)
+    _guard(row, lambda: _compare_logits(out, want, row, lambda a, b: _by_norm(a, b) / theirs))
+
+    names = list(truth.weights)
+    flat = {}
+    for model, of in (("truth", _numpy(truth.gradients(batches[0]))), ("peer", _numpy(peer.gradients(batches[0])))):
+        flat[model] = np.concatenate([of[name].ravel() for name in names])
+    theirs = _by_norm(flat["peer"], flat["truth"])
+
+    def gradients():
+        got = _gradients(truth.family, out)
+        figures["gradients"] = _by_norm(np.concatenate([got[name].ravel() for name in names]), flat["truth"]) / theirs
+
+    _guard(row, gradients)
+    losses = truth.train(batches, steps, lr)
+    theirs = _by_ratio(peer.train(batches, steps, lr), losses)
+    _guard(row, lambda: figures.update(losses=_by_ratio(_losses(out, steps), losses) / theirs))
+
+
+def _guard(row, figure):
+    """A file that is missing or broken is a problem of this row, not the end of the comparison."""
+    try:
+        figure()
+    except (OSError, ValueError, KeyError) as error:
+        row["problems"].append(f"{type(error).__name__}: {error}")
+
+
+def _numpy(gradients):
+    return {name: gradient.to(torch.float64).numpy() for name, gradient in gradients.items()}
+
+
+def _by_max(got, want):
+    return float(np.abs(got - want).max() / np.abs(want).max())
+
+
+def _by_norm(got, want):
+    return float(np.linalg.norm(got - want) / np.linalg.norm(want))
+
+
+def _by_ratio(got, want):
+    return float(np.max(np.abs(np.subtract(got, want)) / np.abs(want)))
+
+
+def _compare_logits(out, want, row, error):
+    path = out / "logits.safetensors"
+    if row["rows"] == "packed" and not path.exists():
+        row["skipped"].append("logits")  # strata infers whole rows; packed ones are judged by gradients and losses
+        return
+    logits = tensors.read(path)["logits"]
+    if logits.shape != want.shape:
+        raise ValueError(f"logits are {logits.shape}, not {want.shape}")
+    row["figures"]["logits"] = error(logits.astype(np.float64), want)
+
+
+def _losses(out, steps):
+    losses = json.loads((out / "losses.json").read_text())["losses"]
+    if len(losses) != steps:
+        raise ValueError(f"{len(losses)} losses, not {steps}")
+    return losses
+
+
+def _gradients(family, out):
+    found = canonical(family, tensors.read(out / "grads.safetensors"))
+    shapes = family.all_shapes()
+    if set(found) != set(shapes):
+        raise ValueError(f"gradients lack {sorted(set(shapes) - set(found))}, have beside {sorted(set(found) - set(shapes))}")
+    for name, shape in shapes.items():
+        if found[name].shape != shape:
+            raise ValueError(f"the gradient of {name} is {found[name].shape}, not {shape}")
+    return {name: found[name].astype(np.float64) for name in shapes}
+
+
+def _effective(family, name, array):
+    """The elements of a tensor that change what the model computes."""
+    idle = family.without_effect(name)
+    return array.ravel() if idle is None else array.ravel()[~idle.numpy()]
+
+
+def _worst(errors):
+    """The greatest of (error, name); a NaN, which compares as nothing, is the worst of all."""
+    return max(errors, key=lambda e: np.inf if np.isnan(e[0]) else e[0])
+
+
+def _worst_gradient(family, got, want):
+    """(error, name). Where an element has no effect its gradient is zero but for rounding: judged by the floor."""
+    whole = np.sqrt(sum(np.sum(gradient**2) for gradient in want.values()))
+    errors = []
+    for name, gradient in want.items():
+        error = np.linalg.norm(got[name] - gradient)
+        errors.append((float(error / max(np.linalg.norm(gradient), NOISE_FLOOR * whole)), name))
+    return _worst(errors)
+
+
+def _compare_gradients(family, got, want, row):
+    row["figures"]["gradients"], worst = _worst_gradient(family, got, want)
+    row["worst"]["gradients"] = f", in {worst}"
+
+
+def _worst_change(family, got, want, before):
+    """(error, name): of what training changed in a tensor. Adam turns even rounding noise into steps of full size, so
+    elements whose gradient is nothing else are left out."""
+    errors = []
+    for name, weights in want.items():
+        change = _effective(family, name, weights - before[name])
+        if change.size:
+            error = np.linalg.norm(_effective(family, name, got[name] - weights))
+            errors.append((float(error / np.linalg.norm(change)), name))
+    return _worst(errors)
+
+
+def _rounded(array, kind):
+    """What a file that stores this type would hold of `array`."""
+    if kind == "BF16":
+        return (tensors.bf16_bits(array).astype("<u4") << 16).view("<f4").astype(np.float64)
+    return array.astype(tensors.TYPES[kind]).astype(np.float64)
+
+
+def _compare_export(folder, truth, before, batch, row):
+    family, exported = load(folder)
+    if vars_of(family) != vars_of(truth.family):
+        raise ValueError(f"the exported config says {vars_of(family)}, not {vars_of(truth.family)}")
+    kinds = {name: kind for name, (_, kind) in canonical(family, tensors.read_folder(folder, with_types=True)[1]).items()}
+    want = {name: _rounded(array, kinds[name]) for name, array in truth.arrays().items()}
+    row["figures"]["weights"], worst = _worst_change(family, exported, want, before)
+    row["worst"]["weights"] = f", in {worst}"
+
+    def logits(weights):
+        weights = {name: torch.from_numpy(array).to(torch.float64) for name, array in weights.items()}
+        return family.logits(weights, batch[0], batch[2]).detach().numpy()
+
+    row["figures"]["exported"] = _by_norm(logits(exported), logits(want))
+    _compare_transformers(folder, family, exported, batch, row)
+
+
+def vars_of(family):
+    """Everything that a family took from its config."""
+    return {key: vars(value) if hasattr(value, "__dict__") else value for key, value in vars(family).items()}
+
+
+def _compare_transformers(folder, family, exported, batch, row):
+    try:
+        import transformers
+    except ImportError:
+        row["skipped"].append("transformers")
+        return
+    load_model = transformers.AutoModelForCausalLM.from_pretrained
+    try:
+        model, report = load_model(folder, dtype=torch.float32, output_loading_info=True)
+    except Exception as error:  # anything, from a library this size
+        raise ValueError(f"transformers does not load the exported folder: {error!r}") from error
+    if report["missing_keys"] or report["unexpected_keys"] or report["mismatched_keys"]:
+        raise ValueError(f"transformers loads the exported folder with {report}")
+    model.eval()
+    weights = {name: torch.from_numpy(array).to(torch.float64) for name, array in exported.items()}
+    with torch.no_grad():  # without documents: transformers packs none
+        want = family.logits(weights, batch[0])
+        row["figures"]["transformers"] = _by_max(model(batch[0]).logits.numpy(), want.numpy())
