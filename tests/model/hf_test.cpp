@@ -87,6 +87,18 @@ TEST_P(HfFamilyTest, TheConfigurationComesBack) {
   EXPECT_EQ(full.frequencies, want.frequencies);
 }
 
+TEST_P(HfFamilyTest, WhatTheSourceSaysBesideIsCarriedOver) {
+  const std::string source =
+      R"({"eos_token_id": [7, 9], "pad_token_id": null, "hidden_size": 99, "dtype": "float32"})";
+  const json j = json::parse(hf_config_json(config, DType::bf16, source));
+  EXPECT_EQ(j["eos_token_id"], json({7, 9}));
+  EXPECT_TRUE(j["pad_token_id"].is_null());
+  EXPECT_TRUE(j["bos_token_id"].is_null());
+  EXPECT_EQ(j["dtype"], "bfloat16");
+  const DecoderConfig again = must(decoder_from_hf_config(j.dump()));  // ours where both say something
+  EXPECT_EQ(again.hidden, config.hidden);
+}
+
 TEST_P(HfFamilyTest, ShardsHoldEachTensorOnceAndReadBackAsOneFileDoes) {
   must(export_hf(posix_io(), path, config, values_of, {.dtype = DType::bf16, .shard_bytes = 3000}));
   const std::string index_path = path + "/model.safetensors.index.json";

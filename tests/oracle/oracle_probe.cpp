@@ -104,6 +104,12 @@ ParamSource source_of(const std::map<std::string, std::vector<float>>& tensors) 
   };
 }
 
+HfExport options_of(const HfFolder& folder) {
+  HfExport options;
+  options.source_config = folder.config_text();
+  return options;
+}
+
 // With beta1 = 0 and neither clipping nor decay, the first moment after one step is the gradient.
 void write_gradients(const Options& o, const ProgramSet& programs, const HfFolder& folder,
                      FileBatches& batches) {
@@ -154,7 +160,7 @@ void write_training(const Options& o, const ProgramSet& programs, const HfFolder
   }
   must(write_text_atomically(posix_io(), o.out + "/losses.json", str("{\"losses\": [", losses, "]}\n")));
   const auto params = run.all(Payload::param);
-  must(export_hf(posix_io(), o.out + "/hf", folder.config(), source_of(params), {}));
+  must(export_hf(posix_io(), o.out + "/hf", folder.config(), source_of(params), options_of(folder)));
   must(check_hf_export(posix_io(), o.out + "/hf", source_of(params), DType::f32));
 }
 

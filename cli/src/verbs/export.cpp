@@ -67,6 +67,9 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
   STRATA_TRY_ASSIGN(options.dtype, dtype_of(args.dtype));
   STRATA_TRY_ASSIGN(options.shard_bytes, parse_bytes(args.shard));
   STRATA_TRY_ASSIGN(options.files, files_beside(loaded, run, io));
+  if (const std::string& folder = loaded.config.model.from; !folder.empty()) {
+    STRATA_TRY_ASSIGN(options.source_config, read_text(io, folder + "/config.json", kTextLimit));
+  }
   std::string from;
   STRATA_TRY_ASSIGN(const std::unique_ptr<SafetensorsFile> params, parameters_of(loaded, run, io, from));
   const ParamSource source = [&](std::string_view name, std::span<float> into) {

@@ -293,14 +293,19 @@ const char* architecture(std::string_view family) {
 
 }  // namespace
 
-std::string hf_config_json(const DecoderConfig& config, DType dtype) {
+std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::string& source) {
   const DecoderConfig c = filled(config);
-  json j = family_json(c);
+  json j = {{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}};
+  if (const auto given = detail::parse_strict_json(source); given.has_value() && given->is_object())
+    j.update(*given);
+  j.update(family_json(c));
   j["model_type"] = c.family;
   j["architectures"] = json::array({architecture(c.family)});
   j["vocab_size"] = c.vocab;
   j["tie_word_embeddings"] = c.tied_head;
-  j["torch_dtype"] = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
+  const char* const name = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
+  j["torch_dtype"] = name;
+  if (j.contains("dtype")) j["dtype"] = name;  // what the key is called now
   return j.dump(2) + "\n";
 }
 

@@ -103,7 +103,8 @@ Status write_folder(Io& io, const std::string& path, const DecoderConfig& config
         write_text_atomically(io, path + "/model.safetensors.index.json", index_json(all, options.dtype)));
   for (const auto& [name, text] : options.files)
     STRATA_TRY(write_text_atomically(io, path + "/" + name, text));
-  return write_text_atomically(io, path + "/config.json", hf_config_json(config, options.dtype));
+  return write_text_atomically(io, path + "/config.json",
+                               hf_config_json(config, options.dtype, options.source_config));
 }
 
 std::string parent_of(const std::string& path) {

@@ -78,6 +78,7 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
   auto config = decoder_from_hf_config(text);
   if (!config.has_value()) return config.status().annotate(config_path);
   folder->config_ = *std::move(config);
+  folder->config_text_ = text;
   folder->tensors_ = hf_tensors(folder->config_);
   STRATA_TRY(folder->open_files(io));
   STRATA_TRY(folder->find_places().annotate(path));

@@ -14,7 +14,9 @@ namespace strata {
 /// computes and that this build does not have; each with the key. All at once.
 Result<DecoderConfig> decoder_from_hf_config(const std::string& json);
 
-/// The config.json of `config` in the layout its family has there, with `dtype` as the weights' type.
-std::string hf_config_json(const DecoderConfig& config, DType dtype);
+/// The config.json of `config` in the layout its family has there, with `dtype` as the weights' type. What
+/// the model's own config.json says beside (token ids above all: a family's defaults are those of its first
+/// model) is carried over from `source`; without one the token ids are null.
+std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::string& source = {});
 
 }  // namespace strata

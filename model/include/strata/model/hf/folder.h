@@ -28,6 +28,8 @@ class HfFolder {
 
   const std::string& path() const noexcept { return path_; }
   const DecoderConfig& config() const noexcept { return config_; }
+  /// config.json as it is.
+  const std::string& config_text() const noexcept { return config_text_; }
   /// Fills a parameter of record_decoder(config()), in f32, through a buffer of at most 1 MiB. Where the file
   /// holds a tied head too, it must have the token table's bits. Errors: `not_found`, `invalid` for a wrong
   /// size, `io_error`, `corrupt`.
@@ -48,6 +50,7 @@ class HfFolder {
 
   std::string path_;
   DecoderConfig config_;
+  std::string config_text_;
   std::vector<HfTensor> tensors_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, Place, std::less<>> places_;  // by the file's name of a tensor
@@ -56,7 +59,8 @@ class HfFolder {
 struct HfExport {
   DType dtype = DType::f32;  ///< f32, bf16 or f16
   std::uint64_t shard_bytes =
-      5'000'000'000;  ///< at most so many bytes of tensors a file, one tensor at least
+      5'000'000'000;               ///< at most so many bytes of tensors a file, one tensor at least
+  std::string source_config = {};  ///< config.json of the folder the model came from; see hf_config_json()
   std::map<std::string, std::string> files = {};  ///< texts written beside (tokenizer.json ...)
 };
 /// Gives a parameter of the model in f32.
