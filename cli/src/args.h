@@ -22,8 +22,9 @@ struct Args {
   double temperature = 0.8;
   int top_k = 40;
   std::int64_t seed = 1;
-  std::string tokenizer = "tokenizer.json";  ///< of `tokenizer` and `data`: the file, or a Hugging Face folder
-  bool special = false;                      ///< of `tokenizer encode`: special tokens in the text count
+  std::string tokenizer =
+      "tokenizer.json";        ///< of `tokenizer` and `data`: the file, or a Hugging Face folder
+  bool special = false;        ///< of `tokenizer encode`: special tokens in the text count
   bool with_template = false;  ///< of `tokenizer encode`: BOS and what else the file puts around
   std::int64_t vocab = 1024;
   std::string format = "hf", dtype = "f32", shard = "5GB";  ///< of `export`

@@ -9,7 +9,6 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
-
 namespace strata::detail {
 namespace {
 
