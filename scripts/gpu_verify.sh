@@ -20,7 +20,8 @@ done
 if [[ -z $build ]]; then
   build=build/cuda
   step set-up scripts/setup.sh
-  step configure --log build/cuda/configure.log cmake --preset cuda
+  # Named, for a folder that was configured without them before keeps that.
+  step configure --log build/cuda/configure.log cmake --preset cuda -DSTRATA_BUILD_TESTS=ON -DSTRATA_BUILD_BENCH=ON
   step build --log build/cuda/build.log cmake --build --preset cuda -j "$jobs"
 fi
 # Tests as paths below the build's folder: ctest's own files hold absolute paths, which do not travel.
