@@ -27,7 +27,6 @@ TEST_P(RmsnormTest, ForwardFollowsTheF64Reference) {
 
 TEST_P(RmsnormTest, BackwardIsTheCentralDifferenceInF64) {
   const auto [rows, h] = GetParam();
-  if (rows * h > 2000) GTEST_SKIP() << "differences of " << rows * h << " elements";
   const auto x = test::Values(1).floats(rows * h, 2.0, 0.5), w = test::Values(2).floats(h),
              d = test::Values(3).floats(rows * h);
   Tensor in({rows, h}, x), weight({h}, w), y = Tensor::unwritten({rows, h}), rstd = Tensor::unwritten({rows});
@@ -48,8 +47,8 @@ TEST_P(RmsnormTest, BackwardIsTheCentralDifferenceInF64) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, RmsnormTest,
-                         ::testing::Values(Size{0, 8}, Size{1, 3}, Size{3, 17}, Size{70, 24},
-                                           Size{130, 300}));
+                         ::testing::Values(Size{0, 8}, Size{1, 3}, Size{3, 17}, Size{70, 24}, Size{6, 300},
+                                           Size{130, 15}));
 
 struct Heads {
   std::int64_t rows, heads, kv_heads, d;
