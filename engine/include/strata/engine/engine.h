@@ -78,7 +78,7 @@ class BatchSource {
 };
 
 struct StepReport {
-  float loss = 0;        ///< mean over the step's micro-batches
+  float loss = 0;        ///< mean over the step's counted targets
   double grad_norm = 0;  ///< of the mean gradient, before clipping
   double clip_factor = 1;
   double seconds = 0;
@@ -140,13 +140,14 @@ class Engine {
   std::int64_t steps() const noexcept;
   void set_steps(std::int64_t steps) noexcept;
 
-  /// Shows every state of `payload`, tensor by tensor in layout order, in bounded memory.
+  /// Shows every state of `payload`, tensor by tensor in layout order, in bounded memory. Errors, here and in
+  /// fill(): `unsupported` for moments of a run that has no `train`.
   using Visit = std::function<Status(std::string_view name, std::span<const float> values)>;
   Status visit(Payload payload, const Visit& visit);
   /// Fills every state of `payload`, tensor by tensor in layout order.
   using Fill = std::function<Status(std::string_view name, std::span<float> values)>;
   Status fill(Payload payload, const Fill& fill);
-  /// Over parameters and moments in name order.
+  /// Over parameters and, where the run trains, moments, in name order.
   Result<std::string> state_digest();
 
   MovedBytes moved() const;
