@@ -18,31 +18,6 @@ Status check(DType dtype, std::size_t bytes, std::size_t elements) {
 
 }  // namespace
 
-float f16_to_f32(std::uint16_t bits) noexcept {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
-  const std::uint32_t exponent = bits >> 10 & 0x1Fu, mantissa = bits & 0x3FFu;
-  if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24, exact in f32
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
-  }
-  const std::uint32_t wide = exponent == 31 ? 0xFFu : exponent + 112;
-  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
-}
-
-std::uint16_t f32_to_f16(float x) noexcept {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
-  const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return static_cast<std::uint16_t>(sign | 0x7E00u | (magnitude >> 13 & 0x3FFu));
-  if (magnitude >= 0x477FF000u) return static_cast<std::uint16_t>(sign | 0x7C00u);  // 65,520 rounds up
-  if (magnitude < 0x38800000u) {  // subnormal: adding 0.5 leaves multiples of 2^-24 in the low bits
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3F000000u));
-  }
-  const std::uint32_t rounded = magnitude + 0xFFFu + (magnitude >> 13 & 1u);
-  return static_cast<std::uint16_t>(sign | (rounded - 0x38000000u) >> 13);
-}
-
 Status widen_to_f32(DType dtype, std::span<const std::byte> from, std::span<float> into) {
   STRATA_TRY(check(dtype, from.size(), into.size()));
   if (dtype == DType::f32) {

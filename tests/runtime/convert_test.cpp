@@ -1,5 +1,6 @@
 #include <strata/runtime/convert.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>

@@ -10,8 +10,10 @@
 
 #include <strata/cpuopt/math/elementary.h>
 #include <strata/cpuopt/math/hd.h>
+#include <strata/runtime/float16.h>
 
 #ifndef STRATA_ISA_IS_scalar
+#include <immintrin.h>
 #include <xsimd/xsimd.hpp>
 #endif
 
@@ -22,8 +24,14 @@ struct Register {
   using Part = float;
   static constexpr int kLanes = 1;
   static STRATA_HD Part broadcast(float x) { return x; }
-  static STRATA_HD Part load(const float* p) { return *p; }
-  static STRATA_HD void store(float* p, Part x) { *p = x; }
+  template <class T>
+  static STRATA_HD Part load(const T* p) {
+    return to_f32(*p);
+  }
+  template <class T>
+  static STRATA_HD void store(T* p, Part x) {
+    *p = from_f32<T>(x);
+  }
   static STRATA_HD Part sqrt(Part x) { return sqrt_of(x); }
   static STRATA_HD Part select_greater(Part a, Part b, Part x, Part y) {
     return cpuopt::select_greater(a, b, x, y);
@@ -50,6 +58,67 @@ struct Register {
     using Bits = xsimd::batch<std::int32_t, Arch>;
     return xsimd::bitwise_cast<Part>((xsimd::bitwise_cast<Bits>(t) + Bits(127)) << 23);
   }
+
+  // 16-bit storage: the conversions of float16.h by lane, with their very bits.
+  using Halves = xsimd::batch<std::uint32_t, Arch>;  // 16 bits in the low half of each lane
+  static STRATA_HD Part load(const bf16* p) { return xsimd::bitwise_cast<Part>(load_halves(p) << 16); }
+  static STRATA_HD void store(bf16* p, Part x) {
+    const Halves bits = xsimd::bitwise_cast<Halves>(x);
+    const Halves rounded = (bits + Halves(0x7FFFu) + ((bits >> 16) & Halves(1u))) >> 16;
+    const Part quiet = xsimd::bitwise_cast<Part>((bits >> 16) | Halves(0x40u));
+    store_halves(
+        p, xsimd::bitwise_cast<Halves>(xsimd::select(x == x, xsimd::bitwise_cast<Part>(rounded), quiet)));
+  }
+#if defined(STRATA_ISA_IS_sse42)
+  static STRATA_HD Halves load_halves(const void* p) {
+    return _mm_cvtepu16_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
+  }
+  static STRATA_HD void store_halves(void* p, Halves x) {
+    _mm_storel_epi64(static_cast<__m128i*>(p), _mm_packus_epi32(x, x));
+  }
+  static STRATA_HD Part load(const f16* p) {  // no F16C
+    alignas(16) float lanes[4];
+    for (int i = 0; i < 4; ++i) lanes[i] = to_f32(p[i]);
+    return load(lanes);
+  }
+  static STRATA_HD void store(f16* p, Part x) {
+    alignas(16) float lanes[4];
+    store(lanes, x);
+    for (int i = 0; i < 4; ++i) p[i] = from_f32<f16>(lanes[i]);
+  }
+#elif defined(STRATA_ISA_IS_avx2)
+  static STRATA_HD __m128i load_raw(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  static STRATA_HD void store_raw(void* p, __m128i x) { _mm_storeu_si128(static_cast<__m128i*>(p), x); }
+  static STRATA_HD Halves load_halves(const void* p) { return _mm256_cvtepu16_epi32(load_raw(p)); }
+  static STRATA_HD void store_halves(void* p, Halves x) {
+    store_raw(p, _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+  }
+  static STRATA_HD Part load(const f16* p) {
+    const __m128i raw = load_raw(p);
+    return keep_signaling(Part(_mm256_cvtph_ps(raw)), Halves(_mm256_cvtepu16_epi32(raw)));
+  }
+  static STRATA_HD void store(f16* p, Part x) { store_raw(p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)); }
+#elif defined(STRATA_ISA_IS_avx512)
+  static STRATA_HD __m256i load_raw(const void* p) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  }
+  static STRATA_HD void store_raw(void* p, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
+  static STRATA_HD Halves load_halves(const void* p) { return _mm512_cvtepu16_epi32(load_raw(p)); }
+  static STRATA_HD void store_halves(void* p, Halves x) { store_raw(p, _mm512_cvtepi32_epi16(x)); }
+  static STRATA_HD Part load(const f16* p) {
+    const __m256i raw = load_raw(p);
+    return keep_signaling(Part(_mm512_cvtph_ps(raw)), Halves(_mm512_cvtepu16_epi32(raw)));
+  }
+  static STRATA_HD void store(f16* p, Part x) { store_raw(p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)); }
+#endif
+#if !defined(STRATA_ISA_IS_sse42)
+  /// The instruction quiets a NaN on its way to f32; the scalar conversion keeps its bits.
+  static STRATA_HD Part keep_signaling(Part wide, Halves halves) {
+    const Halves bits = xsimd::bitwise_cast<Halves>(wide);
+    const Part as_stored = xsimd::bitwise_cast<Part>(bits ^ (~(halves << 13) & Halves(0x400000u)));
+    return xsimd::select(wide == wide, wide, as_stored);
+  }
+#endif
 };
 #endif
 
@@ -67,27 +136,32 @@ struct f32x16 {
 #pragma GCC unroll 16
     for (int i = 0; i < kParts; ++i) part[i] = Register::broadcast(x);
   }
-  static STRATA_HD f32x16 load(const float* p) {
+  /// From and to memory of float, bf16 or f16; the latter two are rounded to nearest even when stored.
+  template <class T>
+  static STRATA_HD f32x16 load(const T* p) {
     f32x16 out;
 #pragma GCC unroll 16
     for (int i = 0; i < kParts; ++i) out.part[i] = Register::load(p + i * Register::kLanes);
     return out;
   }
-  STRATA_HD void store(float* p) const {
+  template <class T>
+  STRATA_HD void store(T* p) const {
 #pragma GCC unroll 16
     for (int i = 0; i < kParts; ++i) Register::store(p + i * Register::kLanes, part[i]);
   }
   /// The first n < 16 lanes from memory, `fill` in the others. Reads nothing past p + n.
-  static STRATA_HD f32x16 load_first(const float* p, int n, float fill = 0.0f) {
+  template <class T>
+  static STRATA_HD f32x16 load_first(const T* p, int n, float fill = 0.0f) {
     alignas(64) float lanes[kLanes];
     for (int i = 0; i < kLanes; ++i) lanes[i] = fill;
-    for (int i = 0; i < n; ++i) lanes[i] = p[i];
+    for (int i = 0; i < n; ++i) lanes[i] = to_f32(p[i]);
     return load(lanes);
   }
-  STRATA_HD void store_first(float* p, int n) const {
+  template <class T>
+  STRATA_HD void store_first(T* p, int n) const {
     alignas(64) float lanes[kLanes];
     store(lanes);
-    for (int i = 0; i < n; ++i) p[i] = lanes[i];
+    for (int i = 0; i < n; ++i) p[i] = from_f32<T>(lanes[i]);
   }
   /// The first n lanes of this one, zero in the others.
   STRATA_HD f32x16 keep_first(int n) const {
@@ -159,10 +233,12 @@ STRATA_HD void for_each_16(std::int64_t n, const Step& step) {
   if (i < n) step(i, static_cast<int>(n - i));
 }
 /// Whole or partial by `lanes`; where `lanes` is the constant 16 the branch folds away.
-STRATA_HD f32x16 load_lanes(const float* p, int lanes, float fill = 0.0f) {
+template <class T>
+STRATA_HD f32x16 load_lanes(const T* p, int lanes, float fill = 0.0f) {
   return lanes == 16 ? f32x16::load(p) : f32x16::load_first(p, lanes, fill);
 }
-STRATA_HD void store_lanes(float* p, const f32x16& x, int lanes) {
+template <class T>
+STRATA_HD void store_lanes(T* p, const f32x16& x, int lanes) {
   if (lanes == 16)
     x.store(p);
   else

@@ -1,0 +1,37 @@
+#include <strata/cpuopt/convert.h>
+
+#include <algorithm>
+
+#include <strata/cpuopt/isa.h>
+
+#include "convert_table.h"
+
+namespace strata::cpuopt {
+namespace {
+
+const detail::ConvertTable& table() noexcept {
+#if defined(__x86_64__)
+  switch (active_isa()) {
+    case CpuIsa::avx512:
+      return avx512::convert_table;
+    case CpuIsa::avx2:
+      return avx2::convert_table;
+    case CpuIsa::sse42:
+      return sse42::convert_table;
+    case CpuIsa::scalar:
+      break;
+  }
+#endif
+  return scalar::convert_table;
+}
+
+}  // namespace
+
+void widen(const float* from, float* into, std::int64_t n) noexcept { std::copy_n(from, n, into); }
+void widen(const bf16* from, float* into, std::int64_t n) noexcept { table().widen_bf16(from, into, n); }
+void widen(const f16* from, float* into, std::int64_t n) noexcept { table().widen_f16(from, into, n); }
+void narrow(const float* from, float* into, std::int64_t n) noexcept { std::copy_n(from, n, into); }
+void narrow(const float* from, bf16* into, std::int64_t n) noexcept { table().narrow_bf16(from, into, n); }
+void narrow(const float* from, f16* into, std::int64_t n) noexcept { table().narrow_f16(from, into, n); }
+
+}  // namespace strata::cpuopt

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/runtime/float16.h>
+
+namespace strata::cpuopt::detail {
+
+struct ConvertTable {
+  void (*widen_bf16)(const bf16* from, float* into, std::int64_t n);
+  void (*widen_f16)(const f16* from, float* into, std::int64_t n);
+  void (*narrow_bf16)(const float* from, bf16* into, std::int64_t n);
+  void (*narrow_f16)(const float* from, f16* into, std::int64_t n);
+};
+
+}  // namespace strata::cpuopt::detail
+
+namespace strata::cpuopt::scalar {
+extern const detail::ConvertTable convert_table;
+}
+namespace strata::cpuopt::sse42 {
+extern const detail::ConvertTable convert_table;
+}
+namespace strata::cpuopt::avx2 {
+extern const detail::ConvertTable convert_table;
+}
+namespace strata::cpuopt::avx512 {
+extern const detail::ConvertTable convert_table;
+}
