@@ -4,47 +4,45 @@
 #include "op.h"
 
 namespace strata::kernels {
+namespace {
+
+struct Operand {
+  const char* name;
+  TensorView view;
+};
+
+/// An op with one or two inputs whose operands all have as many elements as the first.
+template <class Args>
+Status elementwise(Backend& backend, Stream& stream, const detail::Op<Args>& op, const Args& args,
+                   std::initializer_list<Operand> reads, const Operand& write) {
+  const std::int64_t n = reads.begin()->view.n_elems();
+  detail::Check check(op.name);
+  for (const Operand& read : reads) check.elements(read.name, read.view, DType::f32, n);
+  STRATA_TRY(check.elements(write.name, write.view, DType::f32, n).status());
+  const TensorView second = reads.size() > 1 ? reads.begin()[1].view : TensorView{};
+  return detail::queue(backend, stream, op, args, {reads.begin()->view, second}, {write.view});
+}
+
+}  // namespace
 
 Status gelu_forward_async(Backend& backend, Stream& stream, const GeluForwardArgs& a) {
-  const std::int64_t n = a.x.n_elems();
-  STRATA_TRY(detail::Check("gelu_forward")
-                 .elements("x", a.x, DType::f32, n)
-                 .elements("y", a.y, DType::f32, n)
-                 .status());
   constexpr detail::Op<GeluForwardArgs> op = {"gelu_forward", &gelu_forward_host, &cuda::gelu_forward};
-  return detail::queue(backend, stream, op, a, {a.x}, {a.y});
+  return elementwise(backend, stream, op, a, {{"x", a.x}}, {"y", a.y});
 }
 
 Status gelu_backward_async(Backend& backend, Stream& stream, const GeluBackwardArgs& a) {
-  const std::int64_t n = a.x.n_elems();
-  STRATA_TRY(detail::Check("gelu_backward")
-                 .elements("x", a.x, DType::f32, n)
-                 .elements("dy", a.dy, DType::f32, n)
-                 .elements("dx", a.dx, DType::f32, n)
-                 .status());
   constexpr detail::Op<GeluBackwardArgs> op = {"gelu_backward", &gelu_backward_host, &cuda::gelu_backward};
-  return detail::queue(backend, stream, op, a, {a.x, a.dy}, {a.dx});
+  return elementwise(backend, stream, op, a, {{"x", a.x}, {"dy", a.dy}}, {"dx", a.dx});
 }
 
 Status relu_forward_async(Backend& backend, Stream& stream, const ReluForwardArgs& a) {
-  const std::int64_t n = a.x.n_elems();
-  STRATA_TRY(detail::Check("relu_forward")
-                 .elements("x", a.x, DType::f32, n)
-                 .elements("y", a.y, DType::f32, n)
-                 .status());
   constexpr detail::Op<ReluForwardArgs> op = {"relu_forward", &relu_forward_host, &cuda::relu_forward};
-  return detail::queue(backend, stream, op, a, {a.x}, {a.y});
+  return elementwise(backend, stream, op, a, {{"x", a.x}}, {"y", a.y});
 }
 
 Status relu_backward_async(Backend& backend, Stream& stream, const ReluBackwardArgs& a) {
-  const std::int64_t n = a.x.n_elems();
-  STRATA_TRY(detail::Check("relu_backward")
-                 .elements("x", a.x, DType::f32, n)
-                 .elements("dy", a.dy, DType::f32, n)
-                 .elements("dx", a.dx, DType::f32, n)
-                 .status());
   constexpr detail::Op<ReluBackwardArgs> op = {"relu_backward", &relu_backward_host, &cuda::relu_backward};
-  return detail::queue(backend, stream, op, a, {a.x, a.dy}, {a.dx});
+  return elementwise(backend, stream, op, a, {{"x", a.x}, {"dy", a.dy}}, {"dx", a.dx});
 }
 
 Status swiglu_forward_async(Backend& backend, Stream& stream, const SwigluForwardArgs& a) {
@@ -73,14 +71,8 @@ Status swiglu_backward_async(Backend& backend, Stream& stream, const SwigluBackw
 }
 
 Status add_async(Backend& backend, Stream& stream, const AddArgs& args) {
-  const std::int64_t n = args.a.n_elems();
-  STRATA_TRY(detail::Check("add")
-                 .elements("a", args.a, DType::f32, n)
-                 .elements("b", args.b, DType::f32, n)
-                 .elements("y", args.y, DType::f32, n)
-                 .status());
   constexpr detail::Op<AddArgs> op = {"add", &add_host, &cuda::add};
-  return detail::queue(backend, stream, op, args, {args.a, args.b}, {args.y});
+  return elementwise(backend, stream, op, args, {{"a", args.a}, {"b", args.b}}, {"y", args.y});
 }
 
 Status fill_async(Backend& backend, Stream& stream, const FillArgs& a) {
