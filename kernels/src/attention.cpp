@@ -7,9 +7,17 @@
 namespace strata::kernels {
 namespace {
 
-std::size_t workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, int matrices) noexcept {
+std::size_t workspace_bytes(std::int64_t tokens, const AttentionHeads& shape,
+                            const detail::AttentionSlot& slot) noexcept {
   const std::int64_t slots = detail::attention_slots(detail::attention_pairs(tokens, shape));
-  return static_cast<std::size_t>(slots * detail::attention_slot_floats(shape, matrices)) * sizeof(float);
+  return static_cast<std::size_t>(slots * slot.floats) * sizeof(float);
+}
+
+/// Elements of a head; 0 where the heads are wrong, which is refused elsewhere.
+template <class Args>
+std::int64_t head_dim(const Args& a) {
+  const std::int64_t parts = a.shape.heads + 2 * a.shape.kv_heads;
+  return parts > 0 ? detail::row_length(a.qkv) / parts : 0;
 }
 
 template <class Args>
@@ -19,7 +27,7 @@ detail::Check check(const char* op, const Args& a) {
   const std::int64_t width = detail::row_length(a.qkv);
   const bool heads_fit = s.heads >= 1 && s.kv_heads >= 1 && s.heads % s.kv_heads == 0;
   const std::int64_t parts = heads_fit ? s.heads + 2 * s.kv_heads : 1;
-  detail::Check check(op);
+  detail::Check check(op, a.qkv.dtype);
   check.rows("qkv", a.qkv, rows, width)
       .that(heads_fit, s.heads, " query heads over ", s.kv_heads, " key heads")
       .that(width % parts == 0, "rows of ", width, " are not a multiple of ", s.heads, " + 2 * ", s.kv_heads,
@@ -36,15 +44,24 @@ detail::Check check(const char* op, const Args& a) {
 }  // namespace
 
 std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept {
-  return workspace_bytes(tokens, shape, 1);
+  return attention_forward_workspace_bytes(tokens, shape, DType::f32, 0);
+}
+std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,
+                                              std::int64_t head_dim) noexcept {
+  return workspace_bytes(tokens, shape, detail::attention_forward_slot(shape, dtype, head_dim));
 }
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept {
-  return workspace_bytes(tokens, shape, 2);
+  return attention_backward_workspace_bytes(tokens, shape, DType::f32, 0);
+}
+std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,
+                                               std::int64_t head_dim) noexcept {
+  return workspace_bytes(tokens, shape, detail::attention_backward_slot(shape, dtype, head_dim));
 }
 
 Status attention_forward_async(Backend& backend, Stream& stream, const AttentionForwardArgs& a) {
   STRATA_TRY(check("attention_forward", a)
-                 .workspace(a.workspace, attention_forward_workspace_bytes(detail::row_count(a.qkv), a.shape))
+                 .workspace(a.workspace, attention_forward_workspace_bytes(detail::row_count(a.qkv), a.shape,
+                                                                           a.qkv.dtype, head_dim(a)))
                  .status());
   constexpr detail::Op<AttentionForwardArgs> op = {"attention_forward", &attention_forward_host,
                                                    &cuda::attention_forward};
@@ -53,11 +70,12 @@ Status attention_forward_async(Backend& backend, Stream& stream, const Attention
 
 Status attention_backward_async(Backend& backend, Stream& stream, const AttentionBackwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.qkv);
-  STRATA_TRY(check("attention_backward", a)
-                 .rows("dout", a.dout, rows, detail::row_length(a.out))
-                 .rows("dqkv", a.dqkv, rows, detail::row_length(a.qkv))
-                 .workspace(a.workspace, attention_backward_workspace_bytes(rows, a.shape))
-                 .status());
+  STRATA_TRY(
+      check("attention_backward", a)
+          .rows("dout", a.dout, rows, detail::row_length(a.out))
+          .rows("dqkv", a.dqkv, rows, detail::row_length(a.qkv))
+          .workspace(a.workspace, attention_backward_workspace_bytes(rows, a.shape, a.qkv.dtype, head_dim(a)))
+          .status());
   constexpr detail::Op<AttentionBackwardArgs> op = {"attention_backward", &attention_backward_host,
                                                     &cuda::attention_backward};
   return detail::queue(backend, stream, op, a, {a.qkv, a.out, a.lse, a.dout, a.doc_start}, {a.dqkv},

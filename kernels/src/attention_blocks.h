@@ -18,9 +18,26 @@ constexpr std::int64_t attention_slots(std::int64_t pairs) noexcept {
 constexpr std::int64_t attention_pairs(std::int64_t tokens, const AttentionHeads& shape) noexcept {
   return shape.seq > 0 ? tokens / shape.seq * shape.kv_heads : 0;
 }
-/// Floats of one slot: `matrices` blocks of scores, and a row of position biases.
-constexpr std::int64_t attention_slot_floats(const AttentionHeads& shape, int matrices) noexcept {
-  return matrices * std::min(kQueryRows, shape.seq) * shape.seq + (shape.alibi ? shape.seq : 0);
+/// Where the parts of a slot's scratch begin, in floats.
+struct AttentionSlot {
+  std::int64_t heads;  ///< after the blocks of scores: parts of a head, widened
+  std::int64_t bias;   ///< a row of position biases
+  std::int64_t floats;
+};
+/// `matrices` blocks of scores; `parts` [seq, d] matrices of a head, where they are kept in 16 bits.
+constexpr AttentionSlot attention_slot(const AttentionHeads& shape, int matrices, int parts, DType dtype,
+                                       std::int64_t d) noexcept {
+  const std::int64_t heads = matrices * std::min(kQueryRows, shape.seq) * shape.seq;
+  const std::int64_t bias = heads + (dtype == DType::f32 ? 0 : parts * shape.seq * d);
+  return {heads, bias, bias + (shape.alibi ? shape.seq : 0)};
+}
+constexpr AttentionSlot attention_forward_slot(const AttentionHeads& shape, DType dtype,
+                                               std::int64_t d) noexcept {
+  return attention_slot(shape, 1, 4, dtype, d);  // q, k, v, out
+}
+constexpr AttentionSlot attention_backward_slot(const AttentionHeads& shape, DType dtype,
+                                                std::int64_t d) noexcept {
+  return attention_slot(shape, 2, 8, dtype, d);  // those, dout, dq, dk, dv
 }
 
 }  // namespace strata::kernels::detail

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include <strata/cpuopt/convert.h>
 #include <strata/kernels/attention.h>
 
 #include "attention_blocks.h"
@@ -104,31 +106,99 @@ void zero_outside(float* row, std::int64_t begin, std::int64_t end, std::int64_t
   std::fill(row + end, row + n, 0.0f);
 }
 
-/// scores[rows, keys] = x[rows, d] y[keys, d]^T.
-Gemm scores_of(const Block& block, std::int64_t d, const float* x, std::int64_t ldx, const float* y,
-               std::int64_t ldy, float* scores) {
+/// The rows of one head's part of a tensor, in f32.
+struct HeadRows {
+  float* data;
+  std::int64_t ld;
+  float* row(std::int64_t i) const { return data + i * ld; }
+};
+
+/// A slot's room for head rows, handed out front to back.
+class HeadScratch {
+ public:
+  HeadScratch(float* at, const Geometry& g) : at_(at), seq_(g.shape.seq), d_(g.d) {}
+  /// The head at `from`: itself if it is kept in f32, else room for its rows.
+  template <class T>
+  HeadRows room(T* from, std::int64_t ld) {
+    if constexpr (dtype_of<T> == DType::f32)
+      return {from, ld};
+    else
+      return {std::exchange(at_, at_ + seq_ * d_), d_};
+  }
+  /// The same, with what is there.
+  template <class T>
+  HeadRows read(T* from, std::int64_t ld) {
+    const HeadRows rows = room(from, ld);
+    for (std::int64_t i = 0; i < seq_ && dtype_of<T> != DType::f32; ++i)
+      cpuopt::widen(from + i * ld, rows.row(i), d_);
+    return rows;
+  }
+  /// Rounds rows that room() gave for `into`.
+  template <class T>
+  void write(const HeadRows& rows, T* into, std::int64_t ld) const {
+    for (std::int64_t i = 0; i < seq_ && dtype_of<T> != DType::f32; ++i)
+      cpuopt::narrow(rows.row(i), into + i * ld, d_);
+  }
+
+ private:
+  float* at_;
+  std::int64_t seq_, d_;
+};
+
+/// scores[rows, keys] = x[rows of the block, d] y[keys, d]^T.
+Gemm scores_of(const Block& block, std::int64_t d, const HeadRows& x, const HeadRows& y, float* scores) {
   return {.trans_b = true,
           .m = block.rows,
           .n = block.keys(),
           .k = d,
-          .a = x,
-          .lda = ldx,
-          .b = y,
-          .ldb = ldy,
+          .a = x.row(block.first),
+          .lda = x.ld,
+          .b = y.row(block.low),
+          .ldb = y.ld,
           .c = scores,
           .ldc = block.keys()};
 }
 
-void forward_head(const AttentionForwardArgs& a, const Geometry& g, std::int64_t pair, std::int64_t i,
-                  const Bias& bias, float* scores) {
+/// to[rows of the block, d] = scores[rows, keys] x[keys, d].
+Gemm rows_of(const Block& block, std::int64_t d, const float* scores, const HeadRows& x, const HeadRows& to) {
+  return {.m = block.rows,
+          .n = d,
+          .k = block.keys(),
+          .a = scores,
+          .lda = block.keys(),
+          .b = x.row(block.low),
+          .ldb = x.ld,
+          .c = to.row(block.first),
+          .ldc = to.ld};
+}
+
+/// to[keys, d] (+)= scores[rows, keys]^T x[rows of the block, d].
+Gemm key_grad_of(const Block& block, std::int64_t d, const float* scores, const HeadRows& x,
+                 const HeadRows& to, bool add) {
+  return {.trans_a = true,
+          .m = block.keys(),
+          .n = d,
+          .k = block.rows,
+          .a = scores,
+          .lda = block.keys(),
+          .b = x.row(block.first),
+          .ldb = x.ld,
+          .c = to.row(block.low),
+          .ldc = to.ld,
+          .accumulate = add};
+}
+
+struct ForwardHead {
+  HeadRows q, k, v, out;
+  float* lse;
+};
+
+void forward_head(const Geometry& g, const Blocks& blocks, const ForwardHead& head, const Bias& bias,
+                  float* scores) {
   const detail::RowTable& table = detail::row_table();
-  const Blocks blocks(g, pair);
-  const float* qkv = a.qkv.as<float>();
-  float* lse = a.lse.as<float>() + g.lse(pair, i);
   for (std::int64_t b = 0; b < blocks.count(); ++b) {
     const Block block = blocks.at(b);
-    detail::gemm_one_thread(scores_of(block, g.d, qkv + g.q(pair, i) + block.first * g.width, g.width,
-                                      qkv + g.k(pair) + block.low * g.width, g.width, scores));
+    detail::gemm_one_thread(scores_of(block, g.d, head.q, head.k, scores));
     for (std::int64_t r = 0; r < block.rows; ++r) {
       float* row = scores + r * block.keys();
       const std::int64_t begin = blocks.begin(block, r), end = blocks.end(block, r), n = end - begin;
@@ -137,109 +207,118 @@ void forward_head(const AttentionForwardArgs& a, const Geometry& g, std::int64_t
         table.scale_add(row + begin, g.scale, add, n);
         scale = 1.0f;
       }
-      lse[block.first + r] = table.attention_softmax(row + begin, scale, n);
+      head.lse[block.first + r] = table.attention_softmax(row + begin, scale, n);
       zero_outside(row, begin, end, block.keys());
     }
-    detail::gemm_one_thread({.m = block.rows,
-                             .n = g.d,
-                             .k = block.keys(),
-                             .a = scores,
-                             .lda = block.keys(),
-                             .b = qkv + g.v(pair) + block.low * g.width,
-                             .ldb = g.width,
-                             .c = a.out.as<float>() + g.out(pair, i) + block.first * g.out_width,
-                             .ldc = g.out_width});
+    detail::gemm_one_thread(rows_of(block, g.d, scores, head.v, head.out));
   }
 }
 
+struct BackwardHead {
+  HeadRows q, k, v, out, dout, dq, dk, dv;
+  const float* lse;
+};
+
 /// p becomes the probabilities of a block, dp the gradient of its scores.
-void backward_scores(const AttentionBackwardArgs& a, const Geometry& g, std::int64_t pair, std::int64_t i,
-                     const Block& block, const Bias& bias, float* p, float* dp) {
+void backward_scores(const Geometry& g, const Blocks& blocks, const Block& block, const BackwardHead& head,
+                     const Bias& bias, float* p, float* dp) {
   const detail::RowTable& table = detail::row_table();
-  const Blocks blocks(g, pair);
-  const float* qkv = a.qkv.as<float>();
-  const std::int64_t at = g.out(pair, i) + block.first * g.out_width;
-  const float* out = a.out.as<float>() + at;
-  const float* dout = a.dout.as<float>() + at;
-  const float* lse = a.lse.as<float>() + g.lse(pair, i) + block.first;
-  detail::gemm_one_thread(scores_of(block, g.d, qkv + g.q(pair, i) + block.first * g.width, g.width,
-                                    qkv + g.k(pair) + block.low * g.width, g.width, p));
-  detail::gemm_one_thread(
-      scores_of(block, g.d, dout, g.out_width, qkv + g.v(pair) + block.low * g.width, g.width, dp));
+  detail::gemm_one_thread(scores_of(block, g.d, head.q, head.k, p));
+  detail::gemm_one_thread(scores_of(block, g.d, head.dout, head.v, dp));
   for (std::int64_t r = 0; r < block.rows; ++r) {
     const std::int64_t begin = blocks.begin(block, r), end = blocks.end(block, r), n = end - begin;
     float* p_row = p + r * block.keys();
     float* dp_row = dp + r * block.keys();
-    const float d = table.dot(dout + r * g.out_width, out + r * g.out_width, g.d);
+    const float d = table.dot(head.dout.row(block.first + r), head.out.row(block.first + r), g.d);
     float scale = g.scale;
     if (const float* add = bias.row(n); add != nullptr) {
       table.scale_add(p_row + begin, g.scale, add, n);
       scale = 1.0f;
     }
-    table.attention_softmax_backward(p_row + begin, dp_row + begin, lse[r], d, scale, g.scale, n);
+    table.attention_softmax_backward(p_row + begin, dp_row + begin, head.lse[block.first + r], d, scale,
+                                     g.scale, n);
     zero_outside(p_row, begin, end, block.keys());
     zero_outside(dp_row, begin, end, block.keys());
   }
 }
 
-/// grad[keys, d] (+)= scores[rows, keys]^T x[rows, d].
-Gemm key_grad_of(const Block& block, std::int64_t d, const float* scores, const float* x, std::int64_t ldx,
-                 float* grad, std::int64_t ld, bool add) {
-  return {.trans_a = true,
-          .m = block.keys(),
-          .n = d,
-          .k = block.rows,
-          .a = scores,
-          .lda = block.keys(),
-          .b = x,
-          .ldb = ldx,
-          .c = grad,
-          .ldc = ld,
-          .accumulate = add};
-}
-
 // The first head's last block sees the last keys, so it writes dk and dv there, and the others add to them;
 // with documents it may not see all keys, and the rest is zeroed first.
-void backward_head(const AttentionBackwardArgs& a, const Geometry& g, std::int64_t pair, std::int64_t i,
+void backward_head(const Geometry& g, const Blocks& blocks, const BackwardHead& head, bool first_head,
                    const Bias& bias, float* p, float* dp) {
-  const Blocks blocks(g, pair);
-  const float* qkv = a.qkv.as<float>();
-  float* dqkv = a.dqkv.as<float>();
   for (std::int64_t b = blocks.count() - 1; b >= 0; --b) {
     const Block block = blocks.at(b);
-    const bool first = i == 0 && b == blocks.count() - 1;
+    const bool first = first_head && b == blocks.count() - 1;
     for (std::int64_t row = 0; first && row < block.low; ++row)
-      for (const std::int64_t at : {g.k(pair), g.v(pair)}) std::fill_n(dqkv + at + row * g.width, g.d, 0.0f);
-    backward_scores(a, g, pair, i, block, bias, p, dp);
-    const std::int64_t rows_at = block.first * g.width, keys_at = block.low * g.width;
-    detail::gemm_one_thread({.m = block.rows,
-                             .n = g.d,
-                             .k = block.keys(),
-                             .a = dp,
-                             .lda = block.keys(),
-                             .b = qkv + g.k(pair) + keys_at,
-                             .ldb = g.width,
-                             .c = dqkv + g.q(pair, i) + rows_at,
-                             .ldc = g.width});
-    detail::gemm_one_thread(key_grad_of(block, g.d, dp, qkv + g.q(pair, i) + rows_at, g.width,
-                                        dqkv + g.k(pair) + keys_at, g.width, !first));
-    detail::gemm_one_thread(key_grad_of(block, g.d, p,
-                                        a.dout.as<float>() + g.out(pair, i) + block.first * g.out_width,
-                                        g.out_width, dqkv + g.v(pair) + keys_at, g.width, !first));
+      for (const HeadRows& grad : {head.dk, head.dv}) std::fill_n(grad.row(row), g.d, 0.0f);
+    backward_scores(g, blocks, block, head, bias, p, dp);
+    detail::gemm_one_thread(rows_of(block, g.d, dp, head.k, head.dq));
+    detail::gemm_one_thread(key_grad_of(block, g.d, dp, head.q, head.dk, !first));
+    detail::gemm_one_thread(key_grad_of(block, g.d, p, head.dout, head.dv, !first));
   }
 }
 
-/// Calls body(pair, query head of its group, bias of that head, scratch) for all, a slot's in order.
+/// Calls body(pair, scratch) for all pairs, a slot's in order.
 template <class Body>
-void for_heads(const Geometry& g, BufferView workspace, int matrices, ThreadPool& pool, const Body& body) {
+void for_pairs(const Geometry& g, BufferView workspace, std::int64_t slot_floats, ThreadPool& pool,
+               const Body& body) {
   const std::int64_t slots = detail::attention_slots(g.pairs);
-  const std::int64_t floats = detail::attention_slot_floats(g.shape, matrices);
-  const std::int64_t bias_at = floats - g.shape.seq;
   pool.parallel_for(slots, [&](std::int64_t slot) {
-    float* scratch = reinterpret_cast<float*>(workspace.data) + slot * floats;
-    for (std::int64_t pair = slot; pair < g.pairs; pair += slots)
-      for (std::int64_t i = 0; i < g.group; ++i)
-        body(pair, i, Bias(scratch + bias_at, g.shape, g.head(pair, i)), scratch);
+    float* scratch = reinterpret_cast<float*>(workspace.data) + slot * slot_floats;
+    for (std::int64_t pair = slot; pair < g.pairs; pair += slots) body(pair, scratch);
+  });
+}
+
+template <class T>
+void forward(const AttentionForwardArgs& a, ThreadPool& pool) {
+  const Geometry g = geometry(a);
+  const detail::AttentionSlot slot = detail::attention_forward_slot(g.shape, a.qkv.dtype, g.d);
+  T* qkv = a.qkv.as<T>();
+  for_pairs(g, a.workspace, slot.floats, pool, [&](std::int64_t pair, float* scratch) {
+    const Blocks blocks(g, pair);
+    HeadScratch keys(scratch + slot.heads, g);
+    const HeadRows k = keys.read(qkv + g.k(pair), g.width), v = keys.read(qkv + g.v(pair), g.width);
+    for (std::int64_t i = 0; i < g.group; ++i) {
+      HeadScratch queries = keys;  // each query head takes the same room
+      T* out = a.out.as<T>() + g.out(pair, i);
+      const ForwardHead head = {queries.read(qkv + g.q(pair, i), g.width), k, v,
+                                queries.room(out, g.out_width), a.lse.as<float>() + g.lse(pair, i)};
+      forward_head(g, blocks, head, Bias(scratch + slot.bias, g.shape, g.head(pair, i)), scratch);
+      queries.write(head.out, out, g.out_width);
+    }
+  });
+}
+
+template <class T>
+void backward(const AttentionBackwardArgs& a, ThreadPool& pool) {
+  const Geometry g = geometry(a);
+  const detail::AttentionSlot slot = detail::attention_backward_slot(g.shape, a.qkv.dtype, g.d);
+  const std::int64_t scores = slot.heads / 2;
+  T* qkv = a.qkv.as<T>();
+  T* dqkv = a.dqkv.as<T>();
+  for_pairs(g, a.workspace, slot.floats, pool, [&](std::int64_t pair, float* scratch) {
+    const Blocks blocks(g, pair);
+    HeadScratch keys(scratch + slot.heads, g);
+    const HeadRows k = keys.read(qkv + g.k(pair), g.width), v = keys.read(qkv + g.v(pair), g.width);
+    const HeadRows dk = keys.room(dqkv + g.k(pair), g.width), dv = keys.room(dqkv + g.v(pair), g.width);
+    for (std::int64_t i = 0; i < g.group; ++i) {
+      HeadScratch queries = keys;
+      const std::int64_t q = g.q(pair, i), out = g.out(pair, i);
+      const BackwardHead head = {queries.read(qkv + q, g.width),
+                                 k,
+                                 v,
+                                 queries.read(a.out.as<T>() + out, g.out_width),
+                                 queries.read(a.dout.as<T>() + out, g.out_width),
+                                 queries.room(dqkv + q, g.width),
+                                 dk,
+                                 dv,
+                                 a.lse.as<float>() + g.lse(pair, i)};
+      backward_head(g, blocks, head, i == 0, Bias(scratch + slot.bias, g.shape, g.head(pair, i)), scratch,
+                    scratch + scores);
+      queries.write(head.dq, dqkv + q, g.width);
+    }
+    keys.write(dk, dqkv + g.k(pair), g.width);  // sums over the group's query heads, rounded once
+    keys.write(dv, dqkv + g.v(pair), g.width);
   });
 }
 
@@ -254,20 +333,11 @@ float alibi_slope(std::int64_t head, std::int64_t heads) noexcept {
 }
 
 void attention_forward_host(const AttentionForwardArgs& a, ThreadPool& pool) {
-  const Geometry g = geometry(a);
-  for_heads(g, a.workspace, 1, pool,
-            [&](std::int64_t pair, std::int64_t i, const Bias& bias, float* scratch) {
-              forward_head(a, g, pair, i, bias, scratch);
-            });
+  detail::with_storage(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { forward<T>(a, pool); });
 }
 
 void attention_backward_host(const AttentionBackwardArgs& a, ThreadPool& pool) {
-  const Geometry g = geometry(a);
-  const std::int64_t scores = std::min(kQueryRows, g.shape.seq) * g.shape.seq;
-  for_heads(g, a.workspace, 2, pool,
-            [&](std::int64_t pair, std::int64_t i, const Bias& bias, float* scratch) {
-              backward_head(a, g, pair, i, bias, scratch, scratch + scores);
-            });
+  detail::with_storage(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { backward<T>(a, pool); });
 }
 
 }  // namespace strata::kernels

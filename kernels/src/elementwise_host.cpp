@@ -3,66 +3,95 @@
 #include <strata/kernels/elementwise.h>
 
 #include "op.h"
-#include "row_table.h"
+#include "stored_table.h"
 
 namespace strata::kernels {
+namespace {
 
-void gelu_forward_host(const GeluForwardArgs& a, ThreadPool& pool) {
-  detail::for_runs(pool, a.x.n_elems(), detail::kElementsPerItem, [&](std::int64_t i, std::int64_t n) {
-    detail::row_table().gelu_forward(a.x.as<float>() + i, a.y.as<float>() + i, n);
+/// body(table, offset, n, type) by runs of a flat range of `view.n_elems()` elements kept as `view.dtype`.
+template <class Body>
+void for_stored(const TensorView& view, ThreadPool& pool, const Body& body) {
+  detail::with_storage(view.dtype, [&]<class T>(std::type_identity<T> type) {
+    const detail::StoredTable<T>& table = detail::row_table<T>();
+    detail::for_runs(pool, view.n_elems(), detail::kElementsPerItem,
+                     [&](std::int64_t i, std::int64_t n) { body(table, i, n, type); });
   });
 }
 
-void gelu_backward_host(const GeluBackwardArgs& a, ThreadPool& pool) {
-  detail::for_runs(pool, a.x.n_elems(), detail::kElementsPerItem, [&](std::int64_t i, std::int64_t n) {
-    detail::row_table().gelu_backward(a.x.as<float>() + i, a.dy.as<float>() + i, a.dx.as<float>() + i, n);
-  });
-}
-
-void relu_forward_host(const ReluForwardArgs& a, ThreadPool& pool) {
-  detail::for_runs(pool, a.x.n_elems(), detail::kElementsPerItem, [&](std::int64_t i, std::int64_t n) {
-    detail::row_table().relu_forward(a.x.as<float>() + i, a.y.as<float>() + i, n);
-  });
-}
-
-void relu_backward_host(const ReluBackwardArgs& a, ThreadPool& pool) {
-  detail::for_runs(pool, a.x.n_elems(), detail::kElementsPerItem, [&](std::int64_t i, std::int64_t n) {
-    detail::row_table().relu_backward(a.x.as<float>() + i, a.dy.as<float>() + i, a.dx.as<float>() + i, n);
-  });
-}
-
-void swiglu_forward_host(const SwigluForwardArgs& a, ThreadPool& pool) {
+template <class T>
+void swiglu_forward(const SwigluForwardArgs& a, ThreadPool& pool) {
   const std::int64_t f = detail::row_length(a.y);
   detail::for_runs(pool, detail::row_count(a.y), detail::rows_per_item(f),
                    [&](std::int64_t first, std::int64_t n) {
                      for (std::int64_t t = first; t < first + n; ++t) {
-                       const float* gate = a.gate_up.as<float>() + t * 2 * f;
-                       detail::row_table().swiglu_forward(gate, gate + f, a.y.as<float>() + t * f, f);
+                       const T* gate = a.gate_up.as<T>() + t * 2 * f;
+                       detail::row_table<T>().swiglu_forward(gate, gate + f, a.y.as<T>() + t * f, f);
                      }
                    });
 }
 
-void swiglu_backward_host(const SwigluBackwardArgs& a, ThreadPool& pool) {
+template <class T>
+void swiglu_backward(const SwigluBackwardArgs& a, ThreadPool& pool) {
   const std::int64_t f = detail::row_length(a.dy);
   detail::for_runs(
       pool, detail::row_count(a.dy), detail::rows_per_item(f), [&](std::int64_t first, std::int64_t n) {
         for (std::int64_t t = first; t < first + n; ++t) {
-          const float* gate = a.gate_up.as<float>() + t * 2 * f;
-          float* dgate = a.dgate_up.as<float>() + t * 2 * f;
-          detail::row_table().swiglu_backward(gate, gate + f, a.dy.as<float>() + t * f, dgate, dgate + f, f);
+          const T* gate = a.gate_up.as<T>() + t * 2 * f;
+          T* dgate = a.dgate_up.as<T>() + t * 2 * f;
+          detail::row_table<T>().swiglu_backward(gate, gate + f, a.dy.as<T>() + t * f, dgate, dgate + f, f);
         }
       });
 }
 
+}  // namespace
+
+void gelu_forward_host(const GeluForwardArgs& a, ThreadPool& pool) {
+  for_stored(a.x, pool,
+             [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+               table.gelu_forward(a.x.as<T>() + i, a.y.as<T>() + i, n);
+             });
+}
+
+void gelu_backward_host(const GeluBackwardArgs& a, ThreadPool& pool) {
+  for_stored(a.x, pool,
+             [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+               table.gelu_backward(a.x.as<T>() + i, a.dy.as<T>() + i, a.dx.as<T>() + i, n);
+             });
+}
+
+void relu_forward_host(const ReluForwardArgs& a, ThreadPool& pool) {
+  for_stored(a.x, pool,
+             [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+               table.relu_forward(a.x.as<T>() + i, a.y.as<T>() + i, n);
+             });
+}
+
+void relu_backward_host(const ReluBackwardArgs& a, ThreadPool& pool) {
+  for_stored(a.x, pool,
+             [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+               table.relu_backward(a.x.as<T>() + i, a.dy.as<T>() + i, a.dx.as<T>() + i, n);
+             });
+}
+
+void swiglu_forward_host(const SwigluForwardArgs& a, ThreadPool& pool) {
+  detail::with_storage(a.y.dtype, [&]<class T>(std::type_identity<T>) { swiglu_forward<T>(a, pool); });
+}
+
+void swiglu_backward_host(const SwigluBackwardArgs& a, ThreadPool& pool) {
+  detail::with_storage(a.dy.dtype, [&]<class T>(std::type_identity<T>) { swiglu_backward<T>(a, pool); });
+}
+
 void add_host(const AddArgs& args, ThreadPool& pool) {
-  detail::for_runs(pool, args.a.n_elems(), detail::kElementsPerItem, [&](std::int64_t i, std::int64_t n) {
-    detail::row_table().add(args.a.as<float>() + i, args.b.as<float>() + i, args.y.as<float>() + i, n);
-  });
+  for_stored(args.a, pool,
+             [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+               table.add(args.a.as<T>() + i, args.b.as<T>() + i, args.y.as<T>() + i, n);
+             });
 }
 
 void fill_host(const FillArgs& a, ThreadPool& pool) {
-  detail::for_runs(pool, a.x.n_elems(), detail::kElementsPerItem,
-                   [&](std::int64_t i, std::int64_t n) { std::fill_n(a.x.as<float>() + i, n, a.value); });
+  for_stored(a.x, pool, [&]<class T>(const auto&, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+    std::fill_n(a.x.as<T>() + i, n, from_f32<T>(a.value));
+  });
 }
 
 }  // namespace strata::kernels

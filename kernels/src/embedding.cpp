@@ -7,19 +7,19 @@ namespace strata::kernels {
 namespace {
 
 detail::Check check(const char* op, const TensorView& ids, const TensorView& x, const char* x_name,
-                    const TensorView& table, const char* table_name) {
-  const std::int64_t h = detail::row_length(table);
-  detail::Check check(op);
-  check.shape(table_name, table, DType::f32, {table.shape.dims[0], h})
-      .elements("ids", ids, DType::i32, ids.n_elems())
-      .rows(x_name, x, ids.n_elems(), h);
+                    const TensorView& table) {
+  detail::Check check(op, x.dtype);
+  check.elements("ids", ids, DType::i32, ids.n_elems())
+      .rows(x_name, x, ids.n_elems(), detail::row_length(table));
   return check;
 }
 
 }  // namespace
 
 Status embedding_forward_async(Backend& backend, Stream& stream, const EmbeddingForwardArgs& a) {
-  STRATA_TRY(check("embedding_forward", a.ids, a.x, "x", a.table, "table").status());
+  STRATA_TRY(check("embedding_forward", a.ids, a.x, "x", a.table)
+                 .shape("table", a.table, a.x.dtype, {a.table.shape.dims[0], detail::row_length(a.table)})
+                 .status());
   constexpr detail::Op<EmbeddingForwardArgs> op = {"embedding_forward", &embedding_forward_host,
                                                    &cuda::embedding_forward};
   return detail::queue(backend, stream, op, a, {a.ids, a.table}, {a.x});
@@ -31,7 +31,8 @@ std::size_t embedding_backward_workspace_bytes(std::int64_t tokens, std::int64_t
 
 Status embedding_backward_async(Backend& backend, Stream& stream, const EmbeddingBackwardArgs& a) {
   STRATA_TRY(
-      check("embedding_backward", a.ids, a.dx, "dx", a.dtable, "dtable")
+      check("embedding_backward", a.ids, a.dx, "dx", a.dtable)
+          .gradient("dtable", a.dtable, {a.dtable.shape.dims[0], detail::row_length(a.dtable)}, a.accumulate)
           .workspace(a.workspace, embedding_backward_workspace_bytes(a.ids.n_elems(), a.dtable.shape.dims[0]))
           .status());
   constexpr detail::Op<EmbeddingBackwardArgs> op = {"embedding_backward", &embedding_backward_host,

@@ -4,31 +4,29 @@
 #include <strata/runtime/assert.h>
 
 #include "op.h"
-#include "row_table.h"
+#include "partial_sums.h"
+#include "stored_table.h"
 
 namespace strata::kernels {
 namespace {
 
 constexpr std::int64_t kColumns = 512;  // of a row's sum, kept on the stack
 
-/// row (+)= the sum over i in [0, n) of the rows row_at(i), in that order.
-template <class RowAt>
-void sum_rows(float* row, std::int64_t h, std::int64_t n, bool accumulate, const RowAt& row_at) {
-  const detail::RowTable& table = detail::row_table();
+/// Row `row` of `out` (+)= the sum over i in [0, n) of the rows row_at(i), in that order.
+template <class T, class RowAt>
+void sum_rows(const TensorView& out, std::int64_t row, std::int64_t n, bool accumulate, const RowAt& row_at) {
+  const std::int64_t h = detail::row_length(out);
+  const detail::StoredTable<T>& table = detail::row_table<T>();
   for (std::int64_t at = 0; at < h; at += kColumns) {
     const std::int64_t columns = std::min(kColumns, h - at);
     float sum[kColumns] = {};
-    for (std::int64_t i = 0; i < n; ++i) table.add_to(sum, row_at(i) + at, columns);
-    if (accumulate)
-      table.add_to(row + at, sum, columns);
-    else
-      std::copy_n(sum, columns, row + at);
+    for (std::int64_t i = 0; i < n; ++i) table.sum_to(sum, row_at(i) + at, columns);
+    detail::store_sum(out, row * h + at, sum, columns, accumulate);
   }
 }
 
-}  // namespace
-
-void embedding_forward_host(const EmbeddingForwardArgs& a, ThreadPool& pool) {
+template <class T>
+void forward(const EmbeddingForwardArgs& a, ThreadPool& pool) {
   const std::int64_t h = detail::row_length(a.table);
   const auto* ids = a.ids.as<std::int32_t>();
   detail::for_runs(pool, a.ids.n_elems(), detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
@@ -36,17 +34,18 @@ void embedding_forward_host(const EmbeddingForwardArgs& a, ThreadPool& pool) {
       const std::int64_t row = ids[t] + a.offset;
       STRATA_DCHECK(row >= 0 && row < a.table.shape.dim(0), "token ", t, " is row ", row, " of ",
                     a.table.shape.dim(0));
-      std::copy_n(a.table.as<float>() + row * h, h, a.x.as<float>() + t * h);
+      std::copy_n(a.table.as<T>() + row * h, h, a.x.as<T>() + t * h);
     }
   });
 }
 
-void embedding_backward_host(const EmbeddingBackwardArgs& a, ThreadPool& pool) {
+template <class T>
+void backward(const EmbeddingBackwardArgs& a, ThreadPool& pool) {
   const std::int64_t h = detail::row_length(a.dtable);
   const std::int64_t vocab = a.dtable.shape.dim(0);
   const std::int64_t t_count = a.ids.n_elems();
   const auto* ids = a.ids.as<std::int32_t>();
-  const auto* dx = a.dx.as<float>();
+  const auto* dx = a.dx.as<T>();
   // A counting sort: order holds token positions by table row, ascending within a row.
   auto* begin = reinterpret_cast<std::int32_t*>(a.workspace.data);
   auto* order = begin + vocab + 1;
@@ -66,10 +65,20 @@ void embedding_backward_host(const EmbeddingBackwardArgs& a, ThreadPool& pool) {
       const std::int64_t from = begin[v + 1];
       const std::int64_t to = v + 1 < vocab ? begin[v + 2] : t_count;
       if (from == to && a.accumulate) continue;
-      sum_rows(a.dtable.as<float>() + v * h, h, to - from, a.accumulate,
-               [&](std::int64_t i) { return dx + order[from + i] * h; });
+      sum_rows<T>(a.dtable, v, to - from, a.accumulate,
+                  [&](std::int64_t i) { return dx + order[from + i] * h; });
     }
   });
+}
+
+}  // namespace
+
+void embedding_forward_host(const EmbeddingForwardArgs& a, ThreadPool& pool) {
+  detail::with_storage(a.x.dtype, [&]<class T>(std::type_identity<T>) { forward<T>(a, pool); });
+}
+
+void embedding_backward_host(const EmbeddingBackwardArgs& a, ThreadPool& pool) {
+  detail::with_storage(a.dx.dtype, [&]<class T>(std::type_identity<T>) { backward<T>(a, pool); });
 }
 
 }  // namespace strata::kernels

@@ -8,10 +8,10 @@ namespace strata::kernels {
 Status layernorm_forward_async(Backend& backend, Stream& stream, const LayernormForwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t h = detail::row_length(a.x);
-  STRATA_TRY(detail::Check("layernorm_forward")
+  STRATA_TRY(detail::Check("layernorm_forward", a.x.dtype)
                  .rows("x", a.x, rows, h)
-                 .shape("weight", a.weight, DType::f32, {h})
-                 .shape("bias", a.bias, DType::f32, {h})
+                 .shape("weight", a.weight, a.x.dtype, {h})
+                 .shape("bias", a.bias, a.x.dtype, {h})
                  .rows("y", a.y, rows, h)
                  .elements("mean", a.mean, DType::f32, rows)
                  .elements("rstd", a.rstd, DType::f32, rows)
@@ -29,15 +29,15 @@ std::size_t layernorm_backward_workspace_bytes(std::int64_t rows, std::int64_t h
 Status layernorm_backward_async(Backend& backend, Stream& stream, const LayernormBackwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t h = detail::row_length(a.x);
-  STRATA_TRY(detail::Check("layernorm_backward")
+  STRATA_TRY(detail::Check("layernorm_backward", a.x.dtype)
                  .rows("x", a.x, rows, h)
-                 .shape("weight", a.weight, DType::f32, {h})
+                 .shape("weight", a.weight, a.x.dtype, {h})
                  .elements("mean", a.mean, DType::f32, rows)
                  .elements("rstd", a.rstd, DType::f32, rows)
                  .rows("dy", a.dy, rows, h)
                  .rows("dx", a.dx, rows, h)
-                 .shape("dweight", a.dweight, DType::f32, {h})
-                 .shape("dbias", a.dbias, DType::f32, {h})
+                 .gradient("dweight", a.dweight, {h}, a.accumulate_dweight)
+                 .gradient("dbias", a.dbias, {h}, a.accumulate_dbias)
                  .that(h >= 1, "rows of no elements")
                  .workspace(a.workspace, layernorm_backward_workspace_bytes(rows, h))
                  .status());

@@ -9,9 +9,9 @@ Status linear_forward_async(Backend& backend, Stream& stream, const LinearForwar
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t k = detail::row_length(a.x);
   const std::int64_t n = a.w.shape.dims[0];
-  detail::Check check("linear_forward");
-  check.rows("x", a.x, rows, k).shape("w", a.w, DType::f32, {n, k}).rows("y", a.y, rows, n);
-  if (detail::is_given(a.b)) check.shape("b", a.b, DType::f32, {n});
+  detail::Check check("linear_forward", a.x.dtype);
+  check.rows("x", a.x, rows, k).shape("w", a.w, a.x.dtype, {n, k}).rows("y", a.y, rows, n);
+  if (detail::is_given(a.b)) check.shape("b", a.b, a.x.dtype, {n});
   STRATA_TRY(check.status());
   constexpr detail::Op<LinearForwardArgs> op = {"linear_forward", &linear_forward_host,
                                                 &cuda::linear_forward};
@@ -22,9 +22,9 @@ Status linear_backward_input_async(Backend& backend, Stream& stream, const Linea
   const std::int64_t rows = detail::row_count(a.dy);
   const std::int64_t n = detail::row_length(a.dy);
   const std::int64_t k = detail::row_length(a.w);
-  STRATA_TRY(detail::Check("linear_backward_input")
+  STRATA_TRY(detail::Check("linear_backward_input", a.dy.dtype)
                  .rows("dy", a.dy, rows, n)
-                 .shape("w", a.w, DType::f32, {n, k})
+                 .shape("w", a.w, a.dy.dtype, {n, k})
                  .rows("dx", a.dx, rows, k)
                  .status());
   constexpr detail::Op<LinearBackwardInputArgs> op = {"linear_backward_input", &linear_backward_input_host,
@@ -36,10 +36,10 @@ Status linear_backward_weight_async(Backend& backend, Stream& stream, const Line
   const std::int64_t rows = detail::row_count(a.dy);
   const std::int64_t n = detail::row_length(a.dy);
   const std::int64_t k = detail::row_length(a.x);
-  STRATA_TRY(detail::Check("linear_backward_weight")
+  STRATA_TRY(detail::Check("linear_backward_weight", a.dy.dtype)
                  .rows("dy", a.dy, rows, n)
                  .rows("x", a.x, rows, k)
-                 .shape("dw", a.dw, DType::f32, {n, k})
+                 .gradient("dw", a.dw, {n, k}, a.accumulate)
                  .status());
   constexpr detail::Op<LinearBackwardWeightArgs> op = {"linear_backward_weight", &linear_backward_weight_host,
                                                        &cuda::linear_backward_weight};
@@ -53,9 +53,9 @@ std::size_t linear_backward_bias_workspace_bytes(std::int64_t rows, std::int64_t
 Status linear_backward_bias_async(Backend& backend, Stream& stream, const LinearBackwardBiasArgs& a) {
   const std::int64_t rows = detail::row_count(a.dy);
   const std::int64_t n = detail::row_length(a.dy);
-  STRATA_TRY(detail::Check("linear_backward_bias")
+  STRATA_TRY(detail::Check("linear_backward_bias", a.dy.dtype)
                  .rows("dy", a.dy, rows, n)
-                 .shape("db", a.db, DType::f32, {n})
+                 .gradient("db", a.db, {n}, a.accumulate)
                  .workspace(a.workspace, linear_backward_bias_workspace_bytes(rows, n))
                  .status());
   constexpr detail::Op<LinearBackwardBiasArgs> op = {"linear_backward_bias", &linear_backward_bias_host,

@@ -9,6 +9,8 @@
 #include <strata/runtime/tensor_view.h>
 #include <strata/runtime/thread_pool.h>
 
+#include "storage.h"
+
 namespace strata::kernels::detail {
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
@@ -50,18 +52,31 @@ void for_runs(ThreadPool& pool, std::int64_t total, std::int64_t per_item, const
 /// Collects the first thing wrong with an op's arguments.
 class Check {
  public:
-  explicit Check(const char* op) noexcept : op_(op) {}
+  /// `storage` is what the op's activations and parameters are kept in.
+  explicit Check(const char* op, DType storage = DType::f32) : op_(op), storage_(storage) {
+    that(is_storage(storage), "activations are ", to_string(storage), "; they must be f32, bf16 or f16");
+  }
   /// Exactly this shape.
   Check& shape(const char* name, const TensorView& view, DType dtype, const Shape& want) {
     if (view.dtype == dtype && view.shape == want) return *this;
     return fail(name, " is ", describe(view), "; it must be ", to_string(dtype), " ", to_string(want));
   }
-  /// f32, any rank, `rows` rows of `columns`.
+  /// As activations are kept, any rank, `n_rows` rows of `columns`.
   Check& rows(const char* name, const TensorView& view, std::int64_t n_rows, std::int64_t columns) {
-    if (view.dtype == DType::f32 && is_given(view) && row_count(view) == n_rows &&
-        row_length(view) == columns)
+    return rows(name, view, storage_, n_rows, columns);
+  }
+  Check& rows(const char* name, const TensorView& view, DType dtype, std::int64_t n_rows,
+              std::int64_t columns) {
+    if (view.dtype == dtype && is_given(view) && row_count(view) == n_rows && row_length(view) == columns)
       return *this;
-    return fail(name, " is ", describe(view), "; it must be f32, ", n_rows, " rows of ", columns);
+    return fail(name, " is ", describe(view), "; it must be ", to_string(dtype), ", ", n_rows, " rows of ",
+                columns);
+  }
+  /// A parameter's gradient: f32, or as activations are kept unless something is added to it.
+  Check& gradient(const char* name, const TensorView& view, const Shape& want, bool accumulate) {
+    shape(name, view, view.dtype == DType::f32 ? DType::f32 : storage_, want);
+    return that(!accumulate || view.dtype == DType::f32, name, " is ", to_string(view.dtype),
+                "; only an f32 sum can be added to, as another would be rounded twice");
   }
   /// Any shape with `n` elements.
   Check& elements(const char* name, const TensorView& view, DType dtype, std::int64_t n) {
@@ -87,6 +102,7 @@ class Check {
     return str(to_string(view.dtype), " ", to_string(view.shape));
   }
   const char* op_;
+  DType storage_;
   Status status_;
 };
 

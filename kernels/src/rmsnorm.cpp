@@ -8,9 +8,9 @@ namespace strata::kernels {
 Status rmsnorm_forward_async(Backend& backend, Stream& stream, const RmsnormForwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t h = detail::row_length(a.x);
-  STRATA_TRY(detail::Check("rmsnorm_forward")
+  STRATA_TRY(detail::Check("rmsnorm_forward", a.x.dtype)
                  .rows("x", a.x, rows, h)
-                 .shape("weight", a.weight, DType::f32, {h})
+                 .shape("weight", a.weight, a.x.dtype, {h})
                  .rows("y", a.y, rows, h)
                  .elements("rstd", a.rstd, DType::f32, rows)
                  .that(h >= 1 && a.eps >= 0.0f, "rows of ", h, " elements with eps ", a.eps)
@@ -27,13 +27,13 @@ std::size_t rmsnorm_backward_workspace_bytes(std::int64_t rows, std::int64_t hid
 Status rmsnorm_backward_async(Backend& backend, Stream& stream, const RmsnormBackwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t h = detail::row_length(a.x);
-  STRATA_TRY(detail::Check("rmsnorm_backward")
+  STRATA_TRY(detail::Check("rmsnorm_backward", a.x.dtype)
                  .rows("x", a.x, rows, h)
-                 .shape("weight", a.weight, DType::f32, {h})
+                 .shape("weight", a.weight, a.x.dtype, {h})
                  .elements("rstd", a.rstd, DType::f32, rows)
                  .rows("dy", a.dy, rows, h)
                  .rows("dx", a.dx, rows, h)
-                 .shape("dweight", a.dweight, DType::f32, {h})
+                 .gradient("dweight", a.dweight, {h}, a.accumulate_dweight)
                  .that(h >= 1, "rows of no elements")
                  .workspace(a.workspace, rmsnorm_backward_workspace_bytes(rows, h))
                  .status());
@@ -48,10 +48,10 @@ template <class Args>
 detail::Check check_qk(const char* op, const Args& a) {
   const std::int64_t rows = detail::row_count(a.qkv);
   const std::int64_t d = detail::row_length(a.q_weight);
-  detail::Check check(op);
+  detail::Check check(op, a.qkv.dtype);
   check.that(a.heads >= 1 && a.kv_heads >= 1, a.heads, " heads and ", a.kv_heads, " key heads")
-      .shape("q_weight", a.q_weight, DType::f32, {d})
-      .shape("k_weight", a.k_weight, DType::f32, {d})
+      .shape("q_weight", a.q_weight, a.qkv.dtype, {d})
+      .shape("k_weight", a.k_weight, a.qkv.dtype, {d})
       .rows("qkv", a.qkv, rows, (a.heads + 2 * a.kv_heads) * d)
       .elements("rstd", a.rstd, DType::f32, rows * (a.heads + a.kv_heads));
   return check;
@@ -79,8 +79,8 @@ Status qk_norm_backward_async(Backend& backend, Stream& stream, const QkNormBack
   STRATA_TRY(check_qk("qk_norm_backward", a)
                  .rows("dy", a.dy, rows, detail::row_length(a.qkv))
                  .rows("dx", a.dx, rows, detail::row_length(a.qkv))
-                 .shape("dq_weight", a.dq_weight, DType::f32, {d})
-                 .shape("dk_weight", a.dk_weight, DType::f32, {d})
+                 .gradient("dq_weight", a.dq_weight, {d}, a.accumulate_dq_weight)
+                 .gradient("dk_weight", a.dk_weight, {d}, a.accumulate_dk_weight)
                  .workspace(a.workspace, qk_norm_backward_workspace_bytes(rows, d))
                  .status());
   constexpr detail::Op<QkNormBackwardArgs> op = {"qk_norm_backward", &qk_norm_backward_host,

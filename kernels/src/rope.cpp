@@ -33,7 +33,7 @@ Status rope_async(Backend& backend, Stream& stream, const RopeArgs& a) {
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t width = detail::row_length(a.x);
   const std::int64_t turned = detail::row_length(a.table);
-  STRATA_TRY(detail::Check("rope")
+  STRATA_TRY(detail::Check("rope", a.x.dtype)
                  .rows("x", a.x, rows, width)
                  .rows("y", a.y, rows, width)
                  .elements("positions", a.positions, DType::i32, rows)
@@ -41,7 +41,7 @@ Status rope_async(Backend& backend, Stream& stream, const RopeArgs& a) {
                        " heads of ", a.head_dim, " in rows of ", width)
                  .that(turned % 2 == 0 && turned <= a.head_dim, turned, " elements of a head of ", a.head_dim,
                        " are turned")
-                 .rows("table", a.table, detail::row_count(a.table), turned)
+                 .rows("table", a.table, DType::f32, detail::row_count(a.table), turned)
                  .status());
   constexpr detail::Op<RopeArgs> op = {"rope", &rope_host, &cuda::rope};
   return detail::queue(backend, stream, op, a, {a.x, a.positions, a.table}, {a.y});

@@ -6,7 +6,7 @@
 #include <strata/runtime/assert.h>
 
 #include "op.h"
-#include "row_table.h"
+#include "stored_table.h"
 
 namespace strata::kernels {
 namespace {
@@ -33,16 +33,16 @@ float frequency(const RopeFrequencies& f, std::int64_t i, std::int64_t n) {
 }
 
 // One head, `n` pairs; the interleaved form goes through pairs one by one, with the same bits on every ISA.
-void turn(const RopeArgs& a, const float* x, const float* cosines, const float* sines, float* y,
-          std::int64_t n) {
+template <class T>
+void turn(const RopeArgs& a, const T* x, const float* cosines, const float* sines, T* y, std::int64_t n) {
   if (!a.interleaved) {
-    detail::row_table().rotate(x, x + n, cosines, sines, y, y + n, n);
+    detail::row_table<T>().rotate(x, x + n, cosines, sines, y, y + n, n);
     return;
   }
   for (std::int64_t i = 0; i < n; ++i) {
-    const float even = x[2 * i], odd = x[2 * i + 1];
-    y[2 * i] = even * cosines[i] - odd * sines[i];
-    y[2 * i + 1] = odd * cosines[i] + even * sines[i];
+    const float even = to_f32(x[2 * i]), odd = to_f32(x[2 * i + 1]);
+    y[2 * i] = from_f32<T>(even * cosines[i] - odd * sines[i]);
+    y[2 * i + 1] = from_f32<T>(odd * cosines[i] + even * sines[i]);
   }
 }
 
@@ -77,7 +77,8 @@ void rope_table_host(const RopeTableArgs& a, ThreadPool& pool) {
   });
 }
 
-void rope_host(const RopeArgs& a, ThreadPool& pool) {
+template <class T>
+void rope(const RopeArgs& a, ThreadPool& pool) {
   const std::int64_t width = detail::row_length(a.x);
   const std::int64_t turned = detail::row_length(a.table);
   const std::int64_t n = turned / 2;
@@ -95,8 +96,8 @@ void rope_host(const RopeArgs& a, ThreadPool& pool) {
                          for (std::int64_t i = 0; i < n; ++i) back[i] = -sines[i];
                          sines = back;
                        }
-                       const float* x = a.x.as<float>() + t * width;
-                       float* y = a.y.as<float>() + t * width;
+                       const T* x = a.x.as<T>() + t * width;
+                       T* y = a.y.as<T>() + t * width;
                        for (std::int64_t head = 0; head < a.heads; ++head) {
                          const std::int64_t at = head * a.head_dim;
                          turn(a, x + at, cosines, sines, y + at, n);
@@ -105,6 +106,10 @@ void rope_host(const RopeArgs& a, ThreadPool& pool) {
                        if (x != y) std::copy(x + a.heads * a.head_dim, x + width, y + a.heads * a.head_dim);
                      }
                    });
+}
+
+void rope_host(const RopeArgs& a, ThreadPool& pool) {
+  detail::with_storage(a.x.dtype, [&]<class T>(std::type_identity<T>) { rope<T>(a, pool); });
 }
 
 }  // namespace strata::kernels

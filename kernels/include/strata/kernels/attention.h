@@ -22,16 +22,21 @@ struct AttentionHeads {
 float alibi_slope(std::int64_t head, std::int64_t heads) noexcept;
 
 /// out = softmax(q k^T / sqrt(d)) v by head (Vaswani et al. 2017). Works on blocks of 64 query rows, so no
-/// seq x seq matrix is kept; lse is what the backward rebuilds the probabilities from.
+/// seq x seq matrix is kept; lse is what the backward rebuilds the probabilities from. Where qkv is kept in
+/// 16 bits, a head is widened first: scores, probabilities and sums over query heads are f32, and out or dqkv
+/// is rounded once.
 struct AttentionForwardArgs {
-  TensorView qkv;        ///< f32 [..., (heads + 2 kv_heads) d], T rows; T is a multiple of seq
-  TensorView out;        ///< f32 [..., heads d], T rows, written
+  TensorView qkv;        ///< f32, bf16 or f16 [..., (heads + 2 kv_heads) d], T rows; T is a multiple of seq
+  TensorView out;        ///< as qkv, [..., heads d], T rows, written
   TensorView lse;        ///< f32, T * heads values as [batch, heads, seq], written
   TensorView doc_start;  ///< i32, T values: the first place in its row of seq that a token sees; rank 0: all
   AttentionHeads shape;
-  BufferView workspace;  ///< attention_forward_workspace_bytes(T, shape), 4-aligned
+  BufferView workspace;  ///< attention_forward_workspace_bytes(T, shape, dtype, d), 4-aligned
 };
+/// For qkv in f32, and for any dtype with heads of `head_dim` elements.
 std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept;
+std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,
+                                              std::int64_t head_dim) noexcept;
 Status attention_forward_async(Backend& backend, Stream& stream, const AttentionForwardArgs& args);
 void attention_forward_host(const AttentionForwardArgs& args, ThreadPool& pool);
 
@@ -39,13 +44,15 @@ struct AttentionBackwardArgs {
   TensorView qkv;        ///< as in the forward
   TensorView out;        ///< from the forward
   TensorView lse;        ///< from the forward
-  TensorView dout;       ///< f32 [..., heads d], T rows
+  TensorView dout;       ///< as out
   TensorView doc_start;  ///< as in the forward
-  TensorView dqkv;       ///< f32, as qkv, written
+  TensorView dqkv;       ///< as qkv, written
   AttentionHeads shape;
-  BufferView workspace;  ///< attention_backward_workspace_bytes(T, shape), 4-aligned
+  BufferView workspace;  ///< attention_backward_workspace_bytes(T, shape, dtype, d), 4-aligned
 };
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept;
+std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,
+                                               std::int64_t head_dim) noexcept;
 Status attention_backward_async(Backend& backend, Stream& stream, const AttentionBackwardArgs& args);
 void attention_backward_host(const AttentionBackwardArgs& args, ThreadPool& pool);
 

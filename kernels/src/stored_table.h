@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/runtime/float16.h>
+
+namespace strata::kernels::detail {
+
+/// SIMD bodies over one row (or flat range) of n elements whose activations and parameters are kept as T:
+/// float, bf16 or f16. They compute in f32 and round once, when they store. Each instruction set has one
+/// table a type, all with the same bits.
+template <class T>
+struct StoredTable {
+  void (*add)(const T* a, const T* b, T* y, std::int64_t n);
+  /// acc += x.
+  void (*sum_to)(float* acc, const T* x, std::int64_t n);
+  void (*gelu_forward)(const T* x, T* y, std::int64_t n);
+  void (*gelu_backward)(const T* x, const T* dy, T* dx, std::int64_t n);
+  void (*relu_forward)(const T* x, T* y, std::int64_t n);
+  void (*relu_backward)(const T* x, const T* dy, T* dx, std::int64_t n);
+  void (*swiglu_forward)(const T* gate, const T* up, T* y, std::int64_t n);
+  /// dgate and dup may be gate and up.
+  void (*swiglu_backward)(const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::int64_t n);
+  /// n pairs (x1[i], x2[i]) turned by the angles whose cosines and sines are given; y1, y2 may be x1, x2.
+  void (*rotate)(const T* x1, const T* x2, const float* cosines, const float* sines, T* y1, T* y2,
+                 std::int64_t n);
+  void (*rmsnorm_forward)(const T* x, const T* weight, T* y, float* rstd, float eps, std::int64_t n);
+  /// Adds to dweight, which is the row block's partial sum; dx may be dy.
+  void (*rmsnorm_backward)(const T* x, const T* weight, float rstd, const T* dy, T* dx, float* dweight,
+                           std::int64_t n);
+  void (*layernorm_forward)(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd,
+                            float eps, std::int64_t n);
+  /// Adds to dweight and dbias, which are the row block's partial sums.
+  void (*layernorm_backward)(const T* x, const T* weight, float mean, float rstd, const T* dy, T* dx,
+                             bool accumulate_dx, float* dweight, float* dbias, std::int64_t n);
+  float (*log_sum_exp)(const T* x, std::int64_t n);
+  /// y = exp(x - lse) * scale.
+  void (*softmax_from_lse)(const T* x, T* y, float lse, float scale, std::int64_t n);
+};
+
+/// The table of cpuopt::active_isa().
+template <class T>
+const StoredTable<T>& row_table() noexcept;
+template <>
+const StoredTable<float>& row_table<float>() noexcept;
+template <>
+const StoredTable<bf16>& row_table<bf16>() noexcept;
+template <>
+const StoredTable<f16>& row_table<f16>() noexcept;
+
+}  // namespace strata::kernels::detail
+
+namespace strata::kernels::scalar {
+extern const detail::StoredTable<float> stored_f32;
+extern const detail::StoredTable<bf16> stored_bf16;
+extern const detail::StoredTable<f16> stored_f16;
+}  // namespace strata::kernels::scalar
+namespace strata::kernels::sse42 {
+extern const detail::StoredTable<float> stored_f32;
+extern const detail::StoredTable<bf16> stored_bf16;
+extern const detail::StoredTable<f16> stored_f16;
+}  // namespace strata::kernels::sse42
+namespace strata::kernels::avx2 {
+extern const detail::StoredTable<float> stored_f32;
+extern const detail::StoredTable<bf16> stored_bf16;
+extern const detail::StoredTable<f16> stored_f16;
+}  // namespace strata::kernels::avx2
+namespace strata::kernels::avx512 {
+extern const detail::StoredTable<float> stored_f32;
+extern const detail::StoredTable<bf16> stored_bf16;
+extern const detail::StoredTable<f16> stored_f16;
+}  // namespace strata::kernels::avx512
