@@ -27,7 +27,7 @@ detail::Check check(const char* op, const Args& a) {
   const std::int64_t width = detail::row_length(a.qkv);
   const bool heads_fit = s.heads >= 1 && s.kv_heads >= 1 && s.heads % s.kv_heads == 0;
   const std::int64_t parts = heads_fit ? s.heads + 2 * s.kv_heads : 1;
-  detail::Check check(op, a.qkv.dtype);
+  detail::Check check(op, "qkv", a.qkv);
   check.rows("qkv", a.qkv, rows, width)
       .that(heads_fit, s.heads, " query heads over ", s.kv_heads, " key heads")
       .that(width % parts == 0, "rows of ", width, " are not a multiple of ", s.heads, " + 2 * ", s.kv_heads,

@@ -15,7 +15,7 @@ bool is_one_or_none(const TensorView& view) {
 Status cross_entropy_forward_async(Backend& backend, Stream& stream, const CrossEntropyForwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.logits);
   const std::int64_t vocab = detail::row_length(a.logits);
-  STRATA_TRY(detail::Check("cross_entropy_forward", a.logits.dtype)
+  STRATA_TRY(detail::Check("cross_entropy_forward", "logits", a.logits)
                  .rows("logits", a.logits, rows, vocab)
                  .elements("targets", a.targets, DType::i32, rows)
                  .elements("losses", a.losses, DType::f32, rows)
@@ -33,7 +33,7 @@ Status cross_entropy_forward_async(Backend& backend, Stream& stream, const Cross
 Status cross_entropy_backward_async(Backend& backend, Stream& stream, const CrossEntropyBackwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.logits);
   const std::int64_t vocab = detail::row_length(a.logits);
-  STRATA_TRY(detail::Check("cross_entropy_backward", a.logits.dtype)
+  STRATA_TRY(detail::Check("cross_entropy_backward", "logits", a.logits)
                  .rows("logits", a.logits, rows, vocab)
                  .elements("targets", a.targets, DType::i32, rows)
                  .elements("lse", a.lse, DType::f32, rows)

@@ -16,7 +16,7 @@ template <class Args>
 Status elementwise(Backend& backend, Stream& stream, const detail::Op<Args>& op, const Args& args,
                    std::initializer_list<Operand> reads, const Operand& write) {
   const TensorView& first = reads.begin()->view;
-  detail::Check check(op.name, first.dtype);
+  detail::Check check(op.name, reads.begin()->name, first);
   for (const Operand& read : reads) check.elements(read.name, read.view, first.dtype, first.n_elems());
   STRATA_TRY(check.elements(write.name, write.view, first.dtype, first.n_elems()).status());
   const TensorView second = reads.size() > 1 ? reads.begin()[1].view : TensorView{};
@@ -48,7 +48,7 @@ Status relu_backward_async(Backend& backend, Stream& stream, const ReluBackwardA
 Status swiglu_forward_async(Backend& backend, Stream& stream, const SwigluForwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.y);
   const std::int64_t f = detail::row_length(a.y);
-  STRATA_TRY(detail::Check("swiglu_forward", a.gate_up.dtype)
+  STRATA_TRY(detail::Check("swiglu_forward", "gate_up", a.gate_up)
                  .rows("gate_up", a.gate_up, rows, 2 * f)
                  .rows("y", a.y, rows, f)
                  .status());
@@ -60,7 +60,7 @@ Status swiglu_forward_async(Backend& backend, Stream& stream, const SwigluForwar
 Status swiglu_backward_async(Backend& backend, Stream& stream, const SwigluBackwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.dy);
   const std::int64_t f = detail::row_length(a.dy);
-  STRATA_TRY(detail::Check("swiglu_backward", a.gate_up.dtype)
+  STRATA_TRY(detail::Check("swiglu_backward", "gate_up", a.gate_up)
                  .rows("gate_up", a.gate_up, rows, 2 * f)
                  .rows("dy", a.dy, rows, f)
                  .rows("dgate_up", a.dgate_up, rows, 2 * f)
@@ -76,7 +76,7 @@ Status add_async(Backend& backend, Stream& stream, const AddArgs& args) {
 }
 
 Status fill_async(Backend& backend, Stream& stream, const FillArgs& a) {
-  STRATA_TRY(detail::Check("fill", a.x.dtype).elements("x", a.x, a.x.dtype, a.x.n_elems()).status());
+  STRATA_TRY(detail::Check("fill", "x", a.x).elements("x", a.x, a.x.dtype, a.x.n_elems()).status());
   constexpr detail::Op<FillArgs> op = {"fill", &fill_host, &cuda::fill};
   return detail::queue(backend, stream, op, a, {}, {a.x});
 }

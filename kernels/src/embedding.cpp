@@ -8,7 +8,7 @@ namespace {
 
 detail::Check check(const char* op, const TensorView& ids, const TensorView& x, const char* x_name,
                     const TensorView& table) {
-  detail::Check check(op, x.dtype);
+  detail::Check check(op, x_name, x);
   check.elements("ids", ids, DType::i32, ids.n_elems())
       .rows(x_name, x, ids.n_elems(), detail::row_length(table));
   return check;

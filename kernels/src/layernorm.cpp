@@ -8,7 +8,7 @@ namespace strata::kernels {
 Status layernorm_forward_async(Backend& backend, Stream& stream, const LayernormForwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t h = detail::row_length(a.x);
-  STRATA_TRY(detail::Check("layernorm_forward", a.x.dtype)
+  STRATA_TRY(detail::Check("layernorm_forward", "x", a.x)
                  .rows("x", a.x, rows, h)
                  .shape("weight", a.weight, a.x.dtype, {h})
                  .shape("bias", a.bias, a.x.dtype, {h})
@@ -29,7 +29,7 @@ std::size_t layernorm_backward_workspace_bytes(std::int64_t rows, std::int64_t h
 Status layernorm_backward_async(Backend& backend, Stream& stream, const LayernormBackwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t h = detail::row_length(a.x);
-  STRATA_TRY(detail::Check("layernorm_backward", a.x.dtype)
+  STRATA_TRY(detail::Check("layernorm_backward", "x", a.x)
                  .rows("x", a.x, rows, h)
                  .shape("weight", a.weight, a.x.dtype, {h})
                  .elements("mean", a.mean, DType::f32, rows)

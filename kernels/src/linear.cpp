@@ -9,7 +9,7 @@ Status linear_forward_async(Backend& backend, Stream& stream, const LinearForwar
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t k = detail::row_length(a.x);
   const std::int64_t n = a.w.shape.dims[0];
-  detail::Check check("linear_forward", a.x.dtype);
+  detail::Check check("linear_forward", "x", a.x);
   check.rows("x", a.x, rows, k).shape("w", a.w, a.x.dtype, {n, k}).rows("y", a.y, rows, n);
   if (detail::is_given(a.b)) check.shape("b", a.b, a.x.dtype, {n});
   STRATA_TRY(check.status());
@@ -22,7 +22,7 @@ Status linear_backward_input_async(Backend& backend, Stream& stream, const Linea
   const std::int64_t rows = detail::row_count(a.dy);
   const std::int64_t n = detail::row_length(a.dy);
   const std::int64_t k = detail::row_length(a.w);
-  STRATA_TRY(detail::Check("linear_backward_input", a.dy.dtype)
+  STRATA_TRY(detail::Check("linear_backward_input", "dy", a.dy)
                  .rows("dy", a.dy, rows, n)
                  .shape("w", a.w, a.dy.dtype, {n, k})
                  .rows("dx", a.dx, rows, k)
@@ -36,7 +36,7 @@ Status linear_backward_weight_async(Backend& backend, Stream& stream, const Line
   const std::int64_t rows = detail::row_count(a.dy);
   const std::int64_t n = detail::row_length(a.dy);
   const std::int64_t k = detail::row_length(a.x);
-  STRATA_TRY(detail::Check("linear_backward_weight", a.dy.dtype)
+  STRATA_TRY(detail::Check("linear_backward_weight", "dy", a.dy)
                  .rows("dy", a.dy, rows, n)
                  .rows("x", a.x, rows, k)
                  .gradient("dw", a.dw, {n, k}, a.accumulate)
@@ -53,7 +53,7 @@ std::size_t linear_backward_bias_workspace_bytes(std::int64_t rows, std::int64_t
 Status linear_backward_bias_async(Backend& backend, Stream& stream, const LinearBackwardBiasArgs& a) {
   const std::int64_t rows = detail::row_count(a.dy);
   const std::int64_t n = detail::row_length(a.dy);
-  STRATA_TRY(detail::Check("linear_backward_bias", a.dy.dtype)
+  STRATA_TRY(detail::Check("linear_backward_bias", "dy", a.dy)
                  .rows("dy", a.dy, rows, n)
                  .gradient("db", a.db, {n}, a.accumulate)
                  .workspace(a.workspace, linear_backward_bias_workspace_bytes(rows, n))

@@ -52,9 +52,10 @@ void for_runs(ThreadPool& pool, std::int64_t total, std::int64_t per_item, const
 /// Collects the first thing wrong with an op's arguments.
 class Check {
  public:
-  /// `storage` is what the op's activations and parameters are kept in.
-  explicit Check(const char* op, DType storage = DType::f32) : op_(op), storage_(storage) {
-    that(is_storage(storage), "activations are ", to_string(storage), "; they must be f32, bf16 or f16");
+  explicit Check(const char* op) noexcept : op_(op) {}
+  /// An op that keeps its activations and parameters as it is given `first`.
+  Check(const char* op, const char* name, const TensorView& first) : op_(op), storage_(first.dtype) {
+    that(is_storage(storage_), name, " is ", describe(first), "; it must be f32, bf16 or f16");
   }
   /// Exactly this shape.
   Check& shape(const char* name, const TensorView& view, DType dtype, const Shape& want) {
@@ -102,7 +103,7 @@ class Check {
     return str(to_string(view.dtype), " ", to_string(view.shape));
   }
   const char* op_;
-  DType storage_;
+  DType storage_ = DType::f32;
   Status status_;
 };
 

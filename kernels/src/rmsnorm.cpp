@@ -8,7 +8,7 @@ namespace strata::kernels {
 Status rmsnorm_forward_async(Backend& backend, Stream& stream, const RmsnormForwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t h = detail::row_length(a.x);
-  STRATA_TRY(detail::Check("rmsnorm_forward", a.x.dtype)
+  STRATA_TRY(detail::Check("rmsnorm_forward", "x", a.x)
                  .rows("x", a.x, rows, h)
                  .shape("weight", a.weight, a.x.dtype, {h})
                  .rows("y", a.y, rows, h)
@@ -27,7 +27,7 @@ std::size_t rmsnorm_backward_workspace_bytes(std::int64_t rows, std::int64_t hid
 Status rmsnorm_backward_async(Backend& backend, Stream& stream, const RmsnormBackwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t h = detail::row_length(a.x);
-  STRATA_TRY(detail::Check("rmsnorm_backward", a.x.dtype)
+  STRATA_TRY(detail::Check("rmsnorm_backward", "x", a.x)
                  .rows("x", a.x, rows, h)
                  .shape("weight", a.weight, a.x.dtype, {h})
                  .elements("rstd", a.rstd, DType::f32, rows)
@@ -48,7 +48,7 @@ template <class Args>
 detail::Check check_qk(const char* op, const Args& a) {
   const std::int64_t rows = detail::row_count(a.qkv);
   const std::int64_t d = detail::row_length(a.q_weight);
-  detail::Check check(op, a.qkv.dtype);
+  detail::Check check(op, "qkv", a.qkv);
   check.that(a.heads >= 1 && a.kv_heads >= 1, a.heads, " heads and ", a.kv_heads, " key heads")
       .shape("q_weight", a.q_weight, a.qkv.dtype, {d})
       .shape("k_weight", a.k_weight, a.qkv.dtype, {d})

@@ -33,7 +33,7 @@ Status rope_async(Backend& backend, Stream& stream, const RopeArgs& a) {
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t width = detail::row_length(a.x);
   const std::int64_t turned = detail::row_length(a.table);
-  STRATA_TRY(detail::Check("rope", a.x.dtype)
+  STRATA_TRY(detail::Check("rope", "x", a.x)
                  .rows("x", a.x, rows, width)
                  .rows("y", a.y, rows, width)
                  .elements("positions", a.positions, DType::i32, rows)
