@@ -16,22 +16,23 @@
 
 namespace strata::test {
 
-/// f32 values that begin off any SIMD boundary, so that every op test is also a test of misaligned spans.
+/// Values kept as f32, bf16 or f16, rounded when they are put in. They begin off any SIMD boundary, so that
+/// every op test is also a test of misaligned spans.
 class Tensor {
  public:
-  Tensor(Shape shape, const std::vector<float>& values) : shape_(shape), storage_(values.size() + 1) {
-    std::copy(values.begin(), values.end(), storage_.begin() + 1);
-  }
+  Tensor(Shape shape, const std::vector<float>& values, DType dtype = DType::f32);
   /// What an op must write before anyone reads it.
-  static Tensor unwritten(Shape shape) {
-    return Tensor(shape, std::vector<float>(static_cast<std::size_t>(shape.n_elems()), std::nanf("")));
+  static Tensor unwritten(Shape shape, DType dtype = DType::f32) {
+    return Tensor(shape, std::vector<float>(static_cast<std::size_t>(shape.n_elems()), std::nanf("")), dtype);
   }
-  TensorView view() { return {reinterpret_cast<std::byte*>(storage_.data() + 1), shape_, DType::f32}; }
-  std::vector<float> values() const { return {storage_.begin() + 1, storage_.end()}; }
+  TensorView view() { return {storage_.data() + size_of(dtype_), shape_, dtype_}; }
+  DType dtype() const { return dtype_; }
+  std::vector<float> values() const;
 
  private:
   Shape shape_;
-  std::vector<float> storage_;
+  DType dtype_;
+  std::vector<std::byte> storage_;
 };
 
 inline TensorView view(std::vector<std::int32_t>& values) {

@@ -5,6 +5,7 @@
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/optimizer.h>
+#include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
 #include <strata/runtime/alloc_counter.h>
 
@@ -21,8 +22,8 @@ class QueueTest : public ::testing::Test {
  protected:
   InlineBackend backend;
   Stream stream = must(backend.create_stream(StreamRole::compute));
-  Tensor t(Shape shape) {
-    return Tensor(shape, std::vector<float>(static_cast<std::size_t>(shape.n_elems()), 1.0f));
+  Tensor t(Shape shape, DType dtype = DType::f32) {
+    return Tensor(shape, std::vector<float>(static_cast<std::size_t>(shape.n_elems()), 1.0f), dtype);
   }
   void expect_refused(const Status& status, std::string_view part) {
     EXPECT_EQ(status.code(), Code::invalid);
@@ -93,6 +94,45 @@ TEST_F(QueueTest, AWrongDtypeIsRefused) {
   Tensor y = t({8});
   expect_refused(gelu_forward_async(backend, stream, {test::view(ints), y.view()}),
                  "x is i32 [8]; it must be f32");
+}
+
+TEST_F(QueueTest, ActivationsAndParametersAreKeptAlike) {
+  Tensor x = t({2, 3}, DType::bf16), w = t({4, 3}), y = t({2, 4}, DType::bf16), h = t({3}, DType::f16);
+  expect_refused(linear_forward_async(backend, stream, {x.view(), w.view(), {}, y.view()}),
+                 "w is f32 [4, 3]; it must be bf16 [4, 3]");
+  Tensor rstd = t({2});
+  expect_refused(rmsnorm_forward_async(backend, stream, {x.view(), h.view(), x.view(), rstd.view()}),
+                 "weight is f16 [3]; it must be bf16 [3]");
+  expect_refused(gelu_forward_async(backend, stream, {y.view(), rstd.view()}),
+                 "y is f32 [2]; it must be bf16 with 8 elements");
+  Tensor statistics = t({2}, DType::bf16), weight = t({3}, DType::bf16);
+  expect_refused(
+      rmsnorm_forward_async(backend, stream, {x.view(), weight.view(), x.view(), statistics.view()}),
+      "rstd is bf16 [2]; it must be f32 with 2 elements");
+}
+
+TEST_F(QueueTest, AGradientInSixteenBitsIsWrittenButNotAddedTo) {
+  Tensor x = t({2, 3}, DType::bf16), dy = t({2, 4}, DType::bf16);
+  Tensor dw = t({4, 3}, DType::bf16), wide = t({4, 3}), other = t({4, 3}, DType::f16);
+  expect_refused(linear_backward_weight_async(backend, stream, {dy.view(), x.view(), dw.view(), true}),
+                 "dw is bf16; only an f32 sum can be added to");
+  expect_refused(linear_backward_weight_async(backend, stream, {dy.view(), x.view(), other.view()}),
+                 "dw is f16 [4, 3]; it must be bf16 [4, 3]");
+  must(linear_backward_weight_async(backend, stream, {dy.view(), x.view(), dw.view()}));
+  must(linear_backward_weight_async(backend, stream, {dy.view(), x.view(), wide.view(), true}));
+  EXPECT_EQ(dw.values(), std::vector<float>(12, 2.0f));
+  EXPECT_EQ(wide.values(), std::vector<float>(12, 3.0f));
+}
+
+TEST_F(QueueTest, AttentionKeptInSixteenBitsNeedsRoomForAHead) {
+  Tensor qkv = t({4, 6}, DType::bf16), out = t({4, 2}, DType::bf16), lse = t({4});
+  test::Workspace small(attention_forward_workspace_bytes(4, {1, 1, 4})),
+      enough(attention_forward_workspace_bytes(4, {1, 1, 4}, DType::bf16, 2));
+  expect_refused(attention_forward_async(backend, stream,
+                                         {qkv.view(), out.view(), lse.view(), {}, {1, 1, 4}, small.view()}),
+                 "workspace has 64 bytes; it needs 192");
+  must(attention_forward_async(backend, stream,
+                               {qkv.view(), out.view(), lse.view(), {}, {1, 1, 4}, enough.view()}));
 }
 
 TEST_F(QueueTest, EmbeddingNeedsARowForEachId) {

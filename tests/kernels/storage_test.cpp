@@ -1,0 +1,226 @@
+#include <strata/kernels/attention.h>
+#include <strata/kernels/cross_entropy.h>
+#include <strata/kernels/elementwise.h>
+#include <strata/kernels/embedding.h>
+#include <strata/kernels/layernorm.h>
+#include <strata/kernels/linear.h>
+#include <strata/kernels/rmsnorm.h>
+#include <strata/kernels/rope.h>
+
+#include "op_test.h"
+#include "support/isas.h"
+
+// What an op makes of values kept in 16 bits: the bits of the f32 op on the same values, rounded once.
+// Products are in gemm_storage_test.cpp, for their sums have no one order.
+namespace strata::kernels {
+namespace {
+
+using test::Tensor;
+using test::Values;
+using test::Workspace;
+
+/// How a run keeps its values. All are representable in `precision`; the reference keeps them in f32.
+struct Kept {
+  DType precision, activations, gradients;
+  bool sums_are_added_to;
+  ThreadPool& pool;
+
+  Tensor in(Shape shape, std::uint64_t seed, double scale = 1.0) const {
+    const Tensor rounded(shape, Values(seed).floats(shape.n_elems(), scale), precision);
+    return Tensor(shape, rounded.values(), activations);
+  }
+  Tensor out(Shape shape) const { return Tensor::unwritten(shape, activations); }
+  Tensor stat(Shape shape) const { return Tensor::unwritten(shape); }
+  /// A parameter's gradient, with something in it to add to if that is asked for.
+  Tensor gradient(Shape shape, std::uint64_t seed) const {
+    return sums_are_added_to ? Tensor(shape, Values(seed).floats(shape.n_elems()), gradients)
+                             : Tensor::unwritten(shape, gradients);
+  }
+};
+
+struct Case {
+  const char* name;
+  std::vector<Tensor> (*run)(const Kept& k);
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+std::vector<Tensor> elementwise_case(const Kept& k) {
+  const Shape flat = {50001}, gates = {300, 200}, gated = {300, 100};
+  Tensor x = k.in(flat, 1, 8.0), dy = k.in(flat, 2), gate_up = k.in(gates, 3, 8.0), dgated = k.in(gated, 4);
+  Tensor gelu = k.out(flat), dgelu = gelu, relu = gelu, drelu = gelu, sum = gelu, filled = gelu;
+  Tensor swiglu = k.out(gated), dswiglu = k.out(gates);
+  gelu_forward_host({x.view(), gelu.view()}, k.pool);
+  gelu_backward_host({x.view(), dy.view(), dgelu.view()}, k.pool);
+  relu_forward_host({x.view(), relu.view()}, k.pool);
+  relu_backward_host({x.view(), dy.view(), drelu.view()}, k.pool);
+  add_host({x.view(), dy.view(), sum.view()}, k.pool);
+  fill_host({filled.view(), 0.1f}, k.pool);
+  swiglu_forward_host({gate_up.view(), swiglu.view()}, k.pool);
+  swiglu_backward_host({gate_up.view(), dgated.view(), dswiglu.view()}, k.pool);
+  return {gelu, dgelu, relu, drelu, sum, filled, swiglu, dswiglu};
+}
+
+std::vector<Tensor> embedding_case(const Kept& k) {
+  auto ids = Values(1).below(600, 48);
+  Tensor table = k.in({50, 597}, 2), dx = k.in({600, 597}, 3), x = k.out({600, 597});
+  Tensor dtable = k.gradient({50, 597}, 4);
+  embedding_forward_host({test::view(ids), table.view(), x.view(), 2}, k.pool);
+  Workspace workspace(embedding_backward_workspace_bytes(600, 50));
+  embedding_backward_host(
+      {test::view(ids), dx.view(), dtable.view(), 2, k.sums_are_added_to, workspace.view()}, k.pool);
+  return {x, dtable};
+}
+
+std::vector<Tensor> layernorm_case(const Kept& k) {
+  const Shape shape = {700, 99}, h = {99}, rows = {700};
+  Tensor x = k.in(shape, 1, 3.0), w = k.in(h, 2), b = k.in(h, 3), dy = k.in(shape, 4), y = k.out(shape);
+  Tensor mean = k.stat(rows), rstd = mean, dx = k.in(shape, 5), written = dy;
+  layernorm_forward_host({x.view(), w.view(), b.view(), y.view(), mean.view(), rstd.view()}, k.pool);
+  Tensor dw = k.gradient(h, 6), db = k.gradient(h, 7), dw2 = dw, db2 = db;
+  Workspace workspace(layernorm_backward_workspace_bytes(700, 99));
+  const bool add = k.sums_are_added_to;
+  layernorm_backward_host({x.view(), w.view(), mean.view(), rstd.view(), dy.view(), dx.view(), dw.view(),
+                           db.view(), true, add, add, workspace.view()},
+                          k.pool);
+  layernorm_backward_host({x.view(), w.view(), mean.view(), rstd.view(), written.view(), written.view(),
+                           dw2.view(), db2.view(), false, add, add, workspace.view()},
+                          k.pool);
+  return {y, mean, rstd, dx, dw, db, written, dw2, db2};
+}
+
+std::vector<Tensor> rmsnorm_case(const Kept& k) {
+  const Shape shape = {700, 99}, h = {99};
+  Tensor x = k.in(shape, 1, 3.0), w = k.in(h, 2), dy = k.in(shape, 3), y = k.out(shape), rstd = k.stat({700});
+  rmsnorm_forward_host({x.view(), w.view(), y.view(), rstd.view(), 1e-6f}, k.pool);
+  Tensor dx = k.out(shape), dw = k.gradient(h, 4);
+  Workspace workspace(rmsnorm_backward_workspace_bytes(700, 99));
+  rmsnorm_backward_host({x.view(), w.view(), rstd.view(), dy.view(), dx.view(), dw.view(),
+                         k.sums_are_added_to, workspace.view()},
+                        k.pool);
+  return {y, rstd, dx, dw};
+}
+
+std::vector<Tensor> no_rows_case(const Kept& k) {  // sums of nothing
+  Tensor x = k.in({0, 20}, 1), w = k.in({20}, 2), dw = k.gradient({20}, 3), db = k.gradient({20}, 4);
+  Tensor rstd = k.stat({0});
+  Workspace workspace(rmsnorm_backward_workspace_bytes(0, 20));
+  rmsnorm_backward_host(
+      {x.view(), w.view(), rstd.view(), x.view(), x.view(), dw.view(), k.sums_are_added_to, workspace.view()},
+      k.pool);
+  linear_backward_bias_host({x.view(), db.view(), k.sums_are_added_to, workspace.view()}, k.pool);
+  return {dw, db};
+}
+
+std::vector<Tensor> heads_case(const Kept& k) {
+  const std::int64_t rows = 600, d = 18, width = 7 * d;
+  Tensor qkv = k.in({rows, width}, 1, 3.0), q = k.in({d}, 2), kw = k.in({d}, 3), dy = k.in({rows, width}, 4);
+  Tensor y = k.out({rows, width}), rstd = k.stat({rows * 5}), turned = y, other = y, dx = y;
+  qk_norm_forward_host({qkv.view(), q.view(), kw.view(), y.view(), rstd.view(), 3, 2, 1e-6f}, k.pool);
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(rows));
+  positions_host({{}, test::view(positions), 100}, k.pool);
+  Tensor table = k.stat({100, 16});
+  rope_table_host({table.view(), {}}, k.pool);
+  rope_host({qkv.view(), test::view(positions), table.view(), turned.view(), 5, d, false, false}, k.pool);
+  rope_host({qkv.view(), test::view(positions), table.view(), other.view(), 5, d, true, true}, k.pool);
+  Tensor dq = k.gradient({d}, 5), dk = k.gradient({d}, 6);
+  Workspace workspace(qk_norm_backward_workspace_bytes(rows, d));
+  const bool add = k.sums_are_added_to;
+  qk_norm_backward_host({qkv.view(), q.view(), kw.view(), rstd.view(), dy.view(), dx.view(), dq.view(),
+                         dk.view(), 3, 2, add, add, workspace.view()},
+                        k.pool);
+  return {y, rstd, turned, other, dx, dq, dk};
+}
+
+std::vector<Tensor> cross_entropy_case(const Kept& k) {
+  auto targets = Values(1).below(90, 5003);
+  targets[7] = -1;
+  Tensor logits = k.in({90, 5003}, 2, 30.0), dlogits = k.out({90, 5003});
+  Tensor losses = k.stat({90}), lse = losses, mean = k.stat({1});
+  cross_entropy_forward_host({logits.view(), test::view(targets), losses.view(), lse.view(), mean.view()},
+                             k.pool);
+  cross_entropy_backward_host({logits.view(), test::view(targets), lse.view(), dlogits.view(), 0.1f}, k.pool);
+  cross_entropy_backward_host({logits.view(), test::view(targets), lse.view(), logits.view(), 1.0f, true},
+                              k.pool);
+  return {losses, lse, mean, dlogits, logits};
+}
+
+std::vector<Tensor> attention_case(const Kept& k) {
+  const std::int64_t tokens = 3 * 140, d = 12, width = 8 * d;
+  const AttentionHeads heads{4, 2, 140, true, true};
+  std::vector<std::int32_t> starts(static_cast<std::size_t>(tokens));
+  for (std::size_t t = 0; t < starts.size(); ++t) starts[t] = static_cast<std::int32_t>(t % 140 / 50 * 50);
+  Tensor qkv = k.in({tokens, width}, 1, 3.0), dout = k.in({tokens, 4 * d}, 2),
+         given = k.in({tokens, 4 * d}, 3);
+  Tensor out = k.out({tokens, 4 * d}), lse = k.stat({3, 4, 140}), dqkv = k.out({tokens, width});
+  Workspace forward(attention_forward_workspace_bytes(tokens, heads, k.activations, d)),
+      backward(attention_backward_workspace_bytes(tokens, heads, k.activations, d));
+  attention_forward_host({qkv.view(), out.view(), lse.view(), test::view(starts), heads, forward.view()},
+                         k.pool);
+  attention_backward_host({qkv.view(), given.view(), lse.view(), dout.view(), test::view(starts), dqkv.view(),
+                           heads, backward.view()},
+                          k.pool);
+  return {out, lse, dqkv};
+}
+
+std::vector<Tensor> bias_case(const Kept& k) {
+  Tensor dy = k.in({300, 520}, 1), db = k.gradient({520}, 2);
+  Workspace workspace(linear_backward_bias_workspace_bytes(300, 520));
+  linear_backward_bias_host({dy.view(), db.view(), k.sums_are_added_to, workspace.view()}, k.pool);
+  return {db};
+}
+
+class StorageTest : public ::testing::TestWithParam<std::tuple<Case, DType, bool>> {
+ protected:
+  const DType storage = std::get<1>(GetParam());
+  const bool f32_gradients = std::get<2>(GetParam());
+
+  std::vector<Tensor> run(DType activations, ThreadPool& pool) const {
+    const DType gradients = f32_gradients ? DType::f32 : activations;
+    return std::get<0>(GetParam()).run({storage, activations, gradients, f32_gradients, pool});
+  }
+};
+
+TEST_P(StorageTest, GivesTheF32ResultRoundedOnce) {
+  const auto pool = test::pool();
+  const std::vector<Tensor> got = run(storage, *pool), want = run(DType::f32, *pool);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const std::vector<float> values = got[i].values();
+    const Tensor rounded({static_cast<std::int64_t>(values.size())}, want[i].values(), got[i].dtype());
+    EXPECT_EQ(test::differing_bits(values, rounded.values()), 0u) << "result " << i;
+    EXPECT_EQ(std::count_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); }), 0)
+        << "result " << i;
+  }
+}
+
+TEST_P(StorageTest, NeitherThreadsNorInstructionSetsChangeABit) {
+  const std::vector<Tensor> want = run(storage, *test::pool(1));
+  const auto expect_same = [&](const std::vector<Tensor>& got, std::string_view with) {
+    for (std::size_t i = 0; i < want.size(); ++i)
+      EXPECT_EQ(test::differing_bits(got[i].values(), want[i].values()), 0u)
+          << "result " << i << ", " << with;
+  };
+  expect_same(run(storage, *test::pool(3)), "3 threads");
+  for (const cpuopt::CpuIsa name : test::supported_isas()) {
+    const test::IsaScope isa(name);
+    expect_same(run(storage, *test::pool(2)), to_string(name));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ops, StorageTest,
+    ::testing::Combine(::testing::Values(Case{"elementwise", &elementwise_case},
+                                         Case{"embedding", &embedding_case},
+                                         Case{"layernorm", &layernorm_case}, Case{"rmsnorm", &rmsnorm_case},
+                                         Case{"no_rows", &no_rows_case}, Case{"heads", &heads_case},
+                                         Case{"cross_entropy", &cross_entropy_case},
+                                         Case{"attention", &attention_case}, Case{"bias", &bias_case}),
+                       ::testing::Values(DType::bf16, DType::f16), ::testing::Bool()),
+    [](const auto& test_case) {
+      return std::string(std::get<0>(test_case.param).name) + "_" +
+             std::string(to_string(std::get<1>(test_case.param))) +
+             (std::get<2>(test_case.param) ? "_f32_gradients" : "");
+    });
+
+}  // namespace
+}  // namespace strata::kernels
