@@ -5,7 +5,8 @@
 namespace strata::kernels {
 
 /// How the host multiplies bf16 matrices. Sums are f32 in every case, but their order and intermediate
-/// roundings, hence bits, differ between them; f16 is always `widened`.
+/// roundings, hence bits, differ between them, and the instructions take a subnormal bf16 for zero. f16 is
+/// always `widened`.
 enum class Bf16Gemm : std::uint8_t { widened, avx512_bf16, amx };
 
 /// What products run with: what the CPU has (as oneDNN sees it; ONEDNN_MAX_CPU_ISA lowers it), unless

@@ -9,7 +9,7 @@ namespace strata::kernels {
 /// target below 0 counts for nothing: its loss is 0. The mean is the sum, through one fixed f64 tree, over
 /// the divisor; 0 where that is 0.
 struct CrossEntropyForwardArgs {
-  TensorView logits;        ///< f32 [..., V], T rows, V >= 1
+  TensorView logits;        ///< f32, bf16 or f16 [..., V], T rows, V >= 1
   TensorView targets;       ///< i32, T values below V; the caller has checked them
   TensorView losses;        ///< f32, T values, written
   TensorView lse;           ///< f32, T values, written
@@ -21,10 +21,10 @@ void cross_entropy_forward_host(const CrossEntropyForwardArgs& args, ThreadPool&
 
 /// dlogits = (softmax(logits) - onehot(targets)) * scale; zero rows for targets below 0.
 struct CrossEntropyBackwardArgs {
-  TensorView logits;               ///< f32 [..., V], T rows
+  TensorView logits;               ///< f32, bf16 or f16 [..., V], T rows
   TensorView targets;              ///< i32, T values below V
   TensorView lse;                  ///< f32, T values, from the forward
-  TensorView dlogits;              ///< f32, as logits, written; may be logits
+  TensorView dlogits;              ///< as logits, written; may be logits
   float scale = 1.0f;              ///< 1 / T gives the gradient of the mean when every target counts
   bool divide_by_counted = false;  ///< divide `scale` by the divisor, as the mean does
   TensorView divisor = {};         ///< as in the forward

@@ -5,8 +5,8 @@
 
 namespace strata::kernels {
 
-// All tensors of one op have the same number of elements, in f32, but for SwiGLU. An output may be one of the
-// inputs.
+// All tensors of one op have the same dtype (f32, bf16 or f16; see embedding.h) and, but for SwiGLU, the same
+// number of elements. An output may be one of the inputs.
 
 /// y = gelu(x), tanh form (Hendrycks & Gimpel 2016).
 struct GeluForwardArgs {
@@ -44,16 +44,16 @@ void relu_backward_host(const ReluBackwardArgs& args, ThreadPool& pool);
 
 /// y = silu(gate) * up, silu(x) = x / (1 + e^-x) (Shazeer 2020).
 struct SwigluForwardArgs {
-  TensorView gate_up;  ///< f32 [..., 2f], T rows: gate | up
-  TensorView y;        ///< f32 [..., f], T rows, written
+  TensorView gate_up;  ///< kept [..., 2f], T rows: gate | up
+  TensorView y;        ///< kept [..., f], T rows, written
 };
 Status swiglu_forward_async(Backend& backend, Stream& stream, const SwigluForwardArgs& args);
 void swiglu_forward_host(const SwigluForwardArgs& args, ThreadPool& pool);
 
 struct SwigluBackwardArgs {
   TensorView gate_up;   ///< of the forward
-  TensorView dy;        ///< f32 [..., f], T rows
-  TensorView dgate_up;  ///< f32, as gate_up, written; may be gate_up
+  TensorView dy;        ///< kept [..., f], T rows
+  TensorView dgate_up;  ///< as gate_up, written; may be gate_up
 };
 Status swiglu_backward_async(Backend& backend, Stream& stream, const SwigluBackwardArgs& args);
 void swiglu_backward_host(const SwigluBackwardArgs& args, ThreadPool& pool);

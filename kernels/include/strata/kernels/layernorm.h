@@ -9,10 +9,10 @@ namespace strata::kernels {
 
 /// y = (x - mean) * rstd * weight + bias by row (Ba, Kiros & Hinton 2016); two passes, biased variance.
 struct LayernormForwardArgs {
-  TensorView x;       ///< f32 [..., h], T rows
-  TensorView weight;  ///< f32 [h]
-  TensorView bias;    ///< f32 [h]
-  TensorView y;       ///< f32, as x, written
+  TensorView x;       ///< kept (embedding.h) [..., h], T rows
+  TensorView weight;  ///< kept [h]
+  TensorView bias;    ///< kept [h]
+  TensorView y;       ///< as x, written
   TensorView mean;    ///< f32, T values, written
   TensorView rstd;    ///< f32, T values, written
   float eps = 1e-5f;
@@ -21,14 +21,14 @@ Status layernorm_forward_async(Backend& backend, Stream& stream, const Layernorm
 void layernorm_forward_host(const LayernormForwardArgs& args, ThreadPool& pool);
 
 struct LayernormBackwardArgs {
-  TensorView x;        ///< f32 [..., h], T rows
-  TensorView weight;   ///< f32 [h]
+  TensorView x;        ///< kept [..., h], T rows
+  TensorView weight;   ///< kept [h]
   TensorView mean;     ///< f32, T values, from the forward
   TensorView rstd;     ///< f32, T values, from the forward
-  TensorView dy;       ///< f32, as x
-  TensorView dx;       ///< f32, as x, written; may be dy unless accumulate_dx
-  TensorView dweight;  ///< f32 [h], written
-  TensorView dbias;    ///< f32 [h], written
+  TensorView dy;       ///< as x
+  TensorView dx;       ///< as x, written; may be dy unless accumulate_dx
+  TensorView dweight;  ///< f32 or kept [h], written
+  TensorView dbias;    ///< f32 or kept [h], written
   bool accumulate_dx = false;
   bool accumulate_dweight = false;
   bool accumulate_dbias = false;

@@ -8,23 +8,24 @@
 namespace strata::kernels {
 
 // On the host each product is cut into tiles of its result by a grid that depends on the shapes alone, each
-// tile over the whole inner extent, so bits depend on shapes and the host GEMM's instruction set.
+// tile over the whole inner extent, so bits depend on shapes and the host GEMM's instruction set (bf16_gemm.h
+// for what is kept in bf16). "kept" is the storage of embedding.h.
 
 /// y = x w^T + b.
 struct LinearForwardArgs {
-  TensorView x;  ///< f32 [..., K], T rows
-  TensorView w;  ///< f32 [N, K]
-  TensorView b;  ///< f32 [N]; a default view (rank 0) for none
-  TensorView y;  ///< f32 [..., N], T rows, written
+  TensorView x;  ///< kept [..., K], T rows
+  TensorView w;  ///< kept [N, K]
+  TensorView b;  ///< kept [N], added before y is rounded; a default view (rank 0) for none
+  TensorView y;  ///< kept [..., N], T rows, written
 };
 Status linear_forward_async(Backend& backend, Stream& stream, const LinearForwardArgs& args);
 void linear_forward_host(const LinearForwardArgs& args, ThreadPool& pool);
 
-/// dx = dy w, or dx += dy w.
+/// dx = dy w, or dx += dy w, rounded once where it is kept in 16 bits.
 struct LinearBackwardInputArgs {
-  TensorView dy;  ///< f32 [..., N], T rows
-  TensorView w;   ///< f32 [N, K]
-  TensorView dx;  ///< f32 [..., K], T rows, written
+  TensorView dy;  ///< kept [..., N], T rows
+  TensorView w;   ///< kept [N, K]
+  TensorView dx;  ///< kept [..., K], T rows, written
   bool accumulate = false;
 };
 Status linear_backward_input_async(Backend& backend, Stream& stream, const LinearBackwardInputArgs& args);
@@ -32,9 +33,9 @@ void linear_backward_input_host(const LinearBackwardInputArgs& args, ThreadPool&
 
 /// dw = dy^T x, or dw += dy^T x.
 struct LinearBackwardWeightArgs {
-  TensorView dy;  ///< f32 [..., N], T rows
-  TensorView x;   ///< f32 [..., K], T rows
-  TensorView dw;  ///< f32 [N, K], written
+  TensorView dy;  ///< kept [..., N], T rows
+  TensorView x;   ///< kept [..., K], T rows
+  TensorView dw;  ///< f32 or kept [N, K], written
   bool accumulate = false;
 };
 Status linear_backward_weight_async(Backend& backend, Stream& stream, const LinearBackwardWeightArgs& args);
@@ -42,8 +43,8 @@ void linear_backward_weight_host(const LinearBackwardWeightArgs& args, ThreadPoo
 
 /// db = the sum of dy's rows, or db += it; in fixed blocks of rows.
 struct LinearBackwardBiasArgs {
-  TensorView dy;  ///< f32 [..., N], T rows
-  TensorView db;  ///< f32 [N], written
+  TensorView dy;  ///< kept [..., N], T rows
+  TensorView db;  ///< f32 or kept [N], written
   bool accumulate = false;
   BufferView workspace;  ///< linear_backward_bias_workspace_bytes(T, N), 4-aligned
 };

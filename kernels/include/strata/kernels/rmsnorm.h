@@ -9,9 +9,9 @@ namespace strata::kernels {
 
 /// y = x * rstd * weight by row, rstd = 1 / sqrt(mean(x^2) + eps) (Zhang & Sennrich 2019).
 struct RmsnormForwardArgs {
-  TensorView x;       ///< f32 [..., h], T rows
-  TensorView weight;  ///< f32 [h]
-  TensorView y;       ///< f32, as x, written
+  TensorView x;       ///< kept (embedding.h) [..., h], T rows
+  TensorView weight;  ///< kept [h]
+  TensorView y;       ///< as x, written
   TensorView rstd;    ///< f32, T values, written
   float eps = 1e-6f;
 };
@@ -19,12 +19,12 @@ Status rmsnorm_forward_async(Backend& backend, Stream& stream, const RmsnormForw
 void rmsnorm_forward_host(const RmsnormForwardArgs& args, ThreadPool& pool);
 
 struct RmsnormBackwardArgs {
-  TensorView x;        ///< f32 [..., h], T rows
-  TensorView weight;   ///< f32 [h]
+  TensorView x;        ///< kept [..., h], T rows
+  TensorView weight;   ///< kept [h]
   TensorView rstd;     ///< f32, T values, from the forward
-  TensorView dy;       ///< f32, as x
-  TensorView dx;       ///< f32, as x, written; may be dy
-  TensorView dweight;  ///< f32 [h], written
+  TensorView dy;       ///< as x
+  TensorView dx;       ///< as x, written; may be dy
+  TensorView dweight;  ///< f32 or kept [h], written
   bool accumulate_dweight = false;
   BufferView workspace;  ///< rmsnorm_backward_workspace_bytes(T, h), 4-aligned
 };
@@ -35,10 +35,10 @@ void rmsnorm_backward_host(const RmsnormBackwardArgs& args, ThreadPool& pool);
 /// RMSNorm of every query head and every key head of qkv rows by itself, values copied (Qwen3's q and k
 /// norm).
 struct QkNormForwardArgs {
-  TensorView qkv;       ///< f32 [..., (heads + 2 kv_heads) d], T rows: q | k | v
-  TensorView q_weight;  ///< f32 [d]
-  TensorView k_weight;  ///< f32 [d]
-  TensorView y;         ///< f32, as qkv, written; may be qkv
+  TensorView qkv;       ///< kept [..., (heads + 2 kv_heads) d], T rows: q | k | v
+  TensorView q_weight;  ///< kept [d]
+  TensorView k_weight;  ///< kept [d]
+  TensorView y;         ///< as qkv, written; may be qkv
   TensorView rstd;      ///< f32, T * (heads + kv_heads) values, written
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
@@ -49,13 +49,13 @@ void qk_norm_forward_host(const QkNormForwardArgs& args, ThreadPool& pool);
 
 struct QkNormBackwardArgs {
   TensorView qkv;        ///< of the forward
-  TensorView q_weight;   ///< f32 [d]
-  TensorView k_weight;   ///< f32 [d]
+  TensorView q_weight;   ///< kept [d]
+  TensorView k_weight;   ///< kept [d]
   TensorView rstd;       ///< from the forward
-  TensorView dy;         ///< f32, as qkv
-  TensorView dx;         ///< f32, as qkv, written; may be dy
-  TensorView dq_weight;  ///< f32 [d], written
-  TensorView dk_weight;  ///< f32 [d], written
+  TensorView dy;         ///< as qkv
+  TensorView dx;         ///< as qkv, written; may be dy
+  TensorView dq_weight;  ///< f32 or kept [d], written
+  TensorView dk_weight;  ///< f32 or kept [d], written
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   bool accumulate_dq_weight = false;

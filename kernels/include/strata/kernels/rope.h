@@ -41,10 +41,10 @@ void rope_table_host(const RopeTableArgs& args, ThreadPool& pool);
 /// Turns the first rotary_dim elements of each of the first `heads` heads of every row; the rest of the row
 /// is copied. A pair is (i, i + rotary_dim / 2), or (2i, 2i + 1) when interleaved.
 struct RopeArgs {
-  TensorView x;          ///< f32 [..., w], T rows, w a multiple of head_dim
+  TensorView x;          ///< kept (embedding.h) [..., w], T rows, w a multiple of head_dim
   TensorView positions;  ///< i32, T values below the table's rows; the caller has checked them
   TensorView table;      ///< of rope_table
-  TensorView y;          ///< f32, as x, written; may be x
+  TensorView y;          ///< as x, written; may be x
   std::int64_t heads = 1;
   std::int64_t head_dim = 0;
   bool interleaved = false;
