@@ -124,7 +124,7 @@ TEST_P(GemmStorageTest, FollowsTheF64Reference) {
 TEST_P(GemmStorageTest, NeitherThreadsNorEarlierCallsChangeABit) {
   Layer first = given;
   first.run(*test::pool(1));
-  for (const int threads : {2, 3, 8}) {
+  for (const int threads : {2, 8}) {
     Layer again = given;
     again.run(*test::pool(threads));
     EXPECT_EQ(test::differing_bits(again.results(), first.results()), 0u) << threads << " threads";
@@ -145,7 +145,7 @@ TEST_P(GemmStorageTest, AWarmLayerAllocatesNothingOfOurs) {
 
 INSTANTIATE_TEST_SUITE_P(Products, GemmStorageTest,
                          ::testing::Combine(::testing::Values(Sizes{1, 1, 1}, Sizes{3, 17, 5}, Sizes{5, 4, 0},
-                                                              Sizes{300, 530, 130}, Sizes{70, 40, 1100}),
+                                                              Sizes{140, 270, 40}, Sizes{70, 40, 1100}),
                                             ::testing::Values(DType::bf16, DType::f16), ::testing::Bool(),
                                             ::testing::Bool()),
                          [](const auto& test_case) {
