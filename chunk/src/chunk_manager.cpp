@@ -61,8 +61,14 @@ Status ChunkManager::lay_out(const Memory& memory) {
   generation_.resize(n_keys, 0);
   uses_.resize(n_keys);
   class_of_.resize(n_keys);
-  for (std::size_t i = 0; i < n_keys; ++i)
-    class_of_[i] = placement_.class_of(layout_, key_of(static_cast<std::int32_t>(i)));
+  for (std::size_t i = 0; i < n_keys; ++i) {
+    const CopyKey key = key_of(static_cast<std::int32_t>(i));
+    if (layout_.has(key.chunk, key.payload))
+      class_of_[i] = placement_.class_of(layout_, key);
+    else if (placement_.home(key))
+      return Status::error(Code::invalid, str(describe(key), " has no bytes, but a home in ",
+                                              to_string(*placement_.home(key))));
+  }
 
   std::size_t spares = 0;
   for (const SizeClass& slots : placement_.classes) {

@@ -59,10 +59,9 @@ Packed pack(std::span<const LayoutTensor> tensors, std::span<const std::int32_t>
 
 // What a chunk size costs: the share of held bytes that is waste, plus the share of a copy's time that is not
 // transfer at full rate. Both are fractions of the bytes that matter, so they add.
-double cost_of(const Packed& packed, std::int64_t used, std::int64_t chunk_elems, double half_rate_bytes) {
+double cost_of(const Packed& packed, std::int64_t used, double chunk_bytes, double half_rate_bytes) {
   const double waste = 1.0 - static_cast<double>(used) / static_cast<double>(packed.held_elems());
-  const double bytes = static_cast<double>(chunk_elems) * 4.0;
-  return waste + half_rate_bytes / (bytes + half_rate_bytes);
+  return waste + half_rate_bytes / (chunk_bytes + half_rate_bytes);
 }
 
 }  // namespace
@@ -91,6 +90,7 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
   }
   if (tensors.empty()) return Status::error(Code::invalid, "a layout needs at least one tensor");
 
+  const std::size_t param_bytes = bytes_per_elem(layout.groups_.front(), Payload::param);
   std::int64_t best = options.chunk_elems;
   std::string how = "as asked";
   if (best == 0) {
@@ -103,14 +103,15 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
     double best_cost = std::numeric_limits<double>::infinity();
     for (std::int64_t n = std::min(low, high); n <= high; n += step) {
       const double cost =
-          cost_of(pack(tensors, group_of, layout.groups_.size(), n, unit), used, n, options.half_rate_bytes);
+          cost_of(pack(tensors, group_of, layout.groups_.size(), n, unit), used,
+                  static_cast<double>(n) * static_cast<double>(param_bytes), options.half_rate_bytes);
       if (cost < best_cost) {
         best_cost = cost;
         best = n;
       }
     }
     how = str("least waste and link loss of ", (high - std::min(low, high)) / step + 1, " sizes up to ",
-              format_bytes(static_cast<std::uint64_t>(high) * 4));
+              format_bytes(static_cast<std::uint64_t>(high) * param_bytes));
   }
   Packed packed = pack(tensors, group_of, layout.groups_.size(), best, unit);
   layout.chunks_ = std::move(packed.chunks);
@@ -119,16 +120,14 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
   const std::int64_t wasted = layout.wasted_elems();
   layout.explanation_ =
       str(layout.chunks_.size(), " chunks of ", best, " elements (",
-          format_bytes(static_cast<std::uint64_t>(best) * 4), " a payload), ", how, "; ",
+          format_bytes(static_cast<std::uint64_t>(best) * param_bytes), " of parameters), ", how, "; ",
           fmt::format("{:.1f}", 100.0 * static_cast<double>(wasted) / static_cast<double>(used + wasted)),
           " % unused");
   return layout;
 }
 
 std::size_t ChunkLayout::payload_bytes(ChunkId id, Payload payload) const {
-  const ChunkInfo& info = chunks_[id];
-  return static_cast<std::size_t>(info.n_elems) *
-         bytes_per_elem(groups_[static_cast<std::size_t>(info.group)].format, payload);
+  return static_cast<std::size_t>(chunks_[id].n_elems) * bytes_per_elem(group_of(id), payload);
 }
 
 std::pair<std::int64_t, std::int64_t> ChunkLayout::shard(ChunkId id) const noexcept {

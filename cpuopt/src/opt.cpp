@@ -73,9 +73,10 @@ AdamWScalars<float> adamw_scalars(const AdamWParams& params) noexcept {
           .inv_sqrt_bias2 = static_cast<float>(1.0 / std::sqrt(bias2))};
 }
 
-void adamw_update_block(const AdamWScalars<float>& scalars, float grad_factor, float* p, const float* g,
-                        float* m, float* v, std::int64_t n) noexcept {
-  table().adamw(scalars, grad_factor, p, g, m, v, n);
+void adamw_update_block(const AdamWScalars<float>& scalars, float grad_factor, const AdamWBlock& block,
+                        std::int64_t n) noexcept {
+  table().adamw[detail::storage_index(block.compute)][block.grad == DType::f32 ? 0 : 1](scalars, grad_factor,
+                                                                                        block, n);
 }
 
 Status adamw_update(const AdamWParams& params, std::span<float> p, std::span<const float> g,
@@ -85,17 +86,24 @@ Status adamw_update(const AdamWParams& params, std::span<float> p, std::span<con
     return Status::error(Code::invalid,
                          str("adamw: ", p.size(), " parameters, but ", g.size(), " gradients, ", m.size(),
                              " first and ", v.size(), " second moments"));
-  adamw_update_block(adamw_scalars(params), static_cast<float>(params.grad_factor), p.data(), g.data(),
-                     m.data(), v.data(), static_cast<std::int64_t>(p.size()));
+  adamw_update_block(adamw_scalars(params), static_cast<float>(params.grad_factor),
+                     {.param = p.data(), .m = m.data(), .v = v.data(), .g = g.data()},
+                     static_cast<std::int64_t>(p.size()));
   return Status::ok();
 }
 
-Status accumulate(std::span<float> acc, std::span<const float> g) {
-  if (acc.size() != g.size())
-    return Status::error(Code::invalid,
-                         str("accumulate: ", acc.size(), " sums, but ", g.size(), " gradients"));
-  table().accumulate(acc.data(), g.data(), static_cast<std::int64_t>(g.size()));
-  return Status::ok();
+void split_masters(std::span<const float> from, DType compute, void* param, void* master) noexcept {
+  table().split[detail::storage_index(compute)](from.data(), param, master,
+                                                static_cast<std::int64_t>(from.size()));
+}
+void join_masters(DType compute, const void* param, const void* master, std::span<float> into) noexcept {
+  table().join[detail::storage_index(compute)](param, master, into.data(),
+                                               static_cast<std::int64_t>(into.size()));
+}
+
+void accumulate(std::span<float> acc, DType dtype, const void* g, bool first) noexcept {
+  table().accumulate[detail::storage_index(dtype)](acc.data(), g, first,
+                                                   static_cast<std::int64_t>(acc.size()));
 }
 
 Status square_sum_leaves(std::span<const float> tensor, std::span<double> leaves) {
@@ -103,8 +111,11 @@ Status square_sum_leaves(std::span<const float> tensor, std::span<double> leaves
   if (static_cast<std::int64_t>(leaves.size()) != norm_leaves(n))
     return Status::error(Code::invalid, str("square_sum_leaves: ", n, " elements have ", norm_leaves(n),
                                             " leaves, but ", leaves.size(), " were given"));
-  table().square_sum_leaves(tensor.data(), n, leaves.data());
+  square_sum_leaves(DType::f32, tensor.data(), n, leaves.data());
   return Status::ok();
+}
+void square_sum_leaves(DType dtype, const void* tensor, std::int64_t n, double* leaves) noexcept {
+  table().square_sum_leaves[detail::storage_index(dtype)](tensor, n, leaves);
 }
 
 double tree_sum(std::span<const double> values) noexcept { return tree_sum_of(values); }

@@ -58,7 +58,7 @@ Result<CheckpointFile> write_payload(Engine& engine, Io& io, const std::string& 
   STRATA_TRY_ASSIGN(const auto writer,
                     SafetensorsWriter::create(io, folder + "/" + name, specs_in_layout_order(engine.plan()),
                                               {{"payload", std::string(to_string(payload))}}));
-  STRATA_TRY(engine.visit(payload, [&](std::string_view, std::span<const float> values) {
+  STRATA_TRY(engine.visit(payload, [&](const StatePiece&, std::span<const float> values) {
     return writer->append(std::as_bytes(values));
   }));
   STRATA_TRY(writer->finish());
@@ -234,8 +234,10 @@ Result<Manifest> load_checkpoint(Engine& engine, Io& io, const std::string& fold
     files.push_back(std::move(file));
   }
   for (std::size_t p = 0; p < kStatePayloads.size(); ++p)
-    STRATA_TRY(engine.fill(kStatePayloads[p], [&](std::string_view name, std::span<float> values) {
-      return files[p]->read(name, std::as_writable_bytes(values));
+    STRATA_TRY(engine.fill(kStatePayloads[p], [&](const StatePiece& piece, std::span<float> values) {
+      return files[p]->read_range(*files[p]->find(piece.name),
+                                  static_cast<std::uint64_t>(piece.offset) * sizeof(float),
+                                  std::as_writable_bytes(values));
     }));
   engine.set_steps(manifest.step);
   return manifest;

@@ -10,19 +10,33 @@ namespace strata {
 namespace {
 
 struct UpdateState {
-  float *p, *m, *v;
-  const float* g;
+  cpuopt::AdamWBlock chunk;
   const Block* blocks;
   std::int64_t n_blocks;
   cpuopt::AdamWScalars<float> decay, plain;  // with and without weight decay
   float grad_factor;
 };
 
+// The part of a chunk from element `offset` on.
+cpuopt::AdamWBlock part_of(const UpdateState& s, std::int64_t offset) {
+  const auto at = [offset](auto* begin, std::size_t elem_bytes) {
+    return begin + static_cast<std::size_t>(offset) * elem_bytes;
+  };
+  cpuopt::AdamWBlock part = s.chunk;
+  const GroupKey group = {.compute = part.compute, .grad = part.grad};
+  part.param = at(static_cast<std::byte*>(part.param), bytes_per_elem(group, Payload::param));
+  if (part.master != nullptr)
+    part.master = at(static_cast<std::byte*>(part.master), bytes_per_elem(group, Payload::master));
+  part.m += offset;
+  part.v += offset;
+  part.g = at(static_cast<const std::byte*>(part.g), size_of(part.grad));
+  return part;
+}
+
 void run_update(const UpdateState& s, ThreadPool& pool) {
   pool.parallel_for(s.n_blocks, [&](std::int64_t i) {
     const Block& b = s.blocks[i];
-    cpuopt::adamw_update_block(b.decay ? s.decay : s.plain, s.grad_factor, s.p + b.offset, s.g + b.offset,
-                               s.m + b.offset, s.v + b.offset, b.n);
+    cpuopt::adamw_update_block(b.decay ? s.decay : s.plain, s.grad_factor, part_of(s, b.offset), b.n);
   });
 }
 
@@ -73,31 +87,46 @@ Status Commit::update(ChunkId chunk, const cpuopt::AdamWParams& params) {
   const bool on_device = machine_.plan.placement.home({chunk, Payload::param}) == Tier::device;
   const Tier tier = on_device ? Tier::device : Tier::pinned;
   Stream& stream = on_device ? machine_.compute : machine_.cpu;
+  const GroupKey& group = machine_.plan.layout.group_of(chunk);
+  const bool has_master = machine_.plan.layout.has(chunk, Payload::master);
   {
     STRATA_TRY_ASSIGN(const ChunkPin g, chunks.pin({chunk, Payload::accum}, tier, Intent::read, stream));
     STRATA_TRY_ASSIGN(const ChunkPin p, chunks.pin({chunk, Payload::param}, tier, Intent::update, stream));
+    ChunkPin master;
+    if (has_master) {
+      STRATA_TRY_ASSIGN(master, chunks.pin({chunk, Payload::master}, tier, Intent::update, stream));
+    }
     STRATA_TRY_ASSIGN(const ChunkPin m, chunks.pin({chunk, Payload::m}, tier, Intent::update, stream));
     STRATA_TRY_ASSIGN(const ChunkPin v, chunks.pin({chunk, Payload::v}, tier, Intent::update, stream));
     const std::vector<Block>& blocks = machine_.tables.blocks[chunk];
     cpuopt::AdamWParams plain = params;
     plain.weight_decay = 0;
     const auto floats = [](const ChunkPin& pin) { return reinterpret_cast<float*>(pin.view().data); };
+    const cpuopt::AdamWBlock whole = {.compute = group.compute,
+                                      .grad = group.sum,
+                                      .param = p.view().data,
+                                      .master = has_master ? master.view().data : nullptr,
+                                      .m = floats(m),
+                                      .v = floats(v),
+                                      .g = g.view().data};
     HostCall call("adamw", &run_update,
-                  UpdateState{floats(p), floats(m), floats(v), floats(g), blocks.data(),
-                              static_cast<std::int64_t>(blocks.size()), cpuopt::adamw_scalars(params),
-                              cpuopt::adamw_scalars(plain), static_cast<float>(params.grad_factor)});
+                  UpdateState{whole, blocks.data(), static_cast<std::int64_t>(blocks.size()),
+                              cpuopt::adamw_scalars(params), cpuopt::adamw_scalars(plain),
+                              static_cast<float>(params.grad_factor)});
     for (const ChunkPin* written : {&p, &m, &v}) call.writes(written->view().data, written->view().bytes);
+    if (has_master) call.writes(master.view().data, master.view().bytes);
     call.reads(g.view().data, g.view().bytes);
     changed_states_ = true;
     STRATA_TRY(machine_.backend.host_call_async(call, stream));
   }
-  for (const Payload payload : kStatePayloads) STRATA_TRY(chunks.send_home({chunk, payload}));
+  for (const Payload payload : kStepPayloads)
+    if (machine_.plan.layout.has(chunk, payload)) STRATA_TRY(chunks.send_home({chunk, payload}));
   return chunks.drop({chunk, Payload::accum});
 }
 
 // Reads of the next chunk's states run while this one is updated.
 Status Commit::fetch_ahead(ChunkId chunk) {
-  for (const Payload payload : {Payload::accum, Payload::param, Payload::m, Payload::v}) {
+  for (const Payload payload : {Payload::accum, Payload::param, Payload::master, Payload::m, Payload::v}) {
     const CopyKey key{chunk, payload};
     if (machine_.plan.placement.home(key) != Tier::nvme) continue;
     STRATA_TRY_ASSIGN(const bool begun, machine_.chunks->prefetch(key, Tier::pinned));

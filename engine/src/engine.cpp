@@ -284,7 +284,7 @@ Status rehearse(Engine& engine, const RunPlan& plan) {
     }
   }
   for (const Payload payload : plan.states())
-    STRATA_TRY(engine.visit(payload, [](std::string_view, std::span<const float>) { return Status::ok(); }));
+    STRATA_TRY(engine.visit(payload, [](const StatePiece&, std::span<const float>) { return Status::ok(); }));
   return trains ? engine.train_step(batches, 1e-3, report) : Status::ok();
 }
 
@@ -364,9 +364,13 @@ const RunPlan& Engine::plan() const noexcept { return impl_->plan(); }
 
 Result<std::string> Engine::state_digest() {
   std::map<std::string, std::vector<Digest>, std::less<>> digests;
+  Digester tensor;
   for (const Payload payload : plan().states())
-    STRATA_TRY(visit(payload, [&](std::string_view name, std::span<const float> values) {
-      digests[std::string(name)].push_back(digest_of(std::as_bytes(values)));
+    STRATA_TRY(visit(payload, [&](const StatePiece& piece, std::span<const float> values) {
+      if (piece.offset == 0) tensor = Digester();
+      tensor.update(std::as_bytes(values));
+      if (piece.offset + std::ssize(values) == piece.n_elems)
+        digests[std::string(piece.name)].push_back(tensor.digest());
       return Status::ok();
     }));
   Digester all;

@@ -22,7 +22,10 @@ TensorTable tensors_in_use_order(const Program& program) {
     const ParamInfo& info = program.params[static_cast<std::size_t>(param)];
     table.tensor_of_param[static_cast<std::size_t>(param)] = static_cast<std::int32_t>(table.specs.size());
     table.param_of_tensor.push_back(param);
-    table.specs.push_back({info.name, info.shape.n_elems(), GroupKey{.trainable = info.trainable}});
+    const DType compute = program.value(info.value).dtype;
+    const DType grad = info.grad == kNoValue ? compute : program.value(info.grad).dtype;
+    table.specs.push_back(
+        {info.name, info.shape.n_elems(), {compute, grad, grad, StateFormat::fp32, info.trainable}});
   };
   for (const Instr& instr : program.code)
     for (const ValueId id : instr.in)
@@ -133,6 +136,10 @@ Result<LoweredProgram> lower(const Program& program, const TensorTable& tensors,
       return Status::error(Code::invalid, str("parameter ", p, " of the program is ", param.name, " of ",
                                               param.shape.n_elems(), " elements, the layout has ",
                                               tensor.name, " of ", tensor.n_elems));
+    if (program.value(param.value).dtype != tensor.group.compute)
+      return Status::error(Code::invalid, str("parameter ", param.name, " of the program is ",
+                                              to_string(program.value(param.value).dtype),
+                                              ", the layout has ", to_string(tensor.group.compute)));
   }
   return Lowering(program, tensors, layout).run();
 }

@@ -10,6 +10,12 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
+std::size_t longest_piece(const RunPlan& plan) {
+  std::int64_t longest = 0;
+  for (const LayoutTensor& tensor : plan.tensors.specs) longest = std::max(longest, tensor.n_elems);
+  return static_cast<std::size_t>(std::min(longest, kStatePiece));
+}
+
 }  // namespace
 
 PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
@@ -30,6 +36,7 @@ PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
       round_up(static_cast<std::size_t>(std::max(plan.options.grad_accum, 1)) * sizeof(float), kPage);
   fixed.leaves = round_up(static_cast<std::size_t>(n_leaves) * sizeof(double), kPage);
   fixed.logits = round_up(static_cast<std::size_t>(vocab) * sizeof(float), kPage);
+  fixed.states = 2 * round_up(longest_piece(plan) * sizeof(float), kPage);
   return fixed;
 }
 

@@ -18,8 +18,11 @@ struct PinnedFixed {
   std::size_t losses = 0;  ///< one f32 a micro-batch
   std::size_t leaves = 0;  ///< the norm's leaves, f64
   std::size_t logits = 0;  ///< one row
-  std::size_t total() const noexcept { return 2 * inputs + losses + leaves + logits; }
+  std::size_t states = 0;  ///< a piece of a parameter and of its master, on the way to or from the device
+  std::size_t total() const noexcept { return 2 * inputs + losses + leaves + logits + states; }
 };
+/// States are shown and filled in pieces of so many elements.
+inline constexpr std::int64_t kStatePiece = 65536;
 PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves);
 
 /// The memory, streams and movers of one run, taken once at the start. Members are declared so that what uses
@@ -45,6 +48,10 @@ class Machine {
   }
   float* logits() const noexcept {
     return reinterpret_cast<float*>(pinned_memory.data + 2 * fixed.inputs + fixed.losses + fixed.leaves);
+  }
+  /// One of the two pieces of PinnedFixed::states.
+  std::byte* state_piece(std::size_t which) const noexcept {
+    return pinned_memory.data + fixed.total() - fixed.states + which * (fixed.states / 2);
   }
 
   const RunPlan& plan;

@@ -129,26 +129,29 @@ Status PassRunner::land_on_device(ChunkId chunk, const Pass& pass) {
     STRATA_TRY_ASSIGN(const ChunkPin sum,
                       chunks.pin({chunk, Payload::accum}, Tier::device,
                                  pass.k == 0 ? Intent::overwrite : Intent::update, stream));
-    STRATA_TRY(pass.k == 0 ? machine_.backend.copy_async(sum.view(), grad.view(), stream)
-                           : accumulate(chunk, sum, grad, stream));
+    STRATA_TRY(pass.k == 0 && sums_as_it_lands(chunk)
+                   ? machine_.backend.copy_async(sum.view(), grad.view(), stream)
+                   : accumulate(chunk, sum, grad, pass.k == 0, stream));
     if (pass.last) STRATA_TRY(take_leaves(chunk, sum, stream));
   }
   return chunks.drop({chunk, Payload::grad});
 }
 
-// The first micro-batch's gradient is the sum so far and lands in its place; the others land beside it and
-// are added by the CPU, in micro-batch order.
+// The first micro-batch's gradient is the sum so far and lands in its place, if it has the sum's dtype; the
+// others land beside it and are added by the CPU, in micro-batch order.
 Status PassRunner::land_in_ram(ChunkId chunk, const Pass& pass) {
   ChunkManager& chunks = *machine_.chunks;
   const CopyKey grad_key{chunk, Payload::grad}, sum_key{chunk, Payload::accum};
-  if (pass.k == 0) {
+  if (pass.k == 0 && sums_as_it_lands(chunk)) {
     STRATA_TRY_ASSIGN(const ChunkPin grad, chunks.pin(grad_key, Tier::device, Intent::read, machine_.d2h));
     STRATA_TRY_ASSIGN(const ChunkPin sum, chunks.pin(sum_key, Tier::pinned, Intent::overwrite, machine_.d2h));
     STRATA_TRY(machine_.backend.copy_async(sum.view(), grad.view(), machine_.d2h));
   } else {
     STRATA_TRY_ASSIGN(const ChunkPin grad, chunks.pin(grad_key, Tier::pinned, Intent::read, machine_.cpu));
-    STRATA_TRY_ASSIGN(const ChunkPin sum, chunks.pin(sum_key, Tier::pinned, Intent::update, machine_.cpu));
-    STRATA_TRY(accumulate(chunk, sum, grad, machine_.cpu));
+    STRATA_TRY_ASSIGN(
+        const ChunkPin sum,
+        chunks.pin(sum_key, Tier::pinned, pass.k == 0 ? Intent::overwrite : Intent::update, machine_.cpu));
+    STRATA_TRY(accumulate(chunk, sum, grad, pass.k == 0, machine_.cpu));
   }
   STRATA_TRY(chunks.drop(grad_key));
   if (pass.last) {
@@ -162,20 +165,23 @@ namespace {
 
 struct AccumulateState {
   float* sum;
-  const float* grad;
+  const std::byte* grad;
+  DType dtype;  // of grad
+  bool first;   // the sum so far is nothing
   const Block* blocks;
   std::int64_t n_blocks;
 };
 void run_accumulate(const AccumulateState& s, ThreadPool& pool) {
   pool.parallel_for(s.n_blocks, [&](std::int64_t i) {
     const Block& b = s.blocks[i];
-    (void)cpuopt::accumulate({s.sum + b.offset, static_cast<std::size_t>(b.n)},
-                             {s.grad + b.offset, static_cast<std::size_t>(b.n)});
+    cpuopt::accumulate({s.sum + b.offset, static_cast<std::size_t>(b.n)}, s.dtype,
+                       s.grad + static_cast<std::size_t>(b.offset) * size_of(s.dtype), s.first);
   });
 }
 
 struct LeavesState {
-  const float* sum;
+  const std::byte* sum;
+  DType dtype;
   double* leaves;
   const Block* blocks;
   std::int64_t n_blocks;
@@ -183,18 +189,24 @@ struct LeavesState {
 void run_leaves(const LeavesState& s, ThreadPool& pool) {
   pool.parallel_for(s.n_blocks, [&](std::int64_t i) {
     const Block& b = s.blocks[i];
-    (void)cpuopt::square_sum_leaves({s.sum + b.offset, static_cast<std::size_t>(b.n)},
-                                    {s.leaves + b.leaf, static_cast<std::size_t>(cpuopt::norm_leaves(b.n))});
+    cpuopt::square_sum_leaves(s.dtype, s.sum + static_cast<std::size_t>(b.offset) * size_of(s.dtype), b.n,
+                              s.leaves + b.leaf);
   });
 }
 
 }  // namespace
 
-Status PassRunner::accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin& grad, Stream& stream) {
+bool PassRunner::sums_as_it_lands(ChunkId chunk) const {
+  const GroupKey& group = machine_.plan.layout.group_of(chunk);
+  return group.sum == group.grad;
+}
+
+Status PassRunner::accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin& grad, bool first,
+                              Stream& stream) {
   const std::vector<Block>& blocks = machine_.tables.blocks[chunk];
   HostCall call("accumulate", &run_accumulate,
-                AccumulateState{reinterpret_cast<float*>(sum.view().data),
-                                reinterpret_cast<const float*>(grad.view().data), blocks.data(),
+                AccumulateState{reinterpret_cast<float*>(sum.view().data), grad.view().data,
+                                machine_.plan.layout.group_of(chunk).grad, first, blocks.data(),
                                 static_cast<std::int64_t>(blocks.size())});
   call.reads(grad.view().data, grad.view().bytes).writes(sum.view().data, sum.view().bytes);
   return machine_.backend.host_call_async(call, stream);
@@ -203,8 +215,8 @@ Status PassRunner::accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin
 Status PassRunner::take_leaves(ChunkId chunk, const ChunkPin& sum, Stream& stream) {
   const std::vector<Block>& blocks = machine_.tables.blocks[chunk];
   HostCall call("norm leaves", &run_leaves,
-                LeavesState{reinterpret_cast<const float*>(sum.view().data), machine_.leaves(), blocks.data(),
-                            static_cast<std::int64_t>(blocks.size())});
+                LeavesState{sum.view().data, machine_.plan.layout.group_of(chunk).sum, machine_.leaves(),
+                            blocks.data(), static_cast<std::int64_t>(blocks.size())});
   call.reads(sum.view().data, sum.view().bytes);
   // Its leaves lie between those of other chunks; what matters is that the host waits before it adds them up.
   for (const Block& block : blocks) {

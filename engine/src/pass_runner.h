@@ -37,7 +37,9 @@ class PassRunner {
   Status land(ChunkId chunk, const Pass& pass);
   Status land_on_device(ChunkId chunk, const Pass& pass);
   Status land_in_ram(ChunkId chunk, const Pass& pass);
-  Status accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin& grad, Stream& stream);
+  /// Whether a micro-batch's gradient has the dtype of the sum.
+  bool sums_as_it_lands(ChunkId chunk) const;
+  Status accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin& grad, bool first, Stream& stream);
   Status take_leaves(ChunkId chunk, const ChunkPin& sum, Stream& stream);
 
   Machine& machine_;

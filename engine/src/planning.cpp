@@ -39,8 +39,9 @@ std::int64_t largest_sensible_chunk(const Program& program, const EngineOptions&
   if (options.budgets[0] == kUnlimited) return 0;
   const std::size_t arena = plan_memory(program).arena_bytes;
   const std::uint64_t left = options.budgets[0] > arena ? options.budgets[0] - arena : 0;
-  return std::max<std::int64_t>(ChunkLayout::kSliceAlign,
-                                static_cast<std::int64_t>(left / 16 / sizeof(float)));
+  const std::size_t param =
+      program.params.empty() ? 1 : size_of(program.value(program.params[0].value).dtype);
+  return std::max<std::int64_t>(ChunkLayout::kSliceAlign, static_cast<std::int64_t>(left / 16 / param));
 }
 
 // The program that speaks for the model: the first there is.
@@ -60,6 +61,9 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   auto plan = std::make_unique<RunPlan>();
   plan->options = options;
   plan->tensors = tensors_in_use_order(model);
+  // The gradients of several micro-batches are added in f32; a single one is the sum as it is.
+  for (LayoutTensor& tensor : plan->tensors.specs)
+    if (options.grad_accum > 1) tensor.group.sum = DType::f32;
   for (const std::int32_t param : plan->tensors.param_of_tensor) {
     const ParamInfo& info = model.params[static_cast<std::size_t>(param)];
     plan->decay_of_tensor.push_back(info.decay);

@@ -31,7 +31,7 @@ PassSchedule schedule_of(const LoweredProgram& program, const ChunkLayout& layou
   out.cycle = micro_batches * length;
   if (!with_commit) return out;
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : {Payload::param, Payload::m, Payload::v, Payload::accum})
+    for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum})
       out.uses.push_back({out.cycle + static_cast<std::int32_t>(chunk), {chunk, payload}, Tier::pinned});
   out.cycle += static_cast<std::int32_t>(layout.n_chunks());
   return out;

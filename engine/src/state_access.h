@@ -1,10 +1,13 @@
 #pragma once
 
+#include <vector>
+
 #include "machine.h"
 
 namespace strata {
 
-/// First values, and reading and writing all states payload by payload in bounded memory (one window slot).
+/// First values, and reading and writing all states in bounded memory: what lives on the device passes
+/// through a fixed piece of pinned memory, what lives on the slow tier through window slots.
 class StateAccess {
  public:
   explicit StateAccess(Machine& machine) : machine_(machine) {}
@@ -13,9 +16,23 @@ class StateAccess {
   Status fill(Payload payload, const Engine::Fill& fill);
 
  private:
-  template <class OneTensor>
-  Status fill_chunks(Payload payload, const OneTensor& one);
+  /// The payloads of a chunk that together are a state: the one asked for, and of a parameter the rest of its
+  /// master where the run holds one.
+  struct Opened {
+    Tier tier = Tier::pinned;
+    DType dtype = DType::f32;  ///< of the payload asked for
+    ChunkPin values, rest;
+    std::size_t rest_elem_bytes = 0;
+  };
+  Result<Opened> open(ChunkId chunk, Payload payload, Intent intent);
+  template <class OnePiece>
+  Status each_piece(Payload payload, Intent intent, const OnePiece& one);
+  Status load(const Opened& chunk, std::int64_t at, std::span<float> values);
+  Status store(const Opened& chunk, std::int64_t at, std::span<const float> values);
+  Stream& stream_of(const Opened& chunk, Intent intent) const noexcept;
+
   Machine& machine_;
+  std::vector<float> piece_ = std::vector<float>(static_cast<std::size_t>(kStatePiece));
 };
 
 }  // namespace strata

@@ -62,14 +62,21 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
   const ValueId seed = program.find(loss);
   if (seed == kNoValue) return Status::error(Code::invalid, str("the program has no output named ", loss));
 
+  // A gradient is rounded once to its dtype (contract C2): one with several contributions is their f32 sum.
+  const auto grad_dtype = [&](const ParamInfo& param) {
+    std::int64_t uses = 0;
+    for (const Instr& instr : program.code) uses += std::count(instr.in.begin(), instr.in.end(), param.value);
+    return uses > 1 ? DType::f32 : program.value(param.value).dtype;
+  };
   // A value needs a gradient when a trainable parameter reaches it.
   std::vector<bool> needs(program.values.size(), false);
   bool any = false;
   for (ParamInfo& param : program.params)
     if (param.trainable) {
       any = needs[static_cast<std::size_t>(param.value)] = true;
-      param.grad = program.add_value({"d(" + param.name + ")", param.shape, DType::f32, ValueKind::grad,
-                                      static_cast<std::int32_t>(&param - program.params.data())});
+      param.grad =
+          program.add_value({"d(" + param.name + ")", param.shape, grad_dtype(param), ValueKind::grad,
+                             static_cast<std::int32_t>(&param - program.params.data())});
     }
   if (!any) return Status::error(Code::invalid, "the program has no trainable parameter");
   needs.resize(program.values.size(), false);

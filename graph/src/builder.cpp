@@ -19,7 +19,7 @@ Value Builder::param(std::string name, Shape shape, ParamOptions options) {
     return {};
   }
   const auto index = static_cast<std::int32_t>(program_.params.size());
-  const ValueId id = program_.add_value({name, shape, DType::f32, ValueKind::param, index});
+  const ValueId id = program_.add_value({name, shape, compute_, ValueKind::param, index});
   program_.params.push_back(
       {std::move(name), shape, options.trainable, options.decay, options.init, id, kNoValue});
   return {id};

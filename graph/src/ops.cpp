@@ -22,14 +22,17 @@ Status mismatch(std::string_view rule, In in) {
   std::string shapes;
   for (const ValueInfo* info : in)
     shapes += str(shapes.empty() ? "" : ", ",
-                  info == nullptr ? std::string("none") : str(info->name, " ", to_string(info->shape)));
+                  info == nullptr ? std::string("none")
+                                  : str(info->name, " ", to_string(info->dtype), to_string(info->shape)));
   return Status::error(Code::invalid, str("needs ", rule, "; given ", shapes));
 }
 bool is(const ValueInfo* info, const Shape& shape, DType dtype = DType::f32) {
   return info != nullptr && info->shape == shape && info->dtype == dtype;
 }
+// What a model computes with; sums and statistics are f32 whatever it is.
+bool is_storage(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
 bool matrix(const ValueInfo* info) {
-  return info != nullptr && info->shape.rank == 2 && info->dtype == DType::f32;
+  return info != nullptr && info->shape.rank == 2 && is_storage(info->dtype);
 }
 OutputSpec workspace(std::size_t bytes) {
   return {"workspace", {static_cast<std::int64_t>(bytes)}, DType::u8, true};
@@ -42,7 +45,7 @@ Specs infer_embedding(In in, const Attrs& a) {
   if (in[0] == nullptr || in[0]->dtype != DType::i32 || in[0]->shape.rank != 1 || !matrix(in[1]) ||
       a.offset < 0 || in[1]->shape.dim(0) <= a.offset)
     return mismatch(str("ids [T] i32, table [> ", a.offset, ", h]"), in);
-  return std::vector<OutputSpec>{{"x", {in[0]->shape.dim(0), in[1]->shape.dim(1)}}};
+  return std::vector<OutputSpec>{{"x", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[1]->dtype}};
 }
 void vjp_embedding(VjpContext& c) {
   c.emit(Op::embedding_backward, {c.in(0), c.grad_of_out(0), c.in(1)}, {1, -1}, c.attrs());
@@ -50,16 +53,17 @@ void vjp_embedding(VjpContext& c) {
 // (ids, dx, table for its shape) -> dtable, workspace
 Specs infer_embedding_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{
-      {"dtable", in[2]->shape},
+      {"dtable", in[2]->shape, in[2]->dtype},
       workspace(kernels::embedding_backward_workspace_bytes(in[0]->shape.dim(0), in[2]->shape.dim(0)))};
 }
 
 // --- layernorm: (x [T, h], weight [h], bias [h]) -> y, mean [T], rstd [T] ---
 Specs infer_layernorm(In in, const Attrs&) {
-  if (!matrix(in[0]) || !is(in[1], {in[0]->shape.dim(1)}) || !is(in[2], {in[0]->shape.dim(1)}))
-    return mismatch("x [T, h], weight [h], bias [h]", in);
+  if (!matrix(in[0]) || !is(in[1], {in[0]->shape.dim(1)}, in[0]->dtype) ||
+      !is(in[2], {in[0]->shape.dim(1)}, in[0]->dtype))
+    return mismatch("x [T, h], weight [h], bias [h] of one dtype", in);
   const std::int64_t rows = in[0]->shape.dim(0);
-  return std::vector<OutputSpec>{{"y", in[0]->shape}, {"mean", {rows}}, {"rstd", {rows}}};
+  return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}, {"mean", {rows}}, {"rstd", {rows}}};
 }
 void vjp_layernorm(VjpContext& c) {
   c.emit(Op::layernorm_backward, {c.in(0), c.in(1), c.out(1), c.out(2), c.grad_of_out(0)}, {0, 1, 2, -1},
@@ -68,18 +72,18 @@ void vjp_layernorm(VjpContext& c) {
 // (x, weight, mean, rstd, dy) -> dx, dweight, dbias, workspace
 Specs infer_layernorm_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{
-      {"dx", in[0]->shape},
-      {"dweight", in[1]->shape},
-      {"dbias", in[1]->shape},
+      {"dx", in[0]->shape, in[0]->dtype},
+      {"dweight", in[1]->shape, in[1]->dtype},
+      {"dbias", in[1]->shape, in[1]->dtype},
       workspace(kernels::layernorm_backward_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
 }
 
 // --- linear: (x [T, K], w [N, K], b [N] or none) -> y [T, N] ---
 Specs infer_linear(In in, const Attrs&) {
   if (!matrix(in[0]) || !matrix(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(1) ||
-      (in[2] != nullptr && !is(in[2], {in[1]->shape.dim(0)})))
-    return mismatch("x [T, K], weight [N, K], bias [N] or none", in);
-  return std::vector<OutputSpec>{{"y", {in[0]->shape.dim(0), in[1]->shape.dim(0)}}};
+      in[0]->dtype != in[1]->dtype || (in[2] != nullptr && !is(in[2], {in[1]->shape.dim(0)}, in[0]->dtype)))
+    return mismatch("x [T, K], weight [N, K], bias [N] or none, of one dtype", in);
+  return std::vector<OutputSpec>{{"y", {in[0]->shape.dim(0), in[1]->shape.dim(0)}, in[0]->dtype}};
 }
 void vjp_linear(VjpContext& c) {
   const ValueId dy = c.grad_of_out(0);
@@ -92,14 +96,14 @@ double flops_linear(In in, In out, const Attrs&) {
 }
 // (dy [T, N], w [N, K]) -> dx [T, K]; the cost is that of the forward product
 Specs infer_linear_backward_input(In in, const Attrs&) {
-  return std::vector<OutputSpec>{{"dx", {in[0]->shape.dim(0), in[1]->shape.dim(1)}}};
+  return std::vector<OutputSpec>{{"dx", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype}};
 }
 double flops_linear_input(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
 }
 // (dy [T, N], x [T, K], w for its shape) -> dw [N, K]
 Specs infer_linear_backward_weight(In in, const Attrs&) {
-  return std::vector<OutputSpec>{{"dw", in[2]->shape}};
+  return std::vector<OutputSpec>{{"dw", in[2]->shape, in[2]->dtype}};
 }
 double flops_linear_weight(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
@@ -107,17 +111,19 @@ double flops_linear_weight(In in, In, const Attrs&) {
 // (dy [T, N], b for its shape) -> db [N], workspace
 Specs infer_linear_backward_bias(In in, const Attrs&) {
   return std::vector<OutputSpec>{
-      {"db", in[1]->shape},
+      {"db", in[1]->shape, in[1]->dtype},
       workspace(kernels::linear_backward_bias_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
 }
 
 // --- gelu; relu has the same rules ---
 Specs infer_gelu(In in, const Attrs&) {
-  if (in[0] == nullptr || in[0]->dtype != DType::f32) return mismatch("x f32", in);
-  return std::vector<OutputSpec>{{"y", in[0]->shape}};
+  if (in[0] == nullptr || !is_storage(in[0]->dtype)) return mismatch("x f32, bf16 or f16", in);
+  return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}};
 }
 void vjp_gelu(VjpContext& c) { c.emit(Op::gelu_backward, {c.in(0), c.grad_of_out(0)}, {0}); }
-Specs infer_gelu_backward(In in, const Attrs&) { return std::vector<OutputSpec>{{"dx", in[0]->shape}}; }
+Specs infer_gelu_backward(In in, const Attrs&) {
+  return std::vector<OutputSpec>{{"dx", in[0]->shape, in[0]->dtype}};
+}
 
 // --- relu ---
 void vjp_relu(VjpContext& c) { c.emit(Op::relu_backward, {c.in(0), c.grad_of_out(0)}, {0}); }
@@ -125,18 +131,19 @@ void vjp_relu(VjpContext& c) { c.emit(Op::relu_backward, {c.in(0), c.grad_of_out
 // --- swiglu: (gate_up [T, 2f]) -> y [T, f] ---
 Specs infer_swiglu(In in, const Attrs&) {
   if (!matrix(in[0]) || in[0]->shape.dim(1) % 2 != 0) return mismatch("gate_up [T, 2f]", in);
-  return std::vector<OutputSpec>{{"y", {in[0]->shape.dim(0), in[0]->shape.dim(1) / 2}}};
+  return std::vector<OutputSpec>{{"y", {in[0]->shape.dim(0), in[0]->shape.dim(1) / 2}, in[0]->dtype}};
 }
 void vjp_swiglu(VjpContext& c) { c.emit(Op::swiglu_backward, {c.in(0), c.grad_of_out(0)}, {0}); }
 // (gate_up, dy) -> dgate_up
 Specs infer_swiglu_backward(In in, const Attrs&) {
-  return std::vector<OutputSpec>{{"dgate_up", in[0]->shape}};
+  return std::vector<OutputSpec>{{"dgate_up", in[0]->shape, in[0]->dtype}};
 }
 
 // --- rmsnorm: (x [T, h], weight [h]) -> y, rstd [T] ---
 Specs infer_rmsnorm(In in, const Attrs&) {
-  if (!matrix(in[0]) || !is(in[1], {in[0]->shape.dim(1)})) return mismatch("x [T, h], weight [h]", in);
-  return std::vector<OutputSpec>{{"y", in[0]->shape}, {"rstd", {in[0]->shape.dim(0)}}};
+  if (!matrix(in[0]) || !is(in[1], {in[0]->shape.dim(1)}, in[0]->dtype))
+    return mismatch("x [T, h], weight [h] of one dtype", in);
+  return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}, {"rstd", {in[0]->shape.dim(0)}}};
 }
 void vjp_rmsnorm(VjpContext& c) {
   c.emit(Op::rmsnorm_backward, {c.in(0), c.in(1), c.out(1), c.grad_of_out(0)}, {0, 1, -1}, c.attrs());
@@ -144,18 +151,19 @@ void vjp_rmsnorm(VjpContext& c) {
 // (x, weight, rstd, dy) -> dx, dweight, workspace
 Specs infer_rmsnorm_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{
-      {"dx", in[0]->shape},
-      {"dweight", in[1]->shape},
+      {"dx", in[0]->shape, in[0]->dtype},
+      {"dweight", in[1]->shape, in[1]->dtype},
       workspace(kernels::rmsnorm_backward_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
 }
 
 // --- qk_norm: (qkv [T, (heads + 2 kv_heads) d], q_weight [d], k_weight [d]) -> y, rstd ---
 Specs infer_qk_norm(In in, const Attrs& a) {
   const std::int64_t d = in[1] != nullptr && in[1]->shape.rank == 1 ? in[1]->shape.dim(0) : 0;
-  if (!matrix(in[0]) || d == 0 || !is(in[1], {d}) || !is(in[2], {d}) || a.heads <= 0 || a.kv_heads <= 0 ||
-      in[0]->shape.dim(1) != (a.heads + 2 * a.kv_heads) * d)
-    return mismatch(str("qkv [T, (", a.heads, " + 2 * ", a.kv_heads, ") d] and two weights [d]"), in);
-  return std::vector<OutputSpec>{{"y", in[0]->shape},
+  if (!matrix(in[0]) || d == 0 || !is(in[1], {d}, in[0]->dtype) || !is(in[2], {d}, in[0]->dtype) ||
+      a.heads <= 0 || a.kv_heads <= 0 || in[0]->shape.dim(1) != (a.heads + 2 * a.kv_heads) * d)
+    return mismatch(str("qkv [T, (", a.heads, " + 2 * ", a.kv_heads, ") d] and two weights [d] of one dtype"),
+                    in);
+  return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype},
                                  {"rstd", {in[0]->shape.dim(0) * (a.heads + a.kv_heads)}}};
 }
 void vjp_qk_norm(VjpContext& c) {
@@ -165,9 +173,9 @@ void vjp_qk_norm(VjpContext& c) {
 // (qkv, q_weight, k_weight, rstd, dy) -> dx, dq_weight, dk_weight, workspace
 Specs infer_qk_norm_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{
-      {"dx", in[0]->shape},
-      {"dq_weight", in[1]->shape},
-      {"dk_weight", in[2]->shape},
+      {"dx", in[0]->shape, in[0]->dtype},
+      {"dq_weight", in[1]->shape, in[1]->dtype},
+      {"dk_weight", in[2]->shape, in[2]->dtype},
       workspace(kernels::qk_norm_backward_workspace_bytes(in[0]->shape.dim(0), in[1]->shape.dim(0)))};
 }
 
@@ -191,11 +199,12 @@ Specs infer_rope_table(In in, const Attrs& a) {
 Specs infer_rope(In in, const Attrs& a) {
   const std::int64_t parts = a.heads + 2 * a.kv_heads;
   if (!matrix(in[0]) || parts <= 0 || in[0]->shape.dim(1) % parts != 0 ||
-      !is(in[1], {in[0]->shape.dim(0)}, DType::i32) || !matrix(in[2]) ||
+      !is(in[1], {in[0]->shape.dim(0)}, DType::i32) || !matrix(in[2]) || in[2]->dtype != DType::f32 ||
       in[2]->shape.dim(1) > in[0]->shape.dim(1) / parts)
     return mismatch(
-        str("qkv [T, (", a.heads, " + 2 * ", a.kv_heads, ") d], positions [T] i32, table [seq, <= d]"), in);
-  return std::vector<OutputSpec>{{"y", in[0]->shape}};
+        str("qkv [T, (", a.heads, " + 2 * ", a.kv_heads, ") d], positions [T] i32, table [seq, <= d] f32"),
+        in);
+  return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}};
 }
 void vjp_rope(VjpContext& c) {
   Attrs attrs = c.attrs();
@@ -214,10 +223,10 @@ Specs infer_attention(In in, const Attrs& a) {
                         ") d] with whole groups of heads, doc_start [T] i32 or none"),
                     in);
   const std::int64_t rows = in[0]->shape.dim(0);
-  return std::vector<OutputSpec>{
-      {"out", {rows, in[0]->shape.dim(1) / parts * a.heads}},
-      {"lse", {rows * a.heads}},
-      workspace(kernels::attention_forward_workspace_bytes(rows, attention_heads(a)))};
+  return std::vector<OutputSpec>{{"out", {rows, in[0]->shape.dim(1) / parts * a.heads}, in[0]->dtype},
+                                 {"lse", {rows * a.heads}},
+                                 workspace(kernels::attention_forward_workspace_bytes(
+                                     rows, attention_heads(a), in[0]->dtype, in[0]->shape.dim(1) / parts))};
 }
 void vjp_attention(VjpContext& c) {
   c.emit(Op::attention_backward, {c.in(0), c.out(0), c.out(1), c.grad_of_out(0), c.in(1)}, {0, -1},
@@ -231,16 +240,17 @@ double flops_attention(In in, In, const Attrs& a) {
 double flops_attention_backward(In in, In out, const Attrs& a) { return 2.5 * flops_attention(in, out, a); }
 // (qkv, out, lse, dout, doc_start or none) -> dqkv, workspace
 Specs infer_attention_backward(In in, const Attrs& a) {
-  return std::vector<OutputSpec>{
-      {"dqkv", in[0]->shape},
-      workspace(kernels::attention_backward_workspace_bytes(in[0]->shape.dim(0), attention_heads(a)))};
+  return std::vector<OutputSpec>{{"dqkv", in[0]->shape, in[0]->dtype},
+                                 workspace(kernels::attention_backward_workspace_bytes(
+                                     in[0]->shape.dim(0), attention_heads(a), in[0]->dtype,
+                                     in[0]->shape.dim(1) / (a.heads + 2 * a.kv_heads)))};
 }
 
 // --- add ---
 Specs infer_add(In in, const Attrs&) {
-  if (in[0] == nullptr || !is(in[0], in[0]->shape) || !is(in[1], in[0]->shape))
-    return mismatch("two equal shapes, f32", in);
-  return std::vector<OutputSpec>{{"y", in[0]->shape}};
+  if (in[0] == nullptr || !is_storage(in[0]->dtype) || !is(in[1], in[0]->shape, in[0]->dtype))
+    return mismatch("two equal shapes of one dtype", in);
+  return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}};
 }
 void vjp_add(VjpContext& c) {
   c.pass_grad(0, c.grad_of_out(0));
@@ -262,7 +272,7 @@ void vjp_cross_entropy(VjpContext& c) {
 }
 // (logits, lse, targets, divisor or none) -> dlogits
 Specs infer_cross_entropy_backward(In in, const Attrs&) {
-  return std::vector<OutputSpec>{{"dlogits", in[0]->shape}};
+  return std::vector<OutputSpec>{{"dlogits", in[0]->shape, in[0]->dtype}};
 }
 
 constexpr OpDef::InPlace kNever{-1, -1};

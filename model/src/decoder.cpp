@@ -12,11 +12,12 @@ constexpr float kInitStd = 0.02f;
 
 class Recorder {
  public:
-  Recorder(DecoderConfig config, std::int64_t batch)
+  Recorder(DecoderConfig config, std::int64_t batch, DType compute)
       : c_(std::move(config)),
         rows_(batch * c_.seq),
         heads_{static_cast<int>(c_.heads), static_cast<int>(c_.kv_heads)},
-        residual_std_(kInitStd / std::sqrt(2.0f * static_cast<float>(c_.layers))) {}
+        residual_std_(kInitStd / std::sqrt(2.0f * static_cast<float>(c_.layers))),
+        b_(compute) {}
 
   Result<Program> run(DecoderHead head, DecoderRows rows) {
     const Value tokens = b_.input("tokens", {rows_}, DType::i32);
@@ -119,11 +120,11 @@ std::int64_t count_parameters(const DecoderConfig& config) {
 }
 
 Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, DecoderHead head,
-                               DecoderRows rows) {
+                               DecoderRows rows, DType compute) {
   STRATA_TRY(validate(config));
   if (batch < 1)
     return Status::error(Code::invalid, str("a batch of ", batch, " sequences; it is at least 1"));
-  return Recorder(filled(config), batch).run(head, rows);
+  return Recorder(filled(config), batch, compute).run(head, rows);
 }
 
 }  // namespace strata

@@ -12,10 +12,14 @@
 namespace strata {
 namespace {
 
-/// What a run keeps between uses; one that only infers has parameters alone.
+/// What a run keeps between uses; one that only infers has parameters alone. A chunk may lack some of them.
 std::span<const Payload> homed(const AccessTrace& trace) {
-  static constexpr std::array<Payload, 4> kAll = {Payload::param, Payload::accum, Payload::m, Payload::v};
+  static constexpr std::array<Payload, 5> kAll = {Payload::param, Payload::accum, Payload::master, Payload::m,
+                                                  Payload::v};
   return std::span(kAll).first(trace.trains ? kAll.size() : 1);
+}
+void set_home(const ChunkLayout& layout, Placement& p, CopyKey key, Tier tier) {
+  if (layout.has(key.chunk, key.payload)) p.homes[key.chunk][static_cast<std::size_t>(key.payload)] = tier;
 }
 
 constexpr std::size_t kDevice = static_cast<std::size_t>(Tier::device);
@@ -42,7 +46,8 @@ Counts least_device_window(const ChunkLayout& layout, const AccessTrace& trace, 
 
 struct PinnedWindow {
   Counts work;     // in the commit of a chunk, while a gradient lands: more room lets the next begin
-  Counts passing;  // while states are loaded, saved or given their first values: one at a time
+  Counts passing;  // while states of the slow tier are loaded, saved or given their first values: a parameter
+                   // with its master, the others one at a time
 };
 // Payloads that are in pinned memory together and have no home there.
 PinnedWindow least_pinned_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
@@ -52,9 +57,11 @@ PinnedWindow least_pinned_window(const ChunkLayout& layout, const AccessTrace& t
     const bool at_device = p.home({chunk, Payload::param}) == Tier::device;
     for (const Payload payload : homed(trace)) {
       const CopyKey key{chunk, payload};
-      if (p.home(key) == Tier::pinned) continue;
+      if (p.home(key) == Tier::pinned || !layout.has(chunk, payload)) continue;
       if (!at_device) ++commit[p.class_of(layout, key)];  // a parameter on its way to the device, too
-      passing[p.class_of(layout, key)] = 1;
+      if (p.home(key) != Tier::nvme || payload == Payload::accum) continue;
+      std::uint32_t& passes = passing[p.class_of(layout, key)];
+      passes = payload == Payload::master ? passes + 1 : std::max(passes, 1u);
     }
     const bool lands_in_ram = p.home({chunk, Payload::accum}) != Tier::device;
     if (trace.trains && lands_in_ram && trace.micro_batches > 1)
@@ -119,23 +126,24 @@ double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Plac
             kUsesInPass * passes * bytes(Payload::param) / kLink;
     cost += disk(Payload::accum) * 2 * passes;
     cost += (p.home({chunk, Payload::accum}) == Tier::device ? 1 : passes) * bytes(Payload::accum) / kLink;
-    cost += 2 * (disk(Payload::m) + disk(Payload::v));
+    cost += 2 * (disk(Payload::master) + disk(Payload::m) + disk(Payload::v));
   }
   return cost;
 }
 
-// Off the device: parameters, then sums, then moments chunk by chunk take pinned memory while there is room
-// (window included, so it is set anew for each try), the rest nvme. Homes already given stay.
+// Off the device: parameters, then sums, then what only the commit reads chunk by chunk take pinned memory
+// while there is room (window included, so it is set anew for each try), the rest nvme. Homes already given
+// stay.
 bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
                       const Width& width, Placement& p) {
   std::vector<CopyKey> order;
   const auto add = [&](CopyKey key) {
-    if (p.home(key) != Tier::device) order.push_back(key);
+    if (p.home(key) != Tier::device && layout.has(key.chunk, key.payload)) order.push_back(key);
   };
   for (const Payload payload : homed(trace).first(trace.trains ? 2 : 1))
     for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) add({chunk, payload});
   for (ChunkId chunk = 0; trace.trains && chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : {Payload::m, Payload::v}) add({chunk, payload});
+    for (const Payload payload : homed(trace).subspan(2)) add({chunk, payload});
   const bool has_nvme = request.budgets[kNvme] > 0;
   // The number of pinned homes is found by bisection: fewer homes there never need more of it.
   const auto try_pinned = [&](std::size_t n_pinned) {
@@ -178,8 +186,7 @@ std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const 
                                                const Width& width) {
   Placement p = empty_placement(layout);
   for (ChunkId chunk = 0; chunk < n; ++chunk)
-    for (const Payload payload : homed(trace))
-      p.homes[chunk][static_cast<std::size_t>(payload)] = Tier::device;
+    for (const Payload payload : homed(trace)) set_home(layout, p, {chunk, payload}, Tier::device);
   set_windows(layout, trace, width, p);
   if (placement_bytes(layout, trace, p)[kDevice] > request.budgets[kDevice]) return std::nullopt;
   if (trace.trains && request.policy == PlacementPolicy::automatic)
@@ -327,9 +334,9 @@ Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& t
 Status does_not_fit(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
                     const TierBytes& suggestion) {
   Placement least = empty_placement(layout);
-  for (auto& homes : least.homes)
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
     for (const Payload payload : homed(trace))
-      homes[static_cast<std::size_t>(payload)] = request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned;
+      set_home(layout, least, {chunk, payload}, request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned);
   set_windows(layout, trace, Width{}, least);
   const TierBytes window = {trace.device_fixed_bytes + least.bytes(layout, Tier::device), 0, 0};
   std::string text =

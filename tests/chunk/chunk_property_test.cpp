@@ -33,18 +33,27 @@ Placement random_placement(const ChunkLayout& layout, Dice& dice) {
   Placement placement = test::bare_placement(layout, 1 + static_cast<std::uint32_t>(dice.below(3)),
                                              2 + static_cast<std::uint32_t>(dice.below(3)),
                                              1 + static_cast<std::uint32_t>(dice.below(3)));
-  for (auto& homes : placement.homes)
-    for (const Payload payload : {Payload::param, Payload::m, Payload::v, Payload::accum})
-      homes[static_cast<std::size_t>(payload)] =
-          dice.pick({Tier::device, Tier::pinned, Tier::nvme, Tier::nvme});
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum})
+      if (layout.has(chunk, payload))
+        placement.homes[chunk][static_cast<std::size_t>(payload)] =
+            dice.pick({Tier::device, Tier::pinned, Tier::nvme, Tier::nvme});
   return placement;
+}
+
+std::vector<CopyKey> keys_of(const ChunkLayout& layout) {
+  std::vector<CopyKey> keys;
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    for (std::size_t p = 0; p < kPayloads; ++p)
+      if (layout.has(chunk, static_cast<Payload>(p))) keys.push_back({chunk, static_cast<Payload>(p)});
+  return keys;
 }
 
 // What must be true, kept as plainly as possible: the version each key holds, and the pins that live.
 class Walk {
  public:
   Walk(const ChunkLayout& layout, const Placement& placement, Dice& dice)
-      : rig_(layout, placement), dice_(dice) {
+      : rig_(layout, placement), dice_(dice), keys_(keys_of(layout)) {
     shuffle_schedule();
   }
 
@@ -116,10 +125,8 @@ class Walk {
     Tier tier;
     bool writes;
   };
-  static CopyKey key(std::size_t i) {
-    return {static_cast<ChunkId>(i / kPayloads), static_cast<Payload>(i % kPayloads)};
-  }
-  std::size_t random_key() { return dice_.below(rig_.layout.n_chunks() * kPayloads); }
+  CopyKey key(std::size_t i) const { return keys_[i]; }
+  std::size_t random_key() { return dice_.below(keys_.size()); }
   bool pinned(std::size_t i, bool writers_only = false) const {
     for (const Held& held : pins_)
       if (held.pin.key() == key(i) && (held.writes || !writers_only)) return true;
@@ -143,7 +150,7 @@ class Walk {
       for (std::uint32_t c = 0; c < rig_.placement.classes.size(); ++c) {
         std::size_t stuck =
             tier == Tier::pinned ? 1 : 0;  // the source of a copy to the device stays meanwhile
-        for (std::size_t i = 0; i < rig_.layout.n_chunks() * kPayloads; ++i) {
+        for (std::size_t i = 0; i < keys_.size(); ++i) {
           if (rig_.placement.class_of(rig_.layout, key(i)) != c || rig_.placement.home(key(i)) == tier)
             continue;
           if (rig_.manager->state(key(i), tier) == Residency::absent) continue;
@@ -216,6 +223,7 @@ class Walk {
 
   ChunkRig rig_;
   Dice& dice_;
+  const std::vector<CopyKey> keys_;
   std::vector<Use> uses_;
   std::map<std::size_t, std::uint32_t> versions_;
   std::uint32_t version_ = 0;
@@ -227,8 +235,10 @@ class Walk {
 // The walk of one seed; how often it was refused something.
 std::uint64_t walk(std::uint64_t seed) {
   Dice dice(seed);
-  const ChunkLayout layout =
-      test::small_layout(1 + static_cast<int>(dice.below(5)), static_cast<int>(dice.below(3)));
+  const GroupKey f32, bf16{.compute = DType::bf16, .grad = DType::bf16, .sum = DType::bf16},
+      f16{.compute = DType::f16, .grad = DType::f16};
+  const ChunkLayout layout = test::small_layout(1 + static_cast<int>(dice.below(5)),
+                                                static_cast<int>(dice.below(3)), dice.pick({f32, bf16, f16}));
   const Placement placement = random_placement(layout, dice);
   Walk walk(layout, placement, dice);
   for (int op = 0; op < 600 && !testing::Test::HasFailure(); ++op) walk.step();

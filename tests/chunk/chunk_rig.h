@@ -11,11 +11,11 @@
 
 namespace strata::test {
 
-/// A layout of `small` chunks of 4096 elements, then `large` of 8192: two slot classes.
-inline ChunkLayout small_layout(int small, int large = 0) {
+/// A layout of `small` chunks of 4096 elements, then `large` of 8192: of one f32 group two slot classes.
+inline ChunkLayout small_layout(int small, int large = 0, const GroupKey& group = {}) {
   std::vector<LayoutTensor> tensors;
-  for (int i = 0; i < small; ++i) tensors.push_back({str("small.", i), 4096, {}});
-  for (int i = 0; i < large; ++i) tensors.push_back({str("large.", i), 8192, {}});
+  for (int i = 0; i < small; ++i) tensors.push_back({str("small.", i), 4096, group});
+  for (int i = 0; i < large; ++i) tensors.push_back({str("large.", i), 8192, group});
   LayoutOptions options;
   options.chunk_elems = 4096;
   return must(ChunkLayout::create(tensors, options));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/forward_reference.h"
+#include "engine/states.h"
 #include "engine/tiny_run.h"
 
 namespace strata {
@@ -14,19 +15,17 @@ using test::reference::Vec;
 using Tensors = std::map<std::string, Vec>;
 
 // Values of a size at which every part of the model matters.
-Status lively(std::string_view name, std::span<float> values) {
-  const Rng rng(std::hash<std::string_view>{}(name), 3);
-  const float mean = name.ends_with("norm.weight") ? 1.0f : 0.0f;
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = mean + 0.25f * rng.normal(i);
+Status lively(const StatePiece& piece, std::span<float> values) {
+  const Rng rng(std::hash<std::string_view>{}(piece.name), 3);
+  const float mean = piece.name.ends_with("norm.weight") ? 1.0f : 0.0f;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = mean + 0.25f * rng.normal(static_cast<std::uint64_t>(piece.offset) + i);
   return Status::ok();
 }
 
-Tensors all_of(Engine& engine, Payload payload) {
+Tensors in_double(const test::StateTensors& states) {
   Tensors tensors;
-  must(engine.visit(payload, [&](std::string_view name, std::span<const float> values) {
-    tensors[std::string(name)] = Vec(values.begin(), values.end());
-    return Status::ok();
-  }));
+  for (const auto& [name, values] : states) tensors[name] = Vec(values.begin(), values.end());
   return tensors;
 }
 
@@ -39,9 +38,9 @@ Tensors gradients_of(const DecoderConfig& config, bool recompute, Tensors& param
   TinyRun run(must(Engine::plan(tiny_programs(recompute, 3, config), options)));
   must(run.engine->initialize(1));
   must(run.engine->fill(Payload::param, lively));
-  params = all_of(*run.engine, Payload::param);
+  params = in_double(test::states_of(*run.engine, Payload::param));
   run.train(1);
-  return all_of(*run.engine, Payload::m);
+  return in_double(test::states_of(*run.engine, Payload::m));
 }
 
 test::ForwardReference oracle(const Program& program) {
@@ -89,7 +88,7 @@ TEST_P(ModelGradientTest, TheLossIsThatOfTheForwardInDouble) {
   TinyRun run(must(Engine::plan(tiny_programs(true, 3, config), {})));
   must(run.engine->initialize(1));
   must(run.engine->fill(Payload::param, lively));
-  const double want = oracle(program).loss(all_of(*run.engine, Payload::param));
+  const double want = oracle(program).loss(in_double(test::states_of(*run.engine, Payload::param)));
   EXPECT_NEAR(run.train(1)[0], want, 1e-5 * want);
 }
 
@@ -106,13 +105,13 @@ TEST_P(ModelGradientTest, PackedDocumentsDoNotSeeEachOther) {
   test::reference::Ints tokens(48), targets(48);
   must(batches.fill(0, {tokens, targets, {}}));
   const test::ForwardReference whole(set.eval, tokens, targets, batches.starts);
-  const double want = whole.loss(all_of(*run.engine, Payload::param));
+  const double want = whole.loss(in_double(test::states_of(*run.engine, Payload::param)));
   StepReport report;
   must(run.engine->train_step(batches, 1e-2, report));
   EXPECT_NEAR(report.loss, want, 1e-5 * want);
-  EXPECT_GT(
-      std::abs(want - oracle(tiny_programs(false, 3, config).eval).loss(all_of(*run.engine, Payload::param))),
-      1e-3);
+  EXPECT_GT(std::abs(want - oracle(tiny_programs(false, 3, config).eval)
+                                .loss(in_double(test::states_of(*run.engine, Payload::param)))),
+            1e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ModelGradientTest, ::testing::ValuesIn(decoder_families()),

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <strata/runtime/str.h>
+
 #include "engine/tiny_run.h"
 
 namespace strata {
@@ -19,7 +21,8 @@ struct Outcome {
 void random_homes(std::uint64_t seed, const ChunkLayout& layout, Placement& placement) {
   const Rng rng(seed, 1);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : {Payload::param, Payload::m, Payload::v, Payload::accum}) {
+    for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum}) {
+      if (!layout.has(chunk, payload)) continue;
       const bool on_device = rng.below(chunk * 8 + 7, 3) == 0;
       const bool in_ram = rng.below(chunk * 8 + static_cast<std::uint64_t>(payload), 2) == 0;
       const bool sum_on_device = payload == Payload::accum && rng.below(chunk * 8 + 6, 3) == 0;
@@ -29,10 +32,20 @@ void random_homes(std::uint64_t seed, const ChunkLayout& layout, Placement& plac
     }
 }
 
-Outcome reference(const DecoderConfig& config) {
+struct Case {
+  const char* family;
+  DType compute;
+  std::int32_t grad_accum;
+};
+
+ProgramSet programs_of(const Case& run, bool recompute) {
+  return tiny_programs(recompute, 3, test::tiny_of_family(run.family), run.compute);
+}
+
+Outcome reference(const Case& which) {
   EngineOptions options;
-  options.grad_accum = 2;
-  TinyRun run(must(Engine::plan(tiny_programs(false, 3, config), options)), 1);
+  options.grad_accum = which.grad_accum;
+  TinyRun run(must(Engine::plan(programs_of(which, false), options)), 1);
   must(run.engine->initialize(5));
   Outcome out;
   out.losses = run.train(3);
@@ -40,16 +53,16 @@ Outcome reference(const DecoderConfig& config) {
   return out;
 }
 
-Outcome placed(const DecoderConfig& config, std::uint64_t seed, const std::string& dir) {
+Outcome placed(const Case& which, std::uint64_t seed, const std::string& dir) {
   const Rng rng(seed, 2);
   EngineOptions options;
-  options.grad_accum = 2;
+  options.grad_accum = which.grad_accum;
   options.chunk_elems = ChunkLayout::kSliceAlign * static_cast<std::int64_t>(1 + rng.below(0, 4));
   options.prefetch = static_cast<std::uint32_t>(rng.below(1, 5));
   options.nvme.dirs = {dir};
   options.nvme.engine = rng.below(2, 2) == 0 ? IoEngine::threads : IoEngine::automatic;
   auto plan = must(Engine::plan_with(
-      tiny_programs(rng.below(3, 2) == 0, 3, config), options,
+      programs_of(which, rng.below(3, 2) == 0), options,
       [&](const ChunkLayout& layout, Placement& placement) { random_homes(seed, layout, placement); }));
   const bool threaded = rng.below(4, 2) == 0;
   TinyRun run(std::move(plan), 1 + static_cast<int>(rng.below(5, 3)),
@@ -63,19 +76,24 @@ Outcome placed(const DecoderConfig& config, std::uint64_t seed, const std::strin
   return out;
 }
 
-class PlacementIdentityTest : public ::testing::TestWithParam<std::string_view> {};
+class PlacementIdentityTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(PlacementIdentityTest, SixtyFourRandomPlacementsGiveTheSameBits) {
-  const DecoderConfig config = test::tiny_of_family(GetParam());
-  const Outcome want = reference(config);
+  const Outcome want = reference(GetParam());
   const test::TempDir dir;
   for (std::uint64_t seed = 1; seed <= 64; ++seed)
-    ASSERT_EQ(placed(config, seed, dir.path()), want) << "placement seed " << seed;
+    ASSERT_EQ(placed(GetParam(), seed, dir.path()), want) << "placement seed " << seed;
 }
 
-// One with every op of the older families, one with those of the newer.
-INSTANTIATE_TEST_SUITE_P(Families, PlacementIdentityTest, ::testing::Values("gpt2", "qwen3"),
-                         [](const auto& test_case) { return std::string(test_case.param); });
+// Families with every op of the older ones and of the newer; tied heads, whose gradient is f32, and untied;
+// sums that are the gradient as it landed, and sums of several.
+INSTANTIATE_TEST_SUITE_P(Cases, PlacementIdentityTest,
+                         ::testing::Values(Case{"gpt2", DType::f32, 2}, Case{"qwen3", DType::f32, 2},
+                                           Case{"gpt2", DType::bf16, 2}, Case{"llama", DType::bf16, 1},
+                                           Case{"llama", DType::f16, 2}),
+                         [](const auto& test) {
+                           return str(test.param.family, "_", to_string(test.param.compute));
+                         });
 
 }  // namespace
 }  // namespace strata

@@ -6,6 +6,7 @@
 
 #include <strata/runtime/alloc_counter.h>
 
+#include "engine/states.h"
 #include "engine/tiny_run.h"
 
 namespace strata {
@@ -14,16 +15,7 @@ namespace {
 using test::tiny_programs;
 using test::TinyRun;
 using testing::HasSubstr;
-using Tensors = std::map<std::string, std::vector<float>>;
-
-Tensors all_of(Engine& engine, Payload payload) {
-  Tensors tensors;
-  must(engine.visit(payload, [&](std::string_view name, std::span<const float> values) {
-    tensors[std::string(name)].assign(values.begin(), values.end());
-    return Status::ok();
-  }));
-  return tensors;
-}
+using Tensors = test::StateTensors;
 
 // Micro-batches from `first` on.
 class LaterBatches final : public BatchSource {
@@ -46,7 +38,7 @@ Tensors seen_gradient(EngineOptions options, std::int64_t first, StepReport& rep
   must(run.engine->initialize(11));
   LaterBatches batches(first);
   must(run.engine->train_step(batches, 1e-3, report));
-  return all_of(*run.engine, Payload::m);
+  return test::states_of(*run.engine, Payload::m);
 }
 
 Tensors scaled(Tensors tensors, float factor) {
@@ -126,7 +118,7 @@ TEST(StepTest, AMicroBatchWeighsAsMuchAsItHasTargets) {
     StepReport report;
     must(run.engine->train_step(batches, 1e-3, report));
     loss = report.loss;
-    return all_of(*run.engine, Payload::m);
+    return test::states_of(*run.engine, Payload::m);
   };
   float together = 0, first = 0, second = 0, ignored = 0;
   const Tensors sum = gradient(
@@ -156,11 +148,8 @@ TEST(StepTest, AGradientThatIsNotFiniteNamesItsTensorAndChangesNothing) {
     TinyRun run(must(Engine::plan(tiny_programs(true), {.policy = policy, .grad_accum = 2})));
     must(run.engine->initialize(1));
     run.train(2);
-    Tensors good = all_of(*run.engine, Payload::param);
-    const auto fill = [&](std::string_view name, std::span<float> values) {
-      std::copy(good.at(std::string(name)).begin(), good.at(std::string(name)).end(), values.begin());
-      return Status::ok();
-    };
+    Tensors good = test::states_of(*run.engine, Payload::param);
+    const Engine::Fill fill = test::fill_from(good);
     const float kept =
         std::exchange(good.at("layers.1.mlp_in.weight")[7], std::numeric_limits<float>::infinity());
     must(run.engine->fill(Payload::param, fill));

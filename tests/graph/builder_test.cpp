@@ -29,7 +29,8 @@ TEST(BuilderTest, TheFirstErrorIsKeptWithOpAndShapesAndLaterOnesAreNot) {
   const Status status = b.finish({{"y", bad}}).status();
   EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_EQ(status.message(),
-            "h.1.linear: needs x [T, K], weight [N, K], bias [N] or none; given x [4, 3], w [5, 2], none");
+            "h.1.linear: needs x [T, K], weight [N, K], bias [N] or none, of one dtype; given x f32[4, 3], w "
+            "f32[5, 2], none");
 }
 
 TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotGoTogether) {
@@ -124,7 +125,7 @@ TEST(VerifyTest, FindsEveryKindOfBadProgram) {
   EXPECT_THAT(verdict([](Program& p) {
                 p.values[static_cast<std::size_t>(p.code[1].out[0])].shape = {4, 6};
               }),
-              HasSubstr("of shape [4, 6], the op makes [4, 5]"));
+              HasSubstr("of shape f32[4, 6], the op makes f32[4, 5]"));
   EXPECT_THAT(verdict([](Program& p) {
                 p.values[static_cast<std::size_t>(p.code[0].in[1])].shape = {5, 9};
               }),

@@ -77,14 +77,15 @@ struct Run {
         backend(must(create_host_backend({}, *pool, clock))),
         engine(must(Engine::create(*plan, {*backend, *pool, clock, posix_io()}))) {
     must(engine->initialize(1));  // moments
-    must(engine->fill(Payload::param, [&](std::string_view name, std::span<float> values) {
-      return folder.read(name, values);
+    must(engine->fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
+      return folder.read_part(piece.name, piece.offset, values);
     }));
   }
   std::map<std::string, std::vector<float>> all(Payload payload) {
     std::map<std::string, std::vector<float>> tensors;
-    must(engine->visit(payload, [&](std::string_view name, std::span<const float> values) {
-      tensors[std::string(name)].assign(values.begin(), values.end());
+    must(engine->visit(payload, [&](const StatePiece& piece, std::span<const float> values) {
+      std::vector<float>& tensor = tensors[std::string(piece.name)];
+      tensor.insert(tensor.end(), values.begin(), values.end());
       return Status::ok();
     }));
     return tensors;

@@ -62,8 +62,8 @@ Result<std::unique_ptr<FolderEngine>> engine_of(Io& io, const std::string& path)
   STRATA_TRY_ASSIGN(made->engine,
                     Engine::create(*made->plan, {*made->backend, *made->pool, made->clock, io}));
   STRATA_TRY(made->engine->initialize(0));
-  STRATA_TRY(made->engine->fill(Payload::param, [&](std::string_view name, std::span<float> values) {
-    return folder->read(name, values);
+  STRATA_TRY(made->engine->fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
+    return folder->read_part(piece.name, piece.offset, values);
   }));
   return made;
 }

@@ -86,8 +86,8 @@ Status first_values(Engine& engine, const TrainConfig& config, Io& io) {
   STRATA_TRY(engine.initialize(config.train.seed));
   if (config.model.from.empty()) return {};
   STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> folder, HfFolder::open(io, config.model.from));
-  return engine.fill(Payload::param, [&](std::string_view name, std::span<float> values) {
-    return folder->read(name, values);
+  return engine.fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
+    return folder->read_part(piece.name, piece.offset, values);
   });
 }
 

@@ -155,43 +155,78 @@ Status HfFolder::read_block(const Place& place, std::int64_t begin, std::span<fl
   return widen_to_f32(place.dtype, raw, into);
 }
 
+Result<std::int64_t> HfFolder::elements_of(std::string_view param) const {
+  std::int64_t n = 0;
+  for (const HfTensor& tensor : tensors_)
+    if (tensor.param == param) n += tensor.n_elems();
+  if (n == 0) return Status::error(Code::not_found, str(path_, " has no ", param));
+  return n;
+}
+
 Status HfFolder::read(std::string_view param, std::span<float> into) const {
-  std::int64_t filled_elems = 0;
+  STRATA_TRY_ASSIGN(const std::int64_t n, elements_of(param));
+  if (n != std::ssize(into))
+    return Status::error(Code::invalid,
+                         str(param, " has ", n, " elements, ", into.size(), " were asked for"));
+  STRATA_TRY(read_rows(param, 0, into));
   std::vector<float> block;
   for (const HfTensor& tensor : tensors_) {
-    if (tensor.param != param) continue;
+    if (tensor.param != param || tensor.layout == HfTensor::Layout::rows) continue;
     const Place& place = places_.find(tensor.name)->second;
-    const std::int64_t n = tensor.n_elems();
-    filled_elems += n;
-    if (filled_elems > static_cast<std::int64_t>(into.size())) break;
-    const std::int64_t rows = static_cast<std::int64_t>(tensor.shape[0]);
-    for (std::int64_t at = 0; at < n; at += kBlock) {
-      const std::int64_t length = std::min(kBlock, n - at);
-      if (tensor.layout == HfTensor::Layout::rows) {  // straight into its place
-        const std::int64_t first = tensor.first_row * (n / rows) + at;
-        STRATA_TRY(read_block(
-            place, at, into.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(length))));
-        continue;
-      }
-      block.resize(static_cast<std::size_t>(length));
+    for (std::int64_t at = 0; at < tensor.n_elems(); at += kBlock) {
+      block.resize(static_cast<std::size_t>(std::min(kBlock, tensor.n_elems() - at)));
       STRATA_TRY(read_block(place, at, block));
       scatter_hf(tensor, config_, at, block, into);
     }
   }
-  if (filled_elems == 0) return Status::error(Code::not_found, str(path_, " has no ", param));
-  if (filled_elems != static_cast<std::int64_t>(into.size()))
-    return Status::error(Code::invalid,
-                         str(param, " has ", filled_elems, " elements, ", into.size(), " were asked for"));
-  return config_.tied_head && param == tensors_.front().param ? check_tied_head(into) : Status();
+  return check_tied_head(0, param == tensors_.front().param ? into : std::span<float>());
 }
 
-Status HfFolder::check_tied_head(std::span<const float> tokens) const {
+Status HfFolder::read_part(std::string_view param, std::int64_t offset, std::span<float> into) const {
+  STRATA_TRY_ASSIGN(const std::int64_t n, elements_of(param));
+  if (offset < 0 || offset + std::ssize(into) > n)
+    return Status::error(Code::invalid, str(param, " has ", n, " elements, ", offset, " to ",
+                                            offset + std::ssize(into), " were asked for"));
+  const bool as_ours = std::all_of(tensors_.begin(), tensors_.end(), [&](const HfTensor& tensor) {
+    return tensor.param != param || tensor.layout == HfTensor::Layout::rows;
+  });
+  if (as_ours) {
+    STRATA_TRY(read_rows(param, offset, into));
+    return check_tied_head(offset, param == tensors_.front().param ? into : std::span<float>());
+  }
+  if (rearranged_name_ != param) {
+    rearranged_name_.clear();
+    rearranged_.resize(static_cast<std::size_t>(n));
+    STRATA_TRY(read(param, rearranged_));
+    rearranged_name_ = param;
+  }
+  std::copy_n(rearranged_.begin() + offset, into.size(), into.begin());
+  return {};
+}
+
+// Straight into their place: the tensors that lie as ours do, as far as they reach into the part.
+Status HfFolder::read_rows(std::string_view param, std::int64_t offset, std::span<float> into) const {
+  for (const HfTensor& tensor : tensors_) {
+    if (tensor.param != param || tensor.layout != HfTensor::Layout::rows) continue;
+    const std::int64_t n = tensor.n_elems();
+    const std::int64_t first = tensor.first_row * (n / static_cast<std::int64_t>(tensor.shape[0]));
+    const std::int64_t begin = std::max(offset, first);
+    const std::int64_t end = std::min(offset + std::ssize(into), first + n);
+    for (std::int64_t at = begin; at < end; at += kBlock)
+      STRATA_TRY(read_block(places_.find(tensor.name)->second, at - first,
+                            into.subspan(static_cast<std::size_t>(at - offset),
+                                         static_cast<std::size_t>(std::min(kBlock, end - at)))));
+  }
+  return {};
+}
+
+Status HfFolder::check_tied_head(std::int64_t offset, std::span<const float> tokens) const {
   const auto at = places_.find(hf_head_name());
-  if (at == places_.end()) return {};
+  if (!config_.tied_head || at == places_.end()) return {};
   std::vector<float> block;
   for (std::size_t i = 0; i < tokens.size(); i += kBlock) {
     block.resize(std::min<std::size_t>(kBlock, tokens.size() - i));
-    STRATA_TRY(read_block(at->second, static_cast<std::int64_t>(i), block));
+    STRATA_TRY(read_block(at->second, offset + static_cast<std::int64_t>(i), block));
     if (std::memcmp(block.data(), tokens.data() + i, block.size() * sizeof(float)) != 0)
       return Status::error(Code::corrupt, str(path_, ": tie_word_embeddings is true, but ", hf_head_name(),
                                               " differs from ", tensors_.front().name));

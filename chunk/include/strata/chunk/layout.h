@@ -13,12 +13,31 @@ namespace strata {
 
 /// What makes chunks alike: all tensors of a chunk share it.
 struct GroupKey {
-  DType compute = DType::f32;
+  DType compute = DType::f32;  ///< of the parameter: f32, bf16 or f16
+  DType grad = DType::f32;     ///< of a micro-batch's gradient: as compute, or f32
+  DType sum = DType::f32;      ///< of the step's gradient: as grad, or f32
   StateFormat format = StateFormat::fp32;
   bool trainable = true;
   std::int32_t shard_group = 0;
   friend bool operator==(const GroupKey&, const GroupKey&) = default;
 };
+/// Bytes an element of `payload` takes. Of the master, bf16 lacks the lower 16 bits, f16 all.
+constexpr std::size_t bytes_per_elem(const GroupKey& group, Payload payload) noexcept {
+  switch (payload) {
+    case Payload::param:
+      return size_of(group.compute);
+    case Payload::master:
+      return group.compute == DType::f32 ? 0 : group.compute == DType::bf16 ? 2 : 4;
+    case Payload::m:
+    case Payload::v:
+      return 4;
+    case Payload::accum:
+      return size_of(group.sum);
+    case Payload::grad:
+      return size_of(group.grad);
+  }
+  return 0;
+}
 
 struct LayoutTensor {
   std::string name;
@@ -66,8 +85,11 @@ class ChunkLayout {
   const Slice& slice(std::int32_t tensor) const { return slices_[static_cast<std::size_t>(tensor)]; }
   std::size_t n_chunks() const noexcept { return chunks_.size(); }
   std::span<const GroupKey> groups() const noexcept { return groups_; }
+  const GroupKey& group_of(ChunkId id) const { return groups_[static_cast<std::size_t>(chunks_[id].group)]; }
   /// Bytes of one payload of a chunk, whole (all ranks' shards).
   std::size_t payload_bytes(ChunkId id, Payload payload) const;
+  /// Whether a chunk has that payload at all.
+  bool has(ChunkId id, Payload payload) const { return bytes_per_elem(group_of(id), payload) > 0; }
   /// This rank's part of a chunk: [begin, end) elements.
   std::pair<std::int64_t, std::int64_t> shard(ChunkId id) const noexcept;
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include <strata/runtime/dtype.h>
+
 namespace strata {
 
 using ChunkId = std::uint32_t;
@@ -19,24 +21,26 @@ constexpr std::string_view to_string(Tier tier) noexcept {
 
 /// What a chunk holds for its element range. Each payload has its own home and its own copies.
 enum class Payload : std::uint8_t {
-  param,  ///< fp32 format: the f32 master is the parameter
-  m,      ///< first moment
-  v,      ///< second moment
-  accum,  ///< the step's gradient: the f32 sum over micro-batches
-  grad,   ///< one micro-batch's gradient, between backward and its landing
+  param,   ///< what the model computes with
+  master,  ///< what the parameter lacks of its f32 master; nothing where it is the master
+  m,       ///< first moment
+  v,       ///< second moment
+  accum,   ///< the step's gradient: the sum over micro-batches
+  grad,    ///< one micro-batch's gradient, between backward and its landing
 };
-inline constexpr std::size_t kPayloads = 5;
+inline constexpr std::size_t kPayloads = 6;
 constexpr std::string_view to_string(Payload payload) noexcept {
-  constexpr std::array<std::string_view, kPayloads> names = {"param", "m", "v", "accum", "grad"};
+  constexpr std::array<std::string_view, kPayloads> names = {"param", "master", "m", "v", "accum", "grad"};
   return names[static_cast<std::size_t>(payload)];
 }
-/// The payloads that a checkpoint holds.
+/// What a checkpoint holds, in f32 whatever the format: `param` stands for the master.
 inline constexpr std::array<Payload, 3> kStatePayloads = {Payload::param, Payload::m, Payload::v};
+/// The payloads that live from step to step.
+inline constexpr std::array<Payload, 4> kStepPayloads = {Payload::param, Payload::master, Payload::m,
+                                                         Payload::v};
 
 /// How parameters and optimizer states are held.
 enum class StateFormat : std::uint8_t { fp32 };
-/// Bytes an element of `payload` takes in `format`, for f32 compute.
-constexpr std::size_t bytes_per_elem(StateFormat, Payload) noexcept { return 4; }
 
 struct CopyKey {
   ChunkId chunk = 0;

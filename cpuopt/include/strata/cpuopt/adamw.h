@@ -4,6 +4,7 @@
 #include <span>
 
 #include <strata/cpuopt/math/adamw.h>
+#include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
 
 namespace strata::cpuopt {
@@ -33,11 +34,26 @@ AdamWScalars<float> adamw_scalars(const AdamWParams& params) noexcept;
 /// differ.
 Status adamw_update(const AdamWParams& params, std::span<float> p, std::span<const float> g,
                     std::span<float> m, std::span<float> v);
-/// The same after validation, for blocks of one step: `n` elements, `grad_factor` already rounded.
-void adamw_update_block(const AdamWScalars<float>& scalars, float grad_factor, float* p, const float* g,
-                        float* m, float* v, std::int64_t n) noexcept;
+/// Parameters, their states and their gradient as they lie in memory, n elements each.
+struct AdamWBlock {
+  DType compute = DType::f32;  ///< of `param`
+  DType grad = DType::f32;     ///< of `g`: f32, or as compute
+  void* param = nullptr;       ///< f32: the master itself; bf16: its upper half; f16: the master rounded
+  void* master = nullptr;      ///< f32: unused; bf16: u16, the lower half (math/master.h); f16: f32
+  float* m = nullptr;
+  float* v = nullptr;
+  const void* g = nullptr;
+};
+/// The same as adamw_update() after validation, for blocks of one step, `grad_factor` already rounded: the
+/// master and the moments have the same bits whatever the format.
+void adamw_update_block(const AdamWScalars<float>& scalars, float grad_factor, const AdamWBlock& block,
+                        std::int64_t n) noexcept;
 
-/// acc += g, elementwise. Errors: `invalid` if the lengths differ.
-Status accumulate(std::span<float> acc, std::span<const float> g);
+/// Where a master of n elements goes or comes from: `param` and `master` as in AdamWBlock.
+void split_masters(std::span<const float> from, DType compute, void* param, void* master) noexcept;
+void join_masters(DType compute, const void* param, const void* master, std::span<float> into) noexcept;
+
+/// acc += g, or acc = g where `first`, elementwise; `g` has acc.size() values of f32, bf16 or f16.
+void accumulate(std::span<float> acc, DType dtype, const void* g, bool first) noexcept;
 
 }  // namespace strata::cpuopt

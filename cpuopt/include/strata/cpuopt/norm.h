@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
 
 namespace strata::cpuopt {
@@ -18,6 +19,8 @@ constexpr std::int64_t norm_leaves(std::int64_t n_elems) noexcept {
 /// at a multiple of 4096): exact f64 products, added in 16 fixed lanes and then a fixed tree. Relative error
 /// <= 260 * 2^-53. Not threaded. Errors: `invalid` unless `leaves` has norm_leaves(tensor.size()) elements.
 Status square_sum_leaves(std::span<const float> tensor, std::span<double> leaves);
+/// The same for `n` values of f32, bf16 or f16, after validation.
+void square_sum_leaves(DType dtype, const void* tensor, std::int64_t n, double* leaves) noexcept;
 
 /// Sum by one fixed pairwise tree: the left half is the largest power of two below the length. 0 for no
 /// values. Relative error <= log2(n) * 2^-53 for values of one sign.

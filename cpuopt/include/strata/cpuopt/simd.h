@@ -10,6 +10,7 @@
 
 #include <strata/cpuopt/math/elementary.h>
 #include <strata/cpuopt/math/hd.h>
+#include <strata/cpuopt/math/master.h>
 #include <strata/runtime/float16.h>
 
 #ifndef STRATA_ISA_IS_scalar
@@ -31,6 +32,14 @@ struct Register {
   template <class T>
   static STRATA_HD void store(T* p, Part x) {
     *p = from_f32<T>(x);
+  }
+  static STRATA_HD Part load_master(const bf16* high, const std::uint16_t* low) {
+    return join_master(*high, *low);
+  }
+  static STRATA_HD void store_master(bf16* high, std::uint16_t* low, Part x) {
+    const SplitMaster split = split_master(x);
+    *high = split.high;
+    *low = split.low;
   }
   static STRATA_HD Part sqrt(Part x) { return sqrt_of(x); }
   static STRATA_HD Part select_greater(Part a, Part b, Part x, Part y) {
@@ -68,6 +77,17 @@ struct Register {
     const Part quiet = xsimd::bitwise_cast<Part>((bits >> 16) | Halves(0x40u));
     store_halves(
         p, xsimd::bitwise_cast<Halves>(xsimd::select(x == x, xsimd::bitwise_cast<Part>(rounded), quiet)));
+  }
+  static STRATA_HD Part load_master(const bf16* high, const std::uint16_t* low) {
+    using Signed = xsimd::batch<std::int32_t, Arch>;
+    const Signed signed_low = xsimd::bitwise_cast<Signed>(load_halves(low) << 16) >> 16;
+    return xsimd::bitwise_cast<Part>((load_halves(high) << 16) + xsimd::bitwise_cast<Halves>(signed_low));
+  }
+  static STRATA_HD void store_master(bf16* high, std::uint16_t* low, Part x) {
+    const Part quiet = xsimd::bitwise_cast<Part>(Halves(0x7FC00000u));
+    const Halves bits = xsimd::bitwise_cast<Halves>(xsimd::select(x == x, x, quiet));
+    store_halves(high, (bits + Halves(0x8000u)) >> 16);
+    store_halves(low, bits & Halves(0xFFFFu));
   }
 #if defined(STRATA_ISA_IS_sse42)
   static STRATA_HD Halves load_halves(const void* p) {
@@ -162,6 +182,33 @@ struct f32x16 {
     alignas(64) float lanes[kLanes];
     store(lanes);
     for (int i = 0; i < n; ++i) p[i] = from_f32<T>(lanes[i]);
+  }
+  /// 16 masters from and to their halves; n < 16 of them by the other pair.
+  static STRATA_HD f32x16 load_master(const bf16* high, const std::uint16_t* low) {
+    f32x16 out;
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; ++i)
+      out.part[i] = Register::load_master(high + i * Register::kLanes, low + i * Register::kLanes);
+    return out;
+  }
+  STRATA_HD void store_master(bf16* high, std::uint16_t* low) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; ++i)
+      Register::store_master(high + i * Register::kLanes, low + i * Register::kLanes, part[i]);
+  }
+  static STRATA_HD f32x16 load_first_master(const bf16* high, const std::uint16_t* low, int n) {
+    alignas(64) float lanes[kLanes] = {};
+    for (int i = 0; i < n; ++i) lanes[i] = join_master(high[i], low[i]);
+    return load(lanes);
+  }
+  STRATA_HD void store_first_master(bf16* high, std::uint16_t* low, int n) const {
+    alignas(64) float lanes[kLanes];
+    store(lanes);
+    for (int i = 0; i < n; ++i) {
+      const SplitMaster split = split_master(lanes[i]);
+      high[i] = split.high;
+      low[i] = split.low;
+    }
   }
   /// The first n lanes of this one, zero in the others.
   STRATA_HD f32x16 keep_first(int n) const {

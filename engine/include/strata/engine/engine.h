@@ -53,9 +53,10 @@ struct RunPlan {
   TierBytes planned_peak{};        ///< high-water mark of used + reserved, by tier
   std::vector<std::string> notes;  ///< what was chosen and why, a sentence each
 
+  bool trains() const noexcept { return !train.code.empty(); }
   /// What is held between steps: of a run that only infers, parameters alone.
   std::span<const Payload> states() const noexcept {
-    return std::span(kStatePayloads).first(train.code.empty() ? 1 : kStatePayloads.size());
+    return std::span(kStatePayloads).first(trains() ? kStatePayloads.size() : 1);
   }
 };
 
@@ -84,6 +85,13 @@ struct StepReport {
   double seconds = 0;
   double optimizer_seconds = 0;  ///< norm and commit
   double nvme_wait_seconds = 0;  ///< the engine stood waiting for the slow tier
+};
+
+/// Elements [offset, offset + n) of the tensor `name`, where n is the length of the values they come with.
+struct StatePiece {
+  std::string_view name;
+  std::int64_t offset = 0;
+  std::int64_t n_elems = 0;  ///< of the whole tensor
 };
 
 /// Bytes carried since the engine was made.
@@ -140,12 +148,14 @@ class Engine {
   std::int64_t steps() const noexcept;
   void set_steps(std::int64_t steps) noexcept;
 
-  /// Shows every state of `payload`, tensor by tensor in layout order, in bounded memory. Errors, here and in
-  /// fill(): `unsupported` for moments of a run that has no `train`.
-  using Visit = std::function<Status(std::string_view name, std::span<const float> values)>;
+  /// Shows every state of `payload` in bounded memory: tensor by tensor in layout order, each in pieces from
+  /// its first element to its last. `param` is the f32 master whatever the model computes with (of a run that
+  /// only infers, the parameter as it is). Errors, here and in fill(): `unsupported` for moments of a run
+  /// that has no `train`.
+  using Visit = std::function<Status(const StatePiece& piece, std::span<const float> values)>;
   Status visit(Payload payload, const Visit& visit);
-  /// Fills every state of `payload`, tensor by tensor in layout order.
-  using Fill = std::function<Status(std::string_view name, std::span<float> values)>;
+  /// Fills every state of `payload` in the same order.
+  using Fill = std::function<Status(const StatePiece& piece, std::span<float> values)>;
   Status fill(Payload payload, const Fill& fill);
   /// Over parameters and, where the run trains, moments, in name order.
   Result<std::string> state_digest();

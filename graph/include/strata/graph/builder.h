@@ -30,6 +30,10 @@ struct Heads {
 /// Shapes: T = batch * seq tokens, one row a token; weights are [out, in].
 class Builder {
  public:
+  /// Parameters and activations are `compute`: f32, bf16 or f16. Statistics, sums and losses are f32 whatever
+  /// it is.
+  explicit Builder(DType compute = DType::f32) : compute_(compute) {}
+
   Value param(std::string name, Shape shape, ParamOptions options);
   Value input(std::string name, Shape shape, DType dtype);
   /// Instructions from here on belong to region `name`. A block whose forward may run again in backward says
@@ -65,6 +69,7 @@ class Builder {
 
  private:
   Value op(Op op, std::initializer_list<Value> in, Attrs attrs = {});
+  const DType compute_;
   Program program_;
   Status error_;
 };

@@ -70,11 +70,12 @@ enum class DecoderRows : std::uint8_t {
            ///< first token
 };
 
-/// Records the forward of a decoder over `batch` sequences. Parameters come in the same order whatever the
+/// Records the forward of a decoder over `batch` sequences, computing in `compute`: f32, bf16 or f16.
+/// Parameters come in the same order whatever the
 /// head and the rows; their names and layouts: model/README.md, "Parameters". Initial values as in GPT-2
 /// (Radford et al. 2019, section 2.3): N(0, 0.02), projections into the residual stream scaled by 1 / sqrt(2
 /// layers).
 Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, DecoderHead head,
-                               DecoderRows rows = DecoderRows::whole);
+                               DecoderRows rows = DecoderRows::whole, DType compute = DType::f32);
 
 }  // namespace strata

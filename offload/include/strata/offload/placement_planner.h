@@ -34,10 +34,10 @@ TierBytes placement_bytes(const ChunkLayout& layout, const AccessTrace& trace, c
 /// Homes and windows for a run, or `does_not_fit` with a table: what each tier needs at least, what it has,
 /// and the smallest budget that fits. Deterministic.
 ///
-/// A chunk's parameter and moments live on the device together or not at all, and with its gradient's sum
-/// (the step runs where they are); a sum may live there alone, since every micro-batch adds to it. Off the
-/// device each payload has a home of its own, parameters and sums in the faster tier first because they move
-/// more often than moments. Among the placements that fit, the one that moves least in a step.
+/// A chunk's parameter, master and moments live on the device together or not at all, and with its gradient's
+/// sum (the step runs where they are); a sum may live there alone, since every micro-batch adds to it. Off
+/// the device each payload has a home of its own, parameters and sums in the faster tier first because they
+/// move more often than moments. Among the placements that fit, the one that moves least in a step.
 Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& trace,
                                  const PlacementRequest& request);
 /// The same for who asks many times: nothing where it does not fit.

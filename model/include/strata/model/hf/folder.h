@@ -34,6 +34,10 @@ class HfFolder {
   /// holds a tied head too, it must have the token table's bits. Errors: `not_found`, `invalid` for a wrong
   /// size, `io_error`, `corrupt`.
   Status read(std::string_view param, std::span<float> into) const;
+  /// The same for elements [offset, offset + into.size()) of it. A parameter whose tensors lie otherwise in
+  /// the file than in the model (HfTensor::Layout) is kept whole from its first part on, until that of the
+  /// next such.
+  Status read_part(std::string_view param, std::int64_t offset, std::span<float> into) const;
 
  private:
   struct Place {
@@ -46,7 +50,9 @@ class HfFolder {
   Status find_places();
   bool has_bare_names() const;
   Status read_block(const Place& place, std::int64_t begin, std::span<float> into) const;
-  Status check_tied_head(std::span<const float> tokens) const;
+  Status check_tied_head(std::int64_t offset, std::span<const float> tokens) const;
+  Result<std::int64_t> elements_of(std::string_view param) const;
+  Status read_rows(std::string_view param, std::int64_t offset, std::span<float> into) const;
 
   std::string path_;
   DecoderConfig config_;
@@ -54,6 +60,8 @@ class HfFolder {
   std::vector<HfTensor> tensors_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, Place, std::less<>> places_;  // by the file's name of a tensor
+  mutable std::string rearranged_name_;               // of the parameter that read_part() keeps
+  mutable std::vector<float> rearranged_;
 };
 
 struct HfExport {
