@@ -58,15 +58,39 @@ void VjpContext::emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for,
   for (const auto& [value, grad] : activations) add_grad(value, grad);
 }
 
+namespace {
+
+// The backward of linear_cross_entropy makes the logits anew, and so the loss: then the forward is not
+// needed.
+void fuse_loss(Program& program) {
+  for (std::size_t b = 0; b < program.code.size(); ++b) {
+    if (program.code[b].op != Op::linear_cross_entropy_backward) continue;
+    const auto forward = std::find_if(program.code.begin(), program.code.end(), [&](const Instr& instr) {
+      return instr.op == Op::linear_cross_entropy && instr.in == program.code[b].in;
+    });
+    if (forward == program.code.end()) continue;
+    program.code[b].out[2] = forward->out[0];
+    program.code[b].out[3] = forward->out[1];
+    program.code.erase(forward);
+    return;  // there is one loss
+  }
+}
+
+}  // namespace
+
 Result<Program> derive_backward(Program program, std::string_view loss) {
   const ValueId seed = program.find(loss);
   if (seed == kNoValue) return Status::error(Code::invalid, str("the program has no output named ", loss));
 
-  // A gradient is rounded once to its dtype (contract C2): one with several contributions is their f32 sum.
+  // A gradient is rounded once to its dtype (contract C2): one with several contributions is their f32 sum,
+  // and so is that of the weight behind the loss, which is made in blocks of rows.
   const auto grad_dtype = [&](const ParamInfo& param) {
     std::int64_t uses = 0;
     for (const Instr& instr : program.code) uses += std::count(instr.in.begin(), instr.in.end(), param.value);
-    return uses > 1 ? DType::f32 : program.value(param.value).dtype;
+    const bool of_loss = std::any_of(program.code.begin(), program.code.end(), [&](const Instr& instr) {
+      return instr.op == Op::linear_cross_entropy && instr.in[1] == param.value;
+    });
+    return uses > 1 || of_loss ? DType::f32 : program.value(param.value).dtype;
   };
   // A value needs a gradient when a trainable parameter reaches it.
   std::vector<bool> needs(program.values.size(), false);
@@ -108,6 +132,7 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
           Code::invalid,
           str("parameter ", param.name, " is trainable and no instruction writes its gradient: ", loss,
               " does not depend on it, or reads it through an op that takes activations only"));
+  fuse_loss(program);
   STRATA_TRY(verify(program));
   return program;
 }

@@ -74,6 +74,9 @@ Value Builder::layernorm(Value x, Value weight, Value bias, float eps) {
   return op(Op::layernorm, {x, weight, bias}, {.eps = eps});
 }
 Value Builder::linear(Value x, Value weight, Value bias) { return op(Op::linear, {x, weight, bias}); }
+Value Builder::linear_f32(Value x, Value weight) {
+  return op(Op::linear, {x, weight, {}}, {.f32_out = true});
+}
 Value Builder::gelu(Value x) { return op(Op::gelu, {x}); }
 Value Builder::relu(Value x) { return op(Op::relu, {x}); }
 Value Builder::swiglu(Value gate_up) { return op(Op::swiglu, {gate_up}); }
@@ -101,6 +104,9 @@ Value Builder::attention(Value qkv, Heads heads, int seq, bool alibi, Value doc_
 Value Builder::add(Value a, Value b) { return op(Op::add, {a, b}); }
 Value Builder::cross_entropy(Value logits, Value targets, Value divisor) {
   return op(Op::cross_entropy, {logits, targets, divisor});
+}
+Value Builder::linear_cross_entropy(Value x, Value weight, Value targets, Value divisor) {
+  return op(Op::linear_cross_entropy, {x, weight, targets, divisor});
 }
 
 Result<Program> Builder::finish(std::initializer_list<std::pair<std::string, Value>> outputs) {

@@ -7,6 +7,7 @@
 #include <strata/kernels/embedding.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
+#include <strata/kernels/linear_cross_entropy.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
 #include <strata/runtime/str.h>
@@ -96,6 +97,16 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
     case Op::cross_entropy_backward:
       return kernels::cross_entropy_backward_async(backend, stream,
                                                    {in[0], in[2], in[1], out[0], 1.0f, true, or_none(in[3])});
+    case Op::linear_cross_entropy:
+      return kernels::linear_cross_entropy_async(
+          backend, stream, {in[0], in[1], in[2], out[1], out[0], or_none(in[3]), as_workspace(out[2])});
+    case Op::linear_cross_entropy_backward:
+      return kernels::linear_cross_entropy_backward_async(
+          backend, stream,
+          {{in[0], in[1], in[2], out[3], out[2], or_none(in[3]), as_workspace(out[4])},
+           out[0],
+           out[1],
+           adds(c, 1)});
   }
   return Status::error(Code::internal, "unknown op");
 }

@@ -6,6 +6,7 @@
 #include <strata/kernels/embedding.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
+#include <strata/kernels/linear_cross_entropy.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/runtime/str.h>
 
@@ -79,11 +80,12 @@ Specs infer_layernorm_backward(In in, const Attrs&) {
 }
 
 // --- linear: (x [T, K], w [N, K], b [N] or none) -> y [T, N] ---
-Specs infer_linear(In in, const Attrs&) {
+Specs infer_linear(In in, const Attrs& a) {
   if (!matrix(in[0]) || !matrix(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(1) ||
       in[0]->dtype != in[1]->dtype || (in[2] != nullptr && !is(in[2], {in[1]->shape.dim(0)}, in[0]->dtype)))
     return mismatch("x [T, K], weight [N, K], bias [N] or none, of one dtype", in);
-  return std::vector<OutputSpec>{{"y", {in[0]->shape.dim(0), in[1]->shape.dim(0)}, in[0]->dtype}};
+  return std::vector<OutputSpec>{
+      {"y", {in[0]->shape.dim(0), in[1]->shape.dim(0)}, a.f32_out ? DType::f32 : in[0]->dtype}};
 }
 void vjp_linear(VjpContext& c) {
   const ValueId dy = c.grad_of_out(0);
@@ -275,6 +277,35 @@ Specs infer_cross_entropy_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{{"dlogits", in[0]->shape, in[0]->dtype}};
 }
 
+// --- linear_cross_entropy: (x [T, K], w [V, K], targets [T] i32, divisor [1] or none) -> loss [1], losses
+// [T], workspace ---
+Specs infer_linear_cross_entropy(In in, const Attrs&) {
+  if (!matrix(in[0]) || !matrix(in[1]) || in[0]->dtype != in[1]->dtype ||
+      in[0]->shape.dim(1) != in[1]->shape.dim(1) || !is(in[2], {in[0]->shape.dim(0)}, DType::i32) ||
+      (in[3] != nullptr && !is(in[3], {1})))
+    return mismatch("x [T, K], weight [V, K] of one dtype, targets [T] i32, divisor [1] or none", in);
+  const std::int64_t rows = in[0]->shape.dim(0);
+  return std::vector<OutputSpec>{
+      {"loss", {1}},
+      {"losses", {rows}},
+      workspace(kernels::linear_cross_entropy_workspace_bytes(rows, in[1]->shape.dim(0), in[0]->dtype))};
+}
+void vjp_linear_cross_entropy(VjpContext& c) {
+  c.emit(Op::linear_cross_entropy_backward, {c.in(0), c.in(1), c.in(2), c.in(3)}, {0, 1, -1, -1, -1});
+}
+double flops_linear_cross_entropy(In in, In, const Attrs&) {
+  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(0));
+}
+// The same operands -> dx, dw, loss, losses, workspace; see fuse_loss() in autodiff.cpp
+Specs infer_linear_cross_entropy_backward(In in, const Attrs& a) {
+  STRATA_TRY_ASSIGN(std::vector<OutputSpec> out, infer_linear_cross_entropy(in, a));
+  out.insert(out.begin(), {{"dx", in[0]->shape, in[0]->dtype}, {"dw", in[1]->shape, DType::f32}});
+  return out;
+}
+double flops_linear_cross_entropy_backward(In in, In out, const Attrs& a) {
+  return 3.0 * flops_linear_cross_entropy(in, out, a);
+}
+
 constexpr OpDef::InPlace kNever{-1, -1};
 const std::array<OpDef, kOps> kTable = {{
     {"embedding", infer_embedding, vjp_embedding, kNever, no_flops, 2},
@@ -303,6 +334,10 @@ const std::array<OpDef, kOps> kTable = {{
     {"add", infer_add, vjp_add, {0, 0}, no_flops, 2},
     {"cross_entropy", infer_cross_entropy, vjp_cross_entropy, kNever, per_element, 3, 2},
     {"cross_entropy_backward", infer_cross_entropy_backward, nullptr, {0, 0}, per_element, 4, 3},
+    {"linear_cross_entropy", infer_linear_cross_entropy, vjp_linear_cross_entropy, kNever,
+     flops_linear_cross_entropy, 4, 3},
+    {"linear_cross_entropy_backward", infer_linear_cross_entropy_backward, nullptr, kNever,
+     flops_linear_cross_entropy_backward, 4, 3},
 }};
 
 }  // namespace

@@ -1,22 +1,9 @@
-#include <algorithm>
-#include <span>
-
-#include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/norm.h>
 #include <strata/kernels/cross_entropy.h>
-#include <strata/runtime/assert.h>
 
-#include "op.h"
-#include "stored_table.h"
+#include "cross_entropy_rows.h"
 
 namespace strata::kernels {
 namespace {
-
-double divisor_of(const TensorView& given, const std::int32_t* targets, std::int64_t rows) {
-  if (detail::is_given(given)) return static_cast<double>(*given.as<float>());
-  return static_cast<double>(
-      std::count_if(targets, targets + rows, [](std::int32_t target) { return target >= 0; }));
-}
 
 template <class T>
 void forward(const CrossEntropyForwardArgs& a, ThreadPool& pool) {
@@ -25,18 +12,11 @@ void forward(const CrossEntropyForwardArgs& a, ThreadPool& pool) {
   const auto* targets = a.targets.as<std::int32_t>();
   auto* losses = a.losses.as<float>();
   auto* lse = a.lse.as<float>();
-  const detail::StoredTable<T>& table = detail::row_table<T>();
   detail::for_runs(pool, rows, detail::rows_per_item(vocab), [&](std::int64_t first, std::int64_t n) {
-    for (std::int64_t t = first; t < first + n; ++t) {
-      STRATA_DCHECK(targets[t] < vocab, "target ", t, " is ", targets[t], " of ", vocab);
-      const T* row = a.logits.as<T>() + t * vocab;
-      lse[t] = table.log_sum_exp(row, vocab);
-      losses[t] = targets[t] >= 0 ? lse[t] - to_f32(row[targets[t]]) : 0.0f;
-    }
+    for (std::int64_t t = first; t < first + n; ++t)
+      losses[t] = detail::row_loss(a.logits.as<T>() + t * vocab, vocab, targets[t], lse[t]);
   });
-  const double divisor = divisor_of(a.divisor, targets, rows);
-  const double sum = cpuopt::tree_sum(std::span<const float>(losses, static_cast<std::size_t>(rows)));
-  *a.mean_loss.as<float>() = divisor > 0 ? static_cast<float>(sum / divisor) : 0.0f;
+  *a.mean_loss.as<float>() = detail::mean_loss(losses, rows, detail::loss_divisor(a.divisor, targets, rows));
 }
 
 template <class T>
@@ -44,24 +24,12 @@ void backward(const CrossEntropyBackwardArgs& a, ThreadPool& pool) {
   const std::int64_t vocab = detail::row_length(a.logits);
   const std::int64_t rows = detail::row_count(a.logits);
   const auto* targets = a.targets.as<std::int32_t>();
-  const double divisor = a.divide_by_counted ? divisor_of(a.divisor, targets, rows) : 1.0;
+  const double divisor = a.divide_by_counted ? detail::loss_divisor(a.divisor, targets, rows) : 1.0;
   const float scale = static_cast<float>(static_cast<double>(a.scale) / (divisor > 0 ? divisor : 1.0));
-  const detail::StoredTable<T>& table = detail::row_table<T>();
   detail::for_runs(pool, rows, detail::rows_per_item(vocab), [&](std::int64_t first, std::int64_t n) {
-    for (std::int64_t t = first; t < first + n; ++t) {
-      STRATA_DCHECK(targets[t] < vocab, "target ", t, " is ", targets[t], " of ", vocab);
-      const T* row = a.logits.as<T>() + t * vocab;
-      T* out = a.dlogits.as<T>() + t * vocab;
-      if (targets[t] < 0) {
-        std::fill_n(out, vocab, from_f32<T>(0.0f));
-        continue;
-      }
-      const float lse = a.lse.as<float>()[t];
-      // The target's entry by itself, so that it too is rounded once; dlogits may be the logits.
-      const float target = cpuopt::exp_of(to_f32(row[targets[t]]) - lse) * scale - scale;
-      table.softmax_from_lse(row, out, lse, scale, vocab);
-      out[targets[t]] = from_f32<T>(target);
-    }
+    for (std::int64_t t = first; t < first + n; ++t)
+      detail::row_gradient(a.logits.as<T>() + t * vocab, vocab, targets[t], a.lse.as<float>()[t], scale,
+                           a.dlogits.as<T>() + t * vocab);
   });
 }
 

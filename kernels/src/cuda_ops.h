@@ -6,6 +6,7 @@
 #include <strata/kernels/embedding.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
+#include <strata/kernels/linear_cross_entropy.h>
 #include <strata/kernels/optimizer.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
@@ -27,6 +28,9 @@ Status add(Backend& backend, Stream& stream, const AddArgs& args);
 Status fill(Backend& backend, Stream& stream, const FillArgs& args);
 Status cross_entropy_forward(Backend& backend, Stream& stream, const CrossEntropyForwardArgs& args);
 Status cross_entropy_backward(Backend& backend, Stream& stream, const CrossEntropyBackwardArgs& args);
+Status linear_cross_entropy(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& args);
+Status linear_cross_entropy_backward(Backend& backend, Stream& stream,
+                                     const LinearCrossEntropyBackwardArgs& args);
 Status attention_forward(Backend& backend, Stream& stream, const AttentionForwardArgs& args);
 Status attention_backward(Backend& backend, Stream& stream, const AttentionBackwardArgs& args);
 Status rmsnorm_forward(Backend& backend, Stream& stream, const RmsnormForwardArgs& args);

@@ -10,7 +10,8 @@ Status linear_forward_async(Backend& backend, Stream& stream, const LinearForwar
   const std::int64_t k = detail::row_length(a.x);
   const std::int64_t n = a.w.shape.dims[0];
   detail::Check check("linear_forward", "x", a.x);
-  check.rows("x", a.x, rows, k).shape("w", a.w, a.x.dtype, {n, k}).rows("y", a.y, rows, n);
+  check.rows("x", a.x, rows, k).shape("w", a.w, a.x.dtype, {n, k});
+  check.rows("y", a.y, a.y.dtype == DType::f32 ? DType::f32 : a.x.dtype, rows, n);
   if (detail::is_given(a.b)) check.shape("b", a.b, a.x.dtype, {n});
   STRATA_TRY(check.status());
   constexpr detail::Op<LinearForwardArgs> op = {"linear_forward", &linear_forward_host,

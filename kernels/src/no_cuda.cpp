@@ -45,6 +45,12 @@ Status cross_entropy_forward(Backend&, Stream&, const CrossEntropyForwardArgs&) 
 Status cross_entropy_backward(Backend&, Stream&, const CrossEntropyBackwardArgs&) {
   return absent("cross_entropy_backward");
 }
+Status linear_cross_entropy(Backend&, Stream&, const LinearCrossEntropyArgs&) {
+  return absent("linear_cross_entropy");
+}
+Status linear_cross_entropy_backward(Backend&, Stream&, const LinearCrossEntropyBackwardArgs&) {
+  return absent("linear_cross_entropy_backward");
+}
 Status attention_forward(Backend&, Stream&, const AttentionForwardArgs&) {
   return absent("attention_forward");
 }

@@ -20,8 +20,12 @@ void adamw_host(const AdamWArgs& a, ThreadPool& pool) {
   const float factor =
       detail::is_given(a.grad_factor) ? *a.grad_factor.as<float>() : static_cast<float>(a.params.grad_factor);
   detail::for_runs(pool, a.p.n_elems(), kBlockElems, [&](std::int64_t i, std::int64_t n) {
-    cpuopt::adamw_update_block(scalars, factor, a.p.as<float>() + i, a.g.as<float>() + i, a.m.as<float>() + i,
-                               a.v.as<float>() + i, n);
+    cpuopt::adamw_update_block(scalars, factor,
+                               {.param = a.p.as<float>() + i,
+                                .m = a.m.as<float>() + i,
+                                .v = a.v.as<float>() + i,
+                                .g = a.g.as<float>() + i},
+                               n);
   });
 }
 

@@ -30,11 +30,10 @@ class Recorder {
     b_.region("head", false);
     x = norm("final_norm", x);
     const Value head_weight = c_.tied_head ? table : weight("head.weight", {c_.vocab, c_.hidden}, kInitStd);
-    const Value logits = b_.linear(x, head_weight);
-    if (head == DecoderHead::logits) return b_.finish({{"logits", logits}});
+    if (head == DecoderHead::logits) return b_.finish({{"logits", b_.linear_f32(x, head_weight)}});
     const Value targets = b_.input("targets", {rows_}, DType::i32);
     const Value divisor = b_.input("divisor", {1}, DType::f32);
-    return b_.finish({{"loss", b_.cross_entropy(logits, targets, divisor)}});
+    return b_.finish({{"loss", b_.linear_cross_entropy(x, head_weight, targets, divisor)}});
   }
 
  private:

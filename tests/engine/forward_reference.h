@@ -121,6 +121,12 @@ class ForwardReference {
       case Op::cross_entropy:
         out(0) = {reference::cross_entropy_forward(in(0), targets_, dim(instr.in[0], 1)).mean_loss};
         return;
+      case Op::linear_cross_entropy: {
+        const Vec logits = reference::linear_forward(in(0), in(1), {}, dim(instr.in[0], 0),
+                                                     dim(instr.in[1], 0), dim(instr.in[1], 1));
+        out(0) = {reference::cross_entropy_forward(logits, targets_, dim(instr.in[1], 0)).mean_loss};
+        return;
+      }
       default:
         STRATA_ASSERT(false, "no forward op");
     }

@@ -36,8 +36,34 @@ TEST(AutodiffTest, ContributionsToATiedWeightAreAddedInProgramOrderOfBackward) {
     for (std::size_t k = 0; k < instr.out.size(); ++k)
       if (instr.out[k] == program.params[0].grad)
         writes.emplace_back(instr.op, (instr.accumulate >> k & 1u) != 0);
-  EXPECT_EQ(writes, (std::vector<std::pair<Op, bool>>{{Op::linear_backward_weight, false},
+  EXPECT_EQ(writes, (std::vector<std::pair<Op, bool>>{{Op::linear_cross_entropy_backward, false},
                                                       {Op::embedding_backward, true}}));
+}
+
+// A micro-batch's gradient is rounded once: several contributions, and blocks of rows, are summed in f32.
+TEST(AutodiffTest, AGradientHasTheDtypeOfComputeUnlessItIsASum) {
+  Builder b(DType::bf16);
+  const Value targets = b.input("targets", {4}, DType::i32);
+  const Value twice = b.param("twice", {5, 5}, {}), once = b.param("once", {5, 5}, {});
+  Value x = b.embedding(b.input("ids", {4}, DType::i32), b.param("table", {7, 5}, {}));
+  x = b.linear(b.linear(b.linear(x, twice), twice), once);
+  const Value head = b.param("head", {7, 5}, {});
+  const Program program =
+      must(derive_backward(must(b.finish({{"loss", b.linear_cross_entropy(x, head, targets)}})), "loss"));
+  for (const ParamInfo& param : program.params)
+    EXPECT_EQ(program.value(param.grad).dtype,
+              param.name == "twice" || param.name == "head" ? DType::f32 : DType::bf16)
+        << param.name;
+}
+
+TEST(AutodiffTest, TheLossIsMadeByItsBackwardAlone) {
+  const Program forward = test::decoder_program(test::decoder_of(1, 32), 2);
+  int made = 0;
+  for (const Instr& instr : forward.code)
+    for (const ValueId id : instr.out) made += id == forward.find("loss") ? 1 : 0;
+  EXPECT_EQ(made, 1);
+  EXPECT_TRUE(std::none_of(forward.code.begin(), forward.code.end(),
+                           [](const Instr& instr) { return instr.op == Op::linear_cross_entropy; }));
 }
 
 TEST(AutodiffTest, AValueReadTwiceGetsTheSumOfBothGradients) {

@@ -46,7 +46,9 @@ class Builder {
   /// RMSNorm of each query and key head by itself: [T, (heads + 2 kv_heads) d], weights [d].
   Value qk_norm(Value qkv, Value q_weight, Value k_weight, Heads heads, float eps);
   Value linear(Value x, Value weight, Value bias = {});  ///< [T, K] x [N, K] -> [T, N]
-  Value gelu(Value x);                                   ///< tanh form
+  /// The same in f32 whatever x is; has no derivative unless x is f32.
+  Value linear_f32(Value x, Value weight);
+  Value gelu(Value x);  ///< tanh form
   Value relu(Value x);
   Value swiglu(Value gate_up);  ///< [T, 2f] -> [T, f]
   /// Where a token stands in its row of `seq`, or in its document where doc_start says where that begins:
@@ -63,6 +65,8 @@ class Builder {
   /// [T, V], [T] -> loss [1]: the sum over targets from 0 on, over the divisor [1] or, without one, their
   /// number.
   Value cross_entropy(Value logits, Value targets, Value divisor = {});
+  /// The cross entropy of linear(x, weight), whose logits never exist whole.
+  Value linear_cross_entropy(Value x, Value weight, Value targets, Value divisor = {});
 
   /// The program with these values alive at its end. Errors: the first one met.
   Result<Program> finish(std::initializer_list<std::pair<std::string, Value>> outputs);

@@ -76,8 +76,10 @@ enum class Op : std::uint8_t {
   add,
   cross_entropy,
   cross_entropy_backward,
+  linear_cross_entropy,
+  linear_cross_entropy_backward,
 };
-inline constexpr int kOps = 26;
+inline constexpr int kOps = 28;
 
 /// Fixed numbers of an instruction; an op reads only those it names.
 struct Attrs {
@@ -90,6 +92,7 @@ struct Attrs {
   bool alibi = false;
   bool interleaved = false;
   bool inverse = false;
+  bool f32_out = false;  ///< of a linear: its result is not rounded to the dtype of x
   float eps = 0;
   kernels::RopeFrequencies frequencies = {};
   friend bool operator==(const Attrs&, const Attrs&) = default;

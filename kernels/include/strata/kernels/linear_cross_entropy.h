@@ -1,0 +1,39 @@
+#pragma once
+
+#include <strata/runtime/backend.h>
+#include <strata/runtime/tensor_view.h>
+
+namespace strata::kernels {
+
+/// The cross entropy of logits = x w^T, which exist in f32 for a block of rows at a time only
+/// (linear_cross_entropy_block_rows). Losses, their mean and targets below 0 are as in
+/// CrossEntropyForwardArgs.
+struct LinearCrossEntropyArgs {
+  TensorView x;             ///< f32, bf16 or f16 [..., K], T rows
+  TensorView w;             ///< as x, [V, K]
+  TensorView targets;       ///< i32, T values below V; the caller has checked them
+  TensorView losses;        ///< f32, T values, written
+  TensorView mean_loss;     ///< f32, 1 value, written
+  TensorView divisor = {};  ///< f32, 1 value; rank 0: the number of targets that count
+  BufferView workspace;     ///< linear_cross_entropy_workspace_bytes(T, V, dtype of x), 64-aligned
+};
+std::int64_t linear_cross_entropy_block_rows(std::int64_t rows, std::int64_t vocab) noexcept;
+std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t vocab, DType dtype) noexcept;
+Status linear_cross_entropy_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& args);
+void linear_cross_entropy_host(const LinearCrossEntropyArgs& args, ThreadPool& pool);
+
+/// The same, and at once its gradient for a gradient 1 of the mean: while a block's logits are there they
+/// become those of the loss, rounded once to the dtype of x for the products (Hsu et al. 2024, arXiv
+/// 2410.10989, section 3.2, where the rows come in blocks too).
+struct LinearCrossEntropyBackwardArgs {
+  LinearCrossEntropyArgs forward;
+  TensorView dx;  ///< as x, written
+  TensorView dw;  ///< f32 [V, K], written: a sum over blocks of rows
+  bool accumulate_dw = false;
+  float scale = 1.0f;  ///< multiplies both gradients
+};
+Status linear_cross_entropy_backward_async(Backend& backend, Stream& stream,
+                                           const LinearCrossEntropyBackwardArgs& args);
+void linear_cross_entropy_backward_host(const LinearCrossEntropyBackwardArgs& args, ThreadPool& pool);
+
+}  // namespace strata::kernels

@@ -1,0 +1,68 @@
+#include <strata/kernels/linear_cross_entropy.h>
+
+#include <algorithm>
+
+#include "cuda_ops.h"
+#include "linear_cross_entropy_blocks.h"
+#include "op.h"
+
+namespace strata::kernels {
+namespace {
+
+detail::Check check_forward(const char* op, const LinearCrossEntropyArgs& a) {
+  const std::int64_t rows = detail::row_count(a.x);
+  const std::int64_t k = detail::row_length(a.x);
+  const std::int64_t vocab = a.w.shape.rank == 2 ? a.w.shape.dim(0) : 0;
+  detail::Check check(op, "x", a.x);
+  check.rows("x", a.x, rows, k)
+      .shape("w", a.w, a.x.dtype, {vocab, k})
+      .elements("targets", a.targets, DType::i32, rows)
+      .elements("losses", a.losses, DType::f32, rows)
+      .elements("mean_loss", a.mean_loss, DType::f32, 1)
+      .that(vocab >= 1, "rows of no logits")
+      .that(!detail::is_given(a.divisor) || (a.divisor.dtype == DType::f32 && a.divisor.n_elems() == 1),
+            "divisor is not one f32")
+      .workspace(a.workspace, linear_cross_entropy_workspace_bytes(rows, vocab, a.x.dtype));
+  return check;
+}
+
+}  // namespace
+
+std::int64_t linear_cross_entropy_block_rows(std::int64_t rows, std::int64_t vocab) noexcept {
+  // About 32 MiB of logits, which stay near the caches, but never so few rows that the products starve.
+  constexpr std::int64_t kLogits = std::int64_t{8} << 20, kLeast = 64;
+  return std::min(rows, std::max(kLogits / std::max<std::int64_t>(vocab, 1) / kLeast * kLeast, kLeast));
+}
+
+std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t vocab,
+                                                 DType dtype) noexcept {
+  const std::int64_t block = linear_cross_entropy_block_rows(rows, vocab);
+  const std::size_t kept = dtype == DType::f32 ? 0 : static_cast<std::size_t>(block * vocab) * size_of(dtype);
+  return detail::logits_bytes(block, vocab) + kept;
+}
+
+Status linear_cross_entropy_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& a) {
+  STRATA_TRY(check_forward("linear_cross_entropy", a).status());
+  constexpr detail::Op<LinearCrossEntropyArgs> op = {"linear_cross_entropy", &linear_cross_entropy_host,
+                                                     &cuda::linear_cross_entropy};
+  return detail::queue(backend, stream, op, a, {a.x, a.w, a.targets, a.divisor}, {a.losses, a.mean_loss},
+                       a.workspace);
+}
+
+Status linear_cross_entropy_backward_async(Backend& backend, Stream& stream,
+                                           const LinearCrossEntropyBackwardArgs& args) {
+  const LinearCrossEntropyArgs& a = args.forward;
+  const std::int64_t rows = detail::row_count(a.x);
+  const std::int64_t k = detail::row_length(a.x);
+  STRATA_TRY(check_forward("linear_cross_entropy_backward", a)
+                 .rows("dx", args.dx, rows, k)
+                 .shape("dw", args.dw, DType::f32, a.w.shape)
+                 .status());
+  constexpr detail::Op<LinearCrossEntropyBackwardArgs> op = {"linear_cross_entropy_backward",
+                                                             &linear_cross_entropy_backward_host,
+                                                             &cuda::linear_cross_entropy_backward};
+  return detail::queue(backend, stream, op, args, {a.x, a.w, a.targets, a.divisor},
+                       {args.dx, args.dw, a.losses, a.mean_loss}, a.workspace);
+}
+
+}  // namespace strata::kernels

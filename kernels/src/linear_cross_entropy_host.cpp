@@ -1,0 +1,151 @@
+#include <strata/cpuopt/convert.h>
+#include <strata/kernels/linear_cross_entropy.h>
+
+#include "cross_entropy_rows.h"
+#include "gemm.h"
+#include "linear_cross_entropy_blocks.h"
+
+namespace strata::kernels {
+namespace {
+
+using detail::Gemm;
+
+/// Rows [first, first + n) of the operands, and the workspace their logits take.
+template <class T>
+struct Block {
+  Block(const LinearCrossEntropyArgs& a, std::int64_t first_row, std::int64_t rows)
+      : first(first_row),
+        n(rows),
+        k(detail::row_length(a.x)),
+        vocab(a.w.shape.dim(0)),
+        x(a.x.as<T>() + first * k),
+        logits(reinterpret_cast<float*>(a.workspace.data)) {}
+  const std::int64_t first, n, k, vocab;
+  const T* const x;
+  float* const logits;
+};
+
+template <class T>
+void make_logits(const LinearCrossEntropyArgs& a, const Block<T>& block, ThreadPool& pool) {
+  const Gemm logits = {.trans_b = true,
+                       .m = block.n,
+                       .n = block.vocab,
+                       .k = block.k,
+                       .a = block.x,
+                       .lda = block.k,
+                       .b = a.w.data,
+                       .ldb = block.k,
+                       .c = block.logits,
+                       .ldc = block.vocab,
+                       .dtype = dtype_of<T>};
+  detail::gemm_tiled(logits, nullptr, pool);
+}
+
+/// Logits become the loss's gradient, kept as T.
+template <class T>
+const T* logits_gradient(const LinearCrossEntropyBackwardArgs& a, const Block<T>& block, float scale,
+                         ThreadPool& pool) {
+  auto* kept =
+      reinterpret_cast<T*>(a.forward.workspace.data +
+                           (dtype_of<T> == DType::f32 ? 0 : detail::logits_bytes(block.n, block.vocab)));
+  const auto* targets = a.forward.targets.as<std::int32_t>() + block.first;
+  auto* losses = a.forward.losses.as<float>() + block.first;
+  detail::for_runs(pool, block.n, detail::rows_per_item(block.vocab),
+                   [&](std::int64_t begin, std::int64_t n) {
+                     for (std::int64_t t = begin; t < begin + n; ++t) {
+                       float* row = block.logits + t * block.vocab;
+                       float lse = 0;
+                       losses[t] = detail::row_loss(row, block.vocab, targets[t], lse);
+                       detail::row_gradient(row, block.vocab, targets[t], lse, scale, row);
+                       if constexpr (dtype_of<T> != DType::f32)
+                         cpuopt::narrow(row, kept + t * block.vocab, block.vocab);
+                     }
+                   });
+  return kept;
+}
+
+template <class T>
+void products(const LinearCrossEntropyBackwardArgs& a, const Block<T>& block, const T* dlogits,
+              ThreadPool& pool) {
+  const Gemm dx = {.m = block.n,
+                   .n = block.k,
+                   .k = block.vocab,
+                   .a = dlogits,
+                   .lda = block.vocab,
+                   .b = a.forward.w.data,
+                   .ldb = block.k,
+                   .c = a.dx.as<T>() + block.first * block.k,
+                   .ldc = block.k,
+                   .dtype = dtype_of<T>,
+                   .c_dtype = dtype_of<T>};
+  detail::gemm_tiled(dx, nullptr, pool);
+  const Gemm dw = {.trans_a = true,
+                   .m = block.vocab,
+                   .n = block.k,
+                   .k = block.n,
+                   .a = dlogits,
+                   .lda = block.vocab,
+                   .b = block.x,
+                   .ldb = block.k,
+                   .c = a.dw.data,
+                   .ldc = block.k,
+                   .accumulate = a.accumulate_dw || block.first > 0,
+                   .dtype = dtype_of<T>};
+  detail::gemm_tiled(dw, nullptr, pool);
+}
+
+/// Calls body(block) for all rows, a block at a time.
+template <class T, class Body>
+void for_blocks(const LinearCrossEntropyArgs& a, const Body& body) {
+  const std::int64_t rows = detail::row_count(a.x);
+  const std::int64_t step = linear_cross_entropy_block_rows(rows, a.w.shape.dim(0));
+  for (std::int64_t first = 0; first < rows; first += step)
+    body(Block<T>(a, first, std::min(step, rows - first)));
+}
+
+template <class T>
+void forward(const LinearCrossEntropyArgs& a, ThreadPool& pool) {
+  for_blocks<T>(a, [&](const Block<T>& block) {
+    make_logits(a, block, pool);
+    const auto* targets = a.targets.as<std::int32_t>() + block.first;
+    auto* losses = a.losses.as<float>() + block.first;
+    detail::for_runs(
+        pool, block.n, detail::rows_per_item(block.vocab), [&](std::int64_t begin, std::int64_t n) {
+          float lse = 0;
+          for (std::int64_t t = begin; t < begin + n; ++t)
+            losses[t] = detail::row_loss(block.logits + t * block.vocab, block.vocab, targets[t], lse);
+        });
+  });
+}
+
+template <class T>
+void backward(const LinearCrossEntropyBackwardArgs& a, double divisor, ThreadPool& pool) {
+  const auto scale = static_cast<float>(static_cast<double>(a.scale) / (divisor > 0 ? divisor : 1.0));
+  for_blocks<T>(a.forward, [&](const Block<T>& block) {
+    make_logits(a.forward, block, pool);
+    products(a, block, logits_gradient(a, block, scale, pool), pool);
+  });
+}
+
+double divisor_of(const LinearCrossEntropyArgs& a) {
+  return detail::loss_divisor(a.divisor, a.targets.as<std::int32_t>(), detail::row_count(a.x));
+}
+void take_mean(const LinearCrossEntropyArgs& a, double divisor) {
+  *a.mean_loss.as<float>() = detail::mean_loss(a.losses.as<float>(), detail::row_count(a.x), divisor);
+}
+
+}  // namespace
+
+void linear_cross_entropy_host(const LinearCrossEntropyArgs& a, ThreadPool& pool) {
+  detail::with_storage(a.x.dtype, [&]<class T>(std::type_identity<T>) { forward<T>(a, pool); });
+  take_mean(a, divisor_of(a));
+}
+
+void linear_cross_entropy_backward_host(const LinearCrossEntropyBackwardArgs& a, ThreadPool& pool) {
+  const double divisor = divisor_of(a.forward);
+  detail::with_storage(a.forward.x.dtype,
+                       [&]<class T>(std::type_identity<T>) { backward<T>(a, divisor, pool); });
+  take_mean(a.forward, divisor);
+}
+
+}  // namespace strata::kernels

@@ -1,0 +1,151 @@
+#include <strata/kernels/linear_cross_entropy.h>
+
+#include <strata/runtime/str.h>
+
+#include "op_test.h"
+
+namespace strata::kernels {
+namespace {
+
+using test::Tensor;
+using test::reference::Vec;
+
+struct Case {
+  std::int64_t rows, vocab, k;
+  DType dtype;
+};
+
+/// Operands, and what the loss and its gradients are in double.
+struct Problem {
+  explicit Problem(const Case& c)
+      : rows(c.rows),
+        vocab(c.vocab),
+        k(c.k),
+        dtype(c.dtype),
+        x({rows, k}, test::Values(1).floats(rows * k, 2.0), dtype),
+        w({vocab, k}, test::Values(2).floats(vocab * k, 2.0), dtype),
+        targets(test::Values(3).below(rows, vocab)) {
+    for (std::size_t t = 2; t < targets.size(); t += 5) targets[t] = -1;
+    const auto n = static_cast<std::size_t>(rows), v = static_cast<std::size_t>(vocab),
+               inner = static_cast<std::size_t>(k);
+    const Vec xd = test::widen(x.values()), wd = test::widen(w.values());
+    const Vec logits = test::reference::linear_forward(xd, wd, {}, n, v, inner);
+    const auto forward = test::reference::cross_entropy_forward(logits, targets, v);
+    losses = forward.losses;
+    mean = forward.mean_loss;
+    double counted = 0;
+    for (const std::int32_t target : targets) counted += target >= 0;
+    const Vec dlogits = test::reference::cross_entropy_backward(logits, targets, forward.lse, v,
+                                                                counted > 0 ? 1 / counted : 1);
+    dx.assign(n * inner, 0.0);
+    dw.assign(v * inner, 0.0);
+    for (std::size_t t = 0; t < n; ++t)
+      for (std::size_t j = 0; j < v; ++j)
+        for (std::size_t i = 0; i < inner; ++i) {
+          dx[t * inner + i] += dlogits[t * v + j] * wd[j * inner + i];
+          dw[j * inner + i] += dlogits[t * v + j] * xd[t * inner + i];
+        }
+  }
+  LinearCrossEntropyArgs args(Tensor& losses_out, Tensor& mean_out, test::Workspace& workspace) {
+    return {x.view(),        w.view(), test::view(targets), losses_out.view(),
+            mean_out.view(), {},       workspace.view()};
+  }
+  std::size_t workspace_bytes() const { return linear_cross_entropy_workspace_bytes(rows, vocab, dtype); }
+  std::int64_t rows, vocab, k;
+  DType dtype;
+  Tensor x, w;
+  std::vector<std::int32_t> targets;
+  Vec losses, dx, dw;
+  double mean = 0;
+};
+
+class LinearCrossEntropyTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(LinearCrossEntropyTest, LossesAndGradientsFollowTheF64Reference) {
+  Problem p(GetParam());
+  Tensor losses = Tensor::unwritten({p.rows}), mean = Tensor::unwritten({1}), again = losses, same = mean;
+  Tensor dx = Tensor::unwritten({p.rows, p.k}, p.dtype), dw = Tensor::unwritten({p.vocab, p.k});
+  test::Workspace workspace(p.workspace_bytes());
+  linear_cross_entropy_host(p.args(losses, mean, workspace), *test::pool());
+  EXPECT_LE(test::relative_error(losses.values(), p.losses), 2e-6);
+  EXPECT_NEAR(mean.values()[0], p.mean, 1e-6 * p.mean);
+
+  linear_cross_entropy_backward_host({p.args(again, same, workspace), dx.view(), dw.view()}, *test::pool());
+  EXPECT_EQ(again.values(), losses.values());  // an evaluation says what a training step said
+  EXPECT_EQ(same.values(), mean.values());
+  const double tolerance = p.dtype == DType::f32 ? 5e-6 : p.dtype == DType::bf16 ? 4e-3 : 5e-4;
+  EXPECT_LE(test::relative_error(dx.values(), p.dx), tolerance);
+  EXPECT_LE(test::relative_error(dw.values(), p.dw), tolerance);
+}
+
+TEST_P(LinearCrossEntropyTest, AddsToTheWeightsGradientAndScalesBoth) {
+  Problem p(GetParam());
+  Tensor losses = Tensor::unwritten({p.rows}), mean = Tensor::unwritten({1});
+  Tensor dx = Tensor::unwritten({p.rows, p.k}, p.dtype), dx4 = dx, dw = Tensor::unwritten({p.vocab, p.k});
+  Tensor sum({p.vocab, p.k}, test::Values(9).floats(p.vocab * p.k));
+  const std::vector<float> before = sum.values();
+  test::Workspace workspace(p.workspace_bytes());
+  const auto args = p.args(losses, mean, workspace);
+  linear_cross_entropy_backward_host({args, dx.view(), dw.view()}, *test::pool(1));
+  linear_cross_entropy_backward_host({args, dx4.view(), sum.view(), true, 4.0f}, *test::pool(3));
+  std::vector<float> four = dx.values(), want = dw.values();
+  for (float& value : four) value *= 4.0f;
+  EXPECT_LE(test::relative_error(dx4.values(), test::widen(four)), 1e-3);  // f16 has subnormals below
+  for (std::size_t i = 0; i < want.size(); ++i) want[i] = before[i] + 4.0f * want[i];
+  EXPECT_LE(test::relative_error(sum.values(), test::widen(want)), 1e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, LinearCrossEntropyTest,
+                         ::testing::Values(Case{1, 1, 1, DType::f32}, Case{5, 17, 3, DType::f32},
+                                           Case{70, 256, 40, DType::f32}, Case{70, 256, 40, DType::bf16},
+                                           Case{70, 256, 40, DType::f16}, Case{200, 60001, 4, DType::f32},
+                                           Case{200, 60001, 4, DType::bf16}),
+                         [](const auto& test) {
+                           return str(to_string(test.param.dtype), "_", test.param.rows, "x",
+                                      test.param.vocab);
+                         });
+
+TEST(LinearCrossEntropyBlocksTest, RowsComeInBlocksOfAbout32MiBAndNeverLessThan64) {
+  EXPECT_EQ(linear_cross_entropy_block_rows(4096, 1024), 4096);
+  EXPECT_EQ(linear_cross_entropy_block_rows(4096, 50257), 128);
+  EXPECT_EQ(linear_cross_entropy_block_rows(4096, 151936), 64);
+  EXPECT_EQ(linear_cross_entropy_block_rows(7, 151936), 7);
+  EXPECT_LE(linear_cross_entropy_workspace_bytes(1 << 20, 151936, DType::f32), std::size_t{40} << 20);
+}
+
+TEST(LinearCrossEntropyBlocksTest, GradientsOfAnyThreadCountHaveTheSameBits) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Problem p({200, 60001, 4, dtype});
+    std::vector<std::vector<float>> seen;
+    for (const int threads : {1, 2, 3}) {
+      Tensor losses = Tensor::unwritten({p.rows}), mean = Tensor::unwritten({1});
+      Tensor dx = Tensor::unwritten({p.rows, p.k}, dtype), dw = Tensor::unwritten({p.vocab, p.k});
+      test::Workspace workspace(p.workspace_bytes());
+      linear_cross_entropy_backward_host({p.args(losses, mean, workspace), dx.view(), dw.view()},
+                                         *test::pool(threads));
+      seen.push_back(test::joined({losses.values(), mean.values(), dx.values(), dw.values()}));
+      EXPECT_EQ(seen.back(), seen.front());
+    }
+  }
+}
+
+TEST(LinearCrossEntropyQueueTest, RefusesOperandsThatDoNotGoTogether) {
+  test::InlineBackend backend;
+  Stream stream = must(backend.create_stream(StreamRole::compute));
+  Problem p({5, 17, 3, DType::bf16});
+  Tensor losses = Tensor::unwritten({5}), mean = Tensor::unwritten({1});
+  Tensor dx = Tensor::unwritten({5, 3}, DType::bf16), dw = Tensor::unwritten({17, 3}, DType::bf16);
+  test::Workspace workspace(p.workspace_bytes()), small(8);
+  must(linear_cross_entropy_async(backend, stream, p.args(losses, mean, workspace)));
+  const auto message = [](const Status& status) { return std::string(status.message()); };
+  EXPECT_NE(message(linear_cross_entropy_async(backend, stream, p.args(losses, mean, small)))
+                .find("workspace has 8 bytes"),
+            std::string::npos);
+  EXPECT_NE(message(linear_cross_entropy_backward_async(
+                        backend, stream, {p.args(losses, mean, workspace), dx.view(), dw.view()}))
+                .find("dw is bf16 [17, 3]; it must be f32"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace strata::kernels
