@@ -50,7 +50,7 @@ void fill_training(const ConfigTree& tree, TrainConfig& config) {
   train.grad_accum = small(tree, "train.grad_accum");
   train.max_time_s = tree.seconds("train.max_time");
   train.seed = static_cast<std::uint64_t>(tree.integer("train.seed"));
-  train.dtype = tree.text("train.dtype");
+  train.dtype = choice(tree, "train.dtype");
   train.recompute = choice(tree, "train.recompute");
   train.eval_every = tree.integer("train.eval_every");
   train.eval_batches = small(tree, "train.eval_batches");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <strata/cpuopt/isa.h>
+#include <strata/kernels/bf16_gemm.h>
 #include <strata/model/decoder.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/topology.h>
@@ -64,6 +65,13 @@ Status decide_machine(LoadedConfig& loaded) {
     c.offload.prefetch = 2;
     loaded.tree.resolve("offload.prefetch", std::int64_t{2},
                         "one chunk in use, one on its way, one behind it");
+  }
+  if (c.train.dtype == "auto") {
+    const bool native = kernels::bf16_gemm() != kernels::Bf16Gemm::widened;
+    c.train.dtype = native ? "bf16" : "f32";
+    loaded.tree.resolve("train.dtype", c.train.dtype,
+                        native ? str("this CPU multiplies bf16: ", kernels::bf16_gemm_kind())
+                               : std::string("this CPU does not multiply bf16"));
   }
   STRATA_TRY_ASSIGN(const cpuopt::CpuIsa isa, cpuopt::select_isa(c.cpu.isa == "sse4" ? "sse42" : c.cpu.isa));
   if (c.cpu.isa == "auto")

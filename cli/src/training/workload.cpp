@@ -230,12 +230,14 @@ DecoderConfig decoder_config(const TrainConfig& config) {
 
 Result<ProgramSet> record_programs(const TrainConfig& config, bool recompute) {
   const DecoderConfig decoder = decoder_config(config);
+  const DType compute = config.train.dtype == "bf16" ? DType::bf16 : DType::f32;
   ProgramSet set;
   const DecoderRows rows = config.data.packing == "pack" ? DecoderRows::packed : DecoderRows::whole;
-  STRATA_TRY_ASSIGN(set.eval, record_decoder(decoder, config.train.micro_batch, DecoderHead::loss, rows));
+  STRATA_TRY_ASSIGN(set.eval,
+                    record_decoder(decoder, config.train.micro_batch, DecoderHead::loss, rows, compute));
   STRATA_TRY_ASSIGN(set.train, derive_backward(set.eval, "loss"));
   if (recompute) set.train = recompute_regions(std::move(set.train));
-  STRATA_TRY_ASSIGN(set.infer, record_decoder(decoder, 1, DecoderHead::logits));
+  STRATA_TRY_ASSIGN(set.infer, record_decoder(decoder, 1, DecoderHead::logits, DecoderRows::whole, compute));
   return set;
 }
 
