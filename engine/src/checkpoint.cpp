@@ -227,14 +227,15 @@ Result<Manifest> load_checkpoint(Engine& engine, Io& io, const std::string& fold
   STRATA_TRY_ASSIGN(Manifest manifest, read_manifest(io, folder));
   STRATA_TRY(check_digests(io, folder, manifest));
   std::vector<std::unique_ptr<SafetensorsFile>> files;
-  for (const Payload payload : kStatePayloads) {
+  const std::span<const Payload> states = engine.plan().states();
+  for (const Payload payload : states) {
     const std::string path = folder + "/" + file_of(payload);
     STRATA_TRY_ASSIGN(std::unique_ptr<SafetensorsFile> file, SafetensorsFile::open(io, path));
     STRATA_TRY(check_tensors(engine.plan(), *file, path));
     files.push_back(std::move(file));
   }
-  for (std::size_t p = 0; p < kStatePayloads.size(); ++p)
-    STRATA_TRY(engine.fill(kStatePayloads[p], [&](const StatePiece& piece, std::span<float> values) {
+  for (std::size_t p = 0; p < states.size(); ++p)
+    STRATA_TRY(engine.fill(states[p], [&](const StatePiece& piece, std::span<float> values) {
       return files[p]->read_range(*files[p]->find(piece.name),
                                   static_cast<std::uint64_t>(piece.offset) * sizeof(float),
                                   std::as_writable_bytes(values));

@@ -10,6 +10,7 @@
 #include <strata/runtime/null_backend.h>
 #include <strata/runtime/str.h>
 
+#include "cached_sequences.h"
 #include "commit.h"
 #include "machine.h"
 #include "pass_runner.h"
@@ -27,7 +28,10 @@ class Engine::Impl {
         states_(*machine_),
         train_(schedule_of(plan().train, plan().layout, plan().placement, plan().options.grad_accum, true)),
         eval_(schedule_of(plan().eval, plan().layout, plan().placement, 1, false)),
-        infer_(schedule_of(plan().infer, plan().layout, plan().placement, 1, false)) {}
+        infer_(schedule_of(plan().infer, plan().layout, plan().placement, 1, false)),
+        prefill_(schedule_of(plan().prefill, plan().layout, plan().placement, 1, false)),
+        decode_(schedule_of(plan().decode, plan().layout, plan().placement, 1, false)),
+        sequences_(plan()) {}
 
   const RunPlan& plan() const noexcept { return machine_->plan; }
   Machine& machine() noexcept { return *machine_; }
@@ -36,6 +40,8 @@ class Engine::Impl {
   Status train_step(BatchSource& source, double lr, StepReport& report);
   Result<double> evaluate(BatchSource& source, std::int64_t n);
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
+  Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
+                                        std::span<const std::int32_t> wanted);
   std::int64_t steps = 0;
   Status broken;  ///< ok, or why the states are not those of any step
 
@@ -53,7 +59,8 @@ class Engine::Impl {
   PassRunner runner_;
   Commit commit_;
   StateAccess states_;
-  const PassSchedule train_, eval_, infer_;
+  const PassSchedule train_, eval_, infer_, prefill_, decode_;
+  CachedSequences sequences_;
   const PassSchedule* current_ = nullptr;
   std::size_t slot_ = 0;             // of the two input slots, the next
   std::array<Event, 2> uploaded_{};  // the slot may be written again
@@ -68,7 +75,8 @@ void Engine::Impl::use(const PassSchedule& schedule) {
 
 namespace {
 
-constexpr const char* kInputs[] = {"tokens", "targets", "doc_start", "divisor"};
+constexpr const char* kInputs[] = {"tokens",    "targets", "doc_start", "divisor",
+                                   "positions", "slots",   "wanted"};
 
 }  // namespace
 
@@ -250,6 +258,37 @@ Result<std::span<const float>> Engine::Impl::infer(std::span<const std::int32_t>
   return std::span<const float>(m.logits(), vocab);
 }
 
+Result<std::span<const float>> Engine::Impl::extend(std::span<const SequenceToken> tokens,
+                                                    std::span<const std::int32_t> wanted) {
+  Machine& m = *machine_;
+  if (plan().decode.code.empty())
+    return Status::error(Code::unsupported, "this run has no programs that continue sequences");
+  STRATA_TRY(sequences_.check(tokens, wanted));
+  const bool decodes = sequences_.fits_decode(tokens, wanted);
+  const LoweredProgram& program = decodes ? plan().decode : plan().prefill;
+  const PassSchedule& schedule = decodes ? decode_ : prefill_;
+  use(schedule);
+  STRATA_TRY(m.backend.wait(uploaded_[slot_]));
+  STRATA_TRY(m.backend.host_access(
+      {reinterpret_cast<const std::byte*>(m.input_slot(slot_)), sequences_.input_bytes(program), true}));
+  if (!m.dry()) sequences_.write(program, tokens, wanted, m.input_slot(slot_));
+  STRATA_TRY(upload(program));
+  STRATA_TRY(runner_.run({program, schedule, 0, false, false}));
+  const Operand logits = program.find("logits");
+  const std::size_t n = wanted.size() * static_cast<std::size_t>(logits.shape.dim(-1));
+  if (n == 0) {  // tokens that others follow: nothing is read, and nothing waited for
+    STRATA_TRY_ASSIGN(arena_free_, m.backend.record(m.compute));
+    sequences_.advance();
+    return std::span<const float>();
+  }
+  STRATA_TRY(read_back(reinterpret_cast<std::byte*>(m.logits()), m.arena(logits), n * sizeof(float)));
+  STRATA_TRY(m.backend.wait(arena_free_));
+  STRATA_TRY(
+      m.backend.host_access({reinterpret_cast<const std::byte*>(m.logits()), n * sizeof(float), false}));
+  sequences_.advance();
+  return std::span<const float>(m.logits(), n);
+}
+
 // --- Engine ---
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -268,6 +307,16 @@ class NoBatches final : public BatchSource {
   std::int64_t n_counted(std::int64_t, std::int64_t) override { return 0; }
 };
 
+// A prompt, then tokens one by one.
+Status rehearse_sequences(Engine& engine, const RunPlan& plan) {
+  const std::vector<std::int32_t> wanted = {0};
+  for (const LoweredProgram* program : {&plan.prefill, &plan.decode, &plan.decode}) {
+    const std::vector<SequenceToken> tokens = CachedSequences(plan).fill(*program);
+    STRATA_TRY(engine.extend(tokens, wanted).status());
+  }
+  return Status::ok();
+}
+
 // The whole life of a run, in small, over a backend that moves nothing.
 Status rehearse(Engine& engine, const RunPlan& plan) {
   NoBatches batches;
@@ -282,6 +331,7 @@ Status rehearse(Engine& engine, const RunPlan& plan) {
           static_cast<std::size_t>(plan.infer.find("tokens").shape.n_elems()));
       STRATA_TRY(engine.infer(tokens, 0).status());
     }
+    if (step > 1 && !plan.decode.code.empty()) STRATA_TRY(rehearse_sequences(engine, plan));
   }
   for (const Payload payload : plan.states())
     STRATA_TRY(engine.visit(payload, [](const StatePiece&, std::span<const float>) { return Status::ok(); }));
@@ -330,6 +380,10 @@ Status Engine::train_step(BatchSource& source, double lr, StepReport& report) {
 Result<double> Engine::evaluate(BatchSource& source, std::int64_t n) { return impl_->evaluate(source, n); }
 Result<std::span<const float>> Engine::infer(std::span<const std::int32_t> tokens, std::int64_t row) {
   return impl_->infer(tokens, row);
+}
+Result<std::span<const float>> Engine::extend(std::span<const SequenceToken> tokens,
+                                              std::span<const std::int32_t> wanted) {
+  return impl_->extend(tokens, wanted);
 }
 std::int64_t Engine::steps() const noexcept { return impl_->steps; }
 void Engine::set_steps(std::int64_t steps) noexcept {

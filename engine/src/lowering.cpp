@@ -5,6 +5,7 @@
 
 #include <strata/graph/ops.h>
 #include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
 
 namespace strata {
 
@@ -44,6 +45,7 @@ class Lowering {
   LoweredProgram run() {
     LoweredProgram lowered;
     lowered.arena_bytes = plan_.arena_bytes;
+    lowered.state_bytes = place_states();
     for (const Instr& instr : program_.code) lowered.code.push_back(lower(instr));
     mark_grads(lowered);
     for (const auto* list : {&program_.inputs, &program_.outputs})
@@ -52,9 +54,20 @@ class Lowering {
   }
 
  private:
+  std::size_t place_states() {
+    std::size_t end = 0;
+    for (const ValueId id : program_.states) {
+      state_offset_[id] = end;
+      end = round_up(end + program_.value(id).bytes(), MemoryPlan::kAlign);
+    }
+    return round_up(end, std::size_t{4096});
+  }
+
   Operand operand(ValueId id) const {
     if (id == kNoValue) return {};
     const ValueInfo& info = program_.value(id);
+    if (info.kind == ValueKind::state)
+      return {Operand::Where::state, state_offset_.at(id), 0, info.shape, info.dtype};
     if (info.kind == ValueKind::param || info.kind == ValueKind::grad) {
       const Slice& slice = layout_.slice(tensors_.tensor_of_param[static_cast<std::size_t>(info.param)]);
       const bool grad = info.kind == ValueKind::grad;
@@ -121,6 +134,7 @@ class Lowering {
   const TensorTable& tensors_;
   const ChunkLayout& layout_;
   const MemoryPlan plan_;
+  std::map<ValueId, std::size_t> state_offset_;
 };
 
 }  // namespace

@@ -20,22 +20,24 @@ std::size_t longest_piece(const RunPlan& plan) {
 
 PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
   std::size_t inputs = 0;
-  std::int64_t vocab = 1;
-  for (const LoweredProgram* program : {&plan.train, &plan.eval, &plan.infer}) {
+  std::int64_t logit_values = 1;
+  for (const LoweredProgram* program : plan.programs()) {
     std::size_t bytes = 0;
     for (const auto& [name, operand] : program->ends)
       if (name != "loss" && name != "logits")
         bytes += static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
     inputs = std::max(inputs, bytes);
     const Operand logits = program->find("logits");
-    if (logits.where != Operand::Where::none) vocab = std::max(vocab, logits.shape.dim(-1));
+    if (logits.where == Operand::Where::none) continue;
+    logit_values =
+        std::max(logit_values, program->state_bytes > 0 ? logits.shape.n_elems() : logits.shape.dim(-1));
   }
   PinnedFixed fixed;
   fixed.inputs = round_up(inputs, kPage);
   fixed.losses =
       round_up(static_cast<std::size_t>(std::max(plan.options.grad_accum, 1)) * sizeof(float), kPage);
   fixed.leaves = round_up(static_cast<std::size_t>(n_leaves) * sizeof(double), kPage);
-  fixed.logits = round_up(static_cast<std::size_t>(vocab) * sizeof(float), kPage);
+  fixed.logits = round_up(static_cast<std::size_t>(logit_values) * sizeof(float), kPage);
   fixed.states = 2 * round_up(longest_piece(plan) * sizeof(float), kPage);
   return fixed;
 }
@@ -73,15 +75,18 @@ Status Machine::take_memory(Io& io) {
   STRATA_TRY_ASSIGN(d2h, backend.create_stream(StreamRole::d2h));
   STRATA_TRY_ASSIGN(cpu, backend.create_stream(StreamRole::cpu));
 
-  const std::size_t arena_bytes = plan.trace.device_fixed_bytes;
+  const std::size_t state_bytes = plan.state_bytes();
+  const std::size_t arena_bytes = plan.trace.device_fixed_bytes - state_bytes;
   STRATA_TRY_ASSIGN(fixed_charges[0], budgets[0]->reserve(arena_bytes, "activations"));
   STRATA_TRY_ASSIGN(fixed_charges[1], budgets[1]->reserve(fixed.total(), "inputs, losses and norm leaves"));
+  STRATA_TRY_ASSIGN(fixed_charges[2], budgets[0]->reserve(state_bytes, "keys and values"));
   const std::size_t device_slots = plan.placement.bytes(plan.layout, Tier::device);
   const std::size_t pinned_slots = plan.placement.bytes(plan.layout, Tier::pinned);
-  STRATA_TRY_ASSIGN(device,
-                    backend.allocate(MemoryKind::device, std::max(arena_bytes + device_slots, kPage)));
+  STRATA_TRY_ASSIGN(device, backend.allocate(MemoryKind::device,
+                                             std::max(arena_bytes + state_bytes + device_slots, kPage)));
   STRATA_TRY_ASSIGN(pinned, backend.allocate(MemoryKind::pinned, fixed.total() + pinned_slots));
   arena_memory = device.view().part(0, arena_bytes);
+  state_memory = device.view().part(arena_bytes, state_bytes);
   pinned_memory = pinned.view().part(0, fixed.total());
 
   const std::vector<SlotClass> classes = store_classes(plan.layout, plan.placement);
@@ -95,10 +100,10 @@ Status Machine::take_memory(Io& io) {
   lanes = std::make_unique<CopyLanes>(backend, h2d, d2h, plan.layout, plan.placement, store.get());
   STRATA_TRY_ASSIGN(
       chunks,
-      ChunkManager::create(
-          plan.layout, plan.placement,
-          {device.view().part(arena_bytes, device_slots), pinned.view().part(fixed.total(), pinned_slots)},
-          backend, *lanes, {budgets[0].get(), budgets[1].get(), budgets[2].get()}, clock));
+      ChunkManager::create(plan.layout, plan.placement,
+                           {device.view().part(arena_bytes + state_bytes, device_slots),
+                            pinned.view().part(fixed.total(), pinned_slots)},
+                           backend, *lanes, {budgets[0].get(), budgets[1].get(), budgets[2].get()}, clock));
   return Status::ok();
 }
 

@@ -17,7 +17,7 @@ struct PinnedFixed {
   std::size_t inputs = 0;  ///< one of two input slots, in which the inputs follow each other
   std::size_t losses = 0;  ///< one f32 a micro-batch
   std::size_t leaves = 0;  ///< the norm's leaves, f64
-  std::size_t logits = 0;  ///< one row
+  std::size_t logits = 0;  ///< one row, or as many as a program with a cache makes
   std::size_t states = 0;  ///< a piece of a parameter and of its master, on the way to or from the device
   std::size_t total() const noexcept { return 2 * inputs + losses + leaves + logits + states; }
 };
@@ -35,6 +35,7 @@ class Machine {
   /// Over the null backend: decisions are made, contents do not exist.
   bool dry() const noexcept { return backend.info().kind == DeviceKind::null; }
   std::byte* arena(const Operand& operand) const noexcept { return arena_memory.data + operand.offset; }
+  std::byte* state(const Operand& operand) const noexcept { return state_memory.data + operand.offset; }
   std::int32_t* input_slot(std::size_t slot) const noexcept {
     return reinterpret_cast<std::int32_t*>(pinned_memory.data + slot * fixed.inputs);
   }
@@ -63,9 +64,9 @@ class Machine {
   ChunkTables tables;
   PinnedFixed fixed;
   std::array<std::unique_ptr<Budget>, kTiers> budgets;
-  std::array<Reservation, 2> fixed_charges;
+  std::array<Reservation, 3> fixed_charges;
   Buffer device, pinned;
-  BufferView arena_memory, pinned_memory;
+  BufferView arena_memory, state_memory, pinned_memory;
   Stream compute, h2d, d2h, cpu;
   std::unique_ptr<NvmeStore> store;
   std::unique_ptr<CopyLanes> lanes;

@@ -13,7 +13,7 @@ namespace strata {
 
 PassRunner::PassRunner(Machine& machine) : machine_(machine) {
   std::size_t most = 0;
-  for (const LoweredProgram* program : {&machine.plan.train, &machine.plan.eval, &machine.plan.infer})
+  for (const LoweredProgram* program : machine.plan.programs())
     for (const LoweredInstr& instr : program->code) {
       most = std::max(most, instr.params.size());
       STRATA_ASSERT(instr.in.size() <= kMaxOperands && instr.out.size() <= kMaxOperands,
@@ -67,6 +67,8 @@ TensorView PassRunner::bind(const LoweredInstr& instr, const Operand& operand) c
       return {nullptr, operand.shape, operand.dtype};
     case Operand::Where::arena:
       return {machine_.arena(operand), operand.shape, operand.dtype};
+    case Operand::Where::state:
+      return {machine_.state(operand), operand.shape, operand.dtype};
     case Operand::Where::grad:
       return {open_grads_[operand.chunk].view().data + operand.offset, operand.shape, operand.dtype};
     case Operand::Where::param: {

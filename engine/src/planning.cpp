@@ -46,9 +46,25 @@ std::int64_t largest_sensible_chunk(const Program& program, const EngineOptions&
 
 // The program that speaks for the model: the first there is.
 const Program& model_of(const ProgramSet& programs) {
-  return !programs.train.code.empty()  ? programs.train
-         : !programs.eval.code.empty() ? programs.eval
-                                       : programs.infer;
+  return !programs.train.code.empty()   ? programs.train
+         : !programs.eval.code.empty()  ? programs.eval
+         : !programs.infer.code.empty() ? programs.infer
+                                        : programs.decode;
+}
+
+// What one of them leaves in the cache the other finds there.
+Status check_states(const Program& prefill, const Program& decode) {
+  const auto list = [](const Program& program) {
+    std::string text;
+    for (const ValueId id : program.states)
+      text += str(" ", program.value(id).name, to_string(program.value(id).shape));
+    return text;
+  };
+  const std::string a = list(prefill), b = list(decode);
+  if (prefill.code.empty() != decode.code.empty())
+    return Status::error(Code::invalid, "of the programs prefill and decode there is one without the other");
+  if (a != b) return Status::error(Code::invalid, str("prefill has the states", a, ", decode", b));
+  return Status::ok();
 }
 
 }  // namespace
@@ -57,6 +73,7 @@ const Program& model_of(const ProgramSet& programs) {
 static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, const EngineOptions& options) {
   STRATA_TRY(check(options));
   if (!programs.train.code.empty()) STRATA_TRY(check(programs.train));
+  STRATA_TRY(check_states(programs.prefill, programs.decode));
   const Program& model = model_of(programs);
   auto plan = std::make_unique<RunPlan>();
   plan->options = options;
@@ -85,12 +102,17 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   if (!programs.infer.code.empty()) {
     STRATA_TRY_ASSIGN(plan->infer, lower(programs.infer, plan->tensors, plan->layout));
   }
+  if (!programs.decode.code.empty()) {
+    STRATA_TRY_ASSIGN(plan->prefill, lower(programs.prefill, plan->tensors, plan->layout));
+    STRATA_TRY_ASSIGN(plan->decode, lower(programs.decode, plan->tensors, plan->layout));
+  }
   plan->trace = access_trace(plan->train, options.grad_accum);
-  for (const LoweredProgram* other : {&plan->eval, &plan->infer}) {
+  for (const LoweredProgram* other : {&plan->eval, &plan->infer, &plan->prefill, &plan->decode}) {
     const AccessTrace trace = access_trace(*other, 1);
     plan->trace.steps.insert(plan->trace.steps.end(), trace.steps.begin(), trace.steps.end());
     plan->trace.device_fixed_bytes = std::max(plan->trace.device_fixed_bytes, trace.device_fixed_bytes);
   }
+  plan->trace.device_fixed_bytes += plan->state_bytes();
   plan->trace.trains = !plan->train.code.empty();
   plan->trace.pinned_fixed_bytes =
       pinned_fixed(*plan, chunk_tables(plan->tensors, plan->layout, plan->decay_of_tensor).n_leaves).total();

@@ -37,6 +37,18 @@ Value Builder::input(std::string name, Shape shape, DType dtype) {
   return {id};
 }
 
+Value Builder::state(std::string name, Shape shape) {
+  if (!error_.is_ok()) return {};
+  if (shape.n_elems() <= 0 || program_.find(name) != kNoValue) {
+    error_ = Status::error(
+        Code::invalid, str("state ", name, " of shape ", to_string(shape), " is empty or declared twice"));
+    return {};
+  }
+  const ValueId id = program_.add_value({std::move(name), shape, DType::f32, ValueKind::state, -1});
+  program_.states.push_back(id);
+  return {id};
+}
+
 void Builder::region(std::string name, bool recompute) {
   program_.regions.push_back({std::move(name), recompute});
 }
@@ -101,6 +113,13 @@ Value Builder::attention(Value qkv, Heads heads, int seq, bool alibi, Value doc_
   return op(Op::attention, {qkv, doc_start},
             {.seq = seq, .heads = heads.query, .kv_heads = heads.key, .alibi = alibi});
 }
+Value Builder::cached_attention(Value qkv, Value positions, Value slots, Value keys, Value values,
+                                Heads heads, bool alibi) {
+  return op(Op::cached_attention, {qkv, positions, slots, keys, values},
+            {.heads = heads.query, .kv_heads = heads.key, .alibi = alibi});
+}
+// A table of rows looked up by their ids: the embedding's very kernel.
+Value Builder::select_rows(Value x, Value rows) { return op(Op::embedding, {rows, x}); }
 Value Builder::add(Value a, Value b) { return op(Op::add, {a, b}); }
 Value Builder::cross_entropy(Value logits, Value targets, Value divisor) {
   return op(Op::cross_entropy, {logits, targets, divisor});

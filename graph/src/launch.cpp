@@ -2,6 +2,7 @@
 
 #include <strata/graph/ops.h>
 #include <strata/kernels/attention.h>
+#include <strata/kernels/cached_attention.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/embedding.h>
@@ -107,6 +108,10 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
            out[0],
            out[1],
            adds(c, 1)});
+    case Op::cached_attention:
+      return kernels::cached_attention_async(
+          backend, stream,
+          {in[0], in[1], in[2], in[3], in[4], out[0], cached_attention_shape(c.attrs), as_workspace(out[1])});
   }
   return Status::error(Code::internal, "unknown op");
 }

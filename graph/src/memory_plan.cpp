@@ -12,7 +12,9 @@ struct Life {
   int first = -1, last = -1;  // instruction indices, inclusive; -1: never used
 };
 
-bool in_arena(const ValueInfo& info) { return info.kind != ValueKind::param && info.kind != ValueKind::grad; }
+bool in_arena(const ValueInfo& info) {
+  return info.kind != ValueKind::param && info.kind != ValueKind::grad && info.kind != ValueKind::state;
+}
 
 std::vector<Life> lifetimes(const Program& program) {
   std::vector<Life> lives(program.values.size());

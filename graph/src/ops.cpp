@@ -306,6 +306,34 @@ double flops_linear_cross_entropy_backward(In in, In out, const Attrs& a) {
   return 3.0 * flops_linear_cross_entropy(in, out, a);
 }
 
+// --- cached_attention: (qkv [R, (heads + 2 kv_heads) d], positions [R] i32, slots [R] i32, keys and values:
+// states [sequences, kv_heads, capacity, d], written in place) -> out [R, heads d], workspace ---
+Specs infer_cached_attention(In in, const Attrs& a) {
+  const std::int64_t parts = a.heads + 2 * a.kv_heads;
+  const auto holds = [&](const ValueInfo* cache) {
+    return cache != nullptr && cache->kind == ValueKind::state && cache->dtype == DType::f32 &&
+           cache->shape.rank == 4 && cache->shape.dim(1) == a.kv_heads &&
+           cache->shape.dim(3) == in[0]->shape.dim(1) / parts;
+  };
+  if (!matrix(in[0]) || in[0]->dtype != DType::f32 || a.heads <= 0 || a.kv_heads <= 0 ||
+      a.heads % a.kv_heads != 0 || in[0]->shape.dim(1) % parts != 0 ||
+      !is(in[1], {in[0]->shape.dim(0)}, DType::i32) || !is(in[2], {in[0]->shape.dim(0)}, DType::i32) || !holds(in[3]) || !is(in[4], in[3]->shape) ||
+      in[4]->kind != ValueKind::state)
+    return mismatch(str("qkv [R, (", a.heads, " + 2 * ", a.kv_heads,
+                        ") d] with whole groups of heads, positions and slots [R] i32, and as states keys "
+                        "and values [sequences, ",
+                        a.kv_heads, ", capacity, d]"),
+                    in);
+  const std::int64_t rows = in[0]->shape.dim(0);
+  return std::vector<OutputSpec>{{"out", {rows, in[0]->shape.dim(1) / parts * a.heads}},
+                                 workspace(kernels::cached_attention_workspace_bytes(
+                                     rows, in[3]->shape.dim(2), cached_attention_shape(a)))};
+}
+// Two products with as many keys as a token sees on average: half the capacity.
+double flops_cached_attention(In in, In out, const Attrs&) {
+  return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[3]->shape.dim(2));
+}
+
 constexpr OpDef::InPlace kNever{-1, -1};
 const std::array<OpDef, kOps> kTable = {{
     {"embedding", infer_embedding, vjp_embedding, kNever, no_flops, 2},
@@ -338,12 +366,17 @@ const std::array<OpDef, kOps> kTable = {{
      flops_linear_cross_entropy, 4, 3},
     {"linear_cross_entropy_backward", infer_linear_cross_entropy_backward, nullptr, kNever,
      flops_linear_cross_entropy_backward, 4, 3},
+    {"cached_attention", infer_cached_attention, nullptr, kNever, flops_cached_attention, 5},
 }};
 
 }  // namespace
 
 kernels::AttentionHeads attention_heads(const Attrs& a) noexcept {
   return {.heads = a.heads, .kv_heads = a.kv_heads, .seq = a.seq, .causal = true, .alibi = a.alibi};
+}
+
+kernels::CachedAttentionShape cached_attention_shape(const Attrs& a) noexcept {
+  return {.heads = a.heads, .kv_heads = a.kv_heads, .alibi = a.alibi};
 }
 
 const OpDef& op_def(Op op) noexcept { return kTable[static_cast<std::size_t>(op)]; }

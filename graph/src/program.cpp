@@ -6,7 +6,7 @@
 namespace strata {
 
 ValueId Program::find(std::string_view name) const noexcept {
-  for (const auto* list : {&inputs, &outputs})
+  for (const auto* list : {&inputs, &states, &outputs})
     for (const ValueId id : *list)
       if (value(id).name == name) return id;
   return kNoValue;
@@ -76,17 +76,19 @@ Status verify_instr(const Program& program, const Instr& instr, std::vector<bool
 }  // namespace
 
 Status verify(const Program& program) {
-  for (const auto* list : {&program.inputs, &program.outputs})
+  for (const auto* list : {&program.inputs, &program.states, &program.outputs})
     for (const ValueId id : *list) {
       if (id < 0 || id >= static_cast<ValueId>(program.values.size()))
         return Status::error(Code::internal,
-                             str("an input or output is value ", id, " of ", program.values.size()));
+                             str("an input, state or output is value ", id, " of ", program.values.size()));
       if (program.find(program.value(id).name) != id)
-        return Status::error(Code::internal, str("two inputs or outputs are named ", program.value(id).name));
+        return Status::error(Code::internal,
+                             str("two inputs, states or outputs are named ", program.value(id).name));
     }
   std::vector<bool> defined(program.values.size(), false);
   for (const ParamInfo& param : program.params) defined[static_cast<std::size_t>(param.value)] = true;
-  for (const ValueId id : program.inputs) defined[static_cast<std::size_t>(id)] = true;
+  for (const auto* list : {&program.inputs, &program.states})
+    for (const ValueId id : *list) defined[static_cast<std::size_t>(id)] = true;
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     Status status = verify_instr(program, program.code[i], defined);
     if (!status.is_ok())

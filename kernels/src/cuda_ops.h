@@ -1,6 +1,7 @@
 #pragma once
 
 #include <strata/kernels/attention.h>
+#include <strata/kernels/cached_attention.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/embedding.h>
@@ -33,6 +34,7 @@ Status linear_cross_entropy_backward(Backend& backend, Stream& stream,
                                      const LinearCrossEntropyBackwardArgs& args);
 Status attention_forward(Backend& backend, Stream& stream, const AttentionForwardArgs& args);
 Status attention_backward(Backend& backend, Stream& stream, const AttentionBackwardArgs& args);
+Status cached_attention(Backend& backend, Stream& stream, const CachedAttentionArgs& args);
 Status rmsnorm_forward(Backend& backend, Stream& stream, const RmsnormForwardArgs& args);
 Status rmsnorm_backward(Backend& backend, Stream& stream, const RmsnormBackwardArgs& args);
 Status qk_norm_forward(Backend& backend, Stream& stream, const QkNormForwardArgs& args);

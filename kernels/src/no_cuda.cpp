@@ -57,6 +57,7 @@ Status attention_forward(Backend&, Stream&, const AttentionForwardArgs&) {
 Status attention_backward(Backend&, Stream&, const AttentionBackwardArgs&) {
   return absent("attention_backward");
 }
+Status cached_attention(Backend&, Stream&, const CachedAttentionArgs&) { return absent("cached_attention"); }
 Status rmsnorm_forward(Backend&, Stream&, const RmsnormForwardArgs&) { return absent("rmsnorm_forward"); }
 Status rmsnorm_backward(Backend&, Stream&, const RmsnormBackwardArgs&) { return absent("rmsnorm_backward"); }
 Status qk_norm_forward(Backend&, Stream&, const QkNormForwardArgs&) { return absent("qk_norm_forward"); }

@@ -1,6 +1,7 @@
 #include <strata/model/decoder.h>
 
 #include <cmath>
+#include <optional>
 
 #include <strata/graph/builder.h>
 #include <strata/runtime/str.h>
@@ -12,9 +13,9 @@ constexpr float kInitStd = 0.02f;
 
 class Recorder {
  public:
-  Recorder(DecoderConfig config, std::int64_t batch, DType compute)
+  Recorder(DecoderConfig config, std::int64_t rows, DType compute)
       : c_(std::move(config)),
-        rows_(batch * c_.seq),
+        rows_(rows),
         heads_{static_cast<int>(c_.heads), static_cast<int>(c_.kv_heads)},
         residual_std_(kInitStd / std::sqrt(2.0f * static_cast<float>(c_.layers))),
         b_(compute) {}
@@ -22,26 +23,43 @@ class Recorder {
   Result<Program> run(DecoderHead head, DecoderRows rows) {
     const Value tokens = b_.input("tokens", {rows_}, DType::i32);
     if (rows == DecoderRows::packed) doc_start_ = b_.input("doc_start", {rows_}, DType::i32);
-    b_.region("embed", false);
-    const Value table = weight("tokens.weight", {c_.vocab, c_.hidden}, kInitStd);
-    Value x = places(b_.embedding(tokens, table));
-    if (c_.embed_norm) x = norm("embed_norm", x);
-    for (std::int64_t layer = 0; layer < c_.layers; ++layer) x = block(str("layers.", layer), x);
-    b_.region("head", false);
-    x = norm("final_norm", x);
-    const Value head_weight = c_.tied_head ? table : weight("head.weight", {c_.vocab, c_.hidden}, kInitStd);
-    if (head == DecoderHead::logits) return b_.finish({{"logits", b_.linear_f32(x, head_weight)}});
+    const Value x = norm("final_norm", blocks(tokens));
+    if (head == DecoderHead::logits) return b_.finish({{"logits", b_.linear_f32(x, head_weight())}});
     const Value targets = b_.input("targets", {rows_}, DType::i32);
     const Value divisor = b_.input("divisor", {1}, DType::f32);
-    return b_.finish({{"loss", b_.linear_cross_entropy(x, head_weight, targets, divisor)}});
+    return b_.finish({{"loss", b_.linear_cross_entropy(x, head_weight(), targets, divisor)}});
+  }
+
+  Result<Program> run_cached(const CacheShape& shape) {
+    cache_ = shape;
+    const Value tokens = b_.input("tokens", {rows_}, DType::i32);
+    positions_ = b_.input("positions", {rows_}, DType::i32);
+    slots_ = b_.input("slots", {rows_}, DType::i32);
+    const Value wanted = b_.input("wanted", {shape.logit_rows}, DType::i32);
+    const Value x = blocks(tokens);
+    const Value last = norm("final_norm", b_.select_rows(x, wanted));
+    return b_.finish({{"logits", b_.linear_f32(last, head_weight())}});
   }
 
  private:
+  Value blocks(Value tokens) {
+    b_.region("embed", false);
+    tokens_weight_ = weight("tokens.weight", {c_.vocab, c_.hidden}, kInitStd);
+    Value x = places(b_.embedding(tokens, tokens_weight_));
+    if (c_.embed_norm) x = norm("embed_norm", x);
+    for (std::int64_t layer = 0; layer < c_.layers; ++layer) x = block(str("layers.", layer), x);
+    b_.region("head", false);
+    return x;
+  }
+  Value head_weight() {
+    return c_.tied_head ? tokens_weight_ : weight("head.weight", {c_.vocab, c_.hidden}, kInitStd);
+  }
+
   // What tells the tokens of a row apart: added here, or kept for the queries and keys.
   Value places(Value x) {
     if (c_.position == DecoderConfig::Position::alibi) return x;
     const int seq = static_cast<int>(c_.seq);
-    const Value positions = b_.positions(rows_, seq, doc_start_);
+    const Value positions = cache_ ? positions_ : b_.positions(rows_, seq, doc_start_);
     if (c_.position == DecoderConfig::Position::learned) {
       const Value table =
           weight("positions.weight", {c_.positions + c_.position_offset, c_.hidden}, kInitStd);
@@ -80,9 +98,14 @@ class Recorder {
     }
     if (c_.position == DecoderConfig::Position::rope)
       qkv = b_.rope(qkv, positions_, angles_, heads_, c_.rotary_interleaved);
-    const Value mixed = b_.attention(qkv, heads_, static_cast<int>(c_.seq),
-                                     c_.position == DecoderConfig::Position::alibi, doc_start_);
+    const Value mixed = mix(name, qkv, c_.position == DecoderConfig::Position::alibi);
     return linear(name + ".attn_out", mixed, c_.hidden, inner, c_.out_bias, residual_std_);
+  }
+  Value mix(const std::string& name, Value qkv, bool alibi) {
+    if (!cache_) return b_.attention(qkv, heads_, static_cast<int>(c_.seq), alibi, doc_start_);
+    const Shape shape = {cache_->sequences, c_.kv_heads, cache_->context, c_.head_dim};
+    const Value keys = b_.state(name + ".keys", shape), values = b_.state(name + ".values", shape);
+    return b_.cached_attention(qkv, positions_, slots_, keys, values, heads_, alibi);
   }
   Value mlp(const std::string& name, Value x) {
     const bool gated = c_.mlp == DecoderConfig::Mlp::swiglu;
@@ -104,7 +127,9 @@ class Recorder {
   const std::int64_t rows_;
   const Heads heads_;
   const float residual_std_;
-  Value doc_start_, positions_, angles_;  // those the model has
+  std::optional<CacheShape> cache_;  // of a program that continues sequences
+  Value tokens_weight_;
+  Value doc_start_, positions_, slots_, angles_;  // those the model and the program have
   Builder b_;
 };
 
@@ -123,7 +148,26 @@ Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, 
   STRATA_TRY(validate(config));
   if (batch < 1)
     return Status::error(Code::invalid, str("a batch of ", batch, " sequences; it is at least 1"));
-  return Recorder(filled(config), batch, compute).run(head, rows);
+  const DecoderConfig whole = filled(config);
+  return Recorder(whole, batch * whole.seq, compute).run(head, rows);
+}
+
+std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape) {
+  const DecoderConfig c = filled(config);
+  return static_cast<std::uint64_t>(2 * c.layers * shape.sequences * c.kv_heads * shape.context *
+                                    c.head_dim) *
+         sizeof(float);
+}
+
+Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheShape& shape) {
+  DecoderConfig c = filled(config);  // a learned table keeps its size whatever the context
+  c.seq = shape.context;
+  STRATA_TRY(validate(c));
+  if (shape.rows < 1 || shape.sequences < 1 || shape.logit_rows < 1)
+    return Status::error(
+        Code::invalid, str("a cached program of ", shape.rows, " rows, ", shape.sequences, " sequences and ",
+                           shape.logit_rows, " rows of logits; each is at least 1"));
+  return Recorder(std::move(c), shape.rows, DType::f32).run_cached(shape);
 }
 
 }  // namespace strata

@@ -140,11 +140,31 @@ TEST(VerifyTest, FindsEveryKindOfBadProgram) {
               }),
               HasSubstr("adds to"));
   EXPECT_THAT(verdict([](Program& p) { p.outputs.push_back(p.params[0].grad + 1000); }),
-              HasSubstr("an input or output is value"));
+              HasSubstr("an input, state or output is value"));
   EXPECT_THAT(verdict([](Program& p) {
                 p.outputs.push_back(p.add_value({"never", {1}}));
               }),
               HasSubstr("output never is never written"));
+}
+
+TEST(BuilderTest, CachedAttentionTakesKeysAndValuesThatAreStatesOfItsHeads) {
+  const auto verdict = [](Shape keys, Shape values, bool states = true, std::int64_t width = 24) {
+    Builder b;
+    const Value x = b.input("x", {4, width}, DType::f32), i = b.input("i", {4}, DType::i32);
+    const Value k = states ? b.state("k", keys) : b.input("k", keys, DType::f32), v = b.state("v", values);
+    const auto program = b.finish({{"y", b.cached_attention(x, i, i, k, v, {4, 1}, false)}});
+    return std::string(program.has_value() ? "" : program.status().message());
+  };
+  EXPECT_EQ(verdict({3, 1, 7, 4}, {3, 1, 7, 4}), "");
+  EXPECT_THAT(verdict({3, 1, 7, 4}, {3, 1, 8, 4}),
+              HasSubstr("given x f32[4, 24], i i32[4], i i32[4], k f32[3, 1, 7, 4]"));
+  EXPECT_NE(verdict({3, 2, 7, 4}, {3, 2, 7, 4}), "");
+  EXPECT_NE(verdict({3, 1, 7, 5}, {3, 1, 7, 5}), "");
+  EXPECT_NE(verdict({3, 1, 7, 4}, {3, 1, 7, 4}, false), "") << "an input is no state";
+  EXPECT_NE(verdict({3, 1, 7, 4}, {3, 1, 7, 4}, true, 25), "");
+  Builder b;
+  b.state("k", {2});
+  EXPECT_EQ(b.state("k", {2}).id, kNoValue);
 }
 
 TEST(OpTableTest, CostsAreThoseOfTheArithmetic) {

@@ -78,7 +78,8 @@ std::string replay(const Program& program) {
     for (const auto* list : {&instr.in, &instr.out})
       for (const ValueId id : *list) {
         const bool in_arena = id != kNoValue && program.value(id).kind != ValueKind::param &&
-                              program.value(id).kind != ValueKind::grad;
+                              program.value(id).kind != ValueKind::grad &&
+                              program.value(id).kind != ValueKind::state;
         if (in_arena && program.value(id).bytes() > 0 &&
             plan.offset[static_cast<std::size_t>(id)] == MemoryPlan::kNowhere)
           return str(program.value(id).name, " has no place");
@@ -94,6 +95,20 @@ TEST(MemoryPlanTest, NoTwoLiveValuesShareAByteInDecodersOfManySizes) {
             << layers << " layers of " << hidden;
         EXPECT_EQ(replay(must(record_decoder(decoder_of(layers, hidden), 2, DecoderHead::logits))), "");
       }
+}
+
+TEST(MemoryPlanTest, StatesTakeNothingOfTheArena) {
+  const auto arena = [](std::int64_t sequences) {
+    const Program program =
+        must(record_cached_decoder(decoder_of(2, 32), {.rows = 3, .sequences = sequences, .context = 9}));
+    EXPECT_EQ(program.states.size(), 4u);
+    EXPECT_EQ(replay(program), "");
+    const MemoryPlan plan = plan_memory(program);
+    for (const ValueId id : program.states)
+      EXPECT_EQ(plan.offset[static_cast<std::size_t>(id)], MemoryPlan::kNowhere);
+    return plan.arena_bytes;
+  };
+  EXPECT_EQ(arena(1), arena(1000));
 }
 
 TEST(MemoryPlanTest, NoTwoLiveValuesShareAByteInRandomPrograms) {

@@ -23,9 +23,12 @@ namespace strata {
 /// The programs of a run. All have the same parameters; `train` ends in "loss" and has its backward, `eval`
 /// ends in "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets" [T] i32; where a
 /// program has them, also "doc_start" [T] i32 and "divisor" [1] f32 (what the loss is divided by: the engine
-/// fills it). Each may be empty, but not all: a run without `train` only infers.
+/// fills it). `prefill` and `decode` come together and have equal states, which they share; their inputs are
+/// "tokens", "positions", "slots" [R] and "wanted" [N] i32, their output "logits" [N, vocab] (see
+/// Engine::extend). Each may be empty, but not all: a run without `train` only infers.
 struct ProgramSet {
   Program train, eval, infer;
+  Program prefill, decode;
 };
 
 struct EngineOptions {
@@ -47,6 +50,7 @@ struct RunPlan {
   std::vector<Shape> shape_of_tensor;
   ChunkLayout layout;
   LoweredProgram train, eval, infer;
+  LoweredProgram prefill, decode;
   AccessTrace trace;
   Placement placement;
   EngineOptions options;
@@ -54,6 +58,11 @@ struct RunPlan {
   std::vector<std::string> notes;  ///< what was chosen and why, a sentence each
 
   bool trains() const noexcept { return !train.code.empty(); }
+  std::array<const LoweredProgram*, 5> programs() const noexcept {
+    return {&train, &eval, &infer, &prefill, &decode};
+  }
+  /// Of the states that prefill and decode share: on the device throughout.
+  std::size_t state_bytes() const noexcept { return decode.state_bytes; }
   /// What is held between steps: of a run that only infers, parameters alone.
   std::span<const Payload> states() const noexcept {
     return std::span(kStatePayloads).first(trains() ? kStatePayloads.size() : 1);
@@ -76,6 +85,13 @@ class BatchSource {
   /// How many targets of micro-batches [index, index + n) count. A step's loss is the mean over all of them,
   /// so that a micro-batch weighs as much as it has targets.
   virtual std::int64_t n_counted(std::int64_t index, std::int64_t n) = 0;
+};
+
+/// A token of a sequence that is being continued.
+struct SequenceToken {
+  std::int32_t token = 0;
+  std::int32_t position = 0;  ///< its absolute place in the sequence
+  std::int32_t slot = 0;      ///< the sequence's place in the cache
 };
 
 struct StepReport {
@@ -142,6 +158,15 @@ class Engine {
   Result<double> evaluate(BatchSource& source, std::int64_t n);
   /// Logits of the row `row` for one sequence of infer's length. Valid until the next call.
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
+
+  /// Runs tokens through `decode`, or through `prefill` where they are more than that takes; their keys and
+  /// values join the cache. Returns the rows of logits of the tokens with the indices `wanted`, one after the
+  /// other; valid until the next call. A sequence's tokens follow each other without a gap; position 0 begins
+  /// its slot anew, and a lower one than the last goes on from there. Errors: `invalid` for more tokens or
+  /// logits than prefill takes, a position past the cache or past a gap, a slot, token or index that there is
+  /// not; then nothing ran. After any other error begin the sequences anew.
+  Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
+                                        std::span<const std::int32_t> wanted);
 
   /// Steps done; the next one is steps() + 1. Set when resuming, which says that all states are those of that
   /// step.

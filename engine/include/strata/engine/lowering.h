@@ -12,12 +12,12 @@
 
 namespace strata {
 
-/// Where an operand's bytes are: fixed at an arena offset, or at an offset in a chunk's payload, whose
-/// address the pin gives each time.
+/// Where an operand's bytes are: fixed at an offset in the arena or among the states, or at an offset in a
+/// chunk's payload, whose address the pin gives each time.
 struct Operand {
-  enum class Where : std::uint8_t { none, arena, param, grad };
+  enum class Where : std::uint8_t { none, arena, param, grad, state };
   Where where = Where::none;
-  std::size_t offset = 0;  ///< bytes, in the arena or in the payload
+  std::size_t offset = 0;  ///< bytes, in the arena, the states or the payload
   ChunkId chunk = 0;
   Shape shape;
   DType dtype = DType::f32;
@@ -45,6 +45,7 @@ struct LoweredProgram {
   std::vector<LoweredInstr> code;
   std::vector<std::pair<std::string, Operand>> ends;  ///< inputs and outputs by name
   std::size_t arena_bytes = 0;
+  std::size_t state_bytes = 0;  ///< of its states, in their order: those of programs with equal ones agree
 
   /// The input or output of that name; `where` is none when there is none.
   Operand find(std::string_view name) const;

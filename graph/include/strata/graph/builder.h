@@ -36,6 +36,8 @@ class Builder {
 
   Value param(std::string name, Shape shape, ParamOptions options);
   Value input(std::string name, Shape shape, DType dtype);
+  /// f32 that stays from run to run.
+  Value state(std::string name, Shape shape);
   /// Instructions from here on belong to region `name`. A block whose forward may run again in backward says
   /// so.
   void region(std::string name, bool recompute);
@@ -61,6 +63,13 @@ class Builder {
   /// Causal: [T, (heads + 2 kv_heads) d] -> [T, heads d]. Tokens see their document alone where doc_start is
   /// given.
   Value attention(Value qkv, Heads heads, int seq, bool alibi = false, Value doc_start = {});
+  /// Of tokens [R] at `positions` [R] i32 of the sequences `slots` [R] i32 (-1: none), whose keys and values
+  /// join the states keys and values [sequences, kv_heads, capacity, d]: [R, (heads + 2 kv_heads) d] -> [R,
+  /// heads d].
+  Value cached_attention(Value qkv, Value positions, Value slots, Value keys, Value values, Heads heads,
+                         bool alibi);
+  /// Rows `rows` [N] i32 of x: [R, h] -> [N, h].
+  Value select_rows(Value x, Value rows);
   Value add(Value a, Value b);
   /// [T, V], [T] -> loss [1]: the sum over targets from 0 on, over the divisor [1] or, without one, their
   /// number.

@@ -6,6 +6,7 @@
 
 #include <strata/graph/program.h>
 #include <strata/kernels/attention.h>
+#include <strata/kernels/cached_attention.h>
 
 namespace strata {
 
@@ -40,6 +41,7 @@ const OpDef& op_def(Op op) noexcept;
 
 /// The heads that an attention instruction's attributes describe.
 kernels::AttentionHeads attention_heads(const Attrs& attrs) noexcept;
+kernels::CachedAttentionShape cached_attention_shape(const Attrs& attrs) noexcept;
 
 /// What a derivative rule may do. Forward values are named by position; gradients of outputs are given,
 /// gradients of inputs are handed back.

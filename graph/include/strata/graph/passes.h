@@ -21,7 +21,7 @@ Program recompute_regions(Program program);
 struct MemoryPlan {
   static constexpr std::size_t kAlign = 256;
   static constexpr std::size_t kNowhere = ~std::size_t{0};
-  std::vector<std::size_t> offset;  ///< by ValueId; kNowhere for parameters, gradients and unused values
+  std::vector<std::size_t> offset;  ///< by ValueId; kNowhere for parameters, gradients, states, unused values
   std::size_t arena_bytes = 0;
 };
 /// Greedy by size over exact lifetimes (Pisarchyk & Lee 2020, arXiv 2001.03288, Alg. 3); inputs and outputs

@@ -22,6 +22,7 @@ enum class ValueKind : std::uint8_t {
   input,       ///< filled before the program runs (tokens, targets)
   activation,  ///< produced and consumed by instructions
   workspace,   ///< scratch of one instruction
+  state,       ///< outlives a run of the program: instructions read it and write into it in place
 };
 
 struct ValueInfo {
@@ -78,8 +79,9 @@ enum class Op : std::uint8_t {
   cross_entropy_backward,
   linear_cross_entropy,
   linear_cross_entropy_backward,
+  cached_attention,
 };
-inline constexpr int kOps = 28;
+inline constexpr int kOps = 29;
 
 /// Fixed numbers of an instruction; an op reads only those it names.
 struct Attrs {
@@ -123,6 +125,7 @@ struct Program {
   std::vector<Instr> code;
   std::vector<Region> regions{Region{}};
   std::vector<ValueId> inputs;
+  std::vector<ValueId> states;  ///< undefined before the first run; programs with equal states can share them
   std::vector<ValueId> outputs;  ///< live at the end (the loss; logits of a program that only infers)
 
   ValueId add_value(ValueInfo info) {
@@ -130,7 +133,7 @@ struct Program {
     return static_cast<ValueId>(values.size() - 1);
   }
   const ValueInfo& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
-  /// The input or output of that name, or kNoValue.
+  /// The input, state or output of that name, or kNoValue.
   ValueId find(std::string_view name) const noexcept;
 };
 

@@ -78,4 +78,21 @@ enum class DecoderRows : std::uint8_t {
 Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, DecoderHead head,
                                DecoderRows rows = DecoderRows::whole, DType compute = DType::f32);
 
+/// How much a program that continues sequences takes at once, and what its cache holds.
+struct CacheShape {
+  std::int64_t rows = 1;        ///< tokens a run: of one sequence or of several
+  std::int64_t sequences = 1;   ///< places for sequences in the cache
+  std::int64_t context = 0;     ///< tokens of one sequence, at most the positions that the model knows
+  std::int64_t logit_rows = 1;  ///< rows of logits a run makes
+};
+/// Bytes of the states that record_cached_decoder() declares.
+std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape);
+/// Records the forward of a decoder whose keys and values of past tokens are states of the program,
+/// "layers.N.keys" and "layers.N.values" f32 [sequences, kv_heads, context, head_dim]. Inputs, all i32:
+/// "tokens", "positions" (absolute, below context) and "slots" (place in the cache, -1: no token) [rows], and
+/// "wanted" [logit_rows], indices of rows; output "logits" [logit_rows, vocab], of those rows. Parameters are
+/// those of record_decoder(). Programs that differ in rows and logit_rows alone have equal states and can
+/// share them: one to take in prompts, one to go on token by token. Errors: `invalid`, all problems at once.
+Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheShape& shape);
+
 }  // namespace strata

@@ -1,0 +1,176 @@
+#include <strata/kernels/cached_attention.h>
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+
+#include "op_test.h"
+#include "support/isas.h"
+
+namespace strata::kernels {
+namespace {
+
+using test::Tensor;
+using test::reference::AttentionShape;
+
+constexpr std::size_t kCapacity = 70;
+
+/// One token: of which sequence, at which place.
+struct Row {
+  std::size_t sequence, place;
+};
+
+/// Sequences of different lengths in one cache, and the attention of their tokens by the plain op's
+/// reference.
+class CachedAttentionTest : public ::testing::TestWithParam<AttentionShape> {
+ protected:
+  AttentionShape shape = GetParam();  // batch and seq unused
+  const std::vector<std::size_t> lengths = {1, 37, 70};
+  const CachedAttentionShape heads{static_cast<std::int64_t>(shape.heads),
+                                   static_cast<std::int64_t>(shape.key_heads()), shape.alibi};
+  const Shape cache{3, heads.kv_heads, kCapacity, static_cast<std::int64_t>(shape.head_dim)};
+  Tensor keys = Tensor::unwritten(cache), values = Tensor::unwritten(cache);
+
+  std::vector<float> qkv_of(const Row& row) const {
+    return test::Values(100003 * (1 + row.sequence * 100 + row.place))
+        .floats(static_cast<std::int64_t>(shape.width()), 2.0);
+  }
+  std::vector<float> run(const std::vector<Row>& rows, int threads = 2) {
+    std::vector<float> qkv;
+    std::vector<std::int32_t> positions, slots;
+    for (const Row& row : rows) {
+      const std::vector<float> one = qkv_of(row);
+      qkv.insert(qkv.end(), one.begin(), one.end());
+      positions.push_back(static_cast<std::int32_t>(row.place));
+      slots.push_back(static_cast<std::int32_t>(row.sequence));
+    }
+    return call(qkv, positions, slots, threads);
+  }
+  std::vector<float> call(const std::vector<float>& qkv, std::vector<std::int32_t> positions,
+                          std::vector<std::int32_t> slots, int threads = 2) {
+    const auto n = static_cast<std::int64_t>(positions.size());
+    Tensor in({n, static_cast<std::int64_t>(shape.width())}, qkv),
+        out = Tensor::unwritten({n, static_cast<std::int64_t>(shape.h())});
+    test::Workspace workspace(cached_attention_workspace_bytes(n, kCapacity, heads));
+    cached_attention_host({in.view(), test::view(positions), test::view(slots), keys.view(), values.view(),
+                           out.view(), heads, workspace.view()},
+                          *test::pool(threads));
+    return out.values();
+  }
+  std::vector<float> one_by_one() {
+    std::vector<float> all;
+    for (std::size_t s = 0; s < lengths.size(); ++s)
+      for (std::size_t place = 0; place < lengths[s]; ++place) {
+        const std::vector<float> row = run({{s, place}});
+        all.insert(all.end(), row.begin(), row.end());
+      }
+    return all;
+  }
+  test::reference::Vec reference_of(std::size_t sequence) const {
+    AttentionShape plain = shape;
+    plain.batch = 1;
+    plain.seq = lengths[sequence];
+    std::vector<float> qkv;
+    for (std::size_t place = 0; place < plain.seq; ++place) {
+      const std::vector<float> row = qkv_of({sequence, place});
+      qkv.insert(qkv.end(), row.begin(), row.end());
+    }
+    return test::reference::attention_forward(test::widen(qkv), plain).out;
+  }
+};
+
+TEST_P(CachedAttentionTest, TokenByTokenItIsThePlainAttention) {
+  const std::vector<float> got = one_by_one();
+  std::size_t at = 0;
+  for (std::size_t s = 0; s < lengths.size(); ++s) {
+    const std::size_t n = lengths[s] * shape.h();
+    EXPECT_LE(test::relative_error(std::span(got).subspan(at, n), reference_of(s)), 2e-6) << "sequence " << s;
+    at += n;
+  }
+}
+
+TEST_P(CachedAttentionTest, HowTokensAreGroupedChangesNoBit) {
+  const std::vector<float> alone = one_by_one();
+  keys = Tensor::unwritten(cache);
+  values = Tensor::unwritten(cache);
+  // All that the three sequences have at places p .. p + 8 in one call, the third one first.
+  std::vector<std::size_t> begins = {0, lengths[0] * shape.h(), (lengths[0] + lengths[1]) * shape.h()};
+  for (std::size_t place = 0; place < kCapacity; place += 9) {
+    std::vector<Row> rows;
+    std::vector<float> want;
+    for (const std::size_t s : {2, 0, 1})
+      for (std::size_t p = place; p < std::min(place + 9, lengths[s]); ++p) {
+        rows.push_back({s, p});
+        const auto from = alone.begin() + static_cast<std::ptrdiff_t>(begins[s] + p * shape.h());
+        want.insert(want.end(), from, from + static_cast<std::ptrdiff_t>(shape.h()));
+      }
+    EXPECT_EQ(test::differing_bits(run(rows, 1 + static_cast<int>(place % 3)), want), 0u) << place;
+  }
+}
+
+TEST_P(CachedAttentionTest, EveryInstructionSetGivesTheSameBits) {
+  std::vector<float> first;
+  for (const cpuopt::CpuIsa isa : test::supported_isas()) {
+    const test::IsaScope scope(isa);
+    const std::vector<float> got = one_by_one();
+    if (first.empty()) first = got;
+    EXPECT_EQ(test::differing_bits(got, first), 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CachedAttentionTest,
+                         ::testing::Values(AttentionShape{1, 1, 1, 1}, AttentionShape{1, 1, 3, 7},
+                                           AttentionShape{1, 1, 2, 64}, AttentionShape{1, 1, 4, 24, true, 2},
+                                           AttentionShape{1, 1, 6, 5, true, 1},
+                                           AttentionShape{1, 1, 4, 8, true, 0, true},
+                                           AttentionShape{1, 1, 6, 8, true, 3, true}));
+
+struct OneHead {
+  std::vector<std::int32_t> positions{0, 1}, slots{0, 0};
+  Tensor qkv{{2, 12}, test::Values(1).floats(24)}, out = Tensor::unwritten({2, 4});
+  Tensor keys{{1, 1, 3, 4}, std::vector<float>(12)}, values{{1, 1, 3, 4}, std::vector<float>(12)};
+  test::Workspace workspace{cached_attention_workspace_bytes(2, 3, {})};
+  CachedAttentionArgs args() {
+    return {qkv.view(), test::view(positions), test::view(slots), keys.view(), values.view(), out.view(),
+            {},         workspace.view()};
+  }
+};
+
+TEST(CachedAttentionRowsTest, ARowOfNoTokenIsZeroAndStoresNothing) {
+  OneHead one;
+  one.slots = {-1, 0};
+  one.positions = {99, 0};
+  const std::vector<float> row = test::Values(1).floats(24);
+  cached_attention_host(one.args(), *test::pool());
+  const std::vector<float> out = one.out.values(), stored = one.values.values();
+  EXPECT_EQ(std::count(out.begin(), out.begin() + 4, 0.0f), 4);
+  EXPECT_EQ(std::vector<float>(out.begin() + 4, out.end()), std::vector<float>(row.begin() + 20, row.end()))
+      << "the second row sees its own value alone";
+  EXPECT_EQ(std::vector<float>(stored.begin(), stored.begin() + 4),
+            std::vector<float>(row.begin() + 20, row.end()));
+  EXPECT_EQ(std::count(stored.begin() + 4, stored.end(), 0.0f), 8);
+}
+
+TEST(CachedAttentionRowsDeathTest, APlacePastTheCacheIsNeverWritten) {
+  OneHead one;
+  one.positions = {0, 3};
+  EXPECT_DEATH(cached_attention_host(one.args(), *test::pool()), "row 1 is place 3 of 3 of sequence 0 of 1");
+}
+
+TEST(CachedAttentionRowsTest, ShapesThatDoNotGoTogetherAreRefusedByName) {
+  test::InlineBackend backend;
+  Stream stream = must(backend.create_stream(StreamRole::compute));
+  OneHead one;
+  CachedAttentionArgs args = one.args();
+  must(cached_attention_async(backend, stream, args));
+  args.values.shape = {1, 1, 2, 4};
+  EXPECT_THAT(std::string(cached_attention_async(backend, stream, args).message()),
+              ::testing::HasSubstr("values is f32 [1, 1, 2, 4]; it must be f32 [1, 1, 3, 4]"));
+  args = one.args();
+  args.shape = {.heads = 3, .kv_heads = 2};
+  EXPECT_THAT(std::string(cached_attention_async(backend, stream, args).message()),
+              ::testing::HasSubstr("3 query heads over 2 key heads"));
+}
+
+}  // namespace
+}  // namespace strata::kernels
