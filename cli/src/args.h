@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,14 @@ struct Args {
   std::string nvme_dir;
   std::string out_dir, resume;  ///< of `train`; of `data pack` and `export`: what is written
   bool overwrite = false;
-  std::string prompt = "Elizabeth ";  ///< of `generate`
+  std::vector<std::string> prompts;  ///< of `generate`
+  std::string prompts_file;
   std::int64_t tokens = 128;
   double temperature = 0.8;
   int top_k = 40;
+  double top_p = 1.0;
+  int batch = 8;
+  std::optional<bool> stream;  ///< not said: where one text is printed
   std::int64_t seed = 1;
   std::string tokenizer =
       "tokenizer.json";        ///< of `tokenizer` and `data`: the file, or a Hugging Face folder

@@ -102,13 +102,29 @@ void add_verify_options(CLI::App& app, Args& args) {
 }
 
 void add_generate_options(CLI::App& app, Args& args) {
-  app.add_option("run", args.items, "Run folder, or a Hugging Face folder")->required();
-  app.add_option("--prompt", args.prompt, "What to continue");
-  app.add_option("--tokens", args.tokens, "Tokens to add")->check(CLI::Range(1, 1 << 20));
+  app.add_option("run", args.items, "Run folder, or a Hugging Face folder, and section.key=value")
+      ->option_text("RUN [key=value ...]")
+      ->required();
+  CLI::Option* prompt =
+      app.add_option("--prompt", args.prompts, "What to continue; may be given more than once")
+          ->expected(1)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--prompts", args.prompts_file,
+                 "File with a prompt a line, or .jsonl with \"prompt\" or \"messages\"")
+      ->option_text("FILE")
+      ->excludes(prompt);
+  app.add_option("--tokens,--max-tokens", args.tokens, "Most tokens to add to a prompt")
+      ->check(CLI::Range(1, 1 << 20));
   app.add_option("--temperature", args.temperature, "0: always the most likely token")
       ->check(CLI::Range(0.0, 100.0));
   app.add_option("--top-k", args.top_k, "Choose among so many; 0: all")->check(CLI::Range(0, 1 << 20));
+  app.add_option("--top-p", args.top_p, "Of these, the fewest whose probabilities sum to it; 1: all")
+      ->check(CLI::Range(0.0, 1.0));
   app.add_option("--seed", args.seed, "The same seed gives the same text");
+  app.add_option("--batch", args.batch, "Prompts continued at the same time")->check(CLI::Range(1, 4096));
+  app.add_flag("--stream,!--no-stream", args.stream,
+               "Print the text as it grows, which one prompt does unless told otherwise");
+  app.add_flag("--json", args.json, "Print a JSON object a prompt");
 }
 
 void add_export_options(CLI::App& app, Args& args) {

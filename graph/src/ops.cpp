@@ -317,8 +317,8 @@ Specs infer_cached_attention(In in, const Attrs& a) {
   };
   if (!matrix(in[0]) || in[0]->dtype != DType::f32 || a.heads <= 0 || a.kv_heads <= 0 ||
       a.heads % a.kv_heads != 0 || in[0]->shape.dim(1) % parts != 0 ||
-      !is(in[1], {in[0]->shape.dim(0)}, DType::i32) || !is(in[2], {in[0]->shape.dim(0)}, DType::i32) || !holds(in[3]) || !is(in[4], in[3]->shape) ||
-      in[4]->kind != ValueKind::state)
+      !is(in[1], {in[0]->shape.dim(0)}, DType::i32) || !is(in[2], {in[0]->shape.dim(0)}, DType::i32) ||
+      !holds(in[3]) || !is(in[4], in[3]->shape) || in[4]->kind != ValueKind::state)
     return mismatch(str("qkv [R, (", a.heads, " + 2 * ", a.kv_heads,
                         ") d] with whole groups of heads, positions and slots [R] i32, and as states keys "
                         "and values [sequences, ",

@@ -162,6 +162,7 @@ std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape) 
 Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheShape& shape) {
   DecoderConfig c = filled(config);  // a learned table keeps its size whatever the context
   c.seq = shape.context;
+  c = filled(std::move(c));  // where the model sets no limit the context does
   STRATA_TRY(validate(c));
   if (shape.rows < 1 || shape.sequences < 1 || shape.logit_rows < 1)
     return Status::error(

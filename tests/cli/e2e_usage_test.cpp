@@ -263,40 +263,5 @@ TEST_F(CliUsageE2e, CheckpointsOfAnotherRunAreNotMixedWithNewOnes) {
   EXPECT_THAT(refused.err, HasSubstr("checkpoint.dir = saved holds checkpoints of another run"));
 }
 
-// --- generate ---
-
-TEST_F(CliUsageE2e, GenerateIsAFunctionOfItsSeed) {
-  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2"})).exit_code, 0);
-  const auto text = [&](const std::string& seed) {
-    return strata({"generate", "run", "--prompt", "Elizabeth", "--tokens", "12", "--seed", seed});
-  };
-  const ProgramResult first = text("1");
-  EXPECT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_THAT(first.out, ::testing::StartsWith("Elizabeth"));
-  EXPECT_EQ(text("1").out, first.out);
-  EXPECT_NE(text("2").out, first.out);
-}
-
-TEST_F(CliUsageE2e, GenerateTakesPromptsLongerThanASequenceAndRefusesEmptyOnes) {
-  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2"})).exit_code, 0);
-  const std::string prompt = read_all(file("train.txt")).substr(0, 600);
-  const ProgramResult continued = strata({"generate", "run", "--prompt", prompt, "--tokens", "3"});
-  EXPECT_EQ(continued.exit_code, 0) << continued.err;
-  EXPECT_THAT(continued.out, ::testing::StartsWith(prompt));
-  const ProgramResult empty = strata({"generate", "run", "--prompt", ""});
-  EXPECT_EQ(empty.exit_code, 2);
-  EXPECT_THAT(empty.err, HasSubstr("--prompt is empty"));
-}
-
-TEST_F(CliUsageE2e, GenerateNeedsARunWithACheckpoint) {
-  EXPECT_THAT(strata({"generate", "nowhere"}).err, HasSubstr("nowhere holds no run"));
-  EXPECT_EQ(strata({"generate", "nowhere"}).exit_code, 2);
-  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2"})).exit_code, 0);
-  must(posix_io().remove_all(file("run/checkpoints")));
-  const ProgramResult refused = strata({"generate", "run"});
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("run holds no checkpoint yet in run/checkpoints"));
-}
-
 }  // namespace
 }  // namespace strata::test

@@ -105,6 +105,11 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
   return job;
 }
 
+Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs) {
+  STRATA_TRY(decide_machine(loaded));
+  return Engine::plan(programs, engine_options(loaded.config));
+}
+
 Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io,
                                         Trace* trace) {
   const bool uses_nvme = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0;

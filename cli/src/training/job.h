@@ -20,6 +20,9 @@ struct PlannedJob {
 /// `unsupported` (memory.backend=cuda), `invalid`.
 Result<PlannedJob> plan_job(LoadedConfig& loaded);
 
+/// The plan of a run of these programs alone, within the configuration's budgets. Errors: as plan_job.
+Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs);
+
 /// A planned job on its backend, ready for its first step.
 class Job {
  public:

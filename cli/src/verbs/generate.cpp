@@ -1,107 +1,202 @@
 #include <algorithm>
 
-#include <strata/model/hf/folder.h>
-#include <strata/runtime/host_backend.h>
+#include <fmt/format.h>
+
+#include <strata/model/prompts.h>
+#include <strata/model/utf8_stream.h>
+#include <strata/runtime/json.h>
 #include <strata/runtime/str.h>
-#include <strata/runtime/topology.h>
 
 #include "exit_code.h"
+#include "generating/generator.h"
+#include "generating/source.h"
 #include "load_config.h"
-#include "training/job.h"
-#include "training/resume.h"
-#include "training/run_folder.h"
-#include "training/sampler.h"
-#include "training/workload.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
 namespace {
 
-// The run's own plan: what it could train with holds it now too.
-Result<std::string> generate(const Args& args, LoadedConfig& loaded, const std::string& run) {
-  Io& io = posix_io();
-  STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, run + "/tokenizer.json"));
-  if (args.prompt.empty())
-    return Status::error(Code::invalid, "--prompt is empty; give at least one character to continue");
-  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, checkpoints_of(loaded.config, run, io));
-  if (checkpoints.empty())
-    return Status::error(Code::not_found,
-                         str(run, " holds no checkpoint yet in ", checkpoint_dir(loaded.config, run)));
-  STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(loaded.config, *planned.plan, io));
-  const auto warn = [&](std::string_view text) { print(args.err, str("strata generate: ", text, "\n")); };
-  STRATA_TRY(load_newest(job->engine(), checkpoints, io, warn).status());
-  const SampleOptions options{args.tokens, args.temperature, args.top_k,
-                              static_cast<std::uint64_t>(args.seed)};
-  STRATA_TRY_ASSIGN(const std::string text, sample_text(job->engine(), tokenizer, args.prompt, options));
-  return args.prompt + text + "\n";
-}
+constexpr std::size_t kPrefillRows = 128;  // tokens of prompts a run takes; more gain little and hold more
 
-constexpr std::int64_t kLongestContext = 1024;
-
-/// An engine that only infers, with all of a folder's model in memory.
-struct FolderEngine {
-  std::unique_ptr<const RunPlan> plan;
-  SteadyClock clock;
-  std::unique_ptr<ThreadPool> pool;
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Engine> engine;
+/// All that one call of the verb works on.
+struct Work {
+  std::vector<Prompt> prompts;
+  std::vector<GenerationTask> tasks;  // one a prompt
+  std::size_t batch = 1;
+  bool streams = false;
+  GenerateOptions options;
+  std::size_t prompt_tokens = 0, tokens = 0;  // done
 };
 
-Result<std::unique_ptr<FolderEngine>> engine_of(Io& io, const std::string& path) {
-  STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> folder, HfFolder::open(io, path));
-  DecoderConfig decoder = folder->config();
-  decoder.seq = decoder.positions > 0 ? std::min(decoder.positions, kLongestContext) : kLongestContext;
-  ProgramSet programs;
-  STRATA_TRY_ASSIGN(programs.infer, record_decoder(decoder, 1, DecoderHead::logits));
-  auto made = std::make_unique<FolderEngine>();
-  STRATA_TRY_ASSIGN(made->plan, Engine::plan(programs, {}));
-  const auto topology = read_topology();
-  STRATA_TRY_ASSIGN(made->pool, ThreadPool::create(topology ? topology->usable_threads : 1));
-  STRATA_TRY_ASSIGN(made->backend, create_host_backend({}, *made->pool, made->clock));
-  STRATA_TRY_ASSIGN(made->engine,
-                    Engine::create(*made->plan, {*made->backend, *made->pool, made->clock, io}));
-  STRATA_TRY(made->engine->initialize(0));
-  STRATA_TRY(made->engine->fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
-    return folder->read_part(piece.name, piece.offset, values);
-  }));
-  return made;
+Result<std::vector<Prompt>> prompts_of(const Args& args, Io& io,
+                                       const std::function<void(std::string_view)>& warn) {
+  if (!args.prompts_file.empty()) return read_prompts(io, args.prompts_file, warn);
+  std::vector<Prompt> prompts;
+  for (const std::string& text : args.prompts) {
+    if (text.empty())
+      return Status::error(Code::invalid, "--prompt is empty; give at least one character to continue");
+    prompts.push_back({text, {}});
+  }
+  if (prompts.empty()) prompts.push_back({"Elizabeth ", {}});
+  return prompts;
 }
 
-Result<std::string> generate_from_folder(const Args& args, const std::string& path) {
+Result<bool> streams(const Args& args, std::size_t n_prompts) {
+  const bool possible = n_prompts == 1 && !args.json;
+  if (args.stream.value_or(false) && !possible)
+    return Status::error(Code::invalid, str("--stream prints one text as it grows: it goes with one prompt, "
+                                            "not ",
+                                            n_prompts, ", and without --json"));
+  return args.stream.value_or(true) && possible;
+}
+
+Status encode_all(const GenerationSource& source, Work& work) {
+  std::string problems;
+  for (const Prompt& prompt : work.prompts) {  // of those too long, all at once
+    auto tokens = encode_prompt(source.tokenizer(), prompt, source.chat_template(), source.around());
+    const std::size_t index = work.tasks.size();
+    if (!tokens.has_value()) return tokens.status().annotate(str("prompt ", index + 1));
+    for (const std::int32_t id : source.ends()) tokens->ends.push_back(id);
+    const auto n = static_cast<std::int64_t>(tokens->ids.size());
+    if (source.positions() > 0 && n > source.positions())
+      problems += str(problems.empty() ? "" : "\n", "prompt ", index + 1, " has ", n,
+                      " tokens; the model knows ", source.positions(), " positions");
+    work.tasks.push_back({index, std::move(tokens->ids), std::move(tokens->ends)});
+  }
+  return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
+}
+
+// The cache is as long as the longest text may become.
+std::int64_t context_of(const Work& work, std::int64_t positions) {
+  std::size_t longest = 0;
+  for (const GenerationTask& task : work.tasks) longest = std::max(longest, task.prompt.size());
+  const std::int64_t wanted = static_cast<std::int64_t>(longest) + work.options.tokens;
+  return positions > 0 ? std::min(wanted, positions) : wanted;
+}
+
+// A function of the prompts alone, not of budgets: the rows of a product may choose its kernel, and so a
+// rounding.
+std::int64_t prefill_rows_of(const Work& work) {
+  std::size_t most = work.batch;
+  for (std::size_t at = 0; at < work.tasks.size(); at += work.batch) {
+    std::size_t tokens = 0;
+    for (std::size_t i = at; i < std::min(at + work.batch, work.tasks.size()); ++i)
+      tokens += work.tasks[i].prompt.size();
+    most = std::max(most, std::min(tokens, kPrefillRows));
+  }
+  return static_cast<std::int64_t>(most);
+}
+
+std::string prompt_json(const Prompt& prompt) {
+  if (prompt.turns.empty()) return str("\"prompt\": ", json_string(prompt.text));
+  std::string turns;
+  for (const PromptTurn& turn : prompt.turns)
+    turns += str(turns.empty() ? "" : ", ", "{\"role\": ", json_string(turn.role),
+                 ", \"content\": ", json_string(turn.content), "}");
+  return str("\"messages\": [", turns, "]");
+}
+
+Result<std::string> text_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+  STRATA_TRY_ASSIGN(const std::string bytes, tokenizer.decode(ids));
+  Utf8Stream stream;
+  std::string text = stream.push(bytes);
+  return text + stream.finish();
+}
+
+Status report(const Args& args, const Work& work, const GenerationTask& task, const Continuation& done,
+              const Tokenizer& tokenizer) {
+  const Prompt& prompt = work.prompts[static_cast<std::size_t>(task.index)];
+  if (done.stop == StopReason::context_full)
+    print(args.err, str("strata generate: prompt ", task.index + 1, ": stopped after ", done.ids.size(),
+                        " tokens, where its context of ", work.options.context, " is full\n"));
+  if (work.streams) return Status::ok();
+  STRATA_TRY_ASSIGN(const std::string text, text_of(tokenizer, done.ids));
+  if (args.json)
+    print(args.out,
+          str("{\"index\": ", task.index, ", ", prompt_json(prompt), ", \"text\": ", json_string(text),
+              ", \"n_prompt_tokens\": ", task.prompt.size(), ", \"n_tokens\": ", done.ids.size(),
+              ", \"stop\": \"", to_string(done.stop), "\"}\n"));
+  else
+    print(args.out, prompt.text + text + "\n");
+  return Status::ok();
+}
+
+/// Writes the text of a token as soon as it is characters.
+class Printer {
+ public:
+  Printer(const Args& args, const Tokenizer& tokenizer) : out_(args.out), tokenizer_(tokenizer) {}
+  Status put(std::int32_t id) {
+    STRATA_TRY_ASSIGN(const std::string bytes, tokenizer_.decode(std::span(&id, 1)));
+    return write(stream_.push(bytes));
+  }
+  Status write(std::string_view text) {
+    print(out_, text);
+    if (std::fflush(out_) == 0 && std::ferror(out_) == 0) return Status::ok();
+    return Status::error(Code::io_error, "the output could not be written");
+  }
+  Status finish() { return write(stream_.finish() + "\n"); }
+
+ private:
+  std::FILE* out_;
+  const Tokenizer& tokenizer_;
+  Utf8Stream stream_;
+};
+
+Status generate_all(const Args& args, const GenerationSource& source, Job& job, Sampler sampler, Work& work) {
+  Generator generator(job.engine(), std::move(sampler), work.options);
+  Printer printer(args, source.tokenizer());
+  if (work.streams) STRATA_TRY(printer.write(work.prompts.front().text));
+  const Generator::OnToken on_token = [&](std::size_t, std::int32_t id) {
+    return work.streams ? printer.put(id) : Status::ok();
+  };
+  for (std::size_t at = 0; at < work.tasks.size(); at += work.batch) {
+    const auto tasks = std::span(work.tasks).subspan(at, std::min(work.batch, work.tasks.size() - at));
+    STRATA_TRY_ASSIGN(const std::vector<Continuation> done, generator.run(tasks, on_token));
+    if (work.streams) STRATA_TRY(printer.finish());
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      STRATA_TRY(report(args, work, tasks[i], done[i], source.tokenizer()));
+      work.prompt_tokens += tasks[i].prompt.size();
+      work.tokens += done[i].ids.size();
+    }
+  }
+  // The first token of every prompt falls out of the prompt's own run.
+  const std::size_t one_by_one = work.tokens - std::min(work.tokens, work.tasks.size());
+  print(
+      args.err,
+      fmt::format(
+          "strata generate: {} prompt tokens in {:.2f} s, {} tokens generated in {:.2f} s: {:.1f} "
+          "tokens/s\n",
+          work.prompt_tokens, generator.prompt_seconds(), work.tokens, generator.token_seconds(),
+          generator.token_seconds() > 0 ? static_cast<double>(one_by_one) / generator.token_seconds() : 0.0));
+  return Status::ok();
+}
+
+Status generate(const Args& args) {
   Io& io = posix_io();
-  STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, path + "/tokenizer.json"));
-  STRATA_TRY_ASSIGN(const std::unique_ptr<FolderEngine> made, engine_of(io, path));
-  const SampleOptions options{args.tokens, args.temperature, args.top_k,
-                              static_cast<std::uint64_t>(args.seed)};
-  STRATA_TRY_ASSIGN(const std::string text, sample_text(*made->engine, tokenizer, args.prompt, options));
-  return args.prompt + text + "\n";
-}
-
-int print_text(const Args& args, const Result<std::string>& text) {
-  if (!text.has_value()) return print_error(args, "generate", text.status());
-  print(args.out, *text);
-  return kExitOk;
+  const auto warn = [&](std::string_view text) { print(args.err, str("strata generate: ", text, "\n")); };
+  STRATA_TRY_ASSIGN(Sampler sampler, Sampler::create({args.temperature, args.top_k, args.top_p}));
+  Work work;
+  STRATA_TRY_ASSIGN(work.prompts, prompts_of(args, io, warn));
+  STRATA_TRY_ASSIGN(work.streams, streams(args, work.prompts.size()));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source, GenerationSource::open(args, io));
+  work.batch = std::min(static_cast<std::size_t>(args.batch), work.prompts.size());
+  work.options.tokens = args.tokens;
+  work.options.seed = static_cast<std::uint64_t>(args.seed);
+  work.options.vocab = source->tokenizer().vocab_size();
+  STRATA_TRY(encode_all(*source, work));
+  const std::int64_t context = context_of(work, source->positions());
+  work.options.context = static_cast<std::int32_t>(context);
+  const auto sequences = static_cast<std::int64_t>(work.batch);
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job,
+                    source->start({sequences, sequences, context, sequences}, prefill_rows_of(work), warn));
+  return generate_all(args, *source, *job, std::move(sampler), work);
 }
 
 }  // namespace
 
 int run_generate(const Args& args) {
-  if (args.items.size() != 1)
-    return print_error(
-        args, "generate",
-        Status::error(
-            Code::invalid,
-            "name one run or Hugging Face folder: strata generate runs/demo --prompt \"Elizabeth \""));
-  Args given = args;
-  const std::string run = args.items.front();
-  if (posix_io().exists(run + "/config.json")) return print_text(args, generate_from_folder(args, run));
-  given.items = {run + "/config.resolved.toml"};
-  if (const Status there = RunFolder::check(posix_io(), run, RunFolder::Opening::resume); !there.is_ok())
-    return print_error(args, "generate", there);
-  auto loaded = load_config(given);
-  if (!loaded.has_value()) return print_error(args, "generate", loaded.status());
-  return print_text(args, generate(args, *loaded, run));
+  if (const Status status = generate(args); !status.is_ok()) return print_error(args, "generate", status);
+  return kExitOk;
 }
 
 }  // namespace strata::cli

@@ -1,0 +1,97 @@
+#include "generating/source.h"
+
+#include <algorithm>
+
+#include <strata/model/tokenizer_config.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include "training/resume.h"
+#include "training/run_folder.h"
+#include "training/workload.h"
+
+namespace strata::cli {
+namespace {
+
+void add_end(std::int32_t id, std::vector<std::int32_t>& ends) {
+  if (id >= 0 && std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const Args& args, Io& io) {
+  std::unique_ptr<GenerationSource> source(new GenerationSource(io, args.items.front()));
+  const bool folder = io.exists(source->path_ + "/config.json");
+  STRATA_TRY(folder ? source->open_folder(args) : source->open_run(args));
+  return source;
+}
+
+Status GenerationSource::open_run(const Args& args) {
+  STRATA_TRY(RunFolder::check(io_, path_, RunFolder::Opening::resume));
+  Args given = args;
+  given.items.front() = path_ + "/config.resolved.toml";
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
+  loaded_ = std::make_unique<LoadedConfig>(std::move(loaded));
+  STRATA_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(io_, path_ + "/tokenizer.json"));
+  tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
+  STRATA_TRY_ASSIGN(checkpoints_, checkpoints_of(loaded_->config, path_, io_));
+  if (checkpoints_.empty())
+    return Status::error(Code::not_found,
+                         str(path_, " holds no checkpoint yet in ", checkpoint_dir(loaded_->config, path_)));
+  decoder_ = filled(decoder_config(loaded_->config));
+  add_end(tokenizer_->end_of_text(), ends_);
+  return Status::ok();
+}
+
+Status GenerationSource::open_folder(const Args& args) {
+  Args given = args;
+  given.items.erase(given.items.begin());
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
+  loaded_ = std::make_unique<LoadedConfig>(std::move(loaded));
+  STRATA_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(io_, path_));
+  tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
+  STRATA_TRY_ASSIGN(folder_, HfFolder::open(io_, path_));
+  decoder_ = folder_->config();
+  STRATA_TRY_ASSIGN(const TokenizerConfig words, load_tokenizer_config(io_, path_));
+  STRATA_TRY_ASSIGN(GenerationConfig generation, load_generation_config(io_, path_));
+  if (generation.eos.empty()) {
+    auto parsed = parse_generation_config(folder_->config_text());  // older folders have the ids there
+    if (!parsed.has_value()) return parsed.status().annotate(path_ + "/config.json");
+    generation = *std::move(parsed);
+  }
+  for (const std::int32_t id : generation.eos) add_end(id, ends_);
+  add_end(tokenizer_->added_id(words.eos_token), ends_);
+  if (ends_.empty()) add_end(tokenizer_->end_of_text(), ends_);
+  chat_template_ = words.chat_template;
+  return Status::ok();
+}
+
+std::int64_t GenerationSource::positions() const noexcept { return decoder_.positions; }
+
+Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& decode, std::int64_t prefill_rows,
+                                                     const std::function<void(std::string_view)>& warn) {
+  ProgramSet programs;
+  CacheShape prefill = decode;
+  prefill.rows = prefill_rows;
+  STRATA_TRY_ASSIGN(programs.prefill, record_cached_decoder(decoder_, prefill));
+  STRATA_TRY_ASSIGN(programs.decode, record_cached_decoder(decoder_, decode));
+  auto plan = plan_programs(*loaded_, programs);
+  if (!plan.has_value() && plan.status().code() == Code::does_not_fit)
+    return plan.status().annotate(str("the keys and values of ", decode.sequences, " sequences of ",
+                                      decode.context, " tokens take ",
+                                      format_bytes(cache_bytes(decoder_, decode)), " of the device"));
+  if (!plan.has_value()) return plan.status();
+  plan_ = *std::move(plan);
+  STRATA_TRY_ASSIGN(std::unique_ptr<Job> job, Job::start(loaded_->config, *plan_, io_));
+  STRATA_TRY(fill(job->engine(), warn));
+  return job;
+}
+
+Status GenerationSource::fill(Engine& engine, const std::function<void(std::string_view)>& warn) {
+  if (!folder_) return load_newest(engine, checkpoints_, io_, warn).status();
+  return engine.fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
+    return folder_->read_part(piece.name, piece.offset, values);
+  });
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,124 @@
+#include <strata/model/prompts.h>
+
+#include <map>
+
+#include <strata/model/chat_format.h>
+#include <strata/model/documents.h>
+#include <strata/runtime/str.h>
+
+#include "lines.h"
+#include "prompt_encode.h"
+#include "strict_json.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::json;
+
+Status wrong(const std::string& what) { return Status::error(Code::invalid, what); }
+
+Result<std::string> string_at(const json& object, const char* key) {
+  const auto at = object.find(key);
+  if (at == object.end() || !at->is_string()) return wrong(str("'", key, "' is no string"));
+  return at->get<std::string>();
+}
+
+Result<std::vector<PromptTurn>> turns_of(const json& messages) {
+  if (!messages.is_array() || messages.empty())
+    return wrong("'messages' is no array of at least one message");
+  std::vector<PromptTurn> turns;
+  for (const json& message : messages) {
+    const std::string where = str("message ", turns.size() + 1, " of ", messages.size(), ": ");
+    if (!message.is_object()) return wrong(where + "it is no object");
+    auto role = string_at(message, "role"), content = string_at(message, "content");
+    if (!role.has_value()) return wrong(where + std::string(role.status().message()));
+    if (!content.has_value()) return wrong(where + std::string(content.status().message()));
+    for (const auto& [key, value] : message.items())  // a call of a tool would change what is asked
+      if (key != "role" && key != "content") return wrong(str(where, "'", key, "' is not read"));
+    turns.push_back({*std::move(role), *std::move(content)});
+  }
+  return turns;
+}
+
+/// One line of a .jsonl file; the keys that are not read are counted.
+Result<Prompt> prompt_of(const std::string& line, std::map<std::string, int>& unread) {
+  STRATA_TRY_ASSIGN(const json record, detail::parse_strict_json(line));
+  if (!record.is_object() || record.contains("prompt") == record.contains("messages"))
+    return wrong("it is no object with either 'prompt' or 'messages'");
+  for (const auto& [key, value] : record.items())
+    if (key != "prompt" && key != "messages") ++unread[key];
+  Prompt prompt;
+  if (record.contains("messages")) {
+    STRATA_TRY_ASSIGN(prompt.turns, turns_of(record["messages"]));
+  } else {
+    STRATA_TRY_ASSIGN(prompt.text, string_at(record, "prompt"));
+    if (prompt.text.empty()) return wrong("'prompt' is empty");
+  }
+  return prompt;
+}
+
+Result<PromptTokens> encode_data_chat(const Tokenizer& tokenizer, std::span<const PromptTurn> turns) {
+  const ChatFormat format = ChatFormat::of(tokenizer);
+  PromptTokens out;
+  const auto add = [&](std::string_view text, SpecialTokens special) {
+    const std::vector<std::int32_t> ids = tokenizer.encode(text, special);
+    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+  };
+  for (const PromptTurn& turn : turns) {
+    const ChatFormat::Turn* const form = format.find(turn.role);
+    if (form == nullptr)
+      return Status::error(Code::unsupported, str("a turn of '", turn.role, "'; the ", format.name,
+                                                  " format has ", format.roles()));
+    add(form->before, SpecialTokens::recognised);
+    add(turn.content, SpecialTokens::as_text);
+    add(form->end, SpecialTokens::recognised);
+    add(form->after, SpecialTokens::recognised);
+  }
+  const ChatFormat::Turn* const answer = format.find("assistant");
+  add(answer->before, SpecialTokens::recognised);
+  // An end of one token ends the answer; a format of plain words leaves that to the end of the text.
+  if (const auto end = tokenizer.encode(answer->end, SpecialTokens::recognised);
+      end.size() == 1 && tokenizer.is_special(end.front()))
+    out.ends = end;
+  return out;
+}
+
+}  // namespace
+
+Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
+                                         const std::function<void(std::string_view)>& warn) {
+  std::vector<Prompt> prompts;
+  std::map<std::string, int> unread;
+  const bool records = is_jsonl(path);
+  STRATA_TRY(detail::for_each_line(io, path, kMaxRecordBytes, [&](const detail::Line& line) -> Status {
+               const std::string where = str(path, ": line ", line.number, ": ");
+               if (line.too_long) return wrong(str(where, "longer than ", kMaxRecordBytes, " bytes"));
+               if (line.text.find_first_not_of(" \t\r") == std::string::npos) return Status::ok();
+               if (!records) {
+                 prompts.push_back({line.text, {}});
+                 return Status::ok();
+               }
+               auto prompt = prompt_of(line.text, unread);
+               if (!prompt.has_value()) return wrong(where + std::string(prompt.status().message()));
+               prompts.push_back(*std::move(prompt));
+               return Status::ok();
+             }).status());
+  if (prompts.empty()) return wrong(str(path, " holds no prompt"));
+  for (const auto& [key, n] : unread) warn(str(path, ": '", key, "' of ", n, " lines is not read"));
+  return prompts;
+}
+
+Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt, std::string_view jinja,
+                                   Around around) {
+  PromptTokens out;
+  if (prompt.turns.empty()) {
+    out.ids = tokenizer.encode(prompt.text, SpecialTokens::as_text, around);
+  } else {
+    STRATA_TRY_ASSIGN(out, jinja.empty() ? encode_data_chat(tokenizer, prompt.turns)
+                                         : detail::encode_family_chat(tokenizer, prompt.turns, jinja));
+  }
+  if (out.ids.empty()) return wrong("the prompt is empty; give at least one character to continue");
+  return out;
+}
+
+}  // namespace strata
