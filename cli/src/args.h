@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +24,7 @@ struct Args {
   int top_k = 40;
   double top_p = 1.0;
   int batch = 8;
-  std::optional<bool> stream;  ///< not said: where one text is printed
+  bool stream = false, no_stream = false;  ///< neither: where one text is printed
   std::int64_t seed = 1;
   std::string tokenizer =
       "tokenizer.json";        ///< of `tokenizer` and `data`: the file, or a Hugging Face folder

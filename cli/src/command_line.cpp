@@ -122,8 +122,9 @@ void add_generate_options(CLI::App& app, Args& args) {
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--seed", args.seed, "The same seed gives the same text");
   app.add_option("--batch", args.batch, "Prompts continued at the same time")->check(CLI::Range(1, 4096));
-  app.add_flag("--stream,!--no-stream", args.stream,
-               "Print the text as it grows, which one prompt does unless told otherwise");
+  CLI::Option* stream =
+      app.add_flag("--stream", args.stream, "Print the text as it grows (one prompt: the default)");
+  app.add_flag("--no-stream", args.no_stream, "Print the text once it is whole")->excludes(stream);
   app.add_flag("--json", args.json, "Print a JSON object a prompt");
 }
 

@@ -43,11 +43,11 @@ Result<std::vector<Prompt>> prompts_of(const Args& args, Io& io,
 
 Result<bool> streams(const Args& args, std::size_t n_prompts) {
   const bool possible = n_prompts == 1 && !args.json;
-  if (args.stream.value_or(false) && !possible)
+  if (args.stream && !possible)
     return Status::error(Code::invalid, str("--stream prints one text as it grows: it goes with one prompt, "
                                             "not ",
                                             n_prompts, ", and without --json"));
-  return args.stream.value_or(true) && possible;
+  return possible && !args.no_stream;
 }
 
 Status encode_all(const GenerationSource& source, Work& work) {
