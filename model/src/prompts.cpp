@@ -95,7 +95,8 @@ Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
                if (line.too_long) return wrong(str(where, "longer than ", kMaxRecordBytes, " bytes"));
                if (line.text.find_first_not_of(" \t\r") == std::string::npos) return Status::ok();
                if (!records) {
-                 prompts.push_back({line.text, {}});
+                 const bool returns = line.text.back() == '\r';  // a file of Windows
+                 prompts.push_back({line.text.substr(0, line.text.size() - (returns ? 1 : 0)), {}});
                  return Status::ok();
                }
                auto prompt = prompt_of(line.text, unread);

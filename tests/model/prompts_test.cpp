@@ -74,7 +74,7 @@ TEST(PromptsTest, FilesHoldAPromptALineOrRecords) {
       if (warned != nullptr) *warned += w;
     });
   };
-  const auto lines = must(read("a.txt", "one\n\n  two\nthree"));
+  const auto lines = must(read("a.txt", "one\n\n  two\r\nthree"));
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[1].text, "  two");
   std::string warned;
