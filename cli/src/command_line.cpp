@@ -165,13 +165,14 @@ void add_data_options(CLI::App& app, Args& args) {
   CLI::App* pack = app.add_subcommand("pack", "Turn text and .jsonl files into one file of tokens");
   pack->add_option("items", args.items, "FILE ...");
   pack->add_option("-o,--out", args.out_dir, "File to write");
+  pack->add_option("--chat", args.chat, "How messages are written, like data.chat");
   CLI::App* inspect = app.add_subcommand("inspect", "Show what a packed file holds, and one sample of it");
   inspect->add_option("file", args.items, "Packed file");
   inspect->add_option("--sample", args.sample, "Which sample to show")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 62));
   inspect->add_flag("--json", args.json, "Print JSON");
   for (CLI::App* sub : {pack, inspect}) {
-    sub->add_option("-t,--tokenizer", args.tokenizer, "tokenizer.json to use");
+    sub->add_option("-t,--tokenizer", args.tokenizer, "tokenizer.json to use, or a folder with it");
     sub->add_option("--seq", args.seq, "Tokens of one sequence")->check(CLI::Range(1, 1 << 20));
     sub->callback([&args, name = sub->get_name()] { args.action = name; });
   }

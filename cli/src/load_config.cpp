@@ -7,6 +7,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/topology.h>
 
+#include "chat_choice.h"
 #include "exit_code.h"
 
 namespace strata::cli {
@@ -65,6 +66,16 @@ Status check_sizes(const ConfigTree& tree, const ConfigLayer& found) {
   return config_problems(problems);
 }
 
+Status decide_chat(ConfigTree& tree, TrainConfig& config) {
+  if (!tree.is_auto("data.chat")) return {};
+  STRATA_TRY_ASSIGN(const ChatChoice choice,
+                    choose_chat(posix_io(), config.data.chat, tokenizer_source(config)));
+  if (!choice.chat.has_value()) return {};
+  config.data.chat = chat_template_name(choice.chat->format);
+  tree.resolve("data.chat", config.data.chat, choice.why);
+  return {};
+}
+
 }  // namespace
 
 Result<LoadedConfig> load_config(const Args& args) {
@@ -81,6 +92,7 @@ Result<LoadedConfig> load_config(const Args& args) {
   resolve_simple_autos(tree, topology ? topology->usable_threads : 1);
   STRATA_TRY_ASSIGN(TrainConfig config, fill_train_config(tree));
   config.model.loaded = model;
+  STRATA_TRY(decide_chat(tree, config));
   return LoadedConfig{std::move(tree), std::move(config)};
 }
 

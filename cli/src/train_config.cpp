@@ -38,8 +38,9 @@ void fill_model_and_data(const ConfigTree& tree, TrainConfig& config) {
   model.ffn = small(tree, "model.ffn");
   model.vocab = small(tree, "model.vocab");
   model.seq = small(tree, "model.seq");
-  config.data = {tree.texts("data.train"),    tree.texts("data.val"),       std::nullopt,
-                 tree.text("data.cache_dir"), choice(tree, "data.packing"), tree.numbers("data.weights")};
+  config.data = {tree.texts("data.train"),    tree.texts("data.val"),      std::nullopt,
+                 choice(tree, "data.chat"),   tree.text("data.cache_dir"), choice(tree, "data.packing"),
+                 tree.numbers("data.weights")};
   if (!tree.is_auto("data.tokenizer")) config.data.tokenizer = tree.text("data.tokenizer");
 }
 
@@ -135,6 +136,12 @@ Result<TrainConfig> fill_train_config(const ConfigTree& tree) {
   fill_outputs(tree, config);
   STRATA_TRY(check_together(tree, config));
   return config;
+}
+
+// A model understands no other tokens than its own.
+std::string tokenizer_source(const TrainConfig& config) {
+  if (config.data.tokenizer) return *config.data.tokenizer;
+  return config.model.from.empty() ? std::string() : config.model.from + "/tokenizer.json";
 }
 
 std::string locate_data_file(const std::string& path, std::span<const std::string> data_dirs) {

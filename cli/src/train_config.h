@@ -27,6 +27,7 @@ struct TrainConfig {
   struct Data {
     std::vector<std::string> train, val;   ///< as written; see locate_data_file
     std::optional<std::string> tokenizer;  ///< auto: train one on `train`
+    std::string chat;                      ///< a format's name; auto: a template that is not known
     std::string cache_dir;
     std::string packing;          ///< stream, pack, auto
     std::vector<double> weights;  ///< of each of `train`, or none
@@ -85,6 +86,9 @@ struct TrainConfig {
 
 /// Decides the `auto`s that need nothing but this machine: offload.step_mode and cpu.threads.
 void resolve_simple_autos(ConfigTree& tree, int usable_threads);
+
+/// The tokenizer that a run reads, file or folder; empty for one that is still to be trained.
+std::string tokenizer_source(const TrainConfig& config);
 
 /// Checks what concerns several keys at once and fills the struct. Errors: `invalid`, all problems, a line
 /// each.

@@ -21,8 +21,11 @@ class Writer {
     out_.text += text;
   }
   void text(std::string_view text) { out_.text += text; }
-  /// What follows is written by the next message's author, until end().
-  void begin() { out_.written.push_back({out_.text.size(), out_.text.size()}); }
+  /// What follows is written by the author of this message, the next one, until end().
+  void begin(const ChatMessage& message) {
+    out_.written.push_back({out_.text.size(), out_.text.size()});
+    out_.learnt.push_back(message.role == "assistant");
+  }
   void end() { out_.written.back().end = out_.text.size(); }
   ChatText take() { return std::move(out_); }
 
@@ -49,15 +52,15 @@ std::string_view stripped(std::string_view text) {
   return text;
 }
 
-void write_plain(const ChatTemplate& chat, std::span<const ChatMessage> messages, bool for_generation,
+/// Words alone: the line break is what ends a turn.
+void write_plain(const ChatTemplate&, std::span<const ChatMessage> messages, bool for_generation,
                  Writer& out) {
   for (const ChatMessage& message : messages) {
-    if (message.role != "system") out.text(message.role == "user" ? "User:\n" : "Assistant:\n");
-    out.begin();
+    out.text(message.role == "system" ? "System:\n" : message.role == "user" ? "User:\n" : "Assistant:\n");
+    out.begin(message);
     out.text(message.content);
-    if (message.role == "assistant") out.marker(chat.eos);
+    out.text("\n");
     out.end();
-    out.text("\n\n");
   }
   if (for_generation) out.text("Assistant:\n");
 }
@@ -79,7 +82,7 @@ void write_chatml(const ChatTemplate& chat, std::span<const ChatMessage> message
   }
   for (const ChatMessage& message : messages) {
     begin_im(message.role, out);
-    out.begin();
+    out.begin(message);
     out.text(message.content);
     end_im(out);
     out.end();
@@ -123,7 +126,7 @@ void write_qwen3(const ChatTemplate&, std::span<const ChatMessage> messages, boo
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];
     begin_im(message.role, out);
-    out.begin();
+    out.begin(message);
     if (message.role == "assistant") {
       const Answer answer = split_answer(message.content);
       if (i > question && (i + 1 == messages.size() || !answer.reasoning.empty()))
@@ -161,7 +164,7 @@ void write_llama3(const ChatTemplate& chat, std::span<const ChatMessage> message
   for (const ChatMessage& message : messages) {
     begin_header(message.role, out);
     if (dated && &message == &messages.front() && message.role == "system") out.text(dates);
-    out.begin();
+    out.begin(message);
     out.text(stripped(message.content));
     out.marker("<|eot_id|>");
     out.end();
@@ -177,7 +180,7 @@ void write_glm4(const ChatTemplate& chat, std::span<const ChatMessage> messages,
     out.marker(str("<|", messages[i].role, "|>"));
     if (i > 0) out.end();  // the marker that ends the turn before
     if (chat.newline_in_prompt) out.text("\n");
-    out.begin();
+    out.begin(messages[i]);
     if (!chat.newline_in_prompt) out.text("\n");
     out.text(messages[i].content);
     out.end();
@@ -203,9 +206,8 @@ constexpr std::array<Format, 6> kFormats = {{
 }};
 
 Status unknown(std::string_view what) {
-  std::string names;
-  for (const Format& format : kFormats) names += str(names.empty() ? "" : ", ", format.name);
-  return Status::error(Code::unsupported, str(what, "; one of these may be chosen by name: ", names));
+  return Status::error(Code::unsupported,
+                       str(what, "; one of these may be chosen by name: ", chat_template_names()));
 }
 
 /// What a ChatML template says where no system message is given: the text in it that is no expression.
@@ -220,6 +222,26 @@ std::string default_system(std::string_view jinja) {
 }
 
 }  // namespace
+
+Digest ChatTemplate::digest() const {
+  // What a conversation of every role becomes holds all that the fields change, and the writers' code too.
+  const std::vector<ChatMessage> asked = {{"user", "q"}, {"assistant", "<think>t</think>a"}, {"user", "r"}};
+  const std::vector<ChatMessage> told = {{"system", " s "}, {"user", "q"}, {"assistant", "a"}};
+  Digester digester;
+  for (const auto* messages : {&asked, &told}) {
+    const Result<ChatText> chat = render_chat(*this, *messages);
+    digester.update(std::string_view(chat->text));
+    digester.update(std::as_bytes(std::span(chat->written)));
+    digester.update(std::as_bytes(std::span(chat->markers)));
+  }
+  return digester.digest();
+}
+
+std::string chat_template_names() {
+  std::string names;
+  for (const Format& format : kFormats) names += str(names.empty() ? "" : ", ", format.name);
+  return names;
+}
 
 std::string_view chat_template_name(ChatFormat format) noexcept {
   for (const Format& known : kFormats)
@@ -257,15 +279,19 @@ Result<ChatTemplate> detect_chat_template(std::string_view jinja) {
   return out;
 }
 
+bool is_chat_role(std::string_view role) noexcept {
+  return role == "system" || role == "user" || role == "assistant";
+}
+
 Result<ChatText> render_chat(const ChatTemplate& chat, std::span<const ChatMessage> messages,
                              bool for_generation) {
   if (messages.empty())
     return Status::error(Code::invalid, "a conversation of 0 messages, at least 1 is needed");
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const std::string& role = messages[i].role;
-    if (role != "system" && role != "user" && role != "assistant")
+    if (!is_chat_role(role))
       return Status::error(Code::unsupported, str("message ", i, " has the role '", role.substr(0, 80),
-                                                  "'; known are system, user and assistant"));
+                                                  "'; known are ", kChatRoles));
   }
   Writer out;
   for (const Format& format : kFormats)

@@ -25,10 +25,11 @@ class ChatEncoder {
     const std::string_view text = std::string_view(chat_.text).substr(at.begin, at.end - at.begin);
     // Where a message begins or ends, in bytes of the normalized text, as tokens are counted.
     std::vector<ChatRange> borders;  // (there, in the original)
-    for (const ChatRange& range : chat_.written)
-      for (const std::size_t border : {range.begin, range.end})
+    while (stretch_ < chat_.written.size() && chat_.written[stretch_].end <= at.begin) ++stretch_;
+    for (std::size_t m = stretch_; m < chat_.written.size() && chat_.written[m].begin < at.end; ++m)
+      for (const std::size_t border : {chat_.written[m].begin, chat_.written[m].end})
         if (border > at.begin && border < at.end)
-          borders.push_back({tokenizer_.normalized(text.substr(0, border - at.begin)).size(), border});
+          borders.push_back({normalized_size(text.substr(0, border - at.begin)), border});
     std::size_t byte = 0;
     std::size_t original = at.begin;
     std::size_t next = 0;
@@ -41,10 +42,17 @@ class ChatEncoder {
   ChatTokens take() {
     for (; message_ < chat_.written.size(); ++message_)
       if (out_.written[message_].end == 0) out_.written[message_] = {out_.ids.size(), out_.ids.size()};
+    out_.learnt.resize(out_.ids.size());
+    for (std::size_t m = 0; m < out_.written.size(); ++m)
+      for (std::size_t i = out_.written[m].begin; i < out_.written[m].end; ++i)
+        out_.learnt[i] = chat_.learnt[m];
     return std::move(out_);
   }
 
  private:
+  std::size_t normalized_size(std::string_view text) const {
+    return tokenizer_.spec().nfc ? tokenizer_.normalized(text).size() : text.size();
+  }
   /// A token that begins at this byte of the chat, or later but before the next border.
   void put(std::size_t original, std::int32_t id) {
     const std::size_t index = out_.ids.size();
@@ -61,6 +69,7 @@ class ChatEncoder {
   const ChatText& chat_;
   ChatTokens out_;
   std::size_t message_ = 0;
+  std::size_t stretch_ = 0;  // the first message that does not end before the stretch
 };
 
 }  // namespace

@@ -46,7 +46,7 @@ Status check_source_name(std::string_view path) {
 }
 
 std::string Document::text() const {
-  std::string all;
+  std::string all = chat.text;
   for (const Segment& segment : segments) all += segment.text;
   return all;
 }

@@ -53,7 +53,7 @@ std::string reason(std::string_view message) {
 
 class RecordReader {
  public:
-  RecordReader(const ChatFormat& chat, JsonlFacts& facts) : chat_(chat), facts_(facts) {}
+  RecordReader(const Result<ChatTemplate>& chat, JsonlFacts& facts) : chat_(chat), facts_(facts) {}
 
   Outcome read(const detail::Line& line, Document& into) {
     if (line.too_long) return Problem{"length", str("longer than ", kMaxRecordBytes, " bytes")};
@@ -90,6 +90,7 @@ class RecordReader {
                                  record.contains("conversations")
                                      ? "; write 'conversations' as messages with 'role' and 'content'"
                                      : "")};
+    if (messages && !chat_.has_value()) return Problem{"kind", std::string(chat_.status().message())};
     facts_.kind = text ? SourceKind::jsonl_text : messages ? SourceKind::messages : SourceKind::completions;
     kind_known_ = true;
     return {};
@@ -145,41 +146,35 @@ class RecordReader {
     if (!messages->is_array())
       return Problem{"messages", str("'messages' is an array, this is ", a(*messages))};
     if (messages->empty()) return Problem{"empty messages", "'messages' is empty"};
-    std::size_t n = 0;
-    bool any = false;
-    for (const json& message : *messages) {
-      if (Outcome problem = add_message(message, into)) {
-        problem->message = str("message ", n + 1, " of ", messages->size(), ": ", problem->message);
+    std::vector<ChatMessage> said;
+    for (const json& message : *messages)
+      if (Outcome problem = add_message(message, said)) {
+        problem->message = str("message ", said.size() + 1, " of ", messages->size(), ": ", problem->message);
         return problem;
       }
-      ++n;
-      any = any || into.end_learnt;
-    }
-    if (!any) return Problem{"learnt", "no message to learn: none is an assistant's"};
+    const auto is_answer = [](const ChatMessage& message) { return message.role == "assistant"; };
+    if (std::none_of(said.begin(), said.end(), is_answer))
+      return Problem{"learnt", "no message to learn: none is an assistant's"};
+    Result<ChatText> chat = render_chat(*chat_, said);
+    if (!chat.has_value()) return Problem{"chat", std::string(chat.status().message())};
+    into.chat = *std::move(chat);
+    into.end_learnt = is_answer(said.back());
     return {};
   }
 
-  Outcome add_message(const json& message, Document& into) {
+  Outcome add_message(const json& message, std::vector<ChatMessage>& said) {
     if (!message.is_object()) return Problem{"message", str("an object is expected, this is ", a(message))};
     const std::string *role = nullptr, *content = nullptr;
     if (Outcome problem = string_at(message, "role", false, role)) return problem;
-    const ChatFormat::Turn* turn = chat_.find(*role);
-    if (turn == nullptr)
-      return Problem{"unknown role",
-                     str("'role' is '", shown(*role), "'; the ", chat_.name, " format has ", chat_.roles())};
-    if (Outcome problem = string_at(message, "content", !turn->learnt, content)) return problem;
+    if (!is_chat_role(*role))
+      return Problem{"unknown role", str("'role' is '", shown(*role), "'; the ",
+                                         chat_template_name(chat_->format), " format has ", kChatRoles)};
+    if (Outcome problem = string_at(message, "content", *role != "assistant", content)) return problem;
     // A call of a tool or a weight changes what is to be learnt, so that these are not let be.
     for (const auto& [key, value] : message.items())
       if (key != "role" && key != "content")
         return Problem{"part", str("'", shown(key), "' of a message is not read; only 'role' and 'content'")};
-    const auto words = [&](const std::string& text, bool learnt) {
-      if (!text.empty()) into.segments.push_back({text, learnt, SpecialTokens::recognised});
-    };
-    words(turn->before, false);
-    if (!content->empty()) into.segments.push_back({*content, turn->learnt});
-    words(turn->end, turn->learnt);
-    words(turn->after, false);
-    into.end_learnt = turn->learnt;
+    said.push_back({*role, *content});
     return {};
   }
 
@@ -193,7 +188,7 @@ class RecordReader {
     }
   }
 
-  const ChatFormat& chat_;
+  const Result<ChatTemplate>& chat_;
   JsonlFacts& facts_;
   bool kind_known_ = false;
 };
@@ -229,7 +224,7 @@ class Problems {
 
 }  // namespace
 
-Result<JsonlFacts> read_jsonl(Io& io, const std::string& path, const ChatFormat& chat,
+Result<JsonlFacts> read_jsonl(Io& io, const std::string& path, const Result<ChatTemplate>& chat,
                               const std::function<Status(const Document&)>& take) try {
   JsonlFacts facts;
   RecordReader reader(chat, facts);

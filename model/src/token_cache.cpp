@@ -158,7 +158,7 @@ Result<bool> TokenCache::is_cache(Io& io, const std::string& path) {
 Result<std::unique_ptr<TokenCache>> TokenCache::open_or_build(Io& io, const Tokenizer& tokenizer,
                                                               const std::vector<std::string>& sources,
                                                               const std::string& cache_path,
-                                                              const ChatFormat& chat) try {
+                                                              const Result<ChatTemplate>& chat) try {
   if (sources.empty()) return Status::error(Code::invalid, str(cache_path, ": no files to make it from"));
   std::string why = "no cache yet";
   if (io.exists(cache_path)) {

@@ -7,7 +7,7 @@
 #include <span>
 #include <type_traits>
 
-#include <strata/model/chat_format.h>
+#include <strata/model/chat.h>
 #include <strata/runtime/digest.h>
 
 // The file of a TokenCache: model/README.md, "Token cache".
@@ -31,7 +31,7 @@ struct CacheHeader {
   Digest payload{};  // of all that follows the header
   std::uint64_t n_documents = 0;
   std::uint64_t n_learnt = 0;       // n_tokens: there are no bits
-  std::array<std::byte, 8> chat{};  // of the chat format's digest; zero where no source has messages
+  std::array<std::byte, 8> chat{};  // of the chat template's digest; zero where no source has messages
   Digest header{};                  // of the bytes before it
 
   Digest digest_of_rest() const noexcept {
@@ -40,9 +40,11 @@ struct CacheHeader {
 };
 static_assert(sizeof(CacheHeader) == 128 && std::is_trivially_copyable_v<CacheHeader>);
 
-inline std::array<std::byte, 8> chat_mark(const ChatFormat& chat) {
+/// Zeros for an error, which no conversation was written with.
+inline std::array<std::byte, 8> chat_mark(const Result<ChatTemplate>& chat) {
   std::array<std::byte, 8> mark{};
-  const Digest digest = chat.digest();
+  if (!chat.has_value()) return mark;
+  const Digest digest = chat->digest();
   std::copy_n(digest.begin(), mark.size(), mark.begin());
   return mark;
 }

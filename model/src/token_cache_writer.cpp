@@ -17,8 +17,9 @@ constexpr std::size_t kFlushBytes =
     256 * kKiB;  // records are short, and a write each would cost more than they
 constexpr std::int32_t kSmallVocab = 65536;
 
-std::string note_of(const std::string& path, const JsonlFacts& facts) {
+std::string note_of(const std::string& path, const JsonlFacts& facts, const Result<ChatTemplate>& chat) {
   std::string text = str(path, ": ", facts.n_records, " records, ", to_string(facts.kind));
+  if (facts.kind == SourceKind::messages) text += str(" as ", chat_template_name(chat->format));
   std::string unread;
   for (const auto& [key, n] : facts.unread)
     unread += str(unread.empty() ? "" : ", ", "'", key, "' (", n, ")");
@@ -27,7 +28,7 @@ std::string note_of(const std::string& path, const JsonlFacts& facts) {
 
 }  // namespace
 
-TokenCacheWriter::TokenCacheWriter(Io& io, const Tokenizer& tokenizer, const ChatFormat& chat,
+TokenCacheWriter::TokenCacheWriter(Io& io, const Tokenizer& tokenizer, const Result<ChatTemplate>& chat,
                                    const std::string& path)
     : io_(io), tokenizer_(tokenizer), chat_(chat), path_(path), temporary_(str(path, ".tmp-", ::getpid())) {}
 
@@ -111,28 +112,45 @@ Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
 }
 
 Result<FileDigest> TokenCacheWriter::encode_records(const std::string& path) {
-  STRATA_TRY_ASSIGN(const JsonlFacts facts, read_jsonl(io_, path, chat_, [this](const Document& document) {
-                      return encode_document(document);
-                    }));
+  // Of what is a document already: the tokenizer lacks a marker of the chat template.
+  const auto take = [&](const Document& document) {
+    const Status status = encode_document(document);
+    if (status.code() != Code::not_found) return status;
+    return Status::error(Code::invalid, str(path, ": chats are written as ",
+                                            chat_template_name(chat_->format), ", but ", status.message()));
+  };
+  STRATA_TRY_ASSIGN(const JsonlFacts facts, read_jsonl(io_, path, chat_, take));
   if (facts.kind == SourceKind::messages) header_.chat = chat_mark(chat_);
-  notes_.push_back(note_of(path, facts));
+  notes_.push_back(note_of(path, facts, chat_));
   return facts.file;
 }
 
 Status TokenCacheWriter::encode_document(const Document& document) {
   begin_document();
   for (const Segment& segment : document.segments)
-    STRATA_TRY(append(tokenizer_.encode(segment.text, segment.special), segment.learnt));
+    STRATA_TRY(append(tokenizer_.encode(segment.text), segment.learnt));
+  if (!document.chat.text.empty()) STRATA_TRY(append_chat(document.chat));
   return end_document(document.end_learnt);
 }
 
 void TokenCacheWriter::begin_document() { documents_.push_back(header_.n_tokens); }
 
 Status TokenCacheWriter::end_document(bool learnt) {
-  return tokenizer_.end_of_text() < 0 ? Status::ok() : append({tokenizer_.end_of_text()}, learnt);
+  const std::int32_t end = tokenizer_.end_of_text();
+  return end < 0 ? Status::ok() : append(std::span(&end, 1), learnt);
 }
 
-Status TokenCacheWriter::append(const std::vector<std::int32_t>& ids, bool learnt) {
+Status TokenCacheWriter::append_chat(const ChatText& chat) {
+  STRATA_TRY_ASSIGN(const ChatTokens tokens, encode_chat(tokenizer_, chat));
+  const std::span ids(tokens.ids);
+  for (std::size_t begin = 0, end = 0; begin < ids.size(); begin = end) {
+    while (end < ids.size() && tokens.learnt[end] == tokens.learnt[begin]) ++end;
+    STRATA_TRY(append(ids.subspan(begin, end - begin), tokens.learnt[begin]));
+  }
+  return {};
+}
+
+Status TokenCacheWriter::append(std::span<const std::int32_t> ids, bool learnt) {
   const std::size_t width = header_.bytes_per_token, old = packed_.size();
   packed_.resize(old + ids.size() * width);
   for (std::size_t i = 0; i < ids.size(); ++i)

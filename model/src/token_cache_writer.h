@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/model/chat_format.h>
+#include <strata/model/chat.h>
 #include <strata/model/documents.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/io.h>
@@ -20,7 +20,8 @@ namespace strata::detail {
 /// a token is not learnt, a bit a token. One use.
 class TokenCacheWriter {
  public:
-  TokenCacheWriter(Io& io, const Tokenizer& tokenizer, const ChatFormat& chat, const std::string& path);
+  TokenCacheWriter(Io& io, const Tokenizer& tokenizer, const Result<ChatTemplate>& chat,
+                   const std::string& path);
   Status write(const std::vector<std::string>& sources);
   /// What was read, a sentence a .jsonl file.
   std::vector<std::string> notes() && { return std::move(notes_); }
@@ -33,14 +34,15 @@ class TokenCacheWriter {
   Result<FileDigest> encode_records(const std::string& path);
   Status encode_document(const Document& document);
   void begin_document();
-  Status append(const std::vector<std::int32_t>& ids, bool learnt);
+  Status append_chat(const ChatText& chat);
+  Status append(std::span<const std::int32_t> ids, bool learnt);
   Status end_document(bool learnt);
   void mark(std::uint64_t n, bool learnt);
   Status write_next(std::span<const std::byte> bytes);
 
   Io& io_;
   const Tokenizer& tokenizer_;
-  const ChatFormat& chat_;
+  const Result<ChatTemplate>& chat_;
   std::string path_;
   std::string temporary_;
   std::unique_ptr<File> file_;

@@ -61,6 +61,81 @@ TEST_F(CliDataE2e, WeightedSourcesGoOnWithTheSameBits) {
   expect_resumable({"data.train=chat.jsonl,train.txt,ask.jsonl", "data.weights=0.5,0.2,0.3"});
 }
 
+// --- How conversations are written ---
+
+class CliChatE2e : public CliDataE2e {
+ protected:
+  /// A tokenizer's folder whose template is ChatML with words of its own.
+  CliChatE2e() {
+    EXPECT_EQ(strata({"tokenizer", "train", "train.txt", "--vocab", "400", "-o", "t.json"}).exit_code, 0);
+    auto tokenizer = nlohmann::json::parse(read_all(file("t.json")));
+    for (const char* marker : {"<|im_start|>", "<|im_end|>"}) {
+      nlohmann::json added = tokenizer["added_tokens"][0];
+      added["id"] = tokenizer["model"]["vocab"].size();
+      added["content"] = marker;
+      tokenizer["model"]["vocab"][marker] = added["id"];
+      tokenizer["added_tokens"].push_back(added);
+    }
+    must(posix_io().make_dirs(file("hf")));
+    write("hf/tokenizer.json", tokenizer.dump());
+    write("hf/tokenizer_config.json",
+          R"({"chat_template": "{{'<|im_start|>system\\nBe kind.<|im_end|>\\n'}}"})");
+  }
+  std::string first_sample(const Words& words) {
+    Words all = {"data", "pack", "chat.jsonl", "--out", "p.tokens", "-t", "hf"};
+    all.insert(all.end(), words.begin(), words.end());
+    const ProgramResult packed = strata(all);
+    EXPECT_EQ(packed.exit_code, 0) << packed.err;
+    return packed.out + strata({"data", "inspect", "p.tokens", "-t", "hf", "--seq", "128"}).out;
+  }
+};
+
+TEST_F(CliChatE2e, ConversationsAreWrittenAsTheTokenizersTemplateDoes) {
+  EXPECT_THAT(first_sample({}),
+              AllOf(HasSubstr("chat.jsonl: 200 records, conversations as chatml\n"),
+                    HasSubstr("context  \"<|im_start|>system\\nBe kind.<|im_end|>\\n<|im_start|>user\\n"),
+                    HasSubstr("<|im_end|>\"\n")));
+  EXPECT_THAT(first_sample({"--chat", "plain"}),
+              AllOf(HasSubstr("conversations as plain\n"), HasSubstr("context  \"User:\\n"),
+                    Not(HasSubstr("<|im_start|>"))));
+}
+
+TEST_F(CliChatE2e, ARunSaysWhichFormatItTookAndGoesOnInIt) {
+  expect_resumable({"data.train=chat.jsonl", "data.val=chat.jsonl", "data.tokenizer=hf"});
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("chat = \"chatml\""));
+  EXPECT_THAT(strata({"config", "show", "--origin", "data.tokenizer=hf"}).out,
+              HasSubstr("the chat_template beside hf"));
+  EXPECT_THAT(strata({"config", "show", "--origin"}).out,
+              HasSubstr("a tokenizer trained on data.train has no chat_template"));
+}
+
+TEST_F(CliChatE2e, ARunsExportHasTheTemplateItWasTrainedOn) {
+  ASSERT_EQ(
+      strata(tiny("train", {"--out", "run", "train.steps=1", "data.train=chat.jsonl", "data.tokenizer=hf"}))
+          .exit_code,
+      0);
+  ASSERT_EQ(strata({"export", "run", "--out", "out"}).exit_code, 0);
+  EXPECT_THAT(strata({"tokenizer", "info", "-t", "out"}).out, HasSubstr("chat          chatml"));
+}
+
+TEST_F(CliChatE2e, FormatsThatCannotBeWrittenAreRefused) {
+  const auto refusal = [&](const Words& words) {
+    const ProgramResult refused = strata(words);
+    EXPECT_EQ(refused.exit_code, 2) << refused.said();
+    return refused.err;
+  };
+  EXPECT_THAT(refusal(tiny("train", {"data.chat=vicuna"})),
+              HasSubstr("'vicuna' is not one of auto, plain, chatml, qwen3, llama3, llama3.1, glm4"));
+  EXPECT_THAT(refusal({"data", "pack", "chat.jsonl", "--out", "q", "-t", "hf", "--chat", "vicuna"}),
+              HasSubstr("one of these may be chosen by name: plain, chatml"));
+  EXPECT_THAT(refusal(tiny("train", {"data.train=chat.jsonl", "data.tokenizer=hf", "data.chat=glm4"})),
+              HasSubstr("chat.jsonl: chats are written as glm4, but the tokenizer has no token '[gMASK]'"));
+  write("hf/chat_template.jinja", "{{ messages }}");
+  EXPECT_THAT(refusal(tiny("train", {"data.train=chat.jsonl", "data.tokenizer=hf"})),
+              HasSubstr("the chat_template that begins '{{ messages }}' is not known"));
+  EXPECT_EQ(strata(tiny("train", {"--out", "text", "train.steps=1", "data.tokenizer=hf"})).exit_code, 0);
+}
+
 TEST_F(CliDataE2e, TextAloneIsAStream) {
   const ProgramResult run = strata(tiny("train", {"--out", "run", "train.steps=2"}));
   ASSERT_EQ(run.exit_code, 0) << run.err;
@@ -228,7 +303,7 @@ TEST_F(CliPackE2e, TheQuestionsOfTheExampleAreTheSameEveryTimeAndRecords) {
   EXPECT_EQ(read_all(file("one.jsonl")), read_all(file("two.jsonl")));
   EXPECT_EQ(read_all(file("one_val.jsonl")), read_all(file("two_val.jsonl")));
   EXPECT_THAT(strata({"data", "pack", "one.jsonl", "--out", "one.tokens"}).out,
-              HasSubstr("one.jsonl: 600 records, conversations\n"));
+              HasSubstr("one.jsonl: 600 records, conversations as plain\n"));
   ASSERT_EQ(run_program("/usr/bin/python3", {script, "--form", "completion", "--out", "c.jsonl"}, options_)
                 .exit_code,
             0);

@@ -92,7 +92,7 @@ TEST(ChatTest, Glm4NamesRolesByMarkers) {
 
 TEST(ChatTest, PlainNamesRolesByWords) {
   EXPECT_EQ(text_of(named("plain"), kFour, true),
-            "Be brief.\n\nUser:\nHi \n\nAssistant:\n Hello<|endoftext|>\n\nUser:\nBye\n\nAssistant:\n");
+            "System:\nBe brief.\nUser:\nHi \nAssistant:\n Hello\nUser:\nBye\nAssistant:\n");
 }
 
 TEST(ChatTest, WhatAnAuthorWroteEndsWithTheMarkerOfTheTurn) {
@@ -104,7 +104,7 @@ TEST(ChatTest, WhatAnAuthorWroteEndsWithTheMarkerOfTheTurn) {
               ElementsAre("Be brief.<|eot_id|>", "Hi<|eot_id|>", "Hello<|eot_id|>", "Bye<|eot_id|>"));
   EXPECT_THAT(written(must(render_chat(named("glm4"), kFour))),
               ElementsAre("\nBe brief.<|user|>", "\nHi <|assistant|>", "\n Hello<|user|>", "\nBye"));
-  EXPECT_THAT(written(must(render_chat(named("plain"), kShort))), ElementsAre("Q", "A<|endoftext|>"));
+  EXPECT_THAT(written(must(render_chat(named("plain"), kShort))), ElementsAre("Q\n", "A\n"));
 }
 
 TEST(ChatTest, MarkersAreListedInOrder) {
@@ -123,7 +123,7 @@ TEST(ChatTest, MarkersAreListedInOrder) {
 TEST(ChatTest, AnEmptyConversationOrAnotherRoleIsRefused) {
   EXPECT_EQ(render_chat(named("chatml"), {}).status().code(), Code::invalid);
   EXPECT_EQ(render_chat(named("chatml"), std::vector<ChatMessage>{{"tool", "x"}}).status().message(),
-            "message 0 has the role 'tool'; known are system, user and assistant");
+            "message 0 has the role 'tool'; known are system, user, assistant");
 }
 
 TEST(ChatDetectionTest, KnowsTheFamiliesByTheirMarkers) {
@@ -165,6 +165,20 @@ TEST(ChatDetectionTest, WhatIsNotKnownIsRefusedWithWhatIs) {
   EXPECT_THAT(std::string(chat_template_named("vicuna").status().message()), HasSubstr("called 'vicuna'"));
 }
 
+TEST(ChatTest, TemplatesThatWriteOtherTextsHaveOtherDigests) {
+  std::vector<Digest> digests;
+  for (const char* name : {"plain", "chatml", "qwen3", "llama3", "llama3.1", "glm4"})
+    digests.push_back(named(name).digest());
+  ChatTemplate told = named("chatml"), dated = named("llama3.1"), broken = named("glm4");
+  told.system = "Be kind.";
+  dated.date = "27 Jul 2024";
+  broken.newline_in_prompt = true;
+  for (const ChatTemplate& chat : {told, dated, broken}) digests.push_back(chat.digest());
+  std::sort(digests.begin(), digests.end());
+  EXPECT_EQ(std::unique(digests.begin(), digests.end()), digests.end());
+  EXPECT_EQ(named("glm4").digest(), named("glm4").digest());
+}
+
 /// Bytes are ids; then "\n\n" and the markers of ChatML.
 Tokenizer chatml_tokenizer(bool nfc = false) {
   TokenizerSpec spec;
@@ -197,6 +211,16 @@ TEST(ChatTokensTest, ATokenThatBeginsBeforeTheContentIsNotOfIt) {
       must(render_chat(named("chatml"), std::vector<ChatMessage>{{"user", "\nx"}, {"assistant", ""}}));
   const ChatTokens chat = must(encode_chat(tokenizer, text));
   EXPECT_THAT(written_tokens(tokenizer, chat), ElementsAre("x<|im_end|>", "<|im_end|>"));
+}
+
+TEST(ChatTokensTest, WhatTheAssistantWroteAloneIsLearnt) {
+  const Tokenizer tokenizer = chatml_tokenizer();
+  const ChatTokens chat = must(encode_chat(tokenizer, must(render_chat(named("chatml"), kFour))));
+  ASSERT_EQ(chat.learnt.size(), chat.ids.size());
+  std::string learnt;
+  for (std::size_t i = 0; i < chat.ids.size(); ++i)
+    if (chat.learnt[i]) learnt += must(tokenizer.decode(std::span(&chat.ids[i], 1)));
+  EXPECT_EQ(learnt, " Hello<|im_end|>");
 }
 
 TEST(ChatTokensTest, NormalizationMovesNoBorder) {

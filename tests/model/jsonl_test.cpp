@@ -15,19 +15,25 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A document as one line: learnt stretches in brackets, the format's own words in braces, "|" for an end
-/// that is learnt.
+/// A document as one line: what is learnt in brackets, "|" for an end that is learnt.
 std::string drawn(const Document& document) {
   std::string out;
-  for (const Segment& s : document.segments) {
-    const std::string text = s.special == SpecialTokens::recognised ? str("{", s.text, "}") : s.text;
-    out += s.learnt ? str("[", text, "]") : text;
+  for (const Segment& s : document.segments) out += s.learnt ? str("[", s.text, "]") : s.text;
+  const ChatText& chat = document.chat;
+  std::size_t done = 0;
+  for (std::size_t m = 0; m < chat.written.size(); ++m) {
+    if (!chat.learnt[m]) continue;
+    const auto [begin, end] = chat.written[m];
+    out += str(chat.text.substr(done, begin - done), "[", chat.text.substr(begin, end - begin), "]");
+    done = end;
   }
-  return out + (document.end_learnt ? "|" : "");
+  return out + chat.text.substr(done) + (document.end_learnt ? "|" : "");
 }
+ChatTemplate named(const char* name) { return must(chat_template_named(name)); }
 
 struct JsonlTest : testing::Test {
-  Result<JsonlFacts> read(const std::string& text, const ChatFormat& chat = ChatFormat::chatml()) {
+  Result<JsonlFacts> read(const std::string& text,
+                          const Result<ChatTemplate>& chat = chat_template_named("chatml")) {
     io.put("a.jsonl", text);
     documents.clear();
     return read_jsonl(io, "a.jsonl", chat, [this](const Document& document) {
@@ -57,19 +63,57 @@ TEST_F(JsonlTest, OfAPromptAndCompletionTheCompletionAloneIsLearnt) {
   EXPECT_THAT(documents, ElementsAre("a[ b]|", "[c]|"));
 }
 
-TEST_F(JsonlTest, OfAConversationTheAssistantsTurnsAloneAreLearnt) {
-  const std::string text =
-      R"({"messages": [{"role": "system", "content": ""}, {"role": "user", "content": "q"},
-          {"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}]})";
-  std::string line = text;
-  line.erase(line.find('\n'), 1);
-  EXPECT_EQ(must(read(line, ChatFormat::plain())).kind, SourceKind::messages);
-  EXPECT_THAT(documents, ElementsAre("{System:\n}{\n}{User:\n}q{\n}{Assistant:\n}[a][{\n}]{User:\n}r{\n}"));
+// One conversation as each family's template writes it, and what of it counts.
+TEST_F(JsonlTest, OfAConversationTheAssistantsTurnsAloneAreLearntInEveryFormat) {
+  const std::string line =
+      R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, )"
+      R"({"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}, )"
+      R"({"role": "assistant", "content": "b"}]})";
+  constexpr std::pair<const char*, const char*> kWritten[] = {
+      {"plain", "System:\ns\nUser:\nq\nAssistant:\n[a\n]User:\nr\nAssistant:\n[b\n]|"},
+      {"chatml",
+       "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]"
+       "\n"
+       "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n|"},
+      {"qwen3",
+       "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]"
+       "\n"
+       "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[<think>\n\n</think>\n\nb<|im_end|>]\n|"},
+      {"llama3",
+       "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\ns<|eot_id|>"
+       "<|start_header_id|>user<|end_header_id|>\n\nq<|eot_id|>"
+       "<|start_header_id|>assistant<|end_header_id|>\n\n[a<|eot_id|>]"
+       "<|start_header_id|>user<|end_header_id|>\n\nr<|eot_id|>"
+       "<|start_header_id|>assistant<|end_header_id|>\n\n[b<|eot_id|>]|"},
+      {"llama3.1",
+       "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"
+       "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\ns<|eot_id|>"
+       "<|start_header_id|>user<|end_header_id|>\n\nq<|eot_id|>"
+       "<|start_header_id|>assistant<|end_header_id|>\n\n[a<|eot_id|>]"
+       "<|start_header_id|>user<|end_header_id|>\n\nr<|eot_id|>"
+       "<|start_header_id|>assistant<|end_header_id|>\n\n[b<|eot_id|>]|"},
+      {"glm4", "[gMASK]<sop><|system|>\ns<|user|>\nq<|assistant|>[\na<|user|>]\nr<|assistant|>[\nb]|"},
+  };
+  for (const auto& [name, written] : kWritten) {
+    EXPECT_EQ(must(read(line, named(name))).kind, SourceKind::messages);
+    EXPECT_THAT(documents, ElementsAre(written)) << name;
+  }
 }
 
-TEST_F(JsonlTest, ChatmlEndsATurnWithATokenThatIsLearntAndALineBreakThatIsNot) {
-  must(read(R"({"messages": [{"role": "assistant", "content": "a"}]})"));
-  EXPECT_THAT(documents, ElementsAre("{<|im_start|>assistant\n}[a][{<|im_end|>}]{\n}|"));
+TEST_F(JsonlTest, TheEndIsLearntWhereTheAssistantSpeaksLast) {
+  must(read(R"({"messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": ""}]})",
+            named("plain")));
+  EXPECT_THAT(documents, ElementsAre("Assistant:\n[a\n]User:\n\n"));
+}
+
+TEST_F(JsonlTest, WithoutATemplateConversationsAreRefusedOnceAndOtherRecordsAreNot) {
+  const auto unknown = detect_chat_template("{{ messages }}");
+  const std::string line = "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n";
+  EXPECT_EQ(
+      read(line + line, unknown).status().message(),
+      "a.jsonl: line 1: the chat_template that begins '{{ messages }}' is not known; one of these may be "
+      "chosen by name: plain, chatml, qwen3, llama3, llama3.1, glm4");
+  EXPECT_TRUE(read("{\"text\": \"a\"}", unknown).has_value());
 }
 
 TEST_F(JsonlTest, KeysBesideThoseOfTheKindAreLetBeAndCounted) {

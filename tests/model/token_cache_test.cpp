@@ -149,6 +149,16 @@ TEST_F(TokenCacheTest, OfTextAllIsLearntAndEachFileIsADocument) {
   EXPECT_TRUE(cache->learnt(0) && cache->learnt(cache->n_tokens() - 1));
 }
 
+/// The same with the two markers of ChatML.
+Tokenizer with_chatml(const Tokenizer& words) {
+  TokenizerSpec spec = words.spec();
+  for (const char* marker : {"<|im_start|>", "<|im_end|>"}) {
+    spec.added.push_back({.id = static_cast<std::int32_t>(spec.tokens.size()), .content = marker});
+    spec.tokens.push_back(marker);
+  }
+  return must(Tokenizer::create(std::move(spec)));
+}
+
 struct RecordCacheTest : testing::Test {
   RecordCacheTest() {
     io.put("a.txt", kFirst);
@@ -159,7 +169,7 @@ struct RecordCacheTest : testing::Test {
     io.put("c.jsonl", R"({"messages": [{"role": "user", "content": "<|endoftext|>"},)"
                       R"({"role": "assistant", "content": "Sussex"}]})");
   }
-  std::unique_ptr<TokenCache> cached(const ChatFormat& chat = ChatFormat::plain()) {
+  std::unique_ptr<TokenCache> cached(const Result<ChatTemplate>& chat = ChatTemplate{}) {
     return must(TokenCache::open_or_build(io, tokenizer, {"a.txt", "b.jsonl", "c.jsonl"}, "c", chat));
   }
   /// The text of document `d`, what is learnt of it in brackets.
@@ -200,19 +210,33 @@ TEST_F(RecordCacheTest, WhatWasReadIsNotedWhenItIsBuilt) {
   const std::vector<std::string> notes = cached()->notes();
   ASSERT_EQ(notes.size(), 2u);
   EXPECT_EQ(notes[0], "b.jsonl: 2 records, prompts and completions; not read: 'id' (1)");
-  EXPECT_EQ(notes[1], "c.jsonl: 1 records, conversations");
+  EXPECT_EQ(notes[1], "c.jsonl: 1 records, conversations as plain");
   EXPECT_TRUE(cached()->notes().empty());
 }
 
 TEST_F(RecordCacheTest, AnotherChatFormatEncodesAgainOnlyWhereThereAreMessages) {
+  const ChatTemplate chatml = must(chat_template_named("chatml"));
+  tokenizer = with_chatml(tokenizer);
   cached();
-  EXPECT_EQ(cached(ChatFormat::chatml())->rebuilt_because(), "made with another chat format");
-  EXPECT_EQ(cached(ChatFormat::chatml())->rebuilt_because(), "");
-  const auto without = [&](const ChatFormat& chat) {
+  EXPECT_EQ(cached(chatml)->rebuilt_because(), "made with another chat format");
+  EXPECT_EQ(cached(chatml)->rebuilt_because(), "");
+  ChatTemplate kind = chatml;
+  kind.system = "Be kind.";
+  EXPECT_EQ(cached(kind)->rebuilt_because(), "made with another chat format");
+  const auto without = [&](const Result<ChatTemplate>& chat) {
     return must(TokenCache::open_or_build(io, tokenizer, {"a.txt", "b.jsonl"}, "d", chat))->rebuilt_because();
   };
-  EXPECT_EQ(without(ChatFormat::plain()), "no cache yet");
-  EXPECT_EQ(without(ChatFormat::chatml()), "");
+  EXPECT_EQ(without(ChatTemplate{}), "no cache yet");
+  EXPECT_EQ(without(chatml), "");
+}
+
+TEST_F(RecordCacheTest, ATemplateWithMarkersThatTheTokenizerLacksIsRefusedWithTheFile) {
+  const Status status =
+      TokenCache::open_or_build(io, tokenizer, {"a.txt", "c.jsonl"}, "c", chat_template_named("chatml"))
+          .status();
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_EQ(status.message(),
+            "c.jsonl: chats are written as chatml, but the tokenizer has no token '<|im_start|>'");
 }
 
 TEST_F(RecordCacheTest, RecordsTakenForTextAreOtherText) {

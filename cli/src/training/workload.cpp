@@ -37,7 +37,7 @@ Status add_texts(Io& io, const std::string& file, std::vector<std::string>& text
         Code::invalid,
         str(file, " is a packed file: data.tokenizer must name the tokenizer it was made with"));
   if (is_jsonl(file))
-    return read_jsonl(io, file, ChatFormat::plain(),
+    return read_jsonl(io, file, ChatTemplate{},
                       [&](const Document& document) {
                         texts.push_back(document.text());
                         return Status::ok();
@@ -49,21 +49,21 @@ Status add_texts(Io& io, const std::string& file, std::vector<std::string>& text
 }
 
 Result<Tokenizer> make_tokenizer(const TrainConfig& config, const std::vector<std::string>& files, Io& io) {
-  if (config.data.tokenizer) return annotated(Tokenizer::load(io, *config.data.tokenizer), "data.tokenizer");
-  if (!config.model.from.empty())  // a model understands no other tokens than its own
-    return annotated(Tokenizer::load(io, config.model.from + "/tokenizer.json"), "model.from");
+  if (const std::string source = tokenizer_source(config); !source.empty())
+    return annotated(Tokenizer::load(io, source), config.data.tokenizer ? "data.tokenizer" : "model.from");
   std::vector<std::string> texts;
   for (const std::string& file : files) STRATA_TRY(add_texts(io, file, texts).annotate("data.train"));
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   return annotated(Tokenizer::train(views, config.model.vocab), "model.vocab");
 }
 
-// Caches of different texts or tokenizers never share a name.
+// Caches of different texts, tokenizers or chat templates never share a name.
 std::string cache_path(const TrainConfig& config, const Tokenizer& tokenizer,
-                       const std::vector<std::string>& files) {
+                       const Result<ChatTemplate>& chat, const std::vector<std::string>& files) {
   Digester names;
   for (const std::string& file : files) names.update(std::as_bytes(std::span(file.data(), file.size() + 1)));
   names.update(tokenizer.digest());
+  if (chat.has_value() && std::any_of(files.begin(), files.end(), is_jsonl)) names.update(chat->digest());
   return str(config.data.cache_dir, "/", to_hex(names.digest()), ".tokens");
 }
 
@@ -83,6 +83,7 @@ class WorkloadOpener {
       return Status::error(Code::invalid, str("the tokenizer has ", tokenizer.vocab_size(),
                                               " tokens and model.vocab is ", config_.model.vocab));
     into_.tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
+    STRATA_TRY_ASSIGN(into_.chat_, choose_chat(io_, config_.data.chat, tokenizer_source(config_)));
     STRATA_TRY(io_.make_dirs(config_.data.cache_dir));
     STRATA_TRY(open_caches(train));
     decide_packing();
@@ -116,8 +117,8 @@ class WorkloadOpener {
       return TokenCache::open(io_, *into_.tokenizer_, file);
     }
     auto cache = TokenCache::open_or_build(io_, *into_.tokenizer_, files,
-                                           cache_path(config_, *into_.tokenizer_, files),
-                                           ChatFormat::of(*into_.tokenizer_));
+                                           cache_path(config_, *into_.tokenizer_, into_.chat_.chat, files),
+                                           into_.chat_.chat);
     if (cache.has_value())
       into_.notes_.insert(into_.notes_.end(), (*cache)->notes().begin(), (*cache)->notes().end());
     return cache;

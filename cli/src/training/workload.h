@@ -10,6 +10,7 @@
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/io.h>
 
+#include "chat_choice.h"
 #include "train_config.h"
 
 namespace strata::cli {
@@ -42,6 +43,8 @@ class Workload {
   const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
   const Dataset& train() const noexcept { return *train_; }
   const Dataset* val() const noexcept { return val_.get(); }
+  /// The tokenizer's own chat template, Jinja; empty where it has none.
+  const std::string& chat_template() const noexcept { return chat_.jinja; }
   /// "stream" or "pack": what data.packing is or, where it is auto, became.
   const std::string& packing() const noexcept { return packing_; }
   /// What was read to build token files, a sentence a .jsonl file, and what of the data is not used.
@@ -54,6 +57,7 @@ class Workload {
  private:
   friend class WorkloadOpener;
   std::unique_ptr<Tokenizer> tokenizer_;
+  ChatChoice chat_;
   std::vector<std::unique_ptr<TokenCache>> train_caches_;  // one, or with weights one a file
   std::unique_ptr<TokenCache> val_cache_;
   std::vector<std::unique_ptr<Dataset>> parts_;  // of a mixture

@@ -8,6 +8,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
+#include "chat_choice.h"
 #include "exit_code.h"
 #include "load_config.h"
 #include "verbs/verbs.h"
@@ -104,8 +105,9 @@ Result<std::string> pack(const Args& args, Io& io) {
                            str("--out ", args.out_dir, " exists and is no packed file; it is not replaced"));
   }
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, args.tokenizer));
-  STRATA_TRY_ASSIGN(const auto cache, TokenCache::open_or_build(io, tokenizer, args.items, args.out_dir,
-                                                                ChatFormat::of(tokenizer)));
+  STRATA_TRY_ASSIGN(const ChatChoice choice, choose_chat(io, args.chat, args.tokenizer));
+  STRATA_TRY_ASSIGN(const auto cache,
+                    TokenCache::open_or_build(io, tokenizer, args.items, args.out_dir, choice.chat));
   STRATA_TRY_ASSIGN(const DataSummary summary, summarize(*cache, args.seq));
   std::string text;
   for (const std::string& note : cache->notes()) text += note + "\n";

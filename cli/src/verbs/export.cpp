@@ -50,6 +50,7 @@ Result<std::map<std::string, std::string>> files_beside(const LoadedConfig& load
     return {};
   };
   STRATA_TRY(take(run, "tokenizer.json"));
+  STRATA_TRY(take(run, "chat_template.jinja"));
   if (const std::string& from = loaded.config.model.from; !from.empty())
     for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
                              "generation_config.json", "chat_template.jinja", "vocab.json", "merges.txt"})

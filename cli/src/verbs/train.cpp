@@ -148,6 +148,8 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   // Before the configuration that names it: a run killed in between must still resume.
   STRATA_TRY(io.make_dirs(path));
   STRATA_TRY(workload->tokenizer().save(io, path + "/tokenizer.json"));
+  if (!workload->chat_template().empty())
+    STRATA_TRY(write_text_atomically(io, path + "/chat_template.jinja", workload->chat_template()));
   STRATA_TRY_ASSIGN(
       const std::unique_ptr<RunFolder> folder,
       RunFolder::open(io, path, opening_of(args), job->engine().steps(), loaded.tree.to_toml(true)));

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include <strata/model/tokenizer.h>
+#include <strata/runtime/digest.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
 
 /// How a conversation is written as text. Without tools; a family's later forms are other formats.
 enum class ChatFormat : std::uint8_t {
-  plain,    ///< "User:" and "Assistant:" in lines of their own, for models that know no markers
+  plain,    ///< "User:" and "Assistant:" in lines of their own, for tokenizers without markers
   chatml,   ///< <|im_start|>role ... <|im_end|>: Qwen2, Qwen2.5 and many others
   qwen3,    ///< ChatML, with the answer's reasoning in <think> from the last question on
   llama3,   ///< <|start_header_id|>role<|end_header_id|> ... <|eot_id|>
@@ -25,12 +26,15 @@ enum class ChatFormat : std::uint8_t {
 /// A format and what its templates differ in.
 struct ChatTemplate {
   ChatFormat format = ChatFormat::plain;
-  std::string system;                 ///< chatml: what the model is told where the messages begin otherwise
-  std::string date = "26 Jul 2024";   ///< llama31: "Today Date"; files of LLaMA-3.2 take the day they run on
-  std::string eos = "<|endoftext|>";  ///< plain: what ends an answer
-  bool newline_in_prompt = false;     ///< glm4: "\n" ends the prompt, else the model writes it
+  std::string system;                ///< chatml: what the model is told where the messages begin otherwise
+  std::string date = "26 Jul 2024";  ///< llama31: "Today Date"; files of LLaMA-3.2 take the day they run on
+  bool newline_in_prompt = false;    ///< glm4: "\n" ends the prompt, else the model writes it
+  /// Equal digests write equal texts.
+  Digest digest() const;
 };
 
+/// "plain, chatml, ...": all that chat_template_named() knows.
+std::string chat_template_names();
 /// "chatml"
 std::string_view chat_template_name(ChatFormat format) noexcept;
 /// By name, or by what a tokenizer_config's Jinja text contains; it is not run. Errors:
@@ -38,8 +42,11 @@ std::string_view chat_template_name(ChatFormat format) noexcept;
 Result<ChatTemplate> chat_template_named(std::string_view name);
 Result<ChatTemplate> detect_chat_template(std::string_view jinja);
 
+inline constexpr std::string_view kChatRoles = "system, user, assistant";
+bool is_chat_role(std::string_view role) noexcept;
+
 struct ChatMessage {
-  std::string role;  ///< system, user or assistant
+  std::string role;  ///< one of kChatRoles
   std::string content;
 };
 
@@ -55,6 +62,7 @@ struct ChatText {
   /// Of each message what its author wrote: the content, and the marker that ends the turn, which an
   /// assistant has to learn too. In glm4 the next turn's role is that marker; the last turn has none.
   std::vector<ChatRange> written;
+  std::vector<bool> learnt;        ///< of each message: whether it is an assistant's
   std::vector<ChatRange> markers;  ///< the template's own special tokens, in order
 };
 
@@ -66,6 +74,7 @@ Result<ChatText> render_chat(const ChatTemplate& chat, std::span<const ChatMessa
 struct ChatTokens {
   std::vector<std::int32_t> ids;
   std::vector<ChatRange> written;  ///< of each message, as token indices: a token belongs where it begins
+  std::vector<bool> learnt;        ///< of each token: whether an assistant wrote it
 };
 
 /// The markers become their tokens; in what people wrote special tokens are text unless `special` says

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/model/chat_format.h>
+#include <strata/model/chat.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/digest.h>
 #include <strata/runtime/io.h>
@@ -33,10 +33,11 @@ Status check_source_name(std::string_view path);
 struct Segment {
   std::string text;
   bool learnt = true;
-  SpecialTokens special = SpecialTokens::as_text;
 };
+/// Either stretches or a conversation, whose tokens are those of the whole.
 struct Document {
   std::vector<Segment> segments;
+  ChatText chat;
   bool end_learnt = true;  ///< that it ends here is learnt too
   /// All of its text.
   std::string text() const;
@@ -56,8 +57,9 @@ inline constexpr std::size_t kMaxRecordBytes = std::size_t{16} << 20;
 /// an error; all lines are read before it is returned, and of each kind of problem the first line and the
 /// count of the others is told, a line a kind. After the first problem `take` is called no more. Lines are at
 /// most kMaxRecordBytes long, UTF-8, nested at most 64 deep, and have no key twice. Other keys of a record
-/// are let be and counted. Errors: `invalid` with "PATH: line N: ..."; those of reading and of `take`.
-Result<JsonlFacts> read_jsonl(Io& io, const std::string& path, const ChatFormat& chat,
+/// are let be and counted. Conversations are written as `chat` says; an error in its place is that of the
+/// first one. Errors: `invalid` with "PATH: line N: ..."; those of reading and of `take`.
+Result<JsonlFacts> read_jsonl(Io& io, const std::string& path, const Result<ChatTemplate>& chat,
                               const std::function<Status(const Document&)>& take);
 
 }  // namespace strata

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/model/chat_format.h>
+#include <strata/model/chat.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/io.h>
 #include <strata/runtime/status.h>
@@ -24,13 +24,14 @@ struct CacheHeader;
 class TokenCache {
  public:
   /// Takes `cache_path` when it was made from these bytes by this tokenizer and is undamaged, else builds it
-  /// and replaces it in one step. Sources are read in blocks, in order. One process at a time should build a
-  /// path. Errors: `invalid` for no source, sources with no bytes, or records that are none (all of them, a
-  /// line a kind); `unsupported` for other formats; `not_found`, `io_error`, `no_space`, with the file.
+  /// and replaces it in one step. Sources are read in blocks, in order; conversations as `chat` says, or they
+  /// are its error. One process at a time should build a path. Errors: `invalid` for no source, sources with
+  /// no bytes, records that are none (all of them, a line a kind), or a chat template with markers that the
+  /// tokenizer lacks; `unsupported` for other formats; `not_found`, `io_error`, `no_space`, with the file.
   static Result<std::unique_ptr<TokenCache>> open_or_build(Io& io, const Tokenizer& tokenizer,
                                                            const std::vector<std::string>& sources,
                                                            const std::string& cache_path,
-                                                           const ChatFormat& chat = ChatFormat::plain());
+                                                           const Result<ChatTemplate>& chat = ChatTemplate{});
   /// Takes an existing cache without its sources. Errors: `corrupt` for a damaged one, `invalid` for another
   /// tokenizer's, `not_found`, `io_error`.
   static Result<std::unique_ptr<TokenCache>> open(Io& io, const Tokenizer& tokenizer,
