@@ -93,6 +93,12 @@ DecoderConfig filled(DecoderConfig c) {
   return c;
 }
 
+// Far above any model, and so that no product of sizes comes near 2^63.
+constexpr std::int64_t kMaxLayers = 10000;
+constexpr std::int64_t kMaxWidth = 1 << 20;
+constexpr std::int64_t kMaxVocab = 1 << 22;
+constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;
+
 Status validate(const DecoderConfig& config) {
   std::string problems;
   const auto need = [&](bool ok, const std::string& what) {
@@ -105,15 +111,21 @@ Status validate(const DecoderConfig& config) {
   }
   const DecoderConfig c = filled(config);
   const auto whole = [](std::int64_t a, std::int64_t b) { return b >= 1 && a % b == 0; };
-  for (const auto& [name, value] : {std::pair{"layers", c.layers},
-                                    {"hidden", c.hidden},
-                                    {"heads", c.heads},
-                                    {"ffn", c.ffn},
-                                    {"vocab", c.vocab},
-                                    {"seq", c.seq},
-                                    {"kv_heads", c.kv_heads}})
-    need(value >= 1 && value <= (std::int64_t{1} << 31),
-         str("model.", name, " is ", value, "; it is at least 1"));
+  const auto within = [&](const char* name, std::int64_t value, std::int64_t most) {
+    need(value >= 1 && value <= most, str("model.", name, " is ", value, "; it is 1 to ", most));
+  };
+  within("layers", c.layers, kMaxLayers);
+  within("hidden", c.hidden, kMaxWidth);
+  within("heads", c.heads, kMaxWidth);
+  within("ffn", c.ffn, 4 * kMaxWidth);
+  within("vocab", c.vocab, kMaxVocab);
+  within("seq", c.seq, kMaxPositions);
+  within("kv_heads", c.kv_heads, kMaxWidth);
+  need(c.heads < 1 || c.head_dim <= kMaxWidth / c.heads,
+       str("model.heads is ", c.heads, " and model.head_dim ", c.head_dim, "; together they are at most ",
+           kMaxWidth));
+  need(c.positions <= kMaxPositions,
+       str("the model knows ", c.positions, " positions; it is at most ", kMaxPositions));
   need(config.head_dim != 0 || c.heads < 1 || whole(c.hidden, c.heads),
        str("model.hidden is ", c.hidden, " and model.heads ", c.heads,
            "; the first must be a multiple of the second"));

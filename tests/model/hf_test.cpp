@@ -252,6 +252,52 @@ TEST_F(HfDamageTest, SizesThatDoNotGoTogetherAreRefused) {
   expect_refused(Code::invalid, {"RoPE turns 7 elements"});
 }
 
+// A folder says what is to be allocated, and who reads it did not write it.
+TEST_F(HfDamageTest, SizesThatNoModelHasAreRefusedBeforeAnythingIsMade) {
+  edit_config([](json& j) {
+    j["num_hidden_layers"] = std::int64_t{1} << 31;
+    j["vocab_size"] = std::int64_t{1} << 31;
+    j["head_dim"] = std::int64_t{1} << 31;
+  });
+  expect_refused(
+      Code::invalid,
+      {"model.layers is 2147483648; it is 1 to 10000", "model.vocab is 2147483648; it is 1 to 4194304",
+       "model.heads is 4 and model.head_dim 2147483648; together they are at most 1048576"});
+}
+
+TEST_F(HfDamageTest, NumbersThatAreNoneInSinglePrecisionAreRefused) {
+  edit_config([](json& j) {
+    j["rms_norm_eps"] = 1e300;
+    j["rope_theta"] = 1e-300;
+    j["rope_scaling"] = {{"rope_type", "llama3"},
+                         {"factor", 0},
+                         {"low_freq_factor", -1},
+                         {"high_freq_factor", 4},
+                         {"original_max_position_embeddings", 1.5}};
+  });
+  expect_refused(Code::corrupt,
+                 {"rms_norm_eps is 1e+300; it must be a number", "rope_theta is 1e-300; it must be above 0",
+                  "factor is 0; it must be above 0", "low_freq_factor is -1; it must be above 0",
+                  "original_max_position_embeddings is 1.5; it must be a number from 0 to 2^31"});
+}
+
+TEST(HfConfigTest, BloomsInnerWidthIsFourTimesTheOuterWhateverTheFileSays) {
+  const std::string text = R"({"model_type": "bloom", "n_layer": 1, "hidden_size": 8, "n_head": 2,
+                               "vocab_size": 5, "n_inner": 20})";
+  EXPECT_EQ(must(decoder_from_hf_config(text)).ffn, 32);
+}
+
+TEST(HfConfigTest, AShareOfRotatedElementsThatIsNoneIsRefused) {
+  for (const char* share : {"-0.5", "1.5", "1e300"}) {
+    const auto config = decoder_from_hf_config(
+        str(R"({"model_type": "glm", "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2,
+                "intermediate_size": 8, "vocab_size": 5, "partial_rotary_factor": )",
+            share, "}"));
+    EXPECT_FALSE(config.has_value()) << share;
+    EXPECT_THAT(std::string(config.status().message()), HasSubstr("partial_rotary_factor is ")) << share;
+  }
+}
+
 TEST_F(HfDamageTest, AnArchitectureThatIsNotKnownIsNamed) {
   edit_config([](json& j) { j["model_type"] = "mamba"; });
   expect_refused(Code::unsupported, {"model_type is 'mamba'", "gpt2, opt, bloom, llama"});

@@ -1,6 +1,7 @@
 #include <strata/model/hf/config.h>
 
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -12,6 +13,8 @@ namespace strata {
 namespace {
 
 using nlohmann::json;
+
+constexpr double kMaxFloat = static_cast<double>(std::numeric_limits<float>::max());
 
 /// Reads keys of one config and gathers what is wrong.
 class Keys {
@@ -37,10 +40,18 @@ class Keys {
   double number(std::initializer_list<const char*> names, std::optional<double> otherwise = {}) {
     const json* value = find(names);
     if (value == nullptr && otherwise) return *otherwise;
-    if (value != nullptr && value->is_number() && std::isfinite(value->get<double>()))
+    // Computed with in f32, where a larger one is infinite.
+    if (value != nullptr && value->is_number() && std::abs(value->get<double>()) <= kMaxFloat)
       return value->get<double>();
     wrong(*names.begin(), value, "a number");
     return 0;
+  }
+  /// One that is above 0 in f32 too.
+  float positive(std::initializer_list<const char*> names, std::optional<double> otherwise = {}) {
+    const std::size_t before = problems_.size();
+    const auto n = static_cast<float>(number(names, otherwise));
+    if (!(n > 0) && problems_.size() == before) wrong(*names.begin(), find(names), "above 0");
+    return n;
   }
   bool flag(const char* name, bool otherwise) {
     const json* value = find({name});
@@ -102,7 +113,7 @@ void read_gpt2(Keys& k, DecoderConfig& c) {
   c.heads = k.integer({"n_head", "num_attention_heads"});
   c.ffn = k.integer({"n_inner"}, 4 * c.hidden);
   c.positions = k.integer({"n_positions", "max_position_embeddings"});
-  c.norm_eps = static_cast<float>(k.number({"layer_norm_epsilon"}, 1e-5));
+  c.norm_eps = k.positive({"layer_norm_epsilon"}, 1e-5);
   k.must_be_one_of("activation_function", k.text({"activation_function"}, "gelu_new"), kTanhGelu);
   k.must_be("scale_attn_weights", true, true);
   k.must_be("scale_attn_by_inverse_layer_idx", false, false);
@@ -128,8 +139,8 @@ void read_bloom(Keys& k, DecoderConfig& c) {
   c.layers = k.integer({"n_layer", "num_hidden_layers"});
   c.hidden = k.integer({"hidden_size", "n_embed"});
   c.heads = k.integer({"n_head", "num_attention_heads"});
-  c.ffn = k.integer({"n_inner"}, 4 * c.hidden);
-  c.norm_eps = static_cast<float>(k.number({"layer_norm_epsilon"}, 1e-5));
+  c.ffn = 4 * c.hidden;  // whatever n_inner says: no implementation reads it
+  c.norm_eps = k.positive({"layer_norm_epsilon"}, 1e-5);
   k.must_be("apply_residual_connection_post_layernorm", false, false);
 }
 
@@ -138,17 +149,17 @@ void read_scaling(Keys& k, const json& scaling, DecoderConfig& c) {
   if (!scaling.is_object()) return k.unsupported(str("rope_scaling is ", scaling.dump().substr(0, 80)));
   Keys s = k.within(scaling);
   kernels::RopeFrequencies& f = c.frequencies;
-  f.theta = static_cast<float>(s.number({"rope_theta"}, static_cast<double>(f.theta)));
+  f.theta = s.positive({"rope_theta"}, static_cast<double>(f.theta));
   const std::string type = s.text({"rope_type", "type"}, "default");
   if (type == "linear") {
     f.scaling = Scaling::linear;
-    f.factor = static_cast<float>(s.number({"factor"}));
+    f.factor = s.positive({"factor"});
   } else if (type == "llama3") {
     f.scaling = Scaling::llama3;
-    f.factor = static_cast<float>(s.number({"factor"}));
-    f.low_freq_factor = static_cast<float>(s.number({"low_freq_factor"}));
-    f.high_freq_factor = static_cast<float>(s.number({"high_freq_factor"}));
-    f.original_positions = static_cast<float>(s.number({"original_max_position_embeddings"}));
+    f.factor = s.positive({"factor"});
+    f.low_freq_factor = s.positive({"low_freq_factor"});
+    f.high_freq_factor = s.positive({"high_freq_factor"});
+    f.original_positions = static_cast<float>(s.integer({"original_max_position_embeddings"}));
   } else if (type != "default") {
     s.unsupported(str("rope_scaling.rope_type is ", type));
   }
@@ -163,8 +174,8 @@ void read_llama(Keys& k, DecoderConfig& c) {
   c.head_dim = k.integer({"head_dim"}, c.family == "qwen3" || c.post_norms || c.rotary_interleaved ? 128 : 0);
   c.ffn = k.integer({"intermediate_size"});
   c.positions = k.integer({"max_position_embeddings"}, 0);
-  c.norm_eps = static_cast<float>(k.number({"rms_norm_eps"}, static_cast<double>(c.norm_eps)));
-  c.frequencies.theta = static_cast<float>(k.number({"rope_theta"}, 10000.0));
+  c.norm_eps = k.positive({"rms_norm_eps"}, static_cast<double>(c.norm_eps));
+  c.frequencies.theta = k.positive({"rope_theta"}, 10000.0);
   for (const char* name : {"rope_scaling", "rope_parameters"})
     if (const json* scaling = k.find({name}); scaling != nullptr) read_scaling(k, *scaling, c);
   k.must_be_one_of("hidden_act", k.text({"hidden_act", "hidden_activation"}, "silu"), kSilu);
@@ -181,6 +192,10 @@ void read_llama(Keys& k, DecoderConfig& c) {
     if (const json* rope = k.find({"rope_parameters"});
         rope != nullptr && rope->contains("partial_rotary_factor"))
       share = k.within(*rope).number({"partial_rotary_factor"});
+    if (!(share >= 0 && share <= 1)) {
+      k.unsupported(str("partial_rotary_factor is ", share));
+      share = 0;
+    }
     c.rotary_dim = static_cast<std::int64_t>(static_cast<double>(c.head_dim) * share);
   } else if (k.find({"partial_rotary_factor"}) != nullptr && k.number({"partial_rotary_factor"}) != 1.0) {
     k.unsupported("partial_rotary_factor is not 1");
