@@ -3,73 +3,10 @@
 #include <algorithm>
 
 #include <strata/graph/passes.h>
-#include <strata/model/documents.h>
 #include <strata/runtime/digest.h>
 #include <strata/runtime/str.h>
 
 namespace strata::cli {
-namespace {
-
-constexpr std::uint64_t kMaxCorpusBytes = std::uint64_t{1}
-                                          << 32;  // of one file that a tokenizer is trained on
-
-template <class T>
-Result<T> annotated(Result<T> result, std::string_view doing) {
-  return result.has_value() ? std::move(result) : Result<T>(result.status().annotate(doing));
-}
-
-Result<std::vector<std::string>> located(const std::vector<std::string>& paths, std::string_view key) {
-  if (paths.empty()) return Status::error(Code::invalid, str(key, " names no file"));
-  const std::vector<std::string> dirs = default_data_dirs();
-  std::vector<std::string> found;
-  for (const std::string& path : paths) {
-    STRATA_TRY(check_source_name(path).annotate(key));
-    found.push_back(locate_data_file(path, dirs));
-  }
-  return found;
-}
-
-/// All text of a file that a tokenizer may learn from.
-Status add_texts(Io& io, const std::string& file, std::vector<std::string>& texts) {
-  STRATA_TRY_ASSIGN(const bool packed, TokenCache::is_cache(io, file));
-  if (packed)
-    return Status::error(
-        Code::invalid,
-        str(file, " is a packed file: data.tokenizer must name the tokenizer it was made with"));
-  if (is_jsonl(file))
-    return read_jsonl(io, file, ChatTemplate{},
-                      [&](const Document& document) {
-                        texts.push_back(document.text());
-                        return Status::ok();
-                      })
-        .status();
-  STRATA_TRY_ASSIGN(std::string text, read_text(io, file, kMaxCorpusBytes));
-  texts.push_back(std::move(text));
-  return {};
-}
-
-Result<Tokenizer> make_tokenizer(const TrainConfig& config, const std::vector<std::string>& files, Io& io) {
-  if (const std::string source = tokenizer_source(config); !source.empty())
-    return annotated(Tokenizer::load(io, source), config.data.tokenizer ? "data.tokenizer" : "model.from");
-  std::vector<std::string> texts;
-  for (const std::string& file : files) STRATA_TRY(add_texts(io, file, texts).annotate("data.train"));
-  const std::vector<std::string_view> views(texts.begin(), texts.end());
-  return annotated(Tokenizer::train(views, config.model.vocab), "model.vocab");
-}
-
-// Caches of different texts, tokenizers or chat templates never share a name.
-std::string cache_path(const TrainConfig& config, const Tokenizer& tokenizer,
-                       const Result<ChatTemplate>& chat, const std::vector<std::string>& files) {
-  Digester names;
-  for (const std::string& file : files) names.update(std::as_bytes(std::span(file.data(), file.size() + 1)));
-  names.update(tokenizer.digest());
-  if (chat.has_value() && std::any_of(files.begin(), files.end(), is_jsonl)) names.update(chat->digest());
-  return str(config.data.cache_dir, "/", to_hex(names.digest()), ".tokens");
-}
-
-bool is_masked(const TokenCache& cache) { return cache.n_learnt() < cache.n_tokens(); }
-
-}  // namespace
 
 /// The steps of Workload::open.
 class WorkloadOpener {
@@ -78,12 +15,8 @@ class WorkloadOpener {
 
   Status open() {
     STRATA_TRY_ASSIGN(const std::vector<std::string> train, located(config_.data.train, "data.train"));
-    STRATA_TRY_ASSIGN(Tokenizer tokenizer, make_tokenizer(config_, train, io_));
-    if (tokenizer.vocab_size() > config_.model.vocab)
-      return Status::error(Code::invalid, str("the tokenizer has ", tokenizer.vocab_size(),
-                                              " tokens and model.vocab is ", config_.model.vocab));
-    into_.tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
-    STRATA_TRY_ASSIGN(into_.chat_, choose_chat(io_, config_.data.chat, tokenizer_source(config_)));
+    STRATA_TRY_ASSIGN(TextCodec codec, open_codec(config_, train, io_));
+    into_.codec_ = std::make_unique<TextCodec>(std::move(codec));
     STRATA_TRY(io_.make_dirs(config_.data.cache_dir));
     STRATA_TRY(open_caches(train));
     decide_packing();
@@ -108,20 +41,7 @@ class WorkloadOpener {
   }
 
   Result<std::unique_ptr<TokenCache>> cache_of(const std::vector<std::string>& files) {
-    for (const std::string& file : files) {
-      STRATA_TRY_ASSIGN(const bool packed, TokenCache::is_cache(io_, file));
-      if (!packed) continue;
-      if (files.size() > 1)
-        return Status::error(Code::invalid, str(file, " is a packed file; one of ", files.size(),
-                                                " files, it needs data.weights, or to be packed with them"));
-      return TokenCache::open(io_, *into_.tokenizer_, file);
-    }
-    auto cache = TokenCache::open_or_build(io_, *into_.tokenizer_, files,
-                                           cache_path(config_, *into_.tokenizer_, into_.chat_.chat, files),
-                                           into_.chat_.chat);
-    if (cache.has_value())
-      into_.notes_.insert(into_.notes_.end(), (*cache)->notes().begin(), (*cache)->notes().end());
-    return cache;
+    return open_tokens(config_, *into_.codec_, files, io_, into_.notes_);
   }
 
   // One for both, so that a validation loss does not depend on when auto was decided.
@@ -130,7 +50,7 @@ class WorkloadOpener {
     const bool masked =
         std::any_of(caches.begin(), caches.end(), [](const auto& c) { return is_masked(*c); }) ||
         (into_.val_cache_ != nullptr && is_masked(*into_.val_cache_));
-    into_.packing_ = config_.data.packing != "auto" ? config_.data.packing : masked ? "pack" : "stream";
+    into_.packing_ = packing_of(config_, masked);
   }
 
   Status make_datasets() {
@@ -168,16 +88,9 @@ class WorkloadOpener {
 
   Result<std::unique_ptr<Dataset>> dataset_of(const TokenCache& cache, SampleOrder order,
                                               std::uint64_t seed) {
-    if (into_.packing_ == "pack") {
-      STRATA_TRY_ASSIGN(
-          PackedDataset packed,
-          PackedDataset::create(cache, {.seq = config_.model.seq, .order = order, .seed = seed}));
-      into_.packed_bytes_ += packed.memory_bytes();
-      return std::unique_ptr<Dataset>(std::make_unique<PackedDataset>(std::move(packed)));
-    }
-    STRATA_TRY_ASSIGN(StreamDataset stream,
-                      StreamDataset::create(cache, {.seq = config_.model.seq, .order = order, .seed = seed}));
-    return std::unique_ptr<Dataset>(std::make_unique<StreamDataset>(std::move(stream)));
+    STRATA_TRY_ASSIGN(TokenRows rows, rows_of(cache, config_, into_.packing_, order, seed));
+    into_.packed_bytes_ += rows.memory_bytes;
+    return std::move(rows.data);
   }
 
   const TrainConfig& config_;
@@ -201,7 +114,7 @@ std::uint64_t Workload::data_bytes() const noexcept {
 std::string Workload::data_digest() const {
   Digester digester;
   const auto add = [&](const auto& value) { digester.update(std::as_bytes(std::span(&value, 1))); };
-  digester.update(tokenizer_->digest());
+  digester.update(tokenizer().digest());
   for (const auto& cache : train_caches_) {
     for (std::uint64_t i = 0; i < cache->n_tokens(); ++i) add(cache->token(i));
     for (std::uint64_t i = 0; i < cache->n_tokens() && is_masked(*cache); ++i) add(cache->learnt(i));

@@ -10,8 +10,8 @@
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/io.h>
 
-#include "chat_choice.h"
 #include "train_config.h"
+#include "training/token_data.h"
 
 namespace strata::cli {
 
@@ -40,11 +40,11 @@ class Workload {
   /// the data, or weights that cannot be kept.
   static Result<std::unique_ptr<Workload>> open(const TrainConfig& config, Io& io);
 
-  const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
+  const Tokenizer& tokenizer() const noexcept { return codec_->tokenizer; }
   const Dataset& train() const noexcept { return *train_; }
   const Dataset* val() const noexcept { return val_.get(); }
   /// The tokenizer's own chat template, Jinja; empty where it has none.
-  const std::string& chat_template() const noexcept { return chat_.jinja; }
+  const std::string& chat_template() const noexcept { return codec_->chat.jinja; }
   /// "stream" or "pack": what data.packing is or, where it is auto, became.
   const std::string& packing() const noexcept { return packing_; }
   /// What was read to build token files, a sentence a .jsonl file, and what of the data is not used.
@@ -56,8 +56,7 @@ class Workload {
 
  private:
   friend class WorkloadOpener;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  ChatChoice chat_;
+  std::unique_ptr<TextCodec> codec_;
   std::vector<std::unique_ptr<TokenCache>> train_caches_;  // one, or with weights one a file
   std::unique_ptr<TokenCache> val_cache_;
   std::vector<std::unique_ptr<Dataset>> parts_;  // of a mixture

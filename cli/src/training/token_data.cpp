@@ -1,0 +1,113 @@
+#include "training/token_data.h"
+
+#include <algorithm>
+
+#include <strata/model/documents.h>
+#include <strata/runtime/digest.h>
+#include <strata/runtime/str.h>
+
+namespace strata::cli {
+namespace {
+
+constexpr std::uint64_t kMaxCorpusBytes = std::uint64_t{1}
+                                          << 32;  // of one file that a tokenizer is trained on
+
+/// All text of a file that a tokenizer may learn from.
+Status add_texts(Io& io, const std::string& file, std::vector<std::string>& texts) {
+  STRATA_TRY_ASSIGN(const bool packed, TokenCache::is_cache(io, file));
+  if (packed)
+    return Status::error(
+        Code::invalid,
+        str(file, " is a packed file: data.tokenizer must name the tokenizer it was made with"));
+  if (is_jsonl(file))
+    return read_jsonl(io, file, ChatTemplate{},
+                      [&](const Document& document) {
+                        texts.push_back(document.text());
+                        return Status::ok();
+                      })
+        .status();
+  STRATA_TRY_ASSIGN(std::string text, read_text(io, file, kMaxCorpusBytes));
+  texts.push_back(std::move(text));
+  return {};
+}
+
+Result<Tokenizer> make_tokenizer(const TrainConfig& config, const std::vector<std::string>& files, Io& io) {
+  if (const std::string source = tokenizer_source(config); !source.empty())
+    return annotated(Tokenizer::load(io, source), config.data.tokenizer ? "data.tokenizer" : "model.from");
+  std::vector<std::string> texts;
+  for (const std::string& file : files) STRATA_TRY(add_texts(io, file, texts).annotate("data.train"));
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  return annotated(Tokenizer::train(views, config.model.vocab), "model.vocab");
+}
+
+// Caches of different texts, tokenizers or chat templates never share a name.
+std::string cache_path(const TrainConfig& config, const TextCodec& codec,
+                       const std::vector<std::string>& files) {
+  Digester names;
+  for (const std::string& file : files) names.update(std::as_bytes(std::span(file.data(), file.size() + 1)));
+  names.update(codec.tokenizer.digest());
+  if (const auto& chat = codec.chat.chat;
+      chat.has_value() && std::any_of(files.begin(), files.end(), is_jsonl))
+    names.update(chat->digest());
+  return str(config.data.cache_dir, "/", to_hex(names.digest()), ".tokens");
+}
+
+}  // namespace
+
+Result<TextCodec> open_codec(const TrainConfig& config, const std::vector<std::string>& files, Io& io) {
+  STRATA_TRY_ASSIGN(Tokenizer tokenizer, make_tokenizer(config, files, io));
+  if (tokenizer.vocab_size() > config.model.vocab)
+    return Status::error(Code::invalid, str("the tokenizer has ", tokenizer.vocab_size(),
+                                            " tokens and model.vocab is ", config.model.vocab));
+  STRATA_TRY_ASSIGN(ChatChoice chat, choose_chat(io, config.data.chat, tokenizer_source(config)));
+  return TextCodec{std::move(tokenizer), std::move(chat)};
+}
+
+Result<std::vector<std::string>> located(const std::vector<std::string>& paths, std::string_view key) {
+  if (paths.empty()) return Status::error(Code::invalid, str(key, " names no file"));
+  const std::vector<std::string> dirs = default_data_dirs();
+  std::vector<std::string> found;
+  for (const std::string& path : paths) {
+    STRATA_TRY(check_source_name(path).annotate(key));
+    found.push_back(locate_data_file(path, dirs));
+  }
+  return found;
+}
+
+Result<std::unique_ptr<TokenCache>> open_tokens(const TrainConfig& config, const TextCodec& codec,
+                                                const std::vector<std::string>& files, Io& io,
+                                                std::vector<std::string>& notes) {
+  for (const std::string& file : files) {
+    STRATA_TRY_ASSIGN(const bool packed, TokenCache::is_cache(io, file));
+    if (!packed) continue;
+    if (files.size() > 1)
+      return Status::error(Code::invalid, str(file, " is a packed file; one of ", files.size(),
+                                              " files, it needs data.weights, or to be packed with them"));
+    return TokenCache::open(io, codec.tokenizer, file);
+  }
+  auto cache = TokenCache::open_or_build(io, codec.tokenizer, files, cache_path(config, codec, files),
+                                         codec.chat.chat);
+  if (cache.has_value()) notes.insert(notes.end(), (*cache)->notes().begin(), (*cache)->notes().end());
+  return cache;
+}
+
+bool is_masked(const TokenCache& cache) { return cache.n_learnt() < cache.n_tokens(); }
+
+std::string packing_of(const TrainConfig& config, bool masked) {
+  return config.data.packing != "auto" ? config.data.packing : masked ? "pack" : "stream";
+}
+
+Result<TokenRows> rows_of(const TokenCache& cache, const TrainConfig& config, const std::string& packing,
+                          SampleOrder order, std::uint64_t seed) {
+  if (packing == "pack") {
+    STRATA_TRY_ASSIGN(PackedDataset packed,
+                      PackedDataset::create(cache, {.seq = config.model.seq, .order = order, .seed = seed}));
+    const std::uint64_t bytes = packed.memory_bytes();
+    return TokenRows{std::make_unique<PackedDataset>(std::move(packed)), bytes};
+  }
+  STRATA_TRY_ASSIGN(StreamDataset stream,
+                    StreamDataset::create(cache, {.seq = config.model.seq, .order = order, .seed = seed}));
+  return TokenRows{std::make_unique<StreamDataset>(std::move(stream)), 0};
+}
+
+}  // namespace strata::cli
