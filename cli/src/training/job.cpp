@@ -110,6 +110,13 @@ Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const
   return Engine::plan(programs, engine_options(loaded.config));
 }
 
+Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded) {
+  STRATA_TRY(decide_machine(loaded));  // chooses the dtype it is recorded in
+  ProgramSet programs;
+  STRATA_TRY_ASSIGN(programs.eval, record_evaluation(loaded.config));
+  return Engine::plan(programs, engine_options(loaded.config));
+}
+
 Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io,
                                         Trace* trace) {
   const bool uses_nvme = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0;

@@ -23,7 +23,10 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded);
 /// The plan of a run of these programs alone, within the configuration's budgets. Errors: as plan_job.
 Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs);
 
-/// A planned job on its backend, ready for its first step.
+/// The same for a run that only evaluates: it holds parameters and one pass, no moments and no gradients.
+Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded);
+
+/// A planned job on its backend, ready for its first step or evaluation.
 class Job {
  public:
   /// `trace` may be null; it outlives the job.

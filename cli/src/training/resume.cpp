@@ -1,5 +1,6 @@
 #include "training/resume.h"
 
+#include <strata/runtime/digest.h>
 #include <strata/runtime/str.h>
 
 namespace strata::cli {
@@ -14,6 +15,28 @@ Result<std::vector<std::string>> checkpoints_of(const TrainConfig& config, const
   auto whole = whole_checkpoints(io, dir);
   if (!whole.has_value() && whole.status().code() == Code::not_found) return std::vector<std::string>();
   return whole;
+}
+
+Result<std::string> checkpoint_of_step(const std::vector<std::string>& checkpoints, std::int64_t step,
+                                       Io& io) {
+  std::string steps;
+  for (const std::string& checkpoint : checkpoints) {
+    STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
+    if (manifest.step == step) return checkpoint;
+    steps = str(manifest.step, steps.empty() ? "" : ", ", steps);
+  }
+  return Status::error(Code::not_found, str("no checkpoint of step ", step, "; there are ", steps));
+}
+
+Result<std::unique_ptr<SafetensorsFile>> parameters_of(const std::string& checkpoint, Io& io) {
+  STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
+  const std::string path = checkpoint + "/param.safetensors";
+  STRATA_TRY_ASSIGN(const FileDigest found, digest_file(io, path));
+  for (const CheckpointFile& file : manifest.files)
+    if (file.name == "param.safetensors" && file.digest != to_hex(found.digest))
+      return Status::error(Code::corrupt, str(path, ": its digest is ", to_hex(found.digest),
+                                              ", the manifest says ", file.digest));
+  return SafetensorsFile::open(io, path);
 }
 
 Result<std::string> load_newest(Engine& engine, const std::vector<std::string>& checkpoints, Io& io,

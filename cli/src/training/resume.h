@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <strata/engine/checkpoint.h>
+#include <strata/runtime/safetensors.h>
 
 #include "train_config.h"
 
@@ -17,6 +20,12 @@ std::string checkpoint_dir(const TrainConfig& config, const std::string& path);
 /// The run's checkpoints, newest first; none where it has not saved yet. Errors: `corrupt` where there are
 /// some and all are damaged: going on from nothing then would throw work away unasked.
 Result<std::vector<std::string>> checkpoints_of(const TrainConfig& config, const std::string& path, Io& io);
+
+/// The checkpoint of that step. Errors: `not_found`, naming the steps there are.
+Result<std::string> checkpoint_of_step(const std::vector<std::string>& checkpoints, std::int64_t step,
+                                       Io& io);
+/// A checkpoint's parameters, proven whole. Errors: `corrupt` naming both digests; those of reading.
+Result<std::unique_ptr<SafetensorsFile>> parameters_of(const std::string& checkpoint, Io& io);
 
 /// Loads the newest of `checkpoints` that is whole to its last byte, and tells `warn` of those that are not.
 /// Errors: those of load_checkpoint; `corrupt` where none is whole.

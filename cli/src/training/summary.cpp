@@ -8,6 +8,9 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
+#include "training/held_out.h"
+#include "training/tiers.h"
+
 namespace strata::cli {
 namespace {
 
@@ -26,15 +29,11 @@ std::string_view to_string(Ending ending) {
   return "";
 }
 
-std::string by_tier(const TierBytes& bytes) {
-  std::string text;
-  for (std::size_t t = 0; t < kTiers; ++t)
-    text += fmt::format("{}\"{}\": {}", t > 0 ? ", " : "", strata::to_string(static_cast<Tier>(t)),
-                        bytes[t] == kUnlimited ? std::string("null") : str(bytes[t]));
-  return "{" + text + "}";
-}
-
 std::string or_null(std::optional<double> number) { return number ? fmt::format("{:.6f}", *number) : "null"; }
+
+std::string bits_json(std::optional<double> number) {
+  return number ? str("\"", double_bits(*number), "\"") : "null";
+}
 
 std::uint64_t resident_allowance(Engine& engine, std::uint64_t mapped) {
   const TierBytes& planned = engine.plan().planned_peak;
@@ -61,7 +60,7 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
   const MovedBytes moved = engine.moved();
   return fmt::format(
       "{{\n  \"ending\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {:.6f},\n  \"val_loss\": {},\n  "
-      "\"bits_per_byte\": {},\n"
+      "\"val_loss_bits\": {},\n  \"bits_per_byte\": {},\n"
       "  \"tokens_per_s\": {:.1f},\n  \"train_seconds\": {:.3f},\n  \"state_digest\": \"{}\",\n"
       "  \"peak_bytes\": {},\n  \"planned_bytes\": {},\n  \"budget_bytes\": {},\n"
       "  \"resident_peak_bytes\": {},\n  \"resident_allowance_bytes\": {},\n"
@@ -69,9 +68,10 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}},\n"
       "  \"steps_3_to_12\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  \"nvme\": "
       "\"{}\"\n}}\n",
-      to_string(o.ending), engine.steps(), o.train_loss, or_null(o.val_loss), or_null(o.bits_per_byte),
-      o.tokens_per_s, o.train_seconds, o.state_digest, by_tier(engine.peak_bytes()),
-      by_tier(engine.plan().planned_peak), by_tier(engine.plan().options.budgets), peak_resident_bytes(),
+      to_string(o.ending), engine.steps(), o.train_loss, or_null(o.val_loss), bits_json(o.val_loss),
+      or_null(o.bits_per_byte), o.tokens_per_s, o.train_seconds, o.state_digest,
+      tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
+      tiers_json(engine.plan().options.budgets), peak_resident_bytes(),
       resident_allowance(engine, workload.data_bytes()), o.optimizer_seconds, o.nvme_wait_seconds, moved.h2d,
       moved.d2h, moved.nvme_read, moved.nvme_write, o.heap_allocations, o.resources_created,
       engine.nvme_note());
@@ -79,19 +79,12 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
 
 std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder& folder) {
   const MovedBytes moved = engine.moved();
-  const TierBytes peak = engine.peak_bytes();
   std::string text = fmt::format("\n{} after step {}: training loss {:.4f}, {:.0f} tokens/s\n",
                                  to_string(o.ending), engine.steps(), o.train_loss, o.tokens_per_s);
   if (o.bits_per_byte)
     text += fmt::format("validation loss {:.4f} nats a token, {:.3f} bits per byte\n", *o.val_loss,
                         *o.bits_per_byte);
-  text += fmt::format("\n  {:<7} {:>12} {:>14} {:>14}\n", "tier", "budget", "planned peak", "measured peak");
-  for (std::size_t t = 0; t < kTiers; ++t) {
-    const std::uint64_t budget = engine.plan().options.budgets[t];
-    text += fmt::format("  {:<7} {:>12} {:>14} {:>14}\n", strata::to_string(static_cast<Tier>(t)),
-                        budget == kUnlimited ? "unlimited" : format_bytes(budget),
-                        format_bytes(engine.plan().planned_peak[t]), format_bytes(peak[t]));
-  }
+  text += tiers_text(engine);
   text += fmt::format("\nmoved: h2d {}, d2h {}, nvme read {}, nvme write {}\n", format_bytes(moved.h2d),
                       format_bytes(moved.d2h), format_bytes(moved.nvme_read), format_bytes(moved.nvme_write));
   text += fmt::format("of {:.1f} s in steps the optimizer took {:.1f} s and waiting for nvme {:.1f} s\n",

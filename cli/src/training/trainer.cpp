@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include <fmt/format.h>
 
@@ -13,6 +12,7 @@
 #include <strata/runtime/digest.h>
 #include <strata/runtime/str.h>
 
+#include "training/held_out.h"
 #include "training/resume.h"
 #include "training/sampler.h"
 
@@ -130,18 +130,13 @@ Status Trainer::after_step(std::int64_t step) {
 
 Status Trainer::validate(std::int64_t step) {
   if (workload_.val() == nullptr) return Status::ok();
-  const std::int64_t there =
-      static_cast<std::int64_t>(workload_.val()->n_samples()) / config_.train.micro_batch;
-  const std::int64_t n = std::min<std::int64_t>(config_.train.eval_batches, there);
+  const std::int64_t n = std::min<std::int64_t>(config_.train.eval_batches,
+                                                n_micro_batches(*workload_.val(), config_.train.micro_batch));
   if (n == 0) return Status::ok();
-  STRATA_TRY_ASSIGN(const double loss, validation_loss(n));
-  progress_.line(fmt::format("step {}: validation loss {:.4f} over {} micro-batches", step, loss, n));
+  STRATA_TRY_ASSIGN(const HeldOutLoss loss,
+                    held_out_loss(engine_, *workload_.val(), config_.train.micro_batch, n));
+  progress_.line(fmt::format("step {}: validation loss {:.4f} over {} micro-batches", step, loss.nats, n));
   return Status::ok();
-}
-
-Result<double> Trainer::validation_loss(std::int64_t n) {
-  DatasetBatches batches(*workload_.val(), config_.train.micro_batch);
-  return engine_.evaluate(batches, n);
 }
 
 Status Trainer::sample(std::int64_t step) {
@@ -170,13 +165,10 @@ Status Trainer::finish(TrainOutcome& outcome) {
     return Status::ok();  // whoever asked to stop does not wait for a validation
   if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_.steps()));
   if (const Dataset* val = workload_.val(); val != nullptr) {
-    const std::int64_t n = static_cast<std::int64_t>(val->n_samples()) / config_.train.micro_batch;
-    if (n > 0) {
-      STRATA_TRY_ASSIGN(outcome.val_loss, validation_loss(n));
-      const TargetCount counted = val->count_targets(0, n * config_.train.micro_batch);
-      if (counted.bytes > 0)
-        outcome.bits_per_byte = *outcome.val_loss * static_cast<double>(counted.tokens) / std::numbers::ln2 /
-                                static_cast<double>(counted.bytes);
+    if (const std::int64_t n = n_micro_batches(*val, config_.train.micro_batch); n > 0) {
+      STRATA_TRY_ASSIGN(const HeldOutLoss loss, held_out_loss(engine_, *val, config_.train.micro_batch, n));
+      outcome.val_loss = loss.nats;
+      outcome.bits_per_byte = loss.bits_per_byte();
     }
   }
   STRATA_TRY_ASSIGN(outcome.state_digest, engine_.state_digest());

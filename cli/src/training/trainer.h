@@ -45,7 +45,6 @@ class Trainer {
   Status step(std::int64_t step);
   Status after_step(std::int64_t step);
   Status validate(std::int64_t step);
-  Result<double> validation_loss(std::int64_t n);  ///< nats a target, over the first n micro-batches
   Status sample(std::int64_t step);
   Status save();
   Status finish(TrainOutcome& outcome);

@@ -142,16 +142,27 @@ DecoderConfig decoder_config(const TrainConfig& config) {
   return decoder;
 }
 
-Result<ProgramSet> record_programs(const TrainConfig& config, bool recompute) {
-  const DecoderConfig decoder = decoder_config(config);
-  const DType compute = config.train.dtype == "bf16" ? DType::bf16 : DType::f32;
-  ProgramSet set;
+namespace {
+
+DType compute_of(const TrainConfig& config) {
+  return config.train.dtype == "bf16" ? DType::bf16 : DType::f32;
+}
+
+}  // namespace
+
+Result<Program> record_evaluation(const TrainConfig& config) {
   const DecoderRows rows = config.data.packing == "pack" ? DecoderRows::packed : DecoderRows::whole;
-  STRATA_TRY_ASSIGN(set.eval,
-                    record_decoder(decoder, config.train.micro_batch, DecoderHead::loss, rows, compute));
+  return record_decoder(decoder_config(config), config.train.micro_batch, DecoderHead::loss, rows,
+                        compute_of(config));
+}
+
+Result<ProgramSet> record_programs(const TrainConfig& config, bool recompute) {
+  ProgramSet set;
+  STRATA_TRY_ASSIGN(set.eval, record_evaluation(config));
   STRATA_TRY_ASSIGN(set.train, derive_backward(set.eval, "loss"));
   if (recompute) set.train = recompute_regions(std::move(set.train));
-  STRATA_TRY_ASSIGN(set.infer, record_decoder(decoder, 1, DecoderHead::logits, DecoderRows::whole, compute));
+  STRATA_TRY_ASSIGN(set.infer, record_decoder(decoder_config(config), 1, DecoderHead::logits,
+                                              DecoderRows::whole, compute_of(config)));
   return set;
 }
 

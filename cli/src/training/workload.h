@@ -67,6 +67,8 @@ class Workload {
 };
 
 DecoderConfig decoder_config(const TrainConfig& config);
+/// Records the model's loss of a micro-batch.
+Result<Program> record_evaluation(const TrainConfig& config);
 /// Records the model for a micro-batch: training with its backward, validation, and inference of one
 /// sequence.
 Result<ProgramSet> record_programs(const TrainConfig& config, bool recompute);

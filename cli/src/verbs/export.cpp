@@ -22,24 +22,6 @@ Result<DType> dtype_of(const std::string& name) {
   return Status::error(Code::invalid, str("--dtype ", name, "; f32, bf16 and f16 can be written"));
 }
 
-/// The newest checkpoint's parameters, proven whole.
-Result<std::unique_ptr<SafetensorsFile>> parameters_of(const LoadedConfig& loaded, const std::string& run,
-                                                       Io& io, std::string& from) {
-  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, checkpoints_of(loaded.config, run, io));
-  if (checkpoints.empty())
-    return Status::error(Code::not_found,
-                         str(run, " holds no checkpoint yet in ", checkpoint_dir(loaded.config, run)));
-  from = checkpoints.front();
-  STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, from));
-  const std::string path = from + "/param.safetensors";
-  STRATA_TRY_ASSIGN(const FileDigest found, digest_file(io, path));
-  for (const CheckpointFile& file : manifest.files)
-    if (file.name == "param.safetensors" && file.digest != to_hex(found.digest))
-      return Status::error(Code::corrupt, str(path, ": its digest is ", to_hex(found.digest),
-                                              ", the manifest says ", file.digest));
-  return SafetensorsFile::open(io, path);
-}
-
 /// What goes beside the weights: the run's tokenizer, and what came with the folder the run began from.
 Result<std::map<std::string, std::string>> files_beside(const LoadedConfig& loaded, const std::string& run,
                                                         Io& io) {
@@ -71,8 +53,12 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
   if (const std::string& folder = loaded.config.model.from; !folder.empty()) {
     STRATA_TRY_ASSIGN(options.source_config, read_text(io, folder + "/config.json", kTextLimit));
   }
-  std::string from;
-  STRATA_TRY_ASSIGN(const std::unique_ptr<SafetensorsFile> params, parameters_of(loaded, run, io, from));
+  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, checkpoints_of(loaded.config, run, io));
+  if (checkpoints.empty())
+    return Status::error(Code::not_found,
+                         str(run, " holds no checkpoint yet in ", checkpoint_dir(loaded.config, run)));
+  const std::string& from = checkpoints.front();
+  STRATA_TRY_ASSIGN(const std::unique_ptr<SafetensorsFile> params, parameters_of(from, io));
   const ParamSource source = [&](std::string_view name, std::span<float> into) {
     return params->read(name, std::as_writable_bytes(into));
   };
