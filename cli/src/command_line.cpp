@@ -24,6 +24,7 @@ constexpr const char* kExamples =
     "  strata verify --preset austen-5m\n"
     "  strata generate runs/demo --prompt \"Elizabeth \"\n"
     "  strata generate models/gpt2 --prompts questions.txt --top-p 0.9 --json\n"
+    "  strata eval runs/demo --data unseen.txt\n"
     "  strata data inspect qa.tokens --tokenizer tokenizer.json --seq 512\n"
     "  strata train --init models/gpt2 data.train=notes.txt --out runs/tuned\n"
     "  strata export runs/tuned --out models/tuned --dtype bf16 --check\n"
@@ -129,6 +130,20 @@ void add_generate_options(CLI::App& app, Args& args) {
   app.add_flag("--json", args.json, "Print a JSON object a prompt");
 }
 
+void add_eval_options(CLI::App& app, Args& args) {
+  app.add_option("items", args.items, "Run folder or Hugging Face folder, and section.key=value")
+      ->option_text("RUN|FOLDER [key=value ...]");
+  app.add_option("--data", args.data,
+                 "Text, .jsonl or packed files (default: what the run was validated with)")
+      ->option_text("FILE ...");
+  app.add_option("--batches", args.batches, "Only the first micro-batches")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  app.add_option("--checkpoint", args.checkpoint, "The run's checkpoint of that step (default: the newest)")
+      ->option_text("STEP")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 60));
+  app.add_flag("--json", args.json, "Print JSON");
+}
+
 void add_export_options(CLI::App& app, Args& args) {
   app.add_option("run", args.items, "Run folder")->required();
   app.add_option("--out", args.out_dir, "Folder to write, which may not exist")->required();
@@ -187,6 +202,7 @@ const std::vector<Verb>& verbs() {
        {},
        add_plan_options},
       {"generate", "Continue a prompt with a trained run", run_generate, {}, add_generate_options},
+      {"eval", "Measure the loss on text that was not trained on", run_eval, {}, add_eval_options},
       {"export",
        "Write a run's model as a folder that other programs load",
        run_export,

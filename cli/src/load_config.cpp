@@ -13,11 +13,6 @@
 namespace strata::cli {
 namespace {
 
-/// key=value or a file? A file whose name has a '=' is written as ./name.
-bool is_assignment(const std::string& item) {
-  return item.find('=') != std::string::npos && !item.starts_with('/') && !item.starts_with('.');
-}
-
 Result<ConfigSources> sources_of(const Args& args) {
   ConfigSources sources;
   sources.environment = args.environment;
@@ -77,6 +72,10 @@ Status decide_chat(ConfigTree& tree, TrainConfig& config) {
 }
 
 }  // namespace
+
+bool is_assignment(const std::string& item) {
+  return item.find('=') != std::string::npos && !item.starts_with('/') && !item.starts_with('.');
+}
 
 Result<LoadedConfig> load_config(const Args& args) {
   STRATA_TRY_ASSIGN(ConfigSources sources, sources_of(args));

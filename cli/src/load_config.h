@@ -7,6 +7,9 @@
 
 namespace strata::cli {
 
+/// key=value or a file? A file whose name has a '=' is written as ./name.
+bool is_assignment(const std::string& item);
+
 struct LoadedConfig {
   ConfigTree tree;
   TrainConfig config;

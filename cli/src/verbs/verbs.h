@@ -8,6 +8,7 @@ namespace strata::cli {
 int run_config(const Args& args);
 int run_data(const Args& args);
 int run_doctor(const Args& args);
+int run_eval(const Args& args);
 int run_export(const Args& args);
 int run_generate(const Args& args);
 int run_plan(const Args& args);

@@ -1,0 +1,178 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include <strata/model/hf/folder.h>
+#include <strata/runtime/json.h>
+#include <strata/runtime/str.h>
+
+#include "exit_code.h"
+#include "load_config.h"
+#include "training/held_out.h"
+#include "training/job.h"
+#include "training/resume.h"
+#include "training/run_folder.h"
+#include "training/tiers.h"
+#include "training/token_data.h"
+#include "verbs/verbs.h"
+
+namespace strata::cli {
+namespace {
+
+constexpr std::int64_t kLongestContext = 1024;  // of a folder, where model.seq says nothing
+
+/// What is measured: a run at one of its checkpoints, or a folder as it is.
+struct Subject {
+  std::string path;
+  bool is_folder = false;
+  std::string checkpoint;  ///< of a run
+  std::string name() const { return is_folder ? path : checkpoint; }
+};
+
+struct Measured {
+  Subject subject;
+  HeldOutLoss loss;
+  std::vector<std::string> files, notes;
+  std::string packing;
+  std::int64_t sequences = 0, seq = 0, left_out = 0;
+};
+
+/// The command line with the subject's own configuration below its key=value.
+Args with_configuration_of(const Args& args, Subject& subject) {
+  Args given = args;
+  subject.path = args.items.front();
+  subject.is_folder = posix_io().exists(subject.path + "/config.json");
+  given.items.front() =
+      subject.is_folder ? "model.from=" + subject.path : subject.path + "/config.resolved.toml";
+  // After --data key=value and files stand together.
+  const auto files = std::stable_partition(given.data.begin(), given.data.end(), is_assignment);
+  given.items.insert(given.items.end(), given.data.begin(), files);
+  given.data.erase(given.data.begin(), files);
+  return given;
+}
+
+Status choose_checkpoint(const Args& args, const TrainConfig& config, Subject& subject, Io& io) {
+  if (subject.is_folder)
+    return args.checkpoint < 0 ? Status::ok()
+                               : Status::error(Code::invalid, str("--checkpoint is of runs; ", subject.path,
+                                                                  " is a Hugging Face folder"));
+  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, checkpoints_of(config, subject.path, io));
+  if (checkpoints.empty())
+    return Status::error(Code::not_found, str(subject.path, " holds no checkpoint yet in ",
+                                              checkpoint_dir(config, subject.path)));
+  subject.checkpoint = checkpoints.front();
+  if (args.checkpoint < 0) return {};
+  auto found = checkpoint_of_step(checkpoints, args.checkpoint, io);
+  if (!found.has_value()) return found.status().annotate(subject.path);
+  subject.checkpoint = *std::move(found);
+  return {};
+}
+
+/// A run is read by the tokenizer it was trained with, and a folder in contexts it knows.
+void settle(LoadedConfig& loaded, const Subject& subject) {
+  TrainConfig& config = loaded.config;
+  if (!subject.is_folder) {
+    config.data.tokenizer = subject.path + "/tokenizer.json";
+  } else if (loaded.tree.entry("model.seq").origin == "default") {
+    const std::int64_t known = config.model.loaded->positions;
+    config.model.seq = static_cast<int>(known > 0 ? std::min(known, kLongestContext) : kLongestContext);
+  }
+}
+
+Status load_parameters(Engine& engine, const Subject& subject, Io& io) {
+  if (subject.is_folder) {
+    STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> folder, HfFolder::open(io, subject.path));
+    return engine.fill(Payload::param, [&](std::string_view name, std::span<float> values) {
+      return folder->read(name, values);
+    });
+  }
+  STRATA_TRY_ASSIGN(const std::unique_ptr<SafetensorsFile> file, parameters_of(subject.checkpoint, io));
+  return engine.fill(Payload::param, [&](std::string_view name, std::span<float> values) {
+    return file->read(name, std::as_writable_bytes(values));
+  });
+}
+
+std::string text_of(const Measured& m, const Engine& engine) {
+  std::string text = str("model    ", m.subject.name(), "\n");
+  for (const std::string& note : m.notes) text += str("data     ", note, "\n");
+  text += fmt::format("loss     {:.4f} nats a token, perplexity {:.3f}", m.loss.nats, m.loss.perplexity());
+  if (const auto bits = m.loss.bits_per_byte()) text += fmt::format(", {:.4f} bits per byte", *bits);
+  text += fmt::format("\nover     {} tokens ({} bytes of text) in {} sequences of {}, {}",
+                      m.loss.counted.tokens, m.loss.counted.bytes, m.sequences, m.seq, m.packing);
+  if (m.left_out > 0) text += fmt::format("; {} sequences left out", m.left_out);
+  return text + "\n" + tiers_text(engine);
+}
+
+std::string json_of(const Measured& m, const Engine& engine) {
+  const auto number = [](double x) { return std::isfinite(x) ? fmt::format("{:.6f}", x) : "null"; };
+  std::string files;
+  for (const std::string& file : m.files) files += str(files.empty() ? "" : ", ", json_string(file));
+  const auto bits = m.loss.bits_per_byte();
+  return fmt::format(
+      "{{\n  \"model\": {},\n  \"data\": [{}],\n  \"loss\": {},\n  \"loss_bits\": \"{}\",\n  \"perplexity\": "
+      "{},\n  \"bits_per_byte\": {},\n  \"tokens\": {},\n  \"bytes\": {},\n  \"sequences\": {},\n  \"seq\": "
+      "{},\n  \"left_out\": {},\n  \"micro_batches\": {},\n  \"packing\": \"{}\",\n  \"peak_bytes\": {},\n  "
+      "\"planned_bytes\": {},\n  \"budget_bytes\": {}\n}}\n",
+      json_string(m.subject.name()), files, number(m.loss.nats), double_bits(m.loss.nats),
+      number(m.loss.perplexity()), bits ? number(*bits) : "null", m.loss.counted.tokens, m.loss.counted.bytes,
+      m.sequences, m.seq, m.left_out, m.loss.micro_batches, m.packing, tiers_json(engine.peak_bytes()),
+      tiers_json(engine.plan().planned_peak), tiers_json(engine.plan().options.budgets));
+}
+
+Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, Subject subject) {
+  Io& io = posix_io();
+  TrainConfig& config = loaded.config;
+  STRATA_TRY(choose_checkpoint(args, config, subject, io));
+  settle(loaded, subject);
+  Measured m;
+  STRATA_TRY_ASSIGN(m.files,
+                    args.data.empty() ? located(config.data.val, "data.val") : located(args.data, "--data"));
+  STRATA_TRY_ASSIGN(const TextCodec codec, open_codec(config, {}, io));
+  STRATA_TRY(io.make_dirs(config.data.cache_dir));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<TokenCache> cache,
+                    annotated(open_tokens(config, codec, m.files, io, m.notes), "--data"));
+  m.packing = config.data.packing = packing_of(config, is_masked(*cache));
+  STRATA_TRY_ASSIGN(const TokenRows rows,
+                    annotated(rows_of(*cache, config, m.packing, SampleOrder::in_order, 0), "--data"));
+  const std::int64_t there = n_micro_batches(*rows.data, config.train.micro_batch);
+  if (there == 0)
+    return Status::error(Code::invalid,
+                         str("--data has ", rows.data->n_samples(),
+                             " sequences, fewer than train.micro_batch = ", config.train.micro_batch));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<const RunPlan> plan, plan_evaluation(loaded));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *plan, io));
+  STRATA_TRY(load_parameters(job->engine(), subject, io));
+  const std::int64_t n = args.batches > 0 ? std::min(args.batches, there) : there;
+  STRATA_TRY_ASSIGN(m.loss, held_out_loss(job->engine(), *rows.data, config.train.micro_batch, n));
+  if (!std::isfinite(m.loss.nats))
+    return Status::error(Code::diverged, str("the loss of ", subject.name(), " is ", m.loss.nats));
+  m.subject = std::move(subject);
+  m.seq = config.model.seq;
+  m.sequences = n * config.train.micro_batch;
+  m.left_out = static_cast<std::int64_t>(rows.data->n_samples()) - m.sequences;
+  return args.json ? json_of(m, job->engine()) : text_of(m, job->engine());
+}
+
+}  // namespace
+
+int run_eval(const Args& args) {
+  const auto refuse = [&](const Status& status) { return print_error(args, "eval", status); };
+  if (args.items.empty() || is_assignment(args.items.front()))
+    return refuse(Status::error(
+        Code::invalid, "name a run or a Hugging Face folder first: strata eval runs/demo --data unseen.txt"));
+  Subject subject;
+  const Args given = with_configuration_of(args, subject);
+  if (!subject.is_folder)
+    if (const Status there = RunFolder::check(posix_io(), subject.path, RunFolder::Opening::resume);
+        !there.is_ok())
+      return refuse(there);
+  auto loaded = load_config(given);
+  if (!loaded.has_value()) return refuse(loaded.status());
+  const auto text = evaluate(given, *loaded, std::move(subject));
+  if (!text.has_value()) return refuse(text.status());
+  print(args.out, *text);
+  return kExitOk;
+}
+
+}  // namespace strata::cli
