@@ -43,6 +43,12 @@ def spread(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values), "n": len(values)}
 
 
+def verdict(values, bar):
+    """Whether the median reaches the bar; None where the spread is wider than its distance from it."""
+    median = statistics.median(values)
+    return None if max(values) - min(values) > abs(median - bar) else median >= bar
+
+
 def report(claim, value, unit, bar, holds, detail):
     print(json.dumps({"claim": claim, "value": value, "unit": unit, "bar": bar, "holds": holds, "detail": detail}))
     sys.exit(0 if holds in (True, None) else 1)
