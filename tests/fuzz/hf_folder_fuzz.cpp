@@ -1,5 +1,5 @@
-// A Hugging Face folder of three shards whose index, or by the first byte whose config.json, is made up. Where
-// it opens, every parameter is what was exported.
+// A Hugging Face folder of three shards whose index, or by the first byte whose config.json, is made up.
+// Where it opens, every parameter is what was exported.
 #include <filesystem>
 #include <map>
 #include <vector>
