@@ -114,7 +114,7 @@ Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
 Result<FileDigest> TokenCacheWriter::encode_records(const std::string& path) {
   // Of what is a document already: the tokenizer lacks a marker of the chat template.
   const auto take = [&](const Document& document) {
-    const Status status = encode_document(document);
+    Status status = encode_document(document);
     if (status.code() != Code::not_found) return status;
     return Status::error(Code::invalid, str(path, ": chats are written as ",
                                             chat_template_name(chat_->format), ", but ", status.message()));
