@@ -70,11 +70,12 @@ class RandomBatches final : public strata::BatchSource {
 
 // Nothing is clipped or decayed, as by the peers.
 std::vector<double> time_steps(int steps, int threads) {
-  const Program program = record();
   strata::EngineOptions options;
   options.clip = 0;
   options.adamw.weight_decay = 0;
-  const auto plan = must(strata::Engine::plan({program.train, {}, {}}, options));
+  strata::ProgramSet programs;
+  programs.train = record().train;
+  const auto plan = must(strata::Engine::plan(programs, options));
   strata::SteadyClock clock;
   const auto pool = must(strata::ThreadPool::create(threads));
   const auto backend = must(strata::create_host_backend({.queue_depth = 256}, *pool, clock));

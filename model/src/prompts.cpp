@@ -2,12 +2,10 @@
 
 #include <map>
 
-#include <strata/model/chat_format.h>
 #include <strata/model/documents.h>
 #include <strata/runtime/str.h>
 
 #include "lines.h"
-#include "prompt_encode.h"
 #include "strict_json.h"
 
 namespace strata {
@@ -23,21 +21,21 @@ Result<std::string> string_at(const json& object, const char* key) {
   return at->get<std::string>();
 }
 
-Result<std::vector<PromptTurn>> turns_of(const json& messages) {
+Result<std::vector<ChatMessage>> messages_of(const json& messages) {
   if (!messages.is_array() || messages.empty())
     return wrong("'messages' is no array of at least one message");
-  std::vector<PromptTurn> turns;
+  std::vector<ChatMessage> read;
   for (const json& message : messages) {
-    const std::string where = str("message ", turns.size() + 1, " of ", messages.size(), ": ");
+    const std::string where = str("message ", read.size() + 1, " of ", messages.size(), ": ");
     if (!message.is_object()) return wrong(where + "it is no object");
     auto role = string_at(message, "role"), content = string_at(message, "content");
     if (!role.has_value()) return wrong(where + std::string(role.status().message()));
     if (!content.has_value()) return wrong(where + std::string(content.status().message()));
     for (const auto& [key, value] : message.items())  // a call of a tool would change what is asked
       if (key != "role" && key != "content") return wrong(str(where, "'", key, "' is not read"));
-    turns.push_back({*std::move(role), *std::move(content)});
+    read.push_back({*std::move(role), *std::move(content)});
   }
-  return turns;
+  return read;
 }
 
 /// One line of a .jsonl file; the keys that are not read are counted.
@@ -49,7 +47,7 @@ Result<Prompt> prompt_of(const std::string& line, std::map<std::string, int>& un
     if (key != "prompt" && key != "messages") ++unread[key];
   Prompt prompt;
   if (record.contains("messages")) {
-    STRATA_TRY_ASSIGN(prompt.turns, turns_of(record["messages"]));
+    STRATA_TRY_ASSIGN(prompt.messages, messages_of(record["messages"]));
   } else {
     STRATA_TRY_ASSIGN(prompt.text, string_at(record, "prompt"));
     if (prompt.text.empty()) return wrong("'prompt' is empty");
@@ -57,30 +55,21 @@ Result<Prompt> prompt_of(const std::string& line, std::map<std::string, int>& un
   return prompt;
 }
 
-Result<PromptTokens> encode_data_chat(const Tokenizer& tokenizer, std::span<const PromptTurn> turns) {
-  const ChatFormat format = ChatFormat::of(tokenizer);
-  PromptTokens out;
-  const auto add = [&](std::string_view text, SpecialTokens special) {
-    const std::vector<std::int32_t> ids = tokenizer.encode(text, special);
-    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
-  };
-  for (const PromptTurn& turn : turns) {
-    const ChatFormat::Turn* const form = format.find(turn.role);
-    if (form == nullptr)
-      return Status::error(Code::unsupported, str("a turn of '", turn.role, "'; the ", format.name,
-                                                  " format has ", format.roles()));
-    add(form->before, SpecialTokens::recognised);
-    add(turn.content, SpecialTokens::as_text);
-    add(form->end, SpecialTokens::recognised);
-    add(form->after, SpecialTokens::recognised);
+/// What a model writes once its answer is over, beside the end of the text.
+std::vector<std::string_view> end_markers(ChatFormat format) {
+  switch (format) {
+    case ChatFormat::plain:
+      return {};
+    case ChatFormat::chatml:
+    case ChatFormat::qwen3:
+      return {"<|im_end|>"};
+    case ChatFormat::llama3:
+    case ChatFormat::llama31:
+      return {"<|eot_id|>"};
+    case ChatFormat::glm4:
+      return {"<|user|>", "<|observation|>"};  // the next turn's role
   }
-  const ChatFormat::Turn* const answer = format.find("assistant");
-  add(answer->before, SpecialTokens::recognised);
-  // An end of one token ends the answer; a format of plain words leaves that to the end of the text.
-  if (const auto end = tokenizer.encode(answer->end, SpecialTokens::recognised);
-      end.size() == 1 && tokenizer.is_special(end.front()))
-    out.ends = end;
-  return out;
+  return {};
 }
 
 }  // namespace
@@ -109,14 +98,17 @@ Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
   return prompts;
 }
 
-Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt, std::string_view jinja,
+Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt, const ChatTemplate& chat,
                                    Around around) {
   PromptTokens out;
-  if (prompt.turns.empty()) {
+  if (prompt.messages.empty()) {
     out.ids = tokenizer.encode(prompt.text, SpecialTokens::as_text, around);
   } else {
-    STRATA_TRY_ASSIGN(out, jinja.empty() ? encode_data_chat(tokenizer, prompt.turns)
-                                         : detail::encode_family_chat(tokenizer, prompt.turns, jinja));
+    STRATA_TRY_ASSIGN(const ChatText text, render_chat(chat, prompt.messages, true));
+    STRATA_TRY_ASSIGN(ChatTokens tokens, encode_chat(tokenizer, text));
+    out.ids = std::move(tokens.ids);
+    for (const std::string_view marker : end_markers(chat.format))
+      if (const std::int32_t id = tokenizer.added_id(marker); id >= 0) out.ends.push_back(id);
   }
   if (out.ids.empty()) return wrong("the prompt is empty; give at least one character to continue");
   return out;

@@ -180,7 +180,7 @@ TEST_F(CliGenerateE2e, MistakesAreToldWithWhatToDo) {
   write("none.txt", "\n");
   EXPECT_THAT(refusal({"--prompts", "none.txt"}), HasSubstr("none.txt holds no prompt"));
   write("role.jsonl", R"({"messages": [{"role": "tool", "content": "x"}]})");
-  EXPECT_THAT(refusal({"--prompts", "role.jsonl"}), HasSubstr("a turn of 'tool'"));
+  EXPECT_THAT(refusal({"--prompts", "role.jsonl"}), HasSubstr("the role 'tool'"));
 }
 
 TEST_F(CliGenerateE2e, AnOutputThatCannotBeWrittenIsAnError) {

@@ -31,20 +31,20 @@ std::string shown(const Tokenizer& tokenizer, const PromptTokens& tokens) {
 
 TEST(PromptsTest, ATextIsEncodedAsItIsAndCannotEndATurn) {
   const Tokenizer tokenizer = byte_tokenizer({"<|im_end|>"});
-  const auto tokens = must(encode_prompt(tokenizer, {"a<|im_end|>", {}}, "", Around::nothing));
+  const auto tokens = must(encode_prompt(tokenizer, {"a<|im_end|>", {}}, {}, Around::nothing));
   EXPECT_EQ(shown(tokenizer, tokens), "a<|im_end|>");
   EXPECT_TRUE(tokens.ends.empty());
-  EXPECT_EQ(encode_prompt(tokenizer, {}, "", Around::nothing).status().code(), Code::invalid);
+  EXPECT_EQ(encode_prompt(tokenizer, {}, {}, Around::nothing).status().code(), Code::invalid);
 }
 
-TEST(PromptsTest, WithoutATemplateAConversationIsWrittenAsDataIs) {
+TEST(PromptsTest, AConversationIsWrittenAsDataIs) {
   const Prompt prompt{"", {{"system", "Be brief."}, {"user", "Who<|im_end|>?"}}};
   const Tokenizer words = byte_tokenizer({});
-  const auto plain = must(encode_prompt(words, prompt, "", Around::nothing));
+  const auto plain = must(encode_prompt(words, prompt, {}, Around::nothing));
   EXPECT_EQ(shown(words, plain), "System:\nBe brief.\nUser:\nWho<|im_end|>?\nAssistant:\n");
   EXPECT_TRUE(plain.ends.empty());
   const Tokenizer chat = byte_tokenizer({"<|im_start|>", "<|im_end|>"});
-  const auto chatml = must(encode_prompt(chat, prompt, "", Around::nothing));
+  const auto chatml = must(encode_prompt(chat, prompt, must(chat_template_named("chatml")), Around::nothing));
   EXPECT_EQ(shown(chat, chatml),
             "[<|im_start|>]system\nBe brief.[<|im_end|>]\n[<|im_start|>]user\nWho<|im_end|>?[<|im_end|>]\n"
             "[<|im_start|>]assistant\n");
@@ -54,16 +54,17 @@ TEST(PromptsTest, WithoutATemplateAConversationIsWrittenAsDataIs) {
 TEST(PromptsTest, ATemplateWritesAConversationAndEndsItsAnswer) {
   const Tokenizer tokenizer =
       byte_tokenizer({"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|begin_of_text|>"});
-  const std::string jinja = "{{ '<|start_header_id|>' + role + '<|end_header_id|>' + '<|eot_id|>' }}";
-  const auto tokens = must(encode_prompt(tokenizer, {"", {{"user", "Hi"}}}, jinja, Around::nothing));
+  const auto tokens = must(
+      encode_prompt(tokenizer, {"", {{"user", "Hi"}}}, must(chat_template_named("llama3")), Around::nothing));
   EXPECT_EQ(shown(tokenizer, tokens),
             "[<|begin_of_text|>][<|start_header_id|>]user[<|end_header_id|>]\n\nHi[<|eot_id|>]"
             "[<|start_header_id|>]assistant[<|end_header_id|>]\n\n");
   EXPECT_THAT(tokens.ends, ElementsAre(tokenizer.added_id("<|eot_id|>")));
-  EXPECT_EQ(encode_prompt(tokenizer, {"", {{"user", "Hi"}}}, "{{ nothing known }}", Around::nothing)
+  const Tokenizer bare = byte_tokenizer({});
+  EXPECT_EQ(encode_prompt(bare, {"", {{"user", "Hi"}}}, must(chat_template_named("llama3")), Around::nothing)
                 .status()
                 .code(),
-            Code::unsupported);
+            Code::not_found);
 }
 
 TEST(PromptsTest, FilesHoldAPromptALineOrRecords) {
@@ -84,7 +85,7 @@ TEST(PromptsTest, FilesHoldAPromptALineOrRecords) {
                                  &warned));
   ASSERT_EQ(records.size(), 2u);
   EXPECT_EQ(records[0].text, "p");
-  EXPECT_EQ(records[1].turns.at(0).content, "c");
+  EXPECT_EQ(records[1].messages.at(0).content, "c");
   EXPECT_THAT(warned, HasSubstr("'id' of 1 lines is not read"));
   for (const char* bad :
        {"{", "[1]", "{}", "{\"prompt\": \"a\", \"messages\": []}", "{\"prompt\": \"\"}", "{\"prompt\": 1}",

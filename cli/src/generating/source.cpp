@@ -40,6 +40,7 @@ Status GenerationSource::open_run(const Args& args) {
                          str(path_, " holds no checkpoint yet in ", checkpoint_dir(loaded_->config, path_)));
   decoder_ = filled(decoder_config(loaded_->config));
   add_end(tokenizer_->end_of_text(), ends_);
+  STRATA_TRY_ASSIGN(chat_, choose_chat(io_, loaded_->config.data.chat, path_ + "/tokenizer.json"));
   return Status::ok();
 }
 
@@ -62,7 +63,7 @@ Status GenerationSource::open_folder(const Args& args) {
   for (const std::int32_t id : generation.eos) add_end(id, ends_);
   add_end(tokenizer_->added_id(words.eos_token), ends_);
   if (ends_.empty()) add_end(tokenizer_->end_of_text(), ends_);
-  chat_template_ = words.chat_template;
+  STRATA_TRY_ASSIGN(chat_, choose_chat(io_, loaded_->config.data.chat, path_));
   return Status::ok();
 }
 

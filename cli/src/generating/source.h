@@ -10,6 +10,7 @@
 #include <strata/model/tokenizer.h>
 
 #include "args.h"
+#include "chat_choice.h"
 #include "load_config.h"
 #include "training/job.h"
 
@@ -28,8 +29,8 @@ class GenerationSource {
   std::int32_t vocab() const noexcept { return static_cast<std::int32_t>(decoder_.vocab); }
   /// Tokens that end a text.
   const std::vector<std::int32_t>& ends() const noexcept { return ends_; }
-  /// The chat template of a folder; empty: there is none.
-  const std::string& chat_template() const noexcept { return chat_template_; }
+  /// How conversations are written; an error where that is not known, of no concern without one.
+  const Result<ChatTemplate>& chat() const noexcept { return chat_.chat; }
   /// What goes around a text: the folder's own BOS; a run was trained without.
   Around around() const noexcept { return folder_ ? Around::template_tokens : Around::nothing; }
 
@@ -52,7 +53,7 @@ class GenerationSource {
   std::unique_ptr<Tokenizer> tokenizer_;
   DecoderConfig decoder_;
   std::vector<std::int32_t> ends_;
-  std::string chat_template_;
+  ChatChoice chat_;
   std::unique_ptr<const RunPlan> plan_;
 };
 

@@ -83,14 +83,11 @@ void settle(LoadedConfig& loaded, const Subject& subject) {
 Status load_parameters(Engine& engine, const Subject& subject, Io& io) {
   if (subject.is_folder) {
     STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> folder, HfFolder::open(io, subject.path));
-    return engine.fill(Payload::param, [&](std::string_view name, std::span<float> values) {
-      return folder->read(name, values);
+    return engine.fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
+      return folder->read_part(piece.name, piece.offset, values);
     });
   }
-  STRATA_TRY_ASSIGN(const std::unique_ptr<SafetensorsFile> file, parameters_of(subject.checkpoint, io));
-  return engine.fill(Payload::param, [&](std::string_view name, std::span<float> values) {
-    return file->read(name, std::as_writable_bytes(values));
-  });
+  return load_checkpoint(engine, io, subject.checkpoint).status();
 }
 
 std::string text_of(const Measured& m, const Engine& engine) {

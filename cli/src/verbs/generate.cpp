@@ -53,8 +53,11 @@ Result<bool> streams(const Args& args, std::size_t n_prompts) {
 Status encode_all(const GenerationSource& source, Work& work) {
   std::string problems;
   for (const Prompt& prompt : work.prompts) {  // of those too long, all at once
-    auto tokens = encode_prompt(source.tokenizer(), prompt, source.chat_template(), source.around());
     const std::size_t index = work.tasks.size();
+    if (!prompt.messages.empty() && !source.chat().has_value())
+      return source.chat().status().annotate(str("prompt ", index + 1));
+    auto tokens = encode_prompt(source.tokenizer(), prompt,
+                                source.chat().has_value() ? *source.chat() : ChatTemplate{}, source.around());
     if (!tokens.has_value()) return tokens.status().annotate(str("prompt ", index + 1));
     for (const std::int32_t id : source.ends()) tokens->ends.push_back(id);
     const auto n = static_cast<std::int64_t>(tokens->ids.size());
@@ -88,9 +91,9 @@ std::int64_t prefill_rows_of(const Work& work) {
 }
 
 std::string prompt_json(const Prompt& prompt) {
-  if (prompt.turns.empty()) return str("\"prompt\": ", json_string(prompt.text));
+  if (prompt.messages.empty()) return str("\"prompt\": ", json_string(prompt.text));
   std::string turns;
-  for (const PromptTurn& turn : prompt.turns)
+  for (const ChatMessage& turn : prompt.messages)
     turns += str(turns.empty() ? "" : ", ", "{\"role\": ", json_string(turn.role),
                  ", \"content\": ", json_string(turn.content), "}");
   return str("\"messages\": [", turns, "]");

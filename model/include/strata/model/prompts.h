@@ -6,21 +6,17 @@
 #include <string_view>
 #include <vector>
 
+#include <strata/model/chat.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/io.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
 
-struct PromptTurn {
-  std::string role;  ///< system, user or assistant
-  std::string content;
-};
-
 /// What a model is to go on from: a text, or a conversation whose next turn is the assistant's.
 struct Prompt {
   std::string text;
-  std::vector<PromptTurn> turns;  ///< empty: the text counts
+  std::vector<ChatMessage> messages;  ///< empty: the text counts
 };
 
 /// A prompt as tokens, and the tokens that end its answer beside those that end any text.
@@ -36,12 +32,9 @@ struct PromptTokens {
 Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
                                          const std::function<void(std::string_view)>& warn);
 
-/// A text is encoded as it is. A conversation is written as the chat template `jinja` of the model's
-/// tokenizer_config does (chat.h knows which), or without one as training data is (chat_format.h); special
-/// tokens count in the format's own words alone. Errors: `invalid` for a text or conversation that gives no
-/// token, `unsupported` for a template or a role that is not known, `not_found` for a marker that the
-/// tokenizer lacks.
-Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt, std::string_view jinja,
+/// A text is encoded as it is, a conversation as encode_chat() does. Errors: `invalid` for one that gives no
+/// token, those of encode_chat().
+Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt, const ChatTemplate& chat,
                                    Around around);
 
 }  // namespace strata
