@@ -31,10 +31,7 @@ using strata::must;
 constexpr std::int64_t kSequences = 4;
 constexpr std::int64_t kVocab = 50257;
 
-struct Program {
-  strata::Program eval, train;
-};
-Program record() {
+strata::DecoderConfig gpt2_124m() {
   strata::DecoderConfig config;
   config.layers = 12;
   config.hidden = 768;
@@ -43,10 +40,10 @@ Program record() {
   config.vocab = kVocab;
   config.seq = 64;
   config.positions = 1024;
-  Program program;
-  program.eval = must(strata::record_decoder(config, kSequences, strata::DecoderHead::loss));
-  program.train = must(strata::derive_backward(program.eval, "loss"));
-  return program;
+  return config;
+}
+strata::Program record(strata::DecoderHead head, strata::DType compute) {
+  return must(strata::record_decoder(gpt2_124m(), kSequences, head, strata::DecoderRows::whole, compute));
 }
 
 double seconds_of(const auto& run) {
@@ -69,12 +66,12 @@ class RandomBatches final : public strata::BatchSource {
 };
 
 // Nothing is clipped or decayed, as by the peers.
-std::vector<double> time_steps(int steps, int threads) {
+std::vector<double> time_steps(strata::DType compute, int steps, int threads) {
   strata::EngineOptions options;
   options.clip = 0;
   options.adamw.weight_decay = 0;
   strata::ProgramSet programs;
-  programs.train = record().train;
+  programs.train = must(strata::derive_backward(record(strata::DecoderHead::loss, compute), "loss"));
   const auto plan = must(strata::Engine::plan(programs, options));
   strata::SteadyClock clock;
   const auto pool = must(strata::ThreadPool::create(threads));
@@ -91,73 +88,54 @@ std::vector<double> time_steps(int steps, int threads) {
   return seconds;
 }
 
-/// The linear instructions of a program. Parameters and their gradients have memory of their own, as in a
-/// step; activations of one size share it, so that no step's can be better placed.
+/// What a step multiplies: of each linear layer y = x w^T, dx = dy w and dw = dy^T x. Weights and their
+/// gradients have memory of their own, as in a step; activations of one size share it, so that no step's can
+/// be better placed.
 class Products {
  public:
-  Products(const strata::Program& program, strata::Backend& backend) : program_(program), backend_(backend) {
+  Products(const strata::Program& program, strata::Backend& backend) : backend_(backend) {
     for (const strata::Instr& instr : program.code) {
-      if (!is_product(instr.op)) continue;
-      code_.push_back(&instr);
-      for (const Place& place : places_of(instr)) allocate(place);
+      if (instr.op != strata::Op::linear) continue;
+      const strata::ValueInfo& x = program.value(instr.in[0]);
+      const strata::ValueInfo& w = program.value(instr.in[1]);
+      const strata::Shape y = program.value(instr.out[0]).shape;
+      const bool last = instr.attrs.f32_out;  // the head: as in a step, its weight's gradient is f32
+      layers_.push_back({take(x, "x"), take(w, w.name), take({"", y, x.dtype}, "y"), take(x, "dx"),
+                         take({"", w.shape, last ? strata::DType::f32 : w.dtype}, "d" + w.name)});
     }
   }
-  std::size_t size() const { return code_.size(); }
+  std::size_t size() const { return 3 * layers_.size(); }
   void run(strata::ThreadPool& pool) {
-    for (const strata::Instr* instr : code_) {
-      const std::array<Place, 3> places = places_of(*instr);
-      const strata::TensorView a = view(places[0]), b = view(places[1]), c = view(places[2]);
-      const bool accumulate = (instr->accumulate & 1u) != 0;
-      if (instr->op == strata::Op::linear)
-        strata::kernels::linear_forward_host({a, b, {}, c}, pool);
-      else if (instr->op == strata::Op::linear_backward_input)
-        strata::kernels::linear_backward_input_host({a, b, c, accumulate}, pool);
-      else
-        strata::kernels::linear_backward_weight_host({a, b, c, accumulate}, pool);
+    for (const Layer& layer : layers_) {
+      strata::kernels::linear_forward_host({layer.x, layer.w, {}, layer.y}, pool);
+      strata::kernels::linear_backward_input_host({layer.y, layer.w, layer.dx}, pool);
+      strata::kernels::linear_backward_weight_host({layer.y, layer.x, layer.dw}, pool);
     }
   }
 
  private:
-  struct Place {
-    strata::ValueId id;
-    std::pair<std::int64_t, std::int64_t> key;  // -1 and the value, or the operand and the size
+  struct Layer {
+    strata::TensorView x, w, y, dx, dw;
   };
-  static bool is_product(strata::Op op) {
-    return op == strata::Op::linear || op == strata::Op::linear_backward_input ||
-           op == strata::Op::linear_backward_weight;
-  }
-  std::array<Place, 3> places_of(const strata::Instr& instr) const {
-    const auto place = [&](std::int64_t operand, strata::ValueId id) -> Place {
-      const strata::ValueInfo& value = program_.value(id);
-      if (value.param >= 0) return {id, {-1, id}};
-      return {id, {operand, value.shape.n_elems()}};
-    };
-    return {place(0, instr.in[0]), place(1, instr.in[1]), place(2, instr.out[0])};
-  }
-  void allocate(const Place& place) {
-    if (buffers_.count(place.key) != 0) return;
-    const std::size_t bytes = program_.value(place.id).bytes();
-    strata::Buffer buffer = must(backend_.allocate(strata::MemoryKind::device, bytes));
-    const std::span values(reinterpret_cast<float*>(buffer.view().data), bytes / sizeof(float));
-    std::fill(values.begin(), values.end(), 0.01f);
-    buffers_.emplace(place.key, std::move(buffer));
-  }
-  strata::TensorView view(const Place& place) {
-    return {buffers_.at(place.key).view().data, program_.value(place.id).shape, strata::DType::f32};
+  strata::TensorView take(const strata::ValueInfo& value, const std::string& role) {
+    const auto [at, fresh] = buffers_.try_emplace({role, value.shape.n_elems()});
+    if (fresh) {
+      at->second = must(backend_.allocate(strata::MemoryKind::device, value.bytes()));
+      std::memset(at->second.view().data, 0x3C, value.bytes());  // about 0.01, in f32 as in bf16
+    }
+    return {at->second.view().data, value.shape, value.dtype};
   }
 
-  const strata::Program& program_;
   strata::Backend& backend_;
-  std::vector<const strata::Instr*> code_;
-  std::map<std::pair<std::int64_t, std::int64_t>, strata::Buffer> buffers_;
+  std::map<std::pair<std::string, std::int64_t>, strata::Buffer> buffers_;
+  std::vector<Layer> layers_;
 };
 
-std::vector<double> time_products(int steps, int threads) {
-  const Program program = record();
+std::vector<double> time_products(strata::DType compute, int steps, int threads) {
   strata::SteadyClock clock;
   const auto pool = must(strata::ThreadPool::create(threads));
   const auto backend = must(strata::create_host_backend({}, *pool, clock));
-  Products products(program.train, *backend);
+  Products products(record(strata::DecoderHead::logits, compute), *backend);
   std::vector<double> seconds;
   for (int step = 0; step <= steps; ++step) {
     seconds.push_back(seconds_of([&] { products.run(*pool); }));
@@ -169,14 +147,16 @@ std::vector<double> time_products(int steps, int threads) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string_view mode = argc == 4 ? argv[1] : "";
-  if (mode != "step" && mode != "gemm") {
-    fmt::print(stderr, "usage: gpt2_step step|gemm STEPS THREADS\n");
+  const std::string_view mode = argc == 5 ? argv[1] : "", dtype = argc == 5 ? argv[2] : "";
+  if ((mode != "step" && mode != "gemm") || (dtype != "f32" && dtype != "bf16")) {
+    fmt::print(stderr, "usage: gpt2_step step|gemm f32|bf16 STEPS THREADS\n");
     return 2;
   }
   try {
-    const int steps = std::atoi(argv[2]), threads = std::atoi(argv[3]);
-    std::vector<double> seconds = mode == "step" ? time_steps(steps, threads) : time_products(steps, threads);
+    const int steps = std::atoi(argv[3]), threads = std::atoi(argv[4]);
+    const strata::DType compute = dtype == "f32" ? strata::DType::f32 : strata::DType::bf16;
+    std::vector<double> seconds =
+        mode == "step" ? time_steps(compute, steps, threads) : time_products(compute, steps, threads);
     seconds.erase(seconds.begin());
     fmt::print("{{\"seconds\": [{:.6f}]}}\n", fmt::join(seconds, ", "));
   } catch (const std::exception& error) {
