@@ -39,9 +39,8 @@ std::int64_t largest_sensible_chunk(const Program& program, const EngineOptions&
   if (options.budgets[0] == kUnlimited) return 0;
   const std::size_t arena = plan_memory(program).arena_bytes;
   const std::uint64_t left = options.budgets[0] > arena ? options.budgets[0] - arena : 0;
-  const std::size_t param =
-      program.params.empty() ? 1 : size_of(program.value(program.params[0].value).dtype);
-  return std::max<std::int64_t>(ChunkLayout::kSliceAlign, static_cast<std::int64_t>(left / 16 / param));
+  constexpr std::uint64_t kWidest = sizeof(float);  // bytes an element of any payload takes at most
+  return std::max<std::int64_t>(ChunkLayout::kSliceAlign, static_cast<std::int64_t>(left / 16 / kWidest));
 }
 
 // The program that speaks for the model: the first there is.
@@ -69,8 +68,9 @@ Status check_states(const Program& prefill, const Program& decode) {
 
 }  // namespace
 
-// All but the placement.
-static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, const EngineOptions& options) {
+// All but the placement. The search for a chunk size looks at a `part`th of the sensible sizes.
+static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, const EngineOptions& options,
+                                                std::int64_t part) {
   STRATA_TRY(check(options));
   if (!programs.train.code.empty()) STRATA_TRY(check(programs.train));
   STRATA_TRY(check_states(programs.prefill, programs.decode));
@@ -89,7 +89,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   }
   LayoutOptions layout;
   layout.chunk_elems = options.chunk_elems;
-  layout.max_chunk_elems = largest_sensible_chunk(model, options);
+  layout.max_chunk_elems = largest_sensible_chunk(model, options) / part;
   STRATA_TRY_ASSIGN(plan->layout, ChunkLayout::create(plan->tensors.specs, layout));
   plan->notes.push_back("layout: " + plan->layout.explanation());
 
@@ -127,18 +127,24 @@ static PlacementRequest request_of(const EngineOptions& options) {
 Result<std::unique_ptr<RunPlan>> draft_plan(
     const ProgramSet& programs, const EngineOptions& options,
     const std::function<void(const ChunkLayout&, Placement&)>& choose) {
-  STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, lay_out(programs, options));
-  if (choose) {
-    plan->placement.classes = slot_classes(plan->layout);
-    plan->placement.homes.resize(plan->layout.n_chunks());
-    choose(plan->layout, plan->placement);
-    set_least_windows(plan->layout, plan->trace, plan->placement);
-    return plan;
+  const bool searches = !choose && options.chunk_elems == 0 && options.budgets[0] != kUnlimited;
+  // The search knows nothing of windows: where its choice does not fit, smaller chunks may.
+  for (const std::int64_t part : {1, 2, 4}) {
+    STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, lay_out(programs, options, part));
+    if (choose) {
+      plan->placement.classes = slot_classes(plan->layout);
+      plan->placement.homes.resize(plan->layout.n_chunks());
+      choose(plan->layout, plan->placement);
+      set_least_windows(plan->layout, plan->trace, plan->placement);
+      return plan;
+    }
+    if (std::optional<Placement> placement = find_placement(plan->layout, plan->trace, request_of(options))) {
+      plan->placement = *std::move(placement);
+      return plan;
+    }
+    if (!searches) break;
   }
-  std::optional<Placement> placement = find_placement(plan->layout, plan->trace, request_of(options));
-  if (!placement) return Status::error(Code::does_not_fit, "the run does not fit its budgets");
-  plan->placement = *std::move(placement);
-  return plan;
+  return Status::error(Code::does_not_fit, "the run does not fit its budgets");
 }
 
 Status explain_refusal(std::span<const ProgramSet> choices, const EngineOptions& options) {
@@ -149,7 +155,7 @@ Status explain_refusal(std::span<const ProgramSet> choices, const EngineOptions&
       return draft_plan(programs, other, nullptr).has_value();
     });
   };
-  STRATA_TRY_ASSIGN(const std::unique_ptr<RunPlan> plan, lay_out(choices.back(), options));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<RunPlan> plan, lay_out(choices.back(), options, 1));
   return does_not_fit(plan->layout, plan->trace, request_of(options),
                       smallest_that_fits(options.budgets, may_grow_nvme(request_of(options)), fits));
 }
