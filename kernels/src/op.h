@@ -55,7 +55,7 @@ class Check {
   explicit Check(const char* op) noexcept : op_(op) {}
   /// An op that keeps its activations and parameters as it is given `first`.
   Check(const char* op, const char* name, const TensorView& first) : op_(op), storage_(first.dtype) {
-    that(is_storage(storage_), name, " is ", describe(first), "; it must be f32, bf16 or f16");
+    if (!is_storage(storage_)) fail(name, " is ", describe(first), "; it must be f32, bf16 or f16");
   }
   /// Exactly this shape.
   Check& shape(const char* name, const TensorView& view, DType dtype, const Shape& want) {

@@ -178,10 +178,14 @@ EngineOptions three_tiers(const std::string& dir) {
 TEST(StepTest, StepsThreeToTwelveAllocateNothingAndMakeNothingOverThreeTiers) {
   ASSERT_TRUE(AllocCounter::hooked());
   const test::TempDir dir;
-  for (const IoEngine io : {IoEngine::automatic, IoEngine::threads}) {
+  for (const auto& [io, compute] : {std::pair{IoEngine::automatic, DType::f32},
+                                    {IoEngine::threads, DType::f32},
+                                    {IoEngine::automatic, DType::bf16},
+                                    {IoEngine::automatic, DType::f16}}) {
     EngineOptions options = three_tiers(dir.path());
     options.nvme.engine = io;
-    TinyRun run(must(Engine::plan(tiny_programs(true), options)), 2, HostBackendOptions{});
+    const ProgramSet programs = tiny_programs(true, 3, test::tiny_config(), compute);
+    TinyRun run(must(Engine::plan(programs, options)), 2, HostBackendOptions{});
     EXPECT_GT(run.plan->planned_peak[2], 0u);
     must(run.engine->initialize(1));
     test::CountingBatches batches(test::tiny_config().vocab);

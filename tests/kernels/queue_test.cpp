@@ -45,20 +45,29 @@ TEST_F(QueueTest, AnOpRunsInStreamOrderAndDeclaresItsMemory) {
 }
 
 TEST_F(QueueTest, AnOpAllocatesNothingOfOurs) {
-  Tensor x = t({200, 64}), w = t({300, 64}), y = t({200, 300}), m = t({64}), rows = t({200}), v = t({200});
-  const auto run = [&] {
-    must(linear_forward_async(backend, stream, {x.view(), w.view(), {}, y.view()}));
-    must(layernorm_forward_async(backend, stream,
-                                 {x.view(), m.view(), m.view(), x.view(), rows.view(), v.view()}));
-    must(adamw_async(backend, stream, {{}, x.view(), x.view(), x.view(), x.view(), {}}));
-  };
-  run();
-  ASSERT_TRUE(AllocCounter::hooked());
-  const std::uint64_t before = AllocCounter::count();
-  AllocCounter::set_armed(true);
-  run();
-  AllocCounter::set_armed(false);
-  EXPECT_EQ(AllocCounter::count() - before, 0u);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    // Long shapes, so that words about them would not fit a string without memory of its own.
+    const std::int64_t n = 1024, h = 1000;
+    const std::vector<float> values(static_cast<std::size_t>(n * h), 1.0f);
+    Tensor x({n, h}, values, dtype), w({h, h}, std::vector<float>(static_cast<std::size_t>(h * h)), dtype);
+    Tensor norm({h}, std::vector<float>(static_cast<std::size_t>(h)), dtype), y = x;
+    Tensor rows = t({n}), v = t({n}), master = t({n, h});
+    const auto run = [&] {
+      must(linear_forward_async(backend, stream, {x.view(), w.view(), {}, y.view()}));
+      must(gelu_forward_async(backend, stream, {x.view(), y.view()}));
+      must(layernorm_forward_async(backend, stream,
+                                   {x.view(), norm.view(), norm.view(), y.view(), rows.view(), v.view()}));
+      must(
+          adamw_async(backend, stream, {{}, master.view(), master.view(), master.view(), master.view(), {}}));
+    };
+    run();
+    ASSERT_TRUE(AllocCounter::hooked());
+    const std::uint64_t before = AllocCounter::count();
+    AllocCounter::set_armed(true);
+    run();
+    AllocCounter::set_armed(false);
+    EXPECT_EQ(AllocCounter::count() - before, 0u) << to_string(dtype);
+  }
 }
 
 TEST_F(QueueTest, AWorkspaceIsDeclaredAsWritten) {
