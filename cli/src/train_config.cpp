@@ -64,6 +64,7 @@ void fill_training(const ConfigTree& tree, TrainConfig& config) {
   optim.eps = tree.number("optim.eps");
   optim.weight_decay = tree.number("optim.weight_decay");
   optim.clip = tree.number("optim.clip");
+  optim.loss_scale = tree.number("optim.loss_scale");
   optim.warmup = tree.integer("optim.warmup");
   optim.min_lr_ratio = tree.number("optim.min_lr_ratio");
 }

@@ -45,6 +45,7 @@ struct TrainConfig {
     std::string name, schedule;
     double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
     double clip = 0;  ///< global norm; 0 for none
+    double loss_scale = 1;
     std::int64_t warmup = 0;
     double min_lr_ratio = 0;
   } optim;

@@ -70,6 +70,7 @@ Status write_folder(Engine& engine, Io& io, const std::string& folder,
   STRATA_TRY(io.make_dirs(folder));
   Manifest manifest;
   manifest.step = engine.steps();
+  manifest.loss_scale = engine.loss_scale();
   manifest.run = std::move(run);
   for (const Payload payload : kStatePayloads) {
     STRATA_TRY_ASSIGN(CheckpointFile file, write_payload(engine, io, folder, payload));
@@ -241,6 +242,7 @@ Result<Manifest> load_checkpoint(Engine& engine, Io& io, const std::string& fold
                                   std::as_writable_bytes(values));
     }));
   engine.set_steps(manifest.step);
+  if (engine.plan().scales_loss()) engine.set_loss_scale(manifest.loss_scale);
   return manifest;
 }
 

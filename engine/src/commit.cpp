@@ -59,12 +59,12 @@ Result<double> Commit::gradient_norm(std::int32_t micro_batches) {
   const auto n = static_cast<std::size_t>(machine_.tables.n_leaves);
   STRATA_TRY(machine_.backend.host_access(
       {reinterpret_cast<const std::byte*>(machine_.leaves()), n * sizeof(double), false}));
-  const double norm =
-      std::sqrt(cpuopt::tree_sum(std::span<const double>(machine_.leaves(), n))) / micro_batches;
-  if (!std::isfinite(norm))
-    return Status::error(Code::diverged, str("the gradient of ", name_of_bad_tensor(machine_),
-                                             " is not finite; nothing was updated"));
-  return norm;
+  return std::sqrt(cpuopt::tree_sum(std::span<const double>(machine_.leaves(), n))) / micro_batches;
+}
+
+Status Commit::not_finite() const {
+  return Status::error(Code::diverged, str("the gradient of ", name_of_bad_tensor(machine_),
+                                           " is not finite; nothing was updated"));
 }
 
 Status Commit::run(const cpuopt::AdamWParams& params, std::int32_t first_position) {

@@ -11,8 +11,10 @@ class Commit {
   explicit Commit(Machine& machine) : machine_(machine) {}
 
   /// Waits until all gradients have landed and their leaves are taken. The global norm of the mean gradient
-  /// over `micro_batches`. Errors: `diverged`, naming the first tensor whose gradient is not finite.
+  /// over `micro_batches`, which may be no finite number.
   Result<double> gradient_norm(std::int32_t micro_batches);
+  /// `diverged`, naming the first tensor whose gradient is not finite.
+  Status not_finite() const;
   /// One AdamW step with `params` (grad_factor included) over all chunks. Returns when all updates are
   /// queued.
   Status run(const cpuopt::AdamWParams& params, std::int32_t first_position);

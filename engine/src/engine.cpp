@@ -1,24 +1,19 @@
 #include <strata/engine/engine.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iterator>
-#include <map>
 
-#include <strata/runtime/assert.h>
-#include <strata/runtime/digest.h>
-#include <strata/runtime/null_backend.h>
 #include <strata/runtime/str.h>
 
 #include "cached_sequences.h"
 #include "commit.h"
 #include "machine.h"
 #include "pass_runner.h"
-#include "planning.h"
 #include "state_access.h"
 
 namespace strata {
-
 class Engine::Impl {
  public:
   explicit Impl(std::unique_ptr<Machine> machine)
@@ -31,7 +26,9 @@ class Engine::Impl {
         infer_(schedule_of(plan().infer, plan().layout, plan().placement, 1, false)),
         prefill_(schedule_of(plan().prefill, plan().layout, plan().placement, 1, false)),
         decode_(schedule_of(plan().decode, plan().layout, plan().placement, 1, false)),
-        sequences_(plan()) {}
+        sequences_(plan()) {
+    if (plan().scales_loss()) loss_scale.value = plan().options.loss_scale;
+  }
 
   const RunPlan& plan() const noexcept { return machine_->plan; }
   Machine& machine() noexcept { return *machine_; }
@@ -43,6 +40,7 @@ class Engine::Impl {
   Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
                                         std::span<const std::int32_t> wanted);
   std::int64_t steps = 0;
+  LossScale loss_scale;
   Status broken;  ///< ok, or why the states are not those of any step
 
  private:
@@ -151,7 +149,13 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   STRATA_TRY(broken);
   const std::int64_t begin = m.clock.now_ns();
   const std::int64_t nvme_before = m.chunks->counters().io_wait_ns;
+  report.redone = 0;
   Status status = gradient(source, report);
+  for (; status.is_ok() && !std::isfinite(report.grad_norm) && loss_scale.overflowed(); ++report.redone) {
+    runner_.abandon();
+    status = gradient(source, report);
+  }
+  if (status.is_ok() && !std::isfinite(report.grad_norm)) status = commit_.not_finite();
   const std::int64_t norm_known = m.clock.now_ns();
   if (status.is_ok()) {
     status = commit(lr, report);
@@ -164,6 +168,8 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
     return broken.is_ok() ? status : broken;
   }
   ++steps;
+  report.loss_scale = loss_scale.value;
+  if (plan().scales_loss()) loss_scale.step_done();
   m.end_phase("commit", steps, norm_known);
   const std::int64_t end = m.clock.now_ns();
   report.seconds = static_cast<double>(end - begin) * 1e-9;
@@ -178,7 +184,8 @@ Status Engine::Impl::gradient(BatchSource& source, StepReport& report) {
   const EngineOptions& options = plan().options;
   use(train_);
   const std::int64_t first = steps * options.grad_accum;
-  STRATA_TRY_ASSIGN(const float divisor, divisor_of(source, first, options.grad_accum));
+  STRATA_TRY_ASSIGN(float divisor, divisor_of(source, first, options.grad_accum));
+  divisor /= static_cast<float>(loss_scale.value);  // so that the loss, and with it its gradient, is scaled
   for (std::int32_t k = 0; k < options.grad_accum; ++k) {
     const std::int64_t pass_begin = m.clock.now_ns();
     STRATA_TRY(take_batch(plan().train, source, first + k, divisor));
@@ -187,14 +194,15 @@ Status Engine::Impl::gradient(BatchSource& source, StepReport& report) {
     m.end_phase("queue micro-batch", k, pass_begin);
   }
   const std::int64_t passes_queued = m.clock.now_ns();
-  STRATA_TRY_ASSIGN(report.grad_norm, commit_.gradient_norm(options.grad_accum));
+  STRATA_TRY_ASSIGN(const double scaled_norm, commit_.gradient_norm(options.grad_accum));
+  report.grad_norm = scaled_norm / loss_scale.value;
   m.end_phase("wait for gradients", steps + 1, passes_queued);
   STRATA_TRY(m.backend.wait(arena_free_));
   STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.losses()),
                                     sizeof(float) * static_cast<std::size_t>(options.grad_accum), false}));
   float sum = 0;
   for (std::int32_t k = 0; k < options.grad_accum && !m.dry(); ++k) sum += m.losses()[k];
-  report.loss = sum / static_cast<float>(options.grad_accum);
+  report.loss = sum / static_cast<float>(options.grad_accum) / static_cast<float>(loss_scale.value);
   return Status::ok();
 }
 
@@ -205,7 +213,7 @@ Status Engine::Impl::commit(double lr, StepReport& report) {
   params.lr = lr;
   params.step = steps + 1;
   report.clip_factor = options.clip > 0 ? std::min(1.0, options.clip / (report.grad_norm + 1e-6)) : 1.0;
-  params.grad_factor = report.clip_factor / options.grad_accum;
+  params.grad_factor = report.clip_factor / options.grad_accum / loss_scale.value;
   STRATA_TRY(commit_.run(params, options.grad_accum * static_cast<std::int32_t>(plan().train.code.size())));
   // serial: the next forward begins when every chunk is committed
   STRATA_TRY(m.backend.synchronize(m.cpu));
@@ -299,76 +307,6 @@ Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Enviro
   return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(std::move(machine))));
 }
 
-namespace {
-
-class NoBatches final : public BatchSource {
- public:
-  Status fill(std::int64_t, const BatchView&) override { return Status::ok(); }
-  std::int64_t n_counted(std::int64_t, std::int64_t) override { return 0; }
-};
-
-// A prompt, then tokens one by one.
-Status rehearse_sequences(Engine& engine, const RunPlan& plan) {
-  const std::vector<std::int32_t> wanted = {0};
-  for (const LoweredProgram* program : {&plan.prefill, &plan.decode, &plan.decode}) {
-    const std::vector<SequenceToken> tokens = CachedSequences(plan).fill(*program);
-    STRATA_TRY(engine.extend(tokens, wanted).status());
-  }
-  return Status::ok();
-}
-
-// The whole life of a run, in small, over a backend that moves nothing.
-Status rehearse(Engine& engine, const RunPlan& plan) {
-  NoBatches batches;
-  StepReport report;
-  STRATA_TRY(engine.initialize(0));
-  const bool trains = !plan.train.code.empty();
-  for (int step = 0; step < 4; ++step) {
-    if (trains) STRATA_TRY(engine.train_step(batches, 1e-3, report));
-    if (step == 1 && !plan.eval.code.empty()) STRATA_TRY(engine.evaluate(batches, 2).status());
-    if (step == 2 && !plan.infer.code.empty()) {
-      const std::vector<std::int32_t> tokens(
-          static_cast<std::size_t>(plan.infer.find("tokens").shape.n_elems()));
-      STRATA_TRY(engine.infer(tokens, 0).status());
-    }
-    if (step > 1 && !plan.decode.code.empty()) STRATA_TRY(rehearse_sequences(engine, plan));
-  }
-  for (const Payload payload : plan.states())
-    STRATA_TRY(engine.visit(payload, [](const StatePiece&, std::span<const float>) { return Status::ok(); }));
-  return trains ? engine.train_step(batches, 1e-3, report) : Status::ok();
-}
-
-}  // namespace
-
-Result<std::unique_ptr<const RunPlan>> Engine::plan(const ProgramSet& programs,
-                                                    const EngineOptions& options) {
-  STRATA_TRY_ASSIGN(Choice choice, plan_first(std::span(&programs, 1), options));
-  return std::move(choice.plan);
-}
-
-Result<Engine::Choice> Engine::plan_first(std::span<const ProgramSet> choices, const EngineOptions& options) {
-  STRATA_ASSERT(!choices.empty(), "planning no program");
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    auto plan = plan_with(choices[i], options, nullptr);
-    if (plan.has_value()) return Choice{i, *std::move(plan)};
-    if (plan.status().code() != Code::does_not_fit) return plan.status();
-  }
-  return explain_refusal(choices, options);
-}
-
-Result<std::unique_ptr<const RunPlan>> Engine::plan_with(
-    const ProgramSet& programs, const EngineOptions& options,
-    const std::function<void(const ChunkLayout&, Placement&)>& choose) {
-  STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, draft_plan(programs, options, choose));
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Backend> null, create_null_backend());
-  STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
-  SteadyClock clock;
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Engine> engine, create(*plan, {*null, *pool, clock, posix_io()}));
-  STRATA_TRY(rehearse(*engine, *plan).annotate("planning"));
-  plan->planned_peak = engine->peak_bytes();
-  return std::unique_ptr<const RunPlan>(std::move(plan));
-}
-
 Status Engine::initialize(std::uint64_t seed) {
   STRATA_TRY(impl_->states().initialize(seed));
   impl_->broken = Status::ok();
@@ -386,6 +324,8 @@ Result<std::span<const float>> Engine::extend(std::span<const SequenceToken> tok
   return impl_->extend(tokens, wanted);
 }
 std::int64_t Engine::steps() const noexcept { return impl_->steps; }
+const LossScale& Engine::loss_scale() const noexcept { return impl_->loss_scale; }
+void Engine::set_loss_scale(const LossScale& scale) noexcept { impl_->loss_scale = scale; }
 void Engine::set_steps(std::int64_t steps) noexcept {
   impl_->steps = steps;
   impl_->broken = Status::ok();
@@ -415,25 +355,6 @@ Status Engine::fill(Payload payload, const Fill& fill) {
   return status;
 }
 const RunPlan& Engine::plan() const noexcept { return impl_->plan(); }
-
-Result<std::string> Engine::state_digest() {
-  std::map<std::string, std::vector<Digest>, std::less<>> digests;
-  Digester tensor;
-  for (const Payload payload : plan().states())
-    STRATA_TRY(visit(payload, [&](const StatePiece& piece, std::span<const float> values) {
-      if (piece.offset == 0) tensor = Digester();
-      tensor.update(std::as_bytes(values));
-      if (piece.offset + std::ssize(values) == piece.n_elems)
-        digests[std::string(piece.name)].push_back(tensor.digest());
-      return Status::ok();
-    }));
-  Digester all;
-  for (const auto& [name, parts] : digests) {
-    all.update(std::as_bytes(std::span(name.data(), name.size())));
-    for (const Digest& part : parts) all.update(part);
-  }
-  return to_hex(all.digest());
-}
 
 MovedBytes Engine::moved() const {
   const BackendCounters counters = impl_->machine().backend.counters();

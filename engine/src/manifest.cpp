@@ -36,6 +36,15 @@ Result<Manifest> read(const Json& json) {
                                                 Manifest::kVersion));
   Manifest manifest;
   STRATA_TRY_ASSIGN(manifest.step, natural(json, "step"));
+  if (json.contains("loss_scale")) {
+    const Json& scale = json.at("loss_scale");
+    STRATA_TRY_ASSIGN(const std::int64_t value, natural(scale, "value"));
+    STRATA_TRY_ASSIGN(manifest.loss_scale.good_steps, natural(scale, "good_steps"));
+    manifest.loss_scale.value = static_cast<double>(value);
+    if (!LossScale::is_valid(manifest.loss_scale.value))
+      return Status::error(Code::corrupt, str("its loss scale is ", value, ", no power of two from 1 to ",
+                                              static_cast<std::int64_t>(LossScale::kMost)));
+  }
   if (json.at("files").size() > kMaxFiles)
     return Status::error(Code::corrupt,
                          str("it lists ", json.at("files").size(), " files, more than ", kMaxFiles));
@@ -59,6 +68,9 @@ std::string to_json(const Manifest& manifest) {
                {"step", manifest.step},
                {"files", Json::array()},
                {"run", Json::object()}};
+  if (manifest.loss_scale != LossScale{})
+    json["loss_scale"] = {{"value", static_cast<std::int64_t>(manifest.loss_scale.value)},
+                          {"good_steps", manifest.loss_scale.good_steps}};
   for (const CheckpointFile& file : manifest.files)
     json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"digest", file.digest}});
   for (const auto& [key, value] : manifest.run) json["run"][key] = value;

@@ -21,6 +21,18 @@ Status check(const EngineOptions& options) {
   return Status::ok();
 }
 
+// In f16 the loss is scaled through the divisor that the engine fills.
+Status check_loss_scale(const ProgramSet& programs, const EngineOptions& options) {
+  if (!LossScale::is_valid(options.loss_scale))
+    return Status::error(Code::invalid, str("optim.loss_scale is ", options.loss_scale,
+                                            "; it is a power of two from 1 to ", LossScale::kMost));
+  const Program& train = programs.train;
+  if (train.code.empty() || train.value(train.params.front().value).dtype != DType::f16) return {};
+  if (train.find("divisor") != kNoValue) return {};
+  return Status::error(Code::unsupported,
+                       "the training program computes in f16 and has no input divisor to scale its loss by");
+}
+
 // Every parameter is trained: there is no path yet for those that keep still.
 Status check(const Program& train) {
   for (const ParamInfo& param : train.params) {
@@ -73,6 +85,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
                                                 std::int64_t part) {
   STRATA_TRY(check(options));
   if (!programs.train.code.empty()) STRATA_TRY(check(programs.train));
+  STRATA_TRY(check_loss_scale(programs, options));
   STRATA_TRY(check_states(programs.prefill, programs.decode));
   const Program& model = model_of(programs);
   auto plan = std::make_unique<RunPlan>();

@@ -79,7 +79,7 @@ TEST(TrainConfigTest, WhatIsSetByHandIsNotResolvedOver) {
 TEST(TrainConfigTest, ModesThatDoNotExistAreRefusedWithTheKnownOnes) {
   EXPECT_THAT(problems({"offload.step_mode=overlapped"}),
               HasSubstr("'overlapped' is not one of auto, serial"));
-  EXPECT_THAT(problems({"train.dtype=fp8"}), HasSubstr("'fp8' is not one of auto, bf16, f32"));
+  EXPECT_THAT(problems({"train.dtype=fp8"}), HasSubstr("'fp8' is not one of auto, bf16, f16, f32"));
   EXPECT_THAT(problems({"model.family=lama"}), HasSubstr("'lama' is not one of gpt2"));
 }
 

@@ -29,6 +29,7 @@ EngineOptions engine_options(const TrainConfig& c) {
   o.prefetch = static_cast<std::uint32_t>(*c.offload.prefetch);
   o.grad_accum = c.train.grad_accum;
   o.clip = c.optim.clip;
+  o.loss_scale = c.optim.loss_scale;
   o.adamw.beta1 = c.optim.beta1;
   o.adamw.beta2 = c.optim.beta2;
   o.adamw.eps = c.optim.eps;

@@ -104,14 +104,14 @@ Status RunFolder::add_metrics(const MetricsLine& l) {
   const auto end = fmt::format_to_n(
       buffer.data(), buffer.size(),
       "{{\"step\": {}, \"loss\": {:.6f}, \"loss_bits\": \"{:08x}\", \"lr\": {:.6g}, \"grad_norm\": {:.6g}, "
-      "\"clip_factor\": {:.6g}, "
+      "\"clip_factor\": {:.6g}, \"loss_scale\": {:.0f}, \"redone\": {}, "
       "\"tokens_per_s\": {:.1f}, \"seconds\": {:.6f}, \"optimizer_s\": {:.6f}, \"nvme_wait_s\": {:.6f}, "
       "\"used_bytes\": {{\"device\": {}, \"pinned\": {}, \"nvme\": {}}}, "
       "\"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}}}}\n",
       l.step, l.report.loss, std::bit_cast<std::uint32_t>(l.report.loss), l.lr, l.report.grad_norm,
-      l.report.clip_factor, l.tokens_per_s, l.report.seconds, l.report.optimizer_seconds,
-      l.report.nvme_wait_seconds, l.used[0], l.used[1], l.used[2], l.moved.h2d, l.moved.d2h,
-      l.moved.nvme_read, l.moved.nvme_write);
+      l.report.clip_factor, l.report.loss_scale, l.report.redone, l.tokens_per_s, l.report.seconds,
+      l.report.optimizer_seconds, l.report.nvme_wait_seconds, l.used[0], l.used[1], l.used[2], l.moved.h2d,
+      l.moved.d2h, l.moved.nvme_read, l.moved.nvme_write);
   return write_all(*metrics_, 0, std::as_bytes(std::span(buffer.data(), std::min(end.size, buffer.size()))));
 }
 

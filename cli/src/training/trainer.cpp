@@ -198,6 +198,7 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   add("optim.eps", c.optim.eps);
   add("optim.weight_decay", c.optim.weight_decay);
   add("optim.clip", c.optim.clip);
+  if (c.train.dtype == "f16") add("optim.loss_scale", c.optim.loss_scale);
   add("optim.warmup", c.optim.warmup);
   add("optim.schedule", c.optim.schedule);
   add("optim.min_lr_ratio", c.optim.min_lr_ratio);

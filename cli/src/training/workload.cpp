@@ -145,7 +145,7 @@ DecoderConfig decoder_config(const TrainConfig& config) {
 namespace {
 
 DType compute_of(const TrainConfig& config) {
-  return config.train.dtype == "bf16" ? DType::bf16 : DType::f32;
+  return config.train.dtype == "bf16" ? DType::bf16 : config.train.dtype == "f16" ? DType::f16 : DType::f32;
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct CheckpointFile {
 struct Manifest {
   static constexpr int kVersion = 1;
   std::int64_t step = 0;
+  LossScale loss_scale;  ///< of a run that computes in f16
   std::vector<CheckpointFile> files;
   std::map<std::string, std::string> run;
 };

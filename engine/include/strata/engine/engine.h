@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <strata/cpuopt/adamw.h>
+#include <strata/engine/loss_scale.h>
 #include <strata/engine/lowering.h>
 #include <strata/offload/nvme_store.h>
 #include <strata/offload/placement_planner.h>
@@ -39,6 +40,7 @@ struct EngineOptions {
   std::int32_t grad_accum = 1;
   double clip = 1.0;            ///< global gradient norm; 0: none
   cpuopt::AdamWParams adamw{};  ///< lr, step and grad_factor are set each step
+  double loss_scale = 65536;    ///< the first one of a run that computes in f16: a power of two
   NvmeOptions nvme{};           ///< classes are set by the plan
 };
 
@@ -58,6 +60,10 @@ struct RunPlan {
   std::vector<std::string> notes;  ///< what was chosen and why, a sentence each
 
   bool trains() const noexcept { return !train.code.empty(); }
+  /// Whether gradients are kept in f16, below whose least value small ones vanish.
+  bool scales_loss() const noexcept {
+    return trains() && layout.groups().front().compute == DType::f16;  // one dtype for all parameters
+  }
   std::array<const LoweredProgram*, 5> programs() const noexcept {
     return {&train, &eval, &infer, &prefill, &decode};
   }
@@ -98,6 +104,8 @@ struct StepReport {
   float loss = 0;        ///< mean over the step's counted targets
   double grad_norm = 0;  ///< of the mean gradient, before clipping
   double clip_factor = 1;
+  double loss_scale = 1;    ///< that the step was done with
+  std::int32_t redone = 0;  ///< times that f16 gradients overflowed before
   double seconds = 0;
   double optimizer_seconds = 0;  ///< norm and commit
   double nvme_wait_seconds = 0;  ///< the engine stood waiting for the slow tier
@@ -152,7 +160,8 @@ class Engine {
 
   /// One optimizer step over grad_accum micro-batches. An error before the update leaves the states as they
   /// were; one that cuts the update short is returned by this and by visit() until all states are given anew.
-  /// Errors: `diverged` naming the tensor when the gradient is not finite; `io_error`, `corrupt`.
+  /// Errors: `diverged` naming the tensor when the gradient is not finite (in f16, with no loss scale);
+  /// `io_error`, `corrupt`.
   Status train_step(BatchSource& source, double lr, StepReport& report);
   /// Mean loss over the counted targets of `n` micro-batches of `source` from index 0.
   Result<double> evaluate(BatchSource& source, std::int64_t n);
@@ -172,6 +181,9 @@ class Engine {
   /// step.
   std::int64_t steps() const noexcept;
   void set_steps(std::int64_t steps) noexcept;
+  /// Of a run that computes in f16; 1 otherwise. Goes on with it when resuming.
+  const LossScale& loss_scale() const noexcept;
+  void set_loss_scale(const LossScale& scale) noexcept;
 
   /// Shows every state of `payload` in bounded memory: tensor by tensor in layout order, each in pieces from
   /// its first element to its last. `param` is the f32 master whatever the model computes with (of a run that

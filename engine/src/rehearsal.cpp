@@ -1,0 +1,81 @@
+#include <strata/engine/engine.h>
+#include <strata/runtime/assert.h>
+#include <strata/runtime/null_backend.h>
+
+#include "cached_sequences.h"
+#include "planning.h"
+
+// The plan of a run is the run itself, in small, over a backend that moves nothing.
+
+namespace strata {
+namespace {
+
+class NoBatches final : public BatchSource {
+ public:
+  Status fill(std::int64_t, const BatchView&) override { return Status::ok(); }
+  std::int64_t n_counted(std::int64_t, std::int64_t) override { return 0; }
+};
+
+// A prompt, then tokens one by one.
+Status rehearse_sequences(Engine& engine, const RunPlan& plan) {
+  const std::vector<std::int32_t> wanted = {0};
+  for (const LoweredProgram* program : {&plan.prefill, &plan.decode, &plan.decode}) {
+    const std::vector<SequenceToken> tokens = CachedSequences(plan).fill(*program);
+    STRATA_TRY(engine.extend(tokens, wanted).status());
+  }
+  return Status::ok();
+}
+
+// The whole life of a run.
+Status rehearse(Engine& engine, const RunPlan& plan) {
+  NoBatches batches;
+  StepReport report;
+  STRATA_TRY(engine.initialize(0));
+  const bool trains = !plan.train.code.empty();
+  for (int step = 0; step < 4; ++step) {
+    if (trains) STRATA_TRY(engine.train_step(batches, 1e-3, report));
+    if (step == 1 && !plan.eval.code.empty()) STRATA_TRY(engine.evaluate(batches, 2).status());
+    if (step == 2 && !plan.infer.code.empty()) {
+      const std::vector<std::int32_t> tokens(
+          static_cast<std::size_t>(plan.infer.find("tokens").shape.n_elems()));
+      STRATA_TRY(engine.infer(tokens, 0).status());
+    }
+    if (step > 1 && !plan.decode.code.empty()) STRATA_TRY(rehearse_sequences(engine, plan));
+  }
+  for (const Payload payload : plan.states())
+    STRATA_TRY(engine.visit(payload, [](const StatePiece&, std::span<const float>) { return Status::ok(); }));
+  return trains ? engine.train_step(batches, 1e-3, report) : Status::ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const RunPlan>> Engine::plan(const ProgramSet& programs,
+                                                    const EngineOptions& options) {
+  STRATA_TRY_ASSIGN(Choice choice, plan_first(std::span(&programs, 1), options));
+  return std::move(choice.plan);
+}
+
+Result<Engine::Choice> Engine::plan_first(std::span<const ProgramSet> choices, const EngineOptions& options) {
+  STRATA_ASSERT(!choices.empty(), "planning no program");
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    auto plan = plan_with(choices[i], options, nullptr);
+    if (plan.has_value()) return Choice{i, *std::move(plan)};
+    if (plan.status().code() != Code::does_not_fit) return plan.status();
+  }
+  return explain_refusal(choices, options);
+}
+
+Result<std::unique_ptr<const RunPlan>> Engine::plan_with(
+    const ProgramSet& programs, const EngineOptions& options,
+    const std::function<void(const ChunkLayout&, Placement&)>& choose) {
+  STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, draft_plan(programs, options, choose));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Backend> null, create_null_backend());
+  STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
+  SteadyClock clock;
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Engine> engine, create(*plan, {*null, *pool, clock, posix_io()}));
+  STRATA_TRY(rehearse(*engine, *plan).annotate("planning"));
+  plan->planned_peak = engine->peak_bytes();
+  return std::unique_ptr<const RunPlan>(std::move(plan));
+}
+
+}  // namespace strata
