@@ -170,6 +170,10 @@ class ChunkManager {
   ChunkManager(const ChunkLayout& layout, const Placement& placement, Backend& backend, Mover& mover,
                std::array<Budget*, kTiers> budgets, Clock& clock);
   Status lay_out(const Memory& memory);
+  Status list_keys();
+  Status list_spares();
+  Status lay_out_slots(Tier tier, BufferView slab);
+  Status charge(Tier tier, std::size_t bytes, const char* what);
 
   std::size_t index(CopyKey key) const noexcept {
     return key.chunk * kPayloads + static_cast<std::size_t>(key.payload);

@@ -1,0 +1,185 @@
+#include <strata/chunk/chunk_manager.h>
+
+#include <algorithm>
+
+#include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+
+#include "describe.h"
+
+// The chunk manager's memory: which slots there are, who holds them, and who has to go.
+
+namespace strata {
+
+using detail::describe;
+using detail::kMemoryTiers;
+
+Status ChunkManager::lay_out(const Memory& memory) {
+  STRATA_TRY(list_keys());
+  STRATA_TRY(list_spares());
+  STRATA_TRY(lay_out_slots(Tier::device, memory.device));
+  STRATA_TRY(lay_out_slots(Tier::pinned, memory.pinned));
+  // On nvme the extents exist for the whole run, spares included.
+  return charge(Tier::nvme, placement_.bytes(layout_, Tier::nvme), "extents of chunk payloads");
+}
+
+Status ChunkManager::list_keys() {
+  if (placement_.homes.size() != layout_.n_chunks())
+    return Status::error(Code::invalid, str("the placement has homes for ", placement_.homes.size(),
+                                            " chunks, the layout ", layout_.n_chunks()));
+  const std::size_t n_keys = layout_.n_chunks() * kPayloads;
+  copies_.resize(n_keys);
+  generation_.resize(n_keys, 0);
+  uses_.resize(n_keys);
+  class_of_.resize(n_keys);
+  for (std::size_t i = 0; i < n_keys; ++i) {
+    const CopyKey key = key_of(static_cast<std::int32_t>(i));
+    if (layout_.has(key.chunk, key.payload))
+      class_of_[i] = placement_.class_of(layout_, key);
+    else if (placement_.home(key))
+      return Status::error(Code::invalid, str(describe(key), " has no bytes, but a home in ",
+                                              to_string(*placement_.home(key))));
+  }
+  return Status::ok();
+}
+
+Status ChunkManager::list_spares() {
+  const std::vector<std::uint32_t> on_nvme = placement_.home_counts(layout_, Tier::nvme);
+  std::size_t spares = 0;
+  for (std::size_t c = 0; c < placement_.classes.size(); ++c) {
+    const SizeClass& slots = placement_.classes[c];
+    spare_drains_.push_back(slots.window[static_cast<std::size_t>(Tier::nvme)]);
+    spares += spare_drains_.back();
+    if (on_nvme[c] > 0 && spare_drains_.back() == 0)
+      return Status::error(Code::invalid, str(on_nvme[c], " payloads of ", slots.slot_bytes,
+                                              " bytes have their home on nvme, which has no spare slot"));
+  }
+  drains_.reserve(spares + 1);
+  return Status::ok();
+}
+
+// Homes take the first slots of their class, in key order; the window follows them.
+Status ChunkManager::lay_out_slots(Tier tier, BufferView slab) {
+  if (slab.bytes != placement_.bytes(layout_, tier))
+    return Status::error(Code::invalid, str(to_string(tier), " slab has ", slab.bytes,
+                                            " bytes, the placement needs ", placement_.bytes(layout_, tier)));
+  const std::vector<std::uint32_t> homes = placement_.home_counts(layout_, tier);
+  std::size_t offset = 0;
+  auto& pools = pools_[static_cast<std::size_t>(tier)];
+  for (std::size_t c = 0; c < placement_.classes.size(); ++c) {
+    const SizeClass& slots = placement_.classes[c];
+    pools.emplace_back();
+    const std::uint32_t n = homes[c] + slots.window[static_cast<std::size_t>(tier)];
+    pools.back().slots.resize(n);
+    for (std::uint32_t s = 0; s < n; ++s, offset += slots.slot_bytes)
+      pools.back().slots[s].view = slab.part(offset, slots.slot_bytes);
+    for (std::uint32_t s = n; s-- > homes[c];)
+      pools.back().free.push_back(static_cast<std::int32_t>(s));  // the lowest on top
+  }
+  std::vector<std::int32_t> next(placement_.classes.size(), 0);
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < copies_.size(); ++i) {
+    const CopyKey key = key_of(static_cast<std::int32_t>(i));
+    if (placement_.home(key) != tier) continue;
+    Copy& home = copy(key, tier);
+    home.slot = next[class_of_[i]]++;
+    Slot& held = pools[class_of_[i]].slots[static_cast<std::size_t>(home.slot)];
+    held.home = true;
+    held.owner = static_cast<std::int32_t>(i);
+    bytes += held.view.bytes;
+  }
+  return charge(tier, bytes, "homes of chunk payloads");
+}
+
+// For as long as the manager lives.
+Status ChunkManager::charge(Tier tier, std::size_t bytes, const char* what) {
+  if (bytes == 0) return Status::ok();
+  STRATA_TRY_ASSIGN(Reservation taken, budgets_[static_cast<std::size_t>(tier)]->reserve(bytes, what));
+  charges_.push_back(std::move(taken));
+  return Status::ok();
+}
+
+Result<bool> ChunkManager::take_slot(CopyKey key, Tier tier, std::int32_t needed_at) {
+  Copy& target = copy(key, tier);
+  if (target.slot >= 0) return true;  // a home keeps its slot
+  Pool& slots = pool(key, tier);
+  if (slots.free.empty()) {
+    STRATA_TRY_ASSIGN(const bool made, make_room(key, tier, needed_at));
+    if (!made) return false;
+  }
+  Slot& taken = slots.slots[static_cast<std::size_t>(slots.free.back())];
+  STRATA_TRY_ASSIGN(taken.charge, budgets_[static_cast<std::size_t>(tier)]->reserve(
+                                      taken.view.bytes, "a chunk payload in passing"));
+  target.slot = slots.free.back();
+  slots.free.pop_back();
+  taken.owner = static_cast<std::int32_t>(index(key));
+  return true;
+}
+
+// Fences stay with the slot: they guard the memory, not the copy.
+void ChunkManager::give_slot(CopyKey key, Tier tier) {
+  if (tier == Tier::nvme || slot(key, tier).home) return;
+  Slot& held = slot(key, tier);
+  held.owner = -1;
+  held.charge = Reservation();
+  pool(key, tier).free.push_back(copy(key, tier).slot);
+  copy(key, tier).slot = -1;
+}
+
+// Undoes take_slot() where the move it was for has failed.
+void ChunkManager::give_back_unfilled(CopyKey key, Tier tier) {
+  if (copy(key, tier).state == Residency::absent && copy(key, tier).slot >= 0) give_slot(key, tier);
+}
+
+bool ChunkManager::is_last_without_home(CopyKey key, Tier tier) const noexcept {
+  if (placement_.home(key)) return false;
+  for (const Tier other : kMemoryTiers)
+    if (other != tier && valid(key, other)) return false;
+  return true;
+}
+
+// The copy is given up; its slot goes back unless it is a home.
+Status ChunkManager::leave(CopyKey key, Tier tier) {
+  Copy& left = copy(key, tier);
+  STRATA_ASSERT(left.pins == 0, describe(key), " is pinned in ", to_string(tier), " and may not leave");
+  if (left.state == Residency::draining) STRATA_TRY(settle_key(key));
+  if (left.state == Residency::filling) STRATA_TRY(arrive(key, tier));
+  become(key, tier, Residency::absent);
+  give_slot(key, tier);
+  return Status::ok();
+}
+
+// Frees one slot of the key's class by evicting what is needed latest, and later than `needed_at`.
+Result<bool> ChunkManager::make_room(CopyKey key, Tier tier, std::int32_t needed_at) {
+  std::int32_t victim = -1, latest = 0;
+  bool victim_is_clean = false;
+  for (const Slot& held : pool(key, tier).slots) {
+    if (held.home || held.owner < 0) continue;
+    const CopyKey other = key_of(held.owner);
+    if (copy(other, tier).pins > 0 || is_last_without_home(other, tier)) continue;
+    const std::int32_t next = next_use(other, tier);
+    const bool clean = copy(other, tier).state == Residency::clean;
+    if (next <= needed_at) continue;
+    if (victim >= 0 && (next < latest || (next == latest && (victim_is_clean || !clean)))) continue;
+    victim = held.owner;
+    latest = next;
+    victim_is_clean = clean;
+  }
+  if (victim < 0) return false;
+  ++counters_.evictions;
+  STRATA_TRY(evict(key_of(victim), tier));
+  return true;
+}
+
+Status ChunkManager::evict(CopyKey key, Tier tier) {
+  STRATA_ASSERT(placement_.home(key) != tier, describe(key), " is at home in ", to_string(tier));
+  if (copy(key, tier).state == Residency::dirty) STRATA_TRY(send_home(key));
+  if (!valid(key, tier)) return Status::ok();
+  bool elsewhere = false;
+  for (std::size_t t = 0; t < kTiers; ++t)
+    elsewhere = elsewhere || (static_cast<Tier>(t) != tier && valid(key, static_cast<Tier>(t)));
+  STRATA_ASSERT(elsewhere, describe(key), " would be lost by leaving ", to_string(tier));
+  return leave(key, tier);
+}
+
+}  // namespace strata
