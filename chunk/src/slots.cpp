@@ -171,6 +171,23 @@ Result<bool> ChunkManager::make_room(CopyKey key, Tier tier, std::int32_t needed
   return true;
 }
 
+Status ChunkManager::hand_over(CopyKey from, CopyKey to, Tier tier) {
+  STRATA_ASSERT(class_of_[index(from)] == class_of_[index(to)] && placement_.home(to) == tier, describe(from),
+                " cannot take the place of ", describe(to), " in ", to_string(tier));
+  if (!valid(from, tier))
+    return Status::error(Code::internal, str(describe(from), " is not in ", to_string(tier)));
+  STRATA_TRY(quiesce(from));
+  STRATA_TRY(quiesce(to));
+  Slot& gained = slot(from, tier);
+  Slot& left = slot(to, tier);
+  std::swap(copy(from, tier).slot, copy(to, tier).slot);
+  std::swap(gained.owner, left.owner);
+  std::swap(gained.home, left.home);
+  std::swap(gained.charge, left.charge);
+  take_over(to, tier);
+  return drop(from);  // at rest, so it cannot fail
+}
+
 Status ChunkManager::evict(CopyKey key, Tier tier) {
   STRATA_ASSERT(placement_.home(key) != tier, describe(key), " is at home in ", to_string(tier));
   if (copy(key, tier).state == Residency::dirty) STRATA_TRY(send_home(key));

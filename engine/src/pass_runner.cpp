@@ -122,21 +122,24 @@ Status PassRunner::land(ChunkId chunk, const Pass& pass) {
                                                                                : land_in_ram(chunk, pass);
 }
 
+// The first micro-batch's gradient is the sum so far, in its place if it has the sum's dtype.
 Status PassRunner::land_on_device(ChunkId chunk, const Pass& pass) {
   ChunkManager& chunks = *machine_.chunks;
   Stream& stream = machine_.compute;
-  {
-    STRATA_TRY_ASSIGN(const ChunkPin grad,
-                      chunks.pin({chunk, Payload::grad}, Tier::device, Intent::read, stream));
-    STRATA_TRY_ASSIGN(const ChunkPin sum,
-                      chunks.pin({chunk, Payload::accum}, Tier::device,
-                                 pass.k == 0 ? Intent::overwrite : Intent::update, stream));
-    STRATA_TRY(pass.k == 0 && sums_as_it_lands(chunk)
-                   ? machine_.backend.copy_async(sum.view(), grad.view(), stream)
-                   : accumulate(chunk, sum, grad, pass.k == 0, stream));
-    if (pass.last) STRATA_TRY(take_leaves(chunk, sum, stream));
+  const CopyKey grad_key{chunk, Payload::grad}, sum_key{chunk, Payload::accum};
+  if (pass.k == 0 && sums_as_it_lands(chunk)) {
+    STRATA_TRY(chunks.hand_over(grad_key, sum_key, Tier::device));
+  } else {
+    STRATA_TRY_ASSIGN(const ChunkPin grad, chunks.pin(grad_key, Tier::device, Intent::read, stream));
+    STRATA_TRY_ASSIGN(
+        const ChunkPin sum,
+        chunks.pin(sum_key, Tier::device, pass.k == 0 ? Intent::overwrite : Intent::update, stream));
+    STRATA_TRY(accumulate(chunk, sum, grad, pass.k == 0, stream));
   }
-  return chunks.drop({chunk, Payload::grad});
+  STRATA_TRY(chunks.drop(grad_key));
+  if (!pass.last) return Status::ok();
+  STRATA_TRY_ASSIGN(const ChunkPin sum, chunks.pin(sum_key, Tier::device, Intent::read, stream));
+  return take_leaves(chunk, sum, stream);
 }
 
 // The first micro-batch's gradient is the sum so far and lands in its place, if it has the sum's dtype; the

@@ -61,7 +61,7 @@ class Walk {
     if (dice_.one_in(60)) rig_.mover.fail_reads = 1 + static_cast<int>(dice_.below(3));
     if (dice_.one_in(60)) rig_.mover.fail_writes = 1 + static_cast<int>(dice_.below(3));
     if (dice_.one_in(200)) rig_.mover.fail_copies = 1;
-    switch (dice_.below(12)) {
+    switch (dice_.below(13)) {
       case 0:
       case 1:
       case 2:
@@ -88,6 +88,9 @@ class Walk {
         break;
       case 10:
         move_on();
+        break;
+      case 12:
+        hand_over();
         break;
       case 11:
         allow(dice_.one_in(8) ? rig_.manager->settle_all() : rig_.manager->pump(), "settle");
@@ -118,6 +121,7 @@ class Walk {
     must(rig_.manager->status());
   }
   std::uint64_t refusals() const { return refusals_; }
+  std::uint64_t handed_over() const { return handed_over_; }
 
  private:
   struct Held {
@@ -201,6 +205,21 @@ class Walk {
     allow(status, "drop");
     if (status.is_ok()) versions_.erase(i);
   }
+  // From any payload to any of its size, whose contents are replaced.
+  void hand_over() {
+    const std::size_t from = random_key(), to = random_key();
+    const auto tier = rig_.placement.home(key(to));
+    if (from == to || !tier || *tier == Tier::nvme || pinned(from) || pinned(to) ||
+        rig_.placement.class_of(rig_.layout, key(from)) != rig_.placement.class_of(rig_.layout, key(to)) ||
+        rig_.manager->state(key(from), *tier) == Residency::absent)
+      return;
+    const Status status = rig_.manager->hand_over(key(from), key(to), *tier);
+    allow(status, "hand_over");
+    if (!status.is_ok()) return;
+    ++handed_over_;
+    versions_[to] = versions_.at(from);
+    versions_.erase(from);
+  }
   void evict() {
     const std::size_t i = random_key();
     const Tier tier = dice_.pick({Tier::device, Tier::pinned});
@@ -228,12 +247,16 @@ class Walk {
   std::map<std::size_t, std::uint32_t> versions_;
   std::uint32_t version_ = 0;
   std::int32_t position_ = 0;
-  std::uint64_t refusals_ = 0;
+  std::uint64_t refusals_ = 0, handed_over_ = 0;
   std::vector<Held> pins_;  // last: given up before the rig goes
 };
 
-// The walk of one seed; how often it was refused something.
-std::uint64_t walk(std::uint64_t seed) {
+struct Walked {
+  std::uint64_t refusals = 0, handed_over = 0;
+};
+
+// The walk of one seed; how often it was refused something, and contents changed their owner.
+Walked walk(std::uint64_t seed) {
   Dice dice(seed);
   const GroupKey f32, bf16{.compute = DType::bf16, .grad = DType::bf16, .sum = DType::bf16},
       f16{.compute = DType::f16, .grad = DType::f16};
@@ -243,18 +266,21 @@ std::uint64_t walk(std::uint64_t seed) {
   Walk walk(layout, placement, dice);
   for (int op = 0; op < 600 && !testing::Test::HasFailure(); ++op) walk.step();
   if (!testing::Test::HasFailure()) walk.finish();
-  return walk.refusals();
+  return {walk.refusals(), walk.handed_over()};
 }
 
 TEST(ChunkPropertyTest, RandomWorkNeverLosesOrMixesUpContents) {
-  std::uint64_t refusals = 0;
+  std::uint64_t refusals = 0, handed_over = 0;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) try {
-      refusals += walk(seed);
+      const Walked walked = walk(seed);
+      refusals += walked.refusals;
+      handed_over += walked.handed_over;
       ASSERT_FALSE(HasFailure()) << "seed " << seed;
     } catch (const Error& error) {
       FAIL() << "seed " << seed << ": " << error.what();
     }
   EXPECT_GT(refusals, 1000u);  // the paths of failure were walked
+  EXPECT_GT(handed_over, 100u);
 }
 
 }  // namespace

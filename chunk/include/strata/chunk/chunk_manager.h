@@ -118,6 +118,10 @@ class ChunkManager {
 
   /// The contents are dead; slots other than the home are free again. Not for pinned payloads.
   Status drop(CopyKey key);
+  /// The contents of `from` in `tier` become the newest of `to`, of the same size, whose home that is: the
+  /// two exchange slots, nothing is copied, and `from` is dropped. Neither is pinned. Errors: `internal`
+  /// where `from` is not there; those of what was under way, and then nothing has changed.
+  Status hand_over(CopyKey from, CopyKey to, Tier tier);
   /// Gives up the copy in `tier`, which is not its home; sends it home first where it is the newest.
   Status evict(CopyKey key, Tier tier);
 
