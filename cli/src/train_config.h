@@ -37,7 +37,7 @@ struct TrainConfig {
     int micro_batch = 0, grad_accum = 0;
     double max_time_s = 0;  ///< +infinity for none
     std::uint64_t seed = 0;
-    std::string dtype, recompute;  ///< dtype: f32, bf16, auto; recompute: none, block, auto
+    std::string dtype, recompute;  ///< dtype: f32, bf16, auto; recompute: a mode of Recompute, or auto
     std::int64_t eval_every = 0;   ///< steps; 0 for never
     int eval_batches = 0;
   } train;

@@ -381,4 +381,11 @@ kernels::CachedAttentionShape cached_attention_shape(const Attrs& a) noexcept {
 
 const OpDef& op_def(Op op) noexcept { return kTable[static_cast<std::size_t>(op)]; }
 
+double flops(const Program& program, const Instr& instr) {
+  std::vector<const ValueInfo*> in, out;
+  for (const ValueId id : instr.in) in.push_back(id == kNoValue ? nullptr : &program.value(id));
+  for (const ValueId id : instr.out) out.push_back(&program.value(id));
+  return op_def(instr.op).flops(in, out, instr.attrs);
+}
+
 }  // namespace strata

@@ -208,7 +208,7 @@ TEST_F(ExtendTest, ASequenceHasNoGapsAndMayBeginAnewOrGoBack) {
 }
 
 TEST_F(ExtendTest, ARunWithoutTheProgramsSaysSo) {
-  TinyRun other(must(Engine::plan(test::tiny_programs(false), {})));
+  TinyRun other(must(Engine::plan(test::tiny_programs(), {})));
   EXPECT_EQ(other.engine->extend(std::vector<SequenceToken>{{1, 0, 0}}, {}).status().code(),
             Code::unsupported);
 }

@@ -24,17 +24,17 @@ EngineOptions three_tiers(const std::string& dir) {
 
 TEST(CheckpointTest, ResumingOnAnotherPlacementGivesTheBitsOfTheUninterruptedRun) {
   const TempDir dir;
-  TinyRun straight(must(Engine::plan(tiny_programs(false), {.grad_accum = 2})));
+  TinyRun straight(must(Engine::plan(tiny_programs(), {.grad_accum = 2})));
   must(straight.engine->initialize(3));
   straight.train(4);
 
-  TinyRun first(must(Engine::plan(tiny_programs(true), three_tiers(dir.path()))));
+  TinyRun first(must(Engine::plan(tiny_programs(Recompute::block), three_tiers(dir.path()))));
   must(first.engine->initialize(3));
   first.train(2);
   const std::string saved =
       must(save_checkpoint(*first.engine, posix_io(), dir.file("checkpoints"), {{"note", "half way"}}, 0));
 
-  TinyRun second(must(Engine::plan(tiny_programs(false), {.chunk_elems = 8192, .grad_accum = 2})));
+  TinyRun second(must(Engine::plan(tiny_programs(), {.chunk_elems = 8192, .grad_accum = 2})));
   EXPECT_EQ(must(load_checkpoint(*second.engine, posix_io(), saved)).run.at("note"), "half way");
   EXPECT_EQ(second.engine->steps(), 2);
   second.train(2);
@@ -59,7 +59,7 @@ TEST(ManifestTest, WhatIsNoCountIsRefusedByName) {
 
 TEST(CheckpointTest, OnlyTheNewestAreKept) {
   const TempDir dir;
-  TinyRun run(must(Engine::plan(tiny_programs(false), {})));
+  TinyRun run(must(Engine::plan(tiny_programs(), {})));
   must(run.engine->initialize(3));
   for (int i = 0; i < 4; ++i) {
     run.train(1);
@@ -70,7 +70,7 @@ TEST(CheckpointTest, OnlyTheNewestAreKept) {
 
 TEST(CheckpointTest, AFlippedBitIsFoundBeforeAnyTensorIsUsed) {
   const TempDir dir;
-  TinyRun run(must(Engine::plan(tiny_programs(false), {})));
+  TinyRun run(must(Engine::plan(tiny_programs(), {})));
   must(run.engine->initialize(3));
   const std::string saved = must(save_checkpoint(*run.engine, posix_io(), dir.path(), {}, 0));
   const std::string digest = must(run.engine->state_digest());
@@ -88,13 +88,13 @@ TEST(CheckpointTest, AFlippedBitIsFoundBeforeAnyTensorIsUsed) {
 
 TEST(CheckpointTest, AnotherModelIsRefusedWithEveryDifference) {
   const TempDir dir;
-  TinyRun run(must(Engine::plan(tiny_programs(false), {})));
+  TinyRun run(must(Engine::plan(tiny_programs(), {})));
   must(run.engine->initialize(3));
   const std::string saved = must(save_checkpoint(*run.engine, posix_io(), dir.path(), {}, 0));
   DecoderConfig other = test::tiny_config();
   other.layers = 3;
   other.ffn = 96;
-  TinyRun second(must(Engine::plan(tiny_programs(false, 3, other), {})));
+  TinyRun second(must(Engine::plan(tiny_programs(Recompute::none, 3, other), {})));
   const Status status = load_checkpoint(*second.engine, posix_io(), saved).status();
   EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_NE(status.message().find("layers.2.attn_norm.weight is missing"), std::string_view::npos);
@@ -104,7 +104,7 @@ TEST(CheckpointTest, AnotherModelIsRefusedWithEveryDifference) {
 
 TEST(CheckpointTest, TheNewestIsPassedOverWhenItIsNotWhole) {
   const TempDir dir;
-  TinyRun run(must(Engine::plan(tiny_programs(false), {})));
+  TinyRun run(must(Engine::plan(tiny_programs(), {})));
   must(run.engine->initialize(3));
   const std::string good = must(save_checkpoint(*run.engine, posix_io(), dir.path(), {}, 0));
   run.train(1);

@@ -9,7 +9,7 @@ using test::tiny_programs;
 using test::TinyRun;
 
 TEST(EngineTest, TrainingLowersTheLoss) {
-  TinyRun run(must(Engine::plan(tiny_programs(false), {})));
+  TinyRun run(must(Engine::plan(tiny_programs(), {})));
   must(run.engine->initialize(1));
   const std::vector<float> losses = run.train(30);
   EXPECT_GT(losses.front(), 3.5f);
@@ -17,7 +17,7 @@ TEST(EngineTest, TrainingLowersTheLoss) {
 }
 
 TEST(EngineTest, ValidationIsTheLossOfItsBatchesAndChangesNothing) {
-  TinyRun run(must(Engine::plan(tiny_programs(true), {})));
+  TinyRun run(must(Engine::plan(tiny_programs(Recompute::block), {})));
   must(run.engine->initialize(1));
   run.train(2);
   const std::string before = must(run.engine->state_digest());
@@ -30,7 +30,7 @@ TEST(EngineTest, ValidationIsTheLossOfItsBatchesAndChangesNothing) {
 }
 
 TEST(EngineTest, InferenceGivesTheLogitsOfOneRow) {
-  TinyRun run(must(Engine::plan(tiny_programs(false), {})));
+  TinyRun run(must(Engine::plan(tiny_programs(), {})));
   must(run.engine->initialize(1));
   run.train(40);
   std::vector<std::int32_t> tokens(16, 7);
@@ -46,7 +46,7 @@ TEST(EngineTest, PlannedPeakIsTheMeasuredPeakInEveryTier) {
   options.grad_accum = 2;
   const test::TempDir dir;
   options.nvme.dirs = {dir.path()};
-  TinyRun run(must(Engine::plan(tiny_programs(true), options)));
+  TinyRun run(must(Engine::plan(tiny_programs(Recompute::block), options)));
   must(run.engine->initialize(1));
   run.train(6);
   EXPECT_EQ(run.engine->peak_bytes(), run.plan->planned_peak);

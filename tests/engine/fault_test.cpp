@@ -26,12 +26,13 @@ std::unique_ptr<const RunPlan> swapped_plan(const std::string& dir, std::vector<
   options.nvme.dirs = {dir};
   options.nvme.engine = IoEngine::threads;
   options.nvme.io_threads = 1;  // one order of calls
-  return must(Engine::plan_with(tiny_programs(true), options, [&](const ChunkLayout&, Placement& placement) {
-    for (auto& homes : placement.homes)
-      for (const Payload payload : {Payload::param, Payload::m, Payload::v, Payload::accum})
-        homes[static_cast<std::size_t>(payload)] =
-            std::count(kept.begin(), kept.end(), payload) != 0 ? Tier::pinned : Tier::nvme;
-  }));
+  return must(Engine::plan_with(
+      tiny_programs(Recompute::block), options, [&](const ChunkLayout&, Placement& placement) {
+        for (auto& homes : placement.homes)
+          for (const Payload payload : {Payload::param, Payload::m, Payload::v, Payload::accum})
+            homes[static_cast<std::size_t>(payload)] =
+                std::count(kept.begin(), kept.end(), payload) != 0 ? Tier::pinned : Tier::nvme;
+      }));
 }
 
 struct FaultyRun {
@@ -134,13 +135,13 @@ TEST(SwapFaultTest, TheDiskMayBeFullAnywhere) { sweep(IoCall::write, Code::no_sp
 // --- saving a checkpoint ---
 
 struct Saving {
-  Saving() : run(must(Engine::plan(tiny_programs(false), {.chunk_elems = 8192}))) {
+  Saving() : run(must(Engine::plan(tiny_programs(), {.chunk_elems = 8192}))) {
     must(run.engine->initialize(3));
     run.train(1);
     must(save_checkpoint(*run.engine, posix_io(), dir.path(), {{"note", "old"}}, 0));
   }
   std::string digest_of_newest() {
-    TinyRun other(must(Engine::plan(tiny_programs(false), {})));
+    TinyRun other(must(Engine::plan(tiny_programs(), {})));
     must(load_checkpoint(*other.engine, posix_io(), must(newest_checkpoint(posix_io(), dir.path()))));
     return must(other.engine->state_digest());
   }
@@ -208,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(EveryCall, CheckpointFaultTest,
 
 TEST(CheckpointLoadFaultTest, AReadThatFailsAnywhereLeavesTheOldStatesOrNone) {
   Saving saving;
-  TinyRun other(must(Engine::plan(tiny_programs(false), {})));
+  TinyRun other(must(Engine::plan(tiny_programs(), {})));
   for (std::uint64_t nth = 1;; ++nth) {
     must(other.engine->initialize(9));
     const std::string before = must(other.engine->state_digest());

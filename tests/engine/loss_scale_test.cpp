@@ -13,7 +13,7 @@ using test::tiny_programs;
 using test::TinyRun;
 using testing::HasSubstr;
 
-ProgramSet f16_programs() { return tiny_programs(false, 3, test::tiny_config(), DType::f16); }
+ProgramSet f16_programs() { return tiny_programs(Recompute::none, 3, test::tiny_config(), DType::f16); }
 
 TEST(LossScaleTest, DoublesAfterAWindowWithoutOverflowAndHalvesDownToOne) {
   LossScale scale{.value = 4};
@@ -59,7 +59,7 @@ TEST(LossScaleTest, AnOverflowingStepIsDoneAgainAndLeavesNoTrace) {
 }
 
 TEST(LossScaleTest, TheLossAndItsGradientAreThoseOfF32WithinRounding) {
-  TinyRun half(must(Engine::plan(f16_programs(), {}))), full(must(Engine::plan(tiny_programs(false), {})));
+  TinyRun half(must(Engine::plan(f16_programs(), {}))), full(must(Engine::plan(tiny_programs(), {})));
   for (TinyRun* run : {&half, &full}) must(run->engine->initialize(3));
   test::CountingBatches batches(test::tiny_config().vocab);
   StepReport a, b;

@@ -31,7 +31,7 @@ Tensors in_double(const test::StateTensors& states) {
 
 // With beta1 = 0, no clipping and one micro-batch, the first moment after the first step is the gradient
 // itself.
-Tensors gradients_of(const DecoderConfig& config, bool recompute, Tensors& params) {
+Tensors gradients_of(const DecoderConfig& config, Recompute recompute, Tensors& params) {
   EngineOptions options;
   options.clip = 0;
   options.adamw.beta1 = 0;
@@ -56,12 +56,13 @@ class ModelGradientTest : public ::testing::TestWithParam<std::string_view> {
 };
 
 TEST_P(ModelGradientTest, EveryParametersGradientIsTheCentralDifferenceOfTheLossInDouble) {
-  const Program program = tiny_programs(false, 3, config).eval;
+  const Program program = tiny_programs(Recompute::none, 3, config).eval;
   const test::ForwardReference forward = oracle(program);
   Tensors params, again;
-  const Tensors plain = gradients_of(config, false, params), recomputed = gradients_of(config, true, again);
+  const Tensors plain = gradients_of(config, Recompute::none, params);
   ASSERT_EQ(plain.size(), program.params.size());
-  ASSERT_EQ(plain, recomputed);
+  for (const Recompute recompute : {Recompute::selective, Recompute::block})
+    ASSERT_EQ(gradients_of(config, recompute, again), plain) << to_string(recompute);
   constexpr double kStep = 1e-5;
   for (const auto& [name, gradient] : plain) {
     const Rng rng(std::hash<std::string>{}(name), 9);
@@ -84,8 +85,8 @@ TEST_P(ModelGradientTest, EveryParametersGradientIsTheCentralDifferenceOfTheLoss
 }
 
 TEST_P(ModelGradientTest, TheLossIsThatOfTheForwardInDouble) {
-  const Program program = tiny_programs(false, 3, config).eval;
-  TinyRun run(must(Engine::plan(tiny_programs(true, 3, config), {})));
+  const Program program = tiny_programs(Recompute::none, 3, config).eval;
+  TinyRun run(must(Engine::plan(tiny_programs(Recompute::block, 3, config), {})));
   must(run.engine->initialize(1));
   must(run.engine->fill(Payload::param, lively));
   const double want = oracle(program).loss(in_double(test::states_of(*run.engine, Payload::param)));
@@ -109,7 +110,7 @@ TEST_P(ModelGradientTest, PackedDocumentsDoNotSeeEachOther) {
   StepReport report;
   must(run.engine->train_step(batches, 1e-2, report));
   EXPECT_NEAR(report.loss, want, 1e-5 * want);
-  EXPECT_GT(std::abs(want - oracle(tiny_programs(false, 3, config).eval)
+  EXPECT_GT(std::abs(want - oracle(tiny_programs(Recompute::none, 3, config).eval)
                                 .loss(in_double(test::states_of(*run.engine, Payload::param)))),
             1e-3);
 }

@@ -38,14 +38,14 @@ struct Case {
   std::int32_t grad_accum;
 };
 
-ProgramSet programs_of(const Case& run, bool recompute) {
+ProgramSet programs_of(const Case& run, Recompute recompute) {
   return tiny_programs(recompute, 3, test::tiny_of_family(run.family), run.compute);
 }
 
 Outcome reference(const Case& which) {
   EngineOptions options;
   options.grad_accum = which.grad_accum;
-  TinyRun run(must(Engine::plan(programs_of(which, false), options)), 1);
+  TinyRun run(must(Engine::plan(programs_of(which, Recompute::none), options)), 1);
   must(run.engine->initialize(5));
   Outcome out;
   out.losses = run.train(3);
@@ -62,7 +62,7 @@ Outcome placed(const Case& which, std::uint64_t seed, const std::string& dir) {
   options.nvme.dirs = {dir};
   options.nvme.engine = rng.below(2, 2) == 0 ? IoEngine::threads : IoEngine::automatic;
   auto plan = must(Engine::plan_with(
-      programs_of(which, rng.below(3, 2) == 0), options,
+      programs_of(which, kRecomputeModes[rng.below(3, kRecomputeModes.size())]), options,
       [&](const ChunkLayout& layout, Placement& placement) { random_homes(seed, layout, placement); }));
   const bool threaded = rng.below(4, 2) == 0;
   TinyRun run(std::move(plan), 1 + static_cast<int>(rng.below(5, 3)),

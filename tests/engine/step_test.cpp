@@ -34,7 +34,7 @@ class LaterBatches final : public BatchSource {
 // The gradient as the update sees it: with beta1 = 0 it is the first moment after one step.
 Tensors seen_gradient(EngineOptions options, std::int64_t first, StepReport& report) {
   options.adamw.beta1 = 0;
-  TinyRun run(must(Engine::plan(tiny_programs(false), options)));
+  TinyRun run(must(Engine::plan(tiny_programs(), options)));
   must(run.engine->initialize(11));
   LaterBatches batches(first);
   must(run.engine->train_step(batches, 1e-3, report));
@@ -84,7 +84,7 @@ TEST(StepTest, ClippingScalesEveryElementByOneFactorFromTheGlobalNorm) {
 }
 
 TEST(StepTest, ARunThatOnlyInfersHoldsParametersAlone) {
-  ProgramSet whole = tiny_programs(false), only;
+  ProgramSet whole = tiny_programs(), only;
   only.infer = whole.infer;
   TinyRun trains(must(Engine::plan(whole, {}))), infers(must(Engine::plan(only, {})));
   must(trains.engine->initialize(3));
@@ -111,7 +111,7 @@ TEST(StepTest, AMicroBatchWeighsAsMuchAsItHasTargets) {
     options.grad_accum = grad_accum;
     options.clip = 0;
     options.adamw.beta1 = 0;
-    TinyRun run(must(Engine::plan(tiny_programs(false), options)));
+    TinyRun run(must(Engine::plan(tiny_programs(), options)));
     must(run.engine->initialize(11));
     test::CountingBatches batches(test::tiny_config().vocab);
     batches.counts = std::move(counts);
@@ -145,7 +145,7 @@ TEST(StepTest, AMicroBatchWeighsAsMuchAsItHasTargets) {
 
 TEST(StepTest, AGradientThatIsNotFiniteNamesItsTensorAndChangesNothing) {
   for (const PlacementPolicy policy : {PlacementPolicy::automatic, PlacementPolicy::pinned}) {
-    TinyRun run(must(Engine::plan(tiny_programs(true), {.policy = policy, .grad_accum = 2})));
+    TinyRun run(must(Engine::plan(tiny_programs(Recompute::block), {.policy = policy, .grad_accum = 2})));
     must(run.engine->initialize(1));
     run.train(2);
     Tensors good = test::states_of(*run.engine, Payload::param);
@@ -184,7 +184,7 @@ TEST(StepTest, StepsThreeToTwelveAllocateNothingAndMakeNothingOverThreeTiers) {
                                     {IoEngine::automatic, DType::f16}}) {
     EngineOptions options = three_tiers(dir.path());
     options.nvme.engine = io;
-    const ProgramSet programs = tiny_programs(true, 3, test::tiny_config(), compute);
+    const ProgramSet programs = tiny_programs(Recompute::block, 3, test::tiny_config(), compute);
     TinyRun run(must(Engine::plan(programs, options)), 2, HostBackendOptions{});
     EXPECT_GT(run.plan->planned_peak[2], 0u);
     must(run.engine->initialize(1));
@@ -204,7 +204,7 @@ TEST(StepTest, StepsThreeToTwelveAllocateNothingAndMakeNothingOverThreeTiers) {
 }
 
 TEST(StepTest, ProgramsThatAreMissingOrOfAnotherModelAreRefused) {
-  ProgramSet set = tiny_programs(false);
+  ProgramSet set = tiny_programs();
   set.eval = {};
   TinyRun run(must(Engine::plan(set, {})));
   must(run.engine->initialize(1));
@@ -216,7 +216,7 @@ TEST(StepTest, ProgramsThatAreMissingOrOfAnotherModelAreRefused) {
   EXPECT_THAT(
       std::string(Engine::plan(set, {}).status().message()),
       HasSubstr("layers.0.mlp_in.weight of 4096 elements, the layout has layers.0.mlp_in.weight of 2048"));
-  set = tiny_programs(false);
+  set = tiny_programs();
   set.train = set.eval;
   EXPECT_THAT(std::string(Engine::plan(set, {}).status().message()),
               HasSubstr("no gradient of parameter tokens.weight"));

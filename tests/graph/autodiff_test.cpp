@@ -125,8 +125,10 @@ TEST(AutodiffTest, RandomProgramsReachEveryTrainableParameterAndVerifyAlsoRecomp
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     const auto program = derive_backward(test::random_program(seed), "loss");
     ASSERT_TRUE(program.has_value()) << "seed " << seed << ": " << program.status().to_string();
-    const Status status = verify(recompute_regions(*program));
-    ASSERT_TRUE(status.is_ok()) << "seed " << seed << ": " << status.to_string();
+    for (const Recompute recompute : {Recompute::selective, Recompute::block}) {
+      const Status status = verify(recompute_regions(*program, recompute));
+      ASSERT_TRUE(status.is_ok()) << "seed " << seed << ": " << status.to_string();
+    }
   }
 }
 

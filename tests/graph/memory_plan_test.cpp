@@ -90,7 +90,7 @@ std::string replay(const Program& program) {
 TEST(MemoryPlanTest, NoTwoLiveValuesShareAByteInDecodersOfManySizes) {
   for (const std::int64_t layers : {1, 2, 5})
     for (const std::int64_t hidden : {8, 34, 128})
-      for (const bool recompute : {false, true}) {
+      for (const Recompute recompute : kRecomputeModes) {
         EXPECT_EQ(replay(decoder_program(decoder_of(layers, hidden), 2, recompute)), "")
             << layers << " layers of " << hidden;
         EXPECT_EQ(replay(must(record_decoder(decoder_of(layers, hidden), 2, DecoderHead::logits))), "");
@@ -117,7 +117,8 @@ TEST(MemoryPlanTest, NoTwoLiveValuesShareAByteInRandomPrograms) {
     ASSERT_EQ(replay(forward), "") << "seed " << seed;
     const Program both = must(derive_backward(forward, "loss"));
     ASSERT_EQ(replay(both), "") << "seed " << seed;
-    ASSERT_EQ(replay(recompute_regions(both)), "") << "seed " << seed;
+    for (const Recompute recompute : {Recompute::selective, Recompute::block})
+      ASSERT_EQ(replay(recompute_regions(both, recompute)), "") << "seed " << seed << to_string(recompute);
   }
 }
 
@@ -142,16 +143,17 @@ TEST(MemoryPlanTest, AnInPlaceOpRunsInPlaceExactlyWhereItsOperandDies) {
 }
 
 TEST(MemoryPlanTest, RecomputationNeedsLessMemoryFromTwoLayersOnAndGrowsSlower) {
-  const auto arena = [](std::int64_t layers, bool recompute) {
+  const auto arena = [](std::int64_t layers, Recompute recompute) {
     return plan_memory(decoder_program(decoder_of(layers, 64), 4, recompute)).arena_bytes;
   };
-  for (const std::int64_t layers : {2, 4, 8}) EXPECT_LT(arena(layers, true), arena(layers, false)) << layers;
+  for (const std::int64_t layers : {2, 4, 8})
+    EXPECT_LT(arena(layers, Recompute::block), arena(layers, Recompute::none)) << layers;
   const std::size_t border = 4 * 16 * 64 * 4;  // one [T, h] a layer stays
-  EXPECT_LE(arena(8, true) - arena(4, true), 4 * border + 4096);
+  EXPECT_LE(arena(8, Recompute::block) - arena(4, Recompute::block), 4 * border + 4096);
 }
 
 TEST(MemoryPlanTest, TheArenaIsCloseToTheMostThatIsAliveAtOnce) {
-  for (const bool recompute : {false, true}) {
+  for (const Recompute recompute : kRecomputeModes) {
     const Program program = decoder_program(decoder_of(4, 64), 4, recompute);
     const MemoryPlan plan = plan_memory(program);
     std::vector<std::pair<int, int>> lives(program.values.size(), {-1, -1});
@@ -173,7 +175,7 @@ TEST(MemoryPlanTest, TheArenaIsCloseToTheMostThatIsAliveAtOnce) {
           alive += program.values[v].bytes();
       most = std::max(most, alive);
     }
-    EXPECT_LE(static_cast<double>(plan.arena_bytes), 1.1 * static_cast<double>(most));
+    EXPECT_LE(static_cast<double>(plan.arena_bytes), 1.1 * static_cast<double>(most)) << to_string(recompute);
   }
 }
 

@@ -10,9 +10,10 @@
 
 namespace strata::test {
 
-inline Program decoder_program(const DecoderConfig& config, std::int64_t batch, bool recompute = false) {
-  Program program = must(derive_backward(must(record_decoder(config, batch, DecoderHead::loss)), "loss"));
-  return recompute ? recompute_regions(std::move(program)) : program;
+inline Program decoder_program(const DecoderConfig& config, std::int64_t batch,
+                               Recompute recompute = Recompute::none, DType compute = DType::f32) {
+  const Program forward = must(record_decoder(config, batch, DecoderHead::loss, DecoderRows::whole, compute));
+  return recompute_regions(must(derive_backward(forward, "loss")), recompute);
 }
 inline DecoderConfig decoder_of(std::int64_t layers, std::int64_t hidden) {
   return {.family = "gpt2",
@@ -22,6 +23,20 @@ inline DecoderConfig decoder_of(std::int64_t layers, std::int64_t hidden) {
           .ffn = 4 * hidden,
           .vocab = 61,
           .seq = 16};
+}
+
+/// A decoder of `family` in proportions of real ones.
+inline DecoderConfig real_decoder(std::string_view family) {
+  DecoderConfig config = decoder_of_family(family).value();
+  const bool grouped = config.norm == DecoderConfig::Norm::rms;
+  config.layers = 12;
+  config.hidden = 768;
+  config.heads = 12;
+  config.kv_heads = grouped ? 4 : 12;
+  config.ffn = grouped ? 2048 : 3072;
+  config.vocab = 50257;
+  config.seq = 1024;
+  return config;
 }
 
 /// A random model over rows of 8: values of earlier instructions are read again at random, weights are tied

@@ -82,6 +82,13 @@ Status decide_machine(LoadedConfig& loaded) {
   return cpuopt::use_isa(isa);
 }
 
+// Why auto came to this mode of recomputation: the first that fits.
+const char* why(Recompute recompute) {
+  return recompute == Recompute::none        ? "all activations fit"
+         : recompute == Recompute::selective ? "keeping all activations does not fit"
+                                             : "keeping the results of products does not fit";
+}
+
 }  // namespace
 
 Result<PlannedJob> plan_job(LoadedConfig& loaded) {
@@ -89,9 +96,9 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
   TrainConfig& c = loaded.config;
   STRATA_TRY(validate(decoder_config(c)));
   std::vector<ProgramSet> choices;
-  std::vector<bool> recomputes;
-  for (const bool recompute : {false, true})
-    if (c.train.recompute == "auto" || (c.train.recompute == "block") == recompute) {
+  std::vector<Recompute> recomputes;
+  for (const Recompute recompute : kRecomputeModes)
+    if (c.train.recompute == "auto" || c.train.recompute == to_string(recompute)) {
       STRATA_TRY_ASSIGN(ProgramSet programs, record_programs(c, recompute));
       choices.push_back(std::move(programs));
       recomputes.push_back(recompute);
@@ -99,8 +106,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
   STRATA_TRY_ASSIGN(Engine::Choice chosen, Engine::plan_first(choices, engine_options(c)));
   PlannedJob job{std::move(chosen.plan), recomputes[chosen.index]};
   if (c.train.recompute == "auto")
-    loaded.tree.resolve("train.recompute", std::string(job.recompute ? "block" : "none"),
-                        job.recompute ? "keeping all activations does not fit" : "all activations fit");
+    loaded.tree.resolve("train.recompute", std::string(to_string(job.recompute)), why(job.recompute));
   if (!c.offload.chunk_elems)
     loaded.tree.resolve("offload.chunk", job.plan->layout.chunk_elems(), job.plan->layout.explanation());
   return job;
@@ -163,7 +169,7 @@ TierHomes homes_in(const RunPlan& plan, Tier tier) {
 
 }  // namespace
 
-std::string start_table(const TrainConfig& c, const RunPlan& plan, bool recompute, int threads,
+std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute recompute, int threads,
                         const std::string& nvme_note) {
   const DecoderConfig d = decoder_config(c);
   std::string text = fmt::format(
@@ -172,7 +178,7 @@ std::string start_table(const TrainConfig& c, const RunPlan& plan, bool recomput
   text += fmt::format("step     {} tokens ({} micro-batches of {} sequences), {} in {}, recompute {}\n",
                       static_cast<std::int64_t>(c.train.micro_batch) * c.train.grad_accum * c.model.seq,
                       c.train.grad_accum, c.train.micro_batch, c.optim.name, c.offload.states,
-                      recompute ? "block" : "none");
+                      to_string(recompute));
   text += fmt::format("machine  host backend, {} threads, {}; nvme: {}\n", threads,
                       cpuopt::to_string(cpuopt::active_isa()), nvme_note);
   for (const std::string& note : plan.notes) text += "plan     " + note + "\n";
@@ -192,13 +198,13 @@ std::string start_table(const TrainConfig& c, const RunPlan& plan, bool recomput
   return text + "\n";
 }
 
-std::string plan_json(const TrainConfig& c, const RunPlan& plan, bool recompute) {
+std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recompute) {
   const DecoderConfig d = decoder_config(c);
   std::string text = fmt::format(
       "{{\n  \"parameters\": {},\n  \"chunks\": {},\n  \"chunk_elems\": {},\n  \"recompute\": \"{}\",\n  "
       "\"prefetch\": {},\n"
       "  \"activation_bytes\": {},\n  \"instructions\": {},\n  \"tiers\": {{\n",
-      count_parameters(d), plan.layout.n_chunks(), plan.layout.chunk_elems(), recompute ? "block" : "none",
+      count_parameters(d), plan.layout.n_chunks(), plan.layout.chunk_elems(), to_string(recompute),
       plan.options.prefetch, plan.trace.device_fixed_bytes, plan.train.code.size());
   for (std::size_t t = 0; t < kTiers; ++t) {
     const TierHomes homes = homes_in(plan, static_cast<Tier>(t));

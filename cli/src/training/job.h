@@ -5,6 +5,7 @@
 #include <string>
 
 #include <strata/engine/engine.h>
+#include <strata/graph/passes.h>
 #include <strata/runtime/host_backend.h>
 
 #include "load_config.h"
@@ -14,7 +15,7 @@ namespace strata::cli {
 /// A plan with every `auto` of the configuration decided and written back with its reason.
 struct PlannedJob {
   std::unique_ptr<const RunPlan> plan;
-  bool recompute = false;
+  Recompute recompute = Recompute::none;
 };
 /// Records the model, decides the remaining autos and proves that the run fits. Errors: `does_not_fit`,
 /// `unsupported` (memory.backend=cuda), `invalid`.
@@ -43,9 +44,9 @@ class Job {
 };
 
 /// The table shown before a run: model, machine, budgets and plan by tier.
-std::string start_table(const TrainConfig& config, const RunPlan& plan, bool recompute, int threads,
+std::string start_table(const TrainConfig& config, const RunPlan& plan, Recompute recompute, int threads,
                         const std::string& nvme_note);
 /// plan.json.
-std::string plan_json(const TrainConfig& config, const RunPlan& plan, bool recompute);
+std::string plan_json(const TrainConfig& config, const RunPlan& plan, Recompute recompute);
 
 }  // namespace strata::cli

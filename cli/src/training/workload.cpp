@@ -156,11 +156,11 @@ Result<Program> record_evaluation(const TrainConfig& config) {
                         compute_of(config));
 }
 
-Result<ProgramSet> record_programs(const TrainConfig& config, bool recompute) {
+Result<ProgramSet> record_programs(const TrainConfig& config, Recompute recompute) {
   ProgramSet set;
   STRATA_TRY_ASSIGN(set.eval, record_evaluation(config));
   STRATA_TRY_ASSIGN(set.train, derive_backward(set.eval, "loss"));
-  if (recompute) set.train = recompute_regions(std::move(set.train));
+  set.train = recompute_regions(std::move(set.train), recompute);
   STRATA_TRY_ASSIGN(set.infer, record_decoder(decoder_config(config), 1, DecoderHead::logits,
                                               DecoderRows::whole, compute_of(config)));
   return set;

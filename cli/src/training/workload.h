@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <strata/engine/engine.h>
+#include <strata/graph/passes.h>
 #include <strata/model/dataset.h>
 #include <strata/model/decoder.h>
 #include <strata/model/tokenizer.h>
@@ -71,6 +72,6 @@ DecoderConfig decoder_config(const TrainConfig& config);
 Result<Program> record_evaluation(const TrainConfig& config);
 /// Records the model for a micro-batch: training with its backward, validation, and inference of one
 /// sequence.
-Result<ProgramSet> record_programs(const TrainConfig& config, bool recompute);
+Result<ProgramSet> record_programs(const TrainConfig& config, Recompute recompute);
 
 }  // namespace strata::cli

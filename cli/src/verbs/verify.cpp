@@ -43,6 +43,7 @@ std::vector<Variant> variants() {
       {"three tiers, 1 thread", {"cpu.threads=1"}},
       {"three tiers, 2 threads", {"cpu.threads=2"}},
       {"device, no recomputation", with(all_device, {"train.recompute=none"})},
+      {"RAM, selective recomputation", with(ram, {"train.recompute=selective"})},
       {"RAM, recompute blocks", with(ram, {"train.recompute=block"})},
       {"three tiers, thread I/O", {"io.engine=threads"}},
       {"nvme, io_uring where it works", with(disk, {"io.engine=auto"})},

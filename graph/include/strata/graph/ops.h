@@ -38,6 +38,8 @@ struct OpDef {
   int optional_in = -1;  ///< ... but for this one
 };
 const OpDef& op_def(Op op) noexcept;
+/// Floating-point operations of an instruction, as its op counts them.
+double flops(const Program& program, const Instr& instr);
 
 /// The heads that an attention instruction's attributes describe.
 kernels::AttentionHeads attention_heads(const Attrs& attrs) noexcept;
