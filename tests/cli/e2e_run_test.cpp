@@ -1,7 +1,6 @@
 // What a run leaves behind, and that stopping it, in whatever way, does not change a bit of it.
 #include <signal.h>
 
-#include <limits>
 #include <random>
 
 #include "e2e_rig.h"
@@ -168,21 +167,6 @@ TEST_F(CliRunE2e, JsonOfPlanAndVerifyParses) {
   for (const nlohmann::json& placement : placements) EXPECT_TRUE(placement["identical"]) << placement;
   const auto plan = nlohmann::json::parse(strata(tiny("plan", {"--json"})).out);
   EXPECT_EQ(plan["tiers"]["device"]["budget_bytes"], 2 << 20);
-}
-
-TEST_F(CliRunE2e, RecomputationIsTheLeastThatFitsWhereItIsLeftToTheProgram) {
-  const auto plan = [&](const std::string& recompute, const std::string& device) {
-    const Words words = {"--json",         "offload.policy=pinned",        "memory.pinned=unlimited",
-                         "model.layers=6", "train.recompute=" + recompute, "memory.device=" + device};
-    return nlohmann::json::parse(strata(tiny("plan", words)).out);
-  };
-  std::uint64_t more = std::numeric_limits<std::uint64_t>::max();
-  for (const char* const mode : {"none", "selective", "block"}) {
-    const auto needed = plan(mode, "unlimited")["tiers"]["device"]["planned_bytes"].get<std::uint64_t>();
-    EXPECT_LT(needed, more) << mode;
-    EXPECT_EQ(plan("auto", str(needed))["recompute"], mode);
-    more = needed;
-  }
 }
 
 // --- Progress ---

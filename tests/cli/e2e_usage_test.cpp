@@ -121,23 +121,26 @@ TEST_F(CliUsageE2e, AKindOfTokenizerThatIsNotReadIsRefusedByName) {
 
 // --- Budgets ---
 
+using Budgets = std::map<std::string, std::uint64_t>;
+
+// The budgets that a refusal says would do.
+Budgets proposed(const std::string& message) {
+  Budgets found;
+  const std::regex key("memory\\.(\\w+)=(\\d+)");
+  const std::size_t at = message.find("it fits with:");
+  EXPECT_NE(at, std::string::npos) << message;
+  const std::string keys = message.substr(std::min(at, message.size()));
+  for (std::sregex_iterator i(keys.begin(), keys.end(), key), end; i != end; ++i)
+    found[(*i)[1]] = std::stoull((*i)[2]);
+  return found;
+}
+
 class CliBudgetE2e : public CliUsageE2e,
                      public ::testing::WithParamInterface<std::map<std::string, std::uint64_t>> {
  protected:
-  using Budgets = std::map<std::string, std::uint64_t>;
   static Words with(const std::string& verb, const Budgets& budgets, Words words = {}) {
     for (const auto& [tier, bytes] : budgets) words.push_back(str("memory.", tier, "=", bytes));
     return tiny(verb, words);
-  }
-  static Budgets proposed(const std::string& message) {
-    Budgets found;
-    const std::regex key("memory\\.(\\w+)=(\\d+)");
-    const std::size_t at = message.find("it fits with:");
-    EXPECT_NE(at, std::string::npos) << message;
-    const std::string keys = message.substr(std::min(at, message.size()));
-    for (std::sregex_iterator i(keys.begin(), keys.end(), key), end; i != end; ++i)
-      found[(*i)[1]] = std::stoull((*i)[2]);
-    return found;
   }
 };
 
@@ -159,6 +162,20 @@ TEST_P(CliBudgetE2e, TheProposedBudgetFitsAndAPageLessDoesNot) {
     Budgets less = exact;
     less[tier] = bytes - 4096;
     EXPECT_EQ(strata(with("plan", less)).exit_code, 3) << tier << " of " << bytes << " bytes";
+  }
+}
+
+TEST_F(CliUsageE2e, RecomputationLeftToTheProgramIsTheLeastThatFits) {
+  const auto plan = [&](const std::string& recompute, std::uint64_t device) {
+    return strata(tiny("plan", {"--json", "model.layers=6", "memory.pinned=unlimited",
+                                "train.recompute=" + recompute, str("memory.device=", device)}));
+  };
+  std::uint64_t more = std::uint64_t{1} << 40;
+  for (const std::string mode : {"none", "selective", "block"}) {
+    const std::uint64_t least = proposed(plan(mode, 1 << 16).err)["device"];
+    EXPECT_LT(least, more) << mode;
+    EXPECT_EQ(nlohmann::json::parse(plan("auto", least).out)["recompute"], mode);
+    more = least;
   }
 }
 
