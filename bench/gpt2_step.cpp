@@ -1,7 +1,6 @@
-// One AdamW step of the GPT-2 124M shape (Radford et al. 2019) in f32, four sequences of 64 random tokens,
-// with all memory it may want; or the same step's matrix products alone, which is the least any step can
-// take.
-//   gpt2_step step|gemm STEPS THREADS
+// One AdamW step of the GPT-2 124M shape (Radford et al. 2019), four sequences of 64 random tokens, with all
+// memory it may want; or the same step's matrix products alone, which is the least any step can take.
+//   gpt2_step step|gemm f32|bf16 STEPS THREADS
 // Prints the seconds of each step, after one that is not timed, as JSON. The claim `gpt2_step` compares them.
 #include <algorithm>
 #include <array>
