@@ -71,10 +71,9 @@ enum class DecoderRows : std::uint8_t {
 };
 
 /// Records the forward of a decoder over `batch` sequences, computing in `compute`: f32, bf16 or f16.
-/// Parameters come in the same order whatever the
-/// head and the rows; their names and layouts: model/README.md, "Parameters". Initial values as in GPT-2
-/// (Radford et al. 2019, section 2.3): N(0, 0.02), projections into the residual stream scaled by 1 / sqrt(2
-/// layers).
+/// Parameters come in the same order whatever the head and the rows; their names and layouts:
+/// model/README.md, "Parameters". Initial values as in GPT-2 (Radford et al. 2019, section 2.3): N(0, 0.02),
+/// projections into the residual stream scaled by 1 / sqrt(2 layers).
 Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, DecoderHead head,
                                DecoderRows rows = DecoderRows::whole, DType compute = DType::f32);
 
@@ -91,8 +90,9 @@ std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape);
 /// "layers.N.keys" and "layers.N.values" f32 [sequences, kv_heads, context, head_dim]. Inputs, all i32:
 /// "tokens", "positions" (absolute, below context) and "slots" (place in the cache, -1: no token) [rows], and
 /// "wanted" [logit_rows], indices of rows; output "logits" [logit_rows, vocab], of those rows. Parameters are
-/// those of record_decoder(). Programs that differ in rows and logit_rows alone have equal states and can
-/// share them: one to take in prompts, one to go on token by token. Errors: `invalid`, all problems at once.
+/// those of record_decoder(), in f32. Programs that differ in rows and logit_rows alone have equal states and
+/// can share them: one to take in prompts, one to go on token by token. Errors: `invalid`, all problems at
+/// once.
 Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheShape& shape);
 
 }  // namespace strata
