@@ -69,6 +69,24 @@ TEST_P(HfFamilyTest, EveryElementOfEveryParameterComesBackBitForBit) {
   must(check_hf_export(posix_io(), path, values_of, DType::f32));
 }
 
+TEST_P(HfFamilyTest, PartsOfAParameterAreThoseOfTheWhole) {
+  must(export_hf(posix_io(), path, config, values_of, {}));
+  const auto folder = must(HfFolder::open(posix_io(), path));
+  for (const auto& [name, n] : params_of(config)) {
+    std::vector<float> want(static_cast<std::size_t>(n)), got(want.size());
+    must(values_of(name, want));
+    for (std::int64_t at = 0; at < n; at += 77)
+      must(folder->read_part(
+          name, at,
+          std::span(got).subspan(static_cast<std::size_t>(at),
+                                 static_cast<std::size_t>(std::min<std::int64_t>(77, n - at)))));
+    EXPECT_EQ(std::memcmp(want.data(), got.data(), want.size() * 4), 0) << name;
+    const Status past =
+        folder->read_part(name, n - 1, std::span(got).first(std::min<std::size_t>(2, got.size())));
+    EXPECT_EQ(past.code(), Code::invalid) << name;
+  }
+}
+
 TEST_P(HfFamilyTest, TheConfigurationComesBack) {
   must(export_hf(posix_io(), path, config, values_of, {}));
   const DecoderConfig got = must(HfFolder::open(posix_io(), path))->config(), want = filled(config);
@@ -346,6 +364,9 @@ TEST_F(HfTiedTest, ATiedHeadThatDiffersFromItsTableIsRefused) {
   const Status status = must(HfFolder::open(posix_io(), path))->read("tokens.weight", tokens);
   EXPECT_EQ(status.code(), Code::corrupt);
   EXPECT_THAT(std::string(status.message()), HasSubstr("lm_head.weight differs from transformer.wte.weight"));
+  const auto damaged = must(HfFolder::open(posix_io(), path));  // its last element alone
+  EXPECT_TRUE(damaged->read_part("tokens.weight", 0, std::span(tokens).first(700)).is_ok());
+  EXPECT_EQ(damaged->read_part("tokens.weight", 700, std::span(tokens).subspan(700)).code(), Code::corrupt);
 }
 
 TEST_F(HfTiedTest, NamesWithoutTheirFirstPartAreTaken) {

@@ -201,6 +201,10 @@ Status HfFolder::read_part(std::string_view param, std::int64_t offset, std::spa
     rearranged_name_ = param;
   }
   std::copy_n(rearranged_.begin() + offset, into.size(), into.begin());
+  if (offset + std::ssize(into) == n) {
+    rearranged_name_.clear();
+    rearranged_ = {};
+  }
   return {};
 }
 

@@ -35,8 +35,7 @@ class HfFolder {
   /// size, `io_error`, `corrupt`.
   Status read(std::string_view param, std::span<float> into) const;
   /// The same for elements [offset, offset + into.size()) of it. A parameter whose tensors lie otherwise in
-  /// the file than in the model (HfTensor::Layout) is kept whole from its first part on, until that of the
-  /// next such.
+  /// the file than in the model (HfTensor::Layout) is kept whole in f32 until its last part was read.
   Status read_part(std::string_view param, std::int64_t offset, std::span<float> into) const;
 
  private:
