@@ -1,4 +1,6 @@
 // Models in and out: a run goes on from a Hugging Face folder, and leaves one.
+#include <algorithm>
+
 #include "e2e_rig.h"
 
 namespace strata::test {
@@ -50,6 +52,20 @@ TEST_F(CliHfE2e, AnExportIsRefusedWhereThereIsNothingToWriteOrNoPlaceForIt) {
   const ProgramResult dtype = strata({"export", "run", "--out", "other", "--dtype", "f64"});
   EXPECT_EQ(dtype.exit_code, 2);
   EXPECT_THAT(dtype.err, HasSubstr("--dtype f64; f32, bf16 and f16 can be written"));
+}
+
+TEST_F(CliHfE2e, ParametersThatTheManifestDoesNotVouchForAreNotExported) {
+  make_folder("gpt2");
+  const std::string checkpoint = "run/checkpoints/step-00000004";
+  nlohmann::json manifest = nlohmann::json::parse(read_all(file(checkpoint + "/manifest.json")));
+  nlohmann::json& files = manifest["files"];
+  files.erase(std::find_if(files.begin(), files.end(),
+                           [](const auto& entry) { return entry["name"] == "param.safetensors"; }));
+  write(checkpoint + "/manifest.json", manifest.dump());
+  const ProgramResult refused = strata({"export", "run", "--out", "other"});
+  EXPECT_EQ(refused.exit_code, 5) << refused.said();
+  EXPECT_THAT(refused.err, HasSubstr("param.safetensors is not in the manifest"));
+  EXPECT_FALSE(exists("other"));
 }
 
 TEST_F(CliHfE2e, AFolderContinuesAPrompt) {

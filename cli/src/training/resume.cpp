@@ -1,5 +1,7 @@
 #include "training/resume.h"
 
+#include <algorithm>
+
 #include <strata/runtime/digest.h>
 #include <strata/runtime/str.h>
 
@@ -30,12 +32,14 @@ Result<std::string> checkpoint_of_step(const std::vector<std::string>& checkpoin
 
 Result<std::unique_ptr<SafetensorsFile>> parameters_of(const std::string& checkpoint, Io& io) {
   STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
-  const std::string path = checkpoint + "/param.safetensors";
+  const std::string name = "param.safetensors", path = checkpoint + "/" + name;
+  const auto file = std::find_if(manifest.files.begin(), manifest.files.end(),
+                                 [&](const CheckpointFile& f) { return f.name == name; });
+  if (file == manifest.files.end()) return Status::error(Code::corrupt, str(path, " is not in the manifest"));
   STRATA_TRY_ASSIGN(const FileDigest found, digest_file(io, path));
-  for (const CheckpointFile& file : manifest.files)
-    if (file.name == "param.safetensors" && file.digest != to_hex(found.digest))
-      return Status::error(Code::corrupt, str(path, ": its digest is ", to_hex(found.digest),
-                                              ", the manifest says ", file.digest));
+  if (file->digest != to_hex(found.digest))
+    return Status::error(Code::corrupt, str(path, ": its digest is ", to_hex(found.digest),
+                                            ", the manifest says ", file->digest));
   return SafetensorsFile::open(io, path);
 }
 
