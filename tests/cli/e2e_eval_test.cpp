@@ -102,6 +102,16 @@ TEST_F(CliEvalE2e, AnExportHasTheLossOfItsRun) {
   expect_refused({"hf"}, 2, "data.val names no file");
 }
 
+TEST_F(CliEvalE2e, TheOutputSaysWhatItWasComputedIn) {
+  train({"train.dtype=bf16"});
+  const nlohmann::json own = eval({"run"}), other = eval({"run", "train.dtype=f32"});
+  EXPECT_EQ(own["dtype"], "bf16");
+  EXPECT_EQ(own["loss_bits"], summary("run")["val_loss_bits"]);
+  EXPECT_EQ(other["dtype"], "f32");
+  EXPECT_NE(other["loss_bits"], own["loss_bits"]);
+  EXPECT_THAT(strata({"eval", "run"}).out, HasSubstr(", stream, in bf16"));
+}
+
 TEST_F(CliEvalE2e, TheNumbersFollowFromEachOther) {
   train();
   const nlohmann::json all = eval({"run"}), some = eval({"run", "--batches", "3"});

@@ -64,9 +64,10 @@ TEST_F(CliGenerateE2e, AStreamedTextIsTheTextPrintedAtOnce) {
 
 TEST_F(CliGenerateE2e, AStreamShowsTextWhileMoreIsStillToCome) {
   make_run({"model.seq=2048", "train.micro_batch=1", "memory.device=unlimited", "memory.pinned=unlimited"});
+  const ProgramResult begin = generate({"--prompt", "Darcy", "--tokens", "8", "--top-k", "0"});
   RunningProgram program(
       STRATA_PROGRAM, {"generate", "run", "--prompt", "Darcy", "--tokens", "2000", "--top-k", "0"}, options_);
-  EXPECT_TRUE(program.wait_for("Darcy"));
+  EXPECT_TRUE(program.wait_for(begin.out.substr(0, 6))) << "the prompt, and what is drawn first";
   program.send(SIGKILL);
   EXPECT_EQ(program.finish().signal, SIGKILL) << "it had not ended when the text was there";
 }
@@ -174,6 +175,8 @@ TEST_F(CliGenerateE2e, MistakesAreToldWithWhatToDo) {
   EXPECT_THAT(refusal({"--top-p", "0"}), HasSubstr("top-p is 0; it is above 0 and at most 1"));
   EXPECT_THAT(refusal({"--prompt", "a", "--prompts", "b"}), HasSubstr("--prompts"));
   EXPECT_THAT(refusal({"--batch", "0"}), HasSubstr("--batch"));
+  EXPECT_THAT(refusal({"train.dtype=bf16"}),
+              HasSubstr("argument train.dtype=bf16: text is generated in f32"));
   write("bad.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
   EXPECT_THAT(refusal({"--prompts", "bad.jsonl"}),
               HasSubstr("bad.jsonl: line 2: it is no object with either 'prompt' or 'messages'"));

@@ -17,12 +17,20 @@ void add_end(std::int32_t id, std::vector<std::int32_t>& ends) {
   if (id >= 0 && std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
 }
 
+// What a run was trained in is its file's business; what is asked for now is not passed over.
+Status check_dtype(const LoadedConfig& loaded) {
+  const std::string& origin = loaded.tree.entry("train.dtype").origin;
+  if (loaded.config.train.dtype != "bf16" || !origin.starts_with("argument ")) return {};
+  return Status::error(Code::unsupported, str(origin, ": text is generated in f32 alone"));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const Args& args, Io& io) {
   std::unique_ptr<GenerationSource> source(new GenerationSource(io, args.items.front()));
   const bool folder = io.exists(source->path_ + "/config.json");
   STRATA_TRY(folder ? source->open_folder(args) : source->open_run(args));
+  STRATA_TRY(check_dtype(*source->loaded_));
   return source;
 }
 

@@ -8,6 +8,7 @@
 #include <strata/runtime/str.h>
 
 namespace strata::cli {
+
 Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt,
                                 const SampleOptions& options) {
   const auto seq = static_cast<std::size_t>(engine.plan().infer.find("tokens").shape.n_elems());

@@ -34,7 +34,7 @@ struct Measured {
   Subject subject;
   HeldOutLoss loss;
   std::vector<std::string> files, notes;
-  std::string packing;
+  std::string packing, dtype;
   std::int64_t sequences = 0, seq = 0, left_out = 0;
 };
 
@@ -95,8 +95,8 @@ std::string text_of(const Measured& m, const Engine& engine) {
   for (const std::string& note : m.notes) text += str("data     ", note, "\n");
   text += fmt::format("loss     {:.4f} nats a token, perplexity {:.3f}", m.loss.nats, m.loss.perplexity());
   if (const auto bits = m.loss.bits_per_byte()) text += fmt::format(", {:.4f} bits per byte", *bits);
-  text += fmt::format("\nover     {} tokens ({} bytes of text) in {} sequences of {}, {}",
-                      m.loss.counted.tokens, m.loss.counted.bytes, m.sequences, m.seq, m.packing);
+  text += fmt::format("\nover     {} tokens ({} bytes of text) in {} sequences of {}, {}, in {}",
+                      m.loss.counted.tokens, m.loss.counted.bytes, m.sequences, m.seq, m.packing, m.dtype);
   if (m.left_out > 0) text += fmt::format("; {} sequences left out", m.left_out);
   return text + "\n" + tiers_text(engine);
 }
@@ -109,12 +109,14 @@ std::string json_of(const Measured& m, const Engine& engine) {
   return fmt::format(
       "{{\n  \"model\": {},\n  \"data\": [{}],\n  \"loss\": {},\n  \"loss_bits\": \"{}\",\n  \"perplexity\": "
       "{},\n  \"bits_per_byte\": {},\n  \"tokens\": {},\n  \"bytes\": {},\n  \"sequences\": {},\n  \"seq\": "
-      "{},\n  \"left_out\": {},\n  \"micro_batches\": {},\n  \"packing\": \"{}\",\n  \"peak_bytes\": {},\n  "
+      "{},\n  \"left_out\": {},\n  \"micro_batches\": {},\n  \"packing\": \"{}\",\n  \"dtype\": \"{}\",\n  "
+      "\"peak_bytes\": {},\n  "
       "\"planned_bytes\": {},\n  \"budget_bytes\": {}\n}}\n",
       json_string(m.subject.name()), files, number(m.loss.nats), double_bits(m.loss.nats),
       number(m.loss.perplexity()), bits ? number(*bits) : "null", m.loss.counted.tokens, m.loss.counted.bytes,
-      m.sequences, m.seq, m.left_out, m.loss.micro_batches, m.packing, tiers_json(engine.peak_bytes()),
-      tiers_json(engine.plan().planned_peak), tiers_json(engine.plan().options.budgets));
+      m.sequences, m.seq, m.left_out, m.loss.micro_batches, m.packing, m.dtype,
+      tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
+      tiers_json(engine.plan().options.budgets));
 }
 
 Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, Subject subject) {
@@ -145,6 +147,7 @@ Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, Subject sub
   if (!std::isfinite(m.loss.nats))
     return Status::error(Code::diverged, str("the loss of ", subject.name(), " is ", m.loss.nats));
   m.subject = std::move(subject);
+  m.dtype = config.train.dtype;
   m.seq = config.model.seq;
   m.sequences = n * config.train.micro_batch;
   m.left_out = static_cast<std::int64_t>(rows.data->n_samples()) - m.sequences;

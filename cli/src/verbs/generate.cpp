@@ -168,7 +168,7 @@ Status generate_all(const Args& args, const GenerationSource& source, Job& job, 
       args.err,
       fmt::format(
           "strata generate: {} prompt tokens in {:.2f} s, {} tokens generated in {:.2f} s: {:.1f} "
-          "tokens/s\n",
+          "tokens/s, in f32\n",
           work.prompt_tokens, generator.prompt_seconds(), work.tokens, generator.token_seconds(),
           generator.token_seconds() > 0 ? static_cast<double>(one_by_one) / generator.token_seconds() : 0.0));
   return Status::ok();
