@@ -19,8 +19,8 @@ void add_end(std::int32_t id, std::vector<std::int32_t>& ends) {
 
 // What a run was trained in is its file's business; what is asked for now is not passed over.
 Status check_dtype(const LoadedConfig& loaded) {
-  const std::string& origin = loaded.tree.entry("train.dtype").origin;
-  if (loaded.config.train.dtype != "bf16" || !origin.starts_with("argument ")) return {};
+  const std::string &origin = loaded.tree.entry("train.dtype").origin, &dtype = loaded.config.train.dtype;
+  if (dtype == "f32" || dtype == "auto" || !origin.starts_with("argument ")) return {};
   return Status::error(Code::unsupported, str(origin, ": text is generated in f32 alone"));
 }
 
