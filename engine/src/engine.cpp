@@ -224,6 +224,7 @@ Result<double> Engine::Impl::evaluate(BatchSource& source, std::int64_t n) {
   Machine& m = *machine_;
   if (plan().eval.code.empty())
     return Status::error(Code::unsupported, "this run has no program for evaluation");
+  STRATA_TRY(broken);
   if (n < 1) return 0.0;
   STRATA_TRY_ASSIGN(const float divisor, divisor_of(source, 0, n));
   double sum = 0;
@@ -244,6 +245,7 @@ Result<std::span<const float>> Engine::Impl::infer(std::span<const std::int32_t>
   const Operand input = plan().infer.find("tokens"), logits = plan().infer.find("logits");
   if (input.where == Operand::Where::none)
     return Status::error(Code::unsupported, "this run has no program for inference");
+  STRATA_TRY(broken);
   if (static_cast<std::int64_t>(tokens.size()) != input.shape.n_elems() || row < 0 ||
       row >= input.shape.n_elems())
     return Status::error(Code::invalid,
@@ -271,6 +273,7 @@ Result<std::span<const float>> Engine::Impl::extend(std::span<const SequenceToke
   Machine& m = *machine_;
   if (plan().decode.code.empty())
     return Status::error(Code::unsupported, "this run has no programs that continue sequences");
+  STRATA_TRY(broken);
   STRATA_TRY(sequences_.check(tokens, wanted));
   const bool decodes = sequences_.fits_decode(tokens, wanted);
   const LoweredProgram& program = decodes ? plan().decode : plan().prefill;
@@ -308,9 +311,8 @@ Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Enviro
 }
 
 Status Engine::initialize(std::uint64_t seed) {
-  STRATA_TRY(impl_->states().initialize(seed));
-  impl_->broken = Status::ok();
-  return Status::ok();
+  impl_->broken = impl_->states().initialize(seed).annotate("giving first values was cut short");
+  return impl_->broken;
 }
 Status Engine::train_step(BatchSource& source, double lr, StepReport& report) {
   return impl_->train_step(source, lr, report);

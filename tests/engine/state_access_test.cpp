@@ -35,7 +35,8 @@ class StateAccessTest : public ::testing::TestWithParam<Case> {
     return options;
   }
   TinyRun run_of(const DecoderConfig& config) const {
-    return TinyRun(must(Engine::plan(test::tiny_programs(false, 3, config, GetParam().compute), options())));
+    return TinyRun(
+        must(Engine::plan(test::tiny_programs(Recompute::none, 3, config, GetParam().compute), options())));
   }
   const test::TempDir dir;
 };
@@ -74,8 +75,8 @@ TEST_P(StateAccessTest, WhatWasFilledInPiecesIsSeenInTheSamePieces) {
 }
 
 TEST_P(StateAccessTest, ARunThatGoesOnFromACheckpointHasTheBitsOfTheUninterrupted) {
-  TinyRun straight(
-      must(Engine::plan(test::tiny_programs(true, 3, test::tiny_config(), GetParam().compute), {})));
+  TinyRun straight(must(
+      Engine::plan(test::tiny_programs(Recompute::block, 3, test::tiny_config(), GetParam().compute), {})));
   must(straight.engine->initialize(3));
   straight.train(4);
   TinyRun first = run_of(test::tiny_config());
@@ -97,7 +98,7 @@ TEST_P(StateAccessTest, ARunThatOnlyEvaluatesTakesParametersAloneAndStillChecksT
   const double want = must(trained.engine->evaluate(batches, 2));
   const std::string saved = must(save_checkpoint(*trained.engine, posix_io(), dir.file("saved"), {}, 0));
   ProgramSet set;
-  set.eval = test::tiny_programs(false, 3, test::tiny_config(), GetParam().compute).eval;
+  set.eval = test::tiny_programs(Recompute::none, 3, test::tiny_config(), GetParam().compute).eval;
   TinyRun other(must(Engine::plan(set, options())));
   must(load_checkpoint(*other.engine, posix_io(), saved));
   EXPECT_EQ(must(other.engine->evaluate(batches, 2)), want);

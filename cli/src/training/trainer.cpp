@@ -9,6 +9,7 @@
 #include <strata/engine/checkpoint.h>
 #include <strata/runtime/alloc_counter.h>
 #include <strata/model/hf/config.h>
+#include <strata/kernels/bf16_gemm.h>
 #include <strata/runtime/digest.h>
 #include <strata/runtime/str.h>
 
@@ -203,6 +204,7 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   add("optim.schedule", c.optim.schedule);
   add("optim.min_lr_ratio", c.optim.min_lr_ratio);
   add("train.dtype", c.train.dtype);
+  if (c.train.dtype == "bf16") identity.emplace(kProducts, kernels::bf16_gemm_kind());
   add("train.grad_accum", c.train.grad_accum);
   add("train.micro_batch", c.train.micro_batch);
   add("train.seed", c.train.seed);
@@ -219,6 +221,7 @@ Status check_identity(const std::map<std::string, std::string>& saved,
         key.starts_with("model.") && key != "model.decoder" && found != saved.end() && found->second != value)
       sizes_differ = true;
   for (const auto& [key, value] : now) {
+    if (key == kProducts) continue;                        // the machine's; who goes on is told
     if (key == kScheduleSteps) continue;                   // a run may be made longer; who does so is told
     if (key == "model.decoder" && sizes_differ) continue;  // which follows from what is told
     const auto found = saved.find(key);

@@ -5,6 +5,7 @@
 
 #include <strata/runtime/log.h>
 #include <strata/runtime/signals.h>
+#include <strata/kernels/bf16_gemm.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/str.h>
 
@@ -110,6 +111,10 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
         steps != manifest.run.end() && steps->second != identity.at(std::string(kScheduleSteps)))
       log->warn("train.steps was ", steps->second, " and is ", config.train.steps,
                 ": the learning rate follows another curve from here on");
+    if (const auto products = manifest.run.find(std::string(kProducts));
+        products != manifest.run.end() && products->second != kernels::bf16_gemm_kind())
+      log->warn("the checkpoint's machine multiplied bf16 by ", products->second, ", this one by ",
+                kernels::bf16_gemm_kind(), ": from here on bits differ from those of an uninterrupted run");
     if (is_finished(manifest, config, path, io))
       return Outcome{
           Ending::finished, path,
