@@ -37,7 +37,7 @@ constexpr AttentionSlot attention_forward_slot(const AttentionHeads& shape, DTyp
 }
 constexpr AttentionSlot attention_backward_slot(const AttentionHeads& shape, DType dtype,
                                                 std::int64_t d) noexcept {
-  return attention_slot(shape, 2, 8, dtype, d);  // those, dout, dq, dk, dv
+  return attention_slot(shape, 2, 7, dtype, d);  // q, k, v, dout, dq, dk, dv
 }
 
 }  // namespace strata::kernels::detail

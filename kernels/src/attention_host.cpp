@@ -215,7 +215,7 @@ void forward_head(const Geometry& g, const Blocks& blocks, const ForwardHead& he
 }
 
 struct BackwardHead {
-  HeadRows q, k, v, out, dout, dq, dk, dv;
+  HeadRows q, k, v, dout, dq, dk, dv;
   const float* lse;
 };
 
@@ -229,14 +229,13 @@ void backward_scores(const Geometry& g, const Blocks& blocks, const Block& block
     const std::int64_t begin = blocks.begin(block, r), end = blocks.end(block, r), n = end - begin;
     float* p_row = p + r * block.keys();
     float* dp_row = dp + r * block.keys();
-    const float d = table.dot(head.dout.row(block.first + r), head.out.row(block.first + r), g.d);
     float scale = g.scale;
     if (const float* add = bias.row(n); add != nullptr) {
       table.scale_add(p_row + begin, g.scale, add, n);
       scale = 1.0f;
     }
-    table.attention_softmax_backward(p_row + begin, dp_row + begin, head.lse[block.first + r], d, scale,
-                                     g.scale, n);
+    table.attention_softmax_backward(p_row + begin, dp_row + begin, head.lse[block.first + r], scale, g.scale,
+                                     n);
     zero_outside(p_row, begin, end, block.keys());
     zero_outside(dp_row, begin, end, block.keys());
   }
@@ -304,15 +303,9 @@ void backward(const AttentionBackwardArgs& a, ThreadPool& pool) {
     for (std::int64_t i = 0; i < g.group; ++i) {
       HeadScratch queries = keys;
       const std::int64_t q = g.q(pair, i), out = g.out(pair, i);
-      const BackwardHead head = {queries.read(qkv + q, g.width),
-                                 k,
-                                 v,
-                                 queries.read(a.out.as<T>() + out, g.out_width),
-                                 queries.read(a.dout.as<T>() + out, g.out_width),
-                                 queries.room(dqkv + q, g.width),
-                                 dk,
-                                 dv,
-                                 a.lse.as<float>() + g.lse(pair, i)};
+      const BackwardHead head = {
+          queries.read(qkv + q, g.width),  k,  v,  queries.read(a.dout.as<T>() + out, g.out_width),
+          queries.room(dqkv + q, g.width), dk, dv, a.lse.as<float>() + g.lse(pair, i)};
       backward_head(g, blocks, head, i == 0, Bias(scratch + slot.bias, g.shape, g.head(pair, i)), scratch,
                     scratch + scores);
       queries.write(head.dq, dqkv + q, g.width);

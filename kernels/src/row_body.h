@@ -9,14 +9,6 @@ namespace {
 using cpuopt::exp_of;
 using cpuopt::log_of;
 
-float dot(const float* a, const float* b, std::int64_t n) {
-  f32x16 sum(0.0f);
-  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
-    sum = sum + load_lanes(a + i, lanes) * load_lanes(b + i, lanes);
-  });
-  return reduce_add(sum);
-}
-
 float attention_softmax(float* x, float scale, std::int64_t n) {
   const float most = max_of_row(x, n) * scale;  // scale > 0 keeps the order
   const f32x16 factor(scale), top(most);
@@ -33,13 +25,20 @@ float attention_softmax(float* x, float scale, std::int64_t n) {
   return static_cast<float>(static_cast<double>(most) + log_of(static_cast<double>(total)));
 }
 
-void attention_softmax_backward(float* x, float* dp, float lse, float d, float scale, float dp_scale,
-                                std::int64_t n) {
-  const f32x16 factor(scale), dp_factor(dp_scale), shift(lse), center(d);
+// The sum is that of the very p and dp that it is taken from, so that a row of gradients adds up to zero. It
+// is also the output times its gradient, but an output kept in 16 bits is too rough for the bias of the keys,
+// whose gradient is that zero.
+void attention_softmax_backward(float* x, float* dp, float lse, float scale, float dp_scale, std::int64_t n) {
+  const f32x16 factor(scale), dp_factor(dp_scale), shift(lse);
+  f32x16 sum(0.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     const f32x16 p = exp_of(load_lanes(x + i, lanes) * factor - shift);
     store_lanes(x + i, p, lanes);
-    store_lanes(dp + i, p * (load_lanes(dp + i, lanes) - center) * dp_factor, lanes);
+    sum = sum + (lanes < 16 ? p.keep_first(lanes) : p) * load_lanes(dp + i, lanes);
+  });
+  const f32x16 center(reduce_add(sum));
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(dp + i, load_lanes(x + i, lanes) * (load_lanes(dp + i, lanes) - center) * dp_factor, lanes);
   });
 }
 
@@ -52,7 +51,7 @@ void scale_add(float* x, float scale, const float* bias, std::int64_t n) {
 
 }  // namespace
 
-extern const detail::RowTable row_bodies = {&sum_to<float>, &dot, &attention_softmax,
-                                            &attention_softmax_backward, &scale_add};
+extern const detail::RowTable row_bodies = {&sum_to<float>, &attention_softmax, &attention_softmax_backward,
+                                            &scale_add};
 
 }  // namespace strata::kernels::STRATA_ISA

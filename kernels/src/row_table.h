@@ -8,11 +8,10 @@ namespace strata::kernels::detail {
 /// Each instruction set has one table, all with the same bits.
 struct RowTable {
   void (*add_to)(float* acc, const float* x, std::int64_t n);
-  float (*dot)(const float* a, const float* b, std::int64_t n);
   /// x becomes softmax(scale * x); returns the lse of scale * x.
   float (*attention_softmax)(float* x, float scale, std::int64_t n);
-  /// x (scores) becomes p = exp(scale * x - lse); dp becomes p * (dp - d) * dp_scale.
-  void (*attention_softmax_backward)(float* x, float* dp, float lse, float d, float scale, float dp_scale,
+  /// x (scores) becomes p = exp(scale * x - lse); dp becomes p * (dp - sum(p * dp)) * dp_scale.
+  void (*attention_softmax_backward)(float* x, float* dp, float lse, float scale, float dp_scale,
                                      std::int64_t n);
   /// x = scale * x + bias.
   void (*scale_add)(float* x, float scale, const float* bias, std::int64_t n);

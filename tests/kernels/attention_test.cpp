@@ -100,6 +100,38 @@ TEST(AttentionTest, AnEarlierTokenDoesNotSeeALaterOne) {
   EXPECT_EQ(test::differing_bits(run(), before), 0u);
 }
 
+// A bias of the keys adds the same to all scores of a query, which softmax does not see. Its gradient, the
+// sum of dk, is zero but for the rounding of every dk. Values far from 0 change no dk, but make the
+// output, which is kept in bf16 too, a rough number.
+TEST(AttentionTest, GradientsOfKeysInBf16AddUpToTheirRounding) {
+  const std::int64_t tokens = 140, d = 16;
+  const AttentionHeads heads{1, 1, tokens};
+  std::vector<float> values = test::Values(1).floats(tokens * 3 * d, 2.0);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] += i % (3 * d) < 2 * d ? 0.0f : 8.0f;
+  Tensor qkv({tokens, 3 * d}, values, DType::bf16),
+      dout({tokens, d}, test::Values(2).floats(tokens * d), DType::bf16);
+  Tensor out = Tensor::unwritten({tokens, d}, DType::bf16), lse = Tensor::unwritten({tokens}),
+         dqkv = Tensor::unwritten({tokens, 3 * d}, DType::bf16);
+  test::Workspace forward(attention_forward_workspace_bytes(tokens, heads, DType::bf16, d)),
+      backward(attention_backward_workspace_bytes(tokens, heads, DType::bf16, d));
+  attention_forward_host({qkv.view(), out.view(), lse.view(), {}, heads, forward.view()}, *test::pool());
+  attention_backward_host(
+      {qkv.view(), out.view(), lse.view(), dout.view(), {}, dqkv.view(), heads, backward.view()},
+      *test::pool());
+  values = dqkv.values();
+  double of_sums = 0, of_all = 0;
+  for (std::int64_t column = d; column < 2 * d; ++column) {
+    double sum = 0;
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const double dk = static_cast<double>(values[static_cast<std::size_t>(t * 3 * d + column)]);
+      sum += dk;
+      of_all += dk * dk;
+    }
+    of_sums += sum * sum;
+  }
+  EXPECT_LE(std::sqrt(of_sums / of_all), 0x1p-8);
+}
+
 TEST(AttentionTest, SlopesAreThoseOfTheAlibiPaper) {
   EXPECT_FLOAT_EQ(alibi_slope(0, 8), 0.5f);
   EXPECT_FLOAT_EQ(alibi_slope(7, 8), 1.0f / 256);
