@@ -2,45 +2,22 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/first_gradients.h"
 #include "engine/forward_reference.h"
-#include "engine/states.h"
-#include "engine/tiny_run.h"
 
 namespace strata {
 namespace {
 
+using test::lively;
 using test::tiny_programs;
 using test::TinyRun;
 using test::reference::Vec;
 using Tensors = std::map<std::string, Vec>;
 
-// Values of a size at which every part of the model matters.
-Status lively(const StatePiece& piece, std::span<float> values) {
-  const Rng rng(std::hash<std::string_view>{}(piece.name), 3);
-  const float mean = piece.name.ends_with("norm.weight") ? 1.0f : 0.0f;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = mean + 0.25f * rng.normal(static_cast<std::uint64_t>(piece.offset) + i);
-  return Status::ok();
-}
-
 Tensors in_double(const test::StateTensors& states) {
   Tensors tensors;
   for (const auto& [name, values] : states) tensors[name] = Vec(values.begin(), values.end());
   return tensors;
-}
-
-// With beta1 = 0, no clipping and one micro-batch, the first moment after the first step is the gradient
-// itself.
-Tensors gradients_of(const DecoderConfig& config, Recompute recompute, Tensors& params) {
-  EngineOptions options;
-  options.clip = 0;
-  options.adamw.beta1 = 0;
-  TinyRun run(must(Engine::plan(tiny_programs(recompute, 3, config), options)));
-  must(run.engine->initialize(1));
-  must(run.engine->fill(Payload::param, lively));
-  params = in_double(test::states_of(*run.engine, Payload::param));
-  run.train(1);
-  return in_double(test::states_of(*run.engine, Payload::m));
 }
 
 test::ForwardReference oracle(const Program& program) {
@@ -58,11 +35,13 @@ class ModelGradientTest : public ::testing::TestWithParam<std::string_view> {
 TEST_P(ModelGradientTest, EveryParametersGradientIsTheCentralDifferenceOfTheLossInDouble) {
   const Program program = tiny_programs(Recompute::none, 3, config).eval;
   const test::ForwardReference forward = oracle(program);
-  Tensors params, again;
-  const Tensors plain = gradients_of(config, Recompute::none, params);
-  ASSERT_EQ(plain.size(), program.params.size());
+  const auto first = test::first_gradients(tiny_programs(Recompute::none, 3, config), lively);
+  ASSERT_EQ(first.gradients.size(), program.params.size());
   for (const Recompute recompute : {Recompute::selective, Recompute::block})
-    ASSERT_EQ(gradients_of(config, recompute, again), plain) << to_string(recompute);
+    ASSERT_EQ(first.gradients, test::first_gradients(tiny_programs(recompute, 3, config), lively).gradients)
+        << to_string(recompute);
+  const Tensors plain = in_double(first.gradients);
+  Tensors params = in_double(first.params);
   constexpr double kStep = 1e-5;
   for (const auto& [name, gradient] : plain) {
     const Rng rng(std::hash<std::string>{}(name), 9);

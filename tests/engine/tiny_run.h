@@ -85,12 +85,12 @@ struct TinyRun {
         backend(must(create_host_backend(backend_options, *pool, clock))),
         engine(must(Engine::create(*plan, {*backend, *pool, clock, io}))) {}
 
-  std::vector<float> train(int steps) {
+  std::vector<float> train(int steps, double lr = 1e-2) {
     CountingBatches batches(tiny_config().vocab);
     std::vector<float> losses;
     for (int i = 0; i < steps; ++i) {
       StepReport report;
-      must(engine->train_step(batches, 1e-2, report));
+      must(engine->train_step(batches, lr, report));
       losses.push_back(report.loss);
     }
     return losses;
