@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs strata's oracle_probe and PyTorch over the same folders and batches, and compares what comes out.
 
-    compare.py --probe PATH [--family NAME ...] [--dtype f32|bf16] [--json]
+    compare.py --probe PATH [--family NAME ...] [--dtype f32|bf16 [--widened]] [--json]
 
 Exit code: 0 when all is within its limit, 1 when something is not, 77 where PyTorch is missing."""
 import argparse
@@ -19,13 +19,14 @@ except ImportError as error:
     sys.exit(77)
 
 import make_folders
-from figures import compare_bf16, compare_f32
+from bf16_figures import compare_bf16
+from figures import compare_f32
 
 PROBE_TIMEOUT_S = 300
 # What each figure is stands in README.md. None: shown, and judged by nobody.
 LIMITS = {
     "f32": {"logits": 1e-4, "gradients": 1e-4, "losses": 1e-3, "weights": 5e-3, "exported": 1e-3, "transformers": 1e-4},
-    "bf16": {"logits": 1.5, "gradients": None, "losses": None},
+    "bf16": {"logits": 1.5, "gradients": 1.5, "median": None, "losses": None, "torch_losses": None},
 }
 # A ReLU unit that is at 0 but for rounding is on in one program and off in the other, and its gradient jumps.
 WIDER = {("opt", "weights"): 10, ("opt", "exported"): 10}
@@ -35,33 +36,49 @@ def limits_of(family, dtype):
     return {name: limit and limit * WIDER.get((family, name), 1) for name, limit in LIMITS[dtype].items()}
 
 
-def run_probe(probe, case_folder, rows, out, args):
-    """None, or what went wrong."""
+def run_probe(case_folder, rows, out, steps, args):
+    """How the probe says that it multiplies bfloat16; a ValueError tells what went wrong."""
     out.mkdir()
-    command = [str(probe), str(case_folder / "hf"), str(case_folder / f"{rows}.safetensors"), str(out)]
-    command += ["--steps", str(args.steps), "--lr", str(args.lr), "--dtype", args.dtype]
+    command = [str(args.probe), str(case_folder / "hf"), str(case_folder / f"{rows}.safetensors"), str(out)]
+    command += ["--steps", str(steps), "--lr", str(args.lr), "--dtype", args.dtype] + ["--widened"] * args.widened
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        return f"the probe took more than {PROBE_TIMEOUT_S} s"
+    except subprocess.TimeoutExpired as error:
+        raise ValueError(f"the probe took more than {PROBE_TIMEOUT_S} s") from error
     except OSError as error:
-        return f"the probe cannot be run: {error}"
-    return None if done.returncode == 0 else f"the probe ended with {done.returncode}: {done.stderr.strip()[-500:]}"
+        raise ValueError(f"the probe cannot be run: {error}") from error
+    if done.returncode != 0:
+        raise ValueError(f"the probe ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+    return done.stdout.strip()
+
+
+def run_seeds(case, rows, scratch, args, row):
+    """[(weight folder, batches, output)] of each seed; the first one is trained."""
+    done = []
+    for seed in range(args.seed, args.seed + args.seeds):
+        folder, out = scratch / f"{case.name}-{seed}", scratch / f"{case.name}-{seed}-{rows}-out"
+        if not folder.exists():
+            make_folders.make_case(case, folder, seed, args.own, of_bf16=args.dtype == "bf16")
+        row["products"] = run_probe(folder, rows, out, 0 if done else args.steps, args)
+        done.append((folder / "hf", folder / f"{rows}.safetensors", out))
+    return done
 
 
 def compare_case(case, rows, scratch, args):
     """One row of the table."""
-    folder, out = scratch / case.name, scratch / f"{case.name}-{rows}-out"
-    if not folder.exists():
-        make_folders.make_case(case, folder, args.seed, args.own)
-    row = {"case": case.name, "family": case.config["model_type"], "rows": rows}
+    row = {"case": case.name, "family": case.config["model_type"], "rows": rows, "products": None}
     row |= {"figures": {}, "worst": {}, "problems": [], "skipped": [], "limits": limits_of(row["family"], args.dtype)}
-    failure = run_probe(args.probe, folder, rows, out, args)
-    if failure:
+    failure = None
+    try:
+        seeds = run_seeds(case, rows, scratch, args, row)
+    except ValueError as error:
+        failure = str(error)
         row["problems"].append(failure)
     else:
-        compare = compare_f32 if args.dtype == "f32" else compare_bf16
-        compare(folder / "hf", folder / f"{rows}.safetensors", out, args.steps, args.lr, row)
+        if args.dtype == "f32":
+            compare_f32(*seeds[0], args.steps, args.lr, row)
+        else:
+            compare_bf16(seeds, args.steps, args.lr, row)
     for name, limit in row["limits"].items():
         figure = row["figures"].get(name)
         if figure is not None and not math.isfinite(figure):
@@ -90,7 +107,8 @@ def print_table(result, dtype):
         peers = [max((row["figures"].get("torch_" + n, 0) for row in result["rows"]), default=0) for n in names]
         print(f"{'PyTorch f32, at worst':<22}" + "".join(f"{p:>14.2g}" if p else f"{'-':>14}" for p in peers))
     wrong = sum(bool(row["problems"]) for row in result["rows"])
-    print(f"compare: {len(result['rows'])} runs of the probe in {dtype}, {wrong} wrong; transformers: {result['transformers']}")
+    how = dtype if dtype == "f32" else f"{dtype} ({result['products']}), {result['seeds']} seeds each"
+    print(f"compare: {len(result['rows'])} rows in {how}, {wrong} wrong; transformers: {result['transformers']}")
 
 
 def transformers_version():
@@ -110,12 +128,17 @@ def main():
     parser.add_argument("--dtype", choices=sorted(LIMITS), default="f32")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--widened", action="store_true", help="multiply bf16 as a CPU without such instructions does")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, help="models a figure is taken over, from --seed on: 12 of bf16, 1 of f32")
     parser.add_argument("--own", action="store_true", help="no folder written by transformers")
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave folders and outputs there; DIR is new")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     args.probe = args.probe.absolute()
+    args.seeds = args.seeds or (1 if args.dtype == "f32" else 12)
+    if args.seeds > 1 and args.dtype == "f32":
+        parser.error("--seeds: figures of f32 are those of one model")
     torch.set_num_threads(1)  # tiny matrices: threads only wait for each other
 
     result = {"dtype": args.dtype, "limits": LIMITS[args.dtype], "torch": torch.__version__, "transformers": transformers_version()}
@@ -124,6 +147,7 @@ def main():
         scratch.mkdir(parents=True, exist_ok=not args.keep)
         cases = make_folders.choose(args.family)
         result["rows"] = [compare_case(case, rows, scratch, args) for case in cases for rows in ("whole", "packed")]
+    result["seeds"], result["products"] = args.seeds, result["rows"][0]["products"]
     result["ok"] = not any(row["problems"] for row in result["rows"])
     if args.json:
         print(json.dumps(result))

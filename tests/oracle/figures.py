@@ -18,49 +18,23 @@ def compare_f32(hf, batches_path, out, steps, lr, row):
     figures = row["figures"]
 
     want = truth.logits(batches[0]).detach().numpy()
-    _guard(row, lambda: _compare_logits(out, want, row, _by_max))
-    figures["torch_logits"] = _by_max(peer.logits(batches[0]).detach().numpy(), want)
+    guard(row, lambda: figures.update(logits=by_max(logits_of(out, want), want)))
+    figures["torch_logits"] = by_max(peer.logits(batches[0]).detach().numpy(), want)
 
-    want = _numpy(truth.gradients(batches[0]))
-    _guard(row, lambda: _compare_gradients(truth.family, _gradients(truth.family, out), want, row))
-    figures["torch_gradients"] = _worst_gradient(truth.family, _numpy(peer.gradients(batches[0])), want)[0]
+    want = as_numpy(truth.gradients(batches[0]))
+    guard(row, lambda: _compare_gradients(truth.family, gradients_of(truth.family, out), want, row))
+    figures["torch_gradients"] = _worst_gradient(truth.family, as_numpy(peer.gradients(batches[0])), want)[0]
 
     before = truth.arrays()
     losses = truth.train(batches, steps, lr)
-    _guard(row, lambda: figures.update(losses=_by_ratio(_losses(out, steps), losses)))
-    figures["torch_losses"] = _by_ratio(peer.train(batches, steps, lr), losses)
+    guard(row, lambda: figures.update(losses=by_ratio(losses_of(out, steps), losses)))
+    figures["torch_losses"] = by_ratio(peer.train(batches, steps, lr), losses)
 
     figures["torch_weights"] = _worst_change(truth.family, peer.arrays(), truth.arrays(), before)[0]
-    _guard(row, lambda: _compare_export(out / "hf", truth, before, batches[0], row))
+    guard(row, lambda: _compare_export(out / "hf", truth, before, batches[0], row))
 
 
-def compare_bf16(hf, batches_path, out, steps, lr, row):
-    """Errors against float64 as multiples of those that PyTorch in bfloat16 makes."""
-    batches = Batches(batches_path)
-    truth, peer = Reference(hf, "f64"), Reference(hf, "bf16")
-    figures = row["figures"]
-
-    want = truth.logits(batches[0]).detach().numpy()
-    theirs = _by_norm(peer.logits(batches[0]).detach().to(torch.float64).numpy(), want)
-    _guard(row, lambda: _compare_logits(out, want, row, lambda a, b: _by_norm(a, b) / theirs))
-
-    names = list(truth.weights)
-    flat = {}
-    for model, of in (("truth", _numpy(truth.gradients(batches[0]))), ("peer", _numpy(peer.gradients(batches[0])))):
-        flat[model] = np.concatenate([of[name].ravel() for name in names])
-    theirs = _by_norm(flat["peer"], flat["truth"])
-
-    def gradients():
-        got = _gradients(truth.family, out)
-        figures["gradients"] = _by_norm(np.concatenate([got[name].ravel() for name in names]), flat["truth"]) / theirs
-
-    _guard(row, gradients)
-    losses = truth.train(batches, steps, lr)
-    theirs = _by_ratio(peer.train(batches, steps, lr), losses)
-    _guard(row, lambda: figures.update(losses=_by_ratio(_losses(out, steps), losses) / theirs))
-
-
-def _guard(row, figure):
+def guard(row, figure):
     """A file that is missing or broken is a problem of this row, not the end of the comparison."""
     try:
         figure()
@@ -68,11 +42,11 @@ def _guard(row, figure):
         row["problems"].append(f"{type(error).__name__}: {error}")
 
 
-def _numpy(gradients):
+def as_numpy(gradients):
     return {name: gradient.to(torch.float64).numpy() for name, gradient in gradients.items()}
 
 
-def _by_max(got, want):
+def by_max(got, want):
     return float(np.abs(got - want).max() / np.abs(want).max())
 
 
@@ -80,29 +54,25 @@ def _by_norm(got, want):
     return float(np.linalg.norm(got - want) / np.linalg.norm(want))
 
 
-def _by_ratio(got, want):
+def by_ratio(got, want):
     return float(np.max(np.abs(np.subtract(got, want)) / np.abs(want)))
 
 
-def _compare_logits(out, want, row, error):
-    path = out / "logits.safetensors"
-    if row["rows"] == "packed" and not path.exists():
-        row["skipped"].append("logits")  # strata infers whole rows; packed ones are judged by gradients and losses
-        return
-    logits = tensors.read(path)["logits"]
+def logits_of(out, want):
+    logits = tensors.read(out / "logits.safetensors")["logits"]
     if logits.shape != want.shape:
         raise ValueError(f"logits are {logits.shape}, not {want.shape}")
-    row["figures"]["logits"] = error(logits.astype(np.float64), want)
+    return logits.astype(np.float64)
 
 
-def _losses(out, steps):
+def losses_of(out, steps):
     losses = json.loads((out / "losses.json").read_text())["losses"]
     if len(losses) != steps:
         raise ValueError(f"{len(losses)} losses, not {steps}")
     return losses
 
 
-def _gradients(family, out):
+def gradients_of(family, out):
     found = canonical(family, tensors.read(out / "grads.safetensors"))
     shapes = family.all_shapes()
     if set(found) != set(shapes):
@@ -119,7 +89,7 @@ def _effective(family, name, array):
     return array.ravel() if idle is None else array.ravel()[~idle.numpy()]
 
 
-def _worst(errors):
+def worst_of(errors):
     """The greatest of (error, name); a NaN, which compares as nothing, is the worst of all."""
     return max(errors, key=lambda e: np.inf if np.isnan(e[0]) else e[0])
 
@@ -131,7 +101,7 @@ def _worst_gradient(family, got, want):
     for name, gradient in want.items():
         error = np.linalg.norm(got[name] - gradient)
         errors.append((float(error / max(np.linalg.norm(gradient), NOISE_FLOOR * whole)), name))
-    return _worst(errors)
+    return worst_of(errors)
 
 
 def _compare_gradients(family, got, want, row):
@@ -148,13 +118,13 @@ def _worst_change(family, got, want, before):
         if change.size:
             error = np.linalg.norm(_effective(family, name, got[name] - weights))
             errors.append((float(error / np.linalg.norm(change)), name))
-    return _worst(errors)
+    return worst_of(errors)
 
 
 def _rounded(array, kind):
     """What a file that stores this type would hold of `array`."""
     if kind == "BF16":
-        return (tensors.bf16_bits(array).astype("<u4") << 16).view("<f4").astype(np.float64)
+        return tensors.as_bf16(array).astype(np.float64)
     return array.astype(tensors.TYPES[kind]).astype(np.float64)
 
 
@@ -197,4 +167,4 @@ def _compare_transformers(folder, family, exported, batch, row):
     weights = {name: torch.from_numpy(array).to(torch.float64) for name, array in exported.items()}
     with torch.no_grad():  # without documents: transformers packs none
         want = family.logits(weights, batch[0])
-        row["figures"]["transformers"] = _by_max(model(batch[0]).logits.numpy(), want.numpy())
+        row["figures"]["transformers"] = by_max(model(batch[0]).logits.numpy(), want.numpy())

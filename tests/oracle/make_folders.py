@@ -107,12 +107,15 @@ def random_weights(shapes, case, seed):
     return weights
 
 
-def make_case(case, folder, seed, own):
-    """Writes folder/hf, folder/whole.safetensors and folder/packed.safetensors."""
+def make_case(case, folder, seed, own, of_bf16=False):
+    """Writes folder/hf, folder/whole.safetensors and folder/packed.safetensors. `of_bf16`: all weights are bfloat16 numbers,
+    whatever the file holds them as, so that a model that rounds them begins with what another reads."""
     from families import family_of  # needs torch, which the list of cases does not
 
     family = family_of(case.config)
     weights = random_weights(family.all_shapes(), case, seed)
+    if of_bf16:
+        weights = {name: tensors.as_bf16(array) for name, array in weights.items()}
     folder.mkdir(parents=True, exist_ok=True)
     if not (case.saved and not own and save_pretrained(case, weights, folder / "hf")):
         if case.bare:

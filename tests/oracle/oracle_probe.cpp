@@ -1,6 +1,7 @@
 // Runs strata on a Hugging Face folder and writes what compare.py holds against PyTorch: logits, gradients,
-// the losses of some training steps, and the trained model as a folder again.
-//   oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X]
+// the losses of some training steps, and the trained model as a folder again. Prints how bf16 is multiplied.
+//   oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X] [--dtype f32|bf16] [--widened]
+// --steps 0 trains nothing; --widened multiplies bf16 as a CPU without such instructions does.
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -10,9 +11,12 @@
 
 #include <strata/engine/engine.h>
 #include <strata/graph/passes.h>
+#include <strata/kernels/bf16_gemm.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/host_backend.h>
 #include <strata/runtime/str.h>
+
+#include "forward_once.h"
 
 namespace strata {
 namespace {
@@ -21,6 +25,8 @@ struct Options {
   std::string folder, batches, out;
   int steps = 50;
   double lr = 1e-3;
+  DType compute = DType::f32;
+  bool widened = false;
 };
 
 /// The micro-batches of a file, in turn.
@@ -126,21 +132,36 @@ void write_gradients(const Options& o, const ProgramSet& programs, const HfFolde
   must(posix_io().remove_all(o.out + "/grads"));
 }
 
-void write_logits(const Options& o, const ProgramSet& programs, const HfFolder& folder,
-                  const FileBatches& batches) {
+std::vector<float> infer_all(const ProgramSet& programs, const HfFolder& folder, const FileBatches& batches) {
   ProgramSet only;
   only.infer = programs.infer;
   Run run(only, {}, folder);
-  const auto vocab = static_cast<std::uint64_t>(folder.config().vocab);
-  const auto writer =
-      must(SafetensorsWriter::create(posix_io(), o.out + "/logits.safetensors",
-                                     {{"logits", "F32", {batches.shape[1], batches.shape[2], vocab}}}));
+  std::vector<float> logits;
   const auto tokens = batches.of("tokens", 0);
   for (std::uint64_t b = 0; b < batches.shape[1]; ++b)
     for (std::uint64_t t = 0; t < batches.shape[2]; ++t) {
       const std::span<const std::int32_t> row(tokens.data() + b * batches.shape[2], batches.shape[2]);
-      must(writer->append(std::as_bytes(must(run.engine->infer(row, static_cast<std::int64_t>(t))))));
+      const auto values = must(run.engine->infer(row, static_cast<std::int64_t>(t)));
+      logits.insert(logits.end(), values.begin(), values.end());
     }
+  return logits;
+}
+
+// The engine infers whole rows alone, so the program of packed ones is run by itself.
+void write_logits(const Options& o, const ProgramSet& programs, const HfFolder& folder,
+                  const FileBatches& batches) {
+  const auto vocab = static_cast<std::uint64_t>(folder.config().vocab);
+  const auto logits =
+      batches.packed()
+          ? forward_once(
+                programs.infer,
+                [&](std::string_view name, std::span<float> into) { return folder.read(name, into); },
+                [&](const std::string& name) { return batches.of(name.c_str(), 0); })
+          : infer_all(programs, folder, batches);
+  const auto writer =
+      must(SafetensorsWriter::create(posix_io(), o.out + "/logits.safetensors",
+                                     {{"logits", "F32", {batches.shape[1], batches.shape[2], vocab}}}));
+  must(writer->append(std::as_bytes(std::span(logits))));
   must(writer->finish());
 }
 
@@ -166,6 +187,8 @@ void write_training(const Options& o, const ProgramSet& programs, const HfFolder
 }
 
 void probe(const Options& o) {
+  kernels::force_widened_bf16_gemm(o.widened);
+  std::printf("%s\n", kernels::bf16_gemm_kind());
   const auto folder = must(HfFolder::open(posix_io(), o.folder));
   FileBatches batches(o.batches);
   DecoderConfig config = folder->config();
@@ -173,13 +196,21 @@ void probe(const Options& o) {
   const auto batch = static_cast<std::int64_t>(batches.shape[1]);
   const DecoderRows rows = batches.packed() ? DecoderRows::packed : DecoderRows::whole;
   ProgramSet programs;
-  programs.eval = must(record_decoder(config, batch, DecoderHead::loss, rows));
+  programs.eval = must(record_decoder(config, batch, DecoderHead::loss, rows, o.compute));
   programs.train = must(derive_backward(programs.eval, "loss"));
-  programs.infer = must(record_decoder(config, 1, DecoderHead::logits));
+  programs.infer =
+      must(record_decoder(config, batches.packed() ? batch : 1, DecoderHead::logits, rows, o.compute));
   must(posix_io().make_dirs(o.out));
-  if (!batches.packed()) write_logits(o, programs, *folder, batches);  // inference takes whole rows
+  write_logits(o, programs, *folder, batches);
+  programs.infer = {};
   write_gradients(o, programs, *folder, batches);
-  write_training(o, programs, *folder, batches);
+  if (o.steps > 0) write_training(o, programs, *folder, batches);
+}
+
+DType parse_dtype(const std::string& word) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    if (word == to_string(dtype)) return dtype;
+  throw std::runtime_error("--dtype " + word + ": f32 or bf16");
 }
 
 Options parse(int argc, char** argv) {
@@ -193,14 +224,17 @@ Options parse(int argc, char** argv) {
     } else if (words[i] == "--lr" && has_value) {
       o.lr = std::stod(words[++i]);
     } else if (words[i] == "--dtype" && has_value) {
-      if (words[++i] != "f32")
-        throw std::runtime_error("--dtype " + words[i] + ": this build computes in f32");
+      o.compute = parse_dtype(words[++i]);
+    } else if (words[i] == "--widened") {
+      o.widened = true;
     } else {
       names.push_back(words[i]);
     }
   }
   if (names.size() != 3)
-    throw std::runtime_error("usage: oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X]");
+    throw std::runtime_error(
+        "usage: oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X] [--dtype f32|bf16] "
+        "[--widened]");
   o.folder = names[0];
   o.batches = names[1];
   o.out = names[2];

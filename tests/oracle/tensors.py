@@ -47,7 +47,7 @@ def read(path, with_types=False):
         if kind != "BF16" and kind not in TYPES:
             raise ValueError(f"{path}: {name} has the type {kind}")
         raw = np.frombuffer(body[begin:end], dtype="<u2" if kind == "BF16" else TYPES[kind])
-        array = ((raw.astype("<u4") << 16).view("<f4") if kind == "BF16" else raw).reshape(shape)
+        array = (_from_bits(raw) if kind == "BF16" else raw).reshape(shape)
         tensors[name] = (array, kind) if with_types else array
         spans.append((begin, end, name))
     at = 0
@@ -101,6 +101,15 @@ def bf16_bits(array):
     """The upper halves of float32 values, rounded to nearest even. Values are finite."""
     bits = np.ascontiguousarray(array, dtype="<f4").view("<u4").astype(np.uint64)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
+
+
+def as_bf16(array):
+    """The float32 array of the bfloat16 numbers next to these."""
+    return _from_bits(bf16_bits(array)).reshape(np.shape(array))
+
+
+def _from_bits(bits):
+    return (bits.astype("<u4") << 16).view("<f4")
 
 
 def _kind(name, array):
