@@ -60,9 +60,10 @@ class HalfPrecisionTest : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(HalfPrecisionTest, EveryParametersGradientIsThatOfF32ButForRounding) {
-  const auto want = test::first_gradients(tiny_programs(Recompute::none, 3, config), lively_in_16_bits(config));
-  const auto got =
-      test::first_gradients(tiny_programs(Recompute::none, 3, config, GetParam().compute), lively_in_16_bits(config));
+  const auto want =
+      test::first_gradients(tiny_programs(Recompute::none, 3, config), lively_in_16_bits(config));
+  const auto got = test::first_gradients(tiny_programs(Recompute::none, 3, config, GetParam().compute),
+                                         lively_in_16_bits(config));
   ASSERT_EQ(got.params, want.params);
   ASSERT_EQ(got.gradients.size(), want.gradients.size());
   for (const auto& [name, gradient] : want.gradients)
