@@ -109,8 +109,7 @@ void add_generate_options(CLI::App& app, Args& args) {
       ->required();
   CLI::Option* prompt =
       app.add_option("--prompt", args.prompts, "What to continue; may be given more than once")
-          ->expected(1)
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+          ->allow_extra_args(false);  // what follows may be key=value
   app.add_option("--prompts", args.prompts_file,
                  "File with a prompt a line, or .jsonl with \"prompt\" or \"messages\"")
       ->option_text("FILE")

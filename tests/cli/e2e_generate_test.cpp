@@ -175,7 +175,7 @@ TEST_F(CliGenerateE2e, MistakesAreToldWithWhatToDo) {
   EXPECT_THAT(refusal({"--top-p", "0"}), HasSubstr("top-p is 0; it is above 0 and at most 1"));
   EXPECT_THAT(refusal({"--prompt", "a", "--prompts", "b"}), HasSubstr("--prompts"));
   EXPECT_THAT(refusal({"--batch", "0"}), HasSubstr("--batch"));
-  EXPECT_THAT(refusal({"train.dtype=bf16"}),
+  EXPECT_THAT(refusal({"--prompt", "a", "train.dtype=bf16"}),  // no second prompt
               HasSubstr("argument train.dtype=bf16: text is generated in f32"));
   write("bad.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
   EXPECT_THAT(refusal({"--prompts", "bad.jsonl"}),
