@@ -2,28 +2,12 @@
 
 #include <algorithm>
 
-#include <strata/cpuopt/isa.h>
-
 #include "convert_table.h"
 
 namespace strata::cpuopt {
 namespace {
 
-const detail::ConvertTable& table() noexcept {
-#if defined(__x86_64__)
-  switch (active_isa()) {
-    case CpuIsa::avx512:
-      return avx512::convert_table;
-    case CpuIsa::avx2:
-      return avx2::convert_table;
-    case CpuIsa::sse42:
-      return sse42::convert_table;
-    case CpuIsa::scalar:
-      break;
-  }
-#endif
-  return scalar::convert_table;
-}
+const detail::ConvertTable& table() noexcept { return STRATA_ACTIVE_TABLE(convert_table); }
 
 }  // namespace
 

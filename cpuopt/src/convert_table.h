@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <strata/runtime/float16.h>
+#include <strata/cpuopt/isa_table.h>
 
 namespace strata::cpuopt::detail {
 
@@ -15,15 +16,6 @@ struct ConvertTable {
 
 }  // namespace strata::cpuopt::detail
 
-namespace strata::cpuopt::scalar {
-extern const detail::ConvertTable convert_table;
-}
-namespace strata::cpuopt::sse42 {
-extern const detail::ConvertTable convert_table;
-}
-namespace strata::cpuopt::avx2 {
-extern const detail::ConvertTable convert_table;
-}
-namespace strata::cpuopt::avx512 {
-extern const detail::ConvertTable convert_table;
-}
+namespace strata::cpuopt {
+STRATA_DECLARE_ISA_TABLE(detail::ConvertTable, convert_table)
+}  // namespace strata::cpuopt

@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include <strata/cpuopt/adamw.h>
-#include <strata/cpuopt/isa.h>
 #include <strata/cpuopt/norm.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
@@ -12,21 +11,7 @@
 namespace strata::cpuopt {
 namespace {
 
-const detail::OptTable& table() noexcept {
-#if defined(__x86_64__)
-  switch (active_isa()) {
-    case CpuIsa::avx512:
-      return avx512::opt_table;
-    case CpuIsa::avx2:
-      return avx2::opt_table;
-    case CpuIsa::sse42:
-      return sse42::opt_table;
-    case CpuIsa::scalar:
-      break;
-  }
-#endif
-  return scalar::opt_table;
-}
+const detail::OptTable& table() noexcept { return STRATA_ACTIVE_TABLE(opt_table); }
 
 /// base^n by squaring: about log2(n) roundings, in an order that depends on n alone.
 double power(double base, std::int64_t n) noexcept {

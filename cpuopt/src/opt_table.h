@@ -4,6 +4,7 @@
 
 #include <strata/cpuopt/adamw.h>
 #include <strata/runtime/dtype.h>
+#include <strata/cpuopt/isa_table.h>
 
 namespace strata::cpuopt::detail {
 
@@ -25,15 +26,6 @@ struct OptTable {
 
 }  // namespace strata::cpuopt::detail
 
-namespace strata::cpuopt::scalar {
-extern const detail::OptTable opt_table;
-}
-namespace strata::cpuopt::sse42 {
-extern const detail::OptTable opt_table;
-}
-namespace strata::cpuopt::avx2 {
-extern const detail::OptTable opt_table;
-}
-namespace strata::cpuopt::avx512 {
-extern const detail::OptTable opt_table;
-}
+namespace strata::cpuopt {
+STRATA_DECLARE_ISA_TABLE(detail::OptTable, opt_table)
+}  // namespace strata::cpuopt

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <strata/cpuopt/isa.h>
 #include <strata/kernels/attention.h>
 #include <strata/kernels/cached_attention.h>
 #include <strata/runtime/assert.h>
@@ -78,19 +77,7 @@ void attend(const Geometry& g, std::int64_t r, std::int64_t kv_head, float* scra
 }  // namespace
 
 const detail::CachedAttentionTable& detail::cached_attention_table() noexcept {
-#if defined(__x86_64__)
-  switch (cpuopt::active_isa()) {
-    case cpuopt::CpuIsa::avx512:
-      return avx512::cached_attention_bodies;
-    case cpuopt::CpuIsa::avx2:
-      return avx2::cached_attention_bodies;
-    case cpuopt::CpuIsa::sse42:
-      return sse42::cached_attention_bodies;
-    case cpuopt::CpuIsa::scalar:
-      break;
-  }
-#endif
-  return scalar::cached_attention_bodies;
+  return STRATA_ACTIVE_TABLE(cached_attention_bodies);
 }
 
 void cached_attention_host(const CachedAttentionArgs& a, ThreadPool& pool) {

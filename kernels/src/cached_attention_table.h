@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <strata/cpuopt/isa_table.h>
+
 namespace strata::kernels::detail {
 
 /// So many (row, key head) pairs are worked on at a time, each with its own part of the workspace.
@@ -25,15 +27,6 @@ const CachedAttentionTable& cached_attention_table() noexcept;
 
 }  // namespace strata::kernels::detail
 
-namespace strata::kernels::scalar {
-extern const detail::CachedAttentionTable cached_attention_bodies;
-}
-namespace strata::kernels::sse42 {
-extern const detail::CachedAttentionTable cached_attention_bodies;
-}
-namespace strata::kernels::avx2 {
-extern const detail::CachedAttentionTable cached_attention_bodies;
-}
-namespace strata::kernels::avx512 {
-extern const detail::CachedAttentionTable cached_attention_bodies;
-}
+namespace strata::kernels {
+STRATA_DECLARE_ISA_TABLE(detail::CachedAttentionTable, cached_attention_bodies)
+}  // namespace strata::kernels

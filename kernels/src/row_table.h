@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include <strata/cpuopt/isa_table.h>
+
 namespace strata::kernels::detail {
 
 /// SIMD bodies over n elements of what is f32 whatever activations are kept in: sums and attention's scores.
@@ -22,15 +24,6 @@ const RowTable& row_table() noexcept;
 
 }  // namespace strata::kernels::detail
 
-namespace strata::kernels::scalar {
-extern const detail::RowTable row_bodies;
-}
-namespace strata::kernels::sse42 {
-extern const detail::RowTable row_bodies;
-}
-namespace strata::kernels::avx2 {
-extern const detail::RowTable row_bodies;
-}
-namespace strata::kernels::avx512 {
-extern const detail::RowTable row_bodies;
-}
+namespace strata::kernels {
+STRATA_DECLARE_ISA_TABLE(detail::RowTable, row_bodies)
+}  // namespace strata::kernels

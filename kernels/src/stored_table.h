@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <strata/runtime/float16.h>
+#include <strata/cpuopt/isa_table.h>
 
 namespace strata::kernels::detail {
 
@@ -50,23 +51,8 @@ const StoredTable<f16>& row_table<f16>() noexcept;
 
 }  // namespace strata::kernels::detail
 
-namespace strata::kernels::scalar {
-extern const detail::StoredTable<float> stored_f32;
-extern const detail::StoredTable<bf16> stored_bf16;
-extern const detail::StoredTable<f16> stored_f16;
-}  // namespace strata::kernels::scalar
-namespace strata::kernels::sse42 {
-extern const detail::StoredTable<float> stored_f32;
-extern const detail::StoredTable<bf16> stored_bf16;
-extern const detail::StoredTable<f16> stored_f16;
-}  // namespace strata::kernels::sse42
-namespace strata::kernels::avx2 {
-extern const detail::StoredTable<float> stored_f32;
-extern const detail::StoredTable<bf16> stored_bf16;
-extern const detail::StoredTable<f16> stored_f16;
-}  // namespace strata::kernels::avx2
-namespace strata::kernels::avx512 {
-extern const detail::StoredTable<float> stored_f32;
-extern const detail::StoredTable<bf16> stored_bf16;
-extern const detail::StoredTable<f16> stored_f16;
-}  // namespace strata::kernels::avx512
+namespace strata::kernels {
+STRATA_DECLARE_ISA_TABLE(detail::StoredTable<float>, stored_f32)
+STRATA_DECLARE_ISA_TABLE(detail::StoredTable<bf16>, stored_bf16)
+STRATA_DECLARE_ISA_TABLE(detail::StoredTable<f16>, stored_f16)
+}  // namespace strata::kernels

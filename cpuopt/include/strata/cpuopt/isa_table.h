@@ -1,0 +1,47 @@
+#pragma once
+
+#include <strata/cpuopt/isa.h>
+
+/// SIMD bodies come as one table of function pointers an instruction set (cmake/StrataSimd.cmake), `table` in
+/// a namespace named after the set. At the scope of the module's namespace:
+#define STRATA_DECLARE_ISA_TABLE(Type, table) \
+  namespace scalar {                          \
+  extern const Type table;                    \
+  }                                           \
+  namespace sse42 {                           \
+  extern const Type table;                    \
+  }                                           \
+  namespace avx2 {                            \
+  extern const Type table;                    \
+  }                                           \
+  namespace avx512 {                          \
+  extern const Type table;                    \
+  }
+
+/// The one of active_isa().
+#if defined(__x86_64__)
+#define STRATA_ACTIVE_TABLE(table) \
+  ::strata::cpuopt::detail::active_table(scalar::table, sse42::table, avx2::table, avx512::table)
+#else
+#define STRATA_ACTIVE_TABLE(table) scalar::table
+#endif
+
+namespace strata::cpuopt::detail {
+
+template <class Table>
+const Table& active_table(const Table& scalar, const Table& sse42, const Table& avx2,
+                          const Table& avx512) noexcept {
+  switch (active_isa()) {
+    case CpuIsa::avx512:
+      return avx512;
+    case CpuIsa::avx2:
+      return avx2;
+    case CpuIsa::sse42:
+      return sse42;
+    case CpuIsa::scalar:
+      break;
+  }
+  return scalar;
+}
+
+}  // namespace strata::cpuopt::detail
