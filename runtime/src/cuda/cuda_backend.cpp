@@ -1,95 +1,17 @@
 #include <strata/runtime/cuda_backend.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 
 #include <strata/runtime/alloc_counter.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 
-#include "cuda/cuda_devices.h"
-#include "cuda/cuda_error.h"
-#include "cuda/cuda_memory.h"
-#include "cuda/cuda_queue.h"
-#include "cuda/cuda_stream.h"
+#include "cuda/cuda_backend_class.h"
 #include "host/executor.h"
-
-// As STRATA_CUDA_TRY, inside the Backend, which remembers a sticky error.
-#define STRATA_CUDA_TRY_HERE(call)                                                      \
-  do {                                                                                  \
-    if (const cudaError_t strata_cuda_error = (call); strata_cuda_error != cudaSuccess) \
-      return failed(strata_cuda_error, #call, __LINE__);                                \
-  } while (false)
 
 namespace strata {
 namespace detail {
-
-/// Thread-safe. Every entry selects the device, since callers come on any thread.
-class CudaBackend final : public Backend {
- public:
-  CudaBackend(const CudaBackendOptions& options, DeviceInfo info, ThreadPool& pool)
-      : device_(options.device),
-        info_(std::move(info)),
-        pool_(pool),
-        memory_({options.device_bytes, options.pinned_bytes, Fill::zero, options.huge_pages, 0,
-                 numa_node_of_gpu(options.device)}) {}
-  ~CudaBackend() override;
-
-  const DeviceInfo& info() const noexcept override { return info_; }
-  Result<Buffer> allocate(MemoryKind kind, std::size_t bytes) override;
-  Result<Stream> create_stream(StreamRole role) override;
-  Status copy_async(BufferView dst, ConstBufferView src, Stream& stream) override;
-  Status host_call_async(const HostCall& call, Stream& stream) override;
-  Status discard_async(BufferView view, Stream& stream) override {
-    (void)stream;
-    return memory_.check_bounds("discard", view.data, view.bytes);
-  }
-  Result<Event> record(Stream& stream) override;
-  Status wait_on_async(const Event& event, Stream& stream) override;
-  Status wait(const Event& event) override;
-  bool is_complete(const Event& event) noexcept override;
-  Status host_access(const Access& access) override {
-    (void)access;
-    return {};
-  }
-  BackendCounters counters() const override;
-
-  cudaStream_t feed(int id);
-
- protected:
-  void release(MemoryKind kind, BufferView view) noexcept override;
-  void destroy_stream(int id) noexcept override;
-
- private:
-  static void CUDART_CB run_call(void* state) noexcept;
-  Status ready();
-  Status failed(cudaError_t error, const char* call, int line);
-  Status make_queue(CudaQueue& queue);
-  Status take_queue(StreamRole role, CudaQueue*& taken) STRATA_EXCLUDES(table_mutex_);
-  CudaQueue& queue(int id);
-  cudaEvent_t pending(const Event& event);
-  Status error_of(CudaQueue& queue, std::uint64_t sequence);
-  Status inherited_error(const Waited& waited);
-
-  const int device_;
-  const DeviceInfo info_;
-  ThreadPool& pool_;
-  CudaMemory memory_;
-
-  std::atomic<bool> lost_{false};  // after which loss_ no longer changes
-  Mutex loss_mutex_;
-  Status loss_ STRATA_GUARDED_BY(loss_mutex_);
-
-  mutable Mutex table_mutex_;
-  // Written under the lock; read without it by id, which reached the reader after the write.
-  std::array<std::unique_ptr<CudaQueue>, kMaxCudaStreams> queues_;
-  std::uint64_t streams_created_ STRATA_GUARDED_BY(table_mutex_) = 0;
-
-  std::atomic<std::uint64_t> events_created_{0}, copies_{0};
-  std::array<std::atomic<std::uint64_t>, kStreamRoles> copied_bytes_{};
-  std::array<std::atomic<std::int64_t>, kStreamRoles> busy_ns_{};
-};
 
 CudaBackend::~CudaBackend() {
   STRATA_ASSERT(memory_.live_buffers() == 0, "a backend is destroyed while ", memory_.live_buffers(),
@@ -273,102 +195,6 @@ void CUDART_CB CudaBackend::run_call(void* state) noexcept {
   }
   ++on.calls_ended;
   on.call_ended.notify_all();
-}
-
-Result<Event> CudaBackend::record(Stream& stream) {
-  STRATA_TRY(ready());
-  CudaQueue& on = queue(stream.id());
-  std::uint64_t next = 0;
-  {
-    const MutexLock lock(on.mutex);
-    if (!on.dirty) return Event{on.id, on.recorded};
-    next = on.recorded + 1;
-  }
-  const ThirdPartyScope scope;
-  const cudaEvent_t event = on.events[next % kEventRing];
-  if (next > kEventRing) {  // the ring pushes back: the event in this slot ends first
-    STRATA_CUDA_TRY_HERE(cudaEventSynchronize(event));
-    const MutexLock lock(on.mutex);
-    on.retired = std::max(on.retired, next - kEventRing);
-  }
-  STRATA_CUDA_TRY_HERE(cudaEventRecord(event, on.stream));
-  const MutexLock lock(on.mutex);
-  on.recorded = next;
-  on.dirty = false;
-  return Event{on.id, next};
-}
-
-// Null when the event is known to be complete. A handle that is recorded over after this returns makes its
-// user wait for a later point of the same stream: longer, never too short, and in no circle, since that point
-// was queued already.
-cudaEvent_t CudaBackend::pending(const Event& event) {
-  if (event.stream < 0) return nullptr;
-  CudaQueue& on = queue(event.stream);
-  const MutexLock lock(on.mutex);
-  STRATA_ASSERT(event.sequence <= on.recorded, "an event of stream ", event.stream,
-                " that was never recorded");
-  return event.sequence <= on.retired ? nullptr : on.events[event.sequence % kEventRing];
-}
-
-Status CudaBackend::wait_on_async(const Event& event, Stream& stream) {
-  STRATA_TRY(ready());
-  if (event.stream < 0 || event.stream == stream.id()) return {};
-  CudaQueue& to = queue(stream.id());
-  const ThirdPartyScope scope;
-  if (const cudaEvent_t handle = pending(event); handle != nullptr)
-    STRATA_CUDA_TRY_HERE(cudaStreamWaitEvent(to.stream, handle, 0));
-  Waited from{};
-  {
-    CudaQueue& other = queue(event.stream);
-    const MutexLock lock(other.mutex);
-    from = other.waited;
-  }
-  const MutexLock lock(to.mutex);
-  for (std::size_t i = 0; i < kMaxCudaStreams; ++i) to.waited[i] = std::max(to.waited[i], from[i]);
-  std::uint64_t& upto = to.waited[static_cast<std::size_t>(event.stream)];
-  upto = std::max(upto, event.sequence);
-  to.dirty = true;
-  return {};
-}
-
-Status CudaBackend::error_of(CudaQueue& on, std::uint64_t sequence) {
-  const MutexLock lock(on.mutex);
-  return !on.error.is_ok() && on.error_at <= sequence ? on.error : Status();
-}
-
-Status CudaBackend::inherited_error(const Waited& waited) {
-  for (std::size_t i = 0; i < kMaxCudaStreams; ++i)
-    if (waited[i] > 0) STRATA_TRY(error_of(*queues_[i], waited[i]));
-  return {};
-}
-
-Status CudaBackend::wait(const Event& event) {
-  STRATA_TRY(ready());
-  if (event.stream < 0) return {};
-  if (const cudaEvent_t handle = pending(event); handle != nullptr)
-    STRATA_CUDA_TRY_HERE(cudaEventSynchronize(handle));
-  CudaQueue& on = queue(event.stream);
-  STRATA_TRY(error_of(on, event.sequence));
-  Waited waited{};
-  {
-    const MutexLock lock(on.mutex);
-    on.retired = std::max(on.retired, event.sequence);
-    waited = on.waited;
-  }
-  return inherited_error(waited);
-}
-
-bool CudaBackend::is_complete(const Event& event) noexcept {
-  if (!ready().is_ok()) return true;  // nothing will happen any more; wait() says why
-  const cudaEvent_t handle = pending(event);
-  if (handle == nullptr) return true;
-  const cudaError_t error = cudaEventQuery(handle);
-  if (error == cudaErrorNotReady) {
-    (void)cudaGetLastError();
-    return false;
-  }
-  if (error != cudaSuccess) (void)failed(error, "cudaEventQuery", __LINE__);
-  return true;
 }
 
 BackendCounters CudaBackend::counters() const {

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <atomic>
+
+#include <strata/runtime/cuda_backend.h>
+
+#include "cuda/cuda_devices.h"
+#include "cuda/cuda_error.h"
+#include "cuda/cuda_memory.h"
+#include "cuda/cuda_queue.h"
+#include "cuda/cuda_stream.h"
+
+// As STRATA_CUDA_TRY, inside the Backend, which remembers a sticky error.
+#define STRATA_CUDA_TRY_HERE(call)                                                      \
+  do {                                                                                  \
+    if (const cudaError_t strata_cuda_error = (call); strata_cuda_error != cudaSuccess) \
+      return failed(strata_cuda_error, #call, __LINE__);                                \
+  } while (false)
+
+namespace strata::detail {
+
+/// Thread-safe. Every entry selects the device, since callers come on any thread.
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(const CudaBackendOptions& options, DeviceInfo info, ThreadPool& pool)
+      : device_(options.device),
+        info_(std::move(info)),
+        pool_(pool),
+        memory_({options.device_bytes, options.pinned_bytes, Fill::zero, options.huge_pages, 0,
+                 numa_node_of_gpu(options.device)}) {}
+  ~CudaBackend() override;
+
+  const DeviceInfo& info() const noexcept override { return info_; }
+  Result<Buffer> allocate(MemoryKind kind, std::size_t bytes) override;
+  Result<Stream> create_stream(StreamRole role) override;
+  Status copy_async(BufferView dst, ConstBufferView src, Stream& stream) override;
+  Status host_call_async(const HostCall& call, Stream& stream) override;
+  Status discard_async(BufferView view, Stream& stream) override {
+    (void)stream;
+    return memory_.check_bounds("discard", view.data, view.bytes);
+  }
+  Result<Event> record(Stream& stream) override;
+  Status wait_on_async(const Event& event, Stream& stream) override;
+  Status wait(const Event& event) override;
+  bool is_complete(const Event& event) noexcept override;
+  Status host_access(const Access& access) override {
+    (void)access;
+    return {};
+  }
+  BackendCounters counters() const override;
+
+  cudaStream_t feed(int id);
+
+ protected:
+  void release(MemoryKind kind, BufferView view) noexcept override;
+  void destroy_stream(int id) noexcept override;
+
+ private:
+  static void CUDART_CB run_call(void* state) noexcept;
+  Status ready();
+  Status failed(cudaError_t error, const char* call, int line);
+  Status make_queue(CudaQueue& queue);
+  Status take_queue(StreamRole role, CudaQueue*& taken) STRATA_EXCLUDES(table_mutex_);
+  CudaQueue& queue(int id);
+  cudaEvent_t pending(const Event& event);
+  Status error_of(CudaQueue& queue, std::uint64_t sequence);
+  Status inherited_error(const Waited& waited);
+
+  const int device_;
+  const DeviceInfo info_;
+  ThreadPool& pool_;
+  CudaMemory memory_;
+
+  std::atomic<bool> lost_{false};  // after which loss_ no longer changes
+  Mutex loss_mutex_;
+  Status loss_ STRATA_GUARDED_BY(loss_mutex_);
+
+  mutable Mutex table_mutex_;
+  // Written under the lock; read without it by id, which reached the reader after the write.
+  std::array<std::unique_ptr<CudaQueue>, kMaxCudaStreams> queues_;
+  std::uint64_t streams_created_ STRATA_GUARDED_BY(table_mutex_) = 0;
+
+  std::atomic<std::uint64_t> events_created_{0}, copies_{0};
+  std::array<std::atomic<std::uint64_t>, kStreamRoles> copied_bytes_{};
+  std::array<std::atomic<std::int64_t>, kStreamRoles> busy_ns_{};
+};
+
+}  // namespace strata::detail

@@ -1,0 +1,109 @@
+#include <algorithm>
+
+#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+
+#include "cuda/cuda_backend_class.h"
+
+// How streams and the host wait for each other.
+
+namespace strata::detail {
+
+Result<Event> CudaBackend::record(Stream& stream) {
+  STRATA_TRY(ready());
+  CudaQueue& on = queue(stream.id());
+  std::uint64_t next = 0;
+  {
+    const MutexLock lock(on.mutex);
+    if (!on.dirty) return Event{on.id, on.recorded};
+    next = on.recorded + 1;
+  }
+  const ThirdPartyScope scope;
+  const cudaEvent_t event = on.events[next % kEventRing];
+  if (next > kEventRing) {  // the ring pushes back: the event in this slot ends first
+    STRATA_CUDA_TRY_HERE(cudaEventSynchronize(event));
+    const MutexLock lock(on.mutex);
+    on.retired = std::max(on.retired, next - kEventRing);
+  }
+  STRATA_CUDA_TRY_HERE(cudaEventRecord(event, on.stream));
+  const MutexLock lock(on.mutex);
+  on.recorded = next;
+  on.dirty = false;
+  return Event{on.id, next};
+}
+
+// Null when the event is known to be complete. A handle that is recorded over after this returns makes its
+// user wait for a later point of the same stream: longer, never too short, and in no circle, since that point
+// was queued already.
+cudaEvent_t CudaBackend::pending(const Event& event) {
+  if (event.stream < 0) return nullptr;
+  CudaQueue& on = queue(event.stream);
+  const MutexLock lock(on.mutex);
+  STRATA_ASSERT(event.sequence <= on.recorded, "an event of stream ", event.stream,
+                " that was never recorded");
+  return event.sequence <= on.retired ? nullptr : on.events[event.sequence % kEventRing];
+}
+
+Status CudaBackend::wait_on_async(const Event& event, Stream& stream) {
+  STRATA_TRY(ready());
+  if (event.stream < 0 || event.stream == stream.id()) return {};
+  CudaQueue& to = queue(stream.id());
+  const ThirdPartyScope scope;
+  if (const cudaEvent_t handle = pending(event); handle != nullptr)
+    STRATA_CUDA_TRY_HERE(cudaStreamWaitEvent(to.stream, handle, 0));
+  Waited from{};
+  {
+    CudaQueue& other = queue(event.stream);
+    const MutexLock lock(other.mutex);
+    from = other.waited;
+  }
+  const MutexLock lock(to.mutex);
+  for (std::size_t i = 0; i < kMaxCudaStreams; ++i) to.waited[i] = std::max(to.waited[i], from[i]);
+  std::uint64_t& upto = to.waited[static_cast<std::size_t>(event.stream)];
+  upto = std::max(upto, event.sequence);
+  to.dirty = true;
+  return {};
+}
+
+Status CudaBackend::error_of(CudaQueue& on, std::uint64_t sequence) {
+  const MutexLock lock(on.mutex);
+  return !on.error.is_ok() && on.error_at <= sequence ? on.error : Status();
+}
+
+Status CudaBackend::inherited_error(const Waited& waited) {
+  for (std::size_t i = 0; i < kMaxCudaStreams; ++i)
+    if (waited[i] > 0) STRATA_TRY(error_of(*queues_[i], waited[i]));
+  return {};
+}
+
+Status CudaBackend::wait(const Event& event) {
+  STRATA_TRY(ready());
+  if (event.stream < 0) return {};
+  if (const cudaEvent_t handle = pending(event); handle != nullptr)
+    STRATA_CUDA_TRY_HERE(cudaEventSynchronize(handle));
+  CudaQueue& on = queue(event.stream);
+  STRATA_TRY(error_of(on, event.sequence));
+  Waited waited{};
+  {
+    const MutexLock lock(on.mutex);
+    on.retired = std::max(on.retired, event.sequence);
+    waited = on.waited;
+  }
+  return inherited_error(waited);
+}
+
+bool CudaBackend::is_complete(const Event& event) noexcept {
+  if (!ready().is_ok()) return true;  // nothing will happen any more; wait() says why
+  const cudaEvent_t handle = pending(event);
+  if (handle == nullptr) return true;
+  const cudaError_t error = cudaEventQuery(handle);
+  if (error == cudaErrorNotReady) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  if (error != cudaSuccess) (void)failed(error, "cudaEventQuery", __LINE__);
+  return true;
+}
+
+}  // namespace strata::detail
