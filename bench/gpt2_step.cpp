@@ -68,7 +68,7 @@ class RandomBatches final : public strata::BatchSource {
 std::vector<double> time_steps(strata::DType compute, int steps, int threads) {
   strata::EngineOptions options;
   options.clip = 0;
-  options.adamw.weight_decay = 0;
+  options.optimizer.weight_decay = 0;
   strata::ProgramSet programs;
   programs.train = must(strata::derive_backward(record(strata::DecoderHead::loss, compute), "loss"));
   const auto plan = must(strata::Engine::plan(programs, options));

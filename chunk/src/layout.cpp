@@ -90,7 +90,7 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
   }
   if (tensors.empty()) return Status::error(Code::invalid, "a layout needs at least one tensor");
 
-  const std::size_t param_bytes = bytes_per_elem(layout.groups_.front(), Payload::param);
+  const std::size_t param_bytes = size_of(layout.groups_.front().compute);
   std::int64_t best = options.chunk_elems;
   std::string how = "as asked";
   if (best == 0) {
@@ -127,7 +127,8 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
 }
 
 std::size_t ChunkLayout::payload_bytes(ChunkId id, Payload payload) const {
-  return static_cast<std::size_t>(chunks_[id].n_elems) * bytes_per_elem(group_of(id), payload);
+  constexpr std::size_t kPage = 4096;
+  return round_up(bytes_of(group_of(id), payload, chunks_[id].n_elems), kPage);
 }
 
 std::pair<std::int64_t, std::int64_t> ChunkLayout::shard(ChunkId id) const noexcept {

@@ -72,7 +72,7 @@ Status write_folder(Engine& engine, Io& io, const std::string& folder,
   manifest.step = engine.steps();
   manifest.loss_scale = engine.loss_scale();
   manifest.run = std::move(run);
-  for (const Payload payload : kStatePayloads) {
+  for (const Payload payload : engine.plan().states()) {
     STRATA_TRY_ASSIGN(CheckpointFile file, write_payload(engine, io, folder, payload));
     manifest.files.push_back(std::move(file));
   }
@@ -93,7 +93,8 @@ Status tidy(Io& io, const std::string& dir, int keep, const std::string& saved) 
   return Status::ok();
 }
 
-Status check_digests(Io& io, const std::string& folder, const Manifest& manifest) {
+Status check_digests(Io& io, const std::string& folder, const Manifest& manifest,
+                     std::span<const Payload> needed) {
   std::string problems;
   for (const CheckpointFile& file : manifest.files) {
     const auto found = digest_file(io, folder + "/" + file.name);
@@ -103,7 +104,7 @@ Status check_digests(Io& io, const std::string& folder, const Manifest& manifest
       problems += str("\n  ", file.name, ": its digest is ", digest, ", the manifest says ", file.digest);
     }
   }
-  for (const Payload payload : kStatePayloads)
+  for (const Payload payload : needed)
     if (std::none_of(manifest.files.begin(), manifest.files.end(),
                      [&](const CheckpointFile& f) { return f.name == file_of(payload); }))
       problems += str("\n  ", file_of(payload), " is not in the manifest");
@@ -118,7 +119,7 @@ Status publish(Io& io, const std::string& draft, const std::string& target) {
   if (!io.exists(target)) return io.rename(draft, target);
   STRATA_TRY_ASSIGN(const Manifest fresh, read_manifest(io, draft));
   const Result<Manifest> old = read_manifest(io, target);
-  const bool whole = old.has_value() && check_digests(io, target, *old).is_ok();
+  const bool whole = old.has_value() && check_digests(io, target, *old, {}).is_ok();
   if (whole && old->step == fresh.step && old->files == fresh.files) {
     STRATA_TRY(write_text_atomically(io, target + "/" + std::string(kManifest), to_json(fresh)));
     (void)io.remove_all(draft);  // or by the next tidying, as below
@@ -226,9 +227,9 @@ Status check_tensors(const RunPlan& plan, const SafetensorsFile& file, const std
 
 Result<Manifest> load_checkpoint(Engine& engine, Io& io, const std::string& folder) {
   STRATA_TRY_ASSIGN(Manifest manifest, read_manifest(io, folder));
-  STRATA_TRY(check_digests(io, folder, manifest));
-  std::vector<std::unique_ptr<SafetensorsFile>> files;
   const std::span<const Payload> states = engine.plan().states();
+  STRATA_TRY(check_digests(io, folder, manifest, states));
+  std::vector<std::unique_ptr<SafetensorsFile>> files;
   for (const Payload payload : states) {
     const std::string path = folder + "/" + file_of(payload);
     STRATA_TRY_ASSIGN(std::unique_ptr<SafetensorsFile> file, SafetensorsFile::open(io, path));

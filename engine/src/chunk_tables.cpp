@@ -6,8 +6,7 @@
 
 namespace strata {
 
-ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout,
-                         const std::vector<bool>& decay_of_tensor) {
+ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout) {
   ChunkTables tables;
   tables.blocks.resize(layout.n_chunks());
   tables.leaf_of_tensor.resize(tensors.specs.size());
@@ -16,9 +15,9 @@ ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout,
     const Slice& slice = layout.slice(tensor);
     tables.leaf_of_tensor[static_cast<std::size_t>(tensor)] = tables.n_leaves;
     for (std::int64_t at = 0; at < slice.n_elems; at += Block::kBlockElems)
-      tables.blocks[slice.chunk].push_back(
-          {slice.offset + at, std::min(Block::kBlockElems, slice.n_elems - at),
-           tables.n_leaves + at / cpuopt::kNormLeafElems, decay_of_tensor[static_cast<std::size_t>(tensor)]});
+      tables.blocks[slice.chunk].push_back({slice.offset + at,
+                                            std::min(Block::kBlockElems, slice.n_elems - at),
+                                            tables.n_leaves + at / cpuopt::kNormLeafElems, at, tensor});
     tables.n_leaves += cpuopt::norm_leaves(slice.n_elems);
   }
   return tables;

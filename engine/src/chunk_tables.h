@@ -13,8 +13,9 @@ struct Block {
   static constexpr std::int64_t kBlockElems = 65536;
   std::int64_t offset = 0;  ///< elements, in the chunk
   std::int64_t n = 0;
-  std::int64_t leaf = 0;  ///< where its norm leaves begin
-  bool decay = false;
+  std::int64_t leaf = 0;    ///< where its norm leaves begin
+  std::int64_t at = 0;      ///< elements, in the tensor
+  std::int32_t tensor = 0;  ///< of the layout
 };
 
 /// Per chunk, the blocks of its tensors; and where each tensor's norm leaves are. Leaves are numbered in the
@@ -24,7 +25,6 @@ struct ChunkTables {
   std::vector<std::int64_t> leaf_of_tensor;  ///< by tensor of the layout
   std::int64_t n_leaves = 0;
 };
-ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout,
-                         const std::vector<bool>& decay_of_tensor);
+ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout);
 
 }  // namespace strata

@@ -9,37 +9,6 @@
 namespace strata {
 namespace {
 
-struct UpdateState {
-  cpuopt::AdamWBlock chunk;
-  const Block* blocks;
-  std::int64_t n_blocks;
-  cpuopt::AdamWScalars<float> decay, plain;  // with and without weight decay
-  float grad_factor;
-};
-
-// The part of a chunk from element `offset` on.
-cpuopt::AdamWBlock part_of(const UpdateState& s, std::int64_t offset) {
-  const auto at = [offset](auto* begin, std::size_t elem_bytes) {
-    return begin + static_cast<std::size_t>(offset) * elem_bytes;
-  };
-  cpuopt::AdamWBlock part = s.chunk;
-  const GroupKey group = {.compute = part.compute, .grad = part.grad};
-  part.param = at(static_cast<std::byte*>(part.param), bytes_per_elem(group, Payload::param));
-  if (part.master != nullptr)
-    part.master = at(static_cast<std::byte*>(part.master), bytes_per_elem(group, Payload::master));
-  part.m += offset;
-  part.v += offset;
-  part.g = at(static_cast<const std::byte*>(part.g), size_of(part.grad));
-  return part;
-}
-
-void run_update(const UpdateState& s, ThreadPool& pool) {
-  pool.parallel_for(s.n_blocks, [&](std::int64_t i) {
-    const Block& b = s.blocks[i];
-    cpuopt::adamw_update_block(b.decay ? s.decay : s.plain, s.grad_factor, part_of(s, b.offset), b.n);
-  });
-}
-
 std::string name_of_bad_tensor(const Machine& machine) {
   for (std::size_t t = 0; t < machine.tables.leaf_of_tensor.size(); ++t) {
     const std::int64_t n = cpuopt::norm_leaves(machine.plan.tensors.specs[t].n_elems);
@@ -67,13 +36,17 @@ Status Commit::not_finite() const {
                                            " is not finite; nothing was updated"));
 }
 
-Status Commit::run(const cpuopt::AdamWParams& params, std::int32_t first_position) {
+Status Commit::run(const cpuopt::OptimizerParams& params, std::int32_t first_position) {
   changed_states_ = false;
   STRATA_TRY(cpuopt::validate(params));
+  cpuopt::OptimizerParams plain = params;
+  plain.weight_decay = 0;
+  step_ = {cpuopt::update_step(params), cpuopt::update_step(plain), machine_.plan.options.rounding_seed,
+           params.step};
   const auto n = static_cast<ChunkId>(machine_.plan.layout.n_chunks());
   for (ChunkId chunk = 0; chunk < n; ++chunk) {
     machine_.chunks->set_position(first_position + static_cast<std::int32_t>(chunk));
-    if (const Status status = update(chunk, params); !status.is_ok())
+    if (const Status status = update(chunk); !status.is_ok())
       return status.annotate(str("updating chunk ", chunk));
     if (chunk + 1 < n) STRATA_TRY(fetch_ahead(chunk + 1));
     STRATA_TRY(machine_.chunks->pump());
@@ -81,46 +54,43 @@ Status Commit::run(const cpuopt::AdamWParams& params, std::int32_t first_positio
   return machine_.chunks->status();
 }
 
-Status Commit::update(ChunkId chunk, const cpuopt::AdamWParams& params) {
+Status Commit::update(ChunkId chunk) {
   const ProfilerRange range("commit chunk");
   ChunkManager& chunks = *machine_.chunks;
+  const ChunkLayout& layout = machine_.plan.layout;
   const bool on_device = machine_.plan.placement.home({chunk, Payload::param}) == Tier::device;
   const Tier tier = on_device ? Tier::device : Tier::pinned;
   Stream& stream = on_device ? machine_.compute : machine_.cpu;
-  const GroupKey& group = machine_.plan.layout.group_of(chunk);
-  const bool has_master = machine_.plan.layout.has(chunk, Payload::master);
   {
     STRATA_TRY_ASSIGN(const ChunkPin g, chunks.pin({chunk, Payload::accum}, tier, Intent::read, stream));
-    STRATA_TRY_ASSIGN(const ChunkPin p, chunks.pin({chunk, Payload::param}, tier, Intent::update, stream));
-    ChunkPin master;
-    if (has_master) {
-      STRATA_TRY_ASSIGN(master, chunks.pin({chunk, Payload::master}, tier, Intent::update, stream));
-    }
-    STRATA_TRY_ASSIGN(const ChunkPin m, chunks.pin({chunk, Payload::m}, tier, Intent::update, stream));
-    STRATA_TRY_ASSIGN(const ChunkPin v, chunks.pin({chunk, Payload::v}, tier, Intent::update, stream));
-    const std::vector<Block>& blocks = machine_.tables.blocks[chunk];
-    cpuopt::AdamWParams plain = params;
-    plain.weight_decay = 0;
-    const auto floats = [](const ChunkPin& pin) { return reinterpret_cast<float*>(pin.view().data); };
-    const cpuopt::AdamWBlock whole = {.compute = group.compute,
-                                      .grad = group.sum,
-                                      .param = p.view().data,
-                                      .master = has_master ? master.view().data : nullptr,
-                                      .m = floats(m),
-                                      .v = floats(v),
-                                      .g = g.view().data};
-    HostCall call("adamw", &run_update,
-                  UpdateState{whole, blocks.data(), static_cast<std::int64_t>(blocks.size()),
-                              cpuopt::adamw_scalars(params), cpuopt::adamw_scalars(plain),
-                              static_cast<float>(params.grad_factor)});
-    for (const ChunkPin* written : {&p, &m, &v}) call.writes(written->view().data, written->view().bytes);
-    if (has_master) call.writes(master.view().data, master.view().bytes);
+    std::array<ChunkPin, kStepPayloads.size()> states;
+    for (std::size_t i = 0; i < states.size(); ++i)
+      if (layout.has(chunk, kStepPayloads[i])) {
+        STRATA_TRY_ASSIGN(states[i], chunks.pin({chunk, kStepPayloads[i]}, tier, Intent::update, stream));
+      }
+    const auto& [param, master, m, v] = states;
+    const auto data = [](const ChunkPin& pin) { return pin ? pin.view().data : nullptr; };
+    const GroupKey& group = layout.group_of(chunk);
+    const std::int64_t n = layout.chunk(chunk).n_elems;
+    const cpuopt::UpdateBlock whole = {.layout = cpuopt::master_layout(group.compute),
+                                       .states = group.format,
+                                       .grad = group.sum,
+                                       .param = data(param),
+                                       .master = data(master),
+                                       .m = cpuopt::moment_at(group.format, data(m), n),
+                                       .v = cpuopt::moment_at(group.format, data(v), n),
+                                       .g = g.view().data};
+    HostCall call(
+        cpuopt::to_string(step_.plain.optimizer).data(), &run_chunk_update,
+        ChunkUpdate{whole, machine_.tables.blocks[chunk], &step_, &machine_.plan, machine_.tensor_norms()});
+    for (const ChunkPin& state : states)
+      if (state) call.writes(state.view().data, state.view().bytes);
     call.reads(g.view().data, g.view().bytes);
     changed_states_ = true;
     STRATA_TRY(machine_.backend.host_call_async(call, stream));
   }
   for (const Payload payload : kStepPayloads)
-    if (machine_.plan.layout.has(chunk, payload)) STRATA_TRY(chunks.send_home({chunk, payload}));
+    if (layout.has(chunk, payload)) STRATA_TRY(chunks.send_home({chunk, payload}));
   return chunks.drop({chunk, Payload::accum});
 }
 
@@ -128,6 +98,7 @@ Status Commit::update(ChunkId chunk, const cpuopt::AdamWParams& params) {
 Status Commit::fetch_ahead(ChunkId chunk) {
   for (const Payload payload : {Payload::accum, Payload::param, Payload::master, Payload::m, Payload::v}) {
     const CopyKey key{chunk, payload};
+    if (!machine_.plan.layout.has(chunk, payload)) continue;
     if (machine_.plan.placement.home(key) != Tier::nvme) continue;
     STRATA_TRY_ASSIGN(const bool begun, machine_.chunks->prefetch(key, Tier::pinned));
     if (!begun) break;

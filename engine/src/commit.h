@@ -1,5 +1,6 @@
 #pragma once
 
+#include "chunk_update.h"
 #include "machine.h"
 
 namespace strata {
@@ -15,16 +16,17 @@ class Commit {
   Result<double> gradient_norm(std::int32_t micro_batches);
   /// `diverged`, naming the first tensor whose gradient is not finite.
   Status not_finite() const;
-  /// One AdamW step with `params` (grad_factor included) over all chunks. Returns when all updates are
-  /// queued.
-  Status run(const cpuopt::AdamWParams& params, std::int32_t first_position);
+  /// One step of the optimizer with `params` (grad_factor included) over all chunks. Returns when all updates
+  /// are queued.
+  Status run(const cpuopt::OptimizerParams& params, std::int32_t first_position);
   /// Whether the last run() queued any update before it failed.
   bool changed_states() const noexcept { return changed_states_; }
 
  private:
-  Status update(ChunkId chunk, const cpuopt::AdamWParams& params);
+  Status update(ChunkId chunk);
   Status fetch_ahead(ChunkId chunk);
   Machine& machine_;
+  StepConstants step_;  // queued updates read it; a step ends when they are done
   bool changed_states_ = false;
 };
 

@@ -155,9 +155,11 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
     runner_.abandon();
     status = gradient(source, report);
   }
-  if (status.is_ok() && !std::isfinite(report.grad_norm)) status = commit_.not_finite();
+  report.skipped = status.is_ok() && !std::isfinite(report.grad_norm);
+  if (report.skipped && plan().options.non_finite == NonFinite::stop) status = commit_.not_finite();
+  if (report.skipped) runner_.abandon();
   const std::int64_t norm_known = m.clock.now_ns();
-  if (status.is_ok()) {
+  if (status.is_ok() && !report.skipped) {
     status = commit(lr, report);
     if (!status.is_ok() && commit_.changed_states())
       broken = status.annotate(str("the update of step ", steps + 1,
@@ -209,7 +211,7 @@ Status Engine::Impl::gradient(BatchSource& source, StepReport& report) {
 Status Engine::Impl::commit(double lr, StepReport& report) {
   Machine& m = *machine_;
   const EngineOptions& options = plan().options;
-  cpuopt::AdamWParams params = options.adamw;
+  cpuopt::OptimizerParams params = options.optimizer;
   params.lr = lr;
   params.step = steps + 1;
   report.clip_factor = options.clip > 0 ? std::min(1.0, options.clip / (report.grad_norm + 1e-6)) : 1.0;

@@ -25,8 +25,9 @@ TensorTable tensors_in_use_order(const Program& program) {
     table.param_of_tensor.push_back(param);
     const DType compute = program.value(info.value).dtype;
     const DType grad = info.grad == kNoValue ? compute : program.value(info.grad).dtype;
-    table.specs.push_back(
-        {info.name, info.shape.n_elems(), {compute, grad, grad, StateFormat::fp32, info.trainable}});
+    table.specs.push_back({info.name,
+                           info.shape.n_elems(),
+                           {.compute = compute, .grad = grad, .sum = grad, .trainable = info.trainable}});
   };
   for (const Instr& instr : program.code)
     for (const ValueId id : instr.in)

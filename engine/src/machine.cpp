@@ -38,6 +38,10 @@ PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
       round_up(static_cast<std::size_t>(std::max(plan.options.grad_accum, 1)) * sizeof(float), kPage);
   fixed.leaves = round_up(static_cast<std::size_t>(n_leaves) * sizeof(double), kPage);
   fixed.logits = round_up(static_cast<std::size_t>(logit_values) * sizeof(float), kPage);
+  if (plan.options.optimizer.optimizer == cpuopt::Optimizer::lamb)
+    fixed.norms = round_up(
+        static_cast<std::size_t>(n_leaves) * 2 * sizeof(double) + plan.tensors.specs.size() * sizeof(float),
+        kPage);
   fixed.states = 2 * round_up(longest_piece(plan) * sizeof(float), kPage);
   return fixed;
 }
@@ -49,7 +53,7 @@ Machine::Machine(const RunPlan& run_plan, const Engine::Environment& environment
       clock(environment.clock),
       trace(environment.trace),
       phases(environment.trace == nullptr ? nullptr : &environment.trace->add_track("engine")),
-      tables(chunk_tables(run_plan.tensors, run_plan.layout, run_plan.decay_of_tensor)),
+      tables(chunk_tables(run_plan.tensors, run_plan.layout)),
       fixed(pinned_fixed(run_plan, tables.n_leaves)) {}
 
 Machine::~Machine() {

@@ -9,6 +9,7 @@
 #include <strata/runtime/budget.h>
 
 #include "chunk_tables.h"
+#include "chunk_update.h"
 
 namespace strata {
 
@@ -19,7 +20,8 @@ struct PinnedFixed {
   std::size_t leaves = 0;  ///< the norm's leaves, f64
   std::size_t logits = 0;  ///< one row, or as many as a program with a cache makes
   std::size_t states = 0;  ///< a piece of a parameter and of its master, on the way to or from the device
-  std::size_t total() const noexcept { return 2 * inputs + losses + leaves + logits + states; }
+  std::size_t norms = 0;   ///< of an optimizer that steps by whole tensors: TensorNorms
+  std::size_t total() const noexcept { return 2 * inputs + losses + leaves + logits + states + norms; }
 };
 /// States are shown and filled in pieces of so many elements.
 inline constexpr std::int64_t kStatePiece = 65536;
@@ -52,7 +54,13 @@ class Machine {
   }
   /// One of the two pieces of PinnedFixed::states.
   std::byte* state_piece(std::size_t which) const noexcept {
-    return pinned_memory.data + fixed.total() - fixed.states + which * (fixed.states / 2);
+    return pinned_memory.data + fixed.total() - fixed.norms - fixed.states + which * (fixed.states / 2);
+  }
+  TensorNorms tensor_norms() const noexcept {
+    if (fixed.norms == 0) return {};
+    auto* const leaves_of = reinterpret_cast<double*>(pinned_memory.data + fixed.total() - fixed.norms);
+    return {leaves_of, leaves_of + tables.n_leaves,
+            reinterpret_cast<float*>(leaves_of + 2 * tables.n_leaves)};
   }
 
   const RunPlan& plan;

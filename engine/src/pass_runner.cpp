@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <strata/cpuopt/adamw.h>
+#include <strata/cpuopt/gradient.h>
 #include <strata/cpuopt/norm.h>
 #include <strata/graph/launch.h>
 #include <strata/graph/ops.h>

@@ -10,6 +10,7 @@ namespace strata {
 namespace {
 
 Status check(const EngineOptions& options) {
+  STRATA_TRY(cpuopt::validate(options.optimizer));
   if (options.grad_accum < 1)
     return Status::error(Code::invalid,
                          str("train.grad_accum is ", options.grad_accum, "; it is at least 1"));
@@ -92,8 +93,16 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   plan->options = options;
   plan->tensors = tensors_in_use_order(model);
   // The gradients of several micro-batches are added in f32; a single one is the sum as it is.
-  for (LayoutTensor& tensor : plan->tensors.specs)
+  const cpuopt::MomentSet moments = cpuopt::moments_of(options.optimizer);
+  for (LayoutTensor& tensor : plan->tensors.specs) {
     if (options.grad_accum > 1) tensor.group.sum = DType::f32;
+    tensor.group.format = options.states;
+    tensor.group.first_moment = moments.first;
+    tensor.group.second_moment = moments.second;
+  }
+  plan->held_states = {Payload::param};
+  if (moments.first) plan->held_states.push_back(Payload::m);
+  if (moments.second) plan->held_states.push_back(Payload::v);
   for (const std::int32_t param : plan->tensors.param_of_tensor) {
     const ParamInfo& info = model.params[static_cast<std::size_t>(param)];
     plan->decay_of_tensor.push_back(info.decay);
@@ -128,7 +137,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   plan->trace.device_fixed_bytes += plan->state_bytes();
   plan->trace.trains = !plan->train.code.empty();
   plan->trace.pinned_fixed_bytes =
-      pinned_fixed(*plan, chunk_tables(plan->tensors, plan->layout, plan->decay_of_tensor).n_leaves).total();
+      pinned_fixed(*plan, chunk_tables(plan->tensors, plan->layout).n_leaves).total();
 
   return plan;
 }

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include <strata/cpuopt/adamw.h>
+#include <strata/cpuopt/master.h>
+#include <strata/cpuopt/moments.h>
 #include <strata/runtime/convert.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
@@ -22,15 +23,12 @@ Stream& StateAccess::stream_of(const Opened& chunk, Intent intent) const noexcep
 
 Result<StateAccess::Opened> StateAccess::open(ChunkId chunk, Payload payload, Intent intent) {
   ChunkManager& chunks = *machine_.chunks;
-  const GroupKey& group = machine_.plan.layout.group_of(chunk);
-  Opened opened;
+  Opened opened{chunk, payload, Tier::pinned, {}, {}};
   if (chunks.placement().home({chunk, payload}) == Tier::device) opened.tier = Tier::device;
-  if (payload == Payload::param) opened.dtype = group.compute;
   Stream& stream = stream_of(opened, intent);
   STRATA_TRY_ASSIGN(opened.values, chunks.pin({chunk, payload}, opened.tier, intent, stream));
   if (payload == Payload::param && machine_.plan.trains() &&
       machine_.plan.layout.has(chunk, Payload::master)) {
-    opened.rest_elem_bytes = bytes_per_elem(group, Payload::master);
     STRATA_TRY_ASSIGN(opened.rest, chunks.pin({chunk, Payload::master}, opened.tier, intent, stream));
   }
   STRATA_TRY(machine_.backend.synchronize(stream));
@@ -68,45 +66,77 @@ Status StateAccess::each_piece(Payload payload, Intent intent, const OnePiece& o
   return chunks.status();
 }
 
+StateAccess::Parts StateAccess::parts_of(const Opened& chunk, std::int64_t at, std::int64_t n) const {
+  const GroupKey& group = machine_.plan.layout.group_of(chunk.chunk);
+  const auto part = [&](const ChunkPin& pin, std::size_t elem_bytes) {
+    return Part{pin ? &pin : nullptr, static_cast<std::size_t>(at) * elem_bytes,
+                static_cast<std::size_t>(n) * elem_bytes};
+  };
+  if (chunk.payload == Payload::param)
+    return {part(chunk.values, size_of(group.compute)),
+            part(chunk.rest, cpuopt::master_bytes(cpuopt::master_layout(group.compute)))};
+  Parts parts = {part(chunk.values, moment_value_bytes(group.format)), Part{}};
+  if (group.format == StateFormat::int8) {
+    const auto elems = static_cast<std::size_t>(machine_.plan.layout.chunk(chunk.chunk).n_elems);
+    const std::int64_t first = at / kMomentBlock, end = (at + n + kMomentBlock - 1) / kMomentBlock;
+    parts[1] = {&chunk.values, elems + static_cast<std::size_t>(first) * sizeof(float),
+                static_cast<std::size_t>(end - first) * sizeof(float)};
+  }
+  return parts;
+}
+
+namespace {
+
+cpuopt::MomentKind kind_of(Payload payload) {
+  return payload == Payload::m ? cpuopt::MomentKind::first : cpuopt::MomentKind::second;
+}
+
+}  // namespace
+
 // Values of a chunk from element `at` on, as f32.
 Status StateAccess::load(const Opened& chunk, std::int64_t at, std::span<float> values) {
-  const std::size_t elem_bytes[] = {size_of(chunk.dtype), chunk.rest_elem_bytes};
-  const ChunkPin* const pins[] = {&chunk.values, &chunk.rest};
-  const std::byte* parts[] = {nullptr, nullptr};
-  for (const std::size_t i : {0u, 1u}) {
-    if (!*pins[i]) continue;
-    parts[i] = pins[i]->view().data + static_cast<std::size_t>(at) * elem_bytes[i];
+  const GroupKey& group = machine_.plan.layout.group_of(chunk.chunk);
+  const Parts parts = parts_of(chunk, at, std::ssize(values));
+  std::array<std::byte*, 2> from{};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].pin == nullptr) continue;
+    from[i] = parts[i].pin->view().data + parts[i].offset;
     if (chunk.tier == Tier::pinned) continue;
-    const std::size_t bytes = values.size() * elem_bytes[i];
     std::byte* const here = machine_.state_piece(i);
-    STRATA_TRY(machine_.backend.copy_async({here, bytes}, {parts[i], bytes}, machine_.d2h));
+    STRATA_TRY(machine_.backend.copy_async({here, parts[i].bytes}, {from[i], parts[i].bytes}, machine_.d2h));
     STRATA_TRY(machine_.backend.synchronize(machine_.d2h));
-    STRATA_TRY(machine_.backend.host_access({here, bytes, false}));
-    parts[i] = here;
+    STRATA_TRY(machine_.backend.host_access({here, parts[i].bytes, false}));
+    from[i] = here;
   }
-  if (chunk.rest) {
-    cpuopt::join_masters(chunk.dtype, parts[0], parts[1], values);
-    return Status::ok();
-  }
-  return widen_to_f32(chunk.dtype, {parts[0], values.size() * elem_bytes[0]}, values);
+  if (chunk.payload != Payload::param)
+    cpuopt::decode_moment(group.format, kind_of(chunk.payload), {from[0], reinterpret_cast<float*>(from[1])},
+                          values);
+  else if (from[1] != nullptr || group.compute == DType::f32)
+    cpuopt::join_masters(cpuopt::master_layout(group.compute), from[0], from[1], values);
+  else
+    return widen_to_f32(group.compute, {from[0], parts[0].bytes}, values);
+  return Status::ok();
 }
 
 Status StateAccess::store(const Opened& chunk, std::int64_t at, std::span<const float> values) {
-  const std::size_t elem_bytes[] = {size_of(chunk.dtype), chunk.rest_elem_bytes};
-  const ChunkPin* const pins[] = {&chunk.values, &chunk.rest};
+  const GroupKey& group = machine_.plan.layout.group_of(chunk.chunk);
+  const Parts parts = parts_of(chunk, at, std::ssize(values));
   // What is in RAM is written where it is; what is not, and a rest that this run does not hold, beside it.
-  std::byte* parts[] = {machine_.state_piece(0), machine_.state_piece(1)};
-  for (const std::size_t i : {0u, 1u})
-    if (chunk.tier == Tier::pinned && *pins[i])
-      parts[i] = pins[i]->view().data + static_cast<std::size_t>(at) * elem_bytes[i];
-  cpuopt::split_masters(values, chunk.dtype, parts[0], parts[1]);
+  std::array<std::byte*, 2> into = {machine_.state_piece(0), machine_.state_piece(1)};
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    if (chunk.tier == Tier::pinned && parts[i].pin != nullptr)
+      into[i] = parts[i].pin->view().data + parts[i].offset;
+  if (chunk.payload == Payload::param)
+    cpuopt::split_masters(values, cpuopt::master_layout(group.compute), into[0], into[1]);
+  else
+    cpuopt::encode_moment(group.format, kind_of(chunk.payload), values,
+                          {into[0], reinterpret_cast<float*>(into[1])});
   if (chunk.tier == Tier::pinned) return Status::ok();
-  for (const std::size_t i : {0u, 1u}) {
-    if (!*pins[i]) continue;
-    const std::size_t bytes = values.size() * elem_bytes[i];
-    std::byte* const there = pins[i]->view().data + static_cast<std::size_t>(at) * elem_bytes[i];
-    STRATA_TRY(machine_.backend.host_access({parts[i], bytes, true}));
-    STRATA_TRY(machine_.backend.copy_async({there, bytes}, {parts[i], bytes}, machine_.h2d));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].pin == nullptr) continue;
+    std::byte* const there = parts[i].pin->view().data + parts[i].offset;
+    STRATA_TRY(machine_.backend.host_access({into[i], parts[i].bytes, true}));
+    STRATA_TRY(machine_.backend.copy_async({there, parts[i].bytes}, {into[i], parts[i].bytes}, machine_.h2d));
   }
   return machine_.backend.synchronize(machine_.h2d);  // the piece is written again
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "machine.h"
@@ -19,11 +20,19 @@ class StateAccess {
   /// The payloads of a chunk that together are a state: the one asked for, and of a parameter the rest of its
   /// master where the run holds one.
   struct Opened {
+    ChunkId chunk = 0;
+    Payload payload = Payload::param;
     Tier tier = Tier::pinned;
-    DType dtype = DType::f32;  ///< of the payload asked for
     ChunkPin values, rest;
-    std::size_t rest_elem_bytes = 0;
   };
+  /// Where a state's elements lie: of a parameter its values and the rest of its master, of a moment its
+  /// values and its scales.
+  struct Part {
+    const ChunkPin* pin = nullptr;  ///< null: this run does not hold it
+    std::size_t offset = 0, bytes = 0;
+  };
+  using Parts = std::array<Part, 2>;
+  Parts parts_of(const Opened& chunk, std::int64_t at, std::int64_t n) const;
   Result<Opened> open(ChunkId chunk, Payload payload, Intent intent);
   template <class OnePiece>
   Status each_piece(Payload payload, Intent intent, const OnePiece& one);

@@ -1,6 +1,7 @@
 #include <span>
 
 #include <strata/cpuopt/norm.h>
+#include <strata/cpuopt/update.h>
 #include <strata/kernels/optimizer.h>
 #include <strata/runtime/assert.h>
 
@@ -16,16 +17,15 @@ static_assert(kBlockElems % cpuopt::kNormLeafElems == 0);
 }  // namespace
 
 void adamw_host(const AdamWArgs& a, ThreadPool& pool) {
-  const auto scalars = cpuopt::adamw_scalars(a.params);
-  const float factor =
-      detail::is_given(a.grad_factor) ? *a.grad_factor.as<float>() : static_cast<float>(a.params.grad_factor);
+  cpuopt::UpdateStep step = cpuopt::update_step(a.params);
+  if (detail::is_given(a.grad_factor)) step.scalars.grad_factor = *a.grad_factor.as<float>();
   detail::for_runs(pool, a.p.n_elems(), kBlockElems, [&](std::int64_t i, std::int64_t n) {
-    cpuopt::adamw_update_block(scalars, factor,
-                               {.param = a.p.as<float>() + i,
-                                .m = a.m.as<float>() + i,
-                                .v = a.v.as<float>() + i,
-                                .g = a.g.as<float>() + i},
-                               n);
+    cpuopt::update_block(step,
+                         {.param = a.p.as<float>() + i,
+                          .m = {a.m.as<float>() + i, nullptr},
+                          .v = {a.v.as<float>() + i, nullptr},
+                          .g = a.g.as<float>() + i},
+                         n, {});
   });
 }
 

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <strata/runtime/convert.h>
+
 #include "support/isas.h"
 #include "support/numeric.h"
 
@@ -74,6 +76,26 @@ TEST(NormTest, TheTreeSplitsAtTheLargestPowerOfTwo) {
   EXPECT_EQ(tree_sum(std::span<const double>()), 0.0);
   EXPECT_EQ(tree_sum(std::vector<float>{1.5f, 2.5f, -1.0f}), 3.0);
 }
+
+class NormStorageTest : public ::testing::TestWithParam<DType> {};
+
+TEST_P(NormStorageTest, LeavesAreThoseOfTheWidenedValues) {
+  constexpr std::int64_t n = 4096 + 517;
+  std::vector<float> x = test::Values(9).floats(n);
+  std::vector<std::byte> raw(x.size() * size_of(GetParam()));
+  must(narrow_from_f32(x, GetParam(), raw));
+  must(widen_to_f32(GetParam(), raw, x));
+  std::vector<double> want(2), got(2);
+  must(square_sum_leaves(x, want));
+  for (const CpuIsa name : test::supported_isas()) {
+    const test::IsaScope isa(name);
+    square_sum_leaves(GetParam(), raw.data(), n, got.data());
+    EXPECT_EQ(got, want) << to_string(name);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Storages, NormStorageTest, ::testing::Values(DType::f32, DType::bf16, DType::f16),
+                         [](const auto& test) { return std::string(to_string(test.param)); });
 
 }  // namespace
 }  // namespace strata::cpuopt

@@ -25,7 +25,7 @@ struct FirstGradients {
 inline FirstGradients first_gradients(const ProgramSet& programs, const Engine::Fill& fill) {
   EngineOptions options;
   options.clip = 0;
-  options.adamw.beta1 = 0;
+  options.optimizer.beta1 = 0;
   TinyRun run(must(Engine::plan(programs, options)));
   must(run.engine->initialize(1));
   must(run.engine->fill(Payload::param, fill));

@@ -33,7 +33,7 @@ class LaterBatches final : public BatchSource {
 
 // The gradient as the update sees it: with beta1 = 0 it is the first moment after one step.
 Tensors seen_gradient(EngineOptions options, std::int64_t first, StepReport& report) {
-  options.adamw.beta1 = 0;
+  options.optimizer.beta1 = 0;
   TinyRun run(must(Engine::plan(tiny_programs(), options)));
   must(run.engine->initialize(11));
   LaterBatches batches(first);
@@ -110,7 +110,7 @@ TEST(StepTest, AMicroBatchWeighsAsMuchAsItHasTargets) {
     EngineOptions options;
     options.grad_accum = grad_accum;
     options.clip = 0;
-    options.adamw.beta1 = 0;
+    options.optimizer.beta1 = 0;
     TinyRun run(must(Engine::plan(tiny_programs(), options)));
     must(run.engine->initialize(11));
     test::CountingBatches batches(test::tiny_config().vocab);

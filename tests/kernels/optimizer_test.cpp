@@ -16,7 +16,7 @@ class OptimizerTest : public ::testing::TestWithParam<std::int64_t> {
 };
 
 TEST_P(OptimizerTest, AdamWHasTheBitsOfCpuopt) {
-  const cpuopt::AdamWParams params = {.lr = 1e-2, .weight_decay = 0.1, .step = 3, .grad_factor = 0.5};
+  const cpuopt::OptimizerParams params = {.lr = 1e-2, .weight_decay = 0.1, .step = 3, .grad_factor = 0.5};
   std::vector<float> p = a, m = b, v(a.size(), 0.25f);
   Tensor tp({n}, p), tg({n}, b), tm({n}, m), tv({n}, v);
   must(cpuopt::adamw_update(params, p, b, m, v));

@@ -122,7 +122,7 @@ void write_gradients(const Options& o, const ProgramSet& programs, const HfFolde
                      FileBatches& batches) {
   EngineOptions options;
   options.clip = 0;
-  options.adamw.beta1 = 0;
+  options.optimizer.beta1 = 0;
   Run run(programs, options, folder);
   StepReport report;
   must(run.engine->train_step(batches, 0.0, report));
@@ -169,10 +169,10 @@ void write_training(const Options& o, const ProgramSet& programs, const HfFolder
                     FileBatches& batches) {
   EngineOptions options;
   options.clip = 1.0;
-  options.adamw.beta1 = 0.9;
-  options.adamw.beta2 = 0.95;
-  options.adamw.eps = 1e-8;
-  options.adamw.weight_decay = 0.1;
+  options.optimizer.beta1 = 0.9;
+  options.optimizer.beta2 = 0.95;
+  options.optimizer.eps = 1e-8;
+  options.optimizer.weight_decay = 0.1;
   Run run(programs, options, folder);
   std::string losses;
   for (int step = 0; step < o.steps; ++step) {

@@ -30,10 +30,10 @@ EngineOptions engine_options(const TrainConfig& c) {
   o.grad_accum = c.train.grad_accum;
   o.clip = c.optim.clip;
   o.loss_scale = c.optim.loss_scale;
-  o.adamw.beta1 = c.optim.beta1;
-  o.adamw.beta2 = c.optim.beta2;
-  o.adamw.eps = c.optim.eps;
-  o.adamw.weight_decay = c.optim.weight_decay;
+  o.optimizer.beta1 = c.optim.beta1;
+  o.optimizer.beta2 = c.optim.beta2;
+  o.optimizer.eps = c.optim.eps;
+  o.optimizer.weight_decay = c.optim.weight_decay;
   o.nvme.dirs = {c.memory.nvme_dir};
   o.nvme.engine = c.io.engine == "uring"     ? IoEngine::uring
                   : c.io.engine == "threads" ? IoEngine::threads

@@ -7,6 +7,7 @@
 
 #include <strata/chunk/types.h>
 #include <strata/runtime/dtype.h>
+#include <strata/runtime/state_format.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
@@ -17,24 +18,28 @@ struct GroupKey {
   DType grad = DType::f32;     ///< of a micro-batch's gradient: as compute, or f32
   DType sum = DType::f32;      ///< of the step's gradient: as grad, or f32
   StateFormat format = StateFormat::fp32;
+  bool first_moment = true, second_moment = true;  ///< which of them the optimizer keeps
   bool trainable = true;
   std::int32_t shard_group = 0;
   friend bool operator==(const GroupKey&, const GroupKey&) = default;
 };
-/// Bytes an element of `payload` takes. Of the master, bf16 lacks the lower 16 bits, f16 all.
-constexpr std::size_t bytes_per_elem(const GroupKey& group, Payload payload) noexcept {
+/// Bytes that `n` elements of `payload`, a multiple of kMomentBlock, take; 0 where the group lacks it. Of the
+/// master, bf16 lacks the lower 16 bits, f16 all.
+constexpr std::size_t bytes_of(const GroupKey& group, Payload payload, std::int64_t n) noexcept {
+  const auto elems = static_cast<std::size_t>(n);
   switch (payload) {
     case Payload::param:
-      return size_of(group.compute);
+      return elems * size_of(group.compute);
     case Payload::master:
-      return group.compute == DType::f32 ? 0 : group.compute == DType::bf16 ? 2 : 4;
+      return elems * (group.compute == DType::f32 ? 0 : group.compute == DType::bf16 ? 2 : 4);
     case Payload::m:
+      return group.first_moment ? moment_bytes(group.format, n) : 0;
     case Payload::v:
-      return 4;
+      return group.second_moment ? moment_bytes(group.format, n) : 0;
     case Payload::accum:
-      return size_of(group.sum);
+      return elems * size_of(group.sum);
     case Payload::grad:
-      return size_of(group.grad);
+      return elems * size_of(group.grad);
   }
   return 0;
 }
@@ -86,10 +91,10 @@ class ChunkLayout {
   std::size_t n_chunks() const noexcept { return chunks_.size(); }
   std::span<const GroupKey> groups() const noexcept { return groups_; }
   const GroupKey& group_of(ChunkId id) const { return groups_[static_cast<std::size_t>(chunks_[id].group)]; }
-  /// Bytes of one payload of a chunk, whole (all ranks' shards).
+  /// Bytes of one payload of a chunk, whole (all ranks' shards): whole pages, as slots and disks take them.
   std::size_t payload_bytes(ChunkId id, Payload payload) const;
   /// Whether a chunk has that payload at all.
-  bool has(ChunkId id, Payload payload) const { return bytes_per_elem(group_of(id), payload) > 0; }
+  bool has(ChunkId id, Payload payload) const { return payload_bytes(id, payload) > 0; }
   /// This rank's part of a chunk: [begin, end) elements.
   std::pair<std::int64_t, std::int64_t> shard(ChunkId id) const noexcept;
 

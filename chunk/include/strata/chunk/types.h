@@ -39,9 +39,6 @@ inline constexpr std::array<Payload, 3> kStatePayloads = {Payload::param, Payloa
 inline constexpr std::array<Payload, 4> kStepPayloads = {Payload::param, Payload::master, Payload::m,
                                                          Payload::v};
 
-/// How parameters and optimizer states are held.
-enum class StateFormat : std::uint8_t { fp32 };
-
 struct CopyKey {
   ChunkId chunk = 0;
   Payload payload = Payload::param;

@@ -23,7 +23,19 @@ namespace strata::cpuopt::STRATA_ISA {
 #if defined(STRATA_ISA_IS_scalar)
 struct Register {
   using Part = float;
+  using Bits = std::uint32_t;
   static constexpr int kLanes = 1;
+  static STRATA_HD Bits bits_of(Part x) { return __builtin_bit_cast(Bits, x); }
+  static STRATA_HD Part float_of(Bits x) { return __builtin_bit_cast(Part, x); }
+  static STRATA_HD Bits broadcast(std::uint32_t x) { return x; }
+  static STRATA_HD Bits counting() { return 0; }
+  static STRATA_HD Bits max(Bits a, Bits b) { return a > b ? a : b; }
+  static STRATA_HD Bits load_bytes(const std::uint8_t* p) { return *p; }
+  static STRATA_HD void store_bytes(std::uint8_t* p, Bits x) { *p = static_cast<std::uint8_t>(x); }
+  static STRATA_HD void store_halves(void* p, Bits x) {
+    const auto half = static_cast<std::uint16_t>(x);
+    __builtin_memcpy(p, &half, sizeof half);
+  }
   static STRATA_HD Part broadcast(float x) { return x; }
   template <class T>
   static STRATA_HD Part load(const T* p) {
@@ -41,6 +53,7 @@ struct Register {
     *high = split.high;
     *low = split.low;
   }
+  static STRATA_HD Part quiet_nan(Part x) { return x == x ? x : float_of(0x7FC00000u); }
   static STRATA_HD Part sqrt(Part x) { return sqrt_of(x); }
   static STRATA_HD Part select_greater(Part a, Part b, Part x, Part y) {
     return cpuopt::select_greater(a, b, x, y);
@@ -64,12 +77,22 @@ struct Register {
   static STRATA_HD Part sqrt(Part x) { return xsimd::sqrt(x); }
   static STRATA_HD Part select_greater(Part a, Part b, Part x, Part y) { return xsimd::select(a > b, x, y); }
   static STRATA_HD Part pow2_of_rounded(Part t) {
-    using Bits = xsimd::batch<std::int32_t, Arch>;
-    return xsimd::bitwise_cast<Part>((xsimd::bitwise_cast<Bits>(t) + Bits(127)) << 23);
+    using Signed = xsimd::batch<std::int32_t, Arch>;
+    return xsimd::bitwise_cast<Part>((xsimd::bitwise_cast<Signed>(t) + Signed(127)) << 23);
+  }
+  using Bits = xsimd::batch<std::uint32_t, Arch>;
+  static STRATA_HD Bits bits_of(Part x) { return xsimd::bitwise_cast<Bits>(x); }
+  static STRATA_HD Part float_of(Bits x) { return xsimd::bitwise_cast<Part>(x); }
+  static STRATA_HD Bits broadcast(std::uint32_t x) { return Bits(x); }
+  static STRATA_HD Bits max(Bits a, Bits b) { return xsimd::max(a, b); }
+  static STRATA_HD Bits counting() {
+    alignas(64) static constexpr std::uint32_t kFirst[] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                           8, 9, 10, 11, 12, 13, 14, 15};
+    return Bits::load_aligned(kFirst);
   }
 
   // 16-bit storage: the conversions of float16.h by lane, with their very bits.
-  using Halves = xsimd::batch<std::uint32_t, Arch>;  // 16 bits in the low half of each lane
+  using Halves = Bits;  // 16 bits in the low half of each lane
   static STRATA_HD Part load(const bf16* p) { return xsimd::bitwise_cast<Part>(load_halves(p) << 16); }
   static STRATA_HD void store(bf16* p, Part x) {
     const Halves bits = xsimd::bitwise_cast<Halves>(x);
@@ -78,14 +101,14 @@ struct Register {
     store_halves(
         p, xsimd::bitwise_cast<Halves>(xsimd::select(x == x, xsimd::bitwise_cast<Part>(rounded), quiet)));
   }
+  static STRATA_HD Part quiet_nan(Part x) { return xsimd::select(x == x, x, float_of(Bits(0x7FC00000u))); }
   static STRATA_HD Part load_master(const bf16* high, const std::uint16_t* low) {
     using Signed = xsimd::batch<std::int32_t, Arch>;
     const Signed signed_low = xsimd::bitwise_cast<Signed>(load_halves(low) << 16) >> 16;
     return xsimd::bitwise_cast<Part>((load_halves(high) << 16) + xsimd::bitwise_cast<Halves>(signed_low));
   }
   static STRATA_HD void store_master(bf16* high, std::uint16_t* low, Part x) {
-    const Part quiet = xsimd::bitwise_cast<Part>(Halves(0x7FC00000u));
-    const Halves bits = xsimd::bitwise_cast<Halves>(xsimd::select(x == x, x, quiet));
+    const Halves bits = bits_of(quiet_nan(x));
     store_halves(high, (bits + Halves(0x8000u)) >> 16);
     store_halves(low, bits & Halves(0xFFFFu));
   }
@@ -95,6 +118,17 @@ struct Register {
   }
   static STRATA_HD void store_halves(void* p, Halves x) {
     _mm_storel_epi64(static_cast<__m128i*>(p), _mm_packus_epi32(x, x));
+  }
+  static STRATA_HD Bits load_bytes(const std::uint8_t* p) {
+    std::uint32_t raw;
+    __builtin_memcpy(&raw, p, sizeof raw);
+    return _mm_cvtepu8_epi32(_mm_cvtsi32_si128(static_cast<int>(raw)));
+  }
+  static STRATA_HD void store_bytes(std::uint8_t* p, Bits x) {
+    const __m128i low = x & Bits(0xFFu);
+    const __m128i halves = _mm_packus_epi32(low, low);
+    const int raw = _mm_cvtsi128_si32(_mm_packus_epi16(halves, halves));
+    __builtin_memcpy(p, &raw, sizeof raw);
   }
   static STRATA_HD Part load(const f16* p) {  // no F16C
     alignas(16) float lanes[4];
@@ -113,6 +147,14 @@ struct Register {
   static STRATA_HD void store_halves(void* p, Halves x) {
     store_raw(p, _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
   }
+  static STRATA_HD Bits load_bytes(const std::uint8_t* p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  }
+  static STRATA_HD void store_bytes(std::uint8_t* p, Bits x) {
+    const __m256i low = x & Bits(0xFFu);
+    const __m128i halves = _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(halves, halves));
+  }
   static STRATA_HD Part load(const f16* p) {
     const __m128i raw = load_raw(p);
     return keep_signaling(Part(_mm256_cvtph_ps(raw)), Halves(_mm256_cvtepu16_epi32(raw)));
@@ -125,6 +167,12 @@ struct Register {
   static STRATA_HD void store_raw(void* p, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
   static STRATA_HD Halves load_halves(const void* p) { return _mm512_cvtepu16_epi32(load_raw(p)); }
   static STRATA_HD void store_halves(void* p, Halves x) { store_raw(p, _mm512_cvtepi32_epi16(x)); }
+  static STRATA_HD Bits load_bytes(const std::uint8_t* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static STRATA_HD void store_bytes(std::uint8_t* p, Bits x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x));
+  }
   static STRATA_HD Part load(const f16* p) {
     const __m256i raw = load_raw(p);
     return keep_signaling(Part(_mm512_cvtph_ps(raw)), Halves(_mm512_cvtepu16_epi32(raw)));
@@ -250,6 +298,88 @@ STRATA_HD f32x16 pow2_of_rounded(const f32x16& t) {
   for (int i = 0; i < f32x16::kParts; ++i) out.part[i] = Register::pow2_of_rounded(t.part[i]);
   return out;
 }
+
+/// 16 lanes of 32 bits, with the arithmetic of unsigned integers.
+struct u32x16 {
+  using Part = Register::Bits;
+  static constexpr int kParts = f32x16::kParts;
+  Part part[kParts];
+
+  u32x16() = default;
+  explicit STRATA_HD u32x16(std::uint32_t x) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; ++i) part[i] = Register::broadcast(x);
+  }
+  /// first, first + 1, ...
+  static STRATA_HD u32x16 counting(std::uint32_t first) {
+    u32x16 out;
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; ++i)
+      out.part[i] = Register::counting() +
+                    Register::broadcast(first + static_cast<std::uint32_t>(i * Register::kLanes));
+    return out;
+  }
+  static STRATA_HD u32x16 load_bytes(const std::uint8_t* p) {
+    u32x16 out;
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; ++i) out.part[i] = Register::load_bytes(p + i * Register::kLanes);
+    return out;
+  }
+  /// The low 8 or 16 bits of each lane.
+  STRATA_HD void store_bytes(std::uint8_t* p) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; ++i) Register::store_bytes(p + i * Register::kLanes, part[i]);
+  }
+  STRATA_HD void store_halves(std::uint16_t* p) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; ++i) Register::store_halves(p + i * Register::kLanes, part[i]);
+  }
+  STRATA_HD u32x16 operator>>(int n) const {
+    u32x16 out;
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; ++i) out.part[i] = part[i] >> n;
+    return out;
+  }
+#define STRATA_U32X16_OPERATOR(op)                                                                  \
+  friend STRATA_HD u32x16 operator op(const u32x16& a, const u32x16& b) {                           \
+    u32x16 out;                                                                                     \
+    _Pragma("GCC unroll 16") for (int i = 0; i < kParts; ++i) out.part[i] = a.part[i] op b.part[i]; \
+    return out;                                                                                     \
+  }
+  STRATA_U32X16_OPERATOR(+)
+  STRATA_U32X16_OPERATOR(*)
+  STRATA_U32X16_OPERATOR(^)
+  STRATA_U32X16_OPERATOR(&)
+  STRATA_U32X16_OPERATOR(|)
+#undef STRATA_U32X16_OPERATOR
+};
+STRATA_HD u32x16 bits_of(const f32x16& x) {
+  u32x16 out;
+#pragma GCC unroll 16
+  for (int i = 0; i < f32x16::kParts; ++i) out.part[i] = Register::bits_of(x.part[i]);
+  return out;
+}
+STRATA_HD f32x16 float_of(const u32x16& x) {
+  f32x16 out;
+#pragma GCC unroll 16
+  for (int i = 0; i < f32x16::kParts; ++i) out.part[i] = Register::float_of(x.part[i]);
+  return out;
+}
+STRATA_HD u32x16 max_of(const u32x16& a, const u32x16& b) {
+  u32x16 out;
+#pragma GCC unroll 16
+  for (int i = 0; i < u32x16::kParts; ++i) out.part[i] = Register::max(a.part[i], b.part[i]);
+  return out;
+}
+/// x, but one and the same NaN for every NaN.
+STRATA_HD f32x16 quiet_nan(const f32x16& x) {
+  f32x16 out;
+#pragma GCC unroll 16
+  for (int i = 0; i < f32x16::kParts; ++i) out.part[i] = Register::quiet_nan(x.part[i]);
+  return out;
+}
+STRATA_HD f32x16 abs_of(const f32x16& x) { return float_of(bits_of(x) & u32x16(0x7FFFFFFFu)); }
+
 /// max by lane; where either is NaN, b.
 STRATA_HD f32x16 max_of(const f32x16& a, const f32x16& b) { return select_greater(a, b, a, b); }
 

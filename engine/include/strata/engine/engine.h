@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/cpuopt/adamw.h>
+#include <strata/cpuopt/optimizer.h>
 #include <strata/engine/loss_scale.h>
 #include <strata/engine/lowering.h>
 #include <strata/offload/nvme_store.h>
@@ -32,16 +32,25 @@ struct ProgramSet {
   Program prefill, decode;
 };
 
+/// What a step does whose gradient is not finite (in f16: with no loss scale).
+enum class NonFinite : std::uint8_t {
+  stop,  ///< the error `diverged`
+  skip,  ///< it counts as a step, and no state changes
+};
+
 struct EngineOptions {
   TierBytes budgets{kUnlimited, kUnlimited, kUnlimited};
   PlacementPolicy policy = PlacementPolicy::automatic;
   std::int64_t chunk_elems = 0;  ///< 0: search
   std::uint32_t prefetch = 2;    ///< parameter chunks fetched ahead; 0: on demand
   std::int32_t grad_accum = 1;
-  double clip = 1.0;            ///< global gradient norm; 0: none
-  cpuopt::AdamWParams adamw{};  ///< lr, step and grad_factor are set each step
-  double loss_scale = 65536;    ///< the first one of a run that computes in f16: a power of two
-  NvmeOptions nvme{};           ///< classes are set by the plan
+  double clip = 1.0;                    ///< global gradient norm; 0: none
+  cpuopt::OptimizerParams optimizer{};  ///< lr, step and grad_factor are set each step
+  StateFormat states = StateFormat::fp32;
+  std::uint64_t rounding_seed = 0;  ///< of the formats that round at random
+  NonFinite non_finite = NonFinite::stop;
+  double loss_scale = 65536;  ///< the first one of a run that computes in f16: a power of two
+  NvmeOptions nvme{};         ///< classes are set by the plan
 };
 
 /// What a run will hold, proven by running the real scheduler over the null backend.
@@ -56,8 +65,9 @@ struct RunPlan {
   AccessTrace trace;
   Placement placement;
   EngineOptions options;
-  TierBytes planned_peak{};        ///< high-water mark of used + reserved, by tier
-  std::vector<std::string> notes;  ///< what was chosen and why, a sentence each
+  TierBytes planned_peak{};          ///< high-water mark of used + reserved, by tier
+  std::vector<std::string> notes;    ///< what was chosen and why, a sentence each
+  std::vector<Payload> held_states;  ///< of kStatePayloads, those that the optimizer keeps
 
   bool trains() const noexcept { return !train.code.empty(); }
   /// Whether gradients are kept in f16, below whose least value small ones vanish.
@@ -71,7 +81,7 @@ struct RunPlan {
   std::size_t state_bytes() const noexcept { return decode.state_bytes; }
   /// What is held between steps: of a run that only infers, parameters alone.
   std::span<const Payload> states() const noexcept {
-    return std::span(kStatePayloads).first(trains() ? kStatePayloads.size() : 1);
+    return std::span(held_states).first(trains() ? held_states.size() : 1);
   }
 };
 
@@ -106,6 +116,7 @@ struct StepReport {
   double clip_factor = 1;
   double loss_scale = 1;    ///< that the step was done with
   std::int32_t redone = 0;  ///< times that f16 gradients overflowed before
+  bool skipped = false;     ///< the gradient was not finite, and nothing was updated
   double seconds = 0;
   double optimizer_seconds = 0;  ///< norm and commit
   double nvme_wait_seconds = 0;  ///< the engine stood waiting for the slow tier

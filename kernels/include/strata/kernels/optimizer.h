@@ -9,7 +9,7 @@ namespace strata::kernels {
 /// One AdamW step in place where the states live, by the same body as cpuopt::adamw_update, hence the same
 /// bits.
 struct AdamWArgs {
-  cpuopt::AdamWParams params;
+  cpuopt::OptimizerParams params;
   TensorView p;  ///< f32, n elements, updated
   TensorView g;  ///< f32, n elements
   TensorView m;  ///< f32, n elements, updated

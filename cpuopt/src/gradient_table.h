@@ -2,9 +2,8 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/adamw.h>
-#include <strata/runtime/dtype.h>
 #include <strata/cpuopt/isa_table.h>
+#include <strata/runtime/dtype.h>
 
 namespace strata::cpuopt::detail {
 
@@ -14,18 +13,13 @@ constexpr std::size_t storage_index(DType dtype) noexcept {
   return dtype == DType::f32 ? 0 : dtype == DType::bf16 ? 1 : 2;
 }
 
-/// One body per entry; each instruction set has one table.
-struct OptTable {
-  using AdamW = void (*)(const AdamWScalars<float>& s, float factor, const AdamWBlock& block, std::int64_t n);
-  AdamW adamw[kStorages][2];  // by compute; f32 gradient or like compute
+struct GradientTable {
   void (*accumulate[kStorages])(float* acc, const void* g, bool first, std::int64_t n);
   void (*square_sum_leaves[kStorages])(const void* x, std::int64_t n, double* leaves);
-  void (*split[kStorages])(const float* from, void* param, void* master, std::int64_t n);
-  void (*join[kStorages])(const void* param, const void* master, float* into, std::int64_t n);
 };
 
 }  // namespace strata::cpuopt::detail
 
 namespace strata::cpuopt {
-STRATA_DECLARE_ISA_TABLE(detail::OptTable, opt_table)
+STRATA_DECLARE_ISA_TABLE(detail::GradientTable, gradient_table)
 }  // namespace strata::cpuopt

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <span>
+
+#include <strata/runtime/dtype.h>
+
+namespace strata::cpuopt {
+
+/// acc += g, or acc = g where `first`, elementwise; `g` has acc.size() values of f32, bf16 or f16. Not
+/// threaded.
+void accumulate(std::span<float> acc, DType dtype, const void* g, bool first) noexcept;
+
+}  // namespace strata::cpuopt

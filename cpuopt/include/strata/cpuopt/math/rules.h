@@ -1,0 +1,126 @@
+#pragma once
+
+#include <strata/cpuopt/math/elementary.h>
+#include <strata/cpuopt/math/hd.h>
+
+/// One step of each optimizer for one element, written once over a value type V (float, or a SIMD value with
+/// the same operators). The order of operations is part of the contract: it is what makes all instruction
+/// sets and CUDA agree bit for bit.
+namespace strata::cpuopt {
+
+/// What a step needs of its hyper-parameters, each rounded once from f64 (see update_scalars).
+template <class V>
+struct UpdateScalars {
+  V grad_factor;  ///< multiplies every gradient first: unscaling and clipping in one
+  V beta1, one_minus_beta1;
+  V beta2, one_minus_beta2;
+  V eps;
+  V weight_decay;    ///< where decay joins the gradient or the direction
+  V decay;           ///< lr * weight_decay, where it acts on the parameter apart
+  V step_size;       ///< lr, divided by the first moment's bias where the rule corrects it here
+  V inv_bias1;       ///< 1 / (1 - beta1^step)
+  V inv_sqrt_bias2;  ///< 1 / sqrt(1 - beta2^step)
+};
+
+// A rule has `update`, which returns the new parameter (kMoves: another one) and updates those moments that
+// it keeps (kFirst, kSecond); `g` is scaled already.
+
+/// What Adam and AdamW subtract.
+template <class V>
+STRATA_HD V adam_step(V g, V& m, V& v, const UpdateScalars<V>& s) {
+  m = s.beta1 * m + s.one_minus_beta1 * g;
+  v = s.beta2 * v + s.one_minus_beta2 * (g * g);
+  const V denom = sqrt_of(v) * s.inv_sqrt_bias2 + s.eps;
+  return s.step_size * (m / denom);
+}
+
+/// Kingma & Ba 2015, Alg. 1; decoupled decay, Loshchilov & Hutter 2019, Alg. 2.
+struct AdamWRule {
+  static constexpr bool kFirst = true, kSecond = true, kMoves = true;
+  template <class V>
+  static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<V>& s) {
+    return p - (s.decay * p + adam_step(g, m, v, s));
+  }
+};
+
+/// Kingma & Ba 2015, Alg. 1, with L2 regularization: decay joins the gradient.
+struct AdamRule {
+  static constexpr bool kFirst = true, kSecond = true, kMoves = true;
+  template <class V>
+  static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<V>& s) {
+    return p - adam_step(g + s.weight_decay * p, m, v, s);
+  }
+};
+
+/// Chen et al. 2023, "Symbolic discovery of optimization algorithms", Alg. 2: the sign of an interpolation
+/// steps, another one is kept. The sign of 0 and of NaN is 0.
+struct LionRule {
+  static constexpr bool kFirst = true, kSecond = false, kMoves = true;
+  template <class V>
+  static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<V>& s) {
+    const V zero(0.0f);
+    const V direction = s.beta1 * m + s.one_minus_beta1 * g;
+    m = s.beta2 * m + s.one_minus_beta2 * g;
+    const V down = select_greater(zero, direction, s.step_size, zero);
+    return p - (s.decay * p + select_greater(direction, zero, s.step_size, zero - down));
+  }
+};
+
+/// Duchi et al. 2011 (diagonal), with L2 regularization.
+struct AdagradRule {
+  static constexpr bool kFirst = false, kSecond = true, kMoves = true;
+  template <class V>
+  static STRATA_HD V update(V p, V g, V&, V& v, const UpdateScalars<V>& s) {
+    const V with_decay = g + s.weight_decay * p;
+    v = v + with_decay * with_decay;
+    return p - s.step_size * (with_decay / (sqrt_of(v) + s.eps));
+  }
+};
+
+/// Gradient descent with L2 regularization.
+struct SgdRule {
+  static constexpr bool kFirst = false, kSecond = false, kMoves = true;
+  template <class V>
+  static STRATA_HD V update(V p, V g, V&, V&, const UpdateScalars<V>& s) {
+    return p - s.step_size * (g + s.weight_decay * p);
+  }
+};
+/// The same with momentum (in beta1): m = momentum * m + g (Polyak 1964; Sutskever et al. 2013).
+struct MomentumRule {
+  static constexpr bool kFirst = true, kSecond = false, kMoves = true;
+  template <class V>
+  static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<V>& s) {
+    m = s.beta1 * m + (g + s.weight_decay * p);
+    return p - s.step_size * m;
+  }
+};
+/// And with Nesterov's look ahead: the step is along g + momentum * m.
+struct NesterovRule {
+  static constexpr bool kFirst = true, kSecond = false, kMoves = true;
+  template <class V>
+  static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<V>& s) {
+    const V with_decay = g + s.weight_decay * p;
+    m = s.beta1 * m + with_decay;
+    return p - s.step_size * (with_decay + s.beta1 * m);
+  }
+};
+
+/// LAMB (You et al. 2020, Alg. 2) in two passes, since the length of a step needs the whole tensor. The
+/// first updates the moments alone.
+struct LambMomentsRule {
+  static constexpr bool kFirst = true, kSecond = true, kMoves = false;
+  template <class V>
+  static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<V>& s) {
+    m = s.beta1 * m + s.one_minus_beta1 * g;
+    v = s.beta2 * v + s.one_minus_beta2 * (g * g);
+    return p;
+  }
+};
+/// What the second steps along, from parameter and moments as they are stored.
+template <class V>
+STRATA_HD V lamb_direction(V p, V m, V v, const UpdateScalars<V>& s) {
+  const V denom = sqrt_of(v) * s.inv_sqrt_bias2 + s.eps;
+  return (m * s.inv_bias1) / denom + s.weight_decay * p;
+}
+
+}  // namespace strata::cpuopt

@@ -1,0 +1,110 @@
+#include <strata/cpuopt/optimizer.h>
+
+#include <array>
+#include <cmath>
+
+#include <strata/runtime/rng.h>
+#include <strata/runtime/str.h>
+
+namespace strata::cpuopt {
+namespace {
+
+// What each optimizer is called, reads and keeps.
+struct Facts {
+  Optimizer optimizer;
+  std::string_view name;
+  bool betas, eps, first, second;
+};
+constexpr Facts kFacts[] = {
+    {Optimizer::adamw, "adamw", true, true, true, true},
+    {Optimizer::adam, "adam", true, true, true, true},
+    {Optimizer::lion, "lion", true, false, true, false},
+    {Optimizer::lamb, "lamb", true, true, true, true},
+    {Optimizer::adagrad, "adagrad", false, true, false, true},
+    {Optimizer::sgd, "sgd", false, false, false, false},  // momentum keeps a first moment
+};
+constexpr const Facts& facts(Optimizer optimizer) noexcept {
+  return kFacts[static_cast<std::size_t>(optimizer)];
+}
+
+/// base^n by squaring: about log2(n) roundings, in an order that depends on n alone.
+double power(double base, std::int64_t n) noexcept {
+  double out = 1.0;
+  for (; n > 0; n >>= 1, base *= base)
+    if ((n & 1) != 0) out *= base;
+  return out;
+}
+
+}  // namespace
+
+std::span<const Optimizer> all_optimizers() noexcept {
+  static constexpr std::array kAll = {Optimizer::adamw, Optimizer::adam,    Optimizer::lion,
+                                      Optimizer::lamb,  Optimizer::adagrad, Optimizer::sgd};
+  return kAll;
+}
+std::string_view to_string(Optimizer optimizer) noexcept { return facts(optimizer).name; }
+
+Result<Optimizer> optimizer_named(std::string_view name) {
+  std::string known;
+  for (const Facts& f : kFacts) {
+    if (f.name == name) return f.optimizer;
+    known += str(known.empty() ? "" : ", ", f.name);
+  }
+  return Status::error(Code::invalid, str("there is no optimizer '", name, "'; there are ", known));
+}
+
+Status validate(const OptimizerParams& p) {
+  const Facts& f = facts(p.optimizer);
+  const auto bad = [&](const char* name, auto value, const char* takes) {
+    return Status::error(Code::invalid, str(f.name, ": ", name, " is ", value, "; it takes ", takes));
+  };
+  const auto decays = [](double x) { return x >= 0.0 && x < 1.0; };
+  if (p.step < 1) return bad("step", p.step, "1 and up");
+  if (f.betas && !decays(p.beta1)) return bad("beta1", p.beta1, "[0, 1)");
+  if (f.betas && !decays(p.beta2)) return bad("beta2", p.beta2, "[0, 1)");
+  if (f.eps && !(p.eps > 0.0 && std::isfinite(p.eps))) return bad("eps", p.eps, "a number above 0");
+  if (p.optimizer == Optimizer::sgd) {
+    if (!decays(p.momentum)) return bad("momentum", p.momentum, "[0, 1)");
+    if (p.nesterov && p.momentum == 0.0) return bad("nesterov", "true", "a momentum above 0 beside it");
+  }
+  if (!std::isfinite(p.lr)) return bad("lr", p.lr, "a finite number");
+  if (!std::isfinite(p.weight_decay)) return bad("weight_decay", p.weight_decay, "a finite number");
+  if (!std::isfinite(p.grad_factor)) return bad("grad_factor", p.grad_factor, "a finite number");
+  return Status::ok();
+}
+
+MomentSet moments_of(const OptimizerParams& p) noexcept {
+  const Facts& f = facts(p.optimizer);
+  return {f.first || (p.optimizer == Optimizer::sgd && p.momentum > 0), f.second};
+}
+
+UpdateScalars<float> update_scalars(const OptimizerParams& p) noexcept {
+  const Facts& f = facts(p.optimizer);
+  const double beta1 = p.optimizer == Optimizer::sgd ? p.momentum : p.beta1;
+  const double bias1 = f.betas ? 1.0 - power(p.beta1, p.step) : 1.0;
+  const double bias2 = f.betas ? 1.0 - power(p.beta2, p.step) : 1.0;
+  const bool corrects_step = p.optimizer == Optimizer::adamw || p.optimizer == Optimizer::adam;
+  return {.grad_factor = static_cast<float>(p.grad_factor),
+          .beta1 = static_cast<float>(beta1),
+          .one_minus_beta1 = static_cast<float>(1.0 - beta1),
+          .beta2 = static_cast<float>(p.beta2),
+          .one_minus_beta2 = static_cast<float>(1.0 - p.beta2),
+          .eps = static_cast<float>(p.eps),
+          .weight_decay = static_cast<float>(p.weight_decay),
+          .decay = static_cast<float>(p.lr * p.weight_decay),
+          .step_size = static_cast<float>(corrects_step ? p.lr / bias1 : p.lr),
+          .inv_bias1 = static_cast<float>(1.0 / bias1),
+          .inv_sqrt_bias2 = static_cast<float>(1.0 / std::sqrt(bias2))};
+}
+
+Dither dither_of(std::uint64_t seed, std::uint64_t tensor, std::int64_t step, std::int64_t index) noexcept {
+  const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
+  const auto part = static_cast<std::uint64_t>(index) >> 32;  // of a tensor with more elements than 2^32
+  const auto words =
+      philox({low(tensor), low(tensor >> 32) ^ low(part), low(static_cast<std::uint64_t>(step)),
+              low(static_cast<std::uint64_t>(step) >> 32)},
+             {low(seed), low(seed >> 32)});
+  return {words[0], words[1]};
+}
+
+}  // namespace strata::cpuopt

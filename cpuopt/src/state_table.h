@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/cpuopt/isa_table.h>
+#include <strata/cpuopt/master.h>
+#include <strata/cpuopt/moments.h>
+
+namespace strata::cpuopt::detail {
+
+/// How states are stored. Spans of moments begin at a multiple of kMomentBlock in their tensor.
+struct StateTable {
+  void (*split[kMasterLayouts])(const float* from, void* param, void* master, std::int64_t n);
+  void (*join[kMasterLayouts])(const void* param, const void* master, float* into, std::int64_t n);
+  /// By MomentKind.
+  void (*decode_int8[2])(const std::uint8_t* codes, const float* scales, float* into, std::int64_t n);
+  void (*encode_int8[2])(const float* from, std::uint8_t* codes, float* scales, bool dithered, Dither dither,
+                         std::uint32_t index, std::int64_t n);
+  void (*encode_bf16[2])(const float* from, std::uint16_t* into, Dither dither, std::uint32_t index,
+                         std::int64_t n);
+};
+
+}  // namespace strata::cpuopt::detail
+
+namespace strata::cpuopt {
+STRATA_DECLARE_ISA_TABLE(detail::StateTable, state_table)
+}  // namespace strata::cpuopt

@@ -1,0 +1,185 @@
+#include <strata/cpuopt/update.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <strata/cpuopt/convert.h>
+#include <strata/cpuopt/norm.h>
+#include <strata/runtime/assert.h>
+
+#include "update_table.h"
+
+namespace strata::cpuopt {
+namespace {
+
+using detail::Rule;
+using detail::UpdateSpans;
+
+const detail::UpdateTable& table() noexcept { return STRATA_ACTIVE_TABLE(update_table); }
+
+// What is not f32 in memory passes through tiles that stay in the first-level cache.
+constexpr std::int64_t kTile = 1024;
+static_assert(kTile % kMomentBlock == 0 && kNormLeafElems % kTile == 0);
+
+Rule rule_of(const UpdateStep& step) noexcept {
+  switch (step.optimizer) {
+    case Optimizer::adamw:
+      return Rule::adamw;
+    case Optimizer::adam:
+      return Rule::adam;
+    case Optimizer::lion:
+      return Rule::lion;
+    case Optimizer::lamb:
+      return Rule::lamb_moments;
+    case Optimizer::adagrad:
+      return Rule::adagrad;
+    case Optimizer::sgd:
+      break;
+  }
+  return !step.momentum ? Rule::sgd : step.nesterov ? Rule::nesterov : Rule::momentum;
+}
+
+bool is_narrow(MasterLayout layout, DType grad) noexcept {
+  const DType narrow = layout == MasterLayout::f16_shadow ? DType::f16 : DType::bf16;
+  return layout != MasterLayout::f32 && grad == narrow;
+}
+bool has_body(MasterLayout layout, DType grad) noexcept {
+  return grad == DType::f32 || is_narrow(layout, grad);
+}
+
+// Calls part(block from element at on, elements) for tiles.
+template <class Part>
+void for_tiles(const UpdateBlock& block, std::int64_t n, const Part& part) {
+  for (std::int64_t at = 0; at < n; at += kTile) part(block.at(at), std::min(kTile, n - at));
+}
+
+/// One moment of a tile in f32: where it lies, or decoded.
+class MomentTile {
+ public:
+  void load(StateFormat format, MomentKind kind, const Moment& moment, std::int64_t n) noexcept {
+    if (format == StateFormat::fp32 || moment.values == nullptr) {
+      values_ = static_cast<float*>(moment.values);
+      return;
+    }
+    values_ = tile_;
+    decode_moment(format, kind, moment, {tile_, static_cast<std::size_t>(n)});
+  }
+  void store(StateFormat format, MomentKind kind, const Moment& moment, std::int64_t n, Dither dither,
+             std::uint32_t index) const noexcept {
+    if (values_ == tile_)
+      encode_moment_dithered(format, kind, {tile_, static_cast<std::size_t>(n)}, moment, dither, index);
+  }
+  float* values() noexcept { return values_; }
+
+ private:
+  float* values_ = nullptr;
+  alignas(64) float tile_[kTile];
+};
+
+struct Tiles {
+  MomentTile m, v;
+  alignas(64) float g[kTile];
+};
+
+const void* gradient_as_f32(const UpdateBlock& b, std::int64_t n, float* into) noexcept {
+  if (has_body(b.layout, b.grad)) return b.g;
+  if (b.grad == DType::bf16) widen(static_cast<const bf16*>(b.g), into, n);
+  if (b.grad == DType::f16) widen(static_cast<const f16*>(b.g), into, n);
+  return into;
+}
+
+void update_tile(detail::UpdateTable::Update body, const UpdateStep& step, const UpdateBlock& b,
+                 std::int64_t n, Dither dither, Tiles& tiles) noexcept {
+  tiles.m.load(b.states, MomentKind::first, b.m, n);
+  tiles.v.load(b.states, MomentKind::second, b.v, n);
+  body(step.scalars, {b.param, b.master, tiles.m.values(), tiles.v.values(), gradient_as_f32(b, n, tiles.g)},
+       n);
+  tiles.m.store(b.states, MomentKind::first, b.m, n, dither, b.index);
+  tiles.v.store(b.states, MomentKind::second, b.v, n, dither, b.index);
+}
+
+}  // namespace
+
+UpdateBlock UpdateBlock::at(std::int64_t offset) const noexcept {
+  const auto moved = [offset](auto* begin, std::size_t elem_bytes) {
+    using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(begin)>>, const std::byte,
+                                    std::byte>;
+    return begin == nullptr ? begin
+                            : static_cast<Byte*>(begin) + static_cast<std::size_t>(offset) * elem_bytes;
+  };
+  UpdateBlock part = *this;
+  part.param = moved(param, param_bytes(layout));
+  part.master = moved(master, master_bytes(layout));
+  part.m = m.at(states, offset);
+  part.v = v.at(states, offset);
+  part.g = moved(g, size_of(grad));
+  part.index += static_cast<std::uint32_t>(offset);
+  return part;
+}
+
+UpdateStep update_step(const OptimizerParams& params) noexcept {
+  return {update_scalars(params), params.optimizer, params.momentum > 0, params.nesterov};
+}
+
+void update_block(const UpdateStep& step, const UpdateBlock& b, std::int64_t n, Dither dither) noexcept {
+  const auto body = table().update[static_cast<std::size_t>(rule_of(step))]
+                                  [static_cast<std::size_t>(b.layout)][is_narrow(b.layout, b.grad) ? 1 : 0];
+  if (b.states == StateFormat::fp32 && has_body(b.layout, b.grad)) {
+    body(step.scalars,
+         {b.param, b.master, static_cast<float*>(b.m.values), static_cast<float*>(b.v.values), b.g}, n);
+    return;
+  }
+  Tiles tiles;
+  for_tiles(b, n, [&](const UpdateBlock& tile, std::int64_t len) {
+    update_tile(body, step, tile, len, dither, tiles);
+  });
+}
+
+namespace {
+
+// lamb's direction of a tile, from the moments as they are stored.
+void direction_of(const UpdateStep& step, const UpdateBlock& b, std::int64_t n, Tiles& tiles,
+                  float* into) noexcept {
+  tiles.m.load(b.states, MomentKind::first, b.m, n);
+  tiles.v.load(b.states, MomentKind::second, b.v, n);
+  table().direction[static_cast<std::size_t>(b.layout)](
+      step.scalars, {b.param, b.master, tiles.m.values(), tiles.v.values(), nullptr}, into, n);
+}
+
+}  // namespace
+
+void lamb_moments_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n, Dither dither,
+                        double* master_leaves, double* direction_leaves) noexcept {
+  update_block(step, block, n, dither);
+  Tiles tiles;
+  alignas(64) float leaf[kNormLeafElems];
+  for (std::int64_t at = 0; at < n; at += kNormLeafElems, ++master_leaves, ++direction_leaves) {
+    const std::int64_t len = std::min(kNormLeafElems, n - at);
+    const UpdateBlock part = block.at(at);
+    join_masters(part.layout, part.param, part.master, {leaf, static_cast<std::size_t>(len)});
+    square_sum_leaves(DType::f32, leaf, len, master_leaves);
+    std::int64_t done = 0;
+    for_tiles(part, len, [&](const UpdateBlock& tile, std::int64_t tile_len) {
+      direction_of(step, tile, tile_len, tiles, leaf + done);
+      done += tile_len;
+    });
+    square_sum_leaves(DType::f32, leaf, len, direction_leaves);
+  }
+}
+
+float lamb_trust(double master_square_sum, double direction_square_sum) noexcept {
+  if (!(master_square_sum > 0 && direction_square_sum > 0)) return 1.0f;
+  return static_cast<float>(std::sqrt(master_square_sum / direction_square_sum));
+}
+
+void lamb_apply_block(const UpdateStep& step, float trust, const UpdateBlock& block,
+                      std::int64_t n) noexcept {
+  Tiles tiles;
+  for_tiles(block, n, [&](const UpdateBlock& tile, std::int64_t len) {
+    direction_of(step, tile, len, tiles, tiles.g);
+    table().step_along[static_cast<std::size_t>(tile.layout)](step.scalars.step_size * trust, tiles.g,
+                                                              tile.param, tile.master, len);
+  });
+}
+
+}  // namespace strata::cpuopt

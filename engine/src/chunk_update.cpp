@@ -1,0 +1,66 @@
+#include "chunk_update.h"
+
+#include <strata/cpuopt/norm.h>
+
+namespace strata {
+namespace {
+
+const cpuopt::UpdateStep& step_of(const ChunkUpdate& u, const Block& block) {
+  return u.plan->decay_of_tensor[static_cast<std::size_t>(block.tensor)] ? u.step->decayed : u.step->plain;
+}
+
+cpuopt::UpdateBlock part_of(const ChunkUpdate& u, const Block& block) {
+  cpuopt::UpdateBlock part = u.chunk.at(block.offset);
+  part.index = static_cast<std::uint32_t>(block.at);
+  return part;
+}
+
+// Randomness goes by the parameter's place in the program: layouts do not change it.
+cpuopt::Dither dither_of(const ChunkUpdate& u, const Block& block) {
+  if (u.chunk.states == StateFormat::fp32) return {};
+  const auto param = u.plan->tensors.param_of_tensor[static_cast<std::size_t>(block.tensor)];
+  return cpuopt::dither_of(u.step->rounding_seed, static_cast<std::uint64_t>(param), u.step->step, block.at);
+}
+
+// A tensor lies in its chunk whole, so its norms are complete once the chunk's blocks are.
+void take_trust(const ChunkUpdate& u) {
+  for (std::size_t first = 0; first < u.blocks.size();) {
+    std::int64_t n_leaves = 0;
+    std::size_t next = first;
+    for (; next < u.blocks.size() && u.blocks[next].tensor == u.blocks[first].tensor; ++next)
+      n_leaves += cpuopt::norm_leaves(u.blocks[next].n);
+    const auto sum = [&](const double* leaves) {
+      return cpuopt::tree_sum(
+          std::span<const double>(leaves + u.blocks[first].leaf, static_cast<std::size_t>(n_leaves)));
+    };
+    u.norms.trust[u.blocks[first].tensor] =
+        cpuopt::lamb_trust(sum(u.norms.master_leaves), sum(u.norms.direction_leaves));
+    first = next;
+  }
+}
+
+void run_by_tensor(const ChunkUpdate& u, ThreadPool& pool) {
+  const auto n = std::ssize(u.blocks);
+  pool.parallel_for(n, [&](std::int64_t i) {
+    const Block& b = u.blocks[static_cast<std::size_t>(i)];
+    cpuopt::lamb_moments_block(step_of(u, b), part_of(u, b), b.n, dither_of(u, b),
+                               u.norms.master_leaves + b.leaf, u.norms.direction_leaves + b.leaf);
+  });
+  take_trust(u);
+  pool.parallel_for(n, [&](std::int64_t i) {
+    const Block& b = u.blocks[static_cast<std::size_t>(i)];
+    cpuopt::lamb_apply_block(step_of(u, b), u.norms.trust[b.tensor], part_of(u, b), b.n);
+  });
+}
+
+}  // namespace
+
+void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
+  if (u.step->plain.optimizer == cpuopt::Optimizer::lamb) return run_by_tensor(u, pool);
+  pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {
+    const Block& b = u.blocks[static_cast<std::size_t>(i)];
+    cpuopt::update_block(step_of(u, b), part_of(u, b), b.n, dither_of(u, b));
+  });
+}
+
+}  // namespace strata

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include <strata/cpuopt/update.h>
+#include <strata/runtime/thread_pool.h>
+
+#include "chunk_tables.h"
+
+namespace strata {
+
+/// One step's constants: the same for all chunks.
+struct StepConstants {
+  cpuopt::UpdateStep decayed{}, plain{};  ///< for tensors with and without weight decay
+  std::uint64_t rounding_seed = 0;
+  std::int64_t step = 0;
+};
+
+/// Where an optimizer that steps by whole tensors keeps their norms.
+struct TensorNorms {
+  double* master_leaves = nullptr;  ///< as the gradient's leaves are numbered
+  double* direction_leaves = nullptr;
+  float* trust = nullptr;  ///< by tensor of the layout
+};
+
+/// A queued update of one chunk.
+struct ChunkUpdate {
+  cpuopt::UpdateBlock chunk;
+  std::span<const Block> blocks;
+  const StepConstants* step = nullptr;
+  const RunPlan* plan = nullptr;
+  TensorNorms norms;
+};
+void run_chunk_update(const ChunkUpdate& update, ThreadPool& pool);
+
+}  // namespace strata

@@ -1,0 +1,172 @@
+#include <cstdlib>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include <strata/cpuopt/math/element.h>
+
+#include "optimizer_cases.h"
+#include "support/isas.h"
+
+// Every optimizer, layout and format gives the same bits on every instruction set, in any split, at any
+// address, and element by element as a GPU would. STRATA_BITS_ELEMS and STRATA_BITS_STEPS make it a long run.
+namespace strata::cpuopt::test {
+namespace {
+
+std::int64_t from_environment(const char* name, std::int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoll(text);
+}
+std::int64_t elems() { return from_environment("STRATA_BITS_ELEMS", 2 * 4096 + 4096 / 2 + 77); }
+std::int64_t steps() { return from_environment("STRATA_BITS_STEPS", 3); }
+
+// Gradients over many decades, with what is not a plain number among them, by tensor coordinates.
+std::vector<float> gradient(std::int64_t n, std::int64_t step, bool finite = false) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const float odd[] = {0.0f,   -0.0f,  1e-42f, -1e-45f, 3e38f,
+                       -3e38f, 1e-20f, kInf,   -kInf,   std::numeric_limits<float>::quiet_NaN()};
+  Values values(100 + static_cast<std::uint64_t>(step));
+  std::vector<float> g(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    const double decade = std::pow(10.0, -8.0 * (static_cast<double>(i % 97) / 97.0));
+    g[i] = static_cast<float>(values.next() * decade);
+    // NaN and infinity in one block of moments only, so that the others keep their numbers.
+    if (i % 53 == 7) g[i] = odd[i / 53 % (finite || i < 4096 || i >= 4352 ? 7 : 10)];
+  }
+  return g;
+}
+
+struct Case {
+  OptimizerParams params;
+  MasterLayout layout;
+  StateFormat states;
+};
+std::vector<Case> cases(std::initializer_list<StateFormat> formats) {
+  std::vector<Case> all;
+  for (const OptimizerParams& params : every_optimizer())
+    for (const MasterLayout layout :
+         {MasterLayout::f32, MasterLayout::bf16_split, MasterLayout::bf16_shadow, MasterLayout::f16_shadow})
+      for (const StateFormat states : formats) all.push_back({params, layout, states});
+  return all;
+}
+std::string layout_name(MasterLayout layout) {
+  constexpr const char* kNames[] = {"f32", "bf16_split", "bf16_shadow", "f16_shadow"};
+  return kNames[static_cast<std::size_t>(layout)];
+}
+
+class OptimizerBits : public ::testing::TestWithParam<Case> {
+ protected:
+  StoredTensor start(std::size_t skew = 0) const {
+    const auto& [params, layout, states] = GetParam();
+    return StoredTensor(params, layout, states, Values(1).floats(elems()), skew);
+  }
+  void run(StoredTensor& tensor, DType grad, std::int64_t part) const {
+    for (std::int64_t step = 1; step <= steps(); ++step)
+      tensor.step(step, gradient(elems(), step), grad, part);
+  }
+};
+
+TEST_P(OptimizerBits, AreThoseOfTheScalarBodyOnEveryInstructionSetInAnySplitAndAtAnyAddress) {
+  for (const DType grad : {DType::f32, DType::bf16, DType::f16}) {
+    StoredTensor scalar = start();
+    {
+      const IsaScope isa(CpuIsa::scalar);
+      run(scalar, grad, elems());
+    }
+    for (const CpuIsa name : supported_isas()) {
+      if (name == CpuIsa::scalar) continue;
+      const IsaScope isa(name);
+      StoredTensor other = start(name == CpuIsa::sse42 ? 0 : 1);
+      run(other, grad, 4096);
+      EXPECT_EQ(other.differing_bits_from(scalar), 0u) << to_string(name) << ", gradient " << to_string(grad);
+    }
+  }
+}
+
+template <class Rule, MasterLayout kLayout>
+void step_elements(const UpdateStep& step, StoredTensor& tensor, std::span<const float> g) {
+  const UpdateBlock b = tensor.block();
+  auto* m = static_cast<float*>(b.m.values);
+  auto* v = static_cast<float*>(b.v.values);
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    float unused = 0;
+    update_at<Rule, kLayout>(step.scalars, b.param, b.master, m ? m[i] : unused, v ? v[i] : unused, g[i],
+                             static_cast<std::int64_t>(i));
+  }
+}
+template <class Rule>
+void step_elements(MasterLayout layout, const UpdateStep& step, StoredTensor& tensor,
+                   std::span<const float> g) {
+  switch (layout) {
+    case MasterLayout::f32:
+      return step_elements<Rule, MasterLayout::f32>(step, tensor, g);
+    case MasterLayout::bf16_split:
+      return step_elements<Rule, MasterLayout::bf16_split>(step, tensor, g);
+    case MasterLayout::bf16_shadow:
+      return step_elements<Rule, MasterLayout::bf16_shadow>(step, tensor, g);
+    case MasterLayout::f16_shadow:
+      return step_elements<Rule, MasterLayout::f16_shadow>(step, tensor, g);
+  }
+}
+void step_elements(const OptimizerParams& params, MasterLayout layout, StoredTensor& tensor,
+                   std::span<const float> g) {
+  const UpdateStep step = update_step(params);
+  switch (params.optimizer) {
+    case Optimizer::adamw:
+      return step_elements<AdamWRule>(layout, step, tensor, g);
+    case Optimizer::adam:
+      return step_elements<AdamRule>(layout, step, tensor, g);
+    case Optimizer::lion:
+      return step_elements<LionRule>(layout, step, tensor, g);
+    case Optimizer::adagrad:
+      return step_elements<AdagradRule>(layout, step, tensor, g);
+    case Optimizer::lamb:
+      return step_elements<LambMomentsRule>(layout, step, tensor, g);
+    case Optimizer::sgd:
+      break;
+  }
+  if (params.nesterov) return step_elements<NesterovRule>(layout, step, tensor, g);
+  if (params.momentum > 0) return step_elements<MomentumRule>(layout, step, tensor, g);
+  step_elements<SgdRule>(layout, step, tensor, g);
+}
+
+// How moments are stored by element: moments_test.cpp. Of lamb the first pass has such a function.
+class OptimizerBitsByElement : public OptimizerBits {};
+TEST_P(OptimizerBitsByElement, AreThoseOfTheFunctionsThatAGpuRuns) {
+  const auto& [params, layout, states] = GetParam();
+  StoredTensor blocks = start(), elements = start();
+  for (OptimizerParams p = params; p.step <= steps(); ++p.step) {
+    const std::vector<float> g = gradient(elems(), p.step);
+    if (p.optimizer == Optimizer::lamb)
+      blocks.lamb_moments(p.step, g);
+    else
+      blocks.step(p.step, g, DType::f32, elems());
+    step_elements(p, layout, elements, g);
+  }
+  EXPECT_EQ(elements.differing_bits_from(blocks), 0u);
+}
+
+// What differs between formats is how states are kept, never the arithmetic: with masters and moments in f32
+// inside, every layout has the same masters.
+TEST_P(OptimizerBits, OfTheMastersDoNotDependOnTheLayout) {
+  const auto& [params, layout, states] = GetParam();
+  StoredTensor plain(params, MasterLayout::f32, states, Values(1).floats(elems()));
+  StoredTensor other = start();
+  for (std::int64_t step = 1; step <= steps(); ++step)
+    for (StoredTensor* tensor : {&plain, &other})
+      tensor->step(step, gradient(elems(), step, true), DType::bf16, elems());
+  EXPECT_EQ(differing_bits(other.masters(), plain.masters()), 0u);
+}
+
+std::string case_name(const ::testing::TestParamInfo<Case>& test) {
+  return str(name_of(test.param.params), "_", layout_name(test.param.layout), "_",
+             to_string(test.param.states));
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, OptimizerBits, ::testing::ValuesIn(cases({StateFormat::fp32, StateFormat::bf16, StateFormat::int8})),
+    case_name);
+INSTANTIATE_TEST_SUITE_P(All, OptimizerBitsByElement, ::testing::ValuesIn(cases({StateFormat::fp32})),
+                         case_name);
+
+}  // namespace
+}  // namespace strata::cpuopt::test

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <strata/cpuopt/norm.h>
+#include <strata/cpuopt/update.h>
+#include <strata/runtime/convert.h>
+#include <strata/runtime/str.h>
+
+#include "support/numeric.h"
+
+namespace strata::cpuopt::test {
+
+using namespace strata::test;
+
+/// Every optimizer, and of sgd every form.
+inline std::vector<OptimizerParams> every_optimizer() {
+  std::vector<OptimizerParams> all;
+  for (const Optimizer optimizer : all_optimizers())
+    all.push_back(
+        {.optimizer = optimizer, .lr = 3e-3, .eps = 1e-8, .weight_decay = 0.1, .grad_factor = 0.37});
+  OptimizerParams momentum = all.back();
+  momentum.momentum = 0.9;
+  all.push_back(momentum);
+  momentum.nesterov = true;
+  all.push_back(momentum);
+  return all;
+}
+inline std::string name_of(const OptimizerParams& p) {
+  return str(to_string(p.optimizer), p.momentum > 0 ? "_momentum" : "", p.nesterov ? "_nesterov" : "");
+}
+
+/// A tensor with its states in one layout and format, at addresses `skew` elements off an aligned one.
+class StoredTensor {
+ public:
+  StoredTensor(const OptimizerParams& params, MasterLayout layout, StateFormat states,
+               std::span<const float> masters, std::size_t skew = 0)
+      : params_(params), layout_(layout), states_(states), n_(std::ssize(masters)), skew_(skew) {
+    const std::size_t n = masters.size() + skew;
+    param_.resize(n * param_bytes(layout));
+    master_.resize(n * master_bytes(layout));
+    const MomentSet kept = moments_of(params);
+    const std::int64_t blocks = (n_ + kMomentBlock - 1) / kMomentBlock;
+    for (auto& [kind, on] : {std::pair{&m_, kept.first}, std::pair{&v_, kept.second}})
+      if (on) {
+        kind->values.resize(n * moment_value_bytes(states));
+        if (states == StateFormat::int8) kind->scales.resize(static_cast<std::size_t>(blocks));
+      }
+    split_masters(masters, layout, block().param, block().master);
+  }
+
+  UpdateBlock block() {
+    UpdateBlock b{.layout = layout_, .states = states_};
+    b.param = param_.data() + skew_ * param_bytes(layout_);
+    b.master = master_.data() + skew_ * master_bytes(layout_);
+    const auto moment = [&](Stored& stored) {
+      return Moment{
+          stored.values.empty() ? nullptr : stored.values.data() + skew_ * moment_value_bytes(states_),
+          stored.scales.empty() ? nullptr : stored.scales.data()};
+    };
+    b.m = moment(m_);
+    b.v = moment(v_);
+    return b;
+  }
+
+  /// lamb's first pass alone.
+  void lamb_moments(std::int64_t step, std::span<const float> g) {
+    OptimizerParams params = params_;
+    params.step = step;
+    UpdateBlock whole = block();
+    whole.g = g.data();
+    std::vector<double> masters(static_cast<std::size_t>(norm_leaves(n_))), directions(masters.size());
+    lamb_moments_block(update_step(params), whole, n_, {}, masters.data(), directions.data());
+  }
+  /// One step in parts of `part` elements (a multiple of 4096), with gradients of dtype `grad`.
+  void step(std::int64_t step, std::span<const float> g, DType grad, std::int64_t part) {
+    std::vector<std::byte> raw(g.size() * size_of(grad) + skew_ * size_of(grad));
+    const std::span<std::byte> raw_g = std::span(raw).subspan(skew_ * size_of(grad));
+    must(narrow_from_f32(g, grad, raw_g));
+    OptimizerParams params = params_;
+    params.step = step;
+    UpdateBlock whole = block();
+    whole.grad = grad;
+    whole.g = raw_g.data();
+    step_parts(update_step(params), whole, part, dither_of(17, 3, step, 0));
+  }
+
+  std::vector<float> masters() {
+    std::vector<float> out(static_cast<std::size_t>(n_));
+    join_masters(layout_, block().param, block().master, out);
+    return out;
+  }
+  /// As the model would compute with them.
+  std::vector<float> params() {
+    std::vector<float> out(static_cast<std::size_t>(n_));
+    const DType dtype = layout_ == MasterLayout::f32          ? DType::f32
+                        : layout_ == MasterLayout::f16_shadow ? DType::f16
+                                                              : DType::bf16;
+    must(widen_to_f32(dtype, {static_cast<const std::byte*>(block().param), out.size() * size_of(dtype)},
+                      out));
+    return out;
+  }
+  std::vector<float> moment(MomentKind kind) {
+    const Moment stored = kind == MomentKind::first ? block().m : block().v;
+    if (stored.values == nullptr) return {};
+    std::vector<float> out(static_cast<std::size_t>(n_));
+    decode_moment(states_, kind, stored, out);
+    return out;
+  }
+  /// Bits in which this one differs from another: masters, parameters and moments.
+  std::size_t differing_bits_from(StoredTensor& other) {
+    return differing_bits(masters(), other.masters()) + differing_bits(params(), other.params()) +
+           differing_bits(moment(MomentKind::first), other.moment(MomentKind::first)) +
+           differing_bits(moment(MomentKind::second), other.moment(MomentKind::second));
+  }
+  std::size_t state_bytes() const { return param_.size() + master_.size() + m_.bytes() + v_.bytes(); }
+
+ private:
+  struct Stored {
+    std::vector<std::byte> values;
+    std::vector<float> scales;
+    std::size_t bytes() const { return values.size() + scales.size() * sizeof(float); }
+  };
+
+  void step_parts(const UpdateStep& step, const UpdateBlock& whole, std::int64_t part, Dither dither) {
+    const bool by_tensor = params_.optimizer == Optimizer::lamb;
+    std::vector<double> masters(static_cast<std::size_t>(norm_leaves(n_))), directions(masters.size());
+    for (std::int64_t at = 0; at < n_; at += part) {
+      const std::int64_t n = std::min(part, n_ - at);
+      const std::int64_t leaf = at / kNormLeafElems;
+      if (by_tensor)
+        lamb_moments_block(step, whole.at(at), n, dither, masters.data() + leaf, directions.data() + leaf);
+      else
+        update_block(step, whole.at(at), n, dither);
+    }
+    if (!by_tensor) return;
+    const float trust = lamb_trust(tree_sum(masters), tree_sum(directions));
+    for (std::int64_t at = 0; at < n_; at += part)
+      lamb_apply_block(step, trust, whole.at(at), std::min(part, n_ - at));
+  }
+
+  OptimizerParams params_;
+  MasterLayout layout_;
+  StateFormat states_;
+  std::int64_t n_;
+  std::size_t skew_;
+  std::vector<std::byte> param_, master_;
+  Stored m_, v_;
+};
+
+}  // namespace strata::cpuopt::test
