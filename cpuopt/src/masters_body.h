@@ -7,6 +7,13 @@
 
 namespace strata::cpuopt::STRATA_ISA {
 
+/// Brings the line that lies kPrefetchBytes past `p` near: more streams run at once than the hardware
+/// follows.
+inline constexpr std::uintptr_t kPrefetchBytes = 2048;
+STRATA_LANES_INLINE inline void prefetch_past(const void* p) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) + kPrefetchBytes));
+}
+
 template <MasterLayout kLayout>
 struct Masters;
 
@@ -14,6 +21,12 @@ template <>
 struct Masters<MasterLayout::f32> {
   float* param;
   Masters(void* param_at, void*) : param(static_cast<float*>(param_at)) {}
+  STRATA_LANES_INLINE f32x32 load_32(std::int64_t i) const {
+    prefetch_past(param + i);
+    prefetch_past(param + i + 16);
+    return f32x32::load(param + i);
+  }
+  STRATA_LANES_INLINE void store_32(std::int64_t i, const f32x32& x) const { x.store(param + i); }
   STRATA_LANES_INLINE f32x16 load(std::int64_t i, int lanes) const { return load_lanes(param + i, lanes); }
   STRATA_LANES_INLINE void store(std::int64_t i, const f32x16& x, int lanes) const {
     store_lanes(param + i, x, lanes);
@@ -26,6 +39,14 @@ struct Masters<MasterLayout::bf16_split> {
   std::uint16_t* low;
   Masters(void* param_at, void* master_at)
       : high(static_cast<bf16*>(param_at)), low(static_cast<std::uint16_t*>(master_at)) {}
+  STRATA_LANES_INLINE f32x32 load_32(std::int64_t i) const {
+    prefetch_past(high + i);
+    prefetch_past(low + i);
+    return f32x32::load_master(high + i, low + i);
+  }
+  STRATA_LANES_INLINE void store_32(std::int64_t i, const f32x32& x) const {
+    x.store_master(high + i, low + i);
+  }
   STRATA_LANES_INLINE f32x16 load(std::int64_t i, int lanes) const {
     return lanes == 16 ? f32x16::load_master(high + i, low + i)
                        : f32x16::load_first_master(high + i, low + i, lanes);
@@ -44,6 +65,15 @@ struct ShadowedMasters {
   float* master;
   ShadowedMasters(void* param_at, void* master_at)
       : shadow(static_cast<T*>(param_at)), master(static_cast<float*>(master_at)) {}
+  STRATA_LANES_INLINE f32x32 load_32(std::int64_t i) const {
+    prefetch_past(master + i);
+    prefetch_past(master + i + 16);
+    return f32x32::load(master + i);
+  }
+  STRATA_LANES_INLINE void store_32(std::int64_t i, const f32x32& x) const {
+    x.store(master + i);
+    x.store(shadow + i);
+  }
   STRATA_LANES_INLINE f32x16 load(std::int64_t i, int lanes) const { return load_lanes(master + i, lanes); }
   STRATA_LANES_INLINE void store(std::int64_t i, const f32x16& x, int lanes) const {
     store_lanes(master + i, x, lanes);

@@ -80,14 +80,12 @@ MomentSet moments_of(const OptimizerParams& p) noexcept {
 
 UpdateScalars<float> update_scalars(const OptimizerParams& p) noexcept {
   const Facts& f = facts(p.optimizer);
-  const double beta1 = p.optimizer == Optimizer::sgd ? p.momentum : p.beta1;
   const double bias1 = f.betas ? 1.0 - power(p.beta1, p.step) : 1.0;
   const double bias2 = f.betas ? 1.0 - power(p.beta2, p.step) : 1.0;
   const bool corrects_step = p.optimizer == Optimizer::adamw || p.optimizer == Optimizer::adam;
   return {.grad_factor = static_cast<float>(p.grad_factor),
-          .beta1 = static_cast<float>(beta1),
-          .one_minus_beta1 = static_cast<float>(1.0 - beta1),
-          .beta2 = static_cast<float>(p.beta2),
+          .momentum = static_cast<float>(p.momentum),
+          .one_minus_beta1 = static_cast<float>(1.0 - p.beta1),
           .one_minus_beta2 = static_cast<float>(1.0 - p.beta2),
           .eps = static_cast<float>(p.eps),
           .weight_decay = static_cast<float>(p.weight_decay),

@@ -6,33 +6,56 @@ namespace {
 
 using Spans = detail::UpdateSpans;
 
-UpdateScalars<f32x16> widen(const UpdateScalars<float>& s) {
-  return {f32x16(s.grad_factor),     f32x16(s.beta1),     f32x16(s.one_minus_beta1), f32x16(s.beta2),
-          f32x16(s.one_minus_beta2), f32x16(s.eps),       f32x16(s.weight_decay),    f32x16(s.decay),
-          f32x16(s.step_size),       f32x16(s.inv_bias1), f32x16(s.inv_sqrt_bias2)};
+UpdateScalars<f32splat> splat(const UpdateScalars<float>& s) {
+  return {f32splat(s.grad_factor),     f32splat(s.momentum),  f32splat(s.one_minus_beta1),
+          f32splat(s.one_minus_beta2), f32splat(s.eps),       f32splat(s.weight_decay),
+          f32splat(s.decay),           f32splat(s.step_size), f32splat(s.inv_bias1),
+          f32splat(s.inv_sqrt_bias2)};
+}
+
+/// Loads 32 values and sends for those further on.
+template <class T>
+STRATA_HD f32x32 load_32(const T* p) {
+  prefetch_past(p);
+  if constexpr (sizeof(T) == 4) prefetch_past(p + 16);
+  return f32x32::load(p);
 }
 
 template <class R, MasterLayout kLayout, class G>
 void update(const UpdateScalars<float>& scalars, const Spans& spans, std::int64_t n) {
-  const UpdateScalars<f32x16> s = widen(scalars);
+  const UpdateScalars<f32splat> s = splat(scalars);
   const Masters<kLayout> masters(spans.param, spans.master);
   const G* g = static_cast<const G*>(spans.g);
   float* m = spans.m;
   float* v = spans.v;
-  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+  std::int64_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    const f32x32 pi = masters.load_32(i), gi = load_32(g + i);
+    f32x32 mi, vi, moved;
+    if constexpr (R::kFirst) mi = load_32(m + i);
+    if constexpr (R::kSecond) vi = load_32(v + i);
+    moved.a = R::update(pi.a, gi.a * s.grad_factor, mi.a, vi.a, s);
+    moved.b = R::update(pi.b, gi.b * s.grad_factor, mi.b, vi.b, s);
+    if constexpr (R::kMoves) masters.store_32(i, moved);
+    if constexpr (R::kFirst) mi.store(m + i);
+    if constexpr (R::kSecond) vi.store(v + i);
+  }
+  for_each_16(n - i, [&](std::int64_t j, int lanes) STRATA_LANES_INLINE {
+    const std::int64_t at = i + j;
     f32x16 mi, vi;
-    if constexpr (R::kFirst) mi = load_lanes(m + i, lanes);
-    if constexpr (R::kSecond) vi = load_lanes(v + i, lanes);
-    const f32x16 pi = R::update(masters.load(i, lanes), load_lanes(g + i, lanes) * s.grad_factor, mi, vi, s);
-    if constexpr (R::kMoves) masters.store(i, pi, lanes);
-    if constexpr (R::kFirst) store_lanes(m + i, mi, lanes);
-    if constexpr (R::kSecond) store_lanes(v + i, vi, lanes);
+    if constexpr (R::kFirst) mi = load_lanes(m + at, lanes);
+    if constexpr (R::kSecond) vi = load_lanes(v + at, lanes);
+    const f32x16 pi =
+        R::update(masters.load(at, lanes), load_lanes(g + at, lanes) * s.grad_factor, mi, vi, s);
+    if constexpr (R::kMoves) masters.store(at, pi, lanes);
+    if constexpr (R::kFirst) store_lanes(m + at, mi, lanes);
+    if constexpr (R::kSecond) store_lanes(v + at, vi, lanes);
   });
 }
 
 template <MasterLayout kLayout>
 void direction(const UpdateScalars<float>& scalars, const Spans& spans, float* into, std::int64_t n) {
-  const UpdateScalars<f32x16> s = widen(scalars);
+  const UpdateScalars<f32splat> s = splat(scalars);
   const Masters<kLayout> masters(spans.param, spans.master);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     store_lanes(into + i,

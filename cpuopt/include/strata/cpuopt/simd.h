@@ -54,6 +54,24 @@ struct Register {
     *low = split.low;
   }
   static STRATA_HD Part quiet_nan(Part x) { return x == x ? x : float_of(0x7FC00000u); }
+  template <class T>
+  static STRATA_HD void load_two(const T* p, Part& a, Part& b) {
+    a = load(p);
+    b = load(p + 1);
+  }
+  template <class T>
+  static STRATA_HD void store_two(T* p, Part a, Part b) {
+    store(p, a);
+    store(p + 1, b);
+  }
+  static STRATA_HD void load_two_masters(const bf16* high, const std::uint16_t* low, Part& a, Part& b) {
+    a = load_master(high, low);
+    b = load_master(high + 1, low + 1);
+  }
+  static STRATA_HD void store_two_masters(bf16* high, std::uint16_t* low, Part a, Part b) {
+    store_master(high, low, a);
+    store_master(high + 1, low + 1, b);
+  }
   static STRATA_HD Part sqrt(Part x) { return sqrt_of(x); }
   static STRATA_HD Part select_greater(Part a, Part b, Part x, Part y) {
     return cpuopt::select_greater(a, b, x, y);
@@ -61,6 +79,24 @@ struct Register {
   static STRATA_HD Part pow2_of_rounded(Part t) { return cpuopt::pow2_of_rounded(t); }
 };
 #else
+#if defined(STRATA_ISA_IS_avx512)
+// For a permutation of the words of two registers: those of the second begin at 32.
+struct WordIndices {
+  alignas(64) std::uint16_t of[32];
+};
+constexpr WordIndices interleaved(int first) {
+  WordIndices out{};
+  for (int i = 0; i < 32; ++i) out.of[i] = static_cast<std::uint16_t>(first + i / 2 + (i % 2 == 0 ? 0 : 32));
+  return out;
+}
+constexpr WordIndices every_other(int first) {
+  WordIndices out{};
+  for (int i = 0; i < 32; ++i) out.of[i] = static_cast<std::uint16_t>(first + 2 * i);
+  return out;
+}
+constexpr WordIndices kJoinFirst = interleaved(0), kJoinSecond = interleaved(16);
+constexpr WordIndices kOddWords = every_other(1), kEvenWords = every_other(0);
+#endif
 struct Register {
 #if defined(STRATA_ISA_IS_sse42)
   using Arch = xsimd::sse4_2;
@@ -94,25 +130,66 @@ struct Register {
   // 16-bit storage: the conversions of float16.h by lane, with their very bits.
   using Halves = Bits;  // 16 bits in the low half of each lane
   static STRATA_HD Part load(const bf16* p) { return xsimd::bitwise_cast<Part>(load_halves(p) << 16); }
-  static STRATA_HD void store(bf16* p, Part x) {
-    const Halves bits = xsimd::bitwise_cast<Halves>(x);
-    const Halves rounded = (bits + Halves(0x7FFFu) + ((bits >> 16) & Halves(1u))) >> 16;
-    const Part quiet = xsimd::bitwise_cast<Part>((bits >> 16) | Halves(0x40u));
-    store_halves(
-        p, xsimd::bitwise_cast<Halves>(xsimd::select(x == x, xsimd::bitwise_cast<Part>(rounded), quiet)));
+  static STRATA_HD void store(bf16* p, Part x) { store_halves(p, rounded_to_bf16(x) >> 16); }
+  /// The bf16 in the upper half of each lane.
+  static STRATA_HD Halves rounded_to_bf16(Part x) {
+    const Halves bits = bits_of(x);
+    const Part rounded = float_of(bits + Halves(0x7FFFu) + ((bits >> 16) & Halves(1u)));
+    return bits_of(xsimd::select(x == x, rounded, float_of(bits | Halves(0x400000u))));
   }
   static STRATA_HD Part quiet_nan(Part x) { return xsimd::select(x == x, x, float_of(Bits(0x7FC00000u))); }
   static STRATA_HD Part load_master(const bf16* high, const std::uint16_t* low) {
     using Signed = xsimd::batch<std::int32_t, Arch>;
     const Signed signed_low = xsimd::bitwise_cast<Signed>(load_halves(low) << 16) >> 16;
-    return xsimd::bitwise_cast<Part>((load_halves(high) << 16) + xsimd::bitwise_cast<Halves>(signed_low));
+    return float_of((load_halves(high) << 16) + xsimd::bitwise_cast<Halves>(signed_low));
   }
   static STRATA_HD void store_master(bf16* high, std::uint16_t* low, Part x) {
     const Halves bits = bits_of(quiet_nan(x));
     store_halves(high, (bits + Halves(0x8000u)) >> 16);
     store_halves(low, bits & Halves(0xFFFFu));
   }
+
+  // A whole register of 16-bit values is two of f32: fewer shuffles than one at a time. `high` and `low` are
+  // words; join_words() makes lanes of them, high_words() and low_words() take lanes apart.
+  template <class T>
+  static STRATA_HD void load_two(const T* p, Part& a, Part& b) {
+    a = load(p);
+    b = load(p + kLanes);
+  }
+  template <class T>
+  static STRATA_HD void store_two(T* p, Part a, Part b) {
+    store(p, a);
+    store(p + kLanes, b);
+  }
+  static STRATA_HD void load_two(const bf16* p, Part& a, Part& b) {
+    join_words(load_words(p), zero_words(), a, b);
+  }
+  static STRATA_HD void store_two(bf16* p, Part a, Part b) {
+    store_words(p, high_words(rounded_to_bf16(a), rounded_to_bf16(b)));
+  }
+  static STRATA_HD void load_two_masters(const bf16* high, const std::uint16_t* low, Part& a, Part& b) {
+    const Words words = load_words(low);
+    join_words(less_sign_of(load_words(high), words), words, a, b);  // the low half is signed
+  }
+  static STRATA_HD void store_two_masters(bf16* high, std::uint16_t* low, Part a, Part b) {
+    const Halves first = bits_of(quiet_nan(a)), second = bits_of(quiet_nan(b));
+    store_words(high, high_words(first + Halves(0x8000u), second + Halves(0x8000u)));
+    store_words(low, low_words(first, second));
+  }
 #if defined(STRATA_ISA_IS_sse42)
+  using Words = __m128i;
+  static STRATA_HD Words load_words(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  static STRATA_HD void store_words(void* p, Words x) { _mm_storeu_si128(static_cast<__m128i*>(p), x); }
+  static STRATA_HD Words zero_words() { return _mm_setzero_si128(); }
+  static STRATA_HD Words less_sign_of(Words x, Words y) { return _mm_sub_epi16(x, _mm_srli_epi16(y, 15)); }
+  static STRATA_HD void join_words(Words high, Words low, Part& a, Part& b) {
+    a = float_of(Bits(_mm_unpacklo_epi16(low, high)));
+    b = float_of(Bits(_mm_unpackhi_epi16(low, high)));
+  }
+  static STRATA_HD Words high_words(Halves a, Halves b) { return _mm_packus_epi32(a >> 16, b >> 16); }
+  static STRATA_HD Words low_words(Halves a, Halves b) {
+    return _mm_packus_epi32(a & Halves(0xFFFFu), b & Halves(0xFFFFu));
+  }
   static STRATA_HD Halves load_halves(const void* p) {
     return _mm_cvtepu16_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
   }
@@ -141,6 +218,29 @@ struct Register {
     for (int i = 0; i < 4; ++i) p[i] = from_f32<f16>(lanes[i]);
   }
 #elif defined(STRATA_ISA_IS_avx2)
+  using Words = __m256i;
+  static STRATA_HD Words load_words(const void* p) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  }
+  static STRATA_HD void store_words(void* p, Words x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
+  static STRATA_HD Words zero_words() { return _mm256_setzero_si256(); }
+  static STRATA_HD Words less_sign_of(Words x, Words y) {
+    return _mm256_sub_epi16(x, _mm256_srli_epi16(y, 15));
+  }
+  // Packing and unpacking go by 128 bits; the middle quarters change places so that the order is memory's.
+  static STRATA_HD Words swap_middle(Words x) { return _mm256_permute4x64_epi64(x, 0xD8); }
+  static STRATA_HD void join_words(Words high, Words low, Part& a, Part& b) {
+    high = swap_middle(high);
+    low = swap_middle(low);
+    a = float_of(Bits(_mm256_unpacklo_epi16(low, high)));
+    b = float_of(Bits(_mm256_unpackhi_epi16(low, high)));
+  }
+  static STRATA_HD Words high_words(Halves a, Halves b) {
+    return swap_middle(_mm256_packus_epi32(a >> 16, b >> 16));
+  }
+  static STRATA_HD Words low_words(Halves a, Halves b) {
+    return swap_middle(_mm256_packus_epi32(a & Halves(0xFFFFu), b & Halves(0xFFFFu)));
+  }
   static STRATA_HD __m128i load_raw(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   static STRATA_HD void store_raw(void* p, __m128i x) { _mm_storeu_si128(static_cast<__m128i*>(p), x); }
   static STRATA_HD Halves load_halves(const void* p) { return _mm256_cvtepu16_epi32(load_raw(p)); }
@@ -161,6 +261,23 @@ struct Register {
   }
   static STRATA_HD void store(f16* p, Part x) { store_raw(p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)); }
 #elif defined(STRATA_ISA_IS_avx512)
+  using Words = __m512i;
+  static STRATA_HD Words load_words(const void* p) { return _mm512_loadu_si512(p); }
+  static STRATA_HD void store_words(void* p, Words x) { _mm512_storeu_si512(p, x); }
+  static STRATA_HD Words zero_words() { return _mm512_setzero_si512(); }
+  static STRATA_HD Words less_sign_of(Words x, Words y) {
+    return _mm512_sub_epi16(x, _mm512_srli_epi16(y, 15));
+  }
+  static STRATA_HD void join_words(Words high, Words low, Part& a, Part& b) {
+    a = float_of(Bits(_mm512_permutex2var_epi16(low, _mm512_load_si512(kJoinFirst.of), high)));
+    b = float_of(Bits(_mm512_permutex2var_epi16(low, _mm512_load_si512(kJoinSecond.of), high)));
+  }
+  static STRATA_HD Words high_words(Halves a, Halves b) {
+    return _mm512_permutex2var_epi16(a, _mm512_load_si512(kOddWords.of), b);
+  }
+  static STRATA_HD Words low_words(Halves a, Halves b) {
+    return _mm512_permutex2var_epi16(a, _mm512_load_si512(kEvenWords.of), b);
+  }
   static STRATA_HD __m256i load_raw(const void* p) {
     return _mm256_loadu_si256(static_cast<const __m256i*>(p));
   }
@@ -190,6 +307,12 @@ struct Register {
 };
 #endif
 
+/// One value for all lanes, in one register however many make up the lanes.
+struct f32splat {
+  Register::Part part;
+  explicit STRATA_HD f32splat(float x) : part(Register::broadcast(x)) {}
+};
+
 /// 16 lanes of f32 on every instruction set: one register of AVX-512, two of AVX2, four of SSE4.2, or 16
 /// floats. Because the width is the same everywhere, a reduction over lanes has the same shape, hence the
 /// same bits.
@@ -203,6 +326,10 @@ struct f32x16 {
   explicit STRATA_HD f32x16(float x) {
 #pragma GCC unroll 16
     for (int i = 0; i < kParts; ++i) part[i] = Register::broadcast(x);
+  }
+  explicit STRATA_HD f32x16(const f32splat& x) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; ++i) part[i] = x.part;
   }
   /// From and to memory of float, bf16 or f16; the latter two are rounded to nearest even when stored.
   template <class T>
@@ -270,6 +397,16 @@ struct f32x16 {
   friend STRATA_HD f32x16 operator op(const f32x16& a, const f32x16& b) {                           \
     f32x16 out;                                                                                     \
     _Pragma("GCC unroll 16") for (int i = 0; i < kParts; ++i) out.part[i] = a.part[i] op b.part[i]; \
+    return out;                                                                                     \
+  }                                                                                                 \
+  friend STRATA_HD f32x16 operator op(const f32x16& a, const f32splat& b) {                         \
+    f32x16 out;                                                                                     \
+    _Pragma("GCC unroll 16") for (int i = 0; i < kParts; ++i) out.part[i] = a.part[i] op b.part;    \
+    return out;                                                                                     \
+  }                                                                                                 \
+  friend STRATA_HD f32x16 operator op(const f32splat& a, const f32x16& b) {                         \
+    f32x16 out;                                                                                     \
+    _Pragma("GCC unroll 16") for (int i = 0; i < kParts; ++i) out.part[i] = a.part op b.part[i];    \
     return out;                                                                                     \
   }
   STRATA_F32X16_OPERATOR(+)
@@ -398,6 +535,43 @@ STRATA_HD float reduce_max(const f32x16& x) {
     for (int i = 0; i < width; ++i) lanes[i] = lanes[i] > lanes[i + width] ? lanes[i] : lanes[i + width];
   return lanes[0];
 }
+
+/// 32 lanes: the least for which every set moves whole registers of 16-bit values.
+struct f32x32 {
+  f32x16 a, b;
+
+  template <class T>
+  static STRATA_HD f32x32 load(const T* p) {
+    f32x32 out;
+#pragma GCC unroll 16
+    for (int i = 0; i < kPairs; ++i) Register::load_two(p + i * kStep, out.part(2 * i), out.part(2 * i + 1));
+    return out;
+  }
+  template <class T>
+  STRATA_HD void store(T* p) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < kPairs; ++i) Register::store_two(p + i * kStep, part(2 * i), part(2 * i + 1));
+  }
+  static STRATA_HD f32x32 load_master(const bf16* high, const std::uint16_t* low) {
+    f32x32 out;
+#pragma GCC unroll 16
+    for (int i = 0; i < kPairs; ++i)
+      Register::load_two_masters(high + i * kStep, low + i * kStep, out.part(2 * i), out.part(2 * i + 1));
+    return out;
+  }
+  STRATA_HD void store_master(bf16* high, std::uint16_t* low) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < kPairs; ++i)
+      Register::store_two_masters(high + i * kStep, low + i * kStep, part(2 * i), part(2 * i + 1));
+  }
+
+ private:
+  static constexpr int kPairs = f32x16::kParts, kStep = 2 * Register::kLanes;
+  STRATA_HD f32x16::Part& part(int i) { return i < f32x16::kParts ? a.part[i] : b.part[i - f32x16::kParts]; }
+  STRATA_HD const f32x16::Part& part(int i) const {
+    return i < f32x16::kParts ? a.part[i] : b.part[i - f32x16::kParts];
+  }
+};
 
 /// For the lambdas handed to for_each_16: left to itself, the compiler may outline a body that is used twice.
 #define STRATA_LANES_INLINE __attribute__((always_inline))

@@ -8,12 +8,13 @@
 /// sets and CUDA agree bit for bit.
 namespace strata::cpuopt {
 
-/// What a step needs of its hyper-parameters, each rounded once from f64 (see update_scalars).
+/// What a step needs of its hyper-parameters, each rounded once from f64 (see update_scalars). V is float, or
+/// a value that stands for all lanes of a SIMD value.
 template <class V>
 struct UpdateScalars {
   V grad_factor;  ///< multiplies every gradient first: unscaling and clipping in one
-  V beta1, one_minus_beta1;
-  V beta2, one_minus_beta2;
+  V momentum;
+  V one_minus_beta1, one_minus_beta2;
   V eps;
   V weight_decay;    ///< where decay joins the gradient or the direction
   V decay;           ///< lr * weight_decay, where it acts on the parameter apart
@@ -25,11 +26,17 @@ struct UpdateScalars {
 // A rule has `update`, which returns the new parameter (kMoves: another one) and updates those moments that
 // it keeps (kFirst, kSecond); `g` is scaled already.
 
+/// Both moments move a part of the way to what the gradient says. (beta * m + (1 - beta) * g has a product
+/// more, and products share their unit with the root and the quotient below.)
+template <class V, class S>
+STRATA_HD void take_moments(V g, V& m, V& v, const UpdateScalars<S>& s) {
+  m = m + s.one_minus_beta1 * (g - m);
+  v = v + s.one_minus_beta2 * (g * g - v);
+}
 /// What Adam and AdamW subtract.
-template <class V>
-STRATA_HD V adam_step(V g, V& m, V& v, const UpdateScalars<V>& s) {
-  m = s.beta1 * m + s.one_minus_beta1 * g;
-  v = s.beta2 * v + s.one_minus_beta2 * (g * g);
+template <class V, class S>
+STRATA_HD V adam_step(V g, V& m, V& v, const UpdateScalars<S>& s) {
+  take_moments(g, m, v, s);
   const V denom = sqrt_of(v) * s.inv_sqrt_bias2 + s.eps;
   return s.step_size * (m / denom);
 }
@@ -37,8 +44,8 @@ STRATA_HD V adam_step(V g, V& m, V& v, const UpdateScalars<V>& s) {
 /// Kingma & Ba 2015, Alg. 1; decoupled decay, Loshchilov & Hutter 2019, Alg. 2.
 struct AdamWRule {
   static constexpr bool kFirst = true, kSecond = true, kMoves = true;
-  template <class V>
-  static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<V>& s) {
+  template <class V, class S>
+  static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<S>& s) {
     return p - (s.decay * p + adam_step(g, m, v, s));
   }
 };
@@ -46,8 +53,8 @@ struct AdamWRule {
 /// Kingma & Ba 2015, Alg. 1, with L2 regularization: decay joins the gradient.
 struct AdamRule {
   static constexpr bool kFirst = true, kSecond = true, kMoves = true;
-  template <class V>
-  static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<V>& s) {
+  template <class V, class S>
+  static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<S>& s) {
     return p - adam_step(g + s.weight_decay * p, m, v, s);
   }
 };
@@ -56,21 +63,21 @@ struct AdamRule {
 /// steps, another one is kept. The sign of 0 and of NaN is 0.
 struct LionRule {
   static constexpr bool kFirst = true, kSecond = false, kMoves = true;
-  template <class V>
-  static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<V>& s) {
-    const V zero(0.0f);
-    const V direction = s.beta1 * m + s.one_minus_beta1 * g;
-    m = s.beta2 * m + s.one_minus_beta2 * g;
-    const V down = select_greater(zero, direction, s.step_size, zero);
-    return p - (s.decay * p + select_greater(direction, zero, s.step_size, zero - down));
+  template <class V, class S>
+  static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<S>& s) {
+    const V zero(0.0f), step(s.step_size);
+    const V direction = m + s.one_minus_beta1 * (g - m);
+    m = m + s.one_minus_beta2 * (g - m);
+    const V down = select_greater(zero, direction, step, zero);
+    return p - (s.decay * p + select_greater(direction, zero, step, zero - down));
   }
 };
 
 /// Duchi et al. 2011 (diagonal), with L2 regularization.
 struct AdagradRule {
   static constexpr bool kFirst = false, kSecond = true, kMoves = true;
-  template <class V>
-  static STRATA_HD V update(V p, V g, V&, V& v, const UpdateScalars<V>& s) {
+  template <class V, class S>
+  static STRATA_HD V update(V p, V g, V&, V& v, const UpdateScalars<S>& s) {
     const V with_decay = g + s.weight_decay * p;
     v = v + with_decay * with_decay;
     return p - s.step_size * (with_decay / (sqrt_of(v) + s.eps));
@@ -80,28 +87,28 @@ struct AdagradRule {
 /// Gradient descent with L2 regularization.
 struct SgdRule {
   static constexpr bool kFirst = false, kSecond = false, kMoves = true;
-  template <class V>
-  static STRATA_HD V update(V p, V g, V&, V&, const UpdateScalars<V>& s) {
+  template <class V, class S>
+  static STRATA_HD V update(V p, V g, V&, V&, const UpdateScalars<S>& s) {
     return p - s.step_size * (g + s.weight_decay * p);
   }
 };
-/// The same with momentum (in beta1): m = momentum * m + g (Polyak 1964; Sutskever et al. 2013).
+/// The same with momentum: m = momentum * m + g (Polyak 1964; Sutskever et al. 2013).
 struct MomentumRule {
   static constexpr bool kFirst = true, kSecond = false, kMoves = true;
-  template <class V>
-  static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<V>& s) {
-    m = s.beta1 * m + (g + s.weight_decay * p);
+  template <class V, class S>
+  static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<S>& s) {
+    m = s.momentum * m + (g + s.weight_decay * p);
     return p - s.step_size * m;
   }
 };
 /// And with Nesterov's look ahead: the step is along g + momentum * m.
 struct NesterovRule {
   static constexpr bool kFirst = true, kSecond = false, kMoves = true;
-  template <class V>
-  static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<V>& s) {
+  template <class V, class S>
+  static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<S>& s) {
     const V with_decay = g + s.weight_decay * p;
-    m = s.beta1 * m + with_decay;
-    return p - s.step_size * (with_decay + s.beta1 * m);
+    m = s.momentum * m + with_decay;
+    return p - s.step_size * (with_decay + s.momentum * m);
   }
 };
 
@@ -109,16 +116,15 @@ struct NesterovRule {
 /// first updates the moments alone.
 struct LambMomentsRule {
   static constexpr bool kFirst = true, kSecond = true, kMoves = false;
-  template <class V>
-  static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<V>& s) {
-    m = s.beta1 * m + s.one_minus_beta1 * g;
-    v = s.beta2 * v + s.one_minus_beta2 * (g * g);
+  template <class V, class S>
+  static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<S>& s) {
+    take_moments(g, m, v, s);
     return p;
   }
 };
 /// What the second steps along, from parameter and moments as they are stored.
-template <class V>
-STRATA_HD V lamb_direction(V p, V m, V v, const UpdateScalars<V>& s) {
+template <class V, class S>
+STRATA_HD V lamb_direction(V p, V m, V v, const UpdateScalars<S>& s) {
   const V denom = sqrt_of(v) * s.inv_sqrt_bias2 + s.eps;
   return (m * s.inv_bias1) / denom + s.weight_decay * p;
 }
