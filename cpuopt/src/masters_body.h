@@ -9,7 +9,7 @@ namespace strata::cpuopt::STRATA_ISA {
 
 /// Brings the line that lies kPrefetchBytes past `p` near: more streams run at once than the hardware
 /// follows.
-inline constexpr std::uintptr_t kPrefetchBytes = 2048;
+inline constexpr std::uintptr_t kPrefetchBytes = 4096;
 STRATA_LANES_INLINE inline void prefetch_past(const void* p) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) + kPrefetchBytes));
 }
