@@ -56,7 +56,7 @@ function(strata_add_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LABELS;DEFINES" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE strata_flags ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
-  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_include_directories(${name} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests")
   target_compile_definitions(${name} PRIVATE ${arg_DEFINES})
   if("gpu" IN_LIST arg_LABELS)
     # For scripts/gpu_verify.sh, which also runs where the build was copied to.

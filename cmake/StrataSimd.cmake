@@ -1,10 +1,17 @@
 # One translation unit per instruction set for each SIMD body (src/NAME_body.h): the unit includes nothing but the
 # body, inside a namespace named after the set, and is the only thing compiled with that set's flags.
-set(STRATA_ISAS scalar sse42 avx2 avx512)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(STRATA_ISAS scalar sse42 avx2 avx512)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(STRATA_ISAS scalar neon)
+else()
+  set(STRATA_ISAS scalar)
+endif()
 set(STRATA_ISA_FLAGS_scalar "")
 set(STRATA_ISA_FLAGS_sse42 -msse4.2)
 set(STRATA_ISA_FLAGS_avx2 -mavx2 -mf16c)
 set(STRATA_ISA_FLAGS_avx512 -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl)
+set(STRATA_ISA_FLAGS_neon "")  # every AArch64 has it
 
 # Forced inlining leaves thousands of stack temporaries, and checking each takes the compiler minutes and gigabytes.
 # Heap accesses, which is where a body can go wrong, stay checked.
@@ -40,6 +47,6 @@ function(strata_simd_bodies module)
   if(STRATA_BUILD_TESTS AND CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT STRATA_SANITIZE AND NOT STRATA_COVERAGE)
     add_test(NAME ${module}.NoWeakSymbolLeavesItsInstructionSet
       COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} "-DISAS=${STRATA_ISAS}" "-DOBJECTS=$<TARGET_OBJECTS:strata_${module}>"
-        -P "${CMAKE_SOURCE_DIR}/cmake/CheckWeakSymbols.cmake")
+        -P "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/CheckWeakSymbols.cmake")
   endif()
 endfunction()

@@ -34,6 +34,8 @@ std::string_view to_string(CpuIsa isa) noexcept {
       return "avx2";
     case CpuIsa::avx512:
       return "avx512";
+    case CpuIsa::neon:
+      return "neon";
   }
   return "unknown";
 }
@@ -63,15 +65,19 @@ bool is_supported(CpuIsa isa) noexcept {
       return is_supported(CpuIsa::avx2) && __builtin_cpu_supports("avx512f") != 0 &&
              __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
              __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+    case CpuIsa::neon:
+      return false;
   }
   return false;
+#elif defined(__aarch64__)
+  return isa == CpuIsa::scalar || isa == CpuIsa::neon;  // part of every AArch64 CPU that Linux runs on
 #else
   return isa == CpuIsa::scalar;
 #endif
 }
 
 CpuIsa detect_isa() noexcept {
-  for (const CpuIsa isa : {CpuIsa::avx512, CpuIsa::avx2, CpuIsa::sse42})
+  for (const CpuIsa isa : {CpuIsa::avx512, CpuIsa::avx2, CpuIsa::sse42, CpuIsa::neon})
     if (is_supported(isa)) return isa;
   return CpuIsa::scalar;
 }
@@ -85,7 +91,7 @@ Result<CpuIsa> select_isa(std::string_view name) {
     return isa;
   }
   return Status::error(Code::invalid,
-                       str("cpu.isa is '", name, "'; it takes auto, scalar, sse42, avx2 or avx512"));
+                       str("cpu.isa is '", name, "'; it takes auto, scalar, sse42, avx2, avx512 or neon"));
 }
 
 Status use_isa(CpuIsa isa) {

@@ -7,10 +7,10 @@
 
 namespace strata::cpuopt {
 
-/// Instruction sets that bodies are compiled for, in rising order. `avx2` includes F16C; `avx512` is F, CD,
-/// BW, DQ, VL.
-enum class CpuIsa : std::uint8_t { scalar, sse42, avx2, avx512 };
-inline constexpr int kCpuIsas = 4;
+/// Instruction sets that bodies are compiled for, in rising order on x86-64, which has all but the last;
+/// AArch64 has the first and the last. `avx2` includes F16C; `avx512` is F, CD, BW, DQ, VL.
+enum class CpuIsa : std::uint8_t { scalar, sse42, avx2, avx512, neon };
+inline constexpr int kCpuIsas = 5;
 std::string_view to_string(CpuIsa isa) noexcept;
 
 /// The best set that this CPU and its operating system support.

@@ -16,16 +16,23 @@
   }                                           \
   namespace avx512 {                          \
   extern const Type table;                    \
+  }                                           \
+  namespace neon {                            \
+  extern const Type table;                    \
   }
 
 /// The one of active_isa().
 #if defined(__x86_64__)
 #define STRATA_ACTIVE_TABLE(table) \
   ::strata::cpuopt::detail::active_table(scalar::table, sse42::table, avx2::table, avx512::table)
+#elif defined(__aarch64__)
+#define STRATA_ACTIVE_TABLE(table) \
+  (::strata::cpuopt::active_isa() == ::strata::cpuopt::CpuIsa::neon ? neon::table : scalar::table)
 #else
 #define STRATA_ACTIVE_TABLE(table) scalar::table
 #endif
 
+#if defined(__x86_64__)
 namespace strata::cpuopt::detail {
 
 template <class Table>
@@ -39,9 +46,11 @@ const Table& active_table(const Table& scalar, const Table& sse42, const Table& 
     case CpuIsa::sse42:
       return sse42;
     case CpuIsa::scalar:
+    case CpuIsa::neon:
       break;
   }
   return scalar;
 }
 
 }  // namespace strata::cpuopt::detail
+#endif

@@ -13,7 +13,9 @@
 #include <strata/cpuopt/math/master.h>
 #include <strata/runtime/float16.h>
 
-#ifndef STRATA_ISA_IS_scalar
+#if defined(STRATA_ISA_IS_neon)
+#include <strata/cpuopt/simd_neon.h>
+#elif !defined(STRATA_ISA_IS_scalar)
 #include <immintrin.h>
 #include <xsimd/xsimd.hpp>
 #endif
@@ -78,7 +80,7 @@ struct Register {
   }
   static STRATA_HD Part pow2_of_rounded(Part t) { return cpuopt::pow2_of_rounded(t); }
 };
-#else
+#elif !defined(STRATA_ISA_IS_neon)
 #if defined(STRATA_ISA_IS_avx512)
 // For a permutation of the words of two registers: those of the second begin at 32.
 struct WordIndices {
@@ -313,9 +315,9 @@ struct f32splat {
   explicit STRATA_HD f32splat(float x) : part(Register::broadcast(x)) {}
 };
 
-/// 16 lanes of f32 on every instruction set: one register of AVX-512, two of AVX2, four of SSE4.2, or 16
-/// floats. Because the width is the same everywhere, a reduction over lanes has the same shape, hence the
-/// same bits.
+/// 16 lanes of f32 on every instruction set: one register of AVX-512, two of AVX2, four of SSE4.2 or
+/// NEON, or 16 floats. Because the width is the same everywhere, a reduction over lanes has the same shape,
+/// hence the same bits.
 struct f32x16 {
   using Part = Register::Part;
   static constexpr int kLanes = 16;
