@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The checks that are too slow for every change: long tests, ThreadSanitizer, fuzz targets, line coverage, every CUDA
-# architecture. All run, also after one has failed.   scripts/full_check.sh [long|tsan|fuzz|coverage|cuda ...]
+# The checks that are too slow for every change: long tests, ThreadSanitizer, fuzz targets, line coverage, NEON under
+# QEMU, every CUDA architecture. All run, also after one has failed.
+#   scripts/full_check.sh [long|tsan|fuzz|coverage|neon|cuda ...]
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh" || exit 1
 logs=build/full_check
@@ -26,6 +27,12 @@ check_coverage() {
       --json-summary "$logs/coverage.json" --txt
 }
 
+check_neon() {
+  local status=0
+  scripts/check_neon.sh || status=$?
+  (( status == 0 || status == 77 ))  # 77: skipped, as it said
+}
+
 check_cuda() {
   if ! command -v nvcc >/dev/null && [[ ! -x /usr/local/cuda/bin/nvcc ]]; then
     echo 'full_check: cuda is skipped: no nvcc'
@@ -35,9 +42,9 @@ check_cuda() {
 }
 
 checks=("$@")
-(( $# )) || checks=(long tsan fuzz coverage cuda)
+(( $# )) || checks=(long tsan fuzz coverage neon cuda)
 for check in "${checks[@]}"; do
-  [[ $check =~ ^(long|tsan|fuzz|coverage|cuda)$ ]] || { echo "usage: scripts/full_check.sh [long|tsan|fuzz|coverage|cuda ...]" >&2; exit 2; }
+  [[ $check =~ ^(long|tsan|fuzz|coverage|neon|cuda)$ ]] || { echo "usage: scripts/full_check.sh [long|tsan|fuzz|coverage|neon|cuda ...]" >&2; exit 2; }
 done
 step set-up scripts/setup.sh --dev || exit 1
 failed=()

@@ -1,5 +1,7 @@
 #include <strata/kernels/linear_cross_entropy.h>
 
+#include <algorithm>
+
 #include <strata/runtime/str.h>
 
 #include "op_test.h"
@@ -74,7 +76,9 @@ TEST_P(LinearCrossEntropyTest, LossesAndGradientsFollowTheF64Reference) {
   EXPECT_EQ(again.values(), losses.values());  // an evaluation says what a training step said
   EXPECT_EQ(same.values(), mean.values());
   const double tolerance = p.dtype == DType::f32 ? 5e-6 : p.dtype == DType::bf16 ? 4e-3 : 5e-4;
-  EXPECT_LE(test::relative_error(dx.values(), p.dx), tolerance);
+  // dx sums over the vocabulary, in the GEMM of a build without oneDNN one after the other.
+  EXPECT_LE(test::relative_error(dx.values(), p.dx),
+            std::max(tolerance, 1e-9 * static_cast<double>(p.vocab)));
   EXPECT_LE(test::relative_error(dw.values(), p.dw), tolerance);
 }
 
