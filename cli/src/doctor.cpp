@@ -14,7 +14,7 @@ Check check_cpu(const CpuFeatures& cpu) {
   if (cpu.avx512_bf16) extras += ", avx512_bf16";
   if (cpu.amx_bf16) extras += ", amx_bf16";
   check.detail = str(cpu.isa(), extras, cpu.name.empty() ? "" : "; ", cpu.name);
-  if (!(cpu.avx2 && cpu.f16c)) {
+  if (!cpu.neon && !(cpu.avx2 && cpu.f16c)) {
     check.health = Health::degraded;
     check.remedy =
         "a CPU with AVX2 and F16C, or a virtual machine that shows them (qemu: -cpu host), steps faster";

@@ -68,7 +68,7 @@ struct TrainConfig {
   } io;
   struct Cpu {
     int threads = 0;  ///< 0: all that may be used
-    std::string isa;  ///< scalar, sse4, avx2, avx512, auto
+    std::string isa;  ///< scalar, sse4, avx2, avx512, neon, auto
   } cpu;
   struct LogSection {
     std::int64_t every = 0, sample_every = 0;

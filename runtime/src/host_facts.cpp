@@ -161,6 +161,8 @@ CpuFeatures read_cpu_features() {
   features.avx512vl = zmm && bit(seven.b, 31);
   features.avx512_bf16 = zmm && bit(seven_one.a, 5);
   features.amx_bf16 = tiles && bit(seven.d, 22) && bit(seven.d, 24);
+#elif defined(__aarch64__)
+  features.neon = true;
 #endif
   return features;
 }
@@ -168,7 +170,8 @@ CpuFeatures read_cpu_features() {
 const char* CpuFeatures::isa() const noexcept {
   if (avx512f && avx512bw && avx512dq && avx512vl) return "avx512";
   if (avx2 && f16c) return "avx2";
-  return sse42 ? "sse4" : "scalar";
+  if (sse42) return "sse4";
+  return neon ? "neon" : "scalar";
 }
 
 std::uint64_t HostFacts::usable_ram_bytes() const noexcept {

@@ -43,6 +43,14 @@ TEST(DoctorTest, AHealthyMachineNeedsNoRemedy) {
   }
 }
 
+TEST(DoctorTest, AnArmCpuIsNotToldToBecomeAnX86One) {
+  DoctorFacts facts = healthy();
+  facts.cpu = {};
+  facts.cpu.neon = true;
+  EXPECT_EQ(row(facts, "cpu").health, Health::ok);
+  EXPECT_EQ(row(facts, "cpu").detail, "neon");
+}
+
 TEST(DoctorTest, WhateverIsNotOkComesWithARemedy) {
   DoctorFacts facts;  // nothing at all
   facts.topology = Status::error(Code::unsupported, "no hwloc");

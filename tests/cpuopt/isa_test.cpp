@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "support/isas.h"
+
 namespace strata::cpuopt {
 namespace {
 
@@ -20,6 +22,19 @@ TEST(IsaTest, ASetTheCpuLacksIsRefused) {
   if (is_supported(CpuIsa::avx512)) GTEST_SKIP() << "this CPU has every set";
   EXPECT_EQ(select_isa("avx512").status().code(), Code::unsupported);
   EXPECT_EQ(use_isa(CpuIsa::avx512).code(), Code::unsupported);
+}
+
+// What cmake/StrataSimd.cmake builds for this machine, and nothing of the other one.
+TEST(IsaTest, TheSetsAreThoseOfTheArchitecture) {
+#if defined(__aarch64__)
+  EXPECT_EQ(test::supported_isas(), (std::vector{CpuIsa::scalar, CpuIsa::neon}));
+  EXPECT_EQ(detect_isa(), CpuIsa::neon);
+  EXPECT_EQ(select_isa("avx2").status().code(), Code::unsupported);
+#else
+  EXPECT_FALSE(is_supported(CpuIsa::neon));
+  EXPECT_EQ(select_isa("neon").status().code(), Code::unsupported);
+  EXPECT_EQ(use_isa(CpuIsa::neon).code(), Code::unsupported);
+#endif
 }
 
 TEST(IsaTest, TheChoiceHolds) {

@@ -201,6 +201,9 @@ TEST(CpuFeaturesTest, TheIsaIsTheWidestWhoseEveryPartIsThere) {
   EXPECT_STREQ(cpu.isa(), "avx2");
   cpu.avx512vl = true;
   EXPECT_STREQ(cpu.isa(), "avx512");
+  CpuFeatures arm;
+  arm.neon = true;
+  EXPECT_STREQ(arm.isa(), "neon");
 }
 
 #if defined(__x86_64__)

@@ -121,7 +121,7 @@ constexpr KeySpec kKeys[] = {
      .default_text = "auto",
      .doc = "instruction set of the SIMD code",
      .allows_auto = true,
-     .choices = "scalar|sse4|avx2|avx512"},
+     .choices = "scalar|sse4|avx2|avx512|neon"},
 };
 
 }  // namespace

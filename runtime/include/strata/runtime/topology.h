@@ -39,13 +39,14 @@ Status bind_to_numa(void* data, std::size_t bytes, int node);
 /// Errors: `unsupported` where the system does not say.
 Result<int> numa_binding(const void* data, std::size_t bytes);
 
-/// What the CPU has and the system lets programs use (CPUID and XCR0).
+/// What the CPU has and the system lets programs use (CPUID and XCR0; on AArch64 NEON is always there).
 struct CpuFeatures {
   std::string name;
   bool sse42 = false, avx2 = false, f16c = false;
   bool avx512f = false, avx512bw = false, avx512dq = false, avx512vl = false, avx512_bf16 = false;
   bool amx_bf16 = false;
-  /// The widest body the SIMD code has for this CPU: "avx512", "avx2", "sse4" or "scalar".
+  bool neon = false;
+  /// The widest body the SIMD code has for this CPU: "avx512", "avx2", "sse4", "neon" or "scalar".
   const char* isa() const noexcept;
 };
 CpuFeatures read_cpu_features();
