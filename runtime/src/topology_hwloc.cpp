@@ -10,7 +10,8 @@
 #include <type_traits>
 
 #include <hwloc.h>
-#include <sched.h>
+
+#include "affinity.h"
 
 namespace strata {
 namespace {
@@ -29,13 +30,6 @@ std::uint64_t cache_bytes(hwloc_topology_t topology, hwloc_obj_type_t type, int 
   for (int i = 0; i < std::min(most, count(topology, type)); ++i)
     total += hwloc_get_obj_by_type(topology, type, static_cast<unsigned>(i))->attr->cache.size;
   return total;
-}
-
-int affinity_threads(int otherwise) {
-  cpu_set_t set;
-  CPU_ZERO(&set);  // machines past 1024 threads fail here with EINVAL and count as all usable
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set))
-                                                       : std::max(1, otherwise);
 }
 
 Result<TopologyHandle> load_topology() {
@@ -89,14 +83,44 @@ Result<int> numa_binding(const void* data, std::size_t bytes) {
   return one ? hwloc_bitmap_first(nodes.get()) : kAllNumaNodes;
 }
 
-Result<Topology> read_topology() {
-  STRATA_TRY_ASSIGN(const TopologyHandle topology, load_topology());
-  const hwloc_topology_t raw = topology.get();
+namespace {
+
+// Where hwloc knows no cores (some virtual machines), each hardware thread is one.
+std::vector<UsableCore> usable_cores(hwloc_topology_t topology, hwloc_const_bitmap_t mask) {
+  const hwloc_obj_type_t kind = count(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+  std::vector<UsableCore> cores;
+  for (int i = 0; i < count(topology, kind); ++i) {
+    const hwloc_obj_t object = hwloc_get_obj_by_type(topology, kind, static_cast<unsigned>(i));
+    const hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, object);
+    UsableCore core{package != nullptr ? static_cast<int>(package->os_index) : 0,
+                    std::max(0, hwloc_bitmap_first(object->nodeset)),
+                    {}};
+    for (int cpu = hwloc_bitmap_first(object->cpuset); cpu >= 0; cpu = hwloc_bitmap_next(object->cpuset, cpu))
+      if (hwloc_bitmap_isset(mask, static_cast<unsigned>(cpu)) != 0) core.cpus.push_back(cpu);
+    if (!core.cpus.empty()) cores.push_back(std::move(core));
+  }
+  std::stable_sort(cores.begin(), cores.end(),
+                   [](const UsableCore& a, const UsableCore& b) { return a.numa < b.numa; });
+  return cores;
+}
+
+// An empty mask: the system does not say, and all of the machine counts as usable.
+Result<Topology> describe(hwloc_topology_t raw, std::span<const int> mask) {
+  const Bitmap usable(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(raw)));
+  if (usable == nullptr) return Status::error(Code::out_of_memory, "hwloc has no memory for a set of CPUs");
+  if (!mask.empty()) {
+    const Bitmap bits(hwloc_bitmap_alloc());
+    for (const int cpu : mask) hwloc_bitmap_set(bits.get(), static_cast<unsigned>(cpu));
+    hwloc_bitmap_and(usable.get(), usable.get(), bits.get());
+  }
+  if (hwloc_bitmap_iszero(usable.get()) != 0)
+    return Status::error(Code::invalid, str("an affinity mask of ", mask.size(),
+                                            " hardware threads, none of which this machine has"));
   Topology result;
   result.packages = count(raw, HWLOC_OBJ_PACKAGE);
   result.cores = count(raw, HWLOC_OBJ_CORE);
   result.hardware_threads = count(raw, HWLOC_OBJ_PU);
-  result.usable_threads = affinity_threads(result.hardware_threads);
+  result.usable_threads = hwloc_bitmap_weight(usable.get());
   result.l2_bytes = cache_bytes(raw, HWLOC_OBJ_L2CACHE, 1);
   result.l3_bytes = cache_bytes(raw, HWLOC_OBJ_L3CACHE, 1 << 20);
   for (int i = 0; i < count(raw, HWLOC_OBJ_NUMANODE); ++i) {
@@ -105,7 +129,27 @@ Result<Topology> read_topology() {
     result.numa.push_back(
         {static_cast<int>(node->os_index), std::max(0, cores), node->attr->numanode.local_memory});
   }
+  result.usable_cores = usable_cores(raw, usable.get());
   return result;
+}
+
+}  // namespace
+
+Result<Topology> read_topology() {
+  STRATA_TRY_ASSIGN(const TopologyHandle topology, load_topology());
+  const std::vector<int> mask = detail::affinity_mask();
+  STRATA_TRY_ASSIGN(Topology result, describe(topology.get(), mask));
+  result.can_bind = !mask.empty() && detail::bind_thread(::pthread_self(), mask).is_ok();
+  return result;
+}
+
+Result<Topology> describe_topology(const std::string& synthetic, std::span<const int> mask) {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) return Status::error(Code::unsupported, "hwloc cannot start");
+  const TopologyHandle topology(raw);
+  if (hwloc_topology_set_synthetic(raw, synthetic.c_str()) != 0 || hwloc_topology_load(raw) != 0)
+    return Status::error(Code::invalid, str("hwloc takes no synthetic machine \"", synthetic, "\""));
+  return describe(raw, mask);
 }
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,18 +17,35 @@ struct NumaNode {
   std::uint64_t memory_bytes = 0;
 };
 
+/// A physical core, and those of its hardware threads (the system's numbers) that this process may run on.
+struct UsableCore {
+  int package = 0;
+  int numa = 0;  ///< the system's number of the nearest node
+  std::vector<int> cpus;
+};
+
 /// The part of the machine this process may use.
 struct Topology {
   int packages = 0;
   int cores = 0;
   int hardware_threads = 0;
-  int usable_threads = 0;      ///< hardware threads in the affinity mask, >= 1
-  std::uint64_t l2_bytes = 0;  ///< of one core
-  std::uint64_t l3_bytes = 0;  ///< all of them together
-  std::vector<NumaNode> numa;  ///< at least one
+  int usable_threads = 0;                     ///< hardware threads in the affinity mask, >= 1
+  std::uint64_t l2_bytes = 0;                 ///< of one core
+  std::uint64_t l3_bytes = 0;                 ///< all of them together
+  std::vector<NumaNode> numa;                 ///< at least one
+  std::vector<UsableCore> usable_cores = {};  ///< at least one; those of a node beside each other
+  bool can_bind = true;                       ///< whether the system lets threads choose where they run
+
+  /// Whether the affinity mask is narrower than the machine (a cgroup's cpuset is the machine): whoever
+  /// started this process chose its cores.
+  bool is_bound() const noexcept { return usable_threads < hardware_threads; }
 };
 /// Asks hwloc. Errors: `unsupported` where it cannot read the machine.
 Result<Topology> read_topology();
+/// The machine that an hwloc synthetic description tells of ("package:2 numa:2 core:8 pu:2"), with an
+/// affinity mask; an empty mask is all of it. Errors: `invalid` for a description hwloc does not take, or a
+/// mask with nothing of the machine.
+Result<Topology> describe_topology(const std::string& synthetic, std::span<const int> mask = {});
 
 /// Stands for every NUMA node this process may use.
 inline constexpr int kAllNumaNodes = -1;
