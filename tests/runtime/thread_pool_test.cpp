@@ -1,36 +1,167 @@
 #include <strata/runtime/thread_pool.h>
 
+#include <algorithm>
 #include <atomic>
-#include <numeric>
+#include <thread>
 #include <vector>
 
+#include <sched.h>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <strata/runtime/alloc_counter.h>
 
 namespace strata {
 namespace {
 
-class ThreadPoolTest : public ::testing::TestWithParam<int> {};
+using ::testing::ElementsAre;
+
+/// A pool by its number of threads, or of a share whose nodes have these CPUs and threads.
+struct Kind {
+  const char* name;
+  int threads = 0;
+  std::vector<CoreShare::Node> nodes = {};
+};
+
+// The CPU that every machine has is enough: what a node is does not depend on there being several.
+int some_cpu() { return must(read_topology()).usable_cores.front().cpus.front(); }
+int other_cpu() { return must(read_topology()).usable_cores.back().cpus.back(); }
+
+CoreShare bound_share(std::vector<CoreShare::Node> nodes) {
+  CoreShare share;
+  share.nodes = std::move(nodes);
+  share.bound = true;
+  return share;
+}
+std::unique_ptr<ThreadPool> make(const Kind& kind) {
+  return kind.nodes.empty() ? must(ThreadPool::create(kind.threads))
+                            : must(ThreadPool::create(bound_share(kind.nodes)));
+}
+
+class ThreadPoolTest : public ::testing::TestWithParam<Kind> {
+ protected:
+  std::unique_ptr<ThreadPool> pool_ = make(GetParam());
+};
 
 TEST_P(ThreadPoolTest, EveryItemRunsOnce) {
-  const auto pool = must(ThreadPool::create(GetParam()));
-  std::vector<std::atomic<int>> hits(1000);
-  pool->parallel_for(1000, [&](std::int64_t i) { hits[static_cast<std::size_t>(i)].fetch_add(1); });
-  for (const auto& hit : hits) EXPECT_EQ(hit.load(), 1);
+  for (const std::int64_t n : {0, 1, 2, 3, 7, 1000}) {
+    std::vector<std::atomic<int>> hits(static_cast<std::size_t>(n) + 1);
+    pool_->parallel_for(n, [&](std::int64_t i) { hits[static_cast<std::size_t>(i)].fetch_add(1); });
+    pool_->parallel_for_owners(n, [&](std::int64_t i) { hits[static_cast<std::size_t>(i)].fetch_add(1); });
+    for (std::int64_t i = 0; i < n; ++i) EXPECT_EQ(hits[static_cast<std::size_t>(i)].load(), 2) << i;
+    EXPECT_EQ(hits.back().load(), 0);
+  }
 }
 
 TEST_P(ThreadPoolTest, CallsNest) {
-  const auto pool = must(ThreadPool::create(GetParam()));
   std::atomic<int> total{0};
-  pool->parallel_for(8,
-                     [&](std::int64_t) { pool->parallel_for(8, [&](std::int64_t) { total.fetch_add(1); }); });
-  EXPECT_EQ(total.load(), 64);
+  pool_->parallel_for(8, [&](std::int64_t) {
+    pool_->parallel_for(8, [&](std::int64_t) { total.fetch_add(1); });
+    pool_->parallel_for_owners(8, [&](std::int64_t) { total.fetch_add(1); });
+  });
+  EXPECT_EQ(total.load(), 128);
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, ::testing::Values(1, 2, 5));
+TEST_P(ThreadPoolTest, CallersDoNotDisturbEachOther) {
+  std::atomic<std::int64_t> totals[3] = {};
+  {
+    std::vector<std::jthread> callers;
+    for (std::size_t c = 0; c < 3; ++c)
+      callers.emplace_back([&, c] {
+        for (int call = 0; call < 200; ++call)
+          pool_->parallel_for(20, [&, c](std::int64_t i) { totals[c].fetch_add(i); });
+      });
+  }
+  for (const auto& total : totals) EXPECT_EQ(total.load(), 200 * 190);
+}
+
+// Items that wait for each other: fewer threads at once than the pool says, or one that sleeps on, hang here.
+TEST_P(ThreadPoolTest, AsManyItemsRunAtOnceAsThereAreThreads) {
+  std::atomic<int> arrived{0};
+  const int all = pool_->threads();
+  pool_->parallel_for(all, [&](std::int64_t) {
+    arrived.fetch_add(1);
+    while (arrived.load() < all) std::this_thread::yield();
+  });
+  EXPECT_EQ(arrived.load(), all);
+}
+
+TEST_P(ThreadPoolTest, WhatTheItemsWroteIsSeenByTheCaller) {
+  std::vector<int> plain(1000, 0);
+  for (int call = 0; call < 50; ++call)
+    pool_->parallel_for(1000, [&](std::int64_t i) { ++plain[static_cast<std::size_t>(i)]; });
+  EXPECT_EQ(plain, std::vector<int>(1000, 50));
+}
+
+TEST_P(ThreadPoolTest, ACallAllocatesNothing) {
+  std::atomic<int> total{0};
+  AllocCounter::set_armed(true);
+  const std::uint64_t before = AllocCounter::count();
+  for (int call = 0; call < 20; ++call) pool_->parallel_for(50, [&](std::int64_t) { total.fetch_add(1); });
+  const std::uint64_t after = AllocCounter::count();
+  AllocCounter::set_armed(false);
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(total.load(), 1000);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, ThreadPoolTest,
+    ::testing::Values(
+        Kind{"one", 1}, Kind{"two", 2}, Kind{"five", 5}, Kind{"one_bound_node", 0, {{0, 3, {some_cpu()}}}},
+        Kind{"two_nodes", 0, {{0, 1, {some_cpu()}}, {1, 1, {other_cpu()}}}},
+        Kind{"uneven_nodes", 0, {{0, 3, {some_cpu()}}, {1, 1, {other_cpu()}}, {4, 2, {some_cpu()}}}}),
+    [](const auto& kind) { return std::string(kind.param.name); });
+
+TEST(NodePoolTest, OwnersWorkThePartOfTheirNodeAndNothingElse) {
+  const int here = some_cpu(), there = other_cpu();
+  if (here == there) GTEST_SKIP() << "one hardware thread: every node would be the same";
+  const auto pool = must(ThreadPool::create(bound_share({{0, 1, {here}}, {1, 1, {there}}})));
+  EXPECT_THAT(std::vector<int>(pool->nodes().begin(), pool->nodes().end()), ElementsAre(0, 1));
+  std::vector<int> cpu_of(9, -1);
+  pool->parallel_for_owners(9,
+                            [&](std::int64_t i) { cpu_of[static_cast<std::size_t>(i)] = ::sched_getcpu(); });
+  EXPECT_THAT(cpu_of, ElementsAre(here, here, here, here, there, there, there, there, there));
+}
+
+TEST(NodePoolTest, PartsAreInProportionToTheThreads) {
+  const auto pool = must(ThreadPool::create(bound_share({{0, 3, {some_cpu()}}, {1, 1, {other_cpu()}}})));
+  std::vector<std::thread::id> thread_of(40);
+  pool->parallel_for_owners(
+      40, [&](std::int64_t i) { thread_of[static_cast<std::size_t>(i)] = std::this_thread::get_id(); });
+  EXPECT_EQ(std::count(thread_of.begin(), thread_of.end(), thread_of.back()),
+            10);  // the one of the second node
+  for (std::size_t i = 30; i < 40; ++i) EXPECT_EQ(thread_of[i], thread_of.back()) << i;
+}
+
+// The second node's only worker is held by its first item until every other item is done: a static split
+// would wait for ever.
+TEST(NodePoolTest, ANodeThatIsDoneTakesFromTheOthers) {
+  const auto pool = must(ThreadPool::create(bound_share({{0, 1, {some_cpu()}}, {1, 1, {other_cpu()}}})));
+  constexpr int kItems = 64;
+  std::atomic<int> done{0};
+  const auto caller = std::this_thread::get_id();
+  std::atomic<bool> held{false};
+  pool->parallel_for(kItems, [&](std::int64_t) {
+    if (std::this_thread::get_id() != caller && !held.exchange(true))
+      while (done.load() < kItems - 1) std::this_thread::yield();
+    done.fetch_add(1);
+  });
+  EXPECT_EQ(done.load(), kItems);
+}
 
 TEST(ThreadPoolBoundsTest, ABadCountIsRefusedWithTheNumber) {
   EXPECT_EQ(ThreadPool::create(-1).status().code(), Code::invalid);
   EXPECT_NE(ThreadPool::create(5000).status().message().find("5000"), std::string_view::npos);
+  const std::vector<CoreShare::Node> nodes(65, CoreShare::Node{0, 1, {some_cpu()}});
+  EXPECT_NE(ThreadPool::create(bound_share(nodes)).status().message().find("65 NUMA nodes"),
+            std::string_view::npos);
+}
+
+TEST(ThreadPoolBoundsTest, CpusThatAreNotThereAreNamed) {
+  const Status refused = ThreadPool::create(bound_share({{0, 1, {4000, 4001}}, {1, 1, {4003}}})).status();
+  EXPECT_EQ(refused.code(), Code::unsupported);
+  EXPECT_NE(refused.message().find("4000-4001"), std::string_view::npos) << refused.message();
 }
 
 }  // namespace

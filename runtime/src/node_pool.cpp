@@ -1,0 +1,230 @@
+// Threads by NUMA node. A call lies on its caller's stack: for each node a part of the items, which threads
+// take one by one through an atomic cursor, their own node's part first. A lock a node guards who may join a
+// call there, twice a call and thread, never an item.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include <sched.h>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/thread_annotations.h>
+
+#include "affinity.h"
+#include "thread_pools.h"
+
+namespace strata::detail {
+namespace {
+
+class NodePool final : public ThreadPool {
+ public:
+  explicit NodePool(const CoreShare& share);
+  ~NodePool() override;
+  Status start(const CoreShare& share);
+
+  int threads() const noexcept override { return threads_before_.back(); }
+  std::span<const int> nodes() const noexcept override { return numbers_; }
+
+ protected:
+  void run(std::int64_t n, Function function, const void* context, Takers takers) override;
+
+ private:
+  struct Call;
+  // A cache line of its own: the cursor is what threads contend for.
+  struct alignas(64) Part {
+    std::atomic<std::int64_t> next = 0;
+    std::int64_t end = 0;
+    // Guarded by the node's mutex:
+    int places = 0;  // workers that may still join
+    int inside = 0;  // workers that joined and have not left
+    Call* call = nullptr;
+    Part* below = nullptr;
+
+    bool any_left() const noexcept { return next.load(std::memory_order_relaxed) < end; }
+  };
+  struct Call {
+    Function function;
+    const void* context;
+    std::size_t n_parts;
+    bool owners_only;
+    std::array<Part, kMostNodes> parts;
+
+    bool any_left(std::size_t node) const noexcept {
+      if (owners_only) return parts[node].any_left();
+      for (std::size_t k = 0; k < n_parts; ++k)
+        if (parts[k].any_left()) return true;
+      return false;
+    }
+    void take_items(std::size_t home) noexcept;
+  };
+  struct alignas(64) Node {
+    Mutex mutex;
+    Condition wake, left;
+    Part* top STRATA_GUARDED_BY(mutex) = nullptr;  // calls that may be joined, the newest first
+    bool stopping STRATA_GUARDED_BY(mutex) = false;
+  };
+
+  std::int64_t begin_of(std::size_t node, std::int64_t n) const noexcept {
+    return n / threads() * threads_before_[node] + n % threads() * threads_before_[node] / threads();
+  }
+  std::size_t callers_node() const noexcept;
+  void publish(std::size_t node, Call& call, Part& part) noexcept;
+  void withdraw(std::size_t node, Part& part) noexcept;
+  void serve(std::size_t node) noexcept;
+  static Part* joinable(const Node& at, std::size_t node) noexcept STRATA_REQUIRES(at.mutex);
+
+  std::vector<int> numbers_;               // of the nodes, where the workers are bound
+  std::vector<int> threads_before_ = {0};  // of each node: threads of the nodes before it; then all
+  std::vector<std::uint8_t> node_of_cpu_;  // kMostNodes: of none
+  std::vector<Node> nodes_;
+  std::vector<std::jthread> workers_;  // last: joined before anything above is destroyed
+};
+
+// A thread that works for a pool now, and where: a call inside a call starts there.
+thread_local const void* t_pool = nullptr;
+thread_local std::size_t t_node = 0;
+
+NodePool::NodePool(const CoreShare& share) : nodes_(share.nodes.size()) {
+  for (std::size_t k = 0; k < share.nodes.size(); ++k) {
+    const CoreShare::Node& node = share.nodes[k];
+    threads_before_.push_back(threads_before_.back() + node.threads);
+    if (share.bound) numbers_.push_back(node.index);
+    for (const int cpu : node.cpus) {
+      const auto at = static_cast<std::size_t>(cpu);
+      if (at >= node_of_cpu_.size()) node_of_cpu_.resize(at + 1, kMostNodes);
+      node_of_cpu_[at] = static_cast<std::uint8_t>(k);
+    }
+  }
+}
+
+NodePool::~NodePool() {
+  for (Node& node : nodes_) {
+    const MutexLock lock(node.mutex);
+    node.stopping = true;
+    node.wake.notify_all();
+  }
+}
+
+// Every node has all its threads, though one of them idles while a caller on that node takes part: callers
+// come from any node.
+Status NodePool::start(const CoreShare& share) {
+  if (threads() == 1) return {};
+  for (std::size_t k = 0; k < share.nodes.size(); ++k)
+    for (int i = 0; i < share.nodes[k].threads; ++i) {
+      std::jthread& worker = workers_.emplace_back([this, k] { serve(k); });
+      (void)::pthread_setname_np(worker.native_handle(), str("st-cpu-", k, "-", i).substr(0, 15).c_str());
+      if (share.bound) STRATA_TRY(bind_thread(worker.native_handle(), share.nodes[k].cpus));
+    }
+  return {};
+}
+
+void NodePool::Call::take_items(std::size_t home) noexcept {
+  for (std::size_t hop = 0; hop < (owners_only ? 1 : n_parts); ++hop) {
+    Part& part = parts[(home + hop) % n_parts];
+    while (part.any_left()) {
+      const std::int64_t i = part.next.fetch_add(1, std::memory_order_relaxed);
+      if (i < part.end) function(context, i);
+    }
+  }
+}
+
+std::size_t NodePool::callers_node() const noexcept {
+  if (t_pool == this) return t_node;
+  const int cpu = ::sched_getcpu();
+  if (cpu < 0 || static_cast<std::size_t>(cpu) >= node_of_cpu_.size()) return 0;
+  const std::uint8_t node = node_of_cpu_[static_cast<std::size_t>(cpu)];
+  return node < nodes_.size() ? node : 0;
+}
+
+void NodePool::publish(std::size_t node, Call& call, Part& part) noexcept {
+  if (part.places <= 0) return;
+  Node& at = nodes_[node];
+  const int places = part.places;
+  part.call = &call;
+  {
+    const MutexLock lock(at.mutex);
+    part.below = at.top;
+    at.top = &part;
+  }
+  for (int i = 0; i < places; ++i) at.wake.notify_one();
+}
+
+// The cursors order nothing: what the workers wrote is seen by the caller because they leave under the lock.
+// Items are left here only where the caller took none; workers leave when there are none.
+void NodePool::withdraw(std::size_t node, Part& part) noexcept {
+  if (part.call == nullptr) return;  // never published
+  Node& at = nodes_[node];
+  const MutexLock lock(at.mutex);
+  while (part.inside > 0 || part.any_left()) at.left.wait(at.mutex);
+  for (Part** link = &at.top; *link != nullptr; link = &(*link)->below)
+    if (*link == &part) {
+      *link = part.below;
+      break;
+    }
+}
+
+void NodePool::run(std::int64_t n, Function function, const void* context, Takers takers) {
+  if (n <= 0) return;
+  const bool nested = t_pool == this;
+  const bool owners_only = takers == Takers::owners && !nested && nodes_.size() > 1;
+  if (threads() == 1 || (n == 1 && !owners_only)) {
+    for (std::int64_t i = 0; i < n; ++i) function(context, i);
+    return;
+  }
+  const std::size_t home = callers_node();
+  Call call{function, context, nodes_.size(), owners_only, {}};
+  for (std::size_t k = 0; k < nodes_.size(); ++k) {
+    Part& part = call.parts[k];
+    part.next.store(begin_of(k, n), std::memory_order_relaxed);
+    part.end = begin_of(k + 1, n);
+  }
+  for (std::size_t k = 0; k < nodes_.size(); ++k) {
+    Part& part = call.parts[k];
+    const int caller = !owners_only && k == home ? 1 : 0;
+    const std::int64_t items = part.end - part.next.load(std::memory_order_relaxed);
+    part.places =
+        static_cast<int>(std::min<std::int64_t>(threads_before_[k + 1] - threads_before_[k], items) - caller);
+  }
+  for (std::size_t k = 0; k < nodes_.size(); ++k) publish(k, call, call.parts[k]);
+  if (!owners_only) call.take_items(home);
+  for (std::size_t k = 0; k < nodes_.size(); ++k) withdraw(k, call.parts[k]);
+}
+
+NodePool::Part* NodePool::joinable(const Node& at, std::size_t node) noexcept {
+  for (Part* part = at.top; part != nullptr; part = part->below)
+    if (part->places > 0 && part->call->any_left(node)) return part;
+  return nullptr;
+}
+
+void NodePool::serve(std::size_t node) noexcept {
+  t_pool = this;
+  t_node = node;
+  Node& at = nodes_[node];
+  at.mutex.lock();
+  while (!at.stopping) {
+    Part* const part = joinable(at, node);
+    if (part == nullptr) {
+      at.wake.wait(at.mutex);
+      continue;
+    }
+    --part->places;
+    ++part->inside;
+    at.mutex.unlock();
+    part->call->take_items(node);
+    at.mutex.lock();
+    if (--part->inside == 0) at.left.notify_all();
+  }
+  at.mutex.unlock();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ThreadPool>> create_node_pool(const CoreShare& share) {
+  auto pool = std::make_unique<NodePool>(share);
+  STRATA_TRY(pool->start(share));
+  return Result<std::unique_ptr<ThreadPool>>(std::move(pool));
+}
+
+}  // namespace strata::detail

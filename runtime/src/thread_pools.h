@@ -1,0 +1,20 @@
+// The two kinds of pool behind ThreadPool::create().
+#pragma once
+
+#include <memory>
+
+#include <strata/runtime/thread_pool.h>
+
+namespace strata::detail {
+
+inline constexpr int kMostThreads = 1024;
+inline constexpr std::size_t kMostNodes = 64;
+
+/// Threads that steal from each other: oneTBB. Kept on the CPUs of the one node of `share` where that is
+/// bound. Under ThreadSanitizer, where oneTBB cannot run, a node pool.
+std::unique_ptr<ThreadPool> create_stealing_pool(const CoreShare& share);
+
+/// Threads of our own by node, for a share of several nodes. Errors: as ThreadPool::create.
+Result<std::unique_ptr<ThreadPool>> create_node_pool(const CoreShare& share);
+
+}  // namespace strata::detail
