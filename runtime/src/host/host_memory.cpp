@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 namespace strata::detail {
 namespace {
@@ -28,9 +29,10 @@ void advise_huge_pages(std::byte* data, std::size_t bytes) noexcept {
   if (inside > 0) (void)::madvise(data + skip, inside, MADV_HUGEPAGE);  // refused: small pages do
 }
 
+// Each page by a thread of the node that works this part of the memory later.
 void first_touch(std::byte* data, std::size_t bytes, Fill fill, ThreadPool& pool) {
   const auto items = static_cast<std::int64_t>((bytes + kTouchBytes - 1) / kTouchBytes);
-  pool.parallel_for(items, [&](std::int64_t i) {
+  pool.parallel_for_owners(items, [&](std::int64_t i) {
     const std::size_t begin = static_cast<std::size_t>(i) * kTouchBytes;
     const std::size_t n = std::min(kTouchBytes, bytes - begin);
     if (fill == Fill::poison) {
@@ -40,6 +42,15 @@ void first_touch(std::byte* data, std::size_t bytes, Fill fill, ThreadPool& pool
         *static_cast<volatile std::byte*>(data + at) = std::byte{0};
     }
   });
+}
+
+// Before the first touch. A refusal leaves the placing to that. Where the threads are bound to several nodes,
+// each reads what it touched first: interleaving would make most of that remote. Where they are not bound,
+// nobody knows who reads what, and interleaving at least uses the bandwidth of every node.
+void place(std::byte* data, std::size_t bytes, int numa_node, std::span<const int> pool_nodes) {
+  if (numa_node == kAllNumaNodes && pool_nodes.size() > 1) return;
+  const bool near_threads = numa_node == kAllNumaNodes && pool_nodes.size() == 1;
+  (void)bind_to_numa(data, bytes, near_threads ? pool_nodes.front() : numa_node);
 }
 
 }  // namespace
@@ -58,7 +69,7 @@ Result<BufferView> map_memory(std::size_t bytes, const HostMemoryOptions& option
   if (reachable) {
     (void)::madvise(data, bytes, MADV_DONTDUMP);
     if (options.huge_pages) advise_huge_pages(data, bytes);
-    (void)bind_to_numa(data, bytes, options.numa_node);  // refused: first touch places the pages
+    place(data, bytes, options.numa_node, pool->nodes());
     first_touch(data, bytes, options.fill, *pool);
   }
   return BufferView{data, bytes};

@@ -82,8 +82,10 @@ class HostMemory {
   std::uint64_t created_ STRATA_GUARDED_BY(mutex_) = 0;
 };
 
-/// An exact anonymous mapping, kept out of core dumps, bound to `numa_node` and filled as asked. A node that
-/// cannot be had leaves the pages to first touch. Errors: `out_of_memory` with errno's text.
+/// An exact anonymous mapping, kept out of core dumps and filled as asked. Its pages lie on `numa_node`;
+/// where none is named, near the threads of the pool that work them, or in turn on all nodes if those are not
+/// bound. A node that cannot be had leaves the pages to first touch. Errors: `out_of_memory` with errno's
+/// text.
 Result<BufferView> map_memory(std::size_t bytes, const HostMemoryOptions& options, ThreadPool* pool);
 void unmap_memory(BufferView view) noexcept;
 
