@@ -41,6 +41,13 @@ Check check_cores(const Result<Topology>& topology, const HostFacts& host) {
   return check;
 }
 
+Check check_share(const Result<CoreShare>& share) {
+  if (share.has_value()) return {.name = "compute", .detail = share->why};
+  return {"compute", Health::broken, std::string(share.status().message()),
+          "start all processes of this machine with one launcher, or unset what it does not set",
+          share.status().code()};
+}
+
 Check check_ram(const HostFacts& host) {
   Check check{.name = "ram"};
   check.detail =
@@ -147,6 +154,7 @@ std::vector<Check> diagnose(const DoctorFacts& facts) {
   const Health cuda = facts.cuda.usable ? Health::ok : Health::degraded;
   return {check_cpu(facts.cpu),
           check_cores(facts.topology, facts.host),
+          check_share(facts.share),
           check_ram(facts.host),
           check_memlock(facts.host),
           check_huge_pages(facts.host.huge_pages),

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <strata/runtime/core_share.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/topology.h>
 
@@ -33,6 +34,7 @@ CudaProbe cuda_probe();
 struct DoctorFacts {
   CpuFeatures cpu;
   Result<Topology> topology = Topology{};
+  Result<CoreShare> share = CoreShare{};  ///< of this process
   HostFacts host;
   Status uring;                 ///< of io_uring_setup
   std::string nvme_dir;         ///< empty: not asked for

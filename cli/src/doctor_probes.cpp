@@ -67,6 +67,7 @@ DoctorFacts gather_facts(const std::string& nvme_dir, const std::vector<std::str
   DoctorFacts facts;
   facts.cpu = read_cpu_features();
   facts.topology = read_topology();
+  facts.share = share_of_this_process(environment);
   facts.host = read_host_facts();
   facts.uring = probe_io_uring();
   facts.nvme_dir = nvme_dir;

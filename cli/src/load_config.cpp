@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include <strata/model/hf/config.h>
+#include <strata/runtime/core_share.h>
 #include <strata/runtime/io.h>
 #include <strata/runtime/str.h>
-#include <strata/runtime/topology.h>
 
 #include "chat_choice.h"
 #include "exit_code.h"
@@ -61,6 +61,30 @@ Status check_sizes(const ConfigTree& tree, const ConfigLayer& found) {
   return config_problems(problems);
 }
 
+Result<CoreShare> deal_share(const ConfigTree& tree, const std::vector<std::string>& environment) {
+  CoreShareOptions options;
+  const auto given = [&](const char* key) -> std::optional<int> {
+    if (tree.is_auto(key)) return std::nullopt;
+    return static_cast<int>(tree.integer(key));  // the schema keeps it small
+  };
+  options.threads = given("cpu.threads");
+  options.service_cores = given("cpu.service_cores");
+  return share_of_this_process(environment, options);
+}
+
+/// Fills the struct, with the share. Errors: the problems of both.
+Result<TrainConfig> fill(ConfigTree& tree, const std::vector<std::string>& environment) {
+  Result<CoreShare> share = deal_share(tree, environment);
+  resolve_simple_autos(tree, share.value_or(CoreShare{}));
+  Result<TrainConfig> config = fill_train_config(tree);
+  std::vector<std::string> problems;
+  if (!config.has_value()) problems.emplace_back(config.status().message());
+  if (!share.has_value()) problems.emplace_back(share.status().message());
+  STRATA_TRY(config_problems(problems));
+  config->cpu.share = *std::move(share);
+  return config;
+}
+
 Status decide_chat(ConfigTree& tree, TrainConfig& config) {
   if (!tree.is_auto("data.chat")) return {};
   STRATA_TRY_ASSIGN(const ChatChoice choice,
@@ -87,9 +111,7 @@ Result<LoadedConfig> load_config(const Args& args) {
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
     STRATA_TRY(check_sizes(tree, sources.found));
   }
-  const auto topology = read_topology();
-  resolve_simple_autos(tree, topology ? topology->usable_threads : 1);
-  STRATA_TRY_ASSIGN(TrainConfig config, fill_train_config(tree));
+  STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, args.environment));
   config.model.loaded = model;
   STRATA_TRY(decide_chat(tree, config));
   return LoadedConfig{std::move(tree), std::move(config)};

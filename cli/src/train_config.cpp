@@ -80,7 +80,7 @@ void fill_placement(const ConfigTree& tree, TrainConfig& config) {
   config.offload.policy = choice(tree, "offload.policy");
   config.io = {choice(tree, "io.engine"), small(tree, "io.queue_depth"), tree.bytes("io.block"),
                tree.flag("io.direct")};
-  config.cpu = {tree.is_auto("cpu.threads") ? 0 : small(tree, "cpu.threads"), choice(tree, "cpu.isa")};
+  config.cpu.isa = choice(tree, "cpu.isa");
 }
 
 void fill_outputs(const ConfigTree& tree, TrainConfig& config) {
@@ -122,11 +122,14 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
 
 }  // namespace
 
-void resolve_simple_autos(ConfigTree& tree, int usable_threads) {
+void resolve_simple_autos(ConfigTree& tree, const CoreShare& share) {
   if (tree.is_auto("offload.step_mode"))
     tree.resolve("offload.step_mode", std::string("serial"), "the only mode there is");
-  if (tree.is_auto("cpu.threads"))
-    tree.resolve("cpu.threads", std::int64_t{usable_threads}, "hardware threads this process may use");
+  if (tree.is_auto("cpu.threads")) tree.resolve("cpu.threads", std::int64_t{share.threads()}, share.why);
+  if (tree.is_auto("cpu.service_cores"))
+    tree.resolve("cpu.service_cores", std::int64_t{share.service_cores},
+                 share.service_cores > 0 ? "one from 8 cores on, two from 32 on"
+                                         : "none below 8 cores, nor where the system places the threads");
 }
 
 Result<TrainConfig> fill_train_config(const ConfigTree& tree) {

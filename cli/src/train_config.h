@@ -8,6 +8,7 @@
 
 #include <strata/model/decoder.h>
 #include <strata/runtime/config.h>
+#include <strata/runtime/core_share.h>
 
 namespace strata::cli {
 
@@ -67,8 +68,8 @@ struct TrainConfig {
     bool direct = false;
   } io;
   struct Cpu {
-    int threads = 0;  ///< 0: all that may be used
     std::string isa;  ///< scalar, sse4, avx2, avx512, neon, auto
+    CoreShare share;  ///< where the compute threads run; load_config() deals it
   } cpu;
   struct LogSection {
     std::int64_t every = 0, sample_every = 0;
@@ -85,8 +86,8 @@ struct TrainConfig {
   } checkpoint;
 };
 
-/// Decides the `auto`s that need nothing but this machine: offload.step_mode and cpu.threads.
-void resolve_simple_autos(ConfigTree& tree, int usable_threads);
+/// Decides the `auto`s that need nothing but this machine: offload.step_mode, cpu.threads, cpu.service_cores.
+void resolve_simple_autos(ConfigTree& tree, const CoreShare& share);
 
 /// The tokenizer that a run reads, file or folder; empty for one that is still to be trained.
 std::string tokenizer_source(const TrainConfig& config);

@@ -101,6 +101,21 @@ TEST(CommandTest, CheckReportsEveryProblemAtOnceAndPrintsNothingElse) {
   EXPECT_EQ(json["problems"].size(), 2u);
 }
 
+TEST(CommandTest, LaunchersThatDisagreeAreAProblemBesideTheOthers) {
+  const Outcome bad =
+      strata_command({"config", "check", "model.heads=3"}, {"LOCAL_RANK=4", "LOCAL_WORLD_SIZE=4"});
+  EXPECT_EQ(bad.code, kExitUsage);
+  EXPECT_THAT(bad.err, HasSubstr("2 problems"));
+  EXPECT_THAT(bad.err, HasSubstr("LOCAL_RANK is 4, but LOCAL_WORLD_SIZE is 4"));
+  EXPECT_THAT(bad.err, HasSubstr("model.heads"));
+}
+
+TEST(CommandTest, ServiceCoresThatLeaveNoneToComputeAreRefused) {
+  const Outcome bad = strata_command({"config", "check", "cpu.service_cores=1024"});
+  EXPECT_EQ(bad.code, kExitUsage);
+  EXPECT_THAT(bad.err, HasSubstr("cpu.service_cores is 1024; this process has"));
+}
+
 TEST(CommandTest, CheckOfAGoodFileIsOk) {
   const TempFile file("_good.json", R"({"memory": {"device": "64MiB"}})");
   const Outcome good = strata_command({"config", "check", file.path()});

@@ -23,6 +23,7 @@ DoctorFacts healthy() {
                             .l2_bytes = kMiB,
                             .l3_bytes = 32 * kMiB,
                             .numa = {{0, 4, kGiB}}};
+  facts.share = must(deal_cores(must(describe_topology("numa:1 core:4 pu:2")), {}));
   facts.host.total_ram_bytes = facts.host.available_ram_bytes = 16 * kGiB;
   facts.host.huge_pages.transparent = "madvise";
   facts.nvme_dir = "/data";
@@ -54,6 +55,7 @@ TEST(DoctorTest, AnArmCpuIsNotToldToBecomeAnX86One) {
 TEST(DoctorTest, WhateverIsNotOkComesWithARemedy) {
   DoctorFacts facts;  // nothing at all
   facts.topology = Status::error(Code::unsupported, "no hwloc");
+  facts.share = local_rank(std::vector<std::string>{"LOCAL_RANK=1"}).status();
   facts.host.memlock_limit_bytes = 0;
   facts.uring = Status::error(Code::unsupported, "Function not implemented");
   facts.nvme_dir = "/nowhere";
@@ -79,6 +81,14 @@ TEST(DoctorTest, ACpuQuotaBelowTheThreadsNamesTheSetting) {
   DoctorFacts facts = healthy();
   facts.host.cgroup_cpus = 2.5;
   EXPECT_EQ(row(facts, "cores").remedy, "cpu.threads=2");
+}
+
+TEST(DoctorTest, TheShareOfTheCoresIsToldWithItsReason) {
+  EXPECT_THAT(row(healthy(), "compute").detail, HasSubstr("4 threads on NUMA node 0; all 4 cores"));
+  DoctorFacts facts = healthy();
+  facts.share = local_rank(std::vector<std::string>{"LOCAL_RANK=1"}).status();
+  EXPECT_EQ(row(facts, "compute").health, Health::broken);
+  EXPECT_THAT(row(facts, "compute").detail, HasSubstr("LOCAL_WORLD_SIZE is not set"));
 }
 
 TEST(DoctorTest, AFolderWithoutDirectIoIsDegradedAndNoneIsUnchecked) {

@@ -18,9 +18,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Result<TrainConfig> config_of(const ConfigSources& sources) {
+Result<ConfigTree> tree_of(const ConfigSources& sources) {
   STRATA_TRY_ASSIGN(ConfigTree tree, ConfigTree::build(train_schema(), sources));
-  resolve_simple_autos(tree, 3);
+  CoreShare share;
+  share.nodes = {{0, 3, {0, 1, 2}}};
+  share.service_cores = 1;
+  share.why = "3 threads of a test";
+  resolve_simple_autos(tree, share);
+  return tree;
+}
+Result<TrainConfig> config_of(const ConfigSources& sources) {
+  STRATA_TRY_ASSIGN(const ConfigTree tree, tree_of(sources));
   return fill_train_config(tree);
 }
 std::string problems(std::vector<std::string> arguments) {
@@ -65,15 +73,21 @@ TEST(TrainConfigTest, TheAustenPresetFillsTheStruct) {
   EXPECT_EQ(config.memory.nvme_bytes, 48 * kMiB);
   EXPECT_FALSE(config.offload.chunk_elems.has_value());
   EXPECT_EQ(config.offload.step_mode, "serial");
-  EXPECT_EQ(config.cpu.threads, 3);
   EXPECT_EQ(config.io.block_bytes, kMiB);
   EXPECT_TRUE(config.log.trace.empty());
 }
 
 TEST(TrainConfigTest, WhatIsSetByHandIsNotResolvedOver) {
-  EXPECT_EQ(must(config_of({.arguments = {"cpu.threads=1"}})).cpu.threads, 1);
+  EXPECT_EQ(must(tree_of({.arguments = {"cpu.threads=1"}})).integer("cpu.threads"), 1);
   EXPECT_TRUE(std::isinf(must(config_of({.arguments = {"train.max_time=none"}})).train.max_time_s));
   EXPECT_EQ(must(config_of({.arguments = {"data.tokenizer=t.json"}})).data.tokenizer, "t.json");
+}
+
+TEST(TrainConfigTest, TheShareResolvesTheThreadsAndServiceCores) {
+  const ConfigTree tree = must(tree_of({}));
+  EXPECT_EQ(tree.integer("cpu.threads"), 3);
+  EXPECT_EQ(tree.integer("cpu.service_cores"), 1);
+  EXPECT_EQ(tree.entry("cpu.threads").why, "3 threads of a test");
 }
 
 TEST(TrainConfigTest, ModesThatDoNotExistAreRefusedWithTheKnownOnes) {

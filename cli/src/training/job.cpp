@@ -132,7 +132,7 @@ Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan
       return Status::error(Code::io_error,
                            str("memory.nvme_dir = ", config.memory.nvme_dir, ": ", made.message()));
   auto job = std::make_unique<Job>();
-  STRATA_TRY_ASSIGN(job->pool_, ThreadPool::create(config.cpu.threads));
+  STRATA_TRY_ASSIGN(job->pool_, ThreadPool::create(config.cpu.share));
   HostBackendOptions options;
   options.queue_depth = kQueueDepth;
   options.trace = trace;
@@ -169,7 +169,7 @@ TierHomes homes_in(const RunPlan& plan, Tier tier) {
 
 }  // namespace
 
-std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute recompute, int threads,
+std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute recompute,
                         const std::string& nvme_note) {
   const DecoderConfig d = decoder_config(c);
   std::string text = fmt::format(
@@ -179,8 +179,9 @@ std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute rec
                       static_cast<std::int64_t>(c.train.micro_batch) * c.train.grad_accum * c.model.seq,
                       c.train.grad_accum, c.train.micro_batch, c.optim.name, c.offload.states,
                       to_string(recompute));
-  text += fmt::format("machine  host backend, {} threads, {}; nvme: {}\n", threads,
-                      cpuopt::to_string(cpuopt::active_isa()), nvme_note);
+  text += fmt::format("machine  host backend, {}; nvme: {}\n", cpuopt::to_string(cpuopt::active_isa()),
+                      nvme_note);
+  text += str("cores    ", c.cpu.share.why, "\n");
   for (const std::string& note : plan.notes) text += "plan     " + note + "\n";
   text +=
       fmt::format("\n  {:<7} {:>12} {:>12} {:>9}   {}\n", "tier", "budget", "planned peak", "homes", "what");

@@ -34,7 +34,6 @@ class Job {
   static Result<std::unique_ptr<Job>> start(const TrainConfig& config, const RunPlan& plan, Io& io,
                                             Trace* trace = nullptr);
   Engine& engine() noexcept { return *engine_; }
-  int threads() const noexcept { return pool_->threads(); }
 
  private:
   SteadyClock clock_;
@@ -44,7 +43,7 @@ class Job {
 };
 
 /// The table shown before a run: model, machine, budgets and plan by tier.
-std::string start_table(const TrainConfig& config, const RunPlan& plan, Recompute recompute, int threads,
+std::string start_table(const TrainConfig& config, const RunPlan& plan, Recompute recompute,
                         const std::string& nvme_note);
 /// plan.json.
 std::string plan_json(const TrainConfig& config, const RunPlan& plan, Recompute recompute);

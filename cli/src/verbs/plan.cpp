@@ -11,9 +11,9 @@ int run_plan(const Args& args) {
   const auto planned = plan_job(*loaded);
   if (!planned.has_value()) return print_error(args, "plan", planned.status());
   const TrainConfig& config = loaded->config;
-  print(args.out, args.json ? plan_json(config, *planned->plan, planned->recompute)
-                            : start_table(config, *planned->plan, planned->recompute, config.cpu.threads,
-                                          "opened when the run starts"));
+  print(args.out,
+        args.json ? plan_json(config, *planned->plan, planned->recompute)
+                  : start_table(config, *planned->plan, planned->recompute, "opened when the run starts"));
   return kExitOk;
 }
 

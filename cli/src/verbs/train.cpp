@@ -128,8 +128,7 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   if (trace) trace->set_enabled(false);  // the trainer turns it on for the steps asked for
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *planned.plan, io, trace.get()));
   for (const std::string& note : workload->notes()) print(args.out, str("data     ", note, "\n"));
-  print(args.out,
-        start_table(config, *planned.plan, planned.recompute, job->threads(), job->engine().nvme_note()));
+  print(args.out, start_table(config, *planned.plan, planned.recompute, job->engine().nvme_note()));
 
   const std::string nvme_note = job->engine().nvme_note();
   if (nvme_note != "not used" && nvme_note != "io_uring, O_DIRECT, registered buffers")
