@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <strata/runtime/str.h>
+#include <strata/runtime/thread_pool.h>
+#include <strata/runtime/topology.h>
 
 #include "engine/tiny_run.h"
 
@@ -30,6 +32,17 @@ void random_homes(std::uint64_t seed, const ChunkLayout& layout, Placement& plac
                                                                   : in_ram                   ? Tier::pinned
                                                                                              : Tier::nvme;
     }
+}
+
+// One to three threads, or three on two nodes: which cores they are on makes no difference here.
+std::unique_ptr<ThreadPool> random_pool(const Rng& rng) {
+  const auto threads = static_cast<int>(rng.below(5, 4));
+  if (threads > 0) return must(ThreadPool::create(threads));
+  const Topology machine = must(read_topology());
+  CoreShare share;
+  share.nodes = {{0, 1, machine.usable_cores.front().cpus}, {1, 2, machine.usable_cores.back().cpus}};
+  share.bound = true;
+  return must(ThreadPool::create(share));
 }
 
 struct Case {
@@ -65,7 +78,7 @@ Outcome placed(const Case& which, std::uint64_t seed, const std::string& dir) {
       programs_of(which, kRecomputeModes[rng.below(3, kRecomputeModes.size())]), options,
       [&](const ChunkLayout& layout, Placement& placement) { random_homes(seed, layout, placement); }));
   const bool threaded = rng.below(4, 2) == 0;
-  TinyRun run(std::move(plan), 1 + static_cast<int>(rng.below(5, 3)),
+  TinyRun run(std::move(plan), random_pool(rng),
               threaded ? HostBackendOptions{}
                        : HostBackendOptions{.schedule = Schedule::latest_legal, .check = true});
   must(run.engine->initialize(5));

@@ -80,8 +80,11 @@ struct TinyRun {
   explicit TinyRun(std::unique_ptr<const RunPlan> run_plan, int threads = 2,
                    HostBackendOptions backend_options = {.schedule = Schedule::latest_legal, .check = true},
                    Io& io = posix_io())
+      : TinyRun(std::move(run_plan), must(ThreadPool::create(threads)), backend_options, io) {}
+  TinyRun(std::unique_ptr<const RunPlan> run_plan, std::unique_ptr<ThreadPool> run_pool,
+          HostBackendOptions backend_options, Io& io = posix_io())
       : plan(std::move(run_plan)),
-        pool(must(ThreadPool::create(threads))),
+        pool(std::move(run_pool)),
         backend(must(create_host_backend(backend_options, *pool, clock))),
         engine(must(Engine::create(*plan, {*backend, *pool, clock, io}))) {}
 
