@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""AdamW on the CPU by somebody else, which strata's own step is measured beside. Run by a Python that has the peer
+(setup_peers.sh beside this makes one); ends with 77 where it does not.
+
+    adamw_peers.py --peer torch-fused|torch-foreach|torch-plain|deepspeed --flow kernel|cast|cast2 [--unscale]
+                   [--n N] [--threads N] [--rounds N] [--memory kept|huge|ordinary] [--json | --serve]
+
+One flat tensor of N float32 parameters, float32 moments, decoupled weight decay. The flows, pass by pass:
+  kernel  the optimizer's step, float32 gradients
+  cast    the same, then the parameters are copied to bfloat16: the host's part of DeepSpeed's ZeRO-2 with the optimizer
+          offloaded (deepspeed/runtime/zero/stage_1_and_2.py, step()), where gradients arrive widened to float32
+  cast2   before both, the gradients are widened on the host from bfloat16
+--unscale adds what unscale_and_clip_grads() does there: one pass that multiplies the float32 gradients by 1 / (loss
+scale * clip factor), which is 1 here so that rounds repeat. Norm and overflow are found on the device there and cost the
+host nothing; here neither.
+
+Printed is the median over the rounds of ns per parameter and step, a round being as many steps as take 0.2 s. The first
+steps, which touch the moments, are not timed. detail has the same round's plain copy of N floats, by which two runs can
+be compared on a machine whose memory drifts, and the microseconds of a step of 16 parameters, which is all Python.
+--memory says what malloc does: nothing out of the ordinary; huge pages (glibc 2.35 and later); or huge pages and what is
+freed stays, so that the steps made of many operations do not get their scratch from the kernel, page by page, each time.
+--serve runs one round for each line on stdin and prints its figures, for a caller that takes turns, and the whole at the
+end; the first reply comes when all is warm."""
+import argparse
+import importlib.util
+import json
+import math
+import os
+import pathlib
+import re
+import statistics
+import sys
+import time
+
+PEERS = ("torch-fused", "torch-foreach", "torch-plain", "deepspeed")
+TORCH_KINDS = {"torch-fused": {"fused": True}, "torch-foreach": {"foreach": True}, "torch-plain": {"foreach": False}}
+SETTINGS = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
+ROUND_S, WARM_STEPS, TINY_N, ABSENT = 0.2, 3, 16, 77
+MEMORY = {"ordinary": "", "huge": "glibc.malloc.hugetlb=1"}
+MEMORY["kept"] = MEMORY["huge"] + ":glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776"
+# Of OpenMP, each thread to a core of its own; unless the caller set them otherwise.
+ENVIRONMENT = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores", "DS_ACCELERATOR": "cpu"}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--peer", choices=PEERS, required=True)
+    parser.add_argument("--flow", choices=("kernel", "cast", "cast2"), default="kernel")
+    parser.add_argument("--unscale", action="store_true", help="multiply the gradients by a factor first")
+    parser.add_argument("--n", type=lambda text: int(float(text)), default=100_000_000, help="parameters")
+    parser.add_argument("--threads", type=int, default=cores)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--memory", choices=("kept", "huge", "ordinary"), default="kept")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--json", action="store_true", help="print JSON in place of text")
+    shown.add_argument("--serve", action="store_true", help="one round for each line on stdin, JSON")
+    given = parser.parse_args()
+    problems = [f"--{name} is {value}, at least 1 is needed" for name, value in
+                (("n", given.n), ("threads", given.threads), ("rounds", given.rounds)) if value < 1]  # fmt: skip
+    if given.threads > cores:
+        problems.append(f"--threads is {given.threads}, {cores} cores are there")
+    if problems:
+        parser.error("; ".join(problems))
+    return given
+
+
+def restart_settled(given):
+    """Starts this program anew, with the environment that malloc and OpenMP read only then."""
+    wanted = {**ENVIRONMENT, **os.environ, "OMP_NUM_THREADS": str(given.threads), "GLIBC_TUNABLES": MEMORY[given.memory]}
+    if wanted != dict(os.environ):
+        os.execve(sys.executable, [sys.executable, *sys.argv], wanted)
+
+
+def absent(why):
+    print(f"adamw_peers: {why}", file=sys.stderr)
+    sys.exit(ABSENT)
+
+
+def optimizer_of(peer, parameters):
+    import torch
+
+    if peer == "deepspeed":
+        from deepspeed.ops.adam import DeepSpeedCPUAdam
+
+        return DeepSpeedCPUAdam([parameters], adamw_mode=True, **SETTINGS)
+    try:
+        return torch.optim.AdamW([parameters], **TORCH_KINDS[peer], **SETTINGS)
+    except (RuntimeError, TypeError) as error:  # fused: for CUDA alone before 2.4, for nobody before 2.0
+        absent(f"torch {torch.__version__} has no {peer} AdamW for the CPU: {error}")
+
+
+class Job:
+    """The tensors of one flow, and the flow's passes by name."""
+
+    def __init__(self, given, n):
+        import torch
+
+        random = torch.Generator().manual_seed(1)
+        self.parameters = torch.empty(n).normal_(0, 0.02, generator=random).requires_grad_()
+        self.parameters.grad = torch.empty(n).normal_(0, 1e-3, generator=random)
+        self.narrow = torch.zeros(n, dtype=torch.bfloat16)
+        self.arrived = self.parameters.grad.to(torch.bfloat16) if given.flow == "cast2" else None
+        self.factor = torch.tensor(1.0)  # a tensor there too, for it comes from the norm
+        self.optimizer = optimizer_of(given.peer, self.parameters)
+        self.passes = {"widen the bf16 gradients": self.widen} if given.flow == "cast2" else {}
+        if given.unscale:
+            self.passes["multiply the f32 gradients"] = self.unscale
+        self.passes["the optimizer's step"] = self.optimizer.step
+        if given.flow != "kernel":
+            self.passes["copy the f32 parameters to bf16"] = self.cast
+
+    def widen(self):
+        self.parameters.grad.copy_(self.arrived)
+
+    def unscale(self):
+        self.parameters.grad.mul_(1.0 / self.factor)
+
+    def cast(self):
+        self.narrow.copy_(self.parameters.data)
+
+    def run(self, steps=1):
+        passes = list(self.passes.values())
+        begin = time.perf_counter()
+        for _ in range(steps):
+            for one_pass in passes:
+                one_pass()
+        return time.perf_counter() - begin
+
+
+def steps_a_round(job):
+    job.run(WARM_STEPS)
+    steps = 1
+    while (seconds := job.run(steps)) < ROUND_S / 2:
+        steps *= 2
+    return max(1, math.ceil(ROUND_S * steps / seconds))
+
+
+class Rounds:
+    def __init__(self, given):
+        import torch
+
+        self.given, self.job = given, Job(given, given.n)
+        self.steps = steps_a_round(self.job)
+        self.copied = torch.zeros(given.n)
+        self.figures = []
+
+    def one(self):
+        """ns per parameter of a step and of a plain copy of the parameters, and their ratio."""
+        times = min(self.steps, 100)
+        begin = time.perf_counter()
+        for _ in range(times):
+            self.copied.copy_(self.job.parameters.data)
+        copy = (time.perf_counter() - begin) / times / self.given.n * 1e9
+        step = self.job.run(self.steps) / self.steps / self.given.n * 1e9
+        self.figures.append({"ns_per_param": round(step, 4), "copy_ns_per_param": round(copy, 4),
+                             "over_copy": round(step / copy, 3)})  # fmt: skip
+        return self.figures[-1]
+
+
+def huge_pages_mib():
+    found = re.search(r"AnonHugePages: *(\d+)", pathlib.Path("/proc/self/smaps_rollup").read_text())
+    return int(found.group(1)) // 1024 if found else 0
+
+
+def report(given, rounds):
+    import torch
+
+    tiny = Job(given, TINY_N)
+    tiny_steps = steps_a_round(tiny)
+    values = [figure["ns_per_param"] for figure in rounds.figures]
+    version = sys.modules["deepspeed"].__version__ if given.peer == "deepspeed" else torch.__version__
+    detail = {"unscale": given.unscale, "passes": list(rounds.job.passes), "rounds": rounds.figures,
+              "steps_per_round": rounds.steps, "us_per_step_of_16": round(tiny.run(tiny_steps) / tiny_steps * 1e6, 2),
+              "median_over_copy": statistics.median(figure["over_copy"] for figure in rounds.figures),
+              "memory": given.memory, "huge_pages_mib": huge_pages_mib(), "torch": torch.__version__, "torch_threads": torch.get_num_threads(),
+              "environment": {name: os.environ[name] for name in (*ENVIRONMENT, "OMP_NUM_THREADS", "GLIBC_TUNABLES")}}  # fmt: skip
+    return {"peer": given.peer, "version": version, "flow": given.flow, "n": given.n, "threads": given.threads,
+            "ns_per_param": statistics.median(values), "spread": [min(values), max(values)], "detail": detail}  # fmt: skip
+
+
+def main():
+    given = arguments()
+    restart_settled(given)
+    out = os.fdopen(os.dup(1), "w", buffering=1)  # the JSON alone; the peers talk on stdout too
+    os.dup2(2, 1)
+    for module in ("torch", "deepspeed") if given.peer == "deepspeed" else ("torch",):
+        if importlib.util.find_spec(module) is None:
+            absent(f"{sys.executable} has no {module}")
+    import torch
+
+    torch.set_num_threads(given.threads)
+    rounds = Rounds(given)
+    if given.serve:
+        for _ in sys.stdin:
+            print(json.dumps(rounds.one()), file=out)
+        if not rounds.figures:
+            return
+    else:
+        for _ in range(given.rounds):
+            rounds.one()
+    result = report(given, rounds)
+    if given.json or given.serve:
+        print(json.dumps(result), file=out)
+    else:
+        low, high = result["spread"]
+        print(f"{given.peer} {result['version']}, {' + '.join(rounds.job.passes)}, {given.n} parameters, "
+              f"{given.threads} threads: {result['ns_per_param']} ns per parameter ({low} .. {high})", file=out)  # fmt: skip
+
+
+main()
