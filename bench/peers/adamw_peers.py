@@ -173,8 +173,10 @@ def report(given, rounds):
     detail = {"unscale": given.unscale, "passes": list(rounds.job.passes), "rounds": rounds.figures,
               "steps_per_round": rounds.steps, "us_per_step_of_16": round(tiny.run(tiny_steps) / tiny_steps * 1e6, 2),
               "median_over_copy": statistics.median(figure["over_copy"] for figure in rounds.figures),
-              "memory": given.memory, "huge_pages_mib": huge_pages_mib(), "torch": torch.__version__, "torch_threads": torch.get_num_threads(),
-              "environment": {name: os.environ[name] for name in (*ENVIRONMENT, "OMP_NUM_THREADS", "GLIBC_TUNABLES")}}  # fmt: skip
+              "memory": given.memory, "huge_pages_mib": huge_pages_mib(),
+              "torch": torch.__version__, "torch_threads": torch.get_num_threads(),
+              "environment": {name: os.environ[name]
+                              for name in (*ENVIRONMENT, "OMP_NUM_THREADS", "GLIBC_TUNABLES")}}  # fmt: skip
     return {"peer": given.peer, "version": version, "flow": given.flow, "n": given.n, "threads": given.threads,
             "ns_per_param": statistics.median(values), "spread": [min(values), max(values)], "detail": detail}  # fmt: skip
 

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""PyTorch's optimizers as an oracle of values: the same steps over the same bytes in float64 and in float32, so that
+another implementation's result can be judged in ulps of float32 and beside PyTorch's own error.
+
+    optimizer_ulps.py --optimizer adam|adamw|adagrad|sgd --lr X [--beta1 X --beta2 X] [--eps X] [--weight-decay X]
+                      [--momentum X [--nesterov]] [--steps N] --params P.f32 --grads G.f32 [--out P.f64] [--out32 P.f32]
+                      [--compare RESULT.f32] [--make N SEED]
+
+Files are raw, little-endian, without a header: P.f32 holds n floats, G.f32 steps * n floats, step after step; the results
+are the parameters after the last step. The step by itself is PyTorch's plain one, one operation after the other. Adam's
+weight decay is added to the gradient, AdamW's is decoupled, and so it is for the names of torch.optim throughout.
+--make writes both inputs first, N normal parameters (deviation 0.02) and gradients (1e-3) from SEED.
+Printed is one line of JSON: the error of PyTorch's float32, and with --compare that of RESULT.f32, against the float64
+result in units in the last place of float32: of the result (of_value), and of the greatest magnitude that the parameter
+had in the float64 run (of_path), for what ends near zero has lost its last places on the way, whoever computes. Each with
+the greatest error, its index, the mean and the median. Ends with 77 where there is no torch."""
+import argparse
+import json
+import pathlib
+import sys
+
+try:
+    import numpy as np
+    import torch
+except ImportError as error:
+    print(f"optimizer_ulps: {error}", file=sys.stderr)
+    sys.exit(77)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--optimizer", choices=("adam", "adamw", "adagrad", "sgd"), required=True)
+    parser.add_argument("--lr", type=float, required=True)
+    for name, default in (("beta1", 0.9), ("beta2", 0.999), ("eps", None), ("weight-decay", 0.0), ("momentum", 0.0)):
+        parser.add_argument(f"--{name}", type=float, default=default)
+    parser.add_argument("--nesterov", action="store_true")
+    parser.add_argument("--steps", type=int, default=100)
+    for name in ("params", "grads"):
+        parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
+    for name in ("out", "out32", "compare"):
+        parser.add_argument(f"--{name}", type=pathlib.Path)
+    parser.add_argument("--make", type=int, nargs=2, metavar=("N", "SEED"))
+    return parser.parse_args()
+
+
+def make(given):
+    n, seed = given.make
+    random = np.random.default_rng(seed)
+    random.normal(0, 0.02, n).astype("<f4").tofile(given.params)
+    random.normal(0, 1e-3, (given.steps, n)).astype("<f4").tofile(given.grads)
+
+
+def read(path, count=None):
+    values = np.fromfile(path, dtype="<f4")
+    if path.stat().st_size % 4 or values.size == 0 or count not in (None, values.size):
+        expected = "a multiple of 4 above 0" if count is None else f"{4 * count}"
+        sys.exit(f"optimizer_ulps: {path} has {path.stat().st_size} bytes, {expected} expected")
+    return values
+
+
+def optimizer_of(given, parameters):
+    """PyTorch's, by its own defaults of eps where none is given (1e-8; Adagrad 1e-10)."""
+    settings = {"lr": given.lr, "weight_decay": given.weight_decay, "foreach": False}
+    if given.optimizer == "sgd":
+        return torch.optim.SGD([parameters], momentum=given.momentum, nesterov=given.nesterov, **settings)
+    if given.eps is not None:
+        settings["eps"] = given.eps
+    if given.optimizer == "adagrad":
+        return torch.optim.Adagrad([parameters], **settings)
+    kind = torch.optim.Adam if given.optimizer == "adam" else torch.optim.AdamW
+    return kind([parameters], betas=(given.beta1, given.beta2), **settings)
+
+
+def trained(given, first, gradients, dtype):
+    """The parameters after the steps, and the greatest magnitude that each had on its way there."""
+    parameters = torch.from_numpy(first.astype(dtype)).requires_grad_()
+    try:
+        optimizer = optimizer_of(given, parameters)
+    except ValueError as error:
+        sys.exit(f"optimizer_ulps: {given.optimizer}: {error}")
+    greatest = parameters.detach().abs()
+    for gradient in gradients:
+        parameters.grad = torch.from_numpy(gradient.astype(dtype))
+        optimizer.step()
+        torch.maximum(greatest, parameters.detach().abs(), out=greatest)
+    return parameters.detach().numpy(), greatest.numpy()
+
+
+def ulps(result, exact, greatest):
+    """The distance of `result` (float32) from `exact` (float64) in units in the last place: 0.5 is the best that rounding
+    allows. NaN for NaN and an infinity for itself are no error, NaN or infinity for a number an infinite one."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = np.abs(result.astype(np.float64) - exact)
+        same = (np.isnan(result) & np.isnan(exact)) | (np.isinf(result) & (result == exact.astype(np.float32)))
+        figures = {}
+        for name, magnitude in (("of_value", np.abs(exact)), ("of_path", greatest)):
+            error = distance / np.spacing(magnitude.astype(np.float32)).astype(np.float64)
+            error = np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
+            figures[name] = {"max": float(error.max()), "at": int(error.argmax()), "mean": float(error.mean()),
+                             "median": float(np.median(error))}  # fmt: skip
+    return figures
+
+
+def main():
+    given = arguments()
+    torch.set_num_threads(1)
+    if given.make:
+        make(given)
+    first = read(given.params)
+    gradients = read(given.grads, given.steps * first.size).reshape(given.steps, first.size)
+    exact, greatest = trained(given, first, gradients, np.float64)
+    single, _ = trained(given, first, gradients, np.float32)
+    if given.out:
+        exact.astype("<f8").tofile(given.out)
+    if given.out32:
+        single.astype("<f4").tofile(given.out32)
+    report = {"optimizer": given.optimizer, "n": first.size, "steps": given.steps, "torch": torch.__version__}
+    report["torch_ulps"] = ulps(single, exact, greatest)
+    if given.compare:
+        report["ulps"] = ulps(read(given.compare, first.size), exact, greatest)
+    print(json.dumps(report))
+
+
+main()
