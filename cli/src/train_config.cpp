@@ -63,6 +63,10 @@ void fill_training(const ConfigTree& tree, TrainConfig& config) {
   optim.beta2 = tree.number("optim.beta2");
   optim.eps = tree.number("optim.eps");
   optim.weight_decay = tree.number("optim.weight_decay");
+  optim.momentum = tree.number("optim.momentum");
+  optim.nesterov = tree.flag("optim.nesterov");
+  optim.non_finite = tree.text("optim.non_finite");
+  optim.decay_ratio = tree.number("optim.decay_ratio");
   optim.clip = tree.number("optim.clip");
   optim.loss_scale = tree.number("optim.loss_scale");
   optim.warmup = tree.integer("optim.warmup");
@@ -114,6 +118,9 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
   if (config.io.block_bytes % 4096 != 0)
     problems.push_back(
         str(set_by(tree, "io.block"), " = ", config.io.block_bytes, " is not a multiple of 4096"));
+  if (config.optim.nesterov && config.optim.momentum == 0)
+    problems.push_back(str(set_by(tree, "optim.nesterov"), " = true, but optim.momentum is 0 (",
+                           tree.entry("optim.momentum").origin, ")"));
   if (config.offload.policy == "nvme" && config.memory.nvme_bytes == 0)
     problems.push_back(str(set_by(tree, "offload.policy"), " = nvme, but memory.nvme is 0 (",
                            tree.entry("memory.nvme").origin, ")"));

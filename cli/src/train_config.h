@@ -44,11 +44,13 @@ struct TrainConfig {
   } train;
   struct Optim {
     std::string name, schedule;
-    double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
+    std::string non_finite;  ///< stop, skip
+    double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum = 0;
+    bool nesterov = false;
     double clip = 0;  ///< global norm; 0 for none
     double loss_scale = 1;
     std::int64_t warmup = 0;
-    double min_lr_ratio = 0;
+    double min_lr_ratio = 0, decay_ratio = 0;
   } optim;
   struct Memory {
     std::string backend;  ///< host, cuda, auto

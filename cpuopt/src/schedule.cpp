@@ -16,6 +16,9 @@ Status validate(const LrSchedule& s) {
   if (s.warmup_steps < 0 || s.total_steps < s.warmup_steps)
     return Status::error(Code::invalid,
                          str("schedule: ", s.warmup_steps, " warm-up steps of ", s.total_steps, " in all"));
+  if (s.kind == ScheduleKind::wsd && (s.decay_steps < 0 || s.warmup_steps + s.decay_steps > s.total_steps))
+    return Status::error(Code::invalid, str("schedule: ", s.warmup_steps, " warm-up steps and ",
+                                            s.decay_steps, " of decay in ", s.total_steps, " in all"));
   return Status::ok();
 }
 
@@ -24,10 +27,11 @@ double learning_rate(const LrSchedule& s, std::int64_t step) noexcept {
   if (step < s.warmup_steps) return s.lr * static_cast<double>(step) / static_cast<double>(s.warmup_steps);
   if (s.kind == ScheduleKind::constant) return s.lr;
   if (step >= s.total_steps) return s.min_lr;
-  const double done =
-      static_cast<double>(step - s.warmup_steps) / static_cast<double>(s.total_steps - s.warmup_steps);
+  const std::int64_t begin = s.kind == ScheduleKind::wsd ? s.total_steps - s.decay_steps : s.warmup_steps;
+  if (step <= begin) return s.lr;
+  const double done = static_cast<double>(step - begin) / static_cast<double>(s.total_steps - begin);
   const double left =
-      s.kind == ScheduleKind::linear ? 1.0 - done : 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+      s.kind == ScheduleKind::cosine ? 0.5 * (1.0 + std::cos(std::numbers::pi * done)) : 1.0 - done;
   return s.min_lr + (s.lr - s.min_lr) * left;
 }
 

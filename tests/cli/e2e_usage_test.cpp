@@ -1,4 +1,6 @@
 // The mistakes of a user: each is refused with the number and the words that help.
+#include <filesystem>
+
 #include <regex>
 
 #include "e2e_rig.h"
@@ -213,6 +215,44 @@ TEST_F(CliUsageE2e, ResumingWithOtherKeysIsRefusedWithAllDifferences) {
                                  HasSubstr("model.layers: the checkpoint was made with 2, this run has 1"),
                                  HasSubstr("optim.lr: the checkpoint was made with 0.003, this run has 0.25"),
                                  HasSubstr("train.seed: the checkpoint was made with 1, this run has 9")));
+}
+
+TEST_F(CliUsageE2e, AnOptimizerAndItsFormatGoOnFromTheirCheckpointAndFromNoOther) {
+  const Words lion = {"--out",
+                      "run",
+                      "train.steps=4",
+                      "optim.name=lion",
+                      "offload.states=int8",
+                      "optim.schedule=wsd",
+                      "optim.non_finite=skip"};
+  ASSERT_EQ(strata(tiny("train", lion)).exit_code, 0);
+  const nlohmann::json whole = summary("run");
+  EXPECT_EQ(list("run/checkpoints/step-00000004"),
+            (std::vector<std::string>{"m.safetensors", "manifest.json", "param.safetensors"}));
+  EXPECT_EQ(whole["skipped_steps"], 0);
+  Words first_half = lion;
+  first_half.insert(first_half.end(), {"--overwrite", "checkpoint.every=2"});
+  ASSERT_EQ(strata(tiny("train", first_half)).exit_code, 0);
+  std::filesystem::remove_all(file("run/checkpoints/step-00000004"));
+  ASSERT_EQ(strata({"train", "--resume", "run"}).exit_code, 0);
+  EXPECT_EQ(summary("run")["state_digest"], whole["state_digest"]);
+  const ProgramResult refused =
+      strata({"train", "--resume", "run", "train.steps=5", "optim.name=adamw", "offload.states=fp32"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("optim.name: the checkpoint was made with lion, this run has adamw"),
+                    HasSubstr("offload.states: the checkpoint was made with int8, this run has fp32")));
+}
+
+TEST_F(CliUsageE2e, WhatAnOptimizerCannotTakeIsRefusedByKey) {
+  const ProgramResult refused =
+      strata(tiny("train", {"--out", "run", "optim.name=adamax", "optim.nesterov=true", "optim.momentum=0"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("adamw, adam, lion, lamb, adagrad, sgd"));
+  const ProgramResult alone =
+      strata(tiny("train", {"--out", "run", "optim.name=sgd", "optim.nesterov=true", "optim.momentum=0"}));
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_THAT(alone.err, HasSubstr("optim.nesterov = true, but optim.momentum is 0"));
 }
 
 TEST_F(CliUsageE2e, ResumingOnAnotherTextIsRefused) {

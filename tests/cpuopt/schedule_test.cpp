@@ -27,6 +27,19 @@ TEST(ScheduleTest, TheEndIsTheMinimumAndStays) {
   EXPECT_EQ(learning_rate(schedule(ScheduleKind::constant), 5000), 1.0);
 }
 
+TEST(ScheduleTest, WsdKeepsTheRateUntilItsLastSteps) {
+  LrSchedule s = schedule(ScheduleKind::wsd);
+  s.decay_steps = 20;
+  must(validate(s));
+  EXPECT_DOUBLE_EQ(learning_rate(s, 5), 0.5);
+  EXPECT_EQ(learning_rate(s, 11), 1.0);
+  EXPECT_EQ(learning_rate(s, 90), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 100), 0.55);
+  EXPECT_EQ(learning_rate(s, 110), 0.1);
+  s.decay_steps = 101;
+  EXPECT_NE(validate(s).message().find("10 warm-up steps and 101 of decay in 110"), std::string_view::npos);
+}
+
 TEST(ScheduleTest, WarmUpOfTheWholeRunIsLegal) {
   LrSchedule s = schedule(ScheduleKind::linear);
   s.total_steps = 10;

@@ -49,15 +49,28 @@ struct Case {
   const char* family;
   DType compute;
   std::int32_t grad_accum;
+  const char* optimizer = "adamw";
+  StateFormat states = StateFormat::fp32;
+  std::uint64_t placements = 64;
 };
+
+EngineOptions options_of(const Case& which) {
+  EngineOptions options;
+  options.grad_accum = which.grad_accum;
+  options.optimizer.optimizer = must(cpuopt::optimizer_named(which.optimizer));
+  options.optimizer.momentum = 0.9;  // of sgd
+  options.optimizer.weight_decay = 0.1;
+  options.states = which.states;
+  options.rounding_seed = 11;
+  return options;
+}
 
 ProgramSet programs_of(const Case& run, Recompute recompute) {
   return tiny_programs(recompute, 3, test::tiny_of_family(run.family), run.compute);
 }
 
 Outcome reference(const Case& which) {
-  EngineOptions options;
-  options.grad_accum = which.grad_accum;
+  const EngineOptions options = options_of(which);
   TinyRun run(must(Engine::plan(programs_of(which, Recompute::none), options)), 1);
   must(run.engine->initialize(5));
   Outcome out;
@@ -68,8 +81,7 @@ Outcome reference(const Case& which) {
 
 Outcome placed(const Case& which, std::uint64_t seed, const std::string& dir) {
   const Rng rng(seed, 2);
-  EngineOptions options;
-  options.grad_accum = which.grad_accum;
+  EngineOptions options = options_of(which);
   options.chunk_elems = ChunkLayout::kSliceAlign * static_cast<std::int64_t>(1 + rng.below(0, 4));
   options.prefetch = static_cast<std::uint32_t>(rng.below(1, 5));
   options.nvme.dirs = {dir};
@@ -91,11 +103,16 @@ Outcome placed(const Case& which, std::uint64_t seed, const std::string& dir) {
 
 class PlacementIdentityTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(PlacementIdentityTest, SixtyFourRandomPlacementsGiveTheSameBits) {
+TEST_P(PlacementIdentityTest, RandomPlacementsGiveTheSameBits) {
   const Outcome want = reference(GetParam());
   const test::TempDir dir;
-  for (std::uint64_t seed = 1; seed <= 64; ++seed)
+  for (std::uint64_t seed = 1; seed <= GetParam().placements; ++seed)
     ASSERT_EQ(placed(GetParam(), seed, dir.path()), want) << "placement seed " << seed;
+}
+
+std::string case_name(const ::testing::TestParamInfo<Case>& test) {
+  const Case& c = test.param;
+  return str(c.family, "_", to_string(c.compute), "_", c.optimizer, "_", to_string(c.states));
 }
 
 // Families with every op of the older ones and of the newer; tied heads, whose gradient is f32, and untied;
@@ -104,9 +121,19 @@ INSTANTIATE_TEST_SUITE_P(Cases, PlacementIdentityTest,
                          ::testing::Values(Case{"gpt2", DType::f32, 2}, Case{"qwen3", DType::f32, 2},
                                            Case{"gpt2", DType::bf16, 2}, Case{"llama", DType::bf16, 1},
                                            Case{"llama", DType::f16, 2}),
-                         [](const auto& test) {
-                           return str(test.param.family, "_", to_string(test.param.compute));
-                         });
+                         case_name);
+
+std::vector<Case> optimizer_cases() {
+  std::vector<Case> cases;
+  for (const char* optimizer : {"adamw", "adam", "lion", "lamb", "adagrad", "sgd"})
+    for (const StateFormat states : {StateFormat::fp32, StateFormat::bf16, StateFormat::int8})
+      cases.push_back({"gpt2", DType::bf16, 2, optimizer, states, 12});
+  cases.push_back({"gpt2", DType::f16, 1, "lamb", StateFormat::int8, 12});
+  cases.push_back({"gpt2", DType::f32, 1, "adamw", StateFormat::int8, 12});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Optimizers, PlacementIdentityTest, ::testing::ValuesIn(optimizer_cases()),
+                         case_name);
 
 }  // namespace
 }  // namespace strata

@@ -30,6 +30,14 @@ EngineOptions engine_options(const TrainConfig& c) {
   o.grad_accum = c.train.grad_accum;
   o.clip = c.optim.clip;
   o.loss_scale = c.optim.loss_scale;
+  o.optimizer.optimizer = *cpuopt::optimizer_named(c.optim.name);  // the schema knows no other names
+  o.optimizer.momentum = c.optim.name == "sgd" ? c.optim.momentum : 0;
+  o.optimizer.nesterov = c.optim.name == "sgd" && c.optim.nesterov;
+  o.states = c.offload.states == "int8"   ? StateFormat::int8
+             : c.offload.states == "bf16" ? StateFormat::bf16
+                                          : StateFormat::fp32;
+  o.rounding_seed = c.train.seed;
+  o.non_finite = c.optim.non_finite == "skip" ? NonFinite::skip : NonFinite::stop;
   o.optimizer.beta1 = c.optim.beta1;
   o.optimizer.beta2 = c.optim.beta2;
   o.optimizer.eps = c.optim.eps;

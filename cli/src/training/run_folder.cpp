@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <charconv>
 
 #include <fmt/format.h>
@@ -99,19 +100,38 @@ Status RunFolder::cut(std::int64_t last_step) {
   return write(kSamples, kept_samples(text, last_step));
 }
 
+namespace {
+
+// A number as JSON has it, which knows neither NaN nor infinity. Allocates nothing: a step writes it.
+struct JsonNumber {
+  std::array<char, 64> text{};
+  std::size_t n = 0;
+  JsonNumber(double x, int digits, char form) {
+    const auto end = std::isfinite(x) && form == 'f'
+                         ? fmt::format_to_n(text.data(), text.size(), "{:.{}f}", x, digits)
+                     : std::isfinite(x) ? fmt::format_to_n(text.data(), text.size(), "{:.{}g}", x, digits)
+                                        : fmt::format_to_n(text.data(), text.size(), "null");
+    n = std::min(end.size, text.size());
+  }
+  std::string_view view() const { return {text.data(), n}; }
+};
+
+}  // namespace
+
 Status RunFolder::add_metrics(const MetricsLine& l) {
   std::array<char, 1024> buffer;
   const auto end = fmt::format_to_n(
       buffer.data(), buffer.size(),
-      "{{\"step\": {}, \"loss\": {:.6f}, \"loss_bits\": \"{:08x}\", \"lr\": {:.6g}, \"grad_norm\": {:.6g}, "
-      "\"clip_factor\": {:.6g}, \"loss_scale\": {:.0f}, \"redone\": {}, "
+      "{{\"step\": {}, \"loss\": {}, \"loss_bits\": \"{:08x}\", \"lr\": {:.6g}, \"grad_norm\": {}, "
+      "\"clip_factor\": {:.6g}, \"loss_scale\": {:.0f}, \"redone\": {}, \"skipped\": {}, "
       "\"tokens_per_s\": {:.1f}, \"seconds\": {:.6f}, \"optimizer_s\": {:.6f}, \"nvme_wait_s\": {:.6f}, "
       "\"used_bytes\": {{\"device\": {}, \"pinned\": {}, \"nvme\": {}}}, "
       "\"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}}}}\n",
-      l.step, l.report.loss, std::bit_cast<std::uint32_t>(l.report.loss), l.lr, l.report.grad_norm,
-      l.report.clip_factor, l.report.loss_scale, l.report.redone, l.tokens_per_s, l.report.seconds,
-      l.report.optimizer_seconds, l.report.nvme_wait_seconds, l.used[0], l.used[1], l.used[2], l.moved.h2d,
-      l.moved.d2h, l.moved.nvme_read, l.moved.nvme_write);
+      l.step, JsonNumber(l.report.loss, 6, 'f').view(), std::bit_cast<std::uint32_t>(l.report.loss), l.lr,
+      JsonNumber(l.report.grad_norm, 6, 'g').view(), l.report.clip_factor, l.report.loss_scale,
+      l.report.redone, l.report.skipped, l.tokens_per_s, l.report.seconds, l.report.optimizer_seconds,
+      l.report.nvme_wait_seconds, l.used[0], l.used[1], l.used[2], l.moved.h2d, l.moved.d2h,
+      l.moved.nvme_read, l.moved.nvme_write);
   return write_all(*metrics_, 0, std::as_bytes(std::span(buffer.data(), std::min(end.size, buffer.size()))));
 }
 

@@ -61,7 +61,8 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
   return fmt::format(
       "{{\n  \"ending\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {:.6f},\n  \"val_loss\": {},\n  "
       "\"val_loss_bits\": {},\n  \"bits_per_byte\": {},\n"
-      "  \"tokens_per_s\": {:.1f},\n  \"train_seconds\": {:.3f},\n  \"state_digest\": \"{}\",\n"
+      "  \"tokens_per_s\": {:.1f},\n  \"train_seconds\": {:.3f},\n  \"skipped_steps\": {},\n  "
+      "\"state_digest\": \"{}\",\n"
       "  \"peak_bytes\": {},\n  \"planned_bytes\": {},\n  \"budget_bytes\": {},\n"
       "  \"resident_peak_bytes\": {},\n  \"resident_allowance_bytes\": {},\n"
       "  \"exposed_wait_s\": {{\"optimizer\": {:.3f}, \"nvme\": {:.3f}}},\n"
@@ -69,7 +70,7 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       "  \"steps_3_to_12\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  \"nvme\": "
       "\"{}\"\n}}\n",
       to_string(o.ending), engine.steps(), o.train_loss, or_null(o.val_loss), bits_json(o.val_loss),
-      or_null(o.bits_per_byte), o.tokens_per_s, o.train_seconds, o.state_digest,
+      or_null(o.bits_per_byte), o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest,
       tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
       tiers_json(engine.plan().options.budgets), peak_resident_bytes(),
       resident_allowance(engine, workload.data_bytes()), o.optimizer_seconds, o.nvme_wait_seconds, moved.h2d,
@@ -84,6 +85,8 @@ std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder&
   if (o.bits_per_byte)
     text += fmt::format("validation loss {:.4f} nats a token, {:.3f} bits per byte\n", *o.val_loss,
                         *o.bits_per_byte);
+  if (o.skipped_steps > 0)
+    text += fmt::format("{} steps were skipped: their gradients were not finite\n", o.skipped_steps);
   text += tiers_text(engine);
   text += fmt::format("\nmoved: h2d {}, d2h {}, nvme read {}, nvme write {}\n", format_bytes(moved.h2d),
                       format_bytes(moved.d2h), format_bytes(moved.nvme_read), format_bytes(moved.nvme_write));

@@ -27,9 +27,13 @@ constexpr std::int64_t kFirstCounted = 3, kLastCounted = 12;
 cpuopt::LrSchedule schedule_of(const TrainConfig& c) {
   const auto kind = c.optim.schedule == "cosine"   ? cpuopt::ScheduleKind::cosine
                     : c.optim.schedule == "linear" ? cpuopt::ScheduleKind::linear
+                    : c.optim.schedule == "wsd"    ? cpuopt::ScheduleKind::wsd
                                                    : cpuopt::ScheduleKind::constant;
-  return {kind, c.optim.lr, c.optim.lr * c.optim.min_lr_ratio, std::min(c.optim.warmup, c.train.steps),
-          std::max<std::int64_t>(c.train.steps, 1)};
+  const std::int64_t total = std::max<std::int64_t>(c.train.steps, 1),
+                     warmup = std::min(c.optim.warmup, total);
+  const auto decay = static_cast<std::int64_t>(c.optim.decay_ratio * static_cast<double>(total));
+  return {kind,   c.optim.lr, c.optim.lr * c.optim.min_lr_ratio,
+          warmup, total,      std::min(decay, total - warmup)};
 }
 
 MovedBytes difference(const MovedBytes& a, const MovedBytes& b) {
@@ -107,6 +111,7 @@ Status Trainer::step(std::int64_t step) {
   moved_before_ = moved;
   step_seconds_ += line.report.seconds;
   outcome_.train_loss = line.report.loss;
+  outcome_.skipped_steps += line.report.skipped ? 1 : 0;
   outcome_.optimizer_seconds += line.report.optimizer_seconds;
   outcome_.nvme_wait_seconds += line.report.nvme_wait_seconds;
   outcome_.tokens_per_s = tokens * static_cast<double>(steps_here_) / step_seconds_;
@@ -202,6 +207,12 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   if (c.train.dtype == "f16") add("optim.loss_scale", c.optim.loss_scale);
   add("optim.warmup", c.optim.warmup);
   add("optim.schedule", c.optim.schedule);
+  if (c.optim.schedule == "wsd") add("optim.decay_ratio", c.optim.decay_ratio);
+  if (c.optim.name == "sgd") {
+    add("optim.momentum", c.optim.momentum);
+    add("optim.nesterov", c.optim.nesterov);
+  }
+  add("offload.states", c.offload.states);
   add("optim.min_lr_ratio", c.optim.min_lr_ratio);
   add("train.dtype", c.train.dtype);
   if (c.train.dtype == "bf16") identity.emplace(kProducts, kernels::bf16_gemm_kind());
@@ -225,11 +236,12 @@ Status check_identity(const std::map<std::string, std::string>& saved,
     if (key == kScheduleSteps) continue;                   // a run may be made longer; who does so is told
     if (key == "model.decoder" && sizes_differ) continue;  // which follows from what is told
     const auto found = saved.find(key);
-    const std::string was = found != saved.end()     ? found->second
-                            : key == "data.packing"  ? "stream"  // all there was before the key
-                            : key == "data.weights"  ? ""
-                            : key == "model.decoder" ? value  // the keys beside it were all there was
-                                                     : "nothing";
+    const std::string was = found != saved.end()      ? found->second
+                            : key == "data.packing"   ? "stream"  // all there was before the key
+                            : key == "offload.states" ? "fp32"
+                            : key == "data.weights"   ? ""
+                            : key == "model.decoder"  ? value  // the keys beside it were all there was
+                                                      : "nothing";
     if (was != value)
       problems += str(problems.empty() ? "" : "\n", key, ": the checkpoint was made with ", was,
                       ", this run has ", value);
