@@ -40,7 +40,7 @@ template <int kLast, class V>
 STRATA_HD V code_of(V r) {
   constexpr CodeLine first = code_line<kLast>(kLast);
   V code = (r - V(first.top_value)) * V(first.code_per_value) + V(first.top_code);
-#pragma GCC unroll 8
+  STRATA_UNROLL_8
   for (int k = 0; k < kLast; ++k) {
     const CodeLine line = code_line<kLast>(k);
     const V other = (r - V(line.top_value)) * V(line.code_per_value) + V(line.top_code);
@@ -53,7 +53,7 @@ template <int kLast, class V>
 STRATA_HD V value_of_code(V code) {
   constexpr CodeLine first = code_line<kLast>(kLast);
   V value = (code - V(first.top_code)) * V(first.value_per_code) + V(first.top_value);
-#pragma GCC unroll 8
+  STRATA_UNROLL_8
   for (int k = 0; k < kLast; ++k) {
     const CodeLine line = code_line<kLast>(k);
     const V other = (code - V(line.top_code)) * V(line.value_per_code) + V(line.top_value);

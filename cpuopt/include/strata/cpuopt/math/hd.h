@@ -7,3 +7,10 @@
 #else
 #define STRATA_HD inline __attribute__((always_inline))
 #endif
+
+/// Before a loop of up to eight turns that shall be none.
+#ifdef __CUDACC__
+#define STRATA_UNROLL_8 _Pragma("unroll")
+#else
+#define STRATA_UNROLL_8 _Pragma("GCC unroll 8")
+#endif

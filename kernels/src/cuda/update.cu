@@ -1,0 +1,141 @@
+// The optimizer's step where the states live on a GPU: the functions by element that the host's bodies agree
+// with bit for bit (cpuopt/math/element.h), one thread an element, one thread block a block of int8 moments.
+// Compiled without contraction: a fused multiply-add would round once where the host rounds twice.
+
+#include <strata/cpuopt/math/element.h>
+#include <strata/kernels/device_update.h>
+
+#include <cuda_runtime.h>
+
+namespace strata::kernels {
+namespace {
+
+using cpuopt::Dither;
+using cpuopt::MasterLayout;
+using cpuopt::Moment;
+using cpuopt::MomentKind;
+using cpuopt::Optimizer;
+using cpuopt::UpdateBlock;
+using cpuopt::UpdateScalars;
+
+constexpr int kThreads = static_cast<int>(kMomentBlock);
+
+__device__ float gradient_at(const UpdateBlock& b, std::int64_t i) {
+  switch (b.grad) {
+    case DType::bf16:
+      return to_f32(static_cast<const bf16*>(b.g)[i]);
+    case DType::f16:
+      return to_f32(static_cast<const f16*>(b.g)[i]);
+    default:
+      return static_cast<const float*>(b.g)[i];
+  }
+}
+
+template <MomentKind kKind>
+__device__ float load_moment(StateFormat format, const Moment& moment, std::int64_t i) {
+  switch (format) {
+    case StateFormat::bf16:
+      return to_f32(static_cast<const bf16*>(moment.values)[i]);
+    case StateFormat::int8:
+      return cpuopt::value_of_byte<kKind>(static_cast<const std::uint8_t*>(moment.values)[i],
+                                          moment.scales[i / kMomentBlock]);
+    default:
+      return static_cast<const float*>(moment.values)[i];
+  }
+}
+
+// The largest of the bits of this block's magnitudes; every thread of the block takes part.
+__device__ std::uint32_t most_bits(std::uint32_t bits) {
+  __shared__ std::uint32_t of_warp[kThreads / 32];
+  bits = __reduce_max_sync(0xFFFFFFFFu, bits);
+  __syncthreads();  // the one before has been read
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = bits;
+  __syncthreads();
+  std::uint32_t most = 0;
+  for (const std::uint32_t other : of_warp) most = other > most ? other : most;
+  return most;
+}
+
+// `inside`: the element is one of the tensor's.
+template <MomentKind kKind>
+__device__ void store_moment(StateFormat format, const Moment& moment, std::int64_t i, float x, bool inside,
+                             const Dither& dither, std::uint32_t index) {
+  const std::uint32_t random = cpuopt::moment_bits<kKind>(dither, index);
+  if (format == StateFormat::int8) {
+    const float scale = cpuopt::moment_scale(most_bits(inside ? __float_as_uint(x) & 0x7FFFFFFFu : 0u));
+    if (!inside) return;
+    if (threadIdx.x == 0) moment.scales[i / kMomentBlock] = scale;
+    static_cast<std::uint8_t*>(moment.values)[i] = cpuopt::round_to_code<kKind>(x, scale, random);
+  } else if (inside && format == StateFormat::bf16) {
+    static_cast<bf16*>(moment.values)[i] = cpuopt::round_to_bf16(x, random);
+  } else if (inside) {
+    static_cast<float*>(moment.values)[i] = x;
+  }
+}
+
+template <class Rule, MasterLayout kLayout>
+__global__ void __launch_bounds__(kThreads)
+    update(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, Dither dither) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const bool inside = i < n;
+  const auto index = b.index + static_cast<std::uint32_t>(i);
+  float m = 0, v = 0;
+  if (inside) {
+    if constexpr (Rule::kFirst) m = load_moment<MomentKind::first>(b.states, b.m, i);
+    if constexpr (Rule::kSecond) v = load_moment<MomentKind::second>(b.states, b.v, i);
+  }
+  __syncthreads();  // a block's old scale has been read before the new one is written
+  if (inside) cpuopt::update_at<Rule, kLayout>(s, b.param, b.master, m, v, gradient_at(b, i), i);
+  if constexpr (Rule::kFirst) store_moment<MomentKind::first>(b.states, b.m, i, m, inside, dither, index);
+  if constexpr (Rule::kSecond) store_moment<MomentKind::second>(b.states, b.v, i, v, inside, dither, index);
+}
+
+using Kernel = void (*)(UpdateScalars<float>, UpdateBlock, std::int64_t, Dither);
+template <class Rule>
+Kernel by_layout(MasterLayout layout) {
+  switch (layout) {
+    case MasterLayout::f32:
+      return &update<Rule, MasterLayout::f32>;
+    case MasterLayout::bf16_split:
+      return &update<Rule, MasterLayout::bf16_split>;
+    case MasterLayout::bf16_shadow:
+      return &update<Rule, MasterLayout::bf16_shadow>;
+    case MasterLayout::f16_shadow:
+      break;
+  }
+  return &update<Rule, MasterLayout::f16_shadow>;
+}
+Kernel kernel_of(const cpuopt::UpdateStep& step, MasterLayout layout) {
+  switch (step.optimizer) {
+    case Optimizer::adamw:
+      return by_layout<cpuopt::AdamWRule>(layout);
+    case Optimizer::adam:
+      return by_layout<cpuopt::AdamRule>(layout);
+    case Optimizer::lion:
+      return by_layout<cpuopt::LionRule>(layout);
+    case Optimizer::lamb:
+      return by_layout<cpuopt::LambMomentsRule>(layout);
+    case Optimizer::adagrad:
+      return by_layout<cpuopt::AdagradRule>(layout);
+    case Optimizer::sgd:
+      break;
+  }
+  return !step.momentum  ? by_layout<cpuopt::SgdRule>(layout)
+         : step.nesterov ? by_layout<cpuopt::NesterovRule>(layout)
+                         : by_layout<cpuopt::MomentumRule>(layout);
+}
+
+}  // namespace
+
+Status launch_update(const cpuopt::UpdateStep& step, const UpdateBlock& block, std::int64_t n, Dither dither,
+                     void* cuda_stream) {
+  if (n <= 0) return Status::ok();
+  const auto blocks = static_cast<unsigned>((n + kThreads - 1) / kThreads);
+  kernel_of(step, block.layout)<<<blocks, kThreads, 0, static_cast<cudaStream_t>(cuda_stream)>>>(
+      step.scalars, block, n, dither);
+  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
+    return Status::error(Code::internal, cudaGetErrorString(error));
+  return Status::ok();
+}
+
+}  // namespace strata::kernels
