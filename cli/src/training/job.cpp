@@ -160,6 +160,20 @@ std::string budget_text(std::uint64_t bytes) {
   return bytes == kUnlimited ? "unlimited" : format_bytes(bytes);
 }
 
+/// Parameters, masters and moments of all chunks, and the elements of these, unused ones included.
+struct HeldStates {
+  std::int64_t elems = 0;
+  std::uint64_t bytes = 0;
+};
+HeldStates held_states(const RunPlan& plan) {
+  HeldStates held;
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
+    held.elems += plan.layout.chunk(chunk).n_elems;
+    for (const Payload payload : kStepPayloads) held.bytes += plan.layout.payload_bytes(chunk, payload);
+  }
+  return held;
+}
+
 struct TierHomes {
   std::size_t payloads = 0;
   std::uint64_t bytes = 0;
@@ -209,12 +223,14 @@ std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute rec
 
 std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recompute) {
   const DecoderConfig d = decoder_config(c);
+  const HeldStates held = held_states(plan);
   std::string text = fmt::format(
-      "{{\n  \"parameters\": {},\n  \"chunks\": {},\n  \"chunk_elems\": {},\n  \"recompute\": \"{}\",\n  "
+      "{{\n  \"parameters\": {},\n  \"chunks\": {},\n  \"chunk_elems\": {},\n  \"held_elems\": {},\n  "
+      "\"state_bytes\": {},\n  \"recompute\": \"{}\",\n  "
       "\"prefetch\": {},\n"
       "  \"activation_bytes\": {},\n  \"instructions\": {},\n  \"tiers\": {{\n",
-      count_parameters(d), plan.layout.n_chunks(), plan.layout.chunk_elems(), to_string(recompute),
-      plan.options.prefetch, plan.trace.device_fixed_bytes, plan.train.code.size());
+      count_parameters(d), plan.layout.n_chunks(), plan.layout.chunk_elems(), held.elems, held.bytes,
+      to_string(recompute), plan.options.prefetch, plan.trace.device_fixed_bytes, plan.train.code.size());
   for (std::size_t t = 0; t < kTiers; ++t) {
     const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
     text += fmt::format(
