@@ -27,6 +27,7 @@ struct Masters<MasterLayout::f32> {
     return f32x32::load(param + i);
   }
   STRATA_LANES_INLINE void store_32(std::int64_t i, const f32x32& x) const { x.store(param + i); }
+  STRATA_LANES_INLINE void finish() const {}
   STRATA_LANES_INLINE f32x16 load(std::int64_t i, int lanes) const { return load_lanes(param + i, lanes); }
   STRATA_LANES_INLINE void store(std::int64_t i, const f32x16& x, int lanes) const {
     store_lanes(param + i, x, lanes);
@@ -47,6 +48,7 @@ struct Masters<MasterLayout::bf16_split> {
   STRATA_LANES_INLINE void store_32(std::int64_t i, const f32x32& x) const {
     x.store_master(high + i, low + i);
   }
+  STRATA_LANES_INLINE void finish() const {}
   STRATA_LANES_INLINE f32x16 load(std::int64_t i, int lanes) const {
     return lanes == 16 ? f32x16::load_master(high + i, low + i)
                        : f32x16::load_first_master(high + i, low + i, lanes);
@@ -70,9 +72,17 @@ struct ShadowedMasters {
     prefetch_past(master + i + 16);
     return f32x32::load(master + i);
   }
+  // The shadow is written and not read: where its lines are whole, it goes past the caches.
+  STRATA_LANES_INLINE bool streams() const { return reinterpret_cast<std::uintptr_t>(shadow) % 64 == 0; }
   STRATA_LANES_INLINE void store_32(std::int64_t i, const f32x32& x) const {
     x.store(master + i);
-    x.store(shadow + i);
+    if (streams())
+      x.stream(shadow + i);
+    else
+      x.store(shadow + i);
+  }
+  STRATA_LANES_INLINE void finish() const {
+    if (streams()) Register::fence_streams();
   }
   STRATA_LANES_INLINE f32x16 load(std::int64_t i, int lanes) const { return load_lanes(master + i, lanes); }
   STRATA_LANES_INLINE void store(std::int64_t i, const f32x16& x, int lanes) const {

@@ -51,6 +51,7 @@ void update(const UpdateScalars<float>& scalars, const Spans& spans, std::int64_
     if constexpr (R::kFirst) store_lanes(m + at, mi, lanes);
     if constexpr (R::kSecond) store_lanes(v + at, vi, lanes);
   });
+  if constexpr (R::kMoves) masters.finish();
 }
 
 template <MasterLayout kLayout>

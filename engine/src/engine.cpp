@@ -150,6 +150,7 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   const std::int64_t begin = m.clock.now_ns();
   const std::int64_t nvme_before = m.chunks->counters().io_wait_ns;
   report.redone = 0;
+  report.clip_factor = 1;
   Status status = gradient(source, report);
   for (; status.is_ok() && !std::isfinite(report.grad_norm) && loss_scale.overflowed(); ++report.redone) {
     runner_.abandon();
@@ -171,7 +172,7 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   }
   ++steps;
   report.loss_scale = loss_scale.value;
-  if (plan().scales_loss()) loss_scale.step_done();
+  if (plan().scales_loss() && !report.skipped) loss_scale.step_done();
   m.end_phase("commit", steps, norm_known);
   const std::int64_t end = m.clock.now_ns();
   report.seconds = static_cast<double>(end - begin) * 1e-9;

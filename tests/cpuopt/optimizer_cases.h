@@ -38,7 +38,7 @@ class StoredTensor {
                std::span<const float> masters, std::size_t skew = 0)
       : params_(params), layout_(layout), states_(states), n_(std::ssize(masters)), skew_(skew) {
     const std::size_t n = masters.size() + skew;
-    param_.resize(n * param_bytes(layout));
+    param_.resize(n * param_bytes(layout) + kLine);
     master_.resize(n * master_bytes(layout));
     const MomentSet kept = moments_of(params);
     const std::int64_t blocks = (n_ + kMomentBlock - 1) / kMomentBlock;
@@ -52,7 +52,9 @@ class StoredTensor {
 
   UpdateBlock block() {
     UpdateBlock b{.layout = layout_, .states = states_};
-    b.param = param_.data() + skew_ * param_bytes(layout_);
+    // On a line of the cache, where whole lines may be written past it; or off it.
+    const std::size_t past = reinterpret_cast<std::uintptr_t>(param_.data()) % kLine;
+    b.param = param_.data() + (kLine - past) % kLine + skew_ * param_bytes(layout_);
     b.master = master_.data() + skew_ * master_bytes(layout_);
     const auto moment = [&](Stored& stored) {
       return Moment{
@@ -114,9 +116,10 @@ class StoredTensor {
            differing_bits(moment(MomentKind::first), other.moment(MomentKind::first)) +
            differing_bits(moment(MomentKind::second), other.moment(MomentKind::second));
   }
-  std::size_t state_bytes() const { return param_.size() + master_.size() + m_.bytes() + v_.bytes(); }
+  std::size_t state_bytes() const { return param_.size() - kLine + master_.size() + m_.bytes() + v_.bytes(); }
 
  private:
+  static constexpr std::size_t kLine = 64;
   struct Stored {
     std::vector<std::byte> values;
     std::vector<float> scales;

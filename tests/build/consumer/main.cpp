@@ -1,5 +1,7 @@
 #include <cstdio>
+#include <vector>
 
+#include <strata/cpuopt/adamw.h>
 #include <strata/engine/engine.h>
 #include <strata/graph/builder.h>
 #include <strata/graph/passes.h>
@@ -27,6 +29,12 @@ int main() {
   const auto plan = strata::must(strata::Engine::plan(programs, {}));
   std::printf("a model of %lld parameters is planned\n",
               static_cast<long long>(strata::count_parameters(config)));
+
+  // The CPU's optimizer alone, for a trainer that holds its own states.
+  std::vector<float> p(8, 1.0f), m(8), v(8);
+  const std::vector<float> g(8, 0.5f);
+  strata::must(strata::cpuopt::adamw_update({.lr = 0.125}, p, g, m, v));
+  std::printf("a step took a parameter from 1 to %.3f\n", static_cast<double>(p[0]));
 
   strata::AllocCounter::set_armed(true);
   const std::uint64_t before = strata::AllocCounter::count();

@@ -268,6 +268,12 @@ struct f32x32 {
 #pragma GCC unroll 16
     for (int i = 0; i < kPairs; ++i) Register::store_two(p + i * kStep, part(2 * i), part(2 * i + 1));
   }
+  /// Past the caches; `p` is aligned to 64 bytes.
+  template <class T>
+  STRATA_HD void stream(T* p) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < kPairs; ++i) Register::stream_two(p + i * kStep, part(2 * i), part(2 * i + 1));
+  }
   static STRATA_HD f32x32 load_master(const bf16* high, const std::uint16_t* low) {
     f32x32 out;
 #pragma GCC unroll 16

@@ -57,6 +57,11 @@ struct Register {
     store(p, a);
     store(p + 1, b);
   }
+  template <class T>
+  static STRATA_HD void stream_two(T* p, Part a, Part b) {
+    store_two(p, a, b);
+  }
+  static STRATA_HD void fence_streams() {}
   static STRATA_HD void load_two_masters(const bf16* high, const std::uint16_t* low, Part& a, Part& b) {
     a = load_master(high, low);
     b = load_master(high + 1, low + 1);

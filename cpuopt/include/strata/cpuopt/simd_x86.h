@@ -103,6 +103,11 @@ struct Register {
   static STRATA_HD void store_two(bf16* p, Part a, Part b) {
     store_words(p, high_words(rounded_to_bf16(a), rounded_to_bf16(b)));
   }
+  /// Past the caches, for what nobody reads soon: `p` is aligned to the register. fence_streams() orders it.
+  static STRATA_HD void stream_two(bf16* p, Part a, Part b) {
+    stream_words(p, high_words(rounded_to_bf16(a), rounded_to_bf16(b)));
+  }
+  static STRATA_HD void fence_streams() { _mm_sfence(); }
   static STRATA_HD void load_two_masters(const bf16* high, const std::uint16_t* low, Part& a, Part& b) {
     const Words words = load_words(low);
     join_words(less_sign_of(load_words(high), words), words, a, b);  // the low half is signed
@@ -116,6 +121,8 @@ struct Register {
   using Words = __m128i;
   static STRATA_HD Words load_words(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   static STRATA_HD void store_words(void* p, Words x) { _mm_storeu_si128(static_cast<__m128i*>(p), x); }
+  static STRATA_HD void stream_words(void* p, Words x) { _mm_stream_si128(static_cast<__m128i*>(p), x); }
+  static STRATA_HD void stream_two(f16* p, Part a, Part b) { store_two(p, a, b); }
   static STRATA_HD Words zero_words() { return _mm_setzero_si128(); }
   static STRATA_HD Words less_sign_of(Words x, Words y) { return _mm_sub_epi16(x, _mm_srli_epi16(y, 15)); }
   static STRATA_HD void join_words(Words high, Words low, Part& a, Part& b) {
@@ -159,6 +166,11 @@ struct Register {
     return _mm256_loadu_si256(static_cast<const __m256i*>(p));
   }
   static STRATA_HD void store_words(void* p, Words x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
+  static STRATA_HD void stream_words(void* p, Words x) { _mm256_stream_si256(static_cast<__m256i*>(p), x); }
+  static STRATA_HD void stream_two(f16* p, Part a, Part b) {
+    stream_words(p, _mm256_set_m128i(_mm256_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT),
+                                     _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)));
+  }
   static STRATA_HD Words zero_words() { return _mm256_setzero_si256(); }
   static STRATA_HD Words less_sign_of(Words x, Words y) {
     return _mm256_sub_epi16(x, _mm256_srli_epi16(y, 15));
@@ -200,6 +212,12 @@ struct Register {
   using Words = __m512i;
   static STRATA_HD Words load_words(const void* p) { return _mm512_loadu_si512(p); }
   static STRATA_HD void store_words(void* p, Words x) { _mm512_storeu_si512(p, x); }
+  static STRATA_HD void stream_words(void* p, Words x) { _mm512_stream_si512(static_cast<__m512i*>(p), x); }
+  static STRATA_HD void stream_two(f16* p, Part a, Part b) {
+    const __m256i first = _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT);
+    stream_words(p, _mm512_inserti64x4(_mm512_castsi256_si512(first),
+                                       _mm512_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT), 1));
+  }
   static STRATA_HD Words zero_words() { return _mm512_setzero_si512(); }
   static STRATA_HD Words less_sign_of(Words x, Words y) {
     return _mm512_sub_epi16(x, _mm512_srli_epi16(y, 15));
