@@ -1,9 +1,12 @@
 // The CPU's optimizer step beside its bound: nanoseconds a parameter and GB/s of necessary bytes, and the
-// same bytes moved with no arithmetic, in interleaved rounds of one run.
+// same bytes moved with no arithmetic, in interleaved rounds of one run. With --serve a caller takes turns
+// with other programs: each line on stdin is a round.
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iostream>
+#include <string>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -21,8 +24,9 @@ struct Choice {
   std::vector<int> threads{1, 2};
   std::vector<double> sizes{1e7};
   int rounds = 5;
-  double seconds = 0.1;  // of one measurement, at least
-  bool json = false;
+  double seconds = 0.1;     // of one measurement, at least
+  std::int64_t passes = 0;  // of one measurement, each timed by itself; 0: as many as take `seconds`
+  bool json = false, serve = false;
 };
 
 struct Job {
@@ -79,49 +83,106 @@ void update_all(const Job& job, const BenchTensor& tensor, ThreadPool& pool, std
   });
 }
 
+// The rounds of one combination.
+class Rounds {
+ public:
+  Rounds(const Job& job, std::int64_t n, ThreadPool& pool, const Choice& choice)
+      : job_(job),
+        elems_(static_cast<double>(n)),
+        pool_(pool),
+        tensor_(job.shape, cpuopt::moments_of(job.params), n, pool),
+        alone_(choice.passes > 0),
+        passes_(alone_ ? choice.passes : passes_for([this] { update(); }, choice.seconds)) {
+    update();  // touches what is only written
+  }
+
+  void one() {
+    bound_.push_back(stream(false));
+    took_.push_back(alone_ ? passes_alone() : seconds_of([this] { update(); }, passes_));
+    bound_ahead_.push_back(stream(true));
+    ratio_.push_back(bound_.back() / took_.back());
+    ratio_ahead_.push_back(bound_ahead_.back() / took_.back());
+  }
+
+  // The last round by itself, as JSON.
+  void print_round() const {
+    std::string singles;
+    for (const double seconds : singles_)
+      singles += fmt::format("{}{:.2f}", singles.empty() ? "" : ", ", seconds * 1e6);
+    fmt::print(
+        "{{\"ns_per_param\": {:.5f}, \"stream_ns_per_param\": {:.5f}, \"prefetched_stream_ns_per_param\": "
+        "{:.5f}, \"ratio\": {:.4f}, \"prefetched_ratio\": {:.4f}, \"passes_us\": [{}]}}\n",
+        ns(took_.back()), ns(bound_.back()), ns(bound_ahead_.back()), ratio_.back(), ratio_ahead_.back(),
+        singles);
+    std::fflush(stdout);
+  }
+
+  void print(bool json) const {
+    const double bytes = necessary_bytes(job_.shape);
+    const auto rate = [&](const std::vector<double>& seconds) {
+      return bytes * elems_ * 1e-9 / figure_of(seconds).median;
+    };
+    const Figure took = figure_of(took_), r = figure_of(ratio_);
+    const char* const line =
+        json ? "{{\"optimizer\": \"{}\", \"layout\": \"{}\", \"grad_bits\": {}, \"states\": \"{}\", \"isa\": "
+               "\"{}\", \"threads\": {}, \"n\": {}, \"bytes_per_param\": {:.4f}, \"ns_per_param\": {:.5f}, "
+               "\"ns_low\": {:.5f}, \"ns_high\": {:.5f}, \"gb_per_s\": {:.3f}, \"stream_gb_per_s\": {:.3f}, "
+               "\"ratio\": {:.4f}, \"ratio_low\": {:.4f}, \"ratio_high\": {:.4f}, "
+               "\"prefetched_stream_gb_per_s\": {:.3f}, \"prefetched_ratio\": {:.4f}}}\n"
+             : "{:<8} {:<11} {:>4} {:<5} {:<7} {:>3} {:>10} {:>7.3f} {:>8.4f} {:>8.4f} {:>8.4f} {:>8.2f} "
+               "{:>8.2f} {:>6.3f} {:>6.3f} {:>6.3f} {:>8.2f} {:>6.3f}\n";
+    fmt::print(fmt::runtime(line), cpuopt::to_string(job_.params.optimizer), job_.layout,
+               job_.shape.narrow_gradient ? 16 : 32, to_string(job_.shape.states),
+               cpuopt::to_string(job_.isa), pool_.threads(), static_cast<std::int64_t>(elems_), bytes,
+               ns(took.median), ns(took.low), ns(took.high), rate(took_), rate(bound_), r.median, r.low,
+               r.high, rate(bound_ahead_), figure_of(ratio_ahead_).median);
+    std::fflush(stdout);
+  }
+
+ private:
+  void update() { update_all(job_, tensor_, pool_, ++step_); }
+  double stream(bool prefetch) const {
+    const auto body = stream_of(job_.shape, job_.isa, prefetch);
+    return seconds_of(
+        [&] { tensor_.for_items(pool_, [&](const cpuopt::UpdateBlock& b, std::int64_t n) { body(b, n); }); },
+        passes_);
+  }
+  // The mean of passes timed one by one.
+  double passes_alone() {
+    singles_.clear();
+    double sum = 0;
+    for (std::int64_t i = 0; i < passes_; ++i) {
+      singles_.push_back(seconds_of([this] { update(); }, 1));
+      sum += singles_.back();
+    }
+    return sum / static_cast<double>(passes_);
+  }
+  double ns(double seconds) const { return seconds * 1e9 / elems_; }
+
+  Job job_;
+  double elems_;
+  ThreadPool& pool_;
+  BenchTensor tensor_;
+  std::int64_t step_ = 0;
+  bool alone_;
+  std::int64_t passes_;
+  std::vector<double> took_, bound_, bound_ahead_, ratio_, ratio_ahead_, singles_;
+};
+
 void measure(const Job& job, std::int64_t n, ThreadPool& pool, const Choice& choice) {
   must(cpuopt::use_isa(job.isa));
-  const BenchTensor tensor(job.shape, cpuopt::moments_of(job.params), n, pool);
-  std::int64_t step = 0;
-  const auto update = [&] { update_all(job, tensor, pool, ++step); };
-  const auto stream = [&](bool prefetch) {
-    return [&tensor, &pool, body = stream_of(job.shape, job.isa, prefetch)] {
-      tensor.for_items(pool, [&](const cpuopt::UpdateBlock& b, std::int64_t len) { body(b, len); });
-    };
-  };
-  const auto plain = stream(false), ahead = stream(true);
-  const std::int64_t passes = passes_for(update, choice.seconds);
-  std::vector<double> took, bound, bound_ahead, ratio, ratio_ahead;
-  for (int round = 0; round < choice.rounds; ++round) {
-    bound.push_back(seconds_of(plain, passes));
-    took.push_back(seconds_of(update, passes));
-    bound_ahead.push_back(seconds_of(ahead, passes));
-    ratio.push_back(bound.back() / took.back());
-    ratio_ahead.push_back(bound_ahead.back() / took.back());
+  Rounds rounds(job, n, pool, choice);
+  if (choice.serve) {
+    int served = 0;
+    for (std::string line; std::getline(std::cin, line); ++served) {
+      rounds.one();
+      rounds.print_round();
+    }
+    if (served > 0) rounds.print(true);
+    return;
   }
-  const double bytes = necessary_bytes(job.shape), elems = static_cast<double>(n);
-  const auto rate = [&](const std::vector<double>& seconds) {
-    return bytes * elems * 1e-9 / figure_of(seconds).median;
-  };
-  const Figure ns = figure_of(took), r = figure_of(ratio);
-  const char* const line =
-      choice.json
-          ? "{{\"optimizer\": \"{}\", \"layout\": \"{}\", \"grad_bits\": {}, \"states\": \"{}\", \"isa\": "
-            "\"{}\", "
-            "\"threads\": {}, \"n\": {}, \"bytes_per_param\": {:.4f}, \"ns_per_param\": {:.5f}, \"ns_low\": "
-            "{:.5f}, "
-            "\"ns_high\": {:.5f}, \"gb_per_s\": {:.3f}, \"stream_gb_per_s\": {:.3f}, \"ratio\": {:.4f}, "
-            "\"ratio_low\": {:.4f}, \"ratio_high\": {:.4f}, \"prefetched_stream_gb_per_s\": {:.3f}, "
-            "\"prefetched_ratio\": {:.4f}}}\n"
-          : "{:<8} {:<11} {:>4} {:<5} {:<7} {:>3} {:>10} {:>7.3f} {:>8.4f} {:>8.4f} {:>8.4f} {:>8.2f} "
-            "{:>8.2f} "
-            "{:>6.3f} {:>6.3f} {:>6.3f} {:>8.2f} {:>6.3f}\n";
-  fmt::print(fmt::runtime(line), cpuopt::to_string(job.params.optimizer), job.layout,
-             job.shape.narrow_gradient ? 16 : 32, to_string(job.shape.states), cpuopt::to_string(job.isa),
-             pool.threads(), n, bytes, ns.median * 1e9 / elems, ns.low * 1e9 / elems, ns.high * 1e9 / elems,
-             rate(took), rate(bound), r.median, r.low, r.high, rate(bound_ahead),
-             figure_of(ratio_ahead).median);
-  std::fflush(stdout);
+  for (int round = 0; round < choice.rounds; ++round) rounds.one();
+  rounds.print(choice.json);
 }
 
 Result<Job> job_of(const std::string& optimizer, const std::string& layout, const std::string& grad,
@@ -151,7 +212,13 @@ Result<Job> job_of(const std::string& optimizer, const std::string& layout, cons
 }
 
 Status run(const Choice& choice) {
-  if (!choice.json)
+  const std::size_t combinations = choice.optimizers.size() * choice.layouts.size() * choice.grads.size() *
+                                   choice.states.size() * choice.isas.size() * choice.threads.size() *
+                                   choice.sizes.size();
+  if (choice.serve && combinations != 1)
+    return Status::error(Code::invalid,
+                         str("--serve takes one combination, ", combinations, " are asked for"));
+  if (!choice.json && !choice.serve)
     fmt::print(
         "{:<8} {:<11} {:>4} {:<5} {:<7} {:>3} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6} {:>6} "
         "{:>8} {:>6}\n",
@@ -187,7 +254,10 @@ int main(int argc, char** argv) {
   app.add_option("--size", choice.sizes, "counts of parameters")->check(CLI::Range(1.0, 1e11));
   app.add_option("--rounds", choice.rounds, "interleaved rounds")->check(CLI::Range(1, 1000));
   app.add_option("--seconds", choice.seconds, "of one measurement, at least")->check(CLI::Range(0.0, 60.0));
+  app.add_option("--passes", choice.passes, "of one measurement, each timed by itself, in place of --seconds")
+      ->check(CLI::Range(1, 1000000));
   app.add_flag("--json", choice.json, "one object a line");
+  app.add_flag("--serve", choice.serve, "a round of one combination for each line on stdin, as JSON");
   CLI11_PARSE(app, argc, argv);
   if (const strata::Status status = strata::bench::run(choice); !status.is_ok()) {
     fmt::print(stderr, "cpuopt_bench: {}\n", status.message());

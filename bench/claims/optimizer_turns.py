@@ -1,0 +1,112 @@
+"""What the claims of the optimizer share: programs that take turns (cpuopt_bench and bench/peers/adamw_peers.py with
+--serve), verdicts of several bars, and where the programs and the peers are.
+
+$CLAIMS_PEERS, or $CLAIMS_PYTHON, or python3, has the newest torch and DeepSpeed (bench/peers/setup_peers.sh makes one);
+$CLAIMS_DEBIAN_PYTHON, or /usr/bin/python3, has Debian's torch."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import claim
+
+PEERS = claim.ROOT / "bench" / "peers"
+PYTHON = os.environ.get("CLAIMS_PEERS") or os.environ.get("CLAIMS_PYTHON") or "python3"
+DEBIAN_PYTHON = os.environ.get("CLAIMS_DEBIAN_PYTHON") or "/usr/bin/python3"
+
+
+class Absent(Exception):
+    """A peer, or an instruction set, that this machine has not."""
+
+
+def program(path):
+    """The program at `path` of the build's folder, or None."""
+    found = pathlib.Path(os.environ.get("CLAIMS_BUILD") or pathlib.Path(claim.strata()).parents[1]) / path
+    return str(found) if found.exists() else None
+
+
+def need(path, *report):
+    """program(), or the line that says why there is no verdict; report: name, unit, bar."""
+    found = program(path)
+    if not found:
+        claim.report(report[0], None, *report[1:], None, {"why_no_verdict": f"{path} is not built"})
+    return found
+
+
+class Server:
+    """A program that measures one round for each line on its stdin. Warm when made, so that several are made in turn."""
+
+    def __init__(self, command):
+        self.command = [str(word) for word in command]
+        self.log = tempfile.TemporaryFile("w+")
+        try:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        except OSError as error:
+            raise Absent(f"{self.command[0]}: {error}") from None
+        self.round()
+
+    def round(self):
+        try:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # the end of its stdout says so too
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else self.fail()
+
+    def fail(self):
+        code = self.process.wait()
+        self.log.seek(0)
+        words = self.log.read()[-2000:].strip()
+        if code in (2, 77):
+            raise Absent(words.splitlines()[-1] if words else f"{self.command[0]} ended with {code}")
+        sys.exit(f"{' '.join(self.command)} ended with {code}: {words}")
+
+    def close(self):
+        """Its own summary, after which it has ended."""
+        rest = self.process.communicate()[0].splitlines()
+        return json.loads(rest[-1]) if rest and self.process.returncode == 0 else self.fail()
+
+
+def bench(n, threads, *options):
+    """strata's own step of AdamW."""
+    return [program("bench/cpuopt_bench"), "--serve", "--size", n, "--threads", threads, *options]
+
+
+def peer(python, name, n, threads, *options):
+    return [python, PEERS / "adamw_peers.py", "--serve", "--peer", name, "--n", n, "--threads", threads, *options]
+
+
+def take_turns(commands, rounds):
+    """{name: [figures of a round]}, {name: summary} and {name: why it is absent} of {name: command}, round by round."""
+    servers, absent = {}, {}
+    for name, command in commands.items():
+        try:
+            servers[name] = Server(command)
+        except Absent as why:
+            absent[name] = str(why)
+    figures = {name: [] for name in servers}
+    for _ in range(rounds):
+        for name, server in servers.items():
+            figures[name].append(server.round())
+    return figures, {name: server.close() for name, server in servers.items()}, absent
+
+
+def ratios(figures, name, over, field="ns_per_param"):
+    return [one[field] / other[field] for one, other in zip(figures[name], figures[over])]
+
+
+def at_most(values, bar):
+    """claim.verdict() where the median may not pass the bar."""
+    return claim.verdict([-value for value in values], -bar)
+
+
+def together(verdicts):
+    verdicts = set(verdicts)
+    return False if False in verdicts else None if None in verdicts or not verdicts else True
+
+
+def rounded(values, digits=4):
+    return {name: round(value, digits) if name != "n" else value for name, value in claim.spread(values).items()}
