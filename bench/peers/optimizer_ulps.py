@@ -2,13 +2,15 @@
 """PyTorch's optimizers as an oracle of values: the same steps over the same bytes in float64 and in float32, so that
 another implementation's result can be judged in ulps of float32 and beside PyTorch's own error.
 
-    optimizer_ulps.py --optimizer adam|adamw|adagrad|sgd --lr X [--beta1 X --beta2 X] [--eps X] [--weight-decay X]
+    optimizer_ulps.py --optimizer adam|adamw|adagrad|sgd|lion|lamb --lr X [--beta1 X --beta2 X] [--eps X] [--weight-decay X]
                       [--momentum X [--nesterov]] [--steps N] --params P.f32 --grads G.f32 [--out P.f64] [--out32 P.f32]
                       [--compare RESULT.f32] [--make N SEED]
 
 Files are raw, little-endian, without a header: P.f32 holds n floats, G.f32 steps * n floats, step after step; the results
 are the parameters after the last step. The step by itself is PyTorch's plain one, one operation after the other. Adam's
-weight decay is added to the gradient, AdamW's is decoupled, and so it is for the names of torch.optim throughout.
+weight decay is added to the gradient, AdamW's is decoupled, and so it is for the names of torch.optim throughout. Lion
+and LAMB, which torch.optim has not, are the formulas of their papers (Chen et al. 2023, Alg. 2; You et al. 2020, Alg. 2,
+with decay in the direction and no bound on the ratio of norms).
 --make writes both inputs first, N normal parameters (deviation 0.02) and gradients (1e-3) from SEED.
 Printed is one line of JSON: the error of PyTorch's float32, and with --compare that of RESULT.f32, against the float64
 result in units in the last place of float32: of the result (of_value), and of the greatest magnitude that the parameter
@@ -29,7 +31,7 @@ except ImportError as error:
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--optimizer", choices=("adam", "adamw", "adagrad", "sgd"), required=True)
+    parser.add_argument("--optimizer", choices=("adam", "adamw", "adagrad", "sgd", "lion", "lamb"), required=True)
     parser.add_argument("--lr", type=float, required=True)
     for name, default in (("beta1", 0.9), ("beta2", 0.999), ("eps", None), ("weight-decay", 0.0), ("momentum", 0.0)):
         parser.add_argument(f"--{name}", type=float, default=default)
@@ -58,8 +60,38 @@ def read(path, count=None):
     return values
 
 
+class Formula:
+    """Lion and LAMB over one tensor, in its dtype."""
+
+    def __init__(self, given, parameters):
+        self.given, self.parameters, self.steps = given, parameters, 0
+        self.m, self.v = torch.zeros_like(parameters), torch.zeros_like(parameters)
+
+    @torch.no_grad()
+    def step(self):
+        self.steps += 1
+        self.parameters.sub_(self.given.lr * (self.lion() if self.given.optimizer == "lion" else self.lamb()))
+
+    def lion(self):
+        given, g = self.given, self.parameters.grad
+        direction = torch.sign(given.beta1 * self.m + (1 - given.beta1) * g)
+        self.m = given.beta2 * self.m + (1 - given.beta2) * g
+        return direction + given.weight_decay * self.parameters
+
+    def lamb(self):
+        given, g = self.given, self.parameters.grad
+        self.m = given.beta1 * self.m + (1 - given.beta1) * g
+        self.v = given.beta2 * self.v + (1 - given.beta2) * g * g
+        m, v = self.m / (1 - given.beta1**self.steps), self.v / (1 - given.beta2**self.steps)
+        eps = 1e-8 if given.eps is None else given.eps
+        direction = m / (v.sqrt() + eps) + given.weight_decay * self.parameters
+        return self.parameters.norm() / direction.norm() * direction
+
+
 def optimizer_of(given, parameters):
     """PyTorch's, by its own defaults of eps where none is given (1e-8; Adagrad 1e-10)."""
+    if given.optimizer in ("lion", "lamb"):
+        return Formula(given, parameters)
     settings = {"lr": given.lr, "weight_decay": given.weight_decay, "foreach": False}
     if given.optimizer == "sgd":
         return torch.optim.SGD([parameters], momentum=given.momentum, nesterov=given.nesterov, **settings)
