@@ -118,7 +118,7 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
   if (config.io.block_bytes % 4096 != 0)
     problems.push_back(
         str(set_by(tree, "io.block"), " = ", config.io.block_bytes, " is not a multiple of 4096"));
-  if (config.optim.nesterov && config.optim.momentum == 0)
+  if (config.optim.name == "sgd" && config.optim.nesterov && config.optim.momentum == 0)
     problems.push_back(str(set_by(tree, "optim.nesterov"), " = true, but optim.momentum is 0 (",
                            tree.entry("optim.momentum").origin, ")"));
   if (config.offload.policy == "nvme" && config.memory.nvme_bytes == 0)

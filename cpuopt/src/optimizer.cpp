@@ -58,11 +58,13 @@ Status validate(const OptimizerParams& p) {
   const auto bad = [&](const char* name, auto value, const char* takes) {
     return Status::error(Code::invalid, str(f.name, ": ", name, " is ", value, "; it takes ", takes));
   };
-  const auto decays = [](double x) { return x >= 0.0 && x < 1.0; };
+  // As they are used, in f32: what rounds to 0 or to 1 there is no eps and no decay.
+  const auto decays = [](double x) { return x >= 0.0 && static_cast<float>(x) < 1.0f; };
   if (p.step < 1) return bad("step", p.step, "1 and up");
   if (f.betas && !decays(p.beta1)) return bad("beta1", p.beta1, "[0, 1)");
   if (f.betas && !decays(p.beta2)) return bad("beta2", p.beta2, "[0, 1)");
-  if (f.eps && !(p.eps > 0.0 && std::isfinite(p.eps))) return bad("eps", p.eps, "a number above 0");
+  if (f.eps && !(static_cast<float>(p.eps) > 0.0f && std::isfinite(p.eps)))
+    return bad("eps", p.eps, "a number above 0 in f32");
   if (p.optimizer == Optimizer::sgd) {
     if (!decays(p.momentum)) return bad("momentum", p.momentum, "[0, 1)");
     if (p.nesterov && p.momentum == 0.0) return bad("nesterov", "true", "a momentum above 0 beside it");

@@ -26,6 +26,7 @@ double learning_rate(const LrSchedule& s, std::int64_t step) noexcept {
   step = std::max<std::int64_t>(step, 1);
   if (step < s.warmup_steps) return s.lr * static_cast<double>(step) / static_cast<double>(s.warmup_steps);
   if (s.kind == ScheduleKind::constant) return s.lr;
+  if (s.kind == ScheduleKind::wsd && s.decay_steps == 0) return s.lr;
   if (step >= s.total_steps) return s.min_lr;
   const std::int64_t begin = s.kind == ScheduleKind::wsd ? s.total_steps - s.decay_steps : s.warmup_steps;
   if (step <= begin) return s.lr;

@@ -90,7 +90,7 @@ void encode_int8(const float* from, std::uint8_t* codes, float* scales, bool dit
       f32x16 code = moment_code<kKind>(x, wide_scale, inverse);
       if (dithered) {
         const u32x16 bits = half_of_bits<kKind>(dither, index + static_cast<std::uint32_t>(block + i));
-        code = code + dither_offset(float_of(bits | u32x16(0x4B000000u)) - f32x16(8388608.0f));
+        code = code + dither_offset(float_of((bits >> 1) | u32x16(0x4B000000u)) - f32x16(8388608.0f));
       }
       store_codes(codes + block + i, bits_of(code + f32x16(kRoundMagic)), lanes);
     });

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include <strata/cpuopt/convert.h>
 #include <strata/cpuopt/norm.h>
-#include <strata/runtime/assert.h>
 
 #include "update_table.h"
 
@@ -13,7 +13,6 @@ namespace strata::cpuopt {
 namespace {
 
 using detail::Rule;
-using detail::UpdateSpans;
 
 const detail::UpdateTable& table() noexcept { return STRATA_ACTIVE_TABLE(update_table); }
 

@@ -75,14 +75,11 @@ void step_along(float rate, const float* along, void* param, void* master, std::
   });
 }
 
-template <class R, MasterLayout kLayout>
+template <MasterLayout kLayout>
 using Narrow = typename NarrowOf<kLayout>::Type;
 
-#define STRATA_UPDATES_OF_LAYOUT(R, layout)                               \
-  {                                                                       \
-    &update<R, MasterLayout::layout, float>,                              \
-        &update<R, MasterLayout::layout, Narrow<R, MasterLayout::layout>> \
-  }
+#define STRATA_UPDATES_OF_LAYOUT(R, layout) \
+  { &update<R, MasterLayout::layout, float>, &update<R, MasterLayout::layout, Narrow<MasterLayout::layout>> }
 #define STRATA_UPDATES_OF(R)                                                              \
   {                                                                                       \
     STRATA_UPDATES_OF_LAYOUT(R, f32), STRATA_UPDATES_OF_LAYOUT(R, bf16_split),            \

@@ -17,7 +17,8 @@ struct StepConstants {
   std::int64_t step = 0;
 };
 
-/// Where an optimizer that steps by whole tensors keeps their norms.
+/// Where an optimizer that steps by whole tensors keeps their norms. A chunk's update writes those of its own
+/// tensors alone and nobody else reads them, so no queued work has to be ordered by them.
 struct TensorNorms {
   double* master_leaves = nullptr;  ///< as the gradient's leaves are numbered
   double* direction_leaves = nullptr;

@@ -150,6 +150,8 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   const std::int64_t begin = m.clock.now_ns();
   const std::int64_t nvme_before = m.chunks->counters().io_wait_ns;
   report.redone = 0;
+  report.why_skipped.clear();
+  const LossScale scale_before = loss_scale;
   report.clip_factor = 1;
   Status status = gradient(source, report);
   for (; status.is_ok() && !std::isfinite(report.grad_norm) && loss_scale.overflowed(); ++report.redone) {
@@ -158,7 +160,11 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   }
   report.skipped = status.is_ok() && !std::isfinite(report.grad_norm);
   if (report.skipped && plan().options.non_finite == NonFinite::stop) status = commit_.not_finite();
-  if (report.skipped) runner_.abandon();
+  if (status.is_ok() && report.skipped) {
+    report.why_skipped = commit_.not_finite().message();
+    loss_scale = scale_before;  // no scale would have helped
+    runner_.abandon();
+  }
   const std::int64_t norm_known = m.clock.now_ns();
   if (status.is_ok() && !report.skipped) {
     status = commit(lr, report);

@@ -38,7 +38,7 @@ PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
       round_up(static_cast<std::size_t>(std::max(plan.options.grad_accum, 1)) * sizeof(float), kPage);
   fixed.leaves = round_up(static_cast<std::size_t>(n_leaves) * sizeof(double), kPage);
   fixed.logits = round_up(static_cast<std::size_t>(logit_values) * sizeof(float), kPage);
-  if (plan.options.optimizer.optimizer == cpuopt::Optimizer::lamb)
+  if (plan.trains() && plan.options.optimizer.optimizer == cpuopt::Optimizer::lamb)
     fixed.norms = round_up(
         static_cast<std::size_t>(n_leaves) * 2 * sizeof(double) + plan.tensors.specs.size() * sizeof(float),
         kPage);

@@ -19,8 +19,9 @@ struct PinnedFixed {
   std::size_t losses = 0;  ///< one f32 a micro-batch
   std::size_t leaves = 0;  ///< the norm's leaves, f64
   std::size_t logits = 0;  ///< one row, or as many as a program with a cache makes
-  std::size_t states = 0;  ///< a piece of a parameter and of its master, on the way to or from the device
-  std::size_t norms = 0;   ///< of an optimizer that steps by whole tensors: TensorNorms
+  std::size_t states =
+      0;                  ///< a piece of a state in two parts (StateAccess), on its way to or from the device
+  std::size_t norms = 0;  ///< of an optimizer that steps by whole tensors: TensorNorms
   std::size_t total() const noexcept { return 2 * inputs + losses + leaves + logits + states + norms; }
 };
 /// States are shown and filled in pieces of so many elements.

@@ -10,7 +10,6 @@ namespace strata {
 namespace {
 
 Status check(const EngineOptions& options) {
-  STRATA_TRY(cpuopt::validate(options.optimizer));
   if (options.grad_accum < 1)
     return Status::error(Code::invalid,
                          str("train.grad_accum is ", options.grad_accum, "; it is at least 1"));
@@ -85,7 +84,10 @@ Status check_states(const Program& prefill, const Program& decode) {
 static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, const EngineOptions& options,
                                                 std::int64_t part) {
   STRATA_TRY(check(options));
-  if (!programs.train.code.empty()) STRATA_TRY(check(programs.train));
+  if (!programs.train.code.empty()) {
+    STRATA_TRY(check(programs.train));
+    STRATA_TRY(cpuopt::validate(options.optimizer));
+  }
   STRATA_TRY(check_loss_scale(programs, options));
   STRATA_TRY(check_states(programs.prefill, programs.decode));
   const Program& model = model_of(programs);

@@ -88,6 +88,27 @@ TEST_P(DynamicCode, ABlocksLargestValueIsKeptAndTheOthersToTheWidthOfACode) {
   }
 }
 
+// The last of all random numbers, too, and for a block's largest value above all.
+TEST(DynamicCodeRounding, AWholeCodeStaysItselfWhateverIsDrawn) {
+  for (std::uint32_t random = 0; random < 65536; ++random)
+    for (int byte = 0; byte < 256; ++byte) {
+      const float rounded =
+          (static_cast<float>(byte) + dither_offset(static_cast<float>(random >> 1))) + kRoundMagic;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(rounded) & 0xFFu, static_cast<std::uint32_t>(byte)) << random;
+    }
+  const Dither dither = dither_of(1, 2, 3, 0);
+  std::uint32_t last = 0;
+  while (moment_bits<MomentKind::second>(dither, last) != 0xFFFF) ++last;
+  EXPECT_EQ(round_to_code<MomentKind::second>(2.0f, 2.0f, 0xFFFF), 255);
+  for (const CpuIsa name : supported_isas()) {
+    const IsaScope isa(name);
+    Int8 stored(1);
+    encode_moment_dithered(StateFormat::int8, MomentKind::second, std::vector<float>{2.0f}, stored.view(),
+                           dither, last);
+    EXPECT_EQ(stored.codes[0], 255) << to_string(name);
+  }
+}
+
 TEST_P(DynamicCode, TheMeanOfManyRoundingsIsTheValue) {
   std::vector<float> x = spread(GetParam(), 8);
   std::fill(x.begin() + 1, x.begin() + 256, 0.01234f);

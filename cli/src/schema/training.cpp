@@ -111,7 +111,7 @@ constexpr KeySpec kKeys[] = {
      .default_text = "1e-08",
      .doc = "added to the root of the second moment: adamw, adam, lamb, adagrad",
      .example = "optim.eps=1e-8",
-     .min = 0,
+     .min = 1e-38,
      .max = 1},
     {.section = "optim",
      .name = "weight_decay",

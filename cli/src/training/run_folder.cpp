@@ -1,5 +1,6 @@
 #include "training/run_folder.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>

@@ -1,5 +1,6 @@
 #include "training/summary.h"
 
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 
@@ -29,7 +30,9 @@ std::string_view to_string(Ending ending) {
   return "";
 }
 
-std::string or_null(std::optional<double> number) { return number ? fmt::format("{:.6f}", *number) : "null"; }
+std::string or_null(std::optional<double> number) {
+  return number && std::isfinite(*number) ? fmt::format("{:.6f}", *number) : "null";
+}
 
 std::string bits_json(std::optional<double> number) {
   return number ? str("\"", double_bits(*number), "\"") : "null";
@@ -59,7 +62,7 @@ std::uint64_t peak_resident_bytes() {
 std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& workload) {
   const MovedBytes moved = engine.moved();
   return fmt::format(
-      "{{\n  \"ending\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {:.6f},\n  \"val_loss\": {},\n  "
+      "{{\n  \"ending\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {},\n  \"val_loss\": {},\n  "
       "\"val_loss_bits\": {},\n  \"bits_per_byte\": {},\n"
       "  \"tokens_per_s\": {:.1f},\n  \"train_seconds\": {:.3f},\n  \"skipped_steps\": {},\n  "
       "\"state_digest\": \"{}\",\n"
@@ -69,7 +72,7 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}},\n"
       "  \"steps_3_to_12\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  \"nvme\": "
       "\"{}\"\n}}\n",
-      to_string(o.ending), engine.steps(), o.train_loss, or_null(o.val_loss), bits_json(o.val_loss),
+      to_string(o.ending), engine.steps(), or_null(o.train_loss), or_null(o.val_loss), bits_json(o.val_loss),
       or_null(o.bits_per_byte), o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest,
       tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
       tiers_json(engine.plan().options.budgets), peak_resident_bytes(),
@@ -86,7 +89,8 @@ std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder&
     text += fmt::format("validation loss {:.4f} nats a token, {:.3f} bits per byte\n", *o.val_loss,
                         *o.bits_per_byte);
   if (o.skipped_steps > 0)
-    text += fmt::format("{} steps were skipped: their gradients were not finite\n", o.skipped_steps);
+    text += fmt::format("{} steps of this process were skipped: their gradients were not finite\n",
+                        o.skipped_steps);
   text += tiers_text(engine);
   text += fmt::format("\nmoved: h2d {}, d2h {}, nvme read {}, nvme write {}\n", format_bytes(moved.h2d),
                       format_bytes(moved.d2h), format_bytes(moved.nvme_read), format_bytes(moved.nvme_write));

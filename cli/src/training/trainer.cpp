@@ -31,7 +31,8 @@ cpuopt::LrSchedule schedule_of(const TrainConfig& c) {
                                                    : cpuopt::ScheduleKind::constant;
   const std::int64_t total = std::max<std::int64_t>(c.train.steps, 1),
                      warmup = std::min(c.optim.warmup, total);
-  const auto decay = static_cast<std::int64_t>(c.optim.decay_ratio * static_cast<double>(total));
+  const auto decay =
+      static_cast<std::int64_t>(std::llround(c.optim.decay_ratio * static_cast<double>(total)));
   return {kind,   c.optim.lr, c.optim.lr * c.optim.min_lr_ratio,
           warmup, total,      std::min(decay, total - warmup)};
 }
@@ -111,7 +112,7 @@ Status Trainer::step(std::int64_t step) {
   moved_before_ = moved;
   step_seconds_ += line.report.seconds;
   outcome_.train_loss = line.report.loss;
-  outcome_.skipped_steps += line.report.skipped ? 1 : 0;
+  STRATA_TRY(note_skip(step, line.report));
   outcome_.optimizer_seconds += line.report.optimizer_seconds;
   outcome_.nvme_wait_seconds += line.report.nvme_wait_seconds;
   outcome_.tokens_per_s = tokens * static_cast<double>(steps_here_) / step_seconds_;
@@ -121,6 +122,19 @@ Status Trainer::step(std::int64_t step) {
                     config_.train.max_time_s});
   count_resources(false);
   return Status::ok();
+}
+
+// One bad batch is passed over; a model that gives nothing else is not worth the hours.
+Status Trainer::note_skip(std::int64_t step, const StepReport& report) {
+  constexpr std::int64_t kMostInARow = 100;
+  skipped_in_a_row_ = report.skipped ? skipped_in_a_row_ + 1 : 0;
+  if (!report.skipped) return Status::ok();
+  ++outcome_.skipped_steps;
+  progress_.line(str("step ", step, " skipped: ", report.why_skipped));
+  if (skipped_in_a_row_ < kMostInARow) return Status::ok();
+  return Status::error(
+      Code::diverged,
+      str(skipped_in_a_row_, " steps in a row were skipped; in the last one ", report.why_skipped));
 }
 
 // What happens between steps is outside the counted step.

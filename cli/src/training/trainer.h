@@ -43,6 +43,7 @@ class Trainer {
   Result<TrainOutcome> run();
 
  private:
+  Status note_skip(std::int64_t step, const StepReport& report);
   Status step(std::int64_t step);
   Status after_step(std::int64_t step);
   Status validate(std::int64_t step);
@@ -61,6 +62,7 @@ class Trainer {
   Trace* const trace_;
   DatasetBatches batches_;
   SteadyClock clock_;
+  std::int64_t skipped_in_a_row_ = 0;
   TrainOutcome outcome_;
   MovedBytes moved_before_;
   std::int64_t begin_ns_ = 0, steps_here_ = 0, saved_step_ = -1;

@@ -29,8 +29,8 @@ inline Moment moment_at(StateFormat format, std::byte* begin, std::int64_t n) no
 /// From the stored form to f32.
 void decode_moment(StateFormat format, MomentKind kind, const Moment& from, std::span<float> into) noexcept;
 /// To the nearest stored value: what decode_moment() gave comes back unchanged. int8: a block's scale is its
-/// largest magnitude (below 2^-126 the block is zero; with a NaN in it, all of it is NaN); a second moment
-/// above zero never becomes zero, by which an update would be divided.
+/// largest magnitude (below 2^-126 the block is zero; with a NaN in it all is NaN, with an infinity what is
+/// small); a second moment above zero never becomes zero, by which an update would be divided.
 void encode_moment(StateFormat format, MomentKind kind, std::span<const float> from,
                    const Moment& into) noexcept;
 /// The same, rounded up or down at random so that the mean is right; `index` is that of the first element in

@@ -32,8 +32,8 @@ struct OptimizerParams {
   double grad_factor = 1.0;  ///< unscaling and clipping in one: multiplies every gradient, rounded to f32
 };
 
-/// Errors: `invalid` if step < 1, a beta or the momentum lies outside [0, 1), eps is not above 0 or nesterov
-/// has no momentum, where the optimizer reads them; or if another number is not finite.
+/// Errors: `invalid` if step < 1, a beta or the momentum lies outside [0, 1), eps is not above 0 (all as f32)
+/// or nesterov has no momentum, where the optimizer reads them; or if another number is not finite.
 Status validate(const OptimizerParams& params);
 
 /// Which moments live from step to step.

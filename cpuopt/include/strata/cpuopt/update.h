@@ -37,7 +37,7 @@ UpdateStep update_step(const OptimizerParams& params) noexcept;
 /// parameter. Elementwise, with int8 blocks and random bits in tensor coordinates: any split at multiples of
 /// kNormLeafElems gives the same bits, and so does every instruction set. Not threaded: callers hand disjoint
 /// blocks to their threads. NaN and infinity pass through; the gradient norm is what finds them. `dither` is
-/// read by the formats that round at random. Not for lamb.
+/// read by the formats that round at random. Of lamb: the moments alone.
 void update_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n, Dither dither) noexcept;
 
 /// lamb's first pass: the moments, and the leaves (norm.h) of the squares of the masters and of the

@@ -116,7 +116,8 @@ struct StepReport {
   double clip_factor = 1;
   double loss_scale = 1;    ///< that the step was done with
   std::int32_t redone = 0;  ///< times that f16 gradients overflowed before
-  bool skipped = false;     ///< the gradient was not finite, and nothing was updated
+  bool skipped = false;     ///< the gradient was not finite, and nothing was updated, the loss scale neither
+  std::string why_skipped;  ///< names the tensor
   double seconds = 0;
   double optimizer_seconds = 0;  ///< norm and commit
   double nvme_wait_seconds = 0;  ///< the engine stood waiting for the slow tier

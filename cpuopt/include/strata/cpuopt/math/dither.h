@@ -24,11 +24,12 @@ STRATA_HD U dither_bits(U i, U add, U mix) {
   return x ^ (x >> 16);
 }
 
-/// u - 1/2, u being the middle of one of 65,536 equal parts of [0, 1), for the part's number as a float. What
-/// is whole stays itself when this is added and the sum rounded to the nearest.
+/// u - 1/2, u being the middle of one of 32,768 equal parts of [0, 1), for the part's number as a float. What
+/// is whole, up to 255, stays itself when this is added and the sum rounded to the nearest: of more parts the
+/// last would meet a tie in f32.
 template <class V>
 STRATA_HD V dither_offset(V part) {
-  return (part - V(32767.5f)) * V(1.0f / 65536.0f);
+  return (part - V(16383.5f)) * V(1.0f / 32768.0f);
 }
 
 }  // namespace strata::cpuopt

@@ -64,7 +64,7 @@ STRATA_HD float inverse_scale(float scale) { return scale == 0.0f ? 0.0f : 1.0f 
 template <MomentKind kKind>
 STRATA_HD std::uint8_t round_to_code(float x, float scale, std::uint32_t random) {
   const float code = moment_code<kKind>(x, scale, inverse_scale(scale));
-  const float rounded = (code + dither_offset(static_cast<float>(random))) + kRoundMagic;
+  const float rounded = (code + dither_offset(static_cast<float>(random >> 1))) + kRoundMagic;
   return static_cast<std::uint8_t>(__builtin_bit_cast(std::uint32_t, rounded));
 }
 template <MomentKind kKind>
