@@ -28,7 +28,7 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::create(const CoreShare& share) {
     return Status::error(Code::invalid, str("a share of ", threads, " threads on ", share.nodes.size(),
                                             " NUMA nodes; a pool takes 1 to ", detail::kMostThreads,
                                             " threads on 1 to ", detail::kMostNodes, " nodes"));
-  if (share.bound && share.nodes.size() > 1) return detail::create_node_pool(share);
+  if (share.bound) return detail::create_node_pool(share);
   return detail::create_stealing_pool(share);
 }
 

@@ -10,11 +10,11 @@ namespace strata::detail {
 inline constexpr int kMostThreads = 1024;
 inline constexpr std::size_t kMostNodes = 64;
 
-/// Threads that steal from each other: oneTBB. Kept on the CPUs of the one node of `share` where that is
-/// bound. Under ThreadSanitizer, where oneTBB cannot run, a node pool.
+/// Threads that steal from each other, for a share that is not bound: oneTBB. Under ThreadSanitizer, where
+/// oneTBB cannot run, a node pool.
 std::unique_ptr<ThreadPool> create_stealing_pool(const CoreShare& share);
 
-/// Threads of our own by node, for a share of several nodes. Errors: as ThreadPool::create.
+/// Threads of our own by node, for a share that is bound. Errors: as ThreadPool::create.
 Result<std::unique_ptr<ThreadPool>> create_node_pool(const CoreShare& share);
 
 }  // namespace strata::detail
