@@ -1,0 +1,256 @@
+#include "engine_impl.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+
+#include <strata/runtime/str.h>
+
+namespace strata {
+
+void Engine::Impl::use(const PassSchedule& schedule) {
+  runner_.rewind();
+  if (current_ != &schedule) machine_->chunks->set_schedule(schedule.uses, schedule.cycle);
+  current_ = &schedule;
+}
+
+namespace {
+
+constexpr const char* kInputs[] = {"tokens",    "targets", "doc_start", "divisor",
+                                   "positions", "slots",   "wanted"};
+
+}  // namespace
+
+// The filled input slot, in which the program's inputs follow each other, goes to the arena once the last
+// pass is over; compute starts after it.
+Status Engine::Impl::upload(const LoweredProgram& program) {
+  Machine& m = *machine_;
+  const std::size_t slot = slot_;
+  slot_ ^= 1;
+  STRATA_TRY(m.backend.wait_on_async(arena_free_, m.h2d));
+  const auto* from = reinterpret_cast<const std::byte*>(m.input_slot(slot));
+  for (const char* name : kInputs) {
+    const Operand operand = program.find(name);
+    if (operand.where == Operand::Where::none) continue;
+    const std::size_t bytes = static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
+    STRATA_TRY(m.backend.copy_async({m.arena(operand), bytes}, {from, bytes}, m.h2d));
+    from += bytes;
+  }
+  STRATA_TRY_ASSIGN(uploaded_[slot], m.backend.record(m.h2d));
+  return m.backend.wait_on_async(uploaded_[slot], m.compute);
+}
+
+Status Engine::Impl::take_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index,
+                                float divisor) {
+  Machine& m = *machine_;
+  STRATA_TRY(m.backend.wait(uploaded_[slot_]));
+  std::int32_t* const begin = m.input_slot(slot_);
+  std::span<std::int32_t> parts[std::size(kInputs)];
+  std::int32_t* at = begin;  // every input has elements of 4 bytes
+  for (std::size_t i = 0; i < std::size(kInputs); ++i) {
+    const Operand operand = program.find(kInputs[i]);
+    if (operand.where == Operand::Where::none) continue;
+    parts[i] = {at, static_cast<std::size_t>(operand.shape.n_elems())};
+    at += operand.shape.n_elems();
+  }
+  const auto bytes = static_cast<std::size_t>(at - begin) * sizeof(std::int32_t);
+  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(begin), bytes, true}));
+  if (!m.dry()) {
+    STRATA_TRY(source.fill(index, {parts[0], parts[1], parts[2]}));
+    if (!parts[3].empty()) std::memcpy(parts[3].data(), &divisor, sizeof divisor);
+  }
+  return upload(program);
+}
+
+// What each of `n` micro-batches divides its sum of losses by, so that their mean is that over all counted
+// targets.
+Result<float> Engine::Impl::divisor_of(BatchSource& source, std::int64_t index, std::int64_t n) {
+  if (machine_->dry()) return 1.0f;
+  const std::int64_t counted = source.n_counted(index, n);
+  if (counted < 0) return Status::error(Code::invalid, str("a batch source counts ", counted, " targets"));
+  return static_cast<float>(static_cast<double>(counted) / static_cast<double>(n));
+}
+
+Status Engine::Impl::read_back(std::byte* to, const std::byte* from, std::size_t bytes) {
+  Machine& m = *machine_;
+  STRATA_TRY_ASSIGN(const Event done, m.backend.record(m.compute));
+  STRATA_TRY(m.backend.wait_on_async(done, m.d2h));
+  STRATA_TRY(m.backend.copy_async({to, bytes}, {from, bytes}, m.d2h));
+  STRATA_TRY_ASSIGN(arena_free_, m.backend.record(m.d2h));
+  return m.backend.wait_on_async(arena_free_, m.compute);  // the next pass may write over it
+}
+
+Status Engine::Impl::take_loss(const LoweredProgram& program, std::int32_t slot) {
+  return read_back(reinterpret_cast<std::byte*>(machine_->losses() + slot),
+                   machine_->arena(program.find("loss")), sizeof(float));
+}
+
+Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& report) {
+  Machine& m = *machine_;
+  if (plan().train.code.empty())
+    return Status::error(Code::unsupported, "this run has no program for training");
+  STRATA_TRY(broken);
+  const std::int64_t begin = m.clock.now_ns();
+  const std::int64_t nvme_before = m.chunks->counters().io_wait_ns;
+  report.redone = 0;
+  report.why_skipped.clear();
+  const LossScale scale_before = loss_scale;
+  report.clip_factor = 1;
+  Status status = gradient(source, report);
+  for (; status.is_ok() && !std::isfinite(report.grad_norm) && loss_scale.overflowed(); ++report.redone) {
+    runner_.abandon();
+    status = gradient(source, report);
+  }
+  report.skipped = status.is_ok() && !std::isfinite(report.grad_norm);
+  if (report.skipped && plan().options.non_finite == NonFinite::stop) status = commit_.not_finite();
+  if (status.is_ok() && report.skipped) {
+    report.why_skipped = commit_.not_finite().message();
+    loss_scale = scale_before;  // no scale would have helped
+    runner_.abandon();
+  }
+  const std::int64_t norm_known = m.clock.now_ns();
+  if (status.is_ok() && !report.skipped) {
+    status = commit(lr, report);
+    if (!status.is_ok() && commit_.changed_states())
+      broken = status.annotate(str("the update of step ", steps + 1,
+                                   " was cut short, so the states are those of no step; load a checkpoint"));
+  }
+  if (!status.is_ok()) {
+    runner_.abandon();
+    return broken.is_ok() ? status : broken;
+  }
+  ++steps;
+  report.loss_scale = loss_scale.value;
+  if (plan().scales_loss() && !report.skipped) loss_scale.step_done();
+  m.end_phase("commit", steps, norm_known);
+  const std::int64_t end = m.clock.now_ns();
+  report.seconds = static_cast<double>(end - begin) * 1e-9;
+  report.optimizer_seconds = static_cast<double>(end - norm_known) * 1e-9;
+  report.nvme_wait_seconds = static_cast<double>(m.chunks->counters().io_wait_ns - nvme_before) * 1e-9;
+  return Status::ok();
+}
+
+// Forward and backward of every micro-batch, and the norm and loss of what they give.
+Status Engine::Impl::gradient(BatchSource& source, StepReport& report) {
+  Machine& m = *machine_;
+  const EngineOptions& options = plan().options;
+  use(train_);
+  const std::int64_t first = steps * options.grad_accum;
+  STRATA_TRY_ASSIGN(float divisor, divisor_of(source, first, options.grad_accum));
+  divisor /= static_cast<float>(loss_scale.value);  // so that the loss, and with it its gradient, is scaled
+  for (std::int32_t k = 0; k < options.grad_accum; ++k) {
+    const std::int64_t pass_begin = m.clock.now_ns();
+    STRATA_TRY(take_batch(plan().train, source, first + k, divisor));
+    STRATA_TRY(runner_.run({plan().train, train_, k, true, k + 1 == options.grad_accum}));
+    STRATA_TRY(take_loss(plan().train, k));
+    m.end_phase("queue micro-batch", k, pass_begin);
+  }
+  const std::int64_t passes_queued = m.clock.now_ns();
+  STRATA_TRY_ASSIGN(const double scaled_norm, commit_.gradient_norm(options.grad_accum));
+  report.grad_norm = scaled_norm / loss_scale.value;
+  m.end_phase("wait for gradients", steps + 1, passes_queued);
+  STRATA_TRY(m.backend.wait(arena_free_));
+  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.losses()),
+                                    sizeof(float) * static_cast<std::size_t>(options.grad_accum), false}));
+  float sum = 0;
+  for (std::int32_t k = 0; k < options.grad_accum && !m.dry(); ++k) sum += m.losses()[k];
+  report.loss = sum / static_cast<float>(options.grad_accum) / static_cast<float>(loss_scale.value);
+  return Status::ok();
+}
+
+Status Engine::Impl::commit(double lr, StepReport& report) {
+  Machine& m = *machine_;
+  const EngineOptions& options = plan().options;
+  cpuopt::OptimizerParams params = options.optimizer;
+  params.lr = lr;
+  params.step = steps + 1;
+  report.clip_factor = options.clip > 0 ? std::min(1.0, options.clip / (report.grad_norm + 1e-6)) : 1.0;
+  params.grad_factor = report.clip_factor / options.grad_accum / loss_scale.value;
+  STRATA_TRY(commit_.run(params, options.grad_accum * static_cast<std::int32_t>(plan().train.code.size())));
+  // serial: the next forward begins when every chunk is committed
+  STRATA_TRY(m.backend.synchronize(m.cpu));
+  return m.backend.synchronize(m.compute);
+}
+
+Result<double> Engine::Impl::evaluate(BatchSource& source, std::int64_t n) {
+  Machine& m = *machine_;
+  if (plan().eval.code.empty())
+    return Status::error(Code::unsupported, "this run has no program for evaluation");
+  STRATA_TRY(broken);
+  if (n < 1) return 0.0;
+  STRATA_TRY_ASSIGN(const float divisor, divisor_of(source, 0, n));
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    use(eval_);
+    STRATA_TRY(take_batch(plan().eval, source, i, divisor));
+    STRATA_TRY(runner_.run({plan().eval, eval_, 0, false, false}));
+    STRATA_TRY(take_loss(plan().eval, 0));
+    STRATA_TRY(m.backend.wait(arena_free_));
+    STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.losses()), sizeof(float), false}));
+    if (!m.dry()) sum += m.losses()[0];
+  }
+  return sum / static_cast<double>(n);
+}
+
+Result<std::span<const float>> Engine::Impl::infer(std::span<const std::int32_t> tokens, std::int64_t row) {
+  Machine& m = *machine_;
+  const Operand input = plan().infer.find("tokens"), logits = plan().infer.find("logits");
+  if (input.where == Operand::Where::none)
+    return Status::error(Code::unsupported, "this run has no program for inference");
+  STRATA_TRY(broken);
+  if (static_cast<std::int64_t>(tokens.size()) != input.shape.n_elems() || row < 0 ||
+      row >= input.shape.n_elems())
+    return Status::error(Code::invalid,
+                         str("inference takes ", input.shape.n_elems(), " tokens and a row of them; given ",
+                             tokens.size(), " and row ", row));
+  use(infer_);
+  STRATA_TRY(m.backend.wait(uploaded_[slot_]));
+  STRATA_TRY(m.backend.host_access(
+      {reinterpret_cast<const std::byte*>(m.input_slot(slot_)), tokens.size_bytes(), true}));
+  if (!m.dry()) std::copy(tokens.begin(), tokens.end(), m.input_slot(slot_));
+  STRATA_TRY(upload(plan().infer));
+  STRATA_TRY(runner_.run({plan().infer, infer_, 0, false, false}));
+  const auto vocab = static_cast<std::size_t>(logits.shape.dim(-1));
+  STRATA_TRY(read_back(reinterpret_cast<std::byte*>(m.logits()),
+                       m.arena(logits) + static_cast<std::size_t>(row) * vocab * sizeof(float),
+                       vocab * sizeof(float)));
+  STRATA_TRY(m.backend.wait(arena_free_));
+  STRATA_TRY(
+      m.backend.host_access({reinterpret_cast<const std::byte*>(m.logits()), vocab * sizeof(float), false}));
+  return std::span<const float>(m.logits(), vocab);
+}
+
+Result<std::span<const float>> Engine::Impl::extend(std::span<const SequenceToken> tokens,
+                                                    std::span<const std::int32_t> wanted) {
+  Machine& m = *machine_;
+  if (plan().decode.code.empty())
+    return Status::error(Code::unsupported, "this run has no programs that continue sequences");
+  STRATA_TRY(broken);
+  STRATA_TRY(sequences_.check(tokens, wanted));
+  const bool decodes = sequences_.fits_decode(tokens, wanted);
+  const LoweredProgram& program = decodes ? plan().decode : plan().prefill;
+  const PassSchedule& schedule = decodes ? decode_ : prefill_;
+  use(schedule);
+  STRATA_TRY(m.backend.wait(uploaded_[slot_]));
+  STRATA_TRY(m.backend.host_access(
+      {reinterpret_cast<const std::byte*>(m.input_slot(slot_)), sequences_.input_bytes(program), true}));
+  if (!m.dry()) sequences_.write(program, tokens, wanted, m.input_slot(slot_));
+  STRATA_TRY(upload(program));
+  STRATA_TRY(runner_.run({program, schedule, 0, false, false}));
+  const Operand logits = program.find("logits");
+  const std::size_t n = wanted.size() * static_cast<std::size_t>(logits.shape.dim(-1));
+  if (n == 0) {  // tokens that others follow: nothing is read, and nothing waited for
+    STRATA_TRY_ASSIGN(arena_free_, m.backend.record(m.compute));
+    sequences_.advance();
+    return std::span<const float>();
+  }
+  STRATA_TRY(read_back(reinterpret_cast<std::byte*>(m.logits()), m.arena(logits), n * sizeof(float)));
+  STRATA_TRY(m.backend.wait(arena_free_));
+  STRATA_TRY(
+      m.backend.host_access({reinterpret_cast<const std::byte*>(m.logits()), n * sizeof(float), false}));
+  sequences_.advance();
+  return std::span<const float>(m.logits(), n);
+}
+
+}  // namespace strata
