@@ -213,9 +213,12 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   add("model.seq", c.model.seq);
   add("optim.name", c.optim.name);
   add("optim.lr", c.optim.lr);
-  add("optim.beta1", c.optim.beta1);
-  add("optim.beta2", c.optim.beta2);
-  add("optim.eps", c.optim.eps);
+  // What the optimizer does not read changes no bit.
+  if (c.optim.name != "sgd" && c.optim.name != "adagrad") {
+    add("optim.beta1", c.optim.beta1);
+    add("optim.beta2", c.optim.beta2);
+  }
+  if (c.optim.name != "sgd" && c.optim.name != "lion") add("optim.eps", c.optim.eps);
   add("optim.weight_decay", c.optim.weight_decay);
   add("optim.clip", c.optim.clip);
   if (c.train.dtype == "f16") add("optim.loss_scale", c.optim.loss_scale);
