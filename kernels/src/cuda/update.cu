@@ -4,9 +4,10 @@
 
 #include <strata/cpuopt/math/element.h>
 #include <strata/kernels/device_update.h>
-#include <strata/runtime/str.h>
 
 #include <cuda_runtime.h>
+
+#include <string>
 
 namespace strata::kernels {
 namespace {
@@ -135,9 +136,10 @@ Status launch_update(const cpuopt::UpdateStep& step, const UpdateBlock& block, s
   kernel_of(step, block.layout)<<<blocks, kThreads, 0, static_cast<cudaStream_t>(cuda_stream)>>>(
       step.scalars, block, n, dither);
   if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
-    return Status::error(Code::internal,
-                         str("update of ", n, " elements by ", cpuopt::to_string(step.optimizer), " in ",
-                             blocks, " blocks: ", cudaGetErrorString(error)));
+    return Status::error(Code::internal, "update of " + std::to_string(n) + " elements by " +
+                                             std::string(cpuopt::to_string(step.optimizer)) + " in " +
+                                             std::to_string(blocks) +
+                                             " blocks: " + cudaGetErrorString(error));
   return Status::ok();
 }
 
