@@ -87,14 +87,23 @@ Status ChunkManager::pump() {
   return Status::ok();
 }
 
+Status ChunkManager::submit_when_final(Drain& drain) {
+  if (drain.submitted) return Status::ok();
+  STRATA_TRY(wait_on_host(slot(drain.key, Tier::pinned).written));
+  return submit(drain);
+}
+
+Status ChunkManager::submit_all() {
+  for (Drain& drain : drains_)
+    if (const Status status = submit_when_final(drain); !status.is_ok())
+      return status.annotate(str("writing back ", describe(drain.key)));
+  return Status::ok();
+}
+
 Status ChunkManager::settle(std::size_t i) {
   const CopyKey key = drains_[i].key;
   const std::int64_t before = clock_.now_ns();
-  Status status;
-  if (!drains_[i].submitted) {
-    status = wait_on_host(slot(key, Tier::pinned).written);
-    if (status.is_ok()) status = submit(drains_[i]);
-  }
+  Status status = submit_when_final(drains_[i]);
   if (status.is_ok()) status = mover_.wait(drains_[i].ticket);
   counters_.io_wait_ns += clock_.now_ns() - before;
   drains_.erase(drains_.begin() + static_cast<std::ptrdiff_t>(i));

@@ -80,6 +80,7 @@ void fill_placement(const ConfigTree& tree, TrainConfig& config) {
   config.offload.chunk_elems = optional_integer(tree, "offload.chunk");
   if (!tree.is_auto("offload.prefetch")) config.offload.prefetch = small(tree, "offload.prefetch");
   config.offload.step_mode = choice(tree, "offload.step_mode");
+  config.offload.undo_bytes = optional_bytes(tree, "offload.undo");
   config.offload.states = tree.text("offload.states");
   config.offload.policy = choice(tree, "offload.policy");
   config.io = {choice(tree, "io.engine"), small(tree, "io.queue_depth"), tree.bytes("io.block"),
@@ -130,8 +131,9 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
 }  // namespace
 
 void resolve_simple_autos(ConfigTree& tree, const CoreShare& share) {
-  if (tree.is_auto("offload.step_mode"))
-    tree.resolve("offload.step_mode", std::string("serial"), "the only mode there is");
+  if (tree.is_auto("offload.step_mode") && tree.is_auto("offload.undo"))
+    tree.resolve("offload.step_mode", std::string("two_phase"),
+                 "under the next forward; with offload.undo also under backward while steps are not clipped");
   if (tree.is_auto("cpu.threads")) tree.resolve("cpu.threads", std::int64_t{share.threads()}, share.why);
   if (tree.is_auto("cpu.service_cores"))
     tree.resolve("cpu.service_cores", std::int64_t{share.service_cores},

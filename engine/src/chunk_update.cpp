@@ -1,5 +1,7 @@
 #include "chunk_update.h"
 
+#include <cstring>
+
 #include <strata/cpuopt/norm.h>
 
 namespace strata {
@@ -20,6 +22,31 @@ cpuopt::Dither dither_of(const ChunkUpdate& u, const Block& block) {
   if (u.chunk.states == StateFormat::fp32) return {};
   const auto param = u.plan->tensors.param_of_tensor[static_cast<std::size_t>(block.tensor)];
   return cpuopt::dither_of(u.step->rounding_seed, static_cast<std::uint64_t>(param), u.step->step, block.at);
+}
+
+void copy_moment(StateFormat format, const cpuopt::Moment& from, const cpuopt::Moment& into, std::int64_t n) {
+  if (from.values == nullptr) return;
+  std::memcpy(into.values, from.values, static_cast<std::size_t>(n) * moment_value_bytes(format));
+  if (from.scales != nullptr)
+    std::memcpy(into.scales, from.scales,
+                static_cast<std::size_t>((n + kMomentBlock - 1) / kMomentBlock) * sizeof(float));
+}
+
+// All that an update changes.
+void copy_states(const cpuopt::UpdateBlock& from, const cpuopt::UpdateBlock& into, std::int64_t n) {
+  const auto elems = static_cast<std::size_t>(n);
+  std::memcpy(into.param, from.param, elems * cpuopt::param_bytes(from.layout));
+  if (from.master != nullptr)
+    std::memcpy(into.master, from.master, elems * cpuopt::master_bytes(from.layout));
+  copy_moment(from.states, from.m, into.m, n);
+  copy_moment(from.states, from.v, into.v, n);
+}
+
+// Just before a block is updated, so that its bytes come from memory once.
+void tend_undo(const ChunkUpdate& u, const Block& block) {
+  if (u.undo == Undo::none) return;
+  const cpuopt::UpdateBlock here = u.chunk.at(block.offset), there = u.old.at(block.offset);
+  u.undo == Undo::keep ? copy_states(here, there, block.n) : copy_states(there, here, block.n);
 }
 
 // A tensor lies in its chunk whole, so its norms are complete once the chunk's blocks are.
@@ -43,6 +70,7 @@ void run_by_tensor(const ChunkUpdate& u, ThreadPool& pool) {
   const auto n = std::ssize(u.blocks);
   pool.parallel_for(n, [&](std::int64_t i) {
     const Block& b = u.blocks[static_cast<std::size_t>(i)];
+    tend_undo(u, b);
     cpuopt::lamb_moments_block(step_of(u, b), part_of(u, b), b.n, dither_of(u, b),
                                u.norms.master_leaves + b.leaf, u.norms.direction_leaves + b.leaf);
   });
@@ -56,10 +84,12 @@ void run_by_tensor(const ChunkUpdate& u, ThreadPool& pool) {
 }  // namespace
 
 void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
-  if (u.step->plain.optimizer == cpuopt::Optimizer::lamb) return run_by_tensor(u, pool);
+  const bool updates = u.undo != Undo::restore;
+  if (updates && u.step->plain.optimizer == cpuopt::Optimizer::lamb) return run_by_tensor(u, pool);
   pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {
     const Block& b = u.blocks[static_cast<std::size_t>(i)];
-    cpuopt::update_block(step_of(u, b), part_of(u, b), b.n, dither_of(u, b));
+    tend_undo(u, b);
+    if (updates) cpuopt::update_block(step_of(u, b), part_of(u, b), b.n, dither_of(u, b));
   });
 }
 

@@ -25,13 +25,23 @@ struct TensorNorms {
   float* trust = nullptr;  ///< by tensor of the layout
 };
 
+/// What an update has to do with the undo log, which holds a chunk's states as they were.
+enum class Undo : std::uint8_t {
+  none,
+  keep,     ///< the states are written to it, then updated
+  redo,     ///< they are taken from it, then updated
+  restore,  ///< they are taken from it, and that is all
+};
+
 /// A queued update of one chunk.
 struct ChunkUpdate {
   cpuopt::UpdateBlock chunk;
+  cpuopt::UpdateBlock old;  ///< the same places in the undo log; null without one
   std::span<const Block> blocks;
   const StepConstants* step = nullptr;
   const RunPlan* plan = nullptr;
   TensorNorms norms;
+  Undo undo = Undo::none;
 };
 void run_chunk_update(const ChunkUpdate& update, ThreadPool& pool);
 

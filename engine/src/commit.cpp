@@ -1,5 +1,6 @@
 #include "commit.h"
 
+#include <array>
 #include <cmath>
 
 #include <strata/cpuopt/norm.h>
@@ -8,6 +9,9 @@
 
 namespace strata {
 namespace {
+
+constexpr std::array<Payload, 5> kRead = {Payload::accum, Payload::param, Payload::master, Payload::m,
+                                          Payload::v};
 
 std::string name_of_bad_tensor(const Machine& machine) {
   for (std::size_t t = 0; t < machine.tables.leaf_of_tensor.size(); ++t) {
@@ -21,10 +25,28 @@ std::string name_of_bad_tensor(const Machine& machine) {
 
 }  // namespace
 
+Commit::Commit(Machine& machine, Speculation& speculation, const PassSchedule& schedule)
+    : machine_(machine),
+      speculation_(speculation),
+      schedule_(schedule),
+      place_(machine.plan.layout.n_chunks()),
+      undo_(machine.plan.layout.n_chunks(), Undo::none),
+      done_(machine.plan.layout.n_chunks(), false),
+      next_(schedule.commits.size()) {
+  for (std::size_t i = 0; i < schedule.commits.size(); ++i) place_[schedule.commits[i].second] = i;
+}
+
+Commit::~Commit() {
+  for (Stream* stream : {&machine_.compute, &machine_.cpu})
+    (void)machine_.backend.synchronize(*stream);  // nothing is left to report to
+}
+
 Result<double> Commit::gradient_norm(std::int32_t micro_batches) {
+  STRATA_TRY(machine_.chunks->submit_all());  // the slow tier goes on while the host waits
   STRATA_TRY(machine_.backend.synchronize(machine_.compute));
   STRATA_TRY(machine_.backend.synchronize(machine_.cpu));
-  if (machine_.dry()) return 1.0;
+  // The plan holds for steps that clip and for steps that do not.
+  if (machine_.dry()) return ++rehearsed_ % 3 == 0 ? 2 * machine_.plan.options.clip + 1 : 0.0;
   const auto n = static_cast<std::size_t>(machine_.tables.n_leaves);
   STRATA_TRY(machine_.backend.host_access(
       {reinterpret_cast<const std::byte*>(machine_.leaves()), n * sizeof(double), false}));
@@ -36,71 +58,57 @@ Status Commit::not_finite() const {
                                            " is not finite; nothing was updated"));
 }
 
-Status Commit::run(const cpuopt::OptimizerParams& params, std::int32_t first_position) {
+Status Commit::begin(const cpuopt::OptimizerParams& params) {
+  STRATA_TRY_ASSIGN(step_, step_constants(machine_, params));
+  const bool right = speculation_.is_right(params);
+  for (ChunkId chunk = 0; chunk < undo_.size(); ++chunk) {
+    done_[chunk] = speculation_.made(chunk) && right;
+    undo_[chunk] = speculation_.made(chunk) && !right ? Undo::redo : Undo::none;
+  }
+  speculation_.end(!right);
   changed_states_ = false;
-  STRATA_TRY(cpuopt::validate(params));
-  cpuopt::OptimizerParams plain = params;
-  plain.weight_decay = 0;
-  step_ = {cpuopt::update_step(params), cpuopt::update_step(plain), machine_.plan.options.rounding_seed,
-           params.step};
-  const auto n = static_cast<ChunkId>(machine_.plan.layout.n_chunks());
-  for (ChunkId chunk = 0; chunk < n; ++chunk) {
-    machine_.chunks->set_position(first_position + static_cast<std::int32_t>(chunk));
-    if (const Status status = update(chunk); !status.is_ok())
-      return status.annotate(str("updating chunk ", chunk));
-    if (chunk + 1 < n) STRATA_TRY(fetch_ahead(chunk + 1));
-    STRATA_TRY(machine_.chunks->pump());
+  next_ = fetched_early_ = 0;
+  return Status::ok();
+}
+
+Status Commit::finish() {
+  while (is_pending()) {
+    machine_.chunks->set_position(schedule_.commits[next_].first);
+    STRATA_TRY(advance(next_ + 1));
   }
   return machine_.chunks->status();
 }
 
-Status Commit::update(ChunkId chunk) {
-  const ProfilerRange range("commit chunk");
-  ChunkManager& chunks = *machine_.chunks;
-  const ChunkLayout& layout = machine_.plan.layout;
-  const bool on_device = machine_.plan.placement.home({chunk, Payload::param}) == Tier::device;
-  const Tier tier = on_device ? Tier::device : Tier::pinned;
-  Stream& stream = on_device ? machine_.compute : machine_.cpu;
-  {
-    STRATA_TRY_ASSIGN(const ChunkPin g, chunks.pin({chunk, Payload::accum}, tier, Intent::read, stream));
-    std::array<ChunkPin, kStepPayloads.size()> states;
-    for (std::size_t i = 0; i < states.size(); ++i)
-      if (layout.has(chunk, kStepPayloads[i])) {
-        STRATA_TRY_ASSIGN(states[i], chunks.pin({chunk, kStepPayloads[i]}, tier, Intent::update, stream));
-      }
-    const auto& [param, master, m, v] = states;
-    const auto data = [](const ChunkPin& pin) { return pin ? pin.view().data : nullptr; };
-    const GroupKey& group = layout.group_of(chunk);
-    const std::int64_t n = layout.chunk(chunk).n_elems;
-    const cpuopt::UpdateBlock whole = {.layout = cpuopt::master_layout(group.compute),
-                                       .states = group.format,
-                                       .grad = group.sum,
-                                       .param = data(param),
-                                       .master = data(master),
-                                       .m = cpuopt::moment_at(group.format, data(m), n),
-                                       .v = cpuopt::moment_at(group.format, data(v), n),
-                                       .g = g.view().data};
-    HostCall call(
-        cpuopt::to_string(step_.plain.optimizer).data(), &run_chunk_update,
-        ChunkUpdate{whole, machine_.tables.blocks[chunk], &step_, &machine_.plan, machine_.tensor_norms()});
-    for (const ChunkPin& state : states)
-      if (state) call.writes(state.view().data, state.view().bytes);
-    call.reads(g.view().data, g.view().bytes);
-    changed_states_ = true;
-    STRATA_TRY(machine_.backend.host_call_async(call, stream));
+Status Commit::advance(std::size_t end) {
+  for (; next_ < end; ++next_) {
+    if (const Status status = commit_next(); !status.is_ok())
+      return status.annotate(str("updating chunk ", schedule_.commits[next_].second));
+    STRATA_TRY(fetch_ahead().annotate("updating what is due"));
+    STRATA_TRY(machine_.chunks->pump());
   }
-  for (const Payload payload : kStepPayloads)
-    if (layout.has(chunk, payload)) STRATA_TRY(chunks.send_home({chunk, payload}));
-  return chunks.drop({chunk, Payload::accum});
+  return Status::ok();
 }
 
-// Reads of the next chunk's states run while this one is updated.
-Status Commit::fetch_ahead(ChunkId chunk) {
-  for (const Payload payload : {Payload::accum, Payload::param, Payload::master, Payload::m, Payload::v}) {
-    const CopyKey key{chunk, payload};
-    if (!machine_.plan.layout.has(chunk, payload)) continue;
-    if (machine_.plan.placement.home(key) != Tier::nvme) continue;
-    STRATA_TRY_ASSIGN(const bool begun, machine_.chunks->prefetch(key, Tier::pinned));
+Status Commit::commit_next() {
+  const ProfilerRange range("commit chunk");
+  const ChunkId chunk = schedule_.commits[next_].second;
+  if (!done_[chunk]) STRATA_TRY(queue_update(machine_, chunk, step_, undo_[chunk]));
+  changed_states_ = done_[chunk] = true;  // never twice, also where what follows fails and is tried again
+  STRATA_TRY(send_states_home(machine_, chunk));
+  return machine_.chunks->drop({chunk, Payload::accum});
+}
+
+Status Commit::fetch_ahead() {
+  if (next_ + 1 >= schedule_.commits.size()) return Status::ok();
+  return fetch_for_update(machine_, schedule_.commits[next_ + 1].second, kRead).status();
+}
+
+// The gradient is yet to come.
+Status Commit::fetch_early() {
+  if (machine_.plan.options.step_mode == StepMode::serial) return Status::ok();
+  for (; fetched_early_ < schedule_.commits.size(); ++fetched_early_) {
+    const ChunkId chunk = schedule_.commits[fetched_early_].second;
+    STRATA_TRY_ASSIGN(const bool begun, fetch_for_update(machine_, chunk, std::span(kRead).subspan(1)));
     if (!begun) break;
   }
   return Status::ok();

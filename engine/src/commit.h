@@ -1,32 +1,56 @@
 #pragma once
 
-#include "chunk_update.h"
-#include "machine.h"
+#include "queue_update.h"
+#include "schedule.h"
+#include "speculation.h"
 
 namespace strata {
 
 /// The end of a step: adds up the norm, then updates every chunk where its states live, in the order in which
-/// the next forward needs them. One thread; allocates nothing.
+/// the next forward needs them: all at once, or each when that forward comes to it. One thread; allocates
+/// nothing after construction.
 class Commit {
  public:
-  explicit Commit(Machine& machine) : machine_(machine) {}
+  Commit(Machine& machine, Speculation& speculation, const PassSchedule& schedule);
+  ~Commit();  ///< waits for updates that are queued; those that are not are lost
 
   /// Waits until all gradients have landed and their leaves are taken. The global norm of the mean gradient
   /// over `micro_batches`, which may be no finite number.
   Result<double> gradient_norm(std::int32_t micro_batches);
   /// `diverged`, naming the first tensor whose gradient is not finite.
   Status not_finite() const;
-  /// One step of the optimizer with `params` (grad_factor included) over all chunks. Returns when all updates
-  /// are queued.
-  Status run(const cpuopt::OptimizerParams& params, std::int32_t first_position);
-  /// Whether the last run() queued any update before it failed.
+
+  /// A step of the optimizer with `params` (grad_factor included) over all chunks is due.
+  Status begin(const cpuopt::OptimizerParams& params);
+  bool is_pending() const noexcept { return next_ < schedule_.commits.size(); }
+  /// Queues what is due up to `chunk`. Reads the states of chunks after it meanwhile. What fails stays due.
+  Status advance_to(ChunkId chunk) { return is_pending() ? advance(place_[chunk] + 1) : Status::ok(); }
+  /// Queues all that is due, within a pass.
+  Status advance_to_end() { return advance(schedule_.commits.size()); }
+  /// The same between passes.
+  Status finish();
+  /// Nothing is due any more.
+  void cancel() noexcept { next_ = schedule_.commits.size(); }
+  /// Begins to read states for the commit to come, in so far as there is room: while backward runs.
+  Status fetch_early();
+  /// Whether any update of the last step has been queued.
   bool changed_states() const noexcept { return changed_states_; }
 
  private:
-  Status update(ChunkId chunk);
-  Status fetch_ahead(ChunkId chunk);
+  Status advance(std::size_t end);
+  Status commit_next();
+  Status fetch_ahead();
+
   Machine& machine_;
-  StepConstants step_;  // queued updates read it; a step ends when they are done
+  Speculation& speculation_;
+  const PassSchedule& schedule_;
+  std::vector<std::size_t> place_;  // of a chunk in the order
+  std::vector<Undo> undo_;          // by chunk: what is due of it
+  std::vector<bool> done_;          // by chunk: queued, or what was speculated stands
+  std::size_t next_;                // in the order
+  std::size_t fetched_early_ = 0;   // in the order
+  std::uint64_t rehearsed_ = 0;     // norms made up for a plan
+  StepConstants step_;              // queued updates read it; a step ends when they are done
   bool changed_states_ = false;
 };
 

@@ -17,6 +17,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Enviro
 }
 
 Status Engine::initialize(std::uint64_t seed) {
+  impl_->settle_or_drop();
   impl_->broken = impl_->states().initialize(seed).annotate("giving first values was cut short");
   return impl_->broken;
 }
@@ -51,11 +52,12 @@ Status check_held(const RunPlan& plan, Payload payload) {
 
 Status Engine::visit(Payload payload, const Visit& visit) {
   STRATA_TRY(check_held(plan(), payload));
-  STRATA_TRY(impl_->broken);
+  STRATA_TRY(impl_->settle());
   return impl_->states().visit(payload, visit);
 }
 Status Engine::fill(Payload payload, const Fill& fill) {
   STRATA_TRY(check_held(plan(), payload));
+  impl_->settle_or_drop();
   Status status = impl_->states().fill(payload, fill);
   if (!status.is_ok())
     impl_->broken = status.annotate(

@@ -93,33 +93,27 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   STRATA_TRY(broken);
   const std::int64_t begin = m.clock.now_ns();
   const std::int64_t nvme_before = m.chunks->counters().io_wait_ns;
-  report.redone = 0;
+  report.redone = report.speculated = report.undone = 0;
   report.why_skipped.clear();
   const LossScale scale_before = loss_scale;
   report.clip_factor = 1;
-  Status status = gradient(source, report);
+  Status status = gradient(source, lr, report);
   for (; status.is_ok() && !std::isfinite(report.grad_norm) && loss_scale.overflowed(); ++report.redone) {
-    runner_.abandon();
-    status = gradient(source, report);
+    report.undone += speculation_.n_made();
+    status = undo_step();
+    if (status.is_ok()) status = gradient(source, lr, report);
   }
   report.skipped = status.is_ok() && !std::isfinite(report.grad_norm);
   if (report.skipped && plan().options.non_finite == NonFinite::stop) status = commit_.not_finite();
   if (status.is_ok() && report.skipped) {
     report.why_skipped = commit_.not_finite().message();
     loss_scale = scale_before;  // no scale would have helped
-    runner_.abandon();
+    report.undone += speculation_.n_made();
+    status = undo_step();
   }
   const std::int64_t norm_known = m.clock.now_ns();
-  if (status.is_ok() && !report.skipped) {
-    status = commit(lr, report);
-    if (!status.is_ok() && commit_.changed_states())
-      broken = status.annotate(str("the update of step ", steps + 1,
-                                   " was cut short, so the states are those of no step; load a checkpoint"));
-  }
-  if (!status.is_ok()) {
-    runner_.abandon();
-    return broken.is_ok() ? status : broken;
-  }
+  if (status.is_ok() && !report.skipped) status = commit(lr, report);
+  if (!status.is_ok()) return give_up(status);
   ++steps;
   report.loss_scale = loss_scale.value;
   if (plan().scales_loss() && !report.skipped) loss_scale.step_done();
@@ -131,11 +125,48 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   return Status::ok();
 }
 
+// The step's gradients and the updates made on trust are as if they had never been.
+Status Engine::Impl::undo_step() {
+  const Status status = speculation_.roll_back();
+  runner_.abandon();
+  if (!status.is_ok())
+    broken = status.annotate(str("taking back step ", steps + 1,
+                                 " was cut short, so the states are those of no step; load a checkpoint"));
+  return broken;
+}
+
+Status Engine::Impl::settle() {
+  STRATA_TRY(broken);
+  if (!commit_.is_pending()) return Status::ok();
+  return commit_.finish().annotate(str("the update of step ", steps, " is still due"));
+}
+
+void Engine::Impl::settle_or_drop() noexcept {
+  if (settle().is_ok()) return;
+  commit_.cancel();
+  runner_.abandon();
+  if (broken.is_ok())
+    broken =
+        Status::error(Code::internal, str("the update of step ", steps, " was given up, and not all states ",
+                                          "have been given anew since"));
+}
+
+// What a failed step leaves is the state before it, or what is still due of that.
+Status Engine::Impl::give_up(const Status& why) {
+  if (commit_.is_pending()) {
+    runner_.release();
+    return why;
+  }
+  (void)undo_step();
+  return broken.is_ok() ? why : broken;
+}
+
 // Forward and backward of every micro-batch, and the norm and loss of what they give.
-Status Engine::Impl::gradient(BatchSource& source, StepReport& report) {
+Status Engine::Impl::gradient(BatchSource& source, double lr, StepReport& report) {
   Machine& m = *machine_;
   const EngineOptions& options = plan().options;
   use(train_);
+  STRATA_TRY(speculation_.begin(params_of(lr, 1.0)));
   const std::int64_t first = steps * options.grad_accum;
   STRATA_TRY_ASSIGN(float divisor, divisor_of(source, first, options.grad_accum));
   divisor /= static_cast<float>(loss_scale.value);  // so that the loss, and with it its gradient, is scaled
@@ -149,6 +180,7 @@ Status Engine::Impl::gradient(BatchSource& source, StepReport& report) {
   const std::int64_t passes_queued = m.clock.now_ns();
   STRATA_TRY_ASSIGN(const double scaled_norm, commit_.gradient_norm(options.grad_accum));
   report.grad_norm = scaled_norm / loss_scale.value;
+  report.speculated += speculation_.n_made();
   m.end_phase("wait for gradients", steps + 1, passes_queued);
   STRATA_TRY(m.backend.wait(arena_free_));
   STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.losses()),
@@ -159,25 +191,37 @@ Status Engine::Impl::gradient(BatchSource& source, StepReport& report) {
   return Status::ok();
 }
 
+cpuopt::OptimizerParams Engine::Impl::params_of(double lr, double clip_factor) const {
+  cpuopt::OptimizerParams params = plan().options.optimizer;
+  params.lr = lr;
+  params.step = steps + 1;
+  params.grad_factor = clip_factor / plan().options.grad_accum / loss_scale.value;
+  return params;
+}
+
+// In mode `serial` the next forward begins when every chunk is committed.
 Status Engine::Impl::commit(double lr, StepReport& report) {
   Machine& m = *machine_;
   const EngineOptions& options = plan().options;
-  cpuopt::OptimizerParams params = options.optimizer;
-  params.lr = lr;
-  params.step = steps + 1;
   report.clip_factor = options.clip > 0 ? std::min(1.0, options.clip / (report.grad_norm + 1e-6)) : 1.0;
-  params.grad_factor = report.clip_factor / options.grad_accum / loss_scale.value;
-  STRATA_TRY(commit_.run(params, options.grad_accum * static_cast<std::int32_t>(plan().train.code.size())));
-  // serial: the next forward begins when every chunk is committed
-  STRATA_TRY(m.backend.synchronize(m.cpu));
-  return m.backend.synchronize(m.compute);
+  if (report.clip_factor != 1.0) report.undone += speculation_.n_made();
+  STRATA_TRY(commit_.begin(params_of(lr, report.clip_factor)));
+  if (options.step_mode != StepMode::serial) return Status::ok();
+  Status status = commit_.finish();
+  if (status.is_ok()) status = m.backend.synchronize(m.cpu);
+  if (status.is_ok()) status = m.backend.synchronize(m.compute);
+  commit_.cancel();
+  if (!status.is_ok() && commit_.changed_states())
+    broken = status.annotate(str("the update of step ", steps + 1,
+                                 " was cut short, so the states are those of no step; load a checkpoint"));
+  return status;
 }
 
 Result<double> Engine::Impl::evaluate(BatchSource& source, std::int64_t n) {
   Machine& m = *machine_;
   if (plan().eval.code.empty())
     return Status::error(Code::unsupported, "this run has no program for evaluation");
-  STRATA_TRY(broken);
+  STRATA_TRY(settle());
   if (n < 1) return 0.0;
   STRATA_TRY_ASSIGN(const float divisor, divisor_of(source, 0, n));
   double sum = 0;
@@ -198,7 +242,7 @@ Result<std::span<const float>> Engine::Impl::infer(std::span<const std::int32_t>
   const Operand input = plan().infer.find("tokens"), logits = plan().infer.find("logits");
   if (input.where == Operand::Where::none)
     return Status::error(Code::unsupported, "this run has no program for inference");
-  STRATA_TRY(broken);
+  STRATA_TRY(settle());
   if (static_cast<std::int64_t>(tokens.size()) != input.shape.n_elems() || row < 0 ||
       row >= input.shape.n_elems())
     return Status::error(Code::invalid,
@@ -226,7 +270,7 @@ Result<std::span<const float>> Engine::Impl::extend(std::span<const SequenceToke
   Machine& m = *machine_;
   if (plan().decode.code.empty())
     return Status::error(Code::unsupported, "this run has no programs that continue sequences");
-  STRATA_TRY(broken);
+  STRATA_TRY(settle());
   STRATA_TRY(sequences_.check(tokens, wanted));
   const bool decodes = sequences_.fits_decode(tokens, wanted);
   const LoweredProgram& program = decodes ? plan().decode : plan().prefill;

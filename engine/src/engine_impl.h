@@ -15,14 +15,18 @@ class Engine::Impl {
  public:
   explicit Impl(std::unique_ptr<Machine> machine)
       : machine_(std::move(machine)),
-        runner_(*machine_),
-        commit_(*machine_),
+        train_(schedule(plan().train, plan().options.grad_accum,
+                        !plan().trains()                               ? CommitWhen::never
+                        : plan().options.step_mode == StepMode::serial ? CommitWhen::at_the_end
+                                                                       : CommitWhen::before_use)),
+        eval_(schedule(plan().eval, 1, CommitWhen::never)),
+        infer_(schedule(plan().infer, 1, CommitWhen::never)),
+        prefill_(schedule(plan().prefill, 1, CommitWhen::never)),
+        decode_(schedule(plan().decode, 1, CommitWhen::never)),
+        speculation_(*machine_),
+        commit_(*machine_, speculation_, train_),
+        runner_(*machine_, commit_, speculation_),
         states_(*machine_),
-        train_(schedule_of(plan().train, plan().layout, plan().placement, plan().options.grad_accum, true)),
-        eval_(schedule_of(plan().eval, plan().layout, plan().placement, 1, false)),
-        infer_(schedule_of(plan().infer, plan().layout, plan().placement, 1, false)),
-        prefill_(schedule_of(plan().prefill, plan().layout, plan().placement, 1, false)),
-        decode_(schedule_of(plan().decode, plan().layout, plan().placement, 1, false)),
         sequences_(plan()) {
     if (plan().scales_loss()) loss_scale.value = plan().options.loss_scale;
   }
@@ -36,13 +40,24 @@ class Engine::Impl {
   Result<std::span<const float>> infer(std::span<const std::int32_t> tokens, std::int64_t row);
   Result<std::span<const float>> extend(std::span<const SequenceToken> tokens,
                                         std::span<const std::int32_t> wanted);
+  /// Does what the last step left to be done; then the states are whole. What fails stays due.
+  Status settle();
+  /// Before states are given anew: what cannot be done is forgotten, and `broken` says so.
+  void settle_or_drop() noexcept;
   std::int64_t steps = 0;
   LossScale loss_scale;
   Status broken;  ///< ok, or why the states are not those of any step
 
  private:
-  Status gradient(BatchSource& source, StepReport& report);
+  PassSchedule schedule(const LoweredProgram& program, std::int32_t micro_batches, CommitWhen when) const {
+    return schedule_of(program, plan().layout, plan().placement, micro_batches, when,
+                       plan().options.prefetch);
+  }
+  Status gradient(BatchSource& source, double lr, StepReport& report);
+  cpuopt::OptimizerParams params_of(double lr, double clip_factor) const;
   Status commit(double lr, StepReport& report);
+  Status undo_step();
+  Status give_up(const Status& why);
   void use(const PassSchedule& schedule);
   Status upload(const LoweredProgram& program);
   Status take_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index, float divisor);
@@ -51,10 +66,11 @@ class Engine::Impl {
   Status read_back(std::byte* to, const std::byte* from, std::size_t bytes);
 
   std::unique_ptr<Machine> machine_;
-  PassRunner runner_;
-  Commit commit_;
-  StateAccess states_;
   const PassSchedule train_, eval_, infer_, prefill_, decode_;
+  Speculation speculation_;
+  Commit commit_;
+  PassRunner runner_;
+  StateAccess states_;
   CachedSequences sequences_;
   const PassSchedule* current_ = nullptr;
   std::size_t slot_ = 0;             // of the two input slots, the next

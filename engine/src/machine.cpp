@@ -42,8 +42,20 @@ PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
     fixed.norms = round_up(
         static_cast<std::size_t>(n_leaves) * 2 * sizeof(double) + plan.tensors.specs.size() * sizeof(float),
         kPage);
+  fixed.undo = plan.undo.bytes;
   fixed.states = 2 * round_up(longest_piece(plan) * sizeof(float), kPage);
   return fixed;
+}
+
+std::size_t step_bytes(const ChunkLayout& layout, ChunkId chunk) {
+  std::size_t bytes = 0;
+  for (const Payload payload : kStepPayloads) bytes += layout.payload_bytes(chunk, payload);
+  return bytes;
+}
+
+BufferView Machine::undo(ChunkId chunk) const {
+  const std::size_t offset = fixed.total() - fixed.undo + *plan.undo.offset_of_chunk[chunk];
+  return pinned_memory.part(offset, step_bytes(plan.layout, chunk));
 }
 
 Machine::Machine(const RunPlan& run_plan, const Engine::Environment& environment)

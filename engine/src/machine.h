@@ -22,11 +22,14 @@ struct PinnedFixed {
   std::size_t states =
       0;                  ///< a piece of a state in two parts (StateAccess), on its way to or from the device
   std::size_t norms = 0;  ///< of an optimizer that steps by whole tensors: TensorNorms
-  std::size_t total() const noexcept { return 2 * inputs + losses + leaves + logits + states + norms; }
+  std::size_t undo = 0;   ///< UndoLog, last
+  std::size_t total() const noexcept { return 2 * inputs + losses + leaves + logits + states + norms + undo; }
 };
 /// States are shown and filled in pieces of so many elements.
 inline constexpr std::int64_t kStatePiece = 65536;
 PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves);
+/// Bytes of the states of `chunk` that an update changes.
+std::size_t step_bytes(const ChunkLayout& layout, ChunkId chunk);
 
 /// The memory, streams and movers of one run, taken once at the start. Members are declared so that what uses
 /// memory goes before the memory.
@@ -55,11 +58,15 @@ class Machine {
   }
   /// One of the two pieces of PinnedFixed::states.
   std::byte* state_piece(std::size_t which) const noexcept {
-    return pinned_memory.data + fixed.total() - fixed.norms - fixed.states + which * (fixed.states / 2);
+    return pinned_memory.data + fixed.total() - fixed.undo - fixed.norms - fixed.states +
+           which * (fixed.states / 2);
   }
+  /// A chunk's part of the undo log, which covers it.
+  BufferView undo(ChunkId chunk) const;
   TensorNorms tensor_norms() const noexcept {
     if (fixed.norms == 0) return {};
-    auto* const leaves_of = reinterpret_cast<double*>(pinned_memory.data + fixed.total() - fixed.norms);
+    auto* const leaves_of =
+        reinterpret_cast<double*>(pinned_memory.data + fixed.total() - fixed.undo - fixed.norms);
     return {leaves_of, leaves_of + tables.n_leaves,
             reinterpret_cast<float*>(leaves_of + 2 * tables.n_leaves)};
   }

@@ -11,7 +11,8 @@
 
 namespace strata {
 
-PassRunner::PassRunner(Machine& machine) : machine_(machine) {
+PassRunner::PassRunner(Machine& machine, Commit& commit, Speculation& speculation)
+    : machine_(machine), commit_(commit), speculation_(speculation) {
   std::size_t most = 0;
   for (const LoweredProgram* program : machine.plan.programs())
     for (const LoweredInstr& instr : program->code) {
@@ -26,9 +27,11 @@ PassRunner::PassRunner(Machine& machine) : machine_(machine) {
 Status PassRunner::run(const Pass& pass) {
   ChunkManager& chunks = *machine_.chunks;
   const auto length = static_cast<std::int32_t>(pass.program.code.size());
+  auto ready = pass.schedule.ready.begin();
   for (std::int32_t i = 0; i < length; ++i) {
     const LoweredInstr& instr = pass.program.code[static_cast<std::size_t>(i)];
     chunks.set_position(pass.k * length + i);
+    STRATA_TRY(make_current(instr));
     for (std::size_t p = 0; p < instr.params.size(); ++p) {
       STRATA_TRY_ASSIGN(params_[p], chunks.pin({instr.params[p], Payload::param}, Tier::device, Intent::read,
                                                machine_.compute));
@@ -45,6 +48,11 @@ Status PassRunner::run(const Pass& pass) {
         open_grads_[touch.chunk] = ChunkPin();
         if (pass.lands) STRATA_TRY(land(touch.chunk, pass));
       }
+    if (pass.last) {
+      for (; ready != pass.schedule.ready.end() && ready->first <= i; ++ready)
+        STRATA_TRY(speculation_.update(ready->second));
+      if (!instr.grads.empty()) STRATA_TRY(commit_.fetch_early());
+    }
     STRATA_TRY(look_ahead(pass.schedule, pass.k * length + i));
     STRATA_TRY(chunks.pump());
     STRATA_TRY(chunks.status());
@@ -52,13 +60,27 @@ Status PassRunner::run(const Pass& pass) {
   return Status::ok();
 }
 
-void PassRunner::abandon() noexcept {
+// What the step before left to be done of the chunks that are read; all of it before gradients land.
+Status PassRunner::make_current(const LoweredInstr& instr) {
+  if (!commit_.is_pending()) return Status::ok();
+  for (const ChunkId chunk : instr.params) STRATA_TRY(commit_.advance_to(chunk));
+  return instr.grads.empty() ? Status::ok() : commit_.advance_to_end();
+}
+
+void PassRunner::release() noexcept {
   for (ChunkPin& pin : params_) pin = ChunkPin();
   for (ChunkPin& pin : open_grads_) pin = ChunkPin();
-  machine_.chunks->stand_down();  // so that no drop waits for anything, and none fails
+  for (Stream* stream : {&machine_.compute, &machine_.h2d, &machine_.d2h, &machine_.cpu})
+    (void)machine_.backend.synchronize(*stream);  // a sticky error meets whoever uses the stream next
+  machine_.chunks->stand_down();                  // so that no drop waits for anything, and none fails
   for (ChunkId chunk = 0; chunk < machine_.plan.layout.n_chunks(); ++chunk)
-    for (const Payload payload : {Payload::grad, Payload::accum})
-      (void)machine_.chunks->drop({chunk, payload});
+    (void)machine_.chunks->drop({chunk, Payload::grad});
+}
+
+void PassRunner::abandon() noexcept {
+  release();
+  for (ChunkId chunk = 0; chunk < machine_.plan.layout.n_chunks(); ++chunk)
+    (void)machine_.chunks->drop({chunk, Payload::accum});
 }
 
 TensorView PassRunner::bind(const LoweredInstr& instr, const Operand& operand) const {
@@ -108,6 +130,7 @@ Status PassRunner::look_ahead(const PassSchedule& schedule, std::int32_t positio
     if (!begun) break;
   }
   for (std::size_t next = here_; next < end; ++next) {
+    STRATA_TRY(commit_.advance_to(schedule.params[next].second));
     STRATA_TRY_ASSIGN(const bool begun,
                       chunks.prefetch({schedule.params[next].second, Payload::param}, Tier::device));
     if (!begun) break;

@@ -3,17 +3,19 @@
 #include <array>
 #include <vector>
 
+#include "commit.h"
 #include "machine.h"
 #include "schedule.h"
+#include "speculation.h"
 
 namespace strata {
 
-/// Replays a lowered program: pins what each instruction reads, launches it, lets gradients land, fetches
-/// ahead. One thread; allocates nothing after construction.
+/// Replays a lowered program: pins what each instruction reads, once it is committed, launches it, lets
+/// gradients land, fetches ahead. One thread; allocates nothing after construction.
 class PassRunner {
  public:
   static constexpr std::size_t kMaxOperands = 12;
-  explicit PassRunner(Machine& machine);
+  PassRunner(Machine& machine, Commit& commit, Speculation& speculation);
 
   /// Runs `program` once as micro-batch `k` of `schedule`. With `lands`, gradients go to the accumulated
   /// gradient; the last micro-batch also leaves their norm leaves.
@@ -27,12 +29,15 @@ class PassRunner {
   Status run(const Pass& pass);
   /// Prefetch begins anew with the schedule's first access.
   void rewind() noexcept { here_ = 0; }
-  /// After a failure: gives up the pins and the gradients of the step that will not be.
+  /// After a failure: gives up the pins and the micro-batch's gradients.
+  void release() noexcept;
+  /// And the sums of the step that will not be.
   void abandon() noexcept;
 
  private:
   Status launch(const LoweredInstr& instr);
   TensorView bind(const LoweredInstr& instr, const Operand& operand) const;
+  Status make_current(const LoweredInstr& instr);
   Status look_ahead(const PassSchedule& schedule, std::int32_t position);
   Status land(ChunkId chunk, const Pass& pass);
   Status land_on_device(ChunkId chunk, const Pass& pass);
@@ -43,6 +48,8 @@ class PassRunner {
   Status take_leaves(ChunkId chunk, const ChunkPin& sum, Stream& stream);
 
   Machine& machine_;
+  Commit& commit_;
+  Speculation& speculation_;
   std::vector<ChunkPin> params_;      ///< of the current instruction
   std::vector<ChunkPin> open_grads_;  ///< by chunk
   std::size_t here_ = 0;              ///< in PassSchedule::params: used up to

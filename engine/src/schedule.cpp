@@ -1,5 +1,7 @@
 #include "schedule.h"
 
+#include <algorithm>
+
 namespace strata {
 namespace {
 
@@ -20,20 +22,52 @@ void add_micro_batch(const LoweredProgram& program, const Placement& placement, 
   }
 }
 
+// A chunk comes into sight with the access `depth` before its own. Those of no forward come last.
+std::vector<ChunkAt> commits_before_use(const PassSchedule& schedule, const ChunkLayout& layout,
+                                        std::size_t depth) {
+  std::vector<ChunkAt> commits;
+  std::vector<bool> listed(layout.n_chunks(), false);
+  const auto list = [&](std::int32_t position, ChunkId chunk) {
+    if (!listed[chunk]) commits.emplace_back(position, chunk);
+    listed[chunk] = true;
+  };
+  for (std::size_t i = 0; i < schedule.params.size(); ++i)
+    list(i < depth ? 0 : schedule.params[i - depth].first, schedule.params[i].second);
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) list(schedule.cycle, chunk);
+  return commits;
+}
+
 }  // namespace
 
+std::vector<ChunkAt> last_touches(const LoweredProgram& program, const ChunkLayout& layout) {
+  std::vector<ChunkAt> last;
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) last.emplace_back(-1, chunk);
+  for (std::size_t i = 0; i < program.code.size(); ++i) {
+    for (const ChunkId chunk : program.code[i].params) last[chunk].first = static_cast<std::int32_t>(i);
+    for (const GradTouch& touch : program.code[i].grads)
+      last[touch.chunk].first = static_cast<std::int32_t>(i);
+  }
+  std::sort(last.begin(), last.end());
+  return last;
+}
+
 PassSchedule schedule_of(const LoweredProgram& program, const ChunkLayout& layout, const Placement& placement,
-                         std::int32_t micro_batches, bool with_commit) {
+                         std::int32_t micro_batches, CommitWhen when, std::size_t depth) {
   PassSchedule out;
   const auto length = static_cast<std::int32_t>(program.code.size());
   for (std::int32_t k = 0; k < micro_batches; ++k)
     add_micro_batch(program, placement, k * length, k > 0, out);
   out.cycle = micro_batches * length;
-  if (!with_commit) return out;
-  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+  if (when == CommitWhen::never) return out;
+  out.ready = last_touches(program, layout);
+  out.commits = commits_before_use(out, layout, depth);
+  if (when == CommitWhen::at_the_end)
+    for (auto& [position, chunk] : out.commits) position = out.cycle++;
+  for (const auto& [position, chunk] : out.commits)
     for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum})
-      out.uses.push_back({out.cycle + static_cast<std::int32_t>(chunk), {chunk, payload}, Tier::pinned});
-  out.cycle += static_cast<std::int32_t>(layout.n_chunks());
+      out.uses.push_back({position, {chunk, payload}, Tier::pinned});
+  std::stable_sort(out.uses.begin(), out.uses.end(),
+                   [](const Use& a, const Use& b) { return a.position < b.position; });
   return out;
 }
 

@@ -84,7 +84,7 @@ TEST(CommandTest, JsonHasTheOriginOfEveryValue) {
   const auto tree = nlohmann::json::parse(shown.out);
   EXPECT_EQ(tree["model"]["layers"]["origin"], "preset austen-tiny");
   EXPECT_EQ(tree["train"]["steps"]["value"], 7);
-  EXPECT_EQ(tree["offload"]["step_mode"]["value"], "serial");
+  EXPECT_EQ(tree["offload"]["step_mode"]["value"], "two_phase");
   EXPECT_TRUE(tree["offload"]["step_mode"]["auto"]);
 }
 

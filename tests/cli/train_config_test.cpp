@@ -72,7 +72,7 @@ TEST(TrainConfigTest, TheAustenPresetFillsTheStruct) {
   EXPECT_EQ(config.memory.device_bytes, 32 * kMiB);
   EXPECT_EQ(config.memory.nvme_bytes, 48 * kMiB);
   EXPECT_FALSE(config.offload.chunk_elems.has_value());
-  EXPECT_EQ(config.offload.step_mode, "serial");
+  EXPECT_EQ(config.offload.step_mode, "two_phase");
   EXPECT_EQ(config.io.block_bytes, kMiB);
   EXPECT_TRUE(config.log.trace.empty());
 }
@@ -92,7 +92,7 @@ TEST(TrainConfigTest, TheShareResolvesTheThreadsAndServiceCores) {
 
 TEST(TrainConfigTest, ModesThatDoNotExistAreRefusedWithTheKnownOnes) {
   EXPECT_THAT(problems({"offload.step_mode=overlapped"}),
-              HasSubstr("'overlapped' is not one of auto, serial"));
+              HasSubstr("'overlapped' is not one of auto, serial, two_phase"));
   EXPECT_THAT(problems({"train.dtype=fp8"}), HasSubstr("'fp8' is not one of auto, bf16, f16, f32"));
   EXPECT_THAT(problems({"model.family=lama"}), HasSubstr("'lama' is not one of gpt2"));
 }

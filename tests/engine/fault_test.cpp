@@ -19,8 +19,10 @@ using testing::AnyOf;
 using testing::HasSubstr;
 
 // Everything that can live on nvme does, but for `kept` payloads, which stay in RAM.
-std::unique_ptr<const RunPlan> swapped_plan(const std::string& dir, std::vector<Payload> kept = {}) {
+std::unique_ptr<const RunPlan> swapped_plan(const std::string& dir, std::vector<Payload> kept,
+                                            StepMode mode) {
   EngineOptions options;
+  options.step_mode = mode;
   options.grad_accum = 2;
   options.chunk_elems = 8192;
   options.nvme.dirs = {dir};
@@ -36,8 +38,9 @@ std::unique_ptr<const RunPlan> swapped_plan(const std::string& dir, std::vector<
 }
 
 struct FaultyRun {
-  explicit FaultyRun(const std::string& dir, std::vector<Payload> kept = {})
-      : run(swapped_plan(dir, std::move(kept)), 1, {.schedule = Schedule::latest_legal, .check = true}, io) {
+  explicit FaultyRun(const std::string& dir, std::vector<Payload> kept = {}, StepMode mode = StepMode::serial)
+      : run(swapped_plan(dir, std::move(kept), mode), 1, {.schedule = Schedule::latest_legal, .check = true},
+            io) {
     must(run.engine->initialize(3));
     run.train(1);
   }
@@ -102,6 +105,48 @@ TEST(SwapFaultTest, AnUpdateCutShortIsToldUntilACheckpointIsLoaded) {
   EXPECT_EQ(faulty.step(), status);
   EXPECT_EQ(faulty.run.engine->state_digest().status(), status);
   must(load_checkpoint(*faulty.run.engine, posix_io(), saved));
+  EXPECT_EQ(must(faulty.run.engine->state_digest()), before);
+  must(faulty.step());
+}
+
+// The update of a step that is done under the next one stays due until it can be done.
+TEST(SwapFaultTest, AnUpdateThatIsDueWaitsForTheSwapToWorkAgain) {
+  const test::TempDir dir;
+  for (std::uint64_t nth = 1;; nth += 3) {
+    FaultyRun straight(dir.path(), {Payload::param, Payload::accum}, StepMode::two_phase);
+    FaultyRun faulty(dir.path(), {Payload::param, Payload::accum}, StepMode::two_phase);
+    must(straight.step());
+    const std::string after = must(straight.run.engine->state_digest());
+    const std::string before = must(FaultyRun(dir.path()).run.engine->state_digest());
+    faulty.io.add({IoCall::read, FaultKind::fail, faulty.io.calls(IoCall::read) + nth, true});
+    const Status status = faulty.step();
+    if (status.is_ok() && faulty.run.engine->state_digest().has_value()) {
+      EXPECT_GT(nth, 10u);
+      return;
+    }
+    if (!status.is_ok()) {
+      EXPECT_EQ(status.code(), Code::io_error);
+      EXPECT_THAT(std::string(status.message()), HasSubstr("chunk "));
+      EXPECT_EQ(faulty.run.engine->state_digest().status().code(), Code::io_error);
+    }
+    faulty.io.clear();
+    EXPECT_EQ(must(faulty.run.engine->state_digest()), status.is_ok() ? after : before) << "read " << nth;
+    if (!status.is_ok()) must(faulty.step());
+    EXPECT_EQ(must(faulty.run.engine->state_digest()), after) << "read " << nth;
+  }
+}
+
+TEST(SwapFaultTest, AnUpdateThatCannotBeDoneIsForgottenForACheckpoint) {
+  const test::TempDir dir;
+  FaultyRun faulty(dir.path(), {Payload::param, Payload::accum}, StepMode::two_phase);
+  const std::string saved =
+      must(save_checkpoint(*faulty.run.engine, posix_io(), dir.file("checkpoints"), {}, 0));
+  const std::string before = must(faulty.run.engine->state_digest());
+  must(faulty.step());
+  faulty.io.add({IoCall::read, FaultKind::fail, faulty.io.calls(IoCall::read) + 5, true});
+  EXPECT_EQ(faulty.step().code(), Code::io_error);
+  must(load_checkpoint(*faulty.run.engine, posix_io(), saved));
+  faulty.io.clear();
   EXPECT_EQ(must(faulty.run.engine->state_digest()), before);
   must(faulty.step());
 }

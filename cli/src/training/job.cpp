@@ -26,6 +26,8 @@ EngineOptions engine_options(const TrainConfig& c) {
              : policy == "nvme"   ? PlacementPolicy::nvme
                                   : PlacementPolicy::automatic;
   o.chunk_elems = c.offload.chunk_elems.value_or(0);
+  o.step_mode = *step_mode_named(c.offload.step_mode);  // the schema knows no other names
+  o.undo_bytes = c.offload.undo_bytes;
   o.prefetch = static_cast<std::uint32_t>(*c.offload.prefetch);
   o.grad_accum = c.train.grad_accum;
   o.clip = c.optim.clip;
@@ -115,6 +117,11 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
   PlannedJob job{std::move(chosen.plan), recomputes[chosen.index]};
   if (c.train.recompute == "auto")
     loaded.tree.resolve("train.recompute", std::string(to_string(job.recompute)), why(job.recompute));
+  if (!c.offload.undo_bytes)
+    loaded.tree.resolve("offload.undo", std::uint64_t{job.plan->undo.bytes},
+                        job.plan->undo.bytes == 0
+                            ? str("nothing is updated on trust in mode ", c.offload.step_mode)
+                            : std::string("what the pinned budget leaves and can be used"));
   if (!c.offload.chunk_elems)
     loaded.tree.resolve("offload.chunk", job.plan->layout.chunk_elems(), job.plan->layout.explanation());
   return job;

@@ -127,6 +127,8 @@ class ChunkManager {
 
   /// Submits writes whose contents have become final. Cheap; call it often.
   Status pump();
+  /// Submits them all, waiting for what they contain; they go on while the caller waits for other things.
+  Status submit_all();
   /// Waits for everything on its way to the slow tier.
   Status settle_all();
   /// After a failure elsewhere: waits for all that is under way. A read or write that fails is as if never
@@ -221,6 +223,7 @@ class ChunkManager {
   void settle_dirty(CopyKey key, Tier keep);
   Status begin_drain(CopyKey key);
   Status submit(Drain& drain);
+  Status submit_when_final(Drain& drain);
   Status settle(std::size_t drain);
   Status settle_key(CopyKey key);
   void unpin(ChunkPin& pin) noexcept;

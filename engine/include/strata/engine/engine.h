@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <strata/cpuopt/optimizer.h>
 #include <strata/engine/loss_scale.h>
 #include <strata/engine/lowering.h>
+#include <strata/engine/step_mode.h>
 #include <strata/offload/nvme_store.h>
 #include <strata/offload/placement_planner.h>
 #include <strata/runtime/backend.h>
@@ -43,6 +45,10 @@ struct EngineOptions {
   PlacementPolicy policy = PlacementPolicy::automatic;
   std::int64_t chunk_elems = 0;  ///< 0: search
   std::uint32_t prefetch = 2;    ///< parameter chunks fetched ahead; 0: on demand
+  StepMode step_mode = StepMode::automatic;
+  /// Bytes of the undo log of updates on trust, if the pinned budget leaves so many; nothing: in the modes
+  /// speculative and twin as many as they can use, in auto none.
+  std::optional<std::uint64_t> undo_bytes{};
   std::int32_t grad_accum = 1;
   double clip = 1.0;                    ///< global gradient norm; 0: none
   cpuopt::OptimizerParams optimizer{};  ///< lr, step and grad_factor are set each step
@@ -51,6 +57,14 @@ struct EngineOptions {
   NonFinite non_finite = NonFinite::stop;
   double loss_scale = 65536;  ///< the first one of a run that computes in f16: a power of two
   NvmeOptions nvme{};         ///< classes are set by the plan
+};
+
+/// The chunks whose update does not wait for the norm, and where their states of before are kept meanwhile.
+struct UndoLog {
+  std::size_t bytes = 0;
+  std::vector<std::optional<std::size_t>> offset_of_chunk;  ///< nothing: waits for the norm
+
+  bool covers(ChunkId chunk) const { return chunk < offset_of_chunk.size() && offset_of_chunk[chunk]; }
 };
 
 /// What a run will hold, proven by running the real scheduler over the null backend.
@@ -64,6 +78,7 @@ struct RunPlan {
   LoweredProgram prefill, decode;
   AccessTrace trace;
   Placement placement;
+  UndoLog undo;
   EngineOptions options;
   TierBytes planned_peak{};          ///< high-water mark of used + reserved, by tier
   std::vector<std::string> notes;    ///< what was chosen and why, a sentence each
@@ -118,6 +133,8 @@ struct StepReport {
   std::int32_t redone = 0;  ///< times that f16 gradients overflowed before
   bool skipped = false;     ///< the gradient was not finite, and nothing was updated, the loss scale neither
   std::string why_skipped;  ///< names the tensor
+  std::int32_t speculated = 0;  ///< chunks updated before the norm was known
+  std::int32_t undone = 0;      ///< of these, for nothing: clipped, or not finite after all
   double seconds = 0;
   double optimizer_seconds = 0;  ///< norm and commit
   double nvme_wait_seconds = 0;  ///< the engine stood waiting for the slow tier
@@ -172,6 +189,8 @@ class Engine {
 
   /// One optimizer step over grad_accum micro-batches. An error before the update leaves the states as they
   /// were; one that cuts the update short is returned by this and by visit() until all states are given anew.
+  /// In all step modes but `serial` the update is done under the next step, or when something looks at the
+  /// states: what fails of it then is returned by that call, stays due, and is tried again by the next one.
   /// Errors: `diverged` naming the tensor when the gradient is not finite (in f16, with no loss scale);
   /// `io_error`, `corrupt`.
   Status train_step(BatchSource& source, double lr, StepReport& report);

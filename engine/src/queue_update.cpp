@@ -1,0 +1,95 @@
+#include "queue_update.h"
+
+#include <array>
+
+namespace strata {
+namespace {
+
+// The chunk's states at `data`, by the order of kStepPayloads; null: there is none.
+cpuopt::UpdateBlock block_of(const GroupKey& group, std::int64_t n,
+                             const std::array<std::byte*, kStepPayloads.size()>& data) {
+  return {.layout = cpuopt::master_layout(group.compute),
+          .states = group.format,
+          .grad = group.sum,
+          .param = data[0],
+          .master = data[1],
+          .m = cpuopt::moment_at(group.format, data[2], n),
+          .v = cpuopt::moment_at(group.format, data[3], n)};
+}
+
+// In the undo log a chunk's payloads follow each other.
+cpuopt::UpdateBlock old_block(const Machine& machine, ChunkId chunk) {
+  std::array<std::byte*, kStepPayloads.size()> data{};
+  std::byte* at = machine.undo(chunk).data;
+  for (std::size_t i = 0; i < kStepPayloads.size(); ++i) {
+    const std::size_t bytes = machine.plan.layout.payload_bytes(chunk, kStepPayloads[i]);
+    if (bytes > 0) data[i] = at;
+    at += bytes;
+  }
+  return block_of(machine.plan.layout.group_of(chunk), machine.plan.layout.chunk(chunk).n_elems, data);
+}
+
+}  // namespace
+
+Result<StepConstants> step_constants(const Machine& machine, const cpuopt::OptimizerParams& params) {
+  STRATA_TRY(cpuopt::validate(params));
+  cpuopt::OptimizerParams plain = params;
+  plain.weight_decay = 0;
+  return StepConstants{cpuopt::update_step(params), cpuopt::update_step(plain),
+                       machine.plan.options.rounding_seed, params.step};
+}
+
+Status queue_update(Machine& machine, ChunkId chunk, const StepConstants& step, Undo undo) {
+  ChunkManager& chunks = *machine.chunks;
+  const ChunkLayout& layout = machine.plan.layout;
+  const bool on_device = machine.plan.placement.home({chunk, Payload::param}) == Tier::device;
+  const Tier tier = on_device ? Tier::device : Tier::pinned;
+  Stream& stream = on_device ? machine.compute : machine.cpu;
+  ChunkPin gradient;
+  if (undo != Undo::restore) {
+    STRATA_TRY_ASSIGN(gradient, chunks.pin({chunk, Payload::accum}, tier, Intent::read, stream));
+  }
+  std::array<ChunkPin, kStepPayloads.size()> states;
+  std::array<std::byte*, kStepPayloads.size()> data{};
+  for (std::size_t i = 0; i < kStepPayloads.size(); ++i) {
+    if (!layout.has(chunk, kStepPayloads[i])) continue;
+    STRATA_TRY_ASSIGN(states[i], chunks.pin({chunk, kStepPayloads[i]}, tier, Intent::update, stream));
+    data[i] = states[i].view().data;
+  }
+  ChunkUpdate update = {.chunk = block_of(layout.group_of(chunk), layout.chunk(chunk).n_elems, data),
+                        .old = {},
+                        .blocks = machine.tables.blocks[chunk],
+                        .step = &step,
+                        .plan = &machine.plan,
+                        .norms = machine.tensor_norms(),
+                        .undo = undo};
+  if (gradient) update.chunk.g = gradient.view().data;
+  if (undo != Undo::none) update.old = old_block(machine, chunk);
+  HostCall call(cpuopt::to_string(step.plain.optimizer).data(), &run_chunk_update, update);
+  for (const ChunkPin& state : states)
+    if (state) call.writes(state.view().data, state.view().bytes);
+  if (gradient) call.reads(gradient.view().data, gradient.view().bytes);
+  const BufferView log = undo == Undo::none ? BufferView{} : machine.undo(chunk);
+  if (undo == Undo::keep) call.writes(log.data, log.bytes);
+  if (undo == Undo::redo || undo == Undo::restore) call.reads(log.data, log.bytes);
+  return machine.backend.host_call_async(call, stream);
+}
+
+Status send_states_home(Machine& machine, ChunkId chunk) {
+  for (const Payload payload : kStepPayloads)
+    if (machine.plan.layout.has(chunk, payload)) STRATA_TRY(machine.chunks->send_home({chunk, payload}));
+  return Status::ok();
+}
+
+Result<bool> fetch_for_update(Machine& machine, ChunkId chunk, std::span<const Payload> payloads) {
+  for (const Payload payload : payloads) {
+    const CopyKey key{chunk, payload};
+    if (!machine.plan.layout.has(chunk, payload)) continue;
+    if (machine.plan.placement.home(key) != Tier::nvme) continue;
+    STRATA_TRY_ASSIGN(const bool begun, machine.chunks->prefetch(key, Tier::pinned));
+    if (!begun) return false;
+  }
+  return true;
+}
+
+}  // namespace strata

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <vector>
+
+#include "queue_update.h"
+
+namespace strata {
+
+/// Updates that are made while backward still runs, as if the norm were known and clipped nothing. The undo
+/// log holds what they replaced, so that a wrong guess costs time and no bits. A step begins, its chunks are
+/// updated as they become ready, and once the norm is known the guess stands, or its chunks are done again
+/// (Commit), or all is rolled back. One thread; allocates nothing after construction.
+class Speculation {
+ public:
+  explicit Speculation(Machine& machine);
+
+  /// A step whose update would be by `guess` if nothing were clipped. In mode `auto` the last steps decide
+  /// whether it speculates.
+  Status begin(const cpuopt::OptimizerParams& guess);
+  /// The chunk's gradient has landed and its parameters are not read again in this step.
+  Status update(ChunkId chunk);
+  /// Whether `chunk` has been updated in this step.
+  bool made(ChunkId chunk) const noexcept { return made_[chunk]; }
+  std::int32_t n_made() const noexcept { return n_made_; }
+  /// Whether what was made is what `params` ask for.
+  bool is_right(const cpuopt::OptimizerParams& params) const noexcept {
+    return params.grad_factor == guess_.grad_factor;
+  }
+  /// What was made has been taken over, or is being redone; `clipped` is what auto learns from.
+  void end(bool clipped) noexcept;
+  /// The states are again what they were before the step.
+  Status roll_back();
+
+ private:
+  bool is_worth_it() const noexcept;
+
+  Machine& machine_;
+  cpuopt::OptimizerParams guess_;
+  StepConstants step_;
+  bool active_ = false;
+  std::vector<bool> made_;
+  std::int32_t n_made_ = 0;
+  std::uint32_t clipped_ = 0;  // a bit a step, the last one lowest
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace strata
