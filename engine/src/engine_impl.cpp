@@ -138,7 +138,10 @@ Status Engine::Impl::undo_step() {
 Status Engine::Impl::settle() {
   STRATA_TRY(broken);
   if (!commit_.is_pending()) return Status::ok();
-  return commit_.finish().annotate(str("the update of step ", steps, " is still due"));
+  const Status status = commit_.finish();
+  if (status.is_ok()) return status;
+  runner_.release();  // reads ahead that failed too do not meet the next call
+  return status.annotate(str("the update of step ", steps, " is still due"));
 }
 
 void Engine::Impl::settle_or_drop() noexcept {
