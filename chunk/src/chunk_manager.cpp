@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <strata/runtime/assert.h>
+#include <strata/runtime/stall_meter.h>
 #include <strata/runtime/str.h>
 
 #include "describe.h"
@@ -23,13 +24,8 @@ ChunkPin::~ChunkPin() {
 }
 
 ChunkManager::ChunkManager(const ChunkLayout& layout, const Placement& placement, Backend& backend,
-                           Mover& mover, std::array<Budget*, kTiers> budgets, Clock& clock)
-    : layout_(layout),
-      placement_(placement),
-      backend_(backend),
-      mover_(mover),
-      budgets_(budgets),
-      clock_(clock) {}
+                           Mover& mover, std::array<Budget*, kTiers> budgets)
+    : layout_(layout), placement_(placement), backend_(backend), mover_(mover), budgets_(budgets) {}
 
 ChunkManager::~ChunkManager() {
   for (const auto& tiers : copies_)
@@ -40,9 +36,8 @@ ChunkManager::~ChunkManager() {
 Result<std::unique_ptr<ChunkManager>> ChunkManager::create(const ChunkLayout& layout,
                                                            const Placement& placement, const Memory& memory,
                                                            Backend& backend, Mover& mover,
-                                                           std::array<Budget*, kTiers> budgets,
-                                                           Clock& clock) {
-  std::unique_ptr<ChunkManager> manager(new ChunkManager(layout, placement, backend, mover, budgets, clock));
+                                                           std::array<Budget*, kTiers> budgets) {
+  std::unique_ptr<ChunkManager> manager(new ChunkManager(layout, placement, backend, mover, budgets));
   STRATA_TRY(manager->lay_out(memory));
   return manager;
 }
@@ -93,9 +88,8 @@ Status ChunkManager::arrive(CopyKey key, Tier tier) {
   Copy& arriving = copy(key, tier);
   if (arriving.state != Residency::filling) return Status::ok();
   if (arriving.arriving.given()) {
-    const std::int64_t before = clock_.now_ns();
+    const HostWaits waits(backend_.stalls(), StallCause::nvme);
     const Status status = mover_.wait(std::exchange(arriving.arriving, IoTicket{}));
-    counters_.io_wait_ns += clock_.now_ns() - before;
     if (!status.is_ok()) {
       become(key, tier, Residency::absent);
       give_slot(key, tier);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <strata/runtime/assert.h>
+#include <strata/runtime/stall_meter.h>
 #include <strata/runtime/str.h>
 
 #include "describe.h"
@@ -68,6 +69,7 @@ Status ChunkManager::begin_drain(CopyKey key) {
 Status ChunkManager::submit(Drain& drain) {
   const Slot& src = slot(drain.key, Tier::pinned);
   STRATA_TRY(backend_.host_access({src.view.data, src.view.bytes, false}));
+  const HostWaits waits(backend_.stalls(), StallCause::nvme);  // for a free request
   STRATA_TRY_ASSIGN(drain.ticket, mover_.write_async(drain.key, src.view));
   drain.submitted = true;
   return Status::ok();
@@ -102,10 +104,11 @@ Status ChunkManager::submit_all() {
 
 Status ChunkManager::settle(std::size_t i) {
   const CopyKey key = drains_[i].key;
-  const std::int64_t before = clock_.now_ns();
   Status status = submit_when_final(drains_[i]);
-  if (status.is_ok()) status = mover_.wait(drains_[i].ticket);
-  counters_.io_wait_ns += clock_.now_ns() - before;
+  if (status.is_ok()) {
+    const HostWaits waits(backend_.stalls(), StallCause::nvme);
+    status = mover_.wait(drains_[i].ticket);
+  }
   drains_.erase(drains_.begin() + static_cast<std::ptrdiff_t>(i));
   become(key, Tier::pinned, status.is_ok() ? Residency::clean : Residency::dirty);
   become(key, Tier::nvme, status.is_ok() ? Residency::clean : Residency::absent);

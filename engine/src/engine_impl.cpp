@@ -57,6 +57,7 @@ Status Engine::Impl::take_batch(const LoweredProgram& program, BatchSource& sour
   const auto bytes = static_cast<std::size_t>(at - begin) * sizeof(std::int32_t);
   STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(begin), bytes, true}));
   if (!m.dry()) {
+    const HostWaits waits(m.backend.stalls(), StallCause::data);
     STRATA_TRY(source.fill(index, {parts[0], parts[1], parts[2]}));
     if (!parts[3].empty()) std::memcpy(parts[3].data(), &divisor, sizeof divisor);
   }
@@ -92,7 +93,7 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
     return Status::error(Code::unsupported, "this run has no program for training");
   STRATA_TRY(broken);
   const std::int64_t begin = m.clock.now_ns();
-  const std::int64_t nvme_before = m.chunks->counters().io_wait_ns;
+  const StallTimes before = stall_times();
   report.redone = report.speculated = report.undone = 0;
   report.why_skipped.clear();
   const LossScale scale_before = loss_scale;
@@ -120,9 +121,13 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   m.end_phase("commit", steps, norm_known);
   const std::int64_t end = m.clock.now_ns();
   report.seconds = static_cast<double>(end - begin) * 1e-9;
-  report.optimizer_seconds = static_cast<double>(end - norm_known) * 1e-9;
-  report.nvme_wait_seconds = static_cast<double>(m.chunks->counters().io_wait_ns - nvme_before) * 1e-9;
+  report.times = stall_times() - before;
   return Status::ok();
+}
+
+StallTimes Engine::Impl::stall_times() {
+  StallMeter* const meter = machine_->backend.stalls();
+  return meter == nullptr ? StallTimes{} : meter->times();
 }
 
 // The step's gradients and the updates made on trust are as if they had never been.

@@ -56,6 +56,7 @@ class Engine::Impl {
   Status gradient(BatchSource& source, double lr, StepReport& report);
   cpuopt::OptimizerParams params_of(double lr, double clip_factor) const;
   Status commit(double lr, StepReport& report);
+  StallTimes stall_times();
   Status undo_step();
   Status give_up(const Status& why);
   void use(const PassSchedule& schedule);

@@ -115,11 +115,10 @@ Status Machine::take_memory(Io& io) {
   }
   lanes = std::make_unique<CopyLanes>(backend, h2d, d2h, plan.layout, plan.placement, store.get());
   STRATA_TRY_ASSIGN(
-      chunks,
-      ChunkManager::create(plan.layout, plan.placement,
-                           {device.view().part(arena_bytes + state_bytes, device_slots),
-                            pinned.view().part(fixed.total(), pinned_slots)},
-                           backend, *lanes, {budgets[0].get(), budgets[1].get(), budgets[2].get()}, clock));
+      chunks, ChunkManager::create(plan.layout, plan.placement,
+                                   {device.view().part(arena_bytes + state_bytes, device_slots),
+                                    pinned.view().part(fixed.total(), pinned_slots)},
+                                   backend, *lanes, {budgets[0].get(), budgets[1].get(), budgets[2].get()}));
   return Status::ok();
 }
 

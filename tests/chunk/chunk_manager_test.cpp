@@ -311,8 +311,7 @@ TEST(ChunkManagerTest, PlacementsThatCannotWorkAreRefused) {
   test::FakeMover mover(*backend, h2d, d2h);
   Budget budget("any");
   const auto refusal = [&](const Placement& placement, const ChunkManager::Memory& memory) {
-    return ChunkManager::create(layout, placement, memory, *backend, mover, {&budget, &budget, &budget},
-                                clock)
+    return ChunkManager::create(layout, placement, memory, *backend, mover, {&budget, &budget, &budget})
         .status();
   };
   EXPECT_THAT(
@@ -336,11 +335,11 @@ TEST(ChunkManagerTest, HomesBeyondTheBudgetAreRefused) {
   Stream h2d, d2h;
   test::FakeMover mover(*backend, h2d, d2h);
   Budget device("device"), ram("pinned", 2 * kSlot - 1), nvme("nvme");
-  EXPECT_EQ(ChunkManager::create(layout, placement, {{}, pinned.view()}, *backend, mover,
-                                 {&device, &ram, &nvme}, clock)
-                .status()
-                .code(),
-            Code::does_not_fit);
+  EXPECT_EQ(
+      ChunkManager::create(layout, placement, {{}, pinned.view()}, *backend, mover, {&device, &ram, &nvme})
+          .status()
+          .code(),
+      Code::does_not_fit);
   EXPECT_EQ(ram.reserved_bytes(), 0u);
 }
 

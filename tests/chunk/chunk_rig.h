@@ -57,11 +57,11 @@ class ChunkRig {
     };
     device = memory(MemoryKind::device, Tier::device);
     pinned = memory(MemoryKind::pinned, Tier::pinned);
-    manager = must(ChunkManager::create(layout, placement,
-                                        {device.view().part(0, placement.bytes(layout, Tier::device)),
-                                         pinned.view().part(0, placement.bytes(layout, Tier::pinned))},
-                                        *backend, mover,
-                                        {budgets[0].get(), budgets[1].get(), budgets[2].get()}, clock));
+    manager =
+        must(ChunkManager::create(layout, placement,
+                                  {device.view().part(0, placement.bytes(layout, Tier::device)),
+                                   pinned.view().part(0, placement.bytes(layout, Tier::pinned))},
+                                  *backend, mover, {budgets[0].get(), budgets[1].get(), budgets[2].get()}));
   }
   ~ChunkRig() {
     for (Stream* stream : {&compute, &h2d, &d2h, &cpu}) (void)backend->synchronize(*stream);

@@ -121,11 +121,17 @@ TEST_F(CliRunE2e, MetricsAndSummaryHaveTheDocumentedFields) {
     for (const char* lane : {"h2d", "d2h", "nvme_read", "nvme_write"})
       EXPECT_TRUE(line["moved_bytes"].contains(lane)) << lane;
     EXPECT_EQ(line["loss_bits"].get<std::string>().size(), 8u);
+    double waited = line["compute_s"].get<double>();
+    EXPECT_GT(waited, 0);
+    for (const char* cause : {"h2d", "d2h", "optimizer", "nvme", "collective", "data", "host"})
+      waited += line["exposed_wait_s"][cause].get<double>();
+    EXPECT_NEAR(waited, line["seconds"].get<double>(), 1e-4);  // every moment has one use; written to 1e-6
   }
   const nlohmann::json all = summary("run");
-  for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte", "tokens_per_s", "state_digest",
-                          "peak_bytes", "planned_bytes", "budget_bytes", "exposed_wait_s", "moved_bytes",
-                          "resident_peak_bytes", "resident_allowance_bytes", "steps_3_to_12"})
+  for (const char* key :
+       {"steps", "train_loss", "val_loss", "bits_per_byte", "tokens_per_s", "state_digest", "peak_bytes",
+        "planned_bytes", "budget_bytes", "exposed_wait_s", "moved_bytes", "compute_s", "bottleneck",
+        "resident_peak_bytes", "resident_allowance_bytes", "steps_3_to_12"})
     EXPECT_TRUE(all.contains(key)) << key;
   EXPECT_EQ(all["state_digest"].get<std::string>().size(), 32u);
 }

@@ -10,6 +10,7 @@
 #include <strata/runtime/units.h>
 
 #include "training/held_out.h"
+#include "training/stalls.h"
 #include "training/tiers.h"
 
 namespace strata::cli {
@@ -68,7 +69,7 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       "\"state_digest\": \"{}\",\n"
       "  \"peak_bytes\": {},\n  \"planned_bytes\": {},\n  \"budget_bytes\": {},\n"
       "  \"resident_peak_bytes\": {},\n  \"resident_allowance_bytes\": {},\n"
-      "  \"exposed_wait_s\": {{\"optimizer\": {:.3f}, \"nvme\": {:.3f}}},\n"
+      "  {},\n  \"bottleneck\": \"{}\",\n"
       "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}},\n"
       "  \"steps_3_to_12\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  \"nvme\": "
       "\"{}\"\n}}\n",
@@ -76,8 +77,8 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       or_null(o.bits_per_byte), o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest,
       tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
       tiers_json(engine.plan().options.budgets), peak_resident_bytes(),
-      resident_allowance(engine, workload.data_bytes()), o.optimizer_seconds, o.nvme_wait_seconds, moved.h2d,
-      moved.d2h, moved.nvme_read, moved.nvme_write, o.heap_allocations, o.resources_created,
+      resident_allowance(engine, workload.data_bytes()), stalls_json(o.times), bottleneck_text(o.times),
+      moved.h2d, moved.d2h, moved.nvme_read, moved.nvme_write, o.heap_allocations, o.resources_created,
       engine.nvme_note());
 }
 
@@ -94,8 +95,7 @@ std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder&
   text += tiers_text(engine);
   text += fmt::format("\nmoved: h2d {}, d2h {}, nvme read {}, nvme write {}\n", format_bytes(moved.h2d),
                       format_bytes(moved.d2h), format_bytes(moved.nvme_read), format_bytes(moved.nvme_write));
-  text += fmt::format("of {:.1f} s in steps the optimizer took {:.1f} s and waiting for nvme {:.1f} s\n",
-                      o.train_seconds, o.optimizer_seconds, o.nvme_wait_seconds);
+  text += fmt::format("{:.1f} s in steps: {}\n", o.train_seconds, bottleneck_text(o.times));
   return text + fmt::format("run folder: {}\n", folder.path());
 }
 

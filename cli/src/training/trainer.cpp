@@ -113,8 +113,7 @@ Status Trainer::step(std::int64_t step) {
   step_seconds_ += line.report.seconds;
   outcome_.train_loss = line.report.loss;
   STRATA_TRY(note_skip(step, line.report));
-  outcome_.optimizer_seconds += line.report.optimizer_seconds;
-  outcome_.nvme_wait_seconds += line.report.nvme_wait_seconds;
+  outcome_.times += line.report.times;
   outcome_.tokens_per_s = tokens * static_cast<double>(steps_here_) / step_seconds_;
   STRATA_TRY(folder_.add_metrics(line));
   progress_.update({step, config_.train.steps, line.report.loss, outcome_.tokens_per_s, line.used[0],

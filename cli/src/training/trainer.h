@@ -31,8 +31,8 @@ struct TrainOutcome {
   std::string state_digest;
   std::uint64_t heap_allocations = 0;   ///< by our code in steps 3-12 of this process
   std::uint64_t resources_created = 0;  ///< buffers, streams, events and files, in the same steps
-  double optimizer_seconds = 0, nvme_wait_seconds = 0;
-  std::int64_t skipped_steps = 0;  ///< for a gradient that was not finite
+  StallTimes times{};                   ///< of the steps
+  std::int64_t skipped_steps = 0;       ///< for a gradient that was not finite
 };
 
 /// The training loop: steps, progress, metrics, validation, samples, checkpoints. One thread.

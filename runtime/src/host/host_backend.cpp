@@ -36,8 +36,10 @@ class HostBackend final : public Backend {
         memory_({options.device_bytes, options.pinned_bytes, poisons_ ? Fill::poison : Fill::zero,
                  options.huge_pages, poisons_ ? kQuarantineBytes : 0}),
         executor_(options, pool, clock),
+        stalls_(clock, options.trace == nullptr ? nullptr : &options.trace->add_track("compute waits for")),
+        timed_(options.schedule == Schedule::threads),
         scheduler_(options.schedule == Schedule::threads
-                       ? make_threaded_scheduler(executor_, options.queue_depth)
+                       ? make_threaded_scheduler(executor_, options.queue_depth, &stalls_)
                        : make_latest_legal_scheduler(executor_, options.queue_depth)) {
     if (options.check) checker_ = std::make_unique<HappensBefore>(memory_);
     info_ = {DeviceKind::host, "host memory",
@@ -78,6 +80,7 @@ class HostBackend final : public Backend {
   Status wait_on_async(const Event& event, Stream& stream) override;
   Status wait(const Event& event) override {
     assert_outside_host_call();
+    const HostWaits waits(event.stream < 0 ? nullptr : stalls(), role_of(event));
     Status status = scheduler_->await(event);
     if (checker_) checker_->host_waited(event);
     return status;
@@ -92,6 +95,7 @@ class HostBackend final : public Backend {
     return checker_ ? checker_->host_access(access) : Status();
   }
 
+  StallMeter* stalls() noexcept override { return timed_ ? &stalls_ : nullptr; }
   BackendCounters counters() const override {
     BackendCounters counters;
     counters.buffers_created = memory_.created();
@@ -134,6 +138,9 @@ class HostBackend final : public Backend {
     scheduler_->commit(stream.id());
     return {};
   }
+  StreamRole role_of(const Event& event) {
+    return event.stream < 0 ? StreamRole::compute : scheduler_->slot(event.stream).role;
+  }
   std::uint64_t next_sequence(Stream& stream) { return scheduler_->last_event(stream.id()).sequence + 1; }
   bool on_device(const std::byte* data) const {
     const std::optional<Block> block = memory_.find(data);
@@ -146,6 +153,8 @@ class HostBackend final : public Backend {
   HostMemory memory_;
   std::unique_ptr<HappensBefore> checker_;
   Executor executor_;
+  StallMeter stalls_;
+  const bool timed_;
   std::unique_ptr<Scheduler> scheduler_;  // last: its workers use everything above
 };
 

@@ -118,7 +118,8 @@ Executor::Outcome Scheduler::inherit(const Event& event, std::int64_t ready_ns) 
 
 namespace {
 
-/// Each stream is a worker thread. Lock order: never two slots at once; nothing is held while an entry runs.
+/// Each stream is a worker thread. Lock order: never two slots at once, a slot before the meter; nothing is
+/// held while an entry runs.
 class ThreadedScheduler final : public Scheduler {
  public:
   using Scheduler::Scheduler;
@@ -178,15 +179,18 @@ class ThreadedScheduler final : public Scheduler {
       Head next{};
       {
         const MutexLock lock(slot.mutex);
+        if (slot.completed == slot.queued && stalls_ != nullptr) stalls_->stream_is_idle(slot.role);
         while (slot.completed == slot.queued && !slot.stopping) slot.work_ready.wait(slot.mutex);
         if (slot.completed == slot.queued) return;
         next = head(slot);
       }
       Executor::Outcome outcome{{}, next.ready_ns};
       if (!next.skip && next.work->kind == Work::Kind::wait) {
+        if (stalls_ != nullptr) stalls_->stream_waits(slot.role, this->slot(next.work->event.stream).role);
         (void)await(next.work->event);  // its error comes with inherit()
         outcome = inherit(next.work->event, next.ready_ns);
       } else if (!next.skip) {
+        if (stalls_ != nullptr) stalls_->stream_is_busy(slot.role);
         outcome = executor_.run(*next.work, slot.role, next.ready_ns);
       }
       const MutexLock lock(slot.mutex);
@@ -282,11 +286,12 @@ class LatestLegalScheduler final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_threaded_scheduler(Executor& executor, std::size_t depth) {
-  return std::make_unique<ThreadedScheduler>(executor, depth);
+std::unique_ptr<Scheduler> make_threaded_scheduler(Executor& executor, std::size_t depth,
+                                                   StallMeter* stalls) {
+  return std::make_unique<ThreadedScheduler>(executor, depth, stalls);
 }
 std::unique_ptr<Scheduler> make_latest_legal_scheduler(Executor& executor, std::size_t depth) {
-  return std::make_unique<LatestLegalScheduler>(executor, depth);
+  return std::make_unique<LatestLegalScheduler>(executor, depth, nullptr);  // which has no time
 }
 
 }  // namespace strata::detail

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <strata/runtime/backend.h>
+#include <strata/runtime/stall_meter.h>
 #include <strata/runtime/thread_annotations.h>
 
 #include "host/executor.h"
@@ -44,7 +45,9 @@ struct StreamSlot {
 /// When queued work runs. Slots are never freed before the scheduler, so a pointer to one stays good.
 class Scheduler {
  public:
-  Scheduler(Executor& executor, std::size_t depth) : executor_(executor), depth_(depth) {}
+  /// `stalls` may be null.
+  Scheduler(Executor& executor, std::size_t depth, StallMeter* stalls)
+      : executor_(executor), depth_(depth), stalls_(stalls) {}
   virtual ~Scheduler() = default;
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -87,13 +90,14 @@ class Scheduler {
 
   Executor& executor_;
   const std::size_t depth_;
+  StallMeter* const stalls_;
   Mutex table_mutex_;
   // Written under the lock; read without it by id, which reached the reader after the write.
   std::array<std::unique_ptr<StreamSlot>, kMaxStreams> slots_;
   std::uint64_t created_ STRATA_GUARDED_BY(table_mutex_) = 0;
 };
 
-std::unique_ptr<Scheduler> make_threaded_scheduler(Executor& executor, std::size_t depth);
+std::unique_ptr<Scheduler> make_threaded_scheduler(Executor& executor, std::size_t depth, StallMeter* stalls);
 std::unique_ptr<Scheduler> make_latest_legal_scheduler(Executor& executor, std::size_t depth);
 
 }  // namespace strata::detail

@@ -12,7 +12,6 @@
 #include <strata/chunk/placement.h>
 #include <strata/runtime/backend.h>
 #include <strata/runtime/budget.h>
-#include <strata/runtime/clock.h>
 
 namespace strata {
 
@@ -66,12 +65,11 @@ struct Use {
   Tier tier = Tier::device;
 };
 
-/// What moved, and how often the manager had to wait; monotone.
+/// What moved; monotone.
 struct ManagerCounters {
   std::uint64_t fetches = 0, evictions = 0, write_backs = 0;
   std::array<std::uint64_t, 2> copied_bytes{};  ///< by Direction
   std::uint64_t read_bytes = 0, written_bytes = 0;
-  std::int64_t io_wait_ns = 0;  ///< time the caller stood waiting for the slow tier
 };
 
 /// Knows where every payload of every chunk is, and has it moved to where it is needed.
@@ -89,7 +87,7 @@ class ChunkManager {
   /// use. All references outlive the manager. Errors: `invalid` slab sizes, `does_not_fit`.
   static Result<std::unique_ptr<ChunkManager>> create(const ChunkLayout& layout, const Placement& placement,
                                                       const Memory& memory, Backend& backend, Mover& mover,
-                                                      std::array<Budget*, kTiers> budgets, Clock& clock);
+                                                      std::array<Budget*, kTiers> budgets);
   ~ChunkManager();  ///< asserts that no pin lives
 
   /// The uses of the schedule from here on, by position ascending; position `cycle` is position 0 of the next
@@ -174,7 +172,7 @@ class ChunkManager {
   };
 
   ChunkManager(const ChunkLayout& layout, const Placement& placement, Backend& backend, Mover& mover,
-               std::array<Budget*, kTiers> budgets, Clock& clock);
+               std::array<Budget*, kTiers> budgets);
   Status lay_out(const Memory& memory);
   Status list_keys();
   Status list_spares();
@@ -233,7 +231,6 @@ class ChunkManager {
   Backend& backend_;
   Mover& mover_;
   std::array<Budget*, kTiers> budgets_;
-  Clock& clock_;
   std::vector<std::uint32_t> class_of_;           // by key
   std::vector<std::array<Copy, kTiers>> copies_;  // by key
   std::vector<std::uint32_t> generation_;         // by key

@@ -18,6 +18,7 @@
 #include <strata/runtime/backend.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/io.h>
+#include <strata/runtime/stall_meter.h>
 #include <strata/runtime/thread_pool.h>
 #include <strata/runtime/trace.h>
 
@@ -136,8 +137,9 @@ struct StepReport {
   std::int32_t speculated = 0;  ///< chunks updated before the norm was known
   std::int32_t undone = 0;      ///< of these, for nothing: clipped, or not finite after all
   double seconds = 0;
-  double optimizer_seconds = 0;  ///< norm and commit
-  double nvme_wait_seconds = 0;  ///< the engine stood waiting for the slow tier
+  /// Where they went, as far as the backend tells. The update of the step before is in them, where it was
+  /// done under this one.
+  StallTimes times{};
 };
 
 /// Elements [offset, offset + n) of the tensor `name`, where n is the length of the values they come with.

@@ -16,6 +16,7 @@
 namespace strata {
 
 class Backend;
+class StallMeter;
 class ThreadPool;
 
 /// Which memory a Buffer comes from. `pinned` is host memory that copies may stream from.
@@ -238,6 +239,8 @@ class Backend {
   virtual Status host_access(const Access& access) = 0;
 
   virtual BackendCounters counters() const = 0;
+  /// What tells why the compute stream stands still; null where the backend does not know.
+  virtual StallMeter* stalls() noexcept { return nullptr; }
 
  protected:
   friend class Buffer;

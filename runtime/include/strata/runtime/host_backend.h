@@ -34,8 +34,8 @@ struct HostBackendOptions {
   bool paced_compute = false;    ///< HostCall::paced_ns is the least time a call takes
   bool skip_arithmetic = false;  ///< with paced_compute: paced calls take their time and compute nothing
   bool huge_pages = true;
-  Trace* trace =
-      nullptr;  ///< gets a track a stream role, with a span for each call and copy; outlives the backend
+  Trace* trace = nullptr;  ///< gets a track a stream role, with a span for each call and copy, and one of
+                           ///< what compute waited for; outlives the backend
   std::size_t queue_depth = 1024;  ///< entries a stream holds before its feeder has to wait
 };
 

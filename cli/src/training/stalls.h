@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include <strata/runtime/stall_meter.h>
+
+namespace strata::cli {
+
+/// Writes `"compute_s": 1.5, "exposed_wait_s": {"h2d": 0.25, ...}` and returns its length, at most `n`; no
+/// heap is used.
+std::size_t write_stalls_json(char* to, std::size_t n, const StallTimes& times) noexcept;
+std::string stalls_json(const StallTimes& times);
+/// One sentence: how much of the time was spent computing, and what the rest was waited for.
+std::string bottleneck_text(const StallTimes& times);
+
+}  // namespace strata::cli

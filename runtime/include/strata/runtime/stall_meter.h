@@ -1,0 +1,98 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include <strata/runtime/backend.h>
+#include <strata/runtime/clock.h>
+#include <strata/runtime/thread_annotations.h>
+#include <strata/runtime/trace.h>
+
+namespace strata {
+
+/// Why a device does not compute: what is at work, or stands still, at the end of the chain of waits that
+/// begins at its compute stream.
+enum class StallCause : std::uint8_t {
+  h2d,         ///< a copy to the device
+  d2h,         ///< a copy from it
+  optimizer,   ///< the CPU: updates, sums of gradients, norm leaves
+  nvme,        ///< reads and writes of the slow tier
+  collective,  ///< other ranks
+  data,        ///< the next batch
+  host,        ///< the thread that queues work: it has not queued more, or does something else
+};
+inline constexpr std::size_t kStallCauses = 7;
+std::string_view to_string(StallCause cause) noexcept;
+
+/// Nanoseconds since the meter was made: the compute stream was at work, or stood still for a cause.
+struct StallTimes {
+  std::int64_t computing_ns = 0;
+  std::array<std::int64_t, kStallCauses> stalled_ns{};
+
+  std::int64_t of(StallCause cause) const noexcept { return stalled_ns[static_cast<std::size_t>(cause)]; }
+  StallTimes& operator+=(const StallTimes& more) noexcept;
+  StallTimes operator-(const StallTimes& before) const noexcept;
+};
+
+/// Tells where the time of a step goes. Told of every change of what a lane does, it follows the waits from
+/// the compute stream on and charges the time since the last change to the one cause it ends at, so that the
+/// times of all causes and the time of computing add up to the time that has passed. One stream of a role.
+/// Thread-safe; allocates nothing.
+class StallMeter {
+ public:
+  /// `track`, which may be null, gets a span for each stall, labelled with its cause.
+  StallMeter(const Clock& clock, Trace::Track* track);
+
+  void stream_is_idle(StreamRole role) noexcept { set(role, {Doing::idle, role}); }
+  void stream_is_busy(StreamRole role) noexcept { set(role, {Doing::busy, role}); }
+  void stream_waits(StreamRole role, StreamRole on) noexcept { set(role, {Doing::waits, on}); }
+
+  StallTimes times() noexcept;
+
+ private:
+  friend class HostWaits;
+  enum class Doing : std::uint8_t { idle, busy, waits };
+  struct Lane {
+    Doing doing = Doing::idle;
+    StreamRole on = StreamRole::compute;
+  };
+  /// What the thread that feeds the streams does: it waits for a stream, or for something else.
+  struct Host {
+    bool for_stream = false;
+    StreamRole on = StreamRole::compute;
+    StallCause cause = StallCause::host;
+  };
+  void set(StreamRole role, Lane lane) noexcept;
+  Host set(Host host) noexcept;
+  StallCause cause() const noexcept STRATA_REQUIRES(mutex_);
+  void charge() noexcept STRATA_REQUIRES(mutex_);
+  void look_again() noexcept STRATA_REQUIRES(mutex_);
+
+  const Clock& clock_;
+  Trace::Track* const track_;
+  Mutex mutex_;
+  std::array<Lane, kStreamRoles> lanes_ STRATA_GUARDED_BY(mutex_);
+  Host host_ STRATA_GUARDED_BY(mutex_);
+  StallTimes times_ STRATA_GUARDED_BY(mutex_);
+  bool computing_ STRATA_GUARDED_BY(mutex_) = false;
+  StallCause stalled_for_ STRATA_GUARDED_BY(mutex_) = StallCause::host;  // unless computing
+  std::int64_t charged_until_ns_ STRATA_GUARDED_BY(mutex_);
+  std::int64_t stall_began_ns_ STRATA_GUARDED_BY(mutex_);
+};
+
+/// While it lives, the thread that feeds the streams waits. `meter` may be null.
+class HostWaits {
+ public:
+  HostWaits(StallMeter* meter, StallCause cause) noexcept;
+  HostWaits(StallMeter* meter, StreamRole on) noexcept;
+  ~HostWaits();
+  HostWaits(const HostWaits&) = delete;
+  HostWaits& operator=(const HostWaits&) = delete;
+
+ private:
+  StallMeter* const meter_;
+  StallMeter::Host before_;
+};
+
+}  // namespace strata

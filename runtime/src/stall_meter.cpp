@@ -1,0 +1,118 @@
+#include <strata/runtime/stall_meter.h>
+
+#include <utility>
+
+namespace strata {
+namespace {
+
+StallCause cause_of(StreamRole busy) noexcept {
+  switch (busy) {
+    case StreamRole::h2d:
+      return StallCause::h2d;
+    case StreamRole::d2h:
+      return StallCause::d2h;
+    case StreamRole::cpu:
+      return StallCause::optimizer;
+    case StreamRole::collective:
+      return StallCause::collective;
+    case StreamRole::compute:
+      break;
+  }
+  return StallCause::host;
+}
+
+}  // namespace
+
+std::string_view to_string(StallCause cause) noexcept {
+  constexpr std::array<const char*, kStallCauses> names = {"h2d",        "d2h",  "optimizer", "nvme",
+                                                           "collective", "data", "host"};
+  return names[static_cast<std::size_t>(cause)];
+}
+
+StallTimes& StallTimes::operator+=(const StallTimes& more) noexcept {
+  computing_ns += more.computing_ns;
+  for (std::size_t i = 0; i < kStallCauses; ++i) stalled_ns[i] += more.stalled_ns[i];
+  return *this;
+}
+
+StallTimes StallTimes::operator-(const StallTimes& before) const noexcept {
+  StallTimes since = *this;
+  since.computing_ns -= before.computing_ns;
+  for (std::size_t i = 0; i < kStallCauses; ++i) since.stalled_ns[i] -= before.stalled_ns[i];
+  return since;
+}
+
+StallMeter::StallMeter(const Clock& clock, Trace::Track* track)
+    : clock_(clock), track_(track), charged_until_ns_(clock.now_ns()), stall_began_ns_(charged_until_ns_) {}
+
+// Follows the waits. A lane without work waits for the thread that feeds it, and so does one that waits for
+// that lane; where that thread waits for a lane again, the chain goes on there, once.
+StallCause StallMeter::cause() const noexcept {
+  StreamRole at = StreamRole::compute;
+  bool asked_host = false;
+  for (std::size_t hops = 0; hops <= 2 * kStreamRoles; ++hops) {
+    const Lane& lane = lanes_[static_cast<std::size_t>(at)];
+    if (lane.doing == Doing::busy) return cause_of(at);
+    if (lane.doing == Doing::waits) {
+      at = lane.on;
+      continue;
+    }
+    if (asked_host || !host_.for_stream) return asked_host ? StallCause::host : host_.cause;
+    asked_host = true;
+    at = host_.on;
+  }
+  return StallCause::host;
+}
+
+// The time since the last change.
+void StallMeter::charge() noexcept {
+  const std::int64_t now = clock_.now_ns();
+  (computing_ ? times_.computing_ns : times_.stalled_ns[static_cast<std::size_t>(stalled_for_)]) +=
+      now - charged_until_ns_;
+  charged_until_ns_ = now;
+}
+
+// After a change, at the time that has been charged.
+void StallMeter::look_again() noexcept {
+  const bool computes = lanes_[static_cast<std::size_t>(StreamRole::compute)].doing == Doing::busy;
+  const StallCause why = computes ? stalled_for_ : cause();
+  if (computes == computing_ && why == stalled_for_) return;
+  if (!computing_ && track_ != nullptr)
+    track_->span(to_string(stalled_for_).data(), 0, stall_began_ns_, charged_until_ns_);
+  computing_ = computes;
+  stalled_for_ = why;
+  stall_began_ns_ = charged_until_ns_;
+}
+
+void StallMeter::set(StreamRole role, Lane lane) noexcept {
+  const MutexLock lock(mutex_);
+  charge();
+  lanes_[static_cast<std::size_t>(role)] = lane;
+  look_again();
+}
+
+StallMeter::Host StallMeter::set(Host host) noexcept {
+  const MutexLock lock(mutex_);
+  charge();
+  const Host before = std::exchange(host_, host);
+  look_again();
+  return before;
+}
+
+StallTimes StallMeter::times() noexcept {
+  const MutexLock lock(mutex_);
+  charge();
+  return times_;
+}
+
+HostWaits::HostWaits(StallMeter* meter, StallCause cause) noexcept : meter_(meter) {
+  if (meter_ != nullptr) before_ = meter_->set(StallMeter::Host{false, StreamRole::compute, cause});
+}
+HostWaits::HostWaits(StallMeter* meter, StreamRole on) noexcept : meter_(meter) {
+  if (meter_ != nullptr) before_ = meter_->set(StallMeter::Host{true, on, StallCause::host});
+}
+HostWaits::~HostWaits() {
+  if (meter_ != nullptr) (void)meter_->set(before_);
+}
+
+}  // namespace strata
