@@ -44,6 +44,18 @@ Counts least_device_window(const ChunkLayout& layout, const AccessTrace& trace, 
   return most;
 }
 
+// Payloads that pass through the device: what a window can hold at most that is of use.
+Counts passing_device(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
+  Counts n(p.classes.size(), 0);
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    for (const Payload payload : {Payload::param, Payload::grad}) {
+      const CopyKey key{chunk, payload};
+      if (!layout.has(chunk, payload) || p.home(key) == Tier::device) continue;
+      if (payload == Payload::param || trace.trains) ++n[p.class_of(layout, key)];
+    }
+  return n;
+}
+
 struct PinnedWindow {
   Counts work;     // in the commit of a chunk, while a gradient lands: more room lets the next begin
   Counts passing;  // while states of the slow tier are loaded, saved or given their first values: a parameter
@@ -85,10 +97,10 @@ void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const Widt
   const Counts device = least_device_window(layout, trace, p);
   const PinnedWindow pinned = least_pinned_window(layout, trace, p);
   const Counts on_nvme = p.home_counts(layout, Tier::nvme);
+  const Counts passing = passing_device(layout, trace, p);
   for (std::size_t c = 0; c < p.classes.size(); ++c) {
     auto& window = p.classes[c].window;
-    // A class that passes through with one chunk alone needs no room for the next.
-    window[kDevice] = device[c] + (device[c] > 1 ? width.device_extra : 0);
+    window[kDevice] = std::max(device[c], std::min(device[c] + width.device_extra, passing[c]));
     window[kPinned] = std::max(pinned.work[c] * width.pinned_times, pinned.passing[c]);
     window[kNvme] = on_nvme[c] > 0 ? std::min(width.spares, on_nvme[c]) : 0;
   }
