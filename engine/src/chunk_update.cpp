@@ -1,7 +1,9 @@
 #include "chunk_update.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include <strata/cpuopt/copy.h>
 #include <strata/cpuopt/norm.h>
 
 namespace strata {
@@ -24,29 +26,36 @@ cpuopt::Dither dither_of(const ChunkUpdate& u, const Block& block) {
   return cpuopt::dither_of(u.step->rounding_seed, static_cast<std::uint64_t>(param), u.step->step, block.at);
 }
 
-void copy_moment(StateFormat format, const cpuopt::Moment& from, const cpuopt::Moment& into, std::int64_t n) {
+using Copy = void (*)(void* to, const void* from, std::size_t bytes);
+void copy_cached(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+
+void copy_moment(StateFormat format, const cpuopt::Moment& from, const cpuopt::Moment& into, std::int64_t n,
+                 Copy copy) {
   if (from.values == nullptr) return;
-  std::memcpy(into.values, from.values, static_cast<std::size_t>(n) * moment_value_bytes(format));
+  copy(into.values, from.values, static_cast<std::size_t>(n) * moment_value_bytes(format));
   if (from.scales != nullptr)
     std::memcpy(into.scales, from.scales,
                 static_cast<std::size_t>((n + kMomentBlock - 1) / kMomentBlock) * sizeof(float));
 }
 
 // All that an update changes.
-void copy_states(const cpuopt::UpdateBlock& from, const cpuopt::UpdateBlock& into, std::int64_t n) {
+void copy_states(const cpuopt::UpdateBlock& from, const cpuopt::UpdateBlock& into, std::int64_t n,
+                 Copy copy) {
   const auto elems = static_cast<std::size_t>(n);
-  std::memcpy(into.param, from.param, elems * cpuopt::param_bytes(from.layout));
-  if (from.master != nullptr)
-    std::memcpy(into.master, from.master, elems * cpuopt::master_bytes(from.layout));
-  copy_moment(from.states, from.m, into.m, n);
-  copy_moment(from.states, from.v, into.v, n);
+  copy(into.param, from.param, elems * cpuopt::param_bytes(from.layout));
+  if (from.master != nullptr) copy(into.master, from.master, elems * cpuopt::master_bytes(from.layout));
+  copy_moment(from.states, from.m, into.m, n, copy);
+  copy_moment(from.states, from.v, into.v, n, copy);
 }
 
-// Just before a block is updated, so that its bytes come from memory once.
+// Just before the update, so that what is copied comes from memory once.
 void tend_undo(const ChunkUpdate& u, const Block& block) {
   if (u.undo == Undo::none) return;
   const cpuopt::UpdateBlock here = u.chunk.at(block.offset), there = u.old.at(block.offset);
-  u.undo == Undo::keep ? copy_states(here, there, block.n) : copy_states(there, here, block.n);
+  if (u.undo == Undo::keep)
+    copy_states(here, there, block.n, &cpuopt::copy_streaming);
+  else
+    copy_states(there, here, block.n, &copy_cached);
 }
 
 // A tensor lies in its chunk whole, so its norms are complete once the chunk's blocks are.
@@ -86,10 +95,18 @@ void run_by_tensor(const ChunkUpdate& u, ThreadPool& pool) {
 void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
   const bool updates = u.undo != Undo::restore;
   if (updates && u.step->plain.optimizer == cpuopt::Optimizer::lamb) return run_by_tensor(u, pool);
+  // Pieces that stay in a core's cache between the undo log and the update; whole blocks where there is none.
+  const std::int64_t piece = u.undo == Undo::none ? Block::kBlockElems : 4 * cpuopt::kNormLeafElems;
   pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {
-    const Block& b = u.blocks[static_cast<std::size_t>(i)];
-    tend_undo(u, b);
-    if (updates) cpuopt::update_block(step_of(u, b), part_of(u, b), b.n, dither_of(u, b));
+    const Block& whole = u.blocks[static_cast<std::size_t>(i)];
+    for (std::int64_t done = 0; done < whole.n; done += piece) {
+      Block b = whole;
+      b.offset += done;
+      b.at += done;
+      b.n = std::min(piece, whole.n - done);
+      tend_undo(u, b);
+      if (updates) cpuopt::update_block(step_of(u, b), part_of(u, b), b.n, dither_of(u, b));
+    }
   });
 }
 
