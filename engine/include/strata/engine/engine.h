@@ -58,6 +58,9 @@ struct EngineOptions {
   NonFinite non_finite = NonFinite::stop;
   double loss_scale = 65536;  ///< the first one of a run that computes in f16: a power of two
   NvmeOptions nvme{};         ///< classes are set by the plan
+  /// Above 0: an instruction takes its flops / this on a paced host backend and computes nothing, so that a
+  /// schedule can be timed by itself.
+  double paced_flops_per_s = 0;
 };
 
 /// The chunks whose update does not wait for the norm, and where their states of before are kept meanwhile.

@@ -1,0 +1,185 @@
+// Steps of a decoder whose computing and links are paced: only the optimizer, what lands, and I/O use cores.
+// Prints the seconds of each step and of each lane as JSON; the claim `step_overlap` holds them against the
+// lower bound.
+#include <array>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <strata/engine/engine.h>
+#include <strata/graph/passes.h>
+#include <strata/model/decoder.h>
+#include <strata/runtime/host_backend.h>
+#include <strata/runtime/str.h>
+
+namespace strata::bench {
+namespace {
+
+struct Choice {
+  std::int64_t layers = 8, hidden = 1024, vocab = 8192, seq = 32;
+  std::int64_t chunk_elems = 2 << 20;
+  int steps = 10, threads = 0;
+  double compute_s = 0, link_gb_per_s = 0;
+  double clip = 1e30;  // nothing computes the gradients: their norm is that of whatever lies there
+  std::string mode = "two_phase", dir = ".", trace;
+  std::uint64_t pinned_bytes = 0;
+  std::uint32_t prefetch = 2;
+  std::int64_t undo_bytes = -1;
+};
+
+class NoTokens final : public BatchSource {
+ public:
+  Status fill(std::int64_t, const BatchView&) override { return Status::ok(); }
+  std::int64_t n_counted(std::int64_t, std::int64_t n) override { return n; }
+};
+
+Result<ProgramSet> record(const Choice& c) {
+  DecoderConfig config;
+  config.layers = c.layers;
+  config.hidden = c.hidden;
+  config.heads = c.hidden / 64;
+  config.ffn = 4 * c.hidden;
+  config.vocab = c.vocab;
+  config.seq = c.seq;
+  ProgramSet set;
+  STRATA_TRY_ASSIGN(const Program forward,
+                    record_decoder(config, 1, DecoderHead::loss, DecoderRows::whole, DType::bf16));
+  STRATA_TRY_ASSIGN(set.train, derive_backward(forward, "loss"));
+  return set;
+}
+
+/// Flops before and from the first gradient on.
+std::array<double, 2> flops_of(const LoweredProgram& program) {
+  std::array<double, 2> flops{};
+  std::size_t part = 0;
+  for (const LoweredInstr& instr : program.code) {
+    if (!instr.grads.empty()) part = 1;
+    flops[part] += instr.flops;
+  }
+  return flops;
+}
+
+EngineOptions options_of(const Choice& c) {
+  EngineOptions options;
+  options.step_mode = *step_mode_named(c.mode);
+  if (c.undo_bytes >= 0) options.undo_bytes = static_cast<std::uint64_t>(c.undo_bytes);
+  options.chunk_elems = c.chunk_elems;
+  options.clip = c.clip;
+  options.prefetch = c.prefetch;
+  options.nvme.dirs = {c.dir};
+  options.policy = PlacementPolicy::pinned;
+  if (c.pinned_bytes > 0) options.budgets[1] = c.pinned_bytes;
+  return options;
+}
+
+Status run(const Choice& c) {
+  STRATA_TRY_ASSIGN(const ProgramSet programs, record(c));
+  EngineOptions options = options_of(c);
+  STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan, Engine::plan(programs, options));
+  const std::array<double, 2> flops = flops_of(plan->train);
+  // As good as no time where nothing is asked for.
+  options.paced_flops_per_s = (flops[0] + flops[1]) / (c.compute_s > 0 ? c.compute_s : 1e-3);
+  STRATA_TRY_ASSIGN(plan, Engine::plan(programs, options));
+
+  SteadyClock clock;
+  STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(c.threads));
+  Trace trace(clock);
+  HostBackendOptions backend_options{.paced_compute = true, .skip_arithmetic = true};
+  backend_options.h2d.gb_per_s = backend_options.d2h.gb_per_s = c.link_gb_per_s;
+  if (!c.trace.empty()) backend_options.trace = &trace;
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Backend> backend,
+                    create_host_backend(backend_options, *pool, clock));
+  STRATA_TRY_ASSIGN(
+      const std::unique_ptr<Engine> engine,
+      Engine::create(*plan, {*backend, *pool, clock, posix_io(), c.trace.empty() ? nullptr : &trace}));
+  STRATA_TRY(engine->initialize(1));
+
+  constexpr int kWarm = 2;
+  NoTokens batches;
+  std::vector<double> seconds;
+  StallTimes times;
+  BackendCounters before;
+  MovedBytes moved_before;
+  std::int32_t speculated = 0, undone = 0;
+  for (int step = 0; step < c.steps + kWarm; ++step) {
+    if (step == kWarm) {
+      before = backend->counters();
+      moved_before = engine->moved();
+    }
+    trace.set_enabled(step >= kWarm && step < kWarm + 3);
+    StepReport report;
+    STRATA_TRY(engine->train_step(batches, 1e-4, report));
+    if (step < kWarm) continue;
+    seconds.push_back(report.seconds);
+    times += report.times;
+    speculated = report.speculated;
+    undone = report.undone;
+  }
+  const BackendCounters after = backend->counters();
+  const MovedBytes moved = engine->moved();
+  STRATA_TRY(engine->state_digest().status());
+  const auto lane = [&](StreamRole role) {
+    const auto i = static_cast<std::size_t>(role);
+    return static_cast<double>(after.busy_ns[i] - before.busy_ns[i]) * 1e-9 / c.steps;
+  };
+  std::string stalls;
+  for (std::size_t i = 0; i < kStallCauses; ++i)
+    stalls += str(i == 0 ? "" : ", ", "\"", to_string(static_cast<StallCause>(i)),
+                  "\": ", static_cast<double>(times.stalled_ns[i]) * 1e-9 / c.steps);
+  std::int64_t params = 0;
+  for (const LayoutTensor& tensor : plan->tensors.specs) params += tensor.n_elems;
+  const auto per_param = [&](std::uint64_t bytes) {
+    return static_cast<double>(bytes) / c.steps / static_cast<double>(params);
+  };
+  fmt::print(
+      "{{\"params\": {}, \"chunks\": {}, \"mode\": \"{}\", \"step_s\": [{:.6f}], "
+      "\"forward_share\": "
+      "{:.4f}, \"compute_s\": {:.6f}, \"h2d_s\": {:.6f}, \"d2h_s\": {:.6f}, \"cpu_s\": {:.6f}, "
+      "\"stalled_s\": {{{}}}, "
+      "\"speculated_chunks\": {}, \"undone_chunks\": {}, \"undo_bytes\": {}, \"bytes_per_param\": {{\"h2d\": "
+      "{:.3f}, \"d2h\": "
+      "{:.3f}, "
+      "\"nvme_read\": {:.3f}, \"nvme_write\": {:.3f}}}, \"ram_bytes_per_param\": {:.3f}, "
+      "\"peak_is_planned\": {}}}\n",
+      params, plan->layout.n_chunks(), c.mode, fmt::join(seconds, ", "), flops[0] / (flops[0] + flops[1]),
+      lane(StreamRole::compute), lane(StreamRole::h2d), lane(StreamRole::d2h), lane(StreamRole::cpu), stalls,
+      speculated, undone, plan->undo.bytes, per_param(moved.h2d - moved_before.h2d),
+      per_param(moved.d2h - moved_before.d2h), per_param(moved.nvme_read - moved_before.nvme_read),
+      per_param(moved.nvme_write - moved_before.nvme_write),
+      static_cast<double>(engine->peak_bytes()[1]) / static_cast<double>(params),
+      engine->peak_bytes() == plan->planned_peak);
+  return c.trace.empty() ? Status::ok() : trace.write(posix_io(), c.trace);
+}
+
+}  // namespace
+}  // namespace strata::bench
+
+int main(int argc, char** argv) {
+  strata::bench::Choice c;
+  CLI::App app{"paced steps of a decoder"};
+  app.add_option("--layers", c.layers);
+  app.add_option("--hidden", c.hidden);
+  app.add_option("--vocab", c.vocab);
+  app.add_option("--chunk", c.chunk_elems);
+  app.add_option("--steps", c.steps)->check(CLI::Range(1, 1000));
+  app.add_option("--threads", c.threads);
+  app.add_option("--compute-s", c.compute_s, "seconds that forward and backward take");
+  app.add_option("--link-gb-per-s", c.link_gb_per_s, "of each direction; 0: as fast as memcpy");
+  app.add_option("--mode", c.mode)
+      ->check(CLI::IsMember({"auto", "serial", "two_phase", "speculative", "twin"}));
+  app.add_option("--pinned-bytes", c.pinned_bytes, "budget; 0: all states in RAM, else the rest on nvme");
+  app.add_option("--dir", c.dir, "where nvme is");
+  app.add_option("--clip", c.clip, "gradient norm; a small one clips every step");
+  app.add_option("--prefetch", c.prefetch);
+  app.add_option("--undo-bytes", c.undo_bytes);
+  app.add_option("--trace", c.trace, "file for a trace of three steps");
+  CLI11_PARSE(app, argc, argv);
+  if (const strata::Status status = strata::bench::run(c); !status.is_ok()) {
+    fmt::print(stderr, "step_overlap: {}\n", status.to_string());
+    return 1;
+  }
+  return 0;
+}
