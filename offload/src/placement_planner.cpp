@@ -44,16 +44,22 @@ Counts least_device_window(const ChunkLayout& layout, const AccessTrace& trace, 
   return most;
 }
 
-// Payloads that pass through the device: what a window can hold at most that is of use.
-Counts passing_device(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
-  Counts n(p.classes.size(), 0);
-  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : {Payload::param, Payload::grad}) {
+// Room beyond the least, by class: for parameters on their way to the device, and for gradients on their way
+// from it; of each no more than there are.
+Counts extra_device_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p,
+                           std::uint32_t extra) {
+  Counts sum(p.classes.size(), 0);
+  for (const Payload payload : {Payload::param, Payload::grad}) {
+    Counts passing(p.classes.size(), 0);
+    for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
       const CopyKey key{chunk, payload};
       if (!layout.has(chunk, payload) || p.home(key) == Tier::device) continue;
-      if (payload == Payload::param || trace.trains) ++n[p.class_of(layout, key)];
+      if (payload == Payload::param || trace.trains) ++passing[p.class_of(layout, key)];
     }
-  return n;
+    for (std::size_t c = 0; c < sum.size(); ++c)
+      sum[c] += std::min(extra, passing[c] - std::min(passing[c], 1u));
+  }
+  return sum;
 }
 
 struct PinnedWindow {
@@ -97,10 +103,10 @@ void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const Widt
   const Counts device = least_device_window(layout, trace, p);
   const PinnedWindow pinned = least_pinned_window(layout, trace, p);
   const Counts on_nvme = p.home_counts(layout, Tier::nvme);
-  const Counts passing = passing_device(layout, trace, p);
+  const Counts extra = extra_device_window(layout, trace, p, width.device_extra);
   for (std::size_t c = 0; c < p.classes.size(); ++c) {
     auto& window = p.classes[c].window;
-    window[kDevice] = std::max(device[c], std::min(device[c] + width.device_extra, passing[c]));
+    window[kDevice] = device[c] + extra[c];
     window[kPinned] = std::max(pinned.work[c] * width.pinned_times, pinned.passing[c]);
     window[kNvme] = on_nvme[c] > 0 ? std::min(width.spares, on_nvme[c]) : 0;
   }
