@@ -111,7 +111,8 @@ void compute_nothing(const std::int64_t&, ThreadPool&) {}
 
 Status PassRunner::launch(const LoweredInstr& instr) {
   if (const double rate = machine_.plan.options.paced_flops_per_s; rate > 0) {
-    const auto ns = static_cast<std::int64_t>(instr.flops / rate * 1e9);
+    // At least 1: what is not paced ends when its thread comes to it, and all that follows would be late.
+    const auto ns = std::max<std::int64_t>(1, static_cast<std::int64_t>(instr.flops / rate * 1e9));
     return machine_.backend.host_call_async(HostCall(op_def(instr.op).name, &compute_nothing, ns).paced(ns),
                                             machine_.compute);
   }

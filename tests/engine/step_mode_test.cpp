@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstdlib>
+#include <iostream>
 #include <limits>
 
 #include <strata/runtime/str.h>
@@ -151,7 +152,7 @@ class StepModeTest : public ::testing::TestWithParam<Model> {
 TEST_P(StepModeTest, EveryModeGivesTheBitsOfTheSerialOne) {
   const Model& model = GetParam();
   const test::TempDir dir;
-  std::int32_t right = 0, wrong = 0;
+  std::int32_t right = 0, wrong = 0, runs = 0;
   const std::vector<Course> all = courses(model);
   for (std::size_t c = 0; c < all.size(); ++c) {
     const Course& course = all[c];
@@ -171,12 +172,14 @@ TEST_P(StepModeTest, EveryModeGivesTheBitsOfTheSerialOne) {
         const bool trusts = mode == StepMode::speculative || mode == StepMode::twin;
         EXPECT_EQ(got.speculated > 0, tiers != Tiers::device && (trusts || got.speculated > 0)) << where;
         EXPECT_TRUE(got.speculated == 0 || trusts || mode == StepMode::automatic) << where;
+        ++runs;
         right += got.speculated - got.undone;
         wrong += got.undone;
       }
   }
   EXPECT_GT(right, 0);
   EXPECT_GT(wrong, 0);
+  std::cout << "runs compared: " << runs << "\n";
 }
 
 std::string model_name(const ::testing::TestParamInfo<Model>& test) {
