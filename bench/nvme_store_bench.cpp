@@ -1,0 +1,238 @@
+// The NVMe store on one folder: GB/s and CPU seconds per GB of whole-slot writes, reads, and both at once.
+// All ids are written once before the first round, so that no round meets blocks the file system has not yet
+// mapped. With --serve a caller takes turns with another program: each line on stdin names the pattern of a
+// round. One JSON object a round on stdout.
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <strata/offload/nvme_store.h>
+#include <strata/runtime/clock.h>
+#include <strata/runtime/crc32c.h>
+#include <strata/runtime/host_backend.h>
+#include <strata/runtime/json.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/thread_pool.h>
+
+namespace strata::bench {
+namespace {
+
+struct Choice {
+  std::vector<std::string> dirs{"."};
+  std::vector<std::string> patterns{"write", "read", "both"};
+  std::string engine = "auto";
+  std::size_t total_mib = 1024, slot_mib = 16, block_kib = NvmeOptions{}.block_bytes / kKiB;
+  int depth = NvmeOptions{}.queue_depth;
+  int io_threads = NvmeOptions{}.io_threads;
+  int requests = 4;  // slots of each direction in flight
+  double seconds = 1;
+  int rounds = 3;
+  bool buffered = false, unregistered = false, serve = false;
+};
+
+double cpu_seconds() {
+  rusage use{};
+  ::getrusage(RUSAGE_SELF, &use);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
+
+struct Span {
+  std::uint32_t first = 0, count = 0;
+};
+
+class Bench {
+ public:
+  static Result<std::unique_ptr<Bench>> create(const Choice& choice) {
+    std::unique_ptr<Bench> bench(new Bench(choice));
+    STRATA_TRY(bench->open());
+    return bench;
+  }
+
+  Result<std::string> round(const std::string& pattern) {
+    const bool both = pattern == "both";
+    if (!both && pattern != "read" && pattern != "write")
+      return Status::error(Code::invalid,
+                           str("there is no pattern '", pattern, "'; there are write, read, both"));
+    const Span all{0, objects_}, front{0, objects_ / 2}, back{objects_ / 2, objects_ - objects_ / 2};
+    std::uint64_t written = 0, read = 0;
+    Status write_outcome, read_outcome;
+    const double cpu = cpu_seconds();
+    const std::int64_t begin = clock_.now_ns();
+    const std::int64_t end = begin + static_cast<std::int64_t>(choice_.seconds * 1e9);
+    {
+      std::jthread writer;  // the directions do not wait for each other
+      if (pattern != "read")
+        writer = std::jthread([&] { write_outcome = keep_busy(true, both ? front : all, end, written); });
+      if (pattern != "write") read_outcome = keep_busy(false, both ? back : all, end, read);
+    }
+    const auto took = static_cast<double>(clock_.now_ns() - begin);
+    STRATA_TRY(write_outcome);
+    STRATA_TRY(read_outcome);
+    const auto bytes = static_cast<double>(written + read);
+    return fmt::format(
+        "{{\"pattern\": \"{}\", \"gb_per_s\": {:.4f}, \"write_gb_per_s\": {:.4f}, \"read_gb_per_s\": {:.4f}, "
+        "\"cpu_s_per_gb\": {:.5f}, \"crc_s_per_gb\": {:.5f}, \"seconds\": {:.3f}, \"queue_depth\": {}, "
+        "\"block_bytes\": {}, \"slot_bytes\": {}, \"file_bytes\": {}, \"engine\": {}}}",
+        pattern, bytes / took, static_cast<double>(written) / took, static_cast<double>(read) / took,
+        (cpu_seconds() - cpu) / (bytes * 1e-9), crc_s_per_gb_, took * 1e-9, choice_.depth,
+        choice_.block_kib * kKiB, slot_bytes_, objects_ * slot_bytes_, json_string(store_->engine_note()));
+  }
+
+ private:
+  explicit Bench(const Choice& choice)
+      : choice_(choice),
+        slot_bytes_(choice.slot_mib * kMiB),
+        objects_(static_cast<std::uint32_t>(choice.total_mib / choice.slot_mib)),
+        requests_(static_cast<std::uint32_t>(choice.requests)) {}
+
+  Status open() {
+    if (objects_ < 2 * requests_)
+      return Status::error(Code::invalid,
+                           str(choice_.total_mib, " MiB are ", objects_, " slots of ", choice_.slot_mib,
+                               " MiB; it takes ", 2 * requests_, " for ", requests_, " in flight each way"));
+    STRATA_TRY_ASSIGN(pool_, ThreadPool::create(1));
+    STRATA_TRY_ASSIGN(host_, create_host_backend({}, *pool_, clock_));
+    NvmeOptions options;
+    options.dirs = choice_.dirs;
+    options.classes = {{slot_bytes_, objects_ + requests_}};
+    options.engine = choice_.engine == "uring"     ? IoEngine::uring
+                     : choice_.engine == "threads" ? IoEngine::threads
+                                                   : IoEngine::automatic;
+    options.queue_depth = choice_.depth;
+    options.block_bytes = choice_.block_kib * kKiB;
+    options.direct = !choice_.buffered;
+    options.io_threads = choice_.io_threads;
+    STRATA_TRY_ASSIGN(store_, NvmeStore::create(posix_io(), std::move(options)));
+    for (Buffer* buffer : {&out_, &in_}) {
+      STRATA_TRY_ASSIGN(*buffer, host_->allocate(MemoryKind::pinned, requests_ * slot_bytes_));
+      if (!choice_.unregistered) STRATA_TRY(store_->register_memory(buffer->view()));
+    }
+    std::uint64_t state = 1;  // bytes that no layer below could compress
+    for (std::size_t i = 0; i + 8 <= out_.view().bytes; i += 8) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      std::memcpy(out_.view().data + i, &state, 8);
+    }
+    for (std::uint32_t pass = 0; pass < 2; ++pass) {  // the spare slots are among the second's
+      std::uint64_t bytes = 0;
+      for (std::uint32_t id = 0; id < objects_; ++id) STRATA_TRY(keep_busy(true, {id, 1}, 0, bytes));
+    }
+    measure_crc();
+    return Status::ok();
+  }
+
+  // What the sums alone cost, over memory that is in no cache.
+  void measure_crc() {
+    const double cpu = cpu_seconds();
+    constexpr int kPasses = 4;
+    std::uint32_t sum = 0;
+    for (int i = 0; i < kPasses; ++i) sum = crc32c(sum, {out_.view().data, out_.view().bytes});
+    last_crc_ = sum;  // asked for, so that no compiler leaves it out
+    crc_s_per_gb_ = (cpu_seconds() - cpu) / (static_cast<double>(out_.view().bytes) * kPasses * 1e-9);
+  }
+
+  // Moves ids of the span in turn, `requests` of them in flight, until `end`, and at least one.
+  Status keep_busy(bool write, Span ids, std::int64_t end, std::uint64_t& bytes) {
+    std::vector<Ticket> tickets(requests_);
+    Status outcome;
+    std::uint32_t started = 0;
+    do {
+      const std::uint32_t place = started % requests_;
+      outcome = store_->wait(tickets[place]);
+      if (!outcome.is_ok()) break;
+      const auto ticket = start(write, ids.first + started % ids.count, place);
+      if (!ticket.has_value()) {
+        outcome = ticket.status();
+        break;
+      }
+      tickets[place] = *ticket;
+      ++started;
+    } while (clock_.now_ns() < end);
+    for (const Ticket ticket : tickets)
+      if (const Status last = store_->wait(ticket); outcome.is_ok()) outcome = last;
+    bytes = std::uint64_t{started} * slot_bytes_;
+    return outcome;
+  }
+
+  Result<Ticket> start(bool write, std::uint32_t id, std::uint32_t place) {
+    const BufferView buffer = (write ? out_ : in_).view().part(place * slot_bytes_, slot_bytes_);
+    if (write) return store_->write_async(id, 0, buffer);
+    return store_->read_async(id, buffer);
+  }
+
+  const Choice choice_;
+  const std::size_t slot_bytes_;
+  const std::uint32_t objects_, requests_;
+  SteadyClock clock_;
+  double crc_s_per_gb_ = 0;
+  std::uint32_t last_crc_ = 0;
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<Backend> host_;
+  Buffer out_, in_;
+  std::unique_ptr<NvmeStore> store_;  // last: its destructor waits for what uses the buffers
+};
+
+Status run(const Choice& choice) {
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Bench> bench, Bench::create(choice));
+  const auto print = [&](const std::string& pattern) {
+    STRATA_TRY_ASSIGN(const std::string line, bench->round(pattern));
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+    return Status::ok();
+  };
+  if (choice.serve) {
+    for (std::string pattern; std::getline(std::cin, pattern);) STRATA_TRY(print(pattern));
+    return Status::ok();
+  }
+  for (int round = 0; round < choice.rounds; ++round)
+    for (const std::string& pattern : choice.patterns) STRATA_TRY(print(pattern));
+  return Status::ok();
+}
+
+}  // namespace
+}  // namespace strata::bench
+
+int main(int argc, char** argv) {
+  strata::bench::Choice choice;
+  CLI::App app("GB/s and CPU seconds per GB of the NVMe store");
+  app.add_option("--dir", choice.dirs, "folders on the disks to measure");
+  app.add_option("--pattern", choice.patterns, "write read both");
+  app.add_option("--engine", choice.engine)->check(CLI::IsMember({"auto", "uring", "threads"}));
+  app.add_option("--total-mib", choice.total_mib, "of all ids together")->check(CLI::Range(1, 1 << 24));
+  app.add_option("--slot-mib", choice.slot_mib, "of one id")->check(CLI::Range(1, 1 << 16));
+  app.add_option("--block-kib", choice.block_kib)->check(CLI::Range(4, 1 << 18));
+  app.add_option("--depth", choice.depth, "blocks in flight")->check(CLI::Range(1, 4096));
+  app.add_option("--io-threads", choice.io_threads, "of the threads engine")->check(CLI::Range(1, 64));
+  app.add_option("--requests", choice.requests, "slots of each direction in flight")
+      ->check(CLI::Range(1, 32));
+  app.add_option("--seconds", choice.seconds, "of a round")->check(CLI::Range(0.01, 600.0));
+  app.add_option("--rounds", choice.rounds, "of each pattern")->check(CLI::Range(1, 10000));
+  app.add_flag("--buffered", choice.buffered, "through the page cache");
+  app.add_flag("--unregistered", choice.unregistered, "without registering the buffers");
+  app.add_flag("--serve", choice.serve, "a round for each line on stdin, which names the pattern");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (const strata::Status status = strata::bench::run(choice); !status.is_ok()) {
+      std::fprintf(stderr, "nvme_store_bench: %s\n", status.to_string().c_str());
+      return 2;
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "nvme_store_bench: %s\n", error.what());
+    return EXIT_FAILURE;
+  }
+  return EXIT_SUCCESS;
+}
