@@ -1,7 +1,8 @@
 // The NVMe store on one folder: GB/s and CPU seconds per GB of whole-slot writes, reads, and both at once.
 // All ids are written once before the first round, so that no round meets blocks the file system has not yet
 // mapped. With --serve a caller takes turns with another program: each line on stdin names the pattern of a
-// round. One JSON object a round on stdout.
+// round, or is "fill" to write all ids anew after the other program wrote to the store's file. One JSON
+// object a round on stdout.
 
 #include <sys/resource.h>
 
@@ -63,7 +64,16 @@ class Bench {
     return bench;
   }
 
+  Status fill() {
+    std::uint64_t bytes = 0;
+    return keep_busy(true, {0, objects_}, objects_, 0, bytes);
+  }
+
   Result<std::string> round(const std::string& pattern) {
+    if (pattern == "fill") {
+      STRATA_TRY(fill());
+      return std::string("{}");
+    }
     const bool both = pattern == "both";
     if (!both && pattern != "read" && pattern != "write")
       return Status::error(Code::invalid,
@@ -77,8 +87,8 @@ class Bench {
     {
       std::jthread writer;  // the directions do not wait for each other
       if (pattern != "read")
-        writer = std::jthread([&] { write_outcome = keep_busy(true, both ? front : all, end, written); });
-      if (pattern != "write") read_outcome = keep_busy(false, both ? back : all, end, read);
+        writer = std::jthread([&] { write_outcome = keep_busy(true, both ? front : all, 1, end, written); });
+      if (pattern != "write") read_outcome = keep_busy(false, both ? back : all, 1, end, read);
     }
     const auto took = static_cast<double>(clock_.now_ns() - begin);
     STRATA_TRY(write_outcome);
@@ -127,12 +137,9 @@ class Bench {
       state = state * 6364136223846793005u + 1442695040888963407u;
       std::memcpy(out_.view().data + i, &state, 8);
     }
-    for (std::uint32_t pass = 0; pass < 2; ++pass) {  // the spare slots are among the second's
-      std::uint64_t bytes = 0;
-      for (std::uint32_t id = 0; id < objects_; ++id) STRATA_TRY(keep_busy(true, {id, 1}, 0, bytes));
-    }
     measure_crc();
-    return Status::ok();
+    STRATA_TRY(fill());
+    return fill();  // which reaches the spare slots
   }
 
   // What the sums alone cost, over memory that is in no cache.
@@ -145,8 +152,8 @@ class Bench {
     crc_s_per_gb_ = (cpu_seconds() - cpu) / (static_cast<double>(out_.view().bytes) * kPasses * 1e-9);
   }
 
-  // Moves ids of the span in turn, `requests` of them in flight, until `end`, and at least one.
-  Status keep_busy(bool write, Span ids, std::int64_t end, std::uint64_t& bytes) {
+  // Moves ids of the span in turn, `requests` of them in flight, until `end`, and at least `least` of them.
+  Status keep_busy(bool write, Span ids, std::uint32_t least, std::int64_t end, std::uint64_t& bytes) {
     std::vector<Ticket> tickets(requests_);
     Status outcome;
     std::uint32_t started = 0;
@@ -161,7 +168,7 @@ class Bench {
       }
       tickets[place] = *ticket;
       ++started;
-    } while (clock_.now_ns() < end);
+    } while (started < least || clock_.now_ns() < end);
     for (const Ticket ticket : tickets)
       if (const Status last = store_->wait(ticket); outcome.is_ok()) outcome = last;
     bytes = std::uint64_t{started} * slot_bytes_;
@@ -223,7 +230,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", choice.rounds, "of each pattern")->check(CLI::Range(1, 10000));
   app.add_flag("--buffered", choice.buffered, "through the page cache");
   app.add_flag("--unregistered", choice.unregistered, "without registering the buffers");
-  app.add_flag("--serve", choice.serve, "a round for each line on stdin, which names the pattern");
+  app.add_flag("--serve", choice.serve, "a round for each line on stdin, which names the pattern or is fill");
   CLI11_PARSE(app, argc, argv);
   try {
     if (const strata::Status status = strata::bench::run(choice); !status.is_ok()) {
