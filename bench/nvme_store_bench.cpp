@@ -37,7 +37,7 @@ struct Choice {
   std::size_t total_mib = 1024, slot_mib = 16, block_kib = NvmeOptions{}.block_bytes / kKiB;
   int depth = NvmeOptions{}.queue_depth;
   int io_threads = NvmeOptions{}.io_threads;
-  int requests = 4;  // slots of each direction in flight
+  int requests = 8;  // slots of each direction in flight, which keeps the queue full
   double seconds = 1;
   int rounds = 3;
   bool buffered = false, unregistered = false, serve = false;

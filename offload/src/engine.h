@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -26,6 +27,8 @@ struct Transfer {
 class TransferSink {
  public:
   virtual ~TransferSink() = default;
+  /// Bytes [at, at + bytes) of a writing transfer are about to be written; once for each of its blocks.
+  virtual void departing(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept = 0;
   /// Bytes [at, at + bytes) of a reading transfer are in memory; a transfer's blocks come in any order, each
   /// once.
   virtual void arrived(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept = 0;
@@ -57,15 +60,17 @@ struct Piece {
   Transfer part;
 };
 
-/// Splits transfers into blocks, first come first served, and joins their outcomes. Fixed size; guarded by
-/// its engine.
+/// Splits transfers into blocks and joins their outcomes. Within a direction first come, first served; the
+/// directions take turns, and neither has more than `share` blocks out, so that a device which does the one
+/// slower than the other cannot fill the queue with it. Fixed size; guarded by its engine.
 class TransferBoard {
  public:
-  TransferBoard(std::uint32_t table_size, std::size_t block_bytes);
+  TransferBoard(std::uint32_t table_size, std::size_t block_bytes, std::uint32_t share);
   void push(std::uint32_t index, const Transfer& transfer);
-  bool has_piece() const noexcept { return waiting_ > 0; }
+  bool has_piece() const noexcept { return ready(false) || ready(true); }  ///< that may be out now
   Piece take();
-  /// The outcome of the whole transfer, if that was the last block of it in flight.
+  void returned(const Piece& piece) { --lane(piece.part.write).out; }  ///< another may take its place
+  /// After returned(): the outcome of the whole transfer, if that was the last block of it in flight.
   std::optional<Status> complete(const Piece& piece, Status outcome);
 
  private:
@@ -75,12 +80,23 @@ class TransferBoard {
     std::uint32_t in_flight = 0;
     Status failure;
   };
-  void pop();
+  struct Lane {
+    std::vector<std::uint32_t> queue;  // ring of indices with blocks not yet issued
+    std::size_t head = 0;
+    std::size_t waiting = 0;
+    std::uint32_t out = 0;  // blocks taken and not returned
+  };
+  Lane& lane(bool write) noexcept { return lanes_[write ? 1 : 0]; }
+  bool ready(bool write) const noexcept {
+    const Lane& of = lanes_[write ? 1 : 0];
+    return of.waiting > 0 && of.out < share_;
+  }
+  static void pop(Lane& from);
   const std::size_t block_bytes_;
+  const std::uint32_t share_;
   std::vector<Entry> entries_;
-  std::vector<std::uint32_t> queue_;  // ring of indices with blocks not yet issued
-  std::size_t head_ = 0;
-  std::size_t waiting_ = 0;
+  std::array<Lane, 2> lanes_;
+  bool write_next_ = false;
 };
 
 /// Blocks by `threads` workers over File::read_at and write_at. The files outlive it.

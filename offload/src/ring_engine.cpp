@@ -35,8 +35,9 @@ class RingEngine final : public Engine {
         files_(std::move(files)),
         sink_(sink),
         ops_(ring_->capacity()),
-        board_(table_size, block_bytes) {
+        board_(table_size, block_bytes, (ring_->capacity() + 1) / 2) {
     idle_.reserve(ops_.size());
+    landed_.reserve(ops_.size());
     again_.reserve(ops_.size());
     registered_.reserve(RingOps::kMaxBuffers);
     for (std::uint32_t i = 0; i < ops_.size(); ++i) idle_.push_back(i);
@@ -85,7 +86,14 @@ class RingEngine final : public Engine {
     int index;
   };
 
+  // A block that is out of the ring, and not yet summed and told of.
+  struct Landed {
+    Piece piece;
+    Status outcome;
+  };
+
   void run() noexcept;
+  int enter(bool block);
   void repeat_again();
   void take_new() STRATA_EXCLUDES(mutex_);
   bool may_sleep(bool& stop) STRATA_EXCLUDES(mutex_);
@@ -93,7 +101,8 @@ class RingEngine final : public Engine {
   void handle(const RingCompletion& completion);
   void progress(std::uint32_t index, std::size_t bytes);
   void again(std::uint32_t index, int error);
-  void finish(std::uint32_t index, const Status& outcome) STRATA_EXCLUDES(mutex_);
+  void finish(std::uint32_t index, Status outcome) STRATA_EXCLUDES(mutex_);
+  void settle_landed() STRATA_EXCLUDES(mutex_);
   Status failure(const Op& op, int error) const;
   int find_buffer(const Transfer& part) const STRATA_REQUIRES(mutex_);
 
@@ -104,7 +113,9 @@ class RingEngine final : public Engine {
   std::vector<Op> ops_;
   std::vector<std::uint32_t> idle_;
   std::vector<std::uint32_t> again_;  // to be pushed before anything new
-  int pause_tries_ = 0;               // > 0: something answered EAGAIN
+  std::vector<Landed> landed_;
+  bool unsubmitted_ = false;  // something was pushed since the ring was entered
+  int pause_tries_ = 0;       // > 0: something answered EAGAIN
   std::uint64_t serial_ = 0;
   std::atomic<std::uint64_t> resubmissions_{0};
   std::atomic<std::uint64_t> strays_{0};
@@ -127,17 +138,24 @@ void RingEngine::run() noexcept {
     bool stop = false;
     const bool block = may_sleep(stop);
     if (stop) return;
-    const int error = ring_->enter(block);
-    STRATA_ASSERT(error == 0 || error == -EAGAIN || error == -EBUSY || error == -EINTR,
-                  "io_uring_enter: errno ", -error);
+    const int error = enter(block);
     if (error == 0 || error == -EINTR) {
       refusals = 0;
     } else {  // short of kernel memory, or completions must be taken first; there may be nothing in flight to
               // wait for
       std::this_thread::sleep_for(backoff(refusals++));
     }
+    settle_landed();
     for (RingCompletion completion; ring_->pop(completion);) handle(completion);
   }
+}
+
+int RingEngine::enter(bool block) {
+  const int error = ring_->enter(block);
+  STRATA_ASSERT(error == 0 || error == -EAGAIN || error == -EBUSY || error == -EINTR,
+                "io_uring_enter: errno ", -error);
+  unsubmitted_ = error != 0;
+  return error;
 }
 
 // Rests of short transfers and refused blocks. A refused one waits a little first, whether or not anything
@@ -162,22 +180,32 @@ void RingEngine::take_new() {
       op.piece = board_.take();
       op.buffer = find_buffer(op.piece.part);
     }
+    const Piece& piece = ops_[index].piece;
+    if (piece.part.write) {
+      // What was pushed so far goes first, so that the device does not wait for the sum. Refused, it goes
+      // later.
+      if (unsubmitted_) static_cast<void>(enter(false));
+      sink_.departing(piece.index, piece.at, piece.part.bytes);
+    }
     push(index);
   }
 }
 
-// True where nothing more can be pushed: the next thing to do comes from a completion or from start(), which
-// wakes us.
+// True where there is nothing to push or to settle: the next thing to do comes from a completion or from
+// start(), which wakes us if there is a place for what it brings.
 bool RingEngine::may_sleep(bool& stop) {
   const MutexLock lock(mutex_);
-  stop = stopping_ && idle_.size() == ops_.size() && !board_.has_piece();
-  sleeping_ = idle_.empty() || (!board_.has_piece() && !stopping_);
-  return sleeping_;
+  const bool all_idle = idle_.size() == ops_.size() && landed_.empty();
+  stop = stopping_ && all_idle && !board_.has_piece();
+  if (!landed_.empty() || (!idle_.empty() && (board_.has_piece() || stopping_))) return false;
+  sleeping_ = !idle_.empty();
+  return true;
 }
 
 void RingEngine::push(std::uint32_t index) {
   Op& op = ops_[index];
   op.tag = (++serial_ << kOpBits) | index;
+  unsubmitted_ = true;
   const Transfer& part = op.piece.part;
   ring_->push({part.write, part.file, part.offset + op.done, part.data + op.done,
                static_cast<std::uint32_t>(part.bytes - op.done), op.buffer, op.tag});
@@ -237,16 +265,28 @@ void RingEngine::again(std::uint32_t index, int error) {
   again_.push_back(index);
 }
 
-void RingEngine::finish(std::uint32_t index, const Status& outcome) {
+void RingEngine::finish(std::uint32_t index, Status outcome) {
   const Piece& piece = ops_[index].piece;
-  if (outcome.is_ok() && !piece.part.write) sink_.arrived(piece.index, piece.at, piece.part.bytes);
-  std::optional<Status> whole;
-  {
-    const MutexLock lock(mutex_);
-    whole = board_.complete(piece, outcome);
-  }
-  if (whole.has_value()) sink_.finished(piece.index, *std::move(whole));
+  landed_.push_back({piece, std::move(outcome)});
   idle_.push_back(index);
+  const MutexLock lock(mutex_);
+  board_.returned(piece);
+}
+
+// Called when the places of these blocks in the ring have been given to others and the kernel knows of them:
+// the device works while we sum. No more can land before that than there are places.
+void RingEngine::settle_landed() {
+  for (Landed& block : landed_) {
+    const Piece& piece = block.piece;
+    if (block.outcome.is_ok() && !piece.part.write) sink_.arrived(piece.index, piece.at, piece.part.bytes);
+    std::optional<Status> whole;
+    {
+      const MutexLock lock(mutex_);
+      whole = board_.complete(piece, std::move(block.outcome));
+    }
+    if (whole.has_value()) sink_.finished(piece.index, *std::move(whole));
+  }
+  landed_.clear();
 }
 
 Status RingEngine::failure(const Op& op, int error) const {

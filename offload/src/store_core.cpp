@@ -51,7 +51,7 @@ Ticket StoreCore::begin(bool write, std::uint64_t id, std::byte* data, std::size
   request.data = data;
   request.bytes = bytes;
   request.begin_ns = trace_.now_ns();
-  request.read_crc.store(0, std::memory_order_relaxed);
+  request.sum.store(0, std::memory_order_relaxed);
   request.first_failure = Status::ok();
   return {index, request.sequence};
 }
@@ -78,8 +78,6 @@ Result<Ticket> StoreCore::write_async(std::uint64_t id, std::uint32_t slot_class
     return Status::error(Code::invalid, str("writing id ", id, ": ", src.bytes, " bytes, slots of class ",
                                             slot_class, " have ", options_.classes[slot_class].slot_bytes));
   const std::uint64_t generation = next_generation_.fetch_add(1, std::memory_order_relaxed);
-  const std::uint32_t crc = crc32c(crc32c_seed(id, generation), {src.data, src.bytes});
-
   Ticket ticket;
   Transfer transfer;
   {
@@ -97,7 +95,6 @@ Result<Ticket> StoreCore::write_async(std::uint64_t id, std::uint32_t slot_class
     Request& request = requests_[ticket.index];
     request.generation = generation;
     request.slot = *slot;
-    request.crc = crc;
     ++ids_.find_or_add(id).pending;
     ++busy_[slot_class];
     counters_.endurance_bytes += src.bytes;
@@ -134,12 +131,23 @@ Result<Ticket> StoreCore::read_async(std::uint64_t id, BufferView dst) {
   return ticket;
 }
 
-// Summed block by block while the bytes are still in the cache, and between completions rather than after the
-// last.
-void StoreCore::arrived(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept {
-  Request& request = requests_[index];
+// Both directions are summed block by block by the engine's thread, while the device works on other blocks.
+void StoreCore::add_block(Request& request, std::size_t at, std::size_t bytes) noexcept {
   const std::uint32_t sum = crc32c(0, {request.data + at, bytes});
-  request.read_crc.fetch_xor(crc32c_shift(sum, request.bytes - at - bytes), std::memory_order_relaxed);
+  request.sum.fetch_xor(crc32c_shift(sum, request.bytes - at - bytes), std::memory_order_relaxed);
+}
+
+std::uint32_t StoreCore::whole_sum(const Request& request) noexcept {
+  const std::uint32_t seed = crc32c_seed(request.id, request.generation);
+  return crc32c_shift(seed, request.bytes) ^ request.sum.load(std::memory_order_relaxed);
+}
+
+void StoreCore::departing(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept {
+  add_block(requests_[index], at, bytes);
+}
+
+void StoreCore::arrived(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept {
+  add_block(requests_[index], at, bytes);
 }
 
 void StoreCore::finished(std::uint32_t index, Status outcome) noexcept {

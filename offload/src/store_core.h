@@ -43,6 +43,7 @@ class StoreCore final : public TransferSink {
   NvmeCounters counters() const STRATA_EXCLUDES(mutex_);
   std::string engine_note() const;
 
+  void departing(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept override;
   void arrived(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept override;
   void finished(std::uint32_t index, Status outcome) noexcept override STRATA_EXCLUDES(mutex_);
 
@@ -58,8 +59,8 @@ class StoreCore final : public TransferSink {
     SlotIndex slot = kNoSlot;
     std::byte* data = nullptr;
     std::size_t bytes = 0;
-    std::uint32_t crc = 0;                   // of the whole, as published or to be published
-    std::atomic<std::uint32_t> read_crc{0};  // xor of the blocks' shifted sums; ordered by the engine's lock
+    std::uint32_t crc = 0;              // of the whole, as published
+    std::atomic<std::uint32_t> sum{0};  // xor of the blocks' shifted sums; ordered by the engine's lock
     std::int64_t begin_ns = 0;
     Status first_failure;  // why it was tried again
   };
@@ -73,6 +74,8 @@ class StoreCore final : public TransferSink {
   Status no_slot(std::uint32_t slot_class) const STRATA_REQUIRES(mutex_);
   Transfer transfer_of(const Request& request) const STRATA_REQUIRES(mutex_);
   std::string describe(const Request& request) const STRATA_REQUIRES(mutex_);
+  void add_block(Request& request, std::size_t at, std::size_t bytes) noexcept;
+  static std::uint32_t whole_sum(const Request& request) noexcept;
   // These return true when the request goes on in the engine and false when it is over with `outcome`.
   bool settle_read(Request& request, Status& outcome) STRATA_REQUIRES(mutex_);
   bool settle_write(std::uint32_t index, Status& outcome) STRATA_REQUIRES(mutex_);
@@ -90,8 +93,7 @@ class StoreCore final : public TransferSink {
   mutable Condition done_;  // a request ended or a slot came free
   SlotPool slots_ STRATA_GUARDED_BY(mutex_);
   IdTable ids_ STRATA_GUARDED_BY(mutex_);
-  std::vector<Request>
-      requests_;  // entries guarded by mutex_, but for the data and read_crc of what is in flight
+  std::vector<Request> requests_;  // entries guarded by mutex_, but for the data and sum of what is in flight
   std::vector<std::uint32_t> idle_requests_ STRATA_GUARDED_BY(mutex_);
   StoreTrace trace_ STRATA_GUARDED_BY(mutex_);
   std::vector<std::uint32_t> busy_ STRATA_GUARDED_BY(mutex_);  // by class: requests in flight on its slots

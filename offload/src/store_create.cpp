@@ -101,7 +101,7 @@ Status StoreCore::start_engine(const RingFactory& make_ring) {
   }
   if (options_.engine != IoEngine::threads) {
     const bool bare = std::find(descriptors.begin(), descriptors.end(), -1) == descriptors.end();
-    auto ring = bare ? make_ring(descriptors, static_cast<std::uint32_t>(options_.queue_depth))
+    auto ring = bare ? make_ring(descriptors, 2 * static_cast<std::uint32_t>(options_.queue_depth))
                      : Status::error(Code::unsupported, "io_uring: the files have no descriptors");
     if (ring.has_value()) {
       STRATA_TRY_ASSIGN(engine_, make_ring_engine(std::move(*ring), std::move(ring_files), *this,

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include <strata/runtime/assert.h>
-#include <strata/runtime/crc32c.h>
 #include <strata/runtime/str.h>
 
 #include "store_core.h"
@@ -23,9 +22,7 @@ std::string StoreCore::describe(const Request& request) const {
 
 bool StoreCore::settle_read(Request& request, Status& outcome) {
   if (outcome.is_ok()) {
-    const std::uint32_t seed = crc32c_seed(request.id, request.generation);
-    const std::uint32_t sum =
-        crc32c_shift(seed, request.bytes) ^ request.read_crc.load(std::memory_order_relaxed);
+    const std::uint32_t sum = whole_sum(request);
     if (sum != request.crc)
       outcome =
           Status::error(Code::corrupt, str("crc32c is ", hex(sum), ", ", hex(request.crc), " was written"));
@@ -34,7 +31,7 @@ bool StoreCore::settle_read(Request& request, Status& outcome) {
   const bool again = !outcome.is_ok() && !request.reread;
   if (again) {
     request.reread = true;
-    request.read_crc.store(0, std::memory_order_relaxed);
+    request.sum.store(0, std::memory_order_relaxed);
     ++counters_.read_retries;
     return true;
   }
@@ -55,6 +52,7 @@ bool StoreCore::settle_write(std::uint32_t index, Status& outcome) {
   if (outcome.code() == Code::io_error) {
     // The data is still in RAM: the place is given up and the whole goes to another.
     if (request.first_failure.is_ok()) request.first_failure = outcome.annotate(describe(request));
+    request.sum.store(0, std::memory_order_relaxed);
     slots_.mark_bad(request.slot);
     ++counters_.bad_slots;
     if (const std::optional<SlotIndex> other = slots_.take(slot_class)) {
@@ -88,7 +86,7 @@ void StoreCore::publish(const Request& request) {
   slots_.publish(request.slot);
   if (record.slot != kNoSlot) slots_.retire(record.slot);
   record.slot = request.slot;
-  record.crc = request.crc;
+  record.crc = whole_sum(request);
   record.generation = request.generation;
   record.bytes = request.bytes;
 }

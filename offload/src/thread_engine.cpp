@@ -1,5 +1,6 @@
 #include <pthread.h>
 
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -11,11 +12,14 @@
 namespace strata::detail {
 namespace {
 
+constexpr auto kNoShare =
+    std::numeric_limits<std::uint32_t>::max();  // its threads are few; they may all do one
+
 class ThreadEngine final : public Engine {
  public:
   ThreadEngine(std::vector<File*> files, TransferSink& sink, std::uint32_t table_size,
                std::size_t block_bytes, int threads)
-      : files_(std::move(files)), sink_(sink), board_(table_size, block_bytes) {
+      : files_(std::move(files)), sink_(sink), board_(table_size, block_bytes, kNoShare) {
     workers_.reserve(static_cast<std::size_t>(threads));
     for (int i = 0; i < threads; ++i) workers_.emplace_back([this] { run(); });
   }
@@ -44,6 +48,7 @@ class ThreadEngine final : public Engine {
     pthread_setname_np(pthread_self(), "strata-io");
     Piece piece;
     while (next(piece)) {
+      if (piece.part.write) sink_.departing(piece.index, piece.at, piece.part.bytes);
       const Status outcome = move(piece.part);
       if (outcome.is_ok() && !piece.part.write) sink_.arrived(piece.index, piece.at, piece.part.bytes);
       if (std::optional<Status> whole = complete(piece, outcome))
@@ -61,6 +66,7 @@ class ThreadEngine final : public Engine {
 
   std::optional<Status> complete(const Piece& piece, const Status& outcome) STRATA_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
+    board_.returned(piece);
     return board_.complete(piece, outcome);
   }
 

@@ -7,25 +7,31 @@
 
 namespace strata::detail {
 
-TransferBoard::TransferBoard(std::uint32_t table_size, std::size_t block_bytes)
-    : block_bytes_(block_bytes), entries_(table_size), queue_(table_size) {}
+TransferBoard::TransferBoard(std::uint32_t table_size, std::size_t block_bytes, std::uint32_t share)
+    : block_bytes_(block_bytes), share_(share), entries_(table_size) {
+  for (Lane& each : lanes_) each.queue.resize(table_size);
+}
 
 void TransferBoard::push(std::uint32_t index, const Transfer& transfer) {
   Entry& entry = entries_[index];
   STRATA_ASSERT(entry.in_flight == 0 && entry.issued == entry.transfer.bytes, "transfer ", index,
                 " is still in flight");
   entry = {transfer, 0, 0, Status::ok()};
-  queue_[(head_ + waiting_) % queue_.size()] = index;
-  ++waiting_;
+  Lane& to = lane(transfer.write);
+  to.queue[(to.head + to.waiting) % to.queue.size()] = index;
+  ++to.waiting;
 }
 
-void TransferBoard::pop() {
-  head_ = (head_ + 1) % queue_.size();
-  --waiting_;
+void TransferBoard::pop(Lane& from) {
+  from.head = (from.head + 1) % from.queue.size();
+  --from.waiting;
 }
 
 Piece TransferBoard::take() {
-  const std::uint32_t index = queue_[head_];
+  const bool write = ready(write_next_) ? write_next_ : !write_next_;
+  write_next_ = !write;
+  Lane& from = lane(write);
+  const std::uint32_t index = from.queue[from.head];
   Entry& entry = entries_[index];
   const std::size_t bytes = std::min(block_bytes_, entry.transfer.bytes - entry.issued);
   const Piece piece{index,
@@ -34,7 +40,8 @@ Piece TransferBoard::take() {
                      entry.transfer.data + entry.issued, bytes}};
   entry.issued += bytes;
   ++entry.in_flight;
-  if (entry.issued == entry.transfer.bytes) pop();
+  ++from.out;
+  if (entry.issued == entry.transfer.bytes) pop(from);
   return piece;
 }
 
@@ -47,7 +54,7 @@ std::optional<Status> TransferBoard::complete(const Piece& piece, Status outcome
     if (entry.issued < entry.transfer.bytes) {
       entry.issued =
           entry.transfer.bytes;  // only the head is partly issued, so its rest is dropped by popping
-      pop();
+      pop(lane(entry.transfer.write));
     }
   }
   if (entry.in_flight > 0 || entry.issued < entry.transfer.bytes) return std::nullopt;

@@ -90,10 +90,17 @@ TEST_F(RingEngineTest, RepeatedCompletionsAreDroppedAndCounted) {
 }
 
 TEST_F(RingEngineTest, InFlightNeverExceedsTheCapacity) {
-  rig_.ring().capacity = 2;
+  rig_.ring().capacity = 1;
   const auto store = rig_.make({.queue_depth = 64});
   expect_round_trips(*store);
-  EXPECT_EQ(rig_.seen().most_in_flight, 2u);
+  EXPECT_EQ(rig_.seen().most_in_flight, 1u);
+}
+
+TEST_F(RingEngineTest, OneDirectionTakesHalfOfTheRing) {
+  rig_.ring().capacity = 6;
+  const auto store = rig_.make({.queue_depth = 64});
+  expect_round_trips(*store);
+  EXPECT_EQ(rig_.seen().most_in_flight, 3u);
 }
 
 TEST_F(RingEngineTest, ReadThatEndsEarlyIsCorrupt) {

@@ -85,7 +85,7 @@ StoreRig::StoreRig(RigEngine engine, std::uint64_t seed)
 Result<std::unique_ptr<NvmeStore>> StoreRig::try_make(NvmeOptions options) {
   if (options.dirs.empty()) options.dirs = {dir()};
   if (options.classes.empty()) options.classes = {{kSlotBytes, 8}};
-  if (options.block_bytes == kMiB) options.block_bytes = 32 * kKiB;
+  if (options.block_bytes == NvmeOptions{}.block_bytes) options.block_bytes = 32 * kKiB;
   options.engine = engine_ == RigEngine::threads ? IoEngine::threads : IoEngine::uring;
   if (engine_ == RigEngine::uring) return NvmeStore::create(posix_io(), std::move(options));
   if (engine_ == RigEngine::threads) return NvmeStore::create(faults_, std::move(options));

@@ -37,10 +37,11 @@ struct NvmeOptions {
   std::vector<std::string> dirs = {};  ///< created if absent; slots are dealt out to them in turn
   std::vector<SlotClass> classes = {};
   IoEngine engine = IoEngine::automatic;
-  int queue_depth = 16;            ///< blocks in flight in the ring
-  std::size_t block_bytes = kMiB;  ///< larger requests are split into blocks of this size, a multiple of 4096
-  bool direct = true;              ///< O_DIRECT where the file system takes it
-  int io_threads = 2;              ///< of the threads engine
+  int queue_depth = 16;  ///< blocks in flight in the ring, of each direction
+  std::size_t block_bytes =
+      4 * kMiB;        ///< larger requests are split into blocks of this size, a multiple of 4096
+  bool direct = true;  ///< O_DIRECT where the file system takes it
+  int io_threads = 2;  ///< of the threads engine
   std::uint32_t request_slots = 64;  ///< requests in flight; submitting blocks while all are taken
   Trace* trace = nullptr;            ///< gets tracks with a span for each request; outlives the store
 };
@@ -95,10 +96,10 @@ class NvmeStore {
   /// alignment.
   Status register_memory(BufferView slab);
 
-  /// Blocks while the request table or the class is full of work in flight. The sum is taken before this
-  /// returns. Two writes of one id in flight: the later call wins, whichever completes first. Errors:
-  /// `invalid`; `does_not_fit` when every slot of the class holds something published; `io_error` when bad
-  /// slots are the reason.
+  /// Blocks while the request table or the class is full of work in flight. The sum is taken by the engine's
+  /// threads as they submit; `src` keeps its bytes until the ticket is complete. Two writes of one id in
+  /// flight: the later call wins, whichever completes first. Errors: `invalid`; `does_not_fit` when every
+  /// slot of the class holds something published; `io_error` when bad slots are the reason.
   Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src);
   /// Reads the generation published now, also when a newer one is being written. `dst` has exactly the stored
   /// size. Errors: `not_found`, `invalid`.
