@@ -10,7 +10,7 @@ packages=(
   libtbb-dev libhwloc-dev libxsimd-dev libdnnl-dev liburing-dev libxxhash-dev libutf8proc-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
-dev_packages=(clang clang-format clang-tidy libomp-dev gcovr python3)
+dev_packages=(clang clang-format clang-tidy libomp-dev gcovr python3 fio)
 
 case "${1:-}" in
   '') ;;
