@@ -114,7 +114,10 @@ class PosixIo final : public Io {
       if (part.empty() || ::mkdir(part.c_str(), kDirMode) == 0) continue;
       const int error = errno;
       struct stat info {};
-      if (::stat(part.c_str(), &info) != 0) return errno_status("creating the folder", part, error);
+      // What exists and cannot be looked at is a symlink to nothing or to itself: the second error tells
+      // which.
+      if (::stat(part.c_str(), &info) != 0)
+        return errno_status("creating the folder", part, error == EEXIST ? errno : error);
       if (!S_ISDIR(info.st_mode)) return errno_status("creating the folder", part, ENOTDIR);
     }
     return Status::ok();

@@ -62,21 +62,8 @@ TEST_F(CliMachineE2e, ADiskTooSmallIsRefusedWithNeededAndFreeBytesBeforeTheFirst
   EXPECT_FALSE(exists("run"));
 }
 
-// openat answers EINVAL to O_DIRECT, as file systems without it do.
-bool refuse_direct() {
-  std::array<sock_filter, 6> code{{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_openat, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
-      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_DIRECT, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  }};
-  return install_filter(code.data(), code.size());
-}
-
 TEST_F(CliMachineE2e, WithoutDirectIoItTrainsAndSaysSo) {
-  options_.before_exec = refuse_direct;
+  options_.before_exec = [] { return refuse_open_flag(O_DIRECT, EINVAL); };
   const ProgramResult trained = train();
   if (trained.exit_code == kRefused) GTEST_SKIP() << "seccomp is refused here";
   EXPECT_EQ(trained.exit_code, 0) << trained.err;

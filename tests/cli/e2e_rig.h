@@ -1,14 +1,8 @@
 #pragma once
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -23,6 +17,7 @@
 
 #include "support/corpus.h"
 #include "support/program.h"
+#include "support/seccomp.h"
 #include "support/temp_dir.h"
 
 namespace strata::test {
@@ -94,22 +89,5 @@ class CliE2e : public ::testing::Test {
 /// For before_exec: leaves root behind, so that permissions mean something. Where the test is no root, they
 /// do already.
 inline bool become_nobody() { return ::geteuid() != 0 || (::setgid(65534) == 0 && ::setuid(65534) == 0); }
-
-inline bool install_filter(sock_filter* code, unsigned short size) {
-  const sock_fprog filter{size, code};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
-
-/// For before_exec: io_uring_setup answers EPERM, as container defaults do.
-inline bool refuse_uring() {
-  std::array<sock_filter, 4> code{{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  }};
-  return install_filter(code.data(), code.size());
-}
 
 }  // namespace strata::test

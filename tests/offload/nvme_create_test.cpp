@@ -2,24 +2,19 @@
 #include <strata/offload/nvme_store.h>
 
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <cstring>
 
 #include <strata/runtime/str.h>
 
 #include "store_rig.h"
 #include "support/child.h"
+#include "support/seccomp.h"
 
 namespace strata::test {
 namespace {
@@ -44,18 +39,8 @@ std::string use(const NvmeOptions& options, bool with_registration = false) {
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-// io_uring_setup answers EPERM in this process from now on, as container defaults do.
-void refuse_uring() {
-  std::array<sock_filter, 4> program{{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  }};
-  const sock_fprog filter{program.size(), program.data()};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
-    must(Status::error(Code::unsupported, str("seccomp is refused: errno ", errno)));
+void must_refuse_uring() {
+  if (!refuse_uring()) must(Status::error(Code::unsupported, str("seccomp is refused: errno ", errno)));
 }
 
 TEST_F(NvmeCreateTest, OptionsOutOfRangeAreInvalidAndNamed) {
@@ -129,7 +114,7 @@ TEST_F(NvmeCreateTest, FilesWithoutDescriptorsUseThreads) {
 
 TEST_F(NvmeCreateTest, RefusedUringFallsBackToThreadsWithTheSameBytes) {
   const ChildResult child = in_child([&] {
-    refuse_uring();
+    must_refuse_uring();
     return use(options());
   });
   if (has(child.said, "seccomp is refused")) GTEST_SKIP() << child.said;
@@ -140,7 +125,7 @@ TEST_F(NvmeCreateTest, RefusedUringFallsBackToThreadsWithTheSameBytes) {
 
 TEST_F(NvmeCreateTest, RefusedUringIsUnsupportedForThoseWhoInsist) {
   const ChildResult child = in_child([&] {
-    refuse_uring();
+    must_refuse_uring();
     NvmeOptions insisting = options();
     insisting.engine = IoEngine::uring;
     return NvmeStore::create(posix_io(), insisting).status().to_string();

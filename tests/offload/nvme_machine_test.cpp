@@ -1,0 +1,268 @@
+// A store over the real file system and kernel, which are made to misbehave: limits, signals, other
+// processes, damage to the file itself.
+#include <strata/offload/nvme_store.h>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <charconv>
+#include <thread>
+
+#include <strata/runtime/str.h>
+
+#include "store_rig.h"
+#include "support/child.h"
+#include "support/seccomp.h"
+
+namespace strata::test {
+namespace {
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+/// A second, buffered descriptor of the nameless file that a store of this process has in `folder`.
+int open_scratch_of(const std::string& folder) {
+  for (const std::string& name : must(posix_io().list("/proc/self/fd"))) {
+    const std::string link = "/proc/self/fd/" + name;
+    std::array<char, 512> target{};
+    if (::readlink(link.c_str(), target.data(), target.size() - 1) > 0 &&
+        std::string_view(target.data()).starts_with(folder + "/"))
+      return ::open(link.c_str(), O_RDWR | O_CLOEXEC);
+  }
+  return -1;
+}
+
+class NvmeMachineTest : public testing::TestWithParam<RigEngine> {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (GetParam() == RigEngine::uring && !uring_works(&why)) GTEST_SKIP() << why;
+  }
+  NvmeOptions options(std::uint32_t slots = 4) const {
+    return {.dirs = {dir_.path()},
+            .classes = {{kSlotBytes, slots}},
+            .engine = GetParam() == RigEngine::uring ? IoEngine::uring : IoEngine::threads,
+            .block_bytes = kSlotBytes};
+  }
+  std::unique_ptr<NvmeStore> make(const NvmeOptions& options) {
+    return must(NvmeStore::create(posix_io(), options));
+  }
+  /// Runs in a child, and skips where it says so.
+  void expect_in_child(const std::function<std::string()>& body, const std::string& said) {
+    const ChildResult child = in_child(body);
+    if (has(child.said, "skip:")) GTEST_SKIP() << child.said;
+    EXPECT_EQ(child.exit_code, 0) << child.said;
+    EXPECT_EQ(child.said, said);
+  }
+
+  TempDir dir_;
+  AlignedBuffer first_{kSlotBytes, 1};
+  AlignedBuffer second_{kSlotBytes, 2};
+  AlignedBuffer read_{kSlotBytes};
+};
+
+INSTANTIATE_TEST_SUITE_P(Engines, NvmeMachineTest, testing::Values(RigEngine::uring, RigEngine::threads),
+                         [](const auto& engine) { return name_of(engine.param); });
+
+// Slots 1 and 0 are free, in that order, and the limit lies in the middle of slot 1: the kernel takes half of
+// the write and refuses the rest.
+TEST_P(NvmeMachineTest, AWriteThatTheKernelCutsShortAndThenRefusesGoesElsewhere) {
+  expect_in_child(
+      [&]() -> std::string {
+        const auto store = make(options());
+        for (std::uint64_t id = 0; id < 4; ++id) must(write_now(*store, id, first_));
+        store->discard(1);
+        store->discard(0);
+        ::signal(SIGXFSZ, SIG_IGN);
+        const rlimit limit{kSlotBytes * 3 / 2, kSlotBytes * 3 / 2};
+        if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return "skip: the limit cannot be set";
+        must(write_now(*store, 7, second_));
+        must(read_now(*store, 7, read_));
+        return str(read_ == second_ ? "same bytes, " : "other bytes, ", store->counters().bad_slots, " bad");
+      },
+      "same bytes, 1 bad");
+}
+
+std::atomic<int> interrupts{0};
+
+// The signal reaches the I/O threads alone, whose calls are not restarted.
+TEST_P(NvmeMachineTest, SignalsAThousandTimesASecondChangeNothing) {
+  expect_in_child(
+      [&]() -> std::string {
+        struct sigaction action {};
+        action.sa_handler = [](int) { ++interrupts; };
+        ::sigaction(SIGALRM, &action, nullptr);
+        const auto store = make(options());
+        sigset_t alarm;
+        sigemptyset(&alarm);
+        sigaddset(&alarm, SIGALRM);
+        ::pthread_sigmask(SIG_BLOCK, &alarm, nullptr);
+        const itimerval every{{0, 1000}, {0, 1000}};
+        ::setitimer(ITIMER_REAL, &every, nullptr);
+        for (std::uint64_t i = 1; interrupts < 200; ++i) {
+          must(write_now(*store, i % 3, i % 2 == 0 ? first_ : second_));
+          must(read_now(*store, i % 3, read_));
+          if (!(read_ == (i % 2 == 0 ? first_ : second_))) return "other bytes";
+        }
+        const NvmeCounters counters = store->counters();
+        return str("same bytes, ", counters.bad_slots + counters.read_retries, " retries");
+      },
+      "same bytes, 0 retries");
+}
+
+TEST_P(NvmeMachineTest, AFileCutShortBehindOurBackIsCorruptAndNeverFilledUp) {
+  const auto store = make(options());
+  must(write_now(*store, 7, first_));
+  const int fd = open_scratch_of(dir_.path());
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(::ftruncate(fd, kSlotBytes / 2), 0);
+  ::close(fd);
+  const Status status = read_now(*store, 7, read_);
+  EXPECT_EQ(status.code(), Code::corrupt);
+  EXPECT_TRUE(has(status.to_string(), "262144 bytes")) << status.to_string();
+  EXPECT_TRUE(has(status.to_string(), "after 131072")) << status.to_string();
+}
+
+TEST_P(NvmeMachineTest, ABitFlippedInTheFileIsFoundAndTouchesNoOtherId) {
+  const auto store = make(options());
+  must(write_now(*store, 1, first_));
+  must(write_now(*store, 2, second_));
+  const int fd = open_scratch_of(dir_.path());
+  ASSERT_GE(fd, 0);
+  unsigned char byte = 0;
+  ASSERT_EQ(::pread(fd, &byte, 1, 12345), 1);
+  byte ^= 4;
+  ASSERT_EQ(::pwrite(fd, &byte, 1, 12345), 1);
+  ASSERT_EQ(::fsync(fd), 0);
+  ::close(fd);
+  const Status status = read_now(*store, 1, read_);
+  EXPECT_EQ(status.code(), Code::corrupt);
+  EXPECT_TRUE(has(status.to_string(), "id 1 generation 1")) << status.to_string();
+  must(read_now(*store, 2, read_));
+  EXPECT_TRUE(read_ == second_);
+  must(write_now(*store, 1, first_));
+  must(read_now(*store, 1, read_));
+  EXPECT_TRUE(read_ == first_);
+}
+
+// Far more requests and blocks than the ring has places.
+TEST_P(NvmeMachineTest, ADeviceQueueOfOneServesManyRequests) {
+  NvmeOptions small = options(130);
+  small.queue_depth = 1;
+  small.block_bytes = 8 * kKiB;
+  small.request_slots = 128;
+  const auto store = make(small);
+  std::vector<Ticket> tickets;
+  for (std::uint64_t id = 0; id < 64; ++id)
+    tickets.push_back(must(store->write_async(id, 0, (id % 2 == 0 ? first_ : second_).view())));
+  for (const Ticket ticket : tickets) must(store->wait(ticket));
+  for (std::uint64_t id = 0; id < 64; ++id) {
+    must(read_now(*store, id, read_));
+    ASSERT_TRUE(read_ == (id % 2 == 0 ? first_ : second_)) << id;
+  }
+  EXPECT_EQ(store->counters().stray_completions, 0u);
+}
+
+// Both are up before either writes, and both keep theirs under the same ids.
+TEST_P(NvmeMachineTest, TwoProcessesOnOneFolderDoNotMeet) {
+  void* const shared = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto* const ready = new (shared) std::atomic<int>(0);
+  const auto job = [&](std::uint64_t seed) -> std::string {
+    const auto store = make(options(6));
+    for (++*ready; *ready < 2;) ::usleep(100);
+    AlignedBuffer from(kSlotBytes);
+    for (std::uint64_t i = 0; i < 60; ++i) {
+      from.fill(seed + i);
+      must(write_now(*store, i % 4, from));
+      must(read_now(*store, i % 4, read_));
+      if (!(read_ == from)) return str("other bytes in round ", i);
+    }
+    return "same bytes";
+  };
+  std::array<ChildResult, 2> results;
+  {
+    const std::jthread one([&] { results[0] = in_child([&] { return job(1000); }); });
+    const std::jthread other([&] { results[1] = in_child([&] { return job(2000); }); });
+  }
+  for (const ChildResult& result : results) EXPECT_EQ(result.said, "same bytes");
+  EXPECT_TRUE(must(posix_io().list(dir_.path())).empty());
+  ::munmap(shared, 4096);
+}
+
+// Killed in the midst of its work, many times: neither files nor space are left behind.
+TEST_P(NvmeMachineTest, KillsLeaveNothing) {
+  for (int kill = 0; kill < 20; ++kill) {
+    std::unique_ptr<NvmeStore> store;
+    kill_after([&] {
+      store = make(options(40));
+      for (int i = 0; i < kill; ++i)
+        must(store->write_async(static_cast<std::uint64_t>(i), 0, first_.view()));
+    });
+    ASSERT_TRUE(must(posix_io().list(dir_.path())).empty()) << "after " << kill << " writes";
+  }
+}
+
+// File systems without nameless files get one that is unlinked at once.
+TEST_P(NvmeMachineTest, WithoutNamelessFilesTheFolderStaysEmptyToo) {
+  expect_in_child(
+      [&]() -> std::string {
+        if (!refuse_open_flag(kTmpfileFlag, EOPNOTSUPP)) return "skip: seccomp is refused";
+        if (::open(dir_.path().c_str(), O_TMPFILE | O_RDWR, 0600) >= 0) return "the filter does nothing";
+        const auto store = make(options());
+        must(write_now(*store, 7, first_));
+        must(read_now(*store, 7, read_));
+        return str(read_ == first_ ? "same bytes, " : "other bytes, ",
+                   must(posix_io().list(dir_.path())).size(), " files");
+      },
+      "same bytes, 0 files");
+}
+
+struct BadFolder {
+  const char* name;
+  const char* path;
+  const char* says;
+};
+
+// As an ordinary user, to whom permissions mean something.
+TEST(NvmeFolderTest, FoldersThatCannotServeAreRefusedByNameBeforeAnythingIsMade) {
+  const TempDir dir;
+  must(write_text_atomically(posix_io(), dir.file("a_file"), ""));
+  ASSERT_EQ(::symlink("loop", dir.file("loop").c_str()), 0);
+  ASSERT_EQ(::symlink("nowhere", dir.file("dangling").c_str()), 0);
+  must(posix_io().make_dirs(dir.file("closed")));
+  ASSERT_EQ(::chmod(dir.file("closed").c_str(), 0555), 0);
+  ASSERT_EQ(::chmod(dir.path().c_str(), 0755), 0);
+  const std::string long_name(300, 'x');
+  const BadFolder table[] = {{"a file", "a_file", "ENOTDIR"},
+                             {"below a file", "a_file/swap", "ENOTDIR"},
+                             {"a symlink to itself", "loop", "ELOOP"},
+                             {"a symlink to nothing", "dangling", "ENOENT"},
+                             {"not writable", "closed", "EACCES"},
+                             {"parent not writable", "closed/swap", "EACCES"},
+                             {"name too long", long_name.c_str(), "ENAMETOOLONG"}};
+  const ChildResult child = in_child([&]() -> std::string {
+    if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0))
+      return "skip: the user cannot be changed";
+    std::string wrong;
+    for (const BadFolder& bad : table) {
+      const std::string path = dir.file(bad.path);
+      const Status status = NvmeStore::create(posix_io(), {.dirs = {path}, .classes = {{4096, 1}}}).status();
+      if (status.is_ok() || !has(status.to_string(), bad.says) || !has(status.to_string(), dir.path()))
+        wrong += str(bad.name, ": ", status.to_string(), "\n");
+    }
+    return wrong;
+  });
+  if (has(child.said, "skip:")) GTEST_SKIP() << child.said;
+  EXPECT_EQ(child.said, "");
+  EXPECT_EQ(must(posix_io().list(dir.path())).size(), 4u);
+}
+
+}  // namespace
+}  // namespace strata::test
