@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 
 #include <CLI/CLI.hpp>
 
@@ -307,6 +308,9 @@ int run_command_line(std::vector<std::string> arguments, std::vector<std::string
   } catch (const Error& error) {  // of must()
     code = exit_code(error.status());
     std::fprintf(err, "strata: %s\n", error.what());
+  } catch (const std::bad_alloc&) {
+    code = kExitFit;
+    std::fputs("strata: out of memory\n", err);
   } catch (const std::exception& error) {
     std::fprintf(err, "strata: %s\n", error.what());
   }

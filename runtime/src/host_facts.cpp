@@ -6,6 +6,7 @@
 
 #include <sys/resource.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
 #endif
@@ -190,6 +191,10 @@ HostFacts read_host_facts(const std::string& root) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     facts.memlock_limit_bytes = limit.rlim_cur;
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    facts.address_space_limit_bytes = limit.rlim_cur;
+  facts.address_space_used_bytes = leading_number(read_or_empty(root + "/proc/self/statm")).value_or(0) *
+                                   static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   utsname name{};
   if (::uname(&name) == 0) facts.kernel = name.release;
   return facts;

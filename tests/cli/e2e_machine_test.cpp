@@ -2,6 +2,9 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
+
+#include <strata/runtime/units.h>
 
 #include "e2e_rig.h"
 
@@ -9,6 +12,7 @@ namespace strata::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
@@ -91,6 +95,30 @@ TEST_F(CliMachineE2e, IoUringRefusedGivesTheSameBitsThroughThreads) {
   EXPECT_THAT(trained.out, AllOf(HasSubstr("thread"), HasSubstr("EPERM")));
   EXPECT_EQ(loss_bits("run"), want);
   EXPECT_EQ(digest("run"), want_digest);
+}
+
+// Whatever the limit, the run either ends well or is refused: it never dies by a signal, and never half-way.
+TEST_F(CliMachineE2e, ASmallAddressSpaceIsRefusedAndNeverACrash) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer reserves terabytes of addresses";
+#endif
+  int refusals = 0;
+  for (const std::size_t mib : {48, 64, 96, 112, 120, 128, 144, 160, 250, 400, 800, 4000}) {
+    SCOPED_TRACE(str(mib, " MiB"));
+    options_.before_exec = [mib] {
+      const rlimit limit{mib * kMiB, mib * kMiB};
+      return ::setrlimit(RLIMIT_AS, &limit) == 0;
+    };
+    const ProgramResult ended = train({"--overwrite", "cpu.threads=2"});
+    if (ended.exit_code == 127) continue;  // not even its libraries could be loaded
+    EXPECT_EQ(ended.signal, 0) << ended.said();
+    if (ended.exit_code == 0) continue;
+    ++refusals;
+    EXPECT_EQ(ended.exit_code, 3) << ended.said();
+    EXPECT_THAT(ended.err, AnyOf(HasSubstr("out of memory"), HasSubstr("ulimit -v"))) << ended.said();
+    EXPECT_LT(mib, 4000u);
+  }
+  EXPECT_GT(refusals, 3);
 }
 
 // --- Damaged checkpoints ---

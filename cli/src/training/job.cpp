@@ -9,6 +9,7 @@
 #include <strata/runtime/topology.h>
 #include <strata/runtime/units.h>
 
+#include "training/host_memory.h"
 #include "training/workload.h"
 
 namespace strata::cli {
@@ -141,6 +142,10 @@ Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded) {
 
 Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io,
                                         Trace* trace) {
+  // On the host backend both tiers are RAM.
+  const std::uint64_t in_ram = plan.planned_peak[static_cast<std::size_t>(Tier::device)] +
+                               plan.planned_peak[static_cast<std::size_t>(Tier::pinned)];
+  STRATA_TRY(check_host_memory(in_ram, config.cpu.share.threads(), read_host_facts()));
   const bool uses_nvme = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0;
   if (uses_nvme)
     if (const Status made = io.make_dirs(config.memory.nvme_dir); !made.is_ok())
