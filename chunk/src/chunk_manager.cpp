@@ -174,7 +174,10 @@ Status ChunkManager::begin_read(CopyKey key, Tier tier) {
   return Status::ok();
 }
 
-Result<bool> ChunkManager::prefetch(CopyKey key, Tier tier) { return fetch(key, tier, next_use(key, tier)); }
+Result<bool> ChunkManager::prefetch(CopyKey key, Tier tier) {
+  STRATA_TRY(failed_);
+  return fetch(key, tier, next_use(key, tier));
+}
 
 // --- pins ---
 
@@ -217,6 +220,7 @@ Result<ChunkPin> ChunkManager::pin(CopyKey key, Tier tier, Intent intent, Stream
   Copy& held = copy(key, tier);
   STRATA_ASSERT(!held.written && (intent == Intent::read || held.pins == 0), describe(key), " is pinned in ",
                 to_string(tier), " and written there, or to be written");
+  STRATA_TRY(failed_);
   if (const Status status = make_ready(key, tier, intent, stream); !status.is_ok()) {
     give_back_unfilled(key, tier);
     return status;

@@ -17,6 +17,7 @@ using detail::kAtOnce;
 using detail::kMemoryTiers;
 
 Status ChunkManager::send_home(CopyKey key) {
+  STRATA_TRY(failed_);
   const std::optional<Tier> home = placement_.home(key);
   if (!home || valid(key, *home)) return Status::ok();
   if (!valid(key, Tier::device) && !valid(key, Tier::pinned))

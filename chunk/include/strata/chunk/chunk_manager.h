@@ -103,7 +103,8 @@ class ChunkManager {
   /// Errors: `does_not_fit` when every slot of its class is pinned; those of the moves it takes.
   Result<ChunkPin> pin(CopyKey key, Tier tier, Intent intent, Stream& stream);
 
-  /// The first failure that a pin's end could not return.
+  /// The first failure that a pin's end could not return. From then on nobody knows when that pin's work
+  /// ends, so pins and moves are refused with it for good: they would be ordered after nothing.
   const Status& status() const noexcept { return failed_; }
 
   /// Begins to make `key` resident in `tier` if that takes no slot from something used sooner. True when it

@@ -1,0 +1,243 @@
+// Memory, streams and queues that refuse, at every place in turn.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <malloc.h>
+
+#include <strata/engine/checkpoint.h>
+
+#include "engine/tiny_run.h"
+#include "support/fault_backend.h"
+#include "support/fault_io.h"
+
+namespace strata {
+namespace {
+
+using test::CountingBatches;
+using test::FaultBackend;
+using test::FaultIo;
+using test::FaultKind;
+using test::IoCall;
+using test::tiny_programs;
+using testing::AnyOf;
+using testing::HasSubstr;
+
+// Homes over all three tiers.
+std::unique_ptr<const RunPlan> three_tier_plan(const std::string& dir, StepMode mode) {
+  EngineOptions options;
+  options.step_mode = mode;
+  options.grad_accum = 2;
+  options.chunk_elems = 8192;
+  options.nvme.dirs = {dir};
+  options.nvme.engine = IoEngine::threads;
+  options.nvme.io_threads = 1;
+  return must(
+      Engine::plan_with(tiny_programs(), options, [](const ChunkLayout& layout, Placement& placement) {
+        for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+          for (const Payload payload : {Payload::param, Payload::m, Payload::v, Payload::accum})
+            placement.homes[chunk][static_cast<std::size_t>(payload)] = payload == Payload::accum
+                                                                            ? Tier::pinned
+                                                                        : chunk % 2 == 0 ? Tier::nvme
+                                                                                         : Tier::pinned;
+      }));
+}
+
+// An engine over a backend, and an Io, that may refuse.
+struct FragileRun {
+  explicit FragileRun(const RunPlan& run_plan)
+      : plan(run_plan),
+        pool(must(ThreadPool::create(1))),
+        base(must(create_host_backend({.schedule = Schedule::latest_legal, .check = true}, *pool, clock))),
+        backend(*base) {}
+  Status create() {
+    STRATA_TRY_ASSIGN(engine, Engine::create(plan, {backend, *pool, clock, io}));
+    return engine->initialize(3);
+  }
+  Status step() {
+    StepReport report;
+    return engine->train_step(batches, 1e-2, report);
+  }
+  std::string digest() { return must(engine->state_digest()); }
+
+  const RunPlan& plan;
+  SteadyClock clock;
+  std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<Backend> base;
+  FaultBackend backend;
+  FaultIo io{posix_io(), 5};
+  CountingBatches batches{test::tiny_config().vocab};
+  std::unique_ptr<Engine> engine;
+};
+
+// The budgets and the backend abort at the end of a round where anything was not given back.
+TEST(ResourceFaultTest, WhateverIsRefusedAtTheStartIsToldAndGivenBack) {
+  const test::TempDir dir;
+  const auto plan = three_tier_plan(dir.path(), StepMode::serial);
+  for (const bool sticky : {false, true})
+    for (std::uint64_t nth = 1;; nth += nth < 20 ? 1 : 7) {
+      FragileRun run(*plan);
+      run.backend.fail(nth, sticky);
+      const Status status = run.create();
+      if (status.is_ok()) {
+        EXPECT_GT(nth, 20u);
+        break;
+      }
+      EXPECT_EQ(status.code(), Code::out_of_memory) << status.to_string();
+      EXPECT_THAT(std::string(status.message()), HasSubstr("injected failure of call")) << nth;
+      if (run.engine == nullptr) continue;
+      run.backend.clear();
+      if (!run.engine->initialize(3).is_ok()) {  // the end of a pin could not be recorded, which is for good
+        EXPECT_THAT(std::string(status.message()), HasSubstr(", record"));
+        continue;
+      }
+      must(run.step());  // states given anew heal what was cut short
+    }
+}
+
+class AbortedStepTest : public testing::TestWithParam<StepMode> {};
+
+// A step that ends at any of its calls leaves the states of before, or those of after where only the update
+// was left and stays due, or says that they are in between; and all that it held is free again for the next.
+TEST_P(AbortedStepTest, AtAnyCallTheStatesStayOrAreRefused) {
+  const test::TempDir dir;
+  const auto plan = three_tier_plan(dir.path(), GetParam());
+  const auto begun = [&] {
+    auto run = std::make_unique<FragileRun>(*plan);
+    must(run->create());
+    must(run->step());
+    return run;
+  };
+  const auto straight = begun();
+  const std::string before = straight->digest();
+  must(straight->step());
+  const std::string after = straight->digest();
+  std::uint64_t refused = 0, kept = 0;
+  for (std::uint64_t nth = 1;; nth += 17) {
+    const auto run = begun();
+    run->backend.fail(nth, false);
+    const Status status = run->step();
+    run->backend.clear();
+    if (status.is_ok()) {
+      EXPECT_GT(nth, 200u);
+      break;
+    }
+    EXPECT_EQ(status.code(), Code::out_of_memory) << status.to_string();
+    const Result<std::string> left = run->engine->state_digest();
+    if (!left.has_value()) {
+      // Between two steps, or the end of a pin could not be recorded, which is for good.
+      EXPECT_THAT(std::string(left.status().message()),
+                  AnyOf(HasSubstr("load a checkpoint"), HasSubstr(", record")))
+          << "call " << nth;
+      EXPECT_FALSE(run->step().is_ok());
+      ++refused;
+      continue;
+    }
+    ++kept;
+    ASSERT_EQ(*left, before) << "call " << nth;
+    must(run->step());
+    ASSERT_EQ(run->digest(), after) << "call " << nth;
+  }
+  EXPECT_GT(kept, 10u);
+  EXPECT_GT(refused, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, AbortedStepTest,
+                         testing::Values(StepMode::serial, StepMode::two_phase, StepMode::speculative),
+                         [](const auto& mode) { return std::string(to_string(mode.param)); });
+
+// The data may end at any micro-batch.
+TEST_P(AbortedStepTest, WhereTheDataFailsTheStatesStay) {
+  const test::TempDir dir;
+  const auto plan = three_tier_plan(dir.path(), GetParam());
+  FragileRun straight(*plan), faulty(*plan);
+  for (FragileRun* run : {&straight, &faulty}) {
+    must(run->create());
+    must(run->step());
+  }
+  class Ends final : public BatchSource {
+   public:
+    explicit Ends(std::int64_t after) : after_(after) {}
+    Status fill(std::int64_t index, const BatchView& batch) override {
+      if (index % 2 == after_) return Status::error(Code::io_error, "no more data");
+      return inner_.fill(index, batch);
+    }
+    std::int64_t n_counted(std::int64_t index, std::int64_t n) override { return inner_.n_counted(index, n); }
+
+   private:
+    const std::int64_t after_;
+    CountingBatches inner_{test::tiny_config().vocab};
+  };
+  for (const std::int64_t micro_batch : {0, 1}) {
+    Ends ends(micro_batch);
+    StepReport report;
+    EXPECT_EQ(faulty.engine->train_step(ends, 1e-2, report).code(), Code::io_error);
+    EXPECT_EQ(faulty.digest(), straight.digest()) << "micro-batch " << micro_batch;
+  }
+  for (FragileRun* run : {&straight, &faulty}) must(run->step());
+  EXPECT_EQ(faulty.digest(), straight.digest());
+}
+
+// Sizes of the model are odd; what a strict device asks must come of the chunks' shape alone.
+TEST(SwapAlignmentTest, StrictDevicesOfAnyAlignmentGiveTheSameBits) {
+  const test::TempDir dir;
+  const auto plan = three_tier_plan(dir.path(), StepMode::serial);
+  std::string want;
+  for (const std::uint32_t alignment : {0u, 512u, 4096u, 16384u}) {
+    FragileRun run(*plan);
+    if (alignment != 0) run.io.enforce_alignment(alignment);
+    must(run.create());
+    for (int step = 0; step < 2; ++step) must(run.step());
+    if (want.empty()) want = run.digest();
+    EXPECT_EQ(run.digest(), want) << alignment;
+  }
+}
+
+// The disk fills up in the midst of the updates: a checkpoint of before brings the run back, bit for bit.
+TEST(SwapFullTest, ACheckpointBringsBackWhatAFullDiskCutShort) {
+  const test::TempDir dir;
+  const auto plan = three_tier_plan(dir.path(), StepMode::serial);
+  FragileRun straight(*plan), faulty(*plan);
+  for (FragileRun* run : {&straight, &faulty}) {
+    must(run->create());
+    must(run->step());
+  }
+  const std::string saved = must(save_checkpoint(*faulty.engine, posix_io(), dir.file("checkpoints"), {}, 0));
+  faulty.io.add({IoCall::write, FaultKind::fail, faulty.io.calls(IoCall::write) + 2, true, Code::no_space});
+  const Status status = faulty.step();
+  EXPECT_EQ(status.code(), Code::no_space) << status.to_string();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("chunk "));
+  faulty.io.clear();
+  must(load_checkpoint(*faulty.engine, posix_io(), saved));
+  for (FragileRun* run : {&straight, &faulty}) must(run->step());
+  EXPECT_EQ(faulty.digest(), straight.digest());
+}
+
+std::size_t open_files() { return must(posix_io().list("/proc/self/fd")).size(); }
+
+// Of a run that is warm: no byte and no descriptor more after hundreds of steps, evaluations among them.
+TEST(LeakTest, AWarmRunHoldsAsMuchAfterHundredsOfStepsAsBefore) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's allocator keeps what is freed";
+#endif
+  const test::TempDir dir;
+  const auto plan = three_tier_plan(dir.path(), StepMode::two_phase);
+  FragileRun run(*plan);
+  must(run.create());
+  const auto steps = [&](int n) {
+    for (int i = 0; i < n; ++i) {
+      must(run.step());
+      if (i % 50 == 0) run.digest();
+    }
+  };
+  steps(60);
+  const std::size_t files = open_files(), bytes = ::mallinfo2().uordblks;
+  const BackendCounters made = run.base->counters();
+  steps(400);
+  EXPECT_EQ(open_files(), files);
+  EXPECT_LE(::mallinfo2().uordblks, bytes + 4096);
+  EXPECT_EQ(run.base->counters().buffers_created, made.buffers_created);
+  EXPECT_EQ(run.base->counters().events_created, made.events_created);
+}
+
+}  // namespace
+}  // namespace strata
