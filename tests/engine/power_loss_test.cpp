@@ -69,7 +69,7 @@ TEST_F(PowerLossTest, WhereOnlyOneIsKeptThereIsAlwaysOne) {
     const auto running = disk();
     running->cut_power_at(nth);
     (void)save_checkpoint(*saver_.engine, *running, "run/checkpoints", {}, 1);
-    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    for (std::uint64_t seed = 1; seed <= 16; ++seed) {
       SCOPED_TRACE(str("call ", nth, ", seed ", seed));
       const auto left = running->after_power_failure(seed);
       ASSERT_THAT(digest_of_newest(*left), testing::AnyOf(old_, fresh_));
