@@ -13,7 +13,11 @@ Result<std::unique_ptr<NvmeStore>> NvmeStore::create(Io& io, NvmeOptions options
 }
 
 NvmeStore::NvmeStore(std::unique_ptr<detail::StoreCore> core) : core_(std::move(core)) {}
-NvmeStore::~NvmeStore() = default;
+
+// The kernel and a worker still refer to what never completed: that is left as it is.
+NvmeStore::~NvmeStore() {
+  if (core_ != nullptr && !core_->drain()) static_cast<void>(core_.release());
+}
 
 Status NvmeStore::register_memory(BufferView slab) { return core_->register_memory(slab); }
 Result<Ticket> NvmeStore::write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src) {

@@ -14,10 +14,8 @@ constexpr std::size_t kAlign = 4096;
 }  // namespace
 
 StoreCore::~StoreCore() {
-  {
-    const MutexLock lock(mutex_);
-    while (idle_requests_.size() < requests_.size()) done_.wait(mutex_);
-  }
+  const bool drained = drain();
+  STRATA_ASSERT(drained, "a store is destroyed with requests in flight");
   engine_.reset();  // joins the worker that told us, before the lock it still holds goes
 }
 
@@ -83,13 +81,14 @@ Result<Ticket> StoreCore::write_async(std::uint64_t id, std::uint32_t slot_class
   {
     const MutexLock lock(mutex_);
     std::optional<SlotIndex> slot;
+    STRATA_TRY(overdue_);
     for (;;) {
       if (!idle_requests_.empty()) {
         slot = slots_.take(slot_class);
         if (slot.has_value()) break;
         if (busy_[slot_class] == 0) return no_slot(slot_class).annotate(str("writing id ", id));
       }
-      done_.wait(mutex_);
+      STRATA_TRY(await_change());
     }
     ticket = begin(true, id, const_cast<std::byte*>(src.data), src.bytes);  // writes only read it
     Request& request = requests_[ticket.index];
@@ -110,7 +109,8 @@ Result<Ticket> StoreCore::read_async(std::uint64_t id, BufferView dst) {
   Transfer transfer;
   {
     const MutexLock lock(mutex_);
-    while (idle_requests_.empty()) done_.wait(mutex_);
+    STRATA_TRY(overdue_);
+    while (idle_requests_.empty()) STRATA_TRY(await_change());
     IdRecord* record = ids_.find(id);
     if (record == nullptr || record->slot == kNoSlot)
       return Status::error(Code::not_found, str("reading id ", id, ": nothing is published under it"));
@@ -133,6 +133,7 @@ Result<Ticket> StoreCore::read_async(std::uint64_t id, BufferView dst) {
 
 // Both directions are summed block by block by the engine's thread, while the device works on other blocks.
 void StoreCore::add_block(Request& request, std::size_t at, std::size_t bytes) noexcept {
+  if (abandoned_.load(std::memory_order_relaxed)) return;
   const std::uint32_t sum = crc32c(0, {request.data + at, bytes});
   request.sum.fetch_xor(crc32c_shift(sum, request.bytes - at - bytes), std::memory_order_relaxed);
 }

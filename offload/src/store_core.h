@@ -42,6 +42,8 @@ class StoreCore final : public TransferSink {
   std::uint64_t capacity_bytes() const STRATA_EXCLUDES(mutex_);
   NvmeCounters counters() const STRATA_EXCLUDES(mutex_);
   std::string engine_note() const;
+  /// Waits for what is in flight. False when that never ends: then this must not be destroyed.
+  bool drain() noexcept STRATA_EXCLUDES(mutex_);
 
   void departing(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept override;
   void arrived(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept override;
@@ -83,6 +85,8 @@ class StoreCore final : public TransferSink {
   void end(std::uint32_t index, const Status& outcome) STRATA_REQUIRES(mutex_);
   void feed_starved(std::uint32_t slot_class) STRATA_REQUIRES(mutex_);
   void drop_pending(std::uint64_t id) STRATA_REQUIRES(mutex_);
+  // Waits until a request ends or a slot comes free. An error, for good, when none does by the deadline.
+  Status await_change() STRATA_REQUIRES(mutex_);
 
   const NvmeOptions options_;
   std::vector<std::unique_ptr<File>> files_;  // fixed once created
@@ -90,7 +94,10 @@ class StoreCore final : public TransferSink {
   std::atomic<std::uint64_t> next_generation_{1};
 
   mutable Mutex mutex_;
-  mutable Condition done_;  // a request ended or a slot came free
+  mutable Condition done_;                             // a request ended or a slot came free
+  Status overdue_ STRATA_GUARDED_BY(mutex_);           // why the store was given up
+  std::uint64_t ended_ STRATA_GUARDED_BY(mutex_) = 0;  // requests
+  std::atomic<bool> abandoned_{false};  // nobody owns the memory of requests any more; a plain flag
   SlotPool slots_ STRATA_GUARDED_BY(mutex_);
   IdTable ids_ STRATA_GUARDED_BY(mutex_);
   std::vector<Request> requests_;  // entries guarded by mutex_, but for the data and sum of what is in flight

@@ -1,4 +1,5 @@
 // What completions lead to, and what waiters see.
+#include <algorithm>
 #include <utility>
 
 #include <strata/runtime/assert.h>
@@ -100,6 +101,7 @@ void StoreCore::drop_pending(std::uint64_t id) {
 void StoreCore::end(std::uint32_t index, const Status& outcome) {
   Request& request = requests_[index];
   request.active = false;
+  ++ended_;
   trace_.record(request.write, request.bytes, request.begin_ns);
   if (!outcome.is_ok()) {
     failures_.emplace(request.sequence, outcome);
@@ -144,9 +146,35 @@ Status StoreCore::wait(Ticket ticket) {
                          str("waiting for request ", ticket.sequence, " in place ", ticket.index, ": only ",
                              last_sequence_, " were made, in ", requests_.size(), " places"));
   const Request& request = requests_[ticket.index];
-  while (request.active && request.sequence == ticket.sequence) done_.wait(mutex_);
+  while (request.active && request.sequence == ticket.sequence) STRATA_TRY(await_change());
   const auto failure = failures_.find(ticket.sequence);
   return failure == failures_.end() ? Status::ok() : failure->second;
+}
+
+Status StoreCore::await_change() {
+  const std::uint64_t seen = ended_;
+  if (!overdue_.is_ok()) return overdue_;
+  if (done_.wait_for(mutex_, options_.deadline) == std::cv_status::no_timeout || ended_ != seen)
+    return Status::ok();
+  const auto oldest =
+      std::min_element(requests_.begin(), requests_.end(), [](const Request& a, const Request& b) {
+        return std::pair(!a.active, a.sequence) < std::pair(!b.active, b.sequence);
+      });
+  overdue_ = Status::error(Code::timeout,
+                           str(describe(*oldest), ": no completion, of this or of any other request, within ",
+                               options_.deadline.count(), " ms"));
+  done_.notify_all();
+  return overdue_;
+}
+
+bool StoreCore::drain() noexcept {
+  const MutexLock lock(mutex_);
+  while (idle_requests_.size() < requests_.size())
+    if (const Status status = await_change(); !status.is_ok()) {
+      abandoned_.store(true, std::memory_order_relaxed);
+      return false;
+    }
+  return true;
 }
 
 bool StoreCore::is_complete(Ticket ticket) const noexcept {

@@ -24,9 +24,10 @@ struct RingFaults {
   bool duplicate = false;  ///< each completion is reported twice, the second time later
   std::function<int(std::uint64_t number)>
       on_enter;  ///< 0, or the -errno with which this call refuses to submit
-  /// The result to report instead of doing the n-th operation, or kDoIt.
+  /// The result to report instead of doing the n-th operation, or kDoIt, or kLose.
   std::function<int(const detail::RingOp& op, std::uint64_t number)> on_op;
   static constexpr int kDoIt = 1 << 30;
+  static constexpr int kLose = kDoIt + 1;  ///< never done and never completed
 };
 
 /// What tests look at after the ring is gone into its store.
@@ -56,7 +57,8 @@ class FakeRing final : public detail::RingOps {
     const std::uint64_t number = ++seen_->enters;
     if (faults_.on_enter)
       if (const int error = faults_.on_enter(number); error != 0) return error;
-    for (const detail::RingOp& op : pushed_) complete({op.tag, run(op)});
+    for (const detail::RingOp& op : pushed_)
+      if (const int result = run(op); result != RingFaults::kLose) complete({op.tag, result});
     pushed_.clear();
     if (faults_.shuffle) shuffle();
     const MutexLock lock(mutex_);

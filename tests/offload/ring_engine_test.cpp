@@ -4,7 +4,10 @@
 #include <cerrno>
 #include <latch>
 
+#include <strata/runtime/str.h>
+
 #include "store_rig.h"
+#include "support/child.h"
 
 namespace strata::test {
 namespace {
@@ -179,6 +182,37 @@ TEST_F(StarvedWriteTest, FailsWithItsOwnCauseWhenNothingIsLeftThatCouldFreeOne) 
   EXPECT_NE(status.message().find("writing id 8"), std::string_view::npos) << status.message();
   must(read_now(*store_, 7, read_));
   EXPECT_TRUE(read_ == first_);
+}
+
+// The second write is never answered; what is published stays so, and nothing waits for ever.
+TEST_F(RingEngineTest, ACompletionThatNeverComesIsToldByNameAndGivesTheStoreUp) {
+  const ChildResult child = in_child([&] {
+    answer_op(2, RingFaults::kLose);
+    const auto store =
+        rig_.make({.block_bytes = kSlotBytes, .request_slots = 2, .deadline = std::chrono::seconds(1)});
+    must(write_now(*store, 6, first_));
+    const Ticket lost = must(store->write_async(7, 0, first_.view()));
+    const Status status = store->wait(lost);
+    const bool same = store->wait(lost) == status && read_now(*store, 6, read_) == status &&
+                      write_now(*store, 8, first_) == status;
+    return str(same ? "for good: " : "once: ", status.to_string());
+  });
+  EXPECT_EQ(child.exit_code, 0) << child.said;
+  EXPECT_TRUE(child.said.starts_with("for good: timeout: writing id 7 generation 2")) << child.said;
+  EXPECT_NE(child.said.find("within 1000 ms"), std::string::npos) << child.said;
+}
+
+// Callers that wait for a place in the table, rather than for a request, are told as well.
+TEST_F(RingEngineTest, ACompletionThatNeverComesIsToldToThoseWhoWaitForAPlace) {
+  const ChildResult child = in_child([&] {
+    rig_.ring().on_op = [](const detail::RingOp&, std::uint64_t) { return RingFaults::kLose; };
+    const auto store = rig_.make({.request_slots = 2, .deadline = std::chrono::milliseconds(50)});
+    must(store->write_async(1, 0, first_.view()));
+    must(store->write_async(2, 0, first_.view()));
+    return store->write_async(3, 0, first_.view()).status().to_string();
+  });
+  EXPECT_EQ(child.exit_code, 0) << child.said;
+  EXPECT_TRUE(child.said.starts_with("timeout: writing id 1")) << child.said;
 }
 
 TEST_F(RingEngineTest, EverythingAtOnceGivesTheSameBytesForManySeeds) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -43,7 +44,10 @@ struct NvmeOptions {
   bool direct = true;  ///< O_DIRECT where the file system takes it
   int io_threads = 2;  ///< of the threads engine
   std::uint32_t request_slots = 64;  ///< requests in flight; submitting blocks while all are taken
-  Trace* trace = nullptr;            ///< gets tracks with a span for each request; outlives the store
+  /// A store in which nothing completes for this long, while something is in flight, is given up. Longer than
+  /// any driver takes to report a device that does not answer.
+  std::chrono::milliseconds deadline = std::chrono::minutes(5);
+  Trace* trace = nullptr;  ///< gets tracks with a span for each request; outlives the store
 };
 
 /// Names one request. A value; a default one is complete and ok.
@@ -80,7 +84,9 @@ struct StoredInfo {
 /// with (id, generation), that was taken of the bytes to be written and kept in RAM: lost, misdirected and
 /// torn writes are found as surely as flipped bits. Thread-safe. Buffers are 4096-aligned in address and
 /// size, and the caller's until the ticket is complete. After creation nothing allocates and no file is
-/// opened, failures aside. The destructor waits for what is in flight.
+/// opened, failures aside. The destructor waits for what is in flight. Where a completion never comes, every
+/// call answers `timeout` with the request that is overdue, since its memory may still be written to; such a
+/// store is left to the end of the process, which should be near.
 class NvmeStore {
  public:
   /// Errors: `invalid` options, `no_space` with the bytes needed and free, `unsupported` for an engine
@@ -106,7 +112,7 @@ class NvmeStore {
   Result<Ticket> read_async(std::uint64_t id, BufferView dst);
 
   /// The outcome of that request, however often and late it is asked for. Errors: `io_error` naming id, file
-  /// and offset; `corrupt` with both sums; `no_space`.
+  /// and offset; `corrupt` with both sums; `no_space`; `timeout`.
   Status wait(Ticket ticket);
   bool is_complete(Ticket ticket) const noexcept;
 
