@@ -6,10 +6,13 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+#include <unistd.h>
 
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 #include <support/memory_io.h>
+#include <support/temp_dir.h>
 
 namespace strata {
 namespace {
@@ -113,6 +116,19 @@ TEST(SafetensorsTest, AFileWithNoTensorsIsWhole) {
   MemoryIo io;
   must(must(SafetensorsWriter::create(io, "m", {}))->finish());
   EXPECT_TRUE(must(SafetensorsFile::open(io, "m"))->entries().empty());
+}
+
+// A mapping would end the process here (SIGBUS); positioned reads see the end of the file.
+TEST(SafetensorsTest, AFileCutShortWhileItIsReadIsCorruptAndNoCrash) {
+  const test::TempDir dir;
+  const std::string path = dir.file("m.safetensors");
+  const auto writer = must(SafetensorsWriter::create(posix_io(), path, {{"a", "U8", {1 << 20}}}, {}));
+  must(writer->append(std::vector<std::byte>(1 << 20)));
+  must(writer->finish());
+  const auto file = must(SafetensorsFile::open(posix_io(), path));
+  ASSERT_EQ(::truncate(path.c_str(), 1 << 19), 0);
+  std::vector<std::byte> bytes(1 << 20);
+  EXPECT_EQ(file->read_range(file->entries()[0], 0, bytes).code(), Code::corrupt);
 }
 
 TEST(SafetensorsTest, AnUnfinishedFileIsRefused) {
