@@ -1,8 +1,9 @@
 // SSE4.2: the instruction has a latency of three cycles and a throughput of one, so three independent lanes
-// run at once and are joined by shifting the first two over the bytes that follow them.
+// run at once and are joined by shifting the first two over the bytes that follow them. Where the CPU
+// multiplies polynomials in 512-bit vectors, all but a rest is folded instead, which is twice as fast.
 #include <strata/runtime/crc32c.h>
 
-#include <nmmintrin.h>
+#include <immintrin.h>
 
 #include <cstring>
 
@@ -53,6 +54,37 @@ __attribute__((target("sse4.2"))) std::uint32_t three_lanes(std::uint32_t state,
   return over_one(ab) ^ static_cast<std::uint32_t>(c);
 }
 
+// Four 64-byte vectors of 128-bit lanes, each folded over the 2048 bits to its successor: x^(2048 +- 32)
+// modulo the polynomial, reflected (Gopal et al. 2009, "Fast CRC Computation for Generic Polynomials Using
+// PCLMULQDQ"). What is left of them, 256 bytes congruent to all before, goes through the instruction. At
+// least 256 bytes.
+constexpr std::size_t kFold = 256;
+__attribute__((target("avx512f,vpclmulqdq,sse4.2"))) std::uint32_t folded(std::uint32_t state,
+                                                                          const std::byte* p,
+                                                                          std::size_t folds) noexcept {
+  constexpr std::int64_t kLow = 0xDCB17AA4, kHigh = 0xB9E02B86;
+  const __m512i over = _mm512_set_epi64(kHigh, kLow, kHigh, kLow, kHigh, kLow, kHigh, kLow);
+  __m512i x[4];
+  for (std::size_t i = 0; i < 4; ++i) x[i] = _mm512_loadu_si512(p + 64 * i);
+  x[0] = _mm512_xor_si512(x[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(state))));
+  for (std::size_t f = 1; f < folds; ++f) {
+    p += kFold;
+    for (std::size_t i = 0; i < 4; ++i) {
+      _mm_prefetch(reinterpret_cast<const char*>(p + 64 * i + 2048), _MM_HINT_T0);
+      const __m512i low = _mm512_clmulepi64_epi128(x[i], over, 0x00);
+      const __m512i high = _mm512_clmulepi64_epi128(x[i], over, 0x11);
+      x[i] = _mm512_ternarylogic_epi64(low, high, _mm512_loadu_si512(p + 64 * i), 0x96);
+    }
+  }
+  std::byte rest[kFold];
+  for (std::size_t i = 0; i < 4; ++i) _mm512_storeu_si512(rest + 64 * i, x[i]);
+  return one_lane(0, rest, kFold);
+}
+
+bool can_fold() noexcept {
+  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("vpclmulqdq") != 0;
+}
+
 }  // namespace
 
 bool crc32c_has_hardware() noexcept { return __builtin_cpu_supports("sse4.2") != 0; }
@@ -62,6 +94,13 @@ std::uint32_t crc32c_hardware(std::uint32_t seed, std::span<const std::byte> byt
   std::uint32_t state = ~seed;
   const std::byte* p = bytes.data();
   std::size_t n = bytes.size();
+  static const bool fold = can_fold();
+  if (fold && n >= kFold) {
+    const std::size_t folds = n / kFold;
+    state = folded(state, p, folds);
+    n -= folds * kFold;
+    p += folds * kFold;
+  }
   for (; n >= 3 * kLane; n -= 3 * kLane, p += 3 * kLane) state = three_lanes(state, p, over_one);
   return ~one_lane(state, p, n);
 }

@@ -73,7 +73,7 @@ TEST(TrainConfigTest, TheAustenPresetFillsTheStruct) {
   EXPECT_EQ(config.memory.nvme_bytes, 48 * kMiB);
   EXPECT_FALSE(config.offload.chunk_elems.has_value());
   EXPECT_EQ(config.offload.step_mode, "two_phase");
-  EXPECT_EQ(config.io.block_bytes, kMiB);
+  EXPECT_EQ(config.io.block_bytes, 4 * kMiB);
   EXPECT_TRUE(config.log.trace.empty());
 }
 

@@ -63,7 +63,9 @@ TEST(PlacementPlannerTest, WithoutLimitsEverythingLivesOnTheDevice) {
 TEST(PlacementPlannerTest, TheFastestTierIsFilledFirstAndOnlyTheExcessSpills) {
   const Model model = model_of(8);
   std::size_t last = 0;
-  for (std::uint64_t slots = 4; slots <= 40; ++slots) {
+  // From where the windows are as wide as they ever get; below that a home may give way to a wider window.
+  constexpr std::uint64_t kWidest = 6;
+  for (std::uint64_t slots = kWidest; slots <= 40; ++slots) {
     const TierBytes budgets = {8 * kPage + slots * kSlot, kUnlimited, kUnlimited};
     const Placement placement = must(plan_placement(model.layout, model.trace, {budgets}));
     expect_within(model, placement, budgets);
