@@ -62,6 +62,25 @@ Counts extra_device_window(const ChunkLayout& layout, const AccessTrace& trace, 
   return sum;
 }
 
+Counts passing_params(const ChunkLayout& layout, const Placement& p) {
+  Counts n(p.classes.size(), 0);
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    if (const CopyKey key{chunk, Payload::param};
+        layout.has(chunk, Payload::param) && p.home(key) != Tier::device)
+      ++n[p.class_of(layout, key)];
+  return n;
+}
+
+// Parameters that the device window keeps from their first use in a step to their last, by class.
+Counts kept_params(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
+  Counts kept = passing_params(layout, p);
+  const Counts least = least_device_window(layout, trace, p);
+  for (std::size_t c = 0; c < kept.size(); ++c)
+    kept[c] =
+        std::min(kept[c], p.classes[c].window[kDevice] - std::min(p.classes[c].window[kDevice], least[c]));
+  return kept;
+}
+
 struct PinnedWindow {
   Counts work;     // in the commit of a chunk, while a gradient lands: more room lets the next begin
   Counts passing;  // while states of the slow tier are loaded, saved or given their first values: a parameter
@@ -125,12 +144,14 @@ Placement empty_placement(const ChunkLayout& layout) {
   return p;
 }
 
-// What a placement moves in a step, in seconds of a machine whose link carries 20 GB/s and whose disk 2: only
-// the order of the answers matters. Times a payload crosses: a parameter for each use, a sum for each
-// micro-batch.
+// What a placement moves in a step, in seconds of a machine whose link carries 20 GB/s, whose disk 2 and
+// whose RAM 60: only the order of the answers matters. Times a payload crosses: a parameter for each use, a
+// sum for each micro-batch; the CPU's update reads and writes all states.
 double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
-  constexpr double kLink = 20e9, kDisk = 2e9, kUsesInPass = 3;  // forward, recomputation, backward
+  constexpr double kLink = 20e9, kDisk = 2e9, kRam = 60e9,
+                   kUsesInPass = 3;  // forward, recomputation, backward
   const double passes = trace.micro_batches;
+  Counts kept = kept_params(layout, trace, p);
   double cost = 0;
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
     if (p.home({chunk, Payload::param}) == Tier::device) continue;
@@ -140,11 +161,16 @@ double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Plac
     const auto disk = [&](Payload payload) {
       return p.home({chunk, payload}) == Tier::nvme ? bytes(payload) / kDisk : 0.0;
     };
-    cost += disk(Payload::param) * (kUsesInPass * passes + 2) +
-            kUsesInPass * passes * bytes(Payload::param) / kLink;
+    std::uint32_t& left = kept[p.class_of(layout, {chunk, Payload::param})];
+    const double uploads = left > 0 ? 1 : kUsesInPass * passes;
+    if (left > 0) --left;
+    cost += disk(Payload::param) * (uploads + 2) + uploads * bytes(Payload::param) / kLink;
     cost += disk(Payload::accum) * 2 * passes;
     cost += (p.home({chunk, Payload::accum}) == Tier::device ? 1 : passes) * bytes(Payload::accum) / kLink;
     cost += 2 * (disk(Payload::master) + disk(Payload::m) + disk(Payload::v));
+    if (!trace.trains) continue;
+    for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v})
+      cost += 2 * bytes(payload) / kRam;
   }
   return cost;
 }
@@ -197,6 +223,19 @@ void place_sums_on_device(const ChunkLayout& layout, const AccessTrace& trace,
   }
 }
 
+// What is still left of it keeps parameters that have no home there, so that a step brings them up once.
+void keep_params_on_device(const ChunkLayout& layout, const AccessTrace& trace,
+                           const PlacementRequest& request, Placement& p) {
+  const std::uint64_t used = placement_bytes(layout, trace, p)[kDevice];
+  std::uint64_t left = request.budgets[kDevice] - std::min(used, request.budgets[kDevice]);
+  const Counts passing = passing_params(layout, p), kept = kept_params(layout, trace, p);
+  for (std::size_t c = 0; c < p.classes.size(); ++c) {
+    const std::uint64_t more = std::min<std::uint64_t>(passing[c] - kept[c], left / p.classes[c].slot_bytes);
+    p.classes[c].window[kDevice] += static_cast<std::uint32_t>(more);
+    left -= more * p.classes[c].slot_bytes;
+  }
+}
+
 // `n` chunks whole on the device, from the front of the model: their gradients come last, so that their
 // update follows backward with nothing to wait for. Nothing where that does not fit.
 std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const AccessTrace& trace,
@@ -210,6 +249,7 @@ std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const 
   if (trace.trains && request.policy == PlacementPolicy::automatic)
     place_sums_on_device(layout, trace, request, n, width, p);
   if (!place_off_device(layout, trace, request, width, p)) return std::nullopt;
+  keep_params_on_device(layout, trace, request, p);
   return p;
 }
 

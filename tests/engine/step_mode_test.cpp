@@ -193,6 +193,36 @@ INSTANTIATE_TEST_SUITE_P(Models, StepModeTest,
                                            Model{"llama", DType::f16, 1}, Model{"llama", DType::f16, 4}),
                          model_name);
 
+// --- what a step moves ---
+
+// With room on the device for the parameters a step brings each of them up once and takes each gradient down
+// once, whatever the mode.
+TEST(StepTrafficTest, EachParameterGoesUpOnceAndEachGradientDownOnce) {
+  for (const StepMode mode : kStepModes) {
+    EngineOptions options;
+    options.policy = PlacementPolicy::pinned;
+    options.step_mode = mode;
+    options.undo_bytes = kUnlimited;
+    options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
+    TinyRun run(
+        must(Engine::plan(tiny_programs(Recompute::none, 3, test::tiny_config(), DType::bf16), options)), 2,
+        {});
+    std::uint64_t up = 0, down = sizeof(float);  // the loss
+    for (ChunkId chunk = 0; chunk < run.plan->layout.n_chunks(); ++chunk) {
+      up += run.plan->layout.payload_bytes(chunk, Payload::param);
+      down += run.plan->layout.payload_bytes(chunk, Payload::grad);
+    }
+    for (const auto& [name, operand] : run.plan->train.ends)
+      if (name != "loss") up += static_cast<std::uint64_t>(operand.shape.n_elems()) * size_of(operand.dtype);
+    must(run.engine->initialize(1));
+    run.train(2);
+    const MovedBytes before = run.engine->moved();
+    run.train(3);
+    EXPECT_EQ(run.engine->moved().h2d - before.h2d, 3 * up) << to_string(mode);
+    EXPECT_EQ(run.engine->moved().d2h - before.d2h, 3 * down) << to_string(mode);
+  }
+}
+
 // --- the undo log ---
 
 std::unique_ptr<const RunPlan> plan_in_ram(const EngineOptions& options) {

@@ -62,18 +62,36 @@ TEST(PlacementPlannerTest, WithoutLimitsEverythingLivesOnTheDevice) {
 
 TEST(PlacementPlannerTest, TheFastestTierIsFilledFirstAndOnlyTheExcessSpills) {
   const Model model = model_of(8);
-  std::size_t last = 0;
-  // From where the windows are as wide as they ever get; below that a home may give way to a wider window.
-  constexpr std::uint64_t kWidest = 6;
-  for (std::uint64_t slots = kWidest; slots <= 40; ++slots) {
+  std::uint64_t last = 0;
+  for (std::uint64_t slots = 4; slots <= 40; ++slots) {
     const TierBytes budgets = {8 * kPage + slots * kSlot, kUnlimited, kUnlimited};
     const Placement placement = must(plan_placement(model.layout, model.trace, {budgets}));
     expect_within(model, placement, budgets);
-    EXPECT_GE(homes_in(placement, Tier::device), last) << slots;
     EXPECT_EQ(homes_in(placement, Tier::nvme), 0u);  // pinned memory has room
-    last = homes_in(placement, Tier::device);
+    // More of it is never used less, and nothing is left that another chunk's parameters could have.
+    const std::uint64_t used = placement_bytes(model.layout, model.trace, placement)[0];
+    EXPECT_GE(used, last) << slots;
+    last = used;
+    EXPECT_TRUE(slots < 40 || homes_in(placement, Tier::device) == 8u * 4u);
   }
-  EXPECT_EQ(last, 8u * 4u);
+}
+
+TEST(PlacementPlannerTest, WhatIsLeftOfTheDeviceKeepsParametersInItsWindow) {
+  const Model model = model_of(8);
+  PlacementRequest request;
+  request.policy = PlacementPolicy::pinned;
+  request.prefetch = 0;
+  std::uint32_t last = 0;
+  for (std::uint64_t slots = 2; slots <= 14; ++slots) {  // a parameter and its gradient are the least
+    request.budgets = {8 * kPage + slots * kSlot, kUnlimited, 0};
+    const Placement placement = must(plan_placement(model.layout, model.trace, request));
+    expect_within(model, placement, request.budgets);
+    EXPECT_EQ(homes_in(placement, Tier::device), 0u);
+    const std::uint32_t window = placement.classes.front().window[0];
+    EXPECT_EQ(window, std::min<std::uint64_t>(slots, 2 + 8)) << "all eight beside the least, and no more";
+    EXPECT_GE(window, last);
+    last = window;
+  }
 }
 
 TEST(PlacementPlannerTest, InPinnedMemoryParametersComeBeforeGradientsBeforeMoments) {
