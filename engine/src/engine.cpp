@@ -78,6 +78,21 @@ MovedBytes Engine::moved() const {
   return moved;
 }
 
+LaneSeconds Engine::lane_seconds() const {
+  const BackendCounters counters = impl_->machine().backend.counters();
+  const auto lane = [&](StreamRole role) {
+    return static_cast<double>(counters.busy_ns[static_cast<std::size_t>(role)]) * 1e-9;
+  };
+  LaneSeconds seconds = {lane(StreamRole::compute), lane(StreamRole::h2d), lane(StreamRole::d2h),
+                         lane(StreamRole::cpu)};
+  if (const NvmeStore* store = impl_->machine().store.get()) {
+    const NvmeCounters io = store->counters();
+    seconds.nvme_read = static_cast<double>(io.read_busy_ns) * 1e-9;
+    seconds.nvme_write = static_cast<double>(io.write_busy_ns) * 1e-9;
+  }
+  return seconds;
+}
+
 TierBytes Engine::used_bytes() const {
   TierBytes bytes{};
   for (std::size_t t = 0; t < kTiers; ++t)

@@ -48,7 +48,8 @@ Ticket StoreCore::begin(bool write, std::uint64_t id, std::byte* data, std::size
   request.id = id;
   request.data = data;
   request.bytes = bytes;
-  request.begin_ns = trace_.now_ns();
+  request.begin_ns = clock_.now_ns();
+  busy_time_[write ? 1 : 0].begin(request.begin_ns);
   request.sum.store(0, std::memory_order_relaxed);
   request.first_failure = Status::ok();
   return {index, request.sequence};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -9,8 +10,10 @@
 #include <vector>
 
 #include <strata/offload/nvme_store.h>
+#include <strata/runtime/clock.h>
 #include <strata/runtime/thread_annotations.h>
 
+#include "busy_time.h"
 #include "engine.h"
 #include "id_table.h"
 #include "ring_ops.h"
@@ -108,6 +111,8 @@ class StoreCore final : public TransferSink {
   std::unordered_map<std::uint64_t, Status> failures_
       STRATA_GUARDED_BY(mutex_);  // by sequence; kept for late waiters
   NvmeCounters counters_ STRATA_GUARDED_BY(mutex_);
+  std::array<BusyTime, 2> busy_time_ STRATA_GUARDED_BY(mutex_);  // of reads, of writes
+  const SteadyClock clock_;
   std::unique_ptr<Engine> engine_;  // last: its threads stop before anything above goes
 };
 

@@ -102,7 +102,9 @@ void StoreCore::end(std::uint32_t index, const Status& outcome) {
   Request& request = requests_[index];
   request.active = false;
   ++ended_;
-  trace_.record(request.write, request.bytes, request.begin_ns);
+  const std::int64_t now_ns = clock_.now_ns();
+  busy_time_[request.write ? 1 : 0].end(now_ns);
+  trace_.record(request.write, request.bytes, request.begin_ns, now_ns);
   if (!outcome.is_ok()) {
     failures_.emplace(request.sequence, outcome);
   } else if (request.write) {
@@ -219,6 +221,9 @@ NvmeCounters StoreCore::counters() const {
   NvmeCounters counters = counters_;
   counters.resubmissions = engine.resubmissions;
   counters.stray_completions = engine.stray_completions;
+  const std::int64_t now_ns = clock_.now_ns();
+  counters.read_busy_ns = busy_time_[0].until(now_ns);
+  counters.write_busy_ns = busy_time_[1].until(now_ns);
   return counters;
 }
 

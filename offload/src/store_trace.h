@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include <strata/runtime/clock.h>
 #include <strata/runtime/trace.h>
 
 namespace strata::detail {
@@ -22,14 +21,13 @@ class StoreTrace {
         lanes_[direction][i].track =
             &trace->add_track(std::string(direction == 0 ? "nvme read " : "nvme write ") + std::to_string(i));
   }
-  std::int64_t now_ns() const noexcept { return lanes_[0][0].track == nullptr ? 0 : clock_.now_ns(); }
-  void record(bool write, std::uint64_t bytes, std::int64_t begin_ns) noexcept {
+  void record(bool write, std::uint64_t bytes, std::int64_t begin_ns, std::int64_t end_ns) noexcept {
     auto& lanes = lanes_[write ? 1 : 0];
     Lane& lane = *std::min_element(lanes.begin(), lanes.end(),
                                    [](const Lane& a, const Lane& b) { return a.end_ns < b.end_ns; });
     if (lane.track == nullptr) return;
     begin_ns = std::max(begin_ns, lane.end_ns);
-    lane.end_ns = clock_.now_ns();
+    lane.end_ns = end_ns;
     lane.track->span(write ? "write" : "read", static_cast<std::int64_t>(bytes), begin_ns, lane.end_ns);
   }
 
@@ -38,7 +36,6 @@ class StoreTrace {
     Trace::Track* track = nullptr;
     std::int64_t end_ns = 0;
   };
-  SteadyClock clock_;
   std::array<std::array<Lane, kTracks>, 2> lanes_;
 };
 

@@ -130,10 +130,14 @@ TEST_F(CliRunE2e, MetricsAndSummaryHaveTheDocumentedFields) {
   const nlohmann::json all = summary("run");
   for (const char* key :
        {"steps", "train_loss", "val_loss", "bits_per_byte", "tokens_per_s", "state_digest", "peak_bytes",
-        "planned_bytes", "budget_bytes", "exposed_wait_s", "moved_bytes", "compute_s", "bottleneck",
+        "planned_bytes", "budget_bytes", "exposed_wait_s", "moved_bytes", "compute_s", "bottleneck", "lanes",
         "resident_peak_bytes", "resident_allowance_bytes", "steps_3_to_12"})
     EXPECT_TRUE(all.contains(key)) << key;
   EXPECT_EQ(all["state_digest"].get<std::string>().size(), 32u);
+  for (const char* lane : {"h2d", "d2h", "nvme_read", "nvme_write"}) {
+    EXPECT_EQ(all["lanes"][lane]["bytes"], all["moved_bytes"][lane]) << lane;
+    EXPECT_GT(all["lanes"][lane]["busy_s"].get<double>(), 0) << lane;
+  }
 }
 
 TEST_F(CliRunE2e, PeaksAreWhatWasPlannedAndWithinTheBudgets) {

@@ -10,6 +10,7 @@
 #include <strata/runtime/units.h>
 
 #include "training/held_out.h"
+#include "training/lanes.h"
 #include "training/stalls.h"
 #include "training/tiers.h"
 
@@ -70,7 +71,8 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       "  \"peak_bytes\": {},\n  \"planned_bytes\": {},\n  \"budget_bytes\": {},\n"
       "  \"resident_peak_bytes\": {},\n  \"resident_allowance_bytes\": {},\n"
       "  {},\n  \"bottleneck\": \"{}\",\n"
-      "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}},\n"
+      "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}},\n  \"lanes\": "
+      "{},\n"
       "  \"steps_3_to_12\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  \"nvme\": "
       "\"{}\"\n}}\n",
       to_string(o.ending), engine.steps(), or_null(o.train_loss), or_null(o.val_loss), bits_json(o.val_loss),
@@ -78,12 +80,11 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
       tiers_json(engine.plan().options.budgets), peak_resident_bytes(),
       resident_allowance(engine, workload.data_bytes()), stalls_json(o.times), bottleneck_text(o.times),
-      moved.h2d, moved.d2h, moved.nvme_read, moved.nvme_write, o.heap_allocations, o.resources_created,
-      engine.nvme_note());
+      moved.h2d, moved.d2h, moved.nvme_read, moved.nvme_write, lanes_json(engine), o.heap_allocations,
+      o.resources_created, engine.nvme_note());
 }
 
 std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder& folder) {
-  const MovedBytes moved = engine.moved();
   std::string text = fmt::format("\n{} after step {}: training loss {:.4f}, {:.0f} tokens/s\n",
                                  to_string(o.ending), engine.steps(), o.train_loss, o.tokens_per_s);
   if (o.bits_per_byte)
@@ -93,8 +94,7 @@ std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder&
     text += fmt::format("{} steps of this process were skipped: their gradients were not finite\n",
                         o.skipped_steps);
   text += tiers_text(engine);
-  text += fmt::format("\nmoved: h2d {}, d2h {}, nvme read {}, nvme write {}\n", format_bytes(moved.h2d),
-                      format_bytes(moved.d2h), format_bytes(moved.nvme_read), format_bytes(moved.nvme_write));
+  text += lanes_text(engine);
   text += fmt::format("{:.1f} s in steps: {}\n", o.train_seconds, bottleneck_text(o.times));
   return text + fmt::format("run folder: {}\n", folder.path());
 }

@@ -157,6 +157,11 @@ struct MovedBytes {
   std::uint64_t h2d = 0, d2h = 0, nvme_read = 0, nvme_write = 0;
 };
 
+/// Seconds that each lane has worked since the engine was made.
+struct LaneSeconds {
+  double compute = 0, h2d = 0, d2h = 0, cpu = 0, nvme_read = 0, nvme_write = 0;
+};
+
 /// Trains one model with its states spread over the tiers. One thread drives it. The placement never changes
 /// a bit of what it computes (contract C1).
 class Engine {
@@ -234,6 +239,7 @@ class Engine {
   Result<std::string> state_digest();
 
   MovedBytes moved() const;
+  LaneSeconds lane_seconds() const;
   TierBytes used_bytes() const;
   TierBytes peak_bytes() const;
   std::string nvme_note() const;

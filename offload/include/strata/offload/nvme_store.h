@@ -70,6 +70,8 @@ struct NvmeCounters {
   std::uint64_t resubmissions = 0;      ///< ring: EAGAIN, EINTR and the rests of short transfers
   std::uint64_t stray_completions = 0;  ///< ring: completions that belong to no request in flight; dropped
   std::uint64_t files_opened = 0;
+  std::int64_t read_busy_ns = 0;  ///< time in which at least one was under way
+  std::int64_t write_busy_ns = 0;
 };
 
 /// What is published under an id.
