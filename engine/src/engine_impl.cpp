@@ -143,7 +143,7 @@ Status Engine::Impl::undo_step() {
 Status Engine::Impl::settle() {
   STRATA_TRY(broken);
   if (!commit_.is_pending()) return Status::ok();
-  const Status status = commit_.finish();
+  Status status = commit_.finish();
   if (status.is_ok()) return status;
   runner_.release();  // reads ahead that failed too do not meet the next call
   return status.annotate(str("the update of step ", steps, " is still due"));

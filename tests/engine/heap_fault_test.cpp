@@ -1,44 +1,9 @@
 // The heap refuses the n-th allocation of the thread that drives an engine, for every n in turn. A program of
-// its own, since it replaces operator new.
+// its own, since refusing_heap.cpp replaces operator new.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
-
+#include "engine/refusing_heap.h"
 #include "engine/tiny_run.h"
-
-namespace {
-
-thread_local std::uint64_t allocations = 0;
-thread_local std::uint64_t refused_one = 0;  // 0: none
-
-void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (++allocations == refused_one) throw std::bad_alloc();
-  void* const p = alignment <= alignof(std::max_align_t)
-                      ? std::malloc(bytes == 0 ? 1 : bytes)
-                      : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return allocate(bytes, 1); }
-void* operator new[](std::size_t bytes) { return allocate(bytes, 1); }
-void* operator new(std::size_t bytes, std::align_val_t a) {
-  return allocate(bytes, static_cast<std::size_t>(a));
-}
-void* operator new[](std::size_t bytes, std::align_val_t a) {
-  return allocate(bytes, static_cast<std::size_t>(a));
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace strata {
 namespace {
@@ -72,13 +37,13 @@ TEST(HeapFaultTest, AnAllocationRefusedAnywhereEndsARunInGoodOrder) {
   const test::TempDir dir;
   const auto pool = must(ThreadPool::create(1));
   const std::string want = whole_run(dir.path(), *pool);  // what libraries keep is there now
-  const std::uint64_t before = allocations;
+  const std::uint64_t before = test::heap_allocations;
   EXPECT_EQ(whole_run(dir.path(), *pool), want);
-  const std::uint64_t total = allocations - before;
+  const std::uint64_t total = test::heap_allocations - before;
   EXPECT_GT(total, 1000u);
   int refused = 0;
   for (std::uint64_t nth = 1; nth <= total; nth += 1 + nth / 40) {
-    refused_one = allocations + nth;
+    test::heap_refuses = test::heap_allocations + nth;
     bool ended_well = false;
     try {
       ended_well = whole_run(dir.path(), *pool) == want;
@@ -87,7 +52,7 @@ TEST(HeapFaultTest, AnAllocationRefusedAnywhereEndsARunInGoodOrder) {
     } catch (const Error&) {
       ++refused;
     }
-    refused_one = 0;
+    test::heap_refuses = 0;
     EXPECT_TRUE(refused > 0 || ended_well);
   }
   EXPECT_GT(refused, 50);
