@@ -186,10 +186,12 @@ void plan_undo(RunPlan& plan) {
     ++n;
   }
   plan.trace.pinned_fixed_bytes += plan.undo.bytes;
-  if (plan.trains())
-    plan.notes.push_back(
-        str("step: ", to_string(plan.options.step_mode), "; ", n, " of ", plan.layout.n_chunks(),
-            " chunks may be updated before the norm is known, undo log ", format_bytes(plan.undo.bytes)));
+  if (!plan.trains()) return;
+  std::string note = str("step: ", to_string(plan.options.step_mode));
+  if (budget > 0)
+    note += str("; ", n, " of ", plan.layout.n_chunks(),
+                " chunks may be updated before the norm is known, undo log ", format_bytes(plan.undo.bytes));
+  plan.notes.push_back(std::move(note));
 }
 
 }  // namespace
