@@ -186,11 +186,9 @@ TEST_P(NvmeMachineTest, TwoProcessesOnOneFolderDoNotMeet) {
     }
     return "same bytes";
   };
-  std::array<ChildResult, 2> results;
-  {
-    const std::jthread one([&] { results[0] = in_child([&] { return job(1000); }); });
-    const std::jthread other([&] { results[1] = in_child([&] { return job(2000); }); });
-  }
+  const std::array<std::function<std::string()>, 2> jobs = {[&] { return job(1000); },
+                                                            [&] { return job(2000); }};
+  const std::vector<ChildResult> results = test::in_children(jobs);
   for (const ChildResult& result : results) EXPECT_EQ(result.said, "same bytes");
   EXPECT_TRUE(must(posix_io().list(dir_.path())).empty());
   ::munmap(shared, 4096);

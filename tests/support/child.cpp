@@ -6,6 +6,7 @@
 
 #include <array>
 #include <exception>
+#include <utility>
 
 #include <strata/runtime/assert.h>
 
@@ -30,27 +31,43 @@ std::string hear(int fd) {
 
 }  // namespace
 
-ChildResult in_child(const std::function<std::string()>& body) {
-  const Pipe pipe;
-  const pid_t child = ::fork();
-  STRATA_ASSERT(child >= 0, "fork");
-  if (child == 0) {
-    int code = 0;
-    try {
-      say(pipe.ends[1], body());
-    } catch (const std::exception& error) {
-      say(pipe.ends[1], error.what());
-      code = 1;
+std::vector<ChildResult> in_children(std::span<const std::function<std::string()>> bodies) {
+  struct Child {
+    pid_t pid = -1;
+    int said = -1;
+  };
+  std::vector<Child> children;
+  for (const auto& body : bodies) {
+    const Pipe pipe;
+    const pid_t child = ::fork();
+    STRATA_ASSERT(child >= 0, "fork");
+    if (child == 0) {
+      int code = 0;
+      try {
+        say(pipe.ends[1], body());
+      } catch (const std::exception& error) {
+        say(pipe.ends[1], error.what());
+        code = 1;
+      }
+      ::_exit(code);
     }
-    ::_exit(code);
+    ::close(pipe.ends[1]);
+    children.push_back({child, pipe.ends[0]});
   }
-  ::close(pipe.ends[1]);
-  ChildResult result;
-  result.said = hear(pipe.ends[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
+  std::vector<ChildResult> results;
+  for (const Child& child : children) {
+    ChildResult result;
+    result.said = hear(child.said);
+    int status = 0;
+    ::waitpid(child.pid, &status, 0);
+    result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+ChildResult in_child(const std::function<std::string()>& body) {
+  return std::move(in_children(std::span(&body, 1)).front());
 }
 
 void kill_after(const std::function<void()>& body) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace strata::test {
 
@@ -15,6 +17,9 @@ struct ChildResult {
 /// returns the text to say; the child exits with 0, or with 1 and the message where `body` throws. Call it
 /// before the test starts threads.
 ChildResult in_child(const std::function<std::string()>& body);
+
+/// The same with a child for each, all of them running at once. Forks from the caller's thread alone.
+std::vector<ChildResult> in_children(std::span<const std::function<std::string()>> bodies);
 
 /// Runs `body` in a forked child and kills it (SIGKILL) as soon as `body` has returned, with all it made
 /// still open.
