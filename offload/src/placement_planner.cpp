@@ -9,126 +9,23 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
+#include "placement_windows.h"
+
 namespace strata {
 namespace {
 
-/// What a run keeps between uses; one that only infers has parameters alone. A chunk may lack some of them.
-std::span<const Payload> homed(const AccessTrace& trace) {
-  static constexpr std::array<Payload, 5> kAll = {Payload::param, Payload::accum, Payload::master, Payload::m,
-                                                  Payload::v};
-  return std::span(kAll).first(trace.trains ? kAll.size() : 1);
-}
+using detail::Counts;
+using detail::homed;
+using detail::kDevice;
+using detail::kept_params;
+using detail::kNvme;
+using detail::kPinned;
+using detail::passing_params;
+using detail::set_windows;
+using detail::Width;
+
 void set_home(const ChunkLayout& layout, Placement& p, CopyKey key, Tier tier) {
   if (layout.has(key.chunk, key.payload)) p.homes[key.chunk][static_cast<std::size_t>(key.payload)] = tier;
-}
-
-constexpr std::size_t kDevice = static_cast<std::size_t>(Tier::device);
-constexpr std::size_t kPinned = static_cast<std::size_t>(Tier::pinned);
-constexpr std::size_t kNvme = static_cast<std::size_t>(Tier::nvme);
-
-using Counts = std::vector<std::uint32_t>;  // by class
-
-void raise(Counts& most, const Counts& counts) {
-  for (std::size_t c = 0; c < most.size(); ++c) most[c] = std::max(most[c], counts[c]);
-}
-
-// Payloads that are on the device together and have no home there.
-Counts least_device_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
-  Counts most(p.classes.size(), 0);
-  for (const AccessTrace::Step& step : trace.steps) {
-    Counts now(p.classes.size(), 0);
-    for (const CopyKey key : step.on_device)
-      if (p.home(key) != Tier::device) ++now[p.class_of(layout, key)];
-    raise(most, now);
-  }
-  return most;
-}
-
-// Room beyond the least, by class: for parameters on their way to the device, and for gradients on their way
-// from it; of each no more than there are.
-Counts extra_device_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p,
-                           std::uint32_t extra) {
-  Counts sum(p.classes.size(), 0);
-  for (const Payload payload : {Payload::param, Payload::grad}) {
-    Counts passing(p.classes.size(), 0);
-    for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
-      const CopyKey key{chunk, payload};
-      if (!layout.has(chunk, payload) || p.home(key) == Tier::device) continue;
-      if (payload == Payload::param || trace.trains) ++passing[p.class_of(layout, key)];
-    }
-    for (std::size_t c = 0; c < sum.size(); ++c)
-      sum[c] += std::min(extra, passing[c] - std::min(passing[c], 1u));
-  }
-  return sum;
-}
-
-Counts passing_params(const ChunkLayout& layout, const Placement& p) {
-  Counts n(p.classes.size(), 0);
-  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    if (const CopyKey key{chunk, Payload::param};
-        layout.has(chunk, Payload::param) && p.home(key) != Tier::device)
-      ++n[p.class_of(layout, key)];
-  return n;
-}
-
-// Parameters that the device window keeps from their first use in a step to their last, by class.
-Counts kept_params(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
-  Counts kept = passing_params(layout, p);
-  const Counts least = least_device_window(layout, trace, p);
-  for (std::size_t c = 0; c < kept.size(); ++c)
-    kept[c] =
-        std::min(kept[c], p.classes[c].window[kDevice] - std::min(p.classes[c].window[kDevice], least[c]));
-  return kept;
-}
-
-struct PinnedWindow {
-  Counts work;     // in the commit of a chunk, while a gradient lands: more room lets the next begin
-  Counts passing;  // while states of the slow tier are loaded, saved or given their first values: a parameter
-                   // with its master, the others one at a time
-};
-// Payloads that are in pinned memory together and have no home there.
-PinnedWindow least_pinned_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
-  PinnedWindow most{Counts(p.classes.size(), 0), Counts(p.classes.size(), 0)};
-  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
-    Counts commit(p.classes.size(), 0), landing(p.classes.size(), 0), passing(p.classes.size(), 0);
-    const bool at_device = p.home({chunk, Payload::param}) == Tier::device;
-    for (const Payload payload : homed(trace)) {
-      const CopyKey key{chunk, payload};
-      if (p.home(key) == Tier::pinned || !layout.has(chunk, payload)) continue;
-      if (!at_device) ++commit[p.class_of(layout, key)];  // a parameter on its way to the device, too
-      if (p.home(key) != Tier::nvme || payload == Payload::accum) continue;
-      std::uint32_t& passes = passing[p.class_of(layout, key)];
-      passes = payload == Payload::master ? passes + 1 : std::max(passes, 1u);
-    }
-    const bool lands_in_ram = p.home({chunk, Payload::accum}) != Tier::device;
-    if (trace.trains && lands_in_ram && trace.micro_batches > 1)
-      ++landing[p.class_of(layout, {chunk, Payload::grad})];
-    if (p.home({chunk, Payload::accum}) == Tier::nvme) ++landing[p.class_of(layout, {chunk, Payload::accum})];
-    raise(most.work, commit);
-    raise(most.work, landing);
-    raise(most.passing, passing);
-  }
-  return most;
-}
-
-// One attempt: how wide the windows are and how many spares there are.
-struct Width {
-  std::uint32_t device_extra = 0;
-  std::uint32_t pinned_times = 1;
-  std::uint32_t spares = 1;
-};
-
-void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const Width& width, Placement& p) {
-  const Counts device = least_device_window(layout, trace, p);
-  const PinnedWindow pinned = least_pinned_window(layout, trace, p);
-  const Counts on_nvme = p.home_counts(layout, Tier::nvme);
-  const Counts extra = extra_device_window(layout, trace, p, width.device_extra);
-  for (std::size_t c = 0; c < p.classes.size(); ++c) {
-    auto& window = p.classes[c].window;
-    window[kDevice] = device[c] + extra[c];
-    window[kPinned] = std::max(pinned.work[c] * width.pinned_times, pinned.passing[c]);
-    window[kNvme] = on_nvme[c] > 0 ? std::min(width.spares, on_nvme[c]) : 0;
-  }
 }
 
 bool within(const TierBytes& need, const TierBytes& budgets) {

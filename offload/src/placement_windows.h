@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <strata/chunk/placement.h>
+#include <strata/offload/access_trace.h>
+
+namespace strata::detail {
+
+inline constexpr std::size_t kDevice = static_cast<std::size_t>(Tier::device);
+inline constexpr std::size_t kPinned = static_cast<std::size_t>(Tier::pinned);
+inline constexpr std::size_t kNvme = static_cast<std::size_t>(Tier::nvme);
+
+using Counts = std::vector<std::uint32_t>;  ///< by class
+
+/// One attempt: how wide the windows are and how many spares there are.
+struct Width {
+  std::uint32_t device_extra = 0;
+  std::uint32_t pinned_times = 1;
+  std::uint32_t spares = 1;
+};
+
+/// What a run keeps between uses; one that only infers has parameters alone. A chunk may lack some of them.
+std::span<const Payload> homed(const AccessTrace& trace);
+/// The windows that a run with these homes needs, and what `width` adds.
+void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const Width& width, Placement& p);
+/// Parameters without a home on the device.
+Counts passing_params(const ChunkLayout& layout, const Placement& p);
+/// Of these, what the device window keeps from the first use in a step to the last.
+Counts kept_params(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p);
+
+}  // namespace strata::detail
