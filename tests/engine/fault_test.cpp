@@ -21,13 +21,7 @@ using testing::HasSubstr;
 // Everything that can live on nvme does, but for `kept` payloads, which stay in RAM.
 std::unique_ptr<const RunPlan> swapped_plan(const std::string& dir, std::vector<Payload> kept,
                                             StepMode mode) {
-  EngineOptions options;
-  options.step_mode = mode;
-  options.grad_accum = 2;
-  options.chunk_elems = 8192;
-  options.nvme.dirs = {dir};
-  options.nvme.engine = IoEngine::threads;
-  options.nvme.io_threads = 1;  // one order of calls
+  const EngineOptions options = test::swapping_options(dir, mode);
   return must(Engine::plan_with(
       tiny_programs(Recompute::block), options, [&](const ChunkLayout&, Placement& placement) {
         for (auto& homes : placement.homes)

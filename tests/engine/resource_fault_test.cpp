@@ -24,13 +24,7 @@ using testing::HasSubstr;
 
 // Homes over all three tiers.
 std::unique_ptr<const RunPlan> three_tier_plan(const std::string& dir, StepMode mode) {
-  EngineOptions options;
-  options.step_mode = mode;
-  options.grad_accum = 2;
-  options.chunk_elems = 8192;
-  options.nvme.dirs = {dir};
-  options.nvme.engine = IoEngine::threads;
-  options.nvme.io_threads = 1;
+  const EngineOptions options = test::swapping_options(dir, mode);
   return must(
       Engine::plan_with(tiny_programs(), options, [](const ChunkLayout& layout, Placement& placement) {
         for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)

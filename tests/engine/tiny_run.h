@@ -44,6 +44,18 @@ inline ProgramSet tiny_programs(Recompute recompute = Recompute::none, std::int6
   return set;
 }
 
+/// Two micro-batches a step, with a swap whose calls come in one order.
+inline EngineOptions swapping_options(const std::string& dir, StepMode mode) {
+  EngineOptions options;
+  options.step_mode = mode;
+  options.grad_accum = 2;
+  options.chunk_elems = 8192;
+  options.nvme.dirs = {dir};
+  options.nvme.engine = IoEngine::threads;
+  options.nvme.io_threads = 1;
+  return options;
+}
+
 /// Tokens that are a function of the micro-batch's index, with something to learn in them.
 class CountingBatches final : public BatchSource {
  public:

@@ -13,7 +13,6 @@
 
 #include <atomic>
 #include <charconv>
-#include <thread>
 
 #include <strata/runtime/str.h>
 
