@@ -7,7 +7,7 @@
 #include <strata/runtime/units.h>
 
 #include "machine.h"
-#include "schedule.h"
+#include "undo_plan.h"
 
 namespace strata {
 namespace {
@@ -150,51 +150,6 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
 static PlacementRequest request_of(const EngineOptions& options) {
   return {options.budgets, options.policy, options.prefetch};
 }
-
-namespace {
-
-// What the mode may use of the pinned memory that the placement leaves.
-std::uint64_t undo_budget(const RunPlan& plan) {
-  const EngineOptions& options = plan.options;
-  if (!plan.trains() || options.step_mode == StepMode::serial || options.step_mode == StepMode::two_phase)
-    return 0;
-  const std::uint64_t wanted =
-      options.undo_bytes.value_or(options.step_mode == StepMode::automatic ? 0 : kUnlimited);
-  const auto pinned = static_cast<std::size_t>(Tier::pinned);
-  const std::uint64_t budget = options.budgets[pinned];
-  const std::uint64_t taken = placement_bytes(plan.layout, plan.trace, plan.placement)[pinned];
-  return budget == kUnlimited ? wanted : std::min(wanted, budget - std::min(budget, taken));
-}
-
-// Updates in RAM alone: on the device nothing has to be hidden, and the slow tier keeps no second generation.
-bool may_speculate(const RunPlan& plan, ChunkId chunk) {
-  return std::all_of(kStepPayloads.begin(), kStepPayloads.end(), [&](Payload payload) {
-    return !plan.layout.has(chunk, payload) || plan.placement.home({chunk, payload}) == Tier::pinned;
-  });
-}
-
-// The chunks that are ready first: the more of backward is left, the more of it hides their update.
-void plan_undo(RunPlan& plan) {
-  const std::uint64_t budget = undo_budget(plan);
-  plan.undo.offset_of_chunk.resize(plan.layout.n_chunks());
-  std::size_t n = 0;
-  for (const auto& [position, chunk] : last_touches(plan.train, plan.layout)) {
-    const std::size_t bytes = step_bytes(plan.layout, chunk);
-    if (position < 0 || !may_speculate(plan, chunk) || plan.undo.bytes + bytes > budget) continue;
-    plan.undo.offset_of_chunk[chunk] = plan.undo.bytes;
-    plan.undo.bytes += bytes;
-    ++n;
-  }
-  plan.trace.pinned_fixed_bytes += plan.undo.bytes;
-  if (!plan.trains()) return;
-  std::string note = str("step: ", to_string(plan.options.step_mode));
-  if (budget > 0)
-    note += str("; ", n, " of ", plan.layout.n_chunks(),
-                " chunks may be updated before the norm is known, undo log ", format_bytes(plan.undo.bytes));
-  plan.notes.push_back(std::move(note));
-}
-
-}  // namespace
 
 Result<std::unique_ptr<RunPlan>> draft_plan(
     const ProgramSet& programs, const EngineOptions& options,

@@ -1,0 +1,76 @@
+#include "undo_plan.h"
+
+#include <algorithm>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include "machine.h"
+#include "schedule.h"
+
+namespace strata {
+namespace {
+
+// What the mode may use of the pinned memory that the placement leaves.
+std::uint64_t undo_budget(const RunPlan& plan) {
+  const EngineOptions& options = plan.options;
+  if (!plan.trains() || options.step_mode == StepMode::serial || options.step_mode == StepMode::two_phase)
+    return 0;
+  const std::uint64_t wanted =
+      options.undo_bytes.value_or(options.step_mode == StepMode::automatic ? 0 : kUnlimited);
+  const auto pinned = static_cast<std::size_t>(Tier::pinned);
+  const std::uint64_t budget = options.budgets[pinned];
+  const std::uint64_t taken = placement_bytes(plan.layout, plan.trace, plan.placement)[pinned];
+  return budget == kUnlimited ? wanted : std::min(wanted, budget - std::min(budget, taken));
+}
+
+// Updates in RAM alone: on the device nothing has to be hidden, and the slow tier keeps no second generation.
+bool may_speculate(const RunPlan& plan, ChunkId chunk) {
+  return std::all_of(kStepPayloads.begin(), kStepPayloads.end(), [&](Payload payload) {
+    return !plan.layout.has(chunk, payload) || plan.placement.home({chunk, payload}) == Tier::pinned;
+  });
+}
+
+// Updates have all of a step to hide under: backward for those made on trust, the next forward for those of
+// two_phase. So the bytes that are updated on trust are to all as the flops of backward are to all.
+std::uint64_t share_of_backward(const RunPlan& plan) {
+  double forward = 0, backward = 0;
+  bool in_backward = false;
+  for (const LoweredInstr& instr : plan.train.code) {
+    in_backward = in_backward || !instr.grads.empty();
+    (in_backward ? backward : forward) += instr.flops;
+  }
+  std::uint64_t bytes = 0;
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
+    if (plan.placement.home({chunk, Payload::param}) != Tier::device) bytes += step_bytes(plan.layout, chunk);
+  if (backward <= 0) return bytes;
+  return static_cast<std::uint64_t>(static_cast<double>(bytes) * backward / (forward + backward));
+}
+
+}  // namespace
+
+// The chunks that are ready first: the more of backward is left, the more of it hides their update.
+void plan_undo(RunPlan& plan) {
+  const std::uint64_t budget = undo_budget(plan);
+  plan.undo.offset_of_chunk.resize(plan.layout.n_chunks());
+  std::size_t n = 0;
+  std::uint64_t left = budget > 0 ? share_of_backward(plan) : 0;
+  for (const auto& [position, chunk] : last_touches(plan.train, plan.layout)) {
+    const std::size_t bytes = step_bytes(plan.layout, chunk);
+    if (position < 0 || left == 0 || !may_speculate(plan, chunk) || plan.undo.bytes + bytes > budget)
+      continue;
+    plan.undo.offset_of_chunk[chunk] = plan.undo.bytes;
+    plan.undo.bytes += bytes;
+    left -= std::min<std::uint64_t>(left, bytes);
+    ++n;
+  }
+  plan.trace.pinned_fixed_bytes += plan.undo.bytes;
+  if (!plan.trains()) return;
+  std::string note = str("step: ", to_string(plan.options.step_mode));
+  if (budget > 0)
+    note += str("; ", n, " of ", plan.layout.n_chunks(),
+                " chunks may be updated before the norm is known, undo log ", format_bytes(plan.undo.bytes));
+  plan.notes.push_back(std::move(note));
+}
+
+}  // namespace strata
