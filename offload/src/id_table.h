@@ -8,13 +8,20 @@
 
 namespace strata::detail {
 
-/// What is published under an id, and how much is in flight on it.
-struct IdRecord {
-  std::uint64_t id = 0;
-  SlotIndex slot = kNoSlot;  // kNoSlot: nothing published yet
+/// One generation of an id that can be read.
+struct Version {
+  SlotIndex slot = kNoSlot;  // kNoSlot: there is none
   std::uint32_t crc = 0;
   std::uint64_t generation = 0;
   std::size_t bytes = 0;
+};
+
+/// What is published under an id, and how much is in flight on it.
+struct IdRecord {
+  std::uint64_t id = 0;
+  Version live;
+  Version kept;                  // the newest generation below `keep_below`, while `live` is not below it
+  std::uint64_t keep_below = 0;  // the first generation that may be taken back; 0: none may
   std::uint32_t pending = 0;
   bool used = false;
 };

@@ -20,13 +20,16 @@ NvmeStore::~NvmeStore() {
 }
 
 Status NvmeStore::register_memory(BufferView slab) { return core_->register_memory(slab); }
-Result<Ticket> NvmeStore::write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src) {
-  return core_->write_async(id, slot_class, src);
+Result<Ticket> NvmeStore::write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
+                                      OldGeneration old) {
+  return core_->write_async(id, slot_class, src, old);
 }
 Result<Ticket> NvmeStore::read_async(std::uint64_t id, BufferView dst) { return core_->read_async(id, dst); }
 Status NvmeStore::wait(Ticket ticket) { return core_->wait(ticket); }
 bool NvmeStore::is_complete(Ticket ticket) const noexcept { return core_->is_complete(ticket); }
 void NvmeStore::discard(std::uint64_t id) { core_->discard(id); }
+void NvmeStore::accept(std::uint64_t id) { core_->accept(id); }
+void NvmeStore::restore(std::uint64_t id) { core_->restore(id); }
 std::optional<StoredInfo> NvmeStore::find(std::uint64_t id) const { return core_->find(id); }
 std::uint64_t NvmeStore::used_bytes() const { return core_->used_bytes(); }
 std::uint64_t NvmeStore::capacity_bytes() const { return core_->capacity_bytes(); }

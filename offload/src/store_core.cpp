@@ -68,7 +68,8 @@ Transfer StoreCore::transfer_of(const Request& request) const {
   return {request.write, slot.file, slot.offset, request.data, request.bytes};
 }
 
-Result<Ticket> StoreCore::write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src) {
+Result<Ticket> StoreCore::write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
+                                      OldGeneration old) {
   STRATA_TRY(check_buffer("writing", id, src.data, src.bytes));
   if (slot_class >= options_.classes.size())
     return Status::error(
@@ -95,7 +96,10 @@ Result<Ticket> StoreCore::write_async(std::uint64_t id, std::uint32_t slot_class
     Request& request = requests_[ticket.index];
     request.generation = generation;
     request.slot = *slot;
-    ++ids_.find_or_add(id).pending;
+    IdRecord& record = ids_.find_or_add(id);
+    ++record.pending;
+    if (old == OldGeneration::keep && (record.keep_below == 0 || generation < record.keep_below))
+      record.keep_below = generation;
     ++busy_[slot_class];
     counters_.endurance_bytes += src.bytes;
     transfer = transfer_of(request);
@@ -113,19 +117,20 @@ Result<Ticket> StoreCore::read_async(std::uint64_t id, BufferView dst) {
     STRATA_TRY(overdue_);
     while (idle_requests_.empty()) STRATA_TRY(await_change());
     IdRecord* record = ids_.find(id);
-    if (record == nullptr || record->slot == kNoSlot)
+    if (record == nullptr || record->live.slot == kNoSlot)
       return Status::error(Code::not_found, str("reading id ", id, ": nothing is published under it"));
-    if (record->bytes != dst.bytes)
-      return Status::error(
-          Code::invalid, str("reading id ", id, ": ", record->bytes, " bytes stored, ", dst.bytes, " given"));
+    const Version& live = record->live;
+    if (live.bytes != dst.bytes)
+      return Status::error(Code::invalid,
+                           str("reading id ", id, ": ", live.bytes, " bytes stored, ", dst.bytes, " given"));
     ticket = begin(false, id, dst.data, dst.bytes);
     Request& request = requests_[ticket.index];
-    request.generation = record->generation;
-    request.slot = record->slot;
-    request.crc = record->crc;
+    request.generation = live.generation;
+    request.slot = live.slot;
+    request.crc = live.crc;
     ++record->pending;
-    slots_.add_reader(record->slot);
-    ++busy_[slots_[record->slot].slot_class];
+    slots_.add_reader(live.slot);
+    ++busy_[slots_[live.slot].slot_class];
     transfer = transfer_of(request);
   }
   engine_->start(ticket.index, transfer);

@@ -34,12 +34,14 @@ class StoreCore final : public TransferSink {
   ~StoreCore() override STRATA_EXCLUDES(mutex_);
 
   Status register_memory(BufferView slab);
-  Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src)
-      STRATA_EXCLUDES(mutex_);
+  Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
+                             OldGeneration old) STRATA_EXCLUDES(mutex_);
   Result<Ticket> read_async(std::uint64_t id, BufferView dst) STRATA_EXCLUDES(mutex_);
   Status wait(Ticket ticket) STRATA_EXCLUDES(mutex_);
   bool is_complete(Ticket ticket) const noexcept STRATA_EXCLUDES(mutex_);
   void discard(std::uint64_t id) STRATA_EXCLUDES(mutex_);
+  void accept(std::uint64_t id) STRATA_EXCLUDES(mutex_);
+  void restore(std::uint64_t id) STRATA_EXCLUDES(mutex_);
   std::optional<StoredInfo> find(std::uint64_t id) const STRATA_EXCLUDES(mutex_);
   std::uint64_t used_bytes() const STRATA_EXCLUDES(mutex_);
   std::uint64_t capacity_bytes() const STRATA_EXCLUDES(mutex_);
@@ -85,6 +87,9 @@ class StoreCore final : public TransferSink {
   bool settle_read(Request& request, Status& outcome) STRATA_REQUIRES(mutex_);
   bool settle_write(std::uint32_t index, Status& outcome) STRATA_REQUIRES(mutex_);
   void publish(const Request& request) STRATA_REQUIRES(mutex_);
+  IdRecord* find_idle(const char* doing, std::uint64_t id) STRATA_REQUIRES(mutex_);
+  void retire(Version& version) STRATA_REQUIRES(mutex_);
+  void free_version(Version& version) STRATA_REQUIRES(mutex_);
   void end(std::uint32_t index, const Status& outcome) STRATA_REQUIRES(mutex_);
   void feed_starved(std::uint32_t slot_class) STRATA_REQUIRES(mutex_);
   void drop_pending(std::uint64_t id) STRATA_REQUIRES(mutex_);

@@ -80,24 +80,6 @@ bool StoreCore::settle_write(std::uint32_t index, Status& outcome) {
   return false;
 }
 
-void StoreCore::publish(const Request& request) {
-  IdRecord& record = *ids_.find(request.id);
-  if (request.generation < record.generation)
-    return slots_.release(request.slot);  // overtaken by a later write
-  slots_.publish(request.slot);
-  if (record.slot != kNoSlot) slots_.retire(record.slot);
-  record.slot = request.slot;
-  record.crc = whole_sum(request);
-  record.generation = request.generation;
-  record.bytes = request.bytes;
-}
-
-void StoreCore::drop_pending(std::uint64_t id) {
-  IdRecord& record = *ids_.find(id);
-  --record.pending;
-  if (record.pending == 0 && record.slot == kNoSlot) ids_.erase(id);  // its first write failed
-}
-
 void StoreCore::end(std::uint32_t index, const Status& outcome) {
   Request& request = requests_[index];
   request.active = false;
@@ -184,25 +166,6 @@ bool StoreCore::is_complete(Ticket ticket) const noexcept {
   const MutexLock lock(mutex_);
   const Request& request = requests_[ticket.index];
   return !request.active || request.sequence != ticket.sequence;
-}
-
-void StoreCore::discard(std::uint64_t id) {
-  const MutexLock lock(mutex_);
-  const IdRecord* record = ids_.find(id);
-  if (record == nullptr) return;
-  STRATA_ASSERT(record->pending == 0, "discarding id ", id, " with ", record->pending, " requests in flight");
-  const std::uint32_t slot_class = slots_[record->slot].slot_class;
-  slots_.retire(record->slot);
-  ids_.erase(id);
-  feed_starved(slot_class);
-  done_.notify_all();
-}
-
-std::optional<StoredInfo> StoreCore::find(std::uint64_t id) const {
-  const MutexLock lock(mutex_);
-  const IdRecord* record = ids_.find(id);
-  if (record == nullptr || record->slot == kNoSlot) return std::nullopt;
-  return StoredInfo{record->bytes, record->generation};
 }
 
 std::uint64_t StoreCore::used_bytes() const {

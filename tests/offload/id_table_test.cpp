@@ -17,7 +17,7 @@ TEST(IdTableTest, BehavesAsAMapUnderRandomOperations) {
   for (std::uint64_t i = 0; i < 20000; ++i) {
     const std::uint64_t id = rng.below(2 * i, 40) * 0x10000;
     if (rng.below(2 * i + 1, 2) == 0 && model.size() < 24) {
-      table.find_or_add(id).generation = i;
+      table.find_or_add(id).live.generation = i;
       model[id] = i;
     } else {
       table.erase(id);
@@ -27,7 +27,7 @@ TEST(IdTableTest, BehavesAsAMapUnderRandomOperations) {
     const IdRecord* found = table.find(other);
     ASSERT_EQ(found != nullptr, model.contains(other)) << "seed " << kSeed << " step " << i;
     if (found != nullptr) {
-      ASSERT_EQ(found->generation, model[other]) << "seed " << kSeed << " step " << i;
+      ASSERT_EQ(found->live.generation, model[other]) << "seed " << kSeed << " step " << i;
     }
   }
 }

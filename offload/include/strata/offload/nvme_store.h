@@ -56,6 +56,12 @@ struct Ticket {
   std::uint64_t sequence = 0;
 };
 
+/// What a write does with the generation before it.
+enum class OldGeneration : std::uint8_t {
+  retire,  ///< its slot comes free when the new one is published
+  keep,    ///< it stays in its slot until accept() or restore()
+};
+
 /// Since the store was created.
 struct NvmeCounters {
   std::uint64_t reads = 0;  ///< requests that ended well
@@ -108,7 +114,10 @@ class NvmeStore {
   /// threads as they submit; `src` keeps its bytes until the ticket is complete. Two writes of one id in
   /// flight: the later call wins, whichever completes first. Errors: `invalid`; `does_not_fit` when every
   /// slot of the class holds something published; `io_error` when bad slots are the reason.
-  Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src);
+  /// A keeping write makes the generation before it stay in its slot, beside those that follow, until
+  /// accept() or restore(): count a slot more for it.
+  Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
+                             OldGeneration old = OldGeneration::retire);
   /// Reads the generation published now, also when a newer one is being written. `dst` has exactly the stored
   /// size. Errors: `not_found`, `invalid`.
   Result<Ticket> read_async(std::uint64_t id, BufferView dst);
@@ -120,6 +129,12 @@ class NvmeStore {
 
   /// Forgets an id and frees its slot; unknown ids are ignored. No request on it may be in flight (asserted).
   void discard(std::uint64_t id);
+  /// Retires what was kept since the first keeping write of an id. Where there was none, nothing happens. No
+  /// request on it may be in flight (asserted).
+  void accept(std::uint64_t id);
+  /// Takes back the first keeping write of an id and all after it: the generation before it is published
+  /// again, or nothing where there was none. No request on it may be in flight (asserted).
+  void restore(std::uint64_t id);
   std::optional<StoredInfo> find(std::uint64_t id) const;
 
   std::uint64_t used_bytes() const;      ///< of slots that hold, are getting, or are still being read

@@ -1,0 +1,89 @@
+// Which generation of an id is read, which is kept beside it, and which retires.
+#include <utility>
+
+#include <strata/runtime/assert.h>
+
+#include "store_core.h"
+
+namespace strata::detail {
+
+// Writes below the first one that keeps and writes from it on are two successions; in each the newest wins,
+// whichever completes first. As soon as there is one of the second, it is live, and the first's is kept.
+void StoreCore::publish(const Request& request) {
+  IdRecord& record = *ids_.find(request.id);
+  const bool live_is_new = record.keep_below != 0 && record.live.generation >= record.keep_below;
+  const bool made_is_new = record.keep_below != 0 && request.generation >= record.keep_below;
+  if (made_is_new && !live_is_new) record.kept = std::exchange(record.live, {});
+  Version& succeeded = live_is_new && !made_is_new ? record.kept : record.live;
+  if (request.generation < succeeded.generation)
+    return slots_.release(request.slot);  // overtaken by a later write
+  slots_.publish(request.slot);
+  retire(succeeded);
+  succeeded = {request.slot, whole_sum(request), request.generation, request.bytes};
+}
+
+void StoreCore::drop_pending(std::uint64_t id) {
+  IdRecord& record = *ids_.find(id);
+  --record.pending;
+  if (record.pending == 0 && record.live.slot == kNoSlot) ids_.erase(id);  // its first write failed
+}
+
+void StoreCore::retire(Version& version) {
+  if (version.slot != kNoSlot) slots_.retire(version.slot);
+  version = {};
+}
+
+// Its slot may be what another write waits for.
+void StoreCore::free_version(Version& version) {
+  if (version.slot == kNoSlot) return;
+  const std::uint32_t slot_class = slots_[version.slot].slot_class;
+  retire(version);
+  feed_starved(slot_class);
+  done_.notify_all();
+}
+
+// The record, if the id is known.
+IdRecord* StoreCore::find_idle(const char* doing, std::uint64_t id) {
+  IdRecord* record = ids_.find(id);
+  if (record != nullptr)
+    STRATA_ASSERT(record->pending == 0, doing, " id ", id, " with ", record->pending, " requests in flight");
+  return record;
+}
+
+void StoreCore::discard(std::uint64_t id) {
+  const MutexLock lock(mutex_);
+  IdRecord* record = find_idle("discarding", id);
+  if (record == nullptr) return;
+  free_version(record->live);
+  free_version(record->kept);
+  ids_.erase(id);
+}
+
+void StoreCore::accept(std::uint64_t id) {
+  const MutexLock lock(mutex_);
+  IdRecord* record = find_idle("accepting", id);
+  if (record == nullptr) return;
+  record->keep_below = 0;
+  free_version(record->kept);
+}
+
+void StoreCore::restore(std::uint64_t id) {
+  const MutexLock lock(mutex_);
+  IdRecord* record = find_idle("restoring", id);
+  if (record == nullptr) return;
+  const bool live_is_new = record->keep_below != 0 && record->live.generation >= record->keep_below;
+  record->keep_below = 0;
+  if (!live_is_new) return;  // no keeping write came to be published
+  free_version(record->live);
+  record->live = std::exchange(record->kept, {});
+  if (record->live.slot == kNoSlot) ids_.erase(id);
+}
+
+std::optional<StoredInfo> StoreCore::find(std::uint64_t id) const {
+  const MutexLock lock(mutex_);
+  const IdRecord* record = ids_.find(id);
+  if (record == nullptr || record->live.slot == kNoSlot) return std::nullopt;
+  return StoredInfo{record->live.bytes, record->live.generation};
+}
+
+}  // namespace strata::detail
