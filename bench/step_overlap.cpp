@@ -118,6 +118,7 @@ Status run(const Choice& c) {
     speculated = report.speculated;
     undone = report.undone;
   }
+  trace.set_enabled(false);  // what the last step left to be done is not of these steps
   const BackendCounters after = backend->counters();
   const MovedBytes moved = engine->moved();
   STRATA_TRY(engine->state_digest().status());

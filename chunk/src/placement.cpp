@@ -39,7 +39,8 @@ std::size_t Placement::bytes(const ChunkLayout& layout, Tier tier) const {
   const std::vector<std::uint32_t> counts = home_counts(layout, tier);
   std::size_t total = 0;
   for (std::size_t c = 0; c < classes.size(); ++c)
-    total += classes[c].slot_bytes * (counts[c] + classes[c].window[static_cast<std::size_t>(tier)]);
+    total += classes[c].slot_bytes * (counts[c] + classes[c].window[static_cast<std::size_t>(tier)] +
+                                      (tier == Tier::nvme ? classes[c].kept : 0));
   return total;
 }
 

@@ -30,6 +30,7 @@ Status ChunkManager::list_keys() {
   const std::size_t n_keys = layout_.n_chunks() * kPayloads;
   copies_.resize(n_keys);
   generation_.resize(n_keys, 0);
+  guarded_.resize(n_keys, false);
   uses_.resize(n_keys);
   class_of_.resize(n_keys);
   for (std::size_t i = 0; i < n_keys; ++i) {

@@ -71,7 +71,7 @@ Status ChunkManager::submit(Drain& drain) {
   const Slot& src = slot(drain.key, Tier::pinned);
   STRATA_TRY(backend_.host_access({src.view.data, src.view.bytes, false}));
   const HostWaits waits(backend_.stalls(), StallCause::nvme);  // for a free request
-  STRATA_TRY_ASSIGN(drain.ticket, mover_.write_async(drain.key, src.view));
+  STRATA_TRY_ASSIGN(drain.ticket, mover_.write_async(drain.key, src.view, guarded(drain.key)));
   drain.submitted = true;
   return Status::ok();
 }
@@ -133,7 +133,40 @@ void ChunkManager::stand_down() noexcept {
   while (!drains_.empty()) (void)settle(0);
 }
 
+Status ChunkManager::guard(CopyKey key) {
+  STRATA_TRY(quiesce(key));
+  STRATA_TRY(accept(key));
+  if (copy(key, Tier::nvme).state != Residency::clean)
+    return Status::error(Code::internal, str(describe(key), " is not up to date on nvme, ",
+                                             "so that nothing can be kept there"));
+  guarded_[index(key)] = true;
+  return Status::ok();
+}
+
+Status ChunkManager::accept(CopyKey key) {
+  if (!guarded(key)) return Status::ok();
+  STRATA_TRY(quiesce(key));
+  mover_.accept(key);
+  guarded_[index(key)] = false;
+  return Status::ok();
+}
+
+void ChunkManager::restore(CopyKey key) noexcept {
+  if (!guarded(key)) return;
+  (void)settle_key(key);
+  for (const Tier tier : kMemoryTiers) {
+    (void)arrive(key, tier);
+    if (valid(key, tier)) (void)leave(key, tier);  // at rest, so it cannot fail
+  }
+  mover_.restore(key);
+  guarded_[index(key)] = false;
+  if (valid(key, Tier::nvme)) return;
+  become(key, Tier::nvme, Residency::filling);
+  become(key, Tier::nvme, Residency::clean);
+}
+
 Status ChunkManager::drop(CopyKey key) {
+  STRATA_TRY(accept(key));
   if (copy(key, Tier::pinned).state == Residency::draining) STRATA_TRY(settle_key(key));
   for (std::size_t t = 0; t < kTiers; ++t)
     if (valid(key, static_cast<Tier>(t))) STRATA_TRY(leave(key, static_cast<Tier>(t)));

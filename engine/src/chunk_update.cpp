@@ -31,19 +31,21 @@ void copy_cached(void* to, const void* from, std::size_t bytes) { std::memcpy(to
 
 void copy_moment(StateFormat format, const cpuopt::Moment& from, const cpuopt::Moment& into, std::int64_t n,
                  Copy copy) {
-  if (from.values == nullptr) return;
+  if (from.values == nullptr || into.values == nullptr) return;
   copy(into.values, from.values, static_cast<std::size_t>(n) * moment_value_bytes(format));
   if (from.scales != nullptr)
     std::memcpy(into.scales, from.scales,
                 static_cast<std::size_t>((n + kMomentBlock - 1) / kMomentBlock) * sizeof(float));
 }
 
-// All that an update changes.
+// All that an update changes, of what there is on both sides: the undo log has no part of what nvme keeps.
 void copy_states(const cpuopt::UpdateBlock& from, const cpuopt::UpdateBlock& into, std::int64_t n,
                  Copy copy) {
   const auto elems = static_cast<std::size_t>(n);
-  copy(into.param, from.param, elems * cpuopt::param_bytes(from.layout));
-  if (from.master != nullptr) copy(into.master, from.master, elems * cpuopt::master_bytes(from.layout));
+  if (from.param != nullptr && into.param != nullptr)
+    copy(into.param, from.param, elems * cpuopt::param_bytes(from.layout));
+  if (from.master != nullptr && into.master != nullptr)
+    copy(into.master, from.master, elems * cpuopt::master_bytes(from.layout));
   copy_moment(from.states, from.m, into.m, n, copy);
   copy_moment(from.states, from.v, into.v, n, copy);
 }

@@ -65,7 +65,7 @@ Status Commit::begin(const cpuopt::OptimizerParams& params) {
     done_[chunk] = speculation_.made(chunk) && right;
     undo_[chunk] = speculation_.made(chunk) && !right ? Undo::redo : Undo::none;
   }
-  speculation_.end(!right);
+  speculation_.end(right);
   changed_states_ = false;
   next_ = fetched_early_ = 0;
   return Status::ok();
@@ -99,15 +99,19 @@ Status Commit::commit_next() {
 }
 
 Status Commit::fetch_ahead() {
-  if (next_ + 1 >= schedule_.commits.size()) return Status::ok();
-  return fetch_for_update(machine_, schedule_.commits[next_ + 1].second, kRead).status();
+  for (std::size_t i = next_ + 1; i < schedule_.commits.size(); ++i)
+    if (const ChunkId chunk = schedule_.commits[i].second; !done_[chunk])
+      return fetch_for_update(machine_, chunk, kRead).status();
+  return Status::ok();
 }
 
 // The gradient is yet to come.
 Status Commit::fetch_early() {
   if (machine_.plan.options.step_mode == StepMode::serial) return Status::ok();
-  for (; fetched_early_ < schedule_.commits.size(); ++fetched_early_) {
+  STRATA_TRY_ASSIGN(const bool updates_first, speculation_.fetch_early());
+  for (; updates_first && fetched_early_ < schedule_.commits.size(); ++fetched_early_) {
     const ChunkId chunk = schedule_.commits[fetched_early_].second;
+    if (speculation_.takes(chunk)) continue;
     STRATA_TRY_ASSIGN(const bool begun, fetch_for_update(machine_, chunk, std::span(kRead).subspan(1)));
     if (!begun) break;
   }

@@ -23,7 +23,7 @@ class Engine::Impl {
         infer_(schedule(plan().infer, 1, CommitWhen::never)),
         prefill_(schedule(plan().prefill, 1, CommitWhen::never)),
         decode_(schedule(plan().decode, 1, CommitWhen::never)),
-        speculation_(*machine_),
+        speculation_(*machine_, train_),
         commit_(*machine_, speculation_, train_),
         runner_(*machine_, commit_, speculation_),
         states_(*machine_),
@@ -50,8 +50,7 @@ class Engine::Impl {
 
  private:
   PassSchedule schedule(const LoweredProgram& program, std::int32_t micro_batches, CommitWhen when) const {
-    return schedule_of(program, plan().layout, plan().placement, micro_batches, when,
-                       plan().options.prefetch);
+    return schedule_of(program, plan(), micro_batches, when);
   }
   Status gradient(BatchSource& source, double lr, StepReport& report);
   cpuopt::OptimizerParams params_of(double lr, double clip_factor) const;

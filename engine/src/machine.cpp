@@ -47,15 +47,16 @@ PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
   return fixed;
 }
 
-std::size_t step_bytes(const ChunkLayout& layout, ChunkId chunk) {
+std::size_t step_bytes(const RunPlan& plan, ChunkId chunk, Tier tier) {
   std::size_t bytes = 0;
-  for (const Payload payload : kStepPayloads) bytes += layout.payload_bytes(chunk, payload);
+  for (const Payload payload : kStepPayloads)
+    if (plan.placement.home({chunk, payload}) == tier) bytes += plan.layout.payload_bytes(chunk, payload);
   return bytes;
 }
 
 BufferView Machine::undo(ChunkId chunk) const {
   const std::size_t offset = fixed.total() - fixed.undo + *plan.undo.offset_of_chunk[chunk];
-  return pinned_memory.part(offset, step_bytes(plan.layout, chunk));
+  return pinned_memory.part(offset, step_bytes(plan, chunk, Tier::pinned));
 }
 
 Machine::Machine(const RunPlan& run_plan, const Engine::Environment& environment)

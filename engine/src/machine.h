@@ -28,8 +28,8 @@ struct PinnedFixed {
 /// States are shown and filled in pieces of so many elements.
 inline constexpr std::int64_t kStatePiece = 65536;
 PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves);
-/// Bytes of the states of `chunk` that an update changes.
-std::size_t step_bytes(const ChunkLayout& layout, ChunkId chunk);
+/// Of the states of `chunk` that an update changes, the bytes that live in `tier`.
+std::size_t step_bytes(const RunPlan& plan, ChunkId chunk, Tier tier);
 
 /// The memory, streams and movers of one run, taken once at the start. Members are declared so that what uses
 /// memory goes before the memory.

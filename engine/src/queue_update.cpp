@@ -17,14 +17,18 @@ cpuopt::UpdateBlock block_of(const GroupKey& group, std::int64_t n,
           .v = cpuopt::moment_at(group.format, data[3], n)};
 }
 
-// In the undo log a chunk's payloads follow each other.
+bool is_logged(const Machine& machine, CopyKey key) {
+  return machine.plan.placement.home(key) == Tier::pinned;
+}
+
+// In the undo log those of a chunk's payloads that live in RAM follow each other.
 cpuopt::UpdateBlock old_block(const Machine& machine, ChunkId chunk) {
   std::array<std::byte*, kStepPayloads.size()> data{};
   std::byte* at = machine.undo(chunk).data;
   for (std::size_t i = 0; i < kStepPayloads.size(); ++i) {
-    const std::size_t bytes = machine.plan.layout.payload_bytes(chunk, kStepPayloads[i]);
-    if (bytes > 0) data[i] = at;
-    at += bytes;
+    if (!is_logged(machine, {chunk, kStepPayloads[i]})) continue;
+    data[i] = at;
+    at += machine.plan.layout.payload_bytes(chunk, kStepPayloads[i]);
   }
   return block_of(machine.plan.layout.group_of(chunk), machine.plan.layout.chunk(chunk).n_elems, data);
 }
@@ -52,8 +56,9 @@ Status queue_update(Machine& machine, ChunkId chunk, const StepConstants& step, 
   std::array<ChunkPin, kStepPayloads.size()> states;
   std::array<std::byte*, kStepPayloads.size()> data{};
   for (std::size_t i = 0; i < kStepPayloads.size(); ++i) {
-    if (!layout.has(chunk, kStepPayloads[i])) continue;
-    STRATA_TRY_ASSIGN(states[i], chunks.pin({chunk, kStepPayloads[i]}, tier, Intent::update, stream));
+    const CopyKey key{chunk, kStepPayloads[i]};
+    if (!layout.has(chunk, key.payload) || (undo == Undo::restore && !is_logged(machine, key))) continue;
+    STRATA_TRY_ASSIGN(states[i], chunks.pin(key, tier, Intent::update, stream));
     data[i] = states[i].view().data;
   }
   ChunkUpdate update = {.chunk = block_of(layout.group_of(chunk), layout.chunk(chunk).n_elems, data),
@@ -70,9 +75,20 @@ Status queue_update(Machine& machine, ChunkId chunk, const StepConstants& step, 
     if (state) call.writes(state.view().data, state.view().bytes);
   if (gradient) call.reads(gradient.view().data, gradient.view().bytes);
   const BufferView log = undo == Undo::none ? BufferView{} : machine.undo(chunk);
-  if (undo == Undo::keep) call.writes(log.data, log.bytes);
-  if (undo == Undo::redo || undo == Undo::restore) call.reads(log.data, log.bytes);
+  if (log.bytes > 0 && undo == Undo::keep) call.writes(log.data, log.bytes);
+  if (log.bytes > 0 && undo != Undo::keep) call.reads(log.data, log.bytes);
   return machine.backend.host_call_async(call, stream);
+}
+
+Status guard_stored(Machine& machine, ChunkId chunk) {
+  for (const Payload payload : kStepPayloads)
+    if (machine.plan.placement.home({chunk, payload}) == Tier::nvme)
+      STRATA_TRY(machine.chunks->guard({chunk, payload}));
+  return Status::ok();
+}
+
+void restore_stored(Machine& machine, ChunkId chunk) noexcept {
+  for (const Payload payload : kStepPayloads) machine.chunks->restore({chunk, payload});
 }
 
 Status send_states_home(Machine& machine, ChunkId chunk) {

@@ -12,6 +12,10 @@ namespace strata {
 Status queue_update(Machine& machine, ChunkId chunk, const StepConstants& step, Undo undo);
 /// Begins to read those of `payloads` that live on the slow tier. False where there is no room for all.
 Result<bool> fetch_for_update(Machine& machine, ChunkId chunk, std::span<const Payload> payloads);
+/// The states of `chunk` that nvme holds stay there beside what is written from here on, or are again what
+/// they were then.
+Status guard_stored(Machine& machine, ChunkId chunk);
+void restore_stored(Machine& machine, ChunkId chunk) noexcept;
 /// Queues the way home of what an update wrote.
 Status send_states_home(Machine& machine, ChunkId chunk);
 /// The constants of one step by `params`, and of the tensors that do not decay.

@@ -22,7 +22,8 @@ void add_micro_batch(const LoweredProgram& program, const Placement& placement, 
   }
 }
 
-// A chunk comes into sight with the access `depth` before its own. Those of no forward come last.
+// A chunk comes into sight with the access that is `depth`, as far as parameters are fetched ahead, before
+// its own. Those of no forward come last.
 std::vector<ChunkAt> commits_before_use(const PassSchedule& schedule, const ChunkLayout& layout,
                                         std::size_t depth) {
   std::vector<ChunkAt> commits;
@@ -51,21 +52,25 @@ std::vector<ChunkAt> last_touches(const LoweredProgram& program, const ChunkLayo
   return last;
 }
 
-PassSchedule schedule_of(const LoweredProgram& program, const ChunkLayout& layout, const Placement& placement,
-                         std::int32_t micro_batches, CommitWhen when, std::size_t depth) {
+PassSchedule schedule_of(const LoweredProgram& program, const RunPlan& plan, std::int32_t micro_batches,
+                         CommitWhen when) {
   PassSchedule out;
   const auto length = static_cast<std::int32_t>(program.code.size());
   for (std::int32_t k = 0; k < micro_batches; ++k)
-    add_micro_batch(program, placement, k * length, k > 0, out);
+    add_micro_batch(program, plan.placement, k * length, k > 0, out);
   out.cycle = micro_batches * length;
   if (when == CommitWhen::never) return out;
-  out.ready = last_touches(program, layout);
-  out.commits = commits_before_use(out, layout, depth);
+  out.ready = last_touches(program, plan.layout);
+  out.commits = commits_before_use(out, plan.layout, plan.options.prefetch);
   if (when == CommitWhen::at_the_end)
     for (auto& [position, chunk] : out.commits) position = out.cycle++;
-  for (const auto& [position, chunk] : out.commits)
+  const auto updated = [&](std::int32_t position, ChunkId chunk) {
     for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum})
       out.uses.push_back({position, {chunk, payload}, Tier::pinned});
+  };
+  for (const auto& [position, chunk] : out.commits) updated(position, chunk);
+  for (const auto& [position, chunk] : out.ready)
+    if (plan.undo.covers(chunk)) updated((micro_batches - 1) * length + position, chunk);
   std::stable_sort(out.uses.begin(), out.uses.end(),
                    [](const Use& a, const Use& b) { return a.position < b.position; });
   return out;

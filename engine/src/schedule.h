@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <strata/chunk/chunk_manager.h>
-#include <strata/engine/lowering.h>
+#include <strata/engine/engine.h>
 
 namespace strata {
 
@@ -30,8 +30,8 @@ struct PassSchedule {
 /// Every chunk at the instruction after which its gradient is complete and nothing reads its parameters, in
 /// order; at -1 where the program never touches it.
 std::vector<ChunkAt> last_touches(const LoweredProgram& program, const ChunkLayout& layout);
-/// `depth`: of the look-ahead, which is how early a commit before use comes.
-PassSchedule schedule_of(const LoweredProgram& program, const ChunkLayout& layout, const Placement& placement,
-                         std::int32_t micro_batches, CommitWhen when, std::size_t depth);
+/// Of one of the plan's programs.
+PassSchedule schedule_of(const LoweredProgram& program, const RunPlan& plan, std::int32_t micro_batches,
+                         CommitWhen when);
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "queue_update.h"
+#include "schedule.h"
 
 namespace strata {
 
@@ -12,13 +13,17 @@ namespace strata {
 /// (Commit), or all is rolled back. One thread; allocates nothing after construction.
 class Speculation {
  public:
-  explicit Speculation(Machine& machine);
+  Speculation(Machine& machine, const PassSchedule& schedule);
 
   /// A step whose update would be by `guess` if nothing were clipped. In mode `auto` the last steps decide
   /// whether it speculates.
   Status begin(const cpuopt::OptimizerParams& guess);
   /// The chunk's gradient has landed and its parameters are not read again in this step.
   Status update(ChunkId chunk);
+  /// Begins to read states for the updates to come, in so far as there is room. True when all are begun.
+  Result<bool> fetch_early();
+  /// Whether `chunk` is to be updated in this step, or has been.
+  bool takes(ChunkId chunk) const noexcept { return active_ && machine_.plan.undo.covers(chunk); }
   /// Whether `chunk` has been updated in this step.
   bool made(ChunkId chunk) const noexcept { return made_[chunk]; }
   std::int32_t n_made() const noexcept { return n_made_; }
@@ -26,8 +31,9 @@ class Speculation {
   bool is_right(const cpuopt::OptimizerParams& params) const noexcept {
     return params.grad_factor == guess_.grad_factor;
   }
-  /// What was made has been taken over, or is being redone; `clipped` is what auto learns from.
-  void end(bool clipped) noexcept;
+  /// What was made stands, or is to be redone: then what nvme holds is again what it was. auto learns from
+  /// it.
+  void end(bool right) noexcept;
   /// The states are again what they were before the step.
   Status roll_back();
 
@@ -38,7 +44,10 @@ class Speculation {
   cpuopt::OptimizerParams guess_;
   StepConstants step_;
   bool active_ = false;
-  std::vector<bool> made_;
+  std::vector<ChunkId> order_;  // of the chunks that are covered: in which they become ready
+  std::size_t fetched_ = 0;     // in the order
+  std::vector<bool> begun_;     // what nvme holds is guarded
+  std::vector<bool> made_;      // queued
   std::int32_t n_made_ = 0;
   std::uint32_t clipped_ = 0;  // a bit a step, the last one lowest
   std::uint64_t steps_ = 0;

@@ -24,11 +24,11 @@ std::uint64_t undo_budget(const RunPlan& plan) {
   return budget == kUnlimited ? wanted : std::min(wanted, budget - std::min(budget, taken));
 }
 
-// Updates in RAM alone: on the device nothing has to be hidden, and the slow tier keeps no second generation.
-bool may_speculate(const RunPlan& plan, ChunkId chunk) {
-  return std::all_of(kStepPayloads.begin(), kStepPayloads.end(), [&](Payload payload) {
-    return !plan.layout.has(chunk, payload) || plan.placement.home({chunk, payload}) == Tier::pinned;
-  });
+// On the device nothing has to be hidden.
+bool may_speculate(const RunPlan& plan, ChunkId chunk) { return step_bytes(plan, chunk, Tier::device) == 0; }
+
+std::uint64_t updated_bytes(const RunPlan& plan, ChunkId chunk) {
+  return step_bytes(plan, chunk, Tier::pinned) + step_bytes(plan, chunk, Tier::nvme);
 }
 
 // Updates have all of a step to hide under: backward for those made on trust, the next forward for those of
@@ -41,33 +41,46 @@ std::uint64_t share_of_backward(const RunPlan& plan) {
     (in_backward ? backward : forward) += instr.flops;
   }
   std::uint64_t bytes = 0;
-  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
-    if (plan.placement.home({chunk, Payload::param}) != Tier::device) bytes += step_bytes(plan.layout, chunk);
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) bytes += updated_bytes(plan, chunk);
   if (backward <= 0) return bytes;
   return static_cast<std::uint64_t>(static_cast<double>(bytes) * backward / (forward + backward));
+}
+
+// Room on nvme for a second generation of what `chunk` has there.
+void keep_generations(RunPlan& plan, ChunkId chunk) {
+  for (const Payload payload : kStepPayloads)
+    if (plan.placement.home({chunk, payload}) == Tier::nvme)
+      ++plan.placement.classes[plan.placement.class_of(plan.layout, {chunk, payload})].kept;
 }
 
 }  // namespace
 
 // The chunks that are ready first: the more of backward is left, the more of it hides their update.
 void plan_undo(RunPlan& plan) {
-  const std::uint64_t budget = undo_budget(plan);
+  const std::uint64_t log_budget = undo_budget(plan);
+  const auto nvme = static_cast<std::size_t>(Tier::nvme);
+  std::uint64_t nvme_left = plan.options.budgets[nvme];
+  if (nvme_left != kUnlimited)
+    nvme_left -= std::min(nvme_left, placement_bytes(plan.layout, plan.trace, plan.placement)[nvme]);
+  std::uint64_t left = log_budget > 0 ? share_of_backward(plan) : 0;
   plan.undo.offset_of_chunk.resize(plan.layout.n_chunks());
   std::size_t n = 0;
-  std::uint64_t left = budget > 0 ? share_of_backward(plan) : 0;
   for (const auto& [position, chunk] : last_touches(plan.train, plan.layout)) {
-    const std::size_t bytes = step_bytes(plan.layout, chunk);
-    if (position < 0 || left == 0 || !may_speculate(plan, chunk) || plan.undo.bytes + bytes > budget)
-      continue;
+    const std::uint64_t logged = step_bytes(plan, chunk, Tier::pinned),
+                        stored = step_bytes(plan, chunk, Tier::nvme);
+    if (position < 0 || left == 0 || !may_speculate(plan, chunk)) continue;
+    if (plan.undo.bytes + logged > log_budget || stored > nvme_left) continue;
     plan.undo.offset_of_chunk[chunk] = plan.undo.bytes;
-    plan.undo.bytes += bytes;
-    left -= std::min<std::uint64_t>(left, bytes);
+    plan.undo.bytes += logged;
+    keep_generations(plan, chunk);
+    if (nvme_left != kUnlimited) nvme_left -= stored;
+    left -= std::min(left, updated_bytes(plan, chunk));
     ++n;
   }
   plan.trace.pinned_fixed_bytes += plan.undo.bytes;
   if (!plan.trains()) return;
   std::string note = str("step: ", to_string(plan.options.step_mode));
-  if (budget > 0)
+  if (log_budget > 0)
     note += str("; ", n, " of ", plan.layout.n_chunks(),
                 " chunks may be updated before the norm is known, undo log ", format_bytes(plan.undo.bytes));
   plan.notes.push_back(std::move(note));

@@ -17,7 +17,8 @@ std::vector<SlotClass> store_classes(const ChunkLayout& layout, const Placement&
   for (std::size_t c = 0; c < homes.size(); ++c)
     if (homes[c] > 0)
       classes.push_back({placement.classes[c].slot_bytes,
-                         homes[c] + placement.classes[c].window[static_cast<std::size_t>(Tier::nvme)]});
+                         homes[c] + placement.classes[c].window[static_cast<std::size_t>(Tier::nvme)] +
+                             placement.classes[c].kept});
   return classes;
 }
 
@@ -39,10 +40,11 @@ Status CopyLanes::copy_async(BufferView dst, ConstBufferView src, Direction dire
   return Status::ok();
 }
 
-Result<IoTicket> CopyLanes::write_async(CopyKey key, ConstBufferView src) {
+Result<IoTicket> CopyLanes::write_async(CopyKey key, ConstBufferView src, bool keep_old) {
   if (store_ == nullptr) return IoTicket{};
   STRATA_TRY_ASSIGN(const Ticket ticket,
-                    store_->write_async(id_of(key), store_class_[placement_.class_of(layout_, key)], src));
+                    store_->write_async(id_of(key), store_class_[placement_.class_of(layout_, key)], src,
+                                        keep_old ? OldGeneration::keep : OldGeneration::retire));
   return IoTicket{ticket.index, ticket.sequence};
 }
 
@@ -55,6 +57,14 @@ Result<IoTicket> CopyLanes::read_async(CopyKey key, BufferView dst) {
 Status CopyLanes::wait(IoTicket ticket) {
   if (store_ == nullptr || !ticket.given()) return Status::ok();
   return store_->wait({ticket.index, ticket.sequence});
+}
+
+void CopyLanes::accept(CopyKey key) {
+  if (store_ != nullptr) store_->accept(id_of(key));
+}
+
+void CopyLanes::restore(CopyKey key) {
+  if (store_ != nullptr) store_->restore(id_of(key));
 }
 
 }  // namespace strata

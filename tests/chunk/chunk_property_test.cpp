@@ -61,7 +61,7 @@ class Walk {
     if (dice_.one_in(60)) rig_.mover.fail_reads = 1 + static_cast<int>(dice_.below(3));
     if (dice_.one_in(60)) rig_.mover.fail_writes = 1 + static_cast<int>(dice_.below(3));
     if (dice_.one_in(200)) rig_.mover.fail_copies = 1;
-    switch (dice_.below(13)) {
+    switch (dice_.below(17)) {
       case 0:
       case 1:
       case 2:
@@ -91,6 +91,9 @@ class Walk {
         break;
       case 12:
         hand_over();
+        break;
+      default:
+        guard();
         break;
       case 11:
         allow(dice_.one_in(8) ? rig_.manager->settle_all() : rig_.manager->pump(), "settle");
@@ -122,6 +125,7 @@ class Walk {
   }
   std::uint64_t refusals() const { return refusals_; }
   std::uint64_t handed_over() const { return handed_over_; }
+  std::uint64_t restored() const { return restored_; }
 
  private:
   struct Held {
@@ -194,6 +198,24 @@ class Walk {
     const auto begun = rig_.manager->prefetch(key(i), dice_.pick({Tier::device, Tier::pinned}));
     if (!begun.has_value()) allow(begun.status(), "prefetch");
   }
+  // Begins to keep what is stored of a key, or ends it: the newer contents stand, or the kept ones return.
+  void guard() {
+    const std::size_t i = random_key();
+    if (versions_.count(i) == 0 || pinned(i) || rig_.placement.home(key(i)) != Tier::nvme) return;
+    if (!rig_.manager->guarded(key(i))) {
+      if (rig_.manager->state(key(i), Tier::nvme) != Residency::clean) return;
+      const Status status = rig_.manager->guard(key(i));
+      allow(status, "guard");
+      if (status.is_ok()) kept_[i] = versions_[i];
+    } else if (dice_.one_in(2)) {
+      allow(rig_.manager->accept(key(i)), "accept");
+    } else {
+      rig_.manager->restore(key(i));
+      versions_[i] = kept_[i];
+      EXPECT_EQ(rig_.manager->state(key(i), Tier::nvme), Residency::clean);
+      ++restored_;
+    }
+  }
   void send_home() {
     const std::size_t i = random_key();
     if (versions_.count(i) != 0 && !pinned(i, true)) allow(rig_.manager->send_home(key(i)), "send_home");
@@ -244,18 +266,19 @@ class Walk {
   Dice& dice_;
   const std::vector<CopyKey> keys_;
   std::vector<Use> uses_;
-  std::map<std::size_t, std::uint32_t> versions_;
+  std::map<std::size_t, std::uint32_t> versions_, kept_;
   std::uint32_t version_ = 0;
   std::int32_t position_ = 0;
-  std::uint64_t refusals_ = 0, handed_over_ = 0;
+  std::uint64_t refusals_ = 0, handed_over_ = 0, restored_ = 0;
   std::vector<Held> pins_;  // last: given up before the rig goes
 };
 
 struct Walked {
-  std::uint64_t refusals = 0, handed_over = 0;
+  std::uint64_t refusals = 0, handed_over = 0, restored = 0;
 };
 
-// The walk of one seed; how often it was refused something, and contents changed their owner.
+// The walk of one seed; how often it was refused something, contents changed their owner, and older ones came
+// back.
 Walked walk(std::uint64_t seed) {
   Dice dice(seed);
   const GroupKey f32, bf16{.compute = DType::bf16, .grad = DType::bf16, .sum = DType::bf16},
@@ -266,21 +289,23 @@ Walked walk(std::uint64_t seed) {
   Walk walk(layout, placement, dice);
   for (int op = 0; op < 600 && !testing::Test::HasFailure(); ++op) walk.step();
   if (!testing::Test::HasFailure()) walk.finish();
-  return {walk.refusals(), walk.handed_over()};
+  return {walk.refusals(), walk.handed_over(), walk.restored()};
 }
 
 TEST(ChunkPropertyTest, RandomWorkNeverLosesOrMixesUpContents) {
-  std::uint64_t refusals = 0, handed_over = 0;
+  std::uint64_t refusals = 0, handed_over = 0, restored = 0;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) try {
       const Walked walked = walk(seed);
       refusals += walked.refusals;
       handed_over += walked.handed_over;
+      restored += walked.restored;
       ASSERT_FALSE(HasFailure()) << "seed " << seed;
     } catch (const Error& error) {
       FAIL() << "seed " << seed << ": " << error.what();
     }
   EXPECT_GT(refusals, 1000u);  // the paths of failure were walked
   EXPECT_GT(handed_over, 100u);
+  EXPECT_GT(restored, 100u);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include <strata/chunk/mover.h>
 #include <strata/runtime/str.h>
 
@@ -29,8 +31,9 @@ class FakeMover final : public Mover {
     STRATA_TRY_ASSIGN(done, backend_.record(lane));
     return Status::ok();
   }
-  Result<IoTicket> write_async(CopyKey key, ConstBufferView src) override {
+  Result<IoTicket> write_async(CopyKey key, ConstBufferView src, bool keep_old) override {
     ++writes;
+    if (keep_old && stored(key)) kept_.try_emplace(id(key), stored_[id(key)]);
     return begin({key, true, {}, src, std::vector<std::byte>(src.data, src.data + src.bytes)});
   }
   Result<IoTicket> read_async(CopyKey key, BufferView dst) override {
@@ -57,6 +60,15 @@ class FakeMover final : public Mover {
     return Status::ok();
   }
 
+  void accept(CopyKey key) override {
+    expect_idle(key);
+    kept_.erase(id(key));
+  }
+  void restore(CopyKey key) override {
+    expect_idle(key);
+    if (auto old = kept_.extract(id(key))) stored_[id(key)] = std::move(old.mapped());
+  }
+
   bool stored(CopyKey key) const { return stored_.count(id(key)) != 0; }
   std::size_t in_flight() const { return in_flight_.size(); }
 
@@ -73,6 +85,10 @@ class FakeMover final : public Mover {
     std::vector<std::byte> bytes;
   };
   static std::size_t id(CopyKey key) { return key.chunk * kPayloads + static_cast<std::size_t>(key.payload); }
+  void expect_idle(CopyKey key) const {
+    for (const auto& [sequence, request] : in_flight_)
+      EXPECT_FALSE(request.key == key) << "a request on the key is under way";
+  }
   IoTicket begin(Request request) {
     in_flight_.emplace(++sequence_, std::move(request));
     return {0, sequence_};
@@ -83,7 +99,7 @@ class FakeMover final : public Mover {
   Stream& d2h_;
   std::uint64_t sequence_ = 0;
   std::map<std::uint64_t, Request> in_flight_;
-  std::map<std::size_t, std::vector<std::byte>> stored_;
+  std::map<std::size_t, std::vector<std::byte>> stored_, kept_;
 };
 
 }  // namespace strata::test

@@ -223,6 +223,46 @@ TEST(StepTrafficTest, EachParameterGoesUpOnceAndEachGradientDownOnce) {
   }
 }
 
+// What nvme keeps of before costs room there. As long as nothing is clipped the traffic is that of two_phase,
+// whose update brings a parameter to RAM that the next forward then finds there.
+TEST(StepTrafficTest, SpeculatingOverNvmeMovesWhatTheOtherModesMove) {
+  const test::TempDir dir;
+  EngineOptions options;
+  options.policy = PlacementPolicy::nvme;
+  options.clip = 0;
+  options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
+  options.nvme.dirs = {dir.path()};
+  options.nvme.engine = IoEngine::threads;
+  constexpr int kSteps = 4;
+  std::array<std::uint64_t, 2> read{}, written{}, held{};
+  std::uint64_t param_bytes = 0;
+  for (const std::size_t speculates : {0u, 1u}) {
+    options.step_mode = speculates ? StepMode::speculative : StepMode::two_phase;
+    options.undo_bytes = kUnlimited;
+    TinyRun run(must(Engine::plan(tiny_programs(), options)), 2, {});
+    must(run.engine->initialize(1));
+    run.train(2);
+    const MovedBytes before = run.engine->moved();
+    run.train(kSteps);
+    must(run.engine->state_digest());  // what is still due
+    for (ChunkId chunk = 0; speculates && chunk < run.plan->layout.n_chunks(); ++chunk)
+      if (run.plan->undo.covers(chunk)) param_bytes += run.plan->layout.payload_bytes(chunk, Payload::param);
+    read[speculates] = run.engine->moved().nvme_read - before.nvme_read;
+    written[speculates] = run.engine->moved().nvme_write - before.nvme_write;
+    held[speculates] = run.plan->planned_peak[static_cast<std::size_t>(Tier::nvme)];
+    EXPECT_EQ(run.plan->undo.bytes, 0u);  // nothing of it is in RAM
+    EXPECT_EQ(run.plan->undo.covers(static_cast<ChunkId>(run.plan->layout.n_chunks() - 1)), speculates == 1);
+  }
+  EXPECT_LE(written[1], written[0]);
+  EXPECT_LE(read[1], read[0] + kSteps * param_bytes);
+  EXPECT_GT(held[1], held[0]);
+
+  options.budgets[static_cast<std::size_t>(Tier::nvme)] = held[0];  // no room for second generations
+  const auto tight = must(Engine::plan(tiny_programs(), options));
+  EXPECT_EQ(tight->planned_peak[static_cast<std::size_t>(Tier::nvme)], held[0]);
+  for (ChunkId chunk = 0; chunk < tight->layout.n_chunks(); ++chunk) EXPECT_FALSE(tight->undo.covers(chunk));
+}
+
 // --- the undo log ---
 
 std::unique_ptr<const RunPlan> plan_in_ram(const EngineOptions& options) {

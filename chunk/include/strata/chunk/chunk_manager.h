@@ -115,6 +115,17 @@ class ChunkManager {
   /// takes. Writes to nvme are bounded by the spare slots: the oldest is waited for when they are out.
   Status send_home(CopyKey key);
 
+  /// What is stored of `key`, whose home is nvme, may be asked back: until accept(), restore() or the next
+  /// guard() it stays there beside what is sent home. Errors: `internal` where nothing is stored that is up
+  /// to date; those of writes under way.
+  Status guard(CopyKey key);
+  bool guarded(CopyKey key) const noexcept { return guarded_[index(key)]; }
+  /// What was stored at guard() is given up, once what followed it is stored. Nothing where it is not guarded.
+  Status accept(CopyKey key);
+  /// What was stored at guard() is the newest again; what followed it is dead, and failures of writing it are
+  /// of no account. Nothing where it is not guarded. The key is not pinned.
+  void restore(CopyKey key) noexcept;
+
   /// The contents are dead; slots other than the home are free again. Not for pinned payloads.
   Status drop(CopyKey key);
   /// The contents of `from` in `tier` become the newest of `to`, of the same size, whose home that is: the
@@ -235,6 +246,7 @@ class ChunkManager {
   std::vector<std::uint32_t> class_of_;           // by key
   std::vector<std::array<Copy, kTiers>> copies_;  // by key
   std::vector<std::uint32_t> generation_;         // by key
+  std::vector<bool> guarded_;                     // by key
   std::array<std::vector<Pool>, 2> pools_;        // device, pinned; by class
   std::vector<Drain> drains_;                     // oldest first, capacity fixed
   std::vector<std::size_t> spare_drains_;         // by class: drains the spares allow

@@ -45,10 +45,15 @@ class Mover {
                             Event& done) = 0;
 
   /// Begins writing `src` as the new generation of `key`. The memory must be still and stay so until the
-  /// ticket is waited for. The old generation remains readable until then.
-  virtual Result<IoTicket> write_async(CopyKey key, ConstBufferView src) = 0;
+  /// ticket is waited for. The old generation remains readable until then; with `keep_old` it stays beside
+  /// the new one until accept() or restore().
+  virtual Result<IoTicket> write_async(CopyKey key, ConstBufferView src, bool keep_old) = 0;
   virtual Result<IoTicket> read_async(CopyKey key, BufferView dst) = 0;
   virtual Status wait(IoTicket ticket) = 0;
+  /// What was kept of `key`, if anything, is given up, or is what is stored again. Nothing of the key is
+  /// under way.
+  virtual void accept(CopyKey key) = 0;
+  virtual void restore(CopyKey key) = 0;
 };
 
 }  // namespace strata

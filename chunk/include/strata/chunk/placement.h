@@ -15,6 +15,8 @@ struct SizeClass {
   /// Slots beyond the homes: in device and pinned memory the window through which payloads pass, on nvme the
   /// spares into which new generations are written.
   std::array<std::uint32_t, kTiers> window{};
+  /// On nvme besides: room for generations that stay beside the ones that followed them.
+  std::uint32_t kept = 0;
 };
 
 /// Where every payload lives between uses (its home, whose slot is always its own), and how much room each

@@ -63,7 +63,9 @@ struct EngineOptions {
   double paced_flops_per_s = 0;
 };
 
-/// The chunks whose update does not wait for the norm, and where their states of before are kept meanwhile.
+/// The chunks whose update does not wait for the norm, and where their states of before are kept meanwhile:
+/// of those that live in RAM here, one payload after the other; of those on nvme as the generation before, in
+/// SizeClass::kept.
 struct UndoLog {
   std::size_t bytes = 0;
   std::vector<std::optional<std::size_t>> offset_of_chunk;  ///< nothing: waits for the norm

@@ -21,9 +21,11 @@ class CopyLanes final : public Mover {
 
   Status copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after,
                     Event& done) override;
-  Result<IoTicket> write_async(CopyKey key, ConstBufferView src) override;
+  Result<IoTicket> write_async(CopyKey key, ConstBufferView src, bool keep_old) override;
   Result<IoTicket> read_async(CopyKey key, BufferView dst) override;
   Status wait(IoTicket ticket) override;
+  void accept(CopyKey key) override;
+  void restore(CopyKey key) override;
 
  private:
   Backend& backend_;
