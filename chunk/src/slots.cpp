@@ -12,6 +12,7 @@
 namespace strata {
 
 using detail::describe;
+using detail::kAtOnce;
 using detail::kMemoryTiers;
 
 Status ChunkManager::lay_out(const Memory& memory) {
@@ -161,6 +162,8 @@ Result<bool> ChunkManager::make_room(CopyKey key, Tier tier, std::int32_t needed
     const std::int32_t next = next_use(other, tier);
     const bool clean = copy(other, tier).state == Residency::clean;
     if (next <= needed_at) continue;
+    if (needed_at != kAtOnce && copy(other, tier).state == Residency::draining && is_young_drain(other))
+      continue;
     if (victim >= 0 && (next < latest || (next == latest && (victim_is_clean || !clean)))) continue;
     victim = held.owner;
     latest = next;

@@ -103,9 +103,22 @@ Status ChunkManager::submit_all() {
   return Status::ok();
 }
 
+// Whoever waits for it waits for the work that writes its contents, and for those writes: half of the spares
+// are left alone, so that the caller keeps that far ahead of both.
+bool ChunkManager::is_young_drain(CopyKey key) const noexcept {
+  const std::uint32_t slots = class_of_[index(key)];
+  std::size_t younger = 0;
+  for (std::size_t i = drains_.size(); i-- > 0;) {
+    if (drains_[i].key == key) return 2 * younger < spare_drains_[slots];
+    younger += class_of_[index(drains_[i].key)] == slots ? 1 : 0;
+  }
+  return false;
+}
+
 Status ChunkManager::settle(std::size_t i) {
   const CopyKey key = drains_[i].key;
   Status status = submit_when_final(drains_[i]);
+  (void)pump();  // what was written with it goes beside it; what fails of that is told when it is settled
   if (status.is_ok()) {
     const HostWaits waits(backend_.stalls(), StallCause::nvme);
     status = mover_.wait(drains_[i].ticket);

@@ -1,5 +1,6 @@
 #include "commit.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -67,7 +68,7 @@ Status Commit::begin(const cpuopt::OptimizerParams& params) {
   }
   speculation_.end(right);
   changed_states_ = false;
-  next_ = fetched_early_ = 0;
+  next_ = fetched_ = fetched_early_ = 0;
   return Status::ok();
 }
 
@@ -99,9 +100,13 @@ Status Commit::commit_next() {
 }
 
 Status Commit::fetch_ahead() {
-  for (std::size_t i = next_ + 1; i < schedule_.commits.size(); ++i)
-    if (const ChunkId chunk = schedule_.commits[i].second; !done_[chunk])
-      return fetch_for_update(machine_, chunk, kRead).status();
+  fetched_ = std::max(fetched_, next_ + 1);
+  for (; fetched_ < schedule_.commits.size(); ++fetched_) {
+    const ChunkId chunk = schedule_.commits[fetched_].second;
+    if (done_[chunk]) continue;
+    STRATA_TRY_ASSIGN(const bool begun, fetch_for_update(machine_, chunk, kRead));
+    if (!begun) break;
+  }
   return Status::ok();
 }
 

@@ -48,7 +48,8 @@ class Commit {
   std::vector<Undo> undo_;          // by chunk: what is due of it
   std::vector<bool> done_;          // by chunk: queued, or what was speculated stands
   std::size_t next_;                // in the order
-  std::size_t fetched_early_ = 0;   // in the order
+  std::size_t fetched_ = 0;         // in the order: begun to be read
+  std::size_t fetched_early_ = 0;   // the same, under backward
   std::uint64_t rehearsed_ = 0;     // norms made up for a plan
   StepConstants step_;              // queued updates read it; a step ends when they are done
   bool changed_states_ = false;

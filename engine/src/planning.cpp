@@ -151,6 +151,20 @@ static PlacementRequest request_of(const EngineOptions& options) {
   return {options.budgets, options.policy, options.prefetch};
 }
 
+// Beside the undo log where there is room for both, else as if there were none.
+static std::optional<Placement> place(const RunPlan& plan) {
+  const PlacementRequest request = request_of(plan.options);
+  PlacementRequest beside_log = request;
+  std::uint64_t& pinned = beside_log.budgets[static_cast<std::size_t>(Tier::pinned)];
+  const std::uint64_t reserve = undo_reserve(plan);
+  if (reserve > 0 && pinned != kUnlimited && pinned > reserve) {
+    pinned -= reserve;
+    if (std::optional<Placement> placement = find_placement(plan.layout, plan.trace, beside_log))
+      return placement;
+  }
+  return find_placement(plan.layout, plan.trace, request);
+}
+
 Result<std::unique_ptr<RunPlan>> draft_plan(
     const ProgramSet& programs, const EngineOptions& options,
     const std::function<void(const ChunkLayout&, Placement&)>& choose) {
@@ -166,7 +180,7 @@ Result<std::unique_ptr<RunPlan>> draft_plan(
       plan_undo(*plan);
       return plan;
     }
-    if (std::optional<Placement> placement = find_placement(plan->layout, plan->trace, request_of(options))) {
+    if (std::optional<Placement> placement = place(*plan)) {
       plan->placement = *std::move(placement);
       plan_undo(*plan);
       return plan;

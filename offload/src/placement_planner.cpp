@@ -172,6 +172,12 @@ std::optional<Placement> attempt(const ChunkLayout& layout, const AccessTrace& t
   }
 }
 
+std::uint64_t passing_bytes(const Placement& p) {
+  std::uint64_t bytes = 0;
+  for (const SizeClass& slots : p.classes) bytes += std::uint64_t{slots.window[kPinned]} * slots.slot_bytes;
+  return bytes;
+}
+
 }  // namespace
 
 TierBytes placement_bytes(const ChunkLayout& layout, const AccessTrace& trace, const Placement& placement) {
@@ -188,7 +194,14 @@ void set_least_windows(const ChunkLayout& layout, const AccessTrace& trace, Plac
 
 std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessTrace& trace,
                                         const PlacementRequest& request) {
-  // Wide windows first: room to prefetch and to write behind is worth more than one more chunk at home.
+  // Wide windows first: room to prefetch and to write behind is worth more than one more chunk at home. The
+  // widest, in which the caller keeps ahead of the slow tier by several chunks, where it is a small part of
+  // all.
+  constexpr std::uint64_t kSmallPart = 8;
+  if (request.budgets[kNvme] > 0)
+    if (std::optional<Placement> p = attempt(layout, trace, request, {request.prefetch, 6, 12});
+        p && passing_bytes(*p) <= request.budgets[kPinned] / kSmallPart)
+      return p;
   const std::array<Width, 5> widths = {{{request.prefetch, 3, 6},
                                         {request.prefetch, 2, 4},
                                         {std::min(request.prefetch, 1u), 2, 2},

@@ -107,8 +107,9 @@ class ChunkManager {
   /// ends, so pins and moves are refused with it for good: they would be ordered after nothing.
   const Status& status() const noexcept { return failed_; }
 
-  /// Begins to make `key` resident in `tier` if that takes no slot from something used sooner. True when it
-  /// is there or on its way. The read from the slow tier that a prefetch to the device needs is waited for.
+  /// Begins to make `key` resident in `tier` if that takes no slot from something used sooner, nor from what
+  /// has only just begun its way to the slow tier. True when it is there or on its way. The read from the slow
+  /// tier that a prefetch to the device needs is waited for.
   Result<bool> prefetch(CopyKey key, Tier tier);
 
   /// Has the newest contents written to the payload's home, if they are not there, and queues what that
@@ -235,6 +236,7 @@ class ChunkManager {
   Status submit(Drain& drain);
   Status submit_when_final(Drain& drain);
   Status settle(std::size_t drain);
+  bool is_young_drain(CopyKey key) const noexcept;
   Status settle_key(CopyKey key);
   void unpin(ChunkPin& pin) noexcept;
 
