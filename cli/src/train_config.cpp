@@ -83,6 +83,7 @@ void fill_placement(const ConfigTree& tree, TrainConfig& config) {
   config.offload.undo_bytes = optional_bytes(tree, "offload.undo");
   config.offload.states = tree.text("offload.states");
   config.offload.policy = choice(tree, "offload.policy");
+  config.offload.sums = choice(tree, "offload.sums");
   config.io = {choice(tree, "io.engine"), small(tree, "io.queue_depth"), tree.bytes("io.block"),
                tree.flag("io.direct")};
   config.cpu.isa = choice(tree, "cpu.isa");

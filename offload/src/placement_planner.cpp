@@ -107,8 +107,8 @@ bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const
 }
 
 // What is left of the device holds sums: they are touched in every micro-batch, and only once leave for the
-// step.
-void place_sums_on_device(const ChunkLayout& layout, const AccessTrace& trace,
+// step. Whether all of them found room.
+bool place_sums_on_device(const ChunkLayout& layout, const AccessTrace& trace,
                           const PlacementRequest& request, ChunkId first, const Width& width, Placement& p) {
   for (ChunkId chunk = first; chunk < layout.n_chunks(); ++chunk) {
     auto& home = p.homes[chunk][static_cast<std::size_t>(Payload::accum)];
@@ -116,8 +116,14 @@ void place_sums_on_device(const ChunkLayout& layout, const AccessTrace& trace,
     set_windows(layout, trace, width, p);
     if (placement_bytes(layout, trace, p)[kDevice] <= request.budgets[kDevice]) continue;
     home.reset();
-    return;
+    return false;
   }
+  return true;
+}
+
+bool may_place_sums(const PlacementRequest& request) {
+  return request.sums == SumsPolicy::device ||
+         (request.sums == SumsPolicy::automatic && request.policy == PlacementPolicy::automatic);
 }
 
 // What is still left of it keeps parameters that have no home there, so that a step brings them up once.
@@ -143,8 +149,9 @@ std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const 
     for (const Payload payload : homed(trace)) set_home(layout, p, {chunk, payload}, Tier::device);
   set_windows(layout, trace, width, p);
   if (placement_bytes(layout, trace, p)[kDevice] > request.budgets[kDevice]) return std::nullopt;
-  if (trace.trains && request.policy == PlacementPolicy::automatic)
-    place_sums_on_device(layout, trace, request, n, width, p);
+  if (trace.trains && may_place_sums(request) && !place_sums_on_device(layout, trace, request, n, width, p) &&
+      request.sums == SumsPolicy::device)
+    return std::nullopt;
   if (!place_off_device(layout, trace, request, width, p)) return std::nullopt;
   keep_params_on_device(layout, trace, request, p);
   return p;

@@ -263,6 +263,34 @@ TEST(StepTrafficTest, SpeculatingOverNvmeMovesWhatTheOtherModesMove) {
   for (ChunkId chunk = 0; chunk < tight->layout.n_chunks(); ++chunk) EXPECT_FALSE(tight->undo.covers(chunk));
 }
 
+TEST(StepTrafficTest, SumsOnTheDeviceLeaveTheBitsAndRamToTheStates) {
+  EngineOptions options;
+  options.policy = PlacementPolicy::pinned;
+  options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
+  options.undo_bytes = kUnlimited;
+  std::string want;
+  std::uint64_t ram = 0;
+  for (const SumsPolicy sums : {SumsPolicy::automatic, SumsPolicy::device})
+    for (const StepMode mode : kStepModes) {
+      options.sums = sums;
+      options.step_mode = mode;
+      TinyRun run(must(Engine::plan(tiny_programs(), options)));
+      must(run.engine->initialize(1));
+      run.train(3);
+      const std::string got = must(run.engine->state_digest());
+      if (want.empty()) want = got;
+      EXPECT_EQ(got, want) << to_string(mode);
+      if (mode != StepMode::serial) continue;
+      std::uint64_t sum_bytes = 0;
+      for (ChunkId chunk = 0; chunk < run.plan->layout.n_chunks(); ++chunk)
+        sum_bytes += run.plan->layout.payload_bytes(chunk, Payload::accum);
+      if (sums == SumsPolicy::automatic) ram = run.plan->planned_peak[1];
+      if (sums == SumsPolicy::device) {
+        EXPECT_LE(run.plan->planned_peak[1], ram - sum_bytes / 2);
+      }
+    }
+}
+
 // --- the undo log ---
 
 std::unique_ptr<const RunPlan> plan_in_ram(const EngineOptions& options) {

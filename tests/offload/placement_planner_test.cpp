@@ -94,6 +94,33 @@ TEST(PlacementPlannerTest, WhatIsLeftOfTheDeviceKeepsParametersInItsWindow) {
   }
 }
 
+TEST(PlacementPlannerTest, SumsAreWhereTheyAreAskedFor) {
+  const Model model = model_of(8);
+  PlacementRequest request;
+  request.policy = PlacementPolicy::pinned;
+  request.sums = SumsPolicy::device;
+  request.budgets = {8 * kPage + 10 * kSlot, kUnlimited, 0};  // eight, a parameter and a gradient
+  const auto sums_on_device = [&](const Placement& placement) {
+    std::size_t n = 0;
+    for (const auto& homes : placement.homes)
+      n += homes[static_cast<std::size_t>(Payload::accum)] == Tier::device ? 1u : 0u;
+    return n;
+  };
+  const Placement all = must(plan_placement(model.layout, model.trace, request));
+  expect_within(model, all, request.budgets);
+  EXPECT_EQ(sums_on_device(all), 8u);
+  EXPECT_EQ(homes_in(all, Tier::device), 8u);
+  request.budgets[0] -= kPage;
+  const auto refused = plan_placement(model.layout, model.trace, request);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr(str("memory.device=", 8 * kPage + 10 * kSlot)));
+  request.policy = PlacementPolicy::automatic;
+  request.sums = SumsPolicy::pinned;
+  const Placement none = must(plan_placement(model.layout, model.trace, request));
+  EXPECT_EQ(4 * sums_on_device(none), homes_in(none, Tier::device));  // those of whole chunks alone
+}
+
 TEST(PlacementPlannerTest, InPinnedMemoryParametersComeBeforeGradientsBeforeMoments) {
   const Model model = model_of(8);
   for (std::uint64_t slots = 8; slots <= 40; ++slots) {

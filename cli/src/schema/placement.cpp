@@ -85,6 +85,13 @@ constexpr KeySpec kKeys[] = {
      .default_text = "least_moves",
      .doc = "the placement that moves least, or the tier where chunks live if they can",
      .choices = "least_moves|device|pinned|nvme"},
+    {.section = "offload",
+     .name = "sums",
+     .type = KeyType::choice,
+     .default_text = "auto",
+     .doc = "where the step's gradients wait for the norm: 2 bytes a parameter in bf16",
+     .allows_auto = true,
+     .choices = "device|pinned"},
 
     {.section = "io",
      .name = "engine",

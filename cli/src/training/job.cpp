@@ -26,6 +26,9 @@ EngineOptions engine_options(const TrainConfig& c) {
              : policy == "pinned" ? PlacementPolicy::pinned
              : policy == "nvme"   ? PlacementPolicy::nvme
                                   : PlacementPolicy::automatic;
+  o.sums = c.offload.sums == "device"   ? SumsPolicy::device
+           : c.offload.sums == "pinned" ? SumsPolicy::pinned
+                                        : SumsPolicy::automatic;
   o.chunk_elems = c.offload.chunk_elems.value_or(0);
   o.step_mode = *step_mode_named(c.offload.step_mode);  // the schema knows no other names
   o.undo_bytes = c.offload.undo_bytes;
@@ -94,6 +97,15 @@ Status decide_machine(LoadedConfig& loaded) {
 }
 
 // Why auto came to this mode of recomputation: the first that fits.
+void resolve_sums(ConfigTree& tree, const RunPlan& plan) {
+  std::size_t on_device = 0;
+  for (const auto& homes : plan.placement.homes)
+    on_device += homes[static_cast<std::size_t>(Payload::accum)] == Tier::device ? 1 : 0;
+  const bool most = 2 * on_device > plan.placement.homes.size();
+  tree.resolve("offload.sums", std::string(most ? "device" : "pinned"),
+               str("those of ", on_device, " of ", plan.placement.homes.size(), " chunks are on the device"));
+}
+
 const char* why(Recompute recompute) {
   return recompute == Recompute::none        ? "all activations fit"
          : recompute == Recompute::selective ? "keeping all activations does not fit"
@@ -123,6 +135,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
                         job.plan->undo.bytes == 0
                             ? str("nothing is updated on trust in mode ", c.offload.step_mode)
                             : std::string("what the pinned budget leaves and can be used"));
+  if (c.offload.sums == "auto") resolve_sums(loaded.tree, *job.plan);
   if (!c.offload.chunk_elems)
     loaded.tree.resolve("offload.chunk", job.plan->layout.chunk_elems(), job.plan->layout.explanation());
   return job;

@@ -44,6 +44,7 @@ enum class NonFinite : std::uint8_t {
 struct EngineOptions {
   TierBytes budgets{kUnlimited, kUnlimited, kUnlimited};
   PlacementPolicy policy = PlacementPolicy::automatic;
+  SumsPolicy sums = SumsPolicy::automatic;
   std::int64_t chunk_elems = 0;  ///< 0: search
   std::uint32_t prefetch = 2;    ///< parameter chunks fetched ahead; 0: on demand
   StepMode step_mode = StepMode::automatic;
