@@ -128,7 +128,7 @@ Status PassRunner::launch(const LoweredInstr& instr) {
 // Keeps the next `prefetch` parameter chunks on their way to the device, and twice as many on their way to
 // RAM.
 Status PassRunner::look_ahead(const PassSchedule& schedule, std::int32_t position) {
-  const std::size_t depth = machine_.plan.options.prefetch;
+  const std::size_t depth = *machine_.plan.options.prefetch;
   if (depth == 0) return Status::ok();
   while (here_ < schedule.params.size() && schedule.params[here_].first <= position) ++here_;
   const std::size_t end = std::min(here_ + depth, schedule.params.size());

@@ -19,8 +19,8 @@ Status check(const EngineOptions& options) {
   if (!(options.clip >= 0))
     return Status::error(Code::invalid,
                          str("optim.clip is ", options.clip, "; it is at least 0 (0: no clipping)"));
-  if (options.prefetch > 64)
-    return Status::error(Code::invalid, str("offload.prefetch is ", options.prefetch, "; it is at most 64"));
+  if (options.prefetch.value_or(0) > 64)
+    return Status::error(Code::invalid, str("offload.prefetch is ", *options.prefetch, "; it is at most 64"));
   return Status::ok();
 }
 
@@ -56,6 +56,17 @@ std::int64_t largest_sensible_chunk(const Program& program, const EngineOptions&
   const std::uint64_t left = options.budgets[0] > arena ? options.budgets[0] - arena : 0;
   constexpr std::uint64_t kWidest = sizeof(float);  // bytes an element of any payload takes at most
   return std::max<std::int64_t>(ChunkLayout::kSliceAlign, static_cast<std::int64_t>(left / 16 / kWidest));
+}
+
+// Chunks fetched ahead even out instructions that take long and chunks that need little computing, up to a
+// few; their window, and that of gradients on their way out, shall be a small part of the device.
+std::uint32_t prefetch_that_pays(const ChunkLayout& layout, std::uint64_t device) {
+  constexpr std::uint64_t kLeast = 2, kMost = 6, kSmallPart = 8;
+  std::size_t largest = 1;
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    largest = std::max(
+        largest, layout.payload_bytes(chunk, Payload::param) + layout.payload_bytes(chunk, Payload::grad));
+  return static_cast<std::uint32_t>(std::clamp(device / kSmallPart / largest, kLeast, kMost));
 }
 
 // The program that speaks for the model: the first there is.
@@ -119,6 +130,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   layout.max_chunk_elems = largest_sensible_chunk(model, options) / part;
   STRATA_TRY_ASSIGN(plan->layout, ChunkLayout::create(plan->tensors.specs, layout));
   plan->notes.push_back("layout: " + plan->layout.explanation());
+  if (!options.prefetch) plan->options.prefetch = prefetch_that_pays(plan->layout, options.budgets[0]);
 
   if (!programs.train.code.empty()) {
     STRATA_TRY_ASSIGN(plan->train, lower(programs.train, plan->tensors, plan->layout));
@@ -148,7 +160,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
 }
 
 static PlacementRequest request_of(const EngineOptions& options) {
-  return {options.budgets, options.policy, options.prefetch, options.sums};
+  return {options.budgets, options.policy, *options.prefetch, options.sums};
 }
 
 // Beside the undo log where there is room for both, else as if there were none.
@@ -199,8 +211,9 @@ Status explain_refusal(std::span<const ProgramSet> choices, const EngineOptions&
     });
   };
   STRATA_TRY_ASSIGN(const std::unique_ptr<RunPlan> plan, lay_out(choices.back(), options, 1));
-  return does_not_fit(plan->layout, plan->trace, request_of(options),
-                      smallest_that_fits(options.budgets, may_grow_nvme(request_of(options)), fits));
+  const PlacementRequest request = request_of(plan->options);
+  return does_not_fit(plan->layout, plan->trace, request,
+                      smallest_that_fits(options.budgets, may_grow_nvme(request), fits));
 }
 
 }  // namespace strata

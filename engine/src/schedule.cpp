@@ -61,7 +61,7 @@ PassSchedule schedule_of(const LoweredProgram& program, const RunPlan& plan, std
   out.cycle = micro_batches * length;
   if (when == CommitWhen::never) return out;
   out.ready = last_touches(program, plan.layout);
-  out.commits = commits_before_use(out, plan.layout, plan.options.prefetch);
+  out.commits = commits_before_use(out, plan.layout, *plan.options.prefetch);
   if (when == CommitWhen::at_the_end)
     for (auto& [position, chunk] : out.commits) position = out.cycle++;
   const auto updated = [&](std::int32_t position, ChunkId chunk) {

@@ -32,7 +32,7 @@ EngineOptions engine_options(const TrainConfig& c) {
   o.chunk_elems = c.offload.chunk_elems.value_or(0);
   o.step_mode = *step_mode_named(c.offload.step_mode);  // the schema knows no other names
   o.undo_bytes = c.offload.undo_bytes;
-  o.prefetch = static_cast<std::uint32_t>(*c.offload.prefetch);
+  if (c.offload.prefetch) o.prefetch = static_cast<std::uint32_t>(*c.offload.prefetch);
   o.grad_accum = c.train.grad_accum;
   o.clip = c.optim.clip;
   o.loss_scale = c.optim.loss_scale;
@@ -76,11 +76,6 @@ Status decide_machine(LoadedConfig& loaded) {
   };
   decide(c.memory.device_bytes, "memory.device");
   decide(c.memory.pinned_bytes, "memory.pinned");
-  if (!c.offload.prefetch) {
-    c.offload.prefetch = 2;
-    loaded.tree.resolve("offload.prefetch", std::int64_t{2},
-                        "one chunk in use, one on its way, one behind it");
-  }
   if (c.train.dtype == "auto") {
     const bool native = kernels::bf16_gemm() != kernels::Bf16Gemm::widened;
     c.train.dtype = native ? "bf16" : "f32";
@@ -104,6 +99,12 @@ void resolve_sums(ConfigTree& tree, const RunPlan& plan) {
   const bool most = 2 * on_device > plan.placement.homes.size();
   tree.resolve("offload.sums", std::string(most ? "device" : "pinned"),
                str("those of ", on_device, " of ", plan.placement.homes.size(), " chunks are on the device"));
+}
+
+void resolve_prefetch(LoadedConfig& loaded, const RunPlan& plan) {
+  if (loaded.config.offload.prefetch) return;
+  loaded.tree.resolve("offload.prefetch", std::int64_t{*plan.options.prefetch},
+                      "2 to 6, as many as take an eighth of the device with their gradients");
 }
 
 const char* why(Recompute recompute) {
@@ -135,6 +136,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
                         job.plan->undo.bytes == 0
                             ? str("nothing is updated on trust in mode ", c.offload.step_mode)
                             : std::string("what the pinned budget leaves and can be used"));
+  resolve_prefetch(loaded, *job.plan);
   if (c.offload.sums == "auto") resolve_sums(loaded.tree, *job.plan);
   if (!c.offload.chunk_elems)
     loaded.tree.resolve("offload.chunk", job.plan->layout.chunk_elems(), job.plan->layout.explanation());
@@ -143,14 +145,17 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
 
 Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs) {
   STRATA_TRY(decide_machine(loaded));
-  return Engine::plan(programs, engine_options(loaded.config));
+  STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan,
+                    Engine::plan(programs, engine_options(loaded.config)));
+  resolve_prefetch(loaded, *plan);
+  return plan;
 }
 
 Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded) {
   STRATA_TRY(decide_machine(loaded));  // chooses the dtype it is recorded in
   ProgramSet programs;
   STRATA_TRY_ASSIGN(programs.eval, record_evaluation(loaded.config));
-  return Engine::plan(programs, engine_options(loaded.config));
+  return plan_programs(loaded, programs);
 }
 
 Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io,
@@ -255,7 +260,7 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
       "\"prefetch\": {},\n"
       "  \"activation_bytes\": {},\n  \"instructions\": {},\n  \"tiers\": {{\n",
       count_parameters(d), plan.layout.n_chunks(), plan.layout.chunk_elems(), held.elems, held.bytes,
-      to_string(recompute), plan.options.prefetch, plan.trace.device_fixed_bytes, plan.train.code.size());
+      to_string(recompute), *plan.options.prefetch, plan.trace.device_fixed_bytes, plan.train.code.size());
   for (std::size_t t = 0; t < kTiers; ++t) {
     const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
     text += fmt::format(

@@ -46,7 +46,9 @@ struct EngineOptions {
   PlacementPolicy policy = PlacementPolicy::automatic;
   SumsPolicy sums = SumsPolicy::automatic;
   std::int64_t chunk_elems = 0;  ///< 0: search
-  std::uint32_t prefetch = 2;    ///< parameter chunks fetched ahead; 0: on demand
+  /// Parameter chunks fetched ahead, at most 64; 0: on demand; nothing: by the room on the device. A plan says
+  /// how many.
+  std::optional<std::uint32_t> prefetch{};
   StepMode step_mode = StepMode::automatic;
   /// Bytes of the undo log of updates on trust, if the pinned budget leaves so many; nothing: in the modes
   /// speculative and twin as many as they can use, in auto none.
