@@ -47,7 +47,13 @@ class Lowering {
     LoweredProgram lowered;
     lowered.arena_bytes = plan_.arena_bytes;
     lowered.state_bytes = place_states();
-    for (const Instr& instr : program_.code) lowered.code.push_back(lower(instr));
+    lowered.offload.host_bytes = plan_.host_bytes;
+    for (const Instr& instr : program_.code) {
+      lowered.code.push_back(lower(instr));
+      if (instr.op != Op::offload_begin) continue;
+      ++lowered.offload.n;
+      lowered.offload.bytes += program_.value(instr.in[0]).bytes();
+    }
     mark_grads(lowered);
     for (const auto* list : {&program_.inputs, &program_.outputs})
       for (const ValueId id : *list) lowered.ends.emplace_back(program_.value(id).name, operand(id));
@@ -78,7 +84,8 @@ class Lowering {
     }
     const std::size_t offset = plan_.offset[static_cast<std::size_t>(id)];
     if (offset == MemoryPlan::kNowhere) return {};
-    return {Operand::Where::arena, offset, 0, info.shape, info.dtype};
+    const bool on_host = info.kind == ValueKind::host;
+    return {on_host ? Operand::Where::host : Operand::Where::arena, offset, 0, info.shape, info.dtype};
   }
 
   LoweredInstr lower(const Instr& instr) const {

@@ -19,6 +19,7 @@ std::size_t longest_piece(const RunPlan& plan) {
 }  // namespace
 
 PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
+  PinnedFixed fixed;
   std::size_t inputs = 0;
   std::int64_t logit_values = 1;
   for (const LoweredProgram* program : plan.programs()) {
@@ -27,12 +28,12 @@ PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
       if (name != "loss" && name != "logits")
         bytes += static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
     inputs = std::max(inputs, bytes);
+    fixed.activations = std::max(fixed.activations, program->offload.host_bytes);
     const Operand logits = program->find("logits");
     if (logits.where == Operand::Where::none) continue;
     logit_values =
         std::max(logit_values, program->state_bytes > 0 ? logits.shape.n_elems() : logits.shape.dim(-1));
   }
-  PinnedFixed fixed;
   fixed.inputs = round_up(inputs, kPage);
   fixed.losses =
       round_up(static_cast<std::size_t>(std::max(plan.options.grad_accum, 1)) * sizeof(float), kPage);
@@ -95,7 +96,7 @@ Status Machine::take_memory(Io& io) {
   const std::size_t state_bytes = plan.state_bytes();
   const std::size_t arena_bytes = plan.trace.device_fixed_bytes - state_bytes;
   STRATA_TRY_ASSIGN(fixed_charges[0], budgets[0]->reserve(arena_bytes, "activations"));
-  STRATA_TRY_ASSIGN(fixed_charges[1], budgets[1]->reserve(fixed.total(), "inputs, losses and norm leaves"));
+  STRATA_TRY_ASSIGN(fixed_charges[1], budgets[1]->reserve(fixed.total(), "inputs, losses, norm leaves and activations"));
   STRATA_TRY_ASSIGN(fixed_charges[2], budgets[0]->reserve(state_bytes, "keys and values"));
   const std::size_t device_slots = plan.placement.bytes(plan.layout, Tier::device);
   const std::size_t pinned_slots = plan.placement.bytes(plan.layout, Tier::pinned);

@@ -15,15 +15,18 @@ namespace strata {
 
 /// What every engine holds in pinned memory beside payloads. Sizes in bytes, each a multiple of a page.
 struct PinnedFixed {
-  std::size_t inputs = 0;  ///< one of two input slots, in which the inputs follow each other
-  std::size_t losses = 0;  ///< one f32 a micro-batch
-  std::size_t leaves = 0;  ///< the norm's leaves, f64
-  std::size_t logits = 0;  ///< one row, or as many as a program with a cache makes
+  std::size_t inputs = 0;       ///< one of two input slots, in which the inputs follow each other
+  std::size_t losses = 0;       ///< one f32 a micro-batch
+  std::size_t leaves = 0;       ///< the norm's leaves, f64
+  std::size_t logits = 0;       ///< one row, or as many as a program with a cache makes
+  std::size_t activations = 0;  ///< those that are away from the device
   std::size_t states =
       0;                  ///< a piece of a state in two parts (StateAccess), on its way to or from the device
   std::size_t norms = 0;  ///< of an optimizer that steps by whole tensors: TensorNorms
   std::size_t undo = 0;   ///< UndoLog, last
-  std::size_t total() const noexcept { return 2 * inputs + losses + leaves + logits + states + norms + undo; }
+  std::size_t total() const noexcept {
+    return 2 * inputs + losses + leaves + logits + activations + states + norms + undo;
+  }
 };
 /// States are shown and filled in pieces of so many elements.
 inline constexpr std::int64_t kStatePiece = 65536;
@@ -55,6 +58,10 @@ class Machine {
   }
   float* logits() const noexcept {
     return reinterpret_cast<float*>(pinned_memory.data + 2 * fixed.inputs + fixed.losses + fixed.leaves);
+  }
+  /// Of an operand that is away on the host.
+  std::byte* host(const Operand& operand) const noexcept {
+    return reinterpret_cast<std::byte*>(logits()) + fixed.logits + operand.offset;
   }
   /// One of the two pieces of PinnedFixed::states.
   std::byte* state_piece(std::size_t which) const noexcept {

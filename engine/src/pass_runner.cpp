@@ -12,7 +12,7 @@
 namespace strata {
 
 PassRunner::PassRunner(Machine& machine, Commit& commit, Speculation& speculation)
-    : machine_(machine), commit_(commit), speculation_(speculation) {
+    : machine_(machine), commit_(commit), speculation_(speculation), moves_(machine) {
   std::size_t most = 0;
   for (const LoweredProgram* program : machine.plan.programs())
     for (const LoweredInstr& instr : program->code) {
@@ -91,6 +91,8 @@ TensorView PassRunner::bind(const LoweredInstr& instr, const Operand& operand) c
       return {machine_.arena(operand), operand.shape, operand.dtype};
     case Operand::Where::state:
       return {machine_.state(operand), operand.shape, operand.dtype};
+    case Operand::Where::host:
+      return {machine_.host(operand), operand.shape, operand.dtype};
     case Operand::Where::grad:
       return {open_grads_[operand.chunk].view().data + operand.offset, operand.shape, operand.dtype};
     case Operand::Where::param: {
@@ -110,6 +112,7 @@ void compute_nothing(const std::int64_t&, ThreadPool&) {}
 }  // namespace
 
 Status PassRunner::launch(const LoweredInstr& instr) {
+  if (is_move(instr.op)) return moves_.run(instr);
   if (const double rate = machine_.plan.options.paced_flops_per_s; rate > 0) {
     // At least 1: what is not paced ends when its thread comes to it, and all that follows would be late.
     const auto ns = std::max<std::int64_t>(1, static_cast<std::int64_t>(instr.flops / rate * 1e9));

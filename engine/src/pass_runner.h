@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "activation_moves.h"
 #include "commit.h"
 #include "machine.h"
 #include "schedule.h"
@@ -50,6 +51,7 @@ class PassRunner {
   Machine& machine_;
   Commit& commit_;
   Speculation& speculation_;
+  ActivationMoves moves_;
   std::vector<ChunkPin> params_;      ///< of the current instruction
   std::vector<ChunkPin> open_grads_;  ///< by chunk
   std::size_t here_ = 0;              ///< in PassSchedule::params: used up to

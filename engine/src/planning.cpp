@@ -145,6 +145,10 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
     STRATA_TRY_ASSIGN(plan->prefill, lower(programs.prefill, plan->tensors, plan->layout));
     STRATA_TRY_ASSIGN(plan->decode, lower(programs.decode, plan->tensors, plan->layout));
   }
+  if (const LoweredProgram::Offload& away = plan->train.offload; away.n > 0)
+    plan->notes.push_back(str("activations: ", away.n, " of ", format_bytes(away.bytes),
+                              " leave the device in forward and return in backward, for at most ",
+                              format_bytes(away.host_bytes), " of pinned memory"));
   plan->trace = access_trace(plan->train, options.grad_accum);
   for (const LoweredProgram* other : {&plan->eval, &plan->infer, &plan->prefill, &plan->decode}) {
     const AccessTrace trace = access_trace(*other, 1);

@@ -112,6 +112,11 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
       return kernels::cached_attention_async(
           backend, stream,
           {in[0], in[1], in[2], in[3], in[4], out[0], cached_attention_shape(c.attrs), as_workspace(out[1])});
+    case Op::offload_begin:
+    case Op::offload_end:
+    case Op::fetch_begin:
+    case Op::fetch_end:
+      return Status::error(Code::internal, "a move has no kernel: who runs the program moves it");
   }
   return Status::error(Code::internal, "unknown op");
 }

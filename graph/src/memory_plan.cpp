@@ -12,7 +12,8 @@ struct Life {
   int first = -1, last = -1;  // instruction indices, inclusive; -1: never used
 };
 
-bool in_arena(const ValueInfo& info) {
+// What is planned: the arena's values, and those on the host, which have an arena of their own.
+bool is_planned(const ValueInfo& info) {
   return info.kind != ValueKind::param && info.kind != ValueKind::grad && info.kind != ValueKind::state;
 }
 
@@ -20,7 +21,7 @@ std::vector<Life> lifetimes(const Program& program) {
   std::vector<Life> lives(program.values.size());
   const int end = static_cast<int>(program.code.size());
   const auto touch = [&](ValueId id, int at) {
-    if (id == kNoValue || !in_arena(program.value(id))) return;
+    if (id == kNoValue || !is_planned(program.value(id))) return;
     Life& life = lives[static_cast<std::size_t>(id)];
     life.first = life.first < 0 ? at : std::min(life.first, at);
     life.last = std::max(life.last, at);
@@ -48,9 +49,10 @@ std::vector<ValueId> share_in_place(const Program& program, std::vector<Life>& l
     const ValueId in = instr.in[static_cast<std::size_t>(rule.in)];
     const ValueId out = instr.out[static_cast<std::size_t>(rule.out)];
     // The same value given twice, an input of the program, or one read later keeps its own bytes.
-    if (in == kNoValue || program.value(in).kind != ValueKind::activation ||
+    if (in == kNoValue ||
+        (program.value(in).kind != ValueKind::activation && program.value(in).kind != ValueKind::host) ||
         program.value(in).bytes() != program.value(out).bytes() ||
-        program.value(out).kind != ValueKind::activation ||
+        program.value(out).kind != program.value(in).kind ||
         std::count(instr.in.begin(), instr.in.end(), in) != 1)
       continue;
     const ValueId root = owner[static_cast<std::size_t>(in)];
@@ -62,20 +64,10 @@ std::vector<ValueId> share_in_place(const Program& program, std::vector<Life>& l
   return owner;
 }
 
-}  // namespace
-
-MemoryPlan plan_memory(const Program& program) {
-  std::vector<Life> lives = lifetimes(program);
-  const std::vector<ValueId> owner = share_in_place(program, lives);
-
-  std::vector<ValueId> order;
-  for (std::size_t v = 0; v < lives.size(); ++v)
-    if (lives[v].first >= 0 && program.values[v].bytes() > 0) order.push_back(static_cast<ValueId>(v));
-  std::stable_sort(order.begin(), order.end(),
-                   [&](ValueId a, ValueId b) { return program.value(a).bytes() > program.value(b).bytes(); });
-
-  MemoryPlan plan;
-  plan.offset.assign(program.values.size(), MemoryPlan::kNowhere);
+// Gives the values of `order` offsets in an arena of their own; its size.
+std::size_t place(const Program& program, const std::vector<Life>& lives, const std::vector<ValueId>& order,
+                  std::vector<std::size_t>& offset) {
+  std::size_t arena_bytes = 0;
   std::vector<ValueId> placed;  // by offset
   for (const ValueId id : order) {
     const Life life = lives[static_cast<std::size_t>(id)];
@@ -84,23 +76,44 @@ MemoryPlan plan_memory(const Program& program) {
     for (const ValueId other : placed) {  // the lowest gap between those alive at the same time
       const Life& theirs = lives[static_cast<std::size_t>(other)];
       if (theirs.last < life.first || life.last < theirs.first) continue;
-      const std::size_t begin = plan.offset[static_cast<std::size_t>(other)];
+      const std::size_t begin = offset[static_cast<std::size_t>(other)];
       if (at + bytes <= begin) break;
       at = std::max(at, begin + round_up(program.value(other).bytes(), MemoryPlan::kAlign));
     }
-    plan.offset[static_cast<std::size_t>(id)] = at;
-    plan.arena_bytes = std::max(plan.arena_bytes, at + bytes);
+    offset[static_cast<std::size_t>(id)] = at;
+    arena_bytes = std::max(arena_bytes, at + bytes);
     placed.insert(std::upper_bound(placed.begin(), placed.end(), id,
                                    [&](ValueId a, ValueId b) {
-                                     return plan.offset[static_cast<std::size_t>(a)] <
-                                            plan.offset[static_cast<std::size_t>(b)];
+                                     return offset[static_cast<std::size_t>(a)] <
+                                            offset[static_cast<std::size_t>(b)];
                                    }),
                   id);
   }
+  return round_up(arena_bytes, std::size_t{4096});
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const Program& program) {
+  std::vector<Life> lives = lifetimes(program);
+  const std::vector<ValueId> owner = share_in_place(program, lives);
+
+  std::vector<ValueId> on_device, on_host;
+  for (std::size_t v = 0; v < lives.size(); ++v)
+    if (lives[v].first >= 0 && program.values[v].bytes() > 0)
+      (program.values[v].kind == ValueKind::host ? on_host : on_device).push_back(static_cast<ValueId>(v));
+  for (std::vector<ValueId>* const order : {&on_device, &on_host})
+    std::stable_sort(order->begin(), order->end(), [&](ValueId a, ValueId b) {
+      return program.value(a).bytes() > program.value(b).bytes();
+    });
+
+  MemoryPlan plan;
+  plan.offset.assign(program.values.size(), MemoryPlan::kNowhere);
+  plan.arena_bytes = place(program, lives, on_device, plan.offset);
+  plan.host_bytes = place(program, lives, on_host, plan.offset);
   for (std::size_t v = 0; v < owner.size(); ++v)
     if (static_cast<std::size_t>(owner[v]) != v)
       plan.offset[v] = plan.offset[static_cast<std::size_t>(owner[v])];
-  plan.arena_bytes = round_up(plan.arena_bytes, std::size_t{4096});
   return plan;
 }
 

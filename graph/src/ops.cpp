@@ -334,6 +334,36 @@ double flops_cached_attention(In in, In out, const Attrs&) {
   return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[3]->shape.dim(2));
 }
 
+// --- moves: only the kind of memory changes ---
+bool moves_to(const ValueInfo* to, const ValueInfo* from, ValueKind kind) {
+  return to != nullptr && to->kind == kind && from != nullptr && is(to, from->shape, from->dtype);
+}
+Specs moved(const char* name, const ValueInfo& x) {
+  return std::vector<OutputSpec>{{name, x.shape, x.dtype}};
+}
+// (x) -> x on its way to the host
+Specs infer_offload_begin(In in, const Attrs&) {
+  if (!moves_to(in[0], in[0], ValueKind::activation)) return mismatch("an activation", in);
+  return moved("leaving", *in[0]);
+}
+// (x, x on its way) -> x on the host
+Specs infer_offload_end(In in, const Attrs&) {
+  if (!moves_to(in[0], in[0], ValueKind::activation) || !moves_to(in[1], in[0], ValueKind::host))
+    return mismatch("an activation, and the same on its way to the host", in);
+  return moved("away", *in[0]);
+}
+// (x on the host) -> x on its way back
+Specs infer_fetch_begin(In in, const Attrs&) {
+  if (!moves_to(in[0], in[0], ValueKind::host)) return mismatch("an activation on the host", in);
+  return moved("returning", *in[0]);
+}
+// (x on its way back, x on the host) -> x
+Specs infer_fetch_end(In in, const Attrs&) {
+  if (!moves_to(in[0], in[1], ValueKind::activation) || !moves_to(in[1], in[1], ValueKind::host))
+    return mismatch("an activation on its way back, and the same on the host", in);
+  return moved("back", *in[0]);
+}
+
 constexpr OpDef::InPlace kNever{-1, -1};
 const std::array<OpDef, kOps> kTable = {{
     {"embedding", infer_embedding, vjp_embedding, kNever, no_flops, 2},
@@ -367,6 +397,10 @@ const std::array<OpDef, kOps> kTable = {{
     {"linear_cross_entropy_backward", infer_linear_cross_entropy_backward, nullptr, kNever,
      flops_linear_cross_entropy_backward, 4, 3},
     {"cached_attention", infer_cached_attention, nullptr, kNever, flops_cached_attention, 5},
+    {"offload_begin", infer_offload_begin, nullptr, kNever, no_flops, 1},
+    {"offload_end", infer_offload_end, nullptr, {0, 1}, no_flops, 2},
+    {"fetch_begin", infer_fetch_begin, nullptr, kNever, no_flops, 1},
+    {"fetch_end", infer_fetch_end, nullptr, {0, 0}, no_flops, 2},
 }};
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <strata/graph/ops.h>
 #include <strata/runtime/str.h>
 
+#include "verify_moves.h"
+
 namespace strata {
 
 ValueId Program::find(std::string_view name) const noexcept {
@@ -98,7 +100,7 @@ Status verify(const Program& program) {
   for (const ValueId id : program.outputs)
     if (!defined[static_cast<std::size_t>(id)])
       return Status::error(Code::internal, str("output ", program.value(id).name, " is never written"));
-  return Status::ok();
+  return detail::verify_moves(program);
 }
 
 }  // namespace strata

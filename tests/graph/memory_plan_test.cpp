@@ -3,6 +3,7 @@
 #include <strata/graph/ops.h>
 #include <strata/runtime/units.h>
 
+#include "graph/arena_replay.h"
 #include "graph/program_maker.h"
 
 namespace strata {
@@ -10,82 +11,7 @@ namespace {
 
 using test::decoder_of;
 using test::decoder_program;
-
-// Runs the program over an arena that remembers, per 256 bytes, whose contents it holds.
-class Replay {
- public:
-  Replay(const Program& program, const MemoryPlan& plan)
-      : program_(program), plan_(plan), holds_(plan.arena_bytes / MemoryPlan::kAlign, kNoValue) {}
-
-  /// Empty, or what went wrong first.
-  std::string run() {
-    for (const ValueId id : program_.inputs) write(id);
-    for (std::size_t i = 0; i < program_.code.size() && problem_.empty(); ++i) step(i);
-    for (const auto* list : {&program_.inputs, &program_.outputs})
-      for (const ValueId id : *list) need(id, "at the end");
-    return problem_;
-  }
-
- private:
-  void step(std::size_t i) {
-    const Instr& instr = program_.code[i];
-    const std::string where = str("instruction ", i, " ", op_def(instr.op).name);
-    for (const ValueId id : instr.in) need(id, where);
-    for (std::size_t k = 0; k < instr.out.size(); ++k) {
-      for (std::size_t other = 0; other < instr.in.size(); ++other)
-        if (overlap(instr.out[k], instr.in[other]) && !may_share(instr, k, other))
-          problem_ = str(where, " writes ", program_.value(instr.out[k]).name, " over its operand ", other);
-      for (std::size_t other = 0; other < k; ++other)
-        if (overlap(instr.out[k], instr.out[other])) problem_ = str(where, " has two outputs in one place");
-    }
-    for (const ValueId id : instr.out) write(id);
-  }
-  static bool may_share(const Instr& instr, std::size_t out, std::size_t in) {
-    const OpDef::InPlace rule = op_def(instr.op).in_place;
-    return rule.out == static_cast<int>(out) && rule.in == static_cast<int>(in) &&
-           std::count(instr.in.begin(), instr.in.end(), instr.in[in]) == 1;
-  }
-  std::pair<std::size_t, std::size_t> range(ValueId id) const {
-    if (id == kNoValue || plan_.offset[static_cast<std::size_t>(id)] == MemoryPlan::kNowhere) return {0, 0};
-    const std::size_t begin = plan_.offset[static_cast<std::size_t>(id)];
-    return {begin / MemoryPlan::kAlign,
-            (begin + round_up(program_.value(id).bytes(), MemoryPlan::kAlign)) / MemoryPlan::kAlign};
-  }
-  bool overlap(ValueId a, ValueId b) const {
-    const auto [a_begin, a_end] = range(a);
-    const auto [b_begin, b_end] = range(b);
-    return a_begin < b_end && b_begin < a_end;
-  }
-  void need(ValueId id, const std::string& where) {
-    const auto [begin, end] = range(id);
-    for (std::size_t at = begin; at < end && problem_.empty(); ++at)
-      if (holds_.at(at) != id) problem_ = str(where, ": ", program_.value(id).name, " was overwritten");
-  }
-  void write(ValueId id) {
-    const auto [begin, end] = range(id);
-    for (std::size_t at = begin; at < end; ++at) holds_.at(at) = id;
-  }
-
-  const Program& program_;
-  const MemoryPlan& plan_;
-  std::vector<ValueId> holds_;
-  std::string problem_;
-};
-
-std::string replay(const Program& program) {
-  const MemoryPlan plan = plan_memory(program);
-  for (const Instr& instr : program.code)
-    for (const auto* list : {&instr.in, &instr.out})
-      for (const ValueId id : *list) {
-        const bool in_arena = id != kNoValue && program.value(id).kind != ValueKind::param &&
-                              program.value(id).kind != ValueKind::grad &&
-                              program.value(id).kind != ValueKind::state;
-        if (in_arena && program.value(id).bytes() > 0 &&
-            plan.offset[static_cast<std::size_t>(id)] == MemoryPlan::kNowhere)
-          return str(program.value(id).name, " has no place");
-      }
-  return Replay(program, plan).run();
-}
+using test::replay;
 
 TEST(MemoryPlanTest, NoTwoLiveValuesShareAByteInDecodersOfManySizes) {
   for (const std::int64_t layers : {1, 2, 5})

@@ -12,12 +12,12 @@
 
 namespace strata {
 
-/// Where an operand's bytes are: fixed at an offset in the arena or among the states, or at an offset in a
-/// chunk's payload, whose address the pin gives each time.
+/// Where an operand's bytes are: fixed at an offset in the arena, among the states or among the activations
+/// on the host, or at an offset in a chunk's payload, whose address the pin gives each time.
 struct Operand {
-  enum class Where : std::uint8_t { none, arena, param, grad, state };
+  enum class Where : std::uint8_t { none, arena, param, grad, state, host };
   Where where = Where::none;
-  std::size_t offset = 0;  ///< bytes, in the arena, the states or the payload
+  std::size_t offset = 0;  ///< bytes, in the arena, the states, the host's part or the payload
   ChunkId chunk = 0;
   Shape shape;
   DType dtype = DType::f32;
@@ -46,6 +46,12 @@ struct LoweredProgram {
   std::vector<std::pair<std::string, Operand>> ends;  ///< inputs and outputs by name
   std::size_t arena_bytes = 0;
   std::size_t state_bytes = 0;  ///< of its states, in their order: those of programs with equal ones agree
+  /// Activations that are away while nothing reads them (offload_activations).
+  struct Offload {
+    std::int32_t n = 0;
+    std::uint64_t bytes = 0;     ///< that leave in a run of the program, and come back
+    std::size_t host_bytes = 0;  ///< that they take on the host
+  } offload;
 
   /// The input or output of that name; `where` is none when there is none.
   Operand find(std::string_view name) const;

@@ -29,13 +29,32 @@ std::string_view to_string(Recompute mode) noexcept;
 /// arXiv 2205.05198, section 5, by operations a byte; it never keeps what `none` would not.
 Program recompute_regions(Program program, Recompute mode);
 
-/// Where each activation, input and workspace lies in one arena. Values whose lives overlap never share a
-/// byte.
+/// What offload_activations() goes by. Rates are those that a program may count on throughout; they choose
+/// how early a move begins, and no result depends on them.
+struct OffloadOptions {
+  double share = 1;                  ///< of the bytes that qualify: those longest unread first
+  double flops_per_s = 1e14;         ///< of the device
+  double memory_bytes_per_s = 2e12;  ///< of its memory
+  double link_bytes_per_s = 2e10;    ///< in each direction, between the device and the host
+};
+
+/// Values leave the device where they are not read for long, as what forward makes for backward is, and come
+/// back before their next reader: copies that begin as early as there is something to copy, or room for it,
+/// and end at least one region of the model later, so that computing hides them (Rhu et al. 2016, arXiv
+/// 1602.08124). A copy that would need longer than that by the rates gets longer; where the link cannot keep
+/// pace whatever it gets, one region is what it gets, and computing waits. Values below a sixteenth of the
+/// largest that qualifies stay: a copy costs them more than they take. Comes after recompute_regions(); twice
+/// changes nothing more.
+Program offload_activations(Program program, const OffloadOptions& options);
+
+/// Where each activation, input and workspace lies in one arena, and each value on the host in another.
+/// Values whose lives overlap never share a byte.
 struct MemoryPlan {
   static constexpr std::size_t kAlign = 256;
   static constexpr std::size_t kNowhere = ~std::size_t{0};
   std::vector<std::size_t> offset;  ///< by ValueId; kNowhere for parameters, gradients, states, unused values
   std::size_t arena_bytes = 0;
+  std::size_t host_bytes = 0;
 };
 /// Greedy by size over exact lifetimes (Pisarchyk & Lee 2020, arXiv 2001.03288, Alg. 3); inputs and outputs
 /// live throughout; an op that may run in place does where its input dies.

@@ -23,6 +23,7 @@ enum class ValueKind : std::uint8_t {
   activation,  ///< produced and consumed by instructions
   workspace,   ///< scratch of one instruction
   state,       ///< outlives a run of the program: instructions read it and write into it in place
+  host,        ///< an activation away from the device, in host memory
 };
 
 struct ValueInfo {
@@ -80,8 +81,14 @@ enum class Op : std::uint8_t {
   linear_cross_entropy,
   linear_cross_entropy_backward,
   cached_attention,
+  // Moves compute nothing. What a begin makes is in flight: its end alone may read it.
+  offload_begin,  ///< (x) -> x on its way to the host; x stays readable
+  offload_end,    ///< (x, x on its way) -> x on the host, in the same bytes; x is dead from here on
+  fetch_begin,    ///< (x on the host) -> x on its way back, whose bytes on the device are taken from here on
+  fetch_end,      ///< (x on its way back, x on the host) -> x, in the same bytes
 };
-inline constexpr int kOps = 29;
+inline constexpr int kOps = 33;
+constexpr bool is_move(Op op) noexcept { return op >= Op::offload_begin && op <= Op::fetch_end; }
 
 /// Fixed numbers of an instruction; an op reads only those it names.
 struct Attrs {
@@ -97,6 +104,7 @@ struct Attrs {
   bool f32_out = false;  ///< of a linear: its result is not rounded to the dtype of x
   float eps = 0;
   kernels::RopeFrequencies frequencies = {};
+  std::int32_t move = 0;  ///< which offload of the program the four moves of a value are
   friend bool operator==(const Attrs&, const Attrs&) = default;
 };
 
