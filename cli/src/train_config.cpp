@@ -82,6 +82,9 @@ void fill_placement(const ConfigTree& tree, TrainConfig& config) {
   config.offload.step_mode = choice(tree, "offload.step_mode");
   config.offload.undo_bytes = optional_bytes(tree, "offload.undo");
   config.offload.states = tree.text("offload.states");
+  config.offload.activations = choice(tree, "offload.activations");
+  if (!tree.is_auto("offload.activation_share"))
+    config.offload.activation_share = tree.number("offload.activation_share");
   config.offload.policy = choice(tree, "offload.policy");
   config.offload.sums = choice(tree, "offload.sums");
   config.io = {choice(tree, "io.engine"), small(tree, "io.queue_depth"), tree.bytes("io.block"),
@@ -123,6 +126,11 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
   if (config.optim.name == "sgd" && config.optim.nesterov && config.optim.momentum == 0)
     problems.push_back(str(set_by(tree, "optim.nesterov"), " = true, but optim.momentum is 0 (",
                            tree.entry("optim.momentum").origin, ")"));
+  if (const auto share = config.offload.activation_share;
+      share && (*share > 0) != (config.offload.activations == "pinned"))
+    problems.push_back(str(set_by(tree, "offload.activation_share"), " = ", *share,
+                           ", but offload.activations is ", config.offload.activations, " (",
+                           tree.entry("offload.activations").origin, ")"));
   if (config.offload.policy == "nvme" && config.memory.nvme_bytes == 0)
     problems.push_back(str(set_by(tree, "offload.policy"), " = nvme, but memory.nvme is 0 (",
                            tree.entry("memory.nvme").origin, ")"));

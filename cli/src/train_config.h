@@ -64,6 +64,8 @@ struct TrainConfig {
     std::string step_mode, states, policy;  ///< policy: least_moves, device, pinned, nvme
     std::string sums;                       ///< auto, device, pinned
     std::optional<std::uint64_t> undo_bytes;
+    std::string activations;  ///< none, pinned, auto
+    std::optional<double> activation_share;
   } offload;
   struct IoSection {
     std::string engine;  ///< uring, threads, auto

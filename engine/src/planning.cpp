@@ -210,9 +210,10 @@ Status explain_refusal(std::span<const ProgramSet> choices, const EngineOptions&
   const auto fits = [&](const TierBytes& budgets) {
     EngineOptions other = options;
     other.budgets = budgets;
-    return std::any_of(choices.begin(), choices.end(), [&](const ProgramSet& programs) {
-      return draft_plan(programs, other, nullptr).has_value();
-    });
+    return std::any_of(choices.rbegin(), choices.rend(),
+                       [&](const ProgramSet& programs) {  // the last need least
+                         return draft_plan(programs, other, nullptr).has_value();
+                       });
   };
   STRATA_TRY_ASSIGN(const std::unique_ptr<RunPlan> plan, lay_out(choices.back(), options, 1));
   const PlacementRequest request = request_of(plan->options);

@@ -215,9 +215,7 @@ class Offload {
 }  // namespace
 
 Program offload_activations(Program program, const OffloadOptions& options) {
-  const bool moves_already = std::any_of(program.code.begin(), program.code.end(),
-                                         [](const Instr& instr) { return is_move(instr.op); });
-  if (moves_already || !(options.share > 0)) return program;
+  if (has_moves(program) || !(options.share > 0)) return program;
   return Offload(std::move(program), options).run();
 }
 

@@ -1,5 +1,7 @@
 #include <strata/graph/program.h>
 
+#include <algorithm>
+
 #include <strata/graph/ops.h>
 #include <strata/runtime/str.h>
 
@@ -12,6 +14,11 @@ ValueId Program::find(std::string_view name) const noexcept {
     for (const ValueId id : *list)
       if (value(id).name == name) return id;
   return kNoValue;
+}
+
+bool has_moves(const Program& program) noexcept {
+  return std::any_of(program.code.begin(), program.code.end(),
+                     [](const Instr& instr) { return is_move(instr.op); });
 }
 
 std::string to_string(const Program& program) {

@@ -169,8 +169,9 @@ TEST_P(CliBudgetE2e, TheProposedBudgetFitsAndAPageLessDoesNot) {
 
 TEST_F(CliUsageE2e, RecomputationLeftToTheProgramIsTheLeastThatFits) {
   const auto plan = [&](const std::string& recompute, std::uint64_t device) {
-    return strata(tiny("plan", {"--json", "model.layers=6", "memory.pinned=unlimited",
-                                "train.recompute=" + recompute, str("memory.device=", device)}));
+    return strata(
+        tiny("plan", {"--json", "model.layers=6", "memory.pinned=unlimited", "train.recompute=" + recompute,
+                      "offload.activations=none", str("memory.device=", device)}));
   };
   std::uint64_t more = std::uint64_t{1} << 40;
   for (const std::string mode : {"none", "selective", "block"}) {
@@ -179,6 +180,26 @@ TEST_F(CliUsageE2e, RecomputationLeftToTheProgramIsTheLeastThatFits) {
     EXPECT_EQ(nlohmann::json::parse(plan("auto", least).out)["recompute"], mode);
     more = least;
   }
+}
+
+TEST_F(CliUsageE2e, ActivationsLeftToTheProgramLeaveTheDeviceOnlyWhereTheyMust) {
+  const auto plan = [&](const std::string& activations, std::uint64_t device) {
+    return strata(
+        tiny("plan", {"--json", "model.layers=8", "memory.pinned=unlimited", "train.recompute=selective",
+                      "offload.activations=" + activations, str("memory.device=", device)}));
+  };
+  const auto away = [&](const std::string& activations, std::uint64_t device) -> std::uint64_t {
+    return nlohmann::json::parse(plan(activations, device).out)["activations_away"]["moved_bytes"];
+  };
+  const std::uint64_t kept = proposed(plan("none", 1 << 16).err)["device"],
+                      least = proposed(plan("auto", 1 << 16).err)["device"];
+  EXPECT_LT(least, kept);
+  EXPECT_EQ(proposed(plan("pinned", 1 << 16).err)["device"], least);
+  EXPECT_EQ(away("auto", kept), 0u);
+  EXPECT_GT(away("auto", kept - 4096), 0u);
+  EXPECT_LT(away("auto", kept - 4096), away("auto", least));
+  EXPECT_EQ(away("auto", least), away("pinned", least));
+  EXPECT_GT(away("pinned", kept), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -9,6 +9,7 @@
 #include <strata/runtime/topology.h>
 #include <strata/runtime/units.h>
 
+#include "training/activation_choices.h"
 #include "training/host_memory.h"
 #include "training/workload.h"
 
@@ -91,7 +92,6 @@ Status decide_machine(LoadedConfig& loaded) {
   return cpuopt::use_isa(isa);
 }
 
-// Why auto came to this mode of recomputation: the first that fits.
 void resolve_sums(ConfigTree& tree, const RunPlan& plan) {
   std::size_t on_device = 0;
   for (const auto& homes : plan.placement.homes)
@@ -107,30 +107,24 @@ void resolve_prefetch(LoadedConfig& loaded, const RunPlan& plan) {
                       "2 to 6, as many as take an eighth of the device with their gradients");
 }
 
-const char* why(Recompute recompute) {
-  return recompute == Recompute::none        ? "all activations fit"
-         : recompute == Recompute::selective ? "keeping all activations does not fit"
-                                             : "keeping the results of products does not fit";
-}
-
 }  // namespace
 
 Result<PlannedJob> plan_job(LoadedConfig& loaded) {
   STRATA_TRY(decide_machine(loaded));
   TrainConfig& c = loaded.config;
   STRATA_TRY(validate(decoder_config(c)));
+  std::vector<ActivationChoice> activations;
   std::vector<ProgramSet> choices;
-  std::vector<Recompute> recomputes;
-  for (const Recompute recompute : kRecomputeModes)
-    if (c.train.recompute == "auto" || c.train.recompute == to_string(recompute)) {
-      STRATA_TRY_ASSIGN(ProgramSet programs, record_programs(c, recompute));
-      choices.push_back(std::move(programs));
-      recomputes.push_back(recompute);
-    }
+  for (const ActivationChoice& choice : activation_choices(c)) {
+    STRATA_TRY_ASSIGN(ProgramSet programs, record_programs(c, choice));
+    if (choice.share_away > 0 && c.offload.activations == "auto" && !has_moves(programs.train))
+      continue;  // nothing may leave, so it is a program that is tried already
+    activations.push_back(choice);
+    choices.push_back(std::move(programs));
+  }
   STRATA_TRY_ASSIGN(Engine::Choice chosen, Engine::plan_first(choices, engine_options(c)));
-  PlannedJob job{std::move(chosen.plan), recomputes[chosen.index]};
-  if (c.train.recompute == "auto")
-    loaded.tree.resolve("train.recompute", std::string(to_string(job.recompute)), why(job.recompute));
+  PlannedJob job{std::move(chosen.plan), activations[chosen.index].recompute};
+  resolve_activations(loaded.tree, c, activations[chosen.index]);
   if (!c.offload.undo_bytes)
     loaded.tree.resolve("offload.undo", std::uint64_t{job.plan->undo.bytes},
                         job.plan->undo.bytes == 0
@@ -235,11 +229,15 @@ std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute rec
                       nvme_note);
   text += str("cores    ", c.cpu.share.why, "\n");
   for (const std::string& note : plan.notes) text += "plan     " + note + "\n";
+  if (c.offload.activations == "pinned" && plan.train.offload.n == 0)
+    text += "plan     activations: none is unread for so long that it could leave the device\n";
   text +=
       fmt::format("\n  {:<7} {:>12} {:>12} {:>9}   {}\n", "tier", "budget", "planned peak", "homes", "what");
+  const std::size_t away = plan.train.offload.host_bytes;
   const std::array<std::string, kTiers> what = {
       fmt::format("activations {}", format_bytes(plan.trace.device_fixed_bytes)),
-      fmt::format("inputs and norm leaves {}", format_bytes(plan.trace.pinned_fixed_bytes)),
+      fmt::format("inputs and norm leaves {}", format_bytes(plan.trace.pinned_fixed_bytes - away)) +
+          (away > 0 ? ", activations " + format_bytes(away) : ""),
       std::string("spare slots for write-behind included")};
   for (std::size_t t = 0; t < kTiers; ++t) {
     const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
@@ -258,9 +256,11 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
       "{{\n  \"parameters\": {},\n  \"chunks\": {},\n  \"chunk_elems\": {},\n  \"held_elems\": {},\n  "
       "\"state_bytes\": {},\n  \"recompute\": \"{}\",\n  "
       "\"prefetch\": {},\n"
-      "  \"activation_bytes\": {},\n  \"instructions\": {},\n  \"tiers\": {{\n",
+      "  \"activation_bytes\": {},\n  \"activations_away\": {{\"values\": {}, \"moved_bytes\": {}, "
+      "\"pinned_bytes\": {}}},\n  \"instructions\": {},\n  \"tiers\": {{\n",
       count_parameters(d), plan.layout.n_chunks(), plan.layout.chunk_elems(), held.elems, held.bytes,
-      to_string(recompute), *plan.options.prefetch, plan.trace.device_fixed_bytes, plan.train.code.size());
+      to_string(recompute), *plan.options.prefetch, plan.trace.device_fixed_bytes, plan.train.offload.n,
+      plan.train.offload.bytes, plan.train.offload.host_bytes, plan.train.code.size());
   for (std::size_t t = 0; t < kTiers; ++t) {
     const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
     text += fmt::format(

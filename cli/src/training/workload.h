@@ -12,6 +12,7 @@
 #include <strata/runtime/io.h>
 
 #include "train_config.h"
+#include "training/activation_choices.h"
 #include "training/token_data.h"
 
 namespace strata::cli {
@@ -72,6 +73,6 @@ DecoderConfig decoder_config(const TrainConfig& config);
 Result<Program> record_evaluation(const TrainConfig& config);
 /// Records the model for a micro-batch: training with its backward, validation, and inference of one
 /// sequence.
-Result<ProgramSet> record_programs(const TrainConfig& config, Recompute recompute);
+Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations);
 
 }  // namespace strata::cli

@@ -49,6 +49,8 @@ std::vector<Variant> variants() {
       {"device, no recomputation", with(all_device, {"train.recompute=none"})},
       {"RAM, selective recomputation", with(ram, {"train.recompute=selective"})},
       {"RAM, recompute blocks", with(ram, {"train.recompute=block"})},
+      {"RAM, activations away", with(ram, {"offload.activations=pinned", "train.recompute=none"})},
+      {"RAM, inputs of blocks away", with(ram, {"offload.activations=pinned", "train.recompute=block"})},
       {"three tiers, thread I/O", {"io.engine=threads"}},
       {"nvme, io_uring where it works", with(disk, {"io.engine=auto"})},
   };

@@ -145,6 +145,8 @@ struct Program {
   ValueId find(std::string_view name) const noexcept;
 };
 
+/// Whether it moves values between the device and the host (offload_activations).
+bool has_moves(const Program& program) noexcept;
 /// One line an instruction: "12 linear(x, layers.0.qkv.weight) -> y:[512, 768]". For people and tests.
 std::string to_string(const Program& program);
 /// Every input defined before use, shapes as the op's rule says, accumulation only over what was written.

@@ -1,0 +1,58 @@
+#include "training/activation_choices.h"
+
+#include <strata/runtime/str.h>
+
+namespace strata::cli {
+namespace {
+
+std::vector<Recompute> modes_of(const TrainConfig& config) {
+  std::vector<Recompute> modes;
+  for (const Recompute mode : kRecomputeModes)
+    if (config.train.recompute == "auto" || config.train.recompute == to_string(mode)) modes.push_back(mode);
+  return modes;
+}
+
+// Of these the first that fits, so that no more leaves than has to.
+std::vector<double> shares_of(const TrainConfig& config) {
+  if (config.offload.activation_share) return {*config.offload.activation_share};
+  if (config.offload.activations == "pinned") return {1.0};
+  return {0.25, 0.5, 0.75, 1.0};
+}
+
+const char* why(Recompute recompute) {
+  return recompute == Recompute::none        ? "all activations fit"
+         : recompute == Recompute::selective ? "keeping all activations does not fit"
+                                             : "keeping the results of products does not fit";
+}
+
+}  // namespace
+
+std::vector<ActivationChoice> activation_choices(const TrainConfig& config) {
+  const std::vector<Recompute> modes = modes_of(config);
+  std::vector<ActivationChoice> choices;
+  if (config.offload.activations != "pinned")
+    for (const Recompute mode : modes) choices.push_back({mode, 0});
+  if (config.offload.activations == "none") return choices;
+  for (const Recompute mode : modes)
+    for (const double share : shares_of(config))
+      if (config.offload.activations == "pinned" || mode != Recompute::none || modes.size() == 1)
+        choices.push_back({mode, share});
+  return choices;
+}
+
+void resolve_activations(ConfigTree& tree, const TrainConfig& config, const ActivationChoice& chosen) {
+  const bool away = chosen.share_away > 0;
+  if (config.train.recompute == "auto")
+    tree.resolve("train.recompute", std::string(to_string(chosen.recompute)), why(chosen.recompute));
+  if (config.offload.activations == "auto")
+    tree.resolve(
+        "offload.activations", std::string(away ? "pinned" : "none"),
+        away ? "what backward reads does not fit the device" : "what backward reads fits the device");
+  if (!config.offload.activation_share)
+    tree.resolve("offload.activation_share", chosen.share_away,
+                 config.offload.activations == "auto" ? "the least of four quarters that fits"
+                 : away                               ? "all that may leave"
+                                                      : "nothing leaves");
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <strata/graph/passes.h>
+#include <strata/runtime/config.h>
+
+#include "train_config.h"
+
+namespace strata::cli {
+
+/// What a run does with what forward leaves for backward: some of it is made again, some is away meanwhile.
+struct ActivationChoice {
+  Recompute recompute = Recompute::none;
+  double share_away = 0;  ///< of what may leave the device; 0: all stays
+};
+
+/// Those that the configuration allows, in the order in which they are tried. What is `auto` is left as it
+/// was while that fits: first nothing leaves, with as little made again as possible. Then, with what is cheap
+/// to make again made again, so that it need not be carried, as few as needed leave, longest unread first;
+/// whole blocks are made again beside that last.
+std::vector<ActivationChoice> activation_choices(const TrainConfig& config);
+
+/// Writes what was chosen and why over the keys that are `auto`.
+void resolve_activations(ConfigTree& tree, const TrainConfig& config, const ActivationChoice& chosen);
+
+}  // namespace strata::cli
