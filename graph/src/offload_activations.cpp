@@ -38,13 +38,14 @@ class Offload {
     stretch_begin_.push_back(program_.code.size());
   }
 
+  // Copies get the time they take only where no memory is held longer for it than a stretch costs.
   Program run() && {
     std::vector<Absence> chosen = choose(absences());
     if (chosen.empty()) return std::move(program_);
-    if (!give_time(chosen))
-      for (Absence& absence : chosen) give_one_stretch(absence);
-    write(chosen);
-    return std::move(program_);
+    Program waiting = with_moves(chosen);
+    if (!give_time(chosen)) return waiting;
+    Program hidden = with_moves(chosen);
+    return plan_memory(hidden).arena_bytes <= plan_memory(waiting).arena_bytes ? hidden : waiting;
   }
 
  private:
@@ -143,33 +144,34 @@ class Offload {
                        [](const Absence& absence) { return absence.gone + 1 < absence.back; });
   }
 
-  // Puts the moves where they belong; readers from `next` on read what has come back.
-  void write(std::vector<Absence>& chosen) {
+  // The moves where they belong; readers from `next` on read what has come back.
+  Program with_moves(std::vector<Absence> chosen) const {
     std::sort(chosen.begin(), chosen.end(), [](const Absence& a, const Absence& b) {
       return a.next != b.next ? a.next < b.next : a.value < b.value;
     });
+    Program program = program_;
     std::vector<Placed> moves;
     std::vector<ValueId> now(program_.values.size());  // by value: what its readers read
     std::iota(now.begin(), now.end(), 0);
-    for (const Absence& absence : chosen) add_moves(absence, moves);
+    for (const Absence& absence : chosen) add_moves(absence, program, moves);
     std::stable_sort(moves.begin(), moves.end(),
                      [](const Placed& a, const Placed& b) { return a.place < b.place; });
-    std::vector<Instr> code;
+    program.code.clear();
     auto next = moves.begin();
     for (std::size_t i = 0; i < program_.code.size(); ++i) {
       const auto put_up_to = [&](std::size_t place) {
         for (; next != moves.end() && next->place <= place; ++next) {
           if (next->instr.op == Op::fetch_end) now[at(next->value)] = next->instr.out[0];
-          code.push_back(std::move(next->instr));
+          program.code.push_back(std::move(next->instr));
         }
       };
       put_up_to(place_of(i, kBefore, kWaits));
-      code.push_back(std::move(program_.code[i]));
-      for (ValueId& id : code.back().in)
+      program.code.push_back(program_.code[i]);
+      for (ValueId& id : program.code.back().in)
         if (id != kNoValue) id = now[at(id)];
       put_up_to(place_of(i, kAfter, kWaits));
     }
-    program_.code = std::move(code);
+    return program;
   }
 
   // Where a move stands: what begins goes before what is waited for at the same place.
@@ -182,7 +184,7 @@ class Offload {
     Instr instr;
   };
 
-  void add_moves(const Absence& absence, std::vector<Placed>& moves) {
+  void add_moves(const Absence& absence, Program& program, std::vector<Placed>& moves) const {
     const auto number = static_cast<std::int32_t>(moves.size() / 4);
     const ValueId x = absence.value;
     const auto add = [&](Op op, std::vector<ValueId> in, const char* suffix, std::size_t beside, Side side,
@@ -190,7 +192,7 @@ class Offload {
       ValueInfo info = program_.value(x);
       info.name += suffix;
       if (op == Op::offload_begin || op == Op::offload_end) info.kind = ValueKind::host;
-      const ValueId out = program_.add_value(std::move(info));
+      const ValueId out = program.add_value(std::move(info));
       const Instr& neighbour = program_.code[beside];
       Attrs attrs;
       attrs.move = number;

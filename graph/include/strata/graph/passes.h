@@ -41,10 +41,9 @@ struct OffloadOptions {
 /// Values leave the device where they are not read for long, as what forward makes for backward is, and come
 /// back before their next reader: copies that begin as early as there is something to copy, or room for it,
 /// and end at least one region of the model later, so that computing hides them (Rhu et al. 2016, arXiv
-/// 1602.08124). A copy that would need longer than that by the rates gets longer; where the link cannot keep
-/// pace whatever it gets, one region is what it gets, and computing waits. Values below a sixteenth of the
-/// largest that qualifies stay: a copy costs them more than they take. Comes after recompute_regions(); twice
-/// changes nothing more.
+/// 1602.08124). Copies that take longer by the rates, one after the other, get longer where that makes the
+/// arena no larger; else computing waits for them. Values below a sixteenth of the largest that qualifies
+/// stay: a copy costs them more than they take. Comes after recompute_regions(); twice changes nothing more.
 Program offload_activations(Program program, const OffloadOptions& options);
 
 /// Where each activation, input and workspace lies in one arena, and each value on the host in another.
