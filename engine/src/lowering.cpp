@@ -50,9 +50,7 @@ class Lowering {
     lowered.offload.host_bytes = plan_.host_bytes;
     for (const Instr& instr : program_.code) {
       lowered.code.push_back(lower(instr));
-      if (instr.op != Op::offload_begin) continue;
-      ++lowered.offload.n;
-      lowered.offload.bytes += program_.value(instr.in[0]).bytes();
+      if (is_move(instr.op)) count_move(instr, lowered.offload);
     }
     mark_grads(lowered);
     for (const auto* list : {&program_.inputs, &program_.outputs})
@@ -61,6 +59,18 @@ class Lowering {
   }
 
  private:
+  void count_move(const Instr& instr, LoweredProgram::Offload& offload) {
+    const ValueInfo& value = program_.value(instr.in[0]);
+    if (instr.op == Op::offload_begin) {
+      ++offload.n;
+      offload.bytes += value.bytes();
+      moved_[instr.attrs.move] = instr.in[0];
+    } else if (instr.op == Op::store_begin) {
+      offload.stored.push_back({instr.attrs.move, round_up(value.bytes(), MemoryPlan::kHostAlign),
+                                program_.value(moved_[instr.attrs.move]).name});
+    }
+  }
+
   std::size_t place_states() {
     std::size_t end = 0;
     for (const ValueId id : program_.states) {
@@ -143,6 +153,7 @@ class Lowering {
   const ChunkLayout& layout_;
   const MemoryPlan plan_;
   std::map<ValueId, std::size_t> state_offset_;
+  std::map<std::int32_t, ValueId> moved_;  // by move: what it moves
 };
 
 }  // namespace

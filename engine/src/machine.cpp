@@ -5,6 +5,8 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
+#include "activation_store.h"
+
 namespace strata {
 namespace {
 
@@ -96,8 +98,10 @@ Status Machine::take_memory(Io& io) {
   const std::size_t state_bytes = plan.state_bytes();
   const std::size_t arena_bytes = plan.trace.device_fixed_bytes - state_bytes;
   STRATA_TRY_ASSIGN(fixed_charges[0], budgets[0]->reserve(arena_bytes, "activations"));
-  STRATA_TRY_ASSIGN(fixed_charges[1], budgets[1]->reserve(fixed.total(), "inputs, losses, norm leaves and activations"));
+  STRATA_TRY_ASSIGN(fixed_charges[1],
+                    budgets[1]->reserve(fixed.total(), "inputs, losses, norm leaves and activations"));
   STRATA_TRY_ASSIGN(fixed_charges[2], budgets[0]->reserve(state_bytes, "keys and values"));
+  STRATA_TRY_ASSIGN(fixed_charges[3], budgets[2]->reserve(plan.trace.nvme_fixed_bytes, "activations"));
   const std::size_t device_slots = plan.placement.bytes(plan.layout, Tier::device);
   const std::size_t pinned_slots = plan.placement.bytes(plan.layout, Tier::pinned);
   STRATA_TRY_ASSIGN(device, backend.allocate(MemoryKind::device,
@@ -107,7 +111,8 @@ Status Machine::take_memory(Io& io) {
   state_memory = device.view().part(arena_bytes, state_bytes);
   pinned_memory = pinned.view().part(0, fixed.total());
 
-  const std::vector<SlotClass> classes = store_classes(plan.layout, plan.placement);
+  std::vector<SlotClass> classes = store_classes(plan.layout, plan.placement);
+  for (const SlotClass& more : activation_classes(plan.train)) classes.push_back(more);
   if (!classes.empty() && !dry()) {
     NvmeOptions options = plan.options.nvme;
     options.classes = classes;

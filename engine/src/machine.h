@@ -87,7 +87,7 @@ class Machine {
   ChunkTables tables;
   PinnedFixed fixed;
   std::array<std::unique_ptr<Budget>, kTiers> budgets;
-  std::array<Reservation, 3> fixed_charges;
+  std::array<Reservation, 4> fixed_charges;
   Buffer device, pinned;
   BufferView arena_memory, state_memory, pinned_memory;
   Stream compute, h2d, d2h, cpu;

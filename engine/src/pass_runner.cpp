@@ -55,6 +55,7 @@ Status PassRunner::run(const Pass& pass) {
     }
     STRATA_TRY(look_ahead(pass.schedule, pass.k * length + i));
     STRATA_TRY(chunks.pump());
+    STRATA_TRY(moves_.pump());
     STRATA_TRY(chunks.status());
   }
   return Status::ok();
@@ -72,6 +73,7 @@ void PassRunner::release() noexcept {
   for (ChunkPin& pin : open_grads_) pin = ChunkPin();
   for (Stream* stream : {&machine_.compute, &machine_.h2d, &machine_.d2h, &machine_.cpu})
     (void)machine_.backend.synchronize(*stream);  // a sticky error meets whoever uses the stream next
+  moves_.release();
   machine_.chunks->stand_down();                  // so that no drop waits for anything, and none fails
   for (ChunkId chunk = 0; chunk < machine_.plan.layout.n_chunks(); ++chunk)
     (void)machine_.chunks->drop({chunk, Payload::grad});

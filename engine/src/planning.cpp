@@ -6,6 +6,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
+#include "activation_store.h"
 #include "machine.h"
 #include "undo_plan.h"
 
@@ -145,10 +146,6 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
     STRATA_TRY_ASSIGN(plan->prefill, lower(programs.prefill, plan->tensors, plan->layout));
     STRATA_TRY_ASSIGN(plan->decode, lower(programs.decode, plan->tensors, plan->layout));
   }
-  if (const LoweredProgram::Offload& away = plan->train.offload; away.n > 0)
-    plan->notes.push_back(str("activations: ", away.n, " of ", format_bytes(away.bytes),
-                              " leave the device in forward and return in backward, for at most ",
-                              format_bytes(away.host_bytes), " of pinned memory"));
   plan->trace = access_trace(plan->train, options.grad_accum);
   for (const LoweredProgram* other : {&plan->eval, &plan->infer, &plan->prefill, &plan->decode}) {
     const AccessTrace trace = access_trace(*other, 1);
@@ -156,9 +153,17 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
     plan->trace.device_fixed_bytes = std::max(plan->trace.device_fixed_bytes, trace.device_fixed_bytes);
   }
   plan->trace.device_fixed_bytes += plan->state_bytes();
+  plan->trace.nvme_fixed_bytes = activation_store_bytes(plan->train);
   plan->trace.trains = !plan->train.code.empty();
   plan->trace.pinned_fixed_bytes =
       pinned_fixed(*plan, chunk_tables(plan->tensors, plan->layout).n_leaves).total();
+  if (const LoweredProgram::Offload& away = plan->train.offload; away.n > 0)
+    plan->notes.push_back(str("activations: ", away.n, " of ", format_bytes(away.bytes),
+                              " leave the device in forward and return in backward, for at most ",
+                              format_bytes(away.host_bytes), " of pinned memory",
+                              away.stored.empty()
+                                  ? std::string()
+                                  : str(" and ", format_bytes(plan->trace.nvme_fixed_bytes), " of nvme")));
 
   return plan;
 }

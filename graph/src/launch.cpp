@@ -114,6 +114,10 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
           {in[0], in[1], in[2], in[3], in[4], out[0], cached_attention_shape(c.attrs), as_workspace(out[1])});
     case Op::offload_begin:
     case Op::offload_end:
+    case Op::store_begin:
+    case Op::store_end:
+    case Op::load_begin:
+    case Op::load_end:
     case Op::fetch_begin:
     case Op::fetch_end:
       return Status::error(Code::internal, "a move has no kernel: who runs the program moves it");

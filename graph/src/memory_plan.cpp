@@ -14,7 +14,8 @@ struct Life {
 
 // What is planned: the arena's values, and those on the host, which have an arena of their own.
 bool is_planned(const ValueInfo& info) {
-  return info.kind != ValueKind::param && info.kind != ValueKind::grad && info.kind != ValueKind::state;
+  return info.kind != ValueKind::param && info.kind != ValueKind::grad && info.kind != ValueKind::state &&
+         info.kind != ValueKind::stored;
 }
 
 std::vector<Life> lifetimes(const Program& program) {
@@ -64,21 +65,21 @@ std::vector<ValueId> share_in_place(const Program& program, std::vector<Life>& l
   return owner;
 }
 
-// Gives the values of `order` offsets in an arena of their own; its size.
+// Gives the values of `order` offsets, multiples of `align`, in an arena of their own; its size.
 std::size_t place(const Program& program, const std::vector<Life>& lives, const std::vector<ValueId>& order,
-                  std::vector<std::size_t>& offset) {
+                  std::size_t align, std::vector<std::size_t>& offset) {
   std::size_t arena_bytes = 0;
   std::vector<ValueId> placed;  // by offset
   for (const ValueId id : order) {
     const Life life = lives[static_cast<std::size_t>(id)];
-    const std::size_t bytes = round_up(program.value(id).bytes(), MemoryPlan::kAlign);
+    const std::size_t bytes = round_up(program.value(id).bytes(), align);
     std::size_t at = 0;
     for (const ValueId other : placed) {  // the lowest gap between those alive at the same time
       const Life& theirs = lives[static_cast<std::size_t>(other)];
       if (theirs.last < life.first || life.last < theirs.first) continue;
       const std::size_t begin = offset[static_cast<std::size_t>(other)];
       if (at + bytes <= begin) break;
-      at = std::max(at, begin + round_up(program.value(other).bytes(), MemoryPlan::kAlign));
+      at = std::max(at, begin + round_up(program.value(other).bytes(), align));
     }
     offset[static_cast<std::size_t>(id)] = at;
     arena_bytes = std::max(arena_bytes, at + bytes);
@@ -89,7 +90,7 @@ std::size_t place(const Program& program, const std::vector<Life>& lives, const 
                                    }),
                   id);
   }
-  return round_up(arena_bytes, std::size_t{4096});
+  return round_up(arena_bytes, MemoryPlan::kHostAlign);
 }
 
 }  // namespace
@@ -109,8 +110,8 @@ MemoryPlan plan_memory(const Program& program) {
 
   MemoryPlan plan;
   plan.offset.assign(program.values.size(), MemoryPlan::kNowhere);
-  plan.arena_bytes = place(program, lives, on_device, plan.offset);
-  plan.host_bytes = place(program, lives, on_host, plan.offset);
+  plan.arena_bytes = place(program, lives, on_device, MemoryPlan::kAlign, plan.offset);
+  plan.host_bytes = place(program, lives, on_host, MemoryPlan::kHostAlign, plan.offset);
   for (std::size_t v = 0; v < owner.size(); ++v)
     if (static_cast<std::size_t>(owner[v]) != v)
       plan.offset[v] = plan.offset[static_cast<std::size_t>(owner[v])];

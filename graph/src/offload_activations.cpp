@@ -22,10 +22,26 @@ struct Absence {
   std::size_t gone = 0, back = 0;
 };
 
+// From one tier to the next and back.
+struct Way {
+  ValueKind from, to;
+  Op out_begin, out_end, back_begin, back_end;
+  double bytes_per_s;
+  std::size_t MemoryPlan::*held;  // what shrinks by it
+};
+Way to_host(const OffloadOptions& options) {
+  return {ValueKind::activation, ValueKind::host, Op::offload_begin,        Op::offload_end,
+          Op::fetch_begin,       Op::fetch_end,   options.link_bytes_per_s, &MemoryPlan::arena_bytes};
+}
+Way to_store(const OffloadOptions& options) {
+  return {ValueKind::host, ValueKind::stored, Op::store_begin,           Op::store_end,
+          Op::load_begin,  Op::load_end,      options.store_bytes_per_s, &MemoryPlan::host_bytes};
+}
+
 class Offload {
  public:
-  Offload(Program program, const OffloadOptions& options)
-      : program_(std::move(program)), options_(options), ends_s_(program_.code.size(), 0) {
+  Offload(Program program, const OffloadOptions& options, const Way& way)
+      : program_(std::move(program)), options_(options), way_(way), ends_s_(program_.code.size(), 0) {
     double now = 0;
     for (std::size_t i = 0; i < program_.code.size(); ++i) {
       const Instr& instr = program_.code[i];
@@ -45,15 +61,13 @@ class Offload {
     Program waiting = with_moves(chosen);
     if (!give_time(chosen)) return waiting;
     Program hidden = with_moves(chosen);
-    return plan_memory(hidden).arena_bytes <= plan_memory(waiting).arena_bytes ? hidden : waiting;
+    return plan_memory(hidden).*way_.held <= plan_memory(waiting).*way_.held ? hidden : waiting;
   }
 
  private:
   static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
   double bytes_of(ValueId id) const { return static_cast<double>(program_.value(id).bytes()); }
-  double link_seconds(const Absence& absence) const {
-    return bytes_of(absence.value) / options_.link_bytes_per_s;
-  }
+  double link_seconds(const Absence& absence) const { return bytes_of(absence.value) / way_.bytes_per_s; }
   double starts_s(std::size_t i) const { return i == 0 ? 0 : ends_s_[i - 1]; }
 
   double seconds_of(const Instr& instr) const {
@@ -80,7 +94,7 @@ class Offload {
     for (std::size_t i = 0; i < program_.code.size(); ++i) {
       for (const ValueId id : program_.code[i].in) touch(id, i);
       for (const ValueId id : program_.code[i].out) {
-        stays[at(id)] = program_.value(id).kind != ValueKind::activation || program_.value(id).bytes() == 0;
+        stays[at(id)] = !may_leave(program_.code[i].op, program_.value(id));
         made[at(id)] = touched[at(id)] = i;
       }
     }
@@ -91,6 +105,10 @@ class Offload {
     return found;
   }
 
+  // A move's result at rest is what may go farther; what other instructions make is.
+  bool may_leave(Op maker, const ValueInfo& info) const {
+    return info.kind == way_.from && info.bytes() > 0 && (!is_move(maker) || maker == Op::offload_end);
+  }
   // Two whole stretches at least: where forward turns into backward nothing has to make room for less.
   bool is_long(const Absence& absence) const {
     return absence.gone < absence.back && stretch_[absence.gone] + 2 < stretch_[absence.back];
@@ -161,7 +179,7 @@ class Offload {
     for (std::size_t i = 0; i < program_.code.size(); ++i) {
       const auto put_up_to = [&](std::size_t place) {
         for (; next != moves.end() && next->place <= place; ++next) {
-          if (next->instr.op == Op::fetch_end) now[at(next->value)] = next->instr.out[0];
+          if (next->instr.op == way_.back_end) now[at(next->value)] = next->instr.out[0];
           program.code.push_back(std::move(next->instr));
         }
       };
@@ -185,30 +203,31 @@ class Offload {
   };
 
   void add_moves(const Absence& absence, Program& program, std::vector<Placed>& moves) const {
-    const auto number = static_cast<std::int32_t>(moves.size() / 4);
     const ValueId x = absence.value;
+    const Instr& maker = program_.code[absence.made];
+    Attrs attrs;  // a value that goes on keeps its number
+    attrs.move = is_move(maker.op) ? maker.attrs.move : static_cast<std::int32_t>(moves.size() / 4);
     const auto add = [&](Op op, std::vector<ValueId> in, const char* suffix, std::size_t beside, Side side,
                          Kind kind) {
       ValueInfo info = program_.value(x);
       info.name += suffix;
-      if (op == Op::offload_begin || op == Op::offload_end) info.kind = ValueKind::host;
+      info.kind = op == way_.out_begin || op == way_.out_end ? way_.to : way_.from;
       const ValueId out = program.add_value(std::move(info));
       const Instr& neighbour = program_.code[beside];
-      Attrs attrs;
-      attrs.move = number;
       moves.push_back({place_of(beside, side, kind),
                        x,
                        {op, std::move(in), {out}, attrs, 0, neighbour.region, neighbour.backward}});
       return out;
     };
-    const ValueId leaving = add(Op::offload_begin, {x}, ".leaving", absence.made, kAfter, kBegins);
-    const ValueId away = add(Op::offload_end, {x, leaving}, ".away", absence.gone, kAfter, kWaits);
-    const ValueId returning = add(Op::fetch_begin, {away}, ".returning", absence.back, kBefore, kBegins);
-    add(Op::fetch_end, {returning, away}, ".back", absence.next, kBefore, kWaits);
+    const ValueId leaving = add(way_.out_begin, {x}, ".leaving", absence.made, kAfter, kBegins);
+    const ValueId away = add(way_.out_end, {x, leaving}, ".away", absence.gone, kAfter, kWaits);
+    const ValueId returning = add(way_.back_begin, {away}, ".returning", absence.back, kBefore, kBegins);
+    add(way_.back_end, {returning, away}, ".back", absence.next, kBefore, kWaits);
   }
 
   Program program_;
   const OffloadOptions options_;
+  const Way way_;
   std::vector<double> ends_s_;              // of every instruction, from the beginning of the program
   std::vector<std::size_t> stretch_;        // by instruction: the stretch of one region that it is in
   std::vector<std::size_t> stretch_begin_;  // and the end of the program
@@ -217,8 +236,13 @@ class Offload {
 }  // namespace
 
 Program offload_activations(Program program, const OffloadOptions& options) {
-  if (has_moves(program) || !(options.share > 0)) return program;
-  return Offload(std::move(program), options).run();
+  if (has_op(program, Op::offload_begin) || !(options.share > 0)) return program;
+  return Offload(std::move(program), options, to_host(options)).run();
+}
+
+Program store_activations(Program program, const OffloadOptions& options) {
+  if (has_op(program, Op::store_begin) || !(options.share > 0)) return program;
+  return Offload(std::move(program), options, to_store(options)).run();
 }
 
 }  // namespace strata

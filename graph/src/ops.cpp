@@ -335,34 +335,27 @@ double flops_cached_attention(In in, In out, const Attrs&) {
 }
 
 // --- moves: only the kind of memory changes ---
-bool moves_to(const ValueInfo* to, const ValueInfo* from, ValueKind kind) {
-  return to != nullptr && to->kind == kind && from != nullptr && is(to, from->shape, from->dtype);
+const char* to_string(ValueKind kind) {
+  return kind == ValueKind::host     ? "on the host"
+         : kind == ValueKind::stored ? "on the slow tier"
+                                     : "on the device";
 }
-Specs moved(const char* name, const ValueInfo& x) {
-  return std::vector<OutputSpec>{{name, x.shape, x.dtype}};
+bool is_of(const ValueInfo* x, ValueKind kind) { return x != nullptr && x->kind == kind; }
+// (x) -> x on its way from `kFrom`
+template <ValueKind kFrom>
+Specs infer_begin(In in, const Attrs&) {
+  if (!is_of(in[0], kFrom)) return mismatch(str("an activation ", to_string(kFrom)), in);
+  return std::vector<OutputSpec>{{"moving", in[0]->shape, in[0]->dtype}};
 }
-// (x) -> x on its way to the host
-Specs infer_offload_begin(In in, const Attrs&) {
-  if (!moves_to(in[0], in[0], ValueKind::activation)) return mismatch("an activation", in);
-  return moved("leaving", *in[0]);
+// (x nearer to the device, x farther), of which one is on its way to the other's side -> x there
+template <ValueKind kNear, ValueKind kFar>
+Specs infer_end(In in, const Attrs&) {
+  if (!is_of(in[0], kNear) || !is_of(in[1], kFar) || !is(in[1], in[0]->shape, in[0]->dtype))
+    return mismatch(str("an activation ", to_string(kNear), " and the same ", to_string(kFar)), in);
+  return std::vector<OutputSpec>{{"moved", in[0]->shape, in[0]->dtype}};
 }
-// (x, x on its way) -> x on the host
-Specs infer_offload_end(In in, const Attrs&) {
-  if (!moves_to(in[0], in[0], ValueKind::activation) || !moves_to(in[1], in[0], ValueKind::host))
-    return mismatch("an activation, and the same on its way to the host", in);
-  return moved("away", *in[0]);
-}
-// (x on the host) -> x on its way back
-Specs infer_fetch_begin(In in, const Attrs&) {
-  if (!moves_to(in[0], in[0], ValueKind::host)) return mismatch("an activation on the host", in);
-  return moved("returning", *in[0]);
-}
-// (x on its way back, x on the host) -> x
-Specs infer_fetch_end(In in, const Attrs&) {
-  if (!moves_to(in[0], in[1], ValueKind::activation) || !moves_to(in[1], in[1], ValueKind::host))
-    return mismatch("an activation on its way back, and the same on the host", in);
-  return moved("back", *in[0]);
-}
+constexpr auto infer_end_host = infer_end<ValueKind::activation, ValueKind::host>;
+constexpr auto infer_end_stored = infer_end<ValueKind::host, ValueKind::stored>;
 
 constexpr OpDef::InPlace kNever{-1, -1};
 const std::array<OpDef, kOps> kTable = {{
@@ -397,10 +390,14 @@ const std::array<OpDef, kOps> kTable = {{
     {"linear_cross_entropy_backward", infer_linear_cross_entropy_backward, nullptr, kNever,
      flops_linear_cross_entropy_backward, 4, 3},
     {"cached_attention", infer_cached_attention, nullptr, kNever, flops_cached_attention, 5},
-    {"offload_begin", infer_offload_begin, nullptr, kNever, no_flops, 1},
-    {"offload_end", infer_offload_end, nullptr, {0, 1}, no_flops, 2},
-    {"fetch_begin", infer_fetch_begin, nullptr, kNever, no_flops, 1},
-    {"fetch_end", infer_fetch_end, nullptr, {0, 0}, no_flops, 2},
+    {"offload_begin", infer_begin<ValueKind::activation>, nullptr, kNever, no_flops, 1},
+    {"offload_end", infer_end_host, nullptr, {0, 1}, no_flops, 2},
+    {"store_begin", infer_begin<ValueKind::host>, nullptr, kNever, no_flops, 1},
+    {"store_end", infer_end_stored, nullptr, {0, 1}, no_flops, 2},
+    {"load_begin", infer_begin<ValueKind::stored>, nullptr, kNever, no_flops, 1},
+    {"load_end", infer_end_stored, nullptr, {0, 0}, no_flops, 2},
+    {"fetch_begin", infer_begin<ValueKind::host>, nullptr, kNever, no_flops, 1},
+    {"fetch_end", infer_end_host, nullptr, {0, 0}, no_flops, 2},
 }};
 
 }  // namespace

@@ -16,9 +16,9 @@ ValueId Program::find(std::string_view name) const noexcept {
   return kNoValue;
 }
 
-bool has_moves(const Program& program) noexcept {
+bool has_op(const Program& program, Op op) noexcept {
   return std::any_of(program.code.begin(), program.code.end(),
-                     [](const Instr& instr) { return is_move(instr.op); });
+                     [&](const Instr& instr) { return instr.op == op; });
 }
 
 std::string to_string(const Program& program) {

@@ -12,6 +12,32 @@
 namespace strata::detail {
 namespace {
 
+// Where an op's result lies.
+ValueKind kind_made_by(Op op) {
+  switch (op) {
+    case Op::offload_begin:
+    case Op::offload_end:
+    case Op::load_begin:
+    case Op::load_end:
+      return ValueKind::host;
+    case Op::store_begin:
+    case Op::store_end:
+      return ValueKind::stored;
+    default:
+      return ValueKind::activation;
+  }
+}
+bool is_away(ValueKind kind) { return kind == ValueKind::host || kind == ValueKind::stored; }
+bool is_end(Op op) {
+  return op == Op::offload_end || op == Op::store_end || op == Op::load_end || op == Op::fetch_end;
+}
+bool goes_out(Op op) { return op >= Op::offload_begin && op <= Op::store_end; }
+// A value goes out, farther, back again and home, or out and home.
+bool may_follow(Op op, Op last) {
+  return op == static_cast<Op>(static_cast<int>(last) + 1) ||
+         (op == Op::fetch_begin && last == Op::offload_end);
+}
+
 class MoveCheck {
  public:
   explicit MoveCheck(const Program& program)
@@ -22,13 +48,13 @@ class MoveCheck {
       STRATA_TRY(check_operands(instr));
       if (is_move(instr.op)) STRATA_TRY(follow(instr));
       for (const ValueId id : instr.out)
-        if ((program_.value(id).kind == ValueKind::host) !=
-            (instr.op == Op::offload_begin || instr.op == Op::offload_end))
+        if (const ValueKind kind = program_.value(id).kind;
+            (is_away(kind) || is_away(kind_made_by(instr.op))) && kind != kind_made_by(instr.op))
           return wrong(id, str("is made by ", op_def(instr.op).name));
     }
-    for (const auto& [move, state] : moves_)
-      if (state.last != Op::fetch_end)
-        return wrong(state.made, str("is the end of move ", move, ", which has no fetch_end"));
+    for (const auto& [number, move] : moves_)
+      if (move.last != Op::fetch_end)
+        return wrong(move.made, str("is the end of move ", number, ", which has no fetch_end"));
     for (const ValueId id : program_.outputs)
       if (in_flight_[at(id)] || left_[at(id)]) return wrong(id, "is an output of the program");
     return {};
@@ -37,8 +63,7 @@ class MoveCheck {
  private:
   struct Move {
     Op last = Op::offload_begin;
-    ValueId moved = kNoValue, made = kNoValue;  // its first operand, and its output
-    ValueId host = kNoValue;                    // of the offload_end
+    ValueId moved = kNoValue, made = kNoValue;  // what the last begin read, and what the last of them made
   };
   static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
   Status wrong(ValueId id, std::string_view what) const {
@@ -46,13 +71,13 @@ class MoveCheck {
   }
 
   Status check_operands(const Instr& instr) const {
-    const bool ends = instr.op == Op::offload_end || instr.op == Op::fetch_end;
     for (const ValueId id : instr.in) {
       if (id == kNoValue) continue;
-      const bool host = program_.value(id).kind == ValueKind::host;
+      const bool away = is_away(program_.value(id).kind);
       if (left_[at(id)]) return wrong(id, str("is read by ", op_def(instr.op).name, " after it has left"));
-      if ((in_flight_[at(id)] && !ends) || (host && !is_move(instr.op)))
-        return wrong(id, str("is read by ", op_def(instr.op).name, host ? " on the host" : " on its way"));
+      if ((in_flight_[at(id)] && !is_end(instr.op)) || (away && !is_move(instr.op)))
+        return wrong(id,
+                     str("is read by ", op_def(instr.op).name, away ? " while it is away" : " on its way"));
     }
     return {};
   }
@@ -61,22 +86,18 @@ class MoveCheck {
   Status follow(const Instr& instr) {
     Move& move = moves_[instr.attrs.move];
     const bool first = move.made == kNoValue;
-    const bool fits =
-        instr.op == Op::offload_begin ? first
-        : instr.op == Op::offload_end ? !first && move.last == Op::offload_begin &&
-                                            instr.in[0] == move.moved && instr.in[1] == move.made
-        : instr.op == Op::fetch_begin
-            ? !first && move.last == Op::offload_end && instr.in[0] == move.made
-            : !first && move.last == Op::fetch_begin && instr.in[0] == move.made && instr.in[1] == move.host;
+    bool fits = first == (instr.op == Op::offload_begin) && (first || may_follow(instr.op, move.last));
+    if (fits && is_end(instr.op)) {
+      const bool out = goes_out(instr.op);
+      fits = instr.in[0] == (out ? move.moved : move.made) && instr.in[1] == (out ? move.made : move.moved);
+    } else if (fits && !first) {
+      fits = instr.in[0] == move.made;
+    }
     if (!fits) return wrong(instr.in[0], str("does not go on with move ", instr.attrs.move));
-    const bool begins = instr.op == Op::offload_begin || instr.op == Op::fetch_begin;
-    in_flight_[at(instr.out[0])] = begins;
-    if (!begins)
+    in_flight_[at(instr.out[0])] = !is_end(instr.op);
+    if (is_end(instr.op))
       for (const ValueId id : instr.in) left_[at(id)] = true;
-    if (instr.op == Op::offload_end) move.host = instr.out[0];
-    move.last = instr.op;
-    move.moved = instr.in[0];
-    move.made = instr.out[0];
+    move = {instr.op, instr.in[0], instr.out[0]};
     return {};
   }
 

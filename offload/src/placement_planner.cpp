@@ -192,6 +192,7 @@ TierBytes placement_bytes(const ChunkLayout& layout, const AccessTrace& trace, c
   for (std::size_t t = 0; t < kTiers; ++t) bytes[t] = placement.bytes(layout, static_cast<Tier>(t));
   bytes[kDevice] += trace.device_fixed_bytes;
   bytes[kPinned] += trace.pinned_fixed_bytes;
+  bytes[kNvme] += trace.nvme_fixed_bytes;
   return bytes;
 }
 

@@ -7,6 +7,7 @@
 #include <strata/runtime/str.h>
 
 #include "engine/tiny_run.h"
+#include "support/fault_io.h"
 
 // Activations that leave the device change where bytes are, and no bit of a result.
 
@@ -28,13 +29,14 @@ DecoderConfig deep(std::string_view family) {
   return config;
 }
 
-enum class Away : std::uint8_t { none, all, half };
+enum class Away : std::uint8_t { none, all, half, stored };
 
 ProgramSet programs_of(const Case& which, Recompute recompute, Away away) {
   ProgramSet set = test::tiny_programs(recompute, 3, deep(which.family), which.compute);
-  if (away != Away::none)
-    set.train = offload_activations(std::move(set.train),
-                                    {.share = away == Away::all ? 1 : 0.5, .link_bytes_per_s = 1});
+  const OffloadOptions options{
+      .share = away == Away::half ? 0.5 : 1, .link_bytes_per_s = 1, .store_bytes_per_s = 1};
+  if (away != Away::none) set.train = offload_activations(std::move(set.train), options);
+  if (away == Away::stored) set.train = store_activations(std::move(set.train), options);
   return set;
 }
 
@@ -113,6 +115,21 @@ TEST_P(ActivationOffloadTest, GivesTheSameBitsWhereNothingElseMoves) {
     }
 }
 
+TEST_P(ActivationOffloadTest, GivesTheSameBitsByWayOfTheStore) {
+  const test::TempDir dir;
+  TinyRun kept(plan_of(GetParam(), Recompute::none, Away::none, StepMode::serial, dir.path()));
+  const Outcome want = outcome_of(kept, 3);
+  for (const Recompute recompute : kRecomputeModes)
+    for (const Tiers tiers : {Tiers::all_three, Tiers::device}) {
+      TinyRun run(plan_of(GetParam(), recompute, Away::stored, StepMode::two_phase, dir.path(), tiers));
+      EXPECT_FALSE(run.plan->train.offload.stored.empty());
+      ASSERT_EQ(outcome_of(run, 3), want) << to_string(recompute);
+      TinyRun threads(plan_of(GetParam(), recompute, Away::stored, StepMode::twin, dir.path(), tiers), 2,
+                      HostBackendOptions{});
+      ASSERT_EQ(outcome_of(threads, 3), want) << to_string(recompute) << " on threads";
+    }
+}
+
 TEST_P(ActivationOffloadTest, GivesTheSameBitsOnStreamsThatAreThreads) {
   const test::TempDir dir;
   TinyRun kept(plan_of(GetParam(), Recompute::none, Away::none, StepMode::serial, dir.path()));
@@ -136,6 +153,12 @@ INSTANTIATE_TEST_SUITE_P(Cases, ActivationOffloadTest,
 
 constexpr Case kOne{"gpt2", DType::f32, 2};
 
+std::uint64_t stored_bytes(const RunPlan& plan) {
+  std::uint64_t bytes = 0;
+  for (const LoweredProgram::Offload::Stored& stored : plan.train.offload.stored) bytes += stored.slot_bytes;
+  return bytes;
+}
+
 TEST(ActivationOffloadPlanTest, TheDeviceNeedsWhatTheProgramsPlanSaysAndPinnedMemoryTheRest) {
   const test::TempDir dir;
   for (const Recompute recompute : kRecomputeModes) {
@@ -144,6 +167,12 @@ TEST(ActivationOffloadPlanTest, TheDeviceNeedsWhatTheProgramsPlanSaysAndPinnedMe
     };
     const auto kept = plan(Away::none), away = plan(Away::all);
     const MemoryPlan predicted = plan_memory(programs_of(kOne, recompute, Away::all).train);
+    const auto stored = plan(Away::stored);
+    EXPECT_LT(stored->train.offload.host_bytes, predicted.host_bytes);
+    EXPECT_EQ(stored->planned_peak[0], away->planned_peak[0]);
+    EXPECT_EQ(stored->planned_peak[1] - kept->planned_peak[1], stored->train.offload.host_bytes);
+    EXPECT_EQ(stored->planned_peak[2] - kept->planned_peak[2], stored->trace.nvme_fixed_bytes);
+    EXPECT_GT(stored->trace.nvme_fixed_bytes, stored_bytes(*stored));  // and spare slots
     EXPECT_LT(predicted.arena_bytes, kept->train.arena_bytes);
     EXPECT_EQ(away->train.arena_bytes, predicted.arena_bytes);
     EXPECT_EQ(away->train.offload.host_bytes, predicted.host_bytes);
@@ -155,44 +184,131 @@ TEST(ActivationOffloadPlanTest, TheDeviceNeedsWhatTheProgramsPlanSaysAndPinnedMe
   }
 }
 
-TEST(ActivationOffloadPlanTest, EveryMicroBatchMovesWhatIsAwayOnceDownAndOnceUp) {
+// Of a run whose chunks are on the device, in three steps of two micro-batches.
+TEST(ActivationOffloadPlanTest, EveryMicroBatchMovesWhatIsAwayOnceThereAndOnceBack) {
   const test::TempDir dir;
-  const auto moved = [&](Away away) {
-    TinyRun run(plan_of(kOne, Recompute::none, away, StepMode::serial, dir.path()));
+  struct Moved {
+    std::uint64_t down, up, written, read, away, stored;
+  };
+  const auto moved = [&](Away away) -> Moved {
+    TinyRun run(plan_of(kOne, Recompute::none, away, StepMode::serial, dir.path(), Tiers::device));
     must(run.engine->initialize(5));
     const MovedBytes before = run.engine->moved();
     run.train(3);
-    MovedBytes after = run.engine->moved();
-    after.h2d -= before.h2d;
-    after.d2h -= before.d2h;
-    return std::pair{after, run.plan->train.offload.bytes};
+    const MovedBytes after = run.engine->moved();
+    return {after.d2h - before.d2h,
+            after.h2d - before.h2d,
+            after.nvme_write - before.nvme_write,
+            after.nvme_read - before.nvme_read,
+            run.plan->train.offload.bytes,
+            stored_bytes(*run.plan)};
   };
-  const auto [kept, nothing] = moved(Away::none);
-  const auto [away, bytes] = moved(Away::all);
-  EXPECT_EQ(nothing, 0u);
-  EXPECT_GT(bytes, 0u);
-  EXPECT_EQ(away.d2h - kept.d2h, 3 * 2 * bytes);
-  EXPECT_EQ(away.h2d - kept.h2d, 3 * 2 * bytes);
+  const Moved kept = moved(Away::none);
+  EXPECT_EQ(kept.away + kept.stored + kept.written, 0u);
+  for (const Away which : {Away::all, Away::stored}) {
+    const Moved away = moved(which);
+    EXPECT_GT(away.away, 0u);
+    EXPECT_EQ(away.stored > 0, which == Away::stored);
+    EXPECT_EQ(away.down - kept.down, 3 * 2 * away.away);
+    EXPECT_EQ(away.up - kept.up, 3 * 2 * away.away);
+    EXPECT_EQ(away.written, 3 * 2 * away.stored);
+    EXPECT_EQ(away.read, 3 * 2 * away.stored);
+  }
 }
 
 TEST(ActivationOffloadPlanTest, StepsThreeToTwelveAllocateNothingAndMakeNothing) {
   ASSERT_TRUE(AllocCounter::hooked());
   const test::TempDir dir;
-  TinyRun run(plan_of(kOne, Recompute::selective, Away::all, StepMode::two_phase, dir.path()), 2,
-              HostBackendOptions{});
-  must(run.engine->initialize(1));
-  test::CountingBatches batches(test::tiny_config().vocab);
-  StepReport report;
-  for (int step = 1; step <= 2; ++step) must(run.engine->train_step(batches, 1e-2, report));
-  const std::uint64_t resources = run.engine->resources_created(), allocations = AllocCounter::count();
-  AllocCounter::set_armed(true);
-  Status status;
-  for (int step = 3; step <= 12 && status.is_ok(); ++step)
-    status = run.engine->train_step(batches, 1e-2, report);
-  AllocCounter::set_armed(false);
-  must(status);
-  EXPECT_EQ(AllocCounter::count(), allocations);
-  EXPECT_EQ(run.engine->resources_created(), resources);
+  for (const Away away : {Away::all, Away::stored}) {
+    TinyRun run(plan_of(kOne, Recompute::selective, away, StepMode::two_phase, dir.path()), 2,
+                HostBackendOptions{});
+    must(run.engine->initialize(1));
+    test::CountingBatches batches(test::tiny_config().vocab);
+    StepReport report;
+    for (int step = 1; step <= 2; ++step) must(run.engine->train_step(batches, 1e-2, report));
+    const std::uint64_t resources = run.engine->resources_created(), allocations = AllocCounter::count();
+    AllocCounter::set_armed(true);
+    Status status;
+    for (int step = 3; step <= 12 && status.is_ok(); ++step)
+      status = run.engine->train_step(batches, 1e-2, report);
+    AllocCounter::set_armed(false);
+    must(status);
+    EXPECT_EQ(AllocCounter::count(), allocations);
+    EXPECT_EQ(run.engine->resources_created(), resources);
+  }
+}
+
+// Everything but activations is on the device, so that these alone are read and written.
+struct FaultyRun {
+  explicit FaultyRun(const std::string& dir)
+      : run(plan_of(kOne, Recompute::none, Away::stored, StepMode::serial, dir, Tiers::device), 1,
+            {.schedule = Schedule::latest_legal, .check = true}, io) {
+    must(run.engine->initialize(3));
+    run.train(1);
+  }
+  Status step() {
+    test::CountingBatches batches(test::tiny_config().vocab);
+    StepReport report;
+    return run.engine->train_step(batches, 1e-2, report);
+  }
+  test::FaultIo io{posix_io(), 5};
+  TinyRun run;
+};
+
+TEST(ActivationStoreFaultTest, WhatCannotBeReadEndsTheStepNamingItAndTheStepMayBeTakenAgain) {
+  const test::TempDir dir;
+  FaultyRun straight(dir.path());
+  must(straight.step());
+  const std::string after = must(straight.run.engine->state_digest());
+  for (const auto& [kind, code] :
+       {std::pair{test::FaultKind::fail, Code::io_error}, std::pair{test::FaultKind::flip, Code::corrupt}})
+    for (const std::uint64_t nth : {1, 4, 11}) {
+      FaultyRun faulty(dir.path());
+      const std::string before = must(faulty.run.engine->state_digest());
+      faulty.io.add({test::IoCall::read, kind, faulty.io.calls(test::IoCall::read) + nth, true});
+      const Status status = faulty.step();
+      EXPECT_EQ(status.code(), code) << status.message();
+      EXPECT_THAT(std::string(status.message()),
+                  testing::ContainsRegex("bringing back activation (embed|layers\\.[0-9])"));
+      faulty.io.clear();
+      EXPECT_EQ(must(faulty.run.engine->state_digest()), before);
+      must(faulty.step());
+      EXPECT_EQ(must(faulty.run.engine->state_digest()), after);
+    }
+}
+
+// A place that cannot be written is given up, and there are no more than a spare one of a size.
+TEST(ActivationStoreFaultTest, WhatCannotBeWrittenAnywhereEndsTheStepNamingItAndTheStatesStay) {
+  const test::TempDir dir;
+  FaultyRun faulty(dir.path());
+  const std::string before = must(faulty.run.engine->state_digest());
+  faulty.io.add({test::IoCall::write, test::FaultKind::fail, faulty.io.calls(test::IoCall::write) + 5, true});
+  const Status status = faulty.step();
+  EXPECT_EQ(status.code(), Code::io_error) << status.message();
+  EXPECT_THAT(std::string(status.message()), testing::ContainsRegex("activation (embed|layers\\.[0-9])"));
+  faulty.io.clear();
+  EXPECT_EQ(must(faulty.run.engine->state_digest()), before);
+}
+
+TEST(ActivationStoreFaultTest, AWriteThatFailsOnceGoesElsewhere) {
+  const test::TempDir dir;
+  FaultyRun straight(dir.path()), faulty(dir.path());
+  faulty.io.add(
+      {test::IoCall::write, test::FaultKind::fail, faulty.io.calls(test::IoCall::write) + 2, false});
+  for (int step = 0; step < 3; ++step) {
+    must(straight.step());
+    must(faulty.step());
+  }
+  EXPECT_EQ(must(faulty.run.engine->state_digest()), must(straight.run.engine->state_digest()));
+}
+
+TEST(ActivationStoreFaultTest, AReadThatFailsOnceIsDoneAgain) {
+  const test::TempDir dir;
+  FaultyRun straight(dir.path()), faulty(dir.path());
+  must(straight.step());
+  faulty.io.add({test::IoCall::read, test::FaultKind::flip, faulty.io.calls(test::IoCall::read) + 3, false});
+  must(faulty.step());
+  EXPECT_EQ(must(faulty.run.engine->state_digest()), must(straight.run.engine->state_digest()));
 }
 
 }  // namespace

@@ -87,7 +87,8 @@ inline std::string replay(const Program& program) {
       for (const ValueId id : *list) {
         const bool in_arena = id != kNoValue && program.value(id).kind != ValueKind::param &&
                               program.value(id).kind != ValueKind::grad &&
-                              program.value(id).kind != ValueKind::state;
+                              program.value(id).kind != ValueKind::state &&
+                              program.value(id).kind != ValueKind::stored;
         if (in_arena && program.value(id).bytes() > 0 &&
             plan.offset[static_cast<std::size_t>(id)] == MemoryPlan::kNowhere)
           return str(program.value(id).name, " has no place");

@@ -16,7 +16,11 @@ using test::real_decoder;
 using testing::HasSubstr;
 
 // Everything is instant but the link: copies get one region each.
-constexpr OffloadOptions kOneRegion{.link_bytes_per_s = 1};
+constexpr OffloadOptions kOneRegion{.link_bytes_per_s = 1, .store_bytes_per_s = 1};
+
+Program on_store(const Program& program, const OffloadOptions& options) {
+  return store_activations(offload_activations(program, options), options);
+}
 
 struct Move {
   std::size_t offload_begin = 0, offload_end = 0, fetch_begin = 0, fetch_end = 0;  // instructions
@@ -87,6 +91,9 @@ TEST(OffloadActivationsTest, WithoutItsMovesTheListIsTheListThatWentIn) {
       const Program away = offload_activations(program, options);
       must(verify(away));
       ASSERT_EQ(without_moves(away), to_string(program));
+      const Program farther = store_activations(away, options);
+      must(verify(farther));
+      ASSERT_EQ(without_moves(farther), to_string(program));
       moves += moves_of(away).size();
     }
   EXPECT_GT(moves, 1000u);
@@ -94,8 +101,10 @@ TEST(OffloadActivationsTest, WithoutItsMovesTheListIsTheListThatWentIn) {
 
 TEST(OffloadActivationsTest, NoTwoValuesShareAByteOnTheDeviceOrOnTheHostWhileTheyLiveOrMove) {
   for (const Program& program : programs())
-    for (const OffloadOptions& options : {OffloadOptions{}, kOneRegion})
+    for (const OffloadOptions& options : {OffloadOptions{}, kOneRegion}) {
       ASSERT_EQ(test::replay(offload_activations(program, options)), "") << to_string(program);
+      ASSERT_EQ(test::replay(on_store(program, options)), "") << to_string(program);
+    }
 }
 
 TEST(OffloadActivationsTest, TheArenaShrinksByWhatIsAwayAtItsPeak) {
@@ -122,6 +131,15 @@ std::size_t borders_within(const Program& program, std::size_t from, std::size_t
     region = program.code[i].region;
   }
   return borders;
+}
+
+TEST(OffloadActivationsTest, TheHostHoldsAFewRegionsOfADeepModelWhoseActivationsGoOnToTheStore) {
+  const auto planned = [](int n) { return plan_memory(on_store(chain(n), kOneRegion)); };
+  EXPECT_EQ(planned(40).arena_bytes, planned(20).arena_bytes);
+  EXPECT_EQ(planned(40).host_bytes, planned(20).host_bytes);
+  EXPECT_EQ(plan_memory(offload_activations(chain(40), kOneRegion)).arena_bytes, planned(40).arena_bytes);
+  // Each is written through one region, after the one it was copied through; so it is read and fetched.
+  EXPECT_LE(planned(40).host_bytes, 6 * kChainValue);
 }
 
 TEST(OffloadActivationsTest, CopiesBeginAsSoonAsTheyCanAndLastThroughARegion) {
@@ -195,9 +213,12 @@ TEST(OffloadActivationsTest, DoneTwiceOrToForwardAloneItChangesNothing) {
   for (const Program& program : programs()) {
     const Program once = offload_activations(program, {});
     ASSERT_EQ(to_string(offload_activations(once, {})), to_string(once));
+    const Program stored = store_activations(once, {});
+    ASSERT_EQ(to_string(store_activations(stored, {})), to_string(stored));
   }
   const Program forward = must(record_decoder(decoder_of(4, 32), 2, DecoderHead::loss));
   EXPECT_EQ(to_string(offload_activations(forward, {})), to_string(forward));
+  EXPECT_EQ(to_string(store_activations(chain(9), {})), to_string(chain(9)));
 }
 
 TEST(OffloadActivationsTest, VerifySeesMovesThatDoNotGoTogether) {
@@ -229,12 +250,19 @@ TEST(OffloadActivationsTest, VerifySeesMovesThatDoNotGoTogether) {
                 erase(first.fetch_end)(p);
               }),
               HasSubstr("after it has left"));
+  const Program stored = on_store(chain(20), kOneRegion);
+  for (const Op op : {Op::store_end, Op::load_begin, Op::load_end, Op::fetch_begin}) {
+    Program program = stored;
+    program.code.erase(std::find_if(program.code.begin(), program.code.end(),
+                                    [&](const Instr& instr) { return instr.op == op; }));
+    EXPECT_THAT(std::string(verify(program).message()), HasSubstr("before it is written"));
+  }
   EXPECT_THAT(broken([&](Program& p) { p.outputs.push_back(first.value); }),
               HasSubstr("is an output of the program"));
   EXPECT_THAT(broken([&](Program& p) {
                 p.values[static_cast<std::size_t>(p.code[first.fetch_begin].out[0])].kind = ValueKind::host;
               }),
-              HasSubstr("needs an activation on its way back"));
+              HasSubstr("needs an activation on the device and the same on the host"));
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
   std::vector<ProgramSet> choices;
   for (const ActivationChoice& choice : activation_choices(c)) {
     STRATA_TRY_ASSIGN(ProgramSet programs, record_programs(c, choice));
-    if (choice.share_away > 0 && c.offload.activations == "auto" && !has_moves(programs.train))
+    if (choice.share_away > 0 && c.offload.activations == "auto" && !has_op(programs.train, Op::offload_begin))
       continue;  // nothing may leave, so it is a program that is tried already
     activations.push_back(choice);
     choices.push_back(std::move(programs));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -51,6 +52,13 @@ struct LoweredProgram {
     std::int32_t n = 0;
     std::uint64_t bytes = 0;     ///< that leave in a run of the program, and come back
     std::size_t host_bytes = 0;  ///< that they take on the host
+    /// One that goes on to the slow tier.
+    struct Stored {
+      std::int32_t move = 0;
+      std::size_t slot_bytes = 0;  ///< whole pages
+      std::string name;
+    };
+    std::vector<Stored> stored = {};
   } offload;
 
   /// The input or output of that name; `where` is none when there is none.

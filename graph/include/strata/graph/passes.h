@@ -36,6 +36,7 @@ struct OffloadOptions {
   double flops_per_s = 1e14;         ///< of the device
   double memory_bytes_per_s = 2e12;  ///< of its memory
   double link_bytes_per_s = 2e10;    ///< in each direction, between the device and the host
+  double store_bytes_per_s = 1e9;    ///< in each direction, of the slow tier
 };
 
 /// Values leave the device where they are not read for long, as what forward makes for backward is, and come
@@ -45,13 +46,17 @@ struct OffloadOptions {
 /// arena no larger; else computing waits for them. Values below a sixteenth of the largest that qualifies
 /// stay: a copy costs them more than they take. Comes after recompute_regions(); twice changes nothing more.
 Program offload_activations(Program program, const OffloadOptions& options);
+/// The same one tier farther: of what offload_activations() sent to the host, what is there for long goes on
+/// to the slow tier, and comes back to the host before it is fetched. `options.share` is of that.
+Program store_activations(Program program, const OffloadOptions& options);
 
 /// Where each activation, input and workspace lies in one arena, and each value on the host in another.
 /// Values whose lives overlap never share a byte.
 struct MemoryPlan {
   static constexpr std::size_t kAlign = 256;
+  static constexpr std::size_t kHostAlign = 4096;  ///< what the slow tier reads and writes
   static constexpr std::size_t kNowhere = ~std::size_t{0};
-  std::vector<std::size_t> offset;  ///< by ValueId; kNowhere for parameters, gradients, states, unused values
+  std::vector<std::size_t> offset;  ///< by ValueId; kNowhere for what is in neither arena
   std::size_t arena_bytes = 0;
   std::size_t host_bytes = 0;
 };

@@ -24,6 +24,7 @@ enum class ValueKind : std::uint8_t {
   workspace,   ///< scratch of one instruction
   state,       ///< outlives a run of the program: instructions read it and write into it in place
   host,        ///< an activation away from the device, in host memory
+  stored,      ///< the same, on the slow tier
 };
 
 struct ValueInfo {
@@ -84,10 +85,14 @@ enum class Op : std::uint8_t {
   // Moves compute nothing. What a begin makes is in flight: its end alone may read it.
   offload_begin,  ///< (x) -> x on its way to the host; x stays readable
   offload_end,    ///< (x, x on its way) -> x on the host, in the same bytes; x is dead from here on
-  fetch_begin,    ///< (x on the host) -> x on its way back, whose bytes on the device are taken from here on
-  fetch_end,      ///< (x on its way back, x on the host) -> x, in the same bytes
+  store_begin,    ///< likewise from the host to the slow tier
+  store_end,
+  load_begin,  ///< likewise back to the host
+  load_end,
+  fetch_begin,  ///< (x on the host) -> x on its way back, whose bytes on the device are taken from here on
+  fetch_end,    ///< (x on its way back, x on the host) -> x, in the same bytes
 };
-inline constexpr int kOps = 33;
+inline constexpr int kOps = 37;
 constexpr bool is_move(Op op) noexcept { return op >= Op::offload_begin && op <= Op::fetch_end; }
 
 /// Fixed numbers of an instruction; an op reads only those it names.
@@ -145,8 +150,8 @@ struct Program {
   ValueId find(std::string_view name) const noexcept;
 };
 
-/// Whether it moves values between the device and the host (offload_activations).
-bool has_moves(const Program& program) noexcept;
+/// Whether it has that instruction.
+bool has_op(const Program& program, Op op) noexcept;
 /// One line an instruction: "12 linear(x, layers.0.qkv.weight) -> y:[512, 768]". For people and tests.
 std::string to_string(const Program& program);
 /// Every input defined before use, shapes as the op's rule says, accumulation only over what was written.

@@ -1,0 +1,117 @@
+#include "activation_store.h"
+
+#include <algorithm>
+
+#include <strata/runtime/str.h>
+
+namespace strata {
+namespace {
+
+// For slots that turn out to be bad: nothing else needs any, since what has come back is discarded.
+constexpr std::uint32_t kSpares = 1;
+
+}  // namespace
+
+std::vector<SlotClass> activation_classes(const LoweredProgram& program) {
+  std::vector<SlotClass> classes;
+  for (const LoweredProgram::Offload::Stored& stored : program.offload.stored) {
+    const auto same = std::find_if(classes.begin(), classes.end(),
+                                   [&](const SlotClass& of) { return of.slot_bytes == stored.slot_bytes; });
+    if (same == classes.end())
+      classes.push_back({stored.slot_bytes, 1 + kSpares});
+    else
+      ++same->slots;
+  }
+  return classes;
+}
+
+std::size_t activation_store_bytes(const LoweredProgram& program) {
+  std::size_t bytes = 0;
+  for (const SlotClass& slots : activation_classes(program)) bytes += slots.slot_bytes * slots.slots;
+  return bytes;
+}
+
+ActivationStore::ActivationStore(Machine& machine) : machine_(machine) {
+  const LoweredProgram& program = machine.plan.train;
+  const std::vector<SlotClass> classes = activation_classes(program);
+  const std::size_t first = store_classes(machine.plan.layout, machine.plan.placement).size();
+  stored_of_move_.assign(static_cast<std::size_t>(program.offload.n), -1);
+  for (const LoweredProgram::Offload::Stored& stored : program.offload.stored) {
+    const auto of = std::find_if(classes.begin(), classes.end(), [&](const SlotClass& slots) {
+      return slots.slot_bytes == stored.slot_bytes;
+    });
+    stored_of_move_[static_cast<std::size_t>(stored.move)] = static_cast<std::int32_t>(class_of_.size());
+    class_of_.push_back(static_cast<std::uint32_t>(first + static_cast<std::size_t>(of - classes.begin())));
+  }
+  tickets_.resize(class_of_.size());
+  queue_.reserve(class_of_.size());
+}
+
+const LoweredProgram::Offload::Stored& ActivationStore::info(std::int32_t stored) const {
+  return machine_.plan.train.offload.stored[static_cast<std::size_t>(stored)];
+}
+// Beyond those of chunks.
+std::uint64_t ActivationStore::id_of(std::int32_t stored) const {
+  return std::uint64_t{machine_.plan.layout.n_chunks()} * kPayloads + static_cast<std::uint64_t>(stored);
+}
+
+Status ActivationStore::begin(const LoweredInstr& instr, const Event& ready) {
+  const std::int32_t stored = stored_of_move_[static_cast<std::size_t>(instr.attrs.move)];
+  const bool is_write = instr.op == Op::store_begin;
+  std::byte* const memory = machine_.host(is_write ? instr.in[0] : instr.out[0]);
+  queue_.push_back({stored, is_write, ready, {memory, info(stored).slot_bytes}});
+  return {};
+}
+
+Status ActivationStore::submit_next() {
+  const Request request = queue_.front();
+  queue_.erase(queue_.begin());
+  STRATA_TRY(machine_.backend.host_access({request.memory.data, request.memory.bytes, !request.is_write}));
+  if (machine_.store == nullptr) return {};
+  const HostWaits waits(machine_.backend.stalls(), StallCause::nvme);  // for a free request
+  const auto of = static_cast<std::size_t>(request.stored);
+  auto ticket = request.is_write
+                    ? machine_.store->write_async(id_of(request.stored), class_of_[of], request.memory)
+                    : machine_.store->read_async(id_of(request.stored), request.memory);
+  if (!ticket.has_value()) return ticket.status().annotate(str("activation ", info(request.stored).name));
+  tickets_[of] = *ticket;
+  return {};
+}
+
+Status ActivationStore::pump() {
+  while (!queue_.empty() && machine_.backend.is_complete(queue_.front().ready)) STRATA_TRY(submit_next());
+  return {};
+}
+
+Status ActivationStore::wait(std::int32_t stored) {
+  if (machine_.store == nullptr) return {};
+  const HostWaits waits(machine_.backend.stalls(), StallCause::nvme);
+  return machine_.store->wait(tickets_[static_cast<std::size_t>(stored)]);
+}
+
+Status ActivationStore::end(const LoweredInstr& instr) {
+  const std::int32_t stored = stored_of_move_[static_cast<std::size_t>(instr.attrs.move)];
+  const auto waits_for_it = [&](const Request& request) { return request.stored == stored; };
+  while (std::any_of(queue_.begin(), queue_.end(), waits_for_it)) {
+    STRATA_TRY(machine_.backend.wait(queue_.front().ready));
+    STRATA_TRY(submit_next());
+  }
+  const bool is_write = instr.op == Op::store_end;
+  if (const Status status = wait(stored); !status.is_ok())
+    return status.annotate(
+        str(is_write ? "sending activation " : "bringing back activation ", info(stored).name));
+  if (!is_write && machine_.store != nullptr) machine_.store->discard(id_of(stored));
+  return {};
+}
+
+void ActivationStore::release() noexcept {
+  queue_.clear();
+  for (std::size_t i = 0; i < tickets_.size() && machine_.store != nullptr; ++i) {
+    // Of a store that is given up the request may still be under way.
+    const auto stored = static_cast<std::int32_t>(i);
+    if (wait(stored).code() != Code::timeout) machine_.store->discard(id_of(stored));
+    tickets_[i] = {};
+  }
+}
+
+}  // namespace strata
