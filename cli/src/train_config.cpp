@@ -127,10 +127,14 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
     problems.push_back(str(set_by(tree, "optim.nesterov"), " = true, but optim.momentum is 0 (",
                            tree.entry("optim.momentum").origin, ")"));
   if (const auto share = config.offload.activation_share;
-      share && (*share > 0) != (config.offload.activations == "pinned"))
+      share &&
+      (*share > 0) != (config.offload.activations == "pinned" || config.offload.activations == "nvme"))
     problems.push_back(str(set_by(tree, "offload.activation_share"), " = ", *share,
                            ", but offload.activations is ", config.offload.activations, " (",
                            tree.entry("offload.activations").origin, ")"));
+  if (config.offload.activations == "nvme" && config.memory.nvme_bytes == 0)
+    problems.push_back(str(set_by(tree, "offload.activations"), " = nvme, but memory.nvme is 0 (",
+                           tree.entry("memory.nvme").origin, ")"));
   if (config.offload.policy == "nvme" && config.memory.nvme_bytes == 0)
     problems.push_back(str(set_by(tree, "offload.policy"), " = nvme, but memory.nvme is 0 (",
                            tree.entry("memory.nvme").origin, ")"));

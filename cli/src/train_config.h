@@ -64,7 +64,7 @@ struct TrainConfig {
     std::string step_mode, states, policy;  ///< policy: least_moves, device, pinned, nvme
     std::string sums;                       ///< auto, device, pinned
     std::optional<std::uint64_t> undo_bytes;
-    std::string activations;  ///< none, pinned, auto
+    std::string activations;  ///< none, pinned, nvme, auto
     std::optional<double> activation_share;
   } offload;
   struct IoSection {

@@ -202,6 +202,26 @@ TEST_F(CliUsageE2e, ActivationsLeftToTheProgramLeaveTheDeviceOnlyWhereTheyMust) 
   EXPECT_GT(away("pinned", kept), 0u);
 }
 
+TEST_F(CliUsageE2e, ActivationsGoOnToNvmeWherePinnedMemoryHasNoRoom) {
+  const auto plan = [&](const std::string& activations, const std::string& pinned) {
+    return strata(tiny("plan", {"--json", "model.layers=12", "memory.device=unlimited", "memory.nvme=64MiB",
+                                "train.recompute=none", "offload.policy=nvme",
+                                "offload.activations=" + activations, "memory.pinned=" + pinned}));
+  };
+  const nlohmann::json roomy = nlohmann::json::parse(plan("pinned", "unlimited").out);
+  const nlohmann::json stored = nlohmann::json::parse(plan("nvme", "unlimited").out);
+  EXPECT_EQ(stored["activation_bytes"], roomy["activation_bytes"]);
+  EXPECT_LT(stored["activations_away"]["pinned_bytes"], roomy["activations_away"]["pinned_bytes"]);
+  EXPECT_GT(stored["activations_away"]["nvme_bytes"], 0u);
+  const std::string least = std::to_string(proposed(plan("nvme", "4096").err)["pinned"]);
+  EXPECT_EQ(plan("pinned", least).exit_code, 3);
+  const ProgramResult fits =
+      strata(tiny("train", {"--out", "run", "model.layers=12", "memory.device=unlimited", "memory.nvme=64MiB",
+                            "train.steps=2", "train.recompute=none", "offload.policy=nvme",
+                            "offload.activations=nvme", "memory.pinned=" + least}));
+  EXPECT_EQ(fits.exit_code, 0) << fits.err;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Budgets, CliBudgetE2e,
     ::testing::Values(

@@ -106,6 +106,7 @@ TEST(TrainConfigTest, KeysThatContradictEachOtherNameBothOrigins) {
   EXPECT_THAT(text, HasSubstr("argument memory.nvme_dir=: memory.nvme_dir is empty"));
   EXPECT_THAT(text, HasSubstr("io.block = 5000 is not a multiple of 4096"));
   EXPECT_THAT(problems({"offload.policy=nvme"}), HasSubstr("memory.nvme is 0"));
+  EXPECT_THAT(problems({"offload.activations=nvme"}), HasSubstr("memory.nvme is 0"));
   EXPECT_THAT(problems({"offload.activation_share=0.5", "offload.activations=none"}),
               HasSubstr("offload.activation_share = 0.5, but offload.activations is none (argument"));
 }

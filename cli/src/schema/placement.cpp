@@ -77,9 +77,10 @@ constexpr KeySpec kKeys[] = {
      .name = "activations",
      .type = KeyType::choice,
      .default_text = "auto",
-     .doc = "where activations are between forward and backward: on the device, or in pinned RAM meanwhile",
+     .doc =
+         "where activations are between forward and backward: none leaves the device, or the tier to wait in",
      .allows_auto = true,
-     .choices = "none|pinned"},
+     .choices = "none|pinned|nvme"},
     {.section = "offload",
      .name = "activation_share",
      .type = KeyType::number,

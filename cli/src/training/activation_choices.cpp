@@ -15,7 +15,7 @@ std::vector<Recompute> modes_of(const TrainConfig& config) {
 // Of these the first that fits, so that no more leaves than has to.
 std::vector<double> shares_of(const TrainConfig& config) {
   if (config.offload.activation_share) return {*config.offload.activation_share};
-  if (config.offload.activations == "pinned") return {1.0};
+  if (config.offload.activations != "auto") return {1.0};
   return {0.25, 0.5, 0.75, 1.0};
 }
 
@@ -28,15 +28,22 @@ const char* why(Recompute recompute) {
 }  // namespace
 
 std::vector<ActivationChoice> activation_choices(const TrainConfig& config) {
+  const std::string& where = config.offload.activations;
   const std::vector<Recompute> modes = modes_of(config);
   std::vector<ActivationChoice> choices;
-  if (config.offload.activations != "pinned")
+  if (where == "none" || where == "auto")
     for (const Recompute mode : modes) choices.push_back({mode, 0});
-  if (config.offload.activations == "none") return choices;
-  for (const Recompute mode : modes)
-    for (const double share : shares_of(config))
-      if (config.offload.activations == "pinned" || mode != Recompute::none || modes.size() == 1)
-        choices.push_back({mode, share});
+  // To make again what is cheap comes before carrying it.
+  const auto carries = [&](Recompute mode) {
+    return where != "auto" || mode != Recompute::none || modes.size() == 1;
+  };
+  for (const bool to_nvme : {false, true}) {
+    if (where == "none" || where == (to_nvme ? "pinned" : "nvme")) continue;
+    if (where == "auto" && to_nvme && config.memory.nvme_bytes == 0) continue;
+    for (const Recompute mode : modes)
+      for (const double share : shares_of(config))
+        if (carries(mode)) choices.push_back({mode, share, to_nvme});
+  }
   return choices;
 }
 

@@ -14,12 +14,14 @@ namespace strata::cli {
 struct ActivationChoice {
   Recompute recompute = Recompute::none;
   double share_away = 0;  ///< of what may leave the device; 0: all stays
+  bool to_nvme = false;   ///< what is away for long goes on from pinned RAM
 };
 
 /// Those that the configuration allows, in the order in which they are tried. What is `auto` is left as it
 /// was while that fits: first nothing leaves, with as little made again as possible. Then, with what is cheap
 /// to make again made again, so that it need not be carried, as few as needed leave, longest unread first;
-/// whole blocks are made again beside that last.
+/// whole blocks are made again beside that last. Where pinned RAM has no room for it either, it goes on to
+/// nvme.
 std::vector<ActivationChoice> activation_choices(const TrainConfig& config);
 
 /// Writes what was chosen and why over the keys that are `auto`.

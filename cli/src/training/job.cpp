@@ -117,8 +117,9 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
   std::vector<ProgramSet> choices;
   for (const ActivationChoice& choice : activation_choices(c)) {
     STRATA_TRY_ASSIGN(ProgramSet programs, record_programs(c, choice));
-    if (choice.share_away > 0 && c.offload.activations == "auto" && !has_op(programs.train, Op::offload_begin))
-      continue;  // nothing may leave, so it is a program that is tried already
+    const Op goes = choice.to_nvme ? Op::store_begin : Op::offload_begin;
+    if (choice.share_away > 0 && c.offload.activations == "auto" && !has_op(programs.train, goes))
+      continue;  // nothing may go there, so it is a program that is tried already
     activations.push_back(choice);
     choices.push_back(std::move(programs));
   }
@@ -229,7 +230,7 @@ std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute rec
                       nvme_note);
   text += str("cores    ", c.cpu.share.why, "\n");
   for (const std::string& note : plan.notes) text += "plan     " + note + "\n";
-  if (c.offload.activations == "pinned" && plan.train.offload.n == 0)
+  if ((c.offload.activations == "pinned" || c.offload.activations == "nvme") && plan.train.offload.n == 0)
     text += "plan     activations: none is unread for so long that it could leave the device\n";
   text +=
       fmt::format("\n  {:<7} {:>12} {:>12} {:>9}   {}\n", "tier", "budget", "planned peak", "homes", "what");
@@ -238,7 +239,9 @@ std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute rec
       fmt::format("activations {}", format_bytes(plan.trace.device_fixed_bytes)),
       fmt::format("inputs and norm leaves {}", format_bytes(plan.trace.pinned_fixed_bytes - away)) +
           (away > 0 ? ", activations " + format_bytes(away) : ""),
-      std::string("spare slots for write-behind included")};
+      std::string("spare slots for write-behind included") +
+          (plan.trace.nvme_fixed_bytes > 0 ? "; activations " + format_bytes(plan.trace.nvme_fixed_bytes)
+                                           : std::string())};
   for (std::size_t t = 0; t < kTiers; ++t) {
     const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
     text +=
@@ -257,10 +260,11 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
       "\"state_bytes\": {},\n  \"recompute\": \"{}\",\n  "
       "\"prefetch\": {},\n"
       "  \"activation_bytes\": {},\n  \"activations_away\": {{\"values\": {}, \"moved_bytes\": {}, "
-      "\"pinned_bytes\": {}}},\n  \"instructions\": {},\n  \"tiers\": {{\n",
+      "\"pinned_bytes\": {}, \"nvme_bytes\": {}}},\n  \"instructions\": {},\n  \"tiers\": {{\n",
       count_parameters(d), plan.layout.n_chunks(), plan.layout.chunk_elems(), held.elems, held.bytes,
       to_string(recompute), *plan.options.prefetch, plan.trace.device_fixed_bytes, plan.train.offload.n,
-      plan.train.offload.bytes, plan.train.offload.host_bytes, plan.train.code.size());
+      plan.train.offload.bytes, plan.train.offload.host_bytes, plan.trace.nvme_fixed_bytes,
+      plan.train.code.size());
   for (std::size_t t = 0; t < kTiers; ++t) {
     const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
     text += fmt::format(

@@ -148,12 +148,13 @@ DType compute_of(const TrainConfig& config) {
   return config.train.dtype == "bf16" ? DType::bf16 : config.train.dtype == "f16" ? DType::f16 : DType::f32;
 }
 
-// Of the host backend, whose link is a copy in RAM: some cores of these days.
+// Of the host backend, whose link is a copy in RAM: some cores and a disk of these days.
 OffloadOptions away_options(const ActivationChoice& activations) {
   return {.share = activations.share_away,
           .flops_per_s = 1e11,
           .memory_bytes_per_s = 1e10,
-          .link_bytes_per_s = 5e9};
+          .link_bytes_per_s = 5e9,
+          .store_bytes_per_s = 1e9};
 }
 
 }  // namespace
@@ -170,6 +171,7 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
   STRATA_TRY_ASSIGN(set.train, derive_backward(set.eval, "loss"));
   set.train = recompute_regions(std::move(set.train), activations.recompute);
   set.train = offload_activations(std::move(set.train), away_options(activations));
+  if (activations.to_nvme) set.train = store_activations(std::move(set.train), away_options(activations));
   STRATA_TRY_ASSIGN(set.infer, record_decoder(decoder_config(config), 1, DecoderHead::logits,
                                               DecoderRows::whole, compute_of(config)));
   return set;

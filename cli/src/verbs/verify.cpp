@@ -51,6 +51,7 @@ std::vector<Variant> variants() {
       {"RAM, recompute blocks", with(ram, {"train.recompute=block"})},
       {"RAM, activations away", with(ram, {"offload.activations=pinned", "train.recompute=none"})},
       {"RAM, inputs of blocks away", with(ram, {"offload.activations=pinned", "train.recompute=block"})},
+      {"nvme, activations too", with(disk, {"offload.activations=nvme", "train.recompute=selective"})},
       {"three tiers, thread I/O", {"io.engine=threads"}},
       {"nvme, io_uring where it works", with(disk, {"io.engine=auto"})},
   };
