@@ -1,6 +1,7 @@
 // Steps of a decoder whose computing and links are paced: only the optimizer, what lands, and I/O use cores.
 // Prints the seconds of each step and of each lane as JSON; the claim `step_overlap` holds them against the
 // lower bound.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <strata/engine/engine.h>
+#include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 #include <strata/model/decoder.h>
 #include <strata/runtime/host_backend.h>
@@ -29,6 +31,8 @@ struct Choice {
   bool sums_on_device = false;
   std::uint32_t prefetch = 6;
   std::int64_t undo_bytes = -1;
+  bool states_on_device = false;  // then nothing but activations moves
+  std::string activations = "none";
 };
 
 class NoTokens final : public BatchSource {
@@ -49,6 +53,14 @@ Result<ProgramSet> record(const Choice& c) {
   STRATA_TRY_ASSIGN(const Program forward,
                     record_decoder(config, 1, DecoderHead::loss, DecoderRows::whole, DType::bf16));
   STRATA_TRY_ASSIGN(set.train, derive_backward(forward, "loss"));
+  if (c.activations == "none") return set;
+  double work = 0;
+  for (const Instr& instr : set.train.code) work += flops(set.train, instr);
+  const OffloadOptions rates{.flops_per_s = work / std::max(c.compute_s, 1e-3),
+                             .memory_bytes_per_s = 1e18,
+                             .link_bytes_per_s = c.link_gb_per_s > 0 ? c.link_gb_per_s * 1e9 : 1e10};
+  set.train = offload_activations(std::move(set.train), rates);
+  if (c.activations == "nvme") set.train = store_activations(std::move(set.train), rates);
   return set;
 }
 
@@ -71,7 +83,7 @@ EngineOptions options_of(const Choice& c) {
   options.clip = c.clip;
   options.prefetch = c.prefetch;
   options.nvme.dirs = {c.dir};
-  options.policy = PlacementPolicy::pinned;
+  options.policy = c.states_on_device ? PlacementPolicy::device : PlacementPolicy::pinned;
   if (c.sums_on_device) options.sums = SumsPolicy::device;
   if (c.pinned_bytes > 0) options.budgets[1] = c.pinned_bytes;
   return options;
@@ -146,14 +158,14 @@ Status run(const Choice& c) {
       "{:.3f}, \"d2h\": "
       "{:.3f}, "
       "\"nvme_read\": {:.3f}, \"nvme_write\": {:.3f}}}, \"ram_bytes_per_param\": {:.3f}, "
-      "\"peak_is_planned\": {}}}\n",
+      "\"peak_is_planned\": {}, \"arena_bytes\": {}, \"activation_bytes\": {}}}\n",
       params, plan->layout.n_chunks(), c.mode, fmt::join(seconds, ", "), flops[0] / (flops[0] + flops[1]),
       lane(StreamRole::compute), lane(StreamRole::h2d), lane(StreamRole::d2h), lane(StreamRole::cpu), stalls,
       speculated, undone, plan->undo.bytes, per_param(moved.h2d - moved_before.h2d),
       per_param(moved.d2h - moved_before.d2h), per_param(moved.nvme_read - moved_before.nvme_read),
       per_param(moved.nvme_write - moved_before.nvme_write),
       static_cast<double>(engine->peak_bytes()[1]) / static_cast<double>(params),
-      engine->peak_bytes() == plan->planned_peak);
+      engine->peak_bytes() == plan->planned_peak, plan->train.arena_bytes, plan->train.offload.bytes);
   return c.trace.empty() ? Status::ok() : trace.write(posix_io(), c.trace);
 }
 
@@ -166,6 +178,7 @@ int main(int argc, char** argv) {
   app.add_option("--layers", c.layers);
   app.add_option("--hidden", c.hidden);
   app.add_option("--vocab", c.vocab);
+  app.add_option("--seq", c.seq);
   app.add_option("--chunk", c.chunk_elems);
   app.add_option("--steps", c.steps)->check(CLI::Range(1, 1000));
   app.add_option("--threads", c.threads);
@@ -179,6 +192,9 @@ int main(int argc, char** argv) {
   app.add_option("--clip", c.clip, "gradient norm; a small one clips every step");
   app.add_option("--prefetch", c.prefetch);
   app.add_option("--undo-bytes", c.undo_bytes);
+  app.add_flag("--states-on-device", c.states_on_device, "instead of in RAM");
+  app.add_option("--activations", c.activations, "the tier they wait in between forward and backward")
+      ->check(CLI::IsMember({"none", "pinned", "nvme"}));
   app.add_option("--trace", c.trace, "file for a trace of the steps");
   CLI11_PARSE(app, argc, argv);
   if (const strata::Status status = strata::bench::run(c); !status.is_ok()) {

@@ -15,9 +15,9 @@ namespace {
 // A value that is not read between two instructions for so long that it may be away meanwhile.
 struct Absence {
   ValueId value = kNoValue;
-  std::size_t made = 0, last = 0,
-              next = 0;  // instructions: its maker, its last reader before, its first after
-  double seconds = 0;    // from last to next
+  std::size_t made = 0, last = 0;  // instructions: its maker, and its last reader before
+  std::size_t next = 0;            // its first reader after
+  double seconds = 0;              // from last to next
   // After which the device's bytes are free again, and before which they are taken anew.
   std::size_t gone = 0, back = 0;
 };
@@ -71,6 +71,7 @@ class Offload {
   double starts_s(std::size_t i) const { return i == 0 ? 0 : ends_s_[i - 1]; }
 
   double seconds_of(const Instr& instr) const {
+    if (is_move(instr.op)) return 0;
     double bytes = 0;
     for (const auto* list : {&instr.in, &instr.out})
       for (const ValueId id : *list)

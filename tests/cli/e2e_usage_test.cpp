@@ -202,6 +202,26 @@ TEST_F(CliUsageE2e, ActivationsLeftToTheProgramLeaveTheDeviceOnlyWhereTheyMust) 
   EXPECT_GT(away("pinned", kept), 0u);
 }
 
+TEST_F(CliUsageE2e, WhatWasDecidedForActivationsIsWhatTheResolvedConfigurationAsksFor) {
+  const Words keys = {"model.layers=8",
+                      "memory.device=650KiB",
+                      "memory.pinned=unlimited",
+                      "memory.nvme=0",
+                      "train.recompute=selective",
+                      "train.steps=2",
+                      "--out",
+                      "run"};
+  const ProgramResult trained = strata(tiny("train", keys));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("activations = \"pinned\""));
+  const nlohmann::json was = nlohmann::json::parse(read_all(file("run/plan.json"))),
+                       again =
+                           nlohmann::json::parse(strata({"plan", "run/config.resolved.toml", "--json"}).out);
+  EXPECT_GT(was["activations_away"]["moved_bytes"], 0u);
+  EXPECT_EQ(again["activations_away"], was["activations_away"]);
+  EXPECT_EQ(again["tiers"], was["tiers"]);
+}
+
 TEST_F(CliUsageE2e, ActivationsGoOnToNvmeWherePinnedMemoryHasNoRoom) {
   const auto plan = [&](const std::string& activations, const std::string& pinned) {
     return strata(tiny("plan", {"--json", "model.layers=12", "memory.device=unlimited", "memory.nvme=64MiB",
@@ -215,6 +235,8 @@ TEST_F(CliUsageE2e, ActivationsGoOnToNvmeWherePinnedMemoryHasNoRoom) {
   EXPECT_GT(stored["activations_away"]["nvme_bytes"], 0u);
   const std::string least = std::to_string(proposed(plan("nvme", "4096").err)["pinned"]);
   EXPECT_EQ(plan("pinned", least).exit_code, 3);
+  EXPECT_GT(nlohmann::json::parse(plan("auto", "unlimited").out)["activation_bytes"],
+            stored["activation_bytes"]);
   const ProgramResult fits =
       strata(tiny("train", {"--out", "run", "model.layers=12", "memory.device=unlimited", "memory.nvme=64MiB",
                             "train.steps=2", "train.recompute=none", "offload.policy=nvme",

@@ -52,9 +52,13 @@ void resolve_activations(ConfigTree& tree, const TrainConfig& config, const Acti
   if (config.train.recompute == "auto")
     tree.resolve("train.recompute", std::string(to_string(chosen.recompute)), why(chosen.recompute));
   if (config.offload.activations == "auto")
-    tree.resolve(
-        "offload.activations", std::string(away ? "pinned" : "none"),
-        away ? "what backward reads does not fit the device" : "what backward reads fits the device");
+    tree.resolve("offload.activations",
+                 std::string(chosen.to_nvme ? "nvme"
+                             : away         ? "pinned"
+                                            : "none"),
+                 chosen.to_nvme ? "what backward reads fits neither the device nor pinned RAM"
+                 : away         ? "what backward reads does not fit the device"
+                                : "what backward reads fits the device");
   if (!config.offload.activation_share)
     tree.resolve("offload.activation_share", chosen.share_away,
                  config.offload.activations == "auto" ? "the least of four quarters that fits"

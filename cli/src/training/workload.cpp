@@ -149,8 +149,8 @@ DType compute_of(const TrainConfig& config) {
 }
 
 // Of the host backend, whose link is a copy in RAM: some cores and a disk of these days.
-OffloadOptions away_options(const ActivationChoice& activations) {
-  return {.share = activations.share_away,
+OffloadOptions away_options(double share) {
+  return {.share = share,
           .flops_per_s = 1e11,
           .memory_bytes_per_s = 1e10,
           .link_bytes_per_s = 5e9,
@@ -170,8 +170,8 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
   STRATA_TRY_ASSIGN(set.eval, record_evaluation(config));
   STRATA_TRY_ASSIGN(set.train, derive_backward(set.eval, "loss"));
   set.train = recompute_regions(std::move(set.train), activations.recompute);
-  set.train = offload_activations(std::move(set.train), away_options(activations));
-  if (activations.to_nvme) set.train = store_activations(std::move(set.train), away_options(activations));
+  set.train = offload_activations(std::move(set.train), away_options(activations.share_away));
+  if (activations.to_nvme) set.train = store_activations(std::move(set.train), away_options(1));
   STRATA_TRY_ASSIGN(set.infer, record_decoder(decoder_config(config), 1, DecoderHead::logits,
                                               DecoderRows::whole, compute_of(config)));
   return set;
