@@ -74,7 +74,7 @@ void PassRunner::release() noexcept {
   for (Stream* stream : {&machine_.compute, &machine_.h2d, &machine_.d2h, &machine_.cpu})
     (void)machine_.backend.synchronize(*stream);  // a sticky error meets whoever uses the stream next
   moves_.release();
-  machine_.chunks->stand_down();                  // so that no drop waits for anything, and none fails
+  machine_.chunks->stand_down();  // so that no drop waits for anything, and none fails
   for (ChunkId chunk = 0; chunk < machine_.plan.layout.n_chunks(); ++chunk)
     (void)machine_.chunks->drop({chunk, Payload::grad});
 }
