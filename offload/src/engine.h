@@ -1,10 +1,9 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,13 +13,18 @@
 
 namespace strata::detail {
 
-/// One contiguous move between memory and a file.
-struct Transfer {
-  bool write = false;
+/// A contiguous part of one file.
+struct Extent {
   std::uint32_t file = 0;
   std::uint64_t offset = 0;
-  std::byte* data = nullptr;  // only read when `write`
   std::size_t bytes = 0;
+};
+
+/// One move between contiguous memory and extents that hold it one after the other, of a file at most one.
+struct Transfer {
+  bool write = false;
+  std::byte* data = nullptr;          // only read when `write`
+  std::span<const Extent> extents{};  // none is empty
 };
 
 /// Who started a transfer. Called by engine threads that hold no lock; may start transfers.
@@ -53,53 +57,7 @@ class Engine {
   virtual EngineCounters counters() const = 0;
 };
 
-/// One block of a transfer.
-struct Piece {
-  std::uint32_t index = 0;
-  std::size_t at = 0;  // within the transfer
-  Transfer part;
-};
-
-/// Splits transfers into blocks and joins their outcomes. Within a direction first come, first served; the
-/// directions take turns, and neither has more than `share` blocks out, so that a device which does the one
-/// slower than the other cannot fill the queue with it. Fixed size; guarded by its engine.
-class TransferBoard {
- public:
-  TransferBoard(std::uint32_t table_size, std::size_t block_bytes, std::uint32_t share);
-  void push(std::uint32_t index, const Transfer& transfer);
-  bool has_piece() const noexcept { return ready(false) || ready(true); }  ///< that may be out now
-  Piece take();
-  void returned(const Piece& piece) { --lane(piece.part.write).out; }  ///< another may take its place
-  /// After returned(): the outcome of the whole transfer, if that was the last block of it in flight.
-  std::optional<Status> complete(const Piece& piece, Status outcome);
-
- private:
-  struct Entry {
-    Transfer transfer;
-    std::size_t issued = 0;
-    std::uint32_t in_flight = 0;
-    Status failure;
-  };
-  struct Lane {
-    std::vector<std::uint32_t> queue;  // ring of indices with blocks not yet issued
-    std::size_t head = 0;
-    std::size_t waiting = 0;
-    std::uint32_t out = 0;  // blocks taken and not returned
-  };
-  Lane& lane(bool write) noexcept { return lanes_[write ? 1 : 0]; }
-  bool ready(bool write) const noexcept {
-    const Lane& of = lanes_[write ? 1 : 0];
-    return of.waiting > 0 && of.out < share_;
-  }
-  static void pop(Lane& from);
-  const std::size_t block_bytes_;
-  const std::uint32_t share_;
-  std::vector<Entry> entries_;
-  std::array<Lane, 2> lanes_;
-  bool write_next_ = false;
-};
-
-/// Blocks by `threads` workers over File::read_at and write_at. The files outlive it.
+/// Blocks by `threads` workers a file over File::read_at and write_at. The files outlive it.
 Result<std::unique_ptr<Engine>> make_thread_engine(std::vector<File*> files, TransferSink& sink,
                                                    std::uint32_t table_size, std::size_t block_bytes,
                                                    int threads);

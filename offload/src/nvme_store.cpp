@@ -33,6 +33,7 @@ void NvmeStore::restore(std::uint64_t id) { core_->restore(id); }
 std::optional<StoredInfo> NvmeStore::find(std::uint64_t id) const { return core_->find(id); }
 std::uint64_t NvmeStore::used_bytes() const { return core_->used_bytes(); }
 std::uint64_t NvmeStore::capacity_bytes() const { return core_->capacity_bytes(); }
+std::vector<NvmePath> NvmeStore::paths() const { return core_->paths(); }
 NvmeCounters NvmeStore::counters() const { return core_->counters(); }
 std::string NvmeStore::engine_note() const { return core_->engine_note(); }
 

@@ -15,6 +15,8 @@
 #include <strata/runtime/thread_annotations.h>
 #include <strata/runtime/units.h>
 
+#include "transfer_board.h"
+
 namespace strata::detail {
 namespace {
 
@@ -27,6 +29,11 @@ std::chrono::microseconds backoff(int tries) noexcept {
   return std::min(std::chrono::microseconds(20) * (1 << std::min(tries, 7)), std::chrono::microseconds(2000));
 }
 
+/// The ring in equal shares, so that no direction of a file can fill the others' places.
+BoardShares shares(std::uint32_t capacity, std::uint32_t files) noexcept {
+  return {(capacity + 2 * files - 1) / (2 * files), capacity};
+}
+
 class RingEngine final : public Engine {
  public:
   RingEngine(std::unique_ptr<RingOps> ring, std::vector<RingFile> files, TransferSink& sink,
@@ -35,7 +42,8 @@ class RingEngine final : public Engine {
         files_(std::move(files)),
         sink_(sink),
         ops_(ring_->capacity()),
-        board_(table_size, block_bytes, (ring_->capacity() + 1) / 2) {
+        board_(table_size, static_cast<std::uint32_t>(files_.size()), block_bytes,
+               shares(ring_->capacity(), static_cast<std::uint32_t>(files_.size()))) {
     idle_.reserve(ops_.size());
     landed_.reserve(ops_.size());
     again_.reserve(ops_.size());
@@ -104,7 +112,7 @@ class RingEngine final : public Engine {
   void finish(std::uint32_t index, Status outcome) STRATA_EXCLUDES(mutex_);
   void settle_landed() STRATA_EXCLUDES(mutex_);
   Status failure(const Op& op, int error) const;
-  int find_buffer(const Transfer& part) const STRATA_REQUIRES(mutex_);
+  int find_buffer(const Block& part) const STRATA_REQUIRES(mutex_);
 
   const std::unique_ptr<RingOps> ring_;
   const std::vector<RingFile> files_;
@@ -206,7 +214,7 @@ void RingEngine::push(std::uint32_t index) {
   Op& op = ops_[index];
   op.tag = (++serial_ << kOpBits) | index;
   unsubmitted_ = true;
-  const Transfer& part = op.piece.part;
+  const Block& part = op.piece.part;
   ring_->push({part.write, part.file, part.offset + op.done, part.data + op.done,
                static_cast<std::uint32_t>(part.bytes - op.done), op.buffer, op.tag});
 }
@@ -290,14 +298,14 @@ void RingEngine::settle_landed() {
 }
 
 Status RingEngine::failure(const Op& op, int error) const {
-  const Transfer& part = op.piece.part;
+  const Block& part = op.piece.part;
   const std::string doing =
       str(part.write ? "writing " : "reading ", part.bytes, " bytes at ", part.offset, " of");
   const std::string& path = files_[part.file].path;
   return error == 0 ? Status::error(Code::io_error, str(doing, " ", path)) : errno_status(doing, path, error);
 }
 
-int RingEngine::find_buffer(const Transfer& part) const {
+int RingEngine::find_buffer(const Block& part) const {
   for (const Registered& known : registered_)
     if (part.data >= known.view.data && part.data + part.bytes <= known.view.data + known.view.bytes)
       return known.index;

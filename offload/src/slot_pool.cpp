@@ -1,24 +1,71 @@
 #include "slot_pool.h"
 
+#include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include <strata/runtime/assert.h>
 
-namespace strata::detail {
+#include "stripe.h"
 
-SlotPool::SlotPool(std::span<const SlotClass> classes, std::uint32_t files) : file_bytes_(files) {
+namespace strata::detail {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+}  // namespace
+
+SlotPool::SlotPool(std::span<const SlotClass> classes, std::span<const std::uint64_t> weights)
+    : file_bytes_(weights.size()) {
+  const std::size_t files = weights.size();
+  std::vector<std::uint64_t> before(files), after(files), units(files);
   for (std::uint32_t c = 0; c < classes.size(); ++c) {
     Class& made = classes_.emplace_back();
     made.slot_bytes = classes[c].slot_bytes;
+    const std::uint64_t n_units = std::max<std::uint64_t>(1, made.slot_bytes / kCutBytes);
+    std::fill(before.begin(), before.end(), 0);
     for (std::uint32_t i = 0; i < classes[c].slots; ++i) {
-      const auto slot = static_cast<SlotIndex>(slots_.size());
-      const std::uint32_t file =
-          slot % files;  // dealt out in turn, so that consecutive requests meet different devices
-      slots_.push_back({file_bytes_[file], file, c, 0, SlotState::free});
-      file_bytes_[file] += made.slot_bytes;
-      made.queue.push_back(slot);
+      deal_units((i + 1) * n_units, weights, after);
+      std::transform(after.begin(), after.end(), before.begin(), units.begin(), std::minus<>());
+      before.swap(after);
+      place(made.slot_bytes, units);
+      made.queue.push_back(static_cast<SlotIndex>(slots_.size()));
+      slots_.push_back({c, 0, SlotState::free});
     }
     made.n_free = made.queue.size();
+  }
+}
+
+// Units are equal but for a page.
+void SlotPool::place(std::size_t slot_bytes, std::span<const std::uint64_t> units) {
+  const std::uint64_t n_units = std::accumulate(units.begin(), units.end(), std::uint64_t{0});
+  std::uint64_t unit = 0;
+  std::size_t begin = 0;
+  for (std::size_t file = 0; file < file_bytes_.size(); ++file) {
+    unit += units[file];
+    const std::size_t end = unit * (slot_bytes / kPage) / n_units * kPage;
+    places_.push_back({file_bytes_[file], end - begin});
+    file_bytes_[file] += end - begin;
+    begin = end;
+  }
+}
+
+// A shorter object is cut in the slot's proportions; whole pages that rounding leaves over go where there is
+// room.
+void SlotPool::cut(SlotIndex slot, std::size_t bytes, std::vector<Extent>& extents) const {
+  const std::span<const Place> places(places_.data() + slot * file_bytes_.size(), file_bytes_.size());
+  const std::size_t whole = slot_bytes(slots_[slot].slot_class);
+  const auto share = [&](const Place& place) {
+    return bytes == whole ? place.bytes : place.bytes / kPage * (bytes / kPage) / (whole / kPage) * kPage;
+  };
+  std::size_t left = bytes;
+  for (const Place& place : places) left -= share(place);
+  extents.clear();
+  for (std::uint32_t file = 0; file < places.size(); ++file) {
+    const std::size_t more = std::min(left, places[file].bytes - share(places[file]));
+    const std::size_t here = share(places[file]) + more;
+    left -= more;
+    if (here > 0) extents.push_back({file, places[file].offset, here});
   }
 }
 

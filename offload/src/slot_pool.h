@@ -8,6 +8,8 @@
 
 #include <strata/offload/nvme_store.h>
 
+#include "engine.h"
+
 namespace strata::detail {
 
 using SlotIndex = std::uint32_t;
@@ -33,18 +35,21 @@ constexpr bool may_become(SlotState from, SlotState to) noexcept {
 }
 
 struct Slot {
-  std::uint64_t offset = 0;
-  std::uint32_t file = 0;
   std::uint32_t slot_class = 0;
   std::uint32_t readers = 0;
   SlotState state = SlotState::free;
 };
 
-/// The places of the store's files: which exist, who uses them. Guarded by its owner; allocates in its
+/// The places of the store's files: which exist, who uses them. A slot is cut into one extent of each file,
+/// whose sizes are as the files' weights, in units of kCutBytes or a little more; a class whose slots are
+/// smaller than that is dealt out to the files slot by slot. Guarded by its owner; allocates in its
 /// constructor only.
 class SlotPool {
  public:
-  SlotPool(std::span<const SlotClass> classes, std::uint32_t files);
+  static constexpr std::size_t kCutBytes = 128 * kKiB;  // the least that is worth a request of its own
+
+  /// `weights`: one a file, see deal_units().
+  SlotPool(std::span<const SlotClass> classes, std::span<const std::uint64_t> weights);
 
   std::optional<SlotIndex> take(
       std::uint32_t slot_class);  ///< free -> writing; the longest free one, to spread wear
@@ -54,6 +59,10 @@ class SlotPool {
   void mark_bad(SlotIndex slot);
   void add_reader(SlotIndex slot);
   void drop_reader(SlotIndex slot);
+
+  /// Where the first `bytes` of a slot lie, a multiple of 4096: extents of different files, none empty, into
+  /// `extents`, which has room for one a file.
+  void cut(SlotIndex slot, std::size_t bytes, std::vector<Extent>& extents) const;
 
   const Slot& operator[](SlotIndex slot) const noexcept { return slots_[slot]; }
   std::size_t size() const noexcept { return slots_.size(); }
@@ -74,9 +83,16 @@ class SlotPool {
     std::size_t head = 0;
     std::size_t n_free = 0;
   };
+  /// Of a slot in one file.
+  struct Place {
+    std::uint64_t offset = 0;
+    std::size_t bytes = 0;
+  };
+  void place(std::size_t slot_bytes, std::span<const std::uint64_t> units);
   void set(SlotIndex slot, SlotState to);
   void give_back(SlotIndex slot);
   std::vector<Slot> slots_;
+  std::vector<Place> places_;  // of each slot, one a file
   std::vector<Class> classes_;
   std::vector<std::uint64_t> file_bytes_;
   std::uint64_t used_bytes_ = 0;

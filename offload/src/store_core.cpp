@@ -63,9 +63,9 @@ Status StoreCore::no_slot(std::uint32_t slot_class) const {
                            slots_.slots(slot_class) - bad, " hold data, ", bad, " are bad"));
 }
 
-Transfer StoreCore::transfer_of(const Request& request) const {
-  const Slot& slot = slots_[request.slot];
-  return {request.write, slot.file, slot.offset, request.data, request.bytes};
+Transfer StoreCore::transfer_of(Request& request) const {
+  slots_.cut(request.slot, request.bytes, request.extents);
+  return {request.write, request.data, request.extents};
 }
 
 Result<Ticket> StoreCore::write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,

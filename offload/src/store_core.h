@@ -3,7 +3,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -16,14 +15,11 @@
 #include "busy_time.h"
 #include "engine.h"
 #include "id_table.h"
-#include "ring_ops.h"
 #include "slot_pool.h"
+#include "store_files.h"
 #include "store_trace.h"
 
 namespace strata::detail {
-
-using RingFactory =
-    std::function<Result<std::unique_ptr<RingOps>>(std::span<const int> descriptors, std::uint32_t depth)>;
 
 /// The store behind NvmeStore: requests, ids, slots, retries and checks. Which bytes go where is decided
 /// here; an Engine moves them. Lock order: mutex_, then the engine's.
@@ -45,6 +41,7 @@ class StoreCore final : public TransferSink {
   std::optional<StoredInfo> find(std::uint64_t id) const STRATA_EXCLUDES(mutex_);
   std::uint64_t used_bytes() const STRATA_EXCLUDES(mutex_);
   std::uint64_t capacity_bytes() const STRATA_EXCLUDES(mutex_);
+  std::vector<NvmePath> paths() const STRATA_EXCLUDES(mutex_);
   NvmeCounters counters() const STRATA_EXCLUDES(mutex_);
   std::string engine_note() const;
   /// Waits for what is in flight. False when that never ends: then this must not be destroyed.
@@ -66,20 +63,20 @@ class StoreCore final : public TransferSink {
     SlotIndex slot = kNoSlot;
     std::byte* data = nullptr;
     std::size_t bytes = 0;
+    std::vector<Extent> extents;        // of the slot; has room for one a file
     std::uint32_t crc = 0;              // of the whole, as published
     std::atomic<std::uint32_t> sum{0};  // xor of the blocks' shifted sums; ordered by the engine's lock
     std::int64_t begin_ns = 0;
     Status first_failure;  // why it was tried again
   };
 
-  StoreCore(NvmeOptions options, std::uint32_t files);
-  Status open_files(Io& io);
-  Status start_engine(const RingFactory& make_ring);
+  StoreCore(NvmeOptions options, StoreFiles files, std::span<const double> rates);
+  Status allocate_files();
   Status check_buffer(const char* doing, std::uint64_t id, const void* data, std::size_t bytes) const;
 
   Ticket begin(bool write, std::uint64_t id, std::byte* data, std::size_t bytes) STRATA_REQUIRES(mutex_);
   Status no_slot(std::uint32_t slot_class) const STRATA_REQUIRES(mutex_);
-  Transfer transfer_of(const Request& request) const STRATA_REQUIRES(mutex_);
+  Transfer transfer_of(Request& request) const STRATA_REQUIRES(mutex_);
   std::string describe(const Request& request) const STRATA_REQUIRES(mutex_);
   void add_block(Request& request, std::size_t at, std::size_t bytes) noexcept;
   static std::uint32_t whole_sum(const Request& request) noexcept;
@@ -97,8 +94,8 @@ class StoreCore final : public TransferSink {
   Status await_change() STRATA_REQUIRES(mutex_);
 
   const NvmeOptions options_;
-  std::vector<std::unique_ptr<File>> files_;  // fixed once created
-  std::string fallback_note_;                 // fixed once created
+  const std::vector<double> rates_;  // one a file
+  StoreFiles files_;                 // fixed once created
   std::atomic<std::uint64_t> next_generation_{1};
 
   mutable Mutex mutex_;

@@ -1,11 +1,12 @@
-// Making a store: options, files, engine.
+// Making a store out of its options, its files and its engine.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <strata/runtime/str.h>
 
-#include "ring_engine.h"
 #include "store_core.h"
+#include "stripe.h"
 
 namespace strata::detail {
 namespace {
@@ -24,8 +25,21 @@ Status aligned(const char* name, std::size_t value) {
                        str("NVMe store: ", name, " is ", value, "; it takes a multiple of ", kAlign));
 }
 
+Status check_rates(const NvmeOptions& options) {
+  const std::vector<double>& rates = options.path_rates;
+  if (!rates.empty() && rates.size() != options.dirs.size())
+    return Status::error(Code::invalid, str("NVMe store: path_rates has ", rates.size(), " rates for ",
+                                            options.dirs.size(), " dirs"));
+  for (const double rate : rates)
+    if (!(rate > 0 && std::isfinite(rate)))
+      return Status::error(Code::invalid,
+                           str("NVMe store: a path's rate is ", rate, "; it takes a positive number"));
+  return Status::ok();
+}
+
 Status check(const NvmeOptions& options) {
   STRATA_TRY(in_range("number of dirs", options.dirs.size(), 1, 64));
+  STRATA_TRY(check_rates(options));
   STRATA_TRY(in_range("number of slot classes", options.classes.size(), 1, 4096));
   STRATA_TRY(in_range("queue_depth", static_cast<std::uint64_t>(options.queue_depth), 1, 4096));
   STRATA_TRY(in_range("io_threads", static_cast<std::uint64_t>(options.io_threads), 1, 64));
@@ -49,77 +63,53 @@ std::size_t count_slots(const NvmeOptions& options) {
 
 }  // namespace
 
-StoreCore::StoreCore(NvmeOptions options, std::uint32_t files)
+StoreCore::StoreCore(NvmeOptions options, StoreFiles files, std::span<const double> rates)
     : options_(std::move(options)),
-      slots_(options_.classes, files),
+      rates_(rates.begin(), rates.end()),
+      files_(std::move(files)),
+      slots_(options_.classes, stripe_weights(rates)),
       ids_(count_slots(options_)),
       requests_(options_.request_slots),
       trace_(options_.trace),
       busy_(options_.classes.size()) {
   idle_requests_.reserve(requests_.size());
   for (std::uint32_t i = options_.request_slots; i > 0; --i) idle_requests_.push_back(i - 1);
+  for (Request& request : requests_) request.extents.reserve(rates.size());
+  counters_.files_opened = files_.n_opened;
 }
 
 Result<std::unique_ptr<StoreCore>> StoreCore::create(Io& io, NvmeOptions options,
                                                      const RingFactory& make_ring) {
   STRATA_TRY(check(options));
-  const auto files = static_cast<std::uint32_t>(options.dirs.size());
-  std::unique_ptr<StoreCore> core(new StoreCore(std::move(options), files));
-  STRATA_TRY(core->open_files(io).annotate("creating the NVMe store"));
-  STRATA_TRY(core->start_engine(make_ring).annotate("creating the NVMe store"));
-  return core;
+  auto created = [&]() -> Result<std::unique_ptr<StoreCore>> {
+    std::vector<double> rates = options.path_rates;
+    if (rates.empty() && options.dirs.size() == 1) rates = {0};
+    if (rates.empty()) {
+      STRATA_TRY_ASSIGN(rates, probe_rates(io, options, make_ring));
+    }
+    STRATA_TRY_ASSIGN(StoreFiles files, open_store_files(io, options));
+    const std::uint32_t table_size = options.request_slots;
+    std::unique_ptr<StoreCore> core(new StoreCore(std::move(options), std::move(files), rates));
+    STRATA_TRY(core->allocate_files());
+    STRATA_TRY_ASSIGN(core->engine_, make_engine(core->options_, core->files_, make_ring, *core, table_size));
+    return core;
+  }();
+  if (!created.has_value()) return created.status().annotate("creating the NVMe store");
+  return created;
 }
 
-Status StoreCore::open_files(Io& io) {
+Status StoreCore::allocate_files() {
   const MutexLock lock(mutex_);  // nobody else knows us yet; for the analysis
-  for (std::uint32_t i = 0; i < options_.dirs.size(); ++i) {
-    const std::string& dir = options_.dirs[i];
-    STRATA_TRY(io.make_dirs(dir));
-    STRATA_TRY_ASSIGN(std::unique_ptr<File> file, io.open(dir, OpenMode::scratch, options_.direct));
-    ++counters_.files_opened;
-    const DirectAlignment needs = file->alignment();
-    if (file->direct() && (needs.offset > kAlign || needs.memory > kAlign)) {
-      fallback_note_ +=
-          str(" (", dir, " asks for ", std::max(needs.offset, needs.memory), "-byte alignment)");
-      STRATA_TRY_ASSIGN(file, io.open(dir, OpenMode::scratch, false));
-      ++counters_.files_opened;
-    }
-    STRATA_TRY(file->allocate(slots_.file_bytes(i)));
-    files_.push_back(std::move(file));
-  }
-  return Status::ok();
-}
-
-Status StoreCore::start_engine(const RingFactory& make_ring) {
-  std::vector<int> descriptors;
-  std::vector<RingFile> ring_files;
-  std::vector<File*> files;
-  for (const std::unique_ptr<File>& file : files_) {
-    descriptors.push_back(file->descriptor());
-    ring_files.push_back({file->path(), file->direct() ? kAlign : 1});
-    files.push_back(file.get());
-  }
-  if (options_.engine != IoEngine::threads) {
-    const bool bare = std::find(descriptors.begin(), descriptors.end(), -1) == descriptors.end();
-    auto ring = bare ? make_ring(descriptors, 2 * static_cast<std::uint32_t>(options_.queue_depth))
-                     : Status::error(Code::unsupported, "io_uring: the files have no descriptors");
-    if (ring.has_value()) {
-      STRATA_TRY_ASSIGN(engine_, make_ring_engine(std::move(*ring), std::move(ring_files), *this,
-                                                  options_.request_slots, options_.block_bytes));
-      return Status::ok();
-    }
-    if (options_.engine == IoEngine::uring) return ring.status();
-    fallback_note_ += str(" (", ring.status().message(), ")");
-  }
-  STRATA_TRY_ASSIGN(engine_, make_thread_engine(std::move(files), *this, options_.request_slots,
-                                                options_.block_bytes, options_.io_threads));
+  for (std::uint32_t i = 0; i < files_.opened.size(); ++i)
+    if (slots_.file_bytes(i) > 0) STRATA_TRY(files_.opened[i]->allocate(slots_.file_bytes(i)));
   return Status::ok();
 }
 
 std::string StoreCore::engine_note() const {
+  const auto& files = files_.opened;
   const auto direct =
-      std::count_if(files_.begin(), files_.end(), [](const auto& file) { return file->direct(); });
-  const auto all = static_cast<std::ptrdiff_t>(files_.size());
+      std::count_if(files.begin(), files.end(), [](const auto& file) { return file->direct(); });
+  const auto all = static_cast<std::ptrdiff_t>(files.size());
   const std::string memory = engine_->memory_note();
   return str(engine_->note(), ", ",
              direct == all ? "O_DIRECT"
@@ -128,7 +118,7 @@ std::string StoreCore::engine_note() const {
              !options_.direct ? " as asked"
              : direct < all   ? ", O_DIRECT refused"
                               : "",
-             memory.empty() ? "" : ", ", memory, fallback_note_);
+             memory.empty() ? "" : ", ", memory, files_.note);
 }
 
 }  // namespace strata::detail

@@ -15,10 +15,12 @@ std::string hex(std::uint32_t value) { return fmt::format("{:#010x}", value); }
 }  // namespace
 
 std::string StoreCore::describe(const Request& request) const {
-  const Slot& slot = slots_[request.slot];
+  std::string where;
+  for (const Extent& extent : request.extents)
+    where += str(where.empty() ? "" : ", ", extent.bytes, " bytes in file ", extent.file, " of ",
+                 files_.opened[extent.file]->path(), " at offset ", extent.offset);
   return str(request.write ? "writing" : "reading", " id ", request.id, " generation ", request.generation,
-             " (", request.bytes, " bytes in file ", slot.file, " of ", files_[slot.file]->path(),
-             " at offset ", slot.offset, ")");
+             " (", where, ")");
 }
 
 bool StoreCore::settle_read(Request& request, Status& outcome) {
@@ -171,6 +173,14 @@ bool StoreCore::is_complete(Ticket ticket) const noexcept {
 std::uint64_t StoreCore::used_bytes() const {
   const MutexLock lock(mutex_);
   return slots_.used_bytes();
+}
+
+std::vector<NvmePath> StoreCore::paths() const {
+  const MutexLock lock(mutex_);
+  std::vector<NvmePath> paths;
+  for (std::uint32_t file = 0; file < rates_.size(); ++file)
+    paths.push_back({options_.dirs[file], slots_.file_bytes(file), rates_[file]});
+  return paths;
 }
 
 std::uint64_t StoreCore::capacity_bytes() const {

@@ -1,6 +1,6 @@
 #include <pthread.h>
 
-#include <limits>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -8,20 +8,26 @@
 #include <strata/runtime/thread_annotations.h>
 
 #include "engine.h"
+#include "transfer_board.h"
 
 namespace strata::detail {
 namespace {
 
-constexpr auto kNoShare =
-    std::numeric_limits<std::uint32_t>::max();  // its threads are few; they may all do one
+/// A file's threads may all do one direction, but none of another file's work.
+BoardShares shares(int threads) noexcept {
+  return {static_cast<std::uint32_t>(threads), static_cast<std::uint32_t>(threads)};
+}
 
 class ThreadEngine final : public Engine {
  public:
   ThreadEngine(std::vector<File*> files, TransferSink& sink, std::uint32_t table_size,
                std::size_t block_bytes, int threads)
-      : files_(std::move(files)), sink_(sink), board_(table_size, block_bytes, kNoShare) {
-    workers_.reserve(static_cast<std::size_t>(threads));
-    for (int i = 0; i < threads; ++i) workers_.emplace_back([this] { run(); });
+      : files_(std::move(files)),
+        sink_(sink),
+        board_(table_size, static_cast<std::uint32_t>(files_.size()), block_bytes, shares(threads)) {
+    const std::size_t workers = static_cast<std::size_t>(threads) * files_.size();
+    workers_.reserve(workers);
+    for (std::size_t i = 0; i < workers; ++i) workers_.emplace_back([this] { run(); });
   }
 
   ~ThreadEngine() override {
@@ -70,7 +76,7 @@ class ThreadEngine final : public Engine {
     return board_.complete(piece, outcome);
   }
 
-  Status move(const Transfer& part) {
+  Status move(const Block& part) {
     File& file = *files_[part.file];
     return part.write ? write_all(file, part.offset, {part.data, part.bytes})
                       : read_exact(file, part.offset, {part.data, part.bytes});
@@ -94,7 +100,8 @@ Result<std::unique_ptr<Engine>> make_thread_engine(std::vector<File*> files, Tra
     return std::unique_ptr<Engine>(
         std::make_unique<ThreadEngine>(std::move(files), sink, table_size, block_bytes, threads));
   } catch (const std::exception& error) {  // no thread to be had
-    return Status::error(Code::out_of_memory, str("starting ", threads, " I/O threads: ", error.what()));
+    return Status::error(Code::out_of_memory,
+                         str("starting ", threads, " I/O threads a file: ", error.what()));
   }
 }
 

@@ -1,47 +1,67 @@
+#include "transfer_board.h"
+
 #include <algorithm>
 #include <utility>
 
 #include <strata/runtime/assert.h>
 
-#include "engine.h"
-
 namespace strata::detail {
 
-TransferBoard::TransferBoard(std::uint32_t table_size, std::size_t block_bytes, std::uint32_t share)
-    : block_bytes_(block_bytes), share_(share), entries_(table_size) {
+TransferBoard::TransferBoard(std::uint32_t table_size, std::uint32_t files, std::size_t block_bytes,
+                             BoardShares shares)
+    : files_(files),
+      block_bytes_(block_bytes),
+      shares_(shares),
+      entries_(table_size),
+      parts_(std::size_t{table_size} * files),
+      lanes_(std::size_t{2} * files) {
   for (Lane& each : lanes_) each.queue.resize(table_size);
 }
 
 void TransferBoard::push(std::uint32_t index, const Transfer& transfer) {
   Entry& entry = entries_[index];
-  STRATA_ASSERT(entry.in_flight == 0 && entry.issued == entry.transfer.bytes, "transfer ", index,
-                " is still in flight");
-  entry = {transfer, 0, 0, Status::ok()};
-  Lane& to = lane(transfer.write);
-  to.queue[(to.head + to.waiting) % to.queue.size()] = index;
-  ++to.waiting;
+  STRATA_ASSERT(entry.in_flight == 0 && entry.unissued == 0, "transfer ", index, " is still in flight");
+  entry = {transfer.write, transfer.data, static_cast<std::uint32_t>(transfer.extents.size()), 0,
+           Status::ok()};
+  std::size_t at = 0;
+  for (const Extent& extent : transfer.extents) {
+    part_of(index, extent.file) = {extent, at, 0};
+    at += extent.bytes;
+    Lane& to = lane_of(extent.file, transfer.write);
+    to.place(to.waiting++) = index;
+  }
 }
 
-void TransferBoard::pop(Lane& from) {
-  from.head = (from.head + 1) % from.queue.size();
-  --from.waiting;
+bool TransferBoard::ready(std::size_t lane) const noexcept {
+  const Lane& of = lanes_[lane];
+  return of.waiting > 0 && of.out < shares_.lane && of.out + lanes_[lane ^ 1].out < shares_.file;
+}
+
+bool TransferBoard::has_piece() const noexcept {
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane)
+    if (ready(lane)) return true;
+  return false;
 }
 
 Piece TransferBoard::take() {
-  const bool write = ready(write_next_) ? write_next_ : !write_next_;
-  write_next_ = !write;
-  Lane& from = lane(write);
-  const std::uint32_t index = from.queue[from.head];
+  while (!ready(next_lane_)) next_lane_ = (next_lane_ + 1) % lanes_.size();
+  Lane& from = lanes_[next_lane_];
+  const auto file = static_cast<std::uint32_t>(next_lane_ / 2);
+  next_lane_ = (next_lane_ + 1) % lanes_.size();
+  const std::uint32_t index = from.place(0);
   Entry& entry = entries_[index];
-  const std::size_t bytes = std::min(block_bytes_, entry.transfer.bytes - entry.issued);
-  const Piece piece{index,
-                    entry.issued,
-                    {entry.transfer.write, entry.transfer.file, entry.transfer.offset + entry.issued,
-                     entry.transfer.data + entry.issued, bytes}};
-  entry.issued += bytes;
+  Part& part = part_of(index, file);
+  const std::size_t bytes = std::min(block_bytes_, part.extent.bytes - part.issued);
+  const std::size_t at = part.at + part.issued;
+  const Piece piece{index, at, {entry.write, file, part.extent.offset + part.issued, entry.data + at, bytes}};
+  part.issued += bytes;
   ++entry.in_flight;
   ++from.out;
-  if (entry.issued == entry.transfer.bytes) pop(from);
+  if (part.issued == part.extent.bytes) {
+    --entry.unissued;
+    from.head = (from.head + 1) % from.queue.size();
+    --from.waiting;
+  }
   return piece;
 }
 
@@ -51,14 +71,27 @@ std::optional<Status> TransferBoard::complete(const Piece& piece, Status outcome
   --entry.in_flight;
   if (!outcome.is_ok() && entry.failure.is_ok()) {
     entry.failure = std::move(outcome);
-    if (entry.issued < entry.transfer.bytes) {
-      entry.issued =
-          entry.transfer.bytes;  // only the head is partly issued, so its rest is dropped by popping
-      pop(lane(entry.transfer.write));
+    drop_rest(piece.index);
+  }
+  if (entry.in_flight > 0 || entry.unissued > 0) return std::nullopt;
+  return std::exchange(entry.failure, Status::ok());
+}
+
+// Blocks not yet taken wait in the lanes of several files, at the head of some and behind others' in the
+// rest.
+void TransferBoard::drop_rest(std::uint32_t index) {
+  Entry& entry = entries_[index];
+  for (std::uint32_t file = 0; file < files_ && entry.unissued > 0; ++file) {
+    Lane& lane = lane_of(file, entry.write);
+    for (std::size_t i = 0; i < lane.waiting; ++i) {
+      if (lane.place(i) != index) continue;
+      for (std::size_t later = i + 1; later < lane.waiting; ++later)
+        lane.place(later - 1) = lane.place(later);
+      --lane.waiting;
+      --entry.unissued;
+      break;
     }
   }
-  if (entry.in_flight > 0 || entry.issued < entry.transfer.bytes) return std::nullopt;
-  return std::exchange(entry.failure, Status::ok());
 }
 
 }  // namespace strata::detail

@@ -32,9 +32,11 @@ TEST(IdTableTest, BehavesAsAMapUnderRandomOperations) {
   }
 }
 
+constexpr std::array<std::uint64_t, 1> kOneFile{1};  // its weight
+
 TEST(SlotPoolTest, RetiredSlotComesFreeWithItsLastReader) {
   const SlotClass one{4096, 1};
-  SlotPool pool({&one, 1}, 1);
+  SlotPool pool({&one, 1}, kOneFile);
   const SlotIndex slot = *pool.take(0);
   pool.publish(slot);
   pool.add_reader(slot);
@@ -46,22 +48,12 @@ TEST(SlotPoolTest, RetiredSlotComesFreeWithItsLastReader) {
 
 TEST(SlotPoolTest, BadSlotNeverComesBack) {
   const SlotClass two{4096, 2};
-  SlotPool pool({&two, 1}, 1);
+  SlotPool pool({&two, 1}, kOneFile);
   pool.mark_bad(*pool.take(0));
   pool.release(*pool.take(0));
   EXPECT_TRUE(pool.take(0).has_value());
   EXPECT_FALSE(pool.take(0).has_value());
   EXPECT_EQ(pool.bad(0), 1u);
-}
-
-TEST(SlotPoolTest, ConsecutiveSlotsLieInDifferentFilesAndNeverOverlap) {
-  const std::array<SlotClass, 2> classes{SlotClass{8192, 3}, SlotClass{4096, 2}};
-  SlotPool pool(classes, 2);
-  EXPECT_EQ(pool.file_bytes(0), 8192u + 8192u + 4096u);
-  EXPECT_EQ(pool.file_bytes(1), 8192u + 4096u);
-  EXPECT_EQ(pool[3].file, 1u);
-  EXPECT_EQ(pool[3].offset, 8192u);
-  EXPECT_EQ(pool[4].offset, 16384u);
 }
 
 }  // namespace

@@ -35,14 +35,18 @@ struct SlotClass {
 };
 
 struct NvmeOptions {
-  std::vector<std::string> dirs = {};  ///< created if absent; slots are dealt out to them in turn
+  /// Created if absent. Objects are striped over several by their rates, so that together they are as fast as
+  /// the sum of them.
+  std::vector<std::string> dirs = {};
+  /// One a dir, of which only the ratios count. Empty: several are measured, in a fraction of a second each.
+  std::vector<double> path_rates = {};
   std::vector<SlotClass> classes = {};
   IoEngine engine = IoEngine::automatic;
-  int queue_depth = 16;  ///< blocks in flight in the ring, of each direction
+  int queue_depth = 16;  ///< blocks in flight in the ring, of each direction of each dir
   std::size_t block_bytes =
       4 * kMiB;        ///< larger requests are split into blocks of this size, a multiple of 4096
   bool direct = true;  ///< O_DIRECT where the file system takes it
-  int io_threads = 2;  ///< of the threads engine
+  int io_threads = 2;  ///< of the threads engine, for each dir
   std::uint32_t request_slots = 64;  ///< requests in flight; submitting blocks while all are taken
   /// A store in which nothing completes for this long, while something is in flight, is given up. Longer than
   /// any driver takes to report a device that does not answer.
@@ -80,21 +84,29 @@ struct NvmeCounters {
   std::int64_t write_busy_ns = 0;
 };
 
+/// One of the store's dirs, and what it holds of the whole.
+struct NvmePath {
+  std::string dir;
+  std::uint64_t bytes = 0;  ///< preallocated
+  double rate = 0;          ///< as given, or measured in bytes per second; 0: the only dir, not measured
+};
+
 /// What is published under an id.
 struct StoredInfo {
   std::size_t bytes = 0;
   std::uint64_t generation = 0;  ///< rises with every write to the store
 };
 
-/// Objects of bytes in preallocated, nameless files, one a folder. Volatile: nothing outlives the store.
-/// Each write goes out of place into a free slot and is published when it has completed; until then, and for
-/// reads already under way, the previous generation stays. Every read is verified against the crc32c, seeded
-/// with (id, generation), that was taken of the bytes to be written and kept in RAM: lost, misdirected and
-/// torn writes are found as surely as flipped bits. Thread-safe. Buffers are 4096-aligned in address and
-/// size, and the caller's until the ticket is complete. After creation nothing allocates and no file is
-/// opened, failures aside. The destructor waits for what is in flight. Where a completion never comes, every
-/// call answers `timeout` with the request that is overdue, since its memory may still be written to; such a
-/// store is left to the end of the process, which should be near.
+/// Objects of bytes in preallocated, nameless files, one a folder, over which each object is striped.
+/// Volatile: nothing outlives the store. Each write goes out of place into a free slot and is published when
+/// it has completed; until then, and for reads already under way, the previous generation stays. Every read
+/// is verified against the crc32c, seeded with (id, generation), that was taken of the bytes to be written
+/// and kept in RAM: lost, misdirected and torn writes are found as surely as flipped bits. Thread-safe.
+/// Buffers are 4096-aligned in address and size, and the caller's until the ticket is complete. After
+/// creation nothing allocates and no file is opened, failures aside. The destructor waits for what is in
+/// flight. Where a completion never comes, every call answers `timeout` with the request that is overdue,
+/// since its memory may still be written to; such a store is left to the end of the process, which should be
+/// near.
 class NvmeStore {
  public:
   /// Errors: `invalid` options, `no_space` with the bytes needed and free, `unsupported` for an engine
@@ -139,6 +151,7 @@ class NvmeStore {
 
   std::uint64_t used_bytes() const;      ///< of slots that hold, are getting, or are still being read
   std::uint64_t capacity_bytes() const;  ///< preallocated
+  std::vector<NvmePath> paths() const;
   NvmeCounters counters() const;
   /// "io_uring, O_DIRECT, registered buffers", or what was degraded and why.
   std::string engine_note() const;
