@@ -1,8 +1,9 @@
-// The NVMe store on one folder: GB/s and CPU seconds per GB of whole-slot writes, reads, and both at once.
-// All ids are written once before the first round, so that no round meets blocks the file system has not yet
-// mapped. With --serve a caller takes turns with another program: each line on stdin names the pattern of a
-// round, or is "fill" to write all ids anew after the other program wrote to the store's file. One JSON
-// object a round on stdout.
+// The NVMe store on one folder or several: GB/s and CPU seconds per GB of whole-slot writes, reads, and both
+// at once. All ids are written once before the first round, so that no round meets blocks the file system has
+// not yet mapped. With --serve a caller takes turns with another program: each line on stdin names the
+// pattern of a round, or is "fill" to write all ids anew after the other program wrote to the store's file.
+// One JSON object a round on stdout. --cap makes a folder no faster than that, by holding its completions
+// back.
 
 #include <sys/resource.h>
 
@@ -27,6 +28,9 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/thread_pool.h>
 
+#include "capped_ring.h"
+#include "store_core.h"
+
 namespace strata::bench {
 namespace {
 
@@ -41,6 +45,7 @@ struct Choice {
   double seconds = 1;
   int rounds = 3;
   bool buffered = false, unregistered = false, serve = false;
+  std::vector<double> rates, caps;  // one a folder, or none; caps in MB/s
 };
 
 double cpu_seconds() {
@@ -97,10 +102,11 @@ class Bench {
     return fmt::format(
         "{{\"pattern\": \"{}\", \"gb_per_s\": {:.4f}, \"write_gb_per_s\": {:.4f}, \"read_gb_per_s\": {:.4f}, "
         "\"cpu_s_per_gb\": {:.5f}, \"crc_s_per_gb\": {:.5f}, \"seconds\": {:.3f}, \"queue_depth\": {}, "
-        "\"block_bytes\": {}, \"slot_bytes\": {}, \"file_bytes\": {}, \"engine\": {}}}",
+        "\"block_bytes\": {}, \"slot_bytes\": {}, \"file_bytes\": {}, \"engine\": {}, \"paths\": [{}]}}",
         pattern, bytes / took, static_cast<double>(written) / took, static_cast<double>(read) / took,
         (cpu_seconds() - cpu) / (bytes * 1e-9), crc_s_per_gb_, took * 1e-9, choice_.depth,
-        choice_.block_kib * kKiB, slot_bytes_, objects_ * slot_bytes_, json_string(store_->engine_note()));
+        choice_.block_kib * kKiB, slot_bytes_, objects_ * slot_bytes_, json_string(store_->engine_note()),
+        paths());
   }
 
  private:
@@ -127,7 +133,8 @@ class Bench {
     options.block_bytes = choice_.block_kib * kKiB;
     options.direct = !choice_.buffered;
     options.io_threads = choice_.io_threads;
-    STRATA_TRY_ASSIGN(store_, NvmeStore::create(posix_io(), std::move(options)));
+    options.path_rates = choice_.rates;
+    STRATA_TRY_ASSIGN(store_, make_store(std::move(options)));
     for (Buffer* buffer : {&out_, &in_}) {
       STRATA_TRY_ASSIGN(*buffer, host_->allocate(MemoryKind::pinned, requests_ * slot_bytes_));
       if (!choice_.unregistered) STRATA_TRY(store_->register_memory(buffer->view()));
@@ -140,6 +147,30 @@ class Bench {
     measure_crc();
     STRATA_TRY(fill());
     return fill();  // which reaches the spare slots
+  }
+
+  Result<std::unique_ptr<NvmeStore>> make_store(NvmeOptions options) {
+    if (choice_.caps.empty()) return NvmeStore::create(posix_io(), std::move(options));
+    if (choice_.caps.size() != options.dirs.size())
+      return Status::error(Code::invalid,
+                           str(choice_.caps.size(), " caps for ", options.dirs.size(), " folders"));
+    std::vector<double> bytes_per_s;
+    for (const double cap : choice_.caps) bytes_per_s.push_back(cap * 1e6);
+    const auto make_ring = [=](std::span<const int> descriptors,
+                               std::uint32_t depth) -> Result<std::unique_ptr<detail::RingOps>> {
+      STRATA_TRY_ASSIGN(auto ring, detail::make_uring(descriptors, depth));
+      return std::unique_ptr<detail::RingOps>(std::make_unique<CappedRing>(std::move(ring), bytes_per_s));
+    };
+    STRATA_TRY_ASSIGN(auto core, detail::StoreCore::create(posix_io(), std::move(options), make_ring));
+    return std::make_unique<NvmeStore>(std::move(core));
+  }
+
+  std::string paths() const {
+    std::string text;
+    for (const NvmePath& path : store_->paths())
+      text += fmt::format("{}{{\"bytes\": {}, \"gb_per_s\": {:.4f}}}", text.empty() ? "" : ", ", path.bytes,
+                          path.rate * 1e-9);
+    return text;
   }
 
   // What the sums alone cost, over memory that is in no cache.
@@ -217,6 +248,8 @@ int main(int argc, char** argv) {
   strata::bench::Choice choice;
   CLI::App app("GB/s and CPU seconds per GB of the NVMe store");
   app.add_option("--dir", choice.dirs, "folders on the disks to measure");
+  app.add_option("--rates", choice.rates, "of the folders to each other, instead of measuring them");
+  app.add_option("--cap", choice.caps, "MB/s that each folder has at most, with io_uring");
   app.add_option("--pattern", choice.patterns, "write read both");
   app.add_option("--engine", choice.engine)->check(CLI::IsMember({"auto", "uring", "threads"}));
   app.add_option("--total-mib", choice.total_mib, "of all ids together")->check(CLI::Range(1, 1 << 24));
