@@ -1,5 +1,6 @@
 #include "train_config.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -74,9 +75,9 @@ void fill_training(const ConfigTree& tree, TrainConfig& config) {
 }
 
 void fill_placement(const ConfigTree& tree, TrainConfig& config) {
-  config.memory = {choice(tree, "memory.backend"), optional_bytes(tree, "memory.device"),
+  config.memory = {choice(tree, "memory.backend"),        optional_bytes(tree, "memory.device"),
                    optional_bytes(tree, "memory.pinned"), tree.bytes("memory.nvme"),
-                   tree.text("memory.nvme_dir")};
+                   tree.texts("memory.nvme_dir"),         tree.numbers("memory.nvme_rates")};
   config.offload.chunk_elems = optional_integer(tree, "offload.chunk");
   if (!tree.is_auto("offload.prefetch")) config.offload.prefetch = small(tree, "offload.prefetch");
   config.offload.step_mode = choice(tree, "offload.step_mode");
@@ -88,7 +89,7 @@ void fill_placement(const ConfigTree& tree, TrainConfig& config) {
   config.offload.policy = choice(tree, "offload.policy");
   config.offload.sums = choice(tree, "offload.sums");
   config.io = {choice(tree, "io.engine"), small(tree, "io.queue_depth"), tree.bytes("io.block"),
-               tree.flag("io.direct")};
+               tree.flag("io.direct"), tree.bytes("io.write_budget")};
   config.cpu.isa = choice(tree, "cpu.isa");
 }
 
@@ -116,10 +117,15 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
     problems.push_back(str(set_by(tree, "data.weights"), ": ", data.weights.size(),
                            " weights, data.train has ", data.train.size(), " files (",
                            tree.entry("data.train").origin, ")"));
-  if (config.memory.nvme_bytes > 0 && config.memory.nvme_dir.empty())
+  const auto& dirs = config.memory.nvme_dirs;
+  if (config.memory.nvme_bytes > 0 && (dirs.empty() || std::count(dirs.begin(), dirs.end(), "") > 0))
     problems.push_back(str(set_by(tree, "memory.nvme_dir"),
                            " is empty, but memory.nvme asks for an NVMe tier (",
                            tree.entry("memory.nvme").origin, ")"));
+  if (const auto& rates = config.memory.nvme_rates; !rates.empty() && rates.size() != dirs.size())
+    problems.push_back(str(set_by(tree, "memory.nvme_rates"), ": ", rates.size(),
+                           " rates, memory.nvme_dir has ", dirs.size(), " folders (",
+                           tree.entry("memory.nvme_dir").origin, ")"));
   if (config.io.block_bytes % 4096 != 0)
     problems.push_back(
         str(set_by(tree, "io.block"), " = ", config.io.block_bytes, " is not a multiple of 4096"));

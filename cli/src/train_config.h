@@ -56,7 +56,8 @@ struct TrainConfig {
     std::string backend;  ///< host, cuda, auto
     std::optional<std::uint64_t> device_bytes, pinned_bytes;
     std::uint64_t nvme_bytes = 0;  ///< 0: none; kUnlimitedBytes: as much as the disk has
-    std::string nvme_dir;
+    std::vector<std::string> nvme_dirs;
+    std::vector<double> nvme_rates;  ///< of each of nvme_dirs, or none
   } memory;
   struct Offload {
     std::optional<std::int64_t> chunk_elems;
@@ -72,6 +73,7 @@ struct TrainConfig {
     int queue_depth = 0;
     std::uint64_t block_bytes = 0;
     bool direct = false;
+    std::uint64_t write_budget_bytes = 0;  ///< kUnlimitedBytes for none
   } io;
   struct Cpu {
     std::string isa;  ///< scalar, sse4, avx2, avx512, neon, auto

@@ -108,6 +108,14 @@ std::string Engine::nvme_note() const {
   const NvmeStore* store = impl_->machine().store.get();
   return store == nullptr ? "not used" : store->engine_note();
 }
+std::vector<NvmePath> Engine::nvme_paths() const {
+  const NvmeStore* store = impl_->machine().store.get();
+  return store == nullptr ? std::vector<NvmePath>{} : store->paths();
+}
+std::uint64_t Engine::nvme_endurance_bytes() const {
+  const NvmeStore* store = impl_->machine().store.get();
+  return store == nullptr ? 0 : store->counters().endurance_bytes;
+}
 std::uint64_t Engine::resources_created() const {
   const BackendCounters counters = impl_->machine().backend.counters();
   std::uint64_t made = counters.buffers_created + counters.streams_created + counters.events_created;

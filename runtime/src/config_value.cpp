@@ -256,6 +256,7 @@ Result<ConfigValue> parse_value(const KeySpec& spec, const RawValue& raw) {
     return invalid(str("expects ", expected(spec.type), ", got a list"));
   const RawScalar& scalar = raw.items.front();
   if (wants_list) {
+    if (spec.one_will_do && scalar.kind == RawKind::text) return parse_list(spec, raw.items);
     if (scalar.kind != RawKind::untyped)
       return invalid(str("expects ", expected(spec.type), ", got ", shown(scalar)));
     STRATA_TRY_ASSIGN(const std::vector<RawScalar> items, split_list(scalar.text));

@@ -8,6 +8,7 @@
 namespace strata::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -70,6 +71,54 @@ TEST_F(CliRunE2e, TheTimeBoxEndsARunThatCanBeResumed) {
   expect_same("run", "whole");
 }
 
+TEST_F(CliRunE2e, TheWriteBudgetEndsARunBeforeItIsExceededAndTheRestIsTheSame) {
+  const Words swapping = {"offload.policy=nvme", "memory.nvme=16MiB"};
+  ASSERT_EQ(strata(run_of("whole", 30, swapping)).exit_code, 0);
+  EXPECT_TRUE(summary("whole")["write_budget_bytes"].is_null());
+  const auto all = summary("whole")["endurance_bytes"].get<std::uint64_t>();
+  ASSERT_GT(all, 0u);
+  Words limited = swapping;
+  limited.push_back(str("io.write_budget=", all / 2));
+  const ProgramResult stopped = strata(run_of("run", 30, limited));
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.said();
+  EXPECT_THAT(stopped.out,
+              HasSubstr(str(" of ", all / 2, " bytes of io.write_budget are written, and a step")));
+  EXPECT_THAT(stopped.out, HasSubstr("go on with --resume run"));
+  EXPECT_THAT(stopped.out, HasSubstr("steps more"));
+  EXPECT_EQ(summary("run")["ending"], "write budget");
+  EXPECT_EQ(summary("run")["write_budget_bytes"], all / 2);
+  EXPECT_LE(summary("run")["endurance_bytes"].get<std::uint64_t>(), all / 2);
+  EXPECT_GT(summary("run")["steps"].get<int>(), 5);
+  EXPECT_TRUE(
+      exists(fmt::format("run/checkpoints/step-{:08}/manifest.json", summary("run")["steps"].get<int>())));
+  ASSERT_EQ(strata({"train", "--resume", "run", "io.write_budget=unlimited"}).exit_code, 0);
+  expect_same("run", "whole");
+}
+
+TEST_F(CliRunE2e, AWriteBudgetThatIsNotEnoughForAStepIsRefusedWithBothNumbers) {
+  const ProgramResult refused =
+      strata(run_of("run", 30, {"offload.policy=nvme", "memory.nvme=16MiB", "io.write_budget=100KiB"}));
+  EXPECT_EQ(refused.exit_code, 3) << refused.said();
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("io.write_budget is 102400 bytes"), HasSubstr("may write ")));
+  EXPECT_FALSE(exists("run"));
+}
+
+TEST_F(CliRunE2e, SeveralFoldersOfTheNvmeTierGiveTheSameBitsAndStayEmpty) {
+  const Words swapping = {"offload.policy=nvme", "memory.nvme=16MiB"};
+  ASSERT_EQ(strata(run_of("whole", 6, swapping)).exit_code, 0);
+  Words striped = swapping;
+  striped.insert(striped.end(), {"memory.nvme_dir=a,b,c", "memory.nvme_rates=5,2,1"});
+  const ProgramResult trained = strata(run_of("run", 6, striped));
+  ASSERT_EQ(trained.exit_code, 0) << trained.said();
+  EXPECT_THAT(trained.out, AllOf(HasSubstr("% in a, "), HasSubstr("% in b, "), HasSubstr("% in c")));
+  expect_same("run", "whole");
+  for (const char* dir : {"a", "b", "c"}) EXPECT_TRUE(list(dir).empty()) << dir;
+  const ProgramResult measured =
+      strata(run_of("measured", 6, {swapping[0], swapping[1], "memory.nvme_dir=a,b"}));
+  ASSERT_EQ(measured.exit_code, 0) << measured.said();
+  expect_same("measured", "whole");
+}
+
 TEST_F(CliRunE2e, KillsAtRandomMomentsDoNotChangeABit) {
   ASSERT_EQ(strata(run_of("whole", 30)).exit_code, 0);
   const unsigned seed = std::random_device()();
@@ -128,10 +177,10 @@ TEST_F(CliRunE2e, MetricsAndSummaryHaveTheDocumentedFields) {
     EXPECT_NEAR(waited, line["seconds"].get<double>(), 1e-4);  // every moment has one use; written to 1e-6
   }
   const nlohmann::json all = summary("run");
-  for (const char* key :
-       {"steps", "train_loss", "val_loss", "bits_per_byte", "tokens_per_s", "state_digest", "peak_bytes",
-        "planned_bytes", "budget_bytes", "exposed_wait_s", "moved_bytes", "compute_s", "bottleneck", "lanes",
-        "resident_peak_bytes", "resident_allowance_bytes", "steps_3_to_12"})
+  for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte", "tokens_per_s", "state_digest",
+                          "peak_bytes", "planned_bytes", "budget_bytes", "exposed_wait_s", "moved_bytes",
+                          "compute_s", "bottleneck", "lanes", "endurance_bytes", "write_budget_bytes",
+                          "resident_peak_bytes", "resident_allowance_bytes", "steps_3_to_12"})
     EXPECT_TRUE(all.contains(key)) << key;
   EXPECT_EQ(all["state_digest"].get<std::string>().size(), 32u);
   for (const char* lane : {"h2d", "d2h", "nvme_read", "nvme_write"}) {

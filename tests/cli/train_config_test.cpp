@@ -83,6 +83,23 @@ TEST(TrainConfigTest, WhatIsSetByHandIsNotResolvedOver) {
   EXPECT_EQ(must(config_of({.arguments = {"data.tokenizer=t.json"}})).data.tokenizer, "t.json");
 }
 
+TEST(TrainConfigTest, OneFolderOfTheNvmeTierMayBeATextAndSeveralAreAList) {
+  const auto dirs = [](const char* value) {
+    return must(config_of({.file_text = str("[memory]\nnvme_dir = ", value, "\n")})).memory.nvme_dirs;
+  };
+  EXPECT_EQ(dirs("\"/mnt/a, b\""), std::vector<std::string>{"/mnt/a, b"});
+  EXPECT_EQ(dirs("[\"a\", \"b\"]"), (std::vector<std::string>{"a", "b"}));
+  const TrainConfig given = must(config_of({.arguments = {"memory.nvme_dir=a,b", "memory.nvme_rates=3,1"}}));
+  EXPECT_EQ(given.memory.nvme_dirs, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(given.memory.nvme_rates, (std::vector<double>{3, 1}));
+}
+
+TEST(TrainConfigTest, TheWriteBudgetIsUnlimitedUnlessGiven) {
+  EXPECT_EQ(must(config_of({})).io.write_budget_bytes, kUnlimitedBytes);
+  EXPECT_EQ(must(config_of({.environment = {"STRATA_IO_WRITE_BUDGET=2GiB"}})).io.write_budget_bytes,
+            2 * kGiB);
+}
+
 TEST(TrainConfigTest, TheShareResolvesTheThreadsAndServiceCores) {
   const ConfigTree tree = must(tree_of({}));
   EXPECT_EQ(tree.integer("cpu.threads"), 3);
@@ -109,6 +126,8 @@ TEST(TrainConfigTest, KeysThatContradictEachOtherNameBothOrigins) {
   EXPECT_THAT(problems({"offload.activations=nvme"}), HasSubstr("memory.nvme is 0"));
   EXPECT_THAT(problems({"offload.activation_share=0.5", "offload.activations=none"}),
               HasSubstr("offload.activation_share = 0.5, but offload.activations is none (argument"));
+  EXPECT_THAT(problems({"memory.nvme_dir=a,b", "memory.nvme_rates=3"}),
+              HasSubstr("memory.nvme_rates: 1 rates, memory.nvme_dir has 2 folders (argument"));
 }
 
 TEST(TrainConfigTest, SpecialVariablesReachTheirKeys) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include <strata/cpuopt/isa.h>
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/model/decoder.h>
@@ -11,6 +13,7 @@
 
 #include "training/activation_choices.h"
 #include "training/host_memory.h"
+#include "training/write_budget.h"
 #include "training/workload.h"
 
 namespace strata::cli {
@@ -49,7 +52,8 @@ EngineOptions engine_options(const TrainConfig& c) {
   o.optimizer.beta2 = c.optim.beta2;
   o.optimizer.eps = c.optim.eps;
   o.optimizer.weight_decay = c.optim.weight_decay;
-  o.nvme.dirs = {c.memory.nvme_dir};
+  o.nvme.dirs = c.memory.nvme_dirs;
+  o.nvme.path_rates = c.memory.nvme_rates;
   o.nvme.engine = c.io.engine == "uring"     ? IoEngine::uring
                   : c.io.engine == "threads" ? IoEngine::threads
                                              : IoEngine::automatic;
@@ -161,9 +165,9 @@ Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan
   STRATA_TRY(check_host_memory(in_ram, config.cpu.share.threads(), read_host_facts()));
   const bool uses_nvme = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0;
   if (uses_nvme)
-    if (const Status made = io.make_dirs(config.memory.nvme_dir); !made.is_ok())
-      return Status::error(Code::io_error,
-                           str("memory.nvme_dir = ", config.memory.nvme_dir, ": ", made.message()));
+    for (const std::string& dir : config.memory.nvme_dirs)
+      if (const Status made = io.make_dirs(dir); !made.is_ok())
+        return Status::error(Code::io_error, str("memory.nvme_dir = ", dir, ": ", made.message()));
   auto job = std::make_unique<Job>();
   STRATA_TRY_ASSIGN(job->pool_, ThreadPool::create(config.cpu.share));
   HostBackendOptions options;
@@ -172,8 +176,8 @@ Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan
   STRATA_TRY_ASSIGN(job->backend_, create_host_backend(options, *job->pool_, job->clock_));
   auto engine = Engine::create(plan, {*job->backend_, *job->pool_, job->clock_, io, trace});
   if (!engine.has_value() && uses_nvme)
-    return engine.status().annotate(
-        str("memory.nvme_dir = ", config.memory.nvme_dir, ", io.engine = ", config.io.engine));
+    return engine.status().annotate(fmt::format("memory.nvme_dir = {}, io.engine = {}",
+                                                fmt::join(config.memory.nvme_dirs, ","), config.io.engine));
   if (!engine.has_value()) return engine.status();
   job->engine_ = *std::move(engine);
   return job;
@@ -216,6 +220,17 @@ TierHomes homes_in(const RunPlan& plan, Tier tier) {
 
 }  // namespace
 
+std::string paths_text(const std::vector<NvmePath>& paths) {
+  if (paths.size() < 2) return "";
+  std::uint64_t all = 0;
+  for (const NvmePath& path : paths) all += path.bytes;
+  std::string text;
+  for (const NvmePath& path : paths)
+    text += fmt::format(", {:.0f} % in {}", 100 * static_cast<double>(path.bytes) / static_cast<double>(all),
+                        path.dir);
+  return text;
+}
+
 std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute recompute,
                         const std::string& nvme_note) {
   const DecoderConfig d = decoder_config(c);
@@ -232,6 +247,7 @@ std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute rec
   for (const std::string& note : plan.notes) text += "plan     " + note + "\n";
   if ((c.offload.activations == "pinned" || c.offload.activations == "nvme") && plan.train.offload.n == 0)
     text += "plan     activations: none is unread for so long that it could leave the device\n";
+  text += write_budget_text(c, plan);
   text +=
       fmt::format("\n  {:<7} {:>12} {:>12} {:>9}   {}\n", "tier", "budget", "planned peak", "homes", "what");
   const std::size_t away = plan.train.offload.host_bytes;

@@ -42,6 +42,8 @@ class Job {
   std::unique_ptr<Engine> engine_;
 };
 
+/// ", 75 % in /mnt/a, 25 % in /mnt/b" of what the NVMe tier holds, where that is several folders.
+std::string paths_text(const std::vector<NvmePath>& paths);
 /// The table shown before a run: model, machine, budgets and plan by tier.
 std::string start_table(const TrainConfig& config, const RunPlan& plan, Recompute recompute,
                         const std::string& nvme_note);

@@ -26,6 +26,8 @@ std::string_view to_string(Ending ending) {
       return "finished";
     case Ending::timed:
       return "time box";
+    case Ending::budget:
+      return "write budget";
     case Ending::stopped:
       return "stopped";
   }
@@ -61,7 +63,8 @@ std::uint64_t peak_resident_bytes() {
   return kib * 1024;
 }
 
-std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& workload) {
+std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& workload,
+                         std::uint64_t write_budget_bytes) {
   const MovedBytes moved = engine.moved();
   return fmt::format(
       "{{\n  \"ending\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {},\n  \"val_loss\": {},\n  "
@@ -73,7 +76,8 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       "  {},\n  \"bottleneck\": \"{}\",\n"
       "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}},\n  \"lanes\": "
       "{},\n"
-      "  \"steps_3_to_12\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  \"nvme\": "
+      "  \"steps_3_to_12\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  "
+      "\"endurance_bytes\": {},\n  \"write_budget_bytes\": {},\n  \"nvme\": "
       "\"{}\"\n}}\n",
       to_string(o.ending), engine.steps(), or_null(o.train_loss), or_null(o.val_loss), bits_json(o.val_loss),
       or_null(o.bits_per_byte), o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest,
@@ -81,7 +85,9 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       tiers_json(engine.plan().options.budgets), peak_resident_bytes(),
       resident_allowance(engine, workload.data_bytes()), stalls_json(o.times), bottleneck_text(o.times),
       moved.h2d, moved.d2h, moved.nvme_read, moved.nvme_write, lanes_json(engine), o.heap_allocations,
-      o.resources_created, engine.nvme_note());
+      o.resources_created, engine.nvme_endurance_bytes(),
+      write_budget_bytes == kUnlimitedBytes ? std::string("null") : str(write_budget_bytes),
+      engine.nvme_note());
 }
 
 std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder& folder) {

@@ -10,7 +10,8 @@ namespace strata::cli {
 std::uint64_t peak_resident_bytes();
 
 /// summary.json, and the same for a person.
-std::string summary_json(const TrainOutcome& outcome, Engine& engine, const Workload& workload);
+std::string summary_json(const TrainOutcome& outcome, Engine& engine, const Workload& workload,
+                         std::uint64_t write_budget_bytes);
 std::string summary_text(const TrainOutcome& outcome, Engine& engine, const RunFolder& folder);
 
 }  // namespace strata::cli

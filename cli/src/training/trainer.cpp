@@ -53,21 +53,30 @@ Trainer::Trainer(const TrainConfig& config, Job& job, const Workload& workload, 
       signals_(signals),
       io_(io),
       trace_(trace),
-      batches_(workload.train(), config.train.micro_batch) {}
+      batches_(workload.train(), config.train.micro_batch),
+      write_budget_(config.io.write_budget_bytes, planned_writes(engine_.plan()).step_bytes) {}
 
 Result<TrainOutcome> Trainer::run() {
   begin_ns_ = clock_.now_ns();
   moved_before_ = engine_.moved();
+  write_budget_.begin(engine_.nvme_endurance_bytes());
   saved_step_ = engine_.steps();
   outcome_.train_loss = folder_.resumed_loss();
   Status status;
   while (engine_.steps() < config_.train.steps) {
+    if (!write_budget_.allows_a_step()) {
+      outcome_.ending = Ending::budget;
+      outcome_.why_stopped = str("before io.write_budget was exceeded: ", write_budget_.to_string());
+      break;
+    }
     const std::int64_t next = engine_.steps() + 1;
     status = step(next);
     if (!status.is_ok()) break;
     STRATA_TRY(after_step(next));
+    note_writes();
     if (signals_.stop_requested()) {
       outcome_.ending = Ending::stopped;
+      outcome_.why_stopped = "by a signal";
       break;
     }
     if (static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9 >= config_.train.max_time_s) {
@@ -147,6 +156,12 @@ Status Trainer::after_step(std::int64_t step) {
   return Status::ok();
 }
 
+void Trainer::note_writes() {
+  write_budget_.after_step(engine_.nvme_endurance_bytes());
+  if (write_budget_.is_limited() && write_budget_.steps() == WriteBudget::kMeasured)
+    progress_.line(str(write_budget_.to_string(), ": good for ", write_budget_.steps_left(), " steps more"));
+}
+
 Status Trainer::validate(std::int64_t step) {
   if (workload_.val() == nullptr) return Status::ok();
   const std::int64_t n = std::min<std::int64_t>(config_.train.eval_batches,
@@ -180,8 +195,8 @@ Status Trainer::save() {
 Status Trainer::finish(TrainOutcome& outcome) {
   outcome.train_seconds = step_seconds_;
   if (saved_step_ != engine_.steps()) STRATA_TRY(save());
-  if (outcome.ending == Ending::stopped)
-    return Status::ok();  // whoever asked to stop does not wait for a validation
+  if (outcome.ending == Ending::stopped || outcome.ending == Ending::budget)
+    return Status::ok();  // whoever asked to stop does not wait for a validation, which may write as well
   if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_.steps()));
   if (const Dataset* val = workload_.val(); val != nullptr) {
     if (const std::int64_t n = n_micro_batches(*val, config_.train.micro_batch); n > 0) {

@@ -11,6 +11,7 @@
 #include "training/job.h"
 #include "training/run_folder.h"
 #include "training/workload.h"
+#include "training/write_budget.h"
 
 namespace strata::cli {
 
@@ -18,11 +19,13 @@ namespace strata::cli {
 enum class Ending : std::uint8_t {
   finished,  ///< all steps
   timed,     ///< the time box; may be resumed
+  budget,    ///< io.write_budget; saved, may be resumed
   stopped,   ///< a signal; saved, may be resumed
 };
 
 struct TrainOutcome {
   Ending ending = Ending::finished;
+  std::string why_stopped;  ///< of what was stopped short of its end: "by a signal"
   float train_loss = 0;
   std::optional<double> val_loss;  ///< nats a token, over all of data.val; none where it was not measured
   std::optional<double> bits_per_byte;
@@ -46,6 +49,7 @@ class Trainer {
   Status note_skip(std::int64_t step, const StepReport& report);
   Status step(std::int64_t step);
   Status after_step(std::int64_t step);
+  void note_writes();
   Status validate(std::int64_t step);
   Status sample(std::int64_t step);
   Status save();
@@ -61,6 +65,7 @@ class Trainer {
   Io& io_;
   Trace* const trace_;
   DatasetBatches batches_;
+  WriteBudget write_budget_;
   SteadyClock clock_;
   std::int64_t skipped_in_a_row_ = 0;
   TrainOutcome outcome_;

@@ -15,6 +15,7 @@
 #include "training/resume.h"
 #include "training/summary.h"
 #include "training/trainer.h"
+#include "training/write_budget.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -56,6 +57,7 @@ struct Outcome {
   Ending ending;
   std::string path;  ///< of the run folder
   std::string text;
+  std::string why_stopped = {};
 };
 
 // The refusals that need no model. What a run goes on from, newest first; none for a new run.
@@ -123,14 +125,15 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   loaded.config.data.packing =
       workload->packing();  // whether rows hold several documents is part of the program
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
+  STRATA_TRY(check_write_budget(config, *planned.plan));
   const SteadyClock clock;
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
   if (trace) trace->set_enabled(false);  // the trainer turns it on for the steps asked for
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *planned.plan, io, trace.get()));
   for (const std::string& note : workload->notes()) print(args.out, str("data     ", note, "\n"));
-  print(args.out, start_table(config, *planned.plan, planned.recompute, job->engine().nvme_note()));
-
   const std::string nvme_note = job->engine().nvme_note();
+  print(args.out, start_table(config, *planned.plan, planned.recompute,
+                              nvme_note + paths_text(job->engine().nvme_paths())));
   if (nvme_note != "not used" && nvme_note != "io_uring, O_DIRECT, registered buffers")
     log->warn("the nvme tier works below its best: ", nvme_note);
   log->debug(planned.plan->train.code.size(), " instructions a micro-batch, ",
@@ -165,8 +168,9 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   STRATA_TRY_ASSIGN(const TrainOutcome outcome, trainer.run());
   progress.finish();
   if (trace) STRATA_TRY(trace->write(io, folder->file("trace.json")));
-  STRATA_TRY(folder->write("summary.json", summary_json(outcome, job->engine(), *workload)));
-  return Outcome{outcome.ending, path, summary_text(outcome, job->engine(), *folder)};
+  STRATA_TRY(folder->write("summary.json",
+                           summary_json(outcome, job->engine(), *workload, config.io.write_budget_bytes)));
+  return Outcome{outcome.ending, path, summary_text(outcome, job->engine(), *folder), outcome.why_stopped};
 }
 
 }  // namespace
@@ -185,8 +189,8 @@ int run_train(const Args& args) {
   const auto outcome = train(args, *loaded, **signals);
   if (!outcome.has_value()) return print_error(args, "train", outcome.status());
   print(args.out, outcome->text);
-  if (outcome->ending != Ending::stopped) return kExitOk;
-  print(args.out, str("stopped by a signal; go on with --resume ", outcome->path, "\n"));
+  if (outcome->why_stopped.empty()) return kExitOk;
+  print(args.out, str("stopped ", outcome->why_stopped, "; go on with --resume ", outcome->path, "\n"));
   return kExitStopped;
 }
 

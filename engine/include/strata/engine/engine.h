@@ -248,6 +248,9 @@ class Engine {
   TierBytes used_bytes() const;
   TierBytes peak_bytes() const;
   std::string nvme_note() const;
+  std::vector<NvmePath> nvme_paths() const;  ///< none where the tier is not used
+  /// All that was sent to the NVMe tier since the engine was made, repeated writes included.
+  std::uint64_t nvme_endurance_bytes() const;
   const RunPlan& plan() const noexcept;
   /// Buffers, streams, events and files made so far; contract C6 compares.
   std::uint64_t resources_created() const;

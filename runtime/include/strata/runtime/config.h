@@ -57,6 +57,7 @@ struct KeySpec {
   double min =
       -std::numeric_limits<double>::infinity();  ///< for integer, number, bytes, seconds and list items
   double max = std::numeric_limits<double>::infinity();
+  bool one_will_do = false;  ///< for text_list: a file may hold a text, which is a list of one
 };
 
 struct PresetValue {
