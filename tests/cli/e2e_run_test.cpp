@@ -96,10 +96,11 @@ TEST_F(CliRunE2e, TheWriteBudgetEndsARunBeforeItIsExceededAndTheRestIsTheSame) {
 }
 
 TEST_F(CliRunE2e, AWriteBudgetThatIsNotEnoughForAStepIsRefusedWithBothNumbers) {
-  const ProgramResult refused =
-      strata(run_of("run", 30, {"offload.policy=nvme", "memory.nvme=16MiB", "io.write_budget=100KiB"}));
-  EXPECT_EQ(refused.exit_code, 3) << refused.said();
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("io.write_budget is 102400 bytes"), HasSubstr("may write ")));
+  const Words keys = {"offload.policy=nvme", "memory.nvme=16MiB", "io.write_budget=100KiB"};
+  for (const ProgramResult& refused : {strata(run_of("run", 30, keys)), strata(tiny("plan", keys))}) {
+    EXPECT_EQ(refused.exit_code, 3) << refused.said();
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("io.write_budget is 102400 bytes"), HasSubstr("may write ")));
+  }
   EXPECT_FALSE(exists("run"));
 }
 
