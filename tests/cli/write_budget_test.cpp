@@ -6,66 +6,64 @@
 namespace strata::cli {
 namespace {
 
-// Steps until one is no longer allowed, where the step numbered n writes of(n).
-template <class Of>
-int steps_under(WriteBudget& budget, std::uint64_t first, const Of& of) {
-  std::uint64_t written = first;
-  budget.begin(written);
-  int steps = 0;
-  for (; budget.allows_a_step() && steps < 1000; ++steps) {
-    written += of(steps + 1);
-    budget.after_step(written);
+// What a run with homes of 100 bytes can write at worst: 100 new bytes a step, in RAM as long as it likes.
+class WorstRun {
+ public:
+  explicit WorstRun(std::uint64_t budget_bytes) : budget_(budget_bytes, {100, 100}) {}
+  /// Steps until none is allowed; after the n-th `held(n)` of the new bytes are not yet written.
+  template <class Held>
+  int steps(const Held& held) {
+    budget_.begin(written(held(0)));
+    int n = 0;
+    for (; budget_.allows_a_step() && n < 1000; ++n) {
+      made_ += 100;
+      budget_.after_step(written(held(n + 1)));
+    }
+    return n;
   }
-  return steps;
+  std::uint64_t made() const { return made_; }  ///< so much is written when all is saved
+  const WriteBudget& budget() const { return budget_; }
+
+ private:
+  std::uint64_t written(std::uint64_t held) const { return made_ - held; }
+  std::uint64_t made_ = 100;
+  WriteBudget budget_;
+};
+
+TEST(WriteBudgetTest, StopsWhereTheNextStepAndWhatSavingMayWriteWouldPassIt) {
+  WorstRun run(1000);
+  EXPECT_EQ(run.steps([](int) { return 0; }), 8);
+  EXPECT_EQ(
+      run.budget().to_string(),
+      "900 of 1000 bytes of io.write_budget are written, and a step and its checkpoint may write 200 more");
 }
 
-TEST(WriteBudgetTest, StopsWhereTheNextStepAndAnUpdateLeftToSavingWouldPassIt) {
-  WriteBudget budget(1000, 100);
-  EXPECT_EQ(steps_under(budget, 200, [](int) { return 100; }), 7);
-  EXPECT_EQ(budget.to_string(),
-            "900 of 1000 bytes of io.write_budget are written, and a step writes up to 100");
+TEST(WriteBudgetTest, NothingThatIsHeldBackAndWrittenLaterExceedsIt) {
+  for (std::uint64_t bytes = 300; bytes < 1300; bytes += 7)
+    for (const int period : {1, 2, 3}) {
+      WorstRun run(bytes);
+      run.steps([=](int n) { return n % period == 0 ? 100 : 40; });
+      EXPECT_LE(run.made(), bytes) << "period " << period;
+      EXPECT_GT(run.made() + 300, bytes) << "more steps were to be had";
+    }
 }
 
-TEST(WriteBudgetTest, NeverIsMoreWrittenThanTheBudgetWhateverStepsWriteUpToThePlan) {
-  for (std::uint64_t bytes = 300; bytes < 1300; bytes += 7) {
-    WriteBudget budget(bytes, 100);
-    std::uint64_t written = 100;
-    steps_under(budget, written, [&](int n) {
-      const std::uint64_t step = n <= 2 ? 40 : 100;  // the first leave their update to the next
-      written += step;
-      return step;
-    });
-    EXPECT_LE(written + 100, bytes);
-    EXPECT_GT(written + 3 * 100, bytes) << "a step more was to be had";
-  }
-}
-
-TEST(WriteBudgetTest, MeasuredStepsReplaceThePlansBoundAfterThree) {
-  WriteBudget budget(10000, 1000);
+TEST(WriteBudgetTest, StepsLeftAreCountedByThePlanAndThenByWhatThreeHaveWritten) {
+  WriteBudget budget(10100, {100, 1000});
   budget.begin(0);
-  EXPECT_EQ(budget.steps_left(), 9u);
+  EXPECT_EQ(budget.steps_left(), 10);
   budget.after_step(10);
   budget.after_step(30);
-  EXPECT_EQ(budget.step_bytes(), 1000u);
-  budget.after_step(40);
-  EXPECT_EQ(budget.step_bytes(), 20u);
-  EXPECT_EQ(budget.steps_left(), (10000u - 40 - 20) / 20);
-}
-
-TEST(WriteBudgetTest, TheMostThatAnyStepWroteCounts) {
-  WriteBudget budget(10000, 1000);
-  budget.begin(0);
-  std::uint64_t written = 0;
-  for (const std::uint64_t step : {10, 10, 10, 500, 10}) budget.after_step(written += step);
-  EXPECT_EQ(budget.step_bytes(), 500u);
+  EXPECT_LT(budget.steps_left(), 10);
+  budget.after_step(60);
+  EXPECT_EQ(budget.steps_left(), (10100.0 - 60 - 100) / 20);
 }
 
 TEST(WriteBudgetTest, WithoutABudgetOrWithoutWritesThereIsNoEnd) {
-  WriteBudget unlimited(kUnlimitedBytes, 100);
-  EXPECT_EQ(steps_under(unlimited, 1, [](int) { return std::uint64_t{1} << 50; }), 1000);
-  EXPECT_FALSE(unlimited.is_limited());
-  WriteBudget unused(0, 0);
-  EXPECT_EQ(steps_under(unused, 0, [](int) { return 0; }), 1000);
+  EXPECT_EQ(WorstRun(kUnlimitedBytes).steps([](int) { return 0; }), 1000);
+  const WriteBudget unused(0, {0, 0});
+  EXPECT_FALSE(unused.is_limited());
+  EXPECT_TRUE(unused.allows_a_step());
 }
 
 }  // namespace

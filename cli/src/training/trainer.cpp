@@ -54,7 +54,7 @@ Trainer::Trainer(const TrainConfig& config, Job& job, const Workload& workload, 
       io_(io),
       trace_(trace),
       batches_(workload.train(), config.train.micro_batch),
-      write_budget_(config.io.write_budget_bytes, planned_writes(engine_.plan()).step_bytes) {}
+      write_budget_(config.io.write_budget_bytes, planned_writes(engine_.plan())) {}
 
 Result<TrainOutcome> Trainer::run() {
   begin_ns_ = clock_.now_ns();
@@ -159,7 +159,8 @@ Status Trainer::after_step(std::int64_t step) {
 void Trainer::note_writes() {
   write_budget_.after_step(engine_.nvme_endurance_bytes());
   if (write_budget_.is_limited() && write_budget_.steps() == WriteBudget::kMeasured)
-    progress_.line(str(write_budget_.to_string(), ": good for ", write_budget_.steps_left(), " steps more"));
+    progress_.line(fmt::format("{}: good for some {:.0f} steps more", write_budget_.to_string(),
+                               write_budget_.steps_left()));
 }
 
 Status Trainer::validate(std::int64_t step) {

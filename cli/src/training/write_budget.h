@@ -9,38 +9,42 @@
 
 namespace strata::cli {
 
-/// The most that a plan writes to the NVMe tier, retries aside.
+/// What a plan makes new of what lives on the NVMe tier, every byte of which is written there at most once.
 struct PlannedWrites {
-  std::uint64_t first_bytes = 0;  ///< the first values of what lives there
-  std::uint64_t step_bytes = 0;
+  std::uint64_t home_bytes = 0;  ///< by the first values; also the most that is ever new and not yet written
+  std::uint64_t step_bytes = 0;  ///< by each step
 };
 PlannedWrites planned_writes(const RunPlan& plan);
 
-/// Keeps what is written to the NVMe tier within a budget. A step counts as the most that any has written so
-/// far, and before three are done as what the plan says, since the first ones may leave their update to the
-/// next. Beside the next step there is room for as much again, because saving may have to finish an update.
+/// Keeps what is written to the NVMe tier within a budget, retries aside: a step is allowed where it and all
+/// that is new in RAM by then, which saving may write, stay within it.
 class WriteBudget {
  public:
-  WriteBudget(std::uint64_t budget_bytes, std::uint64_t planned_step_bytes)
-      : budget_bytes_(budget_bytes), step_bytes_(planned_step_bytes) {}
+  WriteBudget(std::uint64_t budget_bytes, PlannedWrites planned)
+      : budget_bytes_(budget_bytes), planned_(planned) {}
 
-  static constexpr int kMeasured = 3;  ///< steps after which step_bytes() is measured
+  static constexpr std::uint64_t kMeasured = 3;  ///< steps after which steps_left() goes by what they wrote
   /// All that was written, before the first step and after each.
-  void begin(std::uint64_t written_bytes) { written_bytes_ = written_bytes; }
-  void after_step(std::uint64_t written_bytes);
+  void begin(std::uint64_t written_bytes) { first_bytes_ = written_bytes_ = written_bytes; }
+  void after_step(std::uint64_t written_bytes) {
+    written_bytes_ = written_bytes;
+    ++steps_;
+  }
 
-  bool is_limited() const noexcept { return budget_bytes_ != kUnlimitedBytes; }
-  bool allows_a_step() const noexcept { return steps_left() > 0; }
-  std::uint64_t steps_left() const noexcept;
-  std::uint64_t step_bytes() const noexcept { return step_bytes_; }
-  int steps() const noexcept { return steps_; }
-  /// "1200 of 1500 bytes of io.write_budget are written, and a step writes up to 200".
+  bool is_limited() const noexcept { return budget_bytes_ != kUnlimitedBytes && planned_.step_bytes > 0; }
+  bool allows_a_step() const noexcept {
+    return !is_limited() || written_bytes_ + reserve_bytes() <= budget_bytes_;
+  }
+  double steps_left() const noexcept;  ///< about
+  std::uint64_t steps() const noexcept { return steps_; }
+  /// "1200 of 1500 bytes of io.write_budget are written, and a step and its checkpoint may write 400 more".
   std::string to_string() const;
 
  private:
-  std::uint64_t budget_bytes_, step_bytes_;
-  std::uint64_t written_bytes_ = 0, most_bytes_ = 0;
-  int steps_ = 0;
+  std::uint64_t reserve_bytes() const noexcept { return planned_.step_bytes + planned_.home_bytes; }
+  std::uint64_t budget_bytes_;
+  PlannedWrites planned_;
+  std::uint64_t first_bytes_ = 0, written_bytes_ = 0, steps_ = 0;
 };
 
 /// Errors: `does_not_fit` where the budget is not enough for a single step.
