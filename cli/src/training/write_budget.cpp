@@ -14,7 +14,8 @@ std::string exactly(std::uint64_t bytes) { return str(bytes, " bytes (", format_
 
 }  // namespace
 
-// An update makes every state new; what gradients are summed in is new after every micro-batch.
+// An update makes every state new, twice where it is done on trust and taken back; what gradients are summed
+// in is new after every micro-batch.
 PlannedWrites planned_writes(const RunPlan& plan) {
   PlannedWrites writes;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
@@ -24,7 +25,10 @@ PlannedWrites planned_writes(const RunPlan& plan) {
       const std::uint64_t bytes = plan.layout.payload_bytes(chunk, payload);
       const bool is_state = payload != Payload::accum && payload != Payload::grad;
       writes.home_bytes += bytes;
-      writes.step_bytes += is_state ? bytes : bytes * static_cast<std::uint64_t>(plan.options.grad_accum);
+      const std::uint64_t times = !is_state ? static_cast<std::uint64_t>(plan.options.grad_accum)
+                                  : plan.undo.covers(chunk) ? 2
+                                                            : 1;
+      writes.step_bytes += times * bytes;
     }
   return writes;
 }
