@@ -41,10 +41,11 @@ Result<std::vector<std::pair<std::int64_t, std::string>>> folders(Io& io, const 
   return found;
 }
 
-std::vector<TensorSpec> specs_in_layout_order(const RunPlan& plan) {
+std::vector<TensorSpec> specs_in_layout_order(const RunPlan& plan, Payload payload) {
   std::vector<TensorSpec> specs;
   for (const ChunkInfo& chunk : plan.layout.chunks())
     for (const std::int32_t tensor : chunk.tensors) {
+      if (!plan.holds(tensor, payload)) continue;
       TensorSpec spec{plan.tensors.specs[static_cast<std::size_t>(tensor)].name, "F32", {}};
       const Shape& shape = plan.shape_of_tensor[static_cast<std::size_t>(tensor)];
       for (int i = 0; i < shape.rank; ++i) spec.shape.push_back(static_cast<std::uint64_t>(shape.dim(i)));
@@ -55,9 +56,10 @@ std::vector<TensorSpec> specs_in_layout_order(const RunPlan& plan) {
 
 Result<CheckpointFile> write_payload(Engine& engine, Io& io, const std::string& folder, Payload payload) {
   const std::string name = file_of(payload);
-  STRATA_TRY_ASSIGN(const auto writer,
-                    SafetensorsWriter::create(io, folder + "/" + name, specs_in_layout_order(engine.plan()),
-                                              {{"payload", std::string(to_string(payload))}}));
+  STRATA_TRY_ASSIGN(
+      const auto writer,
+      SafetensorsWriter::create(io, folder + "/" + name, specs_in_layout_order(engine.plan(), payload),
+                                {{"payload", std::string(to_string(payload))}}));
   STRATA_TRY(engine.visit(payload, [&](const StatePiece&, std::span<const float> values) {
     return writer->append(std::as_bytes(values));
   }));
@@ -204,9 +206,10 @@ Result<std::vector<std::string>> whole_checkpoints(Io& io, const std::string& di
 
 namespace {
 
-Status check_tensors(const RunPlan& plan, const SafetensorsFile& file, const std::string& path) {
+Status check_tensors(const RunPlan& plan, const SafetensorsFile& file, const std::string& path,
+                     Payload payload) {
   std::string problems;
-  const std::vector<TensorSpec> wanted = specs_in_layout_order(plan);
+  const std::vector<TensorSpec> wanted = specs_in_layout_order(plan, payload);
   for (const TensorSpec& spec : wanted) {
     const SafetensorsEntry* entry = file.find(spec.name);
     if (entry == nullptr) {
@@ -219,8 +222,13 @@ Status check_tensors(const RunPlan& plan, const SafetensorsFile& file, const std
   }
   if (file.entries().size() > wanted.size())
     problems += str("\n  it has ", file.entries().size(), " tensors, the model ", wanted.size());
-  return problems.empty() ? Status::ok()
-                          : Status::error(Code::invalid, str(path, " is of another model:", problems));
+  if (problems.empty()) return Status::ok();
+  return Status::error(
+      Code::invalid,
+      str(path,
+          payload == Payload::param ? " is of another model:"
+                                    : " is of a run that trains other parameters, or of another model:",
+          problems));
 }
 
 }  // namespace
@@ -233,7 +241,7 @@ Result<Manifest> load_checkpoint(Engine& engine, Io& io, const std::string& fold
   for (const Payload payload : states) {
     const std::string path = folder + "/" + file_of(payload);
     STRATA_TRY_ASSIGN(std::unique_ptr<SafetensorsFile> file, SafetensorsFile::open(io, path));
-    STRATA_TRY(check_tensors(engine.plan(), *file, path));
+    STRATA_TRY(check_tensors(engine.plan(), *file, path, payload));
     files.push_back(std::move(file));
   }
   for (std::size_t p = 0; p < states.size(); ++p)

@@ -12,6 +12,7 @@ ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout) 
   tables.leaf_of_tensor.resize(tensors.specs.size());
   for (std::size_t param = 0; param < tensors.tensor_of_param.size(); ++param) {
     const auto tensor = tensors.tensor_of_param[param];
+    if (!tensors.specs[static_cast<std::size_t>(tensor)].group.trainable) continue;
     const Slice& slice = layout.slice(tensor);
     tables.leaf_of_tensor[static_cast<std::size_t>(tensor)] = tables.n_leaves;
     for (std::int64_t at = 0; at < slice.n_elems; at += Block::kBlockElems)

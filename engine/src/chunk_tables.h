@@ -18,8 +18,9 @@ struct Block {
   std::int32_t tensor = 0;  ///< of the layout
 };
 
-/// Per chunk, the blocks of its tensors; and where each tensor's norm leaves are. Leaves are numbered in the
-/// order in which the program declares its parameters, so the norm's tree knows nothing of chunks.
+/// Per chunk that is trained, the blocks of its tensors; and where each such tensor's norm leaves are. Leaves
+/// are numbered in the order in which the program declares its parameters, so the norm's tree knows nothing
+/// of chunks.
 struct ChunkTables {
   std::vector<std::vector<Block>> blocks;    ///< by chunk
   std::vector<std::int64_t> leaf_of_tensor;  ///< by tensor of the layout

@@ -16,6 +16,7 @@ constexpr std::array<Payload, 5> kRead = {Payload::accum, Payload::param, Payloa
 
 std::string name_of_bad_tensor(const Machine& machine) {
   for (std::size_t t = 0; t < machine.tables.leaf_of_tensor.size(); ++t) {
+    if (!machine.plan.tensors.specs[t].group.trainable) continue;
     const std::int64_t n = cpuopt::norm_leaves(machine.plan.tensors.specs[t].n_elems);
     for (std::int64_t i = 0; i < n; ++i)
       if (!std::isfinite(machine.leaves()[machine.tables.leaf_of_tensor[t] + i]))
@@ -30,11 +31,11 @@ Commit::Commit(Machine& machine, Speculation& speculation, const PassSchedule& s
     : machine_(machine),
       speculation_(speculation),
       schedule_(schedule),
-      place_(machine.plan.layout.n_chunks()),
+      until_(machine.plan.layout.n_chunks(), 0),
       undo_(machine.plan.layout.n_chunks(), Undo::none),
       done_(machine.plan.layout.n_chunks(), false),
       next_(schedule.commits.size()) {
-  for (std::size_t i = 0; i < schedule.commits.size(); ++i) place_[schedule.commits[i].second] = i;
+  for (std::size_t i = 0; i < schedule.commits.size(); ++i) until_[schedule.commits[i].second] = i + 1;
 }
 
 Commit::~Commit() {

@@ -24,7 +24,7 @@ class Commit {
   Status begin(const cpuopt::OptimizerParams& params);
   bool is_pending() const noexcept { return next_ < schedule_.commits.size(); }
   /// Queues what is due up to `chunk`. Reads the states of chunks after it meanwhile. What fails stays due.
-  Status advance_to(ChunkId chunk) { return is_pending() ? advance(place_[chunk] + 1) : Status::ok(); }
+  Status advance_to(ChunkId chunk) { return is_pending() ? advance(until_[chunk]) : Status::ok(); }
   /// Queues all that is due, within a pass.
   Status advance_to_end() { return advance(schedule_.commits.size()); }
   /// The same between passes.
@@ -44,7 +44,7 @@ class Commit {
   Machine& machine_;
   Speculation& speculation_;
   const PassSchedule& schedule_;
-  std::vector<std::size_t> place_;  // of a chunk in the order
+  std::vector<std::size_t> until_;  // of the order, before a chunk is used; 0: it is frozen
   std::vector<Undo> undo_;          // by chunk: what is due of it
   std::vector<bool> done_;          // by chunk: queued, or what was speculated stands
   std::size_t next_;                // in the order

@@ -37,16 +37,11 @@ Status check_loss_scale(const ProgramSet& programs, const EngineOptions& options
                        "the training program computes in f16 and has no input divisor to scale its loss by");
 }
 
-// Every parameter is trained: there is no path yet for those that keep still.
 Status check(const Program& train) {
-  for (const ParamInfo& param : train.params) {
-    if (!param.trainable)
-      return Status::error(Code::unsupported,
-                           str("parameter ", param.name, " is frozen, which the engine cannot do yet"));
-    if (param.grad == kNoValue)
+  for (const ParamInfo& param : train.params)
+    if (param.trainable && param.grad == kNoValue)
       return Status::error(Code::invalid,
                            str("the training program has no gradient of parameter ", param.name));
-  }
   return Status::ok();
 }
 
@@ -95,6 +90,14 @@ Status check_states(const Program& prefill, const Program& decode) {
 
 }  // namespace
 
+static std::uint64_t frozen_bytes(const RunPlan& plan) {
+  std::uint64_t bytes = 0;
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
+    if (!plan.layout.group_of(chunk).trainable)
+      for (const Payload payload : kStepPayloads) bytes += plan.layout.payload_bytes(chunk, payload);
+  return bytes;
+}
+
 // All but the placement. The search for a chunk size looks at a `part`th of the sensible sizes.
 static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, const EngineOptions& options,
                                                 std::int64_t part) {
@@ -116,6 +119,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
     tensor.group.format = options.states;
     tensor.group.first_moment = moments.first;
     tensor.group.second_moment = moments.second;
+    tensor.group.frozen_masters = tensor.group.trainable || options.frozen_masters;
   }
   plan->held_states = {Payload::param};
   if (moments.first) plan->held_states.push_back(Payload::m);
@@ -132,6 +136,9 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   STRATA_TRY_ASSIGN(plan->layout, ChunkLayout::create(plan->tensors.specs, layout));
   plan->notes.push_back("layout: " + plan->layout.explanation());
   if (!options.prefetch) plan->options.prefetch = prefetch_that_pays(plan->layout, options.budgets[0]);
+  if (const std::int64_t frozen = plan->n_params(false); frozen > 0)
+    plan->notes.push_back(str("frozen: ", frozen, " parameters in ", format_bytes(frozen_bytes(*plan)),
+                              ", read alone; ", plan->n_params(true), " are trained"));
 
   if (!programs.train.code.empty()) {
     STRATA_TRY_ASSIGN(plan->train, lower(programs.train, plan->tensors, plan->layout));

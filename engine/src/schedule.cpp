@@ -27,7 +27,9 @@ void add_micro_batch(const LoweredProgram& program, const Placement& placement, 
 std::vector<ChunkAt> commits_before_use(const PassSchedule& schedule, const ChunkLayout& layout,
                                         std::size_t depth) {
   std::vector<ChunkAt> commits;
-  std::vector<bool> listed(layout.n_chunks(), false);
+  std::vector<bool> listed(layout.n_chunks());
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    listed[chunk] = !layout.group_of(chunk).trainable;
   const auto list = [&](std::int32_t position, ChunkId chunk) {
     if (!listed[chunk]) commits.emplace_back(position, chunk);
     listed[chunk] = true;
@@ -48,6 +50,7 @@ std::vector<ChunkAt> last_touches(const LoweredProgram& program, const ChunkLayo
     for (const GradTouch& touch : program.code[i].grads)
       last[touch.chunk].first = static_cast<std::int32_t>(i);
   }
+  std::erase_if(last, [&](const ChunkAt& at) { return !layout.group_of(at.second).trainable; });
   std::sort(last.begin(), last.end());
   return last;
 }

@@ -23,12 +23,12 @@ enum class CommitWhen : std::uint8_t {
 struct PassSchedule {
   std::vector<Use> uses;         ///< ascending; what eviction goes by
   std::vector<ChunkAt> params;   ///< parameter accesses in order; what prefetch goes by
-  std::vector<ChunkAt> commits;  ///< every chunk once, in the order of the next forward
+  std::vector<ChunkAt> commits;  ///< every chunk that is trained once, in the order of the next forward
   std::vector<ChunkAt> ready;    ///< last_touches()
   std::int32_t cycle = 0;
 };
-/// Every chunk at the instruction after which its gradient is complete and nothing reads its parameters, in
-/// order; at -1 where the program never touches it.
+/// Every chunk that is trained at the instruction after which its gradient is complete and nothing reads its
+/// parameters, in order; at -1 where the program never touches it.
 std::vector<ChunkAt> last_touches(const LoweredProgram& program, const ChunkLayout& layout);
 /// Of one of the plan's programs.
 PassSchedule schedule_of(const LoweredProgram& program, const RunPlan& plan, std::int32_t micro_batches,

@@ -45,6 +45,7 @@ Status StateAccess::each_piece(Payload payload, Intent intent, const OnePiece& o
   ChunkManager& chunks = *machine_.chunks;
   const RunPlan& plan = machine_.plan;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
+    if (!plan.layout.has(chunk, payload)) continue;  // frozen: no moments
     bool has_rest = false;
     {
       STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, intent));

@@ -49,7 +49,8 @@ double share_of_backward(const RunPlan& plan) {
 
 std::uint64_t bytes_on_trust(const RunPlan& plan) {
   std::uint64_t bytes = 0;
-  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) bytes += updated_bytes(plan, chunk);
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
+    if (plan.layout.group_of(chunk).trainable) bytes += updated_bytes(plan, chunk);
   return static_cast<std::uint64_t>(static_cast<double>(bytes) * share_of_backward(plan));
 }
 
@@ -66,6 +67,7 @@ std::uint64_t undo_reserve(const RunPlan& plan) {
   if (!may_speculate(plan)) return 0;
   std::uint64_t params = 0, states = 0;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
+    if (!plan.layout.group_of(chunk).trainable) continue;
     params += plan.layout.payload_bytes(chunk, Payload::param);
     for (const Payload payload : kStepPayloads) states += plan.layout.payload_bytes(chunk, payload);
   }
@@ -86,7 +88,8 @@ void plan_undo(RunPlan& plan) {
   std::uint64_t left = log_budget > 0 ? bytes_on_trust(plan) : 0;
   plan.undo.offset_of_chunk.resize(plan.layout.n_chunks());
   std::size_t n = 0;
-  for (const auto& [position, chunk] : last_touches(plan.train, plan.layout)) {
+  const std::vector<ChunkAt> trained = last_touches(plan.train, plan.layout);
+  for (const auto& [position, chunk] : trained) {
     const std::uint64_t logged = step_bytes(plan, chunk, Tier::pinned),
                         stored = step_bytes(plan, chunk, Tier::nvme);
     if (position < 0 || left == 0 || !is_off_device(plan, chunk)) continue;
@@ -102,8 +105,8 @@ void plan_undo(RunPlan& plan) {
   if (!plan.trains()) return;
   std::string note = str("step: ", to_string(plan.options.step_mode));
   if (log_budget > 0)
-    note += str("; ", n, " of ", plan.layout.n_chunks(),
-                " chunks may be updated before the norm is known, undo log ", format_bytes(plan.undo.bytes));
+    note += str("; ", n, " of ", trained.size(), " chunks may be updated before the norm is known, undo log ",
+                format_bytes(plan.undo.bytes));
   plan.notes.push_back(std::move(note));
 }
 

@@ -105,8 +105,8 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
       return kernels::linear_cross_entropy_backward_async(
           backend, stream,
           {{in[0], in[1], in[2], out[3], out[2], or_none(in[3]), as_workspace(out[4])},
-           out[0],
-           out[1],
+           or_none(out[0]),
+           or_none(out[1]),
            adds(c, 1)});
     case Op::cached_attention:
       return kernels::cached_attention_async(

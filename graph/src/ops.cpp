@@ -291,7 +291,10 @@ Specs infer_linear_cross_entropy(In in, const Attrs&) {
       workspace(kernels::linear_cross_entropy_workspace_bytes(rows, in[1]->shape.dim(0), in[0]->dtype))};
 }
 void vjp_linear_cross_entropy(VjpContext& c) {
-  c.emit(Op::linear_cross_entropy_backward, {c.in(0), c.in(1), c.in(2), c.in(3)}, {0, 1, -1, -1, -1});
+  Attrs attrs = c.attrs();
+  attrs.no_dx = !c.wants_grad(0);
+  attrs.no_dw = !c.wants_grad(1);
+  c.emit(Op::linear_cross_entropy_backward, {c.in(0), c.in(1), c.in(2), c.in(3)}, {0, 1, -1, -1, -1}, attrs);
 }
 double flops_linear_cross_entropy(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(0));
@@ -299,11 +302,13 @@ double flops_linear_cross_entropy(In in, In, const Attrs&) {
 // The same operands -> dx, dw, loss, losses, workspace; see fuse_loss() in autodiff.cpp
 Specs infer_linear_cross_entropy_backward(In in, const Attrs& a) {
   STRATA_TRY_ASSIGN(std::vector<OutputSpec> out, infer_linear_cross_entropy(in, a));
-  out.insert(out.begin(), {{"dx", in[0]->shape, in[0]->dtype}, {"dw", in[1]->shape, DType::f32}});
+  const Shape none = {0};
+  out.insert(out.begin(), {{"dx", a.no_dx ? none : in[0]->shape, in[0]->dtype},
+                           {"dw", a.no_dw ? none : in[1]->shape, DType::f32}});
   return out;
 }
 double flops_linear_cross_entropy_backward(In in, In out, const Attrs& a) {
-  return 3.0 * flops_linear_cross_entropy(in, out, a);
+  return (3.0 - a.no_dx - a.no_dw) * flops_linear_cross_entropy(in, out, a);
 }
 
 // --- cached_attention: (qkv [R, (heads + 2 kv_heads) d], positions [R] i32, slots [R] i32, keys and values:

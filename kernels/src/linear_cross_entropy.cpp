@@ -54,10 +54,10 @@ Status linear_cross_entropy_backward_async(Backend& backend, Stream& stream,
   const LinearCrossEntropyArgs& a = args.forward;
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t k = detail::row_length(a.x);
-  STRATA_TRY(check_forward("linear_cross_entropy_backward", a)
-                 .rows("dx", args.dx, rows, k)
-                 .shape("dw", args.dw, DType::f32, a.w.shape)
-                 .status());
+  detail::Check check = check_forward("linear_cross_entropy_backward", a);
+  if (detail::is_given(args.dx)) check.rows("dx", args.dx, rows, k);
+  if (detail::is_given(args.dw)) check.shape("dw", args.dw, DType::f32, a.w.shape);
+  STRATA_TRY(check.status());
   constexpr detail::Op<LinearCrossEntropyBackwardArgs> op = {"linear_cross_entropy_backward",
                                                              &linear_cross_entropy_backward_host,
                                                              &cuda::linear_cross_entropy_backward};

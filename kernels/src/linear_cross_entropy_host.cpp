@@ -74,11 +74,11 @@ void products(const LinearCrossEntropyBackwardArgs& a, const Block<T>& block, co
                    .lda = block.vocab,
                    .b = a.forward.w.data,
                    .ldb = block.k,
-                   .c = a.dx.as<T>() + block.first * block.k,
+                   .c = a.dx.data == nullptr ? nullptr : a.dx.as<T>() + block.first * block.k,
                    .ldc = block.k,
                    .dtype = dtype_of<T>,
                    .c_dtype = dtype_of<T>};
-  detail::gemm_tiled(dx, nullptr, pool);
+  if (detail::is_given(a.dx)) detail::gemm_tiled(dx, nullptr, pool);
   const Gemm dw = {.trans_a = true,
                    .m = block.vocab,
                    .n = block.k,
@@ -91,7 +91,7 @@ void products(const LinearCrossEntropyBackwardArgs& a, const Block<T>& block, co
                    .ldc = block.k,
                    .accumulate = a.accumulate_dw || block.first > 0,
                    .dtype = dtype_of<T>};
-  detail::gemm_tiled(dw, nullptr, pool);
+  if (detail::is_given(a.dw)) detail::gemm_tiled(dw, nullptr, pool);
 }
 
 /// Calls body(block) for all rows, a block at a time.

@@ -125,7 +125,7 @@ Status queue(Backend& backend, Stream& stream, const Op<Args>& op, const Args& a
   for (const TensorView& view : reads)
     if (is_given(view) && view.bytes() > 0) call.reads(view.data, view.bytes());
   for (const TensorView& view : writes)
-    if (view.bytes() > 0) call.writes(view.data, view.bytes());
+    if (is_given(view) && view.bytes() > 0) call.writes(view.data, view.bytes());
   if (workspace.bytes > 0) call.writes(workspace.data, workspace.bytes);
   return backend.host_call_async(call, stream);
 }

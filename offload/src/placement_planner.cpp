@@ -61,7 +61,9 @@ double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Plac
     std::uint32_t& left = kept[p.class_of(layout, {chunk, Payload::param})];
     const double uploads = left > 0 ? 1 : kUsesInPass * passes;
     if (left > 0) --left;
-    cost += disk(Payload::param) * (uploads + 2) + uploads * bytes(Payload::param) / kLink;
+    const bool updated = layout.group_of(chunk).trainable;
+    cost += disk(Payload::param) * (uploads + (updated ? 2 : 0)) + uploads * bytes(Payload::param) / kLink;
+    if (!updated) continue;
     cost += disk(Payload::accum) * 2 * passes;
     cost += (p.home({chunk, Payload::accum}) == Tier::device ? 1 : passes) * bytes(Payload::accum) / kLink;
     cost += 2 * (disk(Payload::master) + disk(Payload::m) + disk(Payload::v));
@@ -84,7 +86,10 @@ bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const
   for (const Payload payload : homed(trace).first(trace.trains ? 2 : 1))
     for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) add({chunk, payload});
   for (ChunkId chunk = 0; trace.trains && chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : homed(trace).subspan(2)) add({chunk, payload});
+    if (layout.group_of(chunk).trainable)
+      for (const Payload payload : homed(trace).subspan(2)) add({chunk, payload});
+  for (ChunkId chunk = 0; trace.trains && chunk < layout.n_chunks(); ++chunk)  // what no step touches
+    if (!layout.group_of(chunk).trainable) add({chunk, Payload::master});
   const bool has_nvme = request.budgets[kNvme] > 0;
   // The number of pinned homes is found by bisection: fewer homes there never need more of it.
   const auto try_pinned = [&](std::size_t n_pinned) {
@@ -111,6 +116,7 @@ bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const
 bool place_sums_on_device(const ChunkLayout& layout, const AccessTrace& trace,
                           const PlacementRequest& request, ChunkId first, const Width& width, Placement& p) {
   for (ChunkId chunk = first; chunk < layout.n_chunks(); ++chunk) {
+    if (!layout.group_of(chunk).trainable) continue;
     auto& home = p.homes[chunk][static_cast<std::size_t>(Payload::accum)];
     home = Tier::device;
     set_windows(layout, trace, width, p);

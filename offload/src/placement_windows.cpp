@@ -54,16 +54,18 @@ PinnedWindow least_pinned_window(const ChunkLayout& layout, const AccessTrace& t
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
     Counts commit(p.classes.size(), 0), landing(p.classes.size(), 0), passing(p.classes.size(), 0);
     const bool at_device = p.home({chunk, Payload::param}) == Tier::device;
+    const bool trainable = layout.group_of(chunk).trainable;
     for (const Payload payload : homed(trace)) {
       const CopyKey key{chunk, payload};
       if (p.home(key) == Tier::pinned || !layout.has(chunk, payload)) continue;
-      if (!at_device) ++commit[p.class_of(layout, key)];  // a parameter on its way to the device, too
+      // A parameter on its way to the device, too. What is frozen is not updated: its master lies still.
+      if (!at_device && (trainable || payload == Payload::param)) ++commit[p.class_of(layout, key)];
       if (p.home(key) != Tier::nvme || payload == Payload::accum) continue;
       std::uint32_t& passes = passing[p.class_of(layout, key)];
       passes = payload == Payload::master ? passes + 1 : std::max(passes, 1u);
     }
     const bool lands_in_ram = p.home({chunk, Payload::accum}) != Tier::device;
-    if (trace.trains && lands_in_ram && trace.micro_batches > 1)
+    if (trace.trains && trainable && lands_in_ram && trace.micro_batches > 1)
       ++landing[p.class_of(layout, {chunk, Payload::grad})];
     if (p.home({chunk, Payload::accum}) == Tier::nvme) ++landing[p.class_of(layout, {chunk, Payload::accum})];
     raise(most.work, commit);

@@ -35,10 +35,11 @@ inline DecoderConfig tiny_of_family(std::string_view family) {
 }
 
 inline ProgramSet tiny_programs(Recompute recompute = Recompute::none, std::int64_t batch = 3,
-                                const DecoderConfig& config = tiny_config(), DType compute = DType::f32) {
+                                const DecoderConfig& config = tiny_config(), DType compute = DType::f32,
+                                const std::vector<std::string>& freeze = {}) {
   ProgramSet set;
   set.eval = must(record_decoder(config, batch, DecoderHead::loss, DecoderRows::whole, compute));
-  set.train = must(derive_backward(set.eval, "loss"));
+  set.train = must(derive_backward(must(freeze_parameters(set.eval, freeze)), "loss"));
   set.train = recompute_regions(std::move(set.train), recompute);
   set.infer = must(record_decoder(config, 1, DecoderHead::logits, DecoderRows::whole, compute));
   return set;

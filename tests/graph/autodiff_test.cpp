@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/graph/ops.h>
+
 #include "graph/program_maker.h"
 
 namespace strata {
@@ -91,6 +93,73 @@ TEST(AutodiffTest, NothingIsDerivedThatOnlyFrozenParametersWouldNeed) {
       "cross_entropy_backward.dlogits:[4, 5]\n"
       "1 linear_backward_weight(cross_entropy_backward.dlogits, .gelu.y, trained) -> d(trained):[5, 5]\n");
   EXPECT_EQ(program.params[0].grad, kNoValue);
+}
+
+// The loss's product with its weights is one op forward and backward.
+TEST(AutodiffTest, TheLossMakesOnlyTheGradientsThatAreWanted) {
+  const auto backward = [](bool table, bool head) {
+    Builder b;
+    const Value targets = b.input("targets", {4}, DType::i32);
+    const Value x =
+        b.embedding(b.input("ids", {4}, DType::i32), b.param("table", {7, 5}, {.trainable = table}));
+    const Value loss = b.linear_cross_entropy(x, b.param("head", {9, 5}, {.trainable = head}), targets);
+    const Program program = must(derive_backward(must(b.finish({{"loss", loss}})), "loss"));
+    const auto at = std::find_if(program.code.begin(), program.code.end(), [](const Instr& instr) {
+      return instr.op == Op::linear_cross_entropy_backward;
+    });
+    return std::vector<double>{static_cast<double>(program.value(at->out[0]).shape.n_elems()),
+                               static_cast<double>(program.value(at->out[1]).shape.n_elems()),
+                               flops(program, *at) / (2.0 * 4 * 9 * 5)};
+  };
+  EXPECT_EQ(backward(true, true), (std::vector<double>{20, 45, 3}));
+  EXPECT_EQ(backward(true, false), (std::vector<double>{20, 0, 2}));
+  EXPECT_EQ(backward(false, true), (std::vector<double>{0, 45, 2}));
+}
+
+// --- freezing by name ---
+
+Program of_names(std::initializer_list<const char*> names) {
+  Builder b;
+  Value x = b.input("x", {4, 5}, DType::f32);
+  for (const char* name : names) x = b.linear(x, b.param(name, {5, 5}, {}));
+  return must(b.finish({{"loss", b.cross_entropy(x, b.input("targets", {4}, DType::i32))}}));
+}
+
+std::string trained(const Program& program) {
+  std::string names;
+  for (const ParamInfo& param : program.params)
+    if (param.trainable) names += param.name + " ";
+  return names;
+}
+
+TEST(FreezeTest, APatternIsAGlobOverNames) {
+  const Program program = of_names({"layers.0.in", "layers.1.in", "layers.1.out", "layers.10.in", "head"});
+  const auto left = [&](const std::vector<std::string>& patterns) {
+    return trained(must(freeze_parameters(program, patterns)));
+  };
+  EXPECT_EQ(left({}), "layers.0.in layers.1.in layers.1.out layers.10.in head ");
+  EXPECT_EQ(left({"layers.1.*"}), "layers.0.in layers.10.in head ");
+  EXPECT_EQ(left({"layers.1*"}), "layers.0.in head ");
+  EXPECT_EQ(left({"layers.?.in", "head"}), "layers.1.out layers.10.in ");
+  EXPECT_EQ(left({"layers.[01].in"}), "layers.1.out layers.10.in head ");
+  EXPECT_EQ(left({"head", "head"}), "layers.0.in layers.1.in layers.1.out layers.10.in ");
+}
+
+TEST(FreezeTest, APatternThatNamesNothingIsAnErrorThatShowsTheNearestNames) {
+  const Program program = of_names({"layers.0.in", "layers.0.out", "layers.1.in", "head"});
+  const std::vector<std::string> patterns = {"layer.0.in", "head", "haed"};
+  const Status status = freeze_parameters(program, patterns).status();
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_EQ(
+      status.message(),
+      "'layer.0.in' names none of 4 parameters; the nearest are layers.0.in, layers.1.in, layers.0.out\n"
+      "'haed' names none of 4 parameters; the nearest are head, layers.0.in, layers.1.in");
+}
+
+TEST(FreezeTest, SomethingIsLeftToTrain) {
+  const std::vector<std::string> all = {"*"};
+  EXPECT_EQ(freeze_parameters(of_names({"a", "b"}), all).status().message(),
+            "all 2 parameters are frozen, and nothing is left to train");
 }
 
 TEST(AutodiffTest, WhatCannotBeTrainedIsRefusedByName) {

@@ -19,14 +19,17 @@ struct GroupKey {
   DType sum = DType::f32;      ///< of the step's gradient: as grad, or f32
   StateFormat format = StateFormat::fp32;
   bool first_moment = true, second_moment = true;  ///< which of them the optimizer keeps
-  bool trainable = true;
+  bool trainable = true;       ///< else: its parameter never changes, and there is nothing to update it
+  bool frozen_masters = true;  ///< of one that is not: whether the rest of its master is held
   std::int32_t shard_group = 0;
   friend bool operator==(const GroupKey&, const GroupKey&) = default;
 };
 /// Bytes that `n` elements of `payload`, a multiple of kMomentBlock, take; 0 where the group lacks it. Of the
-/// master, bf16 lacks the lower 16 bits, f16 all.
+/// master, bf16 lacks the lower 16 bits, f16 all. What is frozen has no gradient and no moments.
 constexpr std::size_t bytes_of(const GroupKey& group, Payload payload, std::int64_t n) noexcept {
   const auto elems = static_cast<std::size_t>(n);
+  if (!group.trainable && payload != Payload::param && (payload != Payload::master || !group.frozen_masters))
+    return 0;
   switch (payload) {
     case Payload::param:
       return elems * size_of(group.compute);

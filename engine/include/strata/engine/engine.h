@@ -57,6 +57,10 @@ struct EngineOptions {
   double clip = 1.0;                    ///< global gradient norm; 0: none
   cpuopt::OptimizerParams optimizer{};  ///< lr, step and grad_factor are set each step
   StateFormat states = StateFormat::fp32;
+  /// Whether parameters that are not trained keep the rest of their f32 masters, which no step reads: then
+  /// they are saved as they were given. Else they are rounded to what the model computes with when they are
+  /// given.
+  bool frozen_masters = true;
   std::uint64_t rounding_seed = 0;  ///< of the formats that round at random
   NonFinite non_finite = NonFinite::stop;
   double loss_scale = 65536;  ///< the first one of a run that computes in f16: a power of two
@@ -94,6 +98,13 @@ struct RunPlan {
   std::vector<Payload> held_states;  ///< of kStatePayloads, those that the optimizer keeps
 
   bool trains() const noexcept { return !train.code.empty(); }
+  /// How many parameters are trained, or are not.
+  std::int64_t n_params(bool trainable) const noexcept {
+    std::int64_t n = 0;
+    for (const LayoutTensor& tensor : tensors.specs)
+      if (tensor.group.trainable == trainable) n += tensor.n_elems;
+    return n;
+  }
   /// Whether gradients are kept in f16, below whose least value small ones vanish.
   bool scales_loss() const noexcept {
     return trains() && layout.groups().front().compute == DType::f16;  // one dtype for all parameters
@@ -106,6 +117,10 @@ struct RunPlan {
   /// What is held between steps: of a run that only infers, parameters alone.
   std::span<const Payload> states() const noexcept {
     return std::span(held_states).first(trains() ? held_states.size() : 1);
+  }
+  /// Whether tensor `index` of the layout has a state of `payload`: frozen ones have no moments.
+  bool holds(std::int32_t tensor, Payload payload) const {
+    return payload == Payload::param || tensors.specs[static_cast<std::size_t>(tensor)].group.trainable;
   }
 };
 
@@ -231,10 +246,10 @@ class Engine {
   const LossScale& loss_scale() const noexcept;
   void set_loss_scale(const LossScale& scale) noexcept;
 
-  /// Shows every state of `payload` in bounded memory: tensor by tensor in layout order, each in pieces from
-  /// its first element to its last. `param` is the f32 master whatever the model computes with (of a run that
-  /// only infers, the parameter as it is). Errors, here and in fill(): `unsupported` for moments of a run
-  /// that has no `train`.
+  /// Shows every state of `payload` (frozen parameters have no moments) in bounded memory: tensor by tensor
+  /// in layout order, each in pieces from its first element to its last. `param` is the f32 master whatever
+  /// the model computes with (of a run that only infers, the parameter as it is). Errors, here and in fill():
+  /// `unsupported` for moments of a run that has no `train`.
   using Visit = std::function<Status(const StatePiece& piece, std::span<const float> values)>;
   Status visit(Payload payload, const Visit& visit);
   /// Fills every state of `payload` in the same order.

@@ -2,12 +2,25 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include <strata/graph/program.h>
 
 namespace strata {
+
+/// For every parameter the first of `patterns` that matches its name, -1 where none does. A pattern is a
+/// glob:
+/// `*` is any text, `?` one character, `[a-c]` one of them (POSIX fnmatch). Errors: `invalid`, every pattern
+/// that matches no parameter, with the names nearest to it.
+Result<std::vector<std::int32_t>> match_parameters(const Program& program,
+                                                   std::span<const std::string> patterns);
+
+/// The parameters that `patterns` match are not trainable any more, for all their uses; before
+/// derive_backward(). Errors: `invalid` for a pattern that matches none, and when nothing is left to train.
+Result<Program> freeze_parameters(Program program, std::span<const std::string> patterns);
 
 /// Appends the derivative of output `loss` with respect to every trainable parameter. Each parameter gets a
 /// value of kind grad; contributions (tied uses) are added in program order. Errors: `invalid` when there is

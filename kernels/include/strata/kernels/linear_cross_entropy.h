@@ -27,8 +27,8 @@ void linear_cross_entropy_host(const LinearCrossEntropyArgs& args, ThreadPool& p
 /// 2410.10989, section 3.2, where the rows come in blocks too).
 struct LinearCrossEntropyBackwardArgs {
   LinearCrossEntropyArgs forward;
-  TensorView dx;  ///< as x, written
-  TensorView dw;  ///< f32 [V, K], written: a sum over blocks of rows
+  TensorView dx = {};  ///< as x, written; rank 0: not wanted
+  TensorView dw = {};  ///< f32 [V, K], written: a sum over blocks of rows; rank 0: not wanted
   bool accumulate_dw = false;
   float scale = 1.0f;  ///< multiplies both gradients
 };
