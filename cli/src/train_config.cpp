@@ -6,6 +6,8 @@
 
 #include <strata/runtime/str.h>
 
+#include "param_groups.h"
+
 namespace strata::cli {
 namespace {
 
@@ -52,6 +54,8 @@ void fill_training(const ConfigTree& tree, TrainConfig& config) {
   train.grad_accum = small(tree, "train.grad_accum");
   train.max_time_s = tree.seconds("train.max_time");
   train.seed = static_cast<std::uint64_t>(tree.integer("train.seed"));
+  train.freeze = tree.texts("train.freeze");
+  if (!tree.is_auto("train.frozen_masters")) train.frozen_masters = tree.flag("train.frozen_masters");
   train.dtype = choice(tree, "train.dtype");
   train.recompute = choice(tree, "train.recompute");
   train.eval_every = tree.integer("train.eval_every");
@@ -64,6 +68,7 @@ void fill_training(const ConfigTree& tree, TrainConfig& config) {
   optim.beta2 = tree.number("optim.beta2");
   optim.eps = tree.number("optim.eps");
   optim.weight_decay = tree.number("optim.weight_decay");
+  optim.groups = tree.texts("optim.groups");
   optim.momentum = tree.number("optim.momentum");
   optim.nesterov = tree.flag("optim.nesterov");
   optim.non_finite = tree.text("optim.non_finite");
@@ -141,6 +146,9 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
   if (config.offload.activations == "nvme" && config.memory.nvme_bytes == 0)
     problems.push_back(str(set_by(tree, "offload.activations"), " = nvme, but memory.nvme is 0 (",
                            tree.entry("memory.nvme").origin, ")"));
+  for (const std::string& group : config.optim.groups)
+    if (const Status status = parse_param_group(group).status(); !status.is_ok())
+      problems.push_back(str(set_by(tree, "optim.groups"), ": ", status.message()));
   if (config.offload.policy == "nvme" && config.memory.nvme_bytes == 0)
     problems.push_back(str(set_by(tree, "offload.policy"), " = nvme, but memory.nvme is 0 (",
                            tree.entry("memory.nvme").origin, ")"));

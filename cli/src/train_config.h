@@ -38,6 +38,8 @@ struct TrainConfig {
     int micro_batch = 0, grad_accum = 0;
     double max_time_s = 0;  ///< +infinity for none
     std::uint64_t seed = 0;
+    std::vector<std::string> freeze;  ///< patterns of parameter names
+    std::optional<bool> frozen_masters;
     std::string dtype, recompute;  ///< dtype: f32, bf16, auto; recompute: a mode of Recompute, or auto
     std::int64_t eval_every = 0;   ///< steps; 0 for never
     int eval_batches = 0;
@@ -46,6 +48,7 @@ struct TrainConfig {
     std::string name, schedule;
     std::string non_finite;  ///< stop, skip
     double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum = 0;
+    std::vector<std::string> groups;  ///< as written; see parse_param_group
     bool nesterov = false;
     double clip = 0;  ///< global norm; 0 for none
     double loss_scale = 1;

@@ -10,7 +10,8 @@ namespace strata {
 namespace {
 
 const cpuopt::UpdateStep& step_of(const ChunkUpdate& u, const Block& block) {
-  return u.plan->decay_of_tensor[static_cast<std::size_t>(block.tensor)] ? u.step->decayed : u.step->plain;
+  const std::int32_t rule = u.plan->rule_of_tensor[static_cast<std::size_t>(block.tensor)];
+  return u.step->by_rule[static_cast<std::size_t>(rule)];
 }
 
 cpuopt::UpdateBlock part_of(const ChunkUpdate& u, const Block& block) {
@@ -96,7 +97,7 @@ void run_by_tensor(const ChunkUpdate& u, ThreadPool& pool) {
 
 void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
   const bool updates = u.undo != Undo::restore;
-  if (updates && u.step->plain.optimizer == cpuopt::Optimizer::lamb) return run_by_tensor(u, pool);
+  if (updates && u.step->by_rule[0].optimizer == cpuopt::Optimizer::lamb) return run_by_tensor(u, pool);
   // Pieces that stay in a core's cache between the undo log and the update; whole blocks where there is none.
   const std::int64_t piece = u.undo == Undo::none ? Block::kBlockElems : 4 * cpuopt::kNormLeafElems;
   pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {

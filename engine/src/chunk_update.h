@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -12,7 +13,7 @@ namespace strata {
 
 /// One step's constants: the same for all chunks.
 struct StepConstants {
-  cpuopt::UpdateStep decayed{}, plain{};  ///< for tensors with and without weight decay
+  std::array<cpuopt::UpdateStep, kMaxUpdateRules> by_rule{};  ///< of RunPlan::rules
   std::uint64_t rounding_seed = 0;
   std::int64_t step = 0;
 };

@@ -9,6 +9,7 @@
 #include "activation_store.h"
 #include "machine.h"
 #include "undo_plan.h"
+#include "update_rules.h"
 
 namespace strata {
 namespace {
@@ -126,10 +127,10 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   if (moments.second) plan->held_states.push_back(Payload::v);
   for (const std::int32_t param : plan->tensors.param_of_tensor) {
     const ParamInfo& info = model.params[static_cast<std::size_t>(param)];
-    plan->decay_of_tensor.push_back(info.decay);
     plan->init_of_tensor.push_back(info.init);
     plan->shape_of_tensor.push_back(info.shape);
   }
+  if (!programs.train.code.empty()) STRATA_TRY(make_update_rules(*plan, model));
   LayoutOptions layout;
   layout.chunk_elems = options.chunk_elems;
   layout.max_chunk_elems = largest_sensible_chunk(model, options) / part;

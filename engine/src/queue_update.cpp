@@ -37,10 +37,16 @@ cpuopt::UpdateBlock old_block(const Machine& machine, ChunkId chunk) {
 
 Result<StepConstants> step_constants(const Machine& machine, const cpuopt::OptimizerParams& params) {
   STRATA_TRY(cpuopt::validate(params));
-  cpuopt::OptimizerParams plain = params;
-  plain.weight_decay = 0;
-  return StepConstants{cpuopt::update_step(params), cpuopt::update_step(plain),
-                       machine.plan.options.rounding_seed, params.step};
+  StepConstants constants;
+  for (std::size_t rule = 0; rule < machine.plan.rules.size(); ++rule) {
+    cpuopt::OptimizerParams own = params;
+    own.lr *= machine.plan.rules[rule].lr_scale;
+    own.weight_decay = machine.plan.rules[rule].weight_decay;
+    constants.by_rule[rule] = cpuopt::update_step(own);
+  }
+  constants.rounding_seed = machine.plan.options.rounding_seed;
+  constants.step = params.step;
+  return constants;
 }
 
 Status queue_update(Machine& machine, ChunkId chunk, const StepConstants& step, Undo undo) {
@@ -70,7 +76,7 @@ Status queue_update(Machine& machine, ChunkId chunk, const StepConstants& step, 
                         .undo = undo};
   if (gradient) update.chunk.g = gradient.view().data;
   if (undo != Undo::none) update.old = old_block(machine, chunk);
-  HostCall call(cpuopt::to_string(step.plain.optimizer).data(), &run_chunk_update, update);
+  HostCall call(cpuopt::to_string(step.by_rule[0].optimizer).data(), &run_chunk_update, update);
   for (const ChunkPin& state : states)
     if (state) call.writes(state.view().data, state.view().bytes);
   if (gradient) call.reads(gradient.view().data, gradient.view().bytes);

@@ -18,7 +18,7 @@ Status guard_stored(Machine& machine, ChunkId chunk);
 void restore_stored(Machine& machine, ChunkId chunk) noexcept;
 /// Queues the way home of what an update wrote.
 Status send_states_home(Machine& machine, ChunkId chunk);
-/// The constants of one step by `params`, and of the tensors that do not decay.
+/// The constants of one step by `params`, for every rule.
 Result<StepConstants> step_constants(const Machine& machine, const cpuopt::OptimizerParams& params);
 
 }  // namespace strata

@@ -11,6 +11,8 @@
 namespace strata {
 namespace {
 
+constexpr std::string_view kKey = "train.freeze";
+
 bool matches(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
@@ -31,7 +33,8 @@ std::vector<std::string_view> nearest_names(const Program& program, const std::s
 }  // namespace
 
 Result<std::vector<std::int32_t>> match_parameters(const Program& program,
-                                                   std::span<const std::string> patterns) {
+                                                   std::span<const std::string> patterns,
+                                                   std::string_view key) {
   std::vector<std::int32_t> first(program.params.size(), -1);
   std::string problems;
   for (std::size_t i = 0; i < patterns.size(); ++i) {
@@ -42,7 +45,7 @@ Result<std::vector<std::int32_t>> match_parameters(const Program& program,
       if (first[p] < 0) first[p] = static_cast<std::int32_t>(i);
     }
     if (!any)
-      problems += str(problems.empty() ? "" : "\n", "'", patterns[i], "' names none of ",
+      problems += str(problems.empty() ? "" : "\n", key, ": '", patterns[i], "' names none of ",
                       program.params.size(), " parameters; the nearest are ",
                       fmt::format("{}", fmt::join(nearest_names(program, patterns[i]), ", ")));
   }
@@ -51,14 +54,14 @@ Result<std::vector<std::int32_t>> match_parameters(const Program& program,
 }
 
 Result<Program> freeze_parameters(Program program, std::span<const std::string> patterns) {
-  STRATA_TRY_ASSIGN(const std::vector<std::int32_t> match, match_parameters(program, patterns));
+  STRATA_TRY_ASSIGN(const std::vector<std::int32_t> match, match_parameters(program, patterns, kKey));
   bool any_left = false;
   for (std::size_t p = 0; p < program.params.size(); ++p) {
     if (match[p] >= 0) program.params[p].trainable = false;
     any_left = any_left || program.params[p].trainable;
   }
   if (!any_left)
-    return Status::error(Code::invalid, str("all ", program.params.size(),
+    return Status::error(Code::invalid, str(kKey, ": all ", program.params.size(),
                                             " parameters are frozen, and nothing is left to train"));
   return program;
 }

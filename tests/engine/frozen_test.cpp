@@ -36,7 +36,7 @@ const std::vector<Patterns>& freezings() {
 Patterns of_model(const Patterns& patterns, const Program& program) {
   Patterns known;
   for (const std::string& pattern : patterns)
-    if (match_parameters(program, std::span(&pattern, 1)).has_value()) known.push_back(pattern);
+    if (match_parameters(program, std::span(&pattern, 1), "").has_value()) known.push_back(pattern);
   return known;
 }
 
@@ -139,6 +139,8 @@ TEST_P(FrozenTest, EveryModeAndPlacementGivesTheBitsOfTheSerialStepOnTheDevice) 
       options.undo_bytes = kUnlimited;
       options.grad_accum = f % 2 == 0 ? 1 : 3;
       options.clip = clip;
+      if (f == 3) options.groups = {{"layers.0.*", 0.5, 0.2}, {"*norm*", 2, {}}};
+      options.optimizer.weight_decay = 0.1;
       options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
       options.step_mode = StepMode::serial;
       const Trail want = run_of(GetParam(), freezings()[f], options, Tiers::device);

@@ -152,14 +152,15 @@ TEST(FreezeTest, APatternThatNamesNothingIsAnErrorThatShowsTheNearestNames) {
   EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_EQ(
       status.message(),
-      "'layer.0.in' names none of 4 parameters; the nearest are layers.0.in, layers.1.in, layers.0.out\n"
-      "'haed' names none of 4 parameters; the nearest are head, layers.0.in, layers.1.in");
+      "train.freeze: 'layer.0.in' names none of 4 parameters; the nearest are layers.0.in, layers.1.in, "
+      "layers.0.out\n"
+      "train.freeze: 'haed' names none of 4 parameters; the nearest are head, layers.0.in, layers.1.in");
 }
 
 TEST(FreezeTest, SomethingIsLeftToTrain) {
   const std::vector<std::string> all = {"*"};
   EXPECT_EQ(freeze_parameters(of_names({"a", "b"}), all).status().message(),
-            "all 2 parameters are frozen, and nothing is left to train");
+            "train.freeze: all 2 parameters are frozen, and nothing is left to train");
 }
 
 TEST(AutodiffTest, WhatCannotBeTrainedIsRefusedByName) {

@@ -7,10 +7,12 @@
 #include <strata/cpuopt/isa.h>
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/model/decoder.h>
+#include <strata/model/hf/folder.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/topology.h>
 #include <strata/runtime/units.h>
 
+#include "param_groups.h"
 #include "training/activation_choices.h"
 #include "training/host_memory.h"
 #include "training/write_budget.h"
@@ -38,11 +40,14 @@ EngineOptions engine_options(const TrainConfig& c) {
   o.undo_bytes = c.offload.undo_bytes;
   if (c.offload.prefetch) o.prefetch = static_cast<std::uint32_t>(*c.offload.prefetch);
   o.grad_accum = c.train.grad_accum;
+  o.frozen_masters = c.train.frozen_masters.value_or(true);
   o.clip = c.optim.clip;
   o.loss_scale = c.optim.loss_scale;
   o.optimizer.optimizer = *cpuopt::optimizer_named(c.optim.name);  // the schema knows no other names
   o.optimizer.momentum = c.optim.name == "sgd" ? c.optim.momentum : 0;
   o.optimizer.nesterov = c.optim.name == "sgd" && c.optim.nesterov;
+  for (const std::string& group : c.optim.groups)
+    o.groups.push_back(must(parse_param_group(group)));  // checked
   o.states = c.offload.states == "int8"   ? StateFormat::int8
              : c.offload.states == "bf16" ? StateFormat::bf16
                                           : StateFormat::fp32;
@@ -96,6 +101,25 @@ Status decide_machine(LoadedConfig& loaded) {
   return cpuopt::use_isa(isa);
 }
 
+// Masters of what is frozen are worth their memory where they have bits that the model does not compute with
+// and that were given: those of values that are drawn matter to nobody.
+Status decide_frozen_masters(LoadedConfig& loaded) {
+  TrainConfig& c = loaded.config;
+  if (c.train.freeze.empty() || c.train.frozen_masters) return {};
+  bool keeps = false;
+  std::string why = c.train.dtype == "f32" ? "a parameter in f32 is its own master"
+                                           : "first values are drawn, and rounded as they are";
+  if (c.train.dtype != "f32" && !c.model.from.empty()) {
+    STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> folder, HfFolder::open(posix_io(), c.model.from));
+    keeps = !folder->is_all(compute_dtype(c));
+    why = str(c.model.from, keeps ? " has other values than those of " : " has values of ", c.train.dtype,
+              keeps ? "" : " alone");
+  }
+  c.train.frozen_masters = keeps;
+  loaded.tree.resolve("train.frozen_masters", keeps, why);
+  return {};
+}
+
 void resolve_sums(ConfigTree& tree, const RunPlan& plan) {
   std::size_t on_device = 0;
   for (const auto& homes : plan.placement.homes)
@@ -117,6 +141,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
   STRATA_TRY(decide_machine(loaded));
   TrainConfig& c = loaded.config;
   STRATA_TRY(validate(decoder_config(c)));
+  STRATA_TRY(decide_frozen_masters(loaded));
   std::vector<ActivationChoice> activations;
   std::vector<ProgramSet> choices;
   for (const ActivationChoice& choice : activation_choices(c)) {
@@ -237,6 +262,9 @@ std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute rec
   std::string text = fmt::format(
       "model    {}: {} layers, hidden {}, heads {}, vocabulary {}, sequence {}: {:.2f} M parameters\n",
       d.family, d.layers, d.hidden, d.heads, d.vocab, d.seq, static_cast<double>(count_parameters(d)) * 1e-6);
+  if (const std::int64_t frozen = plan.n_params(false); frozen > 0)
+    text += fmt::format("frozen   {:.2f} M parameters; {:.2f} M are trained\n",
+                        static_cast<double>(frozen) * 1e-6, static_cast<double>(plan.n_params(true)) * 1e-6);
   text += fmt::format("step     {} tokens ({} micro-batches of {} sequences), {} in {}, recompute {}\n",
                       static_cast<std::int64_t>(c.train.micro_batch) * c.train.grad_accum * c.model.seq,
                       c.train.grad_accum, c.train.micro_batch, c.optim.name, c.offload.states,
@@ -272,15 +300,16 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
   const DecoderConfig d = decoder_config(c);
   const HeldStates held = held_states(plan);
   std::string text = fmt::format(
-      "{{\n  \"parameters\": {},\n  \"chunks\": {},\n  \"chunk_elems\": {},\n  \"held_elems\": {},\n  "
+      "{{\n  \"parameters\": {},\n  \"trainable_parameters\": {},\n  \"frozen_parameters\": {},\n  "
+      "\"chunks\": {},\n  \"chunk_elems\": {},\n  \"held_elems\": {},\n  "
       "\"state_bytes\": {},\n  \"recompute\": \"{}\",\n  "
       "\"prefetch\": {},\n"
       "  \"activation_bytes\": {},\n  \"activations_away\": {{\"values\": {}, \"moved_bytes\": {}, "
       "\"pinned_bytes\": {}, \"nvme_bytes\": {}}},\n  \"instructions\": {},\n  \"tiers\": {{\n",
-      count_parameters(d), plan.layout.n_chunks(), plan.layout.chunk_elems(), held.elems, held.bytes,
-      to_string(recompute), *plan.options.prefetch, plan.trace.device_fixed_bytes, plan.train.offload.n,
-      plan.train.offload.bytes, plan.train.offload.host_bytes, plan.trace.nvme_fixed_bytes,
-      plan.train.code.size());
+      count_parameters(d), plan.n_params(true), plan.n_params(false), plan.layout.n_chunks(),
+      plan.layout.chunk_elems(), held.elems, held.bytes, to_string(recompute), *plan.options.prefetch,
+      plan.trace.device_fixed_bytes, plan.train.offload.n, plan.train.offload.bytes,
+      plan.train.offload.host_bytes, plan.trace.nvme_fixed_bytes, plan.train.code.size());
   for (std::size_t t = 0; t < kTiers; ++t) {
     const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
     text += fmt::format(

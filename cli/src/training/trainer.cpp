@@ -235,6 +235,7 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   }
   if (c.optim.name != "sgd" && c.optim.name != "lion") add("optim.eps", c.optim.eps);
   add("optim.weight_decay", c.optim.weight_decay);
+  identity.emplace("optim.groups", fmt::format("{}", fmt::join(c.optim.groups, ",")));
   add("optim.clip", c.optim.clip);
   if (c.train.dtype == "f16") add("optim.loss_scale", c.optim.loss_scale);
   add("optim.warmup", c.optim.warmup);
@@ -251,6 +252,7 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   add("train.grad_accum", c.train.grad_accum);
   add("train.micro_batch", c.train.micro_batch);
   add("train.seed", c.train.seed);
+  identity.emplace("train.freeze", fmt::format("{}", fmt::join(c.train.freeze, ",")));
   add("train.steps", c.train.steps);  // kScheduleSteps
   return identity;
 }
@@ -272,8 +274,9 @@ Status check_identity(const std::map<std::string, std::string>& saved,
                             : key == "data.packing"   ? "stream"  // all there was before the key
                             : key == "offload.states" ? "fp32"
                             : key == "data.weights"   ? ""
-                            : key == "model.decoder"  ? value  // the keys beside it were all there was
-                                                      : "nothing";
+                            : key == "train.freeze" || key == "optim.groups" ? ""
+                            : key == "model.decoder" ? value  // the keys beside it were all there was
+                                                     : "nothing";
     if (was != value)
       problems += str(problems.empty() ? "" : "\n", key, ": the checkpoint was made with ", was,
                       ", this run has ", value);

@@ -142,11 +142,11 @@ DecoderConfig decoder_config(const TrainConfig& config) {
   return decoder;
 }
 
-namespace {
-
-DType compute_of(const TrainConfig& config) {
+DType compute_dtype(const TrainConfig& config) {
   return config.train.dtype == "bf16" ? DType::bf16 : config.train.dtype == "f16" ? DType::f16 : DType::f32;
 }
+
+namespace {
 
 // Of the host backend, whose link is a copy in RAM: some cores and a disk of these days.
 OffloadOptions away_options(double share) {
@@ -162,18 +162,19 @@ OffloadOptions away_options(double share) {
 Result<Program> record_evaluation(const TrainConfig& config) {
   const DecoderRows rows = config.data.packing == "pack" ? DecoderRows::packed : DecoderRows::whole;
   return record_decoder(decoder_config(config), config.train.micro_batch, DecoderHead::loss, rows,
-                        compute_of(config));
+                        compute_dtype(config));
 }
 
 Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations) {
   ProgramSet set;
   STRATA_TRY_ASSIGN(set.eval, record_evaluation(config));
-  STRATA_TRY_ASSIGN(set.train, derive_backward(set.eval, "loss"));
+  STRATA_TRY_ASSIGN(Program forward, freeze_parameters(set.eval, config.train.freeze));
+  STRATA_TRY_ASSIGN(set.train, derive_backward(std::move(forward), "loss"));
   set.train = recompute_regions(std::move(set.train), activations.recompute);
   set.train = offload_activations(std::move(set.train), away_options(activations.share_away));
   if (activations.to_nvme) set.train = store_activations(std::move(set.train), away_options(1));
   STRATA_TRY_ASSIGN(set.infer, record_decoder(decoder_config(config), 1, DecoderHead::logits,
-                                              DecoderRows::whole, compute_of(config)));
+                                              DecoderRows::whole, compute_dtype(config)));
   return set;
 }
 

@@ -69,6 +69,8 @@ class Workload {
 };
 
 DecoderConfig decoder_config(const TrainConfig& config);
+/// What train.dtype, once decided, means.
+DType compute_dtype(const TrainConfig& config);
 /// Records the model's loss of a micro-batch.
 Result<Program> record_evaluation(const TrainConfig& config);
 /// Records the model for a micro-batch: training with its backward, validation, and inference of one

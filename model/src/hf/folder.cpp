@@ -145,6 +145,11 @@ Status HfFolder::find_places() {
   return problems.status();
 }
 
+bool HfFolder::is_all(DType dtype) const noexcept {
+  return std::all_of(places_.begin(), places_.end(),
+                     [&](const auto& place) { return place.second.dtype == dtype; });
+}
+
 Status HfFolder::read_block(const Place& place, std::int64_t begin, std::span<float> into) const {
   const std::size_t size = size_of(place.dtype);
   if (place.dtype == DType::f32)

@@ -41,6 +41,20 @@ enum class NonFinite : std::uint8_t {
   skip,  ///< it counts as a step, and no state changes
 };
 
+/// Parameters that are updated otherwise than the rest.
+struct ParamGroup {
+  std::string pattern;  ///< see match_parameters(); the first group that names a parameter has it
+  double lr_scale = 1;  ///< times the step's learning rate
+  /// Of all its tensors, also of those that the model does not let decay; nothing: as without the group.
+  std::optional<double> weight_decay{};
+};
+/// How a tensor is updated, beside what all have in common.
+struct UpdateRule {
+  double lr_scale = 1, weight_decay = 0;
+  friend bool operator==(const UpdateRule&, const UpdateRule&) = default;
+};
+inline constexpr std::size_t kMaxUpdateRules = 32;
+
 struct EngineOptions {
   TierBytes budgets{kUnlimited, kUnlimited, kUnlimited};
   PlacementPolicy policy = PlacementPolicy::automatic;
@@ -56,6 +70,7 @@ struct EngineOptions {
   std::int32_t grad_accum = 1;
   double clip = 1.0;                    ///< global gradient norm; 0: none
   cpuopt::OptimizerParams optimizer{};  ///< lr, step and grad_factor are set each step
+  std::vector<ParamGroup> groups{};
   StateFormat states = StateFormat::fp32;
   /// Whether parameters that are not trained keep the rest of their f32 masters, which no step reads: then
   /// they are saved as they were given. Else they are rounded to what the model computes with when they are
@@ -83,7 +98,8 @@ struct UndoLog {
 /// What a run will hold, proven by running the real scheduler over the null backend.
 struct RunPlan {
   TensorTable tensors;
-  std::vector<bool> decay_of_tensor;
+  std::vector<UpdateRule> rules;  ///< those there are, at most kMaxUpdateRules
+  std::vector<std::int32_t> rule_of_tensor;
   std::vector<Init> init_of_tensor;
   std::vector<Shape> shape_of_tensor;
   ChunkLayout layout;

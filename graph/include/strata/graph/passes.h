@@ -14,9 +14,10 @@ namespace strata {
 /// For every parameter the first of `patterns` that matches its name, -1 where none does. A pattern is a
 /// glob:
 /// `*` is any text, `?` one character, `[a-c]` one of them (POSIX fnmatch). Errors: `invalid`, every pattern
-/// that matches no parameter, with the names nearest to it.
+/// that matches no parameter, with the names nearest to it, after the `key` that it was given by.
 Result<std::vector<std::int32_t>> match_parameters(const Program& program,
-                                                   std::span<const std::string> patterns);
+                                                   std::span<const std::string> patterns,
+                                                   std::string_view key);
 
 /// The parameters that `patterns` match are not trainable any more, for all their uses; before
 /// derive_backward(). Errors: `invalid` for a pattern that matches none, and when nothing is left to train.

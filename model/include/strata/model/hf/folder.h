@@ -30,6 +30,8 @@ class HfFolder {
   const DecoderConfig& config() const noexcept { return config_; }
   /// config.json as it is.
   const std::string& config_text() const noexcept { return config_text_; }
+  /// Whether every tensor is of `dtype`.
+  bool is_all(DType dtype) const noexcept;
   /// Fills a parameter of record_decoder(config()), in f32, through a buffer of at most 1 MiB. Where the file
   /// holds a tied head too, it must have the token table's bits. Errors: `not_found`, `invalid` for a wrong
   /// size, `io_error`, `corrupt`.

@@ -1,0 +1,101 @@
+// Runs that train a part of a model, and parts of it otherwise than the rest.
+#include <cstring>
+
+#include "e2e_rig.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CliFreezeE2e : public CliE2e {
+ protected:
+  Words run_of(const std::string& name, const Words& words = {}) const {
+    Words all = {"--out",           name,
+                 "train.steps=6",   "train.freeze=tokens.weight,layers.0.*",
+                 "log.every=1",     "optim.groups=layers.1.mlp_* lr_scale=0.5 weight_decay=0",
+                 "train.dtype=bf16"};
+    all.insert(all.end(), words.begin(), words.end());
+    return tiny("train", all);
+  }
+  void export_as(const std::string& folder, const Words& words) {
+    Words all = {"export", "run", "--out", folder};
+    all.insert(all.end(), words.begin(), words.end());
+    const ProgramResult exported = strata(all);
+    ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  }
+  /// Of one tensor of a folder's only safetensors file.
+  std::string bytes_of(const std::string& folder, const std::string& tensor) const {
+    const std::string text = read_all(file(folder + "/model.safetensors"));
+    std::uint64_t header = 0;
+    std::memcpy(&header, text.data(), sizeof header);
+    const auto at = nlohmann::json::parse(text.substr(8, header))[tensor]["data_offsets"];
+    const auto begin = at[0].get<std::size_t>(), end = at[1].get<std::size_t>();
+    return text.substr(8 + header + begin, end - begin);
+  }
+};
+
+TEST_F(CliFreezeE2e, ARunThatTrainsAPartResumesBitForBitEvaluatesAndGenerates) {
+  const ProgramResult whole = strata(run_of("whole"));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_THAT(whole.out, HasSubstr("frozen   0.08 M parameters; 0.05 M are trained"));
+  ASSERT_EQ(strata(run_of("run", {"train.max_time=0s", "offload.step_mode=speculative"})).exit_code, 0);
+  ASSERT_EQ(strata({"train", "--resume", "run", "train.max_time=none"}).exit_code, 0);
+  EXPECT_EQ(loss_bits("run"), loss_bits("whole"));
+  EXPECT_EQ(digest("run"), digest("whole"));
+  EXPECT_EQ(strata({"eval", "run"}).exit_code, 0);
+  EXPECT_EQ(strata({"generate", "run", "--prompt", "She ", "--tokens", "4"}).exit_code, 0);
+}
+
+TEST_F(CliFreezeE2e, OtherPartsOrGroupsAreAnotherRun) {
+  ASSERT_EQ(strata(run_of("run", {"train.max_time=0s"})).exit_code, 0);
+  const ProgramResult other =
+      strata({"train", "--resume", "run", "train.freeze=layers.0.*", "optim.groups="});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err,
+              AllOf(HasSubstr("train.freeze: the checkpoint was made with tokens.weight,layers.0.*"),
+                    HasSubstr("optim.groups: the checkpoint was made with layers.1.mlp_* lr_scale")));
+}
+
+TEST_F(CliFreezeE2e, ThePlanCountsWhatIsFrozen) {
+  const auto plan = nlohmann::json::parse(strata(tiny("plan", {"train.freeze=tokens.weight", "--json"})).out);
+  EXPECT_EQ(plan["frozen_parameters"], 512 * 64);
+  EXPECT_EQ(plan["trainable_parameters"].get<int>() + 512 * 64, plan["parameters"]);
+}
+
+TEST_F(CliFreezeE2e, NamesThatAreNoneAreRefusedAllAtOnceWithTheNearest) {
+  const ProgramResult refused = strata(tiny("plan", {"train.freeze=token.weight,layer.0.*"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("2 problems"),
+                                 HasSubstr("train.freeze: 'token.weight' names none of 28 parameters; the "
+                                           "nearest are tokens.weight"),
+                                 HasSubstr("train.freeze: 'layer.0.*' names none")));
+  EXPECT_THAT(strata(tiny("plan", {"train.freeze=*"})).err, HasSubstr("nothing is left to train"));
+  EXPECT_THAT(strata(tiny("plan", {"optim.groups=layers.* lr_scal=2,x"})).err,
+              AllOf(HasSubstr("did you mean 'lr_scale'?"), HasSubstr("'x' is no PATTERN")));
+  EXPECT_THAT(strata(tiny("plan", {"optim.groups=layers.* lr_scale=two"})).err,
+              HasSubstr("'two' is no number"));
+}
+
+// From a folder in f32 a run in bf16 keeps the values it was given; from one in bf16 there is nothing more to
+// keep.
+TEST_F(CliFreezeE2e, WhatIsFrozenIsExportedAsItWasGiven) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=4", "train.dtype=f32"})).exit_code, 0);
+  export_as("wide", {});
+  export_as("narrow", {"--dtype", "bf16"});
+  for (const std::string folder : {"wide", "narrow"}) {
+    const ProgramResult tuned = strata(run_of("run", {"--init", folder, "--overwrite"}));
+    ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+    EXPECT_THAT(read_all(file("run/config.resolved.toml")),
+                HasSubstr(folder == "wide" ? "frozen_masters = true" : "frozen_masters = false"));
+    export_as(folder + "-tuned", {"--dtype", folder == "wide" ? "f32" : "bf16"});
+    const std::string frozen = "transformer.wte.weight", trained = "transformer.h.1.ln_1.weight";
+    EXPECT_FALSE(bytes_of(folder, frozen).empty());
+    EXPECT_EQ(bytes_of(folder + "-tuned", frozen), bytes_of(folder, frozen)) << folder;
+    EXPECT_NE(bytes_of(folder + "-tuned", trained), bytes_of(folder, trained)) << folder;
+  }
+}
+
+}  // namespace
+}  // namespace strata::test
