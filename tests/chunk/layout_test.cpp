@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include <strata/chunk/layout.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
@@ -80,6 +82,21 @@ TEST(LayoutTest, GroupsNeverShareAChunk) {
   EXPECT_EQ(layout.slice(0).chunk, layout.slice(2).chunk);
   EXPECT_EQ(layout.slice(1).chunk, layout.slice(3).chunk);
   EXPECT_NE(layout.slice(0).chunk, layout.slice(1).chunk);
+}
+
+TEST(LayoutTest, WhatIsFrozenHasItsParameterAndPerhapsTheRestOfItsMaster) {
+  for (const auto& [compute, param, rest] :
+       {std::tuple{DType::f32, 4, 0}, std::tuple{DType::bf16, 2, 2}, std::tuple{DType::f16, 2, 4}})
+    for (const bool masters : {true, false}) {
+      const GroupKey group{.compute = compute, .trainable = false, .frozen_masters = masters};
+      const auto bytes = [&](Payload payload) {
+        return static_cast<int>(bytes_of(group, payload, 4096) / 4096);
+      };
+      EXPECT_EQ(bytes(Payload::param), param);
+      EXPECT_EQ(bytes(Payload::master), masters ? rest : 0);
+      for (const Payload none : {Payload::m, Payload::v, Payload::grad, Payload::accum})
+        EXPECT_EQ(bytes(none), 0);
+    }
 }
 
 TEST(LayoutTest, ShardsOfAllRanksAreEqualAndCoverEveryChunk) {

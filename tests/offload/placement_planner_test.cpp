@@ -137,6 +137,45 @@ TEST(PlacementPlannerTest, InPinnedMemoryParametersComeBeforeGradientsBeforeMome
   }
 }
 
+// Every second chunk of a model in bf16 is frozen: of these a parameter and the rest of its master.
+Model half_frozen(int chunks) {
+  Model model = model_of(chunks);
+  std::vector<LayoutTensor> tensors;
+  for (int i = 0; i < chunks; ++i)
+    tensors.push_back(
+        {str("t", i), 4096, {.compute = DType::bf16, .grad = DType::bf16, .trainable = i % 2 != 0}});
+  LayoutOptions options;
+  options.chunk_elems = 4096;
+  model.layout = must(ChunkLayout::create(tensors, options));
+  for (AccessTrace::Step& step : model.trace.steps)
+    std::erase_if(step.on_device, [&](CopyKey key) { return !model.layout.has(key.chunk, key.payload); });
+  return model;
+}
+
+TEST(PlacementPlannerTest, MastersOfWhatIsFrozenTakePinnedMemoryLast) {
+  const Model model = half_frozen(8);
+  int spilled = 0, kept = 0;
+  for (std::uint64_t pages = 8; pages < 140; ++pages) {
+    const PlacementRequest request{.budgets = {4 * kSlot, pages * kPage, kUnlimited},
+                                   .policy = PlacementPolicy::pinned};
+    const auto placement = plan_placement(model.layout, model.trace, request);
+    if (!placement.has_value()) continue;
+    expect_within(model, *placement, request.budgets);
+    for (ChunkId chunk = 0; chunk < 8; chunk += 2) {
+      for (const Payload none : {Payload::accum, Payload::m, Payload::v, Payload::grad})
+        EXPECT_FALSE(placement->home({chunk, none}).has_value());
+      const bool in_ram = placement->home({chunk, Payload::master}) == Tier::pinned;
+      (in_ram ? kept : spilled) += 1;
+      if (!in_ram) continue;
+      for (ChunkId trained = 1; trained < 8; trained += 2)
+        for (const Payload payload : kHomed)
+          EXPECT_EQ(placement->home({trained, payload}), Tier::pinned) << pages;
+    }
+  }
+  EXPECT_GT(spilled, 0);
+  EXPECT_GT(kept, 0);
+}
+
 TEST(PlacementPlannerTest, PoliciesSayWhereTheBulkLives) {
   const Model model = model_of(5);
   const auto with = [&](PlacementPolicy policy) {
