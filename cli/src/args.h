@@ -35,6 +35,7 @@ struct Args {
   bool check = false;
   std::string init;               ///< of `train`: short for model.from
   std::int64_t steps = 30;        ///< of `verify`
+  bool practicality = false;      ///< of `verify`
   std::vector<std::string> data;  ///< of `eval`
   std::int64_t batches = 0;       ///< of `eval`; 0: all
   std::int64_t checkpoint = -1;   ///< of `eval`: its step; below 0: the newest

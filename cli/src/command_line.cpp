@@ -102,6 +102,8 @@ void add_plan_options(CLI::App& app, Args& args) {
 void add_verify_options(CLI::App& app, Args& args) {
   add_plan_options(app, args);
   app.add_option("--steps", args.steps, "Steps each placement trains");
+  app.add_flag("--practicality", args.practicality,
+               "Measure what offload costs a step instead: its time without over its time with");
 }
 
 void add_generate_options(CLI::App& app, Args& args) {

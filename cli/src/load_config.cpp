@@ -117,6 +117,20 @@ Result<LoadedConfig> load_config(const Args& args) {
   return LoadedConfig{std::move(tree), std::move(config)};
 }
 
+Args overridden(const Args& args, const std::vector<std::string>& overrides) {
+  Args given = args;
+  for (const std::string& override_text : overrides) {
+    const std::string key = override_text.substr(0, override_text.find('=') + 1);
+    std::erase_if(given.items, [&](const std::string& item) { return item.starts_with(key); });
+    given.items.push_back(override_text);
+  }
+  return given;
+}
+
+std::vector<std::string> all_on_device() {
+  return {"memory.device=unlimited", "memory.pinned=unlimited", "memory.nvme=0", "offload.policy=device"};
+}
+
 void print(std::FILE* to, std::string_view text) { std::fwrite(text.data(), 1, text.size(), to); }
 
 int print_error(const Args& args, std::string_view verb, const Status& status) {

@@ -20,6 +20,11 @@ struct LoadedConfig {
 /// the file met.
 Result<LoadedConfig> load_config(const Args& args);
 
+/// The same command line with the keys of `overrides` (key=value) replaced: a key may stand once on it.
+Args overridden(const Args& args, const std::vector<std::string>& overrides);
+/// Overrides for a run that offloads nothing.
+std::vector<std::string> all_on_device();
+
 /// Prints an error: one line, or a count and a line a problem. Returns its exit code.
 int print_error(const Args& args, std::string_view verb, const Status& status);
 

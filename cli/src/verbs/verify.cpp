@@ -7,6 +7,7 @@
 #include "load_config.h"
 #include "training/job.h"
 #include "training/workload.h"
+#include "verbs/practicality.h"
 #include "verbs/verbs.h"
 
 // Contract C1 on the user's own model: the same bits wherever the bytes live.
@@ -20,8 +21,7 @@ struct Variant {
 
 // "everything but the working window on nvme" asks for budgets that no other tier can satisfy.
 std::vector<Variant> variants() {
-  const std::vector<std::string> all_device = {"memory.device=unlimited", "memory.pinned=unlimited",
-                                               "memory.nvme=0", "offload.policy=device"};
+  const std::vector<std::string> all_device = all_on_device();
   const std::vector<std::string> ram = {"memory.device=unlimited", "memory.pinned=unlimited", "memory.nvme=0",
                                         "offload.policy=pinned"};
   const std::vector<std::string> disk = {"memory.device=unlimited", "memory.pinned=unlimited",
@@ -64,14 +64,7 @@ struct Bits {
 
 Result<Bits> run_variant(const Args& args, const Variant& variant, const Workload& workload,
                          std::int64_t steps) {
-  Args given = args;
-  // A key may stand once on a command line, so what the variant sets replaces what the user set.
-  for (const std::string& override_text : variant.overrides) {
-    const std::string key = override_text.substr(0, override_text.find('=') + 1);
-    std::erase_if(given.items, [&](const std::string& item) { return item.starts_with(key); });
-    given.items.push_back(override_text);
-  }
-  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(overridden(args, variant.overrides)));
   loaded.config.data.packing = workload.packing();
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(loaded.config, *planned.plan, posix_io()));
@@ -128,6 +121,13 @@ Result<bool> verify(const Args& args, const TrainConfig& config) {
   return all;
 }
 
+Status print_practicality(const Args& args, const TrainConfig& config) {
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Workload> workload, Workload::open(config, posix_io()));
+  STRATA_TRY_ASSIGN(const Practicality result, measure_practicality(args, *workload));
+  print(args.out, args.json ? practicality_json(result) : practicality_text(result));
+  return Status::ok();
+}
+
 }  // namespace
 
 int run_verify(const Args& args) {
@@ -136,6 +136,10 @@ int run_verify(const Args& args) {
   if (args.steps < 1)
     return print_error(args, "verify",
                        Status::error(Code::invalid, str("--steps is ", args.steps, "; it is at least 1")));
+  if (args.practicality) {
+    const Status status = print_practicality(args, loaded->config);
+    return status.is_ok() ? kExitOk : print_error(args, "verify", status);
+  }
   const auto same = verify(args, loaded->config);
   if (!same.has_value()) return print_error(args, "verify", same.status());
   return *same ? kExitOk : kExitInternal;

@@ -1,0 +1,101 @@
+#include "training/practicality.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include "training/host_memory.h"
+#include "training/stalls.h"
+
+namespace strata::cli {
+namespace {
+
+double total_ns(const StallTimes& times) {
+  double total = static_cast<double>(times.computing_ns);
+  for (const std::int64_t ns : times.stalled_ns) total += static_cast<double>(ns);
+  return std::max(total, 1.0);
+}
+
+std::string line_of(const char* side, const StepSeconds& seconds) {
+  const auto [fastest, slowest] = std::minmax_element(seconds.all.begin(), seconds.all.end());
+  return fmt::format("  {:<16} {:>11.3f} {:>11.3f} {:>11.3f}   recompute {}\n", side, 1e3 * seconds.median(),
+                     1e3 * *fastest, 1e3 * *slowest, seconds.recompute);
+}
+
+std::string json_of(const StepSeconds& seconds) {
+  const auto [fastest, slowest] = std::minmax_element(seconds.all.begin(), seconds.all.end());
+  return fmt::format(
+      "{{\"median\": {:.9f}, \"fastest\": {:.9f}, \"slowest\": {:.9f}, \"recompute\": \"{}\"}}",
+      seconds.median(), *fastest, *slowest, seconds.recompute);
+}
+
+std::string sentence(const Practicality& p) {
+  return fmt::format("practicality {:.3f}: a step {} takes {:.1f} % of one with offload, where {}\n",
+                     p.value(), p.measured() ? "without offload" : "of nothing but its compute",
+                     100 * p.value(), bottleneck_text(p.times));
+}
+
+}  // namespace
+
+double StepSeconds::median() const {
+  std::vector<double> sorted = all;
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t n = sorted.size();
+  return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+double Practicality::without_s() const {
+  if (measured()) return without.median();
+  return with.median() * static_cast<double>(times.computing_ns) / total_ns(times);
+}
+
+std::string why_it_does_not_fit(std::uint64_t bytes, int threads, const HostFacts& facts) {
+  const std::uint64_t free = facts.usable_ram_bytes();
+  if (free > 0 && bytes > free)
+    return str("all on the device keeps ", format_bytes(bytes),
+               " in host memory beside the run as configured; ", format_bytes(free), " are free");
+  const Status status = check_host_memory(bytes, threads, facts);
+  return status.is_ok() ? std::string() : std::string(status.message());
+}
+
+std::string practicality_text(const Practicality& p) {
+  std::string text =
+      fmt::format("  {:<16} {:>11} {:>11} {:>11}\n", "step", "median ms", "fastest", "slowest");
+  text += line_of("with offload", p.with);
+  if (p.measured())
+    text += line_of("without", p.without);
+  else
+    text += fmt::format("  {:<16} {:>11.3f}   of the above: not measured, since {}\n", "compute alone",
+                        1e3 * p.without_s(), p.why_not);
+  text += "\n  share of the step with offload\n";
+  const auto share = [&](std::string_view what, std::int64_t ns) {
+    text += fmt::format("  {:<16} {:>9.1f} %\n", what, 100 * static_cast<double>(ns) / total_ns(p.times));
+  };
+  share("compute", p.times.computing_ns);
+  for (std::size_t i = 0; i < kStallCauses; ++i)
+    share(to_string(static_cast<StallCause>(i)), p.times.stalled_ns[i]);
+  return text + "\n" + sentence(p);
+}
+
+std::string practicality_json(const Practicality& p) {
+  std::string exposed;
+  for (std::size_t i = 0; i < kStallCauses; ++i)
+    exposed += fmt::format("{}\"{}\": {:.6f}", i == 0 ? "" : ", ", to_string(static_cast<StallCause>(i)),
+                           static_cast<double>(p.times.stalled_ns[i]) / total_ns(p.times));
+  std::string why;  // a message in one line without what JSON would have to escape
+  for (const char c : p.why_not)
+    why += c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  return fmt::format(
+      "{{\n  \"practicality\": {:.6f},\n  \"measured\": {},\n  \"why_not\": \"{}\",\n  \"steps\": {},\n"
+      "  \"step_with_s\": {},\n  \"step_without_s\": {},\n  \"compute_alone_s\": {},\n"
+      "  \"compute_share\": {:.6f},\n  \"exposed_share\": {{{}}}\n}}\n",
+      p.value(), p.measured(), why, p.with.all.size(), json_of(p.with),
+      p.measured() ? json_of(p.without) : std::string("null"),
+      p.measured() ? std::string("null") : fmt::format("{:.9f}", p.without_s()),
+      static_cast<double>(p.times.computing_ns) / total_ns(p.times), exposed);
+}
+
+}  // namespace strata::cli
