@@ -50,12 +50,14 @@ TEST_F(CliFreezeE2e, ARunThatTrainsAPartResumesBitForBitEvaluatesAndGenerates) {
 
 TEST_F(CliFreezeE2e, OtherPartsOrGroupsAreAnotherRun) {
   ASSERT_EQ(strata(run_of("run", {"train.max_time=0s"})).exit_code, 0);
-  const ProgramResult other =
-      strata({"train", "--resume", "run", "train.freeze=layers.0.*", "optim.groups="});
+  const ProgramResult other = strata(
+      {"train", "--resume", "run", "train.freeze=layers.0.*", "optim.groups=", "train.frozen_masters=true"});
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.err,
-              AllOf(HasSubstr("train.freeze: the checkpoint was made with tokens.weight,layers.0.*"),
-                    HasSubstr("optim.groups: the checkpoint was made with layers.1.mlp_* lr_scale")));
+  EXPECT_THAT(
+      other.err,
+      AllOf(HasSubstr("train.freeze: the checkpoint was made with tokens.weight,layers.0.*"),
+            HasSubstr("optim.groups: the checkpoint was made with layers.1.mlp_* lr_scale"),
+            HasSubstr("train.frozen_masters: the checkpoint was made with false, this run has true")));
 }
 
 TEST_F(CliFreezeE2e, ThePlanCountsWhatIsFrozen) {

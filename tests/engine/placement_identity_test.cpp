@@ -52,6 +52,7 @@ struct Case {
   const char* optimizer = "adamw";
   StateFormat states = StateFormat::fp32;
   std::uint64_t placements = 64;
+  std::vector<std::string> freeze = {};
 };
 
 EngineOptions options_of(const Case& which) {
@@ -66,7 +67,7 @@ EngineOptions options_of(const Case& which) {
 }
 
 ProgramSet programs_of(const Case& run, Recompute recompute) {
-  return tiny_programs(recompute, 3, test::tiny_of_family(run.family), run.compute);
+  return tiny_programs(recompute, 3, test::tiny_of_family(run.family), run.compute, run.freeze);
 }
 
 Outcome reference(const Case& which) {
@@ -112,7 +113,15 @@ TEST_P(PlacementIdentityTest, RandomPlacementsGiveTheSameBits) {
 
 std::string case_name(const ::testing::TestParamInfo<Case>& test) {
   const Case& c = test.param;
-  return str(c.family, "_", to_string(c.compute), "_", c.optimizer, "_", to_string(c.states));
+  return str(c.family, "_", to_string(c.compute), "_", c.optimizer, "_", to_string(c.states),
+             c.freeze.empty() ? "" : "_frozen");
+}
+
+Case frozen(const char* family, DType compute, std::int32_t grad_accum) {
+  Case frozen{family, compute, grad_accum};
+  frozen.placements = 32;
+  frozen.freeze = {"tokens.weight", "layers.0.*", "layers.1.mlp_in.weight"};
+  return frozen;
 }
 
 // Families with every op of the older ones and of the newer; tied heads, whose gradient is f32, and untied;
@@ -120,7 +129,8 @@ std::string case_name(const ::testing::TestParamInfo<Case>& test) {
 INSTANTIATE_TEST_SUITE_P(Cases, PlacementIdentityTest,
                          ::testing::Values(Case{"gpt2", DType::f32, 2}, Case{"qwen3", DType::f32, 2},
                                            Case{"gpt2", DType::bf16, 2}, Case{"llama", DType::bf16, 1},
-                                           Case{"llama", DType::f16, 2}),
+                                           Case{"llama", DType::f16, 2}, frozen("gpt2", DType::bf16, 2),
+                                           frozen("qwen3", DType::f32, 1), frozen("llama", DType::f16, 2)),
                          case_name);
 
 std::vector<Case> optimizer_cases() {

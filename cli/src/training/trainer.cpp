@@ -253,6 +253,8 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   add("train.micro_batch", c.train.micro_batch);
   add("train.seed", c.train.seed);
   identity.emplace("train.freeze", fmt::format("{}", fmt::join(c.train.freeze, ",")));
+  if (!c.train.freeze.empty() && c.train.dtype != "f32")  // else they are the parameters
+    identity.emplace("train.frozen_masters", c.train.frozen_masters.value_or(true) ? "true" : "false");
   add("train.steps", c.train.steps);  // kScheduleSteps
   return identity;
 }
