@@ -339,13 +339,16 @@ TEST(FrozenStepTest, WhatIsFrozenOnNvmeIsReadAndNeverWrittenAfterItsFirstValues)
       }
   };
   TinyRun run(must(Engine::plan_with(programs_of("gpt2", DType::bf16, freezings()[1]), options, choose)));
+  std::uint64_t at_home = 0;
+  for (ChunkId chunk = 0; chunk < run.plan->layout.n_chunks(); ++chunk)
+    for (const Payload payload : kStepPayloads)
+      if (run.plan->placement.home({chunk, payload}) == Tier::nvme)
+        at_home += run.plan->layout.payload_bytes(chunk, payload);
   must(run.engine->initialize(1));
-  must(run.engine->state_digest());  // what is still on its way to the disk arrives
-  const MovedBytes before = run.engine->moved();
-  EXPECT_GT(before.nvme_write, 0u);
-  run.train(3);
-  EXPECT_EQ(run.engine->moved().nvme_write, before.nvme_write);
-  EXPECT_GT(run.engine->moved().nvme_read, before.nvme_read);
+  run.train(4);
+  EXPECT_GT(run.engine->moved().nvme_write, 0u);
+  EXPECT_LE(run.engine->moved().nvme_write, at_home);     // once, if all of it has arrived
+  EXPECT_GE(run.engine->moved().nvme_read, at_home / 2);  // of each chunk the parameter
 }
 
 TEST(FrozenCheckpointTest, AResumedRunEqualsTheUninterruptedOne) {

@@ -121,12 +121,14 @@ Status decide_frozen_masters(LoadedConfig& loaded) {
 }
 
 void resolve_sums(ConfigTree& tree, const RunPlan& plan) {
-  std::size_t on_device = 0;
+  std::size_t on_device = 0, all = 0;
   for (const auto& homes : plan.placement.homes)
-    on_device += homes[static_cast<std::size_t>(Payload::accum)] == Tier::device ? 1 : 0;
-  const bool most = 2 * on_device > plan.placement.homes.size();
-  tree.resolve("offload.sums", std::string(most ? "device" : "pinned"),
-               str("those of ", on_device, " of ", plan.placement.homes.size(), " chunks are on the device"));
+    if (const std::optional<Tier> home = homes[static_cast<std::size_t>(Payload::accum)]) {
+      ++all;
+      on_device += *home == Tier::device ? 1 : 0;
+    }
+  tree.resolve("offload.sums", std::string(2 * on_device > all ? "device" : "pinned"),
+               str("those of ", on_device, " of ", all, " chunks are on the device"));
 }
 
 void resolve_prefetch(LoadedConfig& loaded, const RunPlan& plan) {
