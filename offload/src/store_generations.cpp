@@ -42,8 +42,9 @@ void StoreCore::free_version(Version& version) {
   done_.notify_all();
 }
 
-// The record, if the id is known.
+// The record, if the id is known and the store still works.
 IdRecord* StoreCore::find_idle(const char* doing, std::uint64_t id) {
+  if (!overdue_.is_ok()) return nullptr;  // the store is given up, whatever is in flight
   IdRecord* record = ids_.find(id);
   if (record != nullptr)
     STRATA_ASSERT(record->pending == 0, doing, " id ", id, " with ", record->pending, " requests in flight");
