@@ -48,6 +48,14 @@ TEST(WriteBudgetTest, NothingThatIsHeldBackAndWrittenLaterExceedsIt) {
     }
 }
 
+TEST(WriteBudgetTest, ActivationsThatGoToTheSlowTierAreWrittenInEveryMicroBatch) {
+  RunPlan plan;
+  plan.options.grad_accum = 3;
+  plan.train.offload.stored = {{0, 4096, "a"}, {1, 8192, "b"}};
+  EXPECT_EQ(planned_writes(plan).step_bytes, 3u * 12288u);
+  EXPECT_EQ(planned_writes(plan).home_bytes, 0u);
+}
+
 TEST(WriteBudgetTest, StepsLeftAreCountedByThePlanAndThenByWhatThreeHaveWritten) {
   WriteBudget budget(10100, {100, 1000});
   budget.begin(0);

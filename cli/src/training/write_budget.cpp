@@ -15,7 +15,7 @@ std::string exactly(std::uint64_t bytes) { return str(bytes, " bytes (", format_
 }  // namespace
 
 // An update makes every state new, twice where it is done on trust and taken back; what gradients are summed
-// in is new after every micro-batch.
+// in, and activations, are new in every micro-batch.
 PlannedWrites planned_writes(const RunPlan& plan) {
   PlannedWrites writes;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
@@ -30,6 +30,8 @@ PlannedWrites planned_writes(const RunPlan& plan) {
                                                             : 1;
       writes.step_bytes += times * bytes;
     }
+  for (const LoweredProgram::Offload::Stored& stored : plan.train.offload.stored)
+    writes.step_bytes += static_cast<std::uint64_t>(plan.options.grad_accum) * stored.slot_bytes;
   return writes;
 }
 
