@@ -28,7 +28,7 @@ struct Choice {
   double clip = 1e30;  // nothing computes the gradients: their norm is that of whatever lies there
   std::string mode = "two_phase", dir = ".", trace;
   std::uint64_t pinned_bytes = 0;
-  bool sums_on_device = false;
+  bool gradients_on_device = false;
   std::uint32_t prefetch = 6;
   std::int64_t undo_bytes = -1;
   bool states_on_device = false;  // then nothing but activations moves
@@ -84,7 +84,7 @@ EngineOptions options_of(const Choice& c) {
   options.prefetch = c.prefetch;
   options.nvme.dirs = {c.dir};
   options.policy = c.states_on_device ? PlacementPolicy::device : PlacementPolicy::pinned;
-  if (c.sums_on_device) options.sums = SumsPolicy::device;
+  if (c.gradients_on_device) options.gradients = GradientPolicy::device;
   if (c.pinned_bytes > 0) options.budgets[1] = c.pinned_bytes;
   return options;
 }
@@ -187,7 +187,8 @@ int main(int argc, char** argv) {
   app.add_option("--mode", c.mode)
       ->check(CLI::IsMember({"auto", "serial", "two_phase", "speculative", "twin"}));
   app.add_option("--pinned-bytes", c.pinned_bytes, "budget; 0: all states in RAM, else the rest on nvme");
-  app.add_flag("--sums-on-device", c.sums_on_device, "gradients stay on the device until the update");
+  app.add_flag("--gradients-on-device", c.gradients_on_device,
+               "gradients stay on the device until the update");
   app.add_option("--dir", c.dir, "where nvme is");
   app.add_option("--clip", c.clip, "gradient norm; a small one clips every step");
   app.add_option("--prefetch", c.prefetch);
