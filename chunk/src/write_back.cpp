@@ -147,11 +147,10 @@ void ChunkManager::stand_down() noexcept {
 }
 
 Status ChunkManager::guard(CopyKey key) {
-  STRATA_TRY(quiesce(key));
   STRATA_TRY(accept(key));
-  if (copy(key, Tier::nvme).state != Residency::clean)
-    return Status::error(Code::internal, str(describe(key), " is not up to date on nvme, ",
-                                             "so that nothing can be kept there"));
+  STRATA_TRY(quiesce(key));
+  STRATA_TRY(send_home(key));  // where a write has failed before
+  STRATA_TRY(settle_key(key));
   guarded_[index(key)] = true;
   return Status::ok();
 }

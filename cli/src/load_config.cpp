@@ -128,7 +128,9 @@ Args overridden(const Args& args, const std::vector<std::string>& overrides) {
 }
 
 std::vector<std::string> all_on_device() {
-  return {"memory.device=unlimited", "memory.pinned=unlimited", "memory.nvme=0", "offload.policy=device"};
+  return {"memory.device=unlimited", "memory.pinned=unlimited",  "memory.nvme=0",
+          "offload.policy=device",   "offload.activations=none", "offload.activation_share=auto",
+          "offload.gradients=auto"};
 }
 
 void print(std::FILE* to, std::string_view text) { std::fwrite(text.data(), 1, text.size(), to); }

@@ -92,7 +92,7 @@ void fill_placement(const ConfigTree& tree, TrainConfig& config) {
   if (!tree.is_auto("offload.activation_share"))
     config.offload.activation_share = tree.number("offload.activation_share");
   config.offload.policy = choice(tree, "offload.policy");
-  config.offload.sums = choice(tree, "offload.sums");
+  config.offload.gradients = choice(tree, "offload.gradients");
   config.io = {choice(tree, "io.engine"), small(tree, "io.queue_depth"), tree.bytes("io.block"),
                tree.flag("io.direct"), tree.bytes("io.write_budget")};
   config.cpu.isa = choice(tree, "cpu.isa");
@@ -146,6 +146,8 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
   if (config.offload.activations == "nvme" && config.memory.nvme_bytes == 0)
     problems.push_back(str(set_by(tree, "offload.activations"), " = nvme, but memory.nvme is 0 (",
                            tree.entry("memory.nvme").origin, ")"));
+  if (config.train.frozen_masters.value_or(false) && config.train.freeze.empty())
+    problems.push_back(str(set_by(tree, "train.frozen_masters"), " = true, but train.freeze names nothing"));
   for (const std::string& group : config.optim.groups)
     if (const Status status = parse_param_group(group).status(); !status.is_ok())
       problems.push_back(str(set_by(tree, "optim.groups"), ": ", status.message()));

@@ -66,7 +66,7 @@ struct TrainConfig {
     std::optional<std::int64_t> chunk_elems;
     std::optional<int> prefetch;
     std::string step_mode, states, policy;  ///< policy: least_moves, device, pinned, nvme
-    std::string sums;                       ///< auto, device, pinned
+    std::string gradients;                  ///< auto, device, pinned
     std::optional<std::uint64_t> undo_bytes;
     std::string activations;  ///< none, pinned, nvme, auto
     std::optional<double> activation_share;

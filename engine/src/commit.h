@@ -33,6 +33,8 @@ class Commit {
   void cancel() noexcept { next_ = schedule_.commits.size(); }
   /// Begins to read states for the commit to come, in so far as there is room: while backward runs.
   Status fetch_early();
+  /// A gradient is about to be computed, perhaps once more: states are read early again.
+  void expect_gradient() noexcept { fetched_early_ = 0; }
   /// Whether any update of the last step has been queued.
   bool changed_states() const noexcept { return changed_states_; }
 

@@ -122,6 +122,7 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
   const std::int64_t end = m.clock.now_ns();
   report.seconds = static_cast<double>(end - begin) * 1e-9;
   report.times = stall_times() - before;
+  speculation_.took(report.seconds);
   return Status::ok();
 }
 
@@ -175,6 +176,7 @@ Status Engine::Impl::gradient(BatchSource& source, double lr, StepReport& report
   const EngineOptions& options = plan().options;
   use(train_);
   STRATA_TRY(speculation_.begin(params_of(lr, 1.0)));
+  commit_.expect_gradient();
   const std::int64_t first = steps * options.grad_accum;
   STRATA_TRY_ASSIGN(float divisor, divisor_of(source, first, options.grad_accum));
   divisor /= static_cast<float>(loss_scale.value);  // so that the loss, and with it its gradient, is scaled

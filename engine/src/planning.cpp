@@ -177,7 +177,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
 }
 
 static PlacementRequest request_of(const EngineOptions& options) {
-  return {options.budgets, options.policy, *options.prefetch, options.sums};
+  return {options.budgets, options.policy, *options.prefetch, options.gradients};
 }
 
 // Beside the undo log where there is room for both, else as if there were none.

@@ -86,6 +86,11 @@ Status queue_update(Machine& machine, ChunkId chunk, const StepConstants& step, 
   return machine.backend.host_call_async(call, stream);
 }
 
+Status accept_stored(Machine& machine, ChunkId chunk) {
+  for (const Payload payload : kStepPayloads) STRATA_TRY(machine.chunks->accept({chunk, payload}));
+  return Status::ok();
+}
+
 Status guard_stored(Machine& machine, ChunkId chunk) {
   for (const Payload payload : kStepPayloads)
     if (machine.plan.placement.home({chunk, payload}) == Tier::nvme)

@@ -12,8 +12,9 @@ namespace strata {
 Status queue_update(Machine& machine, ChunkId chunk, const StepConstants& step, Undo undo);
 /// Begins to read those of `payloads` that live on the slow tier. False where there is no room for all.
 Result<bool> fetch_for_update(Machine& machine, ChunkId chunk, std::span<const Payload> payloads);
-/// The states of `chunk` that nvme holds stay there beside what is written from here on, or are again what
-/// they were then.
+/// What nvme kept of the states of `chunk` is given up. Then: what it holds stays there beside what is
+/// written from here on, or is again what it was then.
+Status accept_stored(Machine& machine, ChunkId chunk);
 Status guard_stored(Machine& machine, ChunkId chunk);
 void restore_stored(Machine& machine, ChunkId chunk) noexcept;
 /// Queues the way home of what an update wrote.

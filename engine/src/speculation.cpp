@@ -1,7 +1,6 @@
 #include "speculation.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace strata {
 
@@ -13,20 +12,19 @@ Speculation::Speculation(Machine& machine, const PassSchedule& schedule)
     if (machine.plan.undo.covers(chunk)) order_.push_back(chunk);
 }
 
-// A wrong guess costs about what a right one saves: the undo log is written in either case and read in the
-// one, and the update is hidden in the other.
 bool Speculation::is_worth_it() const noexcept {
   if (machine_.plan.options.step_mode != StepMode::automatic) return true;
   if (machine_.dry()) return steps_ % 2 == 0;  // the plan holds for both
-  constexpr std::uint64_t kRemembered = 32;
-  const std::uint64_t known = std::min(steps_, kRemembered);
-  return known > 0 && 2 * static_cast<std::uint64_t>(std::popcount(clipped_)) < known;
+  return choice_.speculates();
 }
 
 Status Speculation::begin(const cpuopt::OptimizerParams& guess) {
   guess_ = guess;
   fetched_ = 0;
-  active_ = machine_.plan.undo.bytes > 0 && is_worth_it();
+  n_made_ = 0;  // what a rollback that was cut short left is nobody's any more
+  std::fill(begun_.begin(), begun_.end(), false);
+  std::fill(made_.begin(), made_.end(), false);
+  active_ = !order_.empty() && is_worth_it();
   if (active_) {
     STRATA_TRY_ASSIGN(step_, step_constants(machine_, guess));
   }
@@ -35,6 +33,7 @@ Status Speculation::begin(const cpuopt::OptimizerParams& guess) {
 
 Status Speculation::update(ChunkId chunk) {
   if (!takes(chunk)) return Status::ok();
+  STRATA_TRY(accept_stored(machine_, chunk));  // before anything of this step could be taken back
   begun_[chunk] = true;
   STRATA_TRY(guard_stored(machine_, chunk));
   STRATA_TRY(queue_update(machine_, chunk, step_, Undo::keep));
@@ -58,7 +57,7 @@ void Speculation::end(bool right) noexcept {
   std::fill(begun_.begin(), begun_.end(), false);
   std::fill(made_.begin(), made_.end(), false);
   n_made_ = 0;
-  clipped_ = clipped_ << 1 | static_cast<std::uint32_t>(!right);
+  choice_.guessed(right);
   ++steps_;
 }
 

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "mode_choice.h"
 #include "queue_update.h"
 #include "schedule.h"
 
@@ -34,6 +35,8 @@ class Speculation {
   /// What was made stands, or is to be redone: then what nvme holds is again what it was. auto learns from
   /// it.
   void end(bool right) noexcept;
+  /// How long the step took; mode auto learns from it.
+  void took(double seconds) noexcept { choice_.took(active_, seconds); }
   /// The states are again what they were before the step.
   Status roll_back();
 
@@ -49,7 +52,7 @@ class Speculation {
   std::vector<bool> begun_;     // what nvme holds is guarded
   std::vector<bool> made_;      // queued
   std::int32_t n_made_ = 0;
-  std::uint32_t clipped_ = 0;  // a bit a step, the last one lowest
+  ModeChoice choice_;
   std::uint64_t steps_ = 0;
 };
 

@@ -128,8 +128,8 @@ bool place_sums_on_device(const ChunkLayout& layout, const AccessTrace& trace,
 }
 
 bool may_place_sums(const PlacementRequest& request) {
-  return request.sums == SumsPolicy::device ||
-         (request.sums == SumsPolicy::automatic && request.policy == PlacementPolicy::automatic);
+  return request.gradients == GradientPolicy::device ||
+         (request.gradients == GradientPolicy::automatic && request.policy == PlacementPolicy::automatic);
 }
 
 // What is still left of it keeps parameters that have no home there, so that a step brings them up once.
@@ -156,7 +156,7 @@ std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const 
   set_windows(layout, trace, width, p);
   if (placement_bytes(layout, trace, p)[kDevice] > request.budgets[kDevice]) return std::nullopt;
   if (trace.trains && may_place_sums(request) && !place_sums_on_device(layout, trace, request, n, width, p) &&
-      request.sums == SumsPolicy::device)
+      request.gradients == GradientPolicy::device)
     return std::nullopt;
   if (!place_off_device(layout, trace, request, width, p)) return std::nullopt;
   keep_params_on_device(layout, trace, request, p);

@@ -243,7 +243,10 @@ TEST(StepTrafficTest, SpeculatingOverNvmeMovesWhatTheOtherModesMove) {
     must(run.engine->initialize(1));
     run.train(2);
     const MovedBytes before = run.engine->moved();
-    run.train(kSteps);
+    StepReport report;
+    test::CountingBatches batches(test::tiny_config().vocab);
+    for (int step = 0; step < kSteps; ++step) must(run.engine->train_step(batches, 1e-2, report));
+    EXPECT_EQ(report.speculated > 0, speculates == 1);
     must(run.engine->state_digest());  // what is still due
     for (const SizeClass& slots : run.plan->placement.classes)
       on_its_way = std::max<std::uint64_t>(on_its_way, slots.slot_bytes * slots.window[2]);
@@ -266,16 +269,16 @@ TEST(StepTrafficTest, SpeculatingOverNvmeMovesWhatTheOtherModesMove) {
   for (ChunkId chunk = 0; chunk < tight->layout.n_chunks(); ++chunk) EXPECT_FALSE(tight->undo.covers(chunk));
 }
 
-TEST(StepTrafficTest, SumsOnTheDeviceLeaveTheBitsAndRamToTheStates) {
+TEST(StepTrafficTest, GradientsOnTheDeviceLeaveTheBitsAndRamToTheStates) {
   EngineOptions options;
   options.policy = PlacementPolicy::pinned;
   options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
   options.undo_bytes = kUnlimited;
   std::string want;
   std::uint64_t ram = 0;
-  for (const SumsPolicy sums : {SumsPolicy::automatic, SumsPolicy::device})
+  for (const GradientPolicy gradients : {GradientPolicy::automatic, GradientPolicy::device})
     for (const StepMode mode : kStepModes) {
-      options.sums = sums;
+      options.gradients = gradients;
       options.step_mode = mode;
       TinyRun run(must(Engine::plan(tiny_programs(), options)));
       must(run.engine->initialize(1));
@@ -287,8 +290,8 @@ TEST(StepTrafficTest, SumsOnTheDeviceLeaveTheBitsAndRamToTheStates) {
       std::uint64_t sum_bytes = 0;
       for (ChunkId chunk = 0; chunk < run.plan->layout.n_chunks(); ++chunk)
         sum_bytes += run.plan->layout.payload_bytes(chunk, Payload::accum);
-      if (sums == SumsPolicy::automatic) ram = run.plan->planned_peak[1];
-      if (sums == SumsPolicy::device) {
+      if (gradients == GradientPolicy::automatic) ram = run.plan->planned_peak[1];
+      if (gradients == GradientPolicy::device) {
         EXPECT_LE(run.plan->planned_peak[1], ram - sum_bytes / 2);
       }
     }

@@ -98,9 +98,9 @@ TEST(PlacementPlannerTest, SumsAreWhereTheyAreAskedFor) {
   const Model model = model_of(8);
   PlacementRequest request;
   request.policy = PlacementPolicy::pinned;
-  request.sums = SumsPolicy::device;
+  request.gradients = GradientPolicy::device;
   request.budgets = {8 * kPage + 10 * kSlot, kUnlimited, 0};  // eight, a parameter and a gradient
-  const auto sums_on_device = [&](const Placement& placement) {
+  const auto gradients_on_device = [&](const Placement& placement) {
     std::size_t n = 0;
     for (const auto& homes : placement.homes)
       n += homes[static_cast<std::size_t>(Payload::accum)] == Tier::device ? 1u : 0u;
@@ -108,7 +108,7 @@ TEST(PlacementPlannerTest, SumsAreWhereTheyAreAskedFor) {
   };
   const Placement all = must(plan_placement(model.layout, model.trace, request));
   expect_within(model, all, request.budgets);
-  EXPECT_EQ(sums_on_device(all), 8u);
+  EXPECT_EQ(gradients_on_device(all), 8u);
   EXPECT_EQ(homes_in(all, Tier::device), 8u);
   request.budgets[0] -= kPage;
   const auto refused = plan_placement(model.layout, model.trace, request);
@@ -116,9 +116,9 @@ TEST(PlacementPlannerTest, SumsAreWhereTheyAreAskedFor) {
   EXPECT_THAT(std::string(refused.status().message()),
               HasSubstr(str("memory.device=", 8 * kPage + 10 * kSlot)));
   request.policy = PlacementPolicy::automatic;
-  request.sums = SumsPolicy::pinned;
+  request.gradients = GradientPolicy::pinned;
   const Placement none = must(plan_placement(model.layout, model.trace, request));
-  EXPECT_EQ(4 * sums_on_device(none), homes_in(none, Tier::device));  // those of whole chunks alone
+  EXPECT_EQ(4 * gradients_on_device(none), homes_in(none, Tier::device));  // those of whole chunks alone
 }
 
 TEST(PlacementPlannerTest, InPinnedMemoryParametersComeBeforeGradientsBeforeMoments) {

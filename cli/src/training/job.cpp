@@ -32,9 +32,9 @@ EngineOptions engine_options(const TrainConfig& c) {
              : policy == "pinned" ? PlacementPolicy::pinned
              : policy == "nvme"   ? PlacementPolicy::nvme
                                   : PlacementPolicy::automatic;
-  o.sums = c.offload.sums == "device"   ? SumsPolicy::device
-           : c.offload.sums == "pinned" ? SumsPolicy::pinned
-                                        : SumsPolicy::automatic;
+  o.gradients = c.offload.gradients == "device"   ? GradientPolicy::device
+                : c.offload.gradients == "pinned" ? GradientPolicy::pinned
+                                                  : GradientPolicy::automatic;
   o.chunk_elems = c.offload.chunk_elems.value_or(0);
   o.step_mode = *step_mode_named(c.offload.step_mode);  // the schema knows no other names
   o.undo_bytes = c.offload.undo_bytes;
@@ -105,7 +105,11 @@ Status decide_machine(LoadedConfig& loaded) {
 // and that were given: those of values that are drawn matter to nobody.
 Status decide_frozen_masters(LoadedConfig& loaded) {
   TrainConfig& c = loaded.config;
-  if (c.train.freeze.empty() || c.train.frozen_masters) return {};
+  if (c.train.frozen_masters) return {};
+  if (c.train.freeze.empty()) {
+    loaded.tree.resolve("train.frozen_masters", false, "nothing is frozen");
+    return {};
+  }
   bool keeps = false;
   std::string why = c.train.dtype == "f32" ? "a parameter in f32 is its own master"
                                            : "first values are drawn, and rounded as they are";
@@ -120,14 +124,14 @@ Status decide_frozen_masters(LoadedConfig& loaded) {
   return {};
 }
 
-void resolve_sums(ConfigTree& tree, const RunPlan& plan) {
+void resolve_gradients(ConfigTree& tree, const RunPlan& plan) {
   std::size_t on_device = 0, all = 0;
   for (const auto& homes : plan.placement.homes)
     if (const std::optional<Tier> home = homes[static_cast<std::size_t>(Payload::accum)]) {
       ++all;
       on_device += *home == Tier::device ? 1 : 0;
     }
-  tree.resolve("offload.sums", std::string(2 * on_device > all ? "device" : "pinned"),
+  tree.resolve("offload.gradients", std::string(2 * on_device > all ? "device" : "pinned"),
                str("those of ", on_device, " of ", all, " chunks are on the device"));
 }
 
@@ -159,11 +163,11 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
   resolve_activations(loaded.tree, c, activations[chosen.index]);
   if (!c.offload.undo_bytes)
     loaded.tree.resolve("offload.undo", std::uint64_t{job.plan->undo.bytes},
-                        job.plan->undo.bytes == 0
+                        !job.plan->undo.covers_any()
                             ? str("nothing is updated on trust in mode ", c.offload.step_mode)
                             : std::string("what the pinned budget leaves and can be used"));
   resolve_prefetch(loaded, *job.plan);
-  if (c.offload.sums == "auto") resolve_sums(loaded.tree, *job.plan);
+  if (c.offload.gradients == "auto") resolve_gradients(loaded.tree, *job.plan);
   if (!c.offload.chunk_elems)
     loaded.tree.resolve("offload.chunk", job.plan->layout.chunk_elems(), job.plan->layout.explanation());
   return job;

@@ -22,8 +22,9 @@ struct Variant {
 // "everything but the working window on nvme" asks for budgets that no other tier can satisfy.
 std::vector<Variant> variants() {
   const std::vector<std::string> all_device = all_on_device();
-  const std::vector<std::string> ram = {"memory.device=unlimited", "memory.pinned=unlimited", "memory.nvme=0",
-                                        "offload.policy=pinned"};
+  const std::vector<std::string> ram = {
+      "memory.device=unlimited", "memory.pinned=unlimited",  "memory.nvme=0",
+      "offload.policy=pinned",   "offload.activations=auto", "offload.activation_share=auto"};
   const std::vector<std::string> disk = {"memory.device=unlimited", "memory.pinned=unlimited",
                                          "memory.nvme=unlimited", "offload.policy=nvme"};
   const auto with = [](std::vector<std::string> list, const std::vector<std::string>& more) {

@@ -108,8 +108,8 @@ class ChunkManager {
   const Status& status() const noexcept { return failed_; }
 
   /// Begins to make `key` resident in `tier` if that takes no slot from something used sooner, nor from what
-  /// has only just begun its way to the slow tier. True when it is there or on its way. The read from the slow
-  /// tier that a prefetch to the device needs is waited for.
+  /// has only just begun its way to the slow tier. True when it is there or on its way. The read from the
+  /// slow tier that a prefetch to the device needs is waited for.
   Result<bool> prefetch(CopyKey key, Tier tier);
 
   /// Has the newest contents written to the payload's home, if they are not there, and queues what that
@@ -117,11 +117,12 @@ class ChunkManager {
   Status send_home(CopyKey key);
 
   /// What is stored of `key`, whose home is nvme, may be asked back: until accept(), restore() or the next
-  /// guard() it stays there beside what is sent home. Errors: `internal` where nothing is stored that is up
-  /// to date; those of writes under way.
+  /// guard() it stays there beside what is sent home. Sends it home first where it is not there. Errors:
+  /// those of what was under way, and then nothing is guarded.
   Status guard(CopyKey key);
   bool guarded(CopyKey key) const noexcept { return guarded_[index(key)]; }
-  /// What was stored at guard() is given up, once what followed it is stored. Nothing where it is not guarded.
+  /// What was stored at guard() is given up, once what followed it is stored. Nothing where it is not
+  /// guarded.
   Status accept(CopyKey key);
   /// What was stored at guard() is the newest again; what followed it is dead, and failures of writing it are
   /// of no account. Nothing where it is not guarded. The key is not pinned.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -58,10 +59,10 @@ inline constexpr std::size_t kMaxUpdateRules = 32;
 struct EngineOptions {
   TierBytes budgets{kUnlimited, kUnlimited, kUnlimited};
   PlacementPolicy policy = PlacementPolicy::automatic;
-  SumsPolicy sums = SumsPolicy::automatic;
+  GradientPolicy gradients = GradientPolicy::automatic;
   std::int64_t chunk_elems = 0;  ///< 0: search
-  /// Parameter chunks fetched ahead, at most 64; 0: on demand; nothing: by the room on the device. A plan says
-  /// how many.
+  /// Parameter chunks fetched ahead, at most 64; 0: on demand; nothing: by the room on the device. A plan
+  /// says how many.
   std::optional<std::uint32_t> prefetch{};
   StepMode step_mode = StepMode::automatic;
   /// Bytes of the undo log of updates on trust, if the pinned budget leaves so many; nothing: in the modes
@@ -92,6 +93,10 @@ struct UndoLog {
   std::size_t bytes = 0;
   std::vector<std::optional<std::size_t>> offset_of_chunk;  ///< nothing: waits for the norm
 
+  bool covers_any() const {
+    return std::any_of(offset_of_chunk.begin(), offset_of_chunk.end(),
+                       [](const auto& at) { return at.has_value(); });
+  }
   bool covers(ChunkId chunk) const { return chunk < offset_of_chunk.size() && offset_of_chunk[chunk]; }
 };
 

@@ -25,13 +25,13 @@ enum class PlacementPolicy : std::uint8_t { automatic, device, pinned, nvme };
 /// Where the step's gradients are until the update. `automatic`: where most of the device's room is left;
 /// `device`: all of them there, so that RAM holds nothing but states; `pinned`: off the device but for chunks
 /// that are whole there.
-enum class SumsPolicy : std::uint8_t { automatic, device, pinned };
+enum class GradientPolicy : std::uint8_t { automatic, device, pinned };
 
 struct PlacementRequest {
   TierBytes budgets{kUnlimited, kUnlimited, kUnlimited};
   PlacementPolicy policy = PlacementPolicy::automatic;
   std::uint32_t prefetch = 2;  ///< chunks ahead; windows are this much wider than the least where room allows
-  SumsPolicy sums = SumsPolicy::automatic;
+  GradientPolicy gradients = GradientPolicy::automatic;
 };
 
 /// Bytes the placement takes of each tier, fixed parts included.

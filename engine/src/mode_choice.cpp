@@ -1,0 +1,40 @@
+#include "mode_choice.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace strata {
+
+void ModeChoice::guessed(bool right) noexcept {
+  wrong_ = wrong_ << 1 | static_cast<std::uint32_t>(!right);
+  ++guessed_;
+}
+
+// A wrong guess costs about what a right one saves: the undo log is written in either case and read in the
+// one, and the update is hidden in the other.
+bool ModeChoice::is_mostly_right() const noexcept {
+  constexpr std::uint64_t kRemembered = 32;
+  const std::uint64_t known = std::min(guessed_, kRemembered);
+  return known > 0 && 2 * static_cast<std::uint64_t>(std::popcount(wrong_)) < known;
+}
+
+void ModeChoice::took(bool speculated, double seconds) noexcept {
+  in_a_row_ = speculated == last_ ? in_a_row_ + 1 : 1;
+  last_ = speculated;
+  double& known = seconds_[speculated ? 1 : 0];
+  if (in_a_row_ == 2) known = seconds;
+  if (in_a_row_ > 2) known += (seconds - known) / 4;
+  if (speculated != using_ || --left_ > 0) return;
+  const bool other_is_timed = seconds_[using_ ? 0 : 1] > 0;
+  if (settled_ || !other_is_timed) {
+    using_ = !using_;
+    left_ = kTrial;
+    settled_ = false;
+  } else {
+    using_ = seconds_[1] < seconds_[0];
+    left_ = kSettled;
+    settled_ = true;
+  }
+}
+
+}  // namespace strata
