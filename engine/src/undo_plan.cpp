@@ -31,10 +31,6 @@ std::uint64_t undo_budget(const RunPlan& plan) {
 // On the device nothing has to be hidden.
 bool is_off_device(const RunPlan& plan, ChunkId chunk) { return step_bytes(plan, chunk, Tier::device) == 0; }
 
-std::uint64_t updated_bytes(const RunPlan& plan, ChunkId chunk) {
-  return step_bytes(plan, chunk, Tier::pinned) + step_bytes(plan, chunk, Tier::nvme);
-}
-
 // Updates have all of a step to hide under: backward for those made on trust, the next forward for those of
 // two_phase. So the bytes that are updated on trust are to all as the flops of backward are to all.
 double share_of_backward(const RunPlan& plan) {
@@ -47,11 +43,9 @@ double share_of_backward(const RunPlan& plan) {
   return backward <= 0 ? 1 : backward / (forward + backward);
 }
 
-std::uint64_t bytes_on_trust(const RunPlan& plan) {
-  std::uint64_t bytes = 0;
-  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
-    if (plan.layout.group_of(chunk).trainable) bytes += updated_bytes(plan, chunk);
-  return static_cast<std::uint64_t>(static_cast<double>(bytes) * share_of_backward(plan));
+// Whether anything of it could be updated on trust.
+bool is_candidate(const RunPlan& plan, const ChunkAt& ready) {
+  return ready.first >= 0 && is_off_device(plan, ready.second);
 }
 
 // Room on nvme for a second generation of what `chunk` has there.
@@ -78,27 +72,45 @@ std::uint64_t undo_reserve(const RunPlan& plan) {
   return plan.options.step_mode == StepMode::automatic ? 0 : on_trust(params);
 }
 
-// The chunks that are ready first: the more of backward is left, the more of it hides their update.
+// Evenly among the chunks as they become ready: in backward the updates of two thirds keep pace with it, and
+// in the next forward, in the same order turned around, those of the others. Were the chunks that are ready
+// last all left to forward, it would come to them one after the other at once.
 void plan_undo(RunPlan& plan) {
   const std::uint64_t log_budget = undo_budget(plan);
   const auto nvme = static_cast<std::size_t>(Tier::nvme);
   std::uint64_t nvme_left = plan.options.budgets[nvme];
   if (nvme_left != kUnlimited)
     nvme_left -= std::min(nvme_left, placement_bytes(plan.layout, plan.trace, plan.placement)[nvme]);
-  std::uint64_t left = log_budget > 0 ? bytes_on_trust(plan) : 0;
+  const std::vector<ChunkAt> trained = last_touches(plan.train, plan.layout);
+  std::uint64_t logged_by_all = 0, stored_by_all = 0;
+  for (const ChunkAt& ready : trained) {
+    if (!is_candidate(plan, ready)) continue;
+    logged_by_all += step_bytes(plan, ready.second, Tier::pinned);
+    stored_by_all += step_bytes(plan, ready.second, Tier::nvme);
+  }
+  double share = log_budget > 0 ? share_of_backward(plan) : 0;
+  const auto limit = [&](std::uint64_t room, std::uint64_t all) {
+    if (all > room) share = std::min(share, static_cast<double>(room) / static_cast<double>(all));
+  };
+  limit(log_budget, logged_by_all);
+  limit(nvme_left, stored_by_all);
   plan.undo.offset_of_chunk.resize(plan.layout.n_chunks());
   std::size_t n = 0;
-  const std::vector<ChunkAt> trained = last_touches(plan.train, plan.layout);
-  for (const auto& [position, chunk] : trained) {
+  double seen = 0, covered = 0;
+  for (const ChunkAt& ready : trained) {
+    if (!is_candidate(plan, ready)) continue;
+    const ChunkId chunk = ready.second;
     const std::uint64_t logged = step_bytes(plan, chunk, Tier::pinned),
                         stored = step_bytes(plan, chunk, Tier::nvme);
-    if (position < 0 || left == 0 || !is_off_device(plan, chunk)) continue;
+    const auto bytes = static_cast<double>(logged + stored);
+    seen += bytes;
+    if (covered + bytes / 2 > share * seen) continue;
     if (plan.undo.bytes + logged > log_budget || stored > nvme_left) continue;
     plan.undo.offset_of_chunk[chunk] = plan.undo.bytes;
     plan.undo.bytes += logged;
     keep_generations(plan, chunk);
     if (nvme_left != kUnlimited) nvme_left -= stored;
-    left -= std::min(left, updated_bytes(plan, chunk));
+    covered += bytes;
     ++n;
   }
   plan.trace.pinned_fixed_bytes += plan.undo.bytes;

@@ -303,7 +303,7 @@ std::unique_ptr<const RunPlan> plan_in_ram(const EngineOptions& options) {
   return must(Engine::plan(tiny_programs(), options));
 }
 
-TEST(UndoLogTest, TakesNoMoreThanItIsGivenAndOfTheChunksThatAreReadyFirst) {
+TEST(UndoLogTest, TakesNoMoreThanItIsGivenAndChunksFromAllOverTheModel) {
   EngineOptions options;
   options.policy = PlacementPolicy::pinned;
   options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
@@ -317,16 +317,17 @@ TEST(UndoLogTest, TakesNoMoreThanItIsGivenAndOfTheChunksThatAreReadyFirst) {
       if (all->undo.covers(chunk)) covered += all->layout.payload_bytes(chunk, payload);
     }
   EXPECT_EQ(all->undo.bytes, covered);  // 12 bytes a parameter
-  // As much as backward has of the step's time: twice that of forward, or a chunk more.
-  EXPECT_GE(3 * covered, 2 * bytes - bytes / 20);
+  // As much as backward has of the step's time, twice that of forward, to a chunk more or less.
+  EXPECT_GE(covered, bytes * 3 / 5);
   EXPECT_LE(covered, bytes * 3 / 4);
 
   options.undo_bytes = covered / 2;
   const auto half = plan_in_ram(options);
   EXPECT_LE(half->undo.bytes, covered / 2);
   EXPECT_GT(half->undo.bytes, covered / 4);
-  EXPECT_TRUE(half->undo.covers(static_cast<ChunkId>(n - 1)));
-  EXPECT_FALSE(half->undo.covers(0));  // its gradient comes last
+  std::array<int, 2> in_half{};  // of the model, which backward takes from its end
+  for (ChunkId chunk = 0; chunk < n; ++chunk) in_half[2 * chunk < n ? 0 : 1] += half->undo.covers(chunk);
+  EXPECT_LE(std::abs(in_half[0] - in_half[1]), 1);
   EXPECT_LT(half->planned_peak[1], all->planned_peak[1]);
 
   options.undo_bytes.reset();
