@@ -105,7 +105,8 @@ TEST_P(NvmeGenerationsTest, WithoutAKeepingWriteNothingHappens) {
   expect_stored(*store, 7, third_);
 }
 
-// All three are in flight together, and the engines complete them in any order, the fake ring in a random one.
+// All three are in flight together, and the engines complete them in any order, the fake ring in a random
+// one.
 TEST_P(NvmeGenerationsTest, TheNewestBeforeTheKeepingWriteIsKeptWhicheverCompletesFirst) {
   rig_.ring().shuffle = true;
   const auto store = rig_.make({.classes = {{kSlotBytes, 5}}, .block_bytes = 16 * kKiB});
