@@ -6,6 +6,7 @@
 #include <strata/runtime/alloc_counter.h>
 #include <strata/runtime/str.h>
 
+#include "engine/steady_steps.h"
 #include "engine/tiny_run.h"
 #include "support/fault_io.h"
 
@@ -222,19 +223,7 @@ TEST(ActivationOffloadPlanTest, StepsThreeToTwelveAllocateNothingAndMakeNothing)
   for (const Away away : {Away::all, Away::stored}) {
     TinyRun run(plan_of(kOne, Recompute::selective, away, StepMode::two_phase, dir.path()), 2,
                 HostBackendOptions{});
-    must(run.engine->initialize(1));
-    test::CountingBatches batches(test::tiny_config().vocab);
-    StepReport report;
-    for (int step = 1; step <= 2; ++step) must(run.engine->train_step(batches, 1e-2, report));
-    const std::uint64_t resources = run.engine->resources_created(), allocations = AllocCounter::count();
-    AllocCounter::set_armed(true);
-    Status status;
-    for (int step = 3; step <= 12 && status.is_ok(); ++step)
-      status = run.engine->train_step(batches, 1e-2, report);
-    AllocCounter::set_armed(false);
-    must(status);
-    EXPECT_EQ(AllocCounter::count(), allocations);
-    EXPECT_EQ(run.engine->resources_created(), resources);
+    test::expect_steady_steps(run);
   }
 }
 

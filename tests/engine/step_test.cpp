@@ -7,6 +7,7 @@
 #include <strata/runtime/alloc_counter.h>
 
 #include "engine/states.h"
+#include "engine/steady_steps.h"
 #include "engine/tiny_run.h"
 
 namespace strata {
@@ -187,19 +188,7 @@ TEST(StepTest, StepsThreeToTwelveAllocateNothingAndMakeNothingOverThreeTiers) {
     const ProgramSet programs = tiny_programs(Recompute::block, 3, test::tiny_config(), compute);
     TinyRun run(must(Engine::plan(programs, options)), 2, HostBackendOptions{});
     EXPECT_GT(run.plan->planned_peak[2], 0u);
-    must(run.engine->initialize(1));
-    test::CountingBatches batches(test::tiny_config().vocab);
-    StepReport report;
-    for (int step = 1; step <= 2; ++step) must(run.engine->train_step(batches, 1e-2, report));
-    const std::uint64_t resources = run.engine->resources_created(), allocations = AllocCounter::count();
-    AllocCounter::set_armed(true);
-    Status status;
-    for (int step = 3; step <= 12 && status.is_ok(); ++step)
-      status = run.engine->train_step(batches, 1e-2, report);
-    AllocCounter::set_armed(false);
-    must(status);
-    EXPECT_EQ(AllocCounter::count(), allocations);
-    EXPECT_EQ(run.engine->resources_created(), resources);
+    test::expect_steady_steps(run);
   }
 }
 
