@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <strata/engine/engine.h>
+#include <strata/engine/forecast.h>
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 #include <strata/model/decoder.h>
@@ -33,6 +33,8 @@ struct Choice {
   std::int64_t undo_bytes = -1;
   bool states_on_device = false;  // then nothing but activations moves
   std::string activations = "none";
+  std::string profile;      // of this machine: what a step is expected to take is printed beside it
+  bool forecast_only = false;
 };
 
 class NoTokens final : public BatchSource {
@@ -89,6 +91,31 @@ EngineOptions options_of(const Choice& c) {
   return options;
 }
 
+// Of a machine whose computing is paced, and its link where it is: neither takes anything of the CPU's cores
+// but the copies themselves.
+Result<std::string> expected(const Choice& c, const RunPlan& plan) {
+  if (c.profile.empty()) return std::string("null");
+  STRATA_TRY_ASSIGN(MachineProfile machine, machine_named(c.profile));
+  machine.computes_on_cores = false;
+  if (c.link_gb_per_s > 0) {
+    machine.h2d_bytes_per_s = machine.d2h_bytes_per_s = c.link_gb_per_s * 1e9;
+    machine.link_bytes_per_s = 2 * c.link_gb_per_s * 1e9;
+  }
+  const SteadyClock clock;
+  Trace trace(clock);
+  STRATA_TRY_ASSIGN(const Forecast f, forecast(plan, machine, c.forecast_only && !c.trace.empty() ? &trace : nullptr));
+  if (c.forecast_only && !c.trace.empty()) STRATA_TRY(trace.write(posix_io(), c.trace));
+  std::string stalls;
+  for (std::size_t i = 0; i < kStallCauses; ++i)
+    stalls += str(i == 0 ? "" : ", ", "\"", to_string(static_cast<StallCause>(i)),
+                  "\": ", static_cast<double>(f.times.stalled_ns[i]) * 1e-9);
+  return fmt::format(
+      "{{\"step_s\": {:.9f}, \"compute_s\": {:.9f}, \"h2d_s\": {:.9f}, \"d2h_s\": {:.9f}, \"cpu_s\": {:.9f}, "
+      "\"nvme_read_s\": {:.9f}, \"nvme_write_s\": {:.9f}, \"speculated_share\": {:.4f}, \"stalled_s\": {{{}}}}}",
+      f.step_s, f.lanes.compute, f.lanes.h2d, f.lanes.d2h, f.lanes.cpu, f.lanes.nvme_read, f.lanes.nvme_write,
+      f.speculated_share, stalls);
+}
+
 Status run(const Choice& c) {
   STRATA_TRY_ASSIGN(const ProgramSet programs, record(c));
   EngineOptions options = options_of(c);
@@ -97,6 +124,12 @@ Status run(const Choice& c) {
   // As good as no time where nothing is asked for.
   options.paced_flops_per_s = (flops[0] + flops[1]) / (c.compute_s > 0 ? c.compute_s : 1e-3);
   STRATA_TRY_ASSIGN(plan, Engine::plan(programs, options));
+  STRATA_TRY_ASSIGN(const std::string forecast, expected(c, *plan));
+  if (c.forecast_only) {
+    fmt::print("{{\"params\": {}, \"forward_share\": {:.4f}, \"planned_bytes\": [{}], \"forecast\": {}}}\n",
+               plan->n_params(true), flops[0] / (flops[0] + flops[1]), fmt::join(plan->planned_peak, ", "), forecast);
+    return Status::ok();
+  }
 
   SteadyClock clock;
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(c.threads));
@@ -158,14 +191,14 @@ Status run(const Choice& c) {
       "{:.3f}, \"d2h\": "
       "{:.3f}, "
       "\"nvme_read\": {:.3f}, \"nvme_write\": {:.3f}}}, \"ram_bytes_per_param\": {:.3f}, "
-      "\"peak_is_planned\": {}, \"arena_bytes\": {}, \"activation_bytes\": {}}}\n",
+      "\"peak_is_planned\": {}, \"arena_bytes\": {}, \"activation_bytes\": {}, \"forecast\": {}}}\n",
       params, plan->layout.n_chunks(), c.mode, fmt::join(seconds, ", "), flops[0] / (flops[0] + flops[1]),
       lane(StreamRole::compute), lane(StreamRole::h2d), lane(StreamRole::d2h), lane(StreamRole::cpu), stalls,
       speculated, undone, plan->undo.bytes, per_param(moved.h2d - moved_before.h2d),
       per_param(moved.d2h - moved_before.d2h), per_param(moved.nvme_read - moved_before.nvme_read),
       per_param(moved.nvme_write - moved_before.nvme_write),
       static_cast<double>(engine->peak_bytes()[1]) / static_cast<double>(params),
-      engine->peak_bytes() == plan->planned_peak, plan->train.arena_bytes, plan->train.offload.bytes);
+      engine->peak_bytes() == plan->planned_peak, plan->train.arena_bytes, plan->train.offload.bytes, forecast);
   return c.trace.empty() ? Status::ok() : trace.write(posix_io(), c.trace);
 }
 
@@ -196,6 +229,8 @@ int main(int argc, char** argv) {
   app.add_flag("--states-on-device", c.states_on_device, "instead of in RAM");
   app.add_option("--activations", c.activations, "the tier they wait in between forward and backward")
       ->check(CLI::IsMember({"none", "pinned", "nvme"}));
+  app.add_option("--profile", c.profile, "of strata bench, or a machine's name: forecasts the step, too");
+  app.add_flag("--forecast-only", c.forecast_only, "and takes none");
   app.add_option("--trace", c.trace, "file for a trace of the steps");
   CLI11_PARSE(app, argc, argv);
   if (const strata::Status status = strata::bench::run(c); !status.is_ok()) {

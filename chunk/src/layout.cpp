@@ -117,6 +117,7 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
   layout.chunks_ = std::move(packed.chunks);
   layout.slices_ = std::move(packed.slices);
   layout.chunk_elems_ = best;
+  layout.size_payloads();
   const std::int64_t wasted = layout.wasted_elems();
   layout.explanation_ =
       str(layout.chunks_.size(), " chunks of ", best, " elements (",
@@ -126,9 +127,14 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
   return layout;
 }
 
-std::size_t ChunkLayout::payload_bytes(ChunkId id, Payload payload) const {
+void ChunkLayout::size_payloads() {
   constexpr std::size_t kPage = 4096;
-  return round_up(bytes_of(group_of(id), payload, chunks_[id].n_elems), kPage);
+  for (const ChunkInfo& chunk : chunks_) {
+    std::array<std::size_t, kPayloads>& bytes = payload_bytes_.emplace_back();
+    const GroupKey& group = groups_[static_cast<std::size_t>(chunk.group)];
+    for (std::size_t p = 0; p < kPayloads; ++p)
+      bytes[p] = round_up(bytes_of(group, static_cast<Payload>(p), chunk.n_elems), kPage);
+  }
 }
 
 std::pair<std::int64_t, std::int64_t> ChunkLayout::shard(ChunkId id) const noexcept {

@@ -21,10 +21,11 @@ std::vector<SizeClass> slot_classes(const ChunkLayout& layout) {
 
 std::uint32_t Placement::class_of(const ChunkLayout& layout, CopyKey key) const {
   const std::size_t bytes = layout.payload_bytes(key.chunk, key.payload);
-  for (std::size_t c = 0; c < classes.size(); ++c)
-    if (classes[c].slot_bytes == bytes) return static_cast<std::uint32_t>(c);
-  STRATA_ASSERT(false, "chunk ", key.chunk, " has no slot class of ", bytes, " bytes");
-  return 0;
+  const auto at = std::lower_bound(classes.begin(), classes.end(), bytes,
+                                   [](const SizeClass& slots, std::size_t n) { return slots.slot_bytes < n; });
+  STRATA_ASSERT(at != classes.end() && at->slot_bytes == bytes, "chunk ", key.chunk, " has no slot class of ",
+                bytes, " bytes");
+  return static_cast<std::uint32_t>(at - classes.begin());
 }
 
 std::vector<std::uint32_t> Placement::home_counts(const ChunkLayout& layout, Tier tier) const {

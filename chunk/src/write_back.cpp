@@ -103,13 +103,16 @@ Status ChunkManager::submit_all() {
   return Status::ok();
 }
 
-// Whoever waits for it waits for the work that writes its contents, and for those writes: half of the spares
-// are left alone, so that the caller keeps that far ahead of both.
+// Whoever waits for it waits for the work that writes its contents, and for those writes: half of the window,
+// or of the spares where they are fewer, is left alone, so that the caller keeps that far ahead of both, and has
+// the other half to read into.
 bool ChunkManager::is_young_drain(CopyKey key) const noexcept {
   const std::uint32_t slots = class_of_[index(key)];
+  const std::size_t most = std::min<std::size_t>(
+      spare_drains_[slots], placement_.classes[slots].window[static_cast<std::size_t>(Tier::pinned)]);
   std::size_t younger = 0;
   for (std::size_t i = drains_.size(); i-- > 0;) {
-    if (drains_[i].key == key) return 2 * younger < spare_drains_[slots];
+    if (drains_[i].key == key) return 2 * younger < most;
     younger += class_of_[index(drains_[i].key)] == slots ? 1 : 0;
   }
   return false;

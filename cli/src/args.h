@@ -36,6 +36,9 @@ struct Args {
   std::string init;               ///< of `train`: short for model.from
   std::int64_t steps = 30;        ///< of `verify`
   bool practicality = false;      ///< of `verify`
+  bool quick = false;             ///< of `bench`
+  std::string machine;            ///< of `plan`: a profile's name or file
+  double params = 0;              ///< of `plan`: of a model of that size; 0: the configured one
   std::vector<std::string> data;  ///< of `eval`
   std::int64_t batches = 0;       ///< of `eval`; 0: all
   std::int64_t checkpoint = -1;   ///< of `eval`: its step; below 0: the newest

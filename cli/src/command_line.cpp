@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <strata/offload/machine_profile.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/suggest.h>
@@ -22,6 +23,8 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  strata train --preset austen-5m --out runs/demo\n"
     "  strata plan --preset austen-5m memory.pinned=16MiB\n"
+    "  strata plan --machine h200 --params 13e9 model.seq=2048 train.micro_batch=8\n"
+    "  strata bench --nvme-dir /mnt/nvme\n"
     "  strata verify --preset austen-5m\n"
     "  strata generate runs/demo --prompt \"Elizabeth \"\n"
     "  strata generate models/gpt2 --prompts questions.txt --top-p 0.9 --json\n"
@@ -96,6 +99,26 @@ void add_train_options(CLI::App& app, Args& args) {
 
 void add_plan_options(CLI::App& app, Args& args) {
   add_run_options(app, args);
+  app.add_flag("--json", args.json, "Print JSON");
+}
+
+void add_machine_options(CLI::App& app, Args& args) {
+  add_plan_options(app, args);
+  std::string names;
+  for (const ShippedMachine& machine : shipped_machines())
+    names += str(names.empty() ? "" : ", ", machine.name);
+  app.add_option("--machine", args.machine,
+                 str("Forecast the step on another machine: ", names, ", or a profile of strata bench"))
+      ->option_text("NAME|FILE");
+  app.add_option("--params", args.params, "Of a LLaMA-like model of so many parameters, as 7e9")
+      ->option_text("N");
+}
+
+void add_bench_options(CLI::App& app, Args& args) {
+  app.add_option("--nvme-dir", args.nvme_dir, "Folder meant for the NVMe tier");
+  app.add_option("--out", args.out_dir, "Profile to write (default: where strata plan finds it)")
+      ->option_text("FILE");
+  app.add_flag("--quick", args.quick, "In a fifth of the time, and less exact");
   app.add_flag("--json", args.json, "Print JSON");
 }
 
@@ -202,7 +225,8 @@ const std::vector<Verb>& verbs() {
        "Show what a run would hold where, and whether it fits, without starting it",
        run_plan,
        {},
-       add_plan_options},
+       add_machine_options},
+      {"bench", "Measure this machine, for forecasts", run_bench, {}, add_bench_options},
       {"generate", "Continue a prompt with a trained run", run_generate, {}, add_generate_options},
       {"eval", "Measure the loss on text that was not trained on", run_eval, {}, add_eval_options},
       {"export",

@@ -24,4 +24,11 @@ ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout) 
   return tables;
 }
 
+std::int64_t count_leaves(const TensorTable& tensors) {
+  std::int64_t n = 0;
+  for (const LayoutTensor& tensor : tensors.specs)
+    if (tensor.group.trainable) n += cpuopt::norm_leaves(tensor.n_elems);
+  return n;
+}
+
 }  // namespace strata

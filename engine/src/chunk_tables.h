@@ -27,5 +27,7 @@ struct ChunkTables {
   std::int64_t n_leaves = 0;
 };
 ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout);
+/// ChunkTables::n_leaves, which no layout changes.
+std::int64_t count_leaves(const TensorTable& tensors);
 
 }  // namespace strata

@@ -48,6 +48,7 @@ Result<double> Commit::gradient_norm(std::int32_t micro_batches) {
   STRATA_TRY(machine_.backend.synchronize(machine_.compute));
   STRATA_TRY(machine_.backend.synchronize(machine_.cpu));
   // The plan holds for steps that clip and for steps that do not.
+  if (machine_.simulation != nullptr) return 0.0;
   if (machine_.dry()) return ++rehearsed_ % 3 == 0 ? 2 * machine_.plan.options.clip + 1 : 0.0;
   const auto n = static_cast<std::size_t>(machine_.tables.n_leaves);
   STRATA_TRY(machine_.backend.host_access(

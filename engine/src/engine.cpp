@@ -71,7 +71,7 @@ MovedBytes Engine::moved() const {
   MovedBytes moved;
   moved.h2d = counters.copied_bytes[static_cast<std::size_t>(StreamRole::h2d)];
   moved.d2h = counters.copied_bytes[static_cast<std::size_t>(StreamRole::d2h)];
-  if (const NvmeStore* store = impl_->machine().store.get()) {
+  if (const ObjectStore* store = impl_->machine().store.get()) {
     moved.nvme_read = store->counters().bytes_read;
     moved.nvme_write = store->counters().bytes_written;
   }
@@ -85,7 +85,7 @@ LaneSeconds Engine::lane_seconds() const {
   };
   LaneSeconds seconds = {lane(StreamRole::compute), lane(StreamRole::h2d), lane(StreamRole::d2h),
                          lane(StreamRole::cpu)};
-  if (const NvmeStore* store = impl_->machine().store.get()) {
+  if (const ObjectStore* store = impl_->machine().store.get()) {
     const NvmeCounters io = store->counters();
     seconds.nvme_read = static_cast<double>(io.read_busy_ns) * 1e-9;
     seconds.nvme_write = static_cast<double>(io.write_busy_ns) * 1e-9;
@@ -105,21 +105,21 @@ TierBytes Engine::peak_bytes() const {
   return bytes;
 }
 std::string Engine::nvme_note() const {
-  const NvmeStore* store = impl_->machine().store.get();
+  const ObjectStore* store = impl_->machine().store.get();
   return store == nullptr ? "not used" : store->engine_note();
 }
 std::vector<NvmePath> Engine::nvme_paths() const {
-  const NvmeStore* store = impl_->machine().store.get();
+  const ObjectStore* store = impl_->machine().store.get();
   return store == nullptr ? std::vector<NvmePath>{} : store->paths();
 }
 std::uint64_t Engine::nvme_endurance_bytes() const {
-  const NvmeStore* store = impl_->machine().store.get();
+  const ObjectStore* store = impl_->machine().store.get();
   return store == nullptr ? 0 : store->counters().endurance_bytes;
 }
 std::uint64_t Engine::resources_created() const {
   const BackendCounters counters = impl_->machine().backend.counters();
   std::uint64_t made = counters.buffers_created + counters.streams_created + counters.events_created;
-  if (const NvmeStore* store = impl_->machine().store.get()) made += store->counters().files_opened;
+  if (const ObjectStore* store = impl_->machine().store.get()) made += store->counters().files_opened;
   return made;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <strata/offload/sim_store.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
@@ -68,6 +69,9 @@ Machine::Machine(const RunPlan& run_plan, const Engine::Environment& environment
       pool(environment.pool),
       clock(environment.clock),
       trace(environment.trace),
+      simulation(environment.simulation),
+      prices(environment.profile == nullptr ? std::optional<Prices>()
+                                            : Prices(run_plan, *environment.profile)),
       phases(environment.trace == nullptr ? nullptr : &environment.trace->add_track("engine")),
       tables(chunk_tables(run_plan.tensors, run_plan.layout)),
       fixed(pinned_fixed(run_plan, tables.n_leaves)) {}
@@ -117,9 +121,11 @@ Status Machine::take_memory(Io& io) {
     NvmeOptions options = plan.options.nvme;
     options.classes = classes;
     options.trace = trace;
-    STRATA_TRY_ASSIGN(store, NvmeStore::create(io, options));
-    STRATA_TRY(store->register_memory(pinned.view()));
+    STRATA_TRY_ASSIGN(std::unique_ptr<NvmeStore> files, NvmeStore::create(io, options));
+    STRATA_TRY(files->register_memory(pinned.view()));
+    store = std::move(files);
   }
+  if (simulation != nullptr) store = std::make_unique<SimStore>(*simulation);
   lanes = std::make_unique<CopyLanes>(backend, h2d, d2h, plan.layout, plan.placement, store.get());
   STRATA_TRY_ASSIGN(
       chunks, ChunkManager::create(plan.layout, plan.placement,

@@ -10,6 +10,7 @@
 
 #include "chunk_tables.h"
 #include "chunk_update.h"
+#include "prices.h"
 
 namespace strata {
 
@@ -41,8 +42,10 @@ class Machine {
   static Result<std::unique_ptr<Machine>> create(const RunPlan& plan, const Engine::Environment& environment);
   ~Machine();
 
-  /// Over the null backend: decisions are made, contents do not exist.
+  /// Over the null backend or a simulation: decisions are made, contents do not exist.
   bool dry() const noexcept { return backend.info().kind == DeviceKind::null; }
+  /// Over the null backend: a plan, which holds for whatever may happen.
+  bool rehearses() const noexcept { return dry() && simulation == nullptr; }
   std::byte* arena(const Operand& operand) const noexcept { return arena_memory.data + operand.offset; }
   std::byte* state(const Operand& operand) const noexcept { return state_memory.data + operand.offset; }
   std::int32_t* input_slot(std::size_t slot) const noexcept {
@@ -83,6 +86,8 @@ class Machine {
   ThreadPool& pool;
   Clock& clock;
   Trace* const trace;
+  Simulation* const simulation;  ///< null but where the run is simulated
+  const std::optional<Prices> prices;  ///< of a run that is simulated
   Trace::Track* const phases;  ///< null where nothing is traced
   ChunkTables tables;
   PinnedFixed fixed;
@@ -91,7 +96,7 @@ class Machine {
   Buffer device, pinned;
   BufferView arena_memory, state_memory, pinned_memory;
   Stream compute, h2d, d2h, cpu;
-  std::unique_ptr<NvmeStore> store;
+  std::unique_ptr<ObjectStore> store;
   std::unique_ptr<CopyLanes> lanes;
   std::unique_ptr<ChunkManager> chunks;
 

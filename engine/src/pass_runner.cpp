@@ -115,9 +115,11 @@ void compute_nothing(const std::int64_t&, ThreadPool&) {}
 
 Status PassRunner::launch(const LoweredInstr& instr) {
   if (is_move(instr.op)) return moves_.run(instr);
-  if (const double rate = machine_.plan.options.paced_flops_per_s; rate > 0) {
+  const double rate = machine_.plan.options.paced_flops_per_s;
+  if (rate > 0 || machine_.prices) {
     // At least 1: what is not paced ends when its thread comes to it, and all that follows would be late.
-    const auto ns = std::max<std::int64_t>(1, static_cast<std::int64_t>(instr.flops / rate * 1e9));
+    const auto ns = rate > 0 ? std::max<std::int64_t>(1, static_cast<std::int64_t>(instr.flops / rate * 1e9))
+                             : machine_.prices->instruction_ns(instr);
     return machine_.backend.host_call_async(HostCall(op_def(instr.op).name, &compute_nothing, ns).paced(ns),
                                             machine_.compute);
   }
@@ -254,6 +256,9 @@ Status PassRunner::accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin
                                 machine_.plan.layout.group_of(chunk).grad, first, blocks.data(),
                                 static_cast<std::int64_t>(blocks.size())});
   call.reads(grad.view().data, grad.view().bytes).writes(sum.view().data, sum.view().bytes);
+  if (machine_.prices)
+    call.paced(machine_.prices->sweep_ns(grad.view().bytes + (first ? 1 : 2) * sum.view().bytes,
+                                         stream.role() == StreamRole::compute));
   return machine_.backend.host_call_async(call, stream);
 }
 
@@ -263,6 +268,8 @@ Status PassRunner::take_leaves(ChunkId chunk, const ChunkPin& sum, Stream& strea
                 LeavesState{sum.view().data, machine_.plan.layout.group_of(chunk).sum, machine_.leaves(),
                             blocks.data(), static_cast<std::int64_t>(blocks.size())});
   call.reads(sum.view().data, sum.view().bytes);
+  if (machine_.prices)
+    call.paced(machine_.prices->sweep_ns(sum.view().bytes, stream.role() == StreamRole::compute));
   // Its leaves lie between those of other chunks; what matters is that the host waits before it adds them up.
   for (const Block& block : blocks) {
     if (call.accesses().size() + 1 >= HostCall::kMaxAccesses) break;

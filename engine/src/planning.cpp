@@ -1,8 +1,11 @@
 #include "planning.h"
 
 #include <algorithm>
+#include <bit>
+#include <map>
 #include <optional>
 
+#include <strata/cpuopt/master.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
@@ -47,12 +50,14 @@ Status check(const Program& train) {
 }
 
 // A working window of a few chunks shall take a small part of the device beside the activations.
-std::int64_t largest_sensible_chunk(const Program& program, const EngineOptions& options) {
+std::int64_t largest_sensible_chunk(std::size_t arena, const EngineOptions& options) {
   if (options.budgets[0] == kUnlimited) return 0;
-  const std::size_t arena = plan_memory(program).arena_bytes;
   const std::uint64_t left = options.budgets[0] > arena ? options.budgets[0] - arena : 0;
   constexpr std::uint64_t kWidest = sizeof(float);  // bytes an element of any payload takes at most
-  return std::max<std::int64_t>(ChunkLayout::kSliceAlign, static_cast<std::int64_t>(left / 16 / kWidest));
+  const std::uint64_t elems = left / 16 / kWidest;
+  // To three bits, so that budgets which hardly differ have one layout.
+  const int dropped = std::max(0, static_cast<int>(std::bit_width(elems)) - 3);
+  return std::max<std::int64_t>(ChunkLayout::kSliceAlign, static_cast<std::int64_t>(elems >> dropped << dropped));
 }
 
 // Chunks fetched ahead even out instructions that take long and chunks that need little computing, up to a
@@ -99,9 +104,9 @@ static std::uint64_t frozen_bytes(const RunPlan& plan) {
   return bytes;
 }
 
-// All but the placement. The search for a chunk size looks at a `part`th of the sensible sizes.
+// All but the placement. The search for a chunk size looks at sizes up to `max_chunk_elems`; 0: at all.
 static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, const EngineOptions& options,
-                                                std::int64_t part) {
+                                                std::int64_t max_chunk_elems) {
   STRATA_TRY(check(options));
   if (!programs.train.code.empty()) {
     STRATA_TRY(check(programs.train));
@@ -133,7 +138,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   if (!programs.train.code.empty()) STRATA_TRY(make_update_rules(*plan, model));
   LayoutOptions layout;
   layout.chunk_elems = options.chunk_elems;
-  layout.max_chunk_elems = largest_sensible_chunk(model, options) / part;
+  layout.max_chunk_elems = max_chunk_elems;
   STRATA_TRY_ASSIGN(plan->layout, ChunkLayout::create(plan->tensors.specs, layout));
   plan->notes.push_back("layout: " + plan->layout.explanation());
   if (!options.prefetch) plan->options.prefetch = prefetch_that_pays(plan->layout, options.budgets[0]);
@@ -164,7 +169,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   plan->trace.nvme_fixed_bytes = activation_store_bytes(plan->train);
   plan->trace.trains = !plan->train.code.empty();
   plan->trace.pinned_fixed_bytes =
-      pinned_fixed(*plan, chunk_tables(plan->tensors, plan->layout).n_leaves).total();
+      pinned_fixed(*plan, count_leaves(plan->tensors)).total();
   if (const LoweredProgram::Offload& away = plan->train.offload; away.n > 0)
     plan->notes.push_back(str("activations: ", away.n, " of ", format_bytes(away.bytes),
                               " leave the device in forward and return in backward, for at most ",
@@ -194,13 +199,38 @@ static std::optional<Placement> place(const RunPlan& plan) {
   return find_placement(plan.layout, plan.trace, request);
 }
 
+// Whether parameters and moments alone have room in all tiers together: for those who ask many times.
+static bool may_hold(const ProgramSet& programs, const EngineOptions& options) {
+  double room = 0, need = 0;
+  for (const std::uint64_t bytes : options.budgets) room += static_cast<double>(bytes);
+  const cpuopt::MomentSet moments = cpuopt::moments_of(options.optimizer);
+  const Program& model = model_of(programs);
+  for (const ParamInfo& param : model.params) {
+    const DType compute = model.value(param.value).dtype;
+    std::size_t bytes = size_of(compute);
+    if (&model == &programs.train && param.trainable)
+      bytes += cpuopt::master_bytes(cpuopt::master_layout(compute)) +
+               moment_value_bytes(options.states) * (std::size_t{moments.first} + std::size_t{moments.second});
+    need += static_cast<double>(bytes) * static_cast<double>(param.shape.n_elems());
+  }
+  return need <= room;
+}
+
+// The search for a chunk size knows nothing of windows: where its choice does not fit, smaller chunks may.
+static constexpr std::int64_t kChunkParts[] = {1, 2, 4};
+static bool searches_chunk(const EngineOptions& options) {
+  return options.chunk_elems == 0 && options.budgets[0] != kUnlimited;
+}
+
 Result<std::unique_ptr<RunPlan>> draft_plan(
     const ProgramSet& programs, const EngineOptions& options,
     const std::function<void(const ChunkLayout&, Placement&)>& choose) {
-  const bool searches = !choose && options.chunk_elems == 0 && options.budgets[0] != kUnlimited;
-  // The search knows nothing of windows: where its choice does not fit, smaller chunks may.
-  for (const std::int64_t part : {1, 2, 4}) {
-    STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, lay_out(programs, options, part));
+  const bool searches = searches_chunk(options);
+  const std::size_t arena = searches ? plan_memory(model_of(programs)).arena_bytes : 0;
+  for (const std::int64_t part : kChunkParts) {
+    if (!choose && check(options).is_ok() && !may_hold(programs, options)) break;
+    STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan,
+                      lay_out(programs, options, searches ? largest_sensible_chunk(arena, options) / part : 0));
     if (choose) {
       plan->placement.classes = slot_classes(plan->layout);
       plan->placement.homes.resize(plan->layout.n_chunks());
@@ -219,19 +249,61 @@ Result<std::unique_ptr<RunPlan>> draft_plan(
   return Status::error(Code::does_not_fit, "the run does not fit its budgets");
 }
 
+namespace {
+
+/// Whether budgets fit, for one who asks many times: what budgets do not change is made once.
+class Fitting {
+ public:
+  Fitting(std::span<const ProgramSet> choices, const EngineOptions& options)
+      : choices_(choices), options_(options) {
+    for (const ProgramSet& programs : choices) arenas_.push_back(plan_memory(model_of(programs)).arena_bytes);
+  }
+
+  bool fits(const TierBytes& budgets) {
+    options_.budgets = budgets;
+    for (std::size_t choice = choices_.size(); choice-- > 0;)  // the last need least
+      if (fits(choice)) return true;
+    return false;
+  }
+
+ private:
+  bool fits(std::size_t choice) {
+    if (!may_hold(choices_[choice], options_)) return false;
+    const bool searches = searches_chunk(options_);
+    for (const std::int64_t part : kChunkParts) {
+      RunPlan* const plan = laid_out(choice, searches ? largest_sensible_chunk(arenas_[choice], options_) / part : 0);
+      if (plan == nullptr) return false;
+      plan->options.budgets = options_.budgets;
+      if (!options_.prefetch) plan->options.prefetch = prefetch_that_pays(plan->layout, options_.budgets[0]);
+      if (place(*plan)) return true;
+      if (!searches) break;
+    }
+    return false;
+  }
+
+  RunPlan* laid_out(std::size_t choice, std::int64_t max_chunk_elems) {
+    const auto found = plans_.find({choice, max_chunk_elems});
+    if (found != plans_.end()) return found->second.get();
+    auto plan = lay_out(choices_[choice], options_, max_chunk_elems);
+    return plans_.emplace(std::pair{choice, max_chunk_elems}, plan.has_value() ? *std::move(plan) : nullptr)
+        .first->second.get();
+  }
+
+  std::span<const ProgramSet> choices_;
+  EngineOptions options_;
+  std::vector<std::size_t> arenas_;
+  std::map<std::pair<std::size_t, std::int64_t>, std::unique_ptr<RunPlan>> plans_;
+};
+
+}  // namespace
+
 Status explain_refusal(std::span<const ProgramSet> choices, const EngineOptions& options) {
-  const auto fits = [&](const TierBytes& budgets) {
-    EngineOptions other = options;
-    other.budgets = budgets;
-    return std::any_of(choices.rbegin(), choices.rend(),
-                       [&](const ProgramSet& programs) {  // the last need least
-                         return draft_plan(programs, other, nullptr).has_value();
-                       });
-  };
-  STRATA_TRY_ASSIGN(const std::unique_ptr<RunPlan> plan, lay_out(choices.back(), options, 1));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<RunPlan> plan, lay_out(choices.back(), options, 0));
   const PlacementRequest request = request_of(plan->options);
+  Fitting fitting(choices, options);
   return does_not_fit(plan->layout, plan->trace, request,
-                      smallest_that_fits(options.budgets, may_grow_nvme(request), fits));
+                      smallest_that_fits(options.budgets, may_grow_nvme(request),
+                                         [&](const TierBytes& budgets) { return fitting.fits(budgets); }));
 }
 
 }  // namespace strata

@@ -77,6 +77,7 @@ Status queue_update(Machine& machine, ChunkId chunk, const StepConstants& step, 
   if (gradient) update.chunk.g = gradient.view().data;
   if (undo != Undo::none) update.old = old_block(machine, chunk);
   HostCall call(cpuopt::to_string(step.by_rule[0].optimizer).data(), &run_chunk_update, update);
+  if (machine.prices) call.paced(machine.prices->update_ns(chunk, on_device, undo));
   for (const ChunkPin& state : states)
     if (state) call.writes(state.view().data, state.view().bytes);
   if (gradient) call.reads(gradient.view().data, gradient.view().bytes);

@@ -3,18 +3,13 @@
 #include <strata/runtime/null_backend.h>
 
 #include "cached_sequences.h"
+#include "no_batches.h"
 #include "planning.h"
 
 // The plan of a run is the run itself, in small, over a backend that moves nothing.
 
 namespace strata {
 namespace {
-
-class NoBatches final : public BatchSource {
- public:
-  Status fill(std::int64_t, const BatchView&) override { return Status::ok(); }
-  std::int64_t n_counted(std::int64_t, std::int64_t) override { return 0; }
-};
 
 // A prompt, then tokens one by one.
 Status rehearse_sequences(Engine& engine, const RunPlan& plan) {

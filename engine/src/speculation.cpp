@@ -14,7 +14,7 @@ Speculation::Speculation(Machine& machine, const PassSchedule& schedule)
 
 bool Speculation::is_worth_it() const noexcept {
   if (machine_.plan.options.step_mode != StepMode::automatic) return true;
-  if (machine_.dry()) return steps_ % 2 == 0;  // the plan holds for both
+  if (machine_.rehearses()) return steps_ % 2 == 0;  // the plan holds for both
   return choice_.speculates();
 }
 

@@ -23,7 +23,7 @@ std::vector<SlotClass> store_classes(const ChunkLayout& layout, const Placement&
 }
 
 CopyLanes::CopyLanes(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayout& layout,
-                     const Placement& placement, NvmeStore* store)
+                     const Placement& placement, ObjectStore* store)
     : backend_(backend), h2d_(h2d), d2h_(d2h), layout_(layout), placement_(placement), store_(store) {
   std::uint32_t next = 0;
   for (const std::uint32_t homes : placement.home_counts(layout, Tier::nvme))

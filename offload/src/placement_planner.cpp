@@ -1,6 +1,7 @@
 #include <strata/offload/placement_planner.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
 
@@ -115,16 +116,25 @@ bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const
 // step. Whether all of them found room.
 bool place_sums_on_device(const ChunkLayout& layout, const AccessTrace& trace,
                           const PlacementRequest& request, ChunkId first, const Width& width, Placement& p) {
-  for (ChunkId chunk = first; chunk < layout.n_chunks(); ++chunk) {
-    if (!layout.group_of(chunk).trainable) continue;
-    auto& home = p.homes[chunk][static_cast<std::size_t>(Payload::accum)];
-    home = Tier::device;
+  std::vector<ChunkId> trained;
+  for (ChunkId chunk = first; chunk < layout.n_chunks(); ++chunk)
+    if (layout.group_of(chunk).trainable) trained.push_back(chunk);
+  const auto try_first = [&](std::size_t n) {
+    for (std::size_t i = 0; i < trained.size(); ++i) {
+      auto& home = p.homes[trained[i]][static_cast<std::size_t>(Payload::accum)];
+      home = i < n ? std::optional(Tier::device) : std::nullopt;
+    }
     set_windows(layout, trace, width, p);
-    if (placement_bytes(layout, trace, p)[kDevice] <= request.budgets[kDevice]) continue;
-    home.reset();
-    return false;
+    return placement_bytes(layout, trace, p)[kDevice] <= request.budgets[kDevice];
+  };
+  if (try_first(trained.size())) return true;
+  std::size_t low = 0, high = trained.size();  // fewer never need more
+  while (low + 1 < high) {
+    const std::size_t middle = (low + high) / 2;
+    (try_first(middle) ? low : high) = middle;
   }
-  return true;
+  (void)try_first(low);
+  return false;
 }
 
 bool may_place_sums(const PlacementRequest& request) {
@@ -147,14 +157,23 @@ void keep_params_on_device(const ChunkLayout& layout, const AccessTrace& trace,
 
 // `n` chunks whole on the device, from the front of the model: their gradients come last, so that their
 // update follows backward with nothing to wait for. Nothing where that does not fit.
-std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const AccessTrace& trace,
-                                               const PlacementRequest& request, ChunkId n,
-                                               const Width& width) {
+std::optional<Placement> on_device(const ChunkLayout& layout, const AccessTrace& trace,
+                                   const PlacementRequest& request, ChunkId n, const Width& width) {
   Placement p = empty_placement(layout);
   for (ChunkId chunk = 0; chunk < n; ++chunk)
     for (const Payload payload : homed(trace)) set_home(layout, p, {chunk, payload}, Tier::device);
   set_windows(layout, trace, width, p);
   if (placement_bytes(layout, trace, p)[kDevice] > request.budgets[kDevice]) return std::nullopt;
+  return p;
+}
+
+// The same with homes for the rest.
+std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const AccessTrace& trace,
+                                               const PlacementRequest& request, ChunkId n,
+                                               const Width& width) {
+  std::optional<Placement> first = on_device(layout, trace, request, n, width);
+  if (!first) return std::nullopt;
+  Placement p = *std::move(first);
   if (trace.trains && may_place_sums(request) && !place_sums_on_device(layout, trace, request, n, width, p) &&
       request.gradients == GradientPolicy::device)
     return std::nullopt;
@@ -163,26 +182,86 @@ std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const 
   return p;
 }
 
-// Of all numbers of whole chunks on the device, the one that moves least.
+/// Of all numbers of whole chunks on the device, the one that moves least.
+class Attempt {
+ public:
+  Attempt(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
+          const Width& width)
+      : layout_(layout), trace_(trace), request_(request), width_(width) {}
+
+  std::optional<Placement> run() {
+    const auto all = static_cast<std::int64_t>(layout_.n_chunks());
+    if (request_.policy != PlacementPolicy::automatic && request_.policy != PlacementPolicy::device) {
+      consider(0);
+      return std::move(best_);
+    }
+    // Towards the end windows shrink with every chunk, so that more may fit where less does not.
+    constexpr std::int64_t kEach = 24;
+    std::int64_t n = all;
+    for (; n >= 0 && n > all - kEach; --n) {
+      consider(n);
+      if (best_ && (n == all || request_.policy == PlacementPolicy::device)) return std::move(best_);
+    }
+    if (n < 0) return std::move(best_);
+    const std::int64_t most = most_that_fit(n);
+    if (most < 0) return std::move(best_);
+    search(most);
+    return std::move(best_);
+  }
+
+ private:
+  // Below that each chunk on the device needs more of it.
+  std::int64_t most_that_fit(std::int64_t n) const {
+    const auto fits = [&](std::int64_t chunks) {
+      return on_device(layout_, trace_, request_, static_cast<ChunkId>(chunks), width_).has_value();
+    };
+    if (fits(n)) return n;
+    if (!fits(0)) return -1;
+    std::int64_t low = 0;
+    while (low + 1 < n) {
+      const std::int64_t middle = (low + n) / 2;
+      (fits(middle) ? low : n) = middle;
+    }
+    return low;
+  }
+
+  // From as many as fit down by growing strides, then around the best of these by shrinking ones.
+  void search(std::int64_t most) {
+    std::int64_t stride = 1;
+    for (std::int64_t n = most;; n = std::max<std::int64_t>(0, n - stride), stride *= 2) {
+      consider(n);
+      if (best_ && request_.policy == PlacementPolicy::device) return;
+      if (n == 0) break;
+    }
+    if (!best_) return;
+    for (; stride > 0; stride /= 2)
+      for (const std::int64_t n : {best_n_ + stride, best_n_ - stride})
+        if (n >= 0 && n <= most) consider(n);
+  }
+
+  void consider(std::int64_t n) {
+    std::optional<Placement> p =
+        with_chunks_on_device(layout_, trace_, request_, static_cast<ChunkId>(n), width_);
+    if (!p) return;
+    const double cost = step_cost(layout_, trace_, *p);
+    if (best_ && cost >= best_cost_) return;
+    best_ = std::move(p);
+    best_cost_ = cost;
+    best_n_ = n;
+  }
+
+  const ChunkLayout& layout_;
+  const AccessTrace& trace_;
+  const PlacementRequest& request_;
+  const Width& width_;
+  std::optional<Placement> best_;
+  double best_cost_ = 0;
+  std::int64_t best_n_ = 0;
+};
+
 std::optional<Placement> attempt(const ChunkLayout& layout, const AccessTrace& trace,
                                  const PlacementRequest& request, const Width& width) {
-  const auto all = static_cast<ChunkId>(layout.n_chunks());
-  const bool device_first =
-      request.policy == PlacementPolicy::automatic || request.policy == PlacementPolicy::device;
-  std::optional<Placement> best;
-  double best_cost = 0;
-  for (ChunkId n = device_first ? all : 0;; --n) {
-    std::optional<Placement> p = with_chunks_on_device(layout, trace, request, n, width);
-    if (p) {
-      const double cost = step_cost(layout, trace, *p);
-      if (!best || cost < best_cost) {
-        best = std::move(p);
-        best_cost = cost;
-      }
-      if (n == all || request.policy == PlacementPolicy::device) return best;  // all of it, or as many as fit
-    }
-    if (n == 0) return best;
-  }
+  return Attempt(layout, trace, request, width).run();
 }
 
 std::uint64_t passing_bytes(const Placement& p) {
@@ -202,12 +281,67 @@ TierBytes placement_bytes(const ChunkLayout& layout, const AccessTrace& trace, c
   return bytes;
 }
 
+namespace detail {
+
+AccessTrace widest_steps(const AccessTrace& trace) {
+  std::vector<std::vector<std::uint64_t>> sets;
+  for (const AccessTrace::Step& step : trace.steps) {
+    std::vector<std::uint64_t> keys;
+    for (const CopyKey key : step.on_device)
+      keys.push_back(std::uint64_t{key.chunk} * kPayloads + static_cast<std::uint64_t>(key.payload));
+    std::sort(keys.begin(), keys.end());
+    if (!keys.empty()) sets.push_back(std::move(keys));
+  }
+  std::sort(sets.begin(), sets.end(), [](const auto& a, const auto& b) {
+    return a.size() != b.size() ? a.size() > b.size() : a < b;
+  });
+  std::map<std::uint64_t, std::vector<std::size_t>> kept_with;  // by key: the sets that are kept and have it
+  std::vector<std::size_t> kept;
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    const std::vector<std::size_t>& near = kept_with[sets[i].front()];
+    if (std::any_of(near.begin(), near.end(), [&](std::size_t k) {
+          return std::includes(sets[k].begin(), sets[k].end(), sets[i].begin(), sets[i].end());
+        }))
+      continue;
+    kept.push_back(i);
+    for (const std::uint64_t key : sets[i]) kept_with[key].push_back(i);
+  }
+  AccessTrace out = trace;
+  out.steps.clear();
+  for (const std::size_t i : kept) {
+    AccessTrace::Step step;
+    for (const std::uint64_t key : sets[i])
+      step.on_device.push_back({static_cast<ChunkId>(key / kPayloads), static_cast<Payload>(key % kPayloads)});
+    out.steps.push_back(std::move(step));
+  }
+  return out;
+}
+
+}  // namespace detail
+
 void set_least_windows(const ChunkLayout& layout, const AccessTrace& trace, Placement& placement) {
   set_windows(layout, trace, Width{}, placement);
 }
 
-std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessTrace& trace,
+// Whether all tiers together have room for what has to be somewhere: for those who ask many times.
+static bool may_hold(const ChunkLayout& layout, const AccessTrace& trace, const TierBytes& budgets) {
+  double room = 0, need = static_cast<double>(trace.device_fixed_bytes) +
+                          static_cast<double>(trace.pinned_fixed_bytes) +
+                          static_cast<double>(trace.nvme_fixed_bytes);
+  for (const std::uint64_t bytes : budgets) room += static_cast<double>(bytes);
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    for (const Payload payload : homed(trace)) need += static_cast<double>(layout.payload_bytes(chunk, payload));
+  constexpr double kRounding = 1 + 1e-12;
+  return need <= room * kRounding;
+}
+
+std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessTrace& whole_trace,
                                         const PlacementRequest& request) {
+  if (!may_hold(layout, whole_trace, request.budgets)) return std::nullopt;
+  const AccessTrace trace = detail::widest_steps(whole_trace);
+  // What does not fit with the narrowest windows fits with none.
+  std::optional<Placement> least = attempt(layout, trace, request, {0, 1, 1});
+  if (!least) return std::nullopt;
   // Wide windows first: room to prefetch and to write behind is worth more than one more chunk at home. The
   // widest, in which the caller keeps ahead of the slow tier by several chunks, where it is a small part of
   // all.
@@ -216,25 +350,27 @@ std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessT
     if (std::optional<Placement> p = attempt(layout, trace, request, {request.prefetch, 6, 12});
         p && passing_bytes(*p) <= request.budgets[kPinned] / kSmallPart)
       return p;
-  const std::array<Width, 5> widths = {{{request.prefetch, 3, 6},
+  const std::array<Width, 4> widths = {{{request.prefetch, 3, 6},
                                         {request.prefetch, 2, 4},
                                         {std::min(request.prefetch, 1u), 2, 2},
-                                        {0, 1, 2},
-                                        {0, 1, 1}}};
+                                        {0, 1, 2}}};
   for (const Width& width : widths)
     if (std::optional<Placement> p = attempt(layout, trace, request, width)) return p;
-  return std::nullopt;
+  return least;
 }
 
 namespace {
 
 using Judge = std::function<bool(const TierBytes&)>;
 
-// `budgets`, which does not fit, with `tier` as large as it takes. A layout may depend on the budget, so that
-// a larger one need not fit where a smaller does: what is found is a place where a page makes the difference.
+// `budgets`, which does not fit, with `tier` as large as it takes, to a page, or to a four-thousandth of what
+// it is raised by. A layout may depend on the budget, so that a larger one need not fit where a smaller does:
+// what is found is a place where so much makes the difference.
 std::optional<TierBytes> enlarged(TierBytes budgets, std::size_t tier, const Judge& fits) {
   constexpr std::uint64_t kPage = 4096, kMostPages = std::uint64_t{1} << 40;
-  std::uint64_t low = budgets[tier] / kPage;
+  constexpr std::uint64_t kFine = 4096;
+  const std::uint64_t budgets_pages = budgets[tier] / kPage;
+  std::uint64_t low = budgets_pages;
   if (low >= kMostPages) return std::nullopt;  // unlimited
   const auto fits_with = [&](std::uint64_t pages) {
     budgets[tier] = pages * kPage;
@@ -247,7 +383,8 @@ std::optional<TierBytes> enlarged(TierBytes budgets, std::size_t tier, const Jud
     stride *= 2;
   }
   std::uint64_t high = std::min(low + stride, kMostPages);
-  while (low + 1 < high) {
+  const std::uint64_t close = std::max<std::uint64_t>(1, (high - budgets_pages) / kFine);
+  while (low + close < high) {
     const std::uint64_t middle = low + (high - low) / 2;
     (fits_with(middle) ? high : low) = middle;
   }

@@ -11,9 +11,9 @@ void raise(Counts& most, const Counts& counts) {
 
 // Payloads that are on the device together and have no home there.
 Counts least_device_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
-  Counts most(p.classes.size(), 0);
+  Counts most(p.classes.size(), 0), now(p.classes.size(), 0);
   for (const AccessTrace::Step& step : trace.steps) {
-    Counts now(p.classes.size(), 0);
+    std::fill(now.begin(), now.end(), 0);
     for (const CopyKey key : step.on_device)
       if (p.home(key) != Tier::device) ++now[p.class_of(layout, key)];
     raise(most, now);
@@ -51,8 +51,9 @@ struct PinnedWindow {
 // Payloads that are in pinned memory together and have no home there.
 PinnedWindow least_pinned_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
   PinnedWindow most{Counts(p.classes.size(), 0), Counts(p.classes.size(), 0)};
+  Counts commit(p.classes.size(), 0), landing(p.classes.size(), 0), passing(p.classes.size(), 0);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
-    Counts commit(p.classes.size(), 0), landing(p.classes.size(), 0), passing(p.classes.size(), 0);
+    for (Counts* counts : {&commit, &landing, &passing}) std::fill(counts->begin(), counts->end(), 0);
     const bool at_device = p.home({chunk, Payload::param}) == Tier::device;
     const bool trainable = layout.group_of(chunk).trainable;
     for (const Payload payload : homed(trace)) {

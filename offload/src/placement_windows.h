@@ -23,6 +23,9 @@ struct Width {
   std::uint32_t spares = 1;
 };
 
+/// The same trace for a search: without the steps whose payloads another step has all of, since no placement
+/// needs more room for them.
+AccessTrace widest_steps(const AccessTrace& trace);
 /// What a run keeps between uses; one that only infers has parameters alone. A chunk may lack some of them.
 std::span<const Payload> homed(const AccessTrace& trace);
 /// The windows that a run with these homes needs, and what `width` adds.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <strata/cpuopt/isa.h>
+#include <strata/engine/plan_search.h>
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/model/decoder.h>
 #include <strata/model/hf/folder.h>
@@ -69,7 +70,7 @@ EngineOptions engine_options(const TrainConfig& c) {
 }
 
 // The autos that need facts of the machine, not of the model.
-Status decide_machine(LoadedConfig& loaded) {
+Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = nullptr) {
   TrainConfig& c = loaded.config;
   if (c.memory.backend == "cuda")
     return Status::error(
@@ -79,13 +80,19 @@ Status decide_machine(LoadedConfig& loaded) {
     loaded.tree.resolve("memory.backend", std::string("host"), "what this version computes on");
   c.memory.backend = "host";
   const std::uint64_t share = read_host_facts().usable_ram_bytes() / 10 * 4 / 4096 * 4096;
-  const auto decide = [&](std::optional<std::uint64_t>& bytes, const char* key) {
+  const auto decide = [&](std::optional<std::uint64_t>& bytes, const char* key, Tier tier) {
     if (bytes) return;
-    bytes = share;
-    loaded.tree.resolve(key, share, "two fifths of the memory that is free");
+    bytes = machine == nullptr ? share : machine->memory[static_cast<std::size_t>(tier)];
+    loaded.tree.resolve(key, *bytes,
+                        machine == nullptr ? std::string("two fifths of the memory that is free")
+                                           : str("what ", machine->name, " has"));
   };
-  decide(c.memory.device_bytes, "memory.device");
-  decide(c.memory.pinned_bytes, "memory.pinned");
+  decide(c.memory.device_bytes, "memory.device", Tier::device);
+  decide(c.memory.pinned_bytes, "memory.pinned", Tier::pinned);
+  if (c.train.dtype == "auto" && machine != nullptr) {
+    c.train.dtype = machine->flops_16bit.back() > machine->flops_f32.back() ? "bf16" : "f32";
+    loaded.tree.resolve("train.dtype", c.train.dtype, str("what ", machine->name, " multiplies fastest"));
+  }
   if (c.train.dtype == "auto") {
     const bool native = kernels::bf16_gemm() != kernels::Bf16Gemm::widened;
     c.train.dtype = native ? "bf16" : "f32";
@@ -141,10 +148,56 @@ void resolve_prefetch(LoadedConfig& loaded, const RunPlan& plan) {
                       "2 to 6, as many as take an eighth of the device with their gradients");
 }
 
+constexpr std::int64_t kChunkParts[] = {-2, 2, 4};  // of the chunk that the layout finds; below 0: times
+
+// What is auto and changes a step's time alone.
+PlanChoices ways_to_run(const ConfigTree& tree, std::span<const ProgramSet> programs,
+                        std::span<const ActivationChoice> activations) {
+  PlanChoices ways;
+  ways.programs = programs;
+  ways.compared = static_cast<std::size_t>(
+      std::find_if(activations.begin(), activations.end(), [](const ActivationChoice& a) { return a.share_away > 0; }) -
+      activations.begin());
+  if (tree.entry("offload.step_mode").automatic && tree.entry("offload.undo").automatic)
+    ways.changes.push_back({{"offload.step_mode=speculative", [](EngineOptions& o, const RunPlan&) {
+                               o.step_mode = StepMode::speculative;
+                             }}});
+  if (tree.entry("offload.chunk").automatic) {
+    ways.changes.emplace_back();
+    for (const std::int64_t part : kChunkParts)
+      ways.changes.back().push_back({"offload.chunk", [part](EngineOptions& o, const RunPlan& best) {
+                                       const std::int64_t elems = best.layout.chunk_elems();
+                                       o.chunk_elems = std::max<std::int64_t>(
+                                           ChunkLayout::kSliceAlign,
+                                           (part < 0 ? elems * -part : elems / part) / ChunkLayout::kSliceAlign *
+                                               ChunkLayout::kSliceAlign);
+                                     }});
+  }
+  if (tree.entry("offload.gradients").automatic)
+    ways.changes.push_back(
+        {{"offload.gradients=device", [](EngineOptions& o, const RunPlan&) { o.gradients = GradientPolicy::device; }},
+         {"offload.gradients=pinned", [](EngineOptions& o, const RunPlan&) { o.gradients = GradientPolicy::pinned; }}});
+  return ways;
+}
+
+void resolve_changes(LoadedConfig& loaded, const FoundPlan& found, const RunPlan& plan,
+                     const MachineProfile& profile) {
+  const std::string why = str("fastest of ", found.tried.size(), " ways by the forecast for ", profile.name);
+  TrainConfig& c = loaded.config;
+  for (const std::string& kept : found.kept) {
+    if (kept == "offload.step_mode=speculative") {
+      c.offload.step_mode = "speculative";
+      loaded.tree.resolve("offload.step_mode", c.offload.step_mode, why);
+    }
+    if (kept == "offload.chunk")
+      loaded.tree.resolve("offload.chunk", plan.layout.chunk_elems(), why);
+  }
+}
+
 }  // namespace
 
-Result<PlannedJob> plan_job(LoadedConfig& loaded) {
-  STRATA_TRY(decide_machine(loaded));
+Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
+  STRATA_TRY(decide_machine(loaded, basis.elsewhere ? basis.profile : nullptr));
   TrainConfig& c = loaded.config;
   STRATA_TRY(validate(decoder_config(c)));
   STRATA_TRY(decide_frozen_masters(loaded));
@@ -158,9 +211,22 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
     activations.push_back(choice);
     choices.push_back(std::move(programs));
   }
-  STRATA_TRY_ASSIGN(Engine::Choice chosen, Engine::plan_first(choices, engine_options(c)));
-  PlannedJob job{std::move(chosen.plan), activations[chosen.index].recompute};
-  resolve_activations(loaded.tree, c, activations[chosen.index]);
+  PlannedJob job;
+  std::size_t chosen = 0;
+  if (basis.profile != nullptr) {
+    STRATA_TRY_ASSIGN(FoundPlan found, search_plan(ways_to_run(loaded.tree, choices, activations),
+                                                   engine_options(c), *basis.profile));
+    chosen = found.programs;
+    job.plan = std::move(found.plan);
+    job.forecast = found.forecast;
+    resolve_changes(loaded, found, *job.plan, *basis.profile);
+  } else {
+    STRATA_TRY_ASSIGN(Engine::Choice first, Engine::plan_first(choices, engine_options(c)));
+    chosen = first.index;
+    job.plan = std::move(first.plan);
+  }
+  job.recompute = activations[chosen].recompute;
+  resolve_activations(loaded.tree, c, activations[chosen]);
   if (!c.offload.undo_bytes)
     loaded.tree.resolve("offload.undo", std::uint64_t{job.plan->undo.bytes},
                         !job.plan->undo.covers_any()
@@ -168,7 +234,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded) {
                             : std::string("what the pinned budget leaves and can be used"));
   resolve_prefetch(loaded, *job.plan);
   if (c.offload.gradients == "auto") resolve_gradients(loaded.tree, *job.plan);
-  if (!c.offload.chunk_elems)
+  if (loaded.tree.is_auto("offload.chunk"))
     loaded.tree.resolve("offload.chunk", job.plan->layout.chunk_elems(), job.plan->layout.explanation());
   return job;
 }
@@ -302,7 +368,12 @@ std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute rec
   return text + "\n";
 }
 
-std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recompute) {
+double tokens_per_step(const TrainConfig& c) noexcept {
+  return static_cast<double>(c.train.micro_batch) * c.train.grad_accum * c.model.seq;
+}
+
+std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recompute,
+                      const std::string& forecast) {
   const DecoderConfig d = decoder_config(c);
   const HeldStates held = held_states(plan);
   std::string text = fmt::format(
@@ -325,7 +396,7 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
         plan.options.budgets[t] == kUnlimited ? std::string("null") : str(plan.options.budgets[t]),
         plan.planned_peak[t], homes.bytes, homes.payloads, t + 1 < kTiers ? "," : "");
   }
-  return text + "  }\n}\n";
+  return text + "  }" + (forecast.empty() ? "" : ",\n  \"forecast\": " + forecast) + "\n}\n";
 }
 
 }  // namespace strata::cli

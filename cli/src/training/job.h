@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include <strata/engine/engine.h>
+#include <strata/engine/forecast.h>
 #include <strata/graph/passes.h>
 #include <strata/runtime/host_backend.h>
 
@@ -16,10 +16,16 @@ namespace strata::cli {
 struct PlannedJob {
   std::unique_ptr<const RunPlan> plan;
   Recompute recompute = Recompute::none;
+  std::optional<Forecast> forecast{};  ///< where there is a profile
+};
+/// By which the ways to run a step are judged: without one the first that fits is taken.
+struct PlanBasis {
+  const MachineProfile* profile = nullptr;
+  bool elsewhere = false;  ///< it is of another machine than this: what is auto about memory follows it
 };
 /// Records the model, decides the remaining autos and proves that the run fits. Errors: `does_not_fit`,
 /// `unsupported` (memory.backend=cuda), `invalid`.
-Result<PlannedJob> plan_job(LoadedConfig& loaded);
+Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis = {});
 
 /// The plan of a run of these programs alone, within the configuration's budgets. Errors: as plan_job.
 Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs);
@@ -48,6 +54,10 @@ std::string paths_text(const std::vector<NvmePath>& paths);
 std::string start_table(const TrainConfig& config, const RunPlan& plan, Recompute recompute,
                         const std::string& nvme_note);
 /// plan.json.
-std::string plan_json(const TrainConfig& config, const RunPlan& plan, Recompute recompute);
+/// plan.json; `forecast` is a JSON object, or nothing.
+std::string plan_json(const TrainConfig& config, const RunPlan& plan, Recompute recompute,
+                      const std::string& forecast = {});
+/// Of one optimizer step.
+double tokens_per_step(const TrainConfig& config) noexcept;
 
 }  // namespace strata::cli

@@ -64,7 +64,7 @@ std::uint64_t peak_resident_bytes() {
 }
 
 std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& workload,
-                         std::uint64_t write_budget_bytes) {
+                         std::uint64_t write_budget_bytes, const Expectation& expected) {
   const MovedBytes moved = engine.moved();
   return fmt::format(
       "{{\n  \"ending\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {},\n  \"val_loss\": {},\n  "
@@ -75,7 +75,7 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       "  \"resident_peak_bytes\": {},\n  \"resident_allowance_bytes\": {},\n"
       "  {},\n  \"bottleneck\": \"{}\",\n"
       "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}},\n  \"lanes\": "
-      "{},\n"
+      "{},\n  \"forecast\": {},\n"
       "  \"steps_3_to_12\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  "
       "\"endurance_bytes\": {},\n  \"write_budget_bytes\": {},\n  \"nvme\": "
       "\"{}\"\n}}\n",
@@ -84,13 +84,14 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
       tiers_json(engine.plan().options.budgets), peak_resident_bytes(),
       resident_allowance(engine, workload.data_bytes()), stalls_json(o.times), bottleneck_text(o.times),
-      moved.h2d, moved.d2h, moved.nvme_read, moved.nvme_write, lanes_json(engine), o.heap_allocations,
+      moved.h2d, moved.d2h, moved.nvme_read, moved.nvme_write, lanes_json(engine), expectation_json(expected, o), o.heap_allocations,
       o.resources_created, engine.nvme_endurance_bytes(),
       write_budget_bytes == kUnlimitedBytes ? std::string("null") : str(write_budget_bytes),
       engine.nvme_note());
 }
 
-std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder& folder) {
+std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder& folder,
+                         const Expectation& expected) {
   std::string text = fmt::format("\n{} after step {}: training loss {:.4f}, {:.0f} tokens/s\n",
                                  to_string(o.ending), engine.steps(), o.train_loss, o.tokens_per_s);
   if (o.bits_per_byte)
@@ -101,6 +102,7 @@ std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder&
                         o.skipped_steps);
   text += tiers_text(engine);
   text += lanes_text(engine);
+  text += expectation_text(expected, o);
   text += fmt::format("{:.1f} s in steps: {}\n", o.train_seconds, bottleneck_text(o.times));
   return text + fmt::format("run folder: {}\n", folder.path());
 }

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "training/expectation.h"
 #include "training/trainer.h"
 
 namespace strata::cli {
@@ -11,7 +12,8 @@ std::uint64_t peak_resident_bytes();
 
 /// summary.json, and the same for a person.
 std::string summary_json(const TrainOutcome& outcome, Engine& engine, const Workload& workload,
-                         std::uint64_t write_budget_bytes);
-std::string summary_text(const TrainOutcome& outcome, Engine& engine, const RunFolder& folder);
+                         std::uint64_t write_budget_bytes, const Expectation& expected);
+std::string summary_text(const TrainOutcome& outcome, Engine& engine, const RunFolder& folder,
+                         const Expectation& expected);
 
 }  // namespace strata::cli

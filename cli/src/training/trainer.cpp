@@ -111,6 +111,7 @@ Status Trainer::step(std::int64_t step) {
   MetricsLine line;
   line.step = step;
   line.lr = cpuopt::learning_rate(schedule, step);
+  const LaneSeconds lanes_before = engine_.lane_seconds();
   STRATA_TRY(engine_.train_step(batches_, line.lr, line.report));
   const double tokens =
       static_cast<double>(config_.train.micro_batch) * config_.train.grad_accum * config_.model.seq;
@@ -120,6 +121,7 @@ Status Trainer::step(std::int64_t step) {
   line.moved = difference(moved, moved_before_);
   moved_before_ = moved;
   step_seconds_ += line.report.seconds;
+  if (steps_here_ > kFirstCounted) note_warm_step(line.report.seconds, lanes_before);
   outcome_.train_loss = line.report.loss;
   STRATA_TRY(note_skip(step, line.report));
   outcome_.times += line.report.times;
@@ -130,6 +132,16 @@ Status Trainer::step(std::int64_t step) {
                     config_.train.max_time_s});
   count_resources(false);
   return Status::ok();
+}
+
+void Trainer::note_warm_step(double seconds, const LaneSeconds& before) {
+  const LaneSeconds now = engine_.lane_seconds();
+  LaneSeconds& sum = outcome_.warm_lanes;
+  ++outcome_.warm_steps;
+  outcome_.warm_seconds += seconds;
+  for (double LaneSeconds::* lane : {&LaneSeconds::compute, &LaneSeconds::h2d, &LaneSeconds::d2h,
+                                     &LaneSeconds::cpu, &LaneSeconds::nvme_read, &LaneSeconds::nvme_write})
+    sum.*lane += now.*lane - before.*lane;
 }
 
 // One bad batch is passed over; a model that gives nothing else is not worth the hours.

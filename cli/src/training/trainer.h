@@ -36,6 +36,10 @@ struct TrainOutcome {
   std::uint64_t resources_created = 0;  ///< buffers, streams, events and files, in the same steps
   StallTimes times{};                   ///< of the steps
   std::int64_t skipped_steps = 0;       ///< for a gradient that was not finite
+  /// Of the steps after the first three of this process, in which pools and caches still fill.
+  std::int64_t warm_steps = 0;
+  double warm_seconds = 0;
+  LaneSeconds warm_lanes{};
 };
 
 /// The training loop: steps, progress, metrics, validation, samples, checkpoints. One thread.
@@ -46,6 +50,7 @@ class Trainer {
   Result<TrainOutcome> run();
 
  private:
+  void note_warm_step(double seconds, const LaneSeconds& before);
   Status note_skip(std::int64_t step, const StepReport& report);
   Status step(std::int64_t step);
   Status after_step(std::int64_t step);

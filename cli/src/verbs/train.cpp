@@ -11,6 +11,7 @@
 
 #include "exit_code.h"
 #include "load_config.h"
+#include "machine/profile_cache.h"
 #include "training/job.h"
 #include "training/resume.h"
 #include "training/summary.h"
@@ -124,8 +125,12 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   }
   loaded.config.data.packing =
       workload->packing();  // whether rows hold several documents is part of the program
-  STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
+  STRATA_TRY_ASSIGN(const CachedProfile machine, cached_profile(io, profile_path(args.environment),
+                                                                machine_name(config.cpu.share.threads())));
+  STRATA_TRY_ASSIGN(const PlannedJob planned,
+                    plan_job(loaded, {machine.profile ? &*machine.profile : nullptr, false}));
   STRATA_TRY(check_write_budget(config, *planned.plan));
+  const Expectation expected{planned.forecast, machine.warning};
   const SteadyClock clock;
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
   if (trace) trace->set_enabled(false);  // the trainer turns it on for the steps asked for
@@ -169,8 +174,9 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   progress.finish();
   if (trace) STRATA_TRY(trace->write(io, folder->file("trace.json")));
   STRATA_TRY(folder->write("summary.json",
-                           summary_json(outcome, job->engine(), *workload, config.io.write_budget_bytes)));
-  return Outcome{outcome.ending, path, summary_text(outcome, job->engine(), *folder), outcome.why_stopped};
+                           summary_json(outcome, job->engine(), *workload, config.io.write_budget_bytes,
+                                        expected)));
+  return Outcome{outcome.ending, path, summary_text(outcome, job->engine(), *folder, expected), outcome.why_stopped};
 }
 
 }  // namespace

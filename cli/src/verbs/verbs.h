@@ -5,6 +5,7 @@
 // One function a verb, one file a function; the value is the exit code.
 namespace strata::cli {
 
+int run_bench(const Args& args);
 int run_config(const Args& args);
 int run_data(const Args& args);
 int run_doctor(const Args& args);

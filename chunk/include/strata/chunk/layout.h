@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -95,7 +96,9 @@ class ChunkLayout {
   std::span<const GroupKey> groups() const noexcept { return groups_; }
   const GroupKey& group_of(ChunkId id) const { return groups_[static_cast<std::size_t>(chunks_[id].group)]; }
   /// Bytes of one payload of a chunk, whole (all ranks' shards): whole pages, as slots and disks take them.
-  std::size_t payload_bytes(ChunkId id, Payload payload) const;
+  std::size_t payload_bytes(ChunkId id, Payload payload) const {
+    return payload_bytes_[id][static_cast<std::size_t>(payload)];
+  }
   /// Whether a chunk has that payload at all.
   bool has(ChunkId id, Payload payload) const { return payload_bytes(id, payload) > 0; }
   /// This rank's part of a chunk: [begin, end) elements.
@@ -108,8 +111,11 @@ class ChunkLayout {
   const std::string& explanation() const noexcept { return explanation_; }
 
  private:
+  void size_payloads();
+
   std::vector<GroupKey> groups_;
   std::vector<ChunkInfo> chunks_;
+  std::vector<std::array<std::size_t, kPayloads>> payload_bytes_;  // by chunk: asked for all the time
   std::vector<Slice> slices_;
   std::int64_t chunk_elems_ = 0;
   std::int32_t world_ = 1, rank_ = 0;

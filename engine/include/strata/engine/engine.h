@@ -25,6 +25,9 @@
 
 namespace strata {
 
+class Simulation;
+struct MachineProfile;
+
 /// The programs of a run. All have the same parameters; `train` ends in "loss" and has its backward, `eval`
 /// ends in "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets" [T] i32; where a
 /// program has them, also "doc_start" [T] i32 and "divisor" [1] f32 (what the loss is divided by: the engine
@@ -229,6 +232,9 @@ class Engine {
     Io& io;
     Trace* trace =
         nullptr;  ///< gets the store's tracks and one of the engine's own phases; outlives the engine
+    /// Of a run that is simulated: whose backend and clock these are, and what prices its work.
+    Simulation* simulation = nullptr;
+    const MachineProfile* profile = nullptr;
   };
   /// Takes the memory. `plan` and the environment outlive the engine. Parameters are undefined until
   /// initialize() or load. Errors: `does_not_fit`, `out_of_memory`, `no_space`, `io_error`.

@@ -8,16 +8,16 @@
 
 namespace strata {
 
-class NvmeStore;
+class ObjectStore;
 struct SlotClass;
 
-/// The Mover of a run: copies on the h2d and d2h streams, reads and writes through the NVMe store. With no
+/// The Mover of a run: copies on the h2d and d2h streams, reads and writes through the store. With no
 /// store (planning over the null backend) slow-tier requests complete at once. Called by one thread.
 class CopyLanes final : public Mover {
  public:
   /// All references outlive the lanes; `store` has the classes of store_classes(), or is null.
   CopyLanes(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayout& layout, const Placement& placement,
-            NvmeStore* store);
+            ObjectStore* store);
 
   Status copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after,
                     Event& done) override;
@@ -33,7 +33,7 @@ class CopyLanes final : public Mover {
   Stream& d2h_;
   const ChunkLayout& layout_;
   const Placement& placement_;
-  NvmeStore* store_;
+  ObjectStore* store_;
   std::vector<std::uint32_t> store_class_;  // by class of the placement
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <strata/offload/object_store.h>
 #include <strata/runtime/backend.h>
 #include <strata/runtime/io.h>
 #include <strata/runtime/status.h>
@@ -54,43 +55,6 @@ struct NvmeOptions {
   Trace* trace = nullptr;  ///< gets tracks with a span for each request; outlives the store
 };
 
-/// Names one request. A value; a default one is complete and ok.
-struct Ticket {
-  std::uint32_t index = 0;
-  std::uint64_t sequence = 0;
-};
-
-/// What a write does with the generation before it.
-enum class OldGeneration : std::uint8_t {
-  retire,  ///< its slot comes free when the new one is published
-  keep,    ///< it stays in its slot until accept() or restore()
-};
-
-/// Since the store was created.
-struct NvmeCounters {
-  std::uint64_t reads = 0;  ///< requests that ended well
-  std::uint64_t writes = 0;
-  std::uint64_t bytes_read = 0;  ///< of these
-  std::uint64_t bytes_written = 0;
-  std::uint64_t verified_bytes = 0;     ///< read and found to have the right sum
-  std::uint64_t endurance_bytes = 0;    ///< all that was sent to the devices, repeated writes included
-  std::uint64_t read_retries = 0;       ///< whole requests read again after EIO or a wrong sum
-  std::uint64_t write_retries = 0;      ///< whole requests moved to another slot after EIO
-  std::uint64_t bad_slots = 0;          ///< given up after a failed write
-  std::uint64_t resubmissions = 0;      ///< ring: EAGAIN, EINTR and the rests of short transfers
-  std::uint64_t stray_completions = 0;  ///< ring: completions that belong to no request in flight; dropped
-  std::uint64_t files_opened = 0;
-  std::int64_t read_busy_ns = 0;  ///< time in which at least one was under way
-  std::int64_t write_busy_ns = 0;
-};
-
-/// One of the store's dirs, and what it holds of the whole.
-struct NvmePath {
-  std::string dir;
-  std::uint64_t bytes = 0;  ///< preallocated
-  double rate = 0;          ///< as given, or measured in bytes per second; 0: the only dir, not measured
-};
-
 /// What is published under an id.
 struct StoredInfo {
   std::size_t bytes = 0;
@@ -107,13 +71,13 @@ struct StoredInfo {
 /// flight. Where a completion never comes, every call answers `timeout` with the request that is overdue,
 /// since its memory may still be written to; such a store is left to the end of the process, which should be
 /// near.
-class NvmeStore {
+class NvmeStore final : public ObjectStore {
  public:
   /// Errors: `invalid` options, `no_space` with the bytes needed and free, `unsupported` for an engine
   /// insisted on.
   static Result<std::unique_ptr<NvmeStore>> create(Io& io, NvmeOptions options);
   explicit NvmeStore(std::unique_ptr<detail::StoreCore> core);  ///< for create() and tests
-  ~NvmeStore();
+  ~NvmeStore() override;
   NvmeStore(const NvmeStore&) = delete;
   NvmeStore& operator=(const NvmeStore&) = delete;
 
@@ -129,32 +93,32 @@ class NvmeStore {
   /// A keeping write makes the generation before it stay in its slot, beside those that follow, until
   /// accept() or restore(): count a slot more for it.
   Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
-                             OldGeneration old = OldGeneration::retire);
+                             OldGeneration old = OldGeneration::retire) override;
   /// Reads the generation published now, also when a newer one is being written. `dst` has exactly the stored
   /// size. Errors: `not_found`, `invalid`.
-  Result<Ticket> read_async(std::uint64_t id, BufferView dst);
+  Result<Ticket> read_async(std::uint64_t id, BufferView dst) override;
 
   /// The outcome of that request, however often and late it is asked for. Errors: `io_error` naming id, file
   /// and offset; `corrupt` with both sums; `no_space`; `timeout`.
-  Status wait(Ticket ticket);
+  Status wait(Ticket ticket) override;
   bool is_complete(Ticket ticket) const noexcept;
 
   /// Forgets an id and frees its slot; unknown ids are ignored. No request on it may be in flight (asserted).
-  void discard(std::uint64_t id);
+  void discard(std::uint64_t id) override;
   /// Retires what was kept since the first keeping write of an id. Where there was none, nothing happens. No
   /// request on it may be in flight (asserted).
-  void accept(std::uint64_t id);
+  void accept(std::uint64_t id) override;
   /// Takes back the first keeping write of an id and all after it: the generation before it is published
   /// again, or nothing where there was none. No request on it may be in flight (asserted).
-  void restore(std::uint64_t id);
+  void restore(std::uint64_t id) override;
   std::optional<StoredInfo> find(std::uint64_t id) const;
 
   std::uint64_t used_bytes() const;      ///< of slots that hold, are getting, or are still being read
   std::uint64_t capacity_bytes() const;  ///< preallocated
-  std::vector<NvmePath> paths() const;
-  NvmeCounters counters() const;
+  std::vector<NvmePath> paths() const override;
+  NvmeCounters counters() const override;
   /// "io_uring, O_DIRECT, registered buffers", or what was degraded and why.
-  std::string engine_note() const;
+  std::string engine_note() const override;
 
  private:
   std::unique_ptr<detail::StoreCore> core_;

@@ -1,0 +1,334 @@
+#include "machine/measure.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include <strata/cpuopt/update.h>
+#include <strata/kernels/attention.h>
+#include <strata/kernels/elementwise.h>
+#include <strata/kernels/layernorm.h>
+#include <strata/kernels/linear.h>
+#include <strata/offload/nvme_store.h>
+#include <strata/runtime/host_backend.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/topology.h>
+
+#include "machine/profile_cache.h"
+
+namespace strata::cli {
+namespace {
+
+double core_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+class Rig {
+ public:
+  static Result<std::unique_ptr<Rig>> create(const MeasureOptions& options) {
+    auto rig = std::make_unique<Rig>();
+    rig->options_ = &options;
+    STRATA_TRY_ASSIGN(rig->pool_, ThreadPool::create(options.share));
+    STRATA_TRY_ASSIGN(rig->backend_, create_host_backend({}, *rig->pool_, rig->clock_));
+    STRATA_TRY_ASSIGN(rig->compute_, rig->backend_->create_stream(StreamRole::compute));
+    return rig;
+  }
+
+  Backend& backend() noexcept { return *backend_; }
+  ThreadPool& pool() noexcept { return *pool_; }
+  Stream& compute() noexcept { return compute_; }
+
+  /// Median seconds of `round`, over at least three and for a while, after one that warms up.
+  Result<double> seconds(const std::function<Status()>& round) {
+    const double budget_s = options_->quick ? 0.06 : 0.3;
+    constexpr std::size_t kLeast = 3, kMost = 1000;
+    STRATA_TRY(round());
+    std::vector<double> all;
+    for (double spent = 0; all.size() < kLeast || (spent < budget_s && all.size() < kMost); spent += all.back()) {
+      const std::int64_t start = clock_.now_ns();
+      STRATA_TRY(round());
+      all.push_back(1e-9 * static_cast<double>(clock_.now_ns() - start));
+    }
+    std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
+    return all[all.size() / 2];
+  }
+
+  /// Of device memory, with values that are no denormals.
+  Result<TensorView> tensor(const Shape& shape, DType dtype) {
+    STRATA_TRY_ASSIGN(Buffer buffer, backend_->allocate(MemoryKind::device, static_cast<std::size_t>(shape.n_elems()) * size_of(dtype)));
+    const TensorView view{buffer.view().data, shape, dtype};
+    buffers_.push_back(std::move(buffer));
+    STRATA_TRY(kernels::fill_async(*backend_, compute_, {view, 0.5f}));
+    STRATA_TRY(backend_->synchronize(compute_));
+    return view;
+  }
+  Result<BufferView> memory(MemoryKind kind, std::size_t bytes) {
+    STRATA_TRY_ASSIGN(Buffer buffer, backend_->allocate(kind, bytes));
+    buffers_.push_back(std::move(buffer));
+    return buffers_.back().view();
+  }
+  void forget() { buffers_.clear(); }
+
+  /// Seconds of work on the compute stream.
+  Result<double> computing(const std::function<Status()>& queue) {
+    return seconds([&] {
+      STRATA_TRY(queue());
+      return backend_->synchronize(compute_);
+    });
+  }
+
+ private:
+  const MeasureOptions* options_ = nullptr;
+  SteadyClock clock_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<Backend> backend_;
+  Stream compute_;
+  std::vector<Buffer> buffers_;
+};
+
+Status products(Rig& rig, bool quick, MachineProfile& p) {
+  constexpr std::int64_t kOtherSides = 1024;
+  p.product_sizes = {32, 128, 512};
+  if (!quick) p.product_sizes.push_back(2048);
+  for (const DType dtype : {DType::bf16, DType::f32})
+    for (const double size : p.product_sizes) {
+      const auto m = static_cast<std::int64_t>(size), n = std::max(m, kOtherSides);
+      STRATA_TRY_ASSIGN(const TensorView x, rig.tensor({m, n}, dtype));
+      STRATA_TRY_ASSIGN(const TensorView w, rig.tensor({n, n}, dtype));
+      STRATA_TRY_ASSIGN(const TensorView y, rig.tensor({m, n}, dtype));
+      STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
+        return kernels::linear_forward_async(rig.backend(), rig.compute(), {.x = x, .w = w, .b = {}, .y = y});
+      }));
+      const double flops = 2.0 * size * static_cast<double>(n) * static_cast<double>(n);
+      (dtype == DType::f32 ? p.flops_f32 : p.flops_16bit).push_back(flops / s);
+      rig.forget();
+    }
+  return {};
+}
+
+// Forward, causal, heads of 64: half of the products of a full one.
+Status attention(Rig& rig, MachineProfile& p) {
+  constexpr std::int64_t kTokens = 1024, kSeq = 512, kHeads = 8, kHeadDim = 64;
+  const kernels::AttentionHeads shape{.heads = kHeads, .kv_heads = kHeads, .seq = kSeq};
+  STRATA_TRY_ASSIGN(const TensorView qkv, rig.tensor({kTokens, 3 * kHeads * kHeadDim}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView out, rig.tensor({kTokens, kHeads * kHeadDim}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView lse, rig.tensor({kTokens * kHeads}, DType::f32));
+  STRATA_TRY_ASSIGN(const BufferView workspace,
+                    rig.memory(MemoryKind::device, kernels::attention_forward_workspace_bytes(kTokens, shape, DType::bf16, kHeadDim)));
+  STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
+    return kernels::attention_forward_async(rig.backend(), rig.compute(), {qkv, out, lse, {}, shape, workspace});
+  }));
+  p.attention_flops_per_s = 2.0 * kTokens * kSeq * kHeads * kHeadDim / s;
+  rig.forget();
+  return {};
+}
+
+// What a block has beside its products: a norm, an activation, a sum.
+Status streaming(Rig& rig, MachineProfile& p) {
+  constexpr std::int64_t kRows = 1024, kColumns = 1024;
+  std::array<TensorView, 3> x{};
+  for (TensorView& tensor : x) {
+    STRATA_TRY_ASSIGN(tensor, rig.tensor({kRows, kColumns}, DType::bf16));
+  }
+  std::array<TensorView, 2> gain{}, stats{};
+  for (TensorView& tensor : gain) {
+    STRATA_TRY_ASSIGN(tensor, rig.tensor({kColumns}, DType::bf16));
+  }
+  for (TensorView& tensor : stats) {
+    STRATA_TRY_ASSIGN(tensor, rig.tensor({kRows}, DType::f32));
+  }
+  STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
+    STRATA_TRY(kernels::layernorm_forward_async(rig.backend(), rig.compute(), {x[0], gain[0], gain[1], x[1], stats[0], stats[1], 1e-5f}));
+    STRATA_TRY(kernels::gelu_forward_async(rig.backend(), rig.compute(), {x[1], x[2]}));
+    return kernels::add_async(rig.backend(), rig.compute(), {x[1], x[2], x[0]});
+  }));
+  p.device_bytes_per_s = 7.0 * static_cast<double>(x[0].bytes()) / s;
+  STRATA_TRY_ASSIGN(const TensorView one, rig.tensor({8}, DType::f32));
+  constexpr int kCalls = 64;
+  STRATA_TRY_ASSIGN(const double calls, rig.computing([&] {
+    for (int i = 0; i < kCalls; ++i)
+      STRATA_TRY(kernels::add_async(rig.backend(), rig.compute(), {one, one, one}));
+    return Status::ok();
+  }));
+  p.launch_s = calls / kCalls;
+  rig.forget();
+  return {};
+}
+
+Status link(Rig& rig, bool quick, MachineProfile& p) {
+  const std::size_t bytes = (quick ? 32 : 128) * kMiB, piece = 4 * kMiB;
+  STRATA_TRY_ASSIGN(Stream up, rig.backend().create_stream(StreamRole::h2d));
+  STRATA_TRY_ASSIGN(Stream down, rig.backend().create_stream(StreamRole::d2h));
+  std::array<BufferView, 4> ends{};
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    STRATA_TRY_ASSIGN(ends[i], rig.memory(i % 2 == 0 ? MemoryKind::device : MemoryKind::pinned, bytes));
+  }
+  const auto carry = [&](bool rises, bool falls, std::size_t of) {
+    for (std::size_t at = 0; at + of <= bytes; at += of) {
+      if (rises) STRATA_TRY(rig.backend().copy_async(ends[0].part(at, of), ends[1].part(at, of), up));
+      if (falls) STRATA_TRY(rig.backend().copy_async(ends[3].part(at, of), ends[2].part(at, of), down));
+    }
+    STRATA_TRY(rig.backend().synchronize(up));
+    return rig.backend().synchronize(down);
+  };
+  const auto rate = [&](bool rises, bool falls) -> Result<double> {
+    STRATA_TRY_ASSIGN(const double s, rig.seconds([&] { return carry(rises, falls, piece); }));
+    return static_cast<double>(bytes) * (rises && falls ? 2 : 1) / s;
+  };
+  STRATA_TRY_ASSIGN(p.h2d_bytes_per_s, rate(true, false));
+  STRATA_TRY_ASSIGN(p.d2h_bytes_per_s, rate(false, true));
+  STRATA_TRY_ASSIGN(p.link_bytes_per_s, rate(true, true));
+  constexpr std::size_t kSmall = 4096, kCopies = 256;
+  STRATA_TRY_ASSIGN(const double small, rig.seconds([&] {
+    for (std::size_t i = 0; i < kCopies; ++i)
+      STRATA_TRY(rig.backend().copy_async(ends[0].part(0, kSmall), ends[1].part(0, kSmall), up));
+    return rig.backend().synchronize(up);
+  }));
+  p.link_latency_s = std::max(0.0, small / kCopies - static_cast<double>(kSmall) / p.h2d_bytes_per_s);
+  rig.forget();
+  return {};
+}
+
+void in_pieces(ThreadPool& pool, std::int64_t n, const std::function<void(std::int64_t first, std::int64_t count)>& body) {
+  constexpr std::int64_t kPiece = 65536;
+  pool.parallel_for((n + kPiece - 1) / kPiece,
+                    [&](std::int64_t i) { body(i * kPiece, std::min(kPiece, n - i * kPiece)); });
+}
+
+Status ram(Rig& rig, bool quick, MachineProfile& p) {
+  const std::int64_t n = (quick ? 8 : 32) * static_cast<std::int64_t>(kMiB);
+  std::array<float*, 3> arrays{};
+  for (float*& array : arrays) {
+    STRATA_TRY_ASSIGN(const BufferView view, rig.memory(MemoryKind::pinned, static_cast<std::size_t>(n) * sizeof(float)));
+    array = reinterpret_cast<float*>(view.data);
+  }
+  STRATA_TRY_ASSIGN(const double s, rig.seconds([&] {
+    in_pieces(rig.pool(), n, [&](std::int64_t first, std::int64_t count) {
+      for (std::int64_t i = first; i < first + count; ++i) arrays[0][i] = arrays[1][i] + 0.5f * arrays[2][i];
+    });
+    return Status::ok();
+  }));
+  // The line that is written is read first.
+  p.host_bytes_per_s = 4.0 * static_cast<double>(n) * sizeof(float) / s;
+  rig.forget();
+  return {};
+}
+
+Status optimizer(Rig& rig, bool quick, MachineProfile& p) {
+  const std::int64_t n = (quick ? 2 : 8) * static_cast<std::int64_t>(kMiB);
+  for (const StateFormat format : {StateFormat::fp32, StateFormat::bf16, StateFormat::int8}) {
+    std::array<BufferView, 5> memory{};  // parameter, rest of the master, both moments, gradient
+    const std::size_t two = static_cast<std::size_t>(n) * 2, moment = moment_bytes(format, n);
+    const std::array<std::size_t, 5> sizes = {two, two, moment, moment, two};
+    for (std::size_t i = 0; i < memory.size(); ++i) {
+      STRATA_TRY_ASSIGN(memory[i], rig.memory(MemoryKind::pinned, sizes[i]));
+    }
+    cpuopt::OptimizerParams params;
+    params.lr = 1e-4;
+    const cpuopt::UpdateStep step = cpuopt::update_step(params);
+    const cpuopt::UpdateBlock all{.layout = cpuopt::MasterLayout::bf16_split,
+                                  .states = format,
+                                  .grad = DType::bf16,
+                                  .param = memory[0].data,
+                                  .master = memory[1].data,
+                                  .m = cpuopt::moment_at(format, memory[2].data, n),
+                                  .v = cpuopt::moment_at(format, memory[3].data, n),
+                                  .g = memory[4].data};
+    STRATA_TRY_ASSIGN(const double s, rig.seconds([&] {
+      in_pieces(rig.pool(), n, [&](std::int64_t first, std::int64_t count) {
+        cpuopt::UpdateBlock block = all.at(first);
+        block.index = static_cast<std::uint32_t>(first);
+        cpuopt::update_block(step, block, count, cpuopt::dither_of(1, 0, 1, first));
+      });
+      return Status::ok();
+    }));
+    p.update_s_per_param[static_cast<std::size_t>(format)] = s / static_cast<double>(n);
+    rig.forget();
+  }
+  return {};
+}
+
+Status disk(Rig& rig, const MeasureOptions& options, MachineProfile& p) {
+  constexpr std::size_t kSlot = 16 * kMiB, kInFlight = 4;
+  const std::uint32_t objects = options.quick ? 16 : 64;
+  for (const std::string& dir : options.nvme_dirs) STRATA_TRY(posix_io().make_dirs(dir));
+  STRATA_TRY_ASSIGN(const BufferView out, rig.memory(MemoryKind::pinned, kInFlight * kSlot));
+  STRATA_TRY_ASSIGN(const BufferView in, rig.memory(MemoryKind::pinned, kInFlight * kSlot));
+  NvmeOptions store_options;
+  store_options.dirs = options.nvme_dirs;
+  store_options.classes = {{kSlot, objects + static_cast<std::uint32_t>(kInFlight)}};
+  STRATA_TRY_ASSIGN(const std::unique_ptr<NvmeStore> store, NvmeStore::create(posix_io(), store_options));
+  STRATA_TRY(store->register_memory(out));
+  STRATA_TRY(store->register_memory(in));
+  // Reads run half a round behind writes, so that neither is served from what the other has just moved.
+  const auto round = [&](bool writes, bool reads) {
+    std::array<Ticket, kInFlight> written{}, read{};
+    for (std::uint32_t id = 0; id < objects; ++id) {
+      const std::size_t place = id % kInFlight;
+      if (writes) {
+        STRATA_TRY(store->wait(written[place]));
+        STRATA_TRY_ASSIGN(written[place], store->write_async(id, 0, out.part(place * kSlot, kSlot)));
+      }
+      if (reads) {
+        STRATA_TRY(store->wait(read[place]));
+        STRATA_TRY_ASSIGN(read[place], store->read_async((id + objects / 2) % objects, in.part(place * kSlot, kSlot)));
+      }
+    }
+    for (const Ticket ticket : written) STRATA_TRY(store->wait(ticket));
+    for (const Ticket ticket : read) STRATA_TRY(store->wait(ticket));
+    return Status::ok();
+  };
+  const double bytes = static_cast<double>(objects) * kSlot;
+  STRATA_TRY_ASSIGN(const double write_s, rig.seconds([&] { return round(true, false); }));
+  STRATA_TRY_ASSIGN(const double read_s, rig.seconds([&] { return round(false, true); }));
+  const double cores_before = core_seconds();
+  const NvmeCounters before = store->counters();
+  STRATA_TRY_ASSIGN(const double both_s, rig.seconds([&] { return round(true, true); }));
+  const NvmeCounters after = store->counters();
+  p.write_bytes_per_s = bytes / write_s;
+  p.read_bytes_per_s = bytes / read_s;
+  p.disk_bytes_per_s = std::clamp(2 * bytes / both_s, std::min(p.write_bytes_per_s, p.read_bytes_per_s),
+                                  p.write_bytes_per_s + p.read_bytes_per_s);
+  p.disk_core_s_per_byte =
+      (core_seconds() - cores_before) / static_cast<double>(after.bytes_read + after.bytes_written - before.bytes_read - before.bytes_written);
+  rig.forget();
+  return {};
+}
+
+}  // namespace
+
+Result<MachineProfile> measure_machine(const MeasureOptions& options) {
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Rig> rig, Rig::create(options));
+  MachineProfile p;
+  const HostFacts facts = read_host_facts();
+  p.name = machine_name(options.share.threads());
+  p.source = str("measured by strata bench", options.quick ? " --quick" : "");
+  p.cores = std::max(1, rig->pool().threads());
+  p.computes_on_cores = true;
+  p.memory[0] = p.memory[1] = std::max<std::uint64_t>(facts.usable_ram_bytes() / 10 * 4 / 4096 * 4096, 4096);
+  const auto part = [&](const char* name, const auto& measure) -> Status {
+    options.tell(name);
+    return measure().annotate(str("measuring ", name));
+  };
+  STRATA_TRY(part("products", [&] { return products(*rig, options.quick, p); }));
+  STRATA_TRY(part("attention", [&] { return attention(*rig, p); }));
+  STRATA_TRY(part("norms and activations", [&] { return streaming(*rig, p); }));
+  STRATA_TRY(part("the link", [&] { return link(*rig, options.quick, p); }));
+  STRATA_TRY(part("RAM", [&] { return ram(*rig, options.quick, p); }));
+  STRATA_TRY(part("the optimizer", [&] { return optimizer(*rig, options.quick, p); }));
+  if (options.nvme_dirs.empty()) return p;
+  STRATA_TRY(part("the slow tier", [&] { return disk(*rig, options, p); }));
+  STRATA_TRY_ASSIGN(const std::uint64_t free, posix_io().free_bytes(options.nvme_dirs.front()));
+  p.memory[2] = free / 2 / 4096 * 4096;
+  return p;
+}
+
+}  // namespace strata::cli

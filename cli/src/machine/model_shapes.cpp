@@ -1,0 +1,36 @@
+#include "machine/model_shapes.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include <strata/runtime/str.h>
+
+namespace strata::cli {
+
+Result<std::vector<std::string>> model_of_size(double parameters) {
+  constexpr double kLeast = 1e7, kMost = 1e13, kHead = 128, kVocab = 32000, kFfnUnit = 64;
+  if (!(parameters >= kLeast && parameters <= kMost))
+    return Status::error(Code::invalid, fmt::format("--params {:g}: a size from {:g} to {:g}", parameters, kLeast, kMost));
+  // 12 h^2 parameters a layer, and h / 128 layers.
+  const double ideal = std::cbrt(parameters * kHead / 12);
+  const double hidden = std::max(1.0, std::round(ideal / kHead)) * kHead;
+  const double embeddings = 2 * kVocab * hidden;
+  const double layers = std::max(1.0, std::round((parameters - embeddings) / (12 * hidden * hidden)));
+  const double attention = 4 * hidden * hidden + 2 * hidden;
+  const double ffn = (parameters - embeddings - hidden - layers * attention) / (3 * hidden * layers);
+  const double least_ffn = kFfnUnit;
+  std::vector<std::string> settings = {"model.family=llama"};
+  const auto set = [&](const char* key, double value) {
+    settings.push_back(str("model.", key, "=", static_cast<long long>(std::llround(value))));
+  };
+  set("hidden", hidden);
+  set("heads", hidden / kHead);
+  set("layers", layers);
+  set("ffn", std::max(least_ffn, std::round(ffn / kFfnUnit) * kFfnUnit));
+  set("vocab", kVocab);
+  return settings;
+}
+
+}  // namespace strata::cli

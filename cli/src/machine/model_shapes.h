@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <strata/runtime/status.h>
+
+namespace strata::cli {
+
+/// The settings of a LLaMA-like model of about `parameters`: heads of 128, a feed-forward layer of about 8/3
+/// of the width, and a width of about 128 times the layers, as such models have; the feed-forward layer makes
+/// up what the rounding of these leaves. Errors: `invalid` below 1e7 or above 1e13.
+Result<std::vector<std::string>> model_of_size(double parameters);
+
+}  // namespace strata::cli

@@ -1,0 +1,32 @@
+#include "machine/profile_cache.h"
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/topology.h>
+
+namespace strata::cli {
+
+std::string profile_path(const std::vector<std::string>& environment) {
+  std::string cache, home;
+  for (const std::string& variable : environment) {
+    if (variable.starts_with("XDG_CACHE_HOME=")) cache = variable.substr(15);
+    if (variable.starts_with("HOME=")) home = variable.substr(5);
+  }
+  if (cache.empty() && !home.empty()) cache = home + "/.cache";
+  return cache.empty() ? std::string() : cache + "/strata/machine.toml";
+}
+
+std::string machine_name(int threads) {
+  return str(read_cpu_features().name, ", ", threads, threads == 1 ? " thread" : " threads");
+}
+
+Result<CachedProfile> cached_profile(Io& io, const std::string& path, const std::string& name) {
+  CachedProfile found;
+  if (path.empty() || !io.exists(path)) return found;
+  STRATA_TRY_ASSIGN(found.profile, read_machine_profile(path));
+  if (found.profile->name != name)
+    found.warning = str(path, " was measured on ", found.profile->name, ", and this is ", name,
+                        ": run strata bench");
+  return found;
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <strata/engine/forecast.h>
+
+#include "training/trainer.h"
+
+namespace strata::cli {
+
+/// What was expected of a run's steps, for a look back: the forecast for what strata bench has measured of
+/// this machine. Nothing where nothing was measured.
+struct Expectation {
+  std::optional<Forecast> forecast;
+  std::string warning;  ///< where the profile is of another machine
+};
+/// Steps and lanes as they were expected and as they were, as a table and a sentence; empty where nothing was
+/// expected or no step was warm.
+std::string expectation_text(const Expectation& expected, const TrainOutcome& outcome);
+/// {"step_s": ..., "measured_step_s": ..., "error": ..., "lanes": {...}}, or null.
+std::string expectation_json(const Expectation& expected, const TrainOutcome& outcome);
+
+}  // namespace strata::cli

@@ -1,0 +1,84 @@
+#include "prices.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "machine.h"
+
+namespace strata {
+namespace {
+
+constexpr double kAdamWBytes = 26;  // a parameter, in the exact format: what update_s_per_param is of
+
+std::int64_t as_ns(double seconds) { return std::max<std::int64_t>(1, std::llround(seconds * 1e9)); }
+
+std::size_t bytes_of(const Operand& operand) {
+  if (operand.where == Operand::Where::none) return 0;
+  return static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
+}
+
+bool is_product(Op op) {
+  return op == Op::linear || op == Op::linear_backward_input || op == Op::linear_backward_weight ||
+         op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward;
+}
+bool is_attention(Op op) {
+  return op == Op::attention || op == Op::attention_backward || op == Op::cached_attention;
+}
+
+// Of all matrices an instruction has: the side that limits how often what is read is used again.
+double smallest_side(const LoweredInstr& instr) {
+  double least = 1e30;
+  for (const auto* operands : {&instr.in, &instr.out})
+    for (const Operand& operand : *operands) {
+      if (operand.where == Operand::Where::none || operand.shape.rank < 2) continue;
+      for (int d = 0; d < operand.shape.rank; ++d)
+        least = std::min(least, static_cast<double>(operand.shape.dim(d)));
+    }
+  return least;
+}
+
+DType widest_factor(const LoweredInstr& instr) {
+  for (const Operand& operand : instr.in)
+    if (operand.where != Operand::Where::none && operand.shape.rank >= 2 && size_of(operand.dtype) == 4)
+      return DType::f32;
+  return DType::bf16;
+}
+
+}  // namespace
+
+std::int64_t Prices::instruction_ns(const LoweredInstr& instr) const {
+  std::size_t bytes = 0;
+  for (const auto* operands : {&instr.in, &instr.out})
+    for (const Operand& operand : *operands) bytes += bytes_of(operand);
+  double seconds = static_cast<double>(bytes) / profile_.device_bytes_per_s;
+  if (is_product(instr.op))
+    seconds = std::max(seconds, instr.flops / profile_.product_flops_per_s(widest_factor(instr), smallest_side(instr)));
+  else if (is_attention(instr.op))
+    seconds = std::max(seconds, instr.flops / profile_.attention_flops_per_s);
+  return as_ns(std::max(seconds, profile_.launch_s));
+}
+
+std::int64_t Prices::sweep_ns(std::size_t bytes, bool on_device) const {
+  const bool in_ram = !on_device || profile_.computes_on_cores;
+  return as_ns(static_cast<double>(bytes) / (in_ram ? profile_.host_bytes_per_s : profile_.device_bytes_per_s));
+}
+
+std::int64_t Prices::update_ns(ChunkId chunk, bool on_device, Undo undo) const {
+  const ChunkLayout& layout = plan_.layout;
+  std::size_t states = 0;
+  for (const Payload payload : kStepPayloads) states += layout.payload_bytes(chunk, payload);
+  const std::size_t logged = step_bytes(plan_, chunk, Tier::pinned);
+  const std::size_t gradient = layout.payload_bytes(chunk, Payload::accum);
+  // The log is written while what goes there is in a cache; what comes back from it is read and written.
+  const std::size_t log = undo == Undo::none ? 0 : undo == Undo::keep ? logged : 2 * logged;
+  const std::size_t update = undo == Undo::restore ? 0 : gradient + 2 * states;
+  if (on_device && !profile_.computes_on_cores) return sweep_ns(update, true);
+  // By bytes beside the exact AdamW in f32, and by arithmetic where moments are held in fewer.
+  const auto n = static_cast<double>(layout.chunk(chunk).n_elems);
+  const auto format = static_cast<std::size_t>(plan_.options.states);
+  const double by_bytes = profile_.update_s_per_param[0] * static_cast<double>(update + log) / kAdamWBytes;
+  const double by_format = format == 0 || update == 0 ? 0 : n * profile_.update_s_per_param[format];
+  return as_ns(std::max(by_bytes, by_format));
+}
+
+}  // namespace strata

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <strata/chunk/types.h>
+#include <strata/runtime/dtype.h>
+#include <strata/runtime/simulation.h>
+#include <strata/runtime/state_format.h>
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+/// What a machine does in a second: what `strata bench` measures, or a person writes down. Plans and
+/// simulations start from it; no result of a run depends on it. Seconds, bytes, and floating-point operations.
+struct MachineProfile {
+  std::string name;
+  std::string source;  ///< where the figures are from: for people
+  int cores = 1;
+  /// Whether the device is the host backend, whose work shares the cores and the memory of the CPU.
+  bool computes_on_cores = false;
+  std::array<std::uint64_t, kTiers> memory{};  ///< that a run may use of each tier; nvme 0: none
+
+  /// Rates of products whose smallest side is product_sizes[i] (ascending); between them by the logarithm.
+  std::vector<double> product_sizes, flops_16bit, flops_f32;
+  double attention_flops_per_s = 0;
+  double device_bytes_per_s = 0;  ///< of what is no product: all its operands, read or written
+  double launch_s = 0;            ///< that any instruction takes at least
+
+  double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0;
+  double link_bytes_per_s = 0;  ///< of both directions at once, added up
+  double link_latency_s = 0;
+
+  double host_bytes_per_s = 0;  ///< of RAM, read and written by all cores
+  /// Of AdamW on all cores, by StateFormat.
+  std::array<double, 3> update_s_per_param{};
+
+  double read_bytes_per_s = 0, write_bytes_per_s = 0;  ///< of the slow tier
+  double disk_bytes_per_s = 0;                         ///< of both at once, added up
+  double disk_latency_s = 0;
+  double disk_core_s_per_byte = 0;  ///< that carrying and summing a byte takes of a core
+
+  double product_flops_per_s(DType dtype, double smallest_side) const noexcept;
+  /// The rates and the shares of a simulated machine; work of the other lanes is priced by who queues it.
+  SimOptions simulation() const noexcept;
+};
+
+/// From TOML (or JSON, where `origin` ends in .json). Errors: `invalid`, all problems at once, each naming
+/// the key and what it has to be.
+Result<MachineProfile> parse_machine_profile(const std::string& text, const std::string& origin);
+Result<MachineProfile> read_machine_profile(const std::string& path);
+/// Parsed again it gives the same profile.
+std::string to_toml(const MachineProfile& profile);
+std::string to_json(const MachineProfile& profile);
+
+/// Profiles that come with strata, written down from what is published of such machines; `source` says where.
+struct ShippedMachine {
+  std::string_view name;
+  std::string_view toml;
+};
+const std::vector<ShippedMachine>& shipped_machines() noexcept;
+/// One of these, or a file. Errors: `not_found` with the names there are, and those of parse_machine_profile.
+Result<MachineProfile> machine_named(const std::string& name_or_path);
+
+}  // namespace strata

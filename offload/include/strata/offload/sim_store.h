@@ -1,0 +1,28 @@
+#pragma once
+
+#include <strata/offload/object_store.h>
+#include <strata/runtime/simulation.h>
+
+namespace strata {
+
+/// The slow tier of a simulated machine: keeps nothing, and takes the time of what it is asked. One thread.
+class SimStore final : public ObjectStore {
+ public:
+  explicit SimStore(Simulation& simulation) : simulation_(simulation) {}
+
+  Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
+                             OldGeneration old) override;
+  Result<Ticket> read_async(std::uint64_t id, BufferView dst) override;
+  Status wait(Ticket ticket) override;
+  void discard(std::uint64_t) override {}
+  void accept(std::uint64_t) override {}
+  void restore(std::uint64_t) override {}
+  NvmeCounters counters() const override;
+  std::vector<NvmePath> paths() const override { return {}; }
+  std::string engine_note() const override { return "simulated"; }
+
+ private:
+  Simulation& simulation_;
+};
+
+}  // namespace strata

@@ -1,0 +1,35 @@
+#include <strata/offload/sim_store.h>
+
+#include <cmath>
+
+namespace strata {
+namespace {
+
+Ticket ask(Simulation& simulation, SimLane lane, std::size_t bytes) {
+  return {static_cast<std::uint32_t>(lane), simulation.request(lane, bytes)};
+}
+
+}  // namespace
+
+Result<Ticket> SimStore::write_async(std::uint64_t, std::uint32_t, ConstBufferView src, OldGeneration) {
+  return ask(simulation_, SimLane::nvme_write, src.bytes);
+}
+Result<Ticket> SimStore::read_async(std::uint64_t, BufferView dst) {
+  return ask(simulation_, SimLane::nvme_read, dst.bytes);
+}
+
+Status SimStore::wait(Ticket ticket) {
+  if (ticket.sequence > 0) simulation_.wait(static_cast<SimLane>(ticket.index), ticket.sequence);
+  return {};
+}
+
+NvmeCounters SimStore::counters() const {
+  NvmeCounters counters;
+  counters.bytes_read = simulation_.carried_bytes(SimLane::nvme_read);
+  counters.bytes_written = counters.endurance_bytes = simulation_.carried_bytes(SimLane::nvme_write);
+  counters.read_busy_ns = std::llround(1e9 * simulation_.busy_s(SimLane::nvme_read));
+  counters.write_busy_ns = std::llround(1e9 * simulation_.busy_s(SimLane::nvme_write));
+  return counters;
+}
+
+}  // namespace strata

@@ -1,0 +1,152 @@
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <strata/engine/forecast.h>
+#include <strata/graph/ops.h>
+
+#include "engine/tiny_run.h"
+
+// A simulated step beside the least that its lanes allow, over a grid of rates. The bounds:
+//   serial       max(f C, u) + max((1-f) C, d, l) + max(A, S)
+//   two_phase    max((1-f) C, d, l) + max(f C, u, A, S)
+//   speculative  max(f C, u, A2, S2) + max((1-f) C, d, l + A1, S1)
+// where C is computing, f of it forward, u and d are the copies up and down, l what gradients take as they land, A the updates
+// and S the slow tier, of which A1 and S1 are made on trust.
+
+namespace strata {
+namespace {
+
+// How many of the grid: bench/claims/simulator_bounds asks for all of it.
+bool asked_for_all() { return std::getenv("SIMULATOR_BOUNDS_ALL") != nullptr; }
+
+struct Point {
+  double compute = 1, link = 1, optimizer = 1, disk = 0;  ///< seconds, roughly, of a step; disk 0: none
+};
+
+struct Rig {
+  Rig() {
+    DecoderConfig config = test::tiny_config();
+    config.layers = 48;
+    config.hidden = 128;
+    config.ffn = 512;
+    config.heads = 2;
+    config.vocab = 64;
+    programs.train = must(derive_backward(must(record_decoder(config, 1, DecoderHead::loss, DecoderRows::whole, DType::bf16)), "loss"));
+    for (const Instr& instr : programs.train.code) flops += strata::flops(programs.train, instr);
+  }
+
+  std::unique_ptr<const RunPlan> plan(StepMode mode, const Point& at) const {
+    EngineOptions options;
+    options.step_mode = mode;
+    options.chunk_elems = 16 * ChunkLayout::kSliceAlign;
+    options.prefetch = 6;
+    options.gradients = GradientPolicy::pinned;
+    options.policy = PlacementPolicy::pinned;
+    options.paced_flops_per_s = flops / at.compute;
+    if (at.disk > 0) options.budgets[1] = pinned_bytes;
+    return must(Engine::plan(programs, options));
+  }
+
+  ProgramSet programs;
+  double flops = 0;
+  std::uint64_t pinned_bytes = 0;  ///< parameters, gradients and windows alone
+};
+
+MachineProfile machine_of(const RunPlan& plan, const Point& at) {
+  double held = 0, gradients = 0, states = 0;
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
+    held += static_cast<double>(plan.layout.chunk(chunk).n_elems);
+    gradients += static_cast<double>(plan.layout.payload_bytes(chunk, Payload::accum));
+    for (const Payload payload : kStepPayloads)
+      if (plan.placement.home({chunk, payload}) == Tier::nvme)
+        states += static_cast<double>(plan.layout.payload_bytes(chunk, payload));
+  }
+  MachineProfile p;
+  p.name = "grid";
+  p.cores = 16;
+  p.product_sizes = {1};
+  p.flops_16bit = p.flops_f32 = {1e18};
+  p.attention_flops_per_s = p.device_bytes_per_s = 1e18;
+  p.h2d_bytes_per_s = p.d2h_bytes_per_s = gradients / at.link;
+  p.link_bytes_per_s = 2 * p.h2d_bytes_per_s;
+  p.host_bytes_per_s = 100 * 26 * held / at.optimizer;  // nothing is slowed by RAM, and little lands for long
+  p.update_s_per_param = {at.optimizer / held, at.optimizer / held, at.optimizer / held};
+  const double disk = std::max(at.disk, 1e-9);
+  p.read_bytes_per_s = p.write_bytes_per_s = std::max(states, 1.0) / disk;
+  p.disk_bytes_per_s = 2 * p.read_bytes_per_s;
+  return p;
+}
+
+double forward_share(const RunPlan& plan) {
+  double forward = 0, all = 0;
+  bool backward = false;
+  for (const LoweredInstr& instr : plan.train.code) {
+    backward = backward || !instr.grads.empty();
+    all += instr.flops;
+    if (!backward) forward += instr.flops;
+  }
+  return forward / all;
+}
+
+double bound_of(StepMode mode, const Point& at, const RunPlan& plan, const MachineProfile& machine,
+                const Forecast& f) {
+  double gradients = 0;
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
+    gradients += static_cast<double>(plan.layout.payload_bytes(chunk, Payload::accum));
+  const double share = forward_share(plan), computing = f.lanes.compute;
+  const double forward = share * computing, backward = computing - forward;
+  const double landing = gradients / machine.host_bytes_per_s, update = f.lanes.cpu - landing;
+  const double disk = std::max(f.lanes.nvme_read, f.lanes.nvme_write);
+  const double up = f.lanes.h2d, down = f.lanes.d2h, s = f.speculated_share;
+  if (mode == StepMode::serial)
+    return std::max(forward, up) + std::max({backward, down, landing}) + std::max(update, disk);
+  if (mode == StepMode::two_phase)
+    return std::max({backward, down, landing}) + std::max({forward, up, update, disk});
+  // The log makes what is updated on trust dearer: the rest has its price without.
+  const double on_trust = update - (1 - s) * at.optimizer;
+  return std::max({forward, up, update - on_trust, (1 - s) * disk}) +
+         std::max({backward, down, landing + on_trust, s * disk});
+}
+
+TEST(ForecastBoundsTest, ASimulatedStepIsAtMostFivePercentAboveTheLeast) {
+  Rig rig;
+  {
+    const auto all_in_ram = rig.plan(StepMode::two_phase, {});
+    std::uint64_t moments = 0;
+    for (ChunkId chunk = 0; chunk < all_in_ram->layout.n_chunks(); ++chunk)
+      for (const Payload payload : {Payload::m, Payload::v, Payload::master})
+        moments += all_in_ram->layout.payload_bytes(chunk, payload);
+    rig.pinned_bytes = all_in_ram->planned_peak[1] - moments * 3 / 4;
+  }
+  const std::vector<double> ratios = asked_for_all() ? std::vector<double>{0.25, 0.5, 1, 2, 4} : std::vector<double>{0.25, 4};
+  std::vector<Point> points;
+  for (const double link : ratios)
+    for (const double optimizer : ratios) {
+      points.push_back({1, link, optimizer, 0});
+      for (const double disk : ratios) points.push_back({1, link, optimizer, disk});
+    }
+  double worst = 0;
+  std::string where;
+  for (const StepMode mode : {StepMode::serial, StepMode::two_phase, StepMode::speculative})
+    for (const Point& at : points) {
+      const auto plan = rig.plan(mode, at);
+      const MachineProfile machine = machine_of(*plan, at);
+      const Forecast f = must(forecast(*plan, machine));
+      const double bound = bound_of(mode, at, *plan, machine, f), ratio = f.step_s / bound;
+      if (std::getenv("SIMULATOR_BOUNDS_SHOW") != nullptr)
+        std::printf("%s link %.2f optimizer %.2f disk %.2f: %.4f s, bound %.4f, %.3f; compute %.3f up %.3f down %.3f cpu %.3f read %.3f write %.3f trust %.2f\n",
+                    std::string(to_string(mode)).c_str(), at.link, at.optimizer, at.disk, f.step_s, bound, ratio, f.lanes.compute, f.lanes.h2d, f.lanes.d2h, f.lanes.cpu, f.lanes.nvme_read, f.lanes.nvme_write, f.speculated_share);
+      if (ratio > worst) {
+        worst = ratio;
+        where = std::string(to_string(mode)) + " at link " + std::to_string(at.link) + ", optimizer " +
+                std::to_string(at.optimizer) + ", disk " + std::to_string(at.disk);
+      }
+    }
+  std::printf("worst %.4f over %zu points: %s\n", worst, 3 * points.size(), where.c_str());
+  EXPECT_LE(worst, 1.05) << where;
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,130 @@
+#include <gtest/gtest.h>
+
+#include <strata/engine/forecast.h>
+
+#include "engine/tiny_run.h"
+
+namespace strata {
+namespace {
+
+using test::tiny_programs;
+
+/// On which everything but what a test is about takes no time.
+MachineProfile fast_machine() {
+  MachineProfile p;
+  p.name = "fast";
+  p.cores = 8;
+  p.memory = {kUnlimited, kUnlimited, kUnlimited};
+  p.product_sizes = {1};
+  p.flops_16bit = p.flops_f32 = {1e18};
+  p.attention_flops_per_s = p.device_bytes_per_s = 1e18;
+  p.h2d_bytes_per_s = p.d2h_bytes_per_s = 1e18;
+  p.link_bytes_per_s = 2e18;
+  p.host_bytes_per_s = 1e18;
+  p.update_s_per_param = {1e-18, 1e-18, 1e-18};
+  p.read_bytes_per_s = p.write_bytes_per_s = 1e18;
+  p.disk_bytes_per_s = 2e18;
+  return p;
+}
+
+std::unique_ptr<const RunPlan> plan_of(StepMode mode, PlacementPolicy policy, std::int32_t grad_accum = 1) {
+  EngineOptions options;
+  options.step_mode = mode;
+  options.policy = policy;
+  options.grad_accum = grad_accum;
+  options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
+  if (mode == StepMode::automatic) options.undo_bytes = kUnlimited;
+  DecoderConfig config = test::tiny_config();
+  config.layers = 8;
+  return must(Engine::plan(tiny_programs(Recompute::none, 3, config, DType::bf16), options));
+}
+
+std::int64_t params_of(const RunPlan& plan) { return plan.n_params(true); }
+
+TEST(ForecastTest, AStepOfNothingButComputingTakesItsFlops) {
+  const auto plan = plan_of(StepMode::serial, PlacementPolicy::device);
+  MachineProfile machine = fast_machine();
+  machine.launch_s = 1e-3;
+  const Forecast f = must(forecast(*plan, machine));
+  const double least = 1e-3 * static_cast<double>(plan->train.code.size());
+  EXPECT_GE(f.step_s, least);
+  EXPECT_LE(f.step_s, 1.02 * least);
+  EXPECT_GT(f.times.computing_ns, 0.98 * 1e9 * least);
+}
+
+TEST(ForecastTest, TheOptimizerTakesWhatItsParametersDo) {
+  const auto plan = plan_of(StepMode::serial, PlacementPolicy::pinned);
+  MachineProfile machine = fast_machine();
+  machine.update_s_per_param = {1e-6, 1e-6, 1e-6};
+  const Forecast f = must(forecast(*plan, machine));
+  std::int64_t held = 0;
+  for (const ChunkInfo& chunk : plan->layout.chunks()) held += chunk.n_elems;
+  EXPECT_GE(held, params_of(*plan));
+  EXPECT_NEAR(f.lanes.cpu, 1e-6 * static_cast<double>(held), 0.01 * f.lanes.cpu);
+  EXPECT_NEAR(f.step_s, f.lanes.cpu, 0.02 * f.step_s);
+  EXPECT_EQ(std::max_element(f.times.stalled_ns.begin(), f.times.stalled_ns.end()) - f.times.stalled_ns.begin(),
+            static_cast<std::ptrdiff_t>(StallCause::optimizer));
+}
+
+TEST(ForecastTest, BytesOfTheLinkAreCounted) {
+  const auto plan = plan_of(StepMode::two_phase, PlacementPolicy::pinned);
+  const Forecast f = must(forecast(*plan, fast_machine()));
+  const auto bytes = 2.0 * static_cast<double>(params_of(*plan));
+  EXPECT_GE(static_cast<double>(f.moved.d2h), bytes);  // gradients in bf16, and chunks are not all full
+  EXPECT_LE(static_cast<double>(f.moved.d2h), 1.5 * bytes);
+  EXPECT_GE(static_cast<double>(f.moved.h2d), bytes);
+  EXPECT_EQ(f.moved.nvme_read, 0u);
+}
+
+TEST(ForecastTest, TheSlowTierTakesItsTime) {
+  const auto plan = plan_of(StepMode::serial, PlacementPolicy::nvme);
+  MachineProfile machine = fast_machine();
+  machine.read_bytes_per_s = machine.write_bytes_per_s = machine.disk_bytes_per_s = 1e6;  // half duplex
+  const Forecast f = must(forecast(*plan, machine));
+  const double least = 1e-6 * static_cast<double>(f.moved.nvme_read + f.moved.nvme_write);
+  EXPECT_GT(f.moved.nvme_read, 0u);
+  EXPECT_NEAR(f.step_s, least, 0.05 * least);
+  EXPECT_EQ(std::max_element(f.times.stalled_ns.begin(), f.times.stalled_ns.end()) - f.times.stalled_ns.begin(),
+            static_cast<std::ptrdiff_t>(StallCause::nvme));
+}
+
+TEST(ForecastTest, OverlapHidesTheOptimizerUnderTheNextForward) {
+  MachineProfile machine = fast_machine();
+  machine.launch_s = 1e-3;
+  machine.update_s_per_param = {1e-6, 1e-6, 1e-6};
+  const Forecast serial = must(forecast(*plan_of(StepMode::serial, PlacementPolicy::pinned), machine));
+  const Forecast hidden = must(forecast(*plan_of(StepMode::two_phase, PlacementPolicy::pinned), machine));
+  EXPECT_LT(hidden.step_s, serial.step_s - 0.5 * std::min(hidden.lanes.cpu, hidden.lanes.compute / 3));
+}
+
+TEST(ForecastTest, AutomaticSettlesOnTheFasterKindOfStep) {
+  MachineProfile machine = fast_machine();
+  machine.launch_s = 1e-3;
+  machine.update_s_per_param = {1e-6, 1e-6, 1e-6};
+  const Forecast chosen = must(forecast(*plan_of(StepMode::automatic, PlacementPolicy::pinned), machine));
+  const Forecast waits = must(forecast(*plan_of(StepMode::two_phase, PlacementPolicy::pinned), machine));
+  EXPECT_LE(chosen.step_s, 1.02 * waits.step_s);
+}
+
+TEST(ForecastTest, TheSameTwiceIsTheSame) {
+  MachineProfile machine = must(machine_named("rtx-4090"));
+  const auto plan = plan_of(StepMode::two_phase, PlacementPolicy::nvme, 2);
+  const Forecast a = must(forecast(*plan, machine)), b = must(forecast(*plan, machine));
+  EXPECT_EQ(a.step_s, b.step_s);
+  EXPECT_EQ(a.times.stalled_ns, b.times.stalled_ns);
+}
+
+TEST(ForecastTest, ItsPeakIsThePlans) {
+  const auto plan = plan_of(StepMode::two_phase, PlacementPolicy::nvme);
+  EXPECT_EQ(must(forecast(*plan, must(machine_named("h200")))).peak, plan->planned_peak);
+}
+
+TEST(ForecastTest, ARunThatDoesNotTrainHasNone) {
+  ProgramSet programs = tiny_programs();
+  programs.train = {};
+  const auto plan = must(Engine::plan(programs, {}));
+  EXPECT_EQ(forecast(*plan, fast_machine()).status().code(), Code::unsupported);
+}
+
+}  // namespace
+}  // namespace strata

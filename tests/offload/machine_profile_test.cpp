@@ -1,0 +1,109 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <strata/offload/machine_profile.h>
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  const std::size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  return text.replace(at, what.size(), by);
+}
+std::string shipped(std::string_view name) {
+  for (const ShippedMachine& machine : shipped_machines())
+    if (machine.name == name) return std::string(machine.toml);
+  return {};
+}
+
+TEST(MachineProfileTest, EveryShippedProfileIsWholeAndSaysWhereItsFiguresAreFrom) {
+  ASSERT_GE(shipped_machines().size(), 4u);
+  for (const ShippedMachine& machine : shipped_machines()) {
+    const MachineProfile profile = must(machine_named(std::string(machine.name)));
+    EXPECT_EQ(profile.name, machine.name);
+    EXPECT_GT(profile.source.size(), 20u) << machine.name;
+    EXPECT_FALSE(profile.computes_on_cores);
+  }
+}
+
+TEST(MachineProfileTest, WhatIsWrittenIsReadAgain) {
+  const MachineProfile profile = must(machine_named("h200"));
+  const MachineProfile again = must(parse_machine_profile(to_toml(profile), "again.toml"));
+  EXPECT_EQ(to_toml(again), to_toml(profile));
+  EXPECT_DOUBLE_EQ(again.link_latency_s, profile.link_latency_s);
+  EXPECT_EQ(again.memory, profile.memory);
+  const MachineProfile of_json = must(parse_machine_profile(to_json(profile), "again.json"));
+  EXPECT_EQ(to_toml(of_json), to_toml(profile));
+}
+
+TEST(MachineProfileTest, AllThatIsImpossibleIsToldAtOnce) {
+  std::string text = shipped("h200");
+  text = replaced(text, "attention_tflops = 350", "attention_tflops = -1");
+  text = replaced(text, "h2d_gb_per_s = 55", "h2d_gb_per_s = 0");
+  text = replaced(text, "product_sizes = [128, 1024]", "product_sizes = [1024, 128]");
+  text = replaced(text, "tflops_f32 = [40, 50]", "tflops_f32 = [40]");
+  text = replaced(text, "update_ns = [0.2333, 0.175, 0.15]", "update_ns = [0.2]");
+  text = replaced(text, "latency_us = 10", "latncy_us = 10");
+  const Status status = parse_machine_profile(text, "mine.toml").status();
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_THAT(status.message(), HasSubstr("device.attention_tflops"));
+  EXPECT_THAT(status.message(), HasSubstr("latncy_us"));
+  EXPECT_THAT(status.message(), HasSubstr("latency_us"));
+  // What a schema cannot see is told once what it can is mended.
+  text = replaced(text, "attention_tflops = -1", "attention_tflops = 350");
+  text = replaced(text, "latncy_us = 10", "latency_us = 10");
+  const std::string rest(parse_machine_profile(text, "mine.toml").status().message());
+  for (const char* key : {"link.h2d_gb_per_s = 0", "device.product_sizes", "device.tflops_f32", "host.update_ns"})
+    EXPECT_THAT(rest, HasSubstr(key));
+}
+
+TEST(MachineProfileTest, BothDirectionsAreNoFasterThanTheSumAndNoSlowerThanOne) {
+  const std::string text = shipped("h200");
+  for (const char* both : {"both_gb_per_s = 300", "both_gb_per_s = 20"})
+    EXPECT_THAT(std::string(parse_machine_profile(replaced(text, "both_gb_per_s = 110", both), "mine.toml").status().message()),
+                HasSubstr("link.both_gb_per_s"));
+}
+
+TEST(MachineProfileTest, AMachineWithASlowTierHasItsRates) {
+  const Status status =
+      parse_machine_profile(replaced(shipped("h200"), "read_gb_per_s = 6", "read_gb_per_s = 0"), "mine.toml").status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("disk.read_gb_per_s"));
+}
+
+TEST(MachineProfileTest, AnUnknownNameIsToldWhatThereIs) {
+  const Status status = machine_named("h20").status();
+  EXPECT_EQ(status.code(), Code::not_found);
+  EXPECT_THAT(status.message(), HasSubstr("h200"));
+  EXPECT_FALSE(machine_named("/no/such/file.toml").has_value());
+}
+
+TEST(MachineProfileTest, RatesOfProductsLieBetweenThoseMeasured) {
+  MachineProfile p;
+  p.product_sizes = {100, 1000};
+  p.flops_16bit = {1e12, 4e12};
+  p.flops_f32 = {1e12, 1e12};
+  EXPECT_DOUBLE_EQ(p.product_flops_per_s(DType::bf16, 100), 1e12);
+  EXPECT_DOUBLE_EQ(p.product_flops_per_s(DType::bf16, 5000), 4e12);
+  EXPECT_NEAR(p.product_flops_per_s(DType::bf16, 316.2278), 2e12, 1e9);
+  EXPECT_DOUBLE_EQ(p.product_flops_per_s(DType::f32, 50), 0.5e12);
+}
+
+TEST(MachineProfileTest, DirectionsThatShareALinkReachWhatBothReachTogether) {
+  MachineProfile p = must(machine_named("h200"));
+  p.h2d_bytes_per_s = p.d2h_bytes_per_s = 50e9;
+  p.link_bytes_per_s = 80e9;
+  const std::unique_ptr<Simulation> machine = Simulation::create(p.simulation());
+  Backend& backend = machine->backend();
+  Stream up = must(backend.create_stream(StreamRole::h2d)), down = must(backend.create_stream(StreamRole::d2h));
+  Buffer memory = must(backend.allocate(MemoryKind::device, 1 << 30));
+  for (Stream* lane : {&up, &down}) must(backend.copy_async(memory.view(), memory.view(), *lane));
+  must(backend.synchronize(up));
+  must(backend.synchronize(down));
+  EXPECT_NEAR(2.0 * (1 << 30) / (1e-9 * static_cast<double>(machine->clock().now_ns())), 80e9, 1e9);
+}
+
+}  // namespace
+}  // namespace strata
