@@ -88,8 +88,7 @@ Status ChunkManager::arrive(CopyKey key, Tier tier) {
   Copy& arriving = copy(key, tier);
   if (arriving.state != Residency::filling) return Status::ok();
   if (arriving.arriving.given()) {
-    const HostWaits waits(backend_.stalls(), StallCause::nvme);
-    const Status status = mover_.wait(std::exchange(arriving.arriving, IoTicket{}));
+    const Status status = await(std::exchange(arriving.arriving, IoTicket{}));
     if (!status.is_ok()) {
       become(key, tier, Residency::absent);
       give_slot(key, tier);

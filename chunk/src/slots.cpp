@@ -75,8 +75,8 @@ Status ChunkManager::lay_out_slots(Tier tier, BufferView slab) {
     pools.back().slots.resize(n);
     for (std::uint32_t s = 0; s < n; ++s, offset += slots.slot_bytes)
       pools.back().slots[s].view = slab.part(offset, slots.slot_bytes);
-    for (std::uint32_t s = n; s-- > homes[c];)
-      pools.back().free.push_back(static_cast<std::int32_t>(s));  // the lowest on top
+    pools.back().free.ring.resize(n);
+    for (std::uint32_t s = homes[c]; s < n; ++s) pools.back().free.push(static_cast<std::int32_t>(s));
   }
   std::vector<std::int32_t> next(placement_.classes.size(), 0);
   std::size_t bytes = 0;
@@ -109,11 +109,11 @@ Result<bool> ChunkManager::take_slot(CopyKey key, Tier tier, std::int32_t needed
     STRATA_TRY_ASSIGN(const bool made, make_room(key, tier, needed_at));
     if (!made) return false;
   }
-  Slot& taken = slots.slots[static_cast<std::size_t>(slots.free.back())];
+  Slot& taken = slots.slots[static_cast<std::size_t>(slots.free.front())];
   STRATA_TRY_ASSIGN(taken.charge, budgets_[static_cast<std::size_t>(tier)]->reserve(
                                       taken.view.bytes, "a chunk payload in passing"));
-  target.slot = slots.free.back();
-  slots.free.pop_back();
+  target.slot = slots.free.front();
+  slots.free.pop();
   taken.owner = static_cast<std::int32_t>(index(key));
   return true;
 }
@@ -124,7 +124,7 @@ void ChunkManager::give_slot(CopyKey key, Tier tier) {
   Slot& held = slot(key, tier);
   held.owner = -1;
   held.charge = Reservation();
-  pool(key, tier).free.push_back(copy(key, tier).slot);
+  pool(key, tier).free.push(copy(key, tier).slot);
   copy(key, tier).slot = -1;
 }
 

@@ -90,6 +90,19 @@ Status ChunkManager::pump() {
   return Status::ok();
 }
 
+// Meanwhile what becomes final is sent out: while the caller waits for the slow tier it shall have both to read
+// and to write. Looking that often costs little, and is soon enough for requests of milliseconds.
+Status ChunkManager::await(IoTicket ticket) {
+  constexpr std::int64_t kLookAgainNs = 200'000;
+  const HostWaits waits(backend_.stalls(), StallCause::nvme);
+  const auto waits_for_work = [&] {
+    return std::any_of(drains_.begin(), drains_.end(), [](const Drain& drain) { return !drain.submitted; });
+  };
+  while (waits_for_work() && !mover_.wait_for(ticket, kLookAgainNs))
+    if (!pump().is_ok()) break;  // it is told when it is settled
+  return mover_.wait(ticket);
+}
+
 Status ChunkManager::submit_when_final(Drain& drain) {
   if (drain.submitted) return Status::ok();
   STRATA_TRY(wait_on_host(slot(drain.key, Tier::pinned).written));
@@ -112,7 +125,7 @@ bool ChunkManager::is_young_drain(CopyKey key) const noexcept {
       spare_drains_[slots], placement_.classes[slots].window[static_cast<std::size_t>(Tier::pinned)]);
   std::size_t younger = 0;
   for (std::size_t i = drains_.size(); i-- > 0;) {
-    if (drains_[i].key == key) return 2 * younger < most;
+    if (drains_[i].key == key) return 3 * younger < 2 * most;
     younger += class_of_[index(drains_[i].key)] == slots ? 1 : 0;
   }
   return false;
@@ -122,10 +135,7 @@ Status ChunkManager::settle(std::size_t i) {
   const CopyKey key = drains_[i].key;
   Status status = submit_when_final(drains_[i]);
   (void)pump();  // what was written with it goes beside it; what fails of that is told when it is settled
-  if (status.is_ok()) {
-    const HostWaits waits(backend_.stalls(), StallCause::nvme);
-    status = mover_.wait(drains_[i].ticket);
-  }
+  if (status.is_ok()) status = await(drains_[i].ticket);
   drains_.erase(drains_.begin() + static_cast<std::ptrdiff_t>(i));
   become(key, Tier::pinned, status.is_ok() ? Residency::clean : Residency::dirty);
   become(key, Tier::nvme, status.is_ok() ? Residency::clean : Residency::absent);

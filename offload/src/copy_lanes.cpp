@@ -59,6 +59,10 @@ Status CopyLanes::wait(IoTicket ticket) {
   return store_->wait({ticket.index, ticket.sequence});
 }
 
+bool CopyLanes::wait_for(IoTicket ticket, std::int64_t ns) {
+  return store_ == nullptr || !ticket.given() || store_->wait_for({ticket.index, ticket.sequence}, ns);
+}
+
 void CopyLanes::accept(CopyKey key) {
   if (store_ != nullptr) store_->accept(id_of(key));
 }

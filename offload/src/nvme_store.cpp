@@ -26,6 +26,7 @@ Result<Ticket> NvmeStore::write_async(std::uint64_t id, std::uint32_t slot_class
 }
 Result<Ticket> NvmeStore::read_async(std::uint64_t id, BufferView dst) { return core_->read_async(id, dst); }
 Status NvmeStore::wait(Ticket ticket) { return core_->wait(ticket); }
+bool NvmeStore::wait_for(Ticket ticket, std::int64_t ns) { return core_->wait_for(ticket, ns); }
 bool NvmeStore::is_complete(Ticket ticket) const noexcept { return core_->is_complete(ticket); }
 void NvmeStore::discard(std::uint64_t id) { core_->discard(id); }
 void NvmeStore::accept(std::uint64_t id) { core_->accept(id); }

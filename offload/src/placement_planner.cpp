@@ -1,6 +1,7 @@
 #include <strata/offload/placement_planner.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <optional>
 #include <span>
@@ -75,22 +76,35 @@ double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Plac
   return cost;
 }
 
+// All chunks, any first so many of which lie evenly among all: by their numbers with the bits reversed.
+std::vector<ChunkId> spread_out(std::size_t n_chunks) {
+  const int bits = static_cast<int>(std::bit_width(n_chunks));
+  std::vector<ChunkId> order;
+  for (std::uint64_t i = 0; i < std::uint64_t{1} << bits; ++i) {
+    std::uint64_t reversed = 0;
+    for (int b = 0; b < bits; ++b) reversed |= (i >> b & 1) << (bits - 1 - b);
+    if (reversed < n_chunks) order.push_back(static_cast<ChunkId>(reversed));
+  }
+  return order;
+}
+
 // Off the device: parameters, then sums, then what only the commit reads chunk by chunk take pinned memory
-// while there is room (window included, so it is set anew for each try), the rest nvme. Homes already given
-// stay.
+// while there is room (window included, so it is set anew for each try), the rest nvme: of chunks from all
+// over the model, so that the slow tier works throughout a pass. Homes already given stay.
 bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
                       const Width& width, Placement& p) {
   std::vector<CopyKey> order;
   const auto add = [&](CopyKey key) {
     if (p.home(key) != Tier::device && layout.has(key.chunk, key.payload)) order.push_back(key);
   };
+  const std::vector<ChunkId> chunks = spread_out(layout.n_chunks());
   for (const Payload payload : homed(trace).first(trace.trains ? 2 : 1))
-    for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) add({chunk, payload});
-  for (ChunkId chunk = 0; trace.trains && chunk < layout.n_chunks(); ++chunk)
-    if (layout.group_of(chunk).trainable)
+    for (const ChunkId chunk : chunks) add({chunk, payload});
+  for (const ChunkId chunk : chunks)
+    if (trace.trains && layout.group_of(chunk).trainable)
       for (const Payload payload : homed(trace).subspan(2)) add({chunk, payload});
-  for (ChunkId chunk = 0; trace.trains && chunk < layout.n_chunks(); ++chunk)  // what no step touches
-    if (!layout.group_of(chunk).trainable) add({chunk, Payload::master});
+  for (const ChunkId chunk : chunks)  // what no step touches
+    if (trace.trains && !layout.group_of(chunk).trainable) add({chunk, Payload::master});
   const bool has_nvme = request.budgets[kNvme] > 0;
   // The number of pinned homes is found by bisection: fewer homes there never need more of it.
   const auto try_pinned = [&](std::size_t n_pinned) {

@@ -23,6 +23,10 @@ Status SimStore::wait(Ticket ticket) {
   return {};
 }
 
+bool SimStore::wait_for(Ticket ticket, std::int64_t ns) {
+  return ticket.sequence == 0 || simulation_.wait_for(static_cast<SimLane>(ticket.index), ticket.sequence, ns);
+}
+
 NvmeCounters SimStore::counters() const {
   NvmeCounters counters;
   counters.bytes_read = simulation_.carried_bytes(SimLane::nvme_read);

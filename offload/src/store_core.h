@@ -34,6 +34,7 @@ class StoreCore final : public TransferSink {
                              OldGeneration old) STRATA_EXCLUDES(mutex_);
   Result<Ticket> read_async(std::uint64_t id, BufferView dst) STRATA_EXCLUDES(mutex_);
   Status wait(Ticket ticket) STRATA_EXCLUDES(mutex_);
+  bool wait_for(Ticket ticket, std::int64_t ns) STRATA_EXCLUDES(mutex_);
   bool is_complete(Ticket ticket) const noexcept STRATA_EXCLUDES(mutex_);
   void discard(std::uint64_t id) STRATA_EXCLUDES(mutex_);
   void accept(std::uint64_t id) STRATA_EXCLUDES(mutex_);

@@ -137,6 +137,20 @@ Status StoreCore::wait(Ticket ticket) {
   return failure == failures_.end() ? Status::ok() : failure->second;
 }
 
+// Other requests end meanwhile; a store that is overdue has nothing to wait for.
+bool StoreCore::wait_for(Ticket ticket, std::int64_t ns) {
+  if (ticket.sequence == 0 || ticket.index >= requests_.size()) return true;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(ns);
+  const MutexLock lock(mutex_);
+  const Request& request = requests_[ticket.index];
+  while (request.active && request.sequence == ticket.sequence && overdue_.is_ok()) {
+    const auto left = until - std::chrono::steady_clock::now();
+    if (left <= left.zero()) return false;
+    (void)done_.wait_for(mutex_, left);
+  }
+  return true;
+}
+
 Status StoreCore::await_change() {
   const std::uint64_t seen = ended_;
   if (!overdue_.is_ok()) return overdue_;

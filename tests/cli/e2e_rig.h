@@ -35,6 +35,7 @@ class CliE2e : public ::testing::Test {
     write("train.txt", austen("pride_and_prejudice").substr(0, 30000));
     write("val.txt", austen("persuasion").substr(0, 5000));
     options_.cwd = dir_.path();
+    options_.environment = {str("XDG_CACHE_HOME=", file("cache"))};  // no profile of whoever runs the tests
   }
 
   std::string file(const std::string& name) const { return dir_.file(name); }

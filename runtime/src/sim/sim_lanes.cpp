@@ -49,6 +49,11 @@ void SimLanes::run_until(SimPoint point) {
   if (!is_complete(point)) run(kNever, point);
 }
 
+bool SimLanes::run_until(SimPoint point, double ns) {
+  if (!is_complete(point)) run(now_ns_ + ns, point);
+  return is_complete(point);
+}
+
 // What waited for a point that is complete goes on; one may free another.
 void SimLanes::end_waits() {
   for (bool again = true; again;) {
@@ -113,7 +118,7 @@ void SimLanes::run(double until_ns, std::optional<SimPoint> goal) {
     double step = kNever;
     for (std::size_t i = 0; i < kSimLanes; ++i)
       if (speed[i] > 0) step = std::min(step, lanes_[i].entries.front().left_ns / speed[i]);
-    STRATA_ASSERT(!goal || step < kNever, "nothing is under way that lane ",
+    STRATA_ASSERT(!goal || std::min(step, until_ns) < kNever, "nothing is under way that lane ",
                   kNames[static_cast<std::size_t>(goal->lane)], " could end its wait by");
     const bool ends = now_ns_ + step <= until_ns;
     const double passed = ends ? step : until_ns - now_ns_;

@@ -33,6 +33,8 @@ class SimLanes {
   /// Time passes: so long, or until `point` is complete (asserts that it will be).
   void pass(double ns) { run(now_ns_ + ns, std::nullopt); }
   void run_until(SimPoint point);
+  /// The same for `ns` at most; whether it is complete.
+  bool run_until(SimPoint point, double ns);
 
   double busy_ns(SimLane lane) const noexcept { return of(lane).busy_ns; }
   /// Where lanes tell what they do; both may be null.

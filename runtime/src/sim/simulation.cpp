@@ -148,6 +148,9 @@ class SimulatedMachine final : public Simulation {
                             static_cast<std::int64_t>(bytes));
   }
   void wait(SimLane lane, std::uint64_t number) override { lanes_.run_until({lane, number}); }
+  bool wait_for(SimLane lane, std::uint64_t number, std::int64_t ns) override {
+    return lanes_.run_until({lane, number}, static_cast<double>(ns));
+  }
   double busy_s(SimLane lane) const noexcept override { return lanes_.busy_ns(lane) * 1e-9; }
   std::uint64_t carried_bytes(SimLane lane) const noexcept override {
     const auto i = static_cast<std::size_t>(lane);

@@ -167,9 +167,23 @@ class ChunkManager {
     std::int32_t owner = -1;  ///< index of the key that holds it
     bool home = false;
   };
+  /// The free slots of a pool, longest free first: what was queued on their memory is likeliest to be over.
+  struct FreeSlots {
+    std::vector<std::int32_t> ring;  ///< a place for every slot of the pool
+    std::size_t first = 0, n = 0;
+
+    bool empty() const noexcept { return n == 0; }
+    std::size_t size() const noexcept { return n; }
+    std::int32_t front() const noexcept { return ring[first]; }
+    void push(std::int32_t slot) noexcept { ring[(first + n++) % ring.size()] = slot; }
+    void pop() noexcept {
+      first = (first + 1) % ring.size();
+      --n;
+    }
+  };
   struct Pool {  ///< the slots of one (tier, class)
     std::vector<Slot> slots;
-    std::vector<std::int32_t> free;
+    FreeSlots free;
   };
   struct Copy {
     Residency state = Residency::absent;
@@ -235,6 +249,7 @@ class ChunkManager {
   void settle_dirty(CopyKey key, Tier keep);
   Status begin_drain(CopyKey key);
   Status submit(Drain& drain);
+  Status await(IoTicket ticket);
   Status submit_when_final(Drain& drain);
   Status settle(std::size_t drain);
   bool is_young_drain(CopyKey key) const noexcept;

@@ -50,6 +50,8 @@ class Mover {
   virtual Result<IoTicket> write_async(CopyKey key, ConstBufferView src, bool keep_old) = 0;
   virtual Result<IoTicket> read_async(CopyKey key, BufferView dst) = 0;
   virtual Status wait(IoTicket ticket) = 0;
+  /// Waits for so many nanoseconds at most: whether wait() would return at once.
+  virtual bool wait_for(IoTicket ticket, std::int64_t ns) = 0;
   /// What was kept of `key`, if anything, is given up, or is what is stored again. Nothing of the key is
   /// under way.
   virtual void accept(CopyKey key) = 0;

@@ -24,6 +24,7 @@ class CopyLanes final : public Mover {
   Result<IoTicket> write_async(CopyKey key, ConstBufferView src, bool keep_old) override;
   Result<IoTicket> read_async(CopyKey key, BufferView dst) override;
   Status wait(IoTicket ticket) override;
+  bool wait_for(IoTicket ticket, std::int64_t ns) override;
   void accept(CopyKey key) override;
   void restore(CopyKey key) override;
 

@@ -101,6 +101,7 @@ class NvmeStore final : public ObjectStore {
   /// The outcome of that request, however often and late it is asked for. Errors: `io_error` naming id, file
   /// and offset; `corrupt` with both sums; `no_space`; `timeout`.
   Status wait(Ticket ticket) override;
+  bool wait_for(Ticket ticket, std::int64_t ns) override;
   bool is_complete(Ticket ticket) const noexcept;
 
   /// Forgets an id and frees its slot; unknown ids are ignored. No request on it may be in flight (asserted).

@@ -59,6 +59,8 @@ class ObjectStore {
   virtual Result<Ticket> read_async(std::uint64_t id, BufferView dst) = 0;
   /// The outcome of that request, however often and late it is asked for.
   virtual Status wait(Ticket ticket) = 0;
+  /// Waits for so many nanoseconds at most: whether wait() would return at once.
+  virtual bool wait_for(Ticket ticket, std::int64_t ns) = 0;
 
   /// Forgets an id; unknown ones are ignored. Of all three: no request on the id is in flight.
   virtual void discard(std::uint64_t id) = 0;

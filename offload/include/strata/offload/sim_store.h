@@ -14,6 +14,7 @@ class SimStore final : public ObjectStore {
                              OldGeneration old) override;
   Result<Ticket> read_async(std::uint64_t id, BufferView dst) override;
   Status wait(Ticket ticket) override;
+  bool wait_for(Ticket ticket, std::int64_t ns) override;
   void discard(std::uint64_t) override {}
   void accept(std::uint64_t) override {}
   void restore(std::uint64_t) override {}

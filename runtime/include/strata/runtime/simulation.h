@@ -54,6 +54,8 @@ class Simulation {
   /// Queues a request of `bytes` to the slow tier; its number on that lane, for wait().
   virtual std::uint64_t request(SimLane lane, std::size_t bytes) = 0;
   virtual void wait(SimLane lane, std::uint64_t number) = 0;
+  /// For so many nanoseconds at most: whether it is over.
+  virtual bool wait_for(SimLane lane, std::uint64_t number, std::int64_t ns) = 0;
   /// Since the beginning.
   virtual double busy_s(SimLane lane) const noexcept = 0;
   virtual std::uint64_t carried_bytes(SimLane lane) const noexcept = 0;
