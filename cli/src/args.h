@@ -39,6 +39,7 @@ struct Args {
   bool quick = false;             ///< of `bench`
   std::string machine;            ///< of `plan`: a profile's name or file
   double params = 0;              ///< of `plan`: of a model of that size; 0: the configured one
+  bool sweep = false, optimize = false;  ///< of `plan`
   std::vector<std::string> data;  ///< of `eval`
   std::int64_t batches = 0;       ///< of `eval`; 0: all
   std::int64_t checkpoint = -1;   ///< of `eval`: its step; below 0: the newest

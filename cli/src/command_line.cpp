@@ -112,6 +112,8 @@ void add_machine_options(CLI::App& app, Args& args) {
       ->option_text("NAME|FILE");
   app.add_option("--params", args.params, "Of a LLaMA-like model of so many parameters, as 7e9")
       ->option_text("N");
+  app.add_flag("--sweep", args.sweep, "Tokens a second over budgets of the device and of pinned RAM");
+  app.add_flag("--optimize", args.optimize, "The smallest budgets that are as fast");
 }
 
 void add_bench_options(CLI::App& app, Args& args) {

@@ -1,5 +1,7 @@
 #include <strata/engine/plan_search.h>
 
+#include <algorithm>
+
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -17,6 +19,8 @@ class Search {
       if (i >= choices_.compared && best_.plan != nullptr) break;
       STRATA_TRY(consider(i, options_, str("programs ", i), best_.plan == nullptr ? 1.0 : kWorthIt));
     }
+    if (best_.plan == nullptr && !choices_.explains)
+      return Status::error(Code::does_not_fit, "the run does not fit its budgets");
     if (best_.plan == nullptr) {
       STRATA_TRY_ASSIGN(Engine::Choice none, Engine::plan_first(choices_.programs, options_));
       return Status::error(Code::internal, str("programs ", none.index, " fit only when asked again"));
@@ -65,6 +69,27 @@ class Search {
 };
 
 }  // namespace
+
+std::vector<std::vector<PlanChoices::Change>> changes_of(const OpenChoices& open) {
+  std::vector<std::vector<PlanChoices::Change>> changes;
+  const auto sized = [](double by) {
+    return PlanChoices::Change{std::string(kOtherChunk), [by](EngineOptions& o, const RunPlan& best) {
+                                 const double elems = by * static_cast<double>(best.layout.chunk_elems());
+                                 o.chunk_elems = std::max<std::int64_t>(1, static_cast<std::int64_t>(elems) / ChunkLayout::kSliceAlign) *
+                                                 ChunkLayout::kSliceAlign;
+                               }};
+  };
+  const auto lands_in = [](GradientPolicy where, const char* what) {
+    return PlanChoices::Change{what, [where](EngineOptions& o, const RunPlan&) { o.gradients = where; }};
+  };
+  if (open.step_mode)
+    changes.push_back({{std::string(kSpeculates), [](EngineOptions& o, const RunPlan&) { o.step_mode = StepMode::speculative; }}});
+  if (open.chunk) changes.push_back({sized(2), sized(0.5), sized(0.25)});
+  if (open.gradients)
+    changes.push_back({lands_in(GradientPolicy::device, "offload.gradients=device"),
+                       lands_in(GradientPolicy::pinned, "offload.gradients=pinned")});
+  return changes;
+}
 
 Result<FoundPlan> search_plan(const PlanChoices& choices, const EngineOptions& options,
                               const MachineProfile& machine) {

@@ -148,35 +148,19 @@ void resolve_prefetch(LoadedConfig& loaded, const RunPlan& plan) {
                       "2 to 6, as many as take an eighth of the device with their gradients");
 }
 
-constexpr std::int64_t kChunkParts[] = {-2, 2, 4};  // of the chunk that the layout finds; below 0: times
-
 // What is auto and changes a step's time alone.
 PlanChoices ways_to_run(const ConfigTree& tree, std::span<const ProgramSet> programs,
                         std::span<const ActivationChoice> activations) {
   PlanChoices ways;
   ways.programs = programs;
   ways.compared = static_cast<std::size_t>(
-      std::find_if(activations.begin(), activations.end(), [](const ActivationChoice& a) { return a.share_away > 0; }) -
+      std::find_if(activations.begin(), activations.end(),
+                   [](const ActivationChoice& a) { return a.share_away > 0; }) -
       activations.begin());
-  if (tree.entry("offload.step_mode").automatic && tree.entry("offload.undo").automatic)
-    ways.changes.push_back({{"offload.step_mode=speculative", [](EngineOptions& o, const RunPlan&) {
-                               o.step_mode = StepMode::speculative;
-                             }}});
-  if (tree.entry("offload.chunk").automatic) {
-    ways.changes.emplace_back();
-    for (const std::int64_t part : kChunkParts)
-      ways.changes.back().push_back({"offload.chunk", [part](EngineOptions& o, const RunPlan& best) {
-                                       const std::int64_t elems = best.layout.chunk_elems();
-                                       o.chunk_elems = std::max<std::int64_t>(
-                                           ChunkLayout::kSliceAlign,
-                                           (part < 0 ? elems * -part : elems / part) / ChunkLayout::kSliceAlign *
-                                               ChunkLayout::kSliceAlign);
-                                     }});
-  }
-  if (tree.entry("offload.gradients").automatic)
-    ways.changes.push_back(
-        {{"offload.gradients=device", [](EngineOptions& o, const RunPlan&) { o.gradients = GradientPolicy::device; }},
-         {"offload.gradients=pinned", [](EngineOptions& o, const RunPlan&) { o.gradients = GradientPolicy::pinned; }}});
+  const auto is_open = [&](const char* key) { return tree.entry(key).automatic; };
+  ways.changes = changes_of({.step_mode = is_open("offload.step_mode") && is_open("offload.undo"),
+                             .chunk = is_open("offload.chunk"),
+                             .gradients = is_open("offload.gradients")});
   return ways;
 }
 
@@ -185,11 +169,11 @@ void resolve_changes(LoadedConfig& loaded, const FoundPlan& found, const RunPlan
   const std::string why = str("fastest of ", found.tried.size(), " ways by the forecast for ", profile.name);
   TrainConfig& c = loaded.config;
   for (const std::string& kept : found.kept) {
-    if (kept == "offload.step_mode=speculative") {
+    if (kept == kSpeculates) {
       c.offload.step_mode = "speculative";
       loaded.tree.resolve("offload.step_mode", c.offload.step_mode, why);
     }
-    if (kept == "offload.chunk")
+    if (kept == kOtherChunk)
       loaded.tree.resolve("offload.chunk", plan.layout.chunk_elems(), why);
   }
 }
@@ -214,8 +198,9 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   PlannedJob job;
   std::size_t chosen = 0;
   if (basis.profile != nullptr) {
-    STRATA_TRY_ASSIGN(FoundPlan found, search_plan(ways_to_run(loaded.tree, choices, activations),
-                                                   engine_options(c), *basis.profile));
+    PlanChoices ways = ways_to_run(loaded.tree, choices, activations);
+    ways.explains = basis.explains;
+    STRATA_TRY_ASSIGN(FoundPlan found, search_plan(ways, engine_options(c), *basis.profile));
     chosen = found.programs;
     job.plan = std::move(found.plan);
     job.forecast = found.forecast;

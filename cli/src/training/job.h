@@ -22,6 +22,7 @@ struct PlannedJob {
 struct PlanBasis {
   const MachineProfile* profile = nullptr;
   bool elsewhere = false;  ///< it is of another machine than this: what is auto about memory follows it
+  bool explains = true;    ///< a refusal has its table, which takes a while
 };
 /// Records the model, decides the remaining autos and proves that the run fits. Errors: `does_not_fit`,
 /// `unsupported` (memory.backend=cuda), `invalid`.

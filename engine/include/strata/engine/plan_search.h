@@ -3,6 +3,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <strata/engine/forecast.h>
@@ -22,7 +23,17 @@ struct PlanChoices {
     std::function<void(EngineOptions&, const RunPlan&)> apply;
   };
   std::vector<std::vector<Change>> changes;
+  bool explains = true;  ///< a refusal has its table, which takes many plans
 };
+
+/// What is left open to the search beside the programs.
+struct OpenChoices {
+  bool step_mode = true, chunk = true, gradients = true;
+};
+inline constexpr std::string_view kSpeculates = "offload.step_mode=speculative";
+inline constexpr std::string_view kOtherChunk = "offload.chunk";
+/// Changes to try: `what` is one of these, or says itself.
+std::vector<std::vector<PlanChoices::Change>> changes_of(const OpenChoices& open);
 
 struct FoundPlan {
   std::size_t programs = 0;

@@ -1,0 +1,98 @@
+#include "machine/what_if.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+namespace strata::cli {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr double kNoGain = 1.02;  // less is within what a forecast is good for
+
+std::uint64_t scaled(std::uint64_t bytes, double by) {
+  return std::max<std::uint64_t>(static_cast<std::uint64_t>(static_cast<double>(bytes) * by) / kPage * kPage, kPage);
+}
+bool is_limited(std::uint64_t bytes) { return bytes != kUnlimited && bytes > 0; }
+
+}  // namespace
+
+Result<std::string> next_best_change(const TierBytes& budgets, const Forecast& now, const ForecastWith& with) {
+  constexpr double kMore = 1.25;
+  double best = kNoGain;
+  std::string text;
+  for (std::size_t t = 0; t < kTiers; ++t) {
+    if (!is_limited(budgets[t])) continue;
+    TierBytes more = budgets;
+    more[t] = scaled(budgets[t], kMore);
+    STRATA_TRY_ASSIGN(const std::optional<Forecast> then, with(more));
+    if (!then || now.step_s / then->step_s <= best) continue;
+    best = now.step_s / then->step_s;
+    text = fmt::format("with memory.{}={} instead of {} a step would take {:.4g} s: {:.2f}x as fast\n",
+                       to_string(static_cast<Tier>(t)), format_bytes(more[t]), format_bytes(budgets[t]), then->step_s, best);
+  }
+  return text.empty() ? std::string("a quarter more of no tier would make it a fiftieth faster\n") : text;
+}
+
+Result<Sweep> sweep_budgets(const TierBytes& budgets, const ForecastWith& with) {
+  constexpr double kFactors[] = {0.25, 0.5, 1, 2, 4};
+  Sweep sweep;
+  const auto list = [&](std::uint64_t bytes, std::vector<std::uint64_t>& into) {
+    if (!is_limited(bytes)) return into.push_back(bytes);
+    for (const double factor : kFactors) into.push_back(scaled(bytes, factor));
+  };
+  list(budgets[0], sweep.device);
+  list(budgets[1], sweep.pinned);
+  for (const std::uint64_t device : sweep.device) {
+    sweep.step_s.emplace_back();
+    for (const std::uint64_t pinned : sweep.pinned) {
+      STRATA_TRY_ASSIGN(const std::optional<Forecast> then, with({device, pinned, budgets[2]}));
+      sweep.step_s.back().push_back(then ? std::optional(then->step_s) : std::nullopt);
+    }
+  }
+  return sweep;
+}
+
+std::string sweep_text(const Sweep& sweep, double tokens) {
+  const auto bytes = [](std::uint64_t n) { return n == kUnlimited ? std::string("unlimited") : format_bytes(n); };
+  std::string text = fmt::format("tokens/s by budget\n  {:>14}", "device\\pinned");
+  for (const std::uint64_t pinned : sweep.pinned) text += fmt::format(" {:>11}", bytes(pinned));
+  for (std::size_t d = 0; d < sweep.device.size(); ++d) {
+    text += fmt::format("\n  {:>14}", bytes(sweep.device[d]));
+    for (const std::optional<double>& step_s : sweep.step_s[d])
+      text += step_s ? fmt::format(" {:>11.4g}", tokens / *step_s) : fmt::format(" {:>11}", "-");
+  }
+  return text + "\n";
+}
+
+std::string sweep_json(const Sweep& sweep, double tokens) {
+  std::string rows;
+  for (std::size_t d = 0; d < sweep.device.size(); ++d)
+    for (std::size_t p = 0; p < sweep.pinned.size(); ++p)
+      rows += fmt::format("{}{{\"device\": {}, \"pinned\": {}, \"tokens_per_s\": {}}}", rows.empty() ? "" : ",\n  ", sweep.device[d],
+                          sweep.pinned[p], sweep.step_s[d][p] ? fmt::format("{:.6g}", tokens / *sweep.step_s[d][p]) : std::string("null"));
+  return "[" + rows + "]\n";
+}
+
+Result<TierBytes> sufficient_budgets(const TierBytes& budgets, const Forecast& now, const ForecastWith& with) {
+  constexpr int kHalvings = 5;
+  TierBytes least = budgets;
+  for (const std::size_t t : {std::size_t{0}, std::size_t{1}}) {
+    if (!is_limited(budgets[t])) continue;
+    double low = 0, high = 1;
+    for (int i = 0; i < kHalvings; ++i) {
+      const double middle = (low + high) / 2;
+      TierBytes less = least;
+      less[t] = scaled(budgets[t], middle);
+      STRATA_TRY_ASSIGN(const std::optional<Forecast> then, with(less));
+      (then && then->step_s <= kNoGain * now.step_s ? high : low) = middle;
+    }
+    least[t] = scaled(budgets[t], high);
+  }
+  return least;
+}
+
+}  // namespace strata::cli
