@@ -33,7 +33,7 @@ struct Choice {
   std::int64_t undo_bytes = -1;
   bool states_on_device = false;  // then nothing but activations moves
   std::string activations = "none";
-  std::string profile;      // of this machine: what a step is expected to take is printed beside it
+  std::string profile;  // of this machine: what a step is expected to take is printed beside it
   bool forecast_only = false;
 };
 
@@ -103,7 +103,8 @@ Result<std::string> expected(const Choice& c, const RunPlan& plan) {
   }
   const SteadyClock clock;
   Trace trace(clock);
-  STRATA_TRY_ASSIGN(const Forecast f, forecast(plan, machine, c.forecast_only && !c.trace.empty() ? &trace : nullptr));
+  STRATA_TRY_ASSIGN(const Forecast f,
+                    forecast(plan, machine, c.forecast_only && !c.trace.empty() ? &trace : nullptr));
   if (c.forecast_only && !c.trace.empty()) STRATA_TRY(trace.write(posix_io(), c.trace));
   std::string stalls;
   for (std::size_t i = 0; i < kStallCauses; ++i)
@@ -111,7 +112,8 @@ Result<std::string> expected(const Choice& c, const RunPlan& plan) {
                   "\": ", static_cast<double>(f.times.stalled_ns[i]) * 1e-9);
   return fmt::format(
       "{{\"step_s\": {:.9f}, \"compute_s\": {:.9f}, \"h2d_s\": {:.9f}, \"d2h_s\": {:.9f}, \"cpu_s\": {:.9f}, "
-      "\"nvme_read_s\": {:.9f}, \"nvme_write_s\": {:.9f}, \"speculated_share\": {:.4f}, \"stalled_s\": {{{}}}}}",
+      "\"nvme_read_s\": {:.9f}, \"nvme_write_s\": {:.9f}, \"speculated_share\": {:.4f}, \"stalled_s\": "
+      "{{{}}}}}",
       f.step_s, f.lanes.compute, f.lanes.h2d, f.lanes.d2h, f.lanes.cpu, f.lanes.nvme_read, f.lanes.nvme_write,
       f.speculated_share, stalls);
 }
@@ -127,7 +129,8 @@ Status run(const Choice& c) {
   STRATA_TRY_ASSIGN(const std::string forecast, expected(c, *plan));
   if (c.forecast_only) {
     fmt::print("{{\"params\": {}, \"forward_share\": {:.4f}, \"planned_bytes\": [{}], \"forecast\": {}}}\n",
-               plan->n_params(true), flops[0] / (flops[0] + flops[1]), fmt::join(plan->planned_peak, ", "), forecast);
+               plan->n_params(true), flops[0] / (flops[0] + flops[1]), fmt::join(plan->planned_peak, ", "),
+               forecast);
     return Status::ok();
   }
 
@@ -198,7 +201,8 @@ Status run(const Choice& c) {
       per_param(moved.d2h - moved_before.d2h), per_param(moved.nvme_read - moved_before.nvme_read),
       per_param(moved.nvme_write - moved_before.nvme_write),
       static_cast<double>(engine->peak_bytes()[1]) / static_cast<double>(params),
-      engine->peak_bytes() == plan->planned_peak, plan->train.arena_bytes, plan->train.offload.bytes, forecast);
+      engine->peak_bytes() == plan->planned_peak, plan->train.arena_bytes, plan->train.offload.bytes,
+      forecast);
   return c.trace.empty() ? Status::ok() : trace.write(posix_io(), c.trace);
 }
 

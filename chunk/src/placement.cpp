@@ -21,8 +21,9 @@ std::vector<SizeClass> slot_classes(const ChunkLayout& layout) {
 
 std::uint32_t Placement::class_of(const ChunkLayout& layout, CopyKey key) const {
   const std::size_t bytes = layout.payload_bytes(key.chunk, key.payload);
-  const auto at = std::lower_bound(classes.begin(), classes.end(), bytes,
-                                   [](const SizeClass& slots, std::size_t n) { return slots.slot_bytes < n; });
+  const auto at =
+      std::lower_bound(classes.begin(), classes.end(), bytes,
+                       [](const SizeClass& slots, std::size_t n) { return slots.slot_bytes < n; });
   STRATA_ASSERT(at != classes.end() && at->slot_bytes == bytes, "chunk ", key.chunk, " has no slot class of ",
                 bytes, " bytes");
   return static_cast<std::uint32_t>(at - classes.begin());

@@ -90,8 +90,8 @@ Status ChunkManager::pump() {
   return Status::ok();
 }
 
-// Meanwhile what becomes final is sent out: while the caller waits for the slow tier it shall have both to read
-// and to write. Looking that often costs little, and is soon enough for requests of milliseconds.
+// Meanwhile what becomes final is sent out: while the caller waits for the slow tier it shall have both to
+// read and to write. Looking that often costs little, and is soon enough for requests of milliseconds.
 Status ChunkManager::await(IoTicket ticket) {
   constexpr std::int64_t kLookAgainNs = 200'000;
   const HostWaits waits(backend_.stalls(), StallCause::nvme);
@@ -117,8 +117,8 @@ Status ChunkManager::submit_all() {
 }
 
 // Whoever waits for it waits for the work that writes its contents, and for those writes: half of the window,
-// or of the spares where they are fewer, is left alone, so that the caller keeps that far ahead of both, and has
-// the other half to read into.
+// or of the spares where they are fewer, is left alone, so that the caller keeps that far ahead of both, and
+// has the other half to read into.
 bool ChunkManager::is_young_drain(CopyKey key) const noexcept {
   const std::uint32_t slots = class_of_[index(key)];
   const std::size_t most = std::min<std::size_t>(

@@ -33,19 +33,19 @@ struct Args {
   std::int64_t vocab = 1024;
   std::string format = "hf", dtype = "f32", shard = "5GB";  ///< of `export`
   bool check = false;
-  std::string init;               ///< of `train`: short for model.from
-  std::int64_t steps = 30;        ///< of `verify`
-  bool practicality = false;      ///< of `verify`
-  bool quick = false;             ///< of `bench`
-  std::string machine;            ///< of `plan`: a profile's name or file
-  double params = 0;              ///< of `plan`: of a model of that size; 0: the configured one
+  std::string init;                      ///< of `train`: short for model.from
+  std::int64_t steps = 30;               ///< of `verify`
+  bool practicality = false;             ///< of `verify`
+  bool quick = false;                    ///< of `bench`
+  std::string machine;                   ///< of `plan`: a profile's name or file
+  double params = 0;                     ///< of `plan`: of a model of that size; 0: the configured one
   bool sweep = false, optimize = false;  ///< of `plan`
-  std::vector<std::string> data;  ///< of `eval`
-  std::int64_t batches = 0;       ///< of `eval`; 0: all
-  std::int64_t checkpoint = -1;   ///< of `eval`: its step; below 0: the newest
-  std::int64_t seq = 1024;        ///< of `data`
-  std::string chat = "auto";      ///< of `data pack`: how messages are written
-  std::int64_t sample = 0;        ///< of `data inspect`
+  std::vector<std::string> data;         ///< of `eval`
+  std::int64_t batches = 0;              ///< of `eval`; 0: all
+  std::int64_t checkpoint = -1;          ///< of `eval`: its step; below 0: the newest
+  std::int64_t seq = 1024;               ///< of `data`
+  std::string chat = "auto";             ///< of `data pack`: how messages are written
+  std::int64_t sample = 0;               ///< of `data inspect`
   bool json = false;
   bool origin = false;
   std::vector<std::string> environment;  ///< "NAME=value"

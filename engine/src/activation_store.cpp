@@ -70,10 +70,9 @@ Status ActivationStore::submit_next() {
   if (machine_.store == nullptr) return {};
   const HostWaits waits(machine_.backend.stalls(), StallCause::nvme);  // for a free request
   const auto of = static_cast<std::size_t>(request.stored);
-  auto ticket = request.is_write
-                    ? machine_.store->write_async(id_of(request.stored), class_of_[of], request.memory,
-                                                  OldGeneration::retire)
-                    : machine_.store->read_async(id_of(request.stored), request.memory);
+  auto ticket = request.is_write ? machine_.store->write_async(id_of(request.stored), class_of_[of],
+                                                               request.memory, OldGeneration::retire)
+                                 : machine_.store->read_async(id_of(request.stored), request.memory);
   if (!ticket.has_value()) return ticket.status().annotate(str("activation ", info(request.stored).name));
   tickets_[of] = *ticket;
   return {};

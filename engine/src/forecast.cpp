@@ -18,7 +18,8 @@ int warm_steps(const RunPlan& plan) {
 }  // namespace
 
 Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile, Trace* trace) {
-  if (!plan.trains()) return Status::error(Code::unsupported, "a run that does not train has no step to forecast");
+  if (!plan.trains())
+    return Status::error(Code::unsupported, "a run that does not train has no step to forecast");
   constexpr int kCounted = 2;
   const std::unique_ptr<Simulation> machine = Simulation::create(profile.simulation());
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
@@ -44,15 +45,19 @@ Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile, Tr
   out.moved = {all.h2d / kCounted, all.d2h / kCounted, all.nvme_read / kCounted, all.nvme_write / kCounted};
   const LaneSeconds now = engine->lane_seconds();
   const auto a_step = [](double after, double before) { return (after - before) / kCounted; };
-  out.lanes = {a_step(now.compute, lanes.compute),     a_step(now.h2d, lanes.h2d),
-               a_step(now.d2h, lanes.d2h),             a_step(now.cpu, lanes.cpu),
-               a_step(now.nvme_read, lanes.nvme_read), a_step(now.nvme_write, lanes.nvme_write)};
+  out.lanes = {a_step(now.compute, lanes.compute),
+               a_step(now.h2d, lanes.h2d),
+               a_step(now.d2h, lanes.d2h),
+               a_step(now.cpu, lanes.cpu),
+               a_step(now.nvme_read, lanes.nvme_read),
+               a_step(now.nvme_write, lanes.nvme_write)};
   out.times.computing_ns /= kCounted;
   for (std::int64_t& ns : out.times.stalled_ns) ns /= kCounted;
   std::size_t trained = 0;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
     trained += plan.layout.group_of(chunk).trainable ? 1 : 0;
-  if (trained > 0) out.speculated_share = static_cast<double>(report.speculated) / static_cast<double>(trained);
+  if (trained > 0)
+    out.speculated_share = static_cast<double>(report.speculated) / static_cast<double>(trained);
   out.peak = engine->peak_bytes();
   return out;
 }

@@ -86,9 +86,9 @@ class Machine {
   ThreadPool& pool;
   Clock& clock;
   Trace* const trace;
-  Simulation* const simulation;  ///< null but where the run is simulated
+  Simulation* const simulation;        ///< null but where the run is simulated
   const std::optional<Prices> prices;  ///< of a run that is simulated
-  Trace::Track* const phases;  ///< null where nothing is traced
+  Trace::Track* const phases;          ///< null where nothing is traced
   ChunkTables tables;
   PinnedFixed fixed;
   std::array<std::unique_ptr<Budget>, kTiers> budgets;

@@ -1,13 +1,16 @@
 #include <strata/engine/plan_search.h>
 
 #include <algorithm>
+#include <map>
 
 #include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
 
 namespace strata {
 namespace {
 
-constexpr double kWorthIt = 0.99;  // of the time before: less is within what a profile is good for
+constexpr std::uint32_t kFarAhead = 6;  // chunks: as many as a plan by itself fetches ahead at most
+constexpr double kWorthIt = 0.99;       // of the time before: less is within what a profile is good for
 
 class Search {
  public:
@@ -17,7 +20,7 @@ class Search {
   Result<FoundPlan> run() {
     for (std::size_t i = 0; i < choices_.programs.size(); ++i) {
       if (i >= choices_.compared && best_.plan != nullptr) break;
-      STRATA_TRY(consider(i, options_, str("programs ", i), best_.plan == nullptr ? 1.0 : kWorthIt));
+      STRATA_TRY(consider(i, options_, str("programs ", i), {}));
     }
     if (best_.plan == nullptr && !choices_.explains)
       return Status::error(Code::does_not_fit, "the run does not fit its budgets");
@@ -25,29 +28,54 @@ class Search {
       STRATA_TRY_ASSIGN(Engine::Choice none, Engine::plan_first(choices_.programs, options_));
       return Status::error(Code::internal, str("programs ", none.index, " fit only when asked again"));
     }
-    for (const std::vector<PlanChoices::Change>& group : choices_.changes) STRATA_TRY(improve(group));
+    STRATA_TRY(select_together());
+    // One change may pay only after another: all are gone through again while that helps.
+    constexpr int kRounds = 3;
+    for (int round = 0; round < kRounds; ++round) {
+      const double before = best_.forecast.step_s;
+      for (const std::vector<PlanChoices::Change>& group : choices_.changes) STRATA_TRY(improve(group));
+      if (best_.forecast.step_s >= kWorthIt * before) break;
+    }
     return std::move(best_);
   }
 
  private:
   Status improve(const std::vector<PlanChoices::Change>& group) {
-    EngineOptions before = options_, kept = options_;
-    const PlanChoices::Change* chosen = nullptr;
+    const EngineOptions before = best_options_;
     for (const PlanChoices::Change& change : group) {
       EngineOptions changed = before;
       change.apply(changed, *best_.plan);
-      const RunPlan* const was = best_.plan.get();
-      STRATA_TRY(consider(best_.programs, changed, change.what, kWorthIt));
-      if (best_.plan.get() == was) continue;
-      chosen = &change;
-      kept = changed;
+      std::vector<std::string> kept = best_.kept;
+      if (std::find(kept.begin(), kept.end(), change.what) == kept.end()) kept.push_back(change.what);
+      STRATA_TRY(consider(best_.programs, changed, change.what, kept));
     }
-    if (chosen != nullptr) best_.kept.push_back(chosen->what);
-    options_ = kept;
     return {};
   }
 
-  Status consider(std::size_t programs, const EngineOptions& options, const std::string& what, double below) {
+  Status select_together() {
+    std::vector<const PlanChoices::Change*> tied;
+    for (const std::vector<PlanChoices::Change>& group : choices_.changes)
+      for (const PlanChoices::Change& change : group)
+        if (change.with_programs) tied.push_back(&change);
+    for (std::size_t i = 0; i < std::min(choices_.compared, choices_.programs.size()); ++i)
+      for (std::size_t selection = 1; selection < std::size_t{1} << tied.size(); ++selection) {
+        EngineOptions changed = options_;
+        std::vector<std::string> kept;
+        std::string what = str("programs ", i);
+        for (std::size_t c = 0; c < tied.size(); ++c) {
+          if ((selection >> c & 1) == 0) continue;
+          tied[c]->apply(changed, *best_.plan);
+          kept.push_back(tied[c]->what);
+          what += str(", ", tied[c]->what);
+        }
+        STRATA_TRY(consider(i, changed, what, kept));
+      }
+    return {};
+  }
+
+  // `kept` is what the options have beyond those asked for.
+  Status consider(std::size_t programs, const EngineOptions& options, const std::string& what,
+                  const std::vector<std::string>& kept) {
     auto plan = Engine::plan_with(choices_.programs[programs], options, nullptr);
     if (!plan.has_value()) {
       best_.tried.push_back({what, 0});
@@ -55,39 +83,76 @@ class Search {
     }
     STRATA_TRY_ASSIGN(const Forecast expected, forecast(**plan, machine_));
     best_.tried.push_back({what, expected.step_s});
-    if (best_.plan != nullptr && expected.step_s >= below * best_.forecast.step_s) return {};
+    if (best_.plan != nullptr && expected.step_s >= kWorthIt * best_.forecast.step_s) return {};
     best_.programs = programs;
     best_.plan = *std::move(plan);
     best_.forecast = expected;
+    best_options_ = options;
+    best_.kept = kept;
     return {};
   }
 
   const PlanChoices& choices_;
-  EngineOptions options_;
+  const EngineOptions& options_;
   const MachineProfile& machine_;
   FoundPlan best_;
+  EngineOptions best_options_;  // of its plan
 };
 
 }  // namespace
 
+// The size that most parameters are of a tensor of: chunks of it, and of its parts, waste little.
+static std::int64_t usual_tensor(const RunPlan& plan) {
+  std::map<std::int64_t, std::int64_t> params_of_size;
+  for (const LayoutTensor& tensor : plan.tensors.specs) params_of_size[tensor.n_elems] += tensor.n_elems;
+  return std::max_element(params_of_size.begin(), params_of_size.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
 std::vector<std::vector<PlanChoices::Change>> changes_of(const OpenChoices& open) {
   std::vector<std::vector<PlanChoices::Change>> changes;
-  const auto sized = [](double by) {
-    return PlanChoices::Change{std::string(kOtherChunk), [by](EngineOptions& o, const RunPlan& best) {
-                                 const double elems = by * static_cast<double>(best.layout.chunk_elems());
-                                 o.chunk_elems = std::max<std::int64_t>(1, static_cast<std::int64_t>(elems) / ChunkLayout::kSliceAlign) *
-                                                 ChunkLayout::kSliceAlign;
+  const auto part_of_tensor = [](std::int64_t part, bool with_programs) {
+    return PlanChoices::Change{std::string(kOtherChunk),
+                               [part](EngineOptions& o, const RunPlan& best) {
+                                 o.chunk_elems =
+                                     std::max(ChunkLayout::kSliceAlign,
+                                              round_up(usual_tensor(best) / part, ChunkLayout::kSliceAlign));
+                               },
+                               with_programs};
+  };
+  const auto part_of_chunk = [](std::int64_t part) {
+    return PlanChoices::Change{std::string(kOtherChunk), [part](EngineOptions& o, const RunPlan& best) {
+                                 o.chunk_elems = std::max(
+                                     ChunkLayout::kSliceAlign,
+                                     round_up(best.layout.chunk_elems() / part, ChunkLayout::kSliceAlign));
                                }};
   };
   const auto lands_in = [](GradientPolicy where, const char* what) {
-    return PlanChoices::Change{what, [where](EngineOptions& o, const RunPlan&) { o.gradients = where; }};
+    return PlanChoices::Change{what, [where](EngineOptions& o, const RunPlan&) { o.gradients = where; },
+                               where == GradientPolicy::device};
   };
-  if (open.step_mode)
-    changes.push_back({{std::string(kSpeculates), [](EngineOptions& o, const RunPlan&) { o.step_mode = StepMode::speculative; }}});
-  if (open.chunk) changes.push_back({sized(2), sized(0.5), sized(0.25)});
+  if (open.chunk)
+    changes.push_back({part_of_tensor(1, false), part_of_tensor(2, false), part_of_tensor(4, true),
+                       part_of_chunk(2), part_of_chunk(4)});
   if (open.gradients)
     changes.push_back({lands_in(GradientPolicy::device, "offload.gradients=device"),
                        lands_in(GradientPolicy::pinned, "offload.gradients=pinned")});
+  const auto speculative = [](bool far_ahead) {
+    return PlanChoices::Change{std::string(kSpeculates), [far_ahead](EngineOptions& o, const RunPlan&) {
+                                 o.step_mode = StepMode::speculative;
+                                 if (far_ahead) o.prefetch = kFarAhead;
+                               }};
+  };
+  const auto ahead = [](std::uint32_t chunks) {
+    return PlanChoices::Change{std::string(kOtherPrefetch),
+                               [chunks](EngineOptions& o, const RunPlan&) { o.prefetch = chunks; }};
+  };
+  if (open.prefetch) changes.push_back({ahead(kFarAhead), ahead(2)});
+  if (open.step_mode) changes.push_back({speculative(false), speculative(open.prefetch)});
+  if (open.device_first)
+    changes.push_back({{std::string(kDeviceFirst),
+                        [](EngineOptions& o, const RunPlan&) { o.policy = PlacementPolicy::device; }}});
   return changes;
 }
 

@@ -57,7 +57,8 @@ std::int64_t largest_sensible_chunk(std::size_t arena, const EngineOptions& opti
   const std::uint64_t elems = left / 16 / kWidest;
   // To three bits, so that budgets which hardly differ have one layout.
   const int dropped = std::max(0, static_cast<int>(std::bit_width(elems)) - 3);
-  return std::max<std::int64_t>(ChunkLayout::kSliceAlign, static_cast<std::int64_t>(elems >> dropped << dropped));
+  return std::max<std::int64_t>(ChunkLayout::kSliceAlign,
+                                static_cast<std::int64_t>(elems >> dropped << dropped));
 }
 
 // Chunks fetched ahead even out instructions that take long and chunks that need little computing, up to a
@@ -168,8 +169,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   plan->trace.device_fixed_bytes += plan->state_bytes();
   plan->trace.nvme_fixed_bytes = activation_store_bytes(plan->train);
   plan->trace.trains = !plan->train.code.empty();
-  plan->trace.pinned_fixed_bytes =
-      pinned_fixed(*plan, count_leaves(plan->tensors)).total();
+  plan->trace.pinned_fixed_bytes = pinned_fixed(*plan, count_leaves(plan->tensors)).total();
   if (const LoweredProgram::Offload& away = plan->train.offload; away.n > 0)
     plan->notes.push_back(str("activations: ", away.n, " of ", format_bytes(away.bytes),
                               " leave the device in forward and return in backward, for at most ",
@@ -209,8 +209,9 @@ static bool may_hold(const ProgramSet& programs, const EngineOptions& options) {
     const DType compute = model.value(param.value).dtype;
     std::size_t bytes = size_of(compute);
     if (&model == &programs.train && param.trainable)
-      bytes += cpuopt::master_bytes(cpuopt::master_layout(compute)) +
-               moment_value_bytes(options.states) * (std::size_t{moments.first} + std::size_t{moments.second});
+      bytes +=
+          cpuopt::master_bytes(cpuopt::master_layout(compute)) +
+          moment_value_bytes(options.states) * (std::size_t{moments.first} + std::size_t{moments.second});
     need += static_cast<double>(bytes) * static_cast<double>(param.shape.n_elems());
   }
   return need <= room;
@@ -229,8 +230,9 @@ Result<std::unique_ptr<RunPlan>> draft_plan(
   const std::size_t arena = searches ? plan_memory(model_of(programs)).arena_bytes : 0;
   for (const std::int64_t part : kChunkParts) {
     if (!choose && check(options).is_ok() && !may_hold(programs, options)) break;
-    STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan,
-                      lay_out(programs, options, searches ? largest_sensible_chunk(arena, options) / part : 0));
+    STRATA_TRY_ASSIGN(
+        std::unique_ptr<RunPlan> plan,
+        lay_out(programs, options, searches ? largest_sensible_chunk(arena, options) / part : 0));
     if (choose) {
       plan->placement.classes = slot_classes(plan->layout);
       plan->placement.homes.resize(plan->layout.n_chunks());
@@ -271,7 +273,8 @@ class Fitting {
     if (!may_hold(choices_[choice], options_)) return false;
     const bool searches = searches_chunk(options_);
     for (const std::int64_t part : kChunkParts) {
-      RunPlan* const plan = laid_out(choice, searches ? largest_sensible_chunk(arenas_[choice], options_) / part : 0);
+      RunPlan* const plan =
+          laid_out(choice, searches ? largest_sensible_chunk(arenas_[choice], options_) / part : 0);
       if (plan == nullptr) return false;
       plan->options.budgets = options_.budgets;
       if (!options_.prefetch) plan->options.prefetch = prefetch_that_pays(plan->layout, options_.budgets[0]);

@@ -52,7 +52,8 @@ std::int64_t Prices::instruction_ns(const LoweredInstr& instr) const {
     for (const Operand& operand : *operands) bytes += bytes_of(operand);
   double seconds = static_cast<double>(bytes) / profile_.device_bytes_per_s;
   if (is_product(instr.op))
-    seconds = std::max(seconds, instr.flops / profile_.product_flops_per_s(widest_factor(instr), smallest_side(instr)));
+    seconds = std::max(
+        seconds, instr.flops / profile_.product_flops_per_s(widest_factor(instr), smallest_side(instr)));
   else if (is_attention(instr.op))
     seconds = std::max(seconds, instr.flops / profile_.attention_flops_per_s);
   return as_ns(std::max(seconds, profile_.launch_s));
@@ -60,7 +61,8 @@ std::int64_t Prices::instruction_ns(const LoweredInstr& instr) const {
 
 std::int64_t Prices::sweep_ns(std::size_t bytes, bool on_device) const {
   const bool in_ram = !on_device || profile_.computes_on_cores;
-  return as_ns(static_cast<double>(bytes) / (in_ram ? profile_.host_bytes_per_s : profile_.device_bytes_per_s));
+  return as_ns(static_cast<double>(bytes) /
+               (in_ram ? profile_.host_bytes_per_s : profile_.device_bytes_per_s));
 }
 
 std::int64_t Prices::update_ns(ChunkId chunk, bool on_device, Undo undo) const {

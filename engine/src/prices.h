@@ -7,8 +7,8 @@
 
 namespace strata {
 
-/// What work costs on a machine, in nanoseconds, by its profile: a table, so that a simulated run is priced in
-/// one place. What nothing slows; what work shares is the simulation's.
+/// What work costs on a machine, in nanoseconds, by its profile: a table, so that a simulated run is priced
+/// in one place. What nothing slows; what work shares is the simulation's.
 class Prices {
  public:
   Prices(const RunPlan& plan, const MachineProfile& profile) : plan_(plan), profile_(profile) {}

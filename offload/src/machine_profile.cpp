@@ -20,7 +20,7 @@ constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6, kNano = 1e-9;
 struct Figure {
   std::string_view section, name;
   double unit;
-  double MachineProfile::* field;
+  double MachineProfile::*field;
   bool may_be_zero = false;
   std::string_view doc = {};
 };
@@ -47,31 +47,79 @@ constexpr Figure kFigures[] = {
 };
 
 constexpr KeySpec number_key(const Figure& f) {
-  return {.section = f.section, .name = f.name, .type = KeyType::number, .default_text = "0", .doc = f.doc,
-          .min = 0, .max = 1e9};
+  return {.section = f.section,
+          .name = f.name,
+          .type = KeyType::number,
+          .default_text = "0",
+          .doc = f.doc,
+          .min = 0,
+          .max = 1e9};
 }
 constexpr KeySpec kOtherKeys[] = {
     {.section = "machine", .name = "name", .type = KeyType::text, .default_text = "", .doc = "its name"},
-    {.section = "machine", .name = "source", .type = KeyType::text, .default_text = "",
+    {.section = "machine",
+     .name = "source",
+     .type = KeyType::text,
+     .default_text = "",
      .doc = "where the figures are from"},
-    {.section = "machine", .name = "cores", .type = KeyType::integer, .default_text = "0",
-     .doc = "CPU cores that a run may use", .min = 0, .max = 4096},
-    {.section = "machine", .name = "computes_on_cores", .type = KeyType::boolean, .default_text = "false",
+    {.section = "machine",
+     .name = "cores",
+     .type = KeyType::integer,
+     .default_text = "0",
+     .doc = "CPU cores that a run may use",
+     .min = 0,
+     .max = 4096},
+    {.section = "machine",
+     .name = "computes_on_cores",
+     .type = KeyType::boolean,
+     .default_text = "false",
      .doc = "the device is the host backend"},
-    {.section = "memory", .name = "device", .type = KeyType::bytes, .default_text = "0",
-     .doc = "that a run may use", .min = 0},
-    {.section = "memory", .name = "pinned", .type = KeyType::bytes, .default_text = "0",
-     .doc = "that a run may use", .min = 0},
-    {.section = "memory", .name = "nvme", .type = KeyType::bytes, .default_text = "0",
-     .doc = "that a run may use; 0: none", .min = 0},
-    {.section = "device", .name = "product_sizes", .type = KeyType::number_list, .default_text = "",
-     .doc = "smallest sides of products, ascending", .min = 1, .max = 1e9},
-    {.section = "device", .name = "tflops_16bit", .type = KeyType::number_list, .default_text = "",
-     .doc = "rates of products of these sizes in bf16 or f16", .min = 0, .max = 1e9},
-    {.section = "device", .name = "tflops_f32", .type = KeyType::number_list, .default_text = "",
-     .doc = "rates of products of these sizes in f32", .min = 0, .max = 1e9},
-    {.section = "host", .name = "update_ns", .type = KeyType::number_list, .default_text = "",
-     .doc = "AdamW on all cores, nanoseconds a parameter: states in fp32, bf16, int8", .min = 0, .max = 1e9},
+    {.section = "memory",
+     .name = "device",
+     .type = KeyType::bytes,
+     .default_text = "0",
+     .doc = "that a run may use",
+     .min = 0},
+    {.section = "memory",
+     .name = "pinned",
+     .type = KeyType::bytes,
+     .default_text = "0",
+     .doc = "that a run may use",
+     .min = 0},
+    {.section = "memory",
+     .name = "nvme",
+     .type = KeyType::bytes,
+     .default_text = "0",
+     .doc = "that a run may use; 0: none",
+     .min = 0},
+    {.section = "device",
+     .name = "product_sizes",
+     .type = KeyType::number_list,
+     .default_text = "",
+     .doc = "smallest sides of products, ascending",
+     .min = 1,
+     .max = 1e9},
+    {.section = "device",
+     .name = "tflops_16bit",
+     .type = KeyType::number_list,
+     .default_text = "",
+     .doc = "rates of products of these sizes in bf16 or f16",
+     .min = 0,
+     .max = 1e9},
+    {.section = "device",
+     .name = "tflops_f32",
+     .type = KeyType::number_list,
+     .default_text = "",
+     .doc = "rates of products of these sizes in f32",
+     .min = 0,
+     .max = 1e9},
+    {.section = "host",
+     .name = "update_ns",
+     .type = KeyType::number_list,
+     .default_text = "",
+     .doc = "AdamW on all cores, nanoseconds a parameter: states in fp32, bf16, int8",
+     .min = 0,
+     .max = 1e9},
 };
 
 const ConfigSchema& schema() {
@@ -116,16 +164,16 @@ class Checker {
  private:
   void problem(std::string_view key, std::string_view what) {
     const ConfigEntry& entry = tree_.entry(key);
-    problems_.push_back(str(entry.origin, ": ", key, " = ", entry.raw.empty() ? "nothing" : entry.raw, "; it ",
-                            what));
+    problems_.push_back(
+        str(entry.origin, ": ", key, " = ", entry.raw.empty() ? "nothing" : entry.raw, "; it ", what));
   }
   void check_products(const MachineProfile& p) {
     if (p.product_sizes.empty()) return problem("device.product_sizes", "has to name at least one size");
     if (std::adjacent_find(p.product_sizes.begin(), p.product_sizes.end(), std::greater_equal<>()) !=
         p.product_sizes.end())
       problem("device.product_sizes", "has to ascend");
-    for (const auto& [key, rates] : {std::pair{"device.tflops_16bit", &p.flops_16bit},
-                                     std::pair{"device.tflops_f32", &p.flops_f32}})
+    for (const auto& [key, rates] :
+         {std::pair{"device.tflops_16bit", &p.flops_16bit}, std::pair{"device.tflops_f32", &p.flops_f32}})
       if (rates->size() != p.product_sizes.size() || *std::min_element(rates->begin(), rates->end()) <= 0)
         problem(key, str("has to be a number above 0 for each of the ", p.product_sizes.size(),
                          " device.product_sizes"));
@@ -135,8 +183,9 @@ class Checker {
     if (both <= 0 || one <= 0 || other <= 0) return;  // told already
     constexpr double kNoise = 1.1;
     if (both * kNoise < std::min(one, other) || both > kNoise * (one + other))
-      problem(key, fmt::format("has to lie between the slower direction and the sum of both, {:.4g} and {:.4g}",
-                               std::min(one, other) / kGiga, (one + other) / kGiga));
+      problem(key,
+              fmt::format("has to lie between the slower direction and the sum of both, {:.4g} and {:.4g}",
+                          std::min(one, other) / kGiga, (one + other) / kGiga));
   }
   void check_disk(const MachineProfile& p) {
     for (const char* key : {"disk.read_gb_per_s", "disk.write_gb_per_s", "disk.both_gb_per_s"})
@@ -198,7 +247,8 @@ std::string to_toml(const MachineProfile& p) {
     return out + "\"";
   };
   std::string text = fmt::format(
-      "[machine]\nname = {}\nsource = {}\ncores = {}\ncomputes_on_cores = {}\n\n[memory]\ndevice = {}\npinned = "
+      "[machine]\nname = {}\nsource = {}\ncores = {}\ncomputes_on_cores = {}\n\n[memory]\ndevice = "
+      "{}\npinned = "
       "{}\nnvme = {}\n\n[device]\nproduct_sizes = {}\ntflops_16bit = {}\ntflops_f32 = {}\n",
       quoted(p.name), quoted(p.source), p.cores, p.computes_on_cores, p.memory[0], p.memory[1], p.memory[2],
       numbers_text(p.product_sizes, 1), numbers_text(p.flops_16bit, kTera), numbers_text(p.flops_f32, kTera));
@@ -206,7 +256,8 @@ std::string to_toml(const MachineProfile& p) {
   for (const Figure& figure : kFigures) {
     if (figure.section != section) text += fmt::format("\n[{}]\n", figure.section);
     if (figure.section != section && figure.section == "host")
-      text += fmt::format("update_ns = {}\n", numbers_text({p.update_s_per_param.begin(), p.update_s_per_param.end()}, kNano));
+      text += fmt::format("update_ns = {}\n",
+                          numbers_text({p.update_s_per_param.begin(), p.update_s_per_param.end()}, kNano));
     section = figure.section;
     text += fmt::format("{} = {:.6g}\n", figure.name, p.*figure.field / figure.unit);
   }
@@ -227,8 +278,8 @@ double MachineProfile::product_flops_per_s(DType dtype, double smallest_side) co
   const auto i = static_cast<std::size_t>(above - product_sizes.begin());
   // Below the smallest a product has so much less to reuse.
   if (i == 0) return rates.front() * std::max(smallest_side, 1.0) / product_sizes.front();
-  const double share = std::log(smallest_side / product_sizes[i - 1]) /
-                       std::log(product_sizes[i] / product_sizes[i - 1]);
+  const double share =
+      std::log(smallest_side / product_sizes[i - 1]) / std::log(product_sizes[i] / product_sizes[i - 1]);
   return rates[i - 1] * std::pow(rates[i] / rates[i - 1], share);
 }
 
@@ -252,8 +303,8 @@ SimOptions MachineProfile::simulation() const noexcept {
   o.share(SimLane::h2d, SimResource::memory) = of_memory(h2d_bytes_per_s);
   o.share(SimLane::d2h, SimResource::memory) = of_memory(d2h_bytes_per_s);
   o.share(SimLane::cpu, SimResource::cores) = 1;
-  for (const auto& [lane, rate] : {std::pair{SimLane::nvme_read, read_bytes_per_s},
-                                   std::pair{SimLane::nvme_write, write_bytes_per_s}}) {
+  for (const auto& [lane, rate] :
+       {std::pair{SimLane::nvme_read, read_bytes_per_s}, std::pair{SimLane::nvme_write, write_bytes_per_s}}) {
     o.share(lane, SimResource::memory) = of_memory(rate);
     o.share(lane, SimResource::cores) = std::min(1.0, rate * disk_core_s_per_byte / cores);
   }
@@ -279,9 +330,9 @@ Result<MachineProfile> machine_named(const std::string& name_or_path) {
   if (name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml") ||
       name_or_path.ends_with(".json"))
     return read_machine_profile(name_or_path);
-  return Status::error(Code::not_found, fmt::format("no machine '{}'; there are {}, and files (.toml, .json){}",
-                                                    name_or_path, fmt::join(names, ", "),
-                                                    did_you_mean(name_or_path, names)));
+  return Status::error(Code::not_found,
+                       fmt::format("no machine '{}'; there are {}, and files (.toml, .json){}", name_or_path,
+                                   fmt::join(names, ", "), did_you_mean(name_or_path, names)));
 }
 
 }  // namespace strata

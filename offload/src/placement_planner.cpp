@@ -306,9 +306,8 @@ AccessTrace widest_steps(const AccessTrace& trace) {
     std::sort(keys.begin(), keys.end());
     if (!keys.empty()) sets.push_back(std::move(keys));
   }
-  std::sort(sets.begin(), sets.end(), [](const auto& a, const auto& b) {
-    return a.size() != b.size() ? a.size() > b.size() : a < b;
-  });
+  std::sort(sets.begin(), sets.end(),
+            [](const auto& a, const auto& b) { return a.size() != b.size() ? a.size() > b.size() : a < b; });
   std::map<std::uint64_t, std::vector<std::size_t>> kept_with;  // by key: the sets that are kept and have it
   std::vector<std::size_t> kept;
   for (std::size_t i = 0; i < sets.size(); ++i) {
@@ -325,7 +324,8 @@ AccessTrace widest_steps(const AccessTrace& trace) {
   for (const std::size_t i : kept) {
     AccessTrace::Step step;
     for (const std::uint64_t key : sets[i])
-      step.on_device.push_back({static_cast<ChunkId>(key / kPayloads), static_cast<Payload>(key % kPayloads)});
+      step.on_device.push_back(
+          {static_cast<ChunkId>(key / kPayloads), static_cast<Payload>(key % kPayloads)});
     out.steps.push_back(std::move(step));
   }
   return out;
@@ -344,7 +344,8 @@ static bool may_hold(const ChunkLayout& layout, const AccessTrace& trace, const 
                           static_cast<double>(trace.nvme_fixed_bytes);
   for (const std::uint64_t bytes : budgets) room += static_cast<double>(bytes);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : homed(trace)) need += static_cast<double>(layout.payload_bytes(chunk, payload));
+    for (const Payload payload : homed(trace))
+      need += static_cast<double>(layout.payload_bytes(chunk, payload));
   constexpr double kRounding = 1 + 1e-12;
   return need <= room * kRounding;
 }

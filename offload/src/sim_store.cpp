@@ -24,7 +24,8 @@ Status SimStore::wait(Ticket ticket) {
 }
 
 bool SimStore::wait_for(Ticket ticket, std::int64_t ns) {
-  return ticket.sequence == 0 || simulation_.wait_for(static_cast<SimLane>(ticket.index), ticket.sequence, ns);
+  return ticket.sequence == 0 ||
+         simulation_.wait_for(static_cast<SimLane>(ticket.index), ticket.sequence, ns);
 }
 
 NvmeCounters SimStore::counters() const {

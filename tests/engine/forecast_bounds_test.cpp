@@ -12,8 +12,8 @@
 //   serial       max(f C, u) + max((1-f) C, d, l) + max(A, S)
 //   two_phase    max((1-f) C, d, l) + max(f C, u, A, S)
 //   speculative  max(f C, u, A2, S2) + max((1-f) C, d, l + A1, S1)
-// where C is computing, f of it forward, u and d are the copies up and down, l what gradients take as they land, A the updates
-// and S the slow tier, of which A1 and S1 are made on trust.
+// where C is computing, f of it forward, u and d are the copies up and down, l what gradients take as they
+// land, A the updates and S the slow tier, of which A1 and S1 are made on trust.
 
 namespace strata {
 namespace {
@@ -33,7 +33,8 @@ struct Rig {
     config.ffn = 512;
     config.heads = 2;
     config.vocab = 64;
-    programs.train = must(derive_backward(must(record_decoder(config, 1, DecoderHead::loss, DecoderRows::whole, DType::bf16)), "loss"));
+    programs.train = must(derive_backward(
+        must(record_decoder(config, 1, DecoderHead::loss, DecoderRows::whole, DType::bf16)), "loss"));
     for (const Instr& instr : programs.train.code) flops += strata::flops(programs.train, instr);
   }
 
@@ -120,7 +121,8 @@ TEST(ForecastBoundsTest, ASimulatedStepIsAtMostFivePercentAboveTheLeast) {
         moments += all_in_ram->layout.payload_bytes(chunk, payload);
     rig.pinned_bytes = all_in_ram->planned_peak[1] - moments * 3 / 4;
   }
-  const std::vector<double> ratios = asked_for_all() ? std::vector<double>{0.25, 0.5, 1, 2, 4} : std::vector<double>{0.25, 4};
+  const std::vector<double> ratios =
+      asked_for_all() ? std::vector<double>{0.25, 0.5, 1, 2, 4} : std::vector<double>{0.25, 4};
   std::vector<Point> points;
   for (const double link : ratios)
     for (const double optimizer : ratios) {
@@ -136,8 +138,12 @@ TEST(ForecastBoundsTest, ASimulatedStepIsAtMostFivePercentAboveTheLeast) {
       const Forecast f = must(forecast(*plan, machine));
       const double bound = bound_of(mode, at, *plan, machine, f), ratio = f.step_s / bound;
       if (std::getenv("SIMULATOR_BOUNDS_SHOW") != nullptr)
-        std::printf("%s link %.2f optimizer %.2f disk %.2f: %.4f s, bound %.4f, %.3f; compute %.3f up %.3f down %.3f cpu %.3f read %.3f write %.3f trust %.2f\n",
-                    std::string(to_string(mode)).c_str(), at.link, at.optimizer, at.disk, f.step_s, bound, ratio, f.lanes.compute, f.lanes.h2d, f.lanes.d2h, f.lanes.cpu, f.lanes.nvme_read, f.lanes.nvme_write, f.speculated_share);
+        std::printf(
+            "%s link %.2f optimizer %.2f disk %.2f: %.4f s, bound %.4f, %.3f; compute %.3f up %.3f down %.3f "
+            "cpu %.3f read %.3f write %.3f trust %.2f\n",
+            std::string(to_string(mode)).c_str(), at.link, at.optimizer, at.disk, f.step_s, bound, ratio,
+            f.lanes.compute, f.lanes.h2d, f.lanes.d2h, f.lanes.cpu, f.lanes.nvme_read, f.lanes.nvme_write,
+            f.speculated_share);
       if (ratio > worst) {
         worst = ratio;
         where = std::string(to_string(mode)) + " at link " + std::to_string(at.link) + ", optimizer " +

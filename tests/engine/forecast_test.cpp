@@ -60,8 +60,9 @@ TEST(ForecastTest, TheOptimizerTakesWhatItsParametersDo) {
   EXPECT_GE(held, plan->n_params(true));
   EXPECT_NEAR(f.lanes.cpu, 1e-6 * static_cast<double>(held), 0.01 * f.lanes.cpu);
   EXPECT_NEAR(f.step_s, f.lanes.cpu, 0.02 * f.step_s);
-  EXPECT_EQ(std::max_element(f.times.stalled_ns.begin(), f.times.stalled_ns.end()) - f.times.stalled_ns.begin(),
-            static_cast<std::ptrdiff_t>(StallCause::optimizer));
+  EXPECT_EQ(
+      std::max_element(f.times.stalled_ns.begin(), f.times.stalled_ns.end()) - f.times.stalled_ns.begin(),
+      static_cast<std::ptrdiff_t>(StallCause::optimizer));
 }
 
 TEST(ForecastTest, BytesOfTheLinkAreCounted) {
@@ -72,8 +73,9 @@ TEST(ForecastTest, BytesOfTheLinkAreCounted) {
     gradients += plan->layout.payload_bytes(chunk, Payload::grad);
     params += plan->layout.payload_bytes(chunk, Payload::param);
   }
-  EXPECT_GE(gradients, 2 * static_cast<std::uint64_t>(plan->n_params(true)));  // bf16, and chunks are not all full
-  EXPECT_EQ(f.moved.d2h, gradients + sizeof(float));                           // and the loss
+  EXPECT_GE(gradients,
+            2 * static_cast<std::uint64_t>(plan->n_params(true)));  // bf16, and chunks are not all full
+  EXPECT_EQ(f.moved.d2h, gradients + sizeof(float));                // and the loss
   EXPECT_GE(f.moved.h2d, params);
   EXPECT_LE(f.moved.h2d, params + 4096) << "and the tokens";
   EXPECT_EQ(f.moved.nvme_read, 0u);
@@ -87,8 +89,9 @@ TEST(ForecastTest, TheSlowTierTakesItsTime) {
   const double least = 1e-6 * static_cast<double>(f.moved.nvme_read + f.moved.nvme_write);
   EXPECT_GT(f.moved.nvme_read, 0u);
   EXPECT_NEAR(f.step_s, least, 0.05 * least);
-  EXPECT_EQ(std::max_element(f.times.stalled_ns.begin(), f.times.stalled_ns.end()) - f.times.stalled_ns.begin(),
-            static_cast<std::ptrdiff_t>(StallCause::nvme));
+  EXPECT_EQ(
+      std::max_element(f.times.stalled_ns.begin(), f.times.stalled_ns.end()) - f.times.stalled_ns.begin(),
+      static_cast<std::ptrdiff_t>(StallCause::nvme));
 }
 
 TEST(ForecastTest, OverlapHidesTheOptimizerUnderTheNextForward) {

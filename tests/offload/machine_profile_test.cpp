@@ -56,20 +56,24 @@ TEST(MachineProfileTest, AllThatIsImpossibleIsToldAtOnce) {
   text = replaced(text, "attention_tflops = -1", "attention_tflops = 350");
   text = replaced(text, "latncy_us = 10", "latency_us = 10");
   const std::string rest(parse_machine_profile(text, "mine.toml").status().message());
-  for (const char* key : {"link.h2d_gb_per_s = 0", "device.product_sizes", "device.tflops_f32", "host.update_ns"})
+  for (const char* key :
+       {"link.h2d_gb_per_s = 0", "device.product_sizes", "device.tflops_f32", "host.update_ns"})
     EXPECT_THAT(rest, HasSubstr(key));
 }
 
 TEST(MachineProfileTest, BothDirectionsAreNoFasterThanTheSumAndNoSlowerThanOne) {
   const std::string text = shipped("h200");
   for (const char* both : {"both_gb_per_s = 300", "both_gb_per_s = 20"})
-    EXPECT_THAT(std::string(parse_machine_profile(replaced(text, "both_gb_per_s = 110", both), "mine.toml").status().message()),
+    EXPECT_THAT(std::string(parse_machine_profile(replaced(text, "both_gb_per_s = 110", both), "mine.toml")
+                                .status()
+                                .message()),
                 HasSubstr("link.both_gb_per_s"));
 }
 
 TEST(MachineProfileTest, AMachineWithASlowTierHasItsRates) {
   const Status status =
-      parse_machine_profile(replaced(shipped("h200"), "read_gb_per_s = 6", "read_gb_per_s = 0"), "mine.toml").status();
+      parse_machine_profile(replaced(shipped("h200"), "read_gb_per_s = 6", "read_gb_per_s = 0"), "mine.toml")
+          .status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("disk.read_gb_per_s"));
 }
 
@@ -97,7 +101,8 @@ TEST(MachineProfileTest, DirectionsThatShareALinkReachWhatBothReachTogether) {
   p.link_bytes_per_s = 80e9;
   const std::unique_ptr<Simulation> machine = Simulation::create(p.simulation());
   Backend& backend = machine->backend();
-  Stream up = must(backend.create_stream(StreamRole::h2d)), down = must(backend.create_stream(StreamRole::d2h));
+  Stream up = must(backend.create_stream(StreamRole::h2d)),
+         down = must(backend.create_stream(StreamRole::d2h));
   Buffer memory = must(backend.allocate(MemoryKind::device, 1 << 30));
   for (Stream* lane : {&up, &down}) must(backend.copy_async(memory.view(), memory.view(), *lane));
   must(backend.synchronize(up));

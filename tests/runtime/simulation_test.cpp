@@ -74,8 +74,8 @@ TEST_F(SimulationTest, AStreamWaitsForAnEventAndGoesOnWhenItComes) {
 TEST_F(SimulationTest, WorkDoesNotBeginBeforeItIsQueued) {
   options.queue_s = 1e-8;
   start();
-  must(backend().host_call_async(work(5), compute));   // queued at 10
-  must(backend().host_call_async(work(5), compute));   // at 20, when the first is over
+  must(backend().host_call_async(work(5), compute));  // queued at 10
+  must(backend().host_call_async(work(5), compute));  // at 20, when the first is over
   EXPECT_EQ(after(compute), 25);
 }
 
@@ -101,7 +101,8 @@ TEST_F(SimulationTest, WhatIsLeftOverOfAResourceSlowsNobody) {
 
 TEST_F(SimulationTest, TheSlowTierIsTwoLanesThatMayShareADisk) {
   options.rate(SimLane::nvme_read) = options.rate(SimLane::nvme_write) = {.bytes_per_s = 1e9};
-  options.share(SimLane::nvme_read, SimResource::disk) = options.share(SimLane::nvme_write, SimResource::disk) = 1;
+  options.share(SimLane::nvme_read, SimResource::disk) =
+      options.share(SimLane::nvme_write, SimResource::disk) = 1;
   start();
   const std::uint64_t read = machine->request(SimLane::nvme_read, 1000);
   const std::uint64_t write = machine->request(SimLane::nvme_write, 1000);

@@ -43,12 +43,13 @@ std::string forecast_text(const Forecast& f, const MachineProfile& machine, doub
 std::string forecast_json(const Forecast& f, const MachineProfile& machine, double tokens) {
   std::string lanes;
   for (const Lane& lane : lanes_of(f))
-    lanes += fmt::format("{}\"{}\": {{\"busy_s\": {:.9g}, \"bytes\": {}}}", lanes.empty() ? "" : ", ", lane.name,
-                         lane.seconds, lane.bytes);
+    lanes += fmt::format("{}\"{}\": {{\"busy_s\": {:.9g}, \"bytes\": {}}}", lanes.empty() ? "" : ", ",
+                         lane.name, lane.seconds, lane.bytes);
   return fmt::format(
       "{{\"machine\": {}, \"step_s\": {:.9g}, \"tokens_per_s\": {:.6g}, \"speculated_share\": {:.4f}, {}, "
       "\"lanes\": {{{}}}}}",
-      json_string(machine.name), f.step_s, tokens / f.step_s, f.speculated_share, stalls_json(f.times), lanes);
+      json_string(machine.name), f.step_s, tokens / f.step_s, f.speculated_share, stalls_json(f.times),
+      lanes);
 }
 
 }  // namespace strata::cli

@@ -52,7 +52,8 @@ class Rig {
     constexpr std::size_t kLeast = 3, kMost = 1000;
     STRATA_TRY(round());
     std::vector<double> all;
-    for (double spent = 0; all.size() < kLeast || (spent < budget_s && all.size() < kMost); spent += all.back()) {
+    for (double spent = 0; all.size() < kLeast || (spent < budget_s && all.size() < kMost);
+         spent += all.back()) {
       const std::int64_t start = clock_.now_ns();
       STRATA_TRY(round());
       all.push_back(1e-9 * static_cast<double>(clock_.now_ns() - start));
@@ -63,7 +64,9 @@ class Rig {
 
   /// Of device memory, with values that are no denormals.
   Result<TensorView> tensor(const Shape& shape, DType dtype) {
-    STRATA_TRY_ASSIGN(Buffer buffer, backend_->allocate(MemoryKind::device, static_cast<std::size_t>(shape.n_elems()) * size_of(dtype)));
+    STRATA_TRY_ASSIGN(
+        Buffer buffer,
+        backend_->allocate(MemoryKind::device, static_cast<std::size_t>(shape.n_elems()) * size_of(dtype)));
     const TensorView view{buffer.view().data, shape, dtype};
     buffers_.push_back(std::move(buffer));
     STRATA_TRY(kernels::fill_async(*backend_, compute_, {view, 0.5f}));
@@ -122,9 +125,11 @@ Status attention(Rig& rig, MachineProfile& p) {
   STRATA_TRY_ASSIGN(const TensorView out, rig.tensor({kTokens, kHeads * kHeadDim}, DType::bf16));
   STRATA_TRY_ASSIGN(const TensorView lse, rig.tensor({kTokens * kHeads}, DType::f32));
   STRATA_TRY_ASSIGN(const BufferView workspace,
-                    rig.memory(MemoryKind::device, kernels::attention_forward_workspace_bytes(kTokens, shape, DType::bf16, kHeadDim)));
+                    rig.memory(MemoryKind::device, kernels::attention_forward_workspace_bytes(
+                                                       kTokens, shape, DType::bf16, kHeadDim)));
   STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
-    return kernels::attention_forward_async(rig.backend(), rig.compute(), {qkv, out, lse, {}, shape, workspace});
+    return kernels::attention_forward_async(rig.backend(), rig.compute(),
+                                            {qkv, out, lse, {}, shape, workspace});
   }));
   p.attention_flops_per_s = 2.0 * kTokens * kSeq * kHeads * kHeadDim / s;
   rig.forget();
@@ -146,7 +151,8 @@ Status streaming(Rig& rig, MachineProfile& p) {
     STRATA_TRY_ASSIGN(tensor, rig.tensor({kRows}, DType::f32));
   }
   STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
-    STRATA_TRY(kernels::layernorm_forward_async(rig.backend(), rig.compute(), {x[0], gain[0], gain[1], x[1], stats[0], stats[1], 1e-5f}));
+    STRATA_TRY(kernels::layernorm_forward_async(rig.backend(), rig.compute(),
+                                                {x[0], gain[0], gain[1], x[1], stats[0], stats[1], 1e-5f}));
     STRATA_TRY(kernels::gelu_forward_async(rig.backend(), rig.compute(), {x[1], x[2]}));
     return kernels::add_async(rig.backend(), rig.compute(), {x[1], x[2], x[0]});
   }));
@@ -197,7 +203,8 @@ Status link(Rig& rig, bool quick, MachineProfile& p) {
   return {};
 }
 
-void in_pieces(ThreadPool& pool, std::int64_t n, const std::function<void(std::int64_t first, std::int64_t count)>& body) {
+void in_pieces(ThreadPool& pool, std::int64_t n,
+               const std::function<void(std::int64_t first, std::int64_t count)>& body) {
   constexpr std::int64_t kPiece = 65536;
   pool.parallel_for((n + kPiece - 1) / kPiece,
                     [&](std::int64_t i) { body(i * kPiece, std::min(kPiece, n - i * kPiece)); });
@@ -207,7 +214,8 @@ Status ram(Rig& rig, bool quick, MachineProfile& p) {
   const std::int64_t n = (quick ? 8 : 32) * static_cast<std::int64_t>(kMiB);
   std::array<float*, 3> arrays{};
   for (float*& array : arrays) {
-    STRATA_TRY_ASSIGN(const BufferView view, rig.memory(MemoryKind::pinned, static_cast<std::size_t>(n) * sizeof(float)));
+    STRATA_TRY_ASSIGN(const BufferView view,
+                      rig.memory(MemoryKind::pinned, static_cast<std::size_t>(n) * sizeof(float)));
     array = reinterpret_cast<float*>(view.data);
   }
   STRATA_TRY_ASSIGN(const double s, rig.seconds([&] {
@@ -279,7 +287,8 @@ Status disk(Rig& rig, const MeasureOptions& options, MachineProfile& p) {
       }
       if (reads) {
         STRATA_TRY(store->wait(read[place]));
-        STRATA_TRY_ASSIGN(read[place], store->read_async((id + objects / 2) % objects, in.part(place * kSlot, kSlot)));
+        STRATA_TRY_ASSIGN(read[place],
+                          store->read_async((id + objects / 2) % objects, in.part(place * kSlot, kSlot)));
       }
     }
     for (const Ticket ticket : written) STRATA_TRY(store->wait(ticket));
@@ -298,7 +307,8 @@ Status disk(Rig& rig, const MeasureOptions& options, MachineProfile& p) {
   p.disk_bytes_per_s = std::clamp(2 * bytes / both_s, std::min(p.write_bytes_per_s, p.read_bytes_per_s),
                                   p.write_bytes_per_s + p.read_bytes_per_s);
   p.disk_core_s_per_byte =
-      (core_seconds() - cores_before) / static_cast<double>(after.bytes_read + after.bytes_written - before.bytes_read - before.bytes_written);
+      (core_seconds() - cores_before) /
+      static_cast<double>(after.bytes_read + after.bytes_written - before.bytes_read - before.bytes_written);
   rig.forget();
   return {};
 }

@@ -17,8 +17,8 @@ struct MeasureOptions {
 };
 
 /// Measures this machine as runs use it: products by size, attention, what is no product, the link, RAM, the
-/// optimizer, and the slow tier through its store. About twenty seconds on an idle machine. Errors: of what is
-/// measured, naming it.
+/// optimizer, and the slow tier through its store. About twenty seconds on an idle machine. Errors: of what
+/// is measured, naming it.
 Result<MachineProfile> measure_machine(const MeasureOptions& options);
 
 }  // namespace strata::cli

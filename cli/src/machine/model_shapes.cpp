@@ -12,7 +12,8 @@ namespace strata::cli {
 Result<std::vector<std::string>> model_of_size(double parameters) {
   constexpr double kLeast = 1e7, kMost = 1e13, kHead = 128, kVocab = 32000, kFfnUnit = 64;
   if (!(parameters >= kLeast && parameters <= kMost))
-    return Status::error(Code::invalid, fmt::format("--params {:g}: a size from {:g} to {:g}", parameters, kLeast, kMost));
+    return Status::error(Code::invalid,
+                         fmt::format("--params {:g}: a size from {:g} to {:g}", parameters, kLeast, kMost));
   // 12 h^2 parameters a layer, and h / 128 layers.
   const double ideal = std::cbrt(parameters * kHead / 12);
   const double hidden = std::max(1.0, std::round(ideal / kHead)) * kHead;

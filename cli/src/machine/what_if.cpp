@@ -14,13 +14,15 @@ constexpr std::uint64_t kPage = 4096;
 constexpr double kNoGain = 1.02;  // less is within what a forecast is good for
 
 std::uint64_t scaled(std::uint64_t bytes, double by) {
-  return std::max<std::uint64_t>(static_cast<std::uint64_t>(static_cast<double>(bytes) * by) / kPage * kPage, kPage);
+  return std::max<std::uint64_t>(static_cast<std::uint64_t>(static_cast<double>(bytes) * by) / kPage * kPage,
+                                 kPage);
 }
 bool is_limited(std::uint64_t bytes) { return bytes != kUnlimited && bytes > 0; }
 
 }  // namespace
 
-Result<std::string> next_best_change(const TierBytes& budgets, const Forecast& now, const ForecastWith& with) {
+Result<std::string> next_best_change(const TierBytes& budgets, const Forecast& now,
+                                     const ForecastWith& with) {
   constexpr double kMore = 1.25;
   double best = kNoGain;
   std::string text;
@@ -32,7 +34,8 @@ Result<std::string> next_best_change(const TierBytes& budgets, const Forecast& n
     if (!then || now.step_s / then->step_s <= best) continue;
     best = now.step_s / then->step_s;
     text = fmt::format("with memory.{}={} instead of {} a step would take {:.4g} s: {:.2f}x as fast\n",
-                       to_string(static_cast<Tier>(t)), format_bytes(more[t]), format_bytes(budgets[t]), then->step_s, best);
+                       to_string(static_cast<Tier>(t)), format_bytes(more[t]), format_bytes(budgets[t]),
+                       then->step_s, best);
   }
   return text.empty() ? std::string("a quarter more of no tier would make it a fiftieth faster\n") : text;
 }
@@ -57,7 +60,9 @@ Result<Sweep> sweep_budgets(const TierBytes& budgets, const ForecastWith& with) 
 }
 
 std::string sweep_text(const Sweep& sweep, double tokens) {
-  const auto bytes = [](std::uint64_t n) { return n == kUnlimited ? std::string("unlimited") : format_bytes(n); };
+  const auto bytes = [](std::uint64_t n) {
+    return n == kUnlimited ? std::string("unlimited") : format_bytes(n);
+  };
   std::string text = fmt::format("tokens/s by budget\n  {:>14}", "device\\pinned");
   for (const std::uint64_t pinned : sweep.pinned) text += fmt::format(" {:>11}", bytes(pinned));
   for (std::size_t d = 0; d < sweep.device.size(); ++d) {
@@ -72,12 +77,15 @@ std::string sweep_json(const Sweep& sweep, double tokens) {
   std::string rows;
   for (std::size_t d = 0; d < sweep.device.size(); ++d)
     for (std::size_t p = 0; p < sweep.pinned.size(); ++p)
-      rows += fmt::format("{}{{\"device\": {}, \"pinned\": {}, \"tokens_per_s\": {}}}", rows.empty() ? "" : ",\n  ", sweep.device[d],
-                          sweep.pinned[p], sweep.step_s[d][p] ? fmt::format("{:.6g}", tokens / *sweep.step_s[d][p]) : std::string("null"));
+      rows += fmt::format(
+          "{}{{\"device\": {}, \"pinned\": {}, \"tokens_per_s\": {}}}", rows.empty() ? "" : ",\n  ",
+          sweep.device[d], sweep.pinned[p],
+          sweep.step_s[d][p] ? fmt::format("{:.6g}", tokens / *sweep.step_s[d][p]) : std::string("null"));
   return "[" + rows + "]\n";
 }
 
-Result<TierBytes> sufficient_budgets(const TierBytes& budgets, const Forecast& now, const ForecastWith& with) {
+Result<TierBytes> sufficient_budgets(const TierBytes& budgets, const Forecast& now,
+                                     const ForecastWith& with) {
   constexpr int kHalvings = 5;
   TierBytes least = budgets;
   for (const std::size_t t : {std::size_t{0}, std::size_t{1}}) {

@@ -53,10 +53,11 @@ std::string expectation_json(const Expectation& expected, const TrainOutcome& ou
   const double measured = outcome.warm_seconds / static_cast<double>(outcome.warm_steps);
   std::string lanes;
   for (const Compared& lane : lanes_of(*expected.forecast, outcome))
-    lanes += fmt::format("{}\"{}\": {{\"expected_s\": {:.6g}, \"measured_s\": {:.6g}}}", lanes.empty() ? "" : ", ",
-                         lane.name, lane.expected_s, lane.measured_s);
-  return fmt::format("{{\"step_s\": {:.6g}, \"measured_step_s\": {:.6g}, \"error\": {:.4f}, \"lanes\": {{{}}}}}",
-                     expected.forecast->step_s, measured, error_of(expected.forecast->step_s, measured), lanes);
+    lanes += fmt::format("{}\"{}\": {{\"expected_s\": {:.6g}, \"measured_s\": {:.6g}}}",
+                         lanes.empty() ? "" : ", ", lane.name, lane.expected_s, lane.measured_s);
+  return fmt::format(
+      "{{\"step_s\": {:.6g}, \"measured_step_s\": {:.6g}, \"error\": {:.4f}, \"lanes\": {{{}}}}}",
+      expected.forecast->step_s, measured, error_of(expected.forecast->step_s, measured), lanes);
 }
 
 }  // namespace strata::cli

@@ -144,8 +144,9 @@ void resolve_gradients(ConfigTree& tree, const RunPlan& plan) {
 
 void resolve_prefetch(LoadedConfig& loaded, const RunPlan& plan) {
   if (loaded.config.offload.prefetch) return;
-  loaded.tree.resolve("offload.prefetch", std::int64_t{*plan.options.prefetch},
-                      "2 to 6, as many as take an eighth of the device with their gradients");
+  loaded.tree.resolve(
+      "offload.prefetch", std::int64_t{*plan.options.prefetch},
+      "2 to 6, as many as take an eighth of the device with their gradients, or as the forecast says");
 }
 
 // What is auto and changes a step's time alone.
@@ -153,14 +154,16 @@ PlanChoices ways_to_run(const ConfigTree& tree, std::span<const ProgramSet> prog
                         std::span<const ActivationChoice> activations) {
   PlanChoices ways;
   ways.programs = programs;
-  ways.compared = static_cast<std::size_t>(
-      std::find_if(activations.begin(), activations.end(),
-                   [](const ActivationChoice& a) { return a.share_away > 0; }) -
-      activations.begin());
+  ways.compared =
+      static_cast<std::size_t>(std::find_if(activations.begin(), activations.end(),
+                                            [](const ActivationChoice& a) { return a.share_away > 0; }) -
+                               activations.begin());
   const auto is_open = [&](const char* key) { return tree.entry(key).automatic; };
   ways.changes = changes_of({.step_mode = is_open("offload.step_mode") && is_open("offload.undo"),
                              .chunk = is_open("offload.chunk"),
-                             .gradients = is_open("offload.gradients")});
+                             .gradients = is_open("offload.gradients"),
+                             .prefetch = is_open("offload.prefetch"),
+                             .device_first = tree.entry("offload.policy").origin == "default"});
   return ways;
 }
 
@@ -173,8 +176,7 @@ void resolve_changes(LoadedConfig& loaded, const FoundPlan& found, const RunPlan
       c.offload.step_mode = "speculative";
       loaded.tree.resolve("offload.step_mode", c.offload.step_mode, why);
     }
-    if (kept == kOtherChunk)
-      loaded.tree.resolve("offload.chunk", plan.layout.chunk_elems(), why);
+    if (kept == kOtherChunk) loaded.tree.resolve("offload.chunk", plan.layout.chunk_elems(), why);
   }
 }
 

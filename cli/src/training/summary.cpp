@@ -84,8 +84,8 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
       tiers_json(engine.plan().options.budgets), peak_resident_bytes(),
       resident_allowance(engine, workload.data_bytes()), stalls_json(o.times), bottleneck_text(o.times),
-      moved.h2d, moved.d2h, moved.nvme_read, moved.nvme_write, lanes_json(engine), expectation_json(expected, o), o.heap_allocations,
-      o.resources_created, engine.nvme_endurance_bytes(),
+      moved.h2d, moved.d2h, moved.nvme_read, moved.nvme_write, lanes_json(engine),
+      expectation_json(expected, o), o.heap_allocations, o.resources_created, engine.nvme_endurance_bytes(),
       write_budget_bytes == kUnlimitedBytes ? std::string("null") : str(write_budget_bytes),
       engine.nvme_note());
 }

@@ -139,8 +139,8 @@ void Trainer::note_warm_step(double seconds, const LaneSeconds& before) {
   LaneSeconds& sum = outcome_.warm_lanes;
   ++outcome_.warm_steps;
   outcome_.warm_seconds += seconds;
-  for (double LaneSeconds::* lane : {&LaneSeconds::compute, &LaneSeconds::h2d, &LaneSeconds::d2h,
-                                     &LaneSeconds::cpu, &LaneSeconds::nvme_read, &LaneSeconds::nvme_write})
+  for (double LaneSeconds::*lane : {&LaneSeconds::compute, &LaneSeconds::h2d, &LaneSeconds::d2h,
+                                    &LaneSeconds::cpu, &LaneSeconds::nvme_read, &LaneSeconds::nvme_write})
     sum.*lane += now.*lane - before.*lane;
 }
 

@@ -16,7 +16,8 @@ namespace strata::cli {
 namespace {
 
 std::string rates_text(const MachineProfile& p) {
-  std::string text = fmt::format("{}\n  products, 1e12 operations a second\n    {:<14}", p.name, "smallest side");
+  std::string text =
+      fmt::format("{}\n  products, 1e12 operations a second\n    {:<14}", p.name, "smallest side");
   for (const double size : p.product_sizes) text += fmt::format(" {:>8.0f}", size);
   for (const auto& [name, rates] : {std::pair{"bf16", &p.flops_16bit}, std::pair{"f32", &p.flops_f32}}) {
     text += fmt::format("\n    {:<14}", name);
@@ -59,15 +60,21 @@ Result<MachineProfile> measure(const Args& args) {
 int run_bench(const Args& args) {
   const std::string path = args.out_dir.empty() ? profile_path(args.environment) : args.out_dir;
   if (path.empty())
-    return print_error(args, "bench", Status::error(Code::invalid, "neither HOME nor XDG_CACHE_HOME is set: say where to write with --out"));
+    return print_error(
+        args, "bench",
+        Status::error(Code::invalid,
+                      "neither HOME nor XDG_CACHE_HOME is set: say where to write with --out"));
   const auto profile = measure(args);
   if (!profile.has_value()) return print_error(args, "bench", profile.status());
   Io& io = posix_io();
   Status written;
-  if (const std::string folder = std::filesystem::path(path).parent_path().string(); !folder.empty()) written = io.make_dirs(folder);
+  if (const std::string folder = std::filesystem::path(path).parent_path().string(); !folder.empty())
+    written = io.make_dirs(folder);
   if (written.is_ok()) written = write_text_atomically(io, path, to_toml(*profile));
   if (!written.is_ok()) return print_error(args, "bench", written.annotate(path));
-  print(args.out, args.json ? to_json(*profile) : rates_text(*profile) + str("written to ", path, ", where strata plan and train find it\n"));
+  print(args.out, args.json ? to_json(*profile)
+                            : rates_text(*profile) +
+                                  str("written to ", path, ", where strata plan and train find it\n"));
   return kExitOk;
 }
 

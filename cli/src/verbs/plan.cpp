@@ -35,10 +35,12 @@ Result<Basis> basis_of(const Args& args) {
     return basis;
   }
   STRATA_TRY_ASSIGN(const CoreShare share, share_of_this_process(args.environment, {}));
-  STRATA_TRY_ASSIGN(CachedProfile cached, cached_profile(posix_io(), profile_path(args.environment), machine_name(share.threads())));
+  STRATA_TRY_ASSIGN(CachedProfile cached, cached_profile(posix_io(), profile_path(args.environment),
+                                                         machine_name(share.threads())));
   basis.profile = std::move(cached.profile);
-  basis.note = basis.profile ? cached.warning
-                             : std::string("no forecast: strata bench measures this machine, --machine names another");
+  basis.note = basis.profile
+                   ? cached.warning
+                   : std::string("no forecast: strata bench measures this machine, --machine names another");
   return basis;
 }
 
@@ -50,7 +52,8 @@ Result<LoadedConfig> load(const Args& args, const Basis& basis) {
     given.items.insert(given.items.begin(), model.begin(), model.end());
   }
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
-  if (!basis.elsewhere || basis.profile->memory[2] == 0 || loaded.tree.entry("memory.nvme").origin != "default")
+  if (!basis.elsewhere || basis.profile->memory[2] == 0 ||
+      loaded.tree.entry("memory.nvme").origin != "default")
     return loaded;
   given.items.insert(given.items.begin(), str("memory.nvme=", basis.profile->memory[2]));
   return load_config(given);
@@ -84,7 +87,9 @@ Status plan(const Args& args) {
   STRATA_TRY(check_write_budget(config, run));
   const double tokens = tokens_per_step(config);
   if ((args.sweep || args.optimize) && !job.forecast)
-    return Status::error(Code::invalid, "--sweep and --optimize need a machine: strata bench measures this one, --machine names another");
+    return Status::error(
+        Code::invalid,
+        "--sweep and --optimize need a machine: strata bench measures this one, --machine names another");
   const ForecastWith with = forecasts_of(args, basis);
   if (args.sweep) {
     STRATA_TRY_ASSIGN(const Sweep sweep, sweep_budgets(run.options.budgets, with));
@@ -92,7 +97,9 @@ Status plan(const Args& args) {
     return {};
   }
   if (args.json) {
-    print(args.out, plan_json(config, run, job.recompute, job.forecast ? forecast_json(*job.forecast, *basis.profile, tokens) : std::string()));
+    print(args.out,
+          plan_json(config, run, job.recompute,
+                    job.forecast ? forecast_json(*job.forecast, *basis.profile, tokens) : std::string()));
     return {};
   }
   print(args.out, start_table(config, run, job.recompute, "opened when the run starts"));

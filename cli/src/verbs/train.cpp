@@ -173,10 +173,10 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   STRATA_TRY_ASSIGN(const TrainOutcome outcome, trainer.run());
   progress.finish();
   if (trace) STRATA_TRY(trace->write(io, folder->file("trace.json")));
-  STRATA_TRY(folder->write("summary.json",
-                           summary_json(outcome, job->engine(), *workload, config.io.write_budget_bytes,
-                                        expected)));
-  return Outcome{outcome.ending, path, summary_text(outcome, job->engine(), *folder, expected), outcome.why_stopped};
+  STRATA_TRY(folder->write("summary.json", summary_json(outcome, job->engine(), *workload,
+                                                        config.io.write_budget_bytes, expected)));
+  return Outcome{outcome.ending, path, summary_text(outcome, job->engine(), *folder, expected),
+                 outcome.why_stopped};
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ std::optional<StreamRole> role_of(std::size_t lane) {
 
 }  // namespace
 
-static_assert(static_cast<std::size_t>(SimLane::collective) == static_cast<std::size_t>(StreamRole::collective));
+static_assert(static_cast<std::size_t>(SimLane::collective) ==
+              static_cast<std::size_t>(StreamRole::collective));
 static_assert(static_cast<std::size_t>(SimLane::cpu) == static_cast<std::size_t>(StreamRole::cpu));
 
 SimLanes::SimLanes(const SimOptions& options) : options_(options) {}

@@ -104,7 +104,8 @@ class SimBackend final : public Backend {
 
   static double transfer_ns(const SimOptions& options, SimLane lane, std::size_t bytes) noexcept {
     const SimOptions::Rate& rate = options.rates[static_cast<std::size_t>(lane)];
-    return 1e9 * (rate.latency_s + (rate.bytes_per_s > 0 ? static_cast<double>(bytes) / rate.bytes_per_s : 0));
+    return 1e9 *
+           (rate.latency_s + (rate.bytes_per_s > 0 ? static_cast<double>(bytes) / rate.bytes_per_s : 0));
   }
 
  protected:

@@ -7,9 +7,9 @@ namespace strata {
 
 /// What a step of a run will take on a machine: the run's own scheduler over a simulation of that machine.
 struct Forecast {
-  double step_s = 0;   ///< of a step when the run is warm
-  StallTimes times{};  ///< where it goes
-  LaneSeconds lanes{}; ///< in which each lane works
+  double step_s = 0;    ///< of a step when the run is warm
+  StallTimes times{};   ///< where it goes
+  LaneSeconds lanes{};  ///< in which each lane works
   MovedBytes moved{};
   double speculated_share = 0;  ///< of the chunks that are trained: updated before the norm is known
   TierBytes peak{};             ///< which is the plan's

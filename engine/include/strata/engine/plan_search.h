@@ -21,6 +21,9 @@ struct PlanChoices {
     std::string what;  ///< "offload.step_mode=speculative"
     /// To options whose plan is the best so far.
     std::function<void(EngineOptions&, const RunPlan&)> apply;
+    /// Whether what it gains hangs on the programs: with each of these it is tried first, and with others of
+    /// its kind together.
+    bool with_programs = false;
   };
   std::vector<std::vector<Change>> changes;
   bool explains = true;  ///< a refusal has its table, which takes many plans
@@ -28,10 +31,13 @@ struct PlanChoices {
 
 /// What is left open to the search beside the programs.
 struct OpenChoices {
-  bool step_mode = true, chunk = true, gradients = true;
+  bool step_mode = true, chunk = true, gradients = true, prefetch = true;
+  bool device_first = true;  ///< as many whole chunks on the device as fit, also where others would move less
 };
 inline constexpr std::string_view kSpeculates = "offload.step_mode=speculative";
 inline constexpr std::string_view kOtherChunk = "offload.chunk";
+inline constexpr std::string_view kOtherPrefetch = "offload.prefetch";
+inline constexpr std::string_view kDeviceFirst = "offload.policy=device";
 /// Changes to try: `what` is one of these, or says itself.
 std::vector<std::vector<PlanChoices::Change>> changes_of(const OpenChoices& open);
 
@@ -48,8 +54,9 @@ struct FoundPlan {
   std::vector<Tried> tried;
 };
 
-/// The plan whose step takes least by the forecast: the programs first, then each group of changes on what is
-/// best so far, kept where it gains one percent or more. Deterministic. Errors: `does_not_fit` as Engine::plan;
+/// The plan whose step takes least by the forecast: the programs first, with every selection of the changes
+/// that hang on them, then each group of changes on what is best so far, kept where it gains one percent or
+/// more; all once more where that helped. Deterministic. Errors: `does_not_fit` as Engine::plan;
 /// `unsupported` for programs that do not train.
 Result<FoundPlan> search_plan(const PlanChoices& choices, const EngineOptions& options,
                               const MachineProfile& machine);

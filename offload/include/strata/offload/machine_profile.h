@@ -15,7 +15,8 @@
 namespace strata {
 
 /// What a machine does in a second: what `strata bench` measures, or a person writes down. Plans and
-/// simulations start from it; no result of a run depends on it. Seconds, bytes, and floating-point operations.
+/// simulations start from it; no result of a run depends on it. Seconds, bytes, and floating-point
+/// operations.
 struct MachineProfile {
   std::string name;
   std::string source;  ///< where the figures are from: for people
