@@ -30,6 +30,8 @@ constexpr Figure kFigures[] = {
     {"device", "memory_gb_per_s", kGiga, &MachineProfile::device_bytes_per_s, false,
      "rate of everything that is no product, 1e9 bytes a second read or written"},
     {"device", "launch_us", kMicro, &MachineProfile::launch_s, true, "least time of an instruction"},
+    {"device", "wake_us", kMicro, &MachineProfile::wake_s, true,
+     "until a queue that waited for another goes on"},
     {"link", "h2d_gb_per_s", kGiga, &MachineProfile::h2d_bytes_per_s, false, "copies to the device"},
     {"link", "d2h_gb_per_s", kGiga, &MachineProfile::d2h_bytes_per_s, false, "copies from it"},
     {"link", "both_gb_per_s", kGiga, &MachineProfile::link_bytes_per_s, false,
@@ -317,6 +319,7 @@ SimOptions MachineProfile::simulation() const noexcept {
     }
   }
   o.queue_s = 1e-6;
+  o.wake_s = wake_s;
   return o;
 }
 

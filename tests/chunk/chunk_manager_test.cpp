@@ -302,6 +302,53 @@ TEST(ChunkManagerTest, WriteBehindIsBoundedByTheSpares) {
   EXPECT_EQ(rig->mover.writes, 4);
 }
 
+// The slot freed last may have a copy queued on its memory, and whoever takes it waits for that.
+TEST(ChunkManagerTest, OfFreeSlotsTheOneFreeLongestIsGivenOut) {
+  const auto rig = parameters_in_ram(4, 3);
+  std::vector<const std::byte*> at;
+  for (ChunkId c = 0; c < 3; ++c) {
+    const ChunkPin pin = must(rig->manager->pin(param(c), Tier::device, Intent::read, rig->compute));
+    at.push_back(pin.view().data);
+  }
+  for (const ChunkId c : {1u, 0u}) must(rig->manager->evict(param(c), Tier::device));
+  const ChunkPin next = must(rig->manager->pin(param(3), Tier::device, Intent::read, rig->compute));
+  EXPECT_EQ(next.view().data, at[1]);
+}
+
+// As in a pipeline that reads, updates and writes chunk after chunk in a window of six slots.
+TEST(ChunkManagerTest, APrefetchTakesTheSlotOfAnOldWriteAndNoneOfAYoungOne) {
+  constexpr int kChunks = 12;
+  constexpr std::uint32_t kWindow = 6;
+  const auto rig = parameters_on_nvme(kChunks, 1, kWindow, 2 * kWindow);
+  std::vector<Use> uses;
+  for (ChunkId c = 0; c < kChunks; ++c)
+    uses.push_back({static_cast<std::int32_t>(c), param(c), Tier::pinned});
+  rig->manager->set_schedule(uses, kChunks);
+  for (ChunkId c = 0; c + 1 < kChunks; ++c) {
+    rig->manager->set_position(static_cast<std::int32_t>(c));
+    rig->put(param(c), Tier::pinned, 100 + c, Intent::update);
+    must(rig->manager->send_home(param(c)));
+    EXPECT_TRUE(must(rig->manager->prefetch(param(c + 1), Tier::pinned))) << "chunk " << c + 1;
+    for (ChunkId young = c < 3 ? 0 : c - 3; young <= c; ++young)
+      EXPECT_NE(rig->manager->state(param(young), Tier::pinned), Residency::absent) << young << " at " << c;
+  }
+  must(rig->manager->settle_all());
+  for (ChunkId c = 0; c + 1 < kChunks; ++c) rig->check(param(c), Tier::pinned, 100 + c);
+  EXPECT_EQ(rig->differences, 0);
+}
+
+TEST(ChunkManagerTest, WhileTheCallerWaitsForAReadWhatBecomesFinalIsWritten) {
+  const auto rig = parameters_on_nvme(4, 1, 4, 4);
+  const std::vector<Use> uses = {{0, param(0), Tier::pinned}, {1, param(1), Tier::pinned}};
+  rig->manager->set_schedule(uses, 2);
+  EXPECT_TRUE(must(rig->manager->prefetch(param(1), Tier::pinned)));
+  rig->put(param(0), Tier::pinned, 100, Intent::update);
+  must(rig->manager->send_home(param(0)));
+  const int writes = rig->mover.writes;
+  const ChunkPin read = must(rig->manager->pin(param(1), Tier::pinned, Intent::read, rig->cpu));
+  EXPECT_EQ(rig->mover.writes, writes + 1);
+}
+
 TEST(ChunkManagerTest, PlacementsThatCannotWorkAreRefused) {
   const ChunkLayout layout = small_layout(2);
   SteadyClock clock;

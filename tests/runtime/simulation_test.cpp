@@ -71,6 +71,19 @@ TEST_F(SimulationTest, AStreamWaitsForAnEventAndGoesOnWhenItComes) {
   EXPECT_TRUE(backend().is_complete(done));
 }
 
+TEST_F(SimulationTest, WhoHadToWaitGoesOnALittleLater) {
+  options.wake_s = 2e-8;
+  start();
+  must(backend().host_call_async(work(100), cpu));
+  must(backend().wait_on_async(must(backend().record(cpu)), compute));
+  must(backend().host_call_async(work(10), compute));
+  EXPECT_EQ(after(compute), 100 + 20 + 10 + 20)
+      << "the stream is woken, and then the thread that waits for it";
+  must(backend().wait_on_async(must(backend().record(cpu)), compute));  // which is over
+  must(backend().host_call_async(work(10), compute));
+  EXPECT_EQ(after(compute), 150 + 10 + 20);
+}
+
 TEST_F(SimulationTest, WorkDoesNotBeginBeforeItIsQueued) {
   options.queue_s = 1e-8;
   start();

@@ -169,6 +169,26 @@ Status streaming(Rig& rig, MachineProfile& p) {
   return {};
 }
 
+// Two queues that wait for each other in turn.
+Status handing_over(Rig& rig, MachineProfile& p) {
+  STRATA_TRY_ASSIGN(Stream other, rig.backend().create_stream(StreamRole::h2d));
+  STRATA_TRY_ASSIGN(const BufferView here, rig.memory(MemoryKind::pinned, 4096));
+  STRATA_TRY_ASSIGN(const BufferView there, rig.memory(MemoryKind::device, 4096));
+  constexpr int kTurns = 200;
+  STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
+    for (int turn = 0; turn < kTurns; ++turn)
+      for (Stream* stream : {&other, &rig.compute()}) {
+        STRATA_TRY(rig.backend().copy_async(there, here, *stream));
+        STRATA_TRY_ASSIGN(const Event done, rig.backend().record(*stream));
+        STRATA_TRY(rig.backend().wait_on_async(done, stream == &other ? rig.compute() : other));
+      }
+    return Status::ok();
+  }));
+  p.wake_s = s / (2 * kTurns);
+  rig.forget();
+  return {};
+}
+
 Status link(Rig& rig, bool quick, MachineProfile& p) {
   const std::size_t bytes = (quick ? 32 : 128) * kMiB, piece = 4 * kMiB;
   STRATA_TRY_ASSIGN(Stream up, rig.backend().create_stream(StreamRole::h2d));
@@ -272,7 +292,7 @@ Status disk(Rig& rig, const MeasureOptions& options, MachineProfile& p) {
   STRATA_TRY_ASSIGN(const BufferView in, rig.memory(MemoryKind::pinned, kInFlight * kSlot));
   NvmeOptions store_options;
   store_options.dirs = options.nvme_dirs;
-  store_options.classes = {{kSlot, objects + static_cast<std::uint32_t>(kInFlight)}};
+  store_options.classes = {{kSlot, objects + static_cast<std::uint32_t>(kInFlight)}, {64 * kKiB, 32}};
   STRATA_TRY_ASSIGN(const std::unique_ptr<NvmeStore> store, NvmeStore::create(posix_io(), store_options));
   STRATA_TRY(store->register_memory(out));
   STRATA_TRY(store->register_memory(in));
@@ -302,6 +322,16 @@ Status disk(Rig& rig, const MeasureOptions& options, MachineProfile& p) {
   const NvmeCounters before = store->counters();
   STRATA_TRY_ASSIGN(const double both_s, rig.seconds([&] { return round(true, true); }));
   const NvmeCounters after = store->counters();
+  // One small request after the other.
+  constexpr std::size_t kSmall = 64 * kKiB, kRequests = 16;
+  STRATA_TRY_ASSIGN(const double small_s, rig.seconds([&] {
+    for (std::uint32_t i = 0; i < kRequests; ++i) {
+      STRATA_TRY_ASSIGN(const Ticket ticket, store->write_async(objects + i, 1, out.part(0, kSmall)));
+      STRATA_TRY(store->wait(ticket));
+    }
+    return Status::ok();
+  }));
+  p.disk_latency_s = std::max(0.0, small_s / kRequests - static_cast<double>(kSmall) * write_s / bytes);
   p.write_bytes_per_s = bytes / write_s;
   p.read_bytes_per_s = bytes / read_s;
   p.disk_bytes_per_s = std::clamp(2 * bytes / both_s, std::min(p.write_bytes_per_s, p.read_bytes_per_s),
@@ -331,6 +361,7 @@ Result<MachineProfile> measure_machine(const MeasureOptions& options) {
   STRATA_TRY(part("products", [&] { return products(*rig, options.quick, p); }));
   STRATA_TRY(part("attention", [&] { return attention(*rig, p); }));
   STRATA_TRY(part("norms and activations", [&] { return streaming(*rig, p); }));
+  STRATA_TRY(part("queues that wait for each other", [&] { return handing_over(*rig, p); }));
   STRATA_TRY(part("the link", [&] { return link(*rig, options.quick, p); }));
   STRATA_TRY(part("RAM", [&] { return ram(*rig, options.quick, p); }));
   STRATA_TRY(part("the optimizer", [&] { return optimizer(*rig, options.quick, p); }));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <strata/cpuopt/isa.h>
 #include <strata/engine/plan_search.h>
@@ -207,6 +208,8 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
     job.plan = std::move(found.plan);
     job.forecast = found.forecast;
     resolve_changes(loaded, found, *job.plan, *basis.profile);
+    job.chosen_by = str("fastest of ", found.tried.size(), " ways by the forecast for ", basis.profile->name,
+                        found.kept.empty() ? "" : ": ", fmt::format("{}", fmt::join(found.kept, ", ")));
   } else {
     STRATA_TRY_ASSIGN(Engine::Choice first, Engine::plan_first(choices, engine_options(c)));
     chosen = first.index;
@@ -315,8 +318,8 @@ std::string paths_text(const std::vector<NvmePath>& paths) {
   return text;
 }
 
-std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute recompute,
-                        const std::string& nvme_note) {
+std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::string& nvme_note) {
+  const RunPlan& plan = *job.plan;
   const DecoderConfig d = decoder_config(c);
   std::string text = fmt::format(
       "model    {}: {} layers, hidden {}, heads {}, vocabulary {}, sequence {}: {:.2f} M parameters\n",
@@ -327,11 +330,12 @@ std::string start_table(const TrainConfig& c, const RunPlan& plan, Recompute rec
   text += fmt::format("step     {} tokens ({} micro-batches of {} sequences), {} in {}, recompute {}\n",
                       static_cast<std::int64_t>(c.train.micro_batch) * c.train.grad_accum * c.model.seq,
                       c.train.grad_accum, c.train.micro_batch, c.optim.name, c.offload.states,
-                      to_string(recompute));
+                      to_string(job.recompute));
   text += fmt::format("machine  host backend, {}; nvme: {}\n", cpuopt::to_string(cpuopt::active_isa()),
                       nvme_note);
   text += str("cores    ", c.cpu.share.why, "\n");
   for (const std::string& note : plan.notes) text += "plan     " + note + "\n";
+  if (!job.chosen_by.empty()) text += str("plan     ", job.chosen_by, "\n");
   if ((c.offload.activations == "pinned" || c.offload.activations == "nvme") && plan.train.offload.n == 0)
     text += "plan     activations: none is unread for so long that it could leave the device\n";
   text += write_budget_text(c, plan);

@@ -17,6 +17,7 @@ struct PlannedJob {
   std::unique_ptr<const RunPlan> plan;
   Recompute recompute = Recompute::none;
   std::optional<Forecast> forecast{};  ///< where there is a profile
+  std::string chosen_by;               ///< one sentence: of how many ways, by what; empty where by none
 };
 /// By which the ways to run a step are judged: without one the first that fits is taken.
 struct PlanBasis {
@@ -52,8 +53,7 @@ class Job {
 /// ", 75 % in /mnt/a, 25 % in /mnt/b" of what the NVMe tier holds, where that is several folders.
 std::string paths_text(const std::vector<NvmePath>& paths);
 /// The table shown before a run: model, machine, budgets and plan by tier.
-std::string start_table(const TrainConfig& config, const RunPlan& plan, Recompute recompute,
-                        const std::string& nvme_note);
+std::string start_table(const TrainConfig& config, const PlannedJob& job, const std::string& nvme_note);
 /// plan.json.
 /// plan.json; `forecast` is a JSON object, or nothing.
 std::string plan_json(const TrainConfig& config, const RunPlan& plan, Recompute recompute,

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
@@ -44,18 +46,27 @@ Result<Basis> basis_of(const Args& args) {
   return basis;
 }
 
-// The settings that follow from the options stand before the user's own, which win.
+// Where the user says nothing of the same key.
+void add_settings(Args& args, const std::vector<std::string>& settings) {
+  for (const std::string& setting : settings) {
+    const std::string key = setting.substr(0, setting.find('=') + 1);
+    if (std::none_of(args.items.begin(), args.items.end(),
+                     [&](const std::string& item) { return item.starts_with(key); }))
+      args.items.push_back(setting);
+  }
+}
+
 Result<LoadedConfig> load(const Args& args, const Basis& basis) {
   Args given = args;
   if (args.params != 0) {
     STRATA_TRY_ASSIGN(const std::vector<std::string> model, model_of_size(args.params));
-    given.items.insert(given.items.begin(), model.begin(), model.end());
+    add_settings(given, model);
   }
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
   if (!basis.elsewhere || basis.profile->memory[2] == 0 ||
       loaded.tree.entry("memory.nvme").origin != "default")
     return loaded;
-  given.items.insert(given.items.begin(), str("memory.nvme=", basis.profile->memory[2]));
+  add_settings(given, {str("memory.nvme=", basis.profile->memory[2])});
   return load_config(given);
 }
 
@@ -102,7 +113,7 @@ Status plan(const Args& args) {
                     job.forecast ? forecast_json(*job.forecast, *basis.profile, tokens) : std::string()));
     return {};
   }
-  print(args.out, start_table(config, run, job.recompute, "opened when the run starts"));
+  print(args.out, start_table(config, job, "opened when the run starts"));
   if (job.forecast) {
     print(args.out, forecast_text(*job.forecast, *basis.profile, tokens));
     STRATA_TRY_ASSIGN(const std::string change, next_best_change(run.options.budgets, *job.forecast, with));

@@ -137,8 +137,7 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *planned.plan, io, trace.get()));
   for (const std::string& note : workload->notes()) print(args.out, str("data     ", note, "\n"));
   const std::string nvme_note = job->engine().nvme_note();
-  print(args.out, start_table(config, *planned.plan, planned.recompute,
-                              nvme_note + paths_text(job->engine().nvme_paths())));
+  print(args.out, start_table(config, planned, nvme_note + paths_text(job->engine().nvme_paths())));
   if (nvme_note != "not used" && nvme_note != "io_uring, O_DIRECT, registered buffers")
     log->warn("the nvme tier works below its best: ", nvme_note);
   log->debug(planned.plan->train.code.size(), " instructions a micro-batch, ",

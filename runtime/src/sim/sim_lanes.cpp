@@ -47,7 +47,9 @@ void SimLanes::push_wait(SimLane lane, SimPoint point) {
 }
 
 void SimLanes::run_until(SimPoint point) {
-  if (!is_complete(point)) run(kNever, point);
+  if (is_complete(point)) return;
+  run(kNever, point);
+  pass(options_.wake_s * 1e9);
 }
 
 bool SimLanes::run_until(SimPoint point, double ns) {
@@ -62,15 +64,21 @@ void SimLanes::end_waits() {
     for (Lane& lane : lanes_)
       while (!lane.entries.empty() && lane.entries.front().left_ns < 0 &&
              is_complete(lane.entries.front().after)) {
-        finish(lane);
+        Entry& wait = lane.entries.front();
         again = true;
+        if (wait.begun_ns < 0 || options_.wake_s <= 0) {
+          finish(lane);
+          continue;
+        }
+        wait.left_ns = options_.wake_s * 1e9;  // it stood still, and has to be woken
+        lane.told = false;
       }
   }
 }
 
 void SimLanes::finish(Lane& lane) {
   const Entry& entry = lane.entries.front();
-  if (lane.track != nullptr && entry.begun_ns >= 0)
+  if (lane.track != nullptr && entry.begun_ns >= 0 && *entry.label != '\0')
     lane.track->span(entry.label, entry.arg, static_cast<std::int64_t>(entry.begun_ns),
                      static_cast<std::int64_t>(now_ns_));
   lane.entries.pop_front();
@@ -81,8 +89,7 @@ void SimLanes::finish(Lane& lane) {
 void SimLanes::tell() {
   for (std::size_t i = 0; i < kSimLanes; ++i) {
     Lane& lane = lanes_[i];
-    if (!lane.entries.empty() && lane.entries.front().left_ns >= 0 && lane.entries.front().begun_ns < 0)
-      lane.entries.front().begun_ns = now_ns_;
+    if (!lane.entries.empty() && lane.entries.front().begun_ns < 0) lane.entries.front().begun_ns = now_ns_;
     const std::optional<StreamRole> role = role_of(i);
     if (meter_ == nullptr || !role || lane.told) continue;
     lane.told = true;

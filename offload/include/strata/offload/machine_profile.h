@@ -30,6 +30,7 @@ struct MachineProfile {
   double attention_flops_per_s = 0;
   double device_bytes_per_s = 0;  ///< of what is no product: all its operands, read or written
   double launch_s = 0;            ///< that any instruction takes at least
+  double wake_s = 0;              ///< until a queue that waited for another goes on
 
   double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0;
   double link_bytes_per_s = 0;  ///< of both directions at once, added up

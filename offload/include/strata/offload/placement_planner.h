@@ -60,7 +60,8 @@ void set_least_windows(const ChunkLayout& layout, const AccessTrace& trace, Plac
 TierBytes smallest_that_fits(const ChunkLayout& layout, const AccessTrace& trace,
                              const PlacementRequest& request);
 /// The same for any judge of budgets, such as one that lays the model out anew for each: `fits` holds for the
-/// answer, and for no answer with one raised tier a page smaller. `budgets` themselves where nothing fits.
+/// answer, and for no answer with one raised tier smaller by a page, or by 1/4096 of what it is raised by.
+/// `budgets` themselves where nothing fits.
 TierBytes smallest_that_fits(const TierBytes& budgets, bool may_grow_nvme,
                              const std::function<bool(const TierBytes&)>& fits);
 /// Whether a suggestion may enlarge nvme: a budget of 0 says that there is none, unless the policy asks for

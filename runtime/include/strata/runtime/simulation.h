@@ -30,6 +30,8 @@ struct SimOptions {
   std::array<std::array<double, kSimResources>, kSimLanes> shares{};
   /// That the thread which feeds the queues takes for each piece of work.
   double queue_s = 0;
+  /// Until who had to wait for another lane goes on after its end.
+  double wake_s = 0;
 
   Rate& rate(SimLane lane) noexcept { return rates[static_cast<std::size_t>(lane)]; }
   double& share(SimLane lane, SimResource of) noexcept {

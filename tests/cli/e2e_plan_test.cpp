@@ -1,0 +1,110 @@
+// What a user learns of a machine and of a step before there is a run.
+#include "e2e_rig.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using CliPlanE2e = CliE2e;
+
+Words for_machine(const Words& more) {
+  Words words = {"plan", "--machine", "h200", "--params", "7e9", "model.seq=2048", "train.micro_batch=8"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST_F(CliPlanE2e, AStepIsForecastForAMachineThatIsNotHere) {
+  const ProgramResult shown = strata(for_machine({}));
+  ASSERT_EQ(shown.exit_code, 0) << shown.said();
+  EXPECT_THAT(shown.out,
+              AllOf(HasSubstr("7008.46 M parameters"), HasSubstr("136.0 GiB"), HasSubstr("forecast for h200"),
+                    HasSubstr("tokens/s"), HasSubstr("it stood still most for")));
+  const auto plan = nlohmann::json::parse(strata(for_machine({"--json"})).out);
+  EXPECT_GT(plan["forecast"]["step_s"].get<double>(), 0.5);
+  EXPECT_LT(plan["forecast"]["step_s"].get<double>(), 5);
+  EXPECT_EQ(plan["forecast"]["machine"], "h200");
+}
+
+TEST_F(CliPlanE2e, WhatTheUserSetsStandsAlsoForAnotherMachine) {
+  const auto plan =
+      nlohmann::json::parse(strata(for_machine({"--json", "memory.device=24GiB", "model.layers=4"})).out);
+  EXPECT_EQ(plan["tiers"]["device"]["budget_bytes"].get<std::uint64_t>(), std::uint64_t{24} << 30);
+  EXPECT_LT(plan["parameters"].get<double>(), 2e9);
+}
+
+TEST_F(CliPlanE2e, WhatDoesNotFitAMachineIsRefusedWithWhatWould) {
+  const ProgramResult refused =
+      strata(for_machine({"memory.pinned=1GiB", "memory.nvme=0", "memory.device=20GiB"}));
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("smallest that fits"), HasSubstr("it fits with:")));
+}
+
+TEST_F(CliPlanE2e, BudgetsAreSweptAndTheSmallestThatDoAreNamed) {
+  const Words small = {"plan", "--machine", "h200", "--params", "1e8"};
+  const auto with = [&](const char* option) {
+    Words words = small;
+    words.emplace_back(option);
+    return strata(words);
+  };
+  const ProgramResult sweep = with("--sweep");
+  ASSERT_EQ(sweep.exit_code, 0) << sweep.said();
+  EXPECT_THAT(sweep.out,
+              AllOf(HasSubstr("tokens/s by budget"), HasSubstr("34.0 GiB"), HasSubstr("544.0 GiB")));
+  const ProgramResult optimized = with("--optimize");
+  EXPECT_THAT(optimized.out, HasSubstr("as fast to a fiftieth with memory.device="));
+}
+
+TEST_F(CliPlanE2e, MistakesAreNamed) {
+  const auto refused = [&](const Words& words, int code, const std::string& says) {
+    const ProgramResult result = strata(words);
+    EXPECT_EQ(result.exit_code, code) << result.said();
+    EXPECT_THAT(result.err, HasSubstr(says));
+  };
+  refused({"plan", "--machine", "h20"}, 2, "no machine 'h20'; there are");
+  refused({"plan", "--machine", "gone.toml"}, 2, "gone.toml");
+  refused({"plan", "--machine", "h200", "--params", "7"}, 2, "--params 7: a size from 1e+07");
+  refused(tiny("plan", {"--sweep"}), 2, "strata bench measures this one");
+  write("broken.toml", "[machine]\ncores = 0\n[link]\nh2d_gb_per_s = -1\n");
+  refused({"plan", "--machine", "broken.toml"}, 2, "link.h2d_gb_per_s");
+}
+
+TEST_F(CliPlanE2e, AMeasuredMachineIsFoundByPlansAndRunsAndSetBesideWhatWasMeasured) {
+  const ProgramResult without = strata(tiny("plan"));
+  EXPECT_THAT(without.out, HasSubstr("no forecast: strata bench measures this machine"));
+  const ProgramResult bench = strata({"bench", "--quick", "--nvme-dir", "nvme"});
+  ASSERT_EQ(bench.exit_code, 0) << bench.said();
+  EXPECT_THAT(bench.out, AllOf(HasSubstr("AdamW, states in int8"), HasSubstr("the slow tier, both at once")));
+  ASSERT_TRUE(exists("cache/strata/machine.toml"));
+  const ProgramResult plan = strata(tiny("plan"));
+  EXPECT_THAT(plan.out, AllOf(HasSubstr("measured by strata bench --quick"), HasSubstr("tokens/s")));
+  const ProgramResult run = strata(tiny("train", {"--out", "run", "train.steps=8"}));
+  ASSERT_EQ(run.exit_code, 0) << run.said();
+  EXPECT_THAT(run.out, HasSubstr("expected"));
+  const nlohmann::json forecast = summary("run")["forecast"];
+  EXPECT_GT(forecast["step_s"].get<double>(), 0);
+  EXPECT_GT(forecast["measured_step_s"].get<double>(), 0);
+}
+
+TEST_F(CliPlanE2e, AProfileOfAnotherMachineIsUsedWithAWarning) {
+  ASSERT_EQ(strata({"bench", "--quick", "--out", "cache/strata/machine.toml"}).exit_code, 0);
+  std::string profile = read_all(file("cache/strata/machine.toml"));
+  const std::size_t name = profile.find("name = \"");
+  profile.insert(name + 8, "Another ");
+  write("cache/strata/machine.toml", profile);
+  EXPECT_THAT(strata(tiny("plan")).out,
+              AllOf(HasSubstr("was measured on Another "), HasSubstr("run strata bench")));
+}
+
+TEST_F(CliPlanE2e, AProfileThatIsBrokenIsNotPassedOver) {
+  must(posix_io().make_dirs(file("cache/strata")));
+  write("cache/strata/machine.toml", "[machine]\ncores = -3\n");
+  const ProgramResult plan = strata(tiny("plan"));
+  EXPECT_EQ(plan.exit_code, 2);
+  EXPECT_THAT(plan.err, HasSubstr("machine.cores"));
+}
+
+}  // namespace
+}  // namespace strata::test
