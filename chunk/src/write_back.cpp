@@ -116,9 +116,9 @@ Status ChunkManager::submit_all() {
   return Status::ok();
 }
 
-// Whoever waits for it waits for the work that writes its contents, and for those writes: half of the window,
-// or of the spares where they are fewer, is left alone, so that the caller keeps that far ahead of both, and
-// has the other half to read into.
+// Whoever waits for it waits for the work that writes its contents, and for those writes: two thirds of the
+// window, or of the spares where they are fewer, are left alone. In a window of three chunks one is then
+// updated, one written, and one read.
 bool ChunkManager::is_young_drain(CopyKey key) const noexcept {
   const std::uint32_t slots = class_of_[index(key)];
   const std::size_t most = std::min<std::size_t>(

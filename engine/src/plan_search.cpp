@@ -138,9 +138,11 @@ std::vector<std::vector<PlanChoices::Change>> changes_of(const OpenChoices& open
   if (open.gradients)
     changes.push_back({lands_in(GradientPolicy::device, "offload.gradients=device"),
                        lands_in(GradientPolicy::pinned, "offload.gradients=pinned")});
-  const auto speculative = [](bool far_ahead) {
-    return PlanChoices::Change{std::string(kSpeculates), [far_ahead](EngineOptions& o, const RunPlan&) {
-                                 o.step_mode = StepMode::speculative;
+  // No forecast knows how often a run is clipped: with a log, auto speculates while it pays.
+  const auto with_log = [](bool far_ahead) {
+    return PlanChoices::Change{std::string(kUndoLog), [far_ahead](EngineOptions& o, const RunPlan&) {
+                                 o.step_mode = StepMode::automatic;
+                                 o.undo_bytes = kUnlimited;
                                  if (far_ahead) o.prefetch = kFarAhead;
                                }};
   };
@@ -149,7 +151,7 @@ std::vector<std::vector<PlanChoices::Change>> changes_of(const OpenChoices& open
                                [chunks](EngineOptions& o, const RunPlan&) { o.prefetch = chunks; }};
   };
   if (open.prefetch) changes.push_back({ahead(kFarAhead), ahead(2)});
-  if (open.step_mode) changes.push_back({speculative(false), speculative(open.prefetch)});
+  if (open.step_mode) changes.push_back({with_log(false), with_log(open.prefetch)});
   if (open.device_first)
     changes.push_back({{std::string(kDeviceFirst),
                         [](EngineOptions& o, const RunPlan&) { o.policy = PlacementPolicy::device; }}});

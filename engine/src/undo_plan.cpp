@@ -68,8 +68,9 @@ std::uint64_t undo_reserve(const RunPlan& plan) {
   const auto on_trust = [&](std::uint64_t bytes) {
     return static_cast<std::uint64_t>(static_cast<double>(bytes) * share_of_backward(plan));
   };
-  if (plan.options.undo_bytes) return std::min(*plan.options.undo_bytes, on_trust(states));
-  return plan.options.step_mode == StepMode::automatic ? 0 : on_trust(params);
+  const std::optional<std::uint64_t>& asked = plan.options.undo_bytes;
+  if (asked && *asked != kUnlimited) return std::min(*asked, on_trust(states));
+  return plan.options.step_mode == StepMode::automatic && !asked ? 0 : on_trust(params);
 }
 
 // Evenly among the chunks as they become ready: in backward the updates of two thirds keep pace with it, and

@@ -173,8 +173,8 @@ void resolve_changes(LoadedConfig& loaded, const FoundPlan& found, const RunPlan
   const std::string why = str("fastest of ", found.tried.size(), " ways by the forecast for ", profile.name);
   TrainConfig& c = loaded.config;
   for (const std::string& kept : found.kept) {
-    if (kept == kSpeculates) {
-      c.offload.step_mode = "speculative";
+    if (kept == kUndoLog) {
+      c.offload.step_mode = "auto";
       loaded.tree.resolve("offload.step_mode", c.offload.step_mode, why);
     }
     if (kept == kOtherChunk) loaded.tree.resolve("offload.chunk", plan.layout.chunk_elems(), why);

@@ -68,8 +68,8 @@ struct EngineOptions {
   /// says how many.
   std::optional<std::uint32_t> prefetch{};
   StepMode step_mode = StepMode::automatic;
-  /// Bytes of the undo log of updates on trust, if the pinned budget leaves so many; nothing: in the modes
-  /// speculative and twin as many as they can use, in auto none.
+  /// Bytes of the undo log of updates on trust, if the pinned budget leaves so many; kUnlimited: as many as
+  /// can be used; nothing: the same in the modes speculative and twin, in auto none.
   std::optional<std::uint64_t> undo_bytes{};
   std::int32_t grad_accum = 1;
   double clip = 1.0;                    ///< global gradient norm; 0: none

@@ -34,7 +34,7 @@ struct OpenChoices {
   bool step_mode = true, chunk = true, gradients = true, prefetch = true;
   bool device_first = true;  ///< as many whole chunks on the device as fit, also where others would move less
 };
-inline constexpr std::string_view kSpeculates = "offload.step_mode=speculative";
+inline constexpr std::string_view kUndoLog = "offload.undo";  ///< step mode auto, with a log
 inline constexpr std::string_view kOtherChunk = "offload.chunk";
 inline constexpr std::string_view kOtherPrefetch = "offload.prefetch";
 inline constexpr std::string_view kDeviceFirst = "offload.policy=device";
