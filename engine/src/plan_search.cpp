@@ -29,17 +29,50 @@ class Search {
       return Status::error(Code::internal, str("programs ", none.index, " fit only when asked again"));
     }
     STRATA_TRY(select_together());
-    // One change may pay only after another: all are gone through again while that helps.
+    const std::optional<Start> second = runner_up();
+    STRATA_TRY(descend());
+    if (!second) return std::move(best_);
+    FoundPlan first = std::move(best_);
+    best_ = FoundPlan();
+    best_.tried = std::move(first.tried);
+    STRATA_TRY(consider(second->programs, second->options, str("programs ", second->programs, " again"),
+                        second->kept));
+    STRATA_TRY(descend());
+    if (best_.forecast.step_s < kWorthIt * first.forecast.step_s) return std::move(best_);
+    first.tried = std::move(best_.tried);
+    return first;
+  }
+
+ private:
+  /// The best of one of the programs, before changes that do not hang on them.
+  struct Start {
+    std::size_t programs = 0;
+    EngineOptions options;
+    std::vector<std::string> kept;
+    double step_s = 0;
+  };
+
+  // Of other programs than the best plan's, if it is about as fast.
+  std::optional<Start> runner_up() const {
+    constexpr double kAbout = 1.05;
+    const Start* best = nullptr;
+    for (const Start& start : starts_)
+      if (start.programs != best_.programs && (best == nullptr || start.step_s < best->step_s)) best = &start;
+    if (best == nullptr || best->step_s > kAbout * best_.forecast.step_s) return std::nullopt;
+    return *best;
+  }
+
+  // One change may pay only after another: all are gone through again while that helps.
+  Status descend() {
     constexpr int kRounds = 3;
     for (int round = 0; round < kRounds; ++round) {
       const double before = best_.forecast.step_s;
       for (const std::vector<PlanChoices::Change>& group : choices_.changes) STRATA_TRY(improve(group));
       if (best_.forecast.step_s >= kWorthIt * before) break;
     }
-    return std::move(best_);
+    return {};
   }
 
- private:
   Status improve(const std::vector<PlanChoices::Change>& group) {
     const EngineOptions before = best_options_;
     for (const PlanChoices::Change& change : group) {
@@ -83,6 +116,7 @@ class Search {
     }
     STRATA_TRY_ASSIGN(const Forecast expected, forecast(**plan, machine_));
     best_.tried.push_back({what, expected.step_s});
+    starts_.push_back({programs, options, kept, expected.step_s});
     if (best_.plan != nullptr && expected.step_s >= kWorthIt * best_.forecast.step_s) return {};
     best_.programs = programs;
     best_.plan = *std::move(plan);
@@ -97,6 +131,7 @@ class Search {
   const MachineProfile& machine_;
   FoundPlan best_;
   EngineOptions best_options_;  // of its plan
+  std::vector<Start> starts_;   // all that fitted so far
 };
 
 }  // namespace
