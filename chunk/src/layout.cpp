@@ -135,6 +135,18 @@ void ChunkLayout::size_payloads() {
     for (std::size_t p = 0; p < kPayloads; ++p)
       bytes[p] = round_up(bytes_of(group, static_cast<Payload>(p), chunk.n_elems), kPage);
   }
+  std::vector<std::size_t> sizes;
+  for (const auto& of_chunk : payload_bytes_)
+    for (const std::size_t bytes : of_chunk)
+      if (bytes > 0) sizes.push_back(bytes);
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  for (const auto& of_chunk : payload_bytes_) {
+    std::array<std::uint32_t, kPayloads>& classes = size_class_.emplace_back();
+    for (std::size_t p = 0; p < kPayloads; ++p)
+      classes[p] = static_cast<std::uint32_t>(std::lower_bound(sizes.begin(), sizes.end(), of_chunk[p]) -
+                                              sizes.begin());
+  }
 }
 
 std::pair<std::int64_t, std::int64_t> ChunkLayout::shard(ChunkId id) const noexcept {

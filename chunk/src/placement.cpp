@@ -20,13 +20,11 @@ std::vector<SizeClass> slot_classes(const ChunkLayout& layout) {
 }
 
 std::uint32_t Placement::class_of(const ChunkLayout& layout, CopyKey key) const {
-  const std::size_t bytes = layout.payload_bytes(key.chunk, key.payload);
-  const auto at =
-      std::lower_bound(classes.begin(), classes.end(), bytes,
-                       [](const SizeClass& slots, std::size_t n) { return slots.slot_bytes < n; });
-  STRATA_ASSERT(at != classes.end() && at->slot_bytes == bytes, "chunk ", key.chunk, " has no slot class of ",
-                bytes, " bytes");
-  return static_cast<std::uint32_t>(at - classes.begin());
+  const std::uint32_t at = layout.size_class(key.chunk, key.payload);
+  STRATA_ASSERT(at < classes.size() && classes[at].slot_bytes == layout.payload_bytes(key.chunk, key.payload),
+                "chunk ", key.chunk, " has no slot class of ", layout.payload_bytes(key.chunk, key.payload),
+                " bytes");
+  return at;
 }
 
 std::vector<std::uint32_t> Placement::home_counts(const ChunkLayout& layout, Tier tier) const {

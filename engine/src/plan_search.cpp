@@ -6,6 +6,8 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
+#include "planning.h"
+
 namespace strata {
 namespace {
 
@@ -28,22 +30,32 @@ class Search {
       STRATA_TRY_ASSIGN(Engine::Choice none, Engine::plan_first(choices_.programs, options_));
       return Status::error(Code::internal, str("programs ", none.index, " fit only when asked again"));
     }
+    STRATA_TRY(search());
+    STRATA_TRY_ASSIGN(best_.plan,
+                      Engine::plan_with(choices_.programs[best_.programs], best_options_, nullptr));
+    return std::move(best_);
+  }
+
+ private:
+  Status search() {
     STRATA_TRY(select_together());
     const std::optional<Start> second = runner_up();
     STRATA_TRY(descend());
-    if (!second) return std::move(best_);
+    if (!second) return {};
+    const EngineOptions options_of_first = best_options_;
     FoundPlan first = std::move(best_);
     best_ = FoundPlan();
     best_.tried = std::move(first.tried);
     STRATA_TRY(consider(second->programs, second->options, str("programs ", second->programs, " again"),
                         second->kept));
     STRATA_TRY(descend());
-    if (best_.forecast.step_s < kWorthIt * first.forecast.step_s) return std::move(best_);
+    if (best_.forecast.step_s < kWorthIt * first.forecast.step_s) return {};
     first.tried = std::move(best_.tried);
-    return first;
+    best_ = std::move(first);
+    best_options_ = options_of_first;
+    return {};
   }
 
- private:
   /// The best of one of the programs, before changes that do not hang on them.
   struct Start {
     std::size_t programs = 0;
@@ -109,7 +121,7 @@ class Search {
   // `kept` is what the options have beyond those asked for.
   Status consider(std::size_t programs, const EngineOptions& options, const std::string& what,
                   const std::vector<std::string>& kept) {
-    auto plan = Engine::plan_with(choices_.programs[programs], options, nullptr);
+    auto plan = draft_plan(choices_.programs[programs], options, nullptr);  // the one that is taken is proven
     if (!plan.has_value()) {
       best_.tried.push_back({what, 0});
       return plan.status().code() == Code::does_not_fit ? Status::ok() : plan.status();
