@@ -42,6 +42,18 @@ TEST_P(NvmeStoreTest, BytesComeBackAtEverySize) {
   }
 }
 
+TEST_P(NvmeStoreTest, AShortWaitTellsWhetherTheRequestIsOver) {
+  const auto store = rig_.make({.classes = {{2 * kMiB, 3}}, .block_bytes = 64 * kKiB});
+  const AlignedBuffer from(2 * kMiB, 1);
+  const Ticket ticket = must(store->write_async(7, 0, from.view()));
+  int looks = 1;
+  while (!store->wait_for(ticket, 20'000)) ASSERT_LT(++looks, 1'000'000);
+  EXPECT_TRUE(store->is_complete(ticket));
+  must(store->wait(ticket));
+  EXPECT_TRUE(store->wait_for(ticket, 0)) << "and stays over";
+  EXPECT_TRUE(store->wait_for({}, 0)) << "as a default one is";
+}
+
 TEST_P(NvmeStoreTest, OverwritePublishesANewGeneration) {
   const auto store = rig_.make();
   must(write_now(*store, 7, first_));
