@@ -55,7 +55,9 @@ std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const Attent
 }
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,
                                                std::int64_t head_dim) noexcept {
-  return workspace_bytes(tokens, shape, detail::attention_backward_slot(shape, dtype, head_dim));
+  // On CUDA it holds a figure for each token and head.
+  return std::max(workspace_bytes(tokens, shape, detail::attention_backward_slot(shape, dtype, head_dim)),
+                  static_cast<std::size_t>(tokens * shape.heads) * sizeof(float));
 }
 
 Status attention_forward_async(Backend& backend, Stream& stream, const AttentionForwardArgs& a) {

@@ -2,68 +2,23 @@
 
 #include <strata/kernels/linear.h>
 
-#include "gemm.h"
+#include "linear_products.h"
 #include "op.h"
 #include "partial_sums.h"
 #include "stored_table.h"
 
 namespace strata::kernels {
 
-using detail::Gemm;
-
 void linear_forward_host(const LinearForwardArgs& a, ThreadPool& pool) {
-  const std::int64_t n = a.w.shape.dim(0);
-  const std::int64_t k = a.w.shape.dim(1);
-  const Gemm gemm = {.trans_b = true,
-                     .m = detail::row_count(a.x),
-                     .n = n,
-                     .k = k,
-                     .a = a.x.data,
-                     .lda = k,
-                     .b = a.w.data,
-                     .ldb = k,
-                     .c = a.y.data,
-                     .ldc = n,
-                     .dtype = a.x.dtype,
-                     .c_dtype = a.y.dtype};
-  detail::gemm_tiled(gemm, detail::is_given(a.b) ? a.b.data : nullptr, pool);
+  detail::gemm_tiled(detail::forward_product(a), detail::is_given(a.b) ? a.b.data : nullptr, pool);
 }
 
 void linear_backward_input_host(const LinearBackwardInputArgs& a, ThreadPool& pool) {
-  const std::int64_t n = a.w.shape.dim(0);
-  const std::int64_t k = a.w.shape.dim(1);
-  const Gemm gemm = {.m = detail::row_count(a.dy),
-                     .n = k,
-                     .k = n,
-                     .a = a.dy.data,
-                     .lda = n,
-                     .b = a.w.data,
-                     .ldb = k,
-                     .c = a.dx.data,
-                     .ldc = k,
-                     .accumulate = a.accumulate,
-                     .dtype = a.dy.dtype,
-                     .c_dtype = a.dx.dtype};
-  detail::gemm_tiled(gemm, nullptr, pool);
+  detail::gemm_tiled(detail::input_product(a), nullptr, pool);
 }
 
 void linear_backward_weight_host(const LinearBackwardWeightArgs& a, ThreadPool& pool) {
-  const std::int64_t n = a.dw.shape.dim(0);
-  const std::int64_t k = a.dw.shape.dim(1);
-  const Gemm gemm = {.trans_a = true,
-                     .m = n,
-                     .n = k,
-                     .k = detail::row_count(a.dy),
-                     .a = a.dy.data,
-                     .lda = n,
-                     .b = a.x.data,
-                     .ldb = k,
-                     .c = a.dw.data,
-                     .ldc = k,
-                     .accumulate = a.accumulate,
-                     .dtype = a.dy.dtype,
-                     .c_dtype = a.dw.dtype};
-  detail::gemm_tiled(gemm, nullptr, pool);
+  detail::gemm_tiled(detail::weight_product(a), nullptr, pool);
 }
 
 template <class T>

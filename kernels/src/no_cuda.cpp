@@ -1,17 +1,8 @@
-#include <string_view>
-
-#include <strata/runtime/str.h>
-
+#include "absent_op.h"
 #include "cuda_ops.h"
 
+// In place of src/cuda/*.cu in a build without CUDA.
 namespace strata::kernels::cuda {
-namespace {
-
-Status absent(std::string_view op) {
-  return Status::error(Code::unsupported, str(op, ": this build has no CUDA kernel for it"));
-}
-
-}  // namespace
 
 Status embedding_forward(Backend&, Stream&, const EmbeddingForwardArgs&) {
   return absent("embedding_forward");
@@ -24,13 +15,6 @@ Status layernorm_forward(Backend&, Stream&, const LayernormForwardArgs&) {
 }
 Status layernorm_backward(Backend&, Stream&, const LayernormBackwardArgs&) {
   return absent("layernorm_backward");
-}
-Status linear_forward(Backend&, Stream&, const LinearForwardArgs&) { return absent("linear_forward"); }
-Status linear_backward_input(Backend&, Stream&, const LinearBackwardInputArgs&) {
-  return absent("linear_backward_input");
-}
-Status linear_backward_weight(Backend&, Stream&, const LinearBackwardWeightArgs&) {
-  return absent("linear_backward_weight");
 }
 Status linear_backward_bias(Backend&, Stream&, const LinearBackwardBiasArgs&) {
   return absent("linear_backward_bias");
@@ -45,19 +29,6 @@ Status cross_entropy_forward(Backend&, Stream&, const CrossEntropyForwardArgs&) 
 Status cross_entropy_backward(Backend&, Stream&, const CrossEntropyBackwardArgs&) {
   return absent("cross_entropy_backward");
 }
-Status linear_cross_entropy(Backend&, Stream&, const LinearCrossEntropyArgs&) {
-  return absent("linear_cross_entropy");
-}
-Status linear_cross_entropy_backward(Backend&, Stream&, const LinearCrossEntropyBackwardArgs&) {
-  return absent("linear_cross_entropy_backward");
-}
-Status attention_forward(Backend&, Stream&, const AttentionForwardArgs&) {
-  return absent("attention_forward");
-}
-Status attention_backward(Backend&, Stream&, const AttentionBackwardArgs&) {
-  return absent("attention_backward");
-}
-Status cached_attention(Backend&, Stream&, const CachedAttentionArgs&) { return absent("cached_attention"); }
 Status rmsnorm_forward(Backend&, Stream&, const RmsnormForwardArgs&) { return absent("rmsnorm_forward"); }
 Status rmsnorm_backward(Backend&, Stream&, const RmsnormBackwardArgs&) { return absent("rmsnorm_backward"); }
 Status qk_norm_forward(Backend&, Stream&, const QkNormForwardArgs&) { return absent("qk_norm_forward"); }
@@ -73,6 +44,25 @@ Status adamw(Backend&, Stream&, const AdamWArgs&) { return absent("adamw"); }
 Status accumulate(Backend&, Stream&, const AccumulateArgs&) { return absent("accumulate"); }
 Status square_sum_leaves(Backend&, Stream&, const SquareSumLeavesArgs&) {
   return absent("square_sum_leaves");
+}
+Status linear_forward(Backend&, Stream&, const LinearForwardArgs&) { return absent("linear_forward"); }
+Status linear_backward_input(Backend&, Stream&, const LinearBackwardInputArgs&) {
+  return absent("linear_backward_input");
+}
+Status linear_backward_weight(Backend&, Stream&, const LinearBackwardWeightArgs&) {
+  return absent("linear_backward_weight");
+}
+Status linear_cross_entropy(Backend&, Stream&, const LinearCrossEntropyArgs&) {
+  return absent("linear_cross_entropy");
+}
+Status linear_cross_entropy_backward(Backend&, Stream&, const LinearCrossEntropyBackwardArgs&) {
+  return absent("linear_cross_entropy_backward");
+}
+Status attention_forward(Backend&, Stream&, const AttentionForwardArgs&) {
+  return absent("attention_forward");
+}
+Status attention_backward(Backend&, Stream&, const AttentionBackwardArgs&) {
+  return absent("attention_backward");
 }
 
 }  // namespace strata::kernels::cuda

@@ -9,30 +9,11 @@
 #include <strata/runtime/tensor_view.h>
 #include <strata/runtime/thread_pool.h>
 
+#include "rows.h"
 #include "storage.h"
 
 namespace strata::kernels::detail {
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
-
-inline std::int64_t row_length(const TensorView& view) noexcept {
-  return view.shape.rank > 0 ? view.shape.dim(-1) : 0;
-}
-inline std::int64_t row_count(const TensorView& view) noexcept {
-  std::int64_t n = 1;
-  for (int i = 0; i + 1 < view.shape.rank; ++i) n *= view.shape.dim(i);
-  return n;
-}
-inline bool is_given(const TensorView& view) noexcept { return view.shape.rank > 0; }
-
-/// Row-wise reductions over many rows are cut here: at most 64 blocks, so that partial sums stay small.
-struct RowBlocks {
-  std::int64_t rows, count;
-};
-constexpr RowBlocks row_blocks(std::int64_t total_rows) noexcept {
-  const std::int64_t rows = total_rows > 64 * 64 ? ceil_div(total_rows, 64) : 64;
-  return {rows, ceil_div(total_rows, rows)};
-}
 /// Independent rows per work item: about 16,384 elements, so that an item outweighs its scheduling.
 constexpr std::int64_t rows_per_item(std::int64_t row_length) noexcept {
   return row_length > 0 && row_length < 16384 ? 16384 / row_length : 1;

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include <strata/kernels/rope.h>
 #include <strata/runtime/assert.h>
 
 #include "op.h"
+#include "rope_scaling.h"
 #include "stored_table.h"
 
 namespace strata::kernels {
@@ -16,20 +16,7 @@ namespace {
 float frequency(const RopeFrequencies& f, std::int64_t i, std::int64_t n) {
   const auto plain = static_cast<float>(
       std::pow(static_cast<double>(f.theta), -static_cast<double>(i) / static_cast<double>(n)));
-  switch (f.scaling) {
-    case RopeFrequencies::Scaling::none:
-      return plain;
-    case RopeFrequencies::Scaling::linear:
-      return plain / f.factor;
-    case RopeFrequencies::Scaling::llama3:
-      break;
-  }
-  const float wave = 2.0f * std::numbers::pi_v<float> / plain;
-  if (wave < f.original_positions / f.high_freq_factor) return plain;
-  if (wave > f.original_positions / f.low_freq_factor) return plain / f.factor;
-  const float blend =
-      (f.original_positions / wave - f.low_freq_factor) / (f.high_freq_factor - f.low_freq_factor);
-  return (1.0f - blend) * (plain / f.factor) + blend * plain;
+  return detail::scaled_frequency(f, plain);
 }
 
 // One head, `n` pairs; the interleaved form goes through pairs one by one, with the same bits on every ISA.

@@ -77,7 +77,8 @@ __device__ void store_moment(StateFormat format, const Moment& moment, std::int6
 
 template <class Rule, MasterLayout kLayout>
 __global__ void __launch_bounds__(kThreads)
-    update(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, Dither dither) {
+    update(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, Dither dither, const float* grad_factor) {
+  if (grad_factor != nullptr) s.grad_factor = *grad_factor;
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const bool inside = i < n;
   const auto index = b.index + static_cast<std::uint32_t>(i);
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   if constexpr (Rule::kSecond) store_moment<MomentKind::second>(b.states, b.v, i, v, inside, dither, index);
 }
 
-using Kernel = void (*)(UpdateScalars<float>, UpdateBlock, std::int64_t, Dither);
+using Kernel = void (*)(UpdateScalars<float>, UpdateBlock, std::int64_t, Dither, const float*);
 template <class Rule>
 Kernel by_layout(MasterLayout layout) {
   switch (layout) {
@@ -130,11 +131,11 @@ Kernel kernel_of(const cpuopt::UpdateStep& step, MasterLayout layout) {
 }  // namespace
 
 Status launch_update(const cpuopt::UpdateStep& step, const UpdateBlock& block, std::int64_t n, Dither dither,
-                     void* cuda_stream) {
+                     void* cuda_stream, const float* grad_factor) {
   if (n <= 0) return Status::ok();
   const auto blocks = static_cast<unsigned>((n + kThreads - 1) / kThreads);
   kernel_of(step, block.layout)<<<blocks, kThreads, 0, static_cast<cudaStream_t>(cuda_stream)>>>(
-      step.scalars, block, n, dither);
+      step.scalars, block, n, dither, grad_factor);
   if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
     return Status::error(Code::internal, "update of " + std::to_string(n) + " elements by " +
                                              std::string(cpuopt::to_string(step.optimizer)) + " in " +

@@ -132,11 +132,8 @@ cudaStream_t CudaBackend::feed(int id) {
 
 Status CudaBackend::copy_async(BufferView dst, ConstBufferView src, Stream& stream) {
   STRATA_TRY(ready());
-  if (dst.bytes != src.bytes)
-    return Status::error(Code::invalid, str("a copy of ", src.bytes, " bytes into ", dst.bytes));
+  STRATA_TRY(memory_.check_copy(dst, src));
   if (dst.bytes == 0) return {};
-  STRATA_TRY(memory_.check_bounds("copy to", dst.data, dst.bytes));
-  STRATA_TRY(memory_.check_bounds("copy from", src.data, src.bytes));
   const ThirdPartyScope scope;
   STRATA_CUDA_TRY_HERE(cudaMemcpyAsync(dst.data, src.data, dst.bytes, cudaMemcpyDefault, feed(stream.id())));
   copies_.fetch_add(1, std::memory_order_relaxed);
@@ -211,10 +208,11 @@ BackendCounters CudaBackend::counters() const {
   return counters;
 }
 
-cudaStream_t cuda_stream(Stream& stream) {
-  STRATA_ASSERT(stream.backend() != nullptr && stream.backend()->info().kind == DeviceKind::cuda,
-                "not a CUDA stream");
-  return static_cast<CudaBackend*>(stream.backend())->feed(stream.id());
+Result<cudaStream_t> cuda_stream(Stream& stream) {
+  auto* backend = dynamic_cast<CudaBackend*>(stream.backend());
+  if (backend == nullptr) return Status::error(Code::invalid, "a CUDA kernel on a stream of another backend");
+  STRATA_TRY(backend->ready());
+  return backend->feed(stream.id());
 }
 
 }  // namespace detail

@@ -49,6 +49,8 @@ class CudaBackend final : public Backend {
   }
   BackendCounters counters() const override;
 
+  /// Errors: that by which the device was lost. Else it is the thread's current one from here on.
+  Status ready();
   cudaStream_t feed(int id);
 
  protected:
@@ -57,7 +59,6 @@ class CudaBackend final : public Backend {
 
  private:
   static void CUDART_CB run_call(void* state) noexcept;
-  Status ready();
   Status failed(cudaError_t error, const char* call, int line);
   Status make_queue(CudaQueue& queue);
   Status take_queue(StreamRole role, CudaQueue*& taken) STRATA_EXCLUDES(table_mutex_);

@@ -1,0 +1,132 @@
+#include "cuda/launch.h"
+
+// The gradient of a table's row is the sum of its tokens' rows in the order of the tokens, as on the host:
+// tokens are sorted by row first, stably.
+namespace strata::kernels::cuda {
+namespace {
+
+using detail::blocks_of;
+using detail::kThreads;
+using detail::launch_stored;
+using detail::thread_index;
+
+constexpr int kTile = 1024;  // tokens, and threads, of one turn of the sort
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) gather(const std::int32_t* ids, std::int64_t offset,
+                                                   const T* table, T* x, std::int64_t n, std::int64_t h) {
+  const std::int64_t i = thread_index();
+  if (i >= n) return;
+  x[i] = table[(ids[i / h] + offset) * h + i % h];
+}
+
+__global__ void __launch_bounds__(kThreads) clear(std::int32_t* counts, std::int64_t n) {
+  if (const std::int64_t i = thread_index(); i < n) counts[i] = 0;
+}
+// Sums of ones have one value in any order.
+__global__ void __launch_bounds__(kThreads)
+    count(const std::int32_t* ids, std::int64_t offset, std::int32_t* counts, std::int64_t tokens) {
+  if (const std::int64_t t = thread_index(); t < tokens) atomicAdd(counts + ids[t] + offset, 1);
+}
+
+// One block. counts[v] becomes where row v begins, counts[vocab] the number of tokens.
+__global__ void __launch_bounds__(kTile) begin_rows(std::int32_t* counts, std::int64_t vocab) {
+  __shared__ std::int32_t sums[kTile];
+  std::int32_t before = 0;
+  for (std::int64_t first = 0; first < vocab; first += kTile) {
+    const std::int64_t v = first + threadIdx.x;
+    const std::int32_t own = v < vocab ? counts[v] : 0;
+    sums[threadIdx.x] = own;
+    __syncthreads();
+    for (int stride = 1; stride < kTile; stride *= 2) {
+      const std::int32_t more = threadIdx.x >= stride ? sums[threadIdx.x - stride] : 0;
+      __syncthreads();
+      sums[threadIdx.x] += more;
+      __syncthreads();
+    }
+    if (v < vocab) counts[v] = before + sums[threadIdx.x] - own;
+    before += sums[kTile - 1];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) counts[vocab] = before;
+}
+
+// One block, a tile of tokens after the other: a token's place is where its row goes on, behind those of its
+// tile that are of the same row and before it. Leaves begin[v] at the end of row v, which is where row v + 1
+// began.
+__global__ void __launch_bounds__(kTile)
+    sort_tokens(const std::int32_t* ids, std::int64_t offset, std::int32_t* begin, std::int32_t* order,
+                std::int64_t tokens) {
+  __shared__ std::int32_t rows[kTile];
+  for (std::int64_t first = 0; first < tokens; first += kTile) {
+    const auto me = static_cast<int>(threadIdx.x);
+    const auto held = static_cast<int>(tokens - first < kTile ? tokens - first : kTile);
+    if (me < held) rows[me] = static_cast<std::int32_t>(ids[first + me] + offset);
+    __syncthreads();
+    std::int32_t before = 0, place = 0;
+    bool is_last = me < held;
+    if (me < held) {
+      for (int other = 0; other < held; ++other) {
+        const bool same = rows[other] == rows[me];
+        before += same && other < me ? 1 : 0;
+        is_last = is_last && !(same && other > me);
+      }
+      place = begin[rows[me]] + before;
+      order[place] = static_cast<std::int32_t>(first + me);
+    }
+    __syncthreads();  // all have read where their rows go on
+    if (is_last) begin[rows[me]] = place + 1;
+    __syncthreads();
+  }
+}
+
+// blockIdx.x is a row of the table; begin is as sort_tokens leaves it.
+template <class T, class Out>
+__global__ void __launch_bounds__(kThreads)
+    sum_rows(const T* dx, const std::int32_t* begin, const std::int32_t* order, Out* dtable, std::int64_t h,
+             bool accumulate) {
+  const std::int64_t v = blockIdx.x;
+  const std::int32_t from = v > 0 ? begin[v - 1] : 0, to = begin[v];
+  if (from == to && accumulate) return;
+  for (std::int64_t column = threadIdx.x; column < h; column += kThreads) {
+    float sum = 0.0f;
+    for (std::int32_t i = from; i < to; ++i) sum = sum + to_f32(dx[order[i] * h + column]);
+    Out& out = dtable[v * h + column];
+    out = from_f32<Out>(accumulate ? to_f32(out) + sum : sum);
+  }
+}
+
+}  // namespace
+
+Status embedding_forward(Backend&, Stream& stream, const EmbeddingForwardArgs& a) {
+  const std::int64_t n = a.x.n_elems();
+  if (n == 0) return Status::ok();
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    gather<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(
+        a.ids.as<std::int32_t>(), a.offset, a.table.as<T>(), a.x.as<T>(), n, detail::row_length(a.table));
+  });
+}
+
+Status embedding_backward(Backend&, Stream& stream, const EmbeddingBackwardArgs& a) {
+  const std::int64_t h = detail::row_length(a.dtable), vocab = a.dtable.shape.dim(0),
+                     tokens = a.ids.n_elems();
+  const auto* ids = a.ids.as<std::int32_t>();
+  auto* begin = reinterpret_cast<std::int32_t*>(a.workspace.data);
+  auto* order = begin + vocab + 1;
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  clear<<<blocks_of(vocab + 1, kThreads), kThreads, 0, queue>>>(begin, vocab + 1);
+  if (tokens > 0) count<<<blocks_of(tokens, kThreads), kThreads, 0, queue>>>(ids, a.offset, begin, tokens);
+  begin_rows<<<1, kTile, 0, queue>>>(begin, vocab);
+  if (tokens > 0) sort_tokens<<<1, kTile, 0, queue>>>(ids, a.offset, begin, order, tokens);
+  return launch_stored(a.dx.dtype, [&]<class T>(std::type_identity<T>) {
+    const auto rows = static_cast<unsigned>(vocab);
+    if (a.dtable.dtype == DType::f32)
+      sum_rows<<<rows, kThreads, 0, queue>>>(a.dx.as<T>(), begin, order, a.dtable.as<float>(), h,
+                                             a.accumulate);
+    else
+      sum_rows<<<rows, kThreads, 0, queue>>>(a.dx.as<T>(), begin, order, a.dtable.as<T>(), h, a.accumulate);
+  });
+}
+
+}  // namespace strata::kernels::cuda

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/cpuopt/math/hd.h>
+
+/// A row is worked by sixteen lanes: lane j has elements j, j + 16, ... in turn, and sums over lanes are one
+/// tree. So it is on every instruction set of the host (cpuopt/simd.h), and so it is here, in half a warp:
+/// the same bits. Bodies are templates over who brings the lanes, so that the host can run them too, one lane
+/// after the other.
+
+/// Marks a body that takes who brings the lanes: of the device under nvcc, of the host else.
+#ifdef __CUDACC__
+#define STRATA_LANES_BODY __device__ __forceinline__
+#else
+#define STRATA_LANES_BODY inline
+#endif
+
+namespace strata::kernels::detail {
+
+inline constexpr int kLanes = 16;
+
+#ifdef __CUDACC__
+/// Half a warp, whose threads are all in the call.
+class HalfWarp {
+ public:
+  __device__ HalfWarp() : lane_(static_cast<int>(threadIdx.x) % kLanes) {}
+
+  __device__ bool leads() const { return lane_ == 0; }
+  template <class F>
+  __device__ void each(std::int64_t n, const F& f) const {
+    for (std::int64_t i = lane_; i < n; i += kLanes) f(i);
+  }
+  /// Of f(0) ... f(n - 1), in every lane.
+  template <class V, class F>
+  __device__ V sum(std::int64_t n, const F& f) const {
+    V x = 0;
+    for (std::int64_t i = lane_; i < n; i += kLanes) x = x + f(i);
+    // Lane i with lane i + 8, then + 4, + 2, + 1; a + b is b + a, so that all lanes have the result.
+    for (int width = kLanes / 2; width > 0; width /= 2) x = x + __shfl_xor_sync(mask(), x, width);
+    return x;
+  }
+  template <class F>
+  __device__ float most(std::int64_t n, float least, const F& f) const {
+    float x = least;
+    for (std::int64_t i = lane_; i < n; i += kLanes) {
+      const float other = f(i);
+      x = other > x ? other : x;
+    }
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+      const float other = __shfl_xor_sync(mask(), x, width);
+      x = other > x ? other : x;
+    }
+    return x;
+  }
+
+ private:
+  static __device__ unsigned mask() { return 0xFFFFu << (threadIdx.x % 32 / kLanes * kLanes); }
+  int lane_;
+};
+#endif
+
+/// The same lanes in one thread of the host.
+class LanesInTurn {
+ public:
+  bool leads() const { return true; }
+  template <class F>
+  void each(std::int64_t n, const F& f) const {
+    for (std::int64_t i = 0; i < n; ++i) f(i);
+  }
+  template <class V, class F>
+  V sum(std::int64_t n, const F& f) const {
+    V lanes[kLanes] = {};
+    for (std::int64_t i = 0; i < n; ++i) lanes[i % kLanes] = lanes[i % kLanes] + f(i);
+    for (int width = kLanes / 2; width > 0; width /= 2)
+      for (int i = 0; i < width; ++i) lanes[i] = lanes[i] + lanes[i + width];
+    return lanes[0];
+  }
+  template <class F>
+  float most(std::int64_t n, float least, const F& f) const {
+    float x = least;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const float other = f(i);
+      x = other > x ? other : x;
+    }
+    return x;
+  }
+};
+
+}  // namespace strata::kernels::detail

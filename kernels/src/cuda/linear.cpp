@@ -1,0 +1,34 @@
+#include "cuda/cuda_error.h"
+#include "cuda/cuda_stream.h"
+#include "cuda/device_gemm.h"
+#include "cuda_ops.h"
+#include "linear_products.h"
+
+namespace strata::kernels::cuda {
+namespace {
+
+Status multiply(const detail::Gemm& gemm, const void* row_bias, Stream& stream) {
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  return detail::device_gemm(gemm, row_bias, queue);
+}
+
+}  // namespace
+
+Status linear_forward(Backend&, Stream& stream, const LinearForwardArgs& a) {
+  return multiply(detail::forward_product(a), detail::is_given(a.b) ? a.b.data : nullptr, stream);
+}
+Status linear_backward_input(Backend&, Stream& stream, const LinearBackwardInputArgs& a) {
+  return multiply(detail::input_product(a), nullptr, stream);
+}
+
+// Of no rows the sum is nothing.
+Status linear_backward_weight(Backend&, Stream& stream, const LinearBackwardWeightArgs& a) {
+  const detail::Gemm gemm = detail::weight_product(a);
+  if (gemm.k > 0) return multiply(gemm, nullptr, stream);
+  if (a.accumulate) return Status::ok();
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  STRATA_CUDA_TRY(cudaMemsetAsync(a.dw.data, 0, a.dw.bytes(), queue));
+  return Status::ok();
+}
+
+}  // namespace strata::kernels::cuda

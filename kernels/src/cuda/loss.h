@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include <strata/runtime/tensor_view.h>
+
+namespace strata::kernels::detail {
+
+/// Of rows of f32 logits: their losses, and in their place, or in `kept` in its dtype, the gradient of the
+/// mean of all losses times `factor`. `all_targets` and `divisor` (null: the number of targets that count)
+/// are of `all_rows` rows, of which these are some.
+struct LossRows {
+  float* logits;
+  const std::int32_t* targets;
+  float* losses;
+  std::int64_t rows, vocab;
+  std::byte* kept;
+  DType kept_dtype;
+  const std::int32_t* all_targets;
+  std::int64_t all_rows;
+  const float* divisor;
+  float factor;
+};
+Status losses_of_rows(const LossRows& rows, cudaStream_t queue);
+Status losses_and_gradients_of_rows(const LossRows& rows, cudaStream_t queue);
+
+Status mean_of_losses(const float* losses, const std::int32_t* targets, const float* divisor, float* mean,
+                      std::int64_t rows, cudaStream_t queue);
+
+}  // namespace strata::kernels::detail

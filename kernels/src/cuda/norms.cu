@@ -1,0 +1,263 @@
+#include "cuda/launch.h"
+#include "cuda/row_math.h"
+
+// Sixteen lanes a row; what is summed over rows is one thread a column of a block of rows, then a column of
+// the blocks' sums.
+namespace strata::kernels {
+namespace detail {
+namespace {
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    add_partials(const float* partials, std::int64_t count, std::int64_t stride, T* out, std::int64_t n,
+                 bool accumulate) {
+  const std::int64_t i = thread_index();
+  if (i >= n) return;
+  float sum = count > 0 ? partials[i] : 0.0f;
+  for (std::int64_t block = 1; block < count; ++block) sum = sum + partials[block * stride + i];
+  out[i] = from_f32<T>(accumulate ? to_f32(out[i]) + sum : sum);
+}
+
+}  // namespace
+
+Status sum_partials(const float* partials, std::int64_t count, std::int64_t stride, const TensorView& out,
+                    bool accumulate, cudaStream_t stream) {
+  const std::int64_t n = out.n_elems();
+  if (n == 0) return Status::ok();
+  return launch_stored(out.dtype, [&]<class T>(std::type_identity<T>) {
+    add_partials<<<blocks_of(n, kThreads), kThreads, 0, stream>>>(partials, count, stride, out.as<T>(), n,
+                                                                  accumulate);
+  });
+}
+
+}  // namespace detail
+
+namespace cuda {
+namespace {
+
+using detail::blocks_of;
+using detail::HalfWarp;
+using detail::kRowsPerBlock;
+using detail::kThreads;
+using detail::lanes_index;
+using detail::launch_stored;
+using detail::RowBlocks;
+using detail::thread_index;
+
+__device__ std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    layernorm(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd, float eps,
+              std::int64_t rows, std::int64_t h) {
+  const std::int64_t t = lanes_index();
+  if (t >= rows) return;
+  detail::layernorm_row(HalfWarp(), x + t * h, weight, bias, y + t * h, mean + t, rstd + t, eps, h);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    layernorm_dx(const T* x, const T* weight, const float* mean, const float* rstd, const T* dy, T* dx,
+                 bool accumulate, std::int64_t rows, std::int64_t h) {
+  const std::int64_t t = lanes_index();
+  if (t >= rows) return;
+  detail::layernorm_row_backward(HalfWarp(), x + t * h, weight, mean[t], rstd[t], dy + t * h, dx + t * h,
+                                 accumulate, h);
+}
+
+// blockIdx.y is a block of rows, whose sums are h of the weight, then h of the bias.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    layernorm_columns(const T* x, const float* mean, const float* rstd, const T* dy, float* partials,
+                      std::int64_t rows, std::int64_t rows_of_block, std::int64_t h) {
+  const std::int64_t column = thread_index(), block = blockIdx.y;
+  if (column >= h) return;
+  const auto sum = detail::layernorm_column(x, mean, rstd, dy, column, block * rows_of_block,
+                                            least(rows, (block + 1) * rows_of_block), h);
+  partials[block * 2 * h + column] = sum.weight;
+  partials[block * 2 * h + h + column] = sum.bias;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    rmsnorm(const T* x, const T* weight, T* y, float* rstd, float eps, std::int64_t rows, std::int64_t h) {
+  const std::int64_t t = lanes_index();
+  if (t >= rows) return;
+  detail::rmsnorm_row(HalfWarp(), x + t * h, weight, y + t * h, rstd + t, eps, h);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    rmsnorm_dx(const T* x, const T* weight, const float* rstd, const T* dy, T* dx, std::int64_t rows,
+               std::int64_t h) {
+  const std::int64_t t = lanes_index();
+  if (t >= rows) return;
+  detail::rmsnorm_row_backward(HalfWarp(), x + t * h, weight, rstd[t], dy + t * h, dx + t * h, h);
+}
+
+/// The heads of a row of qkv that share a weight: `first` of `count` of d elements, of rows of `width`.
+struct Heads {
+  std::int64_t first, count, d, width, stats;
+};
+
+// Partial sums of a row block are `stride` apart.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    rmsnorm_columns(const T* x, const float* rstd, const T* dy, float* partials, std::int64_t stride,
+                    std::int64_t rows, std::int64_t rows_of_block, Heads heads) {
+  const std::int64_t column = thread_index(), block = blockIdx.y;
+  if (column >= heads.d) return;
+  const std::int64_t at = heads.first * heads.d;
+  partials[block * stride + column] =
+      detail::rmsnorm_column(x + at, rstd + heads.first, dy + at, column, heads.count, heads.d, heads.width,
+                             heads.stats, block * rows_of_block, least(rows, (block + 1) * rows_of_block));
+}
+
+// Sixteen lanes a head of a row: q, then k, then what is copied.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    qk_norm(const T* x, const T* q_weight, const T* k_weight, T* y, float* rstd, float eps, std::int64_t rows,
+            std::int64_t heads, std::int64_t kv_heads, std::int64_t d) {
+  const std::int64_t all = heads + 2 * kv_heads, normed = heads + kv_heads, i = lanes_index();
+  if (i >= rows * all) return;
+  const std::int64_t t = i / all, head = i % all, at = i * d;
+  const HalfWarp lanes;
+  if (head < normed)
+    detail::rmsnorm_row(lanes, x + at, head < heads ? q_weight : k_weight, y + at, rstd + t * normed + head,
+                        eps, d);
+  else if (x != y)
+    lanes.each(d, [&](std::int64_t e) { y[at + e] = x[at + e]; });
+}
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    qk_norm_dx(const T* x, const T* q_weight, const T* k_weight, const float* rstd, const T* dy, T* dx,
+               std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t d) {
+  const std::int64_t all = heads + 2 * kv_heads, normed = heads + kv_heads, i = lanes_index();
+  if (i >= rows * all) return;
+  const std::int64_t t = i / all, head = i % all, at = i * d;
+  const HalfWarp lanes;
+  if (head < normed)
+    detail::rmsnorm_row_backward(lanes, x + at, head < heads ? q_weight : k_weight, rstd[t * normed + head],
+                                 dy + at, dx + at, d);
+  else if (dy != dx)
+    lanes.each(d, [&](std::int64_t e) { dx[at + e] = dy[at + e]; });
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) bias_columns(const T* dy, float* partials, std::int64_t rows,
+                                                         std::int64_t rows_of_block, std::int64_t n) {
+  const std::int64_t column = thread_index(), block = blockIdx.y;
+  if (column >= n) return;
+  partials[block * n + column] =
+      detail::bias_column(dy, column, n, block * rows_of_block, least(rows, (block + 1) * rows_of_block));
+}
+
+dim3 columns_by_blocks(std::int64_t columns, const RowBlocks& blocks) {
+  return {blocks_of(columns, kThreads), static_cast<unsigned>(blocks.count)};
+}
+
+}  // namespace
+
+Status layernorm_forward(Backend&, Stream& stream, const LayernormForwardArgs& a) {
+  const std::int64_t h = detail::row_length(a.x), rows = detail::row_count(a.x);
+  if (rows == 0) return Status::ok();
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    layernorm<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
+        a.x.as<T>(), a.weight.as<T>(), a.bias.as<T>(), a.y.as<T>(), a.mean.as<float>(), a.rstd.as<float>(),
+        a.eps, rows, h);
+  });
+}
+
+// dx may be dy, so what reads all of dy comes first.
+Status layernorm_backward(Backend&, Stream& stream, const LayernormBackwardArgs& a) {
+  const std::int64_t h = detail::row_length(a.x), rows = detail::row_count(a.x);
+  const RowBlocks blocks = detail::row_blocks(rows);
+  auto* partials = reinterpret_cast<float*>(a.workspace.data);
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  if (rows > 0)
+    STRATA_TRY(launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+      layernorm_columns<<<columns_by_blocks(h, blocks), kThreads, 0, queue>>>(
+          a.x.as<T>(), a.mean.as<float>(), a.rstd.as<float>(), a.dy.as<T>(), partials, rows, blocks.rows, h);
+      layernorm_dx<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
+          a.x.as<T>(), a.weight.as<T>(), a.mean.as<float>(), a.rstd.as<float>(), a.dy.as<T>(), a.dx.as<T>(),
+          a.accumulate_dx, rows, h);
+    }));
+  STRATA_TRY(detail::sum_partials(partials, blocks.count, 2 * h, a.dweight, a.accumulate_dweight, queue));
+  return detail::sum_partials(partials + h, blocks.count, 2 * h, a.dbias, a.accumulate_dbias, queue);
+}
+
+Status rmsnorm_forward(Backend&, Stream& stream, const RmsnormForwardArgs& a) {
+  const std::int64_t h = detail::row_length(a.x), rows = detail::row_count(a.x);
+  if (rows == 0) return Status::ok();
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    rmsnorm<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
+        a.x.as<T>(), a.weight.as<T>(), a.y.as<T>(), a.rstd.as<float>(), a.eps, rows, h);
+  });
+}
+
+Status rmsnorm_backward(Backend&, Stream& stream, const RmsnormBackwardArgs& a) {
+  const std::int64_t h = detail::row_length(a.x), rows = detail::row_count(a.x);
+  const RowBlocks blocks = detail::row_blocks(rows);
+  auto* partials = reinterpret_cast<float*>(a.workspace.data);
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  if (rows > 0)
+    STRATA_TRY(launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+      rmsnorm_columns<<<columns_by_blocks(h, blocks), kThreads, 0, queue>>>(
+          a.x.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), partials, h, rows, blocks.rows,
+          Heads{0, 1, h, h, 1});
+      rmsnorm_dx<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
+          a.x.as<T>(), a.weight.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), a.dx.as<T>(), rows, h);
+    }));
+  return detail::sum_partials(partials, blocks.count, h, a.dweight, a.accumulate_dweight, queue);
+}
+
+Status qk_norm_forward(Backend&, Stream& stream, const QkNormForwardArgs& a) {
+  const std::int64_t rows = detail::row_count(a.qkv), d = detail::row_length(a.q_weight);
+  const std::int64_t runs = rows * (a.heads + 2 * a.kv_heads);
+  if (runs == 0) return Status::ok();
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  return launch_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) {
+    qk_norm<<<blocks_of(runs, kRowsPerBlock), kThreads, 0, queue>>>(
+        a.qkv.as<T>(), a.q_weight.as<T>(), a.k_weight.as<T>(), a.y.as<T>(), a.rstd.as<float>(), a.eps, rows,
+        a.heads, a.kv_heads, d);
+  });
+}
+
+Status qk_norm_backward(Backend&, Stream& stream, const QkNormBackwardArgs& a) {
+  const std::int64_t rows = detail::row_count(a.qkv), d = detail::row_length(a.q_weight);
+  const std::int64_t width = detail::row_length(a.qkv), normed = a.heads + a.kv_heads;
+  const RowBlocks blocks = detail::row_blocks(rows);
+  auto* partials = reinterpret_cast<float*>(a.workspace.data);
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  if (rows > 0)
+    STRATA_TRY(launch_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) {
+      for (const Heads& heads :
+           {Heads{0, a.heads, d, width, normed}, Heads{a.heads, a.kv_heads, d, width, normed}})
+        rmsnorm_columns<<<columns_by_blocks(d, blocks), kThreads, 0, queue>>>(
+            a.qkv.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), partials + (heads.first > 0 ? d : 0), 2 * d,
+            rows, blocks.rows, heads);
+      qk_norm_dx<<<blocks_of(rows * (a.heads + 2 * a.kv_heads), kRowsPerBlock), kThreads, 0, queue>>>(
+          a.qkv.as<T>(), a.q_weight.as<T>(), a.k_weight.as<T>(), a.rstd.as<float>(), a.dy.as<T>(),
+          a.dx.as<T>(), rows, a.heads, a.kv_heads, d);
+    }));
+  STRATA_TRY(detail::sum_partials(partials, blocks.count, 2 * d, a.dq_weight, a.accumulate_dq_weight, queue));
+  return detail::sum_partials(partials + d, blocks.count, 2 * d, a.dk_weight, a.accumulate_dk_weight, queue);
+}
+
+Status linear_backward_bias(Backend&, Stream& stream, const LinearBackwardBiasArgs& a) {
+  const std::int64_t rows = detail::row_count(a.dy), n = detail::row_length(a.dy);
+  const RowBlocks blocks = detail::row_blocks(rows);
+  auto* partials = reinterpret_cast<float*>(a.workspace.data);
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  if (rows > 0)
+    STRATA_TRY(launch_stored(a.dy.dtype, [&]<class T>(std::type_identity<T>) {
+      bias_columns<<<columns_by_blocks(n, blocks), kThreads, 0, queue>>>(a.dy.as<T>(), partials, rows,
+                                                                         blocks.rows, n);
+    }));
+  return detail::sum_partials(partials, blocks.count, n, a.db, a.accumulate, queue);
+}
+
+}  // namespace cuda
+}  // namespace strata::kernels

@@ -1,0 +1,221 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/cpuopt/math/elementary.h>
+#include <strata/runtime/float16.h>
+
+#include "cuda/lanes.h"
+
+/// What each device kernel does with one row, one column of a block of rows, or one element: the arithmetic
+/// of the host's bodies (stored_body.h), operation by operation, and so their bits. G is who brings the
+/// lanes.
+namespace strata::kernels::detail {
+
+// --- elements
+
+template <class T>
+STRATA_HD T stored_add(T a, T b) {
+  return from_f32<T>(to_f32(a) + to_f32(b));
+}
+template <class T>
+STRATA_HD T stored_gelu(T x) {
+  return from_f32<T>(cpuopt::gelu_of(to_f32(x)));
+}
+template <class T>
+STRATA_HD T stored_gelu_backward(T x, T dy) {
+  return from_f32<T>(to_f32(dy) * cpuopt::gelu_derivative_of(to_f32(x)));
+}
+template <class T>
+STRATA_HD T stored_relu(T x) {
+  const float v = to_f32(x);
+  return from_f32<T>(0.0f > v ? 0.0f : v);  // a NaN passes
+}
+template <class T>
+STRATA_HD T stored_relu_backward(T x, T dy) {
+  return from_f32<T>(to_f32(x) > 0.0f ? to_f32(dy) : 0.0f);
+}
+template <class T>
+STRATA_HD T stored_swiglu(T gate, T up) {
+  const float g = to_f32(gate);
+  return from_f32<T>(g * cpuopt::sigmoid_of(g).value * to_f32(up));
+}
+template <class T>
+struct GateUp {
+  T gate, up;
+};
+template <class T>
+STRATA_HD GateUp<T> stored_swiglu_backward(T gate, T up, T dy) {
+  const float g = to_f32(gate), u = to_f32(up), d = to_f32(dy);
+  const auto s = cpuopt::sigmoid_of(g);
+  return {from_f32<T>(d * u * (s.value + g * (s.value * s.complement))), from_f32<T>(d * (g * s.value))};
+}
+template <class T>
+struct Pair {
+  T first, second;
+};
+template <class T>
+STRATA_HD Pair<T> turned(T first, T second, float cosine, float sine) {
+  const float a = to_f32(first), b = to_f32(second);
+  return {from_f32<T>(a * cosine - b * sine), from_f32<T>(b * cosine + a * sine)};
+}
+
+// --- layer norm
+
+template <class G, class T>
+STRATA_LANES_BODY void layernorm_row(const G& g, const T* x, const T* weight, const T* bias, T* y,
+                                     float* mean, float* rstd, float eps, std::int64_t n) {
+  const auto count = static_cast<float>(n);
+  const float center = g.template sum<float>(n, [&](std::int64_t i) { return to_f32(x[i]); }) / count;
+  const float squares = g.template sum<float>(n, [&](std::int64_t i) {
+    const float d = to_f32(x[i]) - center;
+    return d * d;
+  });
+  const float scale = 1.0f / cpuopt::sqrt_of(squares / count + eps);
+  if (g.leads()) {
+    *mean = center;
+    *rstd = scale;
+  }
+  g.each(n, [&](std::int64_t i) {
+    const float normal = (to_f32(x[i]) - center) * scale;
+    y[i] = from_f32<T>(normal * to_f32(weight[i]) + to_f32(bias[i]));
+  });
+}
+
+/// dx alone: the parameters' gradients are sums by column.
+template <class G, class T>
+STRATA_LANES_BODY void layernorm_row_backward(const G& g, const T* x, const T* weight, float center,
+                                              float scale, const T* dy, T* dx, bool accumulate_dx,
+                                              std::int64_t n) {
+  const auto count = static_cast<float>(n);
+  const auto normal = [&](std::int64_t i) { return (to_f32(x[i]) - center) * scale; };
+  const auto weighted = [&](std::int64_t i) { return to_f32(dy[i]) * to_f32(weight[i]); };
+  const float mean_g = g.template sum<float>(n, weighted) / count;
+  const float mean_gx =
+      g.template sum<float>(n, [&](std::int64_t i) { return weighted(i) * normal(i); }) / count;
+  g.each(n, [&](std::int64_t i) {
+    const float back = scale * (weighted(i) - mean_g - normal(i) * mean_gx);
+    dx[i] = from_f32<T>(accumulate_dx ? to_f32(dx[i]) + back : back);
+  });
+}
+
+struct WeightBias {
+  float weight = 0, bias = 0;
+};
+/// Of one column, over the rows from `first` to `end` in turn.
+template <class T>
+STRATA_HD WeightBias layernorm_column(const T* x, const float* mean, const float* rstd, const T* dy,
+                                      std::int64_t column, std::int64_t first, std::int64_t end,
+                                      std::int64_t n) {
+  WeightBias sum;
+  for (std::int64_t t = first; t < end; ++t) {
+    const float d = to_f32(dy[t * n + column]);
+    sum.weight = sum.weight + d * ((to_f32(x[t * n + column]) - mean[t]) * rstd[t]);
+    sum.bias = sum.bias + d;
+  }
+  return sum;
+}
+
+// --- RMSNorm, of rows and of heads
+
+template <class G, class T>
+STRATA_LANES_BODY void rmsnorm_row(const G& g, const T* x, const T* weight, T* y, float* rstd, float eps,
+                                   std::int64_t n) {
+  const float squares = g.template sum<float>(n, [&](std::int64_t i) { return to_f32(x[i]) * to_f32(x[i]); });
+  const float scale = 1.0f / cpuopt::sqrt_of(squares / static_cast<float>(n) + eps);
+  if (g.leads()) *rstd = scale;
+  g.each(n, [&](std::int64_t i) { y[i] = from_f32<T>(to_f32(x[i]) * scale * to_f32(weight[i])); });
+}
+
+template <class G, class T>
+STRATA_LANES_BODY void rmsnorm_row_backward(const G& g, const T* x, const T* weight, float scale, const T* dy,
+                                            T* dx, std::int64_t n) {
+  const float mean = g.template sum<float>(n, [&](std::int64_t i) {
+    return to_f32(dy[i]) * to_f32(weight[i]) * (to_f32(x[i]) * scale);
+  }) / static_cast<float>(n);
+  g.each(n, [&](std::int64_t i) {
+    const float normal = to_f32(x[i]) * scale;
+    dx[i] = from_f32<T>(scale * (to_f32(dy[i]) * to_f32(weight[i]) - normal * mean));
+  });
+}
+
+/// Of column `column` of each of `heads` runs of `n` elements, of rows that are `width` apart and have
+/// `stats` statistics each: row by row, and head by head in a row. A row by itself is one head.
+template <class T>
+STRATA_HD float rmsnorm_column(const T* x, const float* rstd, const T* dy, std::int64_t column,
+                               std::int64_t heads, std::int64_t n, std::int64_t width, std::int64_t stats,
+                               std::int64_t first, std::int64_t end) {
+  float sum = 0.0f;
+  for (std::int64_t t = first; t < end; ++t)
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const std::int64_t at = t * width + head * n + column;
+      sum = sum + to_f32(dy[at]) * (to_f32(x[at]) * rstd[t * stats + head]);
+    }
+  return sum;
+}
+
+/// A column of a block's partial sum: dy alone.
+template <class T>
+STRATA_HD float bias_column(const T* dy, std::int64_t column, std::int64_t n, std::int64_t first,
+                            std::int64_t end) {
+  float sum = 0.0f;
+  for (std::int64_t t = first; t < end; ++t) sum = sum + to_f32(dy[t * n + column]);
+  return sum;
+}
+
+// --- cross entropy
+
+inline constexpr float kLowestScore = -3.402823466e38f;
+inline constexpr std::int64_t kLseRun = 4096;  // elements whose exponentials are added in f32
+
+template <class G, class T>
+STRATA_LANES_BODY float most_of_row(const G& g, const T* x, std::int64_t n) {
+  return g.most(n, kLowestScore, [&](std::int64_t i) { return to_f32(x[i]); });
+}
+/// Of run `run` of a row: added in f64, in turn, by the caller.
+template <class G, class T>
+STRATA_LANES_BODY float exp_sum_of_run(const G& g, const T* x, float most, std::int64_t run, std::int64_t n) {
+  const std::int64_t at = run * kLseRun;
+  const std::int64_t length = n - at < kLseRun ? n - at : kLseRun;
+  return g.template sum<float>(length,
+                               [&](std::int64_t i) { return cpuopt::exp_of(to_f32(x[at + i]) - most); });
+}
+STRATA_HD float lse_of(float most, double total) {
+  return static_cast<float>(static_cast<double>(most) + cpuopt::log_of(total));
+}
+template <class T>
+STRATA_HD T loss_gradient(T logit, float lse, float scale, bool is_target) {
+  const float p = cpuopt::exp_of(to_f32(logit) - lse) * scale;
+  return from_f32<T>(is_target ? p - scale : p);
+}
+
+// --- sums in one order
+
+/// Of the exact squares of a leaf of the gradient norm (cpuopt/norm.h).
+template <class G, class T>
+STRATA_LANES_BODY double square_sum(const G& g, const T* x, std::int64_t n) {
+  return g.template sum<double>(n, [&](std::int64_t i) {
+    return static_cast<double>(to_f32(x[i])) * static_cast<double>(to_f32(x[i]));
+  });
+}
+
+/// cpuopt::tree_sum() of n values, a value after the other: sums of whole powers of two wait for their like,
+/// and those that find none are added from the last. At most 2^40 values.
+template <class F>
+STRATA_HD double tree_sum_of(std::int64_t n, const F& value) {
+  double waiting[41];
+  std::int64_t sizes[41];
+  int depth = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    waiting[depth] = value(i);
+    sizes[depth++] = 1;
+    for (; depth > 1 && sizes[depth - 1] == sizes[depth - 2]; --depth) {
+      waiting[depth - 2] = waiting[depth - 2] + waiting[depth - 1];
+      sizes[depth - 2] *= 2;
+    }
+  }
+  for (; depth > 1; --depth) waiting[depth - 2] = waiting[depth - 2] + waiting[depth - 1];
+  return depth > 0 ? waiting[0] : 0.0;
+}
+
+}  // namespace strata::kernels::detail

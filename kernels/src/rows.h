@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/runtime/tensor_view.h>
+
+namespace strata::kernels::detail {
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
+
+inline std::int64_t row_length(const TensorView& view) noexcept {
+  return view.shape.rank > 0 ? view.shape.dim(-1) : 0;
+}
+inline std::int64_t row_count(const TensorView& view) noexcept {
+  std::int64_t n = 1;
+  for (int i = 0; i + 1 < view.shape.rank; ++i) n *= view.shape.dim(i);
+  return n;
+}
+inline bool is_given(const TensorView& view) noexcept { return view.shape.rank > 0; }
+
+/// Row-wise reductions over many rows are cut here: at most 64 blocks, so that partial sums stay small.
+struct RowBlocks {
+  std::int64_t rows, count;
+};
+constexpr RowBlocks row_blocks(std::int64_t total_rows) noexcept {
+  const std::int64_t rows = total_rows > 64 * 64 ? ceil_div(total_rows, 64) : 64;
+  return {rows, ceil_div(total_rows, rows)};
+}
+
+}  // namespace strata::kernels::detail

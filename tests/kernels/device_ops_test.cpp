@@ -1,0 +1,390 @@
+// Ops on the GPU beside the host's: the same bits, but for angles. Skips itself where there is no GPU.
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstring>
+#include <deque>
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+#include <strata/cpuopt/norm.h>
+#include <strata/kernels/attention.h>
+#include <strata/kernels/cross_entropy.h>
+#include <strata/kernels/elementwise.h>
+#include <strata/kernels/embedding.h>
+#include <strata/kernels/layernorm.h>
+#include <strata/kernels/linear.h>
+#include <strata/kernels/linear_cross_entropy.h>
+#include <strata/kernels/optimizer.h>
+#include <strata/kernels/rmsnorm.h>
+#include <strata/kernels/rope.h>
+#include <strata/runtime/convert.h>
+#include <strata/runtime/cuda_backend.h>
+
+#include "support/numeric.h"
+
+namespace strata::kernels {
+namespace {
+
+using test::Values;
+
+/// Tensors that host and device both see, each output twice: of the host's op, and of the device's.
+class DeviceOpsTest : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    if (!cuda_available()) GTEST_SKIP() << cuda_status();
+    backend_ = must(create_cuda_backend({}, *pool_));
+    stream_ = must(backend_->create_stream(StreamRole::compute));
+  }
+  void TearDown() override {
+    for (void* memory : memory_) (void)cudaFree(memory);
+  }
+
+  std::byte* memory(std::size_t bytes) {
+    void* data = nullptr;
+    EXPECT_EQ(cudaMallocManaged(&data, std::max<std::size_t>(bytes, 1)), cudaSuccess);
+    std::memset(data, 0xCB, bytes);
+    memory_.push_back(data);
+    return static_cast<std::byte*>(data);
+  }
+  TensorView unwritten(const Shape& shape, DType dtype) {
+    return {memory(static_cast<std::size_t>(shape.n_elems()) * size_of(dtype)), shape, dtype};
+  }
+  TensorView in(const Shape& shape, std::uint64_t seed, double scale = 1.0) {
+    return in(shape, seed, scale, GetParam());
+  }
+  TensorView in(const Shape& shape, std::uint64_t seed, double scale, DType dtype) {
+    const TensorView view = unwritten(shape, dtype);
+    must(narrow_from_f32(Values(seed).floats(shape.n_elems(), scale), dtype, {view.data, view.bytes()}));
+    return view;
+  }
+  TensorView integers(const std::vector<std::int32_t>& values) {
+    const TensorView view = unwritten({std::ssize(values)}, DType::i32);
+    std::memcpy(view.data, values.data(), view.bytes());
+    return view;
+  }
+  BufferView workspace(std::size_t bytes) { return {memory(bytes), bytes}; }
+
+  /// Runs both: `args` with the outputs as they are, and with copies of them; then compares.
+  template <class Args>
+  void same(const char* what, Args args, void (*host)(const Args&, ThreadPool&),
+            Status (*device)(Backend&, Stream&, const Args&),
+            const std::vector<TensorView Args::*>& outputs) {
+    Args twin = args;
+    for (TensorView Args::*output : outputs) {
+      (twin.*output).data = memory((args.*output).bytes());
+      std::memcpy((twin.*output).data, (args.*output).data, (args.*output).bytes());
+    }
+    host(args, *pool_);
+    must(device(*backend_, stream_, twin));
+    must(backend_->synchronize(stream_));
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      EXPECT_EQ(std::memcmp((args.*outputs[i]).data, (twin.*outputs[i]).data, (args.*outputs[i]).bytes()), 0)
+          << what << ", output " << i;
+  }
+
+  /// The same with `output` in the place of `input`, which may be.
+  template <class Args>
+  void same_in_place(const char* what, Args args, void (*host)(const Args&, ThreadPool&),
+                     Status (*device)(Backend&, Stream&, const Args&), TensorView Args::*input,
+                     TensorView Args::*output) {
+    const auto copy_of = [&](const TensorView& view) {
+      std::byte* const data = memory(view.bytes());
+      std::memcpy(data, view.data, view.bytes());
+      return data;
+    };
+    Args twin = args;
+    (args.*input).data = (args.*output).data = copy_of(args.*input);
+    (twin.*input).data = (twin.*output).data = copy_of(twin.*input);
+    host(args, *pool_);
+    must(device(*backend_, stream_, twin));
+    must(backend_->synchronize(stream_));
+    EXPECT_EQ(std::memcmp((args.*output).data, (twin.*output).data, (args.*output).bytes()), 0)
+        << what << " in place";
+  }
+
+  /// Runs both and compares one output by norm.
+  template <class Args>
+  void close(const char* what, Args args, void (*host)(const Args&, ThreadPool&),
+             Status (*device)(Backend&, Stream&, const Args&), TensorView Args::*output, double bar) {
+    Args twin = args;
+    const TensorView want = args.*output;
+    TensorView& got = twin.*output;
+    got.data = memory(want.bytes());
+    std::memcpy(got.data, want.data, want.bytes());
+    host(args, *pool_);
+    must(device(*backend_, stream_, twin));
+    must(backend_->synchronize(stream_));
+    EXPECT_LE(test::relative_error(widened(got), test::widen(widened(want))), bar) << what;
+  }
+  static std::vector<float> widened(const TensorView& view) {
+    std::vector<float> values(static_cast<std::size_t>(view.n_elems()));
+    must(widen_to_f32(view.dtype, {view.data, view.bytes()}, values));
+    return values;
+  }
+
+  const std::unique_ptr<ThreadPool> pool_ = must(ThreadPool::create(2));
+  std::unique_ptr<Backend> backend_;
+  Stream stream_;
+  std::deque<void*> memory_;
+};
+
+TEST_P(DeviceOpsTest, Elementwise) {
+  for (const std::int64_t n : {1, 255, 70001}) {
+    const TensorView x = in({n}, 1, 8.0), dy = in({n}, 2), y = unwritten({n}, GetParam());
+    same<GeluForwardArgs>("gelu", {x, y}, &gelu_forward_host, &gelu_forward_async, {&GeluForwardArgs::y});
+    same<GeluBackwardArgs>("gelu backward", {x, dy, y}, &gelu_backward_host, &gelu_backward_async,
+                           {&GeluBackwardArgs::dx});
+    same<ReluForwardArgs>("relu", {x, y}, &relu_forward_host, &relu_forward_async, {&ReluForwardArgs::y});
+    same<ReluBackwardArgs>("relu backward", {x, dy, y}, &relu_backward_host, &relu_backward_async,
+                           {&ReluBackwardArgs::dx});
+    same<AddArgs>("add", {x, dy, y}, &add_host, &add_async, {&AddArgs::y});
+    same<FillArgs>("fill", {y, 0.1f}, &fill_host, &fill_async, {&FillArgs::x});
+  }
+  const TensorView gates = in({37, 600}, 3, 8.0), dg = in({37, 300}, 4);
+  same<SwigluForwardArgs>("swiglu", {gates, unwritten({37, 300}, GetParam())}, &swiglu_forward_host,
+                          &swiglu_forward_async, {&SwigluForwardArgs::y});
+  same<SwigluBackwardArgs>("swiglu backward", {gates, dg, unwritten({37, 600}, GetParam())},
+                           &swiglu_backward_host, &swiglu_backward_async, {&SwigluBackwardArgs::dgate_up});
+}
+
+TEST_P(DeviceOpsTest, Norms) {
+  for (const auto& [rows, h] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {70, 100}, {300, 1537}, {5000, 64}}) {
+    const TensorView x = in({rows, h}, 1, 2.0), w = in({h}, 2), b = in({h}, 3), dy = in({rows, h}, 4);
+    const TensorView y = unwritten({rows, h}, GetParam()), mean = unwritten({rows}, DType::f32),
+                     rstd = unwritten({rows}, DType::f32);
+    same<LayernormForwardArgs>(
+        "layernorm", {x, w, b, y, mean, rstd, 1e-5f}, &layernorm_forward_host, &layernorm_forward_async,
+        {&LayernormForwardArgs::y, &LayernormForwardArgs::mean, &LayernormForwardArgs::rstd});
+    for (const bool adds : {false, true})
+      same<LayernormBackwardArgs>(
+          "layernorm backward",
+          {x, w, mean, rstd, dy, in({rows, h}, 5), in({h}, 6, 1.0, DType::f32), in({h}, 7, 1.0, DType::f32),
+           adds, adds, adds, workspace(layernorm_backward_workspace_bytes(rows, h))},
+          &layernorm_backward_host, &layernorm_backward_async,
+          {&LayernormBackwardArgs::dx, &LayernormBackwardArgs::dweight, &LayernormBackwardArgs::dbias});
+    same<RmsnormForwardArgs>("rmsnorm", {x, w, y, rstd, 1e-6f}, &rmsnorm_forward_host, &rmsnorm_forward_async,
+                             {&RmsnormForwardArgs::y, &RmsnormForwardArgs::rstd});
+    same<RmsnormBackwardArgs>("rmsnorm backward",
+                              {x, w, rstd, dy, in({rows, h}, 5), in({h}, 6), false,
+                               workspace(rmsnorm_backward_workspace_bytes(rows, h))},
+                              &rmsnorm_backward_host, &rmsnorm_backward_async,
+                              {&RmsnormBackwardArgs::dx, &RmsnormBackwardArgs::dweight});
+    same<LinearBackwardBiasArgs>(
+        "bias", {dy, in({h}, 8), false, workspace(linear_backward_bias_workspace_bytes(rows, h))},
+        &linear_backward_bias_host, &linear_backward_bias_async, {&LinearBackwardBiasArgs::db});
+  }
+}
+
+TEST_P(DeviceOpsTest, WhatMayTakeTheNextOnesPlaceDoes) {
+  constexpr std::int64_t rows = 200, h = 96, heads = 2, d = 24, seq = 8;
+  const TensorView x = in({rows, h}, 1), w = in({h}, 2), q = in({d}, 3), k = in({d}, 4),
+                   dy = in({rows, h}, 5);
+  const TensorView mean = in({rows}, 6, 1.0, DType::f32), rstd = in({rows}, 7, 1.0, DType::f32);
+  const TensorView of_heads = in({rows * 3}, 8, 1.0, DType::f32);
+  const auto f32 = [&](std::int64_t n) { return unwritten({n}, DType::f32); };
+  // Sums over rows read all of dy, whose place dx takes.
+  LayernormBackwardArgs norm{x,     w,     mean,   rstd,
+                             dy,    dy,    f32(h), f32(h),
+                             false, false, false,  workspace(layernorm_backward_workspace_bytes(rows, h))};
+  same_in_place("layernorm's dx", norm, &layernorm_backward_host, &layernorm_backward_async,
+                &LayernormBackwardArgs::dy, &LayernormBackwardArgs::dx);
+  // So do they on both sides.
+  const auto sums = [&](const auto& run) {
+    norm.dy = norm.dx = in({rows, h}, 5);
+    norm.dweight = f32(h);
+    run();
+    must(backend_->synchronize(stream_));
+    return std::vector<float>(norm.dweight.as<float>(), norm.dweight.as<float>() + h);
+  };
+  EXPECT_EQ(sums([&] { layernorm_backward_host(norm, *pool_); }),
+            sums([&] { must(layernorm_backward_async(*backend_, stream_, norm)); }));
+  same_in_place("rmsnorm's dx",
+                RmsnormBackwardArgs{x, w, rstd, dy, dy, f32(h), false,
+                                    workspace(rmsnorm_backward_workspace_bytes(rows, h))},
+                &rmsnorm_backward_host, &rmsnorm_backward_async, &RmsnormBackwardArgs::dy,
+                &RmsnormBackwardArgs::dx);
+  same_in_place("qk norm", QkNormForwardArgs{x, q, k, x, of_heads, heads, 1}, &qk_norm_forward_host,
+                &qk_norm_forward_async, &QkNormForwardArgs::qkv, &QkNormForwardArgs::y);
+  same_in_place("qk norm's dx",
+                QkNormBackwardArgs{x, q, k, of_heads, dy, dy, f32(d), f32(d), heads, 1, false, false,
+                                   workspace(qk_norm_backward_workspace_bytes(rows, d))},
+                &qk_norm_backward_host, &qk_norm_backward_async, &QkNormBackwardArgs::dy,
+                &QkNormBackwardArgs::dx);
+  const TensorView positions = unwritten({rows}, DType::i32), table = in({seq, 16}, 9, 1.0, DType::f32);
+  positions_host({{}, positions, seq}, *pool_);
+  same_in_place("rope", RopeArgs{x, positions, table, x, heads, d}, &rope_host, &rope_async, &RopeArgs::x,
+                &RopeArgs::y);
+}
+
+TEST_P(DeviceOpsTest, NormsOfHeads) {
+  constexpr std::int64_t rows = 130, heads = 8, kv_heads = 2, d = 48, width = (heads + 2 * kv_heads) * d;
+  const TensorView x = in({rows, width}, 1, 2.0), q = in({d}, 2), k = in({d}, 3), dy = in({rows, width}, 4);
+  const TensorView rstd = unwritten({rows * (heads + kv_heads)}, DType::f32);
+  same<QkNormForwardArgs>("qk norm", {x, q, k, unwritten({rows, width}, GetParam()), rstd, heads, kv_heads},
+                          &qk_norm_forward_host, &qk_norm_forward_async,
+                          {&QkNormForwardArgs::y, &QkNormForwardArgs::rstd});
+  same<QkNormBackwardArgs>(
+      "qk norm backward",
+      {x, q, k, rstd, dy, unwritten({rows, width}, GetParam()), in({d}, 5, 1.0, DType::f32),
+       in({d}, 6, 1.0, DType::f32), heads, kv_heads, true, true,
+       workspace(qk_norm_backward_workspace_bytes(rows, d))},
+      &qk_norm_backward_host, &qk_norm_backward_async,
+      {&QkNormBackwardArgs::dx, &QkNormBackwardArgs::dq_weight, &QkNormBackwardArgs::dk_weight});
+}
+
+TEST_P(DeviceOpsTest, Embeddings) {
+  for (const auto& [tokens, vocab] :
+       {std::pair<std::int64_t, std::int64_t>{1, 3}, {5000, 40}, {3000, 5000}}) {
+    constexpr std::int64_t h = 72;
+    const TensorView ids = integers(Values(9).below(tokens, vocab)), table = in({vocab, h}, 1);
+    same<EmbeddingForwardArgs>("embedding", {ids, table, unwritten({tokens, h}, GetParam())},
+                               &embedding_forward_host, &embedding_forward_async, {&EmbeddingForwardArgs::x});
+    for (const bool adds : {false, true})
+      same<EmbeddingBackwardArgs>("embedding backward",
+                                  {ids, in({tokens, h}, 2), in({vocab, h}, 3, 1.0, DType::f32), 0, adds,
+                                   workspace(embedding_backward_workspace_bytes(tokens, vocab))},
+                                  &embedding_backward_host, &embedding_backward_async,
+                                  {&EmbeddingBackwardArgs::dtable});
+  }
+}
+
+TEST_P(DeviceOpsTest, RotaryPositions) {
+  constexpr std::int64_t seq = 32, rows = 4 * seq, heads = 6, d = 40, turned = 32;
+  const TensorView positions = unwritten({rows}, DType::i32), table = unwritten({seq, turned}, DType::f32);
+  same<PositionsArgs>("positions", {{}, positions, seq}, &positions_host, &positions_async,
+                      {&PositionsArgs::positions});
+  using Scaling = RopeFrequencies::Scaling;
+  for (const RopeFrequencies& frequencies :
+       {RopeFrequencies{.scaling = Scaling::llama3, .factor = 8.0f, .original_positions = 64.0f},
+        RopeFrequencies{.scaling = Scaling::linear, .factor = 4.0f}, RopeFrequencies{}}) {
+    rope_table_host({table, frequencies}, *pool_);
+    const TensorView own = unwritten({seq, turned}, DType::f32);
+    must(rope_table_async(*backend_, stream_, {own, frequencies}));
+    must(backend_->synchronize(stream_));
+    for (std::int64_t i = 0; i < table.n_elems(); ++i)
+      EXPECT_NEAR(table.as<float>()[i], own.as<float>()[i], 1e-6) << i;
+  }
+  for (const bool interleaved : {false, true})
+    for (const bool inverse : {false, true})
+      same<RopeArgs>("rope",
+                     {in({rows, (heads + 2) * d}, 1), positions, table,
+                      unwritten({rows, (heads + 2) * d}, GetParam()), heads, d, interleaved, inverse},
+                     &rope_host, &rope_async, {&RopeArgs::y});
+}
+
+TEST_P(DeviceOpsTest, CrossEntropy) {
+  for (const auto& [rows, vocab] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {3000, 50}, {65, 70001}}) {
+    std::vector<std::int32_t> wanted = Values(9).below(rows, vocab);
+    for (std::size_t i = 1; i < wanted.size(); i += 3) wanted[i] = -1;
+    const TensorView logits = in({rows, vocab}, 1, 9.0), targets = integers(wanted);
+    const TensorView losses = unwritten({rows}, DType::f32), lse = unwritten({rows}, DType::f32),
+                     mean = unwritten({1}, DType::f32);
+    same<CrossEntropyForwardArgs>("cross entropy", {logits, targets, losses, lse, mean},
+                                  &cross_entropy_forward_host, &cross_entropy_forward_async,
+                                  {&CrossEntropyForwardArgs::losses, &CrossEntropyForwardArgs::lse,
+                                   &CrossEntropyForwardArgs::mean_loss});
+    same<CrossEntropyBackwardArgs>(
+        "cross entropy backward", {logits, targets, lse, unwritten({rows, vocab}, GetParam()), 1.0f, true},
+        &cross_entropy_backward_host, &cross_entropy_backward_async, {&CrossEntropyBackwardArgs::dlogits});
+  }
+}
+
+// Sums of products have an order of their own on each side.
+TEST_P(DeviceOpsTest, ProductsAreCloseToTheHosts) {
+  const double bar = GetParam() == DType::f32 ? 1e-5 : GetParam() == DType::f16 ? 2e-3 : 1e-2;
+  for (const auto& [rows, n, k] : {std::array<std::int64_t, 3>{1, 8, 16}, {70, 96, 40}, {257, 512, 1000}}) {
+    const TensorView x = in({rows, k}, 1), w = in({n, k}, 2), b = in({n}, 3), dy = in({rows, n}, 4);
+    close<LinearForwardArgs>("linear", {x, w, b, unwritten({rows, n}, GetParam())}, &linear_forward_host,
+                             &linear_forward_async, &LinearForwardArgs::y, bar);
+    close<LinearForwardArgs>("linear without bias", {x, w, {}, unwritten({rows, n}, GetParam())},
+                             &linear_forward_host, &linear_forward_async, &LinearForwardArgs::y, bar);
+    for (const bool adds : {false, true}) {
+      close<LinearBackwardInputArgs>("linear's dx", {dy, w, in({rows, k}, 5), adds},
+                                     &linear_backward_input_host, &linear_backward_input_async,
+                                     &LinearBackwardInputArgs::dx, bar);
+      close<LinearBackwardWeightArgs>("linear's dw", {dy, x, in({n, k}, 6, 1.0, DType::f32), adds},
+                                      &linear_backward_weight_host, &linear_backward_weight_async,
+                                      &LinearBackwardWeightArgs::dw, bar);
+    }
+  }
+}
+
+TEST_P(DeviceOpsTest, TheFusedHeadIsCloseToTheHosts) {
+  const double bar = GetParam() == DType::f32 ? 1e-5 : GetParam() == DType::f16 ? 2e-3 : 1e-2;
+  constexpr std::int64_t rows = 300, k = 64, vocab = 9001;
+  std::vector<std::int32_t> wanted = Values(9).below(rows, vocab);
+  wanted[3] = -1;
+  const LinearCrossEntropyArgs forward = {
+      in({rows, k}, 1),
+      in({vocab, k}, 2),
+      integers(wanted),
+      unwritten({rows}, DType::f32),
+      unwritten({1}, DType::f32),
+      {},
+      workspace(linear_cross_entropy_workspace_bytes(rows, vocab, GetParam()))};
+  close<LinearCrossEntropyArgs>("losses", forward, &linear_cross_entropy_host, &linear_cross_entropy_async,
+                                &LinearCrossEntropyArgs::losses, bar);
+  const LinearCrossEntropyBackwardArgs backward = {forward, unwritten({rows, k}, GetParam()),
+                                                   in({vocab, k}, 4, 1.0, DType::f32), true};
+  close<LinearCrossEntropyBackwardArgs>("the head's dx", backward, &linear_cross_entropy_backward_host,
+                                        &linear_cross_entropy_backward_async,
+                                        &LinearCrossEntropyBackwardArgs::dx, bar);
+  close<LinearCrossEntropyBackwardArgs>("the head's dw", backward, &linear_cross_entropy_backward_host,
+                                        &linear_cross_entropy_backward_async,
+                                        &LinearCrossEntropyBackwardArgs::dw, bar);
+}
+
+TEST_P(DeviceOpsTest, AttentionIsCloseToTheHosts) {
+  const double bar = GetParam() == DType::f32 ? 2e-6 : GetParam() == DType::f16 ? 5e-4 : 4e-3;
+  for (const auto& [seq, heads, kv_heads, d, alibi] :
+       {std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>{1, 2, 1, 8, false},
+        {97, 6, 2, 64, false},
+        {80, 4, 4, 128, true},
+        {40, 2, 1, 160, false}}) {
+    const std::int64_t rows = 3 * seq, width = (heads + 2 * kv_heads) * d;
+    const AttentionHeads shape{.heads = heads, .kv_heads = kv_heads, .seq = seq, .alibi = alibi};
+    std::vector<std::int32_t> starts;
+    for (std::int64_t t = 0; t < rows; ++t) starts.push_back(t % seq < 5 ? 0 : 5);
+    for (const TensorView& documents : {TensorView{}, integers(starts)}) {
+      const TensorView qkv = in({rows, width}, 1), dout = in({rows, heads * d}, 2),
+                       out = unwritten({rows, heads * d}, GetParam());
+      const TensorView lse = unwritten({rows * heads}, DType::f32);
+      close<AttentionForwardArgs>("attention",
+                                  {qkv, out, lse, documents, shape,
+                                   workspace(attention_forward_workspace_bytes(rows, shape, GetParam(), d))},
+                                  &attention_forward_host, &attention_forward_async,
+                                  &AttentionForwardArgs::out, bar);
+      close<AttentionBackwardArgs>(
+          "attention backward",
+          {qkv, out, lse, dout, documents, unwritten({rows, width}, GetParam()), shape,
+           workspace(attention_backward_workspace_bytes(rows, shape, GetParam(), d))},
+          &attention_backward_host, &attention_backward_async, &AttentionBackwardArgs::dqkv, bar);
+    }
+  }
+}
+
+TEST_P(DeviceOpsTest, SumsAndSteps) {
+  if (GetParam() != DType::f32) GTEST_SKIP() << "f32 alone";
+  constexpr std::int64_t n = 3 * 4096 + 77;
+  const TensorView x = in({n}, 1), g = in({n}, 2);
+  same<AccumulateArgs>("accumulate", {x, g}, &accumulate_host, &accumulate_async, {&AccumulateArgs::acc});
+  same<SquareSumLeavesArgs>("leaves", {g, unwritten({cpuopt::norm_leaves(n)}, DType::f64)},
+                            &square_sum_leaves_host, &square_sum_leaves_async,
+                            {&SquareSumLeavesArgs::leaves});
+  cpuopt::OptimizerParams params;
+  params.lr = 1e-3;
+  params.step = 3;
+  TensorView factor = unwritten({1}, DType::f32);
+  *factor.as<float>() = 0.25f;
+  same<AdamWArgs>("adamw", {params, in({n}, 3), g, in({n}, 4, 1e-2), in({n}, 5, 0.0), factor}, &adamw_host,
+                  &adamw_async, {&AdamWArgs::p, &AdamWArgs::m, &AdamWArgs::v});
+}
+
+INSTANTIATE_TEST_SUITE_P(Stored, DeviceOpsTest, ::testing::Values(DType::f32, DType::bf16, DType::f16),
+                         [](const auto& test) { return std::string(to_string(test.param)); });
+
+}  // namespace
+}  // namespace strata::kernels
