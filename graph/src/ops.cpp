@@ -10,34 +10,16 @@
 #include <strata/kernels/rmsnorm.h>
 #include <strata/runtime/str.h>
 
+#include "op_rules.h"
+
 // The op set. For each op: the rule for its outputs, its derivative, what may run in place, its cost.
 // Order of operands is fixed here and read by launch.cpp, which binds the kernels.
 
 namespace strata {
 namespace {
 
-using In = std::span<const ValueInfo* const>;
-using Specs = Result<std::vector<OutputSpec>>;
+using namespace detail::op_rules;
 
-Status mismatch(std::string_view rule, In in) {
-  std::string shapes;
-  for (const ValueInfo* info : in)
-    shapes += str(shapes.empty() ? "" : ", ",
-                  info == nullptr ? std::string("none")
-                                  : str(info->name, " ", to_string(info->dtype), to_string(info->shape)));
-  return Status::error(Code::invalid, str("needs ", rule, "; given ", shapes));
-}
-bool is(const ValueInfo* info, const Shape& shape, DType dtype = DType::f32) {
-  return info != nullptr && info->shape == shape && info->dtype == dtype;
-}
-// What a model computes with; sums and statistics are f32 whatever it is.
-bool is_storage(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
-bool matrix(const ValueInfo* info) {
-  return info != nullptr && info->shape.rank == 2 && is_storage(info->dtype);
-}
-OutputSpec workspace(std::size_t bytes) {
-  return {"workspace", {static_cast<std::int64_t>(bytes)}, DType::u8, true};
-}
 double no_flops(In, In, const Attrs&) { return 0; }
 double per_element(In in, In, const Attrs&) { return 10.0 * static_cast<double>(in[0]->shape.n_elems()); }
 
@@ -339,29 +321,6 @@ double flops_cached_attention(In in, In out, const Attrs&) {
   return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[3]->shape.dim(2));
 }
 
-// --- moves: only the kind of memory changes ---
-const char* to_string(ValueKind kind) {
-  return kind == ValueKind::host     ? "on the host"
-         : kind == ValueKind::stored ? "on the slow tier"
-                                     : "on the device";
-}
-bool is_of(const ValueInfo* x, ValueKind kind) { return x != nullptr && x->kind == kind; }
-// (x) -> x on its way from `kFrom`
-template <ValueKind kFrom>
-Specs infer_begin(In in, const Attrs&) {
-  if (!is_of(in[0], kFrom)) return mismatch(str("an activation ", to_string(kFrom)), in);
-  return std::vector<OutputSpec>{{"moving", in[0]->shape, in[0]->dtype}};
-}
-// (x nearer to the device, x farther), of which one is on its way to the other's side -> x there
-template <ValueKind kNear, ValueKind kFar>
-Specs infer_end(In in, const Attrs&) {
-  if (!is_of(in[0], kNear) || !is_of(in[1], kFar) || !is(in[1], in[0]->shape, in[0]->dtype))
-    return mismatch(str("an activation ", to_string(kNear), " and the same ", to_string(kFar)), in);
-  return std::vector<OutputSpec>{{"moved", in[0]->shape, in[0]->dtype}};
-}
-constexpr auto infer_end_host = infer_end<ValueKind::activation, ValueKind::host>;
-constexpr auto infer_end_stored = infer_end<ValueKind::host, ValueKind::stored>;
-
 constexpr OpDef::InPlace kNever{-1, -1};
 const std::array<OpDef, kOps> kTable = {{
     {"embedding", infer_embedding, vjp_embedding, kNever, no_flops, 2},
@@ -395,14 +354,14 @@ const std::array<OpDef, kOps> kTable = {{
     {"linear_cross_entropy_backward", infer_linear_cross_entropy_backward, nullptr, kNever,
      flops_linear_cross_entropy_backward, 4, 3},
     {"cached_attention", infer_cached_attention, nullptr, kNever, flops_cached_attention, 5},
-    {"offload_begin", infer_begin<ValueKind::activation>, nullptr, kNever, no_flops, 1},
-    {"offload_end", infer_end_host, nullptr, {0, 1}, no_flops, 2},
-    {"store_begin", infer_begin<ValueKind::host>, nullptr, kNever, no_flops, 1},
-    {"store_end", infer_end_stored, nullptr, {0, 1}, no_flops, 2},
-    {"load_begin", infer_begin<ValueKind::stored>, nullptr, kNever, no_flops, 1},
-    {"load_end", infer_end_stored, nullptr, {0, 0}, no_flops, 2},
-    {"fetch_begin", infer_begin<ValueKind::host>, nullptr, kNever, no_flops, 1},
-    {"fetch_end", infer_end_host, nullptr, {0, 0}, no_flops, 2},
+    {"offload_begin", infer_begin_from_device, nullptr, kNever, no_flops, 1},
+    {"offload_end", infer_end_at_host, nullptr, {0, 1}, no_flops, 2},
+    {"store_begin", infer_begin_from_host, nullptr, kNever, no_flops, 1},
+    {"store_end", infer_end_at_store, nullptr, {0, 1}, no_flops, 2},
+    {"load_begin", infer_begin_from_store, nullptr, kNever, no_flops, 1},
+    {"load_end", infer_end_at_store, nullptr, {0, 0}, no_flops, 2},
+    {"fetch_begin", infer_begin_from_host, nullptr, kNever, no_flops, 1},
+    {"fetch_end", infer_end_at_host, nullptr, {0, 0}, no_flops, 2},
 }};
 
 }  // namespace

@@ -1,0 +1,28 @@
+#include "op_rules.h"
+
+#include <string>
+
+#include <strata/runtime/str.h>
+
+namespace strata::detail::op_rules {
+
+Status mismatch(std::string_view rule, In in) {
+  std::string shapes;
+  for (const ValueInfo* info : in)
+    shapes += str(shapes.empty() ? "" : ", ",
+                  info == nullptr ? std::string("none")
+                                  : str(info->name, " ", to_string(info->dtype), to_string(info->shape)));
+  return Status::error(Code::invalid, str("needs ", rule, "; given ", shapes));
+}
+bool is(const ValueInfo* info, const Shape& shape, DType dtype) {
+  return info != nullptr && info->shape == shape && info->dtype == dtype;
+}
+bool is_storage(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
+bool matrix(const ValueInfo* info) {
+  return info != nullptr && info->shape.rank == 2 && is_storage(info->dtype);
+}
+OutputSpec workspace(std::size_t bytes) {
+  return {"workspace", {static_cast<std::int64_t>(bytes)}, DType::u8, true};
+}
+
+}  // namespace strata::detail::op_rules

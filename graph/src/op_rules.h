@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <strata/graph/ops.h>
+
+/// What the rules of all ops are written with, and those of the moves.
+namespace strata::detail::op_rules {
+
+using In = std::span<const ValueInfo* const>;
+using Specs = Result<std::vector<OutputSpec>>;
+
+/// An error with the rule and what was given.
+Status mismatch(std::string_view rule, In in);
+bool is(const ValueInfo* info, const Shape& shape, DType dtype = DType::f32);
+/// What a model computes with; sums and statistics are f32 whatever it is.
+bool is_storage(DType dtype);
+bool matrix(const ValueInfo* info);
+OutputSpec workspace(std::size_t bytes);
+
+/// (x) -> x on its way from the device, the host or the store.
+Specs infer_begin_from_device(In in, const Attrs&);
+Specs infer_begin_from_host(In in, const Attrs&);
+Specs infer_begin_from_store(In in, const Attrs&);
+/// (x nearer to the device, x farther), of which one is on its way to the other's side -> x there; the
+/// farther is the host's or the store's.
+Specs infer_end_at_host(In in, const Attrs&);
+Specs infer_end_at_store(In in, const Attrs&);
+
+}  // namespace strata::detail::op_rules
