@@ -135,7 +135,7 @@ void ChunkLayout::size_payloads() {
     for (std::size_t p = 0; p < kPayloads; ++p)
       bytes[p] = round_up(bytes_of(group, static_cast<Payload>(p), chunk.n_elems), kPage);
   }
-  std::vector<std::size_t> sizes;
+  std::vector<std::size_t>& sizes = payload_sizes_;
   for (const auto& of_chunk : payload_bytes_)
     for (const std::size_t bytes : of_chunk)
       if (bytes > 0) sizes.push_back(bytes);

@@ -1,21 +1,12 @@
 #include <strata/chunk/placement.h>
 
-#include <algorithm>
-
 #include <strata/runtime/assert.h>
 
 namespace strata {
 
 std::vector<SizeClass> slot_classes(const ChunkLayout& layout) {
-  std::vector<std::size_t> sizes;
-  for (ChunkId c = 0; c < layout.n_chunks(); ++c)
-    for (std::size_t p = 0; p < kPayloads; ++p)
-      if (const std::size_t bytes = layout.payload_bytes(c, static_cast<Payload>(p)); bytes > 0)
-        sizes.push_back(bytes);
-  std::sort(sizes.begin(), sizes.end());
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   std::vector<SizeClass> classes;
-  for (const std::size_t bytes : sizes) classes.push_back({bytes, {}});
+  for (const std::size_t bytes : layout.payload_sizes()) classes.push_back({bytes, {}});
   return classes;
 }
 

@@ -36,6 +36,8 @@ inline Placement with_homes(Placement placement, Payload payload, Tier tier) {
   return placement;
 }
 
+inline CopyKey param(ChunkId chunk) { return {chunk, Payload::param}; }
+
 /// One chunk manager over the host backend in latest-legal order with the check on, and what it needs.
 class ChunkRig {
  public:
@@ -146,5 +148,31 @@ class ChunkRig {
       *job.differences += words[i] != word(job.version, i) ? 1 : 0;
   }
 };
+
+/// Parameters with their home in pinned memory, each written once, and `window` slots on the device.
+inline std::unique_ptr<ChunkRig> parameters_in_ram(int chunks, std::uint32_t window) {
+  const ChunkLayout layout = small_layout(chunks);
+  auto rig = std::make_unique<ChunkRig>(
+      layout, with_homes(bare_placement(layout, window, 1), Payload::param, Tier::pinned));
+  for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c) rig->put(param(c), Tier::pinned, c);
+  return rig;
+}
+/// The same with their home on nvme, and no copy elsewhere.
+inline std::unique_ptr<ChunkRig> parameters_on_nvme(int chunks, std::uint32_t device, std::uint32_t pinned,
+                                                    std::uint32_t spares = 1) {
+  const ChunkLayout layout = small_layout(chunks);
+  auto rig = std::make_unique<ChunkRig>(
+      layout, with_homes(bare_placement(layout, device, pinned, spares), Payload::param, Tier::nvme));
+  for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c) {
+    rig->put(param(c), Tier::pinned, c);
+    must(rig->manager->send_home(param(c)));
+  }
+  must(rig->manager->settle_all());
+  for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c)
+    if (rig->manager->state(param(c), Tier::pinned) != Residency::absent)
+      must(rig->manager->evict(param(c), Tier::pinned));
+  rig->mover.writes = rig->mover.reads = 0;
+  return rig;
+}
 
 }  // namespace strata::test

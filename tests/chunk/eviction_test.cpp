@@ -13,11 +13,6 @@
 namespace strata {
 namespace {
 
-using test::bare_placement;
-using test::ChunkRig;
-using test::small_layout;
-using test::with_homes;
-
 /// Chunks in the order in which one step uses them.
 struct Trace {
   const char* name;
@@ -100,24 +95,21 @@ struct OldestFirst {
 };
 
 int fetches_of_manager(const Trace& trace, std::uint32_t slots) {
-  const ChunkLayout layout = small_layout(trace.n_chunks);
-  ChunkRig rig(layout, with_homes(bare_placement(layout, slots, 1), Payload::param, Tier::pinned));
-  for (ChunkId c = 0; c < static_cast<ChunkId>(trace.n_chunks); ++c)
-    rig.put({c, Payload::param}, Tier::pinned, c);
+  const auto rig = test::parameters_in_ram(trace.n_chunks, slots);
   std::vector<Use> uses;
   for (std::size_t i = 0; i < trace.uses.size(); ++i)
-    uses.push_back({static_cast<std::int32_t>(i), {trace.uses[i], Payload::param}, Tier::device});
-  rig.manager->set_schedule(uses, static_cast<std::int32_t>(trace.uses.size()));
+    uses.push_back({static_cast<std::int32_t>(i), test::param(trace.uses[i]), Tier::device});
+  rig->manager->set_schedule(uses, static_cast<std::int32_t>(trace.uses.size()));
   std::uint64_t before = 0;
   for (int step = 0; step < kSteps; ++step) {
-    if (step == kSteps - kCounted) before = rig.manager->counters().fetches;
+    if (step == kSteps - kCounted) before = rig->manager->counters().fetches;
     for (const Use& use : uses) {
-      rig.manager->set_position(use.position);
-      rig.check(use.key, Tier::device, use.key.chunk);
+      rig->manager->set_position(use.position);
+      rig->check(use.key, Tier::device, use.key.chunk);
     }
   }
-  EXPECT_EQ(rig.differences, 0);
-  return static_cast<int>(rig.manager->counters().fetches - before);
+  EXPECT_EQ(rig->differences, 0);
+  return static_cast<int>(rig->manager->counters().fetches - before);
 }
 
 TEST(EvictionTest, TheManagerFetchesAsLittleAsTheOfflineOptimum) {

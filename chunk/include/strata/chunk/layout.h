@@ -99,7 +99,9 @@ class ChunkLayout {
   std::size_t payload_bytes(ChunkId id, Payload payload) const {
     return payload_bytes_[id][static_cast<std::size_t>(payload)];
   }
-  /// Among the distinct payload sizes, smallest first; of a payload that the chunk has.
+  /// The distinct sizes of payloads, smallest first.
+  std::span<const std::size_t> payload_sizes() const noexcept { return payload_sizes_; }
+  /// Among these; of a payload that the chunk has.
   std::uint32_t size_class(ChunkId id, Payload payload) const {
     return size_class_[id][static_cast<std::size_t>(payload)];
   }
@@ -121,6 +123,7 @@ class ChunkLayout {
   std::vector<ChunkInfo> chunks_;
   std::vector<std::array<std::size_t, kPayloads>> payload_bytes_;  // by chunk: asked for all the time
   std::vector<std::array<std::uint32_t, kPayloads>> size_class_;   // likewise
+  std::vector<std::size_t> payload_sizes_;
   std::vector<Slice> slices_;
   std::int64_t chunk_elems_ = 0;
   std::int32_t world_ = 1, rank_ = 0;
