@@ -299,9 +299,8 @@ SimOptions MachineProfile::simulation() const noexcept {
       share_of(h2d_bytes_per_s, d2h_bytes_per_s, link_bytes_per_s);
   o.share(SimLane::nvme_read, SimResource::disk) = o.share(SimLane::nvme_write, SimResource::disk) =
       share_of(read_bytes_per_s, write_bytes_per_s, disk_bytes_per_s);
-  constexpr double kExactBytes = 26;  // that the exact AdamW moves for a parameter
   const auto of_memory = [&](double bytes_per_s) { return std::min(1.0, bytes_per_s / host_bytes_per_s); };
-  o.share(SimLane::cpu, SimResource::memory) = of_memory(kExactBytes / update_s_per_param[0]);
+  o.share(SimLane::cpu, SimResource::memory) = of_memory(kAdamWBytes / update_s_per_param[0]);
   o.share(SimLane::h2d, SimResource::memory) = of_memory(h2d_bytes_per_s);
   o.share(SimLane::d2h, SimResource::memory) = of_memory(d2h_bytes_per_s);
   o.share(SimLane::cpu, SimResource::cores) = 1;

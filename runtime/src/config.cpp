@@ -62,8 +62,8 @@ class Builder {
     read_arguments(arguments);
     apply_preset({&file, &environment, &arguments});
     RawLayer found;
-    for (const auto& [key, text] : sources_.found.values)
-      add(found, key, untyped(text), sources_.found.origin);
+    for (const ConfigLayer& layer : sources_.found)
+      for (const auto& [key, text] : layer.values) add(found, key, untyped(text), layer.origin);
     for (const RawLayer* layer : {&found, &file, &environment, &arguments}) apply(*layer);
     if (!file_status.is_ok() && problems_.empty()) return file_status;
     if (!file_status.is_ok()) problems_.insert(problems_.begin(), std::string(file_status.message()));

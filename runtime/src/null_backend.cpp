@@ -4,7 +4,6 @@
 #include <atomic>
 
 #include <strata/runtime/assert.h>
-#include <strata/runtime/str.h>
 
 #include "host/host_memory.h"
 
@@ -33,11 +32,8 @@ class NullBackend final : public Backend {
   }
 
   Status copy_async(BufferView dst, ConstBufferView src, Stream& stream) override {
-    if (dst.bytes != src.bytes)
-      return Status::error(Code::invalid, str("a copy of ", src.bytes, " bytes into ", dst.bytes));
+    STRATA_TRY(memory_.check_copy(dst, src));
     if (dst.bytes == 0) return {};
-    STRATA_TRY(memory_.check_bounds("copy to", dst.data, dst.bytes));
-    STRATA_TRY(memory_.check_bounds("copy from", src.data, src.bytes));
     copies_.fetch_add(1, std::memory_order_relaxed);
     copied_bytes_[static_cast<std::size_t>(stream.role())].fetch_add(dst.bytes, std::memory_order_relaxed);
     return {};

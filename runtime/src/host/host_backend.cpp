@@ -159,11 +159,8 @@ class HostBackend final : public Backend {
 };
 
 Status HostBackend::copy_async(BufferView dst, ConstBufferView src, Stream& stream) {
-  if (dst.bytes != src.bytes)
-    return Status::error(Code::invalid, str("a copy of ", src.bytes, " bytes into ", dst.bytes));
+  STRATA_TRY(memory_.check_copy(dst, src));
   if (dst.bytes == 0) return {};
-  STRATA_TRY(memory_.check_bounds("copy to", dst.data, dst.bytes));
-  STRATA_TRY(memory_.check_bounds("copy from", src.data, src.bytes));
   const bool to_device = on_device(dst.data), from_device = on_device(src.data);
   const std::array accesses{Access{src.data, src.bytes, false}, Access{dst.data, dst.bytes, true}};
   return push(stream, "copy", accesses, [&](Work& work) {

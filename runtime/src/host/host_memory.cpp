@@ -153,6 +153,14 @@ Status HostMemory::check_bounds(const char* what, const std::byte* data, std::si
                        str(what, ": ", describe(data, bytes), " runs past its end at ", block->bytes));
 }
 
+Status HostMemory::check_copy(BufferView dst, ConstBufferView src) const {
+  if (dst.bytes != src.bytes)
+    return Status::error(Code::invalid, str("a copy of ", src.bytes, " bytes into ", dst.bytes));
+  if (dst.bytes == 0) return {};
+  STRATA_TRY(check_bounds("copy to", dst.data, dst.bytes));
+  return check_bounds("copy from", src.data, src.bytes);
+}
+
 bool HostMemory::needs_trim() const noexcept {
   const MutexLock lock(mutex_);
   return quarantined_bytes_ > options_.quarantine_bytes;

@@ -62,6 +62,8 @@ class HostMemory {
   /// Errors: `invalid` if `bytes` from `data` on leave the buffer that holds `data`; memory that is not ours
   /// passes.
   Status check_bounds(const char* what, const std::byte* data, std::size_t bytes) const;
+  /// The same for both sides of a copy, which must be of one length.
+  Status check_copy(BufferView dst, ConstBufferView src) const;
 
  protected:
   virtual Result<BufferView> acquire(MemoryKind kind, std::size_t bytes, ThreadPool* pool);

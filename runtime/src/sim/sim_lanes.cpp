@@ -102,18 +102,24 @@ void SimLanes::tell() {
   }
 }
 
-// Each as fast as the scarcest of what it shares allows.
+// Each as fast as the scarcest of what it shares allows: a share may be above 1, of what only pairs are slow
+// at.
 std::array<double, kSimLanes> SimLanes::speeds() const noexcept {
   std::array<double, kSimResources> asked{};
+  std::array<int, kSimResources> askers{};
   std::array<double, kSimLanes> speed{};
   for (std::size_t i = 0; i < kSimLanes; ++i) {
     if (lanes_[i].entries.empty() || lanes_[i].entries.front().left_ns < 0) continue;
     speed[i] = 1;
-    for (std::size_t r = 0; r < kSimResources; ++r) asked[r] += options_.shares[i][r];
+    for (std::size_t r = 0; r < kSimResources; ++r) {
+      asked[r] += options_.shares[i][r];
+      askers[r] += options_.shares[i][r] > 0 ? 1 : 0;
+    }
   }
   for (std::size_t i = 0; i < kSimLanes; ++i)
     for (std::size_t r = 0; r < kSimResources && speed[i] > 0; ++r)
-      if (options_.shares[i][r] > 0 && asked[r] > 1) speed[i] = std::min(speed[i], 1 / asked[r]);
+      if (options_.shares[i][r] > 0 && askers[r] > 1 && asked[r] > 1)
+        speed[i] = std::min(speed[i], 1 / asked[r]);
   return speed;
 }
 

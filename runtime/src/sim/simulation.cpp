@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <strata/runtime/assert.h>
-#include <strata/runtime/str.h>
 
 #include "host/host_memory.h"
 #include "sim/sim_lanes.h"
@@ -48,11 +47,8 @@ class SimBackend final : public Backend {
   }
 
   Status copy_async(BufferView dst, ConstBufferView src, Stream& stream) override {
-    if (dst.bytes != src.bytes)
-      return Status::error(Code::invalid, str("a copy of ", src.bytes, " bytes into ", dst.bytes));
+    STRATA_TRY(memory_.check_copy(dst, src));
     if (dst.bytes == 0) return {};
-    STRATA_TRY(memory_.check_bounds("copy to", dst.data, dst.bytes));
-    STRATA_TRY(memory_.check_bounds("copy from", src.data, src.bytes));
     const SimLane lane = lane_of(stream.id());
     ++copies_;
     copied_bytes_[static_cast<std::size_t>(lane)] += dst.bytes;

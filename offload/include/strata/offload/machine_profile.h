@@ -39,6 +39,7 @@ struct MachineProfile {
   double host_bytes_per_s = 0;  ///< of RAM, read and written by all cores
   /// Of AdamW on all cores, by StateFormat.
   std::array<double, 3> update_s_per_param{};
+  static constexpr double kAdamWBytes = 26;  ///< of RAM that it moves for a parameter in the exact format
 
   double read_bytes_per_s = 0, write_bytes_per_s = 0;  ///< of the slow tier
   double disk_bytes_per_s = 0;                         ///< of both at once, added up

@@ -98,7 +98,7 @@ struct ConfigSources {
       {};  ///< "NAME=value"; names that do not begin with STRATA_ are skipped
   std::vector<std::string> arguments = {};  ///< "memory.device=32MiB"
   std::string preset = {};                  ///< as given by --preset; ranks with the arguments
-  ConfigLayer found = {};
+  std::vector<ConfigLayer> found = {};      ///< the later over the earlier
 };
 
 /// The value of one key, and where it came from.

@@ -25,8 +25,8 @@ struct SimOptions {
     double latency_s = 0;    ///< before it
   };
   std::array<Rate, kSimLanes> rates{};  ///< of copies and of the slow tier; work of other lanes has a price
-  /// Share of each resource that a lane's work takes while nothing slows it. Where the shares of all that is
-  /// under way add up to more than 1, each goes on in proportion.
+  /// Share of each resource that a lane's work takes while nothing slows it. Where the shares of several that
+  /// are under way add up to more than 1, each goes on in proportion. One alone is slowed by nothing.
   std::array<std::array<double, kSimResources>, kSimLanes> shares{};
   /// That the thread which feeds the queues takes for each piece of work.
   double queue_s = 0;

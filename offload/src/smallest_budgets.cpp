@@ -1,0 +1,98 @@
+#include <optional>
+
+#include <strata/offload/placement_planner.h>
+
+#include "placement_windows.h"
+
+namespace strata {
+
+using detail::kDevice;
+using detail::kNvme;
+using detail::kPinned;
+
+namespace {
+
+using Judge = std::function<bool(const TierBytes&)>;
+
+// `budgets`, which does not fit, with `tier` as large as it takes, to a page, or to a four-thousandth of what
+// it is raised by. A layout may depend on the budget, so that a larger one need not fit where a smaller does:
+// what is found is a place where so much makes the difference.
+std::optional<TierBytes> enlarged(TierBytes budgets, std::size_t tier, const Judge& fits) {
+  constexpr std::uint64_t kPage = 4096, kMostPages = std::uint64_t{1} << 40;
+  constexpr std::uint64_t kFine = 4096;
+  const std::uint64_t budgets_pages = budgets[tier] / kPage;
+  std::uint64_t low = budgets_pages;
+  if (low >= kMostPages) return std::nullopt;  // unlimited
+  const auto fits_with = [&](std::uint64_t pages) {
+    budgets[tier] = pages * kPage;
+    return fits(budgets);
+  };
+  if (!fits_with(kMostPages)) return std::nullopt;
+  std::uint64_t stride = 1;
+  while (low + stride < kMostPages && !fits_with(low + stride)) {
+    low += stride;
+    stride *= 2;
+  }
+  std::uint64_t high = std::min(low + stride, kMostPages);
+  const std::uint64_t close = std::max<std::uint64_t>(1, (high - budgets_pages) / kFine);
+  while (low + close < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    (fits_with(middle) ? high : low) = middle;
+  }
+  budgets[tier] = high * kPage;
+  return budgets;
+}
+
+}  // namespace
+
+TierBytes smallest_that_fits(const TierBytes& asked, bool may_grow_nvme, const Judge& fits) {
+  // Enlarge one tier alone where that is enough, the one that needs least; else the device and pinned memory
+  // to the least they can run with, and the rest where there is most room.
+  std::optional<TierBytes> best;
+  std::uint64_t best_extra = 0;
+  for (const std::size_t tier : {kNvme, kPinned, kDevice}) {
+    if (tier == kNvme && !may_grow_nvme) continue;
+    const std::optional<TierBytes> one = enlarged(asked, tier, fits);
+    if (!one || (best && (*one)[tier] - asked[tier] >= best_extra)) continue;
+    best = one;
+    best_extra = (*one)[tier] - asked[tier];
+  }
+  if (best) return *best;
+  TierBytes budgets = asked;
+  for (std::size_t t = 0; t < kTiers; ++t) {
+    TierBytes generous{kUnlimited / 2, kUnlimited / 2, may_grow_nvme ? kUnlimited / 2 : 0};
+    generous[t] = budgets[t];
+    if (fits(generous)) continue;
+    if (const std::optional<TierBytes> one = enlarged(generous, t, fits)) budgets[t] = (*one)[t];
+  }
+  for (const std::size_t tier : {kNvme, kPinned, kDevice})
+    if ((tier != kNvme || may_grow_nvme) && !fits(budgets))
+      if (const std::optional<TierBytes> one = enlarged(budgets, tier, fits)) budgets = *one;
+  // The last tier enlarged may have made room that an earlier one no longer needs.
+  for (std::size_t t = 0; t < kTiers; ++t) {
+    TierBytes less = budgets;
+    less[t] = asked[t];
+    if (budgets[t] == asked[t]) continue;
+    if (fits(less)) {
+      budgets = less;
+    } else if (const std::optional<TierBytes> one = enlarged(less, t, fits); one && (*one)[t] < budgets[t]) {
+      budgets = *one;
+    }
+  }
+  return fits(budgets) ? budgets : asked;
+}
+
+bool may_grow_nvme(const PlacementRequest& request) {
+  return request.budgets[kNvme] > 0 || request.policy == PlacementPolicy::nvme;
+}
+
+TierBytes smallest_that_fits(const ChunkLayout& layout, const AccessTrace& trace,
+                             const PlacementRequest& request) {
+  return smallest_that_fits(request.budgets, may_grow_nvme(request), [&](const TierBytes& budgets) {
+    PlacementRequest r = request;
+    r.budgets = budgets;
+    return find_placement(layout, trace, r).has_value();
+  });
+}
+
+}  // namespace strata
