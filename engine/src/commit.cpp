@@ -47,9 +47,9 @@ Result<double> Commit::gradient_norm(std::int32_t micro_batches) {
   STRATA_TRY(machine_.chunks->submit_all());  // the slow tier goes on while the host waits
   STRATA_TRY(machine_.backend.synchronize(machine_.compute));
   STRATA_TRY(machine_.backend.synchronize(machine_.cpu));
-  // The plan holds for steps that clip and for steps that do not.
-  if (machine_.simulation != nullptr) return 0.0;
-  if (machine_.dry()) return ++rehearsed_ % 3 == 0 ? 2 * machine_.plan.options.clip + 1 : 0.0;
+  // The plan holds for steps that clip and for steps that do not; in a simulation none is clipped.
+  if (machine_.rehearses()) return ++rehearsed_ % 3 == 0 ? 2 * machine_.plan.options.clip + 1 : 0.0;
+  if (machine_.dry()) return 0.0;
   const auto n = static_cast<std::size_t>(machine_.tables.n_leaves);
   STRATA_TRY(machine_.backend.host_access(
       {reinterpret_cast<const std::byte*>(machine_.leaves()), n * sizeof(double), false}));

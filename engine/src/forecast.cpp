@@ -1,18 +1,29 @@
 #include <strata/engine/forecast.h>
 
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include "mode_choice.h"
 #include "no_batches.h"
 
 namespace strata {
 namespace {
 
-MovedBytes operator-(const MovedBytes& a, const MovedBytes& b) {
-  return {a.h2d - b.h2d, a.d2h - b.d2h, a.nvme_read - b.nvme_read, a.nvme_write - b.nvme_write};
+// A mode that times both kinds of steps does that first.
+int warm_steps(const RunPlan& plan) {
+  constexpr int kPipeline = 3;
+  const bool tries = plan.options.step_mode == StepMode::automatic && plan.undo.covers_any();
+  return (tries ? 2 * ModeChoice::kTrial + 1 : 0) + kPipeline;
 }
 
-// A mode that times others before it settles needs so many steps.
-int warm_steps(const RunPlan& plan) {
-  constexpr int kPipeline = 3, kSettling = 16;
-  return plan.options.step_mode == StepMode::automatic && plan.undo.covers_any() ? kSettling : kPipeline;
+// A rate of 0 is no time at all: a slow tier that is not known has no forecast.
+Status check_disk(const RunPlan& plan, const MachineProfile& profile) {
+  const std::uint64_t bytes =
+      placement_bytes(plan.layout, plan.trace, plan.placement)[static_cast<std::size_t>(Tier::nvme)];
+  if (bytes == 0 || (profile.read_bytes_per_s > 0 && profile.write_bytes_per_s > 0)) return {};
+  return Status::error(Code::unsupported,
+                       str("the profile of ", profile.name, " knows no slow tier, and the plan has ",
+                           format_bytes(bytes), " there"));
 }
 
 }  // namespace
@@ -20,12 +31,13 @@ int warm_steps(const RunPlan& plan) {
 Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile, Trace* trace) {
   if (!plan.trains())
     return Status::error(Code::unsupported, "a run that does not train has no step to forecast");
+  STRATA_TRY(check_disk(plan, profile));
   constexpr int kCounted = 2;
   const std::unique_ptr<Simulation> machine = Simulation::create(profile.simulation());
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
   Engine::Environment environment{machine->backend(), *pool, machine->clock(), posix_io()};
-  environment.simulation = machine.get();
-  environment.profile = &profile;
+  const Engine::Environment::Simulated simulated{*machine, profile};
+  environment.simulated = &simulated;
   STRATA_TRY_ASSIGN(const std::unique_ptr<Engine> engine, Engine::create(plan, environment));
   STRATA_TRY(engine->initialize(0));
   NoBatches batches;
@@ -43,14 +55,7 @@ Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile, Tr
   }
   const MovedBytes all = engine->moved() - moved;
   out.moved = {all.h2d / kCounted, all.d2h / kCounted, all.nvme_read / kCounted, all.nvme_write / kCounted};
-  const LaneSeconds now = engine->lane_seconds();
-  const auto a_step = [](double after, double before) { return (after - before) / kCounted; };
-  out.lanes = {a_step(now.compute, lanes.compute),
-               a_step(now.h2d, lanes.h2d),
-               a_step(now.d2h, lanes.d2h),
-               a_step(now.cpu, lanes.cpu),
-               a_step(now.nvme_read, lanes.nvme_read),
-               a_step(now.nvme_write, lanes.nvme_write)};
+  out.lanes = (engine->lane_seconds() - lanes) / kCounted;
   out.times.computing_ns /= kCounted;
   for (std::int64_t& ns : out.times.stalled_ns) ns /= kCounted;
   std::size_t trained = 0;

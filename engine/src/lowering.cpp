@@ -15,6 +15,16 @@ Operand LoweredProgram::find(std::string_view name) const {
   return {};
 }
 
+LoweredProgram::PassFlops LoweredProgram::pass_flops() const noexcept {
+  PassFlops flops;
+  bool in_backward = false;
+  for (const LoweredInstr& instr : code) {
+    in_backward = in_backward || !instr.grads.empty();
+    (in_backward ? flops.backward : flops.forward) += instr.flops;
+  }
+  return flops;
+}
+
 TensorTable tensors_in_use_order(const Program& program) {
   TensorTable table;
   table.tensor_of_param.assign(program.params.size(), -1);

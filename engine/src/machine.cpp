@@ -69,9 +69,9 @@ Machine::Machine(const RunPlan& run_plan, const Engine::Environment& environment
       pool(environment.pool),
       clock(environment.clock),
       trace(environment.trace),
-      simulation(environment.simulation),
-      prices(environment.profile == nullptr ? std::optional<Prices>()
-                                            : Prices(run_plan, *environment.profile)),
+      simulation(environment.simulated == nullptr ? nullptr : &environment.simulated->simulation),
+      prices(environment.simulated == nullptr ? std::optional<Prices>()
+                                              : Prices(run_plan, environment.simulated->profile)),
       phases(environment.trace == nullptr ? nullptr : &environment.trace->add_track("engine")),
       tables(chunk_tables(run_plan.tensors, run_plan.layout)),
       fixed(pinned_fixed(run_plan, tables.n_leaves)) {}

@@ -105,10 +105,10 @@ static std::uint64_t frozen_bytes(const RunPlan& plan) {
   return bytes;
 }
 
-// All but the placement. The search for a chunk size looks at sizes up to `max_chunk_elems`; 0: at all.
+// All but the placement, of options that are checked. The search for a chunk size looks at sizes up to
+// `max_chunk_elems`; 0: at all.
 static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, const EngineOptions& options,
                                                 std::int64_t max_chunk_elems) {
-  STRATA_TRY(check(options));
   if (!programs.train.code.empty()) {
     STRATA_TRY(check(programs.train));
     STRATA_TRY(cpuopt::validate(options.optimizer));
@@ -217,37 +217,40 @@ static bool may_hold(const ProgramSet& programs, const EngineOptions& options) {
   return need <= room;
 }
 
-// The search for a chunk size knows nothing of windows: where its choice does not fit, smaller chunks may.
-static constexpr std::int64_t kChunkParts[] = {1, 2, 4};
+// Bounds for the search for a chunk size, largest first: it knows nothing of windows, and where its choice
+// does not fit, smaller chunks may. `arena` is what the model's activations take of the device.
 static bool searches_chunk(const EngineOptions& options) {
   return options.chunk_elems == 0 && options.budgets[0] != kUnlimited;
+}
+static std::vector<std::int64_t> chunk_bounds(std::size_t arena, const EngineOptions& options) {
+  if (!searches_chunk(options)) return {0};
+  const std::int64_t largest = largest_sensible_chunk(arena, options);
+  return {largest, largest / 2, largest / 4};
 }
 
 Result<std::unique_ptr<RunPlan>> draft_plan(
     const ProgramSet& programs, const EngineOptions& options,
     const std::function<void(const ChunkLayout&, Placement&)>& choose) {
-  const bool searches = searches_chunk(options);
-  const std::size_t arena = searches ? plan_memory(model_of(programs)).arena_bytes : 0;
-  for (const std::int64_t part : kChunkParts) {
-    if (!choose && check(options).is_ok() && !may_hold(programs, options)) break;
-    STRATA_TRY_ASSIGN(
-        std::unique_ptr<RunPlan> plan,
-        lay_out(programs, options, searches ? largest_sensible_chunk(arena, options) / part : 0));
-    if (choose) {
-      plan->placement.classes = slot_classes(plan->layout);
-      plan->placement.homes.resize(plan->layout.n_chunks());
-      choose(plan->layout, plan->placement);
-      set_least_windows(plan->layout, plan->trace, plan->placement);
-      plan_undo(*plan);
-      return plan;
-    }
-    if (std::optional<Placement> placement = place(*plan)) {
+  STRATA_TRY(check(options));
+  const std::size_t arena = searches_chunk(options) ? plan_memory(model_of(programs)).arena_bytes : 0;
+  if (choose || may_hold(programs, options))
+    for (const std::int64_t bound : chunk_bounds(arena, options)) {
+      STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, lay_out(programs, options, bound));
+      std::optional<Placement> placement;
+      if (choose) {
+        placement.emplace();
+        placement->classes = slot_classes(plan->layout);
+        placement->homes.resize(plan->layout.n_chunks());
+        choose(plan->layout, *placement);
+        set_least_windows(plan->layout, plan->trace, *placement);
+      } else {
+        placement = place(*plan);
+      }
+      if (!placement) continue;
       plan->placement = *std::move(placement);
       plan_undo(*plan);
       return plan;
     }
-    if (!searches) break;
-  }
   return Status::error(Code::does_not_fit, "the run does not fit its budgets");
 }
 
@@ -271,15 +274,12 @@ class Fitting {
  private:
   bool fits(std::size_t choice) {
     if (!may_hold(choices_[choice], options_)) return false;
-    const bool searches = searches_chunk(options_);
-    for (const std::int64_t part : kChunkParts) {
-      RunPlan* const plan =
-          laid_out(choice, searches ? largest_sensible_chunk(arenas_[choice], options_) / part : 0);
+    for (const std::int64_t bound : chunk_bounds(arenas_[choice], options_)) {
+      RunPlan* const plan = laid_out(choice, bound);
       if (plan == nullptr) return false;
       plan->options.budgets = options_.budgets;
       if (!options_.prefetch) plan->options.prefetch = prefetch_that_pays(plan->layout, options_.budgets[0]);
       if (place(*plan)) return true;
-      if (!searches) break;
     }
     return false;
   }
@@ -301,7 +301,9 @@ class Fitting {
 }  // namespace
 
 Status explain_refusal(std::span<const ProgramSet> choices, const EngineOptions& options) {
-  STRATA_TRY_ASSIGN(const std::unique_ptr<RunPlan> plan, lay_out(choices.back(), options, 0));
+  const std::size_t arena = plan_memory(model_of(choices.back())).arena_bytes;
+  STRATA_TRY_ASSIGN(const std::unique_ptr<RunPlan> plan,
+                    lay_out(choices.back(), options, chunk_bounds(arena, options).back()));
   const PlacementRequest request = request_of(plan->options);
   Fitting fitting(choices, options);
   return does_not_fit(plan->layout, plan->trace, request,

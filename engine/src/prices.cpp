@@ -8,8 +8,6 @@
 namespace strata {
 namespace {
 
-constexpr double kAdamWBytes = 26;  // a parameter, in the exact format: what update_s_per_param is of
-
 std::int64_t as_ns(double seconds) { return std::max<std::int64_t>(1, std::llround(seconds * 1e9)); }
 
 std::size_t bytes_of(const Operand& operand) {
@@ -78,7 +76,8 @@ std::int64_t Prices::update_ns(ChunkId chunk, bool on_device, Undo undo) const {
   // By bytes beside the exact AdamW in f32, and by arithmetic where moments are held in fewer.
   const auto n = static_cast<double>(layout.chunk(chunk).n_elems);
   const auto format = static_cast<std::size_t>(plan_.options.states);
-  const double by_bytes = profile_.update_s_per_param[0] * static_cast<double>(update + log) / kAdamWBytes;
+  const double by_bytes =
+      profile_.update_s_per_param[0] * static_cast<double>(update + log) / MachineProfile::kAdamWBytes;
   const double by_format = format == 0 || update == 0 ? 0 : n * profile_.update_s_per_param[format];
   return as_ns(std::max(by_bytes, by_format));
 }

@@ -50,13 +50,15 @@ Result<std::unique_ptr<const RunPlan>> Engine::plan(const ProgramSet& programs,
   return std::move(choice.plan);
 }
 
-Result<Engine::Choice> Engine::plan_first(std::span<const ProgramSet> choices, const EngineOptions& options) {
+Result<Engine::Choice> Engine::plan_first(std::span<const ProgramSet> choices, const EngineOptions& options,
+                                          bool explains) {
   STRATA_ASSERT(!choices.empty(), "planning no program");
   for (std::size_t i = 0; i < choices.size(); ++i) {
     auto plan = plan_with(choices[i], options, nullptr);
     if (plan.has_value()) return Choice{i, *std::move(plan)};
     if (plan.status().code() != Code::does_not_fit) return plan.status();
   }
+  if (!explains) return Status::error(Code::does_not_fit, "the run does not fit its budgets");
   return explain_refusal(choices, options);
 }
 

@@ -34,13 +34,8 @@ bool is_off_device(const RunPlan& plan, ChunkId chunk) { return step_bytes(plan,
 // Updates have all of a step to hide under: backward for those made on trust, the next forward for those of
 // two_phase. So the bytes that are updated on trust are to all as the flops of backward are to all.
 double share_of_backward(const RunPlan& plan) {
-  double forward = 0, backward = 0;
-  bool in_backward = false;
-  for (const LoweredInstr& instr : plan.train.code) {
-    in_backward = in_backward || !instr.grads.empty();
-    (in_backward ? backward : forward) += instr.flops;
-  }
-  return backward <= 0 ? 1 : backward / (forward + backward);
+  const LoweredProgram::PassFlops flops = plan.train.pass_flops();
+  return flops.backward <= 0 ? 1 : flops.backward / flops.all();
 }
 
 // Whether anything of it could be updated on trust.

@@ -33,8 +33,7 @@ struct Rig {
     config.ffn = 512;
     config.heads = 2;
     config.vocab = 64;
-    programs.train = must(derive_backward(
-        must(record_decoder(config, 1, DecoderHead::loss, DecoderRows::whole, DType::bf16)), "loss"));
+    programs.train = test::tiny_programs(Recompute::none, 1, config, DType::bf16).train;
     for (const Instr& instr : programs.train.code) flops += strata::flops(programs.train, instr);
   }
 
@@ -55,52 +54,52 @@ struct Rig {
   std::uint64_t pinned_bytes = 0;  ///< parameters, gradients and windows alone
 };
 
-MachineProfile machine_of(const RunPlan& plan, const Point& at) {
-  double held = 0, gradients = 0, states = 0;
+/// Bytes that a step has to move at least: each once.
+struct LeastBytes {
+  double params = 0, gradients = 0, states_on_disk = 0;
+};
+LeastBytes least_bytes(const RunPlan& plan) {
+  LeastBytes least;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
-    held += static_cast<double>(plan.layout.chunk(chunk).n_elems);
-    gradients += static_cast<double>(plan.layout.payload_bytes(chunk, Payload::accum));
+    least.params += static_cast<double>(plan.layout.payload_bytes(chunk, Payload::param));
+    least.gradients += static_cast<double>(plan.layout.payload_bytes(chunk, Payload::accum));
     for (const Payload payload : kStepPayloads)
       if (plan.placement.home({chunk, payload}) == Tier::nvme)
-        states += static_cast<double>(plan.layout.payload_bytes(chunk, payload));
+        least.states_on_disk += static_cast<double>(plan.layout.payload_bytes(chunk, payload));
   }
+  return least;
+}
+
+MachineProfile machine_of(const RunPlan& plan, const Point& at) {
+  const LeastBytes least = least_bytes(plan);
+  double held = 0;
+  for (const ChunkInfo& chunk : plan.layout.chunks()) held += static_cast<double>(chunk.n_elems);
   MachineProfile p;
   p.name = "grid";
   p.cores = 16;
   p.product_sizes = {1};
   p.flops_16bit = p.flops_f32 = {1e18};
   p.attention_flops_per_s = p.device_bytes_per_s = 1e18;
-  p.h2d_bytes_per_s = p.d2h_bytes_per_s = gradients / at.link;
+  p.h2d_bytes_per_s = p.d2h_bytes_per_s = least.gradients / at.link;
   p.link_bytes_per_s = 2 * p.h2d_bytes_per_s;
   p.host_bytes_per_s = 100 * 26 * held / at.optimizer;  // nothing is slowed by RAM, and little lands for long
   p.update_s_per_param = {at.optimizer / held, at.optimizer / held, at.optimizer / held};
   const double disk = std::max(at.disk, 1e-9);
-  p.read_bytes_per_s = p.write_bytes_per_s = std::max(states, 1.0) / disk;
+  p.read_bytes_per_s = p.write_bytes_per_s = std::max(least.states_on_disk, 1.0) / disk;
   p.disk_bytes_per_s = 2 * p.read_bytes_per_s;
   return p;
 }
 
-double forward_share(const RunPlan& plan) {
-  double forward = 0, all = 0;
-  bool backward = false;
-  for (const LoweredInstr& instr : plan.train.code) {
-    backward = backward || !instr.grads.empty();
-    all += instr.flops;
-    if (!backward) forward += instr.flops;
-  }
-  return forward / all;
-}
-
 double bound_of(StepMode mode, const Point& at, const RunPlan& plan, const MachineProfile& machine,
                 const Forecast& f) {
-  double gradients = 0;
-  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
-    gradients += static_cast<double>(plan.layout.payload_bytes(chunk, Payload::accum));
-  const double share = forward_share(plan), computing = f.lanes.compute;
+  const LeastBytes least = least_bytes(plan);
+  const LoweredProgram::PassFlops flops = plan.train.pass_flops();
+  const double share = flops.forward / flops.all(), computing = f.lanes.compute;
   const double forward = share * computing, backward = computing - forward;
-  const double landing = gradients / machine.host_bytes_per_s, update = f.lanes.cpu - landing;
-  const double disk = std::max(f.lanes.nvme_read, f.lanes.nvme_write);
-  const double up = f.lanes.h2d, down = f.lanes.d2h, s = f.speculated_share;
+  const double landing = least.gradients / machine.host_bytes_per_s, update = f.lanes.cpu - landing;
+  const double disk = least.states_on_disk / machine.read_bytes_per_s;
+  const double up = least.params / machine.h2d_bytes_per_s, down = least.gradients / machine.d2h_bytes_per_s;
+  const double s = f.speculated_share;
   if (mode == StepMode::serial)
     return std::max(forward, up) + std::max({backward, down, landing}) + std::max(update, disk);
   if (mode == StepMode::two_phase)

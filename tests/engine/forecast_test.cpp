@@ -39,6 +39,11 @@ std::unique_ptr<const RunPlan> plan_of(StepMode mode, PlacementPolicy policy, st
   return must(Engine::plan(tiny_programs(Recompute::none, 3, config, DType::bf16), options));
 }
 
+StallCause longest_stall(const Forecast& f) {
+  const auto& stalls = f.times.stalled_ns;
+  return static_cast<StallCause>(std::max_element(stalls.begin(), stalls.end()) - stalls.begin());
+}
+
 TEST(ForecastTest, AStepOfNothingButComputingTakesItsFlops) {
   const auto plan = plan_of(StepMode::serial, PlacementPolicy::device);
   MachineProfile machine = fast_machine();
@@ -60,9 +65,7 @@ TEST(ForecastTest, TheOptimizerTakesWhatItsParametersDo) {
   EXPECT_GE(held, plan->n_params(true));
   EXPECT_NEAR(f.lanes.cpu, 1e-6 * static_cast<double>(held), 0.01 * f.lanes.cpu);
   EXPECT_NEAR(f.step_s, f.lanes.cpu, 0.02 * f.step_s);
-  EXPECT_EQ(
-      std::max_element(f.times.stalled_ns.begin(), f.times.stalled_ns.end()) - f.times.stalled_ns.begin(),
-      static_cast<std::ptrdiff_t>(StallCause::optimizer));
+  EXPECT_EQ(longest_stall(f), StallCause::optimizer);
 }
 
 TEST(ForecastTest, BytesOfTheLinkAreCounted) {
@@ -89,9 +92,16 @@ TEST(ForecastTest, TheSlowTierTakesItsTime) {
   const double least = 1e-6 * static_cast<double>(f.moved.nvme_read + f.moved.nvme_write);
   EXPECT_GT(f.moved.nvme_read, 0u);
   EXPECT_NEAR(f.step_s, least, 0.05 * least);
-  EXPECT_EQ(
-      std::max_element(f.times.stalled_ns.begin(), f.times.stalled_ns.end()) - f.times.stalled_ns.begin(),
-      static_cast<std::ptrdiff_t>(StallCause::nvme));
+  EXPECT_EQ(longest_stall(f), StallCause::nvme);
+}
+
+TEST(ForecastTest, ASlowTierThatTheProfileDoesNotKnowHasNone) {
+  MachineProfile machine = fast_machine();
+  machine.read_bytes_per_s = machine.write_bytes_per_s = machine.disk_bytes_per_s = 0;
+  EXPECT_TRUE(forecast(*plan_of(StepMode::serial, PlacementPolicy::pinned), machine).has_value());
+  const Status status = forecast(*plan_of(StepMode::serial, PlacementPolicy::nvme), machine).status();
+  EXPECT_EQ(status.code(), Code::unsupported);
+  EXPECT_NE(status.message().find("the profile of fast knows no slow tier"), std::string::npos);
 }
 
 TEST(ForecastTest, OverlapHidesTheOptimizerUnderTheNextForward) {

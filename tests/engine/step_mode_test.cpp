@@ -145,7 +145,7 @@ class StepModeTest : public ::testing::TestWithParam<Model> {
         run_of(model, {}, StepMode::serial, Tiers::device, dir.path(), kThreads).norms;
     std::sort(norms.begin(), norms.end());
     const double median = norms[norms.size() / 2];
-    return {{0, false}, {median, false}, {1e-4, false}, {0, true}, {median, true}};
+    return {{0, false}, {median, false}, {1e-6, false}, {0, true}, {median, true}};
   }
 };
 

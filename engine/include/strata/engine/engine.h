@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <strata/cpuopt/optimizer.h>
+#include <strata/engine/lanes.h>
 #include <strata/engine/loss_scale.h>
 #include <strata/engine/lowering.h>
 #include <strata/engine/step_mode.h>
@@ -196,16 +197,6 @@ struct StatePiece {
   std::int64_t n_elems = 0;  ///< of the whole tensor
 };
 
-/// Bytes carried since the engine was made.
-struct MovedBytes {
-  std::uint64_t h2d = 0, d2h = 0, nvme_read = 0, nvme_write = 0;
-};
-
-/// Seconds that each lane has worked since the engine was made.
-struct LaneSeconds {
-  double compute = 0, h2d = 0, d2h = 0, cpu = 0, nvme_read = 0, nvme_write = 0;
-};
-
 /// Trains one model with its states spread over the tiers. One thread drives it. The placement never changes
 /// a bit of what it computes (contract C1).
 class Engine {
@@ -219,7 +210,9 @@ class Engine {
     std::size_t index = 0;
     std::unique_ptr<const RunPlan> plan;
   };
-  static Result<Choice> plan_first(std::span<const ProgramSet> choices, const EngineOptions& options);
+  /// `explains`: a refusal has its table, which takes many plans.
+  static Result<Choice> plan_first(std::span<const ProgramSet> choices, const EngineOptions& options,
+                                   bool explains = true);
   /// The same with a placement of the caller's (homes given, windows at least the least).
   static Result<std::unique_ptr<const RunPlan>> plan_with(
       const ProgramSet& programs, const EngineOptions& options,
@@ -233,8 +226,11 @@ class Engine {
     Trace* trace =
         nullptr;  ///< gets the store's tracks and one of the engine's own phases; outlives the engine
     /// Of a run that is simulated: whose backend and clock these are, and what prices its work.
-    Simulation* simulation = nullptr;
-    const MachineProfile* profile = nullptr;
+    struct Simulated {
+      Simulation& simulation;
+      const MachineProfile& profile;
+    };
+    const Simulated* simulated = nullptr;
   };
   /// Takes the memory. `plan` and the environment outlive the engine. Parameters are undefined until
   /// initialize() or load. Errors: `does_not_fit`, `out_of_memory`, `no_space`, `io_error`.

@@ -16,7 +16,8 @@ struct Forecast {
 };
 
 /// Deterministic: the same plan and profile give the same figures. No step is clipped. `trace`, which may be
-/// null, gets the lanes of the last two steps. Errors: `unsupported` for a plan that does not train.
+/// null, gets the lanes of the last two steps. Errors: `unsupported` for a plan that does not train,
+/// and for one that uses a slow tier of which the profile knows nothing.
 Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile, Trace* trace = nullptr);
 
 }  // namespace strata

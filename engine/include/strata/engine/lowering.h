@@ -63,6 +63,13 @@ struct LoweredProgram {
 
   /// The input or output of that name; `where` is none when there is none.
   Operand find(std::string_view name) const;
+
+  /// Of forward and of backward, which begins with the first instruction that makes a gradient.
+  struct PassFlops {
+    double forward = 0, backward = 0;
+    double all() const noexcept { return forward + backward; }
+  };
+  PassFlops pass_flops() const noexcept;
 };
 
 /// The tensors of a program in order of first use, as the layout takes them, and back.
