@@ -11,26 +11,21 @@
 #include <fmt/format.h>
 
 #include <strata/kernels/linear.h>
-#include <strata/offload/nvme_store.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/cuda_backend.h>
 #include <strata/runtime/host_backend.h>
 #include <strata/runtime/json.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/topology.h>
+#include <strata/runtime/units.h>
 
-// What this machine can do at most, as strata reaches it: DRAM by threads, the link between pinned and device
-// memory, the disk through the store, and the matrix rate. Plans and bounds start from these figures. One
-// JSON object on stdout; a part that cannot run says why in "skipped", one that failed in "error" (and the
-// exit code is 1).
+// What strata bench does not measure: DRAM by threads, the link by the size of a copy, and the GPU's matrix
+// rate. One JSON object on stdout; a part that cannot run says why in "skipped", one that failed in "error"
+// (and the exit code is 1).
 namespace strata::bench {
 namespace {
 
-constexpr std::size_t kSlotBytes = 16 * kMiB;  // one request to the store
-constexpr std::size_t kInFlight = 8;           // requests of a direction at once
-
 struct Options {
-  std::string dir = ".";
   std::string only;
   double gib = 0;  ///< bytes of each measurement's buffers; 0: a sixteenth of the usable RAM, 1 GiB at most
   int rounds = 5;
@@ -186,74 +181,6 @@ Result<std::string> link(Bench& bench) {
                      bench.gpu, rows);
 }
 
-// ---- the disk
-
-/// Objects 0 .. n-1 of a slot each, written from and read into rings of buffers.
-class DiskRig {
- public:
-  static Result<std::unique_ptr<DiskRig>> create(Bench& bench, std::uint32_t objects) {
-    std::unique_ptr<DiskRig> rig(new DiskRig);
-    rig->objects_ = objects;
-    STRATA_TRY_ASSIGN(rig->host_, create_host_backend({}, *bench.pool, bench.clock));
-    STRATA_TRY_ASSIGN(rig->out_, rig->host_->allocate(MemoryKind::pinned, kInFlight * kSlotBytes));
-    STRATA_TRY_ASSIGN(rig->in_, rig->host_->allocate(MemoryKind::pinned, kInFlight * kSlotBytes));
-    NvmeOptions options;
-    options.dirs = {bench.options.dir};
-    options.classes = {{kSlotBytes, objects + static_cast<std::uint32_t>(kInFlight)}};
-    options.queue_depth = 32;
-    STRATA_TRY_ASSIGN(rig->store_, NvmeStore::create(posix_io(), std::move(options)));
-    STRATA_TRY(rig->store_->register_memory(rig->out_.view()));
-    STRATA_TRY(rig->store_->register_memory(rig->in_.view()));
-    return rig;
-  }
-
-  Status run(bool write, bool read) {
-    std::vector<Ticket> writes(kInFlight), reads(kInFlight);
-    for (std::uint32_t id = 0; id < objects_; ++id) {
-      const std::size_t place = id % kInFlight;
-      // Reads run half a round behind the writes, so that neither is served from what the other just moved.
-      const std::uint64_t other = (id + objects_ / 2) % objects_;
-      if (write) {
-        STRATA_TRY(store_->wait(writes[place]));
-        STRATA_TRY_ASSIGN(writes[place],
-                          store_->write_async(id, 0, out_.view().part(place * kSlotBytes, kSlotBytes)));
-      }
-      if (read) {
-        STRATA_TRY(store_->wait(reads[place]));
-        STRATA_TRY_ASSIGN(reads[place],
-                          store_->read_async(other, in_.view().part(place * kSlotBytes, kSlotBytes)));
-      }
-    }
-    for (const std::vector<Ticket>* tickets : {&writes, &reads})
-      for (const Ticket ticket : *tickets) STRATA_TRY(store_->wait(ticket));
-    return Status::ok();
-  }
-
-  std::string note() const { return store_->engine_note(); }
-
- private:
-  std::uint32_t objects_ = 0;
-  std::unique_ptr<Backend> host_;
-  Buffer out_, in_;
-  std::unique_ptr<NvmeStore> store_;  // last: its destructor waits for what uses the buffers
-};
-
-Result<std::string> disk(Bench& bench) {
-  STRATA_TRY_ASSIGN(const std::uint64_t free, posix_io().free_bytes(bench.options.dir));
-  const std::uint64_t total = std::min<std::uint64_t>(bench.bytes * 2, free / 4);
-  const auto objects = static_cast<std::uint32_t>(total / kSlotBytes);
-  if (objects < 2 * kInFlight)
-    return skipped(str("only ", format_bytes(free), " are free in ", bench.options.dir));
-  STRATA_TRY_ASSIGN(const std::unique_ptr<DiskRig> rig, DiskRig::create(bench, objects));
-  const std::size_t bytes = objects * kSlotBytes;
-  STRATA_TRY_ASSIGN(const std::string write, gb_per_s(bench, bytes, [&] { return rig->run(true, false); }));
-  STRATA_TRY_ASSIGN(const std::string read, gb_per_s(bench, bytes, [&] { return rig->run(false, true); }));
-  STRATA_TRY_ASSIGN(const std::string both, gb_per_s(bench, 2 * bytes, [&] { return rig->run(true, true); }));
-  return fmt::format(
-      "{{\"dir\": {}, \"engine\": {}, \"file_bytes\": {}, \"write\": {}, \"read\": {}, \"both\": {}}}",
-      json_string(bench.options.dir), json_string(rig->note()), bytes, write, read, both);
-}
-
 // ---- matrices
 
 Result<std::string> matrix_on(Bench& bench, Backend& backend, std::int64_t n) {
@@ -279,16 +206,13 @@ Result<std::string> matrix_on(Bench& bench, Backend& backend, std::int64_t n) {
   return fmt::format("{{\"n\": {}, \"dtype\": \"f32\", \"rate\": {}}}", n, flops);
 }
 
+// On the host strata bench has it by size and dtype.
 Result<std::string> matrix(Bench& bench) {
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Backend> host, create_host_backend({}, *bench.pool, bench.clock));
-  STRATA_TRY_ASSIGN(const std::string on_host, matrix_on(bench, *host, 2048));
-  std::string on_gpu = skipped(cuda_status());
-  if (bench.gpu) {
-    auto measured = matrix_on(bench, *bench.backend, 8192);
-    if (!measured.has_value() && measured.status().code() != Code::unsupported) return measured;
-    on_gpu = measured.has_value() ? *measured : skipped(measured.status().message());
-  }
-  return str("{\"host\": ", on_host, ", \"gpu\": ", on_gpu, "}");
+  if (!bench.gpu) return skipped(cuda_status());
+  auto measured = matrix_on(bench, *bench.backend, 8192);
+  if (!measured.has_value() && measured.status().code() == Code::unsupported)
+    return skipped(measured.status().message());
+  return measured;
 }
 
 // ---- the program
@@ -324,7 +248,7 @@ struct Part {
   const char* name;
   Result<std::string> (*measure)(Bench& bench);
 };
-constexpr Part kParts[] = {{"dram", dram}, {"link", link}, {"disk", disk}, {"matrix", matrix}};
+constexpr Part kParts[] = {{"dram", dram}, {"link", link}, {"matrix", matrix}};
 
 int run(const Options& options) {
   Bench bench = must(make_bench(options));
@@ -348,10 +272,8 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   strata::bench::Options options;
-  CLI::App app("Measures DRAM, link, disk and matrix rates; one JSON object on stdout");
-  app.add_option("--dir", options.dir, "Folder on the disk to measure");
-  app.add_option("--only", options.only, "One part alone")
-      ->check(CLI::IsMember({"dram", "link", "disk", "matrix"}));
+  CLI::App app("Measures DRAM, link and matrix rates; one JSON object on stdout");
+  app.add_option("--only", options.only, "One part alone")->check(CLI::IsMember({"dram", "link", "matrix"}));
   app.add_option("--gib", options.gib, "Size of each buffer (default: 1/16 of the usable RAM, at most 1)")
       ->check(CLI::Range(0.0, 64.0));
   app.add_option("--rounds", options.rounds, "Measurements of which the median is reported")

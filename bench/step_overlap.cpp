@@ -17,6 +17,8 @@
 #include <strata/runtime/host_backend.h>
 #include <strata/runtime/str.h>
 
+#include "paced_io.h"
+
 namespace strata::bench {
 namespace {
 
@@ -33,8 +35,8 @@ struct Choice {
   std::int64_t undo_bytes = -1;
   bool states_on_device = false;  // then nothing but activations moves
   std::string activations = "none";
-  std::string profile;  // of this machine: what a step is expected to take is printed beside it
-  bool forecast_only = false;
+  double disk_gb_per_s = 0;  // of both directions together, of a device that is not there; 0: the real one
+  std::string profile;       // of this machine: what a step is expected to take is printed beside it
 };
 
 class NoTokens final : public BatchSource {
@@ -67,16 +69,6 @@ Result<ProgramSet> record(const Choice& c) {
 }
 
 /// Flops before and from the first gradient on.
-std::array<double, 2> flops_of(const LoweredProgram& program) {
-  std::array<double, 2> flops{};
-  std::size_t part = 0;
-  for (const LoweredInstr& instr : program.code) {
-    if (!instr.grads.empty()) part = 1;
-    flops[part] += instr.flops;
-  }
-  return flops;
-}
-
 EngineOptions options_of(const Choice& c) {
   EngineOptions options;
   options.step_mode = *step_mode_named(c.mode);
@@ -85,14 +77,14 @@ EngineOptions options_of(const Choice& c) {
   options.clip = c.clip;
   options.prefetch = c.prefetch;
   options.nvme.dirs = {c.dir};
+  if (c.disk_gb_per_s > 0) options.nvme.engine = IoEngine::threads;
   options.policy = c.states_on_device ? PlacementPolicy::device : PlacementPolicy::pinned;
   if (c.gradients_on_device) options.gradients = GradientPolicy::device;
   if (c.pinned_bytes > 0) options.budgets[1] = c.pinned_bytes;
   return options;
 }
 
-// Of a machine whose computing is paced, and its link where it is: neither takes anything of the CPU's cores
-// but the copies themselves.
+// Of a machine whose computing is paced, and its link where it is: neither takes anything of the CPU's cores.
 Result<std::string> expected(const Choice& c, const RunPlan& plan) {
   if (c.profile.empty()) return std::string("null");
   STRATA_TRY_ASSIGN(MachineProfile machine, machine_named(c.profile));
@@ -101,11 +93,7 @@ Result<std::string> expected(const Choice& c, const RunPlan& plan) {
     machine.h2d_bytes_per_s = machine.d2h_bytes_per_s = c.link_gb_per_s * 1e9;
     machine.link_bytes_per_s = 2 * c.link_gb_per_s * 1e9;
   }
-  const SteadyClock clock;
-  Trace trace(clock);
-  STRATA_TRY_ASSIGN(const Forecast f,
-                    forecast(plan, machine, c.forecast_only && !c.trace.empty() ? &trace : nullptr));
-  if (c.forecast_only && !c.trace.empty()) STRATA_TRY(trace.write(posix_io(), c.trace));
+  STRATA_TRY_ASSIGN(const Forecast f, forecast(plan, machine));
   std::string stalls;
   for (std::size_t i = 0; i < kStallCauses; ++i)
     stalls += str(i == 0 ? "" : ", ", "\"", to_string(static_cast<StallCause>(i)),
@@ -122,18 +110,11 @@ Status run(const Choice& c) {
   STRATA_TRY_ASSIGN(const ProgramSet programs, record(c));
   EngineOptions options = options_of(c);
   STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan, Engine::plan(programs, options));
-  const std::array<double, 2> flops = flops_of(plan->train);
+  const LoweredProgram::PassFlops flops = plan->train.pass_flops();
   // As good as no time where nothing is asked for.
-  options.paced_flops_per_s = (flops[0] + flops[1]) / (c.compute_s > 0 ? c.compute_s : 1e-3);
+  options.paced_flops_per_s = flops.all() / (c.compute_s > 0 ? c.compute_s : 1e-3);
   STRATA_TRY_ASSIGN(plan, Engine::plan(programs, options));
   STRATA_TRY_ASSIGN(const std::string forecast, expected(c, *plan));
-  if (c.forecast_only) {
-    fmt::print("{{\"params\": {}, \"forward_share\": {:.4f}, \"planned_bytes\": [{}], \"forecast\": {}}}\n",
-               plan->n_params(true), flops[0] / (flops[0] + flops[1]), fmt::join(plan->planned_peak, ", "),
-               forecast);
-    return Status::ok();
-  }
-
   SteadyClock clock;
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(c.threads));
   Trace trace(clock);
@@ -142,9 +123,10 @@ Status run(const Choice& c) {
   if (!c.trace.empty()) backend_options.trace = &trace;
   STRATA_TRY_ASSIGN(const std::unique_ptr<Backend> backend,
                     create_host_backend(backend_options, *pool, clock));
-  STRATA_TRY_ASSIGN(
-      const std::unique_ptr<Engine> engine,
-      Engine::create(*plan, {*backend, *pool, clock, posix_io(), c.trace.empty() ? nullptr : &trace}));
+  PacedIo paced(posix_io(), c.disk_gb_per_s * 1e9);
+  Io& io = c.disk_gb_per_s > 0 ? static_cast<Io&>(paced) : posix_io();
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Engine> engine,
+                    Engine::create(*plan, {*backend, *pool, clock, io, c.trace.empty() ? nullptr : &trace}));
   STRATA_TRY(engine->initialize(1));
 
   constexpr int kWarm = 2;
@@ -195,7 +177,7 @@ Status run(const Choice& c) {
       "{:.3f}, "
       "\"nvme_read\": {:.3f}, \"nvme_write\": {:.3f}}}, \"ram_bytes_per_param\": {:.3f}, "
       "\"peak_is_planned\": {}, \"arena_bytes\": {}, \"activation_bytes\": {}, \"forecast\": {}}}\n",
-      params, plan->layout.n_chunks(), c.mode, fmt::join(seconds, ", "), flops[0] / (flops[0] + flops[1]),
+      params, plan->layout.n_chunks(), c.mode, fmt::join(seconds, ", "), flops.forward / flops.all(),
       lane(StreamRole::compute), lane(StreamRole::h2d), lane(StreamRole::d2h), lane(StreamRole::cpu), stalls,
       speculated, undone, plan->undo.bytes, per_param(moved.h2d - moved_before.h2d),
       per_param(moved.d2h - moved_before.d2h), per_param(moved.nvme_read - moved_before.nvme_read),
@@ -227,6 +209,9 @@ int main(int argc, char** argv) {
   app.add_flag("--gradients-on-device", c.gradients_on_device,
                "gradients stay on the device until the update");
   app.add_option("--dir", c.dir, "where nvme is");
+  app.add_option(
+      "--disk-gb-per-s", c.disk_gb_per_s,
+      "of a device of that rate in both directions together, over the files in --dir; 0: as they are");
   app.add_option("--clip", c.clip, "gradient norm; a small one clips every step");
   app.add_option("--prefetch", c.prefetch);
   app.add_option("--undo-bytes", c.undo_bytes);
@@ -234,7 +219,6 @@ int main(int argc, char** argv) {
   app.add_option("--activations", c.activations, "the tier they wait in between forward and backward")
       ->check(CLI::IsMember({"none", "pinned", "nvme"}));
   app.add_option("--profile", c.profile, "of strata bench, or a machine's name: forecasts the step, too");
-  app.add_flag("--forecast-only", c.forecast_only, "and takes none");
   app.add_option("--trace", c.trace, "file for a trace of the steps");
   CLI11_PARSE(app, argc, argv);
   if (const strata::Status status = strata::bench::run(c); !status.is_ok()) {
