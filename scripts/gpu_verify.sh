@@ -72,7 +72,8 @@ for test in "${tests[@]}"; do
   # "what ran" and "what was skipped" are GoogleTest's own last lines.
   grep -hE '^\[  (PASSED|SKIPPED|FAILED) ' "$log" | grep -E '[0-9]+ tests?' || true
 done
-part rates to_file "$out/machine_rates.json" "$build/bench/machine_rates" --dir "$out"
+part rates to_file "$out/machine_rates.json" "$build/bench/machine_rates"
+part profile to_file "$out/profile.json" "$build/cli/strata" bench --json --nvme-dir "$out/nvme" --out "$out/machine.toml"
 part doctor "$build/cli/strata" doctor
 
 printf 'gpu_verify: results are in %s; failed: %s\n' "$out" "${failed[*]:-none}"

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,7 @@ struct Args {
   bool practicality = false;             ///< of `verify`
   bool quick = false;                    ///< of `bench`
   std::string machine;                   ///< of `plan`: a profile's name or file
-  double params = 0;                     ///< of `plan`: of a model of that size; 0: the configured one
+  std::optional<double> params{};        ///< of `plan`: of a model of that size; else the configured one
   bool sweep = false, optimize = false;  ///< of `plan`
   std::vector<std::string> data;         ///< of `eval`
   std::int64_t batches = 0;              ///< of `eval`; 0: all

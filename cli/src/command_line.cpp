@@ -112,8 +112,15 @@ void add_machine_options(CLI::App& app, Args& args) {
       ->option_text("NAME|FILE");
   app.add_option("--params", args.params, "Of a LLaMA-like model of so many parameters, as 7e9")
       ->option_text("N");
-  app.add_flag("--sweep", args.sweep, "Tokens a second over budgets of the device and of pinned RAM");
-  app.add_flag("--optimize", args.optimize, "The smallest budgets that are as fast");
+  CLI::Option* const sweep =
+      app.add_flag("--sweep", args.sweep, "Tokens a second over budgets of the device and of pinned RAM");
+  app.add_flag("--optimize", args.optimize, "The smallest budgets that are as fast")
+      ->excludes(sweep)
+      ->excludes(app.get_option("--json"));
+}
+
+void add_budget_options(CLI::App& app, Args& args) {
+  app.add_option("items", args.items, "RUN memory.TIER=BYTES ...");
 }
 
 void add_bench_options(CLI::App& app, Args& args) {
@@ -228,6 +235,11 @@ const std::vector<Verb>& verbs() {
        run_plan,
        {},
        add_machine_options},
+      {"budget",
+       "Give a run that trains other budgets, without stopping it",
+       run_budget,
+       {},
+       add_budget_options},
       {"bench", "Measure this machine, for forecasts", run_bench, {}, add_bench_options},
       {"generate", "Continue a prompt with a trained run", run_generate, {}, add_generate_options},
       {"eval", "Measure the loss on text that was not trained on", run_eval, {}, add_eval_options},

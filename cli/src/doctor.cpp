@@ -122,6 +122,29 @@ Check check_nvme(const std::string& dir, const Result<bool>& direct) {
   return check;
 }
 
+Check check_profile(const Result<CachedProfile>& profile) {
+  Check check{.name = "profile"};
+  if (!profile.has_value()) {
+    check.health = Health::broken;
+    check.detail = std::string(profile.status().message());
+    check.remedy = "strata bench   (plan and train refuse a profile that they cannot read)";
+    check.code = profile.status().code();
+  } else if (!profile->profile) {
+    check.health = Health::unchecked;
+    check.detail = "this machine was not measured: plans have no forecast";
+    check.remedy = "strata bench --nvme-dir DIR";
+  } else if (!profile->warning.empty()) {
+    check.health = Health::degraded;
+    check.detail = profile->warning;
+    check.remedy = "strata bench --nvme-dir DIR";
+  } else {
+    const bool knows_disk = profile->profile->read_bytes_per_s > 0;
+    check.detail = str(profile->profile->source, knows_disk ? "" : "; no slow tier");
+    if (!knows_disk) check.remedy = "strata bench --nvme-dir DIR, for forecasts of runs that use one";
+  }
+  return check;
+}
+
 Check check_environment(const Status& environment) {
   Check check{.name = "environment", .detail = "every STRATA_* variable is known"};
   if (!environment.is_ok()) {
@@ -161,6 +184,7 @@ std::vector<Check> diagnose(const DoctorFacts& facts) {
           check_uring(facts.uring, facts.host),
           check_nvme(facts.nvme_dir, facts.direct),
           {"cuda", cuda, facts.cuda.detail, facts.cuda.remedy, Code::ok},
+          check_profile(facts.profile),
           check_environment(facts.environment)};
 }
 

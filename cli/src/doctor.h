@@ -8,6 +8,8 @@
 #include <strata/runtime/status.h>
 #include <strata/runtime/topology.h>
 
+#include "machine/profile_cache.h"
+
 namespace strata::cli {
 
 enum class Health : std::uint8_t { ok, degraded, broken, unchecked };
@@ -40,7 +42,8 @@ struct DoctorFacts {
   std::string nvme_dir;         ///< empty: not asked for
   Result<bool> direct = false;  ///< whether nvme_dir takes O_DIRECT; an error where it takes no file
   CudaProbe cuda;
-  Status environment;  ///< of the STRATA_* variables
+  Result<CachedProfile> profile = CachedProfile{};  ///< that forecasts are made from
+  Status environment;                               ///< of the STRATA_* variables
 };
 
 DoctorFacts gather_facts(const std::string& nvme_dir, const std::vector<std::string>& environment);

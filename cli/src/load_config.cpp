@@ -95,21 +95,58 @@ Status decide_chat(ConfigTree& tree, TrainConfig& config) {
   return {};
 }
 
+// What a run decided by itself for the budgets it had.
+std::vector<std::string> reopened(const ConfigTree& tree) {
+  const auto is_of_file = [&](std::string_view key) { return tree.entry(key).origin.starts_with("file "); };
+  std::vector<std::string> assignments;
+  if (tree.is_auto("offload.reopens") ||
+      (is_of_file("memory.device") && is_of_file("memory.pinned") && is_of_file("memory.nvme")))
+    return assignments;
+  for (const std::string& key : tree.texts("offload.reopens"))
+    if (std::find(std::begin(kDecidedByPlans), std::end(kDecidedByPlans), key) != std::end(kDecidedByPlans) &&
+        is_of_file(key))
+      assignments.push_back(key + "=auto");
+  return assignments;
+}
+
+// Of what a run decided by itself, what it still does: a key that was given since is the user's.
+std::string still_decided(const ConfigTree& tree) {
+  std::string keys;
+  for (const std::string& key : tree.texts("offload.reopens"))
+    if (const auto known = std::find(std::begin(kDecidedByPlans), std::end(kDecidedByPlans), key);
+        known != std::end(kDecidedByPlans) &&
+        (tree.entry(key).automatic || tree.entry(key).origin.starts_with("file ")))
+      keys += str(keys.empty() ? "" : ",", key);
+  return keys;
+}
+
 }  // namespace
 
 bool is_assignment(const std::string& item) {
   return item.find('=') != std::string::npos && !item.starts_with('/') && !item.starts_with('.');
 }
 
-Result<LoadedConfig> load_config(const Args& args) {
+Result<LoadedConfig> load_config(const Args& args, ConfigLayer unless_set) {
   STRATA_TRY_ASSIGN(ConfigSources sources, sources_of(args));
   STRATA_TRY_ASSIGN(ConfigTree tree, ConfigTree::build(train_schema(), sources));
+  std::erase_if(unless_set.values,
+                [&](const auto& value) { return tree.entry(value.first).origin != "default"; });
+  const std::vector<std::string> open = reopened(tree);
+  sources.arguments.insert(sources.arguments.end(), open.begin(), open.end());
+  if (!unless_set.values.empty() || !open.empty()) {
+    sources.found.push_back(std::move(unless_set));
+    STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
+  }
+  if (!tree.is_auto("offload.reopens") && tree.entry("offload.reopens").origin.starts_with("file ")) {
+    sources.arguments.push_back("offload.reopens=" + still_decided(tree));
+    STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
+  }
   std::optional<DecoderConfig> model;
   if (const std::string from = tree.text("model.from"); !from.empty()) {
     STRATA_TRY_ASSIGN(model, model_of(from));
-    sources.found = {from + "/config.json", sizes_of(*model)};
+    sources.found.push_back({from + "/config.json", sizes_of(*model)});
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
-    STRATA_TRY(check_sizes(tree, sources.found));
+    STRATA_TRY(check_sizes(tree, sources.found.back()));
   }
   STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, args.environment));
   config.model.loaded = model;
@@ -123,6 +160,17 @@ Args overridden(const Args& args, const std::vector<std::string>& overrides) {
     const std::string key = override_text.substr(0, override_text.find('=') + 1);
     std::erase_if(given.items, [&](const std::string& item) { return item.starts_with(key); });
     given.items.push_back(override_text);
+  }
+  return given;
+}
+
+Args completed(const Args& args, const std::vector<std::string>& assignments) {
+  Args given = args;
+  for (const std::string& assignment : assignments) {
+    const std::string key = assignment.substr(0, assignment.find('=') + 1);
+    if (std::none_of(args.items.begin(), args.items.end(),
+                     [&](const std::string& item) { return item.starts_with(key); }))
+      given.items.push_back(assignment);
   }
   return given;
 }

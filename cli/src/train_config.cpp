@@ -51,6 +51,7 @@ void fill_training(const ConfigTree& tree, TrainConfig& config) {
   TrainConfig::Train& train = config.train;
   train.steps = tree.integer("train.steps");
   train.micro_batch = small(tree, "train.micro_batch");
+  train.allow_split = tree.flag("train.allow_split");
   train.grad_accum = small(tree, "train.grad_accum");
   train.max_time_s = tree.seconds("train.max_time");
   train.seed = static_cast<std::uint64_t>(tree.integer("train.seed"));

@@ -36,6 +36,7 @@ struct TrainConfig {
   struct Train {
     std::int64_t steps = 0;
     int micro_batch = 0, grad_accum = 0;
+    bool allow_split = false;
     double max_time_s = 0;  ///< +infinity for none
     std::uint64_t seed = 0;
     std::vector<std::string> freeze;  ///< patterns of parameter names
@@ -65,7 +66,7 @@ struct TrainConfig {
   struct Offload {
     std::optional<std::int64_t> chunk_elems;
     std::optional<int> prefetch;
-    std::string step_mode, states, policy;  ///< policy: least_moves, device, pinned, nvme
+    std::string step_mode, states, policy;  ///< policy: auto, least_moves, device, pinned, nvme
     std::string gradients;                  ///< auto, device, pinned
     std::optional<std::uint64_t> undo_bytes;
     std::string activations;  ///< none, pinned, nvme, auto

@@ -137,10 +137,9 @@ TEST(CommandTest, ASecondFileIsRefused) {
 }
 
 TEST(CommandTest, UsageErrorsSayWhatWasMeantAndReturnTwo) {
-  EXPECT_THAT(
-      strata_command({"confg"}).err,
-      HasSubstr("unknown verb 'confg'; known: train, plan, bench, generate, eval, export, verify, tokenizer, "
-                "data, config, doctor; did you mean 'config'?"));
+  EXPECT_THAT(strata_command({"confg"}).err, HasSubstr("unknown verb 'confg'; known: train, plan, budget, "
+                                                       "bench, generate, eval, export, verify, tokenizer, "
+                                                       "data, config, doctor; did you mean 'config'?"));
   EXPECT_THAT(strata_command({"config", "shwo"}).err, HasSubstr("did you mean 'show'?"));
   EXPECT_THAT(strata_command({"config"}).err, HasSubstr("say one of show, check"));
   const std::vector<std::vector<std::string>> wrong = {{},

@@ -29,6 +29,7 @@ DoctorFacts healthy() {
   facts.nvme_dir = "/data";
   facts.direct = true;
   facts.cuda = {true, "H200", ""};
+  facts.profile = CachedProfile{must(machine_named("h200")), ""};
   return facts;
 }
 
@@ -102,6 +103,21 @@ TEST(DoctorTest, AFolderWithoutDirectIoIsDegradedAndNoneIsUnchecked) {
 TEST(DoctorProbeTest, AWritableFolderAnswersAndAMissingOneIsNotFound) {
   EXPECT_TRUE(probe_direct("/tmp").has_value());
   EXPECT_EQ(probe_direct("/nowhere").status().code(), Code::not_found);
+}
+
+TEST(DoctorTest, TheProfileOfThisMachineIsJudged) {
+  DoctorFacts facts = healthy();
+  EXPECT_EQ(row(facts, "profile").health, Health::ok);
+  EXPECT_THAT(row(facts, "profile").detail, HasSubstr("measured"));
+  facts.profile->profile->read_bytes_per_s = 0;
+  EXPECT_THAT(row(facts, "profile").detail, HasSubstr("no slow tier"));
+  facts.profile->warning = "it was measured on another machine";
+  EXPECT_EQ(row(facts, "profile").health, Health::degraded);
+  facts.profile = CachedProfile{};
+  EXPECT_EQ(row(facts, "profile").health, Health::unchecked);
+  EXPECT_THAT(row(facts, "profile").remedy, HasSubstr("strata bench"));
+  facts.profile = Status::error(Code::invalid, "machine.toml: cores is -3");
+  EXPECT_EQ(row(facts, "profile").health, Health::broken);
 }
 
 }  // namespace

@@ -65,8 +65,11 @@ TEST_F(CliPlanE2e, MistakesAreNamed) {
   };
   refused({"plan", "--machine", "h20"}, 2, "no machine 'h20'; there are");
   refused({"plan", "--machine", "gone.toml"}, 2, "gone.toml");
-  refused({"plan", "--machine", "h200", "--params", "7"}, 2, "--params 7: a size from 1e+07");
+  refused({"plan", "--machine", "h200", "--params", "7"}, 2, "--params 7: a size from 1e+08");
+  refused({"plan", "--machine", "h200", "--params", "0"}, 2, "--params 0: a size from 1e+08");
   refused(tiny("plan", {"--sweep"}), 2, "strata bench measures this one");
+  refused({"plan", "--machine", "h200", "--optimize", "--sweep"}, 2, "--sweep");
+  refused({"plan", "--machine", "h200", "--optimize", "--json"}, 2, "--json");
   write("broken.toml", "[machine]\ncores = 0\n[link]\nh2d_gb_per_s = -1\n");
   refused({"plan", "--machine", "broken.toml"}, 2, "link.h2d_gb_per_s");
 }
@@ -86,6 +89,49 @@ TEST_F(CliPlanE2e, AMeasuredMachineIsFoundByPlansAndRunsAndSetBesideWhatWasMeasu
   const nlohmann::json forecast = summary("run")["forecast"];
   EXPECT_GT(forecast["step_s"].get<double>(), 0);
   EXPECT_GT(forecast["measured_step_s"].get<double>(), 0);
+}
+
+TEST_F(CliPlanE2e, ASlowTierThatWasNotMeasuredHasNoForecastAndSaysSo) {
+  ASSERT_EQ(strata({"bench", "--quick"}).exit_code, 0);
+  const ProgramResult plan = strata(tiny("plan", {"memory.nvme=64MiB", "offload.policy=nvme"}));
+  ASSERT_EQ(plan.exit_code, 0) << plan.said();
+  EXPECT_THAT(plan.out, AllOf(HasSubstr("has no slow tier, and memory.nvme is 64.0 MiB"),
+                              HasSubstr("--nvme-dir"), Not(HasSubstr("tokens/s"))));
+}
+
+TEST_F(CliPlanE2e, TheSlowTierOfAnotherMachineIsThereForWhatNeedsIt) {
+  const ProgramResult plan = strata(for_machine({"offload.policy=nvme", "model.layers=16"}));
+  ASSERT_EQ(plan.exit_code, 0) << plan.said();
+  EXPECT_THAT(plan.out, AllOf(HasSubstr("forecast for h200"), HasSubstr("machine  h200, by its profile"),
+                              Not(HasSubstr("avx"))));
+  EXPECT_EQ(strata(for_machine({"offload.policy=nvme", "memory.nvme=0"})).exit_code, 2);
+}
+
+TEST_F(CliPlanE2e, WhatTheForecastChoseIsInTheConfigurationAndResumesAsItWas) {
+  ASSERT_EQ(strata({"bench", "--quick", "--nvme-dir", "nvme"}).exit_code, 0);
+  const Words budgets = {"memory.device=1MiB", "memory.pinned=1MiB", "memory.nvme=8MiB"};
+  Words words = {"--out", "run", "train.steps=4"};
+  words.insert(words.end(), budgets.begin(), budgets.end());
+  const ProgramResult run = strata(tiny("train", words));
+  ASSERT_EQ(run.exit_code, 0) << run.said();
+  const nlohmann::json first = nlohmann::json::parse(read_all(file("run/plan.json")));
+  const ProgramResult resumed = strata({"train", "--resume", "run", "train.steps=6"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.said();
+  const nlohmann::json second = nlohmann::json::parse(read_all(file("run/plan.json")));
+  for (const char* key : {"chunk_elems", "recompute", "prefetch", "tiers"})
+    EXPECT_EQ(first[key], second[key]) << key;
+}
+
+TEST_F(CliPlanE2e, ARunWhoseGradientsLieOnBothSidesResumesAsItWas) {
+  const ProgramResult run =
+      strata(tiny("train", {"--out", "run", "train.steps=2", "memory.device=1400KiB", "memory.pinned=8MiB",
+                            "memory.nvme=0", "offload.chunk=4096"}));
+  ASSERT_EQ(run.exit_code, 0) << run.said();
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("gradients = \"auto\""));
+  const nlohmann::json first = nlohmann::json::parse(read_all(file("run/plan.json")));
+  const ProgramResult resumed = strata({"train", "--resume", "run", "train.steps=3"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.said();
+  EXPECT_EQ(first["tiers"], nlohmann::json::parse(read_all(file("run/plan.json")))["tiers"]);
 }
 
 TEST_F(CliPlanE2e, AProfileOfAnotherMachineIsUsedWithAWarning) {

@@ -74,5 +74,23 @@ TEST(WriteBudgetTest, WithoutABudgetOrWithoutWritesThereIsNoEnd) {
   EXPECT_TRUE(unused.allows_a_step());
 }
 
+TEST(WriteBudgetTest, GoesOnInAnotherPlanWithWhatWasWrittenBefore) {
+  WriteBudget budget(1000, {100, 50});
+  budget.begin(100);
+  budget.after_step(150);
+  EXPECT_TRUE(budget.allows_a_move_to({300, 50}))
+      << "150 and 100 that saving may write, 300, a step of 50, 300 again";
+  EXPECT_FALSE(budget.allows_a_move_to({301, 150}));
+  EXPECT_TRUE(budget.allows_a_move_to({0, 0})) << "nothing of it is on nvme";
+  budget.begin_in({300, 50}, 250, 300);
+  EXPECT_EQ(
+      budget.to_string(),
+      "550 of 1000 bytes of io.write_budget are written, and a step and its checkpoint may write 350 more");
+  EXPECT_TRUE(budget.allows_a_step());
+  budget.after_step(401);
+  EXPECT_FALSE(budget.allows_a_step());
+  EXPECT_TRUE(WriteBudget(kUnlimitedBytes, {100, 50}).allows_a_move_to({1 << 30, 1 << 30}));
+}
+
 }  // namespace
 }  // namespace strata::cli

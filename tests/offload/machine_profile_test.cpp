@@ -110,5 +110,24 @@ TEST(MachineProfileTest, DirectionsThatShareALinkReachWhatBothReachTogether) {
   EXPECT_NEAR(2.0 * (1 << 30) / (1e-9 * static_cast<double>(machine->clock().now_ns())), 80e9, 1e9);
 }
 
+TEST(MachineProfileTest, ADirectionAloneReachesItsOwnRateWhereBothTogetherReachLess) {
+  MachineProfile p = must(machine_named("h200"));
+  p.read_bytes_per_s = 2e9;
+  p.write_bytes_per_s = p.disk_bytes_per_s = 1e9;
+  p.disk_latency_s = p.disk_core_s_per_byte = 0;
+  const auto seconds = [&](bool reads, bool writes) {
+    const std::unique_ptr<Simulation> machine = Simulation::create(p.simulation());
+    constexpr std::size_t kBytes = 1'000'000'000;
+    if (reads) machine->request(SimLane::nvme_read, 2 * kBytes);
+    if (writes) machine->request(SimLane::nvme_write, kBytes);
+    if (reads) machine->wait(SimLane::nvme_read, 1);
+    if (writes) machine->wait(SimLane::nvme_write, 1);
+    return 1e-9 * static_cast<double>(machine->clock().now_ns());
+  };
+  EXPECT_NEAR(seconds(true, false), 1, 0.01);
+  EXPECT_NEAR(seconds(false, true), 1, 0.01);
+  EXPECT_NEAR(seconds(true, true), 3, 0.01);
+}
+
 }  // namespace
 }  // namespace strata

@@ -37,7 +37,7 @@ Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const Args& arg
 Status GenerationSource::open_run(const Args& args) {
   STRATA_TRY(RunFolder::check(io_, path_, RunFolder::Opening::resume));
   Args given = args;
-  given.items.front() = path_ + "/config.resolved.toml";
+  given.items.front() = str(path_, "/", kResolvedConfig);
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
   loaded_ = std::make_unique<LoadedConfig>(std::move(loaded));
   STRATA_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(io_, path_ + "/tokenizer.json"));

@@ -18,6 +18,7 @@
 #include <strata/runtime/topology.h>
 
 #include "machine/profile_cache.h"
+#include "training/host_memory.h"
 
 namespace strata::cli {
 namespace {
@@ -169,7 +170,7 @@ Status streaming(Rig& rig, MachineProfile& p) {
   return {};
 }
 
-// Two queues that wait for each other in turn.
+// Two queues that wait for each other in turn, each with a copy whose time is known.
 Status handing_over(Rig& rig, MachineProfile& p) {
   STRATA_TRY_ASSIGN(Stream other, rig.backend().create_stream(StreamRole::h2d));
   STRATA_TRY_ASSIGN(const BufferView here, rig.memory(MemoryKind::pinned, 4096));
@@ -184,9 +185,15 @@ Status handing_over(Rig& rig, MachineProfile& p) {
       }
     return Status::ok();
   }));
-  p.wake_s = s / (2 * kTurns);
+  p.wake_s = std::max(
+      0.0, s / (2 * kTurns) - p.link_latency_s - static_cast<double>(here.bytes) / p.h2d_bytes_per_s);
   rig.forget();
   return {};
+}
+
+// Both directions at once carry no more than each alone, and no less than the slower: else it was noise.
+double together(double both, double one, double other) {
+  return std::clamp(both, std::min(one, other), one + other);
 }
 
 Status link(Rig& rig, bool quick, MachineProfile& p) {
@@ -211,7 +218,8 @@ Status link(Rig& rig, bool quick, MachineProfile& p) {
   };
   STRATA_TRY_ASSIGN(p.h2d_bytes_per_s, rate(true, false));
   STRATA_TRY_ASSIGN(p.d2h_bytes_per_s, rate(false, true));
-  STRATA_TRY_ASSIGN(p.link_bytes_per_s, rate(true, true));
+  STRATA_TRY_ASSIGN(const double both, rate(true, true));
+  p.link_bytes_per_s = together(both, p.h2d_bytes_per_s, p.d2h_bytes_per_s);
   constexpr std::size_t kSmall = 4096, kCopies = 256;
   STRATA_TRY_ASSIGN(const double small, rig.seconds([&] {
     for (std::size_t i = 0; i < kCopies; ++i)
@@ -294,6 +302,7 @@ Status disk(Rig& rig, const MeasureOptions& options, MachineProfile& p) {
   store_options.dirs = options.nvme_dirs;
   store_options.classes = {{kSlot, objects + static_cast<std::uint32_t>(kInFlight)}, {64 * kKiB, 32}};
   STRATA_TRY_ASSIGN(const std::unique_ptr<NvmeStore> store, NvmeStore::create(posix_io(), store_options));
+  p.source += str("; slow tier by ", store->engine_note());
   STRATA_TRY(store->register_memory(out));
   STRATA_TRY(store->register_memory(in));
   // Reads run half a round behind writes, so that neither is served from what the other has just moved.
@@ -322,6 +331,7 @@ Status disk(Rig& rig, const MeasureOptions& options, MachineProfile& p) {
   const NvmeCounters before = store->counters();
   STRATA_TRY_ASSIGN(const double both_s, rig.seconds([&] { return round(true, true); }));
   const NvmeCounters after = store->counters();
+  const double cores_used = core_seconds() - cores_before;
   // One small request after the other.
   constexpr std::size_t kSmall = 64 * kKiB, kRequests = 16;
   STRATA_TRY_ASSIGN(const double small_s, rig.seconds([&] {
@@ -334,11 +344,9 @@ Status disk(Rig& rig, const MeasureOptions& options, MachineProfile& p) {
   p.disk_latency_s = std::max(0.0, small_s / kRequests - static_cast<double>(kSmall) * write_s / bytes);
   p.write_bytes_per_s = bytes / write_s;
   p.read_bytes_per_s = bytes / read_s;
-  p.disk_bytes_per_s = std::clamp(2 * bytes / both_s, std::min(p.write_bytes_per_s, p.read_bytes_per_s),
-                                  p.write_bytes_per_s + p.read_bytes_per_s);
-  p.disk_core_s_per_byte =
-      (core_seconds() - cores_before) /
-      static_cast<double>(after.bytes_read + after.bytes_written - before.bytes_read - before.bytes_written);
+  p.disk_bytes_per_s = together(2 * bytes / both_s, p.write_bytes_per_s, p.read_bytes_per_s);
+  p.disk_core_s_per_byte = cores_used / static_cast<double>(after.bytes_read + after.bytes_written -
+                                                            before.bytes_read - before.bytes_written);
   rig.forget();
   return {};
 }
@@ -353,7 +361,7 @@ Result<MachineProfile> measure_machine(const MeasureOptions& options) {
   p.source = str("measured by strata bench", options.quick ? " --quick" : "");
   p.cores = std::max(1, rig->pool().threads());
   p.computes_on_cores = true;
-  p.memory[0] = p.memory[1] = std::max<std::uint64_t>(facts.usable_ram_bytes() / 10 * 4 / 4096 * 4096, 4096);
+  p.memory[0] = p.memory[1] = std::max<std::uint64_t>(usual_budget(facts), 4096);
   const auto part = [&](const char* name, const auto& measure) -> Status {
     options.tell(name);
     return measure().annotate(str("measuring ", name));
@@ -361,8 +369,8 @@ Result<MachineProfile> measure_machine(const MeasureOptions& options) {
   STRATA_TRY(part("products", [&] { return products(*rig, options.quick, p); }));
   STRATA_TRY(part("attention", [&] { return attention(*rig, p); }));
   STRATA_TRY(part("norms and activations", [&] { return streaming(*rig, p); }));
-  STRATA_TRY(part("queues that wait for each other", [&] { return handing_over(*rig, p); }));
   STRATA_TRY(part("the link", [&] { return link(*rig, options.quick, p); }));
+  STRATA_TRY(part("queues that wait for each other", [&] { return handing_over(*rig, p); }));
   STRATA_TRY(part("RAM", [&] { return ram(*rig, options.quick, p); }));
   STRATA_TRY(part("the optimizer", [&] { return optimizer(*rig, options.quick, p); }));
   if (options.nvme_dirs.empty()) return p;

@@ -10,7 +10,7 @@
 namespace strata::cli {
 
 Result<std::vector<std::string>> model_of_size(double parameters) {
-  constexpr double kLeast = 1e7, kMost = 1e13, kHead = 128, kVocab = 32000, kFfnUnit = 64;
+  constexpr double kLeast = 1e8, kMost = 1e13, kHead = 128, kVocab = 32000, kFfnUnit = 64;
   if (!(parameters >= kLeast && parameters <= kMost))
     return Status::error(Code::invalid,
                          fmt::format("--params {:g}: a size from {:g} to {:g}", parameters, kLeast, kMost));

@@ -33,9 +33,9 @@ Result<std::string> next_best_change(const TierBytes& budgets, const Forecast& n
     STRATA_TRY_ASSIGN(const std::optional<Forecast> then, with(more));
     if (!then || now.step_s / then->step_s <= best) continue;
     best = now.step_s / then->step_s;
-    text = fmt::format("with memory.{}={} instead of {} a step would take {:.4g} s: {:.2f}x as fast\n",
-                       to_string(static_cast<Tier>(t)), format_bytes(more[t]), format_bytes(budgets[t]),
-                       then->step_s, best);
+    text = fmt::format("with memory.{}={} ({} instead of {}) a step would take {:.4g} s: {:.2f}x as fast\n",
+                       to_string(static_cast<Tier>(t)), more[t], format_bytes(more[t]),
+                       format_bytes(budgets[t]), then->step_s, best);
   }
   return text.empty() ? std::string("a quarter more of no tier would make it a fiftieth faster\n") : text;
 }
@@ -98,7 +98,7 @@ Result<TierBytes> sufficient_budgets(const TierBytes& budgets, const Forecast& n
       STRATA_TRY_ASSIGN(const std::optional<Forecast> then, with(less));
       (then && then->step_s <= kNoGain * now.step_s ? high : low) = middle;
     }
-    least[t] = scaled(budgets[t], high);
+    if (high < 1) least[t] = scaled(budgets[t], high);
   }
   return least;
 }

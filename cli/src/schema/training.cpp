@@ -29,6 +29,12 @@ constexpr KeySpec kKeys[] = {
      .min = 1,
      .max = kMaxCount},
     {.section = "train",
+     .name = "allow_split",
+     .type = KeyType::boolean,
+     .default_text = "false",
+     .doc =
+         "halve micro-batches, and double their number, rather than refuse budgets: sums in another order"},
+    {.section = "train",
      .name = "max_time",
      .type = KeyType::seconds,
      .default_text = "none",

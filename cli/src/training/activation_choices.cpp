@@ -47,10 +47,12 @@ std::vector<ActivationChoice> activation_choices(const TrainConfig& config) {
   return choices;
 }
 
-void resolve_activations(ConfigTree& tree, const TrainConfig& config, const ActivationChoice& chosen) {
+void resolve_activations(ConfigTree& tree, const TrainConfig& config, const ActivationChoice& chosen,
+                         const std::string& by_forecast) {
   const bool away = chosen.share_away > 0;
   if (config.train.recompute == "auto")
-    tree.resolve("train.recompute", std::string(to_string(chosen.recompute)), why(chosen.recompute));
+    tree.resolve("train.recompute", std::string(to_string(chosen.recompute)),
+                 by_forecast.empty() ? why(chosen.recompute) : by_forecast);
   if (config.offload.activations == "auto")
     tree.resolve("offload.activations",
                  std::string(chosen.to_nvme ? "nvme"

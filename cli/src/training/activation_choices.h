@@ -24,7 +24,9 @@ struct ActivationChoice {
 /// nvme.
 std::vector<ActivationChoice> activation_choices(const TrainConfig& config);
 
-/// Writes what was chosen and why over the keys that are `auto`.
-void resolve_activations(ConfigTree& tree, const TrainConfig& config, const ActivationChoice& chosen);
+/// Writes what was chosen and why over the keys that are `auto`. `by_forecast` is the reason for what is made
+/// again where a forecast chose it; else it is that nothing less fits.
+void resolve_activations(ConfigTree& tree, const TrainConfig& config, const ActivationChoice& chosen,
+                         const std::string& by_forecast = {});
 
 }  // namespace strata::cli

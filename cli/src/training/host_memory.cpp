@@ -17,6 +17,11 @@ constexpr std::uint64_t kAddressesBeside = 256 * kMiB;
 
 }  // namespace
 
+std::uint64_t usual_budget(const HostFacts& facts) {
+  constexpr std::uint64_t kPage = 4096;
+  return facts.usable_ram_bytes() / 10 * 4 / kPage * kPage;
+}
+
 Status check_host_memory(std::uint64_t planned_bytes, int threads, const HostFacts& facts) {
   const std::uint64_t cgroup = facts.cgroup_limit_bytes.value_or(UINT64_MAX);
   const std::uint64_t ram = facts.total_ram_bytes == 0 ? UINT64_MAX : facts.total_ram_bytes;

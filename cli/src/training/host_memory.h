@@ -7,6 +7,9 @@
 
 namespace strata::cli {
 
+/// What a tier of RAM has by itself: two fifths of what is free, in whole pages.
+std::uint64_t usual_budget(const HostFacts& facts);
+
 /// Whether a run that keeps `planned_bytes` in host memory and works with `threads` may start on this
 /// machine. Only what can never be is refused: more than the RAM or the cgroup's limit, of which the kernel
 /// would kill the run in its midst; or an address space (RLIMIT_AS) without room for the plan and for what

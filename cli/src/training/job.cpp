@@ -17,7 +17,6 @@
 #include "param_groups.h"
 #include "training/activation_choices.h"
 #include "training/host_memory.h"
-#include "training/write_budget.h"
 #include "training/workload.h"
 
 namespace strata::cli {
@@ -80,7 +79,7 @@ Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = null
   if (c.memory.backend == "auto")
     loaded.tree.resolve("memory.backend", std::string("host"), "what this version computes on");
   c.memory.backend = "host";
-  const std::uint64_t share = read_host_facts().usable_ram_bytes() / 10 * 4 / 4096 * 4096;
+  const std::uint64_t share = usual_budget(read_host_facts());
   const auto decide = [&](std::optional<std::uint64_t>& bytes, const char* key, Tier tier) {
     if (bytes) return;
     bytes = machine == nullptr ? share : machine->memory[static_cast<std::size_t>(tier)];
@@ -132,6 +131,14 @@ Status decide_frozen_masters(LoadedConfig& loaded) {
   return {};
 }
 
+void resolve_reopens(ConfigTree& tree) {
+  if (!tree.is_auto("offload.reopens")) return;
+  std::vector<std::string> open;
+  for (const std::string_view key : kDecidedByPlans)
+    if (tree.entry(key).automatic) open.emplace_back(key);
+  tree.resolve("offload.reopens", std::move(open), "what was auto when the run began");
+}
+
 void resolve_gradients(ConfigTree& tree, const RunPlan& plan) {
   std::size_t on_device = 0, all = 0;
   for (const auto& homes : plan.placement.homes)
@@ -139,15 +146,18 @@ void resolve_gradients(ConfigTree& tree, const RunPlan& plan) {
       ++all;
       on_device += *home == Tier::device ? 1 : 0;
     }
-  tree.resolve("offload.gradients", std::string(2 * on_device > all ? "device" : "pinned"),
+  // A mixture has no other name.
+  tree.resolve("offload.gradients",
+               std::string(on_device == all ? "device"
+                           : on_device == 0 ? "pinned"
+                                            : "auto"),
                str("those of ", on_device, " of ", all, " chunks are on the device"));
 }
 
 void resolve_prefetch(LoadedConfig& loaded, const RunPlan& plan) {
   if (loaded.config.offload.prefetch) return;
-  loaded.tree.resolve(
-      "offload.prefetch", std::int64_t{*plan.options.prefetch},
-      "2 to 6, as many as take an eighth of the device with their gradients, or as the forecast says");
+  loaded.tree.resolve("offload.prefetch", std::int64_t{*plan.options.prefetch},
+                      "2 to 6, as many as take an eighth of the device with their gradients");
 }
 
 // What is auto and changes a step's time alone.
@@ -160,25 +170,54 @@ PlanChoices ways_to_run(const ConfigTree& tree, std::span<const ProgramSet> prog
                                             [](const ActivationChoice& a) { return a.share_away > 0; }) -
                                activations.begin());
   const auto is_open = [&](const char* key) { return tree.entry(key).automatic; };
-  ways.changes = changes_of({.step_mode = is_open("offload.step_mode") && is_open("offload.undo"),
-                             .chunk = is_open("offload.chunk"),
-                             .gradients = is_open("offload.gradients"),
-                             .prefetch = is_open("offload.prefetch"),
-                             .device_first = tree.entry("offload.policy").origin == "default"});
+  ways.open = {.step_mode = is_open("offload.step_mode") && is_open("offload.undo"),
+               .chunk = is_open("offload.chunk"),
+               .gradients = is_open("offload.gradients"),
+               .prefetch = is_open("offload.prefetch"),
+               .device_first = is_open("offload.policy")};
   return ways;
 }
 
-void resolve_changes(LoadedConfig& loaded, const FoundPlan& found, const RunPlan& plan,
-                     const MachineProfile& profile) {
-  const std::string why = str("fastest of ", found.tried.size(), " ways by the forecast for ", profile.name);
+std::string_view name_of(GradientPolicy where) {
+  return where == GradientPolicy::device ? "device" : "pinned";
+}
+
+// Writes into the configuration what the search changed of the options, and lists it.
+std::string resolve_changes(LoadedConfig& loaded, const EngineOptions& asked, const FoundPlan& found,
+                            const std::string& why) {
   TrainConfig& c = loaded.config;
-  for (const std::string& kept : found.kept) {
-    if (kept == kUndoLog) {
-      c.offload.step_mode = "auto";
-      loaded.tree.resolve("offload.step_mode", c.offload.step_mode, why);
-    }
-    if (kept == kOtherChunk) loaded.tree.resolve("offload.chunk", plan.layout.chunk_elems(), why);
+  std::vector<std::string> kept;
+  const auto keep = [&](const char* key, ConfigValue value, const auto& shown) {
+    loaded.tree.resolve(key, std::move(value), why);
+    kept.push_back(str(key, "=", shown));
+  };
+  const EngineOptions& now = found.options;
+  if (now.policy != asked.policy) {
+    c.offload.policy = "device";
+    keep("offload.policy", c.offload.policy, c.offload.policy);
   }
+  if (now.chunk_elems != asked.chunk_elems) {
+    c.offload.chunk_elems = now.chunk_elems;
+    keep("offload.chunk", now.chunk_elems, now.chunk_elems);
+  }
+  if (now.gradients != asked.gradients) {
+    c.offload.gradients = name_of(now.gradients);
+    keep("offload.gradients", c.offload.gradients, c.offload.gradients);
+  }
+  if (now.prefetch != asked.prefetch) {
+    c.offload.prefetch = static_cast<std::int32_t>(*now.prefetch);
+    keep("offload.prefetch", std::int64_t{*now.prefetch}, *now.prefetch);
+  }
+  if (now.step_mode != asked.step_mode) {
+    c.offload.step_mode = to_string(now.step_mode);
+    keep("offload.step_mode", c.offload.step_mode, c.offload.step_mode + " with an undo log");
+  }
+  return fmt::format("{}", fmt::join(kept, ", "));
+}
+
+// Of a slow tier that was not measured nothing can be foreseen.
+bool is_known(const MachineProfile& profile, const TrainConfig& c) {
+  return c.memory.nvme_bytes == 0 || (profile.read_bytes_per_s > 0 && profile.write_bytes_per_s > 0);
 }
 
 }  // namespace
@@ -198,25 +237,35 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
     activations.push_back(choice);
     choices.push_back(std::move(programs));
   }
+  resolve_reopens(loaded.tree);
   PlannedJob job;
+  if (basis.elsewhere) job.elsewhere = basis.profile->name;
+  const EngineOptions asked = engine_options(c);
   std::size_t chosen = 0;
-  if (basis.profile != nullptr) {
+  std::string by_forecast;
+  if (basis.profile != nullptr && is_known(*basis.profile, c)) {
     PlanChoices ways = ways_to_run(loaded.tree, choices, activations);
     ways.explains = basis.explains;
-    STRATA_TRY_ASSIGN(FoundPlan found, search_plan(ways, engine_options(c), *basis.profile));
+    STRATA_TRY_ASSIGN(FoundPlan found, search_plan(ways, asked, *basis.profile));
     chosen = found.programs;
+    by_forecast = found.ways > 1
+                      ? str("fastest of ", found.ways, " ways by the forecast for ", basis.profile->name)
+                      : str("the only way that fits, by the forecast for ", basis.profile->name);
+    const std::string changes = resolve_changes(loaded, asked, found, by_forecast);
+    job.chosen_by = by_forecast + (changes.empty() ? "" : ": " + changes);
     job.plan = std::move(found.plan);
     job.forecast = found.forecast;
-    resolve_changes(loaded, found, *job.plan, *basis.profile);
-    job.chosen_by = str("fastest of ", found.tried.size(), " ways by the forecast for ", basis.profile->name,
-                        found.kept.empty() ? "" : ": ", fmt::format("{}", fmt::join(found.kept, ", ")));
   } else {
-    STRATA_TRY_ASSIGN(Engine::Choice first, Engine::plan_first(choices, engine_options(c)));
+    if (basis.profile != nullptr)
+      job.chosen_by =
+          str("no forecast: the profile of ", basis.profile->name, " has no slow tier, and memory.nvme is ",
+              format_bytes(c.memory.nvme_bytes), " (strata bench --nvme-dir measures it)");
+    STRATA_TRY_ASSIGN(Engine::Choice first, Engine::plan_first(choices, asked, basis.explains));
     chosen = first.index;
     job.plan = std::move(first.plan);
   }
   job.recompute = activations[chosen].recompute;
-  resolve_activations(loaded.tree, c, activations[chosen]);
+  resolve_activations(loaded.tree, c, activations[chosen], by_forecast);
   if (!c.offload.undo_bytes)
     loaded.tree.resolve("offload.undo", std::uint64_t{job.plan->undo.bytes},
                         !job.plan->undo.covers_any()
@@ -224,9 +273,31 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
                             : std::string("what the pinned budget leaves and can be used"));
   resolve_prefetch(loaded, *job.plan);
   if (c.offload.gradients == "auto") resolve_gradients(loaded.tree, *job.plan);
+  if (loaded.tree.is_auto("offload.policy"))
+    loaded.tree.resolve("offload.policy", std::string("least_moves"), "what moves least");
   if (loaded.tree.is_auto("offload.chunk"))
     loaded.tree.resolve("offload.chunk", job.plan->layout.chunk_elems(), job.plan->layout.explanation());
   return job;
+}
+
+Result<PlannedJob> plan_or_split(const Args& args, LoadedConfig& loaded, PlanBasis basis,
+                                 const std::function<Result<LoadedConfig>(const Args&)>& load) {
+  const bool explains = basis.explains;
+  int micro_batch = loaded.config.train.micro_batch, grad_accum = loaded.config.train.grad_accum;
+  const std::string packing = loaded.config.data.packing,
+                    asked = str("train.micro_batch=", micro_batch, " train.grad_accum=", grad_accum);
+  for (bool was_split = false;; was_split = true) {
+    const bool splits = loaded.config.train.allow_split && micro_batch % 2 == 0;
+    basis.explains = explains && !splits;
+    auto planned = plan_job(loaded, basis);
+    if (planned.has_value() && was_split) planned->split = asked;
+    if (planned.has_value() || !splits || planned.status().code() != Code::does_not_fit) return planned;
+    micro_batch /= 2;
+    grad_accum *= 2;
+    STRATA_TRY_ASSIGN(loaded, load(overridden(args, {str("train.micro_batch=", micro_batch),
+                                                     str("train.grad_accum=", grad_accum)})));
+    loaded.config.data.packing = packing;
+  }
 }
 
 Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs) {
@@ -244,150 +315,42 @@ Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded) {
   return plan_programs(loaded, programs);
 }
 
+std::uint64_t bytes_in_ram(const RunPlan& plan) noexcept {
+  return plan.planned_peak[static_cast<std::size_t>(Tier::device)] +
+         plan.planned_peak[static_cast<std::size_t>(Tier::pinned)];
+}
+
 Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io,
                                         Trace* trace) {
-  // On the host backend both tiers are RAM.
-  const std::uint64_t in_ram = plan.planned_peak[static_cast<std::size_t>(Tier::device)] +
-                               plan.planned_peak[static_cast<std::size_t>(Tier::pinned)];
-  STRATA_TRY(check_host_memory(in_ram, config.cpu.share.threads(), read_host_facts()));
-  const bool uses_nvme = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0;
-  if (uses_nvme)
-    for (const std::string& dir : config.memory.nvme_dirs)
-      if (const Status made = io.make_dirs(dir); !made.is_ok())
-        return Status::error(Code::io_error, str("memory.nvme_dir = ", dir, ": ", made.message()));
   auto job = std::make_unique<Job>();
   STRATA_TRY_ASSIGN(job->pool_, ThreadPool::create(config.cpu.share));
   HostBackendOptions options;
   options.queue_depth = kQueueDepth;
   options.trace = trace;
   STRATA_TRY_ASSIGN(job->backend_, create_host_backend(options, *job->pool_, job->clock_));
-  auto engine = Engine::create(plan, {*job->backend_, *job->pool_, job->clock_, io, trace});
+  STRATA_TRY(job->restart(config, plan, io, trace));
+  return job;
+}
+
+Status Job::check_room(const TrainConfig& config, const RunPlan& plan) {
+  return check_host_memory(bytes_in_ram(plan), config.cpu.share.threads(), read_host_facts());
+}
+
+Status Job::restart(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace) {
+  engine_.reset();
+  STRATA_TRY(check_room(config, plan));
+  const bool uses_nvme = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0;
+  if (uses_nvme)
+    for (const std::string& dir : config.memory.nvme_dirs)
+      if (const Status made = io.make_dirs(dir); !made.is_ok())
+        return Status::error(Code::io_error, str("memory.nvme_dir = ", dir, ": ", made.message()));
+  auto engine = Engine::create(plan, {*backend_, *pool_, clock_, io, trace});
   if (!engine.has_value() && uses_nvme)
     return engine.status().annotate(fmt::format("memory.nvme_dir = {}, io.engine = {}",
                                                 fmt::join(config.memory.nvme_dirs, ","), config.io.engine));
   if (!engine.has_value()) return engine.status();
-  job->engine_ = *std::move(engine);
-  return job;
-}
-
-namespace {
-
-std::string budget_text(std::uint64_t bytes) {
-  return bytes == kUnlimited ? "unlimited" : format_bytes(bytes);
-}
-
-/// Parameters, masters and moments of all chunks, and the elements of these, unused ones included.
-struct HeldStates {
-  std::int64_t elems = 0;
-  std::uint64_t bytes = 0;
-};
-HeldStates held_states(const RunPlan& plan) {
-  HeldStates held;
-  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
-    held.elems += plan.layout.chunk(chunk).n_elems;
-    for (const Payload payload : kStepPayloads) held.bytes += plan.layout.payload_bytes(chunk, payload);
-  }
-  return held;
-}
-
-struct TierHomes {
-  std::size_t payloads = 0;
-  std::uint64_t bytes = 0;
-};
-TierHomes homes_in(const RunPlan& plan, Tier tier) {
-  TierHomes homes;
-  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
-    for (std::size_t p = 0; p < kPayloads; ++p)
-      if (plan.placement.homes[chunk][p] == tier) {
-        ++homes.payloads;
-        homes.bytes += plan.layout.payload_bytes(chunk, static_cast<Payload>(p));
-      }
-  return homes;
-}
-
-}  // namespace
-
-std::string paths_text(const std::vector<NvmePath>& paths) {
-  if (paths.size() < 2) return "";
-  std::uint64_t all = 0;
-  for (const NvmePath& path : paths) all += path.bytes;
-  std::string text;
-  for (const NvmePath& path : paths)
-    text += fmt::format(", {:.0f} % in {}", 100 * static_cast<double>(path.bytes) / static_cast<double>(all),
-                        path.dir);
-  return text;
-}
-
-std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::string& nvme_note) {
-  const RunPlan& plan = *job.plan;
-  const DecoderConfig d = decoder_config(c);
-  std::string text = fmt::format(
-      "model    {}: {} layers, hidden {}, heads {}, vocabulary {}, sequence {}: {:.2f} M parameters\n",
-      d.family, d.layers, d.hidden, d.heads, d.vocab, d.seq, static_cast<double>(count_parameters(d)) * 1e-6);
-  if (const std::int64_t frozen = plan.n_params(false); frozen > 0)
-    text += fmt::format("frozen   {:.2f} M parameters; {:.2f} M are trained\n",
-                        static_cast<double>(frozen) * 1e-6, static_cast<double>(plan.n_params(true)) * 1e-6);
-  text += fmt::format("step     {} tokens ({} micro-batches of {} sequences), {} in {}, recompute {}\n",
-                      static_cast<std::int64_t>(c.train.micro_batch) * c.train.grad_accum * c.model.seq,
-                      c.train.grad_accum, c.train.micro_batch, c.optim.name, c.offload.states,
-                      to_string(job.recompute));
-  text += fmt::format("machine  host backend, {}; nvme: {}\n", cpuopt::to_string(cpuopt::active_isa()),
-                      nvme_note);
-  text += str("cores    ", c.cpu.share.why, "\n");
-  for (const std::string& note : plan.notes) text += "plan     " + note + "\n";
-  if (!job.chosen_by.empty()) text += str("plan     ", job.chosen_by, "\n");
-  if ((c.offload.activations == "pinned" || c.offload.activations == "nvme") && plan.train.offload.n == 0)
-    text += "plan     activations: none is unread for so long that it could leave the device\n";
-  text += write_budget_text(c, plan);
-  text +=
-      fmt::format("\n  {:<7} {:>12} {:>12} {:>9}   {}\n", "tier", "budget", "planned peak", "homes", "what");
-  const std::size_t away = plan.train.offload.host_bytes;
-  const std::array<std::string, kTiers> what = {
-      fmt::format("activations {}", format_bytes(plan.trace.device_fixed_bytes)),
-      fmt::format("inputs and norm leaves {}", format_bytes(plan.trace.pinned_fixed_bytes - away)) +
-          (away > 0 ? ", activations " + format_bytes(away) : ""),
-      std::string("spare slots for write-behind included") +
-          (plan.trace.nvme_fixed_bytes > 0 ? "; activations " + format_bytes(plan.trace.nvme_fixed_bytes)
-                                           : std::string())};
-  for (std::size_t t = 0; t < kTiers; ++t) {
-    const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
-    text +=
-        fmt::format("  {:<7} {:>12} {:>12} {:>9}   {} payloads at home; {}\n",
-                    to_string(static_cast<Tier>(t)), budget_text(plan.options.budgets[t]),
-                    format_bytes(plan.planned_peak[t]), format_bytes(homes.bytes), homes.payloads, what[t]);
-  }
-  return text + "\n";
-}
-
-double tokens_per_step(const TrainConfig& c) noexcept {
-  return static_cast<double>(c.train.micro_batch) * c.train.grad_accum * c.model.seq;
-}
-
-std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recompute,
-                      const std::string& forecast) {
-  const DecoderConfig d = decoder_config(c);
-  const HeldStates held = held_states(plan);
-  std::string text = fmt::format(
-      "{{\n  \"parameters\": {},\n  \"trainable_parameters\": {},\n  \"frozen_parameters\": {},\n  "
-      "\"chunks\": {},\n  \"chunk_elems\": {},\n  \"held_elems\": {},\n  "
-      "\"state_bytes\": {},\n  \"recompute\": \"{}\",\n  "
-      "\"prefetch\": {},\n"
-      "  \"activation_bytes\": {},\n  \"activations_away\": {{\"values\": {}, \"moved_bytes\": {}, "
-      "\"pinned_bytes\": {}, \"nvme_bytes\": {}}},\n  \"instructions\": {},\n  \"tiers\": {{\n",
-      count_parameters(d), plan.n_params(true), plan.n_params(false), plan.layout.n_chunks(),
-      plan.layout.chunk_elems(), held.elems, held.bytes, to_string(recompute), *plan.options.prefetch,
-      plan.trace.device_fixed_bytes, plan.train.offload.n, plan.train.offload.bytes,
-      plan.train.offload.host_bytes, plan.trace.nvme_fixed_bytes, plan.train.code.size());
-  for (std::size_t t = 0; t < kTiers; ++t) {
-    const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
-    text += fmt::format(
-        "    \"{}\": {{\"budget_bytes\": {}, \"planned_bytes\": {}, \"home_bytes\": {}, \"home_payloads\": "
-        "{}}}{}\n",
-        to_string(static_cast<Tier>(t)),
-        plan.options.budgets[t] == kUnlimited ? std::string("null") : str(plan.options.budgets[t]),
-        plan.planned_peak[t], homes.bytes, homes.payloads, t + 1 < kTiers ? "," : "");
-  }
-  return text + "  }" + (forecast.empty() ? "" : ",\n  \"forecast\": " + forecast) + "\n}\n";
+  engine_ = *std::move(engine);
+  return {};
 }
 
 }  // namespace strata::cli

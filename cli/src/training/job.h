@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,7 +18,9 @@ struct PlannedJob {
   std::unique_ptr<const RunPlan> plan;
   Recompute recompute = Recompute::none;
   std::optional<Forecast> forecast{};  ///< where there is a profile
-  std::string chosen_by;               ///< one sentence: of how many ways, by what; empty where by none
+  std::string chosen_by;               ///< one sentence: of how many ways, by what; or why by none
+  std::string elsewhere;               ///< the machine it is for, where that is not this one
+  std::string split;                   ///< of micro-batches that were halved so that it fits: what they were
 };
 /// By which the ways to run a step are judged: without one the first that fits is taken.
 struct PlanBasis {
@@ -29,11 +32,19 @@ struct PlanBasis {
 /// `unsupported` (memory.backend=cuda), `invalid`.
 Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis = {});
 
+/// The same; where the run does not fit and train.allow_split is set, with micro-batches of half the size and
+/// twice as many, again and again. `load` makes `loaded` of a command line.
+Result<PlannedJob> plan_or_split(const Args& args, LoadedConfig& loaded, PlanBasis basis,
+                                 const std::function<Result<LoadedConfig>(const Args&)>& load);
+
 /// The plan of a run of these programs alone, within the configuration's budgets. Errors: as plan_job.
 Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs);
 
 /// The same for a run that only evaluates: it holds parameters and one pass, no moments and no gradients.
 Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded);
+
+/// On the host backend both tiers of memory are RAM.
+std::uint64_t bytes_in_ram(const RunPlan& plan) noexcept;
 
 /// A planned job on its backend, ready for its first step or evaluation.
 class Job {
@@ -41,7 +52,12 @@ class Job {
   /// `trace` may be null; it outlives the job.
   static Result<std::unique_ptr<Job>> start(const TrainConfig& config, const RunPlan& plan, Io& io,
                                             Trace* trace = nullptr);
+  /// Whether this machine may hold the plan at all. Errors: `does_not_fit`.
+  static Status check_room(const TrainConfig& config, const RunPlan& plan);
   Engine& engine() noexcept { return *engine_; }
+  /// Gives back the memory of the engine there is, and takes that of `plan`. What was trained is lost unless
+  /// it was saved. Errors: those of start(); then there is no engine.
+  Status restart(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace);
 
  private:
   SteadyClock clock_;
@@ -49,16 +65,5 @@ class Job {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Engine> engine_;
 };
-
-/// ", 75 % in /mnt/a, 25 % in /mnt/b" of what the NVMe tier holds, where that is several folders.
-std::string paths_text(const std::vector<NvmePath>& paths);
-/// The table shown before a run: model, machine, budgets and plan by tier.
-std::string start_table(const TrainConfig& config, const PlannedJob& job, const std::string& nvme_note);
-/// plan.json.
-/// plan.json; `forecast` is a JSON object, or nothing.
-std::string plan_json(const TrainConfig& config, const RunPlan& plan, Recompute recompute,
-                      const std::string& forecast = {});
-/// Of one optimizer step.
-double tokens_per_step(const TrainConfig& config) noexcept;
 
 }  // namespace strata::cli

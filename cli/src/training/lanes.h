@@ -2,13 +2,13 @@
 
 #include <string>
 
-#include <strata/engine/engine.h>
+#include <strata/engine/lanes.h>
 
 namespace strata::cli {
 
 /// {"h2d": {"bytes": 1, "busy_s": 0.5, "gb_per_s": 2.0}, ..., "compute": {"busy_s": 1.5}, "cpu": {...}}
-std::string lanes_json(const Engine& engine);
+std::string lanes_json(const MovedBytes& moved, const LaneSeconds& busy);
 /// What each lane carried, how long it worked and how fast it was then, as a table.
-std::string lanes_text(const Engine& engine);
+std::string lanes_text(const MovedBytes& moved, const LaneSeconds& busy);
 
 }  // namespace strata::cli

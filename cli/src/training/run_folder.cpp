@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::uint64_t kTextLimit = std::uint64_t{1} << 32;
 
-constexpr const char* kConfig = "config.resolved.toml";
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kSamples = "samples.txt";
 constexpr const char* kLock = ".lock";
@@ -61,12 +60,12 @@ std::string_view kept_samples(std::string_view text, std::int64_t last_step) {
 }  // namespace
 
 Status RunFolder::check(Io& io, const std::string& path, Opening opening) {
-  const bool holds_run = io.exists(path + "/" + kConfig) || io.exists(path + "/" + kMetrics);
+  const bool holds_run = io.exists(path + "/" + kResolvedConfig) || io.exists(path + "/" + kMetrics);
   if (opening == Opening::fresh && holds_run)
     return Status::error(Code::invalid, str(path, " holds a run; go on with --resume ", path,
                                             ", replace it with --overwrite, or name another --out"));
-  if (opening == Opening::resume && !io.exists(path + "/" + kConfig))
-    return Status::error(Code::not_found, str(path, " holds no run: there is no ", path, "/", kConfig,
+  if (opening == Opening::resume && !io.exists(path + "/" + kResolvedConfig))
+    return Status::error(Code::not_found, str(path, " holds no run: there is no ", path, "/", kResolvedConfig,
                                               "; start one with --out ", path));
   return Status::ok();
 }
@@ -79,12 +78,13 @@ Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& pa
   STRATA_TRY_ASSIGN(folder->lock_, io.open(folder->file(kLock), OpenMode::append));
   STRATA_TRY(folder->lock_->lock().annotate(str(path, " is in use by another run")));
   if (opening == Opening::overwrite)
-    for (const char* name : {kMetrics, kSamples, "summary.json", "trace.json", "checkpoints", kConfig})
+    for (const char* name :
+         {kMetrics, kSamples, "summary.json", "trace.json", "checkpoints", kResolvedConfig})
       if (io.exists(folder->file(name))) STRATA_TRY(io.remove_all(folder->file(name)));
   STRATA_TRY_ASSIGN(const std::vector<std::string> names, io.list(path));
   for (const std::string& name : names)  // what a kill left of write_text_atomically
     if (name.find(".tmp-") != std::string::npos) STRATA_TRY(io.remove_all(folder->file(name)));
-  STRATA_TRY(folder->write(kConfig, config));
+  STRATA_TRY(folder->write(kResolvedConfig, config));
   if (opening == Opening::resume) STRATA_TRY(folder->cut(resumed_step));
   STRATA_TRY_ASSIGN(folder->metrics_, io.open(folder->file(kMetrics), OpenMode::append));
   STRATA_TRY_ASSIGN(folder->samples_, io.open(folder->file(kSamples), OpenMode::append));

@@ -9,6 +9,9 @@
 
 namespace strata::cli {
 
+/// The configuration of a run with every auto decided.
+inline constexpr const char* kResolvedConfig = "config.resolved.toml";
+
 /// One line of metrics.jsonl.
 struct MetricsLine {
   std::int64_t step = 0;

@@ -30,6 +30,8 @@ std::string_view to_string(Ending ending) {
       return "write budget";
     case Ending::stopped:
       return "stopped";
+    case Ending::rebudget:
+      return "asked for other budgets";
   }
   return "";
 }
@@ -40,11 +42,6 @@ std::string or_null(std::optional<double> number) {
 
 std::string bits_json(std::optional<double> number) {
   return number ? str("\"", double_bits(*number), "\"") : "null";
-}
-
-std::uint64_t resident_allowance(Engine& engine, std::uint64_t mapped) {
-  const TierBytes& planned = engine.plan().planned_peak;
-  return planned[0] + planned[1] + kProcessSlack + mapped;
 }
 
 }  // namespace
@@ -65,7 +62,6 @@ std::uint64_t peak_resident_bytes() {
 
 std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& workload,
                          std::uint64_t write_budget_bytes, const Expectation& expected) {
-  const MovedBytes moved = engine.moved();
   return fmt::format(
       "{{\n  \"ending\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {},\n  \"val_loss\": {},\n  "
       "\"val_loss_bits\": {},\n  \"bits_per_byte\": {},\n"
@@ -83,9 +79,10 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       or_null(o.bits_per_byte), o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest,
       tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
       tiers_json(engine.plan().options.budgets), peak_resident_bytes(),
-      resident_allowance(engine, workload.data_bytes()), stalls_json(o.times), bottleneck_text(o.times),
-      moved.h2d, moved.d2h, moved.nvme_read, moved.nvme_write, lanes_json(engine),
-      expectation_json(expected, o), o.heap_allocations, o.resources_created, engine.nvme_endurance_bytes(),
+      o.planned_in_ram + kProcessSlack + workload.data_bytes(), stalls_json(o.times),
+      bottleneck_text(o.times), o.moved.h2d, o.moved.d2h, o.moved.nvme_read, o.moved.nvme_write,
+      lanes_json(o.moved, o.lanes), expectation_json(expected, o), o.heap_allocations, o.resources_created,
+      o.endurance_bytes,
       write_budget_bytes == kUnlimitedBytes ? std::string("null") : str(write_budget_bytes),
       engine.nvme_note());
 }
@@ -101,7 +98,7 @@ std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder&
     text += fmt::format("{} steps of this process were skipped: their gradients were not finite\n",
                         o.skipped_steps);
   text += tiers_text(engine);
-  text += lanes_text(engine);
+  text += lanes_text(o.moved, o.lanes);
   text += expectation_text(expected, o);
   text += fmt::format("{:.1f} s in steps: {}\n", o.train_seconds, bottleneck_text(o.times));
   return text + fmt::format("run folder: {}\n", folder.path());

@@ -14,14 +14,14 @@
 #include <strata/runtime/str.h>
 
 #include "training/held_out.h"
+#include "training/plan_text.h"
 #include "training/resume.h"
 #include "training/sampler.h"
 
 namespace strata::cli {
 namespace {
 
-// Contract C6 looks at these steps, counted from the start of the process: before, pools and caches still
-// fill.
+// Contract C6 looks at these steps, counted from the start of the plan: before, pools and caches still fill.
 constexpr std::int64_t kFirstCounted = 3, kLastCounted = 12;
 
 cpuopt::LrSchedule schedule_of(const TrainConfig& c) {
@@ -37,39 +37,67 @@ cpuopt::LrSchedule schedule_of(const TrainConfig& c) {
           warmup, total,      std::min(decay, total - warmup)};
 }
 
-MovedBytes difference(const MovedBytes& a, const MovedBytes& b) {
-  return {a.h2d - b.h2d, a.d2h - b.d2h, a.nvme_read - b.nvme_read, a.nvme_write - b.nvme_write};
-}
-
 }  // namespace
 
 Trainer::Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder,
                  Progress& progress, const Signals& signals, Io& io, Trace* trace)
     : config_(config),
-      engine_(job.engine()),
+      engine_(&job.engine()),
       workload_(workload),
       folder_(folder),
       progress_(progress),
       signals_(signals),
       io_(io),
       trace_(trace),
+      request_(io, folder.path()),
       batches_(workload.train(), config.train.micro_batch),
-      write_budget_(config.io.write_budget_bytes, planned_writes(engine_.plan())) {}
+      write_budget_(config.io.write_budget_bytes, planned_writes(engine_->plan())) {}
+
+Status Trainer::may_go_on_in(const RunPlan& plan) const {
+  if (write_budget_.allows_a_move_to(planned_writes(plan))) return {};
+  return Status::error(Code::does_not_fit, str("io.write_budget has no room for writing all states anew: ",
+                                               write_budget_.to_string()));
+}
+
+Result<std::string> Trainer::leave() {
+  STRATA_TRY_ASSIGN(const std::string where, saved());
+  count_work();
+  return where;
+}
+
+void Trainer::go_on_in(Job& job) {
+  engine_ = &job.engine();
+  moved_before_ = engine_->moved();
+  write_budget_.begin_in(planned_writes(engine_->plan()), outcome_.endurance_bytes,
+                         engine_->nvme_endurance_bytes());
+  steps_here_ = 0;
+  outcome_.warm_steps = 0;
+  outcome_.warm_seconds = 0;
+  outcome_.warm_lanes = {};
+}
 
 Result<TrainOutcome> Trainer::run() {
-  begin_ns_ = clock_.now_ns();
-  moved_before_ = engine_.moved();
-  write_budget_.begin(engine_.nvme_endurance_bytes());
-  saved_step_ = engine_.steps();
-  outcome_.train_loss = folder_.resumed_loss();
+  if (outcome_.ending != Ending::rebudget) {
+    begin_ns_ = clock_.now_ns();
+    moved_before_ = engine_->moved();
+    write_budget_.begin(engine_->nvme_endurance_bytes());
+    saved_step_ = engine_->steps();
+    outcome_.train_loss = folder_.resumed_loss();
+  }
+  outcome_.ending = Ending::finished;
   Status status;
-  while (engine_.steps() < config_.train.steps) {
+  while (engine_->steps() < config_.train.steps) {
+    if (!signals_.stop_requested() && looks_for_requests_ && request_.is_there()) {
+      AllocCounter::set_armed(false);
+      outcome_.ending = Ending::rebudget;
+      return outcome_;
+    }
     if (!write_budget_.allows_a_step()) {
       outcome_.ending = Ending::budget;
       outcome_.why_stopped = str("before io.write_budget was exceeded: ", write_budget_.to_string());
       break;
     }
-    const std::int64_t next = engine_.steps() + 1;
+    const std::int64_t next = engine_->steps() + 1;
     status = step(next);
     if (!status.is_ok()) break;
     STRATA_TRY(after_step(next));
@@ -87,6 +115,7 @@ Result<TrainOutcome> Trainer::run() {
   AllocCounter::set_armed(false);
   STRATA_TRY(status);
   STRATA_TRY(finish(outcome_));
+  count_work();
   return outcome_;
 }
 
@@ -96,36 +125,36 @@ void Trainer::count_resources(bool begins) {
   AllocCounter::set_armed(begins);
   if (begins) {
     allocations_before_ = AllocCounter::count();
-    resources_before_ = engine_.resources_created();
+    resources_before_ = engine_->resources_created();
   } else {
     outcome_.heap_allocations += AllocCounter::count() - allocations_before_;
-    outcome_.resources_created += engine_.resources_created() - resources_before_;
+    outcome_.resources_created += engine_->resources_created() - resources_before_;
   }
 }
 
 Status Trainer::step(std::int64_t step) {
   ++steps_here_;
+  ++steps_taken_;
   if (trace_ != nullptr) trace_->set_enabled(config_.log.trace.contains(step));
   count_resources(true);
   const cpuopt::LrSchedule schedule = schedule_of(config_);
   MetricsLine line;
   line.step = step;
   line.lr = cpuopt::learning_rate(schedule, step);
-  const LaneSeconds lanes_before = engine_.lane_seconds();
-  STRATA_TRY(engine_.train_step(batches_, line.lr, line.report));
-  const double tokens =
-      static_cast<double>(config_.train.micro_batch) * config_.train.grad_accum * config_.model.seq;
+  const LaneSeconds lanes_before = engine_->lane_seconds();
+  STRATA_TRY(engine_->train_step(batches_, line.lr, line.report));
+  const double tokens = tokens_per_step(config_);
   line.tokens_per_s = tokens / line.report.seconds;
-  line.used = engine_.used_bytes();
-  const MovedBytes moved = engine_.moved();
-  line.moved = difference(moved, moved_before_);
+  line.used = engine_->used_bytes();
+  const MovedBytes moved = engine_->moved();
+  line.moved = moved - moved_before_;
   moved_before_ = moved;
   step_seconds_ += line.report.seconds;
   if (steps_here_ > kFirstCounted) note_warm_step(line.report.seconds, lanes_before);
   outcome_.train_loss = line.report.loss;
   STRATA_TRY(note_skip(step, line.report));
   outcome_.times += line.report.times;
-  outcome_.tokens_per_s = tokens * static_cast<double>(steps_here_) / step_seconds_;
+  outcome_.tokens_per_s = tokens * static_cast<double>(steps_taken_) / step_seconds_;
   STRATA_TRY(folder_.add_metrics(line));
   progress_.update({step, config_.train.steps, line.report.loss, outcome_.tokens_per_s, line.used[0],
                     line.used[1], line.used[2], static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9,
@@ -135,13 +164,9 @@ Status Trainer::step(std::int64_t step) {
 }
 
 void Trainer::note_warm_step(double seconds, const LaneSeconds& before) {
-  const LaneSeconds now = engine_.lane_seconds();
-  LaneSeconds& sum = outcome_.warm_lanes;
   ++outcome_.warm_steps;
   outcome_.warm_seconds += seconds;
-  for (double LaneSeconds::*lane : {&LaneSeconds::compute, &LaneSeconds::h2d, &LaneSeconds::d2h,
-                                    &LaneSeconds::cpu, &LaneSeconds::nvme_read, &LaneSeconds::nvme_write})
-    sum.*lane += now.*lane - before.*lane;
+  outcome_.warm_lanes += engine_->lane_seconds() - before;
 }
 
 // One bad batch is passed over; a model that gives nothing else is not worth the hours.
@@ -169,7 +194,7 @@ Status Trainer::after_step(std::int64_t step) {
 }
 
 void Trainer::note_writes() {
-  write_budget_.after_step(engine_.nvme_endurance_bytes());
+  write_budget_.after_step(engine_->nvme_endurance_bytes());
   if (write_budget_.is_limited() && write_budget_.steps() == WriteBudget::kMeasured)
     progress_.line(fmt::format("{}: good for some {:.0f} steps more", write_budget_.to_string(),
                                write_budget_.steps_left()));
@@ -181,7 +206,7 @@ Status Trainer::validate(std::int64_t step) {
                                                 n_micro_batches(*workload_.val(), config_.train.micro_batch));
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const HeldOutLoss loss,
-                    held_out_loss(engine_, *workload_.val(), config_.train.micro_batch, n));
+                    held_out_loss(*engine_, *workload_.val(), config_.train.micro_batch, n));
   progress_.line(fmt::format("step {}: validation loss {:.4f} over {} micro-batches", step, loss.nats, n));
   return Status::ok();
 }
@@ -190,35 +215,47 @@ Status Trainer::sample(std::int64_t step) {
   const SampleOptions options{.tokens = config_.log.sample_tokens,
                               .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
   STRATA_TRY_ASSIGN(const std::string text,
-                    sample_text(engine_, workload_.tokenizer(), config_.log.sample_prompt, options));
+                    sample_text(*engine_, workload_.tokenizer(), config_.log.sample_prompt, options));
   STRATA_TRY(folder_.add_sample(step, config_.log.sample_prompt, text));
   progress_.line(str("sample at step ", step, ": ", config_.log.sample_prompt, text));
   return Status::ok();
 }
 
 Status Trainer::save() {
-  STRATA_TRY_ASSIGN(const std::string where,
-                    save_checkpoint(engine_, io_, checkpoint_dir(config_, folder_.path()),
-                                    run_identity(config_, workload_), config_.checkpoint.keep));
-  saved_step_ = engine_.steps();
-  progress_.line(str("saved ", where));
+  STRATA_TRY_ASSIGN(saved_in_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, folder_.path()),
+                                               run_identity(config_, workload_), config_.checkpoint.keep));
+  saved_step_ = engine_->steps();
+  progress_.line(str("saved ", saved_in_));
   return Status::ok();
+}
+
+Result<std::string> Trainer::saved() {
+  if (saved_in_.empty() || saved_step_ != engine_->steps()) STRATA_TRY(save());
+  return saved_in_;
+}
+
+// Before the engine goes.
+void Trainer::count_work() {
+  outcome_.moved += engine_->moved();
+  outcome_.lanes += engine_->lane_seconds();
+  outcome_.endurance_bytes += engine_->nvme_endurance_bytes();
+  outcome_.planned_in_ram = std::max(outcome_.planned_in_ram, bytes_in_ram(engine_->plan()));
 }
 
 Status Trainer::finish(TrainOutcome& outcome) {
   outcome.train_seconds = step_seconds_;
-  if (saved_step_ != engine_.steps()) STRATA_TRY(save());
+  if (saved_step_ != engine_->steps()) STRATA_TRY(save());
   if (outcome.ending == Ending::stopped || outcome.ending == Ending::budget)
     return Status::ok();  // whoever asked to stop does not wait for a validation, which may write as well
-  if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_.steps()));
+  if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_->steps()));
   if (const Dataset* val = workload_.val(); val != nullptr) {
     if (const std::int64_t n = n_micro_batches(*val, config_.train.micro_batch); n > 0) {
-      STRATA_TRY_ASSIGN(const HeldOutLoss loss, held_out_loss(engine_, *val, config_.train.micro_batch, n));
+      STRATA_TRY_ASSIGN(const HeldOutLoss loss, held_out_loss(*engine_, *val, config_.train.micro_batch, n));
       outcome.val_loss = loss.nats;
       outcome.bits_per_byte = loss.bits_per_byte();
     }
   }
-  STRATA_TRY_ASSIGN(outcome.state_digest, engine_.state_digest());
+  STRATA_TRY_ASSIGN(outcome.state_digest, engine_->state_digest());
   return Status::ok();
 }
 

@@ -8,6 +8,7 @@
 
 #include "load_config.h"
 #include "progress.h"
+#include "training/budget_request.h"
 #include "training/job.h"
 #include "training/run_folder.h"
 #include "training/workload.h"
@@ -21,6 +22,7 @@ enum class Ending : std::uint8_t {
   timed,     ///< the time box; may be resumed
   budget,    ///< io.write_budget; saved, may be resumed
   stopped,   ///< a signal; saved, may be resumed
+  rebudget,  ///< none: it was asked for other budgets, see Trainer::go_on_in()
 };
 
 struct TrainOutcome {
@@ -32,14 +34,19 @@ struct TrainOutcome {
   double tokens_per_s = 0;  ///< of the steps alone
   double train_seconds = 0;
   std::string state_digest;
-  std::uint64_t heap_allocations = 0;   ///< by our code in steps 3-12 of this process
+  std::uint64_t heap_allocations = 0;   ///< by our code in steps 3-12 of this process in each of its plans
   std::uint64_t resources_created = 0;  ///< buffers, streams, events and files, in the same steps
   StallTimes times{};                   ///< of the steps
   std::int64_t skipped_steps = 0;       ///< for a gradient that was not finite
-  /// Of the steps after the first three of this process, in which pools and caches still fill.
+  /// Of the steps in the last plan but its first three, in which pools and caches still fill.
   std::int64_t warm_steps = 0;
   double warm_seconds = 0;
   LaneSeconds warm_lanes{};
+  /// Of this process, in all plans it had.
+  MovedBytes moved{};
+  LaneSeconds lanes{};
+  std::uint64_t endurance_bytes = 0;
+  std::uint64_t planned_in_ram = 0;  ///< the most of all plans
 };
 
 /// The training loop: steps, progress, metrics, validation, samples, checkpoints. One thread.
@@ -47,7 +54,16 @@ class Trainer {
  public:
   Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder,
           Progress& progress, const Signals& signals, Io& io, Trace* trace);
+  /// Until the end, or until a BudgetRequest lies in the run's folder: then call it again.
   Result<TrainOutcome> run();
+  /// Whether it may go on in another plan. Errors: `does_not_fit` where io.write_budget has no room for that.
+  Status may_go_on_in(const RunPlan& plan) const;
+  /// Saves what is not saved and says where it is: before the job starts anew in another plan.
+  Result<std::string> leave();
+  /// After it has, with what was saved.
+  void go_on_in(Job& job);
+  /// A request that cannot be taken away would be seen before every step.
+  void ignore_requests() noexcept { looks_for_requests_ = false; }
 
  private:
   void note_warm_step(double seconds, const LaneSeconds& before);
@@ -58,25 +74,32 @@ class Trainer {
   Status validate(std::int64_t step);
   Status sample(std::int64_t step);
   Status save();
+  Result<std::string> saved();
   Status finish(TrainOutcome& outcome);
   void count_resources(bool begins);
+  void count_work();
 
   const TrainConfig& config_;
-  Engine& engine_;
+  Engine* engine_;
   const Workload& workload_;
   RunFolder& folder_;
   Progress& progress_;
   const Signals& signals_;
   Io& io_;
   Trace* const trace_;
+  const BudgetRequest request_;
+  bool looks_for_requests_ = true;
   DatasetBatches batches_;
   WriteBudget write_budget_;
   SteadyClock clock_;
   std::int64_t skipped_in_a_row_ = 0;
   TrainOutcome outcome_;
   MovedBytes moved_before_;
-  std::int64_t begin_ns_ = 0, steps_here_ = 0, saved_step_ = -1;
+  std::int64_t begin_ns_ = 0, saved_step_ = -1;
+  std::int64_t steps_here_ = 0;  // in this plan
+  std::int64_t steps_taken_ = 0;
   double step_seconds_ = 0;
+  std::string saved_in_;
   std::uint64_t allocations_before_ = 0, resources_before_ = 0;
 };
 

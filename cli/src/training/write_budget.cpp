@@ -39,13 +39,13 @@ double WriteBudget::steps_left() const noexcept {
   const double step = steps_ < kMeasured
                           ? static_cast<double>(planned_.step_bytes)
                           : static_cast<double>(written_bytes_ - first_bytes_) / static_cast<double>(steps_);
-  const double left = static_cast<double>(budget_bytes_) - static_cast<double>(written_bytes_) -
+  const double left = static_cast<double>(budget_bytes_) - static_cast<double>(all_written()) -
                       static_cast<double>(planned_.home_bytes);
   return std::max(0.0, left / std::max(1.0, step));
 }
 
 std::string WriteBudget::to_string() const {
-  return str(written_bytes_, " of ", budget_bytes_,
+  return str(all_written(), " of ", budget_bytes_,
              " bytes of io.write_budget are written, and a step and its checkpoint may write ",
              reserve_bytes(), " more");
 }

@@ -26,6 +26,19 @@ class WriteBudget {
   static constexpr std::uint64_t kMeasured = 3;  ///< steps after which steps_left() goes by what they wrote
   /// All that was written, before the first step and after each.
   void begin(std::uint64_t written_bytes) { first_bytes_ = written_bytes_ = written_bytes; }
+  /// Whether going on in another plan, where every state is written anew, leaves room for a step.
+  bool allows_a_move_to(PlannedWrites planned) const noexcept {
+    return budget_bytes_ == kUnlimitedBytes || planned.step_bytes == 0 ||
+           all_written() + planned_.home_bytes + 2 * planned.home_bytes + planned.step_bytes <= budget_bytes_;
+  }
+  /// Has gone on in another plan, of a store that has written so much since it was made; those before it
+  /// `earlier_bytes`.
+  void begin_in(PlannedWrites planned, std::uint64_t earlier_bytes, std::uint64_t written_bytes) {
+    earlier_bytes_ = earlier_bytes;
+    planned_ = planned;
+    steps_ = 0;
+    begin(written_bytes);
+  }
   void after_step(std::uint64_t written_bytes) {
     written_bytes_ = written_bytes;
     ++steps_;
@@ -33,7 +46,7 @@ class WriteBudget {
 
   bool is_limited() const noexcept { return budget_bytes_ != kUnlimitedBytes && planned_.step_bytes > 0; }
   bool allows_a_step() const noexcept {
-    return !is_limited() || written_bytes_ + reserve_bytes() <= budget_bytes_;
+    return !is_limited() || all_written() + reserve_bytes() <= budget_bytes_;
   }
   double steps_left() const noexcept;  ///< about
   std::uint64_t steps() const noexcept { return steps_; }
@@ -42,8 +55,10 @@ class WriteBudget {
 
  private:
   std::uint64_t reserve_bytes() const noexcept { return planned_.step_bytes + planned_.home_bytes; }
+  std::uint64_t all_written() const noexcept { return earlier_bytes_ + written_bytes_; }
   std::uint64_t budget_bytes_;
   PlannedWrites planned_;
+  std::uint64_t earlier_bytes_ = 0;  // in other plans
   std::uint64_t first_bytes_ = 0, written_bytes_ = 0, steps_ = 0;
 };
 

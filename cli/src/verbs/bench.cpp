@@ -67,14 +67,18 @@ int run_bench(const Args& args) {
   const auto profile = measure(args);
   if (!profile.has_value()) return print_error(args, "bench", profile.status());
   Io& io = posix_io();
-  Status written;
-  if (const std::string folder = std::filesystem::path(path).parent_path().string(); !folder.empty())
+  // What it wrote and could not read back would stop every plan.
+  Status written = parse_machine_profile(to_toml(*profile), path).status();
+  if (const std::string folder = std::filesystem::path(path).parent_path().string();
+      written.is_ok() && !folder.empty())
     written = io.make_dirs(folder);
   if (written.is_ok()) written = write_text_atomically(io, path, to_toml(*profile));
   if (!written.is_ok()) return print_error(args, "bench", written.annotate(path));
   print(args.out, args.json ? to_json(*profile)
-                            : rates_text(*profile) +
-                                  str("written to ", path, ", where strata plan and train find it\n"));
+                            : rates_text(*profile) + str("written to ", path,
+                                                         args.out_dir.empty()
+                                                             ? ", where strata plan and train find it\n"
+                                                             : "; --machine takes it\n"));
   return kExitOk;
 }
 

@@ -44,7 +44,7 @@ Args with_configuration_of(const Args& args, Subject& subject) {
   subject.path = args.items.front();
   subject.is_folder = posix_io().exists(subject.path + "/config.json");
   given.items.front() =
-      subject.is_folder ? "model.from=" + subject.path : subject.path + "/config.resolved.toml";
+      subject.is_folder ? "model.from=" + subject.path : str(subject.path, "/", kResolvedConfig);
   // After --data key=value and files stand together.
   const auto files = std::stable_partition(given.data.begin(), given.data.end(), is_assignment);
   given.items.insert(given.items.end(), given.data.begin(), files);

@@ -81,7 +81,7 @@ int run_export(const Args& args) {
   if (const Status there = RunFolder::check(posix_io(), run, RunFolder::Opening::resume); !there.is_ok())
     return refuse(there);
   Args given = args;
-  given.items = {run + "/config.resolved.toml"};
+  given.items = {str(run, "/", kResolvedConfig)};
   auto loaded = load_config(given);
   if (!loaded.has_value()) return refuse(loaded.status());
   const auto text = export_run(args, *loaded, run);

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
@@ -9,7 +7,7 @@
 #include "machine/model_shapes.h"
 #include "machine/profile_cache.h"
 #include "machine/what_if.h"
-#include "training/job.h"
+#include "training/plan_text.h"
 #include "training/write_budget.h"
 #include "verbs/verbs.h"
 
@@ -27,18 +25,22 @@ struct Basis {
   }
 };
 
-Result<Basis> basis_of(const Args& args) {
+Result<std::optional<MachineProfile>> named_machine(const Args& args) {
+  if (args.machine.empty()) return std::optional<MachineProfile>();
+  auto named = machine_named(args.machine);
+  if (!named.has_value()) return named.status().annotate("--machine");
+  return std::optional(*std::move(named));
+}
+
+Result<Basis> basis_of(const Args& args, std::optional<MachineProfile> elsewhere, const TrainConfig& config) {
   Basis basis;
-  if (!args.machine.empty()) {
-    auto named = machine_named(args.machine);
-    if (!named.has_value()) return named.status().annotate("--machine");
-    basis.profile = *std::move(named);
-    basis.elsewhere = true;
+  basis.elsewhere = elsewhere.has_value();
+  if (basis.elsewhere) {
+    basis.profile = std::move(elsewhere);
     return basis;
   }
-  STRATA_TRY_ASSIGN(const CoreShare share, share_of_this_process(args.environment, {}));
   STRATA_TRY_ASSIGN(CachedProfile cached, cached_profile(posix_io(), profile_path(args.environment),
-                                                         machine_name(share.threads())));
+                                                         machine_name(config.cpu.share.threads())));
   basis.profile = std::move(cached.profile);
   basis.note = basis.profile
                    ? cached.warning
@@ -46,28 +48,17 @@ Result<Basis> basis_of(const Args& args) {
   return basis;
 }
 
-// Where the user says nothing of the same key.
-void add_settings(Args& args, const std::vector<std::string>& settings) {
-  for (const std::string& setting : settings) {
-    const std::string key = setting.substr(0, setting.find('=') + 1);
-    if (std::none_of(args.items.begin(), args.items.end(),
-                     [&](const std::string& item) { return item.starts_with(key); }))
-      args.items.push_back(setting);
-  }
-}
-
-Result<LoadedConfig> load(const Args& args, const Basis& basis) {
+// What the machine and the size that were named say, where the user says nothing of the same key.
+Result<LoadedConfig> load(const Args& args, const std::optional<MachineProfile>& elsewhere) {
   Args given = args;
-  if (args.params != 0) {
-    STRATA_TRY_ASSIGN(const std::vector<std::string> model, model_of_size(args.params));
-    add_settings(given, model);
+  if (args.params) {
+    STRATA_TRY_ASSIGN(const std::vector<std::string> model, model_of_size(*args.params));
+    given = completed(given, model);
   }
-  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
-  if (!basis.elsewhere || basis.profile->memory[2] == 0 ||
-      loaded.tree.entry("memory.nvme").origin != "default")
-    return loaded;
-  add_settings(given, {str("memory.nvme=", basis.profile->memory[2])});
-  return load_config(given);
+  ConfigLayer machine;
+  if (elsewhere && elsewhere->memory[2] > 0)
+    machine = {elsewhere->name, {{"memory.nvme", str(elsewhere->memory[2])}}};
+  return load_config(given, std::move(machine));
 }
 
 // The same run with other budgets.
@@ -77,7 +68,8 @@ ForecastWith forecasts_of(const Args& args, const Basis& basis) {
     for (std::size_t t = 0; t < kTiers; ++t)
       overrides.push_back(str("memory.", to_string(static_cast<Tier>(t)), "=",
                               budgets[t] == kUnlimited ? std::string("unlimited") : str(budgets[t])));
-    STRATA_TRY_ASSIGN(LoadedConfig loaded, load(overridden(args, overrides), basis));
+    STRATA_TRY_ASSIGN(LoadedConfig loaded,
+                      load(overridden(args, overrides), basis.elsewhere ? basis.profile : std::nullopt));
     auto planned = plan_job(loaded, basis.plan_basis(false));
     if (planned.has_value()) return std::optional(*planned->forecast);
     if (planned.status().code() == Code::does_not_fit) return std::optional<Forecast>();
@@ -86,22 +78,36 @@ ForecastWith forecasts_of(const Args& args, const Basis& basis) {
 }
 
 std::string budgets_text(const TierBytes& budgets) {
-  return str("memory.device=", format_bytes(budgets[0]), " memory.pinned=", format_bytes(budgets[1]));
+  const auto text = [](std::uint64_t bytes) {
+    return bytes == kUnlimited ? std::string("unlimited") : str(bytes);
+  };
+  return str("memory.device=", text(budgets[0]), " memory.pinned=", text(budgets[1]));
 }
 
 Status plan(const Args& args) {
-  STRATA_TRY_ASSIGN(const Basis basis, basis_of(args));
-  STRATA_TRY_ASSIGN(LoadedConfig loaded, load(args, basis));
-  STRATA_TRY_ASSIGN(const PlannedJob job, plan_job(loaded, basis.plan_basis()));
+  STRATA_TRY_ASSIGN(std::optional<MachineProfile> elsewhere, named_machine(args));
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load(args, elsewhere));
+  STRATA_TRY_ASSIGN(const Basis basis, basis_of(args, std::move(elsewhere), loaded.config));
+  const std::optional<MachineProfile> machine = basis.elsewhere ? basis.profile : std::nullopt;
+  STRATA_TRY_ASSIGN(const PlannedJob job,
+                    plan_or_split(args, loaded, basis.plan_basis(),
+                                  [&](const Args& given) { return load(given, machine); }));
   const TrainConfig& config = loaded.config;
   const RunPlan& run = *job.plan;
   STRATA_TRY(check_write_budget(config, run));
   const double tokens = tokens_per_step(config);
   if ((args.sweep || args.optimize) && !job.forecast)
-    return Status::error(
-        Code::invalid,
-        "--sweep and --optimize need a machine: strata bench measures this one, --machine names another");
-  const ForecastWith with = forecasts_of(args, basis);
+    return Status::error(Code::invalid,
+                         job.chosen_by.empty()
+                             ? std::string("--sweep and --optimize need a machine: strata bench "
+                                           "measures this one, --machine names another")
+                             : "--sweep and --optimize need a forecast; " + job.chosen_by);
+  // Of micro-batches as they are now.
+  const Args as_planned = job.split.empty()
+                              ? args
+                              : overridden(args, {str("train.micro_batch=", config.train.micro_batch),
+                                                  str("train.grad_accum=", config.train.grad_accum)});
+  const ForecastWith with = forecasts_of(as_planned, basis);
   if (args.sweep) {
     STRATA_TRY_ASSIGN(const Sweep sweep, sweep_budgets(run.options.budgets, with));
     print(args.out, args.json ? sweep_json(sweep, tokens) : sweep_text(sweep, tokens));

@@ -3,6 +3,9 @@
 
 #include <ctime>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <strata/runtime/log.h>
 #include <strata/runtime/signals.h>
 #include <strata/kernels/bf16_gemm.h>
@@ -12,7 +15,8 @@
 #include "exit_code.h"
 #include "load_config.h"
 #include "machine/profile_cache.h"
-#include "training/job.h"
+#include "training/budget_request.h"
+#include "training/plan_text.h"
 #include "training/resume.h"
 #include "training/summary.h"
 #include "training/trainer.h"
@@ -95,7 +99,82 @@ Status first_values(Engine& engine, const TrainConfig& config, Io& io) {
   });
 }
 
-Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& signals) {
+std::string nvme_text(const Engine& engine) { return engine.nvme_note() + paths_text(engine.nvme_paths()); }
+
+/// A run between its start and its end, whose plan may change.
+struct Going {
+  const Args& args;
+  LoadedConfig& loaded;
+  const CachedProfile& machine;
+  Io& io;
+  Trace* trace;
+  PlannedJob planned;
+  std::unique_ptr<Job> job;
+
+  PlanBasis basis() const { return {machine.profile ? &*machine.profile : nullptr, false}; }
+};
+
+// Of a run with these budgets: what it has decided for good, and what was asked for.
+Args in_budgets(const Args& args, const std::string& run, const std::vector<std::string>& asked) {
+  Args given = args;
+  given.preset.clear();
+  given.init.clear();
+  given.items = {str(run, "/", kResolvedConfig)};
+  given.items.insert(given.items.end(), asked.begin(), asked.end());
+  std::erase_if(given.environment, [](const std::string& v) { return v.starts_with("STRATA_MEMORY_"); });
+  return given;
+}
+
+// What was asked for is refused before anything is given up; from then on the checkpoint has the states, and
+// the folder says what they were trained in until they are trained in something else.
+Status change_budgets(Going& going, Trainer& trainer, const Workload& workload, RunFolder& folder,
+                      Progress& progress) {
+  const BudgetRequest request(going.io, folder.path());
+  const auto asked = request.take();
+  if (request.is_there()) trainer.ignore_requests();
+  const std::string what = asked.has_value() ? fmt::format("{}", fmt::join(*asked, " ")) : "other budgets";
+  const auto refused = [&](const Status& why) {
+    progress.line(str("asked for ", what, ", which is refused; training goes on as it was: ", why.message()));
+    return Status::ok();
+  };
+  if (!asked.has_value()) return refused(asked.status());
+  auto loaded = load_config(in_budgets(going.args, folder.path(), *asked));
+  if (!loaded.has_value()) return refused(loaded.status());
+  loaded->config.data.packing = workload.packing();
+  if (const Status same =
+          check_identity(run_identity(going.loaded.config, workload), run_identity(loaded->config, workload));
+      !same.is_ok())
+    return refused(same);
+  const auto& now = going.loaded.config.memory;
+  const auto& then = loaded->config.memory;
+  if (then.device_bytes == now.device_bytes && then.pinned_bytes == now.pinned_bytes &&
+      then.nvme_bytes == now.nvme_bytes)
+    return {};
+  auto planned = plan_job(*loaded, going.basis());
+  if (!planned.has_value()) return refused(planned.status());
+  if (const Status room = Job::check_room(loaded->config, *planned->plan); !room.is_ok())
+    return refused(room);
+  if (const Status writes = trainer.may_go_on_in(*planned->plan); !writes.is_ok()) return refused(writes);
+  STRATA_TRY_ASSIGN(const std::string saved, trainer.leave());
+  const Status started = going.job->restart(loaded->config, *planned->plan, going.io, going.trace);
+  going.planned = *std::move(planned);
+  going.loaded = *std::move(loaded);
+  STRATA_TRY(
+      started.annotate(str("going on in ", what, "; --resume ", folder.path(), " goes on from ", saved)));
+  STRATA_TRY(load_checkpoint(going.job->engine(), going.io, saved).status());
+  resolve_late(going.loaded, folder.path(), workload);
+  STRATA_TRY(folder.write(kResolvedConfig, going.loaded.tree.to_toml(true)));
+  STRATA_TRY(folder.write("plan.json",
+                          plan_json(going.loaded.config, *going.planned.plan, going.planned.recompute)));
+  trainer.go_on_in(*going.job);
+  progress.line(str("going on in ", what, "\n",
+                    start_table(going.loaded.config, going.planned, nvme_text(going.job->engine()))));
+  return {};
+}
+
+// `asked`: of the request in its folder, what it starts in already.
+Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& signals,
+                      const std::vector<std::string>& asked) {
   Io& io = posix_io();
   const TrainConfig& config = loaded.config;
   STRATA_TRY_ASSIGN(const LogLevel level, parse_log_level(config.log.level));
@@ -127,28 +206,29 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
       workload->packing();  // whether rows hold several documents is part of the program
   STRATA_TRY_ASSIGN(const CachedProfile machine, cached_profile(io, profile_path(args.environment),
                                                                 machine_name(config.cpu.share.threads())));
-  STRATA_TRY_ASSIGN(const PlannedJob planned,
-                    plan_job(loaded, {machine.profile ? &*machine.profile : nullptr, false}));
-  STRATA_TRY(check_write_budget(config, *planned.plan));
-  const Expectation expected{planned.forecast, machine.warning};
   const SteadyClock clock;
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
   if (trace) trace->set_enabled(false);  // the trainer turns it on for the steps asked for
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *planned.plan, io, trace.get()));
+  Going going{args, loaded, machine, io, trace.get(), {}, {}};
+  STRATA_TRY_ASSIGN(going.planned, plan_or_split(args, loaded, going.basis(),
+                                                 [](const Args& given) { return load_config(given); }));
+  STRATA_TRY(check_write_budget(config, *going.planned.plan));
+  STRATA_TRY_ASSIGN(going.job, Job::start(config, *going.planned.plan, io, trace.get()));
+  Job& job = *going.job;
   for (const std::string& note : workload->notes()) print(args.out, str("data     ", note, "\n"));
-  const std::string nvme_note = job->engine().nvme_note();
-  print(args.out, start_table(config, planned, nvme_note + paths_text(job->engine().nvme_paths())));
-  if (nvme_note != "not used" && nvme_note != "io_uring, O_DIRECT, registered buffers")
-    log->warn("the nvme tier works below its best: ", nvme_note);
-  log->debug(planned.plan->train.code.size(), " instructions a micro-batch, ",
-             planned.plan->layout.n_chunks(), " chunks");
+  print(args.out, start_table(config, going.planned, nvme_text(job.engine())));
+  if (const std::string note = job.engine().nvme_note();
+      note != "not used" && note != "io_uring, O_DIRECT, registered buffers")
+    log->warn("the nvme tier works below its best: ", note);
+  log->debug(going.planned.plan->train.code.size(), " instructions a micro-batch, ",
+             going.planned.plan->layout.n_chunks(), " chunks");
 
   if (!checkpoints.empty()) {
     const auto warn = [&](std::string_view text) { print(args.err, str("strata train: ", text, "\n")); };
-    STRATA_TRY_ASSIGN(const std::string from, load_newest(job->engine(), checkpoints, io, warn));
+    STRATA_TRY_ASSIGN(const std::string from, load_newest(job.engine(), checkpoints, io, warn));
     print(args.out, str("resuming from ", from, "\n"));
   } else {
-    STRATA_TRY(first_values(job->engine(), config, io));
+    STRATA_TRY(first_values(job.engine(), config, io));
     if (!args.resume.empty())
       print(args.out, str(path, " holds no checkpoint yet: starting from the beginning\n"));
   }
@@ -163,18 +243,28 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
     STRATA_TRY(write_text_atomically(io, path + "/chat_template.jinja", workload->chat_template()));
   STRATA_TRY_ASSIGN(
       const std::unique_ptr<RunFolder> folder,
-      RunFolder::open(io, path, opening_of(args), job->engine().steps(), loaded.tree.to_toml(true)));
-  STRATA_TRY(folder->write("plan.json", plan_json(config, *planned.plan, planned.recompute)));
+      RunFolder::open(io, path, opening_of(args), job.engine().steps(), loaded.tree.to_toml(true)));
+  STRATA_TRY(folder->write("plan.json", plan_json(config, *going.planned.plan, going.planned.recompute)));
 
+  // That of a run which this one overwrote, or what it starts in: not one that was made since.
+  if (const BudgetRequest request(io, path);
+      request.is_there() &&
+      (args.resume.empty() || request.read().value_or(std::vector<std::string>()) == asked))
+    STRATA_TRY(request.take().status());
   StreamSink sink(args.out);
   Progress progress(sink, shown);
-  Trainer trainer(config, *job, *workload, *folder, progress, signals, io, trace.get());
-  STRATA_TRY_ASSIGN(const TrainOutcome outcome, trainer.run());
+  Trainer trainer(config, job, *workload, *folder, progress, signals, io, trace.get());
+  STRATA_TRY_ASSIGN(TrainOutcome outcome, trainer.run());
+  while (outcome.ending == Ending::rebudget) {
+    STRATA_TRY(change_budgets(going, trainer, *workload, *folder, progress));
+    STRATA_TRY_ASSIGN(outcome, trainer.run());
+  }
+  const Expectation expected{going.planned.forecast, machine.warning};
   progress.finish();
   if (trace) STRATA_TRY(trace->write(io, folder->file("trace.json")));
-  STRATA_TRY(folder->write("summary.json", summary_json(outcome, job->engine(), *workload,
+  STRATA_TRY(folder->write("summary.json", summary_json(outcome, job.engine(), *workload,
                                                         config.io.write_budget_bytes, expected)));
-  return Outcome{outcome.ending, path, summary_text(outcome, job->engine(), *folder, expected),
+  return Outcome{outcome.ending, path, summary_text(outcome, job.engine(), *folder, expected),
                  outcome.why_stopped};
 }
 
@@ -186,12 +276,17 @@ int run_train(const Args& args) {
         !there.is_ok())
       return print_error(args, "train", there);
   Args given = args;
-  if (!args.resume.empty()) given.items.insert(given.items.begin(), args.resume + "/config.resolved.toml");
+  // What it was asked for since it last trained, unless the command line says otherwise.
+  std::vector<std::string> asked;
+  if (const BudgetRequest request(posix_io(), args.resume); !args.resume.empty() && request.is_there())
+    asked = request.read().value_or(asked);  // else the trainer takes it, and refuses it
+  given = completed(given, asked);
+  if (!args.resume.empty()) given.items.insert(given.items.begin(), str(args.resume, "/", kResolvedConfig));
   auto loaded = load_config(given);
   if (!loaded.has_value()) return print_error(args, "train", loaded.status());
   const auto signals = install_signals();
   if (!signals.has_value()) return print_error(args, "train", signals.status());
-  const auto outcome = train(args, *loaded, **signals);
+  const auto outcome = train(given, *loaded, **signals, asked);
   if (!outcome.has_value()) return print_error(args, "train", outcome.status());
   print(args.out, outcome->text);
   if (outcome->why_stopped.empty()) return kExitOk;

@@ -6,6 +6,7 @@
 namespace strata::cli {
 
 int run_bench(const Args& args);
+int run_budget(const Args& args);
 int run_config(const Args& args);
 int run_data(const Args& args);
 int run_doctor(const Args& args);

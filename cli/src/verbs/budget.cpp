@@ -1,0 +1,44 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <strata/runtime/str.h>
+
+#include "exit_code.h"
+#include "load_config.h"
+#include "training/budget_request.h"
+#include "training/job.h"
+#include "training/run_folder.h"
+#include "verbs/verbs.h"
+
+namespace strata::cli {
+namespace {
+
+// What the run would be refused is refused here, before it is disturbed.
+Result<std::string> ask(const Args& args) {
+  if (args.items.size() < 2 || is_assignment(args.items.front()))
+    return Status::error(Code::invalid,
+                         "name a run, then its new budgets: strata budget runs/demo memory.pinned=4GiB");
+  const std::string& run = args.items.front();
+  const std::vector<std::string> assignments(args.items.begin() + 1, args.items.end());
+  STRATA_TRY(BudgetRequest::check(assignments));
+  STRATA_TRY(RunFolder::check(posix_io(), run, RunFolder::Opening::resume));
+  Args given = args;
+  given.items.front() = str(run, "/", kResolvedConfig);
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
+  STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
+  STRATA_TRY(Job::check_room(loaded.config, *planned.plan));
+  STRATA_TRY(BudgetRequest(posix_io(), run).ask(assignments));
+  return str("asked: before its next step, or when it is resumed, ", run, " goes on in ",
+             fmt::format("{}", fmt::join(assignments, " ")), "\n");
+}
+
+}  // namespace
+
+int run_budget(const Args& args) {
+  const auto text = ask(args);
+  if (!text.has_value()) return print_error(args, "budget", text.status());
+  print(args.out, *text);
+  return kExitOk;
+}
+
+}  // namespace strata::cli

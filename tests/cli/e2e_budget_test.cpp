@@ -1,0 +1,146 @@
+// Budgets that change while a run trains, and what a run does where they are too small.
+#include "e2e_rig.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CliBudgetE2e : public CliE2e {
+ protected:
+  static inline const Words kRoomy = {"memory.device=8MiB", "memory.pinned=8MiB", "memory.nvme=0"};
+  static inline const Words kTight = {"memory.device=700KiB", "memory.pinned=1300KiB", "memory.nvme=8MiB"};
+
+  static Words run_of(const std::string& out, int steps, const Words& more) {
+    Words words = {"--out", out, str("train.steps=", steps), "log.every=1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return tiny("train", words);
+  }
+  static Words budget_of(const std::string& run, const Words& more) {
+    Words words = {"budget", run};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  void expect_same_states(const std::string& a, const std::string& b) const {
+    EXPECT_EQ(summary(a)["state_digest"], summary(b)["state_digest"]);
+    EXPECT_EQ(summary(a)["val_loss_bits"], summary(b)["val_loss_bits"]);
+  }
+};
+
+TEST_F(CliBudgetE2e, ARunGoesOnInOtherBudgetsToTheSameBits) {
+  ASSERT_EQ(strata(run_of("whole", 60, kRoomy)).exit_code, 0);
+  RunningProgram program(STRATA_PROGRAM, run_of("run", 60, kRoomy), options_);
+  ASSERT_TRUE(program.wait_for("step 3/60"));
+  const ProgramResult cut = strata(budget_of("run", kTight));
+  ASSERT_EQ(cut.exit_code, 0) << cut.said();
+  EXPECT_THAT(cut.out, HasSubstr("before its next step"));
+  ASSERT_TRUE(program.wait_for("going on in memory.device=700KiB"));
+  ASSERT_EQ(strata(budget_of("run", {"memory.device=2MiB"})).exit_code, 0);
+  const ProgramResult ended = program.finish();
+  ASSERT_EQ(ended.exit_code, 0) << ended.said();
+  EXPECT_THAT(ended.out, HasSubstr("going on in memory.device=2MiB"));
+  expect_same_states("run", "whole");
+  EXPECT_EQ(summary("run")["budget_bytes"]["device"], 2 << 20);
+  EXPECT_EQ(summary("run")["budget_bytes"]["pinned"], 1300 << 10) << "what was not asked for again stays";
+  EXPECT_GT(summary("run")["moved_bytes"]["nvme_write"], 0);
+  EXPECT_FALSE(exists("run/budget.request"));
+}
+
+TEST_F(CliBudgetE2e, WhatDoesNotFitOrIsNoBudgetIsRefusedAndTheRunHearsNothingOfIt) {
+  ASSERT_EQ(strata(run_of("run", 2, kRoomy)).exit_code, 0);
+  const auto refused = [&](const Words& words, int code, const std::string& says) {
+    const ProgramResult result = strata(budget_of("run", words));
+    EXPECT_EQ(result.exit_code, code) << result.said();
+    EXPECT_THAT(result.err, HasSubstr(says));
+    EXPECT_FALSE(exists("run/budget.request"));
+  };
+  refused({"memory.device=4KiB"}, 3, "it fits with:");
+  refused({"memory.device=much"}, 2, "memory.device");
+  refused({"train.steps=9", "optim.lr=1"}, 2, "optim.lr=1: a run that goes on takes memory.device");
+  refused({}, 2, "name a run, then its new budgets");
+  EXPECT_EQ(strata(budget_of("nowhere", {"memory.device=1MiB"})).exit_code, 2);
+}
+
+TEST_F(CliBudgetE2e, ARequestThatCannotBeMetLeavesTheRunAsItWas) {
+  ASSERT_EQ(strata(run_of("whole", 40, kRoomy)).exit_code, 0);
+  RunningProgram program(STRATA_PROGRAM, run_of("run", 40, kRoomy), options_);
+  ASSERT_TRUE(program.wait_for("step 2/40"));
+  write("run/budget.request", "memory.device=4KiB\n");
+  ASSERT_TRUE(program.wait_for("which is refused"));
+  write("run/budget.request", "nonsense\n");
+  ASSERT_TRUE(program.wait_for("nonsense: a run that goes on takes"));
+  EXPECT_FALSE(exists("run/budget.request"));
+  const ProgramResult ended = program.finish();
+  EXPECT_EQ(ended.exit_code, 0) << ended.said();
+  expect_same_states("run", "whole");
+}
+
+TEST_F(CliBudgetE2e, ARunThatIsNotRunningTakesThemWhenItIsResumed) {
+  ASSERT_EQ(strata(run_of("whole", 6, kRoomy)).exit_code, 0);
+  ASSERT_EQ(strata(run_of("run", 6,
+                          {"memory.device=8MiB", "memory.pinned=8MiB", "memory.nvme=0", "train.max_time=0s"}))
+                .exit_code,
+            0);
+  ASSERT_EQ(strata(budget_of("run", kTight)).exit_code, 0);
+  const ProgramResult resumed = strata({"train", "--resume", "run", "train.max_time=none"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.said();
+  EXPECT_THAT(resumed.out, AllOf(HasSubstr("700.0 KiB"), Not(HasSubstr("going on in"))))
+      << "it starts in them";
+  EXPECT_FALSE(exists("run/budget.request"));
+  expect_same_states("run", "whole");
+}
+
+TEST_F(CliBudgetE2e, ARunThatWasSplitStaysSoInOtherBudgets) {
+  const Words split = {"train.micro_batch=8", "train.recompute=none", "offload.activations=none",
+                       "memory.device=1MiB", "train.allow_split=true"};
+  RunningProgram program(STRATA_PROGRAM, run_of("run", 40, split), options_);
+  ASSERT_TRUE(program.wait_for("step 3/40"));
+  const ProgramResult asked = strata(budget_of("run", {"memory.device=8MiB"}));
+  ASSERT_EQ(asked.exit_code, 0) << asked.said();
+  const ProgramResult ended = program.finish();
+  ASSERT_EQ(ended.exit_code, 0) << ended.said();
+  EXPECT_THAT(ended.out, HasSubstr("going on in memory.device=8MiB"));
+  EXPECT_THAT(ended.out, Not(HasSubstr("refused")));
+  EXPECT_EQ(strata({"train", "--resume", "run", "train.steps=41"}).exit_code, 0);
+}
+
+TEST_F(CliBudgetE2e, WhatChangesInTheFileItStartedWithDoesNotComeIn) {
+  write("run.toml", "[optim]\nlr = 1e-3\n");
+  RunningProgram program(
+      STRATA_PROGRAM, tiny("train", {"run.toml", "--out", "run", "train.steps=40", "log.every=1"}), options_);
+  ASSERT_TRUE(program.wait_for("step 3/40"));
+  write("run.toml", "[optim]\nlr = 1e-1\n");
+  ASSERT_EQ(strata(budget_of("run", {"memory.device=8MiB"})).exit_code, 0);
+  ASSERT_EQ(program.finish().exit_code, 0);
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("lr = 0.001"));
+}
+
+TEST_F(CliBudgetE2e, WhatARunDecidedForItsBudgetsIsOpenAgainInOthers) {
+  ASSERT_EQ(strata(run_of("run", 2, kRoomy)).exit_code, 0);
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")),
+              AllOf(HasSubstr("recompute = \"none\""), HasSubstr("reopens = [")));
+  Words words = {"train", "--resume", "run", "train.steps=3"};
+  words.insert(words.end(), kTight.begin(), kTight.end());
+  const ProgramResult resumed = strata(words);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.said();
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")), Not(HasSubstr("recompute = \"none\"")));
+}
+
+TEST_F(CliBudgetE2e, MicroBatchesAreSplitOnlyWhereThatIsAllowed) {
+  const Words small = {"train.micro_batch=8", "train.recompute=none", "offload.activations=none",
+                       "memory.device=1MiB"};
+  Words allowed = small;
+  allowed.emplace_back("train.allow_split=true");
+  const ProgramResult refused = strata(run_of("refused", 2, small));
+  EXPECT_EQ(refused.exit_code, 3) << refused.said();
+  const ProgramResult split = strata(run_of("run", 2, allowed));
+  ASSERT_EQ(split.exit_code, 0) << split.said();
+  EXPECT_THAT(split.out, AllOf(HasSubstr("micro-batches were split"),
+                               HasSubstr("train.micro_batch=8 train.grad_accum=2")));
+  EXPECT_EQ(strata({"train", "--resume", "run", "train.steps=3"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace strata::test
