@@ -9,7 +9,6 @@
 #include <strata/kernels/attention.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/linear.h>
-#include <strata/kernels/optimizer.h>
 #include <strata/runtime/thread_pool.h>
 
 // GEMM by training shapes beside one oneDNN call over the whole product; memory-bound ops beside memcpy.
@@ -85,14 +84,6 @@ void attention(benchmark::State& state) {
 BENCHMARK(attention)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
 
 constexpr std::int64_t kElements = 1 << 24;
-
-void adamw(benchmark::State& state) {
-  const auto pool = must(ThreadPool::create(static_cast<int>(state.range(0))));
-  Operand p({kElements}), g({kElements}), m({kElements}), v({kElements});
-  for (auto _ : state) adamw_host({{}, p.view(), g.view(), m.view(), v.view(), {}}, *pool);
-  state.SetBytesProcessed(state.iterations() * kElements * 28);  // 4 reads, 3 writes
-}
-BENCHMARK(adamw)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
 
 void gelu(benchmark::State& state) {
   const auto pool = must(ThreadPool::create(static_cast<int>(state.range(0))));

@@ -150,6 +150,11 @@ void direction_of(const UpdateStep& step, const UpdateBlock& b, std::int64_t n, 
 void lamb_moments_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n, Dither dither,
                         double* master_leaves, double* direction_leaves) noexcept {
   update_block(step, block, n, dither);
+  lamb_leaves_block(step, block, n, master_leaves, direction_leaves);
+}
+
+void lamb_leaves_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n,
+                       double* master_leaves, double* direction_leaves) noexcept {
   Tiles tiles;
   alignas(64) float leaf[kNormLeafElems];
   for (std::int64_t at = 0; at < n; at += kNormLeafElems, ++master_leaves, ++direction_leaves) {

@@ -7,25 +7,20 @@
 #include <strata/cpuopt/norm.h>
 
 namespace strata {
-namespace {
-
-const cpuopt::UpdateStep& step_of(const ChunkUpdate& u, const Block& block) {
-  const std::int32_t rule = u.plan->rule_of_tensor[static_cast<std::size_t>(block.tensor)];
-  return u.step->by_rule[static_cast<std::size_t>(rule)];
-}
-
-cpuopt::UpdateBlock part_of(const ChunkUpdate& u, const Block& block) {
-  cpuopt::UpdateBlock part = u.chunk.at(block.offset);
-  part.index = static_cast<std::uint32_t>(block.at);
+// Randomness goes by the parameter's place in the program: layouts do not change it.
+UpdatePart part_of(const ChunkUpdate& u, const Block& block) {
+  const auto tensor = static_cast<std::size_t>(block.tensor);
+  const auto rule = static_cast<std::size_t>(u.plan->rule_of_tensor[tensor]);
+  UpdatePart part{u.step->by_rule[rule], u.chunk.at(block.offset), {}};
+  part.block.index = static_cast<std::uint32_t>(block.at);
+  if (u.chunk.states != StateFormat::fp32)
+    part.dither = cpuopt::dither_of(u.step->rounding_seed,
+                                    static_cast<std::uint64_t>(u.plan->tensors.param_of_tensor[tensor]),
+                                    u.step->step, block.at);
   return part;
 }
 
-// Randomness goes by the parameter's place in the program: layouts do not change it.
-cpuopt::Dither dither_of(const ChunkUpdate& u, const Block& block) {
-  if (u.chunk.states == StateFormat::fp32) return {};
-  const auto param = u.plan->tensors.param_of_tensor[static_cast<std::size_t>(block.tensor)];
-  return cpuopt::dither_of(u.step->rounding_seed, static_cast<std::uint64_t>(param), u.step->step, block.at);
-}
+namespace {
 
 using Copy = void (*)(void* to, const void* from, std::size_t bytes);
 void copy_cached(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
@@ -61,6 +56,8 @@ void tend_undo(const ChunkUpdate& u, const Block& block) {
     copy_states(there, here, block.n, &copy_cached);
 }
 
+}  // namespace
+
 // A tensor lies in its chunk whole, so its norms are complete once the chunk's blocks are.
 void take_trust(const ChunkUpdate& u) {
   for (std::size_t first = 0; first < u.blocks.size();) {
@@ -78,18 +75,22 @@ void take_trust(const ChunkUpdate& u) {
   }
 }
 
+namespace {
+
 void run_by_tensor(const ChunkUpdate& u, ThreadPool& pool) {
   const auto n = std::ssize(u.blocks);
   pool.parallel_for(n, [&](std::int64_t i) {
     const Block& b = u.blocks[static_cast<std::size_t>(i)];
     tend_undo(u, b);
-    cpuopt::lamb_moments_block(step_of(u, b), part_of(u, b), b.n, dither_of(u, b),
-                               u.norms.master_leaves + b.leaf, u.norms.direction_leaves + b.leaf);
+    const UpdatePart part = part_of(u, b);
+    cpuopt::lamb_moments_block(part.step, part.block, b.n, part.dither, u.norms.master_leaves + b.leaf,
+                               u.norms.direction_leaves + b.leaf);
   });
   take_trust(u);
   pool.parallel_for(n, [&](std::int64_t i) {
     const Block& b = u.blocks[static_cast<std::size_t>(i)];
-    cpuopt::lamb_apply_block(step_of(u, b), u.norms.trust[b.tensor], part_of(u, b), b.n);
+    const UpdatePart part = part_of(u, b);
+    cpuopt::lamb_apply_block(part.step, u.norms.trust[b.tensor], part.block, b.n);
   });
 }
 
@@ -108,7 +109,9 @@ void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
       b.at += done;
       b.n = std::min(piece, whole.n - done);
       tend_undo(u, b);
-      if (updates) cpuopt::update_block(step_of(u, b), part_of(u, b), b.n, dither_of(u, b));
+      if (!updates) continue;
+      const UpdatePart part = part_of(u, b);
+      cpuopt::update_block(part.step, part.block, b.n, part.dither);
     }
   });
 }

@@ -44,6 +44,17 @@ struct ChunkUpdate {
   TensorNorms norms;
   Undo undo = Undo::none;
 };
+/// All of it, by the CPU.
 void run_chunk_update(const ChunkUpdate& update, ThreadPool& pool);
+
+/// A block of it, for whoever updates it.
+struct UpdatePart {
+  const cpuopt::UpdateStep& step;
+  cpuopt::UpdateBlock block;
+  cpuopt::Dither dither;
+};
+UpdatePart part_of(const ChunkUpdate& update, const Block& block);
+/// The trust of every tensor of the chunk, from its norms' leaves.
+void take_trust(const ChunkUpdate& update);
 
 }  // namespace strata

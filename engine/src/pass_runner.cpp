@@ -9,6 +9,8 @@
 #include <strata/runtime/assert.h>
 #include <strata/runtime/profiler_range.h>
 
+#include "device_work.h"
+
 namespace strata {
 
 PassRunner::PassRunner(Machine& machine, Commit& commit, Speculation& speculation)
@@ -243,6 +245,11 @@ void run_leaves(const LeavesState& s, ThreadPool& pool) {
 
 }  // namespace
 
+// Of a simulation the device's work is priced as the CPU's is.
+bool PassRunner::is_device(const Stream& stream) const {
+  return &stream == &machine_.compute && !machine_.prices;
+}
+
 bool PassRunner::sums_as_it_lands(ChunkId chunk) const {
   const GroupKey& group = machine_.plan.layout.group_of(chunk);
   return group.sum == group.grad;
@@ -250,6 +257,7 @@ bool PassRunner::sums_as_it_lands(ChunkId chunk) const {
 
 Status PassRunner::accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin& grad, bool first,
                               Stream& stream) {
+  if (is_device(stream)) return accumulate_on_device(machine_, chunk, sum.view(), grad.view(), first);
   const std::vector<Block>& blocks = machine_.tables.blocks[chunk];
   HostCall call("accumulate", &run_accumulate,
                 AccumulateState{reinterpret_cast<float*>(sum.view().data), grad.view().data,
@@ -263,6 +271,7 @@ Status PassRunner::accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin
 }
 
 Status PassRunner::take_leaves(ChunkId chunk, const ChunkPin& sum, Stream& stream) {
+  if (is_device(stream)) return take_leaves_on_device(machine_, chunk, sum.view());
   const std::vector<Block>& blocks = machine_.tables.blocks[chunk];
   HostCall call("norm leaves", &run_leaves,
                 LeavesState{sum.view().data, machine_.plan.layout.group_of(chunk).sum, machine_.leaves(),

@@ -44,6 +44,7 @@ class PassRunner {
   Status land_on_device(ChunkId chunk, const Pass& pass);
   Status land_in_ram(ChunkId chunk, const Pass& pass);
   /// Whether a micro-batch's gradient has the dtype of the sum.
+  bool is_device(const Stream& stream) const;
   bool sums_as_it_lands(ChunkId chunk) const;
   Status accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin& grad, bool first, Stream& stream);
   Status take_leaves(ChunkId chunk, const ChunkPin& sum, Stream& stream);

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "device_work.h"
+
 namespace strata {
 namespace {
 
@@ -75,6 +77,7 @@ Status queue_update(Machine& machine, ChunkId chunk, const StepConstants& step, 
                         .norms = machine.tensor_norms(),
                         .undo = undo};
   if (gradient) update.chunk.g = gradient.view().data;
+  if (on_device && !machine.prices) return update_on_device(machine, update);
   if (undo != Undo::none) update.old = old_block(machine, chunk);
   HostCall call(cpuopt::to_string(step.by_rule[0].optimizer).data(), &run_chunk_update, update);
   if (machine.prices) call.paced(machine.prices->update_ns(chunk, on_device, undo));

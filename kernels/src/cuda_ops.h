@@ -46,7 +46,9 @@ Status relu_forward(Backend& backend, Stream& stream, const ReluForwardArgs& arg
 Status relu_backward(Backend& backend, Stream& stream, const ReluBackwardArgs& args);
 Status swiglu_forward(Backend& backend, Stream& stream, const SwigluForwardArgs& args);
 Status swiglu_backward(Backend& backend, Stream& stream, const SwigluBackwardArgs& args);
-Status adamw(Backend& backend, Stream& stream, const AdamWArgs& args);
+Status update(Backend& backend, Stream& stream, const UpdateArgs& args);
+Status lamb_leaves(Backend& backend, Stream& stream, const LambLeavesArgs& args);
+Status lamb_apply(Backend& backend, Stream& stream, const LambApplyArgs& args);
 Status accumulate(Backend& backend, Stream& stream, const AccumulateArgs& args);
 Status square_sum_leaves(Backend& backend, Stream& stream, const SquareSumLeavesArgs& args);
 

@@ -1,8 +1,18 @@
-#include "absent_op.h"
+#include <string_view>
+
+#include <strata/runtime/str.h>
+
 #include "cuda_ops.h"
 
-// In place of src/cuda/*.cu in a build without CUDA.
+// In place of src/cuda/ in a build without CUDA.
 namespace strata::kernels::cuda {
+namespace {
+
+Status absent(std::string_view op) {
+  return Status::error(Code::unsupported, str(op, ": this build has no CUDA"));
+}
+
+}  // namespace
 
 Status embedding_forward(Backend&, Stream&, const EmbeddingForwardArgs&) {
   return absent("embedding_forward");
@@ -29,6 +39,7 @@ Status cross_entropy_forward(Backend&, Stream&, const CrossEntropyForwardArgs&) 
 Status cross_entropy_backward(Backend&, Stream&, const CrossEntropyBackwardArgs&) {
   return absent("cross_entropy_backward");
 }
+Status cached_attention(Backend&, Stream&, const CachedAttentionArgs&) { return absent("cached_attention"); }
 Status rmsnorm_forward(Backend&, Stream&, const RmsnormForwardArgs&) { return absent("rmsnorm_forward"); }
 Status rmsnorm_backward(Backend&, Stream&, const RmsnormBackwardArgs&) { return absent("rmsnorm_backward"); }
 Status qk_norm_forward(Backend&, Stream&, const QkNormForwardArgs&) { return absent("qk_norm_forward"); }
@@ -40,7 +51,9 @@ Status relu_forward(Backend&, Stream&, const ReluForwardArgs&) { return absent("
 Status relu_backward(Backend&, Stream&, const ReluBackwardArgs&) { return absent("relu_backward"); }
 Status swiglu_forward(Backend&, Stream&, const SwigluForwardArgs&) { return absent("swiglu_forward"); }
 Status swiglu_backward(Backend&, Stream&, const SwigluBackwardArgs&) { return absent("swiglu_backward"); }
-Status adamw(Backend&, Stream&, const AdamWArgs&) { return absent("adamw"); }
+Status update(Backend&, Stream&, const UpdateArgs&) { return absent("update"); }
+Status lamb_leaves(Backend&, Stream&, const LambLeavesArgs&) { return absent("lamb leaves"); }
+Status lamb_apply(Backend&, Stream&, const LambApplyArgs&) { return absent("lamb apply"); }
 Status accumulate(Backend&, Stream&, const AccumulateArgs&) { return absent("accumulate"); }
 Status square_sum_leaves(Backend&, Stream&, const SquareSumLeavesArgs&) {
   return absent("square_sum_leaves");

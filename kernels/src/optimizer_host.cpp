@@ -1,47 +1,51 @@
-#include <span>
-
+#include <strata/cpuopt/gradient.h>
 #include <strata/cpuopt/norm.h>
-#include <strata/cpuopt/update.h>
 #include <strata/kernels/optimizer.h>
-#include <strata/runtime/assert.h>
 
 #include "op.h"
-#include "row_table.h"
 
 namespace strata::kernels {
 namespace {
 
+// A whole number of norm leaves and of blocks of moments, so that no cut changes a bit.
 constexpr std::int64_t kBlockElems = 65536;
-static_assert(kBlockElems % cpuopt::kNormLeafElems == 0);
+static_assert(kBlockElems % cpuopt::kNormLeafElems == 0 && kBlockElems % kMomentBlock == 0);
+
+const std::byte* from(const TensorView& view, std::int64_t i) {
+  return view.data + static_cast<std::size_t>(i) * size_of(view.dtype);
+}
 
 }  // namespace
 
-void adamw_host(const AdamWArgs& a, ThreadPool& pool) {
-  cpuopt::UpdateStep step = cpuopt::update_step(a.params);
-  if (detail::is_given(a.grad_factor)) step.scalars.grad_factor = *a.grad_factor.as<float>();
-  detail::for_runs(pool, a.p.n_elems(), kBlockElems, [&](std::int64_t i, std::int64_t n) {
-    cpuopt::update_block(step,
-                         {.param = a.p.as<float>() + i,
-                          .m = {a.m.as<float>() + i, nullptr},
-                          .v = {a.v.as<float>() + i, nullptr},
-                          .g = a.g.as<float>() + i},
-                         n, {});
+void update_host(const UpdateArgs& a, ThreadPool& pool) {
+  detail::for_runs(pool, a.n, kBlockElems, [&](std::int64_t i, std::int64_t n) {
+    cpuopt::update_block(a.step, a.block.at(i), n, a.dither);
+  });
+}
+
+void lamb_leaves_host(const LambLeavesArgs& a, ThreadPool& pool) {
+  detail::for_runs(pool, a.n, kBlockElems, [&](std::int64_t i, std::int64_t n) {
+    const std::int64_t leaf = i / cpuopt::kNormLeafElems;
+    cpuopt::lamb_leaves_block(a.step, a.block.at(i), n, a.master_leaves + leaf, a.direction_leaves + leaf);
+  });
+}
+
+void lamb_apply_host(const LambApplyArgs& a, ThreadPool& pool) {
+  detail::for_runs(pool, a.n, kBlockElems, [&](std::int64_t i, std::int64_t n) {
+    cpuopt::lamb_apply_block(a.step, *a.trust, a.block.at(i), n);
   });
 }
 
 void accumulate_host(const AccumulateArgs& a, ThreadPool& pool) {
   detail::for_runs(pool, a.acc.n_elems(), kBlockElems, [&](std::int64_t i, std::int64_t n) {
-    detail::row_table().add_to(a.acc.as<float>() + i, a.g.as<float>() + i, n);
+    cpuopt::accumulate({a.acc.as<float>() + i, static_cast<std::size_t>(n)}, a.g.dtype, from(a.g, i), a.first);
   });
 }
 
 void square_sum_leaves_host(const SquareSumLeavesArgs& a, ThreadPool& pool) {
   detail::for_runs(pool, a.x.n_elems(), kBlockElems, [&](std::int64_t i, std::int64_t n) {
-    const std::span<const float> x(a.x.as<float>() + i, static_cast<std::size_t>(n));
-    const std::span<double> leaves(a.leaves.as<double>() + i / cpuopt::kNormLeafElems,
-                                   static_cast<std::size_t>(cpuopt::norm_leaves(n)));
-    const Status status = cpuopt::square_sum_leaves(x, leaves);
-    STRATA_ASSERT(status.is_ok(), status.message());
+    cpuopt::square_sum_leaves(a.x.dtype, from(a.x, i), n,
+                              a.leaves.as<double>() + i / cpuopt::kNormLeafElems);
   });
 }
 

@@ -10,6 +10,7 @@
 
 #include <strata/cpuopt/norm.h>
 #include <strata/kernels/attention.h>
+#include <strata/kernels/cached_attention.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/embedding.h>
@@ -366,21 +367,33 @@ TEST_P(DeviceOpsTest, AttentionIsCloseToTheHosts) {
   }
 }
 
-TEST_P(DeviceOpsTest, SumsAndSteps) {
-  if (GetParam() != DType::f32) GTEST_SKIP() << "f32 alone";
+TEST_P(DeviceOpsTest, AttentionOverACache) {
+  if (GetParam() != DType::f32) GTEST_SKIP() << "caches are f32";
+  constexpr std::int64_t d = 64, capacity = 300, sequences = 3;
+  for (const CachedAttentionShape shape :
+       {CachedAttentionShape{6, 6, false}, CachedAttentionShape{8, 2, false}, CachedAttentionShape{4, 1, true}}) {
+    const std::vector<std::int32_t> places = {299, 0, 117, 118, 0}, slots = {0, 1, 2, 2, -1};
+    const auto rows = std::ssize(slots);
+    same<CachedAttentionArgs>(
+        "cached attention",
+        {in({rows, (shape.heads + 2 * shape.kv_heads) * d}, 1, 2.0), integers(places), integers(slots),
+         in({sequences, shape.kv_heads, capacity, d}, 2), in({sequences, shape.kv_heads, capacity, d}, 3),
+         unwritten({rows, shape.heads * d}, DType::f32), shape,
+         workspace(cached_attention_workspace_bytes(rows, capacity, shape))},
+        &cached_attention_host, &cached_attention_async,
+        {&CachedAttentionArgs::out, &CachedAttentionArgs::keys, &CachedAttentionArgs::values});
+  }
+}
+
+TEST_P(DeviceOpsTest, GradientsAndTheirNorms) {
   constexpr std::int64_t n = 3 * 4096 + 77;
-  const TensorView x = in({n}, 1), g = in({n}, 2);
-  same<AccumulateArgs>("accumulate", {x, g}, &accumulate_host, &accumulate_async, {&AccumulateArgs::acc});
+  const TensorView g = in({n}, 2);
+  for (const bool first : {true, false})
+    same<AccumulateArgs>("accumulate", {in({n}, 1, 1.0, DType::f32), g, first}, &accumulate_host,
+                         &accumulate_async, {&AccumulateArgs::acc});
   same<SquareSumLeavesArgs>("leaves", {g, unwritten({cpuopt::norm_leaves(n)}, DType::f64)},
                             &square_sum_leaves_host, &square_sum_leaves_async,
                             {&SquareSumLeavesArgs::leaves});
-  cpuopt::OptimizerParams params;
-  params.lr = 1e-3;
-  params.step = 3;
-  TensorView factor = unwritten({1}, DType::f32);
-  *factor.as<float>() = 0.25f;
-  same<AdamWArgs>("adamw", {params, in({n}, 3), g, in({n}, 4, 1e-2), in({n}, 5, 0.0), factor}, &adamw_host,
-                  &adamw_async, {&AdamWArgs::p, &AdamWArgs::m, &AdamWArgs::v});
 }
 
 INSTANTIATE_TEST_SUITE_P(Stored, DeviceOpsTest, ::testing::Values(DType::f32, DType::bf16, DType::f16),

@@ -1,12 +1,18 @@
 #include <strata/kernels/optimizer.h>
 
+#include <strata/cpuopt/gradient.h>
 #include <strata/cpuopt/norm.h>
+#include <strata/runtime/convert.h>
 
+#include "cpuopt/optimizer_cases.h"
 #include "op_test.h"
+#include "step_by_ops.h"
 
 namespace strata::kernels {
 namespace {
 
+using cpuopt::MasterLayout;
+using cpuopt::test::StoredTensor;
 using test::Tensor;
 
 class OptimizerTest : public ::testing::TestWithParam<std::int64_t> {
@@ -15,45 +21,53 @@ class OptimizerTest : public ::testing::TestWithParam<std::int64_t> {
   const std::vector<float> a = test::Values(1).floats(n), b = test::Values(2).floats(n);
 };
 
-TEST_P(OptimizerTest, AdamWHasTheBitsOfCpuopt) {
-  const cpuopt::OptimizerParams params = {.lr = 1e-2, .weight_decay = 0.1, .step = 3, .grad_factor = 0.5};
-  std::vector<float> p = a, m = b, v(a.size(), 0.25f);
-  Tensor tp({n}, p), tg({n}, b), tm({n}, m), tv({n}, v);
-  must(cpuopt::adamw_update(params, p, b, m, v));
-  adamw_host({params, tp.view(), tg.view(), tm.view(), tv.view(), {}}, *test::pool());
-  EXPECT_EQ(test::differing_bits(tp.values(), p) + test::differing_bits(tm.values(), m) +
-                test::differing_bits(tv.values(), v),
-            0u);
+// Ops over a whole tensor beside cpuopt's calls by block.
+TEST_P(OptimizerTest, EveryOptimizerLayoutAndFormatHasTheBitsOfCpuopt) {
+  test::InlineBackend backend;
+  Stream stream = must(backend.create_stream(StreamRole::compute));
+  std::vector<double> leaves(static_cast<std::size_t>(2 * cpuopt::norm_leaves(n)));
+  float trust = 0;
+  for (const cpuopt::OptimizerParams& each : cpuopt::test::every_optimizer())
+    for (const MasterLayout layout :
+         {MasterLayout::f32, MasterLayout::bf16_split, MasterLayout::bf16_shadow, MasterLayout::f16_shadow})
+      for (const StateFormat states : {StateFormat::fp32, StateFormat::bf16, StateFormat::int8}) {
+        StoredTensor want(each, layout, states, a), got(each, layout, states, a);
+        want.step(1, b, DType::f32, 65536);
+        cpuopt::UpdateBlock block = got.block();
+        block.g = b.data();
+        cpuopt::OptimizerParams params = each;
+        params.step = 1;
+        test::step_by_ops(backend, stream, params, block, n, cpuopt::dither_of(17, 3, 1, 0),
+                          {leaves.data(), leaves.data() + cpuopt::norm_leaves(n), &trust});
+        EXPECT_EQ(got.differing_bits_from(want), 0u)
+            << cpuopt::test::name_of(each) << ", layout " << static_cast<int>(layout) << ", "
+            << to_string(states);
+      }
 }
 
 TEST_P(OptimizerTest, AccumulateAddsElementwise) {
-  Tensor acc({n}, a), g({n}, b);
-  accumulate_host({acc.view(), g.view()}, *test::pool());
-  const auto got = acc.values();
-  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_EQ(got[i], a[i] + b[i]);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const bool first : {true, false}) {
+      Tensor acc({n}, a), g({n}, b, dtype);
+      const std::vector<float> rounded = g.values();
+      accumulate_host({acc.view(), g.view(), first}, *test::pool());
+      const std::vector<float> got = acc.values();
+      for (std::size_t i = 0; i < a.size(); ++i)
+        ASSERT_EQ(got[i], first ? rounded[i] : a[i] + rounded[i]) << to_string(dtype);
+    }
 }
 
 TEST_P(OptimizerTest, NormLeavesHaveTheBitsOfCpuopt) {
-  std::vector<double> want(static_cast<std::size_t>(cpuopt::norm_leaves(n))), got = want;
-  must(cpuopt::square_sum_leaves(a, want));
-  Tensor x({n}, a);
-  square_sum_leaves_host({x.view(), test::view(got)}, *test::pool());
-  EXPECT_EQ(test::differing_bits(got, want), 0u);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    std::vector<double> want(static_cast<std::size_t>(cpuopt::norm_leaves(n))), got = want;
+    Tensor x({n}, a, dtype);
+    cpuopt::square_sum_leaves(dtype, x.view().data, n, want.data());
+    square_sum_leaves_host({x.view(), test::view(got)}, *test::pool());
+    EXPECT_EQ(test::differing_bits(got, want), 0u) << to_string(dtype);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, OptimizerTest, ::testing::Values(0, 1, 4097, 65536, 140001));
-
-TEST(OptimizerTest, AFactorInMemoryReplacesTheParameter) {
-  const std::vector<float> start = test::Values(5).floats(9);
-  const auto run = [&](double by_value, TensorView in_memory) {
-    Tensor p({9}, start), g({9}, start), m({9}, start), v({9}, std::vector<float>(9, 1.0f));
-    adamw_host({{.grad_factor = by_value}, p.view(), g.view(), m.view(), v.view(), in_memory}, *test::pool());
-    return p.values();
-  };
-  Tensor factor({1}, {0.125f});
-  EXPECT_EQ(run(7.0, factor.view()), run(0.125, {}));
-  EXPECT_NE(run(7.0, {}), run(0.125, {}));
-}
+INSTANTIATE_TEST_SUITE_P(Sizes, OptimizerTest, ::testing::Values(1, 4097, 65536, 140001));
 
 }  // namespace
 }  // namespace strata::kernels

@@ -52,13 +52,16 @@ TEST_F(QueueTest, AnOpAllocatesNothingOfOurs) {
     Tensor x({n, h}, values, dtype), w({h, h}, std::vector<float>(static_cast<std::size_t>(h * h)), dtype);
     Tensor norm({h}, std::vector<float>(static_cast<std::size_t>(h)), dtype), y = x;
     Tensor rows = t({n}), v = t({n}), master = t({n, h});
+    float* const values_of = master.view().as<float>();
+    const cpuopt::UpdateBlock states{
+        .param = values_of, .m = {values_of, nullptr}, .v = {values_of, nullptr}, .g = values_of};
+    const cpuopt::UpdateStep step = cpuopt::update_step({});
     const auto run = [&] {
       must(linear_forward_async(backend, stream, {x.view(), w.view(), {}, y.view()}));
       must(gelu_forward_async(backend, stream, {x.view(), y.view()}));
       must(layernorm_forward_async(backend, stream,
                                    {x.view(), norm.view(), norm.view(), y.view(), rows.view(), v.view()}));
-      must(
-          adamw_async(backend, stream, {{}, master.view(), master.view(), master.view(), master.view(), {}}));
+      must(update_async(backend, stream, {step, states, master.view().n_elems()}));
     };
     run();
     ASSERT_TRUE(AllocCounter::hooked());
@@ -195,12 +198,16 @@ TEST_F(QueueTest, LayernormAndCrossEntropyCheckTheirRowValues) {
                  "targets is i32 [3]; it must be i32 with 4 elements");
 }
 
-TEST_F(QueueTest, OptimizersCheckLengthsAndParameters) {
+TEST_F(QueueTest, OptimizersCheckLengthsAndPointers) {
   Tensor a = t({4}), b = t({5});
-  expect_refused(adamw_async(backend, stream, {{}, a.view(), b.view(), a.view(), a.view(), {}}),
-                 "g is f32 [5]");
-  expect_refused(adamw_async(backend, stream, {{.step = 0}, a.view(), a.view(), a.view(), a.view(), {}}),
-                 "step is 0");
+  float* const x = a.view().as<float>();
+  const cpuopt::UpdateStep step = cpuopt::update_step({});
+  expect_refused(update_async(backend, stream, {step, {.param = x, .g = x}, -1}), "n is -1");
+  expect_refused(update_async(backend, stream, {step, {.g = x}, 4}), "block.param is null");
+  expect_refused(update_async(backend, stream, {step, {.param = x}, 4}), "block.g is null");
+  expect_refused(
+      update_async(backend, stream, {step, {.layout = cpuopt::MasterLayout::bf16_split, .param = x, .g = x}, 4}),
+      "block.master is null");
   expect_refused(accumulate_async(backend, stream, {a.view(), b.view()}), "g is f32 [5]");
   std::vector<double> leaves(2);
   expect_refused(square_sum_leaves_async(backend, stream, {a.view(), test::view(leaves)}),

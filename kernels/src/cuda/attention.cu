@@ -1,5 +1,6 @@
 #include "cuda/attention_math.h"
 #include "cuda/launch.h"
+#include "cuda/slopes.h"
 
 // The general attention: f32 arithmetic on tiles in shared memory, any head up to what that holds, no
 // atomics: a block has a tile of queries of one head, or of keys of one key head, and takes the others in
@@ -10,13 +11,7 @@ namespace {
 using detail::AttentionView;
 using detail::BlockCrew;
 using detail::kCrew;
-
-/// Slopes by head: computed once a launch, for alibi_slope() is the host's.
-constexpr int kMostHeads = 256;
-struct Slopes {
-  float of[kMostHeads];
-  __device__ float operator()(std::int64_t head) const { return of[head]; }
-};
+using detail::Slopes;
 
 template <int kTile, class T>
 __global__ void __launch_bounds__(kCrew)
@@ -64,15 +59,6 @@ Status launch(Kernel kernel, std::int64_t blocks, std::int64_t floats, cudaStrea
   return Status::ok();
 }
 
-template <class Args>
-Status slopes_of(const Args& a, Slopes& slopes) {
-  if (a.shape.heads > kMostHeads)
-    return Status::error(Code::unsupported, "attention: " + std::to_string(a.shape.heads) +
-                                                " heads; on CUDA at most " + std::to_string(kMostHeads));
-  for (std::int64_t head = 0; head < a.shape.heads; ++head)
-    slopes.of[head] = a.shape.alibi ? alibi_slope(head, a.shape.heads) : 0.0f;
-  return Status::ok();
-}
 template <class T, class Args>
 AttentionView<T> view_of(const Args& a) {
   const std::int64_t d = detail::row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
@@ -117,7 +103,7 @@ constexpr std::int64_t kWide = 128;
 Status attention_forward(Backend&, Stream& stream, const AttentionForwardArgs& a) {
   if (a.qkv.n_elems() == 0) return Status::ok();
   Slopes slopes{};
-  STRATA_TRY(slopes_of(a, slopes));
+  STRATA_TRY(detail::slopes_of("attention", a.shape.heads, a.shape.alibi, slopes));
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return detail::with_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
     return view_of<T>(a).d > kWide ? forward<16, T>(a, slopes, queue) : forward<32, T>(a, slopes, queue);
@@ -127,7 +113,7 @@ Status attention_forward(Backend&, Stream& stream, const AttentionForwardArgs& a
 Status attention_backward(Backend&, Stream& stream, const AttentionBackwardArgs& a) {
   if (a.qkv.n_elems() == 0) return Status::ok();
   Slopes slopes{};
-  STRATA_TRY(slopes_of(a, slopes));
+  STRATA_TRY(detail::slopes_of("attention", a.shape.heads, a.shape.alibi, slopes));
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return detail::with_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
     return view_of<T>(a).d > kWide ? backward<16, T>(a, slopes, queue) : backward<32, T>(a, slopes, queue);

@@ -1,15 +1,13 @@
-// The optimizer's step where the states live on a GPU: the functions by element that the host's bodies agree
+// Steps where the states live on a GPU: the functions by element that the host's bodies agree
 // with bit for bit (cpuopt/math/element.h), one thread an element, one thread block a block of int8 moments.
 // Compiled without contraction: a fused multiply-add would round once where the host rounds twice.
 
 #include <strata/cpuopt/math/element.h>
-#include <strata/kernels/device_update.h>
+#include <strata/cpuopt/norm.h>
 
-#include <cuda_runtime.h>
+#include "cuda/launch.h"
 
-#include <string>
-
-namespace strata::kernels {
+namespace strata::kernels::cuda {
 namespace {
 
 using cpuopt::Dither;
@@ -19,6 +17,8 @@ using cpuopt::MomentKind;
 using cpuopt::Optimizer;
 using cpuopt::UpdateBlock;
 using cpuopt::UpdateScalars;
+using detail::blocks_of;
+using detail::HalfWarp;
 
 constexpr int kThreads = static_cast<int>(kMomentBlock);
 
@@ -77,8 +77,7 @@ __device__ void store_moment(StateFormat format, const Moment& moment, std::int6
 
 template <class Rule, MasterLayout kLayout>
 __global__ void __launch_bounds__(kThreads)
-    update(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, Dither dither, const float* grad_factor) {
-  if (grad_factor != nullptr) s.grad_factor = *grad_factor;
+    elements(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, Dither dither) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const bool inside = i < n;
   const auto index = b.index + static_cast<std::uint32_t>(i);
@@ -93,20 +92,20 @@ __global__ void __launch_bounds__(kThreads)
   if constexpr (Rule::kSecond) store_moment<MomentKind::second>(b.states, b.v, i, v, inside, dither, index);
 }
 
-using Kernel = void (*)(UpdateScalars<float>, UpdateBlock, std::int64_t, Dither, const float*);
+using Kernel = void (*)(UpdateScalars<float>, UpdateBlock, std::int64_t, Dither);
 template <class Rule>
 Kernel by_layout(MasterLayout layout) {
   switch (layout) {
     case MasterLayout::f32:
-      return &update<Rule, MasterLayout::f32>;
+      return &elements<Rule, MasterLayout::f32>;
     case MasterLayout::bf16_split:
-      return &update<Rule, MasterLayout::bf16_split>;
+      return &elements<Rule, MasterLayout::bf16_split>;
     case MasterLayout::bf16_shadow:
-      return &update<Rule, MasterLayout::bf16_shadow>;
+      return &elements<Rule, MasterLayout::bf16_shadow>;
     case MasterLayout::f16_shadow:
       break;
   }
-  return &update<Rule, MasterLayout::f16_shadow>;
+  return &elements<Rule, MasterLayout::f16_shadow>;
 }
 Kernel kernel_of(const cpuopt::UpdateStep& step, MasterLayout layout) {
   switch (step.optimizer) {
@@ -128,20 +127,81 @@ Kernel kernel_of(const cpuopt::UpdateStep& step, MasterLayout layout) {
                          : by_layout<cpuopt::MomentumRule>(layout);
 }
 
-}  // namespace
+// Sixteen lanes a leaf, as the host takes it.
+template <MasterLayout kLayout>
+__global__ void __launch_bounds__(kThreads)
+    leaves(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, double* of_masters, double* of_directions) {
+  const std::int64_t leaf = detail::lanes_index(), first = leaf * cpuopt::kNormLeafElems;
+  if (first >= n) return;
+  const std::int64_t len = n - first < cpuopt::kNormLeafElems ? n - first : cpuopt::kNormLeafElems;
+  const HalfWarp lanes;
+  const auto square = [](float x) { return static_cast<double>(x) * static_cast<double>(x); };
+  const auto master = [&](std::int64_t i) {
+    return cpuopt::load_master_at<kLayout>(b.param, b.master, first + i);
+  };
+  const double masters = lanes.sum<double>(len, [&](std::int64_t i) { return square(master(i)); });
+  const double directions = lanes.sum<double>(len, [&](std::int64_t i) {
+    return square(cpuopt::lamb_direction(master(i), load_moment<MomentKind::first>(b.states, b.m, first + i),
+                                         load_moment<MomentKind::second>(b.states, b.v, first + i), s));
+  });
+  if (!lanes.leads()) return;
+  of_masters[leaf] = masters;
+  of_directions[leaf] = directions;
+}
 
-Status launch_update(const cpuopt::UpdateStep& step, const UpdateBlock& block, std::int64_t n, Dither dither,
-                     void* cuda_stream, const float* grad_factor) {
-  if (n <= 0) return Status::ok();
-  const auto blocks = static_cast<unsigned>((n + kThreads - 1) / kThreads);
-  kernel_of(step, block.layout)<<<blocks, kThreads, 0, static_cast<cudaStream_t>(cuda_stream)>>>(
-      step.scalars, block, n, dither, grad_factor);
-  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
-    return Status::error(Code::internal, "update of " + std::to_string(n) + " elements by " +
-                                             std::string(cpuopt::to_string(step.optimizer)) + " in " +
-                                             std::to_string(blocks) +
-                                             " blocks: " + cudaGetErrorString(error));
+template <MasterLayout kLayout>
+__global__ void __launch_bounds__(kThreads)
+    apply(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, const float* trust) {
+  const std::int64_t i = detail::thread_index();
+  if (i >= n) return;
+  const float p = cpuopt::load_master_at<kLayout>(b.param, b.master, i);
+  const float along = cpuopt::lamb_direction(p, load_moment<MomentKind::first>(b.states, b.m, i),
+                                             load_moment<MomentKind::second>(b.states, b.v, i), s);
+  cpuopt::store_master_at<kLayout>(b.param, b.master, i, p - s.step_size * *trust * along);
+}
+
+/// What `launch(constant of the layout)` queues, and whether it was taken.
+template <class Launch>
+Status launch_layout(MasterLayout layout, const Launch& launch) {
+  if (layout == MasterLayout::f32)
+    launch(std::integral_constant<MasterLayout, MasterLayout::f32>{});
+  else if (layout == MasterLayout::bf16_split)
+    launch(std::integral_constant<MasterLayout, MasterLayout::bf16_split>{});
+  else if (layout == MasterLayout::bf16_shadow)
+    launch(std::integral_constant<MasterLayout, MasterLayout::bf16_shadow>{});
+  else
+    launch(std::integral_constant<MasterLayout, MasterLayout::f16_shadow>{});
+  STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
 
-}  // namespace strata::kernels
+}  // namespace
+
+Status update(Backend&, Stream& stream, const UpdateArgs& a) {
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  kernel_of(a.step, a.block.layout)<<<blocks_of(a.n, kThreads), kThreads, 0, queue>>>(a.step.scalars, a.block,
+                                                                                      a.n, a.dither);
+  STRATA_CUDA_TRY(cudaGetLastError());
+  return Status::ok();
+}
+
+Status lamb_leaves(Backend&, Stream& stream, const LambLeavesArgs& a) {
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  const std::int64_t count = cpuopt::norm_leaves(a.n);
+  return launch_layout(a.block.layout, [&]<MasterLayout kLayout>(
+                                           std::integral_constant<MasterLayout, kLayout>) {
+    leaves<kLayout><<<blocks_of(count, kThreads / detail::kLanes), kThreads, 0, queue>>>(
+        a.step.scalars, a.block, a.n, a.master_leaves, a.direction_leaves);
+  });
+}
+
+Status lamb_apply(Backend&, Stream& stream, const LambApplyArgs& a) {
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  return launch_layout(a.block.layout,
+                       [&]<MasterLayout kLayout>(std::integral_constant<MasterLayout, kLayout>) {
+                         apply<kLayout><<<blocks_of(a.n, kThreads), kThreads, 0, queue>>>(
+                             a.step.scalars, a.block, a.n, a.trust);
+                       });
+}
+
+}  // namespace strata::kernels::cuda

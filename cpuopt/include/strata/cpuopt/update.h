@@ -40,10 +40,13 @@ UpdateStep update_step(const OptimizerParams& params) noexcept;
 /// read by the formats that round at random. Of lamb: the moments alone.
 void update_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n, Dither dither) noexcept;
 
-/// lamb's first pass: the moments, and the leaves (norm.h) of the squares of the masters and of the
-/// directions, from the moments as they are stored.
+/// lamb's first pass: the moments by update_block(), then lamb_leaves_block().
 void lamb_moments_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n, Dither dither,
                         double* master_leaves, double* direction_leaves) noexcept;
+/// The leaves (norm.h) of the squares of the masters and of the directions, from the moments as they are
+/// stored.
+void lamb_leaves_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n,
+                       double* master_leaves, double* direction_leaves) noexcept;
 /// How far a tensor goes along its direction: the ratio of the two norms; 1 where either is 0.
 float lamb_trust(double master_square_sum, double direction_square_sum) noexcept;
 /// lamb's second pass: p -= lr * trust * direction. Gradients are not read.

@@ -1,37 +1,59 @@
 #pragma once
 
-#include <strata/cpuopt/adamw.h>
+#include <strata/cpuopt/update.h>
 #include <strata/runtime/backend.h>
 #include <strata/runtime/tensor_view.h>
 
+/// What is done to gradients and states where they live on the device: one op over a range of one tensor, with
+/// the bits of cpuopt (of a NaN kept in f32, the device's own). Ranges begin at a multiple of kNormLeafElems of
+/// their tensor. Errors of all: `invalid`, naming the argument.
 namespace strata::kernels {
 
-/// One AdamW step in place where the states live, by the same body as cpuopt::adamw_update, hence the same
-/// bits.
-struct AdamWArgs {
-  cpuopt::OptimizerParams params;
-  TensorView p;  ///< f32, n elements, updated
-  TensorView g;  ///< f32, n elements
-  TensorView m;  ///< f32, n elements, updated
-  TensorView v;  ///< f32, n elements, updated
-  TensorView
-      grad_factor;  ///< f32, 1 value, read in stream order in place of params.grad_factor; rank 0 for none
+/// A step of any optimizer in place: cpuopt::update_block(). Of lamb, the moments alone.
+struct UpdateArgs {
+  cpuopt::UpdateStep step;
+  cpuopt::UpdateBlock block;  ///< in device memory
+  std::int64_t n = 0;         ///< elements
+  cpuopt::Dither dither{};    ///< of the tensor, with what holds the high bits of the elements' indices
 };
-Status adamw_async(Backend& backend, Stream& stream, const AdamWArgs& args);
-void adamw_host(const AdamWArgs& args, ThreadPool& pool);
+Status update_async(Backend& backend, Stream& stream, const UpdateArgs& args);
+void update_host(const UpdateArgs& args, ThreadPool& pool);
 
-/// acc += g.
+/// The leaves of lamb's two norms, from the moments as they are stored: cpuopt::lamb_leaves_block(). Each
+/// norm_leaves(n) f64 values, in device or pinned memory, written.
+struct LambLeavesArgs {
+  cpuopt::UpdateStep step;
+  cpuopt::UpdateBlock block;
+  std::int64_t n = 0;
+  double* master_leaves = nullptr;
+  double* direction_leaves = nullptr;
+};
+Status lamb_leaves_async(Backend& backend, Stream& stream, const LambLeavesArgs& args);
+void lamb_leaves_host(const LambLeavesArgs& args, ThreadPool& pool);
+
+/// lamb's second pass: cpuopt::lamb_apply_block().
+struct LambApplyArgs {
+  cpuopt::UpdateStep step;
+  cpuopt::UpdateBlock block;
+  std::int64_t n = 0;
+  const float* trust = nullptr;  ///< 1 value in device or pinned memory, read in stream order
+};
+Status lamb_apply_async(Backend& backend, Stream& stream, const LambApplyArgs& args);
+void lamb_apply_host(const LambApplyArgs& args, ThreadPool& pool);
+
+/// acc += g, or acc = g where `first`.
 struct AccumulateArgs {
   TensorView acc;  ///< f32, updated
-  TensorView g;    ///< f32, as many elements
+  TensorView g;    ///< f32, bf16 or f16, as many elements
+  bool first = false;
 };
 Status accumulate_async(Backend& backend, Stream& stream, const AccumulateArgs& args);
 void accumulate_host(const AccumulateArgs& args, ThreadPool& pool);
 
-/// The leaves of a gradient norm; see cpuopt::square_sum_leaves.
+/// The leaves of a gradient norm: cpuopt::square_sum_leaves().
 struct SquareSumLeavesArgs {
-  TensorView x;       ///< f32: a tensor, or a slice that begins at a multiple of 4096 elements
-  TensorView leaves;  ///< f64, cpuopt::norm_leaves(n) values, written
+  TensorView x;       ///< f32, bf16 or f16
+  TensorView leaves;  ///< f64, cpuopt::norm_leaves(n) values in device or pinned memory, written
 };
 Status square_sum_leaves_async(Backend& backend, Stream& stream, const SquareSumLeavesArgs& args);
 void square_sum_leaves_host(const SquareSumLeavesArgs& args, ThreadPool& pool);

@@ -1,5 +1,4 @@
 #include <strata/cpuopt/norm.h>
-#include <strata/kernels/device_update.h>
 
 #include "cuda/launch.h"
 #include "cuda/row_math.h"
@@ -12,15 +11,21 @@ using detail::HalfWarp;
 using detail::kRowsPerBlock;
 using detail::kThreads;
 using detail::lanes_index;
+using detail::launch_stored;
 using detail::thread_index;
 
-__global__ void __launch_bounds__(kThreads) add_to(float* acc, const float* g, std::int64_t n) {
-  if (const std::int64_t i = thread_index(); i < n) acc[i] = acc[i] + g[i];
+template <class T>
+__global__ void __launch_bounds__(kThreads) add_to(float* acc, const T* g, bool first, std::int64_t n) {
+  const std::int64_t i = thread_index();
+  if (i >= n) return;
+  const float x = to_f32(g[i]);
+  acc[i] = first ? x : acc[i] + x;
 }
 
 // Sixteen lanes a leaf.
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    leaves_of(const float* x, double* leaves, std::int64_t n, std::int64_t count) {
+    leaves_of(const T* x, double* leaves, std::int64_t n, std::int64_t count) {
   const std::int64_t leaf = lanes_index();
   if (leaf >= count) return;
   const std::int64_t first = leaf * cpuopt::kNormLeafElems, left = n - first;
@@ -32,34 +37,23 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-Status adamw(Backend&, Stream& stream, const AdamWArgs& a) {
-  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_update(cpuopt::update_step(a.params),
-                       {.param = a.p.as<float>(),
-                        .m = {a.m.as<float>(), nullptr},
-                        .v = {a.v.as<float>(), nullptr},
-                        .g = a.g.as<float>()},
-                       a.p.n_elems(), {}, queue,
-                       detail::is_given(a.grad_factor) ? a.grad_factor.as<float>() : nullptr);
-}
-
 Status accumulate(Backend&, Stream& stream, const AccumulateArgs& a) {
   const std::int64_t n = a.acc.n_elems();
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  add_to<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(a.acc.as<float>(), a.g.as<float>(), n);
-  STRATA_CUDA_TRY(cudaGetLastError());
-  return Status::ok();
+  return launch_stored(a.g.dtype, [&]<class T>(std::type_identity<T>) {
+    add_to<T><<<blocks_of(n, kThreads), kThreads, 0, queue>>>(a.acc.as<float>(), a.g.as<T>(), a.first, n);
+  });
 }
 
 Status square_sum_leaves(Backend&, Stream& stream, const SquareSumLeavesArgs& a) {
   const std::int64_t n = a.x.n_elems(), count = cpuopt::norm_leaves(n);
   if (count == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  leaves_of<<<blocks_of(count, kRowsPerBlock), kThreads, 0, queue>>>(a.x.as<float>(), a.leaves.as<double>(),
-                                                                     n, count);
-  STRATA_CUDA_TRY(cudaGetLastError());
-  return Status::ok();
+  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    leaves_of<T>
+        <<<blocks_of(count, kRowsPerBlock), kThreads, 0, queue>>>(a.x.as<T>(), a.leaves.as<double>(), n, count);
+  });
 }
 
 }  // namespace strata::kernels::cuda

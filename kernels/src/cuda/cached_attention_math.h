@@ -1,0 +1,65 @@
+#pragma once
+
+#include "cuda/row_math.h"
+
+/// The arithmetic of attention over a cache: that of cached_attention_body.h and row_body.h, operation by
+/// operation. G is who brings the lanes.
+namespace strata::kernels::detail {
+
+/// In every lane.
+template <class G>
+STRATA_LANES_BODY float cached_score(const G& g, const float* query, const float* key, std::int64_t d) {
+  return g.template sum<float>(d, [&](std::int64_t i) { return query[i] * key[i]; });
+}
+/// Of the key at place j, for the query at place n - 1; then the softmax does not scale any more.
+STRATA_HD float alibi_score(float score, float scale, float slope, std::int64_t j, std::int64_t n) {
+  return score * scale + slope * static_cast<float>(j - (n - 1));
+}
+/// Scores become weights.
+template <class G>
+STRATA_LANES_BODY void cached_softmax(const G& g, float* x, float scale, std::int64_t n) {
+  const float most = most_of_row(g, x, n) * scale;
+  const float total = g.template sum<float>(n, [&](std::int64_t i) {
+    x[i] = cpuopt::exp_of(x[i] * scale - most);
+    return x[i];
+  });
+  const float inverse = 1.0f / total;
+  g.each(n, [&](std::int64_t i) { x[i] = x[i] * inverse; });
+}
+/// Of one element of the output.
+STRATA_HD float cached_mix(const float* weights, const float* values, std::int64_t element, std::int64_t d,
+                           std::int64_t n) {
+  float sum = 0.0f;
+  for (std::int64_t j = 0; j < n; ++j) sum = sum + weights[j] * values[j * d + element];
+  return sum;
+}
+
+/// Sizes, and where things lie.
+struct CachedView {
+  const float* qkv;
+  const std::int32_t* positions;
+  const std::int32_t* slots;
+  float* keys;
+  float* values;
+  float* out;
+  std::int64_t rows, heads, kv_heads, capacity, d;
+  bool alibi;
+
+  STRATA_HD std::int64_t width() const { return (heads + 2 * kv_heads) * d; }
+  /// In keys and in values: place 0 of a key head of a sequence.
+  STRATA_HD std::int64_t cache_of(std::int64_t slot, std::int64_t kv) const {
+    return (slot * kv_heads + kv) * capacity * d;
+  }
+};
+
+/// Element `i` of the keys of row `r`, and of its values, joins the cache.
+STRATA_HD void cached_store(const CachedView& v, std::int64_t r, std::int64_t i) {
+  const std::int64_t slot = v.slots[r];
+  if (slot < 0) return;
+  const std::int64_t at = v.cache_of(slot, i / v.d) + v.positions[r] * v.d + i % v.d;
+  const float* row = v.qkv + r * v.width() + v.heads * v.d;
+  v.keys[at] = row[i];
+  v.values[at] = row[v.kv_heads * v.d + i];
+}
+
+}  // namespace strata::kernels::detail
