@@ -4,6 +4,7 @@
 #include <strata/runtime/thread_pool.h>
 #include <strata/runtime/topology.h>
 
+#include "engine/random_homes.h"
 #include "engine/tiny_run.h"
 
 namespace strata {
@@ -17,22 +18,6 @@ struct Outcome {
   std::string digest;
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
-
-// Every chunk's homes drawn by `seed`: the whole set on the device, or each payload in RAM or on nvme; sums
-// anywhere.
-void random_homes(std::uint64_t seed, const ChunkLayout& layout, Placement& placement) {
-  const Rng rng(seed, 1);
-  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum}) {
-      if (!layout.has(chunk, payload)) continue;
-      const bool on_device = rng.below(chunk * 8 + 7, 3) == 0;
-      const bool in_ram = rng.below(chunk * 8 + static_cast<std::uint64_t>(payload), 2) == 0;
-      const bool sum_on_device = payload == Payload::accum && rng.below(chunk * 8 + 6, 3) == 0;
-      placement.homes[chunk][static_cast<std::size_t>(payload)] = on_device || sum_on_device ? Tier::device
-                                                                  : in_ram                   ? Tier::pinned
-                                                                                             : Tier::nvme;
-    }
-}
 
 // One to three threads, or three on two nodes: which cores they are on makes no difference here.
 std::unique_ptr<ThreadPool> random_pool(const Rng& rng) {
@@ -89,7 +74,7 @@ Outcome placed(const Case& which, std::uint64_t seed, const std::string& dir) {
   options.nvme.engine = rng.below(2, 2) == 0 ? IoEngine::threads : IoEngine::automatic;
   auto plan = must(Engine::plan_with(
       programs_of(which, kRecomputeModes[rng.below(3, kRecomputeModes.size())]), options,
-      [&](const ChunkLayout& layout, Placement& placement) { random_homes(seed, layout, placement); }));
+      [&](const ChunkLayout& layout, Placement& placement) { test::random_homes(seed, layout, placement); }));
   const bool threaded = rng.below(4, 2) == 0;
   TinyRun run(std::move(plan), random_pool(rng),
               threaded ? HostBackendOptions{}

@@ -88,17 +88,26 @@ class CountingBatches final : public BatchSource {
   std::int64_t vocab_;
 };
 
-/// One run from its plan to its digest, on a host backend of its own.
+/// One run from its plan to its digest, on a host backend of its own, or on what `make_backend` makes.
 struct TinyRun {
+  using MakeBackend = std::function<std::unique_ptr<Backend>(ThreadPool&, Clock&)>;
   explicit TinyRun(std::unique_ptr<const RunPlan> run_plan, int threads = 2,
                    HostBackendOptions backend_options = {.schedule = Schedule::latest_legal, .check = true},
                    Io& io = posix_io())
       : TinyRun(std::move(run_plan), must(ThreadPool::create(threads)), backend_options, io) {}
   TinyRun(std::unique_ptr<const RunPlan> run_plan, std::unique_ptr<ThreadPool> run_pool,
           HostBackendOptions backend_options, Io& io = posix_io())
+      : TinyRun(
+            std::move(run_plan), std::move(run_pool),
+            [&](ThreadPool& threads, Clock& time) {
+              return must(create_host_backend(backend_options, threads, time));
+            },
+            io) {}
+  TinyRun(std::unique_ptr<const RunPlan> run_plan, std::unique_ptr<ThreadPool> run_pool,
+          const MakeBackend& make_backend, Io& io = posix_io())
       : plan(std::move(run_plan)),
         pool(std::move(run_pool)),
-        backend(must(create_host_backend(backend_options, *pool, clock))),
+        backend(make_backend(*pool, clock)),
         engine(must(Engine::create(*plan, {*backend, *pool, clock, io}))) {}
 
   std::vector<float> train(int steps, double lr = 1e-2) {
