@@ -128,6 +128,9 @@ void add_bench_options(CLI::App& app, Args& args) {
   app.add_option("--out", args.out_dir, "Profile to write (default: where strata plan finds it)")
       ->option_text("FILE");
   app.add_flag("--quick", args.quick, "In a fifth of the time, and less exact");
+  app.add_option("--backend", args.backend, "What computes: host, or cuda for the GPU")
+      ->check(CLI::IsMember({"host", "cuda"}))
+      ->capture_default_str();
   app.add_flag("--json", args.json, "Print JSON");
 }
 

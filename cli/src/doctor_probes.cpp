@@ -73,8 +73,8 @@ DoctorFacts gather_facts(const std::string& nvme_dir, const std::vector<std::str
   facts.nvme_dir = nvme_dir;
   if (!nvme_dir.empty()) facts.direct = probe_direct(nvme_dir);
   facts.cuda = cuda_probe();
-  facts.profile = cached_profile(posix_io(), profile_path(environment),
-                                 machine_name(facts.share.value_or(CoreShare{}).threads()));
+  facts.profile =
+      profile_here(posix_io(), environment, "host", facts.share.value_or(CoreShare{}).threads());
   facts.environment = ConfigTree::build(train_schema(), {.environment = environment}).status();
   return facts;
 }

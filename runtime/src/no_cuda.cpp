@@ -6,6 +6,11 @@ namespace strata {
 bool cuda_available() { return false; }
 std::string cuda_status() { return "no GPU: this build has no CUDA"; }
 
+Result<CudaDevice> cuda_device(int device) {
+  (void)device;
+  return Status::error(Code::unsupported, cuda_status());
+}
+
 Result<std::unique_ptr<Backend>> create_cuda_backend(const CudaBackendOptions& options, ThreadPool& pool) {
   (void)options, (void)pool;
   return Status::error(Code::unsupported, cuda_status());

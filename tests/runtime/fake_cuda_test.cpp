@@ -24,6 +24,19 @@ TEST_F(FakeCudaTest, AnyEnumerationErrorMeansNoGpu) {
   EXPECT_EQ(cuda_status().rfind("no GPU: ", 0), 0u);
 }
 
+TEST_F(FakeCudaTest, ADeviceTellsWhatIsFreeOfIt) {
+  const CudaDevice device = must(cuda_device(0));
+  EXPECT_EQ(device.name, "fake GPU");
+  EXPECT_EQ(device.compute_capability, 90);
+  EXPECT_EQ(device.total_bytes, std::size_t{1} << 30);
+  EXPECT_EQ(device.free_bytes, std::size_t{1} << 28);
+  const Status none = cuda_device(1).status();
+  EXPECT_EQ(none.code(), Code::unsupported);
+  EXPECT_NE(none.message().find("GPU 1 was asked for; there are 1"), std::string_view::npos) << none.message();
+  fail_next_cuda("cudaMemGetInfo", cudaErrorUnknown);
+  EXPECT_FALSE(cuda_device(0).has_value());
+}
+
 TEST_F(FakeCudaTest, OutOfDeviceMemoryIsNoLossAndTakesNothing) {
   fail_next_cuda("cudaMalloc", cudaErrorMemoryAllocation);
   const Status status = backend_->allocate(MemoryKind::device, 4096).status();

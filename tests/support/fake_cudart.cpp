@@ -113,6 +113,13 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, "fake GPU");
   properties->totalGlobalMem = std::size_t{1} << 30;
+  properties->major = 9;
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  FAKE_ENTER();
+  *total = std::size_t{1} << 30;
+  *free = *total / 4;
   return cudaSuccess;
 }
 // A slot that no machine has.

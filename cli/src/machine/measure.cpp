@@ -13,10 +13,10 @@
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/offload/nvme_store.h>
-#include <strata/runtime/host_backend.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/topology.h>
 
+#include "machine/compute_device.h"
 #include "machine/profile_cache.h"
 #include "training/host_memory.h"
 
@@ -32,17 +32,36 @@ double core_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+/// How much work tells what a device does, and not what it costs to begin.
+struct Sizes {
+  std::vector<double> products;           ///< smallest sides
+  std::int64_t other_sides;
+  std::int64_t tokens, seq, heads, head_dim;  ///< of attention
+  std::int64_t rows, columns;             ///< of norms and activations
+  std::size_t link_bytes, link_piece;
+};
+const Sizes& sizes_on(DeviceKind device) {
+  static const Sizes cores = {{32, 128, 512, 2048}, 1024, 1024, 512, 8, 64, 1024, 1024, 128 * kMiB, 4 * kMiB};
+  static const Sizes gpu = {{128, 512, 2048, 8192}, 4096, 8192, 2048, 16, 128, 8192, 8192, 512 * kMiB,
+                            32 * kMiB};
+  return device == DeviceKind::cuda ? gpu : cores;
+}
+
 class Rig {
  public:
   static Result<std::unique_ptr<Rig>> create(const MeasureOptions& options) {
     auto rig = std::make_unique<Rig>();
     rig->options_ = &options;
     STRATA_TRY_ASSIGN(rig->pool_, ThreadPool::create(options.share));
-    STRATA_TRY_ASSIGN(rig->backend_, create_host_backend({}, *rig->pool_, rig->clock_));
+    STRATA_TRY_ASSIGN(rig->device_, compute_device(options.backend));
+    STRATA_TRY_ASSIGN(rig->backend_, create_backend(rig->device_.kind, {}, *rig->pool_, rig->clock_));
     STRATA_TRY_ASSIGN(rig->compute_, rig->backend_->create_stream(StreamRole::compute));
     return rig;
   }
 
+  const ComputeDevice& device() const noexcept { return device_; }
+  bool is_gpu() const noexcept { return device_.kind == DeviceKind::cuda; }
+  const Sizes& sizes() const { return sizes_on(device_.kind); }
   Backend& backend() noexcept { return *backend_; }
   ThreadPool& pool() noexcept { return *pool_; }
   Stream& compute() noexcept { return compute_; }
@@ -91,6 +110,7 @@ class Rig {
 
  private:
   const MeasureOptions* options_ = nullptr;
+  ComputeDevice device_;
   SteadyClock clock_;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<Backend> backend_;
@@ -99,12 +119,11 @@ class Rig {
 };
 
 Status products(Rig& rig, bool quick, MachineProfile& p) {
-  constexpr std::int64_t kOtherSides = 1024;
-  p.product_sizes = {32, 128, 512};
-  if (!quick) p.product_sizes.push_back(2048);
+  p.product_sizes = rig.sizes().products;
+  if (quick) p.product_sizes.pop_back();
   for (const DType dtype : {DType::bf16, DType::f32})
     for (const double size : p.product_sizes) {
-      const auto m = static_cast<std::int64_t>(size), n = std::max(m, kOtherSides);
+      const auto m = static_cast<std::int64_t>(size), n = std::max(m, rig.sizes().other_sides);
       STRATA_TRY_ASSIGN(const TensorView x, rig.tensor({m, n}, dtype));
       STRATA_TRY_ASSIGN(const TensorView w, rig.tensor({n, n}, dtype));
       STRATA_TRY_ASSIGN(const TensorView y, rig.tensor({m, n}, dtype));
@@ -118,38 +137,39 @@ Status products(Rig& rig, bool quick, MachineProfile& p) {
   return {};
 }
 
-// Forward, causal, heads of 64: half of the products of a full one.
+// Forward, causal: half of the products of a full one.
 Status attention(Rig& rig, MachineProfile& p) {
-  constexpr std::int64_t kTokens = 1024, kSeq = 512, kHeads = 8, kHeadDim = 64;
-  const kernels::AttentionHeads shape{.heads = kHeads, .kv_heads = kHeads, .seq = kSeq};
-  STRATA_TRY_ASSIGN(const TensorView qkv, rig.tensor({kTokens, 3 * kHeads * kHeadDim}, DType::bf16));
-  STRATA_TRY_ASSIGN(const TensorView out, rig.tensor({kTokens, kHeads * kHeadDim}, DType::bf16));
-  STRATA_TRY_ASSIGN(const TensorView lse, rig.tensor({kTokens * kHeads}, DType::f32));
+  const Sizes& of = rig.sizes();
+  const std::int64_t width = of.heads * of.head_dim;
+  const kernels::AttentionHeads shape{.heads = of.heads, .kv_heads = of.heads, .seq = of.seq};
+  STRATA_TRY_ASSIGN(const TensorView qkv, rig.tensor({of.tokens, 3 * width}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView out, rig.tensor({of.tokens, width}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView lse, rig.tensor({of.tokens * of.heads}, DType::f32));
   STRATA_TRY_ASSIGN(const BufferView workspace,
                     rig.memory(MemoryKind::device, kernels::attention_forward_workspace_bytes(
-                                                       kTokens, shape, DType::bf16, kHeadDim)));
+                                                       of.tokens, shape, DType::bf16, of.head_dim)));
   STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
     return kernels::attention_forward_async(rig.backend(), rig.compute(),
                                             {qkv, out, lse, {}, shape, workspace});
   }));
-  p.attention_flops_per_s = 2.0 * kTokens * kSeq * kHeads * kHeadDim / s;
+  p.attention_flops_per_s = 2.0 * static_cast<double>(of.tokens * of.seq * width) / s;
   rig.forget();
   return {};
 }
 
 // What a block has beside its products: a norm, an activation, a sum.
 Status streaming(Rig& rig, MachineProfile& p) {
-  constexpr std::int64_t kRows = 1024, kColumns = 1024;
+  const std::int64_t rows = rig.sizes().rows, columns = rig.sizes().columns;
   std::array<TensorView, 3> x{};
   for (TensorView& tensor : x) {
-    STRATA_TRY_ASSIGN(tensor, rig.tensor({kRows, kColumns}, DType::bf16));
+    STRATA_TRY_ASSIGN(tensor, rig.tensor({rows, columns}, DType::bf16));
   }
   std::array<TensorView, 2> gain{}, stats{};
   for (TensorView& tensor : gain) {
-    STRATA_TRY_ASSIGN(tensor, rig.tensor({kColumns}, DType::bf16));
+    STRATA_TRY_ASSIGN(tensor, rig.tensor({columns}, DType::bf16));
   }
   for (TensorView& tensor : stats) {
-    STRATA_TRY_ASSIGN(tensor, rig.tensor({kRows}, DType::f32));
+    STRATA_TRY_ASSIGN(tensor, rig.tensor({rows}, DType::f32));
   }
   STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
     STRATA_TRY(kernels::layernorm_forward_async(rig.backend(), rig.compute(),
@@ -197,7 +217,7 @@ double together(double both, double one, double other) {
 }
 
 Status link(Rig& rig, bool quick, MachineProfile& p) {
-  const std::size_t bytes = (quick ? 32 : 128) * kMiB, piece = 4 * kMiB;
+  const std::size_t bytes = rig.sizes().link_bytes / (quick ? 4 : 1), piece = rig.sizes().link_piece;
   STRATA_TRY_ASSIGN(Stream up, rig.backend().create_stream(StreamRole::h2d));
   STRATA_TRY_ASSIGN(Stream down, rig.backend().create_stream(StreamRole::d2h));
   std::array<BufferView, 4> ends{};
@@ -357,11 +377,13 @@ Result<MachineProfile> measure_machine(const MeasureOptions& options) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<Rig> rig, Rig::create(options));
   MachineProfile p;
   const HostFacts facts = read_host_facts();
-  p.name = machine_name(options.share.threads());
+  p.name = machine_name(rig->device(), options.share.threads());
   p.source = str("measured by strata bench", options.quick ? " --quick" : "");
   p.cores = std::max(1, rig->pool().threads());
-  p.computes_on_cores = true;
-  p.memory[0] = p.memory[1] = std::max<std::uint64_t>(usual_budget(facts), 4096);
+  p.computes_on_cores = !rig->is_gpu();
+  const std::uint64_t share = std::max<std::uint64_t>(usual_budget(facts), 4096);
+  p.memory[0] = rig->is_gpu() ? usual_gpu_budget(rig->device().free_bytes) : share;
+  p.memory[1] = rig->is_gpu() ? 2 * share : share;
   const auto part = [&](const char* name, const auto& measure) -> Status {
     options.tell(name);
     return measure().annotate(str("measuring ", name));

@@ -13,6 +13,7 @@ struct MeasureOptions {
   CoreShare share;                       ///< the cores that a run would use
   std::vector<std::string> nvme_dirs{};  ///< of the slow tier; none: not measured
   bool quick = false;                    ///< a fifth of the time, and less exact
+  std::string backend = "host";          ///< what computes: host or cuda
   std::function<void(const char* part)> tell = [](const char*) {};
 };
 

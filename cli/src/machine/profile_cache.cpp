@@ -5,18 +5,20 @@
 
 namespace strata::cli {
 
-std::string profile_path(const std::vector<std::string>& environment) {
+std::string profile_path(const std::vector<std::string>& environment, DeviceKind device) {
   std::string cache, home;
   for (const std::string& variable : environment) {
     if (variable.starts_with("XDG_CACHE_HOME=")) cache = variable.substr(15);
     if (variable.starts_with("HOME=")) home = variable.substr(5);
   }
   if (cache.empty() && !home.empty()) cache = home + "/.cache";
-  return cache.empty() ? std::string() : cache + "/strata/machine.toml";
+  if (cache.empty()) return {};
+  return cache + (device == DeviceKind::cuda ? "/strata/machine-cuda.toml" : "/strata/machine.toml");
 }
 
-std::string machine_name(int threads) {
-  return str(read_cpu_features().name, ", ", threads, threads == 1 ? " thread" : " threads");
+std::string machine_name(const ComputeDevice& device, int threads) {
+  return str(device.name, device.name.empty() ? "" : " with ", read_cpu_features().name, ", ", threads,
+             threads == 1 ? " thread" : " threads");
 }
 
 Result<CachedProfile> cached_profile(Io& io, const std::string& path, const std::string& name) {
@@ -27,6 +29,12 @@ Result<CachedProfile> cached_profile(Io& io, const std::string& path, const std:
     found.warning =
         str(path, " was measured on ", found.profile->name, ", and this is ", name, ": run strata bench");
   return found;
+}
+
+Result<CachedProfile> profile_here(Io& io, const std::vector<std::string>& environment,
+                                   const std::string& backend, int threads) {
+  STRATA_TRY_ASSIGN(const ComputeDevice device, compute_device(backend));
+  return cached_profile(io, profile_path(environment, device.kind), machine_name(device, threads));
 }
 
 }  // namespace strata::cli

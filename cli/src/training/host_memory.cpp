@@ -22,6 +22,20 @@ std::uint64_t usual_budget(const HostFacts& facts) {
   return facts.usable_ram_bytes() / 10 * 4 / kPage * kPage;
 }
 
+std::uint64_t usual_gpu_budget(std::uint64_t free_bytes) {
+  constexpr std::uint64_t kPage = 4096;
+  return free_bytes / 10 * 9 / kPage * kPage;
+}
+
+Status check_gpu_memory(std::uint64_t planned_bytes, const ComputeDevice& gpu) {
+  if (planned_bytes <= gpu.free_bytes) return Status::ok();
+  return Status::error(
+      Code::does_not_fit,
+      str("the plan keeps ", planned_bytes, " bytes (", format_bytes(planned_bytes), ") on ", gpu.name,
+          ", where ", gpu.free_bytes, " (", format_bytes(gpu.free_bytes),
+          ") are free: lower memory.device, or end what else uses the GPU"));
+}
+
 Status check_host_memory(std::uint64_t planned_bytes, int threads, const HostFacts& facts) {
   const std::uint64_t cgroup = facts.cgroup_limit_bytes.value_or(UINT64_MAX);
   const std::uint64_t ram = facts.total_ram_bytes == 0 ? UINT64_MAX : facts.total_ram_bytes;

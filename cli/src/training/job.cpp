@@ -10,10 +10,12 @@
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/model/decoder.h>
 #include <strata/model/hf/folder.h>
+#include <strata/runtime/cuda_backend.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/topology.h>
 #include <strata/runtime/units.h>
 
+#include "machine/compute_device.h"
 #include "param_groups.h"
 #include "training/activation_choices.h"
 #include "training/host_memory.h"
@@ -69,29 +71,45 @@ EngineOptions engine_options(const TrainConfig& c) {
   return o;
 }
 
+// What is auto about the memory of this machine, or of another one's profile.
+Status decide_memory(LoadedConfig& loaded, const MachineProfile* machine, const ComputeDevice& device) {
+  TrainConfig& c = loaded.config;
+  const auto decide = [&](std::optional<std::uint64_t>& bytes, Tier tier, std::uint64_t here,
+                          const std::string& why) {
+    if (bytes) return;
+    bytes = machine == nullptr ? here : machine->memory[static_cast<std::size_t>(tier)];
+    loaded.tree.resolve(str("memory.", to_string(tier)), *bytes,
+                        machine == nullptr ? why : str("what ", machine->name, " has"));
+  };
+  const std::uint64_t share = usual_budget(read_host_facts());
+  if (device.kind == DeviceKind::cuda)
+    decide(c.memory.device_bytes, Tier::device, usual_gpu_budget(device.free_bytes),
+           str("nine tenths of what is free on ", device.name));
+  else
+    decide(c.memory.device_bytes, Tier::device, share, "two fifths of the memory that is free");
+  decide(c.memory.pinned_bytes, Tier::pinned, device.kind == DeviceKind::cuda ? 2 * share : share,
+         device.kind == DeviceKind::cuda ? "four fifths of the memory that is free"
+                                         : "two fifths of the memory that is free");
+  return {};
+}
+
 // The autos that need facts of the machine, not of the model.
 Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = nullptr) {
   TrainConfig& c = loaded.config;
-  if (c.memory.backend == "cuda")
-    return Status::error(
-        Code::unsupported,
-        "memory.backend is cuda, and this version computes on the host backend alone; use host or auto");
-  if (c.memory.backend == "auto")
-    loaded.tree.resolve("memory.backend", std::string("host"), "what this version computes on");
-  c.memory.backend = "host";
-  const std::uint64_t share = usual_budget(read_host_facts());
-  const auto decide = [&](std::optional<std::uint64_t>& bytes, const char* key, Tier tier) {
-    if (bytes) return;
-    bytes = machine == nullptr ? share : machine->memory[static_cast<std::size_t>(tier)];
-    loaded.tree.resolve(key, *bytes,
-                        machine == nullptr ? std::string("two fifths of the memory that is free")
-                                           : str("what ", machine->name, " has"));
-  };
-  decide(c.memory.device_bytes, "memory.device", Tier::device);
-  decide(c.memory.pinned_bytes, "memory.pinned", Tier::pinned);
+  resolve_backend(loaded, machine);
+  // Of another machine's GPU nothing is asked of this one.
+  ComputeDevice device;
+  if (machine == nullptr) {
+    STRATA_TRY_ASSIGN(device, compute_device(c.memory.backend));
+  }
+  STRATA_TRY(decide_memory(loaded, machine, device));
   if (c.train.dtype == "auto" && machine != nullptr) {
     c.train.dtype = machine->flops_16bit.back() > machine->flops_f32.back() ? "bf16" : "f32";
     loaded.tree.resolve("train.dtype", c.train.dtype, str("what ", machine->name, " multiplies fastest"));
+  }
+  if (c.train.dtype == "auto" && device.kind == DeviceKind::cuda) {
+    c.train.dtype = "bf16";
+    loaded.tree.resolve("train.dtype", c.train.dtype, "what GPUs multiply fast");
   }
   if (c.train.dtype == "auto") {
     const bool native = kernels::bf16_gemm() != kernels::Bf16Gemm::widened;
@@ -300,6 +318,16 @@ Result<PlannedJob> plan_or_split(const Args& args, LoadedConfig& loaded, PlanBas
   }
 }
 
+void resolve_backend(LoadedConfig& loaded, const MachineProfile* elsewhere) {
+  TrainConfig& c = loaded.config;
+  if (c.memory.backend != "auto") return;
+  c.memory.backend = elsewhere != nullptr && !elsewhere->computes_on_cores ? "cuda" : "host";
+  loaded.tree.resolve("memory.backend", c.memory.backend,
+                      elsewhere != nullptr ? str("what ", elsewhere->name, " computes on")
+                      : cuda_available()   ? std::string("a GPU is taken where it is asked for: memory.backend=cuda")
+                                           : cuda_status());
+}
+
 Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs) {
   STRATA_TRY(decide_machine(loaded));
   STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan,
@@ -315,29 +343,34 @@ Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded) {
   return plan_programs(loaded, programs);
 }
 
-std::uint64_t bytes_in_ram(const RunPlan& plan) noexcept {
-  return plan.planned_peak[static_cast<std::size_t>(Tier::device)] +
-         plan.planned_peak[static_cast<std::size_t>(Tier::pinned)];
+std::uint64_t bytes_in_ram(const TrainConfig& config, const RunPlan& plan) noexcept {
+  const auto peak = [&](Tier tier) { return plan.planned_peak[static_cast<std::size_t>(tier)]; };
+  return peak(Tier::pinned) + (config.memory.backend == "cuda" ? 0 : peak(Tier::device));
 }
 
 Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan& plan, Io& io,
                                         Trace* trace) {
   auto job = std::make_unique<Job>();
   STRATA_TRY_ASSIGN(job->pool_, ThreadPool::create(config.cpu.share));
-  HostBackendOptions options;
-  options.queue_depth = kQueueDepth;
-  options.trace = trace;
-  STRATA_TRY_ASSIGN(job->backend_, create_host_backend(options, *job->pool_, job->clock_));
+  STRATA_TRY_ASSIGN(const ComputeDevice device, compute_device(config.memory.backend));
+  STRATA_TRY_ASSIGN(job->backend_,
+                    create_backend(device.kind, {.queue_depth = kQueueDepth, .trace = trace}, *job->pool_,
+                                   job->clock_));
   STRATA_TRY(job->restart(config, plan, io, trace));
   return job;
 }
 
-Status Job::check_room(const TrainConfig& config, const RunPlan& plan) {
-  return check_host_memory(bytes_in_ram(plan), config.cpu.share.threads(), read_host_facts());
+Status Job::check_room(const TrainConfig& config, const RunPlan& plan, const RunPlan* before) {
+  STRATA_TRY(check_host_memory(bytes_in_ram(config, plan), config.cpu.share.threads(), read_host_facts()));
+  if (config.memory.backend != "cuda") return {};
+  constexpr auto kDevice = static_cast<std::size_t>(Tier::device);
+  STRATA_TRY_ASSIGN(ComputeDevice gpu, compute_device(config.memory.backend));
+  if (before != nullptr) gpu.free_bytes += before->planned_peak[kDevice];
+  return check_gpu_memory(plan.planned_peak[kDevice], gpu);
 }
 
 Status Job::restart(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace) {
-  engine_.reset();
+  engine_.reset();  // what it held is free, also of the GPU
   STRATA_TRY(check_room(config, plan));
   const bool uses_nvme = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0;
   if (uses_nvme)

@@ -7,7 +7,8 @@
 
 #include <strata/engine/forecast.h>
 #include <strata/graph/passes.h>
-#include <strata/runtime/host_backend.h>
+#include <strata/runtime/backend.h>
+#include <strata/runtime/clock.h>
 
 #include "load_config.h"
 
@@ -29,7 +30,7 @@ struct PlanBasis {
   bool explains = true;    ///< a refusal has its table, which takes a while
 };
 /// Records the model, decides the remaining autos and proves that the run fits. Errors: `does_not_fit`,
-/// `unsupported` (memory.backend=cuda), `invalid`.
+/// `unsupported` (memory.backend=cuda without a GPU for it), `invalid`.
 Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis = {});
 
 /// The same; where the run does not fit and train.allow_split is set, with micro-batches of half the size and
@@ -43,8 +44,12 @@ Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const
 /// The same for a run that only evaluates: it holds parameters and one pass, no moments and no gradients.
 Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded);
 
+/// Decides memory.backend where it is auto; `elsewhere`: a plan is made for that machine. Before a profile of
+/// this machine is looked up, for each of its devices has its own.
+void resolve_backend(LoadedConfig& loaded, const MachineProfile* elsewhere = nullptr);
+
 /// On the host backend both tiers of memory are RAM.
-std::uint64_t bytes_in_ram(const RunPlan& plan) noexcept;
+std::uint64_t bytes_in_ram(const TrainConfig& config, const RunPlan& plan) noexcept;
 
 /// A planned job on its backend, ready for its first step or evaluation.
 class Job {
@@ -52,8 +57,9 @@ class Job {
   /// `trace` may be null; it outlives the job.
   static Result<std::unique_ptr<Job>> start(const TrainConfig& config, const RunPlan& plan, Io& io,
                                             Trace* trace = nullptr);
-  /// Whether this machine may hold the plan at all. Errors: `does_not_fit`.
-  static Status check_room(const TrainConfig& config, const RunPlan& plan);
+  /// Whether this machine may hold the plan at all, once what this process holds for `before` is given back.
+  /// Errors: `does_not_fit`.
+  static Status check_room(const TrainConfig& config, const RunPlan& plan, const RunPlan* before = nullptr);
   Engine& engine() noexcept { return *engine_; }
   /// Gives back the memory of the engine there is, and takes that of `plan`. What was trained is lost unless
   /// it was saved. Errors: those of start(); then there is no engine.

@@ -7,6 +7,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
+#include "machine/compute_device.h"
 #include "training/workload.h"
 #include "training/write_budget.h"
 
@@ -72,8 +73,10 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
                       static_cast<std::int64_t>(tokens_per_step(c)), c.train.grad_accum, c.train.micro_batch,
                       c.optim.name, c.offload.states, to_string(job.recompute));
   if (job.elsewhere.empty()) {
-    text += fmt::format("machine  host backend, {}; nvme: {}\n", cpuopt::to_string(cpuopt::active_isa()),
-                        nvme_note);
+    const auto device = compute_device(c.memory.backend);
+    text += fmt::format("machine  {}, {}; nvme: {}\n",
+                        device.has_value() && device->kind == DeviceKind::cuda ? device->name : "host backend",
+                        cpuopt::to_string(cpuopt::active_isa()), nvme_note);
     text += str("cores    ", c.cpu.share.why, "\n");
   } else {
     text += str("machine  ", job.elsewhere, ", by its profile\n");

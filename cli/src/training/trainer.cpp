@@ -9,10 +9,10 @@
 #include <strata/engine/checkpoint.h>
 #include <strata/runtime/alloc_counter.h>
 #include <strata/model/hf/config.h>
-#include <strata/kernels/bf16_gemm.h>
 #include <strata/runtime/digest.h>
 #include <strata/runtime/str.h>
 
+#include "machine/compute_device.h"
 #include "training/held_out.h"
 #include "training/plan_text.h"
 #include "training/resume.h"
@@ -239,7 +239,7 @@ void Trainer::count_work() {
   outcome_.moved += engine_->moved();
   outcome_.lanes += engine_->lane_seconds();
   outcome_.endurance_bytes += engine_->nvme_endurance_bytes();
-  outcome_.planned_in_ram = std::max(outcome_.planned_in_ram, bytes_in_ram(engine_->plan()));
+  outcome_.planned_in_ram = std::max(outcome_.planned_in_ram, bytes_in_ram(config_, engine_->plan()));
 }
 
 Status Trainer::finish(TrainOutcome& outcome) {
@@ -297,7 +297,8 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   add("offload.states", c.offload.states);
   add("optim.min_lr_ratio", c.optim.min_lr_ratio);
   add("train.dtype", c.train.dtype);
-  if (c.train.dtype == "bf16") identity.emplace(kProducts, kernels::bf16_gemm_kind());
+  if (std::string products = products_of(c.memory.backend, c.train.dtype); !products.empty())
+    identity.emplace(kProducts, std::move(products));
   add("train.grad_accum", c.train.grad_accum);
   add("train.micro_batch", c.train.micro_batch);
   add("train.seed", c.train.seed);

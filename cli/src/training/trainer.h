@@ -103,7 +103,7 @@ class Trainer {
   std::uint64_t allocations_before_ = 0, resources_before_ = 0;
 };
 
-/// By which instructions a run in bf16 multiplies: another machine's may differ, and then so do bits.
+/// By what a run multiplies: another machine's may differ, and then so do bits.
 inline constexpr std::string_view kProducts = "cpu.bf16_products";
 /// The one other entry of run_identity() that may differ: the steps over which the learning rate falls.
 inline constexpr std::string_view kScheduleSteps = "train.steps";

@@ -51,6 +51,7 @@ Result<MachineProfile> measure(const Args& args) {
   STRATA_TRY_ASSIGN(options.share, share_of_this_process(args.environment, {}));
   if (!args.nvme_dir.empty()) options.nvme_dirs = {args.nvme_dir};
   options.quick = args.quick;
+  options.backend = args.backend;
   options.tell = [&](const char* part) { print(args.err, str("strata bench: ", part, "\n")); };
   return measure_machine(options);
 }
@@ -58,7 +59,8 @@ Result<MachineProfile> measure(const Args& args) {
 }  // namespace
 
 int run_bench(const Args& args) {
-  const std::string path = args.out_dir.empty() ? profile_path(args.environment) : args.out_dir;
+  const DeviceKind device = args.backend == "cuda" ? DeviceKind::cuda : DeviceKind::host;
+  const std::string path = args.out_dir.empty() ? profile_path(args.environment, device) : args.out_dir;
   if (path.empty())
     return print_error(
         args, "bench",

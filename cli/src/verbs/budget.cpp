@@ -26,7 +26,8 @@ Result<std::string> ask(const Args& args) {
   given.items.front() = str(run, "/", kResolvedConfig);
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
-  STRATA_TRY(Job::check_room(loaded.config, *planned.plan));
+  // What a run holds on a GPU it knows itself, and looks at before it gives anything up.
+  STRATA_TRY(Job::check_room(loaded.config, *planned.plan, planned.plan.get()));
   STRATA_TRY(BudgetRequest(posix_io(), run).ask(assignments));
   return str("asked: before its next step, or when it is resumed, ", run, " goes on in ",
              fmt::format("{}", fmt::join(assignments, " ")), "\n");

@@ -32,15 +32,17 @@ Result<std::optional<MachineProfile>> named_machine(const Args& args) {
   return std::optional(*std::move(named));
 }
 
-Result<Basis> basis_of(const Args& args, std::optional<MachineProfile> elsewhere, const TrainConfig& config) {
+Result<Basis> basis_of(const Args& args, std::optional<MachineProfile> elsewhere, LoadedConfig& loaded) {
   Basis basis;
   basis.elsewhere = elsewhere.has_value();
   if (basis.elsewhere) {
     basis.profile = std::move(elsewhere);
     return basis;
   }
-  STRATA_TRY_ASSIGN(CachedProfile cached, cached_profile(posix_io(), profile_path(args.environment),
-                                                         machine_name(config.cpu.share.threads())));
+  resolve_backend(loaded);
+  STRATA_TRY_ASSIGN(CachedProfile cached,
+                    profile_here(posix_io(), args.environment, loaded.config.memory.backend,
+                                 loaded.config.cpu.share.threads()));
   basis.profile = std::move(cached.profile);
   basis.note = basis.profile
                    ? cached.warning
@@ -87,7 +89,7 @@ std::string budgets_text(const TierBytes& budgets) {
 Status plan(const Args& args) {
   STRATA_TRY_ASSIGN(std::optional<MachineProfile> elsewhere, named_machine(args));
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load(args, elsewhere));
-  STRATA_TRY_ASSIGN(const Basis basis, basis_of(args, std::move(elsewhere), loaded.config));
+  STRATA_TRY_ASSIGN(const Basis basis, basis_of(args, std::move(elsewhere), loaded));
   const std::optional<MachineProfile> machine = basis.elsewhere ? basis.profile : std::nullopt;
   STRATA_TRY_ASSIGN(const PlannedJob job,
                     plan_or_split(args, loaded, basis.plan_basis(),

@@ -8,7 +8,6 @@
 
 #include <strata/runtime/log.h>
 #include <strata/runtime/signals.h>
-#include <strata/kernels/bf16_gemm.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/str.h>
 
@@ -152,7 +151,8 @@ Status change_budgets(Going& going, Trainer& trainer, const Workload& workload, 
     return {};
   auto planned = plan_job(*loaded, going.basis());
   if (!planned.has_value()) return refused(planned.status());
-  if (const Status room = Job::check_room(loaded->config, *planned->plan); !room.is_ok())
+  if (const Status room = Job::check_room(loaded->config, *planned->plan, &going.job->engine().plan());
+      !room.is_ok())
     return refused(room);
   if (const Status writes = trainer.may_go_on_in(*planned->plan); !writes.is_ok()) return refused(writes);
   STRATA_TRY_ASSIGN(const std::string saved, trainer.leave());
@@ -193,10 +193,13 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
         steps != manifest.run.end() && steps->second != identity.at(std::string(kScheduleSteps)))
       log->warn("train.steps was ", steps->second, " and is ", config.train.steps,
                 ": the learning rate follows another curve from here on");
-    if (const auto products = manifest.run.find(std::string(kProducts));
-        products != manifest.run.end() && products->second != kernels::bf16_gemm_kind())
-      log->warn("the checkpoint's machine multiplied bf16 by ", products->second, ", this one by ",
-                kernels::bf16_gemm_kind(), ": from here on bits differ from those of an uninterrupted run");
+    const auto products_in = [](const std::map<std::string, std::string>& run) {
+      const auto products = run.find(std::string(kProducts));
+      return products == run.end() ? std::string("the CPU in f32") : products->second;
+    };
+    if (const std::string then = products_in(manifest.run), now = products_in(identity); then != now)
+      log->warn("the checkpoint's run multiplied by ", then, ", this one by ", now,
+                ": from here on bits differ from those of an uninterrupted run");
     if (is_finished(manifest, config, path, io))
       return Outcome{
           Ending::finished, path,
@@ -204,8 +207,10 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   }
   loaded.config.data.packing =
       workload->packing();  // whether rows hold several documents is part of the program
-  STRATA_TRY_ASSIGN(const CachedProfile machine, cached_profile(io, profile_path(args.environment),
-                                                                machine_name(config.cpu.share.threads())));
+  resolve_backend(loaded);
+  STRATA_TRY_ASSIGN(
+      const CachedProfile machine,
+      profile_here(io, args.environment, config.memory.backend, config.cpu.share.threads()));
   const SteadyClock clock;
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
   if (trace) trace->set_enabled(false);  // the trainer turns it on for the steps asked for

@@ -218,10 +218,7 @@ Result<cudaStream_t> cuda_stream(Stream& stream) {
 }  // namespace detail
 
 Result<std::unique_ptr<Backend>> create_cuda_backend(const CudaBackendOptions& options, ThreadPool& pool) {
-  int n = 0;
-  if (!detail::count_gpus(n).is_ok()) return Status::error(Code::unsupported, cuda_status());
-  if (options.device < 0 || options.device >= n)
-    return Status::error(Code::unsupported, str("GPU ", options.device, " was asked for; there are ", n));
+  STRATA_TRY(detail::check_gpu(options.device));
   cudaDeviceProp properties{};
   STRATA_CUDA_TRY(cudaGetDeviceProperties(&properties, options.device));
   STRATA_CUDA_TRY(cudaSetDevice(options.device));

@@ -26,6 +26,14 @@ Status count_gpus(int& n) {
   return n > 0 ? Status() : Status::error(Code::unsupported, "cudaGetDeviceCount found none");
 }
 
+Status check_gpu(int device) {
+  int n = 0;
+  if (!count_gpus(n).is_ok()) return Status::error(Code::unsupported, cuda_status());
+  if (device < 0 || device >= n)
+    return Status::error(Code::unsupported, str("GPU ", device, " was asked for; there are ", n));
+  return {};
+}
+
 int numa_node_of_gpu(int device) {
   std::array<char, 32> slot{};  // "0000:3B:00.0"
   if (cudaDeviceGetPCIBusId(slot.data(), static_cast<int>(slot.size()) - 1, device) != cudaSuccess) {
@@ -41,6 +49,16 @@ int numa_node_of_gpu(int device) {
 }
 
 }  // namespace detail
+
+Result<CudaDevice> cuda_device(int device) {
+  STRATA_TRY(detail::check_gpu(device));
+  cudaDeviceProp properties{};
+  STRATA_CUDA_TRY(cudaGetDeviceProperties(&properties, device));
+  STRATA_CUDA_TRY(cudaSetDevice(device));
+  CudaDevice found{properties.name, 10 * properties.major + properties.minor, 0, 0};
+  STRATA_CUDA_TRY(cudaMemGetInfo(&found.free_bytes, &found.total_bytes));
+  return found;
+}
 
 bool cuda_available() {
   int n = 0;

@@ -22,6 +22,17 @@ bool cuda_available();
 /// One line for people: the GPUs and versions, or why there are none.
 std::string cuda_status();
 
+/// What a GPU is, and how much of it is free.
+struct CudaDevice {
+  std::string name;
+  int compute_capability = 0;     ///< ten times it: 90 of a GPU of 9.0
+  std::size_t total_bytes = 0;
+  std::size_t free_bytes = 0;     ///< beside what other processes hold, and what CUDA itself holds for this one
+};
+/// Makes the GPU's context, which takes a second and some memory of it. Errors: `unsupported` where there is no
+/// such GPU, with cuda_status() as the reason.
+Result<CudaDevice> cuda_device(int device = 0);
+
 /// One GPU. Device buffers are plain cudaMalloc slabs, pinned ones exact mappings touched by `pool` and
 /// registered (64 GiB at most each); `pool` must outlive it. After a sticky CUDA error every call returns
 /// that error. Work queued after a host call that fails: host calls are skipped, copies and kernels already

@@ -1,0 +1,45 @@
+#include "machine/compute_device.h"
+
+#include <strata/kernels/bf16_gemm.h>
+#include <strata/runtime/cuda_backend.h>
+#include <strata/runtime/host_backend.h>
+#include <strata/runtime/str.h>
+
+namespace strata::cli {
+namespace {
+
+constexpr int kOldestGpu =
+    80;  // compute capability 8.0: bf16 products, and the least that kernels are built for
+
+}  // namespace
+
+Result<ComputeDevice> compute_device(const std::string& backend) {
+  if (backend != "cuda") return ComputeDevice{};
+  auto gpu = cuda_device();
+  if (!gpu.has_value()) return gpu.status().annotate("memory.backend = cuda");
+  if (gpu->compute_capability < kOldestGpu)
+    return Status::error(Code::unsupported,
+                         str("memory.backend = cuda: ", gpu->name, " has compute capability ",
+                             gpu->compute_capability / 10, ".", gpu->compute_capability % 10,
+                             "; kernels need ", kOldestGpu / 10, ".", kOldestGpu % 10, " or later"));
+  return ComputeDevice{DeviceKind::cuda, gpu->name, gpu->free_bytes};
+}
+
+Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendNeeds& needs, ThreadPool& pool,
+                                                Clock& clock) {
+  if (kind == DeviceKind::cuda) return create_cuda_backend({.device_bytes = needs.device_bytes}, pool);
+  HostBackendOptions options;
+  options.queue_depth = needs.queue_depth;
+  options.trace = needs.trace;
+  return create_host_backend(options, pool, clock);
+}
+
+std::string products_of(const std::string& backend, const std::string& dtype) {
+  if (backend == "cuda") {
+    const auto device = compute_device(backend);
+    return str("cuBLASLt on ", device.has_value() ? device->name : std::string("no GPU"));
+  }
+  return dtype == "bf16" ? kernels::bf16_gemm_kind() : "";
+}
+
+}  // namespace strata::cli

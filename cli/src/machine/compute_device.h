@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <strata/runtime/backend.h>
+#include <strata/runtime/clock.h>
+#include <strata/runtime/thread_pool.h>
+#include <strata/runtime/trace.h>
+
+namespace strata::cli {
+
+/// What computes: this machine's cores, or its first GPU.
+struct ComputeDevice {
+  DeviceKind kind = DeviceKind::host;
+  std::string name;              ///< of a GPU
+  std::uint64_t free_bytes = 0;  ///< of a GPU
+};
+/// `backend`: host or cuda, as memory.backend has it. Errors: `unsupported`: there is no such GPU, or it is
+/// older than the kernels are built for.
+Result<ComputeDevice> compute_device(const std::string& backend);
+
+struct BackendNeeds {
+  std::uint64_t device_bytes = 0;  ///< cap of a GPU's memory; 0: none
+  std::size_t queue_depth = 1024;
+  Trace* trace = nullptr;  ///< of the host backend alone
+};
+Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendNeeds& needs, ThreadPool& pool,
+                                                Clock& clock);
+
+/// By which products and where, for whoever compares bits: "AVX512-BF16", "cuBLASLt on NVIDIA H200".
+/// `dtype`: of the run. Empty: they are the same on all machines that run this.
+std::string products_of(const std::string& backend, const std::string& dtype);
+
+}  // namespace strata::cli
