@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
-# Checks strata on a machine with a GPU: the tests labelled gpu, and the machine's rates. Where there is no GPU each
-# part says so.
-#   scripts/gpu_verify.sh [--build DIR] [--out DIR]   builds the preset cuda, or takes the build in DIR
-#   scripts/gpu_verify.sh --pack DIR                  builds, and copies programs and libraries to DIR, which --build
-#                                                     takes on a machine that has neither compiler nor packages
+# Checks strata on a machine with a GPU: the tests that need one, the same bits in all placements, losses beside the
+# host's, rates beside PyTorch's, whole steps of large models beside their forecasts. Leaves gpu_verify.json and prints a
+# table; under ten minutes. Where there is no GPU, what needs one is skipped and the rest runs on the host, small.
+#   scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--quick]
+#                                       builds the preset cuda, or takes the build in DIR; --parts: tests, sanitizer,
+#                                       rates, profile, peers, losses, placements, scenarios
+#   scripts/gpu_verify.sh --pack DIR    builds, and copies programs and libraries to DIR, which --build takes on a machine
+#                                       that has neither compiler nor packages
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
-build='' out=runs/gpu_verify pack=''
+build='' out=runs/gpu_verify pack='' options=()
 while (( $# )); do
   case $1 in
     --build) build=${2:?--build takes a folder}; shift 2 ;;
     --out) out=${2:?--out takes a folder}; shift 2 ;;
     --pack) pack=${2:?--pack takes a folder}; shift 2 ;;
-    *) echo 'usage: scripts/gpu_verify.sh [--build DIR] [--out DIR] [--pack DIR]' >&2; exit 2 ;;
+    --parts) options+=(--parts "${2:?--parts takes names}"); shift 2 ;;
+    --quick) options+=(--quick); shift ;;
+    *) echo 'usage: scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--quick] [--pack DIR]' >&2; exit 2 ;;
   esac
 done
 
@@ -31,6 +36,7 @@ programs=("${tests[@]}" bench/machine_rates cli/strata)
 copy_programs() {
   mkdir -p "$pack/lib"
   cp "$build/gpu_tests.txt" "$pack/"
+  git rev-parse --short HEAD >"$pack/commit.txt"
   for program in "${programs[@]}"; do
     install -D --strip "$build/$program" "$pack/$program"
     # The C library and its loader belong to the machine; everything else comes along.
@@ -48,33 +54,5 @@ if [[ -d $build/lib ]]; then
   export LD_LIBRARY_PATH
 fi
 
-mkdir -p "$out"
-failed=()
-part() {
-  local name=$1
-  shift
-  step "$name" "$@" || failed+=("$name")
-}
-to_file() {
-  local file=$1
-  shift
-  "$@" >"$file"
-}
-
-if command -v nvidia-smi >/dev/null && nvidia-smi -L; then
-  nvidia-smi -q >"$out/nvidia-smi.txt"
-else
-  echo 'gpu_verify: no GPU here; what needs one is skipped'
-fi
-for test in "${tests[@]}"; do
-  log=$out/$(basename "$test").log
-  part "$test" --log "$log" "$build/$test" --gtest_brief=0
-  # "what ran" and "what was skipped" are GoogleTest's own last lines.
-  grep -hE '^\[  (PASSED|SKIPPED|FAILED) ' "$log" | grep -E '[0-9]+ tests?' || true
-done
-part rates to_file "$out/machine_rates.json" "$build/bench/machine_rates"
-part profile to_file "$out/profile.json" "$build/cli/strata" bench --json --nvme-dir "$out/nvme" --out "$out/machine.toml"
-part doctor "$build/cli/strata" doctor
-
-printf 'gpu_verify: results are in %s; failed: %s\n' "$out" "${failed[*]:-none}"
-(( ${#failed[@]} == 0 ))
+commit=$(cat "$build/commit.txt" 2>/dev/null || git rev-parse --short HEAD 2>/dev/null || echo unknown)
+exec python3 scripts/gpu_verify.py --build "$build" --out "$out" --commit "$commit" "${options[@]}"

@@ -44,7 +44,9 @@ def spread(values):
 
 
 def verdict(values, bar):
-    """Whether the median reaches the bar; None where the spread is wider than its distance from it."""
+    """Whether the median reaches the bar: as all values do or none; else None where the spread is wider than its distance from it."""
+    if min(values) >= bar or max(values) < bar:
+        return min(values) >= bar
     median = statistics.median(values)
     return None if max(values) - min(values) > abs(median - bar) else median >= bar
 

@@ -178,7 +178,7 @@ Args completed(const Args& args, const std::vector<std::string>& assignments) {
 std::vector<std::string> all_on_device() {
   return {"memory.device=unlimited", "memory.pinned=unlimited",  "memory.nvme=0",
           "offload.policy=device",   "offload.activations=none", "offload.activation_share=auto",
-          "offload.gradients=auto"};
+          "offload.gradients=auto",  "offload.order=micro_batch"};
 }
 
 void print(std::FILE* to, std::string_view text) { std::fwrite(text.data(), 1, text.size(), to); }

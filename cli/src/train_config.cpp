@@ -92,6 +92,7 @@ void fill_placement(const ConfigTree& tree, TrainConfig& config) {
   config.offload.activations = choice(tree, "offload.activations");
   if (!tree.is_auto("offload.activation_share"))
     config.offload.activation_share = tree.number("offload.activation_share");
+  config.offload.order = choice(tree, "offload.order");
   config.offload.policy = choice(tree, "offload.policy");
   config.offload.gradients = choice(tree, "offload.gradients");
   config.io = {choice(tree, "io.engine"), small(tree, "io.queue_depth"), tree.bytes("io.block"),
@@ -104,8 +105,8 @@ void fill_outputs(const ConfigTree& tree, TrainConfig& config) {
                 tree.text("log.sample_prompt"), small(tree, "log.sample_tokens"),
                 choice(tree, "log.progress"),   tree.steps("log.trace"),
                 tree.text("log.level")};
-  config.checkpoint = {tree.integer("checkpoint.every"), small(tree, "checkpoint.keep"),
-                       tree.text("checkpoint.dir")};
+  config.checkpoint = {tree.integer("checkpoint.every"), tree.flag("checkpoint.at_end"),
+                       small(tree, "checkpoint.keep"), tree.text("checkpoint.dir")};
 }
 
 std::string set_by(const ConfigTree& tree, std::string_view key) {

@@ -71,6 +71,7 @@ struct TrainConfig {
     std::optional<std::uint64_t> undo_bytes;
     std::string activations;  ///< none, pinned, nvme, auto
     std::optional<double> activation_share;
+    std::string order;  ///< micro_batch, layer, auto
   } offload;
   struct IoSection {
     std::string engine;  ///< uring, threads, auto
@@ -93,6 +94,7 @@ struct TrainConfig {
   } log;
   struct Checkpoint {
     std::int64_t every = 0;  ///< steps; 0: off
+    bool at_end = true;
     int keep = 0;
     std::string dir;
   } checkpoint;

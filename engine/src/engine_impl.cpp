@@ -22,21 +22,22 @@ constexpr const char* kInputs[] = {"tokens",    "targets", "doc_start", "divisor
 
 }  // namespace
 
-// The filled input slot, in which the program's inputs follow each other, goes to the arena once the last
-// pass is over; compute starts after it.
+// The filled input slot, in which the program's inputs follow each other, micro-batch by micro-batch, goes to
+// the arena once the last pass is over; compute starts after it.
 Status Engine::Impl::upload(const LoweredProgram& program) {
   Machine& m = *machine_;
   const std::size_t slot = slot_;
   slot_ ^= 1;
   STRATA_TRY(m.backend.wait_on_async(arena_free_, m.h2d));
   const auto* from = reinterpret_cast<const std::byte*>(m.input_slot(slot));
-  for (const char* name : kInputs) {
-    const Operand operand = program.find(name);
-    if (operand.where == Operand::Where::none) continue;
-    const std::size_t bytes = static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
-    STRATA_TRY(m.backend.copy_async({m.arena(operand), bytes}, {from, bytes}, m.h2d));
-    from += bytes;
-  }
+  for (std::int32_t k = 0; k < program.micro_batches; ++k)
+    for (const char* name : kInputs) {
+      const Operand operand = program.find(name, k);
+      if (operand.where == Operand::Where::none) continue;
+      const std::size_t bytes = static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
+      STRATA_TRY(m.backend.copy_async({m.arena(operand), bytes}, {from, bytes}, m.h2d));
+      from += bytes;
+    }
   STRATA_TRY_ASSIGN(uploaded_[slot], m.backend.record(m.h2d));
   return m.backend.wait_on_async(uploaded_[slot], m.compute);
 }
@@ -46,19 +47,19 @@ Status Engine::Impl::take_batch(const LoweredProgram& program, BatchSource& sour
   Machine& m = *machine_;
   STRATA_TRY(m.backend.wait(uploaded_[slot_]));
   std::int32_t* const begin = m.input_slot(slot_);
-  std::span<std::int32_t> parts[std::size(kInputs)];
+  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(begin), m.fixed.inputs, true}));
   std::int32_t* at = begin;  // every input has elements of 4 bytes
-  for (std::size_t i = 0; i < std::size(kInputs); ++i) {
-    const Operand operand = program.find(kInputs[i]);
-    if (operand.where == Operand::Where::none) continue;
-    parts[i] = {at, static_cast<std::size_t>(operand.shape.n_elems())};
-    at += operand.shape.n_elems();
-  }
-  const auto bytes = static_cast<std::size_t>(at - begin) * sizeof(std::int32_t);
-  STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(begin), bytes, true}));
-  if (!m.dry()) {
+  for (std::int32_t k = 0; k < program.micro_batches; ++k) {
+    std::span<std::int32_t> parts[std::size(kInputs)];
+    for (std::size_t i = 0; i < std::size(kInputs); ++i) {
+      const Operand operand = program.find(kInputs[i], k);
+      if (operand.where == Operand::Where::none) continue;
+      parts[i] = {at, static_cast<std::size_t>(operand.shape.n_elems())};
+      at += operand.shape.n_elems();
+    }
+    if (m.dry()) continue;
     const HostWaits waits(m.backend.stalls(), StallCause::data);
-    STRATA_TRY(source.fill(index, {parts[0], parts[1], parts[2]}));
+    STRATA_TRY(source.fill(index + k, {parts[0], parts[1], parts[2]}));
     if (!parts[3].empty()) std::memcpy(parts[3].data(), &divisor, sizeof divisor);
   }
   return upload(program);
@@ -82,9 +83,11 @@ Status Engine::Impl::read_back(std::byte* to, const std::byte* from, std::size_t
   return m.backend.wait_on_async(arena_free_, m.compute);  // the next pass may write over it
 }
 
-Status Engine::Impl::take_loss(const LoweredProgram& program, std::int32_t slot) {
-  return read_back(reinterpret_cast<std::byte*>(machine_->losses() + slot),
-                   machine_->arena(program.find("loss")), sizeof(float));
+Status Engine::Impl::take_losses(const LoweredProgram& program, std::int32_t first) {
+  for (std::int32_t k = 0; k < program.micro_batches; ++k)
+    STRATA_TRY(read_back(reinterpret_cast<std::byte*>(machine_->losses() + first + k),
+                         machine_->arena(program.find("loss", k)), sizeof(float)));
+  return Status::ok();
 }
 
 Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& report) {
@@ -180,11 +183,13 @@ Status Engine::Impl::gradient(BatchSource& source, double lr, StepReport& report
   const std::int64_t first = steps * options.grad_accum;
   STRATA_TRY_ASSIGN(float divisor, divisor_of(source, first, options.grad_accum));
   divisor /= static_cast<float>(loss_scale.value);  // so that the loss, and with it its gradient, is scaled
-  for (std::int32_t k = 0; k < options.grad_accum; ++k) {
+  const LoweredProgram& train = plan().train;
+  for (std::int32_t pass = 0; pass < plan().passes(); ++pass) {
     const std::int64_t pass_begin = m.clock.now_ns();
-    STRATA_TRY(take_batch(plan().train, source, first + k, divisor));
-    STRATA_TRY(runner_.run({plan().train, train_, k, true, k + 1 == options.grad_accum}));
-    STRATA_TRY(take_loss(plan().train, k));
+    const std::int32_t k = pass * train.micro_batches;
+    STRATA_TRY(take_batch(train, source, first + k, divisor));
+    STRATA_TRY(runner_.run({train, train_, pass, true, pass + 1 == plan().passes()}));
+    STRATA_TRY(take_losses(train, k));
     m.end_phase("queue micro-batch", k, pass_begin);
   }
   const std::int64_t passes_queued = m.clock.now_ns();
@@ -239,7 +244,7 @@ Result<double> Engine::Impl::evaluate(BatchSource& source, std::int64_t n) {
     use(eval_);
     STRATA_TRY(take_batch(plan().eval, source, i, divisor));
     STRATA_TRY(runner_.run({plan().eval, eval_, 0, false, false}));
-    STRATA_TRY(take_loss(plan().eval, 0));
+    STRATA_TRY(take_losses(plan().eval, 0));
     STRATA_TRY(m.backend.wait(arena_free_));
     STRATA_TRY(m.backend.host_access({reinterpret_cast<const std::byte*>(m.losses()), sizeof(float), false}));
     if (!m.dry()) sum += m.losses()[0];

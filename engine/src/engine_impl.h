@@ -15,7 +15,7 @@ class Engine::Impl {
  public:
   explicit Impl(std::unique_ptr<Machine> machine)
       : machine_(std::move(machine)),
-        train_(schedule(plan().train, plan().options.grad_accum,
+        train_(schedule(plan().train, plan().passes(),
                         !plan().trains()                               ? CommitWhen::never
                         : plan().options.step_mode == StepMode::serial ? CommitWhen::at_the_end
                                                                        : CommitWhen::before_use)),
@@ -62,7 +62,7 @@ class Engine::Impl {
   Status upload(const LoweredProgram& program);
   Status take_batch(const LoweredProgram& program, BatchSource& source, std::int64_t index, float divisor);
   Result<float> divisor_of(BatchSource& source, std::int64_t index, std::int64_t n);
-  Status take_loss(const LoweredProgram& program, std::int32_t slot);
+  Status take_losses(const LoweredProgram& program, std::int32_t slot);
   Status read_back(std::byte* to, const std::byte* from, std::size_t bytes);
 
   std::unique_ptr<Machine> machine_;

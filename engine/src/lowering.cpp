@@ -9,9 +9,9 @@
 
 namespace strata {
 
-Operand LoweredProgram::find(std::string_view name) const {
-  for (const auto& [known, operand] : ends)
-    if (known == name) return operand;
+Operand LoweredProgram::find(std::string_view name, std::int32_t micro_batch) const {
+  for (const End& end : ends)
+    if (end.micro_batch == micro_batch && end.name == name) return end.operand;
   return {};
 }
 
@@ -50,11 +50,13 @@ namespace {
 
 class Lowering {
  public:
-  Lowering(const Program& program, const TensorTable& tensors, const ChunkLayout& layout)
-      : program_(program), tensors_(tensors), layout_(layout), plan_(plan_memory(program)) {}
+  Lowering(const Program& program, const TensorTable& tensors, const ChunkLayout& layout,
+           const MemoryPlan& memory)
+      : program_(program), tensors_(tensors), layout_(layout), plan_(memory) {}
 
   LoweredProgram run() {
     LoweredProgram lowered;
+    lowered.micro_batches = program_.micro_batches;
     lowered.arena_bytes = plan_.arena_bytes;
     lowered.state_bytes = place_states();
     lowered.offload.host_bytes = plan_.host_bytes;
@@ -63,12 +65,21 @@ class Lowering {
       if (is_move(instr.op)) count_move(instr, lowered.offload);
     }
     mark_grads(lowered);
-    for (const auto* list : {&program_.inputs, &program_.outputs})
-      for (const ValueId id : *list) lowered.ends.emplace_back(program_.value(id).name, operand(id));
+    list_ends(program_.inputs, true, lowered.ends);
+    list_ends(program_.outputs, false, lowered.ends);
     return lowered;
   }
 
  private:
+  // Those of each micro-batch follow each other, by the same names.
+  void list_ends(const std::vector<ValueId>& values, bool are_inputs,
+                 std::vector<LoweredProgram::End>& ends) const {
+    const std::size_t n = values.size() / static_cast<std::size_t>(program_.micro_batches);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ends.push_back({program_.value(values[i % n]).name, static_cast<std::int32_t>(i / n), are_inputs,
+                      operand(values[i])});
+  }
+
   void count_move(const Instr& instr, LoweredProgram::Offload& offload) {
     const ValueInfo& value = program_.value(instr.in[0]);
     if (instr.op == Op::offload_begin) {
@@ -161,14 +172,15 @@ class Lowering {
   const Program& program_;
   const TensorTable& tensors_;
   const ChunkLayout& layout_;
-  const MemoryPlan plan_;
+  const MemoryPlan& plan_;
   std::map<ValueId, std::size_t> state_offset_;
   std::map<std::int32_t, ValueId> moved_;  // by move: what it moves
 };
 
 }  // namespace
 
-Result<LoweredProgram> lower(const Program& program, const TensorTable& tensors, const ChunkLayout& layout) {
+Result<LoweredProgram> lower(const Program& program, const TensorTable& tensors, const ChunkLayout& layout,
+                             const MemoryPlan* memory) {
   if (program.params.size() != tensors.tensor_of_param.size())
     return Status::error(Code::invalid, str("the program has ", program.params.size(),
                                             " parameters, the layout ", tensors.tensor_of_param.size()));
@@ -184,12 +196,14 @@ Result<LoweredProgram> lower(const Program& program, const TensorTable& tensors,
                                               to_string(program.value(param.value).dtype),
                                               ", the layout has ", to_string(tensor.group.compute)));
   }
-  return Lowering(program, tensors, layout).run();
+  if (memory != nullptr) return Lowering(program, tensors, layout, *memory).run();
+  const MemoryPlan own = plan_memory(program);
+  return Lowering(program, tensors, layout, own).run();
 }
 
-AccessTrace access_trace(const LoweredProgram& program, std::int32_t micro_batches) {
+AccessTrace access_trace(const LoweredProgram& program, std::int32_t passes) {
   AccessTrace trace;
-  trace.micro_batches = micro_batches;
+  trace.micro_batches = passes;
   trace.device_fixed_bytes = program.arena_bytes;
   std::vector<ChunkId> open;
   for (const LoweredInstr& instr : program.code) {

@@ -27,9 +27,9 @@ PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
   std::int64_t logit_values = 1;
   for (const LoweredProgram* program : plan.programs()) {
     std::size_t bytes = 0;
-    for (const auto& [name, operand] : program->ends)
-      if (name != "loss" && name != "logits")
-        bytes += static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
+    for (const LoweredProgram::End& end : program->ends)
+      if (end.is_input)
+        bytes += static_cast<std::size_t>(end.operand.shape.n_elems()) * size_of(end.operand.dtype);
     inputs = std::max(inputs, bytes);
     fixed.activations = std::max(fixed.activations, program->offload.host_bytes);
     const Operand logits = program->find("logits");

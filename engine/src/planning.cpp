@@ -41,7 +41,11 @@ Status check_loss_scale(const ProgramSet& programs, const EngineOptions& options
                        "the training program computes in f16 and has no input divisor to scale its loss by");
 }
 
-Status check(const Program& train) {
+Status check(const Program& train, const EngineOptions& options) {
+  if (train.micro_batches != 1 && train.micro_batches != options.grad_accum)
+    return Status::error(Code::invalid,
+                         str("the training program is of ", train.micro_batches, " micro-batches, a step of ",
+                             options.grad_accum, ": it is of one, or of all"));
   for (const ParamInfo& param : train.params)
     if (param.trainable && param.grad == kNoValue)
       return Status::error(Code::invalid,
@@ -110,7 +114,7 @@ static std::uint64_t frozen_bytes(const RunPlan& plan) {
 static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, const EngineOptions& options,
                                                 std::int64_t max_chunk_elems) {
   if (!programs.train.code.empty()) {
-    STRATA_TRY(check(programs.train));
+    STRATA_TRY(check(programs.train, options));
     STRATA_TRY(cpuopt::validate(options.optimizer));
   }
   STRATA_TRY(check_loss_scale(programs, options));
@@ -148,7 +152,8 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
                               ", read alone; ", plan->n_params(true), " are trained"));
 
   if (!programs.train.code.empty()) {
-    STRATA_TRY_ASSIGN(plan->train, lower(programs.train, plan->tensors, plan->layout));
+    STRATA_TRY_ASSIGN(plan->train,
+                      lower(programs.train, plan->tensors, plan->layout, programs.train_memory.get()));
   }
   if (!programs.eval.code.empty()) {
     STRATA_TRY_ASSIGN(plan->eval, lower(programs.eval, plan->tensors, plan->layout));
@@ -160,7 +165,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
     STRATA_TRY_ASSIGN(plan->prefill, lower(programs.prefill, plan->tensors, plan->layout));
     STRATA_TRY_ASSIGN(plan->decode, lower(programs.decode, plan->tensors, plan->layout));
   }
-  plan->trace = access_trace(plan->train, options.grad_accum);
+  plan->trace = access_trace(plan->train, plan->passes());
   for (const LoweredProgram* other : {&plan->eval, &plan->infer, &plan->prefill, &plan->decode}) {
     const AccessTrace trace = access_trace(*other, 1);
     plan->trace.steps.insert(plan->trace.steps.end(), trace.steps.begin(), trace.steps.end());

@@ -9,6 +9,7 @@
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/linear_cross_entropy.h>
+#include <strata/kernels/optimizer.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
 #include <strata/runtime/str.h>
@@ -108,6 +109,8 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
            or_none(out[0]),
            or_none(out[1]),
            adds(c, 1)});
+    case Op::accumulate:
+      return kernels::accumulate_async(backend, stream, {out[0], in[0], !adds(c, 0)});
     case Op::cached_attention:
       return kernels::cached_attention_async(
           backend, stream,

@@ -321,6 +321,12 @@ double flops_cached_attention(In in, In out, const Attrs&) {
   return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[3]->shape.dim(2));
 }
 
+// --- accumulate: (part of any shape) -> its gradient, an f32 sum ---
+Specs infer_accumulate(In in, const Attrs&) {
+  if (in[0] == nullptr || in[0]->kind != ValueKind::grad_part) return mismatch("a part of a gradient", in);
+  return std::vector<OutputSpec>{{"grad", in[0]->shape, DType::f32}};
+}
+
 constexpr OpDef::InPlace kNever{-1, -1};
 const std::array<OpDef, kOps> kTable = {{
     {"embedding", infer_embedding, vjp_embedding, kNever, no_flops, 2},
@@ -353,6 +359,7 @@ const std::array<OpDef, kOps> kTable = {{
      flops_linear_cross_entropy, 4, 3},
     {"linear_cross_entropy_backward", infer_linear_cross_entropy_backward, nullptr, kNever,
      flops_linear_cross_entropy_backward, 4, 3},
+    {"accumulate", infer_accumulate, nullptr, kNever, no_flops, 1},
     {"cached_attention", infer_cached_attention, nullptr, kNever, flops_cached_attention, 5},
     {"offload_begin", infer_begin_from_device, nullptr, kNever, no_flops, 1},
     {"offload_end", infer_end_at_host, nullptr, {0, 1}, no_flops, 2},

@@ -16,6 +16,10 @@ ValueId Program::find(std::string_view name) const noexcept {
   return kNoValue;
 }
 
+std::string name_in_micro_batch(std::string_view name, std::int32_t micro_batch) {
+  return micro_batch == 0 ? std::string(name) : str(name, "#", micro_batch);
+}
+
 bool has_op(const Program& program, Op op) noexcept {
   return std::any_of(program.code.begin(), program.code.end(),
                      [&](const Instr& instr) { return instr.op == op; });
@@ -68,14 +72,15 @@ Status verify_instr(const Program& program, const Instr& instr, std::vector<bool
                          str("has ", instr.out.size(), " outputs, the op makes ", outputs.size()));
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const ValueInfo& out = program.value(instr.out[k]);
-    const bool as_f32 = out.kind == ValueKind::grad && out.dtype == DType::f32;  // a sum before its rounding
+    const bool is_gradient = out.kind == ValueKind::grad || out.kind == ValueKind::grad_part;
+    const bool as_f32 = is_gradient && out.dtype == DType::f32;  // a sum before its rounding
     if (!(out.shape == outputs[k].shape) || (out.dtype != outputs[k].dtype && !as_f32))
       return Status::error(Code::internal,
                            str("writes ", out.name, " of shape ", to_string(out.dtype), to_string(out.shape),
                                ", the op makes ", to_string(outputs[k].dtype), to_string(outputs[k].shape)));
     const bool accumulates = (instr.accumulate >> k & 1u) != 0;
     const bool written = defined[static_cast<std::size_t>(instr.out[k])];
-    if (accumulates != (out.kind == ValueKind::grad && written) || (written && out.kind != ValueKind::grad))
+    if (accumulates != (is_gradient && written) || (written && !is_gradient))
       return Status::error(Code::internal, str(accumulates ? "adds to " : "overwrites ", out.name));
     defined[static_cast<std::size_t>(instr.out[k])] = true;
   }

@@ -281,9 +281,9 @@ Traffic traffic_of(const RunPlan& plan) {
     (trained ? traffic.up : traffic.frozen) += plan.layout.payload_bytes(chunk, Payload::param);
     traffic.down += plan.layout.payload_bytes(chunk, Payload::grad);
   }
-  for (const auto& [name, operand] : plan.train.ends)
-    if (name != "loss")
-      traffic.up += static_cast<std::uint64_t>(operand.shape.n_elems()) * size_of(operand.dtype);
+  for (const LoweredProgram::End& end : plan.train.ends)
+    if (end.is_input)
+      traffic.up += static_cast<std::uint64_t>(end.operand.shape.n_elems()) * size_of(end.operand.dtype);
   return traffic;
 }
 

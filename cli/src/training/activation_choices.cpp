@@ -27,12 +27,16 @@ const char* why(Recompute recompute) {
 
 }  // namespace
 
-std::vector<ActivationChoice> activation_choices(const TrainConfig& config) {
+std::vector<ActivationChoice> activation_choices(const TrainConfig& config, bool by_time) {
   const std::string& where = config.offload.activations;
   const std::vector<Recompute> modes = modes_of(config);
   std::vector<ActivationChoice> choices;
+  const bool by_layer = config.offload.order == "layer" && config.train.grad_accum > 1;
+  const bool either = config.offload.order == "auto" && config.train.grad_accum > 1 && by_time;
   if (where == "none" || where == "auto")
-    for (const Recompute mode : modes) choices.push_back({mode, 0});
+    for (const bool layers : {false, true})
+      for (const Recompute mode : modes)
+        if (either || layers == by_layer) choices.push_back({mode, 0, false, layers});
   // To make again what is cheap comes before carrying it.
   const auto carries = [&](Recompute mode) {
     return where != "auto" || mode != Recompute::none || modes.size() == 1;
@@ -42,7 +46,7 @@ std::vector<ActivationChoice> activation_choices(const TrainConfig& config) {
     if (where == "auto" && to_nvme && config.memory.nvme_bytes == 0) continue;
     for (const Recompute mode : modes)
       for (const double share : shares_of(config))
-        if (carries(mode)) choices.push_back({mode, share, to_nvme});
+        if (carries(mode)) choices.push_back({mode, share, to_nvme, by_layer});
   }
   return choices;
 }
@@ -61,6 +65,11 @@ void resolve_activations(ConfigTree& tree, const TrainConfig& config, const Acti
                  chosen.to_nvme ? "what backward reads fits neither the device nor pinned RAM"
                  : away         ? "what backward reads does not fit the device"
                                 : "what backward reads fits the device");
+  if (config.offload.order == "auto")
+    tree.resolve("offload.order", std::string(chosen.by_layer ? "layer" : "micro_batch"),
+                 config.train.grad_accum == 1 ? "a step has one micro-batch"
+                 : by_forecast.empty()        ? "no forecast says that layers pay"
+                                              : by_forecast);
   if (!config.offload.activation_share)
     tree.resolve("offload.activation_share", chosen.share_away,
                  config.offload.activations == "auto" ? "the least of four quarters that fits"

@@ -27,6 +27,9 @@ namespace {
 constexpr std::size_t kQueueDepth =
     256;  // entries a stream holds; a thousand would cost megabytes for nothing
 
+// Instructions: laying out the memory of more takes longer than a search may.
+constexpr std::size_t kLongestSearched = 16384;
+
 EngineOptions engine_options(const TrainConfig& c) {
   EngineOptions o;
   o.budgets = {*c.memory.device_bytes, *c.memory.pinned_bytes, c.memory.nvme_bytes};
@@ -247,8 +250,10 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   STRATA_TRY(decide_frozen_masters(loaded));
   std::vector<ActivationChoice> activations;
   std::vector<ProgramSet> choices;
-  for (const ActivationChoice& choice : activation_choices(c)) {
+  const bool by_time = basis.profile != nullptr && is_known(*basis.profile, c);
+  for (const ActivationChoice& choice : activation_choices(c, by_time)) {
     STRATA_TRY_ASSIGN(ProgramSet programs, record_programs(c, choice));
+    if (choice.by_layer && c.offload.order == "auto" && programs.train.code.size() > kLongestSearched) continue;
     const Op goes = choice.to_nvme ? Op::store_begin : Op::offload_begin;
     if (choice.share_away > 0 && c.offload.activations == "auto" && !has_op(programs.train, goes))
       continue;  // nothing may go there, so it is a program that is tried already
@@ -261,7 +266,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   const EngineOptions asked = engine_options(c);
   std::size_t chosen = 0;
   std::string by_forecast;
-  if (basis.profile != nullptr && is_known(*basis.profile, c)) {
+  if (by_time) {
     PlanChoices ways = ways_to_run(loaded.tree, choices, activations);
     ways.explains = basis.explains;
     STRATA_TRY_ASSIGN(FoundPlan found, search_plan(ways, asked, *basis.profile));

@@ -244,7 +244,8 @@ void Trainer::count_work() {
 
 Status Trainer::finish(TrainOutcome& outcome) {
   outcome.train_seconds = step_seconds_;
-  if (saved_step_ != engine_->steps()) STRATA_TRY(save());
+  const bool saves = config_.checkpoint.at_end || outcome.ending != Ending::finished;
+  if (saves && saved_step_ != engine_->steps()) STRATA_TRY(save());
   if (outcome.ending == Ending::stopped || outcome.ending == Ending::budget)
     return Status::ok();  // whoever asked to stop does not wait for a validation, which may write as well
   if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_->steps()));

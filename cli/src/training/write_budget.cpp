@@ -18,6 +18,7 @@ std::string exactly(std::uint64_t bytes) { return str(bytes, " bytes (", format_
 // in, and activations, are new in every micro-batch.
 PlannedWrites planned_writes(const RunPlan& plan) {
   PlannedWrites writes;
+  const auto passes = static_cast<std::uint64_t>(plan.passes());
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
     for (std::size_t p = 0; p < kPayloads; ++p) {
       const auto payload = static_cast<Payload>(p);
@@ -25,13 +26,13 @@ PlannedWrites planned_writes(const RunPlan& plan) {
       const std::uint64_t bytes = plan.layout.payload_bytes(chunk, payload);
       const bool is_state = payload != Payload::accum && payload != Payload::grad;
       writes.home_bytes += bytes;
-      const std::uint64_t times = !is_state ? static_cast<std::uint64_t>(plan.options.grad_accum)
+      const std::uint64_t times = !is_state ? passes
                                   : plan.undo.covers(chunk) ? 2
                                                             : 1;
       writes.step_bytes += times * bytes;
     }
   for (const LoweredProgram::Offload::Stored& stored : plan.train.offload.stored)
-    writes.step_bytes += static_cast<std::uint64_t>(plan.options.grad_accum) * stored.slot_bytes;
+    writes.step_bytes += passes * stored.slot_bytes;
   return writes;
 }
 

@@ -36,6 +36,7 @@ std::vector<Variant> variants() {
       {"states in RAM", ram},
       {"three tiers as configured", {}},
       {"all but the window on nvme", disk},
+      {"three tiers, layer by layer", {"offload.order=layer"}},
       {"three tiers, small chunks", {"offload.chunk=65536"}},
       {"nvme, chunks of 131072", with(disk, {"offload.chunk=131072"})},
       {"RAM, chunks of 524288", with(ram, {"offload.chunk=524288"})},

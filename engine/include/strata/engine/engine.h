@@ -29,15 +29,18 @@ namespace strata {
 class Simulation;
 struct MachineProfile;
 
-/// The programs of a run. All have the same parameters; `train` ends in "loss" and has its backward, `eval`
-/// ends in "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets" [T] i32; where a
-/// program has them, also "doc_start" [T] i32 and "divisor" [1] f32 (what the loss is divided by: the engine
-/// fills it). `prefill` and `decode` come together and have equal states, which they share; their inputs are
+/// The programs of a run. All have the same parameters; `train` ends in "loss" and has its backward (it may
+/// be of all micro-batches of a step, each with its own inputs and "loss": in_layer_order), `eval` ends in
+/// "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets" [T] i32; where a program
+/// has them, also "doc_start" [T] i32 and "divisor" [1] f32 (what the loss is divided by: the engine fills
+/// it). `prefill` and `decode` come together and have equal states, which they share; their inputs are
 /// "tokens", "positions", "slots" [R] and "wanted" [N] i32, their output "logits" [N, vocab] (see
 /// Engine::extend). Each may be empty, but not all: a run without `train` only infers.
 struct ProgramSet {
   Program train, eval, infer;
   Program prefill, decode;
+  /// plan_memory(train), for whoever makes many plans of it; null: each plan works it out.
+  std::shared_ptr<const MemoryPlan> train_memory;
 };
 
 /// What a step does whose gradient is not finite (in f16: with no loss scale).
@@ -123,6 +126,8 @@ struct RunPlan {
   std::vector<Payload> held_states;  ///< of kStatePayloads, those that the optimizer keeps
 
   bool trains() const noexcept { return !train.code.empty(); }
+  /// Runs of `train` in a step: one a micro-batch, or one of all of them (in_layer_order).
+  std::int32_t passes() const noexcept { return options.grad_accum / train.micro_batches; }
   /// How many parameters are trained, or are not.
   std::int64_t n_params(bool trainable) const noexcept {
     std::int64_t n = 0;

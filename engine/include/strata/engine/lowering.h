@@ -44,7 +44,14 @@ struct LoweredInstr {
 /// A Program bound to a layout: what the executor replays. All offsets are static.
 struct LoweredProgram {
   std::vector<LoweredInstr> code;
-  std::vector<std::pair<std::string, Operand>> ends;  ///< inputs and outputs by name
+  struct End {
+    std::string name;
+    std::int32_t micro_batch = 0;
+    bool is_input = false;
+    Operand operand;
+  };
+  std::vector<End> ends;           ///< inputs and outputs
+  std::int32_t micro_batches = 1;  ///< of one run of it
   std::size_t arena_bytes = 0;
   std::size_t state_bytes = 0;  ///< of its states, in their order: those of programs with equal ones agree
   /// Activations that are away while nothing reads them (offload_activations).
@@ -61,8 +68,8 @@ struct LoweredProgram {
     std::vector<Stored> stored = {};
   } offload;
 
-  /// The input or output of that name; `where` is none when there is none.
-  Operand find(std::string_view name) const;
+  /// The input or output of that name and micro-batch; `where` is none when there is none.
+  Operand find(std::string_view name, std::int32_t micro_batch = 0) const;
 
   /// Of forward and of backward, which begins with the first instruction that makes a gradient.
   struct PassFlops {
@@ -80,10 +87,12 @@ struct TensorTable {
 };
 TensorTable tensors_in_use_order(const Program& program);
 
-/// Errors: `invalid` when the program has parameters that the table lacks.
-Result<LoweredProgram> lower(const Program& program, const TensorTable& tensors, const ChunkLayout& layout);
+/// `memory`: plan_memory(program), where it is known. Errors: `invalid` when the program has parameters that
+/// the table lacks.
+Result<LoweredProgram> lower(const Program& program, const TensorTable& tensors, const ChunkLayout& layout,
+                             const MemoryPlan* memory = nullptr);
 
-/// The planner's view of a lowered program, run `micro_batches` times a step.
-AccessTrace access_trace(const LoweredProgram& program, std::int32_t micro_batches);
+/// The planner's view of a lowered program, run `passes` times a step.
+AccessTrace access_trace(const LoweredProgram& program, std::int32_t passes);
 
 }  // namespace strata

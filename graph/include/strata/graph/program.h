@@ -19,6 +19,7 @@ inline constexpr ValueId kNoValue = -1;
 enum class ValueKind : std::uint8_t {
   param,       ///< lives in a chunk; read by instructions
   grad,        ///< a parameter's gradient; lives in a chunk; written by backward
+  grad_part,   ///< that of one micro-batch of several in a program, on its way into the gradient
   input,       ///< filled before the program runs (tokens, targets)
   activation,  ///< produced and consumed by instructions
   workspace,   ///< scratch of one instruction
@@ -81,6 +82,7 @@ enum class Op : std::uint8_t {
   cross_entropy_backward,
   linear_cross_entropy,
   linear_cross_entropy_backward,
+  accumulate,  ///< (a part of a gradient) -> the gradient, or added to it
   cached_attention,
   // Moves compute nothing. What a begin makes is in flight: its end alone may read it.
   offload_begin,  ///< (x) -> x on its way to the host; x stays readable
@@ -92,7 +94,7 @@ enum class Op : std::uint8_t {
   fetch_begin,  ///< (x on the host) -> x on its way back, whose bytes on the device are taken from here on
   fetch_end,    ///< (x on its way back, x on the host) -> x, in the same bytes
 };
-inline constexpr int kOps = 37;
+inline constexpr int kOps = 38;
 constexpr bool is_move(Op op) noexcept { return op >= Op::offload_begin && op <= Op::fetch_end; }
 
 /// Fixed numbers of an instruction; an op reads only those it names.
@@ -142,6 +144,9 @@ struct Program {
   std::vector<ValueId> inputs;
   std::vector<ValueId> states;  ///< undefined before the first run; programs with equal states can share them
   std::vector<ValueId> outputs;  ///< live at the end (the loss; logits of a program that only infers)
+  /// Whose passes are one run of it: in_layer_order(). Each has its own inputs and outputs, all but the first
+  /// by name_in_micro_batch().
+  std::int32_t micro_batches = 1;
 
   ValueId add_value(ValueInfo info) {
     values.push_back(std::move(info));
@@ -152,6 +157,8 @@ struct Program {
   ValueId find(std::string_view name) const noexcept;
 };
 
+/// "tokens", "tokens#1", ...
+std::string name_in_micro_batch(std::string_view name, std::int32_t micro_batch);
 /// Whether it has that instruction.
 bool has_op(const Program& program, Op op) noexcept;
 /// One line an instruction: "12 linear(x, layers.0.qkv.weight) -> y:[512, 768]". For people and tests.

@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Runs the parts of scripts/gpu_verify.sh over a build, and leaves one JSON and one table.
+
+Where there is no GPU, tests that need one skip themselves and the rest runs on the host backend with small models, so that the
+script itself is known to work. A part that fails does not stop the others."""
+import argparse
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+PARTS = ("tests", "sanitizer", "rates", "profile", "peers", "losses", "placements", "scenarios")
+
+
+class Failed(Exception):
+    pass
+
+
+def run(command, timeout, **options):
+    """stdout; what it printed on stderr goes into the failure."""
+    try:
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=timeout, **options)
+    except subprocess.TimeoutExpired as late:
+        raise Failed(f"{command[0]}: not done after {late.timeout:.0f} s") from late
+    if done.returncode != 0:
+        raise Failed(f"{command[0]}: exit code {done.returncode}: {(done.stderr or done.stdout).strip()[-2000:]}")
+    return done.stdout
+
+
+class Verification:
+    def __init__(self, options):
+        self.build = pathlib.Path(options.build).resolve()
+        self.out = pathlib.Path(options.out).resolve()
+        self.quick = options.quick
+        self.end = time.monotonic() + options.minutes * 60
+        self.strata = self.build / "cli/strata"
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.gpu = self.find_gpu()
+        self.backend = "cuda" if self.gpu else "host"
+
+    @staticmethod
+    def find_gpu():
+        if shutil.which("nvidia-smi") is None:
+            return None
+        query = "name,driver_version,memory.total,clocks.max.sm,power.limit"
+        done = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True)
+        line = done.stdout.strip().split("\n")[0]
+        return dict(zip(query.split(","), line.split(", "))) if done.returncode == 0 and line else None
+
+    def left(self):
+        return max(1.0, self.end - time.monotonic())
+
+    # --- what is right
+
+    def tests(self):
+        """Every test that needs a GPU: ops and steps beside the host's, streams and copies, whole runs."""
+        results, failures = {}, []
+        for test in (self.build / "gpu_tests.txt").read_text().split():
+            report = self.out / (pathlib.Path(test).name + ".json")
+            log = self.out / (pathlib.Path(test).name + ".log")
+            with log.open("w") as output:
+                try:
+                    code = subprocess.run([self.build / test, f"--gtest_output=json:{report}"], stdout=output,
+                                          stderr=subprocess.STDOUT, timeout=self.left()).returncode  # fmt: skip
+                except subprocess.TimeoutExpired:
+                    code = "late"
+            counts = {"passed": 0, "skipped": 0, "failed": 0}
+            cases = json.loads(report.read_text())["testsuites"] if report.exists() else []
+            for case in (case for suite in cases for case in suite["testsuite"]):
+                state = "failed" if "failures" in case else "skipped" if case["result"] == "SKIPPED" else "passed"
+                counts[state] += 1
+                if state == "failed":
+                    failures.append(f"{case['classname']}.{case['name']}")
+            if code != 0 and counts["failed"] == 0:
+                failures.append(f"{test}: exit code {code}")
+            report.unlink(missing_ok=True)
+            results[pathlib.Path(test).name] = counts
+        results["failures"] = failures
+        if failures:
+            results["error"] = f"{len(failures)} failed, the first {failures[0]}"
+        return results
+
+    def sanitizer(self):
+        """Accesses out of bounds and races in ops, by compute-sanitizer."""
+        tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+        if not self.gpu or not pathlib.Path(tool).exists():
+            return {"skipped": "no GPU" if not self.gpu else "no compute-sanitizer"}
+        results = {}
+        for check, only in (("memcheck", "*f32*:*bf16*"), ("racecheck", "*Attention*/bf16:*Norms*/bf16"), ("initcheck", "*Norms*/f32")):
+            run([tool, "--tool", check, "--error-exitcode", "9", self.build / "tests/kernels/device_ops_test",
+                 f"--gtest_filter={only}"], min(120, self.left()))  # fmt: skip
+            results[check] = "clean"
+        return results
+
+    def train(self, name, *settings, model=("--preset", "austen-5m"), environment=None):
+        """A run's summary."""
+        folder = self.out / "run" / name
+        shutil.rmtree(folder, ignore_errors=True)
+        run([self.strata, "train", *model, "--out", folder, f"memory.backend={self.backend}", "train.max_time=0",
+             "log.sample_every=0", "train.eval_every=0", "data.val=[]", "checkpoint.at_end=false", f"memory.nvme_dir={self.out}/nvme",
+             f"data.cache_dir={self.out}/cache", *settings], self.left(), env={**os.environ, **(environment or {})})  # fmt: skip
+        summary = json.loads((folder / "summary.json").read_text())
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        summary["losses"] = [line["loss"] for line in lines if "loss" in line]
+        shutil.rmtree(folder)
+        return summary
+
+    def losses(self):
+        """The loss curve of the small model, on the host and on what is verified."""
+        settings = ("train.steps=30", "optim.warmup=5", "memory.device=256MiB", "memory.pinned=256MiB", "memory.nvme=0")
+        results = {}
+        for dtype, bar in (("f32", 1e-3), ("bf16", 2e-2)):
+            here = self.train("here", *settings, f"train.dtype={dtype}")["losses"]
+            host = self.train("host", *settings, f"train.dtype={dtype}", "memory.backend=host")["losses"]
+            off = max(abs(a - b) / abs(b) for a, b in zip(here, host, strict=True))
+            results[dtype] = {"first": here[0], "last": here[-1], "furthest_from_host": off, "bar": bar}
+            if not off <= bar or not here[-1] < here[0]:
+                raise Failed(f"{dtype}: {off:.2e} from the host's losses, of at most {bar}; from {here[0]} to {here[-1]}")
+        return results
+
+    def placements(self):
+        """The small model in several placements, every bit compared: budgets that cap the device among them."""
+        text = run([self.strata, "verify", "--preset", "austen-5m", "--steps", "3" if self.quick else "10",
+                    f"memory.backend={self.backend}", f"memory.nvme_dir={self.out}/nvme", f"data.cache_dir={self.out}/cache",
+                    "log.sample_every=0"], self.left())  # fmt: skip
+        return {"said": text.strip().split("\n")[-1]}
+
+    # --- what is fast
+
+    def rates(self):
+        return json.loads(run([self.build / "bench/machine_rates", *(("--gib", "0.125", "--rounds", "2") if self.quick else ())],
+                              self.left()))  # fmt: skip
+
+    def profile(self):
+        """What plans for this machine go by; the forecasts of the scenarios do."""
+        text = run([self.strata, "bench", "--json", "--backend", self.backend, "--nvme-dir", self.out / "nvme", "--out",
+                    self.profile_path(), *(("--quick",) if self.quick else ())], self.left())  # fmt: skip
+        return json.loads(text)
+
+    def profile_path(self):
+        folder = self.out / "cache-home" / "strata"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / ("machine-cuda.toml" if self.gpu else "machine.toml")
+
+    def peers(self):
+        """PyTorch's products and attention, of the shapes that strata bench measures its own by."""
+        script = pathlib.Path(__file__).with_name("gpu_peers.py")
+        done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=self.left())
+        return json.loads(done.stdout) if done.returncode == 0 else {"skipped": done.stderr.strip()[-300:]}
+
+    def scenarios(self):
+        """Steps of models of two sizes with states on the device, in RAM and on disk, beside their forecasts."""
+        sizes = (SMALL,) if self.quick or not self.gpu else (LLAMA_1B, LLAMA_7B)
+        results = {}
+        for size in sizes:
+            for name, *budgets in size["placements"]:
+                label = f"{size['name']}, {name}"
+                try:
+                    summary = self.train("scenario", *size["model"], *budgets, model=(),
+                                         environment={"XDG_CACHE_HOME": str(self.out / "cache-home")})  # fmt: skip
+                except Failed as failure:
+                    results[label] = {"error": str(failure)}
+                    continue
+                results[label] = scenario_figures(summary)
+        errors = [f"{label}: {result['error']}" for label, result in results.items() if "error" in result]
+        if errors:
+            results["error"] = errors[0]
+        return results
+
+
+def scenario_figures(summary):
+    figures = {key: summary[key] for key in ("tokens_per_s", "peak_bytes", "planned_bytes", "moved_bytes", "bottleneck", "forecast")}
+    figures["losses_finite"] = all(math.isfinite(loss) for loss in summary["losses"])
+    if not figures["losses_finite"]:
+        figures["error"] = "a loss that is no number"
+    return figures
+
+
+def llama(layers, hidden, heads, ffn, seq, micro_batch, grad_accum, vocab, steps):
+    return (f"model.layers={layers}", "model.family=llama", f"model.hidden={hidden}", f"model.heads={heads}", f"model.ffn={ffn}",
+            f"model.seq={seq}", f"model.vocab={vocab}", f"train.micro_batch={micro_batch}", f"train.grad_accum={grad_accum}",
+            f"train.steps={steps}", "optim.warmup=2", "train.dtype=bf16",
+            "data.train=examples/data/austen/pride_and_prejudice.txt,examples/data/austen/sense_and_sensibility.txt")  # fmt: skip
+
+
+SMALL = {"name": "small", "model": llama(4, 128, 4, 352, 128, 2, 2, 1024, 12),
+         "placements": (("all on the device", "offload.policy=device", "memory.device=64MiB", "memory.nvme=0"),
+                        ("states in RAM", "memory.device=14MiB", "memory.pinned=64MiB", "memory.nvme=0"),
+                        ("states on disk", "memory.device=14MiB", "memory.pinned=10MiB", "memory.nvme=64MiB"))}  # fmt: skip
+LLAMA_1B = {"name": "1.2B", "model": llama(24, 2048, 16, 5504, 2048, 4, 2, 8192, 12),
+            "placements": (("all on the device", "offload.policy=device", "memory.nvme=0"),
+                           ("states in RAM", "memory.device=16GiB", "memory.nvme=0"),
+                           ("all in RAM", "memory.device=10GiB", "offload.policy=pinned", "memory.nvme=0"),
+                           ("states on disk", "memory.device=16GiB", "memory.pinned=8GiB", "memory.nvme=32GiB"))}  # fmt: skip
+LLAMA_7B = {"name": "6.5B", "model": llama(32, 4096, 32, 11008, 2048, 4, 2, 8192, 5),
+            "placements": (("all on the device", "offload.policy=device", "memory.nvme=0"),
+                           ("states in RAM", "memory.device=48GiB", "memory.nvme=0"))}  # fmt: skip
+
+
+def row_of(name, result):
+    if "error" in result:
+        return f"FAILED: {result['error'][:150]}"
+    if "skipped" in result:
+        return f"skipped: {result['skipped'][:150]}"
+    if name == "tests":
+        counted = [counts for counts in result.values() if isinstance(counts, dict)]
+        return ", ".join(f"{sum(counts[state] for counts in counted)} {state}" for state in ("passed", "skipped", "failed"))
+    if name == "losses":
+        return ", ".join(f"{dtype}: {one['furthest_from_host']:.1e} from the host's" for dtype, one in result.items())
+    if name == "placements":
+        return result["said"]
+    if name == "scenarios":
+        return "; ".join(f"{label}: {one['tokens_per_s']:.0f} tokens/s" for label, one in result.items())
+    return "done"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--parts", default=",".join(PARTS), help="of " + ",".join(PARTS))
+    parser.add_argument("--minutes", type=float, default=9.5, help="what has not begun by then is left out")
+    parser.add_argument("--quick", action="store_true", help="small models and short measurements")
+    parser.add_argument("--commit", default="unknown")
+    options = parser.parse_args()
+    wanted = options.parts.split(",")
+    if unknown := [part for part in wanted if part not in PARTS]:
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    verification = Verification(options)
+    report = {"date": time.strftime("%Y-%m-%d"), "commit": options.commit, "gpu": verification.gpu, "backend": verification.backend,
+              "parts": {}}  # fmt: skip
+    for name in (part for part in PARTS if part in wanted):
+        begin = time.monotonic()
+        print(f"== {name}", flush=True)
+        if begin >= verification.end:
+            result = {"skipped": "no time was left"}
+        else:
+            try:
+                result = getattr(verification, name)()
+            except (Failed, OSError, ValueError, KeyError, subprocess.SubprocessError) as failure:
+                result = {"error": f"{type(failure).__name__}: {failure}"}
+        result["seconds"] = round(time.monotonic() - begin, 1)
+        report["parts"][name] = result
+        (verification.out / "gpu_verify.json").write_text(json.dumps(report, indent=1) + "\n")  # what there is, should it be cut short
+    shutil.rmtree(verification.out / "run", ignore_errors=True)
+    print(f"\n{report['gpu']['name'] if report['gpu'] else 'no GPU: the host backend'}, commit {report['commit']}")
+    for name, result in report["parts"].items():
+        seconds = result.pop("seconds")
+        print(f"  {name:<11} {seconds:>6.1f} s  {row_of(name, result)}")
+        result["seconds"] = seconds
+    failed = [name for name, result in report["parts"].items() if "error" in result]
+    print(f"{verification.out}/gpu_verify.json; failed: {', '.join(failed) or 'none'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+// All micro-batches of a step layer by layer: the bits of one after the other, and parameters that move once.
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include <strata/runtime/str.h>
+
+#include "engine/random_homes.h"
+#include "engine/tiny_run.h"
+
+namespace strata {
+namespace {
+
+using test::TinyRun;
+
+struct Case {
+  const char* family;
+  DType compute;
+};
+
+constexpr std::int32_t kBatches = 3;
+
+ProgramSet programs_of(const Case& which, bool by_layer, Recompute recompute = Recompute::none,
+                       bool away = false) {
+  ProgramSet set = test::tiny_programs(recompute, 3, test::tiny_of_family(which.family), which.compute);
+  if (by_layer) set.train = in_layer_order(set.train, kBatches);
+  if (away) set.train = offload_activations(std::move(set.train), {.link_bytes_per_s = 1});
+  return set;
+}
+
+EngineOptions options_of(const std::string& dir, StepMode mode = StepMode::two_phase) {
+  EngineOptions options = test::swapping_options(dir, mode);
+  options.grad_accum = kBatches;
+  options.undo_bytes = kUnlimited;
+  options.optimizer.weight_decay = 0.1;
+  return options;
+}
+
+struct Outcome {
+  std::vector<std::uint64_t> bits;
+  std::string digest;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+Outcome outcome_of(TinyRun& run) {
+  must(run.engine->initialize(5));
+  test::CountingBatches batches(test::tiny_config().vocab);
+  // Micro-batches that count different numbers of targets, and one that counts none.
+  batches.counts = [](std::int64_t index, std::size_t token) {
+    return index % 4 != 3 && token % static_cast<std::size_t>(index % 3 + 1) == 0;
+  };
+  Outcome out;
+  for (int step = 0; step < 4; ++step) {
+    StepReport report;
+    must(run.engine->train_step(batches, 1e-2, report));
+    out.bits.push_back(std::bit_cast<std::uint32_t>(report.loss));
+    out.bits.push_back(std::bit_cast<std::uint64_t>(report.grad_norm));
+  }
+  out.digest = must(run.engine->state_digest());
+  EXPECT_EQ(run.engine->peak_bytes(), run.plan->planned_peak);
+  return out;
+}
+
+class LayerOrderRunTest : public ::testing::TestWithParam<Case> {
+ protected:
+  // Placement 0 is the planner's.
+  static Outcome run(const ProgramSet& programs, const EngineOptions& options, std::uint64_t placement) {
+    const auto homes = [&](const ChunkLayout& layout, Placement& chosen) {
+      test::random_homes(placement, layout, chosen);
+    };
+    TinyRun run(placement == 0 ? must(Engine::plan(programs, options))
+                               : must(Engine::plan_with(programs, options, homes)));
+    return outcome_of(run);
+  }
+  const test::TempDir dir_;
+};
+
+TEST_P(LayerOrderRunTest, HasTheBitsOfMicroBatchesOneAfterTheOther) {
+  const Outcome want = run(programs_of(GetParam(), false), options_of(dir_.path()), 0);
+  for (const Recompute recompute : kRecomputeModes)
+    for (const bool away : {false, true})
+      for (const std::uint64_t seed : {0, 1, 2, 3})
+        ASSERT_EQ(run(programs_of(GetParam(), true, recompute, away), options_of(dir_.path()), seed), want)
+            << to_string(recompute) << (away ? ", activations away" : "") << ", placement " << seed;
+}
+
+TEST_P(LayerOrderRunTest, InEveryStepMode) {
+  const Outcome want = run(programs_of(GetParam(), false), options_of(dir_.path(), StepMode::serial), 0);
+  for (const StepMode mode :
+       {StepMode::serial, StepMode::two_phase, StepMode::speculative, StepMode::twin, StepMode::automatic})
+    ASSERT_EQ(run(programs_of(GetParam(), true), options_of(dir_.path(), mode), 2), want) << to_string(mode);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, LayerOrderRunTest,
+                         ::testing::Values(Case{"gpt2", DType::f32}, Case{"gpt2", DType::bf16},
+                                           Case{"llama", DType::bf16}, Case{"qwen3", DType::f16}),
+                         [](const auto& test) {
+                           return str(test.param.family, "_", to_string(test.param.compute));
+                         });
+
+// Where some layers of a deep model have room on the device beside its activations, what is not at hand moves
+// again for every micro-batch that comes after another, and once where a layer is done for all.
+TEST(LayerOrderTrafficTest, ParametersGoUpOnceAPassAndGradientsDownOnce) {
+  const test::TempDir dir;
+  DecoderConfig config = test::tiny_of_family("llama");
+  config.layers = 12;
+  const auto moved = [&](bool by_layer) {
+    ProgramSet programs = test::tiny_programs(Recompute::block, 3, config, DType::bf16);
+    if (by_layer) programs.train = in_layer_order(programs.train, kBatches);
+    EngineOptions options = options_of(dir.path());
+    options.gradients = GradientPolicy::pinned;
+    options.policy = PlacementPolicy::pinned;
+    const std::uint64_t chunk = static_cast<std::uint64_t>(options.chunk_elems) * 2;
+    options.budgets[0] = must(Engine::plan(programs, options))->train.arena_bytes + 16 * chunk;
+    TinyRun run(must(Engine::plan(programs, options)));
+    must(run.engine->initialize(1));
+    run.train(2);
+    const MovedBytes before = run.engine->moved();
+    run.train(1);
+    const MovedBytes after = run.engine->moved();
+    return MovedBytes{after.h2d - before.h2d, after.d2h - before.d2h};
+  };
+  const MovedBytes by_batch = moved(false), by_layer = moved(true);
+  EXPECT_LT(2 * by_layer.h2d, by_batch.h2d);
+  EXPECT_LT(by_layer.d2h, by_batch.d2h);  // f32 sums once, for bf16 three times
+}
+
+TEST(LayerOrderPlanTest, AProgramOfAnotherNumberOfMicroBatchesIsRefused) {
+  EngineOptions options;
+  options.grad_accum = 4;
+  const Status status = Engine::plan(programs_of({"gpt2", DType::f32}, true), options).status();
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_NE(status.message().find("is of 3 micro-batches, a step of 4"), std::string_view::npos)
+      << status.message();
+}
+
+}  // namespace
+}  // namespace strata
