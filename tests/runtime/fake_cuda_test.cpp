@@ -32,7 +32,8 @@ TEST_F(FakeCudaTest, ADeviceTellsWhatIsFreeOfIt) {
   EXPECT_EQ(device.free_bytes, std::size_t{1} << 28);
   const Status none = cuda_device(1).status();
   EXPECT_EQ(none.code(), Code::unsupported);
-  EXPECT_NE(none.message().find("GPU 1 was asked for; there are 1"), std::string_view::npos) << none.message();
+  EXPECT_NE(none.message().find("GPU 1 was asked for; there are 1"), std::string_view::npos)
+      << none.message();
   fail_next_cuda("cudaMemGetInfo", cudaErrorUnknown);
   EXPECT_FALSE(cuda_device(0).has_value());
 }
@@ -51,6 +52,26 @@ TEST_F(FakeCudaTest, RefusedPinningNamesTheBytes) {
   const Status status = backend_->allocate(MemoryKind::pinned, 12288).status();
   EXPECT_EQ(status.code(), Code::out_of_memory);
   EXPECT_NE(status.message().find("pinning 12288 bytes"), std::string_view::npos) << status.message();
+}
+
+TEST_F(FakeCudaTest, ALargeBufferIsPinnedInPartsAndCopiesPassTheirEnds) {
+  const std::size_t before = testing::registered_ranges();
+  const auto backend = must(create_cuda_backend({.registration_bytes = 8192}, *pool_));
+  Stream stream = must(backend->create_stream(StreamRole::h2d));
+  {
+    const Buffer here = must(backend->allocate(MemoryKind::pinned, 20480));
+    const Buffer there = must(backend->allocate(MemoryKind::device, 20480));
+    EXPECT_EQ(testing::registered_ranges(), before + 3);
+    for (std::size_t i = 0; i < 20480; ++i) here.view().data[i] = static_cast<std::byte>(i % 251);
+    must(backend->copy_async(there.view().part(0, 20000), here.view().part(300, 20000), stream));
+    must(backend->synchronize(stream));
+    EXPECT_EQ(std::memcmp(there.view().data, here.view().data + 300, 20000), 0);
+    EXPECT_EQ(backend->counters().copies, 1u);
+  }
+  EXPECT_EQ(testing::registered_ranges(), before);
+  fail_next_cuda("cudaHostRegister", cudaErrorMemoryAllocation);
+  EXPECT_FALSE(backend->allocate(MemoryKind::pinned, 20480).has_value());
+  EXPECT_EQ(testing::registered_ranges(), before);
 }
 
 TEST_F(FakeCudaTest, AStickyErrorIsWhatEveryLaterCallReturns) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string_view>
 #include <thread>
@@ -18,6 +19,19 @@ const char* fault_in = "";
 cudaError_t fault = cudaSuccess;
 thread_local cudaError_t last_error = cudaSuccess;
 
+std::mutex registered_mutex;
+std::map<const std::byte*, std::size_t> registered;
+
+// Begins in one registration and ends past it.
+bool straddles(const void* p, std::size_t bytes) {
+  const std::lock_guard lock(registered_mutex);
+  const auto* const begin = static_cast<const std::byte*>(p);
+  auto after = registered.upper_bound(begin);
+  if (after == registered.begin()) return false;
+  --after;
+  return begin < after->first + after->second && begin + bytes > after->first + after->second;
+}
+
 cudaError_t enter(std::string_view function) {
   const std::lock_guard lock(fault_mutex);
   if (function != fault_in) return cudaSuccess;
@@ -26,6 +40,11 @@ cudaError_t enter(std::string_view function) {
 }
 
 }  // namespace
+
+std::size_t strata::testing::registered_ranges() {
+  const std::lock_guard lock(registered_mutex);
+  return registered.size();
+}
 
 #define FAKE_ENTER() \
   if (const cudaError_t error = enter(__func__); error != cudaSuccess) return error
@@ -146,11 +165,17 @@ cudaError_t cudaFree(void* p) {
   std::free(static_cast<char*>(p) - kOffset);
   return cudaSuccess;
 }
-cudaError_t cudaHostRegister(void*, std::size_t, unsigned) {
+cudaError_t cudaHostRegister(void* p, std::size_t bytes, unsigned) {
   FAKE_ENTER();
+  const std::lock_guard lock(registered_mutex);
+  registered[static_cast<const std::byte*>(p)] = bytes;
   return cudaSuccess;
 }
-cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
+cudaError_t cudaHostUnregister(void* p) {
+  const std::lock_guard lock(registered_mutex);
+  return registered.erase(static_cast<const std::byte*>(p)) == 1 ? cudaSuccess
+                                                                 : cudaErrorHostMemoryNotRegistered;
+}
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -208,6 +233,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
   FAKE_ENTER();
+  if (straddles(dst, bytes) || straddles(src, bytes)) return cudaErrorInvalidValue;
   stream->push([=] { std::memcpy(dst, src, bytes); });
   return cudaSuccess;
 }

@@ -2,11 +2,16 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
+
 namespace strata::testing {
 
 /// The next call of `function` (its name, a literal) fails with `error` and does nothing. A program that
 /// links fake_cudart.cpp gets streams as threads and device memory from the heap instead of the CUDA runtime,
 /// so that the CUDA backend's own logic (event ring, call slots, errors) runs where there is no GPU.
 void fail_next_cuda(const char* function, cudaError_t error);
+
+/// How many ranges of host memory are registered. No copy may begin in one and end past it.
+std::size_t registered_ranges();
 
 }  // namespace strata::testing

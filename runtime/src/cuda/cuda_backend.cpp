@@ -135,7 +135,14 @@ Status CudaBackend::copy_async(BufferView dst, ConstBufferView src, Stream& stre
   STRATA_TRY(memory_.check_copy(dst, src));
   if (dst.bytes == 0) return {};
   const ThirdPartyScope scope;
-  STRATA_CUDA_TRY_HERE(cudaMemcpyAsync(dst.data, src.data, dst.bytes, cudaMemcpyDefault, feed(stream.id())));
+  for (std::size_t done = 0; done < dst.bytes;) {
+    const std::size_t left = dst.bytes - done;
+    const std::size_t n =
+        std::min(memory_.copyable(dst.data + done, left), memory_.copyable(src.data + done, left));
+    STRATA_CUDA_TRY_HERE(
+        cudaMemcpyAsync(dst.data + done, src.data + done, n, cudaMemcpyDefault, feed(stream.id())));
+    done += n;
+  }
   copies_.fetch_add(1, std::memory_order_relaxed);
   copied_bytes_[static_cast<std::size_t>(stream.role())].fetch_add(dst.bytes, std::memory_order_relaxed);
   return {};

@@ -27,7 +27,8 @@ class CudaBackend final : public Backend {
         info_(std::move(info)),
         pool_(pool),
         memory_({options.device_bytes, options.pinned_bytes, Fill::zero, options.huge_pages, 0,
-                 numa_node_of_gpu(options.device)}) {}
+                 numa_node_of_gpu(options.device)},
+                options.registration_bytes) {}
   ~CudaBackend() override;
 
   const DeviceInfo& info() const noexcept override { return info_; }

@@ -1,5 +1,6 @@
 #include "cuda/cuda_memory.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include <strata/runtime/str.h>
@@ -11,8 +12,6 @@ namespace strata::detail {
 namespace {
 
 constexpr std::size_t kAlignBytes = 4096;
-// Some drivers refuse single registrations of 512 GiB and more.
-constexpr std::size_t kMaxPinnedBytes = 64 * kGiB;
 
 void report(cudaError_t error, const char* what) noexcept {
   if (error == cudaSuccess || error == cudaErrorCudartUnloading)
@@ -44,20 +43,34 @@ Result<BufferView> CudaMemory::acquire_device(std::size_t bytes) {
 }
 
 Result<BufferView> CudaMemory::acquire_pinned(std::size_t bytes, ThreadPool* pool) {
-  if (bytes > kMaxPinnedBytes)
-    return Status::error(Code::invalid, str("a pinned buffer of ", bytes,
-                                            " bytes; one registration takes at most ", kMaxPinnedBytes));
   STRATA_TRY_ASSIGN(const BufferView view, map_memory(bytes, options(), pool));
-  const cudaError_t error = cudaHostRegister(view.data, bytes, cudaHostRegisterPortable);
-  if (error == cudaSuccess) return view;
-  unmap_memory(view);
-  Status status = cuda_failure(error, "cudaHostRegister", __FILE__, __LINE__);
-  return std::move(status).annotate(str("pinning ", bytes, " bytes"));
+  for (std::size_t done = 0; done < bytes; done += registration_bytes_) {
+    const std::size_t n = std::min(registration_bytes_, bytes - done);
+    const cudaError_t error = cudaHostRegister(view.data + done, n, cudaHostRegisterPortable);
+    if (error == cudaSuccess) continue;
+    unregister({view.data, done});
+    unmap_memory(view);
+    Status status = cuda_failure(error, "cudaHostRegister", __FILE__, __LINE__);
+    return std::move(status).annotate(str("pinning ", bytes, " bytes"));
+  }
+  return view;
+}
+
+void CudaMemory::unregister(BufferView view) const noexcept {
+  for (std::size_t done = 0; done < view.bytes; done += registration_bytes_)
+    report(cudaHostUnregister(view.data + done), "unpinning host memory");
+}
+
+std::size_t CudaMemory::copyable(const std::byte* p, std::size_t bytes) const {
+  const std::optional<Block> block = find(p);
+  if (!block || block->kind != MemoryKind::pinned) return bytes;
+  const auto into = static_cast<std::size_t>(p - block->data) % registration_bytes_;
+  return std::min(bytes, registration_bytes_ - into);
 }
 
 void CudaMemory::give_up(MemoryKind kind, BufferView view) noexcept {
   if (kind == MemoryKind::pinned) {
-    report(cudaHostUnregister(view.data), "unpinning host memory");
+    unregister(view);
     unmap_memory(view);
     return;
   }

@@ -15,6 +15,8 @@ struct CudaBackendOptions {
   std::size_t device_bytes = 0;  ///< cap on device memory; 0: what cudaMalloc gives
   std::size_t pinned_bytes = 0;  ///< cap on pinned memory; 0: none
   bool huge_pages = true;
+  /// Of one cudaHostRegister: drivers refuse ones of 512 GiB. A larger pinned buffer takes several.
+  std::size_t registration_bytes = std::size_t{64} << 30;
 };
 
 /// Whether this build has CUDA and this machine a GPU that it can use.
@@ -34,7 +36,7 @@ struct CudaDevice {
 Result<CudaDevice> cuda_device(int device = 0);
 
 /// One GPU. Device buffers are plain cudaMalloc slabs, pinned ones exact mappings touched by `pool` and
-/// registered (64 GiB at most each); `pool` must outlive it. After a sticky CUDA error every call returns
+/// registered; `pool` must outlive it. After a sticky CUDA error every call returns
 /// that error. Work queued after a host call that fails: host calls are skipped, copies and kernels already
 /// queued are not. Errors: `unsupported` where there is no such GPU, with cuda_status() as the reason.
 Result<std::unique_ptr<Backend>> create_cuda_backend(const CudaBackendOptions& options, ThreadPool& pool);
