@@ -111,6 +111,11 @@ static std::uint64_t frozen_bytes(const RunPlan& plan) {
 
 // All but the placement, of options that are checked. The search for a chunk size looks at sizes up to
 // `max_chunk_elems`; 0: at all.
+void ProgramSet::plan_memory() {
+  memory = std::make_shared<const Memory>(
+      Memory{strata::plan_memory(train), strata::plan_memory(eval), strata::plan_memory(infer)});
+}
+
 static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, const EngineOptions& options,
                                                 std::int64_t max_chunk_elems) {
   if (!programs.train.code.empty()) {
@@ -151,15 +156,18 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
     plan->notes.push_back(str("frozen: ", frozen, " parameters in ", format_bytes(frozen_bytes(*plan)),
                               ", read alone; ", plan->n_params(true), " are trained"));
 
+  const ProgramSet::Memory* const known = programs.memory.get();
   if (!programs.train.code.empty()) {
     STRATA_TRY_ASSIGN(plan->train,
-                      lower(programs.train, plan->tensors, plan->layout, programs.train_memory.get()));
+                      lower(programs.train, plan->tensors, plan->layout, known ? &known->train : nullptr));
   }
   if (!programs.eval.code.empty()) {
-    STRATA_TRY_ASSIGN(plan->eval, lower(programs.eval, plan->tensors, plan->layout));
+    STRATA_TRY_ASSIGN(plan->eval,
+                      lower(programs.eval, plan->tensors, plan->layout, known ? &known->eval : nullptr));
   }
   if (!programs.infer.code.empty()) {
-    STRATA_TRY_ASSIGN(plan->infer, lower(programs.infer, plan->tensors, plan->layout));
+    STRATA_TRY_ASSIGN(plan->infer,
+                      lower(programs.infer, plan->tensors, plan->layout, known ? &known->infer : nullptr));
   }
   if (!programs.decode.code.empty()) {
     STRATA_TRY_ASSIGN(plan->prefill, lower(programs.prefill, plan->tensors, plan->layout));

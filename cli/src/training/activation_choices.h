@@ -22,7 +22,8 @@ struct ActivationChoice {
 /// was while that fits: first nothing leaves, with as little made again as possible. Then, with what is cheap
 /// to make again made again, so that it need not be carried, as few as needed leave, longest unread first;
 /// whole blocks are made again beside that last. Where pinned RAM has no room for it either, it goes on to
-/// nvme. Where they are judged by time, so is the order of micro-batches if that is `auto`; else it is theirs.
+/// nvme. Where they are judged by time, so is the order of micro-batches if that is `auto`; else it is
+/// theirs.
 std::vector<ActivationChoice> activation_choices(const TrainConfig& config, bool by_time);
 
 /// Writes what was chosen and why over the keys that are `auto`. `by_forecast` is the reason for what is made

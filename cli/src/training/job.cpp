@@ -19,6 +19,7 @@
 #include "param_groups.h"
 #include "training/activation_choices.h"
 #include "training/host_memory.h"
+#include "training/plan_choice.h"
 #include "training/workload.h"
 
 namespace strata::cli {
@@ -26,9 +27,6 @@ namespace {
 
 constexpr std::size_t kQueueDepth =
     256;  // entries a stream holds; a thousand would cost megabytes for nothing
-
-// Instructions: laying out the memory of more takes longer than a search may.
-constexpr std::size_t kLongestSearched = 16384;
 
 EngineOptions engine_options(const TrainConfig& c) {
   EngineOptions o;
@@ -181,24 +179,6 @@ void resolve_prefetch(LoadedConfig& loaded, const RunPlan& plan) {
                       "2 to 6, as many as take an eighth of the device with their gradients");
 }
 
-// What is auto and changes a step's time alone.
-PlanChoices ways_to_run(const ConfigTree& tree, std::span<const ProgramSet> programs,
-                        std::span<const ActivationChoice> activations) {
-  PlanChoices ways;
-  ways.programs = programs;
-  ways.compared =
-      static_cast<std::size_t>(std::find_if(activations.begin(), activations.end(),
-                                            [](const ActivationChoice& a) { return a.share_away > 0; }) -
-                               activations.begin());
-  const auto is_open = [&](const char* key) { return tree.entry(key).automatic; };
-  ways.open = {.step_mode = is_open("offload.step_mode") && is_open("offload.undo"),
-               .chunk = is_open("offload.chunk"),
-               .gradients = is_open("offload.gradients"),
-               .prefetch = is_open("offload.prefetch"),
-               .device_first = is_open("offload.policy")};
-  return ways;
-}
-
 std::string_view name_of(GradientPolicy where) {
   return where == GradientPolicy::device ? "device" : "pinned";
 }
@@ -248,47 +228,31 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   TrainConfig& c = loaded.config;
   STRATA_TRY(validate(decoder_config(c)));
   STRATA_TRY(decide_frozen_masters(loaded));
-  std::vector<ActivationChoice> activations;
-  std::vector<ProgramSet> choices;
-  const bool by_time = basis.profile != nullptr && is_known(*basis.profile, c);
-  for (const ActivationChoice& choice : activation_choices(c, by_time)) {
-    STRATA_TRY_ASSIGN(ProgramSet programs, record_programs(c, choice));
-    if (choice.by_layer && c.offload.order == "auto" && programs.train.code.size() > kLongestSearched) continue;
-    const Op goes = choice.to_nvme ? Op::store_begin : Op::offload_begin;
-    if (choice.share_away > 0 && c.offload.activations == "auto" && !has_op(programs.train, goes))
-      continue;  // nothing may go there, so it is a program that is tried already
-    activations.push_back(choice);
-    choices.push_back(std::move(programs));
-  }
   resolve_reopens(loaded.tree);
   PlannedJob job;
   if (basis.elsewhere) job.elsewhere = basis.profile->name;
   const EngineOptions asked = engine_options(c);
-  std::size_t chosen = 0;
+  const bool by_time = basis.profile != nullptr && is_known(*basis.profile, c);
+  WaysToRun ways;
+  STRATA_TRY_ASSIGN(FoundPlan found,
+                    choose_plan(loaded, ways, asked, by_time ? basis.profile : nullptr, basis.explains));
   std::string by_forecast;
   if (by_time) {
-    PlanChoices ways = ways_to_run(loaded.tree, choices, activations);
-    ways.explains = basis.explains;
-    STRATA_TRY_ASSIGN(FoundPlan found, search_plan(ways, asked, *basis.profile));
-    chosen = found.programs;
     by_forecast = found.ways > 1
                       ? str("fastest of ", found.ways, " ways by the forecast for ", basis.profile->name)
                       : str("the only way that fits, by the forecast for ", basis.profile->name);
     const std::string changes = resolve_changes(loaded, asked, found, by_forecast);
     job.chosen_by = by_forecast + (changes.empty() ? "" : ": " + changes);
-    job.plan = std::move(found.plan);
     job.forecast = found.forecast;
-  } else {
-    if (basis.profile != nullptr)
-      job.chosen_by =
-          str("no forecast: the profile of ", basis.profile->name, " has no slow tier, and memory.nvme is ",
-              format_bytes(c.memory.nvme_bytes), " (strata bench --nvme-dir measures it)");
-    STRATA_TRY_ASSIGN(Engine::Choice first, Engine::plan_first(choices, asked, basis.explains));
-    chosen = first.index;
-    job.plan = std::move(first.plan);
+  } else if (basis.profile != nullptr) {
+    job.chosen_by =
+        str("no forecast: the profile of ", basis.profile->name, " has no slow tier, and memory.nvme is ",
+            format_bytes(c.memory.nvme_bytes), " (strata bench --nvme-dir measures it)");
   }
-  job.recompute = activations[chosen].recompute;
-  resolve_activations(loaded.tree, c, activations[chosen], by_forecast);
+  job.plan = std::move(found.plan);
+  const ActivationChoice& chosen = ways.activations[found.programs];
+  job.recompute = chosen.recompute;
+  resolve_activations(loaded.tree, c, chosen, by_forecast);
   if (!c.offload.undo_bytes)
     loaded.tree.resolve("offload.undo", std::uint64_t{job.plan->undo.bytes},
                         !job.plan->undo.covers_any()
@@ -329,8 +293,9 @@ void resolve_backend(LoadedConfig& loaded, const MachineProfile* elsewhere) {
   c.memory.backend = elsewhere != nullptr && !elsewhere->computes_on_cores ? "cuda" : "host";
   loaded.tree.resolve("memory.backend", c.memory.backend,
                       elsewhere != nullptr ? str("what ", elsewhere->name, " computes on")
-                      : cuda_available()   ? std::string("a GPU is taken where it is asked for: memory.backend=cuda")
-                                           : cuda_status());
+                      : cuda_available()
+                          ? std::string("a GPU is taken where it is asked for: memory.backend=cuda")
+                          : cuda_status());
 }
 
 Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs) {
@@ -358,9 +323,8 @@ Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan
   auto job = std::make_unique<Job>();
   STRATA_TRY_ASSIGN(job->pool_, ThreadPool::create(config.cpu.share));
   STRATA_TRY_ASSIGN(const ComputeDevice device, compute_device(config.memory.backend));
-  STRATA_TRY_ASSIGN(job->backend_,
-                    create_backend(device.kind, {.queue_depth = kQueueDepth, .trace = trace}, *job->pool_,
-                                   job->clock_));
+  STRATA_TRY_ASSIGN(job->backend_, create_backend(device.kind, {.queue_depth = kQueueDepth, .trace = trace},
+                                                  *job->pool_, job->clock_));
   STRATA_TRY(job->restart(config, plan, io, trace));
   return job;
 }

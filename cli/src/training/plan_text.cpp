@@ -74,9 +74,10 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
                       c.optim.name, c.offload.states, to_string(job.recompute));
   if (job.elsewhere.empty()) {
     const auto device = compute_device(c.memory.backend);
-    text += fmt::format("machine  {}, {}; nvme: {}\n",
-                        device.has_value() && device->kind == DeviceKind::cuda ? device->name : "host backend",
-                        cpuopt::to_string(cpuopt::active_isa()), nvme_note);
+    text +=
+        fmt::format("machine  {}, {}; nvme: {}\n",
+                    device.has_value() && device->kind == DeviceKind::cuda ? device->name : "host backend",
+                    cpuopt::to_string(cpuopt::active_isa()), nvme_note);
     text += str("cores    ", c.cpu.share.why, "\n");
   } else {
     text += str("machine  ", job.elsewhere, ", by its profile\n");

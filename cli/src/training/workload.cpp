@@ -174,7 +174,6 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
   if (activations.by_layer) set.train = in_layer_order(set.train, config.train.grad_accum);
   set.train = offload_activations(std::move(set.train), away_options(activations.share_away));
   if (activations.to_nvme) set.train = store_activations(std::move(set.train), away_options(1));
-  set.train_memory = std::make_shared<const MemoryPlan>(plan_memory(set.train));
   STRATA_TRY_ASSIGN(set.infer, record_decoder(decoder_config(config), 1, DecoderHead::logits,
                                               DecoderRows::whole, compute_dtype(config)));
   return set;

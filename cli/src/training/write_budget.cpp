@@ -26,9 +26,7 @@ PlannedWrites planned_writes(const RunPlan& plan) {
       const std::uint64_t bytes = plan.layout.payload_bytes(chunk, payload);
       const bool is_state = payload != Payload::accum && payload != Payload::grad;
       writes.home_bytes += bytes;
-      const std::uint64_t times = !is_state ? passes
-                                  : plan.undo.covers(chunk) ? 2
-                                                            : 1;
+      const std::uint64_t times = !is_state ? passes : plan.undo.covers(chunk) ? 2 : 1;
       writes.step_bytes += times * bytes;
     }
   for (const LoweredProgram::Offload::Stored& stored : plan.train.offload.stored)

@@ -39,8 +39,13 @@ struct MachineProfile;
 struct ProgramSet {
   Program train, eval, infer;
   Program prefill, decode;
-  /// plan_memory(train), for whoever makes many plans of it; null: each plan works it out.
-  std::shared_ptr<const MemoryPlan> train_memory;
+  /// plan_memory() of each, for whoever makes many plans of them; nothing: every plan works it out.
+  struct Memory {
+    MemoryPlan train, eval, infer;
+  };
+  std::shared_ptr<const Memory> memory;
+  /// Of the programs as they are now.
+  void plan_memory();
 };
 
 /// What a step does whose gradient is not finite (in f16: with no loss scale).
