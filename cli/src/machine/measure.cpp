@@ -16,7 +16,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/topology.h>
 
-#include "machine/compute_device.h"
+#include "machine/measure_rig.h"
 #include "machine/profile_cache.h"
 #include "training/host_memory.h"
 
@@ -32,93 +32,7 @@ double core_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// How much work tells what a device does, and not what it costs to begin.
-struct Sizes {
-  std::vector<double> products;           ///< smallest sides
-  std::int64_t other_sides;
-  std::int64_t tokens, seq, heads, head_dim;  ///< of attention
-  std::int64_t rows, columns;             ///< of norms and activations
-  std::size_t link_bytes, link_piece;
-};
-const Sizes& sizes_on(DeviceKind device) {
-  static const Sizes cores = {{32, 128, 512, 2048}, 1024, 1024, 512, 8, 64, 1024, 1024, 128 * kMiB, 4 * kMiB};
-  static const Sizes gpu = {{128, 512, 2048, 8192}, 4096, 8192, 2048, 16, 128, 8192, 8192, 512 * kMiB,
-                            32 * kMiB};
-  return device == DeviceKind::cuda ? gpu : cores;
-}
-
-class Rig {
- public:
-  static Result<std::unique_ptr<Rig>> create(const MeasureOptions& options) {
-    auto rig = std::make_unique<Rig>();
-    rig->options_ = &options;
-    STRATA_TRY_ASSIGN(rig->pool_, ThreadPool::create(options.share));
-    STRATA_TRY_ASSIGN(rig->device_, compute_device(options.backend));
-    STRATA_TRY_ASSIGN(rig->backend_, create_backend(rig->device_.kind, {}, *rig->pool_, rig->clock_));
-    STRATA_TRY_ASSIGN(rig->compute_, rig->backend_->create_stream(StreamRole::compute));
-    return rig;
-  }
-
-  const ComputeDevice& device() const noexcept { return device_; }
-  bool is_gpu() const noexcept { return device_.kind == DeviceKind::cuda; }
-  const Sizes& sizes() const { return sizes_on(device_.kind); }
-  Backend& backend() noexcept { return *backend_; }
-  ThreadPool& pool() noexcept { return *pool_; }
-  Stream& compute() noexcept { return compute_; }
-
-  /// Median seconds of `round`, over at least three and for a while, after one that warms up.
-  Result<double> seconds(const std::function<Status()>& round) {
-    const double budget_s = options_->quick ? 0.06 : 0.3;
-    constexpr std::size_t kLeast = 3, kMost = 1000;
-    STRATA_TRY(round());
-    std::vector<double> all;
-    for (double spent = 0; all.size() < kLeast || (spent < budget_s && all.size() < kMost);
-         spent += all.back()) {
-      const std::int64_t start = clock_.now_ns();
-      STRATA_TRY(round());
-      all.push_back(1e-9 * static_cast<double>(clock_.now_ns() - start));
-    }
-    std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
-    return all[all.size() / 2];
-  }
-
-  /// Of device memory, with values that are no denormals.
-  Result<TensorView> tensor(const Shape& shape, DType dtype) {
-    STRATA_TRY_ASSIGN(
-        Buffer buffer,
-        backend_->allocate(MemoryKind::device, static_cast<std::size_t>(shape.n_elems()) * size_of(dtype)));
-    const TensorView view{buffer.view().data, shape, dtype};
-    buffers_.push_back(std::move(buffer));
-    STRATA_TRY(kernels::fill_async(*backend_, compute_, {view, 0.5f}));
-    STRATA_TRY(backend_->synchronize(compute_));
-    return view;
-  }
-  Result<BufferView> memory(MemoryKind kind, std::size_t bytes) {
-    STRATA_TRY_ASSIGN(Buffer buffer, backend_->allocate(kind, bytes));
-    buffers_.push_back(std::move(buffer));
-    return buffers_.back().view();
-  }
-  void forget() { buffers_.clear(); }
-
-  /// Seconds of work on the compute stream.
-  Result<double> computing(const std::function<Status()>& queue) {
-    return seconds([&] {
-      STRATA_TRY(queue());
-      return backend_->synchronize(compute_);
-    });
-  }
-
- private:
-  const MeasureOptions* options_ = nullptr;
-  ComputeDevice device_;
-  SteadyClock clock_;
-  std::unique_ptr<ThreadPool> pool_;
-  std::unique_ptr<Backend> backend_;
-  Stream compute_;
-  std::vector<Buffer> buffers_;
-};
-
-Status products(Rig& rig, bool quick, MachineProfile& p) {
+Status products(MeasureRig& rig, bool quick, MachineProfile& p) {
   p.product_sizes = rig.sizes().products;
   if (quick) p.product_sizes.pop_back();
   for (const DType dtype : {DType::bf16, DType::f32})
@@ -138,8 +52,8 @@ Status products(Rig& rig, bool quick, MachineProfile& p) {
 }
 
 // Forward, causal: half of the products of a full one.
-Status attention(Rig& rig, MachineProfile& p) {
-  const Sizes& of = rig.sizes();
+Status attention(MeasureRig& rig, MachineProfile& p) {
+  const MeasureSizes& of = rig.sizes();
   const std::int64_t width = of.heads * of.head_dim;
   const kernels::AttentionHeads shape{.heads = of.heads, .kv_heads = of.heads, .seq = of.seq};
   STRATA_TRY_ASSIGN(const TensorView qkv, rig.tensor({of.tokens, 3 * width}, DType::bf16));
@@ -158,7 +72,7 @@ Status attention(Rig& rig, MachineProfile& p) {
 }
 
 // What a block has beside its products: a norm, an activation, a sum.
-Status streaming(Rig& rig, MachineProfile& p) {
+Status streaming(MeasureRig& rig, MachineProfile& p) {
   const std::int64_t rows = rig.sizes().rows, columns = rig.sizes().columns;
   std::array<TensorView, 3> x{};
   for (TensorView& tensor : x) {
@@ -191,7 +105,7 @@ Status streaming(Rig& rig, MachineProfile& p) {
 }
 
 // Two queues that wait for each other in turn, each with a copy whose time is known.
-Status handing_over(Rig& rig, MachineProfile& p) {
+Status handing_over(MeasureRig& rig, MachineProfile& p) {
   STRATA_TRY_ASSIGN(Stream other, rig.backend().create_stream(StreamRole::h2d));
   STRATA_TRY_ASSIGN(const BufferView here, rig.memory(MemoryKind::pinned, 4096));
   STRATA_TRY_ASSIGN(const BufferView there, rig.memory(MemoryKind::device, 4096));
@@ -216,7 +130,7 @@ double together(double both, double one, double other) {
   return std::clamp(both, std::min(one, other), one + other);
 }
 
-Status link(Rig& rig, bool quick, MachineProfile& p) {
+Status link(MeasureRig& rig, bool quick, MachineProfile& p) {
   const std::size_t bytes = rig.sizes().link_bytes / (quick ? 4 : 1), piece = rig.sizes().link_piece;
   STRATA_TRY_ASSIGN(Stream up, rig.backend().create_stream(StreamRole::h2d));
   STRATA_TRY_ASSIGN(Stream down, rig.backend().create_stream(StreamRole::d2h));
@@ -258,7 +172,7 @@ void in_pieces(ThreadPool& pool, std::int64_t n,
                     [&](std::int64_t i) { body(i * kPiece, std::min(kPiece, n - i * kPiece)); });
 }
 
-Status ram(Rig& rig, bool quick, MachineProfile& p) {
+Status ram(MeasureRig& rig, bool quick, MachineProfile& p) {
   const std::int64_t n = (quick ? 8 : 32) * static_cast<std::int64_t>(kMiB);
   std::array<float*, 3> arrays{};
   for (float*& array : arrays) {
@@ -278,7 +192,7 @@ Status ram(Rig& rig, bool quick, MachineProfile& p) {
   return {};
 }
 
-Status optimizer(Rig& rig, bool quick, MachineProfile& p) {
+Status optimizer(MeasureRig& rig, bool quick, MachineProfile& p) {
   const std::int64_t n = (quick ? 2 : 8) * static_cast<std::int64_t>(kMiB);
   for (const StateFormat format : {StateFormat::fp32, StateFormat::bf16, StateFormat::int8}) {
     std::array<BufferView, 5> memory{};  // parameter, rest of the master, both moments, gradient
@@ -312,7 +226,7 @@ Status optimizer(Rig& rig, bool quick, MachineProfile& p) {
   return {};
 }
 
-Status disk(Rig& rig, const MeasureOptions& options, MachineProfile& p) {
+Status disk(MeasureRig& rig, const MeasureOptions& options, MachineProfile& p) {
   constexpr std::size_t kSlot = 16 * kMiB, kInFlight = 4;
   const std::uint32_t objects = options.quick ? 16 : 64;
   for (const std::string& dir : options.nvme_dirs) STRATA_TRY(posix_io().make_dirs(dir));
@@ -374,7 +288,7 @@ Status disk(Rig& rig, const MeasureOptions& options, MachineProfile& p) {
 }  // namespace
 
 Result<MachineProfile> measure_machine(const MeasureOptions& options) {
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Rig> rig, Rig::create(options));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<MeasureRig> rig, MeasureRig::create(options));
   MachineProfile p;
   const HostFacts facts = read_host_facts();
   p.name = machine_name(rig->device(), options.share.threads());
