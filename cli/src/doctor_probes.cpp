@@ -73,8 +73,8 @@ DoctorFacts gather_facts(const std::string& nvme_dir, const std::vector<std::str
   facts.nvme_dir = nvme_dir;
   if (!nvme_dir.empty()) facts.direct = probe_direct(nvme_dir);
   facts.cuda = cuda_probe();
-  facts.profile =
-      profile_here(posix_io(), environment, "host", facts.share.value_or(CoreShare{}).threads());
+  const int threads = facts.share.value_or(CoreShare{}).threads();
+  facts.profile = profile_here(posix_io(), environment, "host", threads);
   facts.environment = ConfigTree::build(train_schema(), {.environment = environment}).status();
   return facts;
 }
