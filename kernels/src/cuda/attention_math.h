@@ -1,15 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <strata/cpuopt/math/elementary.h>
 #include <strata/runtime/float16.h>
 
 #include "cuda/lanes.h"
 
-/// Attention in f32 on tiles of queries and keys, for any head and dtype: what each thread of a block does
-/// between its barriers. A Crew is the threads of a block: all(f) calls f(i) for each, and ends when all are
-/// done. The host runs it as tests, one thread after the other.
+/// Attention on tiles of queries and keys: what each thread of a block does between its barriers. A Crew is
+/// the threads of a block: all(f) calls f(i) for each, and ends when all are done. The host runs it as tests,
+/// one thread after the other. Math is how tiles are multiplied: F32Math for any head and dtype, or tensor
+/// cores (attention_mma.h). Scores, softmax and sums are f32 with either.
 namespace strata::kernels::detail {
 
 inline constexpr int kCrew = 256;
@@ -62,69 +65,105 @@ struct AttentionView {
   }
 };
 
-/// Rows of a head in shared memory, a float more apart than they are long, so that columns lie in many banks.
-struct Tile {
-  float* at;
+/// Rows of a head in shared memory, further apart than they are long, so that columns lie in many banks.
+template <class V, int kApart>
+struct TileOf {
+  V* at;
   std::int64_t d;
-  STRATA_HD float* row(int i) const { return at + i * (d + 1); }
+  STRATA_HD std::int64_t stride() const { return d + kApart; }
+  STRATA_HD V* row(int i) const { return at + i * stride(); }
 };
+/// What is added up.
+using Tile = TileOf<float, 1>;
+
+/// Scores or probabilities of a tile of queries by a tile of keys, rows apart so that eight of them lie in
+/// other banks.
 template <int kTile>
-STRATA_HD constexpr std::int64_t tile_floats(std::int64_t d) {
-  return kTile * (d + 1);
-}
-/// Floats of shared memory that a block takes for `tiles` tiles of rows, `squares` of scores and `columns` of
-/// figures by row.
-template <int kTile>
-STRATA_HD constexpr std::int64_t attention_floats(std::int64_t d, int tiles, int squares, int columns) {
-  return tiles * tile_floats<kTile>(d) + (squares * kTile + columns) * kTile;
+struct Square {
+  static constexpr int kStride = kTile + 4;
+  float* at;
+  STRATA_HD float& operator()(int i, int j) const { return at[i * kStride + j]; }
+};
+
+/// A block's shared memory, given out piece by piece; over null it tells how much there has to be.
+class SharedMemory {
+ public:
+  STRATA_HD explicit SharedMemory(std::byte* begin) : at_(begin) {}
+  template <class V>
+  STRATA_HD V* take(std::int64_t n) {
+    V* const piece = reinterpret_cast<V*>(at_ + bytes_);
+    bytes_ += (n * static_cast<std::int64_t>(sizeof(V)) + 15) / 16 * 16;
+    return piece;
+  }
+  template <int kTile, class Rows>
+  STRATA_HD Rows rows(std::int64_t d) {
+    Rows tile{nullptr, d};
+    tile.at = take<std::remove_reference_t<decltype(*tile.at)>>(kTile * tile.stride());
+    return tile;
+  }
+  template <int kTile>
+  STRATA_HD Square<kTile> square() {
+    return {take<float>(kTile * Square<kTile>::kStride)};
+  }
+  STRATA_HD std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* at_;
+  std::int64_t bytes_ = 0;
+};
+
+/// f(i, c) for rows of a tile, each by the threads of a warp in turn.
+template <int kTile, class F>
+STRATA_LANES_BODY void each_of_rows(int thread, std::int64_t d, const F& f) {
+  for (int i = thread / 32; i < kTile; i += kCrew / 32)
+    for (std::int64_t c = thread % 32; c < d; c += 32) f(i, c);
 }
 
-/// Rows [first, first + kTile) of a head; zero past the sequence.
-template <int kTile, class Crew, class T>
-STRATA_LANES_BODY void load_tile(const Crew& crew, const Tile& tile, const T* head, std::int64_t ld,
-                                 std::int64_t first, std::int64_t seq) {
-  crew.all([&](int thread) {
-    for (std::int64_t e = thread; e < kTile * tile.d; e += kCrew) {
-      const auto i = static_cast<int>(e / tile.d);
-      const std::int64_t c = e % tile.d;
-      tile.row(i)[c] = first + i < seq ? to_f32(head[(first + i) * ld + c]) : 0.0f;
-    }
-  });
-}
+struct F32Math {
+  using Rows = Tile;
 
-/// square[i, j] = a[i] . b[j].
-template <int kTile, class Crew>
-STRATA_LANES_BODY void products_of(const Crew& crew, const Tile& a, const Tile& b, float* square) {
-  crew.all([&](int thread) {
-    for (int e = thread; e < kTile * kTile; e += kCrew) {
-      const float *x = a.row(e / kTile), *y = b.row(e % kTile);
-      float sum = 0.0f;
-      for (std::int64_t c = 0; c < a.d; ++c) sum = sum + x[c] * y[c];
-      square[e] = sum;
-    }
-  });
-}
-
-/// to[i] = to[i] * keep[i] (where given) + the sum over j of square[i, j] (or square[j, i]) from[j].
-template <int kTile, bool kTransposed, class Crew>
-STRATA_LANES_BODY void add_products(const Crew& crew, const float* square, const Tile& from, const Tile& to,
-                                    const float* keep) {
-  crew.all([&](int thread) {
-    for (std::int64_t e = thread; e < kTile * to.d; e += kCrew) {
-      const auto i = static_cast<int>(e / to.d);
-      const std::int64_t c = e % to.d;
-      float sum = 0.0f;
-      for (int j = 0; j < kTile; ++j)
-        sum = sum + square[kTransposed ? j * kTile + i : i * kTile + j] * from.row(j)[c];
-      to.row(i)[c] = (keep != nullptr ? to.row(i)[c] * keep[i] : to.row(i)[c]) + sum;
-    }
-  });
-}
+  /// Rows [first, first + kTile) of a head; zero past the sequence.
+  template <int kTile, class Crew, class T>
+  static STRATA_LANES_BODY void load(const Crew& crew, const Rows& tile, const T* head, std::int64_t ld,
+                                     std::int64_t first, std::int64_t seq) {
+    crew.all([&](int thread) {
+      each_of_rows<kTile>(thread, tile.d, [&](int i, std::int64_t c) {
+        tile.row(i)[c] = first + i < seq ? to_f32(head[(first + i) * ld + c]) : 0.0f;
+      });
+    });
+  }
+  /// square[i, j] = a[i] . b[j].
+  template <int kTile, class Crew>
+  static STRATA_LANES_BODY void products(const Crew& crew, const Rows& a, const Rows& b,
+                                         const Square<kTile>& square) {
+    crew.all([&](int thread) {
+      for (int e = thread; e < kTile * kTile; e += kCrew) {
+        const float *x = a.row(e / kTile), *y = b.row(e % kTile);
+        float sum = 0.0f;
+        for (std::int64_t c = 0; c < a.d; ++c) sum = sum + x[c] * y[c];
+        square(e / kTile, e % kTile) = sum;
+      }
+    });
+  }
+  /// to[i] = to[i] * keep[i] (where given) + the sum over j of square[i, j] (or square[j, i]) from[j].
+  template <int kTile, bool kTransposed, class Crew>
+  static STRATA_LANES_BODY void add(const Crew& crew, const Square<kTile>& square, const Rows& from,
+                                    const Tile& to, const float* keep) {
+    crew.all([&](int thread) {
+      each_of_rows<kTile>(thread, to.d, [&](int i, std::int64_t c) {
+        float sum = 0.0f;
+        for (int j = 0; j < kTile; ++j)
+          sum = sum + (kTransposed ? square(j, i) : square(i, j)) * from.row(j)[c];
+        to.row(i)[c] = (keep != nullptr ? to.row(i)[c] * keep[i] : to.row(i)[c]) + sum;
+      });
+    });
+  }
+};
 
 template <int kTile, class Crew>
 STRATA_LANES_BODY void clear_tile(const Crew& crew, const Tile& tile) {
   crew.all([&](int thread) {
-    for (std::int64_t e = thread; e < tile_floats<kTile>(tile.d); e += kCrew) tile.at[e] = 0.0f;
+    for (std::int64_t e = thread; e < kTile * tile.stride(); e += kCrew) tile.at[e] = 0.0f;
   });
 }
 
@@ -140,18 +179,49 @@ STRATA_HD std::int64_t end_of_keys(const AttentionView<T>& v, std::int64_t first
   return v.causal && end < v.seq ? end : v.seq;
 }
 
+/// Of the threads that share row `i`, in turn.
+template <int kTile>
+STRATA_HD float sum_of_parts(const float* parts, int i) {
+  constexpr int kParts = kCrew / kTile;
+  float sum = 0.0f;
+  for (int part = 0; part < kParts; ++part) sum = sum + parts[i * kParts + part];
+  return sum;
+}
+
 /// A tile of queries of one head: its outputs and lse, with the softmax taken as keys come (Milakov &
-/// Gimelshein 2018; Dao et al. 2022). `shared`: attention_floats(d, 4, 1, 3).
-template <int kTile, class Crew, class T>
-STRATA_LANES_BODY void attention_tile(const Crew& crew, float* shared, const AttentionView<T>& v,
+/// Gimelshein 2018; Dao et al. 2022). `shared`: as ForwardMemory says.
+template <class Math, int kTile>
+struct ForwardMemory {
+  STRATA_HD ForwardMemory(std::byte* shared, std::int64_t d)
+      : memory(shared),
+        q(memory.rows<kTile, typename Math::Rows>(d)),
+        k(memory.rows<kTile, typename Math::Rows>(d)),
+        values(memory.rows<kTile, typename Math::Rows>(d)),
+        o(memory.rows<kTile, Tile>(d)),
+        scores(memory.square<kTile>()),
+        most(memory.take<float>(kTile)),
+        total(memory.take<float>(kTile)),
+        keep(memory.take<float>(kTile)),
+        parts(memory.take<float>(kCrew)) {}
+  SharedMemory memory;
+  typename Math::Rows q, k, values;
+  Tile o;
+  Square<kTile> scores;
+  float *most, *total, *keep, *parts;
+};
+template <class Math, int kTile, class Crew, class T>
+STRATA_LANES_BODY void attention_tile(const Crew& crew, std::byte* shared, const AttentionView<T>& v,
                                       std::int64_t batch, std::int64_t head, std::int64_t first, float slope,
                                       T* out, float* lse) {
-  const std::int64_t n = tile_floats<kTile>(v.d), kv = head / (v.heads / v.kv_heads);
-  const Tile q{shared, v.d}, k{shared + n, v.d}, values{shared + 2 * n, v.d}, o{shared + 3 * n, v.d};
-  float* const scores = shared + 4 * n;
-  float *const most = scores + kTile * kTile, *const total = most + kTile, *const keep = total + kTile;
+  const std::int64_t kv = head / (v.heads / v.kv_heads);
+  const ForwardMemory<Math, kTile> m(shared, v.d);
+  const auto &q = m.q, &k = m.k, &values = m.values;
+  const Tile& o = m.o;
+  const Square<kTile>& scores = m.scores;
+  float *const most = m.most, *const total = m.total, *const keep = m.keep, *const parts = m.parts;
+  constexpr int kParts = kCrew / kTile;  // threads that share a row, every kParts-th column each
   constexpr float kLowest = -3.402823466e38f;
-  load_tile<kTile>(crew, q, v.qkv + v.q(batch, head), v.width(), first, v.seq);
+  Math::template load<kTile>(crew, q, v.qkv + v.q(batch, head), v.width(), first, v.seq);
   clear_tile<kTile>(crew, o);
   crew.all([&](int thread) {
     if (thread >= kTile) return;
@@ -160,36 +230,50 @@ STRATA_LANES_BODY void attention_tile(const Crew& crew, float* shared, const Att
   });
   for (std::int64_t key = first_key<kTile>(v, batch, first); key < end_of_keys<kTile>(v, first);
        key += kTile) {
-    load_tile<kTile>(crew, k, v.qkv + v.k(batch, kv), v.width(), key, v.seq);
-    load_tile<kTile>(crew, values, v.qkv + v.v(batch, kv), v.width(), key, v.seq);
-    products_of<kTile>(crew, q, k, scores);
+    Math::template load<kTile>(crew, k, v.qkv + v.k(batch, kv), v.width(), key, v.seq);
+    Math::template load<kTile>(crew, values, v.qkv + v.v(batch, kv), v.width(), key, v.seq);
+    Math::template products<kTile>(crew, q, k, scores);
+    crew.all([&](int thread) {
+      const int i = thread / kParts;
+      const std::int64_t query = first + i;
+      float top = kLowest;
+      for (int j = thread % kParts; j < kTile; j += kParts) {
+        float& score = scores(i, j);
+        score = score * v.scale + slope * static_cast<float>(key + j - query);
+        if (v.sees(batch, query, key + j) && score > top) top = score;
+      }
+      parts[thread] = top;
+    });
     crew.all([&](int i) {
       if (i >= kTile) return;
-      float* const row = scores + i * kTile;
-      const std::int64_t query = first + i;
       float top = most[i];
-      for (int j = 0; j < kTile; ++j) {
-        row[j] = row[j] * v.scale + slope * static_cast<float>(key + j - query);
-        if (v.sees(batch, query, key + j) && row[j] > top) top = row[j];
-      }
-      float sum = 0.0f;
-      for (int j = 0; j < kTile; ++j) {
-        row[j] = v.sees(batch, query, key + j) ? cpuopt::exp_of(row[j] - top) : 0.0f;
-        sum = sum + row[j];
+      for (int part = 0; part < kParts; ++part) {
+        const float other = parts[i * kParts + part];
+        top = other > top ? other : top;
       }
       keep[i] = cpuopt::exp_of(most[i] - top);
-      total[i] = total[i] * keep[i] + sum;
       most[i] = top;
     });
-    add_products<kTile, false>(crew, scores, values, o, keep);
+    crew.all([&](int thread) {
+      const int i = thread / kParts;
+      float sum = 0.0f;
+      for (int j = thread % kParts; j < kTile; j += kParts) {
+        float& p = scores(i, j);
+        p = v.sees(batch, first + i, key + j) ? cpuopt::exp_of(p - most[i]) : 0.0f;
+        sum = sum + p;
+      }
+      parts[thread] = sum;
+    });
+    crew.all([&](int i) {
+      if (i < kTile) total[i] = total[i] * keep[i] + sum_of_parts<kTile>(parts, i);
+    });
+    Math::template add<kTile, false>(crew, scores, values, o, keep);
   }
   crew.all([&](int thread) {
-    for (std::int64_t e = thread; e < kTile * v.d; e += kCrew) {
-      const auto i = static_cast<int>(e / v.d);
+    each_of_rows<kTile>(thread, v.d, [&](int i, std::int64_t c) {
       if (first + i < v.seq)
-        out[v.out(batch, head) + (first + i) * v.heads * v.d + e % v.d] =
-            from_f32<T>(o.row(i)[e % v.d] / total[i]);
-    }
+        out[v.out(batch, head) + (first + i) * v.heads * v.d + c] = from_f32<T>(o.row(i)[c] / total[i]);
+    });
     if (thread < kTile && first + thread < v.seq)
       lse[v.stat(batch, head) + first + thread] = static_cast<float>(
           static_cast<double>(most[thread]) + cpuopt::log_of(static_cast<double>(total[thread])));
@@ -200,32 +284,54 @@ STRATA_LANES_BODY void attention_tile(const Crew& crew, float* shared, const Att
 template <int kTile, class Crew, class T>
 STRATA_LANES_BODY void probabilities(const Crew& crew, const AttentionView<T>& v, std::int64_t batch,
                                      std::int64_t head, std::int64_t first, std::int64_t key, float slope,
-                                     const float* lse, float* scores) {
+                                     const float* lse, const Square<kTile>& scores) {
   crew.all([&](int thread) {
     for (int e = thread; e < kTile * kTile; e += kCrew) {
       const std::int64_t i = first + e / kTile, j = key + e % kTile;
-      scores[e] = v.sees(batch, i, j)
-                      ? cpuopt::exp_of(scores[e] * v.scale + slope * static_cast<float>(j - i) -
-                                       lse[v.stat(batch, head) + i])
-                      : 0.0f;
+      float& p = scores(e / kTile, e % kTile);
+      p = v.sees(batch, i, j)
+              ? cpuopt::exp_of(p * v.scale + slope * static_cast<float>(j - i) - lse[v.stat(batch, head) + i])
+              : 0.0f;
     }
   });
 }
 
 /// A tile of queries of one head: dq, and in `centers` the sum over keys of p dp, which centres a row of
 /// score gradients. It is taken of the very p and dp, in a sweep of its own: an output kept in 16 bits is too
-/// rough for it. `shared`: attention_floats(d, 5, 2, 1).
-template <int kTile, class Crew, class T>
-STRATA_LANES_BODY void attention_query_tile(const Crew& crew, float* shared, const AttentionView<T>& v,
+/// rough for it. `shared`: as QueryMemory says.
+template <class Math, int kTile>
+struct QueryMemory {
+  STRATA_HD QueryMemory(std::byte* shared, std::int64_t d)
+      : memory(shared),
+        q(memory.rows<kTile, typename Math::Rows>(d)),
+        go(memory.rows<kTile, typename Math::Rows>(d)),
+        k(memory.rows<kTile, typename Math::Rows>(d)),
+        values(memory.rows<kTile, typename Math::Rows>(d)),
+        dq(memory.rows<kTile, Tile>(d)),
+        p(memory.square<kTile>()),
+        dp(memory.square<kTile>()),
+        center(memory.take<float>(kTile)),
+        parts(memory.take<float>(kCrew)) {}
+  SharedMemory memory;
+  typename Math::Rows q, go, k, values;
+  Tile dq;
+  Square<kTile> p, dp;
+  float *center, *parts;
+};
+template <class Math, int kTile, class Crew, class T>
+STRATA_LANES_BODY void attention_query_tile(const Crew& crew, std::byte* shared, const AttentionView<T>& v,
                                             std::int64_t batch, std::int64_t head, std::int64_t first,
                                             float slope, const float* lse, const T* dout, float* centers,
                                             T* dqkv) {
-  const std::int64_t n = tile_floats<kTile>(v.d), kv = head / (v.heads / v.kv_heads);
-  const Tile q{shared, v.d}, go{shared + n, v.d}, k{shared + 2 * n, v.d}, values{shared + 3 * n, v.d},
-      dq{shared + 4 * n, v.d};
-  float *const p = shared + 5 * n, *const dp = p + kTile * kTile, *const center = dp + kTile * kTile;
-  load_tile<kTile>(crew, q, v.qkv + v.q(batch, head), v.width(), first, v.seq);
-  load_tile<kTile>(crew, go, dout + v.out(batch, head), v.heads * v.d, first, v.seq);
+  const std::int64_t kv = head / (v.heads / v.kv_heads);
+  const QueryMemory<Math, kTile> m(shared, v.d);
+  const auto &q = m.q, &go = m.go, &k = m.k, &values = m.values;
+  const Tile& dq = m.dq;
+  const Square<kTile>&p = m.p, &dp = m.dp;
+  float *const center = m.center, *const parts = m.parts;
+  constexpr int kParts = kCrew / kTile;
+  Math::template load<kTile>(crew, q, v.qkv + v.q(batch, head), v.width(), first, v.seq);
+  Math::template load<kTile>(crew, go, dout + v.out(batch, head), v.heads * v.d, first, v.seq);
   clear_tile<kTile>(crew, dq);
   crew.all([&](int thread) {
     if (thread < kTile) center[thread] = 0.0f;
@@ -233,75 +339,99 @@ STRATA_LANES_BODY void attention_query_tile(const Crew& crew, float* shared, con
   for (const bool centers_are_known : {false, true})
     for (std::int64_t key = first_key<kTile>(v, batch, first); key < end_of_keys<kTile>(v, first);
          key += kTile) {
-      load_tile<kTile>(crew, k, v.qkv + v.k(batch, kv), v.width(), key, v.seq);
-      load_tile<kTile>(crew, values, v.qkv + v.v(batch, kv), v.width(), key, v.seq);
-      products_of<kTile>(crew, q, k, p);
-      products_of<kTile>(crew, go, values, dp);
+      Math::template load<kTile>(crew, k, v.qkv + v.k(batch, kv), v.width(), key, v.seq);
+      Math::template load<kTile>(crew, values, v.qkv + v.v(batch, kv), v.width(), key, v.seq);
+      Math::template products<kTile>(crew, q, k, p);
+      Math::template products<kTile>(crew, go, values, dp);
       probabilities<kTile>(crew, v, batch, head, first, key, slope, lse, p);
       if (!centers_are_known) {
+        crew.all([&](int thread) {
+          const int i = thread / kParts;
+          float sum = 0.0f;
+          for (int j = thread % kParts; j < kTile; j += kParts) sum = sum + p(i, j) * dp(i, j);
+          parts[thread] = sum;
+        });
         crew.all([&](int i) {
-          if (i < kTile)
-            for (int j = 0; j < kTile; ++j) center[i] = center[i] + p[i * kTile + j] * dp[i * kTile + j];
+          if (i < kTile) center[i] = center[i] + sum_of_parts<kTile>(parts, i);
         });
         continue;
       }
       crew.all([&](int thread) {
-        for (int e = thread; e < kTile * kTile; e += kCrew)
-          p[e] = p[e] * (dp[e] - center[e / kTile]) * v.scale;
+        for (int e = thread; e < kTile * kTile; e += kCrew) {
+          const int i = e / kTile, j = e % kTile;
+          p(i, j) = p(i, j) * (dp(i, j) - center[i]) * v.scale;
+        }
       });
-      add_products<kTile, false>(crew, p, k, dq, nullptr);
+      Math::template add<kTile, false>(crew, p, k, dq, nullptr);
     }
   crew.all([&](int thread) {
-    for (std::int64_t e = thread; e < kTile * v.d; e += kCrew) {
-      const auto i = static_cast<int>(e / v.d);
-      if (first + i < v.seq)
-        dqkv[v.q(batch, head) + (first + i) * v.width() + e % v.d] = from_f32<T>(dq.row(i)[e % v.d]);
-    }
+    each_of_rows<kTile>(thread, v.d, [&](int i, std::int64_t c) {
+      if (first + i < v.seq) dqkv[v.q(batch, head) + (first + i) * v.width() + c] = from_f32<T>(dq.row(i)[c]);
+    });
     if (thread < kTile && first + thread < v.seq)
       centers[v.stat(batch, head) + first + thread] = center[thread];
   });
 }
 
 /// A tile of keys of one key head: dk and dv, over its query heads and the queries that see it, in turn.
-/// `slope_of(head)`. `shared`: attention_floats(d, 6, 2, 0).
-template <int kTile, class Crew, class T, class Slope>
-STRATA_LANES_BODY void attention_key_tile(const Crew& crew, float* shared, const AttentionView<T>& v,
+/// `slope_of(head)`. `shared`: as KeyMemory says.
+template <class Math, int kTile>
+struct KeyMemory {
+  STRATA_HD KeyMemory(std::byte* shared, std::int64_t d)
+      : memory(shared),
+        k(memory.rows<kTile, typename Math::Rows>(d)),
+        values(memory.rows<kTile, typename Math::Rows>(d)),
+        q(memory.rows<kTile, typename Math::Rows>(d)),
+        go(memory.rows<kTile, typename Math::Rows>(d)),
+        dk(memory.rows<kTile, Tile>(d)),
+        dv(memory.rows<kTile, Tile>(d)),
+        p(memory.square<kTile>()),
+        dp(memory.square<kTile>()) {}
+  SharedMemory memory;
+  typename Math::Rows k, values, q, go;
+  Tile dk, dv;
+  Square<kTile> p, dp;
+};
+template <class Math, int kTile, class Crew, class T, class Slope>
+STRATA_LANES_BODY void attention_key_tile(const Crew& crew, std::byte* shared, const AttentionView<T>& v,
                                           std::int64_t batch, std::int64_t kv, std::int64_t key,
                                           const Slope& slope_of, const float* lse, const T* dout,
                                           const float* centers, T* dqkv) {
-  const std::int64_t n = tile_floats<kTile>(v.d), group = v.heads / v.kv_heads;
-  const Tile k{shared, v.d}, values{shared + n, v.d}, q{shared + 2 * n, v.d}, go{shared + 3 * n, v.d},
-      dk{shared + 4 * n, v.d}, dv{shared + 5 * n, v.d};
-  float *const p = shared + 6 * n, *const dp = p + kTile * kTile;
-  load_tile<kTile>(crew, k, v.qkv + v.k(batch, kv), v.width(), key, v.seq);
-  load_tile<kTile>(crew, values, v.qkv + v.v(batch, kv), v.width(), key, v.seq);
+  const std::int64_t group = v.heads / v.kv_heads;
+  const KeyMemory<Math, kTile> m(shared, v.d);
+  const auto &k = m.k, &values = m.values, &q = m.q, &go = m.go;
+  const Tile &dk = m.dk, &dv = m.dv;
+  const Square<kTile>&p = m.p, &dp = m.dp;
+  Math::template load<kTile>(crew, k, v.qkv + v.k(batch, kv), v.width(), key, v.seq);
+  Math::template load<kTile>(crew, values, v.qkv + v.v(batch, kv), v.width(), key, v.seq);
   clear_tile<kTile>(crew, dk);
   clear_tile<kTile>(crew, dv);
   for (std::int64_t head = kv * group; head < (kv + 1) * group; ++head)
     for (std::int64_t first = v.causal ? key : 0; first < v.seq; first += kTile) {
       // Of a document that begins behind these keys no query sees them, nor does any after it.
       if (v.doc_start != nullptr && v.doc_start[v.token(batch, first)] >= key + kTile) break;
-      load_tile<kTile>(crew, q, v.qkv + v.q(batch, head), v.width(), first, v.seq);
-      load_tile<kTile>(crew, go, dout + v.out(batch, head), v.heads * v.d, first, v.seq);
-      products_of<kTile>(crew, q, k, p);
-      products_of<kTile>(crew, go, values, dp);
+      Math::template load<kTile>(crew, q, v.qkv + v.q(batch, head), v.width(), first, v.seq);
+      Math::template load<kTile>(crew, go, dout + v.out(batch, head), v.heads * v.d, first, v.seq);
+      Math::template products<kTile>(crew, q, k, p);
+      Math::template products<kTile>(crew, go, values, dp);
       probabilities<kTile>(crew, v, batch, head, first, key, slope_of(head), lse, p);
-      add_products<kTile, true>(crew, p, go, dv, nullptr);
+      Math::template add<kTile, true>(crew, p, go, dv, nullptr);
       crew.all([&](int thread) {
         for (int e = thread; e < kTile * kTile; e += kCrew) {
-          const std::int64_t i = first + e / kTile;
-          p[e] = i < v.seq ? p[e] * (dp[e] - centers[v.stat(batch, head) + i]) * v.scale : 0.0f;
+          const int i = e / kTile, j = e % kTile;
+          const std::int64_t query = first + i;
+          p(i, j) =
+              query < v.seq ? p(i, j) * (dp(i, j) - centers[v.stat(batch, head) + query]) * v.scale : 0.0f;
         }
       });
-      add_products<kTile, true>(crew, p, q, dk, nullptr);
+      Math::template add<kTile, true>(crew, p, q, dk, nullptr);
     }
   crew.all([&](int thread) {
-    for (std::int64_t e = thread; e < kTile * v.d; e += kCrew) {
-      const auto j = static_cast<int>(e / v.d);
-      if (key + j >= v.seq) continue;
-      dqkv[v.k(batch, kv) + (key + j) * v.width() + e % v.d] = from_f32<T>(dk.row(j)[e % v.d]);
-      dqkv[v.v(batch, kv) + (key + j) * v.width() + e % v.d] = from_f32<T>(dv.row(j)[e % v.d]);
-    }
+    each_of_rows<kTile>(thread, v.d, [&](int j, std::int64_t c) {
+      if (key + j >= v.seq) return;
+      dqkv[v.k(batch, kv) + (key + j) * v.width() + c] = from_f32<T>(dk.row(j)[c]);
+      dqkv[v.v(batch, kv) + (key + j) * v.width() + c] = from_f32<T>(dv.row(j)[c]);
+    });
   });
 }
 

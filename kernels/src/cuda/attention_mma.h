@@ -1,0 +1,190 @@
+#pragma once
+
+#include "cuda/attention_math.h"
+
+/// Products of attention's tiles by tensor cores: operands of 16 bits in shared memory, sums in f32. A square
+/// of scores or probabilities is rounded to the operands' dtype as it is read, as PyTorch's kernels do.
+namespace strata::kernels::detail {
+
+/// Where the elements of mma.sync's m16n8k16 lie in the registers of a warp (PTX ISA, "Matrix fragments for
+/// mma.m16n8k16"): of A [16, 16] eight to a lane, of B [16, 8] four, of C [16, 8] four.
+struct MmaPlace {
+  int row, column;
+};
+STRATA_HD constexpr MmaPlace place_in_a(int lane, int i) {
+  return {lane / 4 + (i / 2 % 2) * 8, lane % 4 * 2 + i % 2 + i / 4 * 8};
+}
+STRATA_HD constexpr MmaPlace place_in_b(int lane, int i) {
+  return {lane % 4 * 2 + i % 2 + i / 2 * 8, lane / 4};
+}
+STRATA_HD constexpr MmaPlace place_in_c(int lane, int i) {
+  return {lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2};
+}
+
+/// How 8 warps share `rows` x `columns` elements: each has 16 rows, and every step-th block of 8 columns.
+struct WarpShare {
+  int row;                          ///< the first
+  std::int64_t block, step, count;  ///< the first block, and how many
+  STRATA_HD constexpr std::int64_t column(std::int64_t n) const { return (block + n * step) * 8; }
+};
+STRATA_HD constexpr WarpShare share_of(int warp, int rows, std::int64_t columns) {
+  const int row_blocks = rows / 16;
+  const std::int64_t step = kCrew / 32 / row_blocks, block = warp / row_blocks;
+  return {warp % row_blocks * 16, block, step, (columns / 8 - block + step - 1) / step};
+}
+
+#ifdef __CUDACC__
+template <class T>
+__device__ __forceinline__ unsigned pair_of(T low, T high) {
+  return static_cast<unsigned>(low.bits) | static_cast<unsigned>(high.bits) << 16;
+}
+template <class T>
+__device__ __forceinline__ void mma(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  if constexpr (std::is_same_v<T, bf16>)
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/// A lane's part of 16 x 16 elements, of which at(row, column) is one.
+template <class At>
+__device__ __forceinline__ void load_a(unsigned (&a)[4], int lane, const At& at) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const MmaPlace low = place_in_a(lane, 2 * i), high = place_in_a(lane, 2 * i + 1);
+    a[i] = pair_of(at(low.row, low.column), at(high.row, high.column));
+  }
+}
+template <class At>
+__device__ __forceinline__ void load_b(unsigned (&b)[2], int lane, const At& at) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const MmaPlace low = place_in_b(lane, 2 * i), high = place_in_b(lane, 2 * i + 1);
+    b[i] = pair_of(at(low.row, low.column), at(high.row, high.column));
+  }
+}
+#endif
+
+/// Heads whose length is a multiple of 16, in tiles of 32 or 64.
+template <class T>
+struct MmaMath {
+  using Rows = TileOf<T, 8>;
+
+  static STRATA_HD constexpr bool takes(std::int64_t d) { return d % 16 == 0; }
+
+  /// As F32Math's, eight values at a time: rows of such heads begin at multiples of 32 bytes.
+  template <int kTile, class Crew>
+  static STRATA_LANES_BODY void load(const Crew& crew, const Rows& tile, const T* head, std::int64_t ld,
+                                     std::int64_t first, std::int64_t seq) {
+    struct alignas(16) Eight {
+      std::uint32_t words[4];
+    };
+    crew.all([&](int thread) {
+      const int per_row = static_cast<int>(tile.d) / 8;
+      for (int e = thread; e < kTile * per_row; e += kCrew) {
+        const int i = e / per_row, c = e % per_row * 8;
+        *reinterpret_cast<Eight*>(tile.row(i) + c) =
+            first + i < seq ? *reinterpret_cast<const Eight*>(head + (first + i) * ld + c) : Eight{};
+      }
+    });
+  }
+
+#ifdef __CUDACC__
+  template <int kTile>
+  static __device__ __forceinline__ void products(const BlockCrew& crew, const Rows& a, const Rows& b,
+                                                  const Square<kTile>& square) {
+    crew.all([&](int thread) {
+      const int lane = thread % 32;
+      constexpr int kBlocks = kTile / 8 / (kCrew / 32 / (kTile / 16));
+      const WarpShare mine = share_of(thread / 32, kTile, kTile);
+      float c[kBlocks][4] = {};
+      for (int k = 0; k < a.d; k += 16) {
+        unsigned left[4];
+        load_a(left, lane, [&](int row, int column) { return a.row(mine.row + row)[k + column]; });
+#pragma unroll
+        for (int n = 0; n < kBlocks; ++n) {
+          unsigned right[2];
+          const int first = static_cast<int>(mine.column(n));
+          load_b(right, lane, [&](int row, int column) { return b.row(first + column)[k + row]; });
+          mma<T>(c[n], left, right);
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kBlocks; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const MmaPlace at = place_in_c(lane, i);
+          square(mine.row + at.row, static_cast<int>(mine.column(n)) + at.column) = c[n][i];
+        }
+    });
+  }
+
+  template <int kTile, bool kTransposed>
+  static __device__ __forceinline__ void add(const BlockCrew& crew, const Square<kTile>& square,
+                                             const Rows& from, const Tile& to, const float* keep) {
+    crew.all([&](int thread) {
+      const int lane = thread % 32;
+      const WarpShare mine = share_of(thread / 32, kTile, to.d);
+      unsigned left[kTile / 16][4];
+#pragma unroll
+      for (int k = 0; k < kTile / 16; ++k)
+        load_a(left[k], lane, [&](int row, int column) {
+          const int i = mine.row + row, j = k * 16 + column;
+          return from_f32<T>(kTransposed ? square(j, i) : square(i, j));
+        });
+      for (std::int64_t n = 0; n < mine.count; ++n) {
+        const std::int64_t first = mine.column(n);
+        float c[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const MmaPlace at = place_in_c(lane, i);
+          const float before = to.row(mine.row + at.row)[first + at.column];
+          c[i] = keep != nullptr ? before * keep[mine.row + at.row] : before;
+        }
+#pragma unroll
+        for (int k = 0; k < kTile / 16; ++k) {
+          unsigned right[2];
+          load_b(right, lane, [&](int row, int column) { return from.row(k * 16 + row)[first + column]; });
+          mma<T>(c, left[k], right);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const MmaPlace at = place_in_c(lane, i);
+          to.row(mine.row + at.row)[first + at.column] = c[i];
+        }
+      }
+    });
+  }
+#endif
+
+  // What the tensor cores compute, for the host's tests: products are exact in f32, their sums are not.
+  template <int kTile>
+  static void products(const CrewInTurn&, const Rows& a, const Rows& b, const Square<kTile>& square) {
+    for (int i = 0; i < kTile; ++i)
+      for (int j = 0; j < kTile; ++j) {
+        float sum = 0.0f;
+        for (std::int64_t c = 0; c < a.d; ++c) sum = sum + to_f32(a.row(i)[c]) * to_f32(b.row(j)[c]);
+        square(i, j) = sum;
+      }
+  }
+  template <int kTile, bool kTransposed>
+  static void add(const CrewInTurn&, const Square<kTile>& square, const Rows& from, const Tile& to,
+                  const float* keep) {
+    for (int i = 0; i < kTile; ++i)
+      for (std::int64_t c = 0; c < to.d; ++c) {
+        float sum = keep != nullptr ? to.row(i)[c] * keep[i] : to.row(i)[c];
+        for (int j = 0; j < kTile; ++j)
+          sum = sum + to_f32(from_f32<T>(kTransposed ? square(j, i) : square(i, j))) * to_f32(from.row(j)[c]);
+        to.row(i)[c] = sum;
+      }
+  }
+};
+
+}  // namespace strata::kernels::detail
