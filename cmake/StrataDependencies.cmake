@@ -50,7 +50,7 @@ strata_feature(CUDA strata_cuda_found "toolkit ${CUDAToolkit_VERSION}")
 if(STRATA_HAVE_CUDA)
   set(CMAKE_CUDA_COMPILER "${CUDAToolkit_NVCC_EXECUTABLE}")
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real 80-virtual)  # the last: for GPUs of other kinds
   endif()
   enable_language(CUDA)
 endif()

@@ -6,8 +6,8 @@ import sys
 
 try:
     import torch
-except ImportError:
-    sys.exit("no PyTorch")
+except ImportError as missing:
+    sys.exit(f"no PyTorch: {missing}")
 if not torch.cuda.is_available():
     sys.exit("PyTorch sees no GPU")
 

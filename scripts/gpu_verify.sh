@@ -49,10 +49,5 @@ if [[ -n $pack ]]; then
   du -sh "$pack"
   exit 0
 fi
-if [[ -d $build/lib ]]; then
-  LD_LIBRARY_PATH=$(realpath "$build/lib")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  export LD_LIBRARY_PATH
-fi
-
 commit=$(cat "$build/commit.txt" 2>/dev/null || git rev-parse --short HEAD 2>/dev/null || echo unknown)
 exec python3 scripts/gpu_verify.py --build "$build" --out "$out" --commit "$commit" "${options[@]}"

@@ -18,9 +18,9 @@ struct LoadedConfig {
 /// Keys that say how a step is run and no bit of what it computes: where they are auto, a plan decides them
 /// for its budgets.
 inline constexpr std::string_view kDecidedByPlans[] = {
-    "train.recompute",          "offload.chunk",  "offload.prefetch",
-    "offload.step_mode",        "offload.undo",   "offload.activations",
-    "offload.activation_share", "offload.policy", "offload.gradients", "offload.order"};
+    "train.recompute",   "offload.chunk",       "offload.prefetch",         "offload.step_mode",
+    "offload.undo",      "offload.activations", "offload.activation_share", "offload.policy",
+    "offload.gradients", "offload.order"};
 
 /// The configuration that a verb's FILE, key=value, --preset and environment give, checked as a whole, with
 /// the autos resolved that need nothing but this machine. Errors: `invalid` with a line a problem, or what

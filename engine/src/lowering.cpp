@@ -4,6 +4,7 @@
 #include <map>
 
 #include <strata/graph/ops.h>
+#include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
@@ -196,7 +197,10 @@ Result<LoweredProgram> lower(const Program& program, const TensorTable& tensors,
                                               to_string(program.value(param.value).dtype),
                                               ", the layout has ", to_string(tensor.group.compute)));
   }
-  if (memory != nullptr) return Lowering(program, tensors, layout, *memory).run();
+  if (memory != nullptr) {
+    STRATA_ASSERT(memory->offset.size() == program.values.size(), "the memory plan is of another program");
+    return Lowering(program, tensors, layout, *memory).run();
+  }
   const MemoryPlan own = plan_memory(program);
   return Lowering(program, tensors, layout, own).run();
 }

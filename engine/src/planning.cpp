@@ -109,13 +109,18 @@ static std::uint64_t frozen_bytes(const RunPlan& plan) {
   return bytes;
 }
 
-// All but the placement, of options that are checked. The search for a chunk size looks at sizes up to
-// `max_chunk_elems`; 0: at all.
 void ProgramSet::plan_memory() {
   memory = std::make_shared<const Memory>(
       Memory{strata::plan_memory(train), strata::plan_memory(eval), strata::plan_memory(infer)});
 }
 
+static std::size_t arena_of(const ProgramSet& programs) {
+  const bool is_known = programs.memory != nullptr && !programs.train.code.empty();
+  return is_known ? programs.memory->train.arena_bytes : plan_memory(model_of(programs)).arena_bytes;
+}
+
+// All but the placement, of options that are checked. The search for a chunk size looks at sizes up to
+// `max_chunk_elems`; 0: at all.
 static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, const EngineOptions& options,
                                                 std::int64_t max_chunk_elems) {
   if (!programs.train.code.empty()) {
@@ -245,7 +250,7 @@ Result<std::unique_ptr<RunPlan>> draft_plan(
     const ProgramSet& programs, const EngineOptions& options,
     const std::function<void(const ChunkLayout&, Placement&)>& choose) {
   STRATA_TRY(check(options));
-  const std::size_t arena = searches_chunk(options) ? plan_memory(model_of(programs)).arena_bytes : 0;
+  const std::size_t arena = searches_chunk(options) ? arena_of(programs) : 0;
   if (choose || may_hold(programs, options))
     for (const std::int64_t bound : chunk_bounds(arena, options)) {
       STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, lay_out(programs, options, bound));
@@ -274,7 +279,7 @@ class Fitting {
  public:
   Fitting(std::span<const ProgramSet> choices, const EngineOptions& options)
       : choices_(choices), options_(options) {
-    for (const ProgramSet& programs : choices) arenas_.push_back(plan_memory(model_of(programs)).arena_bytes);
+    for (const ProgramSet& programs : choices) arenas_.push_back(arena_of(programs));
   }
 
   bool fits(const TierBytes& budgets) {
@@ -314,7 +319,7 @@ class Fitting {
 }  // namespace
 
 Status explain_refusal(std::span<const ProgramSet> choices, const EngineOptions& options) {
-  const std::size_t arena = plan_memory(model_of(choices.back())).arena_bytes;
+  const std::size_t arena = arena_of(choices.back());
   STRATA_TRY_ASSIGN(const std::unique_ptr<RunPlan> plan,
                     lay_out(choices.back(), options, chunk_bounds(arena, options).back()));
   const PlacementRequest request = request_of(plan->options);

@@ -41,8 +41,7 @@ Status queue_block(Backend& backend, Stream& stream, const detail::Op<Args>& op,
   declare(call, touches.masters, b.master, elems * cpuopt::master_bytes(b.layout));
   for (const cpuopt::Moment& moment : {b.m, b.v}) {
     declare(call, touches.moments, moment.values, elems * moment_value_bytes(b.states));
-    declare(call, touches.moments, moment.scales,
-            (elems + kMomentBlock - 1) / kMomentBlock * sizeof(float));
+    declare(call, touches.moments, moment.scales, (elems + kMomentBlock - 1) / kMomentBlock * sizeof(float));
   }
   declare(call, touches.gradient, b.g, elems * size_of(b.grad));
   for (const Access& access : others)

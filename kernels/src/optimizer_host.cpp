@@ -38,14 +38,14 @@ void lamb_apply_host(const LambApplyArgs& a, ThreadPool& pool) {
 
 void accumulate_host(const AccumulateArgs& a, ThreadPool& pool) {
   detail::for_runs(pool, a.acc.n_elems(), kBlockElems, [&](std::int64_t i, std::int64_t n) {
-    cpuopt::accumulate({a.acc.as<float>() + i, static_cast<std::size_t>(n)}, a.g.dtype, from(a.g, i), a.first);
+    cpuopt::accumulate({a.acc.as<float>() + i, static_cast<std::size_t>(n)}, a.g.dtype, from(a.g, i),
+                       a.first);
   });
 }
 
 void square_sum_leaves_host(const SquareSumLeavesArgs& a, ThreadPool& pool) {
   detail::for_runs(pool, a.x.n_elems(), kBlockElems, [&](std::int64_t i, std::int64_t n) {
-    cpuopt::square_sum_leaves(a.x.dtype, from(a.x, i), n,
-                              a.leaves.as<double>() + i / cpuopt::kNormLeafElems);
+    cpuopt::square_sum_leaves(a.x.dtype, from(a.x, i), n, a.leaves.as<double>() + i / cpuopt::kNormLeafElems);
   });
 }
 

@@ -145,12 +145,10 @@ std::vector<float> optimizer_case(ThreadPool& pool) {
   Tensor p({n}, Values(1).floats(n)), g({n}, Values(2).floats(n)), m({n}, Values(3).floats(n)),
       v({n}, Values(4).floats(n, 0.5, 0.5));
   const auto values = [](Tensor& tensor) { return tensor.view().as<float>(); };
-  const cpuopt::UpdateStep step =
-      cpuopt::update_step({.weight_decay = 0.1, .step = 7, .grad_factor = 0.3});
-  update_host({step,
-               {.param = values(p), .m = {values(m), nullptr}, .v = {values(v), nullptr}, .g = values(g)},
-               n},
-              pool);
+  const cpuopt::UpdateStep step = cpuopt::update_step({.weight_decay = 0.1, .step = 7, .grad_factor = 0.3});
+  update_host(
+      {step, {.param = values(p), .m = {values(m), nullptr}, .v = {values(v), nullptr}, .g = values(g)}, n},
+      pool);
   accumulate_host({m.view(), p.view()}, pool);
   std::vector<double> leaves(49);
   square_sum_leaves_host({v.view(), test::view(leaves)}, pool);

@@ -39,9 +39,8 @@ TEST_P(OptimizerTest, EveryOptimizerLayoutAndFormatHasTheBitsOfCpuopt) {
         params.step = 1;
         test::step_by_ops(backend, stream, params, block, n, cpuopt::dither_of(17, 3, 1, 0),
                           {leaves.data(), leaves.data() + cpuopt::norm_leaves(n), &trust});
-        EXPECT_EQ(got.differing_bits_from(want), 0u)
-            << cpuopt::test::name_of(each) << ", layout " << static_cast<int>(layout) << ", "
-            << to_string(states);
+        EXPECT_EQ(got.differing_bits_from(want), 0u) << cpuopt::test::name_of(each) << ", layout "
+                                                     << static_cast<int>(layout) << ", " << to_string(states);
       }
 }
 

@@ -205,9 +205,9 @@ TEST_F(QueueTest, OptimizersCheckLengthsAndPointers) {
   expect_refused(update_async(backend, stream, {step, {.param = x, .g = x}, -1}), "n is -1");
   expect_refused(update_async(backend, stream, {step, {.g = x}, 4}), "block.param is null");
   expect_refused(update_async(backend, stream, {step, {.param = x}, 4}), "block.g is null");
-  expect_refused(
-      update_async(backend, stream, {step, {.layout = cpuopt::MasterLayout::bf16_split, .param = x, .g = x}, 4}),
-      "block.master is null");
+  expect_refused(update_async(backend, stream,
+                              {step, {.layout = cpuopt::MasterLayout::bf16_split, .param = x, .g = x}, 4}),
+                 "block.master is null");
   expect_refused(accumulate_async(backend, stream, {a.view(), b.view()}), "g is f32 [5]");
   std::vector<double> leaves(2);
   expect_refused(square_sum_leaves_async(backend, stream, {a.view(), test::view(leaves)}),

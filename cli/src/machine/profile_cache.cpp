@@ -26,8 +26,8 @@ Result<CachedProfile> cached_profile(Io& io, const std::string& path, const std:
   if (path.empty() || !io.exists(path)) return found;
   STRATA_TRY_ASSIGN(found.profile, read_machine_profile(path));
   if (found.profile->name != name)
-    found.warning =
-        str(path, " was measured on ", found.profile->name, ", and this is ", name, ": run strata bench");
+    found.warning = str(path, " was measured on ", found.profile->name, ", and this is ", name,
+                        ": run strata bench", found.profile->computes_on_cores ? "" : " --backend cuda");
   return found;
 }
 

@@ -25,8 +25,8 @@ struct CachedProfile {
 Result<CachedProfile> cached_profile(Io& io, const std::string& path, const std::string& name);
 /// "AMD EPYC, 2 threads", "NVIDIA H200 with AMD EPYC, 16 threads": of what a profile depends on.
 std::string machine_name(const ComputeDevice& device, int threads);
-/// What was measured here of the device that a run computes on. Errors: as cached_profile; of a device that is
-/// not there.
+/// What was measured here of the device that a run computes on. Errors: as cached_profile; of a device that
+/// is not there.
 Result<CachedProfile> profile_here(Io& io, const std::vector<std::string>& environment,
                                    const std::string& backend, int threads);
 

@@ -64,7 +64,8 @@ constexpr KeySpec kKeys[] = {
      .name = "at_end",
      .type = KeyType::boolean,
      .default_text = "true",
-     .doc = "a finished run saves its last step; one that is stopped always does"},
+     .doc = "a finished run saves its last step, from which it can be exported; one that is stopped always "
+            "does"},
     {.section = "checkpoint",
      .name = "keep",
      .type = KeyType::integer,

@@ -108,8 +108,9 @@ constexpr KeySpec kKeys[] = {
      .name = "order",
      .type = KeyType::choice,
      .default_text = "auto",
-     .doc = "of several micro-batches: one after the other, or all of them layer by layer, so that parameters "
-            "come once a step",
+     .doc =
+         "of several micro-batches: one after the other, or all of them layer by layer, so that parameters "
+         "come once a step",
      .allows_auto = true,
      .choices = "micro_batch|layer"},
     {.section = "offload",

@@ -27,8 +27,8 @@ std::string expectation_text(const Expectation& expected, const TrainOutcome& ou
   for (const LaneMembers& lane : kLanes)
     if (const double forecast_s = expected.forecast->lanes.*lane.seconds, measured_s = worked.*lane.seconds;
         forecast_s > 0 || measured_s > 0)
-      text +=
-          fmt::format("  {:<11} {:>10.2f} ms {:>10.2f} ms\n", lane.name, 1e3 * forecast_s, 1e3 * measured_s);
+      text += fmt::format("  {:<11} {:>10.2f} ms {:>13}\n", lane.name, 1e3 * forecast_s,
+                          measured_s > 0 ? fmt::format("{:.2f} ms", 1e3 * measured_s) : "-");
   text += fmt::format("  {:<11} {:>10.2f} ms {:>10.2f} ms   {:+.1f} %\n", "step",
                       1e3 * expected.forecast->step_s, 1e3 * measured, 100 * error);
   if (!expected.warning.empty()) text += expected.warning + "\n";
@@ -46,9 +46,9 @@ std::string expectation_json(const Expectation& expected, const TrainOutcome& ou
   std::string lanes;
   const LaneSeconds worked = outcome.warm_lanes / static_cast<double>(outcome.warm_steps);
   for (const LaneMembers& lane : kLanes)
-    lanes +=
-        fmt::format("{}\"{}\": {{\"expected_s\": {:.6g}, \"measured_s\": {:.6g}}}", lanes.empty() ? "" : ", ",
-                    lane.name, expected.forecast->lanes.*lane.seconds, worked.*lane.seconds);
+    lanes += fmt::format("{}\"{}\": {{\"expected_s\": {:.6g}, \"measured_s\": {}}}",
+                         lanes.empty() ? "" : ", ", lane.name, expected.forecast->lanes.*lane.seconds,
+                         worked.*lane.seconds > 0 ? fmt::format("{:.6g}", worked.*lane.seconds) : "null");
   return fmt::format(
       "{{\"step_s\": {:.6g}, \"measured_step_s\": {:.6g}, \"error\": {:.4f}, \"lanes\": {{{}}}}}",
       expected.forecast->step_s, measured, error_of(expected.forecast->step_s, measured), lanes);

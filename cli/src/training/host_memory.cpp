@@ -28,11 +28,13 @@ std::uint64_t usual_gpu_budget(std::uint64_t free_bytes) {
 }
 
 Status check_gpu_memory(std::uint64_t planned_bytes, const ComputeDevice& gpu) {
-  if (planned_bytes <= gpu.free_bytes) return Status::ok();
-  return Status::error(Code::does_not_fit,
-                       str("the plan keeps ", planned_bytes, " bytes (", format_bytes(planned_bytes), ") on ",
-                           gpu.name, ", where ", gpu.free_bytes, " (", format_bytes(gpu.free_bytes),
-                           ") are free: lower memory.device, or end what else uses the GPU"));
+  constexpr std::uint64_t kKernels = 256 * kMiB;  // code that is loaded when it is first launched
+  if (planned_bytes + kKernels <= gpu.free_bytes) return Status::ok();
+  return Status::error(
+      Code::does_not_fit,
+      str("the plan keeps ", planned_bytes, " bytes (", format_bytes(planned_bytes), ") on ", gpu.name,
+          ", where ", gpu.free_bytes, " (", format_bytes(gpu.free_bytes),
+          ") are free, and kernels take some of it: lower memory.device, or end what else uses the GPU"));
 }
 
 Status check_host_memory(std::uint64_t planned_bytes, int threads, const HostFacts& facts) {

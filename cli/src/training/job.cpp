@@ -332,10 +332,13 @@ Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan
 Status Job::check_room(const TrainConfig& config, const RunPlan& plan, const RunPlan* before) {
   STRATA_TRY(check_host_memory(bytes_in_ram(config, plan), config.cpu.share.threads(), read_host_facts()));
   if (config.memory.backend != "cuda") return {};
-  constexpr auto kDevice = static_cast<std::size_t>(Tier::device);
+  // What is taken at the start; the peak is what of it is ever in use.
+  const auto on_device = [](const RunPlan& of) {
+    return placement_bytes(of.layout, of.trace, of.placement)[static_cast<std::size_t>(Tier::device)];
+  };
   STRATA_TRY_ASSIGN(ComputeDevice gpu, compute_device(config.memory.backend));
-  if (before != nullptr) gpu.free_bytes += before->planned_peak[kDevice];
-  return check_gpu_memory(plan.planned_peak[kDevice], gpu);
+  if (before != nullptr) gpu.free_bytes += on_device(*before);
+  return check_gpu_memory(on_device(plan), gpu);
 }
 
 Status Job::restart(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace) {

@@ -11,16 +11,24 @@ double gb_per_s(std::uint64_t bytes, double busy_s) {
   return busy_s > 0 ? static_cast<double>(bytes) / busy_s * 1e-9 : 0;
 }
 
+// Work that no time was taken of: a GPU's copies and kernels are not timed yet.
+bool is_timed(const LaneMembers& lane, const MovedBytes& moved, const LaneSeconds& busy) {
+  const bool worked = lane.bytes != nullptr ? moved.*lane.bytes > 0 : lane.seconds == &LaneSeconds::compute;
+  return busy.*lane.seconds > 0 || !worked;
+}
+
 }  // namespace
 
 std::string lanes_json(const MovedBytes& moved, const LaneSeconds& busy) {
   std::string text;
   for (const LaneMembers& lane : kLanes) {
-    text += fmt::format("{}\"{}\": {{\"busy_s\": {:.6f}", text.empty() ? "" : ", ", lane.name,
-                        busy.*lane.seconds);
+    const bool timed = is_timed(lane, moved, busy);
+    text += fmt::format("{}\"{}\": {{\"busy_s\": {}", text.empty() ? "" : ", ", lane.name,
+                        timed ? fmt::format("{:.6f}", busy.*lane.seconds) : "null");
     if (lane.bytes != nullptr)
-      text += fmt::format(", \"bytes\": {}, \"gb_per_s\": {:.3f}", moved.*lane.bytes,
-                          gb_per_s(moved.*lane.bytes, busy.*lane.seconds));
+      text += fmt::format(
+          ", \"bytes\": {}, \"gb_per_s\": {}", moved.*lane.bytes,
+          timed ? fmt::format("{:.3f}", gb_per_s(moved.*lane.bytes, busy.*lane.seconds)) : "null");
     text += "}";
   }
   return "{" + text + "}";
@@ -30,9 +38,11 @@ std::string lanes_text(const MovedBytes& moved, const LaneSeconds& busy) {
   std::string text = fmt::format("\n  {:<11} {:>12} {:>10} {:>10}\n", "lane", "carried", "worked", "at");
   for (const LaneMembers& lane : kLanes) {
     const std::uint64_t bytes = lane.bytes != nullptr ? moved.*lane.bytes : 0;
-    text += fmt::format("  {:<11} {:>12} {:>8.2f} s", lane.name,
-                        lane.bytes != nullptr ? format_bytes(bytes) : "", busy.*lane.seconds);
-    if (lane.bytes != nullptr) text += fmt::format(" {:>6.2f} GB/s", gb_per_s(bytes, busy.*lane.seconds));
+    text += fmt::format("  {:<11} {:>12}", lane.name, lane.bytes != nullptr ? format_bytes(bytes) : "");
+    const bool timed = is_timed(lane, moved, busy);
+    text += timed ? fmt::format(" {:>8.2f} s", busy.*lane.seconds) : fmt::format(" {:>10}", "not timed");
+    if (lane.bytes != nullptr && timed)
+      text += fmt::format(" {:>6.2f} GB/s", gb_per_s(bytes, busy.*lane.seconds));
     text += "\n";
   }
   return text;

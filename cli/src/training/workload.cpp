@@ -148,8 +148,14 @@ DType compute_dtype(const TrainConfig& config) {
 
 namespace {
 
-// Of the host backend, whose link is a copy in RAM: some cores and a disk of these days.
-OffloadOptions away_options(double share) {
+// A server's GPU, or the host backend, whose link is a copy in RAM: some cores; and a disk of these days.
+OffloadOptions away_options(const TrainConfig& config, double share) {
+  if (config.memory.backend == "cuda")
+    return {.share = share,
+            .flops_per_s = 4e14,
+            .memory_bytes_per_s = 3e12,
+            .link_bytes_per_s = 4e10,
+            .store_bytes_per_s = 4e9};
   return {.share = share,
           .flops_per_s = 1e11,
           .memory_bytes_per_s = 1e10,
@@ -172,8 +178,8 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
   STRATA_TRY_ASSIGN(set.train, derive_backward(std::move(forward), "loss"));
   set.train = recompute_regions(std::move(set.train), activations.recompute);
   if (activations.by_layer) set.train = in_layer_order(set.train, config.train.grad_accum);
-  set.train = offload_activations(std::move(set.train), away_options(activations.share_away));
-  if (activations.to_nvme) set.train = store_activations(std::move(set.train), away_options(1));
+  set.train = offload_activations(std::move(set.train), away_options(config, activations.share_away));
+  if (activations.to_nvme) set.train = store_activations(std::move(set.train), away_options(config, 1));
   STRATA_TRY_ASSIGN(set.infer, record_decoder(decoder_config(config), 1, DecoderHead::logits,
                                               DecoderRows::whole, compute_dtype(config)));
   return set;

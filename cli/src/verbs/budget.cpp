@@ -6,6 +6,7 @@
 #include "exit_code.h"
 #include "load_config.h"
 #include "training/budget_request.h"
+#include "training/host_memory.h"
 #include "training/job.h"
 #include "training/run_folder.h"
 #include "verbs/verbs.h"
@@ -27,7 +28,8 @@ Result<std::string> ask(const Args& args) {
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
   // What a run holds on a GPU it knows itself, and looks at before it gives anything up.
-  STRATA_TRY(Job::check_room(loaded.config, *planned.plan, planned.plan.get()));
+  STRATA_TRY(check_host_memory(bytes_in_ram(loaded.config, *planned.plan), loaded.config.cpu.share.threads(),
+                               read_host_facts()));
   STRATA_TRY(BudgetRequest(posix_io(), run).ask(assignments));
   return str("asked: before its next step, or when it is resumed, ", run, " goes on in ",
              fmt::format("{}", fmt::join(assignments, " ")), "\n");

@@ -44,9 +44,10 @@ Result<Basis> basis_of(const Args& args, std::optional<MachineProfile> elsewhere
                     profile_here(posix_io(), args.environment, loaded.config.memory.backend,
                                  loaded.config.cpu.share.threads()));
   basis.profile = std::move(cached.profile);
-  basis.note = basis.profile
-                   ? cached.warning
-                   : std::string("no forecast: strata bench measures this machine, --machine names another");
+  basis.note = basis.profile ? cached.warning
+                             : str("no forecast: strata bench",
+                                   loaded.config.memory.backend == "cuda" ? " --backend cuda" : "",
+                                   " measures this machine, --machine names another");
   return basis;
 }
 

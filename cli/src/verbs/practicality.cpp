@@ -46,11 +46,8 @@ class Side {
     }
     return Status::ok();
   }
-  /// Bytes of host memory that it keeps: on the host backend both tiers are RAM.
-  std::uint64_t planned_bytes() const {
-    const TierBytes& peak = planned_.plan->planned_peak;
-    return peak[static_cast<std::size_t>(Tier::device)] + peak[static_cast<std::size_t>(Tier::pinned)];
-  }
+  /// Bytes of host memory that it keeps.
+  std::uint64_t planned_bytes() const { return bytes_in_ram(loaded_.config, *planned_.plan); }
   int threads() const { return loaded_.config.cpu.share.threads(); }
 
   StepSeconds seconds;
@@ -88,8 +85,14 @@ Result<Practicality> measure_practicality(const Args& args, const Workload& work
   STRATA_TRY(with->start());
   Practicality result;
   result.why_not = why_it_does_not_fit(without->planned_bytes(), without->threads(), read_host_facts());
+  if (result.why_not.empty()) {
+    const Status started = without->start();  // beside the other, which holds its part of the device
+    if (started.code() == Code::does_not_fit || started.code() == Code::out_of_memory)
+      result.why_not = started.message();
+    else
+      STRATA_TRY(started.annotate("all on the device"));
+  }
   const bool both = result.why_not.empty();
-  if (both) STRATA_TRY(without->start().annotate("all on the device"));
   for (std::int64_t left = args.steps; left > 0; left -= kTurn) {
     STRATA_TRY(with->run(std::min(left, kTurn)));
     if (both) STRATA_TRY(without->run(std::min(left, kTurn)).annotate("all on the device"));

@@ -208,11 +208,12 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   loaded.config.data.packing =
       workload->packing();  // whether rows hold several documents is part of the program
   resolve_backend(loaded);
-  STRATA_TRY_ASSIGN(
-      const CachedProfile machine,
-      profile_here(io, args.environment, config.memory.backend, config.cpu.share.threads()));
+  STRATA_TRY_ASSIGN(const CachedProfile machine,
+                    profile_here(io, args.environment, config.memory.backend, config.cpu.share.threads()));
   const SteadyClock clock;
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
+  if (trace && config.memory.backend == "cuda")
+    log->warn("log.trace has no lanes of the GPU yet: what it shows is the engine's phases and nvme");
   if (trace) trace->set_enabled(false);  // the trainer turns it on for the steps asked for
   Going going{args, loaded, machine, io, trace.get(), {}, {}};
   STRATA_TRY_ASSIGN(going.planned, plan_or_split(args, loaded, going.basis(),

@@ -51,8 +51,8 @@ Status square_sum_leaves(Backend&, Stream& stream, const SquareSumLeavesArgs& a)
   if (count == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
-    leaves_of<T>
-        <<<blocks_of(count, kRowsPerBlock), kThreads, 0, queue>>>(a.x.as<T>(), a.leaves.as<double>(), n, count);
+    leaves_of<T><<<blocks_of(count, kRowsPerBlock), kThreads, 0, queue>>>(a.x.as<T>(), a.leaves.as<double>(),
+                                                                          n, count);
   });
 }
 

@@ -188,20 +188,19 @@ Status update(Backend&, Stream& stream, const UpdateArgs& a) {
 Status lamb_leaves(Backend&, Stream& stream, const LambLeavesArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   const std::int64_t count = cpuopt::norm_leaves(a.n);
-  return launch_layout(a.block.layout, [&]<MasterLayout kLayout>(
-                                           std::integral_constant<MasterLayout, kLayout>) {
-    leaves<kLayout><<<blocks_of(count, kThreads / detail::kLanes), kThreads, 0, queue>>>(
-        a.step.scalars, a.block, a.n, a.master_leaves, a.direction_leaves);
-  });
+  return launch_layout(a.block.layout,
+                       [&]<MasterLayout kLayout>(std::integral_constant<MasterLayout, kLayout>) {
+                         leaves<kLayout><<<blocks_of(count, kThreads / detail::kLanes), kThreads, 0, queue>>>(
+                             a.step.scalars, a.block, a.n, a.master_leaves, a.direction_leaves);
+                       });
 }
 
 Status lamb_apply(Backend&, Stream& stream, const LambApplyArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_layout(a.block.layout,
-                       [&]<MasterLayout kLayout>(std::integral_constant<MasterLayout, kLayout>) {
-                         apply<kLayout><<<blocks_of(a.n, kThreads), kThreads, 0, queue>>>(
-                             a.step.scalars, a.block, a.n, a.trust);
-                       });
+  return launch_layout(a.block.layout, [&]<MasterLayout kLayout>(
+                                           std::integral_constant<MasterLayout, kLayout>) {
+    apply<kLayout><<<blocks_of(a.n, kThreads), kThreads, 0, queue>>>(a.step.scalars, a.block, a.n, a.trust);
+  });
 }
 
 }  // namespace strata::kernels::cuda

@@ -229,6 +229,12 @@ Result<std::unique_ptr<Backend>> create_cuda_backend(const CudaBackendOptions& o
   cudaDeviceProp properties{};
   STRATA_CUDA_TRY(cudaGetDeviceProperties(&properties, options.device));
   STRATA_CUDA_TRY(cudaSetDevice(options.device));
+  int same_pointers = 0;  // kernels write norms where the host reads them
+  STRATA_CUDA_TRY(
+      cudaDeviceGetAttribute(&same_pointers, cudaDevAttrCanUseHostPointerForRegisteredMem, options.device));
+  if (same_pointers == 0)
+    return Status::error(Code::unsupported,
+                         str(properties.name, " cannot use pinned memory by the host's addresses"));
   DeviceInfo info{DeviceKind::cuda, properties.name, properties.totalGlobalMem};
   return std::unique_ptr<Backend>(std::make_unique<detail::CudaBackend>(options, std::move(info), pool));
 }

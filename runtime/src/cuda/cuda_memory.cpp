@@ -46,7 +46,8 @@ Result<BufferView> CudaMemory::acquire_pinned(std::size_t bytes, ThreadPool* poo
   STRATA_TRY_ASSIGN(const BufferView view, map_memory(bytes, options(), pool));
   for (std::size_t done = 0; done < bytes; done += registration_bytes_) {
     const std::size_t n = std::min(registration_bytes_, bytes - done);
-    const cudaError_t error = cudaHostRegister(view.data + done, n, cudaHostRegisterPortable);
+    const cudaError_t error =
+        cudaHostRegister(view.data + done, n, cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (error == cudaSuccess) continue;
     unregister({view.data, done});
     unmap_memory(view);

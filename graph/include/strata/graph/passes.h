@@ -44,10 +44,10 @@ std::string_view to_string(Recompute mode) noexcept;
 Program recompute_regions(Program program, Recompute mode);
 
 /// All micro-batches of a step in one program: layer by layer each of them in turn, so that parameters are
-/// needed once in forward and once in backward, and a gradient is summed before it leaves; what forward leaves
-/// for backward is held for all of them at once. Each micro-batch's gradient is rounded as it is alone and
-/// added in f32 in their order: the bits of `micro_batches` passes. (Horizontal and vertical schedules: Lamy-
-/// Poirier 2021, arXiv 2106.02679.) After recompute_regions(), before offload_activations().
+/// needed once in forward and once in backward, and a gradient is summed before it leaves; what forward
+/// leaves for backward is held for all of them at once. Each micro-batch's gradient is rounded as it is alone
+/// and added in f32 in their order: the bits of `micro_batches` passes. (Horizontal and vertical schedules:
+/// Lamy- Poirier 2021, arXiv 2106.02679.) After recompute_regions(), before offload_activations().
 Program in_layer_order(const Program& program, std::int32_t micro_batches);
 
 /// What offload_activations() goes by. Rates are those that a program may count on throughout; they choose

@@ -4,9 +4,9 @@
 #include <strata/runtime/backend.h>
 #include <strata/runtime/tensor_view.h>
 
-/// What is done to gradients and states where they live on the device: one op over a range of one tensor, with
-/// the bits of cpuopt (of a NaN kept in f32, the device's own). Ranges begin at a multiple of kNormLeafElems of
-/// their tensor. Errors of all: `invalid`, naming the argument.
+/// What is done to gradients and states where they live on the device: one op over a range of one tensor,
+/// with the bits of cpuopt (of a NaN kept in f32, the device's own). Ranges begin at a multiple of
+/// kNormLeafElems of their tensor. Errors of all: `invalid`, naming the argument.
 namespace strata::kernels {
 
 /// A step of any optimizer in place: cpuopt::update_block(). Of lamb, the moments alone.

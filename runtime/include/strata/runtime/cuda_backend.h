@@ -27,12 +27,12 @@ std::string cuda_status();
 /// What a GPU is, and how much of it is free.
 struct CudaDevice {
   std::string name;
-  int compute_capability = 0;     ///< ten times it: 90 of a GPU of 9.0
+  int compute_capability = 0;  ///< ten times it: 90 of a GPU of 9.0
   std::size_t total_bytes = 0;
-  std::size_t free_bytes = 0;     ///< beside what other processes hold, and what CUDA itself holds for this one
+  std::size_t free_bytes = 0;  ///< beside what other processes hold, and what CUDA itself holds for this one
 };
-/// Makes the GPU's context, which takes a second and some memory of it. Errors: `unsupported` where there is no
-/// such GPU, with cuda_status() as the reason.
+/// Makes the GPU's context, which takes a second and some memory of it. Errors: `unsupported` where there is
+/// no such GPU, with cuda_status() as the reason.
 Result<CudaDevice> cuda_device(int device = 0);
 
 /// One GPU. Device buffers are plain cudaMalloc slabs, pinned ones exact mappings touched by `pool` and
