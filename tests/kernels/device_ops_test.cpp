@@ -234,7 +234,8 @@ TEST_P(DeviceOpsTest, TheFusedHeadIsCloseToTheHosts) {
 }
 
 TEST_P(DeviceOpsTest, AttentionIsCloseToTheHosts) {
-  const double bar = GetParam() == DType::f32 ? 2e-6 : GetParam() == DType::f16 ? 5e-4 : 4e-3;
+  // Tensor cores take probabilities in 16 bits, which the host keeps in f32.
+  const double bar = GetParam() == DType::f32 ? 2e-6 : GetParam() == DType::f16 ? 1e-3 : 8e-3;
   for (const auto& [seq, heads, kv_heads, d, alibi] :
        {std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>{1, 2, 1, 8, false},
         {97, 6, 2, 64, false},
