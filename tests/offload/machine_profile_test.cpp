@@ -39,6 +39,50 @@ TEST(MachineProfileTest, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(to_toml(of_json), to_toml(profile));
 }
 
+MachineProfile with_series() {
+  MachineProfile p = must(machine_named("h200"));
+  p.update_threads = {1, 16};
+  p.update_s_by_threads = {2e-9, 0.25e-9};
+  p.copy_sizes = {16 * 1024, 4 * 1024 * 1024};
+  p.h2d_by_size = p.d2h_by_size = {1e9, 50e9};
+  p.h2d_pageable_by_size = p.d2h_pageable_by_size = {1e9, 10e9};
+  p.disk_paths = {"/mnt/a", "/mnt/\"b\""};
+  p.disk_blocks = {256 * 1024, 4 * 1024 * 1024};
+  p.disk_depths = {1, 4, 16};
+  for (int i = 1; i <= 12; ++i) {
+    p.reads_by_path.push_back(i * 1e9);
+    p.writes_by_path.push_back(i * 0.5e9);
+  }
+  return p;
+}
+
+TEST(MachineProfileTest, SeriesAreWrittenAndReadAgain) {
+  const MachineProfile profile = with_series();
+  const MachineProfile again = must(parse_machine_profile(to_toml(profile), "again.toml"));
+  EXPECT_EQ(to_toml(again), to_toml(profile));
+  EXPECT_EQ(again.disk_paths, profile.disk_paths);
+  EXPECT_EQ(again.copy_sizes, profile.copy_sizes);
+  EXPECT_EQ(again.writes_by_path, profile.writes_by_path);
+  EXPECT_DOUBLE_EQ(again.reads_by_path[again.disk_cell(1, 0, 2)], 9e9);
+  EXPECT_EQ(to_toml(must(parse_machine_profile(to_json(profile), "again.json"))), to_toml(profile));
+}
+
+TEST(MachineProfileTest, ASeriesHasANumberForEachOfItsColumns) {
+  MachineProfile profile = with_series();
+  profile.update_s_by_threads.pop_back();
+  profile.reads_by_path.pop_back();
+  profile.disk_depths = {16, 4, 1};
+  profile.h2d_by_size[1] = 0;
+  const std::string message(parse_machine_profile(to_toml(profile), "mine.toml").status().message());
+  EXPECT_THAT(message, HasSubstr("host.update_ns_by_threads = [2]; it has to be 2 numbers, one for each of "
+                                 "host.update_threads"));
+  EXPECT_THAT(message, HasSubstr("disk.depths"));
+  EXPECT_THAT(message, HasSubstr("disk.reads_by_path_gb_per_s"));
+  EXPECT_THAT(message, HasSubstr("has to be 12 numbers, one for each of disk.paths at each of disk.block_kib "
+                                 "at each of disk.depths"));
+  EXPECT_THAT(message, HasSubstr("link.h2d_by_size_gb_per_s"));
+}
+
 TEST(MachineProfileTest, AllThatIsImpossibleIsToldAtOnce) {
   std::string text = shipped("h200");
   text = replaced(text, "attention_tflops = 350", "attention_tflops = -1");

@@ -46,6 +46,22 @@ struct MachineProfile {
   double disk_latency_s = 0;
   double disk_core_s_per_byte = 0;  ///< that carrying and summing a byte takes of a core
 
+  /// Series beside the figures, for whoever sets cpu.threads, offload.chunk, io.block or io.queue_depth by
+  /// hand: forecasts start from the figures alone. Each may be empty; what is `by` something has a value for
+  /// each of that, which ascends.
+  std::vector<double> update_threads, update_s_by_threads;  ///< AdamW with states in fp32, s a parameter
+  std::vector<double> copy_sizes;                           ///< bytes of one copy after the other
+  std::vector<double> h2d_by_size, d2h_by_size;             ///< bytes/s, of pinned memory
+  std::vector<double> h2d_pageable_by_size, d2h_pageable_by_size;  ///< of memory that is not pinned
+  std::vector<std::string> disk_paths;                             ///< folders
+  std::vector<double> disk_blocks, disk_depths;                    ///< bytes of a block; blocks in flight
+  /// Bytes/s of each path at each block at each depth, in this order: see disk_cell().
+  std::vector<double> reads_by_path, writes_by_path;
+
+  std::size_t disk_cell(std::size_t path, std::size_t block, std::size_t depth) const noexcept {
+    return (path * disk_blocks.size() + block) * disk_depths.size() + depth;
+  }
+
   double product_flops_per_s(DType dtype, double smallest_side) const noexcept;
   /// The rates and the shares of a simulated machine; work of the other lanes is priced by who queues it.
   SimOptions simulation() const noexcept;
