@@ -15,8 +15,8 @@ struct Args {
                                    ///< of `data`: pack, inspect
   std::vector<std::string> items;  ///< what follows the verb, in the order given: FILE and key=value for most
   std::string preset;
-  std::string nvme_dir;
-  std::string out_dir, resume;  ///< of `train`; of `data pack` and `export`: what is written
+  std::vector<std::string> nvme_dirs;  ///< of `bench` and `doctor`
+  std::string out_dir, resume;         ///< of `train`; of `data pack` and `export`: what is written
   bool overwrite = false;
   std::vector<std::string> prompts;  ///< of `generate`
   std::string prompts_file;

@@ -72,8 +72,14 @@ void add_config_options(CLI::App& app, Args& args) {
   }
 }
 
+void add_nvme_dirs(CLI::App& app, Args& args) {
+  app.add_option("--nvme-dir", args.nvme_dirs, "Folders meant for the NVMe tier, as in memory.nvme_dir")
+      ->delimiter(',')
+      ->option_text("DIR[,DIR...]");
+}
+
 void add_doctor_options(CLI::App& app, Args& args) {
-  app.add_option("--nvme-dir", args.nvme_dir, "Folder meant for the NVMe tier");
+  add_nvme_dirs(app, args);
   app.add_flag("--json", args.json, "Print JSON");
 }
 
@@ -124,7 +130,7 @@ void add_budget_options(CLI::App& app, Args& args) {
 }
 
 void add_bench_options(CLI::App& app, Args& args) {
-  app.add_option("--nvme-dir", args.nvme_dir, "Folder meant for the NVMe tier");
+  add_nvme_dirs(app, args);
   app.add_option("--out", args.out_dir, "Profile to write (default: where strata plan finds it)")
       ->option_text("FILE");
   app.add_flag("--quick", args.quick, "In a fifth of the time, and less exact");

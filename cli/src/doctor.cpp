@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
@@ -103,11 +106,7 @@ Check check_uring(const Status& uring, const HostFacts& host) {
 
 Check check_nvme(const std::string& dir, const Result<bool>& direct) {
   Check check{.name = "nvme dir"};
-  if (dir.empty()) {
-    check.health = Health::unchecked;
-    check.detail = "none given";
-    check.remedy = "strata doctor --nvme-dir DIR";
-  } else if (!direct.has_value()) {
+  if (!direct.has_value()) {
     check.health = Health::broken;
     check.detail = std::string(direct.status().message());
     check.remedy = str("mkdir -p ", dir, "   (and have room and the right to write there)");
@@ -120,6 +119,14 @@ Check check_nvme(const std::string& dir, const Result<bool>& direct) {
     check.remedy = "a folder on ext4 or xfs";
   }
   return check;
+}
+
+// Ranks of a run are not there yet, so that nothing is degraded without these.
+Check check_collectives(const std::vector<std::string>& found) {
+  return {.name = "collectives",
+          .detail = fmt::format("{}; a run is one process so far and needs none",
+                                found.empty() ? std::string("neither NCCL nor MPI")
+                                              : fmt::format("{}", fmt::join(found, ", ")))};
 }
 
 Check check_profile(const Result<CachedProfile>& profile) {
@@ -175,17 +182,21 @@ std::string_view to_string(Health health) noexcept {
 
 std::vector<Check> diagnose(const DoctorFacts& facts) {
   const Health cuda = facts.cuda.usable ? Health::ok : Health::degraded;
-  return {check_cpu(facts.cpu),
-          check_cores(facts.topology, facts.host),
-          check_share(facts.share),
-          check_ram(facts.host),
-          check_memlock(facts.host),
-          check_huge_pages(facts.host.huge_pages),
-          check_uring(facts.uring, facts.host),
-          check_nvme(facts.nvme_dir, facts.direct),
-          {"cuda", cuda, facts.cuda.detail, facts.cuda.remedy, Code::ok},
-          check_profile(facts.profile),
-          check_environment(facts.environment)};
+  std::vector<Check> checks = {check_cpu(facts.cpu),
+                               check_cores(facts.topology, facts.host),
+                               check_share(facts.share),
+                               check_ram(facts.host),
+                               check_memlock(facts.host),
+                               check_huge_pages(facts.host.huge_pages),
+                               check_uring(facts.uring, facts.host)};
+  for (const DoctorFacts::NvmeDir& dir : facts.nvme_dirs) checks.push_back(check_nvme(dir.path, dir.direct));
+  if (facts.nvme_dirs.empty())
+    checks.push_back({"nvme dir", Health::unchecked, "none given", "strata doctor --nvme-dir DIR", Code::ok});
+  checks.push_back({"cuda", cuda, facts.cuda.detail, facts.cuda.remedy, Code::ok});
+  checks.push_back(check_collectives(facts.collectives));
+  checks.push_back(check_profile(facts.profile));
+  checks.push_back(check_environment(facts.environment));
+  return checks;
 }
 
 }  // namespace strata::cli

@@ -38,19 +38,26 @@ struct DoctorFacts {
   Result<Topology> topology = Topology{};
   Result<CoreShare> share = CoreShare{};  ///< of this process
   HostFacts host;
-  Status uring;                 ///< of io_uring_setup
-  std::string nvme_dir;         ///< empty: not asked for
-  Result<bool> direct = false;  ///< whether nvme_dir takes O_DIRECT; an error where it takes no file
+  Status uring;  ///< of io_uring_setup
+  struct NvmeDir {
+    std::string path;
+    Result<bool> direct = false;  ///< whether it takes O_DIRECT; an error where it takes no file
+  };
+  std::vector<NvmeDir> nvme_dirs{};  ///< those asked for
   CudaProbe cuda;
+  std::vector<std::string> collectives{};           ///< libraries for several ranks that there are
   Result<CachedProfile> profile = CachedProfile{};  ///< that forecasts are made from
   Status environment;                               ///< of the STRATA_* variables
 };
 
-DoctorFacts gather_facts(const std::string& nvme_dir, const std::vector<std::string>& environment);
+DoctorFacts gather_facts(const std::vector<std::string>& nvme_dirs,
+                         const std::vector<std::string>& environment);
 std::vector<Check> diagnose(const DoctorFacts& facts);
 
 /// Asks the kernel for a ring of one entry. Errors: `unsupported` with errno's text.
 Status probe_io_uring();
+/// Of NCCL and MPI, those that the dynamic linker finds, with NCCL's version.
+std::vector<std::string> probe_collectives();
 /// Writes one block to an unnamed file in `dir`, with O_DIRECT where it can. Errors: `not_found`, `io_error`,
 /// `no_space`.
 Result<bool> probe_direct(const std::string& dir);

@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <sys/syscall.h>
@@ -28,6 +30,16 @@ struct Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   const int fd;
+};
+
+struct Library {
+  explicit Library(const char* file) : handle(::dlopen(file, RTLD_LAZY | RTLD_LOCAL)) {}
+  ~Library() {
+    if (handle != nullptr) ::dlclose(handle);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  void* const handle;
 };
 
 /// 0, or the errno of writing one aligned block to a new unnamed file.
@@ -63,16 +75,32 @@ Result<bool> probe_direct(const std::string& dir) {
   return Status::error(code, str(dir, ": ", std::strerror(error)));
 }
 
-DoctorFacts gather_facts(const std::string& nvme_dir, const std::vector<std::string>& environment) {
+std::vector<std::string> probe_collectives() {
+  std::vector<std::string> found;
+  if (const Library nccl("libnccl.so.2"); nccl.handle != nullptr) {
+    // NCCL's documentation: the version is major * 10000 + minor * 100 + patch.
+    int version = 0;
+    const auto get_version = reinterpret_cast<int (*)(int*)>(::dlsym(nccl.handle, "ncclGetVersion"));
+    const bool answers = get_version != nullptr && get_version(&version) == 0;
+    found.push_back(answers ? str("NCCL ", version / 10000, ".", version / 100 % 100, ".", version % 100)
+                            : std::string("NCCL, which does not tell its version"));
+  }
+  for (const auto& [file, name] : {std::pair{"libmpi.so.40", "Open MPI"}, std::pair{"libmpi.so.12", "MPICH"}})
+    if (const Library mpi(file); mpi.handle != nullptr) found.emplace_back(name);
+  return found;
+}
+
+DoctorFacts gather_facts(const std::vector<std::string>& nvme_dirs,
+                         const std::vector<std::string>& environment) {
   DoctorFacts facts;
   facts.cpu = read_cpu_features();
   facts.topology = read_topology();
   facts.share = share_of_this_process(environment);
   facts.host = read_host_facts();
   facts.uring = probe_io_uring();
-  facts.nvme_dir = nvme_dir;
-  if (!nvme_dir.empty()) facts.direct = probe_direct(nvme_dir);
+  for (const std::string& dir : nvme_dirs) facts.nvme_dirs.push_back({dir, probe_direct(dir)});
   facts.cuda = cuda_probe();
+  facts.collectives = probe_collectives();
   const int threads = facts.share.value_or(CoreShare{}).threads();
   facts.profile = profile_here(posix_io(), environment, "host", threads);
   facts.environment = ConfigTree::build(train_schema(), {.environment = environment}).status();

@@ -79,7 +79,9 @@ TEST_F(CliPlanE2e, AMeasuredMachineIsFoundByPlansAndRunsAndSetBesideWhatWasMeasu
   EXPECT_THAT(without.out, HasSubstr("no forecast: strata bench measures this machine"));
   const ProgramResult bench = strata({"bench", "--quick", "--nvme-dir", "nvme"});
   ASSERT_EQ(bench.exit_code, 0) << bench.said();
-  EXPECT_THAT(bench.out, AllOf(HasSubstr("AdamW, states in int8"), HasSubstr("the slow tier, both at once")));
+  EXPECT_THAT(bench.out, AllOf(HasSubstr("AdamW, states in int8"), HasSubstr("the slow tier, both at once"),
+                               HasSubstr("not pinned to device"), HasSubstr("threads (cpu.threads)"),
+                               HasSubstr("writes of nvme, GB/s"), HasSubstr("io.block=1.0 MiB")));
   ASSERT_TRUE(exists("cache/strata/machine.toml"));
   const ProgramResult plan = strata(tiny("plan"));
   EXPECT_THAT(plan.out, AllOf(HasSubstr("measured by strata bench --quick"), HasSubstr("tokens/s")));

@@ -18,11 +18,18 @@ const MeasureSizes& MeasureRig::sizes() const {
 Result<std::unique_ptr<MeasureRig>> MeasureRig::create(const MeasureOptions& options) {
   auto rig = std::make_unique<MeasureRig>();
   rig->quick_ = options.quick;
-  STRATA_TRY_ASSIGN(rig->pool_, ThreadPool::create(options.share));
+  rig->environment_ = options.environment;
+  STRATA_TRY_ASSIGN(rig->share_, share_of_this_process(rig->environment_));
+  STRATA_TRY_ASSIGN(rig->pool_, ThreadPool::create(rig->share_));
   STRATA_TRY_ASSIGN(rig->device_, compute_device(options.backend));
   STRATA_TRY_ASSIGN(rig->backend_, create_backend(rig->device_.kind, {}, *rig->pool_, rig->clock_));
   STRATA_TRY_ASSIGN(rig->compute_, rig->backend_->create_stream(StreamRole::compute));
   return rig;
+}
+
+Result<std::unique_ptr<ThreadPool>> MeasureRig::pool_of(int threads) const {
+  STRATA_TRY_ASSIGN(const CoreShare share, share_of_this_process(environment_, {.threads = threads}));
+  return ThreadPool::create(share);
 }
 
 Result<double> MeasureRig::seconds(const std::function<Status()>& round) {

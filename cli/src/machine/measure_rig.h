@@ -2,10 +2,12 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <strata/runtime/backend.h>
 #include <strata/runtime/clock.h>
+#include <strata/runtime/core_share.h>
 #include <strata/runtime/tensor_view.h>
 #include <strata/runtime/thread_pool.h>
 
@@ -31,8 +33,11 @@ class MeasureRig {
   const ComputeDevice& device() const noexcept { return device_; }
   bool is_gpu() const noexcept { return device_.kind == DeviceKind::cuda; }
   const MeasureSizes& sizes() const;
+  const CoreShare& share() const noexcept { return share_; }
   Backend& backend() noexcept { return *backend_; }
   ThreadPool& pool() noexcept { return *pool_; }
+  /// As a run with cpu.threads of so many would have.
+  Result<std::unique_ptr<ThreadPool>> pool_of(int threads) const;
   Stream& compute() noexcept { return compute_; }
 
   /// Median seconds of `round`, over at least three and for a while, after one that warms up.
@@ -47,6 +52,8 @@ class MeasureRig {
 
  private:
   bool quick_ = false;
+  std::vector<std::string> environment_;
+  CoreShare share_;
   ComputeDevice device_;
   SteadyClock clock_;
   std::unique_ptr<ThreadPool> pool_;

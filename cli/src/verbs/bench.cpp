@@ -1,8 +1,8 @@
 #include <filesystem>
+#include <span>
 
 #include <fmt/format.h>
 
-#include <strata/runtime/core_share.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
@@ -15,16 +15,50 @@
 namespace strata::cli {
 namespace {
 
+constexpr int kLabel = 34;
+
+// Lines of a table: what the columns are, and what it is of with a value for each.
+std::string columns(std::string_view label, std::span<const double> values, double unit) {
+  std::string text = fmt::format("\n    {:<{}}", label, kLabel - 2);
+  for (const double value : values) text += fmt::format(" {:>8.0f}", value / unit);
+  return text;
+}
+std::string row(std::string_view label, std::span<const double> values, double unit) {
+  std::string text = fmt::format("\n    {:<{}}", label, kLabel - 2);
+  for (const double value : values) text += fmt::format(" {:>8.3g}", value / unit);
+  return text;
+}
+
+std::string products_text(const MachineProfile& p) {
+  return "\n  products, 1e12 operations a second" + columns("smallest side", p.product_sizes, 1) +
+         row("bf16", p.flops_16bit, 1e12) + row("f32", p.flops_f32, 1e12);
+}
+
+std::string copies_text(const MachineProfile& p) {
+  return "\n  copies one by one, GB/s" + columns("KiB of a copy", p.copy_sizes, 1024) +
+         row("pinned to device", p.h2d_by_size, 1e9) + row("device to pinned", p.d2h_by_size, 1e9) +
+         row("not pinned to device", p.h2d_pageable_by_size, 1e9) +
+         row("device to not pinned", p.d2h_pageable_by_size, 1e9);
+}
+
+std::string disk_text(const MachineProfile& p) {
+  std::string text;
+  for (std::size_t path = 0; path < p.disk_paths.size(); ++path)
+    for (const auto& [what, rates] :
+         {std::pair{"reads", &p.reads_by_path}, std::pair{"writes", &p.writes_by_path}}) {
+      text += str("\n  ", what, " of ", p.disk_paths[path], ", GB/s") +
+              columns("blocks in flight (io.queue_depth)", p.disk_depths, 1);
+      for (std::size_t block = 0; block < p.disk_blocks.size(); ++block)
+        text += row(str("io.block=", format_bytes(static_cast<std::uint64_t>(p.disk_blocks[block]))),
+                    std::span(*rates).subspan(p.disk_cell(path, block, 0), p.disk_depths.size()), 1e9);
+    }
+  return text;
+}
+
 std::string rates_text(const MachineProfile& p) {
-  std::string text =
-      fmt::format("{}\n  products, 1e12 operations a second\n    {:<14}", p.name, "smallest side");
-  for (const double size : p.product_sizes) text += fmt::format(" {:>8.0f}", size);
-  for (const auto& [name, rates] : {std::pair{"bf16", &p.flops_16bit}, std::pair{"f32", &p.flops_f32}}) {
-    text += fmt::format("\n    {:<14}", name);
-    for (const double rate : *rates) text += fmt::format(" {:>8.3g}", rate * 1e-12);
-  }
+  std::string text = p.name + products_text(p);
   const auto line = [&](const char* what, double value, const char* unit) {
-    text += fmt::format("\n  {:<34} {:>8.3g} {}", what, value, unit);
+    text += fmt::format("\n  {:<{}} {:>8.3g} {}", what, kLabel, value, unit);
   };
   line("attention", p.attention_flops_per_s * 1e-12, "e12 operations/s");
   line("norms, activations, sums", p.device_bytes_per_s * 1e-9, "GB/s");
@@ -32,14 +66,18 @@ std::string rates_text(const MachineProfile& p) {
   line("copies to the device", p.h2d_bytes_per_s * 1e-9, "GB/s");
   line("copies from the device", p.d2h_bytes_per_s * 1e-9, "GB/s");
   line("both ways at once", p.link_bytes_per_s * 1e-9, "GB/s");
+  text += copies_text(p);
   line("RAM, read and written", p.host_bytes_per_s * 1e-9, "GB/s");
   line("AdamW, states in fp32", p.update_s_per_param[0] * 1e9, "ns a parameter");
   line("AdamW, states in bf16", p.update_s_per_param[1] * 1e9, "ns a parameter");
   line("AdamW, states in int8", p.update_s_per_param[2] * 1e9, "ns a parameter");
+  text += "\n  AdamW by threads" + columns("threads (cpu.threads)", p.update_threads, 1) +
+          row("states in fp32, ns a parameter", p.update_s_by_threads, 1e-9);
   if (p.read_bytes_per_s > 0) {
     line("the slow tier, reads", p.read_bytes_per_s * 1e-9, "GB/s");
     line("the slow tier, writes", p.write_bytes_per_s * 1e-9, "GB/s");
     line("the slow tier, both at once", p.disk_bytes_per_s * 1e-9, "GB/s");
+    text += disk_text(p);
   } else {
     text += "\n  the slow tier was not measured: name its folder with --nvme-dir";
   }
@@ -48,8 +86,8 @@ std::string rates_text(const MachineProfile& p) {
 
 Result<MachineProfile> measure(const Args& args) {
   MeasureOptions options;
-  STRATA_TRY_ASSIGN(options.share, share_of_this_process(args.environment, {}));
-  if (!args.nvme_dir.empty()) options.nvme_dirs = {args.nvme_dir};
+  options.environment = args.environment;
+  options.nvme_dirs = args.nvme_dirs;
   options.quick = args.quick;
   options.backend = args.backend;
   options.tell = [&](const char* part) { print(args.err, str("strata bench: ", part, "\n")); };

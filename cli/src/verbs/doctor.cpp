@@ -33,7 +33,7 @@ std::string as_json(const std::vector<Check>& checks) {
 }  // namespace
 
 int run_doctor(const Args& args) {
-  const std::vector<Check> checks = diagnose(gather_facts(args.nvme_dir, args.environment));
+  const std::vector<Check> checks = diagnose(gather_facts(args.nvme_dirs, args.environment));
   print(args.out, args.json ? as_json(checks) : as_table(checks));
   for (const Check& check : checks)
     if (check.health == Health::broken) return exit_code(Status::error(check.code, check.detail));
