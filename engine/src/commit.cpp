@@ -47,13 +47,21 @@ Result<double> Commit::gradient_norm(std::int32_t micro_batches) {
   STRATA_TRY(machine_.chunks->submit_all());  // the slow tier goes on while the host waits
   STRATA_TRY(machine_.backend.synchronize(machine_.compute));
   STRATA_TRY(machine_.backend.synchronize(machine_.cpu));
-  // The plan holds for steps that clip and for steps that do not; in a simulation none is clipped.
-  if (machine_.rehearses()) return ++rehearsed_ % 3 == 0 ? 2 * machine_.plan.options.clip + 1 : 0.0;
-  if (machine_.dry()) return 0.0;
+  if (machine_.dry()) return imagined_norm();
   const auto n = static_cast<std::size_t>(machine_.tables.n_leaves);
   STRATA_TRY(machine_.backend.host_access(
       {reinterpret_cast<const std::byte*>(machine_.leaves()), n * sizeof(double), false}));
   return std::sqrt(cpuopt::tree_sum(std::span<const double>(machine_.leaves(), n))) / micro_batches;
+}
+
+// A plan holds for steps that clip and for steps that do not; a simulation is told how many do.
+double Commit::imagined_norm() noexcept {
+  ++imagined_;
+  const double share = machine_.rehearses() ? 1.0 / 3 : machine_.clipped;
+  const auto clipped_by = [&](std::int64_t steps) {
+    return std::floor(share * static_cast<double>(steps) + 1e-9);
+  };
+  return clipped_by(imagined_) > clipped_by(imagined_ - 1) ? 2 * machine_.plan.options.clip + 1 : 0.0;
 }
 
 Status Commit::not_finite() const {

@@ -39,6 +39,7 @@ class Commit {
   bool changed_states() const noexcept { return changed_states_; }
 
  private:
+  double imagined_norm() noexcept;
   Status advance(std::size_t end);
   Status commit_next();
   Status fetch_ahead();
@@ -52,7 +53,7 @@ class Commit {
   std::size_t next_;                // in the order
   std::size_t fetched_ = 0;         // in the order: begun to be read
   std::size_t fetched_early_ = 0;   // the same, under backward
-  std::uint64_t rehearsed_ = 0;     // norms made up for a plan
+  std::int64_t imagined_ = 0;       // norms made up for a plan or a forecast
   StepConstants step_;              // queued updates read it; a step ends when they are done
   bool changed_states_ = false;
 };

@@ -9,11 +9,21 @@
 namespace strata {
 namespace {
 
-// A mode that times both kinds of steps does that first.
-int warm_steps(const RunPlan& plan) {
-  constexpr int kPipeline = 3;
-  const bool tries = plan.options.step_mode == StepMode::automatic && plan.undo.covers_any();
-  return (tries ? 2 * ModeChoice::kTrial + 1 : 0) + kPipeline;
+/// Steps that are simulated: until all are alike, and those that count.
+struct Steps {
+  int warm, counted;
+};
+Steps steps_of(const RunPlan& plan, double clipped) {
+  constexpr int kPipeline = 3, kRemembered = 32;
+  const bool trusts = plan.undo.covers_any() && plan.options.step_mode != StepMode::serial;
+  Steps steps{kPipeline, 2};
+  // A mode that times both kinds of steps does that first.
+  if (trusts && plan.options.step_mode == StepMode::automatic) steps.warm += 2 * ModeChoice::kTrial + 1;
+  if (trusts && clipped > 0 && clipped < 1) {
+    steps.warm += kRemembered;
+    steps.counted = 20;
+  }
+  return steps;
 }
 
 // A rate of 0 is no time at all: a slow tier that is not known has no forecast.
@@ -28,41 +38,49 @@ Status check_disk(const RunPlan& plan, const MachineProfile& profile) {
 
 }  // namespace
 
-Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile, Trace* trace) {
+Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
+                          const ForecastOptions& options) {
   if (!plan.trains())
     return Status::error(Code::unsupported, "a run that does not train has no step to forecast");
+  if (!(options.clipped >= 0 && options.clipped <= 1))
+    return Status::error(Code::invalid,
+                         str("a share of ", options.clipped, " of the steps is clipped; it is from 0 to 1"));
   STRATA_TRY(check_disk(plan, profile));
-  constexpr int kCounted = 2;
+  const double clipped = plan.options.clip > 0 ? options.clipped : 0;
+  const Steps steps = steps_of(plan, clipped);
+  constexpr int kTraced = 2;
   const std::unique_ptr<Simulation> machine = Simulation::create(profile.simulation());
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
   Engine::Environment environment{machine->backend(), *pool, machine->clock(), posix_io()};
-  const Engine::Environment::Simulated simulated{*machine, profile};
+  const Engine::Environment::Simulated simulated{*machine, profile, clipped};
   environment.simulated = &simulated;
   STRATA_TRY_ASSIGN(const std::unique_ptr<Engine> engine, Engine::create(plan, environment));
   STRATA_TRY(engine->initialize(0));
   NoBatches batches;
   StepReport report;
-  const int warm = warm_steps(plan);
-  for (int step = 0; step < warm; ++step) STRATA_TRY(engine->train_step(batches, 1e-3, report));
-  if (trace != nullptr) machine->record_into(*trace);
+  for (int step = 0; step < steps.warm; ++step) STRATA_TRY(engine->train_step(batches, 1e-3, report));
   Forecast out;
   const MovedBytes moved = engine->moved();
   const LaneSeconds lanes = engine->lane_seconds();
-  for (int step = 0; step < kCounted; ++step) {
+  std::int64_t speculated = 0;
+  for (int step = 0; step < steps.counted; ++step) {
+    if (step == steps.counted - kTraced && options.trace != nullptr) machine->record_into(*options.trace);
     STRATA_TRY(engine->train_step(batches, 1e-3, report));
-    out.step_s += report.seconds / kCounted;
+    out.step_s += report.seconds / steps.counted;
     out.times += report.times;
+    speculated += report.speculated;
   }
   const MovedBytes all = engine->moved() - moved;
-  out.moved = {all.h2d / kCounted, all.d2h / kCounted, all.nvme_read / kCounted, all.nvme_write / kCounted};
-  out.lanes = (engine->lane_seconds() - lanes) / kCounted;
-  out.times.computing_ns /= kCounted;
-  for (std::int64_t& ns : out.times.stalled_ns) ns /= kCounted;
+  const auto n = static_cast<std::uint64_t>(steps.counted);
+  out.moved = {all.h2d / n, all.d2h / n, all.nvme_read / n, all.nvme_write / n};
+  out.lanes = (engine->lane_seconds() - lanes) / steps.counted;
+  out.times.computing_ns /= steps.counted;
+  for (std::int64_t& ns : out.times.stalled_ns) ns /= steps.counted;
   std::size_t trained = 0;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
     trained += plan.layout.group_of(chunk).trainable ? 1 : 0;
   if (trained > 0)
-    out.speculated_share = static_cast<double>(report.speculated) / static_cast<double>(trained);
+    out.speculated_share = static_cast<double>(speculated) / (static_cast<double>(trained) * steps.counted);
   out.peak = engine->peak_bytes();
   return out;
 }

@@ -72,6 +72,7 @@ Machine::Machine(const RunPlan& run_plan, const Engine::Environment& environment
       simulation(environment.simulated == nullptr ? nullptr : &environment.simulated->simulation),
       prices(environment.simulated == nullptr ? std::optional<Prices>()
                                               : Prices(run_plan, environment.simulated->profile)),
+      clipped(environment.simulated == nullptr ? 0 : environment.simulated->clipped),
       phases(environment.trace == nullptr ? nullptr : &environment.trace->add_track("engine")),
       tables(chunk_tables(run_plan.tensors, run_plan.layout)),
       fixed(pinned_fixed(run_plan, tables.n_leaves)) {}

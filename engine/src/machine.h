@@ -88,6 +88,7 @@ class Machine {
   Trace* const trace;
   Simulation* const simulation;        ///< null but where the run is simulated
   const std::optional<Prices> prices;  ///< of a run that is simulated
+  const double clipped;                ///< of a run that is simulated: share of its steps
   Trace::Track* const phases;          ///< null where nothing is traced
   ChunkTables tables;
   PinnedFixed fixed;

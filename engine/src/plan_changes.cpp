@@ -40,7 +40,7 @@ PlanChange gradients_in(GradientPolicy where) {
 PlanChange ahead(std::uint32_t chunks) {
   return {[chunks](EngineOptions& o, const RunPlan&) { o.prefetch = chunks; }};
 }
-// No forecast knows how often a run is clipped: with a log, auto speculates while it pays.
+// How often a run will be clipped nobody knows before: with a log, auto speculates while it pays.
 PlanChange with_log(bool far_ahead) {
   return {[far_ahead](EngineOptions& o, const RunPlan&) {
     o.step_mode = StepMode::automatic;

@@ -122,6 +122,41 @@ TEST(ForecastTest, AutomaticSettlesOnTheFasterKindOfStep) {
   EXPECT_LE(chosen.step_s, 1.02 * waits.step_s);
 }
 
+// Steps that hide their update under backward, and have to make it again.
+TEST(ForecastTest, AClippedStepMakesAgainWhatWasMadeOnTrust) {
+  MachineProfile machine = fast_machine();
+  machine.launch_s = 1e-4;
+  machine.update_s_per_param = {1e-7, 1e-7, 1e-7};
+  const auto plan = plan_of(StepMode::speculative, PlacementPolicy::pinned);
+  const double never = must(forecast(*plan, machine)).step_s;
+  const double half = must(forecast(*plan, machine, {.clipped = 0.5})).step_s;
+  const double always = must(forecast(*plan, machine, {.clipped = 1})).step_s;
+  EXPECT_GT(always, 1.1 * never);
+  EXPECT_GT(half, never + 0.3 * (always - never));
+  EXPECT_LT(half, always);
+}
+
+TEST(ForecastTest, AutomaticWaitsForTheNormWhereEveryStepIsClipped) {
+  MachineProfile machine = fast_machine();
+  machine.launch_s = 1e-4;
+  machine.update_s_per_param = {1e-7, 1e-7, 1e-7};
+  const auto plan = plan_of(StepMode::automatic, PlacementPolicy::pinned);
+  EXPECT_GT(must(forecast(*plan, machine)).speculated_share, 0);
+  const Forecast clipped = must(forecast(*plan, machine, {.clipped = 1}));
+  EXPECT_EQ(clipped.speculated_share, 0);
+  const Forecast waits = must(forecast(*plan_of(StepMode::two_phase, PlacementPolicy::pinned), machine));
+  EXPECT_NEAR(clipped.step_s, waits.step_s, 0.05 * waits.step_s);
+}
+
+TEST(ForecastTest, ARunThatDoesNotClipOrTrustIsTheSameHoweverManyAreClipped) {
+  const MachineProfile machine = must(machine_named("rtx-4090"));
+  const auto plan = plan_of(StepMode::two_phase, PlacementPolicy::pinned);
+  EXPECT_EQ(must(forecast(*plan, machine, {.clipped = 1})).step_s, must(forecast(*plan, machine)).step_s);
+  const Status status = forecast(*plan, machine, {.clipped = 1.5}).status();
+  EXPECT_EQ(status.code(), Code::invalid);
+  EXPECT_NE(status.message().find("1.5"), std::string::npos);
+}
+
 TEST(ForecastTest, TheSameTwiceIsTheSame) {
   MachineProfile machine = must(machine_named("rtx-4090"));
   const auto plan = plan_of(StepMode::two_phase, PlacementPolicy::nvme, 2);

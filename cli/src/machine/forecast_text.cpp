@@ -8,7 +8,8 @@
 #include "training/stalls.h"
 
 namespace strata::cli {
-std::string forecast_text(const Forecast& f, const MachineProfile& machine, double tokens) {
+std::string forecast_text(const Forecast& f, const MachineProfile& machine, double tokens,
+                          std::optional<double> clipped_step_s) {
   std::string text = fmt::format("forecast for {} ({})\n", machine.name, machine.source);
   text += fmt::format("  {:<11} {:>10} {:>8} {:>12}\n", "lane", "works", "of step", "carries");
   for (const LaneMembers& lane : kLanes) {
@@ -19,19 +20,24 @@ std::string forecast_text(const Forecast& f, const MachineProfile& machine, doub
                     lane.bytes != nullptr ? format_bytes(f.moved.*lane.bytes) : "");
   }
   text += fmt::format("  {:<11} {:>8.4g} s, {:.4g} tokens/s\n", "step", f.step_s, tokens / f.step_s);
+  if (clipped_step_s)
+    text += fmt::format("  {:<11} {:>8.4g} s, {:.4g} tokens/s where the gradient of every step is clipped\n",
+                        "clipped", *clipped_step_s, tokens / *clipped_step_s);
   return text + bottleneck_text(f.times) + "\n";
 }
 
-std::string forecast_json(const Forecast& f, const MachineProfile& machine, double tokens) {
+std::string forecast_json(const Forecast& f, const MachineProfile& machine, double tokens,
+                          std::optional<double> clipped_step_s) {
   std::string lanes;
   for (const LaneMembers& lane : kLanes)
     lanes += fmt::format("{}\"{}\": {{\"busy_s\": {:.9g}, \"bytes\": {}}}", lanes.empty() ? "" : ", ",
                          lane.name, f.lanes.*lane.seconds, lane.bytes != nullptr ? f.moved.*lane.bytes : 0);
   return fmt::format(
-      "{{\"machine\": {}, \"step_s\": {:.9g}, \"tokens_per_s\": {:.6g}, \"speculated_share\": {:.4f}, {}, "
+      "{{\"machine\": {}, \"step_s\": {:.9g}, \"clipped_step_s\": {:.9g}, \"tokens_per_s\": {:.6g}, "
+      "\"speculated_share\": {:.4f}, {}, "
       "\"lanes\": {{{}}}}}",
-      json_string(machine.name), f.step_s, tokens / f.step_s, f.speculated_share, stalls_json(f.times),
-      lanes);
+      json_string(machine.name), f.step_s, clipped_step_s.value_or(f.step_s), tokens / f.step_s,
+      f.speculated_share, stalls_json(f.times), lanes);
 }
 
 }  // namespace strata::cli

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <strata/engine/forecast.h>
@@ -7,8 +8,12 @@
 namespace strata::cli {
 
 /// A table of the step that is expected on a machine: its lanes, and in one sentence what holds it up.
-std::string forecast_text(const Forecast& forecast, const MachineProfile& machine, double tokens);
-/// {"machine": ..., "step_s": ..., "tokens_per_s": ..., "lanes": {...}, "exposed_wait_s": {...}}
-std::string forecast_json(const Forecast& forecast, const MachineProfile& machine, double tokens);
+/// `clipped_step_s`: where every step is clipped, if that is another time.
+std::string forecast_text(const Forecast& forecast, const MachineProfile& machine, double tokens,
+                          std::optional<double> clipped_step_s);
+/// {"machine": ..., "step_s": ..., "clipped_step_s": ..., "tokens_per_s": ..., "lanes": {...},
+/// "exposed_wait_s": {...}}
+std::string forecast_json(const Forecast& forecast, const MachineProfile& machine, double tokens,
+                          std::optional<double> clipped_step_s);
 
 }  // namespace strata::cli

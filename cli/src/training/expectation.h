@@ -5,16 +5,21 @@
 
 #include <strata/engine/forecast.h>
 
+#include "machine/profile_cache.h"
 #include "training/trainer.h"
 
 namespace strata::cli {
 
 /// What was expected of a run's steps, for a look back: the forecast for what strata bench has measured of
-/// this machine. Nothing where nothing was measured.
+/// this machine, with as many steps clipped as there were. Nothing where nothing was measured.
 struct Expectation {
-  std::optional<Forecast> forecast;
+  std::optional<Forecast> forecast{};
   std::string warning;  ///< where the profile is of another machine
 };
+/// `forecast` is the one that the plan was made with, of steps that are not clipped. Errors: those of
+/// strata::forecast().
+Result<Expectation> expectation_of(const RunPlan& plan, const std::optional<Forecast>& forecast,
+                                   const CachedProfile& machine, const TrainOutcome& outcome);
 /// Steps and lanes as they were expected and as they were, as a table and a sentence; empty where nothing was
 /// expected or no step was warm.
 std::string expectation_text(const Expectation& expected, const TrainOutcome& outcome);

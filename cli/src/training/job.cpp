@@ -250,6 +250,10 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
             format_bytes(c.memory.nvme_bytes), " (strata bench --nvme-dir measures it)");
   }
   job.plan = std::move(found.plan);
+  if (by_time && c.optim.clip > 0 && job.plan->undo.covers_any()) {
+    STRATA_TRY_ASSIGN(const Forecast clipped, forecast(*job.plan, *basis.profile, {.clipped = 1}));
+    job.clipped_step_s = clipped.step_s;
+  }
   const ActivationChoice& chosen = ways.activations[found.programs];
   job.recompute = chosen.recompute;
   resolve_activations(loaded.tree, c, chosen, by_forecast);

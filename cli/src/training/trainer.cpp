@@ -72,6 +72,7 @@ void Trainer::go_on_in(Job& job) {
                          engine_->nvme_endurance_bytes());
   steps_here_ = 0;
   outcome_.warm_steps = 0;
+  outcome_.warm_clipped = 0;
   outcome_.warm_seconds = 0;
   outcome_.warm_lanes = {};
 }
@@ -150,7 +151,7 @@ Status Trainer::step(std::int64_t step) {
   line.moved = moved - moved_before_;
   moved_before_ = moved;
   step_seconds_ += line.report.seconds;
-  if (steps_here_ > kFirstCounted) note_warm_step(line.report.seconds, lanes_before);
+  if (steps_here_ > kFirstCounted) note_warm_step(line.report, lanes_before);
   outcome_.train_loss = line.report.loss;
   STRATA_TRY(note_skip(step, line.report));
   outcome_.times += line.report.times;
@@ -163,9 +164,10 @@ Status Trainer::step(std::int64_t step) {
   return Status::ok();
 }
 
-void Trainer::note_warm_step(double seconds, const LaneSeconds& before) {
+void Trainer::note_warm_step(const StepReport& report, const LaneSeconds& before) {
   ++outcome_.warm_steps;
-  outcome_.warm_seconds += seconds;
+  outcome_.warm_clipped += report.clip_factor < 1 ? 1 : 0;
+  outcome_.warm_seconds += report.seconds;
   outcome_.warm_lanes += engine_->lane_seconds() - before;
 }
 

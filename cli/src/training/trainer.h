@@ -40,6 +40,7 @@ struct TrainOutcome {
   std::int64_t skipped_steps = 0;       ///< for a gradient that was not finite
   /// Of the steps in the last plan but its first three, in which pools and caches still fill.
   std::int64_t warm_steps = 0;
+  std::int64_t warm_clipped = 0;
   double warm_seconds = 0;
   LaneSeconds warm_lanes{};
   /// Of this process, in all plans it had.
@@ -66,7 +67,7 @@ class Trainer {
   void ignore_requests() noexcept { looks_for_requests_ = false; }
 
  private:
-  void note_warm_step(double seconds, const LaneSeconds& before);
+  void note_warm_step(const StepReport& report, const LaneSeconds& before);
   Status note_skip(std::int64_t step, const StepReport& report);
   Status step(std::int64_t step);
   Status after_step(std::int64_t step);

@@ -119,12 +119,13 @@ Status plan(const Args& args) {
   if (args.json) {
     print(args.out,
           plan_json(config, run, job.recompute,
-                    job.forecast ? forecast_json(*job.forecast, *basis.profile, tokens) : std::string()));
+                    job.forecast ? forecast_json(*job.forecast, *basis.profile, tokens, job.clipped_step_s)
+                                 : std::string()));
     return {};
   }
   print(args.out, start_table(config, job, "opened when the run starts"));
   if (job.forecast) {
-    print(args.out, forecast_text(*job.forecast, *basis.profile, tokens));
+    print(args.out, forecast_text(*job.forecast, *basis.profile, tokens, job.clipped_step_s));
     STRATA_TRY_ASSIGN(const std::string change, next_best_change(run.options.budgets, *job.forecast, with));
     print(args.out, change);
   }

@@ -265,7 +265,8 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
     STRATA_TRY(change_budgets(going, trainer, *workload, *folder, progress));
     STRATA_TRY_ASSIGN(outcome, trainer.run());
   }
-  const Expectation expected{going.planned.forecast, machine.warning};
+  STRATA_TRY_ASSIGN(const Expectation expected,
+                    expectation_of(*going.planned.plan, going.planned.forecast, machine, outcome));
   progress.finish();
   if (trace) STRATA_TRY(trace->write(io, folder->file("trace.json")));
   STRATA_TRY(folder->write("summary.json", summary_json(outcome, job.engine(), *workload,

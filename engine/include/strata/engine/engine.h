@@ -239,6 +239,7 @@ class Engine {
     struct Simulated {
       Simulation& simulation;
       const MachineProfile& profile;
+      double clipped = 0;  ///< of the steps: evenly spread
     };
     const Simulated* simulated = nullptr;
   };

@@ -15,9 +15,18 @@ struct Forecast {
   TierBytes peak{};             ///< which is the plan's
 };
 
-/// Deterministic: the same plan and profile give the same figures. No step is clipped. `trace`, which may be
-/// null, gets the lanes of the last two steps. Errors: `unsupported` for a plan that does not train,
-/// and for one that uses a slow tier of which the profile knows nothing.
-Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile, Trace* trace = nullptr);
+struct ForecastOptions {
+  /// Share of the steps whose gradient is clipped, which undoes updates made on trust: a mean over steps that
+  /// are and steps that are not. Of a run that does not clip, or updates nothing on trust, it changes
+  /// nothing.
+  double clipped = 0;
+  Trace* trace = nullptr;  ///< gets the lanes of the last two steps
+};
+
+/// Deterministic: the same plan, profile and options give the same figures. Errors: `unsupported` for a plan
+/// that does not train, and for one that uses a slow tier of which the profile knows nothing; `invalid` for a
+/// share that is none.
+Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
+                          const ForecastOptions& options = {});
 
 }  // namespace strata
