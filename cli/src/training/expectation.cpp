@@ -45,8 +45,8 @@ std::string expectation_text(const Expectation& expected, const TrainOutcome& ou
   if (expected.warning.empty() && std::abs(error) > kFar && outcome.warm_steps >= kTellingSteps &&
       measured >= kTellingStep)
     text +=
-        "the forecast was far off: something else ran here, or this machine's profile is old (strata "
-        "bench)\n";
+        "the forecast was far off: something else ran here, this machine's profile is old (strata bench), or "
+        "tensors are so small that overheads count\n";
   return text;
 }
 

@@ -102,7 +102,16 @@ void Scheduler::finish(StreamSlot& slot, Executor::Outcome outcome) {
     slot.error = std::move(outcome.status);
     slot.error_at = slot.completed;
   }
+  if (slot.completed < slot.wake_at) return;
+  slot.wake_at = StreamSlot::kNobodyWaits;
   slot.progress.notify_all();
+}
+
+void Scheduler::wait_until(StreamSlot& slot, std::uint64_t completed) {
+  while (slot.completed < completed) {
+    slot.wake_at = std::min(slot.wake_at, completed);
+    slot.progress.wait(slot.mutex);
+  }
 }
 
 Executor::Outcome Scheduler::inherit(const Event& event, std::int64_t ready_ns) {
@@ -127,7 +136,7 @@ class ThreadedScheduler final : public Scheduler {
   Work& claim(int id) override {
     StreamSlot& to = slot(id);
     const MutexLock lock(to.mutex);
-    while (to.queued - to.completed == depth_) to.progress.wait(to.mutex);
+    if (to.queued - to.completed == depth_) wait_until(to, to.queued - depth_ / 2);
     return to.ring[to.queued % depth_];
   }
   void commit(int id) override {
@@ -142,7 +151,7 @@ class ThreadedScheduler final : public Scheduler {
     const MutexLock lock(on.mutex);
     STRATA_ASSERT(event.sequence <= on.queued, "an event of stream ", event.stream,
                   " that was never recorded");
-    while (on.completed < event.sequence) on.progress.wait(on.mutex);
+    wait_until(on, event.sequence);
     return !on.error.is_ok() && on.error_at <= event.sequence ? on.error : Status();
   }
   bool poll(const Event& event) override {

@@ -33,6 +33,10 @@ struct StreamSlot {
   Condition work_ready, progress;
   std::uint64_t queued STRATA_GUARDED_BY(mutex) = 0;
   std::uint64_t completed STRATA_GUARDED_BY(mutex) = 0;
+  // The first sequence that somebody waits for: nobody is woken before, since a thread that wakes only to
+  // sleep again takes the core of one that computes.
+  std::uint64_t wake_at STRATA_GUARDED_BY(mutex) = kNobodyWaits;
+  static constexpr std::uint64_t kNobodyWaits = UINT64_MAX;
   std::vector<std::int64_t> ends_ns STRATA_GUARDED_BY(mutex);  // when recent entries ended, by sequence
   std::int64_t free_ns STRATA_GUARDED_BY(mutex) = INT64_MIN;   // when the last one ended
   Status error STRATA_GUARDED_BY(mutex);
@@ -57,7 +61,8 @@ class Scheduler {
   /// Runs what is left, then gives the slot back.
   void close(int id);
 
-  /// The entry to fill next; waits while the queue is full. Feeder only, then commit().
+  /// The entry to fill next; where the queue is full it waits until half of it is done, so that a feeder that
+  /// is far ahead wakes seldom. Feeder only, then commit().
   virtual Work& claim(int id) = 0;
   virtual void commit(int id) = 0;
   /// Returns once the event has completed, with the error that struck its stream by then.
@@ -85,6 +90,7 @@ class Scheduler {
   };
   Head head(StreamSlot& slot) STRATA_REQUIRES(slot.mutex);
   void finish(StreamSlot& slot, Executor::Outcome outcome) STRATA_REQUIRES(slot.mutex);
+  static void wait_until(StreamSlot& slot, std::uint64_t completed) STRATA_REQUIRES(slot.mutex);
   /// What a stream takes over from an event it waited for.
   Executor::Outcome inherit(const Event& event, std::int64_t ready_ns);
 
