@@ -2,7 +2,17 @@
 // for.
 #include "support/fake_cudart.h"
 
+#include <chrono>
+#include <thread>
+
+#include <strata/runtime/clock.h>
+#include <strata/runtime/io.h>
+#include <strata/runtime/stall_meter.h>
+#include <strata/runtime/trace.h>
+
+#include "cuda/cuda_timeline.h"
 #include "runtime/backend_contract.h"
+#include "support/temp_dir.h"
 
 namespace strata {
 
@@ -72,6 +82,90 @@ TEST_F(FakeCudaTest, ALargeBufferIsPinnedInPartsAndCopiesPassTheirEnds) {
   fail_next_cuda("cudaHostRegister", cudaErrorMemoryAllocation);
   EXPECT_FALSE(backend->allocate(MemoryKind::pinned, 20480).has_value());
   EXPECT_EQ(testing::registered_ranges(), before);
+}
+
+void sleep_for(const int& ms, ThreadPool&) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+double seconds_of(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
+
+TEST_F(FakeCudaTest, WhatComputingWaitsForIsTimedByTheDevice) {
+  Stream compute = must(backend_->create_stream(StreamRole::compute));
+  Stream cpu = must(backend_->create_stream(StreamRole::cpu));
+  ASSERT_NE(backend_->stalls(), nullptr);
+  const StallTimes before = backend_->stalls()->times();
+  must(backend_->host_call_async(HostCall("computes", sleep_for, 30), compute));
+  must(backend_->host_call_async(HostCall("updates", sleep_for, 80), cpu));
+  must(backend_->wait_on_async(must(backend_->record(cpu)), compute));
+  must(backend_->host_call_async(HostCall("computes", sleep_for, 20), compute));
+  must(backend_->synchronize(compute));
+  const StallTimes times = backend_->stalls()->times() - before;
+  EXPECT_GE(seconds_of(times.computing_ns), 0.045);
+  EXPECT_LE(seconds_of(times.computing_ns), 0.075);
+  EXPECT_GE(seconds_of(times.of(StallCause::optimizer)), 0.040);
+  EXPECT_LE(seconds_of(times.of(StallCause::optimizer)), 0.075);
+  const BackendCounters counters = backend_->counters();
+  EXPECT_GE(seconds_of(counters.busy_ns[static_cast<std::size_t>(StreamRole::compute)]), 0.045);
+  EXPECT_GE(seconds_of(counters.busy_ns[static_cast<std::size_t>(StreamRole::cpu)]), 0.075);
+  EXPECT_LE(seconds_of(counters.busy_ns[static_cast<std::size_t>(StreamRole::cpu)]), 0.11);
+}
+
+TEST_F(FakeCudaTest, CopiesAreTimedAndTraced) {
+  SteadyClock clock;
+  Trace trace(clock);
+  const test::TempDir dir;
+  {
+    const auto backend = must(create_cuda_backend({.trace = &trace}, *pool_));
+    Stream stream = must(backend->create_stream(StreamRole::h2d));
+    constexpr std::size_t kCopied = std::size_t{32} << 20;
+    const Buffer here = must(backend->allocate(MemoryKind::pinned, kCopied));
+    const Buffer there = must(backend->allocate(MemoryKind::device, kCopied));
+    must(backend->copy_async(there.view(), here.view(), stream));
+    must(backend->synchronize(stream));
+    const std::int64_t busy = backend->counters().busy_ns[static_cast<std::size_t>(StreamRole::h2d)];
+    EXPECT_GT(busy, 100'000);  // 300 GB/s
+    EXPECT_LT(busy, 5'000'000'000);
+    EXPECT_EQ(backend->counters().busy_ns[static_cast<std::size_t>(StreamRole::h2d)], busy);
+  }
+  must(trace.write(posix_io(), dir.file("trace.json")));
+  const std::string text = must(read_text(posix_io(), dir.file("trace.json"), 1 << 20));
+  EXPECT_NE(text.find("\"works\""), std::string::npos) << text;
+}
+
+TEST_F(FakeCudaTest, ABackendThatIsNotTimedMakesNoMarks) {
+  const auto timed = must(create_cuda_backend({}, *pool_));
+  const auto plain = must(create_cuda_backend({.timed = false}, *pool_));
+  const Stream a = must(timed->create_stream(StreamRole::compute));
+  const Stream b = must(plain->create_stream(StreamRole::compute));
+  EXPECT_EQ(plain->stalls(), nullptr);
+  EXPECT_GT(timed->counters().events_created, plain->counters().events_created);
+}
+
+// More marks than a ring holds, of a device that is behind: nothing waits for it, and what is counted stays
+// whole.
+TEST_F(FakeCudaTest, ADeviceThatIsBehindLosesMarksAndNoWork) {
+  Stream compute = must(backend_->create_stream(StreamRole::compute));
+  Stream other = must(backend_->create_stream(StreamRole::h2d));
+  must(backend_->host_call_async(HostCall("computes", sleep_for, 50), other));
+  must(backend_->wait_on_async(must(backend_->record(other)), compute));
+  const Buffer bytes = must(backend_->allocate(MemoryKind::device, 4096));
+  for (int i = 0; i < 3000; ++i) {
+    must(backend_->copy_async(bytes.view(), bytes.view(), compute));
+    if (i % 20 == 0) must(backend_->record(compute));
+  }
+  must(backend_->synchronize(compute));
+  const StallTimes times = backend_->stalls()->times();
+  EXPECT_GE(seconds_of(times.of(StallCause::h2d)), 0.03);
+  EXPECT_EQ(backend_->counters().copies, 3000u);
+}
+
+TEST(GpuClockTest, AMarkComesAfterItWasQueuedAndBeforeItWasSeen) {
+  detail::GpuClock clock;
+  EXPECT_EQ(clock.host_ns(500, 10'000, 20'000), 10'000);  // the first: no later bound is known
+  EXPECT_EQ(clock.host_ns(600, 10'050, 20'000), 10'100);  // by the GPU's own clock
+  EXPECT_EQ(clock.host_ns(700, 10'400, 20'000), 10'400);  // it ran behind
+  EXPECT_EQ(clock.host_ns(800, 10'450, 20'000), 10'500);
+  EXPECT_EQ(clock.host_ns(5'800, 10'500, 15'000), 15'000);  // it ran ahead
+  EXPECT_EQ(clock.host_ns(5'900, 10'600, 16'000), 15'100);
 }
 
 TEST_F(FakeCudaTest, AStickyErrorIsWhatEveryLaterCallReturns) {

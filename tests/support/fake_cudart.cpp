@@ -1,5 +1,6 @@
 #include "support/fake_cudart.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstdio>
@@ -53,6 +54,7 @@ struct CUevent_st {
   std::mutex mutex;
   std::condition_variable changed;
   std::uint64_t recorded = 0, completed = 0;
+  std::chrono::steady_clock::time_point completed_at{};
 
   void await(std::uint64_t generation) {
     std::unique_lock lock(mutex);
@@ -216,8 +218,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   stream->push([event, generation] {
     const std::lock_guard lock(event->mutex);
     event->completed = generation;
+    event->completed_at = std::chrono::steady_clock::now();
     event->changed.notify_all();
   });
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  FAKE_ENTER();
+  const auto at = [](cudaEvent_t event) {
+    const std::lock_guard lock(event->mutex);
+    return event->completed_at;
+  };
+  *ms = std::chrono::duration<float, std::milli>(at(end) - at(begin)).count();
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {

@@ -27,7 +27,8 @@ Result<ComputeDevice> compute_device(const std::string& backend) {
 
 Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendNeeds& needs, ThreadPool& pool,
                                                 Clock& clock) {
-  if (kind == DeviceKind::cuda) return create_cuda_backend({.device_bytes = needs.device_bytes}, pool);
+  if (kind == DeviceKind::cuda)
+    return create_cuda_backend({.device_bytes = needs.device_bytes, .trace = needs.trace}, pool);
   HostBackendOptions options;
   options.queue_depth = needs.queue_depth;
   options.trace = needs.trace;

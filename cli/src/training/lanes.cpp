@@ -11,7 +11,7 @@ double gb_per_s(std::uint64_t bytes, double busy_s) {
   return busy_s > 0 ? static_cast<double>(bytes) / busy_s * 1e-9 : 0;
 }
 
-// Work that no time was taken of: a GPU's copies and kernels are not timed yet.
+// Work that no time was taken of, as where a GPU tells nothing of its events.
 bool is_timed(const LaneMembers& lane, const MovedBytes& moved, const LaneSeconds& busy) {
   const bool worked = lane.bytes != nullptr ? moved.*lane.bytes > 0 : lane.seconds == &LaneSeconds::compute;
   return busy.*lane.seconds > 0 || !worked;

@@ -1,7 +1,6 @@
 #include <strata/runtime/cuda_backend.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include <strata/runtime/alloc_counter.h>
 #include <strata/runtime/assert.h>
@@ -69,6 +68,11 @@ Status CudaBackend::make_queue(CudaQueue& queue) {
     STRATA_CUDA_TRY_HERE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync));
     events_created_.fetch_add(1, std::memory_order_relaxed);
   }
+  if (!timeline_) return {};
+  std::uint64_t made = 0;
+  const cudaError_t error = timeline_->open(queue.id, queue.role, queue.stream, made);
+  events_created_.fetch_add(made, std::memory_order_relaxed);
+  STRATA_CUDA_TRY_HERE(error);
   return {};
 }
 
@@ -123,8 +127,9 @@ CudaQueue& CudaBackend::queue(int id) {
   return *queues_[static_cast<std::size_t>(id)];
 }
 
-cudaStream_t CudaBackend::feed(int id) {
+Result<cudaStream_t> CudaBackend::feed(int id) {
   CudaQueue& fed = queue(id);
+  if (timeline_) STRATA_CUDA_TRY_HERE(timeline_->begins(id));
   const MutexLock lock(fed.mutex);
   fed.dirty = true;
   return fed.stream;
@@ -139,8 +144,8 @@ Status CudaBackend::copy_async(BufferView dst, ConstBufferView src, Stream& stre
     const std::size_t left = dst.bytes - done;
     const std::size_t n =
         std::min(memory_.copyable(dst.data + done, left), memory_.copyable(src.data + done, left));
-    STRATA_CUDA_TRY_HERE(
-        cudaMemcpyAsync(dst.data + done, src.data + done, n, cudaMemcpyDefault, feed(stream.id())));
+    STRATA_TRY_ASSIGN(const cudaStream_t to, feed(stream.id()));
+    STRATA_CUDA_TRY_HERE(cudaMemcpyAsync(dst.data + done, src.data + done, n, cudaMemcpyDefault, to));
     done += n;
   }
   copies_.fetch_add(1, std::memory_order_relaxed);
@@ -152,6 +157,7 @@ Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
   STRATA_TRY(ready());
   if (!call) return Status::error(Code::invalid, "a host call without a function");
   CudaQueue& to = queue(stream.id());
+  if (timeline_ && !is_timed_by_host(to)) STRATA_CUDA_TRY_HERE(timeline_->begins(to.id));
   CudaCall* slot = nullptr;
   {
     const MutexLock lock(to.mutex);
@@ -174,6 +180,14 @@ Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
   return failed(error, "cudaLaunchHostFunc", __LINE__);
 }
 
+// Of the CPU's stream, whose work needs no device to be timed. Others have marks around theirs.
+void CudaBackend::ran_call(const CudaQueue& on, const char* label, std::int64_t begin_ns,
+                           std::int64_t end_ns) noexcept {
+  if (timeline_ && !is_timed_by_host(on)) return;
+  busy_ns_[static_cast<std::size_t>(on.role)].fetch_add(end_ns - begin_ns, std::memory_order_relaxed);
+  if (timeline_) timeline_->ran(on.role, label, begin_ns, end_ns);
+}
+
 // On the driver's thread, in stream order. CUDA may not be called here.
 void CUDART_CB CudaBackend::run_call(void* state) noexcept {
   CudaCall& slot = *static_cast<CudaCall*>(state);
@@ -186,11 +200,9 @@ void CUDART_CB CudaBackend::run_call(void* state) noexcept {
     failed_before = !on.error.is_ok();
   }
   if (!failed_before && status.is_ok()) {
-    const auto begin = std::chrono::steady_clock::now();
+    const std::int64_t begin = backend.clock_.now_ns();
     status = run_host_call(slot.call, backend.pool_);
-    const auto spent =
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin);
-    backend.busy_ns_[static_cast<std::size_t>(on.role)].fetch_add(spent.count(), std::memory_order_relaxed);
+    backend.ran_call(on, slot.call.label(), begin, backend.clock_.now_ns());
   }
   const MutexLock lock(on.mutex);
   if (!failed_before && !status.is_ok()) {
@@ -202,13 +214,15 @@ void CUDART_CB CudaBackend::run_call(void* state) noexcept {
 }
 
 BackendCounters CudaBackend::counters() const {
+  if (timeline_) timeline_->collect();
   BackendCounters counters;
   counters.buffers_created = memory_.created();
   counters.events_created = events_created_.load(std::memory_order_relaxed);
   counters.copies = copies_.load(std::memory_order_relaxed);
   for (std::size_t i = 0; i < kStreamRoles; ++i) {
     counters.copied_bytes[i] = copied_bytes_[i].load(std::memory_order_relaxed);
-    counters.busy_ns[i] = busy_ns_[i].load(std::memory_order_relaxed);
+    counters.busy_ns[i] = busy_ns_[i].load(std::memory_order_relaxed) +
+                          (timeline_ ? timeline_->busy_ns(static_cast<StreamRole>(i)) : 0);
   }
   const MutexLock table(table_mutex_);
   counters.streams_created = streams_created_;

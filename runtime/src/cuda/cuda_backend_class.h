@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 
 #include <strata/runtime/cuda_backend.h>
 
@@ -9,6 +10,7 @@
 #include "cuda/cuda_memory.h"
 #include "cuda/cuda_queue.h"
 #include "cuda/cuda_stream.h"
+#include "cuda/cuda_timeline.h"
 
 // As STRATA_CUDA_TRY, inside the Backend, which remembers a sticky error.
 #define STRATA_CUDA_TRY_HERE(call)                                                      \
@@ -28,7 +30,9 @@ class CudaBackend final : public Backend {
         pool_(pool),
         memory_({options.device_bytes, options.pinned_bytes, Fill::zero, options.huge_pages, 0,
                  numa_node_of_gpu(options.device)},
-                options.registration_bytes) {}
+                options.registration_bytes) {
+    if (options.timed) timeline_.emplace(clock_, options.trace);
+  }
   ~CudaBackend() override;
 
   const DeviceInfo& info() const noexcept override { return info_; }
@@ -49,10 +53,11 @@ class CudaBackend final : public Backend {
     return {};
   }
   BackendCounters counters() const override;
+  StallMeter* stalls() noexcept override { return timeline_ ? &timeline_->meter() : nullptr; }
 
   /// Errors: that by which the device was lost. Else it is the thread's current one from here on.
   Status ready();
-  cudaStream_t feed(int id);
+  Result<cudaStream_t> feed(int id);
 
  protected:
   void release(MemoryKind kind, BufferView view) noexcept override;
@@ -60,6 +65,7 @@ class CudaBackend final : public Backend {
 
  private:
   static void CUDART_CB run_call(void* state) noexcept;
+  void ran_call(const CudaQueue& on, const char* label, std::int64_t begin_ns, std::int64_t end_ns) noexcept;
   Status failed(cudaError_t error, const char* call, int line);
   Status make_queue(CudaQueue& queue);
   Status take_queue(StreamRole role, CudaQueue*& taken) STRATA_EXCLUDES(table_mutex_);
@@ -68,10 +74,14 @@ class CudaBackend final : public Backend {
   Status error_of(CudaQueue& queue, std::uint64_t sequence);
   Status inherited_error(const Waited& waited);
 
+  static bool is_timed_by_host(const CudaQueue& queue) noexcept { return queue.role == StreamRole::cpu; }
+
   const int device_;
   const DeviceInfo info_;
   ThreadPool& pool_;
   CudaMemory memory_;
+  const SteadyClock clock_;
+  mutable std::optional<CudaTimeline> timeline_;
 
   std::atomic<bool> lost_{false};  // after which loss_ no longer changes
   Mutex loss_mutex_;

@@ -20,6 +20,7 @@ Result<Event> CudaBackend::record(Stream& stream) {
     next = on.recorded + 1;
   }
   const ThirdPartyScope scope;
+  if (timeline_) STRATA_CUDA_TRY_HERE(timeline_->ends(on.id));
   const cudaEvent_t event = on.events[next % kEventRing];
   if (next > kEventRing) {  // the ring pushes back: the event in this slot ends first
     STRATA_CUDA_TRY_HERE(cudaEventSynchronize(event));
@@ -50,8 +51,10 @@ Status CudaBackend::wait_on_async(const Event& event, Stream& stream) {
   if (event.stream < 0 || event.stream == stream.id()) return {};
   CudaQueue& to = queue(stream.id());
   const ThirdPartyScope scope;
-  if (const cudaEvent_t handle = pending(event); handle != nullptr)
+  if (const cudaEvent_t handle = pending(event); handle != nullptr) {
+    if (timeline_) STRATA_CUDA_TRY_HERE(timeline_->waits(to.id, queue(event.stream).role));
     STRATA_CUDA_TRY_HERE(cudaStreamWaitEvent(to.stream, handle, 0));
+  }
   Waited from{};
   {
     CudaQueue& other = queue(event.stream);
@@ -80,8 +83,10 @@ Status CudaBackend::inherited_error(const Waited& waited) {
 Status CudaBackend::wait(const Event& event) {
   STRATA_TRY(ready());
   if (event.stream < 0) return {};
-  if (const cudaEvent_t handle = pending(event); handle != nullptr)
+  if (const cudaEvent_t handle = pending(event); handle != nullptr) {
+    const HostWaits waits(stalls(), queue(event.stream).role);
     STRATA_CUDA_TRY_HERE(cudaEventSynchronize(handle));
+  }
   CudaQueue& on = queue(event.stream);
   STRATA_TRY(error_of(on, event.sequence));
   Waited waited{};

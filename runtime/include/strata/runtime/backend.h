@@ -198,7 +198,7 @@ struct BackendCounters {
   std::uint64_t events_created = 0;  ///< new pool entries, not recordings
   std::uint64_t copies = 0;
   std::array<std::uint64_t, kStreamRoles> copied_bytes{};  ///< by the role of the stream that carried them
-  /// Time each role's streams spent working. CUDA counts host calls only: its copies are timed by the trace.
+  /// Time each role's streams spent working: on CUDA, of what its device has told by now.
   std::array<std::int64_t, kStreamRoles> busy_ns{};
 };
 

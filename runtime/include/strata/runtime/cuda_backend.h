@@ -7,6 +7,7 @@
 #include <strata/runtime/backend.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/thread_pool.h>
+#include <strata/runtime/trace.h>
 
 namespace strata {
 
@@ -17,6 +18,10 @@ struct CudaBackendOptions {
   bool huge_pages = true;
   /// Of one cudaHostRegister: drivers refuse ones of 512 GiB. A larger pinned buffer takes several.
   std::size_t registration_bytes = std::size_t{64} << 30;
+  /// Timed events between the work of streams, which tell counters(), stalls() and the trace when it was
+  /// done.
+  bool timed = true;
+  Trace* trace = nullptr;  ///< gets tracks named after the stream roles; outlives the backend
 };
 
 /// Whether this build has CUDA and this machine a GPU that it can use.

@@ -43,14 +43,17 @@ class StallMeter {
  public:
   /// `track`, which may be null, gets a span for each stall, labelled with its cause.
   StallMeter(const Clock& clock, Trace::Track* track);
+  virtual ~StallMeter() = default;
+  StallMeter(const StallMeter&) = delete;
+  StallMeter& operator=(const StallMeter&) = delete;
 
   void stream_is_idle(StreamRole role) noexcept { set(role, {Doing::idle, role}); }
   void stream_is_busy(StreamRole role) noexcept { set(role, {Doing::busy, role}); }
   void stream_waits(StreamRole role, StreamRole on) noexcept { set(role, {Doing::waits, on}); }
 
-  StallTimes times() noexcept;
+  virtual StallTimes times() noexcept;
 
- private:
+ protected:
   friend class HostWaits;
   enum class Doing : std::uint8_t { idle, busy, waits };
   struct Lane {
@@ -63,8 +66,10 @@ class StallMeter {
     StreamRole on = StreamRole::compute;
     StallCause cause = StallCause::host;
   };
-  void set(StreamRole role, Lane lane) noexcept;
-  Host set(Host host) noexcept;
+  virtual void set(StreamRole role, Lane lane) noexcept;
+  virtual Host set(Host host) noexcept;
+
+ private:
   StallCause cause() const noexcept STRATA_REQUIRES(mutex_);
   void charge() noexcept STRATA_REQUIRES(mutex_);
   void look_again() noexcept STRATA_REQUIRES(mutex_);

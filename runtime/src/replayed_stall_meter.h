@@ -1,0 +1,74 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include <strata/runtime/stall_meter.h>
+
+namespace strata::detail {
+
+/// The time of what is replayed.
+class ReplayClock : public Clock {
+ public:
+  explicit ReplayClock(std::int64_t now_ns) : now_ns_(now_ns) {}
+  std::int64_t now_ns() const noexcept override { return now_ns_.load(std::memory_order_relaxed); }
+  void wait_until(std::int64_t) override {}
+  void advance_to(std::int64_t ns) noexcept {
+    if (ns > now_ns()) now_ns_.store(ns, std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<std::int64_t> now_ns_;
+};
+
+/// The meter of a device that tells only afterwards when its streams did what: changes are kept with their
+/// times and made in the order of these once everything before has been told. The host tells at once, by the
+/// same clock. Thread-safe; allocates nothing after it was made.
+class ReplayedStallMeter final : private ReplayClock, public StallMeter {
+ public:
+  /// `clock` is that of the times told. `collect` is called where times() are asked for: it tells what is
+  /// known by now.
+  ReplayedStallMeter(const Clock& clock, Trace::Track* track, std::function<void()> collect);
+
+  void busy(StreamRole role, std::int64_t at_ns) noexcept {
+    keep({at_ns, 0, role, Lane{Doing::busy, role}, {}});
+  }
+  void idle(StreamRole role, std::int64_t at_ns) noexcept {
+    keep({at_ns, 0, role, Lane{Doing::idle, role}, {}});
+  }
+  void waits(StreamRole role, StreamRole on, std::int64_t at_ns) noexcept {
+    keep({at_ns, 0, role, Lane{Doing::waits, on}, {}});
+  }
+  /// What happened until then has been told; the time until then is charged. What is told of earlier times
+  /// after this counts as if it happened then.
+  void settle(std::int64_t until_ns) noexcept;
+
+  StallTimes times() noexcept override;
+
+ private:
+  struct Change {
+    std::int64_t at_ns = 0;
+    std::uint64_t serial = 0;  // in which order those of one time were told
+    StreamRole role = StreamRole::compute;
+    Lane lane;
+    std::optional<Host> host;  // of the host, and not of a lane
+  };
+  static constexpr std::size_t kMostKept = 1 << 15;
+
+  void set(StreamRole role, Lane lane) noexcept override { keep({told_by_.now_ns(), 0, role, lane, {}}); }
+  Host set(Host host) noexcept override;
+  void keep(Change change) noexcept STRATA_EXCLUDES(kept_mutex_);
+  void make_changes(std::int64_t until_ns) noexcept STRATA_REQUIRES(kept_mutex_);
+
+  const Clock& told_by_;
+  const std::function<void()> collect_;
+  Mutex kept_mutex_;  // taken before the base's
+  std::vector<Change> kept_ STRATA_GUARDED_BY(kept_mutex_);
+  std::uint64_t told_ STRATA_GUARDED_BY(kept_mutex_) = 0;
+  Host host_told_ STRATA_GUARDED_BY(kept_mutex_);
+};
+
+}  // namespace strata::detail
