@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-PARTS = ("tests", "sanitizer", "rates", "profile", "peers", "losses", "placements", "scenarios")
+PARTS = ("tests", "sanitizer", "rates", "profile", "peers", "losses", "placements", "lifecycle", "scenarios")
 
 
 class Failed(Exception):
@@ -121,17 +121,18 @@ class Verification:
                 results["error"] = f"{check}: {said.strip()[-600:]}"
         return results
 
-    def train(self, name, *settings, backend=None, model=("--preset", "austen-5m"), environment=None):
-        """A run's summary."""
+    def train(self, name, *settings, backend=None, model=("--preset", "austen-5m"), environment=None, keep=False):
+        """A run's summary; its folder goes unless it is to be kept."""
         folder = self.out / "run" / name
         shutil.rmtree(folder, ignore_errors=True)
         run([self.strata, "train", *model, "--out", folder, f"memory.backend={backend or self.backend}", "train.max_time=none",
-             "log.sample_every=0", "train.eval_every=0", "data.val=[]", "checkpoint.at_end=false", f"memory.nvme_dir={self.out}/nvme",
+             "log.sample_every=0", "train.eval_every=0", "data.val=[]", f"checkpoint.at_end={str(keep).lower()}", f"memory.nvme_dir={self.out}/nvme",
              f"data.cache_dir={self.out}/cache", *settings], self.left(), environment={**self.environment, **(environment or {})})  # fmt: skip
         summary = json.loads((folder / "summary.json").read_text())
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         summary["losses"] = [line["loss"] for line in lines if "loss" in line]
-        shutil.rmtree(folder)
+        if not keep:
+            shutil.rmtree(folder)
         return summary
 
     def losses(self):
@@ -153,6 +154,31 @@ class Verification:
                     f"memory.backend={self.backend}", f"memory.nvme_dir={self.out}/nvme", f"data.cache_dir={self.out}/cache",
                     "log.sample_every=0"], self.left(), self.environment)  # fmt: skip
         return {"said": text.strip().split("\n")[-1]}
+
+    def lifecycle(self):
+        """A run in other orders, and stopped and gone on with, ends in the same bits; what is done with it afterwards works."""
+        common = ("train.dtype=bf16", "optim.schedule=constant", "optim.warmup=2", "train.micro_batch=2", "train.grad_accum=4",
+                  "memory.device=48MiB", "memory.pinned=192MiB", "memory.nvme=0")  # fmt: skip
+        straight = self.train("straight", *common, "train.steps=6")["state_digest"]
+        ways = {"layer by layer": ("offload.order=layer",), "activations in RAM": ("offload.activations=pinned", "train.recompute=none"),
+                "updates on trust": ("offload.step_mode=speculative",), "updates at the end": ("offload.step_mode=serial",)}  # fmt: skip
+        for way, settings in ways.items():
+            if self.train("way", *common, "train.steps=6", *settings)["state_digest"] != straight:
+                raise Failed(f"{way}: other bits")
+        folder = self.out / "run" / "stopped"
+        self.train("stopped", *common, "train.steps=3", keep=True)
+        run([self.strata, "train", "--resume", folder, "train.steps=6", "memory.device=32MiB"], self.left(), self.environment)
+        if json.loads((folder / "summary.json").read_text())["state_digest"] != straight:
+            raise Failed("stopped after three steps and gone on with in less memory: other bits")
+        novel = "examples/data/austen/persuasion.txt"
+        loss = json.loads(run([self.strata, "eval", folder, "--data", novel, "--batches", "4", "--json"], self.left(), self.environment))
+        prompts = ("--prompt", "Elizabeth ", "--prompt", "It is a truth ", "--tokens", "24", "--temperature", "0", "--json")
+        told = run([self.strata, "generate", folder, *prompts], self.left(), self.environment)
+        run([self.strata, "export", folder, "--out", self.out / "run" / "exported", "--check"], self.left(), self.environment)
+        again = run([self.strata, "generate", self.out / "run" / "exported", *prompts, f"memory.backend={self.backend}"],
+                    self.left(), self.environment)  # fmt: skip
+        return {"digest": straight, "ways": len(ways) + 1, "eval": {key: loss[key] for key in loss if key in ("loss", "bits_per_byte")}, "generated": told.count("\n"),
+                "the_same_from_the_export": texts_of(told) == texts_of(again)}  # fmt: skip
 
     # --- what is fast
 
@@ -200,6 +226,10 @@ class Verification:
         return results
 
 
+def texts_of(generated):
+    return [json.loads(line).get("text") for line in generated.splitlines() if line.startswith("{")]
+
+
 def scenario_figures(summary):
     figures = {key: summary[key] for key in ("tokens_per_s", "peak_bytes", "planned_bytes", "moved_bytes", "bottleneck", "forecast")}
     figures["losses_finite"] = all(math.isfinite(loss) for loss in summary["losses"])
@@ -241,6 +271,8 @@ def row_of(name, result):
         return ", ".join(f"{dtype}: {one['furthest_from_host']:.1e} from the host's" for dtype, one in result.items())
     if name == "placements":
         return result["said"]
+    if name == "lifecycle":
+        return f"the same bits {result['ways']} other ways; from the export the {'same' if result['the_same_from_the_export'] else 'OTHER'} text"
     if name == "scenarios":
         return "; ".join(f"{label}: {one['tokens_per_s']:.0f} tokens/s" for label, one in result.items() if "tokens_per_s" in one)
     return "done"

@@ -4,7 +4,7 @@
 # table; under ten minutes. Where there is no GPU, what needs one is skipped and the rest runs on the host, small.
 #   scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--quick]
 #                                       builds the preset cuda, or takes the build in DIR; --parts: tests, sanitizer,
-#                                       rates, profile, peers, losses, placements, scenarios
+#                                       rates, profile, peers, losses, placements, lifecycle, scenarios
 #   scripts/gpu_verify.sh --pack DIR    builds, and copies programs and libraries to DIR, which --build takes on a machine
 #                                       that has neither compiler nor packages
 set -euo pipefail
