@@ -14,8 +14,10 @@ using detail::BlockCrew;
 using detail::kCrew;
 using detail::Slopes;
 
+// Shared memory lets one or two blocks onto a multiprocessor, so that each may have the registers it wants:
+// with fewer the compiler spills.
 template <class Math, int kTile, class T>
-__global__ void __launch_bounds__(kCrew)
+__global__ void __launch_bounds__(kCrew, 1)
     forward_tiles(AttentionView<T> v, Slopes slopes, std::int64_t tiles, T* out, float* lse) {
   extern __shared__ __align__(16) std::byte shared[];
   const std::int64_t tile = blockIdx.x % tiles, head = blockIdx.x / tiles % v.heads,
@@ -24,7 +26,7 @@ __global__ void __launch_bounds__(kCrew)
                                       lse);
 }
 template <class Math, int kTile, class T>
-__global__ void __launch_bounds__(kCrew)
+__global__ void __launch_bounds__(kCrew, 1)
     query_tiles(AttentionView<T> v, Slopes slopes, std::int64_t tiles, const float* lse, const T* dout,
                 float* centers, T* dqkv) {
   extern __shared__ __align__(16) std::byte shared[];
@@ -34,7 +36,7 @@ __global__ void __launch_bounds__(kCrew)
                                             lse, dout, centers, dqkv);
 }
 template <class Math, int kTile, class T>
-__global__ void __launch_bounds__(kCrew)
+__global__ void __launch_bounds__(kCrew, 1)
     key_tiles(AttentionView<T> v, Slopes slopes, std::int64_t tiles, const float* lse, const T* dout,
               const float* centers, T* dqkv) {
   extern __shared__ __align__(16) std::byte shared[];

@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads)
     lanes.each(d, [&](std::int64_t e) { y[at + e] = x[at + e]; });
 }
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     qk_norm_dx(const T* x, const T* q_weight, const T* k_weight, const float* rstd, const T* dy, T* dx,
                std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t d) {
   const std::int64_t all = heads + 2 * kv_heads, normed = heads + kv_heads, i = lanes_index();

@@ -129,7 +129,7 @@ Kernel kernel_of(const cpuopt::UpdateStep& step, MasterLayout layout) {
 
 // Sixteen lanes a leaf, as the host takes it.
 template <MasterLayout kLayout>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     leaves(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, double* of_masters, double* of_directions) {
   const std::int64_t leaf = detail::lanes_index(), first = leaf * cpuopt::kNormLeafElems;
   if (first >= n) return;
