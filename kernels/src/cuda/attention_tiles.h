@@ -6,30 +6,14 @@
 
 #include <strata/runtime/float16.h>
 
-#include "cuda/lanes.h"
+#include "cuda/crew.h"
 
-/// What attention's tiles lie in, and how they are multiplied in f32: what each thread of a block does
-/// between its barriers. A Crew is the threads of a block: all(f) calls f(i) for each, and ends when all are
-/// done. The host runs it as tests, one thread after the other.
+/// What attention's tiles lie in, and how a crew (crew.h) multiplies them in f32.
 namespace strata::kernels::detail {
 
 inline constexpr int kCrew = 256;
 
-#ifdef __CUDACC__
-struct BlockCrew {
-  template <class F>
-  __device__ void all(const F& f) const {
-    f(static_cast<int>(threadIdx.x));
-    __syncthreads();
-  }
-};
-#endif
-struct CrewInTurn {
-  template <class F>
-  void all(const F& f) const {
-    for (int i = 0; i < kCrew; ++i) f(i);
-  }
-};
+using CrewInTurn = ThreadsInTurn<kCrew>;
 
 /// Rows of a head in shared memory, further apart than they are long, so that columns lie in many banks.
 template <class V, int kApart>

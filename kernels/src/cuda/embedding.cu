@@ -1,4 +1,5 @@
 #include "cuda/launch.h"
+#include "cuda/row_sort.h"
 
 // The gradient of a table's row is the sum of its tokens' rows in the order of the tokens, as on the host:
 // tokens are sorted by row first, stably.
@@ -29,55 +30,16 @@ __global__ void __launch_bounds__(kThreads)
   if (const std::int64_t t = thread_index(); t < tokens) atomicAdd(counts + ids[t] + offset, 1);
 }
 
-// One block. counts[v] becomes where row v begins, counts[vocab] the number of tokens.
 __global__ void __launch_bounds__(kTile) begin_rows(std::int32_t* counts, std::int64_t vocab) {
-  __shared__ std::int32_t sums[kTile];
-  std::int32_t before = 0;
-  for (std::int64_t first = 0; first < vocab; first += kTile) {
-    const std::int64_t v = first + threadIdx.x;
-    const std::int32_t own = v < vocab ? counts[v] : 0;
-    sums[threadIdx.x] = own;
-    __syncthreads();
-    for (int stride = 1; stride < kTile; stride *= 2) {
-      const std::int32_t more = threadIdx.x >= stride ? sums[threadIdx.x - stride] : 0;
-      __syncthreads();
-      sums[threadIdx.x] += more;
-      __syncthreads();
-    }
-    if (v < vocab) counts[v] = before + sums[threadIdx.x] - own;
-    before += sums[kTile - 1];
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) counts[vocab] = before;
+  __shared__ detail::BeginMemory<kTile> memory;
+  detail::begin_rows<kTile>(detail::BlockCrew(), memory, counts, vocab);
 }
 
-// One block, a tile of tokens after the other: a token's place is where its row goes on, behind those of its
-// tile that are of the same row and before it. Leaves begin[v] at the end of row v, which is where row v + 1
-// began.
 __global__ void __launch_bounds__(kTile)
     sort_tokens(const std::int32_t* ids, std::int64_t offset, std::int32_t* begin, std::int32_t* order,
                 std::int64_t tokens) {
-  __shared__ std::int32_t rows[kTile];
-  for (std::int64_t first = 0; first < tokens; first += kTile) {
-    const auto me = static_cast<int>(threadIdx.x);
-    const auto held = static_cast<int>(tokens - first < kTile ? tokens - first : kTile);
-    if (me < held) rows[me] = static_cast<std::int32_t>(ids[first + me] + offset);
-    __syncthreads();
-    std::int32_t before = 0, place = 0;
-    bool is_last = me < held;
-    if (me < held) {
-      for (int other = 0; other < held; ++other) {
-        const bool same = rows[other] == rows[me];
-        before += same && other < me ? 1 : 0;
-        is_last = is_last && !(same && other > me);
-      }
-      place = begin[rows[me]] + before;
-      order[place] = static_cast<std::int32_t>(first + me);
-    }
-    __syncthreads();  // all have read where their rows go on
-    if (is_last) begin[rows[me]] = place + 1;
-    __syncthreads();
-  }
+  __shared__ detail::SortMemory<kTile> memory;
+  detail::sort_tokens<kTile>(detail::BlockCrew(), memory, ids, offset, begin, order, tokens);
 }
 
 // blockIdx.x is a row of the table; begin is as sort_tokens leaves it.
@@ -86,11 +48,11 @@ __global__ void __launch_bounds__(kThreads)
     sum_rows(const T* dx, const std::int32_t* begin, const std::int32_t* order, Out* dtable, std::int64_t h,
              bool accumulate) {
   const std::int64_t v = blockIdx.x;
-  const std::int32_t from = v > 0 ? begin[v - 1] : 0, to = begin[v];
-  if (from == to && accumulate) return;
+  const detail::RowRange range = detail::range_of_row(begin, v);
+  if (range.from == range.to && accumulate) return;
   for (std::int64_t column = threadIdx.x; column < h; column += kThreads) {
     float sum = 0.0f;
-    for (std::int32_t i = from; i < to; ++i) sum = sum + to_f32(dx[order[i] * h + column]);
+    for (std::int32_t i = range.from; i < range.to; ++i) sum = sum + to_f32(dx[order[i] * h + column]);
     Out& out = dtable[v * h + column];
     out = from_f32<Out>(accumulate ? to_f32(out) + sum : sum);
   }

@@ -1,0 +1,86 @@
+// How the device sorts tokens by the rows of a table, run on the host with one thread of the block after the
+// other.
+#include "cuda/row_sort.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace strata::kernels::detail {
+namespace {
+
+constexpr int kTile = 64;
+constexpr ThreadsInTurn<kTile> kCrewOfTile;
+
+struct Case {
+  std::int64_t vocab, tokens, offset;
+  std::uint32_t spread;  // of the ids
+};
+
+class DeviceRowSortTest : public ::testing::TestWithParam<Case> {
+ protected:
+  static std::vector<std::int32_t> ids_of(const Case& c) {
+    std::vector<std::int32_t> ids;
+    std::uint32_t state = 7;
+    for (std::int64_t t = 0; t < c.tokens; ++t) {
+      state = state * 1664525u + 1013904223u;
+      ids.push_back(static_cast<std::int32_t>((state >> 8) % c.spread));
+    }
+    return ids;
+  }
+};
+
+TEST_P(DeviceRowSortTest, RowsBeginWhereThoseBeforeEnd) {
+  const Case& c = GetParam();
+  std::vector<std::int32_t> counts(static_cast<std::size_t>(c.vocab) + 1, 0);
+  for (const std::int32_t id : ids_of(c)) ++counts[static_cast<std::size_t>(id + c.offset)];
+  std::vector<std::int32_t> expected(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), expected.begin(), 0);
+  BeginMemory<kTile> memory;
+  begin_rows<kTile>(kCrewOfTile, memory, counts.data(), c.vocab);
+  EXPECT_EQ(counts, expected);
+}
+
+TEST_P(DeviceRowSortTest, TokensOfARowComeInTheirOrder) {
+  const Case& c = GetParam();
+  const std::vector<std::int32_t> ids = ids_of(c);
+  std::vector<std::int32_t> begin(static_cast<std::size_t>(c.vocab) + 1, 0);
+  for (const std::int32_t id : ids) ++begin[static_cast<std::size_t>(id + c.offset)];
+  BeginMemory<kTile> begin_memory;
+  begin_rows<kTile>(kCrewOfTile, begin_memory, begin.data(), c.vocab);
+  std::vector<std::int32_t> order(ids.size(), -1);
+  SortMemory<kTile> memory;
+  sort_tokens<kTile>(kCrewOfTile, memory, ids.data(), c.offset, begin.data(), order.data(), c.tokens);
+
+  std::vector<std::int32_t> expected(ids.size());
+  std::iota(expected.begin(), expected.end(), 0);
+  std::stable_sort(expected.begin(), expected.end(), [&](std::int32_t a, std::int32_t b) {
+    return ids[static_cast<std::size_t>(a)] < ids[static_cast<std::size_t>(b)];
+  });
+  EXPECT_EQ(order, expected);
+  std::int32_t at = 0;
+  for (std::int64_t v = 0; v < c.vocab; ++v) {
+    const RowRange range = range_of_row(begin.data(), v);
+    EXPECT_EQ(range.from, at);
+    for (std::int32_t i = range.from; i < range.to; ++i) {
+      const auto token = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+      EXPECT_EQ(ids[token] + c.offset, v);
+    }
+    at = range.to;
+  }
+  EXPECT_EQ(at, c.tokens);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, DeviceRowSortTest,
+                         ::testing::Values(Case{1, 5, 0, 1}, Case{64, 64, 0, 64}, Case{65, 130, 0, 65},
+                                           Case{1000, 777, 0, 1000}, Case{200, 1000, 2, 3},
+                                           Case{300, 63, 100, 150}, Case{64, 0, 0, 1}),
+                         [](const auto& test) {
+                           return std::to_string(test.param.tokens) + "_tokens_over_" +
+                                  std::to_string(test.param.vocab) + "_rows";
+                         });
+
+}  // namespace
+}  // namespace strata::kernels::detail
