@@ -36,7 +36,7 @@ std::vector<Line> aligned_copy(const TensorView& view) {
   return copy;
 }
 
-template <class Math, int kTile, class T>
+template <class Math, int kTile, class T, class Crew = CrewInTurn<false>>
 void compare(const Case& c, double bar) {
   const std::int64_t tokens = c.batches * c.seq, width = (c.heads + 2 * c.kv_heads) * c.d,
                      out_width = c.heads * c.d;
@@ -79,7 +79,7 @@ void compare(const Case& c, double bar) {
   std::byte* const shared = memory.front().bytes;
   std::vector<float> centers(static_cast<std::size_t>(tokens * c.heads));
   const auto* const go = reinterpret_cast<const T*>(aligned_dout.data());
-  const CrewInTurn crew;
+  const Crew crew;
   for (std::int64_t batch = 0; batch < c.batches; ++batch) {
     for (std::int64_t head = 0; head < c.heads; ++head)
       for (std::int64_t first = 0; first < c.seq; first += kTile) {
@@ -111,11 +111,13 @@ constexpr Case kCases[] = {{"plain", 2, 70, 2, 2, 16},
 TEST(DeviceAttentionTest, TilesGiveWhatTheHostGives) {
   for (const Case& c : kCases) {
     compare<F32Math, 32, float>(c, 2e-6);
+    compare<F32Math, 32, float, CrewInTurn<true>>(c, 2e-6);
     compare<F32Math, 16, float>(c, 2e-6);
     compare<F32Math, 32, bf16>(c, 4e-3);
     compare<F32Math, 16, f16>(c, 5e-4);
     if (!MmaMath<bf16>::takes(c.d)) continue;
     compare<MmaMath<bf16>, 64, bf16>(c, 8e-3);
+    compare<MmaMath<bf16>, 64, bf16, CrewInTurn<true>>(c, 8e-3);
     compare<MmaMath<bf16>, 32, bf16>(c, 8e-3);
     compare<MmaMath<f16>, 64, f16>(c, 1e-3);
   }

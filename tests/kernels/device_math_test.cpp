@@ -2,6 +2,8 @@
 // other: the bits of the host's ops. That the launches give each thread what is its own, device_ops_test.cpp
 // shows on a GPU.
 #include <bit>
+#include <cmath>
+#include <limits>
 
 #include <strata/cpuopt/norm.h>
 #include <strata/kernels/cross_entropy.h>
@@ -52,6 +54,13 @@ TYPED_TEST(DeviceMathTest, Elements) {
   using T = TypeParam;
   constexpr std::int64_t n = 5003, f = 100;
   Tensor x = this->in({n}, 1, 8.0), dy = this->in({n}, 2), y = this->out({n}), want = y;
+  constexpr float kSpecial[] = {std::numeric_limits<float>::quiet_NaN(),
+                                std::numeric_limits<float>::infinity(),
+                                -std::numeric_limits<float>::infinity(),
+                                0.0f,
+                                -0.0f,
+                                1e-40f};
+  for (std::size_t i = 0; i < std::size(kSpecial); ++i) this->data(x)[700 * i + 3] = from_f32<T>(kSpecial[i]);
   const auto each = [&](const char* what, const auto& of) {
     for (std::int64_t i = 0; i < n; ++i) this->data(y)[i] = of(this->data(x)[i], this->data(dy)[i]);
     this->expect_same(y, want, what);
@@ -225,8 +234,11 @@ TEST(DeviceSumTest, LeavesAndTreesAreThoseOfTheHost) {
           want[static_cast<std::size_t>(leaf)]);
   }
   for (std::int64_t n = 0; n < 300; ++n) {
-    const std::vector<float> x = Values(2).floats(n);
-    const auto at = [&](std::int64_t i) { return static_cast<double>(x[static_cast<std::size_t>(i)]); };
+    // Of so many magnitudes that another order of adding them shows.
+    std::vector<double> x;
+    for (const float value : Values(2).floats(n))
+      x.push_back(std::ldexp(static_cast<double>(value), static_cast<int>(x.size() * 13 % 64)));
+    const auto at = [&](std::int64_t i) { return x[static_cast<std::size_t>(i)]; };
     EXPECT_EQ(detail::tree_sum_of(n, at), cpuopt::tree_sum(x)) << n;
     // As the kernel does it: each of a few threads has a run of 2^k, and one the tree of these.
     std::int64_t run = 1;

@@ -12,12 +12,18 @@ namespace strata::kernels::detail {
 namespace {
 
 constexpr int kTile = 64;
-constexpr ThreadsInTurn<kTile> kCrewOfTile;
 
 struct Case {
   std::int64_t vocab, tokens, offset;
   std::uint32_t spread;  // of the ids
 };
+
+/// With a block's threads in either order.
+template <class Body>
+void in_both_orders(const Body& body) {
+  body(ThreadsInTurn<kTile>());
+  body(ThreadsInTurn<kTile, true>());
+}
 
 class DeviceRowSortTest : public ::testing::TestWithParam<Case> {
  protected:
@@ -34,43 +40,47 @@ class DeviceRowSortTest : public ::testing::TestWithParam<Case> {
 
 TEST_P(DeviceRowSortTest, RowsBeginWhereThoseBeforeEnd) {
   const Case& c = GetParam();
-  std::vector<std::int32_t> counts(static_cast<std::size_t>(c.vocab) + 1, 0);
-  for (const std::int32_t id : ids_of(c)) ++counts[static_cast<std::size_t>(id + c.offset)];
-  std::vector<std::int32_t> expected(counts.size());
-  std::exclusive_scan(counts.begin(), counts.end(), expected.begin(), 0);
-  BeginMemory<kTile> memory;
-  begin_rows<kTile>(kCrewOfTile, memory, counts.data(), c.vocab);
-  EXPECT_EQ(counts, expected);
+  std::vector<std::int32_t> counted(static_cast<std::size_t>(c.vocab) + 1, 0);
+  for (const std::int32_t id : ids_of(c)) ++counted[static_cast<std::size_t>(id + c.offset)];
+  std::vector<std::int32_t> expected(counted.size());
+  std::exclusive_scan(counted.begin(), counted.end(), expected.begin(), 0);
+  in_both_orders([&](const auto& crew) {
+    std::vector<std::int32_t> counts = counted;
+    BeginMemory<kTile> memory;
+    begin_rows<kTile>(crew, memory, counts.data(), c.vocab);
+    EXPECT_EQ(counts, expected);
+  });
 }
 
 TEST_P(DeviceRowSortTest, TokensOfARowComeInTheirOrder) {
   const Case& c = GetParam();
   const std::vector<std::int32_t> ids = ids_of(c);
-  std::vector<std::int32_t> begin(static_cast<std::size_t>(c.vocab) + 1, 0);
-  for (const std::int32_t id : ids) ++begin[static_cast<std::size_t>(id + c.offset)];
-  BeginMemory<kTile> begin_memory;
-  begin_rows<kTile>(kCrewOfTile, begin_memory, begin.data(), c.vocab);
-  std::vector<std::int32_t> order(ids.size(), -1);
-  SortMemory<kTile> memory;
-  sort_tokens<kTile>(kCrewOfTile, memory, ids.data(), c.offset, begin.data(), order.data(), c.tokens);
-
   std::vector<std::int32_t> expected(ids.size());
   std::iota(expected.begin(), expected.end(), 0);
   std::stable_sort(expected.begin(), expected.end(), [&](std::int32_t a, std::int32_t b) {
     return ids[static_cast<std::size_t>(a)] < ids[static_cast<std::size_t>(b)];
   });
-  EXPECT_EQ(order, expected);
-  std::int32_t at = 0;
-  for (std::int64_t v = 0; v < c.vocab; ++v) {
-    const RowRange range = range_of_row(begin.data(), v);
-    EXPECT_EQ(range.from, at);
-    for (std::int32_t i = range.from; i < range.to; ++i) {
-      const auto token = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
-      EXPECT_EQ(ids[token] + c.offset, v);
+  in_both_orders([&](const auto& crew) {
+    std::vector<std::int32_t> begin(static_cast<std::size_t>(c.vocab) + 1, 0);
+    for (const std::int32_t id : ids) ++begin[static_cast<std::size_t>(id + c.offset)];
+    BeginMemory<kTile> begin_memory;
+    begin_rows<kTile>(crew, begin_memory, begin.data(), c.vocab);
+    std::vector<std::int32_t> order(ids.size(), -1);
+    SortMemory<kTile> memory;
+    sort_tokens<kTile>(crew, memory, ids.data(), c.offset, begin.data(), order.data(), c.tokens);
+    EXPECT_EQ(order, expected);
+    std::int32_t at = 0;
+    for (std::int64_t v = 0; v < c.vocab; ++v) {
+      const RowRange range = range_of_row(begin.data(), v);
+      EXPECT_EQ(range.from, at);
+      for (std::int32_t i = range.from; i < range.to; ++i) {
+        const auto token = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+        EXPECT_EQ(ids[token] + c.offset, v);
+      }
+      at = range.to;
     }
-    at = range.to;
-  }
-  EXPECT_EQ(at, c.tokens);
+    EXPECT_EQ(at, c.tokens);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, DeviceRowSortTest,

@@ -165,8 +165,9 @@ struct MmaMath {
 #endif
 
   // What the tensor cores compute, for the host's tests: products are exact in f32, their sums are not.
-  template <int kTile>
-  static void products(const CrewInTurn&, const Rows& a, const Rows& b, const Square<kTile>& square) {
+  template <int kTile, bool kBackwards>
+  static void products(const CrewInTurn<kBackwards>&, const Rows& a, const Rows& b,
+                       const Square<kTile>& square) {
     for (int i = 0; i < kTile; ++i)
       for (int j = 0; j < kTile; ++j) {
         float sum = 0.0f;
@@ -174,9 +175,9 @@ struct MmaMath {
         square(i, j) = sum;
       }
   }
-  template <int kTile, bool kTransposed>
-  static void add(const CrewInTurn&, const Square<kTile>& square, const Rows& from, const Tile& to,
-                  const float* keep) {
+  template <int kTile, bool kTransposed, bool kBackwards>
+  static void add(const CrewInTurn<kBackwards>&, const Square<kTile>& square, const Rows& from,
+                  const Tile& to, const float* keep) {
     for (int i = 0; i < kTile; ++i)
       for (std::int64_t c = 0; c < to.d; ++c) {
         float sum = keep != nullptr ? to.row(i)[c] * keep[i] : to.row(i)[c];

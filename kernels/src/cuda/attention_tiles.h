@@ -13,7 +13,8 @@ namespace strata::kernels::detail {
 
 inline constexpr int kCrew = 256;
 
-using CrewInTurn = ThreadsInTurn<kCrew>;
+template <bool kBackwards>
+using CrewInTurn = ThreadsInTurn<kCrew, kBackwards>;
 
 /// Rows of a head in shared memory, further apart than they are long, so that columns lie in many banks.
 template <class V, int kApart>

@@ -17,11 +17,12 @@ struct BlockCrew {
   }
 };
 #endif
-template <int kThreads>
+/// The last one first, if `kBackwards`: what comes out may not hang on the turns.
+template <int kThreads, bool kBackwards = false>
 struct ThreadsInTurn {
   template <class F>
   void all(const F& f) const {
-    for (int i = 0; i < kThreads; ++i) f(i);
+    for (int i = 0; i < kThreads; ++i) f(kBackwards ? kThreads - 1 - i : i);
   }
 };
 
