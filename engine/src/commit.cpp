@@ -43,11 +43,11 @@ Commit::~Commit() {
     (void)machine_.backend.synchronize(*stream);  // nothing is left to report to
 }
 
-Result<double> Commit::gradient_norm(std::int32_t micro_batches) {
+Result<double> Commit::gradient_norm(std::int32_t micro_batches, double loss_scale) {
   STRATA_TRY(machine_.chunks->submit_all());  // the slow tier goes on while the host waits
   STRATA_TRY(machine_.backend.synchronize(machine_.compute));
   STRATA_TRY(machine_.backend.synchronize(machine_.cpu));
-  if (machine_.dry()) return imagined_norm();
+  if (machine_.dry()) return imagined_norm(loss_scale);
   const auto n = static_cast<std::size_t>(machine_.tables.n_leaves);
   STRATA_TRY(machine_.backend.host_access(
       {reinterpret_cast<const std::byte*>(machine_.leaves()), n * sizeof(double), false}));
@@ -55,13 +55,14 @@ Result<double> Commit::gradient_norm(std::int32_t micro_batches) {
 }
 
 // A plan holds for steps that clip and for steps that do not; a simulation is told how many do.
-double Commit::imagined_norm() noexcept {
+double Commit::imagined_norm(double loss_scale) noexcept {
   ++imagined_;
   const double share = machine_.rehearses() ? 1.0 / 3 : machine_.clipped;
   const auto clipped_by = [&](std::int64_t steps) {
     return std::floor(share * static_cast<double>(steps) + 1e-9);
   };
-  return clipped_by(imagined_) > clipped_by(imagined_ - 1) ? 2 * machine_.plan.options.clip + 1 : 0.0;
+  return clipped_by(imagined_) > clipped_by(imagined_ - 1) ? loss_scale * (2 * machine_.plan.options.clip + 1)
+                                                           : 0.0;
 }
 
 Status Commit::not_finite() const {

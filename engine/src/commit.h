@@ -16,7 +16,7 @@ class Commit {
 
   /// Waits until all gradients have landed and their leaves are taken. The global norm of the mean gradient
   /// over `micro_batches`, which may be no finite number.
-  Result<double> gradient_norm(std::int32_t micro_batches);
+  Result<double> gradient_norm(std::int32_t micro_batches, double loss_scale);
   /// `diverged`, naming the first tensor whose gradient is not finite.
   Status not_finite() const;
 
@@ -39,7 +39,7 @@ class Commit {
   bool changed_states() const noexcept { return changed_states_; }
 
  private:
-  double imagined_norm() noexcept;
+  double imagined_norm(double loss_scale) noexcept;
   Status advance(std::size_t end);
   Status commit_next();
   Status fetch_ahead();

@@ -193,7 +193,7 @@ Status Engine::Impl::gradient(BatchSource& source, double lr, StepReport& report
     m.end_phase("queue micro-batch", k, pass_begin);
   }
   const std::int64_t passes_queued = m.clock.now_ns();
-  STRATA_TRY_ASSIGN(const double scaled_norm, commit_.gradient_norm(options.grad_accum));
+  STRATA_TRY_ASSIGN(const double scaled_norm, commit_.gradient_norm(options.grad_accum, loss_scale.value));
   report.grad_norm = scaled_norm / loss_scale.value;
   report.speculated += speculation_.n_made();
   m.end_phase("wait for gradients", steps + 1, passes_queued);

@@ -1,5 +1,8 @@
 #include <strata/engine/forecast.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
@@ -21,7 +24,10 @@ Steps steps_of(const RunPlan& plan, double clipped) {
   if (trusts && plan.options.step_mode == StepMode::automatic) steps.warm += 2 * ModeChoice::kTrial + 1;
   if (trusts && clipped > 0 && clipped < 1) {
     steps.warm += kRemembered;
-    steps.counted = 20;
+    // Two at least of the rarer kind, as far as they are worth the time.
+    constexpr double kMost = 100;
+    const double rarer = std::min(clipped, 1 - clipped);
+    steps.counted = static_cast<int>(std::clamp(std::ceil(2 / rarer), 10.0, kMost));
   }
   return steps;
 }

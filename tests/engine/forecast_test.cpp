@@ -27,7 +27,8 @@ MachineProfile fast_machine() {
   return p;
 }
 
-std::unique_ptr<const RunPlan> plan_of(StepMode mode, PlacementPolicy policy, std::int32_t grad_accum = 1) {
+std::unique_ptr<const RunPlan> plan_of(StepMode mode, PlacementPolicy policy, std::int32_t grad_accum = 1,
+                                       DType dtype = DType::bf16) {
   EngineOptions options;
   options.step_mode = mode;
   options.policy = policy;
@@ -36,7 +37,7 @@ std::unique_ptr<const RunPlan> plan_of(StepMode mode, PlacementPolicy policy, st
   if (mode == StepMode::automatic) options.undo_bytes = kUnlimited;
   DecoderConfig config = test::tiny_config();
   config.layers = 8;
-  return must(Engine::plan(tiny_programs(Recompute::none, 3, config, DType::bf16), options));
+  return must(Engine::plan(tiny_programs(Recompute::none, 3, config, dtype), options));
 }
 
 StallCause longest_stall(const Forecast& f) {
@@ -127,13 +128,16 @@ TEST(ForecastTest, AClippedStepMakesAgainWhatWasMadeOnTrust) {
   MachineProfile machine = fast_machine();
   machine.launch_s = 1e-4;
   machine.update_s_per_param = {1e-7, 1e-7, 1e-7};
-  const auto plan = plan_of(StepMode::speculative, PlacementPolicy::pinned);
-  const double never = must(forecast(*plan, machine)).step_s;
-  const double half = must(forecast(*plan, machine, {.clipped = 0.5})).step_s;
-  const double always = must(forecast(*plan, machine, {.clipped = 1})).step_s;
-  EXPECT_GT(always, 1.1 * never);
-  EXPECT_GT(half, never + 0.3 * (always - never));
-  EXPECT_LT(half, always);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const auto plan = plan_of(StepMode::speculative, PlacementPolicy::pinned, 1, dtype);
+    const auto step_s = [&](double clipped) {
+      return must(forecast(*plan, machine, {.clipped = clipped})).step_s;
+    };
+    const double never = step_s(0), always = step_s(1);
+    EXPECT_GT(always, 1.1 * never);
+    EXPECT_NEAR(step_s(0.5), (never + always) / 2, 0.2 * (always - never));
+    EXPECT_NEAR(step_s(0.02), 0.98 * never + 0.02 * always, 0.01 * (always - never));
+  }
 }
 
 TEST(ForecastTest, AutomaticWaitsForTheNormWhereEveryStepIsClipped) {

@@ -17,8 +17,8 @@ struct Forecast {
 
 struct ForecastOptions {
   /// Share of the steps whose gradient is clipped, which undoes updates made on trust: a mean over steps that
-  /// are and steps that are not. Of a run that does not clip, or updates nothing on trust, it changes
-  /// nothing.
+  /// are and steps that are not, of which less than a hundredth of either may be left out. Of a run that does
+  /// not clip, or updates nothing on trust, it changes nothing.
   double clipped = 0;
   Trace* trace = nullptr;  ///< gets the lanes of the last two steps
 };
