@@ -94,19 +94,52 @@ TEST_F(FakeCudaTest, WhatComputingWaitsForIsTimedByTheDevice) {
   ASSERT_NE(backend_->stalls(), nullptr);
   const StallTimes before = backend_->stalls()->times();
   must(backend_->host_call_async(HostCall("computes", sleep_for, 30), compute));
-  must(backend_->host_call_async(HostCall("updates", sleep_for, 80), cpu));
+  must(backend_->host_call_async(HostCall("updates", sleep_for, 200), cpu));
   must(backend_->wait_on_async(must(backend_->record(cpu)), compute));
   must(backend_->host_call_async(HostCall("computes", sleep_for, 20), compute));
   must(backend_->synchronize(compute));
   const StallTimes times = backend_->stalls()->times() - before;
   EXPECT_GE(seconds_of(times.computing_ns), 0.045);
-  EXPECT_LE(seconds_of(times.computing_ns), 0.075);
-  EXPECT_GE(seconds_of(times.of(StallCause::optimizer)), 0.040);
-  EXPECT_LE(seconds_of(times.of(StallCause::optimizer)), 0.075);
+  EXPECT_GE(seconds_of(times.of(StallCause::optimizer)), 0.100);
+  EXPECT_LE(seconds_of(times.of(StallCause::host)), 0.050);
   const BackendCounters counters = backend_->counters();
   EXPECT_GE(seconds_of(counters.busy_ns[static_cast<std::size_t>(StreamRole::compute)]), 0.045);
-  EXPECT_GE(seconds_of(counters.busy_ns[static_cast<std::size_t>(StreamRole::cpu)]), 0.075);
-  EXPECT_LE(seconds_of(counters.busy_ns[static_cast<std::size_t>(StreamRole::cpu)]), 0.11);
+  EXPECT_GE(seconds_of(counters.busy_ns[static_cast<std::size_t>(StreamRole::cpu)]), 0.195);
+}
+
+// The CPU's stream waits for a copy before its next update: that is what computing waits for then.
+TEST_F(FakeCudaTest, WaitsAreFollowedThroughTheCpusStream) {
+  Stream compute = must(backend_->create_stream(StreamRole::compute));
+  Stream cpu = must(backend_->create_stream(StreamRole::cpu));
+  Stream d2h = must(backend_->create_stream(StreamRole::d2h));
+  const StallTimes before = backend_->stalls()->times();
+  must(backend_->host_call_async(HostCall("updates", sleep_for, 20), cpu));
+  must(backend_->host_call_async(HostCall("copies", sleep_for, 200), d2h));
+  must(backend_->wait_on_async(must(backend_->record(d2h)), cpu));
+  must(backend_->host_call_async(HostCall("updates", sleep_for, 20), cpu));
+  must(backend_->wait_on_async(must(backend_->record(cpu)), compute));
+  must(backend_->host_call_async(HostCall("computes", sleep_for, 10), compute));
+  must(backend_->synchronize(compute));
+  const StallTimes times = backend_->stalls()->times() - before;
+  EXPECT_GE(seconds_of(times.of(StallCause::d2h)), 0.100);
+  EXPECT_GE(seconds_of(times.of(StallCause::optimizer)), 0.030);
+}
+
+// A wait that is over is not waited for any more, though nothing came after it.
+TEST_F(FakeCudaTest, AStreamWhoseLastWaitIsOverIsIdle) {
+  Stream compute = must(backend_->create_stream(StreamRole::compute));
+  Stream d2h = must(backend_->create_stream(StreamRole::d2h));
+  must(backend_->host_call_async(HostCall("copies", sleep_for, 10), d2h));
+  must(backend_->wait_on_async(must(backend_->record(d2h)), compute));
+  must(backend_->synchronize(compute));
+  const StallTimes before = backend_->stalls()->times();
+  must(backend_->host_call_async(HostCall("copies", sleep_for, 100), d2h));
+  {
+    const HostWaits batch(backend_->stalls(), StallCause::data);
+    std::this_thread::sleep_for(std::chrono::milliseconds(80));
+  }
+  must(backend_->synchronize(d2h));
+  EXPECT_GE(seconds_of((backend_->stalls()->times() - before).of(StallCause::data)), 0.070);
 }
 
 TEST_F(FakeCudaTest, CopiesAreTimedAndTraced) {
@@ -140,22 +173,28 @@ TEST_F(FakeCudaTest, ABackendThatIsNotTimedMakesNoMarks) {
   EXPECT_GT(timed->counters().events_created, plain->counters().events_created);
 }
 
-// More marks than a ring holds, of a device that is behind: nothing waits for it, and what is counted stays
-// whole.
+// More marks than a ring holds, of a device that is behind: nothing waits for it, and no work is lost.
 TEST_F(FakeCudaTest, ADeviceThatIsBehindLosesMarksAndNoWork) {
   Stream compute = must(backend_->create_stream(StreamRole::compute));
   Stream other = must(backend_->create_stream(StreamRole::h2d));
-  must(backend_->host_call_async(HostCall("computes", sleep_for, 50), other));
-  must(backend_->wait_on_async(must(backend_->record(other)), compute));
+  must(backend_->host_call_async(HostCall("copies", sleep_for, 200), other));
+  const Event held = must(backend_->record(other));
   const Buffer bytes = must(backend_->allocate(MemoryKind::device, 4096));
-  for (int i = 0; i < 3000; ++i) {
+  constexpr int kWaits = 2 * static_cast<int>(detail::kMarkRing);
+  for (int i = 0; i < kWaits; ++i) {
+    must(backend_->wait_on_async(held, compute));
     must(backend_->copy_async(bytes.view(), bytes.view(), compute));
-    if (i % 20 == 0) must(backend_->record(compute));
   }
+  EXPECT_FALSE(backend_->is_complete(held)) << "the test is too slow to be behind";
+  must(backend_->host_call_async(HostCall("computes", sleep_for, 50), compute));
   must(backend_->synchronize(compute));
   const StallTimes times = backend_->stalls()->times();
-  EXPECT_GE(seconds_of(times.of(StallCause::h2d)), 0.03);
-  EXPECT_EQ(backend_->counters().copies, 3000u);
+  EXPECT_GE(seconds_of(times.of(StallCause::h2d)), 0.1);
+  EXPECT_EQ(backend_->counters().copies, static_cast<std::uint64_t>(kWaits));
+  // Its marks are taken up again.
+  must(backend_->host_call_async(HostCall("computes", sleep_for, 50), compute));
+  must(backend_->synchronize(compute));
+  EXPECT_GE(seconds_of((backend_->stalls()->times() - times).computing_ns), 0.045);
 }
 
 TEST(GpuClockTest, AMarkComesAfterItWasQueuedAndBeforeItWasSeen) {

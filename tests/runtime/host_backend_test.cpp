@@ -5,10 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <semaphore>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -35,6 +39,51 @@ class HostBackendTest : public ::testing::Test {
   std::unique_ptr<ThreadPool> pool_ = must(ThreadPool::create(2));
   ManualClock clock_;
 };
+
+void acquire(std::counting_semaphore<>* const& gate, ThreadPool&) { gate->acquire(); }
+
+TEST_F(HostBackendTest, EachWaiterWakesForWhatItWaitsForInWhateverOrderTheyCame) {
+  const auto backend = make({});
+  Stream stream = must(backend->create_stream(StreamRole::compute));
+  std::counting_semaphore<> gate(0);
+  std::vector<Event> events;
+  for (int i = 0; i < 4; ++i) {
+    must(backend->host_call_async(HostCall("acquire", acquire, &gate), stream));
+    events.push_back(must(backend->record(stream)));
+  }
+  std::array<std::atomic<bool>, 4> woke{};
+  std::vector<std::jthread> waiters;
+  for (const std::size_t i : {3u, 0u, 2u, 1u})
+    waiters.emplace_back([&, i] {
+      must(backend->wait(events[i]));
+      woke[i] = true;
+      woke[i].notify_all();
+    });
+  for (std::size_t i = 0; i < 4; ++i) {
+    gate.release();
+    woke[i].wait(false);
+    for (std::size_t later = i + 1; later < 4; ++later) EXPECT_FALSE(woke[later]) << later << " after " << i;
+  }
+}
+
+TEST_F(HostBackendTest, AFeederOfAFullQueueGoesOnWhenHalfOfItIsDone) {
+  const auto backend = make({.queue_depth = 4});
+  Stream stream = must(backend->create_stream(StreamRole::compute));
+  std::counting_semaphore<> gate(0);
+  const auto queue = [&] { must(backend->host_call_async(HostCall("acquire", acquire, &gate), stream)); };
+  for (int i = 0; i < 4; ++i) queue();
+  std::atomic<bool> goes_on = false;
+  std::jthread feeder([&] {
+    queue();
+    goes_on = true;
+    goes_on.notify_all();
+  });
+  gate.release();
+  gate.release();
+  goes_on.wait(false);
+  gate.release(3);
+  must(backend->synchronize(stream));
+}
 
 /// A backend with both links at 1 GB/s and 10 us, and a buffer on each side of each.
 class LinkTest : public HostBackendTest {

@@ -95,11 +95,15 @@ Status by_block_and_depth(MeasureRig& rig, const MeasureOptions& options, const 
   constexpr double kRoundS = 0.06;
   constexpr int kFiles = 2;  // one file of a disk may be half as fast as another: the faster counts
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  const auto objects = static_cast<std::uint32_t>(
-      std::clamp(kRoundS * p.write_bytes_per_s / static_cast<double>(kSlot), 4.0, 8.0));
+  const auto objects = static_cast<std::uint32_t>(std::clamp(
+      kRoundS * p.write_bytes_per_s / static_cast<double>(kSlot * options.nvme_dirs.size()), 4.0, 8.0));
   p.disk_paths = options.nvme_dirs;
   p.disk_blocks = {256.0 * kKiB, 1.0 * kMiB, 4.0 * kMiB};
   p.disk_depths = {1, 4, 16};
+  if (options.quick) {
+    p.disk_blocks.erase(p.disk_blocks.begin());
+    p.disk_depths.erase(p.disk_depths.begin());
+  }
   for (const std::string& path : p.disk_paths)
     for (const double block : p.disk_blocks)
       for (const double depth : p.disk_depths) {

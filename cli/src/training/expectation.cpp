@@ -15,13 +15,16 @@ bool has_both(const Expectation& expected, const TrainOutcome& outcome) {
 
 }  // namespace
 
-Result<Expectation> expectation_of(const RunPlan& plan, const std::optional<Forecast>& forecast,
-                                   const CachedProfile& machine, const TrainOutcome& outcome) {
+Expectation expectation_of(const RunPlan& plan, const std::optional<Forecast>& forecast,
+                           const CachedProfile& machine, const TrainOutcome& outcome) {
   Expectation expected{.warning = machine.warning};
   expected.forecast = forecast;
-  if (!has_both(expected, outcome) || outcome.warm_clipped == 0 || !plan.undo.covers_any()) return expected;
+  if (!has_both(expected, outcome) || outcome.warm_clipped == 0 || !plan.undo.covers_any() ||
+      outcome.ending != Ending::finished)
+    return expected;
   const double clipped = static_cast<double>(outcome.warm_clipped) / static_cast<double>(outcome.warm_steps);
-  STRATA_TRY_ASSIGN(expected.forecast, strata::forecast(plan, *machine.profile, {.clipped = clipped}));
+  auto with_clipped = strata::forecast(plan, *machine.profile, {.clipped = clipped});
+  if (with_clipped.has_value()) expected.forecast = *with_clipped;
   return expected;
 }
 

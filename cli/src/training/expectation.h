@@ -16,10 +16,10 @@ struct Expectation {
   std::optional<Forecast> forecast{};
   std::string warning;  ///< where the profile is of another machine
 };
-/// `forecast` is the one that the plan was made with, of steps that are not clipped. Errors: those of
-/// strata::forecast().
-Result<Expectation> expectation_of(const RunPlan& plan, const std::optional<Forecast>& forecast,
-                                   const CachedProfile& machine, const TrainOutcome& outcome);
+/// `forecast` is the one that the plan was made with, of steps that are not clipped. It stands for a run that
+/// was stopped: whoever asked for that waits for nothing.
+Expectation expectation_of(const RunPlan& plan, const std::optional<Forecast>& forecast,
+                           const CachedProfile& machine, const TrainOutcome& outcome);
 /// Steps and lanes as they were expected and as they were, as a table and a sentence; empty where nothing was
 /// expected or no step was warm.
 std::string expectation_text(const Expectation& expected, const TrainOutcome& outcome);

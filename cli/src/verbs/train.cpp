@@ -212,8 +212,6 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
                     profile_here(io, args.environment, config.memory.backend, config.cpu.share.threads()));
   const SteadyClock clock;
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
-  if (trace && config.memory.backend == "cuda")
-    log->warn("log.trace has no lanes of the GPU yet: what it shows is the engine's phases and nvme");
   if (trace) trace->set_enabled(false);  // the trainer turns it on for the steps asked for
   Going going{args, loaded, machine, io, trace.get(), {}, {}};
   STRATA_TRY_ASSIGN(going.planned, plan_or_split(args, loaded, going.basis(),
@@ -265,8 +263,7 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
     STRATA_TRY(change_budgets(going, trainer, *workload, *folder, progress));
     STRATA_TRY_ASSIGN(outcome, trainer.run());
   }
-  STRATA_TRY_ASSIGN(const Expectation expected,
-                    expectation_of(*going.planned.plan, going.planned.forecast, machine, outcome));
+  const Expectation expected = expectation_of(*going.planned.plan, going.planned.forecast, machine, outcome);
   progress.finish();
   if (trace) STRATA_TRY(trace->write(io, folder->file("trace.json")));
   STRATA_TRY(folder->write("summary.json", summary_json(outcome, job.engine(), *workload,

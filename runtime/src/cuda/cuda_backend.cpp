@@ -1,6 +1,7 @@
 #include <strata/runtime/cuda_backend.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <strata/runtime/alloc_counter.h>
 #include <strata/runtime/assert.h>
@@ -90,6 +91,7 @@ Status CudaBackend::take_queue(StreamRole role, CudaQueue*& taken) {
     taken->role = role;
     taken->error = Status();
     taken->waited = {};
+    taken->waits_on.reset();
     ++streams_created_;
     return {};
   }
@@ -111,6 +113,7 @@ Result<Stream> CudaBackend::create_stream(StreamRole role) {
 void CudaBackend::destroy_stream(int id) noexcept {
   CudaQueue& closing = queue(id);
   (void)ready();
+  if (timeline_ && !is_timed_by_host(closing)) (void)timeline_->ends(id);
   // On a lost device too: a host call that is running still uses the queue.
   if (const cudaError_t error = cudaStreamSynchronize(closing.stream);
       error != cudaSuccess && error != cudaErrorCudartUnloading)
@@ -129,7 +132,7 @@ CudaQueue& CudaBackend::queue(int id) {
 
 Result<cudaStream_t> CudaBackend::feed(int id) {
   CudaQueue& fed = queue(id);
-  if (timeline_) STRATA_CUDA_TRY_HERE(timeline_->begins(id));
+  if (timeline_ && !is_timed_by_host(fed)) STRATA_CUDA_TRY_HERE(timeline_->begins(id));
   const MutexLock lock(fed.mutex);
   fed.dirty = true;
   return fed.stream;
@@ -166,6 +169,7 @@ Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
     to.dirty = true;
     slot->sequence = to.recorded + 1;
     slot->waited = to.waited;
+    slot->waits_on = std::exchange(to.waits_on, std::nullopt);
   }
   slot->backend = this;
   slot->queue = &to;
@@ -183,7 +187,7 @@ Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
 // Of the CPU's stream, whose work needs no device to be timed. Others have marks around theirs.
 void CudaBackend::ran_call(const CudaQueue& on, const char* label, std::int64_t begin_ns,
                            std::int64_t end_ns) noexcept {
-  if (timeline_ && !is_timed_by_host(on)) return;
+  if (timeline_ && !is_timed_by_host(on)) return;  // between its marks
   busy_ns_[static_cast<std::size_t>(on.role)].fetch_add(end_ns - begin_ns, std::memory_order_relaxed);
   if (timeline_) timeline_->ran(on.role, label, begin_ns, end_ns);
 }
@@ -210,6 +214,9 @@ void CUDART_CB CudaBackend::run_call(void* state) noexcept {
     on.error_at = slot.sequence;
   }
   ++on.calls_ended;
+  if (backend.timeline_ && is_timed_by_host(on) && on.calls_ended < on.calls_queued)
+    if (const auto& next = on.calls[on.calls_ended % kCallRing]; next.waits_on)
+      backend.timeline_->will_wait(on.role, *next.waits_on, backend.clock_.now_ns());
   on.call_ended.notify_all();
 }
 

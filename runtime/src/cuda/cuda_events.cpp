@@ -20,7 +20,7 @@ Result<Event> CudaBackend::record(Stream& stream) {
     next = on.recorded + 1;
   }
   const ThirdPartyScope scope;
-  if (timeline_) STRATA_CUDA_TRY_HERE(timeline_->ends(on.id));
+  if (timeline_ && !is_timed_by_host(on)) STRATA_CUDA_TRY_HERE(timeline_->ends(on.id));
   const cudaEvent_t event = on.events[next % kEventRing];
   if (next > kEventRing) {  // the ring pushes back: the event in this slot ends first
     STRATA_CUDA_TRY_HERE(cudaEventSynchronize(event));
@@ -52,7 +52,8 @@ Status CudaBackend::wait_on_async(const Event& event, Stream& stream) {
   CudaQueue& to = queue(stream.id());
   const ThirdPartyScope scope;
   if (const cudaEvent_t handle = pending(event); handle != nullptr) {
-    if (timeline_) STRATA_CUDA_TRY_HERE(timeline_->waits(to.id, queue(event.stream).role));
+    if (timeline_ && !is_timed_by_host(to))
+      STRATA_CUDA_TRY_HERE(timeline_->waits(to.id, queue(event.stream).role));
     STRATA_CUDA_TRY_HERE(cudaStreamWaitEvent(to.stream, handle, 0));
   }
   Waited from{};
@@ -61,7 +62,9 @@ Status CudaBackend::wait_on_async(const Event& event, Stream& stream) {
     const MutexLock lock(other.mutex);
     from = other.waited;
   }
+  const StreamRole on = queue(event.stream).role;
   const MutexLock lock(to.mutex);
+  to.waits_on = on;
   for (std::size_t i = 0; i < kMaxCudaStreams; ++i) to.waited[i] = std::max(to.waited[i], from[i]);
   std::uint64_t& upto = to.waited[static_cast<std::size_t>(event.stream)];
   upto = std::max(upto, event.sequence);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <strata/runtime/backend.h>
@@ -31,6 +32,7 @@ struct CudaCall {
   std::uint64_t sequence = 0;  // the first event that covers it
   Waited waited{};
   HostCall call;
+  std::optional<StreamRole> waits_on;  // the last that the stream waits for between the call before and this
 };
 
 /// One stream with its pools, made once and used again by later Streams. Events are numbered from 1; number n
@@ -53,6 +55,7 @@ struct CudaQueue {
   std::uint64_t calls_queued STRATA_GUARDED_BY(mutex) = 0;
   std::uint64_t calls_ended STRATA_GUARDED_BY(mutex) = 0;
   Waited waited STRATA_GUARDED_BY(mutex) = {};
+  std::optional<StreamRole> waits_on STRATA_GUARDED_BY(mutex);  // since the last call was queued
   Status error STRATA_GUARDED_BY(mutex);
   std::uint64_t error_at STRATA_GUARDED_BY(mutex) = 0;  // the first event that carries it
 };

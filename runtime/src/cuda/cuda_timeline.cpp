@@ -45,7 +45,7 @@ cudaError_t CudaTimeline::open(int id, StreamRole role, cudaStream_t stream, std
   const MutexLock lock(mutex_);
   collect_all();  // what there was before under this id
   Lane& lane = lanes_[static_cast<std::size_t>(id)];
-  lane.working = false;
+  lane.doing = Kind::ends;
   lane.role = role;
   lane.stream = stream;
   lane.marks.resize(kMarkRing);
@@ -59,28 +59,26 @@ cudaError_t CudaTimeline::open(int id, StreamRole role, cudaStream_t stream, std
     if (const cudaError_t error = make(mark.event); error != cudaSuccess) return error;
   if (origin_ != nullptr) return cudaSuccess;
   if (const cudaError_t error = make(origin_); error != cudaSuccess) return error;
-  return cudaEventRecord(origin_, stream);
+  const cudaError_t error = cudaEventRecord(origin_, stream);
+  if (error != cudaSuccess) (void)cudaEventDestroy(std::exchange(origin_, nullptr));
+  return error;
 }
 
 cudaError_t CudaTimeline::begins(int id) {
   const MutexLock lock(mutex_);
   Lane& lane = lanes_[static_cast<std::size_t>(id)];
-  if (std::exchange(lane.working, true)) return cudaSuccess;
-  return push(lane, Kind::begins, lane.role);
+  return lane.doing == Kind::begins ? cudaSuccess : push(lane, Kind::begins, lane.role);
 }
 
 cudaError_t CudaTimeline::waits(int id, StreamRole on) {
   const MutexLock lock(mutex_);
-  Lane& lane = lanes_[static_cast<std::size_t>(id)];
-  lane.working = false;
-  return push(lane, Kind::waits, on);
+  return push(lanes_[static_cast<std::size_t>(id)], Kind::waits, on);
 }
 
 cudaError_t CudaTimeline::ends(int id) {
   const MutexLock lock(mutex_);
   Lane& lane = lanes_[static_cast<std::size_t>(id)];
-  if (!std::exchange(lane.working, false)) return cudaSuccess;
-  return push(lane, Kind::ends, lane.role);
+  return lane.doing == Kind::ends ? cudaSuccess : push(lane, Kind::ends, lane.role);
 }
 
 void CudaTimeline::ran(StreamRole role, const char* label, std::int64_t begin_ns,
@@ -91,7 +89,8 @@ void CudaTimeline::ran(StreamRole role, const char* label, std::int64_t begin_ns
     track->span(label, 0, begin_ns, end_ns);
 }
 
-// Where the device is a whole ring behind, a mark is left out: what it would have told apart becomes one.
+// Where the device is a whole ring behind, a mark is left out, and the next one of its kind tries again: what
+// they would have told apart counts as one.
 cudaError_t CudaTimeline::push(Lane& lane, Kind kind, StreamRole on) {
   if (lane.pushed - lane.passed == kMarkRing) collect_all();
   if (lane.pushed - lane.passed == kMarkRing) return cudaSuccess;
@@ -100,9 +99,10 @@ cudaError_t CudaTimeline::push(Lane& lane, Kind kind, StreamRole on) {
   mark.kind = kind;
   mark.on = on;
   mark.queued_ns = clock_.now_ns();
-  const cudaError_t error = cudaEventRecord(mark.event, lane.stream);
-  lane.pushed += error == cudaSuccess ? 1 : 0;
-  return error;
+  if (const cudaError_t error = cudaEventRecord(mark.event, lane.stream); error != cudaSuccess) return error;
+  lane.doing = kind;
+  ++lane.pushed;
+  return cudaSuccess;
 }
 
 void CudaTimeline::collect() {
@@ -112,6 +112,7 @@ void CudaTimeline::collect() {
 
 void CudaTimeline::collect_all() {
   if (origin_ == nullptr) return;
+  const ThirdPartyScope scope;
   if (!origin_passed_) origin_passed_ = cudaEventQuery(origin_) == cudaSuccess;
   const std::int64_t now = clock_.now_ns();
   std::int64_t settled = now;

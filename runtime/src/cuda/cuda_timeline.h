@@ -32,8 +32,8 @@ class GpuClock {
 
 /// When a stream began and ended to work, and began to wait: timed CUDA events between its work, read when
 /// they have passed. What they tell goes to a stall meter, into busy times and into a trace. A stream works
-/// from the first work after a wait, or after a recording, to the next of either; host calls are timed by
-/// whoever runs them.
+/// from the first work after a wait, or after a recording, to the next of either. A stream whose work the
+/// host does and times itself (the CPU's) has no marks: ran() and will_wait() tell of it, by one clock.
 class CudaTimeline {
  public:
   /// Tracks by role in `trace`, which may be null.
@@ -50,6 +50,10 @@ class CudaTimeline {
 
   /// Work that the host did for a stream and timed itself. Takes no lock that is held over a CUDA call.
   void ran(StreamRole role, const char* label, std::int64_t begin_ns, std::int64_t end_ns) noexcept;
+  /// What such a stream waits for next.
+  void will_wait(StreamRole role, StreamRole on, std::int64_t at_ns) noexcept {
+    meter_.waits(role, on, at_ns);
+  }
 
   /// Reads what has passed.
   void collect() STRATA_EXCLUDES(mutex_);
@@ -71,7 +75,7 @@ class CudaTimeline {
     cudaStream_t stream = nullptr;
     std::vector<Mark> marks;  // a ring; its events are made once
     std::uint64_t pushed = 0, passed = 0;
-    bool working = false;       // by the marks pushed
+    Kind doing = Kind::ends;    // by the marks pushed
     bool busy = false;          // by the marks passed
     std::int64_t since_ns = 0;  // busy since
     std::int64_t last_ns = 0;   // of the last mark passed
