@@ -1,5 +1,6 @@
 #include <string_view>
 
+#include <strata/kernels/cuda_products.h>
 #include <strata/runtime/str.h>
 
 #include "cuda_ops.h"
@@ -79,3 +80,9 @@ Status attention_backward(Backend&, Stream&, const AttentionBackwardArgs&) {
 }
 
 }  // namespace strata::kernels::cuda
+
+namespace strata::kernels {
+
+std::string cuda_products() { return "no cuBLASLt"; }
+
+}  // namespace strata::kernels

@@ -4,6 +4,10 @@
 
 #include <unistd.h>
 
+#include <gmock/gmock.h>
+
+#include <strata/kernels/cuda_products.h>
+
 #include "op_test.h"
 
 namespace strata::kernels {
@@ -125,6 +129,10 @@ TEST(LinearTest, RepeatedProductsKeepNoMemory) {
   const std::int64_t before = resident_bytes();
   run(100);
   EXPECT_LE(resident_bytes() - before, 4 << 20);
+}
+
+TEST(CudaProductsTest, NameTheirLibraryWithItsVersionOrSayThatThereIsNone) {
+  EXPECT_THAT(cuda_products(), ::testing::MatchesRegex("no cuBLASLt|cuBLASLt [0-9]+\\.[0-9]+\\.[0-9]+"));
 }
 
 }  // namespace

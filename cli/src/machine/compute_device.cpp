@@ -1,6 +1,7 @@
 #include "machine/compute_device.h"
 
 #include <strata/kernels/bf16_gemm.h>
+#include <strata/kernels/cuda_products.h>
 #include <strata/runtime/cuda_backend.h>
 #include <strata/runtime/host_backend.h>
 #include <strata/runtime/str.h>
@@ -38,7 +39,7 @@ Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendNe
 std::string products_of(const std::string& backend, const std::string& dtype) {
   if (backend == "cuda") {
     const auto device = compute_device(backend);
-    return str("cuBLASLt on ", device.has_value() ? device->name : std::string("no GPU"));
+    return str(kernels::cuda_products(), " on ", device.has_value() ? device->name : std::string("no GPU"));
   }
   return dtype == "bf16" ? kernels::bf16_gemm_kind() : "";
 }

@@ -29,7 +29,7 @@ struct BackendNeeds {
 Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendNeeds& needs, ThreadPool& pool,
                                                 Clock& clock);
 
-/// By which products and where, for whoever compares bits: "AVX512-BF16", "cuBLASLt on NVIDIA H200".
+/// By which products and where, for whoever compares bits: "AVX512-BF16", "cuBLASLt 13.1.0 on NVIDIA H200".
 /// `dtype`: of the run. Empty: they are the same on all machines that run this.
 std::string products_of(const std::string& backend, const std::string& dtype);
 

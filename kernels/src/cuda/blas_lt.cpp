@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <strata/kernels/cuda_products.h>
 #include <strata/runtime/str.h>
 
 namespace strata::kernels::detail {
@@ -48,3 +49,15 @@ Result<const BlasLt*> blas_lt() {
 }
 
 }  // namespace strata::kernels::detail
+
+namespace strata::kernels {
+
+// The version is major * 10000 + minor * 100 + patch (cuBLAS's documentation).
+std::string cuda_products() {
+  const auto lt = detail::blas_lt();
+  if (!lt.has_value()) return "no cuBLASLt";
+  const std::size_t version = (*lt)->version();
+  return str("cuBLASLt ", version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+}  // namespace strata::kernels
