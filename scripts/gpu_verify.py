@@ -40,11 +40,11 @@ class Verification:
         self.end = time.monotonic() + options.minutes * 60
         self.strata = self.build / "cli/strata"
         self.out.mkdir(parents=True, exist_ok=True)
-        self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(self.library_paths())}
+        self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(self.search_paths())}
         self.gpu = self.find_gpu() if self.sees_gpu() else None
         self.backend = "cuda" if self.gpu else "host"
 
-    def library_paths(self):
+    def search_paths(self):
         """Of a packed build its own libraries; of cuBLASLt, which is loaded by name, wherever there is one."""
         places = [self.build / "lib", "/usr/local/cuda/lib64"]
         places += [pathlib.Path(folder) / "nvidia" / part / "lib" for folder in sys.path for part in ("cu13", "cublas")]
