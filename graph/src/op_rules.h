@@ -7,7 +7,7 @@
 
 #include <strata/graph/ops.h>
 
-/// What the rules of all ops are written with, and those of the moves.
+/// What the rules of all ops are written with, those of the products, and those of the moves.
 namespace strata::detail::op_rules {
 
 using In = std::span<const ValueInfo* const>;
@@ -20,6 +20,20 @@ bool is(const ValueInfo* info, const Shape& shape, DType dtype = DType::f32);
 bool is_storage(DType dtype);
 bool matrix(const ValueInfo* info);
 OutputSpec workspace(std::size_t bytes);
+
+Specs infer_linear(In in, const Attrs& a);
+void vjp_linear(VjpContext& c);
+double flops_linear(In in, In out, const Attrs&);
+Specs infer_linear_backward_input(In in, const Attrs&);
+double flops_linear_input(In in, In, const Attrs&);
+Specs infer_linear_backward_weight(In in, const Attrs&);
+double flops_linear_weight(In in, In, const Attrs&);
+Specs infer_linear_backward_bias(In in, const Attrs&);
+Specs infer_linear_cross_entropy(In in, const Attrs&);
+void vjp_linear_cross_entropy(VjpContext& c);
+double flops_linear_cross_entropy(In in, In, const Attrs&);
+Specs infer_linear_cross_entropy_backward(In in, const Attrs& a);
+double flops_linear_cross_entropy_backward(In in, In out, const Attrs& a);
 
 /// (x) -> x on its way from the device, the host or the store.
 Specs infer_begin_from_device(In in, const Attrs&);

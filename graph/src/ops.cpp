@@ -5,8 +5,6 @@
 #include <strata/kernels/attention.h>
 #include <strata/kernels/embedding.h>
 #include <strata/kernels/layernorm.h>
-#include <strata/kernels/linear.h>
-#include <strata/kernels/linear_cross_entropy.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/runtime/str.h>
 
@@ -59,44 +57,6 @@ Specs infer_layernorm_backward(In in, const Attrs&) {
       {"dweight", in[1]->shape, in[1]->dtype},
       {"dbias", in[1]->shape, in[1]->dtype},
       workspace(kernels::layernorm_backward_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
-}
-
-// --- linear: (x [T, K], w [N, K], b [N] or none) -> y [T, N] ---
-Specs infer_linear(In in, const Attrs& a) {
-  if (!matrix(in[0]) || !matrix(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(1) ||
-      in[0]->dtype != in[1]->dtype || (in[2] != nullptr && !is(in[2], {in[1]->shape.dim(0)}, in[0]->dtype)))
-    return mismatch("x [T, K], weight [N, K], bias [N] or none, of one dtype", in);
-  return std::vector<OutputSpec>{
-      {"y", {in[0]->shape.dim(0), in[1]->shape.dim(0)}, a.f32_out ? DType::f32 : in[0]->dtype}};
-}
-void vjp_linear(VjpContext& c) {
-  const ValueId dy = c.grad_of_out(0);
-  if (c.wants_grad(2)) c.emit(Op::linear_backward_bias, {dy, c.in(2)}, {2, -1});
-  if (c.wants_grad(1)) c.emit(Op::linear_backward_weight, {dy, c.in(0), c.in(1)}, {1});
-  if (c.wants_grad(0)) c.emit(Op::linear_backward_input, {dy, c.in(1)}, {0});
-}
-double flops_linear(In in, In out, const Attrs&) {
-  return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[0]->shape.dim(1));
-}
-// (dy [T, N], w [N, K]) -> dx [T, K]; the cost is that of the forward product
-Specs infer_linear_backward_input(In in, const Attrs&) {
-  return std::vector<OutputSpec>{{"dx", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype}};
-}
-double flops_linear_input(In in, In, const Attrs&) {
-  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
-}
-// (dy [T, N], x [T, K], w for its shape) -> dw [N, K]
-Specs infer_linear_backward_weight(In in, const Attrs&) {
-  return std::vector<OutputSpec>{{"dw", in[2]->shape, in[2]->dtype}};
-}
-double flops_linear_weight(In in, In, const Attrs&) {
-  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
-}
-// (dy [T, N], b for its shape) -> db [N], workspace
-Specs infer_linear_backward_bias(In in, const Attrs&) {
-  return std::vector<OutputSpec>{
-      {"db", in[1]->shape, in[1]->dtype},
-      workspace(kernels::linear_backward_bias_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
 }
 
 // --- gelu; relu has the same rules ---
@@ -257,40 +217,6 @@ void vjp_cross_entropy(VjpContext& c) {
 // (logits, lse, targets, divisor or none) -> dlogits
 Specs infer_cross_entropy_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{{"dlogits", in[0]->shape, in[0]->dtype}};
-}
-
-// --- linear_cross_entropy: (x [T, K], w [V, K], targets [T] i32, divisor [1] or none) -> loss [1], losses
-// [T], workspace ---
-Specs infer_linear_cross_entropy(In in, const Attrs&) {
-  if (!matrix(in[0]) || !matrix(in[1]) || in[0]->dtype != in[1]->dtype ||
-      in[0]->shape.dim(1) != in[1]->shape.dim(1) || !is(in[2], {in[0]->shape.dim(0)}, DType::i32) ||
-      (in[3] != nullptr && !is(in[3], {1})))
-    return mismatch("x [T, K], weight [V, K] of one dtype, targets [T] i32, divisor [1] or none", in);
-  const std::int64_t rows = in[0]->shape.dim(0);
-  return std::vector<OutputSpec>{
-      {"loss", {1}},
-      {"losses", {rows}},
-      workspace(kernels::linear_cross_entropy_workspace_bytes(rows, in[1]->shape.dim(0), in[0]->dtype))};
-}
-void vjp_linear_cross_entropy(VjpContext& c) {
-  Attrs attrs = c.attrs();
-  attrs.no_dx = !c.wants_grad(0);
-  attrs.no_dw = !c.wants_grad(1);
-  c.emit(Op::linear_cross_entropy_backward, {c.in(0), c.in(1), c.in(2), c.in(3)}, {0, 1, -1, -1, -1}, attrs);
-}
-double flops_linear_cross_entropy(In in, In, const Attrs&) {
-  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(0));
-}
-// The same operands -> dx, dw, loss, losses, workspace; see fuse_loss() in autodiff.cpp
-Specs infer_linear_cross_entropy_backward(In in, const Attrs& a) {
-  STRATA_TRY_ASSIGN(std::vector<OutputSpec> out, infer_linear_cross_entropy(in, a));
-  const Shape none = {0};
-  out.insert(out.begin(), {{"dx", a.no_dx ? none : in[0]->shape, in[0]->dtype},
-                           {"dw", a.no_dw ? none : in[1]->shape, DType::f32}});
-  return out;
-}
-double flops_linear_cross_entropy_backward(In in, In out, const Attrs& a) {
-  return (3.0 - a.no_dx - a.no_dw) * flops_linear_cross_entropy(in, out, a);
 }
 
 // --- cached_attention: (qkv [R, (heads + 2 kv_heads) d], positions [R] i32, slots [R] i32, keys and values:
