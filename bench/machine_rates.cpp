@@ -195,9 +195,12 @@ Result<std::string> matrix_on(Bench& bench, Backend& backend, std::int64_t n) {
     operands.push_back(std::move(operand));
   }
   const auto tensor = [&](std::size_t i) { return TensorView{operands[i].view().data, {n, n}, DType::f32}; };
+  STRATA_TRY_ASSIGN(Buffer scratch,
+                    backend.allocate(MemoryKind::device, kernels::product_workspace_bytes(n, n)));
   const auto product = [&] {
-    STRATA_TRY(kernels::linear_forward_async(backend, stream,
-                                             {.x = tensor(0), .w = tensor(1), .b = {}, .y = tensor(2)}));
+    STRATA_TRY(kernels::linear_forward_async(
+        backend, stream,
+        {.x = tensor(0), .w = tensor(1), .b = {}, .y = tensor(2), .workspace = scratch.view()}));
     return backend.synchronize(stream);
   };
   const double n_real = static_cast<double>(n);

@@ -21,6 +21,9 @@ namespace {
 
 BufferView as_workspace(const TensorView& view) { return {view.data, view.bytes()}; }
 TensorView or_none(const TensorView& view) { return view.data == nullptr ? TensorView{} : view; }
+BufferView scratch(const OpCall& c, std::size_t output) {
+  return output < c.out.size() ? as_workspace(c.out[output]) : BufferView{};
+}
 bool adds(const OpCall& c, int output) { return (c.accumulate >> output & 1u) != 0; }
 
 Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
@@ -40,11 +43,14 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
                                                {in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2],
                                                 adds(c, 0), adds(c, 1), adds(c, 2), as_workspace(out[3])});
     case Op::linear:
-      return kernels::linear_forward_async(backend, stream, {in[0], in[1], or_none(in[2]), out[0]});
+      return kernels::linear_forward_async(backend, stream,
+                                           {in[0], in[1], or_none(in[2]), out[0], scratch(c, 1)});
     case Op::linear_backward_input:
-      return kernels::linear_backward_input_async(backend, stream, {in[0], in[1], out[0], adds(c, 0)});
+      return kernels::linear_backward_input_async(backend, stream,
+                                                  {in[0], in[1], out[0], adds(c, 0), scratch(c, 1)});
     case Op::linear_backward_weight:
-      return kernels::linear_backward_weight_async(backend, stream, {in[0], in[1], out[0], adds(c, 0)});
+      return kernels::linear_backward_weight_async(backend, stream,
+                                                   {in[0], in[1], out[0], adds(c, 0), scratch(c, 1)});
     case Op::linear_backward_bias:
       return kernels::linear_backward_bias_async(backend, stream,
                                                  {in[0], out[0], adds(c, 0), as_workspace(out[1])});
@@ -101,11 +107,12 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
                                                    {in[0], in[2], in[1], out[0], 1.0f, true, or_none(in[3])});
     case Op::linear_cross_entropy:
       return kernels::linear_cross_entropy_async(
-          backend, stream, {in[0], in[1], in[2], out[1], out[0], or_none(in[3]), as_workspace(out[2])});
+          backend, stream,
+          {in[0], in[1], in[2], out[1], out[0], or_none(in[3]), as_workspace(out[2]), scratch(c, 3)});
     case Op::linear_cross_entropy_backward:
       return kernels::linear_cross_entropy_backward_async(
           backend, stream,
-          {{in[0], in[1], in[2], out[3], out[2], or_none(in[3]), as_workspace(out[4])},
+          {{in[0], in[1], in[2], out[3], out[2], or_none(in[3]), as_workspace(out[4]), scratch(c, 5)},
            or_none(out[0]),
            or_none(out[1]),
            adds(c, 1)});

@@ -3,17 +3,32 @@
 
 #include "op_rules.h"
 
-// Products: those of a linear layer, and those behind the loss.
+// Products: those of a linear layer, and those behind the loss. One that is to have scratch of its own
+// (give_product_workspaces) has it as its last output.
 
 namespace strata::detail::op_rules {
+namespace {
+
+std::vector<OutputSpec> with_scratch(std::vector<OutputSpec> made, const Attrs& a, std::size_t bytes) {
+  if (a.product_workspace) {
+    made.push_back(workspace(bytes));
+    made.back().name = "product_workspace";
+  }
+  return made;
+}
+std::vector<OutputSpec> product(const char* name, const Shape& shape, DType dtype, const Attrs& a) {
+  return with_scratch({{name, shape, dtype}}, a,
+                      kernels::product_workspace_bytes(shape.dim(0), shape.dim(1)));
+}
+
+}  // namespace
 
 // --- linear: (x [T, K], w [N, K], b [N] or none) -> y [T, N] ---
 Specs infer_linear(In in, const Attrs& a) {
   if (!matrix(in[0]) || !matrix(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(1) ||
       in[0]->dtype != in[1]->dtype || (in[2] != nullptr && !is(in[2], {in[1]->shape.dim(0)}, in[0]->dtype)))
     return mismatch("x [T, K], weight [N, K], bias [N] or none, of one dtype", in);
-  return std::vector<OutputSpec>{
-      {"y", {in[0]->shape.dim(0), in[1]->shape.dim(0)}, a.f32_out ? DType::f32 : in[0]->dtype}};
+  return product("y", {in[0]->shape.dim(0), in[1]->shape.dim(0)}, a.f32_out ? DType::f32 : in[0]->dtype, a);
 }
 void vjp_linear(VjpContext& c) {
   const ValueId dy = c.grad_of_out(0);
@@ -25,15 +40,15 @@ double flops_linear(In in, In out, const Attrs&) {
   return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[0]->shape.dim(1));
 }
 // (dy [T, N], w [N, K]) -> dx [T, K]; the cost is that of the forward product
-Specs infer_linear_backward_input(In in, const Attrs&) {
-  return std::vector<OutputSpec>{{"dx", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype}};
+Specs infer_linear_backward_input(In in, const Attrs& a) {
+  return product("dx", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype, a);
 }
 double flops_linear_input(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
 }
 // (dy [T, N], x [T, K], w for its shape) -> dw [N, K]
-Specs infer_linear_backward_weight(In in, const Attrs&) {
-  return std::vector<OutputSpec>{{"dw", in[2]->shape, in[2]->dtype}};
+Specs infer_linear_backward_weight(In in, const Attrs& a) {
+  return product("dw", in[2]->shape, in[2]->dtype, a);
 }
 double flops_linear_weight(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
@@ -47,16 +62,16 @@ Specs infer_linear_backward_bias(In in, const Attrs&) {
 
 // --- linear_cross_entropy: (x [T, K], w [V, K], targets [T] i32, divisor [1] or none) -> loss [1], losses
 // [T], workspace ---
-Specs infer_linear_cross_entropy(In in, const Attrs&) {
+Specs infer_linear_cross_entropy(In in, const Attrs& a) {
   if (!matrix(in[0]) || !matrix(in[1]) || in[0]->dtype != in[1]->dtype ||
       in[0]->shape.dim(1) != in[1]->shape.dim(1) || !is(in[2], {in[0]->shape.dim(0)}, DType::i32) ||
       (in[3] != nullptr && !is(in[3], {1})))
     return mismatch("x [T, K], weight [V, K] of one dtype, targets [T] i32, divisor [1] or none", in);
-  const std::int64_t rows = in[0]->shape.dim(0);
-  return std::vector<OutputSpec>{
-      {"loss", {1}},
-      {"losses", {rows}},
-      workspace(kernels::linear_cross_entropy_workspace_bytes(rows, in[1]->shape.dim(0), in[0]->dtype))};
+  const std::int64_t rows = in[0]->shape.dim(0), vocab = in[1]->shape.dim(0), k = in[1]->shape.dim(1);
+  return with_scratch({{"loss", {1}},
+                       {"losses", {rows}},
+                       workspace(kernels::linear_cross_entropy_workspace_bytes(rows, vocab, in[0]->dtype))},
+                      a, kernels::linear_cross_entropy_product_bytes(rows, vocab, k));
 }
 void vjp_linear_cross_entropy(VjpContext& c) {
   Attrs attrs = c.attrs();

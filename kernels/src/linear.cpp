@@ -1,9 +1,18 @@
 #include <strata/kernels/linear.h>
 
+#include <algorithm>
+
 #include "cuda_ops.h"
 #include "op.h"
 
 namespace strata::kernels {
+
+// Eight partial results fill a GPU where the result alone would not; where it would, none is needed, and 32
+// MiB are what cuBLAS takes on the largest GPUs.
+std::size_t product_workspace_bytes(std::int64_t m, std::int64_t n) noexcept {
+  constexpr std::size_t kPartials = 8, kMost = std::size_t{32} << 20;
+  return std::min(static_cast<std::size_t>(m * n) * sizeof(float) * kPartials, kMost);
+}
 
 Status linear_forward_async(Backend& backend, Stream& stream, const LinearForwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.x);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <strata/kernels/linear.h>
+
 #include "cuda_ops.h"
 #include "linear_cross_entropy_blocks.h"
 #include "op.h"
@@ -39,6 +41,13 @@ std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t
   const std::int64_t block = linear_cross_entropy_block_rows(rows, vocab);
   const std::size_t kept = dtype == DType::f32 ? 0 : static_cast<std::size_t>(block * vocab) * size_of(dtype);
   return detail::logits_bytes(block, vocab) + kept;
+}
+
+std::size_t linear_cross_entropy_product_bytes(std::int64_t rows, std::int64_t vocab,
+                                               std::int64_t k) noexcept {
+  const std::int64_t block = linear_cross_entropy_block_rows(rows, vocab);
+  return std::max({product_workspace_bytes(block, vocab), product_workspace_bytes(block, k),
+                   product_workspace_bytes(vocab, k)});
 }
 
 Status linear_cross_entropy_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& a) {

@@ -84,5 +84,7 @@ Status attention_backward(Backend&, Stream&, const AttentionBackwardArgs&) {
 namespace strata::kernels {
 
 std::string cuda_products() { return "no cuBLASLt"; }
+std::string cuda_product_choices() { return ""; }
+Status use_cuda_product_choices(std::string_view) { return cuda::absent("use_cuda_product_choices"); }
 
 }  // namespace strata::kernels

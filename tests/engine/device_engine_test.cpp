@@ -53,7 +53,8 @@ class DeviceEngineTest : public ::testing::TestWithParam<Case> {
     return options;
   }
   ProgramSet programs() const {
-    return tiny_programs(Recompute::none, 3, tiny_of_family(GetParam().family), GetParam().compute);
+    return test::with_product_workspaces(
+        tiny_programs(Recompute::none, 3, tiny_of_family(GetParam().family), GetParam().compute));
   }
   static Outcome train(TinyRun& run, int steps, double lr) {
     must(run.engine->initialize(5));

@@ -192,6 +192,18 @@ TEST(StepTest, StepsThreeToTwelveAllocateNothingAndMakeNothingOverThreeTiers) {
   }
 }
 
+// The host's products read none.
+TEST(StepTest, ScratchOfProductsIsInThePlanAndChangesNoBit) {
+  const ProgramSet bare = tiny_programs(Recompute::block);
+  TinyRun without(must(Engine::plan(bare, {}))),
+      with(must(Engine::plan(test::with_product_workspaces(bare), {})));
+  EXPECT_GT(with.plan->planned_peak[0], without.plan->planned_peak[0]);
+  for (TinyRun* run : {&without, &with}) must(run->engine->initialize(5));
+  EXPECT_EQ(with.train(3), without.train(3));
+  EXPECT_EQ(with.engine->peak_bytes(), with.plan->planned_peak);
+  EXPECT_EQ(must(with.engine->state_digest()), must(without.engine->state_digest()));
+}
+
 TEST(StepTest, ProgramsThatAreMissingOrOfAnotherModelAreRefused) {
   ProgramSet set = tiny_programs();
   set.eval = {};

@@ -45,6 +45,13 @@ inline ProgramSet tiny_programs(Recompute recompute = Recompute::none, std::int6
   return set;
 }
 
+/// The same for a GPU.
+inline ProgramSet with_product_workspaces(ProgramSet set) {
+  for (Program* program : {&set.eval, &set.train, &set.infer})
+    *program = give_product_workspaces(std::move(*program));
+  return set;
+}
+
 /// Two micro-batches a step, with a swap whose calls come in one order.
 inline EngineOptions swapping_options(const std::string& dir, StepMode mode) {
   EngineOptions options;

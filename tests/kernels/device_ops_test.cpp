@@ -188,22 +188,29 @@ TEST_P(DeviceOpsTest, CrossEntropy) {
   }
 }
 
-// Sums of products have an order of their own on each side.
+// Sums of products have an order of their own on each side. The last shape is a long sum of a small result,
+// which is made in parts where there is scratch for them.
 TEST_P(DeviceOpsTest, ProductsAreCloseToTheHosts) {
   const double bar = GetParam() == DType::f32 ? 1e-5 : GetParam() == DType::f16 ? 2e-3 : 1e-2;
-  for (const auto& [rows, n, k] : {std::array<std::int64_t, 3>{1, 8, 16}, {70, 96, 40}, {257, 512, 1000}}) {
+  const auto scratch = [&](std::int64_t m, std::int64_t n) {
+    return workspace(product_workspace_bytes(m, n));
+  };
+  for (const auto& [rows, n, k] :
+       {std::array<std::int64_t, 3>{1, 8, 16}, {70, 96, 40}, {257, 512, 1000}, {64, 128, 16384}}) {
     const TensorView x = in({rows, k}, 1), w = in({n, k}, 2), b = in({n}, 3), dy = in({rows, n}, 4);
-    close<LinearForwardArgs>("linear", {x, w, b, unwritten({rows, n}, GetParam())}, &linear_forward_host,
-                             &linear_forward_async, &LinearForwardArgs::y, bar);
-    close<LinearForwardArgs>("linear without bias", {x, w, {}, unwritten({rows, n}, GetParam())},
-                             &linear_forward_host, &linear_forward_async, &LinearForwardArgs::y, bar);
+    for (const BufferView& given : {BufferView{}, scratch(rows, n)}) {
+      close<LinearForwardArgs>("linear", {x, w, b, unwritten({rows, n}, GetParam()), given},
+                               &linear_forward_host, &linear_forward_async, &LinearForwardArgs::y, bar);
+      close<LinearForwardArgs>("linear without bias", {x, w, {}, unwritten({rows, n}, GetParam()), given},
+                               &linear_forward_host, &linear_forward_async, &LinearForwardArgs::y, bar);
+    }
     for (const bool adds : {false, true}) {
-      close<LinearBackwardInputArgs>("linear's dx", {dy, w, in({rows, k}, 5), adds},
+      close<LinearBackwardInputArgs>("linear's dx", {dy, w, in({rows, k}, 5), adds, scratch(rows, k)},
                                      &linear_backward_input_host, &linear_backward_input_async,
                                      &LinearBackwardInputArgs::dx, bar);
-      close<LinearBackwardWeightArgs>("linear's dw", {dy, x, in({n, k}, 6, 1.0, DType::f32), adds},
-                                      &linear_backward_weight_host, &linear_backward_weight_async,
-                                      &LinearBackwardWeightArgs::dw, bar);
+      close<LinearBackwardWeightArgs>(
+          "linear's dw", {dy, x, in({n, k}, 6, 1.0, DType::f32), adds, scratch(n, k)},
+          &linear_backward_weight_host, &linear_backward_weight_async, &LinearBackwardWeightArgs::dw, bar);
     }
   }
 }
@@ -220,7 +227,8 @@ TEST_P(DeviceOpsTest, TheFusedHeadIsCloseToTheHosts) {
       unwritten({rows}, DType::f32),
       unwritten({1}, DType::f32),
       {},
-      workspace(linear_cross_entropy_workspace_bytes(rows, vocab, GetParam()))};
+      workspace(linear_cross_entropy_workspace_bytes(rows, vocab, GetParam())),
+      workspace(linear_cross_entropy_product_bytes(rows, vocab, k))};
   close<LinearCrossEntropyArgs>("losses", forward, &linear_cross_entropy_host, &linear_cross_entropy_async,
                                 &LinearCrossEntropyArgs::losses, bar);
   const LinearCrossEntropyBackwardArgs backward = {forward, unwritten({rows, k}, GetParam()),

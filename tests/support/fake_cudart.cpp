@@ -129,6 +129,11 @@ cudaError_t cudaSetDevice(int) {
   FAKE_ENTER();
   return cudaSuccess;
 }
+cudaError_t cudaGetDevice(int* device) {
+  FAKE_ENTER();
+  *device = 0;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   FAKE_ENTER();
   *properties = {};

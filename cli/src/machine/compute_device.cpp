@@ -44,4 +44,11 @@ std::string products_of(const std::string& backend, const std::string& dtype) {
   return dtype == "bf16" ? kernels::bf16_gemm_kind() : "";
 }
 
+Status make_products_as_in(const std::string& file, Io& io) {
+  constexpr std::uint64_t kMost = std::uint64_t{16} << 20;  // a line is about 200 bytes
+  if (!io.exists(file)) return {};
+  STRATA_TRY_ASSIGN(const std::string text, read_text(io, file, kMost));
+  return kernels::use_cuda_product_choices(text).annotate(file);
+}
+
 }  // namespace strata::cli

@@ -6,6 +6,7 @@
 
 #include <strata/runtime/backend.h>
 #include <strata/runtime/clock.h>
+#include <strata/runtime/io.h>
 #include <strata/runtime/thread_pool.h>
 #include <strata/runtime/trace.h>
 
@@ -32,5 +33,8 @@ Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendNe
 /// By which products and where, for whoever compares bits: "AVX512-BF16", "cuBLASLt 13.1.0 on NVIDIA H200".
 /// `dtype`: of the run. Empty: they are the same on all machines that run this.
 std::string products_of(const std::string& backend, const std::string& dtype);
+/// From here on a GPU's products are made by the algorithms in `file` (kernels::cuda_product_choices), where
+/// there is one. Errors: `invalid` with the line that is none.
+Status make_products_as_in(const std::string& file, Io& io);
 
 }  // namespace strata::cli

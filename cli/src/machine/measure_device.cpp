@@ -18,8 +18,13 @@ Status measure_products(MeasureRig& rig, bool quick, MachineProfile& p) {
       STRATA_TRY_ASSIGN(const TensorView x, rig.tensor({m, n}, dtype));
       STRATA_TRY_ASSIGN(const TensorView w, rig.tensor({n, n}, dtype));
       STRATA_TRY_ASSIGN(const TensorView y, rig.tensor({m, n}, dtype));
+      BufferView scratch;
+      if (rig.is_gpu()) {
+        STRATA_TRY_ASSIGN(scratch, rig.memory(MemoryKind::device, kernels::product_workspace_bytes(m, n)));
+      }
       STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
-        return kernels::linear_forward_async(rig.backend(), rig.compute(), {.x = x, .w = w, .b = {}, .y = y});
+        return kernels::linear_forward_async(rig.backend(), rig.compute(),
+                                             {.x = x, .w = w, .b = {}, .y = y, .workspace = scratch});
       }));
       const double flops = 2.0 * size * static_cast<double>(n) * static_cast<double>(n);
       (dtype == DType::f32 ? p.flops_f32 : p.flops_16bit).push_back(flops / s);

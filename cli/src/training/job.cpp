@@ -313,7 +313,8 @@ Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const
 Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded) {
   STRATA_TRY(decide_machine(loaded));  // chooses the dtype it is recorded in
   ProgramSet programs;
-  STRATA_TRY_ASSIGN(programs.eval, record_evaluation(loaded.config));
+  STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(loaded.config));
+  programs.eval = fit_to_backend(std::move(evaluation), loaded.config);
   return plan_programs(loaded, programs);
 }
 

@@ -79,7 +79,7 @@ Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& pa
   STRATA_TRY(folder->lock_->lock().annotate(str(path, " is in use by another run")));
   if (opening == Opening::overwrite)
     for (const char* name :
-         {kMetrics, kSamples, "summary.json", "trace.json", "checkpoints", kResolvedConfig})
+         {kMetrics, kSamples, "summary.json", "trace.json", "checkpoints", kProductChoices, kResolvedConfig})
       if (io.exists(folder->file(name))) STRATA_TRY(io.remove_all(folder->file(name)));
   STRATA_TRY_ASSIGN(const std::vector<std::string> names, io.list(path));
   for (const std::string& name : names)  // what a kill left of write_text_atomically

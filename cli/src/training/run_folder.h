@@ -12,6 +12,9 @@ namespace strata::cli {
 /// The configuration of a run with every auto decided.
 inline constexpr const char* kResolvedConfig = "config.resolved.toml";
 
+/// By which algorithms a GPU's products were made: kernels::cuda_product_choices().
+inline constexpr const char* kProductChoices = "products.txt";
+
 /// One line of metrics.jsonl.
 struct MetricsLine {
   std::int64_t step = 0;

@@ -7,6 +7,7 @@
 
 #include <strata/cpuopt/schedule.h>
 #include <strata/engine/checkpoint.h>
+#include <strata/kernels/cuda_products.h>
 #include <strata/runtime/alloc_counter.h>
 #include <strata/model/hf/config.h>
 #include <strata/runtime/digest.h>
@@ -224,6 +225,9 @@ Status Trainer::sample(std::int64_t step) {
 }
 
 Status Trainer::save() {
+  // First: who goes on from the checkpoint needs it.
+  if (config_.memory.backend == "cuda")
+    STRATA_TRY(folder_.write(kProductChoices, kernels::cuda_product_choices()));
   STRATA_TRY_ASSIGN(saved_in_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, folder_.path()),
                                                run_identity(config_, workload_), config_.checkpoint.keep));
   saved_step_ = engine_->steps();

@@ -165,6 +165,10 @@ OffloadOptions away_options(const TrainConfig& config, double share) {
 
 }  // namespace
 
+Program fit_to_backend(Program program, const TrainConfig& config) {
+  return config.memory.backend == "cuda" ? give_product_workspaces(std::move(program)) : program;
+}
+
 Result<Program> record_evaluation(const TrainConfig& config) {
   const DecoderRows rows = config.data.packing == "pack" ? DecoderRows::packed : DecoderRows::whole;
   return record_decoder(decoder_config(config), config.train.micro_batch, DecoderHead::loss, rows,
@@ -173,15 +177,18 @@ Result<Program> record_evaluation(const TrainConfig& config) {
 
 Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations) {
   ProgramSet set;
-  STRATA_TRY_ASSIGN(set.eval, record_evaluation(config));
-  STRATA_TRY_ASSIGN(Program forward, freeze_parameters(set.eval, config.train.freeze));
+  STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(config));
+  STRATA_TRY_ASSIGN(Program forward, freeze_parameters(evaluation, config.train.freeze));
   STRATA_TRY_ASSIGN(set.train, derive_backward(std::move(forward), "loss"));
   set.train = recompute_regions(std::move(set.train), activations.recompute);
   if (activations.by_layer) set.train = in_layer_order(set.train, config.train.grad_accum);
+  set.train = fit_to_backend(std::move(set.train), config);
   set.train = offload_activations(std::move(set.train), away_options(config, activations.share_away));
   if (activations.to_nvme) set.train = store_activations(std::move(set.train), away_options(config, 1));
-  STRATA_TRY_ASSIGN(set.infer, record_decoder(decoder_config(config), 1, DecoderHead::logits,
-                                              DecoderRows::whole, compute_dtype(config)));
+  STRATA_TRY_ASSIGN(Program inference, record_decoder(decoder_config(config), 1, DecoderHead::logits,
+                                                      DecoderRows::whole, compute_dtype(config)));
+  set.eval = fit_to_backend(std::move(evaluation), config);
+  set.infer = fit_to_backend(std::move(inference), config);
   return set;
 }
 

@@ -71,9 +71,11 @@ class Workload {
 DecoderConfig decoder_config(const TrainConfig& config);
 /// What train.dtype, once decided, means.
 DType compute_dtype(const TrainConfig& config);
-/// Records the model's loss of a micro-batch.
+/// The program as it is for what config.memory.backend names: a GPU's products have scratch.
+Program fit_to_backend(Program program, const TrainConfig& config);
+/// Records the model's loss of a micro-batch; not yet fitted.
 Result<Program> record_evaluation(const TrainConfig& config);
-/// Records the model for a micro-batch: training with its backward, validation, and inference of one
+/// Records the model for a micro-batch, fitted: training with its backward, validation, and inference of one
 /// sequence.
 Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations);
 

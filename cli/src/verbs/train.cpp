@@ -200,6 +200,8 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
     if (const std::string then = products_in(manifest.run), now = products_in(identity); then != now)
       log->warn("the checkpoint's run multiplied by ", then, ", this one by ", now,
                 ": from here on bits differ from those of an uninterrupted run");
+    else
+      STRATA_TRY(make_products_as_in(str(path, "/", kProductChoices), io));
     if (is_finished(manifest, config, path, io))
       return Outcome{
           Ending::finished, path,

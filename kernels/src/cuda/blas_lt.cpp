@@ -33,7 +33,8 @@ Result<BlasLt> load() {
         find(library, "cublasLtMatmulPreferenceDestroy", f.preference_destroy) &&
         find(library, "cublasLtMatmulPreferenceSetAttribute", f.preference_set) &&
         find(library, "cublasLtMatmulAlgoGetHeuristic", f.heuristic) &&
-        find(library, "cublasLtMatmul", f.matmul) && find(library, "cublasLtGetVersion", f.version))
+        find(library, "cublasLtMatmulAlgoCheck", f.algo_check) && find(library, "cublasLtMatmul", f.matmul) &&
+        find(library, "cublasLtGetVersion", f.version))
       return f;
     why += str(why.empty() ? "" : "; ", name, " lacks a function");
   }

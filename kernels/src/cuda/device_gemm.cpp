@@ -1,13 +1,18 @@
 #include "cuda/device_gemm.h"
 
+#include <array>
+#include <cstring>
 #include <map>
-#include <tuple>
+#include <utility>
+#include <vector>
 
+#include <strata/kernels/cuda_products.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/thread_annotations.h>
 
 #include "cuda/blas_lt.h"
 #include "cuda/cuda_error.h"
+#include "cuda/product_choices.h"
 
 namespace strata::kernels::detail {
 namespace {
@@ -34,15 +39,8 @@ std::uint32_t alignment_of(const void* p) {
   return static_cast<std::uint32_t>(at & ~(at - 1));
 }
 
-/// What is multiplied, apart from where it lies.
-struct Key {
-  int device;
-  bool trans_a, trans_b, has_bias;
-  DType dtype, c_dtype;
-  std::int64_t m, n, k, lda, ldb, ldc;
-  std::uint32_t a_align, b_align, c_align;
-  friend auto operator<=>(const Key&, const Key&) = default;
-};
+using Algorithm = decltype(ProductChoice::algorithm);
+
 struct Product {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
@@ -51,7 +49,7 @@ struct Product {
 
 // cuBLASLt counts by columns: a row-major matrix is its transpose there, so C^T = op(B)^T op(A)^T is asked
 // for.
-Result<Product> make_product(const BlasLt& lt, cublasLtHandle_t handle, const Gemm& g, const Key& key) {
+Result<Product> describe(const BlasLt& lt, const Gemm& g, const ProductKey& key) {
   Product p;
   STRATA_LT_TRY(lt.desc_create(&p.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto& value) {
@@ -71,14 +69,23 @@ Result<Product> make_product(const BlasLt& lt, cublasLtHandle_t handle, const Ge
   STRATA_LT_TRY(layout(p.first, g.dtype, g.trans_b ? g.k : g.n, g.trans_b ? g.n : g.k, g.ldb));
   STRATA_LT_TRY(layout(p.second, g.dtype, g.trans_a ? g.m : g.k, g.trans_a ? g.k : g.m, g.lda));
   STRATA_LT_TRY(layout(p.result, g.c_dtype, g.n, g.m, g.ldc));
+  return p;
+}
 
+// The first that cuBLASLt proposes.
+Result<cublasLtMatmulAlgo_t> chosen(const BlasLt& lt, cublasLtHandle_t handle, const Gemm& g,
+                                    const Product& p, const ProductKey& key) {
   cublasLtMatmulPreference_t preference = nullptr;
   STRATA_LT_TRY(lt.preference_create(&preference));
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
     return lt.preference_set(preference, what, &value, sizeof value);
   };
-  const std::uint64_t no_workspace = 0;
-  cublasStatus_t status = prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, no_workspace);
+  cublasStatus_t status =
+      prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{key.workspace_bytes});
+  // Parts of a sum that were added in C would be rounded to its dtype each time.
+  if (status == CUBLAS_STATUS_SUCCESS)
+    status = prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                    static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   for (const auto& [what, bytes] : {std::pair{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b_align},
                                     std::pair{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a_align},
                                     std::pair{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.c_align},
@@ -92,46 +99,96 @@ Result<Product> make_product(const BlasLt& lt, cublasLtHandle_t handle, const Ge
   lt.preference_destroy(preference);
   STRATA_LT_TRY(status);
   if (n_found == 0) return lt_failure(CUBLAS_STATUS_NOT_SUPPORTED, "the search for an algorithm", g);
-  p.algo = found.algo;
-  return p;
+  return found.algo;
 }
 
-/// Handles by device and products by key: made once, and not many.
+// Another run's choice, which this GPU and library are asked about.
+Result<cublasLtMatmulAlgo_t> recorded(const BlasLt& lt, cublasLtHandle_t handle, const Gemm& g,
+                                      const Product& p, const ProductKey& key, const Algorithm& algorithm) {
+  cublasLtMatmulAlgo_t algo{};
+  static_assert(sizeof algo == sizeof algorithm);
+  std::memcpy(&algo, algorithm.data(), sizeof algo);
+  cublasLtMatmulHeuristicResult_t answer{};
+  STRATA_LT_TRY(lt.algo_check(handle, p.desc, p.first, p.second, p.result, p.result, &algo, &answer));
+  STRATA_LT_TRY(answer.state);
+  if (answer.workspaceSize > key.workspace_bytes)
+    return lt_failure(CUBLAS_STATUS_INVALID_VALUE, "the recorded algorithm, which wants more workspace,", g);
+  return algo;
+}
+
+/// Handles by device and products by device and key: made once, and not many.
 class Products {
  public:
   /// Valid for the life of the process.
-  Result<const Product*> get(const BlasLt& lt, const Gemm& g, const Key& key, cublasLtHandle_t& handle)
-      STRATA_EXCLUDES(mutex_) {
+  Result<const Product*> get(const BlasLt& lt, const Gemm& g, const ProductKey& key, int device,
+                             cublasLtHandle_t& handle) STRATA_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    cublasLtHandle_t& of_device = handles_[key.device];
+    cublasLtHandle_t& of_device = handles_[device];
     if (of_device == nullptr) STRATA_LT_TRY(lt.create(&of_device));
     handle = of_device;
-    auto at = products_.find(key);
-    if (at == products_.end()) {
-      STRATA_TRY_ASSIGN(const Product product, make_product(lt, of_device, g, key));
-      at = products_.emplace(key, product).first;
+    auto at = made_.find({device, key});
+    if (at == made_.end()) {
+      STRATA_TRY_ASSIGN(Product product, describe(lt, g, key));
+      if (const auto choice = recorded_.find(key); choice != recorded_.end()) {
+        STRATA_TRY_ASSIGN(product.algo, recorded(lt, of_device, g, product, key, choice->second));
+      } else {
+        STRATA_TRY_ASSIGN(product.algo, chosen(lt, of_device, g, product, key));
+      }
+      at = made_.emplace(std::pair{device, key}, product).first;
     }
     return &at->second;
+  }
+
+  std::vector<ProductChoice> choices() STRATA_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    std::map<ProductKey, Algorithm> all = recorded_;
+    for (const auto& [where, product] : made_)
+      std::memcpy(all[where.second].data(), &product.algo, sizeof product.algo);
+    std::vector<ProductChoice> choices;
+    for (const auto& [key, algorithm] : all) choices.push_back({key, algorithm});
+    return choices;
+  }
+  void use(const std::vector<ProductChoice>& choices) STRATA_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    for (const ProductChoice& choice : choices) recorded_[choice.of] = choice.algorithm;
+  }
+
+  static Products& of_process() {
+    static Products products;
+    return products;
   }
 
  private:
   Mutex mutex_;
   std::map<int, cublasLtHandle_t> handles_ STRATA_GUARDED_BY(mutex_);
-  std::map<Key, Product> products_ STRATA_GUARDED_BY(mutex_);
+  std::map<std::pair<int, ProductKey>, Product> made_ STRATA_GUARDED_BY(mutex_);
+  std::map<ProductKey, Algorithm> recorded_ STRATA_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
-Status device_gemm(const Gemm& g, const void* row_bias, cudaStream_t queue) {
+Status device_gemm(const Gemm& g, const void* row_bias, BufferView workspace, cudaStream_t queue) {
   if (g.m == 0 || g.n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const BlasLt* const lt, blas_lt());
-  Key key{
-      0,     g.trans_a, g.trans_b, row_bias != nullptr, g.dtype,           g.c_dtype,        g.m, g.n, g.k,
-      g.lda, g.ldb,     g.ldc,     alignment_of(g.a),   alignment_of(g.b), alignment_of(g.c)};
-  STRATA_CUDA_TRY(cudaGetDevice(&key.device));
-  static Products products;
+  int device = 0;
+  STRATA_CUDA_TRY(cudaGetDevice(&device));
+  const ProductKey key{.trans_a = g.trans_a,
+                       .trans_b = g.trans_b,
+                       .has_bias = row_bias != nullptr,
+                       .dtype = g.dtype,
+                       .c_dtype = g.c_dtype,
+                       .m = g.m,
+                       .n = g.n,
+                       .k = g.k,
+                       .lda = g.lda,
+                       .ldb = g.ldb,
+                       .ldc = g.ldc,
+                       .a_align = alignment_of(g.a),
+                       .b_align = alignment_of(g.b),
+                       .c_align = alignment_of(g.c),
+                       .workspace_bytes = workspace.bytes};
   cublasLtHandle_t handle = nullptr;
-  STRATA_TRY_ASSIGN(const Product* const p, products.get(*lt, g, key, handle));
+  STRATA_TRY_ASSIGN(const Product* const p, Products::of_process().get(*lt, g, key, device, handle));
   cublasLtMatmulDesc_t desc = p->desc;
   // The one thing of a description that is an address: a copy of it has this product's.
   cublasLtMatmulDescOpaque_t with_bias;
@@ -142,8 +199,20 @@ Status device_gemm(const Gemm& g, const void* row_bias, cudaStream_t queue) {
   }
   const float one = 1.0f, beta = g.accumulate ? 1.0f : 0.0f;
   STRATA_LT_TRY(lt->matmul(handle, desc, &one, g.b, p->first, g.a, p->second, &beta, g.c, p->result, g.c,
-                           p->result, &p->algo, nullptr, 0, queue));
+                           p->result, &p->algo, workspace.data, workspace.bytes, queue));
   return Status::ok();
 }
 
 }  // namespace strata::kernels::detail
+
+namespace strata::kernels {
+
+std::string cuda_product_choices() { return detail::to_text(detail::Products::of_process().choices()); }
+
+Status use_cuda_product_choices(std::string_view text) {
+  STRATA_TRY_ASSIGN(const std::vector<detail::ProductChoice> choices, detail::parse_product_choices(text));
+  detail::Products::of_process().use(choices);
+  return Status::ok();
+}
+
+}  // namespace strata::kernels

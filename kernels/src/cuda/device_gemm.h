@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <strata/runtime/backend.h>
 #include <strata/runtime/status.h>
 
 #include "gemm.h"
@@ -9,11 +10,11 @@
 namespace strata::kernels::detail {
 
 /// The product of `gemm`, with `row_bias` (n values of its dtype, or null) added before C is rounded, by
-/// cuBLASLt: sums in f32 (no TF32), by an algorithm that needs no workspace and that shape, dtypes and the
-/// alignment of the operands choose, never a budget; its bits depend on these, on the GPU and on cuBLASLt's
-/// version alone. What a product needs is made the first time and kept for the life of the process. cuBLASLt
-/// is loaded when first used. Errors: `unsupported` where it is not found, `internal` with its code where it
-/// refuses.
-Status device_gemm(const Gemm& gemm, const void* row_bias, cudaStream_t queue);
+/// cuBLASLt: sums in f32 (no TF32, and parts of a sum stay f32 until they are added), by an algorithm that
+/// shape, dtypes, the alignment of the operands and the size of the workspace (0: none) choose, never a
+/// budget; its bits depend on these, on the GPU and on cuBLASLt's version alone. What a product needs is made
+/// the first time and kept for the life of the process. cuBLASLt is loaded when first used. Errors:
+/// `unsupported` where it is not found, `internal` with its code where it refuses.
+Status device_gemm(const Gemm& gemm, const void* row_bias, BufferView workspace, cudaStream_t queue);
 
 }  // namespace strata::kernels::detail

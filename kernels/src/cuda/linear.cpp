@@ -7,24 +7,25 @@
 namespace strata::kernels::cuda {
 namespace {
 
-Status multiply(const detail::Gemm& gemm, const void* row_bias, Stream& stream) {
+Status multiply(const detail::Gemm& gemm, const void* row_bias, BufferView workspace, Stream& stream) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return detail::device_gemm(gemm, row_bias, queue);
+  return detail::device_gemm(gemm, row_bias, workspace, queue);
 }
 
 }  // namespace
 
 Status linear_forward(Backend&, Stream& stream, const LinearForwardArgs& a) {
-  return multiply(detail::forward_product(a), detail::is_given(a.b) ? a.b.data : nullptr, stream);
+  return multiply(detail::forward_product(a), detail::is_given(a.b) ? a.b.data : nullptr, a.workspace,
+                  stream);
 }
 Status linear_backward_input(Backend&, Stream& stream, const LinearBackwardInputArgs& a) {
-  return multiply(detail::input_product(a), nullptr, stream);
+  return multiply(detail::input_product(a), nullptr, a.workspace, stream);
 }
 
 // Of no rows the sum is nothing.
 Status linear_backward_weight(Backend&, Stream& stream, const LinearBackwardWeightArgs& a) {
   const detail::Gemm gemm = detail::weight_product(a);
-  if (gemm.k > 0) return multiply(gemm, nullptr, stream);
+  if (gemm.k > 0) return multiply(gemm, nullptr, a.workspace, stream);
   if (a.accumulate) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   STRATA_CUDA_TRY(cudaMemsetAsync(a.dw.data, 0, a.dw.bytes(), queue));

@@ -39,7 +39,7 @@ Status for_blocks(const LinearCrossEntropyArgs& a, cudaStream_t queue, const Bod
                                     .c = logits,
                                     .ldc = vocab,
                                     .dtype = a.x.dtype},
-                                   nullptr, queue));
+                                   nullptr, a.product_workspace, queue));
     const bool in_place = a.x.dtype == DType::f32;
     STRATA_TRY(body(
         first, detail::LossRows{logits, a.targets.as<std::int32_t>() + first, a.losses.as<float>() + first, n,
@@ -78,7 +78,7 @@ Status linear_cross_entropy_backward(Backend&, Stream& stream, const LinearCross
                                       .ldc = k,
                                       .dtype = f.x.dtype,
                                       .c_dtype = f.x.dtype},
-                                     nullptr, queue));
+                                     nullptr, f.product_workspace, queue));
     if (detail::is_given(a.dw))
       STRATA_TRY(detail::device_gemm({.trans_a = true,
                                       .m = rows.vocab,
@@ -92,7 +92,7 @@ Status linear_cross_entropy_backward(Backend&, Stream& stream, const LinearCross
                                       .ldc = k,
                                       .accumulate = a.accumulate_dw || first > 0,
                                       .dtype = f.x.dtype},
-                                     nullptr, queue));
+                                     nullptr, f.product_workspace, queue));
     return Status::ok();
   });
 }

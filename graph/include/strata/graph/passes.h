@@ -50,6 +50,11 @@ Program recompute_regions(Program program, Recompute mode);
 /// Lamy- Poirier 2021, arXiv 2106.02679.) After recompute_regions(), before offload_activations().
 Program in_layer_order(const Program& program, std::int32_t micro_batches);
 
+/// Every product gets scratch of its own (kernels::product_workspace_bytes), for programs that a GPU runs:
+/// those of a long inner extent are faster with it. After in_layer_order(), before offload_activations();
+/// twice changes nothing more.
+Program give_product_workspaces(Program program);
+
 /// What offload_activations() goes by. Rates are those that a program may count on throughout; they choose
 /// how early a move begins, and no result depends on them.
 struct OffloadOptions {

@@ -110,7 +110,8 @@ struct Attrs {
   bool inverse = false;
   bool f32_out = false;  ///< of a linear: its result is not rounded to the dtype of x
   bool no_dx = false,
-       no_dw = false;  ///< of the backward of a product: that gradient is not wanted, and empty
+       no_dw = false;              ///< of the backward of a product: that gradient is not wanted, and empty
+  bool product_workspace = false;  ///< of a product: it has scratch of that name as its last output
   float eps = 0;
   kernels::RopeFrequencies frequencies = {};
   std::int32_t move = 0;  ///< which offload of the program the four moves of a value are

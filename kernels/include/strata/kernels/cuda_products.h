@@ -1,11 +1,23 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+
+#include <strata/runtime/status.h>
 
 namespace strata::kernels {
 
 /// What products on a GPU are made with: "cuBLASLt 13.1.0". Its version is part of what decides their bits.
 /// Where there is none: "no cuBLASLt". Loads the library.
 std::string cuda_products();
+
+/// The algorithms that products on a GPU were made by in this process, and those given to
+/// use_cuda_product_choices(): one line a product; empty where there was none.
+std::string cuda_product_choices();
+/// From here on a product that has a line in `text`, which is of cuda_product_choices() with the same
+/// cuda_products() on the same kind of GPU, is made by the algorithm there, whatever cuBLASLt would propose;
+/// one that was made already stays as it is. Errors: `invalid` with the line, and then nothing changes. An
+/// algorithm that cuBLASLt does not take is an error of the op that asks for it.
+Status use_cuda_product_choices(std::string_view text);
 
 }  // namespace strata::kernels

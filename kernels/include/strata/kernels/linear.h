@@ -11,12 +11,18 @@ namespace strata::kernels {
 // tile over the whole inner extent, so bits depend on shapes and the host GEMM's instruction set (bf16_gemm.h
 // for what is kept in bf16). "kept" is the storage of embedding.h.
 
+/// Of a GPU's product with an [m, n] result: room for some partial results of a long inner extent, at most 32
+/// MiB. One shape has one size, whatever memory there is, because it has a say in the algorithm, and so in
+/// bits. A product without it is right, too, and may be slower.
+std::size_t product_workspace_bytes(std::int64_t m, std::int64_t n) noexcept;
+
 /// y = x w^T + b.
 struct LinearForwardArgs {
-  TensorView x;  ///< kept [..., K], T rows
-  TensorView w;  ///< kept [N, K]
-  TensorView b;  ///< kept [N], added before y is rounded; a default view (rank 0) for none
-  TensorView y;  ///< kept [..., N], T rows, written
+  TensorView x;               ///< kept [..., K], T rows
+  TensorView w;               ///< kept [N, K]
+  TensorView b;               ///< kept [N], added before y is rounded; a default view (rank 0) for none
+  TensorView y;               ///< kept [..., N], T rows, written
+  BufferView workspace = {};  ///< product_workspace_bytes(T, N), 256-aligned, or none; the host reads none
 };
 Status linear_forward_async(Backend& backend, Stream& stream, const LinearForwardArgs& args);
 void linear_forward_host(const LinearForwardArgs& args, ThreadPool& pool);
@@ -27,6 +33,7 @@ struct LinearBackwardInputArgs {
   TensorView w;   ///< kept [N, K]
   TensorView dx;  ///< kept [..., K], T rows, written
   bool accumulate = false;
+  BufferView workspace = {};  ///< as in LinearForwardArgs, for [T, K]
 };
 Status linear_backward_input_async(Backend& backend, Stream& stream, const LinearBackwardInputArgs& args);
 void linear_backward_input_host(const LinearBackwardInputArgs& args, ThreadPool& pool);
@@ -37,6 +44,7 @@ struct LinearBackwardWeightArgs {
   TensorView x;   ///< kept [..., K], T rows
   TensorView dw;  ///< f32 or kept [N, K], written
   bool accumulate = false;
+  BufferView workspace = {};  ///< as in LinearForwardArgs, for [N, K]
 };
 Status linear_backward_weight_async(Backend& backend, Stream& stream, const LinearBackwardWeightArgs& args);
 void linear_backward_weight_host(const LinearBackwardWeightArgs& args, ThreadPool& pool);

@@ -1,0 +1,32 @@
+#include <strata/graph/ops.h>
+#include <strata/graph/passes.h>
+#include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+namespace {
+
+bool multiplies(Op op) {
+  return op == Op::linear || op == Op::linear_backward_input || op == Op::linear_backward_weight ||
+         op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward;
+}
+
+}  // namespace
+
+Program give_product_workspaces(Program program) {
+  for (Instr& instr : program.code) {
+    if (!multiplies(instr.op) || instr.attrs.product_workspace) continue;
+    instr.attrs.product_workspace = true;
+    std::vector<const ValueInfo*> in;
+    for (const ValueId id : instr.in) in.push_back(id == kNoValue ? nullptr : &program.value(id));
+    const auto made = op_def(instr.op).infer(in, instr.attrs);
+    STRATA_ASSERT(made.has_value() && made->size() == instr.out.size() + 1, "the scratch of ",
+                  op_def(instr.op).name);
+    const OutputSpec& scratch = made->back();
+    instr.out.push_back(program.add_value({str(op_def(instr.op).name, ".", scratch.name), scratch.shape,
+                                           scratch.dtype, ValueKind::workspace, -1}));
+  }
+  return program;
+}
+
+}  // namespace strata

@@ -1,0 +1,108 @@
+#include "cuda/product_choices.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include <strata/runtime/str.h>
+
+namespace strata::kernels::detail {
+namespace {
+
+constexpr std::string_view kHeader =
+    "# trans_a trans_b bias dtype c_dtype m n k lda ldb ldc a_align b_align c_align workspace algorithm[8]";
+
+/// The words of a line, one after the other; after the first that is wrong all are.
+class Words {
+ public:
+  explicit Words(std::string_view line) : left_(line) {}
+
+  template <class Number>
+  Number number(int base = 10) {
+    const std::string_view word = next();
+    Number value{};
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, base);
+    if (word.empty() || error != std::errc() || end != word.data() + word.size()) fine_ = false;
+    return value;
+  }
+  bool flag() {
+    const auto value = number<unsigned>();
+    fine_ = fine_ && value <= 1;
+    return value == 1;
+  }
+  DType dtype() {
+    const std::string_view word = next();
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      if (word == to_string(dtype)) return dtype;
+    fine_ = false;
+    return DType::f32;
+  }
+  bool is_done() const noexcept { return fine_ && left_.empty(); }
+
+ private:
+  std::string_view next() {
+    const std::size_t space = left_.find(' ');
+    const std::string_view word = left_.substr(0, space);
+    left_ = space == std::string_view::npos ? std::string_view() : left_.substr(space + 1);
+    return word;
+  }
+  std::string_view left_;
+  bool fine_ = true;
+};
+
+std::optional<ProductChoice> parse_line(std::string_view line) {
+  Words words(line);
+  ProductChoice choice;
+  ProductKey& key = choice.of;
+  for (bool* flag : {&key.trans_a, &key.trans_b, &key.has_bias}) *flag = words.flag();
+  for (DType* dtype : {&key.dtype, &key.c_dtype}) *dtype = words.dtype();
+  for (std::int64_t* size : {&key.m, &key.n, &key.k, &key.lda, &key.ldb, &key.ldc})
+    *size = words.number<std::int64_t>();
+  for (std::uint32_t* align : {&key.a_align, &key.b_align, &key.c_align})
+    *align = words.number<std::uint32_t>();
+  key.workspace_bytes = words.number<std::uint64_t>();
+  for (std::uint64_t& part : choice.algorithm) part = words.number<std::uint64_t>(16);
+  return words.is_done() ? std::optional(choice) : std::nullopt;
+}
+
+std::string hex(std::uint64_t value) {
+  char digits[16];
+  const auto [end, error] = std::to_chars(std::begin(digits), std::end(digits), value, 16);
+  return {digits, error == std::errc() ? end : digits};
+}
+
+std::string to_line(const ProductChoice& choice) {
+  const ProductKey& k = choice.of;
+  std::string line = str(int{k.trans_a}, " ", int{k.trans_b}, " ", int{k.has_bias}, " ", to_string(k.dtype),
+                         " ", to_string(k.c_dtype), " ", k.m, " ", k.n, " ", k.k, " ", k.lda, " ", k.ldb, " ",
+                         k.ldc, " ", k.a_align, " ", k.b_align, " ", k.c_align, " ", k.workspace_bytes);
+  for (const std::uint64_t part : choice.algorithm) line += str(" ", hex(part));
+  return line;
+}
+
+}  // namespace
+
+std::string to_text(std::vector<ProductChoice> choices) {
+  if (choices.empty()) return "";
+  std::sort(choices.begin(), choices.end(), [](const auto& a, const auto& b) { return a.of < b.of; });
+  std::string text = str(kHeader, "\n");
+  for (const ProductChoice& choice : choices) text += str(to_line(choice), "\n");
+  return text;
+}
+
+Result<std::vector<ProductChoice>> parse_product_choices(std::string_view text) {
+  std::vector<ProductChoice> choices;
+  for (std::size_t at = 0, number = 1; at < text.size(); ++number) {
+    const std::string_view line = text.substr(at, text.find('\n', at) - at);
+    at += line.size() + 1;
+    if (line.empty() || line == kHeader) continue;
+    const std::optional<ProductChoice> choice = parse_line(line);
+    if (!choice)
+      return Status::error(Code::invalid, str("line ", number, " is no product with its algorithm: \"",
+                                              line.substr(0, 80), line.size() > 80 ? "...\"" : "\""));
+    choices.push_back(*choice);
+  }
+  return choices;
+}
+
+}  // namespace strata::kernels::detail

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <strata/runtime/dtype.h>
+#include <strata/runtime/status.h>
+
+namespace strata::kernels::detail {
+
+/// What is multiplied, apart from where it lies; names as in Gemm.
+struct ProductKey {
+  bool trans_a = false, trans_b = false, has_bias = false;
+  DType dtype = DType::f32, c_dtype = DType::f32;
+  std::int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
+  std::uint32_t a_align = 0, b_align = 0, c_align = 0;  ///< bytes, a power of two
+  std::uint64_t workspace_bytes = 0;
+  friend auto operator<=>(const ProductKey&, const ProductKey&) = default;
+};
+
+/// By which algorithm, in cuBLASLt's own words, which another version of it does not understand.
+struct ProductChoice {
+  ProductKey of;
+  std::array<std::uint64_t, 8> algorithm{};
+  friend bool operator==(const ProductChoice&, const ProductChoice&) = default;
+};
+
+/// One line a product, in the order of their keys.
+std::string to_text(std::vector<ProductChoice> choices);
+/// Errors: `invalid` naming the first line that is none of to_text's.
+Result<std::vector<ProductChoice>> parse_product_choices(std::string_view text);
+
+}  // namespace strata::kernels::detail
