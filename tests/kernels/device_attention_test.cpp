@@ -2,11 +2,15 @@
 // op.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include <strata/kernels/attention.h>
 
 #include "cuda/attention_mma.h"
+#include "cuda/flash_forward.h"
+#include "cuda/flash_keys.h"
+#include "cuda/flash_queries.h"
 #include "op_test.h"
 
 namespace strata::kernels {
@@ -36,8 +40,74 @@ std::vector<Line> aligned_copy(const TensorView& view) {
   return copy;
 }
 
-template <class Math, int kTile, class T, class Crew = CrewInTurn<false>>
-void compare(const Case& c, double bar) {
+/// One case's memory: what the device's code is given, and where it writes.
+template <class T>
+struct Call {
+  AttentionView<T> v;
+  std::int64_t batches;
+  std::function<float(std::int64_t)> slope;
+  T* out;
+  float* lse;
+  const float* known_lse;
+  const T* dout;
+  float* centers;
+  T* dqkv;
+};
+
+/// The device's tiles of one kind, block after block.
+template <class Math, int kTile, class T, class Crew>
+void run_tiles(const Call<T>& c) {
+  const AttentionView<T>& v = c.v;
+  const std::int64_t bytes = std::max({detail::ForwardMemory<Math, kTile>(nullptr, v.d).memory.bytes(),
+                                       detail::QueryMemory<Math, kTile>(nullptr, v.d).memory.bytes(),
+                                       detail::KeyMemory<Math, kTile>(nullptr, v.d).memory.bytes()});
+  std::vector<Line> memory = lines(static_cast<std::size_t>(bytes));
+  std::byte* const shared = reinterpret_cast<std::byte*>(memory.data());
+  const Crew crew;
+  for (std::int64_t batch = 0; batch < c.batches; ++batch) {
+    for (std::int64_t head = 0; head < v.heads; ++head)
+      for (std::int64_t first = 0; first < v.seq; first += kTile) {
+        detail::attention_tile<Math, kTile>(crew, shared, v, batch, head, first, c.slope(head), c.out, c.lse);
+        detail::attention_query_tile<Math, kTile>(crew, shared, v, batch, head, first, c.slope(head),
+                                                  c.known_lse, c.dout, c.centers, c.dqkv);
+      }
+    for (std::int64_t kv = 0; kv < v.kv_heads; ++kv)
+      for (std::int64_t key = 0; key < v.seq; key += kTile)
+        detail::attention_key_tile<Math, kTile>(crew, shared, v, batch, kv, key, c.slope, c.known_lse, c.dout,
+                                                c.centers, c.dqkv);
+  }
+}
+
+/// Those in the registers of warps.
+template <int kD, int kM, bool kBackwards, class T>
+void run_flash(const Call<T>& c) {
+  using Forward = detail::FlashForward<T, kD, kM>;
+  using Queries = detail::FlashQueries<T, kD>;
+  using Keys = detail::FlashKeys<T, kD>;
+  const AttentionView<T>& v = c.v;
+  const std::int64_t bytes = std::max({typename Forward::Memory(nullptr).memory.bytes(),
+                                       typename Queries::Memory(nullptr).memory.bytes(),
+                                       typename Keys::Memory(nullptr).memory.bytes()});
+  std::vector<Line> memory = lines(static_cast<std::size_t>(bytes));
+  std::byte* const shared = reinterpret_cast<std::byte*>(memory.data());
+  const detail::WarpsInTurn<detail::kFlashWarps, kBackwards> crew;
+  for (std::int64_t batch = 0; batch < c.batches; ++batch) {
+    for (std::int64_t head = 0; head < v.heads; ++head) {
+      for (std::int64_t first = 0; first < v.seq; first += Forward::kRows)
+        Forward::run(crew, shared, v, batch, head, first, c.slope(head), c.out, c.lse);
+      for (std::int64_t first = 0; first < v.seq; first += Queries::kRows)
+        Queries::run(crew, shared, v, batch, head, first, c.slope(head), c.known_lse, c.dout, c.centers,
+                     c.dqkv);
+    }
+    for (std::int64_t kv = 0; kv < v.kv_heads; ++kv)
+      for (std::int64_t key = 0; key < v.seq; key += Keys::kRows)
+        Keys::run(crew, shared, v, batch, kv, key, c.slope, c.known_lse, c.dout, c.centers, c.dqkv);
+  }
+}
+
+/// Beside the host's op.
+template <class T>
+void compare(const Case& c, double bar, void (*run)(const Call<T>&)) {
   const std::int64_t tokens = c.batches * c.seq, width = (c.heads + 2 * c.kv_heads) * c.d,
                      out_width = c.heads * c.d;
   const DType dtype = dtype_of<T>;
@@ -45,7 +115,7 @@ void compare(const Case& c, double bar) {
       dout({tokens, out_width}, Values(2).floats(tokens * out_width), dtype);
   Tensor want = Tensor::unwritten({tokens, out_width}, dtype),
          want_d = Tensor::unwritten({tokens, width}, dtype);
-  Tensor got = want, got_d = want_d, want_lse = Tensor::unwritten({tokens * c.heads}), lse = want_lse;
+  Tensor want_lse = Tensor::unwritten({tokens * c.heads}), lse = want_lse;
   std::vector<std::int32_t> starts(static_cast<std::size_t>(tokens));
   for (std::int64_t t = 0; t < tokens; ++t) {
     const std::int64_t place = t % c.seq;
@@ -63,41 +133,27 @@ void compare(const Case& c, double bar) {
                           *test::pool());
 
   const std::vector<Line> aligned_qkv = aligned_copy(qkv.view()), aligned_dout = aligned_copy(dout.view());
-  const AttentionView<T> v{reinterpret_cast<const T*>(aligned_qkv.data()),
-                           c.documents ? starts.data() : nullptr,
-                           c.heads,
-                           c.kv_heads,
-                           c.d,
-                           c.seq,
-                           static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.d))),
-                           c.causal};
-  const auto slope = [&](std::int64_t head) { return c.alibi ? alibi_slope(head, c.heads) : 0.0f; };
-  const std::int64_t bytes = std::max({detail::ForwardMemory<Math, kTile>(nullptr, c.d).memory.bytes(),
-                                       detail::QueryMemory<Math, kTile>(nullptr, c.d).memory.bytes(),
-                                       detail::KeyMemory<Math, kTile>(nullptr, c.d).memory.bytes()});
-  std::vector<Line> memory = lines(static_cast<std::size_t>(bytes));
-  std::byte* const shared = memory.front().bytes;
+  std::vector<Line> out = aligned_copy(Tensor::unwritten({tokens, out_width}, dtype).view()),
+                    dqkv = aligned_copy(Tensor::unwritten({tokens, width}, dtype).view());
   std::vector<float> centers(static_cast<std::size_t>(tokens * c.heads));
-  const auto* const go = reinterpret_cast<const T*>(aligned_dout.data());
-  const Crew crew;
-  for (std::int64_t batch = 0; batch < c.batches; ++batch) {
-    for (std::int64_t head = 0; head < c.heads; ++head)
-      for (std::int64_t first = 0; first < c.seq; first += kTile) {
-        detail::attention_tile<Math, kTile>(crew, shared, v, batch, head, first, slope(head),
-                                            got.view().as<T>(), lse.view().as<float>());
-        detail::attention_query_tile<Math, kTile>(crew, shared, v, batch, head, first, slope(head),
-                                                  want_lse.view().as<float>(), go, centers.data(),
-                                                  got_d.view().as<T>());
-      }
-    for (std::int64_t kv = 0; kv < c.kv_heads; ++kv)
-      for (std::int64_t key = 0; key < c.seq; key += kTile)
-        detail::attention_key_tile<Math, kTile>(crew, shared, v, batch, kv, key, slope,
-                                                want_lse.view().as<float>(), go, centers.data(),
-                                                got_d.view().as<T>());
-  }
-  EXPECT_LE(test::relative_error(got.values(), test::widen(want.values())), bar) << c.name;
+  run({{reinterpret_cast<const T*>(aligned_qkv.data()), c.documents ? starts.data() : nullptr, c.heads,
+        c.kv_heads, c.d, c.seq, static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.d))), c.causal},
+       c.batches,
+       [&](std::int64_t head) { return c.alibi ? alibi_slope(head, c.heads) : 0.0f; },
+       reinterpret_cast<T*>(out.data()),
+       lse.view().as<float>(),
+       want_lse.view().as<float>(),
+       reinterpret_cast<const T*>(aligned_dout.data()),
+       centers.data(),
+       reinterpret_cast<T*>(dqkv.data())});
+  const auto values = [](const std::vector<Line>& from, std::int64_t n) {
+    std::vector<float> all;
+    for (std::int64_t i = 0; i < n; ++i) all.push_back(to_f32(reinterpret_cast<const T*>(from.data())[i]));
+    return all;
+  };
+  EXPECT_LE(test::relative_error(values(out, tokens * out_width), test::widen(want.values())), bar) << c.name;
   EXPECT_LE(test::relative_error(lse.values(), test::widen(want_lse.values())), 1e-6) << c.name;
-  EXPECT_LE(test::relative_error(got_d.values(), test::widen(want_d.values())), bar) << c.name;
+  EXPECT_LE(test::relative_error(values(dqkv, tokens * width), test::widen(want_d.values())), bar) << c.name;
 }
 
 constexpr Case kCases[] = {{"plain", 2, 70, 2, 2, 16},
@@ -110,16 +166,42 @@ constexpr Case kCases[] = {{"plain", 2, 70, 2, 2, 16},
 
 TEST(DeviceAttentionTest, TilesGiveWhatTheHostGives) {
   for (const Case& c : kCases) {
-    compare<F32Math, 32, float>(c, 2e-6);
-    compare<F32Math, 32, float, CrewInTurn<true>>(c, 2e-6);
-    compare<F32Math, 16, float>(c, 2e-6);
-    compare<F32Math, 32, bf16>(c, 4e-3);
-    compare<F32Math, 16, f16>(c, 5e-4);
+    using Turns = CrewInTurn<false>;
+    using OtherTurns = CrewInTurn<true>;
+    compare<float>(c, 2e-6, &run_tiles<F32Math, 32, float, Turns>);
+    compare<float>(c, 2e-6, &run_tiles<F32Math, 32, float, OtherTurns>);
+    compare<float>(c, 2e-6, &run_tiles<F32Math, 16, float, Turns>);
+    compare<bf16>(c, 4e-3, &run_tiles<F32Math, 32, bf16, Turns>);
+    compare<f16>(c, 5e-4, &run_tiles<F32Math, 16, f16, Turns>);
     if (!MmaMath<bf16>::takes(c.d)) continue;
-    compare<MmaMath<bf16>, 64, bf16>(c, 8e-3);
-    compare<MmaMath<bf16>, 64, bf16, CrewInTurn<true>>(c, 8e-3);
-    compare<MmaMath<bf16>, 32, bf16>(c, 8e-3);
-    compare<MmaMath<f16>, 64, f16>(c, 1e-3);
+    compare<bf16>(c, 8e-3, &run_tiles<MmaMath<bf16>, 64, bf16, Turns>);
+    compare<bf16>(c, 8e-3, &run_tiles<MmaMath<bf16>, 64, bf16, OtherTurns>);
+    compare<bf16>(c, 8e-3, &run_tiles<MmaMath<bf16>, 32, bf16, Turns>);
+    compare<f16>(c, 1e-3, &run_tiles<MmaMath<f16>, 64, f16, Turns>);
+  }
+}
+
+// Sequences that end within a tile, at its end and behind it; documents that begin within one.
+constexpr Case kFlashCases[] = {{"plain", 2, 130, 2, 2, 64},
+                                {"whole tiles", 1, 128, 2, 1, 64},
+                                {"groups", 1, 70, 6, 2, 64},
+                                {"one token", 2, 1, 2, 1, 64},
+                                {"both ways", 1, 150, 2, 1, 64, false},
+                                {"both ways, documents", 1, 150, 2, 1, 64, false, false, true},
+                                {"alibi", 1, 97, 3, 3, 64, true, true},
+                                {"documents", 2, 200, 4, 2, 64, true, false, true},
+                                {"alibi of documents", 1, 80, 4, 4, 64, true, true, true}};
+
+TEST(DeviceAttentionTest, TilesInRegistersGiveWhatTheHostGives) {
+  for (Case c : kFlashCases) {
+    compare<bf16>(c, 8e-3, &run_flash<64, 2, false, bf16>);
+    compare<bf16>(c, 8e-3, &run_flash<64, 1, true, bf16>);
+    compare<f16>(c, 1e-3, &run_flash<64, 2, true, f16>);
+    c.d = 96;
+    compare<bf16>(c, 8e-3, &run_flash<96, 2, true, bf16>);
+    c.d = 128;
+    compare<bf16>(c, 8e-3, &run_flash<128, 1, false, bf16>);
+    compare<f16>(c, 1e-3, &run_flash<128, 2, true, f16>);
   }
 }
 

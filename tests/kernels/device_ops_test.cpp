@@ -248,6 +248,10 @@ TEST_P(DeviceOpsTest, AttentionIsCloseToTheHosts) {
        {std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>{1, 2, 1, 8, false},
         {97, 6, 2, 64, false},
         {80, 4, 4, 128, true},
+        {200, 4, 2, 96, false},
+        {300, 4, 2, 128, false},
+        {257, 3, 3, 64, true},
+        {70, 2, 2, 80, false},
         {40, 2, 1, 160, false}}) {
     const std::int64_t rows = 3 * seq, width = (heads + 2 * kv_heads) * d;
     const AttentionHeads shape{.heads = heads, .kv_heads = kv_heads, .seq = seq, .alibi = alibi};

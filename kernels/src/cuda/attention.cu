@@ -1,4 +1,6 @@
+#include "cuda/attention_launch.h"
 #include "cuda/attention_mma.h"
+#include "cuda/flash.h"
 #include "cuda/launch.h"
 #include "cuda/slopes.h"
 
@@ -46,35 +48,6 @@ __global__ void __launch_bounds__(kCrew, 1)
                                           centers, dqkv);
 }
 
-/// A launch of blocks with so much shared memory, more than which a device has may be asked for.
-template <class Kernel, class... Args>
-Status launch(Kernel kernel, std::int64_t blocks, std::int64_t bytes, cudaStream_t queue,
-              const Args&... args) {
-  if (const cudaError_t error =
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-      error != cudaSuccess) {
-    (void)cudaGetLastError();
-    return Status::error(Code::unsupported, "attention: heads of this size take " + std::to_string(bytes) +
-                                                " bytes of shared memory, more than this GPU has");
-  }
-  kernel<<<static_cast<unsigned>(blocks), kCrew, static_cast<std::size_t>(bytes), queue>>>(args...);
-  STRATA_CUDA_TRY(cudaGetLastError());
-  return Status::ok();
-}
-
-template <class T, class Args>
-AttentionView<T> view_of(const Args& a) {
-  const std::int64_t d = detail::row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
-  return {a.qkv.template as<T>(),
-          detail::is_given(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr,
-          a.shape.heads,
-          a.shape.kv_heads,
-          d,
-          a.shape.seq,
-          static_cast<float>(1.0 / sqrt(static_cast<double>(d))),
-          a.shape.causal};
-}
-
 /// Attention with tiles of one size.
 template <class M, int kRows>
 struct Tiled {
@@ -91,38 +64,36 @@ struct Tiled {
 
   template <class T>
   static Status forward(const AttentionForwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
-    const AttentionView<T> v = view_of<T>(a);
+    const AttentionView<T> v = detail::attention_view<T>(a);
     const std::int64_t tiles = detail::ceil_div(v.seq, kTile), batches = detail::row_count(a.qkv) / v.seq;
-    return launch(&forward_tiles<Math, kTile, T>, batches * v.heads * tiles,
-                  detail::ForwardMemory<Math, kTile>(nullptr, v.d).memory.bytes(), queue, v, slopes, tiles,
-                  a.out.as<T>(), a.lse.as<float>());
+    return detail::launch_attention(&forward_tiles<Math, kTile, T>, batches * v.heads * tiles, kCrew,
+                                    detail::ForwardMemory<Math, kTile>(nullptr, v.d).memory.bytes(), queue, v,
+                                    slopes, tiles, a.out.as<T>(), a.lse.as<float>());
   }
   template <class T>
   static Status backward(const AttentionBackwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
-    const AttentionView<T> v = view_of<T>(a);
+    const AttentionView<T> v = detail::attention_view<T>(a);
     const std::int64_t tiles = detail::ceil_div(v.seq, kTile), batches = detail::row_count(a.qkv) / v.seq;
     auto* centers = reinterpret_cast<float*>(a.workspace.data);
     const float* lse = a.lse.as<float>();
     const T* dout = a.dout.as<T>();
-    STRATA_TRY(launch(&query_tiles<Math, kTile, T>, batches * v.heads * tiles,
-                      detail::QueryMemory<Math, kTile>(nullptr, v.d).memory.bytes(), queue, v, slopes, tiles,
-                      lse, dout, centers, a.dqkv.as<T>()));
-    return launch(&key_tiles<Math, kTile, T>, batches * v.kv_heads * tiles,
-                  detail::KeyMemory<Math, kTile>(nullptr, v.d).memory.bytes(), queue, v, slopes, tiles, lse,
-                  dout, static_cast<const float*>(centers), a.dqkv.as<T>());
+    STRATA_TRY(detail::launch_attention(&query_tiles<Math, kTile, T>, batches * v.heads * tiles, kCrew,
+                                        detail::QueryMemory<Math, kTile>(nullptr, v.d).memory.bytes(), queue,
+                                        v, slopes, tiles, lse, dout, centers, a.dqkv.as<T>()));
+    return detail::launch_attention(&key_tiles<Math, kTile, T>, batches * v.kv_heads * tiles, kCrew,
+                                    detail::KeyMemory<Math, kTile>(nullptr, v.d).memory.bytes(), queue, v,
+                                    slopes, tiles, lse, dout, static_cast<const float*>(centers),
+                                    a.dqkv.as<T>());
   }
 };
 
-bool is_aligned(const TensorView& view) { return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0; }
-
-/// Of one block, asked of the current device once.
-std::int64_t most_shared_bytes() {
-  int device = 0, most = 48 << 10;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
-    (void)cudaGetLastError();
-  return most;
+// Heads of 64, 96 and 128 values have kernels of their own.
+bool is_flash(const TensorView& qkv, const AttentionHeads& heads) {
+  return detail::takes_flash_attention(qkv.dtype,
+                                       detail::row_length(qkv) / (heads.heads + 2 * heads.kv_heads));
 }
+
+bool is_aligned(const TensorView& view) { return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0; }
 
 /// What `run(Tiled)` returns for the tiles that heads of `d` values are cut into: by dtype, d and the device
 /// alone, and by whether operands are aligned, as all of a program are.
@@ -132,8 +103,8 @@ Status with_tiles(std::int64_t d, bool aligned, const Run& run) {
   if constexpr (!std::is_same_v<T, float>) {
     using Math = detail::MmaMath<T>;
     if (aligned && Math::takes(d)) {
-      static const std::int64_t most = most_shared_bytes();
-      return Tiled<Math, 64>::shared_bytes(d) <= most ? run(Tiled<Math, 64>{}) : run(Tiled<Math, 32>{});
+      return Tiled<Math, 64>::shared_bytes(d) <= detail::most_shared_bytes() ? run(Tiled<Math, 64>{})
+                                                                             : run(Tiled<Math, 32>{});
     }
   }
   return d > kWide ? run(Tiled<detail::F32Math, 16>{}) : run(Tiled<detail::F32Math, 32>{});
@@ -146,8 +117,10 @@ Status attention_forward(Backend&, Stream& stream, const AttentionForwardArgs& a
   Slopes slopes{};
   STRATA_TRY(detail::slopes_of("attention", a.shape.heads, a.shape.alibi, slopes));
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  if (is_aligned(a.qkv) && is_aligned(a.out) && is_flash(a.qkv, a.shape))
+    return detail::flash_attention_forward(a, slopes, queue);
   return detail::with_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
-    return with_tiles<T>(view_of<T>(a).d, is_aligned(a.qkv),
+    return with_tiles<T>(detail::attention_view<T>(a).d, is_aligned(a.qkv),
                          [&](auto tiled) { return tiled.template forward<T>(a, slopes, queue); });
   });
 }
@@ -157,8 +130,10 @@ Status attention_backward(Backend&, Stream& stream, const AttentionBackwardArgs&
   Slopes slopes{};
   STRATA_TRY(detail::slopes_of("attention", a.shape.heads, a.shape.alibi, slopes));
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  if (is_aligned(a.qkv) && is_aligned(a.dout) && is_aligned(a.dqkv) && is_flash(a.qkv, a.shape))
+    return detail::flash_attention_backward(a, slopes, queue);
   return detail::with_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
-    return with_tiles<T>(view_of<T>(a).d, is_aligned(a.qkv) && is_aligned(a.dout),
+    return with_tiles<T>(detail::attention_view<T>(a).d, is_aligned(a.qkv) && is_aligned(a.dout),
                          [&](auto tiled) { return tiled.template backward<T>(a, slopes, queue); });
   });
 }

@@ -1,25 +1,11 @@
 #pragma once
 
 #include "cuda/attention_math.h"
+#include "cuda/mma.h"
 
 /// Products of attention's tiles by tensor cores: operands of 16 bits in shared memory, sums in f32. A square
 /// of scores or probabilities is rounded to the operands' dtype as it is read, as PyTorch's kernels do.
 namespace strata::kernels::detail {
-
-/// Where the elements of mma.sync's m16n8k16 lie in the registers of a warp (PTX ISA, "Matrix fragments for
-/// mma.m16n8k16"): of A [16, 16] eight to a lane, of B [16, 8] four, of C [16, 8] four.
-struct MmaPlace {
-  int row, column;
-};
-STRATA_HD constexpr MmaPlace place_in_a(int lane, int i) {
-  return {lane / 4 + (i / 2 % 2) * 8, lane % 4 * 2 + i % 2 + i / 4 * 8};
-}
-STRATA_HD constexpr MmaPlace place_in_b(int lane, int i) {
-  return {lane % 4 * 2 + i % 2 + i / 2 * 8, lane / 4};
-}
-STRATA_HD constexpr MmaPlace place_in_c(int lane, int i) {
-  return {lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2};
-}
 
 /// How 8 warps share `rows` x `columns` elements: each has 16 rows, and every step-th block of 8 columns.
 struct WarpShare {
@@ -37,21 +23,6 @@ STRATA_HD constexpr WarpShare share_of(int warp, int rows, std::int64_t columns)
 template <class T>
 __device__ __forceinline__ unsigned pair_of(T low, T high) {
   return static_cast<unsigned>(low.bits) | static_cast<unsigned>(high.bits) << 16;
-}
-template <class T>
-__device__ __forceinline__ void mma(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-  if constexpr (std::is_same_v<T, bf16>)
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  else
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 /// A lane's part of 16 x 16 elements, of which at(row, column) is one.
 template <class At>

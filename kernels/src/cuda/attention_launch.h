@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include <strata/kernels/attention.h>
+
+#include "cuda/attention_math.h"
+#include "cuda/launch.h"
+
+/// What launches of attention share.
+namespace strata::kernels::detail {
+
+/// A launch of blocks with so much shared memory, more than which a device has may be asked for.
+template <class Kernel, class... Args>
+Status launch_attention(Kernel kernel, std::int64_t blocks, int threads, std::int64_t bytes,
+                        cudaStream_t queue, const Args&... args) {
+  if (const cudaError_t error =
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+      error != cudaSuccess) {
+    (void)cudaGetLastError();
+    return Status::error(Code::unsupported, "attention: heads of this size take " + std::to_string(bytes) +
+                                                " bytes of shared memory, more than this GPU has");
+  }
+  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), static_cast<std::size_t>(bytes),
+           queue>>>(args...);
+  STRATA_CUDA_TRY(cudaGetLastError());
+  return Status::ok();
+}
+
+template <class T, class Args>
+AttentionView<T> attention_view(const Args& a) {
+  const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
+  return {a.qkv.template as<T>(),
+          is_given(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr,
+          a.shape.heads,
+          a.shape.kv_heads,
+          d,
+          a.shape.seq,
+          static_cast<float>(1.0 / sqrt(static_cast<double>(d))),
+          a.shape.causal};
+}
+
+/// Of one block, asked of the current device once.
+inline std::int64_t most_shared_bytes() {
+  static const std::int64_t bytes = [] {
+    int device = 0, most = 48 << 10;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
+      (void)cudaGetLastError();
+    return std::int64_t{most};
+  }();
+  return bytes;
+}
+
+}  // namespace strata::kernels::detail

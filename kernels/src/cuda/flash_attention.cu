@@ -1,0 +1,119 @@
+#include <algorithm>
+
+#include "cuda/attention_launch.h"
+#include "cuda/flash.h"
+#include "cuda/flash_forward.h"
+#include "cuda/flash_keys.h"
+#include "cuda/flash_queries.h"
+
+namespace strata::kernels::detail {
+namespace {
+
+using Crew = BlockWarps<kFlashWarps>;
+
+/// The tile, head and sequence of a block. Causal queries that see most come first, so that the last blocks
+/// to run are short ones.
+struct Place {
+  std::int64_t tile, head, batch;
+  __device__ Place(std::int64_t tiles, std::int64_t heads, bool last_first)
+      : tile(blockIdx.x % tiles), head(blockIdx.x / tiles % heads), batch(blockIdx.x / tiles / heads) {
+    if (last_first) tile = tiles - 1 - tile;
+  }
+};
+
+template <class Tile, class T>
+__global__ void __launch_bounds__(Crew::kThreads, 2)
+    flash_forward(AttentionView<T> v, Slopes slopes, std::int64_t tiles, T* out, float* lse) {
+  extern __shared__ __align__(16) std::byte shared[];
+  const Place at(tiles, v.heads, v.causal);
+  Tile::run(Crew(), shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes(at.head), out, lse);
+}
+template <class Tile, class T>
+__global__ void __launch_bounds__(Crew::kThreads, 2)
+    flash_queries(AttentionView<T> v, Slopes slopes, std::int64_t tiles, const float* lse, const T* dout,
+                  float* centers, T* dqkv) {
+  extern __shared__ __align__(16) std::byte shared[];
+  const Place at(tiles, v.heads, v.causal);
+  Tile::run(Crew(), shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes(at.head), lse, dout, centers,
+            dqkv);
+}
+template <class Tile, class T>
+__global__ void __launch_bounds__(Crew::kThreads, 2)
+    flash_keys(AttentionView<T> v, Slopes slopes, std::int64_t tiles, const float* lse, const T* dout,
+               const float* centers, T* dqkv) {
+  extern __shared__ __align__(16) std::byte shared[];
+  const Place at(tiles, v.kv_heads, false);
+  Tile::run(Crew(), shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes, lse, dout, centers, dqkv);
+}
+
+/// Heads of one length. Two times 16 queries are a warp's in forward.
+template <class T, int kD>
+struct Flash {
+  using Forward = FlashForward<T, kD, 2>;
+  using Queries = FlashQueries<T, kD>;
+  using Keys = FlashKeys<T, kD>;
+
+  template <class Tile>
+  static std::int64_t shared_bytes() {
+    return typename Tile::Memory(nullptr).memory.bytes();
+  }
+  static bool fits() {
+    return std::max({shared_bytes<Forward>(), shared_bytes<Queries>(), shared_bytes<Keys>()}) <=
+           most_shared_bytes();
+  }
+  static Status forward(const AttentionForwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
+    const AttentionView<T> v = attention_view<T>(a);
+    const std::int64_t tiles = ceil_div(v.seq, Forward::kRows), batches = row_count(a.qkv) / v.seq;
+    return launch_attention(&flash_forward<Forward, T>, batches * v.heads * tiles, Crew::kThreads,
+                            shared_bytes<Forward>(), queue, v, slopes, tiles, a.out.as<T>(),
+                            a.lse.as<float>());
+  }
+  static Status backward(const AttentionBackwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
+    const AttentionView<T> v = attention_view<T>(a);
+    const std::int64_t batches = row_count(a.qkv) / v.seq, query_tiles = ceil_div(v.seq, Queries::kRows),
+                       key_tiles = ceil_div(v.seq, Keys::kRows);
+    auto* const centers = reinterpret_cast<float*>(a.workspace.data);
+    const float* const lse = a.lse.as<float>();
+    const T* const dout = a.dout.as<T>();
+    STRATA_TRY(launch_attention(&flash_queries<Queries, T>, batches * v.heads * query_tiles, Crew::kThreads,
+                                shared_bytes<Queries>(), queue, v, slopes, query_tiles, lse, dout, centers,
+                                a.dqkv.as<T>()));
+    return launch_attention(&flash_keys<Keys, T>, batches * v.kv_heads * key_tiles, Crew::kThreads,
+                            shared_bytes<Keys>(), queue, v, slopes, key_tiles, lse, dout,
+                            static_cast<const float*>(centers), a.dqkv.as<T>());
+  }
+};
+
+/// What `run(Flash)` returns for heads of `d` values; `otherwise` for those that are not.
+template <class Result, class Run>
+Result with_heads(DType dtype, std::int64_t d, const Result& otherwise, const Run& run) {
+  const auto of_type = [&]<class T>(std::type_identity<T>) -> Result {
+    if (d == 64) return run(Flash<T, 64>());
+    if (d == 96) return run(Flash<T, 96>());
+    if (d == 128) return run(Flash<T, 128>());
+    return otherwise;
+  };
+  if (dtype == DType::bf16) return of_type(std::type_identity<bf16>());
+  if (dtype == DType::f16) return of_type(std::type_identity<f16>());
+  return otherwise;
+}
+
+Status none_of_these() { return Status::error(Code::internal, "attention: not heads of these kernels"); }
+
+}  // namespace
+
+bool takes_flash_attention(DType dtype, std::int64_t d) {
+  return with_heads(dtype, d, false, [](auto flash) { return flash.fits(); });
+}
+Status flash_attention_forward(const AttentionForwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
+  const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
+  return with_heads(a.qkv.dtype, d, none_of_these(),
+                    [&](auto flash) { return flash.forward(a, slopes, queue); });
+}
+Status flash_attention_backward(const AttentionBackwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
+  const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
+  return with_heads(a.qkv.dtype, d, none_of_these(),
+                    [&](auto flash) { return flash.backward(a, slopes, queue); });
+}
+
+}  // namespace strata::kernels::detail

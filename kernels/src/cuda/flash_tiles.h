@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention_math.h"
+#include "cuda/warps.h"
+
+/// Attention of heads of kD 16-bit values with scores, probabilities and sums in the registers of warps (Dao
+/// 2023, arXiv 2307.08691): shared memory holds operands alone, which come while others are multiplied. A
+/// warp has 16 rows of a tile, or several times 16. Nothing is added by atomics: gradients of queries and
+/// those of keys are made by a kernel each. Scores are in units of log 2; probabilities are rounded to T for
+/// their products.
+namespace strata::kernels::detail {
+
+inline constexpr int kFlashWarps = 4;
+inline constexpr float kLog2E = 1.44269504f, kLowestScore = -3.402823466e38f;
+
+/// The first key that a query sees; of one past the sequence, which is never stored, any.
+template <class T>
+STRATA_HD int first_seen(const AttentionView<T>& v, std::int64_t batch, std::int64_t query) {
+  return v.doc_start == nullptr || query >= v.seq ? 0 : v.doc_start[v.token(batch, query)];
+}
+template <class T>
+STRATA_HD bool sees(const AttentionView<T>& v, int begin, int query, int key) {
+  return key >= begin && key < static_cast<int>(v.seq) && (!v.causal || key <= query);
+}
+
+/// Tiles of kKeys keys that some query of [first, first + kRows) sees.
+struct KeyTiles {
+  std::int64_t begin;
+  int count;
+};
+template <int kRows, int kKeys, class T>
+STRATA_HD KeyTiles key_tiles(const AttentionView<T>& v, std::int64_t batch, std::int64_t first) {
+  // Documents lie one after the other, so the first query sees furthest back.
+  const std::int64_t begin =
+      v.doc_start == nullptr ? 0 : v.doc_start[v.token(batch, first)] / kKeys * std::int64_t{kKeys};
+  const std::int64_t end = v.causal && first + kRows < v.seq ? first + kRows : v.seq;
+  return {begin, static_cast<int>((end - begin + kKeys - 1) / kKeys)};
+}
+
+}  // namespace strata::kernels::detail
