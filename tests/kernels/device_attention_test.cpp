@@ -119,7 +119,10 @@ void compare(const Case& c, double bar, void (*run)(const Call<T>&)) {
   std::vector<std::int32_t> starts(static_cast<std::size_t>(tokens));
   for (std::int64_t t = 0; t < tokens; ++t) {
     const std::int64_t place = t % c.seq;
-    starts[static_cast<std::size_t>(t)] = static_cast<std::int32_t>(place < 5 ? 0 : place < 41 ? 5 : 41);
+    starts[static_cast<std::size_t>(t)] = static_cast<std::int32_t>(place < 5     ? 0
+                                                                    : place < 41  ? 5
+                                                                    : place < 130 ? 41
+                                                                                  : 130);
   }
   const AttentionHeads shape{
       .heads = c.heads, .kv_heads = c.kv_heads, .seq = c.seq, .causal = c.causal, .alibi = c.alibi};
