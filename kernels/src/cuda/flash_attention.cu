@@ -84,18 +84,18 @@ struct Flash {
   }
 };
 
-/// What `run(Flash)` returns for heads of `d` values; `otherwise` for those that are not.
-template <class Result, class Run>
-Result with_heads(DType dtype, std::int64_t d, const Result& otherwise, const Run& run) {
-  const auto of_type = [&]<class T>(std::type_identity<T>) -> Result {
+/// What `run(Flash)` returns for heads of `d` values; what `otherwise()` does for those that are not.
+template <class Otherwise, class Run>
+auto with_heads(DType dtype, std::int64_t d, const Otherwise& otherwise, const Run& run) {
+  const auto of_type = [&]<class T>(std::type_identity<T>) -> decltype(otherwise()) {
     if (d == 64) return run(Flash<T, 64>());
     if (d == 96) return run(Flash<T, 96>());
     if (d == 128) return run(Flash<T, 128>());
-    return otherwise;
+    return otherwise();
   };
   if (dtype == DType::bf16) return of_type(std::type_identity<bf16>());
   if (dtype == DType::f16) return of_type(std::type_identity<f16>());
-  return otherwise;
+  return otherwise();
 }
 
 Status none_of_these() { return Status::error(Code::internal, "attention: not heads of these kernels"); }
@@ -103,16 +103,17 @@ Status none_of_these() { return Status::error(Code::internal, "attention: not he
 }  // namespace
 
 bool takes_flash_attention(DType dtype, std::int64_t d) {
-  return with_heads(dtype, d, false, [](auto flash) { return flash.fits(); });
+  return with_heads(
+      dtype, d, [] { return false; }, [](auto flash) { return flash.fits(); });
 }
 Status flash_attention_forward(const AttentionForwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
   const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
-  return with_heads(a.qkv.dtype, d, none_of_these(),
+  return with_heads(a.qkv.dtype, d, &none_of_these,
                     [&](auto flash) { return flash.forward(a, slopes, queue); });
 }
 Status flash_attention_backward(const AttentionBackwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
   const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
-  return with_heads(a.qkv.dtype, d, none_of_these(),
+  return with_heads(a.qkv.dtype, d, &none_of_these,
                     [&](auto flash) { return flash.backward(a, slopes, queue); });
 }
 
