@@ -48,6 +48,7 @@ std::int64_t Prices::instruction_ns(const LoweredInstr& instr) const {
   std::size_t bytes = 0;
   for (const auto* operands : {&instr.in, &instr.out})
     for (const Operand& operand : *operands) bytes += bytes_of(operand);
+  if (instr.attrs.product_workspace) bytes -= bytes_of(instr.out.back());  // room, hardly traffic
   double seconds = static_cast<double>(bytes) / profile_.device_bytes_per_s;
   if (is_product(instr.op))
     seconds = std::max(

@@ -75,6 +75,7 @@ Specs infer_linear_cross_entropy(In in, const Attrs& a) {
 }
 void vjp_linear_cross_entropy(VjpContext& c) {
   Attrs attrs = c.attrs();
+  attrs.product_workspace = false;  // a pass of its own gives scratch, after this
   attrs.no_dx = !c.wants_grad(0);
   attrs.no_dw = !c.wants_grad(1);
   c.emit(Op::linear_cross_entropy_backward, {c.in(0), c.in(1), c.in(2), c.in(3)}, {0, 1, -1, -1, -1}, attrs);
