@@ -170,6 +170,7 @@ TEST(ProductChoicesTest, ComeBackFromTextAsTheyWere) {
   EXPECT_EQ(*again, choices);
   EXPECT_EQ(to_text({}), "");
   EXPECT_TRUE(parse_product_choices("")->empty());
+  EXPECT_EQ(*parse_product_choices("# a title\n" + to_text(choices)), choices);
 }
 
 TEST(ProductChoicesTest, ALineThatIsNoneIsRefusedByNumber) {

@@ -44,11 +44,24 @@ std::string products_of(const std::string& backend, const std::string& dtype) {
   return dtype == "bf16" ? kernels::bf16_gemm_kind() : "";
 }
 
-Status make_products_as_in(const std::string& file, Io& io) {
+namespace {
+
+// The first line says of what: another GPU or library may not know an algorithm, or not the same by its name.
+std::string title_of(const std::string& products) { return str("# ", products, "\n"); }
+
+}  // namespace
+
+std::string record_of_products(const std::string& products) {
+  return title_of(products) + kernels::cuda_product_choices();
+}
+
+Result<bool> make_products_as_in(const std::string& file, const std::string& products, Io& io) {
   constexpr std::uint64_t kMost = std::uint64_t{16} << 20;  // a line is about 200 bytes
-  if (!io.exists(file)) return {};
+  if (!io.exists(file)) return true;
   STRATA_TRY_ASSIGN(const std::string text, read_text(io, file, kMost));
-  return kernels::use_cuda_product_choices(text).annotate(file);
+  if (!text.starts_with(title_of(products))) return false;
+  STRATA_TRY(kernels::use_cuda_product_choices(text).annotate(file));
+  return true;
 }
 
 }  // namespace strata::cli

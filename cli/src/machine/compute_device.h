@@ -33,8 +33,12 @@ Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendNe
 /// By which products and where, for whoever compares bits: "AVX512-BF16", "cuBLASLt 13.1.0 on NVIDIA H200".
 /// `dtype`: of the run. Empty: they are the same on all machines that run this.
 std::string products_of(const std::string& backend, const std::string& dtype);
-/// From here on a GPU's products are made by the algorithms in `file` (kernels::cuda_product_choices), where
-/// there is one. Errors: `invalid` with the line that is none.
-Status make_products_as_in(const std::string& file, Io& io);
+/// By which algorithms a GPU's products were made so far, for make_products_as_in(); `products`: of
+/// products_of().
+std::string record_of_products(const std::string& products);
+/// From here on a GPU's products are made by the algorithms that `file` holds, where there is one. False
+/// where it is a record of other products: then nothing changes. Errors: `invalid` with the line that is
+/// none.
+Result<bool> make_products_as_in(const std::string& file, const std::string& products, Io& io);
 
 }  // namespace strata::cli

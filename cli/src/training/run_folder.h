@@ -12,7 +12,7 @@ namespace strata::cli {
 /// The configuration of a run with every auto decided.
 inline constexpr const char* kResolvedConfig = "config.resolved.toml";
 
-/// By which algorithms a GPU's products were made: kernels::cuda_product_choices().
+/// By which algorithms a GPU's products were made: record_of_products().
 inline constexpr const char* kProductChoices = "products.txt";
 
 /// One line of metrics.jsonl.

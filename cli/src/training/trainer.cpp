@@ -7,7 +7,6 @@
 
 #include <strata/cpuopt/schedule.h>
 #include <strata/engine/checkpoint.h>
-#include <strata/kernels/cuda_products.h>
 #include <strata/runtime/alloc_counter.h>
 #include <strata/model/hf/config.h>
 #include <strata/runtime/digest.h>
@@ -227,7 +226,7 @@ Status Trainer::sample(std::int64_t step) {
 Status Trainer::save() {
   // First: who goes on from the checkpoint needs it.
   if (config_.memory.backend == "cuda")
-    STRATA_TRY(folder_.write(kProductChoices, kernels::cuda_product_choices()));
+    STRATA_TRY(folder_.write(kProductChoices, record_of_products(products_of("cuda", config_.train.dtype))));
   STRATA_TRY_ASSIGN(saved_in_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, folder_.path()),
                                                run_identity(config_, workload_), config_.checkpoint.keep));
   saved_step_ = engine_->steps();

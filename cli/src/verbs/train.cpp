@@ -200,8 +200,13 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
     if (const std::string then = products_in(manifest.run), now = products_in(identity); then != now)
       log->warn("the checkpoint's run multiplied by ", then, ", this one by ", now,
                 ": from here on bits differ from those of an uninterrupted run");
-    else
-      STRATA_TRY(make_products_as_in(str(path, "/", kProductChoices), io));
+    if (config.memory.backend == "cuda") {
+      const std::string file = str(path, "/", kProductChoices);
+      STRATA_TRY_ASSIGN(const bool same, make_products_as_in(file, products_in(identity), io));
+      if (!same)
+        log->warn(file, " is not of ", products_in(identity),
+                  ": algorithms of products are chosen anew, and bits may differ from those of before");
+    }
     if (is_finished(manifest, config, path, io))
       return Outcome{
           Ending::finished, path,

@@ -95,7 +95,7 @@ Result<std::vector<ProductChoice>> parse_product_choices(std::string_view text) 
   for (std::size_t at = 0, number = 1; at < text.size(); ++number) {
     const std::string_view line = text.substr(at, text.find('\n', at) - at);
     at += line.size() + 1;
-    if (line.empty() || line == kHeader) continue;
+    if (line.empty() || line.front() == '#') continue;
     const std::optional<ProductChoice> choice = parse_line(line);
     if (!choice)
       return Status::error(Code::invalid, str("line ", number, " is no product with its algorithm: \"",

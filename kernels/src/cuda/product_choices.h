@@ -32,7 +32,7 @@ struct ProductChoice {
 
 /// One line a product, in the order of their keys.
 std::string to_text(std::vector<ProductChoice> choices);
-/// Errors: `invalid` naming the first line that is none of to_text's.
+/// Lines that begin with # are no products. Errors: `invalid` naming the first that is none of to_text's.
 Result<std::vector<ProductChoice>> parse_product_choices(std::string_view text);
 
 }  // namespace strata::kernels::detail
