@@ -121,7 +121,7 @@ struct Attrs {
 struct Instr {
   Op op = Op::add;
   std::vector<ValueId> in;
-  std::vector<ValueId> out;  ///< the last one is the workspace where the op has one
+  std::vector<ValueId> out;  ///< scratch, where the op has any, comes last
   Attrs attrs;
   std::uint32_t accumulate = 0;  ///< bit i: output i is added to what is there instead of written
   std::int32_t region = 0;       ///< index into Program::regions; backward carries its forward's region
