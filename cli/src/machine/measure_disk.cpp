@@ -99,7 +99,7 @@ Status by_block_and_depth(MeasureRig& rig, const MeasureOptions& options, const 
       kRoundS * p.write_bytes_per_s / static_cast<double>(kSlot * options.nvme_dirs.size()), 4.0, 8.0));
   p.disk_paths = options.nvme_dirs;
   p.disk_blocks = {256.0 * kKiB, 1.0 * kMiB, 4.0 * kMiB};
-  p.disk_depths = {1, 4, 16};
+  p.disk_depths = {1, 4, static_cast<double>(NvmeOptions{}.queue_depth)};
   if (options.quick) {
     p.disk_blocks.erase(p.disk_blocks.begin());
     p.disk_depths.erase(p.disk_depths.begin());

@@ -43,7 +43,7 @@ struct NvmeOptions {
   std::vector<double> path_rates = {};
   std::vector<SlotClass> classes = {};
   IoEngine engine = IoEngine::automatic;
-  int queue_depth = 16;  ///< blocks in flight in the ring, of each direction of each dir
+  int queue_depth = 24;  ///< blocks in flight in the ring, of each direction of each dir
   std::size_t block_bytes =
       4 * kMiB;        ///< larger requests are split into blocks of this size, a multiple of 4096
   bool direct = true;  ///< O_DIRECT where the file system takes it
