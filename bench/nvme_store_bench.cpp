@@ -34,6 +34,8 @@
 namespace strata::bench {
 namespace {
 
+constexpr int kMostRequests = 32;  // of each direction: half of what a store has at once
+
 struct Choice {
   std::vector<std::string> dirs{"."};
   std::vector<std::string> patterns{"write", "read", "both"};
@@ -41,7 +43,7 @@ struct Choice {
   std::size_t total_mib = 1024, slot_mib = 16, block_kib = NvmeOptions{}.block_bytes / kKiB;
   int depth = NvmeOptions{}.queue_depth;
   int io_threads = NvmeOptions{}.io_threads;
-  int requests = 8;  // slots of each direction in flight, which keeps the queue full
+  int requests = 0;  // slots of each direction in flight; 0: those that fill the queue twice over
   double seconds = 1;
   int rounds = 3;
   bool buffered = false, unregistered = false, serve = false;
@@ -114,7 +116,14 @@ class Bench {
       : choice_(choice),
         slot_bytes_(choice.slot_mib * kMiB),
         objects_(static_cast<std::uint32_t>(choice.total_mib / choice.slot_mib)),
-        requests_(static_cast<std::uint32_t>(choice.requests)) {}
+        requests_(static_cast<std::uint32_t>(choice.requests > 0 ? choice.requests : to_fill_twice(choice))) {
+  }
+  // A caller waits for its slots in turn, and a block may be late: what waits keeps the device busy
+  // meanwhile.
+  static std::size_t to_fill_twice(const Choice& choice) {
+    const std::size_t queued = 2 * static_cast<std::size_t>(choice.depth) * choice.block_kib * kKiB;
+    return std::clamp<std::size_t>(queued / (choice.slot_mib * kMiB), 1, kMostRequests);
+  }
 
   Status open() {
     if (objects_ < 2 * requests_)
@@ -257,8 +266,9 @@ int main(int argc, char** argv) {
   app.add_option("--block-kib", choice.block_kib)->check(CLI::Range(4, 1 << 18));
   app.add_option("--depth", choice.depth, "blocks in flight")->check(CLI::Range(1, 4096));
   app.add_option("--io-threads", choice.io_threads, "of the threads engine")->check(CLI::Range(1, 64));
-  app.add_option("--requests", choice.requests, "slots of each direction in flight")
-      ->check(CLI::Range(1, 32));
+  app.add_option("--requests", choice.requests,
+                 "slots of each direction in flight; 0: to fill the queue twice over")
+      ->check(CLI::Range(0, strata::bench::kMostRequests));
   app.add_option("--seconds", choice.seconds, "of a round")->check(CLI::Range(0.01, 600.0));
   app.add_option("--rounds", choice.rounds, "of each pattern")->check(CLI::Range(1, 10000));
   app.add_flag("--buffered", choice.buffered, "through the page cache");
