@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
@@ -25,6 +26,11 @@ void VjpContext::add_grad(ValueId value, ValueId grad) {
 
 void VjpContext::pass_grad(int i, ValueId grad) {
   if (wants_grad(i)) add_grad(in(i), grad);
+}
+
+ValueId VjpContext::take_grad_of_in(int i) {
+  if (!wants_grad(i) || program_.value(in(i)).param >= 0) return kNoValue;
+  return std::exchange(grads_[static_cast<std::size_t>(in(i))], kNoValue);
 }
 
 void VjpContext::emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for, Attrs attrs) {

@@ -39,9 +39,13 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
       return kernels::layernorm_forward_async(backend, stream,
                                               {in[0], in[1], in[2], out[0], out[1], out[2], c.attrs.eps});
     case Op::layernorm_backward:
-      return kernels::layernorm_backward_async(backend, stream,
-                                               {in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2],
-                                                adds(c, 0), adds(c, 1), adds(c, 2), as_workspace(out[3])});
+      return kernels::layernorm_backward_async(
+          backend, stream,
+          {in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2], adds(c, 1), adds(c, 2),
+           as_workspace(out[3]), or_none(in[5])});
+    case Op::add_layernorm:
+      return kernels::layernorm_forward_async(
+          backend, stream, {in[0], in[2], in[3], out[0], out[1], out[2], c.attrs.eps, in[1], out[3]});
     case Op::linear:
       return kernels::linear_forward_async(backend, stream,
                                            {in[0], in[1], or_none(in[2]), out[0], scratch(c, 1)});
@@ -70,7 +74,11 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
       return kernels::rmsnorm_forward_async(backend, stream, {in[0], in[1], out[0], out[1], c.attrs.eps});
     case Op::rmsnorm_backward:
       return kernels::rmsnorm_backward_async(
-          backend, stream, {in[0], in[1], in[2], in[3], out[0], out[1], adds(c, 1), as_workspace(out[2])});
+          backend, stream,
+          {in[0], in[1], in[2], in[3], out[0], out[1], adds(c, 1), as_workspace(out[2]), or_none(in[4])});
+    case Op::add_rmsnorm:
+      return kernels::rmsnorm_forward_async(backend, stream,
+                                            {in[0], in[2], out[0], out[1], c.attrs.eps, in[1], out[2]});
     case Op::qk_norm:
       return kernels::qk_norm_forward_async(
           backend, stream,

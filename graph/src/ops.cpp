@@ -46,17 +46,29 @@ Specs infer_layernorm(In in, const Attrs&) {
   const std::int64_t rows = in[0]->shape.dim(0);
   return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}, {"mean", {rows}}, {"rstd", {rows}}};
 }
+// The residual stream passes a norm by: what its gradient has so far joins dx in the same pass.
 void vjp_layernorm(VjpContext& c) {
-  c.emit(Op::layernorm_backward, {c.in(0), c.in(1), c.out(1), c.out(2), c.grad_of_out(0)}, {0, 1, 2, -1},
-         c.attrs());
+  const ValueId so_far = c.take_grad_of_in(0);
+  c.emit(Op::layernorm_backward, {c.in(0), c.in(1), c.out(1), c.out(2), c.grad_of_out(0), so_far},
+         {0, 1, 2, -1}, c.attrs());
 }
-// (x, weight, mean, rstd, dy) -> dx, dweight, dbias, workspace
+// (x, weight, mean, rstd, dy, residual or none) -> dx, dweight, dbias, workspace
 Specs infer_layernorm_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{
       {"dx", in[0]->shape, in[0]->dtype},
       {"dweight", in[1]->shape, in[1]->dtype},
       {"dbias", in[1]->shape, in[1]->dtype},
       workspace(kernels::layernorm_backward_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
+}
+
+// --- add_layernorm (fuse_adds(), after derivation): (x [T, h], added [T, h], weight [h], bias [h]) -> y,
+// mean [T], rstd [T], sum [T, h] ---
+Specs infer_add_layernorm(In in, const Attrs& a) {
+  if (!matrix(in[0]) || !is(in[1], in[0]->shape, in[0]->dtype))
+    return mismatch("x and added [T, h], weight [h], bias [h] of one dtype", in);
+  STRATA_TRY_ASSIGN(auto outputs, infer_layernorm(std::array{in[0], in[2], in[3]}, a));
+  outputs.push_back({"sum", in[0]->shape, in[0]->dtype});
+  return outputs;
 }
 
 // --- gelu; relu has the same rules ---
@@ -90,14 +102,24 @@ Specs infer_rmsnorm(In in, const Attrs&) {
   return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}, {"rstd", {in[0]->shape.dim(0)}}};
 }
 void vjp_rmsnorm(VjpContext& c) {
-  c.emit(Op::rmsnorm_backward, {c.in(0), c.in(1), c.out(1), c.grad_of_out(0)}, {0, 1, -1}, c.attrs());
+  const ValueId so_far = c.take_grad_of_in(0);
+  c.emit(Op::rmsnorm_backward, {c.in(0), c.in(1), c.out(1), c.grad_of_out(0), so_far}, {0, 1, -1}, c.attrs());
 }
-// (x, weight, rstd, dy) -> dx, dweight, workspace
+// (x, weight, rstd, dy, residual or none) -> dx, dweight, workspace
 Specs infer_rmsnorm_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{
       {"dx", in[0]->shape, in[0]->dtype},
       {"dweight", in[1]->shape, in[1]->dtype},
       workspace(kernels::rmsnorm_backward_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
+}
+
+// --- add_rmsnorm (likewise): (x [T, h], added [T, h], weight [h]) -> y, rstd [T], sum [T, h] ---
+Specs infer_add_rmsnorm(In in, const Attrs& a) {
+  if (!matrix(in[0]) || !is(in[1], in[0]->shape, in[0]->dtype))
+    return mismatch("x and added [T, h], weight [h] of one dtype", in);
+  STRATA_TRY_ASSIGN(auto outputs, infer_rmsnorm(std::array{in[0], in[2]}, a));
+  outputs.push_back({"sum", in[0]->shape, in[0]->dtype});
+  return outputs;
 }
 
 // --- qk_norm: (qkv [T, (heads + 2 kv_heads) d], q_weight [d], k_weight [d]) -> y, rstd ---
@@ -258,7 +280,8 @@ const std::array<OpDef, kOps> kTable = {{
     {"embedding", infer_embedding, vjp_embedding, kNever, no_flops, 2},
     {"embedding_backward", infer_embedding_backward, nullptr, kNever, no_flops, 3},
     {"layernorm", infer_layernorm, vjp_layernorm, kNever, per_element, 3},
-    {"layernorm_backward", infer_layernorm_backward, nullptr, kNever, per_element, 5},
+    {"layernorm_backward", infer_layernorm_backward, nullptr, kNever, per_element, 6, 5},
+    {"add_layernorm", infer_add_layernorm, nullptr, {3, 1}, per_element, 4},
     {"linear", infer_linear, vjp_linear, kNever, flops_linear, 3, 2},
     {"linear_backward_input", infer_linear_backward_input, nullptr, kNever, flops_linear_input, 2},
     {"linear_backward_weight", infer_linear_backward_weight, nullptr, kNever, flops_linear_weight, 3},
@@ -270,7 +293,8 @@ const std::array<OpDef, kOps> kTable = {{
     {"swiglu", infer_swiglu, vjp_swiglu, kNever, per_element, 1},
     {"swiglu_backward", infer_swiglu_backward, nullptr, {0, 0}, per_element, 2},
     {"rmsnorm", infer_rmsnorm, vjp_rmsnorm, kNever, per_element, 2},
-    {"rmsnorm_backward", infer_rmsnorm_backward, nullptr, {0, 3}, per_element, 4},
+    {"rmsnorm_backward", infer_rmsnorm_backward, nullptr, {0, 3}, per_element, 5, 4},
+    {"add_rmsnorm", infer_add_rmsnorm, nullptr, {2, 1}, per_element, 3},
     {"qk_norm", infer_qk_norm, vjp_qk_norm, {0, 0}, per_element, 3},
     {"qk_norm_backward", infer_qk_norm_backward, nullptr, {0, 4}, per_element, 5},
     {"positions", infer_positions, nullptr, kNever, no_flops, 1, 0},

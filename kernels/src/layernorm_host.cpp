@@ -2,6 +2,7 @@
 
 #include <strata/kernels/layernorm.h>
 
+#include "norm_rows.h"
 #include "op.h"
 #include "partial_sums.h"
 #include "stored_table.h"
@@ -13,12 +14,13 @@ template <class T>
 void layernorm_forward(const LayernormForwardArgs& a, ThreadPool& pool) {
   const std::int64_t h = detail::row_length(a.x);
   const detail::StoredTable<T>& table = detail::row_table<T>();
-  detail::for_runs(
-      pool, detail::row_count(a.x), detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
-        for (std::int64_t t = first; t < first + n; ++t)
-          table.layernorm_forward(a.x.as<T>() + t * h, a.weight.as<T>(), a.bias.as<T>(), a.y.as<T>() + t * h,
-                                  a.mean.as<float>() + t, a.rstd.as<float>() + t, a.eps, h);
-      });
+  detail::for_runs(pool, detail::row_count(a.x), detail::rows_per_item(h),
+                   [&](std::int64_t first, std::int64_t n) {
+                     for (std::int64_t t = first; t < first + n; ++t)
+                       table.layernorm_forward(detail::normed_row<T>(table, a, t), a.weight.as<T>(),
+                                               a.bias.as<T>(), a.y.as<T>() + t * h, a.mean.as<float>() + t,
+                                               a.rstd.as<float>() + t, a.eps, h);
+                   });
 }
 
 template <class T>
@@ -36,7 +38,7 @@ void layernorm_backward(const LayernormBackwardArgs& a, ThreadPool& pool) {
     for (std::int64_t t = block * blocks.rows; t < end; ++t)
       table.layernorm_backward(a.x.as<T>() + t * h, a.weight.as<T>(), a.mean.as<float>()[t],
                                a.rstd.as<float>()[t], a.dy.as<T>() + t * h, a.dx.as<T>() + t * h,
-                               a.accumulate_dx, dweight, dbias, h);
+                               detail::row_or_null<T>(a.residual, t), dweight, dbias, h);
   });
   detail::sum_partials(partials, blocks.count, 2 * h, a.dweight, a.accumulate_dweight, pool);
   detail::sum_partials(partials + h, blocks.count, 2 * h, a.dbias, a.accumulate_dbias, pool);

@@ -47,6 +47,10 @@ class Check {
   Check& rows(const char* name, const TensorView& view, std::int64_t n_rows, std::int64_t columns) {
     return rows(name, view, storage_, n_rows, columns);
   }
+  /// The same, or none.
+  Check& optional_rows(const char* name, const TensorView& view, std::int64_t n_rows, std::int64_t columns) {
+    return is_given(view) ? rows(name, view, n_rows, columns) : *this;
+  }
   Check& rows(const char* name, const TensorView& view, DType dtype, std::int64_t n_rows,
               std::int64_t columns) {
     if (view.dtype == dtype && is_given(view) && row_count(view) == n_rows && row_length(view) == columns)

@@ -8,16 +8,20 @@ namespace strata::kernels {
 Status rmsnorm_forward_async(Backend& backend, Stream& stream, const RmsnormForwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t h = detail::row_length(a.x);
-  STRATA_TRY(detail::Check("rmsnorm_forward", "x", a.x)
-                 .rows("x", a.x, rows, h)
-                 .shape("weight", a.weight, a.x.dtype, {h})
-                 .rows("y", a.y, rows, h)
-                 .elements("rstd", a.rstd, DType::f32, rows)
-                 .that(h >= 1 && a.eps >= 0.0f, "rows of ", h, " elements with eps ", a.eps)
-                 .status());
+  STRATA_TRY(
+      detail::Check("rmsnorm_forward", "x", a.x)
+          .rows("x", a.x, rows, h)
+          .shape("weight", a.weight, a.x.dtype, {h})
+          .rows("y", a.y, rows, h)
+          .elements("rstd", a.rstd, DType::f32, rows)
+          .optional_rows("added", a.added, rows, h)
+          .optional_rows("sum", a.sum, rows, h)
+          .that(detail::is_given(a.added) == detail::is_given(a.sum), "an addend and a sum go together")
+          .that(h >= 1 && a.eps >= 0.0f, "rows of ", h, " elements with eps ", a.eps)
+          .status());
   constexpr detail::Op<RmsnormForwardArgs> op = {"rmsnorm_forward", &rmsnorm_forward_host,
                                                  &cuda::rmsnorm_forward};
-  return detail::queue(backend, stream, op, a, {a.x, a.weight}, {a.y, a.rstd});
+  return detail::queue(backend, stream, op, a, {a.x, a.weight, a.added}, {a.y, a.rstd, a.sum});
 }
 
 std::size_t rmsnorm_backward_workspace_bytes(std::int64_t rows, std::int64_t hidden) noexcept {
@@ -34,12 +38,14 @@ Status rmsnorm_backward_async(Backend& backend, Stream& stream, const RmsnormBac
                  .rows("dy", a.dy, rows, h)
                  .rows("dx", a.dx, rows, h)
                  .gradient("dweight", a.dweight, {h}, a.accumulate_dweight)
+                 .optional_rows("residual", a.residual, rows, h)
                  .that(h >= 1, "rows of no elements")
                  .workspace(a.workspace, rmsnorm_backward_workspace_bytes(rows, h))
                  .status());
   constexpr detail::Op<RmsnormBackwardArgs> op = {"rmsnorm_backward", &rmsnorm_backward_host,
                                                   &cuda::rmsnorm_backward};
-  return detail::queue(backend, stream, op, a, {a.x, a.weight, a.rstd, a.dy}, {a.dx, a.dweight}, a.workspace);
+  return detail::queue(backend, stream, op, a, {a.x, a.weight, a.rstd, a.dy, a.residual}, {a.dx, a.dweight},
+                       a.workspace);
 }
 
 namespace {

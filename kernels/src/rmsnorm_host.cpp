@@ -2,6 +2,7 @@
 
 #include <strata/kernels/rmsnorm.h>
 
+#include "norm_rows.h"
 #include "op.h"
 #include "partial_sums.h"
 #include "stored_table.h"
@@ -16,8 +17,8 @@ void rmsnorm_forward(const RmsnormForwardArgs& a, ThreadPool& pool) {
   detail::for_runs(pool, detail::row_count(a.x), detail::rows_per_item(h),
                    [&](std::int64_t first, std::int64_t n) {
                      for (std::int64_t t = first; t < first + n; ++t)
-                       table.rmsnorm_forward(a.x.as<T>() + t * h, a.weight.as<T>(), a.y.as<T>() + t * h,
-                                             a.rstd.as<float>() + t, a.eps, h);
+                       table.rmsnorm_forward(detail::normed_row<T>(table, a, t), a.weight.as<T>(),
+                                             a.y.as<T>() + t * h, a.rstd.as<float>() + t, a.eps, h);
                    });
 }
 
@@ -34,7 +35,8 @@ void rmsnorm_backward(const RmsnormBackwardArgs& a, ThreadPool& pool) {
     const std::int64_t end = std::min(rows, (block + 1) * blocks.rows);
     for (std::int64_t t = block * blocks.rows; t < end; ++t)
       table.rmsnorm_backward(a.x.as<T>() + t * h, a.weight.as<T>(), a.rstd.as<float>()[t],
-                             a.dy.as<T>() + t * h, a.dx.as<T>() + t * h, dweight, h);
+                             a.dy.as<T>() + t * h, a.dx.as<T>() + t * h,
+                             detail::row_or_null<T>(a.residual, t), dweight, h);
   });
   detail::sum_partials(partials, blocks.count, h, a.dweight, a.accumulate_dweight, pool);
 }
@@ -77,7 +79,7 @@ void qk_norm_backward(const QkNormBackwardArgs& a, ThreadPool& pool) {
       T* dx = a.dx.as<T>() + t * width;
       for (std::int64_t head = 0; head < normed; ++head)
         table.rmsnorm_backward(x + head * d, (head < a.heads ? a.q_weight : a.k_weight).as<T>(),
-                               a.rstd.as<float>()[t * normed + head], dy + head * d, dx + head * d,
+                               a.rstd.as<float>()[t * normed + head], dy + head * d, dx + head * d, nullptr,
                                partial + (head < a.heads ? 0 : d), d);
       if (dy != dx) std::copy(dy + normed * d, dy + width, dx + normed * d);
     }

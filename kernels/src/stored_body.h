@@ -97,8 +97,8 @@ void rmsnorm_forward(const T* x, const T* weight, T* y, float* rstd, float eps, 
 }
 
 template <class T>
-void rmsnorm_backward(const T* x, const T* weight, float rstd, const T* dy, T* dx, float* dweight,
-                      std::int64_t n) {
+void rmsnorm_backward(const T* x, const T* weight, float rstd, const T* dy, T* dx, const T* residual,
+                      float* dweight, std::int64_t n) {
   const f32x16 scale(rstd);
   f32x16 sum(0.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
@@ -109,7 +109,8 @@ void rmsnorm_backward(const T* x, const T* weight, float rstd, const T* dy, T* d
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     const f32x16 normal = load_lanes(x + i, lanes) * scale, d = load_lanes(dy + i, lanes);
     store_lanes(dweight + i, load_lanes(dweight + i, lanes) + d * normal, lanes);
-    store_lanes(dx + i, scale * (d * load_lanes(weight + i, lanes) - normal * mean), lanes);
+    const f32x16 back = scale * (d * load_lanes(weight + i, lanes) - normal * mean);
+    store_lanes(dx + i, residual != nullptr ? load_lanes(residual + i, lanes) + back : back, lanes);
   });
 }
 
@@ -138,7 +139,7 @@ void layernorm_forward(const T* x, const T* weight, const T* bias, T* y, float* 
 
 template <class T>
 void layernorm_backward(const T* x, const T* weight, float mean, float rstd, const T* dy, T* dx,
-                        bool accumulate_dx, float* dweight, float* dbias, std::int64_t n) {
+                        const T* residual, float* dweight, float* dbias, std::int64_t n) {
   const f32x16 center(mean), scale(rstd);
   f32x16 sum_g(0.0f), sum_gx(0.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
@@ -154,7 +155,7 @@ void layernorm_backward(const T* x, const T* weight, float mean, float rstd, con
     const f32x16 back = scale * (d * load_lanes(weight + i, lanes) - mean_g - normal * mean_gx);
     store_lanes(dweight + i, load_lanes(dweight + i, lanes) + d * normal, lanes);
     store_lanes(dbias + i, load_lanes(dbias + i, lanes) + d, lanes);
-    store_lanes(dx + i, accumulate_dx ? load_lanes(dx + i, lanes) + back : back, lanes);
+    store_lanes(dx + i, residual != nullptr ? load_lanes(residual + i, lanes) + back : back, lanes);
   });
 }
 

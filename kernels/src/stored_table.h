@@ -26,14 +26,15 @@ struct StoredTable {
   void (*rotate)(const T* x1, const T* x2, const float* cosines, const float* sines, T* y1, T* y2,
                  std::int64_t n);
   void (*rmsnorm_forward)(const T* x, const T* weight, T* y, float* rstd, float eps, std::int64_t n);
-  /// Adds to dweight, which is the row block's partial sum; dx may be dy.
-  void (*rmsnorm_backward)(const T* x, const T* weight, float rstd, const T* dy, T* dx, float* dweight,
-                           std::int64_t n);
+  /// Adds to dweight, which is the row block's partial sum; dx may be dy. `residual`, which may be null,
+  /// joins dx.
+  void (*rmsnorm_backward)(const T* x, const T* weight, float rstd, const T* dy, T* dx, const T* residual,
+                           float* dweight, std::int64_t n);
   void (*layernorm_forward)(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd,
                             float eps, std::int64_t n);
-  /// Adds to dweight and dbias, which are the row block's partial sums.
+  /// Adds to dweight and dbias, which are the row block's partial sums. `residual` is as above.
   void (*layernorm_backward)(const T* x, const T* weight, float mean, float rstd, const T* dy, T* dx,
-                             bool accumulate_dx, float* dweight, float* dbias, std::int64_t n);
+                             const T* residual, float* dweight, float* dbias, std::int64_t n);
   float (*log_sum_exp)(const T* x, std::int64_t n);
   /// y = exp(x - lse) * scale.
   void (*softmax_from_lse)(const T* x, T* y, float lse, float scale, std::int64_t n);

@@ -142,7 +142,7 @@ TEST(ForecastTest, AClippedStepMakesAgainWhatWasMadeOnTrust) {
 
 TEST(ForecastTest, AutomaticWaitsForTheNormWhereEveryStepIsClipped) {
   MachineProfile machine = fast_machine();
-  machine.launch_s = 1e-4;
+  machine.launch_s = 2e-4;
   machine.update_s_per_param = {1e-7, 1e-7, 1e-7};
   const auto plan = plan_of(StepMode::automatic, PlacementPolicy::pinned);
   EXPECT_GT(must(forecast(*plan, machine)).speculated_share, 0);

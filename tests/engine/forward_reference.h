@@ -82,6 +82,14 @@ class ForwardReference {
       case Op::rmsnorm:
         out(0) = reference::rmsnorm_forward(in(0), in(1), static_cast<double>(instr.attrs.eps));
         return;
+      case Op::add_rmsnorm:
+        out(2) = reference::add(in(0), in(1));
+        out(0) = reference::rmsnorm_forward(out(2), in(2), static_cast<double>(instr.attrs.eps));
+        return;
+      case Op::add_layernorm:
+        out(3) = reference::add(in(0), in(1));
+        out(0) = reference::layernorm_forward(out(3), in(2), in(3), static_cast<double>(instr.attrs.eps)).y;
+        return;
       case Op::qk_norm:
         out(0) = reference::qk_norm_forward(in(0), in(1), in(2), static_cast<std::size_t>(instr.attrs.heads),
                                             static_cast<std::size_t>(instr.attrs.kv_heads),

@@ -90,6 +90,17 @@ TEST_P(LayerOrderRunTest, InEveryStepMode) {
     ASSERT_EQ(run(programs_of(GetParam(), true), options_of(dir_.path(), mode), 2), want) << to_string(mode);
 }
 
+TEST_P(LayerOrderRunTest, AdditionsJoinedToNormsChangeNoBit) {
+  const DecoderConfig config = test::tiny_of_family(GetParam().family);
+  for (const Recompute recompute : kRecomputeModes) {
+    const ProgramSet apart = test::unfused_programs(recompute, 3, config, GetParam().compute);
+    const ProgramSet joined = programs_of(GetParam(), false, recompute);
+    ASSERT_LT(joined.train.code.size(), apart.train.code.size());
+    ASSERT_EQ(run(joined, options_of(dir_.path()), 0), run(apart, options_of(dir_.path()), 0))
+        << to_string(recompute);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, LayerOrderRunTest,
                          ::testing::Values(Case{"gpt2", DType::f32}, Case{"gpt2", DType::bf16},
                                            Case{"llama", DType::bf16}, Case{"qwen3", DType::f16}),

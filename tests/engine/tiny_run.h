@@ -34,14 +34,22 @@ inline DecoderConfig tiny_of_family(std::string_view family) {
   return config;
 }
 
-inline ProgramSet tiny_programs(Recompute recompute = Recompute::none, std::int64_t batch = 3,
-                                const DecoderConfig& config = tiny_config(), DType compute = DType::f32,
-                                const std::vector<std::string>& freeze = {}) {
+/// As the passes leave them that decide what is kept.
+inline ProgramSet unfused_programs(Recompute recompute, std::int64_t batch, const DecoderConfig& config,
+                                   DType compute, const std::vector<std::string>& freeze = {}) {
   ProgramSet set;
   set.eval = must(record_decoder(config, batch, DecoderHead::loss, DecoderRows::whole, compute));
   set.train = must(derive_backward(must(freeze_parameters(set.eval, freeze)), "loss"));
   set.train = recompute_regions(std::move(set.train), recompute);
   set.infer = must(record_decoder(config, 1, DecoderHead::logits, DecoderRows::whole, compute));
+  return set;
+}
+
+inline ProgramSet tiny_programs(Recompute recompute = Recompute::none, std::int64_t batch = 3,
+                                const DecoderConfig& config = tiny_config(), DType compute = DType::f32,
+                                const std::vector<std::string>& freeze = {}) {
+  ProgramSet set = unfused_programs(recompute, batch, config, compute, freeze);
+  for (Program* program : {&set.eval, &set.train, &set.infer}) *program = fuse_adds(std::move(*program));
   return set;
 }
 

@@ -79,6 +79,25 @@ TEST(AutodiffTest, AValueReadTwiceGetsTheSumOfBothGradients) {
                         "3 linear_backward_weight(d(.linear.y), x, w)"));
 }
 
+// What passes a norm by joins its gradient there, which is no pass over memory of its own.
+TEST(AutodiffTest, TheResidualStreamsGradientIsAddedByTheNorms) {
+  for (const char* family : {"gpt2", "llama", "glm4"}) {
+    const Program program = test::decoder_program(test::real_decoder(family), 1);
+    for (const Instr& instr : program.code)
+      EXPECT_FALSE(instr.backward && instr.op == Op::add)
+          << family << ": " << program.value(instr.out[0]).name;
+  }
+  Builder b;
+  const Value targets = b.input("targets", {4}, DType::i32);
+  const Value x = b.linear(b.input("x", {4, 3}, DType::f32), b.param("w", {5, 3}, {}));
+  const Value y = b.add(x, b.rmsnorm(x, b.param("scale", {5}, {}), 1e-6f));
+  const Program program =
+      must(derive_backward(must(b.finish({{"loss", b.cross_entropy(y, targets)}})), "loss"));
+  EXPECT_THAT(backward_of(program),
+              HasSubstr("1 rmsnorm_backward(.linear.y, scale, .rmsnorm.rstd, cross_entropy_backward.dlogits, "
+                        "cross_entropy_backward.dlogits) -> rmsnorm_backward.dx:[4, 5]"));
+}
+
 TEST(AutodiffTest, NothingIsDerivedThatOnlyFrozenParametersWouldNeed) {
   Builder b;
   const Value targets = b.input("targets", {4}, DType::i32);

@@ -44,7 +44,8 @@ std::vector<float> rmsnorm_case(ThreadPool& pool) {
   Tensor dx = x, dw = w;
   Workspace workspace(rmsnorm_backward_workspace_bytes(700, 99));
   rmsnorm_backward_host(
-      {x.view(), w.view(), rstd.view(), y.view(), dx.view(), dw.view(), true, workspace.view()}, pool);
+      {x.view(), w.view(), rstd.view(), y.view(), dx.view(), dw.view(), true, workspace.view(), x.view()},
+      pool);
   return joined({y.values(), rstd.values(), dx.values(), dw.values()});
 }
 
@@ -77,7 +78,7 @@ std::vector<float> layernorm_case(ThreadPool& pool) {
   Tensor dx = x, dw = w, db = b;
   Workspace workspace(layernorm_backward_workspace_bytes(700, 99));
   layernorm_backward_host({x.view(), w.view(), mean.view(), rstd.view(), y.view(), dx.view(), dw.view(),
-                           db.view(), true, false, true, workspace.view()},
+                           db.view(), false, true, workspace.view(), x.view()},
                           pool);
   return joined({y.values(), mean.values(), rstd.values(), dx.values(), dw.values(), db.values()});
 }

@@ -106,14 +106,14 @@ TYPED_TEST(DeviceMathTest, LayerNorm) {
     test::Workspace workspace(layernorm_backward_workspace_bytes(rows, h));
     layernorm_backward_host(
         {x.view(), w.view(), want_mean.view(), want_rstd.view(), dy.view(), want_dx.view(), want_dw.view(),
-         want_db.view(), true, false, false, workspace.view()},
+         want_db.view(), false, false, workspace.view(), want_dx.view()},
         *this->pool_);
     for (std::int64_t t = 0; t < rows; ++t) {
       detail::layernorm_row(kTurns, this->data(x) + t * h, this->data(w), this->data(b),
                             this->data(y) + t * h, this->floats(mean) + t, this->floats(rstd) + t, 1e-5f, h);
       detail::layernorm_row_backward(kTurns, this->data(x) + t * h, this->data(w), this->floats(mean)[t],
                                      this->floats(rstd)[t], this->data(dy) + t * h, this->data(dx) + t * h,
-                                     true, h);
+                                     this->data(dx) + t * h, h);
     }
     // Blocks of 64 rows, then what is left.
     for (std::int64_t c = 0; c < h; ++c) {
@@ -132,6 +132,56 @@ TYPED_TEST(DeviceMathTest, LayerNorm) {
     this->expect_same(dx, want_dx, "dx");
     this->expect_same(dw, want_dw, "dweight");
     this->expect_same(db, want_db, "dbias");
+  }
+}
+
+// In one pass, on the host and on the device, what an addition before the norm has in two.
+TYPED_TEST(DeviceMathTest, TheNormOfASum) {
+  using T = TypeParam;
+  for (const std::int64_t h : {1, 16, 100}) {
+    const std::int64_t rows = 70;
+    Tensor x = this->in({rows, h}, 1, 2.0), added = this->in({rows, h}, 2), w = this->in({h}, 3),
+           b = this->in({h}, 4);
+    Tensor want_sum = this->out({rows, h}), sum = want_sum, of_row = want_sum;
+    Tensor y = this->out({rows, h}), want_y = y, mean = this->stat(rows), rstd = mean, want_mean = mean,
+           want_rstd = mean;
+    add_host({x.view(), added.view(), want_sum.view()}, *this->pool_);
+    for (std::int64_t t = 0; t < rows; ++t) {
+      T* const row = this->data(of_row) + t * h;
+      EXPECT_EQ(detail::added_row(kTurns, this->data(x) + t * h, this->data(added) + t * h, row, h), row);
+    }
+    this->expect_same(of_row, want_sum, "a row's sum");
+
+    layernorm_forward_host(
+        {want_sum.view(), w.view(), b.view(), want_y.view(), want_mean.view(), want_rstd.view()},
+        *this->pool_);
+    layernorm_forward_host(
+        {x.view(), w.view(), b.view(), y.view(), mean.view(), rstd.view(), 1e-5f, added.view(), sum.view()},
+        *this->pool_);
+    this->expect_same(sum, want_sum, "sum");
+    this->expect_same(y, want_y, "layer norm");
+    this->expect_same(mean, want_mean, "mean");
+    this->expect_same(rstd, want_rstd, "rstd");
+
+    Tensor in_place = added;
+    rmsnorm_forward_host({want_sum.view(), w.view(), want_y.view(), want_rstd.view()}, *this->pool_);
+    rmsnorm_forward_host({x.view(), w.view(), y.view(), rstd.view(), 1e-6f, in_place.view(), in_place.view()},
+                         *this->pool_);
+    this->expect_same(in_place, want_sum, "sum in its addend's place");
+    this->expect_same(y, want_y, "rmsnorm");
+    this->expect_same(rstd, want_rstd, "rstd of rmsnorm");
+
+    Tensor dy = this->in({rows, h}, 5), dx = this->in({rows, h}, 6), want_dx = dx, dw = this->stat(h);
+    test::Workspace workspace(rmsnorm_backward_workspace_bytes(rows, h));
+    rmsnorm_backward_host({sum.view(), w.view(), rstd.view(), dy.view(), want_dx.view(), dw.view(), false,
+                           workspace.view(), want_dx.view()},
+                          *this->pool_);
+    for (std::int64_t t = 0; t < rows; ++t) {
+      T* const row = this->data(dx) + t * h;
+      detail::rmsnorm_row_backward(kTurns, this->data(sum) + t * h, this->data(w), this->floats(rstd)[t],
+                                   this->data(dy) + t * h, row, row, h);
+    }
+    this->expect_same(dx, want_dx, "dx with what passes the norm by");
   }
 }
 
@@ -155,7 +205,8 @@ TYPED_TEST(DeviceMathTest, RmsNormOfRowsAndHeads) {
     detail::rmsnorm_row(kTurns, this->data(x) + at, weight, this->data(y) + at, this->floats(rstd) + i, 1e-6f,
                         d);
     detail::rmsnorm_row_backward(kTurns, this->data(x) + at, weight, this->floats(rstd)[i],
-                                 this->data(dy) + at, this->data(dx) + at, d);
+                                 this->data(dy) + at, this->data(dx) + at,
+                                 static_cast<const TypeParam*>(nullptr), d);
   }
   for (std::int64_t c = 0; c < d; ++c) {
     this->floats(dq)[c] = detail::rmsnorm_column(this->data(x), this->floats(rstd), this->data(dy), c, heads,

@@ -58,16 +58,25 @@ TEST_P(DeviceOpsTest, Norms) {
       same<LayernormBackwardArgs>(
           "layernorm backward",
           {x, w, mean, rstd, dy, in({rows, h}, 5), in({h}, 6, 1.0, DType::f32), in({h}, 7, 1.0, DType::f32),
-           adds, adds, adds, workspace(layernorm_backward_workspace_bytes(rows, h))},
+           adds, adds, workspace(layernorm_backward_workspace_bytes(rows, h)), adds ? x : TensorView{}},
           &layernorm_backward_host, &layernorm_backward_async,
           {&LayernormBackwardArgs::dx, &LayernormBackwardArgs::dweight, &LayernormBackwardArgs::dbias});
     same<RmsnormForwardArgs>("rmsnorm", {x, w, y, rstd, 1e-6f}, &rmsnorm_forward_host, &rmsnorm_forward_async,
                              {&RmsnormForwardArgs::y, &RmsnormForwardArgs::rstd});
-    same<RmsnormBackwardArgs>("rmsnorm backward",
-                              {x, w, rstd, dy, in({rows, h}, 5), in({h}, 6), false,
-                               workspace(rmsnorm_backward_workspace_bytes(rows, h))},
-                              &rmsnorm_backward_host, &rmsnorm_backward_async,
-                              {&RmsnormBackwardArgs::dx, &RmsnormBackwardArgs::dweight});
+    for (const TensorView& residual : {TensorView{}, x})
+      same<RmsnormBackwardArgs>("rmsnorm backward",
+                                {x, w, rstd, dy, in({rows, h}, 5), in({h}, 6), false,
+                                 workspace(rmsnorm_backward_workspace_bytes(rows, h)), residual},
+                                &rmsnorm_backward_host, &rmsnorm_backward_async,
+                                {&RmsnormBackwardArgs::dx, &RmsnormBackwardArgs::dweight});
+    const TensorView sum = unwritten({rows, h}, GetParam());
+    same<LayernormForwardArgs>("layernorm of a sum", {x, w, b, y, mean, rstd, 1e-5f, dy, sum},
+                               &layernorm_forward_host, &layernorm_forward_async,
+                               {&LayernormForwardArgs::y, &LayernormForwardArgs::mean,
+                                &LayernormForwardArgs::rstd, &LayernormForwardArgs::sum});
+    same<RmsnormForwardArgs>("rmsnorm of a sum", {x, w, y, rstd, 1e-6f, dy, sum}, &rmsnorm_forward_host,
+                             &rmsnorm_forward_async,
+                             {&RmsnormForwardArgs::y, &RmsnormForwardArgs::rstd, &RmsnormForwardArgs::sum});
     same<LinearBackwardBiasArgs>(
         "bias", {dy, in({h}, 8), false, workspace(linear_backward_bias_workspace_bytes(rows, h))},
         &linear_backward_bias_host, &linear_backward_bias_async, {&LinearBackwardBiasArgs::db});
@@ -82,9 +91,17 @@ TEST_P(DeviceOpsTest, WhatMayTakeTheNextOnesPlaceDoes) {
   const TensorView of_heads = in({rows * 3}, 8, 1.0, DType::f32);
   const auto f32 = [&](std::int64_t n) { return unwritten({n}, DType::f32); };
   // Sums over rows read all of dy, whose place dx takes.
-  LayernormBackwardArgs norm{x,     w,     mean,   rstd,
-                             dy,    dy,    f32(h), f32(h),
-                             false, false, false,  workspace(layernorm_backward_workspace_bytes(rows, h))};
+  LayernormBackwardArgs norm{x,
+                             w,
+                             mean,
+                             rstd,
+                             dy,
+                             dy,
+                             f32(h),
+                             f32(h),
+                             false,
+                             false,
+                             workspace(layernorm_backward_workspace_bytes(rows, h))};
   same_in_place("layernorm's dx", norm, &layernorm_backward_host, &layernorm_backward_async,
                 &LayernormBackwardArgs::dy, &LayernormBackwardArgs::dx);
   // So do they on both sides.

@@ -69,14 +69,14 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LayernormTest,
                          ::testing::Values(Size{0, 8}, Size{1, 1}, Size{3, 17}, Size{65, 256}, Size{130, 31},
                                            Size{5000, 16}));
 
-TEST(LayernormTest, DxMayReplaceDyOrBeAddedTo) {
+TEST(LayernormTest, DxMayReplaceDyOrWhatIsAddedToIt) {
   const Problem p({5, 33});
   Tensor x({5, 33}, p.x), w({33}, p.weight), mean({5}, std::vector<float>(5, 0.1f)),
       rstd({5}, std::vector<float>(5, 1.5f));
   Tensor dy({5, 33}, p.dy), apart = Tensor::unwritten({5, 33}), added({5, 33}, p.x),
                             dw = Tensor::unwritten({33}), db = dw;
   test::Workspace workspace(layernorm_backward_workspace_bytes(5, 33));
-  const auto run = [&](Tensor& dx, bool accumulate) {
+  const auto run = [&](Tensor& dx, TensorView residual) {
     layernorm_backward_host({.x = x.view(),
                              .weight = w.view(),
                              .mean = mean.view(),
@@ -85,13 +85,13 @@ TEST(LayernormTest, DxMayReplaceDyOrBeAddedTo) {
                              .dx = dx.view(),
                              .dweight = dw.view(),
                              .dbias = db.view(),
-                             .accumulate_dx = accumulate,
-                             .workspace = workspace.view()},
+                             .workspace = workspace.view(),
+                             .residual = residual},
                             *test::pool());
   };
-  run(apart, false);
-  run(added, true);
-  run(dy, false);
+  run(apart, {});
+  run(added, added.view());
+  run(dy, {});
   EXPECT_EQ(test::differing_bits(dy.values(), apart.values()), 0u);
   for (std::size_t i = 0; i < p.x.size(); ++i) EXPECT_EQ(added.values()[i], p.x[i] + apart.values()[i]);
 }

@@ -46,6 +46,23 @@ TEST_P(RmsnormTest, BackwardIsTheCentralDifferenceInF64) {
   EXPECT_LE(test::relative_error(dw.values(), test::reference::add(want_dw, widen(w))), 5e-6);
 }
 
+TEST_P(RmsnormTest, WhatPassesTheNormByJoinsDx) {
+  const auto [rows, h] = GetParam();
+  const auto x = test::Values(1).floats(rows * h, 2.0, 0.5), w = test::Values(2).floats(h),
+             d = test::Values(3).floats(rows * h), past = test::Values(4).floats(rows * h);
+  Tensor in({rows, h}, x), weight({h}, w), dy({rows, h}, d), joined({rows, h}, past);
+  Tensor rstd({rows}, test::Values(5).floats(rows)), dx = Tensor::unwritten({rows, h}), dw({h}, w), dw2 = dw;
+  test::Workspace workspace(rmsnorm_backward_workspace_bytes(rows, h));
+  rmsnorm_backward_host(
+      {in.view(), weight.view(), rstd.view(), dy.view(), dx.view(), dw.view(), true, workspace.view()},
+      *test::pool());
+  rmsnorm_backward_host({in.view(), weight.view(), rstd.view(), dy.view(), joined.view(), dw2.view(), true,
+                         workspace.view(), joined.view()},
+                        *test::pool());
+  for (std::size_t i = 0; i < past.size(); ++i) EXPECT_EQ(joined.values()[i], past[i] + dx.values()[i]);
+  EXPECT_EQ(test::differing_bits(dw.values(), dw2.values()), 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, RmsnormTest,
                          ::testing::Values(Size{0, 8}, Size{1, 3}, Size{3, 17}, Size{70, 24}, Size{6, 300},
                                            Size{130, 15}));

@@ -80,10 +80,10 @@ std::vector<Tensor> layernorm_case(const Kept& k) {
   Workspace workspace(layernorm_backward_workspace_bytes(700, 99));
   const bool add = k.sums_are_added_to;
   layernorm_backward_host({x.view(), w.view(), mean.view(), rstd.view(), dy.view(), dx.view(), dw.view(),
-                           db.view(), true, add, add, workspace.view()},
+                           db.view(), add, add, workspace.view(), dx.view()},
                           k.pool);
   layernorm_backward_host({x.view(), w.view(), mean.view(), rstd.view(), written.view(), written.view(),
-                           dw2.view(), db2.view(), false, add, add, workspace.view()},
+                           dw2.view(), db2.view(), add, add, workspace.view()},
                           k.pool);
   return {y, mean, rstd, dx, dw, db, written, dw2, db2};
 }
@@ -92,12 +92,15 @@ std::vector<Tensor> rmsnorm_case(const Kept& k) {
   const Shape shape = {700, 99}, h = {99};
   Tensor x = k.in(shape, 1, 3.0), w = k.in(h, 2), dy = k.in(shape, 3), y = k.out(shape), rstd = k.stat({700});
   rmsnorm_forward_host({x.view(), w.view(), y.view(), rstd.view(), 1e-6f}, k.pool);
-  Tensor dx = k.out(shape), dw = k.gradient(h, 4);
+  Tensor dx = k.out(shape), dw = k.gradient(h, 4), joined = k.in(shape, 5), dw2 = dw;
   Workspace workspace(rmsnorm_backward_workspace_bytes(700, 99));
   rmsnorm_backward_host({x.view(), w.view(), rstd.view(), dy.view(), dx.view(), dw.view(),
                          k.sums_are_added_to, workspace.view()},
                         k.pool);
-  return {y, rstd, dx, dw};
+  rmsnorm_backward_host({x.view(), w.view(), rstd.view(), dy.view(), joined.view(), dw2.view(),
+                         k.sums_are_added_to, workspace.view(), joined.view()},
+                        k.pool);
+  return {y, rstd, dx, dw, joined, dw2};
 }
 
 std::vector<Tensor> no_rows_case(const Kept& k) {  // sums of nothing

@@ -166,6 +166,7 @@ OffloadOptions away_options(const TrainConfig& config, double share) {
 }  // namespace
 
 Program fit_to_backend(Program program, const TrainConfig& config) {
+  program = fuse_adds(std::move(program));
   return config.memory.backend == "cuda" ? give_product_workspaces(std::move(program)) : program;
 }
 

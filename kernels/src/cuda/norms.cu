@@ -48,21 +48,24 @@ __device__ std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    layernorm(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd, float eps,
-              std::int64_t rows, std::int64_t h) {
+    layernorm(const T* x, const T* added, T* sum, const T* weight, const T* bias, T* y, float* mean,
+              float* rstd, float eps, std::int64_t rows, std::int64_t h) {
   const std::int64_t t = lanes_index();
   if (t >= rows) return;
-  detail::layernorm_row(HalfWarp(), x + t * h, weight, bias, y + t * h, mean + t, rstd + t, eps, h);
+  const HalfWarp lanes;
+  const T* row = x + t * h;
+  if (added != nullptr) row = detail::added_row(lanes, row, added + t * h, sum + t * h, h);
+  detail::layernorm_row(lanes, row, weight, bias, y + t * h, mean + t, rstd + t, eps, h);
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     layernorm_dx(const T* x, const T* weight, const float* mean, const float* rstd, const T* dy, T* dx,
-                 bool accumulate, std::int64_t rows, std::int64_t h) {
+                 const T* residual, std::int64_t rows, std::int64_t h) {
   const std::int64_t t = lanes_index();
   if (t >= rows) return;
   detail::layernorm_row_backward(HalfWarp(), x + t * h, weight, mean[t], rstd[t], dy + t * h, dx + t * h,
-                                 accumulate, h);
+                                 residual == nullptr ? nullptr : residual + t * h, h);
 }
 
 // blockIdx.y is a block of rows, whose sums are h of the weight, then h of the bias.
@@ -80,19 +83,24 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    rmsnorm(const T* x, const T* weight, T* y, float* rstd, float eps, std::int64_t rows, std::int64_t h) {
+    rmsnorm(const T* x, const T* added, T* sum, const T* weight, T* y, float* rstd, float eps,
+            std::int64_t rows, std::int64_t h) {
   const std::int64_t t = lanes_index();
   if (t >= rows) return;
-  detail::rmsnorm_row(HalfWarp(), x + t * h, weight, y + t * h, rstd + t, eps, h);
+  const HalfWarp lanes;
+  const T* row = x + t * h;
+  if (added != nullptr) row = detail::added_row(lanes, row, added + t * h, sum + t * h, h);
+  detail::rmsnorm_row(lanes, row, weight, y + t * h, rstd + t, eps, h);
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    rmsnorm_dx(const T* x, const T* weight, const float* rstd, const T* dy, T* dx, std::int64_t rows,
-               std::int64_t h) {
+    rmsnorm_dx(const T* x, const T* weight, const float* rstd, const T* dy, T* dx, const T* residual,
+               std::int64_t rows, std::int64_t h) {
   const std::int64_t t = lanes_index();
   if (t >= rows) return;
-  detail::rmsnorm_row_backward(HalfWarp(), x + t * h, weight, rstd[t], dy + t * h, dx + t * h, h);
+  detail::rmsnorm_row_backward(HalfWarp(), x + t * h, weight, rstd[t], dy + t * h, dx + t * h,
+                               residual == nullptr ? nullptr : residual + t * h, h);
 }
 
 /// The heads of a row of qkv that share a weight: `first` of `count` of d elements, of rows of `width`.
@@ -138,7 +146,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const HalfWarp lanes;
   if (head < normed)
     detail::rmsnorm_row_backward(lanes, x + at, head < heads ? q_weight : k_weight, rstd[t * normed + head],
-                                 dy + at, dx + at, d);
+                                 dy + at, dx + at, static_cast<const T*>(nullptr), d);
   else if (dy != dx)
     lanes.each(d, [&](std::int64_t e) { dx[at + e] = dy[at + e]; });
 }
@@ -164,8 +172,8 @@ Status layernorm_forward(Backend&, Stream& stream, const LayernormForwardArgs& a
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
     layernorm<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
-        a.x.as<T>(), a.weight.as<T>(), a.bias.as<T>(), a.y.as<T>(), a.mean.as<float>(), a.rstd.as<float>(),
-        a.eps, rows, h);
+        a.x.as<T>(), a.added.as<T>(), a.sum.as<T>(), a.weight.as<T>(), a.bias.as<T>(), a.y.as<T>(),
+        a.mean.as<float>(), a.rstd.as<float>(), a.eps, rows, h);
   });
 }
 
@@ -181,7 +189,7 @@ Status layernorm_backward(Backend&, Stream& stream, const LayernormBackwardArgs&
           a.x.as<T>(), a.mean.as<float>(), a.rstd.as<float>(), a.dy.as<T>(), partials, rows, blocks.rows, h);
       layernorm_dx<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
           a.x.as<T>(), a.weight.as<T>(), a.mean.as<float>(), a.rstd.as<float>(), a.dy.as<T>(), a.dx.as<T>(),
-          a.accumulate_dx, rows, h);
+          a.residual.as<T>(), rows, h);
     }));
   STRATA_TRY(detail::sum_partials(partials, blocks.count, 2 * h, a.dweight, a.accumulate_dweight, queue));
   return detail::sum_partials(partials + h, blocks.count, 2 * h, a.dbias, a.accumulate_dbias, queue);
@@ -193,7 +201,8 @@ Status rmsnorm_forward(Backend&, Stream& stream, const RmsnormForwardArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
     rmsnorm<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
-        a.x.as<T>(), a.weight.as<T>(), a.y.as<T>(), a.rstd.as<float>(), a.eps, rows, h);
+        a.x.as<T>(), a.added.as<T>(), a.sum.as<T>(), a.weight.as<T>(), a.y.as<T>(), a.rstd.as<float>(), a.eps,
+        rows, h);
   });
 }
 
@@ -208,7 +217,8 @@ Status rmsnorm_backward(Backend&, Stream& stream, const RmsnormBackwardArgs& a) 
           a.x.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), partials, h, rows, blocks.rows,
           Heads{0, 1, h, h, 1});
       rmsnorm_dx<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
-          a.x.as<T>(), a.weight.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), a.dx.as<T>(), rows, h);
+          a.x.as<T>(), a.weight.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), a.dx.as<T>(), a.residual.as<T>(),
+          rows, h);
     }));
   return detail::sum_partials(partials, blocks.count, h, a.dweight, a.accumulate_dweight, queue);
 }

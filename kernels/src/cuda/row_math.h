@@ -60,6 +60,13 @@ STRATA_HD Pair<T> turned(T first, T second, float cosine, float sine) {
   return {from_f32<T>(a * cosine - b * sine), from_f32<T>(b * cosine + a * sine)};
 }
 
+/// What a norm reads where something is added before it: each lane wrote what it reads again.
+template <class G, class T>
+STRATA_LANES_BODY const T* added_row(const G& g, const T* x, const T* added, T* sum, std::int64_t n) {
+  g.each(n, [&](std::int64_t i) { sum[i] = stored_add(x[i], added[i]); });
+  return sum;
+}
+
 // --- layer norm
 
 template <class G, class T>
@@ -82,10 +89,10 @@ STRATA_LANES_BODY void layernorm_row(const G& g, const T* x, const T* weight, co
   });
 }
 
-/// dx alone: the parameters' gradients are sums by column.
+/// dx alone, and `residual` with it unless that is null: the parameters' gradients are sums by column.
 template <class G, class T>
 STRATA_LANES_BODY void layernorm_row_backward(const G& g, const T* x, const T* weight, float center,
-                                              float scale, const T* dy, T* dx, bool accumulate_dx,
+                                              float scale, const T* dy, T* dx, const T* residual,
                                               std::int64_t n) {
   const auto count = static_cast<float>(n);
   const auto normal = [&](std::int64_t i) { return (to_f32(x[i]) - center) * scale; };
@@ -95,7 +102,7 @@ STRATA_LANES_BODY void layernorm_row_backward(const G& g, const T* x, const T* w
       g.template sum<float>(n, [&](std::int64_t i) { return weighted(i) * normal(i); }) / count;
   g.each(n, [&](std::int64_t i) {
     const float back = scale * (weighted(i) - mean_g - normal(i) * mean_gx);
-    dx[i] = from_f32<T>(accumulate_dx ? to_f32(dx[i]) + back : back);
+    dx[i] = from_f32<T>(residual != nullptr ? to_f32(residual[i]) + back : back);
   });
 }
 
@@ -129,13 +136,14 @@ STRATA_LANES_BODY void rmsnorm_row(const G& g, const T* x, const T* weight, T* y
 
 template <class G, class T>
 STRATA_LANES_BODY void rmsnorm_row_backward(const G& g, const T* x, const T* weight, float scale, const T* dy,
-                                            T* dx, std::int64_t n) {
+                                            T* dx, const T* residual, std::int64_t n) {
   const float mean = g.template sum<float>(n, [&](std::int64_t i) {
     return to_f32(dy[i]) * to_f32(weight[i]) * (to_f32(x[i]) * scale);
   }) / static_cast<float>(n);
   g.each(n, [&](std::int64_t i) {
     const float normal = to_f32(x[i]) * scale;
-    dx[i] = from_f32<T>(scale * (to_f32(dy[i]) * to_f32(weight[i]) - normal * mean));
+    const float back = scale * (to_f32(dy[i]) * to_f32(weight[i]) - normal * mean);
+    dx[i] = from_f32<T>(residual != nullptr ? to_f32(residual[i]) + back : back);
   });
 }
 

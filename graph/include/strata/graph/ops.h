@@ -65,6 +65,9 @@ class VjpContext {
   void emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for, Attrs attrs = {});
   /// The gradient of input `i` is the value itself (as for both sides of an addition).
   void pass_grad(int i, ValueId grad);
+  /// The gradient that activation `i` has so far, for an op that adds its own to it: then the op's is all it
+  /// has.
+  ValueId take_grad_of_in(int i);
 
  private:
   void add_grad(ValueId value, ValueId grad);

@@ -50,6 +50,11 @@ Program recompute_regions(Program program, Recompute mode);
 /// Lamy- Poirier 2021, arXiv 2106.02679.) After recompute_regions(), before offload_activations().
 Program in_layer_order(const Program& program, std::int32_t micro_batches);
 
+/// An addition right before the norm that reads it becomes one pass over memory with it, in a region: as the
+/// sum is rounded before it is normed, no bit changes. After recompute_regions(), which makes the norm again
+/// without the addition where the sum is kept; twice changes nothing more.
+Program fuse_adds(Program program);
+
 /// Every product gets scratch of its own (kernels::product_workspace_bytes), for programs that a GPU runs:
 /// those of a long inner extent are faster with it. After in_layer_order(), before offload_activations();
 /// twice changes nothing more.

@@ -58,6 +58,7 @@ enum class Op : std::uint8_t {
   embedding_backward,
   layernorm,
   layernorm_backward,
+  add_layernorm,
   linear,
   linear_backward_input,
   linear_backward_weight,
@@ -70,6 +71,7 @@ enum class Op : std::uint8_t {
   swiglu_backward,
   rmsnorm,
   rmsnorm_backward,
+  add_rmsnorm,
   qk_norm,
   qk_norm_backward,
   positions,
@@ -94,7 +96,7 @@ enum class Op : std::uint8_t {
   fetch_begin,  ///< (x on the host) -> x on its way back, whose bytes on the device are taken from here on
   fetch_end,    ///< (x on its way back, x on the host) -> x, in the same bytes
 };
-inline constexpr int kOps = 38;
+inline constexpr int kOps = 40;
 constexpr bool is_move(Op op) noexcept { return op >= Op::offload_begin && op <= Op::fetch_end; }
 
 /// Fixed numbers of an instruction; an op reads only those it names.

@@ -7,13 +7,16 @@
 
 namespace strata::kernels {
 
-/// y = x * rstd * weight by row, rstd = 1 / sqrt(mean(x^2) + eps) (Zhang & Sennrich 2019).
+/// y = x * rstd * weight by row, rstd = 1 / sqrt(mean(x^2) + eps) (Zhang & Sennrich 2019). With `added` it is
+/// x + added, rounded once as it is kept, that is normed: the bits of an addition before it, in one pass.
 struct RmsnormForwardArgs {
   TensorView x;       ///< kept (embedding.h) [..., h], T rows
   TensorView weight;  ///< kept [h]
   TensorView y;       ///< as x, written
   TensorView rstd;    ///< f32, T values, written
   float eps = 1e-6f;
+  TensorView added = {};  ///< as x, or none
+  TensorView sum = {};    ///< as x, written: x + added; may be either. None without `added`
 };
 Status rmsnorm_forward_async(Backend& backend, Stream& stream, const RmsnormForwardArgs& args);
 void rmsnorm_forward_host(const RmsnormForwardArgs& args, ThreadPool& pool);
@@ -26,7 +29,8 @@ struct RmsnormBackwardArgs {
   TensorView dx;       ///< as x, written; may be dy
   TensorView dweight;  ///< f32 or kept [h], written
   bool accumulate_dweight = false;
-  BufferView workspace;  ///< rmsnorm_backward_workspace_bytes(T, h), 4-aligned
+  BufferView workspace;      ///< rmsnorm_backward_workspace_bytes(T, h), 4-aligned
+  TensorView residual = {};  ///< as x, or none: added to dx before it is rounded; may be dx, or dy
 };
 std::size_t rmsnorm_backward_workspace_bytes(std::int64_t rows, std::int64_t hidden) noexcept;
 Status rmsnorm_backward_async(Backend& backend, Stream& stream, const RmsnormBackwardArgs& args);

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/runtime/tensor_view.h>
+
+#include "rows.h"
+#include "stored_table.h"
+
+// Rows of a norm that may have something added before it, or to its dx.
+namespace strata::kernels::detail {
+
+/// Row t of what a forward norms: of x, or of the sum, which is made first.
+template <class T, class Args>
+const T* normed_row(const StoredTable<T>& table, const Args& a, std::int64_t t) {
+  const std::int64_t h = row_length(a.x), at = t * h;
+  if (!is_given(a.added)) return a.x.template as<T>() + at;
+  T* sum = a.sum.template as<T>() + at;
+  table.add(a.x.template as<T>() + at, a.added.template as<T>() + at, sum, h);
+  return sum;
+}
+
+template <class T>
+const T* row_or_null(const TensorView& view, std::int64_t t) {
+  return is_given(view) ? view.as<T>() + t * row_length(view) : nullptr;
+}
+
+}  // namespace strata::kernels::detail
