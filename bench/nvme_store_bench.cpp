@@ -122,7 +122,9 @@ class Bench {
   // meanwhile.
   static std::size_t to_fill_twice(const Choice& choice) {
     const std::size_t queued = 2 * static_cast<std::size_t>(choice.depth) * choice.block_kib * kKiB;
-    return std::clamp<std::size_t>(queued / (choice.slot_mib * kMiB), 1, kMostRequests);
+    const std::size_t half = choice.total_mib / choice.slot_mib / 2;  // of the objects
+    return std::clamp<std::size_t>(queued / (choice.slot_mib * kMiB), 1,
+                                   std::clamp<std::size_t>(half, 1, kMostRequests));
   }
 
   Status open() {
