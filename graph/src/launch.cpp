@@ -25,6 +25,10 @@ BufferView scratch(const OpCall& c, std::size_t output) {
   return output < c.out.size() ? as_workspace(c.out[output]) : BufferView{};
 }
 bool adds(const OpCall& c, int output) { return (c.accumulate >> output & 1u) != 0; }
+/// What joins dx, output 0: an operand, or what a parameter's gradient holds.
+TensorView residual(const OpCall& c, std::size_t operand) {
+  return adds(c, 0) ? c.out[0] : or_none(c.in[operand]);
+}
 
 Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
   const auto& in = c.in;
@@ -42,7 +46,7 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
       return kernels::layernorm_backward_async(
           backend, stream,
           {in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2], adds(c, 1), adds(c, 2),
-           as_workspace(out[3]), or_none(in[5])});
+           as_workspace(out[3]), residual(c, 5)});
     case Op::add_layernorm:
       return kernels::layernorm_forward_async(
           backend, stream, {in[0], in[2], in[3], out[0], out[1], out[2], c.attrs.eps, in[1], out[3]});
@@ -75,7 +79,7 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
     case Op::rmsnorm_backward:
       return kernels::rmsnorm_backward_async(
           backend, stream,
-          {in[0], in[1], in[2], in[3], out[0], out[1], adds(c, 1), as_workspace(out[2]), or_none(in[4])});
+          {in[0], in[1], in[2], in[3], out[0], out[1], adds(c, 1), as_workspace(out[2]), residual(c, 4)});
     case Op::add_rmsnorm:
       return kernels::rmsnorm_forward_async(backend, stream,
                                             {in[0], in[2], out[0], out[1], c.attrs.eps, in[1], out[2]});

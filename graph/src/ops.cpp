@@ -19,6 +19,9 @@ namespace {
 using namespace detail::op_rules;
 
 double no_flops(In, In, const Attrs&) { return 0; }
+bool joins(const ValueInfo* residual, const ValueInfo* x) {
+  return residual == nullptr || is(residual, x->shape, x->dtype);
+}
 double per_element(In in, In, const Attrs&) { return 10.0 * static_cast<double>(in[0]->shape.n_elems()); }
 
 // --- embedding: (ids [T] i32, table [V, h]) -> x [T, h]; row t is table[ids[t] + offset] ---
@@ -54,6 +57,7 @@ void vjp_layernorm(VjpContext& c) {
 }
 // (x, weight, mean, rstd, dy, residual or none) -> dx, dweight, dbias, workspace
 Specs infer_layernorm_backward(In in, const Attrs&) {
+  if (!joins(in[5], in[0])) return mismatch("a gradient like x to join dx", in);
   return std::vector<OutputSpec>{
       {"dx", in[0]->shape, in[0]->dtype},
       {"dweight", in[1]->shape, in[1]->dtype},
@@ -107,6 +111,7 @@ void vjp_rmsnorm(VjpContext& c) {
 }
 // (x, weight, rstd, dy, residual or none) -> dx, dweight, workspace
 Specs infer_rmsnorm_backward(In in, const Attrs&) {
+  if (!joins(in[4], in[0])) return mismatch("a gradient like x to join dx", in);
   return std::vector<OutputSpec>{
       {"dx", in[0]->shape, in[0]->dtype},
       {"dweight", in[1]->shape, in[1]->dtype},

@@ -22,8 +22,9 @@ constexpr std::int32_t kBatches = 3;
 
 ProgramSet programs_of(const Case& which, bool by_layer, Recompute recompute = Recompute::none,
                        bool away = false) {
-  ProgramSet set = test::tiny_programs(recompute, 3, test::tiny_of_family(which.family), which.compute);
+  ProgramSet set = test::unfused_programs(recompute, 3, test::tiny_of_family(which.family), which.compute);
   if (by_layer) set.train = in_layer_order(set.train, kBatches);
+  for (Program* program : {&set.eval, &set.train, &set.infer}) *program = fuse_adds(std::move(*program));
   if (away) set.train = offload_activations(std::move(set.train), {.link_bytes_per_s = 1});
   return set;
 }

@@ -62,17 +62,34 @@ TEST(FuseAddsTest, EachBlockOfADecoderHasOne) {
       EXPECT_LE(plan_memory(fused).arena_bytes, plan_memory(bare).arena_bytes)
           << family << ", " << to_string(mode);
       EXPECT_EQ(to_string(fuse_adds(fused)), to_string(fused));
+      EXPECT_EQ(test::replay(fused), "") << family << ", " << to_string(mode);
     }
 }
 
+// Twice the same value, whose place the sum must not take, and a sum that is a result.
+TEST(FuseAddsTest, ASumMayBeOfOneValueAndMayBeAResult) {
+  Builder b;
+  const Value x = b.gelu(b.input("x", {4, 3}, DType::f32));
+  const Value sum = b.add(x, x);
+  const Value y = b.rmsnorm(sum, b.param("scale", {3}, {}), 1e-6f);
+  const Program program = fuse_adds(must(b.finish({{"sum", sum}, {"y", y}})));
+  ASSERT_EQ(program.code.size(), 2u);
+  EXPECT_EQ(program.code[1].op, Op::add_rmsnorm);
+  EXPECT_EQ(program.code[1].out.back(), program.find("sum"));
+  EXPECT_EQ(test::replay(program), "");
+}
+
 TEST(FuseAddsTest, RandomProgramsStayWholeInTheirArena) {
+  std::size_t fused = 0;
   for (std::uint64_t seed = 1; seed <= 200; ++seed)
     for (const Recompute mode : kRecomputeModes) {
       const Program program =
           fuse_adds(recompute_regions(must(derive_backward(test::random_program(seed), "loss")), mode));
       ASSERT_TRUE(verify(program).is_ok()) << seed << ": " << verify(program).message();
+      fused += has_op(program, Op::add_layernorm);
       EXPECT_EQ(test::replay(program), "") << seed;
     }
+  EXPECT_GT(fused, 20u);
 }
 
 }  // namespace

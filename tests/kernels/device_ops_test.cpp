@@ -104,6 +104,21 @@ TEST_P(DeviceOpsTest, WhatMayTakeTheNextOnesPlaceDoes) {
                              workspace(layernorm_backward_workspace_bytes(rows, h))};
   same_in_place("layernorm's dx", norm, &layernorm_backward_host, &layernorm_backward_async,
                 &LayernormBackwardArgs::dy, &LayernormBackwardArgs::dx);
+  LayernormBackwardArgs joined = norm;
+  joined.residual = joined.dy;  // as where x and its norm are added
+  same_in_place("layernorm's dx with its dy", joined, &layernorm_backward_host, &layernorm_backward_async,
+                &LayernormBackwardArgs::dy, &LayernormBackwardArgs::dx);
+  joined.dx = joined.residual = in({rows, h}, 9);
+  same_in_place("layernorm's dx with what it takes the place of", joined, &layernorm_backward_host,
+                &layernorm_backward_async, &LayernormBackwardArgs::residual, &LayernormBackwardArgs::dx);
+  const TensorView addend = in({rows, h}, 10), y = unwritten({rows, h}, GetParam());
+  same_in_place("layernorm's sum",
+                LayernormForwardArgs{x, w, w, y, f32(rows), f32(rows), 1e-5f, addend, addend},
+                &layernorm_forward_host, &layernorm_forward_async, &LayernormForwardArgs::added,
+                &LayernormForwardArgs::sum);
+  same_in_place("rmsnorm's sum", RmsnormForwardArgs{x, w, y, f32(rows), 1e-6f, addend, addend},
+                &rmsnorm_forward_host, &rmsnorm_forward_async, &RmsnormForwardArgs::added,
+                &RmsnormForwardArgs::sum);
   // So do they on both sides.
   const auto sums = [&](const auto& run) {
     norm.dy = norm.dx = in({rows, h}, 5);
@@ -118,6 +133,11 @@ TEST_P(DeviceOpsTest, WhatMayTakeTheNextOnesPlaceDoes) {
                 RmsnormBackwardArgs{x, w, rstd, dy, dy, f32(h), false,
                                     workspace(rmsnorm_backward_workspace_bytes(rows, h))},
                 &rmsnorm_backward_host, &rmsnorm_backward_async, &RmsnormBackwardArgs::dy,
+                &RmsnormBackwardArgs::dx);
+  same_in_place("rmsnorm's dx with what it takes the place of",
+                RmsnormBackwardArgs{x, w, rstd, dy, addend, f32(h), false,
+                                    workspace(rmsnorm_backward_workspace_bytes(rows, h)), addend},
+                &rmsnorm_backward_host, &rmsnorm_backward_async, &RmsnormBackwardArgs::residual,
                 &RmsnormBackwardArgs::dx);
   same_in_place("qk norm", QkNormForwardArgs{x, q, k, x, of_heads, heads, 1}, &qk_norm_forward_host,
                 &qk_norm_forward_async, &QkNormForwardArgs::qkv, &QkNormForwardArgs::y);
