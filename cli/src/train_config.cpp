@@ -58,6 +58,7 @@ void fill_training(const ConfigTree& tree, TrainConfig& config) {
   train.freeze = tree.texts("train.freeze");
   if (!tree.is_auto("train.frozen_masters")) train.frozen_masters = tree.flag("train.frozen_masters");
   train.dtype = choice(tree, "train.dtype");
+  train.fp8 = tree.flag("train.fp8");
   train.recompute = choice(tree, "train.recompute");
   train.eval_every = tree.integer("train.eval_every");
   train.eval_batches = small(tree, "train.eval_batches");
@@ -148,6 +149,9 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
   if (config.offload.activations == "nvme" && config.memory.nvme_bytes == 0)
     problems.push_back(str(set_by(tree, "offload.activations"), " = nvme, but memory.nvme is 0 (",
                            tree.entry("memory.nvme").origin, ")"));
+  if (config.train.fp8 && config.train.dtype == "f32")
+    problems.push_back(str(set_by(tree, "train.fp8"), " = true, but train.dtype is f32 (",
+                           tree.entry("train.dtype").origin, "); it must be bf16 or f16"));
   if (config.train.frozen_masters.value_or(false) && config.train.freeze.empty())
     problems.push_back(str(set_by(tree, "train.frozen_masters"), " = true, but train.freeze names nothing"));
   for (const std::string& group : config.optim.groups)

@@ -42,7 +42,8 @@ struct TrainConfig {
     std::vector<std::string> freeze;  ///< patterns of parameter names
     std::optional<bool> frozen_masters;
     std::string dtype, recompute;  ///< dtype: f32, bf16, auto; recompute: a mode of Recompute, or auto
-    std::int64_t eval_every = 0;   ///< steps; 0 for never
+    bool fp8 = false;
+    std::int64_t eval_every = 0;  ///< steps; 0 for never
     int eval_batches = 0;
   } train;
   struct Optim {

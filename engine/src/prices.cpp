@@ -17,7 +17,7 @@ std::size_t bytes_of(const Operand& operand) {
 
 bool is_product(Op op) {
   return op == Op::linear || op == Op::linear_backward_input || op == Op::linear_backward_weight ||
-         op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward;
+         op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward || op == Op::fp8_product;
 }
 bool is_attention(Op op) {
   return op == Op::attention || op == Op::attention_backward || op == Op::cached_attention;

@@ -6,6 +6,7 @@
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/embedding.h>
+#include <strata/kernels/fp8.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/linear_cross_entropy.h>
@@ -28,6 +29,16 @@ bool adds(const OpCall& c, int output) { return (c.accumulate >> output & 1u) !=
 /// What joins dx, output 0: an operand, or what a parameter's gradient holds.
 TensorView residual(const OpCall& c, std::size_t operand) {
   return adds(c, 0) ? c.out[0] : or_none(c.in[operand]);
+}
+
+kernels::Fp8CastArgs fp8_cast(const OpCall& c) {
+  kernels::Fp8CastArgs args{.x = c.in[0], .rows = {}, .columns = {}, .inverse = {}, .workspace = {}};
+  std::size_t next = 0;
+  if (c.attrs.by_rows) args.rows = c.out[next++];
+  if (c.attrs.by_columns) args.columns = c.out[next++];
+  args.inverse = c.out[next++];
+  args.workspace = as_workspace(c.out[next]);
+  return args;
 }
 
 Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
@@ -62,6 +73,11 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
     case Op::linear_backward_bias:
       return kernels::linear_backward_bias_async(backend, stream,
                                                  {in[0], out[0], adds(c, 0), as_workspace(out[1])});
+    case Op::fp8_cast:
+      return kernels::fp8_cast_async(backend, stream, fp8_cast(c));
+    case Op::fp8_product:
+      return kernels::fp8_product_async(
+          backend, stream, {in[0], in[1], in[2], in[3], or_none(in[4]), out[0], adds(c, 0), scratch(c, 1)});
     case Op::gelu:
       return kernels::gelu_forward_async(backend, stream, {in[0], out[0]});
     case Op::gelu_backward:

@@ -1,5 +1,8 @@
+#include <strata/kernels/fp8.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/linear_cross_entropy.h>
+
+#include <strata/runtime/str.h>
 
 #include "op_rules.h"
 
@@ -58,6 +61,39 @@ Specs infer_linear_backward_bias(In in, const Attrs&) {
   return std::vector<OutputSpec>{
       {"db", in[1]->shape, in[1]->dtype},
       workspace(kernels::linear_backward_bias_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
+}
+
+// --- fp8_cast (use_fp8(), after derivation): (x [T, K]) -> rows [T, K] and columns [K, T], those that are
+// asked for, inverse [1], workspace ---
+Specs infer_fp8_cast(In in, const Attrs& a) {
+  const auto fits = [](std::int64_t side) { return side > 0 && side % kernels::kFp8Multiple == 0; };
+  if (!matrix(in[0]) || !is_storage(in[0]->dtype) || !fits(in[0]->shape.dim(0)) ||
+      !fits(in[0]->shape.dim(1)) || (!a.by_rows && !a.by_columns))
+    return mismatch(str("x [T, K], both multiples of ", kernels::kFp8Multiple), in);
+  const DType codes = a.e5m2 ? DType::e5m2 : DType::e4m3;
+  const std::int64_t rows = in[0]->shape.dim(0), k = in[0]->shape.dim(1);
+  std::vector<OutputSpec> made;
+  if (a.by_rows) made.push_back({"rows", {rows, k}, codes});
+  if (a.by_columns) made.push_back({"columns", {k, rows}, codes});
+  made.push_back({"inverse", {1}});
+  made.push_back(workspace(kernels::fp8_cast_workspace_bytes()));
+  return made;
+}
+
+// --- fp8_product (likewise): (a [M, K], its inverse [1], b [N, K], its inverse [1], bias [N] or none) -> c
+// [M, N] ---
+Specs infer_fp8_product(In in, const Attrs& a) {
+  const auto codes = [](const ValueInfo* of) {
+    return of != nullptr && of->shape.rank == 2 && (of->dtype == DType::e4m3 || of->dtype == DType::e5m2);
+  };
+  if (!codes(in[0]) || !codes(in[2]) || in[2]->dtype != DType::e4m3 ||
+      in[0]->shape.dim(1) != in[2]->shape.dim(1) || !is(in[1], {1}) || !is(in[3], {1}) ||
+      !is_storage(a.kept) || (in[4] != nullptr && !is(in[4], {in[2]->shape.dim(0)}, a.kept)))
+    return mismatch("a [M, K], b [N, K] in eight bits, each with its inverse [1], bias [N] or none", in);
+  return product("c", {in[0]->shape.dim(0), in[2]->shape.dim(0)}, a.kept, a);
+}
+double flops_fp8_product(In in, In out, const Attrs&) {
+  return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[0]->shape.dim(1));
 }
 
 // --- linear_cross_entropy: (x [T, K], w [V, K], targets [T] i32, divisor [1] or none) -> loss [1], losses

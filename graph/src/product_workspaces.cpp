@@ -8,7 +8,7 @@ namespace {
 
 bool multiplies(Op op) {
   return op == Op::linear || op == Op::linear_backward_input || op == Op::linear_backward_weight ||
-         op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward;
+         op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward || op == Op::fp8_product;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/embedding.h>
+#include <strata/kernels/fp8.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/linear_cross_entropy.h>
@@ -46,6 +47,8 @@ Status relu_forward(Backend& backend, Stream& stream, const ReluForwardArgs& arg
 Status relu_backward(Backend& backend, Stream& stream, const ReluBackwardArgs& args);
 Status swiglu_forward(Backend& backend, Stream& stream, const SwigluForwardArgs& args);
 Status swiglu_backward(Backend& backend, Stream& stream, const SwigluBackwardArgs& args);
+Status fp8_cast(Backend& backend, Stream& stream, const Fp8CastArgs& args);
+Status fp8_product(Backend& backend, Stream& stream, const Fp8ProductArgs& args);
 Status update(Backend& backend, Stream& stream, const UpdateArgs& args);
 Status lamb_leaves(Backend& backend, Stream& stream, const LambLeavesArgs& args);
 Status lamb_apply(Backend& backend, Stream& stream, const LambApplyArgs& args);

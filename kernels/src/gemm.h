@@ -20,7 +20,7 @@ struct Gemm {
   void* c = nullptr;
   std::int64_t ldc = 0;
   bool accumulate = false;
-  DType dtype = DType::f32;    ///< of A and B: f32, bf16 or f16
+  DType dtype = DType::f32;    ///< of A and B: f32, bf16 or f16 (of A alone in device_gemm()'s of eight bits)
   DType c_dtype = DType::f32;  ///< f32, or `dtype`: then the f32 sum is rounded once
 };
 

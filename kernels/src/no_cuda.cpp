@@ -52,6 +52,8 @@ Status relu_forward(Backend&, Stream&, const ReluForwardArgs&) { return absent("
 Status relu_backward(Backend&, Stream&, const ReluBackwardArgs&) { return absent("relu_backward"); }
 Status swiglu_forward(Backend&, Stream&, const SwigluForwardArgs&) { return absent("swiglu_forward"); }
 Status swiglu_backward(Backend&, Stream&, const SwigluBackwardArgs&) { return absent("swiglu_backward"); }
+Status fp8_cast(Backend&, Stream&, const Fp8CastArgs&) { return absent("fp8_cast"); }
+Status fp8_product(Backend&, Stream&, const Fp8ProductArgs&) { return absent("fp8_product"); }
 Status update(Backend&, Stream&, const UpdateArgs&) { return absent("update"); }
 Status lamb_leaves(Backend&, Stream&, const LambLeavesArgs&) { return absent("lamb leaves"); }
 Status lamb_apply(Backend&, Stream&, const LambApplyArgs&) { return absent("lamb apply"); }

@@ -12,6 +12,7 @@
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/embedding.h>
+#include <strata/kernels/fp8.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/linear_cross_entropy.h>
@@ -80,6 +81,32 @@ TEST_P(DeviceOpsTest, Norms) {
     same<LinearBackwardBiasArgs>(
         "bias", {dy, in({h}, 8), false, workspace(linear_backward_bias_workspace_bytes(rows, h))},
         &linear_backward_bias_host, &linear_backward_bias_async, {&LinearBackwardBiasArgs::db});
+  }
+}
+
+// Casts have the host's bits; products are summed by tensor cores in somewhat less than f32.
+TEST_P(DeviceOpsTest, EightBits) {
+  if (const int capability = must(cuda_device()).compute_capability; capability < 89)
+    GTEST_SKIP() << "ten times the compute capability is " << capability;
+  constexpr std::int64_t m = 272, n = 144, k = 528;
+  const auto cast = [&](const TensorView& x, DType dtype) {
+    const std::int64_t rows = x.shape.dim(0), columns = x.shape.dim(1);
+    const Fp8CastArgs args{x, unwritten({rows, columns}, dtype), unwritten({columns, rows}, dtype),
+                           unwritten({1}, DType::f32), workspace(fp8_cast_workspace_bytes())};
+    same<Fp8CastArgs>("fp8 cast", args, &fp8_cast_host, &fp8_cast_async,
+                      {&Fp8CastArgs::rows, &Fp8CastArgs::columns, &Fp8CastArgs::inverse});
+    fp8_cast_host(args, *pool_);
+    return args;
+  };
+  const Fp8CastArgs a = cast(in({m, k}, 1, 0.01), DType::e5m2), b = cast(in({n, k}, 2), DType::e4m3);
+  for (const bool adds : {false, true}) {
+    const DType kept = adds ? DType::f32 : GetParam();
+    const TensorView bias = adds || kept == DType::f32 ? TensorView{} : in({n}, 3);
+    close<Fp8ProductArgs>("fp8 product",
+                          {a.rows, a.inverse, b.rows, b.inverse, bias, in({m, n}, 4, 1.0, kept), adds,
+                           workspace(product_workspace_bytes(m, n))},
+                          &fp8_product_host, &fp8_product_async, &Fp8ProductArgs::c,
+                          kept == DType::f32 ? 2e-3 : 6e-3);
   }
 }
 

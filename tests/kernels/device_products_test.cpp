@@ -25,6 +25,8 @@ struct Asked {
   std::size_t workspace_bytes = 0;
   cublasStatus_t refuses = CUBLAS_STATUS_SUCCESS;  ///< a recorded algorithm
   std::size_t wants = 0;                           ///< workspace, by a recorded algorithm
+  std::vector<cudaDataType_t> layouts;
+  const void *a_scale = nullptr, *b_scale = nullptr;
 } asked;
 
 template <class T>
@@ -44,10 +46,20 @@ strata::kernels::detail::BlasLt noting() {
   return {.create = [](cublasLtHandle_t* handle) { return make(handle); },
           .desc_create = [](cublasLtMatmulDesc_t* desc, cublasComputeType_t,
                             cudaDataType_t) { return make(desc); },
-          .desc_set = [](cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void*,
-                         std::size_t) { return CUBLAS_STATUS_SUCCESS; },
-          .layout_create = [](cublasLtMatrixLayout_t* layout, cudaDataType_t, std::uint64_t, std::uint64_t,
-                              std::int64_t) { return make(layout); },
+          .desc_set =
+              [](cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t what, const void* value, std::size_t) {
+                if (what == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER)
+                  asked.a_scale = value_of<const void*>(value);
+                if (what == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER)
+                  asked.b_scale = value_of<const void*>(value);
+                return CUBLAS_STATUS_SUCCESS;
+              },
+          .layout_create =
+              [](cublasLtMatrixLayout_t* layout, cudaDataType_t type, std::uint64_t, std::uint64_t,
+                 std::int64_t) {
+                asked.layouts.push_back(type);
+                return make(layout);
+              },
           .preference_create = [](cublasLtMatmulPreference_t* preference) { return make(preference); },
           .preference_destroy = [](cublasLtMatmulPreference_t) { return CUBLAS_STATUS_SUCCESS; },
           .preference_set =
@@ -123,6 +135,36 @@ TEST(DeviceProductsTest, AnAlgorithmIsSoughtOnceForWhatTheWorkspaceAllows) {
   EXPECT_EQ(asked.workspace, nullptr);
 }
 
+// cuBLASLt counts by columns: its first factor is our second.
+TEST(DeviceProductsTest, FactorsOfEightBitsHaveTheirOwnTypesAndScales) {
+  asked = {};
+  alignas(256) static std::byte operand[4096];
+  const float a_inverse = 1, b_inverse = 1;
+  const Fp8Factors factors{DType::e4m3, &a_inverse, &b_inverse};
+  const auto product = [&](const Fp8Factors* fp8, DType dtype) {
+    return device_gemm({.trans_b = true,
+                        .m = 16,
+                        .n = 32,
+                        .k = 48,
+                        .a = operand,
+                        .lda = 48,
+                        .b = operand,
+                        .ldb = 48,
+                        .c = operand,
+                        .ldc = 32,
+                        .dtype = dtype,
+                        .c_dtype = DType::bf16},
+                       nullptr, {}, nullptr, fp8);
+  };
+  ASSERT_TRUE(product(&factors, DType::e5m2).is_ok());
+  EXPECT_EQ(asked.layouts, (std::vector<cudaDataType_t>{CUDA_R_8F_E4M3, CUDA_R_8F_E5M2, CUDA_R_16BF}));
+  EXPECT_EQ(asked.a_scale, &b_inverse);
+  EXPECT_EQ(asked.b_scale, &a_inverse);
+  ASSERT_TRUE(product(&factors, DType::e4m3).is_ok());
+  ASSERT_TRUE(product(nullptr, DType::bf16).is_ok());
+  EXPECT_EQ(asked.searches, 3);  // three products
+}
+
 ProductChoice recorded_choice(std::int64_t k, std::uint64_t algorithm) {
   ProductChoice choice;
   choice.of = {.m = 2, .n = 3, .k = k, .lda = k, .ldb = 3, .ldc = 3};
@@ -160,8 +202,8 @@ TEST(DeviceProductsTest, ARecordedAlgorithmThatTheLibraryRefusesIsAnErrorThatNam
 
 TEST(ProductChoicesTest, ComeBackFromTextAsTheyWere) {
   ProductChoice choice;
-  choice.of = {
-      true, false, true, DType::bf16, DType::f32, 1, 2, 3, 4, 5, 6, 16, 32, 256, std::uint64_t{32} << 20};
+  choice.of = {true, false, true, DType::e5m2, DType::e4m3, DType::f32, 1,   2,
+               3,    4,     5,    6,           16,          32,         256, std::uint64_t{32} << 20};
   for (std::size_t i = 0; i < choice.algorithm.size(); ++i)
     choice.algorithm[i] = ~std::uint64_t{0} >> (8 * i);
   const std::vector<ProductChoice> choices = {recorded_choice(7, 0), choice};

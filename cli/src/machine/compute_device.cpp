@@ -23,7 +23,7 @@ Result<ComputeDevice> compute_device(const std::string& backend) {
                          str("memory.backend = cuda: ", gpu->name, " has compute capability ",
                              gpu->compute_capability / 10, ".", gpu->compute_capability % 10,
                              "; kernels need ", kOldestGpu / 10, ".", kOldestGpu % 10, " or later"));
-  return ComputeDevice{DeviceKind::cuda, gpu->name, gpu->free_bytes};
+  return ComputeDevice{DeviceKind::cuda, gpu->name, gpu->free_bytes, gpu->compute_capability};
 }
 
 Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendNeeds& needs, ThreadPool& pool,

@@ -17,6 +17,7 @@ struct ComputeDevice {
   DeviceKind kind = DeviceKind::host;
   std::string name;              ///< of a GPU
   std::uint64_t free_bytes = 0;  ///< of a GPU
+  int compute_capability = 0;    ///< of a GPU, ten times it
 };
 /// `backend`: host or cuda, as memory.backend has it. Errors: `unsupported`: there is no such GPU, or it is
 /// older than the kernels are built for.

@@ -95,6 +95,8 @@ Status decide_memory(LoadedConfig& loaded, const MachineProfile* machine, const 
 }
 
 // The autos that need facts of the machine, not of the model.
+constexpr int kOldestFp8Gpu = 89;
+
 Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = nullptr) {
   TrainConfig& c = loaded.config;
   resolve_backend(loaded, machine);
@@ -104,6 +106,15 @@ Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = null
     STRATA_TRY_ASSIGN(device, compute_device(c.memory.backend));
   }
   STRATA_TRY(decide_memory(loaded, machine, device));
+  if (c.train.fp8 && device.kind == DeviceKind::cuda && device.compute_capability < kOldestFp8Gpu)
+    return Status::error(
+        Code::unsupported,
+        str("train.fp8 = true: ", device.name, " has compute capability ", device.compute_capability / 10,
+            ".", device.compute_capability % 10, "; products of eight bits need 8.9"));
+  if (c.train.dtype == "auto" && c.train.fp8) {
+    c.train.dtype = "bf16";
+    loaded.tree.resolve("train.dtype", c.train.dtype, "what train.fp8 casts");
+  }
   if (c.train.dtype == "auto" && machine != nullptr) {
     c.train.dtype = machine->flops_16bit.back() > machine->flops_f32.back() ? "bf16" : "f32";
     loaded.tree.resolve("train.dtype", c.train.dtype, str("what ", machine->name, " multiplies fastest"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <strata/graph/passes.h>
+#include <strata/kernels/fp8.h>
 #include <strata/runtime/digest.h>
 #include <strata/runtime/str.h>
 
@@ -163,9 +164,18 @@ OffloadOptions away_options(const TrainConfig& config, double share) {
           .store_bytes_per_s = 1e9};
 }
 
+Status no_fp8(const TrainConfig& config) {
+  const DecoderConfig model = decoder_config(config);
+  return Status::error(Code::invalid,
+                       str("train.fp8 = true, but no product of a block has sides that are multiples of ",
+                           kernels::kFp8Multiple, ": ", config.train.micro_batch, " * ", model.seq,
+                           " tokens, model.hidden = ", model.hidden, ", model.ffn = ", model.ffn));
+}
+
 }  // namespace
 
 Program fit_to_backend(Program program, const TrainConfig& config) {
+  if (config.train.fp8) program = use_fp8(std::move(program));
   program = fuse_adds(std::move(program));
   return config.memory.backend == "cuda" ? give_product_workspaces(std::move(program)) : program;
 }
@@ -181,6 +191,10 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
   STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(config));
   STRATA_TRY_ASSIGN(Program forward, freeze_parameters(evaluation, config.train.freeze));
   STRATA_TRY_ASSIGN(set.train, derive_backward(std::move(forward), "loss"));
+  if (config.train.fp8) {
+    set.train = use_fp8(std::move(set.train));
+    if (!has_op(set.train, Op::fp8_product)) return no_fp8(config);
+  }
   set.train = recompute_regions(std::move(set.train), activations.recompute);
   if (activations.by_layer) set.train = in_layer_order(set.train, config.train.grad_accum);
   set.train = fit_to_backend(std::move(set.train), config);

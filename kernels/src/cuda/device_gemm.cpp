@@ -29,7 +29,18 @@ Status lt_failure(cublasStatus_t error, const char* call, const Gemm& g) {
   } while (false)
 
 cudaDataType_t type_of(DType dtype) {
-  return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
+  switch (dtype) {
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::f16:
+      return CUDA_R_16F;
+    case DType::e4m3:
+      return CUDA_R_8F_E4M3;
+    case DType::e5m2:
+      return CUDA_R_8F_E5M2;
+    default:
+      return CUDA_R_32F;
+  }
 }
 
 // Algorithms may ask for so much; more than a cache line's worth makes no difference.
@@ -59,14 +70,14 @@ Result<Product> describe(const BlasLt& lt, const Gemm& g, const ProductKey& key)
   STRATA_LT_TRY(set(CUBLASLT_MATMUL_DESC_TRANSB, g.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N));
   if (key.has_bias) {
     STRATA_LT_TRY(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
-    STRATA_LT_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.dtype)));
+    STRATA_LT_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.c_dtype)));
   }
   const auto layout = [&](cublasLtMatrixLayout_t& made, DType dtype, std::int64_t rows, std::int64_t columns,
                           std::int64_t ld) {
     return lt.layout_create(&made, type_of(dtype), static_cast<std::uint64_t>(rows),
                             static_cast<std::uint64_t>(columns), ld);
   };
-  STRATA_LT_TRY(layout(p.first, g.dtype, g.trans_b ? g.k : g.n, g.trans_b ? g.n : g.k, g.ldb));
+  STRATA_LT_TRY(layout(p.first, key.b_dtype, g.trans_b ? g.k : g.n, g.trans_b ? g.n : g.k, g.ldb));
   STRATA_LT_TRY(layout(p.second, g.dtype, g.trans_a ? g.m : g.k, g.trans_a ? g.k : g.m, g.lda));
   STRATA_LT_TRY(layout(p.result, g.c_dtype, g.n, g.m, g.ldc));
   return p;
@@ -167,7 +178,8 @@ class Products {
 
 }  // namespace
 
-Status device_gemm(const Gemm& g, const void* row_bias, BufferView workspace, cudaStream_t queue) {
+Status device_gemm(const Gemm& g, const void* row_bias, BufferView workspace, cudaStream_t queue,
+                   const Fp8Factors* fp8) {
   if (g.m == 0 || g.n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const BlasLt* const lt, blas_lt());
   int device = 0;
@@ -176,6 +188,7 @@ Status device_gemm(const Gemm& g, const void* row_bias, BufferView workspace, cu
                        .trans_b = g.trans_b,
                        .has_bias = row_bias != nullptr,
                        .dtype = g.dtype,
+                       .b_dtype = fp8 == nullptr ? g.dtype : fp8->b_dtype,
                        .c_dtype = g.c_dtype,
                        .m = g.m,
                        .n = g.n,
@@ -190,12 +203,19 @@ Status device_gemm(const Gemm& g, const void* row_bias, BufferView workspace, cu
   cublasLtHandle_t handle = nullptr;
   STRATA_TRY_ASSIGN(const Product* const p, Products::of_process().get(*lt, g, key, device, handle));
   cublasLtMatmulDesc_t desc = p->desc;
-  // The one thing of a description that is an address: a copy of it has this product's.
-  cublasLtMatmulDescOpaque_t with_bias;
-  if (row_bias != nullptr) {
-    with_bias = *p->desc;
-    desc = &with_bias;
+  // What of a description is an address: a copy of it has this product's. cuBLASLt's A is our B.
+  cublasLtMatmulDescOpaque_t own;
+  if (row_bias != nullptr || fp8 != nullptr) {
+    own = *p->desc;
+    desc = &own;
+  }
+  if (row_bias != nullptr)
     STRATA_LT_TRY(lt->desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &row_bias, sizeof row_bias));
+  if (fp8 != nullptr) {
+    STRATA_LT_TRY(
+        lt->desc_set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &fp8->b_inverse, sizeof fp8->b_inverse));
+    STRATA_LT_TRY(
+        lt->desc_set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &fp8->a_inverse, sizeof fp8->a_inverse));
   }
   const float one = 1.0f, beta = g.accumulate ? 1.0f : 0.0f;
   STRATA_LT_TRY(lt->matmul(handle, desc, &one, g.b, p->first, g.a, p->second, &beta, g.c, p->result, g.c,

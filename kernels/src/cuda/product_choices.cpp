@@ -10,7 +10,8 @@ namespace strata::kernels::detail {
 namespace {
 
 constexpr std::string_view kHeader =
-    "# trans_a trans_b bias dtype c_dtype m n k lda ldb ldc a_align b_align c_align workspace algorithm[8]";
+    "# trans_a trans_b bias dtype b_dtype c_dtype m n k lda ldb ldc a_align b_align c_align workspace "
+    "algorithm[8]";
 
 /// The words of a line, one after the other; after the first that is wrong all are.
 class Words {
@@ -32,7 +33,7 @@ class Words {
   }
   DType dtype() {
     const std::string_view word = next();
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::e4m3, DType::e5m2})
       if (word == to_string(dtype)) return dtype;
     fine_ = false;
     return DType::f32;
@@ -55,7 +56,7 @@ std::optional<ProductChoice> parse_line(std::string_view line) {
   ProductChoice choice;
   ProductKey& key = choice.of;
   for (bool* flag : {&key.trans_a, &key.trans_b, &key.has_bias}) *flag = words.flag();
-  for (DType* dtype : {&key.dtype, &key.c_dtype}) *dtype = words.dtype();
+  for (DType* dtype : {&key.dtype, &key.b_dtype, &key.c_dtype}) *dtype = words.dtype();
   for (std::int64_t* size : {&key.m, &key.n, &key.k, &key.lda, &key.ldb, &key.ldc})
     *size = words.number<std::int64_t>();
   for (std::uint32_t* align : {&key.a_align, &key.b_align, &key.c_align})
@@ -73,9 +74,10 @@ std::string hex(std::uint64_t value) {
 
 std::string to_line(const ProductChoice& choice) {
   const ProductKey& k = choice.of;
-  std::string line = str(int{k.trans_a}, " ", int{k.trans_b}, " ", int{k.has_bias}, " ", to_string(k.dtype),
-                         " ", to_string(k.c_dtype), " ", k.m, " ", k.n, " ", k.k, " ", k.lda, " ", k.ldb, " ",
-                         k.ldc, " ", k.a_align, " ", k.b_align, " ", k.c_align, " ", k.workspace_bytes);
+  std::string line =
+      str(int{k.trans_a}, " ", int{k.trans_b}, " ", int{k.has_bias}, " ", to_string(k.dtype), " ",
+          to_string(k.b_dtype), " ", to_string(k.c_dtype), " ", k.m, " ", k.n, " ", k.k, " ", k.lda, " ",
+          k.ldb, " ", k.ldc, " ", k.a_align, " ", k.b_align, " ", k.c_align, " ", k.workspace_bytes);
   for (const std::uint64_t part : choice.algorithm) line += str(" ", hex(part));
   return line;
 }

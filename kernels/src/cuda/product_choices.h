@@ -16,7 +16,7 @@ namespace strata::kernels::detail {
 /// What is multiplied, apart from where it lies; names as in Gemm.
 struct ProductKey {
   bool trans_a = false, trans_b = false, has_bias = false;
-  DType dtype = DType::f32, c_dtype = DType::f32;
+  DType dtype = DType::f32, b_dtype = DType::f32, c_dtype = DType::f32;
   std::int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
   std::uint32_t a_align = 0, b_align = 0, c_align = 0;  ///< bytes, a power of two
   std::uint64_t workspace_bytes = 0;

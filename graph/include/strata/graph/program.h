@@ -84,6 +84,8 @@ enum class Op : std::uint8_t {
   cross_entropy_backward,
   linear_cross_entropy,
   linear_cross_entropy_backward,
+  fp8_cast,
+  fp8_product,
   accumulate,  ///< (a part of a gradient) -> the gradient, or added to it
   cached_attention,
   // Moves compute nothing. What a begin makes is in flight: its end alone may read it.
@@ -96,7 +98,7 @@ enum class Op : std::uint8_t {
   fetch_begin,  ///< (x on the host) -> x on its way back, whose bytes on the device are taken from here on
   fetch_end,    ///< (x on its way back, x on the host) -> x, in the same bytes
 };
-inline constexpr int kOps = 40;
+inline constexpr int kOps = 42;
 constexpr bool is_move(Op op) noexcept { return op >= Op::offload_begin && op <= Op::fetch_end; }
 
 /// Fixed numbers of an instruction; an op reads only those it names.
@@ -110,7 +112,10 @@ struct Attrs {
   bool alibi = false;
   bool interleaved = false;
   bool inverse = false;
-  bool f32_out = false;  ///< of a linear: its result is not rounded to the dtype of x
+  bool e5m2 = false;                         ///< of fp8_cast: the codes of a gradient, with more exponents
+  bool by_rows = false, by_columns = false;  ///< of fp8_cast: which codes it makes
+  DType kept = DType::f32;                   ///< of fp8_product: what its result is kept in
+  bool f32_out = false;                      ///< of a linear: its result is not rounded to the dtype of x
   bool no_dx = false,
        no_dw = false;              ///< of the backward of a product: that gradient is not wanted, and empty
   bool product_workspace = false;  ///< of a product: it has scratch of that name as its last output

@@ -6,7 +6,8 @@
 
 namespace strata {
 
-enum class DType : std::uint8_t { f32, bf16, f16, f64, i32, u16, u8 };
+/// e4m3 and e5m2 (float8.h) are only ever operands of products.
+enum class DType : std::uint8_t { f32, bf16, f16, f64, i32, u16, u8, e4m3, e5m2 };
 
 constexpr std::size_t size_of(DType dtype) noexcept {
   switch (dtype) {
@@ -20,6 +21,8 @@ constexpr std::size_t size_of(DType dtype) noexcept {
     case DType::u16:
       return 2;
     case DType::u8:
+    case DType::e4m3:
+    case DType::e5m2:
       return 1;
   }
   return 0;
@@ -40,6 +43,10 @@ constexpr std::string_view to_string(DType dtype) noexcept {
       return "u16";
     case DType::u8:
       return "u8";
+    case DType::e4m3:
+      return "e4m3";
+    case DType::e5m2:
+      return "e5m2";
   }
   return "unknown";
 }

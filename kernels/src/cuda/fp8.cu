@@ -1,0 +1,67 @@
+#include <strata/kernels/fp8.h>
+
+#include "cuda/fp8_math.h"
+#include "cuda/launch.h"
+
+// The largest of an operand, then its cast by tiles.
+namespace strata::kernels::cuda {
+namespace {
+
+using detail::blocks_of;
+using detail::Fp8;
+using detail::Fp8Tile;
+using detail::kFp8Threads;
+using detail::kFp8Tile;
+using detail::kFp8TileBytes;
+using detail::kThreads;
+using detail::launch_stored;
+using detail::thread_index;
+
+constexpr std::int64_t kElementsOfThread = 16;
+
+// The order in which blocks come does not matter to a maximum.
+template <class T>
+__global__ void __launch_bounds__(kThreads) most_of(const T* x, std::int64_t n, std::uint32_t* most) {
+  std::uint32_t here = 0;
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = thread_index(); i < n; i += step)
+    here = max(here, detail::magnitude_bits(to_f32(x[i])));
+  here = __reduce_max_sync(0xFFFFFFFFu, here);
+  if (threadIdx.x % 32 == 0) atomicMax(most, here);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kFp8Threads)
+    cast_tiles(const T* x, std::int64_t rows, std::int64_t columns, const std::uint32_t* most, Fp8 format,
+               std::uint8_t* by_rows, std::uint8_t* by_columns, float* inverse) {
+  __shared__ alignas(16) std::uint8_t tile[kFp8TileBytes];
+  const auto scale = detail::fp8_scale(format, *most);
+  const Fp8Tile at{std::int64_t{blockIdx.y} * kFp8Tile, std::int64_t{blockIdx.x} * kFp8Tile, rows, columns};
+  detail::cast_tile(static_cast<int>(threadIdx.x), at, x, scale.scale, format, by_rows, tile);
+  if (by_columns != nullptr) {
+    __syncthreads();
+    detail::store_transposed(static_cast<int>(threadIdx.x), at, tile, by_columns);
+  }
+  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *inverse = scale.inverse;
+}
+
+}  // namespace
+
+Status fp8_cast(Backend&, Stream& stream, const Fp8CastArgs& a) {
+  const std::int64_t rows = detail::row_count(a.x), columns = detail::row_length(a.x), n = rows * columns;
+  const bool by_rows = detail::is_given(a.rows), by_columns = detail::is_given(a.columns);
+  const Fp8 format = (by_rows ? a.rows : a.columns).dtype == DType::e4m3 ? Fp8::e4m3 : Fp8::e5m2;
+  auto* most = reinterpret_cast<std::uint32_t*>(a.workspace.data);
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  if (n == 0) return Status::ok();
+  STRATA_CUDA_TRY(cudaMemsetAsync(most, 0, sizeof *most, queue));
+  const dim3 tiles{blocks_of(columns, kFp8Tile), blocks_of(rows, kFp8Tile)};
+  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    most_of<<<blocks_of(n, kThreads * kElementsOfThread), kThreads, 0, queue>>>(a.x.as<T>(), n, most);
+    cast_tiles<<<tiles, kFp8Threads, 0, queue>>>(
+        a.x.as<T>(), rows, columns, most, format, by_rows ? a.rows.as<std::uint8_t>() : nullptr,
+        by_columns ? a.columns.as<std::uint8_t>() : nullptr, a.inverse.as<float>());
+  });
+}
+
+}  // namespace strata::kernels::cuda

@@ -1,0 +1,54 @@
+// Runs whose blocks multiply in eight bits.
+#include "e2e_rig.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CliFp8E2e : public CliE2e {
+ protected:
+  static Words run_of(const std::string& name, const Words& words = {}) {
+    Words all = {"--out", name, "train.steps=6", "train.fp8=true", "log.every=1", "train.eval_every=3"};
+    all.insert(all.end(), words.begin(), words.end());
+    return tiny("train", all);
+  }
+};
+
+TEST_F(CliFp8E2e, ARunResumesBitForBitInOtherBudgetsAndEvaluatesAsItValidated) {
+  const ProgramResult whole = strata(run_of("whole"));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  ASSERT_EQ(strata(run_of("run", {"train.max_time=0s", "train.recompute=block"})).exit_code, 0);
+  ASSERT_EQ(strata({"train", "--resume", "run", "train.max_time=none", "offload.policy=pinned"}).exit_code,
+            0);
+  EXPECT_EQ(loss_bits("run"), loss_bits("whole"));
+  EXPECT_EQ(digest("run"), digest("whole"));
+  ASSERT_EQ(
+      strata(tiny("train", {"--out", "bf16", "train.steps=6", "train.dtype=bf16", "log.every=1"})).exit_code,
+      0);
+  EXPECT_NE(loss_bits("bf16"), loss_bits("whole"));
+  EXPECT_THAT(read_all(file("whole/config.resolved.toml")), HasSubstr("what train.fp8 casts"));
+  const ProgramResult evaluated = strata({"eval", "run", "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+  EXPECT_EQ(nlohmann::json::parse(evaluated.out)["loss_bits"], summary("run")["val_loss_bits"]);
+  EXPECT_EQ(strata({"generate", "run", "--prompt", "She ", "--tokens", "4"}).exit_code, 0);
+}
+
+TEST_F(CliFp8E2e, WhatCannotBeIsSaidAndWhatWasStays) {
+  const ProgramResult f32 = strata(run_of("f32", {"train.dtype=f32"}));
+  EXPECT_EQ(f32.exit_code, 2);
+  EXPECT_THAT(f32.err,
+              AllOf(HasSubstr("train.fp8"), HasSubstr("but train.dtype is f32"), HasSubstr("bf16 or f16")));
+  const ProgramResult odd = strata(run_of("odd", {"model.hidden=40", "model.heads=4", "model.ffn=100"}));
+  EXPECT_EQ(odd.exit_code, 2);
+  EXPECT_THAT(odd.err, AllOf(HasSubstr("no product of a block has sides that are multiples of 16"),
+                             HasSubstr("model.hidden = 40"), HasSubstr("model.ffn = 100")));
+  ASSERT_EQ(strata(run_of("run", {"train.max_time=0s"})).exit_code, 0);
+  const ProgramResult other = strata({"train", "--resume", "run", "train.max_time=none", "train.fp8=false"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("train.fp8: the checkpoint was made with true, this run has false"));
+}
+
+}  // namespace
+}  // namespace strata::test
