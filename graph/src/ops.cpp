@@ -314,7 +314,7 @@ const std::array<OpDef, kOps> kTable = {{
      flops_linear_cross_entropy, 4, 3},
     {"linear_cross_entropy_backward", infer_linear_cross_entropy_backward, nullptr, kNever,
      flops_linear_cross_entropy_backward, 4, 3},
-    {"fp8_cast", infer_fp8_cast, nullptr, kNever, per_element, 1},
+    {"fp8_cast", infer_fp8_cast, nullptr, kNever, no_flops, 1},
     {"fp8_product", infer_fp8_product, nullptr, kNever, flops_fp8_product, 5, 4},
     {"accumulate", infer_accumulate, nullptr, kNever, no_flops, 1},
     {"cached_attention", infer_cached_attention, nullptr, kNever, flops_cached_attention, 5},

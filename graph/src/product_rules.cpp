@@ -88,7 +88,8 @@ Specs infer_fp8_product(In in, const Attrs& a) {
   };
   if (!codes(in[0]) || !codes(in[2]) || in[2]->dtype != DType::e4m3 ||
       in[0]->shape.dim(1) != in[2]->shape.dim(1) || !is(in[1], {1}) || !is(in[3], {1}) ||
-      !is_storage(a.kept) || (in[4] != nullptr && !is(in[4], {in[2]->shape.dim(0)}, a.kept)))
+      !is_storage(a.kept) ||
+      (in[4] != nullptr && (a.kept == DType::f32 || !is(in[4], {in[2]->shape.dim(0)}, a.kept))))
     return mismatch("a [M, K], b [N, K] in eight bits, each with its inverse [1], bias [N] or none", in);
   return product("c", {in[0]->shape.dim(0), in[2]->shape.dim(0)}, a.kept, a);
 }

@@ -23,6 +23,11 @@ namespace {
 constexpr double kCheapFlopsPerByte = 16;
 constexpr double kOutOfReach = std::numeric_limits<double>::infinity();
 
+// Codes of eight bits stand for a value of sixteen, which is not kept either.
+double spared(Op op, const ValueInfo& value) {
+  return static_cast<double>(value.bytes()) * (op == Op::fp8_cast ? 2 : 1);
+}
+
 class Recomputation {
  public:
   Recomputation(Program program, Recompute mode) : program_(std::move(program)), mode_(mode) {
@@ -75,7 +80,7 @@ class Recomputation {
     for (const ValueId id : instr.in) work += work_to_reach(instr.region, id);
     double bytes = 0;  // that need not be kept
     for (const ValueId id : instr.out)
-      if (wanted_[at(id)] && !kept_[at(id)]) bytes += static_cast<double>(program_.value(id).bytes());
+      if (wanted_[at(id)] && !kept_[at(id)]) bytes += spared(instr.op, program_.value(id));
     if (bytes > 0 && (mode_ == Recompute::block || work < kCheapFlopsPerByte * bytes)) make_again(i);
     for (const ValueId id : instr.out) {
       if (wanted_[at(id)] && !again_[i]) kept_[at(id)] = true;

@@ -42,7 +42,9 @@ Status fp8_product_async(Backend& backend, Stream& stream, const Fp8ProductArgs&
       .elements("a_inverse", a.a_inverse, DType::f32, 1)
       .elements("b_inverse", a.b_inverse, DType::f32, 1)
       .shape("c", a.c, a.c.dtype, {m, n});
-  if (detail::is_given(a.bias)) check.shape("bias", a.bias, a.c.dtype, {n});
+  if (detail::is_given(a.bias))
+    check.shape("bias", a.bias, a.c.dtype, {n})
+        .that(a.c.dtype != DType::f32, "a bias, but c is f32; it goes with one kept in 16 bits");
   STRATA_TRY(check.status());
   constexpr detail::Op<Fp8ProductArgs> op = {"fp8_product", &fp8_product_host, &cuda::fp8_product};
   return detail::queue(backend, stream, op, a, {a.a, a.a_inverse, a.b, a.b_inverse, a.bias}, {a.c});

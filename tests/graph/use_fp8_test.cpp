@@ -108,7 +108,10 @@ TEST(UseFp8Test, InEveryModeItStaysWholeAndKeepsLess) {
       const Program fp8 = give_product_workspaces(fuse_adds(recompute_regions(use_fp8(bare), mode)));
       ASSERT_TRUE(verify(fp8).is_ok()) << verify(fp8).message();
       EXPECT_EQ(test::replay(fp8), "") << family << ", " << to_string(mode);
-      EXPECT_LT(plan_memory(use_fp8(bare)).arena_bytes, plan_memory(bare).arena_bytes) << family;
+      const std::size_t want = plan_memory(recompute_regions(bare, mode)).arena_bytes;
+      const std::size_t got = plan_memory(recompute_regions(use_fp8(bare), mode)).arena_bytes;
+      EXPECT_LE(got, want + want / 50) << family << ", " << to_string(mode);  // a block's codes beside it
+      EXPECT_TRUE(got < want || mode != Recompute::none) << family;
     }
 }
 

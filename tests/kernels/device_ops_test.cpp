@@ -98,15 +98,18 @@ TEST_P(DeviceOpsTest, EightBits) {
     fp8_cast_host(args, *pool_);
     return args;
   };
-  const Fp8CastArgs a = cast(in({m, k}, 1, 0.01), DType::e5m2), b = cast(in({n, k}, 2), DType::e4m3);
-  for (const bool adds : {false, true}) {
-    const DType kept = adds ? DType::f32 : GetParam();
-    const TensorView bias = adds || kept == DType::f32 ? TensorView{} : in({n}, 3);
-    close<Fp8ProductArgs>("fp8 product",
-                          {a.rows, a.inverse, b.rows, b.inverse, bias, in({m, n}, 4, 1.0, kept), adds,
-                           workspace(product_workspace_bytes(m, n))},
-                          &fp8_product_host, &fp8_product_async, &Fp8ProductArgs::c,
-                          kept == DType::f32 ? 2e-3 : 6e-3);
+  const Fp8CastArgs b = cast(in({n, k}, 2), DType::e4m3);
+  for (const DType dtype : {DType::e5m2, DType::e4m3}) {
+    const Fp8CastArgs a = cast(in({m, k}, 1, 0.01), dtype);
+    for (const bool adds : {false, true}) {
+      const DType kept = adds ? DType::f32 : GetParam();
+      const TensorView bias = adds || kept == DType::f32 ? TensorView{} : in({n}, 3);
+      close<Fp8ProductArgs>("fp8 product",
+                            {a.rows, a.inverse, b.rows, b.inverse, bias, in({m, n}, 4, 1.0, kept), adds,
+                             workspace(product_workspace_bytes(m, n))},
+                            &fp8_product_host, &fp8_product_async, &Fp8ProductArgs::c,
+                            kept == DType::f32 ? 2e-3 : 6e-3);
+    }
   }
 }
 

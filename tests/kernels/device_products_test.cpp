@@ -215,6 +215,13 @@ TEST(ProductChoicesTest, ComeBackFromTextAsTheyWere) {
   EXPECT_EQ(*parse_product_choices("# a title\n" + to_text(choices)), choices);
 }
 
+// As lines were before factors could differ.
+TEST(ProductChoicesTest, OneDtypeIsThatOfBothFactors) {
+  const std::string text = to_text({recorded_choice(7, 3)});
+  EXPECT_NE(text.find("\n0 0 0 f32 f32 2 3 7 "), std::string::npos) << text;
+  EXPECT_EQ(parse_product_choices(text)->front().of.b_dtype, DType::f32);
+}
+
 TEST(ProductChoicesTest, ALineThatIsNoneIsRefusedByNumber) {
   const std::string good = to_text({recorded_choice(7, 3)});
   const std::size_t first = good.find('\n') + 1;

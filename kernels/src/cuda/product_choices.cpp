@@ -10,7 +10,7 @@ namespace strata::kernels::detail {
 namespace {
 
 constexpr std::string_view kHeader =
-    "# trans_a trans_b bias dtype b_dtype c_dtype m n k lda ldb ldc a_align b_align c_align workspace "
+    "# trans_a trans_b bias dtype [b_dtype] c_dtype m n k lda ldb ldc a_align b_align c_align workspace "
     "algorithm[8]";
 
 /// The words of a line, one after the other; after the first that is wrong all are.
@@ -51,12 +51,15 @@ class Words {
   bool fine_ = true;
 };
 
-std::optional<ProductChoice> parse_line(std::string_view line) {
+// The second dtype is there where the factors differ.
+std::optional<ProductChoice> parse_line(std::string_view line, bool differ) {
   Words words(line);
   ProductChoice choice;
   ProductKey& key = choice.of;
   for (bool* flag : {&key.trans_a, &key.trans_b, &key.has_bias}) *flag = words.flag();
-  for (DType* dtype : {&key.dtype, &key.b_dtype, &key.c_dtype}) *dtype = words.dtype();
+  key.dtype = words.dtype();
+  key.b_dtype = differ ? words.dtype() : key.dtype;
+  key.c_dtype = words.dtype();
   for (std::int64_t* size : {&key.m, &key.n, &key.k, &key.lda, &key.ldb, &key.ldc})
     *size = words.number<std::int64_t>();
   for (std::uint32_t* align : {&key.a_align, &key.b_align, &key.c_align})
@@ -74,10 +77,10 @@ std::string hex(std::uint64_t value) {
 
 std::string to_line(const ProductChoice& choice) {
   const ProductKey& k = choice.of;
-  std::string line =
-      str(int{k.trans_a}, " ", int{k.trans_b}, " ", int{k.has_bias}, " ", to_string(k.dtype), " ",
-          to_string(k.b_dtype), " ", to_string(k.c_dtype), " ", k.m, " ", k.n, " ", k.k, " ", k.lda, " ",
-          k.ldb, " ", k.ldc, " ", k.a_align, " ", k.b_align, " ", k.c_align, " ", k.workspace_bytes);
+  std::string line = str(int{k.trans_a}, " ", int{k.trans_b}, " ", int{k.has_bias}, " ", to_string(k.dtype),
+                         k.b_dtype == k.dtype ? std::string() : str(" ", to_string(k.b_dtype)), " ",
+                         to_string(k.c_dtype), " ", k.m, " ", k.n, " ", k.k, " ", k.lda, " ", k.ldb, " ",
+                         k.ldc, " ", k.a_align, " ", k.b_align, " ", k.c_align, " ", k.workspace_bytes);
   for (const std::uint64_t part : choice.algorithm) line += str(" ", hex(part));
   return line;
 }
@@ -98,7 +101,8 @@ Result<std::vector<ProductChoice>> parse_product_choices(std::string_view text) 
     const std::string_view line = text.substr(at, text.find('\n', at) - at);
     at += line.size() + 1;
     if (line.empty() || line.front() == '#') continue;
-    const std::optional<ProductChoice> choice = parse_line(line);
+    std::optional<ProductChoice> choice = parse_line(line, false);
+    if (!choice) choice = parse_line(line, true);
     if (!choice)
       return Status::error(Code::invalid, str("line ", number, " is no product with its algorithm: \"",
                                               line.substr(0, 80), line.size() > 80 ? "...\"" : "\""));

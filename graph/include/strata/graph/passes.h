@@ -29,7 +29,7 @@ Result<Program> freeze_parameters(Program program, std::span<const std::string> 
 Result<Program> derive_backward(Program program, std::string_view loss);
 
 /// The products of blocks, and those of their backward, are made of operands in eight bits (kernels/fp8.h):
-/// e4m3, and e5m2 for gradients. What backward reads of x is then its codes, half the bytes. Of 16-bit
+/// e4m3, and e5m2 for gradients. What these read of x in backward is its codes, half the bytes. Of 16-bit
 /// programs, and where all sides are multiples of sixteen; the head, norms and attention stay as they are.
 /// Changes results: of a run all programs, before recompute_regions(); twice changes nothing more.
 Program use_fp8(Program program);

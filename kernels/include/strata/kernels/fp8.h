@@ -36,7 +36,7 @@ struct Fp8ProductArgs {
   TensorView a_inverse;  ///< f32 [1]
   TensorView b;          ///< e4m3 [N, K]
   TensorView b_inverse;  ///< f32 [1]
-  TensorView bias;       ///< as c [N], added before c is rounded; a default view for none
+  TensorView bias;       ///< as c [N], added before c is rounded; a default view for none, as for f32
   TensorView c;          ///< f32, bf16 or f16 [M, N], written
   bool accumulate = false;
   BufferView workspace = {};  ///< product_workspace_bytes(M, N), 256-aligned, or none; the host reads none
