@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include <strata/graph/ops.h>
 
 #include "graph/arena_replay.h"
@@ -10,11 +8,7 @@
 namespace strata {
 namespace {
 
-std::map<Op, int> count(const Program& program) {
-  std::map<Op, int> of;
-  for (const Instr& instr : program.code) ++of[instr.op];
-  return of;
-}
+using test::count;
 
 TEST(FuseAddsTest, AnAdditionAndTheNormAfterItBecomeOne) {
   Builder b;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 
 #include <strata/graph/builder.h>
 #include <strata/graph/passes.h>
@@ -37,6 +38,13 @@ inline DecoderConfig real_decoder(std::string_view family) {
   config.vocab = 50257;
   config.seq = 1024;
   return config;
+}
+
+/// How many instructions of each op.
+inline std::map<Op, int> count(const Program& program) {
+  std::map<Op, int> of;
+  for (const Instr& instr : program.code) ++of[instr.op];
+  return of;
 }
 
 /// A random model over rows of 8: values of earlier instructions are read again at random, weights are tied
