@@ -1,6 +1,7 @@
 #pragma once
 
 #include <strata/kernels/attention.h>
+#include <strata/kernels/block_codes.h>
 #include <strata/kernels/cached_attention.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
@@ -49,6 +50,8 @@ Status swiglu_forward(Backend& backend, Stream& stream, const SwigluForwardArgs&
 Status swiglu_backward(Backend& backend, Stream& stream, const SwigluBackwardArgs& args);
 Status fp8_cast(Backend& backend, Stream& stream, const Fp8CastArgs& args);
 Status fp8_product(Backend& backend, Stream& stream, const Fp8ProductArgs& args);
+Status quantize_blocks(Backend& backend, Stream& stream, const BlockCodesArgs& args);
+Status dequantize_blocks(Backend& backend, Stream& stream, const BlockCodesArgs& args);
 Status update(Backend& backend, Stream& stream, const UpdateArgs& args);
 Status lamb_leaves(Backend& backend, Stream& stream, const LambLeavesArgs& args);
 Status lamb_apply(Backend& backend, Stream& stream, const LambApplyArgs& args);

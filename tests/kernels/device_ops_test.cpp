@@ -8,6 +8,7 @@
 
 #include <strata/cpuopt/norm.h>
 #include <strata/kernels/attention.h>
+#include <strata/kernels/block_codes.h>
 #include <strata/kernels/cached_attention.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
@@ -82,6 +83,26 @@ TEST_P(DeviceOpsTest, Norms) {
         "bias", {dy, in({h}, 8), false, workspace(linear_backward_bias_workspace_bytes(rows, h))},
         &linear_backward_bias_host, &linear_backward_bias_async, {&LinearBackwardBiasArgs::db});
   }
+}
+
+// At once where codes and values are aligned, value by value where they are not.
+TEST_P(DeviceOpsTest, CodesOfBlocks) {
+  for (const BlockFormat format : {BlockFormat::nf4, BlockFormat::int8})
+    for (const auto& [n, block] :
+         {std::pair<std::int64_t, std::int64_t>{1, 16}, {20011, 64}, {40000, 1024}}) {
+      BlockCodesArgs args{in({n}, 1, 0.02), unwritten({block_code_bytes(format, n)}, DType::u8),
+                          unwritten({(n + block - 1) / block}, DType::f32), format, block};
+      same<BlockCodesArgs>("codes of blocks", args, &quantize_blocks_host, &quantize_blocks_async,
+                           {&BlockCodesArgs::codes, &BlockCodesArgs::scales});
+      const TensorView codes = args.codes;
+      for (const std::int64_t off : {0, 1}) {
+        args.x = unwritten({n}, GetParam());
+        args.codes = {memory(codes.bytes() + 1) + off, codes.shape, DType::u8};
+        std::memcpy(args.codes.data, codes.data, codes.bytes());
+        same<BlockCodesArgs>("values of codes", args, &dequantize_blocks_host, &dequantize_blocks_async,
+                             {&BlockCodesArgs::x});
+      }
+    }
 }
 
 TEST_P(DeviceOpsTest, CastsToEightBits) {

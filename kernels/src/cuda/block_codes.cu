@@ -1,0 +1,72 @@
+#include <strata/kernels/block_codes.h>
+
+#include "cuda/block_math.h"
+#include "cuda/launch.h"
+
+// Half a warp quantises a block; a thread decodes eight values.
+namespace strata::kernels::cuda {
+namespace {
+
+using detail::blocks_of;
+using detail::HalfWarp;
+using detail::kDecodedRun;
+using detail::kRowsPerBlock;
+using detail::kThreads;
+using detail::lanes_index;
+using detail::launch_stored;
+using detail::thread_index;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) quantize(BlockFormat format, const T* x, std::int64_t n,
+                                                     std::int64_t block, std::uint8_t* codes, float* scales) {
+  const std::int64_t first = lanes_index() * block;
+  if (first >= n) return;
+  detail::quantize_block(HalfWarp(), format, x + first, first + block < n ? block : n - first,
+                         codes + block_code_bytes(format, first), scales + lanes_index());
+}
+
+template <bool kWide, BlockFormat kFormat, class T>
+__global__ void __launch_bounds__(kThreads)
+    dequantize(const std::uint8_t* codes, const float* scales, std::int64_t block, std::int64_t n, T* x) {
+  __shared__ float levels[16];  // in banks of their own: no two threads wait for each other
+  if (threadIdx.x < 16) levels[threadIdx.x] = detail::nf4_level(static_cast<int>(threadIdx.x));
+  __syncthreads();
+  const std::int64_t first = thread_index() * kDecodedRun;
+  if (first >= n) return;
+  detail::decode_run<kWide, kFormat>(codes, levels, scales[first / block], first, n, x);
+}
+
+template <BlockFormat kFormat, class T>
+void launch(const BlockCodesArgs& a, cudaStream_t queue) {
+  const std::int64_t n = a.x.n_elems();
+  const auto starts_at = [](const TensorView& view, std::uintptr_t multiple) {
+    return reinterpret_cast<std::uintptr_t>(view.data) % multiple == 0;
+  };
+  const bool wide = starts_at(a.codes, kDecodedRun) && starts_at(a.x, alignof(detail::DecodedRun<T>));
+  const auto kernel = wide ? dequantize<true, kFormat, T> : dequantize<false, kFormat, T>;
+  kernel<<<blocks_of(n, kThreads * kDecodedRun), kThreads, 0, queue>>>(
+      a.codes.as<std::uint8_t>(), a.scales.as<float>(), a.block, n, a.x.as<T>());
+}
+
+}  // namespace
+
+Status quantize_blocks(Backend&, Stream& stream, const BlockCodesArgs& a) {
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  const std::int64_t n = a.x.n_elems();
+  if (n == 0) return Status::ok();
+  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    quantize<<<blocks_of(detail::ceil_div(n, a.block), kRowsPerBlock), kThreads, 0, queue>>>(
+        a.format, a.x.as<T>(), n, a.block, a.codes.as<std::uint8_t>(), a.scales.as<float>());
+  });
+}
+
+Status dequantize_blocks(Backend&, Stream& stream, const BlockCodesArgs& a) {
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  if (a.x.n_elems() == 0) return Status::ok();
+  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    a.format == BlockFormat::nf4 ? launch<BlockFormat::nf4, T>(a, queue)
+                                 : launch<BlockFormat::int8, T>(a, queue);
+  });
+}
+
+}  // namespace strata::kernels::cuda
