@@ -90,7 +90,7 @@ void run_flash(const Call<T>& c) {
                                        typename Keys::Memory(nullptr).memory.bytes()});
   std::vector<Line> memory = lines(static_cast<std::size_t>(bytes));
   std::byte* const shared = reinterpret_cast<std::byte*>(memory.data());
-  const detail::WarpsInTurn<detail::kFlashWarps, kBackwards> crew;
+  const detail::WarpsInTurn<detail::ByWarps::kWarps, kBackwards> crew;
   for (std::int64_t batch = 0; batch < c.batches; ++batch) {
     for (std::int64_t head = 0; head < v.heads; ++head) {
       for (std::int64_t first = 0; first < v.seq; first += Forward::kRows)

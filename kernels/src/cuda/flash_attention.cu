@@ -9,7 +9,7 @@
 namespace strata::kernels::detail {
 namespace {
 
-using Crew = BlockWarps<kFlashWarps>;
+using Crew = BlockWarps<ByWarps::kWarps>;
 
 /// The tile, head and sequence of a block. Causal queries that see most come first, so that the last blocks
 /// to run are short ones.

@@ -10,17 +10,19 @@
 namespace strata::kernels::detail {
 
 /// A tile of queries of one head: outputs and lse.
-template <class T, int kD, int kM>
+template <class T, int kD, int kM, class By = ByWarps>
 struct FlashForward {
-  // Narrower tiles where more would not be in registers.
-  static constexpr int kRows = kFlashWarps * 16 * kM, kKeys = kD > 64 ? 32 : 64;
+  static constexpr int kRows = By::kWarps * 16 * kM, kKeys = By::forward(kD);
+  using QueryRows = typename By::template Rows<T, kD, kRows>;
+  using KeyRows = typename By::template Rows<T, kD, kKeys>;
 
   struct Memory {
     STRATA_HD explicit Memory(std::byte* shared)
         : memory(shared), q{take(kRows)}, k{take(kKeys)}, values{take(kKeys)} {}
-    STRATA_HD T* take(int rows) { return memory.take<T>(rows * HeadRows<T, kD>::kStride); }
+    STRATA_HD T* take(int rows) { return memory.take<T>(rows * KeyRows::kStride); }
     SharedMemory memory;
-    HeadRows<T, kD> q, k, values;
+    QueryRows q;
+    KeyRows k, values;
   };
   /// Of a lane, which has rows lane / 4 and lane / 4 + 8 of each 16.
   struct Lane {
@@ -48,8 +50,10 @@ struct FlashForward {
     });
     for (int tile = 0; tile < tiles.count; ++tile) {
       const std::int64_t key = tiles.begin + tile * std::int64_t{kKeys};
-      // A warp all of whose queries come before these keys.
-      const auto sees_none = [&](int index) { return v.causal && key >= first + (index + 1) * 16 * kM; };
+      // Warps all of whose queries come before these keys.
+      const auto sees_none = [&](int index) {
+        return v.causal && key >= first + end_together<By, kM>(index);
+      };
       Crew::template await<0>();  // these keys are there, and nobody reads the values before
       copy_rows<kKeys>(crew, m.values, values, v.width(), key, v.seq);
       Crew::end_group();

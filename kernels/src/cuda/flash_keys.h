@@ -10,13 +10,15 @@ namespace strata::kernels::detail {
 
 /// A tile of keys of one key head: dk and dv, over its query heads and the queries that see it, in turn.
 /// Scores are the other way about: a warp has 16 keys, and columns are queries.
-template <class T, int kD>
+template <class T, int kD, class By = ByWarps>
 struct FlashKeys {
-  static constexpr int kRows = kFlashWarps * 16, kQueries = kD > 64 ? 32 : 64;
+  static constexpr int kRows = By::kWarps * 16, kQueries = By::backward(kD);
+  using KeyRows = typename By::template Rows<T, kD, kRows>;
+  using QueryRows = typename By::template Rows<T, kD, kQueries>;
 
   /// A tile of queries: that at hand, and the next.
   struct Stage {
-    HeadRows<T, kD> q, go;
+    QueryRows q, go;
     float *lse, *center;
     int* begin;  ///< the first key that a query sees; of one past the sequence, none
   };
@@ -25,19 +27,20 @@ struct FlashKeys {
         : memory(shared),
           k{take(kRows)},
           values{take(kRows)},
-          queries{take(4 * kQueries)},
+          queries(take(4 * kQueries)),
           stats(memory.take<float>(4 * kQueries)),
           begins(memory.take<int>(2 * kQueries)) {}
-    STRATA_HD T* take(int rows) { return memory.take<T>(rows * HeadRows<T, kD>::kStride); }
+    STRATA_HD T* take(int rows) { return memory.take<T>(rows * KeyRows::kStride); }
     STRATA_HD Stage stage(int i) const {
-      return {{queries.row(i * 2 * kQueries)},
-              {queries.row((i * 2 + 1) * kQueries)},
+      return {{queries + i * 2 * kQueries * QueryRows::kStride},
+              {queries + (i * 2 + 1) * kQueries * QueryRows::kStride},
               stats + i * 2 * kQueries,
               stats + (i * 2 + 1) * kQueries,
               begins + i * kQueries};
     }
     SharedMemory memory;
-    HeadRows<T, kD> k, values, queries;
+    KeyRows k, values;
+    T* queries;
     float* stats;
     int* begins;
   };
@@ -91,8 +94,8 @@ struct FlashKeys {
       Crew::end_group();
       Crew::template await<1>();
       crew.each(state, [&](const auto& warp, int index, auto& lanes) {
-        // All of these queries come before the warp's keys.
-        if (v.causal && query + kQueries <= key + index * 16) return;
+        // All of these queries come before the warps' keys.
+        if (v.causal && query + kQueries <= key + first_together<By, 1>(index)) return;
         const auto p = [&](int lane, int i, int n) { return warp.at(lanes, lane).p[i][n]; };
         const auto dp = [&](int lane, int i, int n) { return warp.at(lanes, lane).dp[i][n]; };
         multiply_rows<1, kQueries / 8>(warp, m.k, index * 16, now.q, p);

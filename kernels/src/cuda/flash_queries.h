@@ -9,19 +9,22 @@ namespace strata::kernels::detail {
 
 /// A tile of queries of one head: dq, and in `centers` the sum over keys of p dp, taken as in
 /// attention_query_tile: of the very p and dp, in a sweep before.
-template <class T, int kD>
+template <class T, int kD, class By = ByWarps>
 struct FlashQueries {
-  static constexpr int kRows = kFlashWarps * 16, kKeys = kD > 64 ? 32 : 64;
+  static constexpr int kRows = By::kWarps * 16, kKeys = By::backward(kD);
+  using QueryRows = typename By::template Rows<T, kD, kRows>;
+  using KeyRows = typename By::template Rows<T, kD, kKeys>;
 
   struct Memory {
     STRATA_HD explicit Memory(std::byte* shared)
-        : memory(shared), q{take(kRows)}, go{take(kRows)}, keys{take(4 * kKeys)} {}
-    STRATA_HD T* take(int rows) { return memory.take<T>(rows * HeadRows<T, kD>::kStride); }
+        : memory(shared), q{take(kRows)}, go{take(kRows)}, keys(take(4 * kKeys)) {}
+    STRATA_HD T* take(int rows) { return memory.take<T>(rows * KeyRows::kStride); }
     // Of the tile at hand and of the next; by arithmetic, for an array of places would not be in registers.
-    STRATA_HD HeadRows<T, kD> k(int stage) const { return {keys.row(stage * 2 * kKeys)}; }
-    STRATA_HD HeadRows<T, kD> values(int stage) const { return {keys.row((stage * 2 + 1) * kKeys)}; }
+    STRATA_HD KeyRows k(int stage) const { return {keys + stage * 2 * kKeys * KeyRows::kStride}; }
+    STRATA_HD KeyRows values(int stage) const { return {keys + (stage * 2 + 1) * kKeys * KeyRows::kStride}; }
     SharedMemory memory;
-    HeadRows<T, kD> q, go, keys;
+    QueryRows q, go;
+    T* keys;
   };
   struct Lane {
     float dq[1][kD / 8][4], p[1][kKeys / 8][4], dp[1][kKeys / 8][4];
@@ -57,7 +60,7 @@ struct FlashQueries {
     for (int turn = 0; turn < 2 * tiles.count; ++turn) {
       const std::int64_t key = tiles.begin + turn % tiles.count * std::int64_t{kKeys};
       const bool centers_are_known = turn >= tiles.count;
-      const HeadRows<T, kD> k = m.k(turn % 2), values = m.values(turn % 2);
+      const KeyRows k = m.k(turn % 2), values = m.values(turn % 2);
       if (turn + 1 < 2 * tiles.count) fetch(turn + 1);
       Crew::end_group();
       Crew::template await<1>();
@@ -69,7 +72,8 @@ struct FlashQueries {
           });
         });
       crew.each(state, [&](const auto& warp, int index, auto& lanes) {
-        if (v.causal && key >= first + (index + 1) * 16) return;  // all of its queries come before these keys
+        // All of their queries come before these keys.
+        if (v.causal && key >= first + end_together<By, 1>(index)) return;
         const auto p = [&](int lane, int i, int n) { return warp.at(lanes, lane).p[i][n]; };
         const auto dp = [&](int lane, int i, int n) { return warp.at(lanes, lane).dp[i][n]; };
         multiply_rows<1, kKeys / 8>(warp, m.q, index * 16, k, p);

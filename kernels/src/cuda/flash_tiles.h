@@ -12,8 +12,26 @@
 /// their products.
 namespace strata::kernels::detail {
 
-inline constexpr int kFlashWarps = 4;
 inline constexpr float kLog2E = 1.44269504f, kLowestScore = -3.402823466e38f;
+
+/// How tiles lie in shared memory and are multiplied: each warp by itself, by mma.sync.
+struct ByWarps {
+  static constexpr int kWarps = 4, kTogether = 1;
+  template <class T, int kD, int kRows>
+  using Rows = HeadRows<T, kD>;
+  /// Keys or queries that a tile of the others meets at once: less where more would not be in registers.
+  static STRATA_HD constexpr int forward(int d) { return d > 64 ? 32 : 64; }
+  static STRATA_HD constexpr int backward(int d) { return forward(d); }
+};
+/// The first and the end of 16 kM rows each that warps who multiply together have, one of which is `warp`.
+template <class By, int kM>
+STRATA_HD constexpr int first_together(int warp) {
+  return warp / By::kTogether * By::kTogether * 16 * kM;
+}
+template <class By, int kM>
+STRATA_HD constexpr int end_together(int warp) {
+  return first_together<By, kM>(warp + By::kTogether);
+}
 
 /// The first key that a query sees; of one past the sequence, which is never stored, any.
 template <class T>

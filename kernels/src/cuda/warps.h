@@ -34,11 +34,13 @@ STRATA_LANES_BODY void unrolled(const F& f) {
 
 /// Rows of a head in shared memory, 16 bytes further apart than they are long: then the same eight columns of
 /// eight rows lie in all banks, for heads of 64, 96 and 128 values.
-template <class T, int kLength>
+template <class T, int kHead>
 struct HeadRows {
-  static constexpr int kStride = kLength + 8;
+  static constexpr int kLength = kHead, kStride = kHead + 8;
   T* at;
   STRATA_HD T* row(int i) const { return at + i * kStride; }
+  /// Eight values from column `c` on, a multiple of eight.
+  STRATA_HD T* piece(int i, int c) const { return row(i) + c; }
 };
 
 /// The same number, which the compiler does not know to be: what follows from it is computed anew.
@@ -282,10 +284,10 @@ struct WarpsInTurn {
 };
 
 /// Rows [first, first + kRows) of a head, on their way; zero past the sequence.
-template <int kRows, class Crew, class T, int kLength>
-STRATA_LANES_BODY void copy_rows(const Crew& crew, const HeadRows<T, kLength>& to, const T* head,
-                                 std::int64_t ld, std::int64_t first, std::int64_t seq) {
-  constexpr int kPerRow = kLength / 8, kPieces = kRows * kPerRow / Crew::kThreads;
+template <int kRows, class Crew, class Rows, class T>
+STRATA_LANES_BODY void copy_rows(const Crew& crew, const Rows& to, const T* head, std::int64_t ld,
+                                 std::int64_t first, std::int64_t seq) {
+  constexpr int kPerRow = Rows::kLength / 8, kPieces = kRows * kPerRow / Crew::kThreads;
   static_assert(kRows * kPerRow % Crew::kThreads == 0);
   const T* const from = head + first * ld;
   const int there = static_cast<int>(seq - first < kRows ? seq - first : kRows), apart = static_cast<int>(ld);
@@ -296,7 +298,7 @@ STRATA_LANES_BODY void copy_rows(const Crew& crew, const HeadRows<T, kLength>& t
 #endif
     for (int piece = 0; piece < kPieces; ++piece) {
       const int e = thread + piece * Crew::kThreads, i = e / kPerRow, c = e % kPerRow * 8;
-      Crew::copy(to.row(i) + c, from + (i < there ? i * apart : 0) + c, i < there);
+      Crew::copy(to.piece(i, c), from + (i < there ? i * apart : 0) + c, i < there);
     }
   });
 }
