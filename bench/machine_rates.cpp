@@ -10,6 +10,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <strata/kernels/attention.h>
+#include <strata/kernels/elementwise.h>
 #include <strata/kernels/linear.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/cuda_backend.h>
@@ -20,8 +22,8 @@
 #include <strata/runtime/units.h>
 
 // What strata bench does not measure: DRAM by threads, the link by the size of a copy, and the GPU's matrix
-// rate. One JSON object on stdout; a part that cannot run says why in "skipped", one that failed in "error"
-// (and the exit code is 1).
+// rate and its kernels of attention, both ways. One JSON object on stdout; a part that cannot run says why in
+// "skipped", one that failed in "error" (and the exit code is 1).
 namespace strata::bench {
 namespace {
 
@@ -218,6 +220,60 @@ Result<std::string> matrix(Bench& bench) {
   return measured;
 }
 
+// ---- attention
+
+Result<std::string> attention_by(Bench& bench, bool by_groups) {
+  constexpr std::int64_t kTokens = 16384, kHeads = 32, kHead = 128, kWidth = kHeads * kHead;
+  const kernels::AttentionHeads shape{
+      .heads = kHeads, .kv_heads = kHeads, .seq = 4096, .by_groups = by_groups};
+  Backend& backend = *bench.backend;
+  STRATA_TRY_ASSIGN(Stream stream, backend.create_stream(StreamRole::compute));
+  std::vector<Buffer> buffers;
+  const auto tensor = [&](const Shape& of, DType dtype) -> Result<TensorView> {
+    const std::size_t bytes = static_cast<std::size_t>(of.n_elems()) * size_of(dtype);
+    STRATA_TRY_ASSIGN(Buffer buffer, backend.allocate(MemoryKind::device, bytes));
+    const TensorView view{buffer.view().data, of, dtype};
+    buffers.push_back(std::move(buffer));
+    STRATA_TRY(kernels::fill_async(backend, stream, {view, 0.01f}));
+    return view;
+  };
+  STRATA_TRY_ASSIGN(const TensorView qkv, tensor({kTokens, 3 * kWidth}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView dqkv, tensor({kTokens, 3 * kWidth}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView out, tensor({kTokens, kWidth}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView dout, tensor({kTokens, kWidth}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView lse, tensor({kTokens * kHeads}, DType::f32));
+  STRATA_TRY_ASSIGN(
+      Buffer workspace,
+      backend.allocate(
+          MemoryKind::device,
+          std::max(kernels::attention_forward_workspace_bytes(kTokens, shape, DType::bf16, kHead),
+                   kernels::attention_backward_workspace_bytes(kTokens, shape, DType::bf16, kHead))));
+  // Causal: half of all products, of which forward has two and backward five.
+  const double product = static_cast<double>(kTokens) * static_cast<double>(shape.seq * kWidth);
+  STRATA_TRY_ASSIGN(const std::string forward, rate(bench, "gflop_per_s", 2 * product, [&] {
+                      STRATA_TRY(kernels::attention_forward_async(
+                          backend, stream, {qkv, out, lse, {}, shape, workspace.view()}));
+                      return backend.synchronize(stream);
+                    }));
+  STRATA_TRY_ASSIGN(const std::string backward, rate(bench, "gflop_per_s", 5 * product, [&] {
+                      STRATA_TRY(kernels::attention_backward_async(
+                          backend, stream, {qkv, out, lse, dout, {}, dqkv, shape, workspace.view()}));
+                      return backend.synchronize(stream);
+                    }));
+  return fmt::format("{{\"forward\": {}, \"backward\": {}}}", forward, backward);
+}
+
+// By warpgroups too where the GPU has them; elsewhere both are the same kernels.
+Result<std::string> attention(Bench& bench) {
+  if (!bench.gpu) return skipped(cuda_status());
+  STRATA_TRY_ASSIGN(const std::string warps, attention_by(bench, false));
+  STRATA_TRY_ASSIGN(const std::string groups, attention_by(bench, true));
+  return fmt::format(
+      "{{\"tokens\": 16384, \"seq\": 4096, \"heads\": 32, \"head\": 128, \"dtype\": \"bf16\", \"mma\": {}, "
+      "\"wgmma\": {}}}",
+      warps, groups);
+}
+
 // ---- the program
 
 Result<Bench> make_bench(const Options& options) {
@@ -251,7 +307,7 @@ struct Part {
   const char* name;
   Result<std::string> (*measure)(Bench& bench);
 };
-constexpr Part kParts[] = {{"dram", dram}, {"link", link}, {"matrix", matrix}};
+constexpr Part kParts[] = {{"dram", dram}, {"link", link}, {"matrix", matrix}, {"attention", attention}};
 
 int run(const Options& options) {
   Bench bench = must(make_bench(options));
@@ -276,7 +332,8 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   strata::bench::Options options;
   CLI::App app("Measures DRAM, link and matrix rates; one JSON object on stdout");
-  app.add_option("--only", options.only, "One part alone")->check(CLI::IsMember({"dram", "link", "matrix"}));
+  app.add_option("--only", options.only, "One part alone")
+      ->check(CLI::IsMember({"dram", "link", "matrix", "attention"}));
   app.add_option("--gib", options.gib, "Size of each buffer (default: 1/16 of the usable RAM, at most 1)")
       ->check(CLI::Range(0.0, 64.0));
   app.add_option("--rounds", options.rounds, "Measurements of which the median is reported")

@@ -59,6 +59,7 @@ void fill_training(const ConfigTree& tree, TrainConfig& config) {
   if (!tree.is_auto("train.frozen_masters")) train.frozen_masters = tree.flag("train.frozen_masters");
   train.dtype = choice(tree, "train.dtype");
   train.fp8 = tree.flag("train.fp8");
+  train.attention = tree.text("train.attention");
   train.recompute = choice(tree, "train.recompute");
   train.eval_every = tree.integer("train.eval_every");
   train.eval_batches = small(tree, "train.eval_batches");

@@ -1,8 +1,10 @@
 // The device's attention, tile by tile, run on the host with one thread after the other, beside the host's
 // op.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include <strata/kernels/attention.h>
@@ -79,18 +81,22 @@ void run_tiles(const Call<T>& c) {
 }
 
 /// Those in the registers of warps.
-template <int kD, int kM, bool kBackwards, class T>
+template <int kD, int kM, bool kBackwards, class By, class T>
 void run_flash(const Call<T>& c) {
-  using Forward = detail::FlashForward<T, kD, kM>;
-  using Queries = detail::FlashQueries<T, kD>;
-  using Keys = detail::FlashKeys<T, kD>;
+  using Forward = detail::FlashForward<T, kD, kM, By>;
+  using Queries = detail::FlashQueries<T, kD, By>;
+  using Keys = detail::FlashKeys<T, kD, By>;
   const AttentionView<T>& v = c.v;
   const std::int64_t bytes = std::max({typename Forward::Memory(nullptr).memory.bytes(),
                                        typename Queries::Memory(nullptr).memory.bytes(),
                                        typename Keys::Memory(nullptr).memory.bytes()});
-  std::vector<Line> memory = lines(static_cast<std::size_t>(bytes));
-  std::byte* const shared = reinterpret_cast<std::byte*>(memory.data());
-  const detail::WarpsInTurn<detail::ByWarps::kWarps, kBackwards> crew;
+  ASSERT_LE(bytes, 227 << 10);  // what a block may have on compute capability 9.0
+  // Its addresses have 18 bits.
+  constexpr std::size_t kWindow = detail::Operand::kWindow;
+  const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(kWindow, kWindow), &std::free);
+  auto* const shared = static_cast<std::byte*>(memory.get());
+  std::memset(shared, 0xFF, kWindow);
+  const detail::WarpsInTurn<By::kWarps, kBackwards> crew;
   for (std::int64_t batch = 0; batch < c.batches; ++batch) {
     for (std::int64_t head = 0; head < v.heads; ++head) {
       for (std::int64_t first = 0; first < v.seq; first += Forward::kRows)
@@ -196,16 +202,35 @@ constexpr Case kFlashCases[] = {{"plain", 2, 130, 2, 2, 64},
                                 {"alibi of documents", 1, 80, 4, 4, 64, true, true, true}};
 
 TEST(DeviceAttentionTest, TilesInRegistersGiveWhatTheHostGives) {
+  using detail::ByWarps;
   for (Case c : kFlashCases) {
-    compare<bf16>(c, 8e-3, &run_flash<64, 2, false, bf16>);
-    compare<bf16>(c, 8e-3, &run_flash<64, 1, true, bf16>);
-    compare<f16>(c, 1e-3, &run_flash<64, 2, true, f16>);
+    compare<bf16>(c, 8e-3, &run_flash<64, 2, false, ByWarps, bf16>);
+    compare<bf16>(c, 8e-3, &run_flash<64, 1, true, ByWarps, bf16>);
+    compare<f16>(c, 1e-3, &run_flash<64, 2, true, ByWarps, f16>);
     c.d = 96;
-    compare<bf16>(c, 8e-3, &run_flash<96, 2, true, bf16>);
+    compare<bf16>(c, 8e-3, &run_flash<96, 2, true, ByWarps, bf16>);
     c.d = 128;
-    compare<bf16>(c, 8e-3, &run_flash<128, 1, false, bf16>);
-    compare<f16>(c, 1e-3, &run_flash<128, 2, true, f16>);
+    compare<bf16>(c, 8e-3, &run_flash<128, 1, false, ByWarps, bf16>);
+    compare<f16>(c, 1e-3, &run_flash<128, 2, true, ByWarps, f16>);
   }
+}
+
+TEST(DeviceAttentionTest, TilesOfWarpgroupsGiveWhatTheHostGives) {
+  using detail::ByGroups;
+  for (Case c : kFlashCases) {
+    compare<bf16>(c, 8e-3, &run_flash<64, 1, false, ByGroups, bf16>);
+    compare<f16>(c, 1e-3, &run_flash<64, 1, true, ByGroups, f16>);
+    c.d = 128;
+    compare<bf16>(c, 8e-3, &run_flash<128, 1, true, ByGroups, bf16>);
+    compare<f16>(c, 1e-3, &run_flash<128, 1, false, ByGroups, f16>);
+  }
+}
+
+// Fields as the PTX ISA has them: bits 0-13 the address, 16-29 and 32-45 the two strides, in units of 16
+// bytes, 62-63 the swizzling.
+TEST(DeviceAttentionTest, DescriptorsHaveTheirFieldsWhereTheInstructionLooks) {
+  EXPECT_EQ(detail::operand_bits(0xC400, 0x2000, 1024), 0x4000'0040'0200'0C40u);
+  EXPECT_EQ(detail::operand_bits(0x3FFF0, 16, 0x3FFF0), 0x4000'3FFF'0001'3FFFu);
 }
 
 // A warp's registers by the places, multiplied as the instruction does: row by column.

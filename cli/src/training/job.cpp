@@ -95,7 +95,7 @@ Status decide_memory(LoadedConfig& loaded, const MachineProfile* machine, const 
 }
 
 // The autos that need facts of the machine, not of the model.
-constexpr int kOldestFp8Gpu = 89;
+constexpr int kOldestFp8Gpu = 89, kGpuWithWgmma = 90;
 
 Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = nullptr) {
   TrainConfig& c = loaded.config;
@@ -111,6 +111,12 @@ Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = null
         Code::unsupported,
         str("train.fp8 = true: ", device.name, " has compute capability ", device.compute_capability / 10,
             ".", device.compute_capability % 10, "; products of eight bits need 8.9"));
+  if (c.train.attention == "wgmma" && device.kind == DeviceKind::cuda &&
+      device.compute_capability != kGpuWithWgmma)
+    return Status::error(
+        Code::unsupported,
+        str("train.attention = wgmma: ", device.name, " has compute capability ",
+            device.compute_capability / 10, ".", device.compute_capability % 10, "; wgmma is of 9.0 alone"));
   if (c.train.dtype == "auto" && c.train.fp8) {
     c.train.dtype = "bf16";
     loaded.tree.resolve("train.dtype", c.train.dtype, "what train.fp8 casts");

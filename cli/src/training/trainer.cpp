@@ -303,6 +303,7 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   add("offload.states", c.offload.states);
   add("optim.min_lr_ratio", c.optim.min_lr_ratio);
   add("train.dtype", c.train.dtype);
+  add("train.attention", c.train.attention);
   identity.emplace("train.fp8", c.train.fp8 ? "true" : "false");
   if (std::string products = products_of(c.memory.backend, c.train.dtype); !products.empty())
     identity.emplace(kProducts, std::move(products));
@@ -329,11 +330,12 @@ Status check_identity(const std::map<std::string, std::string>& saved,
     if (key == kScheduleSteps) continue;                   // a run may be made longer; who does so is told
     if (key == "model.decoder" && sizes_differ) continue;  // which follows from what is told
     const auto found = saved.find(key);
-    const std::string was = found != saved.end()      ? found->second
-                            : key == "data.packing"   ? "stream"  // all there was before the key
-                            : key == "offload.states" ? "fp32"
-                            : key == "data.weights"   ? ""
-                            : key == "train.fp8"      ? "false"
+    const std::string was = found != saved.end()       ? found->second
+                            : key == "data.packing"    ? "stream"  // all there was before the key
+                            : key == "offload.states"  ? "fp32"
+                            : key == "data.weights"    ? ""
+                            : key == "train.fp8"       ? "false"
+                            : key == "train.attention" ? "mma"
                             : key == "train.freeze" || key == "optim.groups" ? ""
                             : key == "model.decoder" ? value  // the keys beside it were all there was
                                                      : "nothing";

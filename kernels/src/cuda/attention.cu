@@ -89,8 +89,8 @@ struct Tiled {
 
 // Heads of 64, 96 and 128 values have kernels of their own.
 bool is_flash(const TensorView& qkv, const AttentionHeads& heads) {
-  return detail::takes_flash_attention(qkv.dtype,
-                                       detail::row_length(qkv) / (heads.heads + 2 * heads.kv_heads));
+  return detail::takes_flash_attention(
+      qkv.dtype, detail::row_length(qkv) / (heads.heads + 2 * heads.kv_heads), heads.by_groups);
 }
 
 bool is_aligned(const TensorView& view) { return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0; }

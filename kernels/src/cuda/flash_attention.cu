@@ -9,7 +9,25 @@
 namespace strata::kernels::detail {
 namespace {
 
-using Crew = BlockWarps<ByWarps::kWarps>;
+/// The threads of a block, and how many blocks shall be on a multiprocessor at once.
+template <class By>
+struct Block {
+  using Crew = BlockWarps<By::kWarps>;
+  static constexpr int kThreads = Crew::kThreads, kAtOnce = 2;
+};
+template <>
+struct Block<ByGroups> {
+  using Crew = BlockGroups<ByGroups::kWarps>;
+  static constexpr int kThreads = Crew::kThreads, kAtOnce = 1;
+};
+
+/// Whether this is compiled for GPUs that have the instructions. Nothing is launched on others.
+template <class By>
+inline constexpr bool kCompiles = true;
+#ifndef __CUDA_ARCH_FEAT_SM90_ALL
+template <>
+inline constexpr bool kCompiles<ByGroups> = false;
+#endif
 
 /// The tile, head and sequence of a block. Causal queries that see most come first, so that the last blocks
 /// to run are short ones.
@@ -21,37 +39,49 @@ struct Place {
   }
 };
 
-template <class Tile, class T>
-__global__ void __launch_bounds__(Crew::kThreads, 2)
+template <class By, class Tile, class T>
+__global__ void __launch_bounds__(Block<By>::kThreads, Block<By>::kAtOnce)
     flash_forward(AttentionView<T> v, Slopes slopes, std::int64_t tiles, T* out, float* lse) {
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(1024) std::byte shared[];
   const Place at(tiles, v.heads, v.causal);
-  Tile::run(Crew(), shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes(at.head), out, lse);
+  if constexpr (kCompiles<By>)
+    Tile::run(typename Block<By>::Crew(), shared, v, at.batch, at.head, at.tile * Tile::kRows,
+              slopes(at.head), out, lse);
+  else
+    __trap();
 }
-template <class Tile, class T>
-__global__ void __launch_bounds__(Crew::kThreads, 2)
+template <class By, class Tile, class T>
+__global__ void __launch_bounds__(Block<By>::kThreads, Block<By>::kAtOnce)
     flash_queries(AttentionView<T> v, Slopes slopes, std::int64_t tiles, const float* lse, const T* dout,
                   float* centers, T* dqkv) {
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(1024) std::byte shared[];
   const Place at(tiles, v.heads, v.causal);
-  Tile::run(Crew(), shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes(at.head), lse, dout, centers,
-            dqkv);
+  if constexpr (kCompiles<By>)
+    Tile::run(typename Block<By>::Crew(), shared, v, at.batch, at.head, at.tile * Tile::kRows,
+              slopes(at.head), lse, dout, centers, dqkv);
+  else
+    __trap();
 }
-template <class Tile, class T>
-__global__ void __launch_bounds__(Crew::kThreads, 2)
+template <class By, class Tile, class T>
+__global__ void __launch_bounds__(Block<By>::kThreads, Block<By>::kAtOnce)
     flash_keys(AttentionView<T> v, Slopes slopes, std::int64_t tiles, const float* lse, const T* dout,
                const float* centers, T* dqkv) {
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(1024) std::byte shared[];
   const Place at(tiles, v.kv_heads, false);
-  Tile::run(Crew(), shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes, lse, dout, centers, dqkv);
+  if constexpr (kCompiles<By>)
+    Tile::run(typename Block<By>::Crew(), shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes, lse,
+              dout, centers, dqkv);
+  else
+    __trap();
 }
 
-/// Heads of one length. Two times 16 queries are a warp's in forward.
-template <class T, int kD>
+/// Heads of one length; kM times 16 queries are a warp's in forward.
+template <class T, int kD, class By, int kM>
 struct Flash {
-  using Forward = FlashForward<T, kD, 2>;
-  using Queries = FlashQueries<T, kD>;
-  using Keys = FlashKeys<T, kD>;
+  using Forward = FlashForward<T, kD, kM, By>;
+  using Queries = FlashQueries<T, kD, By>;
+  using Keys = FlashKeys<T, kD, By>;
+  static constexpr int kThreads = Block<By>::kThreads;
 
   template <class Tile>
   static std::int64_t shared_bytes() {
@@ -64,7 +94,7 @@ struct Flash {
   static Status forward(const AttentionForwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = attention_view<T>(a);
     const std::int64_t tiles = ceil_div(v.seq, Forward::kRows), batches = row_count(a.qkv) / v.seq;
-    return launch_attention(&flash_forward<Forward, T>, batches * v.heads * tiles, Crew::kThreads,
+    return launch_attention(&flash_forward<By, Forward, T>, batches * v.heads * tiles, kThreads,
                             shared_bytes<Forward>(), queue, v, slopes, tiles, a.out.as<T>(),
                             a.lse.as<float>());
   }
@@ -75,22 +105,42 @@ struct Flash {
     auto* const centers = reinterpret_cast<float*>(a.workspace.data);
     const float* const lse = a.lse.as<float>();
     const T* const dout = a.dout.as<T>();
-    STRATA_TRY(launch_attention(&flash_queries<Queries, T>, batches * v.heads * query_tiles, Crew::kThreads,
+    STRATA_TRY(launch_attention(&flash_queries<By, Queries, T>, batches * v.heads * query_tiles, kThreads,
                                 shared_bytes<Queries>(), queue, v, slopes, query_tiles, lse, dout, centers,
                                 a.dqkv.as<T>()));
-    return launch_attention(&flash_keys<Keys, T>, batches * v.kv_heads * key_tiles, Crew::kThreads,
+    return launch_attention(&flash_keys<By, Keys, T>, batches * v.kv_heads * key_tiles, kThreads,
                             shared_bytes<Keys>(), queue, v, slopes, key_tiles, lse, dout,
                             static_cast<const float*>(centers), a.dqkv.as<T>());
   }
 };
 
-/// What `run(Flash)` returns for heads of `d` values; what `otherwise()` does for those that are not.
+/// Whether the current device has wgmma, and this build has kernels with it.
+bool has_groups() {
+#ifdef STRATA_COMPILED_FOR_90A
+  static const bool has = [] {
+    int device = 0, major = 0, minor = 0;
+    if (cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess)
+      return major == 9 && minor == 0;
+    (void)cudaGetLastError();
+    return false;
+  }();
+  return has;
+#else
+  return false;
+#endif
+}
+
+/// What `run(Flash)` returns for such heads; what `otherwise()` does for those that are not.
 template <class Otherwise, class Run>
-auto with_heads(DType dtype, std::int64_t d, const Otherwise& otherwise, const Run& run) {
+auto with_heads(DType dtype, std::int64_t d, bool by_groups, const Otherwise& otherwise, const Run& run) {
   const auto of_type = [&]<class T>(std::type_identity<T>) -> decltype(otherwise()) {
-    if (d == 64) return run(Flash<T, 64>());
-    if (d == 96) return run(Flash<T, 96>());
-    if (d == 128) return run(Flash<T, 128>());
+    if (d == 64 && by_groups) return run(Flash<T, 64, ByGroups, 1>());
+    if (d == 128 && by_groups) return run(Flash<T, 128, ByGroups, 1>());
+    if (d == 64) return run(Flash<T, 64, ByWarps, 2>());
+    if (d == 96) return run(Flash<T, 96, ByWarps, 2>());
+    if (d == 128) return run(Flash<T, 128, ByWarps, 2>());
     return otherwise();
   };
   if (dtype == DType::bf16) return of_type(std::type_identity<bf16>());
@@ -102,18 +152,18 @@ Status none_of_these() { return Status::error(Code::internal, "attention: not he
 
 }  // namespace
 
-bool takes_flash_attention(DType dtype, std::int64_t d) {
+bool takes_flash_attention(DType dtype, std::int64_t d, bool by_groups) {
   return with_heads(
-      dtype, d, [] { return false; }, [](auto flash) { return flash.fits(); });
+      dtype, d, by_groups && has_groups(), [] { return false; }, [](auto flash) { return flash.fits(); });
 }
 Status flash_attention_forward(const AttentionForwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
   const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
-  return with_heads(a.qkv.dtype, d, &none_of_these,
+  return with_heads(a.qkv.dtype, d, a.shape.by_groups && has_groups(), &none_of_these,
                     [&](auto flash) { return flash.forward(a, slopes, queue); });
 }
 Status flash_attention_backward(const AttentionBackwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
   const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
-  return with_heads(a.qkv.dtype, d, &none_of_these,
+  return with_heads(a.qkv.dtype, d, a.shape.by_groups && has_groups(), &none_of_these,
                     [&](auto flash) { return flash.backward(a, slopes, queue); });
 }
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "cuda/attention_math.h"
-#include "cuda/warps.h"
+#include "cuda/wgmma.h"
 
 /// Attention of heads of kD 16-bit values with scores, probabilities and sums in the registers of warps (Dao
 /// 2023, arXiv 2307.08691): shared memory holds operands alone, which come while others are multiplied. A
@@ -22,6 +22,14 @@ struct ByWarps {
   /// Keys or queries that a tile of the others meets at once: less where more would not be in registers.
   static STRATA_HD constexpr int forward(int d) { return d > 64 ? 32 : 64; }
   static STRATA_HD constexpr int backward(int d) { return forward(d); }
+};
+/// Four warps together, by wgmma.
+struct ByGroups {
+  static constexpr int kWarps = 8, kTogether = 4;
+  template <class T, int kD, int kRows>
+  using Rows = SwizzledRows<T, kD, kRows>;
+  static STRATA_HD constexpr int forward(int) { return 128; }
+  static STRATA_HD constexpr int backward(int) { return 64; }
 };
 /// The first and the end of 16 kM rows each that warps who multiply together have, one of which is `warp`.
 template <class By, int kM>

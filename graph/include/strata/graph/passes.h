@@ -66,6 +66,9 @@ Program fuse_adds(Program program);
 /// twice changes nothing more.
 Program give_product_workspaces(Program program);
 
+/// Attention by warpgroups on GPUs that have them (kernels::AttentionHeads::by_groups).
+Program attend_by_groups(Program program);
+
 /// What offload_activations() goes by. Rates are those that a program may count on throughout; they choose
 /// how early a move begins, and no result depends on them.
 struct OffloadOptions {

@@ -110,6 +110,7 @@ struct Attrs {
   std::int32_t rotary_dim = 0;
   std::int32_t offset = 0;
   bool alibi = false;
+  bool by_groups = false;  ///< of attention: kernels::AttentionHeads
   bool interleaved = false;
   bool inverse = false;
   bool e5m2 = false;                         ///< of fp8_cast: the codes of a gradient, with more exponents

@@ -16,6 +16,9 @@ struct AttentionHeads {
   std::int64_t seq = 0;
   bool causal = true;
   bool alibi = false;  ///< adds slope(head) * (key - query) to a score (Press et al. 2022); causal only
+  /// On a GPU of compute capability 9.0, heads of 64 or 128 values in 16 bits are multiplied by warpgroups
+  /// (wgmma) instead of warps (mma.sync). It changes nothing anywhere else.
+  bool by_groups = false;
 };
 /// The slope of a head: powers of 2^(-8 / n) for n = the greatest power of two <= heads, then odd powers of
 /// the next.

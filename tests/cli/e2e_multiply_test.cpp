@@ -1,4 +1,4 @@
-// Runs whose blocks multiply in eight bits.
+// Runs that ask for other multiplication than usual: blocks in eight bits, attention by warpgroups.
 #include "e2e_rig.h"
 
 namespace strata::test {
@@ -48,6 +48,25 @@ TEST_F(CliFp8E2e, WhatCannotBeIsSaidAndWhatWasStays) {
   const ProgramResult other = strata({"train", "--resume", "run", "train.max_time=none", "train.fp8=false"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("train.fp8: the checkpoint was made with true, this run has false"));
+}
+
+// What multiplies in a GPU's attention is nothing to a host, but belongs to the run.
+TEST_F(CliE2e, AttentionByWarpgroupsIsTheRunsAndChangesNothingOnAHost) {
+  const Words words = {"train.steps=6", "train.dtype=bf16", "log.every=1"};
+  const auto run_of = [&](const std::string& name, Words more) {
+    more.insert(more.end(), {"--out", name});
+    more.insert(more.end(), words.begin(), words.end());
+    return strata(tiny("train", more));
+  };
+  ASSERT_EQ(run_of("usual", {}).exit_code, 0);
+  ASSERT_EQ(run_of("groups", {"train.attention=wgmma", "train.max_time=0s"}).exit_code, 0);
+  const ProgramResult other =
+      strata({"train", "--resume", "groups", "train.max_time=none", "train.attention=mma"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("train.attention: the checkpoint was made with wgmma, this run has mma"));
+  ASSERT_EQ(strata({"train", "--resume", "groups", "train.max_time=none"}).exit_code, 0);
+  EXPECT_EQ(loss_bits("groups"), loss_bits("usual"));
+  EXPECT_EQ(digest("groups"), digest("usual"));
 }
 
 }  // namespace

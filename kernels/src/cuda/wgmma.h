@@ -1,0 +1,185 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/wgmma_instr.h"
+
+/// Products of warpgroups (wgmma, of compute capability 9.0 alone): four warps multiply 64 rows, each the 16
+/// of its own whose sums it has, as it would by itself. The right operand is read out of shared memory, the
+/// left one out of it or out of registers. On the host a warp's part is made by the books, as in warps.h: an
+/// operand is read where its descriptor says.
+namespace strata::kernels::detail {
+
+/// Rows of a head as wgmma reads them: panels of 64 columns, a row of which is 128 bytes, whose eight pieces
+/// of 16 are permuted by the row. Begin at a multiple of 1,024 bytes.
+template <class T, int kHead, int kRows>
+struct SwizzledRows {
+  static constexpr int kLength = kHead, kStride = kHead, kPanel = 64;
+  static_assert(kLength % kPanel == 0 && kRows % 8 == 0);
+  T* at;
+  STRATA_HD T* piece(int i, int c) const {
+    return at + (c / kPanel * kRows + i) * kPanel + ((c % kPanel / 8) ^ (i % 8)) * 8;
+  }
+};
+
+template <class T>
+STRATA_LANES_BODY Operand operand(const T* at, int panels_apart, int rows_apart) {
+#ifdef __CUDACC__
+  return {operand_bits(static_cast<std::uint32_t>(__cvta_generic_to_shared(at)), panels_apart, rows_apart),
+          nullptr};
+#else
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  return {operand_bits(static_cast<std::uint32_t>(address % Operand::kWindow), panels_apart, rows_apart),
+          reinterpret_cast<const std::byte*>(address - address % Operand::kWindow)};
+#endif
+}
+
+/// Columns [16 k, 16 k + 16) of rows from `row` on, which are sides of the product.
+template <class T, int kLength, int kRows>
+STRATA_LANES_BODY Operand columns_of(const SwizzledRows<T, kLength, kRows>& rows, int row, int k) {
+  // A panel has four times 16 columns; what is swizzled is the whole address, so that it may begin within.
+  return operand(rows.at + (k / 4 * kRows + row) * 64 + k % 4 * 16, 16, 1024);
+}
+/// Rows [16 k, 16 k + 16), whose columns are sides of the product.
+template <class T, int kLength, int kRows>
+STRATA_LANES_BODY Operand rows_of(const SwizzledRows<T, kLength, kRows>& rows, int k) {
+  return operand(rows.at + k * 16 * 64, kRows * 128, 1024);
+}
+
+#ifdef __CUDACC__
+/// From here to `end_products` a lane's sums are where instructions on their way find them, and nobody else
+/// touches them.
+template <int kColumns, class Sums>
+__device__ __forceinline__ void hold(const DeviceWarp& warp, const Sums& sums) {
+  unrolled<kColumns / 8, 4>([&](int n, int i) { asm volatile("" : "+f"(sums(warp.lane, n)[i])::"memory"); });
+}
+template <int kColumns, class Sums>
+__device__ __forceinline__ void begin_products(const DeviceWarp& warp, const Sums& sums) {
+  hold<kColumns>(warp, sums);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+template <int kColumns, class Sums>
+__device__ __forceinline__ void end_products(const DeviceWarp& warp, const Sums& sums) {
+  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+  hold<kColumns>(warp, sums);
+}
+/// `part` says which 16 of the 64 rows are the warp's, which the device knows itself.
+template <class T, int kColumns, class Sums>
+__device__ __forceinline__ void product(const DeviceWarp& warp, int /*part*/, const Sums& sums,
+                                        const Operand& left, const Operand& right, bool adds_up) {
+  wgmma<T, kColumns, false>([&](int n) { return sums(warp.lane, n); }, left, right, adds_up);
+}
+/// sums += of rows of the right operand.
+template <class T, int kColumns, class Sums>
+__device__ __forceinline__ void product_of_words(const DeviceWarp& warp, const Sums& sums, const Words& left,
+                                                 const Operand& right) {
+  wgmma<T, kColumns, true>([&](int n) { return sums(warp.lane, n); }, left, right, true);
+}
+
+/// What has arrived in shared memory is there for wgmma, too.
+template <int kWarps>
+struct BlockGroups : BlockWarps<kWarps> {
+  template <int kLeft>
+  static __device__ __forceinline__ void await() {
+    asm volatile("cp.async.wait_group %0;\nfence.proxy.async.shared::cta;" ::"n"(kLeft) : "memory");
+    __syncthreads();
+  }
+};
+
+#else
+
+/// Element k of side `side` (a row of the left operand, a column of the right): where the canonical layouts
+/// of 128-byte swizzling have it (PTX ISA, "Shared Memory Matrix Layout").
+template <class T, bool kTransposed>
+float element_of(const Operand& of, int side, int k) {
+  const auto field = [&](int from) { return static_cast<int>(of.bits >> from & 0x3FFF) << 4; };
+  const int panels_apart = field(16), rows_apart = field(32);
+  int address = field(0);
+  if (kTransposed)
+    address += side % 64 * 2 + side / 64 * panels_apart + k % 8 * 128 + k / 8 * rows_apart;
+  else
+    address += side % 8 * 128 + side / 8 * rows_apart + k * 2;
+  address ^= (address >> 7 & 7) << 4;
+  return to_f32(*reinterpret_cast<const T*>(of.window + address));
+}
+
+template <int kColumns, class Sums>
+void begin_products(const HostWarp&, const Sums&) {}
+template <int kColumns, class Sums>
+void end_products(const HostWarp&, const Sums&) {}
+
+/// sums (+)= left right, where left(row, k) is of the warp's own 16 rows.
+template <class T, int kColumns, bool kTransposed, class Sums, class Left>
+void multiply_as_warp(const Sums& sums, const Left& left, const Operand& right, bool adds_up) {
+  float a[16][16], b[kColumns][16];
+  for (int k = 0; k < 16; ++k) {
+    for (int row = 0; row < 16; ++row) a[row][k] = left(row, k);
+    for (int column = 0; column < kColumns; ++column)
+      b[column][k] = element_of<T, kTransposed>(right, column, k);
+  }
+  for (int lane = 0; lane < 32; ++lane)
+    for (int n = 0; n < kColumns / 8; ++n)
+      for (int i = 0; i < 4; ++i) {
+        const MmaPlace at = place_in_c(lane, i);
+        float sum = adds_up ? sums(lane, n)[i] : 0.0f;
+        for (int k = 0; k < 16; ++k) sum = sum + a[at.row][k] * b[n * 8 + at.column][k];
+        sums(lane, n)[i] = sum;
+      }
+}
+template <class T, int kColumns, class Sums>
+void product(const HostWarp&, int part, const Sums& sums, const Operand& left, const Operand& right,
+             bool adds_up) {
+  multiply_as_warp<T, kColumns, false>(
+      sums, [&](int row, int k) { return element_of<T, false>(left, part * 16 + row, k); }, right, adds_up);
+}
+template <class T, int kColumns, class Sums>
+void product_of_words(const HostWarp&, const Sums& sums, const HostWarp::Of<Words>& left,
+                      const Operand& right) {
+  float a[16][16];
+  for (int lane = 0; lane < 32; ++lane)
+    for (int i = 0; i < 8; ++i) {
+      const MmaPlace at = place_in_a(lane, i);
+      T value;
+      value.bits = static_cast<std::uint16_t>(left.of[lane].of[i / 2] >> (16 * (i % 2)));
+      a[at.row][at.column] = to_f32(value);
+    }
+  multiply_as_warp<T, kColumns, true>(
+      sums, [&](int row, int k) { return a[row][k]; }, right, true);
+}
+#endif
+
+/// As with rows of warps: acc = a[row + ...] . b[...]. The group's four warps have rows 16 apart.
+template <int kM, int kN, class Warp, class T, int kLength, int kLeft, int kRight, class Acc>
+STRATA_LANES_BODY void multiply_rows(const Warp& warp, const SwizzledRows<T, kLength, kLeft>& a, int row,
+                                     const SwizzledRows<T, kLength, kRight>& b, const Acc& acc) {
+  static_assert(kM == 1 && kRight == 8 * kN);
+  const auto sums = [&](int lane, int n) { return acc(lane, 0, n); };
+  begin_products<kRight>(warp, sums);
+  unrolled<kLength / 16>([&](int k) {
+    product<T, kRight>(warp, row % 64 / 16, sums, columns_of(a, row / 64 * 64, k), columns_of(b, 0, k),
+                       k > 0);
+  });
+  end_products<kRight>(warp, sums);
+}
+
+/// acc += weights[..., j] b[j].
+template <int kM, int kBlocks, class Warp, class T, int kLength, int kRight, class Weights, class Acc>
+STRATA_LANES_BODY void add_weighted_rows(const Warp& warp, const Weights& weights,
+                                         const SwizzledRows<T, kLength, kRight>& b, const Acc& acc) {
+  static_assert(kM == 1 && kRight == 16 * kBlocks);
+  const auto sums = [&](int lane, int n) { return acc(lane, 0, n); };
+  typename Warp::template Of<Words> left[kBlocks];
+  warp.each([&](int lane) {
+    unrolled<kBlocks, 4>([&](int block, int i) {
+      const float* const two = weights(lane, 0, 2 * block + i / 2) + i % 2 * 2;
+      Warp::at(left[block], lane).of[i] = Warp::template pair<T>(two[0], two[1]);
+    });
+  });
+  begin_products<kLength>(warp, sums);
+  unrolled<kBlocks>(
+      [&](int block) { product_of_words<T, kLength>(warp, sums, left[block], rows_of(b, block)); });
+  end_products<kLength>(warp, sums);
+}
+
+}  // namespace strata::kernels::detail

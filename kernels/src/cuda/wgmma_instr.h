@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/warps.h"
+
+/// The instruction wgmma.mma_async, m64nNk16 in sums of f32, and how it is told of its operands.
+namespace strata::kernels::detail {
+
+/// What wgmma is told of an operand (PTX ISA, "Matrix Descriptor Format"), with 128-byte swizzling. On the
+/// host also the 256 KiB it lies in, which an address of 18 bits does not say.
+struct Operand {
+  static constexpr std::uint32_t kWindow = 1u << 18;
+  std::uint64_t bits;
+  const std::byte* window;
+};
+/// Bytes from one panel of columns to the next, and from eight rows to the next eight.
+STRATA_HD constexpr std::uint64_t operand_bits(std::uint32_t address, int panels_apart, int rows_apart) {
+  constexpr std::uint64_t kSwizzle128 = 1;
+  return (address % Operand::kWindow >> 4) | static_cast<std::uint64_t>(panels_apart >> 4) << 16 |
+         static_cast<std::uint64_t>(rows_apart >> 4) << 32 | kSwizzle128 << 62;
+}
+
+#ifdef __CUDACC__
+
+// Sums of columns 8 n on, and of 16 or of all such columns.
+#define STRATA_SUMS(n) "+f"(sums(n)[0]), "+f"(sums(n)[1]), "+f"(sums(n)[2]), "+f"(sums(n)[3])
+#define STRATA_SUMS_4(n) STRATA_SUMS(n), STRATA_SUMS(n + 1), STRATA_SUMS(n + 2), STRATA_SUMS(n + 3)
+#define STRATA_SUMS_8 STRATA_SUMS_4(0), STRATA_SUMS_4(4)
+#define STRATA_SUMS_16 STRATA_SUMS_8, STRATA_SUMS_4(8), STRATA_SUMS_4(12)
+#define STRATA_NAMES_32                                                                        \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
+  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define STRATA_NAMES_64                                                                                    \
+  STRATA_NAMES_32                                                                                          \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
+  "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define STRATA_WGMMA(n, type) "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " "
+// The left operand in shared memory; operands come after the sums.
+#define STRATA_WGMMA_SHARED(n, type, names, list, a, b, adds, transposed)                                 \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " adds                                                   \
+               ", 0;\n" STRATA_WGMMA(n, type) "{" names "}, " a ", " b ", p, 1, 1, 0, " transposed ";\n}" \
+               : list                                                                                     \
+               : "l"(left.bits), "l"(right.bits), "r"(adds_up ? 1 : 0), "n"(kTransposed ? 1 : 0))
+// In registers.
+#define STRATA_WGMMA_WORDS(n, type, names, list, a, b, adds, transposed)                                 \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " adds                                                  \
+               ", 0;\n" STRATA_WGMMA(n, type) "{" names "}, {" a "}, " b ", p, 1, 1, " transposed ";\n}" \
+               : list                                                                                    \
+               : "r"(left.of[0]), "r"(left.of[1]), "r"(left.of[2]), "r"(left.of[3]), "l"(right.bits),    \
+                 "r"(adds_up ? 1 : 0), "n"(kTransposed ? 1 : 0))
+
+/// sums (+)= left right, on its way: sums(n) are four of columns 8 n on. Waits for nothing.
+template <class T, int kColumns, bool kTransposed, class Sums>
+__device__ __forceinline__ void wgmma(const Sums& sums, const Operand& left, const Operand& right,
+                                      bool adds_up) {
+  static_assert(kColumns == 64 || kColumns == 128);
+  constexpr bool kIsBf16 = std::is_same_v<T, bf16>;
+  if constexpr (kColumns == 64 && kIsBf16)
+    STRATA_WGMMA_SHARED("64", "bf16", STRATA_NAMES_32, STRATA_SUMS_8, "%32", "%33", "%34", "%35");
+  else if constexpr (kColumns == 64)
+    STRATA_WGMMA_SHARED("64", "f16", STRATA_NAMES_32, STRATA_SUMS_8, "%32", "%33", "%34", "%35");
+  else if constexpr (kIsBf16)
+    STRATA_WGMMA_SHARED("128", "bf16", STRATA_NAMES_64, STRATA_SUMS_16, "%64", "%65", "%66", "%67");
+  else
+    STRATA_WGMMA_SHARED("128", "f16", STRATA_NAMES_64, STRATA_SUMS_16, "%64", "%65", "%66", "%67");
+}
+template <class T, int kColumns, bool kTransposed, class Sums>
+__device__ __forceinline__ void wgmma(const Sums& sums, const Words& left, const Operand& right,
+                                      bool adds_up) {
+  static_assert(kColumns == 64 || kColumns == 128);
+  constexpr bool kIsBf16 = std::is_same_v<T, bf16>;
+  if constexpr (kColumns == 64 && kIsBf16)
+    STRATA_WGMMA_WORDS("64", "bf16", STRATA_NAMES_32, STRATA_SUMS_8, "%32, %33, %34, %35", "%36", "%37",
+                       "%38");
+  else if constexpr (kColumns == 64)
+    STRATA_WGMMA_WORDS("64", "f16", STRATA_NAMES_32, STRATA_SUMS_8, "%32, %33, %34, %35", "%36", "%37",
+                       "%38");
+  else if constexpr (kIsBf16)
+    STRATA_WGMMA_WORDS("128", "bf16", STRATA_NAMES_64, STRATA_SUMS_16, "%64, %65, %66, %67", "%68", "%69",
+                       "%70");
+  else
+    STRATA_WGMMA_WORDS("128", "f16", STRATA_NAMES_64, STRATA_SUMS_16, "%64, %65, %66, %67", "%68", "%69",
+                       "%70");
+}
+#undef STRATA_WGMMA_WORDS
+#undef STRATA_WGMMA_SHARED
+#undef STRATA_WGMMA
+#undef STRATA_NAMES_64
+#undef STRATA_NAMES_32
+#undef STRATA_SUMS_16
+#undef STRATA_SUMS_8
+#undef STRATA_SUMS_4
+#undef STRATA_SUMS
+
+#endif
+
+}  // namespace strata::kernels::detail
