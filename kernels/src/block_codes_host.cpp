@@ -35,7 +35,7 @@ void dequantize_nf4(const BlockCodesArgs& a, ThreadPool& pool) {
   for_blocks(a, pool, [&](std::int64_t first, std::int64_t n, const float* scale) {
     std::array<T, 16> values;  // a level is rounded once a block, not once a value
     for (int code = 0; code < 16; ++code)
-      values[static_cast<std::size_t>(code)] = from_f32<T>(detail::nf4_level(code) * *scale);
+      values[static_cast<std::size_t>(code)] = from_f32<T>(detail::kNf4Levels[code] * *scale);
     const std::uint8_t* codes = a.codes.as<std::uint8_t>() + first / 2;
     T* const x = a.x.as<T>() + first;
     for (std::int64_t i = 0; i < n / 2; ++i) {

@@ -63,13 +63,13 @@ TEST(BlockCodesTest, LevelsAreQuantilesOfTheNormalDistribution) {
   const double last = 0.9677083;  // between 1 - 1/30 and 1 - 1/32, half-way
   const auto at = [&](int i, int steps) { return normal_quantile(last + (0.5 - last) * i / steps); };
   for (int i = 0; i < 8; ++i) {
-    EXPECT_NEAR(detail::nf4_level(i), i == 7 ? 0.0 : -at(i, 7) / at(0, 7), 1e-6) << i;
-    EXPECT_NEAR(detail::nf4_level(15 - i), at(i, 8) / at(0, 8), 1e-6) << 15 - i;
+    EXPECT_NEAR(detail::kNf4Levels[i], i == 7 ? 0.0 : -at(i, 7) / at(0, 7), 1e-6) << i;
+    EXPECT_NEAR(detail::kNf4Levels[15 - i], at(i, 8) / at(0, 8), 1e-6) << 15 - i;
   }
 }
 
 double level(BlockFormat format, int code) {
-  return format == BlockFormat::nf4 ? static_cast<double>(detail::nf4_level(code)) : code / 127.0;
+  return format == BlockFormat::nf4 ? static_cast<double>(detail::kNf4Levels[code]) : code / 127.0;
 }
 
 struct Case {
@@ -129,7 +129,7 @@ template <bool kWide, BlockFormat kFormat, class T>
 void decode_as_device(const std::uint8_t* codes, const std::vector<float>& scales, std::int64_t block,
                       std::int64_t n, T* x) {
   float levels[16];
-  for (int i = 0; i < 16; ++i) levels[i] = detail::nf4_level(i);
+  for (int i = 0; i < 16; ++i) levels[i] = detail::kNf4Levels[i];
   for (std::int64_t first = 0; first < n; first += detail::kDecodedRun)
     detail::decode_run<kWide, kFormat>(codes, levels, scales[static_cast<std::size_t>(first / block)], first,
                                        n, x);
@@ -179,7 +179,7 @@ TEST(BlockCodesTest, TwoCodesToAByteTheFirstAbove) {
 }
 
 TEST(BlockCodesTest, OfTwoAsNearTheLowerAndTheEven) {
-  const float middle = (detail::nf4_level(3) + detail::nf4_level(4)) / 2;
+  const float middle = (detail::kNf4Levels[3] + detail::kNf4Levels[4]) / 2;
   Tensor x({3}, {1.0f, middle, std::nextafter(middle, 1.0f)});
   EXPECT_EQ(coded(x, BlockFormat::nf4, 16).codes, (std::vector<std::uint8_t>{0xF3, 0x47}));
   Tensor y({4}, {127.0f, 0.5f, 1.5f, -2.5f});

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include <strata/kernels/block_codes.h>
 
 #include "cuda/block_math.h"
@@ -16,20 +18,25 @@ using detail::lanes_index;
 using detail::launch_stored;
 using detail::thread_index;
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) quantize(BlockFormat format, const T* x, std::int64_t n,
-                                                     std::int64_t block, std::uint8_t* codes, float* scales) {
+template <BlockFormat kFormat, class T>
+__global__ void __launch_bounds__(kThreads)
+    quantize(const T* x, std::int64_t n, std::int64_t block, std::uint8_t* codes, float* scales) {
   const std::int64_t first = lanes_index() * block;
   if (first >= n) return;
-  detail::quantize_block(HalfWarp(), format, x + first, first + block < n ? block : n - first,
-                         codes + block_code_bytes(format, first), scales + lanes_index());
+  detail::quantize_block(HalfWarp(), kFormat, x + first, first + block < n ? block : n - first,
+                         codes + block_code_bytes(kFormat, first), scales + lanes_index());
+}
+
+template <int... kCodes>
+__device__ void fill(float* levels, std::integer_sequence<int, kCodes...>) {
+  ((threadIdx.x == kCodes ? void(levels[kCodes] = detail::kNf4Level<kCodes>) : void()), ...);
 }
 
 template <bool kWide, BlockFormat kFormat, class T>
 __global__ void __launch_bounds__(kThreads)
     dequantize(const std::uint8_t* codes, const float* scales, std::int64_t block, std::int64_t n, T* x) {
   __shared__ float levels[16];  // in banks of their own: no two threads wait for each other
-  if (threadIdx.x < 16) levels[threadIdx.x] = detail::nf4_level(static_cast<int>(threadIdx.x));
+  fill(levels, std::make_integer_sequence<int, 16>());
   __syncthreads();
   const std::int64_t first = thread_index() * kDecodedRun;
   if (first >= n) return;
@@ -55,8 +62,10 @@ Status quantize_blocks(Backend&, Stream& stream, const BlockCodesArgs& a) {
   const std::int64_t n = a.x.n_elems();
   if (n == 0) return Status::ok();
   return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
-    quantize<<<blocks_of(detail::ceil_div(n, a.block), kRowsPerBlock), kThreads, 0, queue>>>(
-        a.format, a.x.as<T>(), n, a.block, a.codes.as<std::uint8_t>(), a.scales.as<float>());
+    const auto kernel =
+        a.format == BlockFormat::nf4 ? quantize<BlockFormat::nf4, T> : quantize<BlockFormat::int8, T>;
+    kernel<<<blocks_of(detail::ceil_div(n, a.block), kRowsPerBlock), kThreads, 0, queue>>>(
+        a.x.as<T>(), n, a.block, a.codes.as<std::uint8_t>(), a.scales.as<float>());
   });
 }
 

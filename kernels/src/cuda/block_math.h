@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include <strata/cpuopt/math/hd.h>
 #include <strata/kernels/block_codes.h>
@@ -11,35 +12,39 @@
 // Values and their codes in a block. The host runs the same bodies.
 namespace strata::kernels::detail {
 
-/// Level `code` of NF4.
-STRATA_HD float nf4_level(int code) {
-  constexpr float kLevels[16] = {-1.0f,
-                                 -0.6961928009986877f,
-                                 -0.5250730514526367f,
-                                 -0.39491748809814453f,
-                                 -0.28444138169288635f,
-                                 -0.18477343022823334f,
-                                 -0.09105003625154495f,
-                                 0.0f,
-                                 0.07958029955625534f,
-                                 0.16093020141124725f,
-                                 0.24611230194568634f,
-                                 0.33791524171829224f,
-                                 0.44070982933044434f,
-                                 0.5626170039176941f,
-                                 0.7229568362236023f,
-                                 1.0f};
-  return kLevels[code];
+inline constexpr float kNf4Levels[16] = {-1.0f,
+                                         -0.6961928009986877f,
+                                         -0.5250730514526367f,
+                                         -0.39491748809814453f,
+                                         -0.28444138169288635f,
+                                         -0.18477343022823334f,
+                                         -0.09105003625154495f,
+                                         0.0f,
+                                         0.07958029955625534f,
+                                         0.16093020141124725f,
+                                         0.24611230194568634f,
+                                         0.33791524171829224f,
+                                         0.44070982933044434f,
+                                         0.5626170039176941f,
+                                         0.7229568362236023f,
+                                         1.0f};
+// Constants each: an index into the table would put it into a thread's memory.
+template <int kCode>
+inline constexpr float kNf4Level = kNf4Levels[kCode];
+template <int kCode>
+inline constexpr float kNf4Middle = (kNf4Levels[kCode] + kNf4Levels[kCode + 1]) / 2;
+
+/// How many levels' middles `share` is past.
+template <int... kCodes>
+STRATA_HD int nf4_code(float share, std::integer_sequence<int, kCodes...>) {
+  return (0 + ... + (share > kNf4Middle<kCodes> ? 1 : 0));
 }
 
 /// The code of `x`, of no larger magnitude than `scale`; any, if that is NaN.
 STRATA_HD std::uint8_t block_code(BlockFormat format, float x, float scale) {
   const float share = scale == 0.0f ? 0.0f : x / scale;
-  if (format == BlockFormat::nf4) {
-    int code = 0;
-    for (int i = 0; i < 15; ++i) code += share > (nf4_level(i) + nf4_level(i + 1)) / 2 ? 1 : 0;
-    return static_cast<std::uint8_t>(code);
-  }
+  if (format == BlockFormat::nf4)
+    return static_cast<std::uint8_t>(nf4_code(share, std::make_integer_sequence<int, 15>()));
   // Adding it leaves integers in the low bits, rounded to nearest even.
   constexpr float kMagic = 12582912.0f;
   return static_cast<std::uint8_t>(__builtin_bit_cast(std::uint32_t, share * 127.0f + kMagic));
