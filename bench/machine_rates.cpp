@@ -263,11 +263,13 @@ Result<std::string> attention_by(Bench& bench, bool by_groups) {
   return fmt::format("{{\"forward\": {}, \"backward\": {}}}", forward, backward);
 }
 
-// By warpgroups too where the GPU has them; elsewhere both are the same kernels.
 Result<std::string> attention(Bench& bench) {
   if (!bench.gpu) return skipped(cuda_status());
   STRATA_TRY_ASSIGN(const std::string warps, attention_by(bench, false));
-  STRATA_TRY_ASSIGN(const std::string groups, attention_by(bench, true));
+  std::string groups = skipped("no GPU of compute capability 9.0, or no kernels for 9.0a");
+  if (kernels::cuda_attends_by_groups()) {
+    STRATA_TRY_ASSIGN(groups, attention_by(bench, true));
+  }
   return fmt::format(
       "{{\"tokens\": 16384, \"seq\": 4096, \"heads\": 32, \"head\": 128, \"dtype\": \"bf16\", \"mma\": {}, "
       "\"wgmma\": {}}}",

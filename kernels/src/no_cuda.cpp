@@ -87,6 +87,7 @@ Status attention_backward(Backend&, Stream&, const AttentionBackwardArgs&) {
 
 namespace strata::kernels {
 
+bool cuda_attends_by_groups() { return false; }
 std::string cuda_products() { return "no cuBLASLt"; }
 std::string cuda_product_choices() { return ""; }
 Status use_cuda_product_choices(std::string_view) { return cuda::absent("use_cuda_product_choices"); }

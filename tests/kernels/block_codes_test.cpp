@@ -195,6 +195,9 @@ TEST(BlockCodesTest, ZerosStayZerosAndWhatIsNotFiniteSpreadsOverItsBlockAlone) {
       values[40] = 1e-44f;  // the scale is no normal number
       Tensor x({48}, values);
       Coded codes = coded(x, format, 16);
+      // Which bytes a NaN comes to differs between machines: those of zeros are taken.
+      for (std::size_t byte = codes.codes.size() / 3; byte < codes.codes.size() * 2 / 3; ++byte)
+        EXPECT_EQ(codes.codes[byte], format == BlockFormat::nf4 ? 0x77 : 0);
       const std::vector<float> out = decoded(codes, {48}, DType::f32, format, 16).values();
       for (std::size_t i = 0; i < 48; ++i) {
         if (i / 16 == 1) {

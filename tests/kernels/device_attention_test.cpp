@@ -199,7 +199,9 @@ constexpr Case kFlashCases[] = {{"plain", 2, 130, 2, 2, 64},
                                 {"both ways, documents", 1, 150, 2, 1, 64, false, false, true},
                                 {"alibi", 1, 97, 3, 3, 64, true, true},
                                 {"documents", 2, 200, 4, 2, 64, true, false, true},
-                                {"alibi of documents", 1, 80, 4, 4, 64, true, true, true}};
+                                {"alibi of documents", 1, 80, 4, 4, 64, true, true, true},
+                                {"documents behind whole tiles", 1, 300, 2, 1, 64, true, false, true},
+                                {"three tiles both ways", 1, 300, 2, 1, 64, false}};
 
 TEST(DeviceAttentionTest, TilesInRegistersGiveWhatTheHostGives) {
   using detail::ByWarps;

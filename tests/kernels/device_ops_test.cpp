@@ -335,6 +335,41 @@ TEST_P(DeviceOpsTest, TheFusedHeadIsCloseToTheHosts) {
                                         &LinearCrossEntropyBackwardArgs::dw, bar);
 }
 
+TEST_P(DeviceOpsTest, AGpuOfComputeCapability9HasWarpgroups) {
+  int device = 0, major = 0, minor = 0;
+  ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), cudaSuccess);
+  ASSERT_EQ(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), cudaSuccess);
+  EXPECT_EQ(cuda_attends_by_groups(), major == 9 && minor == 0);
+}
+
+// Without atomics: what differs from run to run was read before it was there.
+TEST_P(DeviceOpsTest, AttentionHasTheSameBitsEveryTime) {
+  constexpr std::int64_t kSeq = 300, kHeads = 16, kRows = 4 * kSeq;
+  for (const std::int64_t d : {64, 128})
+    for (const bool by_groups : {false, true}) {
+      const AttentionHeads shape{.heads = kHeads, .kv_heads = 4, .seq = kSeq, .by_groups = by_groups};
+      const TensorView qkv = in({kRows, (kHeads + 8) * d}, 1), dout = in({kRows, kHeads * d}, 2);
+      const TensorView lse = unwritten({kRows * kHeads}, DType::f32);
+      const BufferView scratch =
+          workspace(std::max(attention_forward_workspace_bytes(kRows, shape, GetParam(), d),
+                             attention_backward_workspace_bytes(kRows, shape, GetParam(), d)));
+      TensorView out[2], dqkv[2];
+      for (int run = 0; run < 10; ++run) {
+        const int i = std::min(run, 1);
+        out[i] = unwritten({kRows, kHeads * d}, GetParam());
+        dqkv[i] = unwritten({kRows, (kHeads + 8) * d}, GetParam());
+        must(attention_forward_async(*backend_, stream_, {qkv, out[i], lse, {}, shape, scratch}));
+        must(attention_backward_async(*backend_, stream_,
+                                      {qkv, out[i], lse, dout, {}, dqkv[i], shape, scratch}));
+        must(backend_->synchronize(stream_));
+        if (run == 0) continue;
+        EXPECT_EQ(std::memcmp(out[0].data, out[1].data, out[0].bytes()), 0) << d << ", run " << run;
+        EXPECT_EQ(std::memcmp(dqkv[0].data, dqkv[1].data, dqkv[0].bytes()), 0) << d << ", run " << run;
+      }
+    }
+}
+
 // By warpgroups where the GPU has them; elsewhere the second half repeats the first.
 TEST_P(DeviceOpsTest, AttentionIsCloseToTheHosts) {
   // Tensor cores take probabilities in 16 bits, which the host keeps in f32.
@@ -350,12 +385,18 @@ TEST_P(DeviceOpsTest, AttentionIsCloseToTheHosts) {
         {40, 2, 1, 160, false}}) {
     const std::int64_t rows = 3 * seq, width = (heads + 2 * kv_heads) * d;
     std::vector<std::int32_t> starts;
-    for (std::int64_t t = 0; t < rows; ++t) starts.push_back(t % seq < 5 ? 0 : 5);
+    for (std::int64_t t = 0; t < rows; ++t) starts.push_back(t % seq < 5 ? 0 : t % seq < 140 ? 5 : 140);
     const TensorView of_documents = integers(starts);
-    for (int i = 0; i < 4; ++i) {
-      const TensorView documents = i % 2 == 0 ? TensorView{} : of_documents;
-      const AttentionHeads shape{
-          .heads = heads, .kv_heads = kv_heads, .seq = seq, .alibi = alibi, .by_groups = i / 2 == 1};
+    for (int i = 0; i < 6; ++i) {
+      const bool causal = i % 3 != 2;
+      if (!causal && alibi) continue;
+      const TensorView documents = i % 3 == 1 ? of_documents : TensorView{};
+      const AttentionHeads shape{.heads = heads,
+                                 .kv_heads = kv_heads,
+                                 .seq = seq,
+                                 .causal = causal,
+                                 .alibi = alibi,
+                                 .by_groups = i / 3 == 1};
       const TensorView qkv = in({rows, width}, 1), dout = in({rows, heads * d}, 2),
                        out = unwritten({rows, heads * d}, GetParam());
       const TensorView lse = unwritten({rows * heads}, DType::f32);
@@ -364,6 +405,11 @@ TEST_P(DeviceOpsTest, AttentionIsCloseToTheHosts) {
                                    workspace(attention_forward_workspace_bytes(rows, shape, GetParam(), d))},
                                   &attention_forward_host, &attention_forward_async,
                                   &AttentionForwardArgs::out, bar);
+      close<AttentionForwardArgs>("attention's lse",
+                                  {qkv, out, lse, documents, shape,
+                                   workspace(attention_forward_workspace_bytes(rows, shape, GetParam(), d))},
+                                  &attention_forward_host, &attention_forward_async,
+                                  &AttentionForwardArgs::lse, 1e-5);
       close<AttentionBackwardArgs>(
           "attention backward",
           {qkv, out, lse, dout, documents, unwritten({rows, width}, GetParam()), shape,

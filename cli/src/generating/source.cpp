@@ -31,7 +31,9 @@ Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const Args& arg
   const bool folder = io.exists(source->path_ + "/config.json");
   STRATA_TRY(folder ? source->open_folder(args) : source->open_run(args));
   STRATA_TRY(check_dtype(*source->loaded_));
-  source->loaded_->config.train.fp8 = false;  // text is f32, on whatever multiplies that
+  // Text is f32, on whatever multiplies that.
+  source->loaded_->config.train.fp8 = false;
+  source->loaded_->config.train.attention = "mma";
   return source;
 }
 

@@ -7,6 +7,7 @@
 
 #include <strata/cpuopt/isa.h>
 #include <strata/engine/plan_search.h>
+#include <strata/kernels/attention.h>
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/model/decoder.h>
 #include <strata/model/hf/folder.h>
@@ -95,7 +96,7 @@ Status decide_memory(LoadedConfig& loaded, const MachineProfile* machine, const 
 }
 
 // The autos that need facts of the machine, not of the model.
-constexpr int kOldestFp8Gpu = 89, kGpuWithWgmma = 90;
+constexpr int kOldestFp8Gpu = 89;
 
 Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = nullptr) {
   TrainConfig& c = loaded.config;
@@ -111,12 +112,11 @@ Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = null
         Code::unsupported,
         str("train.fp8 = true: ", device.name, " has compute capability ", device.compute_capability / 10,
             ".", device.compute_capability % 10, "; products of eight bits need 8.9"));
-  if (c.train.attention == "wgmma" && device.kind == DeviceKind::cuda &&
-      device.compute_capability != kGpuWithWgmma)
-    return Status::error(
-        Code::unsupported,
-        str("train.attention = wgmma: ", device.name, " has compute capability ",
-            device.compute_capability / 10, ".", device.compute_capability % 10, "; wgmma is of 9.0 alone"));
+  if (c.train.attention == "wgmma" && device.kind == DeviceKind::cuda && !kernels::cuda_attends_by_groups())
+    return Status::error(Code::unsupported,
+                         str("train.attention = wgmma: ", device.name, " has compute capability ",
+                             device.compute_capability / 10, ".", device.compute_capability % 10,
+                             "; wgmma is of 9.0 alone, and of builds with 90a in CMAKE_CUDA_ARCHITECTURES"));
   if (c.train.dtype == "auto" && c.train.fp8) {
     c.train.dtype = "bf16";
     loaded.tree.resolve("train.dtype", c.train.dtype, "what train.fp8 casts");

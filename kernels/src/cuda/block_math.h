@@ -40,9 +40,9 @@ STRATA_HD int nf4_code(float share, std::integer_sequence<int, kCodes...>) {
   return (0 + ... + (share > kNf4Middle<kCodes> ? 1 : 0));
 }
 
-/// The code of `x`, of no larger magnitude than `scale`; any, if that is NaN.
+/// The code of `x`, of no larger magnitude than `scale`; that of zero, if that is NaN.
 STRATA_HD std::uint8_t block_code(BlockFormat format, float x, float scale) {
-  const float share = scale == 0.0f ? 0.0f : x / scale;
+  const float share = scale > 0.0f ? x / scale : 0.0f;
   if (format == BlockFormat::nf4)
     return static_cast<std::uint8_t>(nf4_code(share, std::make_integer_sequence<int, 15>()));
   // Adding it leaves integers in the low bits, rounded to nearest even.

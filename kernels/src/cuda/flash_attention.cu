@@ -114,24 +114,6 @@ struct Flash {
   }
 };
 
-/// Whether the current device has wgmma, and this build has kernels with it.
-bool has_groups() {
-#ifdef STRATA_COMPILED_FOR_90A
-  static const bool has = [] {
-    int device = 0, major = 0, minor = 0;
-    if (cudaGetDevice(&device) == cudaSuccess &&
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess)
-      return major == 9 && minor == 0;
-    (void)cudaGetLastError();
-    return false;
-  }();
-  return has;
-#else
-  return false;
-#endif
-}
-
 /// What `run(Flash)` returns for such heads; what `otherwise()` does for those that are not.
 template <class Otherwise, class Run>
 auto with_heads(DType dtype, std::int64_t d, bool by_groups, const Otherwise& otherwise, const Run& run) {
@@ -154,17 +136,39 @@ Status none_of_these() { return Status::error(Code::internal, "attention: not he
 
 bool takes_flash_attention(DType dtype, std::int64_t d, bool by_groups) {
   return with_heads(
-      dtype, d, by_groups && has_groups(), [] { return false; }, [](auto flash) { return flash.fits(); });
+      dtype, d, by_groups && cuda_attends_by_groups(), [] { return false; },
+      [](auto flash) { return flash.fits(); });
 }
 Status flash_attention_forward(const AttentionForwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
   const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
-  return with_heads(a.qkv.dtype, d, a.shape.by_groups && has_groups(), &none_of_these,
+  return with_heads(a.qkv.dtype, d, a.shape.by_groups && cuda_attends_by_groups(), &none_of_these,
                     [&](auto flash) { return flash.forward(a, slopes, queue); });
 }
 Status flash_attention_backward(const AttentionBackwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
   const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
-  return with_heads(a.qkv.dtype, d, a.shape.by_groups && has_groups(), &none_of_these,
+  return with_heads(a.qkv.dtype, d, a.shape.by_groups && cuda_attends_by_groups(), &none_of_these,
                     [&](auto flash) { return flash.backward(a, slopes, queue); });
 }
 
 }  // namespace strata::kernels::detail
+
+namespace strata::kernels {
+
+bool cuda_attends_by_groups() {
+#ifdef STRATA_COMPILED_FOR_90A
+  static const bool has = [] {
+    int device = 0, major = 0, minor = 0;
+    if (cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess)
+      return major == 9 && minor == 0;
+    (void)cudaGetLastError();
+    return false;
+  }();
+  return has;
+#else
+  return false;
+#endif
+}
+
+}  // namespace strata::kernels

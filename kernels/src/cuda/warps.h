@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <type_traits>
 #include <vector>
 
@@ -251,6 +252,30 @@ struct HostWarp {
   }
 };
 
+/// Copies that are on their way on the host: memory is poisoned until their group is awaited.
+struct CopiesUnderway {
+  struct Copy {
+    void* to;
+    const void* from;
+    bool there;
+  };
+  std::deque<std::vector<Copy>> groups = std::deque<std::vector<Copy>>(1);  ///< the last is open
+
+  static CopiesUnderway& of_thread() {
+    static thread_local CopiesUnderway copies;
+    return copies;
+  }
+  void await(std::size_t left) {
+    for (; groups.size() > left + 1; groups.pop_front())
+      for (const Copy& copy : groups.front()) {
+        if (copy.there)
+          std::memcpy(copy.to, copy.from, 16);
+        else
+          std::memset(copy.to, 0, 16);
+      }
+  }
+};
+
 /// The last one first, if `kBackwards`: what comes out may not hang on the turns.
 template <int kWarps, bool kBackwards = false>
 struct WarpsInTurn {
@@ -272,14 +297,14 @@ struct WarpsInTurn {
     for (int i = 0; i < kThreads; ++i) f(kBackwards ? kThreads - 1 - i : i);
   }
   static void copy(void* to, const void* from, bool there) {
-    if (there)
-      std::memcpy(to, from, 16);
-    else
-      std::memset(to, 0, 16);
+    std::memset(to, 0xFF, 16);
+    CopiesUnderway::of_thread().groups.back().push_back({to, from, there});
   }
-  static void end_group() {}
+  static void end_group() { CopiesUnderway::of_thread().groups.emplace_back(); }
   template <int kLeft>
-  static void await() {}
+  static void await() {
+    CopiesUnderway::of_thread().await(kLeft);
+  }
   static void meet() {}
 };
 

@@ -64,6 +64,10 @@ __device__ __forceinline__ void end_products(const DeviceWarp& warp, const Sums&
   asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
   hold<kColumns>(warp, sums);
 }
+/// Words are made before, too.
+__device__ __forceinline__ void hold_words(const DeviceWarp&, Words& words) {
+  unrolled<4>([&](int i) { asm volatile("" : "+r"(words.of[i])::"memory"); });
+}
 /// `part` says which 16 of the 64 rows are the warp's, which the device knows itself.
 template <class T, int kColumns, class Sums>
 __device__ __forceinline__ void product(const DeviceWarp& warp, int /*part*/, const Sums& sums,
@@ -104,6 +108,7 @@ float element_of(const Operand& of, int side, int k) {
   return to_f32(*reinterpret_cast<const T*>(of.window + address));
 }
 
+inline void hold_words(const HostWarp&, HostWarp::Of<Words>&) {}
 template <int kColumns, class Sums>
 void begin_products(const HostWarp&, const Sums&) {}
 template <int kColumns, class Sums>
@@ -176,6 +181,7 @@ STRATA_LANES_BODY void add_weighted_rows(const Warp& warp, const Weights& weight
       Warp::at(left[block], lane).of[i] = Warp::template pair<T>(two[0], two[1]);
     });
   });
+  unrolled<kBlocks>([&](int block) { hold_words(warp, left[block]); });
   begin_products<kLength>(warp, sums);
   unrolled<kBlocks>(
       [&](int block) { product_of_words<T, kLength>(warp, sums, left[block], rows_of(b, block)); });

@@ -25,7 +25,7 @@ STRATA_HD constexpr std::uint64_t operand_bits(std::uint32_t address, int panels
 
 #ifdef __CUDACC__
 
-// Sums of columns 8 n on, and of 16 or of all such columns.
+// Sums of columns 8 n on; of 32 columns; of all 64 or 128.
 #define STRATA_SUMS(n) "+f"(sums(n)[0]), "+f"(sums(n)[1]), "+f"(sums(n)[2]), "+f"(sums(n)[3])
 #define STRATA_SUMS_4(n) STRATA_SUMS(n), STRATA_SUMS(n + 1), STRATA_SUMS(n + 2), STRATA_SUMS(n + 3)
 #define STRATA_SUMS_8 STRATA_SUMS_4(0), STRATA_SUMS_4(4)

@@ -16,13 +16,16 @@ struct AttentionHeads {
   std::int64_t seq = 0;
   bool causal = true;
   bool alibi = false;  ///< adds slope(head) * (key - query) to a score (Press et al. 2022); causal only
-  /// On a GPU of compute capability 9.0, heads of 64 or 128 values in 16 bits are multiplied by warpgroups
+  /// Where cuda_attends_by_groups(), heads of 64 or 128 values in 16 bits are multiplied by warpgroups
   /// (wgmma) instead of warps (mma.sync). It changes nothing anywhere else.
   bool by_groups = false;
 };
 /// The slope of a head: powers of 2^(-8 / n) for n = the greatest power of two <= heads, then odd powers of
 /// the next.
 float alibi_slope(std::int64_t head, std::int64_t heads) noexcept;
+
+/// Whether the current GPU has compute capability 9.0, and this build has kernels for 9.0a.
+bool cuda_attends_by_groups();
 
 /// out = softmax(q k^T / sqrt(d)) v by head (Vaswani et al. 2017). Works on blocks of 64 query rows, so no
 /// seq x seq matrix is kept; lse is what the backward rebuilds the probabilities from. Where qkv is kept in
