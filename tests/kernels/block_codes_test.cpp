@@ -101,10 +101,9 @@ TEST_P(BlockCodesOfTest, EachValueBecomesTheNearest) {
   }
 }
 
-// A level's neighbours are far from it, whatever it was rounded to; -128 stands for nothing in int8.
+// A level's neighbours are far from it, whatever it was rounded to: bf16 moves the code 127 by a quarter.
 TEST_P(BlockCodesOfTest, CodesOfWhatCodesStandForAreTheSame) {
   const auto [format, n, block, kept] = GetParam();
-  if (format == BlockFormat::int8 && kept == DType::bf16) GTEST_SKIP() << "has 8 bits itself";
   Tensor x({n}, Values(2).floats(n), kept);
   Coded codes = coded(x, format, block);
   Tensor out = decoded(codes, {n}, kept, format, block);

@@ -1,5 +1,6 @@
 // Attention on the GPU beside the host's (device_ops_test.cpp).
 
+#include <string>
 #include <tuple>
 
 #include <gtest/gtest.h>
@@ -96,8 +97,9 @@ TEST_P(DeviceOpsTest, AttentionIsCloseToTheHosts) {
   }
 }
 
-TEST_P(DeviceOpsTest, AttentionOverACache) {
-  if (GetParam() != DType::f32) GTEST_SKIP() << "caches are f32";
+class DeviceCacheTest : public DeviceOpsTest {};
+
+TEST_P(DeviceCacheTest, AttentionOverACache) {
   constexpr std::int64_t d = 64, capacity = 300, sequences = 3;
   for (const CachedAttentionShape shape :
        {CachedAttentionShape{6, 6, false}, CachedAttentionShape{8, 2, false},
@@ -114,6 +116,9 @@ TEST_P(DeviceOpsTest, AttentionOverACache) {
         {&CachedAttentionArgs::out, &CachedAttentionArgs::keys, &CachedAttentionArgs::values});
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Stored, DeviceCacheTest, ::testing::Values(DType::f32),
+                         [](const auto& test) { return std::string(to_string(test.param)); });
 
 }  // namespace
 }  // namespace strata::kernels

@@ -7,8 +7,8 @@
 
 namespace strata::kernels {
 
-// Weights in few bits: codes, and of each block of values the largest magnitude, in f32, which they are
-// multiples of (block-wise quantisation, Dettmers et al. 2022, arXiv 2110.02861). NF4 is laid out as in
+// Weights in few bits: codes, and of each block of values the largest magnitude, in f32, of which a code is a
+// share (block-wise quantisation, Dettmers et al. 2022, arXiv 2110.02861). NF4 is laid out as in
 // bitsandbytes.
 
 enum class BlockFormat : std::uint8_t {
