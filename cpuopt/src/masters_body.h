@@ -3,13 +3,14 @@
 #include <strata/cpuopt/master.h>
 #include <strata/cpuopt/simd.h>
 
-// For bodies: the 16 masters from element i on, by layout.
+// For bodies: the 16 masters from element i on, by layout. store_32() is called for 0, 32, ..., and what it
+// was given is in memory after finish(), which is told where it ended.
 
 namespace strata::cpuopt::STRATA_ISA {
 
 /// Brings the line that lies kPrefetchBytes past `p` near: more streams run at once than the hardware
 /// follows.
-inline constexpr std::uintptr_t kPrefetchBytes = 4096;
+inline constexpr std::uintptr_t kPrefetchBytes = 2048;
 STRATA_LANES_INLINE inline void prefetch_past(const void* p) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) + kPrefetchBytes));
 }
@@ -27,7 +28,7 @@ struct Masters<MasterLayout::f32> {
     return f32x32::load(param + i);
   }
   STRATA_LANES_INLINE void store_32(std::int64_t i, const f32x32& x) const { x.store(param + i); }
-  STRATA_LANES_INLINE void finish() const {}
+  STRATA_LANES_INLINE void finish(std::int64_t) const {}
   STRATA_LANES_INLINE f32x16 load(std::int64_t i, int lanes) const { return load_lanes(param + i, lanes); }
   STRATA_LANES_INLINE void store(std::int64_t i, const f32x16& x, int lanes) const {
     store_lanes(param + i, x, lanes);
@@ -45,10 +46,19 @@ struct Masters<MasterLayout::bf16_split> {
     prefetch_past(low + i);
     return f32x32::load_master(high + i, low + i);
   }
-  STRATA_LANES_INLINE void store_32(std::int64_t i, const f32x32& x) const {
-    x.store_master(high + i, low + i);
+  // Taken apart and written kBehind elements later: a processor sees so many instructions ahead, and in those
+  // of one update alone it mostly waits for the root and the quotient.
+  static constexpr std::int64_t kBehind = 128;
+  alignas(64) float waiting[kBehind];
+  STRATA_LANES_INLINE void store_32(std::int64_t i, const f32x32& x) {
+    float* const place = waiting + i % kBehind;
+    if (i >= kBehind) f32x32::load(place).store_master(high + i - kBehind, low + i - kBehind);
+    x.store(place);
   }
-  STRATA_LANES_INLINE void finish() const {}
+  STRATA_LANES_INLINE void finish(std::int64_t end) const {
+    for (std::int64_t i = end > kBehind ? end - kBehind : 0; i < end; i += 32)
+      f32x32::load(waiting + i % kBehind).store_master(high + i, low + i);
+  }
   STRATA_LANES_INLINE f32x16 load(std::int64_t i, int lanes) const {
     return lanes == 16 ? f32x16::load_master(high + i, low + i)
                        : f32x16::load_first_master(high + i, low + i, lanes);
@@ -81,7 +91,7 @@ struct ShadowedMasters {
     else
       x.store(shadow + i);
   }
-  STRATA_LANES_INLINE void finish() const {
+  STRATA_LANES_INLINE void finish(std::int64_t) const {
     if (streams()) Register::fence_streams();
   }
   STRATA_LANES_INLINE f32x16 load(std::int64_t i, int lanes) const { return load_lanes(master + i, lanes); }

@@ -24,7 +24,7 @@ STRATA_HD f32x32 load_32(const T* p) {
 template <class R, MasterLayout kLayout, class G>
 void update(const UpdateScalars<float>& scalars, const Spans& spans, std::int64_t n) {
   const UpdateScalars<f32splat> s = splat(scalars);
-  const Masters<kLayout> masters(spans.param, spans.master);
+  Masters<kLayout> masters(spans.param, spans.master);
   const G* g = static_cast<const G*>(spans.g);
   float* m = spans.m;
   float* v = spans.v;
@@ -40,6 +40,7 @@ void update(const UpdateScalars<float>& scalars, const Spans& spans, std::int64_
     if constexpr (R::kFirst) mi.store(m + i);
     if constexpr (R::kSecond) vi.store(v + i);
   }
+  if constexpr (R::kMoves) masters.finish(i);
   for_each_16(n - i, [&](std::int64_t j, int lanes) STRATA_LANES_INLINE {
     const std::int64_t at = i + j;
     f32x16 mi, vi;
@@ -51,7 +52,6 @@ void update(const UpdateScalars<float>& scalars, const Spans& spans, std::int64_
     if constexpr (R::kFirst) store_lanes(m + at, mi, lanes);
     if constexpr (R::kSecond) store_lanes(v + at, vi, lanes);
   });
-  if constexpr (R::kMoves) masters.finish();
 }
 
 template <MasterLayout kLayout>

@@ -179,6 +179,33 @@ TEST(AdamWTest, AMasterInTwoHalvesIsTheSameMaster) {
   EXPECT_NE(status.message().find("1003 parameters, but 5 lower halves"), std::string_view::npos);
 }
 
+// Bodies look at many masters at once for a NaN.
+TEST(AdamWTest, ALoneNanInAnyPlaceGivesTheSameHalvesOnEveryInstructionSet) {
+  constexpr std::size_t kSize = 64 + 7;
+  struct Halves {
+    std::vector<std::uint16_t> high, low;
+    bool operator==(const Halves&) const = default;
+  };
+  const auto step = [&](CpuIsa name, std::size_t place) {
+    const IsaScope isa(name);
+    State state(kSize);
+    std::vector<bf16> g = narrowed<bf16>(gradient(kSize, 1)), high(kSize);
+    g[place].bits = 0x7FFF;
+    Halves halves{.high = {}, .low = std::vector<std::uint16_t>(kSize)};
+    split_masters(state.p, MasterLayout::bf16_split, high.data(), halves.low.data());
+    must(adamw_update(kParams, high, halves.low, g, state.m, state.v));
+    for (const bf16 x : high) halves.high.push_back(x.bits);
+    return halves;
+  };
+  for (std::size_t place = 0; place < kSize; ++place) {
+    const Halves scalar = step(CpuIsa::scalar, place);
+    EXPECT_EQ(scalar.high[place], 0x7FC0);
+    EXPECT_EQ(scalar.low[place], 0);
+    for (const CpuIsa name : test::supported_isas())
+      EXPECT_TRUE(step(name, place) == scalar) << to_string(name) << " at " << place;
+  }
+}
+
 TEST(AccumulateTest, AddsElementwiseWithTheSameBitsEverywhere) {
   for (const CpuIsa name : test::supported_isas()) {
     const IsaScope isa(name);

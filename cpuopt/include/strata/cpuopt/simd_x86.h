@@ -86,7 +86,7 @@ struct Register {
   }
 
   // A whole register of 16-bit values is two of f32: fewer shuffles than one at a time. `high` and `low` are
-  // words; join_words() makes lanes of them, high_words() and low_words() take lanes apart.
+  // words; join_words() makes lanes of them, part_words() and high_words() take lanes apart.
   template <class T>
   static STRATA_HD void load_two(const T* p, Part& a, Part& b) {
     a = load(p);
@@ -113,9 +113,14 @@ struct Register {
     join_words(less_sign_of(load_words(high), words), words, a, b);  // the low half is signed
   }
   static STRATA_HD void store_two_masters(bf16* high, std::uint16_t* low, Part a, Part b) {
-    const Halves first = bits_of(quiet_nan(a)), second = bits_of(quiet_nan(b));
-    store_words(high, high_words(first + Halves(0x8000u), second + Halves(0x8000u)));
-    store_words(low, low_words(first, second));
+    if (either_is_nan(a, b)) {  // rare: a branch is less than two choices
+      a = quiet_nan(a);
+      b = quiet_nan(b);
+    }
+    Words upper, lower;
+    part_words(bits_of(a), bits_of(b), upper, lower);
+    store_words(high, plus_sign_of(upper, lower));
+    store_words(low, lower);
   }
 #if defined(STRATA_ISA_IS_sse42)
   using Words = __m128i;
@@ -125,13 +130,18 @@ struct Register {
   static STRATA_HD void stream_two(f16* p, Part a, Part b) { store_two(p, a, b); }
   static STRATA_HD Words zero_words() { return _mm_setzero_si128(); }
   static STRATA_HD Words less_sign_of(Words x, Words y) { return _mm_sub_epi16(x, _mm_srli_epi16(y, 15)); }
+  static STRATA_HD Words plus_sign_of(Words x, Words y) { return _mm_add_epi16(x, _mm_srli_epi16(y, 15)); }
+  static STRATA_HD bool either_is_nan(Part a, Part b) { return _mm_movemask_ps(_mm_cmpunord_ps(a, b)) != 0; }
   static STRATA_HD void join_words(Words high, Words low, Part& a, Part& b) {
     a = float_of(Bits(_mm_unpacklo_epi16(low, high)));
     b = float_of(Bits(_mm_unpackhi_epi16(low, high)));
   }
   static STRATA_HD Words high_words(Halves a, Halves b) { return _mm_packus_epi32(a >> 16, b >> 16); }
-  static STRATA_HD Words low_words(Halves a, Halves b) {
-    return _mm_packus_epi32(a & Halves(0xFFFFu), b & Halves(0xFFFFu));
+  static STRATA_HD void part_words(Halves a, Halves b, Words& high, Words& low) {
+    const __m128i sorted = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    const __m128i first = _mm_shuffle_epi8(a, sorted), second = _mm_shuffle_epi8(b, sorted);
+    high = _mm_unpackhi_epi64(first, second);
+    low = _mm_unpacklo_epi64(first, second);
   }
   static STRATA_HD Halves load_halves(const void* p) {
     return _mm_cvtepu16_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
@@ -175,6 +185,12 @@ struct Register {
   static STRATA_HD Words less_sign_of(Words x, Words y) {
     return _mm256_sub_epi16(x, _mm256_srli_epi16(y, 15));
   }
+  static STRATA_HD Words plus_sign_of(Words x, Words y) {
+    return _mm256_add_epi16(x, _mm256_srli_epi16(y, 15));
+  }
+  static STRATA_HD bool either_is_nan(Part a, Part b) {
+    return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)) != 0;
+  }
   // Packing and unpacking go by 128 bits; the middle quarters change places so that the order is memory's.
   static STRATA_HD Words swap_middle(Words x) { return _mm256_permute4x64_epi64(x, 0xD8); }
   static STRATA_HD void join_words(Words high, Words low, Part& a, Part& b) {
@@ -186,8 +202,12 @@ struct Register {
   static STRATA_HD Words high_words(Halves a, Halves b) {
     return swap_middle(_mm256_packus_epi32(a >> 16, b >> 16));
   }
-  static STRATA_HD Words low_words(Halves a, Halves b) {
-    return swap_middle(_mm256_packus_epi32(a & Halves(0xFFFFu), b & Halves(0xFFFFu)));
+  static STRATA_HD void part_words(Halves a, Halves b, Words& high, Words& low) {
+    const __m256i sorted = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));  // low words, then high ones
+    const __m256i first = _mm256_shuffle_epi8(a, sorted), second = _mm256_shuffle_epi8(b, sorted);
+    high = swap_middle(_mm256_unpackhi_epi64(first, second));
+    low = swap_middle(_mm256_unpacklo_epi64(first, second));
   }
   static STRATA_HD __m128i load_raw(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   static STRATA_HD void store_raw(void* p, __m128i x) { _mm_storeu_si128(static_cast<__m128i*>(p), x); }
@@ -222,6 +242,10 @@ struct Register {
   static STRATA_HD Words less_sign_of(Words x, Words y) {
     return _mm512_sub_epi16(x, _mm512_srli_epi16(y, 15));
   }
+  static STRATA_HD Words plus_sign_of(Words x, Words y) {
+    return _mm512_add_epi16(x, _mm512_srli_epi16(y, 15));
+  }
+  static STRATA_HD bool either_is_nan(Part a, Part b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) != 0; }
   static STRATA_HD void join_words(Words high, Words low, Part& a, Part& b) {
     a = float_of(Bits(_mm512_permutex2var_epi16(low, _mm512_load_si512(kJoinFirst.of), high)));
     b = float_of(Bits(_mm512_permutex2var_epi16(low, _mm512_load_si512(kJoinSecond.of), high)));
@@ -229,8 +253,9 @@ struct Register {
   static STRATA_HD Words high_words(Halves a, Halves b) {
     return _mm512_permutex2var_epi16(a, _mm512_load_si512(kOddWords.of), b);
   }
-  static STRATA_HD Words low_words(Halves a, Halves b) {
-    return _mm512_permutex2var_epi16(a, _mm512_load_si512(kEvenWords.of), b);
+  static STRATA_HD void part_words(Halves a, Halves b, Words& high, Words& low) {
+    high = high_words(a, b);
+    low = _mm512_permutex2var_epi16(a, _mm512_load_si512(kEvenWords.of), b);
   }
   static STRATA_HD __m256i load_raw(const void* p) {
     return _mm256_loadu_si256(static_cast<const __m256i*>(p));
