@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <strata/kernels/attention.h>
+#include <strata/kernels/cuda_products.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/linear.h>
 #include <strata/runtime/clock.h>
@@ -222,10 +223,9 @@ Result<std::string> matrix(Bench& bench) {
 
 // ---- attention
 
-Result<std::string> attention_by(Bench& bench, bool by_groups) {
-  constexpr std::int64_t kTokens = 16384, kHeads = 32, kHead = 128, kWidth = kHeads * kHead;
-  const kernels::AttentionHeads shape{
-      .heads = kHeads, .kv_heads = kHeads, .seq = 4096, .by_groups = by_groups};
+Result<std::string> attention_by(Bench& bench, kernels::AttentionBy by) {
+  constexpr std::int64_t kTokens = 8192, kHeads = 32, kHead = 128, kWidth = kHeads * kHead;
+  const kernels::AttentionHeads shape{.heads = kHeads, .kv_heads = kHeads, .seq = 4096, .by = by};
   Backend& backend = *bench.backend;
   STRATA_TRY_ASSIGN(Stream stream, backend.create_stream(StreamRole::compute));
   std::vector<Buffer> buffers;
@@ -265,15 +265,21 @@ Result<std::string> attention_by(Bench& bench, bool by_groups) {
 
 Result<std::string> attention(Bench& bench) {
   if (!bench.gpu) return skipped(cuda_status());
-  STRATA_TRY_ASSIGN(const std::string warps, attention_by(bench, false));
+  STRATA_TRY_ASSIGN(const std::string warps, attention_by(bench, kernels::AttentionBy::warps));
   std::string groups = skipped("no GPU of compute capability 9.0, or no kernels for 9.0a");
   if (kernels::cuda_attends_by_groups()) {
-    STRATA_TRY_ASSIGN(groups, attention_by(bench, true));
+    STRATA_TRY_ASSIGN(groups, attention_by(bench, kernels::AttentionBy::groups));
+  }
+  std::string cudnn;
+  if (const auto version = kernels::cuda_cudnn(); version.has_value()) {
+    STRATA_TRY_ASSIGN(cudnn, attention_by(bench, kernels::AttentionBy::cudnn));
+  } else {
+    cudnn = skipped(version.status().message());
   }
   return fmt::format(
-      "{{\"tokens\": 16384, \"seq\": 4096, \"heads\": 32, \"head\": 128, \"dtype\": \"bf16\", \"mma\": {}, "
-      "\"wgmma\": {}}}",
-      warps, groups);
+      "{{\"tokens\": 8192, \"seq\": 4096, \"heads\": 32, \"head\": 128, \"dtype\": \"bf16\", \"mma\": {}, "
+      "\"wgmma\": {}, \"cudnn\": {}}}",
+      warps, groups, cudnn);
 }
 
 // ---- the program

@@ -55,6 +55,18 @@ if(STRATA_HAVE_CUDA)
   enable_language(CUDA)
 endif()
 
+# Headers alone, where both are: cuDNN's own, and cudnn-frontend, which scripts/get_cudnn_frontend.sh brings.
+set(strata_cudnn_found FALSE)
+if(STRATA_HAVE_CUDA)
+  find_path(STRATA_CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} $ENV{CUDNN_ROOT}/include)
+  find_path(STRATA_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h
+    HINTS $ENV{CUDNN_FRONTEND_ROOT}/include ${PROJECT_SOURCE_DIR}/build/cudnn-frontend/include)
+  if(STRATA_CUDNN_INCLUDE AND STRATA_CUDNN_FRONTEND_INCLUDE)
+    set(strata_cudnn_found TRUE)
+  endif()
+endif()
+strata_feature(CUDNN strata_cudnn_found "${STRATA_CUDNN_INCLUDE}, ${STRATA_CUDNN_FRONTEND_INCLUDE}")
+
 foreach(line IN LISTS STRATA_FEATURES)
   message(STATUS "strata ${line}")
 endforeach()

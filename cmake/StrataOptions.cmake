@@ -1,5 +1,5 @@
 # What a build may contain. AUTO takes what the machine has and says so; ON and absent is an error.
-foreach(feature CUDA NCCL MPI URING)
+foreach(feature CUDA CUDNN NCCL MPI URING)
   set(STRATA_WITH_${feature} AUTO CACHE STRING "Build with ${feature}: AUTO, ON or OFF")
   set_property(CACHE STRATA_WITH_${feature} PROPERTY STRINGS AUTO ON OFF)
   if(NOT STRATA_WITH_${feature} MATCHES "^(AUTO|ON|OFF)$")

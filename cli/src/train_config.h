@@ -43,7 +43,7 @@ struct TrainConfig {
     std::optional<bool> frozen_masters;
     std::string dtype, recompute;  ///< dtype: f32, bf16, auto; recompute: a mode of Recompute, or auto
     bool fp8 = false;
-    std::string attention;        ///< mma, wgmma
+    std::string attention;        ///< mma, wgmma, cudnn
     std::int64_t eval_every = 0;  ///< steps; 0 for never
     int eval_batches = 0;
   } train;

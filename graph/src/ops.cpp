@@ -331,12 +331,8 @@ const std::array<OpDef, kOps> kTable = {{
 }  // namespace
 
 kernels::AttentionHeads attention_heads(const Attrs& a) noexcept {
-  return {.heads = a.heads,
-          .kv_heads = a.kv_heads,
-          .seq = a.seq,
-          .causal = true,
-          .alibi = a.alibi,
-          .by_groups = a.by_groups};
+  return {
+      .heads = a.heads, .kv_heads = a.kv_heads, .seq = a.seq, .causal = true, .alibi = a.alibi, .by = a.by};
 }
 
 kernels::CachedAttentionShape cached_attention_shape(const Attrs& a) noexcept {

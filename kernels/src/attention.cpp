@@ -1,6 +1,7 @@
 #include <strata/kernels/attention.h>
 
 #include "attention_blocks.h"
+#include "attention_cudnn.h"
 #include "cuda_ops.h"
 #include "op.h"
 
@@ -18,6 +19,11 @@ template <class Args>
 std::int64_t head_dim(const Args& a) {
   const std::int64_t parts = a.shape.heads + 2 * a.shape.kv_heads;
   return parts > 0 ? detail::row_length(a.qkv) / parts : 0;
+}
+
+// What cuDNN may take, where it is asked for.
+std::size_t cudnn_bytes(const detail::CudnnAttention& a, const AttentionHeads& shape) noexcept {
+  return detail::cudnn_takes(a, shape) ? static_cast<std::size_t>(detail::cudnn_bytes(a)) : 0;
 }
 
 template <class Args>
@@ -48,7 +54,8 @@ std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const Attenti
 }
 std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,
                                               std::int64_t head_dim) noexcept {
-  return workspace_bytes(tokens, shape, detail::attention_forward_slot(shape, dtype, head_dim));
+  return std::max(workspace_bytes(tokens, shape, detail::attention_forward_slot(shape, dtype, head_dim)),
+                  cudnn_bytes(detail::cudnn_attention(false, tokens, shape, dtype, head_dim), shape));
 }
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept {
   return attention_backward_workspace_bytes(tokens, shape, DType::f32, 0);
@@ -56,8 +63,9 @@ std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const Attent
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,
                                                std::int64_t head_dim) noexcept {
   // On CUDA it holds a figure for each token and head.
-  return std::max(workspace_bytes(tokens, shape, detail::attention_backward_slot(shape, dtype, head_dim)),
-                  static_cast<std::size_t>(tokens * shape.heads) * sizeof(float));
+  return std::max({workspace_bytes(tokens, shape, detail::attention_backward_slot(shape, dtype, head_dim)),
+                   static_cast<std::size_t>(tokens * shape.heads) * sizeof(float),
+                   cudnn_bytes(detail::cudnn_attention(true, tokens, shape, dtype, head_dim), shape)});
 }
 
 Status attention_forward_async(Backend& backend, Stream& stream, const AttentionForwardArgs& a) {

@@ -91,5 +91,8 @@ bool cuda_attends_by_groups() { return false; }
 std::string cuda_products() { return "no cuBLASLt"; }
 std::string cuda_product_choices() { return ""; }
 Status use_cuda_product_choices(std::string_view) { return cuda::absent("use_cuda_product_choices"); }
+Result<std::string> cuda_cudnn() { return cuda::absent("cuda_cudnn"); }
+std::string cuda_attention_choices() { return ""; }
+Status use_cuda_attention_choices(std::string_view) { return cuda::absent("use_cuda_attention_choices"); }
 
 }  // namespace strata::kernels

@@ -51,7 +51,7 @@ TEST_F(CliFp8E2e, WhatCannotBeIsSaidAndWhatWasStays) {
 }
 
 // What multiplies in a GPU's attention is nothing to a host, but belongs to the run.
-TEST_F(CliE2e, AttentionByWarpgroupsIsTheRunsAndChangesNothingOnAHost) {
+TEST_F(CliE2e, WhatMultipliesAttentionIsTheRunsAndChangesNothingOnAHost) {
   const Words words = {"train.steps=6", "train.dtype=bf16", "log.every=1"};
   const auto run_of = [&](const std::string& name, Words more) {
     more.insert(more.end(), {"--out", name});
@@ -59,14 +59,17 @@ TEST_F(CliE2e, AttentionByWarpgroupsIsTheRunsAndChangesNothingOnAHost) {
     return strata(tiny("train", more));
   };
   ASSERT_EQ(run_of("usual", {}).exit_code, 0);
-  ASSERT_EQ(run_of("groups", {"train.attention=wgmma", "train.max_time=0s"}).exit_code, 0);
-  const ProgramResult other =
-      strata({"train", "--resume", "groups", "train.max_time=none", "train.attention=mma"});
-  EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.err, HasSubstr("train.attention: the checkpoint was made with wgmma, this run has mma"));
-  ASSERT_EQ(strata({"train", "--resume", "groups", "train.max_time=none"}).exit_code, 0);
-  EXPECT_EQ(loss_bits("groups"), loss_bits("usual"));
-  EXPECT_EQ(digest("groups"), digest("usual"));
+  for (const std::string by : {"wgmma", "cudnn"}) {
+    ASSERT_EQ(run_of(by, {"train.attention=" + by, "train.max_time=0s"}).exit_code, 0);
+    const ProgramResult other =
+        strata({"train", "--resume", by, "train.max_time=none", "train.attention=mma"});
+    EXPECT_EQ(other.exit_code, 2);
+    EXPECT_THAT(other.err,
+                HasSubstr("train.attention: the checkpoint was made with " + by + ", this run has mma"));
+    ASSERT_EQ(strata({"train", "--resume", by, "train.max_time=none"}).exit_code, 0);
+    EXPECT_EQ(loss_bits(by), loss_bits("usual"));
+    EXPECT_EQ(digest(by), digest("usual"));
+  }
 }
 
 }  // namespace

@@ -31,6 +31,10 @@ TEST_F(ProductRecordTest, ADamagedOneIsAnErrorThatNamesTheFile) {
   const auto taken = taken_by("cuBLASLt 13.1.0 on a GPU");
   ASSERT_FALSE(taken.has_value());
   EXPECT_THAT(std::string(taken.status().message()), ::testing::HasSubstr(file_));
+  write(record_of_products("cuBLASLt 13.1.0 on a GPU") + "attention 0 1 nonsense\n");
+  const auto attention = taken_by("cuBLASLt 13.1.0 on a GPU");
+  ASSERT_FALSE(attention.has_value());
+  EXPECT_THAT(std::string(attention.status().message()), ::testing::HasSubstr(file_));
 }
 
 }  // namespace

@@ -7,11 +7,19 @@
 
 #include <strata/kernels/attention.h>
 #include <strata/kernels/cached_attention.h>
+#include <strata/kernels/cuda_products.h>
 
 #include "device_rig.h"
 
 namespace strata::kernels {
 namespace {
+
+// By warpgroups where the GPU has them; elsewhere that repeats the first.
+std::vector<AttentionBy> ways() {
+  std::vector<AttentionBy> all = {AttentionBy::warps, AttentionBy::groups};
+  if (cuda_cudnn().has_value()) all.push_back(AttentionBy::cudnn);
+  return all;
+}
 
 TEST_P(DeviceOpsTest, AGpuOfComputeCapability9HasWarpgroups) {
   int device = 0, major = 0, minor = 0;
@@ -25,8 +33,8 @@ TEST_P(DeviceOpsTest, AGpuOfComputeCapability9HasWarpgroups) {
 TEST_P(DeviceOpsTest, AttentionHasTheSameBitsEveryTime) {
   constexpr std::int64_t kSeq = 300, kHeads = 16, kRows = 4 * kSeq;
   for (const std::int64_t d : {64, 128})
-    for (const bool by_groups : {false, true}) {
-      const AttentionHeads shape{.heads = kHeads, .kv_heads = 4, .seq = kSeq, .by_groups = by_groups};
+    for (const AttentionBy by : ways()) {
+      const AttentionHeads shape{.heads = kHeads, .kv_heads = 4, .seq = kSeq, .by = by};
       const TensorView qkv = in({kRows, (kHeads + 8) * d}, 1), dout = in({kRows, kHeads * d}, 2);
       const TensorView lse = unwritten({kRows * kHeads}, DType::f32);
       const BufferView scratch =
@@ -48,7 +56,6 @@ TEST_P(DeviceOpsTest, AttentionHasTheSameBitsEveryTime) {
     }
 }
 
-// By warpgroups where the GPU has them; elsewhere the second half repeats the first.
 TEST_P(DeviceOpsTest, AttentionIsCloseToTheHosts) {
   // Tensor cores take probabilities in 16 bits, which the host keeps in f32.
   const double bar = GetParam() == DType::f32 ? 2e-6 : GetParam() == DType::f16 ? 1e-3 : 8e-3;
@@ -65,7 +72,8 @@ TEST_P(DeviceOpsTest, AttentionIsCloseToTheHosts) {
     std::vector<std::int32_t> starts;
     for (std::int64_t t = 0; t < rows; ++t) starts.push_back(t % seq < 5 ? 0 : t % seq < 140 ? 5 : 140);
     const TensorView of_documents = integers(starts);
-    for (int i = 0; i < 6; ++i) {
+    const std::vector<AttentionBy> all = ways();
+    for (std::size_t i = 0; i < 3 * all.size(); ++i) {
       const bool causal = i % 3 != 2;
       if (!causal && alibi) continue;
       const TensorView documents = i % 3 == 1 ? of_documents : TensorView{};
@@ -74,7 +82,7 @@ TEST_P(DeviceOpsTest, AttentionIsCloseToTheHosts) {
                                  .seq = seq,
                                  .causal = causal,
                                  .alibi = alibi,
-                                 .by_groups = i / 3 == 1};
+                                 .by = all[i / 3]};
       const TensorView qkv = in({rows, width}, 1), dout = in({rows, heads * d}, 2),
                        out = unwritten({rows, heads * d}, GetParam());
       const TensorView lse = unwritten({rows * heads}, DType::f32);

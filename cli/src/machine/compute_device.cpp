@@ -36,10 +36,13 @@ Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendNe
   return create_host_backend(options, pool, clock);
 }
 
-std::string products_of(const std::string& backend, const std::string& dtype) {
+std::string products_of(const std::string& backend, const std::string& dtype, const std::string& attention) {
   if (backend == "cuda") {
     const auto device = compute_device(backend);
-    return str(kernels::cuda_products(), " on ", device.has_value() ? device->name : std::string("no GPU"));
+    const auto cudnn = attention == "cudnn" ? kernels::cuda_cudnn() : Result<std::string>("");
+    return str(kernels::cuda_products(), attention == "cudnn" ? ", " : "",
+               cudnn.has_value() ? *cudnn : "no cuDNN", " on ",
+               device.has_value() ? device->name : std::string("no GPU"));
   }
   return dtype == "bf16" ? kernels::bf16_gemm_kind() : "";
 }
@@ -52,7 +55,7 @@ std::string title_of(const std::string& products) { return str("# ", products, "
 }  // namespace
 
 std::string record_of_products(const std::string& products) {
-  return title_of(products) + kernels::cuda_product_choices();
+  return title_of(products) + kernels::cuda_product_choices() + kernels::cuda_attention_choices();
 }
 
 Result<bool> make_products_as_in(const std::string& file, const std::string& products, Io& io) {
@@ -61,6 +64,7 @@ Result<bool> make_products_as_in(const std::string& file, const std::string& pro
   STRATA_TRY_ASSIGN(const std::string text, read_text(io, file, kMost));
   if (!text.starts_with(title_of(products))) return false;
   STRATA_TRY(kernels::use_cuda_product_choices(text).annotate(file));
+  STRATA_TRY(kernels::use_cuda_attention_choices(text).annotate(file));
   return true;
 }
 

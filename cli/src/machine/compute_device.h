@@ -32,8 +32,9 @@ Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendNe
                                                 Clock& clock);
 
 /// By which products and where, for whoever compares bits: "AVX512-BF16", "cuBLASLt 13.1.0 on NVIDIA H200".
-/// `dtype`: of the run. Empty: they are the same on all machines that run this.
-std::string products_of(const std::string& backend, const std::string& dtype);
+/// `dtype` and `attention`: of the run; where cuDNN attends, it is named, too. Empty: they are the same on
+/// all machines that run this.
+std::string products_of(const std::string& backend, const std::string& dtype, const std::string& attention);
 /// By which algorithms a GPU's products were made so far, for make_products_as_in(); `products`: of
 /// products_of().
 std::string record_of_products(const std::string& products);

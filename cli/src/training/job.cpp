@@ -9,6 +9,7 @@
 #include <strata/engine/plan_search.h>
 #include <strata/kernels/attention.h>
 #include <strata/kernels/bf16_gemm.h>
+#include <strata/kernels/cuda_products.h>
 #include <strata/model/decoder.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/cuda_backend.h>
@@ -117,6 +118,8 @@ Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = null
                          str("train.attention = wgmma: ", device.name, " has compute capability ",
                              device.compute_capability / 10, ".", device.compute_capability % 10,
                              "; wgmma is of 9.0 alone, and of builds with 90a in CMAKE_CUDA_ARCHITECTURES"));
+  if (c.train.attention == "cudnn" && device.kind == DeviceKind::cuda)
+    STRATA_TRY(kernels::cuda_cudnn().status().annotate("train.attention = cudnn"));
   if (c.train.dtype == "auto" && c.train.fp8) {
     c.train.dtype = "bf16";
     loaded.tree.resolve("train.dtype", c.train.dtype, "what train.fp8 casts");

@@ -226,7 +226,8 @@ Status Trainer::sample(std::int64_t step) {
 Status Trainer::save() {
   // First: who goes on from the checkpoint needs it.
   if (config_.memory.backend == "cuda")
-    STRATA_TRY(folder_.write(kProductChoices, record_of_products(products_of("cuda", config_.train.dtype))));
+    STRATA_TRY(folder_.write(kProductChoices, record_of_products(products_of("cuda", config_.train.dtype,
+                                                                             config_.train.attention))));
   STRATA_TRY_ASSIGN(saved_in_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, folder_.path()),
                                                run_identity(config_, workload_), config_.checkpoint.keep));
   saved_step_ = engine_->steps();
@@ -305,7 +306,8 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   add("train.dtype", c.train.dtype);
   add("train.attention", c.train.attention);
   identity.emplace("train.fp8", c.train.fp8 ? "true" : "false");
-  if (std::string products = products_of(c.memory.backend, c.train.dtype); !products.empty())
+  if (std::string products = products_of(c.memory.backend, c.train.dtype, c.train.attention);
+      !products.empty())
     identity.emplace(kProducts, std::move(products));
   add("train.grad_accum", c.train.grad_accum);
   add("train.micro_batch", c.train.micro_batch);

@@ -177,8 +177,11 @@ Status no_fp8(const TrainConfig& config) {
 Program fit_to_backend(Program program, const TrainConfig& config) {
   if (config.train.fp8) program = use_fp8(std::move(program));
   program = fuse_adds(std::move(program));
-  if (config.train.attention == "wgmma") program = attend_by_groups(std::move(program));
-  return config.memory.backend == "cuda" ? give_product_workspaces(std::move(program)) : program;
+  if (config.memory.backend != "cuda") return program;
+  if (config.train.attention == "wgmma")
+    program = attend_by(std::move(program), kernels::AttentionBy::groups);
+  if (config.train.attention == "cudnn") program = attend_by(std::move(program), kernels::AttentionBy::cudnn);
+  return give_product_workspaces(std::move(program));
 }
 
 Result<Program> record_evaluation(const TrainConfig& config) {

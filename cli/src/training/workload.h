@@ -72,8 +72,7 @@ DecoderConfig decoder_config(const TrainConfig& config);
 /// What train.dtype, once decided, means.
 DType compute_dtype(const TrainConfig& config);
 /// The program as it is run: products in eight bits where train.fp8 asks for them, additions joined to norms,
-/// attention by warpgroups where train.attention is wgmma, and scratch for products where memory.backend is a
-/// GPU.
+/// and where memory.backend is a GPU, attention by what train.attention says, and scratch for products.
 Program fit_to_backend(Program program, const TrainConfig& config);
 /// Records the model's loss of a micro-batch; not yet fitted.
 Result<Program> record_evaluation(const TrainConfig& config);

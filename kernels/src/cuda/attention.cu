@@ -1,5 +1,6 @@
 #include "cuda/attention_launch.h"
 #include "cuda/attention_mma.h"
+#include "cuda/cudnn_attention.h"
 #include "cuda/flash.h"
 #include "cuda/launch.h"
 #include "cuda/slopes.h"
@@ -90,7 +91,20 @@ struct Tiled {
 // Heads of 64, 96 and 128 values have kernels of their own.
 bool is_flash(const TensorView& qkv, const AttentionHeads& heads) {
   return detail::takes_flash_attention(
-      qkv.dtype, detail::row_length(qkv) / (heads.heads + 2 * heads.kv_heads), heads.by_groups);
+      qkv.dtype, detail::row_length(qkv) / (heads.heads + 2 * heads.kv_heads), heads.by);
+}
+
+// Heads that cuDNN is asked for and takes.
+template <class Args>
+bool is_cudnn(const Args& a, bool backward) {
+  const std::int64_t d = detail::row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
+  // The caller's scratch and lse, which a program aligns anyway.
+  if (reinterpret_cast<std::uintptr_t>(a.workspace.data) % 256 != 0 ||
+      reinterpret_cast<std::uintptr_t>(a.lse.data) % 16 != 0)
+    return false;
+  return !detail::is_given(a.doc_start) &&
+         detail::cudnn_takes(
+             detail::cudnn_attention(backward, detail::row_count(a.qkv), a.shape, a.qkv.dtype, d), a.shape);
 }
 
 bool is_aligned(const TensorView& view) { return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0; }
@@ -117,8 +131,9 @@ Status attention_forward(Backend&, Stream& stream, const AttentionForwardArgs& a
   Slopes slopes{};
   STRATA_TRY(detail::slopes_of("attention", a.shape.heads, a.shape.alibi, slopes));
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  if (is_aligned(a.qkv) && is_aligned(a.out) && is_flash(a.qkv, a.shape))
-    return detail::flash_attention_forward(a, slopes, queue);
+  const bool aligned = is_aligned(a.qkv) && is_aligned(a.out);
+  if (aligned && is_cudnn(a, false)) return detail::cudnn_attention_forward(a, queue);
+  if (aligned && is_flash(a.qkv, a.shape)) return detail::flash_attention_forward(a, slopes, queue);
   return detail::with_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
     return with_tiles<T>(detail::attention_view<T>(a).d, is_aligned(a.qkv),
                          [&](auto tiled) { return tiled.template forward<T>(a, slopes, queue); });
@@ -130,8 +145,9 @@ Status attention_backward(Backend&, Stream& stream, const AttentionBackwardArgs&
   Slopes slopes{};
   STRATA_TRY(detail::slopes_of("attention", a.shape.heads, a.shape.alibi, slopes));
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  if (is_aligned(a.qkv) && is_aligned(a.dout) && is_aligned(a.dqkv) && is_flash(a.qkv, a.shape))
-    return detail::flash_attention_backward(a, slopes, queue);
+  const bool aligned = is_aligned(a.qkv) && is_aligned(a.dout) && is_aligned(a.dqkv);
+  if (aligned && is_aligned(a.out) && is_cudnn(a, true)) return detail::cudnn_attention_backward(a, queue);
+  if (aligned && is_flash(a.qkv, a.shape)) return detail::flash_attention_backward(a, slopes, queue);
   return detail::with_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
     return with_tiles<T>(detail::attention_view<T>(a).d, is_aligned(a.qkv) && is_aligned(a.dout),
                          [&](auto tiled) { return tiled.template backward<T>(a, slopes, queue); });

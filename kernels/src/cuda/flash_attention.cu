@@ -116,7 +116,8 @@ struct Flash {
 
 /// What `run(Flash)` returns for such heads; what `otherwise()` does for those that are not.
 template <class Otherwise, class Run>
-auto with_heads(DType dtype, std::int64_t d, bool by_groups, const Otherwise& otherwise, const Run& run) {
+auto with_heads(DType dtype, std::int64_t d, AttentionBy by, const Otherwise& otherwise, const Run& run) {
+  const bool by_groups = by == AttentionBy::groups && cuda_attends_by_groups();
   const auto of_type = [&]<class T>(std::type_identity<T>) -> decltype(otherwise()) {
     if (d == 64 && by_groups) return run(Flash<T, 64, ByGroups, 1>());
     if (d == 128 && by_groups) return run(Flash<T, 128, ByGroups, 1>());
@@ -134,19 +135,18 @@ Status none_of_these() { return Status::error(Code::internal, "attention: not he
 
 }  // namespace
 
-bool takes_flash_attention(DType dtype, std::int64_t d, bool by_groups) {
+bool takes_flash_attention(DType dtype, std::int64_t d, AttentionBy by) {
   return with_heads(
-      dtype, d, by_groups && cuda_attends_by_groups(), [] { return false; },
-      [](auto flash) { return flash.fits(); });
+      dtype, d, by, [] { return false; }, [](auto flash) { return flash.fits(); });
 }
 Status flash_attention_forward(const AttentionForwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
   const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
-  return with_heads(a.qkv.dtype, d, a.shape.by_groups && cuda_attends_by_groups(), &none_of_these,
+  return with_heads(a.qkv.dtype, d, a.shape.by, &none_of_these,
                     [&](auto flash) { return flash.forward(a, slopes, queue); });
 }
 Status flash_attention_backward(const AttentionBackwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
   const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
-  return with_heads(a.qkv.dtype, d, a.shape.by_groups && cuda_attends_by_groups(), &none_of_these,
+  return with_heads(a.qkv.dtype, d, a.shape.by, &none_of_these,
                     [&](auto flash) { return flash.backward(a, slopes, queue); });
 }
 

@@ -6,6 +6,8 @@
 
 #include <strata/runtime/str.h>
 
+#include "cuda/line_words.h"
+
 namespace strata::kernels::detail {
 namespace {
 
@@ -13,47 +15,9 @@ constexpr std::string_view kHeader =
     "# trans_a trans_b bias dtype [b_dtype] c_dtype m n k lda ldb ldc a_align b_align c_align workspace "
     "algorithm[8]";
 
-/// The words of a line, one after the other; after the first that is wrong all are.
-class Words {
- public:
-  explicit Words(std::string_view line) : left_(line) {}
-
-  template <class Number>
-  Number number(int base = 10) {
-    const std::string_view word = next();
-    Number value{};
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, base);
-    if (word.empty() || error != std::errc() || end != word.data() + word.size()) fine_ = false;
-    return value;
-  }
-  bool flag() {
-    const auto value = number<unsigned>();
-    fine_ = fine_ && value <= 1;
-    return value == 1;
-  }
-  DType dtype() {
-    const std::string_view word = next();
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::e4m3, DType::e5m2})
-      if (word == to_string(dtype)) return dtype;
-    fine_ = false;
-    return DType::f32;
-  }
-  bool is_done() const noexcept { return fine_ && left_.empty(); }
-
- private:
-  std::string_view next() {
-    const std::size_t space = left_.find(' ');
-    const std::string_view word = left_.substr(0, space);
-    left_ = space == std::string_view::npos ? std::string_view() : left_.substr(space + 1);
-    return word;
-  }
-  std::string_view left_;
-  bool fine_ = true;
-};
-
 // The second dtype is there where the factors differ.
 std::optional<ProductChoice> parse_line(std::string_view line, bool differ) {
-  Words words(line);
+  LineWords words(line);
   ProductChoice choice;
   ProductKey& key = choice.of;
   for (bool* flag : {&key.trans_a, &key.trans_b, &key.has_bias}) *flag = words.flag();
@@ -100,7 +64,7 @@ Result<std::vector<ProductChoice>> parse_product_choices(std::string_view text) 
   for (std::size_t at = 0, number = 1; at < text.size(); ++number) {
     const std::string_view line = text.substr(at, text.find('\n', at) - at);
     at += line.size() + 1;
-    if (line.empty() || line.front() == '#') continue;
+    if (line.empty() || line.front() == '#' || is_attention(line)) continue;
     std::optional<ProductChoice> choice = parse_line(line, false);
     if (!choice) choice = parse_line(line, true);
     if (!choice)

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <strata/kernels/attention.h>
 #include <strata/kernels/rope.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
@@ -110,7 +111,7 @@ struct Attrs {
   std::int32_t rotary_dim = 0;
   std::int32_t offset = 0;
   bool alibi = false;
-  bool by_groups = false;  ///< of attention: kernels::AttentionHeads
+  kernels::AttentionBy by = kernels::AttentionBy::warps;  ///< of attention
   bool interleaved = false;
   bool inverse = false;
   bool e5m2 = false;                         ///< of fp8_cast: the codes of a gradient, with more exponents

@@ -7,6 +7,15 @@
 
 namespace strata::kernels {
 
+/// What multiplies the heads on a GPU. Results differ, as roundings do.
+enum class AttentionBy : std::uint8_t {
+  warps,   ///< mma.sync
+  groups,  ///< of four warps: wgmma, for heads of 64 or 128 values in 16 bits where cuda_attends_by_groups()
+  cudnn,   ///< its fused attention, where cuda_cudnn() has it: heads of 16 to 128 values (8 n) in 16 bits,
+          ///< without ALiBi or documents. Backward rounds each query head's part of a key's gradient, and
+          ///< keeps two bytes a score; where that were more than 2 GiB it is as of warps
+};
+
 /// How heads share a row and which keys a query sees. A row of qkv is q | k | v: `heads` query heads, then
 /// `kv_heads` key heads, then as many value heads, all of d elements. Query head i reads key head
 /// i / (heads / kv_heads) (grouped queries: Ainslie et al. 2023).
@@ -16,9 +25,7 @@ struct AttentionHeads {
   std::int64_t seq = 0;
   bool causal = true;
   bool alibi = false;  ///< adds slope(head) * (key - query) to a score (Press et al. 2022); causal only
-  /// Where cuda_attends_by_groups(), heads of 64 or 128 values in 16 bits are multiplied by warpgroups
-  /// (wgmma) instead of warps (mma.sync). It changes nothing anywhere else.
-  bool by_groups = false;
+  AttentionBy by = AttentionBy::warps;  ///< where it takes such heads; others are as of warps, and a host's
 };
 /// The slope of a head: powers of 2^(-8 / n) for n = the greatest power of two <= heads, then odd powers of
 /// the next.
@@ -37,7 +44,7 @@ struct AttentionForwardArgs {
   TensorView lse;        ///< f32, T * heads values as [batch, heads, seq], written
   TensorView doc_start;  ///< i32, T values: the first place in its row of seq that a token sees; rank 0: all
   AttentionHeads shape;
-  BufferView workspace;  ///< attention_forward_workspace_bytes(T, shape, dtype, d), 4-aligned
+  BufferView workspace;  ///< attention_forward_workspace_bytes(T, shape, dtype, d), 4-aligned; of cudnn: 256
 };
 /// For qkv in f32, and for any dtype with heads of `head_dim` elements.
 std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept;
@@ -54,7 +61,7 @@ struct AttentionBackwardArgs {
   TensorView doc_start;  ///< as in the forward
   TensorView dqkv;       ///< as qkv, written
   AttentionHeads shape;
-  BufferView workspace;  ///< attention_backward_workspace_bytes(T, shape, dtype, d), 4-aligned
+  BufferView workspace;  ///< attention_backward_workspace_bytes(T, shape, dtype, d), 4-aligned; of cudnn: 256
 };
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept;
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,

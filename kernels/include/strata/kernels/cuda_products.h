@@ -20,4 +20,12 @@ std::string cuda_product_choices();
 /// algorithm that cuBLASLt does not take is an error of the op that asks for it.
 Status use_cuda_product_choices(std::string_view text);
 
+/// What AttentionBy::cudnn is made with: "cuDNN 9.19.0". Loads the library. Errors: `unsupported` where this
+/// build or this machine has none, or too old a one.
+Result<std::string> cuda_cudnn();
+/// As with products: the plans of cuDNN's that attention was made by, or is to be made by. Lines of the one
+/// are none to the other, so that both may be in one text.
+std::string cuda_attention_choices();
+Status use_cuda_attention_choices(std::string_view text);
+
 }  // namespace strata::kernels

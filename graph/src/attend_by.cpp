@@ -1,0 +1,29 @@
+#include <strata/graph/ops.h>
+#include <strata/graph/passes.h>
+#include <strata/runtime/assert.h>
+
+namespace strata {
+namespace {
+
+// Documents are the operand that need not be given.
+bool is_packed(const Instr& instr) {
+  return instr.in[static_cast<std::size_t>(op_def(instr.op).optional_in)] != kNoValue;
+}
+
+}  // namespace
+
+Program attend_by(Program program, kernels::AttentionBy by) {
+  for (Instr& instr : program.code) {
+    if (instr.op != Op::attention && instr.op != Op::attention_backward) continue;
+    if (by == kernels::AttentionBy::cudnn && is_packed(instr)) continue;
+    instr.attrs.by = by;
+    std::vector<const ValueInfo*> in;
+    for (const ValueId id : instr.in) in.push_back(id == kNoValue ? nullptr : &program.value(id));
+    const auto made = op_def(instr.op).infer(in, instr.attrs);
+    STRATA_ASSERT(made.has_value() && made->back().workspace, "the scratch of ", op_def(instr.op).name);
+    program.values[static_cast<std::size_t>(instr.out.back())].shape = made->back().shape;
+  }
+  return program;
+}
+
+}  // namespace strata

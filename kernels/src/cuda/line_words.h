@@ -1,0 +1,57 @@
+#pragma once
+
+#include <charconv>
+#include <string_view>
+#include <system_error>
+
+#include <strata/runtime/dtype.h>
+
+namespace strata::kernels::detail {
+
+/// The words of a line, one after the other; after the first that is wrong all are.
+class LineWords {
+ public:
+  explicit LineWords(std::string_view line) : left_(line) {}
+
+  template <class Number>
+  Number number(int base = 10) {
+    const std::string_view word = next();
+    Number value{};
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, base);
+    if (word.empty() || error != std::errc() || end != word.data() + word.size()) fine_ = false;
+    return value;
+  }
+  bool flag() {
+    const auto value = number<unsigned>();
+    fine_ = fine_ && value <= 1;
+    return value == 1;
+  }
+  DType dtype() {
+    const std::string_view word = next();
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::e4m3, DType::e5m2})
+      if (word == to_string(dtype)) return dtype;
+    fine_ = false;
+    return DType::f32;
+  }
+  std::string_view word() {
+    const std::string_view found = next();
+    fine_ = fine_ && !found.empty();
+    return found;
+  }
+  bool is_done() const noexcept { return fine_ && left_.empty(); }
+
+ private:
+  std::string_view next() {
+    const std::size_t space = left_.find(' ');
+    const std::string_view word = left_.substr(0, space);
+    left_ = space == std::string_view::npos ? std::string_view() : left_.substr(space + 1);
+    return word;
+  }
+  std::string_view left_;
+  bool fine_ = true;
+};
+
+/// Of a record of choices, lines about attention begin with this word; all others are products.
+inline bool is_attention(std::string_view line) { return line.starts_with("attention "); }
+
+}  // namespace strata::kernels::detail

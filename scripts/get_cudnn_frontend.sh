@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Brings the headers of NVIDIA's cudnn-frontend (MIT licence) to DIR/include, or build/cudnn-frontend/include, where
+# CMake looks for them: with them and cuDNN's own headers a build has train.attention=cudnn. From PyPI by pip, which
+# needs no installation of it. What is there of this version stays.
+#   scripts/get_cudnn_frontend.sh [DIR]
+set -euo pipefail
+
+version=1.32.0
+root=$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")
+dir=${1:-$root/build/cudnn-frontend}
+fail() { printf 'get_cudnn_frontend: %s\n' "$*" >&2; exit 1; }
+
+[[ $(cat "$dir/version" 2>/dev/null) != "$version" ]] || exit 0
+command -v python3 >/dev/null || fail 'python3 is missing'
+python3 -m pip --version >/dev/null 2>&1 || fail 'pip is missing: on Debian, apt-get install python3-pip'
+temporary=$(mktemp -d)
+trap 'rm -rf "$temporary"' EXIT
+# The headers are the same in the wheels of all systems.
+python3 -m pip download --quiet --retries 1 --timeout 20 --no-deps --only-binary=:all: --python-version 3.11 --platform manylinux_2_28_x86_64 \
+  --dest "$temporary" "nvidia-cudnn-frontend==$version" >"$temporary/log" 2>&1 || fail "pip: $(tail -n 1 "$temporary/log")"
+python3 - "$temporary"/*.whl "$temporary" <<'PYTHON'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if name.startswith("include/")])
+PYTHON
+[[ -f $temporary/include/cudnn_frontend.h ]] || fail "the wheel of $version has no include/cudnn_frontend.h"
+mkdir -p "$dir"
+rm -rf "$dir/include" "$dir/version"
+mv "$temporary/include" "$dir/"
+echo "$version" >"$dir/version"  # last: what was cut off before is brought again
