@@ -9,11 +9,13 @@ namespace strata::kernels {
 
 /// What multiplies the heads on a GPU. Results differ, as roundings do.
 enum class AttentionBy : std::uint8_t {
-  warps,   ///< mma.sync
-  groups,  ///< of four warps: wgmma, for heads of 64 or 128 values in 16 bits where cuda_attends_by_groups()
-  cudnn,   ///< its fused attention, where cuda_cudnn() has it: heads of 16 to 128 values (8 n) in 16 bits,
-          ///< without ALiBi or documents. Backward rounds each query head's part of a key's gradient, and
-          ///< keeps two bytes a score; where that were more than 2 GiB it is as of warps
+  warps,  ///< mma.sync
+  /// Of four warps: wgmma, for heads of 64 or 128 values in 16 bits where cuda_attends_by_groups().
+  groups,
+  /// Its fused attention, where cuda_cudnn() has it: heads of 16 to 128 values (8 n) in 16 bits, without
+  /// ALiBi or documents. Backward rounds each query head's part of a key's gradient, and keeps two bytes a
+  /// score; where that were more than 2 GiB it is as of warps.
+  cudnn,
 };
 
 /// How heads share a row and which keys a query sees. A row of qkv is q | k | v: `heads` query heads, then
