@@ -5,7 +5,10 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <type_traits>
 #include <vector>
+
+#include <gmock/gmock.h>
 
 #include <strata/kernels/attention.h>
 
@@ -96,7 +99,14 @@ void run_flash(const Call<T>& c) {
   const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(kWindow, kWindow), &std::free);
   auto* const shared = static_cast<std::byte*>(memory.get());
   std::memset(shared, 0xFF, kWindow);
-  const detail::WarpsInTurn<By::kWarps, kBackwards> crew;
+  using Crew =
+      std::conditional_t<std::is_same_v<By, detail::ByGroups>, detail::WarpsWithBoxes<By::kWarps, kBackwards>,
+                         detail::WarpsInTurn<By::kWarps, kBackwards>>;
+  Crew crew;
+  if constexpr (std::is_same_v<By, detail::ByGroups>) {
+    crew.matrices[0] = detail::boxed(v.qkv, c.batches, v.seq, v.width());
+    crew.matrices[1] = detail::boxed(c.dout, c.batches, v.seq, v.heads * v.d);
+  }
   for (std::int64_t batch = 0; batch < c.batches; ++batch) {
     for (std::int64_t head = 0; head < v.heads; ++head) {
       for (std::int64_t first = 0; first < v.seq; first += Forward::kRows)
@@ -233,6 +243,32 @@ TEST(DeviceAttentionTest, TilesOfWarpgroupsGiveWhatTheHostGives) {
 TEST(DeviceAttentionTest, DescriptorsHaveTheirFieldsWhereTheInstructionLooks) {
   EXPECT_EQ(detail::operand_bits(0xC400, 0x2000, 1024), 0x4000'0040'0200'0C40u);
   EXPECT_EQ(detail::operand_bits(0x3FFF0, 16, 0x3FFF0), 0x4000'3FFF'0001'3FFFu);
+}
+
+// Innermost first, and strides in bytes of all others (cuTensorMapEncodeTiled).
+TEST(DeviceAttentionTest, MatricesAreDescribedAsTheDriverWantsThem) {
+  const int there = 0;
+  const detail::BoxedMatrix matrix = detail::boxed(&there, 3, 100, 384);
+  EXPECT_EQ(matrix.at, &there);
+  EXPECT_THAT(matrix.sizes, testing::ElementsAre(384, 100, 3));
+  EXPECT_THAT(matrix.strides, testing::ElementsAre(768, 76'800));
+}
+
+// Barriers as the PTX ISA has them: who awaits a parity goes on once the phase of that parity has ended, if
+// it is the current one or the one before. Up to two groups are on their way.
+TEST(DeviceAttentionTest, AGroupIsAwaitedWhereItArrives) {
+  unsigned phase[2] = {0, 0};
+  const auto has_come = [&](detail::GroupBarrier group) {
+    return phase[group.which()] % 2 != group.parity();
+  };
+  for (unsigned awaited = 0; awaited < 20; ++awaited) {
+    const detail::GroupBarrier group{awaited}, next{awaited + 1};
+    EXPECT_FALSE(has_come(group)) << awaited;
+    EXPECT_FALSE(has_come(next)) << awaited << ", which nobody waits for yet";
+    ++phase[group.which()];
+    EXPECT_TRUE(has_come(group)) << awaited;
+    EXPECT_FALSE(has_come(next)) << awaited;
+  }
 }
 
 // A warp's registers by the places, multiplied as the instruction does: row by column.

@@ -5,20 +5,32 @@
 #include "cuda/flash_forward.h"
 #include "cuda/flash_keys.h"
 #include "cuda/flash_queries.h"
+#include "cuda/tensor_map.h"
 
 namespace strata::kernels::detail {
 namespace {
 
-/// The threads of a block, and how many blocks shall be on a multiprocessor at once.
+/// Blocks: how many shall be on a multiprocessor at once, and what brings their operands. Threads of warps do
+/// it by themselves.
 template <class By>
 struct Block {
-  using Crew = BlockWarps<By::kWarps>;
+  struct Sources {};
+  struct Crew : BlockWarps<By::kWarps> {
+    static constexpr int kArrivalBytes = 0;
+    __device__ Crew(std::byte*, const Sources&) {}
+  };
   static constexpr int kThreads = Crew::kThreads, kAtOnce = 2;
+  static Status sources(const BoxedMatrix&, const BoxedMatrix*, DType, Sources&) { return Status::ok(); }
 };
 template <>
 struct Block<ByGroups> {
-  using Crew = BlockGroups<ByGroups::kWarps>;
+  using Crew = BlockWithBoxes<ByGroups::kWarps, CUtensorMap>;
+  using Sources = MapsOf<CUtensorMap>;
   static constexpr int kThreads = Crew::kThreads, kAtOnce = 1;
+  static Status sources(const BoxedMatrix& qkv, const BoxedMatrix* dout, DType dtype, Sources& maps) {
+    STRATA_TRY(make_tensor_map(qkv, dtype, maps.of[0]));
+    return dout == nullptr ? Status::ok() : make_tensor_map(*dout, dtype, maps.of[1]);
+  }
 };
 
 /// Whether this is compiled for GPUs that have the instructions. Nothing is launched on others.
@@ -39,38 +51,44 @@ struct Place {
   }
 };
 
+template <class Tile>
+STRATA_HD std::int64_t bytes_of() {
+  return typename Tile::Memory(nullptr).memory.bytes();
+}
+
 template <class By, class Tile, class T>
 __global__ void __launch_bounds__(Block<By>::kThreads, Block<By>::kAtOnce)
-    flash_forward(AttentionView<T> v, Slopes slopes, std::int64_t tiles, T* out, float* lse) {
+    flash_forward(AttentionView<T> v, Slopes slopes, std::int64_t tiles, T* out, float* lse,
+                  const __grid_constant__ typename Block<By>::Sources sources) {
   extern __shared__ __align__(1024) std::byte shared[];
   const Place at(tiles, v.heads, v.causal);
   if constexpr (kCompiles<By>)
-    Tile::run(typename Block<By>::Crew(), shared, v, at.batch, at.head, at.tile * Tile::kRows,
-              slopes(at.head), out, lse);
+    Tile::run(typename Block<By>::Crew(shared + bytes_of<Tile>(), sources), shared, v, at.batch, at.head,
+              at.tile * Tile::kRows, slopes(at.head), out, lse);
   else
     __trap();
 }
 template <class By, class Tile, class T>
 __global__ void __launch_bounds__(Block<By>::kThreads, Block<By>::kAtOnce)
     flash_queries(AttentionView<T> v, Slopes slopes, std::int64_t tiles, const float* lse, const T* dout,
-                  float* centers, T* dqkv) {
+                  float* centers, T* dqkv, const __grid_constant__ typename Block<By>::Sources sources) {
   extern __shared__ __align__(1024) std::byte shared[];
   const Place at(tiles, v.heads, v.causal);
   if constexpr (kCompiles<By>)
-    Tile::run(typename Block<By>::Crew(), shared, v, at.batch, at.head, at.tile * Tile::kRows,
-              slopes(at.head), lse, dout, centers, dqkv);
+    Tile::run(typename Block<By>::Crew(shared + bytes_of<Tile>(), sources), shared, v, at.batch, at.head,
+              at.tile * Tile::kRows, slopes(at.head), lse, dout, centers, dqkv);
   else
     __trap();
 }
 template <class By, class Tile, class T>
 __global__ void __launch_bounds__(Block<By>::kThreads, Block<By>::kAtOnce)
     flash_keys(AttentionView<T> v, Slopes slopes, std::int64_t tiles, const float* lse, const T* dout,
-               const float* centers, T* dqkv) {
+               const float* centers, T* dqkv, const __grid_constant__ typename Block<By>::Sources sources) {
   extern __shared__ __align__(1024) std::byte shared[];
   const Place at(tiles, v.kv_heads, false);
   if constexpr (kCompiles<By>)
-    Tile::run(typename Block<By>::Crew(), shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes, lse,
-              dout, centers, dqkv);
+    Tile::run(typename Block<By>::Crew(shared + bytes_of<Tile>(), sources), shared, v, at.batch, at.head,
+              at.tile * Tile::kRows, slopes, lse, dout, centers, dqkv);
   else
     __trap();
 }
@@ -85,7 +103,7 @@ struct Flash {
 
   template <class Tile>
   static std::int64_t shared_bytes() {
-    return typename Tile::Memory(nullptr).memory.bytes();
+    return bytes_of<Tile>() + Block<By>::Crew::kArrivalBytes;
   }
   static bool fits() {
     return std::max({shared_bytes<Forward>(), shared_bytes<Queries>(), shared_bytes<Keys>()}) <=
@@ -94,9 +112,11 @@ struct Flash {
   static Status forward(const AttentionForwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = attention_view<T>(a);
     const std::int64_t tiles = ceil_div(v.seq, Forward::kRows), batches = row_count(a.qkv) / v.seq;
+    typename Block<By>::Sources sources;
+    STRATA_TRY(Block<By>::sources(boxed(v.qkv, batches, v.seq, v.width()), nullptr, a.qkv.dtype, sources));
     return launch_attention(&flash_forward<By, Forward, T>, batches * v.heads * tiles, kThreads,
                             shared_bytes<Forward>(), queue, v, slopes, tiles, a.out.as<T>(),
-                            a.lse.as<float>());
+                            a.lse.as<float>(), sources);
   }
   static Status backward(const AttentionBackwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = attention_view<T>(a);
@@ -105,12 +125,15 @@ struct Flash {
     auto* const centers = reinterpret_cast<float*>(a.workspace.data);
     const float* const lse = a.lse.as<float>();
     const T* const dout = a.dout.as<T>();
+    const BoxedMatrix gradients = boxed(dout, batches, v.seq, v.heads * v.d);
+    typename Block<By>::Sources sources;
+    STRATA_TRY(Block<By>::sources(boxed(v.qkv, batches, v.seq, v.width()), &gradients, a.qkv.dtype, sources));
     STRATA_TRY(launch_attention(&flash_queries<By, Queries, T>, batches * v.heads * query_tiles, kThreads,
                                 shared_bytes<Queries>(), queue, v, slopes, query_tiles, lse, dout, centers,
-                                a.dqkv.as<T>()));
+                                a.dqkv.as<T>(), sources));
     return launch_attention(&flash_keys<By, Keys, T>, batches * v.kv_heads * key_tiles, kThreads,
                             shared_bytes<Keys>(), queue, v, slopes, key_tiles, lse, dout,
-                            static_cast<const float*>(centers), a.dqkv.as<T>());
+                            static_cast<const float*>(centers), a.dqkv.as<T>(), sources);
   }
 };
 

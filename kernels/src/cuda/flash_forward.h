@@ -36,15 +36,15 @@ struct FlashForward {
                                     std::int64_t batch, std::int64_t head, std::int64_t first, float slope,
                                     T* out, float* lse) {
     const std::int64_t kv = head / (v.heads / v.kv_heads);
-    const T *const keys = v.qkv + v.k(batch, kv), *const values = v.qkv + v.v(batch, kv);
+    const HeadColumns<T> keys = key_head(v, batch, kv), values = value_head(v, batch, kv);
     const Memory m(shared);
     const KeyTiles tiles = key_tiles<kRows, kKeys>(v, batch, first);
     const float scale = v.scale * kLog2E, bias = slope * kLog2E;
     typename Crew::template State<Lane> state;
 
-    copy_rows<kRows>(crew, m.q, v.qkv + v.q(batch, head), v.width(), first, v.seq);
-    copy_rows<kKeys>(crew, m.k, keys, v.width(), tiles.begin, v.seq);
-    Crew::end_group();
+    bring_rows<kRows>(crew, m.q, query_head(v, batch, head), first);
+    bring_rows<kKeys>(crew, m.k, keys, tiles.begin);
+    crew.end_group();
     crew.each(state, [&](const auto& warp, int index, auto& lanes) {
       warp.each([&](int lane) { start(warp.at(lanes, lane), v, batch, row_of(first, index, lane)); });
     });
@@ -54,17 +54,17 @@ struct FlashForward {
       const auto sees_none = [&](int index) {
         return v.causal && key >= first + end_together<By, kM>(index);
       };
-      Crew::template await<0>();  // these keys are there, and nobody reads the values before
-      copy_rows<kKeys>(crew, m.values, values, v.width(), key, v.seq);
-      Crew::end_group();
+      crew.template await<0>();  // these keys are there, and nobody reads the values before
+      bring_rows<kKeys>(crew, m.values, values, key);
+      crew.end_group();
       crew.each(state, [&](const auto& warp, int index, auto& lanes) {
         if (sees_none(index)) return;
         multiply_rows<kM, kKeys / 8>(warp, m.q, index * 16 * kM, m.k,
                                      [&](int lane, int i, int n) { return warp.at(lanes, lane).s[i][n]; });
       });
-      Crew::template await<0>();  // and the values, and nobody reads the keys
-      if (tile + 1 < tiles.count) copy_rows<kKeys>(crew, m.k, keys, v.width(), key + kKeys, v.seq);
-      Crew::end_group();
+      crew.template await<0>();  // and the values, and nobody reads the keys
+      if (tile + 1 < tiles.count) bring_rows<kKeys>(crew, m.k, keys, key + kKeys);
+      crew.end_group();
       crew.each(state, [&](const auto& warp, int index, auto& lanes) {
         if (sees_none(index)) return;
         warp.each([&](int lane) {

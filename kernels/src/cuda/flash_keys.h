@@ -62,8 +62,8 @@ struct FlashKeys {
     const auto fetch = [&](std::int64_t head, int tile, int stage) {
       const std::int64_t at = opaque(batch), query = first + tile * kQueries;
       const Stage to = m.stage(stage);
-      copy_rows<kQueries>(crew, to.q, v.qkv + v.q(at, head), v.width(), query, v.seq);
-      copy_rows<kQueries>(crew, to.go, dout + v.out(at, head), v.heads * v.d, query, v.seq);
+      bring_rows<kQueries>(crew, to.q, query_head(v, at, head), query);
+      bring_rows<kQueries>(crew, to.go, dout_head(v, dout, at, head), query);
       crew.threads([&](int i) {
         if (i >= kQueries) return;
         const bool there = query + i < v.seq;
@@ -74,10 +74,10 @@ struct FlashKeys {
       });
     };
 
-    copy_rows<kRows>(crew, m.k, v.qkv + v.k(batch, kv), v.width(), key, v.seq);
-    copy_rows<kRows>(crew, m.values, v.qkv + v.v(batch, kv), v.width(), key, v.seq);
+    bring_rows<kRows>(crew, m.k, key_head(v, batch, kv), key);
+    bring_rows<kRows>(crew, m.values, value_head(v, batch, kv), key);
     if (turns > 0) fetch(kv * group, 0, 0);
-    Crew::end_group();
+    crew.end_group();
     crew.each(state, [&](const auto& warp, int, auto& lanes) {
       warp.each([&](int lane) { start(warp.at(lanes, lane)); });
     });
@@ -91,8 +91,8 @@ struct FlashKeys {
         ++head;
       }
       if (turn + 1 < turns) fetch(head, tile, (turn + 1) % 2);
-      Crew::end_group();
-      Crew::template await<1>();
+      crew.end_group();
+      crew.template await<1>();
       crew.each(state, [&](const auto& warp, int index, auto& lanes) {
         // All of these queries come before the warps' keys.
         if (v.causal && query + kQueries <= key + first_together<By, 1>(index)) return;

@@ -44,14 +44,14 @@ struct FlashQueries {
     const auto fetch = [&](int turn) {
       const std::int64_t key = tiles.begin + turn % tiles.count * std::int64_t{kKeys};
       const int stage = turn % 2;
-      copy_rows<kKeys>(crew, m.k(stage), v.qkv + v.k(batch, kv), v.width(), key, v.seq);
-      copy_rows<kKeys>(crew, m.values(stage), v.qkv + v.v(batch, kv), v.width(), key, v.seq);
+      bring_rows<kKeys>(crew, m.k(stage), key_head(v, batch, kv), key);
+      bring_rows<kKeys>(crew, m.values(stage), value_head(v, batch, kv), key);
     };
 
-    copy_rows<kRows>(crew, m.q, v.qkv + v.q(batch, head), v.width(), first, v.seq);
-    copy_rows<kRows>(crew, m.go, dout + v.out(batch, head), v.heads * v.d, first, v.seq);
+    bring_rows<kRows>(crew, m.q, query_head(v, batch, head), first);
+    bring_rows<kRows>(crew, m.go, dout_head(v, dout, batch, head), first);
     fetch(0);
-    Crew::end_group();
+    crew.end_group();
     crew.each(state, [&](const auto& warp, int index, auto& lanes) {
       warp.each([&](int lane) {
         start(warp.at(lanes, lane), v, batch, first + index * 16 + lane / 4, lse + v.stat(batch, head));
@@ -62,8 +62,8 @@ struct FlashQueries {
       const bool centers_are_known = turn >= tiles.count;
       const KeyRows k = m.k(turn % 2), values = m.values(turn % 2);
       if (turn + 1 < 2 * tiles.count) fetch(turn + 1);
-      Crew::end_group();
-      Crew::template await<1>();
+      crew.end_group();
+      crew.template await<1>();
       if (turn == tiles.count)  // a row's sum, of its lanes'
         crew.each(state, [&](const auto& warp, int, auto& lanes) {
           unrolled<2>([&](int half) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "cuda/attention_math.h"
+#include "cuda/boxes.h"
 #include "cuda/wgmma.h"
 
 /// Attention of heads of kD 16-bit values with scores, probabilities and sums in the registers of warps (Dao
@@ -23,7 +24,7 @@ struct ByWarps {
   static STRATA_HD constexpr int forward(int d) { return d > 64 ? 32 : 64; }
   static STRATA_HD constexpr int backward(int d) { return forward(d); }
 };
-/// Four warps together, by wgmma.
+/// Four warps together, by wgmma, of what TMA brings.
 struct ByGroups {
   static constexpr int kWarps = 8, kTogether = 4;
   template <class T, int kD, int kRows>
@@ -39,6 +40,60 @@ STRATA_HD constexpr int first_together(int warp) {
 template <class By, int kM>
 STRATA_HD constexpr int end_together(int warp) {
   return first_together<By, kM>(warp + By::kTogether);
+}
+
+/// A head's columns of a sequence: where they begin, and in which matrix.
+template <class T>
+struct HeadColumns {
+  const T* first;
+  std::int64_t ld, seq;
+  Matrix matrix;
+  int column, batch;
+};
+template <class T>
+STRATA_HD HeadColumns<T> columns_of_qkv(const AttentionView<T>& v, std::int64_t batch, std::int64_t column) {
+  return {v.qkv + v.token(batch, 0) * v.width() + column,
+          v.width(),
+          v.seq,
+          Matrix::qkv,
+          static_cast<int>(column),
+          static_cast<int>(batch)};
+}
+template <class T>
+STRATA_HD HeadColumns<T> query_head(const AttentionView<T>& v, std::int64_t batch, std::int64_t head) {
+  return columns_of_qkv(v, batch, head * v.d);
+}
+template <class T>
+STRATA_HD HeadColumns<T> key_head(const AttentionView<T>& v, std::int64_t batch, std::int64_t kv) {
+  return columns_of_qkv(v, batch, (v.heads + kv) * v.d);
+}
+template <class T>
+STRATA_HD HeadColumns<T> value_head(const AttentionView<T>& v, std::int64_t batch, std::int64_t kv) {
+  return columns_of_qkv(v, batch, (v.heads + v.kv_heads + kv) * v.d);
+}
+template <class T>
+STRATA_HD HeadColumns<T> dout_head(const AttentionView<T>& v, const T* dout, std::int64_t batch,
+                                   std::int64_t head) {
+  return {dout + v.out(batch, head),    v.heads * v.d,          v.seq, Matrix::dout,
+          static_cast<int>(head * v.d), static_cast<int>(batch)};
+}
+
+/// Rows [first, first + kRows) of a head, on their way; zero past the sequence.
+template <int kRows, class Crew, class T, int kHead>
+STRATA_LANES_BODY void bring_rows(const Crew& crew, const HeadRows<T, kHead>& to, const HeadColumns<T>& from,
+                                  std::int64_t first) {
+  copy_rows<kRows>(crew, to, from.first, from.ld, first, from.seq);
+}
+template <int kRows, class Crew, class T, int kHead>
+STRATA_LANES_BODY void bring_rows(const Crew& crew, const SwizzledRows<T, kHead, kRows>& to,
+                                  const HeadColumns<T>& from, std::int64_t first) {
+  constexpr int kColumns = BoxedMatrix::kBox[0], kDown = kRows / BoxedMatrix::kBox[1];
+  static_assert(kColumns == to.kPanel && kDown * BoxedMatrix::kBox[1] == kRows);
+  crew.template boxes<kHead / kColumns * kDown, T>(from.matrix, [&](int i, T*& at) {
+    at = to.at + i * kColumns * static_cast<int>(BoxedMatrix::kBox[1]);  // panel by panel, each from the top
+    return BoxAt{from.column + i / kDown * kColumns,
+                 static_cast<int>(first) + i % kDown * static_cast<int>(BoxedMatrix::kBox[1]), from.batch};
+  });
 }
 
 /// The first key that a query sees; of one past the sequence, which is never stored, any.

@@ -18,9 +18,6 @@ struct SwizzledRows {
   static constexpr int kLength = kHead, kStride = kHead, kPanel = 64;
   static_assert(kLength % kPanel == 0 && kRows % 8 == 0);
   T* at;
-  STRATA_HD T* piece(int i, int c) const {
-    return at + (c / kPanel * kRows + i) * kPanel + ((c % kPanel / 8) ^ (i % 8)) * 8;
-  }
 };
 
 template <class T>
@@ -80,16 +77,6 @@ __device__ __forceinline__ void product_of_words(const DeviceWarp& warp, const S
                                                  const Operand& right) {
   wgmma<T, kColumns, true>([&](int n) { return sums(warp.lane, n); }, left, right, true);
 }
-
-/// What has arrived in shared memory is there for wgmma, too.
-template <int kWarps>
-struct BlockGroups : BlockWarps<kWarps> {
-  template <int kLeft>
-  static __device__ __forceinline__ void await() {
-    asm volatile("cp.async.wait_group %0;\nfence.proxy.async.shared::cta;" ::"n"(kLeft) : "memory");
-    __syncthreads();
-  }
-};
 
 #else
 

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <strata/runtime/dtype.h>
+#include <strata/runtime/status.h>
+
+#include "cuda/boxes.h"
+
+namespace strata::kernels::detail {
+
+/// What TMA is given of a matrix of 16-bit values; what is past its end is zero. Needs a driver.
+Status make_tensor_map(const BoxedMatrix& matrix, DType dtype, CUtensorMap& map);
+
+}  // namespace strata::kernels::detail
