@@ -36,10 +36,20 @@ double smallest_side(const LoweredInstr& instr) {
 }
 
 DType widest_factor(const LoweredInstr& instr) {
+  if (instr.op == Op::fp8_product) return DType::e4m3;
   for (const Operand& operand : instr.in)
     if (operand.where != Operand::Where::none && operand.shape.rank >= 2 && size_of(operand.dtype) == 4)
       return DType::f32;
   return DType::bf16;
+}
+
+double attention_rate(const LoweredInstr& instr, const MachineProfile& p) {
+  using kernels::AttentionBy;
+  const AttentionBy by = instr.op == Op::cached_attention ? AttentionBy::warps : instr.attrs.by;
+  const double asked = by == AttentionBy::groups  ? p.wgmma_attention_flops_per_s
+                       : by == AttentionBy::cudnn ? p.cudnn_attention_flops_per_s
+                                                  : 0;
+  return asked > 0 ? asked : p.attention_flops_per_s;
 }
 
 }  // namespace
@@ -54,7 +64,7 @@ std::int64_t Prices::instruction_ns(const LoweredInstr& instr) const {
     seconds = std::max(
         seconds, instr.flops / profile_.product_flops_per_s(widest_factor(instr), smallest_side(instr)));
   else if (is_attention(instr.op))
-    seconds = std::max(seconds, instr.flops / profile_.attention_flops_per_s);
+    seconds = std::max(seconds, instr.flops / attention_rate(instr, profile_));
   return as_ns(std::max(seconds, profile_.launch_s));
 }
 

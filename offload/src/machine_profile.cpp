@@ -12,7 +12,8 @@
 namespace strata {
 
 double MachineProfile::product_flops_per_s(DType dtype, double smallest_side) const noexcept {
-  const std::vector<double>& rates = dtype == DType::f32 ? flops_f32 : flops_16bit;
+  const bool in_8bit = size_of(dtype) == 1 && !flops_8bit.empty();
+  const std::vector<double>& rates = dtype == DType::f32 ? flops_f32 : in_8bit ? flops_8bit : flops_16bit;
   const auto above = std::lower_bound(product_sizes.begin(), product_sizes.end(), smallest_side);
   if (above == product_sizes.end()) return rates.back();
   const auto i = static_cast<std::size_t>(above - product_sizes.begin());

@@ -1,3 +1,5 @@
+#include <functional>
+
 #include <gtest/gtest.h>
 
 #include <strata/engine/forecast.h>
@@ -54,6 +56,54 @@ TEST(ForecastTest, AStepOfNothingButComputingTakesItsFlops) {
   EXPECT_GE(f.step_s, least);
   EXPECT_LE(f.step_s, 1.02 * least);
   EXPECT_GT(f.times.computing_ns, 0.98 * 1e9 * least);
+}
+
+std::unique_ptr<const RunPlan> plan_with(const std::function<Program(Program)>& pass) {
+  DecoderConfig config = test::tiny_config();
+  config.vocab = 64;
+  ProgramSet set = test::unfused_programs(Recompute::none, 2, config, DType::bf16);
+  for (Program* program : {&set.eval, &set.train, &set.infer}) *program = pass(std::move(*program));
+  EngineOptions options;
+  options.policy = PlacementPolicy::device;
+  options.step_mode = StepMode::serial;
+  options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
+  return must(Engine::plan(std::move(set), options));
+}
+double flops_of(const RunPlan& plan, const std::function<bool(Op)>& is_one) {
+  double flops = 0;
+  for (const LoweredInstr& instr : plan.train.code)
+    if (is_one(instr.op)) flops += instr.flops;
+  return flops;
+}
+
+TEST(ForecastTest, AttentionTakesTheRateOfWhatItIsMultipliedBy) {
+  using kernels::AttentionBy;
+  const auto is_attention = [](Op op) { return op == Op::attention || op == Op::attention_backward; };
+  MachineProfile machine = fast_machine();
+  machine.attention_flops_per_s = 1e6;
+  const auto seconds = [&](AttentionBy by) {
+    const auto plan = plan_with([&](Program p) { return attend_by(std::move(p), by); });
+    return must(forecast(*plan, machine)).step_s / flops_of(*plan, is_attention);
+  };
+  EXPECT_NEAR(seconds(AttentionBy::warps), 1e-6, 1e-8);
+  EXPECT_NEAR(seconds(AttentionBy::groups), 1e-6, 1e-8) << "whose rate is not known";
+  machine.wgmma_attention_flops_per_s = 2e6;
+  machine.cudnn_attention_flops_per_s = 4e6;
+  EXPECT_NEAR(seconds(AttentionBy::warps), 1e-6, 1e-8);
+  EXPECT_NEAR(seconds(AttentionBy::groups), 0.5e-6, 1e-8);
+  EXPECT_NEAR(seconds(AttentionBy::cudnn), 0.25e-6, 1e-8);
+}
+
+TEST(ForecastTest, ProductsOfEightBitsTakeTheirOwnRate) {
+  const auto is_fp8 = [](Op op) { return op == Op::fp8_product; };
+  const auto plan = plan_with(&use_fp8);
+  ASSERT_GT(flops_of(*plan, is_fp8), 0);
+  MachineProfile machine = fast_machine();
+  machine.flops_16bit = {1e6};
+  const double as_of_16bit = must(forecast(*plan, machine)).step_s;
+  machine.flops_8bit = {2e6};
+  const double saved = as_of_16bit - must(forecast(*plan, machine)).step_s;
+  EXPECT_NEAR(saved, 0.5e-6 * flops_of(*plan, is_fp8), 0.01 * saved);
 }
 
 TEST(ForecastTest, TheOptimizerTakesWhatItsParametersDo) {

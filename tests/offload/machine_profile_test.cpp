@@ -41,6 +41,9 @@ TEST(MachineProfileTest, WhatIsWrittenIsReadAgain) {
 
 MachineProfile with_series() {
   MachineProfile p = must(machine_named("h200"));
+  p.wgmma_attention_flops_per_s = 500e12;
+  p.cudnn_attention_flops_per_s = 600e12;
+  p.flops_8bit = {200e12, 900e12};
   p.update_threads = {1, 16};
   p.update_s_by_threads = {2e-9, 0.25e-9};
   p.copy_sizes = {16 * 1024, 4 * 1024 * 1024};
@@ -60,6 +63,8 @@ TEST(MachineProfileTest, SeriesAreWrittenAndReadAgain) {
   const MachineProfile profile = with_series();
   const MachineProfile again = must(parse_machine_profile(to_toml(profile), "again.toml"));
   EXPECT_EQ(to_toml(again), to_toml(profile));
+  EXPECT_DOUBLE_EQ(again.cudnn_attention_flops_per_s, 600e12);
+  EXPECT_EQ(again.flops_8bit, profile.flops_8bit);
   EXPECT_EQ(again.disk_paths, profile.disk_paths);
   EXPECT_EQ(again.copy_sizes, profile.copy_sizes);
   EXPECT_EQ(again.writes_by_path, profile.writes_by_path);
@@ -69,6 +74,7 @@ TEST(MachineProfileTest, SeriesAreWrittenAndReadAgain) {
 
 TEST(MachineProfileTest, ASeriesHasANumberForEachOfItsColumns) {
   MachineProfile profile = with_series();
+  profile.flops_8bit.pop_back();
   profile.update_s_by_threads.pop_back();
   profile.reads_by_path.pop_back();
   profile.disk_depths = {16, 4, 1};
@@ -76,6 +82,8 @@ TEST(MachineProfileTest, ASeriesHasANumberForEachOfItsColumns) {
   const std::string message(parse_machine_profile(to_toml(profile), "mine.toml").status().message());
   EXPECT_THAT(message, HasSubstr("host.update_ns_by_threads = [2]; it has to be 2 numbers, one for each of "
                                  "host.update_threads"));
+  EXPECT_THAT(message, HasSubstr("device.tflops_8bit = [200]; it has to be 2 numbers, one for each of "
+                                 "device.product_sizes"));
   EXPECT_THAT(message, HasSubstr("disk.depths"));
   EXPECT_THAT(message, HasSubstr("disk.reads_by_path_gb_per_s"));
   EXPECT_THAT(message, HasSubstr("has to be 12 numbers, one for each of disk.paths at each of disk.block_kib "

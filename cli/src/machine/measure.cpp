@@ -27,6 +27,7 @@ Result<MachineProfile> measure_machine(const MeasureOptions& options) {
     return measure().annotate(str("measuring ", name));
   };
   STRATA_TRY(part("products", [&] { return measure_products(*rig, options.quick, p); }));
+  STRATA_TRY(part("products of eight bits", [&] { return measure_fp8_products(*rig, p); }));
   STRATA_TRY(part("attention", [&] { return measure_attention(*rig, p); }));
   STRATA_TRY(part("norms and activations", [&] { return measure_streaming(*rig, p); }));
   STRATA_TRY(part("the link", [&] { return measure_link(*rig, options.quick, p); }));

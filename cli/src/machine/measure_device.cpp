@@ -4,7 +4,9 @@
 #include <array>
 
 #include <strata/kernels/attention.h>
+#include <strata/kernels/cuda_products.h>
 #include <strata/kernels/elementwise.h>
+#include <strata/kernels/fp8.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 
@@ -33,22 +35,74 @@ Status measure_products(MeasureRig& rig, bool quick, MachineProfile& p) {
   return {};
 }
 
+Status measure_fp8_products(MeasureRig& rig, MachineProfile& p) {
+  if (!rig.is_gpu() || rig.device().compute_capability < kernels::kOldestFp8Gpu) return {};
+  for (const double size : p.product_sizes) {
+    const auto m = static_cast<std::int64_t>(size), n = std::max(m, rig.sizes().other_sides);
+    const auto codes = [&](std::int64_t rows, TensorView& inverse) -> Result<TensorView> {
+      STRATA_TRY_ASSIGN(const TensorView x, rig.tensor({rows, n}, DType::bf16));
+      STRATA_TRY_ASSIGN(inverse, rig.tensor({1}, DType::f32));
+      STRATA_TRY_ASSIGN(const BufferView made, rig.memory(MemoryKind::device, x.bytes() / 2));
+      STRATA_TRY_ASSIGN(const BufferView scratch,
+                        rig.memory(MemoryKind::device, kernels::fp8_cast_workspace_bytes()));
+      const TensorView view{made.data, {rows, n}, DType::e4m3};
+      STRATA_TRY(kernels::fp8_cast_async(rig.backend(), rig.compute(), {x, view, {}, inverse, scratch}));
+      STRATA_TRY(rig.backend().synchronize(rig.compute()));
+      return view;
+    };
+    TensorView a_inverse, b_inverse;
+    STRATA_TRY_ASSIGN(const TensorView a, codes(m, a_inverse));
+    STRATA_TRY_ASSIGN(const TensorView b, codes(n, b_inverse));
+    STRATA_TRY_ASSIGN(const TensorView c, rig.tensor({m, n}, DType::bf16));
+    STRATA_TRY_ASSIGN(const BufferView scratch,
+                      rig.memory(MemoryKind::device, kernels::product_workspace_bytes(m, n)));
+    STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
+      return kernels::fp8_product_async(rig.backend(), rig.compute(),
+                                        {.a = a,
+                                         .a_inverse = a_inverse,
+                                         .b = b,
+                                         .b_inverse = b_inverse,
+                                         .bias = {},
+                                         .c = c,
+                                         .workspace = scratch});
+    }));
+    p.flops_8bit.push_back(2.0 * size * static_cast<double>(n) * static_cast<double>(n) / s);
+    rig.forget();
+  }
+  return {};
+}
+
 // Forward, causal: half of the products of a full one.
 Status measure_attention(MeasureRig& rig, MachineProfile& p) {
   const MeasureSizes& of = rig.sizes();
   const std::int64_t width = of.heads * of.head_dim;
-  const kernels::AttentionHeads shape{.heads = of.heads, .kv_heads = of.heads, .seq = of.seq};
+  struct Kind {
+    kernels::AttentionBy by;
+    bool is_there;
+    double MachineProfile::*rate;
+  };
+  using enum kernels::AttentionBy;
+  const Kind kinds[] = {{warps, true, &MachineProfile::attention_flops_per_s},
+                        {groups, rig.is_gpu() && kernels::cuda_attends_by_groups(),
+                         &MachineProfile::wgmma_attention_flops_per_s},
+                        {cudnn, rig.is_gpu() && kernels::cuda_cudnn().has_value(),
+                         &MachineProfile::cudnn_attention_flops_per_s}};
   STRATA_TRY_ASSIGN(const TensorView qkv, rig.tensor({of.tokens, 3 * width}, DType::bf16));
   STRATA_TRY_ASSIGN(const TensorView out, rig.tensor({of.tokens, width}, DType::bf16));
   STRATA_TRY_ASSIGN(const TensorView lse, rig.tensor({of.tokens * of.heads}, DType::f32));
-  STRATA_TRY_ASSIGN(const BufferView workspace,
-                    rig.memory(MemoryKind::device, kernels::attention_forward_workspace_bytes(
-                                                       of.tokens, shape, DType::bf16, of.head_dim)));
-  STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
-    return kernels::attention_forward_async(rig.backend(), rig.compute(),
-                                            {qkv, out, lse, {}, shape, workspace});
-  }));
-  p.attention_flops_per_s = 2.0 * static_cast<double>(of.tokens * of.seq * width) / s;
+  for (const Kind& kind : kinds) {
+    if (!kind.is_there) continue;
+    const kernels::AttentionHeads shape{
+        .heads = of.heads, .kv_heads = of.heads, .seq = of.seq, .by = kind.by};
+    STRATA_TRY_ASSIGN(const BufferView workspace,
+                      rig.memory(MemoryKind::device, kernels::attention_forward_workspace_bytes(
+                                                         of.tokens, shape, DType::bf16, of.head_dim)));
+    STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
+      return kernels::attention_forward_async(rig.backend(), rig.compute(),
+                                              {qkv, out, lse, {}, shape, workspace});
+    }));
+    p.*kind.rate = 2.0 * static_cast<double>(of.tokens * of.seq * width) / s;
+  }
   rig.forget();
   return {};
 }

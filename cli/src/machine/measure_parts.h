@@ -11,6 +11,8 @@ namespace strata::cli {
 
 // The parts of measure_machine(), each of which fills its figures and series of the profile.
 Status measure_products(MeasureRig& rig, bool quick, MachineProfile& p);
+/// Only of a GPU that multiplies eight bits. Needs p.product_sizes.
+Status measure_fp8_products(MeasureRig& rig, MachineProfile& p);
 Status measure_attention(MeasureRig& rig, MachineProfile& p);
 /// What a block has beside its products: a norm, an activation, a sum; and what any instruction takes.
 Status measure_streaming(MeasureRig& rig, MachineProfile& p);

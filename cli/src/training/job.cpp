@@ -10,6 +10,7 @@
 #include <strata/kernels/attention.h>
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/kernels/cuda_products.h>
+#include <strata/kernels/fp8.h>
 #include <strata/model/decoder.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/cuda_backend.h>
@@ -97,8 +98,6 @@ Status decide_memory(LoadedConfig& loaded, const MachineProfile* machine, const 
 }
 
 // The autos that need facts of the machine, not of the model.
-constexpr int kOldestFp8Gpu = 89;
-
 Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = nullptr) {
   TrainConfig& c = loaded.config;
   resolve_backend(loaded, machine);
@@ -108,7 +107,7 @@ Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = null
     STRATA_TRY_ASSIGN(device, compute_device(c.memory.backend));
   }
   STRATA_TRY(decide_memory(loaded, machine, device));
-  if (c.train.fp8 && device.kind == DeviceKind::cuda && device.compute_capability < kOldestFp8Gpu)
+  if (c.train.fp8 && device.kind == DeviceKind::cuda && device.compute_capability < kernels::kOldestFp8Gpu)
     return Status::error(
         Code::unsupported,
         str("train.fp8 = true: ", device.name, " has compute capability ", device.compute_capability / 10,

@@ -15,6 +15,8 @@ namespace strata::kernels {
 
 /// Rows and columns of operands are multiples of this, which is what GPUs multiply.
 inline constexpr std::int64_t kFp8Multiple = 16;
+/// Ten times the compute capability from which on GPUs do.
+inline constexpr int kOldestFp8Gpu = 89;
 
 /// codes = x * scale, rounded to nearest even, as rows or transposed or both. An operand with a value that is
 /// not finite has the inverse scale NaN, and so has all that is made of it.

@@ -27,7 +27,10 @@ struct MachineProfile {
 
   /// Rates of products whose smallest side is product_sizes[i] (ascending); between them by the logarithm.
   std::vector<double> product_sizes, flops_16bit, flops_f32;
+  std::vector<double> flops_8bit;  ///< may be empty: as of 16 bits
   double attention_flops_per_s = 0;
+  /// By what it may be asked to multiply by instead (kernels/attention.h); 0: not known, as without.
+  double wgmma_attention_flops_per_s = 0, cudnn_attention_flops_per_s = 0;
   double device_bytes_per_s = 0;  ///< of what is no product: all its operands, read or written
   double launch_s = 0;            ///< that any instruction takes at least
   double wake_s = 0;              ///< until a queue that waited for another goes on
