@@ -37,6 +37,7 @@ class Verification:
         self.build = pathlib.Path(options.build).resolve()
         self.out = pathlib.Path(options.out).resolve()
         self.quick = options.quick
+        self.sizes = options.sizes.split(",") if options.sizes else None
         self.end = time.monotonic() + options.minutes * 60
         self.strata = self.build / "cli/strata"
         self.out.mkdir(parents=True, exist_ok=True)
@@ -47,7 +48,7 @@ class Verification:
     def search_paths(self):
         """Of a packed build its own libraries; of cuBLASLt, which is loaded by name, wherever there is one."""
         places = [self.build / "lib", "/usr/local/cuda/lib64"]
-        places += [pathlib.Path(folder) / "nvidia" / part / "lib" for folder in sys.path for part in ("cu13", "cublas")]
+        places += [pathlib.Path(folder) / "nvidia" / part / "lib" for folder in sys.path for part in ("cu13", "cublas", "cudnn")]
         found = [str(place) for place in places if pathlib.Path(place).is_dir()]
         return found + [path for path in [os.environ.get("LD_LIBRARY_PATH")] if path]
 
@@ -136,16 +137,27 @@ class Verification:
         return summary
 
     def losses(self):
-        """The loss curve of the small model, on the host and on what is verified."""
+        """The loss curve of the small model, on the host and on what is verified. What attention is multiplied by is
+        asked for where there is a GPU to refuse it."""
         settings = (f"train.steps={12 if self.quick else 30}", "optim.warmup=3", "memory.device=256MiB", "memory.pinned=256MiB", "memory.nvme=0")
         results = {}
-        for dtype, bar in (("f32", 1e-3), ("bf16", 2e-2)):
-            here = self.train("here", *settings, f"train.dtype={dtype}")["losses"]
-            host = self.train("host", *settings, f"train.dtype={dtype}", backend="host")["losses"]
+        kinds = {"f32": (1e-3, ("train.dtype=f32",), ()), "bf16": (2e-2, ("train.dtype=bf16",), ())}
+        if self.gpu:
+            kinds["fp8"] = (2e-2, ("train.dtype=bf16", "train.fp8=true"), ())
+            kinds |= {by: (2e-2, ("train.dtype=bf16",), (f"train.attention={by}",)) for by in ("wgmma", "cudnn")}
+        for kind, (bar, both, of_gpu) in kinds.items():
+            try:
+                here = self.train("here", *settings, *both, *of_gpu)["losses"]
+            except Failed as failure:  # another GPU, or a build or a machine without it
+                if not re.search(r"train\.(fp8|attention) = \w+: ", str(failure)):
+                    raise
+                results[kind] = {"skipped": str(failure)}
+                continue
+            host = self.train("host", *settings, *both, backend="host")["losses"]
             off = max(abs(a - b) / abs(b) for a, b in zip(here, host, strict=True))
-            results[dtype] = {"first": here[0], "last": here[-1], "furthest_from_host": off, "bar": bar}
+            results[kind] = {"first": here[0], "last": here[-1], "furthest_from_host": off, "bar": bar}
             if not off <= bar or not here[-1] < here[0]:
-                raise Failed(f"{dtype}: {off:.2e} from the host's losses, of at most {bar}; from {here[0]} to {here[-1]}")
+                raise Failed(f"{kind}: {off:.2e} from the host's losses, of at most {bar}; from {here[0]} to {here[-1]}")
         return results
 
     def placements(self):
@@ -206,8 +218,9 @@ class Verification:
         return json.loads(done.stdout) if done.returncode == 0 else {"skipped": done.stderr.strip()[-300:]}
 
     def scenarios(self):
-        """Steps of models of two sizes with states on the device, in RAM and on disk, beside their forecasts."""
-        sizes = (SMALL,) if self.quick or not self.gpu else (LLAMA_1B, LLAMA_7B)
+        """Steps of models with states on the device, in RAM and on disk, beside their forecasts."""
+        usual = USUAL_SIZES if self.gpu and not self.quick else ("small",)
+        sizes = [size for size in SIZES if size["name"] in (self.sizes or usual)]
         results = {}
         for size in sizes:
             for name, *budgets in size["placements"]:
@@ -259,6 +272,13 @@ LLAMA_1B = {"name": "1.2B", "model": llama(24, 2048, 16, 5504, 2048, 4, 2, 8192,
 LLAMA_7B = {"name": "6.5B", "model": llama(32, 4096, 32, 11008, 2048, 4, 2, 8192, 5),
             "placements": (("all on the device", "offload.policy=device", "memory.nvme=0"),
                            ("states in RAM", "memory.device=48GiB", "memory.nvme=0"))}  # fmt: skip
+LLAMA_7B_32K = {"name": "6.5B at 32 K", "model": llama(32, 4096, 32, 11008, 2048, 4, 4, 8192, 4), "placements": LLAMA_7B["placements"]}
+LLAMA_7B_64K = {"name": "6.5B at 64 K", "model": llama(32, 4096, 32, 11008, 2048, 4, 8, 8192, 4), "placements": LLAMA_7B["placements"]}
+LLAMA_13B = {"name": "13B", "model": llama(40, 5120, 40, 13824, 2048, 4, 2, 8192, 4), "placements": (("over the device and RAM", "memory.nvme=0"),)}
+LLAMA_20B = {"name": "20B", "model": llama(44, 6144, 48, 16384, 2048, 8, 1, 8192, 4),
+             "placements": (("over the device, RAM and disk", "memory.nvme=56GiB"),)}  # fmt: skip
+SIZES = (SMALL, LLAMA_1B, LLAMA_7B, LLAMA_7B_32K, LLAMA_7B_64K, LLAMA_13B, LLAMA_20B)
+USUAL_SIZES = ("1.2B", "6.5B")  # what ten minutes are enough for
 
 
 def row_of(name, result):
@@ -270,7 +290,8 @@ def row_of(name, result):
         counted = [counts for counts in result.values() if isinstance(counts, dict)]
         return ", ".join(f"{sum(counts[state] for counts in counted)} {state}" for state in ("passed", "skipped", "failed"))
     if name == "losses":
-        return ", ".join(f"{dtype}: {one['furthest_from_host']:.1e} from the host's" for dtype, one in result.items())
+        return ", ".join(f"{kind}: " + (f"{one['furthest_from_host']:.1e} from the host's" if "bar" in one else "not here")
+                         for kind, one in result.items())  # fmt: skip
     if name == "placements":
         return result["said"]
     if name == "lifecycle":
@@ -287,11 +308,14 @@ def main():
     parser.add_argument("--parts", default=",".join(PARTS), help="of " + ",".join(PARTS))
     parser.add_argument("--minutes", type=float, default=9.5, help="what has not begun by then is left out")
     parser.add_argument("--quick", action="store_true", help="small models and short measurements")
+    parser.add_argument("--sizes", help="of the scenarios, names of " + ", ".join(size["name"] for size in SIZES))
     parser.add_argument("--commit", default="unknown")
     options = parser.parse_args()
     wanted = options.parts.split(",")
     if unknown := [part for part in wanted if part not in PARTS]:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    if unknown := [size for size in (options.sizes or "").split(",") if size and size not in [one["name"] for one in SIZES]]:
+        parser.error(f"no size {', '.join(unknown)}; there are {', '.join(one['name'] for one in SIZES)}")
     verification = Verification(options)
     report = {"date": time.strftime("%Y-%m-%d"), "commit": options.commit, "gpu": verification.gpu, "backend": verification.backend,
               "parts": {}}  # fmt: skip
