@@ -3,6 +3,7 @@
 #include <strata/kernels/attention.h>
 #include <strata/kernels/block_codes.h>
 #include <strata/kernels/cached_attention.h>
+#include <strata/kernels/cast_rows.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/embedding.h>
@@ -50,6 +51,7 @@ Status swiglu_forward(Backend& backend, Stream& stream, const SwigluForwardArgs&
 Status swiglu_backward(Backend& backend, Stream& stream, const SwigluBackwardArgs& args);
 Status fp8_cast(Backend& backend, Stream& stream, const Fp8CastArgs& args);
 Status fp8_product(Backend& backend, Stream& stream, const Fp8ProductArgs& args);
+Status cast_rows(Backend& backend, Stream& stream, const CastRowsArgs& args);
 Status quantize_blocks(Backend& backend, Stream& stream, const BlockCodesArgs& args);
 Status dequantize_blocks(Backend& backend, Stream& stream, const BlockCodesArgs& args);
 Status update(Backend& backend, Stream& stream, const UpdateArgs& args);

@@ -54,6 +54,7 @@ Status swiglu_forward(Backend&, Stream&, const SwigluForwardArgs&) { return abse
 Status swiglu_backward(Backend&, Stream&, const SwigluBackwardArgs&) { return absent("swiglu_backward"); }
 Status fp8_cast(Backend&, Stream&, const Fp8CastArgs&) { return absent("fp8_cast"); }
 Status fp8_product(Backend&, Stream&, const Fp8ProductArgs&) { return absent("fp8_product"); }
+Status cast_rows(Backend&, Stream&, const CastRowsArgs&) { return absent("cast_rows"); }
 Status quantize_blocks(Backend&, Stream&, const BlockCodesArgs&) { return absent("quantize_blocks"); }
 Status dequantize_blocks(Backend&, Stream&, const BlockCodesArgs&) { return absent("dequantize_blocks"); }
 Status update(Backend&, Stream&, const UpdateArgs&) { return absent("update"); }

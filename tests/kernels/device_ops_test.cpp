@@ -6,6 +6,7 @@
 
 #include <strata/cpuopt/norm.h>
 #include <strata/kernels/block_codes.h>
+#include <strata/kernels/cast_rows.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/embedding.h>
@@ -98,6 +99,27 @@ TEST_P(DeviceOpsTest, CodesOfBlocks) {
         same<BlockCodesArgs>("values of codes", args, &dequantize_blocks_host, &dequantize_blocks_async,
                              {&BlockCodesArgs::x});
       }
+    }
+}
+
+// At once where all rows are aligned, value by value where they are not.
+TEST_P(DeviceOpsTest, RowsCastPackedAndUnpacked) {
+  for (const DType to : {DType::f32, DType::bf16, DType::f16})
+    for (const auto& [rows, columns, x_stride, y_stride] : {std::array<std::int64_t, 4>{1, 1, 1, 1},
+                                                            {70, 1024, 4096, 1024},
+                                                            {70, 1024, 1024, 4096},
+                                                            {33, 100, 101, 107}}) {
+      const TensorView x = in({rows * x_stride}, 1), y = unwritten({rows * y_stride}, to);
+      CastRowsArgs args{
+          {x.data, {rows, columns}, x.dtype}, {y.data, {rows, columns}, to}, x_stride, y_stride};
+      CastRowsArgs twin = args;
+      twin.y.data = memory(y.bytes());  // with the same bytes between rows
+      std::memcpy(twin.y.data, y.data, y.bytes());
+      cast_rows_host(args, *pool_);
+      must(cast_rows_async(*backend_, stream_, twin));
+      must(backend_->synchronize(stream_));
+      EXPECT_EQ(std::memcmp(y.data, twin.y.data, y.bytes()), 0)
+          << rows << " x " << columns << " to " << to_string(to);
     }
 }
 
