@@ -15,8 +15,12 @@ bool is_packed(const Instr& instr) {
 Program attend_by(Program program, kernels::AttentionBy by) {
   for (Instr& instr : program.code) {
     if (instr.op != Op::attention && instr.op != Op::attention_backward) continue;
-    if (by == kernels::AttentionBy::cudnn && is_packed(instr)) continue;
-    instr.attrs.by = by;
+    kernels::AttentionHeads heads = attention_heads(instr.attrs);
+    heads.by = by;
+    const ValueInfo& qkv = program.value(instr.in[0]);
+    instr.attrs.by = kernels::attended_by(heads, qkv.shape.dim(0), qkv.dtype,
+                                          qkv.shape.dim(-1) / (heads.heads + 2 * heads.kv_heads),
+                                          is_packed(instr), instr.op == Op::attention_backward);
     std::vector<const ValueInfo*> in;
     for (const ValueId id : instr.in) in.push_back(id == kNoValue ? nullptr : &program.value(id));
     const auto made = op_def(instr.op).infer(in, instr.attrs);

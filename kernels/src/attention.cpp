@@ -49,6 +49,28 @@ detail::Check check(const char* op, const Args& a) {
 
 }  // namespace
 
+std::string_view to_string(AttentionBy by) noexcept {
+  switch (by) {
+    case AttentionBy::warps:
+      return "mma";
+    case AttentionBy::groups:
+      return "wgmma";
+    case AttentionBy::cudnn:
+      return "cudnn";
+  }
+  return "?";
+}
+
+AttentionBy attended_by(const AttentionHeads& shape, std::int64_t tokens, DType dtype, std::int64_t head_dim,
+                        bool packed, bool backward) noexcept {
+  const bool by_groups =
+      shape.by == AttentionBy::groups && size_of(dtype) == 2 && (head_dim == 64 || head_dim == 128);
+  const bool by_cudnn =
+      !packed &&
+      detail::cudnn_takes(detail::cudnn_attention(backward, tokens, shape, dtype, head_dim), shape);
+  return by_groups || by_cudnn ? shape.by : AttentionBy::warps;
+}
+
 std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept {
   return attention_forward_workspace_bytes(tokens, shape, DType::f32, 0);
 }

@@ -57,6 +57,27 @@ TEST_F(CliPlanE2e, BudgetsAreSweptAndTheSmallestThatDoAreNamed) {
   EXPECT_THAT(optimized.out, HasSubstr("as fast to a fiftieth with memory.device="));
 }
 
+// Of 33 heads of 128 values: all of wgmma's and cuDNN's, but where backward kept more than 2 GiB.
+TEST_F(CliPlanE2e, WhatMultipliesAttentionIsSaidAndRefusedWhereItWouldNone) {
+  EXPECT_THAT(strata(for_machine({})).out, Not(HasSubstr("attention by")));
+  EXPECT_THAT(strata(for_machine({"train.attention=wgmma"})).out, HasSubstr(", attention by wgmma\n"));
+  EXPECT_THAT(strata(for_machine({"train.attention=cudnn"})).out,
+              HasSubstr(", attention by cudnn and backward by mma\n"));
+  EXPECT_THAT(strata({"plan", "--machine", "h200", "--params", "7e9", "model.seq=1024", "train.micro_batch=8",
+                      "train.attention=cudnn"})
+                  .out,
+              HasSubstr(", attention by cudnn\n"));
+  const auto none = [](const ProgramResult& result, const std::string& says) {
+    EXPECT_EQ(result.exit_code, 2) << result.said();
+    EXPECT_THAT(result.err, AllOf(HasSubstr("multiplies no attention of this model"), HasSubstr(says)));
+  };
+  none(strata(for_machine({"train.attention=wgmma", "model.heads=64"})),
+       "heads of 66 values in bf16; it takes");
+  none(strata(for_machine({"train.attention=cudnn", "train.dtype=f32"})),
+       "heads of 128 values in f32; it takes");
+  none(strata(for_machine({"train.attention=cudnn", "model.family=bloom"})), "in bf16, with ALiBi; it takes");
+}
+
 TEST_F(CliPlanE2e, MistakesAreNamed) {
   const auto refused = [&](const Words& words, int code, const std::string& says) {
     const ProgramResult result = strata(words);

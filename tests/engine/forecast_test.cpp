@@ -61,6 +61,7 @@ TEST(ForecastTest, AStepOfNothingButComputingTakesItsFlops) {
 std::unique_ptr<const RunPlan> plan_with(const std::function<Program(Program)>& pass) {
   DecoderConfig config = test::tiny_config();
   config.vocab = 64;
+  config.hidden = 128;  // heads of 64
   ProgramSet set = test::unfused_programs(Recompute::none, 2, config, DType::bf16);
   for (Program* program : {&set.eval, &set.train, &set.infer}) *program = pass(std::move(*program));
   EngineOptions options;

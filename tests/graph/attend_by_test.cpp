@@ -10,7 +10,7 @@ namespace {
 
 TEST(AttendByTest, AttentionOfBothWaysIsMarkedAlsoWhereItIsMadeAgain) {
   for (const Recompute recompute : kRecomputeModes) {
-    const Program before = test::decoder_program(test::decoder_of(2, 32), 2, recompute),
+    const Program before = test::decoder_program(test::decoder_of(2, 128), 2, recompute, DType::bf16),
                   after = attend_by(before, kernels::AttentionBy::groups);
     int marked = 0;
     for (std::size_t i = 0; i < before.code.size(); ++i) {
@@ -26,6 +26,45 @@ TEST(AttendByTest, AttentionOfBothWaysIsMarkedAlsoWhereItIsMadeAgain) {
       EXPECT_EQ(attrs, was.attrs);  // and nothing else
     }
     EXPECT_GE(marked, 4);  // of two layers, both ways
+  }
+}
+
+// wgmma's heads are of 64 and 128 values in 16 bits, cuDNN's of 16 to 128 in 16 bits.
+TEST(AttendByTest, WhatItDoesNotMultiplyIsLeftToWarps) {
+  using kernels::AttentionBy;
+  const auto by = [](AttentionBy asked, std::int64_t hidden, DType dtype) {
+    const Program program =
+        attend_by(test::decoder_program(test::decoder_of(1, hidden), 2, Recompute::none, dtype), asked);
+    std::vector<AttentionBy> all;
+    for (const Instr& instr : program.code)
+      if (instr.op == Op::attention || instr.op == Op::attention_backward) all.push_back(instr.attrs.by);
+    EXPECT_EQ(all.size(), 2u);
+    EXPECT_EQ(all.front(), all.back());
+    return all.front();
+  };
+  ASSERT_EQ(test::decoder_of(1, 128).heads, 2);
+  EXPECT_EQ(by(AttentionBy::groups, 128, DType::bf16), AttentionBy::groups);
+  EXPECT_EQ(by(AttentionBy::groups, 256, DType::f16), AttentionBy::groups);
+  EXPECT_EQ(by(AttentionBy::groups, 128, DType::f32), AttentionBy::warps);
+  EXPECT_EQ(by(AttentionBy::groups, 192, DType::bf16), AttentionBy::warps);
+  EXPECT_EQ(by(AttentionBy::cudnn, 192, DType::bf16), AttentionBy::cudnn);
+  EXPECT_EQ(by(AttentionBy::cudnn, 128, DType::f32), AttentionBy::warps);
+  EXPECT_EQ(by(AttentionBy::cudnn, 16, DType::bf16), AttentionBy::warps);
+}
+
+// More than 2 GiB of score gradients: 2 bytes for each of 2 heads' 32,768 x 32,768.
+TEST(AttendByTest, ABackwardThatKeepsTooMuchIsLeftToWarps) {
+  DecoderConfig config = test::decoder_of(1, 128);
+  config.seq = 32768;
+  const Program program =
+      attend_by(test::decoder_program(config, 1, Recompute::none, DType::bf16), kernels::AttentionBy::cudnn);
+  for (const Instr& instr : program.code) {
+    if (instr.op == Op::attention) {
+      EXPECT_EQ(instr.attrs.by, kernels::AttentionBy::cudnn);
+    }
+    if (instr.op == Op::attention_backward) {
+      EXPECT_EQ(instr.attrs.by, kernels::AttentionBy::warps);
+    }
   }
 }
 

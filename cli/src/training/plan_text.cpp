@@ -47,6 +47,19 @@ TierHomes homes_in(const RunPlan& plan, Tier tier) {
   return homes;
 }
 
+// What multiplies in attention, where that is not what does everywhere.
+std::string attention_text(const LoweredProgram& train) {
+  const auto by = [&](Op op) {
+    for (const LoweredInstr& instr : train.code)
+      if (instr.op == op) return instr.attrs.by;
+    return kernels::AttentionBy::warps;
+  };
+  const kernels::AttentionBy forward = by(Op::attention), backward = by(Op::attention_backward);
+  if (forward == kernels::AttentionBy::warps && backward == forward) return "";
+  return str(", attention by ", to_string(forward),
+             backward == forward ? "" : str(" and backward by ", to_string(backward)));
+}
+
 }  // namespace
 
 std::string paths_text(const std::vector<NvmePath>& paths) {
@@ -69,9 +82,9 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
   if (const std::int64_t frozen = plan.n_params(false); frozen > 0)
     text += fmt::format("frozen   {:.2f} M parameters; {:.2f} M are trained\n",
                         static_cast<double>(frozen) * 1e-6, static_cast<double>(plan.n_params(true)) * 1e-6);
-  text += fmt::format("step     {} tokens ({} micro-batches of {} sequences), {} in {}, recompute {}\n",
+  text += fmt::format("step     {} tokens ({} micro-batches of {} sequences), {} in {}, recompute {}{}\n",
                       static_cast<std::int64_t>(tokens_per_step(c)), c.train.grad_accum, c.train.micro_batch,
-                      c.optim.name, c.offload.states, to_string(job.recompute));
+                      c.optim.name, c.offload.states, to_string(job.recompute), attention_text(plan.train));
   if (job.elsewhere.empty()) {
     const auto device = compute_device(c.memory.backend);
     text +=

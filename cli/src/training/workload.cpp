@@ -172,15 +172,42 @@ Status no_fp8(const TrainConfig& config) {
                            " tokens, model.hidden = ", model.hidden, ", model.ffn = ", model.ffn));
 }
 
+kernels::AttentionBy asked_to_attend(const TrainConfig& config) {
+  if (config.memory.backend != "cuda") return kernels::AttentionBy::warps;
+  return config.train.attention == "wgmma"   ? kernels::AttentionBy::groups
+         : config.train.attention == "cudnn" ? kernels::AttentionBy::cudnn
+                                             : kernels::AttentionBy::warps;
+}
+
+// Where none of the attention of the model that is trained is what was asked for.
+Status attends_so(const Program& train, const TrainConfig& config) {
+  const kernels::AttentionBy by = asked_to_attend(config);
+  if (by == kernels::AttentionBy::warps ||
+      std::any_of(train.code.begin(), train.code.end(),
+                  [&](const Instr& instr) { return instr.attrs.by == by; }))
+    return {};
+  const DecoderConfig model = decoder_config(config);
+  return Status::error(
+      Code::invalid,
+      str("train.attention = ", config.train.attention,
+          ", but it multiplies no attention of this model: heads of ",
+          model.head_dim > 0 ? model.head_dim : model.hidden / model.heads, " values in ",
+          to_string(compute_dtype(config)),
+          model.position == DecoderConfig::Position::alibi ? ", with ALiBi" : "",
+          config.data.packing == "pack" ? ", of packed documents" : "",
+          by == kernels::AttentionBy::groups ? "; it takes heads of 64 and 128 values in bf16 or f16"
+                                             : "; it takes heads of 16 to 128 values, a multiple of 8, in "
+                                               "bf16 or f16, without ALiBi or packed "
+                                               "documents"));
+}
+
 }  // namespace
 
 Program fit_to_backend(Program program, const TrainConfig& config) {
   if (config.train.fp8) program = use_fp8(std::move(program));
   program = fuse_adds(std::move(program));
   if (config.memory.backend != "cuda") return program;
-  if (config.train.attention == "wgmma")
-    program = attend_by(std::move(program), kernels::AttentionBy::groups);
-  if (config.train.attention == "cudnn") program = attend_by(std::move(program), kernels::AttentionBy::cudnn);
+  program = attend_by(std::move(program), asked_to_attend(config));
   return give_product_workspaces(std::move(program));
 }
 
@@ -202,6 +229,7 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
   set.train = recompute_regions(std::move(set.train), activations.recompute);
   if (activations.by_layer) set.train = in_layer_order(set.train, config.train.grad_accum);
   set.train = fit_to_backend(std::move(set.train), config);
+  STRATA_TRY(attends_so(set.train, config));
   set.train = offload_activations(std::move(set.train), away_options(config, activations.share_away));
   if (activations.to_nvme) set.train = store_activations(std::move(set.train), away_options(config, 1));
   STRATA_TRY_ASSIGN(Program inference, record_decoder(decoder_config(config), 1, DecoderHead::logits,

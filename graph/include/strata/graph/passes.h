@@ -66,8 +66,9 @@ Program fuse_adds(Program program);
 /// twice changes nothing more.
 Program give_product_workspaces(Program program);
 
-/// What multiplies in attention, both ways, on GPUs that have it, with the scratch that it takes; packed
-/// documents are not cuDNN's. Before offload_activations(); twice changes nothing more.
+/// What multiplies in attention, both ways, on GPUs that have it, with the scratch that it takes; what it
+/// does not multiply (kernels::attended_by) is left to warps. Before offload_activations(); twice changes
+/// nothing more.
 Program attend_by(Program program, kernels::AttentionBy by);
 
 /// What offload_activations() goes by. Rates are those that a program may count on throughout; they choose

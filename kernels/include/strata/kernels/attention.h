@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include <strata/runtime/backend.h>
 #include <strata/runtime/tensor_view.h>
@@ -18,6 +19,9 @@ enum class AttentionBy : std::uint8_t {
   cudnn,
 };
 
+/// As train.attention names it: mma, wgmma, cudnn.
+std::string_view to_string(AttentionBy by) noexcept;
+
 /// How heads share a row and which keys a query sees. A row of qkv is q | k | v: `heads` query heads, then
 /// `kv_heads` key heads, then as many value heads, all of d elements. Query head i reads key head
 /// i / (heads / kv_heads) (grouped queries: Ainslie et al. 2023).
@@ -32,6 +36,11 @@ struct AttentionHeads {
 /// The slope of a head: powers of 2^(-8 / n) for n = the greatest power of two <= heads, then odd powers of
 /// the next.
 float alibi_slope(std::int64_t head, std::int64_t heads) noexcept;
+
+/// What multiplies such heads where shape.by is asked for, on a GPU and in a build that have it: that, or
+/// warps. `packed`: documents are given.
+AttentionBy attended_by(const AttentionHeads& shape, std::int64_t tokens, DType dtype, std::int64_t head_dim,
+                        bool packed, bool backward) noexcept;
 
 /// Whether the current GPU has compute capability 9.0, and this build has kernels for 9.0a.
 bool cuda_attends_by_groups();
