@@ -41,7 +41,7 @@ strata_feature(URING liburing_FOUND "liburing ${liburing_VERSION}")
 
 set(strata_cuda_found FALSE)
 if(NOT STRATA_WITH_CUDA STREQUAL "OFF")
-  find_package(CUDAToolkit 12 QUIET)
+  find_package(CUDAToolkit 12.5 QUIET)
   if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
     set(strata_cuda_found TRUE)
   endif()

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-PARTS = ("tests", "sanitizer", "rates", "profile", "peers", "losses", "placements", "lifecycle", "scenarios")
+PARTS = ("tests", "sanitizer", "rates", "profile", "peers", "losses", "placements", "lifecycle", "choices", "scenarios")
 
 
 class Failed(Exception):
@@ -122,13 +122,13 @@ class Verification:
                 results["error"] = f"{check}: {said.strip()[-600:]}"
         return results
 
-    def train(self, name, *settings, backend=None, model=("--preset", "austen-5m"), environment=None, keep=False):
+    def train(self, name, *settings, backend=None, model=("--preset", "austen-5m"), environment=None, keep=False, limit=math.inf):
         """A run's summary; its folder goes unless it is to be kept."""
         folder = self.out / "run" / name
         shutil.rmtree(folder, ignore_errors=True)
         run([self.strata, "train", *model, "--out", folder, f"memory.backend={backend or self.backend}", "train.max_time=none",
              "log.sample_every=0", "train.eval_every=0", "data.val=[]", f"checkpoint.at_end={str(keep).lower()}", f"memory.nvme_dir={self.out}/nvme",
-             f"data.cache_dir={self.out}/cache", *settings], self.left(), environment={**self.environment, **(environment or {})})  # fmt: skip
+             f"data.cache_dir={self.out}/cache", *settings], min(limit, self.left()), environment={**self.environment, **(environment or {})})  # fmt: skip
         summary = json.loads((folder / "summary.json").read_text())
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         summary["losses"] = [line["loss"] for line in lines if "loss" in line]
@@ -136,29 +136,43 @@ class Verification:
             shutil.rmtree(folder)
         return summary
 
+    LOSSES = ("optim.warmup=3", "memory.device=256MiB", "memory.pinned=256MiB", "memory.nvme=0")
+
+    def losses_of(self, *settings, **how):
+        steps = f"train.steps={12 if self.quick else 30}"
+        return self.train("losses", steps, *self.LOSSES, *settings, **how)["losses"]
+
     def losses(self):
-        """The loss curve of the small model, on the host and on what is verified. What attention is multiplied by is
-        asked for where there is a GPU to refuse it."""
-        settings = (f"train.steps={12 if self.quick else 30}", "optim.warmup=3", "memory.device=256MiB", "memory.pinned=256MiB", "memory.nvme=0")
+        """The loss curve of the small model, on the host and on what is verified."""
         results = {}
-        kinds = {"f32": (1e-3, ("train.dtype=f32",), ()), "bf16": (2e-2, ("train.dtype=bf16",), ())}
-        if self.gpu:
-            kinds["fp8"] = (2e-2, ("train.dtype=bf16", "train.fp8=true"), ())
-            kinds |= {by: (2e-2, ("train.dtype=bf16",), (f"train.attention={by}",)) for by in ("wgmma", "cudnn")}
-        for kind, (bar, both, of_gpu) in kinds.items():
+        for dtype, bar in (("f32", 1e-3), ("bf16", 2e-2)):
+            here, host = self.losses_of(f"train.dtype={dtype}"), self.losses_of(f"train.dtype={dtype}", backend="host")
+            results[dtype] = compared(here, host, bar)
+        return with_errors(results)
+
+    def choices(self):
+        """What a run has to ask for, beside the host: its losses, and the rates that forecasts of it go by. Each by itself, and
+        not for long: what does not work here is told, and stops nothing."""
+        if not self.gpu:
+            return {"skipped": "no GPU"}
+        results = {}
+        kinds = {"fp8": ("train.fp8=true",), "cudnn": ("train.attention=cudnn",), "wgmma": ("train.attention=wgmma",)}
+        for kind, asked in kinds.items():
             try:
-                here = self.train("here", *settings, *both, *of_gpu)["losses"]
-            except Failed as failure:  # another GPU, or a build or a machine without it
-                if not re.search(r"train\.(fp8|attention) = \w+: ", str(failure)):
-                    raise
-                results[kind] = {"skipped": str(failure)}
-                continue
-            host = self.train("host", *settings, *both, backend="host")["losses"]
-            off = max(abs(a - b) / abs(b) for a, b in zip(here, host, strict=True))
-            results[kind] = {"first": here[0], "last": here[-1], "furthest_from_host": off, "bar": bar}
-            if not off <= bar or not here[-1] < here[0]:
-                raise Failed(f"{kind}: {off:.2e} from the host's losses, of at most {bar}; from {here[0]} to {here[-1]}")
-        return results
+                here = self.losses_of("train.dtype=bf16", *asked, limit=60)
+                host = self.losses_of("train.dtype=bf16", *(asked if kind == "fp8" else ()), backend="host")
+                results[kind] = compared(here, host, 2e-2)
+            except Failed as failure:
+                asks = re.search(r"train\.(fp8|attention) = \w+: ", str(failure))  # another GPU, or a build or machine without it
+                results[kind] = {"skipped" if asks else "error": str(failure)}
+        try:
+            rates = run([self.strata, "bench", "--json", "--backend", self.backend, "--quick", "--choices", "--out",
+                         self.out / "choices.toml"], min(120, self.left()), self.environment)  # fmt: skip
+            device = json.loads(rates)["device"]
+            results["rates"] = {key: device.get(key) for key in ("tflops_8bit", "wgmma_attention_tflops", "cudnn_attention_tflops")}
+        except Failed as failure:
+            results["rates"] = {"error": str(failure)}
+        return with_errors(results)
 
     def placements(self):
         """The small model in several placements, every bit compared: budgets that cap the device among them."""
@@ -198,7 +212,7 @@ class Verification:
 
     def rates(self):
         return json.loads(run([self.build / "bench/machine_rates", *(("--gib", "0.125", "--rounds", "2") if self.quick else ())],
-                              self.left(), self.environment))  # fmt: skip
+                              min(150, self.left()), self.environment))  # fmt: skip
 
     def profile(self):
         """What plans for this machine go by; the forecasts of the scenarios do."""
@@ -235,10 +249,22 @@ class Verification:
                     results[label] = {"error": str(failure)}
                     continue
                 results[label] = scenario_figures(summary)
-        errors = [f"{label}: {one['error']}" for label, one in results.items() if "error" in one]
-        if errors:
-            results["error"] = errors[0]
-        return results
+        return with_errors(results)
+
+
+def with_errors(results):
+    """As a part's result, which failed if one of its own did."""
+    errors = [f"{label}: {one['error']}" for label, one in results.items() if "error" in one]
+    return {**results, "error": errors[0]} if errors else results
+
+
+def compared(here, host, bar):
+    """Losses beside the host's: no further than the bar from any, and falling."""
+    off = max(abs(a - b) / abs(b) for a, b in zip(here, host, strict=True))
+    result = {"first": here[0], "last": here[-1], "furthest_from_host": off, "bar": bar}
+    if not off <= bar or not here[-1] < here[0]:
+        result["error"] = f"{off:.2e} from the host's losses, of at most {bar}; from {here[0]} to {here[-1]}"
+    return result
 
 
 def texts_of(generated):
@@ -289,9 +315,9 @@ def row_of(name, result):
     if name == "tests":
         counted = [counts for counts in result.values() if isinstance(counts, dict)]
         return ", ".join(f"{sum(counts[state] for counts in counted)} {state}" for state in ("passed", "skipped", "failed"))
-    if name == "losses":
+    if name in ("losses", "choices"):
         return ", ".join(f"{kind}: " + (f"{one['furthest_from_host']:.1e} from the host's" if "bar" in one else "not here")
-                         for kind, one in result.items())  # fmt: skip
+                         for kind, one in result.items() if kind != "rates")  # fmt: skip
     if name == "placements":
         return result["said"]
     if name == "lifecycle":

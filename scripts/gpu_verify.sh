@@ -2,10 +2,11 @@
 # Checks strata on a machine with a GPU: the tests that need one, the same bits in all placements, losses beside the
 # host's, rates beside PyTorch's, whole steps of large models beside their forecasts. Leaves gpu_verify.json and prints a
 # table; under ten minutes. Where there is no GPU, what needs one is skipped and the rest runs on the host, small.
-#   scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--sizes A,B] [--quick]
+#   scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--sizes A,B] [--minutes N] [--quick]
 #                                       builds the preset cuda, or takes the build in DIR; --parts: tests, sanitizer,
-#                                       rates, profile, peers, losses, placements, lifecycle, scenarios; --sizes: of the
-#                                       scenarios' models, else 1.2B and 6.5B (others take longer than ten minutes)
+#                                       rates, profile, peers, losses, placements, lifecycle, choices, scenarios; --sizes: of
+#                                       the scenarios' models, else 1.2B and 6.5B (others take longer); --minutes: 9.5, after
+#                                       which nothing begins
 #   scripts/gpu_verify.sh --pack DIR    builds, and copies programs and libraries to DIR, which --build takes on a machine
 #                                       that has neither compiler nor packages
 set -euo pipefail
@@ -19,8 +20,9 @@ while (( $# )); do
     --pack) pack=${2:?--pack takes a folder}; shift 2 ;;
     --parts) options+=(--parts "${2:?--parts takes names}"); shift 2 ;;
     --sizes) options+=(--sizes "${2:?--sizes takes names}"); shift 2 ;;
+    --minutes) options+=(--minutes "${2:?--minutes takes a number}"); shift 2 ;;
     --quick) options+=(--quick); shift ;;
-    *) echo 'usage: scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--sizes A,B] [--quick] [--pack DIR]' >&2; exit 2 ;;
+    *) echo 'usage: scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--sizes A,B] [--minutes N] [--quick] [--pack DIR]' >&2; exit 2 ;;
   esac
 done
 

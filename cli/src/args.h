@@ -38,6 +38,7 @@ struct Args {
   std::int64_t steps = 30;               ///< of `verify`
   bool practicality = false;             ///< of `verify`
   bool quick = false;                    ///< of `bench`
+  bool choices = false;                  ///< of `bench`
   std::string backend = "host";          ///< of `bench`
   std::string machine;                   ///< of `plan`: a profile's name or file
   std::optional<double> params{};        ///< of `plan`: of a model of that size; else the configured one

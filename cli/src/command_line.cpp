@@ -134,6 +134,7 @@ void add_bench_options(CLI::App& app, Args& args) {
   app.add_option("--out", args.out_dir, "Profile to write (default: where strata plan finds it)")
       ->option_text("FILE");
   app.add_flag("--quick", args.quick, "In a fifth of the time, and less exact");
+  app.add_flag("--choices", args.choices, "Also what a run has to ask for: eight bits, wgmma, cuDNN");
   app.add_option("--backend", args.backend, "What computes: host, or cuda for the GPU")
       ->check(CLI::IsMember({"host", "cuda"}))
       ->capture_default_str();

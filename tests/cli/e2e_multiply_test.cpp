@@ -52,7 +52,8 @@ TEST_F(CliFp8E2e, WhatCannotBeIsSaidAndWhatWasStays) {
 
 // What multiplies in a GPU's attention is nothing to a host, but belongs to the run.
 TEST_F(CliE2e, WhatMultipliesAttentionIsTheRunsAndChangesNothingOnAHost) {
-  const Words words = {"train.steps=6", "train.dtype=bf16", "log.every=1"};
+  const Words words = {"train.steps=6", "train.dtype=bf16",    "log.every=1",        "model.hidden=128",
+                       "model.heads=2", "memory.device=64MiB", "memory.pinned=64MiB"};
   const auto run_of = [&](const std::string& name, Words more) {
     more.insert(more.end(), {"--out", name});
     more.insert(more.end(), words.begin(), words.end());
@@ -70,6 +71,12 @@ TEST_F(CliE2e, WhatMultipliesAttentionIsTheRunsAndChangesNothingOnAHost) {
     EXPECT_EQ(loss_bits(by), loss_bits("usual"));
     EXPECT_EQ(digest(by), digest("usual"));
   }
+  // Nor is begun on a host what a GPU would not go on with.
+  const ProgramResult none =
+      strata(tiny("train", {"--out", "none", "train.dtype=f32", "train.attention=wgmma"}));
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err,
+              HasSubstr("train.attention = wgmma, but it multiplies no attention of this model: heads of"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@ namespace strata::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -59,8 +60,12 @@ TEST_F(CliPlanE2e, BudgetsAreSweptAndTheSmallestThatDoAreNamed) {
 
 // Of 33 heads of 128 values: all of wgmma's and cuDNN's, but where backward kept more than 2 GiB.
 TEST_F(CliPlanE2e, WhatMultipliesAttentionIsSaidAndRefusedWhereItWouldNone) {
-  EXPECT_THAT(strata(for_machine({})).out, Not(HasSubstr("attention by")));
-  EXPECT_THAT(strata(for_machine({"train.attention=wgmma"})).out, HasSubstr(", attention by wgmma\n"));
+  EXPECT_THAT(strata(for_machine({})).out, Not(AnyOf(HasSubstr("attention by"), HasSubstr("is priced as"))));
+  EXPECT_THAT(strata(for_machine({"train.fp8=true"})).out,
+              HasSubstr("a product of eight bits is priced as one of 16"));
+  EXPECT_THAT(
+      strata(for_machine({"train.attention=wgmma"})).out,
+      AllOf(HasSubstr(", attention by wgmma\n"), HasSubstr("attention by wgmma is priced as by mma")));
   EXPECT_THAT(strata(for_machine({"train.attention=cudnn"})).out,
               HasSubstr(", attention by cudnn and backward by mma\n"));
   EXPECT_THAT(strata({"plan", "--machine", "h200", "--params", "7e9", "model.seq=1024", "train.micro_batch=8",
@@ -74,7 +79,7 @@ TEST_F(CliPlanE2e, WhatMultipliesAttentionIsSaidAndRefusedWhereItWouldNone) {
   none(strata(for_machine({"train.attention=wgmma", "model.heads=64"})),
        "heads of 66 values in bf16; it takes");
   none(strata(for_machine({"train.attention=cudnn", "train.dtype=f32"})),
-       "heads of 128 values in f32; it takes");
+       "with 33 heads of 128 values in f32; it takes");
   none(strata(for_machine({"train.attention=cudnn", "model.family=bloom"})), "in bf16, with ALiBi; it takes");
 }
 

@@ -1,5 +1,6 @@
 #include <strata/kernels/cast_rows.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -47,14 +48,14 @@ void with_type(DType dtype, const F& f) {
 struct Case {
   std::int64_t rows, columns, x_stride, y_stride;
 };
-constexpr Case kCases[] = {{1, 1, 1, 1},    {3, 40, 40, 40},       {5, 24, 64, 24},
-                           {7, 24, 24, 56}, {4, 1030, 1040, 1032}, {6, 13, 17, 19}};
+constexpr Case kCases[] = {{1, 1, 1, 1},          {3, 40, 40, 40}, {5, 24, 64, 24},         {7, 24, 24, 56},
+                           {4, 1030, 1040, 1032}, {6, 13, 17, 19}, {3, 12000, 12000, 12000}};
 
 class CastRowsTest : public ::testing::TestWithParam<std::pair<DType, DType>> {
  protected:
   /// y as cast(args) leaves it, gaps and all, in f32: `off` values away from a multiple of 16 bytes.
   template <class Cast>
-  std::vector<float> result(const Case& c, std::size_t off, const Cast& cast) {
+  std::vector<std::uint32_t> result(const Case& c, std::size_t off, const Cast& cast) {
     const auto [from, to] = GetParam();
     const std::vector<float> in = matrix(c.rows, c.columns, c.x_stride);
     Tensor x({c.rows * c.x_stride}, in, from);
@@ -71,10 +72,10 @@ class CastRowsTest : public ::testing::TestWithParam<std::pair<DType, DType>> {
     cast(CastRowsArgs{
         {x_at, {c.rows, c.columns}, from}, {y_at, {c.rows, c.columns}, to}, c.x_stride, c.y_stride});
     std::memcpy(y.view().data, y_at, y.view().bytes());
-    return y.values();
+    return bits_of(y.values());
   }
   /// By the definition.
-  std::vector<float> expected(const Case& c) {
+  std::vector<std::uint32_t> expected(const Case& c) {
     const auto [from, to] = GetParam();
     const std::vector<float> in = matrix(c.rows, c.columns, c.x_stride);
     std::vector<float> y(static_cast<std::size_t>(c.rows * c.y_stride), kBetween);
@@ -85,7 +86,12 @@ class CastRowsTest : public ::testing::TestWithParam<std::pair<DType, DType>> {
           with_type(dtype, [&]<class T>(std::type_identity<T>) { value = to_f32(from_f32<T>(value)); });
         y[static_cast<std::size_t>(row * c.y_stride + column)] = value;
       }
-    return y;
+    return bits_of(y);
+  }
+  static std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
+    std::vector<std::uint32_t> bits;
+    for (const float value : values) bits.push_back(std::bit_cast<std::uint32_t>(value));
+    return bits;
   }
 };
 

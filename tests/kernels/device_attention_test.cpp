@@ -102,22 +102,35 @@ void run_flash(const Call<T>& c) {
   using Crew =
       std::conditional_t<std::is_same_v<By, detail::ByGroups>, detail::WarpsWithBoxes<By::kWarps, kBackwards>,
                          detail::WarpsInTurn<By::kWarps, kBackwards>>;
-  Crew crew;
-  if constexpr (std::is_same_v<By, detail::ByGroups>) {
-    crew.matrices[0] = detail::boxed(v.qkv, c.batches, v.seq, v.width());
-    crew.matrices[1] = detail::boxed(c.dout, c.batches, v.seq, v.heads * v.d);
-  }
+  constexpr bool kBoxes = std::is_same_v<By, detail::ByGroups>;
+  const auto block = [&](const auto& run) {
+    Crew crew;
+    if constexpr (kBoxes) {
+      crew.matrices[0] = detail::boxed(v.qkv, c.batches, v.seq, v.width());
+      crew.matrices[1] = detail::boxed(c.dout, c.batches, v.seq, v.heads * v.d);
+    }
+    run(crew);
+    if constexpr (kBoxes) {
+      EXPECT_FALSE(crew.skipped);
+    }
+  };
   for (std::int64_t batch = 0; batch < c.batches; ++batch) {
     for (std::int64_t head = 0; head < v.heads; ++head) {
       for (std::int64_t first = 0; first < v.seq; first += Forward::kRows)
-        Forward::run(crew, shared, v, batch, head, first, c.slope(head), c.out, c.lse);
+        block([&](const Crew& crew) {
+          Forward::run(crew, shared, v, batch, head, first, c.slope(head), c.out, c.lse);
+        });
       for (std::int64_t first = 0; first < v.seq; first += Queries::kRows)
-        Queries::run(crew, shared, v, batch, head, first, c.slope(head), c.known_lse, c.dout, c.centers,
-                     c.dqkv);
+        block([&](const Crew& crew) {
+          Queries::run(crew, shared, v, batch, head, first, c.slope(head), c.known_lse, c.dout, c.centers,
+                       c.dqkv);
+        });
     }
     for (std::int64_t kv = 0; kv < v.kv_heads; ++kv)
       for (std::int64_t key = 0; key < v.seq; key += Keys::kRows)
-        Keys::run(crew, shared, v, batch, kv, key, c.slope, c.known_lse, c.dout, c.centers, c.dqkv);
+        block([&](const Crew& crew) {
+          Keys::run(crew, shared, v, batch, kv, key, c.slope, c.known_lse, c.dout, c.centers, c.dqkv);
+        });
   }
 }
 

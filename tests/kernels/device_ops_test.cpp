@@ -102,24 +102,31 @@ TEST_P(DeviceOpsTest, CodesOfBlocks) {
     }
 }
 
-// At once where all rows are aligned, value by value where they are not.
+// At once where all rows are aligned, value by value where their first, or the step to the next, is not.
 TEST_P(DeviceOpsTest, RowsCastPackedAndUnpacked) {
+  struct Case {
+    std::int64_t rows, columns, x_stride, y_stride, x_off, y_off;
+  };
   for (const DType to : {DType::f32, DType::bf16, DType::f16})
-    for (const auto& [rows, columns, x_stride, y_stride] : {std::array<std::int64_t, 4>{1, 1, 1, 1},
-                                                            {70, 1024, 4096, 1024},
-                                                            {70, 1024, 1024, 4096},
-                                                            {33, 100, 101, 107}}) {
-      const TensorView x = in({rows * x_stride}, 1), y = unwritten({rows * y_stride}, to);
-      CastRowsArgs args{
-          {x.data, {rows, columns}, x.dtype}, {y.data, {rows, columns}, to}, x_stride, y_stride};
-      CastRowsArgs twin = args;
-      twin.y.data = memory(y.bytes());  // with the same bytes between rows
-      std::memcpy(twin.y.data, y.data, y.bytes());
-      cast_rows_host(args, *pool_);
-      must(cast_rows_async(*backend_, stream_, twin));
+    for (const Case& c : {Case{1, 1, 1, 1, 0, 0}, Case{70, 1024, 4096, 1024, 0, 0},
+                          Case{70, 1024, 1024, 4096, 0, 0}, Case{70, 1024, 4096, 1024, 1, 0},
+                          Case{70, 1024, 1024, 4096, 0, 1}, Case{33, 100, 101, 107, 0, 0}}) {
+      const TensorView x = in({c.rows * c.x_stride + c.x_off}, 1),
+                       y = unwritten({c.rows * c.y_stride + c.y_off}, to), twin = unwritten(y.shape, to);
+      std::memcpy(twin.data, y.data, y.bytes());  // the same bytes between rows
+      const auto args = [&](const TensorView& into) {
+        return CastRowsArgs{
+            {x.data + c.x_off * static_cast<std::int64_t>(size_of(x.dtype)), {c.rows, c.columns}, x.dtype},
+            {into.data + c.y_off * static_cast<std::int64_t>(size_of(to)), {c.rows, c.columns}, to},
+            c.x_stride,
+            c.y_stride};
+      };
+      cast_rows_host(args(y), *pool_);
+      must(cast_rows_async(*backend_, stream_, args(twin)));
       must(backend_->synchronize(stream_));
-      EXPECT_EQ(std::memcmp(y.data, twin.y.data, y.bytes()), 0)
-          << rows << " x " << columns << " to " << to_string(to);
+      EXPECT_EQ(std::memcmp(y.data, twin.data, y.bytes()), 0)
+          << c.rows << " x " << c.columns << " to " << to_string(to) << ", off by " << c.x_off << ", "
+          << c.y_off;
     }
 }
 

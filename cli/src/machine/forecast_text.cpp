@@ -26,6 +26,25 @@ std::string forecast_text(const Forecast& f, const MachineProfile& machine, doub
   return text + bottleneck_text(f.times) + "\n";
 }
 
+std::string unpriced_text(const LoweredProgram& program, const MachineProfile& machine) {
+  bool wgmma = false, cudnn = false, fp8 = false;
+  for (const LoweredInstr& instr : program.code) {
+    wgmma = wgmma || instr.attrs.by == kernels::AttentionBy::groups;
+    cudnn = cudnn || instr.attrs.by == kernels::AttentionBy::cudnn;
+    fp8 = fp8 || instr.op == Op::fp8_product;
+  }
+  std::string text;
+  const char* const mend = machine.computes_on_cores ? "" : " (strata bench --choices measures it)";
+  const auto line = [&](bool has, bool is_known, const char* what, const char* as) {
+    if (has && !is_known)
+      text += fmt::format("{} is priced as {}: the profile has no rate of it{}\n", what, as, mend);
+  };
+  line(wgmma, machine.wgmma_attention_flops_per_s > 0, "attention by wgmma", "by mma");
+  line(cudnn, machine.cudnn_attention_flops_per_s > 0, "attention by cudnn", "by mma");
+  line(fp8, !machine.flops_8bit.empty(), "a product of eight bits", "one of 16");
+  return text;
+}
+
 std::string forecast_json(const Forecast& f, const MachineProfile& machine, double tokens,
                           std::optional<double> clipped_step_s) {
   std::string lanes;

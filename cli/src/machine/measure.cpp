@@ -27,17 +27,23 @@ Result<MachineProfile> measure_machine(const MeasureOptions& options) {
     return measure().annotate(str("measuring ", name));
   };
   STRATA_TRY(part("products", [&] { return measure_products(*rig, options.quick, p); }));
-  STRATA_TRY(part("products of eight bits", [&] { return measure_fp8_products(*rig, p); }));
   STRATA_TRY(part("attention", [&] { return measure_attention(*rig, p); }));
   STRATA_TRY(part("norms and activations", [&] { return measure_streaming(*rig, p); }));
   STRATA_TRY(part("the link", [&] { return measure_link(*rig, options.quick, p); }));
   STRATA_TRY(part("queues that wait for each other", [&] { return measure_handing_over(*rig, p); }));
   STRATA_TRY(part("RAM", [&] { return measure_ram(*rig, options.quick, p); }));
   STRATA_TRY(part("the optimizer", [&] { return measure_optimizer(*rig, options.quick, p); }));
-  if (options.nvme_dirs.empty()) return p;
-  STRATA_TRY(part("the slow tier", [&] { return measure_disk(*rig, options, p); }));
-  STRATA_TRY_ASSIGN(const std::uint64_t free, posix_io().free_bytes(options.nvme_dirs.front()));
-  p.memory[2] = free / 2 / 4096 * 4096;
+  if (!options.nvme_dirs.empty()) {
+    STRATA_TRY(part("the slow tier", [&] { return measure_disk(*rig, options, p); }));
+    STRATA_TRY_ASSIGN(const std::uint64_t free, posix_io().free_bytes(options.nvme_dirs.front()));
+    p.memory[2] = free / 2 / 4096 * 4096;
+  }
+  // Last: what fails here may take the device with it.
+  if (options.choices)
+    for (const MeasuredChoice& choice : choices_of(*rig)) {
+      const Status measured = part(choice.name, [&] { return choice.measure(*rig, p); });
+      if (!measured.is_ok()) options.tell(measured.message());
+    }
   return p;
 }
 

@@ -35,8 +35,29 @@ Status measure_products(MeasureRig& rig, bool quick, MachineProfile& p) {
   return {};
 }
 
+namespace {
+
+// Forward, causal: half of the products of a full one.
+Result<double> attention_rate(MeasureRig& rig, kernels::AttentionBy by) {
+  const MeasureSizes& of = rig.sizes();
+  const std::int64_t width = of.heads * of.head_dim;
+  const kernels::AttentionHeads shape{.heads = of.heads, .kv_heads = of.heads, .seq = of.seq, .by = by};
+  STRATA_TRY_ASSIGN(const TensorView qkv, rig.tensor({of.tokens, 3 * width}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView out, rig.tensor({of.tokens, width}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView lse, rig.tensor({of.tokens * of.heads}, DType::f32));
+  STRATA_TRY_ASSIGN(const BufferView workspace,
+                    rig.memory(MemoryKind::device, kernels::attention_forward_workspace_bytes(
+                                                       of.tokens, shape, DType::bf16, of.head_dim)));
+  STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
+    return kernels::attention_forward_async(rig.backend(), rig.compute(),
+                                            {qkv, out, lse, {}, shape, workspace});
+  }));
+  rig.forget();
+  return 2.0 * static_cast<double>(of.tokens * of.seq * width) / s;
+}
+
 Status measure_fp8_products(MeasureRig& rig, MachineProfile& p) {
-  if (!rig.is_gpu() || rig.device().compute_capability < kernels::kOldestFp8Gpu) return {};
+  std::vector<double> rates;
   for (const double size : p.product_sizes) {
     const auto m = static_cast<std::int64_t>(size), n = std::max(m, rig.sizes().other_sides);
     const auto codes = [&](std::int64_t rows, TensorView& inverse) -> Result<TensorView> {
@@ -66,45 +87,36 @@ Status measure_fp8_products(MeasureRig& rig, MachineProfile& p) {
                                          .c = c,
                                          .workspace = scratch});
     }));
-    p.flops_8bit.push_back(2.0 * size * static_cast<double>(n) * static_cast<double>(n) / s);
+    rates.push_back(2.0 * size * static_cast<double>(n) * static_cast<double>(n) / s);
     rig.forget();
   }
+  p.flops_8bit = rates;
+  return {};
+}
+Status measure_wgmma(MeasureRig& rig, MachineProfile& p) {
+  STRATA_TRY_ASSIGN(p.wgmma_attention_flops_per_s, attention_rate(rig, kernels::AttentionBy::groups));
+  return {};
+}
+Status measure_cudnn(MeasureRig& rig, MachineProfile& p) {
+  STRATA_TRY_ASSIGN(p.cudnn_attention_flops_per_s, attention_rate(rig, kernels::AttentionBy::cudnn));
   return {};
 }
 
-// Forward, causal: half of the products of a full one.
+}  // namespace
+
 Status measure_attention(MeasureRig& rig, MachineProfile& p) {
-  const MeasureSizes& of = rig.sizes();
-  const std::int64_t width = of.heads * of.head_dim;
-  struct Kind {
-    kernels::AttentionBy by;
-    bool is_there;
-    double MachineProfile::*rate;
-  };
-  using enum kernels::AttentionBy;
-  const Kind kinds[] = {{warps, true, &MachineProfile::attention_flops_per_s},
-                        {groups, rig.is_gpu() && kernels::cuda_attends_by_groups(),
-                         &MachineProfile::wgmma_attention_flops_per_s},
-                        {cudnn, rig.is_gpu() && kernels::cuda_cudnn().has_value(),
-                         &MachineProfile::cudnn_attention_flops_per_s}};
-  STRATA_TRY_ASSIGN(const TensorView qkv, rig.tensor({of.tokens, 3 * width}, DType::bf16));
-  STRATA_TRY_ASSIGN(const TensorView out, rig.tensor({of.tokens, width}, DType::bf16));
-  STRATA_TRY_ASSIGN(const TensorView lse, rig.tensor({of.tokens * of.heads}, DType::f32));
-  for (const Kind& kind : kinds) {
-    if (!kind.is_there) continue;
-    const kernels::AttentionHeads shape{
-        .heads = of.heads, .kv_heads = of.heads, .seq = of.seq, .by = kind.by};
-    STRATA_TRY_ASSIGN(const BufferView workspace,
-                      rig.memory(MemoryKind::device, kernels::attention_forward_workspace_bytes(
-                                                         of.tokens, shape, DType::bf16, of.head_dim)));
-    STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
-      return kernels::attention_forward_async(rig.backend(), rig.compute(),
-                                              {qkv, out, lse, {}, shape, workspace});
-    }));
-    p.*kind.rate = 2.0 * static_cast<double>(of.tokens * of.seq * width) / s;
-  }
-  rig.forget();
+  STRATA_TRY_ASSIGN(p.attention_flops_per_s, attention_rate(rig, kernels::AttentionBy::warps));
   return {};
+}
+
+std::vector<MeasuredChoice> choices_of(const MeasureRig& rig) {
+  std::vector<MeasuredChoice> choices;
+  if (!rig.is_gpu()) return choices;
+  if (rig.device().compute_capability >= kernels::kOldestFp8Gpu)
+    choices.push_back({"products of eight bits", &measure_fp8_products});
+  if (kernels::cuda_cudnn().has_value()) choices.push_back({"attention by cuDNN", &measure_cudnn});
+  if (kernels::cuda_attends_by_groups()) choices.push_back({"attention by wgmma", &measure_wgmma});
+  return choices;
 }
 
 // What a block has beside its products: a norm, an activation, a sum.

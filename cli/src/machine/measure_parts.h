@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include <strata/offload/machine_profile.h>
 
@@ -11,8 +12,6 @@ namespace strata::cli {
 
 // The parts of measure_machine(), each of which fills its figures and series of the profile.
 Status measure_products(MeasureRig& rig, bool quick, MachineProfile& p);
-/// Only of a GPU that multiplies eight bits. Needs p.product_sizes.
-Status measure_fp8_products(MeasureRig& rig, MachineProfile& p);
 Status measure_attention(MeasureRig& rig, MachineProfile& p);
 /// What a block has beside its products: a norm, an activation, a sum; and what any instruction takes.
 Status measure_streaming(MeasureRig& rig, MachineProfile& p);
@@ -23,6 +22,14 @@ Status measure_ram(MeasureRig& rig, bool quick, MachineProfile& p);
 /// Needs p.cores.
 Status measure_optimizer(MeasureRig& rig, bool quick, MachineProfile& p);
 Status measure_disk(MeasureRig& rig, const MeasureOptions& options, MachineProfile& p);
+
+/// What a run has to ask for. Each needs p.product_sizes, and leaves p as it is where it fails.
+struct MeasuredChoice {
+  const char* name;
+  Status (*measure)(MeasureRig& rig, MachineProfile& p);
+};
+/// Those that this device and this build may have.
+std::vector<MeasuredChoice> choices_of(const MeasureRig& rig);
 
 /// Both directions at once carry no more than each alone, and no less than the slower: else it was noise.
 inline double together(double both, double one, double other) {

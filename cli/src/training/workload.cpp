@@ -179,26 +179,33 @@ kernels::AttentionBy asked_to_attend(const TrainConfig& config) {
                                              : kernels::AttentionBy::warps;
 }
 
-// Where none of the attention of the model that is trained is what was asked for.
-Status attends_so(const Program& train, const TrainConfig& config) {
-  const kernels::AttentionBy by = asked_to_attend(config);
-  if (by == kernels::AttentionBy::warps ||
-      std::any_of(train.code.begin(), train.code.end(),
-                  [&](const Instr& instr) { return instr.attrs.by == by; }))
+// Also on a host, which multiplies as ever: what a GPU would refuse could not be gone on with on one.
+Status attends_so(const TrainConfig& config) {
+  if (config.train.attention == "mma") return {};
+  const DecoderConfig d = filled(decoder_config(config));
+  const kernels::AttentionHeads heads = {
+      .heads = d.heads,
+      .kv_heads = d.kv_heads,
+      .seq = d.seq,
+      .alibi = d.position == DecoderConfig::Position::alibi,
+      .by = config.train.attention == "cudnn" ? kernels::AttentionBy::cudnn : kernels::AttentionBy::groups};
+  const bool packed = config.data.packing == "pack", of_cudnn = heads.by == kernels::AttentionBy::cudnn;
+  const std::int64_t tokens = config.train.micro_batch * d.seq;
+  if (kernels::attended_by(heads, tokens, compute_dtype(config), d.head_dim, packed, false) == heads.by)
     return {};
-  const DecoderConfig model = decoder_config(config);
+  const std::string with = str(d.head_dim, " values in ", to_string(compute_dtype(config)));
+  if (!of_cudnn)
+    return Status::error(
+        Code::invalid, str("train.attention = wgmma, but it multiplies no attention of this model: heads of ",
+                           with, "; it takes heads of 64 and 128 values in bf16 or f16"));
   return Status::error(
       Code::invalid,
-      str("train.attention = ", config.train.attention,
-          ", but it multiplies no attention of this model: heads of ",
-          model.head_dim > 0 ? model.head_dim : model.hidden / model.heads, " values in ",
-          to_string(compute_dtype(config)),
-          model.position == DecoderConfig::Position::alibi ? ", with ALiBi" : "",
-          config.data.packing == "pack" ? ", of packed documents" : "",
-          by == kernels::AttentionBy::groups ? "; it takes heads of 64 and 128 values in bf16 or f16"
-                                             : "; it takes heads of 16 to 128 values, a multiple of 8, in "
-                                               "bf16 or f16, without ALiBi or packed "
-                                               "documents"));
+      str("train.attention = cudnn, but it multiplies no attention of this model: ", config.train.micro_batch,
+          " sequences of ", d.seq, " tokens with ", d.heads, " heads of ", with,
+          heads.alibi ? ", with ALiBi" : "", packed ? ", of packed documents" : "",
+          "; it takes heads of 16 to 128 values, a multiple of 8, in bf16 or f16, without ALiBi or packed "
+          "documents, "
+          "of 2 to 262144 tokens, and at most 1048576 of them in all sequences"));
 }
 
 }  // namespace
@@ -218,6 +225,7 @@ Result<Program> record_evaluation(const TrainConfig& config) {
 }
 
 Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations) {
+  STRATA_TRY(attends_so(config));
   ProgramSet set;
   STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(config));
   STRATA_TRY_ASSIGN(Program forward, freeze_parameters(evaluation, config.train.freeze));
@@ -229,7 +237,6 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
   set.train = recompute_regions(std::move(set.train), activations.recompute);
   if (activations.by_layer) set.train = in_layer_order(set.train, config.train.grad_accum);
   set.train = fit_to_backend(std::move(set.train), config);
-  STRATA_TRY(attends_so(set.train, config));
   set.train = offload_activations(std::move(set.train), away_options(config, activations.share_away));
   if (activations.to_nvme) set.train = store_activations(std::move(set.train), away_options(config, 1));
   STRATA_TRY_ASSIGN(Program inference, record_decoder(decoder_config(config), 1, DecoderHead::logits,

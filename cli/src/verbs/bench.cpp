@@ -31,7 +31,8 @@ std::string row(std::string_view label, std::span<const double> values, double u
 
 std::string products_text(const MachineProfile& p) {
   return "\n  products, 1e12 operations a second" + columns("smallest side", p.product_sizes, 1) +
-         row("bf16", p.flops_16bit, 1e12) + row("f32", p.flops_f32, 1e12);
+         row("bf16", p.flops_16bit, 1e12) + row("f32", p.flops_f32, 1e12) +
+         (p.flops_8bit.empty() ? "" : row("eight bits", p.flops_8bit, 1e12));
 }
 
 std::string copies_text(const MachineProfile& p) {
@@ -61,6 +62,9 @@ std::string rates_text(const MachineProfile& p) {
     text += fmt::format("\n  {:<{}} {:>8.3g} {}", what, kLabel, value, unit);
   };
   line("attention", p.attention_flops_per_s * 1e-12, "e12 operations/s");
+  for (const auto& [what, rate] : {std::pair{"attention, wgmma", p.wgmma_attention_flops_per_s},
+                                   std::pair{"attention, cudnn", p.cudnn_attention_flops_per_s}})
+    if (rate > 0) line(what, rate * 1e-12, "e12 operations/s");
   line("norms, activations, sums", p.device_bytes_per_s * 1e-9, "GB/s");
   line("an instruction takes at least", p.launch_s * 1e6, "us");
   line("copies to the device", p.h2d_bytes_per_s * 1e-9, "GB/s");
@@ -89,8 +93,9 @@ Result<MachineProfile> measure(const Args& args) {
   options.environment = args.environment;
   options.nvme_dirs = args.nvme_dirs;
   options.quick = args.quick;
+  options.choices = args.choices;
   options.backend = args.backend;
-  options.tell = [&](const char* part) { print(args.err, str("strata bench: ", part, "\n")); };
+  options.tell = [&](std::string_view what) { print(args.err, str("strata bench: ", what, "\n")); };
   return measure_machine(options);
 }
 

@@ -125,7 +125,8 @@ Status plan(const Args& args) {
   }
   print(args.out, start_table(config, job, "opened when the run starts"));
   if (job.forecast) {
-    print(args.out, forecast_text(*job.forecast, *basis.profile, tokens, job.clipped_step_s));
+    print(args.out, forecast_text(*job.forecast, *basis.profile, tokens, job.clipped_step_s) +
+                        unpriced_text(run.train, *basis.profile));
     STRATA_TRY_ASSIGN(const std::string change, next_best_change(run.options.budgets, *job.forecast, with));
     print(args.out, change);
   }

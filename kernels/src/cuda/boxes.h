@@ -114,10 +114,12 @@ struct BlockWithBoxes : BlockWarps<kWarps> {
 
 #endif
 
-/// Of the host. Shared memory begins at a multiple of 1,024 bytes.
+/// Of the host, for one block. Shared memory begins at a multiple of 1,024 bytes.
 template <int kWarps, bool kBackwards = false>
 struct WarpsWithBoxes : WarpsInTurn<kWarps, kBackwards> {
   BoxedMatrix matrices[2];
+  /// Whether an await named another group than the oldest that had not been awaited: a barrier tells of one.
+  mutable bool skipped = false;
 
   template <int kCount, class T, class Box>
   void boxes(Matrix matrix, const Box& box) const {
@@ -127,8 +129,18 @@ struct WarpsWithBoxes : WarpsInTurn<kWarps, kBackwards> {
       bring(reinterpret_cast<std::uintptr_t>(to), matrices[static_cast<int>(matrix)], at);
     }
   }
+  void end_group() const {
+    WarpsInTurn<kWarps>::end_group();
+    ++groups;
+  }
+  template <int kLeft>
+  void await() const {
+    skipped = skipped || groups - 1 - kLeft != awaited++;
+    WarpsInTurn<kWarps>::template await<kLeft>();
+  }
 
  private:
+  mutable int groups = 0, awaited = 0;
   /// Rows of 128 bytes, one after the other; of an address bits 4-6 are changed where bits 7-9 are set
   /// (CU_TENSOR_MAP_SWIZZLE_128B).
   static void bring(std::uintptr_t to, const BoxedMatrix& from, const BoxAt& at) {

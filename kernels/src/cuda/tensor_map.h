@@ -9,7 +9,8 @@
 
 namespace strata::kernels::detail {
 
-/// What TMA is given of a matrix of 16-bit values; what is past its end is zero. Needs a driver.
+/// What TMA is given of a matrix of 16-bit values; what is past its end is zero. The
+/// calling thread has a device.
 Status make_tensor_map(const BoxedMatrix& matrix, DType dtype, CUtensorMap& map);
 
 }  // namespace strata::kernels::detail
