@@ -194,7 +194,7 @@ class RecordReader {
 };
 
 /// The problems of a file, a line a kind.
-class Problems {
+class ProblemsByKind {
  public:
   void add(std::uint64_t line, Problem problem) {
     const auto same = std::find_if(found_.begin(), found_.end(),
@@ -228,7 +228,7 @@ Result<JsonlFacts> read_jsonl(Io& io, const std::string& path, const Result<Chat
                               const std::function<Status(const Document&)>& take) try {
   JsonlFacts facts;
   RecordReader reader(chat, facts);
-  Problems problems;
+  ProblemsByKind problems;
   bool hopeless = false;  // of an unknown kind: what follows would be wrong for the same reason
   Document document;
   const auto one = [&](const detail::Line& line) -> Status {

@@ -22,7 +22,7 @@ namespace {
 using detail::CacheHeader;
 using detail::CacheLayout;
 
-Status corrupt(std::string message) { return Status::error(Code::corrupt, std::move(message)); }
+Status damaged(std::string message) { return Status::error(Code::corrupt, std::move(message)); }
 
 Result<Digest> digest_sources(Io& io, const std::vector<std::string>& sources) {
   detail::SourceDigester digester;
@@ -34,18 +34,18 @@ Result<Digest> digest_sources(Io& io, const std::vector<std::string>& sources) {
 }
 
 Status check_header(const CacheHeader& header, std::uint64_t file_bytes) {
-  if (header.magic != detail::kCacheMagic) return corrupt("not a token cache");
+  if (header.magic != detail::kCacheMagic) return damaged("not a token cache");
   if (header.version != detail::kCacheVersion)
     return Status::error(Code::unsupported,
                          str("token cache version ", header.version, ", this reads ", detail::kCacheVersion));
-  if (header.header != header.digest_of_rest()) return corrupt("its header is damaged");
+  if (header.header != header.digest_of_rest()) return damaged("its header is damaged");
   if (header.bytes_per_token != 2 && header.bytes_per_token != 4)
-    return corrupt(str(header.bytes_per_token, " bytes per token"));
+    return damaged(str(header.bytes_per_token, " bytes per token"));
   const std::uint64_t data_bytes = file_bytes - sizeof(CacheHeader);
   // Bounded before they are multiplied.
   if (header.n_tokens > data_bytes || header.n_documents > data_bytes || header.n_learnt > header.n_tokens ||
       CacheLayout(header).end != data_bytes)
-    return corrupt(str(data_bytes, " bytes after its header, which says ", header.n_tokens, " tokens of ",
+    return damaged(str(data_bytes, " bytes after its header, which says ", header.n_tokens, " tokens of ",
                        header.bytes_per_token, ", ", header.n_learnt, " of them learnt, in ",
                        header.n_documents, " documents"));
   return {};
@@ -99,27 +99,27 @@ void TokenCache::point_into(const CacheHeader& header) noexcept {
 Status TokenCache::check_payload() const {
   for (std::uint64_t i = 0; i < n_tokens_; ++i)
     if (static_cast<std::uint32_t>(token(i)) >= token_bytes_.size())
-      return corrupt(str("token ", i, " is ", token(i), " in a vocabulary of ", token_bytes_.size()));
+      return damaged(str("token ", i, " is ", token(i), " in a vocabulary of ", token_bytes_.size()));
   std::uint64_t learnt = n_tokens_;
   if (learnt_ != nullptr) {
     learnt = 0;
     for (std::uint64_t w = 0; w < (n_tokens_ + 63) / 64; ++w)
       learnt += static_cast<std::uint64_t>(std::popcount(learnt_[w]));
   }
-  if (learnt != n_learnt_) return corrupt(str(learnt, " learnt tokens, its header says ", n_learnt_));
+  if (learnt != n_learnt_) return damaged(str(learnt, " learnt tokens, its header says ", n_learnt_));
   for (std::uint64_t d = 0; d < n_documents_; ++d)
     if (document_begin(d) >= document_end(d) || (d == 0 && document_begin(d) != 0) ||
         document_end(d) > n_tokens_)
-      return corrupt(str("document ", d, " begins at token ", document_begin(d), " and the next at ",
+      return damaged(str("document ", d, " begins at token ", document_begin(d), " and the next at ",
                          document_end(d), " of ", n_tokens_));
-  if (n_documents_ == 0 && n_tokens_ > 0) return corrupt(str(n_tokens_, " tokens in no document"));
+  if (n_documents_ == 0 && n_tokens_ > 0) return damaged(str(n_tokens_, " tokens in no document"));
   return {};
 }
 
 Status TokenCache::load(File& file, const Tokenizer& tokenizer) {
   STRATA_TRY_ASSIGN(const std::uint64_t bytes, file.size());
   if (bytes < sizeof(CacheHeader))
-    return corrupt(str(bytes, " bytes, a token cache has at least ", sizeof(CacheHeader)));
+    return damaged(str(bytes, " bytes, a token cache has at least ", sizeof(CacheHeader)));
   CacheHeader header;
   STRATA_TRY(read_exact(file, 0, std::as_writable_bytes(std::span(&header, 1))));
   STRATA_TRY(check_header(header, bytes));
@@ -128,9 +128,9 @@ Status TokenCache::load(File& file, const Tokenizer& tokenizer) {
                                             to_hex(tokenizer.digest())));
   STRATA_TRY(map(file, bytes));
   if (digest_of(std::span(payload_, static_cast<std::size_t>(bytes - sizeof(CacheHeader)))) != header.payload)
-    return corrupt("its tokens are damaged: the checksum differs");
+    return damaged("its tokens are damaged: the checksum differs");
   if (header.vocab_size != static_cast<std::uint32_t>(tokenizer.vocab_size()))
-    return corrupt(
+    return damaged(
         str("a vocabulary of ", header.vocab_size, ", its tokenizer has ", tokenizer.vocab_size()));
   for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id)
     token_bytes_.push_back(static_cast<std::uint16_t>(tokenizer.token_bytes(id)));

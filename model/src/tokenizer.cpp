@@ -18,10 +18,10 @@ namespace {
 
 using detail::TokenizerModel;
 
-std::string shown(const std::string& token) {
+std::string spelled(const std::string& token) {
   return str("'", detail::bytes_to_alphabet(token.substr(0, 60)), "'");
 }
-Status corrupt(std::string message) { return Status::error(Code::corrupt, std::move(message)); }
+Status unusable(std::string message) { return Status::error(Code::corrupt, std::move(message)); }
 
 Status check_sizes(const TokenizerSpec& spec) {
   const std::size_t n = spec.tokens.size();
@@ -56,7 +56,8 @@ Result<IdOf> ids_of_vocabulary(const TokenizerSpec& spec) {
   for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
     if (!merged[id]) continue;
     const auto [at, is_new] = out.emplace(spec.tokens[id], static_cast<std::int32_t>(id));
-    if (!is_new) return corrupt(str("token ", shown(spec.tokens[id]), " is both ", at->second, " and ", id));
+    if (!is_new)
+      return unusable(str("token ", spelled(spec.tokens[id]), " is both ", at->second, " and ", id));
   }
   return out;
 }
@@ -71,13 +72,13 @@ Status take_added(TokenizerModel& model) {
   for (std::uint32_t i = 0; i < spec.added.size(); ++i) {
     const AddedToken& token = spec.added[i];
     if (token.id < 0 || token.id >= n)
-      return Status::error(Code::invalid, str("added token ", shown(token.content), " has id ", token.id,
+      return Status::error(Code::invalid, str("added token ", spelled(token.content), " has id ", token.id,
                                               " in a vocabulary of ", n));
     const auto id = static_cast<std::size_t>(token.id);
     if (token.content != spec.tokens[id])
-      return corrupt(
-          str("token ", id, " is ", shown(spec.tokens[id]), " and added as ", shown(token.content)));
-    if (seen[id]) return corrupt(str("token ", id, " is added twice"));
+      return unusable(
+          str("token ", id, " is ", spelled(spec.tokens[id]), " and added as ", spelled(token.content)));
+    if (seen[id]) return unusable(str("token ", id, " is added twice"));
     seen[id] = true;
     model.special[id] = token.special;
     std::string content = token.content;
@@ -105,16 +106,16 @@ Status take_merges(TokenizerModel& model, const IdOf& id_of) {
   for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
     Merge& merge = spec.merges[rank];
     if (!ordinary(merge.left) || !ordinary(merge.right))
-      return corrupt(str("merge ", rank, " is of ", merge.left, " and ", merge.right,
-                         ", not two ordinary tokens of ", n));
+      return unusable(str("merge ", rank, " is of ", merge.left, " and ", merge.right,
+                          ", not two ordinary tokens of ", n));
     joined = spec.tokens[static_cast<std::size_t>(merge.left)];
     joined += spec.tokens[static_cast<std::size_t>(merge.right)];
     const auto found = id_of.find(joined);
     if (found == id_of.end())
-      return corrupt(str("merge ", rank, " makes ", shown(joined), ", which is no ordinary token"));
+      return unusable(str("merge ", rank, " makes ", spelled(joined), ", which is no ordinary token"));
     merge.result = found->second;
     if (!model.bpe.pairs.insert(merge.left, merge.right, {static_cast<std::uint32_t>(rank), merge.result}))
-      return corrupt(str("merge ", rank, " of ", shown(joined), " is there twice"));
+      return unusable(str("merge ", rank, " of ", spelled(joined), " is there twice"));
   }
   return {};
 }

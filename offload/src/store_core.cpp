@@ -7,11 +7,6 @@
 #include <strata/runtime/str.h>
 
 namespace strata::detail {
-namespace {
-
-constexpr std::size_t kAlign = 4096;
-
-}  // namespace
 
 StoreCore::~StoreCore() {
   const bool drained = drain();
@@ -22,17 +17,17 @@ StoreCore::~StoreCore() {
 Status StoreCore::check_buffer(const char* doing, std::uint64_t id, const void* data,
                                std::size_t bytes) const {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
-  if (bytes > 0 && bytes % kAlign == 0 && address % kAlign == 0) return Status::ok();
+  if (bytes > 0 && bytes % kStoreAlign == 0 && address % kStoreAlign == 0) return Status::ok();
   return Status::error(Code::invalid,
                        str(doing, " id ", id, ": ", bytes, " bytes at address ", address,
-                           "; the store takes whole multiples of ", kAlign, " at multiples of it"));
+                           "; the store takes whole multiples of ", kStoreAlign, " at multiples of it"));
 }
 
 Status StoreCore::register_memory(BufferView slab) {
   const auto address = reinterpret_cast<std::uintptr_t>(slab.data);
-  if (slab.bytes == 0 || address % kAlign != 0)
+  if (slab.bytes == 0 || address % kStoreAlign != 0)
     return Status::error(Code::invalid, str("registering ", slab.bytes, " bytes at address ", address,
-                                            "; the store takes memory at multiples of ", kAlign));
+                                            "; the store takes memory at multiples of ", kStoreAlign));
   engine_->register_memory(slab);
   return Status::ok();
 }

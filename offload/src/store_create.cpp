@@ -11,8 +11,6 @@
 namespace strata::detail {
 namespace {
 
-constexpr std::size_t kAlign = 4096;
-
 Status in_range(const char* name, std::uint64_t value, std::uint64_t low, std::uint64_t high) {
   if (value >= low && value <= high) return Status::ok();
   return Status::error(Code::invalid,
@@ -20,9 +18,9 @@ Status in_range(const char* name, std::uint64_t value, std::uint64_t low, std::u
 }
 
 Status aligned(const char* name, std::size_t value) {
-  if (value % kAlign == 0 && value > 0) return Status::ok();
+  if (value % kStoreAlign == 0 && value > 0) return Status::ok();
   return Status::error(Code::invalid,
-                       str("NVMe store: ", name, " is ", value, "; it takes a multiple of ", kAlign));
+                       str("NVMe store: ", name, " is ", value, "; it takes a multiple of ", kStoreAlign));
 }
 
 Status check_rates(const NvmeOptions& options) {
@@ -44,12 +42,12 @@ Status check(const NvmeOptions& options) {
   STRATA_TRY(in_range("queue_depth", static_cast<std::uint64_t>(options.queue_depth), 1, 4096));
   STRATA_TRY(in_range("io_threads", static_cast<std::uint64_t>(options.io_threads), 1, 64));
   STRATA_TRY(in_range("request_slots", options.request_slots, 1, 65536));
-  STRATA_TRY(in_range("block_bytes", options.block_bytes, kAlign, 256 * kMiB));
+  STRATA_TRY(in_range("block_bytes", options.block_bytes, kStoreAlign, 256 * kMiB));
   STRATA_TRY(aligned("block_bytes", options.block_bytes));
   std::uint64_t slots = 0;
   for (const SlotClass& c : options.classes) {
     STRATA_TRY(aligned("slot_bytes", c.slot_bytes));
-    STRATA_TRY(in_range("slot_bytes", c.slot_bytes, kAlign, std::uint64_t{1} << 40));
+    STRATA_TRY(in_range("slot_bytes", c.slot_bytes, kStoreAlign, std::uint64_t{1} << 40));
     slots += c.slots;
   }
   return in_range("number of slots", slots, 1, std::uint64_t{1} << 31);

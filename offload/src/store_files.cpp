@@ -9,11 +9,6 @@
 #include "ring_engine.h"
 
 namespace strata::detail {
-namespace {
-
-constexpr std::size_t kAlign = 4096;
-
-}  // namespace
 
 Result<StoreFiles> open_store_files(Io& io, const NvmeOptions& options) {
   StoreFiles files;
@@ -22,7 +17,7 @@ Result<StoreFiles> open_store_files(Io& io, const NvmeOptions& options) {
     STRATA_TRY_ASSIGN(std::unique_ptr<File> file, io.open(dir, OpenMode::scratch, options.direct));
     ++files.n_opened;
     const DirectAlignment needs = file->alignment();
-    if (file->direct() && (needs.offset > kAlign || needs.memory > kAlign)) {
+    if (file->direct() && (needs.offset > kStoreAlign || needs.memory > kStoreAlign)) {
       files.note += str(" (", dir, " asks for ", std::max(needs.offset, needs.memory), "-byte alignment)");
       STRATA_TRY_ASSIGN(file, io.open(dir, OpenMode::scratch, false));
       ++files.n_opened;
@@ -40,7 +35,7 @@ Result<std::unique_ptr<Engine>> make_engine(const NvmeOptions& options, StoreFil
   std::vector<File*> plain_files;
   for (const std::unique_ptr<File>& file : files.opened) {
     descriptors.push_back(file->descriptor());
-    ring_files.push_back({file->path(), file->direct() ? kAlign : 1});
+    ring_files.push_back({file->path(), file->direct() ? kStoreAlign : 1});
     plain_files.push_back(file.get());
   }
   if (options.engine != IoEngine::threads) {

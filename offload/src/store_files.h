@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
@@ -13,6 +14,9 @@
 #include "ring_ops.h"
 
 namespace strata::detail {
+
+/// Addresses, offsets and sizes are multiples of it, which direct I/O on a usual disk asks for.
+inline constexpr std::size_t kStoreAlign = 4096;
 
 using RingFactory =
     std::function<Result<std::unique_ptr<RingOps>>(std::span<const int> descriptors, std::uint32_t depth)>;

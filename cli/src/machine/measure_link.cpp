@@ -73,13 +73,13 @@ Status measure_link(MeasureRig& rig, bool quick, MachineProfile& p) {
   STRATA_TRY_ASSIGN(p.d2h_bytes_per_s, rate(false, true));
   STRATA_TRY_ASSIGN(const double both, rate(true, true));
   p.link_bytes_per_s = together(both, p.h2d_bytes_per_s, p.d2h_bytes_per_s);
-  constexpr std::size_t kSmall = 4096, kCopies = 256;
+  constexpr std::size_t kSmallCopy = 4096, kCopies = 256;
   STRATA_TRY_ASSIGN(const double small, rig.seconds([&] {
     for (std::size_t i = 0; i < kCopies; ++i)
-      STRATA_TRY(rig.backend().copy_async(ends[0].part(0, kSmall), ends[1].part(0, kSmall), up));
+      STRATA_TRY(rig.backend().copy_async(ends[0].part(0, kSmallCopy), ends[1].part(0, kSmallCopy), up));
     return rig.backend().synchronize(up);
   }));
-  p.link_latency_s = std::max(0.0, small / kCopies - static_cast<double>(kSmall) / p.h2d_bytes_per_s);
+  p.link_latency_s = std::max(0.0, small / kCopies - static_cast<double>(kSmallCopy) / p.h2d_bytes_per_s);
   STRATA_TRY(copies_by_size(rig, quick, ends[0], ends[1], up, down, p));
   rig.forget();
   return {};

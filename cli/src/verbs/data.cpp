@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kBarWidth = 40;
 
 /// Text in a terminal: one line, nothing that moves a cursor.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::string_view kLineFeed = "\\u000a";
   std::string out = json_string(text);
   for (std::size_t at = 0; (at = out.find(kLineFeed, at)) != std::string::npos;)
@@ -61,7 +61,7 @@ std::string sample_text(const ShownSample& sample, std::int64_t k, bool packed) 
   for (const ShownSample::Document& document : sample.documents) {
     text += fmt::format("  places {}-{}\n", document.first, document.last);
     for (const ShownSample::Run& run : document.runs)
-      text += fmt::format("    {:<8} {}\n", run.learnt ? "learnt" : "context", quoted(run.text));
+      text += fmt::format("    {:<8} {}\n", run.learnt ? "learnt" : "context", in_quotes(run.text));
   }
   return text;
 }
@@ -72,7 +72,7 @@ std::string sample_json(const ShownSample& sample, std::int64_t k, bool packed) 
     std::string runs;
     for (const ShownSample::Run& run : document.runs)
       runs += fmt::format("{}{{\"learnt\": {}, \"text\": {}}}", runs.empty() ? "" : ", ", run.learnt,
-                          quoted(run.text));
+                          in_quotes(run.text));
     documents += fmt::format("{}\n      {{\"first\": {}, \"last\": {}, \"runs\": [{}]}}",
                              documents.empty() ? "" : ",", document.first, document.last, runs);
   }

@@ -12,7 +12,7 @@
 namespace strata {
 namespace {
 
-constexpr std::int64_t kBlock = (1 << 20) / 4;
+constexpr std::int64_t kElemsAtOnce = (1 << 20) / 4;
 
 /// The parameter that was asked for last: the parts of one follow each other.
 class Params {
@@ -64,8 +64,8 @@ Status write_shard(Io& io, const std::string& path, const std::vector<HfTensor>&
   std::vector<std::byte> raw;
   for (const HfTensor& tensor : tensors) {
     STRATA_TRY_ASSIGN(const std::span<const float> param, params.get(tensor.param));
-    for (std::int64_t at = 0; at < tensor.n_elems(); at += kBlock) {
-      block.resize(static_cast<std::size_t>(std::min(kBlock, tensor.n_elems() - at)));
+    for (std::int64_t at = 0; at < tensor.n_elems(); at += kElemsAtOnce) {
+      block.resize(static_cast<std::size_t>(std::min(kElemsAtOnce, tensor.n_elems() - at)));
       gather_hf(tensor, config, at, param, block);
       raw.resize(block.size() * size_of(dtype));
       STRATA_TRY(narrow_from_f32(block, dtype, raw));
