@@ -10,7 +10,7 @@
 namespace strata::cpuopt {
 namespace {
 
-const detail::GradientTable& table() noexcept { return STRATA_ACTIVE_TABLE(gradient_table); }
+const detail::GradientTable& gradient_bodies() noexcept { return STRATA_ACTIVE_TABLE(gradient_table); }
 
 template <class T>
 double tree_sum_of(std::span<const T> values) noexcept {
@@ -23,7 +23,7 @@ double tree_sum_of(std::span<const T> values) noexcept {
 }  // namespace
 
 void accumulate(std::span<float> acc, DType dtype, const void* g, bool first) noexcept {
-  table().accumulate[detail::storage_index(dtype)](acc.data(), g, first, std::ssize(acc));
+  gradient_bodies().accumulate[detail::storage_index(dtype)](acc.data(), g, first, std::ssize(acc));
 }
 
 Status square_sum_leaves(std::span<const float> tensor, std::span<double> leaves) {
@@ -35,7 +35,7 @@ Status square_sum_leaves(std::span<const float> tensor, std::span<double> leaves
   return Status::ok();
 }
 void square_sum_leaves(DType dtype, const void* tensor, std::int64_t n, double* leaves) noexcept {
-  table().square_sum_leaves[detail::storage_index(dtype)](tensor, n, leaves);
+  gradient_bodies().square_sum_leaves[detail::storage_index(dtype)](tensor, n, leaves);
 }
 
 double tree_sum(std::span<const double> values) noexcept { return tree_sum_of(values); }

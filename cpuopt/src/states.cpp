@@ -9,7 +9,7 @@
 namespace strata::cpuopt {
 namespace {
 
-const detail::StateTable& table() noexcept { return STRATA_ACTIVE_TABLE(state_table); }
+const detail::StateTable& state_bodies() noexcept { return STRATA_ACTIVE_TABLE(state_table); }
 
 void encode(StateFormat format, MomentKind kind, std::span<const float> from, const Moment& into,
             bool dithered, Dither dither, std::uint32_t index) noexcept {
@@ -21,13 +21,14 @@ void encode(StateFormat format, MomentKind kind, std::span<const float> from, co
       return;
     case StateFormat::bf16:
       if (dithered)
-        table().encode_bf16[which](from.data(), static_cast<std::uint16_t*>(into.values), dither, index, n);
+        state_bodies().encode_bf16[which](from.data(), static_cast<std::uint16_t*>(into.values), dither,
+                                          index, n);
       else
         narrow(from.data(), static_cast<bf16*>(into.values), n);
       return;
     case StateFormat::int8:
-      table().encode_int8[which](from.data(), static_cast<std::uint8_t*>(into.values), into.scales, dithered,
-                                 dither, index, n);
+      state_bodies().encode_int8[which](from.data(), static_cast<std::uint8_t*>(into.values), into.scales,
+                                        dithered, dither, index, n);
       return;
   }
 }
@@ -35,11 +36,11 @@ void encode(StateFormat format, MomentKind kind, std::span<const float> from, co
 }  // namespace
 
 void split_masters(std::span<const float> from, MasterLayout layout, void* param, void* master) noexcept {
-  table().split[static_cast<std::size_t>(layout)](from.data(), param, master, std::ssize(from));
+  state_bodies().split[static_cast<std::size_t>(layout)](from.data(), param, master, std::ssize(from));
 }
 void join_masters(MasterLayout layout, const void* param, const void* master,
                   std::span<float> into) noexcept {
-  table().join[static_cast<std::size_t>(layout)](param, master, into.data(), std::ssize(into));
+  state_bodies().join[static_cast<std::size_t>(layout)](param, master, into.data(), std::ssize(into));
 }
 
 void decode_moment(StateFormat format, MomentKind kind, const Moment& from, std::span<float> into) noexcept {
@@ -51,8 +52,8 @@ void decode_moment(StateFormat format, MomentKind kind, const Moment& from, std:
       widen(static_cast<const bf16*>(from.values), into.data(), std::ssize(into));
       return;
     case StateFormat::int8:
-      table().decode_int8[static_cast<std::size_t>(kind)](static_cast<const std::uint8_t*>(from.values),
-                                                          from.scales, into.data(), std::ssize(into));
+      state_bodies().decode_int8[static_cast<std::size_t>(kind)](
+          static_cast<const std::uint8_t*>(from.values), from.scales, into.data(), std::ssize(into));
       return;
   }
 }

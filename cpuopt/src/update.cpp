@@ -14,7 +14,7 @@ namespace {
 
 using detail::Rule;
 
-const detail::UpdateTable& table() noexcept { return STRATA_ACTIVE_TABLE(update_table); }
+const detail::UpdateTable& update_bodies() noexcept { return STRATA_ACTIVE_TABLE(update_table); }
 
 // What is not f32 in memory passes through tiles that stay in the first-level cache.
 constexpr std::int64_t kTile = 1024;
@@ -121,8 +121,9 @@ UpdateStep update_step(const OptimizerParams& params) noexcept {
 }
 
 void update_block(const UpdateStep& step, const UpdateBlock& b, std::int64_t n, Dither dither) noexcept {
-  const auto body = table().update[static_cast<std::size_t>(rule_of(step))]
-                                  [static_cast<std::size_t>(b.layout)][is_narrow(b.layout, b.grad) ? 1 : 0];
+  const auto body =
+      update_bodies().update[static_cast<std::size_t>(rule_of(step))][static_cast<std::size_t>(b.layout)]
+                            [is_narrow(b.layout, b.grad) ? 1 : 0];
   if (b.states == StateFormat::fp32 && has_body(b.layout, b.grad)) {
     body(step.scalars,
          {b.param, b.master, static_cast<float*>(b.m.values), static_cast<float*>(b.v.values), b.g}, n);
@@ -141,7 +142,7 @@ void direction_of(const UpdateStep& step, const UpdateBlock& b, std::int64_t n, 
                   float* into) noexcept {
   tiles.m.load(b.states, MomentKind::first, b.m, n);
   tiles.v.load(b.states, MomentKind::second, b.v, n);
-  table().direction[static_cast<std::size_t>(b.layout)](
+  update_bodies().direction[static_cast<std::size_t>(b.layout)](
       step.scalars, {b.param, b.master, tiles.m.values(), tiles.v.values(), nullptr}, into, n);
 }
 
@@ -181,8 +182,8 @@ void lamb_apply_block(const UpdateStep& step, float trust, const UpdateBlock& bl
   Tiles tiles;
   for_tiles(block, n, [&](const UpdateBlock& tile, std::int64_t len) {
     direction_of(step, tile, len, tiles, tiles.g);
-    table().step_along[static_cast<std::size_t>(tile.layout)](step.scalars.step_size * trust, tiles.g,
-                                                              tile.param, tile.master, len);
+    update_bodies().step_along[static_cast<std::size_t>(tile.layout)](step.scalars.step_size * trust, tiles.g,
+                                                                      tile.param, tile.master, len);
   });
 }
 
