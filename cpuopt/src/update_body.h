@@ -13,11 +13,13 @@ UpdateScalars<f32splat> splat(const UpdateScalars<float>& s) {
           f32splat(s.inv_sqrt_bias2)};
 }
 
-/// Loads 32 values and sends for those further on.
-template <class T>
+/// Loads 32 values and, where the layout of the masters asks for it, sends for those further on.
+template <MasterLayout kLayout, class T>
 STRATA_HD f32x32 load_32(const T* p) {
-  prefetch_past(p);
-  if constexpr (sizeof(T) == 4) prefetch_past(p + 16);
+  if constexpr (kLayout == MasterLayout::bf16_split) {
+    prefetch_past(p);
+    if constexpr (sizeof(T) == 4) prefetch_past(p + 16);
+  }
   return f32x32::load(p);
 }
 
@@ -30,10 +32,10 @@ void update(const UpdateScalars<float>& scalars, const Spans& spans, std::int64_
   float* v = spans.v;
   std::int64_t i = 0;
   for (; i + 32 <= n; i += 32) {
-    const f32x32 pi = masters.load_32(i), gi = load_32(g + i);
+    const f32x32 pi = masters.load_32(i), gi = load_32<kLayout>(g + i);
     f32x32 mi, vi, moved;
-    if constexpr (R::kFirst) mi = load_32(m + i);
-    if constexpr (R::kSecond) vi = load_32(v + i);
+    if constexpr (R::kFirst) mi = load_32<kLayout>(m + i);
+    if constexpr (R::kSecond) vi = load_32<kLayout>(v + i);
     moved.a = R::update(pi.a, gi.a * s.grad_factor, mi.a, vi.a, s);
     moved.b = R::update(pi.b, gi.b * s.grad_factor, mi.b, vi.b, s);
     if constexpr (R::kMoves) masters.store_32(i, moved);
