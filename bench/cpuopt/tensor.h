@@ -47,9 +47,10 @@ class HugeSpan {
 class BenchTensor {
  public:
   static constexpr std::int64_t kBlockElems = 65536;  // one item of the pool, as the engine cuts chunks
-  // Each span begins five pages and five cache lines further into its huge page than the last. Where two
-  // agree in bits 12 to 27 of their addresses, as every second of 1e8 f32 did, an AMD's first cache takes one
-  // for the other: the step took up to 1.6 times as long.
+  // Each span begins five pages and five cache lines further into its huge page than the last. Where every
+  // second one agreed with another in the low 28 bits of its address (1e8 f32), a Zen 5's step took half as
+  // long again, with five lines between them a quarter: it seems that its first cache guesses where a line is
+  // from such bits.
   static constexpr std::size_t kApart = 5 * (4096 + 64);
 
   BenchTensor(const StreamShape& shape, cpuopt::MomentSet kept, std::int64_t n, ThreadPool& pool)
