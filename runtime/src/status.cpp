@@ -1,6 +1,30 @@
 #include <strata/runtime/status.h>
 
+#include <algorithm>
+
 namespace strata {
+namespace {
+
+bool is_control(char c) noexcept {
+  return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+}
+
+std::string without_control_bytes(std::string text) {
+  if (std::none_of(text.begin(), text.end(), is_control)) return text;
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string shown;
+  for (const char c : text) {
+    if (!is_control(c)) {
+      shown += c;
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(c);
+    shown += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return shown;
+}
+
+}  // namespace
 
 std::string_view to_string(Code code) noexcept {
   switch (code) {
@@ -34,8 +58,10 @@ std::string_view to_string(Code code) noexcept {
   return "unknown";
 }
 
+// Messages quote file names, keys and values that came from outside: no byte of them may steer a terminal.
 Status Status::error(Code code, std::string message) {
   Status status;
+  message = without_control_bytes(std::move(message));
   status.state_ = std::make_shared<const State>(State{code, std::move(message)});
   return status;
 }

@@ -27,6 +27,11 @@ TEST(StatusTest, AnnotateKeepsTheCodeAndNamesWhatWasBeingDone) {
   EXPECT_TRUE(Status::ok().annotate("anything").is_ok());
 }
 
+TEST(StatusTest, ControlBytesOfAMessageAreShownAndNotSent) {
+  EXPECT_EQ(Status::error(Code::invalid, "key '\x1b[31m\x7f\r'\n\tnext").message(),
+            "key '\\x1b[31m\\x7f\\x0d'\n\tnext");
+}
+
 TEST(StatusTest, MustThrowsTheStatus) {
   EXPECT_EQ(must(quarter(4)), 1);
   EXPECT_THROW(must(quarter(3)), Error);

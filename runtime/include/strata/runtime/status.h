@@ -35,6 +35,7 @@ class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
   static Status ok() noexcept { return {}; }
+  /// Control bytes of `message` but newline and tab are shown as `\xNN`.
   static Status error(Code code, std::string message);
 
   bool is_ok() const noexcept { return state_ == nullptr; }
