@@ -1,5 +1,7 @@
 #include <strata/runtime/signals.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -11,23 +13,39 @@
 namespace strata {
 namespace {
 
-// A handler reaches nothing but globals. Lock-free atomics are what it may touch; they carry no other data,
-// so their order does not matter.
+struct Answer {
+  std::array<char, 256> text{};
+  std::size_t n = 0;
+};
+
+// A handler reaches nothing but globals. Lock-free atomics are what it may touch. Only g_answer carries other
+// data: who publishes an answer writes it before, and writes over it four answers later, when no handler can
+// still be at it.
 std::atomic<int> g_signal{0};
+std::atomic<int> g_ends{0};  // SIGINT and SIGTERM so far
 std::atomic<bool> g_installed{false};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::array<Answer, 4> g_answers;
+std::atomic<const Answer*> g_answer{nullptr};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<const Answer*>::is_always_lock_free);
 
 extern "C" void strata_on_signal(int number) {
+  const int error = errno;
   int expected = 0;
-  if (!g_signal.compare_exchange_strong(expected, number)) ::_exit(128 + number);
+  const bool first = g_signal.compare_exchange_strong(expected, number);
+  if (number != SIGHUP && g_ends.fetch_add(1) > 0) ::_exit(128 + number);
+  if (const Answer* answer = g_answer.load(std::memory_order_acquire); first && answer != nullptr)
+    static_cast<void>(
+        !::write(STDERR_FILENO, answer->text.data(), answer->n));  // a closed terminal hears nothing
+  errno = error;
 }
 
 class ProcessSignals final : public Signals {
  public:
   ~ProcessSignals() override {
-    if (took_int_) ::sigaction(SIGINT, &old_int_, nullptr);
-    if (took_term_) ::sigaction(SIGTERM, &old_term_, nullptr);
+    for (std::size_t i = 0; i < n_taken_; ++i) ::sigaction(kTaken[i], &old_[i], nullptr);
+    g_answer.store(nullptr);
     g_signal.store(0);
+    g_ends.store(0);
     g_installed.store(false);
   }
 
@@ -36,18 +54,30 @@ class ProcessSignals final : public Signals {
     action.sa_handler = &strata_on_signal;
     action.sa_flags = SA_RESTART;  // the flag is polled; interrupted system calls would only spread EINTR
     ::sigemptyset(&action.sa_mask);
-    took_int_ = ::sigaction(SIGINT, &action, &old_int_) == 0;
-    took_term_ = took_int_ && ::sigaction(SIGTERM, &action, &old_term_) == 0;
-    if (took_term_) return Status::ok();
-    return Status::error(Code::internal, str("sigaction: ", std::strerror(errno)));
+    for (; n_taken_ < kTaken.size(); ++n_taken_) {
+      if (::sigaction(kTaken[n_taken_], &action, &old_[n_taken_]) != 0)
+        return Status::error(Code::internal, str("sigaction: ", std::strerror(errno)));
+      if (kTaken[n_taken_] == SIGHUP && old_[n_taken_].sa_handler == SIG_IGN)
+        ::sigaction(SIGHUP, &old_[n_taken_], nullptr);
+    }
+    return Status::ok();
   }
 
   int signal_number() const noexcept override { return g_signal.load(std::memory_order_relaxed); }
 
+  void set_answer(std::string_view text) noexcept override {
+    next_ = (next_ + 1) % g_answers.size();
+    Answer& answer = g_answers[next_];
+    answer.n = std::min(text.size(), answer.text.size() - 1);
+    std::memcpy(answer.text.data(), text.data(), answer.n);
+    answer.text[answer.n++] = '\n';
+    g_answer.store(&answer, std::memory_order_release);
+  }
+
  private:
-  struct sigaction old_int_ {
-  }, old_term_{};
-  bool took_int_ = false, took_term_ = false;
+  static constexpr std::array<int, 3> kTaken = {SIGINT, SIGTERM, SIGHUP};
+  std::array<struct sigaction, 3> old_{};
+  std::size_t n_taken_ = 0, next_ = 0;
 };
 
 }  // namespace

@@ -53,6 +53,46 @@ TEST(SignalsTest, AnIgnoredInterruptIsTakenAndGivenBack) {
   EXPECT_EQ(::signal(SIGINT, SIG_DFL), SIG_IGN);
 }
 
+TEST(SignalsTest, AHangUpStopsAndANohupStaysOne) {
+  {
+    const auto signals = must(install_signals());
+    ::raise(SIGHUP);
+    ::raise(SIGHUP);  // a terminal that closes sends it again, and so may the shell
+    EXPECT_EQ(signals->signal_number(), SIGHUP);
+  }
+  ::signal(SIGHUP, SIG_IGN);
+  {
+    const auto signals = must(install_signals());
+    ::raise(SIGHUP);
+    EXPECT_FALSE(signals->stop_requested());
+  }
+  EXPECT_EQ(::signal(SIGHUP, SIG_DFL), SIG_IGN);
+}
+
+TEST(SignalsDeathTest, AfterAHangUpTheFirstTermStillWaitsAndTheSecondEnds) {
+  const auto signals = must(install_signals());
+  EXPECT_EXIT(
+      {
+        ::raise(SIGHUP);
+        ::raise(SIGTERM);
+        ::raise(SIGHUP);
+        ::write(STDERR_FILENO, "still here", 10);
+        ::raise(SIGTERM);
+      },
+      ::testing::ExitedWithCode(128 + SIGTERM), "still here");
+}
+
+TEST(SignalsDeathTest, TheFirstAnswersAtOnce) {
+  const auto signals = must(install_signals());
+  signals->set_answer("finishing step 7");
+  EXPECT_EXIT(
+      {
+        ::raise(SIGTERM);
+        ::raise(SIGTERM);
+      },
+      ::testing::ExitedWithCode(128 + SIGTERM), "^finishing step 7\n$");
+}
+
 TEST(SignalsTest, TheManualOneStopsOnRequest) {
   ManualSignals signals;
   EXPECT_FALSE(signals.stop_requested());

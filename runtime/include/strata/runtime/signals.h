@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string_view>
 
 #include <strata/runtime/status.h>
 
@@ -14,14 +15,18 @@ class Signals {
   virtual ~Signals() = default;
   /// Stays true once it is.
   bool stop_requested() const noexcept { return signal_number() != 0; }
-  /// The signal that asked (SIGINT, SIGTERM), 0 while none has.
+  /// The signal that asked (SIGINT, SIGTERM, SIGHUP), 0 while none has.
   virtual int signal_number() const noexcept = 0;
+  /// What the first signal answers at once on standard error, in one line: what is finished first, and what
+  /// another signal would do. Up to 255 bytes; one thread; allocates nothing.
+  virtual void set_answer(std::string_view) noexcept {}
 };
 
-/// Takes SIGINT and SIGTERM over for as long as the object lives: the first only sets the flag, the second
-/// ends the process at once with 128 + its number. A signal that was ignored is taken too, since shells
-/// ignore SIGINT for what they start with `&`, and `kill -INT` must still stop a run at a point it can resume
-/// from. Errors: `invalid` while another one lives.
+/// Takes SIGINT, SIGTERM and SIGHUP over for as long as the object lives. The first sets the flag and prints
+/// the answer; a second SIGINT or SIGTERM ends the process at once with 128 + its number. SIGHUP, which a
+/// closing terminal sends more than once, never does that, and stays ignored where it was (nohup). SIGINT is
+/// taken also where it was ignored, since shells ignore it for what they start with `&`, and `kill -INT` must
+/// still stop a run at a point it can resume from. Errors: `invalid` while another one lives.
 Result<std::unique_ptr<Signals>> install_signals();
 
 /// For tests and for callers that stop a run themselves.
