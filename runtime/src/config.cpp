@@ -331,6 +331,17 @@ void ConfigTree::resolve(std::string_view key, ConfigValue value, std::string wh
   found.why = std::move(why);
 }
 
+void ConfigTree::map_paths(
+    const std::function<std::string(const ConfigEntry& entry, const std::string& path)>& map) {
+  for (ConfigEntry& entry : entries_) {
+    if (!entry.spec->is_path || (entry.automatic && !entry.resolved)) continue;
+    if (auto* const path = std::get_if<std::string>(&entry.value); path != nullptr && !path->empty())
+      *path = map(entry, *path);
+    if (auto* const paths = std::get_if<std::vector<std::string>>(&entry.value); paths != nullptr)
+      for (std::string& path : *paths) path = map(entry, path);
+  }
+}
+
 std::string ConfigTree::to_toml(bool with_origins) const {
   std::string out;
   std::string_view section;

@@ -67,4 +67,10 @@ Result<std::string> read_text(Io& io, const std::string& path, std::uint64_t lim
   return text;
 }
 
+Status Io::remove_empty_dir(const std::string& path) {
+  STRATA_TRY_ASSIGN(const std::vector<std::string> names, list(path));
+  if (names.empty()) return remove_all(path);
+  return Status::error(Code::io_error, str("removing ", path, ": it holds ", names.size(), " names"));
+}
+
 }  // namespace strata

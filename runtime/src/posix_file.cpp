@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <memory>
 #include <new>
 #include <utility>
 
 #include <strata/runtime/errno_status.h>
+#include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
 namespace strata::detail {
@@ -105,6 +107,20 @@ Status PosixFile::lock() {
     if (errno != EINTR) return errno_status("locking", path_, errno);
   }
   return Status::ok();
+}
+
+Result<std::string> PosixFile::place() const {
+  constexpr std::string_view kRemoved = " (deleted)";
+  char text[PATH_MAX];
+  const std::string link = str("/proc/self/fd/", fd_);
+  const ssize_t n = ::readlink(link.c_str(), text, sizeof text);
+  if (n < 0) return errno_status("asking the place of", path_, errno);
+  std::string place(text, static_cast<std::size_t>(n));
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) return errno_status("asking the type of", path_, errno);
+  if (info.st_nlink == 0 || place.ends_with(kRemoved))
+    return Status::error(Code::not_found, str(path_, " was removed"));
+  return place;
 }
 
 // For file systems without fallocate; appends whole aligned blocks, which a direct file accepts.

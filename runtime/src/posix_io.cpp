@@ -78,6 +78,12 @@ Opened open_mode(const std::string& path, OpenMode mode, int extra) {
   return {-1, EINVAL};
 }
 
+// Of what was to be written: that a folder above it is missing is no missing input.
+Status not_made(const Status& status) {
+  return status.code() == Code::not_found ? Status::error(Code::io_error, std::string(status.message()))
+                                          : status;
+}
+
 std::string parent_of(const std::string& path) {
   const std::size_t slash = path.find_last_of('/');
   if (slash == std::string::npos) return ".";
@@ -117,7 +123,7 @@ class PosixIo final : public Io {
       // What exists and cannot be looked at is a symlink to nothing or to itself: the second error tells
       // which.
       if (::stat(part.c_str(), &info) != 0)
-        return errno_status("creating the folder", part, error == EEXIST ? errno : error);
+        return not_made(errno_status("creating the folder", part, error == EEXIST ? errno : error));
       if (!S_ISDIR(info.st_mode)) return errno_status("creating the folder", part, ENOTDIR);
     }
     return Status::ok();
@@ -140,6 +146,10 @@ class PosixIo final : public Io {
     std::error_code error;
     std::filesystem::remove_all(path, error);
     return error ? errno_status("removing", path, error.value()) : Status::ok();
+  }
+
+  Status remove_empty_dir(const std::string& path) override {
+    return ::rmdir(path.c_str()) == 0 ? Status::ok() : errno_status("removing", path, errno);
   }
 
   Result<std::vector<std::string>> list(const std::string& path) override {
@@ -186,7 +196,7 @@ Status write_text_atomically(Io& io, const std::string& path, std::string_view t
   if (status.is_ok()) status = io.rename(beside, path);
   if (!status.is_ok()) {
     static_cast<void>(io.remove_all(beside));  // the first error is the one to tell
-    return std::move(status).annotate(str("writing ", path));
+    return not_made(status).annotate(str("writing ", path));
   }
   return io.sync_dir(parent_of(path)).annotate(str("writing ", path));
 }

@@ -167,7 +167,8 @@ class ThreadedScheduler final : public Scheduler {
       slot.worker = std::jthread([this, &slot] { run(slot); });
     } catch (const std::exception& e) {
       return Status::error(Code::out_of_memory,
-                           str("starting a ", to_string(slot.role), " stream: ", e.what()));
+                           str("starting the thread of a ", to_string(slot.role), " stream: ", e.what(),
+                               "; the limits are those of `ulimit -u` and of the cgroup's pids.max"));
     }
     (void)::pthread_setname_np(slot.worker.native_handle(),
                                str("st-", to_string(slot.role), "-", slot.id).substr(0, 15).c_str());

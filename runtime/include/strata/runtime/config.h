@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -58,6 +59,7 @@ struct KeySpec {
       -std::numeric_limits<double>::infinity();  ///< for integer, number, bytes, seconds and list items
   double max = std::numeric_limits<double>::infinity();
   bool one_will_do = false;  ///< for text_list: a file may hold a text, which is a list of one
+  bool is_path = false;      ///< for text and text_list: it names files or folders
 };
 
 struct PresetValue {
@@ -139,6 +141,9 @@ class ConfigTree {
   /// Gives an `auto` its value and the reason that is printed beside it. Asserts where the key is not `auto`:
   /// what a user has set is never replaced.
   void resolve(std::string_view key, ConfigValue value, std::string why);
+
+  /// Replaces every path there is (KeySpec::is_path, not empty, with a value) by what `map` makes of it.
+  void map_paths(const std::function<std::string(const ConfigEntry& entry, const std::string& path)>& map);
 
   const ConfigEntry& entry(std::string_view key) const;
   std::span<const ConfigEntry> entries() const noexcept { return entries_; }  ///< in the schema's order

@@ -37,7 +37,10 @@ class File {
   /// Errors: `invalid` when another open file holds it; `io_error`. Files that nobody else can open need
   /// none.
   virtual Status lock() { return Status::ok(); }
-  virtual const std::string& path() const noexcept = 0;
+  virtual const std::string& path() const noexcept = 0;  ///< that it was opened by
+  /// Where the file is now, absolute: its folder may have been renamed. Errors: `not_found` where it was
+  /// removed.
+  virtual Result<std::string> place() const { return path(); }
   virtual bool direct() const noexcept = 0;  ///< opened with O_DIRECT
   virtual DirectAlignment alignment() const noexcept = 0;
   /// The descriptor, for rings that work below this interface; -1 where there is none.
@@ -64,6 +67,8 @@ class Io {
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   virtual Status sync_dir(const std::string& path) = 0;
   virtual Status remove_all(const std::string& path) = 0;  ///< a file or a folder with its content
+  /// A folder that is empty. Errors: `io_error` where it is not.
+  virtual Status remove_empty_dir(const std::string& path);
   virtual Result<std::vector<std::string>> list(const std::string& path) = 0;  ///< names, sorted
   virtual bool exists(const std::string& path) = 0;
   virtual Result<std::uint64_t> free_bytes(const std::string& path) = 0;
