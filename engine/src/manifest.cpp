@@ -1,8 +1,12 @@
+#include <algorithm>
+#include <initializer_list>
 #include <limits>
+#include <span>
 
 #include <nlohmann/json.hpp>
 
 #include <strata/engine/checkpoint.h>
+#include <strata/runtime/digest.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
@@ -27,35 +31,87 @@ Result<std::int64_t> natural(const Json& json, const char* key) {
   return value.get<std::int64_t>();
 }
 
-Result<Manifest> read(const Json& json) {
-  STRATA_TRY_ASSIGN(const std::int64_t version, natural(json, "version"));
+/// What this program does not know it would pass over, and a damaged key is such a one.
+Status check_keys(const Json& json, std::initializer_list<std::string_view> known, std::string_view where) {
+  if (!json.is_object()) return Status::error(Code::corrupt, str(where, " is no object"));
+  for (const auto& [key, value] : json.items())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      return Status::error(Code::corrupt, str(where, " has the key '", key, "', which is not known"));
+  return {};
+}
+
+Status check_version(const Json& json) {
   if (json.at("format").get<std::string>() != kFormat)
     return Status::error(Code::corrupt, "it is not a strata checkpoint");
-  if (version > Manifest::kVersion)
-    return Status::error(Code::unsupported, str("its version is ", version, " and this program reads up to ",
-                                                Manifest::kVersion));
+  STRATA_TRY_ASSIGN(const std::int64_t version, natural(json, "version"));
+  if (version == Manifest::kVersion) return {};
+  return Status::error(Code::unsupported,
+                       str("its version is ", version, " and this program reads ", Manifest::kVersion));
+}
+
+std::string digest_of_json(const Json& json) {
+  const std::string text = json.dump(2);
+  return to_hex(digest_of(std::as_bytes(std::span(text))));
+}
+
+/// Of everything but the digest itself, in the one form it is written in.
+Status check_digest(Json& json) {
+  const std::string said = json.at("digest").get<std::string>();
+  json.erase("digest");
+  const std::string found = digest_of_json(json);
+  if (found == said) return {};
+  return Status::error(Code::corrupt,
+                       str("the manifest is damaged: its digest is ", found, ", it says ", said));
+}
+
+Result<LossScale> read_loss_scale(const Json& json) {
+  STRATA_TRY(check_keys(json, {"value", "good_steps"}, "its loss_scale"));
+  LossScale scale;
+  STRATA_TRY_ASSIGN(const std::int64_t value, natural(json, "value"));
+  STRATA_TRY_ASSIGN(scale.good_steps, natural(json, "good_steps"));
+  scale.value = static_cast<double>(value);
+  if (LossScale::is_valid(scale.value)) return scale;
+  return Status::error(Code::corrupt, str("its loss scale is ", value, ", no power of two from 1 to ",
+                                          static_cast<std::int64_t>(LossScale::kMost)));
+}
+
+Result<CheckpointFile> read_file(const Json& json) {
+  STRATA_TRY(check_keys(json, {"name", "bytes", "digest", "tensors"}, "a file of it"));
+  CheckpointFile file;
+  file.name = json.at("name").get<std::string>();
+  if (!plain_name(file.name))
+    return Status::error(Code::corrupt, str("the file name '", file.name, "' is not plain"));
+  STRATA_TRY_ASSIGN(const std::int64_t bytes, natural(json, "bytes"));
+  file.bytes = static_cast<std::uint64_t>(bytes);
+  file.digest = json.at("digest").get<std::string>();
+  for (const auto& [name, digest] : json.at("tensors").items())
+    file.tensors.emplace(name, digest.get<std::string>());
+  return file;
+}
+
+Result<std::vector<CheckpointFile>> read_files(const Json& json) {
+  if (json.size() > kMaxFiles)
+    return Status::error(Code::corrupt, str("it lists ", json.size(), " files, more than ", kMaxFiles));
+  std::vector<CheckpointFile> files;
+  for (const Json& entry : json) {
+    STRATA_TRY_ASSIGN(CheckpointFile file, read_file(entry));
+    if (std::any_of(files.begin(), files.end(), [&](const auto& other) { return other.name == file.name; }))
+      return Status::error(Code::corrupt, str("it lists the file ", file.name, " twice"));
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+Result<Manifest> read(Json json) {
+  STRATA_TRY(check_version(json));
+  STRATA_TRY(check_digest(json));
+  STRATA_TRY(check_keys(json, {"format", "version", "step", "loss_scale", "files", "run"}, "the manifest"));
   Manifest manifest;
   STRATA_TRY_ASSIGN(manifest.step, natural(json, "step"));
   if (json.contains("loss_scale")) {
-    const Json& scale = json.at("loss_scale");
-    STRATA_TRY_ASSIGN(const std::int64_t value, natural(scale, "value"));
-    STRATA_TRY_ASSIGN(manifest.loss_scale.good_steps, natural(scale, "good_steps"));
-    manifest.loss_scale.value = static_cast<double>(value);
-    if (!LossScale::is_valid(manifest.loss_scale.value))
-      return Status::error(Code::corrupt, str("its loss scale is ", value, ", no power of two from 1 to ",
-                                              static_cast<std::int64_t>(LossScale::kMost)));
+    STRATA_TRY_ASSIGN(manifest.loss_scale, read_loss_scale(json.at("loss_scale")));
   }
-  if (json.at("files").size() > kMaxFiles)
-    return Status::error(Code::corrupt,
-                         str("it lists ", json.at("files").size(), " files, more than ", kMaxFiles));
-  for (const Json& file : json.at("files")) {
-    STRATA_TRY_ASSIGN(const std::int64_t bytes, natural(file, "bytes"));
-    manifest.files.push_back({file.at("name").get<std::string>(), static_cast<std::uint64_t>(bytes),
-                              file.at("digest").get<std::string>()});
-    if (!plain_name(manifest.files.back().name))
-      return Status::error(Code::corrupt,
-                           str("the file name '", manifest.files.back().name, "' is not plain"));
-  }
+  STRATA_TRY_ASSIGN(manifest.files, read_files(json.at("files")));
   for (const auto& [key, value] : json.at("run").items()) manifest.run[key] = value.get<std::string>();
   return manifest;
 }
@@ -72,8 +128,10 @@ std::string to_json(const Manifest& manifest) {
     json["loss_scale"] = {{"value", static_cast<std::int64_t>(manifest.loss_scale.value)},
                           {"good_steps", manifest.loss_scale.good_steps}};
   for (const CheckpointFile& file : manifest.files)
-    json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"digest", file.digest}});
+    json["files"].push_back(
+        {{"name", file.name}, {"bytes", file.bytes}, {"digest", file.digest}, {"tensors", file.tensors}});
   for (const auto& [key, value] : manifest.run) json["run"][key] = value;
+  json["digest"] = digest_of_json(json);
   return json.dump(2) + "\n";
 }
 
