@@ -270,7 +270,10 @@ Result<ChatTemplate> detect_chat_template(std::string_view jinja) {
     out.format = has("Cutting Knowledge Date") ? ChatFormat::llama31 : ChatFormat::llama3;
   } else if (has("[gMASK]<sop>") && !thinks) {
     out.format = ChatFormat::glm4;
-    out.newline_in_prompt = has("<|assistant|>\\n{% endif") || has("<|assistant|>\n{% endif");
+    out.newline_in_prompt = has("<|assistant|>\\n{% endif") || has("<|assistant|>\n{% endif") ||
+                            has("<|assistant|>\\n' }}{% endif");
+  } else if (jinja == chat_template_jinja({})) {
+    out.format = ChatFormat::plain;
   } else if (jinja.empty()) {
     return unknown("the tokenizer has no chat_template");
   } else {

@@ -120,6 +120,13 @@ Result<GenerationConfig> parse_generation_config(const std::string& text) {
   return out;
 }
 
+std::string with_chat_template(const std::string& text, const std::string& jinja) {
+  auto config = detail::parse_strict_json(text);
+  if (!config.has_value() || !config->is_object() || !config->contains("chat_template")) return text;
+  (*config)["chat_template"] = jinja;
+  return config->dump(2) + "\n";
+}
+
 Result<TokenizerConfig> load_tokenizer_config(Io& io, const std::string& folder) {
   TokenizerConfig out;
   if (const std::string path = folder + "/tokenizer_config.json"; io.exists(path)) {

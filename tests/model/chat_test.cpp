@@ -248,5 +248,19 @@ TEST(ChatTokensTest, ATokenizerWithoutAMarkerIsRefused) {
   EXPECT_EQ(status.message(), "the tokenizer has no token '<|begin_of_text|>'");
 }
 
+TEST(ChatJinjaTest, IsKnownAgainWithAllItSays) {
+  for (const char* name : {"plain", "chatml", "llama3", "llama3.1", "glm4"}) {
+    ChatTemplate chat = must(chat_template_named(name));
+    if (chat.format == ChatFormat::chatml) chat.system = "You help.";
+    chat.newline_in_prompt = chat.format == ChatFormat::glm4;
+    const Result<ChatTemplate> again = detect_chat_template(chat_template_jinja(chat));
+    ASSERT_TRUE(again.has_value()) << name;
+    EXPECT_EQ(again->format, chat.format) << name;
+    EXPECT_EQ(again->system, chat.system) << name;
+    EXPECT_EQ(again->newline_in_prompt, chat.newline_in_prompt) << name;
+  }
+  EXPECT_EQ(chat_template_jinja(must(chat_template_named("qwen3"))), "");
+}
+
 }  // namespace
 }  // namespace strata

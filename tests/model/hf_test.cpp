@@ -256,7 +256,7 @@ TEST_F(HfDamageTest, ValuesOfAWrongKindAreNamedWithWhatTheyAre) {
     j["tie_word_embeddings"] = 1;
     j["rms_norm_eps"] = nullptr;  // absent: the family's own
   });
-  expect_refused(Code::corrupt, {"hidden_size is \"24\"; it must be a number", "vocab_size is missing",
+  expect_refused(Code::invalid, {"hidden_size is \"24\"; it must be a number", "vocab_size is missing",
                                  "num_attention_heads is -4", "tie_word_embeddings is 1"});
 }
 
@@ -293,7 +293,7 @@ TEST_F(HfDamageTest, NumbersThatAreNoneInSinglePrecisionAreRefused) {
                          {"high_freq_factor", 4},
                          {"original_max_position_embeddings", 1.5}};
   });
-  expect_refused(Code::corrupt,
+  expect_refused(Code::invalid,
                  {"rms_norm_eps is 1e+300; it must be a number", "rope_theta is 1e-300; it must be above 0",
                   "factor is 0; it must be above 0", "low_freq_factor is -1; it must be above 0",
                   "original_max_position_embeddings is 1.5; it must be a number from 0 to 2^31"});

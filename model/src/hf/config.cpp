@@ -82,7 +82,7 @@ class Keys {
 
   Status status() const {
     if (problems_.empty()) return {};
-    return Status::error(broken_ ? Code::corrupt : Code::unsupported, problems_);
+    return Status::error(broken_ ? Code::invalid : Code::unsupported, problems_);
   }
   Keys within(const json& object) const { return Keys(object); }
   void take(const Keys& other) {

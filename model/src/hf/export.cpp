@@ -90,6 +90,19 @@ std::string index_json(const std::vector<std::vector<HfTensor>>& all, DType dtyp
   return nlohmann::json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n";
 }
 
+std::string config_text(const DecoderConfig& config, const HfExport& options) {
+  std::string text = hf_config_json(config, options.dtype, options.source_config);
+  if (options.end_of_text < 0) return text;
+  nlohmann::json json = nlohmann::json::parse(text);
+  json["bos_token_id"] = json["eos_token_id"] = options.end_of_text;
+  return json.dump(2) + "\n";
+}
+
+std::string without_last_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
 Status write_folder(Io& io, const std::string& path, const DecoderConfig& config, const ParamSource& source,
                     const HfExport& options) {
   STRATA_TRY(io.make_dirs(path));
@@ -103,8 +116,7 @@ Status write_folder(Io& io, const std::string& path, const DecoderConfig& config
         write_text_atomically(io, path + "/model.safetensors.index.json", index_json(all, options.dtype)));
   for (const auto& [name, text] : options.files)
     STRATA_TRY(write_text_atomically(io, path + "/" + name, text));
-  return write_text_atomically(io, path + "/config.json",
-                               hf_config_json(config, options.dtype, options.source_config));
+  return write_text_atomically(io, path + "/config.json", config_text(config, options));
 }
 
 std::string parent_of(const std::string& path) {
@@ -114,8 +126,9 @@ std::string parent_of(const std::string& path) {
 
 }  // namespace
 
-Status export_hf(Io& io, const std::string& path, const DecoderConfig& config, const ParamSource& source,
+Status export_hf(Io& io, const std::string& folder, const DecoderConfig& config, const ParamSource& source,
                  const HfExport& options) {
+  const std::string path = without_last_slashes(folder);  // "out/.unfinished" would be in the way of "out/"
   if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16)
     return Status::error(Code::unsupported, str("an export as ", to_string(options.dtype),
                                                 "; f32, bf16 and f16 can be written"));

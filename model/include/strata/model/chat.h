@@ -42,6 +42,10 @@ std::string_view chat_template_name(ChatFormat format) noexcept;
 Result<ChatTemplate> chat_template_named(std::string_view name);
 Result<ChatTemplate> detect_chat_template(std::string_view jinja);
 
+/// A Jinja text that writes conversations as render_chat() does, and that detect_chat_template() knows again.
+/// Empty for qwen3, whose own template does more than this program knows of it.
+std::string chat_template_jinja(const ChatTemplate& chat);
+
 inline constexpr std::string_view kChatRoles = "system, user, assistant";
 bool is_chat_role(std::string_view role) noexcept;
 

@@ -36,6 +36,10 @@ struct GenerationConfig {
 Result<TokenizerConfig> parse_tokenizer_config(const std::string& text);
 Result<GenerationConfig> parse_generation_config(const std::string& text);
 
+/// The text of a tokenizer_config.json with this chat template, where it has one in it: programs differ in
+/// whether a chat_template.jinja beside it wins. A text that is no JSON stays as it is.
+std::string with_chat_template(const std::string& text, const std::string& jinja);
+
 /// Those of a Hugging Face folder; a chat_template.jinja beside tokenizer_config.json wins, as it does there.
 /// A file that is absent gives empty values. Errors also: as reading.
 Result<TokenizerConfig> load_tokenizer_config(Io& io, const std::string& folder);

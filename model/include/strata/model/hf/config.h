@@ -9,9 +9,9 @@
 namespace strata {
 
 /// What a Hugging Face config.json says of a model. `seq` stays 0: how long a sequence is, the run decides,
-/// up to `positions`, which is 0 where the model sets no limit. Errors: `corrupt` for text that is no JSON or
-/// values of a wrong kind, `unsupported` for an architecture or a setting that changes what the model
-/// computes and that this build does not have; each with the key. All at once.
+/// up to `positions`, which is 0 where the model sets no limit. Errors: `corrupt` for text that is no JSON,
+/// `invalid` for values of a wrong kind, `unsupported` for an architecture or a setting that changes what the
+/// model computes and that this build does not have; each with the key. All at once.
 Result<DecoderConfig> decoder_from_hf_config(const std::string& json);
 
 /// The config.json of `config` in the layout its family has there, with `dtype` as the weights' type. What

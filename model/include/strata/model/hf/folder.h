@@ -70,6 +70,7 @@ struct HfExport {
   std::uint64_t shard_bytes =
       5'000'000'000;               ///< at most so many bytes of tensors a file, one tensor at least
   std::string source_config = {};  ///< config.json of the folder the model came from; see hf_config_json()
+  std::int32_t end_of_text = -1;   ///< its bos and eos token where not negative, whatever source_config says
   std::map<std::string, std::string> files = {};  ///< texts written beside (tokenizer.json ...)
 };
 /// Gives a parameter of the model in f32.
