@@ -17,6 +17,13 @@ std::string folder_of(const std::string& tokenizer) {
 
 }  // namespace
 
+std::string ChatChoice::warning() const {
+  if (chat.has_value()) return {};
+  return str(why,
+             " is not known, so conversations are refused and plain text alone is taken; data.chat names ",
+             "a format: ", chat_template_names());
+}
+
 Result<ChatChoice> choose_chat(Io& io, const std::string& wanted, const std::string& tokenizer) {
   ChatChoice choice;
   if (const std::string folder = folder_of(tokenizer); !folder.empty()) {

@@ -14,6 +14,9 @@ struct ChatChoice {
   Result<ChatTemplate> chat = ChatTemplate{};
   std::string why;
   std::string jinja;  ///< the tokenizer's own template, empty where it has none
+
+  /// A sentence where the tokenizer's own template is one that strata does not know; else empty.
+  std::string warning() const;
 };
 
 /// `wanted` is "auto" or a format's name, `tokenizer` a tokenizer.json or a folder that has one, empty for

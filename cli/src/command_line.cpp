@@ -36,8 +36,14 @@ constexpr const char* kExamples =
     "  strata config check run.toml memory.device=64MiB\n"
     "  strata doctor --nvme-dir /mnt/nvme\n"
     "Values come from: defaults < preset < file < STRATA_<SECTION>_<KEY> < section.key=value.\n"
-    "Exit codes: 0 ok, 2 usage or configuration, 3 does not fit, 4 diverged, 5 I/O, 75 stopped but "
-    "resumable.\n";
+    "Exit codes:\n";
+
+std::string footer() {
+  std::string text = kExamples;
+  for (const ExitMeaning& meaning : kExitMeanings)
+    text += str(meaning.code < 10 ? "   " : "  ", meaning.code, "  ", meaning.text, "\n");
+  return text;
+}
 
 /// A verb: its words, its function, and the options it takes.
 struct Verb {
@@ -317,7 +323,7 @@ int run(std::vector<std::string> arguments, Args args) {
     return usage_error(args.err, problem);
   CLI::App app("Trains models larger than GPU memory, over GPU, pinned RAM and NVMe", "strata");
   app.set_version_flag("--version", std::string("strata " STRATA_VERSION));
-  app.footer(kExamples);
+  app.footer(footer());
   app.require_subcommand(1);
   int (*chosen)(const Args&) = nullptr;
   for (const Verb& verb : verbs()) {

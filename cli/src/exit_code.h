@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include <strata/runtime/status.h>
 
 namespace strata::cli {
@@ -13,6 +15,23 @@ enum ExitCode : int {
   kExitDiverged = 4,
   kExitIo = 5,
   kExitStopped = 75,  ///< stopped at a point that can be resumed (EX_TEMPFAIL)
+};
+
+struct ExitMeaning {
+  int code;
+  std::string_view text;
+};
+/// What `--help` and the user guide say of them, word for word.
+inline constexpr ExitMeaning kExitMeanings[] = {
+    {kExitOk, "done"},
+    {kExitInternal, "a bug, please report it; `verify`: not the same bits"},
+    {kExitUsage,
+     "wrong command line or configuration: a key, a value, a file that they name and that is not there, "
+     "or something this build or machine cannot do"},
+    {kExitFit, "does not fit: the budgets, the memory, or the threads that this machine allows"},
+    {kExitDiverged, "diverged: a gradient is not finite"},
+    {kExitIo, "reading or writing failed, or what was read is damaged"},
+    {kExitStopped, "stopped by a signal or a budget, and can be resumed"},
 };
 
 int exit_code(const Status& status) noexcept;

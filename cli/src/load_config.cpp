@@ -9,6 +9,7 @@
 
 #include "chat_choice.h"
 #include "exit_code.h"
+#include "training/run_paths.h"
 
 namespace strata::cli {
 namespace {
@@ -34,8 +35,15 @@ Result<ConfigSources> sources_of(const Args& args) {
 
 constexpr std::uint64_t kModelConfigLimit = 16 << 20;
 
-Result<DecoderConfig> model_of(const std::string& folder) {
-  const std::string path = folder + "/config.json";
+/// The config.json of the model that a run or a command begins with. A run has its own copy: the folder may
+/// be elsewhere by now, or another model.
+std::string model_config_path(const ConfigTree& tree, const std::string& run) {
+  const std::string copy = str(run, "/base/config.json");
+  const bool of_run = !run.empty() && tree.entry("model.from").origin.starts_with("file ");
+  return of_run && posix_io().exists(copy) ? copy : tree.text("model.from") + "/config.json";
+}
+
+Result<DecoderConfig> model_of(const std::string& path) {
   auto text = read_text(posix_io(), path, kModelConfigLimit);
   if (!text.has_value()) return text.status().annotate("model.from");
   auto config = decoder_from_hf_config(*text);
@@ -86,10 +94,9 @@ Result<TrainConfig> fill(ConfigTree& tree, const std::vector<std::string>& envir
 }
 
 Status decide_chat(ConfigTree& tree, TrainConfig& config) {
-  if (!tree.is_auto("data.chat")) return {};
-  STRATA_TRY_ASSIGN(const ChatChoice choice,
-                    choose_chat(posix_io(), config.data.chat, tokenizer_source(config)));
-  if (!choice.chat.has_value()) return {};
+  ChatChoice& choice = config.data.chosen_chat;
+  STRATA_TRY_ASSIGN(choice, choose_chat(posix_io(), config.data.chat, tokenizer_source(config)));
+  if (!tree.is_auto("data.chat") || !choice.chat.has_value()) return {};
   config.data.chat = chat_template_name(choice.chat->format);
   tree.resolve("data.chat", config.data.chat, choice.why);
   return {};
@@ -123,11 +130,13 @@ std::string still_decided(const ConfigTree& tree) {
 }  // namespace
 
 bool is_assignment(const std::string& item) {
-  return item.find('=') != std::string::npos && !item.starts_with('/') && !item.starts_with('.');
+  return item.find('=') != std::string::npos && !item.starts_with('/') && !item.starts_with('.') &&
+         !posix_io().exists(item);
 }
 
 Result<LoadedConfig> load_config(const Args& args, ConfigLayer unless_set) {
   STRATA_TRY_ASSIGN(ConfigSources sources, sources_of(args));
+  const std::string run = run_of_config(sources.file);
   STRATA_TRY_ASSIGN(ConfigTree tree, ConfigTree::build(train_schema(), sources));
   std::erase_if(unless_set.values,
                 [&](const auto& value) { return tree.entry(value.first).origin != "default"; });
@@ -142,12 +151,14 @@ Result<LoadedConfig> load_config(const Args& args, ConfigLayer unless_set) {
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
   }
   std::optional<DecoderConfig> model;
-  if (const std::string from = tree.text("model.from"); !from.empty()) {
-    STRATA_TRY_ASSIGN(model, model_of(from));
-    sources.found.push_back({from + "/config.json", sizes_of(*model)});
+  if (!tree.text("model.from").empty()) {
+    const std::string path = model_config_path(tree, run);
+    STRATA_TRY_ASSIGN(model, model_of(path));
+    sources.found.push_back({path, sizes_of(*model)});
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
     STRATA_TRY(check_sizes(tree, sources.found.back()));
   }
+  if (!run.empty()) find_paths_in_run(posix_io(), tree, run);
   STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, args.environment));
   config.model.loaded = model;
   STRATA_TRY(decide_chat(tree, config));

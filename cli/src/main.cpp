@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   hold_standard_streams();
   ::signal(SIGPIPE,
            SIG_IGN);  // a reader that went away is an error of the write, and no reason to lose a run
+  ::signal(SIGXFSZ, SIG_IGN);  // a file past `ulimit -f` is an error of the write too
   std::vector<std::string> environment;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable)
     environment.emplace_back(*variable);

@@ -42,9 +42,9 @@ Scaled scale_bytes(std::uint64_t bytes) {
 
 /// Seconds until the last step or the time limit, whichever comes first; negative where it is not known.
 double remaining_s(const ProgressStep& s) {
-  if (s.step < 1 || !(s.elapsed_s >= 0)) return -1;
+  if (s.step <= s.first_step || !(s.elapsed_s >= 0)) return -1;
   const double by_steps = static_cast<double>(std::max<std::int64_t>(0, s.steps - s.step)) * s.elapsed_s /
-                          static_cast<double>(s.step);
+                          static_cast<double>(s.step - s.first_step);
   return std::max(0.0, std::min(by_steps, s.max_time_s - s.elapsed_s));
 }
 

@@ -39,6 +39,7 @@ struct ProgressStep {
   std::uint64_t device_bytes = 0, pinned_bytes = 0, nvme_bytes = 0;
   double elapsed_s = 0;
   double max_time_s = std::numeric_limits<double>::infinity();
+  std::int64_t first_step = 0;  ///< done before `elapsed_s` began: of a resumed run
 };
 
 /// Where the renderer writes; tests own one.

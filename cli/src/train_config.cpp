@@ -41,9 +41,14 @@ void fill_model_and_data(const ConfigTree& tree, TrainConfig& config) {
   model.ffn = small(tree, "model.ffn");
   model.vocab = small(tree, "model.vocab");
   model.seq = small(tree, "model.seq");
-  config.data = {tree.texts("data.train"),    tree.texts("data.val"),      std::nullopt,
-                 choice(tree, "data.chat"),   tree.text("data.cache_dir"), choice(tree, "data.packing"),
-                 tree.numbers("data.weights")};
+  config.data = {tree.texts("data.train"),
+                 tree.texts("data.val"),
+                 std::nullopt,
+                 choice(tree, "data.chat"),
+                 tree.text("data.cache_dir"),
+                 choice(tree, "data.packing"),
+                 tree.numbers("data.weights"),
+                 {}};
   if (!tree.is_auto("data.tokenizer")) config.data.tokenizer = tree.text("data.tokenizer");
 }
 
@@ -107,8 +112,9 @@ void fill_outputs(const ConfigTree& tree, TrainConfig& config) {
                 tree.text("log.sample_prompt"), small(tree, "log.sample_tokens"),
                 choice(tree, "log.progress"),   tree.steps("log.trace"),
                 tree.text("log.level")};
-  config.checkpoint = {tree.integer("checkpoint.every"), tree.flag("checkpoint.at_end"),
-                       small(tree, "checkpoint.keep"), tree.text("checkpoint.dir")};
+  config.checkpoint = {tree.integer("checkpoint.every"), tree.seconds("checkpoint.interval"),
+                       tree.flag("checkpoint.at_end"), small(tree, "checkpoint.keep"),
+                       tree.text("checkpoint.dir")};
 }
 
 std::string set_by(const ConfigTree& tree, std::string_view key) {

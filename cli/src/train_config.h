@@ -10,6 +10,8 @@
 #include <strata/runtime/config.h>
 #include <strata/runtime/core_share.h>
 
+#include "chat_choice.h"
+
 namespace strata::cli {
 
 /// The keys of a training run and the presets: one table, which `config show`, the checks and the help read.
@@ -28,10 +30,11 @@ struct TrainConfig {
   struct Data {
     std::vector<std::string> train, val;   ///< as written; see locate_data_file
     std::optional<std::string> tokenizer;  ///< auto: train one on `train`
-    std::string chat;                      ///< a format's name; auto: a template that is not known
+    std::string chat;                      ///< a format's name, or auto
     std::string cache_dir;
     std::string packing;          ///< stream, pack, auto
     std::vector<double> weights;  ///< of each of `train`, or none
+    ChatChoice chosen_chat;       ///< what `chat` became, for every verb alike: load_config() decides
   } data;
   struct Train {
     std::int64_t steps = 0;
@@ -96,6 +99,7 @@ struct TrainConfig {
   } log;
   struct Checkpoint {
     std::int64_t every = 0;  ///< steps; 0: off
+    double interval_s = 0;   ///< +infinity for none
     bool at_end = true;
     int keep = 0;
     std::string dir;

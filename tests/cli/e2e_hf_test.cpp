@@ -56,16 +56,62 @@ TEST_F(CliHfE2e, AnExportIsRefusedWhereThereIsNothingToWriteOrNoPlaceForIt) {
 
 TEST_F(CliHfE2e, ParametersThatTheManifestDoesNotVouchForAreNotExported) {
   make_folder("gpt2");
-  const std::string checkpoint = "run/checkpoints/step-00000004";
-  nlohmann::json manifest = nlohmann::json::parse(read_all(file(checkpoint + "/manifest.json")));
-  nlohmann::json& files = manifest["files"];
-  files.erase(std::find_if(files.begin(), files.end(),
-                           [](const auto& entry) { return entry["name"] == "param.safetensors"; }));
-  write(checkpoint + "/manifest.json", manifest.dump());
+  const std::string params = "run/checkpoints/step-00000004/param.safetensors";
+  std::string bytes = read_all(file(params));
+  bytes[bytes.size() - 5] ^= 1;
+  write(params, bytes);
   const ProgramResult refused = strata({"export", "run", "--out", "other"});
   EXPECT_EQ(refused.exit_code, 5) << refused.said();
-  EXPECT_THAT(refused.err, HasSubstr("param.safetensors is not in the manifest"));
+  EXPECT_THAT(refused.err, HasSubstr("is damaged: its digest is"));
   EXPECT_FALSE(exists("other"));
+}
+
+TEST_F(CliHfE2e, AnExportShipsTheRunsTokenizerAndWhereItsTextsEnd) {
+  make_folder("llama");
+  const Words other = {"--out", "again", "--init", "hf", "train.steps=1", "data.tokenizer=other.json"};
+  ASSERT_EQ(strata({"tokenizer", "train", "val.txt", "--vocab", "400", "--out", "other.json"}).exit_code, 0);
+  const ProgramResult trained = strata(tiny("train", other));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const ProgramResult exported = strata({"export", "again", "--out", "out/", "--check"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_THAT(exported.out, HasSubstr("the tokenizer encodes as the run's"));
+  EXPECT_EQ(read_all(file("out/tokenizer.json")), read_all(file("again/tokenizer.json")));
+  const auto generation = nlohmann::json::parse(read_all(file("out/generation_config.json"))),
+             config = nlohmann::json::parse(read_all(file("out/config.json")));
+  EXPECT_EQ(generation["eos_token_id"], 399);
+  EXPECT_EQ(config["eos_token_id"], 399);
+}
+
+TEST_F(CliHfE2e, ARunGoesOnAndIsExportedWithoutTheFolderItBeganWith) {
+  make_folder("qwen3");
+  write("hf/generation_config.json", R"({"eos_token_id": [7, 8]})");
+  ASSERT_EQ(strata(tiny("train", {"--out", "again", "--init", "hf", "train.steps=2"})).exit_code, 0);
+  must(posix_io().remove_all(file("hf")));
+  must(posix_io().make_dirs(file("elsewhere")));
+  must(posix_io().rename(file("again"), file("elsewhere/x=y")));
+  ProgramOptions there = options_;
+  there.cwd = file("elsewhere");
+  for (const Words& words : {Words{"train", "--resume", "x=y", "train.steps=3"}, Words{"generate", "x=y"},
+                             Words{"eval", "x=y"}, Words{"export", "x=y", "--out", "out", "--check"}}) {
+    const ProgramResult done = strata(words, there);
+    EXPECT_EQ(done.exit_code, 0) << done.said();
+  }
+  EXPECT_EQ(summary("elsewhere/x=y")["steps"], 3);
+  const auto generation = nlohmann::json::parse(read_all(file("elsewhere/out/generation_config.json")));
+  EXPECT_EQ(generation["eos_token_id"], nlohmann::json({7, 8}));
+}
+
+TEST_F(CliHfE2e, AFoldersChatTemplateIsUsedAndOneThatIsNotKnownIsSaid) {
+  make_folder("llama");
+  write("chat.jsonl", R"({"messages": [{"role": "user", "content": "Who?"}]})");
+  const Words words = {"generate", "hf", "--prompts", "chat.jsonl", "--tokens", "1", "--json"};
+  write("hf/chat_template.jinja", "{% for m in messages %}<|im_start|>{{ m.role }}<|im_end|>{% endfor %}");
+  const ProgramResult chatml = strata(words);
+  EXPECT_EQ(chatml.exit_code, 2) << "this tokenizer has no such markers";
+  EXPECT_THAT(chatml.err, HasSubstr("<|im_start|>"));
+  write("hf/chat_template.jinja", "{{ messages | tojson }}");
+  EXPECT_THAT(strata({"generate", "hf", "--tokens", "1"}).err,
+              HasSubstr("is not known, so conversations are refused"));
 }
 
 TEST_F(CliHfE2e, AFolderContinuesAPrompt) {

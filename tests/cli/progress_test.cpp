@@ -99,6 +99,13 @@ TEST(ProgressTest, TheTimeLimitEndsTheEstimate) {
   EXPECT_THAT(sink.text, HasSubstr("eta 0:15\n"));
 }
 
+TEST(ProgressTest, AResumedRunIsEstimatedByTheStepsItTookSince) {
+  TextSink sink;
+  Progress progress(sink, {.style = ProgressStyle::plain});
+  progress.update({.step = 1000, .steps = 1010, .elapsed_s = 20, .first_step = 990});
+  EXPECT_THAT(sink.text, HasSubstr("eta 0:20\n"));
+}
+
 TEST(ProgressTest, NoValueBreaksIt) {
   TextSink sink;
   Progress bar(sink, {.style = ProgressStyle::bar, .colour = true, .width = -3});

@@ -51,13 +51,12 @@ Status GenerationSource::open_run(const Args& args) {
                          str(path_, " holds no checkpoint yet in ", checkpoint_dir(loaded_->config, path_)));
   decoder_ = filled(decoder_config(loaded_->config));
   add_end(tokenizer_->end_of_text(), ends_);
-  STRATA_TRY_ASSIGN(chat_, choose_chat(io_, loaded_->config.data.chat, path_ + "/tokenizer.json"));
   return Status::ok();
 }
 
 Status GenerationSource::open_folder(const Args& args) {
   Args given = args;
-  given.items.erase(given.items.begin());
+  given.items.front() = "model.from=" + path_;
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
   loaded_ = std::make_unique<LoadedConfig>(std::move(loaded));
   STRATA_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(io_, path_));
@@ -74,7 +73,6 @@ Status GenerationSource::open_folder(const Args& args) {
   for (const std::int32_t id : generation.eos) add_end(id, ends_);
   add_end(tokenizer_->added_id(words.eos_token), ends_);
   if (ends_.empty()) add_end(tokenizer_->end_of_text(), ends_);
-  STRATA_TRY_ASSIGN(chat_, choose_chat(io_, loaded_->config.data.chat, path_));
   return Status::ok();
 }
 

@@ -10,7 +10,6 @@
 #include <strata/model/tokenizer.h>
 
 #include "args.h"
-#include "chat_choice.h"
 #include "load_config.h"
 #include "training/job.h"
 
@@ -30,7 +29,8 @@ class GenerationSource {
   /// Tokens that end a text.
   const std::vector<std::int32_t>& ends() const noexcept { return ends_; }
   /// How conversations are written; an error where that is not known, of no concern without one.
-  const Result<ChatTemplate>& chat() const noexcept { return chat_.chat; }
+  const Result<ChatTemplate>& chat() const noexcept { return loaded_->config.data.chosen_chat.chat; }
+  std::string chat_warning() const { return loaded_->config.data.chosen_chat.warning(); }
   /// What goes around a text: the folder's own BOS; a run was trained without.
   Around around() const noexcept { return folder_ ? Around::template_tokens : Around::nothing; }
 
@@ -53,7 +53,6 @@ class GenerationSource {
   std::unique_ptr<Tokenizer> tokenizer_;
   DecoderConfig decoder_;
   std::vector<std::int32_t> ends_;
-  ChatChoice chat_;
   std::unique_ptr<const RunPlan> plan_;
 };
 

@@ -61,6 +61,14 @@ constexpr KeySpec kKeys[] = {
      .min = 0,
      .max = kMaxSteps},
     {.section = "checkpoint",
+     .name = "interval",
+     .type = KeyType::seconds,
+     .default_text = "10min",
+     .doc = "most time between checkpoints: the work that a crash costs",
+     .example = "checkpoint.interval=30min",
+     .word = "none",
+     .min = 0},
+    {.section = "checkpoint",
      .name = "at_end",
      .type = KeyType::boolean,
      .default_text = "true",
@@ -77,7 +85,8 @@ constexpr KeySpec kKeys[] = {
     {.section = "checkpoint",
      .name = "dir",
      .default_text = "",
-     .doc = "folder; empty = checkpoints/ in the run folder"},
+     .doc = "folder; empty = checkpoints/ in the run folder",
+     .is_path = true},
 };
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <strata/runtime/str.h>
+
 #include "training/workload.h"
 
 namespace strata::cli {
@@ -23,9 +25,39 @@ std::int64_t n_micro_batches(const Dataset& data, std::int64_t sequences) {
   return static_cast<std::int64_t>(data.n_samples()) / sequences;
 }
 
-Result<HeldOutLoss> held_out_loss(Engine& engine, const Dataset& data, std::int64_t sequences,
-                                  std::int64_t n) {
-  DatasetBatches batches(data, sequences);
+namespace {
+
+/// The batches of a dataset for as long as nobody asks to stop.
+class WatchedBatches final : public BatchSource {
+ public:
+  WatchedBatches(const Dataset& data, std::int64_t sequences, std::int64_t n, const HeldOutWatch& watch)
+      : batches_(data, sequences), n_(n), watch_(watch), told_ns_(now_ns()) {}
+
+  Status fill(std::int64_t index, const BatchView& batch) override {
+    constexpr std::int64_t kBetweenNs = 5'000'000'000;
+    if (watch_.signals != nullptr && watch_.signals->stop_requested())
+      return Status::error(Code::cancelled, str("stopped after ", index, " of ", n_, " micro-batches"));
+    if (watch_.tell && now_ns() - told_ns_ > kBetweenNs) {
+      watch_.tell(index, n_);
+      told_ns_ = now_ns();
+    }
+    return batches_.fill(index, batch);
+  }
+  std::int64_t n_counted(std::int64_t index, std::int64_t n) override { return batches_.n_counted(index, n); }
+
+ private:
+  std::int64_t now_ns() const { return watch_.clock == nullptr ? 0 : watch_.clock->now_ns(); }
+  DatasetBatches batches_;
+  const std::int64_t n_;
+  const HeldOutWatch& watch_;
+  std::int64_t told_ns_;
+};
+
+}  // namespace
+
+Result<HeldOutLoss> held_out_loss(Engine& engine, const Dataset& data, std::int64_t sequences, std::int64_t n,
+                                  const HeldOutWatch& watch) {
+  WatchedBatches batches(data, sequences, n, watch);
   HeldOutLoss loss;
   STRATA_TRY_ASSIGN(loss.nats, engine.evaluate(batches, n));
   loss.counted = data.count_targets(0, n * sequences);

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include <strata/engine/engine.h>
 #include <strata/model/dataset.h>
+#include <strata/runtime/clock.h>
+#include <strata/runtime/signals.h>
 
 namespace strata::cli {
 
@@ -24,8 +27,17 @@ std::string double_bits(double value);
 
 /// Micro-batches of `sequences` that `data` fills, what is left over not counted.
 std::int64_t n_micro_batches(const Dataset& data, std::int64_t sequences);
+
+/// Who looks on while a loss is measured.
+struct HeldOutWatch {
+  const Signals* signals = nullptr;  ///< what may cut it short; null: nothing
+  Clock* clock = nullptr;            ///< by which `tell` is called every few seconds
+  std::function<void(std::int64_t done, std::int64_t n)> tell{};
+};
+
 /// Over the first `n` of them. The same parameters, data and numbers give the same bits, whoever asks.
-Result<HeldOutLoss> held_out_loss(Engine& engine, const Dataset& data, std::int64_t sequences,
-                                  std::int64_t n);
+/// Errors: `cancelled` where a signal cut it short.
+Result<HeldOutLoss> held_out_loss(Engine& engine, const Dataset& data, std::int64_t sequences, std::int64_t n,
+                                  const HeldOutWatch& watch = {});
 
 }  // namespace strata::cli

@@ -1,9 +1,10 @@
 #include "training/resume.h"
 
-#include <algorithm>
+#include <filesystem>
 
-#include <strata/runtime/digest.h>
 #include <strata/runtime/str.h>
+
+#include "training/run_folder.h"
 
 namespace strata::cli {
 
@@ -30,17 +31,25 @@ Result<std::string> checkpoint_of_step(const std::vector<std::string>& checkpoin
   return Status::error(Code::not_found, str("no checkpoint of step ", step, "; there are ", steps));
 }
 
-Result<std::unique_ptr<SafetensorsFile>> parameters_of(const std::string& checkpoint, Io& io) {
+Result<std::unique_ptr<CheckpointTensors>> parameters_of(const std::string& checkpoint, Io& io) {
   STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
-  const std::string name = "param.safetensors", path = checkpoint + "/" + name;
-  const auto file = std::find_if(manifest.files.begin(), manifest.files.end(),
-                                 [&](const CheckpointFile& f) { return f.name == name; });
-  if (file == manifest.files.end()) return Status::error(Code::corrupt, str(path, " is not in the manifest"));
-  STRATA_TRY_ASSIGN(const FileDigest found, digest_file(io, path));
-  if (file->digest != to_hex(found.digest))
-    return Status::error(Code::corrupt, str(path, ": its digest is ", to_hex(found.digest),
-                                            ", the manifest says ", file->digest));
-  return SafetensorsFile::open(io, path);
+  return CheckpointTensors::open(io, checkpoint, manifest, Payload::param);
+}
+
+Result<std::unique_ptr<FolderLock>> lock_checkpoint_dir(const TrainConfig& config, const std::string& path,
+                                                        Io& io) {
+  const std::string& dir = config.checkpoint.dir;
+  if (dir.empty()) return std::unique_ptr<FolderLock>();
+  const std::filesystem::path absolute =
+      std::filesystem::absolute(dir + "/").lexically_normal().parent_path();
+  const std::string parent = absolute.parent_path().string();
+  if (parent != std::filesystem::absolute(path + "/").lexically_normal().parent_path() &&
+      holds_run(io, parent))
+    return Status::error(Code::invalid, str("checkpoint.dir = ", dir, " is in the folder of another run, ",
+                                            parent, "; name a folder of its own"));
+  auto lock = FolderLock::take(io, dir);
+  if (!lock.has_value()) return lock.status().annotate("checkpoint.dir");
+  return *std::move(lock);
 }
 
 Result<std::string> load_newest(Engine& engine, const std::vector<std::string>& checkpoints, Io& io,

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include <strata/engine/checkpoint.h>
-#include <strata/runtime/safetensors.h>
 
 #include "train_config.h"
+#include "training/folder_lock.h"
 
 namespace strata::cli {
 
@@ -24,8 +24,13 @@ Result<std::vector<std::string>> checkpoints_of(const TrainConfig& config, const
 /// The checkpoint of that step. Errors: `not_found`, naming the steps there are.
 Result<std::string> checkpoint_of_step(const std::vector<std::string>& checkpoints, std::int64_t step,
                                        Io& io);
-/// A checkpoint's parameters, proven whole. Errors: `corrupt` naming both digests; those of reading.
-Result<std::unique_ptr<SafetensorsFile>> parameters_of(const std::string& checkpoint, Io& io);
+/// A checkpoint's parameters. Errors: those of CheckpointTensors::open and of read_manifest.
+Result<std::unique_ptr<CheckpointTensors>> parameters_of(const std::string& checkpoint, Io& io);
+
+/// Locks the folder that checkpoint.dir names, for as long as the run uses it; nothing where the run keeps
+/// its checkpoints in its own. Errors: `invalid` where another run uses it, or has it in its folder.
+Result<std::unique_ptr<FolderLock>> lock_checkpoint_dir(const TrainConfig& config, const std::string& path,
+                                                        Io& io);
 
 /// Loads the newest of `checkpoints` that is whole to its last byte, and tells `warn` of those that are not.
 /// Errors: those of load_checkpoint; `corrupt` where none is whole.

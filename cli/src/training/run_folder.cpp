@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <strata/engine/checkpoint.h>
 #include <strata/runtime/str.h>
 
 #include "training/stalls.h"
@@ -19,7 +20,8 @@ constexpr std::uint64_t kTextLimit = std::uint64_t{1} << 32;
 
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kSamples = "samples.txt";
-constexpr const char* kLock = ".lock";
+constexpr const char* kBase = "base";
+constexpr std::string_view kValidationBits = "\"val_loss_bits\": \"";
 
 // The number behind `key`, whose first occurrence counts; -1 where there is none.
 std::int64_t number_behind(std::string_view text, std::string_view key, int base = 10) {
@@ -29,23 +31,25 @@ std::int64_t number_behind(std::string_view text, std::string_view key, int base
   return number;
 }
 
-struct Kept {
-  std::string text;
-  float last_loss = 0;
-};
+double double_behind(std::string_view text, std::string_view key) {
+  const auto bits = static_cast<std::uint64_t>(number_behind(text, key, 16));
+  return std::bit_cast<double>(bits);
+}
 
-// Steps after the checkpoint run again, so their lines go; so does a line that a kill cut short.
-Kept kept_metrics(std::string_view text, std::int64_t last_step) {
-  Kept kept;
-  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string_view::npos; at = end + 1) {
-    const std::string_view line = text.substr(at, end + 1 - at);
-    const std::int64_t step = number_behind(line, "{\"step\": ");
-    if (step < 0 || step > last_step) continue;
-    kept.text += line;
-    kept.last_loss =
-        std::bit_cast<float>(static_cast<std::uint32_t>(number_behind(line, "\"loss_bits\": \"", 16)));
-  }
-  return kept;
+// All that strata writes into a run's folder, but for its checkpoints and what it logs through open files.
+constexpr const char* kOwnFiles[] = {
+    kResolvedConfig, "plan.json",      "summary.json",        "trace.json",    kMetrics,
+    kSamples,        "tokenizer.json", "chat_template.jinja", kProductChoices, "budget.request"};
+
+/// What write_text_atomically leaves of a write that was cut short: NAME.tmp- and 16 hex digits.
+bool is_draft_of_own(std::string_view name) {
+  constexpr std::string_view kMark = ".tmp-";
+  constexpr std::size_t kDigits = 16;
+  const std::size_t at = name.rfind(kMark);
+  if (at == std::string_view::npos || name.size() != at + kMark.size() + kDigits) return false;
+  const std::string_view digits = name.substr(at + kMark.size());
+  return digits.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
+         std::find(std::begin(kOwnFiles), std::end(kOwnFiles), name.substr(0, at)) != std::end(kOwnFiles);
 }
 
 // The same for samples, which stand in the order of their steps.
@@ -59,9 +63,12 @@ std::string_view kept_samples(std::string_view text, std::int64_t last_step) {
 
 }  // namespace
 
+bool holds_run(Io& io, const std::string& path) {
+  return io.exists(path + "/" + kResolvedConfig) || io.exists(path + "/" + kMetrics);
+}
+
 Status RunFolder::check(Io& io, const std::string& path, Opening opening) {
-  const bool holds_run = io.exists(path + "/" + kResolvedConfig) || io.exists(path + "/" + kMetrics);
-  if (opening == Opening::fresh && holds_run)
+  if (opening == Opening::fresh && holds_run(io, path))
     return Status::error(Code::invalid, str(path, " holds a run; go on with --resume ", path,
                                             ", replace it with --overwrite, or name another --out"));
   if (opening == Opening::resume && !io.exists(path + "/" + kResolvedConfig))
@@ -70,33 +77,88 @@ Status RunFolder::check(Io& io, const std::string& path, Opening opening) {
   return Status::ok();
 }
 
-Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Opening opening,
-                                                   std::int64_t resumed_step, std::string_view config) {
+Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Opening opening) {
   STRATA_TRY(check(io, path, opening));
-  STRATA_TRY(io.make_dirs(path));
-  std::unique_ptr<RunFolder> folder(new RunFolder(io, path));
-  STRATA_TRY_ASSIGN(folder->lock_, io.open(folder->file(kLock), OpenMode::append));
-  STRATA_TRY(folder->lock_->lock().annotate(str(path, " is in use by another run")));
-  if (opening == Opening::overwrite)
-    for (const char* name :
-         {kMetrics, kSamples, "summary.json", "trace.json", "checkpoints", kProductChoices, kResolvedConfig})
-      if (io.exists(folder->file(name))) STRATA_TRY(io.remove_all(folder->file(name)));
-  STRATA_TRY_ASSIGN(const std::vector<std::string> names, io.list(path));
-  for (const std::string& name : names)  // what a kill left of write_text_atomically
-    if (name.find(".tmp-") != std::string::npos) STRATA_TRY(io.remove_all(folder->file(name)));
-  STRATA_TRY(folder->write(kResolvedConfig, config));
-  if (opening == Opening::resume) STRATA_TRY(folder->cut(resumed_step));
-  STRATA_TRY_ASSIGN(folder->metrics_, io.open(folder->file(kMetrics), OpenMode::append));
-  STRATA_TRY_ASSIGN(folder->samples_, io.open(folder->file(kSamples), OpenMode::append));
+  std::unique_ptr<RunFolder> folder(new RunFolder(io, path, opening));
+  STRATA_TRY_ASSIGN(folder->lock_, FolderLock::take(io, path));
+  STRATA_TRY(check(io, path, opening));  // it may have become a run before it was locked
   return folder;
+}
+
+RunFolder::~RunFolder() {
+  if (!begun_ && lock_ != nullptr) lock_->withdraw();
+}
+
+Status RunFolder::begin(std::int64_t resumed_step, std::string_view config,
+                        const std::map<std::string, std::string>& files) {
+  begun_ = true;
+  if (opening_ == Opening::overwrite) STRATA_TRY(clear());
+  STRATA_TRY(remove_drafts());
+  for (const auto& [name, text] : files) {
+    if (const std::size_t slash = name.rfind('/'); slash != std::string::npos)
+      STRATA_TRY(io_.make_dirs(file(name.substr(0, slash))));
+    STRATA_TRY(write(name, text));
+  }
+  STRATA_TRY(write(kResolvedConfig, config));
+  if (opening_ == Opening::resume) STRATA_TRY(cut(resumed_step));
+  STRATA_TRY_ASSIGN(metrics_, io_.open(file(kMetrics), OpenMode::append));
+  STRATA_TRY_ASSIGN(samples_, io_.open(file(kSamples), OpenMode::append));
+  return {};
+}
+
+// The configuration first: from then on the folder holds no run. A folder that held none keeps all it has.
+Status RunFolder::clear() {
+  if (!holds_run(io_, path_)) return {};
+  for (const char* name : kOwnFiles)
+    if (io_.exists(file(name))) STRATA_TRY(io_.remove_all(file(name)));
+  for (const char* name : kBaseFiles)
+    if (const std::string path = str(file(kBase), "/", name); io_.exists(path))
+      STRATA_TRY(io_.remove_all(path));
+  return remove_checkpoints(io_, file("checkpoints"));
+}
+
+// Regular files alone: strata leaves nothing else under such a name.
+Status RunFolder::remove_drafts() {
+  STRATA_TRY_ASSIGN(const std::vector<std::string> names, io_.list(path_));
+  for (const std::string& name : names)
+    if (is_draft_of_own(name) && io_.open(file(name), OpenMode::read_unlinked).has_value())
+      STRATA_TRY(io_.remove_all(file(name)));
+  return {};
+}
+
+Status RunFolder::write(std::string_view name, std::string_view text) {
+  STRATA_TRY(still_there());
+  return write_text_atomically(io_, file(name), text);
+}
+
+void RunFolder::History::take(const Validation& validation) {
+  last = validation;
+  if (!best || validation.loss < best->loss) best = validation;
+}
+
+// Steps after the checkpoint run again, so their lines go; so does a line that a kill cut short.
+Result<std::string> RunFolder::kept_metrics(std::int64_t last_step) {
+  STRATA_TRY_ASSIGN(const std::string all, read_text(io_, file(kMetrics), kTextLimit));
+  const std::string_view text = all;
+  std::string kept;
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string_view::npos; at = end + 1) {
+    const std::string_view line = text.substr(at, end + 1 - at);
+    const std::int64_t step = number_behind(line, "{\"step\": ");
+    if (step < 0 || step > last_step) continue;
+    kept += line;
+    if (line.find(kValidationBits) != std::string_view::npos)
+      history_.take({step, double_behind(line, kValidationBits)});
+    else
+      history_.last_loss =
+          std::bit_cast<float>(static_cast<std::uint32_t>(number_behind(line, "\"loss_bits\": \"", 16)));
+  }
+  return kept;
 }
 
 Status RunFolder::cut(std::int64_t last_step) {
   if (io_.exists(file(kMetrics))) {
-    STRATA_TRY_ASSIGN(const std::string text, read_text(io_, file(kMetrics), kTextLimit));
-    const Kept kept = kept_metrics(text, last_step);
-    resumed_loss_ = kept.last_loss;
-    STRATA_TRY(write(kMetrics, kept.text));
+    STRATA_TRY_ASSIGN(const std::string kept, kept_metrics(last_step));
+    STRATA_TRY(write(kMetrics, kept));
   }
   if (!io_.exists(file(kSamples))) return Status::ok();
   STRATA_TRY_ASSIGN(const std::string text, read_text(io_, file(kSamples), kTextLimit));
@@ -138,6 +200,15 @@ Status RunFolder::add_metrics(const MetricsLine& l) {
       std::string_view(stalls.data(), stalls_length), l.report.speculated, l.report.undone, l.used[0],
       l.used[1], l.used[2], l.moved.h2d, l.moved.d2h, l.moved.nvme_read, l.moved.nvme_write);
   return write_all(*metrics_, 0, std::as_bytes(std::span(buffer.data(), std::min(end.size, buffer.size()))));
+}
+
+Status RunFolder::add_validation(const Validation& validation, std::int64_t micro_batches) {
+  history_.take(validation);
+  const std::string line =
+      fmt::format("{{\"step\": {}, \"val_loss\": {}, {}{:016x}\", \"val_micro_batches\": {}}}\n",
+                  validation.step, JsonNumber(validation.loss, 6, 'f').view(), kValidationBits,
+                  std::bit_cast<std::uint64_t>(validation.loss), micro_batches);
+  return write_all(*metrics_, 0, std::as_bytes(std::span(line)));
 }
 
 Status RunFolder::add_sample(std::int64_t step, std::string_view prompt, std::string_view text) {

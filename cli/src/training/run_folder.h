@@ -1,11 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <strata/engine/engine.h>
 #include <strata/runtime/io.h>
+
+#include "training/folder_lock.h"
 
 namespace strata::cli {
 
@@ -14,6 +18,14 @@ inline constexpr const char* kResolvedConfig = "config.resolved.toml";
 
 /// By which algorithms a GPU's products were made: record_of_products().
 inline constexpr const char* kProductChoices = "products.txt";
+
+/// What a run that begins with a Hugging Face folder keeps of it, in its own folder `base`: it goes on, and
+/// is exported, where that folder is no more.
+inline constexpr const char* kBaseFiles[] = {"config.json", "tokenizer_config.json",
+                                             "special_tokens_map.json", "generation_config.json"};
+
+/// Whether there is a run in `path`.
+bool holds_run(Io& io, const std::string& path);
 
 /// One line of metrics.jsonl.
 struct MetricsLine {
@@ -25,6 +37,12 @@ struct MetricsLine {
   MovedBytes moved;  ///< in this step
 };
 
+/// A validation between steps, over part of the data.
+struct Validation {
+  std::int64_t step = 0;
+  double loss = 0;  ///< nats a token
+};
+
 /// The files of a run. Lines of metrics go out whole, one write each, from a buffer of its own: a killed run
 /// leaves whole lines. One thread.
 class RunFolder {
@@ -34,29 +52,55 @@ class RunFolder {
   /// holds a run and is neither resumed nor to be overwritten; `not_found` when it holds none and is to be
   /// resumed.
   static Status check(Io& io, const std::string& path, Opening opening);
-  /// A new folder with `config` in it, or one to go on in: then metrics and samples after `resumed_step` are
-  /// cut off. The configuration is the first file there is, so that whatever a kill leaves behind can be
-  /// resumed. One process at a time has a folder open. Errors: `invalid` where another has.
-  static Result<std::unique_ptr<RunFolder>> open(Io& io, const std::string& path, Opening opening,
-                                                 std::int64_t resumed_step, std::string_view config);
+  /// Locks the folder, which is made where there is none, then checks it again. Until begin() nothing else in
+  /// it is written, and a folder that never begins is left as it was found. One process at a time has a
+  /// folder open. Errors: those of check(); `invalid` where another process has it.
+  static Result<std::unique_ptr<RunFolder>> open(Io& io, const std::string& path, Opening opening);
+  ~RunFolder();
+
+  /// Writes `files` (by name, below the folder) and then `config`, which makes it a run: whatever a kill
+  /// leaves behind is a run that can be resumed, or none. Of a run to be overwritten all that strata wrote
+  /// goes first, of one that is resumed the metrics and samples after `resumed_step`.
+  Status begin(std::int64_t resumed_step, std::string_view config,
+               const std::map<std::string, std::string>& files);
 
   /// Of the last step before the resumed one; 0 for a new run.
-  float resumed_loss() const noexcept { return resumed_loss_; }
+  float resumed_loss() const noexcept { return history_.last_loss; }
+  /// The last and the best so far, of a resumed run those before it too.
+  const std::optional<Validation>& last_validation() const noexcept { return history_.last; }
+  const std::optional<Validation>& best_validation() const noexcept { return history_.best; }
   const std::string& path() const noexcept { return path_; }
   std::string file(std::string_view name) const { return path_ + "/" + std::string(name); }
   Status add_metrics(const MetricsLine& line);
+  Status add_validation(const Validation& validation, std::int64_t micro_batches);
   Status add_sample(std::int64_t step, std::string_view prompt, std::string_view text);
-  Status write(std::string_view name, std::string_view text) {
-    return write_text_atomically(io_, file(name), text);
-  }
+  /// Errors: also those of still_there().
+  Status write(std::string_view name, std::string_view text);
+  /// Errors: `io_error` where the folder was removed or renamed since it was opened.
+  Status still_there() const { return lock_->still_there(); }
+  /// Where the folder is now, absolute. Errors: `io_error` where it was removed.
+  Result<std::string> place() const { return lock_->place(); }
 
  private:
-  RunFolder(Io& io, std::string path) : io_(io), path_(std::move(path)) {}
+  /// What its metrics say, of a resumed run those before it too.
+  struct History {
+    float last_loss = 0;
+    std::optional<Validation> last, best;
+    void take(const Validation& validation);
+  };
+  RunFolder(Io& io, std::string path, Opening opening) : io_(io), path_(std::move(path)), opening_(opening) {}
+  Status clear();
+  Status remove_drafts();
   Status cut(std::int64_t last_step);
+  Result<std::string> kept_metrics(std::int64_t last_step);
+
   Io& io_;
   const std::string path_;
-  float resumed_loss_ = 0;
-  std::unique_ptr<File> lock_, metrics_, samples_;
+  const Opening opening_;
+  bool begun_ = false;
+  History history_;
+  std::unique_ptr<FolderLock> lock_;
+  std::unique_ptr<File> metrics_, samples_;
 };
 
 }  // namespace strata::cli

@@ -10,7 +10,7 @@
 namespace strata::cli {
 
 Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt,
-                                const SampleOptions& options) {
+                                const SampleOptions& options, const Signals* signals) {
   const auto seq = static_cast<std::size_t>(engine.plan().infer.find("tokens").shape.n_elems());
   std::vector<std::int32_t> text = tokenizer.encode(prompt);
   if (text.empty()) return Status::error(Code::invalid, "the prompt is empty");
@@ -19,6 +19,7 @@ Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std:
   const Rng rng(options.seed, 0x73616d706c65);
   std::vector<std::int32_t> window(seq);
   for (std::int64_t i = 0; i < options.tokens; ++i) {
+    if (signals != nullptr && signals->stop_requested()) break;
     const std::size_t n = std::min(text.size(), seq);
     std::fill(window.begin(), window.end(), 0);
     std::copy(text.end() - static_cast<std::ptrdiff_t>(n), text.end(), window.begin());

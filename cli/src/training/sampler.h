@@ -6,6 +6,7 @@
 
 #include <strata/engine/engine.h>
 #include <strata/model/tokenizer.h>
+#include <strata/runtime/signals.h>
 
 namespace strata::cli {
 
@@ -17,8 +18,9 @@ struct SampleOptions {
 };
 
 /// Continues `prompt`, token by token, each from the whole context (the last `seq` tokens). Stops at end of
-/// text. The same engine state, prompt and options give the same text. Errors: `invalid` for an empty prompt.
+/// text, or where `signals` (may be null) ask to stop. The same engine state, prompt and options give the
+/// same text. Errors: `invalid` for an empty prompt.
 Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt,
-                                const SampleOptions& options);
+                                const SampleOptions& options, const Signals* signals = nullptr);
 
 }  // namespace strata::cli

@@ -40,6 +40,12 @@ std::string or_null(std::optional<double> number) {
   return number && std::isfinite(*number) ? fmt::format("{:.6f}", *number) : "null";
 }
 
+std::string validation_json(const std::optional<Validation>& validation) {
+  if (!validation) return "null";
+  return fmt::format("{{\"step\": {}, \"loss\": {}, \"loss_bits\": \"{}\"}}", validation->step,
+                     or_null(validation->loss), double_bits(validation->loss));
+}
+
 std::string bits_json(std::optional<double> number) {
   return number ? str("\"", double_bits(*number), "\"") : "null";
 }
@@ -65,6 +71,7 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
   return fmt::format(
       "{{\n  \"ending\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {},\n  \"val_loss\": {},\n  "
       "\"val_loss_bits\": {},\n  \"bits_per_byte\": {},\n"
+      "  \"last_validation\": {},\n  \"best_validation\": {},\n"
       "  \"tokens_per_s\": {:.1f},\n  \"train_seconds\": {:.3f},\n  \"skipped_steps\": {},\n  "
       "\"state_digest\": \"{}\",\n"
       "  \"peak_bytes\": {},\n  \"planned_bytes\": {},\n  \"budget_bytes\": {},\n"
@@ -76,10 +83,10 @@ std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& 
       "\"endurance_bytes\": {},\n  \"write_budget_bytes\": {},\n  \"nvme\": "
       "\"{}\"\n}}\n",
       to_string(o.ending), engine.steps(), or_null(o.train_loss), or_null(o.val_loss), bits_json(o.val_loss),
-      or_null(o.bits_per_byte), o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest,
-      tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
-      tiers_json(engine.plan().options.budgets), peak_resident_bytes(),
-      o.planned_in_ram + kProcessSlack + workload.data_bytes(), stalls_json(o.times),
+      or_null(o.bits_per_byte), validation_json(o.last_validation), validation_json(o.best_validation),
+      o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest, tiers_json(engine.peak_bytes()),
+      tiers_json(engine.plan().planned_peak), tiers_json(engine.plan().options.budgets),
+      peak_resident_bytes(), o.planned_in_ram + kProcessSlack + workload.data_bytes(), stalls_json(o.times),
       bottleneck_text(o.times), o.moved.h2d, o.moved.d2h, o.moved.nvme_read, o.moved.nvme_write,
       lanes_json(o.moved, o.lanes), expectation_json(expected, o), o.heap_allocations, o.resources_created,
       o.endurance_bytes,
@@ -94,6 +101,10 @@ std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder&
   if (o.bits_per_byte)
     text += fmt::format("validation loss {:.4f} nats a token, {:.3f} bits per byte\n", *o.val_loss,
                         *o.bits_per_byte);
+  if (o.best_validation)
+    text += fmt::format(
+        "best of the validations between steps: {:.4f} at step {}; the last: {:.4f} at step {}\n",
+        o.best_validation->loss, o.best_validation->step, o.last_validation->loss, o.last_validation->step);
   if (o.skipped_steps > 0)
     text += fmt::format("{} steps of this process were skipped: their gradients were not finite\n",
                         o.skipped_steps);

@@ -59,8 +59,7 @@ Result<TextCodec> open_codec(const TrainConfig& config, const std::vector<std::s
   if (tokenizer.vocab_size() > config.model.vocab)
     return Status::error(Code::invalid, str("the tokenizer has ", tokenizer.vocab_size(),
                                             " tokens and model.vocab is ", config.model.vocab));
-  STRATA_TRY_ASSIGN(ChatChoice chat, choose_chat(io, config.data.chat, tokenizer_source(config)));
-  return TextCodec{std::move(tokenizer), std::move(chat)};
+  return TextCodec{std::move(tokenizer), config.data.chosen_chat};
 }
 
 Result<std::vector<std::string>> located(const std::vector<std::string>& paths, std::string_view key) {

@@ -1,6 +1,7 @@
 #include "training/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -40,7 +41,7 @@ cpuopt::LrSchedule schedule_of(const TrainConfig& c) {
 }  // namespace
 
 Trainer::Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder,
-                 Progress& progress, const Signals& signals, Io& io, Trace* trace)
+                 Progress& progress, Signals& signals, Io& io, Trace* trace)
     : config_(config),
       engine_(&job.engine()),
       workload_(workload),
@@ -51,6 +52,7 @@ Trainer::Trainer(const TrainConfig& config, Job& job, const Workload& workload, 
       trace_(trace),
       request_(io, folder.path()),
       batches_(workload.train(), config.train.micro_batch),
+      identity_(run_identity(config, workload)),
       write_budget_(config.io.write_budget_bytes, planned_writes(engine_->plan())) {}
 
 Status Trainer::may_go_on_in(const RunPlan& plan) const {
@@ -79,45 +81,70 @@ void Trainer::go_on_in(Job& job) {
 
 Result<TrainOutcome> Trainer::run() {
   if (outcome_.ending != Ending::rebudget) {
-    begin_ns_ = clock_.now_ns();
+    begin_ns_ = saved_ns_ = clock_.now_ns();
     moved_before_ = engine_->moved();
     write_budget_.begin(engine_->nvme_endurance_bytes());
-    saved_step_ = engine_->steps();
+    saved_step_ = first_step_ = engine_->steps();
     outcome_.train_loss = folder_.resumed_loss();
   }
   outcome_.ending = Ending::finished;
-  Status status;
+  Status status = train(outcome_);
+  AllocCounter::set_armed(false);
+  if (!status.is_ok()) return with_states_saved(status);
+  if (outcome_.ending == Ending::rebudget) return outcome_;
+  STRATA_TRY(finish(outcome_));
+  return outcome_;
+}
+
+// Until an ending that is none of an error.
+Status Trainer::train(TrainOutcome& outcome) {
   while (engine_->steps() < config_.train.steps) {
-    if (!signals_.stop_requested() && looks_for_requests_ && request_.is_there()) {
-      AllocCounter::set_armed(false);
-      outcome_.ending = Ending::rebudget;
-      return outcome_;
+    if (signals_.stop_requested()) {
+      outcome.ending = Ending::stopped;
+      outcome.why_stopped = "by a signal";
+      return {};
+    }
+    if (looks_for_requests_ && request_.is_there()) {
+      outcome.ending = Ending::rebudget;
+      return {};
     }
     if (!write_budget_.allows_a_step()) {
-      outcome_.ending = Ending::budget;
-      outcome_.why_stopped = str("before io.write_budget was exceeded: ", write_budget_.to_string());
-      break;
+      outcome.ending = Ending::budget;
+      outcome.why_stopped = str("before io.write_budget was exceeded: ", write_budget_.to_string());
+      return {};
     }
     const std::int64_t next = engine_->steps() + 1;
-    status = step(next);
-    if (!status.is_ok()) break;
+    STRATA_TRY(step(next));
     STRATA_TRY(after_step(next));
     note_writes();
-    if (signals_.stop_requested()) {
-      outcome_.ending = Ending::stopped;
-      outcome_.why_stopped = "by a signal";
-      break;
-    }
     if (static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9 >= config_.train.max_time_s) {
-      outcome_.ending = next < config_.train.steps ? Ending::timed : Ending::finished;
-      break;
+      outcome.ending = next < config_.train.steps ? Ending::timed : Ending::finished;
+      return {};
     }
   }
-  AllocCounter::set_armed(false);
-  STRATA_TRY(status);
-  STRATA_TRY(finish(outcome_));
-  count_work();
-  return outcome_;
+  return {};
+}
+
+// What ended training is told, with what became of the states: an engine whose states are not whole refuses
+// to show them.
+Status Trainer::with_states_saved(const Status& why) {
+  if (saved_step_ == engine_->steps()) return why;
+  const Result<std::string> place = folder_.still_there().is_ok() ? folder_.path() : folder_.place();
+  const std::string run = place.has_value() ? *place : folder_.path();
+  const Status saved = place.has_value() ? save_in(run) : place.status();
+  if (saved.is_ok())
+    return Status::error(why.code(), str(why.message(), "\n  step ", engine_->steps(), " is saved in ",
+                                         saved_in_, "; go on with --resume ", run));
+  return Status::error(why.code(), str(why.message(), "\n  step ", engine_->steps(),
+                                       " could not be saved: ", saved.message()));
+}
+
+void Trainer::answer_signals() {
+  std::array<char, 200> text;
+  const auto end = fmt::format_to_n(
+      text.data(), text.size(),
+      "\nstrata train: finishing step {}, then saving; again to stop without saving", engine_->steps() + 1);
+  signals_.set_answer({text.data(), std::min(end.size, text.size())});
 }
 
 // Around one step: what it made beside its results.
@@ -136,6 +163,7 @@ void Trainer::count_resources(bool begins) {
 Status Trainer::step(std::int64_t step) {
   ++steps_here_;
   ++steps_taken_;
+  answer_signals();
   if (trace_ != nullptr) trace_->set_enabled(config_.log.trace.contains(step));
   count_resources(true);
   const cpuopt::LrSchedule schedule = schedule_of(config_);
@@ -155,11 +183,12 @@ Status Trainer::step(std::int64_t step) {
   outcome_.train_loss = line.report.loss;
   STRATA_TRY(note_skip(step, line.report));
   outcome_.times += line.report.times;
+  last_step_s_ = line.report.seconds;
   outcome_.tokens_per_s = tokens * static_cast<double>(steps_taken_) / step_seconds_;
   STRATA_TRY(folder_.add_metrics(line));
   progress_.update({step, config_.train.steps, line.report.loss, outcome_.tokens_per_s, line.used[0],
                     line.used[1], line.used[2], static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9,
-                    config_.train.max_time_s});
+                    config_.train.max_time_s, first_step_});
   count_resources(false);
   return Status::ok();
 }
@@ -189,10 +218,28 @@ Status Trainer::after_step(std::int64_t step) {
   const auto due = [&](std::int64_t every) {
     return every > 0 && step % every == 0 && step < config_.train.steps;
   };
-  if (due(config_.train.eval_every)) STRATA_TRY(validate(step));
-  if (due(config_.log.sample_every)) STRATA_TRY(sample(step));
-  if (due(config_.checkpoint.every)) STRATA_TRY(save());
-  return Status::ok();
+  STRATA_TRY(folder_.still_there());
+  if (due(config_.train.eval_every) && !signals_.stop_requested()) STRATA_TRY(validate(step));
+  if (due(config_.log.sample_every) && !signals_.stop_requested()) STRATA_TRY(sample(step));
+  return !signals_.stop_requested() && is_save_due(step) ? save_in_passing() : Status::ok();
+}
+
+// By time so that the next step, which takes about as long as the last, would end too late.
+bool Trainer::is_save_due(std::int64_t step) const {
+  if (step >= config_.train.steps) return false;
+  const double since_s = static_cast<double>(clock_.now_ns() - saved_ns_) * 1e-9;
+  return (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0) ||
+         since_s + last_step_s_ > config_.checkpoint.interval_s;
+}
+
+// A disk that is full for a while costs a save and not the run: the next one is tried when it is due.
+Status Trainer::save_in_passing() {
+  const Status status = save();
+  if (status.is_ok() || (status.code() != Code::no_space && status.code() != Code::io_error)) return status;
+  STRATA_TRY(folder_.still_there());
+  progress_.line(str("WARNING: ", status.message(), "\n  training goes on; the newest checkpoint is ",
+                     saved_in_.empty() ? "that of before this start, if any" : saved_in_));
+  return {};
 }
 
 void Trainer::note_writes() {
@@ -207,31 +254,47 @@ Status Trainer::validate(std::int64_t step) {
   const std::int64_t n = std::min<std::int64_t>(config_.train.eval_batches,
                                                 n_micro_batches(*workload_.val(), config_.train.micro_batch));
   if (n == 0) return Status::ok();
-  STRATA_TRY_ASSIGN(const HeldOutLoss loss,
-                    held_out_loss(*engine_, *workload_.val(), config_.train.micro_batch, n));
-  progress_.line(fmt::format("step {}: validation loss {:.4f} over {} micro-batches", step, loss.nats, n));
-  return Status::ok();
+  const auto loss = held_out_loss(*engine_, *workload_.val(), config_.train.micro_batch, n,
+                                  watch(str("step ", step, ": validating")));
+  if (!loss.has_value()) return signals_.stop_requested() ? Status::ok() : loss.status();
+  progress_.line(fmt::format("step {}: validation loss {:.4f} over {} micro-batches", step, loss->nats, n));
+  return folder_.add_validation({step, loss->nats}, n);
+}
+
+HeldOutWatch Trainer::watch(std::string what) {
+  return {&signals_, &clock_, [this, what = std::move(what)](std::int64_t done, std::int64_t n) {
+            progress_.line(str(what, ", ", done, " of ", n, " micro-batches"));
+          }};
 }
 
 Status Trainer::sample(std::int64_t step) {
   const SampleOptions options{.tokens = config_.log.sample_tokens,
                               .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
-  STRATA_TRY_ASSIGN(const std::string text,
-                    sample_text(*engine_, workload_.tokenizer(), config_.log.sample_prompt, options));
+  STRATA_TRY_ASSIGN(const std::string text, sample_text(*engine_, workload_.tokenizer(),
+                                                        config_.log.sample_prompt, options, &signals_));
+  if (signals_.stop_requested()) return {};  // part of a text is no sample
   STRATA_TRY(folder_.add_sample(step, config_.log.sample_prompt, text));
   progress_.line(str("sample at step ", step, ": ", config_.log.sample_prompt, text));
   return Status::ok();
 }
 
 Status Trainer::save() {
+  STRATA_TRY(folder_.still_there());
+  STRATA_TRY(save_in(folder_.path()));
+  progress_.line(str("saved ", saved_in_));
+  return Status::ok();
+}
+
+Status Trainer::save_in(const std::string& run) {
+  saved_ns_ = clock_.now_ns();
   // First: who goes on from the checkpoint needs it.
   if (config_.memory.backend == "cuda")
-    STRATA_TRY(folder_.write(kProductChoices, record_of_products(products_of("cuda", config_.train.dtype,
-                                                                             config_.train.attention))));
-  STRATA_TRY_ASSIGN(saved_in_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, folder_.path()),
-                                               run_identity(config_, workload_), config_.checkpoint.keep));
+    STRATA_TRY(write_text_atomically(
+        io_, str(run, "/", kProductChoices),
+        record_of_products(products_of("cuda", config_.train.dtype, config_.train.attention))));
+  STRATA_TRY_ASSIGN(saved_in_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, run), identity_,
+                                               config_.checkpoint.keep));
   saved_step_ = engine_->steps();
-  progress_.line(str("saved ", saved_in_));
   return Status::ok();
 }
 
@@ -244,108 +307,46 @@ Result<std::string> Trainer::saved() {
 void Trainer::count_work() {
   outcome_.moved += engine_->moved();
   outcome_.lanes += engine_->lane_seconds();
+  endurance_before_ = outcome_.endurance_bytes;
   outcome_.endurance_bytes += engine_->nvme_endurance_bytes();
   outcome_.planned_in_ram = std::max(outcome_.planned_in_ram, bytes_in_ram(config_, engine_->plan()));
 }
 
 Status Trainer::finish(TrainOutcome& outcome) {
   outcome.train_seconds = step_seconds_;
+  outcome.last_validation = folder_.last_validation();
+  outcome.best_validation = folder_.best_validation();
   const bool saves = config_.checkpoint.at_end || outcome.ending != Ending::finished;
+  signals_.set_answer("\nstrata train: saving, then ending; again to stop without saving");
   if (saves && saved_step_ != engine_->steps()) STRATA_TRY(save());
+  count_work();  // of training: what follows only looks at what was trained
   if (outcome.ending == Ending::stopped || outcome.ending == Ending::budget)
     return Status::ok();  // whoever asked to stop does not wait for a validation, which may write as well
+  signals_.set_answer(str("\nstrata train: ending the validation; ",
+                          saves ? "all steps are saved" : "nothing is saved, as checkpoint.at_end asks",
+                          "; again to stop at once"));
+  STRATA_TRY(measure(outcome));
+  outcome.endurance_bytes = endurance_before_ + engine_->nvme_endurance_bytes();
+  if (!signals_.stop_requested()) return {};
+  outcome.ending = Ending::stopped;
+  outcome.why_stopped = "by a signal after the last step, before it was validated";
+  return {};
+}
+
+Status Trainer::measure(TrainOutcome& outcome) {
   if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_->steps()));
-  if (const Dataset* val = workload_.val(); val != nullptr) {
+  if (const Dataset* val = workload_.val(); val != nullptr && !signals_.stop_requested()) {
     if (const std::int64_t n = n_micro_batches(*val, config_.train.micro_batch); n > 0) {
-      STRATA_TRY_ASSIGN(const HeldOutLoss loss, held_out_loss(*engine_, *val, config_.train.micro_batch, n));
-      outcome.val_loss = loss.nats;
-      outcome.bits_per_byte = loss.bits_per_byte();
+      const auto loss =
+          held_out_loss(*engine_, *val, config_.train.micro_batch, n, watch("validating the last step"));
+      if (!loss.has_value()) return signals_.stop_requested() ? Status::ok() : loss.status();
+      outcome.val_loss = loss->nats;
+      outcome.bits_per_byte = loss->bits_per_byte();
     }
   }
+  if (signals_.stop_requested()) return {};
   STRATA_TRY_ASSIGN(outcome.state_digest, engine_->state_digest());
   return Status::ok();
-}
-
-std::map<std::string, std::string> run_identity(const TrainConfig& c, const Workload& workload) {
-  std::map<std::string, std::string> identity = {{"data", workload.data_digest()}};
-  const auto add = [&](const char* key, const auto& value) {
-    identity.emplace(key, fmt::format("{}", value));
-  };
-  add("data.packing", workload.packing());
-  identity.emplace("data.weights", fmt::format("{}", fmt::join(c.data.weights, ",")));
-  add("model.family", c.model.family);
-  const std::string decoder = hf_config_json(decoder_config(c), DType::f32);
-  add("model.decoder", to_hex(digest_of(std::as_bytes(std::span(decoder)))));
-  add("model.layers", c.model.layers);
-  add("model.hidden", c.model.hidden);
-  add("model.heads", c.model.heads);
-  add("model.ffn", c.model.ffn);
-  add("model.vocab", c.model.vocab);
-  add("model.seq", c.model.seq);
-  add("optim.name", c.optim.name);
-  add("optim.lr", c.optim.lr);
-  // What the optimizer does not read changes no bit.
-  if (c.optim.name != "sgd" && c.optim.name != "adagrad") {
-    add("optim.beta1", c.optim.beta1);
-    add("optim.beta2", c.optim.beta2);
-  }
-  if (c.optim.name != "sgd" && c.optim.name != "lion") add("optim.eps", c.optim.eps);
-  add("optim.weight_decay", c.optim.weight_decay);
-  identity.emplace("optim.groups", fmt::format("{}", fmt::join(c.optim.groups, ",")));
-  add("optim.clip", c.optim.clip);
-  if (c.train.dtype == "f16") add("optim.loss_scale", c.optim.loss_scale);
-  add("optim.warmup", c.optim.warmup);
-  add("optim.schedule", c.optim.schedule);
-  if (c.optim.schedule == "wsd") add("optim.decay_ratio", c.optim.decay_ratio);
-  if (c.optim.name == "sgd") {
-    add("optim.momentum", c.optim.momentum);
-    add("optim.nesterov", c.optim.nesterov);
-  }
-  add("offload.states", c.offload.states);
-  add("optim.min_lr_ratio", c.optim.min_lr_ratio);
-  add("train.dtype", c.train.dtype);
-  add("train.attention", c.train.attention);
-  identity.emplace("train.fp8", c.train.fp8 ? "true" : "false");
-  if (std::string products = products_of(c.memory.backend, c.train.dtype, c.train.attention);
-      !products.empty())
-    identity.emplace(kProducts, std::move(products));
-  add("train.grad_accum", c.train.grad_accum);
-  add("train.micro_batch", c.train.micro_batch);
-  add("train.seed", c.train.seed);
-  identity.emplace("train.freeze", fmt::format("{}", fmt::join(c.train.freeze, ",")));
-  if (!c.train.freeze.empty() && c.train.dtype != "f32")  // else they are the parameters
-    identity.emplace("train.frozen_masters", c.train.frozen_masters.value_or(true) ? "true" : "false");
-  add("train.steps", c.train.steps);  // kScheduleSteps
-  return identity;
-}
-
-Status check_identity(const std::map<std::string, std::string>& saved,
-                      const std::map<std::string, std::string>& now) {
-  std::string problems;
-  bool sizes_differ = false;
-  for (const auto& [key, value] : now)
-    if (const auto found = saved.find(key);
-        key.starts_with("model.") && key != "model.decoder" && found != saved.end() && found->second != value)
-      sizes_differ = true;
-  for (const auto& [key, value] : now) {
-    if (key == kProducts) continue;                        // the machine's; who goes on is told
-    if (key == kScheduleSteps) continue;                   // a run may be made longer; who does so is told
-    if (key == "model.decoder" && sizes_differ) continue;  // which follows from what is told
-    const auto found = saved.find(key);
-    const std::string was = found != saved.end()       ? found->second
-                            : key == "data.packing"    ? "stream"  // all there was before the key
-                            : key == "offload.states"  ? "fp32"
-                            : key == "data.weights"    ? ""
-                            : key == "train.fp8"       ? "false"
-                            : key == "train.attention" ? "mma"
-                            : key == "train.freeze" || key == "optim.groups" ? ""
-                            : key == "model.decoder" ? value  // the keys beside it were all there was
-                                                     : "nothing";
-    if (was != value)
-      problems += str(problems.empty() ? "" : "\n", key, ": the checkpoint was made with ", was,
-                      ", this run has ", value);
-  }
-  return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
 }
 
 }  // namespace strata::cli

@@ -9,8 +9,10 @@
 #include "load_config.h"
 #include "progress.h"
 #include "training/budget_request.h"
+#include "training/held_out.h"
 #include "training/job.h"
 #include "training/run_folder.h"
+#include "training/run_identity.h"
 #include "training/workload.h"
 #include "training/write_budget.h"
 
@@ -31,7 +33,8 @@ struct TrainOutcome {
   float train_loss = 0;
   std::optional<double> val_loss;  ///< nats a token, over all of data.val; none where it was not measured
   std::optional<double> bits_per_byte;
-  double tokens_per_s = 0;  ///< of the steps alone
+  std::optional<Validation> last_validation, best_validation;  ///< of those between steps
+  double tokens_per_s = 0;                                     ///< of the steps alone
   double train_seconds = 0;
   std::string state_digest;
   std::uint64_t heap_allocations = 0;   ///< by our code in steps 3-12 of this process in each of its plans
@@ -50,11 +53,13 @@ struct TrainOutcome {
   std::uint64_t planned_in_ram = 0;  ///< the most of all plans
 };
 
-/// The training loop: steps, progress, metrics, validation, samples, checkpoints. One thread.
+/// The training loop: steps, progress, metrics, validation, samples, checkpoints. A signal ends it after the
+/// step, and cuts validations and samples short. Whatever else ends it, states that are whole and not saved
+/// are saved first, and the error says where. One thread.
 class Trainer {
  public:
   Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder,
-          Progress& progress, const Signals& signals, Io& io, Trace* trace);
+          Progress& progress, Signals& signals, Io& io, Trace* trace);
   /// Until the end, or until a BudgetRequest lies in the run's folder: then call it again.
   Result<TrainOutcome> run();
   /// Whether it may go on in another plan. Errors: `does_not_fit` where io.write_budget has no room for that.
@@ -69,12 +74,20 @@ class Trainer {
  private:
   void note_warm_step(const StepReport& report, const LaneSeconds& before);
   Status note_skip(std::int64_t step, const StepReport& report);
+  Status train(TrainOutcome& outcome);
   Status step(std::int64_t step);
   Status after_step(std::int64_t step);
+  bool is_save_due(std::int64_t step) const;
+  Status save_in_passing();
+  Status with_states_saved(const Status& why);
+  void answer_signals();
+  Status measure(TrainOutcome& outcome);
+  HeldOutWatch watch(std::string what);
   void note_writes();
   Status validate(std::int64_t step);
   Status sample(std::int64_t step);
   Status save();
+  Status save_in(const std::string& run);
   Result<std::string> saved();
   Status finish(TrainOutcome& outcome);
   void count_resources(bool begins);
@@ -85,33 +98,27 @@ class Trainer {
   const Workload& workload_;
   RunFolder& folder_;
   Progress& progress_;
-  const Signals& signals_;
+  Signals& signals_;
   Io& io_;
   Trace* const trace_;
   const BudgetRequest request_;
   bool looks_for_requests_ = true;
   DatasetBatches batches_;
+  const std::map<std::string, std::string> identity_;  // once: it digests all data
   WriteBudget write_budget_;
   SteadyClock clock_;
   std::int64_t skipped_in_a_row_ = 0;
   TrainOutcome outcome_;
   MovedBytes moved_before_;
-  std::int64_t begin_ns_ = 0, saved_step_ = -1;
+  std::int64_t begin_ns_ = 0, saved_step_ = -1, first_step_ = 0;
+  std::int64_t saved_ns_ = 0;  // when the last save began, or was tried
+  double last_step_s_ = 0;
   std::int64_t steps_here_ = 0;  // in this plan
   std::int64_t steps_taken_ = 0;
   double step_seconds_ = 0;
   std::string saved_in_;
+  std::uint64_t endurance_before_ = 0;  // of earlier plans
   std::uint64_t allocations_before_ = 0, resources_before_ = 0;
 };
-
-/// By what a run multiplies: another machine's may differ, and then so do bits.
-inline constexpr std::string_view kProducts = "cpu.bf16_products";
-/// The one other entry of run_identity() that may differ: the steps over which the learning rate falls.
-inline constexpr std::string_view kScheduleSteps = "train.steps";
-/// What must be equal for a resumed run to be the same run, by name; goes into checkpoints.
-std::map<std::string, std::string> run_identity(const TrainConfig& config, const Workload& workload);
-/// All differences at once. Errors: `invalid`.
-Status check_identity(const std::map<std::string, std::string>& saved,
-                      const std::map<std::string, std::string>& now);
 
 }  // namespace strata::cli

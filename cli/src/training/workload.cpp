@@ -1,6 +1,8 @@
 #include "training/workload.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 #include <strata/graph/passes.h>
 #include <strata/kernels/fp8.h>
@@ -18,10 +20,14 @@ class WorkloadOpener {
     STRATA_TRY_ASSIGN(const std::vector<std::string> train, located(config_.data.train, "data.train"));
     STRATA_TRY_ASSIGN(TextCodec codec, open_codec(config_, train, io_));
     into_.codec_ = std::make_unique<TextCodec>(std::move(codec));
+    if (std::string warning = config_.data.chosen_chat.warning(); !warning.empty())
+      into_.notes_.push_back(std::move(warning));
     STRATA_TRY(io_.make_dirs(config_.data.cache_dir));
     STRATA_TRY(open_caches(train));
     decide_packing();
-    return make_datasets();
+    STRATA_TRY(make_datasets());
+    into_.data_digest_ = into_.digest_data();
+    return {};
   }
 
  private:
@@ -51,6 +57,7 @@ class WorkloadOpener {
     const bool masked =
         std::any_of(caches.begin(), caches.end(), [](const auto& c) { return is_masked(*c); }) ||
         (into_.val_cache_ != nullptr && is_masked(*into_.val_cache_));
+    into_.has_conversations_ = masked;  // whose askers' words are not learnt
     into_.packing_ = packing_of(config_, masked);
   }
 
@@ -111,16 +118,46 @@ std::uint64_t Workload::data_bytes() const noexcept {
   return bytes;
 }
 
+namespace {
+
+/// Small values, digested many at a time.
+class BlockDigester {
+ public:
+  explicit BlockDigester(Digester& digester) : digester_(digester) {}
+  ~BlockDigester() { flush(); }
+  BlockDigester(const BlockDigester&) = delete;
+  BlockDigester& operator=(const BlockDigester&) = delete;
+  template <class T>
+  void add(const T& value) {
+    if (n_ + sizeof value > block_.size()) flush();
+    std::memcpy(block_.data() + n_, &value, sizeof value);
+    n_ += sizeof value;
+  }
+
+ private:
+  void flush() {
+    digester_.update(std::span(block_).first(n_));
+    n_ = 0;
+  }
+  Digester& digester_;
+  std::array<std::byte, 16384> block_;
+  std::size_t n_ = 0;
+};
+
+}  // namespace
+
 // Of a stream of text the tokens alone: what checkpoints made before there was more than that hold.
-std::string Workload::data_digest() const {
+std::string Workload::digest_data() const {
   Digester digester;
-  const auto add = [&](const auto& value) { digester.update(std::as_bytes(std::span(&value, 1))); };
   digester.update(tokenizer().digest());
-  for (const auto& cache : train_caches_) {
-    for (std::uint64_t i = 0; i < cache->n_tokens(); ++i) add(cache->token(i));
-    for (std::uint64_t i = 0; i < cache->n_tokens() && is_masked(*cache); ++i) add(cache->learnt(i));
-    for (std::uint64_t d = 0; d < cache->n_documents() && packing_ == "pack"; ++d)
-      add(cache->document_begin(d));
+  {
+    BlockDigester block(digester);
+    for (const auto& cache : train_caches_) {
+      for (std::uint64_t i = 0; i < cache->n_tokens(); ++i) block.add(cache->token(i));
+      for (std::uint64_t i = 0; i < cache->n_tokens() && is_masked(*cache); ++i) block.add(cache->learnt(i));
+      for (std::uint64_t d = 0; d < cache->n_documents() && packing_ == "pack"; ++d)
+        block.add(cache->document_begin(d));
+    }
   }
   return to_hex(digester.digest());
 }

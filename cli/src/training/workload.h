@@ -45,27 +45,29 @@ class Workload {
   const Tokenizer& tokenizer() const noexcept { return codec_->tokenizer; }
   const Dataset& train() const noexcept { return *train_; }
   const Dataset* val() const noexcept { return val_.get(); }
-  /// The tokenizer's own chat template, Jinja; empty where it has none.
-  const std::string& chat_template() const noexcept { return codec_->chat.jinja; }
+  /// Whether some of what is learnt from is written by a chat template.
+  bool has_conversations() const noexcept { return has_conversations_; }
   /// "stream" or "pack": what data.packing is or, where it is auto, became.
   const std::string& packing() const noexcept { return packing_; }
   /// What was read to build token files, a sentence a .jsonl file, and what of the data is not used.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
   /// Of the token files, and what packing holds beside them.
   std::uint64_t data_bytes() const noexcept;
-  /// Of the tokens learnt from, in hex: equal digests, equal data.
-  std::string data_digest() const;
+  /// Of the tokens learnt from, in hex: equal digests, equal data. Taken once, when they are opened.
+  const std::string& data_digest() const noexcept { return data_digest_; }
 
  private:
   friend class WorkloadOpener;
+  std::string digest_data() const;
   std::unique_ptr<TextCodec> codec_;
   std::vector<std::unique_ptr<TokenCache>> train_caches_;  // one, or with weights one a file
   std::unique_ptr<TokenCache> val_cache_;
   std::vector<std::unique_ptr<Dataset>> parts_;  // of a mixture
   std::unique_ptr<Dataset> train_, val_;
-  std::string packing_;
+  std::string packing_, data_digest_;
   std::vector<std::string> notes_;
   std::uint64_t packed_bytes_ = 0;
+  bool has_conversations_ = false;
 };
 
 DecoderConfig decoder_config(const TrainConfig& config);

@@ -1,5 +1,8 @@
 #include <strata/engine/checkpoint.h>
 #include <strata/model/hf/folder.h>
+#include <strata/model/tokenizer.h>
+#include <strata/model/tokenizer_config.h>
+#include <strata/runtime/digest.h>
 #include <strata/runtime/safetensors.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
@@ -22,26 +25,39 @@ Result<DType> dtype_of(const std::string& name) {
   return Status::error(Code::invalid, str("--dtype ", name, "; f32, bf16 and f16 can be written"));
 }
 
-/// What goes beside the weights: the run's tokenizer, and what came with the folder the run began from.
-Result<std::map<std::string, std::string>> files_beside(const LoadedConfig& loaded, const std::string& run,
-                                                        Io& io) {
-  std::map<std::string, std::string> files;
+/// What goes beside the weights: what the run was trained with, and what of its base tells of the same
+/// tokens.
+Result<std::map<std::string, std::string>> files_beside(const Tokenizer& tokenizer, int seq,
+                                                        const std::string& run, Io& io) {
+  std::map<std::string, std::string> files = {{"tokenizer.json", tokenizer.to_json()}};
   const auto take = [&](const std::string& folder, const char* name) -> Status {
     if (!io.exists(folder + "/" + name)) return {};
     STRATA_TRY_ASSIGN(files[name], read_text(io, folder + "/" + name, kTextLimit));
     return {};
   };
-  STRATA_TRY(take(run, "tokenizer.json"));
   STRATA_TRY(take(run, "chat_template.jinja"));
-  if (const std::string& from = loaded.config.model.from; !from.empty())
-    for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                             "generation_config.json", "chat_template.jinja", "vocab.json", "merges.txt"})
-      STRATA_TRY(take(from, name));
-  if (files.count("tokenizer_config.json") == 0)
-    files["tokenizer_config.json"] =
-        str("{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n  \"eos_token\": \"",
-            Tokenizer::kEndOfText, "\",\n  \"model_max_length\": ", loaded.config.model.seq, "\n}\n");
+  for (const char* name : kBaseFiles)
+    if (std::string_view(name) != "config.json") STRATA_TRY(take(run + "/base", name));
+  if (const auto config = files.find("tokenizer_config.json"); config != files.end())
+    config->second = with_chat_template(config->second, files["chat_template.jinja"]);
+  if (files["chat_template.jinja"].empty()) files.erase("chat_template.jinja");
+  const std::int32_t end = tokenizer.end_of_text();
+  if (end >= 0) {  // where the base says something else it is kept
+    files.emplace("generation_config.json",
+                  str("{\n  \"bos_token_id\": ", end, ",\n  \"eos_token_id\": ", end, "\n}\n"));
+    files.emplace("tokenizer_config.json",
+                  str("{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n  \"bos_token\": \"",
+                      Tokenizer::kEndOfText, "\",\n  \"eos_token\": \"", Tokenizer::kEndOfText,
+                      "\",\n  \"model_max_length\": ", seq, "\n}\n"));
+  }
   return files;
+}
+
+/// The config.json of the base, where the ids in it are those of the run's tokenizer.
+Result<std::string> base_config(const std::string& run, Io& io) {
+  const std::string path = run + "/base/config.json";
+  if (!io.exists(path)) return std::string();
+  return read_text(io, path, kTextLimit);
 }
 
 Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, const std::string& run) {
@@ -49,18 +65,18 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
   HfExport options;
   STRATA_TRY_ASSIGN(options.dtype, dtype_of(args.dtype));
   STRATA_TRY_ASSIGN(options.shard_bytes, parse_bytes(args.shard));
-  STRATA_TRY_ASSIGN(options.files, files_beside(loaded, run, io));
-  if (const std::string& folder = loaded.config.model.from; !folder.empty()) {
-    STRATA_TRY_ASSIGN(options.source_config, read_text(io, folder + "/config.json", kTextLimit));
-  }
+  STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, run + "/tokenizer.json"));
+  STRATA_TRY_ASSIGN(options.files, files_beside(tokenizer, loaded.config.model.seq, run, io));
+  STRATA_TRY_ASSIGN(options.source_config, base_config(run, io));
+  if (!io.exists(run + "/base/tokenizer_config.json")) options.end_of_text = tokenizer.end_of_text();
   STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, checkpoints_of(loaded.config, run, io));
   if (checkpoints.empty())
     return Status::error(Code::not_found,
                          str(run, " holds no checkpoint yet in ", checkpoint_dir(loaded.config, run)));
   const std::string& from = checkpoints.front();
-  STRATA_TRY_ASSIGN(const std::unique_ptr<SafetensorsFile> params, parameters_of(from, io));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<CheckpointTensors> params, parameters_of(from, io));
   const ParamSource source = [&](std::string_view name, std::span<float> into) {
-    return params->read(name, std::as_writable_bytes(into));
+    return params->read(name, into);
   };
   const DecoderConfig decoder = decoder_config(loaded.config);
   STRATA_TRY(export_hf(io, args.out_dir, decoder, source, options));
@@ -68,7 +84,13 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
       str("wrote ", args.out_dir, " from ", from, ": ", decoder.family, ", ", to_string(options.dtype), "\n");
   if (!args.check) return text;
   STRATA_TRY(check_hf_export(io, args.out_dir, source, options.dtype));
-  return text + "checked: every tensor reads back as it was written\n";
+  STRATA_TRY_ASSIGN(const Tokenizer written, Tokenizer::load(io, args.out_dir));
+  if (written.digest() != tokenizer.digest())
+    return Status::error(Code::corrupt,
+                         str(args.out_dir, ": its tokenizer has the digest ", to_hex(written.digest()),
+                             ", the run's ", to_hex(tokenizer.digest())));
+  return text +
+         "checked: every tensor reads back as it was written, and the tokenizer encodes as the run's\n";
 }
 
 }  // namespace

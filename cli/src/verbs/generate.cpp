@@ -182,6 +182,7 @@ Status generate(const Args& args) {
   STRATA_TRY_ASSIGN(work.prompts, prompts_of(args, io, warn));
   STRATA_TRY_ASSIGN(work.streams, streams(args, work.prompts.size()));
   STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source, GenerationSource::open(args, io));
+  if (const std::string warning = source->chat_warning(); !warning.empty()) warn(warning);
   work.batch = std::min(static_cast<std::size_t>(args.batch), work.prompts.size());
   work.options.tokens = args.tokens;
   work.options.seed = static_cast<std::uint64_t>(args.seed);

@@ -2,6 +2,8 @@
 #include <sys/ioctl.h>
 
 #include <ctime>
+#include <map>
+#include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,6 +19,7 @@
 #include "training/budget_request.h"
 #include "training/plan_text.h"
 #include "training/resume.h"
+#include "training/run_paths.h"
 #include "training/summary.h"
 #include "training/trainer.h"
 #include "training/write_budget.h"
@@ -64,10 +67,10 @@ struct Outcome {
   std::string why_stopped = {};
 };
 
-// The refusals that need no model. What a run goes on from, newest first; none for a new run.
+// What a run goes on from, newest first; none for a new run. Its folders are locked.
 Result<std::vector<std::string>> checkpoints_to_resume(const Args& args, const TrainConfig& config,
                                                        const std::string& path, Io& io) {
-  STRATA_TRY(RunFolder::check(io, path, opening_of(args)));
+  if (!args.resume.empty()) STRATA_TRY(clear_drafts(io, checkpoint_dir(config, path)));
   auto found = checkpoints_of(config, path, io);
   if (!args.resume.empty()) {
     if (!found.has_value())
@@ -75,9 +78,12 @@ Result<std::vector<std::string>> checkpoints_to_resume(const Args& args, const T
           str("remove ", checkpoint_dir(config, path), " to start from the beginning"));
     return found;
   }
-  // Steps of another run beside ours would pass for newer ones, and ours be removed as the oldest.
-  if (!config.checkpoint.dir.empty() && (!found.has_value() || !found->empty()))
-    return Status::error(Code::invalid, str("checkpoint.dir = ", config.checkpoint.dir,
+  // Steps of another run beside ours would pass for newer ones, and ours be removed as the oldest. Those of a
+  // run that is overwritten go with it.
+  const bool goes = config.checkpoint.dir.empty() && args.overwrite && holds_run(io, path);
+  if (!goes && (!found.has_value() || !found->empty()))
+    return Status::error(Code::invalid, str(config.checkpoint.dir.empty() ? "" : "checkpoint.dir = ",
+                                            checkpoint_dir(config, path),
                                             " holds checkpoints of another run; name an empty folder"));
   return std::vector<std::string>();
 }
@@ -163,7 +169,7 @@ Status change_budgets(Going& going, Trainer& trainer, const Workload& workload, 
       started.annotate(str("going on in ", what, "; --resume ", folder.path(), " goes on from ", saved)));
   STRATA_TRY(load_checkpoint(going.job->engine(), going.io, saved).status());
   resolve_late(going.loaded, folder.path(), workload);
-  STRATA_TRY(folder.write(kResolvedConfig, going.loaded.tree.to_toml(true)));
+  STRATA_TRY(folder.write(kResolvedConfig, run_config_toml(going.io, going.loaded.tree, folder.path())));
   STRATA_TRY(folder.write("plan.json",
                           plan_json(going.loaded.config, *going.planned.plan, going.planned.recompute)));
   trainer.go_on_in(*going.job);
@@ -172,19 +178,53 @@ Status change_budgets(Going& going, Trainer& trainer, const Workload& workload, 
   return {};
 }
 
+// The template that conversations were written by: the tokenizer's own where it is that, else one made for
+// it.
+std::string chat_jinja(const TrainConfig& config, const Workload& workload) {
+  const auto& [chosen, why, own] = config.data.chosen_chat;
+  const Result<ChatTemplate> known = detect_chat_template(own);
+  if (!chosen.has_value() || (known.has_value() && known->format == chosen->format)) return own;
+  return own.empty() && !workload.has_conversations() ? std::string() : chat_template_jinja(*chosen);
+}
+
+// What a run keeps beside its configuration, so that it needs none of the folders it began with.
+Result<std::map<std::string, std::string>> files_of_run(const TrainConfig& config, const Workload& workload,
+                                                        bool resumes, Io& io) {
+  constexpr std::uint64_t kLimit = std::uint64_t{64} << 20;
+  std::map<std::string, std::string> files = {{"tokenizer.json", workload.tokenizer().to_json()}};
+  if (std::string jinja = chat_jinja(config, workload); !jinja.empty())
+    files["chat_template.jinja"] = std::move(jinja);
+  if (resumes || config.model.from.empty()) return files;
+  // What tells of tokens belongs to the tokenizer, which may be another than the model's own.
+  const std::string tokenizer = tokenizer_source(config);
+  const bool own_tokens =
+      tokenizer == config.model.from || tokenizer == config.model.from + "/tokenizer.json";
+  for (const char* name : kBaseFiles)
+    if (const std::string path = str(config.model.from, "/", name);
+        io.exists(path) && (own_tokens || std::string_view(name) == "config.json")) {
+      STRATA_TRY_ASSIGN(files[str("base/", name)], read_text(io, path, kLimit));
+    }
+  return files;
+}
+
+Status still_wanted(const Signals& signals) {
+  if (!signals.stop_requested()) return {};
+  return Status::error(Code::cancelled, "stopped by a signal before the first step; nothing was trained");
+}
+
 // `asked`: of the request in its folder, what it starts in already.
-Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& signals,
-                      const std::vector<std::string>& asked) {
+Result<Outcome> train(const Args& args, LoadedConfig& loaded, std::unique_ptr<RunFolder> folder,
+                      Signals& signals, const std::vector<std::string>& asked) {
   Io& io = posix_io();
   const TrainConfig& config = loaded.config;
+  const std::string& path = folder->path();
   STRATA_TRY_ASSIGN(const LogLevel level, parse_log_level(config.log.level));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Log> log, Log::create(level));
-  const std::string path = !args.resume.empty()    ? args.resume
-                           : !args.out_dir.empty() ? args.out_dir
-                                                   : default_folder(config);
+  STRATA_TRY_ASSIGN(const std::unique_ptr<FolderLock> checkpoint_lock, lock_checkpoint_dir(config, path, io));
   STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
                     checkpoints_to_resume(args, config, path, io));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Workload> workload, Workload::open(config, io));
+  STRATA_TRY(still_wanted(signals));
   if (!checkpoints.empty()) {
     STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoints.front()));
     const auto identity = run_identity(config, *workload);
@@ -224,6 +264,7 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   STRATA_TRY_ASSIGN(going.planned, plan_or_split(args, loaded, going.basis(),
                                                  [](const Args& given) { return load_config(given); }));
   STRATA_TRY(check_write_budget(config, *going.planned.plan));
+  STRATA_TRY(still_wanted(signals));
   STRATA_TRY_ASSIGN(going.job, Job::start(config, *going.planned.plan, io, trace.get()));
   Job& job = *going.job;
   for (const std::string& note : workload->notes()) print(args.out, str("data     ", note, "\n"));
@@ -246,15 +287,10 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
   const ProgressOptions shown =
       progress_options(config.log.progress, config.log.every, isatty(fileno(args.out)) == 1, terminal_width(),
                        args.environment);
+  STRATA_TRY(still_wanted(signals));
   resolve_late(loaded, path, *workload);
-  // Before the configuration that names it: a run killed in between must still resume.
-  STRATA_TRY(io.make_dirs(path));
-  STRATA_TRY(workload->tokenizer().save(io, path + "/tokenizer.json"));
-  if (!workload->chat_template().empty())
-    STRATA_TRY(write_text_atomically(io, path + "/chat_template.jinja", workload->chat_template()));
-  STRATA_TRY_ASSIGN(
-      const std::unique_ptr<RunFolder> folder,
-      RunFolder::open(io, path, opening_of(args), job.engine().steps(), loaded.tree.to_toml(true)));
+  STRATA_TRY_ASSIGN(const auto files, files_of_run(config, *workload, !args.resume.empty(), io));
+  STRATA_TRY(folder->begin(job.engine().steps(), run_config_toml(io, loaded.tree, path), files));
   STRATA_TRY(folder->write("plan.json", plan_json(config, *going.planned.plan, going.planned.recompute)));
 
   // That of a run which this one overwrote, or what it starts in: not one that was made since.
@@ -281,23 +317,36 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, const Signals& sig
 
 }  // namespace
 
-int run_train(const Args& args) {
-  if (!args.resume.empty())
-    if (const Status there = RunFolder::check(posix_io(), args.resume, RunFolder::Opening::resume);
-        !there.is_ok())
-      return print_error(args, "train", there);
-  Args given = args;
+namespace {
+
+// Everything behind the lock: a run that trains is not touched by a second command.
+Result<Outcome> train(const Args& args, Signals& signals) {
+  Io& io = posix_io();
+  std::unique_ptr<RunFolder> folder;
+  const auto lock = [&](const std::string& path) -> Status {
+    STRATA_TRY_ASSIGN(folder, RunFolder::open(io, path, opening_of(args)));
+    return {};
+  };
+  if (!args.resume.empty()) STRATA_TRY(lock(args.resume));
   // What it was asked for since it last trained, unless the command line says otherwise.
   std::vector<std::string> asked;
-  if (const BudgetRequest request(posix_io(), args.resume); !args.resume.empty() && request.is_there())
+  if (const BudgetRequest request(io, args.resume); !args.resume.empty() && request.is_there())
     asked = request.read().value_or(asked);  // else the trainer takes it, and refuses it
-  given = completed(given, asked);
+  Args given = completed(args, asked);
   if (!args.resume.empty()) given.items.insert(given.items.begin(), str(args.resume, "/", kResolvedConfig));
-  auto loaded = load_config(given);
-  if (!loaded.has_value()) return print_error(args, "train", loaded.status());
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
+  if (folder == nullptr)
+    STRATA_TRY(lock(args.out_dir.empty() ? default_folder(loaded.config) : args.out_dir));
+  return train(given, loaded, std::move(folder), signals, asked);
+}
+
+}  // namespace
+
+int run_train(const Args& args) {
   const auto signals = install_signals();
   if (!signals.has_value()) return print_error(args, "train", signals.status());
-  const auto outcome = train(given, *loaded, **signals, asked);
+  (*signals)->set_answer("\nstrata train: stopping before the first step; again to stop at once");
+  const auto outcome = train(args, **signals);
   if (!outcome.has_value()) return print_error(args, "train", outcome.status());
   print(args.out, outcome->text);
   if (outcome->why_stopped.empty()) return kExitOk;

@@ -1,0 +1,65 @@
+#include "training/folder_lock.h"
+
+#include <strata/runtime/str.h>
+
+namespace strata::cli {
+namespace {
+
+constexpr const char* kLock = "/.lock";
+constexpr int kTries = 100;
+
+std::string folder_of(const std::string& file) { return file.substr(0, file.rfind('/')); }
+
+}  // namespace
+
+Result<std::unique_ptr<FolderLock>> FolderLock::take(Io& io, const std::string& path) {
+  std::unique_ptr<FolderLock> lock(new FolderLock(io, path));
+  for (int i = 0; i < kTries; ++i) {
+    STRATA_TRY_ASSIGN(const bool taken, lock->try_take());
+    if (taken) return lock;
+  }
+  return Status::error(Code::io_error, str(path, ": its lock was removed ", kTries, " times in a row"));
+}
+
+// False where another process withdrew the folder or its lock in between: a lock on a removed file keeps
+// nobody out.
+Result<bool> FolderLock::try_take() {
+  const std::string file = path_ + kLock;
+  made_folder_ = !io_.exists(path_);
+  STRATA_TRY(io_.make_dirs(path_));
+  made_lock_ = !io_.exists(file);
+  auto opened = io_.open(file, OpenMode::append);
+  if (!opened.has_value() && opened.status().code() == Code::not_found) return false;
+  if (!opened.has_value()) return opened.status();
+  lock_ = *std::move(opened);
+  if (const Status locked = lock_->lock(); !locked.is_ok())
+    return locked.code() == Code::invalid
+               ? Status::error(Code::invalid, str(path_, " is in use by another run"))
+               : locked;
+  auto place = lock_->place();
+  if (!place.has_value() && place.status().code() == Code::not_found) return false;
+  if (!place.has_value()) return place.status();
+  place_ = *std::move(place);
+  return true;
+}
+
+Result<std::string> FolderLock::place() const {
+  const auto place = lock_->place();
+  if (!place.has_value())
+    return Status::error(Code::io_error, str(path_, " was removed while the run was using it"));
+  return folder_of(*place);
+}
+
+Status FolderLock::still_there() const {
+  STRATA_TRY_ASSIGN(const std::string now, place());
+  if (now == folder_of(place_)) return {};
+  return Status::error(Code::io_error, str(path_, " was renamed to ", now, " while the run was using it"));
+}
+
+void FolderLock::withdraw() noexcept {
+  if (!still_there().is_ok()) return;
+  if (made_lock_) (void)io_.remove_all(path_ + kLock);  // under the lock: whoever waits for it looks again
+  if (made_folder_) (void)io_.remove_empty_dir(path_);
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,98 @@
+#include "training/run_identity.h"
+
+#include <span>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <strata/model/hf/config.h>
+#include <strata/runtime/digest.h>
+#include <strata/runtime/str.h>
+
+#include "machine/compute_device.h"
+
+namespace strata::cli {
+
+std::map<std::string, std::string> run_identity(const TrainConfig& c, const Workload& workload) {
+  std::map<std::string, std::string> identity = {{"data", workload.data_digest()}};
+  const auto add = [&](const char* key, const auto& value) {
+    identity.emplace(key, fmt::format("{}", value));
+  };
+  add("data.packing", workload.packing());
+  identity.emplace("data.weights", fmt::format("{}", fmt::join(c.data.weights, ",")));
+  add("model.family", c.model.family);
+  const std::string decoder = hf_config_json(decoder_config(c), DType::f32);
+  add("model.decoder", to_hex(digest_of(std::as_bytes(std::span(decoder)))));
+  add("model.layers", c.model.layers);
+  add("model.hidden", c.model.hidden);
+  add("model.heads", c.model.heads);
+  add("model.ffn", c.model.ffn);
+  add("model.vocab", c.model.vocab);
+  add("model.seq", c.model.seq);
+  add("optim.name", c.optim.name);
+  add("optim.lr", c.optim.lr);
+  // What the optimizer does not read changes no bit.
+  if (c.optim.name != "sgd" && c.optim.name != "adagrad") {
+    add("optim.beta1", c.optim.beta1);
+    add("optim.beta2", c.optim.beta2);
+  }
+  if (c.optim.name != "sgd" && c.optim.name != "lion") add("optim.eps", c.optim.eps);
+  add("optim.weight_decay", c.optim.weight_decay);
+  identity.emplace("optim.groups", fmt::format("{}", fmt::join(c.optim.groups, ",")));
+  add("optim.clip", c.optim.clip);
+  if (c.train.dtype == "f16") add("optim.loss_scale", c.optim.loss_scale);
+  add("optim.warmup", c.optim.warmup);
+  add("optim.schedule", c.optim.schedule);
+  if (c.optim.schedule == "wsd") add("optim.decay_ratio", c.optim.decay_ratio);
+  if (c.optim.name == "sgd") {
+    add("optim.momentum", c.optim.momentum);
+    add("optim.nesterov", c.optim.nesterov);
+  }
+  add("offload.states", c.offload.states);
+  add("optim.min_lr_ratio", c.optim.min_lr_ratio);
+  add("train.dtype", c.train.dtype);
+  add("train.attention", c.train.attention);
+  identity.emplace("train.fp8", c.train.fp8 ? "true" : "false");
+  if (std::string products = products_of(c.memory.backend, c.train.dtype, c.train.attention);
+      !products.empty())
+    identity.emplace(kProducts, std::move(products));
+  add("train.grad_accum", c.train.grad_accum);
+  add("train.micro_batch", c.train.micro_batch);
+  add("train.seed", c.train.seed);
+  identity.emplace("train.freeze", fmt::format("{}", fmt::join(c.train.freeze, ",")));
+  if (!c.train.freeze.empty() && c.train.dtype != "f32")  // else they are the parameters
+    identity.emplace("train.frozen_masters", c.train.frozen_masters.value_or(true) ? "true" : "false");
+  add("train.steps", c.train.steps);  // kScheduleSteps
+  return identity;
+}
+
+Status check_identity(const std::map<std::string, std::string>& saved,
+                      const std::map<std::string, std::string>& now) {
+  std::string problems;
+  bool sizes_differ = false;
+  for (const auto& [key, value] : now)
+    if (const auto found = saved.find(key);
+        key.starts_with("model.") && key != "model.decoder" && found != saved.end() && found->second != value)
+      sizes_differ = true;
+  for (const auto& [key, value] : now) {
+    if (key == kProducts) continue;                        // the machine's; who goes on is told
+    if (key == kScheduleSteps) continue;                   // a run may be made longer; who does so is told
+    if (key == "model.decoder" && sizes_differ) continue;  // which follows from what is told
+    const auto found = saved.find(key);
+    const std::string was = found != saved.end()       ? found->second
+                            : key == "data.packing"    ? "stream"  // all there was before the key
+                            : key == "offload.states"  ? "fp32"
+                            : key == "data.weights"    ? ""
+                            : key == "train.fp8"       ? "false"
+                            : key == "train.attention" ? "mma"
+                            : key == "train.freeze" || key == "optim.groups" ? ""
+                            : key == "model.decoder" ? value  // the keys beside it were all there was
+                                                     : "nothing";
+    if (was != value)
+      problems += str(problems.empty() ? "" : "\n", key, ": the checkpoint was made with ", was,
+                      ", this run has ", value);
+  }
+  return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
+}
+
+}  // namespace strata::cli
