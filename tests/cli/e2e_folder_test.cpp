@@ -112,7 +112,7 @@ TEST_F(CliFolderE2e, ARunThatDivergesIsSavedAsItWasBefore) {
   EXPECT_EQ(ended.exit_code, 4) << ended.said();
   EXPECT_THAT(ended.err, AllOf(HasSubstr("not finite"), HasSubstr(" is saved in run/checkpoints/step-")));
   EXPECT_EQ(list("run/checkpoints").size(), 1u);
-  EXPECT_EQ(strata({"generate", "run", "--tokens", "1"}).exit_code, 0);
+  EXPECT_EQ(strata({"export", "run", "--out", "hf", "--check"}).exit_code, 0) << "it is whole";
 }
 
 TEST_F(CliFolderE2e, CheckpointsAreMadeByTimeUnasked) {
