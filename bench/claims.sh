@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the claims in bench/claims/ one after the other and prints a table.
 #   bench/claims.sh [--build DIR] [--list] [NAME...]
-# Exit code: 0 when no claim fails, 1 when one does not hold or breaks. A claim without a verdict is no failure.
+# Exit code: 0 when no claim fails, 1 when one does not hold or breaks. A claim whose hardware or peer is absent has no
+# verdict: it is no failure, and is counted by itself.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/steps.sh"
 
@@ -32,7 +33,8 @@ export CLAIMS_BUILD CLAIMS_BINARY=$CLAIMS_BUILD/cli/strata
 results=$build/claims.jsonl
 : >"$results"
 
-# Prints the row of one line of JSON; fails where the line is not what bench/claims/README.md asks for, or says no.
+# Prints the row of one line of JSON. Exit code: 0 where it holds, 1 where it does not, 2 where the line is not what
+# bench/claims/README.md asks for, 3 where there is no verdict.
 row() {
   python3 - "$1" "$2" "$3" <<'PYTHON'
 import json, sys
@@ -48,31 +50,41 @@ try:
     missing = [key for key in ("claim", "value", "unit", "bar", "holds", "detail") if key not in claim]
     if missing:
         raise ValueError("lacks " + ", ".join(missing))
-    if claim["holds"] not in (True, False, None):
+    if claim["holds"] is not None and not isinstance(claim["holds"], bool):
         raise ValueError(f"holds is {claim['holds']!r}, not true, false or null")
+    if not isinstance(claim["detail"], dict):
+        raise ValueError(f"detail is {claim['detail']!r}, not an object")
+    if claim["holds"] is None and not claim["detail"].get("why_no_verdict"):
+        raise ValueError("holds is null, and no why_no_verdict in detail names the hardware or the peer that is absent")
     if (code == "1") != (claim["holds"] is False):
         raise ValueError(f"exit code {code} and holds {claim['holds']}")
 except ValueError as error:
     print(f"{name:<28} {'BROKEN':<10} {error}")
-    sys.exit(1)
+    sys.exit(2)
 verdict = {True: "holds", False: "DOES NOT", None: "no verdict"}[claim["holds"]]
 value = "-" if claim["value"] is None else claim["value"]
 value = f"{value:.4g}" if isinstance(value, float) else str(value)
 print(f"{name:<28} {verdict:<10} {value} {claim['unit']}  (bar: {claim['bar']})")
-if claim["holds"] is not True:
+if claim["holds"] is False:
     print(f"{'':<28} {claim['detail']}")
-sys.exit(claim["holds"] is False)
+if claim["holds"] is None:
+    print(f"{'':<28} {claim['detail']['why_no_verdict']}")
+sys.exit({True: 0, False: 1, None: 3}[claim["holds"]])
 PYTHON
 }
 
-failed=0
+# Of each exit code of row.
+count=(0 0 0 0)
 for name in "${names[@]}"; do
   log=$build/claim-$name
-  code=0
+  code=0 verdict=0
   "bench/claims/$name" >"$log.out" 2>"$log.err" || code=$?
-  row "$name" "$log.out" "$code" || failed=$((failed + 1))
+  row "$name" "$log.out" "$code" || verdict=$?
+  (( verdict <= 3 )) || verdict=2  # row itself broke
+  count[verdict]=$((count[verdict] + 1))
   tail -n 5 "$log.err" >&2
   cat "$log.out" >>"$results"
 done
-printf 'claims: %d run, %d failed; the lines are in %s\n' "${#names[@]}" "$failed" "$results"
-(( failed == 0 ))
+printf 'claims: %d run: %d hold, %d do not, %d broke; %d without a verdict (hardware or a peer is absent); the lines are in %s\n' \
+  "${#names[@]}" "${count[@]}" "$results"
+(( count[1] + count[2] == 0 ))

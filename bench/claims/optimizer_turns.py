@@ -21,20 +21,6 @@ class Absent(Exception):
     """A peer, or an instruction set, that this machine has not."""
 
 
-def program(path):
-    """The program at `path` of the build's folder, or None."""
-    found = pathlib.Path(os.environ.get("CLAIMS_BUILD") or pathlib.Path(claim.strata()).parents[1]) / path
-    return str(found) if found.exists() else None
-
-
-def need(path, *report):
-    """program(), or the line that says why there is no verdict; report: name, unit, bar."""
-    found = program(path)
-    if not found:
-        claim.report(report[0], None, *report[1:], None, {"why_no_verdict": f"{path} is not built"})
-    return found
-
-
 class Server:
     """A program that measures one round for each line on its stdin. Warm when made, so that several are made in turn."""
 
@@ -54,6 +40,8 @@ class Server:
         except BrokenPipeError:
             pass  # the end of its stdout says so too
         line = self.process.stdout.readline()
+        while line and not line.startswith("{"):  # what a peer logs
+            line = self.process.stdout.readline()
         return json.loads(line) if line else self.fail()
 
     def fail(self):
@@ -72,7 +60,7 @@ class Server:
 
 def bench(n, threads, *options):
     """strata's own step of AdamW."""
-    return [program("bench/cpuopt_bench"), "--serve", "--size", n, "--threads", threads, *options]
+    return [claim.need("bench/cpuopt_bench"), "--serve", "--size", n, "--threads", threads, *options]
 
 
 def peer(python, name, n, threads, *options):
@@ -98,12 +86,8 @@ def ratios(figures, name, over, field="ns_per_param"):
     return [one[field] / other[field] for one, other in zip(figures[name], figures[over])]
 
 
-def at_most(values, bar):
-    """claim.verdict() where the median may not pass the bar."""
-    return claim.verdict([-value for value in values], -bar)
-
-
 def together(verdicts):
+    """False where one is; else None where one is, for want of a peer or of hardware."""
     verdicts = set(verdicts)
     return False if False in verdicts else None if None in verdicts or not verdicts else True
 
