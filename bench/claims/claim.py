@@ -54,6 +54,16 @@ def train(cwd, out, *overrides, preset="austen-5m"):
     return json.loads((folder / "summary.json").read_text()), metrics(folder)
 
 
+def nameless_file(pid, folder, least_bytes):
+    """A path to the nameless file of a process in `folder`: by its size, for logs that it inherited may lie there too."""
+    opened = [d for d in pathlib.Path(f"/proc/{pid}/fd").iterdir() if os.readlink(d).startswith(os.path.realpath(folder) + "/")]
+    found = [str(d) for d in opened if (of := d.stat()).st_nlink == 0 and of.st_size >= least_bytes]
+    if len(found) != 1:
+        sys.exit(f"process {pid} has {len(found)} nameless files of {least_bytes} bytes or more in {folder}, not one: "
+                 f"{[(os.readlink(d), d.stat().st_size) for d in opened]}")  # fmt: skip
+    return found[0]
+
+
 def scratch():
     return tempfile.TemporaryDirectory(prefix="strata-claim-")
 

@@ -123,6 +123,15 @@ class SharedTest(unittest.TestCase):
         with self.assertRaises(SystemExit):
             claim.last_json("\n")
 
+    def test_the_nameless_file_is_found_beside_a_log_in_the_same_folder(self):
+        with tempfile.TemporaryDirectory() as folder, open(f"{folder}/log", "wb") as log, tempfile.TemporaryFile(dir=folder) as wanted:
+            log.truncate(1 << 21)
+            wanted.truncate(1 << 20)
+            with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stderr=log, pass_fds=[wanted.fileno()]) as child:
+                self.assertEqual(claim.nameless_file(child.pid, folder, 1 << 20), f"/proc/{child.pid}/fd/{wanted.fileno()}")
+                with self.assertRaises(SystemExit):
+                    claim.nameless_file(child.pid, folder, 1 << 21)
+
     def test_a_program_that_serves_may_log_before_its_json(self):
         script = "import sys\nprint('INFO: importing')\nfor _ in sys.stdin: print('{\"x\": 1}', flush=True)\nprint('{\"sum\": 2}')"
         server = turns.Server([sys.executable, "-c", script])
