@@ -1,29 +1,52 @@
 // Damages what a store keeps, as often as it is told to, and counts what became of it:
 //   store_corruption FOLDER SEED FLIPS OTHERS
-// FLIPS bits are flipped, half of them on the way to the file and half on the way back; OTHERS writes each
-// are lost, misdirected and torn. Everything is a function of the arguments, the order of the faults
-// included; `log` is a digest of it. Prints one line of JSON. Exit code: 1 when damaged bytes were given out
-// as good, or a fault was not noticed.
+// FLIPS bits are flipped, half of them in the file and half on the way back: under the kernel's own ring, in
+// objects of a page up to several blocks of 4 MiB, over one path and several. OTHERS writes each are lost,
+// misdirected and torn, through FaultIo. The faults are a function of the arguments, and `log` is a digest of
+// them. Prints one line of JSON. Exit code: 1 when damaged bytes were given out as good, or a fault was not
+// noticed; 77 where the kernel refuses io_uring.
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <strata/offload/nvme_store.h>
 #include <strata/runtime/digest.h>
+#include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
+#include "damaging_ring.h"
+#include "store_core.h"
 #include "support/aligned_buffer.h"
 #include "support/fault_io.h"
 
 namespace strata::test {
 namespace {
 
-constexpr std::uint32_t kIds = 64;
 constexpr std::uint64_t kFaultsOfAStore = 2'000;  // a store and its faults remember every failure
-constexpr std::size_t kSizes[] = {4 * kKiB, 4 * kKiB, 8 * kKiB, 4 * kKiB, 16 * kKiB, 4 * kKiB, 64 * kKiB};
+constexpr int kRefused = 77;
+
+// A store: its objects, the files they are striped over, and how many faults it meets at most.
+struct Shape {
+  std::size_t bytes;
+  std::uint32_t ids = 64;
+  int paths = 1;
+  std::size_t block_bytes = NvmeOptions{}.block_bytes;
+  std::uint64_t faults = kFaultsOfAStore;
+};
+constexpr Shape kOnThreads[] = {{4 * kKiB}, {8 * kKiB}, {4 * kKiB}, {16 * kKiB}, {4 * kKiB}, {64 * kKiB}};
+constexpr Shape kOnRing[] = {{4 * kKiB},
+                             {8 * kKiB, 64, 2},
+                             {16 * kKiB, 64, 2, 4 * kKiB},
+                             {4 * kKiB, 64, 3},
+                             {64 * kKiB, 64, 3, 16 * kKiB},
+                             {9 * kMiB, 8, 2, 4 * kMiB, 48}};
 
 struct Kind {
   const char* name;
@@ -42,6 +65,7 @@ struct Tally {
   std::uint64_t collateral = 0;  // refused reads of ids whose own write was sound: a misdirected one hit them
   std::uint64_t harmless = 0;    // a write torn into all of its sectors, which is whole
   std::uint64_t used = 0;        // given out as good, and other bytes than were written
+  std::uint64_t on_several_paths = 0, of_large_blocks = 0;  // of the faults
 };
 
 void fill(const AlignedBuffer& buffer, std::uint64_t seed) {
@@ -60,47 +84,80 @@ constexpr bool is_victim(std::uint64_t id) { return id % 4 != 3; }
 // One store and the faults it meets, all of one kind.
 class Victim {
  public:
-  Victim(const std::string& folder, const Kind& kind, std::size_t bytes, std::uint64_t seed)
-      : kind_(kind), seed_(seed), io_(posix_io(), seed) {
-    for (std::uint32_t id = 0; id < kIds; ++id) {
-      written_.emplace_back(bytes);
-      read_.emplace_back(bytes);
+  Victim(const std::string& folder, const Kind& kind, const Shape& shape, std::uint64_t seed)
+      : kind_(kind), shape_(shape), seed_(seed), io_(posix_io(), seed) {
+    for (std::uint32_t id = 0; id < shape.ids; ++id) {
+      written_.emplace_back(shape.bytes);
+      read_.emplace_back(shape.bytes);
     }
-    // One thread and one block a request, so that the calls have one order.
-    store_ = must(NvmeStore::create(io_, {.dirs = {folder},
-                                          .classes = {{bytes, 2 * kIds}},
-                                          .engine = IoEngine::threads,
-                                          .io_threads = 1,
-                                          .request_slots = kIds}));
+    NvmeOptions options{.classes = {{shape.bytes, 2 * shape.ids}}, .request_slots = shape.ids};
+    for (int path = 0; path < shape.paths; ++path) {
+      options.dirs.push_back(str(folder, "/path", path));
+      options.path_rates.push_back(path + 1);
+    }
+    store_ = kind.fault == FaultKind::flip ? on_ring(std::move(options)) : on_threads(std::move(options));
   }
 
   void round(Tally& tally) {
-    const bool flips_reads = kind_.call == IoCall::read;
-    for (std::uint64_t id = 0; id < kIds; ++id) fill(written_[id], seed_ = seed_ * 6364136223846793005u + 1);
+    const bool in_read = kind_.call == IoCall::read;
+    for (std::uint64_t id = 0; id < shape_.ids; ++id)
+      fill(written_[id], seed_ = seed_ * 6364136223846793005u + 1);
     write(false);
-    if (!flips_reads) begin();
+    if (!in_read) begin(written_);
     write(true);
-    if (!flips_reads) io_.clear();
+    if (!in_read) end();
     read(false, tally);
-    if (flips_reads) begin();
+    if (in_read) begin(read_);
     read(true, tally);
-    io_.clear();
+    end();
   }
-  std::vector<std::string> log() const { return io_.log(); }
+  std::vector<std::string> log() const { return kind_.fault == FaultKind::flip ? log_ : io_.log(); }
 
  private:
-  void begin() { io_.add({kind_.call, kind_.fault, io_.calls(kind_.call) + 1, true}); }
+  std::unique_ptr<NvmeStore> on_ring(NvmeOptions options) {
+    options.engine = IoEngine::uring;
+    options.block_bytes = shape_.block_bytes;
+    const auto make_ring = [this](std::span<const int> descriptors,
+                                  std::uint32_t depth) -> Result<std::unique_ptr<detail::RingOps>> {
+      STRATA_TRY_ASSIGN(auto ring, detail::make_uring(descriptors, depth));
+      return std::unique_ptr<detail::RingOps>(
+          std::make_unique<DamagingRing>(std::move(ring), descriptors, flips_));
+    };
+    return std::make_unique<NvmeStore>(
+        must(detail::StoreCore::create(posix_io(), std::move(options), make_ring)));
+  }
+  // One thread and one block a request, so that the calls have one order.
+  std::unique_ptr<NvmeStore> on_threads(NvmeOptions options) {
+    options.engine = IoEngine::threads;
+    options.io_threads = 1;
+    return must(NvmeStore::create(io_, std::move(options)));
+  }
+
+  void begin(const std::vector<AlignedBuffer>& buffers) {
+    if (kind_.fault != FaultKind::flip)
+      return io_.add({kind_.call, kind_.fault, io_.calls(kind_.call) + 1, true});
+    for (std::uint64_t id = 0; id < shape_.ids; ++id) {
+      if (!is_victim(id)) continue;
+      const std::uint64_t bit = Rng(seed_, 0).below(id, shape_.bytes * 8);
+      flips_.arm(buffers[id].view(), bit, kind_.call == IoCall::write);
+      log_.push_back(str(kind_.name, " ", shape_.bytes, " ", id, " ", bit));
+    }
+  }
+  void end() {
+    io_.clear();
+    flips_.clear();
+  }
 
   void write(bool victims) {
     std::vector<Ticket> tickets;
-    for (std::uint64_t id = 0; id < kIds; ++id)
+    for (std::uint64_t id = 0; id < shape_.ids; ++id)
       if (is_victim(id) == victims) tickets.push_back(must(store_->write_async(id, 0, written_[id].view())));
     for (const Ticket ticket : tickets) must(store_->wait(ticket));
   }
 
   void read(bool victims, Tally& tally) {
     std::vector<std::pair<std::uint64_t, Ticket>> tickets;
-    for (std::uint64_t id = 0; id < kIds; ++id)
+    for (std::uint64_t id = 0; id < shape_.ids; ++id)
       if (is_victim(id) == victims) tickets.emplace_back(id, must(store_->read_async(id, read_[id].view())));
     for (const auto& [id, ticket] : tickets) count(id, store_->wait(ticket), tally);
   }
@@ -112,21 +169,30 @@ class Victim {
     const std::uint64_t faults = !is_victim(id) ? 0 : kind_.call == IoCall::read ? 2 : 1;
     if (status.is_ok()) {
       tally.used += same ? 0 : 1;
-      tally.faults += same ? 0 : faults;
       tally.harmless += same ? faults : 0;
+      if (!same) met(faults, tally);
     } else if (is_victim(id)) {
-      tally.faults += faults;
+      met(faults, tally);
       tally.detected += faults;
     } else {
       ++tally.collateral;
     }
   }
 
+  void met(std::uint64_t faults, Tally& tally) const {
+    tally.faults += faults;
+    if (shape_.paths > 1) tally.on_several_paths += faults;
+    if (shape_.bytes > 4 * kMiB) tally.of_large_blocks += faults;
+  }
+
   const Kind kind_;
+  const Shape shape_;
   std::uint64_t seed_;
   FaultIo io_;
+  BitFlips flips_;
+  std::vector<std::string> log_;
   std::vector<AlignedBuffer> written_, read_;
-  std::unique_ptr<NvmeStore> store_;
+  std::unique_ptr<NvmeStore> store_;  // last: its ring meets what is above
 };
 
 // Only a torn write can happen to be whole; any other fault that changed nothing was none.
@@ -136,10 +202,15 @@ bool sound(const Kind& kind, const Tally& tally) {
 
 Tally damage(const std::string& folder, const Kind& kind, std::uint64_t seed, std::uint64_t faults,
              Digester& log) {
+  const std::span<const Shape> shapes =
+      kind.fault == FaultKind::flip ? std::span<const Shape>(kOnRing) : std::span<const Shape>(kOnThreads);
+  const std::uint64_t share =
+      std::max<std::uint64_t>(1, faults / shapes.size());  // so that few meet every shape too
   Tally tally;
   for (std::uint64_t n = 0; tally.faults < faults; ++n) {
-    Victim victim(folder, kind, kSizes[n % std::size(kSizes)], seed + (n << 32));
-    const std::uint64_t enough = std::min(faults, tally.faults + kFaultsOfAStore);
+    const Shape& shape = shapes[n % shapes.size()];
+    Victim victim(folder, kind, shape, seed + (n << 32));
+    const std::uint64_t enough = std::min(faults, tally.faults + std::min(shape.faults, share));
     while (tally.faults < enough && sound(kind, tally)) victim.round(tally);
     for (const std::string& line : victim.log()) log.update(line);
     if (!sound(kind, tally)) break;  // one is enough to know
@@ -163,9 +234,10 @@ int run(const std::string& folder, std::uint64_t seed, std::uint64_t flips, std:
     const std::uint64_t faults = kind.fault == FaultKind::flip ? (flips + 1) / 2 : others;
     const Tally t = damage(folder, kind, seed, faults, log);
     good = good && sound(kind, t) && t.faults >= faults && t.detected == t.faults;
-    json +=
-        str(", \"", kind.name, "\": {\"faults\": ", t.faults, ", \"detected\": ", t.detected,
-            ", \"collateral\": ", t.collateral, ", \"harmless\": ", t.harmless, ", \"used\": ", t.used, "}");
+    json += str(", \"", kind.name, "\": {\"faults\": ", t.faults, ", \"detected\": ", t.detected,
+                ", \"collateral\": ", t.collateral, ", \"harmless\": ", t.harmless, ", \"used\": ", t.used,
+                ", \"on_several_paths\": ", t.on_several_paths, ", \"of_large_blocks\": ", t.of_large_blocks,
+                "}");
     std::fprintf(stderr, "%s: %llu\n", kind.name, static_cast<unsigned long long>(t.faults));
   }
   std::printf("%s, \"log\": \"%s\"}\n", json.c_str(), to_hex(log.digest()).c_str());
@@ -183,6 +255,9 @@ int main(int argc, char** argv) {
   try {
     using strata::test::number;
     return strata::test::run(argv[1], number(argv[2]), number(argv[3]), number(argv[4]));
+  } catch (const strata::Error& error) {
+    std::fprintf(stderr, "store_corruption: %s\n", error.what());
+    return error.status().code() == strata::Code::unsupported ? strata::test::kRefused : 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "store_corruption: %s\n", error.what());
     return 2;
