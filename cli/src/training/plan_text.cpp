@@ -47,6 +47,24 @@ TierHomes homes_in(const RunPlan& plan, Tier tier) {
   return homes;
 }
 
+// Bytes at home in each tier, by payload: {"param": {"device": 0, "pinned": 0, "nvme": 0}, ...}.
+std::string homes_json(const RunPlan& plan) {
+  std::array<std::array<std::uint64_t, kTiers>, kPayloads> bytes{};
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
+    for (std::size_t p = 0; p < kPayloads; ++p)
+      if (const auto& home = plan.placement.homes[chunk][p])
+        bytes[p][static_cast<std::size_t>(*home)] +=
+            plan.layout.payload_bytes(chunk, static_cast<Payload>(p));
+  std::string text;
+  for (std::size_t p = 0; p < kPayloads; ++p) {
+    text += str(text.empty() ? "" : ", ", "\"", to_string(static_cast<Payload>(p)), "\": {");
+    for (std::size_t t = 0; t < kTiers; ++t)
+      text += str(t == 0 ? "" : ", ", "\"", to_string(static_cast<Tier>(t)), "\": ", bytes[p][t]);
+    text += "}";
+  }
+  return "{" + text + "}";
+}
+
 // What multiplies in attention, where that is not what does everywhere.
 std::string attention_text(const LoweredProgram& train) {
   const auto by = [&](Op op) {
@@ -151,7 +169,8 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
         plan.options.budgets[t] == kUnlimited ? std::string("null") : str(plan.options.budgets[t]),
         plan.planned_peak[t], homes.bytes, homes.payloads, t + 1 < kTiers ? "," : "");
   }
-  return text + "  }" + (forecast.empty() ? "" : ",\n  \"forecast\": " + forecast) + "\n}\n";
+  text += "  },\n  \"homes\": " + homes_json(plan);
+  return text + (forecast.empty() ? "" : ",\n  \"forecast\": " + forecast) + "\n}\n";
 }
 
 }  // namespace strata::cli
