@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Checks strata on a machine with a GPU: the tests that need one, the same bits in all placements, losses beside the
-# host's, rates beside PyTorch's, whole steps of large models beside their forecasts. Leaves gpu_verify.json and prints a
-# table; under ten minutes. Where there is no GPU, what needs one is skipped and the rest runs on the host, small.
-#   scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--sizes A,B] [--minutes N] [--quick]
-#                                       builds the preset cuda, or takes the build in DIR; --parts: tests, sanitizer,
-#                                       rates, profile, peers, losses, placements, lifecycle, choices, scenarios; --sizes: of
-#                                       the scenarios' models, else 1.2B and 6.5B (others take longer); --minutes: 9.5, after
-#                                       which nothing begins
+# host's, whole steps of large models beside their forecasts, rates beside PyTorch's. Leaves gpu_verify.json, to which a
+# second run with the same --out adds, and prints a table. Where there is no GPU, what needs one is skipped and the rest
+# runs on the host, small.
+#   scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--scenarios A,B] [--minutes N] [--quick]
+#                                       builds the preset cuda, or takes the build in DIR; --parts: conformance, losses,
+#                                       choices, placements, lifecycle, scenarios, rates, profile, peers, sanitizer;
+#                                       --scenarios: those with one of these texts in their names (1.2B, 13B, layer
+#                                       order); --minutes: 9.5 in all, shared among the parts; also --case-limit and
+#                                       --run-limit, seconds of one test case and of one scenario's run
 #   scripts/gpu_verify.sh --pack DIR    builds, and copies programs and libraries to DIR, which --build takes on a machine
 #                                       that has neither compiler nor packages
 set -euo pipefail
@@ -19,10 +21,11 @@ while (( $# )); do
     --out) out=${2:?--out takes a folder}; shift 2 ;;
     --pack) pack=${2:?--pack takes a folder}; shift 2 ;;
     --parts) options+=(--parts "${2:?--parts takes names}"); shift 2 ;;
-    --sizes) options+=(--sizes "${2:?--sizes takes names}"); shift 2 ;;
+    --scenarios) options+=(--scenarios "${2:?--scenarios takes texts}"); shift 2 ;;
+    --case-limit | --run-limit) options+=("$1" "${2:?$1 takes seconds}"); shift 2 ;;
     --minutes) options+=(--minutes "${2:?--minutes takes a number}"); shift 2 ;;
     --quick) options+=(--quick); shift ;;
-    *) echo 'usage: scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--sizes A,B] [--minutes N] [--quick] [--pack DIR]' >&2; exit 2 ;;
+    *) echo 'usage: scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--scenarios A,B] [--minutes N] [--quick] [--pack DIR]' >&2; exit 2 ;;
   esac
 done
 
@@ -54,4 +57,4 @@ if [[ -n $pack ]]; then
   exit 0
 fi
 commit=$(cat "$build/commit.txt" 2>/dev/null || git rev-parse --short HEAD 2>/dev/null || echo unknown)
-exec python3 scripts/gpu_verify.py --build "$build" --out "$out" --commit "$commit" "${options[@]}"
+exec python3 scripts/gpu_verify --build "$build" --out "$out" --commit "$commit" "${options[@]}"

@@ -249,6 +249,12 @@ TEST_F(CliRunE2e, JsonOfPlanAndVerifyParses) {
   for (const nlohmann::json& placement : placements) EXPECT_TRUE(placement["identical"]) << placement;
   const auto plan = nlohmann::json::parse(strata(tiny("plan", {"--json"})).out);
   EXPECT_EQ(plan["tiers"]["device"]["budget_bytes"], 2 << 20);
+  for (const char* tier : {"device", "pinned", "nvme"}) {
+    std::uint64_t at_home = 0;
+    for (const nlohmann::json& payload : plan["homes"]) at_home += payload[tier].get<std::uint64_t>();
+    EXPECT_EQ(plan["tiers"][tier]["home_bytes"], at_home) << tier;
+  }
+  EXPECT_EQ(plan["homes"].size(), 6u);
 }
 
 // --- Progress ---

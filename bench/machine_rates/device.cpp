@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include <strata/kernels/attention.h>
+#include <strata/kernels/cuda_products.h>
+#include <strata/kernels/elementwise.h>
+#include <strata/kernels/linear.h>
+#include <strata/runtime/convert.h>
+#include <strata/runtime/cuda_backend.h>
+#include <strata/runtime/rng.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include "machine_rates/rates.h"
+
+/// The device's GEMM rates and its attention kernels, forward and backward.
+namespace strata::bench {
+// ---- GEMM
+
+namespace {
+
+Result<std::string> matrix_on(Bench& bench, Backend& backend, std::int64_t n) {
+  const std::size_t bytes = static_cast<std::size_t>(n * n) * sizeof(float);
+  STRATA_TRY_ASSIGN(Stream stream, backend.create_stream(StreamRole::compute));
+  STRATA_TRY_ASSIGN(Buffer pinned, backend.allocate(MemoryKind::pinned, bytes));
+  std::fill_n(reinterpret_cast<float*>(pinned.view().data), n * n, 0.5f);  // stale bits may be slow numbers
+  std::vector<Buffer> operands;
+  for (int i = 0; i < 3; ++i) {
+    STRATA_TRY_ASSIGN(Buffer operand, backend.allocate(MemoryKind::device, bytes));
+    STRATA_TRY(backend.copy_async(operand.view(), pinned.view(), stream));
+    operands.push_back(std::move(operand));
+  }
+  const auto tensor = [&](std::size_t i) { return TensorView{operands[i].view().data, {n, n}, DType::f32}; };
+  STRATA_TRY_ASSIGN(Buffer scratch,
+                    backend.allocate(MemoryKind::device, kernels::product_workspace_bytes(n, n)));
+  const auto product = [&] {
+    STRATA_TRY(kernels::linear_forward_async(
+        backend, stream,
+        {.x = tensor(0), .w = tensor(1), .b = {}, .y = tensor(2), .workspace = scratch.view()}));
+    return backend.synchronize(stream);
+  };
+  const double n_real = static_cast<double>(n);
+  STRATA_TRY_ASSIGN(const std::string flops,
+                    rate(bench, "gflop_per_s", 2 * n_real * n_real * n_real, product));
+  return fmt::format("{{\"n\": {}, \"dtype\": \"f32\", \"rate\": {}}}", n, flops);
+}
+
+/// [rows * columns] standard normal values in bf16: a GPU's power, and with it its clock, depend on the bits.
+Status fill_random(Bench& bench, std::byte* bf16, std::int64_t n, std::uint64_t seed) {
+  constexpr std::int64_t kPiece = 4096;
+  const Rng rng(seed, 0);
+  bench.pool->parallel_for((n + kPiece - 1) / kPiece, [&](std::int64_t piece) {
+    std::array<float, kPiece> values;
+    const std::int64_t first = piece * kPiece, count = std::min(kPiece, n - first);
+    for (std::int64_t i = 0; i < count; ++i)
+      values[static_cast<std::size_t>(i)] = rng.normal(static_cast<std::uint64_t>(first + i));
+    const auto bytes = static_cast<std::size_t>(count) * sizeof(std::uint16_t);
+    must(narrow_from_f32(std::span(values).first(static_cast<std::size_t>(count)), DType::bf16,
+                         {bf16 + static_cast<std::size_t>(first) * sizeof(std::uint16_t), bytes}));
+  });
+  return Status::ok();
+}
+
+std::int64_t computing_ns(const Backend& backend) {
+  return backend.counters().busy_ns[static_cast<std::size_t>(StreamRole::compute)];
+}
+
+}  // namespace
+
+// Timed as lanes of a run are: on a GPU by events around the work, on the host by its worker's clock.
+Status peak(Bench& bench, const Rows& row) {
+  Backend& backend = *bench.backend;
+  const std::int64_t n = bench.gpu ? 8192 : 512;
+  const std::size_t bytes = static_cast<std::size_t>(n * n) * sizeof(std::uint16_t);
+  STRATA_TRY_ASSIGN(Stream stream, backend.create_stream(StreamRole::compute));
+  STRATA_TRY_ASSIGN(Buffer pinned, backend.allocate(MemoryKind::pinned, bytes));
+  std::vector<Buffer> operands;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    STRATA_TRY(fill_random(bench, pinned.view().data, n * n, i));
+    STRATA_TRY_ASSIGN(Buffer operand, backend.allocate(MemoryKind::device, bytes));
+    STRATA_TRY(backend.copy_async(operand.view(), pinned.view(), stream));
+    STRATA_TRY(backend.synchronize(stream));
+    operands.push_back(std::move(operand));
+  }
+  const auto tensor = [&](std::size_t i) { return TensorView{operands[i].view().data, {n, n}, DType::bf16}; };
+  STRATA_TRY_ASSIGN(Buffer scratch,
+                    backend.allocate(MemoryKind::device, kernels::product_workspace_bytes(n, n)));
+  const int gemms = bench.gpu ? 10 : 1;
+  std::vector<double> rates;
+  for (int round = 0; round <= bench.options.rounds; ++round) {
+    const std::int64_t before = computing_ns(backend);
+    for (int i = 0; i < gemms; ++i)
+      STRATA_TRY(kernels::linear_forward_async(
+          backend, stream,
+          {.x = tensor(0), .w = tensor(1), .b = {}, .y = tensor(2), .workspace = scratch.view()}));
+    STRATA_TRY(backend.synchronize(stream));
+    const auto ns = static_cast<double>(computing_ns(backend) - before);
+    const auto n_real = static_cast<double>(n);
+    if (round > 0) rates.push_back(2 * n_real * n_real * n_real * gemms / ns);  // the first warms up
+  }
+  row(fmt::format(
+      "{{\"n\": {}, \"dtype\": \"bf16\", \"data\": \"random normal\", \"timed_by\": \"{}\", \"rate\": {}}}",
+      n, bench.gpu ? "device events" : "the host's clock", summary("gflop_per_s", std::move(rates))));
+  return Status::ok();
+}
+
+// On the host strata bench has it by size and dtype.
+Status matrix(Bench& bench, const Rows& row) {
+  if (!bench.gpu) return row(skipped(cuda_status())), Status::ok();
+  auto measured = matrix_on(bench, *bench.backend, 8192);
+  if (!measured.has_value() && measured.status().code() == Code::unsupported)
+    return row(skipped(measured.status().message())), Status::ok();
+  if (!measured.has_value()) return measured.status();
+  row(*measured);
+  return Status::ok();
+}
+
+// ---- attention
+
+namespace {
+
+Result<std::string> attention_by(Bench& bench, kernels::AttentionBy by) {
+  constexpr std::int64_t kTokens = 8192, kHeads = 32, kHead = 128, kWidth = kHeads * kHead;
+  const kernels::AttentionHeads shape{.heads = kHeads, .kv_heads = kHeads, .seq = 4096, .by = by};
+  Backend& backend = *bench.backend;
+  STRATA_TRY_ASSIGN(Stream stream, backend.create_stream(StreamRole::compute));
+  std::vector<Buffer> buffers;
+  const auto tensor = [&](const Shape& of, DType dtype) -> Result<TensorView> {
+    const std::size_t bytes = static_cast<std::size_t>(of.n_elems()) * size_of(dtype);
+    STRATA_TRY_ASSIGN(Buffer buffer, backend.allocate(MemoryKind::device, bytes));
+    const TensorView view{buffer.view().data, of, dtype};
+    buffers.push_back(std::move(buffer));
+    STRATA_TRY(kernels::fill_async(backend, stream, {view, 0.01f}));
+    return view;
+  };
+  STRATA_TRY_ASSIGN(const TensorView qkv, tensor({kTokens, 3 * kWidth}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView dqkv, tensor({kTokens, 3 * kWidth}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView out, tensor({kTokens, kWidth}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView dout, tensor({kTokens, kWidth}, DType::bf16));
+  STRATA_TRY_ASSIGN(const TensorView lse, tensor({kTokens * kHeads}, DType::f32));
+  STRATA_TRY_ASSIGN(
+      Buffer workspace,
+      backend.allocate(
+          MemoryKind::device,
+          std::max(kernels::attention_forward_workspace_bytes(kTokens, shape, DType::bf16, kHead),
+                   kernels::attention_backward_workspace_bytes(kTokens, shape, DType::bf16, kHead))));
+  // Causal: half of all products, of which forward has two and backward five.
+  const double product = static_cast<double>(kTokens) * static_cast<double>(shape.seq * kWidth);
+  STRATA_TRY_ASSIGN(const std::string forward, rate(bench, "gflop_per_s", 2 * product, [&] {
+                      STRATA_TRY(kernels::attention_forward_async(
+                          backend, stream, {qkv, out, lse, {}, shape, workspace.view()}));
+                      return backend.synchronize(stream);
+                    }));
+  STRATA_TRY_ASSIGN(const std::string backward, rate(bench, "gflop_per_s", 5 * product, [&] {
+                      STRATA_TRY(kernels::attention_backward_async(
+                          backend, stream, {qkv, out, lse, dout, {}, dqkv, shape, workspace.view()}));
+                      return backend.synchronize(stream);
+                    }));
+  return fmt::format(
+      "{{\"tokens\": {}, \"seq\": {}, \"heads\": {}, \"head\": {}, \"dtype\": \"bf16\", \"forward\": {}, "
+      "\"backward\": {}}}",
+      kTokens, shape.seq, kHeads, kHead, forward, backward);
+}
+
+}  // namespace
+
+Status attention_mma(Bench& bench, const Rows& row) {
+  if (!bench.gpu) return row(skipped(cuda_status())), Status::ok();
+  STRATA_TRY_ASSIGN(const std::string rates, attention_by(bench, kernels::AttentionBy::warps));
+  row(rates);
+  return Status::ok();
+}
+
+Status attention_wgmma(Bench& bench, const Rows& row) {
+  if (!kernels::cuda_attends_by_groups())
+    return row(skipped("no GPU of compute capability 9.0, or no kernels for 9.0a")), Status::ok();
+  STRATA_TRY_ASSIGN(const std::string rates, attention_by(bench, kernels::AttentionBy::groups));
+  row(rates);
+  return Status::ok();
+}
+
+Status attention_cudnn(Bench& bench, const Rows& row) {
+  if (const auto version = kernels::cuda_cudnn(); !version.has_value())
+    return row(skipped(version.status().message())), Status::ok();
+  STRATA_TRY_ASSIGN(const std::string rates, attention_by(bench, kernels::AttentionBy::cudnn));
+  row(rates);
+  return Status::ok();
+}
+
+}  // namespace strata::bench

@@ -1,0 +1,120 @@
+"""Runs the parts of scripts/gpu_verify.sh over a build, and leaves one JSON and one table.
+
+Where there is no GPU, tests that need one skip themselves and the rest runs on the host backend with small models, so that
+the script itself is known to work. Whatever a part does, the others have their turn; what was found is in the JSON as soon as it
+is known. A second call with the same --out adds to it."""
+import argparse
+import dataclasses
+import pathlib
+import shutil
+import signal
+import sys
+import time
+import traceback
+
+import processes
+import rates
+import scenarios
+import training
+from check import Check, Machine
+from conformance import conformance
+from report import Report
+
+
+@dataclasses.dataclass
+class Part:
+    name: str
+    share: float  # of the time, beside the others'
+    work: object
+    highlights: object = None  # of its items, for the table
+
+
+def losses_told(items):
+    return [f"{kind}: {one['furthest_from_host']:.1e} from the host's" for kind, one in items.items() if "bar" in one]
+
+
+# What is worth most first: a machine may be taken away at any time. What a part leaves of its time, the later ones have.
+PARTS = (Part("conformance", 25, conformance),
+         Part("losses", 8, training.losses, losses_told),
+         Part("choices", 8, training.choices, losses_told),
+         Part("placements", 8, training.placements, lambda items: [one["said"] for one in items.values() if "said" in one]),
+         Part("lifecycle", 10, training.lifecycle),
+         Part("scenarios", 50, scenarios.scenarios, scenarios.told),
+         Part("rates", 12, rates.rates),
+         Part("profile", 20, scenarios.profile_and_forecasts),
+         Part("peers", 5, rates.peers),
+         Part("sanitizer", 10, rates.sanitizer))  # fmt: skip
+
+
+def options_of(arguments):
+    parser = argparse.ArgumentParser(prog="gpu_verify", description=__doc__)
+    names = [part.name for part in PARTS]
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--parts", default=",".join(names), help="of " + ",".join(names))
+    parser.add_argument("--minutes", type=float, default=9.5, help="in all, shared among the parts")
+    parser.add_argument("--quick", action="store_true", help="small models and short measurements")
+    parser.add_argument("--scenarios", help="only those with one of these texts in their names: 1.2B, layer order")
+    parser.add_argument("--case-limit", type=float, default=45, help="seconds of one case of a test")
+    parser.add_argument("--run-limit", type=float, default=240, help="seconds of one scenario's run")
+    parser.add_argument("--commit", default="unknown")
+    options = parser.parse_args(arguments)
+    wanted = options.parts.split(",")
+    if unknown := [name for name in wanted if name not in names]:
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(names)}")
+    options.parts = [part for part in PARTS if part.name in wanted]
+    return options
+
+
+def run_part(part, check, report):
+    begin, error = time.monotonic(), None
+    print(f"== {part.name}, {check.left():.0f} s at most", flush=True)
+    report.begin(part.name)
+    try:
+        part.work(check)
+    except processes.Failed as failure:
+        error = str(failure)
+    except Exception:  # the next part may well work
+        error = traceback.format_exc()[-processes.TAIL :]
+    report.end(part.name, time.monotonic() - begin, error)
+
+
+def table(report, parts):
+    print(f"\n{report.gpu['name'] if report.gpu else 'no GPU: the host backend'}, commit {report.commit}")
+    for part in parts:
+        record = report.data["parts"].get(part.name)
+        if record and "seconds" in record:
+            print(f"  {part.name:<11} {record['seconds']:>6.1f} s  {report.row(part.name, part.highlights)}")
+    failed = [part.name for part in parts if report.failures(part.name)]
+    print(f"{report.path}; failed: {', '.join(failed) or 'none'}", flush=True)
+    return 1 if failed else 0
+
+
+def stop(number, _):
+    raise SystemExit(128 + number)
+
+
+def main():
+    options = options_of(sys.argv[1:])
+    end = time.monotonic() + options.minutes * 60
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stop)
+    machine = Machine(options)
+    report = Report(machine.out / "gpu_verify.json", options.commit, machine.gpu, machine.backend)
+    parts = list(options.parts)
+    try:
+        for i, part in enumerate(parts):
+            share = part.share / sum(later.share for later in parts[i:]) if machine.gpu else 1  # a host can wait
+            now = time.monotonic()
+            run_part(part, Check(part.name, machine, report, now + (end - now) * share), report)
+    finally:
+        processes.end_all()
+        shutil.rmtree(machine.out / "run", ignore_errors=True)
+        shutil.rmtree(machine.out / "nvme", ignore_errors=True)
+        code = table(report, parts)
+    return code
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).parent))
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""What a part of the verification works with: the build, the machine, its time, and where its results go."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+
+import processes
+from processes import Failed
+from report import NO_TIME
+
+
+class Machine:
+    """A build, the folder for what it leaves, and the GPU if there is one."""
+
+    def __init__(self, options):
+        self.build = pathlib.Path(options.build).resolve()
+        self.out = pathlib.Path(options.out).resolve()
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.quick, self.case_limit, self.run_limit = options.quick, options.case_limit, options.run_limit
+        self.scenarios = options.scenarios.split(",") if options.scenarios else []
+        self.strata = self.build / "cli/strata"
+        self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(self.search_paths())}
+        self.gpu = self.find_gpu() if self.sees_gpu() else None
+        self.backend = "cuda" if self.gpu else "host"
+
+    def search_paths(self):
+        """Of a packed build its own libraries; of cuBLASLt, which is loaded by name, wherever there is one."""
+        places = [self.build / "lib", "/usr/local/cuda/lib64"]
+        places += [pathlib.Path(folder) / "nvidia" / part / "lib" for folder in sys.path for part in ("cu13", "cublas", "cudnn")]
+        found = [str(place) for place in places if pathlib.Path(place).is_dir()]
+        return found + [path for path in [os.environ.get("LD_LIBRARY_PATH")] if path]
+
+    def sees_gpu(self):
+        """Whether the build has CUDA and a GPU for it. Where strata cannot say so, whether there is one at all."""
+        try:
+            done = processes.run([self.strata, "doctor", "--json"], 60, self.out / "logs/doctor", self.environment)
+            return any(check["name"] == "cuda" and check["health"] == "ok" for check in json.loads(done.out)["checks"])
+        except (Failed, ValueError, KeyError, TypeError):
+            return shutil.which("nvidia-smi") is not None
+
+    @staticmethod
+    def find_gpu():
+        query = "name,driver_version,memory.total,clocks.max.sm,power.limit"
+        try:
+            done = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True, timeout=30)
+            line = done.stdout.strip().split("\n")[0]
+            if done.returncode == 0 and line:
+                return dict(zip(query.split(","), line.split(", ")))
+        except (OSError, subprocess.TimeoutExpired):
+            pass
+        return {"name": "a GPU that nvidia-smi does not describe"}
+
+    def ram_bytes(self):
+        """What is available now, within the cgroup's limit."""
+        available = int(re.search(r"MemAvailable:\s+(\d+) kB", pathlib.Path("/proc/meminfo").read_text())[1]) * 1024
+        try:
+            limit = int(pathlib.Path("/sys/fs/cgroup/memory.max").read_text())
+            used = int(pathlib.Path("/sys/fs/cgroup/memory.current").read_text())
+            return min(available, limit - used)
+        except (OSError, ValueError):
+            return available
+
+
+class Check:
+    """One part under its deadline."""
+
+    def __init__(self, part, machine, report, deadline):
+        self.part, self.machine, self.report, self.deadline = part, machine, report, deadline
+
+    def left(self):
+        return max(0.0, self.deadline - time.monotonic())
+
+    def run(self, log, command, limit=600.0, environment=None):
+        """As processes.run(), within the part's time."""
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "_", log)
+        return processes.run(command, min(limit, self.left()), self.machine.out / "logs" / self.part / name,
+                             {**self.machine.environment, **(environment or {})})  # fmt: skip
+
+    def skip(self, item, why):
+        self.report.keep(self.part, item, {"skipped": why})
+
+    def item(self, name, work):
+        """Keeps what `work` returns, or how it failed. Whether it had time."""
+        if self.left() < 1:
+            self.skip(name, NO_TIME)
+            return False
+        begin = time.monotonic()
+        try:
+            result = work()
+            if not isinstance(result, dict):
+                raise Failed(f"a result that is no object: {result!r}")
+        except Failed as failure:
+            result = {"error": str(failure)}
+        except Exception:  # a program printed what nobody expected; other items go on
+            result = {"error": traceback.format_exc()[-processes.TAIL :]}
+        self.report.keep(self.part, name, {**result, "seconds": round(time.monotonic() - begin, 1)})
+        return True
+
+    def missing_first(self, names):
+        """What an earlier run into the same file has no result of comes first, and then what failed."""
+        known = self.report.items(self.part)
+
+        def rank(name):
+            return 2 if name in known and "error" not in known[name] and known[name].get("skipped") != NO_TIME else name in known
+
+        return sorted(names, key=rank)
+
+
+def folder_removed(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder

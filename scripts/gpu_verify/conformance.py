@@ -1,0 +1,86 @@
+"""Every test that needs a GPU, each GoogleTest case in a process of its own: what one does to the GPU's context, or to its
+own process, is no other's."""
+import concurrent.futures
+import json
+import os
+import re
+
+from processes import TAIL, Failed
+
+
+def listed(text):
+    """The cases that --gtest_list_tests prints."""
+    cases, suite = [], ""
+    for line in text.splitlines():
+        name = line.split("#")[0].strip()
+        if line.startswith(" ") and name:
+            cases.append(suite + name)
+        elif name.endswith("."):
+            suite = name
+    return cases
+
+
+def verdict(done, report):
+    """{} where the case passed, else {"skipped"} or {"error"}."""
+    if not done.ok:
+        return {"error": done.why()}
+    try:
+        (case,) = (case for suite in json.loads(report.read_text())["testsuites"] for case in suite["testsuite"])
+        if case["result"] == "SKIPPED":
+            why = re.search(r": Skipped\n(.*?)\n*\[  SKIPPED", done.out, re.DOTALL)  # the report has it from 1.13 on only
+            return {"skipped": why[1].strip()[:500] if why else "without a reason"}
+        return {"error": "failed with exit code 0"} if "failures" in case else {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {"error": f"exit code 0 and no report of this one case: {error!r}"}
+
+
+class Case:
+    def __init__(self, check, test, name):
+        self.check, self.test, self.name = check, test, name
+
+    def once(self, mode="", environment=None):
+        machine = self.check.machine
+        report = machine.out / "logs" / f"{self.test.name}.{self.name.replace('/', '_')}{mode}.json"
+        report.unlink(missing_ok=True)
+        done = self.check.run(f"{self.test.name}.{self.name}{mode}",
+                              [self.test, f"--gtest_filter={self.name}", f"--gtest_output=json:{report}"],
+                              machine.case_limit, environment)  # fmt: skip
+        result = verdict(done, report)
+        report.unlink(missing_ok=True)
+        if done.code is None and self.check.left() < 1:
+            return {"skipped": "no time was left"}  # the part's end, not the case's
+        return {**result, **({"said": (done.out + done.err)[-TAIL:]} if "error" in result else {})}
+
+    def again(self, first):
+        """After a failure: alone, each launch waited for, so that an error is told where it arose."""
+        again = self.once(".blocking", {"CUDA_LAUNCH_BLOCKING": "1"}) if self.check.left() >= 1 else {"skipped": "no time was left"}
+        return {**first, "with CUDA_LAUNCH_BLOCKING=1": again or {"passed": True}}
+
+
+def cases_of(check, test, into):
+    listing = check.run(f"{test.name}.list", [test, "--gtest_list_tests"], check.machine.case_limit)
+    found = listed(listing.demand())
+    if not found:
+        raise Failed("it lists no case")
+    into.update({f"{test.name}.{name}": Case(check, test, name) for name in found})
+    return {"cases": len(found)}
+
+
+def conformance(check):
+    machine, cases = check.machine, {}
+    for path in (machine.build / "gpu_tests.txt").read_text().split():
+        test = machine.build / path
+        check.item(f"{test.name}, its list", lambda: cases_of(check, test, cases))
+    at_once = 1 if machine.gpu is None else max(1, min(4, (os.cpu_count() or 1) // 4))
+    failed = {}
+
+    def first(name):
+        check.item(name, cases[name].once)
+        return name, check.report.items(check.part)[name]
+
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        for name, result in pool.map(first, check.missing_first(cases)):
+            if "error" in result:
+                failed[name] = result
+    for name, result in failed.items():  # after all had their turn
+        check.report.keep(check.part, name, cases[name].again(result))

@@ -1,0 +1,96 @@
+"""Where a run's states may lie: budgets that lead there, and what a plan that has them there looks like."""
+import dataclasses
+
+MIB = 1 << 20
+STATES = ("master", "m", "v")  # of the optimizer
+
+
+class Holding:
+    """Bytes at home in each tier, by a plan."""
+
+    def __init__(self, plan):
+        self.plan, self.homes = plan, plan["homes"]
+
+    def sum(self, payloads, tiers=("device", "pinned", "nvme")):
+        return sum(self.homes[payload][tier] for payload in payloads for tier in tiers)
+
+    def states(self, *tiers):
+        return self.sum(STATES, *([tiers] if tiers else []))
+
+    def params(self, *tiers):
+        return self.sum(("param",), *([tiers] if tiers else []))
+
+    def of(self, *tiers):
+        return self.sum(("param", *STATES), *([tiers] if tiers else []))
+
+    def gradients(self, *tiers):
+        return self.sum(("accum", "grad"), *([tiers] if tiers else []))
+
+    def activations(self):
+        return self.plan["activation_bytes"]
+
+    def window(self):
+        """What the device has beside homes and activations: parameters on their way, and those that stay a while."""
+        return self.plan["tiers"]["device"]["planned_bytes"] - self.activations() - self.gradients("device") - self.of("device")
+
+    def text(self):
+        def shares(what, of):
+            total = max(1, of())
+            return f"{what} " + " / ".join(f"{100 * of(tier) / total:.0f}" for tier in ("device", "pinned", "nvme"))
+
+        window = f"{self.window() / MIB:.0f} MiB of window for {self.params() / MIB:.0f} MiB of parameters"
+        return f"% on device / in RAM / on NVMe: {shares('parameters', self.params)}, {shares('states', self.states)}; {window}"
+
+
+@dataclasses.dataclass
+class Placement:
+    budgets: object  # of a Holding with everything in RAM and of the RAM's bytes: settings, the likeliest first
+    holds: object  # whether a Holding is this placement
+
+
+def memory(device=None, pinned=None, nvme=0, policy=None):
+    settings = [f"memory.nvme={int(nvme)}"]
+    settings += [f"memory.device={int(device)}"] if device is not None else []
+    settings += [f"memory.pinned={int(pinned)}"] if pinned is not None else []
+    return (*settings, *([f"offload.policy={policy}"] if policy else []))
+
+
+def small_devices(need):
+    """From what is surely too little for all parameters beside activations and gradients."""
+    return [need.activations() + part * (need.params() + need.gradients()) for part in (0.15, 0.25, 0.4, 0.6, 0.8)]
+
+
+def in_ram(need, ram):
+    return [memory(policy="pinned")]
+
+
+def params_in_ram(need, ram):
+    return [memory(device, policy="pinned") for device in small_devices(need)]
+
+
+def on_nvme(need, ram):
+    disk = 1.3 * (need.of() + need.gradients()) + 64 * MIB
+    pinned = [part * (need.params() + need.gradients()) + 2 * MIB for part in (1.0, 1.3, 1.6, 0.8)]
+    return [memory(device, room, disk) for room in pinned for device in small_devices(need)[1:4] if room < 0.8 * ram]
+
+
+def over_three(need, ram):
+    disk = 1.3 * (need.of() + need.gradients()) + 64 * MIB
+    fixed = need.activations() + need.gradients()
+    return [memory(fixed + on_device * need.of(), in_pinned * need.of(), disk)
+            for in_pinned in (0.45, 0.6, 0.8) for on_device in (0.35, 0.5, 0.65, 0.2) if in_pinned * need.of() < 0.8 * ram]  # fmt: skip
+
+
+def most(part, whole, share=0.99):
+    return part >= share * whole
+
+
+PLACEMENTS = {
+    "all in HBM": Placement(lambda need, ram: [memory(policy="device")], lambda held: most(held.of("device"), held.of(), 1)),
+    "states in RAM": Placement(in_ram, lambda held: most(held.states("pinned"), held.states()) and held.window() >= held.params()),
+    "states and parameters in RAM": Placement(
+        params_in_ram, lambda held: most(held.of("pinned"), held.of()) and held.window() < 0.9 * held.params()),
+    "states on NVMe": Placement(
+        on_nvme, lambda held: most(held.states("nvme"), held.states(), 0.8) and not most(held.params("nvme"), held.params(), 0.2)),
+    "three tiers": Placement(over_three, lambda held: all(most(held.of(tier), held.of(), 0.15) for tier in ("device", "pinned", "nvme"))),
+}  # fmt: skip

@@ -1,0 +1,93 @@
+"""Programs under a limit of time: none of them can hold up or end the script, whatever it does."""
+import dataclasses
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+
+TAIL = 4000  # characters of an output that go into the JSON
+
+
+class Failed(Exception):
+    """What was verified is not so; the message says what, with both figures."""
+
+
+@dataclasses.dataclass
+class Done:
+    name: str
+    code: int | None  # None: ended at its limit
+    out: str
+    err: str
+    seconds: float
+    limit: float
+
+    @property
+    def ok(self):
+        return self.code == 0
+
+    def why(self):
+        """How it ended; nothing of what it printed."""
+        if self.code is None:
+            return f"{self.name}: not done after {self.limit:.0f} s"
+        if self.code < 0:
+            return f"{self.name}: ended by {signal.Signals(-self.code).name}"
+        return f"{self.name}: exit code {self.code}"
+
+    def said(self):
+        return (self.err or self.out).strip()[-TAIL:]
+
+    def demand(self):
+        """Its standard output. Fails where the program did."""
+        if not self.ok:
+            raise Failed(f"{self.why()}: {self.said()}")
+        return self.out
+
+
+_running, _lock = set(), threading.Lock()
+
+
+def end_all():
+    """Kills what still runs, with its children."""
+    with _lock:
+        for process in _running:
+            _kill(process)
+
+
+def _kill(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)  # a session of its own: its children too
+    except ProcessLookupError:
+        pass
+
+
+def run(command, limit, log, environment=None):
+    """Runs `command` for at most `limit` seconds. What it prints goes to the files LOG.out and LOG.err: a pipe would
+    wait for every child that holds it, and what was printed before an end at the limit would be lost."""
+    log = pathlib.Path(log)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    paths = [log.with_name(log.name + end) for end in (".out", ".err")]
+    begin = time.monotonic()
+    with paths[0].open("wb") as out, paths[1].open("wb") as err:
+        try:
+            process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                       env=environment, start_new_session=True)  # fmt: skip
+        except OSError as error:
+            raise Failed(f"{command[0]}: {error.strerror or error}") from error
+        with _lock:
+            _running.add(process)
+        try:
+            code = process.wait(max(0.1, limit))
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            _kill(process)
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                pass  # stuck in a driver: it is left behind
+            with _lock:
+                _running.discard(process)
+    said = [path.read_bytes().decode(errors="replace") for path in paths]
+    return Done(pathlib.Path(str(command[0])).name, code, *said, time.monotonic() - begin, limit)

@@ -1,0 +1,130 @@
+"""What is fast: the machine's rates, its profile, PyTorch's rates beside them; and the sanitizers, which are slow."""
+import json
+import pathlib
+import shutil
+import sys
+
+from processes import Failed
+
+PARTS = ("peak", "attention_mma", "attention_wgmma", "attention_cudnn", "matrix", "link", "dram")  # of machine_rates
+
+
+def parsed(text, what):
+    """One JSON object. Fails where it is none."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise Failed(f"{what} printed no JSON: {error}: {text.strip()[:300]!r}") from error
+    if not isinstance(value, dict):
+        raise Failed(f"{what} printed {json.dumps(value)[:300]}, which is no object")
+    return value
+
+
+def rate_of(check, part):
+    """Rows of one part of machine_rates; those before a failure stay beside it."""
+    quick = ("--gib", "0.125", "--rounds", "2") if check.machine.quick else ()
+    done = check.run(part, [check.machine.build / "bench/machine_rates", "--only", part, *quick], 2 * check.machine.case_limit)
+    result = {"rows": []}
+    for line in done.out.splitlines():
+        try:
+            told = parsed(line, "machine_rates")
+        except Failed as failure:
+            result.setdefault("error", str(failure))
+            continue
+        if "machine" in told:
+            result["machine"] = told["machine"]
+        elif told.get("part") == part and isinstance(told.get("row"), dict):
+            result["rows"].append(told["row"])
+        else:
+            result.setdefault("error", str(told.get("error", f"machine_rates printed {line[:300]}")))
+    if not done.ok:
+        result.setdefault("error", f"{done.why()}: {done.said()}")
+    if not result["rows"]:
+        result.setdefault("error", "machine_rates printed no row")
+    if result["rows"] and all("skipped" in row for row in result["rows"]) and "error" not in result:
+        result["skipped"] = result["rows"][0]["skipped"]
+    return result
+
+
+def rates(check):
+    for part in PARTS:
+        check.item(part, lambda: rate_of(check, part))
+
+
+def bf16_peak(check):
+    """FLOPs a second of bf16 GEMMs on random data, measured now."""
+    measured = rate_of(check, "peak")
+    if "error" in measured:
+        raise Failed(measured["error"])
+    return measured["rows"][-1]["rate"]["gflop_per_s"] * 1e9
+
+
+def cache_home(machine):
+    """For programs that are to know this machine's profile."""
+    (machine.out / "cache-home" / "strata").mkdir(parents=True, exist_ok=True)
+    return {"XDG_CACHE_HOME": str(machine.out / "cache-home")}
+
+
+def profile_path(machine):
+    return pathlib.Path(cache_home(machine)["XDG_CACHE_HOME"]) / "strata" / ("machine-cuda.toml" if machine.gpu else "machine.toml")
+
+
+def bench(check, log, out, *more):
+    machine = check.machine
+    return parsed(check.run(log, [machine.strata, "bench", "--json", "--backend", machine.backend, "--out", out, *more]).demand(), "strata bench")
+
+
+def profile(check):
+    """What plans for this machine go by; the forecasts of the scenarios do."""
+    machine = check.machine
+    check.item("machine", lambda: bench(check, "bench", profile_path(machine), "--nvme-dir", machine.out / "nvme",
+                                        *(("--quick",) if machine.quick else ())))  # fmt: skip
+    if not machine.gpu:
+        check.skip("choices", "no GPU")
+        return
+
+    def choices():
+        device = bench(check, "bench choices", machine.out / "choices.toml", "--quick", "--choices")["device"]
+        return {key: device.get(key) for key in ("tflops_8bit", "wgmma_attention_tflops", "cudnn_attention_tflops")}
+
+    check.item("choices", choices)
+
+
+def peers(check):
+    """PyTorch's GEMMs and attention, of the shapes that strata bench measures its own by."""
+
+    def torch():
+        done = check.run("torch", [sys.executable, pathlib.Path(__file__).parents[1] / "gpu_peers.py"], 180)
+        if done.ok:
+            return parsed(done.out, "gpu_peers.py")
+        if done.code == 1 and done.err.startswith(("no PyTorch", "PyTorch sees no GPU")):
+            return {"skipped": done.said()[-300:]}
+        raise Failed(f"{done.why()}: {done.said()}")
+
+    check.item("torch", torch)
+
+
+SANITIZED = {"memcheck": "*Norms*/bf16:*AttentionIsClose*/bf16_*", "racecheck": "*AttentionIsClose*/bf16_*", "initcheck": "*Norms*/f32"}
+
+
+def sanitized(check, tool, mode):
+    test = check.machine.build / "tests/kernels/device_ops_test"
+    done = check.run(mode, [tool, "--tool", mode, "--error-exitcode", "9", test, f"--gtest_filter={SANITIZED[mode]}"], 180)
+    said = done.out + done.err
+    if done.ok and "[  PASSED  ] 0 tests" in said:
+        raise Failed(f"{SANITIZED[mode]} names no test")
+    if done.ok:
+        return {"found": 0}
+    if "Device not supported" in said or "not supported" in said and "ERROR SUMMARY" not in said:
+        return {"skipped": "compute-sanitizer does not support this device"}
+    raise Failed(f"{done.why()}: {said.strip()[-600:]}")
+
+
+def sanitizer(check):
+    """Accesses out of bounds, races and reads of what was never written in ops, by compute-sanitizer."""
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    for mode in SANITIZED:
+        if not check.machine.gpu or not pathlib.Path(tool).exists():
+            check.skip(mode, "no compute-sanitizer" if check.machine.gpu else "no GPU")
+        else:
+            check.item(mode, lambda: sanitized(check, tool, mode))

@@ -1,0 +1,256 @@
+"""Steps of large models whose states lie on the GPU, in RAM and on NVMe: beside the peak measured in the same run, and beside
+their forecasts. Where states lie is what the plan says, held against the scenario's name before the run and against the bytes
+that moved after it."""
+import dataclasses
+import json
+import math
+import re
+import shutil
+import statistics
+
+import rates
+from check import folder_removed
+from placements import PLACEMENTS, Holding
+from processes import Failed
+from report import NO_TIME
+from training import Run, finished_steps, plain_settings, read_json
+
+WARM_UP = 3  # steps that are left out
+STEPS = 8
+
+
+@dataclasses.dataclass
+class Model:
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    ffn: int
+    seq: int
+    vocab: int
+    micro_batch: int
+
+    def settings(self, grad_accum):
+        novels = ",".join(f"examples/data/austen/{name}.txt" for name in ("pride_and_prejudice", "sense_and_sensibility"))
+        return (f"model.layers={self.layers}", "model.family=llama", f"model.hidden={self.hidden}", f"model.heads={self.heads}",
+                f"model.ffn={self.ffn}", f"model.seq={self.seq}", f"model.vocab={self.vocab}", f"train.micro_batch={self.micro_batch}",
+                f"train.grad_accum={grad_accum}", f"train.steps={STEPS}", "optim.warmup=2", "train.dtype=bf16", f"data.train={novels}")  # fmt: skip
+
+    def flops(self, parameters, tokens):
+        """Of a step: 6 a parameter and token, and causal attention; nothing that is recomputed."""
+        return 6.0 * parameters * tokens + 6.0 * self.layers * self.hidden * self.seq * tokens
+
+
+SMALL = Model("small", 4, 128, 4, 352, 128, 1024, 2)
+LLAMA_1B = Model("1.2B", 24, 2048, 16, 5504, 2048, 8192, 4)
+LLAMA_7B = Model("6.5B", 32, 4096, 32, 11008, 2048, 8192, 4)
+LLAMA_13B = Model("13B", 40, 5120, 40, 13824, 2048, 8192, 4)
+LLAMA_20B = Model("20B", 44, 6144, 48, 16384, 2048, 8192, 8)
+
+
+@dataclasses.dataclass
+class Scenario:
+    model: Model
+    placement: str
+    grad_accum: int = 2
+    layer_order: bool = False
+    recompute: str = "block"
+    attention: str = "mma"
+    usual: bool = True  # else only when --scenarios names it
+
+    def tokens(self):
+        return self.model.seq * self.model.micro_batch * self.grad_accum
+
+    def name(self):
+        tokens = f"{self.tokens() // 1024} Ki tokens" if self.tokens() >= 1024 else f"{self.tokens()} tokens"
+        rest = ["layer order"] if self.layer_order else []
+        rest += [f"{self.recompute} recomputation"] if self.recompute != "block" else []
+        rest += [f"attention by {self.attention}"] if self.attention != "mma" else []
+        return ", ".join([self.model.name, self.placement, tokens, *rest])
+
+    def settings(self):
+        return (*self.model.settings(self.grad_accum), f"offload.order={'layer' if self.layer_order else 'micro_batch'}",
+                f"train.recompute={self.recompute}", f"train.attention={self.attention}")  # fmt: skip
+
+
+ON_A_GPU = (
+    Scenario(LLAMA_1B, "all in HBM"),
+    Scenario(LLAMA_1B, "three tiers"),
+    Scenario(LLAMA_7B, "states in RAM"),
+    Scenario(LLAMA_7B, "all in HBM", attention="wgmma"),
+    Scenario(LLAMA_7B, "states and parameters in RAM", 8, layer_order=True, attention="wgmma"),
+    Scenario(LLAMA_1B, "all in HBM", attention="wgmma"),
+    Scenario(LLAMA_1B, "all in HBM", attention="cudnn"),
+    Scenario(LLAMA_1B, "all in HBM", recompute="selective", attention="wgmma"),
+    Scenario(LLAMA_7B, "states on NVMe", 8, layer_order=True, attention="wgmma"),
+    Scenario(LLAMA_7B, "states in RAM", 4, layer_order=True, attention="wgmma"),
+    Scenario(LLAMA_7B, "states in RAM", 8, layer_order=True, attention="cudnn"),
+    Scenario(LLAMA_7B, "states in RAM", 16, layer_order=True, recompute="selective", attention="wgmma"),
+    Scenario(LLAMA_1B, "states on NVMe"),
+    Scenario(LLAMA_13B, "states in RAM", 8, layer_order=True, attention="wgmma", usual=False),
+    Scenario(LLAMA_20B, "three tiers", 4, layer_order=True, attention="wgmma", usual=False),
+)
+ON_THE_HOST = tuple(Scenario(SMALL, placement) for placement in PLACEMENTS) + (
+    Scenario(SMALL, "states in RAM", 4, layer_order=True, recompute="selective"),)  # fmt: skip
+
+
+def planned(check, log, settings):
+    """The plan of a run with these settings, or why there is none: (plan, None) or (None, Done)."""
+    machine = check.machine
+    done = check.run(f"{log}, plan", [machine.strata, "plan", "--json", *plain_settings(machine), *settings], 120)
+    return (rates.parsed(done.out, "strata plan"), None) if done.ok else (None, done)
+
+
+def placed(check, scenario):
+    """Settings by which the states lie where the scenario says, and their plan. A dict where there are none: why."""
+    placement = PLACEMENTS[scenario.placement]
+    base = scenario.settings()
+    everything, refused = planned(check, scenario.name(), (*base, "memory.pinned=unlimited", "memory.nvme=0", "offload.policy=pinned",
+                                                           "memory.device=unlimited"))  # fmt: skip
+    said = []
+    for budgets in placement.budgets(Holding(everything), check.machine.ram_bytes()) if everything else ():
+        plan, refused = planned(check, scenario.name(), (*base, *budgets))
+        if plan is None:
+            if refused.code != 3:
+                break  # nothing to do with budgets
+            said.append(refused.said()[:300])
+        elif placement.holds(Holding(plan)):
+            return (*base, *budgets), plan
+        else:
+            said.append(f"{' '.join(budgets)}: {Holding(plan).text()}")
+    if refused is not None and refused.code is None and check.left() < 1:
+        return {"skipped": NO_TIME}
+    if refused is not None and refused.code != 3:
+        asks = re.search(r"train\.(fp8|attention) = \w+: ", refused.said())  # another GPU, or a build or machine without it
+        return {"skipped" if asks else "error": f"{refused.why()}: {refused.said()}"}
+    if refused is not None:
+        return {"skipped": f"does not fit here: {said[-1]}"}
+    return {"error": f"no budgets place it so; {'; '.join(said)}"}
+
+
+def moved_as_planned(placement, plan, steps):
+    """Fails where the bytes that moved are not those of the placement."""
+    holding, moved = Holding(plan), {}
+    for lane in ("h2d", "d2h", "nvme_read", "nvme_write"):
+        moved[lane] = min(step["moved_bytes"][lane] for step in steps)
+    for lane in ("nvme_read", "nvme_write"):
+        if holding.states("nvme") > 0 and moved[lane] < holding.states("nvme") // 2:
+            raise Failed(f"{placement}: {holding.states('nvme')} bytes of states are at home on NVMe, but a step had {moved[lane]} bytes of {lane}")
+        if holding.of("nvme") == 0 and moved[lane] > 0:
+            raise Failed(f"{placement}: nothing is at home on NVMe, but a step had {moved[lane]} bytes of {lane}")
+    if holding.params("pinned") > 0 and moved["h2d"] < holding.params("pinned") // 2:
+        raise Failed(f"{placement}: {holding.params('pinned')} bytes of parameters are at home in RAM, but a step had {moved['h2d']} bytes of h2d")
+    if placement == "all in HBM" and moved["h2d"] > holding.of("device") // 100:
+        raise Failed(f"all in HBM, but a step had {moved['h2d']} bytes of h2d")
+
+
+def figures(scenario, plan, run, peak):
+    """Of the steps that finished; the first three are left out of every mean."""
+    tokens, steps = scenario.tokens(), run.steps[WARM_UP:]
+    result = {"where": Holding(plan).text(), "steps": len(run.steps), "tokens_per_step": tokens,
+              "seconds_of_steps": [step["seconds"] for step in run.steps], "planned_bytes": {tier: of["planned_bytes"] for tier, of in plan["tiers"].items()}}  # fmt: skip
+    if steps:
+        seconds = statistics.median(step["seconds"] for step in steps)
+        flops = scenario.model.flops(plan["parameters"], tokens)
+        result |= {"step_s": seconds, "tokens_per_s": tokens / seconds, "model_flops_per_step": flops, "model_flops_per_s": flops / seconds,
+                   "bf16_peak_flops_per_s": peak, "share_of_peak": flops / seconds / peak if peak else None,
+                   "compute_s": statistics.mean(step["compute_s"] for step in steps),
+                   "waits_s": {cause: statistics.mean(step["exposed_wait_s"][cause] for step in steps) for cause in steps[0]["exposed_wait_s"]},
+                   "moved_bytes": steps[-1]["moved_bytes"], "last_loss": steps[-1]["loss"]}  # fmt: skip
+    if run.summary:
+        result |= {key: run.summary.get(key) for key in ("peak_bytes", "bottleneck")}
+    try:
+        if not all(math.isfinite(loss) for loss in run.losses()):
+            raise Failed("a loss that is no number")
+        if steps:
+            moved_as_planned(scenario.placement, plan, steps)
+        if run.done.code is None and steps:
+            result["cut_off"] = f"after {len(run.steps)} of {STEPS} steps, at {run.done.limit:.0f} s"
+        else:
+            run.whole()
+    except Failed as failure:
+        result["error"] = str(failure)
+    return result
+
+
+def config_path(machine, name):
+    return machine.out / "logs" / "configs" / (re.sub(r"[^A-Za-z0-9.]+", "_", name) + ".toml")
+
+
+def scenario_run(check, scenario, peak):
+    found = placed(check, scenario)
+    if isinstance(found, dict):
+        return found
+    settings, plan = found
+    machine, name = check.machine, scenario.name()
+    needed, free = plan["tiers"]["nvme"]["planned_bytes"], shutil.disk_usage(machine.out).free
+    if needed > free:
+        return {"skipped": f"it takes {needed} bytes of disk, and {free} are free below {machine.out}"}
+    folder = folder_removed(machine.out / "run" / "scenario")
+    done = check.run(name, [machine.strata, "train", "--out", folder, *plain_settings(machine), "checkpoint.at_end=false", *settings],
+                     machine.run_limit, rates.cache_home(machine))  # fmt: skip
+    run = Run(done, finished_steps(folder / "metrics.jsonl"), read_json(folder / "summary.json"), read_json(folder / "plan.json"))
+    if (folder / "config.resolved.toml").exists():
+        config_path(machine, name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / "config.resolved.toml", config_path(machine, name))
+    folder_removed(folder)
+    if check.left() < 1 and not run.steps:
+        return {"skipped": NO_TIME}
+    # The run's own plan, which a profile may have made another: it is what its bytes are held against.
+    if run.plan and not PLACEMENTS[scenario.placement].holds(Holding(run.plan)):
+        return {"error": f"the run was planned otherwise than asked: {Holding(run.plan).text()}"}
+    return {**figures(scenario, run.plan or plan, run, peak), "settings": list(settings)}
+
+
+def chosen(machine):
+    every = ON_A_GPU if machine.gpu and not machine.quick else ON_THE_HOST
+    if not machine.scenarios:
+        return [one for one in every if one.usual]
+    return [one for one in every if any(text in one.name() for text in machine.scenarios)]
+
+
+def scenarios(check):
+    peak = []
+
+    def measure():
+        peak.append(rates.bf16_peak(check))
+        return {"flops_per_s": peak[0]}
+
+    by_name = {one.name(): one for one in chosen(check.machine)}
+    if not by_name:
+        raise Failed(f"no scenario's name has {' or '.join(check.machine.scenarios)}")
+    check.item("bf16 peak", measure)
+    for name in check.missing_first(by_name):
+        check.item(name, lambda: scenario_run(check, by_name[name], peak[0] if peak else None))
+    add_forecasts(check)
+
+
+def add_forecasts(check):
+    """Beside what was measured: what the profile of this machine says of the same run. None where there is no profile."""
+    if not rates.profile_path(check.machine).exists():
+        return
+    for name, item in list(check.report.items("scenarios").items()):
+        config = config_path(check.machine, name)
+        if "step_s" not in item or "forecast" in item or not config.exists() or check.left() < 1:
+            continue
+        done = check.run(f"{name}, forecast", [check.machine.strata, "plan", "--json", config], 60, rates.cache_home(check.machine))
+        try:
+            forecast = json.loads(done.demand())["forecast"]
+            result = {"step_s": forecast["step_s"], "tokens_per_s": forecast["tokens_per_s"], "waits_s": forecast["exposed_wait_s"],
+                      "measured_by_forecast": item["step_s"] / forecast["step_s"]}  # fmt: skip
+        except (Failed, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+            result = {"failed": str(error)[:500]}
+        check.report.keep("scenarios", name, {**item, "forecast": result})
+
+
+def profile_and_forecasts(check):
+    rates.profile(check)
+    add_forecasts(check)
+
+
+def told(items):
+    def one(name, item):
+        share = f", {100 * item['share_of_peak']:.0f} % of peak" if item.get("share_of_peak") else ""
+        return f"{name}: {item['tokens_per_s']:.0f} tokens/s{share}"
+
+    return [one(name, item) for name, item in items.items() if "tokens_per_s" in item]

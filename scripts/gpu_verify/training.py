@@ -1,0 +1,187 @@
+"""Whole runs: losses beside the host's, the same bits in other placements and orders, what is done with a run afterwards."""
+import dataclasses
+import json
+import re
+
+from check import folder_removed
+from processes import Done, Failed
+
+
+@dataclasses.dataclass
+class Run:
+    """What a run left, finished or not."""
+
+    done: Done
+    steps: list  # of metrics.jsonl: a line of each finished step
+    summary: dict
+    plan: dict
+
+    def whole(self):
+        """Itself. Fails where it did not finish."""
+        if not self.done.ok:
+            raise Failed(f"{self.done.why()} after {len(self.steps)} steps: {self.done.said()}")
+        return self
+
+    def losses(self):
+        return [step["loss"] for step in self.steps]
+
+
+def read_json(path):
+    try:
+        read = json.loads(path.read_text())
+        return read if isinstance(read, dict) else {}
+    except (OSError, ValueError):
+        return {}
+
+
+def finished_steps(path):
+    """Validations lie between steps, and a run that was killed may have left half a line."""
+    steps = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            step = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(step, dict) and "loss" in step:
+            steps.append(step)
+    return steps
+
+
+def plain_settings(machine, backend=None):
+    return (f"memory.backend={backend or machine.backend}", "train.max_time=none", "log.sample_every=0", "train.eval_every=0", "data.val=[]",
+            f"memory.nvme_dir={machine.out}/nvme", f"data.cache_dir={machine.out}/cache")  # fmt: skip
+
+
+def train(check, name, *settings, backend=None, model=("--preset", "austen-5m"), environment=None, keep=False, limit=600.0):
+    """A run; its folder goes unless it is to be kept."""
+    machine = check.machine
+    folder = folder_removed(machine.out / "run" / name)
+    command = [machine.strata, "train", *model, "--out", folder, *plain_settings(machine, backend), f"checkpoint.at_end={str(keep).lower()}", *settings]
+    done = check.run(name, command, limit, environment)
+    result = Run(done, finished_steps(folder / "metrics.jsonl"), read_json(folder / "summary.json"), read_json(folder / "plan.json"))
+    if not keep:
+        folder_removed(folder)
+    return result
+
+
+LOSSES = ("optim.warmup=3", "memory.device=256MiB", "memory.pinned=256MiB", "memory.nvme=0")
+
+
+def losses_of(check, name, *settings, **how):
+    steps = f"train.steps={12 if check.machine.quick else 30}"
+    return train(check, name, steps, *LOSSES, *settings, **how).whole().losses()
+
+
+def compared(here, host, bar):
+    """Losses beside the host's: no further than the bar from any, and falling."""
+    off = max(abs(a - b) / abs(b) for a, b in zip(here, host, strict=True))
+    if not off <= bar or not here[-1] < here[0]:
+        raise Failed(f"{off:.2e} from the host's losses, of at most {bar}; from {here[0]} to {here[-1]}")
+    return {"first": here[0], "last": here[-1], "furthest_from_host": off, "bar": bar}
+
+
+def losses(check):
+    """The loss curve of the small model, on the host and on what is verified."""
+    for dtype, bar in (("f32", 1e-3), ("bf16", 2e-2)):
+        check.item(dtype, lambda: compared(losses_of(check, f"{dtype} here", f"train.dtype={dtype}"),
+                                           losses_of(check, f"{dtype} on the host", f"train.dtype={dtype}", backend="host"), bar))  # fmt: skip
+
+
+CHOICES = {"fp8": ("train.fp8=true",), "wgmma": ("train.attention=wgmma",), "cudnn": ("train.attention=cudnn",)}
+
+
+def choice(check, kind):
+    asked = CHOICES[kind]
+    try:
+        here = losses_of(check, f"{kind} here", "train.dtype=bf16", *asked, limit=90)
+    except Failed as failure:
+        if re.search(r"train\.(fp8|attention) = \w+: ", str(failure)):  # another GPU, or a build or machine without it
+            return {"skipped": str(failure)}
+        raise
+    return compared(here, losses_of(check, f"{kind} on the host", "train.dtype=bf16", *(asked if kind == "fp8" else ()), backend="host"), 2e-2)
+
+
+def choices(check):
+    """What a run has to ask for, beside the host: each by itself."""
+    for kind in CHOICES:
+        if check.machine.gpu:
+            check.item(kind, lambda: choice(check, kind))
+        else:
+            check.skip(kind, "no GPU")
+
+
+def placements(check):
+    """The small model in several placements, every bit compared: budgets that cap the device among them."""
+    machine = check.machine
+
+    def verify():
+        done = check.run("verify", [machine.strata, "verify", "--preset", "austen-5m", "--steps", "3" if machine.quick else "10",
+                                    f"memory.backend={machine.backend}", f"memory.nvme_dir={machine.out}/nvme",
+                                    f"data.cache_dir={machine.out}/cache", "log.sample_every=0"])  # fmt: skip
+        return {"said": done.demand().strip().split("\n")[-1]}
+
+    check.item("verify", verify)
+
+
+WAYS = {"layer by layer": ("offload.order=layer",), "activations in RAM": ("offload.activations=pinned", "train.recompute=none"),
+        "speculative updates": ("offload.step_mode=speculative",), "updates at the end": ("offload.step_mode=serial",)}  # fmt: skip
+
+
+def lifecycle_settings(machine):
+    most, less = ("48MiB", "32MiB") if machine.backend == "host" else ("80MiB", "64MiB")  # a GPU's GEMMs have scratch
+    common = ("train.dtype=bf16", "optim.schedule=constant", "optim.warmup=2", "train.micro_batch=2", "train.grad_accum=4",
+              f"memory.device={most}", "memory.pinned=192MiB", "memory.nvme=0")  # fmt: skip
+    return common, less
+
+
+def digest_of(run):
+    return run.whole().summary["state_digest"]
+
+
+def resumed(check, common, less):
+    folder = check.machine.out / "run" / "stopped"
+    train(check, "stopped", *common, "train.steps=3", keep=True).whole()
+    check.run("resumed", [check.machine.strata, "train", "--resume", folder, "train.steps=6", f"memory.device={less}"]).demand()
+    return read_json(folder / "summary.json")["state_digest"]
+
+
+def texts_of(generated):
+    return [json.loads(line)["text"] for line in generated.splitlines() if line.startswith("{")]
+
+
+def used(check):
+    """The run that was stopped and gone on with is evaluated, generates, and is exported."""
+    machine, folder, exported = check.machine, check.machine.out / "run" / "stopped", folder_removed(check.machine.out / "run" / "exported")
+    novel = "examples/data/austen/persuasion.txt"
+    loss = json.loads(check.run("eval", [machine.strata, "eval", folder, "--data", novel, "--batches", "4", "--json"]).demand())
+    prompts = ("--prompt", "Elizabeth ", "--prompt", "It is a truth ", "--tokens", "24", "--temperature", "0", "--json")
+    told = texts_of(check.run("generate", [machine.strata, "generate", folder, *prompts]).demand())
+    check.run("export", [machine.strata, "export", folder, "--out", exported, "--check"]).demand()
+    again = texts_of(check.run("generate exported", [machine.strata, "generate", exported, *prompts, f"memory.backend={machine.backend}"]).demand())
+    if told != again:
+        raise Failed(f"the exported model writes other text: {again}, not {told}")
+    return {"eval": {key: loss[key] for key in loss if key in ("loss", "bits_per_byte")}, "generated": told}
+
+
+def lifecycle(check):
+    """A run in other orders, and stopped and gone on with, ends in the same bits; what is done with it afterwards works."""
+    common, less = lifecycle_settings(check.machine)
+    straight = []
+
+    def straight_run():
+        straight.append(digest_of(train(check, "straight", *common, "train.steps=6")))
+        return {"digest": straight[0]}
+
+    def same(other):
+        if not straight:
+            raise Failed("the straight run has no digest to compare with")
+        digest = other()
+        if digest != straight[0]:
+            raise Failed(f"other bits: {digest}, not {straight[0]}")
+        return {"digest": digest}
+
+    check.item("straight", straight_run)
+    for way, settings in WAYS.items():
+        check.item(way, lambda: same(lambda: digest_of(train(check, way, *common, "train.steps=6", *settings))))
+    check.item("stopped, gone on with in less memory", lambda: same(lambda: resumed(check, common, less)))
+    check.item("eval, generate, export", lambda: used(check))

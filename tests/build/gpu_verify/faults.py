@@ -1,0 +1,116 @@
+"""scripts/gpu_verify over a build with planted faults: what its JSON still has. On the host; needs no GPU.
+
+  faults.py PACKAGE STRATA PLANTED_CASES WORK
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+PACKAGE, STRATA, CASES, WORK = (pathlib.Path(path) for path in sys.argv[1:5])
+
+# Its rates: a row, a row and a hang, null, an error, nothing, a row that is none, a crash.
+RATES_SCRIPT = """#!/bin/sh
+case "$2" in
+  peak) echo '{{"machine": {{"cpu": "planted"}}}}'; echo '{{"part": "peak", "row": {{"rate": {{"gflop_per_s": 50}}}}}}' ;;
+  link) echo '{{"part": "link", "row": {{"copy_bytes": 1048576}}}}'; printf '{{"part": "li'; while :; do sleep 1; done ;;
+  dram) echo null ;;
+  matrix) echo '{{"part": "matrix", "error": "planted"}}'; exit 1 ;;
+  attention_mma) exit 0 ;;
+  attention_wgmma) echo '{{"part": "attention_wgmma", "row": null}}' ;;
+  *) kill -SEGV $$ ;;
+esac
+"""
+# A scenario never ends; everything else is strata's.
+STRATA_SCRIPT = """#!/bin/sh
+case "$1 $3" in
+  "train "*/scenario)
+    for a; do shift; [ "$a" != train.steps=8 ] || a=train.steps=1000000000; set -- "$@" "$a"; done
+    exec {strata} "$@" ;;
+  "verify "*) echo 'planted: not the same bits' >&2; exit 1 ;;
+  "bench "*) echo null ;;
+  *) exec {strata} "$@" ;;
+esac
+"""
+
+
+def executable(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def verify(out, *options, cases=CASES):
+    build = WORK / "build"
+    shutil.rmtree(build, ignore_errors=True)
+    executable(build / "cli/strata", STRATA_SCRIPT.format(strata=STRATA))
+    executable(build / "bench/machine_rates", RATES_SCRIPT.format())
+    (build / "gpu_tests.txt").write_text("planted_cases\nmissing_test\n")
+    os.symlink(cases, build / "planted_cases")
+    done = subprocess.run([sys.executable, PACKAGE, "--build", build, "--out", out, "--quick", "--case-limit", "5", *options],
+                          capture_output=True, text=True, cwd=PACKAGE.parents[1])  # fmt: skip
+    return done, json.loads((out / "gpu_verify.json").read_text())
+
+
+class Faults(unittest.TestCase):
+    def setUp(self):
+        self.out = WORK / self.id().split(".")[-1]
+        shutil.rmtree(self.out, ignore_errors=True)
+
+    def test_each_case_is_judged_by_itself(self):
+        done, report = verify(self.out, "--parts", "conformance")
+        items = report["parts"]["conformance"]["items"]
+        self.assertEqual(done.returncode, 1, done.stderr)
+        for case in ("zero", "one"):
+            self.assertEqual(set(items[f"planted_cases.Values/PlantedTest.Passes/{case}"]), {"seconds"})
+        self.assertIn("there is no GPU here", items["planted_cases.Planted.IsSkipped"]["skipped"])
+        self.assertIn("SIGABRT", items["planted_cases.Planted.Aborts"]["error"])
+        self.assertIn("SIGABRT", items["planted_cases.Planted.Aborts"]["with CUDA_LAUNCH_BLOCKING=1"]["error"])
+        hung = items["planted_cases.Planted.Hangs"]
+        self.assertIn("not done after 5 s", hung["error"])
+        self.assertIn("about to hang", hung["said"])
+        self.assertIn("about to hang", hung["with CUDA_LAUNCH_BLOCKING=1"]["said"])
+        failed = items["planted_cases.Planted.FailsUnlessLaunchesAreWaitedFor"]
+        self.assertIn("no launch was waited for", failed["said"])
+        self.assertEqual(failed["with CUDA_LAUNCH_BLOCKING=1"], {"passed": True})
+        self.assertIn("No such file", items["missing_test, its list"]["error"])
+        logs = self.out / "logs/conformance"
+        for end in ("", ".blocking"):
+            self.assertIn("about to hang", (logs / f"planted_cases.Planted.Hangs{end}.out").read_text())
+
+    def test_rates_that_hang_or_print_null_cost_only_themselves(self):
+        done, report = verify(self.out, "--parts", "rates,profile,peers")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        rates = report["parts"]["rates"]["items"]
+        self.assertEqual(rates["peak"]["rows"], [{"rate": {"gflop_per_s": 50}}])
+        self.assertNotIn("error", rates["peak"])
+        self.assertEqual(rates["link"]["rows"], [{"copy_bytes": 1048576}])
+        for part, why in (("link", "printed no JSON"), ("dram", "printed null"), ("matrix", "planted"), ("attention_mma", "printed no row"),
+                          ("attention_wgmma", "null"), ("attention_cudnn", "SIGSEGV")):  # fmt: skip
+            self.assertIn(why, rates[part]["error"])
+        self.assertIn("printed null", report["parts"]["profile"]["items"]["machine"]["error"])
+        self.assertIn("peers", report["parts"])
+
+    def test_a_scenario_that_is_cut_off_keeps_its_steps_and_later_runs_add_to_it(self):
+        done, report = verify(self.out, "--parts", "scenarios", "--scenarios", "all in HBM", "--run-limit", "25")
+        (name,) = (name for name in report["parts"]["scenarios"]["items"] if "all in HBM" in name)
+        cut = report["parts"]["scenarios"]["items"][name]
+        self.assertEqual(done.returncode, 0, f"{done.stdout}{done.stderr}{cut}")
+        self.assertIn("at 25 s", cut["cut_off"])
+        self.assertGreater(cut["steps"], 3)
+        self.assertEqual(len(cut["seconds_of_steps"]), cut["steps"])
+        self.assertGreater(cut["tokens_per_s"], 0)
+        done, report = verify(self.out, "--parts", "placements")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not the same bits", report["parts"]["placements"]["items"]["verify"]["error"])
+        self.assertEqual(report["parts"]["scenarios"]["items"][name], cut)
+        # Without time nothing is measured, and nothing is lost.
+        done, report = verify(self.out, "--parts", "scenarios", "--scenarios", "all in HBM", "--minutes", "0")
+        self.assertEqual(report["parts"]["scenarios"]["items"][name], cut)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], "-v", *sys.argv[5:]])

@@ -1,0 +1,26 @@
+// What scripts/gpu_verify.sh has to live with, each in one case: tests/build/gpu_verify/faults.py runs them.
+#include <cstdio>
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace {
+
+class PlantedTest : public ::testing::TestWithParam<int> {};
+
+TEST(Planted, Aborts) { std::abort(); }
+TEST(Planted, FailsUnlessLaunchesAreWaitedFor) {
+  EXPECT_NE(std::getenv("CUDA_LAUNCH_BLOCKING"), nullptr) << "no launch was waited for";
+}
+TEST(Planted, Hangs) {
+  std::puts("about to hang");
+  std::fflush(stdout);
+  for (;;) ::pause();
+}
+TEST(Planted, IsSkipped) { GTEST_SKIP() << "there is no GPU here"; }
+TEST_P(PlantedTest, Passes) { EXPECT_LT(GetParam(), 2); }
+INSTANTIATE_TEST_SUITE_P(Values, PlantedTest, ::testing::Values(0, 1),
+                         [](const auto& test) { return std::string(test.param == 0 ? "zero" : "one"); });
+
+}  // namespace
