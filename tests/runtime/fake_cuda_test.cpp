@@ -10,6 +10,7 @@
 #include <strata/runtime/stall_meter.h>
 #include <strata/runtime/trace.h>
 
+#include "cuda/cuda_queue.h"
 #include "cuda/cuda_timeline.h"
 #include "runtime/backend_contract.h"
 #include "support/temp_dir.h"
@@ -232,6 +233,35 @@ TEST_F(FakeCudaTest, ACallThatCannotBeQueuedGivesItsSlotBack) {
   must(backend_->host_call_async(append({log, &n, 7}), stream));
   must(backend_->synchronize(stream));
   EXPECT_EQ(n, 1);
+}
+
+// As many calls as there are slots, none of which ever runs.
+void lose_all_slots(Backend& backend, Stream& stream, int* log, int* n) {
+  testing::lose_host_functions(true);
+  for (std::size_t i = 0; i < detail::kCallRing; ++i)
+    must(backend.host_call_async(append({log, n, 1}), stream));
+}
+
+TEST_F(FakeCudaTest, NobodyWaitsForASlotOfAStreamThatHasFailed) {
+  Stream stream = must(backend_->create_stream(StreamRole::cpu));
+  int log[300] = {}, n = 0;
+  lose_all_slots(*backend_, stream, log, &n);
+  fail_next_cuda("cudaStreamQuery", cudaErrorIllegalAddress);
+  const Status failed = backend_->host_call_async(append({log, &n, 1}), stream);
+  testing::lose_host_functions(false);
+  EXPECT_NE(failed.message().find("GPU 0 is lost: cudaErrorIllegalAddress"), std::string_view::npos)
+      << failed.message();
+  EXPECT_EQ(n, 0);
+}
+
+TEST_F(FakeCudaTest, NobodyWaitsForCallsThatAnIdleStreamNeverRan) {
+  Stream stream = must(backend_->create_stream(StreamRole::cpu));
+  int log[300] = {}, n = 0;
+  lose_all_slots(*backend_, stream, log, &n);
+  const Status failed = backend_->host_call_async(append({log, &n, 1}), stream);
+  testing::lose_host_functions(false);
+  EXPECT_NE(failed.message().find("128 of its host calls never ran"), std::string_view::npos)
+      << failed.message();
 }
 
 TEST_F(FakeCudaTest, AFailedStreamCreationGivesItsQueueBack) {

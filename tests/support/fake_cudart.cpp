@@ -1,5 +1,6 @@
 #include "support/fake_cudart.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -19,6 +20,8 @@ std::mutex fault_mutex;
 const char* fault_in = "";
 cudaError_t fault = cudaSuccess;
 thread_local cudaError_t last_error = cudaSuccess;
+
+std::atomic<bool> host_functions_lost{false};
 
 std::mutex registered_mutex;
 std::map<const std::byte*, std::size_t> registered;
@@ -113,6 +116,7 @@ void fail_next_cuda(const char* function, cudaError_t error) {
   fault_in = function;
   fault = error;
 }
+void lose_host_functions(bool lost) { host_functions_lost = lost; }
 }  // namespace strata::testing
 
 // Off 4096 on purpose: cudaMalloc promises 256.
@@ -204,6 +208,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   stream->drain();
   return cudaSuccess;
 }
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  FAKE_ENTER();
+  const std::lock_guard lock(stream->mutex);
+  return stream->queue.empty() && !stream->busy ? cudaSuccess : cudaErrorNotReady;
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   FAKE_ENTER();
   *event = new CUevent_st;
@@ -261,6 +270,7 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t bytes, cudaM
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* state) {
   FAKE_ENTER();
+  if (host_functions_lost) return cudaSuccess;
   stream->push([=] { function(state); });
   return cudaSuccess;
 }

@@ -11,6 +11,10 @@ namespace strata::testing {
 /// so that the CUDA backend's own logic (event ring, call slots, errors) runs where there is no GPU.
 void fail_next_cuda(const char* function, cudaError_t error);
 
+/// While `lost` is true, host functions that are queued never run, as on a device that has failed. Everything
+/// else goes on.
+void lose_host_functions(bool lost);
+
 /// How many ranges of host memory are registered. No copy may begin in one and end past it.
 std::size_t registered_ranges();
 

@@ -1,6 +1,7 @@
 #include <strata/runtime/cuda_backend.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <strata/runtime/alloc_counter.h>
@@ -12,6 +13,11 @@
 
 namespace strata {
 namespace detail {
+namespace {
+
+constexpr std::chrono::milliseconds kStreamCheck{100};
+
+}  // namespace
 
 CudaBackend::~CudaBackend() {
   STRATA_ASSERT(memory_.live_buffers() == 0, "a backend is destroyed while ", memory_.live_buffers(),
@@ -156,15 +162,38 @@ Status CudaBackend::copy_async(BufferView dst, ConstBufferView src, Stream& stre
   return {};
 }
 
+// A device that has failed runs no more calls, so the stream is asked now and then. One thread feeds a
+// stream: a slot that is free stays free.
+Status CudaBackend::wait_for_call_slot(CudaQueue& to) {
+  const auto has_slot = [&to]() STRATA_REQUIRES(to.mutex) {
+    return to.calls_queued - to.calls_ended < kCallRing;
+  };
+  for (bool idle = false;;) {
+    {
+      const MutexLock lock(to.mutex);
+      if (!has_slot() && !idle) to.call_ended.wait_for(to.mutex, kStreamCheck);
+      if (has_slot()) return {};
+    }
+    if (idle)
+      return Status::error(Code::internal, str("stream ", to.id, " is idle, but ", kCallRing,
+                                               " of its host calls never ran: the GPU has failed"));
+    STRATA_TRY(ready());  // lost by what another stream did
+    const cudaError_t error = cudaStreamQuery(to.stream);
+    if (error != cudaSuccess && error != cudaErrorNotReady) return failed(error, "cudaStreamQuery", __LINE__);
+    (void)cudaGetLastError();
+    idle = error == cudaSuccess;
+  }
+}
+
 Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
   STRATA_TRY(ready());
   if (!call) return Status::error(Code::invalid, "a host call without a function");
   CudaQueue& to = queue(stream.id());
   if (timeline_ && !is_timed_by_host(to)) STRATA_CUDA_TRY_HERE(timeline_->begins(to.id));
+  STRATA_TRY(wait_for_call_slot(to));
   CudaCall* slot = nullptr;
   {
     const MutexLock lock(to.mutex);
-    while (to.calls_queued - to.calls_ended == kCallRing) to.call_ended.wait(to.mutex);
     slot = &to.calls[to.calls_queued++ % kCallRing];
     to.dirty = true;
     slot->sequence = to.recorded + 1;

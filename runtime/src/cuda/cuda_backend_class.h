@@ -70,6 +70,7 @@ class CudaBackend final : public Backend {
   Status make_queue(CudaQueue& queue);
   Status take_queue(StreamRole role, CudaQueue*& taken) STRATA_EXCLUDES(table_mutex_);
   CudaQueue& queue(int id);
+  Status wait_for_call_slot(CudaQueue& to);
   cudaEvent_t pending(const Event& event);
   Status error_of(CudaQueue& queue, std::uint64_t sequence);
   Status inherited_error(const Waited& waited);
