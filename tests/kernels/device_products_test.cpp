@@ -12,6 +12,7 @@
 #include "cuda/blas_lt.h"
 #include "cuda/device_gemm.h"
 #include "cuda/product_choices.h"
+#include "cuda/shared_memory.h"
 
 namespace {
 
@@ -26,7 +27,10 @@ struct Asked {
   cublasStatus_t refuses = CUBLAS_STATUS_SUCCESS;  ///< a recorded algorithm
   std::size_t wants = 0;                           ///< workspace, by a recorded algorithm
   std::vector<cudaDataType_t> layouts;
-  const void *a_scale = nullptr, *b_scale = nullptr;
+  const void *a_scale = nullptr, *b_scale = nullptr, *bias = nullptr;
+  cublasStatus_t without_addresses =
+      CUBLAS_STATUS_SUCCESS;  ///< a search's answer to a description that has none
+  bool needs_addresses = false;
 } asked;
 
 template <class T>
@@ -52,6 +56,7 @@ strata::kernels::detail::BlasLt noting() {
                   asked.a_scale = value_of<const void*>(value);
                 if (what == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER)
                   asked.b_scale = value_of<const void*>(value);
+                if (what == CUBLASLT_MATMUL_DESC_BIAS_POINTER) asked.bias = value_of<const void*>(value);
                 return CUBLAS_STATUS_SUCCESS;
               },
           .layout_create =
@@ -75,7 +80,10 @@ strata::kernels::detail::BlasLt noting() {
               [](cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                  cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,
                  cublasLtMatmulHeuristicResult_t results[], int* found) {
-                results[0].algo.data[0] = static_cast<std::uint64_t>(++asked.searches);
+                ++asked.searches;
+                if (asked.needs_addresses && asked.bias == nullptr && asked.a_scale == nullptr)
+                  return *found = 0, asked.without_addresses;
+                results[0].algo.data[0] = static_cast<std::uint64_t>(asked.searches);
                 *found = 1;
                 return CUBLAS_STATUS_SUCCESS;
               },
@@ -163,6 +171,57 @@ TEST(DeviceProductsTest, FactorsOfEightBitsHaveTheirOwnTypesAndScales) {
   ASSERT_TRUE(product(&factors, DType::e4m3).is_ok());
   ASSERT_TRUE(product(nullptr, DType::bf16).is_ok());
   EXPECT_EQ(asked.searches, 3);  // three products
+}
+
+// Some versions know no algorithm for a bias or scales that have no address yet.
+TEST(DeviceProductsTest, ASearchThatFindsNothingWithoutAddressesIsMadeWithThem) {
+  alignas(256) static std::byte operand[4096];
+  const float inverse = 1;
+  const Fp8Factors factors{DType::e4m3, &inverse, &inverse};
+  std::int64_t k = 64;
+  for (const bool has_bias : {true, false})
+    for (const cublasStatus_t answer : {CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_SUPPORTED}) {
+      asked = {};
+      asked.needs_addresses = true;
+      asked.without_addresses = answer;
+      k += 16;
+      const Gemm gemm{.trans_b = true,
+                      .m = 16,
+                      .n = 32,
+                      .k = k,
+                      .a = operand,
+                      .lda = k,
+                      .b = operand,
+                      .ldb = k,
+                      .c = operand,
+                      .ldc = 32,
+                      .dtype = has_bias ? DType::bf16 : DType::e4m3,
+                      .c_dtype = DType::bf16};
+      const Status multiplied =
+          device_gemm(gemm, has_bias ? operand : nullptr, {}, nullptr, has_bias ? nullptr : &factors);
+      EXPECT_TRUE(multiplied.is_ok()) << multiplied.message();
+      EXPECT_EQ(asked.searches, 2);
+      EXPECT_EQ(asked.algorithm, 2u);
+      EXPECT_EQ(has_bias ? asked.bias : asked.a_scale,
+                has_bias ? static_cast<const void*>(operand) : &inverse);
+    }
+  asked = {};
+  asked.needs_addresses = true;
+  EXPECT_NE(multiply(41).message().find("the search for an algorithm"), std::string_view::npos);
+}
+
+TEST(SharedMemoryTest, OnlyAnInvalidValueMeansThatThereIsTooLittle) {
+  EXPECT_TRUE(shared_memory_status(cudaSuccess, 1).is_ok());
+  const Status refused = shared_memory_status(cudaErrorInvalidValue, 300000);
+  EXPECT_EQ(refused.code(), Code::unsupported);
+  EXPECT_NE(refused.message().find("300000 bytes of shared memory"), std::string_view::npos)
+      << refused.message();
+  for (const cudaError_t error :
+       {cudaErrorIllegalAddress, cudaErrorInvalidDeviceFunction, cudaErrorNoKernelImageForDevice}) {
+    const Status failed = shared_memory_status(error, 300000);
+    EXPECT_EQ(failed.code(), Code::internal);
+    EXPECT_EQ(failed.message().find("shared memory"), std::string_view::npos) << failed.message();
+  }
 }
 
 ProductChoice recorded_choice(std::int64_t k, std::uint64_t algorithm) {

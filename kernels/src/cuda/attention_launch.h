@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cmath>
-#include <string>
 
 #include <strata/kernels/attention.h>
 
 #include "cuda/attention_math.h"
 #include "cuda/launch.h"
+#include "cuda/shared_memory.h"
 
 /// What launches of attention share.
 namespace strata::kernels::detail {
@@ -15,13 +15,9 @@ namespace strata::kernels::detail {
 template <class Kernel, class... Args>
 Status launch_attention(Kernel kernel, std::int64_t blocks, int threads, std::int64_t bytes,
                         cudaStream_t queue, const Args&... args) {
-  if (const cudaError_t error =
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-      error != cudaSuccess) {
-    (void)cudaGetLastError();
-    return Status::error(Code::unsupported, "attention: heads of this size take " + std::to_string(bytes) +
-                                                " bytes of shared memory, more than this GPU has");
-  }
+  STRATA_TRY(shared_memory_status(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+      bytes));
   kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), static_cast<std::size_t>(bytes),
            queue>>>(args...);
   STRATA_CUDA_TRY(cudaGetLastError());

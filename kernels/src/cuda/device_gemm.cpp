@@ -1,6 +1,7 @@
 #include "cuda/device_gemm.h"
 
 #include <array>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -83,6 +84,23 @@ Result<Product> describe(const BlasLt& lt, const Gemm& g, const ProductKey& key)
   return p;
 }
 
+// A product's bias and scales have their addresses only when it is queued. A search that heeds them takes
+// their absence for no bias and no scales, and may then know no algorithm: these are aligned as any, and
+// nobody reads there.
+cublasStatus_t give_addresses(const BlasLt& lt, cublasLtMatmulDesc_t desc, const ProductKey& key) {
+  alignas(256) static const std::byte anywhere[256] = {};
+  const void* const address = anywhere;
+  const auto give = [&](cublasLtMatmulDescAttributes_t what) {
+    return lt.desc_set(desc, what, &address, sizeof address);
+  };
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  if (key.has_bias) status = give(CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+  if (size_of(key.dtype) > 1) return status;
+  if (status == CUBLAS_STATUS_SUCCESS) status = give(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER);
+  if (status == CUBLAS_STATUS_SUCCESS) status = give(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER);
+  return status;
+}
+
 // The first that cuBLASLt proposes.
 Result<cublasLtMatmulAlgo_t> chosen(const BlasLt& lt, cublasLtHandle_t handle, const Gemm& g,
                                     const Product& p, const ProductKey& key) {
@@ -104,9 +122,18 @@ Result<cublasLtMatmulAlgo_t> chosen(const BlasLt& lt, cublasLtHandle_t handle, c
     if (status == CUBLAS_STATUS_SUCCESS) status = prefer(what, bytes);
   cublasLtMatmulHeuristicResult_t found{};
   int n_found = 0;
-  if (status == CUBLAS_STATUS_SUCCESS)
-    status =
-        lt.heuristic(handle, p.desc, p.first, p.second, p.result, p.result, preference, 1, &found, &n_found);
+  const auto search = [&](cublasLtMatmulDesc_t desc) {
+    const cublasStatus_t answer =
+        lt.heuristic(handle, desc, p.first, p.second, p.result, p.result, preference, 1, &found, &n_found);
+    if (answer != CUBLAS_STATUS_SUCCESS) n_found = 0;
+    return answer == CUBLAS_STATUS_NOT_SUPPORTED ? CUBLAS_STATUS_SUCCESS : answer;  // it found none
+  };
+  if (status == CUBLAS_STATUS_SUCCESS) status = search(p.desc);
+  if (status == CUBLAS_STATUS_SUCCESS && n_found == 0) {
+    cublasLtMatmulDescOpaque_t addressed = *p.desc;
+    status = give_addresses(lt, &addressed, key);
+    if (status == CUBLAS_STATUS_SUCCESS) status = search(&addressed);
+  }
   lt.preference_destroy(preference);
   STRATA_LT_TRY(status);
   if (n_found == 0) return lt_failure(CUBLAS_STATUS_NOT_SUPPORTED, "the search for an algorithm", g);
