@@ -9,51 +9,43 @@
 #                                       --scenarios: those with one of these texts in their names (1.2B, 13B, layer
 #                                       order); --minutes: 9.5 in all, shared among the parts; also --case-limit and
 #                                       --run-limit, seconds of one test case and of one scenario's run
-#   scripts/gpu_verify.sh --pack DIR    builds, and copies programs and libraries to DIR, which --build takes on a machine
-#                                       that has neither compiler nor packages
+#   scripts/gpu_verify.sh --pack FILE [--arch 90a] [--build DIR]
+#                                       builds for that compute capability alone (80, 90a, 100, ...), and makes one file of
+#                                       programs, libraries and data, for a machine that has neither compiler nor packages:
+#                                       there, bash FILE [options as above] unpacks itself and verifies
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
-build='' out=runs/gpu_verify pack='' options=()
+build='' out=runs/gpu_verify pack='' arch='' options=()
 while (( $# )); do
   case $1 in
     --build) build=${2:?--build takes a folder}; shift 2 ;;
     --out) out=${2:?--out takes a folder}; shift 2 ;;
-    --pack) pack=${2:?--pack takes a folder}; shift 2 ;;
+    --pack) pack=${2:?--pack takes a file}; shift 2 ;;
+    --arch) arch=${2:?--arch takes a compute capability, as 90a}; shift 2 ;;
     --parts) options+=(--parts "${2:?--parts takes names}"); shift 2 ;;
     --scenarios) options+=(--scenarios "${2:?--scenarios takes texts}"); shift 2 ;;
     --case-limit | --run-limit) options+=("$1" "${2:?$1 takes seconds}"); shift 2 ;;
     --minutes) options+=(--minutes "${2:?--minutes takes a number}"); shift 2 ;;
     --quick) options+=(--quick); shift ;;
-    *) echo 'usage: scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--scenarios A,B] [--minutes N] [--quick] [--pack DIR]' >&2; exit 2 ;;
+    *) echo 'usage: scripts/gpu_verify.sh [--build DIR] [--out DIR] [--parts A,B] [--scenarios A,B] [--minutes N] [--quick] [--pack FILE [--arch CAPABILITY]]' >&2; exit 2 ;;
   esac
 done
 
-if [[ -z $build ]]; then
-  build=build/cuda
-  step set-up scripts/setup.sh
-  # Named, for a folder that was configured without them before keeps that.
-  step configure --log build/cuda/configure.log cmake --preset cuda -DSTRATA_BUILD_TESTS=ON -DSTRATA_BUILD_BENCH=ON
-  step build --log build/cuda/build.log cmake --build --preset cuda -j "$jobs"
-fi
-# Tests as paths below the build's folder: ctest's own files hold absolute paths, which do not travel.
-mapfile -t tests <"$build/gpu_tests.txt"
-programs=("${tests[@]}" bench/machine_rates cli/strata)
+[[ -z $arch || $arch =~ ^[0-9]+[af]?$ ]] || { echo "gpu_verify: --arch $arch is no compute capability, as 90a" >&2; exit 2; }
 
-copy_programs() {
-  mkdir -p "$pack/lib"
-  cp "$build/gpu_tests.txt" "$pack/"
-  git rev-parse --short HEAD >"$pack/commit.txt"
-  for program in "${programs[@]}"; do
-    install -D --strip "$build/$program" "$pack/$program"
-    # The C library and its loader belong to the machine; everything else comes along.
-    ldd "$build/$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' |
-      grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux[^/]*)\.so' | xargs -r cp -n -t "$pack/lib"
-  done
-}
+if [[ -z $build ]]; then
+  build=build/cuda${arch:+-$arch}
+  step set-up scripts/setup.sh
+  # Before configuring, which looks for it. Without it the build has no attention by cuDNN.
+  step cudnn-frontend --log "$build/cudnn-frontend.log" scripts/get_cudnn_frontend.sh || echo 'built without cudnn-frontend'
+  # Named, for a folder that was configured without them before keeps that.
+  step configure --log "$build/configure.log" cmake --preset cuda -B "$build" -DSTRATA_BUILD_TESTS=ON -DSTRATA_BUILD_BENCH=ON \
+    ${arch:+"-DCMAKE_CUDA_ARCHITECTURES=$arch-real"}
+  step build --log "$build/build.log" cmake --build "$build" -j "$jobs"
+fi
 if [[ -n $pack ]]; then
-  step pack copy_programs
-  du -sh "$pack"
+  scripts/gpu_verify/pack.sh "$build" "$pack"
   exit 0
 fi
 commit=$(cat "$build/commit.txt" 2>/dev/null || git rev-parse --short HEAD 2>/dev/null || echo unknown)
