@@ -122,8 +122,7 @@ TEST_P(DeviceOpsTest, RowsCastPackedAndUnpacked) {
             c.y_stride};
       };
       cast_rows_host(args(y), *pool_);
-      must(cast_rows_async(*backend_, stream_, args(twin)));
-      must(backend_->synchronize(stream_));
+      on_device(&cast_rows_async, args(twin));
       EXPECT_EQ(std::memcmp(y.data, twin.data, y.bytes()), 0)
           << c.rows << " x " << c.columns << " to " << to_string(to) << ", off by " << c.x_off << ", "
           << c.y_off;
@@ -206,11 +205,10 @@ TEST_P(DeviceOpsTest, WhatMayTakeTheNextOnesPlaceDoes) {
     norm.dy = norm.dx = in({rows, h}, 5);
     norm.dweight = f32(h);
     run();
-    must(backend_->synchronize(stream_));
     return std::vector<float>(norm.dweight.as<float>(), norm.dweight.as<float>() + h);
   };
   EXPECT_EQ(sums([&] { layernorm_backward_host(norm, *pool_); }),
-            sums([&] { must(layernorm_backward_async(*backend_, stream_, norm)); }));
+            sums([&] { on_device(&layernorm_backward_async, norm); }));
   same_in_place("rmsnorm's dx",
                 RmsnormBackwardArgs{x, w, rstd, dy, dy, f32(h), false,
                                     workspace(rmsnorm_backward_workspace_bytes(rows, h))},
@@ -277,8 +275,7 @@ TEST_P(DeviceOpsTest, RotaryPositions) {
         RopeFrequencies{.scaling = Scaling::linear, .factor = 4.0f}, RopeFrequencies{}}) {
     rope_table_host({table, frequencies}, *pool_);
     const TensorView own = unwritten({seq, turned}, DType::f32);
-    must(rope_table_async(*backend_, stream_, {own, frequencies}));
-    must(backend_->synchronize(stream_));
+    on_device<RopeTableArgs>(&rope_table_async, {own, frequencies});
     for (std::int64_t i = 0; i < table.n_elems(); ++i)
       EXPECT_NEAR(table.as<float>()[i], own.as<float>()[i], 1e-6) << i;
   }
