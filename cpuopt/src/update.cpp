@@ -6,7 +6,9 @@
 
 #include <strata/cpuopt/convert.h>
 #include <strata/cpuopt/norm.h>
+#include <strata/cpuopt/prefetch.h>
 
+#include "update_in_f32.h"
 #include "update_table.h"
 
 namespace strata::cpuopt {
@@ -99,6 +101,13 @@ void update_tile(detail::UpdateTable::Update body, const UpdateStep& step, const
 
 }  // namespace
 
+void detail::update_in_f32(const UpdateStep& step, const UpdateBlock& b, std::int64_t n,
+                           Prefetch prefetch) noexcept {
+  update_bodies().in_f32[static_cast<std::size_t>(rule_of(step))][static_cast<std::size_t>(prefetch)](
+      step.scalars,
+      {b.param, b.master, static_cast<float*>(b.m.values), static_cast<float*>(b.v.values), b.g}, n);
+}
+
 UpdateBlock UpdateBlock::at(std::int64_t offset) const noexcept {
   const auto moved = [offset](auto* begin, std::size_t elem_bytes) {
     using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(begin)>>, const std::byte,
@@ -121,6 +130,10 @@ UpdateStep update_step(const OptimizerParams& params) noexcept {
 }
 
 void update_block(const UpdateStep& step, const UpdateBlock& b, std::int64_t n, Dither dither) noexcept {
+  // What is so small is in a cache, and not worth a measurement.
+  constexpr std::int64_t kLeast = std::int64_t{1} << 14;
+  const bool in_f32 = b.layout == MasterLayout::f32 && b.states == StateFormat::fp32 && b.grad == DType::f32;
+  if (in_f32) return detail::update_in_f32(step, b, n, n < kLeast ? Prefetch::none : active_prefetch());
   const auto body =
       update_bodies().update[static_cast<std::size_t>(rule_of(step))][static_cast<std::size_t>(b.layout)]
                             [is_narrow(b.layout, b.grad) ? 1 : 0];

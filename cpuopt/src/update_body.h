@@ -15,8 +15,8 @@ UpdateScalars<f32splat> splat(const UpdateScalars<float>& s) {
 
 // Where a master lies apart from its parameter, the moments are sent for ahead, a turn's lines of one span
 // after the other's. So measured: lines of every span at each step bring less, of every span in turns they
-// cost half as much again as the step, turns of 64 or 256 elements bring less, and with no span for the
-// master (f32) the hardware alone is the fastest.
+// cost half as much again as the step, turns of 64 or 256 elements bring less. With no span for the master
+// (f32) CPUs differ, so there each way has a body (cpuopt/prefetch.h).
 constexpr std::int64_t kTurn = 128;
 constexpr std::uintptr_t kPrefetchBytes = 2048;
 STRATA_LANES_INLINE inline void prefetch_turn(const float* p) {
@@ -25,7 +25,7 @@ STRATA_LANES_INLINE inline void prefetch_turn(const float* p) {
     __builtin_prefetch(reinterpret_cast<const void*>(ahead + byte));
 }
 
-template <class R, MasterLayout kLayout, class G>
+template <class R, MasterLayout kLayout, class G, Prefetch kAhead>
 void update(const UpdateScalars<float>& scalars, const Spans& spans, std::int64_t n) {
   const UpdateScalars<f32splat> s = splat(scalars);
   const Masters<kLayout> masters(spans.param, spans.master);
@@ -34,7 +34,11 @@ void update(const UpdateScalars<float>& scalars, const Spans& spans, std::int64_
   float* v = spans.v;
   std::int64_t i = 0;
   for (; i + 32 <= n; i += 32) {
-    if (kLayout != MasterLayout::f32 && i % kTurn == 0) {
+    if (kAhead != Prefetch::none && i % kTurn == 0) {
+      if constexpr (kAhead == Prefetch::all) {
+        prefetch_turn(static_cast<const float*>(spans.param) + i);
+        prefetch_turn(static_cast<const float*>(spans.g) + i);
+      }
       if constexpr (R::kFirst) prefetch_turn(m + i);
       if constexpr (R::kSecond) prefetch_turn(v + i);
     }
@@ -86,8 +90,20 @@ void step_along(float rate, const float* along, void* param, void* master, std::
 template <MasterLayout kLayout>
 using Narrow = typename NarrowOf<kLayout>::Type;
 
-#define STRATA_UPDATES_OF_LAYOUT(R, layout) \
-  { &update<R, MasterLayout::layout, float>, &update<R, MasterLayout::layout, Narrow<MasterLayout::layout>> }
+template <MasterLayout kLayout>
+constexpr Prefetch kUsual = kLayout == MasterLayout::f32 ? Prefetch::none : Prefetch::moments;
+
+#define STRATA_UPDATES_OF_LAYOUT(R, layout)                                                          \
+  {                                                                                                  \
+    &update<R, MasterLayout::layout, float, kUsual<MasterLayout::layout>>,                           \
+        &update<R, MasterLayout::layout, Narrow<MasterLayout::layout>, kUsual<MasterLayout::layout>> \
+  }
+#define STRATA_UPDATES_IN_F32(R)                                 \
+  {                                                              \
+    &update<R, MasterLayout::f32, float, Prefetch::none>,        \
+        &update<R, MasterLayout::f32, float, Prefetch::moments>, \
+        &update<R, MasterLayout::f32, float, Prefetch::all>      \
+  }
 #define STRATA_UPDATES_OF(R)                                                              \
   {                                                                                       \
     STRATA_UPDATES_OF_LAYOUT(R, f32), STRATA_UPDATES_OF_LAYOUT(R, bf16_split),            \
@@ -100,6 +116,9 @@ extern const detail::UpdateTable update_table = {
     {STRATA_UPDATES_OF(AdamWRule), STRATA_UPDATES_OF(AdamRule), STRATA_UPDATES_OF(LionRule),
      STRATA_UPDATES_OF(AdagradRule), STRATA_UPDATES_OF(SgdRule), STRATA_UPDATES_OF(MomentumRule),
      STRATA_UPDATES_OF(NesterovRule), STRATA_UPDATES_OF(LambMomentsRule)},
+    {STRATA_UPDATES_IN_F32(AdamWRule), STRATA_UPDATES_IN_F32(AdamRule), STRATA_UPDATES_IN_F32(LionRule),
+     STRATA_UPDATES_IN_F32(AdagradRule), STRATA_UPDATES_IN_F32(SgdRule), STRATA_UPDATES_IN_F32(MomentumRule),
+     STRATA_UPDATES_IN_F32(NesterovRule), STRATA_UPDATES_IN_F32(LambMomentsRule)},
     {&direction<MasterLayout::f32>, &direction<MasterLayout::bf16_split>,
      &direction<MasterLayout::bf16_shadow>, &direction<MasterLayout::f16_shadow>},
     {&step_along<MasterLayout::f32>, &step_along<MasterLayout::bf16_split>,

@@ -5,6 +5,7 @@
 #include <strata/cpuopt/isa_table.h>
 #include <strata/cpuopt/master.h>
 #include <strata/cpuopt/math/rules.h>
+#include <strata/cpuopt/prefetch.h>
 
 namespace strata::cpuopt::detail {
 
@@ -25,6 +26,9 @@ struct UpdateTable {
   using Update = void (*)(const UpdateScalars<float>& s, const UpdateSpans& spans, std::int64_t n);
   /// By rule, by layout, and by gradient: f32, or of 16 bits as the layout's parameter.
   Update update[kRules][kMasterLayouts][2];
+  /// Where all spans are f32: by rule, and by what is asked for ahead. With none it is that of the table
+  /// above.
+  Update in_f32[kRules][kPrefetches];
   /// into = lamb's direction; param and moments are read.
   void (*direction[kMasterLayouts])(const UpdateScalars<float>& s, const UpdateSpans& spans, float* into,
                                     std::int64_t n);
