@@ -20,17 +20,20 @@ namespace {
 
 using detail::errno_status;
 
-constexpr mode_t kFileMode = 0600;
-constexpr mode_t kDirMode = 0700;
+// Less the umask: who else may read a user's files, the user has said.
+constexpr mode_t kFileMode = 0666;
+constexpr mode_t kDirMode = 0777;
+// A scratch file holds what only its process can make sense of, and may have a name for a moment.
+constexpr mode_t kScratchMode = 0600;
 
 struct Opened {
   int fd = -1;
   int error = 0;
 };
 
-Opened open_retrying(const std::string& path, int flags) noexcept {
+Opened open_retrying(const std::string& path, int flags, mode_t mode = kFileMode) noexcept {
   for (;;) {
-    const int fd = ::open(path.c_str(), flags | O_CLOEXEC, kFileMode);
+    const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
     if (fd >= 0 || errno != EINTR) return {fd, fd >= 0 ? 0 : errno};
   }
 }
@@ -46,13 +49,13 @@ std::string random_suffix() {
 // O_TMPFILE where the file system has it (never visible, nothing to clean); else created exclusively and
 // unlinked.
 Opened open_scratch(const std::string& folder, int extra) {
-  const Opened unnamed = open_retrying(folder, O_TMPFILE | O_RDWR | O_EXCL | extra);
+  const Opened unnamed = open_retrying(folder, O_TMPFILE | O_RDWR | O_EXCL | extra, kScratchMode);
   if (unnamed.fd >= 0) return unnamed;
   // EISDIR: kernels that know no O_TMPFILE. EINVAL may also mean that O_DIRECT is refused; the second try
   // tells.
   if (unnamed.error != EOPNOTSUPP && unnamed.error != EISDIR && unnamed.error != EINVAL) return unnamed;
   const std::string name = folder + "/.strata-" + random_suffix();
-  const Opened named = open_retrying(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | extra);
+  const Opened named = open_retrying(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | extra, kScratchMode);
   // Some file systems create the name before they refuse O_DIRECT, so it is removed on failure too, unless it
   // was somebody else's.
   if (named.error != EEXIST) ::unlink(name.c_str());

@@ -36,12 +36,40 @@ TEST(PosixIoTest, AtomicWriteReplacesAndLeavesNothingBeside) {
   EXPECT_EQ(must(posix_io().list(dir.path())), std::vector<std::string>{"a"});
 }
 
-TEST(PosixIoTest, FilesAndFoldersArePrivate) {
+// For as long as it lives.
+class Umask {
+ public:
+  explicit Umask(mode_t mask) : before_(::umask(mask)) {}
+  ~Umask() { ::umask(before_); }
+  Umask(const Umask&) = delete;
+  Umask& operator=(const Umask&) = delete;
+
+ private:
+  const mode_t before_;
+};
+
+TEST(PosixIoTest, FilesAndFoldersAreAsTheUmaskLeavesThem) {
+  for (const mode_t mask : {022u, 027u, 077u}) {
+    const TempDir dir;
+    const Umask here(mask);
+    must(posix_io().make_dirs(dir.file("x/y")));
+    must(posix_io().open(dir.file("x/y/new"), OpenMode::create));
+    must(posix_io().open(dir.file("x/y/emptied"), OpenMode::truncate));
+    must(posix_io().open(dir.file("x/y/log"), OpenMode::append));
+    must(write_text_atomically(posix_io(), dir.file("x/y/text"), "a"));
+    for (const char* folder : {"x", "x/y"}) EXPECT_EQ(mode_of(dir.file(folder)), 0777u & ~mask) << folder;
+    for (const char* file : {"x/y/new", "x/y/emptied", "x/y/log", "x/y/text"})
+      EXPECT_EQ(mode_of(dir.file(file)), 0666u & ~mask) << file;
+  }
+}
+
+TEST(PosixIoTest, AScratchFileIsItsOwnersAloneWhateverTheUmask) {
   const TempDir dir;
-  must(posix_io().make_dirs(dir.file("x/y")));
-  must(posix_io().open(dir.file("x/y/f"), OpenMode::create));
-  EXPECT_EQ(mode_of(dir.file("x")), 0700u);
-  EXPECT_EQ(mode_of(dir.file("x/y/f")), 0600u);
+  const Umask none(0);
+  const auto file = must(posix_io().open(dir.path(), OpenMode::scratch));
+  struct stat info {};
+  ASSERT_EQ(::fstat(file->descriptor(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600u);
 }
 
 TEST(PosixIoTest, CreateRefusesAnExistingFile) {

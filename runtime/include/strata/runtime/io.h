@@ -50,9 +50,9 @@ class File {
 enum class OpenMode : std::uint8_t {
   read,           ///< an existing regular file, also through a symlink; anything else is `invalid`
   read_unlinked,  ///< the same, but a symlink is `invalid`: for names that came out of a file
-  create,         ///< a new file, 0600; fails where one exists
-  truncate,       ///< a new or emptied file, 0600
-  append,         ///< a new file or the end of an existing one, 0600; write_at ignores the offset
+  create,         ///< a new file, by the umask; fails where one exists
+  truncate,       ///< a new or emptied file, by the umask
+  append,         ///< a new file, by the umask, or the end of one; write_at ignores the offset
   scratch,  ///< an unnamed file in the folder `path` (O_TMPFILE, or created exclusively and unlinked), 0600
 };
 
@@ -63,7 +63,7 @@ class Io {
   /// `direct` asks for O_DIRECT and falls back to buffered where the file system refuses (File::direct
   /// tells).
   virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode, bool direct = false) = 0;
-  virtual Status make_dirs(const std::string& path) = 0;  ///< with parents, 0700
+  virtual Status make_dirs(const std::string& path) = 0;  ///< with parents, by the umask
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   virtual Status sync_dir(const std::string& path) = 0;
   virtual Status remove_all(const std::string& path) = 0;  ///< a file or a folder with its content
