@@ -97,7 +97,8 @@ ON_THE_HOST = tuple(Scenario(SMALL, placement) for placement in PLACEMENTS) + (
 def planned(check, log, settings):
     """The plan of a run with these settings, or why there is none: (plan, None) or (None, Done)."""
     machine = check.machine
-    done = check.run(f"{log}, plan", [machine.strata, "plan", "--json", *plain_settings(machine), *settings], 120)
+    done = check.run(f"{log}, plan", [machine.strata, "plan", "--json", *plain_settings(machine), *settings], 120,
+                     rates.cache_home(machine))  # fmt: skip
     return (rates.parsed(done.out, "strata plan"), None) if done.ok else (None, done)
 
 

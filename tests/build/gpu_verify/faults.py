@@ -112,5 +112,36 @@ class Faults(unittest.TestCase):
         self.assertEqual(report["parts"]["scenarios"]["items"][name], cut)
 
 
+class Moved(unittest.TestCase):
+    """Bytes that a step moved, held against where the plan has the states."""
+
+    def check(self, placement, homes, **moved):
+        sys.path.insert(0, str(PACKAGE))
+        import scenarios
+
+        empty = {"device": 0, "pinned": 0, "nvme": 0}
+        plan = {"homes": {payload: {**empty, **homes.get(payload, {})} for payload in ("param", "master", "m", "v", "accum", "grad")}}
+        lanes = {"h2d": 0, "d2h": 0, "nvme_read": 0, "nvme_write": 0}
+        scenarios.moved_as_planned(placement, plan, [{"moved_bytes": {**lanes, **moved}}])
+
+    def refused(self, why, *arguments, **moved):
+        with self.assertRaises(Exception) as raised:
+            self.check(*arguments, **moved)
+        self.assertEqual(type(raised.exception).__name__, "Failed")
+        self.assertIn(why, str(raised.exception))
+
+    def test_states_on_nvme_are_read_and_written(self):
+        homes = {"m": {"nvme": 1000}, "v": {"nvme": 1000}}
+        self.check("states on NVMe", homes, nvme_read=2000, nvme_write=2000)
+        self.refused("0 bytes of nvme_read", "states on NVMe", homes, nvme_write=2000)
+        self.refused("0 bytes of nvme_write", "three tiers", homes, nvme_read=2000)
+
+    def test_other_tiers_are_left_alone_or_used(self):
+        self.refused("nothing is at home on NVMe", "states in RAM", {"m": {"pinned": 1000}}, nvme_read=1)
+        self.refused("parameters are at home in RAM", "states in RAM", {"param": {"pinned": 1000}}, h2d=10)
+        self.refused("all in HBM", "all in HBM", {"param": {"device": 1000}}, h2d=11)
+        self.check("all in HBM", {"param": {"device": 1000}}, h2d=10)
+
+
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], "-v", *sys.argv[5:]])
