@@ -3,9 +3,9 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <string>
 
 #include <strata/runtime/status.h>
-#include <strata/runtime/str.h>
 
 #include "cuda/cuda_error.h"
 
@@ -19,8 +19,8 @@ inline Status shared_memory_status(cudaError_t error, std::int64_t bytes) {
   if (error != cudaErrorInvalidValue)
     return strata::detail::cuda_failure(error, "cudaFuncSetAttribute", __FILE__, __LINE__);
   (void)cudaGetLastError();
-  return Status::error(Code::unsupported, str("attention: heads of this size take ", bytes,
-                                              " bytes of shared memory, more than this GPU has"));
+  return Status::error(Code::unsupported, "attention: heads of this size take " + std::to_string(bytes) +
+                                              " bytes of shared memory, more than this GPU has");
 }
 
 }  // namespace strata::kernels::detail
