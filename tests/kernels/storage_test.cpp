@@ -1,3 +1,9 @@
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include <strata/kernels/attention.h>
 #include <strata/kernels/cross_entropy.h>
 #include <strata/kernels/elementwise.h>
@@ -6,6 +12,7 @@
 #include <strata/kernels/linear.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
+#include <strata/runtime/str.h>
 
 #include "op_test.h"
 #include "support/isas.h"
@@ -42,7 +49,6 @@ struct Case {
   const char* name;
   std::vector<Tensor> (*run)(const Kept& k);
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::vector<Tensor> elementwise_case(const Kept& k) {
   const Shape flat = {50001}, gates = {300, 200}, gated = {300, 100};
@@ -176,59 +182,67 @@ std::vector<Tensor> bias_case(const Kept& k) {
   return {db};
 }
 
-class StorageTest : public ::testing::TestWithParam<std::tuple<Case, DType, bool>> {
- protected:
-  const DType storage = std::get<1>(GetParam());
-  const bool f32_gradients = std::get<2>(GetParam());
+// One op with its tensors kept in 16 bits, its gradients in f32 or as they are.
+struct Stored {
+  Case op;
+  DType storage;
+  bool f32_gradients;
 
   std::vector<Tensor> run(DType activations, ThreadPool& pool) const {
     const DType gradients = f32_gradients ? DType::f32 : activations;
-    return std::get<0>(GetParam()).run({storage, activations, gradients, f32_gradients, pool});
+    return op.run({storage, activations, gradients, f32_gradients, pool});
+  }
+  std::string name() const {
+    return str(op.name, " in ", to_string(storage), f32_gradients ? ", gradients in f32" : "");
   }
 };
 
-TEST_P(StorageTest, GivesTheF32ResultRoundedOnce) {
-  const auto pool = test::pool();
-  const std::vector<Tensor> got = run(storage, *pool), want = run(DType::f32, *pool);
+std::vector<Stored> all_stored() {
+  std::vector<Stored> all;
+  for (const Case& op :
+       {Case{"elementwise", &elementwise_case}, Case{"embedding", &embedding_case},
+        Case{"layernorm", &layernorm_case}, Case{"rmsnorm", &rmsnorm_case}, Case{"no_rows", &no_rows_case},
+        Case{"heads", &heads_case}, Case{"cross_entropy", &cross_entropy_case},
+        Case{"few_classes", &few_classes_case}, Case{"attention", &attention_case}, Case{"bias", &bias_case}})
+    for (const DType storage : {DType::bf16, DType::f16})
+      for (const bool f32_gradients : {false, true}) all.push_back({op, storage, f32_gradients});
+  return all;
+}
+
+void expect_same_bits(const std::vector<Tensor>& got, const std::vector<Tensor>& want,
+                      std::string_view with) {
   ASSERT_EQ(got.size(), want.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const std::vector<float> values = got[i].values();
-    const Tensor rounded({static_cast<std::int64_t>(values.size())}, want[i].values(), got[i].dtype());
-    EXPECT_EQ(test::differing_bits(values, rounded.values()), 0u) << "result " << i;
-    EXPECT_EQ(std::count_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); }), 0)
-        << "result " << i;
+  for (std::size_t i = 0; i < want.size(); ++i)
+    EXPECT_EQ(test::differing_bits(got[i].values(), want[i].values()), 0u) << "result " << i << ", " << with;
+}
+
+TEST(StorageTest, GivesTheF32ResultRoundedOnce) {
+  const auto pool = test::pool();
+  for (const Stored& stored : all_stored()) {
+    SCOPED_TRACE(stored.name());
+    const std::vector<Tensor> got = stored.run(stored.storage, *pool), want = stored.run(DType::f32, *pool);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const std::vector<float> values = got[i].values();
+      const Tensor rounded({static_cast<std::int64_t>(values.size())}, want[i].values(), got[i].dtype());
+      EXPECT_EQ(test::differing_bits(values, rounded.values()), 0u) << "result " << i;
+      EXPECT_EQ(std::count_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); }), 0)
+          << "result " << i;
+    }
   }
 }
 
-TEST_P(StorageTest, NeitherThreadsNorInstructionSetsChangeABit) {
-  const std::vector<Tensor> want = run(storage, *test::pool(1));
-  const auto expect_same = [&](const std::vector<Tensor>& got, std::string_view with) {
-    for (std::size_t i = 0; i < want.size(); ++i)
-      EXPECT_EQ(test::differing_bits(got[i].values(), want[i].values()), 0u)
-          << "result " << i << ", " << with;
-  };
-  expect_same(run(storage, *test::pool(3)), "3 threads");
-  for (const cpuopt::CpuIsa name : test::supported_isas()) {
-    const test::IsaScope isa(name);
-    expect_same(run(storage, *test::pool(2)), to_string(name));
+TEST(StorageTest, NeitherThreadsNorInstructionSetsChangeABit) {
+  for (const Stored& stored : all_stored()) {
+    SCOPED_TRACE(stored.name());
+    const std::vector<Tensor> want = stored.run(stored.storage, *test::pool(1));
+    expect_same_bits(stored.run(stored.storage, *test::pool(3)), want, "3 threads");
+    for (const cpuopt::CpuIsa name : test::supported_isas()) {
+      const test::IsaScope isa(name);
+      expect_same_bits(stored.run(stored.storage, *test::pool(2)), want, to_string(name));
+    }
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Ops, StorageTest,
-    ::testing::Combine(::testing::Values(Case{"elementwise", &elementwise_case},
-                                         Case{"embedding", &embedding_case},
-                                         Case{"layernorm", &layernorm_case}, Case{"rmsnorm", &rmsnorm_case},
-                                         Case{"no_rows", &no_rows_case}, Case{"heads", &heads_case},
-                                         Case{"cross_entropy", &cross_entropy_case},
-                                         Case{"few_classes", &few_classes_case},
-                                         Case{"attention", &attention_case}, Case{"bias", &bias_case}),
-                       ::testing::Values(DType::bf16, DType::f16), ::testing::Bool()),
-    [](const auto& test_case) {
-      return std::string(std::get<0>(test_case.param).name) + "_" +
-             std::string(to_string(std::get<1>(test_case.param))) +
-             (std::get<2>(test_case.param) ? "_f32_gradients" : "");
-    });
 
 }  // namespace
 }  // namespace strata::kernels
