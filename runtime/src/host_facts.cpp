@@ -33,9 +33,8 @@ std::optional<std::uint64_t> leading_number(std::string_view text) {
   return value;
 }
 
-/// The number after "Name:" in /proc/meminfo.
-std::uint64_t meminfo(std::string_view text, std::string_view name) {
-  const std::string label = str(name, ":");
+/// The number after `label` at the begin of a line: of "Name:" in /proc/meminfo, of "name " in memory.stat.
+std::uint64_t labelled(std::string_view text, std::string_view label) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view line = text.substr(at, end - at);
@@ -45,21 +44,33 @@ std::uint64_t meminfo(std::string_view text, std::string_view name) {
   return 0;
 }
 
+/// In kB.
+std::uint64_t meminfo(std::string_view text, std::string_view name) { return labelled(text, str(name, ":")); }
+
 struct CgroupFiles {
   const char* limit;
   const char* used;
+  std::string_view cache[2];  ///< lines of memory.stat: file cache, children included
 };
 
-/// Takes the smallest limit of a cgroup and its parents. Inside a container the path may not exist below the
-/// mount; then only the mount's own files count.
+/// Takes the smallest limit of a cgroup and its parents, and the least that one of them leaves. Inside a
+/// container the path may not exist below the mount; then only the mount's own files count.
 void take_memory_limit(const std::string& mount, std::string path, CgroupFiles files, HostFacts& facts) {
   while (true) {
     const std::string folder = mount + (path == "/" ? "" : path);
     const auto limit = leading_number(read_or_empty(folder + "/" + files.limit));  // "max" is no number
     constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;  // v1 writes 2^63 less a page for none
-    if (limit && *limit < kNoLimit && *limit < facts.cgroup_limit_bytes.value_or(kNoLimit)) {
-      facts.cgroup_limit_bytes = limit;
-      facts.cgroup_used_bytes = leading_number(read_or_empty(folder + "/" + files.used));
+    if (limit && *limit < kNoLimit) {
+      const auto used = leading_number(read_or_empty(folder + "/" + files.used));
+      const std::string stat = read_or_empty(folder + "/memory.stat");
+      const std::uint64_t cache = labelled(stat, files.cache[0]) + labelled(stat, files.cache[1]);
+      const std::uint64_t held = used.value_or(0) - std::min(used.value_or(0), cache);
+      const std::uint64_t left = *limit - std::min(*limit, held);
+      facts.cgroup_free_bytes = std::min(left, facts.cgroup_free_bytes.value_or(kNoLimit));
+      if (*limit < facts.cgroup_limit_bytes.value_or(kNoLimit)) {
+        facts.cgroup_limit_bytes = limit;
+        facts.cgroup_used_bytes = used;
+      }
     }
     if (path.empty() || path == "/") return;
     path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
@@ -72,6 +83,10 @@ void take_cpu_quota(std::string_view quota_text, std::string_view period_text, H
     facts.cgroup_cpus = static_cast<double>(*quota) / static_cast<double>(*period);
 }
 
+constexpr CgroupFiles kUnified = {"memory.max", "memory.current", {"active_file ", "inactive_file "}};
+constexpr CgroupFiles kLegacy = {
+    "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_active_file ", "total_inactive_file "}};
+
 void read_cgroup(const std::string& root, HostFacts& facts) {
   const std::string cgroups = read_or_empty(root + "/proc/self/cgroup"), mount = root + "/sys/fs/cgroup";
   for (std::size_t at = 0; at < cgroups.size();) {  // lines "hierarchy:controllers:path"; v2 is "0::path"
@@ -83,12 +98,12 @@ void read_cgroup(const std::string& root, HostFacts& facts) {
     const std::string controllers = str(",", line.substr(first + 1, second - first - 1), ",");
     const std::string path = line.substr(second + 1);
     if (controllers == ",,") {
-      take_memory_limit(mount, path, {"memory.max", "memory.current"}, facts);
+      take_memory_limit(mount, path, kUnified, facts);
       const std::string cpu =
           read_or_empty(mount + (path == "/" ? "" : path) + "/cpu.max");  // "quota period"
       take_cpu_quota(cpu, std::string_view(cpu).substr(std::min(cpu.find(' '), cpu.size())), facts);
     } else if (controllers.find(",memory,") != std::string::npos) {
-      take_memory_limit(mount + "/memory", path, {"memory.limit_in_bytes", "memory.usage_in_bytes"}, facts);
+      take_memory_limit(mount + "/memory", path, kLegacy, facts);
     } else if (controllers.find(",cpu,") != std::string::npos) {
       const std::string folder = mount + "/cpu" + (path == "/" ? "" : path);
       take_cpu_quota(read_or_empty(folder + "/cpu.cfs_quota_us"),
@@ -176,9 +191,7 @@ const char* CpuFeatures::isa() const noexcept {
 }
 
 std::uint64_t HostFacts::usable_ram_bytes() const noexcept {
-  if (!cgroup_limit_bytes) return available_ram_bytes;
-  const std::uint64_t used = std::min(cgroup_used_bytes.value_or(0), *cgroup_limit_bytes);
-  return std::min(available_ram_bytes, *cgroup_limit_bytes - used);
+  return std::min(available_ram_bytes, cgroup_free_bytes.value_or(UINT64_MAX));
 }
 
 HostFacts read_host_facts(const std::string& root) {
@@ -195,6 +208,8 @@ HostFacts read_host_facts(const std::string& root) {
     facts.address_space_limit_bytes = limit.rlim_cur;
   facts.address_space_used_bytes = leading_number(read_or_empty(root + "/proc/self/statm")).value_or(0) *
                                    static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::string status = read_or_empty(root + "/proc/self/status");
+  facts.own_bytes = (meminfo(status, "RssAnon") + meminfo(status, "RssShmem")) * 1024;
   utsname name{};
   if (::uname(&name) == 0) facts.kernel = name.release;
   return facts;

@@ -55,6 +55,8 @@ Trace::~Trace() = default;
 
 Trace::Track& Trace::add_track(std::string name) {
   MutexLock lock(mutex_);
+  for (const auto& track : tracks_)
+    if (track->name_ == name) return *track;  // an engine that follows another goes on in its lanes
   const int id = static_cast<int>(tracks_.size()) + 1;
   tracks_.emplace_back(
       new Track(*this, std::move(name), id, std::max<std::size_t>(1, options_.events_per_track)));
@@ -67,13 +69,12 @@ Status Trace::write(Io& io, const std::string& path) {
     MutexLock lock(mutex_);
     for (const auto& track : tracks_) tracks.push_back(track.get());
   }
-  std::vector<std::vector<Track::Event>> events;
+  // A copy of one ring at a time: the rings themselves are most of what a process may hold beside its plan.
   std::int64_t first_ns = clock_.now_ns();
   std::string dropped;
   for (Track* track : tracks) {
     std::uint64_t lost = 0;
-    events.push_back(track->snapshot(lost));
-    for (const Track::Event& event : events.back()) first_ns = std::min(first_ns, event.begin_ns);
+    for (const Track::Event& event : track->snapshot(lost)) first_ns = std::min(first_ns, event.begin_ns);
     dropped += str(dropped.empty() ? "" : ",", json_string(track->name_), ":", lost);
   }
   const std::string part = path + ".part";
@@ -86,11 +87,12 @@ Status Trace::write(Io& io, const std::string& path) {
     append_name(out.text(), "thread_name", tracks[t]->id_, tracks[t]->name_);
     out.text() += str(",\n{\"ph\":\"M\",\"pid\":1,\"tid\":", tracks[t]->id_,
                       ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":", tracks[t]->id_, "}}");
-    for (const Track::Event& event : events[t]) {
+    std::uint64_t lost = 0;
+    for (const Track::Event& event : tracks[t]->snapshot(lost)) {
       const bool span = event.kind == Track::Kind::span;
       out.text() +=
           str(",\n{\"ph\":\"", span ? "X" : "C", "\",\"pid\":1,\"tid\":", tracks[t]->id_, ",\"ts\":");
-      append_us(out.text(), event.begin_ns - first_ns);
+      append_us(out.text(), std::max<std::int64_t>(0, event.begin_ns - first_ns));  // some may be new
       if (span) append_us(out.text() += ",\"dur\":", event.end_ns - event.begin_ns);
       out.text() += str(",\"name\":", json_string(event.label), ",\"args\":{\"", span ? "arg" : "value",
                         "\":", event.arg, "}}");

@@ -217,6 +217,43 @@ TEST(HostFactsTest, TheOldCgroupTreeIsReadToo) {
   EXPECT_FALSE(facts.cgroup_cpus.has_value());
 }
 
+// What was read of files is given up before anything is killed, in both trees.
+TEST(HostFactsTest, FileCacheOfACgroupIsFree) {
+  const FakeRoot now({{"/proc/meminfo", kMeminfo},
+                      {"/proc/self/cgroup", "0::/job\n"},
+                      {"/sys/fs/cgroup/job/memory.max", "1048576\n"},
+                      {"/sys/fs/cgroup/job/memory.current", "1000000\n"},
+                      {"/sys/fs/cgroup/job/memory.stat",
+                       "anon 100000\nfile 900000\nshmem 20000\ninactive_file 500000\nactive_file 300000\n"}});
+  EXPECT_EQ(read_host_facts(now.path()).usable_ram_bytes(), 1048576u - 200000u);
+  const FakeRoot before({{"/proc/meminfo", kMeminfo},
+                         {"/proc/self/cgroup", "4:memory:/a\n"},
+                         {"/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1048576\n"},
+                         {"/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "1000000\n"},
+                         {"/sys/fs/cgroup/memory/a/memory.stat",
+                          "cache 9\nactive_file 7\ntotal_inactive_file 500000\ntotal_active_file 300000\n"}});
+  EXPECT_EQ(read_host_facts(before.path()).usable_ram_bytes(), 1048576u - 200000u);
+}
+
+// A sibling may use up what a parent with the larger limit allows.
+TEST(HostFactsTest, WhatTheFullestCgroupLeavesCounts) {
+  const FakeRoot root({{"/proc/meminfo", kMeminfo},
+                       {"/proc/self/cgroup", "0::/pod/job\n"},
+                       {"/sys/fs/cgroup/pod/job/memory.max", "1048576\n"},
+                       {"/sys/fs/cgroup/pod/job/memory.current", "48576\n"},
+                       {"/sys/fs/cgroup/pod/memory.max", "2097152\n"},
+                       {"/sys/fs/cgroup/pod/memory.current", "2000000\n"}});
+  const HostFacts facts = read_host_facts(root.path());
+  EXPECT_EQ(facts.cgroup_limit_bytes, 1048576u);
+  EXPECT_EQ(facts.usable_ram_bytes(), 97152u);
+}
+
+TEST(HostFactsTest, OwnMemoryIsWhatTheProcessHoldsBesideFiles) {
+  const FakeRoot root(
+      {{"/proc/self/status", "VmRSS:\t 900 kB\nRssAnon:\t 500 kB\nRssFile:\t 300 kB\nRssShmem:\t 100 kB\n"}});
+  EXPECT_EQ(read_host_facts(root.path()).own_bytes, 600 * kKiB);
+}
+
 TEST(HostFactsTest, AnEmptyRootHasNoFactsAndNoFailure) {
   const FakeRoot root({});
   EXPECT_EQ(read_host_facts(root.path()).total_ram_bytes, 0u);

@@ -153,6 +153,15 @@ TEST(TraceTest, TracksAreNamedAndCountersHoldTheirValue) {
   EXPECT_EQ(counters.at(0)["args"]["value"], 42);
 }
 
+// Else the rings of every engine that a run goes on in would stay resident.
+TEST(TraceTest, ANameThatThereIsAlreadyIsTheSameTrack) {
+  StoppedClock clock;
+  Trace trace(clock);
+  Trace::Track& lane = trace.add_track("engine");
+  EXPECT_EQ(&trace.add_track("engine"), &lane);
+  EXPECT_NE(&trace.add_track("nvme"), &lane);
+}
+
 TEST(TraceTest, AFullRingDropsItsOldestAndCountsThem) {
   StoppedClock clock;
   Trace trace(clock, {.events_per_track = 4});

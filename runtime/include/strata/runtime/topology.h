@@ -80,15 +80,20 @@ struct HostFacts {
   std::string kernel;  ///< "6.1.0-18-amd64"
   std::uint64_t total_ram_bytes = 0;
   std::uint64_t available_ram_bytes = 0;
-  std::optional<std::uint64_t> cgroup_limit_bytes;         ///< the smallest limit from our cgroup upwards
-  std::optional<std::uint64_t> cgroup_used_bytes;          ///< of the cgroup with that limit
+  std::optional<std::uint64_t> cgroup_limit_bytes;  ///< the smallest limit from our cgroup upwards
+  std::optional<std::uint64_t> cgroup_used_bytes;   ///< of the cgroup with that limit
+  /// What the cgroups leave, from ours upwards the least: limit less use, where file cache, which gives way,
+  /// counts as free.
+  std::optional<std::uint64_t> cgroup_free_bytes;
   std::optional<double> cgroup_cpus;                       ///< CPU quota over its period
   std::optional<std::uint64_t> memlock_limit_bytes;        ///< none: unlimited
   std::optional<std::uint64_t> address_space_limit_bytes;  ///< RLIMIT_AS; none: unlimited
   std::uint64_t address_space_used_bytes = 0;              ///< mapped by this process
+  std::uint64_t own_bytes = 0;                             ///< resident of this process, files not counted
   HugePages huge_pages;
 
-  /// What a run may take now: available RAM, or what the cgroup leaves where that is less.
+  /// What a run may take now: available RAM, or what the cgroups leave where that is less. Swap is not
+  /// counted.
   std::uint64_t usable_ram_bytes() const noexcept;
 };
 /// Reads /proc and /sys below `root` (tests own one; the real one is ""), getrlimit and uname. What is

@@ -27,7 +27,7 @@ namespace strata {
 class Trace {
  public:
   struct Options {
-    std::size_t events_per_track = 65536;  ///< 40 bytes each
+    std::size_t events_per_track = 32768;  ///< 40 bytes each, resident from the start
   };
   class Track;
 
@@ -37,14 +37,15 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  /// A lane, shown in the order of the calls. Lives as long as the Trace. Allocates.
+  /// A lane, shown in the order of the calls; of a name that there is already, the same one. Lives as long as
+  /// the Trace. Allocates.
   Track& add_track(std::string name);
   /// Off, recording costs one load; on at first. The caller turns it on for the steps that log.trace names.
   void set_enabled(bool on) noexcept { enabled_.store(on, std::memory_order_relaxed); }
   bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
 
-  /// Writes all that is held, beside `path` and then renamed over it, in blocks: the JSON is several times
-  /// the rings. Recording may go on. Errors: what `io` meets.
+  /// Writes all that is held, beside `path` and then renamed over it, in blocks and from one ring at a
+  /// time: the JSON is several times the rings. Recording may go on. Errors: what `io` meets.
   Status write(Io& io, const std::string& path);
 
  private:
