@@ -36,6 +36,8 @@ class TransferSink {
   /// Bytes [at, at + bytes) of a reading transfer are in memory; a transfer's blocks come in any order, each
   /// once.
   virtual void arrived(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept = 0;
+  /// The device has moved bytes of some transfer: nothing is stuck.
+  virtual void progressed() noexcept = 0;
   /// Nothing of it is in flight any more. `outcome` is the first failure of any of its blocks.
   virtual void finished(std::uint32_t index, Status outcome) noexcept = 0;
 };

@@ -1,5 +1,6 @@
 // What each of several paths can do, before objects are striped over them.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -60,6 +61,7 @@ class PathProbe final : public TransferSink {
 
   void departing(std::uint32_t, std::size_t, std::size_t) noexcept override {}
   void arrived(std::uint32_t, std::size_t, std::size_t) noexcept override {}
+  void progressed() noexcept override { moves_.fetch_add(1, std::memory_order_relaxed); }
   void finished(std::uint32_t, Status outcome) noexcept override {
     const MutexLock lock(mutex_);
     outcome_ = std::move(outcome);
@@ -76,9 +78,12 @@ class PathProbe final : public TransferSink {
     extent_ = extent;
     engine_->start(0, {write, pages_.get(), {&extent_, 1}});
     const MutexLock lock(mutex_);
-    while (!is_done_)
-      if (done_.wait_for(mutex_, deadline_) == std::cv_status::timeout && !is_done_)
-        return Status::error(Code::timeout, str("no completion within ", deadline_.count(), " ms"));
+    while (!is_done_) {
+      const std::uint64_t moved = moves_.load(std::memory_order_relaxed);
+      if (done_.wait_for(mutex_, deadline_) == std::cv_status::timeout && !is_done_ &&
+          moves_.load(std::memory_order_relaxed) == moved)
+        return Status::error(Code::timeout, str("nothing was moved within ", deadline_.count(), " ms"));
+    }
     return outcome_;
   }
 
@@ -86,6 +91,7 @@ class PathProbe final : public TransferSink {
   const std::chrono::milliseconds deadline_;
   const Pages pages_;
   const SteadyClock clock_;
+  std::atomic<std::uint64_t> moves_{0};  // of the device; a plain counter
   Extent extent_;
   Mutex mutex_;
   Condition done_;

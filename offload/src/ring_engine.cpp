@@ -226,7 +226,10 @@ void RingEngine::handle(const RingCompletion& completion) {
     return;
   }
   ops_[index].tag = 0;
-  if (completion.result > 0) return progress(index, static_cast<std::size_t>(completion.result));
+  if (completion.result > 0) {
+    sink_.progressed();
+    return progress(index, static_cast<std::size_t>(completion.result));
+  }
   switch (completion.result) {
     case -EAGAIN:
     case -EBUSY:

@@ -50,6 +50,7 @@ class StoreCore final : public TransferSink {
 
   void departing(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept override;
   void arrived(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept override;
+  void progressed() noexcept override { moves_.fetch_add(1, std::memory_order_relaxed); }
   void finished(std::uint32_t index, Status outcome) noexcept override STRATA_EXCLUDES(mutex_);
 
  private:
@@ -91,7 +92,8 @@ class StoreCore final : public TransferSink {
   void end(std::uint32_t index, const Status& outcome) STRATA_REQUIRES(mutex_);
   void feed_starved(std::uint32_t slot_class) STRATA_REQUIRES(mutex_);
   void drop_pending(std::uint64_t id) STRATA_REQUIRES(mutex_);
-  // Waits until a request ends or a slot comes free. An error, for good, when none does by the deadline.
+  // Waits until a request ends, a slot comes free or the device has moved something, however little of a long
+  // request. An error, for good, when nothing of that happens by the deadline.
   Status await_change() STRATA_REQUIRES(mutex_);
 
   const NvmeOptions options_;
@@ -103,6 +105,7 @@ class StoreCore final : public TransferSink {
   mutable Condition done_;                             // a request ended or a slot came free
   Status overdue_ STRATA_GUARDED_BY(mutex_);           // why the store was given up
   std::uint64_t ended_ STRATA_GUARDED_BY(mutex_) = 0;  // requests
+  std::atomic<std::uint64_t> moves_{0};                // of the device; a plain counter
   std::atomic<bool> abandoned_{false};  // nobody owns the memory of requests any more; a plain flag
   SlotPool slots_ STRATA_GUARDED_BY(mutex_);
   IdTable ids_ STRATA_GUARDED_BY(mutex_);

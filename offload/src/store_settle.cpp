@@ -152,17 +152,18 @@ bool StoreCore::wait_for(Ticket ticket, std::int64_t ns) {
 }
 
 Status StoreCore::await_change() {
-  const std::uint64_t seen = ended_;
+  const std::uint64_t seen = ended_, moved = moves_.load(std::memory_order_relaxed);
   if (!overdue_.is_ok()) return overdue_;
-  if (done_.wait_for(mutex_, options_.deadline) == std::cv_status::no_timeout || ended_ != seen)
+  if (done_.wait_for(mutex_, options_.deadline) == std::cv_status::no_timeout || ended_ != seen ||
+      moves_.load(std::memory_order_relaxed) != moved)
     return Status::ok();
   const auto oldest =
       std::min_element(requests_.begin(), requests_.end(), [](const Request& a, const Request& b) {
         return std::pair(!a.active, a.sequence) < std::pair(!b.active, b.sequence);
       });
-  overdue_ = Status::error(Code::timeout,
-                           str(describe(*oldest), ": no completion, of this or of any other request, within ",
-                               options_.deadline.count(), " ms"));
+  overdue_ = Status::error(
+      Code::timeout, str(describe(*oldest), ": nothing was moved, of this or of any other request, within ",
+                         options_.deadline.count(), " ms"));
   done_.notify_all();
   return overdue_;
 }

@@ -56,6 +56,7 @@ class ThreadEngine final : public Engine {
     while (next(piece)) {
       if (piece.part.write) sink_.departing(piece.index, piece.at, piece.part.bytes);
       const Status outcome = move(piece.part);
+      if (outcome.is_ok()) sink_.progressed();
       if (outcome.is_ok() && !piece.part.write) sink_.arrived(piece.index, piece.at, piece.part.bytes);
       if (std::optional<Status> whole = complete(piece, outcome))
         sink_.finished(piece.index, *std::move(whole));

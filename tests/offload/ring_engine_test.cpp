@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <latch>
+#include <semaphore>
 
 #include <strata/runtime/str.h>
 
@@ -213,6 +214,23 @@ TEST_F(RingEngineTest, ACompletionThatNeverComesIsToldToThoseWhoWaitForAPlace) {
   });
   EXPECT_EQ(child.exit_code, 0) << child.said;
   EXPECT_TRUE(child.said.starts_with("timeout: writing id 1")) << child.said;
+}
+
+// A disk that takes longer than the deadline for a whole request is slow, not stuck.
+TEST_F(RingEngineTest, ARequestWhoseBlocksGoOnMayTakeLongerThanTheDeadline) {
+  constexpr std::size_t kBlocks = 6;
+  std::binary_semaphore never(0);
+  rig_.ring().capacity = 2;  // of each direction one block at a time
+  rig_.ring().on_op = [&never](const detail::RingOp&, std::uint64_t) {
+    static_cast<void>(never.try_acquire_for(std::chrono::milliseconds(300)));
+    return RingFaults::kDoIt;
+  };
+  const auto store = rig_.make({.block_bytes = kSlotBytes / kBlocks / 4096 * 4096,
+                                .request_slots = 2,
+                                .deadline = std::chrono::milliseconds(1000)});
+  EXPECT_TRUE(write_now(*store, 7, first_).is_ok());
+  EXPECT_TRUE(read_now(*store, 7, read_).is_ok());
+  EXPECT_TRUE(read_ == first_);
 }
 
 TEST_F(RingEngineTest, EverythingAtOnceGivesTheSameBytesForManySeeds) {

@@ -49,7 +49,7 @@ struct NvmeOptions {
   bool direct = true;  ///< O_DIRECT where the file system takes it
   int io_threads = 2;  ///< of the threads engine, for each dir
   std::uint32_t request_slots = 64;  ///< requests in flight; submitting blocks while all are taken
-  /// A store in which nothing completes for this long, while something is in flight, is given up. Longer than
+  /// A store in which no block is moved for this long, while something is in flight, is given up. Longer than
   /// any driver takes to report a device that does not answer.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
   Trace* trace = nullptr;  ///< gets tracks with a span for each request; outlives the store
