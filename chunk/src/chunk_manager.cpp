@@ -267,4 +267,8 @@ std::size_t ChunkManager::used_slots(Tier tier, std::uint32_t slot_class) const 
   return slots.slots.size() - slots.free.size();
 }
 
+std::size_t ChunkManager::most_used_slots(Tier tier, std::uint32_t slot_class) const noexcept {
+  return pools_[static_cast<std::size_t>(tier)][slot_class].most_used;
+}
+
 }  // namespace strata

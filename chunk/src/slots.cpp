@@ -79,7 +79,6 @@ Status ChunkManager::lay_out_slots(Tier tier, BufferView slab) {
     for (std::uint32_t s = homes[c]; s < n; ++s) pools.back().free.push(static_cast<std::int32_t>(s));
   }
   std::vector<std::int32_t> next(placement_.classes.size(), 0);
-  std::size_t bytes = 0;
   for (std::size_t i = 0; i < copies_.size(); ++i) {
     const CopyKey key = key_of(static_cast<std::int32_t>(i));
     if (placement_.home(key) != tier) continue;
@@ -88,9 +87,10 @@ Status ChunkManager::lay_out_slots(Tier tier, BufferView slab) {
     Slot& held = pools[class_of_[i]].slots[static_cast<std::size_t>(home.slot)];
     held.home = true;
     held.owner = static_cast<std::int32_t>(i);
-    bytes += held.view.bytes;
   }
-  return charge(tier, bytes, "homes of chunk payloads");
+  for (Pool& slots : pools) slots.most_used = slots.slots.size() - slots.free.size();
+  // Windows too: a slab is resident whole from the start, whoever holds its slots.
+  return charge(tier, slab.bytes, "slots of chunk payloads");
 }
 
 // For as long as the manager lives.
@@ -109,12 +109,10 @@ Result<bool> ChunkManager::take_slot(CopyKey key, Tier tier, std::int32_t needed
     STRATA_TRY_ASSIGN(const bool made, make_room(key, tier, needed_at));
     if (!made) return false;
   }
-  Slot& taken = slots.slots[static_cast<std::size_t>(slots.free.front())];
-  STRATA_TRY_ASSIGN(taken.charge, budgets_[static_cast<std::size_t>(tier)]->reserve(
-                                      taken.view.bytes, "a chunk payload in passing"));
   target.slot = slots.free.front();
   slots.free.pop();
-  taken.owner = static_cast<std::int32_t>(index(key));
+  slots.slots[static_cast<std::size_t>(target.slot)].owner = static_cast<std::int32_t>(index(key));
+  slots.most_used = std::max(slots.most_used, slots.slots.size() - slots.free.size());
   return true;
 }
 
@@ -123,7 +121,6 @@ void ChunkManager::give_slot(CopyKey key, Tier tier) {
   if (tier == Tier::nvme || slot(key, tier).home) return;
   Slot& held = slot(key, tier);
   held.owner = -1;
-  held.charge = Reservation();
   pool(key, tier).free.push(copy(key, tier).slot);
   copy(key, tier).slot = -1;
 }
@@ -187,7 +184,6 @@ Status ChunkManager::hand_over(CopyKey from, CopyKey to, Tier tier) {
   std::swap(copy(from, tier).slot, copy(to, tier).slot);
   std::swap(gained.owner, left.owner);
   std::swap(gained.home, left.home);
-  std::swap(gained.charge, left.charge);
   take_over(to, tier);
   return drop(from);  // at rest, so it cannot fail
 }

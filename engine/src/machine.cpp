@@ -91,6 +91,16 @@ Result<std::unique_ptr<Machine>> Machine::create(const RunPlan& plan,
   return machine;
 }
 
+// Before the slabs are there: measuring its paths takes memory for a while. Null where nothing is on nvme.
+Result<std::unique_ptr<NvmeStore>> Machine::make_store(Io& io) {
+  NvmeOptions options = plan.options.nvme;
+  options.classes = store_classes(plan.layout, plan.placement);
+  for (const SlotClass& more : activation_classes(plan.train)) options.classes.push_back(more);
+  options.trace = trace;
+  if (options.classes.empty() || dry()) return std::unique_ptr<NvmeStore>();
+  return NvmeStore::create(io, options);
+}
+
 Status Machine::take_memory(Io& io) {
   for (std::size_t t = 0; t < kTiers; ++t)
     budgets[t] =
@@ -107,6 +117,7 @@ Status Machine::take_memory(Io& io) {
                     budgets[1]->reserve(fixed.total(), "inputs, losses, norm leaves and activations"));
   STRATA_TRY_ASSIGN(fixed_charges[2], budgets[0]->reserve(state_bytes, "keys and values"));
   STRATA_TRY_ASSIGN(fixed_charges[3], budgets[2]->reserve(plan.trace.nvme_fixed_bytes, "activations"));
+  STRATA_TRY_ASSIGN(std::unique_ptr<NvmeStore> files, make_store(io));
   const std::size_t device_slots = plan.placement.bytes(plan.layout, Tier::device);
   const std::size_t pinned_slots = plan.placement.bytes(plan.layout, Tier::pinned);
   STRATA_TRY_ASSIGN(device, backend.allocate(MemoryKind::device,
@@ -116,13 +127,7 @@ Status Machine::take_memory(Io& io) {
   state_memory = device.view().part(arena_bytes, state_bytes);
   pinned_memory = pinned.view().part(0, fixed.total());
 
-  std::vector<SlotClass> classes = store_classes(plan.layout, plan.placement);
-  for (const SlotClass& more : activation_classes(plan.train)) classes.push_back(more);
-  if (!classes.empty() && !dry()) {
-    NvmeOptions options = plan.options.nvme;
-    options.classes = classes;
-    options.trace = trace;
-    STRATA_TRY_ASSIGN(std::unique_ptr<NvmeStore> files, NvmeStore::create(io, options));
+  if (files != nullptr) {
     STRATA_TRY(files->register_memory(pinned.view()));
     store = std::move(files);
   }

@@ -103,6 +103,7 @@ class Machine {
 
  private:
   Machine(const RunPlan& run_plan, const Engine::Environment& environment);
+  Result<std::unique_ptr<NvmeStore>> make_store(Io& io);
   Status take_memory(Io& io);
 };
 

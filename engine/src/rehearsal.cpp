@@ -1,8 +1,10 @@
+#include <algorithm>
+
 #include <strata/engine/engine.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/null_backend.h>
 
-#include "cached_sequences.h"
+#include "engine_impl.h"
 #include "no_batches.h"
 #include "planning.h"
 
@@ -42,6 +44,23 @@ Status rehearse(Engine& engine, const RunPlan& plan) {
   return trains ? engine.train_step(batches, 1e-3, report) : Status::ok();
 }
 
+// Windows were made for the room there is. What no part of a run has held is not taken: without it every
+// decision is the same.
+Placement with_used_windows(const ChunkManager& rehearsed, const RunPlan& plan) {
+  Placement used = plan.placement, least = plan.placement;
+  set_least_windows(plan.layout, plan.trace, least);
+  for (const Tier tier : {Tier::device, Tier::pinned}) {
+    const auto t = static_cast<std::size_t>(tier);
+    const std::vector<std::uint32_t> homes = plan.placement.home_counts(plan.layout, tier);
+    for (std::uint32_t c = 0; c < homes.size(); ++c) {
+      const auto passing = static_cast<std::uint32_t>(rehearsed.most_used_slots(tier, c)) - homes[c];
+      std::uint32_t& window = used.classes[c].window[t];
+      window = std::min(window, std::max(passing, least.classes[c].window[t]));
+    }
+  }
+  return used;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<const RunPlan>> Engine::plan(const ProgramSet& programs,
@@ -69,8 +88,12 @@ Result<std::unique_ptr<const RunPlan>> Engine::plan_with(
   STRATA_TRY_ASSIGN(const std::unique_ptr<Backend> null, create_null_backend());
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
   SteadyClock clock;
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Engine> engine, create(*plan, {*null, *pool, clock, posix_io()}));
+  STRATA_TRY_ASSIGN(std::unique_ptr<Engine> engine, create(*plan, {*null, *pool, clock, posix_io()}));
   STRATA_TRY(rehearse(*engine, *plan).annotate("planning"));
+  Placement used = with_used_windows(*engine->impl_->machine().chunks, *plan);
+  engine.reset();  // it looks at the placement
+  plan->placement = std::move(used);
+  STRATA_TRY_ASSIGN(engine, create(*plan, {*null, *pool, clock, posix_io()}));
   plan->planned_peak = engine->peak_bytes();
   return std::unique_ptr<const RunPlan>(std::move(plan));
 }

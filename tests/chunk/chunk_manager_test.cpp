@@ -108,6 +108,17 @@ TEST(ChunkManagerTest, AFailedCopyGivesItsSlotBack) {
   EXPECT_EQ(rig->differences, 0);
 }
 
+TEST(ChunkManagerTest, TheMostSlotsEverHeldAtOnceAreCountedWhoeverHeldThem) {
+  const auto rig = parameters_in_ram(4, 4);
+  EXPECT_EQ(rig->manager->most_used_slots(Tier::pinned, 0), 4u) << "homes";
+  for (const ChunkId chunk : {0u, 1u, 2u, 3u}) {
+    rig->check(param(chunk), Tier::device, 0);
+    if (chunk > 0) must(rig->manager->evict(param(chunk), Tier::device));
+  }
+  EXPECT_EQ(rig->manager->used_slots(Tier::device, 0), 1u);
+  EXPECT_EQ(rig->manager->most_used_slots(Tier::device, 0), 2u);
+}
+
 TEST(ChunkManagerTest, AFailedWriteLeavesTheSourceDirtyAndNamesChunkAndPayload) {
   const auto rig = parameters_on_nvme(2, 1, 1);
   rig->put(param(1), Tier::pinned, 50, Intent::update);

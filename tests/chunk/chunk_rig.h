@@ -97,8 +97,7 @@ class ChunkRig {
     must(backend->synchronize(stream));
   }
 
-  /// Bytes of homes and of window slots that somebody holds: what the budget of a memory tier must say,
-  /// exactly.
+  /// Bytes of homes and of window slots that somebody holds.
   std::size_t held_bytes(Tier tier) const {
     std::size_t bytes = 0;
     for (std::uint32_t c = 0; c < placement.classes.size(); ++c)
@@ -111,9 +110,10 @@ class ChunkRig {
   }
   Status audit() const {
     for (const Tier tier : {Tier::device, Tier::pinned})
-      if (held_bytes(tier) != charged_bytes(tier))
-        return Status::error(Code::internal, str(to_string(tier), ": slots hold ", held_bytes(tier),
-                                                 " bytes, the budget says ", charged_bytes(tier)));
+      if (placement.bytes(layout, tier) != charged_bytes(tier))
+        return Status::error(Code::internal,
+                             str(to_string(tier), ": slots have ", placement.bytes(layout, tier),
+                                 " bytes, the budget says ", charged_bytes(tier)));
     return manager->audit();
   }
 

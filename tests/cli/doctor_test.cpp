@@ -73,6 +73,7 @@ TEST(DoctorTest, ACgroupThatLeavesLittleMemoryDegrades) {
   DoctorFacts facts = healthy();
   facts.host.cgroup_limit_bytes = 2 * kGiB;
   facts.host.cgroup_used_bytes = 1536 * kMiB;
+  facts.host.cgroup_free_bytes = 512 * kMiB;
   EXPECT_EQ(row(facts, "ram").health, Health::degraded);
   EXPECT_THAT(row(facts, "ram").detail, HasSubstr("cgroup limit 2.0 GiB, 1.5 GiB used"));
 }

@@ -1,4 +1,9 @@
 // Budgets that change while a run trains, and what a run does where they are too small.
+#include <sys/mount.h>
+
+#include <cerrno>
+#include <cstring>
+
 #include "e2e_rig.h"
 
 namespace strata::test {
@@ -75,6 +80,55 @@ TEST_F(CliBudgetE2e, ARequestThatCannotBeMetLeavesTheRunAsItWas) {
   const ProgramResult ended = program.finish();
   EXPECT_EQ(ended.exit_code, 0) << ended.said();
   expect_same_states("run", "whole");
+}
+
+/// Beside a disk of three quarters of what kTight keeps on nvme. Where none may be mounted the test is
+/// skipped.
+class CliSmallDiskE2e : public CliBudgetE2e {
+ protected:
+  void SetUp() override {
+    Words words = kTight;
+    words.emplace_back("--json");
+    const auto plan = nlohmann::json::parse(strata(tiny("plan", words)).out);
+    const auto needed = plan["tiers"]["nvme"]["planned_bytes"].get<std::uint64_t>();
+    must(posix_io().make_dirs(file("disk")));
+    is_mounted_ =
+        ::mount("tmpfs", file("disk").c_str(), "tmpfs", 0, str("size=", needed / 4 * 3).c_str()) == 0;
+    if (!is_mounted_) GTEST_SKIP() << "no tmpfs may be mounted here: " << std::strerror(errno);
+    ASSERT_EQ(strata(run_of("whole", 40, kRoomy)).exit_code, 0);
+  }
+  ~CliSmallDiskE2e() override {
+    if (is_mounted_) ::umount2(file("disk").c_str(), MNT_DETACH);
+  }
+  /// A run all in RAM that is asked to use the disk says `answer` and trains on to the same bits.
+  void expect_goes_on(const Words& disk, const std::string& answer) {
+    Words words = kRoomy;
+    words.insert(words.end(), disk.begin(), disk.end());
+    RunningProgram program(STRATA_PROGRAM, run_of("run", 40, words), options_);
+    ASSERT_TRUE(program.wait_for("step 2/40"));
+    ASSERT_EQ(strata(budget_of("run", kTight)).exit_code, 0);
+    EXPECT_TRUE(program.wait_for(answer));
+    const ProgramResult ended = program.finish();
+    EXPECT_EQ(ended.exit_code, 0) << ended.said();
+    EXPECT_THAT(ended.out, Not(HasSubstr("going on in")));
+    expect_same_states("run", "whole");
+    EXPECT_EQ(summary("run")["budget_bytes"]["device"], 8 << 20);
+    EXPECT_EQ(strata({"train", "--resume", "run", "train.steps=41"}).exit_code, 0);
+  }
+
+ private:
+  bool is_mounted_ = false;
+};
+
+TEST_F(CliSmallDiskE2e, ADiskWithoutRoomIsSeenBeforeAnythingIsGivenUp) {
+  expect_goes_on({"memory.nvme_dir=disk"},
+                 "which is refused; training goes on as it was: memory.nvme_dir = disk");
+}
+
+// Each folder alone has room for its half.
+TEST_F(CliSmallDiskE2e, WhereTheNewPlanFailsAfterAllTheRunGoesOnInTheOld) {
+  expect_goes_on({"memory.nvme_dir=disk/a,disk/b", "memory.nvme_rates=1,1"},
+                 "which failed; training goes on as it was, from run/checkpoints/");
 }
 
 TEST_F(CliBudgetE2e, ARunThatIsNotRunningTakesThemWhenItIsResumed) {

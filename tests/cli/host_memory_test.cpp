@@ -5,40 +5,73 @@
 
 #include <strata/runtime/units.h>
 
+#include "engine/tiny_run.h"
+
 namespace strata::cli {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-HostFacts with_ram(std::uint64_t bytes) {
+HostFacts with_free(std::uint64_t bytes) {
   HostFacts facts;
-  facts.total_ram_bytes = bytes;
+  facts.total_ram_bytes = 8 * kGiB;
+  facts.available_ram_bytes = bytes;
+  facts.own_bytes = kBesideSlabs;
   return facts;
 }
 
-TEST(HostMemoryTest, AllOfTheRamIsAllowedAndAByteMoreIsNot) {
-  EXPECT_TRUE(check_host_memory(kGiB, 2, with_ram(kGiB)).is_ok());
-  const Status refused = check_host_memory(kGiB + 1, 2, with_ram(kGiB));
+TEST(HostMemoryTest, AllThatIsFreeIsAllowedAndAByteMoreIsNot) {
+  EXPECT_TRUE(check_host_memory(kGiB, 2, with_free(kGiB)).is_ok());
+  const Status refused = check_host_memory(kGiB + 1, 2, with_free(kGiB));
   EXPECT_EQ(refused.code(), Code::does_not_fit);
-  EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("1073741825"), HasSubstr("there are 1073741824"), HasSubstr("memory.pinned")));
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("1073741825"), HasSubstr("room for 1073741824"),
+                                                    HasSubstr("8.0 GiB"), HasSubstr("memory.pinned")));
   EXPECT_TRUE(check_host_memory(kGiB, 2, HostFacts{}).is_ok()) << "nothing is known";
 }
 
-// What the cgroup holds already may be cache that gives way, so its limit alone counts.
-TEST(HostMemoryTest, ACgroupBelowTheRamIsWhatCounts) {
-  HostFacts facts = with_ram(8 * kGiB);
+TEST(HostMemoryTest, WhatTheProcessWillHoldBesideThePlanIsLeftFree) {
+  HostFacts facts = with_free(kGiB);
+  facts.own_bytes = 8 * kMiB;
+  EXPECT_TRUE(check_host_memory(kGiB - kBesideSlabs + 8 * kMiB, 2, facts).is_ok());
+  EXPECT_FALSE(check_host_memory(kGiB - kBesideSlabs + 8 * kMiB + 1, 2, facts).is_ok());
+}
+
+TEST(HostMemoryTest, ACgroupThatLeavesLessThanTheRamIsWhatCounts) {
+  HostFacts facts = with_free(4 * kGiB);
   facts.cgroup_limit_bytes = 256 * kMiB;
-  facts.cgroup_used_bytes = 200 * kMiB;
-  EXPECT_TRUE(check_host_memory(256 * kMiB, 2, facts).is_ok());
-  const Status refused = check_host_memory(256 * kMiB + 4096, 2, facts);
+  facts.cgroup_free_bytes = 56 * kMiB;
+  EXPECT_TRUE(check_host_memory(56 * kMiB, 2, facts).is_ok());
+  const Status refused = check_host_memory(56 * kMiB + 4096, 2, facts);
   EXPECT_EQ(refused.code(), Code::does_not_fit);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("the cgroup's limit is 268435456 (256.0 MiB)"));
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("56.0 MiB are free in the memory cgroup, whose limit is 256.0 MiB"));
+}
+
+TEST(HostMemoryTest, WhatAnOldPlanGivesBackIsFreeForTheNew) {
+  HostFacts facts = with_free(kGiB);
+  facts.own_bytes = 2 * kGiB + kBesideSlabs;
+  EXPECT_TRUE(check_host_memory(3 * kGiB, 2, facts, 2 * kGiB).is_ok());
+  EXPECT_FALSE(check_host_memory(3 * kGiB + 1, 2, facts, 2 * kGiB).is_ok());
+}
+
+TEST(HostMemoryTest, TheNearestBudgetsThatAreNamedHoldTheRun) {
+  const ProgramSet programs = test::tiny_programs();
+  EngineOptions options;
+  options.budgets = {2 * kMiB, 2 * kMiB, 8 * kMiB};
+  const auto plan = must(Engine::plan(programs, options));
+  const std::uint64_t ram = (plan->planned_peak[0] + plan->planned_peak[1]) / 4 * 3;
+  const auto nearest = budgets_within(*plan, ram, true);
+  ASSERT_TRUE(nearest.has_value());
+  EXPECT_LE((*nearest)[0] + (*nearest)[1], ram);
+  options.budgets = *nearest;
+  const auto smaller = must(Engine::plan(programs, options));
+  EXPECT_LE(smaller->planned_peak[0] + smaller->planned_peak[1], ram);
+  EXPECT_FALSE(budgets_within(*plan, 4096, true).has_value()) << "nothing so small holds it";
 }
 
 TEST(HostMemoryTest, AnAddressSpaceWithoutRoomForLibrariesIsRefused) {
-  HostFacts facts = with_ram(8 * kGiB);
+  HostFacts facts = with_free(8 * kGiB);
   facts.address_space_limit_bytes = 2 * kGiB;
   facts.address_space_used_bytes = 100 * kMiB;
   EXPECT_TRUE(check_host_memory(kGiB, 2, facts).is_ok());

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <strata/runtime/units.h>
+
 #include "engine/tiny_run.h"
 
 namespace strata {
@@ -51,6 +53,25 @@ TEST(EngineTest, PlannedPeakIsTheMeasuredPeakInEveryTier) {
   run.train(6);
   EXPECT_EQ(run.engine->peak_bytes(), run.plan->planned_peak);
   for (std::size_t t = 0; t < kTiers; ++t) EXPECT_LE(run.plan->planned_peak[t], options.budgets[t]);
+}
+
+// Slabs of the whole budget would be resident beyond the plan; this backend has no byte beyond it.
+TEST(EngineTest, ARunTakesNoMoreThanItsPlannedPeak) {
+  for (const std::uint64_t device : {600 * kKiB, 900 * kKiB, 2 * kMiB}) {
+    EngineOptions options;
+    options.budgets = {device, 2 * kMiB, 4 * kMiB};
+    options.policy = PlacementPolicy::pinned;
+    options.chunk_elems = 4096;
+    const test::TempDir dir;
+    options.nvme.dirs = {dir.path()};
+    auto plan = must(Engine::plan(tiny_programs(Recompute::block), options));
+    const TierBytes planned = plan->planned_peak;
+    TinyRun run(std::move(plan), 2,
+                {.device_bytes = planned[0], .pinned_bytes = planned[1], .schedule = Schedule::latest_legal});
+    must(run.engine->initialize(1));
+    run.train(3);
+    EXPECT_EQ(run.engine->peak_bytes(), planned);
+  }
 }
 
 }  // namespace

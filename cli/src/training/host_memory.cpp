@@ -1,9 +1,12 @@
 #include "training/host_memory.h"
 
-#include <algorithm>
+#include <malloc.h>
 
+#include <algorithm>
+#include <vector>
+
+#include <strata/offload/placement_planner.h>
 #include <strata/runtime/str.h>
-#include <strata/runtime/units.h>
 
 namespace strata::cli {
 namespace {
@@ -14,18 +17,17 @@ constexpr int kServiceThreads = 8;
 // Generated code, tables of libraries, the program's own heap. A small run was measured to map 0.3 GiB in
 // all.
 constexpr std::uint64_t kAddressesBeside = 256 * kMiB;
+constexpr std::uint64_t kPage = 4096;
+
+std::uint64_t less(std::uint64_t from, std::uint64_t bytes) { return from - std::min(from, bytes); }
 
 }  // namespace
 
 std::uint64_t usual_budget(const HostFacts& facts) {
-  constexpr std::uint64_t kPage = 4096;
-  return facts.usable_ram_bytes() / 10 * 4 / kPage * kPage;
+  return std::min(room_for_slabs(facts), facts.usable_ram_bytes()) / 10 * 4 / kPage * kPage;
 }
 
-std::uint64_t usual_gpu_budget(std::uint64_t free_bytes) {
-  constexpr std::uint64_t kPage = 4096;
-  return free_bytes / 10 * 9 / kPage * kPage;
-}
+std::uint64_t usual_gpu_budget(std::uint64_t free_bytes) { return free_bytes / 10 * 9 / kPage * kPage; }
 
 Status check_gpu_memory(std::uint64_t planned_bytes, const ComputeDevice& gpu) {
   constexpr std::uint64_t kKernels = 256 * kMiB;  // code that is loaded when it is first launched
@@ -37,15 +39,26 @@ Status check_gpu_memory(std::uint64_t planned_bytes, const ComputeDevice& gpu) {
           ") are free, and kernels take some of it: lower memory.device, or end what else uses the GPU"));
 }
 
-Status check_host_memory(std::uint64_t planned_bytes, int threads, const HostFacts& facts) {
-  const std::uint64_t cgroup = facts.cgroup_limit_bytes.value_or(UINT64_MAX);
-  const std::uint64_t ram = facts.total_ram_bytes == 0 ? UINT64_MAX : facts.total_ram_bytes;
-  if (planned_bytes > std::min(cgroup, ram))
+std::uint64_t room_for_slabs(const HostFacts& facts, std::uint64_t given_back) noexcept {
+  if (facts.total_ram_bytes == 0) return UINT64_MAX;
+  const std::uint64_t still_to_come = less(kBesideSlabs, less(facts.own_bytes, given_back));
+  return less(facts.usable_ram_bytes() + given_back, still_to_come);
+}
+
+Status check_host_memory(std::uint64_t planned_bytes, int threads, const HostFacts& facts,
+                         std::uint64_t given_back) {
+  if (const std::uint64_t room = room_for_slabs(facts, given_back); planned_bytes > room)
     return Status::error(
         Code::does_not_fit,
-        str("the plan keeps ", planned_bytes, " bytes (", format_bytes(planned_bytes), ") in host memory; ",
-            cgroup < ram ? "the cgroup's limit is " : "there are ", std::min(cgroup, ram), " (",
-            format_bytes(std::min(cgroup, ram)), "): lower memory.device or memory.pinned"));
+        str("the plan keeps ", planned_bytes, " bytes (", format_bytes(planned_bytes),
+            ") in host memory; there is room for ", room, " (", format_bytes(room),
+            "): ", format_bytes(facts.usable_ram_bytes() + given_back), " are free ",
+            facts.cgroup_free_bytes.value_or(UINT64_MAX) < facts.available_ram_bytes
+                ? str("in the memory cgroup, whose limit is ",
+                      format_bytes(facts.cgroup_limit_bytes.value_or(0)))
+                : str("of the machine's ", format_bytes(facts.total_ram_bytes)),
+            ", and the process takes some for itself. Lower memory.device or memory.pinned, or end what else "
+            "uses memory"));
   if (!facts.address_space_limit_bytes) return Status::ok();
   const std::uint64_t limit = *facts.address_space_limit_bytes;
   const std::uint64_t left = limit - std::min(limit, facts.address_space_used_bytes);
@@ -57,6 +70,41 @@ Status check_host_memory(std::uint64_t planned_bytes, int threads, const HostFac
       str("the address space is limited (ulimit -v) to ", limit, " bytes, of which ", left, " (",
           format_bytes(left), ") are left; the plan and ", threads, " threads ask for ", needed, " (",
           format_bytes(needed), "): raise the limit, or use a memory cgroup instead"));
+}
+
+void give_back_free_heap() noexcept {
+#if defined(__GLIBC__)
+  (void)::malloc_trim(0);
+#endif
+}
+
+// The layout stays: of smaller chunks even less may fit, so that what fits here fits anew.
+std::optional<TierBytes> budgets_within(const RunPlan& plan, std::uint64_t ram_bytes, bool device_is_ram) {
+  const std::uint64_t ram = ram_bytes / kPage * kPage;
+  const TierBytes planned = placement_bytes(plan.layout, plan.trace, plan.placement);
+  AccessTrace trace = plan.trace;
+  trace.pinned_fixed_bytes -= plan.undo.bytes;  // made of what is left
+  const auto with = [&](std::uint64_t device, std::uint64_t pinned) -> std::optional<TierBytes> {
+    const PlacementRequest request = {{device, pinned, plan.options.budgets[2]},
+                                      plan.options.policy,
+                                      plan.options.prefetch.value_or(0),
+                                      plan.options.gradients};
+    if (!find_placement(plan.layout, trace, request)) return std::nullopt;
+    return request.budgets;
+  };
+  if (!device_is_ram) return with(plan.options.budgets[0], ram);
+  std::vector<std::uint64_t> devices = {std::min(planned[0], ram), less(ram, planned[1])};
+  constexpr std::uint64_t kParts = 16;
+  for (std::uint64_t part = 1; part < kParts; ++part) devices.push_back(ram / kParts * part / kPage * kPage);
+  std::sort(devices.begin() + 2, devices.end(), [&](std::uint64_t a, std::uint64_t b) {
+    const auto off = [&](std::uint64_t bytes) {
+      return std::max(bytes, planned[0]) - std::min(bytes, planned[0]);
+    };
+    return off(a) < off(b);
+  });
+  for (const std::uint64_t device : devices)
+    if (const auto budgets = with(device, ram - device)) return budgets;
+  return std::nullopt;
 }
 
 }  // namespace strata::cli

@@ -1,6 +1,7 @@
 #include "training/job.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -353,21 +354,73 @@ Result<std::unique_ptr<Job>> Job::start(const TrainConfig& config, const RunPlan
   return job;
 }
 
-Status Job::check_room(const TrainConfig& config, const RunPlan& plan, const RunPlan* before) {
-  STRATA_TRY(check_host_memory(bytes_in_ram(config, plan), config.cpu.share.threads(), read_host_facts()));
+namespace {
+
+// On a GPU what is taken at the start.
+std::uint64_t bytes_on_gpu(const RunPlan& plan) {
+  return placement_bytes(plan.layout, plan.trace, plan.placement)[static_cast<std::size_t>(Tier::device)];
+}
+
+Status check_ram(const TrainConfig& config, const RunPlan& plan, std::uint64_t given_back) {
+  const HostFacts facts = read_host_facts();
+  Status room = check_host_memory(bytes_in_ram(config, plan), config.cpu.share.threads(), facts, given_back);
+  const std::uint64_t ram = room_for_slabs(facts, given_back);
+  if (room.is_ok() || bytes_in_ram(config, plan) <= ram) return room;
+  const auto budgets = budgets_within(plan, ram, config.memory.backend != "cuda");
+  return Status::error(
+      room.code(),
+      str(room.message(), ".\n  ",
+          budgets ? str("it fits now with: memory.device=", (*budgets)[0], " memory.pinned=", (*budgets)[1])
+                  : std::string("no such budgets fit now beside this memory.nvme")));
+}
+
+// Of each folder its part by the rates of the folders; where those are yet to be measured, of all together.
+Status check_disks(const TrainConfig& config, const RunPlan& plan, Io& io,
+                   const std::vector<NvmePath>& before) {
+  const std::uint64_t needed = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)];
+  if (needed == 0) return {};
+  const std::vector<std::string>& dirs = config.memory.nvme_dirs;
+  std::vector<double> rates = config.memory.nvme_rates;
+  if (rates.empty() && before.size() == dirs.size())
+    for (const NvmePath& path : before) rates.push_back(path.rate);
+  if (dirs.size() == 1) rates = {1};
+  const double all_rates = std::accumulate(rates.begin(), rates.end(), 0.0);
+  std::uint64_t free_of_all = 0;
+  for (std::size_t i = 0; i < dirs.size(); ++i) {
+    STRATA_TRY(io.make_dirs(dirs[i]).annotate(str("memory.nvme_dir = ", dirs[i])));
+    STRATA_TRY_ASSIGN(std::uint64_t free, io.free_bytes(dirs[i]));
+    for (const NvmePath& path : before)
+      if (path.dir == dirs[i]) free += path.bytes;
+    free_of_all += free;
+    if (rates.empty()) continue;
+    const auto here = static_cast<std::uint64_t>(static_cast<double>(needed) * rates[i] / all_rates);
+    if (here > free)
+      return Status::error(Code::no_space, str("memory.nvme_dir = ", dirs[i], ": the plan keeps ", here,
+                                               " bytes (", format_bytes(here), ") there, and ", free, " (",
+                                               format_bytes(free), ") are free"));
+  }
+  if (needed <= free_of_all) return {};
+  return Status::error(Code::no_space, str("the plan keeps ", needed, " bytes (", format_bytes(needed),
+                                           ") in ", fmt::format("{}", fmt::join(dirs, ",")), ", where ",
+                                           free_of_all, " (", format_bytes(free_of_all), ") are free"));
+}
+
+}  // namespace
+
+Status Job::check_room(const TrainConfig& config, const RunPlan& plan, Io& io) const {
+  const RunPlan* const before = engine_ == nullptr ? nullptr : &engine_->plan();
+  STRATA_TRY(check_ram(config, plan, before == nullptr ? 0 : bytes_in_ram(config, *before)));
+  if (before != nullptr) STRATA_TRY(check_disks(config, plan, io, engine_->nvme_paths()));
   if (config.memory.backend != "cuda") return {};
-  // What is taken at the start; the peak is what of it is ever in use.
-  const auto on_device = [](const RunPlan& of) {
-    return placement_bytes(of.layout, of.trace, of.placement)[static_cast<std::size_t>(Tier::device)];
-  };
   STRATA_TRY_ASSIGN(ComputeDevice gpu, compute_device(config.memory.backend));
-  if (before != nullptr) gpu.free_bytes += on_device(*before);
-  return check_gpu_memory(on_device(plan), gpu);
+  if (before != nullptr) gpu.free_bytes += bytes_on_gpu(*before);
+  return check_gpu_memory(bytes_on_gpu(plan), gpu);
 }
 
 Status Job::restart(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace) {
   engine_.reset();  // what it held is free, also of the GPU
-  STRATA_TRY(check_room(config, plan));
+  give_back_free_heap();
+  STRATA_TRY(check_room(config, plan, io));
   const bool uses_nvme = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0;
   if (uses_nvme)
     for (const std::string& dir : config.memory.nvme_dirs)

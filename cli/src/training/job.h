@@ -58,9 +58,10 @@ class Job {
   /// `trace` may be null; it outlives the job.
   static Result<std::unique_ptr<Job>> start(const TrainConfig& config, const RunPlan& plan, Io& io,
                                             Trace* trace = nullptr);
-  /// Whether this machine may hold the plan at all, once what this process holds for `before` is given back.
-  /// Errors: `does_not_fit`.
-  static Status check_room(const TrainConfig& config, const RunPlan& plan, const RunPlan* before = nullptr);
+  /// Whether RAM, the GPU and, where there is an engine, the disks have room for the plan now, once what the
+  /// engine holds is given back. Errors: `does_not_fit` with both numbers and the nearest budgets,
+  /// `no_space`.
+  Status check_room(const TrainConfig& config, const RunPlan& plan, Io& io) const;
   Engine& engine() noexcept { return *engine_; }
   /// Gives back the memory of the engine there is, and takes that of `plan`. What was trained is lost unless
   /// it was saved. Errors: those of start(); then there is no engine.

@@ -27,9 +27,13 @@ Result<std::string> ask(const Args& args) {
   given.items.front() = str(run, "/", kResolvedConfig);
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
-  // What a run holds on a GPU it knows itself, and looks at before it gives anything up.
+  // What is free now, what the run holds of it, and a GPU: the run looks at these before it gives anything
+  // up.
+  HostFacts at_most = read_host_facts();
+  at_most.available_ram_bytes = at_most.total_ram_bytes;
+  at_most.cgroup_free_bytes = at_most.cgroup_limit_bytes;
   STRATA_TRY(check_host_memory(bytes_in_ram(loaded.config, *planned.plan), loaded.config.cpu.share.threads(),
-                               read_host_facts()));
+                               at_most));
   STRATA_TRY(BudgetRequest(posix_io(), run).ask(assignments));
   return str("asked: before its next step, or when it is resumed, ", run, " goes on in ",
              fmt::format("{}", fmt::join(assignments, " ")), "\n");

@@ -130,8 +130,15 @@ Args in_budgets(const Args& args, const std::string& run, const std::vector<std:
   return given;
 }
 
+// An engine of this plan, with the states of a checkpoint, in the place of the one there is.
+Status start_from(Going& going, const TrainConfig& config, const RunPlan& plan, const std::string& saved) {
+  STRATA_TRY(going.job->restart(config, plan, going.io, going.trace));
+  return load_checkpoint(going.job->engine(), going.io, saved).status();
+}
+
 // What was asked for is refused before anything is given up; from then on the checkpoint has the states, and
-// the folder says what they were trained in until they are trained in something else.
+// the folder says what they were trained in until they are trained in something else: in the old plan again,
+// where the new one fails after all.
 Status change_budgets(Going& going, Trainer& trainer, const Workload& workload, RunFolder& folder,
                       Progress& progress) {
   const BudgetRequest request(going.io, folder.path());
@@ -157,17 +164,21 @@ Status change_budgets(Going& going, Trainer& trainer, const Workload& workload, 
     return {};
   auto planned = plan_job(*loaded, going.basis());
   if (!planned.has_value()) return refused(planned.status());
-  if (const Status room = Job::check_room(loaded->config, *planned->plan, &going.job->engine().plan());
-      !room.is_ok())
+  if (const Status room = going.job->check_room(loaded->config, *planned->plan, going.io); !room.is_ok())
     return refused(room);
   if (const Status writes = trainer.may_go_on_in(*planned->plan); !writes.is_ok()) return refused(writes);
   STRATA_TRY_ASSIGN(const std::string saved, trainer.leave());
-  const Status started = going.job->restart(loaded->config, *planned->plan, going.io, going.trace);
+  if (const Status started = start_from(going, loaded->config, *planned->plan, saved); !started.is_ok()) {
+    STRATA_TRY(start_from(going, going.loaded.config, *going.planned.plan, saved)
+                   .annotate(str("going on in ", what, " failed (", started.message(),
+                                 "), and as it was too; --resume ", folder.path(), " goes on from ", saved)));
+    trainer.go_on_in(*going.job);
+    progress.line(str("asked for ", what, ", which failed; training goes on as it was, from ", saved, ": ",
+                      started.message()));
+    return {};
+  }
   going.planned = *std::move(planned);
   going.loaded = *std::move(loaded);
-  STRATA_TRY(
-      started.annotate(str("going on in ", what, "; --resume ", folder.path(), " goes on from ", saved)));
-  STRATA_TRY(load_checkpoint(going.job->engine(), going.io, saved).status());
   resolve_late(going.loaded, folder.path(), workload);
   STRATA_TRY(folder.write(kResolvedConfig, run_config_toml(going.io, going.loaded.tree, folder.path())));
   STRATA_TRY(folder.write("plan.json",

@@ -83,8 +83,8 @@ class ChunkManager {
   struct Memory {
     BufferView device, pinned;  ///< slabs of Placement::bytes() each
   };
-  /// Homes and windows are laid out in `memory`; homes are charged to `budgets` here, window slots while in
-  /// use. All references outlive the manager. Errors: `invalid` slab sizes, `does_not_fit`.
+  /// Homes and windows are laid out in `memory` and charged to `budgets`, for as long as the manager lives.
+  /// All references outlive it. Errors: `invalid` slab sizes, `does_not_fit`.
   static Result<std::unique_ptr<ChunkManager>> create(const ChunkLayout& layout, const Placement& placement,
                                                       const Memory& memory, Backend& backend, Mover& mover,
                                                       std::array<Budget*, kTiers> budgets);
@@ -150,6 +150,8 @@ class ChunkManager {
   Residency state(CopyKey key, Tier tier) const noexcept { return copy(key, tier).state; }
   std::uint32_t generation(CopyKey key) const noexcept;
   std::size_t used_slots(Tier tier, std::uint32_t slot_class) const noexcept;
+  /// The most that used_slots() ever was. As every decision, a function of the schedule alone.
+  std::size_t most_used_slots(Tier tier, std::uint32_t slot_class) const noexcept;
   const ManagerCounters& counters() const noexcept { return counters_; }
   const ChunkLayout& layout() const noexcept { return layout_; }
   const Placement& placement() const noexcept { return placement_; }
@@ -161,9 +163,8 @@ class ChunkManager {
 
   struct Slot {
     BufferView view;
-    Fence written;  ///< the contents are valid after this
-    Fence read;     ///< ... and may be overwritten after this as well
-    Reservation charge;
+    Fence written;            ///< the contents are valid after this
+    Fence read;               ///< ... and may be overwritten after this as well
     std::int32_t owner = -1;  ///< index of the key that holds it
     bool home = false;
   };
@@ -184,6 +185,7 @@ class ChunkManager {
   struct Pool {  ///< the slots of one (tier, class)
     std::vector<Slot> slots;
     FreeSlots free;
+    std::size_t most_used = 0;  ///< homes and window slots held at once
   };
   struct Copy {
     Residency state = Residency::absent;
