@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <strata/engine/checkpoint.h>
+#include <strata/runtime/convert.h>
 #include <strata/runtime/digest.h>
 #include <strata/runtime/str.h>
 
@@ -122,10 +123,20 @@ Result<Manifest> load_checkpoint(Engine& engine, Io& io, const std::string& fold
     STRATA_TRY(check_tensors(engine.plan(), *tensors, payload));
     files.push_back(std::move(tensors));
   }
-  for (std::size_t p = 0; p < states.size(); ++p)
+  for (std::size_t p = 0; p < states.size(); ++p) {
+    std::string no_number;  // told once the digests have said that it was saved so
     STRATA_TRY(engine.fill(states[p], [&](const StatePiece& piece, std::span<float> values) {
-      return files[p]->read(piece, values);
+      STRATA_TRY(files[p]->read(piece, values));
+      if (const std::size_t bad = first_non_finite(values); no_number.empty() && bad != values.size())
+        no_number = str("element ", piece.offset + static_cast<std::int64_t>(bad), " of ", piece.name, " (",
+                        to_string(states[p]), ") is ", values[bad]);
+      return Status::ok();
     }));
+    if (!no_number.empty())
+      return Status::error(Code::diverged,
+                           str(folder, ": ", no_number,
+                               ": the run had diverged when it was saved; go on from an earlier checkpoint"));
+  }
   engine.set_steps(manifest.step);
   if (engine.plan().scales_loss()) engine.set_loss_scale(manifest.loss_scale);
   return manifest;

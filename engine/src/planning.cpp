@@ -200,7 +200,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
 }
 
 static PlacementRequest request_of(const EngineOptions& options) {
-  return {options.budgets, options.policy, *options.prefetch, options.gradients};
+  return {options.budgets, options.policy, *options.prefetch, options.gradients, options.most};
 }
 
 // Beside the undo log where there is room for both, else as if there were none.
@@ -325,8 +325,8 @@ Status explain_refusal(std::span<const ProgramSet> choices, const EngineOptions&
   const PlacementRequest request = request_of(plan->options);
   Fitting fitting(choices, options);
   return does_not_fit(plan->layout, plan->trace, request,
-                      smallest_that_fits(options.budgets, may_grow_nvme(request),
-                                         [&](const TierBytes& budgets) { return fitting.fits(budgets); }));
+                      smallest_or_more_than_there_is(
+                          request, [&](const TierBytes& budgets) { return fitting.fits(budgets); }));
 }
 
 }  // namespace strata

@@ -51,6 +51,10 @@ std::string reason(std::string_view message) {
   return text + shown(message.substr(0, message.find("; ")));
 }
 
+bool is_blank(const detail::Line& line) {
+  return !line.too_long && line.text.find_first_not_of(" \t\r") == std::string::npos;
+}
+
 class RecordReader {
  public:
   RecordReader(const Result<ChatTemplate>& chat, JsonlFacts& facts) : chat_(chat), facts_(facts) {}
@@ -60,7 +64,6 @@ class RecordReader {
     std::string text = line.text;
     if (line.number == 1 && text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
     if (text.starts_with(kByteOrderMark)) return Problem{"json", "not JSON: a byte order mark"};
-    if (text.find_first_not_of(" \t\r") == std::string::npos) return Problem{"blank", "a blank line"};
     const Result<json> parsed = detail::parse_strict_json(text);
     if (!parsed.has_value()) {
       const std::string_view why = parsed.status().message();
@@ -196,13 +199,14 @@ class RecordReader {
 /// The problems of a file, a line a kind.
 class ProblemsByKind {
  public:
-  void add(std::uint64_t line, Problem problem) {
+  /// `n`: of this kind, the first of them in `line`.
+  void add(std::uint64_t line, Problem problem, std::uint64_t n = 1) {
     const auto same = std::find_if(found_.begin(), found_.end(),
                                    [&](const Found& f) { return f.first.kind == problem.kind; });
     if (same != found_.end())
-      ++same->others;
+      same->others += n;
     else
-      found_.push_back({line, std::move(problem), 0});
+      found_.push_back({line, std::move(problem), n - 1});
   }
   bool none() const noexcept { return found_.empty(); }
   Status status(const std::string& path) const {
@@ -231,8 +235,14 @@ Result<JsonlFacts> read_jsonl(Io& io, const std::string& path, const Result<Chat
   ProblemsByKind problems;
   bool hopeless = false;  // of an unknown kind: what follows would be wrong for the same reason
   Document document;
+  std::uint64_t first_blank = 0, blanks = 0;  // since the last record: at the end of a file they are let be
   const auto one = [&](const detail::Line& line) -> Status {
     if (hopeless) return {};
+    if (is_blank(line)) {
+      first_blank = blanks++ == 0 ? line.number : first_blank;
+      return {};
+    }
+    if (blanks > 0) problems.add(first_blank, {"blank", "a blank line"}, std::exchange(blanks, 0));
     if (Outcome problem = reader.read(line, document)) {
       hopeless = problem->kind == "kind";
       problems.add(line.number, *std::move(problem));

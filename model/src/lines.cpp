@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include <strata/model/text_check.h>
 #include <strata/runtime/units.h>
 
 namespace strata::detail {
@@ -61,6 +62,7 @@ Result<FileDigest> for_each_line(Io& io, const std::string& path, std::size_t ma
     block.resize(static_cast<std::size_t>(std::min<std::uint64_t>(size - at, kBlockBytes)));
     STRATA_TRY(read_exact(*file, at, std::as_writable_bytes(std::span(block))));
     digester.update(std::string_view(block));
+    if (at == 0) STRATA_TRY(check_byte_order_mark(path, block));
     STRATA_TRY(cutter.add(block));
   }
   STRATA_TRY(cutter.finish());

@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include <strata/model/text_check.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
@@ -95,6 +96,7 @@ Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
   STRATA_TRY_ASSIGN(const std::uint64_t size, source->size());
   begin_document();
   Digester digester;
+  TextCheck check(path);
   std::string text;  // read and not yet encoded
   for (std::uint64_t at = 0; at < size;) {
     const std::size_t old = text.size();
@@ -102,11 +104,14 @@ Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
     const auto block = std::span(text).subspan(old);
     STRATA_TRY(read_exact(*source, at, std::as_writable_bytes(block)));
     digester.update(std::as_bytes(block));
+    STRATA_TRY(check.add(std::string_view(text).substr(old)));
     at += block.size();
     const std::size_t cut = at == size ? text.size() : tokenizer_.last_safe_cut(text);
     STRATA_TRY(append(tokenizer_.encode(std::string_view(text).substr(0, cut)), true));
     text.erase(0, cut);
   }
+  STRATA_TRY(check.finish());
+  if (std::string note = check.note(); !note.empty()) notes_.push_back(std::move(note));
   STRATA_TRY(end_document(true));
   return FileDigest{digester.digest(), size};
 }

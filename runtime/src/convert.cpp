@@ -1,5 +1,7 @@
 #include <strata/runtime/convert.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include <strata/runtime/str.h>
@@ -43,6 +45,20 @@ Status narrow_from_f32(std::span<const float> from, DType dtype, std::span<std::
     std::memcpy(into.data() + 2 * i, &bits, 2);
   }
   return {};
+}
+
+std::size_t first_non_finite(std::span<const float> values) noexcept {
+  constexpr std::uint32_t kExponent = 0x7F800000u;
+  constexpr std::size_t kBlock = 4096;  // without a way out, so that the compiler makes vectors of it
+  const auto is_one = [](float x) { return (std::bit_cast<std::uint32_t>(x) & kExponent) == kExponent; };
+  for (std::size_t at = 0; at < values.size(); at += kBlock) {
+    const auto block = values.subspan(at, std::min(kBlock, values.size() - at));
+    unsigned found = 0;
+    for (const float x : block) found |= is_one(x) ? 1u : 0u;
+    if (found != 0)
+      return at + static_cast<std::size_t>(std::find_if(block.begin(), block.end(), is_one) - block.begin());
+  }
+  return values.size();
 }
 
 }  // namespace strata

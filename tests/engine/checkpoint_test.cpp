@@ -1,5 +1,8 @@
 #include <strata/engine/checkpoint.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,6 +56,27 @@ TEST(CheckpointTest, OnlyTheNewestAreKept) {
     must(save_checkpoint(*run.engine, posix_io(), dir.path(), {}, 2));
   }
   EXPECT_EQ(must(posix_io().list(dir.path())), (std::vector<std::string>{"step-00000003", "step-00000004"}));
+}
+
+TEST(CheckpointTest, AValueThatIsNoNumberNamesItsTensorAndElement) {
+  const TempDir dir;
+  TinyRun run(must(Engine::plan(tiny_programs(), {})));
+  must(run.engine->initialize(3));
+  std::string name;
+  must(run.engine->fill(Payload::m, [&](const StatePiece& piece, std::span<float> values) {
+    std::fill(values.begin(), values.end(), 0.0f);
+    if (name.empty() && values.size() > 2) {
+      name = piece.name;
+      values[2] = INFINITY;
+    }
+    return Status::ok();
+  }));
+  const std::string saved = must(save_checkpoint(*run.engine, posix_io(), dir.path(), {}, 0));
+  TinyRun other(must(Engine::plan(tiny_programs(), {})));
+  const Status status = load_checkpoint(*other.engine, posix_io(), saved).status();
+  EXPECT_EQ(status.code(), Code::diverged);
+  EXPECT_NE(status.message().find(str(saved, ": element 2 of ", name, " (m) is inf")), std::string_view::npos)
+      << status.message();
 }
 
 TEST(CheckpointTest, AFlippedBitIsFoundNamedAndNeverTrainedOn) {

@@ -175,6 +175,26 @@ TEST_F(JsonlTest, AMessageOfALongLineStaysShort) {
   EXPECT_EQ(refusal("{\"\\u001b[31m\": 1}").find('\x1b'), std::string::npos);
 }
 
+// --- Blank lines ---
+
+TEST_F(JsonlTest, BlankLinesAtTheEndAreLetBe) {
+  for (const char* end : {"\n\n", "\n  \t\n\r\n", "\n\n\n\n\n", "\n \t"}) {
+    EXPECT_EQ(must(read(str("{\"text\": \"one\"}\n{\"text\": \"two\"}", end))).n_records, 2u) << end;
+    EXPECT_THAT(documents, ElementsAre("[one]|", "[two]|"));
+  }
+}
+
+TEST_F(JsonlTest, BlankLinesBeforeARecordAreRefusedWithTheFirstAndTheirNumber) {
+  EXPECT_EQ(refusal("{\"text\": \"one\"}\n\n \t\n{\"text\": \"two\"}\n\r\n{\"text\": \"three\"}\n\n"),
+            "a.jsonl: line 2: a blank line (and 2 more)");
+  EXPECT_EQ(refusal("\n{\"text\": \"one\"}"), "a.jsonl: line 1: a blank line");
+  EXPECT_EQ(refusal("\n\n"), "a.jsonl: it holds no record");
+}
+
+TEST_F(JsonlTest, RecordsInUtf16AreNamedAsSuch) {
+  EXPECT_THAT(refusal("\xFF\xFE{"), HasSubstr("a.jsonl: begins with the byte order mark of UTF-16"));
+}
+
 // --- What is no record ---
 
 struct Malformed {
@@ -184,9 +204,6 @@ struct Malformed {
 
 // Each stands after a good line of its kind.
 constexpr Malformed kTexts[] = {
-    {"", "a blank line"},
-    {"  \t", "a blank line"},
-    {"\r", "a blank line"},
     {"{", "not JSON: column 2"},
     {"}", "not JSON: column 1"},
     {"{}", "no 'text'; it has no key"},

@@ -76,5 +76,16 @@ TEST(ConvertTest, SpansConvertAndWrongSizesAreNamed) {
   EXPECT_EQ(widen_to_f32(DType::i32, raw, back).code(), Code::unsupported);
 }
 
+TEST(ConvertTest, TheFirstValueThatIsNoNumberIsFoundWhereverItLies) {
+  std::vector<float> values(10000, -3.4e38f);
+  EXPECT_EQ(first_non_finite({}), 0u);
+  EXPECT_EQ(first_non_finite(values), values.size());
+  values.back() = NAN;
+  for (const std::size_t at : {9999u, 8192u, 4096u, 4095u, 1u, 0u}) {
+    values[at] = at % 2 == 0 ? -INFINITY : NAN;
+    EXPECT_EQ(first_non_finite(values), at);
+  }
+}
+
 }  // namespace
 }  // namespace strata

@@ -53,6 +53,19 @@ std::vector<std::vector<HfTensor>> shards(const DecoderConfig& config, DType dty
   return out;
 }
 
+/// A file with such a value would load, and compute nothing but NaN.
+Status check_values(const std::string& tensor, std::int64_t begin, std::span<const float> values,
+                    std::span<const float> rounded, DType dtype) {
+  const std::size_t bad = first_non_finite(rounded);
+  if (bad == rounded.size()) return {};
+  const std::string where =
+      str("element ", begin + static_cast<std::int64_t>(bad), " of ", tensor, " is ", values[bad]);
+  if (first_non_finite(values.subspan(bad, 1)) == 0)
+    return Status::error(Code::diverged, where + ": the run diverged; export an earlier checkpoint");
+  return Status::error(Code::invalid, str(where, ", which ", to_string(dtype), " cannot hold: export as f32",
+                                          dtype == DType::f16 ? " or bf16" : ""));
+}
+
 Status write_shard(Io& io, const std::string& path, const std::vector<HfTensor>& tensors,
                    const DecoderConfig& config, Params& params, DType dtype) {
   std::vector<TensorSpec> specs;
@@ -60,7 +73,7 @@ Status write_shard(Io& io, const std::string& path, const std::vector<HfTensor>&
     specs.push_back({tensor.name, std::string(safetensors_dtype(dtype)), tensor.shape});
   STRATA_TRY_ASSIGN(const auto writer,
                     SafetensorsWriter::create(io, path, std::move(specs), {{"format", "pt"}}));
-  std::vector<float> block;
+  std::vector<float> block, rounded;
   std::vector<std::byte> raw;
   for (const HfTensor& tensor : tensors) {
     STRATA_TRY_ASSIGN(const std::span<const float> param, params.get(tensor.param));
@@ -69,6 +82,9 @@ Status write_shard(Io& io, const std::string& path, const std::vector<HfTensor>&
       gather_hf(tensor, config, at, param, block);
       raw.resize(block.size() * size_of(dtype));
       STRATA_TRY(narrow_from_f32(block, dtype, raw));
+      rounded.resize(block.size());
+      STRATA_TRY(widen_to_f32(dtype, raw, rounded));
+      STRATA_TRY(check_values(tensor.name, at, block, rounded, dtype));
       STRATA_TRY(writer->append(raw));
     }
   }

@@ -8,6 +8,7 @@
 #include <strata/runtime/convert.h>
 #include <strata/runtime/str.h>
 
+#include "folder_files.h"
 #include "strict_json.h"
 
 namespace strata {
@@ -74,6 +75,7 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
   std::unique_ptr<HfFolder> folder(new HfFolder);
   folder->path_ = path;
   const std::string config_path = path + "/config.json";
+  if (!io.exists(config_path)) STRATA_TRY(explain_hf_folder(io, path));
   STRATA_TRY_ASSIGN(const std::string text, read_text(io, config_path, kConfigLimit));
   auto config = decoder_from_hf_config(text);
   if (!config.has_value()) return config.status().annotate(config_path);
@@ -87,15 +89,19 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
 
 Status HfFolder::open_files(Io& io) {
   std::set<std::string> names = {kSingle};
-  if (const std::string index = path_ + "/" + kIndex; !io.exists(path_ + "/" + kSingle) && io.exists(index)) {
+  const bool has_single = io.exists(path_ + "/" + kSingle);
+  if (const std::string index = path_ + "/" + kIndex; !has_single && io.exists(index)) {
     STRATA_TRY_ASSIGN(const std::string text, read_text(io, index, kIndexLimit));
     auto shards = shards_of(text);
     if (!shards.has_value()) return shards.status().annotate(index);
     names = *std::move(shards);
+  } else if (!has_single) {
+    STRATA_TRY(explain_hf_folder(io, path_));
   }
   for (const std::string& name : names) {
+    STRATA_TRY_ASSIGN(const std::string where, detail::file_in_hf_folder(path_, name));
     STRATA_TRY_ASSIGN(std::unique_ptr<SafetensorsFile> file,
-                      SafetensorsFile::open(io, path_ + "/" + name, OpenMode::read_unlinked));
+                      SafetensorsFile::open(io, where, OpenMode::read_unlinked));
     files_.push_back(std::move(file));
   }
   return {};
@@ -152,12 +158,20 @@ bool HfFolder::is_all(DType dtype) const noexcept {
 
 Status HfFolder::read_block(const Place& place, std::int64_t begin, std::span<float> into) const {
   const std::size_t size = size_of(place.dtype);
-  if (place.dtype == DType::f32)
-    return place.file->read_range(*place.entry, static_cast<std::uint64_t>(begin) * size,
-                                  std::as_writable_bytes(into));
-  std::vector<std::byte> raw(into.size() * size);
-  STRATA_TRY(place.file->read_range(*place.entry, static_cast<std::uint64_t>(begin) * size, raw));
-  return widen_to_f32(place.dtype, raw, into);
+  const std::uint64_t at = static_cast<std::uint64_t>(begin) * size;
+  if (place.dtype == DType::f32) {
+    STRATA_TRY(place.file->read_range(*place.entry, at, std::as_writable_bytes(into)));
+  } else {
+    std::vector<std::byte> raw(into.size() * size);
+    STRATA_TRY(place.file->read_range(*place.entry, at, raw));
+    STRATA_TRY(widen_to_f32(place.dtype, raw, into));
+  }
+  const std::size_t bad = first_non_finite(into);
+  if (bad == into.size()) return {};
+  return Status::error(
+      Code::corrupt,
+      str(path_, ": element ", begin + static_cast<std::int64_t>(bad), " of ", place.entry->name, " is ",
+          into[bad], ": no model computes with that; take an earlier one, or load it anew"));
 }
 
 Result<std::int64_t> HfFolder::elements_of(std::string_view param) const {

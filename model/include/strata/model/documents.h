@@ -56,7 +56,8 @@ inline constexpr std::size_t kMaxRecordBytes = std::size_t{16} << 20;
 /// Gives the documents of a .jsonl file in order, one a line. A line that is no record of the file's kind is
 /// an error; all lines are read before it is returned, and of each kind of problem the first line and the
 /// count of the others is told, a line a kind. After the first problem `take` is called no more. Lines are at
-/// most kMaxRecordBytes long, UTF-8, nested at most 64 deep, and have no key twice. Other keys of a record
+/// most kMaxRecordBytes long, UTF-8, nested at most 64 deep, and have no key twice; blank lines at
+/// the end are let be. Other keys of a record
 /// are let be and counted. Conversations are written as `chat` says; an error in its place is that of the
 /// first one. Errors: `invalid` with "PATH: line N: ..."; those of reading and of `take`.
 Result<JsonlFacts> read_jsonl(Io& io, const std::string& path, const Result<ChatTemplate>& chat,

@@ -15,4 +15,7 @@ Status widen_to_f32(DType dtype, std::span<const std::byte> from, std::span<floa
 /// The other way, rounding to nearest even.
 Status narrow_from_f32(std::span<const float> from, DType dtype, std::span<std::byte> into);
 
+/// The index of the first NaN or infinity; values.size() where there is none.
+std::size_t first_non_finite(std::span<const float> values) noexcept;
+
 }  // namespace strata

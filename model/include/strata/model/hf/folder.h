@@ -21,8 +21,9 @@ namespace strata {
 /// read, and no other. Immutable; read() from one thread at a time.
 class HfFolder {
  public:
-  /// All problems of the tensors at once, by name. Errors: `not_found`, `corrupt`, `invalid` (a shard's name
-  /// that is no plain file name, a symlink), `unsupported`.
+  /// All problems of the tensors at once, by name. Symlinks are followed within the folder and, in a snapshot
+  /// of the hub's cache, into its blobs. Errors: `not_found`, `corrupt`, `invalid` (a shard's name that is no
+  /// plain file name, a symlink to elsewhere), `unsupported`, those of explain_hf_folder().
   static Result<std::unique_ptr<HfFolder>> open(Io& io, const std::string& path);
   ~HfFolder();
 
@@ -34,7 +35,7 @@ class HfFolder {
   bool is_all(DType dtype) const noexcept;
   /// Fills a parameter of record_decoder(config()), in f32, through a buffer of at most 1 MiB. Where the file
   /// holds a tied head too, it must have the token table's bits. Errors: `not_found`, `invalid` for a wrong
-  /// size, `io_error`, `corrupt`.
+  /// size, `io_error`, `corrupt`, also for a NaN or an infinity, naming its tensor and element.
   Status read(std::string_view param, std::span<float> into) const;
   /// The same for elements [offset, offset + into.size()) of it. A parameter whose tensors lie otherwise in
   /// the file than in the model (HfTensor::Layout) is kept whole in f32 until its last part was read.
@@ -65,6 +66,10 @@ class HfFolder {
   mutable std::vector<float> rearranged_;
 };
 
+/// Why a folder that is no model for strata is none, and what to do about it: a PEFT adapter, weights that
+/// PyTorch pickled, GGUF. Ok where it is none of these. Errors: `unsupported`.
+Status explain_hf_folder(Io& io, const std::string& path);
+
 struct HfExport {
   DType dtype = DType::f32;  ///< f32, bf16 or f16
   std::uint64_t shard_bytes =
@@ -77,8 +82,9 @@ struct HfExport {
 using ParamSource = std::function<Status(std::string_view param, std::span<float> into)>;
 
 /// Writes a folder that HfFolder and others read: beside `path` first, every file synced, then renamed.
-/// `path` may not exist. Holds one parameter and 1 MiB at a time. Errors: `invalid`, `no_space`, `io_error`,
-/// those of `source`.
+/// `path` may not exist. Holds one parameter and 2 MiB at a time. Errors: `invalid`, `no_space`, `io_error`,
+/// those of `source`; for a NaN, an infinity or a value past `dtype`, naming its tensor: `diverged`,
+/// `invalid`.
 Status export_hf(Io& io, const std::string& path, const DecoderConfig& config, const ParamSource& source,
                  const HfExport& options);
 /// Reads the folder back and compares every element with `source`, rounded as exported. Errors: `corrupt`,

@@ -1,0 +1,96 @@
+#include "folder_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include <strata/model/hf/folder.h>
+#include <strata/runtime/str.h>
+
+#include "strict_json.h"
+
+namespace strata {
+namespace detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_within(const fs::path& file, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
+}
+
+}  // namespace
+
+Result<std::string> file_in_hf_folder(const std::string& folder, const std::string& name) {
+  const fs::path path = fs::path(folder) / name;
+  std::error_code error;
+  if (!fs::is_symlink(path, error)) return str(folder, "/", name);
+  const fs::path target = fs::canonical(path, error);
+  if (error)
+    return Status::error(Code::not_found,
+                         str(path.string(), ": a symlink to ", fs::read_symlink(path, error).string(),
+                             ", which is not there"));
+  const fs::path home = fs::canonical(folder, error);
+  if (error) return Status::error(Code::io_error, str(folder, ": ", error.message()));
+  const bool is_snapshot = home.parent_path().filename() == "snapshots";
+  if (is_within(target, home) ||
+      (is_snapshot && is_within(target, home.parent_path().parent_path() / "blobs")))
+    return target.string();
+  return Status::error(
+      Code::invalid,
+      str(path.string(), ": a symlink to ", target.string(),
+          ", which is neither in this folder nor in the blobs of "
+          "a hub cache that it is a snapshot of; copy the file here, or name the folder that it is in"));
+}
+
+}  // namespace detail
+
+namespace {
+
+constexpr std::uint64_t kAdapterLimit = 16 << 20;
+
+// Of which model a PEFT folder is, in words; empty where its configuration does not say.
+std::string base_of(Io& io, const std::string& adapter_config) {
+  const auto text = read_text(io, adapter_config, kAdapterLimit);
+  if (!text.has_value()) return {};
+  const auto root = detail::parse_strict_json(*text);
+  if (!root.has_value() || !root->is_object()) return {};
+  const auto base = root->find("base_model_name_or_path");
+  return base != root->end() && base->is_string() ? str(" of ", base->get<std::string>()) : std::string();
+}
+
+}  // namespace
+
+Status explain_hf_folder(Io& io, const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    return Status::error(Code::unsupported, str(path, why));
+  };
+  if (const std::string config = path + "/adapter_config.json"; io.exists(config))
+    return refuse(str(" is a PEFT adapter", base_of(io, config),
+                      ", which has no weights of its own: merge it into its model and name that folder "
+                      "(AutoPeftModelForCausalLM.from_pretrained('",
+                      path, "').merge_and_unload().save_pretrained('DIR'))"));
+  const auto names = io.list(path);
+  if (!names.has_value()) return {};  // whoever reads the folder says why
+  const auto first_of = [&](const auto& matches) {
+    const auto at = std::find_if(names->begin(), names->end(), matches);
+    return at == names->end() ? std::string() : *at;
+  };
+  const auto pickled = first_of([](const std::string& name) {
+    return name.starts_with("pytorch_model") && (name.ends_with(".bin") || name.ends_with(".bin.index.json"));
+  });
+  if (!pickled.empty())
+    return refuse(str(" holds its weights in ", pickled,
+                      ", a pickle, which may run code when it is read and is not read here: write "
+                      "model.safetensors instead (AutoModelForCausalLM.from_pretrained('",
+                      path, "').save_pretrained('DIR'))"));
+  const auto other = first_of([](const std::string& name) {
+    return name.ends_with(".gguf") || name == "tf_model.h5" || name == "flax_model.msgpack" ||
+           name.starts_with("consolidated.");
+  });
+  if (!other.empty())
+    return refuse(str(" holds its weights in ", other, "; model.safetensors, or its shards, can be read"));
+  return {};
+}
+
+}  // namespace strata

@@ -1,0 +1,184 @@
+// Which files of a folder are read, what other folders are called, and values that no model computes with.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <strata/model/hf/folder.h>
+#include <strata/runtime/str.h>
+
+#include "support/temp_dir.h"
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::size_t kHidden = 24;
+
+DecoderConfig small_llama() {
+  DecoderConfig c = decoder_of_family("llama").value();
+  c.layers = 2;
+  c.hidden = kHidden;
+  c.heads = 4;
+  c.kv_heads = 2;
+  c.head_dim = 8;
+  c.ffn = 40;
+  c.vocab = 31;
+  c.positions = 64;
+  return c;
+}
+Status values_of(std::string_view, std::span<float> into) {
+  for (std::size_t i = 0; i < into.size(); ++i) into[i] = static_cast<float>(i % 100) / 128.0f;
+  return {};
+}
+
+class HfFilesTest : public ::testing::Test {
+ protected:
+  HfFilesTest() { must(export_hf(posix_io(), path, config, values_of, {})); }
+  void expect_refused(Code code, std::initializer_list<std::string> parts) const {
+    const Status status = HfFolder::open(posix_io(), path).status();
+    EXPECT_EQ(status.code(), code) << status.message();
+    for (const std::string& part : parts) EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
+  const test::TempDir dir;
+  const DecoderConfig config = small_llama();
+  const std::string path = dir.file("model");
+};
+
+// As the hub's cache has it: every file of a snapshot is a symlink to a blob of its repository.
+class HfHubTest : public HfFilesTest {
+ protected:
+  HfHubTest() {
+    must(posix_io().make_dirs(repository + "/snapshots"));
+    must(posix_io().make_dirs(repository + "/blobs"));
+    must(posix_io().rename(path, snapshot));
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      must(posix_io().rename(snapshot + "/" + name, repository + "/blobs/" + name));
+      link(name, str("../../blobs/", name));
+    }
+  }
+  void link(const std::string& name, const std::string& to) {
+    must(posix_io().remove_all(snapshot + "/" + name));
+    std::filesystem::create_symlink(to, snapshot + "/" + name);
+  }
+  Status opened(const std::string& where) { return HfFolder::open(posix_io(), where).status(); }
+  const std::string repository = dir.file("models--a--b");
+  const std::string snapshot = repository + "/snapshots/0123";
+};
+
+TEST_F(HfHubTest, SymlinksIntoTheBlobsOfItsRepositoryAreFollowed) {
+  EXPECT_TRUE(opened(snapshot).is_ok()) << opened(snapshot).message();
+  std::filesystem::create_symlink(snapshot, dir.file("mine"));
+  EXPECT_TRUE(opened(dir.file("mine")).is_ok()) << "by a symlink to the snapshot";
+}
+
+TEST_F(HfHubTest, SymlinksToAnywhereElseAreRefusedByNameAndTarget) {
+  const std::string other = dir.file("models--c--d/blobs");
+  must(posix_io().make_dirs(other));
+  must(posix_io().make_dirs(repository + "/blobs-of-mine"));
+  for (const std::string& outside : {other, repository + "/blobs-of-mine", repository}) {
+    std::filesystem::copy_file(repository + "/blobs/model.safetensors", outside + "/file");
+    link("model.safetensors", outside + "/file");
+    EXPECT_EQ(opened(snapshot).code(), Code::invalid);
+    EXPECT_THAT(std::string(opened(snapshot).message()),
+                HasSubstr(str("model.safetensors: a symlink to ", outside, "/file, which is neither")));
+  }
+  link("model.safetensors", "../../blobs/nothing");
+  EXPECT_EQ(opened(snapshot).code(), Code::not_found);
+  EXPECT_THAT(std::string(opened(snapshot).message()), HasSubstr("a symlink to ../../blobs/nothing"));
+}
+
+TEST_F(HfHubTest, BlobsAreOfSnapshotsAlone) {
+  must(posix_io().rename(repository + "/snapshots", repository + "/others"));
+  EXPECT_EQ(opened(repository + "/others/0123").code(), Code::invalid);
+}
+
+// --- Folders of other kinds ---
+
+TEST_F(HfFilesTest, APickledModelIsNamedWithWhatToDo) {
+  must(posix_io().remove_all(path + "/model.safetensors"));
+  must(write_text_atomically(posix_io(), path + "/pytorch_model.bin", "PK"));
+  expect_refused(Code::unsupported,
+                 {path + " holds its weights in pytorch_model.bin, a pickle", "save_pretrained"});
+  must(posix_io().rename(path + "/pytorch_model.bin", path + "/pytorch_model.bin.index.json"));
+  expect_refused(Code::unsupported, {"pytorch_model.bin.index.json, a pickle"});
+  must(posix_io().rename(path + "/pytorch_model.bin.index.json", path + "/model-Q4.gguf"));
+  expect_refused(Code::unsupported, {"holds its weights in model-Q4.gguf; model.safetensors"});
+}
+
+TEST_F(HfFilesTest, AnAdapterIsNamedWithTheModelItIsOf) {
+  must(posix_io().remove_all(path + "/model.safetensors"));
+  must(write_text_atomically(posix_io(), path + "/adapter_config.json",
+                             R"({"base_model_name_or_path": "org/base", "peft_type": "LORA"})"));
+  expect_refused(Code::unsupported, {" is a PEFT adapter of org/base", "merge_and_unload"});
+  must(posix_io().remove_all(path + "/config.json"));
+  expect_refused(Code::unsupported, {" is a PEFT adapter of org/base"});
+  must(write_text_atomically(posix_io(), path + "/adapter_config.json", "{"));
+  expect_refused(Code::unsupported, {" is a PEFT adapter, which has no weights of its own"});
+}
+
+TEST_F(HfFilesTest, AModelBesidePickledWeightsIsRead) {
+  must(write_text_atomically(posix_io(), path + "/pytorch_model.bin", "PK"));
+  must(write_text_atomically(posix_io(), path + "/adapter_config.json", "{}"));
+  EXPECT_TRUE(HfFolder::open(posix_io(), path).has_value());
+}
+
+// --- Values that are no numbers ---
+
+TEST_F(HfFilesTest, AWeightThatIsNoNumberNamesItsTensorAndElement) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const std::string other = dir.file(std::string(to_string(dtype)));
+    must(export_hf(posix_io(), other, config, values_of, {.dtype = dtype}));
+    const auto folder = must(HfFolder::open(posix_io(), other));
+    const auto file = must(SafetensorsFile::open(posix_io(), other + "/model.safetensors"));
+    const SafetensorsEntry entry = *file->find("model.layers.1.mlp.down_proj.weight");
+    std::fstream raw(other + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    std::uint64_t header = 0;
+    raw.read(reinterpret_cast<char*>(&header), 8);
+    const std::size_t width = size_of(dtype);
+    raw.seekp(static_cast<std::streamoff>(8 + header + entry.offset + 7 * width));
+    raw.write("\xFF\xFF\xFF\x7F" + (4 - width), static_cast<std::streamsize>(width));
+    raw.close();
+    const auto tensors = hf_tensors(config);
+    const auto tensor =
+        std::find_if(tensors.begin(), tensors.end(), [&](const HfTensor& t) { return t.name == entry.name; });
+    std::vector<float> values(kHidden * 40);
+    const Status status = folder->read(tensor->param, values);
+    EXPECT_EQ(status.code(), Code::corrupt) << status.message();
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("element 7 of model.layers.1.mlp.down_proj.weight is nan"))
+        << to_string(dtype);
+  }
+}
+
+TEST_F(HfFilesTest, NoValueIsExportedThatTheFileCannotHold) {
+  const auto with = [](float value) {
+    return [value](std::string_view param, std::span<float> into) {
+      STRATA_TRY(values_of(param, into));
+      if (param == "final_norm.weight") into[5] = value;
+      return Status::ok();
+    };
+  };
+  const auto refusal = [&](float value, DType dtype, Code code) {
+    const Status status = export_hf(posix_io(), dir.file("other"), config, with(value), {.dtype = dtype});
+    EXPECT_EQ(status.code(), code) << status.message();
+    EXPECT_FALSE(posix_io().exists(dir.file("other")));
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refusal(NAN, DType::f32, Code::diverged), HasSubstr("element 5 of model.norm.weight is nan"));
+  EXPECT_THAT(refusal(-INFINITY, DType::bf16, Code::diverged),
+              HasSubstr("element 5 of model.norm.weight is -inf"));
+  EXPECT_THAT(
+      refusal(70000.0f, DType::f16, Code::invalid),
+      HasSubstr("element 5 of model.norm.weight is 70000, which f16 cannot hold: export as f32 or bf16"));
+  EXPECT_THAT(refusal(3.4e38f, DType::bf16, Code::invalid),
+              HasSubstr("which bf16 cannot hold: export as f32"));
+  must(export_hf(posix_io(), dir.file("other"), config, with(65504.0f), {.dtype = DType::f16}));
+}
+
+}  // namespace
+}  // namespace strata
