@@ -1,44 +1,12 @@
 #include "gemm_stored.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include <strata/cpuopt/convert.h>
 
 #include "storage.h"
 
-namespace strata::kernels {
-namespace {
-
-std::atomic<bool>& widened_is_forced() noexcept {
-  static std::atomic<bool> forced{false};
-  return forced;
-}
-
-}  // namespace
-
-Bf16Gemm bf16_gemm() noexcept {
-  static const Bf16Gemm native = detail::native_bf16_gemm();
-  return widened_is_forced().load(std::memory_order_relaxed) ? Bf16Gemm::widened : native;
-}
-
-const char* bf16_gemm_kind() noexcept {
-  switch (bf16_gemm()) {
-    case Bf16Gemm::amx:
-      return "AMX";
-    case Bf16Gemm::avx512_bf16:
-      return "AVX512-BF16";
-    case Bf16Gemm::widened:
-      break;
-  }
-  return "widened to f32";
-}
-
-void force_widened_bf16_gemm(bool forced) noexcept {
-  widened_is_forced().store(forced, std::memory_order_relaxed);
-}
-
-namespace detail {
+namespace strata::kernels::detail {
 namespace {
 
 /// A block of a matrix as f32, its rows one after the other.
@@ -97,5 +65,4 @@ void TileScratch::give(float* block) noexcept {
   free_.push_back(block);
 }
 
-}  // namespace detail
-}  // namespace strata::kernels
+}  // namespace strata::kernels::detail

@@ -157,6 +157,14 @@ INSTANTIATE_TEST_SUITE_P(Products, GemmStorageTest,
                                   (std::get<3>(test_case.param) ? "_widened" : "");
                          });
 
+TEST(Bf16GemmTest, BothWaysAreMeasuredWhereTheCpuHasInstructionsWhateverIsForced) {
+  const GemmScope scope(true);
+  const Bf16GemmTimes times = measure_bf16_gemm();
+  EXPECT_EQ(times.native_s > 0, native_bf16_gemm() != Bf16Gemm::widened);
+  EXPECT_EQ(times.widened_s > 0, native_bf16_gemm() != Bf16Gemm::widened);
+  EXPECT_EQ(bf16_gemm(), Bf16Gemm::widened) << "it leaves the choice alone";
+}
+
 TEST(Bf16GemmTest, ForcingTheWidenedProductIsSeenAndUndone) {
   const Bf16Gemm native = bf16_gemm();
   {
