@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,14 +33,14 @@ struct Args {
   std::int64_t vocab = 1024;
   std::string format = "hf", dtype = "f32", shard = "5GB";  ///< of `export`
   bool check = false;
-  std::string init;                      ///< of `train`: short for model.from
-  std::int64_t steps = 30;               ///< of `verify`
-  bool practicality = false;             ///< of `verify`
-  bool quick = false;                    ///< of `bench`
-  bool choices = false;                  ///< of `bench`
-  std::string backend = "host";          ///< of `bench`
-  std::string machine;                   ///< of `plan`: a profile's name or file
-  std::optional<double> params{};        ///< of `plan`: of a model of that size; else the configured one
+  std::string init;              ///< of `train`: short for model.from
+  std::int64_t steps = 30;       ///< of `verify`
+  bool practicality = false;     ///< of `verify`
+  bool quick = false;            ///< of `bench`
+  bool choices = false;          ///< of `bench`
+  std::string backend = "host";  ///< of `bench`
+  std::string machine;           ///< of `plan`: a profile's name or file
+  std::string params;            ///< of `plan`: of a model of that size, "7b"; empty: the configured one
   bool sweep = false, optimize = false;  ///< of `plan`
   std::vector<std::string> data;         ///< of `eval`
   std::int64_t batches = 0;              ///< of `eval`; 0: all

@@ -23,7 +23,8 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  strata train --preset austen-5m --out runs/demo\n"
     "  strata plan --preset austen-5m memory.pinned=16MiB\n"
-    "  strata plan --machine h200 --params 13e9 model.seq=2048 train.micro_batch=8\n"
+    "  strata plan models/gpt2\n"
+    "  strata plan --machine h200 --params 13b model.seq=2048 train.micro_batch=8\n"
     "  strata bench --nvme-dir /mnt/nvme\n"
     "  strata verify --preset austen-5m\n"
     "  strata generate runs/demo --prompt \"Elizabeth \"\n"
@@ -122,7 +123,7 @@ void add_machine_options(CLI::App& app, Args& args) {
   app.add_option("--machine", args.machine,
                  str("Forecast the step on another machine: ", names, ", or a profile of strata bench"))
       ->option_text("NAME|FILE");
-  app.add_option("--params", args.params, "Of a LLaMA-like model of so many parameters, as 7e9")
+  app.add_option("--params", args.params, "Of a LLaMA-like model of so many parameters: 7b, 1.3B, 350m, 13e9")
       ->option_text("N");
   CLI::Option* const sweep =
       app.add_flag("--sweep", args.sweep, "Tokens a second over budgets of the device and of pinned RAM");

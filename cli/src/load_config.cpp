@@ -1,8 +1,11 @@
 #include "load_config.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include <strata/model/hf/config.h>
+#include <strata/model/hf/folder.h>
+#include <strata/model/hf/training_settings.h>
 #include <strata/runtime/core_share.h>
 #include <strata/runtime/io.h>
 #include <strata/runtime/str.h>
@@ -14,6 +17,20 @@
 namespace strata::cli {
 namespace {
 
+constexpr std::uint64_t kModelConfigLimit = 16 << 20;
+
+// The Hugging Face folder that an argument names, by itself or by its config.json; empty where it is none. A
+// configuration of ours in JSON may have that name too, but says nothing of a model_type.
+std::string model_folder(std::string item) {
+  while (item.size() > 1 && item.back() == '/') item.pop_back();
+  if (posix_io().exists(item + "/config.json")) return item;
+  const std::filesystem::path path(item);
+  if (path.filename() != "config.json") return {};
+  const auto text = read_text(posix_io(), item, kModelConfigLimit);
+  if (!text.has_value() || text->find("\"model_type\"") == std::string::npos) return {};
+  return path.has_parent_path() ? path.parent_path().string() : ".";
+}
+
 Result<ConfigSources> sources_of(const Args& args) {
   ConfigSources sources;
   sources.environment = args.environment;
@@ -21,6 +38,8 @@ Result<ConfigSources> sources_of(const Args& args) {
   for (const std::string& item : args.items) {
     if (is_assignment(item))
       sources.arguments.push_back(item);
+    else if (const std::string folder = model_folder(item); !folder.empty())
+      sources.arguments.push_back("model.from=" + folder);
     else if (sources.file.empty())
       sources.file = item;
     else
@@ -33,7 +52,11 @@ Result<ConfigSources> sources_of(const Args& args) {
   return sources;
 }
 
-constexpr std::uint64_t kModelConfigLimit = 16 << 20;
+/// What a folder's config.json says.
+struct FolderModel {
+  DecoderConfig decoder;
+  std::string undone;  ///< in training
+};
 
 /// The config.json of the model that a run or a command begins with. A run has its own copy: the folder may
 /// be elsewhere by now, or another model.
@@ -43,11 +66,14 @@ std::string model_config_path(const ConfigTree& tree, const std::string& run) {
   return of_run && posix_io().exists(copy) ? copy : tree.text("model.from") + "/config.json";
 }
 
-Result<DecoderConfig> model_of(const std::string& path) {
+Result<FolderModel> model_of(const std::string& path, const std::string& folder) {
+  if (!posix_io().exists(path)) STRATA_TRY(explain_hf_folder(posix_io(), folder).annotate("model.from"));
   auto text = read_text(posix_io(), path, kModelConfigLimit);
   if (!text.has_value()) return text.status().annotate("model.from");
   auto config = decoder_from_hf_config(*text);
-  return config.has_value() ? std::move(config) : Result<DecoderConfig>(config.status().annotate(path));
+  if (!config.has_value()) return config.status().annotate(path);
+  STRATA_TRY_ASSIGN(std::string undone, undone_in_training(*text));
+  return FolderModel{*std::move(config), std::move(undone)};
 }
 
 std::vector<std::pair<std::string, std::string>> sizes_of(const DecoderConfig& config) {
@@ -150,17 +176,20 @@ Result<LoadedConfig> load_config(const Args& args, ConfigLayer unless_set) {
     sources.arguments.push_back("offload.reopens=" + still_decided(tree));
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
   }
-  std::optional<DecoderConfig> model;
-  if (!tree.text("model.from").empty()) {
+  std::optional<FolderModel> model;
+  if (const std::string from = tree.text("model.from"); !from.empty()) {
     const std::string path = model_config_path(tree, run);
-    STRATA_TRY_ASSIGN(model, model_of(path));
-    sources.found.push_back({path, sizes_of(*model)});
+    STRATA_TRY_ASSIGN(model, model_of(path, from));
+    sources.found.push_back({path, sizes_of(model->decoder)});
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
     STRATA_TRY(check_sizes(tree, sources.found.back()));
   }
   if (!run.empty()) find_paths_in_run(posix_io(), tree, run);
   STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, args.environment));
-  config.model.loaded = model;
+  if (model) {
+    config.model.loaded = std::move(model->decoder);
+    config.model.undone = std::move(model->undone);
+  }
   STRATA_TRY(decide_chat(tree, config));
   return LoadedConfig{std::move(tree), std::move(config)};
 }

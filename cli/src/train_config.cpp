@@ -105,6 +105,7 @@ void fill_placement(const ConfigTree& tree, TrainConfig& config) {
   config.io = {choice(tree, "io.engine"), small(tree, "io.queue_depth"), tree.bytes("io.block"),
                tree.flag("io.direct"), tree.bytes("io.write_budget")};
   config.cpu.isa = choice(tree, "cpu.isa");
+  config.cpu.bf16_gemm = choice(tree, "cpu.bf16_gemm");
 }
 
 void fill_outputs(const ConfigTree& tree, TrainConfig& config) {

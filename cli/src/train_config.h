@@ -26,6 +26,7 @@ struct TrainConfig {
     int layers = 0, hidden = 0, heads = 0, ffn = 0, vocab = 0, seq = 0;
     std::optional<int> kv_heads;          ///< auto: as many as heads
     std::optional<DecoderConfig> loaded;  ///< of the folder `from`, with which the numbers above agree
+    std::string undone;                   ///< what that folder asks for in training and is not done
   } model;
   struct Data {
     std::vector<std::string> train, val;   ///< as written; see locate_data_file
@@ -86,8 +87,9 @@ struct TrainConfig {
     std::uint64_t write_budget_bytes = 0;  ///< kUnlimitedBytes for none
   } io;
   struct Cpu {
-    std::string isa;  ///< scalar, sse4, avx2, avx512, neon, auto
-    CoreShare share;  ///< where the compute threads run; load_config() deals it
+    std::string isa;        ///< scalar, sse4, avx2, avx512, neon, auto
+    std::string bf16_gemm;  ///< native, widened, auto
+    CoreShare share;        ///< where the compute threads run; load_config() deals it
   } cpu;
   struct LogSection {
     std::int64_t every = 0, sample_every = 0;

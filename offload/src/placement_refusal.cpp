@@ -28,7 +28,7 @@ Status does_not_fit(const ChunkLayout& layout, const AccessTrace& trace, const P
   const TierBytes window = {trace.device_fixed_bytes + least.bytes(layout, Tier::device), 0, 0};
   std::string text =
       "the run does not fit its budgets\n  tier     budget        smallest that fits  shortfall\n";
-  std::string keys;
+  std::string keys, beyond;
   for (std::size_t t = 0; t < kTiers; ++t) {
     const bool unlimited = request.budgets[t] == kUnlimited;
     const bool raised = suggestion[t] > request.budgets[t];
@@ -36,6 +36,9 @@ Status does_not_fit(const ChunkLayout& layout, const AccessTrace& trace, const P
                         unlimited ? "unlimited" : format_bytes(request.budgets[t]),
                         raised ? fmt::format("{} B", suggestion[t]) : std::string("as it is"),
                         raised ? format_bytes(suggestion[t] - request.budgets[t]) : std::string("-"));
+    if (raised && suggestion[t] > request.most[t])
+      beyond += fmt::format("{}{} of {}", beyond.empty() ? "" : " and ", format_bytes(request.most[t]),
+                            to_string(static_cast<Tier>(t)));
     if (raised) keys += fmt::format(" memory.{}={}", to_string(static_cast<Tier>(t)), suggestion[t]);
   }
   text += fmt::format(
@@ -43,7 +46,13 @@ Status does_not_fit(const ChunkLayout& layout, const AccessTrace& trace, const P
       "take {}\n",
       format_bytes(window[kDevice]),
       format_bytes(least.bytes(layout, request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned)));
-  text += keys.empty() ? std::string("  no budgets of these tiers fit") : "  it fits with:" + keys;
+  if (keys.empty())
+    text += "  no budgets of these tiers fit";
+  else if (beyond.empty())
+    text += "  it fits with:" + keys;
+  else
+    text +=
+        fmt::format("  no budgets that this machine has fit: it has {}; one with{} would do", beyond, keys);
   return Status::error(Code::does_not_fit, text);
 }
 

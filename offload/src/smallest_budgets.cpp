@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 
 #include <strata/offload/placement_planner.h>
@@ -17,23 +18,25 @@ using Judge = std::function<bool(const TierBytes&)>;
 // `budgets`, which does not fit, with `tier` as large as it takes, to a page, or to a four-thousandth of what
 // it is raised by. A layout may depend on the budget, so that a larger one need not fit where a smaller does:
 // what is found is a place where so much makes the difference.
-std::optional<TierBytes> enlarged(TierBytes budgets, std::size_t tier, const Judge& fits) {
-  constexpr std::uint64_t kPage = 4096, kMostPages = std::uint64_t{1} << 40;
+std::optional<TierBytes> enlarged(TierBytes budgets, std::size_t tier, const Judge& fits,
+                                  const TierBytes& most) {
+  constexpr std::uint64_t kPage = 4096, kAlmostUnlimited = std::uint64_t{1} << 40;
   constexpr std::uint64_t kFine = 4096;
+  const std::uint64_t most_pages = std::min(kAlmostUnlimited, most[tier] / kPage);
   const std::uint64_t budgets_pages = budgets[tier] / kPage;
   std::uint64_t low = budgets_pages;
-  if (low >= kMostPages) return std::nullopt;  // unlimited
+  if (low >= most_pages) return std::nullopt;  // unlimited, or all there is
   const auto fits_with = [&](std::uint64_t pages) {
     budgets[tier] = pages * kPage;
     return fits(budgets);
   };
-  if (!fits_with(kMostPages)) return std::nullopt;
+  if (!fits_with(most_pages)) return std::nullopt;
   std::uint64_t stride = 1;
-  while (low + stride < kMostPages && !fits_with(low + stride)) {
+  while (low + stride < most_pages && !fits_with(low + stride)) {
     low += stride;
     stride *= 2;
   }
-  std::uint64_t high = std::min(low + stride, kMostPages);
+  std::uint64_t high = std::min(low + stride, most_pages);
   const std::uint64_t close = std::max<std::uint64_t>(1, (high - budgets_pages) / kFine);
   while (low + close < high) {
     const std::uint64_t middle = low + (high - low) / 2;
@@ -45,14 +48,15 @@ std::optional<TierBytes> enlarged(TierBytes budgets, std::size_t tier, const Jud
 
 }  // namespace
 
-TierBytes smallest_that_fits(const TierBytes& asked, bool may_grow_nvme, const Judge& fits) {
+TierBytes smallest_that_fits(const TierBytes& asked, bool may_grow_nvme, const Judge& fits,
+                             const TierBytes& most) {
   // Enlarge one tier alone where that is enough, the one that needs least; else the device and pinned memory
   // to the least they can run with, and the rest where there is most room.
   std::optional<TierBytes> best;
   std::uint64_t best_extra = 0;
   for (const std::size_t tier : {kNvme, kPinned, kDevice}) {
     if (tier == kNvme && !may_grow_nvme) continue;
-    const std::optional<TierBytes> one = enlarged(asked, tier, fits);
+    const std::optional<TierBytes> one = enlarged(asked, tier, fits, most);
     if (!one || (best && (*one)[tier] - asked[tier] >= best_extra)) continue;
     best = one;
     best_extra = (*one)[tier] - asked[tier];
@@ -60,14 +64,18 @@ TierBytes smallest_that_fits(const TierBytes& asked, bool may_grow_nvme, const J
   if (best) return *best;
   TierBytes budgets = asked;
   for (std::size_t t = 0; t < kTiers; ++t) {
-    TierBytes generous{kUnlimited / 2, kUnlimited / 2, may_grow_nvme ? kUnlimited / 2 : 0};
+    TierBytes generous;
+    for (std::size_t other = 0; other < kTiers; ++other)
+      generous[other] = other == kNvme && !may_grow_nvme
+                            ? 0
+                            : std::max(asked[other], std::min(kUnlimited / 2, most[other]));
     generous[t] = budgets[t];
     if (fits(generous)) continue;
-    if (const std::optional<TierBytes> one = enlarged(generous, t, fits)) budgets[t] = (*one)[t];
+    if (const std::optional<TierBytes> one = enlarged(generous, t, fits, most)) budgets[t] = (*one)[t];
   }
   for (const std::size_t tier : {kNvme, kPinned, kDevice})
     if ((tier != kNvme || may_grow_nvme) && !fits(budgets))
-      if (const std::optional<TierBytes> one = enlarged(budgets, tier, fits)) budgets = *one;
+      if (const std::optional<TierBytes> one = enlarged(budgets, tier, fits, most)) budgets = *one;
   // The last tier enlarged may have made room that an earlier one no longer needs.
   for (std::size_t t = 0; t < kTiers; ++t) {
     TierBytes less = budgets;
@@ -75,7 +83,8 @@ TierBytes smallest_that_fits(const TierBytes& asked, bool may_grow_nvme, const J
     if (budgets[t] == asked[t]) continue;
     if (fits(less)) {
       budgets = less;
-    } else if (const std::optional<TierBytes> one = enlarged(less, t, fits); one && (*one)[t] < budgets[t]) {
+    } else if (const std::optional<TierBytes> one = enlarged(less, t, fits, most);
+               one && (*one)[t] < budgets[t]) {
       budgets = *one;
     }
   }
@@ -86,13 +95,20 @@ bool may_grow_nvme(const PlacementRequest& request) {
   return request.budgets[kNvme] > 0 || request.policy == PlacementPolicy::nvme;
 }
 
+TierBytes smallest_or_more_than_there_is(const PlacementRequest& request, const Judge& fits) {
+  const bool grows = may_grow_nvme(request);
+  const TierBytes found = smallest_that_fits(request.budgets, grows, fits, request.most);
+  return found != request.budgets ? found : smallest_that_fits(request.budgets, grows, fits);
+}
+
 TierBytes smallest_that_fits(const ChunkLayout& layout, const AccessTrace& trace,
                              const PlacementRequest& request) {
-  return smallest_that_fits(request.budgets, may_grow_nvme(request), [&](const TierBytes& budgets) {
+  const Judge fits = [&](const TierBytes& budgets) {
     PlacementRequest r = request;
     r.budgets = budgets;
     return find_placement(layout, trace, r).has_value();
-  });
+  };
+  return smallest_or_more_than_there_is(request, fits);
 }
 
 }  // namespace strata

@@ -53,9 +53,59 @@ TEST_F(CliPlanE2e, BudgetsAreSweptAndTheSmallestThatDoAreNamed) {
   const ProgramResult sweep = with("--sweep");
   ASSERT_EQ(sweep.exit_code, 0) << sweep.said();
   EXPECT_THAT(sweep.out,
-              AllOf(HasSubstr("tokens/s by budget"), HasSubstr("34.0 GiB"), HasSubstr("544.0 GiB")));
+              AllOf(HasSubstr("tokens/s by budget"), HasSubstr("34.0 GiB"), HasSubstr("136.0 GiB"),
+                    HasSubstr("114.0 GiB"), Not(HasSubstr("272.0 GiB")), Not(HasSubstr("228.0 GiB"))))
+      << "it has 136 and 114 GiB";
   const ProgramResult optimized = with("--optimize");
   EXPECT_THAT(optimized.out, HasSubstr("as fast to a fiftieth with memory.device="));
+}
+
+TEST_F(CliPlanE2e, SizesAreTakenAsPeopleWriteThem) {
+  const auto parameters = [&](const std::string& size) {
+    return nlohmann::json::parse(
+        strata({"plan", "--machine", "h200", "--params", size, "--json"}).out)["parameters"];
+  };
+  EXPECT_EQ(parameters("7b"), parameters("7e9"));
+  EXPECT_EQ(parameters("7B"), parameters("7000000000"));
+}
+
+TEST_F(CliPlanE2e, ARefusalSaysWhereTheMachineHasTooLittle) {
+  const ProgramResult refused =
+      strata({"plan", "--machine", "h200", "--params", "30b", "memory.nvme=0", "train.recompute=block"});
+  EXPECT_EQ(refused.exit_code, 3) << refused.said();
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("no budgets that this machine has fit: it has "),
+                                 Not(HasSubstr("it fits with:"))));
+}
+
+// --- What is planned ---
+
+TEST_F(CliPlanE2e, AFolderIsPlannedByItsNameOrItsConfiguration) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=1"})).exit_code, 0);
+  ASSERT_EQ(strata({"export", "run", "--out", "hf"}).exit_code, 0);
+  const auto plan = [&](const std::string& what) {
+    const ProgramResult planned = strata({"plan", what, "model.seq=32"});
+    EXPECT_EQ(planned.exit_code, 0) << planned.err;
+    return planned.out;
+  };
+  const std::string by_key = plan("model.from=hf");
+  EXPECT_THAT(by_key, HasSubstr("gpt2: 2 layers, hidden 64"));
+  for (const std::string name : {"hf", "hf/", "./hf", "hf/config.json"})
+    EXPECT_EQ(plan(name), by_key) << name;
+  must(posix_io().remove_all(file("hf/model.safetensors")));
+  EXPECT_EQ(plan("hf"), by_key) << "a plan needs no weights";
+  write("config.json", R"({"model": {"layers": 3}})");  // a configuration of ours
+  EXPECT_THAT(plan("config.json"), HasSubstr("3 layers"));
+}
+
+TEST_F(CliPlanE2e, TheTablesNameWhatIsComputedIn) {
+  for (const std::string dtype : {"f32", "bf16", "f16"}) {
+    const std::string says = str("tokens (2 micro-batches of 2 sequences) in ", dtype, ", adamw in fp32");
+    EXPECT_THAT(strata(tiny("plan", {"train.dtype=" + dtype})).out, HasSubstr(says));
+    EXPECT_THAT(strata(tiny("train", {"--out", dtype, "train.steps=1", "train.dtype=" + dtype})).out,
+                HasSubstr(says));
+    const auto json = nlohmann::json::parse(strata(tiny("plan", {"--json", "train.dtype=" + dtype})).out);
+    EXPECT_EQ(json["dtype"], dtype);
+  }
 }
 
 // Of 33 heads of 128 values: all of wgmma's and cuDNN's, but where backward kept more than 2 GiB.
@@ -93,6 +143,8 @@ TEST_F(CliPlanE2e, MistakesAreNamed) {
   refused({"plan", "--machine", "gone.toml"}, 2, "gone.toml");
   refused({"plan", "--machine", "h200", "--params", "7"}, 2, "--params 7: a size from 1e+08");
   refused({"plan", "--machine", "h200", "--params", "0"}, 2, "--params 0: a size from 1e+08");
+  for (const char* none : {"7x", "seven"})
+    refused({"plan", "--machine", "h200", "--params", none}, 2, str("--params ", none));
   refused(tiny("plan", {"--sweep"}), 2, "strata bench measures this one");
   refused({"plan", "--machine", "h200", "--optimize", "--sweep"}, 2, "--sweep");
   refused({"plan", "--machine", "h200", "--optimize", "--json"}, 2, "--json");

@@ -10,6 +10,7 @@ namespace strata {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kSlot = 4096 * 4;
@@ -213,6 +214,24 @@ TEST(PlacementPlannerTest, ARefusalNamesTheShortfallAndASmallestBudgetThatFits) 
     EXPECT_EQ(status.message().find(str("memory.", to_string(static_cast<Tier>(t)), "=", enough[t])) !=
                   std::string_view::npos,
               enough[t] > request.budgets[t]);
+}
+
+// Of the machine: where a tier may not grow, another does; where none may, the refusal says what there is.
+TEST(PlacementPlannerTest, ARefusalProposesNoMoreOfATierThanTheMachineHas) {
+  const Model model = model_of(8);
+  PlacementRequest request{{8 * kPage + 4 * kSlot, kPage + 8 * kSlot, 4 * kSlot}};
+  const TierBytes free_choice = smallest_that_fits(model.layout, model.trace, request);
+  std::size_t grown = 0;
+  while (free_choice[grown] == request.budgets[grown]) ++grown;
+  request.most[grown] = free_choice[grown] - kPage;
+  const TierBytes other = smallest_that_fits(model.layout, model.trace, request);
+  EXPECT_TRUE(fits(model, request, other));
+  EXPECT_LE(other[grown], request.most[grown]);
+  for (std::size_t t = 0; t < kTiers; ++t) request.most[t] = request.budgets[t];
+  const std::string message(plan_placement(model.layout, model.trace, request).status().message());
+  EXPECT_THAT(message, HasSubstr("no budgets that this machine has fit: it has "));
+  EXPECT_THAT(message, Not(HasSubstr("it fits with:")));
+  EXPECT_TRUE(fits(model, request, smallest_that_fits(model.layout, model.trace, request)));
 }
 
 // The least any placement of the kind the planner makes needs: n chunks at home on the device, and of the

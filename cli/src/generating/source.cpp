@@ -38,6 +38,7 @@ Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const Args& arg
 }
 
 Status GenerationSource::open_run(const Args& args) {
+  STRATA_TRY(explain_hf_folder(io_, path_));
   STRATA_TRY(RunFolder::check(io_, path_, RunFolder::Opening::resume));
   Args given = args;
   given.items.front() = str(path_, "/", kResolvedConfig);

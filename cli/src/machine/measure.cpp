@@ -5,6 +5,7 @@
 #include <strata/runtime/io.h>
 #include <strata/runtime/str.h>
 
+#include "machine/machine_load.h"
 #include "machine/measure_parts.h"
 #include "machine/profile_cache.h"
 #include "training/host_memory.h"
@@ -14,6 +15,7 @@ namespace strata::cli {
 Result<MachineProfile> measure_machine(const MeasureOptions& options) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<MeasureRig> rig, MeasureRig::create(options));
   MachineProfile p;
+  const CpuTime before = read_cpu_time();
   const HostFacts facts = read_host_facts();
   p.name = machine_name(rig->device(), rig->share().threads());
   p.source = str("measured by strata bench", options.quick ? " --quick" : "");
@@ -44,6 +46,10 @@ Result<MachineProfile> measure_machine(const MeasureOptions& options) {
       const Status measured = part(choice.name, [&] { return choice.measure(*rig, p); });
       if (!measured.is_ok()) options.tell(measured.message());
     }
+  if (const std::string busy = busy_note(before, read_cpu_time()); !busy.empty()) {
+    options.tell(busy);
+    p.source += ", on a busy machine";
+  }
   return p;
 }
 

@@ -1,13 +1,30 @@
 #include "machine/model_shapes.h"
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include <strata/runtime/str.h>
 
 namespace strata::cli {
+
+Result<double> parse_parameter_count(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  constexpr std::pair<char, double> kUnits[] = {{'k', 1e3}, {'m', 1e6}, {'b', 1e9}, {'t', 1e12}};
+  if (error == std::errc{} && unit.empty()) return number;
+  if (error == std::errc{} && unit.size() == 1)
+    for (const auto& [letter, factor] : kUnits)
+      if (std::tolower(static_cast<unsigned char>(unit[0])) == letter) return number * factor;
+  return Status::error(
+      Code::invalid, str("--params ", text, ": a number, alone or with K, M, B or T: 7b, 1.3B, 350m, 13e9"));
+}
 
 Result<std::vector<std::string>> model_of_size(double parameters) {
   constexpr double kLeast = 1e8, kMost = 1e13, kHead = 128, kVocab = 32000, kFfnUnit = 64;

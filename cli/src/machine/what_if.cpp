@@ -18,10 +18,14 @@ std::uint64_t scaled(std::uint64_t bytes, double by) {
                                  kPage);
 }
 bool is_limited(std::uint64_t bytes) { return bytes != kUnlimited && bytes > 0; }
+// So much more, as far as there is so much; a budget that is above that already is the user's own.
+std::uint64_t scaled_within(std::uint64_t bytes, double by, std::uint64_t most) {
+  return std::min(scaled(bytes, by), std::max(bytes, most / kPage * kPage));
+}
 
 }  // namespace
 
-Result<std::string> next_best_change(const TierBytes& budgets, const Forecast& now,
+Result<std::string> next_best_change(const TierBytes& budgets, const TierBytes& most, const Forecast& now,
                                      const ForecastWith& with) {
   constexpr double kMore = 1.25;
   double best = kNoGain;
@@ -29,7 +33,8 @@ Result<std::string> next_best_change(const TierBytes& budgets, const Forecast& n
   for (std::size_t t = 0; t < kTiers; ++t) {
     if (!is_limited(budgets[t])) continue;
     TierBytes more = budgets;
-    more[t] = scaled(budgets[t], kMore);
+    more[t] = scaled_within(budgets[t], kMore, most[t]);
+    if (more[t] == budgets[t]) continue;
     STRATA_TRY_ASSIGN(const std::optional<Forecast> then, with(more));
     if (!then || now.step_s / then->step_s <= best) continue;
     best = now.step_s / then->step_s;
@@ -37,18 +42,21 @@ Result<std::string> next_best_change(const TierBytes& budgets, const Forecast& n
                        to_string(static_cast<Tier>(t)), more[t], format_bytes(more[t]),
                        format_bytes(budgets[t]), then->step_s, best);
   }
-  return text.empty() ? std::string("a quarter more of no tier would make it a fiftieth faster\n") : text;
+  return text.empty()
+             ? std::string("a quarter more of no tier that the machine has would make it a fiftieth faster\n")
+             : text;
 }
 
-Result<Sweep> sweep_budgets(const TierBytes& budgets, const ForecastWith& with) {
+Result<Sweep> sweep_budgets(const TierBytes& budgets, const TierBytes& most, const ForecastWith& with) {
   constexpr double kFactors[] = {0.25, 0.5, 1, 2, 4};
   Sweep sweep;
-  const auto list = [&](std::uint64_t bytes, std::vector<std::uint64_t>& into) {
-    if (!is_limited(bytes)) return into.push_back(bytes);
-    for (const double factor : kFactors) into.push_back(scaled(bytes, factor));
+  const auto list = [&](std::size_t tier, std::vector<std::uint64_t>& into) {
+    if (!is_limited(budgets[tier])) return into.push_back(budgets[tier]);
+    for (const double factor : kFactors) into.push_back(scaled_within(budgets[tier], factor, most[tier]));
+    into.erase(std::unique(into.begin(), into.end()), into.end());
   };
-  list(budgets[0], sweep.device);
-  list(budgets[1], sweep.pinned);
+  list(0, sweep.device);
+  list(1, sweep.pinned);
   for (const std::uint64_t device : sweep.device) {
     sweep.step_s.emplace_back();
     for (const std::uint64_t pinned : sweep.pinned) {

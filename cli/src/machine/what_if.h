@@ -14,16 +14,18 @@ namespace strata::cli {
 using ForecastWith = std::function<Result<std::optional<Forecast>>(const TierBytes& budgets)>;
 
 /// "with memory.pinned=161061273600 (150 GiB instead of 120 GiB) a step would take 14.2 s: 1.23x as fast", of
-/// a quarter more of one tier that which gains most; that nothing gains a fiftieth, else.
-Result<std::string> next_best_change(const TierBytes& budgets, const Forecast& now, const ForecastWith& with);
+/// a quarter more of one tier that which gains most, or as much as the machine has (`most`); that nothing
+/// gains a fiftieth, else.
+Result<std::string> next_best_change(const TierBytes& budgets, const TierBytes& most, const Forecast& now,
+                                     const ForecastWith& with);
 
 /// Tokens a second over budgets of the device and of pinned RAM, from a quarter of what they are to four
-/// times it, as a table; "-" where the run does not fit.
+/// times it, and not beyond what the machine has (`most`), as a table; "-" where the run does not fit.
 struct Sweep {
   std::vector<std::uint64_t> device, pinned;
   std::vector<std::vector<std::optional<double>>> step_s;  ///< by device, then pinned
 };
-Result<Sweep> sweep_budgets(const TierBytes& budgets, const ForecastWith& with);
+Result<Sweep> sweep_budgets(const TierBytes& budgets, const TierBytes& most, const ForecastWith& with);
 std::string sweep_text(const Sweep& sweep, double tokens);
 std::string sweep_json(const Sweep& sweep, double tokens);
 

@@ -203,6 +203,14 @@ constexpr KeySpec kKeys[] = {
      .doc = "instruction set of the SIMD code",
      .allows_auto = true,
      .choices = "scalar|sse4|avx2|avx512|neon"},
+    {.section = "cpu",
+     .name = "bf16_gemm",
+     .type = KeyType::choice,
+     .default_text = "auto",
+     .doc =
+         "how bf16 matrices are multiplied: by the CPU's bf16 instructions, or widened to f32; auto measures",
+     .allows_auto = true,
+     .choices = "native|widened"},
 };
 
 }  // namespace

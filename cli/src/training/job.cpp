@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <strata/cpuopt/isa.h>
+#include <strata/cpuopt/prefetch.h>
 #include <strata/engine/plan_search.h>
 #include <strata/kernels/attention.h>
 #include <strata/kernels/bf16_gemm.h>
@@ -20,6 +21,8 @@
 #include <strata/runtime/units.h>
 
 #include "machine/compute_device.h"
+#include "machine/gemm_choice.h"
+#include "machine/machine_memory.h"
 #include "param_groups.h"
 #include "training/activation_choices.h"
 #include "training/host_memory.h"
@@ -98,8 +101,8 @@ Status decide_memory(LoadedConfig& loaded, const MachineProfile* machine, const 
   return {};
 }
 
-// The autos that need facts of the machine, not of the model.
-Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = nullptr) {
+// The autos that need facts of the machine, not of the model. What memory it has.
+Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* machine = nullptr) {
   TrainConfig& c = loaded.config;
   resolve_backend(loaded, machine);
   // Of another machine's GPU nothing is asked of this one.
@@ -120,6 +123,7 @@ Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = null
                              "; wgmma is of 9.0 alone, and of builds with 90a in CMAKE_CUDA_ARCHITECTURES"));
   if (c.train.attention == "cudnn" && device.kind == DeviceKind::cuda)
     STRATA_TRY(kernels::cuda_cudnn().status().annotate("train.attention = cudnn"));
+  if (machine == nullptr) STRATA_TRY(settle_bf16_gemm(loaded));
   if (c.train.dtype == "auto" && c.train.fp8) {
     c.train.dtype = "bf16";
     loaded.tree.resolve("train.dtype", c.train.dtype, "what train.fp8 casts");
@@ -134,17 +138,22 @@ Status decide_machine(LoadedConfig& loaded, const MachineProfile* machine = null
   }
   if (c.train.dtype == "auto") {
     const bool native = kernels::bf16_gemm() != kernels::Bf16Gemm::widened;
+    const ConfigEntry& gemm = loaded.tree.entry("cpu.bf16_gemm");
     c.train.dtype = native ? "bf16" : "f32";
     loaded.tree.resolve("train.dtype", c.train.dtype,
-                        native ? str("this CPU multiplies bf16: ", kernels::bf16_gemm_kind())
-                               : std::string("this CPU does not multiply bf16"));
+                        native
+                            ? str("this CPU multiplies bf16: ", kernels::bf16_gemm_kind())
+                            : str("bf16 would be widened to f32: ", gemm.automatic ? gemm.why : gemm.origin));
   }
   STRATA_TRY_ASSIGN(const cpuopt::CpuIsa isa, cpuopt::select_isa(c.cpu.isa == "sse4" ? "sse42" : c.cpu.isa));
   if (c.cpu.isa == "auto")
     loaded.tree.resolve("cpu.isa",
                         std::string(isa == cpuopt::CpuIsa::sse42 ? "sse4" : cpuopt::to_string(isa)),
                         "the best this CPU has");
-  return cpuopt::use_isa(isa);
+  STRATA_TRY(cpuopt::use_isa(isa));
+  static_cast<void>(cpuopt::active_prefetch());  // measured now, not in the first step
+  return machine_memory(machine, device, read_host_facts(),
+                        {*c.memory.device_bytes, *c.memory.pinned_bytes, c.memory.nvme_bytes});
 }
 
 // Masters of what is frozen are worth their memory where they have bits that the model does not compute with
@@ -244,14 +253,16 @@ bool is_known(const MachineProfile& profile, const TrainConfig& c) {
 }  // namespace
 
 Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
-  STRATA_TRY(decide_machine(loaded, basis.elsewhere ? basis.profile : nullptr));
+  STRATA_TRY_ASSIGN(const TierBytes most, decide_machine(loaded, basis.elsewhere ? basis.profile : nullptr));
   TrainConfig& c = loaded.config;
   STRATA_TRY(validate(decoder_config(c)));
   STRATA_TRY(decide_frozen_masters(loaded));
   resolve_reopens(loaded.tree);
   PlannedJob job;
   if (basis.elsewhere) job.elsewhere = basis.profile->name;
-  const EngineOptions asked = engine_options(c);
+  if (!basis.elsewhere) job.bf16_gemm = bf16_gemm_text(loaded);
+  EngineOptions asked = engine_options(c);
+  asked.most = most;
   const bool by_time = basis.profile != nullptr && is_known(*basis.profile, c);
   WaysToRun ways;
   STRATA_TRY_ASSIGN(FoundPlan found,
@@ -305,8 +316,10 @@ Result<PlannedJob> plan_or_split(const Args& args, LoadedConfig& loaded, PlanBas
     if (planned.has_value() || !splits || planned.status().code() != Code::does_not_fit) return planned;
     micro_batch /= 2;
     grad_accum *= 2;
-    STRATA_TRY_ASSIGN(loaded, load(overridden(args, {str("train.micro_batch=", micro_batch),
-                                                     str("train.grad_accum=", grad_accum)})));
+    STRATA_TRY_ASSIGN(LoadedConfig again, load(overridden(args, {str("train.micro_batch=", micro_batch),
+                                                                 str("train.grad_accum=", grad_accum)})));
+    keep_bf16_gemm(loaded, again);
+    loaded = std::move(again);
     loaded.config.data.packing = packing;
   }
 }
@@ -323,15 +336,16 @@ void resolve_backend(LoadedConfig& loaded, const MachineProfile* elsewhere) {
 }
 
 Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs) {
-  STRATA_TRY(decide_machine(loaded));
-  STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan,
-                    Engine::plan(programs, engine_options(loaded.config)));
+  STRATA_TRY_ASSIGN(const TierBytes most, decide_machine(loaded));
+  EngineOptions asked = engine_options(loaded.config);
+  asked.most = most;
+  STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan, Engine::plan(programs, asked));
   resolve_prefetch(loaded, *plan);
   return plan;
 }
 
 Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded) {
-  STRATA_TRY(decide_machine(loaded));  // chooses the dtype it is recorded in
+  STRATA_TRY(decide_machine(loaded).status());  // chooses the dtype it is recorded in
   ProgramSet programs;
   STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(loaded.config));
   programs.eval = fit_to_backend(std::move(evaluation), loaded.config);

@@ -22,6 +22,7 @@ struct PlannedJob {
   std::optional<double> clipped_step_s{};  ///< where updates on trust would be undone: each step clipped
   std::string chosen_by;                   ///< one sentence: of how many ways, by what; or why by none
   std::string elsewhere;                   ///< the machine it is for, where that is not this one
+  std::string bf16_gemm;                   ///< how and why bf16 is multiplied so on cores; empty elsewhere
   std::string split;  ///< of micro-batches that were halved so that it fits: what they were
 };
 /// By which the ways to run a step are judged: without one the first that fits is taken.

@@ -100,9 +100,11 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
   if (const std::int64_t frozen = plan.n_params(false); frozen > 0)
     text += fmt::format("frozen   {:.2f} M parameters; {:.2f} M are trained\n",
                         static_cast<double>(frozen) * 1e-6, static_cast<double>(plan.n_params(true)) * 1e-6);
-  text += fmt::format("step     {} tokens ({} micro-batches of {} sequences), {} in {}, recompute {}{}\n",
-                      static_cast<std::int64_t>(tokens_per_step(c)), c.train.grad_accum, c.train.micro_batch,
-                      c.optim.name, c.offload.states, to_string(job.recompute), attention_text(plan.train));
+  text +=
+      fmt::format("step     {} tokens ({} micro-batches of {} sequences) in {}, {} in {}, recompute {}{}\n",
+                  static_cast<std::int64_t>(tokens_per_step(c)), c.train.grad_accum, c.train.micro_batch,
+                  c.train.fp8 ? c.train.dtype + " and eight bits" : c.train.dtype, c.optim.name,
+                  c.offload.states, to_string(job.recompute), attention_text(plan.train));
   if (job.elsewhere.empty()) {
     const auto device = compute_device(c.memory.backend);
     text +=
@@ -113,6 +115,7 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
   } else {
     text += str("machine  ", job.elsewhere, ", by its profile\n");
   }
+  if (!job.bf16_gemm.empty()) text += str("gemm     ", job.bf16_gemm, "\n");
   if (!job.split.empty())
     text += str("plan     micro-batches were split, as train.allow_split lets them, for ", job.split,
                 " does not fit: sums are taken in another order, so bits are others\n");
@@ -150,13 +153,14 @@ std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recom
   const DecoderConfig d = decoder_config(c);
   const HeldStates held = held_states(plan);
   std::string text = fmt::format(
-      "{{\n  \"parameters\": {},\n  \"trainable_parameters\": {},\n  \"frozen_parameters\": {},\n  "
+      "{{\n  \"dtype\": \"{}\",\n  \"parameters\": {},\n  \"trainable_parameters\": {},\n  "
+      "\"frozen_parameters\": {},\n  "
       "\"chunks\": {},\n  \"chunk_elems\": {},\n  \"held_elems\": {},\n  "
       "\"state_bytes\": {},\n  \"recompute\": \"{}\",\n  "
       "\"prefetch\": {},\n"
       "  \"activation_bytes\": {},\n  \"activations_away\": {{\"values\": {}, \"moved_bytes\": {}, "
       "\"pinned_bytes\": {}, \"nvme_bytes\": {}}},\n  \"instructions\": {},\n  \"tiers\": {{\n",
-      count_parameters(d), plan.n_params(true), plan.n_params(false), plan.layout.n_chunks(),
+      c.train.dtype, count_parameters(d), plan.n_params(true), plan.n_params(false), plan.layout.n_chunks(),
       plan.layout.chunk_elems(), held.elems, held.bytes, to_string(recompute), *plan.options.prefetch,
       plan.trace.device_fixed_bytes, plan.train.offload.n, plan.train.offload.bytes,
       plan.train.offload.host_bytes, plan.trace.nvme_fixed_bytes, plan.train.code.size());

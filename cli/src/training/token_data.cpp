@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <strata/model/documents.h>
+#include <strata/model/text_check.h>
 #include <strata/runtime/digest.h>
 #include <strata/runtime/str.h>
 
@@ -27,6 +28,7 @@ Status add_texts(Io& io, const std::string& file, std::vector<std::string>& text
                       })
         .status();
   STRATA_TRY_ASSIGN(std::string text, read_text(io, file, kMaxCorpusBytes));
+  STRATA_TRY(check_text(file, text));
   texts.push_back(std::move(text));
   return {};
 }

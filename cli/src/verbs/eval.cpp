@@ -163,10 +163,11 @@ int run_eval(const Args& args) {
         Code::invalid, "name a run or a Hugging Face folder first: strata eval runs/demo --data unseen.txt"));
   Subject subject;
   const Args given = with_configuration_of(args, subject);
-  if (!subject.is_folder)
-    if (const Status there = RunFolder::check(posix_io(), subject.path, RunFolder::Opening::resume);
-        !there.is_ok())
-      return refuse(there);
+  if (!subject.is_folder) {
+    Status there = explain_hf_folder(posix_io(), subject.path);
+    if (there.is_ok()) there = RunFolder::check(posix_io(), subject.path, RunFolder::Opening::resume);
+    if (!there.is_ok()) return refuse(there);
+  }
   auto loaded = load_config(given);
   if (!loaded.has_value()) return refuse(loaded.status());
   const auto text = evaluate(given, *loaded, std::move(subject));

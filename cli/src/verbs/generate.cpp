@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <strata/model/prompts.h>
 #include <strata/model/utf8_stream.h>
@@ -90,6 +91,10 @@ std::int64_t prefill_rows_of(const Work& work) {
   return static_cast<std::int64_t>(most);
 }
 
+std::string ids_json(const std::vector<std::int32_t>& ids) {
+  return fmt::format("[{}]", fmt::join(ids, ", "));
+}
+
 std::string prompt_json(const Prompt& prompt) {
   if (prompt.messages.empty()) return str("\"prompt\": ", json_string(prompt.text));
   std::string turns;
@@ -117,6 +122,7 @@ Status report(const Args& args, const Work& work, const GenerationTask& task, co
   if (args.json)
     print(args.out,
           str("{\"index\": ", task.index, ", ", prompt_json(prompt), ", \"text\": ", json_string(text),
+              ", \"prompt_ids\": ", ids_json(task.prompt), ", \"ids\": ", ids_json(done.ids),
               ", \"n_prompt_tokens\": ", task.prompt.size(), ", \"n_tokens\": ", done.ids.size(),
               ", \"stop\": \"", to_string(done.stop), "\"}\n"));
   else

@@ -8,6 +8,7 @@
 #include "machine/profile_cache.h"
 #include "machine/what_if.h"
 #include "training/plan_text.h"
+#include "training/start_notes.h"
 #include "training/write_budget.h"
 #include "verbs/verbs.h"
 
@@ -54,8 +55,9 @@ Result<Basis> basis_of(const Args& args, std::optional<MachineProfile> elsewhere
 // What the machine and the size that were named say, where the user says nothing of the same key.
 Result<LoadedConfig> load(const Args& args, const std::optional<MachineProfile>& elsewhere) {
   Args given = args;
-  if (args.params) {
-    STRATA_TRY_ASSIGN(const std::vector<std::string> model, model_of_size(*args.params));
+  if (!args.params.empty()) {
+    STRATA_TRY_ASSIGN(const double parameters, parse_parameter_count(args.params));
+    STRATA_TRY_ASSIGN(const std::vector<std::string> model, model_of_size(parameters));
     given = completed(given, model);
   }
   ConfigLayer machine;
@@ -112,7 +114,7 @@ Status plan(const Args& args) {
                                                   str("train.grad_accum=", config.train.grad_accum)});
   const ForecastWith with = forecasts_of(as_planned, basis);
   if (args.sweep) {
-    STRATA_TRY_ASSIGN(const Sweep sweep, sweep_budgets(run.options.budgets, with));
+    STRATA_TRY_ASSIGN(const Sweep sweep, sweep_budgets(run.options.budgets, run.options.most, with));
     print(args.out, args.json ? sweep_json(sweep, tokens) : sweep_text(sweep, tokens));
     return {};
   }
@@ -123,11 +125,13 @@ Status plan(const Args& args) {
                                  : std::string()));
     return {};
   }
+  for (const std::string& note : start_notes(config)) print(args.out, note + "\n");
   print(args.out, start_table(config, job, "opened when the run starts"));
   if (job.forecast) {
     print(args.out, forecast_text(*job.forecast, *basis.profile, tokens, job.clipped_step_s) +
                         unpriced_text(run.train, *basis.profile));
-    STRATA_TRY_ASSIGN(const std::string change, next_best_change(run.options.budgets, *job.forecast, with));
+    STRATA_TRY_ASSIGN(const std::string change,
+                      next_best_change(run.options.budgets, run.options.most, *job.forecast, with));
     print(args.out, change);
   }
   if (args.optimize) {

@@ -1,4 +1,6 @@
 #include <strata/model/chat.h>
+#include <strata/model/documents.h>
+#include <strata/model/text_check.h>
 #include <strata/model/tokenizer.h>
 #include <strata/runtime/io.h>
 #include <strata/runtime/str.h>
@@ -18,18 +20,27 @@ Result<std::string> train(const Args& args, Io& io) {
   std::size_t bytes = 0;
   for (const std::string& file : args.items) {
     STRATA_TRY_ASSIGN(std::string text, read_text(io, file, kMaxTextBytes));
+    STRATA_TRY(check_source_name(file));
+    STRATA_TRY(check_text(file, text));
     bytes += text.size();
     texts.push_back(std::move(text));
   }
+  if (bytes == 0)
+    return Status::error(Code::invalid, str("the corpus is empty: ", args.items.size(),
+                                            " files with 0 bytes, the first is ", args.items.front()));
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer,
                     Tokenizer::train(views, static_cast<std::int32_t>(args.vocab)));
   STRATA_TRY(tokenizer.save(io, args.tokenizer));
   std::size_t tokens = 0;
   for (const std::string& text : texts) tokens += tokenizer.encode(text).size();
-  return fmt::format("{}: {} tokens learnt from {} bytes, {:.3f} bytes a token\n", args.tokenizer,
-                     tokenizer.vocab_size(), bytes,
-                     tokens > 0 ? static_cast<double>(bytes) / static_cast<double>(tokens) : 0.0);
+  std::string text = fmt::format("{}: {} tokens learnt from {} bytes, {:.3f} bytes a token\n", args.tokenizer,
+                                 tokenizer.vocab_size(), bytes,
+                                 tokens > 0 ? static_cast<double>(bytes) / static_cast<double>(tokens) : 0.0);
+  if (tokenizer.vocab_size() < args.vocab)
+    text += fmt::format("{} of the {} asked for: no more pairs of tokens come twice in this text\n",
+                        tokenizer.vocab_size(), args.vocab);
+  return text;
 }
 
 Result<std::string> encode(const Args& args, Io& io) {

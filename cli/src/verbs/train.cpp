@@ -15,11 +15,13 @@
 
 #include "exit_code.h"
 #include "load_config.h"
+#include "machine/gemm_choice.h"
 #include "machine/profile_cache.h"
 #include "training/budget_request.h"
 #include "training/plan_text.h"
 #include "training/resume.h"
 #include "training/run_paths.h"
+#include "training/start_notes.h"
 #include "training/summary.h"
 #include "training/trainer.h"
 #include "training/write_budget.h"
@@ -238,6 +240,8 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, std::unique_ptr<Ru
   STRATA_TRY(still_wanted(signals));
   if (!checkpoints.empty()) {
     STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoints.front()));
+    if (const auto products = manifest.run.find(std::string(kProducts)); products != manifest.run.end())
+      STRATA_TRY(settle_bf16_gemm_as(products->second, loaded));
     const auto identity = run_identity(config, *workload);
     STRATA_TRY(check_identity(manifest.run, identity).annotate(checkpoints.front()));
     if (const auto steps = manifest.run.find(std::string(kScheduleSteps));
@@ -278,6 +282,7 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, std::unique_ptr<Ru
   STRATA_TRY(still_wanted(signals));
   STRATA_TRY_ASSIGN(going.job, Job::start(config, *going.planned.plan, io, trace.get()));
   Job& job = *going.job;
+  for (const std::string& note : start_notes(config)) print(args.out, note + "\n");
   for (const std::string& note : workload->notes()) print(args.out, str("data     ", note, "\n"));
   print(args.out, start_table(config, going.planned, nvme_text(job.engine())));
   if (const std::string note = job.engine().nvme_note();

@@ -1,0 +1,82 @@
+#include "machine/gemm_choice.h"
+
+#include <fmt/format.h>
+
+#include <strata/kernels/bf16_gemm.h>
+#include <strata/runtime/str.h>
+
+#include "training/run_folder.h"
+
+namespace strata::cli {
+namespace {
+
+using kernels::Bf16Gemm;
+
+constexpr const char* kKey = "cpu.bf16_gemm";
+constexpr const char* kNative = "native";
+constexpr const char* kWidened = "widened";
+
+bool cpu_has_it() { return kernels::native_bf16_gemm() != Bf16Gemm::widened; }
+
+void decide(LoadedConfig& loaded, const char* choice, std::string why) {
+  loaded.config.cpu.bf16_gemm = choice;
+  loaded.tree.resolve(kKey, std::string(choice), std::move(why));
+}
+
+void decide_by_time(LoadedConfig& loaded) {
+  // Once: every plan of this process is to be of the same bits.
+  static const kernels::Bf16GemmTimes times = kernels::measure_bf16_gemm();
+  const bool native = times.native_s <= times.widened_s;
+  decide(
+      loaded, native ? kNative : kWidened,
+      fmt::format("{} takes {:.2f} of the time that operands widened to f32 take, as measured at the start",
+                  kernels::to_string(kernels::native_bf16_gemm()), times.native_s / times.widened_s));
+}
+
+// What a run has decided elsewhere, not what somebody asks of this machine.
+bool is_of_a_run(const LoadedConfig& loaded) {
+  const std::string& origin = loaded.tree.entry(kKey).origin;
+  return origin.starts_with("file ") && origin.find(kResolvedConfig) != std::string::npos;
+}
+
+}  // namespace
+
+Status settle_bf16_gemm(LoadedConfig& loaded) {
+  TrainConfig& c = loaded.config;
+  const bool computes_in_it =
+      c.memory.backend != "cuda" && (c.train.dtype == "bf16" || c.train.dtype == "auto");
+  if (c.cpu.bf16_gemm == kNative && !cpu_has_it() && !is_of_a_run(loaded))
+    return Status::error(Code::unsupported,
+                         str(loaded.tree.entry(kKey).origin, ": ", kKey,
+                             " = native, but this CPU has neither AVX512-BF16 nor AMX; take "
+                             "auto or widened"));
+  if (c.cpu.bf16_gemm == "auto" && computes_in_it && !cpu_has_it())
+    decide(loaded, kWidened, "this CPU has neither AVX512-BF16 nor AMX");
+  else if (c.cpu.bf16_gemm == "auto" && computes_in_it)
+    decide_by_time(loaded);
+  kernels::force_widened_bf16_gemm(c.cpu.bf16_gemm == kWidened);
+  return {};
+}
+
+Status settle_bf16_gemm_as(const std::string& products, LoadedConfig& loaded) {
+  const bool native = products == kernels::to_string(kernels::native_bf16_gemm()) && cpu_has_it();
+  if (loaded.config.cpu.bf16_gemm == "auto" && (native || products == kernels::to_string(Bf16Gemm::widened)))
+    decide(loaded, native ? kNative : kWidened, "as the checkpoint's run multiplied");
+  return settle_bf16_gemm(loaded);
+}
+
+void keep_bf16_gemm(const LoadedConfig& before, LoadedConfig& loaded) {
+  const ConfigEntry& was = before.tree.entry(kKey);
+  if (loaded.config.cpu.bf16_gemm != "auto" || !was.resolved) return;
+  decide(loaded, before.config.cpu.bf16_gemm == kNative ? kNative : kWidened, was.why);
+}
+
+std::string bf16_gemm_text(const LoadedConfig& loaded) {
+  const TrainConfig& c = loaded.config;
+  if (c.memory.backend == "cuda" || c.train.dtype != "bf16") return {};
+  const ConfigEntry& entry = loaded.tree.entry(kKey);
+  return str("bf16 ", kernels::bf16_gemm() == Bf16Gemm::widened ? "" : "by ", kernels::bf16_gemm_kind(), ": ",
+             entry.automatic ? entry.why : entry.origin);
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,19 @@
+#include "training/start_notes.h"
+
+#include <strata/runtime/str.h>
+
+namespace strata::cli {
+
+std::vector<std::string> start_notes(const TrainConfig& config) {
+  std::vector<std::string> notes;
+  if (!config.model.undone.empty())
+    notes.push_back(str("model    ", config.model.from, "/config.json asks for ", config.model.undone,
+                        " in training, which is not done here: it trains without dropout"));
+  if (const std::int64_t steps = config.train.steps; steps > 0 && config.optim.warmup > steps)
+    notes.push_back(str("optim    optim.warmup = ", config.optim.warmup,
+                        " is longer than the run of train.steps = ", steps,
+                        ": the learning rate rises to the last step, and never falls"));
+  return notes;
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,97 @@
+// How bf16 is multiplied on cores is measured where nobody says, and is the run's from then on.
+#include <regex>
+
+#include <strata/kernels/bf16_gemm.h>
+
+#include "e2e_rig.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using kernels::Bf16Gemm;
+
+class CliGemmE2e : public CliE2e {
+ protected:
+  static bool cpu_has_it() { return kernels::native_bf16_gemm() != Bf16Gemm::widened; }
+  /// Steps of a run of ten, in bf16.
+  ProgramResult train(const std::string& run, int steps, const Words& words = {}) const {
+    Words all = {"--out", run, "train.steps=6", "checkpoint.every=3", "train.dtype=bf16"};
+    if (steps < 6) all.emplace_back("train.max_time=0s");
+    all.insert(all.end(), words.begin(), words.end());
+    return strata(tiny("train", all));
+  }
+  std::string resolved(const std::string& run) const { return read_all(file(run + "/config.resolved.toml")); }
+  std::string line_of(const std::string& run) const {
+    std::smatch found;
+    const std::string text = resolved(run);
+    return std::regex_search(text, found, std::regex("bf16_gemm = .*")) ? found.str() : std::string();
+  }
+  Words without_time() const { return {"train", "--resume", "run", "train.max_time=none"}; }
+  /// A CPU as oneDNN sees it without its bf16 instructions.
+  ProgramOptions lesser() const {
+    ProgramOptions options = options_;
+    options.environment.emplace_back("ONEDNN_MAX_CPU_ISA=AVX512_CORE");
+    return options;
+  }
+};
+
+TEST_F(CliGemmE2e, TheChoiceIsMeasuredPrintedWithItsReasonAndKept) {
+  const ProgramResult trained = train("run", 6);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const std::string why = cpu_has_it()
+                              ? " of the time that operands widened to f32 take, as measured at the start"
+                              : "this CPU has neither AVX512-BF16 nor AMX";
+  EXPECT_THAT(trained.out, AllOf(HasSubstr("gemm     bf16 "), HasSubstr(why)));
+  EXPECT_THAT(line_of("run"), AllOf(testing::ContainsRegex("= \"(native|widened)\""), HasSubstr(why)));
+  EXPECT_THAT(strata(tiny("train", {"--out", "other", "train.steps=1", "train.dtype=f32"})).out,
+              Not(HasSubstr("gemm ")))
+      << "f32 is multiplied in one way";
+}
+
+TEST_F(CliGemmE2e, ARunGoesOnAsItBeganAlsoWhereItsConfigurationDoesNotSay) {
+  std::vector<std::string> digests;
+  for (const std::string choice : {"native", "widened"}) {
+    if (choice == "native" && !cpu_has_it()) continue;
+    must(posix_io().remove_all(file("run")));
+    must(posix_io().remove_all(file("whole")));
+    ASSERT_EQ(train("whole", 6, {"cpu.bf16_gemm=" + choice}).exit_code, 0);
+    digests.push_back(digest("whole"));
+    ASSERT_EQ(train("run", 1, {"cpu.bf16_gemm=" + choice}).exit_code, 0);
+    // As a run of before the key has it.
+    write("run/config.resolved.toml", std::regex_replace(resolved("run"), std::regex("bf16_gemm = .*"), ""));
+    const ProgramResult resumed = strata(without_time());
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_THAT(resumed.err, Not(HasSubstr("multiplied by")));
+    EXPECT_THAT(line_of("run"), AllOf(HasSubstr(choice), HasSubstr("as the checkpoint's run multiplied")));
+    EXPECT_EQ(digest("run"), digest("whole")) << choice;
+  }
+  if (digests.size() == 2) {
+    EXPECT_NE(digests[0], digests[1]) << "else nothing was shown";
+  }
+}
+
+TEST_F(CliGemmE2e, WhatACpuLacksIsRefusedWhereItIsAskedForAndWidenedWhereARunBringsIt) {
+  if (!cpu_has_it()) GTEST_SKIP() << "this CPU has no bf16 instructions to take away";
+  const ProgramResult refused = strata(tiny("plan", {"cpu.bf16_gemm=native"}), lesser());
+  EXPECT_EQ(refused.exit_code, 2) << refused.said();
+  EXPECT_THAT(refused.err, HasSubstr("cpu.bf16_gemm = native, but this CPU has neither AVX512-BF16 nor AMX"));
+  ASSERT_EQ(train("run", 1, {"cpu.bf16_gemm=native"}).exit_code, 0);
+  const ProgramResult resumed = strata(without_time(), lesser());
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("this one by widened to f32"));
+}
+
+TEST_F(CliGemmE2e, WhereItIsWidenedAutoComputesInF32) {
+  EXPECT_THAT(strata(tiny("plan", {"cpu.bf16_gemm=widened"})).out, HasSubstr(" in f32, adamw"));
+  if (cpu_has_it()) {
+    EXPECT_THAT(strata(tiny("plan", {"cpu.bf16_gemm=native"})).out, HasSubstr(" in bf16, adamw"));
+    EXPECT_THAT(strata(tiny("plan"), lesser()).out, HasSubstr(" in f32, adamw"));
+  }
+}
+
+}  // namespace
+}  // namespace strata::test
