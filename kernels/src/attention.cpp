@@ -1,5 +1,7 @@
 #include <strata/kernels/attention.h>
 
+#include <cmath>
+
 #include "attention_blocks.h"
 #include "attention_cudnn.h"
 #include "cuda_ops.h"
@@ -41,6 +43,11 @@ detail::Check check(const char* op, const Args& a) {
       .that(s.seq >= 1 && rows % s.seq == 0, rows, " tokens are not a multiple of seq ", s.seq)
       .that(s.causal || (!s.alibi && !detail::is_given(a.doc_start)),
             "ALiBi and packed documents are for causal attention")
+      .that(s.window >= 0 && (s.window == 0 || s.causal), "a window of ", s.window,
+            " keys; it is 0 or more, and for causal attention")
+      .that(s.softcap >= 0 && (s.softcap == 0 || !s.alibi), "a soft cap of ", s.softcap,
+            "; it is 0 or more, and for attention without ALiBi")
+      .that(s.scale >= 0, "a scale of ", s.scale, "; it is 0 or more")
       .rows("out", a.out, rows, width / parts * s.heads)
       .elements("lse", a.lse, DType::f32, rows * s.heads);
   if (detail::is_given(a.doc_start)) check.elements("doc_start", a.doc_start, DType::i32, rows);
@@ -63,12 +70,16 @@ std::string_view to_string(AttentionBy by) noexcept {
 
 AttentionBy attended_by(const AttentionHeads& shape, std::int64_t tokens, DType dtype, std::int64_t head_dim,
                         bool packed, bool backward) noexcept {
-  const bool by_groups =
-      shape.by == AttentionBy::groups && size_of(dtype) == 2 && (head_dim == 64 || head_dim == 128);
+  const bool by_groups = shape.by == AttentionBy::groups && size_of(dtype) == 2 &&
+                         (head_dim == 64 || head_dim == 128) && shape.softcap == 0;
   const bool by_cudnn =
       !packed &&
       detail::cudnn_takes(detail::cudnn_attention(backward, tokens, shape, dtype, head_dim), shape);
   return by_groups || by_cudnn ? shape.by : AttentionBy::warps;
+}
+
+float attention_scale(const AttentionHeads& shape, std::int64_t head_dim) noexcept {
+  return shape.scale > 0 ? shape.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
 }
 
 std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept {

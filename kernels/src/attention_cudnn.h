@@ -49,9 +49,10 @@ inline constexpr std::int64_t kMostCudnnScoreBytes = std::int64_t{2} << 30;
 
 constexpr bool cudnn_takes(const CudnnAttention& a, const AttentionHeads& s) noexcept {
   constexpr std::int64_t kMostSeq = 1 << 18, kMostHeads = 1 << 20;  // products of these are in 64 bits
-  return s.by == AttentionBy::cudnn && !s.alibi && (a.dtype == DType::bf16 || a.dtype == DType::f16) &&
-         a.d >= 16 && a.d <= 128 && a.d % 8 == 0 && a.seq >= 2 && a.seq <= kMostSeq &&
-         a.batch * a.heads <= kMostHeads && (!a.backward || cudnn_score_bytes(a) <= kMostCudnnScoreBytes);
+  return s.by == AttentionBy::cudnn && !s.alibi && s.window == 0 && s.softcap == 0 && s.scale == 0 &&
+         (a.dtype == DType::bf16 || a.dtype == DType::f16) && a.d >= 16 && a.d <= 128 && a.d % 8 == 0 &&
+         a.seq >= 2 && a.seq <= kMostSeq && a.batch * a.heads <= kMostHeads &&
+         (!a.backward || cudnn_score_bytes(a) <= kMostCudnnScoreBytes);
 }
 
 }  // namespace strata::kernels::detail

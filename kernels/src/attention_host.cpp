@@ -50,7 +50,7 @@ Geometry geometry(const Args& a) {
           a.shape.heads * d,
           detail::attention_pairs(detail::row_count(a.qkv), a.shape),
           a.shape.heads / a.shape.kv_heads,
-          static_cast<float>(1.0 / std::sqrt(static_cast<double>(d))),
+          attention_scale(a.shape, d),
           detail::is_given(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr};
 }
 
@@ -69,18 +69,21 @@ class Blocks {
     const std::int64_t first = i * kQueryRows;
     const std::int64_t rows = std::min(kQueryRows, g_.shape.seq - first);
     // Documents lie one after the other, so the block's first row sees furthest back.
-    return {first, rows, starts_ == nullptr ? 0 : starts_[first],
-            g_.shape.causal ? first + rows : g_.shape.seq};
+    return {first, rows, first_key(first), g_.shape.causal ? first + rows : g_.shape.seq};
   }
   /// The keys of `block`, relative to its low end, that a row sees.
   std::int64_t begin(const Block& block, std::int64_t row) const {
-    return starts_ == nullptr ? 0 : starts_[block.first + row] - block.low;
+    return first_key(block.first + row) - block.low;
   }
   std::int64_t end(const Block& block, std::int64_t row) const {
     return g_.shape.causal ? block.first + row + 1 - block.low : block.keys();
   }
 
  private:
+  std::int64_t first_key(std::int64_t query) const {
+    const std::int64_t start = starts_ == nullptr ? 0 : starts_[query];
+    return g_.shape.window == 0 ? start : std::max(start, query - g_.shape.window + 1);
+  }
   const Geometry& g_;
   const std::int32_t* starts_;
 };
@@ -206,6 +209,9 @@ void forward_head(const Geometry& g, const Blocks& blocks, const ForwardHead& he
       if (const float* add = bias.row(n); add != nullptr) {
         table.scale_add(row + begin, g.scale, add, n);
         scale = 1.0f;
+      } else if (g.shape.softcap > 0) {
+        table.softcap(row + begin, g.scale, g.shape.softcap, n);
+        scale = 1.0f;
       }
       head.lse[block.first + r] = table.attention_softmax(row + begin, scale, n);
       zero_outside(row, begin, end, block.keys());
@@ -234,15 +240,18 @@ void backward_scores(const Geometry& g, const Blocks& blocks, const Block& block
       table.scale_add(p_row + begin, g.scale, add, n);
       scale = 1.0f;
     }
-    table.attention_softmax_backward(p_row + begin, dp_row + begin, head.lse[block.first + r], scale, g.scale,
-                                     n);
+    const float lse = head.lse[block.first + r];
+    if (g.shape.softcap > 0)
+      table.softcap_softmax_backward(p_row + begin, dp_row + begin, lse, g.scale, g.shape.softcap, n);
+    else
+      table.attention_softmax_backward(p_row + begin, dp_row + begin, lse, scale, g.scale, n);
     zero_outside(p_row, begin, end, block.keys());
     zero_outside(dp_row, begin, end, block.keys());
   }
 }
 
 // The first head's last block sees the last keys, so it writes dk and dv there, and the others add to them;
-// with documents it may not see all keys, and the rest is zeroed first.
+// with documents or a window it may not see all keys, and the rest is zeroed first.
 void backward_head(const Geometry& g, const Blocks& blocks, const BackwardHead& head, bool first_head,
                    const Bias& bias, float* p, float* dp) {
   for (std::int64_t b = blocks.count() - 1; b >= 0; --b) {

@@ -29,6 +29,9 @@ Status cached_attention_async(Backend& backend, Stream& stream, const CachedAtte
                  .that(heads_fit, s.heads, " query heads over ", s.kv_heads, " key heads")
                  .that(width % parts == 0, "rows of ", width, " are not a multiple of ", s.heads, " + 2 * ",
                        s.kv_heads, " heads")
+                 .that(s.window >= 0 && s.scale >= 0 && s.softcap >= 0 && (s.softcap == 0 || !s.alibi),
+                       "a window of ", s.window, ", a scale of ", s.scale, ", a soft cap of ", s.softcap,
+                       "; each is 0 or more, and a soft cap is for attention without ALiBi")
                  .elements("positions", a.positions, DType::i32, rows)
                  .elements("slots", a.slots, DType::i32, rows)
                  .shape("keys", a.keys, DType::f32, cache)

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include <strata/kernels/attention.h>
 #include <strata/kernels/cached_attention.h>
@@ -58,18 +57,21 @@ void attend(const Geometry& g, std::int64_t r, std::int64_t kv_head, float* scra
   }
   const detail::CachedAttentionTable& cached = detail::cached_attention_table();
   const detail::RowTable& table = detail::row_table();
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(g.d)));
-  const std::int64_t cache = g.cache_of(g.slot(r), kv_head), n = g.place(r) + 1;
+  const CachedAttentionShape& shape = g.a.shape;
+  const float scale = attention_scale({.scale = shape.scale}, g.d);
+  const std::int64_t all = g.place(r) + 1, n = shape.window == 0 ? all : std::min(all, shape.window);
+  const std::int64_t cache = g.cache_of(g.slot(r), kv_head) + (all - n) * g.d;
   float* bias = scratch + g.capacity;
   for (std::int64_t i = 0; i < group; ++i) {
     const std::int64_t head = kv_head * group + i;
     cached.scores(g.row(r) + head * g.d, g.a.keys.as<float>() + cache, scratch, g.d, n);
-    if (g.a.shape.alibi) {
+    if (shape.alibi) {
       const float slope = alibi_slope(head, g.heads);
       for (std::int64_t j = 0; j < n; ++j) bias[j] = slope * static_cast<float>(j - (n - 1));
       table.scale_add(scratch, scale, bias, n);
     }
-    table.attention_softmax(scratch, g.a.shape.alibi ? 1.0f : scale, n);
+    if (shape.softcap > 0) table.softcap(scratch, scale, shape.softcap, n);
+    table.attention_softmax(scratch, shape.alibi || shape.softcap > 0 ? 1.0f : scale, n);
     cached.mix(scratch, g.a.values.as<float>() + cache, out + i * g.d, g.d, n);
   }
 }

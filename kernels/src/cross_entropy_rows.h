@@ -10,6 +10,7 @@
 #include <strata/runtime/tensor_view.h>
 
 #include "op.h"
+#include "row_table.h"
 #include "stored_table.h"
 
 namespace strata::kernels::detail {
@@ -44,6 +45,19 @@ void row_gradient(const T* row, std::int64_t vocab, std::int32_t target, float l
   const float at_target = cpuopt::exp_of(to_f32(row[target]) - lse) * scale - scale;
   row_table<T>().softmax_from_lse(row, out, lse, scale, vocab);
   out[target] = from_f32<T>(at_target);
+}
+
+/// The same of logits that a soft cap made, by what it was given; in place.
+inline void capped_row_gradient(float* row, std::int64_t vocab, std::int32_t target, float lse, float scale,
+                                float cap) {
+  if (target < 0) {
+    std::fill_n(row, vocab, 0.0f);
+    return;
+  }
+  const float t = row[target] * (1.0f / cap);
+  const float at_target = (cpuopt::exp_of(row[target] - lse) * scale - scale) * (1.0f - t * t);
+  row_table().capped_softmax_from_lse(row, lse, scale, cap, vocab);
+  row[target] = at_target;
 }
 
 }  // namespace strata::kernels::detail

@@ -29,6 +29,8 @@ Status linear_backward_bias(Backend& backend, Stream& stream, const LinearBackwa
 Status gelu_forward(Backend& backend, Stream& stream, const GeluForwardArgs& args);
 Status gelu_backward(Backend& backend, Stream& stream, const GeluBackwardArgs& args);
 Status add(Backend& backend, Stream& stream, const AddArgs& args);
+Status scale(Backend& backend, Stream& stream, const ScaleArgs& args);
+Status softcap(Backend& backend, Stream& stream, const SoftcapArgs& args);
 Status fill(Backend& backend, Stream& stream, const FillArgs& args);
 Status cross_entropy_forward(Backend& backend, Stream& stream, const CrossEntropyForwardArgs& args);
 Status cross_entropy_backward(Backend& backend, Stream& stream, const CrossEntropyBackwardArgs& args);

@@ -75,6 +75,20 @@ Status add_async(Backend& backend, Stream& stream, const AddArgs& args) {
   return elementwise(backend, stream, op, args, {{"a", args.a}, {"b", args.b}}, {"y", args.y});
 }
 
+Status scale_async(Backend& backend, Stream& stream, const ScaleArgs& a) {
+  constexpr detail::Op<ScaleArgs> op = {"scale", &scale_host, &cuda::scale};
+  return elementwise(backend, stream, op, a, {{"x", a.x}}, {"y", a.y});
+}
+
+Status softcap_async(Backend& backend, Stream& stream, const SoftcapArgs& a) {
+  STRATA_TRY(detail::Check("softcap")
+                 .elements("x", a.x, DType::f32, a.x.n_elems())
+                 .that(a.cap > 0, "a soft cap of ", a.cap, "; it is above 0")
+                 .status());
+  constexpr detail::Op<SoftcapArgs> op = {"softcap", &softcap_host, &cuda::softcap};
+  return elementwise(backend, stream, op, a, {{"x", a.x}}, {"y", a.y});
+}
+
 Status fill_async(Backend& backend, Stream& stream, const FillArgs& a) {
   STRATA_TRY(detail::Check("fill", "x", a.x).elements("x", a.x, a.x.dtype, a.x.n_elems()).status());
   constexpr detail::Op<FillArgs> op = {"fill", &fill_host, &cuda::fill};

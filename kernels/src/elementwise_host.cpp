@@ -3,6 +3,7 @@
 #include <strata/kernels/elementwise.h>
 
 #include "op.h"
+#include "row_table.h"
 #include "stored_table.h"
 
 namespace strata::kernels {
@@ -21,26 +22,29 @@ void for_stored(const TensorView& view, ThreadPool& pool, const Body& body) {
 template <class T>
 void swiglu_forward(const SwigluForwardArgs& a, ThreadPool& pool) {
   const std::int64_t f = detail::row_length(a.y);
-  detail::for_runs(pool, detail::row_count(a.y), detail::rows_per_item(f),
-                   [&](std::int64_t first, std::int64_t n) {
-                     for (std::int64_t t = first; t < first + n; ++t) {
-                       const T* gate = a.gate_up.as<T>() + t * 2 * f;
-                       detail::row_table<T>().swiglu_forward(gate, gate + f, a.y.as<T>() + t * f, f);
-                     }
-                   });
+  detail::for_runs(
+      pool, detail::row_count(a.y), detail::rows_per_item(f), [&](std::int64_t first, std::int64_t n) {
+        for (std::int64_t t = first; t < first + n; ++t) {
+          const T* gate = a.gate_up.as<T>() + t * 2 * f;
+          const detail::StoredTable<T>& table = detail::row_table<T>();
+          (a.gelu ? table.geglu_forward : table.swiglu_forward)(gate, gate + f, a.y.as<T>() + t * f, f);
+        }
+      });
 }
 
 template <class T>
 void swiglu_backward(const SwigluBackwardArgs& a, ThreadPool& pool) {
   const std::int64_t f = detail::row_length(a.dy);
-  detail::for_runs(
-      pool, detail::row_count(a.dy), detail::rows_per_item(f), [&](std::int64_t first, std::int64_t n) {
-        for (std::int64_t t = first; t < first + n; ++t) {
-          const T* gate = a.gate_up.as<T>() + t * 2 * f;
-          T* dgate = a.dgate_up.as<T>() + t * 2 * f;
-          detail::row_table<T>().swiglu_backward(gate, gate + f, a.dy.as<T>() + t * f, dgate, dgate + f, f);
-        }
-      });
+  detail::for_runs(pool, detail::row_count(a.dy), detail::rows_per_item(f),
+                   [&](std::int64_t first, std::int64_t n) {
+                     for (std::int64_t t = first; t < first + n; ++t) {
+                       const T* gate = a.gate_up.as<T>() + t * 2 * f;
+                       T* dgate = a.dgate_up.as<T>() + t * 2 * f;
+                       const detail::StoredTable<T>& table = detail::row_table<T>();
+                       (a.gelu ? table.geglu_backward : table.swiglu_backward)(
+                           gate, gate + f, a.dy.as<T>() + t * f, dgate, dgate + f, f);
+                     }
+                   });
 }
 
 }  // namespace
@@ -86,6 +90,21 @@ void add_host(const AddArgs& args, ThreadPool& pool) {
              [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
                table.add(args.a.as<T>() + i, args.b.as<T>() + i, args.y.as<T>() + i, n);
              });
+}
+
+void scale_host(const ScaleArgs& a, ThreadPool& pool) {
+  for_stored(a.x, pool,
+             [&]<class T>(const auto& table, std::int64_t i, std::int64_t n, std::type_identity<T>) {
+               table.scale(a.x.as<T>() + i, a.y.as<T>() + i, a.factor, n);
+             });
+}
+
+void softcap_host(const SoftcapArgs& a, ThreadPool& pool) {
+  detail::for_runs(pool, a.x.n_elems(), detail::kElementsPerItem, [&](std::int64_t i, std::int64_t n) {
+    float* y = a.y.as<float>() + i;
+    if (a.x.data != a.y.data) std::copy_n(a.x.as<float>() + i, n, y);
+    detail::row_table().softcap(y, 1.0f, a.cap, n);
+  });
 }
 
 void fill_host(const FillArgs& a, ThreadPool& pool) {

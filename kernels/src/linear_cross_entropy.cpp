@@ -22,6 +22,7 @@ detail::Check check_forward(const char* op, const LinearCrossEntropyArgs& a) {
       .elements("losses", a.losses, DType::f32, rows)
       .elements("mean_loss", a.mean_loss, DType::f32, 1)
       .that(vocab >= 1, "rows of no logits")
+      .that(a.softcap >= 0, "a soft cap of ", a.softcap, "; it is 0 or more")
       .that(!detail::is_given(a.divisor) || (a.divisor.dtype == DType::f32 && a.divisor.n_elems() == 1),
             "divisor is not one f32")
       .workspace(a.workspace, linear_cross_entropy_workspace_bytes(rows, vocab, a.x.dtype));

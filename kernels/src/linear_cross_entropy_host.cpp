@@ -41,6 +41,14 @@ void make_logits(const LinearCrossEntropyArgs& a, const Block<T>& block, ThreadP
   detail::gemm_tiled(logits, nullptr, pool);
 }
 
+/// The loss of row `t` of a block, whose logits are capped first.
+template <class T>
+float loss_of(const LinearCrossEntropyArgs& a, const Block<T>& block, std::int64_t t, float& lse) {
+  float* row = block.logits + t * block.vocab;
+  if (a.softcap > 0) detail::row_table().softcap(row, 1.0f, a.softcap, block.vocab);
+  return detail::row_loss(row, block.vocab, a.targets.as<std::int32_t>()[block.first + t], lse);
+}
+
 /// Logits become the loss's gradient, kept as T.
 template <class T>
 const T* logits_gradient(const LinearCrossEntropyBackwardArgs& a, const Block<T>& block, float scale,
@@ -55,8 +63,11 @@ const T* logits_gradient(const LinearCrossEntropyBackwardArgs& a, const Block<T>
                      for (std::int64_t t = begin; t < begin + n; ++t) {
                        float* row = block.logits + t * block.vocab;
                        float lse = 0;
-                       losses[t] = detail::row_loss(row, block.vocab, targets[t], lse);
-                       detail::row_gradient(row, block.vocab, targets[t], lse, scale, row);
+                       losses[t] = loss_of(a.forward, block, t, lse);
+                       if (const float cap = a.forward.softcap; cap > 0)
+                         detail::capped_row_gradient(row, block.vocab, targets[t], lse, scale, cap);
+                       else
+                         detail::row_gradient(row, block.vocab, targets[t], lse, scale, row);
                        if constexpr (dtype_of<T> != DType::f32)
                          cpuopt::narrow(row, kept + t * block.vocab, block.vocab);
                      }
@@ -107,14 +118,12 @@ template <class T>
 void forward(const LinearCrossEntropyArgs& a, ThreadPool& pool) {
   for_blocks<T>(a, [&](const Block<T>& block) {
     make_logits(a, block, pool);
-    const auto* targets = a.targets.as<std::int32_t>() + block.first;
     auto* losses = a.losses.as<float>() + block.first;
-    detail::for_runs(
-        pool, block.n, detail::rows_per_item(block.vocab), [&](std::int64_t begin, std::int64_t n) {
-          float lse = 0;
-          for (std::int64_t t = begin; t < begin + n; ++t)
-            losses[t] = detail::row_loss(block.logits + t * block.vocab, block.vocab, targets[t], lse);
-        });
+    detail::for_runs(pool, block.n, detail::rows_per_item(block.vocab),
+                     [&](std::int64_t begin, std::int64_t n) {
+                       float lse = 0;
+                       for (std::int64_t t = begin; t < begin + n; ++t) losses[t] = loss_of(a, block, t, lse);
+                     });
   });
 }
 

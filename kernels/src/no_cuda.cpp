@@ -33,6 +33,8 @@ Status linear_backward_bias(Backend&, Stream&, const LinearBackwardBiasArgs&) {
 Status gelu_forward(Backend&, Stream&, const GeluForwardArgs&) { return absent("gelu_forward"); }
 Status gelu_backward(Backend&, Stream&, const GeluBackwardArgs&) { return absent("gelu_backward"); }
 Status add(Backend&, Stream&, const AddArgs&) { return absent("add"); }
+Status scale(Backend&, Stream&, const ScaleArgs&) { return absent("scale"); }
+Status softcap(Backend&, Stream&, const SoftcapArgs&) { return absent("softcap"); }
 Status fill(Backend&, Stream&, const FillArgs&) { return absent("fill"); }
 Status cross_entropy_forward(Backend&, Stream&, const CrossEntropyForwardArgs&) {
   return absent("cross_entropy_forward");

@@ -53,12 +53,12 @@ namespace {
 template <class Args>
 detail::Check check_qk(const char* op, const Args& a) {
   const std::int64_t rows = detail::row_count(a.qkv);
-  const std::int64_t d = detail::row_length(a.q_weight);
+  const std::int64_t n = detail::row_length(a.q_weight), m = detail::row_length(a.k_weight);
   detail::Check check(op, "qkv", a.qkv);
   check.that(a.heads >= 1 && a.kv_heads >= 1, a.heads, " heads and ", a.kv_heads, " key heads")
-      .shape("q_weight", a.q_weight, a.qkv.dtype, {d})
-      .shape("k_weight", a.k_weight, a.qkv.dtype, {d})
-      .rows("qkv", a.qkv, rows, (a.heads + 2 * a.kv_heads) * d)
+      .shape("q_weight", a.q_weight, a.qkv.dtype, {n})
+      .shape("k_weight", a.k_weight, a.qkv.dtype, {m})
+      .rows("qkv", a.qkv, rows, a.heads * n + 2 * a.kv_heads * m)
       .elements("rstd", a.rstd, DType::f32, rows * (a.heads + a.kv_heads));
   return check;
 }
@@ -75,19 +75,20 @@ Status qk_norm_forward_async(Backend& backend, Stream& stream, const QkNormForwa
   return detail::queue(backend, stream, op, a, {a.qkv, a.q_weight, a.k_weight}, {a.y, a.rstd});
 }
 
-std::size_t qk_norm_backward_workspace_bytes(std::int64_t rows, std::int64_t head_dim) noexcept {
-  return static_cast<std::size_t>(detail::row_blocks(rows).count * 2 * head_dim) * sizeof(float);
+std::size_t qk_norm_backward_workspace_bytes(std::int64_t rows, std::int64_t q_elems,
+                                             std::int64_t k_elems) noexcept {
+  return static_cast<std::size_t>(detail::row_blocks(rows).count * (q_elems + k_elems)) * sizeof(float);
 }
 
 Status qk_norm_backward_async(Backend& backend, Stream& stream, const QkNormBackwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.qkv);
-  const std::int64_t d = detail::row_length(a.q_weight);
+  const std::int64_t n = detail::row_length(a.q_weight), m = detail::row_length(a.k_weight);
   STRATA_TRY(check_qk("qk_norm_backward", a)
                  .rows("dy", a.dy, rows, detail::row_length(a.qkv))
                  .rows("dx", a.dx, rows, detail::row_length(a.qkv))
-                 .gradient("dq_weight", a.dq_weight, {d}, a.accumulate_dq_weight)
-                 .gradient("dk_weight", a.dk_weight, {d}, a.accumulate_dk_weight)
-                 .workspace(a.workspace, qk_norm_backward_workspace_bytes(rows, d))
+                 .gradient("dq_weight", a.dq_weight, {n}, a.accumulate_dq_weight)
+                 .gradient("dk_weight", a.dk_weight, {m}, a.accumulate_dk_weight)
+                 .workspace(a.workspace, qk_norm_backward_workspace_bytes(rows, n, m))
                  .status());
   constexpr detail::Op<QkNormBackwardArgs> op = {"qk_norm_backward", &qk_norm_backward_host,
                                                  &cuda::qk_norm_backward};

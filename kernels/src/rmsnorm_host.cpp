@@ -18,7 +18,7 @@ void rmsnorm_forward(const RmsnormForwardArgs& a, ThreadPool& pool) {
                    [&](std::int64_t first, std::int64_t n) {
                      for (std::int64_t t = first; t < first + n; ++t)
                        table.rmsnorm_forward(detail::normed_row<T>(table, a, t), a.weight.as<T>(),
-                                             a.y.as<T>() + t * h, a.rstd.as<float>() + t, a.eps, h);
+                                             a.y.as<T>() + t * h, a.rstd.as<float>() + t, a.eps, a.offset, h);
                    });
 }
 
@@ -36,26 +36,41 @@ void rmsnorm_backward(const RmsnormBackwardArgs& a, ThreadPool& pool) {
     for (std::int64_t t = block * blocks.rows; t < end; ++t)
       table.rmsnorm_backward(a.x.as<T>() + t * h, a.weight.as<T>(), a.rstd.as<float>()[t],
                              a.dy.as<T>() + t * h, a.dx.as<T>() + t * h,
-                             detail::row_or_null<T>(a.residual, t), dweight, h);
+                             detail::row_or_null<T>(a.residual, t), dweight, a.offset, h);
   });
   detail::sum_partials(partials, blocks.count, h, a.dweight, a.accumulate_dweight, pool);
 }
 
+/// The runs of a qkv row that are normed, and where they lie.
+struct Runs {
+  template <class Args>
+  explicit Runs(const Args& a)
+      : heads(a.heads),
+        count(a.heads + a.kv_heads),
+        n(detail::row_length(a.q_weight)),
+        m(detail::row_length(a.k_weight)),
+        end(at(count)) {}
+  std::int64_t at(std::int64_t run) const { return run < heads ? run * n : heads * n + (run - heads) * m; }
+  std::int64_t elems(std::int64_t run) const { return run < heads ? n : m; }
+
+  std::int64_t heads, count, n, m, end;
+};
+
 template <class T>
 void qk_norm_forward(const QkNormForwardArgs& a, ThreadPool& pool) {
   const std::int64_t width = detail::row_length(a.qkv);
-  const std::int64_t d = detail::row_length(a.q_weight);
-  const std::int64_t normed = a.heads + a.kv_heads;
+  const Runs runs(a);
   const detail::StoredTable<T>& table = detail::row_table<T>();
   detail::for_runs(
       pool, detail::row_count(a.qkv), detail::rows_per_item(width), [&](std::int64_t first, std::int64_t n) {
         for (std::int64_t t = first; t < first + n; ++t) {
           const T* x = a.qkv.as<T>() + t * width;
           T* y = a.y.as<T>() + t * width;
-          for (std::int64_t head = 0; head < normed; ++head)
-            table.rmsnorm_forward(x + head * d, (head < a.heads ? a.q_weight : a.k_weight).as<T>(),
-                                  y + head * d, a.rstd.as<float>() + t * normed + head, a.eps, d);
-          if (x != y) std::copy(x + normed * d, x + width, y + normed * d);
+          for (std::int64_t run = 0; run < runs.count; ++run)
+            table.rmsnorm_forward(x + runs.at(run), (run < a.heads ? a.q_weight : a.k_weight).as<T>(),
+                                  y + runs.at(run), a.rstd.as<float>() + t * runs.count + run, a.eps,
+                                  a.offset, runs.elems(run));
+          if (x != y) std::copy(x + runs.end, x + width, y + runs.end);
         }
       });
 }
@@ -63,29 +78,29 @@ void qk_norm_forward(const QkNormForwardArgs& a, ThreadPool& pool) {
 template <class T>
 void qk_norm_backward(const QkNormBackwardArgs& a, ThreadPool& pool) {
   const std::int64_t width = detail::row_length(a.qkv);
-  const std::int64_t d = detail::row_length(a.q_weight);
   const std::int64_t rows = detail::row_count(a.qkv);
-  const std::int64_t normed = a.heads + a.kv_heads;
+  const Runs runs(a);
+  const std::int64_t both = runs.n + runs.m;
   const detail::RowBlocks blocks = detail::row_blocks(rows);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);  // by block: of q, of k
   const detail::StoredTable<T>& table = detail::row_table<T>();
   pool.parallel_for(blocks.count, [&](std::int64_t block) {
-    float* partial = partials + block * 2 * d;
-    std::fill_n(partial, 2 * d, 0.0f);
+    float* partial = partials + block * both;
+    std::fill_n(partial, both, 0.0f);
     const std::int64_t end = std::min(rows, (block + 1) * blocks.rows);
     for (std::int64_t t = block * blocks.rows; t < end; ++t) {
       const T* x = a.qkv.as<T>() + t * width;
       const T* dy = a.dy.as<T>() + t * width;
       T* dx = a.dx.as<T>() + t * width;
-      for (std::int64_t head = 0; head < normed; ++head)
-        table.rmsnorm_backward(x + head * d, (head < a.heads ? a.q_weight : a.k_weight).as<T>(),
-                               a.rstd.as<float>()[t * normed + head], dy + head * d, dx + head * d, nullptr,
-                               partial + (head < a.heads ? 0 : d), d);
-      if (dy != dx) std::copy(dy + normed * d, dy + width, dx + normed * d);
+      for (std::int64_t run = 0; run < runs.count; ++run)
+        table.rmsnorm_backward(x + runs.at(run), (run < a.heads ? a.q_weight : a.k_weight).as<T>(),
+                               a.rstd.as<float>()[t * runs.count + run], dy + runs.at(run), dx + runs.at(run),
+                               nullptr, partial + (run < a.heads ? 0 : runs.n), a.offset, runs.elems(run));
+      if (dy != dx) std::copy(dy + runs.end, dy + width, dx + runs.end);
     }
   });
-  detail::sum_partials(partials, blocks.count, 2 * d, a.dq_weight, a.accumulate_dq_weight, pool);
-  detail::sum_partials(partials + d, blocks.count, 2 * d, a.dk_weight, a.accumulate_dk_weight, pool);
+  detail::sum_partials(partials, blocks.count, both, a.dq_weight, a.accumulate_dq_weight, pool);
+  detail::sum_partials(partials + runs.n, blocks.count, both, a.dk_weight, a.accumulate_dk_weight, pool);
 }
 
 }  // namespace

@@ -24,6 +24,11 @@ Status rope_table_async(Backend& backend, Stream& stream, const RopeTableArgs& a
                 "an odd number of elements is turned: ", detail::row_length(a.table))
           .that(a.frequencies.theta > 0 && a.frequencies.factor > 0, "theta ", a.frequencies.theta,
                 ", factor ", a.frequencies.factor)
+          .that(a.frequencies.scaling != RopeFrequencies::Scaling::yarn ||
+                    (a.frequencies.theta > 1 && a.frequencies.original_positions > 0 &&
+                     a.frequencies.beta_slow > 0 && a.frequencies.beta_fast > 0),
+                "YaRN with theta ", a.frequencies.theta, ", ", a.frequencies.original_positions,
+                " original positions and betas ", a.frequencies.beta_fast, " and ", a.frequencies.beta_slow)
           .status());
   constexpr detail::Op<RopeTableArgs> op = {"rope_table", &rope_table_host, &cuda::rope_table};
   return detail::queue(backend, stream, op, a, {}, {a.table});

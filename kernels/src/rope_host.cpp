@@ -16,7 +16,7 @@ namespace {
 float frequency(const RopeFrequencies& f, std::int64_t i, std::int64_t n) {
   const auto plain = static_cast<float>(
       std::pow(static_cast<double>(f.theta), -static_cast<double>(i) / static_cast<double>(n)));
-  return detail::scaled_frequency(f, plain);
+  return detail::scaled_frequency(f, plain, i, n);
 }
 
 // One head, `n` pairs; the interleaved form goes through pairs one by one, with the same bits on every ISA.
@@ -57,8 +57,9 @@ void rope_table_host(const RopeTableArgs& a, ThreadPool& pool) {
       for (std::int64_t p = first; p < first + rows; ++p) {
         const float angle = static_cast<float>(p) * speed;
         float* row = a.table.as<float>() + p * 2 * n;
-        row[i] = static_cast<float>(std::cos(static_cast<double>(angle)));
-        row[n + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
+        row[i] = static_cast<float>(std::cos(static_cast<double>(angle))) * a.frequencies.attention_factor;
+        row[n + i] =
+            static_cast<float>(std::sin(static_cast<double>(angle))) * a.frequencies.attention_factor;
       }
     }
   });

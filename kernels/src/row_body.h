@@ -8,6 +8,7 @@ namespace {
 
 using cpuopt::exp_of;
 using cpuopt::log_of;
+using cpuopt::tanh_of;
 
 float attention_softmax(float* x, float scale, std::int64_t n) {
   const float most = max_of_row(x, n) * scale;  // scale > 0 keeps the order
@@ -42,6 +43,38 @@ void attention_softmax_backward(float* x, float* dp, float lse, float scale, flo
   });
 }
 
+void softcap(float* x, float scale, float cap, std::int64_t n) {
+  const f32x16 factor(scale / cap), most(cap);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(x + i, tanh_of(load_lanes(x + i, lanes) * factor) * most, lanes);
+  });
+}
+
+// The derivative needs the tanh of a score and its probability, of which x has room for one: both are made
+// twice, from the score.
+void softcap_softmax_backward(float* x, float* dp, float lse, float scale, float cap, std::int64_t n) {
+  const f32x16 factor(scale / cap), most(cap), shift(lse), dp_factor(scale), one(1.0f);
+  f32x16 sum(0.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 p = exp_of(tanh_of(load_lanes(x + i, lanes) * factor) * most - shift);
+    sum = sum + (lanes < 16 ? p.keep_first(lanes) : p) * load_lanes(dp + i, lanes);
+  });
+  const f32x16 center(reduce_add(sum));
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 t = tanh_of(load_lanes(x + i, lanes) * factor), p = exp_of(t * most - shift);
+    store_lanes(x + i, p, lanes);
+    store_lanes(dp + i, p * ((load_lanes(dp + i, lanes) - center) * (one - t * t)) * dp_factor, lanes);
+  });
+}
+
+void capped_softmax_from_lse(float* x, float lse, float scale, float cap, std::int64_t n) {
+  const f32x16 shift(lse), factor(scale), inverse(1.0f / cap), one(1.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 v = load_lanes(x + i, lanes), t = v * inverse;
+    store_lanes(x + i, exp_of(v - shift) * factor * (one - t * t), lanes);
+  });
+}
+
 void scale_add(float* x, float scale, const float* bias, std::int64_t n) {
   const f32x16 factor(scale);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
@@ -51,7 +84,9 @@ void scale_add(float* x, float scale, const float* bias, std::int64_t n) {
 
 }  // namespace
 
-extern const detail::RowTable row_bodies = {&sum_to<float>, &attention_softmax, &attention_softmax_backward,
-                                            &scale_add};
+extern const detail::RowTable row_bodies = {
+    &sum_to<float>, &attention_softmax,        &attention_softmax_backward,
+    &softcap,       &softcap_softmax_backward, &capped_softmax_from_lse,
+    &scale_add};
 
 }  // namespace strata::kernels::STRATA_ISA

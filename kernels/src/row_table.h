@@ -15,6 +15,12 @@ struct RowTable {
   /// x (scores) becomes p = exp(scale * x - lse); dp becomes p * (dp - sum(p * dp)) * dp_scale.
   void (*attention_softmax_backward)(float* x, float* dp, float lse, float scale, float dp_scale,
                                      std::int64_t n);
+  /// x = cap * tanh(scale * x / cap).
+  void (*softcap)(float* x, float scale, float cap, std::int64_t n);
+  /// attention_softmax_backward() of scores that softcap() made of x.
+  void (*softcap_softmax_backward)(float* x, float* dp, float lse, float scale, float cap, std::int64_t n);
+  /// x, which softcap() made, becomes exp(x - lse) * scale times the derivative of the cap.
+  void (*capped_softmax_from_lse)(float* x, float lse, float scale, float cap, std::int64_t n);
   /// x = scale * x + bias.
   void (*scale_add)(float* x, float scale, const float* bias, std::int64_t n);
 };

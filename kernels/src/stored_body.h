@@ -72,6 +72,30 @@ void swiglu_backward(const T* gate, const T* up, const T* dy, T* dgate, T* dup, 
 }
 
 template <class T>
+void geglu_forward(const T* gate, const T* up, T* y, std::int64_t n) {
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(y + i, gelu_of(load_lanes(gate + i, lanes)) * load_lanes(up + i, lanes), lanes);
+  });
+}
+
+template <class T>
+void geglu_backward(const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::int64_t n) {
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 g = load_lanes(gate + i, lanes), u = load_lanes(up + i, lanes),
+                 d = load_lanes(dy + i, lanes);
+    store_lanes(dup + i, d * gelu_of(g), lanes);
+    store_lanes(dgate + i, d * u * gelu_derivative_of(g), lanes);
+  });
+}
+
+template <class T>
+void scale(const T* x, T* y, float by, std::int64_t n) {
+  const f32x16 factor(by);
+  for_each_16(n, [&](std::int64_t i, int lanes)
+                     STRATA_LANES_INLINE { store_lanes(y + i, load_lanes(x + i, lanes) * factor, lanes); });
+}
+
+template <class T>
 void rotate(const T* x1, const T* x2, const float* cosines, const float* sines, T* y1, T* y2,
             std::int64_t n) {
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
@@ -83,33 +107,34 @@ void rotate(const T* x1, const T* x2, const float* cosines, const float* sines, 
 }
 
 template <class T>
-void rmsnorm_forward(const T* x, const T* weight, T* y, float* rstd, float eps, std::int64_t n) {
+void rmsnorm_forward(const T* x, const T* weight, T* y, float* rstd, float eps, float offset,
+                     std::int64_t n) {
   f32x16 squares(0.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     const f32x16 v = load_lanes(x + i, lanes);
     squares = squares + v * v;
   });
   *rstd = 1.0f / sqrt_of(reduce_add(squares) / static_cast<float>(n) + eps);
-  const f32x16 scale(*rstd);
+  const f32x16 scale(*rstd), base(offset);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
-    store_lanes(y + i, load_lanes(x + i, lanes) * scale * load_lanes(weight + i, lanes), lanes);
+    store_lanes(y + i, load_lanes(x + i, lanes) * scale * (load_lanes(weight + i, lanes) + base), lanes);
   });
 }
 
 template <class T>
 void rmsnorm_backward(const T* x, const T* weight, float rstd, const T* dy, T* dx, const T* residual,
-                      float* dweight, std::int64_t n) {
-  const f32x16 scale(rstd);
+                      float* dweight, float offset, std::int64_t n) {
+  const f32x16 scale(rstd), base(offset);
   f32x16 sum(0.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
-    sum =
-        sum + load_lanes(dy + i, lanes) * load_lanes(weight + i, lanes) * (load_lanes(x + i, lanes) * scale);
+    sum = sum + load_lanes(dy + i, lanes) * (load_lanes(weight + i, lanes) + base) *
+                    (load_lanes(x + i, lanes) * scale);
   });
   const f32x16 mean(reduce_add(sum) / static_cast<float>(n));
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     const f32x16 normal = load_lanes(x + i, lanes) * scale, d = load_lanes(dy + i, lanes);
     store_lanes(dweight + i, load_lanes(dweight + i, lanes) + d * normal, lanes);
-    const f32x16 back = scale * (d * load_lanes(weight + i, lanes) - normal * mean);
+    const f32x16 back = scale * (d * (load_lanes(weight + i, lanes) + base) - normal * mean);
     store_lanes(dx + i, residual != nullptr ? load_lanes(residual + i, lanes) + back : back, lanes);
   });
 }
@@ -199,6 +224,9 @@ constexpr detail::StoredTable<T> stored_table_of() {
           &relu_backward<T>,
           &swiglu_forward<T>,
           &swiglu_backward<T>,
+          &geglu_forward<T>,
+          &geglu_backward<T>,
+          &scale<T>,
           &rotate<T>,
           &rmsnorm_forward<T>,
           &rmsnorm_backward<T>,

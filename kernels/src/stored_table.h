@@ -22,14 +22,19 @@ struct StoredTable {
   void (*swiglu_forward)(const T* gate, const T* up, T* y, std::int64_t n);
   /// dgate and dup may be gate and up.
   void (*swiglu_backward)(const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::int64_t n);
+  void (*geglu_forward)(const T* gate, const T* up, T* y, std::int64_t n);
+  void (*geglu_backward)(const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::int64_t n);
+  /// y = factor * x; y may be x.
+  void (*scale)(const T* x, T* y, float factor, std::int64_t n);
   /// n pairs (x1[i], x2[i]) turned by the angles whose cosines and sines are given; y1, y2 may be x1, x2.
   void (*rotate)(const T* x1, const T* x2, const float* cosines, const float* sines, T* y1, T* y2,
                  std::int64_t n);
-  void (*rmsnorm_forward)(const T* x, const T* weight, T* y, float* rstd, float eps, std::int64_t n);
+  void (*rmsnorm_forward)(const T* x, const T* weight, T* y, float* rstd, float eps, float offset,
+                          std::int64_t n);
   /// Adds to dweight, which is the row block's partial sum; dx may be dy. `residual`, which may be null,
   /// joins dx.
   void (*rmsnorm_backward)(const T* x, const T* weight, float rstd, const T* dy, T* dx, const T* residual,
-                           float* dweight, std::int64_t n);
+                           float* dweight, float offset, std::int64_t n);
   void (*layernorm_forward)(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd,
                             float eps, std::int64_t n);
   /// Adds to dweight and dbias, which are the row block's partial sums. `residual` is as above.

@@ -51,5 +51,19 @@ TEST(ElementaryTest, SigmoidAndItsComplementKeepTheirRelativeAccuracy) {
   }
 }
 
+TEST(ElementaryTest, TanhIsExactAboutZeroAndWithinTwoUlpsOfOneBeyond) {
+  for (double x = 1e-6; x < 0.625; x *= 1.0013)
+    for (const float at : {static_cast<float>(x), static_cast<float>(-x)})
+      EXPECT_NEAR(tanh_of(at) / std::tanh(static_cast<double>(at)), 1.0, 3 * 0x1p-23) << at;
+  for (float x = 0.6f; x < 100.0f; x += 0.0037f) {
+    EXPECT_NEAR(tanh_of(x), std::tanh(static_cast<double>(x)), 2e-7) << x;
+    EXPECT_EQ(tanh_of(-x), -tanh_of(x)) << x;
+  }
+  EXPECT_EQ(tanh_of(kInf), 1.0f);
+  EXPECT_EQ(tanh_of(-kInf), -1.0f);
+  EXPECT_EQ(tanh_of(0.0f), 0.0f);
+  EXPECT_TRUE(std::isnan(tanh_of(std::numeric_limits<float>::quiet_NaN())));
+}
+
 }  // namespace
 }  // namespace strata::cpuopt

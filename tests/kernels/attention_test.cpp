@@ -1,5 +1,7 @@
 #include <strata/kernels/attention.h>
 
+#include <gmock/gmock.h>
+
 #include "op_test.h"
 
 namespace strata::kernels {
@@ -9,8 +11,14 @@ using test::Tensor;
 using test::reference::AttentionShape;
 
 AttentionHeads heads_of(const AttentionShape& s) {
-  return {static_cast<std::int64_t>(s.heads), static_cast<std::int64_t>(s.key_heads()),
-          static_cast<std::int64_t>(s.seq), s.causal, s.alibi};
+  return {.heads = static_cast<std::int64_t>(s.heads),
+          .kv_heads = static_cast<std::int64_t>(s.key_heads()),
+          .seq = static_cast<std::int64_t>(s.seq),
+          .causal = s.causal,
+          .alibi = s.alibi,
+          .window = static_cast<std::int64_t>(s.window),
+          .softcap = static_cast<float>(s.softcap),
+          .scale = static_cast<float>(s.scale)};
 }
 TensorView starts_of(AttentionShape& s) {
   return s.doc_start.empty() ? TensorView{} : test::view(s.doc_start);
@@ -83,6 +91,71 @@ INSTANTIATE_TEST_SUITE_P(PackedDocuments, AttentionTest,
                          ::testing::Values(AttentionShape{2, 150, 2, 8, true, 0, false, documents(2, 150)},
                                            AttentionShape{3, 129, 4, 8, true, 2, false, documents(3, 129)},
                                            AttentionShape{2, 200, 4, 8, true, 2, true, documents(2, 200)}));
+
+// Windows within a block of queries, of a whole one, and over its border; one key; as long as the row.
+INSTANTIATE_TEST_SUITE_P(
+    Windows, AttentionTest,
+    ::testing::Values(
+        AttentionShape{.batch = 2, .seq = 150, .heads = 2, .head_dim = 8, .window = 10},
+        AttentionShape{.batch = 1, .seq = 200, .heads = 4, .head_dim = 8, .kv_heads = 2, .window = 64},
+        AttentionShape{.batch = 1, .seq = 200, .heads = 1, .head_dim = 8, .window = 70},
+        AttentionShape{.batch = 1, .seq = 70, .heads = 2, .head_dim = 8, .window = 1},
+        AttentionShape{.batch = 1, .seq = 70, .heads = 2, .head_dim = 8, .window = 70},
+        AttentionShape{.batch = 2, .seq = 130, .heads = 4, .head_dim = 8, .alibi = true, .window = 20},
+        AttentionShape{.batch = 3,
+                       .seq = 129,
+                       .heads = 4,
+                       .head_dim = 8,
+                       .kv_heads = 2,
+                       .doc_start = documents(3, 129),
+                       .window = 12}));
+// Caps that scores of some units reach, and that they hardly touch.
+INSTANTIATE_TEST_SUITE_P(
+    SoftCapsAndScales, AttentionTest,
+    ::testing::Values(AttentionShape{.batch = 2, .seq = 150, .heads = 2, .head_dim = 8, .softcap = 1.5},
+                      AttentionShape{
+                          .batch = 1, .seq = 70, .heads = 4, .head_dim = 16, .kv_heads = 2, .softcap = 50},
+                      AttentionShape{.batch = 1, .seq = 70, .heads = 2, .head_dim = 8, .scale = 0.125},
+                      AttentionShape{.batch = 2,
+                                     .seq = 130,
+                                     .heads = 4,
+                                     .head_dim = 8,
+                                     .kv_heads = 2,
+                                     .doc_start = documents(2, 130),
+                                     .window = 30,
+                                     .softcap = 2,
+                                     .scale = 0.5}));
+
+TEST(AttentionTest, WhatScoresCannotBeIsRefusedWithItsValue) {
+  test::InlineBackend backend;
+  Stream stream = must(backend.create_stream(StreamRole::compute));
+  Tensor in({4, 24}, test::Values(1).floats(96)), out = Tensor::unwritten({4, 8}),
+                                                  lse = Tensor::unwritten({4});
+  const auto refusal = [&](AttentionHeads heads) {
+    heads.seq = 4;
+    test::Workspace workspace(attention_forward_workspace_bytes(4, heads) + 4096);
+    const Status status = attention_forward_async(
+        backend, stream, {in.view(), out.view(), lse.view(), {}, heads, workspace.view()});
+    return std::string(status.message());
+  };
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_THAT(refusal({.window = -3}), ::testing::HasSubstr("a window of -3 keys"));
+  EXPECT_THAT(refusal({.causal = false, .window = 3}), ::testing::HasSubstr("a window of 3 keys"));
+  EXPECT_THAT(refusal({.alibi = true, .softcap = 2}), ::testing::HasSubstr("a soft cap of 2"));
+  EXPECT_THAT(refusal({.scale = -1}), ::testing::HasSubstr("a scale of -1"));
+}
+
+TEST(AttentionTest, WaysThatHaveNoWindowOrSoftCapAreNotTaken) {
+  AttentionHeads heads{.heads = 4, .kv_heads = 4, .seq = 256, .by = AttentionBy::cudnn};
+  const auto by = [&] { return attended_by(heads, 512, DType::bf16, 64, false, false); };
+  EXPECT_EQ(by(), AttentionBy::cudnn);
+  heads.window = 32;
+  EXPECT_EQ(by(), AttentionBy::warps);
+  heads.by = AttentionBy::groups;
+  EXPECT_EQ(by(), AttentionBy::groups);
+  heads.softcap = 30;
+  EXPECT_EQ(by(), AttentionBy::warps);
+}
 
 TEST(AttentionTest, AnEarlierTokenDoesNotSeeALaterOne) {
   std::vector<float> values = test::Values(3).floats(70 * 3 * 8);

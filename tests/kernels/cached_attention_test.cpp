@@ -27,7 +27,11 @@ class CachedAttentionTest : public ::testing::TestWithParam<AttentionShape> {
   AttentionShape shape = GetParam();  // batch and seq unused
   const std::vector<std::size_t> lengths = {1, 37, 70};
   const CachedAttentionShape heads{static_cast<std::int64_t>(shape.heads),
-                                   static_cast<std::int64_t>(shape.key_heads()), shape.alibi};
+                                   static_cast<std::int64_t>(shape.key_heads()),
+                                   shape.alibi,
+                                   static_cast<std::int64_t>(shape.window),
+                                   static_cast<float>(shape.softcap),
+                                   static_cast<float>(shape.scale)};
   const Shape cache{3, heads.kv_heads, kCapacity, static_cast<std::int64_t>(shape.head_dim)};
   Tensor keys = Tensor::unwritten(cache), values = Tensor::unwritten(cache);
 
@@ -124,6 +128,15 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CachedAttentionTest,
                                            AttentionShape{1, 1, 6, 5, true, 1},
                                            AttentionShape{1, 1, 4, 8, true, 0, true},
                                            AttentionShape{1, 1, 6, 8, true, 3, true}));
+
+INSTANTIATE_TEST_SUITE_P(
+    WindowsCapsAndScales, CachedAttentionTest,
+    ::testing::Values(
+        AttentionShape{.batch = 1, .seq = 1, .heads = 4, .head_dim = 24, .kv_heads = 2, .window = 9},
+        AttentionShape{.batch = 1, .seq = 1, .heads = 2, .head_dim = 8, .alibi = true, .window = 20},
+        AttentionShape{.batch = 1, .seq = 1, .heads = 2, .head_dim = 8, .softcap = 1.5, .scale = 0.5},
+        AttentionShape{
+            .batch = 1, .seq = 1, .heads = 6, .head_dim = 5, .kv_heads = 1, .window = 33, .softcap = 20}));
 
 struct OneHead {
   std::vector<std::int32_t> positions{0, 1}, slots{0, 0};

@@ -62,7 +62,7 @@ std::vector<float> heads_case(ThreadPool& pool) {  // what is done to queries an
   rope_host({y.view(), test::view(positions), table.view(), turned.view(), 5, d, false, false}, pool);
   rope_host({y.view(), test::view(positions), table.view(), other.view(), 5, d, true, true}, pool);
   Tensor dx = Tensor::unwritten({rows, width}), dq = q, dk = k;
-  Workspace workspace(qk_norm_backward_workspace_bytes(rows, d));
+  Workspace workspace(qk_norm_backward_workspace_bytes(rows, d, d));
   qk_norm_backward_host({qkv.view(), q.view(), k.view(), rstd.view(), turned.view(), dx.view(), dq.view(),
                          dk.view(), 3, 2, true, false, workspace.view()},
                         pool);

@@ -32,6 +32,8 @@ struct Case {
   const char* name;
   std::int64_t batches, seq, heads, kv_heads, d;
   bool causal = true, alibi = false, documents = false;
+  std::int64_t window = 0;
+  float softcap = 0, scale = 0;
 };
 
 /// Bytes as a block of the device has them.
@@ -153,8 +155,14 @@ void compare(const Case& c, double bar, void (*run)(const Call<T>&)) {
                                                                     : place < 130 ? 41
                                                                                   : 130);
   }
-  const AttentionHeads shape{
-      .heads = c.heads, .kv_heads = c.kv_heads, .seq = c.seq, .causal = c.causal, .alibi = c.alibi};
+  const AttentionHeads shape{.heads = c.heads,
+                             .kv_heads = c.kv_heads,
+                             .seq = c.seq,
+                             .causal = c.causal,
+                             .alibi = c.alibi,
+                             .window = c.window,
+                             .softcap = c.softcap,
+                             .scale = c.scale};
   const TensorView documents = c.documents ? test::view(starts) : TensorView{};
   test::Workspace workspace(attention_backward_workspace_bytes(tokens, shape, dtype, c.d) +
                             attention_forward_workspace_bytes(tokens, shape, dtype, c.d));
@@ -169,7 +177,7 @@ void compare(const Case& c, double bar, void (*run)(const Call<T>&)) {
                     dqkv = aligned_copy(Tensor::unwritten({tokens, width}, dtype).view());
   std::vector<float> centers(static_cast<std::size_t>(tokens * c.heads));
   run({{reinterpret_cast<const T*>(aligned_qkv.data()), c.documents ? starts.data() : nullptr, c.heads,
-        c.kv_heads, c.d, c.seq, static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.d))), c.causal},
+        c.kv_heads, c.d, c.seq, attention_scale(shape, c.d), c.causal, c.window, c.softcap},
        c.batches,
        [&](std::int64_t head) { return c.alibi ? alibi_slope(head, c.heads) : 0.0f; },
        reinterpret_cast<T*>(out.data()),
@@ -194,7 +202,13 @@ constexpr Case kCases[] = {{"plain", 2, 70, 2, 2, 16},
                            {"both ways", 1, 50, 2, 1, 16, false},
                            {"alibi", 1, 65, 3, 3, 16, true, true},
                            {"documents", 2, 97, 4, 2, 16, true, false, true},
-                           {"alibi of documents", 1, 80, 4, 4, 8, true, true, true}};
+                           {"alibi of documents", 1, 80, 4, 4, 8, true, true, true},
+                           {"a window", 2, 150, 4, 2, 16, true, false, false, 20},
+                           {"a window of a tile", 1, 150, 2, 2, 16, true, false, false, 32},
+                           {"a window of one key", 1, 70, 2, 1, 16, true, false, false, 1},
+                           {"a window of documents", 2, 150, 4, 2, 16, true, false, true, 30},
+                           {"a soft cap", 1, 97, 4, 2, 16, true, false, false, 0, 1.5f},
+                           {"all of it", 2, 150, 4, 2, 16, true, false, true, 40, 2.0f, 0.5f}};
 
 TEST(DeviceAttentionTest, TilesGiveWhatTheHostGives) {
   for (const Case& c : kCases) {
@@ -224,7 +238,12 @@ constexpr Case kFlashCases[] = {{"plain", 2, 130, 2, 2, 64},
                                 {"documents", 2, 200, 4, 2, 64, true, false, true},
                                 {"alibi of documents", 1, 80, 4, 4, 64, true, true, true},
                                 {"documents behind whole tiles", 1, 300, 2, 1, 64, true, false, true},
-                                {"three tiles both ways", 1, 300, 2, 1, 64, false}};
+                                {"three tiles both ways", 1, 300, 2, 1, 64, false},
+                                {"a window", 1, 300, 4, 2, 64, true, false, false, 40},
+                                {"a window of a tile", 1, 300, 2, 1, 64, true, false, false, 64},
+                                {"a window over tiles", 1, 300, 2, 1, 64, true, false, false, 130},
+                                {"a window of documents", 1, 300, 2, 1, 64, true, false, true, 50},
+                                {"a scale", 1, 70, 2, 1, 64, true, false, false, 33, 0, 0.25f}};
 
 TEST(DeviceAttentionTest, TilesInRegistersGiveWhatTheHostGives) {
   using detail::ByWarps;

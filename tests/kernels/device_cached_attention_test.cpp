@@ -1,5 +1,4 @@
 // The device's attention over a cache, run on the host with one lane after the other: the host op's bits.
-#include <cmath>
 #include <vector>
 
 #include <strata/kernels/attention.h>
@@ -18,24 +17,23 @@ using test::Tensor;
 using test::Values;
 
 /// What the kernels do, block after block.
-void run(const CachedView& v) {
+void run(const CachedView& v, float scale) {
   const LanesInTurn lanes;
   const std::int64_t group = v.heads / v.kv_heads;
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(v.d)));
   std::vector<float> x(static_cast<std::size_t>(v.capacity));
   for (std::int64_t r = 0; r < v.rows; ++r)
     for (std::int64_t i = 0; i < v.kv_heads * v.d; ++i) detail::cached_store(v, r, i);
   for (std::int64_t r = 0; r < v.rows; ++r)
     for (std::int64_t head = 0; head < v.heads; ++head) {
       if (v.slots[r] < 0) continue;
-      const std::int64_t cache = v.cache_of(v.slots[r], head / group), n = v.positions[r] + 1;
+      const std::int64_t all = v.positions[r] + 1, unseen = v.unseen(all), n = all - unseen;
+      const std::int64_t cache = v.cache_of(v.slots[r], head / group) + unseen * v.d;
       for (std::int64_t j = 0; j < n; ++j) {
         const float score =
             detail::cached_score(lanes, v.qkv + r * v.width() + head * v.d, v.keys + cache + j * v.d, v.d);
-        x[static_cast<std::size_t>(j)] =
-            v.alibi ? detail::alibi_score(score, scale, alibi_slope(head, v.heads), j, n) : score;
+        x[static_cast<std::size_t>(j)] = v.score(score, scale, alibi_slope(head, v.heads), j, n);
       }
-      detail::cached_softmax(lanes, x.data(), v.alibi ? 1.0f : scale, n);
+      detail::cached_softmax(lanes, x.data(), v.scales_scores() ? 1.0f : scale, n);
       for (std::int64_t i = 0; i < v.d; ++i)
         v.out[(r * v.heads + head) * v.d + i] = detail::cached_mix(x.data(), v.values + cache, i, v.d, n);
     }
@@ -60,22 +58,36 @@ TEST_P(DeviceCachedAttentionTest, HasTheBitsOfTheHost) {
   cached_attention_host({qkv.view(), test::view(positions), test::view(slots), keys.view(), values.view(),
                          want.view(), shape, workspace.view()},
                         *test::pool());
-  run({qkv.view().as<float>(), positions.data(), slots.data(), got_keys.view().as<float>(),
-       got_values.view().as<float>(), got.view().as<float>(), rows, shape.heads, shape.kv_heads, capacity, d,
-       shape.alibi});
+  const CachedView view = {qkv.view().as<float>(),
+                           positions.data(),
+                           slots.data(),
+                           got_keys.view().as<float>(),
+                           got_values.view().as<float>(),
+                           got.view().as<float>(),
+                           rows,
+                           shape.heads,
+                           shape.kv_heads,
+                           capacity,
+                           d,
+                           shape.alibi,
+                           shape.window,
+                           shape.softcap};
+  run(view, attention_scale({.scale = shape.scale}, d));
   EXPECT_EQ(test::differing_bits(got.values(), want.values()), 0u);
   EXPECT_EQ(test::differing_bits(got_keys.values(), keys.values()), 0u);
   EXPECT_EQ(test::differing_bits(got_values.values(), values.values()), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, DeviceCachedAttentionTest,
-                         ::testing::Values(CachedAttentionShape{3, 3, false},
-                                           CachedAttentionShape{6, 2, false},
-                                           CachedAttentionShape{4, 1, true}),
-                         [](const auto& test) {
-                           return str("h", test.param.heads, "kv", test.param.kv_heads,
-                                      test.param.alibi ? "alibi" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, DeviceCachedAttentionTest,
+    ::testing::Values(CachedAttentionShape{3, 3, false}, CachedAttentionShape{6, 2, false},
+                      CachedAttentionShape{4, 1, true}, CachedAttentionShape{4, 2, false, 7},
+                      CachedAttentionShape{4, 1, true, 18}, CachedAttentionShape{4, 2, false, 0, 1.5f, 0.5f},
+                      CachedAttentionShape{6, 2, false, 20, 3.0f}),
+    [](const auto& test) {
+      return str("h", test.param.heads, "kv", test.param.kv_heads, test.param.alibi ? "alibi" : "", "window",
+                 test.param.window, test.param.softcap > 0 ? "capped" : "");
+    });
 
 }  // namespace
 }  // namespace strata::kernels

@@ -13,6 +13,7 @@
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
 
+#include "cross_entropy_rows.h"
 #include "cuda/row_math.h"
 #include "op_test.h"
 #include "rows.h"
@@ -91,6 +92,36 @@ TYPED_TEST(DeviceMathTest, Elements) {
     }
   this->expect_same(s, want_s, "swiglu");
   this->expect_same(ds, want_ds, "swiglu backward");
+  swiglu_forward_host({gates.view(), want_s.view(), true}, *this->pool_);
+  swiglu_backward_host({gates.view(), dg.view(), want_ds.view(), true}, *this->pool_);
+  for (std::int64_t i = 0; i < 7 * f; ++i) {
+    const std::int64_t at = i / f * 2 * f + i % f;
+    const T gate = this->data(gates)[at], up = this->data(gates)[at + f];
+    this->data(s)[i] = detail::stored_geglu(gate, up);
+    const auto d = detail::stored_geglu_backward(gate, up, this->data(dg)[i]);
+    this->data(ds)[at] = d.gate;
+    this->data(ds)[at + f] = d.up;
+  }
+  this->expect_same(s, want_s, "geglu");
+  this->expect_same(ds, want_ds, "geglu backward");
+  scale_host({x.view(), want.view(), 3.3f}, *this->pool_);
+  each("scale", [](T a, T) { return detail::stored_scale(a, 3.3f); });
+}
+
+TEST(DeviceSoftcapTest, CapsAndTheirGradientsHaveTheBitsOfTheHost) {
+  constexpr std::int64_t n = 5003;
+  Tensor x({n}, Values(1).floats(n, 40.0)), want = Tensor::unwritten({n});
+  softcap_host({x.view(), want.view(), 30.0f}, *test::pool());
+  std::vector<float> got = x.values();
+  for (float& v : got) v = detail::capped_logit(v, 30.0f);
+  EXPECT_EQ(test::differing_bits(got, want.values()), 0u);
+  std::vector<float> row = want.values();
+  detail::capped_row_gradient(row.data(), n, 17, 31.0f, 0.25f, 30.0f);
+  for (std::int64_t i = 0; i < n; ++i) {
+    float& v = got[static_cast<std::size_t>(i)];
+    v = detail::loss_gradient(v, 31.0f, 0.25f, i == 17) * detail::cap_derivative(v, 30.0f);
+  }
+  EXPECT_EQ(test::differing_bits(got, row), 0u);
 }
 
 TYPED_TEST(DeviceMathTest, LayerNorm) {
@@ -193,20 +224,23 @@ TYPED_TEST(DeviceMathTest, RmsNormOfRowsAndHeads) {
   Tensor y = x, want_y = this->out({rows, width}), dx = dy, want_dx = want_y;
   Tensor rstd = this->stat(rows * normed), want_rstd = rstd;
   Tensor dq = this->stat(d), dk = dq, want_dq = dq, want_dk = dq;
-  qk_norm_forward_host({x.view(), q.view(), k.view(), want_y.view(), want_rstd.view(), heads, kv_heads},
-                       *this->pool_);
-  test::Workspace workspace(qk_norm_backward_workspace_bytes(rows, d));
-  qk_norm_backward_host({x.view(), q.view(), k.view(), want_rstd.view(), dy.view(), want_dx.view(),
-                         want_dq.view(), want_dk.view(), heads, kv_heads, false, false, workspace.view()},
-                        *this->pool_);
+  constexpr float offset = 0.75f;
+  qk_norm_forward_host(
+      {x.view(), q.view(), k.view(), want_y.view(), want_rstd.view(), heads, kv_heads, 1e-6f, offset},
+      *this->pool_);
+  test::Workspace workspace(qk_norm_backward_workspace_bytes(rows, d, d));
+  qk_norm_backward_host(
+      {x.view(), q.view(), k.view(), want_rstd.view(), dy.view(), want_dx.view(), want_dq.view(),
+       want_dk.view(), heads, kv_heads, false, false, workspace.view(), offset},
+      *this->pool_);
   for (std::int64_t i = 0; i < rows * normed; ++i) {
     const std::int64_t at = i / normed * width + i % normed * d;
     const auto* weight = this->data(i % normed < heads ? q : k);
     detail::rmsnorm_row(kTurns, this->data(x) + at, weight, this->data(y) + at, this->floats(rstd) + i, 1e-6f,
-                        d);
+                        d, offset);
     detail::rmsnorm_row_backward(kTurns, this->data(x) + at, weight, this->floats(rstd)[i],
                                  this->data(dy) + at, this->data(dx) + at,
-                                 static_cast<const TypeParam*>(nullptr), d);
+                                 static_cast<const TypeParam*>(nullptr), d, offset);
   }
   for (std::int64_t c = 0; c < d; ++c) {
     this->floats(dq)[c] = detail::rmsnorm_column(this->data(x), this->floats(rstd), this->data(dy), c, heads,

@@ -223,7 +223,7 @@ TEST_P(DeviceOpsTest, WhatMayTakeTheNextOnesPlaceDoes) {
                 &qk_norm_forward_async, &QkNormForwardArgs::qkv, &QkNormForwardArgs::y);
   same_in_place("qk norm's dx",
                 QkNormBackwardArgs{x, q, k, of_heads, dy, dy, f32(d), f32(d), heads, 1, false, false,
-                                   workspace(qk_norm_backward_workspace_bytes(rows, d))},
+                                   workspace(qk_norm_backward_workspace_bytes(rows, d, d))},
                 &qk_norm_backward_host, &qk_norm_backward_async, &QkNormBackwardArgs::dy,
                 &QkNormBackwardArgs::dx);
   const TensorView positions = unwritten({rows}, DType::i32), table = in({seq, 16}, 9, 1.0, DType::f32);
@@ -243,7 +243,7 @@ TEST_P(DeviceOpsTest, NormsOfHeads) {
       "qk norm backward",
       {x, q, k, rstd, dy, unwritten({rows, width}, GetParam()), in({d}, 5, 1.0, DType::f32),
        in({d}, 6, 1.0, DType::f32), heads, kv_heads, true, true,
-       workspace(qk_norm_backward_workspace_bytes(rows, d))},
+       workspace(qk_norm_backward_workspace_bytes(rows, d, d))},
       &qk_norm_backward_host, &qk_norm_backward_async,
       {&QkNormBackwardArgs::dx, &QkNormBackwardArgs::dq_weight, &QkNormBackwardArgs::dk_weight});
 }

@@ -77,22 +77,55 @@ TEST(ReluTest, KeepsWhatIsPositiveBothWaysAndLetsNaNPass) {
   EXPECT_EQ(dx.values(), (std::vector<float>{0, 0, 3, 0, 0}));
 }
 
-TEST(SwigluTest, FollowsTheF64ReferenceBothWays) {
+class GatedTest : public ::testing::TestWithParam<bool> {};
+
+TEST_P(GatedTest, FollowsTheF64ReferenceBothWays) {
+  const bool gelu = GetParam();
   for (const std::int64_t f : {1, 5, 33}) {
     const std::int64_t rows = 7;
     const auto x = test::Values(1).floats(rows * 2 * f, 6.0), dy = test::Values(2).floats(rows * f);
     Tensor in({rows, 2 * f}, x), y = Tensor::unwritten({rows, f}), d({rows, f}, dy);
-    swiglu_forward_host({in.view(), y.view()}, *test::pool());
+    swiglu_forward_host({in.view(), y.view(), gelu}, *test::pool());
     const auto forward = [&](const test::reference::Vec& v) {
-      return test::reference::swiglu_forward(v, static_cast<std::size_t>(f));
+      const auto n = static_cast<std::size_t>(f);
+      return gelu ? test::reference::geglu_forward(v, n) : test::reference::swiglu_forward(v, n);
     };
     EXPECT_LE(test::relative_error(y.values(), forward(test::widen(x))), 1e-6);
-    swiglu_backward_host({in.view(), d.view(), in.view()}, *test::pool());  // in place
+    swiglu_backward_host({in.view(), d.view(), in.view(), gelu}, *test::pool());  // in place
     const auto want = test::reference::central_differences(
         [&](const test::reference::Vec& v) { return test::reference::dot(test::widen(dy), forward(v)); },
         test::widen(x));
     EXPECT_LE(test::relative_error(in.values(), want), 2e-6);
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gates, GatedTest, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "GeGlu" : "SwiGlu"; });
+
+TEST(ScaleTest, MultipliesAndRoundsOnce) {
+  const auto x = test::Values(1).floats(5003, 3.0);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    Tensor in({5003}, x, dtype), y = Tensor::unwritten({5003}, dtype);
+    scale_host({in.view(), y.view(), 6.5f}, *test::pool());
+    std::vector<float> want = in.values();
+    for (float& v : want) v *= 6.5f;
+    EXPECT_EQ(y.values(), Tensor({5003}, want, dtype).values());
+    scale_host({in.view(), in.view(), 6.5f}, *test::pool());
+    EXPECT_EQ(in.values(), y.values());
+  }
+}
+
+TEST(SoftcapTest, FollowsTheF64ReferenceAndLetsNaNPass) {
+  auto x = test::Values(1).floats(20011, 80.0);
+  x[7] = std::nanf("");
+  x[8] = INFINITY;
+  Tensor in({20011}, x), y = Tensor::unwritten({20011});
+  softcap_host({in.view(), y.view(), 30.0f}, *test::pool());
+  const std::vector<float> got = y.values();
+  EXPECT_TRUE(std::isnan(got[7]));
+  EXPECT_EQ(got[8], 30.0f);
+  for (std::size_t i = 9; i < x.size(); ++i)
+    ASSERT_NEAR(got[i], 30.0 * std::tanh(static_cast<double>(x[i]) / 30.0), 8e-6) << x[i];
 }
 
 }  // namespace

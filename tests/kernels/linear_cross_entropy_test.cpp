@@ -1,6 +1,7 @@
 #include <strata/kernels/linear_cross_entropy.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include <strata/runtime/str.h>
 
@@ -15,6 +16,7 @@ using test::reference::Vec;
 struct Case {
   std::int64_t rows, vocab, k;
   DType dtype;
+  double softcap = 0;
 };
 
 /// Operands, and what the loss and its gradients are in double.
@@ -24,6 +26,7 @@ struct Problem {
         vocab(c.vocab),
         k(c.k),
         dtype(c.dtype),
+        softcap(static_cast<float>(c.softcap)),
         x({rows, k}, test::Values(1).floats(rows * k, 2.0), dtype),
         w({vocab, k}, test::Values(2).floats(vocab * k, 2.0), dtype),
         targets(test::Values(3).below(rows, vocab)) {
@@ -31,14 +34,18 @@ struct Problem {
     const auto n = static_cast<std::size_t>(rows), v = static_cast<std::size_t>(vocab),
                inner = static_cast<std::size_t>(k);
     const Vec xd = test::widen(x.values()), wd = test::widen(w.values());
-    const Vec logits = test::reference::linear_forward(xd, wd, {}, n, v, inner);
+    Vec logits = test::reference::linear_forward(xd, wd, {}, n, v, inner);
+    for (double& logit : logits)
+      if (c.softcap > 0) logit = c.softcap * std::tanh(logit / c.softcap);
     const auto forward = test::reference::cross_entropy_forward(logits, targets, v);
     losses = forward.losses;
     mean = forward.mean_loss;
     double counted = 0;
     for (const std::int32_t target : targets) counted += target >= 0;
-    const Vec dlogits = test::reference::cross_entropy_backward(logits, targets, forward.lse, v,
-                                                                counted > 0 ? 1 / counted : 1);
+    Vec dlogits = test::reference::cross_entropy_backward(logits, targets, forward.lse, v,
+                                                          counted > 0 ? 1 / counted : 1);
+    for (std::size_t i = 0; i < dlogits.size() && c.softcap > 0; ++i)
+      dlogits[i] *= 1 - logits[i] / c.softcap * (logits[i] / c.softcap);
     dx.assign(n * inner, 0.0);
     dw.assign(v * inner, 0.0);
     for (std::size_t t = 0; t < n; ++t)
@@ -49,12 +56,13 @@ struct Problem {
         }
   }
   LinearCrossEntropyArgs args(Tensor& losses_out, Tensor& mean_out, test::Workspace& workspace) {
-    return {x.view(),        w.view(), test::view(targets), losses_out.view(),
-            mean_out.view(), {},       workspace.view()};
+    return {x.view(), w.view(), test::view(targets), losses_out.view(), mean_out.view(), {}, workspace.view(),
+            {},       softcap};
   }
   std::size_t workspace_bytes() const { return linear_cross_entropy_workspace_bytes(rows, vocab, dtype); }
   std::int64_t rows, vocab, k;
   DType dtype;
+  float softcap;
   Tensor x, w;
   std::vector<std::int32_t> targets;
   Vec losses, dx, dw;
@@ -117,10 +125,11 @@ INSTANTIATE_TEST_SUITE_P(Cases, LinearCrossEntropyTest,
                          ::testing::Values(Case{1, 1, 1, DType::f32}, Case{5, 17, 3, DType::f32},
                                            Case{70, 256, 40, DType::f32}, Case{70, 256, 40, DType::bf16},
                                            Case{70, 256, 40, DType::f16}, Case{200, 60001, 4, DType::f32},
-                                           Case{200, 60001, 4, DType::bf16}),
+                                           Case{200, 60001, 4, DType::bf16}, Case{70, 256, 40, DType::f32, 5},
+                                           Case{70, 256, 40, DType::bf16, 5}),
                          [](const auto& test) {
                            return str(to_string(test.param.dtype), "_", test.param.rows, "x",
-                                      test.param.vocab);
+                                      test.param.vocab, test.param.softcap > 0 ? "_capped" : "");
                          });
 
 TEST(LinearCrossEntropyBlocksTest, RowsComeInBlocksOfAbout32MiBAndNeverLessThan64) {

@@ -13,31 +13,41 @@ using test::reference::Vec;
 
 struct Size {
   std::int64_t rows, h;
+  float offset = 0;
 };
 class RmsnormTest : public ::testing::TestWithParam<Size> {};
 
 TEST_P(RmsnormTest, ForwardFollowsTheF64Reference) {
-  const auto [rows, h] = GetParam();
+  const auto [rows, h, offset] = GetParam();
   const auto x = test::Values(1).floats(rows * h, 2.0, 0.5), w = test::Values(2).floats(h);
   Tensor in({rows, h}, x), weight({h}, w), y = Tensor::unwritten({rows, h}), rstd = Tensor::unwritten({rows});
-  rmsnorm_forward_host({in.view(), weight.view(), y.view(), rstd.view(), 1e-5f}, *test::pool());
-  EXPECT_LE(test::relative_error(y.values(), test::reference::rmsnorm_forward(widen(x), widen(w), 1e-5)),
-            1e-6);
+  rmsnorm_forward_host({in.view(), weight.view(), y.view(), rstd.view(), 1e-5f, {}, {}, offset},
+                       *test::pool());
+  const Vec scale = test::reference::plus(widen(w), static_cast<double>(offset));
+  EXPECT_LE(test::relative_error(y.values(), test::reference::rmsnorm_forward(widen(x), scale, 1e-5)), 1e-6);
 }
 
 TEST_P(RmsnormTest, BackwardIsTheCentralDifferenceInF64) {
-  const auto [rows, h] = GetParam();
+  const auto [rows, h, offset] = GetParam();
   const auto x = test::Values(1).floats(rows * h, 2.0, 0.5), w = test::Values(2).floats(h),
              d = test::Values(3).floats(rows * h);
   Tensor in({rows, h}, x), weight({h}, w), y = Tensor::unwritten({rows, h}), rstd = Tensor::unwritten({rows});
   rmsnorm_forward_host({in.view(), weight.view(), y.view(), rstd.view(), 1e-5f}, *test::pool());
   Tensor dx({rows, h}, d), dw({h}, w);  // dx takes the place of dy
   test::Workspace workspace(rmsnorm_backward_workspace_bytes(rows, h));
-  rmsnorm_backward_host(
-      {in.view(), weight.view(), rstd.view(), dx.view(), dx.view(), dw.view(), true, workspace.view()},
-      *test::pool());
-  const auto f = [&](const Vec& a, const Vec& b) {
-    return dot(widen(d), test::reference::rmsnorm_forward(a, b, 1e-5));
+  rmsnorm_backward_host({in.view(),
+                         weight.view(),
+                         rstd.view(),
+                         dx.view(),
+                         dx.view(),
+                         dw.view(),
+                         true,
+                         workspace.view(),
+                         {},
+                         offset},
+                        *test::pool());
+  const auto f = [&, base = static_cast<double>(offset)](const Vec& a, const Vec& b) {
+    return dot(widen(d), test::reference::rmsnorm_forward(a, test::reference::plus(b, base), 1e-5));
   };
   const Vec want_dx = central_differences([&](const Vec& v) { return f(v, widen(w)); }, widen(x));
   const Vec want_dw = central_differences([&](const Vec& v) { return f(widen(x), v); }, widen(w));
@@ -47,17 +57,25 @@ TEST_P(RmsnormTest, BackwardIsTheCentralDifferenceInF64) {
 }
 
 TEST_P(RmsnormTest, WhatPassesTheNormByJoinsDx) {
-  const auto [rows, h] = GetParam();
+  const auto [rows, h, offset] = GetParam();
   const auto x = test::Values(1).floats(rows * h, 2.0, 0.5), w = test::Values(2).floats(h),
              d = test::Values(3).floats(rows * h), past = test::Values(4).floats(rows * h);
   Tensor in({rows, h}, x), weight({h}, w), dy({rows, h}, d), joined({rows, h}, past);
   Tensor rstd({rows}, test::Values(5).floats(rows)), dx = Tensor::unwritten({rows, h}), dw({h}, w), dw2 = dw;
   test::Workspace workspace(rmsnorm_backward_workspace_bytes(rows, h));
-  rmsnorm_backward_host(
-      {in.view(), weight.view(), rstd.view(), dy.view(), dx.view(), dw.view(), true, workspace.view()},
-      *test::pool());
+  rmsnorm_backward_host({in.view(),
+                         weight.view(),
+                         rstd.view(),
+                         dy.view(),
+                         dx.view(),
+                         dw.view(),
+                         true,
+                         workspace.view(),
+                         {},
+                         offset},
+                        *test::pool());
   rmsnorm_backward_host({in.view(), weight.view(), rstd.view(), dy.view(), joined.view(), dw2.view(), true,
-                         workspace.view(), joined.view()},
+                         workspace.view(), joined.view(), offset},
                         *test::pool());
   for (std::size_t i = 0; i < past.size(); ++i) EXPECT_EQ(joined.values()[i], past[i] + dx.values()[i]);
   EXPECT_EQ(test::differing_bits(dw.values(), dw2.values()), 0u);
@@ -65,33 +83,37 @@ TEST_P(RmsnormTest, WhatPassesTheNormByJoinsDx) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, RmsnormTest,
                          ::testing::Values(Size{0, 8}, Size{1, 3}, Size{3, 17}, Size{70, 24}, Size{6, 300},
-                                           Size{130, 15}));
+                                           Size{130, 15}, Size{70, 24, 1}));
 
 struct Heads {
-  std::int64_t rows, heads, kv_heads, d;
+  std::int64_t rows, heads, kv_heads, n, m;
+  float offset = 0;
 };
 class QkNormTest : public ::testing::TestWithParam<Heads> {};
 
 TEST_P(QkNormTest, FollowsTheF64ReferenceBothWays) {
-  const auto [rows, heads, kv_heads, d] = GetParam();
-  const std::int64_t width = (heads + 2 * kv_heads) * d;
-  const auto x = test::Values(1).floats(rows * width, 2.0), q = test::Values(2).floats(d),
-             k = test::Values(3).floats(d), dy = test::Values(4).floats(rows * width);
-  Tensor in({rows, width}, x), qw({d}, q), kw({d}, k), y = Tensor::unwritten({rows, width}),
+  const auto [rows, heads, kv_heads, n, m, offset] = GetParam();
+  const std::int64_t width = heads * n + 2 * kv_heads * m;
+  const auto x = test::Values(1).floats(rows * width, 2.0), q = test::Values(2).floats(n),
+             k = test::Values(3).floats(m), dy = test::Values(4).floats(rows * width);
+  Tensor in({rows, width}, x), qw({n}, q), kw({m}, k), y = Tensor::unwritten({rows, width}),
                                                        rstd = Tensor::unwritten({rows * (heads + kv_heads)});
-  qk_norm_forward_host({in.view(), qw.view(), kw.view(), y.view(), rstd.view(), heads, kv_heads, 1e-6f},
-                       *test::pool());
+  qk_norm_forward_host(
+      {in.view(), qw.view(), kw.view(), y.view(), rstd.view(), heads, kv_heads, 1e-6f, offset},
+      *test::pool());
   const auto forward = [&](const Vec& a, const Vec& b, const Vec& c) {
-    return test::reference::qk_norm_forward(a, b, c, static_cast<std::size_t>(heads),
+    const auto base = static_cast<double>(offset);
+    return test::reference::qk_norm_forward(a, test::reference::plus(b, base), test::reference::plus(c, base),
+                                            static_cast<std::size_t>(heads),
                                             static_cast<std::size_t>(kv_heads), 1e-6);
   };
   EXPECT_LE(test::relative_error(y.values(), forward(widen(x), widen(q), widen(k))), 1e-6);
 
-  Tensor d_y({rows, width}, dy), dx = Tensor::unwritten({rows, width}), dq = Tensor::unwritten({d}),
-                                 dk({d}, k);
-  test::Workspace workspace(qk_norm_backward_workspace_bytes(rows, d));
+  Tensor d_y({rows, width}, dy), dx = Tensor::unwritten({rows, width}), dq = Tensor::unwritten({n}),
+                                 dk({m}, k);
+  test::Workspace workspace(qk_norm_backward_workspace_bytes(rows, n, m));
   qk_norm_backward_host({in.view(), qw.view(), kw.view(), rstd.view(), d_y.view(), dx.view(), dq.view(),
-                         dk.view(), heads, kv_heads, false, true, workspace.view()},
+                         dk.view(), heads, kv_heads, false, true, workspace.view(), offset},
                         *test::pool());
   const auto f = [&](const Vec& a, const Vec& b, const Vec& c) { return dot(widen(dy), forward(a, b, c)); };
   EXPECT_LE(
@@ -107,7 +129,11 @@ TEST_P(QkNormTest, FollowsTheF64ReferenceBothWays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, QkNormTest,
-                         ::testing::Values(Heads{3, 1, 1, 4}, Heads{5, 4, 2, 7}, Heads{70, 2, 1, 3}));
+                         ::testing::Values(Heads{3, 1, 1, 4, 4}, Heads{5, 4, 2, 7, 7}, Heads{70, 2, 1, 3, 3},
+                                           Heads{5, 4, 2, 7, 7, 1}));
+// All query heads together, and all key heads.
+INSTANTIATE_TEST_SUITE_P(WholeProjections, QkNormTest,
+                         ::testing::Values(Heads{5, 1, 1, 24, 12}, Heads{70, 1, 1, 6, 3, 1}));
 
 }  // namespace
 }  // namespace strata::kernels

@@ -97,6 +97,37 @@ TEST(RopeTableTest, Llama3ScalingKeepsShortWavesDividesLongOnesAndBlendsBetween)
   EXPECT_GT(blended, 0);
 }
 
+// Peng et al. 2023 (arXiv 2309.00071), section 3.2, with the indices of the ramp rounded outwards as its
+// authors' code does.
+TEST(RopeTableTest, YarnKeepsWhatTurnsOftenDividesWhatHardlyTurnsAndScalesAll) {
+  RopeFrequencies f;
+  f.scaling = RopeFrequencies::Scaling::yarn;
+  f.theta = 10000.0f;
+  f.factor = 4.0f;
+  f.original_positions = 4096.0f;
+  f.attention_factor = 1.125f;
+  const Vec plain = speeds(128, 10000.0);
+  const auto index = [](double turns) {
+    return 128 * std::log(4096.0 / (turns * 2 * std::numbers::pi)) / (2 * std::log(10000.0));
+  };
+  for (const bool truncate : {true, false}) {
+    f.truncate = truncate;
+    Tensor table = Tensor::unwritten({2, 128});
+    rope_table_host({table.view(), f}, *test::pool());
+    const double low = truncate ? std::floor(index(32)) : index(32),
+                 high = truncate ? std::ceil(index(1)) : index(1);
+    ASSERT_GT(low, 5);
+    ASSERT_LT(high, 60);
+    for (std::size_t i = 0; i < 64; ++i) {
+      const double sine = table.values()[128 + 64 + i] / 1.125;
+      const double share = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+      const double want = plain[i] * (1 - share) + plain[i] / 4 * share;
+      EXPECT_NEAR(std::asin(sine) / want, 1.0, i == 0 ? 1e-4 : 1e-5) << i;
+    }
+    EXPECT_FLOAT_EQ(table.values()[0], 1.125f);
+  }
+}
+
 TEST(PositionsTest, CountFromTheRowOrFromTheDocument) {
   Ints rows(6), documents(6), starts = {0, 0, 2, 0, 1, 1};
   positions_host({{}, test::view(rows), 3}, *test::pool());

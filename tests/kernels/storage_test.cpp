@@ -132,7 +132,7 @@ std::vector<Tensor> heads_case(const Kept& k) {
   rope_host({qkv.view(), test::view(positions), table.view(), turned.view(), 5, d, false, false}, k.pool);
   rope_host({qkv.view(), test::view(positions), table.view(), other.view(), 5, d, true, true}, k.pool);
   Tensor dq = k.gradient({d}, 5), dk = k.gradient({d}, 6);
-  Workspace workspace(qk_norm_backward_workspace_bytes(rows, d));
+  Workspace workspace(qk_norm_backward_workspace_bytes(rows, d, d));
   const bool add = k.sums_are_added_to;
   qk_norm_backward_host({qkv.view(), q.view(), kw.view(), rstd.view(), dy.view(), dx.view(), dq.view(),
                          dk.view(), 3, 2, add, add, workspace.view()},

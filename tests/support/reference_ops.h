@@ -153,6 +153,13 @@ inline Vec relu_forward(const Vec& x) {
 }
 
 /// Rows of 2f: gate | up.
+inline Vec geglu_forward(const Vec& gate_up, std::size_t f) {
+  Vec y(gate_up.size() / 2);
+  for (std::size_t t = 0; t * f < y.size(); ++t)
+    for (std::size_t c = 0; c < f; ++c)
+      y[t * f + c] = gelu_forward({gate_up[2 * t * f + c]})[0] * gate_up[(2 * t + 1) * f + c];
+  return y;
+}
 inline Vec swiglu_forward(const Vec& gate_up, std::size_t f) {
   Vec y(gate_up.size() / 2);
   for (std::size_t t = 0; t * f < y.size(); ++t)
@@ -178,19 +185,26 @@ inline Vec rmsnorm_forward(const Vec& x, const Vec& weight, double eps) {
   return y;
 }
 
-/// Of the query and key heads of rows q | k | v.
+/// Of the query and key heads of rows q | k | v, or of other runs as long as the weights.
 inline Vec qk_norm_forward(const Vec& qkv, const Vec& q_weight, const Vec& k_weight, std::size_t heads,
                            std::size_t kv_heads, double eps) {
-  const std::size_t d = q_weight.size(), width = (heads + 2 * kv_heads) * d;
+  const std::size_t n = q_weight.size(), m = k_weight.size(), width = heads * n + 2 * kv_heads * m;
   Vec y = qkv;
   for (std::size_t t = 0; t * width < qkv.size(); ++t)
-    for (std::size_t head = 0; head < heads + kv_heads; ++head) {
-      const auto at = qkv.begin() + static_cast<std::ptrdiff_t>(t * width + head * d);
-      const Vec row = rmsnorm_forward(Vec(at, at + static_cast<std::ptrdiff_t>(d)),
-                                      head < heads ? q_weight : k_weight, eps);
-      std::copy(row.begin(), row.end(), y.begin() + static_cast<std::ptrdiff_t>(t * width + head * d));
+    for (std::size_t run = 0; run < heads + kv_heads; ++run) {
+      const Vec& weight = run < heads ? q_weight : k_weight;
+      const auto at =
+          static_cast<std::ptrdiff_t>(t * width + (run < heads ? run * n : heads * n + (run - heads) * m));
+      const auto end = at + static_cast<std::ptrdiff_t>(weight.size());
+      const Vec row = rmsnorm_forward(Vec(qkv.begin() + at, qkv.begin() + end), weight, eps);
+      std::copy(row.begin(), row.end(), y.begin() + at);
     }
   return y;
+}
+/// A weight of which 1 is the neutral value as it is learnt where that is 0.
+inline Vec plus(Vec weight, double offset) {
+  for (double& w : weight) w += offset;
+  return weight;
 }
 
 // --- rotary positions
@@ -260,13 +274,19 @@ struct AttentionShape {
   std::size_t kv_heads = 0;  ///< 0: heads
   bool alibi = false;
   Ints doc_start = {};  ///< by token; empty: none
+  std::size_t window = 0;
+  double softcap = 0, scale = 0;  ///< 0: none, and 1 / sqrt(head_dim)
   std::size_t h() const { return heads * head_dim; }
   std::size_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
   std::size_t width() const { return h() + 2 * key_heads() * head_dim; }
   std::size_t keys_of(std::size_t query) const { return causal ? query + 1 : seq; }
   bool sees(std::size_t b, std::size_t query, std::size_t key) const {
+    if (window > 0 && query >= key + window) return false;
     return doc_start.empty() || key >= static_cast<std::size_t>(doc_start[b * seq + query]);
   }
+  double factor() const { return scale > 0 ? scale : 1.0 / std::sqrt(static_cast<double>(head_dim)); }
+  /// The tanh of a capped score.
+  double tanh_of(double scaled) const { return std::tanh(scaled / softcap); }
   double slope(std::size_t head) const {
     std::size_t power = 1;
     while (2 * power <= heads) power *= 2;
@@ -295,7 +315,8 @@ inline Vec attention_probabilities(const Vec& qkv, const AttentionShape& a, std:
   for (std::size_t key = 0; key < p.size(); ++key) {
     for (std::size_t c = 0; c < a.head_dim; ++c)
       p[key] += qkv[a.packed(b, query, 0, head) + c] * qkv[a.packed(b, key, 1, head) + c];
-    p[key] /= std::sqrt(static_cast<double>(a.head_dim));
+    p[key] *= a.factor();
+    if (a.softcap > 0) p[key] = a.softcap * a.tanh_of(p[key]);
     if (a.alibi) p[key] += a.slope(head) * (static_cast<double>(key) - static_cast<double>(query));
     if (!a.sees(b, query, key)) p[key] = -1e300;
   }
@@ -323,7 +344,6 @@ inline Attention attention_forward(const Vec& qkv, const AttentionShape& a) {
 
 inline Vec attention_backward(const Vec& qkv, const Vec& dout, const AttentionShape& a) {
   Vec dqkv(qkv.size());
-  const double scale = 1.0 / std::sqrt(static_cast<double>(a.head_dim));
   for (std::size_t b = 0; b < a.batch; ++b)
     for (std::size_t head = 0; head < a.heads; ++head)
       for (std::size_t query = 0; query < a.seq; ++query) {
@@ -340,7 +360,13 @@ inline Vec attention_backward(const Vec& qkv, const Vec& dout, const AttentionSh
           mean_dp += p[key] * dp[key];
         }
         for (std::size_t key = 0; key < p.size(); ++key) {
-          const double ds = p[key] * (dp[key] - mean_dp) * scale;
+          double ds = p[key] * (dp[key] - mean_dp) * a.factor();
+          if (a.softcap > 0) {
+            double product = 0.0;
+            for (std::size_t c = 0; c < a.head_dim; ++c)
+              product += qkv[a.packed(b, query, 0, head) + c] * qkv[a.packed(b, key, 1, head) + c];
+            ds *= 1.0 - a.tanh_of(product * a.factor()) * a.tanh_of(product * a.factor());
+          }
           for (std::size_t c = 0; c < a.head_dim; ++c) {
             dqkv[a.packed(b, query, 0, head) + c] += ds * qkv[a.packed(b, key, 1, head) + c];
             dqkv[a.packed(b, key, 1, head) + c] += ds * qkv[a.packed(b, query, 0, head) + c];

@@ -88,10 +88,11 @@ struct Tiled {
   }
 };
 
-// Heads of 64, 96 and 128 values have kernels of their own.
+// Heads of 64, 96 and 128 values have kernels of their own, but for soft caps.
 bool is_flash(const TensorView& qkv, const AttentionHeads& heads) {
-  return detail::takes_flash_attention(
-      qkv.dtype, detail::row_length(qkv) / (heads.heads + 2 * heads.kv_heads), heads.by);
+  return heads.softcap == 0 &&
+         detail::takes_flash_attention(
+             qkv.dtype, detail::row_length(qkv) / (heads.heads + 2 * heads.kv_heads), heads.by);
 }
 
 // Heads that cuDNN is asked for and takes.

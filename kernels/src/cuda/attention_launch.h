@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <string>
 
 #include <strata/kernels/attention.h>
 
@@ -33,8 +34,10 @@ AttentionView<T> attention_view(const Args& a) {
           a.shape.kv_heads,
           d,
           a.shape.seq,
-          static_cast<float>(1.0 / sqrt(static_cast<double>(d))),
-          a.shape.causal};
+          attention_scale(a.shape, d),
+          a.shape.causal,
+          a.shape.window,
+          a.shape.softcap};
 }
 
 /// Of one block, asked of the current device once.

@@ -22,6 +22,8 @@ struct AttentionView {
   std::int64_t heads, kv_heads, d, seq;
   float scale;
   bool causal;
+  std::int64_t window = 0;
+  float softcap = 0;
 
   STRATA_HD std::int64_t width() const { return (heads + 2 * kv_heads) * d; }
   STRATA_HD std::int64_t token(std::int64_t batch, std::int64_t place) const { return batch * seq + place; }
@@ -41,7 +43,24 @@ struct AttentionView {
   STRATA_HD bool sees(std::int64_t batch, std::int64_t query, std::int64_t key) const {
     if (query >= seq || key >= seq) return false;
     if (causal && key > query) return false;
+    if (window > 0 && query - key >= window) return false;
     return doc_start == nullptr || key >= doc_start[token(batch, query)];
+  }
+  /// The first key that a query of the sequence sees.
+  STRATA_HD std::int64_t first_seen(std::int64_t batch, std::int64_t query) const {
+    const std::int64_t start = doc_start == nullptr ? 0 : doc_start[token(batch, query)];
+    return window > 0 && query - window + 1 > start ? query - window + 1 : start;
+  }
+  /// Whether queries from `query` on, whose documents and windows lie one after the other, see none of the
+  /// keys below `end`.
+  STRATA_HD bool sees_none_from(std::int64_t batch, std::int64_t query, std::int64_t end) const {
+    return first_seen(batch, query) >= end;
+  }
+  /// The tanh of a product of a query and a key, where scores are capped: cap * it is the score.
+  STRATA_HD float capped(float product) const { return cpuopt::tanh_of(product * (scale / softcap)); }
+  STRATA_HD float score(float product, float slope, std::int64_t query, std::int64_t key) const {
+    if (softcap > 0) return capped(product) * softcap;
+    return product * scale + slope * static_cast<float>(key - query);
   }
 };
 
@@ -49,7 +68,7 @@ struct AttentionView {
 template <int kTile, class T>
 STRATA_HD std::int64_t first_key(const AttentionView<T>& v, std::int64_t batch, std::int64_t first) {
   // Documents lie one after the other, so the first query sees furthest back.
-  return v.doc_start == nullptr ? 0 : v.doc_start[v.token(batch, first)] / kTile * kTile;
+  return v.first_seen(batch, first) / kTile * kTile;
 }
 template <int kTile, class T>
 STRATA_HD std::int64_t end_of_keys(const AttentionView<T>& v, std::int64_t first) {
@@ -117,7 +136,7 @@ STRATA_LANES_BODY void attention_tile(const Crew& crew, std::byte* shared, const
       float top = kLowest;
       for (int j = thread % kParts; j < kTile; j += kParts) {
         float& score = scores(i, j);
-        score = score * v.scale + slope * static_cast<float>(key + j - query);
+        score = v.score(score, slope, query, key + j);
         if (v.sees(batch, query, key + j) && score > top) top = score;
       }
       parts[thread] = top;
@@ -158,18 +177,27 @@ STRATA_LANES_BODY void attention_tile(const Crew& crew, std::byte* shared, const
   });
 }
 
-/// scores become p = exp(scale * score + bias - lse), 0 where a query does not see a key.
+/// scores become p = exp(score - lse), 0 where a query does not see a key. Where `centers`, of the tile's
+/// queries, are known, dp becomes its distance from them, times the derivative of the soft cap.
 template <int kTile, class Crew, class T>
 STRATA_LANES_BODY void probabilities(const Crew& crew, const AttentionView<T>& v, std::int64_t batch,
                                      std::int64_t head, std::int64_t first, std::int64_t key, float slope,
-                                     const float* lse, const Square<kTile>& scores) {
+                                     const float* lse, const float* centers, const Square<kTile>& scores,
+                                     const Square<kTile>& dp) {
   crew.all([&](int thread) {
     for (int e = thread; e < kTile * kTile; e += kCrew) {
       const std::int64_t i = first + e / kTile, j = key + e % kTile;
       float& p = scores(e / kTile, e % kTile);
-      p = v.sees(batch, i, j)
-              ? cpuopt::exp_of(p * v.scale + slope * static_cast<float>(j - i) - lse[v.stat(batch, head) + i])
-              : 0.0f;
+      if (!v.sees(batch, i, j)) {
+        p = 0.0f;
+        continue;
+      }
+      const float product = p;
+      p = cpuopt::exp_of(v.score(product, slope, i, j) - lse[v.stat(batch, head) + i]);
+      if (centers == nullptr) continue;
+      float& d = dp(e / kTile, e % kTile);
+      d = d - centers[e / kTile];
+      if (v.softcap > 0) d = d * (1.0f - v.capped(product) * v.capped(product));
     }
   });
 }
@@ -221,7 +249,8 @@ STRATA_LANES_BODY void attention_query_tile(const Crew& crew, std::byte* shared,
       Math::template load<kTile>(crew, values, v.qkv + v.v(batch, kv), v.width(), key, v.seq);
       Math::template products<kTile>(crew, q, k, p);
       Math::template products<kTile>(crew, go, values, dp);
-      probabilities<kTile>(crew, v, batch, head, first, key, slope, lse, p);
+      probabilities<kTile>(crew, v, batch, head, first, key, slope, lse, centers_are_known ? center : nullptr,
+                           p, dp);
       if (!centers_are_known) {
         crew.all([&](int thread) {
           const int i = thread / kParts;
@@ -237,7 +266,7 @@ STRATA_LANES_BODY void attention_query_tile(const Crew& crew, std::byte* shared,
       crew.all([&](int thread) {
         for (int e = thread; e < kTile * kTile; e += kCrew) {
           const int i = e / kTile, j = e % kTile;
-          p(i, j) = p(i, j) * (dp(i, j) - center[i]) * v.scale;
+          p(i, j) = p(i, j) * dp(i, j) * v.scale;
         }
       });
       Math::template add<kTile, false>(crew, p, k, dq, nullptr);
@@ -286,20 +315,18 @@ STRATA_LANES_BODY void attention_key_tile(const Crew& crew, std::byte* shared, c
   clear_tile<kTile>(crew, dv);
   for (std::int64_t head = kv * group; head < (kv + 1) * group; ++head)
     for (std::int64_t first = v.causal ? key : 0; first < v.seq; first += kTile) {
-      // Of a document that begins behind these keys no query sees them, nor does any after it.
-      if (v.doc_start != nullptr && v.doc_start[v.token(batch, first)] >= key + kTile) break;
+      if (v.sees_none_from(batch, first, key + kTile)) break;
       Math::template load<kTile>(crew, q, v.qkv + v.q(batch, head), v.width(), first, v.seq);
       Math::template load<kTile>(crew, go, dout + v.out(batch, head), v.heads * v.d, first, v.seq);
       Math::template products<kTile>(crew, q, k, p);
       Math::template products<kTile>(crew, go, values, dp);
-      probabilities<kTile>(crew, v, batch, head, first, key, slope_of(head), lse, p);
+      probabilities<kTile>(crew, v, batch, head, first, key, slope_of(head), lse,
+                           centers + v.stat(batch, head) + first, p, dp);
       Math::template add<kTile, true>(crew, p, go, dv, nullptr);
       crew.all([&](int thread) {
         for (int e = thread; e < kTile * kTile; e += kCrew) {
           const int i = e / kTile, j = e % kTile;
-          const std::int64_t query = first + i;
-          p(i, j) =
-              query < v.seq ? p(i, j) * (dp(i, j) - centers[v.stat(batch, head) + query]) * v.scale : 0.0f;
+          p(i, j) = p(i, j) * dp(i, j) * v.scale;
         }
       });
       Math::template add<kTile, true>(crew, p, q, dk, nullptr);

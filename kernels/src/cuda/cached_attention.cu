@@ -1,5 +1,7 @@
 #include "cuda/cached_attention_math.h"
 
+#include <strata/kernels/attention.h>
+
 #include "cached_attention_table.h"
 #include "cuda/launch.h"
 #include "cuda/slopes.h"
@@ -33,16 +35,16 @@ __global__ void __launch_bounds__(kThreads)
       for (std::int64_t i = threadIdx.x; i < group * v.d; i += kThreads) out[i] = 0.0f;
       continue;
     }
-    const std::int64_t cache = v.cache_of(slot, kv), n = std::int64_t{v.positions[r]} + 1;
+    const std::int64_t all = std::int64_t{v.positions[r]} + 1, unseen = v.unseen(all), n = all - unseen;
+    const std::int64_t cache = v.cache_of(slot, kv) + unseen * v.d;
     for (std::int64_t head = 0; head < group; ++head) {
       const float* const query = v.qkv + r * v.width() + (kv * group + head) * v.d;
       for (std::int64_t j = half_warp; j < n; j += kThreads / kLanes) {
         const float score = detail::cached_score(lanes, query, v.keys + cache + j * v.d, v.d);
-        if (lanes.leads())
-          x[j] = v.alibi ? detail::alibi_score(score, scale, slopes(kv * group + head), j, n) : score;
+        if (lanes.leads()) x[j] = v.score(score, scale, slopes(kv * group + head), j, n);
       }
       __syncthreads();
-      if (half_warp == 0) detail::cached_softmax(lanes, x, v.alibi ? 1.0f : scale, n);
+      if (half_warp == 0) detail::cached_softmax(lanes, x, v.scales_scores() ? 1.0f : scale, n);
       __syncthreads();
       for (std::int64_t i = threadIdx.x; i < v.d; i += kThreads)
         out[head * v.d + i] = detail::cached_mix(x, v.values + cache, i, v.d, n);
@@ -70,10 +72,12 @@ Status cached_attention(Backend&, Stream& stream, const CachedAttentionArgs& a) 
                      a.shape.kv_heads,
                      capacity,
                      a.keys.shape.dim(3),
-                     a.shape.alibi};
+                     a.shape.alibi,
+                     a.shape.window,
+                     a.shape.softcap};
   store_rows<<<detail::blocks_of(rows * v.kv_heads * v.d, kThreads), kThreads, 0, queue>>>(v);
   STRATA_CUDA_TRY(cudaGetLastError());
-  const auto scale = static_cast<float>(1.0 / sqrt(static_cast<double>(v.d)));
+  const float scale = attention_scale({.scale = a.shape.scale}, v.d);
   attend<<<static_cast<unsigned>(detail::cached_attention_lanes(rows, v.kv_heads)), kThreads, 0, queue>>>(
       v, slopes, scale, reinterpret_cast<float*>(a.workspace.data), capacity);
   STRATA_CUDA_TRY(cudaGetLastError());

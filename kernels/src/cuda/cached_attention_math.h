@@ -15,6 +15,10 @@ STRATA_LANES_BODY float cached_score(const G& g, const float* query, const float
 STRATA_HD float alibi_score(float score, float scale, float slope, std::int64_t j, std::int64_t n) {
   return score * scale + slope * static_cast<float>(j - (n - 1));
 }
+/// cap * tanh(scale * score / cap).
+STRATA_HD float capped_score(float score, float scale, float cap) {
+  return cpuopt::tanh_of(score * (scale / cap)) * cap;
+}
 /// Scores become weights.
 template <class G>
 STRATA_LANES_BODY void cached_softmax(const G& g, float* x, float scale, std::int64_t n) {
@@ -44,7 +48,20 @@ struct CachedView {
   float* out;
   std::int64_t rows, heads, kv_heads, capacity, d;
   bool alibi;
+  std::int64_t window = 0;
+  float softcap = 0;
 
+  /// Of the `all` places up to a query's own, how many it does not see.
+  STRATA_HD std::int64_t unseen(std::int64_t all) const {
+    return window > 0 && all > window ? all - window : 0;
+  }
+  /// Whether scores come scaled to the softmax.
+  STRATA_HD bool scales_scores() const { return alibi || softcap > 0; }
+  /// The score of the j-th of n keys that the query, the last of them, sees.
+  STRATA_HD float score(float product, float scale, float slope, std::int64_t j, std::int64_t n) const {
+    if (softcap > 0) return capped_score(product, scale, softcap);
+    return alibi ? alibi_score(product, scale, slope, j, n) : product;
+  }
   STRATA_HD std::int64_t width() const { return (heads + 2 * kv_heads) * d; }
   /// In keys and in values: place 0 of a key head of a sequence.
   STRATA_HD std::int64_t cache_of(std::int64_t slot, std::int64_t kv) const {

@@ -127,9 +127,15 @@ __global__ void __launch_bounds__(kThreads) losses_and_gradients(detail::LossRow
   const float l = lse_of_row(row, a.vocab);
   if (threadIdx.x == 0) a.losses[t] = loss_of(row, target, l);
   __syncthreads();  // the loss has been read
-  for (std::int64_t i = threadIdx.x; i < a.vocab; i += kThreads)
-    out[i] =
-        target < 0 ? from_f32<T>(0.0f) : from_f32<T>(detail::loss_gradient(row[i], l, scale, i == target));
+  for (std::int64_t i = threadIdx.x; i < a.vocab; i += kThreads) {
+    float d = target < 0 ? 0.0f : detail::loss_gradient(row[i], l, scale, i == target);
+    if (a.softcap > 0) d = d * detail::cap_derivative(row[i], a.softcap);
+    out[i] = from_f32<T>(d);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) cap_logits(float* logits, float cap, std::int64_t n) {
+  if (const std::int64_t i = thread_index(); i < n) logits[i] = detail::capped_logit(logits[i], cap);
 }
 
 }  // namespace
@@ -137,13 +143,23 @@ __global__ void __launch_bounds__(kThreads) losses_and_gradients(detail::LossRow
 
 namespace strata::kernels::detail {
 
+static Status cap(const LossRows& a, cudaStream_t queue) {
+  const std::int64_t n = a.rows * a.vocab;
+  if (a.softcap == 0 || n == 0) return Status::ok();
+  cuda::cap_logits<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(a.logits, a.softcap, n);
+  STRATA_CUDA_TRY(cudaGetLastError());
+  return Status::ok();
+}
+
 Status losses_of_rows(const LossRows& a, cudaStream_t queue) {
+  STRATA_TRY(cap(a, queue));
   cuda::row_losses<<<static_cast<unsigned>(a.rows), kThreads, 0, queue>>>(
       a.logits, a.targets, a.losses, static_cast<float*>(nullptr), a.vocab);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
 Status losses_and_gradients_of_rows(const LossRows& a, cudaStream_t queue) {
+  STRATA_TRY(cap(a, queue));
   return launch_stored(a.kept_dtype, [&]<class T>(std::type_identity<T>) {
     cuda::losses_and_gradients<T><<<static_cast<unsigned>(a.rows), kThreads, 0, queue>>>(a);
   });

@@ -51,6 +51,17 @@ struct Add {
   }
 };
 
+struct Scale {
+  float factor;
+  template <class T>
+  __device__ T operator()(T x) const {
+    return detail::stored_scale(x, factor);
+  }
+};
+__global__ void __launch_bounds__(kThreads) cap(const float* x, float* y, std::int64_t n, float most) {
+  if (const std::int64_t i = thread_index(); i < n) y[i] = detail::capped_logit(x[i], most);
+}
+
 template <class F>
 Status map(Stream& stream, const TensorView& x, const TensorView& y, F f) {
   const std::int64_t n = x.n_elems();
@@ -72,19 +83,22 @@ Status map(Stream& stream, const TensorView& a, const TensorView& b, const Tenso
 
 // Element i of n = rows * f: gate and up are f apart.
 template <class T>
-__global__ void __launch_bounds__(kThreads) swiglu(const T* gate_up, T* y, std::int64_t n, std::int64_t f) {
+__global__ void __launch_bounds__(kThreads)
+    swiglu(const T* gate_up, T* y, bool gelu, std::int64_t n, std::int64_t f) {
   const std::int64_t i = thread_index();
   if (i >= n) return;
   const T* gate = gate_up + i / f * 2 * f + i % f;
-  y[i] = detail::stored_swiglu(gate[0], gate[f]);
+  y[i] = gelu ? detail::stored_geglu(gate[0], gate[f]) : detail::stored_swiglu(gate[0], gate[f]);
 }
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    swiglu_back(const T* gate_up, const T* dy, T* dgate_up, std::int64_t n, std::int64_t f) {
+    swiglu_back(const T* gate_up, const T* dy, T* dgate_up, bool gelu, std::int64_t n, std::int64_t f) {
   const std::int64_t i = thread_index();
   if (i >= n) return;
   const std::int64_t at = i / f * 2 * f + i % f;
-  const auto d = detail::stored_swiglu_backward(gate_up[at], gate_up[at + f], dy[i]);
+  const T gate = gate_up[at], up = gate_up[at + f];
+  const auto d =
+      gelu ? detail::stored_geglu_backward(gate, up, dy[i]) : detail::stored_swiglu_backward(gate, up, dy[i]);
   dgate_up[at] = d.gate;
   dgate_up[at + f] = d.up;
 }
@@ -115,7 +129,7 @@ Status swiglu_forward(Backend&, Stream& stream, const SwigluForwardArgs& a) {
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return launch_stored(a.y.dtype, [&]<class T>(std::type_identity<T>) {
-    swiglu<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(a.gate_up.as<T>(), a.y.as<T>(), n,
+    swiglu<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(a.gate_up.as<T>(), a.y.as<T>(), a.gelu, n,
                                                            detail::row_length(a.y));
   });
 }
@@ -125,8 +139,18 @@ Status swiglu_backward(Backend&, Stream& stream, const SwigluBackwardArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return launch_stored(a.dy.dtype, [&]<class T>(std::type_identity<T>) {
     swiglu_back<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(
-        a.gate_up.as<T>(), a.dy.as<T>(), a.dgate_up.as<T>(), n, detail::row_length(a.dy));
+        a.gate_up.as<T>(), a.dy.as<T>(), a.dgate_up.as<T>(), a.gelu, n, detail::row_length(a.dy));
   });
+}
+
+Status scale(Backend&, Stream& stream, const ScaleArgs& a) { return map(stream, a.x, a.y, Scale{a.factor}); }
+Status softcap(Backend&, Stream& stream, const SoftcapArgs& a) {
+  const std::int64_t n = a.x.n_elems();
+  if (n == 0) return Status::ok();
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  cap<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(a.x.as<float>(), a.y.as<float>(), n, a.cap);
+  STRATA_CUDA_TRY(cudaGetLastError());
+  return Status::ok();
 }
 
 Status fill(Backend&, Stream& stream, const FillArgs& a) {

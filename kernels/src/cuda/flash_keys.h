@@ -70,7 +70,7 @@ struct FlashKeys {
         const std::int64_t stat = v.stat(at, head) + query + i;
         to.lse[i] = there ? lse[stat] * kLog2E : 0.0f;
         to.center[i] = there ? centers[stat] : 0.0f;
-        to.begin[i] = !there ? INT_MAX : v.doc_start == nullptr ? 0 : v.doc_start[v.token(at, query + i)];
+        to.begin[i] = there ? first_seen(v, at, query + i) : INT_MAX;
       });
     };
 
@@ -120,15 +120,15 @@ struct FlashKeys {
   }
 
  private:
-  /// Of a document that begins behind these keys no query sees them, nor does any after it.
+  /// Of a document or a window that begins behind these keys no query sees them, nor does any after it.
   static STRATA_LANES_BODY int query_tiles(const AttentionView<T>& v, std::int64_t batch, std::int64_t key,
                                            std::int64_t first) {
     int low = 0, high = static_cast<int>((v.seq - first + kQueries - 1) /
                                          kQueries);  // the first such tile is in [low, high]
-    if (v.doc_start == nullptr) return high;
+    if (v.doc_start == nullptr && v.window == 0) return high;
     while (low < high) {
       const int middle = (low + high) / 2;
-      if (v.doc_start[v.token(batch, first + middle * kQueries)] >= key + kRows)
+      if (v.sees_none_from(batch, first + middle * std::int64_t{kQueries}, key + kRows))
         high = middle;
       else
         low = middle + 1;

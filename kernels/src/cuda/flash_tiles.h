@@ -99,7 +99,7 @@ STRATA_LANES_BODY void bring_rows(const Crew& crew, const SwizzledRows<T, kHead,
 /// The first key that a query sees; of one past the sequence, which is never stored, any.
 template <class T>
 STRATA_HD int first_seen(const AttentionView<T>& v, std::int64_t batch, std::int64_t query) {
-  return v.doc_start == nullptr || query >= v.seq ? 0 : v.doc_start[v.token(batch, query)];
+  return query >= v.seq ? 0 : static_cast<int>(v.first_seen(batch, query));
 }
 template <class T>
 STRATA_HD bool sees(const AttentionView<T>& v, int begin, int query, int key) {
@@ -114,8 +114,7 @@ struct KeyTiles {
 template <int kRows, int kKeys, class T>
 STRATA_HD KeyTiles key_tiles(const AttentionView<T>& v, std::int64_t batch, std::int64_t first) {
   // Documents lie one after the other, so the first query sees furthest back.
-  const std::int64_t begin =
-      v.doc_start == nullptr ? 0 : v.doc_start[v.token(batch, first)] / kKeys * std::int64_t{kKeys};
+  const std::int64_t begin = v.first_seen(batch, first) / kKeys * std::int64_t{kKeys};
   const std::int64_t end = v.causal && first + kRows < v.seq ? first + kRows : v.seq;
   return {begin, static_cast<int>((end - begin + kKeys - 1) / kKeys)};
 }

@@ -44,7 +44,7 @@ Status for_blocks(const LinearCrossEntropyArgs& a, cudaStream_t queue, const Bod
     STRATA_TRY(body(
         first, detail::LossRows{logits, a.targets.as<std::int32_t>() + first, a.losses.as<float>() + first, n,
                                 vocab, a.workspace.data + (in_place ? 0 : detail::logits_bytes(n, vocab)),
-                                a.x.dtype, a.targets.as<std::int32_t>(), rows, divisor, 1.0f}));
+                                a.x.dtype, a.targets.as<std::int32_t>(), rows, divisor, 1.0f, a.softcap}));
   }
   return detail::mean_of_losses(a.losses.as<float>(), a.targets.as<std::int32_t>(), divisor,
                                 a.mean_loss.as<float>(), rows, queue);

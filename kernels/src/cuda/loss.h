@@ -22,6 +22,7 @@ struct LossRows {
   std::int64_t all_rows;
   const float* divisor;
   float factor;
+  float softcap;  ///< logits are capped first, in their place; 0: they stay
 };
 Status losses_of_rows(const LossRows& rows, cudaStream_t queue);
 Status losses_and_gradients_of_rows(const LossRows& rows, cudaStream_t queue);

@@ -83,30 +83,47 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    rmsnorm(const T* x, const T* added, T* sum, const T* weight, T* y, float* rstd, float eps,
+    rmsnorm(const T* x, const T* added, T* sum, const T* weight, T* y, float* rstd, float eps, float offset,
             std::int64_t rows, std::int64_t h) {
   const std::int64_t t = lanes_index();
   if (t >= rows) return;
   const HalfWarp lanes;
   const T* row = x + t * h;
   if (added != nullptr) row = detail::added_row(lanes, row, added + t * h, sum + t * h, h);
-  detail::rmsnorm_row(lanes, row, weight, y + t * h, rstd + t, eps, h);
+  detail::rmsnorm_row(lanes, row, weight, y + t * h, rstd + t, eps, h, offset);
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     rmsnorm_dx(const T* x, const T* weight, const float* rstd, const T* dy, T* dx, const T* residual,
-               std::int64_t rows, std::int64_t h) {
+               float offset, std::int64_t rows, std::int64_t h) {
   const std::int64_t t = lanes_index();
   if (t >= rows) return;
   detail::rmsnorm_row_backward(HalfWarp(), x + t * h, weight, rstd[t], dy + t * h, dx + t * h,
-                               residual == nullptr ? nullptr : residual + t * h, h);
+                               residual == nullptr ? nullptr : residual + t * h, h, offset);
 }
 
-/// The heads of a row of qkv that share a weight: `first` of `count` of d elements, of rows of `width`.
+/// The heads of a row of qkv that share a weight: `count` of d elements from element `at` and statistic
+/// `first` on, of rows of `width` elements and `stats` statistics.
 struct Heads {
-  std::int64_t first, count, d, width, stats;
+  std::int64_t first, at, count, d, width, stats;
 };
+/// The runs of a row of qkv: `heads` of n elements, then of m: `kv_heads` that are normed and as many that
+/// are not.
+struct Runs {
+  std::int64_t heads, kv_heads, n, m;
+  STRATA_HD std::int64_t all() const { return heads + 2 * kv_heads; }
+  STRATA_HD std::int64_t normed() const { return heads + kv_heads; }
+  STRATA_HD std::int64_t width() const { return heads * n + 2 * kv_heads * m; }
+  STRATA_HD std::int64_t at(std::int64_t run) const {
+    return run < heads ? run * n : heads * n + (run - heads) * m;
+  }
+  STRATA_HD std::int64_t elems(std::int64_t run) const { return run < heads ? n : m; }
+};
+template <class Args>
+Runs runs_of(const Args& a) {
+  return {a.heads, a.kv_heads, detail::row_length(a.q_weight), detail::row_length(a.k_weight)};
+}
 
 // Partial sums of a row block are `stride` apart.
 template <class T>
@@ -115,40 +132,40 @@ __global__ void __launch_bounds__(kThreads)
                     std::int64_t rows, std::int64_t rows_of_block, Heads heads) {
   const std::int64_t column = thread_index(), block = blockIdx.y;
   if (column >= heads.d) return;
-  const std::int64_t at = heads.first * heads.d;
-  partials[block * stride + column] =
-      detail::rmsnorm_column(x + at, rstd + heads.first, dy + at, column, heads.count, heads.d, heads.width,
-                             heads.stats, block * rows_of_block, least(rows, (block + 1) * rows_of_block));
+  partials[block * stride + column] = detail::rmsnorm_column(
+      x + heads.at, rstd + heads.first, dy + heads.at, column, heads.count, heads.d, heads.width, heads.stats,
+      block * rows_of_block, least(rows, (block + 1) * rows_of_block));
 }
 
-// Sixteen lanes a head of a row: q, then k, then what is copied.
+// Sixteen lanes a run of a row: q, then k, then what is copied.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    qk_norm(const T* x, const T* q_weight, const T* k_weight, T* y, float* rstd, float eps, std::int64_t rows,
-            std::int64_t heads, std::int64_t kv_heads, std::int64_t d) {
-  const std::int64_t all = heads + 2 * kv_heads, normed = heads + kv_heads, i = lanes_index();
-  if (i >= rows * all) return;
-  const std::int64_t t = i / all, head = i % all, at = i * d;
+    qk_norm(const T* x, const T* q_weight, const T* k_weight, T* y, float* rstd, float eps, float offset,
+            std::int64_t rows, Runs runs) {
+  const std::int64_t i = lanes_index();
+  if (i >= rows * runs.all()) return;
+  const std::int64_t t = i / runs.all(), run = i % runs.all(), at = t * runs.width() + runs.at(run);
   const HalfWarp lanes;
-  if (head < normed)
-    detail::rmsnorm_row(lanes, x + at, head < heads ? q_weight : k_weight, y + at, rstd + t * normed + head,
-                        eps, d);
+  if (run < runs.normed())
+    detail::rmsnorm_row(lanes, x + at, run < runs.heads ? q_weight : k_weight, y + at,
+                        rstd + t * runs.normed() + run, eps, runs.elems(run), offset);
   else if (x != y)
-    lanes.each(d, [&](std::int64_t e) { y[at + e] = x[at + e]; });
+    lanes.each(runs.m, [&](std::int64_t e) { y[at + e] = x[at + e]; });
 }
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
     qk_norm_dx(const T* x, const T* q_weight, const T* k_weight, const float* rstd, const T* dy, T* dx,
-               std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t d) {
-  const std::int64_t all = heads + 2 * kv_heads, normed = heads + kv_heads, i = lanes_index();
-  if (i >= rows * all) return;
-  const std::int64_t t = i / all, head = i % all, at = i * d;
+               float offset, std::int64_t rows, Runs runs) {
+  const std::int64_t i = lanes_index();
+  if (i >= rows * runs.all()) return;
+  const std::int64_t t = i / runs.all(), run = i % runs.all(), at = t * runs.width() + runs.at(run);
   const HalfWarp lanes;
-  if (head < normed)
-    detail::rmsnorm_row_backward(lanes, x + at, head < heads ? q_weight : k_weight, rstd[t * normed + head],
-                                 dy + at, dx + at, static_cast<const T*>(nullptr), d);
+  if (run < runs.normed())
+    detail::rmsnorm_row_backward(lanes, x + at, run < runs.heads ? q_weight : k_weight,
+                                 rstd[t * runs.normed() + run], dy + at, dx + at,
+                                 static_cast<const T*>(nullptr), runs.elems(run), offset);
   else if (dy != dx)
-    lanes.each(d, [&](std::int64_t e) { dx[at + e] = dy[at + e]; });
+    lanes.each(runs.m, [&](std::int64_t e) { dx[at + e] = dy[at + e]; });
 }
 
 template <class T>
@@ -202,7 +219,7 @@ Status rmsnorm_forward(Backend&, Stream& stream, const RmsnormForwardArgs& a) {
   return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
     rmsnorm<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
         a.x.as<T>(), a.added.as<T>(), a.sum.as<T>(), a.weight.as<T>(), a.y.as<T>(), a.rstd.as<float>(), a.eps,
-        rows, h);
+        a.offset, rows, h);
   });
 }
 
@@ -215,45 +232,47 @@ Status rmsnorm_backward(Backend&, Stream& stream, const RmsnormBackwardArgs& a) 
     STRATA_TRY(launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
       rmsnorm_columns<<<columns_by_blocks(h, blocks), kThreads, 0, queue>>>(
           a.x.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), partials, h, rows, blocks.rows,
-          Heads{0, 1, h, h, 1});
+          Heads{0, 0, 1, h, h, 1});
       rmsnorm_dx<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
           a.x.as<T>(), a.weight.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), a.dx.as<T>(), a.residual.as<T>(),
-          rows, h);
+          a.offset, rows, h);
     }));
   return detail::sum_partials(partials, blocks.count, h, a.dweight, a.accumulate_dweight, queue);
 }
 
 Status qk_norm_forward(Backend&, Stream& stream, const QkNormForwardArgs& a) {
-  const std::int64_t rows = detail::row_count(a.qkv), d = detail::row_length(a.q_weight);
-  const std::int64_t runs = rows * (a.heads + 2 * a.kv_heads);
-  if (runs == 0) return Status::ok();
+  const std::int64_t rows = detail::row_count(a.qkv);
+  const Runs runs = runs_of(a);
+  if (rows == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return launch_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) {
-    qk_norm<<<blocks_of(runs, kRowsPerBlock), kThreads, 0, queue>>>(
-        a.qkv.as<T>(), a.q_weight.as<T>(), a.k_weight.as<T>(), a.y.as<T>(), a.rstd.as<float>(), a.eps, rows,
-        a.heads, a.kv_heads, d);
+    qk_norm<<<blocks_of(rows * runs.all(), kRowsPerBlock), kThreads, 0, queue>>>(
+        a.qkv.as<T>(), a.q_weight.as<T>(), a.k_weight.as<T>(), a.y.as<T>(), a.rstd.as<float>(), a.eps,
+        a.offset, rows, runs);
   });
 }
 
 Status qk_norm_backward(Backend&, Stream& stream, const QkNormBackwardArgs& a) {
-  const std::int64_t rows = detail::row_count(a.qkv), d = detail::row_length(a.q_weight);
-  const std::int64_t width = detail::row_length(a.qkv), normed = a.heads + a.kv_heads;
+  const std::int64_t rows = detail::row_count(a.qkv);
+  const Runs runs = runs_of(a);
+  const std::int64_t width = runs.width(), normed = runs.normed(), both = runs.n + runs.m;
   const RowBlocks blocks = detail::row_blocks(rows);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   if (rows > 0)
     STRATA_TRY(launch_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) {
-      for (const Heads& heads :
-           {Heads{0, a.heads, d, width, normed}, Heads{a.heads, a.kv_heads, d, width, normed}})
-        rmsnorm_columns<<<columns_by_blocks(d, blocks), kThreads, 0, queue>>>(
-            a.qkv.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), partials + (heads.first > 0 ? d : 0), 2 * d,
+      for (const Heads& heads : {Heads{0, 0, a.heads, runs.n, width, normed},
+                                 Heads{a.heads, runs.at(a.heads), a.kv_heads, runs.m, width, normed}})
+        rmsnorm_columns<<<columns_by_blocks(heads.d, blocks), kThreads, 0, queue>>>(
+            a.qkv.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), partials + (heads.first > 0 ? runs.n : 0), both,
             rows, blocks.rows, heads);
-      qk_norm_dx<<<blocks_of(rows * (a.heads + 2 * a.kv_heads), kRowsPerBlock), kThreads, 0, queue>>>(
+      qk_norm_dx<<<blocks_of(rows * runs.all(), kRowsPerBlock), kThreads, 0, queue>>>(
           a.qkv.as<T>(), a.q_weight.as<T>(), a.k_weight.as<T>(), a.rstd.as<float>(), a.dy.as<T>(),
-          a.dx.as<T>(), rows, a.heads, a.kv_heads, d);
+          a.dx.as<T>(), a.offset, rows, runs);
     }));
-  STRATA_TRY(detail::sum_partials(partials, blocks.count, 2 * d, a.dq_weight, a.accumulate_dq_weight, queue));
-  return detail::sum_partials(partials + d, blocks.count, 2 * d, a.dk_weight, a.accumulate_dk_weight, queue);
+  STRATA_TRY(detail::sum_partials(partials, blocks.count, both, a.dq_weight, a.accumulate_dq_weight, queue));
+  return detail::sum_partials(partials + runs.n, blocks.count, both, a.dk_weight, a.accumulate_dk_weight,
+                              queue);
 }
 
 Status linear_backward_bias(Backend&, Stream& stream, const LinearBackwardBiasArgs& a) {

@@ -21,8 +21,9 @@ __global__ void __launch_bounds__(kThreads)
 // Sines, cosines and powers are the device's in f64, rounded to f32.
 __device__ float frequency(const RopeFrequencies& f, std::int64_t i, std::int64_t n) {
   return detail::scaled_frequency(
-      f, static_cast<float>(
-             pow(static_cast<double>(f.theta), -static_cast<double>(i) / static_cast<double>(n))));
+      f,
+      static_cast<float>(pow(static_cast<double>(f.theta), -static_cast<double>(i) / static_cast<double>(n))),
+      i, n);
 }
 __global__ void __launch_bounds__(kThreads)
     angles(float* table, RopeFrequencies frequencies, std::int64_t n, std::int64_t all) {
@@ -30,8 +31,10 @@ __global__ void __launch_bounds__(kThreads)
   if (i >= all) return;
   const std::int64_t position = i / n, pair = i % n;
   const float angle = static_cast<float>(position) * frequency(frequencies, pair, n);
-  table[position * 2 * n + pair] = static_cast<float>(cos(static_cast<double>(angle)));
-  table[position * 2 * n + n + pair] = static_cast<float>(sin(static_cast<double>(angle)));
+  table[position * 2 * n + pair] =
+      static_cast<float>(cos(static_cast<double>(angle))) * frequencies.attention_factor;
+  table[position * 2 * n + n + pair] =
+      static_cast<float>(sin(static_cast<double>(angle))) * frequencies.attention_factor;
 }
 
 /// What a thread has to know of the rows it turns.

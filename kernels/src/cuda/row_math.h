@@ -51,6 +51,25 @@ STRATA_HD GateUp<T> stored_swiglu_backward(T gate, T up, T dy) {
   return {from_f32<T>(d * u * (s.value + g * (s.value * s.complement))), from_f32<T>(d * (g * s.value))};
 }
 template <class T>
+STRATA_HD T stored_geglu(T gate, T up) {
+  return from_f32<T>(cpuopt::gelu_of(to_f32(gate)) * to_f32(up));
+}
+template <class T>
+STRATA_HD GateUp<T> stored_geglu_backward(T gate, T up, T dy) {
+  const float g = to_f32(gate), u = to_f32(up), d = to_f32(dy);
+  return {from_f32<T>(d * u * cpuopt::gelu_derivative_of(g)), from_f32<T>(d * cpuopt::gelu_of(g))};
+}
+template <class T>
+STRATA_HD T stored_scale(T x, float factor) {
+  return from_f32<T>(to_f32(x) * factor);
+}
+/// Of a logit: cap * tanh(x / cap), and its derivative by what that made.
+STRATA_HD float capped_logit(float x, float cap) { return cpuopt::tanh_of(x * (1.0f / cap)) * cap; }
+STRATA_HD float cap_derivative(float capped, float cap) {
+  const float t = capped * (1.0f / cap);
+  return 1.0f - t * t;
+}
+template <class T>
 struct Pair {
   T first, second;
 };
@@ -127,22 +146,22 @@ STRATA_HD WeightBias layernorm_column(const T* x, const float* mean, const float
 
 template <class G, class T>
 STRATA_LANES_BODY void rmsnorm_row(const G& g, const T* x, const T* weight, T* y, float* rstd, float eps,
-                                   std::int64_t n) {
+                                   std::int64_t n, float offset = 0.0f) {
   const float squares = g.template sum<float>(n, [&](std::int64_t i) { return to_f32(x[i]) * to_f32(x[i]); });
   const float scale = 1.0f / cpuopt::sqrt_of(squares / static_cast<float>(n) + eps);
   if (g.leads()) *rstd = scale;
-  g.each(n, [&](std::int64_t i) { y[i] = from_f32<T>(to_f32(x[i]) * scale * to_f32(weight[i])); });
+  g.each(n, [&](std::int64_t i) { y[i] = from_f32<T>(to_f32(x[i]) * scale * (to_f32(weight[i]) + offset)); });
 }
 
 template <class G, class T>
 STRATA_LANES_BODY void rmsnorm_row_backward(const G& g, const T* x, const T* weight, float scale, const T* dy,
-                                            T* dx, const T* residual, std::int64_t n) {
+                                            T* dx, const T* residual, std::int64_t n, float offset = 0.0f) {
   const float mean = g.template sum<float>(n, [&](std::int64_t i) {
-    return to_f32(dy[i]) * to_f32(weight[i]) * (to_f32(x[i]) * scale);
+    return to_f32(dy[i]) * (to_f32(weight[i]) + offset) * (to_f32(x[i]) * scale);
   }) / static_cast<float>(n);
   g.each(n, [&](std::int64_t i) {
     const float normal = to_f32(x[i]) * scale;
-    const float back = scale * (to_f32(dy[i]) * to_f32(weight[i]) - normal * mean);
+    const float back = scale * (to_f32(dy[i]) * (to_f32(weight[i]) + offset) - normal * mean);
     dx[i] = from_f32<T>(residual != nullptr ? to_f32(residual[i]) + back : back);
   });
 }

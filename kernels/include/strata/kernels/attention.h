@@ -11,11 +11,12 @@ namespace strata::kernels {
 /// What multiplies the heads on a GPU. Results differ, as roundings do.
 enum class AttentionBy : std::uint8_t {
   warps,  ///< mma.sync
-  /// Of four warps: wgmma, for heads of 64 or 128 values in 16 bits where cuda_attends_by_groups().
+  /// Of four warps: wgmma, for heads of 64 or 128 values in 16 bits where cuda_attends_by_groups(), without a
+  /// soft cap.
   groups,
   /// Its fused attention, where cuda_cudnn() has it: heads of 16 to 128 values (8 n) in 16 bits, without
-  /// ALiBi or documents. Backward rounds each query head's part of a key's gradient, and keeps two bytes a
-  /// score; where that were more than 2 GiB it is as of warps.
+  /// ALiBi, documents, a window, a soft cap or a scale of its own. Backward rounds each query head's part of
+  /// a key's gradient, and keeps two bytes a score; where that were more than 2 GiB it is as of warps.
   cudnn,
 };
 
@@ -32,7 +33,12 @@ struct AttentionHeads {
   bool causal = true;
   bool alibi = false;  ///< adds slope(head) * (key - query) to a score (Press et al. 2022); causal only
   AttentionBy by = AttentionBy::warps;  ///< where it takes such heads; others are as of warps, and a host's
+  std::int64_t window = 0;  ///< a query sees so many keys up to its own; 0: all before it. Causal only
+  float softcap = 0;        ///< scores s become softcap tanh(s / softcap); 0: they stay. Not with ALiBi
+  float scale = 0;          ///< what q k^T is multiplied by; 0: 1 / sqrt(d)
 };
+/// The factor of q k^T for heads of `head_dim` elements.
+float attention_scale(const AttentionHeads& shape, std::int64_t head_dim) noexcept;
 /// The slope of a head: powers of 2^(-8 / n) for n = the greatest power of two <= heads, then odd powers of
 /// the next.
 float alibi_slope(std::int64_t head, std::int64_t heads) noexcept;

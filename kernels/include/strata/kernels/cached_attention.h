@@ -12,13 +12,16 @@ struct CachedAttentionShape {
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;  ///< divides heads; query head i reads key head i / (heads / kv_heads)
   bool alibi = false;         ///< adds alibi_slope(head) * (key - query), as attention_forward does
+  std::int64_t window = 0;    ///< these three as in AttentionHeads
+  float softcap = 0;
+  float scale = 0;
 };
 
 /// For every row: its keys and values join the cache at its place, then
-/// out = softmax(q k^T / sqrt(d)) v over places 0 .. its own of its sequence (Vaswani et al. 2017). All rows
-/// are stored before any is mixed, so tokens of one sequence may be in one call, in any order. A row's bits
-/// depend on its query, its place and its sequence's cache alone: not on the other rows, nor on threads, nor
-/// on the instruction set.
+/// out = softmax(q k^T / sqrt(d)) v over places 0 (or where its window begins) .. its own of its sequence
+/// (Vaswani et al. 2017). All rows are stored before any is mixed, so tokens of one sequence may be in one
+/// call, in any order. A row's bits depend on its query, its place and its sequence's cache alone: not on the
+/// other rows, nor on threads, nor on the instruction set.
 struct CachedAttentionArgs {
   TensorView qkv;        ///< f32 [R, (heads + 2 kv_heads) d], rows q | k | v
   TensorView positions;  ///< i32, R values in [0, capacity): the place in the sequence

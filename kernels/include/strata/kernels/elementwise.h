@@ -42,10 +42,11 @@ struct ReluBackwardArgs {
 Status relu_backward_async(Backend& backend, Stream& stream, const ReluBackwardArgs& args);
 void relu_backward_host(const ReluBackwardArgs& args, ThreadPool& pool);
 
-/// y = silu(gate) * up, silu(x) = x / (1 + e^-x) (Shazeer 2020).
+/// y = silu(gate) * up, silu(x) = x / (1 + e^-x); or GeGLU, gelu(gate) * up (Shazeer 2020).
 struct SwigluForwardArgs {
   TensorView gate_up;  ///< kept [..., 2f], T rows: gate | up
   TensorView y;        ///< kept [..., f], T rows, written
+  bool gelu = false;   ///< GeGLU, in the tanh form
 };
 Status swiglu_forward_async(Backend& backend, Stream& stream, const SwigluForwardArgs& args);
 void swiglu_forward_host(const SwigluForwardArgs& args, ThreadPool& pool);
@@ -54,6 +55,7 @@ struct SwigluBackwardArgs {
   TensorView gate_up;   ///< of the forward
   TensorView dy;        ///< kept [..., f], T rows
   TensorView dgate_up;  ///< as gate_up, written; may be gate_up
+  bool gelu = false;
 };
 Status swiglu_backward_async(Backend& backend, Stream& stream, const SwigluBackwardArgs& args);
 void swiglu_backward_host(const SwigluBackwardArgs& args, ThreadPool& pool);
@@ -66,6 +68,24 @@ struct AddArgs {
 };
 Status add_async(Backend& backend, Stream& stream, const AddArgs& args);
 void add_host(const AddArgs& args, ThreadPool& pool);
+
+/// y = factor * x.
+struct ScaleArgs {
+  TensorView x;
+  TensorView y;  ///< written
+  float factor = 1.0f;
+};
+Status scale_async(Backend& backend, Stream& stream, const ScaleArgs& args);
+void scale_host(const ScaleArgs& args, ThreadPool& pool);
+
+/// y = cap * tanh(x / cap), of f32.
+struct SoftcapArgs {
+  TensorView x;  ///< f32
+  TensorView y;  ///< f32, written
+  float cap = 0.0f;
+};
+Status softcap_async(Backend& backend, Stream& stream, const SoftcapArgs& args);
+void softcap_host(const SoftcapArgs& args, ThreadPool& pool);
 
 /// Every element of x becomes `value`.
 struct FillArgs {

@@ -17,6 +17,7 @@ struct LinearCrossEntropyArgs {
   TensorView divisor = {};            ///< f32, 1 value; rank 0: the number of targets that count
   BufferView workspace;               ///< linear_cross_entropy_workspace_bytes(T, V, dtype of x), 64-aligned
   BufferView product_workspace = {};  ///< linear_cross_entropy_product_bytes(T, V, K), 256-aligned, or none
+  float softcap = 0.0f;               ///< logits l become softcap tanh(l / softcap); 0: they stay
 };
 std::int64_t linear_cross_entropy_block_rows(std::int64_t rows, std::int64_t vocab) noexcept;
 std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t vocab, DType dtype) noexcept;

@@ -7,7 +7,8 @@
 
 namespace strata::kernels {
 
-/// y = x * rstd * weight by row, rstd = 1 / sqrt(mean(x^2) + eps) (Zhang & Sennrich 2019). With `added` it is
+/// y = x * rstd * (weight + offset) by row, rstd = 1 / sqrt(mean(x^2) + eps) (Zhang & Sennrich 2019; Gemma's
+/// weights are learnt as their distance from 1, and offset is 1). With `added` it is
 /// x + added, rounded once as it is kept, that is normed: the bits of an addition before it, in one pass.
 struct RmsnormForwardArgs {
   TensorView x;       ///< kept (embedding.h) [..., h], T rows
@@ -17,6 +18,7 @@ struct RmsnormForwardArgs {
   float eps = 1e-6f;
   TensorView added = {};  ///< as x, or none
   TensorView sum = {};    ///< as x, written: x + added; may be either. None without `added`
+  float offset = 0.0f;
 };
 Status rmsnorm_forward_async(Backend& backend, Stream& stream, const RmsnormForwardArgs& args);
 void rmsnorm_forward_host(const RmsnormForwardArgs& args, ThreadPool& pool);
@@ -31,42 +33,46 @@ struct RmsnormBackwardArgs {
   bool accumulate_dweight = false;
   BufferView workspace;      ///< rmsnorm_backward_workspace_bytes(T, h), 4-aligned
   TensorView residual = {};  ///< as x, or none: added to dx before it is rounded; may be dx, or dy
+  float offset = 0.0f;
 };
 std::size_t rmsnorm_backward_workspace_bytes(std::int64_t rows, std::int64_t hidden) noexcept;
 Status rmsnorm_backward_async(Backend& backend, Stream& stream, const RmsnormBackwardArgs& args);
 void rmsnorm_backward_host(const RmsnormBackwardArgs& args, ThreadPool& pool);
 
-/// RMSNorm of every query head and every key head of qkv rows by itself, values copied (Qwen3's q and k
-/// norm).
+/// RMSNorm of runs of qkv rows, each by itself, values copied: `heads` runs of n elements, then `kv_heads` of
+/// m. A run is a head (Qwen3: n = m = d), or all query heads and all key heads are one each (OLMo 2).
 struct QkNormForwardArgs {
-  TensorView qkv;       ///< kept [..., (heads + 2 kv_heads) d], T rows: q | k | v
-  TensorView q_weight;  ///< kept [d]
-  TensorView k_weight;  ///< kept [d]
+  TensorView qkv;       ///< kept [..., heads n + 2 kv_heads m], T rows: q | k | v
+  TensorView q_weight;  ///< kept [n]
+  TensorView k_weight;  ///< kept [m]
   TensorView y;         ///< as qkv, written; may be qkv
   TensorView rstd;      ///< f32, T * (heads + kv_heads) values, written
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   float eps = 1e-6f;
+  float offset = 0.0f;  ///< of both weights, as in RmsnormForwardArgs
 };
 Status qk_norm_forward_async(Backend& backend, Stream& stream, const QkNormForwardArgs& args);
 void qk_norm_forward_host(const QkNormForwardArgs& args, ThreadPool& pool);
 
 struct QkNormBackwardArgs {
   TensorView qkv;        ///< of the forward
-  TensorView q_weight;   ///< kept [d]
-  TensorView k_weight;   ///< kept [d]
+  TensorView q_weight;   ///< kept [n]
+  TensorView k_weight;   ///< kept [m]
   TensorView rstd;       ///< from the forward
   TensorView dy;         ///< as qkv
   TensorView dx;         ///< as qkv, written; may be dy
-  TensorView dq_weight;  ///< f32 or kept [d], written
-  TensorView dk_weight;  ///< f32 or kept [d], written
+  TensorView dq_weight;  ///< f32 or kept [n], written
+  TensorView dk_weight;  ///< f32 or kept [m], written
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   bool accumulate_dq_weight = false;
   bool accumulate_dk_weight = false;
-  BufferView workspace;  ///< qk_norm_backward_workspace_bytes(T, d), 4-aligned
+  BufferView workspace;  ///< qk_norm_backward_workspace_bytes(T, n, m), 4-aligned
+  float offset = 0.0f;
 };
-std::size_t qk_norm_backward_workspace_bytes(std::int64_t rows, std::int64_t head_dim) noexcept;
+std::size_t qk_norm_backward_workspace_bytes(std::int64_t rows, std::int64_t q_elems,
+                                             std::int64_t k_elems) noexcept;
 Status qk_norm_backward_async(Backend& backend, Stream& stream, const QkNormBackwardArgs& args);
 void qk_norm_backward_host(const QkNormBackwardArgs& args, ThreadPool& pool);
 

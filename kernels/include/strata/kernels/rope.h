@@ -20,14 +20,20 @@ void positions_host(const PositionsArgs& args, ThreadPool& pool);
 /// How rotary angles follow from positions. Frequency i of n is theta^(-i / n), n = rotary_dim / 2 (Su et al.
 /// 2021), then scaled: `linear` divides all by `factor`; `llama3` those of long waves (Grattafiori et al.
 /// 2024: wave lengths below original / high_freq_factor stay, above original / low_freq_factor are divided,
-/// between them blended).
+/// between them blended); `yarn` (Peng et al. 2023, arXiv 2309.00071) those that turn less than beta_slow
+/// times in the original positions, more than beta_fast times stay, between them blended by index; and
+/// cosines and sines are multiplied by attention_factor.
 struct RopeFrequencies {
-  enum class Scaling : std::uint8_t { none, linear, llama3 } scaling = Scaling::none;
+  enum class Scaling : std::uint8_t { none, linear, llama3, yarn } scaling = Scaling::none;
   float theta = 10000.0f;
   float factor = 1.0f;
   float low_freq_factor = 1.0f;
   float high_freq_factor = 4.0f;
   float original_positions = 8192.0f;
+  float beta_fast = 32.0f;
+  float beta_slow = 1.0f;
+  float attention_factor = 1.0f;
+  bool truncate = true;  ///< of yarn: the indices between which it blends are whole numbers
   friend bool operator==(const RopeFrequencies&, const RopeFrequencies&) = default;
 };
 /// Row p: the cosines of all n angles at position p, then their sines.
