@@ -6,6 +6,18 @@
 #include <strata/runtime/str.h>
 
 namespace strata {
+namespace {
+
+Attrs attention_attrs(Heads heads, const ScoreOptions& scores) {
+  return {.heads = heads.query,
+          .kv_heads = heads.key,
+          .alibi = scores.alibi,
+          .window = scores.window,
+          .softcap = scores.softcap,
+          .scale = scores.scale};
+}
+
+}  // namespace
 
 Value Builder::param(std::string name, Shape shape, ParamOptions options) {
   if (!error_.is_ok()) return {};
@@ -92,12 +104,15 @@ Value Builder::linear_f32(Value x, Value weight) {
 Value Builder::gelu(Value x) { return op(Op::gelu, {x}); }
 Value Builder::relu(Value x) { return op(Op::relu, {x}); }
 Value Builder::swiglu(Value gate_up) { return op(Op::swiglu, {gate_up}); }
-Value Builder::rmsnorm(Value x, Value weight, float eps) {
-  return op(Op::rmsnorm, {x, weight}, {.eps = eps});
+Value Builder::geglu(Value gate_up) { return op(Op::swiglu, {gate_up}, {.gelu = true}); }
+Value Builder::scale(Value x, float factor) { return op(Op::scale, {x}, {.scale = factor}); }
+Value Builder::softcap(Value x, float cap) { return op(Op::softcap, {x}, {.softcap = cap}); }
+Value Builder::rmsnorm(Value x, Value weight, float eps, float offset) {
+  return op(Op::rmsnorm, {x, weight}, {.eps = eps, .weight_offset = offset});
 }
-Value Builder::qk_norm(Value qkv, Value q_weight, Value k_weight, Heads heads, float eps) {
+Value Builder::qk_norm(Value qkv, Value q_weight, Value k_weight, Heads heads, float eps, float offset) {
   return op(Op::qk_norm, {qkv, q_weight, k_weight},
-            {.heads = heads.query, .kv_heads = heads.key, .eps = eps});
+            {.heads = heads.query, .kv_heads = heads.key, .eps = eps, .weight_offset = offset});
 }
 Value Builder::positions(std::int64_t tokens, int seq, Value doc_start) {
   return op(Op::positions, {doc_start}, {.seq = seq, .rows = static_cast<std::int32_t>(tokens)});
@@ -109,14 +124,14 @@ Value Builder::rope(Value qkv, Value positions, Value table, Heads heads, bool i
   return op(Op::rope, {qkv, positions, table},
             {.heads = heads.query, .kv_heads = heads.key, .interleaved = interleaved});
 }
-Value Builder::attention(Value qkv, Heads heads, int seq, bool alibi, Value doc_start) {
-  return op(Op::attention, {qkv, doc_start},
-            {.seq = seq, .heads = heads.query, .kv_heads = heads.key, .alibi = alibi});
+Value Builder::attention(Value qkv, Heads heads, int seq, const ScoreOptions& scores, Value doc_start) {
+  Attrs attrs = attention_attrs(heads, scores);
+  attrs.seq = seq;
+  return op(Op::attention, {qkv, doc_start}, attrs);
 }
 Value Builder::cached_attention(Value qkv, Value positions, Value slots, Value keys, Value values,
-                                Heads heads, bool alibi) {
-  return op(Op::cached_attention, {qkv, positions, slots, keys, values},
-            {.heads = heads.query, .kv_heads = heads.key, .alibi = alibi});
+                                Heads heads, const ScoreOptions& scores) {
+  return op(Op::cached_attention, {qkv, positions, slots, keys, values}, attention_attrs(heads, scores));
 }
 // A table of rows looked up by their ids: the embedding's very kernel.
 Value Builder::select_rows(Value x, Value rows) { return op(Op::embedding, {rows, x}); }
@@ -124,8 +139,8 @@ Value Builder::add(Value a, Value b) { return op(Op::add, {a, b}); }
 Value Builder::cross_entropy(Value logits, Value targets, Value divisor) {
   return op(Op::cross_entropy, {logits, targets, divisor});
 }
-Value Builder::linear_cross_entropy(Value x, Value weight, Value targets, Value divisor) {
-  return op(Op::linear_cross_entropy, {x, weight, targets, divisor});
+Value Builder::linear_cross_entropy(Value x, Value weight, Value targets, Value divisor, float softcap) {
+  return op(Op::linear_cross_entropy, {x, weight, targets, divisor}, {.softcap = softcap});
 }
 
 Result<Program> Builder::finish(std::initializer_list<std::pair<std::string, Value>> outputs) {

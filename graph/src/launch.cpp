@@ -31,6 +31,15 @@ TensorView residual(const OpCall& c, std::size_t operand) {
   return adds(c, 0) ? c.out[0] : or_none(c.in[operand]);
 }
 
+/// What qk_norm takes together: each head, or all heads.
+struct Runs {
+  std::int64_t query, key;
+};
+Runs normed_runs(const OpCall& c) {
+  const std::int64_t d = c.in[0].shape.dim(1) / (c.attrs.heads + 2 * c.attrs.kv_heads);
+  return c.in[1].n_elems() == d ? Runs{c.attrs.heads, c.attrs.kv_heads} : Runs{1, 1};
+}
+
 kernels::Fp8CastArgs fp8_cast(const OpCall& c) {
   kernels::Fp8CastArgs args{.x = c.in[0], .rows = {}, .columns = {}, .inverse = {}, .workspace = {}};
   std::size_t next = 0;
@@ -87,27 +96,36 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
     case Op::relu_backward:
       return kernels::relu_backward_async(backend, stream, {in[0], in[1], out[0]});
     case Op::swiglu:
-      return kernels::swiglu_forward_async(backend, stream, {in[0], out[0]});
+      return kernels::swiglu_forward_async(backend, stream, {in[0], out[0], c.attrs.gelu});
     case Op::swiglu_backward:
-      return kernels::swiglu_backward_async(backend, stream, {in[0], in[1], out[0]});
+      return kernels::swiglu_backward_async(backend, stream, {in[0], in[1], out[0], c.attrs.gelu});
+    case Op::scale:
+      return kernels::scale_async(backend, stream, {in[0], out[0], c.attrs.scale});
+    case Op::softcap:
+      return kernels::softcap_async(backend, stream, {in[0], out[0], c.attrs.softcap});
     case Op::rmsnorm:
-      return kernels::rmsnorm_forward_async(backend, stream, {in[0], in[1], out[0], out[1], c.attrs.eps});
+      return kernels::rmsnorm_forward_async(
+          backend, stream, {in[0], in[1], out[0], out[1], c.attrs.eps, {}, {}, c.attrs.weight_offset});
     case Op::rmsnorm_backward:
-      return kernels::rmsnorm_backward_async(
-          backend, stream,
-          {in[0], in[1], in[2], in[3], out[0], out[1], adds(c, 1), as_workspace(out[2]), residual(c, 4)});
+      return kernels::rmsnorm_backward_async(backend, stream,
+                                             {in[0], in[1], in[2], in[3], out[0], out[1], adds(c, 1),
+                                              as_workspace(out[2]), residual(c, 4), c.attrs.weight_offset});
     case Op::add_rmsnorm:
-      return kernels::rmsnorm_forward_async(backend, stream,
-                                            {in[0], in[2], out[0], out[1], c.attrs.eps, in[1], out[2]});
-    case Op::qk_norm:
+      return kernels::rmsnorm_forward_async(
+          backend, stream, {in[0], in[2], out[0], out[1], c.attrs.eps, in[1], out[2], c.attrs.weight_offset});
+    case Op::qk_norm: {
+      const auto runs = normed_runs(c);
       return kernels::qk_norm_forward_async(
           backend, stream,
-          {in[0], in[1], in[2], out[0], out[1], c.attrs.heads, c.attrs.kv_heads, c.attrs.eps});
-    case Op::qk_norm_backward:
+          {in[0], in[1], in[2], out[0], out[1], runs.query, runs.key, c.attrs.eps, c.attrs.weight_offset});
+    }
+    case Op::qk_norm_backward: {
+      const auto runs = normed_runs(c);
       return kernels::qk_norm_backward_async(
           backend, stream,
-          {in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2], c.attrs.heads, c.attrs.kv_heads,
-           adds(c, 1), adds(c, 2), as_workspace(out[3])});
+          {in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2], runs.query, runs.key, adds(c, 1),
+           adds(c, 2), as_workspace(out[3]), c.attrs.weight_offset});
+    }
     case Op::positions:
       return kernels::positions_async(backend, stream, {or_none(in[0]), out[0], c.attrs.seq});
     case Op::rope_table:
@@ -134,13 +152,14 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
       return kernels::cross_entropy_backward_async(backend, stream,
                                                    {in[0], in[2], in[1], out[0], 1.0f, true, or_none(in[3])});
     case Op::linear_cross_entropy:
-      return kernels::linear_cross_entropy_async(
-          backend, stream,
-          {in[0], in[1], in[2], out[1], out[0], or_none(in[3]), as_workspace(out[2]), scratch(c, 3)});
+      return kernels::linear_cross_entropy_async(backend, stream,
+                                                 {in[0], in[1], in[2], out[1], out[0], or_none(in[3]),
+                                                  as_workspace(out[2]), scratch(c, 3), c.attrs.softcap});
     case Op::linear_cross_entropy_backward:
       return kernels::linear_cross_entropy_backward_async(
           backend, stream,
-          {{in[0], in[1], in[2], out[3], out[2], or_none(in[3]), as_workspace(out[4]), scratch(c, 5)},
+          {{in[0], in[1], in[2], out[3], out[2], or_none(in[3]), as_workspace(out[4]), scratch(c, 5),
+            c.attrs.softcap},
            or_none(out[0]),
            or_none(out[1]),
            adds(c, 1)});

@@ -88,12 +88,22 @@ Specs infer_gelu_backward(In in, const Attrs&) {
 // --- relu ---
 void vjp_relu(VjpContext& c) { c.emit(Op::relu_backward, {c.in(0), c.grad_of_out(0)}, {0}); }
 
+// --- scale: (x) -> y = attrs.scale x ---
+void vjp_scale(VjpContext& c) { c.emit(Op::scale, {c.grad_of_out(0)}, {0}, c.attrs()); }
+
+// --- softcap: (x f32) -> y; of logits that nothing is learnt from ---
+Specs infer_softcap(In in, const Attrs& a) {
+  if (in[0] == nullptr || in[0]->dtype != DType::f32 || !(a.softcap > 0))
+    return mismatch(str("x f32 and a cap above 0, not ", a.softcap), in);
+  return std::vector<OutputSpec>{{"y", in[0]->shape}};
+}
+
 // --- swiglu: (gate_up [T, 2f]) -> y [T, f] ---
 Specs infer_swiglu(In in, const Attrs&) {
   if (!matrix(in[0]) || in[0]->shape.dim(1) % 2 != 0) return mismatch("gate_up [T, 2f]", in);
   return std::vector<OutputSpec>{{"y", {in[0]->shape.dim(0), in[0]->shape.dim(1) / 2}, in[0]->dtype}};
 }
-void vjp_swiglu(VjpContext& c) { c.emit(Op::swiglu_backward, {c.in(0), c.grad_of_out(0)}, {0}); }
+void vjp_swiglu(VjpContext& c) { c.emit(Op::swiglu_backward, {c.in(0), c.grad_of_out(0)}, {0}, c.attrs()); }
 // (gate_up, dy) -> dgate_up
 Specs infer_swiglu_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{{"dgate_up", in[0]->shape, in[0]->dtype}};
@@ -127,15 +137,21 @@ Specs infer_add_rmsnorm(In in, const Attrs& a) {
   return outputs;
 }
 
-// --- qk_norm: (qkv [T, (heads + 2 kv_heads) d], q_weight [d], k_weight [d]) -> y, rstd ---
+// --- qk_norm: (qkv [T, (heads + 2 kv_heads) d], q_weight [d], k_weight [d]), or the weights [heads d] and
+// [kv_heads d], -> y, rstd ---
 Specs infer_qk_norm(In in, const Attrs& a) {
-  const std::int64_t d = in[1] != nullptr && in[1]->shape.rank == 1 ? in[1]->shape.dim(0) : 0;
-  if (!matrix(in[0]) || d == 0 || !is(in[1], {d}, in[0]->dtype) || !is(in[2], {d}, in[0]->dtype) ||
-      a.heads <= 0 || a.kv_heads <= 0 || in[0]->shape.dim(1) != (a.heads + 2 * a.kv_heads) * d)
-    return mismatch(str("qkv [T, (", a.heads, " + 2 * ", a.kv_heads, ") d] and two weights [d] of one dtype"),
+  const std::int64_t parts = a.heads + 2 * a.kv_heads;
+  const bool fits = matrix(in[0]) && a.heads > 0 && a.kv_heads > 0 && in[0]->shape.dim(1) % parts == 0;
+  const std::int64_t d = fits ? in[0]->shape.dim(1) / parts : 0;
+  const bool of_heads = fits && is(in[1], {d}, in[0]->dtype) && is(in[2], {d}, in[0]->dtype);
+  const bool of_all =
+      fits && is(in[1], {a.heads * d}, in[0]->dtype) && is(in[2], {a.kv_heads * d}, in[0]->dtype);
+  if (d == 0 || (!of_heads && !of_all))
+    return mismatch(str("qkv [T, (", a.heads, " + 2 * ", a.kv_heads, ") d] and weights [d] and [d], or [",
+                        a.heads, " d] and [", a.kv_heads, " d], of one dtype"),
                     in);
   return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype},
-                                 {"rstd", {in[0]->shape.dim(0) * (a.heads + a.kv_heads)}}};
+                                 {"rstd", {in[0]->shape.dim(0) * (of_heads ? a.heads + a.kv_heads : 2)}}};
 }
 void vjp_qk_norm(VjpContext& c) {
   c.emit(Op::qk_norm_backward, {c.in(0), c.in(1), c.in(2), c.out(1), c.grad_of_out(0)}, {0, 1, 2, -1},
@@ -143,11 +159,11 @@ void vjp_qk_norm(VjpContext& c) {
 }
 // (qkv, q_weight, k_weight, rstd, dy) -> dx, dq_weight, dk_weight, workspace
 Specs infer_qk_norm_backward(In in, const Attrs&) {
-  return std::vector<OutputSpec>{
-      {"dx", in[0]->shape, in[0]->dtype},
-      {"dq_weight", in[1]->shape, in[1]->dtype},
-      {"dk_weight", in[2]->shape, in[2]->dtype},
-      workspace(kernels::qk_norm_backward_workspace_bytes(in[0]->shape.dim(0), in[1]->shape.dim(0)))};
+  return std::vector<OutputSpec>{{"dx", in[0]->shape, in[0]->dtype},
+                                 {"dq_weight", in[1]->shape, in[1]->dtype},
+                                 {"dk_weight", in[2]->shape, in[2]->dtype},
+                                 workspace(kernels::qk_norm_backward_workspace_bytes(
+                                     in[0]->shape.dim(0), in[1]->shape.dim(0), in[2]->shape.dim(0)))};
 }
 
 // --- positions: (doc_start [rows] i32 or none) -> positions [rows] i32 ---
@@ -185,13 +201,15 @@ void vjp_rope(VjpContext& c) {
 
 // --- attention: (qkv [T, (heads + 2 kv_heads) d], doc_start [T] i32 or none) -> out [T, heads d],
 // lse [T * heads], workspace ---
+bool scores_fit(const Attrs& a) { return a.window >= 0 && a.softcap >= 0 && a.scale >= 0; }
 Specs infer_attention(In in, const Attrs& a) {
   const std::int64_t parts = a.heads + 2 * a.kv_heads;
   if (!matrix(in[0]) || a.heads <= 0 || a.kv_heads <= 0 || a.heads % a.kv_heads != 0 || a.seq <= 0 ||
-      in[0]->shape.dim(1) % parts != 0 || in[0]->shape.dim(0) % a.seq != 0 ||
+      in[0]->shape.dim(1) % parts != 0 || in[0]->shape.dim(0) % a.seq != 0 || !scores_fit(a) ||
       (in[1] != nullptr && !is(in[1], {in[0]->shape.dim(0)}, DType::i32)))
     return mismatch(str("qkv [batch * ", a.seq, ", (", a.heads, " + 2 * ", a.kv_heads,
-                        ") d] with whole groups of heads, doc_start [T] i32 or none"),
+                        ") d] with whole groups of heads, doc_start [T] i32 or none, a window of ", a.window,
+                        ", a soft cap of ", a.softcap, " and a scale of ", a.scale, " that are not below 0"),
                     in);
   const std::int64_t rows = in[0]->shape.dim(0);
   return std::vector<OutputSpec>{{"out", {rows, in[0]->shape.dim(1) / parts * a.heads}, in[0]->dtype},
@@ -203,10 +221,14 @@ void vjp_attention(VjpContext& c) {
   c.emit(Op::attention_backward, {c.in(0), c.out(0), c.out(1), c.grad_of_out(0), c.in(1)}, {0, -1},
          c.attrs());
 }
+/// Twice the keys that a query sees on average: all up to its own, or its window of them.
+double keys_twice(double most, std::int32_t window) {
+  return window == 0 || window >= most ? most : window * (2.0 - window / most);
+}
 // Two products of T * seq * heads * d each, halved by the mask; backward has five.
 double flops_attention(In in, In, const Attrs& a) {
   const double d = static_cast<double>(in[0]->shape.dim(1)) / (a.heads + 2 * a.kv_heads);
-  return 2.0 * static_cast<double>(in[0]->shape.dim(0)) * a.seq * a.heads * d;
+  return 2.0 * static_cast<double>(in[0]->shape.dim(0)) * keys_twice(a.seq, a.window) * a.heads * d;
 }
 double flops_attention_backward(In in, In out, const Attrs& a) { return 2.5 * flops_attention(in, out, a); }
 // (qkv, out, lse, dout, doc_start or none) -> dqkv, workspace
@@ -256,7 +278,7 @@ Specs infer_cached_attention(In in, const Attrs& a) {
            cache->shape.dim(3) == in[0]->shape.dim(1) / parts;
   };
   if (!matrix(in[0]) || in[0]->dtype != DType::f32 || a.heads <= 0 || a.kv_heads <= 0 ||
-      a.heads % a.kv_heads != 0 || in[0]->shape.dim(1) % parts != 0 ||
+      a.heads % a.kv_heads != 0 || in[0]->shape.dim(1) % parts != 0 || !scores_fit(a) ||
       !is(in[1], {in[0]->shape.dim(0)}, DType::i32) || !is(in[2], {in[0]->shape.dim(0)}, DType::i32) ||
       !holds(in[3]) || !is(in[4], in[3]->shape) || in[4]->kind != ValueKind::state)
     return mismatch(str("qkv [R, (", a.heads, " + 2 * ", a.kv_heads,
@@ -270,8 +292,9 @@ Specs infer_cached_attention(In in, const Attrs& a) {
                                      rows, in[3]->shape.dim(2), cached_attention_shape(a)))};
 }
 // Two products with as many keys as a token sees on average: half the capacity.
-double flops_cached_attention(In in, In out, const Attrs&) {
-  return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[3]->shape.dim(2));
+double flops_cached_attention(In in, In out, const Attrs& a) {
+  return 2.0 * static_cast<double>(out[0]->shape.n_elems()) *
+         keys_twice(static_cast<double>(in[3]->shape.dim(2)), a.window);
 }
 
 // --- accumulate: (part of any shape) -> its gradient, an f32 sum ---
@@ -295,6 +318,8 @@ const std::array<OpDef, kOps> kTable = {{
     {"gelu_backward", infer_gelu_backward, nullptr, {0, 1}, per_element, 2},
     {"relu", infer_gelu, vjp_relu, kNever, no_flops, 1},
     {"relu_backward", infer_gelu_backward, nullptr, {0, 1}, no_flops, 2},
+    {"scale", infer_gelu, vjp_scale, {0, 0}, no_flops, 1},
+    {"softcap", infer_softcap, nullptr, {0, 0}, per_element, 1},
     {"swiglu", infer_swiglu, vjp_swiglu, kNever, per_element, 1},
     {"swiglu_backward", infer_swiglu_backward, nullptr, {0, 0}, per_element, 2},
     {"rmsnorm", infer_rmsnorm, vjp_rmsnorm, kNever, per_element, 2},
@@ -331,12 +356,24 @@ const std::array<OpDef, kOps> kTable = {{
 }  // namespace
 
 kernels::AttentionHeads attention_heads(const Attrs& a) noexcept {
-  return {
-      .heads = a.heads, .kv_heads = a.kv_heads, .seq = a.seq, .causal = true, .alibi = a.alibi, .by = a.by};
+  return {.heads = a.heads,
+          .kv_heads = a.kv_heads,
+          .seq = a.seq,
+          .causal = true,
+          .alibi = a.alibi,
+          .by = a.by,
+          .window = a.window,
+          .softcap = a.softcap,
+          .scale = a.scale};
 }
 
 kernels::CachedAttentionShape cached_attention_shape(const Attrs& a) noexcept {
-  return {.heads = a.heads, .kv_heads = a.kv_heads, .alibi = a.alibi};
+  return {.heads = a.heads,
+          .kv_heads = a.kv_heads,
+          .alibi = a.alibi,
+          .window = a.window,
+          .softcap = a.softcap,
+          .scale = a.scale};
 }
 
 const OpDef& op_def(Op op) noexcept { return kTable[static_cast<std::size_t>(op)]; }

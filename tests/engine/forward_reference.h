@@ -61,6 +61,15 @@ class ForwardReference {
     return out;
   }
 
+  static Vec norm_weight(const Instr& instr, const Vec& weight) {
+    return reference::plus(weight, static_cast<double>(instr.attrs.weight_offset));
+  }
+  Vec qk_norm(const Instr& instr, const Vec& qkv, const Vec& q_weight, const Vec& k_weight) const {
+    const bool of_heads = q_weight.size() * n_heads(instr, 2) == dim(instr.in[0], 1);
+    return reference::qk_norm_forward(
+        qkv, q_weight, k_weight, of_heads ? static_cast<std::size_t>(instr.attrs.heads) : 1,
+        of_heads ? static_cast<std::size_t>(instr.attrs.kv_heads) : 1, static_cast<double>(instr.attrs.eps));
+  }
   void run(const Instr& instr, std::vector<Vec>& values) const {
     const auto in = [&](std::size_t i) -> const Vec& {
       return values[static_cast<std::size_t>(instr.in[i])];
@@ -80,26 +89,31 @@ class ForwardReference {
                                     dim(instr.in[0], 1) / n_heads(instr, 2), instr.attrs.interleaved);
         return;
       case Op::rmsnorm:
-        out(0) = reference::rmsnorm_forward(in(0), in(1), static_cast<double>(instr.attrs.eps));
+        out(0) = reference::rmsnorm_forward(in(0), norm_weight(instr, in(1)),
+                                            static_cast<double>(instr.attrs.eps));
         return;
       case Op::add_rmsnorm:
         out(2) = reference::add(in(0), in(1));
-        out(0) = reference::rmsnorm_forward(out(2), in(2), static_cast<double>(instr.attrs.eps));
+        out(0) = reference::rmsnorm_forward(out(2), norm_weight(instr, in(2)),
+                                            static_cast<double>(instr.attrs.eps));
         return;
       case Op::add_layernorm:
         out(3) = reference::add(in(0), in(1));
         out(0) = reference::layernorm_forward(out(3), in(2), in(3), static_cast<double>(instr.attrs.eps)).y;
         return;
       case Op::qk_norm:
-        out(0) = reference::qk_norm_forward(in(0), in(1), in(2), static_cast<std::size_t>(instr.attrs.heads),
-                                            static_cast<std::size_t>(instr.attrs.kv_heads),
-                                            static_cast<double>(instr.attrs.eps));
+        out(0) = qk_norm(instr, in(0), norm_weight(instr, in(1)), norm_weight(instr, in(2)));
+        return;
+      case Op::scale:
+        out(0) = in(0);
+        for (double& value : out(0)) value *= static_cast<double>(instr.attrs.scale);
         return;
       case Op::relu:
         out(0) = reference::relu_forward(in(0));
         return;
       case Op::swiglu:
-        out(0) = reference::swiglu_forward(in(0), dim(instr.in[0], 1) / 2);
+        out(0) = (instr.attrs.gelu ? reference::geglu_forward : reference::swiglu_forward)(
+            in(0), dim(instr.in[0], 1) / 2);
         return;
       case Op::layernorm:
         out(0) = reference::layernorm_forward(in(0), in(1), in(2), static_cast<double>(instr.attrs.eps)).y;
@@ -121,7 +135,10 @@ class ForwardReference {
                                         .heads = static_cast<std::size_t>(instr.attrs.heads),
                                         .head_dim = dim(instr.in[0], 1) / n_heads(instr, 2),
                                         .kv_heads = static_cast<std::size_t>(instr.attrs.kv_heads),
-                                        .alibi = instr.attrs.alibi};
+                                        .alibi = instr.attrs.alibi,
+                                        .window = static_cast<std::size_t>(instr.attrs.window),
+                                        .softcap = static_cast<double>(instr.attrs.softcap),
+                                        .scale = static_cast<double>(instr.attrs.scale)};
         if (instr.in[1] != kNoValue) shape.doc_start = doc_start_;
         out(0) = reference::attention_forward(in(0), shape).out;
         return;
@@ -130,8 +147,10 @@ class ForwardReference {
         out(0) = {reference::cross_entropy_forward(in(0), targets_, dim(instr.in[0], 1)).mean_loss};
         return;
       case Op::linear_cross_entropy: {
-        const Vec logits = reference::linear_forward(in(0), in(1), {}, dim(instr.in[0], 0),
-                                                     dim(instr.in[1], 0), dim(instr.in[1], 1));
+        Vec logits = reference::linear_forward(in(0), in(1), {}, dim(instr.in[0], 0), dim(instr.in[1], 0),
+                                               dim(instr.in[1], 1));
+        if (const auto cap = static_cast<double>(instr.attrs.softcap); cap > 0)
+          for (double& logit : logits) logit = cap * std::tanh(logit / cap);
         out(0) = {reference::cross_entropy_forward(logits, targets_, dim(instr.in[1], 0)).mean_loss};
         return;
       }

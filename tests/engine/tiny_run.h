@@ -31,6 +31,10 @@ inline DecoderConfig tiny_of_family(std::string_view family) {
   config.ffn = 48;
   config.vocab = 50;
   config.seq = 16;
+  if (config.window > 0) config.window = 5;
+  if (config.full_every > 0) config.full_every = 2;  // of two layers, one of each kind
+  if (config.no_rope_every > 0) config.no_rope_every = 2;
+  if (config.score_softcap > 0) config.score_softcap = config.logit_softcap = 2;
   return config;
 }
 

@@ -51,7 +51,7 @@ TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotGoTogether) {
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.attention(x, {4, 4}, 4); }));
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.attention(x, {2, 2}, 3); }));
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.attention(x, {3, 2}, 4); }));
-  EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.attention(x, {1, 1}, 4, false, x); }));
+  EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.attention(x, {1, 1}, 4, {}, x); }));
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value) { b.cross_entropy(x, x); }));
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value i, Value) { b.rmsnorm(x, i, 1e-5f); }));
   EXPECT_TRUE(refuses([](Builder& b, Value x, Value, Value w) { b.qk_norm(x, w, w, {1, 1}, 1e-5f); }));
@@ -65,7 +65,7 @@ TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotGoTogether) {
     b.rope(x, i, b.rope_table(4, 4, {}), {1, 1}, false);
   }));
   EXPECT_FALSE(refuses([](Builder& b, Value x, Value i, Value) {
-    b.cross_entropy(b.attention(b.gelu(b.add(x, x)), {2, 2}, 4, false, i), i);
+    b.cross_entropy(b.attention(b.gelu(b.add(x, x)), {2, 2}, 4, {}, i), i);
   }));
 }
 
@@ -152,7 +152,7 @@ TEST(BuilderTest, CachedAttentionTakesKeysAndValuesThatAreStatesOfItsHeads) {
     Builder b;
     const Value x = b.input("x", {4, width}, DType::f32), i = b.input("i", {4}, DType::i32);
     const Value k = states ? b.state("k", keys) : b.input("k", keys, DType::f32), v = b.state("v", values);
-    const auto program = b.finish({{"y", b.cached_attention(x, i, i, k, v, {4, 1}, false)}});
+    const auto program = b.finish({{"y", b.cached_attention(x, i, i, k, v, {4, 1})}});
     return std::string(program.has_value() ? "" : program.status().message());
   };
   EXPECT_EQ(verdict({3, 1, 7, 4}, {3, 1, 7, 4}), "");

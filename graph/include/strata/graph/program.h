@@ -68,6 +68,8 @@ enum class Op : std::uint8_t {
   gelu_backward,
   relu,
   relu_backward,
+  scale,
+  softcap,
   swiglu,
   swiglu_backward,
   rmsnorm,
@@ -99,7 +101,7 @@ enum class Op : std::uint8_t {
   fetch_begin,  ///< (x on the host) -> x on its way back, whose bytes on the device are taken from here on
   fetch_end,    ///< (x on its way back, x on the host) -> x, in the same bytes
 };
-inline constexpr int kOps = 42;
+inline constexpr int kOps = 44;
 constexpr bool is_move(Op op) noexcept { return op >= Op::offload_begin && op <= Op::fetch_end; }
 
 /// Fixed numbers of an instruction; an op reads only those it names.
@@ -111,6 +113,9 @@ struct Attrs {
   std::int32_t rotary_dim = 0;
   std::int32_t offset = 0;
   bool alibi = false;
+  std::int32_t window = 0;  ///< of attention: keys that a query sees, 0 for all
+  float softcap = 0;        ///< of attention, of logits and of softcap
+  float scale = 0;          ///< of attention: of q k^T, 0 for 1 / sqrt(d); of scale
   kernels::AttentionBy by = kernels::AttentionBy::warps;  ///< of attention
   bool interleaved = false;
   bool inverse = false;
@@ -122,6 +127,8 @@ struct Attrs {
        no_dw = false;              ///< of the backward of a product: that gradient is not wanted, and empty
   bool product_workspace = false;  ///< of a product: it has scratch of that name as its last output
   float eps = 0;
+  float weight_offset = 0;  ///< of an RMSNorm: what is added to its weight
+  bool gelu = false;        ///< of swiglu: the gate is GELU's
   kernels::RopeFrequencies frequencies = {};
   std::int32_t move = 0;  ///< which offload of the program the four moves of a value are
   friend bool operator==(const Attrs&, const Attrs&) = default;
