@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include <strata/runtime/str.h>
@@ -191,18 +192,111 @@ void write_glm4(const ChatTemplate& chat, std::span<const ChatMessage> messages,
   if (chat.newline_in_prompt) out.text("\n");
 }
 
+void write_mistral(const ChatTemplate& chat, std::span<const ChatMessage> messages, bool, Writer& out) {
+  out.marker("<s>");
+  for (const ChatMessage& message : messages) {
+    const bool asks = message.role == "user";
+    if (asks) out.text("[INST] ");
+    out.begin(message);
+    out.text(message.content);
+    if (!asks) out.marker("</s>");
+    out.end();
+    out.text(asks ? " [/INST]" : chat.space_after_turn ? " " : "");
+  }
+}
+
+void write_gemma(const ChatTemplate&, std::span<const ChatMessage> messages, bool for_generation,
+                 Writer& out) {
+  const auto begin = [&](std::string_view role) {
+    out.marker("<start_of_turn>");
+    out.text(str(role, "\n"));
+  };
+  out.marker("<bos>");
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const bool told = i > 0 && messages[i - 1].role == "system", tells = messages[i].role == "system";
+    if (!told) begin(messages[i].role == "assistant" ? "model" : "user");
+    out.begin(messages[i]);
+    if (tells) {
+      out.text(messages[i].content);
+      out.end();
+      out.text("\n\n");
+      continue;
+    }
+    out.text(stripped(messages[i].content));
+    out.marker("<end_of_turn>");
+    out.end();
+    out.text("\n");
+  }
+  if (for_generation) begin("model");
+}
+
+void write_phi3(const ChatTemplate& chat, std::span<const ChatMessage> messages, bool for_generation,
+                Writer& out) {
+  if (chat.with_bos) out.marker("<s>");
+  for (const ChatMessage& message : messages) {
+    out.marker(str("<|", message.role, "|>"));
+    out.text("\n");
+    out.begin(message);
+    out.text(message.content);
+    out.marker("<|end|>");
+    out.end();
+    out.text("\n");
+  }
+  if (for_generation) {
+    out.marker("<|assistant|>");
+    out.text("\n");
+  } else if (chat.with_end) {
+    out.marker("<|endoftext|>");
+  }
+}
+
+void write_olmo2(const ChatTemplate&, std::span<const ChatMessage> messages, bool for_generation,
+                 Writer& out) {
+  out.marker("<|endoftext|>");
+  for (const ChatMessage& message : messages) {
+    const bool answers = message.role == "assistant";
+    out.text(str("<|", message.role, "|>\n"));
+    out.begin(message);
+    out.text(message.content);
+    if (answers) out.marker("<|endoftext|>");
+    out.end();
+    if (!answers || &message != &messages.back()) out.text("\n");
+  }
+  if (for_generation) out.text("<|assistant|>\n");
+}
+
+/// Questions and answers by turns, behind a system message where the template takes one.
+Status check_turns(const ChatTemplate& chat, std::span<const ChatMessage> messages) {
+  const bool told = chat.takes_system && messages.front().role == "system";
+  for (std::size_t i = told ? 1 : 0; i < messages.size(); ++i) {
+    const std::string_view want = (i - (told ? 1 : 0)) % 2 == 0 ? "user" : "assistant";
+    if (messages[i].role != want)
+      return Status::error(Code::unsupported,
+                           str("message ", i, " has the role '", messages[i].role, "' where the ",
+                               chat_template_name(chat.format), " template has '", want, "'"));
+  }
+  return messages.size() > (told ? 1u : 0u)
+             ? Status::ok()
+             : Status::error(Code::unsupported,
+                             "a system message alone, which the template joins to a question");
+}
+
 struct Format {
   std::string_view name;
   ChatFormat format;
   void (*write)(const ChatTemplate&, std::span<const ChatMessage>, bool, Writer&);
 };
-constexpr std::array<Format, 6> kFormats = {{
+constexpr std::array<Format, 10> kFormats = {{
     {"plain", ChatFormat::plain, write_plain},
     {"chatml", ChatFormat::chatml, write_chatml},
     {"qwen3", ChatFormat::qwen3, write_qwen3},
     {"llama3", ChatFormat::llama3, write_llama3},
     {"llama3.1", ChatFormat::llama31, write_llama3},
     {"glm4", ChatFormat::glm4, write_glm4},
+    {"mistral", ChatFormat::mistral, write_mistral},
+    {"gemma", ChatFormat::gemma, write_gemma},
+    {"phi3", ChatFormat::phi3, write_phi3},
+    {"olmo2", ChatFormat::olmo2, write_olmo2},
 }};
 
 Status unknown(std::string_view what) {
@@ -230,6 +324,10 @@ Digest ChatTemplate::digest() const {
   Digester digester;
   for (const auto* messages : {&asked, &told}) {
     const Result<ChatText> chat = render_chat(*this, *messages);
+    if (!chat.has_value()) {  // an order that the template refuses
+      digester.update("-");
+      continue;
+    }
     digester.update(std::string_view(chat->text));
     digester.update(std::as_bytes(std::span(chat->written)));
     digester.update(std::as_bytes(std::span(chat->markers)));
@@ -259,7 +357,27 @@ Result<ChatTemplate> chat_template_named(std::string_view name) {
   return unknown(str("no chat template is called '", name.substr(0, 80), "'"));
 }
 
+namespace {
+
+/// The template that this is our own Jinja of, where its text shows no trace of the family's.
+std::optional<ChatTemplate> own_template(std::string_view jinja) {
+  for (const ChatFormat format : {ChatFormat::plain, ChatFormat::mistral, ChatFormat::gemma, ChatFormat::phi3,
+                                  ChatFormat::olmo2})
+    for (const bool first : {false, true})
+      for (const bool second : {false, true}) {
+        ChatTemplate own;
+        own.format = format;
+        own.space_after_turn = own.takes_system = own.with_bos = first;
+        own.with_end = second;
+        if (jinja == chat_template_jinja(own)) return own;
+      }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Result<ChatTemplate> detect_chat_template(std::string_view jinja) {
+  if (const auto own = own_template(jinja)) return *own;
   const auto has = [&](std::string_view text) { return jinja.find(text) != std::string_view::npos; };
   const bool thinks = has("reasoning_content") || has("<think>") || has("/nothink");
   ChatTemplate out;
@@ -272,8 +390,19 @@ Result<ChatTemplate> detect_chat_template(std::string_view jinja) {
     out.format = ChatFormat::glm4;
     out.newline_in_prompt = has("<|assistant|>\\n{% endif") || has("<|assistant|>\n{% endif") ||
                             has("<|assistant|>\\n' }}{% endif");
-  } else if (jinja == chat_template_jinja({})) {
-    out.format = ChatFormat::plain;
+  } else if (has("'[INST] ' + message['content'] + ' [/INST]'") && !has("system")) {
+    out.format = ChatFormat::mistral;
+    out.space_after_turn = has("eos_token + ' '");
+  } else if (has("<start_of_turn>") && has("<end_of_turn>") && !has("tool")) {
+    out.format = ChatFormat::gemma;
+    out.takes_system = has("first_user_prefix");
+  } else if (has("<|user|>") && has("<|end|>") && has("<|assistant|>") && !thinks) {
+    out.format = ChatFormat::phi3;
+    out.with_bos = has("bos_token");
+    out.with_end = has("eos_token");
+  } else if (has("'<|user|>\\n' + message['content'] + '\\n'") && has("bos_token") &&
+             has("message['content'] + eos_token + '\\n'") && !thinks) {
+    out.format = ChatFormat::olmo2;
   } else if (jinja.empty()) {
     return unknown("the tokenizer has no chat_template");
   } else {
@@ -296,6 +425,8 @@ Result<ChatText> render_chat(const ChatTemplate& chat, std::span<const ChatMessa
       return Status::error(Code::unsupported, str("message ", i, " has the role '", role.substr(0, 80),
                                                   "'; known are ", kChatRoles));
   }
+  if (chat.format == ChatFormat::mistral || chat.format == ChatFormat::gemma)
+    STRATA_TRY(check_turns(chat, messages));
   Writer out;
   for (const Format& format : kFormats)
     if (format.format == chat.format) format.write(chat, messages, for_generation, out);

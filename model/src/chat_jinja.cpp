@@ -66,6 +66,47 @@ std::string glm_jinja(const ChatTemplate& chat) {
          where_asked_to_go_on(chat.newline_in_prompt ? "<|assistant|>\n" : "<|assistant|>");
 }
 
+/// Stops where the roles do not alternate, as the families' own templates do.
+std::string roles_alternate() {
+  return "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+         "{{ raise_exception('roles must alternate user and assistant') }}{% endif %}";
+}
+
+std::string mistral_jinja(const ChatTemplate& chat) {
+  return print("<s>") +
+         for_each_message(str(roles_alternate(), "{% if message['role'] == 'user' %}", print("[INST] "), kContent,
+                              print(" [/INST]"), "{% else %}", kContent,
+                              print(chat.space_after_turn ? "</s> " : "</s>"), "{% endif %}"));
+}
+
+std::string gemma_jinja(const ChatTemplate& chat) {
+  const std::string turn =
+      str(roles_alternate(), print("<start_of_turn>"),
+          "{{ 'model' if message['role'] == 'assistant' else 'user' }}", print("\n"),
+          chat.takes_system ? "{% if loop.first %}{{ system }}{% endif %}" : "", kTrimmed,
+          print("<end_of_turn>\n"));
+  std::string out = print("<bos>");
+  if (chat.takes_system)
+    out += "{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] + '\\n\\n' %}"
+           "{% set messages = messages[1:] %}{% else %}{% set system = '' %}{% endif %}";
+  return out + for_each_message(turn) + where_asked_to_go_on("<start_of_turn>model\n");
+}
+
+std::string phi3_jinja(const ChatTemplate& chat) {
+  std::string out = chat.with_bos ? print("<s>") : "";
+  out += for_each_message(str(print("<|"), kRole, print("|>\n"), kContent, print("<|end|>\n")));
+  const std::string end = chat.with_end ? str("{% else %}", print("<|endoftext|>")) : "";
+  return out + str("{% if add_generation_prompt %}", print("<|assistant|>\n"), end, "{% endif %}");
+}
+
+std::string olmo2_jinja() {
+  const std::string turn =
+      str(print("<|"), kRole, print("|>\n"), kContent, "{% if message['role'] == 'assistant' %}",
+          print("<|endoftext|>"), "{% if not loop.last %}", print("\n"), "{% endif %}{% else %}", print("\n"),
+          "{% endif %}");
+  return print("<|endoftext|>") + for_each_message(turn) + where_asked_to_go_on("<|assistant|>\n");
+}
+
 }  // namespace
 
 std::string chat_template_jinja(const ChatTemplate& chat) {
@@ -79,6 +120,14 @@ std::string chat_template_jinja(const ChatTemplate& chat) {
       return llama_jinja(chat);
     case ChatFormat::glm4:
       return glm_jinja(chat);
+    case ChatFormat::mistral:
+      return mistral_jinja(chat);
+    case ChatFormat::gemma:
+      return gemma_jinja(chat);
+    case ChatFormat::phi3:
+      return phi3_jinja(chat);
+    case ChatFormat::olmo2:
+      return olmo2_jinja();
     default:
       return {};
   }

@@ -1,4 +1,5 @@
-#include <functional>
+#include <algorithm>
+#include <utility>
 
 #include <strata/model/decoder.h>
 #include <strata/runtime/str.h>
@@ -34,7 +35,7 @@ void qwen2(DecoderConfig& c) {
 }
 void qwen3(DecoderConfig& c) {
   llama(c);
-  c.qk_norm = true;
+  c.qk_norm = DecoderConfig::QkNorm::heads;
 }
 void glm(DecoderConfig& c) {
   llama(c);
@@ -46,6 +47,48 @@ void glm4(DecoderConfig& c) {
   glm(c);
   c.norm_eps = 1e-5f;
   c.post_norms = true;
+}
+
+void mistral(DecoderConfig& c) {
+  llama(c);
+  c.window = 4096;
+}
+void olmo2(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+  c.qk_norm = DecoderConfig::QkNorm::whole;
+  c.pre_norms = false;
+  c.post_norms = true;
+}
+void phi3(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+}
+void smollm3(DecoderConfig& c) {
+  llama(c);
+  c.tied_head = true;
+  c.frequencies.theta = 2e6f;
+  c.no_rope_every = 4;
+}
+void gemma2(DecoderConfig& c) {
+  llama(c);
+  c.tied_head = true;
+  c.norm_offset = 1;
+  c.post_norms = true;
+  c.scaled_embedding = true;
+  c.mlp = Mlp::geglu;
+  c.window = 4096;
+  c.full_every = 2;
+  c.score_softcap = 50;
+  c.logit_softcap = 30;
+}
+void gemma3(DecoderConfig& c) {
+  gemma2(c);
+  c.qk_norm = DecoderConfig::QkNorm::heads;
+  c.full_every = 6;
+  c.score_softcap = c.logit_softcap = 0;
+  c.frequencies.theta = 1e6f;
+  c.sliding_frequencies.emplace();
 }
 
 struct Family {
@@ -61,6 +104,12 @@ constexpr Family kFamilies[] = {
     {"qwen3", qwen3},
     {"glm", glm},
     {"glm4", glm4},
+    {"mistral", mistral},
+    {"olmo2", olmo2},
+    {"phi3", phi3},
+    {"smollm3", smollm3},
+    {"gemma2", gemma2},
+    {"gemma3_text", gemma3},
 };
 
 }  // namespace
@@ -85,19 +134,36 @@ std::optional<DecoderConfig> decoder_of_family(std::string_view family) {
   return std::nullopt;
 }
 
-DecoderConfig filled(DecoderConfig c) {
-  if (c.kv_heads == 0) c.kv_heads = c.heads;
-  if (c.head_dim == 0 && c.heads > 0) c.head_dim = c.hidden / c.heads;
-  if (c.positions == 0) c.positions = c.seq;
-  if (c.rotary_dim == 0) c.rotary_dim = c.rotary_interleaved ? c.head_dim / 2 : c.head_dim;
-  return c;
-}
+namespace {
 
 // Far above any model, and so that no product of sizes comes near 2^63.
 constexpr std::int64_t kMaxLayers = 10000;
 constexpr std::int64_t kMaxWidth = 1 << 20;
 constexpr std::int64_t kMaxVocab = 1 << 22;
 constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;
+
+/// Of each layer, whether it is none of those that come every so many.
+std::vector<bool> but_every(std::int64_t every, std::int64_t layers) {
+  std::vector<bool> of(static_cast<std::size_t>(layers), true);
+  for (std::int64_t i = every; every > 0 && i <= layers; i += every)
+    of[static_cast<std::size_t>(i - 1)] = false;
+  return of;
+}
+
+}  // namespace
+
+DecoderConfig filled(DecoderConfig c) {
+  if (c.kv_heads == 0) c.kv_heads = c.heads;
+  if (c.head_dim == 0 && c.heads > 0) c.head_dim = c.hidden / c.heads;
+  if (c.positions == 0) c.positions = c.seq;
+  if (c.rotary_dim == 0) c.rotary_dim = c.rotary_interleaved ? c.head_dim / 2 : c.head_dim;
+  if (c.layers < 1 || c.layers > kMaxLayers) return c;  // which validate() refuses
+  if (c.rope_layers.empty()) c.rope_layers = but_every(c.no_rope_every, c.layers);
+  if (c.sliding.empty())
+    c.sliding = c.window > 0 ? but_every(c.full_every, c.layers)
+                             : std::vector<bool>(static_cast<std::size_t>(c.layers), false);
+  return c;
+}
 
 Status validate(const DecoderConfig& config) {
   std::string problems;
@@ -138,6 +204,15 @@ Status validate(const DecoderConfig& config) {
            (c.rotary_dim >= 2 && c.rotary_dim % 2 == 0 && c.rotary_dim <= c.head_dim && c.rotary_dim <= 2048),
        str("RoPE turns ", c.rotary_dim, " elements of a head of ", c.head_dim,
            "; it needs an even number, at most the head and at most 2048"));
+  for (const auto& [name, of] : {std::pair{"rope_layers", &c.rope_layers}, std::pair{"sliding", &c.sliding}})
+    need(c.layers < 1 || c.layers > kMaxLayers || std::ssize(*of) == c.layers,
+         str(name, " is of ", of->size(), " layers; the model has ", c.layers));
+  need(c.window >= 0 && c.window <= kMaxPositions, str("the window has ", c.window, " keys"));
+  need(c.window > 0 || std::count(c.sliding.begin(), c.sliding.end(), true) == 0,
+       "a layer slides, but the window has 0 keys");
+  need(c.score_softcap >= 0 && c.logit_softcap >= 0 && c.query_scalar >= 0,
+       str("soft caps of ", c.score_softcap, " and ", c.logit_softcap, " and a query scalar of ",
+           c.query_scalar, "; each is 0 or more"));
   return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
 }
 

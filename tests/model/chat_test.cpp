@@ -90,6 +90,60 @@ TEST(ChatTest, Glm4NamesRolesByMarkers) {
   EXPECT_EQ(text_of(chat, kShort, true), "[gMASK]<sop><|user|>\nQ<|assistant|>\nA<|assistant|>\n");
 }
 
+TEST(ChatTest, MistralPutsQuestionsInBrackets) {
+  ChatTemplate chat = named("mistral");
+  const std::vector<ChatMessage> three = {{"user", "Q"}, {"assistant", "A"}, {"user", "R"}};
+  EXPECT_EQ(text_of(chat, three, true), "<s>[INST] Q [/INST]A</s>[INST] R [/INST]");
+  chat.space_after_turn = true;
+  EXPECT_EQ(text_of(chat, three, true), "<s>[INST] Q [/INST]A</s> [INST] R [/INST]");
+  EXPECT_THAT(written(must(render_chat(chat, three))), ElementsAre("Q", "A</s>", "R"));
+}
+
+TEST(ChatTest, GemmaCallsTheAssistantModelAndJoinsASystemMessageToTheQuestion) {
+  ChatTemplate chat = named("gemma");
+  EXPECT_EQ(text_of(chat, {{"user", " Q "}, {"assistant", "A"}, {"user", "R"}}, true),
+            "<bos><start_of_turn>user\nQ<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n"
+            "<start_of_turn>user\nR<end_of_turn>\n<start_of_turn>model\n");
+  chat.takes_system = true;
+  const ChatText told = must(render_chat(chat, kFour, true));
+  EXPECT_EQ(told.text,
+            "<bos><start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\nHello<end_of_turn>"
+            "\n<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n");
+  EXPECT_THAT(written(told),
+              ElementsAre("Be brief.", "Hi<end_of_turn>", "Hello<end_of_turn>", "Bye<end_of_turn>"));
+}
+
+TEST(ChatTest, Phi3EndsEveryTurnAndTheText) {
+  ChatTemplate chat = named("phi3");
+  EXPECT_EQ(text_of(chat, kFour, true),
+            "<|system|>\nBe brief.<|end|>\n<|user|>\nHi <|end|>\n<|assistant|>\n Hello<|end|>\n"
+            "<|user|>\nBye<|end|>\n<|assistant|>\n");
+  EXPECT_EQ(text_of(chat, kShort), "<|user|>\nQ<|end|>\n<|assistant|>\nA<|end|>\n<|endoftext|>");
+  chat.with_bos = true;
+  chat.with_end = false;
+  EXPECT_EQ(text_of(chat, kShort), "<s><|user|>\nQ<|end|>\n<|assistant|>\nA<|end|>\n");
+}
+
+TEST(ChatTest, Olmo2NamesRolesInPlainText) {
+  EXPECT_EQ(text_of(named("olmo2"), kFour, true),
+            "<|endoftext|><|system|>\nBe brief.\n<|user|>\nHi \n<|assistant|>\n Hello<|endoftext|>\n"
+            "<|user|>\nBye\n<|assistant|>\n");
+  const ChatText chat = must(render_chat(named("olmo2"), kShort));
+  EXPECT_EQ(chat.text, "<|endoftext|><|user|>\nQ\n<|assistant|>\nA<|endoftext|>");
+  EXPECT_EQ(chat.markers.size(), 2u);
+}
+
+TEST(ChatTest, AnOrderThatATemplateRefusesIsRefusedHere) {
+  for (const char* name : {"mistral", "gemma"}) {
+    EXPECT_THAT(
+        std::string(render_chat(named(name), kFour).status().message()),
+        HasSubstr("message 0 has the role 'system' where the " + std::string(name) + " template has"));
+    EXPECT_EQ(
+        render_chat(named(name), std::vector<ChatMessage>{{"user", "a"}, {"user", "b"}}).status().code(),
+        Code::unsupported);
+  }
+}
+
 TEST(ChatTest, PlainNamesRolesByWords) {
   EXPECT_EQ(text_of(named("plain"), kFour, true),
             "System:\nBe brief.\nUser:\nHi \nAssistant:\n Hello\nUser:\nBye\nAssistant:\n");
@@ -108,7 +162,7 @@ TEST(ChatTest, WhatAnAuthorWroteEndsWithTheMarkerOfTheTurn) {
 }
 
 TEST(ChatTest, MarkersAreListedInOrder) {
-  for (const std::string name : {"plain", "chatml", "qwen3", "llama3", "llama3.1", "glm4"}) {
+  for (const std::string name : {"plain", "chatml", "qwen3", "llama3", "llama3.1", "glm4", "phi3", "olmo2"}) {
     const ChatText chat = must(render_chat(named(name), kThought, true));
     std::size_t done = 0;
     for (const ChatRange& marker : chat.markers) {
@@ -139,6 +193,30 @@ TEST(ChatDetectionTest, KnowsTheFamiliesByTheirMarkers) {
       must(detect_chat_template("[gMASK]<sop>{% if p %}<|assistant|>\\n{% endif %}")).newline_in_prompt);
 }
 
+TEST(ChatDetectionTest, KnowsTheNewerFamiliesAndWhatTheirTemplatesDifferIn) {
+  const ChatTemplate mistral = must(detect_chat_template(
+      "{{ bos_token }}{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}"
+      "{% elif message['role'] == 'assistant' %}{{ message['content'] + eos_token + ' ' }}{% endif %}"));
+  EXPECT_EQ(mistral.format, ChatFormat::mistral);
+  EXPECT_TRUE(mistral.space_after_turn);
+  const ChatTemplate gemma2 = must(detect_chat_template(
+      "{{ bos_token }}{{ raise_exception('System role not supported') }}"
+      "{{ '<start_of_turn>' + role + '\\n' + message['content'] | trim + '<end_of_turn>\\n' }}"));
+  EXPECT_EQ(gemma2.format, ChatFormat::gemma);
+  EXPECT_FALSE(gemma2.takes_system);
+  EXPECT_TRUE(must(detect_chat_template("first_user_prefix <start_of_turn> <end_of_turn>")).takes_system);
+  const ChatTemplate phi3 = must(
+      detect_chat_template("{{'<|user|>\\n' + message['content'] + '<|end|>\\n'}}{{ '<|assistant|>\\n' }}"
+                           "{% else %}{{ eos_token }}{% endif %}"));
+  EXPECT_EQ(phi3.format, ChatFormat::phi3);
+  EXPECT_FALSE(phi3.with_bos);
+  EXPECT_TRUE(phi3.with_end);
+  EXPECT_EQ(must(detect_chat_template("{{ bos_token }}{{ '<|user|>\\n' + message['content'] + '\\n' }}"
+                                      "{{ '<|assistant|>\\n'  + message['content'] + eos_token + '\\n' }}"))
+                .format,
+            ChatFormat::olmo2);
+}
+
 TEST(ChatDetectionTest, FindsWhatChatmlSaysWithoutASystemMessage) {
   const std::string with =
       "{%- if m %}{{- '<|im_start|>system\\n' + x }}{% else %}{{ '<|im_start|>system\\nBe "
@@ -167,13 +245,18 @@ TEST(ChatDetectionTest, WhatIsNotKnownIsRefusedWithWhatIs) {
 
 TEST(ChatTest, TemplatesThatWriteOtherTextsHaveOtherDigests) {
   std::vector<Digest> digests;
-  for (const char* name : {"plain", "chatml", "qwen3", "llama3", "llama3.1", "glm4"})
+  for (const char* name :
+       {"plain", "chatml", "qwen3", "llama3", "llama3.1", "glm4", "mistral", "gemma", "phi3", "olmo2"})
     digests.push_back(named(name).digest());
   ChatTemplate told = named("chatml"), dated = named("llama3.1"), broken = named("glm4");
   told.system = "Be kind.";
   dated.date = "27 Jul 2024";
   broken.newline_in_prompt = true;
-  for (const ChatTemplate& chat : {told, dated, broken}) digests.push_back(chat.digest());
+  ChatTemplate spaced = named("mistral"), system = named("gemma"), begun = named("phi3"), open = begun;
+  spaced.space_after_turn = system.takes_system = begun.with_bos = true;
+  open.with_end = false;
+  for (const ChatTemplate& chat : {told, dated, broken, spaced, system, begun, open})
+    digests.push_back(chat.digest());
   std::sort(digests.begin(), digests.end());
   EXPECT_EQ(std::unique(digests.begin(), digests.end()), digests.end());
   EXPECT_EQ(named("glm4").digest(), named("glm4").digest());
@@ -259,6 +342,14 @@ TEST(ChatJinjaTest, IsKnownAgainWithAllItSays) {
     EXPECT_EQ(again->system, chat.system) << name;
     EXPECT_EQ(again->newline_in_prompt, chat.newline_in_prompt) << name;
   }
+  for (const char* name : {"plain", "mistral", "gemma", "phi3", "olmo2"})
+    for (const bool flag : {false, true}) {
+      ChatTemplate chat = must(chat_template_named(name));
+      chat.space_after_turn = chat.takes_system = chat.with_bos = chat.with_end = flag;
+      const Result<ChatTemplate> again = detect_chat_template(chat_template_jinja(chat));
+      ASSERT_TRUE(again.has_value()) << name;
+      EXPECT_EQ(again->digest(), chat.digest()) << name;
+    }
   EXPECT_EQ(chat_template_jinja(must(chat_template_named("qwen3"))), "");
 }
 

@@ -97,11 +97,20 @@ TEST_P(HfFamilyTest, TheConfigurationComesBack) {
         &DecoderConfig::head_dim, &DecoderConfig::ffn, &DecoderConfig::vocab, &DecoderConfig::positions,
         &DecoderConfig::position_offset, &DecoderConfig::rotary_dim})
     EXPECT_EQ(full.*member, want.*member);
-  for (const auto member : {&DecoderConfig::embed_norm, &DecoderConfig::post_norms, &DecoderConfig::qk_norm,
-                            &DecoderConfig::rotary_interleaved, &DecoderConfig::qkv_bias,
-                            &DecoderConfig::out_bias, &DecoderConfig::mlp_bias, &DecoderConfig::tied_head})
+  for (const auto member :
+       {&DecoderConfig::embed_norm, &DecoderConfig::post_norms, &DecoderConfig::pre_norms,
+        &DecoderConfig::scaled_embedding, &DecoderConfig::rotary_interleaved, &DecoderConfig::qkv_bias,
+        &DecoderConfig::out_bias, &DecoderConfig::mlp_bias, &DecoderConfig::tied_head})
     EXPECT_EQ(full.*member, want.*member);
-  EXPECT_EQ(full.norm_eps, want.norm_eps);
+  for (const auto member : {&DecoderConfig::norm_eps, &DecoderConfig::norm_offset,
+                            &DecoderConfig::score_softcap, &DecoderConfig::logit_softcap})
+    EXPECT_EQ(full.*member, want.*member);
+  EXPECT_EQ(full.qk_norm, want.qk_norm);
+  EXPECT_EQ(full.window, want.window);
+  EXPECT_EQ(full.sliding, want.sliding);
+  EXPECT_EQ(full.rope_layers, want.rope_layers);
+  EXPECT_EQ(full.query_scalar > 0 ? full.query_scalar : 8, want.query_scalar > 0 ? want.query_scalar : 8);
+  EXPECT_EQ(full.sliding_frequencies, want.sliding_frequencies);
   EXPECT_EQ(full.frequencies, want.frequencies);
 }
 
@@ -240,11 +249,11 @@ TEST_F(HfDamageTest, AnIndexThatIsNoneIsRefused) {
 TEST_F(HfDamageTest, SettingsThisBuildLacksAreNamedAllAtOnce) {
   edit_config([](json& j) {
     j["hidden_act"] = "gelu";
-    j["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
+    j["rope_scaling"] = {{"rope_type", "longrope"}, {"factor", 4.0}};
     j["quantization_config"] = {{"bits", 4}};
     j["use_sliding_window"] = true;
   });
-  expect_refused(Code::unsupported, {"hidden_act is gelu", "rope_scaling.rope_type is yarn",
+  expect_refused(Code::unsupported, {"hidden_act is gelu", "rope_scaling.rope_type is longrope",
                                      "quantization_config", "use_sliding_window is true"});
 }
 

@@ -12,7 +12,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from layers import Rope, Rows, Unsupported, Weights, attend, gelu_tanh, rms_norm, split_heads, wide
+from layers import Rope, Rows, Unsupported, Weights, attend, gelu_tanh, rms_norm, soft_cap, split_heads, wide
 
 
 class Family:
@@ -195,13 +195,18 @@ class Bloom(Family):
 
 
 class Llama(Family):
-    """Touvron et al. 2023, and those built on it: Qwen2 and Qwen3 (Yang et al. 2024, 2025), GLM-4 (GLM team 2024)."""
+    """Touvron et al. 2023, and those built on it: Qwen2 and Qwen3 (Yang et al. 2024, 2025), GLM-4 (GLM team 2024), and
+    the newer ones below."""
 
     tied_by_default = False
     eps_by_default = 1e-6
     qkv_bias_by_default, out_has_it_too = False, True
     head_norms = False  # RMSNorm of every query and key head before it is turned
-    sandwich = False  # a norm on what each half of a block adds, too
+    # Norms before and after what each half of a block adds; None where there is none.
+    pre_norms = ("input_layernorm", "post_attention_layernorm")
+    post_norms = (None, None)
+    norm_offset = 0.0  # a weight of a norm is learnt without this
+    window, score_cap, logit_cap, scalar, embedding_factor = None, None, None, None, 1.0
     fused_gate = False  # gate and up in one matrix, the gate first
     interleaved, rotary_part = False, 1.0
 
@@ -216,10 +221,23 @@ class Llama(Family):
         self.out_bias = self.qkv_bias and self.out_has_it_too
         self.mlp_bias = config.get("mlp_bias", False)
         self.rope = Rope(config, self.head_dim, self.interleaved, self.rotary_part)
+        self.read_switches(config)
+
+    def read_switches(self, config):
+        """What the families differ in beside sizes: which layers slide over a window, and which RoPE each has."""
         if config.get("hidden_act", "silu") != "silu":
             raise Unsupported(f"hidden_act {config['hidden_act']}")
         if config.get("use_sliding_window") or "sliding_attention" in (config.get("layer_types") or ()):
             raise Unsupported("sliding windows")
+
+    def window_of(self, layer):
+        return self.window
+
+    def rope_of(self, layer):
+        return self.rope
+
+    def norm(self, x, weight):
+        return rms_norm(x, weight + self.norm_offset if self.norm_offset else weight, self.eps)
 
     def default_head_dim(self):
         return self.hidden // self.heads
@@ -228,14 +246,12 @@ class Llama(Family):
         h, f, d = self.hidden, self.inner, self.head_dim
         shapes = {"embed_tokens.weight": (self.vocab, h)}
         for n in range(self.layers):
-            norms = ["input_layernorm", "post_attention_layernorm"]
-            norms += ["post_self_attn_layernorm", "post_mlp_layernorm"] if self.sandwich else []
+            norms = [norm for norm in (*self.pre_norms, *self.post_norms) if norm]
             shapes |= {f"layers.{n}.{norm}.weight": (h,) for norm in norms}
-            if self.head_norms:
-                shapes |= {f"layers.{n}.self_attn.{norm}.weight": (d,) for norm in ("q_norm", "k_norm")}
             q, kv = self.heads * d, self.kv_heads * d
-            linears = [("self_attn.q_proj", h, q, self.qkv_bias), ("self_attn.k_proj", h, kv, self.qkv_bias)]
-            linears += [("self_attn.v_proj", h, kv, self.qkv_bias), ("self_attn.o_proj", q, h, self.out_bias)]
+            shapes |= {f"layers.{n}.self_attn.{norm}.weight": (size,) for norm, size in self.qk_norm_sizes(q, kv)}
+            linears = [(f"self_attn.{name}", h, size, self.qkv_bias) for name, size in self.qkv_sizes(q, kv)]
+            linears += [("self_attn.o_proj", q, h, self.out_bias)]
             if self.fused_gate:
                 linears += [("mlp.gate_up_proj", h, 2 * f, False)]
             else:
@@ -247,35 +263,52 @@ class Llama(Family):
                     shapes[f"layers.{n}.{name}.bias"] = (o,)
         return shapes | {"norm.weight": (h,)}
 
-    def attention(self, w, at, y, rows):
-        q = split_heads(w.linear(y, at + "q_proj", self.qkv_bias), self.heads)
-        k = split_heads(w.linear(y, at + "k_proj", self.qkv_bias), self.kv_heads)
-        v = split_heads(w.linear(y, at + "v_proj", self.qkv_bias), self.kv_heads)
+    def qkv_sizes(self, q, kv):
+        return ("q_proj", q), ("k_proj", kv), ("v_proj", kv)
+
+    def qk_norm_sizes(self, q, kv):
+        return (("q_norm", self.head_dim), ("k_norm", self.head_dim)) if self.head_norms else ()
+
+    def project(self, w, at, y):
+        """q, k and v of all heads, side by side."""
+        return (w.linear(y, f"{at}{name}_proj", self.qkv_bias) for name in "qkv")
+
+    def attention(self, w, at, layer, y, rows):
+        q, k, v = self.project(w, at, y)
+        q, k, v = split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)
         if self.head_norms:
-            q = rms_norm(q, w[at + "q_norm.weight"], self.eps)
-            k = rms_norm(k, w[at + "k_norm.weight"], self.eps)
-        q, k = self.rope.turn(q, rows.positions), self.rope.turn(k, rows.positions)
-        return w.linear(attend(q, k, v, rows), at + "o_proj", self.out_bias)
+            q, k = self.norm(q, w[at + "q_norm.weight"]), self.norm(k, w[at + "k_norm.weight"])
+        if rope := self.rope_of(layer):
+            q, k = rope.turn(q, rows.positions), rope.turn(k, rows.positions)
+        mixed = attend(q, k, v, rows, window=self.window_of(layer), cap=self.score_cap, scalar=self.scalar)
+        return w.linear(mixed, at + "o_proj", self.out_bias)
+
+    def gate(self, x):
+        return F.silu(x)
 
     def mlp(self, w, at, y):
         if self.fused_gate:
             gate, up = w.linear(y, at + "gate_up_proj", False).chunk(2, -1)
-            return w.linear(F.silu(gate) * up, at + "down_proj", False)
+            return w.linear(self.gate(gate) * up, at + "down_proj", False)
         gate, up = (w.linear(y, f"{at}{name}_proj", self.mlp_bias) for name in ("gate", "up"))
-        return w.linear(F.silu(gate) * up, at + "down_proj", self.mlp_bias)
+        return w.linear(self.gate(gate) * up, at + "down_proj", self.mlp_bias)
 
     def hidden_states(self, w, tokens, rows):
         def norm(x, name):
-            return rms_norm(x, w[name + ".weight"], self.eps)
+            return self.norm(x, w[name + ".weight"]) if name else x
 
         x = w["embed_tokens.weight"][tokens]
+        if self.embedding_factor != 1.0:
+            x = x * torch.tensor(self.embedding_factor, dtype=x.dtype)
         for n in range(self.layers):
             at = f"layers.{n}."
-            added = self.attention(w, at + "self_attn.", norm(x, at + "input_layernorm"), rows)
-            x = x + (norm(added, at + "post_self_attn_layernorm") if self.sandwich else added)
-            added = self.mlp(w, at + "mlp.", norm(x, at + "post_attention_layernorm"))
-            x = x + (norm(added, at + "post_mlp_layernorm") if self.sandwich else added)
+            before, after = ([name and at + name for name in names] for names in (self.pre_norms, self.post_norms))
+            x = x + norm(self.attention(w, at + "self_attn.", n, norm(x, before[0]), rows), after[0])
+            x = x + norm(self.mlp(w, at + "mlp.", norm(x, before[1])), after[1])
         return norm(x, "norm")
+
+    def logits(self, tensors, tokens, doc_start=None):
+        return soft_cap(super().logits(tensors, tokens, doc_start), self.logit_cap)
 
     def without_effect(self, name):
         if not name.endswith("k_proj.bias") or self.rope.width == self.head_dim or self.head_norms:
@@ -311,11 +344,127 @@ class Glm(Llama):
 
 
 class Glm4(Glm):
-    sandwich = True
+    post_norms = ("post_self_attn_layernorm", "post_mlp_layernorm")
+
+
+class Mistral(Llama):
+    """Jiang et al. 2023: every layer slides."""
+
+    def __init__(self, config):
+        # Its layers have no biases, whatever the config says.
+        super().__init__({k: v for k, v in config.items() if k not in ("attention_bias", "mlp_bias")})
+
+    def read_switches(self, config):
+        self.window = config.get("sliding_window", 4096)
+
+
+class Olmo2(Llama):
+    """OLMo team 2024: norms on what each half of a block adds alone; all queries of a token normed together, and all keys."""
+
+    eps_by_default = 1e-5
+    pre_norms, post_norms = (None, None), ("post_attention_layernorm", "post_feedforward_layernorm")
+
+    def qk_norm_sizes(self, q, kv):
+        return ("q_norm", q), ("k_norm", kv)
+
+    def project(self, w, at, y):
+        q, k, v = super().project(w, at, y)
+        return self.norm(q, w[at + "q_norm.weight"]), self.norm(k, w[at + "k_norm.weight"]), v
+
+    def without_effect(self, name):
+        return None  # a bias of the keys counts in their norm
+
+
+class Phi3(Mistral):
+    """Abdin et al. 2024: one matrix makes q, k and v, one gate and up."""
+
+    eps_by_default, fused_gate = 1e-5, True
+
+    def read_switches(self, config):
+        self.window = config.get("sliding_window")
+        if self.rope.kind != "default":
+            raise Unsupported(f"rope of type {self.rope.kind} of Phi-3")
+
+    def qkv_sizes(self, q, kv):
+        return (("qkv_proj", q + 2 * kv),)
+
+    def project(self, w, at, y):
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        return w.linear(y, at + "qkv_proj", False).split((q, kv, kv), -1)
+
+
+class SmolLm3(Llama):
+    """Bakouch et al. 2025: every fourth layer without positions (Yang et al. 2025)."""
+
+    tied_by_default = True
+
+    def __init__(self, config):
+        super().__init__({"rope_theta": 2e6} | config)
+
+    def read_switches(self, config):
+        every = config.get("no_rope_layer_interval", 4)
+        self.turned = config.get("no_rope_layers") or [int((n + 1) % every != 0) for n in range(self.layers)]
+        self.window = config.get("sliding_window") if config.get("use_sliding_window") else None
+        default = ["sliding_attention" if self.window and not turned else "full_attention" for turned in self.turned]
+        self.types = config.get("layer_types") or default
+
+    def window_of(self, layer):
+        return self.window if self.types[layer] == "sliding_attention" else None
+
+    def rope_of(self, layer):
+        return self.rope if self.turned[layer] else None
+
+
+class Gemma2(Llama):
+    """Gemma team 2024: norms before and after, weights of norms about 0, some layers slide, scores and logits are capped."""
+
+    tied_by_default, norm_offset, every = True, 1.0, 2
+    pre_norms = ("input_layernorm", "pre_feedforward_layernorm")
+    post_norms = ("post_attention_layernorm", "post_feedforward_layernorm")
+    score_cap_by_default, logit_cap_by_default = 50.0, 30.0
+
+    def default_head_dim(self):
+        return 256
+
+    def read_switches(self, config):
+        if config.get("hidden_activation", "gelu_pytorch_tanh") != "gelu_pytorch_tanh" or config.get("use_bidirectional_attention"):
+            raise Unsupported("another gate, or attention both ways")
+        self.score_cap = config.get("attn_logit_softcapping", self.score_cap_by_default)
+        self.logit_cap = config.get("final_logit_softcapping", self.logit_cap_by_default)
+        self.scalar = config.get("query_pre_attn_scalar", 256)
+        self.embedding_factor = self.hidden**0.5
+        self.window = config.get("sliding_window", 4096)
+        every = config.get("sliding_window_pattern", self.every)
+        default = ["sliding_attention" if (n + 1) % every else "full_attention" for n in range(self.layers)]
+        self.types = config.get("layer_types") or default
+
+    def window_of(self, layer):
+        return self.window if self.types[layer] == "sliding_attention" else None
+
+    def gate(self, x):
+        return gelu_tanh(x)
+
+
+class Gemma3(Gemma2):
+    """Gemma team 2025: norms of heads instead of soft caps; layers that slide have a RoPE of their own."""
+
+    head_norms, every = True, 6
+    score_cap_by_default = logit_cap_by_default = None
+
+    def __init__(self, config):
+        nested = {kind: dict(of) for kind, of in (config.get("rope_parameters") or {}).items() if isinstance(of, dict)}
+        rest = {k: v for k, v in config.items() if k != "rope_parameters"}
+        super().__init__({"rope_theta": 1e6} | rest | {"rope_parameters": nested.get("full_attention")})
+        local = {"rope_theta": config.get("rope_local_base_freq", 1e4)} | nested.get("sliding_attention", {})
+        self.local_rope = Rope({"rope_parameters": local, "max_position_embeddings": config.get("max_position_embeddings")}, self.head_dim)
+
+    def rope_of(self, layer):
+        return self.local_rope if self.types[layer] == "sliding_attention" else self.rope
 
 
 FAMILIES = {"gpt2": Gpt2, "opt": Opt, "bloom": Bloom, "llama": Llama}
-FAMILIES |= {"qwen2": Qwen2, "qwen3": Qwen3, "glm": Glm, "glm4": Glm4}
+FAMILIES |= {"qwen2": Qwen2, "qwen3": Qwen3, "glm": Glm, "glm4": Glm4, "mistral": Mistral, "olmo2": Olmo2}
+FAMILIES |= {"phi3": Phi3, "smollm3": SmolLm3, "gemma2": Gemma2, "gemma3_text": Gemma3}
 
 
 def family_of(config):

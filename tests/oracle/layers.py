@@ -27,6 +27,11 @@ def rms_norm(x, weight, eps):
     return z.to(x.dtype) * weight
 
 
+def soft_cap(x, cap):
+    """Values keep their order and stay within the cap, which is None for none."""
+    return x if cap is None else cap * torch.tanh(x / cap)
+
+
 def gelu_tanh(x):
     return F.gelu(x, approximate="tanh")
 
@@ -36,15 +41,17 @@ def split_heads(x, heads):
     return x.view(batch, seq, heads, width // heads).transpose(1, 2)  # [batch, heads, seq, head_dim]
 
 
-def attend(q, k, v, rows, bias=None):
-    """softmax(q k' / sqrt(d) + bias) v over what each token sees; heads of q share those of k in equal groups."""
+def attend(q, k, v, rows, bias=None, window=None, cap=None, scalar=None):
+    """softmax(q k' / sqrt(d) + bias) v over what each token sees; heads of q share those of k in equal groups. `scalar`
+    takes the place of d."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     high = wide(q.dtype)
-    scores = q.to(high) @ k.to(high).transpose(-1, -2) / math.sqrt(q.shape[-1])
+    scores = q.to(high) @ k.to(high).transpose(-1, -2) / math.sqrt(scalar or q.shape[-1])
+    scores = soft_cap(scores, cap)
     if bias is not None:
         scores = scores + bias
-    shares = scores.masked_fill(~rows.sees[:, None], -math.inf).softmax(-1).to(v.dtype)
+    shares = scores.masked_fill(~rows.seen_within(window)[:, None], -math.inf).softmax(-1).to(v.dtype)
     batch, heads, seq, head_dim = q.shape
     return (shares @ v).transpose(1, 2).reshape(batch, seq, heads * head_dim)
 
@@ -58,9 +65,15 @@ class Rows:
         self.positions = at[None] - start  # [batch, seq]
         self.sees = (at[None, None] <= at[None, :, None]) & (at[None, None] >= start[:, :, None])  # [batch, t, s]
 
+    def seen_within(self, window):
+        """What a token sees of the last `window` tokens, its own among them (Beltagy et al. 2020); None: of all."""
+        at = torch.arange(self.sees.shape[-1])
+        return self.sees if window is None else self.sees & (at[:, None] - at[None] < window)
+
 
 class Rope:
-    """Rotary positions (Su et al. 2021); scaling `linear` (Chen et al. 2023) and `llama3` (Grattafiori et al. 2024)."""
+    """Rotary positions (Su et al. 2021); scaling `linear` (Chen et al. 2023), `llama3` (Grattafiori et al. 2024) and
+    `yarn` (Peng et al. 2023)."""
 
     def __init__(self, config, head_dim, interleaved=False, part=1.0):
         # Newer configs hold everything in rope_parameters, older ones the base beside an optional rope_scaling.
@@ -71,10 +84,30 @@ class Rope:
         self.width = int(head_dim * part)
         self.interleaved = interleaved
         keys = {"default": (), "linear": ("factor",)}
+        keys["yarn"] = ("factor",)
         keys["llama3"] = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
         if self.kind not in keys:
             raise Unsupported(f"rope of type {self.kind}")
         self.scaling = {key: float(found[key]) for key in keys[self.kind]}
+        self.growth = 1.0  # of cosines and sines
+        if self.kind == "yarn":
+            self.read_yarn(found, config)
+
+    def read_yarn(self, found, config):
+        original = found.get("original_max_position_embeddings") or config["max_position_embeddings"]
+        rounds = (math.floor, math.ceil) if found.get("truncate", True) else (float, float)
+        # The frequencies that turn so many times in the original positions, by index; between them is blended.
+        betas = found.get("beta_fast") or 32, found.get("beta_slow") or 1
+        ends = [self.width * math.log(original / (beta * 2 * math.pi)) / (2 * math.log(self.theta)) for beta in betas]
+        low, high = (end(at) for end, at in zip(rounds, ends, strict=True))
+        self.scaling |= {"low": max(low, 0), "high": min(high, self.width - 1)}
+
+        def growth(m):
+            return 1.0 if self.scaling["factor"] <= 1 else 0.1 * m * math.log(self.scaling["factor"]) + 1.0
+
+        m, m_all = found.get("mscale"), found.get("mscale_all_dim")
+        grown = growth(m) / growth(m_all) if m and m_all else growth(1)
+        self.growth = float(found.get("attention_factor") or grown)
 
     def frequencies(self):
         plain = self.theta ** (-torch.arange(0, self.width, 2, dtype=torch.float64) / self.width)
@@ -83,6 +116,11 @@ class Rope:
         slow = plain / self.scaling["factor"]
         if self.kind == "linear":
             return slow
+        if self.kind == "yarn":
+            low, high = self.scaling["low"], self.scaling["high"]
+            at = torch.arange(self.width // 2, dtype=torch.float64)
+            share = ((at - low) / (high - low if high != low else 0.001)).clamp(0, 1)
+            return (1 - share) * plain + share * slow
         low, high = self.scaling["low_freq_factor"], self.scaling["high_freq_factor"]
         turns = self.scaling["original_max_position_embeddings"] * plain / (2 * math.pi)
         blend = ((turns - low) / (high - low)).clamp(0, 1)  # 1 where a wave fits many times, 0 where hardly once
@@ -91,7 +129,7 @@ class Rope:
     def turn(self, x, positions):
         high = wide(x.dtype)
         angles = positions[:, None, :, None].to(high) * self.frequencies().to(high)
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        cos, sin = ((of * self.growth).to(x.dtype) for of in (angles.cos(), angles.sin()))
         turned, kept = x[..., : self.width], x[..., self.width :]
         if self.interleaved:
             a, b = turned[..., 0::2], turned[..., 1::2]

@@ -55,6 +55,18 @@ def llama_like(model_type, name, **more):
     return base | more
 
 
+# Of rows of 32, a query of a sliding layer sees so many.
+WINDOW = 7
+
+
+def gemma(model_type, name, **more):
+    base = llama_like(model_type, name, head_dim=24, query_pre_attn_scalar=20, hidden_activation="gelu_pytorch_tanh",
+                      tie_word_embeddings=True, sliding_window=WINDOW)  # fmt: skip
+    del base["hidden_act"]
+    return base | more
+
+
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=4.0, beta_slow=1.0)
 # Of 8 waves, with 32 original positions: one below 32 / 4 stays, those above 32 are slowed, one between is blended.
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
 
@@ -80,6 +92,24 @@ CASES = [
     Case("glm-biasless", llama_like("glm", "Glm", head_dim=16, attention_bias=False, num_key_value_heads=1)),
     Case("glm4", llama_like("glm4", "Glm4", head_dim=24, attention_bias=False, partial_rotary_factor=0.5), saved=True),
     Case("glm4-biased", llama_like("glm4", "Glm4", head_dim=16, attention_bias=True, partial_rotary_factor=0.5)),
+    Case("mistral", llama_like("mistral", "Mistral", sliding_window=WINDOW), saved=True),
+    Case("mistral-full", llama_like("mistral", "Mistral", head_dim=24, sliding_window=None, num_key_value_heads=1)),
+    Case("mistral-yarn", llama_like("mistral", "Mistral", sliding_window=31, rope_scaling=YARN), shards=2, dtype="BF16"),
+    Case("olmo2", llama_like("olmo2", "Olmo2"), saved=True),
+    Case("olmo2-biased", llama_like("olmo2", "Olmo2", attention_bias=True, num_key_value_heads=4, tie_word_embeddings=True)),
+    Case("phi3", llama_like("phi3", "Phi3"), saved=True),
+    Case("phi3-partial", llama_like("phi3", "Phi3", partial_rotary_factor=0.75, sliding_window=WINDOW, tie_word_embeddings=True)),
+    Case("smollm3", llama_like("smollm3", "SmolLM3", num_hidden_layers=5, no_rope_layer_interval=4), saved=True),
+    Case("smollm3-sliding", llama_like("smollm3", "SmolLM3", use_sliding_window=True, sliding_window=WINDOW, attention_bias=True,
+                                       mlp_bias=True, no_rope_layers=[0, 1, 0], tie_word_embeddings=True, rope_scaling=YARN)),
+    Case("gemma2", gemma("gemma2", "Gemma2", attn_logit_softcapping=2.0, final_logit_softcapping=3.0), saved=True),
+    Case("gemma2-full", gemma("gemma2", "Gemma2", attn_logit_softcapping=None, num_key_value_heads=1,
+                              layer_types=["full_attention", "sliding_attention", "full_attention"]), dtype="BF16"),
+    Case("gemma3", gemma("gemma3_text", "Gemma3", num_hidden_layers=4, sliding_window_pattern=2, rope_local_base_freq=700.0),
+         saved=True),
+    Case("gemma3-scaled", gemma("gemma3_text", "Gemma3", rope_scaling={"rope_type": "linear", "factor": 8.0}, attention_bias=True,
+                                layer_types=["sliding_attention", "sliding_attention", "full_attention"], final_logit_softcapping=5.0),
+         shards=2),
 ]  # fmt: skip
 
 
@@ -92,10 +122,11 @@ def is_norm(name):
 def random_weights(shapes, case, seed):
     rng = np.random.default_rng([seed, zlib.crc32(case.name.encode())])
     weights = {}
+    offset = 1 if case.config["model_type"].startswith("gemma") else 0  # its norms' weights are learnt about 0
     for name, shape in shapes.items():
         noise = rng.standard_normal(shape, dtype=np.float32)
         if is_norm(name):
-            weights[name] = 0.2 * noise + (1 if name.endswith(".weight") else 0)
+            weights[name] = 0.2 * noise + (1 - offset if name.endswith(".weight") else 0)
         elif name.endswith(".bias"):
             weights[name] = 0.2 * noise
             # A ReLU unit that is hardly ever on has gradients that come and go with rounding, and Adam makes full steps of

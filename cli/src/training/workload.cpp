@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include <strata/graph/passes.h>
@@ -220,12 +221,16 @@ kernels::AttentionBy asked_to_attend(const TrainConfig& config) {
 Status attends_so(const TrainConfig& config) {
   if (config.train.attention == "mma") return {};
   const DecoderConfig d = filled(decoder_config(config));
+  const bool own_scale = d.query_scalar > 0 && d.query_scalar != static_cast<float>(d.head_dim);
   const kernels::AttentionHeads heads = {
       .heads = d.heads,
       .kv_heads = d.kv_heads,
       .seq = d.seq,
       .alibi = d.position == DecoderConfig::Position::alibi,
-      .by = config.train.attention == "cudnn" ? kernels::AttentionBy::cudnn : kernels::AttentionBy::groups};
+      .by = config.train.attention == "cudnn" ? kernels::AttentionBy::cudnn : kernels::AttentionBy::groups,
+      .window = std::count(d.sliding.begin(), d.sliding.end(), false) == 0 && d.window < d.seq ? d.window : 0,
+      .softcap = d.score_softcap,
+      .scale = own_scale ? 1 / std::sqrt(d.query_scalar) : 0};
   const bool packed = config.data.packing == "pack", of_cudnn = heads.by == kernels::AttentionBy::cudnn;
   const std::int64_t tokens = config.train.micro_batch * d.seq;
   if (kernels::attended_by(heads, tokens, compute_dtype(config), d.head_dim, packed, false) == heads.by)
@@ -234,14 +239,17 @@ Status attends_so(const TrainConfig& config) {
   if (!of_cudnn)
     return Status::error(
         Code::invalid, str("train.attention = wgmma, but it multiplies no attention of this model: heads of ",
-                           with, "; it takes heads of 64 and 128 values in bf16 or f16"));
+                           with, heads.softcap > 0 ? ", with a soft cap" : "",
+                           "; it takes heads of 64 and 128 values in bf16 or f16 without a soft cap"));
   return Status::error(
       Code::invalid,
       str("train.attention = cudnn, but it multiplies no attention of this model: ", config.train.micro_batch,
           " sequences of ", d.seq, " tokens with ", d.heads, " heads of ", with,
           heads.alibi ? ", with ALiBi" : "", packed ? ", of packed documents" : "",
-          "; it takes heads of 16 to 128 values, a multiple of 8, in bf16 or f16, without ALiBi or packed "
-          "documents, "
+          heads.window > 0 ? ", with a window" : "", heads.softcap > 0 ? ", with a soft cap" : "",
+          heads.scale > 0 ? ", with a scale of its own" : "",
+          "; it takes heads of 16 to 128 values, a multiple of 8, in bf16 or f16, without ALiBi, packed "
+          "documents, windows, soft caps or scales, "
           "of 2 to 262144 tokens, and at most 1048576 of them in all sequences"));
 }
 

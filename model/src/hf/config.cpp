@@ -1,107 +1,19 @@
 #include <strata/model/hf/config.h>
 
-#include <cmath>
-#include <limits>
-#include <optional>
+#include <algorithm>
 #include <span>
 
 #include <strata/runtime/str.h>
 
+#include "config_rope.h"
 #include "strict_json.h"
 
 namespace strata {
 namespace {
 
+using detail::Keys;
+using detail::read_rope;
 using nlohmann::json;
-
-constexpr double kMaxFloat = static_cast<double>(std::numeric_limits<float>::max());
-
-/// Reads keys of one config and gathers what is wrong.
-class Keys {
- public:
-  explicit Keys(const json& object) : object_(object) {}
-
-  /// The first of the names that is there and not null.
-  const json* find(std::initializer_list<const char*> names) const {
-    for (const char* name : names)
-      if (const auto at = object_.find(name); at != object_.end() && !at->is_null()) return &*at;
-    return nullptr;
-  }
-  std::int64_t integer(std::initializer_list<const char*> names, std::optional<std::int64_t> otherwise = {}) {
-    const json* value = find(names);
-    if (value == nullptr && otherwise) return *otherwise;
-    constexpr std::int64_t kMost = std::int64_t{1} << 31;
-    if (value != nullptr && value->is_number_integer() && value->get<double>() >= 0 &&
-        value->get<double>() <= static_cast<double>(kMost))
-      return value->get<std::int64_t>();
-    wrong(*names.begin(), value, "a number from 0 to 2^31");
-    return 0;
-  }
-  double number(std::initializer_list<const char*> names, std::optional<double> otherwise = {}) {
-    const json* value = find(names);
-    if (value == nullptr && otherwise) return *otherwise;
-    // Computed with in f32, where a larger one is infinite.
-    if (value != nullptr && value->is_number() && std::abs(value->get<double>()) <= kMaxFloat)
-      return value->get<double>();
-    wrong(*names.begin(), value, "a number");
-    return 0;
-  }
-  /// One that is above 0 in f32 too.
-  float positive(std::initializer_list<const char*> names, std::optional<double> otherwise = {}) {
-    const std::size_t before = problems_.size();
-    const auto n = static_cast<float>(number(names, otherwise));
-    if (!(n > 0) && problems_.size() == before) wrong(*names.begin(), find(names), "above 0");
-    return n;
-  }
-  bool flag(const char* name, bool otherwise) {
-    const json* value = find({name});
-    if (value == nullptr) return otherwise;
-    if (value->is_boolean()) return value->get<bool>();
-    wrong(name, value, "true or false");
-    return otherwise;
-  }
-  std::string text(std::initializer_list<const char*> names, const std::string& otherwise) {
-    const json* value = find(names);
-    if (value == nullptr) return otherwise;
-    if (value->is_string()) return value->get<std::string>();
-    wrong(*names.begin(), value, "a text");
-    return otherwise;
-  }
-  /// A setting that this build has in one form only.
-  void must_be(const char* name, bool want, bool otherwise) {
-    if (flag(name, otherwise) != want) unsupported(str(name, " is ", want ? "false" : "true"));
-  }
-  void must_be_one_of(const char* name, const std::string& value, std::span<const std::string_view> allowed) {
-    for (const std::string_view known : allowed)
-      if (value == known) return;
-    unsupported(str(name, " is ", value));
-  }
-  void unsupported(const std::string& what) {
-    problems_ += str(problems_.empty() ? "" : "\n", what, ", which this build does not have");
-  }
-
-  Status status() const {
-    if (problems_.empty()) return {};
-    return Status::error(broken_ ? Code::invalid : Code::unsupported, problems_);
-  }
-  Keys within(const json& object) const { return Keys(object); }
-  void take(const Keys& other) {
-    if (other.problems_.empty()) return;
-    problems_ += str(problems_.empty() ? "" : "\n", other.problems_);
-    broken_ = broken_ || other.broken_;
-  }
-
- private:
-  void wrong(const char* name, const json* value, const char* want) {
-    broken_ = true;
-    problems_ +=
-        str(problems_.empty() ? "" : "\n", name, " is ",
-            value == nullptr ? std::string("missing") : value->dump().substr(0, 80), "; it must be ", want);
-  }
-  const json& object_;
-  std::string problems_;
-  bool broken_ = false;
-};
 
 constexpr std::string_view kTanhGelu[] = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"};
 constexpr std::string_view kRelu[] = {"relu"};
@@ -144,26 +56,104 @@ void read_bloom(Keys& k, DecoderConfig& c) {
   k.must_be("apply_residual_connection_post_layernorm", false, false);
 }
 
-void read_scaling(Keys& k, const json& scaling, DecoderConfig& c) {
-  using Scaling = kernels::RopeFrequencies::Scaling;
-  if (!scaling.is_object()) return k.unsupported(str("rope_scaling is ", scaling.dump().substr(0, 80)));
-  Keys s = k.within(scaling);
-  kernels::RopeFrequencies& f = c.frequencies;
-  f.theta = s.positive({"rope_theta"}, static_cast<double>(f.theta));
-  const std::string type = s.text({"rope_type", "type"}, "default");
-  if (type == "linear") {
-    f.scaling = Scaling::linear;
-    f.factor = s.positive({"factor"});
-  } else if (type == "llama3") {
-    f.scaling = Scaling::llama3;
-    f.factor = s.positive({"factor"});
-    f.low_freq_factor = s.positive({"low_freq_factor"});
-    f.high_freq_factor = s.positive({"high_freq_factor"});
-    f.original_positions = static_cast<float>(s.integer({"original_max_position_embeddings"}));
-  } else if (type != "default") {
-    s.unsupported(str("rope_scaling.rope_type is ", type));
+/// How a family tells which layers slide.
+enum class Slides : std::uint8_t {
+  no,
+  all,      ///< all where sliding_window is a number (Mistral, Phi-3)
+  flagged,  ///< some, where use_sliding_window is true (Qwen, SmolLM3)
+  always,   ///< some (Gemma)
+};
+Slides slides_of(const DecoderConfig& c) {
+  if (c.full_every > 0) return Slides::always;
+  if (c.family == "mistral" || c.family == "phi3") return Slides::all;
+  return c.family.starts_with("qwen") || c.family == "smollm3" ? Slides::flagged : Slides::no;
+}
+
+/// Of each layer, whether it slides: by layer_types, or as the family has it where that is not given.
+void read_sliding(Keys& k, DecoderConfig& c, Slides how) {
+  const auto layers = static_cast<std::size_t>(c.layers);
+  const json* const types = k.find({"layer_types"});
+  if (types == nullptr) {
+    c.full_every = k.integer({"sliding_window_pattern"}, c.full_every);
+    if (how == Slides::always && c.full_every < 1) k.unsupported("sliding_window_pattern is 0");
+    if (how != Slides::flagged) return;
+    const std::int64_t first = k.integer({"max_window_layers"}, 28);
+    c.sliding.assign(layers, false);
+    for (std::size_t i = 0; i < layers && c.window > 0; ++i)
+      c.sliding[i] = c.family == "smollm3" ? !c.rope_layers[i] : static_cast<std::int64_t>(i) >= first;
+    return;
   }
-  k.take(s);
+  if (!types->is_array() || types->size() != layers)
+    return k.unsupported(str("layer_types is not a list of ", layers));
+  c.sliding.clear();
+  for (const json& type : *types) {
+    c.sliding.push_back(type == "sliding_attention");
+    if (type != "sliding_attention" && type != "full_attention")
+      return k.unsupported(str("layer_types has ", type.dump().substr(0, 80)));
+  }
+  const auto sliding = static_cast<std::size_t>(std::count(c.sliding.begin(), c.sliding.end(), true));
+  if (how == Slides::all && sliding != (c.window > 0 ? layers : 0))
+    k.unsupported(
+        str("layer_types has ", sliding, " sliding of ", layers, " layers and sliding_window ", c.window));
+}
+
+void read_window(Keys& k, DecoderConfig& c) {
+  const Slides how = slides_of(c);
+  if (how == Slides::no) return k.must_be("use_sliding_window", false, false);
+  const bool on = how != Slides::flagged || k.flag("use_sliding_window", false);
+  const std::int64_t otherwise = how == Slides::flagged && c.family != "smollm3" ? 4096 : c.window;
+  c.window = !on ? 0 : k.integer({"sliding_window"}, k.has("sliding_window") ? 0 : otherwise);
+  read_sliding(k, c, how);
+  if (c.window == 0 && (how == Slides::always || std::count(c.sliding.begin(), c.sliding.end(), true) > 0))
+    k.unsupported("layers slide over no sliding_window");
+}
+
+/// SmolLM3's layers without RoPE.
+void read_rope_layers(Keys& k, DecoderConfig& c) {
+  if (c.no_rope_every == 0) return;
+  c.no_rope_every = k.integer({"no_rope_layer_interval"}, c.no_rope_every);
+  if (c.no_rope_every < 1) return k.unsupported("no_rope_layer_interval is 0");
+  const json* const given = k.find({"no_rope_layers"});
+  const auto layers = static_cast<std::size_t>(c.layers);
+  if (given != nullptr && (!given->is_array() || given->size() < layers))
+    return k.unsupported(str("no_rope_layers is not a list of ", layers));
+  for (std::size_t i = 0; i < layers; ++i) {
+    const std::int64_t every = c.no_rope_every;
+    const json turned =
+        given != nullptr ? (*given)[i] : json((static_cast<std::int64_t>(i) + 1) % every != 0 ? 1 : 0);
+    if (turned != 0 && turned != 1)
+      return k.unsupported(str("no_rope_layers has ", turned.dump().substr(0, 80)));
+    c.rope_layers.push_back(turned == 1);
+  }
+}
+
+void read_biases(Keys& k, DecoderConfig& c) {
+  if (c.family == "mistral" || c.family == "phi3") return;  // which have none, whatever a config says
+  if (c.family != "qwen2") {
+    const bool bias = k.flag("attention_bias", c.rotary_interleaved);
+    c.qkv_bias = bias;
+    c.out_bias = bias && !c.rotary_interleaved;  // GLM's output projection has none
+  }
+  c.mlp_bias = k.flag("mlp_bias", false);
+}
+
+void read_gemma(Keys& k, DecoderConfig& c) {
+  c.query_scalar = k.positive({"query_pre_attn_scalar"}, 256.0);
+  const auto cap = [&](const char* name, float otherwise) {
+    return k.has(name) && k.find({name}) == nullptr     ? 0.0f
+           : otherwise > 0 || k.find({name}) != nullptr ? k.positive({name}, static_cast<double>(otherwise))
+                                                        : 0.0f;
+  };
+  c.score_softcap = cap("attn_logit_softcapping", c.score_softcap);
+  c.logit_softcap = cap("final_logit_softcapping", c.logit_softcap);
+  k.must_be("use_bidirectional_attention", false, false);
+}
+
+bool is_gelu(const DecoderConfig& c) { return c.mlp == DecoderConfig::Mlp::geglu; }
+
+std::int64_t default_head_dim(const DecoderConfig& c) {
+  if (c.norm_offset > 0) return 256;  // Gemma
+  return c.family == "qwen3" || c.rotary_interleaved ? 128 : 0;
 }
 
 void read_llama(Keys& k, DecoderConfig& c) {
@@ -171,35 +161,22 @@ void read_llama(Keys& k, DecoderConfig& c) {
   c.hidden = k.integer({"hidden_size"});
   c.heads = k.integer({"num_attention_heads"});
   c.kv_heads = k.integer({"num_key_value_heads"}, c.heads);
-  c.head_dim = k.integer({"head_dim"}, c.family == "qwen3" || c.post_norms || c.rotary_interleaved ? 128 : 0);
+  c.head_dim = k.integer({"head_dim"}, default_head_dim(c));
   c.ffn = k.integer({"intermediate_size"});
   c.positions = k.integer({"max_position_embeddings"}, 0);
   c.norm_eps = k.positive({"rms_norm_eps"}, static_cast<double>(c.norm_eps));
-  c.frequencies.theta = k.positive({"rope_theta"}, 10000.0);
-  for (const char* name : {"rope_scaling", "rope_parameters"})
-    if (const json* scaling = k.find({name}); scaling != nullptr) read_scaling(k, *scaling, c);
-  k.must_be_one_of("hidden_act", k.text({"hidden_act", "hidden_activation"}, "silu"), kSilu);
-  k.must_be("use_sliding_window", false, false);
-  if (c.family != "qwen2") {
-    const bool bias = k.flag("attention_bias", c.rotary_interleaved);
-    c.qkv_bias = bias;
-    c.out_bias = bias && !c.rotary_interleaved;  // GLM's output projection has none
-  }
-  c.mlp_bias = k.flag("mlp_bias", false);
+  read_rope(k, c);
+  if (const std::int64_t most = 10000; c.layers > most) c.layers = most + 1;  // which validate() refuses
+  read_rope_layers(k, c);
+  read_window(k, c);
+  const std::string act =
+      k.text({"hidden_act", "hidden_activation"}, is_gelu(c) ? "gelu_pytorch_tanh" : "silu");
+  k.must_be_one_of(
+      "hidden_act", act,
+      is_gelu(c) ? std::span<const std::string_view>(kTanhGelu) : std::span<const std::string_view>(kSilu));
+  read_biases(k, c);
   if (k.integer({"pretraining_tp"}, 1) != 1) k.unsupported("pretraining_tp is not 1");
-  if (c.rotary_interleaved) {
-    double share = k.number({"partial_rotary_factor"}, 0.5);
-    if (const json* rope = k.find({"rope_parameters"});
-        rope != nullptr && rope->contains("partial_rotary_factor"))
-      share = k.within(*rope).number({"partial_rotary_factor"});
-    if (!(share >= 0 && share <= 1)) {
-      k.unsupported(str("partial_rotary_factor is ", share));
-      share = 0;
-    }
-    c.rotary_dim = static_cast<std::int64_t>(static_cast<double>(c.head_dim) * share);
-  } else if (k.find({"partial_rotary_factor"}) != nullptr && k.number({"partial_rotary_factor"}) != 1.0) {
-    k.unsupported("partial_rotary_factor is not 1");
-  }
+  if (c.norm_offset > 0) read_gemma(k, c);
 }
 
 }  // namespace
@@ -228,100 +205,6 @@ Result<DecoderConfig> decoder_from_hf_config(const std::string& text) {
   trial.seq = 1;
   STRATA_TRY(validate(trial));
   return c;
-}
-
-namespace {
-
-json rope_of(const DecoderConfig& c) {
-  using Scaling = kernels::RopeFrequencies::Scaling;
-  const kernels::RopeFrequencies& f = c.frequencies;
-  if (f.scaling == Scaling::none) return nullptr;
-  if (f.scaling == Scaling::linear) return {{"rope_type", "linear"}, {"factor", f.factor}};
-  return {{"rope_type", "llama3"},
-          {"factor", f.factor},
-          {"low_freq_factor", f.low_freq_factor},
-          {"high_freq_factor", f.high_freq_factor},
-          {"original_max_position_embeddings", static_cast<std::int64_t>(f.original_positions)}};
-}
-
-// A float as the shortest decimal that reads back as it: 1e-05 and not 9.999999747378752e-06.
-double decimal(float x) { return std::stod(str(x)); }
-
-json llama_json(const DecoderConfig& c) {
-  json j = {{"num_hidden_layers", c.layers},
-            {"hidden_size", c.hidden},
-            {"num_attention_heads", c.heads},
-            {"num_key_value_heads", c.kv_heads},
-            {"head_dim", c.head_dim},
-            {"intermediate_size", c.ffn},
-            {"max_position_embeddings", c.positions},
-            {"rms_norm_eps", decimal(c.norm_eps)},
-            {"rope_theta", decimal(c.frequencies.theta)},
-            {"rope_scaling", rope_of(c)},
-            {"hidden_act", "silu"}};
-  if (c.family != "qwen2") j["attention_bias"] = c.qkv_bias;
-  if (c.family == "llama") j["mlp_bias"] = c.mlp_bias;
-  if (c.rotary_interleaved)
-    j["partial_rotary_factor"] = static_cast<double>(c.rotary_dim) / static_cast<double>(c.head_dim);
-  return j;
-}
-
-json family_json(const DecoderConfig& c) {
-  if (c.family == "gpt2")
-    return {{"n_layer", c.layers},
-            {"n_embd", c.hidden},
-            {"n_head", c.heads},
-            {"n_inner", c.ffn},
-            {"n_positions", c.positions},
-            {"layer_norm_epsilon", decimal(c.norm_eps)},
-            {"activation_function", "gelu_new"},
-            {"attn_pdrop", 0.0},
-            {"embd_pdrop", 0.0},
-            {"resid_pdrop", 0.0}};
-  if (c.family == "opt")
-    return {{"num_hidden_layers", c.layers},
-            {"hidden_size", c.hidden},
-            {"word_embed_proj_dim", c.hidden},
-            {"num_attention_heads", c.heads},
-            {"ffn_dim", c.ffn},
-            {"max_position_embeddings", c.positions},
-            {"activation_function", "relu"},
-            {"do_layer_norm_before", true},
-            {"dropout", 0.0}};
-  if (c.family == "bloom")
-    return {{"n_layer", c.layers},   {"hidden_size", c.hidden},
-            {"n_head", c.heads},     {"layer_norm_epsilon", decimal(c.norm_eps)},
-            {"hidden_dropout", 0.0}, {"attention_dropout", 0.0}};
-  return llama_json(c);
-}
-
-const char* architecture(std::string_view family) {
-  constexpr std::pair<std::string_view, const char*> kNames[] = {
-      {"gpt2", "GPT2LMHeadModel"},   {"opt", "OPTForCausalLM"},     {"bloom", "BloomForCausalLM"},
-      {"llama", "LlamaForCausalLM"}, {"qwen2", "Qwen2ForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"},
-      {"glm", "GlmForCausalLM"},     {"glm4", "Glm4ForCausalLM"},
-  };
-  for (const auto& [name, known] : kNames)
-    if (name == family) return known;
-  return "";
-}
-
-}  // namespace
-
-std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::string& source) {
-  const DecoderConfig c = filled(config);
-  json j = {{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}};
-  if (const auto given = detail::parse_strict_json(source); given.has_value() && given->is_object())
-    j.update(*given);
-  j.update(family_json(c));
-  j["model_type"] = c.family;
-  j["architectures"] = json::array({architecture(c.family)});
-  j["vocab_size"] = c.vocab;
-  j["tie_word_embeddings"] = c.tied_head;
-  const char* const name = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
-  j["torch_dtype"] = name;
-  if (j.contains("dtype")) j["dtype"] = name;  // what the key is called now
-  return j.dump(2) + "\n";
 }
 
 }  // namespace strata

@@ -44,6 +44,26 @@ constexpr Names kGlm = [] {
   names.mlp_in = {"mlp.gate_up_proj", ""};
   return names;
 }();
+constexpr Names kPhi3 = [] {
+  Names names = kLlama;
+  names.family = "phi3";
+  names.qkv = {"self_attn.qkv_proj", "", ""};
+  names.mlp_in = {"mlp.gate_up_proj", ""};
+  return names;
+}();
+constexpr Names kOlmo2 = [] {
+  Names names = kLlama;
+  names.family = "olmo2";
+  names.attn_post_norm = "post_attention_layernorm";
+  names.mlp_post_norm = "post_feedforward_layernorm";
+  return names;
+}();
+constexpr Names kGemma2 = [] {
+  Names names = kOlmo2;
+  names.family = "gemma2";
+  names.mlp_norm = "pre_feedforward_layernorm";
+  return names;
+}();
 constexpr Names kGpt2 = {.family = "gpt2",
                          .tokens = "transformer.wte",
                          .positions = "transformer.wpe",
@@ -98,10 +118,11 @@ constexpr Names kBloom = {.family = "bloom",
                           .fused_qkv = Layout::by_head};
 
 const Names& names_of(std::string_view family) {
-  if (family == "glm" || family == "glm4") return kGlm;
-  for (const Names* names : {&kGpt2, &kOpt, &kBloom})
+  if (family == "glm4") return kGlm;
+  if (family == "gemma3_text") return kGemma2;
+  for (const Names* names : {&kGpt2, &kOpt, &kBloom, &kGlm, &kPhi3, &kOlmo2, &kGemma2})
     if (names->family == family) return *names;
-  return kLlama;  // and Qwen
+  return kLlama;  // and Qwen, Mistral and SmolLM3
 }
 
 class Table {
@@ -148,7 +169,7 @@ class Table {
   void block(const std::string& param, const std::string& name) {
     const std::int64_t q = c_.heads * c_.head_dim, kv = c_.kv_heads * c_.head_dim;
     const std::string qkv = param + "qkv";
-    norm(param + "attn_norm", str(name, names_.attn_norm), c_.hidden);
+    if (c_.pre_norms) norm(param + "attn_norm", str(name, names_.attn_norm), c_.hidden);
     if (names_.qkv[1].empty()) {
       linear(qkv, str(name, names_.qkv[0]), q + 2 * kv, c_.hidden, c_.qkv_bias, names_.fused_qkv);
     } else {
@@ -156,14 +177,15 @@ class Table {
       linear(qkv, str(name, names_.qkv[1]), kv, c_.hidden, c_.qkv_bias, names_.linear, q);
       linear(qkv, str(name, names_.qkv[2]), kv, c_.hidden, c_.qkv_bias, names_.linear, q + kv);
     }
-    if (c_.qk_norm) {
-      vector(param + "q_norm.weight", str(name, names_.q_norm, ".weight"), c_.head_dim);
-      vector(param + "k_norm.weight", str(name, names_.k_norm, ".weight"), c_.head_dim);
+    if (c_.qk_norm != DecoderConfig::QkNorm::none) {
+      const bool whole = c_.qk_norm == DecoderConfig::QkNorm::whole;
+      vector(param + "q_norm.weight", str(name, names_.q_norm, ".weight"), whole ? q : c_.head_dim);
+      vector(param + "k_norm.weight", str(name, names_.k_norm, ".weight"), whole ? kv : c_.head_dim);
     }
     linear(param + "attn_out", str(name, names_.attn_out), c_.hidden, q, c_.out_bias, names_.linear);
     if (c_.post_norms) norm(param + "attn_post_norm", str(name, names_.attn_post_norm), c_.hidden);
-    norm(param + "mlp_norm", str(name, names_.mlp_norm), c_.hidden);
-    const bool gated = c_.mlp == DecoderConfig::Mlp::swiglu;
+    if (c_.pre_norms) norm(param + "mlp_norm", str(name, names_.mlp_norm), c_.hidden);
+    const bool gated = is_gated(c_.mlp);
     const std::string mlp_in = param + "mlp_in";
     if (gated && !names_.mlp_in[1].empty()) {
       linear(mlp_in, str(name, names_.mlp_in[0]), c_.ffn, c_.hidden, c_.mlp_bias, names_.linear);

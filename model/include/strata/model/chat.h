@@ -21,6 +21,10 @@ enum class ChatFormat : std::uint8_t {
   llama3,   ///< <|start_header_id|>role<|end_header_id|> ... <|eot_id|>
   llama31,  ///< the same behind a system turn with two dates: LLaMA-3.1, 3.2 and 3.3
   glm4,     ///< [gMASK]<sop><|role|> ...
+  mistral,  ///< <s>[INST] ... [/INST] ... </s>
+  gemma,    ///< <bos><start_of_turn>role ... <end_of_turn>: Gemma 2 and 3
+  phi3,     ///< <|role|> ... <|end|>
+  olmo2,    ///< <|endoftext|><|role|> ... with roles in plain text
 };
 
 /// A format and what its templates differ in.
@@ -29,6 +33,10 @@ struct ChatTemplate {
   std::string system;                ///< chatml: what the model is told where the messages begin otherwise
   std::string date = "26 Jul 2024";  ///< llama31: "Today Date"; files of LLaMA-3.2 take the day they run on
   bool newline_in_prompt = false;    ///< glm4: "\n" ends the prompt, else the model writes it
+  bool space_after_turn = false;     ///< mistral: " " after </s>
+  bool takes_system = false;         ///< gemma: a system message goes before the first question (Gemma 3)
+  bool with_bos = false;             ///< phi3: <s> begins the text
+  bool with_end = true;              ///< phi3: <|endoftext|> ends a text that nobody goes on with
   /// Equal digests write equal texts.
   Digest digest() const;
 };
@@ -71,7 +79,8 @@ struct ChatText {
 };
 
 /// `for_generation` ends the text where the assistant goes on. The text is what the family's own template
-/// gives. Errors: `invalid` for no messages, `unsupported` for another role.
+/// gives. Errors: `invalid` for no messages, `unsupported` for another role and for an order of them that the
+/// template refuses.
 Result<ChatText> render_chat(const ChatTemplate& chat, std::span<const ChatMessage> messages,
                              bool for_generation = false);
 

@@ -16,7 +16,12 @@ namespace strata {
 struct DecoderConfig {
   enum class Norm : std::uint8_t { layer, rms };
   enum class Position : std::uint8_t { learned, rope, alibi };
-  enum class Mlp : std::uint8_t { gelu, relu, swiglu };
+  enum class Mlp : std::uint8_t { gelu, relu, swiglu, geglu };
+  enum class QkNorm : std::uint8_t {
+    none,
+    heads,  ///< RMSNorm of every query and key head (Qwen3, Gemma 3)
+    whole,  ///< of all query heads together, and of all key heads (OLMo 2)
+  };
 
   std::string family = "gpt2";
   std::int64_t layers = 0;
@@ -31,21 +36,38 @@ struct DecoderConfig {
 
   Norm norm = Norm::layer;
   float norm_eps = 1e-5f;
+  float norm_offset = 0;    ///< added to an RMSNorm's weight, which is learnt without it (Gemma: 1)
   bool embed_norm = false;  ///< a norm right after the embedding (BLOOM)
-  bool post_norms = false;  ///< a norm on what each half of a block adds (GLM-4-0414)
-  bool qk_norm = false;     ///< RMSNorm of every query and key head (Qwen3)
+  bool pre_norms = true;    ///< a norm before each half of a block (OLMo 2 has none)
+  bool post_norms = false;  ///< a norm on what each half of a block adds (GLM-4-0414, OLMo 2, Gemma)
+  QkNorm qk_norm = QkNorm::none;
+  bool scaled_embedding = false;  ///< embeddings are multiplied by the root of `hidden` (Gemma)
 
   Position position = Position::learned;
   std::int64_t position_offset = 0;  ///< of the learned table's first place (OPT: 2)
   std::int64_t rotary_dim = 0;       ///< elements of a head that RoPE turns; 0: all
   bool rotary_interleaved = false;   ///< pairs (2i, 2i + 1) rather than (i, i + rotary_dim / 2)
   kernels::RopeFrequencies frequencies = {};
+  /// Those of sliding layers, where they have their own (Gemma 3).
+  std::optional<kernels::RopeFrequencies> sliding_frequencies = {};
+  std::int64_t no_rope_every = 0;      ///< every so many layers one is without RoPE (SmolLM3); 0: none is
+  std::vector<bool> rope_layers = {};  ///< of each layer, whether RoPE turns it; empty: by no_rope_every
+
+  /// Keys that a query of a sliding layer sees, its own the last (Beltagy et al. 2020); 0: no layer slides.
+  std::int64_t window = 0;
+  std::int64_t full_every = 0;     ///< every so many layers one sees all keys (Gemma); 0: all layers slide
+  std::vector<bool> sliding = {};  ///< of each layer, whether it slides; empty: by full_every
+  float score_softcap = 0;         ///< scores s become cap tanh(s / cap) (Gemma 2); 0: they stay
+  float logit_softcap = 0;         ///< likewise logits
+  float query_scalar = 0;          ///< scores are divided by its root; 0: by that of head_dim
 
   Mlp mlp = Mlp::gelu;
   bool qkv_bias = true, out_bias = true, mlp_bias = true;
   bool tied_head = true;  ///< the head is the token table
 };
 
+/// Whether the MLP has a gate: its first matrix makes gate and up.
+constexpr bool is_gated(DecoderConfig::Mlp mlp) noexcept { return mlp >= DecoderConfig::Mlp::swiglu; }
 /// The families this build knows.
 const std::vector<std::string_view>& decoder_families();
 /// A config of `family` with its sizes still 0; nothing for a family that is not known.
