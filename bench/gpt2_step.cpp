@@ -151,7 +151,7 @@ std::vector<double> time_products(strata::DType compute, int steps, int threads)
 void choose_gemm(std::string_view dtype) {
   const auto times = strata::kernels::measure_bf16_gemm();
   strata::kernels::force_widened_bf16_gemm(dtype == "widened" ||
-                                           (dtype == "bf16" && times.widened_s < times.native_s));
+                                           (dtype == "bf16" && times.widened_is_faster()));
   fmt::print(stderr, "bf16 by {}: {:.2f} ms a sample, widened to f32 {:.2f}\n",
              strata::kernels::bf16_gemm_kind(), 1e3 * times.native_s, 1e3 * times.widened_s);
 }

@@ -147,7 +147,7 @@ TEST_F(CliEvalE2e, MistakesHaveTheirExitCodes) {
   std::string damaged = read_all(file("run/checkpoints/step-00000006/param.safetensors"));
   damaged[damaged.size() - 9] ^= 1;
   write("run/checkpoints/step-00000006/param.safetensors", damaged);
-  expect_refused({"run"}, 5, "param.safetensors: its digest is ");
+  expect_refused({"run"}, 5, " is damaged: its digest is ");
 }
 
 }  // namespace

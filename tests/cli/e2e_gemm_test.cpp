@@ -21,6 +21,7 @@ class CliGemmE2e : public CliE2e {
   ProgramResult train(const std::string& run, int steps, const Words& words = {}) const {
     Words all = {"--out", run, "train.steps=6", "checkpoint.every=3", "train.dtype=bf16"};
     if (steps < 6) all.emplace_back("train.max_time=0s");
+    if (words.empty()) all.emplace_back("cpu.bf16_gemm=auto");
     all.insert(all.end(), words.begin(), words.end());
     return strata(tiny("train", all));
   }

@@ -26,7 +26,7 @@ void decide(LoadedConfig& loaded, const char* choice, std::string why) {
 void decide_by_time(LoadedConfig& loaded) {
   // Once: every plan of this process is to be of the same bits.
   static const kernels::Bf16GemmTimes times = kernels::measure_bf16_gemm();
-  const bool native = times.native_s <= times.widened_s;
+  const bool native = !times.widened_is_faster();
   decide(
       loaded, native ? kNative : kWidened,
       fmt::format("{} takes {:.2f} of the time that operands widened to f32 take, as measured at the start",
