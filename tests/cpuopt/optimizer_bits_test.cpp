@@ -36,29 +36,29 @@ std::vector<float> gradient(std::int64_t n, std::int64_t step, bool finite = fal
   return g;
 }
 
-struct Case {
-  OptimizerParams params;
+struct Stored {
   MasterLayout layout;
   StateFormat states;
 };
-std::vector<Case> cases(std::initializer_list<StateFormat> formats) {
-  std::vector<Case> all;
-  for (const OptimizerParams& params : every_optimizer())
-    for (const MasterLayout layout :
-         {MasterLayout::f32, MasterLayout::bf16_split, MasterLayout::bf16_shadow, MasterLayout::f16_shadow})
-      for (const StateFormat states : formats) all.push_back({params, layout, states});
+std::vector<Stored> ways_to_store(std::initializer_list<StateFormat> formats) {
+  std::vector<Stored> all;
+  for (const MasterLayout layout :
+       {MasterLayout::f32, MasterLayout::bf16_split, MasterLayout::bf16_shadow, MasterLayout::f16_shadow})
+    for (const StateFormat states : formats) all.push_back({layout, states});
   return all;
 }
-std::string layout_name(MasterLayout layout) {
-  constexpr const char* kNames[] = {"f32", "bf16_split", "bf16_shadow", "f16_shadow"};
-  return kNames[static_cast<std::size_t>(layout)];
+std::vector<Stored> ways_to_store() {
+  return ways_to_store({StateFormat::fp32, StateFormat::bf16, StateFormat::int8});
+}
+std::string name_of(const Stored& stored) {
+  constexpr const char* kLayouts[] = {"f32", "bf16_split", "bf16_shadow", "f16_shadow"};
+  return str(kLayouts[static_cast<std::size_t>(stored.layout)], ", states in ", to_string(stored.states));
 }
 
-class OptimizerBits : public ::testing::TestWithParam<Case> {
+class OptimizerBits : public ::testing::TestWithParam<OptimizerParams> {
  protected:
-  StoredTensor start(std::size_t skew = 0) const {
-    const auto& [params, layout, states] = GetParam();
-    return StoredTensor(params, layout, states, Values(1).floats(elems()), skew);
+  StoredTensor start(const Stored& stored, std::size_t skew = 0) const {
+    return StoredTensor(GetParam(), stored.layout, stored.states, Values(1).floats(elems()), skew);
   }
   void run(StoredTensor& tensor, DType grad, std::int64_t part) const {
     for (std::int64_t step = 1; step <= steps(); ++step)
@@ -67,20 +67,22 @@ class OptimizerBits : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(OptimizerBits, AreThoseOfTheScalarBodyOnEveryInstructionSetInAnySplitAndAtAnyAddress) {
-  for (const DType grad : {DType::f32, DType::bf16, DType::f16}) {
-    StoredTensor scalar = start();
-    {
-      const IsaScope isa(CpuIsa::scalar);
-      run(scalar, grad, elems());
+  for (const Stored& stored : ways_to_store())
+    for (const DType grad : {DType::f32, DType::bf16, DType::f16}) {
+      StoredTensor scalar = start(stored);
+      {
+        const IsaScope isa(CpuIsa::scalar);
+        run(scalar, grad, elems());
+      }
+      for (const CpuIsa name : supported_isas()) {
+        if (name == CpuIsa::scalar) continue;
+        const IsaScope isa(name);
+        StoredTensor other = start(stored, name == CpuIsa::sse42 ? 0 : 1);
+        run(other, grad, 4096);
+        EXPECT_EQ(other.differing_bits_from(scalar), 0u)
+            << name_of(stored) << ", " << to_string(name) << ", gradient " << to_string(grad);
+      }
     }
-    for (const CpuIsa name : supported_isas()) {
-      if (name == CpuIsa::scalar) continue;
-      const IsaScope isa(name);
-      StoredTensor other = start(name == CpuIsa::sse42 ? 0 : 1);
-      run(other, grad, 4096);
-      EXPECT_EQ(other.differing_bits_from(scalar), 0u) << to_string(name) << ", gradient " << to_string(grad);
-    }
-  }
 }
 
 template <class Rule, MasterLayout kLayout>
@@ -131,42 +133,35 @@ void step_elements(const OptimizerParams& params, MasterLayout layout, StoredTen
 }
 
 // How moments are stored by element: moments_test.cpp. Of lamb the first pass has such a function.
-class OptimizerBitsByElement : public OptimizerBits {};
-TEST_P(OptimizerBitsByElement, AreThoseOfTheFunctionsThatAGpuRuns) {
-  const auto& [params, layout, states] = GetParam();
-  StoredTensor blocks = start(), elements = start();
-  for (OptimizerParams p = params; p.step <= steps(); ++p.step) {
-    const std::vector<float> g = gradient(elems(), p.step);
-    if (p.optimizer == Optimizer::lamb)
-      blocks.lamb_moments(p.step, g);
-    else
-      blocks.step(p.step, g, DType::f32, elems());
-    step_elements(p, layout, elements, g);
+TEST_P(OptimizerBits, AreThoseOfTheFunctionsThatAGpuRuns) {
+  for (const Stored& stored : ways_to_store({StateFormat::fp32})) {
+    StoredTensor blocks = start(stored), elements = start(stored);
+    for (OptimizerParams p = GetParam(); p.step <= steps(); ++p.step) {
+      const std::vector<float> g = gradient(elems(), p.step);
+      if (p.optimizer == Optimizer::lamb)
+        blocks.lamb_moments(p.step, g);
+      else
+        blocks.step(p.step, g, DType::f32, elems());
+      step_elements(p, stored.layout, elements, g);
+    }
+    EXPECT_EQ(elements.differing_bits_from(blocks), 0u) << name_of(stored);
   }
-  EXPECT_EQ(elements.differing_bits_from(blocks), 0u);
 }
 
 // What differs between formats is how states are kept, never the arithmetic: with masters and moments in f32
 // inside, every layout has the same masters.
 TEST_P(OptimizerBits, OfTheMastersDoNotDependOnTheLayout) {
-  const auto& [params, layout, states] = GetParam();
-  StoredTensor plain(params, MasterLayout::f32, states, Values(1).floats(elems()));
-  StoredTensor other = start();
-  for (std::int64_t step = 1; step <= steps(); ++step)
-    for (StoredTensor* tensor : {&plain, &other})
-      tensor->step(step, gradient(elems(), step, true), DType::bf16, elems());
-  EXPECT_EQ(differing_bits(other.masters(), plain.masters()), 0u);
+  for (const Stored& stored : ways_to_store()) {
+    StoredTensor plain = start({MasterLayout::f32, stored.states}), other = start(stored);
+    for (std::int64_t step = 1; step <= steps(); ++step)
+      for (StoredTensor* tensor : {&plain, &other})
+        tensor->step(step, gradient(elems(), step, true), DType::bf16, elems());
+    EXPECT_EQ(differing_bits(other.masters(), plain.masters()), 0u) << name_of(stored);
+  }
 }
 
-std::string case_name(const ::testing::TestParamInfo<Case>& test) {
-  return str(name_of(test.param.params), "_", layout_name(test.param.layout), "_",
-             to_string(test.param.states));
-}
-INSTANTIATE_TEST_SUITE_P(
-    All, OptimizerBits, ::testing::ValuesIn(cases({StateFormat::fp32, StateFormat::bf16, StateFormat::int8})),
-    case_name);
-INSTANTIATE_TEST_SUITE_P(All, OptimizerBitsByElement, ::testing::ValuesIn(cases({StateFormat::fp32})),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(All, OptimizerBits, ::testing::ValuesIn(every_optimizer()),
+                         [](const auto& test) { return name_of(test.param); });
 
 }  // namespace
 }  // namespace strata::cpuopt::test
