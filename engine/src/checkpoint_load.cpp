@@ -45,6 +45,24 @@ Status check_tensors(const RunPlan& plan, const CheckpointTensors& tensors, Payl
           problems));
 }
 
+// Whoever goes on from a value that is no number would train nothing, and learn so a step later without the
+// tensor's name. It is told once the digests have said that it was saved so.
+Status fill_finite(Engine& engine, Payload payload, CheckpointTensors& tensors, const std::string& folder) {
+  std::string no_number;
+  const Status filled = engine.fill(payload, [&](const StatePiece& piece, std::span<float> values) {
+    Status read = tensors.read(piece, values);
+    if (const std::size_t bad = first_non_finite(values);
+        read.is_ok() && no_number.empty() && bad != values.size())
+      no_number = str("element ", piece.offset + static_cast<std::int64_t>(bad), " of ", piece.name, " (",
+                      to_string(payload), ") is ", values[bad]);
+    return read;
+  });
+  if (!filled.is_ok() || no_number.empty()) return filled;
+  return Status::error(Code::diverged,
+                       str(folder, ": ", no_number,
+                           ": the run had diverged when it was saved; go on from an earlier checkpoint"));
+}
+
 }  // namespace
 
 Result<Manifest> read_manifest(Io& io, const std::string& folder) {
@@ -123,20 +141,8 @@ Result<Manifest> load_checkpoint(Engine& engine, Io& io, const std::string& fold
     STRATA_TRY(check_tensors(engine.plan(), *tensors, payload));
     files.push_back(std::move(tensors));
   }
-  for (std::size_t p = 0; p < states.size(); ++p) {
-    std::string no_number;  // told once the digests have said that it was saved so
-    STRATA_TRY(engine.fill(states[p], [&](const StatePiece& piece, std::span<float> values) {
-      STRATA_TRY(files[p]->read(piece, values));
-      if (const std::size_t bad = first_non_finite(values); no_number.empty() && bad != values.size())
-        no_number = str("element ", piece.offset + static_cast<std::int64_t>(bad), " of ", piece.name, " (",
-                        to_string(states[p]), ") is ", values[bad]);
-      return Status::ok();
-    }));
-    if (!no_number.empty())
-      return Status::error(Code::diverged,
-                           str(folder, ": ", no_number,
-                               ": the run had diverged when it was saved; go on from an earlier checkpoint"));
-  }
+  for (std::size_t p = 0; p < states.size(); ++p)
+    STRATA_TRY(fill_finite(engine, states[p], *files[p], folder));
   engine.set_steps(manifest.step);
   if (engine.plan().scales_loss()) engine.set_loss_scale(manifest.loss_scale);
   return manifest;

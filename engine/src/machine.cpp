@@ -13,10 +13,22 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-std::size_t longest_piece(const RunPlan& plan) {
-  std::int64_t longest = 0;
-  for (const LayoutTensor& tensor : plan.tensors.specs) longest = std::max(longest, tensor.n_elems);
-  return static_cast<std::size_t>(std::min(longest, kStatePiece));
+// Copies of a few MiB, of which one is under way while another is worked on, fill a link. A small model is
+// not given more staging memory than one piece takes.
+void lay_out_staging(const RunPlan& plan, PinnedFixed& fixed) {
+  constexpr std::int64_t kMost = 16 * kStatePiece, kShare = 4096;
+  std::int64_t longest = 0, all = 0;
+  for (const LayoutTensor& tensor : plan.tensors.specs) {
+    longest = std::max(longest, tensor.n_elems);
+    all += tensor.n_elems;
+  }
+  const std::int64_t share =
+      plan.options.state_run > 0 ? plan.options.state_run : all / kShare / kStatePiece * kStatePiece;
+  fixed.state_slots = share > 0 ? 2 : 1;
+  fixed.state_run =
+      round_up(share > 0 ? std::min(share, kMost) : std::min(longest, kStatePiece), kMomentBlock);
+  fixed.states =
+      fixed.state_slots * 2 * round_up(static_cast<std::size_t>(fixed.state_run) * sizeof(float), kPage);
 }
 
 }  // namespace
@@ -47,7 +59,7 @@ PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
         static_cast<std::size_t>(n_leaves) * 2 * sizeof(double) + plan.tensors.specs.size() * sizeof(float),
         kPage);
   fixed.undo = plan.undo.bytes;
-  fixed.states = 2 * round_up(longest_piece(plan) * sizeof(float), kPage);
+  lay_out_staging(plan, fixed);
   return fixed;
 }
 

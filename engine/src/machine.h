@@ -21,15 +21,16 @@ struct PinnedFixed {
   std::size_t leaves = 0;       ///< the norm's leaves, f64
   std::size_t logits = 0;       ///< one row, or as many as a program with a cache makes
   std::size_t activations = 0;  ///< those that are away from the device
-  std::size_t states =
-      0;                  ///< a piece of a state in two parts (StateAccess), on its way to or from the device
-  std::size_t norms = 0;  ///< of an optimizer that steps by whole tensors: TensorNorms
-  std::size_t undo = 0;   ///< UndoLog, last
+  std::size_t states = 0;       ///< staging memory of StateAccess: slots of two parts each
+  std::size_t state_slots = 1;  ///< of it
+  std::int64_t state_run = 0;   ///< elements that a part of a slot has room for
+  std::size_t norms = 0;        ///< of an optimizer that steps by whole tensors: TensorNorms
+  std::size_t undo = 0;         ///< UndoLog, last
   std::size_t total() const noexcept {
     return 2 * inputs + losses + leaves + logits + activations + states + norms + undo;
   }
 };
-/// States are shown and filled in pieces of so many elements.
+/// States are shown and filled in pieces of so many elements at most.
 inline constexpr std::int64_t kStatePiece = 65536;
 PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves);
 /// Of the states of `chunk` that an update changes, the bytes that live in `tier`.
@@ -66,10 +67,10 @@ class Machine {
   std::byte* host(const Operand& operand) const noexcept {
     return reinterpret_cast<std::byte*>(logits()) + fixed.logits + operand.offset;
   }
-  /// One of the two pieces of PinnedFixed::states.
-  std::byte* state_piece(std::size_t which) const noexcept {
+  /// A part of a slot of PinnedFixed::states.
+  std::byte* state_staging(std::size_t slot, std::size_t part) const noexcept {
     return pinned_memory.data + fixed.total() - fixed.undo - fixed.norms - fixed.states +
-           which * (fixed.states / 2);
+           (2 * slot + part) * (fixed.states / fixed.state_slots / 2);
   }
   /// A chunk's part of the undo log, which covers it.
   BufferView undo(ChunkId chunk) const;

@@ -38,33 +38,33 @@ Result<StateAccess::Opened> StateAccess::open(ChunkId chunk, Payload payload, In
   return opened;
 }
 
-/// Calls one(opened chunk, piece, element of the chunk where the piece begins, values to use) for all
-/// tensors.
-template <class OnePiece>
-Status StateAccess::each_piece(Payload payload, Intent intent, const OnePiece& one) {
-  ChunkManager& chunks = *machine_.chunks;
-  const RunPlan& plan = machine_.plan;
-  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
-    if (!plan.layout.has(chunk, payload)) continue;  // frozen: no moments
-    bool has_rest = false;
-    {
-      STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, intent));
-      has_rest = static_cast<bool>(opened.rest);
-      for (const std::int32_t tensor : plan.layout.chunk(chunk).tensors) {
-        const Slice& slice = plan.layout.slice(tensor);
-        for (std::int64_t at = 0; at < slice.n_elems && !machine_.dry(); at += kStatePiece) {
-          const auto n = static_cast<std::size_t>(std::min(kStatePiece, slice.n_elems - at));
-          const StatePiece piece{plan.tensors.specs[static_cast<std::size_t>(tensor)].name, at,
-                                 slice.n_elems};
-          STRATA_TRY(one(opened, piece, tensor, slice.offset + at, std::span(piece_).first(n)));
-        }
-      }
-    }
-    if (intent == Intent::read) continue;
-    STRATA_TRY(chunks.send_home({chunk, payload}));
-    if (has_rest) STRATA_TRY(chunks.send_home({chunk, Payload::master}));
+std::vector<StateAccess::Piece> StateAccess::pieces_of(ChunkId chunk) const {
+  std::vector<Piece> pieces;
+  const std::int64_t most = std::min(kStatePiece, machine_.fixed.state_run);
+  for (const std::int32_t tensor : machine_.plan.layout.chunk(chunk).tensors) {
+    const Slice& slice = machine_.plan.layout.slice(tensor);
+    for (std::int64_t at = 0; at < slice.n_elems && !machine_.dry(); at += most)
+      pieces.push_back({tensor, at, slice.offset + at, std::min(most, slice.n_elems - at)});
   }
-  return chunks.status();
+  return pieces;
+}
+
+std::vector<StateAccess::Run> StateAccess::runs_of(const std::vector<Piece>& pieces) const {
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& piece = pieces[i];
+    if (runs.empty() || runs.back().at + runs.back().n != piece.at ||
+        runs.back().n + piece.n > machine_.fixed.state_run)
+      runs.push_back({i, i, piece.at, 0});
+    runs.back().end = i + 1;
+    runs.back().n += piece.n;
+  }
+  return runs;
+}
+
+StatePiece StateAccess::shown(const Piece& piece) const {
+  return {machine_.plan.tensors.specs[static_cast<std::size_t>(piece.tensor)].name, piece.offset,
+          machine_.plan.layout.slice(piece.tensor).n_elems};
 }
 
 StateAccess::Parts StateAccess::parts_of(const Opened& chunk, std::int64_t at, std::int64_t n) const {
@@ -94,78 +94,174 @@ cpuopt::MomentKind kind_of(Payload payload) {
 
 }  // namespace
 
-// Values of a chunk from element `at` on, as f32.
-Status StateAccess::load(const Opened& chunk, std::int64_t at, std::span<float> values) {
-  const GroupKey& group = machine_.plan.layout.group_of(chunk.chunk);
-  const Parts parts = parts_of(chunk, at, std::ssize(values));
-  std::array<std::byte*, 2> from{};
+StateAccess::Addresses StateAccess::in_place(const Opened& chunk, const Piece& piece) const {
+  const Parts parts = parts_of(chunk, piece.at, piece.n);
+  Addresses addresses{};
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    if (parts[i].pin != nullptr) addresses[i] = parts[i].pin->view().data + parts[i].offset;
+  return addresses;
+}
+
+StateAccess::Addresses StateAccess::staged(const Opened& chunk, const Run& run, std::size_t slot,
+                                           const Piece& piece) const {
+  const Parts parts = parts_of(chunk, piece.at, piece.n), begin = parts_of(chunk, run.at, run.n);
+  Addresses addresses{};
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    addresses[i] = machine_.state_staging(slot, i) + (parts[i].offset - begin[i].offset);
+  return addresses;
+}
+
+Status StateAccess::copy_run(const Opened& chunk, const Run& run, std::size_t slot, Intent intent) {
+  Stream& stream = stream_of(chunk, intent);
+  const Parts parts = parts_of(chunk, run.at, run.n);
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].pin == nullptr) continue;
-    from[i] = parts[i].pin->view().data + parts[i].offset;
-    if (chunk.tier == Tier::pinned) continue;
-    std::byte* const here = machine_.state_piece(i);
-    STRATA_TRY(machine_.backend.copy_async({here, parts[i].bytes}, {from[i], parts[i].bytes}, machine_.d2h));
-    STRATA_TRY(machine_.backend.synchronize(machine_.d2h));
-    STRATA_TRY(machine_.backend.host_access({here, parts[i].bytes, false}));
-    from[i] = here;
+    if (parts[i].pin == nullptr || parts[i].bytes == 0) continue;
+    const BufferView there = {parts[i].pin->view().data + parts[i].offset, parts[i].bytes},
+                     here = {machine_.state_staging(slot, i), parts[i].bytes};
+    STRATA_TRY(intent == Intent::read ? machine_.backend.copy_async(here, there, stream)
+                                      : machine_.backend.copy_async(there, here, stream));
   }
+  STRATA_TRY_ASSIGN(copied_[slot], machine_.backend.record(stream));
+  return {};
+}
+
+Status StateAccess::host_access(const Opened& chunk, const Run& run, std::size_t slot, bool writes) {
+  for (std::size_t i = 0; const Part& part : parts_of(chunk, run.at, run.n)) {
+    if (part.pin != nullptr && part.bytes > 0)
+      STRATA_TRY(machine_.backend.host_access({machine_.state_staging(slot, i), part.bytes, writes}));
+    ++i;
+  }
+  return {};
+}
+
+// Values of a chunk as f32.
+Status StateAccess::decode(const Opened& chunk, const Addresses& from, std::span<float> values) const {
+  const GroupKey& group = machine_.plan.layout.group_of(chunk.chunk);
   if (chunk.payload != Payload::param)
     cpuopt::decode_moment(group.format, kind_of(chunk.payload), {from[0], reinterpret_cast<float*>(from[1])},
                           values);
-  else if (from[1] != nullptr || group.compute == DType::f32)
+  else if (chunk.rest || group.compute == DType::f32)
     cpuopt::join_masters(cpuopt::master_layout(group.compute), from[0], from[1], values);
   else
-    return widen_to_f32(group.compute, {from[0], parts[0].bytes}, values);
+    return widen_to_f32(group.compute, {from[0], values.size() * size_of(group.compute)}, values);
   return Status::ok();
 }
 
-Status StateAccess::store(const Opened& chunk, std::int64_t at, std::span<const float> values) {
+void StateAccess::encode(const Opened& chunk, const Addresses& into, std::span<const float> values) const {
   const GroupKey& group = machine_.plan.layout.group_of(chunk.chunk);
-  const Parts parts = parts_of(chunk, at, std::ssize(values));
-  // What is in RAM is written where it is; what is not, and a rest that this run does not hold, beside it.
-  std::array<std::byte*, 2> into = {machine_.state_piece(0), machine_.state_piece(1)};
-  for (std::size_t i = 0; i < parts.size(); ++i)
-    if (chunk.tier == Tier::pinned && parts[i].pin != nullptr)
-      into[i] = parts[i].pin->view().data + parts[i].offset;
   if (chunk.payload == Payload::param)
     cpuopt::split_masters(values, cpuopt::master_layout(group.compute), into[0], into[1]);
   else
     cpuopt::encode_moment(group.format, kind_of(chunk.payload), values,
                           {into[0], reinterpret_cast<float*>(into[1])});
-  if (chunk.tier == Tier::pinned) return Status::ok();
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].pin == nullptr) continue;
-    std::byte* const there = parts[i].pin->view().data + parts[i].offset;
-    STRATA_TRY(machine_.backend.host_access({into[i], parts[i].bytes, true}));
-    STRATA_TRY(machine_.backend.copy_async({there, parts[i].bytes}, {into[i], parts[i].bytes}, machine_.h2d));
+}
+
+Status StateAccess::show_in_ram(const Opened& chunk, const Engine::Visit& visit) {
+  for (const Piece& piece : pieces_of(chunk.chunk)) {
+    STRATA_TRY(decode(chunk, in_place(chunk, piece), values_of(piece)));
+    STRATA_TRY(visit(shown(piece), values_of(piece)));
   }
-  return machine_.backend.synchronize(machine_.h2d);  // the piece is written again
+  return {};
+}
+
+// The next run is on its way while one is shown.
+Status StateAccess::show_from_device(const Opened& chunk, const Engine::Visit& visit) {
+  const std::vector<Piece> pieces = pieces_of(chunk.chunk);
+  const std::vector<Run> runs = runs_of(pieces);
+  const std::size_t slots = machine_.fixed.state_slots;
+  STRATA_TRY(machine_.backend.synchronize(machine_.h2d));  // where a fill ended in an error
+  for (std::size_t r = 0; r < std::min(slots, runs.size()); ++r)
+    STRATA_TRY(copy_run(chunk, runs[r], r, Intent::read));
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const std::size_t slot = r % slots;
+    STRATA_TRY(machine_.backend.wait(copied_[slot]));
+    STRATA_TRY(host_access(chunk, runs[r], slot, false));
+    for (std::size_t i = runs[r].first; i < runs[r].end; ++i) {
+      STRATA_TRY(decode(chunk, staged(chunk, runs[r], slot, pieces[i]), values_of(pieces[i])));
+      STRATA_TRY(visit(shown(pieces[i]), values_of(pieces[i])));
+    }
+    if (r + slots < runs.size()) STRATA_TRY(copy_run(chunk, runs[r + slots], slot, Intent::read));
+  }
+  return {};
+}
+
+Status StateAccess::visit(Payload payload, const Engine::Visit& visit) {
+  for (ChunkId chunk = 0; chunk < machine_.plan.layout.n_chunks(); ++chunk) {
+    if (!machine_.plan.layout.has(chunk, payload)) continue;  // frozen: no moments
+    STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::read));
+    STRATA_TRY(opened.tier == Tier::device ? show_from_device(opened, visit) : show_in_ram(opened, visit));
+  }
+  return machine_.chunks->status();
+}
+
+// What is in RAM is written where it is, a rest that this run does not hold beside it.
+template <class Fill>
+Status StateAccess::fill_in_ram(const Opened& chunk, const Fill& fill) {
+  for (const Piece& piece : pieces_of(chunk.chunk)) {
+    STRATA_TRY(fill(piece, values_of(piece)));
+    Addresses into = in_place(chunk, piece);
+    for (std::size_t i = 0; i < into.size(); ++i)
+      if (into[i] == nullptr) into[i] = machine_.state_staging(0, i);
+    encode(chunk, into, values_of(piece));
+  }
+  return {};
+}
+
+// One run is on its way while the next is filled.
+template <class Fill>
+Status StateAccess::fill_on_device(const Opened& chunk, const Fill& fill) {
+  const std::vector<Piece> pieces = pieces_of(chunk.chunk);
+  const std::vector<Run> runs = runs_of(pieces);
+  const std::size_t slots = machine_.fixed.state_slots;
+  STRATA_TRY(machine_.backend.synchronize(machine_.d2h));  // where a visit ended in an error
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const std::size_t slot = r % slots;
+    if (r >= slots) STRATA_TRY(machine_.backend.wait(copied_[slot]));
+    STRATA_TRY(host_access(chunk, runs[r], slot, true));
+    for (std::size_t i = runs[r].first; i < runs[r].end; ++i) {
+      STRATA_TRY(fill(pieces[i], values_of(pieces[i])));
+      encode(chunk, staged(chunk, runs[r], slot, pieces[i]), values_of(pieces[i]));
+    }
+    STRATA_TRY(copy_run(chunk, runs[r], slot, Intent::overwrite));
+  }
+  return machine_.backend.synchronize(machine_.h2d);  // the staging memory is written again
+}
+
+template <class Fill>
+Status StateAccess::fill_pieces(Payload payload, const Fill& fill) {
+  ChunkManager& chunks = *machine_.chunks;
+  for (ChunkId chunk = 0; chunk < machine_.plan.layout.n_chunks(); ++chunk) {
+    if (!machine_.plan.layout.has(chunk, payload)) continue;  // frozen: no moments
+    bool has_rest = false;
+    {
+      STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::overwrite));
+      has_rest = static_cast<bool>(opened.rest);
+      STRATA_TRY(opened.tier == Tier::device ? fill_on_device(opened, fill) : fill_in_ram(opened, fill));
+    }
+    STRATA_TRY(chunks.send_home({chunk, payload}));
+    if (has_rest) STRATA_TRY(chunks.send_home({chunk, Payload::master}));
+  }
+  return chunks.status();
 }
 
 Status StateAccess::initialize(std::uint64_t seed) {
   const RunPlan& plan = machine_.plan;
-  STRATA_TRY(each_piece(
-      Payload::param, Intent::overwrite,
-      [&](const Opened& chunk, const StatePiece& piece, std::int32_t tensor, std::int64_t at,
-          std::span<float> values) {
-        const Init& init = plan.init_of_tensor[static_cast<std::size_t>(tensor)];
-        // The stream is the parameter's place in the program, so the layout cannot change
-        // what it draws.
-        const Rng rng(
-            seed, static_cast<std::uint64_t>(plan.tensors.param_of_tensor[static_cast<std::size_t>(tensor)]));
-        const auto n = static_cast<std::int64_t>(values.size());
-        machine_.pool.parallel_for((n + kDrawsAtOnce - 1) / kDrawsAtOnce, [&](std::int64_t task) {
-          const std::int64_t end = std::min(n, (task + 1) * kDrawsAtOnce);
-          for (std::int64_t i = task * kDrawsAtOnce; i < end; ++i)
-            values[static_cast<std::size_t>(i)] =
-                init.std == 0
-                    ? init.mean
-                    : init.mean + init.std * rng.normal(static_cast<std::uint64_t>(piece.offset + i));
-        });
-        return store(chunk, at, values);
-      }));
+  STRATA_TRY(fill_pieces(Payload::param, [&](const Piece& piece, std::span<float> values) {
+    const auto tensor = static_cast<std::size_t>(piece.tensor);
+    const Init& init = plan.init_of_tensor[tensor];
+    // The stream is the parameter's place in the program, so the layout cannot change what it draws.
+    const Rng rng(seed, static_cast<std::uint64_t>(plan.tensors.param_of_tensor[tensor]));
+    machine_.pool.parallel_for((piece.n + kDrawsAtOnce - 1) / kDrawsAtOnce, [&](std::int64_t task) {
+      const std::int64_t end = std::min(piece.n, (task + 1) * kDrawsAtOnce);
+      for (std::int64_t i = task * kDrawsAtOnce; i < end; ++i)
+        values[static_cast<std::size_t>(i)] =
+            init.std == 0 ? init.mean
+                          : init.mean + init.std * rng.normal(static_cast<std::uint64_t>(piece.offset + i));
+    });
+    return Status::ok();
+  }));
   for (const Payload payload : plan.states().subspan(1))
-    STRATA_TRY(fill(payload, [](const StatePiece&, std::span<float> values) {
+    STRATA_TRY(fill_pieces(payload, [](const Piece&, std::span<float> values) {
       std::fill(values.begin(), values.end(), 0.0f);
       return Status::ok();
     }));
@@ -173,21 +269,8 @@ Status StateAccess::initialize(std::uint64_t seed) {
 }
 
 Status StateAccess::fill(Payload payload, const Engine::Fill& fill) {
-  return each_piece(payload, Intent::overwrite,
-                    [&](const Opened& chunk, const StatePiece& piece, std::int32_t, std::int64_t at,
-                        std::span<float> values) {
-                      STRATA_TRY(fill(piece, values));
-                      return store(chunk, at, values);
-                    });
-}
-
-Status StateAccess::visit(Payload payload, const Engine::Visit& visit) {
-  return each_piece(payload, Intent::read,
-                    [&](const Opened& chunk, const StatePiece& piece, std::int32_t, std::int64_t at,
-                        std::span<float> values) {
-                      STRATA_TRY(load(chunk, at, values));
-                      return visit(piece, values);
-                    });
+  return fill_pieces(payload,
+                     [&](const Piece& piece, std::span<float> values) { return fill(shown(piece), values); });
 }
 
 }  // namespace strata

@@ -361,8 +361,8 @@ namespace {
 
 /// The template that this is our own Jinja of, where its text shows no trace of the family's.
 std::optional<ChatTemplate> own_template(std::string_view jinja) {
-  for (const ChatFormat format : {ChatFormat::plain, ChatFormat::mistral, ChatFormat::gemma, ChatFormat::phi3,
-                                  ChatFormat::olmo2})
+  for (const ChatFormat format :
+       {ChatFormat::plain, ChatFormat::mistral, ChatFormat::gemma, ChatFormat::phi3, ChatFormat::olmo2})
     for (const bool first : {false, true})
       for (const bool second : {false, true}) {
         ChatTemplate own;

@@ -74,21 +74,21 @@ std::string roles_alternate() {
 
 std::string mistral_jinja(const ChatTemplate& chat) {
   return print("<s>") +
-         for_each_message(str(roles_alternate(), "{% if message['role'] == 'user' %}", print("[INST] "), kContent,
-                              print(" [/INST]"), "{% else %}", kContent,
+         for_each_message(str(roles_alternate(), "{% if message['role'] == 'user' %}", print("[INST] "),
+                              kContent, print(" [/INST]"), "{% else %}", kContent,
                               print(chat.space_after_turn ? "</s> " : "</s>"), "{% endif %}"));
 }
 
 std::string gemma_jinja(const ChatTemplate& chat) {
-  const std::string turn =
-      str(roles_alternate(), print("<start_of_turn>"),
-          "{{ 'model' if message['role'] == 'assistant' else 'user' }}", print("\n"),
-          chat.takes_system ? "{% if loop.first %}{{ system }}{% endif %}" : "", kTrimmed,
-          print("<end_of_turn>\n"));
+  const std::string turn = str(roles_alternate(), print("<start_of_turn>"),
+                               "{{ 'model' if message['role'] == 'assistant' else 'user' }}", print("\n"),
+                               chat.takes_system ? "{% if loop.first %}{{ system }}{% endif %}" : "",
+                               kTrimmed, print("<end_of_turn>\n"));
   std::string out = print("<bos>");
   if (chat.takes_system)
-    out += "{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] + '\\n\\n' %}"
-           "{% set messages = messages[1:] %}{% else %}{% set system = '' %}{% endif %}";
+    out +=
+        "{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] + '\\n\\n' %}"
+        "{% set messages = messages[1:] %}{% else %}{% set system = '' %}{% endif %}";
   return out + for_each_message(turn) + where_asked_to_go_on("<start_of_turn>model\n");
 }
 

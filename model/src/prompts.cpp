@@ -59,6 +59,8 @@ Result<Prompt> prompt_of(const std::string& line, std::map<std::string, int>& un
 std::vector<std::string_view> end_markers(ChatFormat format) {
   switch (format) {
     case ChatFormat::plain:
+    case ChatFormat::mistral:
+    case ChatFormat::olmo2:
       return {};
     case ChatFormat::chatml:
     case ChatFormat::qwen3:
@@ -68,6 +70,10 @@ std::vector<std::string_view> end_markers(ChatFormat format) {
       return {"<|eot_id|>"};
     case ChatFormat::glm4:
       return {"<|user|>", "<|observation|>"};  // the next turn's role
+    case ChatFormat::gemma:
+      return {"<end_of_turn>"};
+    case ChatFormat::phi3:
+      return {"<|end|>"};
   }
   return {};
 }

@@ -50,7 +50,7 @@ std::vector<Stored> ways_to_store(std::initializer_list<StateFormat> formats) {
 std::vector<Stored> ways_to_store() {
   return ways_to_store({StateFormat::fp32, StateFormat::bf16, StateFormat::int8});
 }
-std::string name_of(const Stored& stored) {
+std::string said_of(const Stored& stored) {
   constexpr const char* kLayouts[] = {"f32", "bf16_split", "bf16_shadow", "f16_shadow"};
   return str(kLayouts[static_cast<std::size_t>(stored.layout)], ", states in ", to_string(stored.states));
 }
@@ -80,7 +80,7 @@ TEST_P(OptimizerBits, AreThoseOfTheScalarBodyOnEveryInstructionSetInAnySplitAndA
         StoredTensor other = start(stored, name == CpuIsa::sse42 ? 0 : 1);
         run(other, grad, 4096);
         EXPECT_EQ(other.differing_bits_from(scalar), 0u)
-            << name_of(stored) << ", " << to_string(name) << ", gradient " << to_string(grad);
+            << said_of(stored) << ", " << to_string(name) << ", gradient " << to_string(grad);
       }
     }
 }
@@ -144,7 +144,7 @@ TEST_P(OptimizerBits, AreThoseOfTheFunctionsThatAGpuRuns) {
         blocks.step(p.step, g, DType::f32, elems());
       step_elements(p, stored.layout, elements, g);
     }
-    EXPECT_EQ(elements.differing_bits_from(blocks), 0u) << name_of(stored);
+    EXPECT_EQ(elements.differing_bits_from(blocks), 0u) << said_of(stored);
   }
 }
 
@@ -156,7 +156,7 @@ TEST_P(OptimizerBits, OfTheMastersDoNotDependOnTheLayout) {
     for (std::int64_t step = 1; step <= steps(); ++step)
       for (StoredTensor* tensor : {&plain, &other})
         tensor->step(step, gradient(elems(), step, true), DType::bf16, elems());
-    EXPECT_EQ(differing_bits(other.masters(), plain.masters()), 0u) << name_of(stored);
+    EXPECT_EQ(differing_bits(other.masters(), plain.masters()), 0u) << said_of(stored);
   }
 }
 

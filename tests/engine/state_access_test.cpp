@@ -117,5 +117,47 @@ INSTANTIATE_TEST_SUITE_P(Formats, StateAccessTest,
                                            Case{"f16_nvme", DType::f16, PlacementPolicy::nvme}),
                          [](const auto& test) { return std::string(test.param.name); });
 
+// Of what lives on the device.
+TEST(StateStagingTest, TheNextRunIsOnItsWayWhileOneIsShown) {
+  EngineOptions options;
+  options.state_run = 1024;
+  const TinyRun run(
+      must(Engine::plan(test::tiny_programs(Recompute::none, 3, with_a_large_tensor()), options)));
+  must(run.engine->initialize(5));
+  const std::uint64_t before = run.backend->counters().copies;
+  std::uint64_t ahead = 0;
+  must(run.engine->visit(Payload::m, [&](const StatePiece&, std::span<const float>) {
+    if (ahead == 0) ahead = run.backend->counters().copies - before;
+    return Status::ok();
+  }));
+  EXPECT_EQ(ahead, 2u) << "a copy a run where moments are kept in f32";
+}
+
+TEST(StateStagingTest, RunsOfAnySizeGiveTheSameStatesInFewerCopies) {
+  for (const StateFormat states : {StateFormat::fp32, StateFormat::bf16, StateFormat::int8})
+    for (const DType compute : {DType::f32, DType::bf16}) {
+      std::string digest;
+      std::uint64_t copies = 0;
+      for (const std::int64_t state_run : {0, 300, 1024, 1 << 20}) {
+        EngineOptions options;
+        options.states = states;
+        options.state_run = state_run;
+        TinyRun run(must(
+            Engine::plan(test::tiny_programs(Recompute::none, 3, with_a_large_tensor(), compute), options)));
+        must(run.engine->initialize(5));
+        run.train(2);
+        const std::uint64_t before = run.backend->counters().copies;
+        const std::string found = must(run.engine->state_digest());
+        if (digest.empty()) digest = found;
+        EXPECT_EQ(found, digest) << state_run;
+        const std::uint64_t taken = run.backend->counters().copies - before;
+        if (state_run > 300) {
+          EXPECT_LT(taken, copies) << state_run;
+        }
+        copies = taken;
+      }
+    }
+}
+
 }  // namespace
 }  // namespace strata

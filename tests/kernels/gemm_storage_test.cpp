@@ -83,8 +83,8 @@ class GemmStorageTest : public ::testing::TestWithParam<std::tuple<DType, bool>>
   static void for_each_layer(const Check& check) {
     for (const Sizes& s : kSizes)
       for (const bool f32_gradient : {false, true}) {
-        SCOPED_TRACE(::testing::Message() << s.rows << " x " << s.n << " x " << s.k
-                                          << (f32_gradient ? ", gradient in f32" : ""));
+        SCOPED_TRACE(::testing::Message()
+                     << s.rows << " x " << s.n << " x " << s.k << (f32_gradient ? ", gradient in f32" : ""));
         check(Layer{s, std::get<0>(GetParam()), f32_gradient});
       }
   }

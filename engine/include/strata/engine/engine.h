@@ -94,6 +94,9 @@ struct EngineOptions {
   NonFinite non_finite = NonFinite::stop;
   double loss_scale = 65536;  ///< the first one of a run that computes in f16: a power of two
   NvmeOptions nvme{};         ///< classes are set by the plan
+  /// Elements of states that are copied at once to or from the device when all are filled or shown; 0: a
+  /// four-thousandth of the model's, from 2^16 to 2^20.
+  std::int64_t state_run = 0;
   /// Above 0: an instruction takes its flops / this on a paced host backend and computes nothing, so that a
   /// schedule can be timed by itself.
   double paced_flops_per_s = 0;
