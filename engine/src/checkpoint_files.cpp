@@ -118,11 +118,7 @@ Result<std::string> newest_checkpoint(Io& io, const std::string& dir) {
   return std::move(whole.front());
 }
 
-namespace {
-
-// Its manifest in full; of its files that they are there in their sizes.
-Status check_whole(Io& io, const std::string& folder) {
-  STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, folder));
+Status detail::check_files(Io& io, const std::string& folder, const Manifest& manifest) {
   for (const CheckpointFile& file : manifest.files) {
     STRATA_TRY_ASSIGN(const auto opened, io.open(folder + "/" + file.name, OpenMode::read));
     STRATA_TRY_ASSIGN(const std::uint64_t size, opened->size());
@@ -131,6 +127,14 @@ Status check_whole(Io& io, const std::string& folder) {
                            str(file.name, " has ", size, " bytes, the manifest says ", file.bytes));
   }
   return {};
+}
+
+namespace {
+
+// Its manifest in full; of its files that they are there in their sizes.
+Status check_whole(Io& io, const std::string& folder) {
+  STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, folder));
+  return detail::check_files(io, folder, manifest);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include <strata/engine/checkpoint.h>
 #include <strata/engine/engine.h>
 #include <strata/runtime/io.h>
 #include <strata/runtime/safetensors.h>
@@ -30,6 +31,9 @@ struct StepFolder {
   std::string path;
 };
 Result<std::vector<StepFolder>> step_folders(Io& io, const std::string& dir);
+
+/// Whether the files that a manifest names are there in their sizes.
+Status check_files(Io& io, const std::string& folder, const Manifest& manifest);
 
 /// The tensors of a payload as a checkpoint of `plan` holds them.
 std::vector<TensorSpec> specs_in_layout_order(const RunPlan& plan, Payload payload);

@@ -134,6 +134,7 @@ Status CheckpointTensors::read(std::string_view name, std::span<float> values) {
 
 Result<Manifest> load_checkpoint(Engine& engine, Io& io, const std::string& folder) {
   STRATA_TRY_ASSIGN(Manifest manifest, read_manifest(io, folder));
+  STRATA_TRY(detail::check_files(io, folder, manifest).annotate(folder));  // also of what is not read here
   const std::span<const Payload> states = engine.plan().states();
   std::vector<std::unique_ptr<CheckpointTensors>> files;
   for (const Payload payload : states) {

@@ -122,7 +122,7 @@ class CliSmallDiskE2e : public CliBudgetE2e {
 
 TEST_F(CliSmallDiskE2e, ADiskWithoutRoomIsSeenBeforeAnythingIsGivenUp) {
   expect_goes_on({"memory.nvme_dir=disk"},
-                 "which is refused; training goes on as it was: memory.nvme_dir = disk");
+                 "which is refused; training goes on as it was: memory.nvme_dir = " + file("disk"));
 }
 
 // Each folder alone has room for its half.

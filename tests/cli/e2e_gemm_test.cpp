@@ -87,10 +87,13 @@ TEST_F(CliGemmE2e, WhatACpuLacksIsRefusedWhereItIsAskedForAndWidenedWhereARunBri
 }
 
 TEST_F(CliGemmE2e, WhereItIsWidenedAutoComputesInF32) {
-  EXPECT_THAT(strata(tiny("plan", {"cpu.bf16_gemm=widened"})).out, HasSubstr(" in f32, adamw"));
+  const auto plan = [&](const std::string& choice, const ProgramOptions& options) {
+    return strata(tiny("plan", {"train.dtype=auto", "cpu.bf16_gemm=" + choice}), options).out;
+  };
+  EXPECT_THAT(plan("widened", options_), HasSubstr(" in f32, adamw"));
   if (cpu_has_it()) {
-    EXPECT_THAT(strata(tiny("plan", {"cpu.bf16_gemm=native"})).out, HasSubstr(" in bf16, adamw"));
-    EXPECT_THAT(strata(tiny("plan"), lesser()).out, HasSubstr(" in f32, adamw"));
+    EXPECT_THAT(plan("native", options_), HasSubstr(" in bf16, adamw"));
+    EXPECT_THAT(plan("auto", lesser()), HasSubstr(" in f32, adamw"));
   }
 }
 

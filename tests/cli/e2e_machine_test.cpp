@@ -141,9 +141,9 @@ const Damage kDamages[] = {
      }},
     {"ByteFlipped",
      [](const std::string& f) {
-       std::string text = read_all(f + "/m.safetensors");
+       std::string text = read_all(f + "/param.safetensors");
        text[text.size() / 2] = static_cast<char>(text[text.size() / 2] ^ 1);
-       overwrite(f + "/m.safetensors", text);
+       overwrite(f + "/param.safetensors", text);
      }},
     {"FileMissing", [](const std::string& f) { must(posix_io().remove_all(f + "/param.safetensors")); }},
     {"ManifestGarbage",

@@ -10,7 +10,9 @@ using ::testing::HasSubstr;
 class CliFp8E2e : public CliE2e {
  protected:
   static Words run_of(const std::string& name, const Words& words = {}) {
-    Words all = {"--out", name, "train.steps=6", "train.fp8=true", "log.every=1", "train.eval_every=3"};
+    Words all = {"--out",           name,          "train.steps=6",
+                 "train.fp8=true",  "log.every=1", "train.eval_every=3",
+                 "train.dtype=auto"};
     all.insert(all.end(), words.begin(), words.end());
     return tiny("train", all);
   }

@@ -53,10 +53,27 @@ std::vector<float> losses_of(const DecoderConfig& config, DType compute) {
   return run.train(30, 3e-3);
 }
 
+/// How far 16 bits may be off, in parts of what f32 gives. The oracle has what PyTorch is off by in the same
+/// models, which is more: of Gemma's embeddings, multiplied by the root of their size, and of scores through
+/// a tanh more than of others. With norms behind each block alone, as in OLMo 2, training at this rate is
+/// chaotic: what differs by a millionth at first differs by a hundredth after twenty steps, in f16 as in
+/// bf16.
+struct Bars {
+  double gradient;
+  float loss;
+  std::size_t steps = 30;
+};
+Bars bars_of(std::string_view family, DType compute) {
+  Bars bars = compute == DType::bf16 ? Bars{8e-2, 2e-2f} : Bars{1e-2, 5e-3f};
+  if (family.starts_with("gemma")) bars.gradient *= 1.5;
+  if (family == "olmo2") bars.steps = 15;
+  return bars;
+}
+
 class HalfPrecisionTest : public ::testing::TestWithParam<Case> {
  protected:
   const DecoderConfig config = test::tiny_of_family(GetParam().family);
-  const bool bf16 = GetParam().compute == DType::bf16;  // 8 significant bits; f16 has 11
+  const Bars bars = bars_of(GetParam().family, GetParam().compute);
 };
 
 TEST_P(HalfPrecisionTest, EveryParametersGradientIsThatOfF32ButForRounding) {
@@ -67,14 +84,14 @@ TEST_P(HalfPrecisionTest, EveryParametersGradientIsThatOfF32ButForRounding) {
   ASSERT_EQ(got.params, want.params);
   ASSERT_EQ(got.gradients.size(), want.gradients.size());
   for (const auto& [name, gradient] : want.gradients)
-    EXPECT_LE(relative_error(got.gradients.at(name), gradient), bf16 ? 8e-2 : 1e-2) << name;
+    EXPECT_LE(relative_error(got.gradients.at(name), gradient), bars.gradient) << name;
 }
 
 TEST_P(HalfPrecisionTest, LossesOfTrainingStayCloseToThoseOfF32) {
   const std::vector<float> want = losses_of(config, DType::f32), got = losses_of(config, GetParam().compute);
   EXPECT_LT(want.back(), 0.95f * want.front());  // or there would be nothing to follow
-  for (std::size_t step = 0; step < want.size(); ++step)
-    EXPECT_NEAR(got[step], want[step], (bf16 ? 0.02f : 0.005f) * want[step]) << "step " << step;
+  for (std::size_t step = 0; step < bars.steps; ++step)
+    EXPECT_NEAR(got[step], want[step], bars.loss * want[step]) << "step " << step;
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, HalfPrecisionTest, ::testing::ValuesIn(all_cases()),

@@ -112,7 +112,7 @@ TEST_F(JsonlTest, WithoutATemplateConversationsAreRefusedOnceAndOtherRecordsAreN
   EXPECT_EQ(
       read(line + line, unknown).status().message(),
       "a.jsonl: line 1: the chat_template that begins '{{ messages }}' is not known; one of these may be "
-      "chosen by name: plain, chatml, qwen3, llama3, llama3.1, glm4");
+      "chosen by name: plain, chatml, qwen3, llama3, llama3.1, glm4, mistral, gemma, phi3, olmo2");
   EXPECT_TRUE(read("{\"text\": \"a\"}", unknown).has_value());
 }
 

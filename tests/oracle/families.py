@@ -414,6 +414,11 @@ class SmolLm3(Llama):
     def rope_of(self, layer):
         return self.rope if self.turned[layer] else None
 
+    def without_effect(self, name):
+        if name.endswith("k_proj.bias") and not self.turned[int(name.split(".")[2])]:
+            return torch.ones(self.kv_heads * self.head_dim, dtype=torch.bool)
+        return super().without_effect(name)
+
 
 class Gemma2(Llama):
     """Gemma team 2024: norms before and after, weights of norms about 0, some layers slide, scores and logits are capped."""

@@ -156,6 +156,8 @@ std::int64_t default_head_dim(const DecoderConfig& c) {
   return c.family == "qwen3" || c.rotary_interleaved ? 128 : 0;
 }
 
+constexpr std::int64_t kMostLayers = 10000;
+
 void read_llama(Keys& k, DecoderConfig& c) {
   c.layers = k.integer({"num_hidden_layers"});
   c.hidden = k.integer({"hidden_size"});
@@ -166,9 +168,10 @@ void read_llama(Keys& k, DecoderConfig& c) {
   c.positions = k.integer({"max_position_embeddings"}, 0);
   c.norm_eps = k.positive({"rms_norm_eps"}, static_cast<double>(c.norm_eps));
   read_rope(k, c);
-  if (const std::int64_t most = 10000; c.layers > most) c.layers = most + 1;  // which validate() refuses
-  read_rope_layers(k, c);
-  read_window(k, c);
+  if (c.layers <= kMostLayers) {  // else validate() refuses them, before anything is made for each
+    read_rope_layers(k, c);
+    read_window(k, c);
+  }
   const std::string act =
       k.text({"hidden_act", "hidden_activation"}, is_gelu(c) ? "gelu_pytorch_tanh" : "silu");
   k.must_be_one_of(

@@ -86,14 +86,18 @@ json scaling_json(const Frequencies& f) {
               {"low_freq_factor", decimal(f.low_freq_factor)},
               {"high_freq_factor", decimal(f.high_freq_factor)},
               {"original_max_position_embeddings", static_cast<std::int64_t>(f.original_positions)}};
-    case Scaling::yarn:
-      return {{"rope_type", "yarn"},
-              {"factor", decimal(f.factor)},
-              {"beta_fast", decimal(f.beta_fast)},
-              {"beta_slow", decimal(f.beta_slow)},
-              {"attention_factor", decimal(f.attention_factor)},
-              {"truncate", f.truncate},
-              {"original_max_position_embeddings", static_cast<std::int64_t>(f.original_positions)}};
+    case Scaling::yarn: {
+      json j = {{"rope_type", "yarn"},
+                {"factor", decimal(f.factor)},
+                {"beta_fast", decimal(f.beta_fast)},
+                {"beta_slow", decimal(f.beta_slow)},
+                {"truncate", f.truncate},
+                {"original_max_position_embeddings", static_cast<std::int64_t>(f.original_positions)}};
+      // What readers compute by themselves they know to more digits than f32 has.
+      if (f.attention_factor != static_cast<float>(growth(static_cast<double>(f.factor), 1)))
+        j["attention_factor"] = decimal(f.attention_factor);
+      return j;
+    }
   }
   return nullptr;
 }

@@ -26,8 +26,8 @@ void force_widened_bf16_gemm(bool forced) noexcept;
 /// linear layer has them forward and backward.
 struct Bf16GemmTimes {
   double native_s = 0, widened_s = 0;
-  /// By more than two measurements differ in: what is about as fast is not left to chance, so that two runs of
-  /// one configuration have the same bits.
+  /// By more than two measurements differ in: what is about as fast is not left to chance, so that two runs
+  /// of one configuration have the same bits.
   bool widened_is_faster() const noexcept { return native_s > 1.1 * widened_s; }
 };
 /// Measures it: about ten milliseconds, 4 MiB of memory for as long. CPUs differ in which is the faster: on
