@@ -109,9 +109,9 @@ std::string index_json(const std::vector<std::vector<HfTensor>>& all, DType dtyp
 std::string config_text(const DecoderConfig& config, const HfExport& options) {
   std::string text = hf_config_json(config, options.dtype, options.source_config);
   if (options.end_of_text < 0) return text;
-  nlohmann::json json = nlohmann::json::parse(text);
-  json["bos_token_id"] = json["eos_token_id"] = options.end_of_text;
-  return json.dump(2) + "\n";
+  nlohmann::json root = nlohmann::json::parse(text);
+  root["bos_token_id"] = root["eos_token_id"] = options.end_of_text;
+  return root.dump(2) + "\n";
 }
 
 std::string without_last_slashes(std::string path) {
