@@ -58,6 +58,7 @@ function(strata_add_test name)
   target_link_libraries(${name} PRIVATE strata_flags ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests")
   target_compile_definitions(${name} PRIVATE ${arg_DEFINES})
+  add_dependencies(strata_tests ${name})
   set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)  # each test file has names of its own
   # What is tested is optimised; matchers take twice as long to compile at -O3.
   target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The checks that are too slow for every change: long tests, ThreadSanitizer, fuzz targets, line coverage, NEON under
-# QEMU, every CUDA architecture. All run, also after one has failed.
-#   scripts/full_check.sh [long|tsan|fuzz|coverage|neon|cuda ...]
+# The checks that are too slow for every change: long tests, all tests under ASan and UBSan, ThreadSanitizer, fuzz
+# targets, line coverage, NEON under QEMU, every CUDA architecture. All run, also after one has failed.
+#   scripts/full_check.sh [long|asan|tsan|fuzz|coverage|neon|cuda ...]
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh" || exit 1
 logs=build/full_check
@@ -14,6 +14,10 @@ build() {
 }
 
 check_long() { build release && step 'long tests' ctest --preset release -j "$jobs" -L long --no-tests=ignore; }
+
+check_asan() {
+  build asan && UBSAN_OPTIONS=print_stacktrace=1 step 'tests under ASan and UBSan' --log "$logs/asan-ctest.log" ctest --preset asan -j "$jobs" -LE long
+}
 
 check_tsan() { build tsan && step 'tests under TSan' --log "$logs/tsan-ctest.log" ctest --preset tsan -j "$jobs" -LE long; }
 
@@ -42,9 +46,9 @@ check_cuda() {
 }
 
 checks=("$@")
-(( $# )) || checks=(long tsan fuzz coverage neon cuda)
+(( $# )) || checks=(long asan tsan fuzz coverage neon cuda)
 for check in "${checks[@]}"; do
-  [[ $check =~ ^(long|tsan|fuzz|coverage|neon|cuda)$ ]] || { echo "usage: scripts/full_check.sh [long|tsan|fuzz|coverage|neon|cuda ...]" >&2; exit 2; }
+  [[ $check =~ ^(long|asan|tsan|fuzz|coverage|neon|cuda)$ ]] || { echo "usage: scripts/full_check.sh [long|asan|tsan|fuzz|coverage|neon|cuda ...]" >&2; exit 2; }
 done
 step set-up scripts/setup.sh --dev || exit 1
 failed=()
