@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/model/tokenizers/: small tokenizers in the forms that GPT-2, LLaMA-3, Qwen2 and GLM-4 are shipped in, and
-the ids that Hugging Face's `tokenizers` gives for awkward texts.   pip install tokenizers==0.23.3
+"""Writes tests/model/tokenizers/: small tokenizers in the forms that GPT-2, LLaMA-3, Qwen2, GLM-4, Mistral, Phi-3 and
+Gemma are shipped in, and the ids that Hugging Face's `tokenizers` gives for awkward texts.   pip install tokenizers==0.23.3
 """
 import json
 import pathlib
@@ -86,6 +86,62 @@ def glm4():
     return root
 
 
+def sentencepiece(normalizer, pre_tokenizer, decoder, special, cut=True):
+    """Characters, and bytes for those without a token; `cut` has no token cross a space."""
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    tokenizer.normalizer = normalizer or normalizers.Replace(" ", SPACE)
+    if cut:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="never", split=True)
+    byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
+    tokenizer.train_from_iterator(CORPUS.split("\n"), trainers.BpeTrainer(
+        vocab_size=560, special_tokens=[*special, *byte_tokens], show_progress=False))
+    root = json.loads(tokenizer.to_str())
+    root["added_tokens"] = [token for token in root["added_tokens"] if token["content"] not in byte_tokens]
+    root["normalizer"] = json.loads(normalizer.__getstate__()) if normalizer else None
+    root["pre_tokenizer"] = json.loads(pre_tokenizer.__getstate__()) if pre_tokenizer else None
+    root["decoder"] = json.loads(decoder.__getstate__())
+    return root
+
+
+SPACE = "\u2581"
+PREPEND = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
+STRIP = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+
+
+def with_bos(root, bos):
+    ids = {token["content"]: token["id"] for token in root["added_tokens"]}
+    root["post_processor"] = {
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": bos, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {bos: {"id": bos, "ids": [ids[bos]], "tokens": [bos]}}}
+    return root
+
+
+def mistral():
+    return with_bos(sentencepiece(PREPEND, None, STRIP, ["<unk>", "<s>", "</s>"]), "<s>")
+
+
+def mistral_v3():
+    root = sentencepiece(None, pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="first", split=False), STRIP,
+                         ["<unk>", "<s>", "</s>", "[INST]", "[/INST]"])
+    return with_bos(root, "<s>")
+
+
+def phi3():
+    root = sentencepiece(PREPEND, None, STRIP, ["<unk>", "<s>", "</s>", "<|endoftext|>", "<|user|>", "<|end|>"])
+    for token in root["added_tokens"]:
+        token["rstrip"] = token["content"] in ("</s>", "<|user|>", "<|end|>")
+    return root
+
+
+def gemma():
+    decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()])
+    split = pre_tokenizers.Split(" ", "merged_with_previous")
+    root = sentencepiece(normalizers.Replace(" ", SPACE), split, decoder,
+                         ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"], cut=False)
+    return with_bos(root, "<bos>")
+
+
 TEXTS = [
     "", " ", "  ", "a", "Hello world", "the dog doesn't", "THE DOG DOESN'T'S 'S 'sT 'RE 'lL 'VEx '\u017f '\u017ft", "I'll we've he'd O'Brien 'tis",
     "1 12 123 1234 12345678 3.14 \u0663\u0664\u0665\u0666 \u00bd\u00b2 \u2167\u2168", "a   b", "a \n b", "a\n\nb", "a\r\n\r\nb", "x \n\n  y", "  \n  ", "\n \n\t",
@@ -94,7 +150,9 @@ TEXTS = [
     "\u212b \u2126 \u037e \u1fef \ufa10 \U0002f800", "\U0001F600\U0001F44D\U0001F3FD \U0001F468\u200d\U0001F4BB", " queen", "a queen queens",
     "<|endoftext|>", "One.<|endoftext|>Two.<|endoftext|>", "<|im_start|>user\nHi<|im_end|>\n<think>\n\n</think>", "<|begin_of_text|>a<|eot_id|>",
     "a <|left|> b <|right|> c  \n<|both|>\t d", "<|right|> <|left|>", "<|right|>  <|right|>  <|both|> ", "word words sword word. _word word", "the dog the d the  dog",
-    "[gMASK]<sop><|user|>\nhi", "<sop <sop> <<sop>", "a\u00a0x\u3000b in\u00a0 in in. inn", "      x", "end  ",
+    "[gMASK]<sop><|user|>\nhi", "<sop <sop> <<sop>", "a\u00a0x\u3000b in\u00a0 in in. inn", "      x", "end  ", "\u2581", "a\u2581b \u2581 c",
+    "<s>a</s>  b", "<start_of_turn>user\nHi<end_of_turn>\n", "<0x41> <0x0A>", "[INST] Hi [/INST] Yes</s>[INST]no",
+    " the quick brown  fox   jumps over the lazy dog, " * 4,
 ]
 PARTS = ["'", "s", "'s", "'LL", " ", "  ", "\n", "\r\n", "\t", "a", "the", " dog", "Z", "9", "42", "\u0663", "\u00bd", ".", "(", "--", "\u3000", "\u00a0",
          "\u4eca\u5929", "\u3002", "e\u0301", "\u00e9", "\u0301", "\u0323", "\u1112\u1161", "\U0001F600", "\u200d", "<|endoftext|>", "<sop>", "<|left|>", "<|right|>",
@@ -106,7 +164,7 @@ def main():
     texts = TEXTS + ["".join(rng.choice(PARTS) for _ in range(rng.randint(2, 14))) for _ in range(120)]
     OUT.mkdir(parents=True, exist_ok=True)
     expected = {"texts": texts, "families": {}}
-    for make in (gpt2, llama3, qwen2, glm4):
+    for make in (gpt2, llama3, qwen2, glm4, mistral, mistral_v3, phi3, gemma):
         root = make()
         path = OUT / f"{make.__name__}.json"
         path.write_text(json.dumps(root, ensure_ascii=True, separators=(",", ":")) + "\n")

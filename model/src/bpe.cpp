@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "pretokenizer.h"
+#include "utf8.h"
 
 namespace strata::detail {
 namespace {
@@ -36,19 +37,61 @@ std::uint64_t hash_of(std::string_view piece) noexcept {
 
 }  // namespace
 
+void CharacterTable::take(std::string_view token, std::int32_t id) {
+  for (std::size_t i = 1; i < token.size(); ++i) joined_[index(token[i - 1], token[i])] = true;
+  const CodePoint first = code_point_at(token, 0);
+  if (first.value != kNoCodePoint && first.length == token.size()) ids_.emplace(first.value, id);
+}
+
+std::int32_t CharacterTable::find(std::string_view character) const noexcept {
+  const auto found = ids_.find(code_point_at(character, 0).value);
+  return found == ids_.end() ? -1 : found->second;
+}
+
+// No added token that is looked for has a space in it.
+std::size_t CharacterTable::last_cut_before_a_space(std::string_view text) const noexcept {
+  for (std::size_t n = text.size(); n-- > 1;)
+    if (text[n] == ' ' && !may_join(text[n - 1], ' ')) return n;
+  return 0;
+}
+
 BpeEncoder::BpeEncoder(const BpeTable& table, SplitRule rule, std::size_t text_bytes)
     : table_(table),
       rule_(rule),
       slots_(std::min(kMaxSlots, std::bit_ceil(std::max<std::size_t>(text_bytes / 8, 2 * kWays)))) {}
 
 void BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>& out) {
+  if (table_.characters) return encode_characters(text, out);
   PieceSplitter splitter(text, rule_);
   for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next())
     encode_piece(piece, out);
 }
 
+void BpeEncoder::encode_characters(std::string_view text, std::vector<std::int32_t>& out) {
+  for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+    for (end = begin + 1; end < text.size() && end - begin < kMaxPieceBytes; ++end)
+      if (!table_.characters->may_join(text[end - 1], text[end])) break;
+    encode_piece(text.substr(begin, end - begin), out);
+  }
+}
+
+std::size_t BpeEncoder::begin_from(std::string_view piece, std::int32_t* ids) const noexcept {
+  std::size_t n = 0;
+  for (std::size_t at = 0; at < piece.size();) {
+    const std::size_t length = table_.characters ? code_point_at(piece, at).length : 1;
+    const std::int32_t id = table_.characters ? table_.characters->find(piece.substr(at, length)) : -1;
+    if (id >= 0)
+      ids[n++] = id;
+    else
+      for (std::size_t i = 0; i < length; ++i)
+        ids[n++] = table_.byte_ids[static_cast<unsigned char>(piece[at + i])];
+    at += length;
+  }
+  return n;
+}
+
 void BpeEncoder::encode_piece(std::string_view piece, std::vector<std::int32_t>& out) {
-  if (piece.size() == 1) {
+  if (piece.size() == 1 && !table_.characters) {
     out.push_back(table_.byte_ids[static_cast<unsigned char>(piece[0])]);
     return;
   }
@@ -99,8 +142,7 @@ void BpeEncoder::merge(std::string_view piece, std::vector<std::int32_t>& out) {
 void BpeEncoder::merge_short(std::string_view piece, std::vector<std::int32_t>& out) const {
   std::array<std::int32_t, kMaxShortBytes> ids;
   std::array<PairTable::Found, kMaxShortBytes> found;  // found[i] is of ids[i] and ids[i + 1]
-  std::size_t n = piece.size();
-  for (std::size_t i = 0; i < n; ++i) ids[i] = table_.byte_ids[static_cast<unsigned char>(piece[i])];
+  std::size_t n = begin_from(piece, ids.data());
   for (std::size_t i = 0; i + 1 < n; ++i) found[i] = table_.pairs.find(ids[i], ids[i + 1]);
   while (n > 1) {
     std::size_t best = 0;
@@ -146,10 +188,11 @@ void BpeEncoder::apply(std::uint32_t at, std::int32_t result) {
 void BpeEncoder::merge_long(std::string_view piece, std::vector<std::int32_t>& out) {
   symbols_.clear();
   heap_.clear();
-  const auto n = static_cast<std::uint32_t>(piece.size());  // kMaxPieceBytes and a few at most
+  std::vector<std::int32_t> ids(piece.size());
+  const auto n =
+      static_cast<std::uint32_t>(begin_from(piece, ids.data()));  // kMaxPieceBytes and a few at most
   for (std::uint32_t i = 0; i < n; ++i)
-    symbols_.push_back({table_.byte_ids[static_cast<unsigned char>(piece[i])], i == 0 ? kNone : i - 1,
-                        i + 1 == n ? kNone : i + 1});
+    symbols_.push_back({ids[i], i == 0 ? kNone : i - 1, i + 1 == n ? kNone : i + 1});
   for (std::uint32_t i = 0; i < n; ++i)
     if (const std::uint32_t rank = found_at(i).rank; rank != kNoRank) heap_.push_back({rank, i});
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -13,9 +14,29 @@
 
 namespace strata::detail {
 
+/// The characters of a tokenizer whose tokens are of characters, and where its text may be cut: between two
+/// bytes that stand side by side in no token no merge ever crosses.
+class CharacterTable {
+ public:
+  void take(std::string_view token, std::int32_t id);
+  /// The token of one character, -1 where it has none.
+  std::int32_t find(std::string_view character) const noexcept;
+  bool may_join(char left, char right) const noexcept { return joined_[index(left, right)]; }
+  std::size_t last_cut_before_a_space(std::string_view text) const noexcept;
+
+ private:
+  static std::size_t index(char left, char right) noexcept {
+    return static_cast<std::size_t>(static_cast<unsigned char>(left)) << 8 |
+           static_cast<unsigned char>(right);
+  }
+  std::vector<bool> joined_ = std::vector<bool>(std::size_t{1} << 16);
+  std::unordered_map<char32_t, std::int32_t> ids_;
+};
+
 /// What merging a piece needs to know; const from any thread.
 struct BpeTable {
   std::array<std::int32_t, 256> byte_ids{};
+  std::optional<CharacterTable> characters;  // of SplitRule::none; byte_ids are of what it does not have
   PairTable pairs;
   std::unordered_map<std::string, std::int32_t> whole;  // pieces that are tokens without asking the merges
 };
@@ -48,9 +69,12 @@ class BpeEncoder {
     }
   };
 
+  void encode_characters(std::string_view text, std::vector<std::int32_t>& out);
   void encode_piece(std::string_view piece, std::vector<std::int32_t>& out);
   void remember(Slot& slot, std::uint64_t hash, std::string_view piece, const std::int32_t* ids,
                 std::size_t n_ids);
+  /// Writes what merging begins from, at most piece.size() ids, and returns how many.
+  std::size_t begin_from(std::string_view piece, std::int32_t* ids) const noexcept;
   void merge(std::string_view piece, std::vector<std::int32_t>& out);
   void merge_short(std::string_view piece, std::vector<std::int32_t>& out) const;
   void merge_long(std::string_view piece, std::vector<std::int32_t>& out);

@@ -22,6 +22,7 @@ class ChatEncoder {
     return {};
   }
   void text(ChatRange at, SpecialTokens special) {
+    const TextPlace place = at.begin == 0 ? TextPlace::begin : TextPlace::behind_token;
     const std::string_view text = std::string_view(chat_.text).substr(at.begin, at.end - at.begin);
     // Where a message begins or ends, in bytes of the normalized text, as tokens are counted.
     std::vector<ChatRange> borders;  // (there, in the original)
@@ -29,11 +30,11 @@ class ChatEncoder {
     for (std::size_t m = stretch_; m < chat_.written.size() && chat_.written[m].begin < at.end; ++m)
       for (const std::size_t border : {chat_.written[m].begin, chat_.written[m].end})
         if (border > at.begin && border < at.end)
-          borders.push_back({normalized_size(text.substr(0, border - at.begin)), border});
+          borders.push_back({normalized_size(text.substr(0, border - at.begin), place), border});
     std::size_t byte = 0;
     std::size_t original = at.begin;
     std::size_t next = 0;
-    for (const std::int32_t id : tokenizer_.encode(text, special)) {
+    for (const std::int32_t id : tokenizer_.encode(text, special, Around::nothing, place)) {
       for (; next < borders.size() && borders[next].begin <= byte; ++next) original = borders[next].end;
       put(original, id);
       byte += tokenizer_.token(id).size();
@@ -50,8 +51,9 @@ class ChatEncoder {
   }
 
  private:
-  std::size_t normalized_size(std::string_view text) const {
-    return tokenizer_.spec().nfc ? tokenizer_.normalized(text).size() : text.size();
+  std::size_t normalized_size(std::string_view text, TextPlace place) const {
+    const bool stays = !tokenizer_.spec().nfc && tokenizer_.spec().split != SplitRule::none;
+    return stays ? text.size() : tokenizer_.normalized(text, place).size();
   }
   /// A token that begins at this byte of the chat, or later but before the next border.
   void put(std::size_t original, std::int32_t id) {

@@ -98,6 +98,7 @@ Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
   Digester digester;
   TextCheck check(path);
   std::string text;  // read and not yet encoded
+  TextPlace place = TextPlace::begin;
   for (std::uint64_t at = 0; at < size;) {
     const std::size_t old = text.size();
     text.resize(old + static_cast<std::size_t>(std::min<std::uint64_t>(size - at, kBlockBytes)));
@@ -107,7 +108,10 @@ Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
     STRATA_TRY(check.add(std::string_view(text).substr(old)));
     at += block.size();
     const std::size_t cut = at == size ? text.size() : tokenizer_.last_safe_cut(text);
-    STRATA_TRY(append(tokenizer_.encode(std::string_view(text).substr(0, cut)), true));
+    STRATA_TRY(append(tokenizer_.encode(std::string_view(text).substr(0, cut), SpecialTokens::as_text,
+                                        Around::nothing, place),
+                      true));
+    if (cut > 0) place = TextPlace::inside;
     text.erase(0, cut);
   }
   STRATA_TRY(check.finish());

@@ -11,6 +11,7 @@
 #include "byte_alphabet.h"
 #include "nfc.h"
 #include "pretokenizer.h"
+#include "sentencepiece.h"
 #include "tokenizer_model.h"
 
 namespace strata {
@@ -51,6 +52,7 @@ Result<IdOf> ids_of_vocabulary(const TokenizerSpec& spec) {
   for (const AddedToken& token : spec.added)
     merged[static_cast<std::size_t>(token.id)] =
         token.in_vocab && !token.special && spells_itself(token.content);
+  for (const std::int32_t id : spec.byte_tokens) merged[static_cast<std::size_t>(id)] = false;
   IdOf out;
   out.reserve(spec.tokens.size());
   for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
@@ -90,6 +92,26 @@ Status take_added(TokenizerModel& model) {
   }
   model.original = detail::AddedMatcher(std::move(original));
   model.normalized = detail::AddedMatcher(std::move(normalized));
+  return {};
+}
+
+Status take_bytes(TokenizerModel& model, const IdOf& id_of) {
+  for (std::size_t b = 0; b < 256; ++b) {
+    const char byte = static_cast<char>(b);
+    const auto found = id_of.find(std::string_view(&byte, 1));
+    if (found == id_of.end()) return Status::error(Code::invalid, str("no token for byte ", b));
+    model.bpe.byte_ids[b] = found->second;
+  }
+  return {};
+}
+
+Status take_characters(TokenizerModel& model, const IdOf& id_of) {
+  const std::vector<std::int32_t>& bytes = model.spec.byte_tokens;
+  if (bytes.size() != model.bpe.byte_ids.size())
+    return Status::error(Code::invalid, str(bytes.size(), " tokens for bytes, 256 are needed"));
+  std::copy(bytes.begin(), bytes.end(), model.bpe.byte_ids.begin());
+  model.bpe.characters.emplace();
+  for (const auto& [text, id] : id_of) model.bpe.characters->take(text, id);
   return {};
 }
 
@@ -141,7 +163,7 @@ Digest digest_of_spec(const TokenizerSpec& spec) {
            token.normalized << 4 | token.in_vocab << 5);
   }
   number(static_cast<std::uint64_t>(spec.split));
-  number(spec.nfc | spec.ignore_merges << 1);
+  number(spec.nfc | spec.ignore_merges << 1 | static_cast<int>(spec.space_in_front) << 2);
   for (const auto* ids : {&spec.prefix, &spec.suffix}) {
     number(ids->size());
     digester.update(std::as_bytes(std::span(*ids)));
@@ -157,11 +179,10 @@ Result<Tokenizer> Tokenizer::create(TokenizerSpec spec) {
   STRATA_TRY(check_sizes(model->spec));
   STRATA_TRY(take_added(*model));
   STRATA_TRY_ASSIGN(const IdOf id_of, ids_of_vocabulary(model->spec));
-  for (std::size_t b = 0; b < 256; ++b) {
-    const char byte = static_cast<char>(b);
-    const auto found = id_of.find(std::string_view(&byte, 1));
-    if (found == id_of.end()) return Status::error(Code::invalid, str("no token for byte ", b));
-    model->bpe.byte_ids[b] = found->second;
+  if (model->spec.split == SplitRule::none) {
+    STRATA_TRY(take_characters(*model, id_of));
+  } else {
+    STRATA_TRY(take_bytes(*model, id_of));
   }
   STRATA_TRY(take_merges(*model, id_of));
   if (model->spec.ignore_merges)
@@ -199,8 +220,8 @@ std::int32_t Tokenizer::added_id(std::string_view content) const noexcept {
   return -1;
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special,
-                                            Around around) const {
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special, Around around,
+                                            TextPlace place) const {
   const TokenizerModel& model = *model_;
   const TokenizerSpec& spec = model.spec;
   std::vector<std::int32_t> out;
@@ -210,11 +231,16 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens
   const auto wanted = [&](const AddedToken& t) { return !t.special || special == SpecialTokens::recognised; };
   const auto put = [&](const AddedToken& t) { out.push_back(t.id); };
   const auto merge = [&](std::string_view part) { encoder.encode(part, out); };
+  const auto place_of = [&](std::string_view part) {
+    return part.data() == text.data() ? place : TextPlace::behind_token;
+  };
   detail::for_each_part(
       text, model.original, spec.added, wanted,
       [&](std::string_view part) {
-        const std::optional<std::string> nfc = spec.nfc ? detail::to_nfc(part) : std::nullopt;
-        detail::for_each_part(nfc ? *nfc : part, model.normalized, spec.added, wanted, merge, put);
+        std::optional<std::string> other;
+        if (spec.nfc) other = detail::to_nfc(part);
+        if (spec.split == SplitRule::none) other = detail::spaced(part, spec, place_of(part));
+        detail::for_each_part(other ? *other : part, model.normalized, spec.added, wanted, merge, put);
       },
       put);
   if (around == Around::template_tokens) out.insert(out.end(), spec.suffix.begin(), spec.suffix.end());
@@ -231,13 +257,16 @@ Result<std::string> Tokenizer::decode(std::span<const std::int32_t> ids) const {
   return out;
 }
 
-std::string Tokenizer::normalized(std::string_view text) const {
-  std::optional<std::string> nfc = model_->spec.nfc ? detail::to_nfc(text) : std::nullopt;
+std::string Tokenizer::normalized(std::string_view text, TextPlace place) const {
+  if (spec().split == SplitRule::none) return detail::spaced(text, spec(), place);
+  std::optional<std::string> nfc = spec().nfc ? detail::to_nfc(text) : std::nullopt;
   return nfc ? std::move(*nfc) : std::string(text);
 }
 
 std::size_t Tokenizer::last_safe_cut(std::string_view text) const noexcept {
-  return model_->safe_cuts ? detail::last_safe_cut(text, model_->spec.split) : 0;
+  if (!model_->safe_cuts) return 0;
+  if (model_->bpe.characters) return model_->bpe.characters->last_cut_before_a_space(text);
+  return detail::last_safe_cut(text, spec().split);
 }
 
 }  // namespace strata

@@ -8,6 +8,7 @@
 
 #include "json_fields.h"
 #include "pretokenizer.h"
+#include "sentencepiece.h"
 #include "strict_json.h"
 #include "tokenizer_pipeline.h"
 #include "tokenizer_vocab.h"
@@ -88,6 +89,7 @@ Result<TokenizerSpec> spec_from(const std::string& text) {
   const json& model = field(root, "model");
   STRATA_TRY(read_model_options(model, spec));
   STRATA_TRY(read_added(root, spec));
+  if (detail::is_sentencepiece(root)) spec.split = SplitRule::none;
   const json& vocab = field(model, "vocab");
   STRATA_TRY(detail::read_vocabulary(vocab, spec));
   STRATA_TRY(detail::read_pipeline(root, spec));
@@ -104,7 +106,14 @@ std::string added_to_json(const AddedToken& token) {
              spelled(token.special), "}");
 }
 
-std::string pre_tokenizer_to_json(SplitRule rule) {
+std::string normalizer_to_json(const TokenizerSpec& spec) {
+  if (!spec.normalizer.empty()) return spec.normalizer;
+  return spec.nfc ? R"({"type": "NFC"})" : "null";
+}
+
+std::string pre_tokenizer_to_json(const TokenizerSpec& spec) {
+  if (!spec.pre_tokenizer.empty()) return spec.pre_tokenizer;
+  const SplitRule rule = spec.split;
   constexpr std::string_view kToBytes =
       R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": )";
   if (rule == SplitRule::gpt2) return str(kToBytes, R"(true, "use_regex": true})");
@@ -168,13 +177,16 @@ std::string Tokenizer::to_json() const {
              added, R"(
   ],
   "normalizer": )",
-             s.nfc ? R"({"type": "NFC"})" : "null", R"(,
+             normalizer_to_json(s), R"(,
   "pre_tokenizer": )",
-             pre_tokenizer_to_json(s.split), R"(,
+             pre_tokenizer_to_json(s), R"(,
   "post_processor": )",
-             s.post_processor.empty() ? std::string(kByteLevel) : s.post_processor, R"(,
+             !s.post_processor.empty()    ? s.post_processor
+             : s.split == SplitRule::none ? "null"
+                                          : std::string(kByteLevel),
+             R"(,
   "decoder": )",
-             kByteLevel, R"(,
+             s.decoder.empty() ? std::string(kByteLevel) : s.decoder, R"(,
   "model": {
     "type": "BPE", "dropout": null, "unk_token": )",
              s.unk_token.empty() ? "null" : quoted(s.unk_token),

@@ -7,9 +7,9 @@
 
 #include "json_fields.h"
 #include "pretokenizer.h"
+#include "sentencepiece.h"
 
 namespace strata::detail {
-namespace {
 
 using nlohmann::json;
 
@@ -19,7 +19,6 @@ std::string type_of(const json& part) {
 Status wrong_kind(std::string_view where, const json& part, std::string_view supported) {
   return unsupported(str(where, " is ", shown(part), ", only ", supported, " is supported"));
 }
-/// The parts of a Sequence, or the one part that stands alone.
 Result<std::vector<json>> parts_of(const json& part, std::string_view where, const char* list) {
   if (part.is_null()) return std::vector<json>{};
   if (type_of(part) != "Sequence") return std::vector<json>{part};
@@ -28,6 +27,8 @@ Result<std::vector<json>> parts_of(const json& part, std::string_view where, con
   if (!parts.is_array()) return corrupt(str(where, ".", list, " is ", shown(parts), ", not a list"));
   return parts.get<std::vector<json>>();
 }
+
+namespace {
 
 Status read_normalizer(const json& root, TokenizerSpec& spec) {
   STRATA_TRY_ASSIGN(const auto parts, parts_of(field(root, "normalizer"), "normalizer", "normalizers"));
@@ -152,6 +153,10 @@ Status read_post_processor(const json& root, TokenizerSpec& spec) {
 
 Status read_pipeline(const json& root, TokenizerSpec& spec) {
   STRATA_TRY(refuse_set(root, "", {"truncation", "padding"}));
+  if (spec.split == SplitRule::none) {
+    STRATA_TRY(read_sentencepiece(root, spec));
+    return read_post_processor(root, spec);
+  }
   STRATA_TRY(read_normalizer(root, spec));
   STRATA_TRY(read_pre_tokenizer(root, spec));
   STRATA_TRY(read_decoder(root));

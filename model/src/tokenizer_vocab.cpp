@@ -1,5 +1,6 @@
 #include "tokenizer_vocab.h"
 
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "byte_alphabet.h"
 #include "json_fields.h"
+#include "sentencepiece.h"
 
 namespace strata::detail {
 
@@ -26,12 +28,22 @@ Status place(std::vector<std::string>& tokens, const std::string& key, std::stri
   return {};
 }
 
-Status check_added_entry(const std::string& key, const json& id, const AddedToken& token) {
+Result<std::string> bytes_of(const std::string& key, SplitRule split) {
+  if (split == SplitRule::none) {
+    if (const auto byte = byte_of_token(key)) return std::string(1, static_cast<char>(*byte));
+    if (std::optional<std::string> text = text_of_token(key)) return *std::move(text);
+    return unsupported(str("token ", shown(key), " has a space, which no text becomes"));
+  }
+  if (std::optional<std::string> bytes = alphabet_to_bytes(key)) return *std::move(bytes);
+  return corrupt(str("token ", shown(key), " has a character that stands for no byte"));
+}
+
+Status check_added_entry(const std::string& key, const json& id, const AddedToken& token, SplitRule split) {
   if (static_cast<std::uint64_t>(token.id) != id.get<std::uint64_t>())
     return corrupt(str("token ", shown(key), " is ", id.dump(), " in the vocabulary and ", token.id,
                        " among the added"));
   // Text would give the one and the added token's search the other.
-  if (const auto bytes = alphabet_to_bytes(key); bytes && *bytes != token.content)
+  if (const auto bytes = alphabet_to_bytes(key); split != SplitRule::none && bytes && *bytes != token.content)
     return unsupported(str("added token ", shown(key), " spells other bytes in the vocabulary"));
   return {};
 }
@@ -67,17 +79,21 @@ Status read_vocabulary(const json& vocab, TokenizerSpec& spec) {
   if (n > static_cast<std::size_t>(Tokenizer::kMaxVocab))
     return Status::error(Code::invalid, str(n, " tokens, at most ", Tokenizer::kMaxVocab, " are read"));
   spec.tokens.resize(n);
+  std::vector<std::int32_t> byte_tokens(256, -1);
   for (const auto& [key, id] : vocab.items()) {
     if (!id.is_number_unsigned()) return corrupt(str("token ", shown(key), " has the id ", shown(id)));
     if (const auto same = added.find(key); same != added.end()) {
-      STRATA_TRY(check_added_entry(key, id, *same->second));
+      STRATA_TRY(check_added_entry(key, id, *same->second, spec.split));
       same->second->in_vocab = true;
       continue;
     }
-    std::optional<std::string> bytes = alphabet_to_bytes(key);
-    if (!bytes) return corrupt(str("token ", shown(key), " has a character that stands for no byte"));
-    STRATA_TRY(place(spec.tokens, key, std::move(*bytes), id.get<std::uint64_t>()));
+    STRATA_TRY_ASSIGN(std::string bytes, bytes_of(key, spec.split));
+    STRATA_TRY(place(spec.tokens, key, std::move(bytes), id.get<std::uint64_t>()));
+    if (const auto byte = byte_of_token(key); byte && spec.split == SplitRule::none)
+      byte_tokens[*byte] = id.get<std::int32_t>();
   }
+  if (std::find(byte_tokens.begin(), byte_tokens.end(), -1) == byte_tokens.end())
+    spec.byte_tokens = std::move(byte_tokens);
   for (const AddedToken& token : spec.added)
     STRATA_TRY(place(spec.tokens, token.content, token.content, static_cast<std::uint64_t>(token.id)));
   return {};
@@ -104,8 +120,11 @@ bool split_merge(std::string_view text, std::string& left, std::string& right) {
 }
 
 std::string merge_text(const TokenizerSpec& spec, const Merge& merge) {
-  return str(bytes_to_alphabet(spec.tokens[static_cast<std::size_t>(merge.left)]), " ",
-             bytes_to_alphabet(spec.tokens[static_cast<std::size_t>(merge.right)]));
+  const auto key = [&](std::int32_t id) {
+    const std::string& token = spec.tokens[static_cast<std::size_t>(id)];
+    return spec.split == SplitRule::none ? key_of_text(token) : bytes_to_alphabet(token);
+  };
+  return str(key(merge.left), " ", key(merge.right));
 }
 
 std::string quoted(const std::string& text) {
@@ -120,7 +139,12 @@ std::vector<const AddedToken*> added_by_id(const TokenizerSpec& spec) {
 
 std::string vocabulary_key(const TokenizerSpec& spec, const std::vector<const AddedToken*>& added,
                            std::size_t id) {
-  return added[id] != nullptr ? added[id]->content : bytes_to_alphabet(spec.tokens[id]);
+  if (added[id] != nullptr) return added[id]->content;
+  const std::string& token = spec.tokens[id];
+  if (spec.split != SplitRule::none) return bytes_to_alphabet(token);
+  const auto first = static_cast<unsigned char>(token[0]);
+  const bool is_byte = token.size() == 1 && spec.byte_tokens[first] == static_cast<std::int32_t>(id);
+  return is_byte ? key_of_byte(first) : key_of_text(token);
 }
 
 }  // namespace strata::detail

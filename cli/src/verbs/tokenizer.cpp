@@ -71,7 +71,17 @@ Result<std::string> decode(const Args& args, Io& io) {
 }
 
 std::string_view name_of(SplitRule rule) {
-  return rule == SplitRule::gpt2 ? "gpt2" : rule == SplitRule::cl100k ? "cl100k" : "qwen2";
+  switch (rule) {
+    case SplitRule::gpt2:
+      return "gpt2";
+    case SplitRule::cl100k:
+      return "cl100k";
+    case SplitRule::qwen2:
+      return "qwen2";
+    case SplitRule::none:
+      break;
+  }
+  return "none";
 }
 
 /// "<|im_end|> (151645)"; the tokenizer need not have what its configuration names.

@@ -28,9 +28,17 @@ enum class SpecialTokens : std::uint8_t { as_text, recognised };
 /// Whether encode() puts around a text what the file's template says, BOS for one.
 enum class Around : std::uint8_t { nothing, template_tokens };
 
+/// Where a text that is encoded by itself stands in the whole, for tokenizers that put a space in front.
+enum class TextPlace : std::uint8_t {
+  begin,         ///< it begins the whole
+  behind_token,  ///< an added token is before it
+  inside,        ///< it goes on from text, cut at last_safe_cut()
+};
+
 /// Byte-level byte-pair encoding (Sennrich et al. 2016, Alg. 1; Radford et al. 2019, section 2.2) with the
-/// splitting rules of GPT-2, LLaMA-3, GLM-4 and Qwen, and the ids that Hugging Face's tokenizers give. A
-/// value that is cheap to copy; const calls from any thread.
+/// splitting rules of GPT-2, LLaMA-3, GLM-4 and Qwen; or byte-pair encoding of characters, without any, as
+/// SentencePiece has it (Kudo and Richardson 2018; LLaMA-2, Mistral, Phi-3, Gemma). The ids are those that
+/// Hugging Face's tokenizers give. A value that is cheap to copy; const calls from any thread.
 ///
 /// Any bytes can be encoded. Those that are not UTF-8 count as one character each that is neither letter,
 /// digit nor space, are left alone by NFC, and come back from decode() as they were.
@@ -87,12 +95,14 @@ class Tokenizer {
 
   /// O(n log n) in the longest run of one class of characters, linear in the number of runs.
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens special = SpecialTokens::as_text,
-                                   Around around = Around::nothing) const;
-  /// The exact bytes, not made valid UTF-8. An added token is its text. Errors: `invalid` for an id outside
-  /// the vocabulary, naming both.
+                                   Around around = Around::nothing, TextPlace place = TextPlace::begin) const;
+  /// The exact bytes, not made valid UTF-8. An added token is its text, and a space that was put in front is
+  /// there: what encode() cut it from is normalized(). Errors: `invalid` for an id outside the vocabulary,
+  /// naming both.
   Result<std::string> decode(std::span<const std::int32_t> ids) const;
-  /// The text as encode() cuts it into pieces: in NFC where the tokenizer asks for that.
-  std::string normalized(std::string_view text) const;
+  /// The text as encode() cuts it into pieces: in NFC where the tokenizer asks for that, with the space in
+  /// front. Of a text without added tokens.
+  std::string normalized(std::string_view text, TextPlace place = TextPlace::begin) const;
   /// The largest n such that encoding the text before byte n and the rest by themselves gives the tokens of
   /// the whole, whatever follows; 0 where none is known.
   std::size_t last_safe_cut(std::string_view text) const noexcept;

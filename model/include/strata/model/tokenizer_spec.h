@@ -18,6 +18,15 @@ enum class SplitRule : std::uint8_t {
   gpt2,    ///< also GPT-3's: words with the space before them, numbers of any length
   cl100k,  ///< also LLaMA-3's and GLM-4's: caseless contractions, three digits at most, newlines apart
   qwen2,   ///< also Qwen3's: as cl100k, every digit alone
+  none,    ///< SentencePiece's: nothing is cut, and tokens are of characters, not of bytes
+};
+
+/// Where a tokenizer without a splitting rule puts a space that the text does not have.
+enum class SpaceInFront : std::uint8_t {
+  none,
+  always,        ///< before the text and behind each added token
+  unless_there,  ///< the same where none is
+  at_begin,      ///< before the text where none is
 };
 
 /// A token that is looked for in the text before anything is cut, as Hugging Face defines it.
@@ -44,9 +53,12 @@ struct TokenizerSpec {
   std::vector<std::int32_t> prefix;  ///< what a template puts before a text: BOS
   std::vector<std::int32_t> suffix;  ///< and behind it
   std::string post_processor;        ///< JSON as it was read, to be written again; empty: the default
-  std::string unk_token;             ///< never needed, as every byte has a token; kept for who reads it next
-  bool byte_fallback = false;        ///< likewise
-  bool fuse_unk = false;             ///< likewise
+  SpaceInFront space_in_front = SpaceInFront::none;
+  std::vector<std::int32_t> byte_tokens;  ///< of SplitRule::none: 256, for characters without a token
+  std::string normalizer, pre_tokenizer, decoder;  ///< of SplitRule::none: JSON as it was read
+  std::string unk_token;       ///< never needed, as every byte has a token; kept for who reads it next
+  bool byte_fallback = false;  ///< likewise
+  bool fuse_unk = false;       ///< likewise
 };
 
 }  // namespace strata
