@@ -267,7 +267,8 @@ void write_olmo2(const ChatTemplate&, std::span<const ChatMessage> messages, boo
 
 /// Questions and answers by turns, behind a system message where the template takes one.
 Status check_turns(const ChatTemplate& chat, std::span<const ChatMessage> messages) {
-  const bool told = chat.takes_system && messages.front().role == "system";
+  const bool told =
+      chat.format == ChatFormat::gemma && chat.takes_system && messages.front().role == "system";
   for (std::size_t i = told ? 1 : 0; i < messages.size(); ++i) {
     const std::string_view want = (i - (told ? 1 : 0)) % 2 == 0 ? "user" : "assistant";
     if (messages[i].role != want)
@@ -279,6 +280,16 @@ Status check_turns(const ChatTemplate& chat, std::span<const ChatMessage> messag
              ? Status::ok()
              : Status::error(Code::unsupported,
                              "a system message alone, which the template joins to a question");
+}
+
+/// No system message, for a template that would write nothing of it.
+Status check_untold(std::span<const ChatMessage> messages) {
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    if (messages[i].role == "system")
+      return Status::error(
+          Code::unsupported,
+          str("message ", i, " has the role 'system', of which this phi3 template writes nothing"));
+  return Status::ok();
 }
 
 struct Format {
@@ -352,6 +363,7 @@ Result<ChatTemplate> chat_template_named(std::string_view name) {
     if (format.name == name) {
       ChatTemplate out;
       out.format = format.format;
+      out.takes_system = format.format == ChatFormat::phi3;
       return out;
     }
   return unknown(str("no chat template is called '", name.substr(0, 80), "'"));
@@ -363,22 +375,34 @@ namespace {
 std::optional<ChatTemplate> own_template(std::string_view jinja) {
   for (const ChatFormat format :
        {ChatFormat::plain, ChatFormat::mistral, ChatFormat::gemma, ChatFormat::phi3, ChatFormat::olmo2})
-    for (const bool first : {false, true})
-      for (const bool second : {false, true}) {
-        ChatTemplate own;
-        own.format = format;
-        own.space_after_turn = own.takes_system = own.with_bos = first;
-        own.with_end = second;
-        if (jinja == chat_template_jinja(own)) return own;
-      }
+    for (const unsigned switches : {0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u}) {
+      ChatTemplate own;
+      own.format = format;
+      own.takes_system = (switches & 1u) != 0;
+      own.space_after_turn = own.with_bos = (switches & 2u) != 0;
+      own.with_end = (switches & 4u) != 0;
+      if (jinja == chat_template_jinja(own)) return own;
+    }
   return std::nullopt;
+}
+
+/// A line break in a Jinja string is a backslash and an n, or itself: it becomes itself.
+std::string with_line_breaks(std::string_view jinja) {
+  std::string out;
+  for (std::size_t i = 0; i < jinja.size(); ++i) {
+    const bool escaped = jinja.substr(i, 2) == "\\n";
+    out += escaped ? '\n' : jinja[i];
+    if (escaped) ++i;
+  }
+  return out;
 }
 
 }  // namespace
 
 Result<ChatTemplate> detect_chat_template(std::string_view jinja) {
   if (const auto own = own_template(jinja)) return *own;
-  const auto has = [&](std::string_view text) { return jinja.find(text) != std::string_view::npos; };
+  const std::string broken = with_line_breaks(jinja);
+  const auto has = [&](std::string_view text) { return broken.find(text) != std::string::npos; };
   const bool thinks = has("reasoning_content") || has("<think>") || has("/nothink");
   ChatTemplate out;
   if (has("<|im_start|>") && !has("<|im_sep|>") && (!thinks || has("last_query_index"))) {
@@ -388,8 +412,7 @@ Result<ChatTemplate> detect_chat_template(std::string_view jinja) {
     out.format = has("Cutting Knowledge Date") ? ChatFormat::llama31 : ChatFormat::llama3;
   } else if (has("[gMASK]<sop>") && !thinks) {
     out.format = ChatFormat::glm4;
-    out.newline_in_prompt = has("<|assistant|>\\n{% endif") || has("<|assistant|>\n{% endif") ||
-                            has("<|assistant|>\\n' }}{% endif");
+    out.newline_in_prompt = has("<|assistant|>\n{% endif") || has("<|assistant|>\n' }}{% endif");
   } else if (has("'[INST] ' + message['content'] + ' [/INST]'") && !has("system")) {
     out.format = ChatFormat::mistral;
     out.space_after_turn = has("eos_token + ' '");
@@ -398,10 +421,11 @@ Result<ChatTemplate> detect_chat_template(std::string_view jinja) {
     out.takes_system = has("first_user_prefix");
   } else if (has("<|user|>") && has("<|end|>") && has("<|assistant|>") && !thinks) {
     out.format = ChatFormat::phi3;
+    out.takes_system = has("<|system|>");
     out.with_bos = has("bos_token");
     out.with_end = has("eos_token");
-  } else if (has("'<|user|>\\n' + message['content'] + '\\n'") && has("bos_token") &&
-             has("message['content'] + eos_token + '\\n'") && !thinks) {
+  } else if (has("'<|user|>\n' + message['content'] + '\n'") && has("bos_token") &&
+             has("message['content'] + eos_token + '\n'") && !thinks) {
     out.format = ChatFormat::olmo2;
   } else if (jinja.empty()) {
     return unknown("the tokenizer has no chat_template");
@@ -427,6 +451,7 @@ Result<ChatText> render_chat(const ChatTemplate& chat, std::span<const ChatMessa
   }
   if (chat.format == ChatFormat::mistral || chat.format == ChatFormat::gemma)
     STRATA_TRY(check_turns(chat, messages));
+  if (chat.format == ChatFormat::phi3 && !chat.takes_system) STRATA_TRY(check_untold(messages));
   Writer out;
   for (const Format& format : kFormats)
     if (format.format == chat.format) format.write(chat, messages, for_generation, out);

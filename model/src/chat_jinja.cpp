@@ -68,7 +68,7 @@ std::string glm_jinja(const ChatTemplate& chat) {
 
 /// Stops where the roles do not alternate, as the families' own templates do.
 std::string roles_alternate() {
-  return "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+  return "{% if message['role'] != ('user' if loop.index0 % 2 == 0 else 'assistant') %}"
          "{{ raise_exception('roles must alternate user and assistant') }}{% endif %}";
 }
 
@@ -88,13 +88,20 @@ std::string gemma_jinja(const ChatTemplate& chat) {
   if (chat.takes_system)
     out +=
         "{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] + '\\n\\n' %}"
-        "{% set messages = messages[1:] %}{% else %}{% set system = '' %}{% endif %}";
+        "{% set messages = messages[1:] %}"
+        "{% if not messages %}{{ raise_exception('a system message needs a question') }}{% endif %}{% else "
+        "%}{% set system = '' %}{% endif %}";
   return out + for_each_message(turn) + where_asked_to_go_on("<start_of_turn>model\n");
 }
 
 std::string phi3_jinja(const ChatTemplate& chat) {
   std::string out = chat.with_bos ? print("<s>") : "";
-  out += for_each_message(str(print("<|"), kRole, print("|>\n"), kContent, print("<|end|>\n")));
+  const std::string_view untold = chat.takes_system
+                                      ? ""
+                                      : "{% if message['role'] == 'system' %}"
+                                        "{{ raise_exception('system messages are not written') }}"
+                                        "{% endif %}";
+  out += for_each_message(str(untold, print("<|"), kRole, print("|>\n"), kContent, print("<|end|>\n")));
   const std::string end = chat.with_end ? str("{% else %}", print("<|endoftext|>")) : "";
   return out + str("{% if add_generation_prompt %}", print("<|assistant|>\n"), end, "{% endif %}");
 }

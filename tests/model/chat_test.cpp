@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <strata/runtime/str.h>
+
 namespace strata {
 namespace {
 
@@ -120,7 +122,9 @@ TEST(ChatTest, Phi3EndsEveryTurnAndTheText) {
             "<|user|>\nBye<|end|>\n<|assistant|>\n");
   EXPECT_EQ(text_of(chat, kShort), "<|user|>\nQ<|end|>\n<|assistant|>\nA<|end|>\n<|endoftext|>");
   chat.with_bos = true;
-  chat.with_end = false;
+  chat.with_end = chat.takes_system = false;
+  EXPECT_THAT(std::string(render_chat(chat, kFour).status().message()),
+              HasSubstr("message 0 has the role 'system', of which this phi3 template writes nothing"));
   EXPECT_EQ(text_of(chat, kShort), "<s><|user|>\nQ<|end|>\n<|assistant|>\nA<|end|>\n");
 }
 
@@ -211,10 +215,14 @@ TEST(ChatDetectionTest, KnowsTheNewerFamiliesAndWhatTheirTemplatesDifferIn) {
   EXPECT_EQ(phi3.format, ChatFormat::phi3);
   EXPECT_FALSE(phi3.with_bos);
   EXPECT_TRUE(phi3.with_end);
-  EXPECT_EQ(must(detect_chat_template("{{ bos_token }}{{ '<|user|>\\n' + message['content'] + '\\n' }}"
-                                      "{{ '<|assistant|>\\n'  + message['content'] + eos_token + '\\n' }}"))
-                .format,
-            ChatFormat::olmo2);
+  EXPECT_FALSE(phi3.takes_system);  // the first files' templates have no turn of a system
+  EXPECT_TRUE(must(detect_chat_template("<|system|> <|user|> <|end|> <|assistant|>")).takes_system);
+  for (const std::string line : {"\\n", "\n"})
+    EXPECT_EQ(must(detect_chat_template(str("{{ bos_token }}{{ '<|user|>", line, "' + message['content'] + '",
+                                            line, "' }}{{ '<|assistant|>", line,
+                                            "'  + message['content'] + eos_token + '", line, "' }}")))
+                  .format,
+              ChatFormat::olmo2);
 }
 
 TEST(ChatDetectionTest, FindsWhatChatmlSaysWithoutASystemMessage) {

@@ -34,9 +34,11 @@ struct ChatTemplate {
   std::string date = "26 Jul 2024";  ///< llama31: "Today Date"; files of LLaMA-3.2 take the day they run on
   bool newline_in_prompt = false;    ///< glm4: "\n" ends the prompt, else the model writes it
   bool space_after_turn = false;     ///< mistral: " " after </s>
-  bool takes_system = false;         ///< gemma: a system message goes before the first question (Gemma 3)
-  bool with_bos = false;             ///< phi3: <s> begins the text
-  bool with_end = true;              ///< phi3: <|endoftext|> ends a text that nobody goes on with
+  /// gemma: a system message goes before the first question (Gemma 3). phi3: it is a turn; the first files of
+  /// Phi-3 write none of it.
+  bool takes_system = false;
+  bool with_bos = false;  ///< phi3: <s> begins the text
+  bool with_end = true;   ///< phi3: <|endoftext|> ends a text that nobody goes on with
   /// Equal digests write equal texts.
   Digest digest() const;
 };
