@@ -33,6 +33,7 @@ struct Choice {
   bool gradients_on_device = false;
   std::uint32_t prefetch = 6;
   std::int64_t undo_bytes = -1;
+  bool with_log = false;
   bool states_on_device = false;  // then nothing but activations moves
   std::string activations = "none";
   double disk_gb_per_s = 0;  // of both directions together, of a device that is not there; 0: the real one
@@ -73,6 +74,7 @@ EngineOptions options_of(const Choice& c) {
   EngineOptions options;
   options.step_mode = *step_mode_named(c.mode);
   if (c.undo_bytes >= 0) options.undo_bytes = static_cast<std::uint64_t>(c.undo_bytes);
+  if (c.with_log) options.undo_bytes = kUnlimited;
   options.chunk_elems = c.chunk_elems;
   options.clip = c.clip;
   options.prefetch = c.prefetch;
@@ -215,6 +217,8 @@ int main(int argc, char** argv) {
   app.add_option("--clip", c.clip, "gradient norm; a small one clips every step");
   app.add_option("--prefetch", c.prefetch);
   app.add_option("--undo-bytes", c.undo_bytes);
+  app.add_flag("--with-log", c.with_log,
+               "all the undo log that has room, in mode auto too, as a forecast gives it");
   app.add_flag("--states-on-device", c.states_on_device, "instead of in RAM");
   app.add_option("--activations", c.activations, "the tier they wait in between forward and backward")
       ->check(CLI::IsMember({"none", "pinned", "nvme"}));

@@ -21,7 +21,8 @@ Steps steps_of(const RunPlan& plan, double clipped) {
   const bool trusts = plan.undo.covers_any() && plan.options.step_mode != StepMode::serial;
   Steps steps{kPipeline, 2};
   // A mode that times both kinds of steps does that first.
-  if (trusts && plan.options.step_mode == StepMode::automatic) steps.warm += 2 * ModeChoice::kTrial + 1;
+  if (trusts && plan.options.step_mode == StepMode::automatic)
+    steps.warm += ModeChoice::kFirstTrials * ModeChoice::kTrial + 1;
   if (trusts && clipped > 0 && clipped < 1) {
     steps.warm += kRemembered;
     // Two at least of the rarer kind, as far as they are worth the time.

@@ -25,8 +25,8 @@ void ModeChoice::took(bool speculated, double seconds) noexcept {
   if (in_a_row_ == 2) known = seconds;
   if (in_a_row_ > 2) known += (seconds - known) / 4;
   if (speculated != using_ || --left_ > 0) return;
-  const bool other_is_timed = seconds_[using_ ? 0 : 1] > 0;
-  if (settled_ || !other_is_timed) {
+  trials_ = std::min(trials_ + 1, kFirstTrials);
+  if (settled_ || trials_ < kFirstTrials) {
     using_ = !using_;
     left_ = kTrial;
     settled_ = false;

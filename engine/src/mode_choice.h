@@ -10,7 +10,9 @@ namespace strata {
 /// and times alone.
 class ModeChoice {
  public:
-  static constexpr int kTrial = 3;     ///< steps, of which the first has the update of one of the other kind
+  static constexpr int kTrial = 3;  ///< steps, of which the first has the update of one of the other kind
+  static constexpr int kFirstTrials =
+      3;  ///< trials before it settles first: the steps of a run's first one are slow
   static constexpr int kSettled = 96;  ///< steps until the slower kind is timed again
 
   bool speculates() const noexcept { return using_ && is_mostly_right(); }
@@ -26,6 +28,7 @@ class ModeChoice {
       seconds_{};  // of a step that waits for the norm, and of one that speculates; 0: not timed
   bool using_ = false;
   bool settled_ = false;  // on the faster kind
+  int trials_ = 0;        // up to kFirstTrials
   int left_ = kTrial;     // steps of this trial or time
   bool last_ = false;
   int in_a_row_ = 0;         // steps of the last kind

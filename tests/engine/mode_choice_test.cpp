@@ -27,6 +27,13 @@ TEST(ModeChoiceTest, TimesBothKindsAndStaysWithTheFasterOne) {
   EXPECT_GE(steps(faster, kMany, 1.0, 0.9), kMany - kTrials);
 }
 
+// Caches are empty and pages new in the first steps of a run, which are of one kind.
+TEST(ModeChoiceTest, SlowFirstStepsDoNotDecideAgainstTheirKind) {
+  ModeChoice choice;
+  steps(choice, ModeChoice::kTrial, 3.0, 3.0);
+  EXPECT_LE(steps(choice, ModeChoice::kSettled, 1.0, 1.2), ModeChoice::kTrial);
+}
+
 TEST(ModeChoiceTest, ChangesWhenTheOtherKindHasBecomeFaster) {
   ModeChoice choice;
   steps(choice, 250, 1.0, 0.9);
