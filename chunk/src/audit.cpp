@@ -11,7 +11,7 @@ using detail::kMemoryTiers;
 
 Status ChunkManager::audit() const {
   for (std::size_t i = 0; i < copies_.size(); ++i) {
-    const CopyKey key = key_of(static_cast<std::int32_t>(i));
+    const PayloadKey key = key_of(static_cast<std::int32_t>(i));
     int dirty = 0;
     for (const Tier tier : kMemoryTiers) {
       const Copy& held = copy(key, tier);

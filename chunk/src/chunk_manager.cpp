@@ -15,7 +15,7 @@
 namespace strata {
 
 using detail::describe;
-using detail::kAtOnce;
+using detail::kImmediately;
 using detail::kMemoryTiers;
 using detail::kNever;
 
@@ -34,17 +34,17 @@ ChunkManager::~ChunkManager() {
 }
 
 Result<std::unique_ptr<ChunkManager>> ChunkManager::create(const ChunkLayout& layout,
-                                                           const Placement& placement, const Memory& memory,
+                                                           const Placement& placement, const Slabs& slabs,
                                                            Backend& backend, Mover& mover,
                                                            std::array<Budget*, kTiers> budgets) {
   std::unique_ptr<ChunkManager> manager(new ChunkManager(layout, placement, backend, mover, budgets));
-  STRATA_TRY(manager->lay_out(memory));
+  STRATA_TRY(manager->initialize(slabs));
   return manager;
 }
 
-void ChunkManager::become(CopyKey key, Tier tier, Residency to) {
+void ChunkManager::set_state(PayloadKey key, Tier tier, Residency to) {
   Residency& state = copy(key, tier).state;
-  STRATA_ASSERT(may_become(state, to), describe(key), " in ", to_string(tier), " may not go from ",
+  STRATA_ASSERT(is_valid_transition(state, to), describe(key), " in ", to_string(tier), " may not go from ",
                 to_string(state), " to ", to_string(to));
   state = to;
 }
@@ -59,11 +59,11 @@ void ChunkManager::set_schedule(std::span<const Use> uses, std::int32_t cycle) {
   set_position(0);
 }
 
-std::int32_t ChunkManager::next_use(CopyKey key, Tier tier) const noexcept {
+std::int32_t ChunkManager::next_use(PayloadKey key, Tier tier) const noexcept {
   const auto& positions = uses_[index(key)][static_cast<std::size_t>(tier)];
   if (positions.empty()) return kNever;
   // A use at this position counts until it has been made: what is fetched for it must not go before.
-  const bool made = copy(key, tier).used_in == epoch_;
+  const bool made = copy(key, tier).last_used_epoch == epoch_;
   const auto next = made ? std::upper_bound(positions.begin(), positions.end(), position_)
                          : std::lower_bound(positions.begin(), positions.end(), position_);
   return next != positions.end() ? *next : positions.front() + cycle_;
@@ -84,24 +84,24 @@ Status ChunkManager::wait_on_host(const Fence& fence) {
 // --- moves ---
 
 // A copy on its way has arrived as far as decisions go; for the slow tier the caller waits here.
-Status ChunkManager::arrive(CopyKey key, Tier tier) {
-  Copy& arriving = copy(key, tier);
-  if (arriving.state != Residency::filling) return Status::ok();
-  if (arriving.arriving.given()) {
-    const Status status = await(std::exchange(arriving.arriving, IoTicket{}));
+Status ChunkManager::complete_fetch(PayloadKey key, Tier tier) {
+  Copy& fetched = copy(key, tier);
+  if (fetched.state != Residency::filling) return Status::ok();
+  if (fetched.fetch_ticket.valid()) {
+    const Status status = await(std::exchange(fetched.fetch_ticket, IoTicket{}));
     if (!status.is_ok()) {
-      become(key, tier, Residency::absent);
-      give_slot(key, tier);
+      set_state(key, tier, Residency::absent);
+      release_slot(key, tier);
       return status.annotate(str("fetching ", describe(key)));
     }
     const BufferView view = slot(key, tier).view;
     STRATA_TRY(backend_.host_access({view.data, view.bytes, true}));
   }
-  become(key, tier, Residency::clean);
+  set_state(key, tier, Residency::clean);
   return Status::ok();
 }
 
-Status ChunkManager::copy_between(CopyKey key, Tier from, Tier to) {
+Status ChunkManager::copy_between(PayloadKey key, Tier from, Tier to) {
   STRATA_ASSERT(!copy(key, from).written, describe(key), " is copied from ", to_string(from),
                 " while it is written there");
   Slot& src = slot(key, from);
@@ -122,7 +122,7 @@ Status ChunkManager::copy_between(CopyKey key, Tier from, Tier to) {
   return Status::ok();
 }
 
-Result<bool> ChunkManager::fetch(CopyKey key, Tier tier, std::int32_t needed_at) {
+Result<bool> ChunkManager::fetch(PayloadKey key, Tier tier, std::int32_t needed_at) {
   if (valid(key, tier)) return true;
   const Tier other = tier == Tier::device ? Tier::pinned : Tier::device;
   if (!valid(key, other) && !valid(key, Tier::nvme))
@@ -136,44 +136,44 @@ Result<bool> ChunkManager::fetch(CopyKey key, Tier tier, std::int32_t needed_at)
       if (!begun) return false;
     }
     ++copy(key, other).pins;  // the source stays while room is made
-    Result<bool> room = take_slot(key, tier, needed_at);
+    Result<bool> room = acquire_slot(key, tier, needed_at);
     Status status = room.status();
-    if (status.is_ok() && *room) status = arrive(key, other);
+    if (status.is_ok() && *room) status = complete_fetch(key, other);
     --copy(key, other).pins;
     if (status.is_ok() && *room) status = copy_between(key, other, tier);
     if (!status.is_ok()) {
-      give_back_unfilled(key, tier);
+      release_unfilled_slot(key, tier);
       return status;
     }
     if (!*room) return false;
-    become(key, tier, Residency::filling);
+    set_state(key, tier, Residency::filling);
     ++counters_.fetches;
     return true;
   }
-  STRATA_TRY_ASSIGN(const bool room, take_slot(key, tier, needed_at));
+  STRATA_TRY_ASSIGN(const bool room, acquire_slot(key, tier, needed_at));
   if (!room) return false;
   if (const Status status = begin_read(key, tier); !status.is_ok()) {
-    give_back_unfilled(key, tier);
+    release_unfilled_slot(key, tier);
     return status.annotate(str("fetching ", describe(key)));
   }
-  become(key, tier, Residency::filling);
+  set_state(key, tier, Residency::filling);
   counters_.read_bytes += slot_bytes(key);
   ++counters_.fetches;
   return true;
 }
 
-Status ChunkManager::begin_read(CopyKey key, Tier tier) {
+Status ChunkManager::begin_read(PayloadKey key, Tier tier) {
   Slot& dst = slot(key, tier);
   STRATA_TRY(wait_on_host(dst.written));
   STRATA_TRY(wait_on_host(dst.read));
   STRATA_TRY(backend_.host_access({dst.view.data, dst.view.bytes, true}));
-  STRATA_TRY_ASSIGN(copy(key, tier).arriving, mover_.read_async(key, dst.view));
+  STRATA_TRY_ASSIGN(copy(key, tier).fetch_ticket, mover_.read_async(key, dst.view));
   dst.written.clear();
   dst.read.clear();
   return Status::ok();
 }
 
-Result<bool> ChunkManager::prefetch(CopyKey key, Tier tier) {
+Result<bool> ChunkManager::prefetch(PayloadKey key, Tier tier) {
   STRATA_TRY(failed_);
   return fetch(key, tier, next_use(key, tier));
 }
@@ -181,51 +181,51 @@ Result<bool> ChunkManager::prefetch(CopyKey key, Tier tier) {
 // --- pins ---
 
 // Nothing of the key is on its way any more, so that giving up its copies cannot fail.
-Status ChunkManager::quiesce(CopyKey key) {
-  STRATA_TRY(settle_key(key));
-  for (const Tier tier : kMemoryTiers) STRATA_TRY(arrive(key, tier));
+Status ChunkManager::quiesce(PayloadKey key) {
+  STRATA_TRY(wait_write_back(key));
+  for (const Tier tier : kMemoryTiers) STRATA_TRY(complete_fetch(key, tier));
   return Status::ok();
 }
 
 // The copy in `tier` becomes the newest and the only one.
-void ChunkManager::take_over(CopyKey key, Tier tier) {
-  if (copy(key, tier).state != Residency::dirty) become(key, tier, Residency::dirty);
+void ChunkManager::invalidate_other_copies(PayloadKey key, Tier tier) {
+  if (copy(key, tier).state != Residency::dirty) set_state(key, tier, Residency::dirty);
   for (std::size_t t = 0; t < kTiers; ++t)
     if (const Tier other = static_cast<Tier>(t); other != tier && valid(key, other)) {
       STRATA_ASSERT(copy(key, other).pins == 0, describe(key), " is pinned in ", to_string(other),
                     " and may not be written in ", to_string(tier));
-      become(key, other, Residency::absent);
-      give_slot(key, other);
+      set_state(key, other, Residency::absent);
+      release_slot(key, other);
     }
   ++generation_[index(key)];
 }
 
 // Resident, arrived, and what was queued on its memory ordered before `stream`.
-Status ChunkManager::make_ready(CopyKey key, Tier tier, Intent intent, Stream& stream) {
+Status ChunkManager::make_ready(PayloadKey key, Tier tier, Intent intent, Stream& stream) {
   if (intent != Intent::read) STRATA_TRY(quiesce(key));
-  STRATA_TRY_ASSIGN(const bool room,
-                    intent == Intent::overwrite ? take_slot(key, tier, kAtOnce) : fetch(key, tier, kAtOnce));
+  STRATA_TRY_ASSIGN(const bool room, intent == Intent::overwrite ? acquire_slot(key, tier, kImmediately)
+                                                                 : fetch(key, tier, kImmediately));
   if (!room)
     return Status::error(Code::does_not_fit, str(describe(key), " needs a slot of ", slot_bytes(key),
                                                  " bytes in ", to_string(tier), " and all ",
                                                  pool(key, tier).slots.size(), " are pinned or at home"));
-  STRATA_TRY(arrive(key, tier));
+  STRATA_TRY(complete_fetch(key, tier));
   STRATA_TRY(wait_on(slot(key, tier).written, stream));
   return intent == Intent::read ? Status::ok() : wait_on(slot(key, tier).read, stream);
 }
 
-Result<ChunkPin> ChunkManager::pin(CopyKey key, Tier tier, Intent intent, Stream& stream) {
+Result<ChunkPin> ChunkManager::pin(PayloadKey key, Tier tier, Intent intent, Stream& stream) {
   STRATA_ASSERT(tier != Tier::nvme, "nvme holds no memory to pin");
   Copy& held = copy(key, tier);
   STRATA_ASSERT(!held.written && (intent == Intent::read || held.pins == 0), describe(key), " is pinned in ",
                 to_string(tier), " and written there, or to be written");
   STRATA_TRY(failed_);
   if (const Status status = make_ready(key, tier, intent, stream); !status.is_ok()) {
-    give_back_unfilled(key, tier);
+    release_unfilled_slot(key, tier);
     return status;
   }
-  if (intent != Intent::read) take_over(key, tier);
-  for (const Tier memory : kMemoryTiers) copy(key, memory).used_in = epoch_;
+  if (intent != Intent::read) invalidate_other_copies(key, tier);
+  for (const Tier memory : kMemoryTiers) copy(key, memory).last_used_epoch = epoch_;
   ++held.pins;
   held.written = intent != Intent::read;
   ChunkPin pin;
@@ -260,15 +260,15 @@ void ChunkManager::unpin(ChunkPin& pin) noexcept {
 
 // --- looking in ---
 
-std::uint32_t ChunkManager::generation(CopyKey key) const noexcept { return generation_[index(key)]; }
+std::uint32_t ChunkManager::generation(PayloadKey key) const noexcept { return generation_[index(key)]; }
 
 std::size_t ChunkManager::used_slots(Tier tier, std::uint32_t slot_class) const noexcept {
   const Pool& slots = pools_[static_cast<std::size_t>(tier)][slot_class];
   return slots.slots.size() - slots.free.size();
 }
 
-std::size_t ChunkManager::most_used_slots(Tier tier, std::uint32_t slot_class) const noexcept {
-  return pools_[static_cast<std::size_t>(tier)][slot_class].most_used;
+std::size_t ChunkManager::peak_used_slots(Tier tier, std::uint32_t slot_class) const noexcept {
+  return pools_[static_cast<std::size_t>(tier)][slot_class].peak_used;
 }
 
 }  // namespace strata

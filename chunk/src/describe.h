@@ -10,9 +10,9 @@
 namespace strata::detail {
 
 inline constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
-inline constexpr std::int32_t kAtOnce = -1;  ///< needed_at of something that cannot wait
+inline constexpr std::int32_t kImmediately = -1;  ///< needed_at of something that cannot wait
 inline constexpr std::array<Tier, 2> kMemoryTiers = {Tier::device, Tier::pinned};
 
-inline std::string describe(CopyKey key) { return str("chunk ", key.chunk, " ", to_string(key.payload)); }
+inline std::string describe(PayloadKey key) { return str("chunk ", key.chunk, " ", to_string(key.payload)); }
 
 }  // namespace strata::detail

@@ -10,7 +10,7 @@ std::vector<SizeClass> slot_classes(const ChunkLayout& layout) {
   return classes;
 }
 
-std::uint32_t Placement::class_of(const ChunkLayout& layout, CopyKey key) const {
+std::uint32_t Placement::class_of(const ChunkLayout& layout, PayloadKey key) const {
   const std::uint32_t at = layout.size_class(key.chunk, key.payload);
   STRATA_ASSERT(at < classes.size() && classes[at].slot_bytes == layout.payload_bytes(key.chunk, key.payload),
                 "chunk ", key.chunk, " has no slot class of ", layout.payload_bytes(key.chunk, key.payload),
@@ -31,7 +31,7 @@ std::size_t Placement::bytes(const ChunkLayout& layout, Tier tier) const {
   std::size_t total = 0;
   for (std::size_t c = 0; c < classes.size(); ++c)
     total += classes[c].slot_bytes * (counts[c] + classes[c].window[static_cast<std::size_t>(tier)] +
-                                      (tier == Tier::nvme ? classes[c].kept : 0));
+                                      (tier == Tier::nvme ? classes[c].snapshots : 0));
   return total;
 }
 

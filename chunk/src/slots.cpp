@@ -12,30 +12,30 @@
 namespace strata {
 
 using detail::describe;
-using detail::kAtOnce;
+using detail::kImmediately;
 using detail::kMemoryTiers;
 
-Status ChunkManager::lay_out(const Memory& memory) {
-  STRATA_TRY(list_keys());
-  STRATA_TRY(list_spares());
-  STRATA_TRY(lay_out_slots(Tier::device, memory.device));
-  STRATA_TRY(lay_out_slots(Tier::pinned, memory.pinned));
+Status ChunkManager::initialize(const Slabs& slabs) {
+  STRATA_TRY(init_copies());
+  STRATA_TRY(init_write_back_limits());
+  STRATA_TRY(carve_slots(Tier::device, slabs.device));
+  STRATA_TRY(carve_slots(Tier::pinned, slabs.pinned));
   // On nvme the extents exist for the whole run, spares included.
   return charge(Tier::nvme, placement_.bytes(layout_, Tier::nvme), "extents of chunk payloads");
 }
 
-Status ChunkManager::list_keys() {
+Status ChunkManager::init_copies() {
   if (placement_.homes.size() != layout_.n_chunks())
     return Status::error(Code::invalid, str("the placement has homes for ", placement_.homes.size(),
                                             " chunks, the layout ", layout_.n_chunks()));
   const std::size_t n_keys = layout_.n_chunks() * kPayloads;
   copies_.resize(n_keys);
   generation_.resize(n_keys, 0);
-  guarded_.resize(n_keys, false);
+  has_snapshot_.resize(n_keys, false);
   uses_.resize(n_keys);
   class_of_.resize(n_keys);
   for (std::size_t i = 0; i < n_keys; ++i) {
-    const CopyKey key = key_of(static_cast<std::int32_t>(i));
+    const PayloadKey key = key_of(static_cast<std::int32_t>(i));
     if (layout_.has(key.chunk, key.payload))
       class_of_[i] = placement_.class_of(layout_, key);
     else if (placement_.home(key))
@@ -45,23 +45,23 @@ Status ChunkManager::list_keys() {
   return Status::ok();
 }
 
-Status ChunkManager::list_spares() {
+Status ChunkManager::init_write_back_limits() {
   const std::vector<std::uint32_t> on_nvme = placement_.home_counts(layout_, Tier::nvme);
   std::size_t spares = 0;
   for (std::size_t c = 0; c < placement_.classes.size(); ++c) {
     const SizeClass& slots = placement_.classes[c];
-    spare_drains_.push_back(slots.window[static_cast<std::size_t>(Tier::nvme)]);
-    spares += spare_drains_.back();
-    if (on_nvme[c] > 0 && spare_drains_.back() == 0)
+    max_write_backs_.push_back(slots.window[static_cast<std::size_t>(Tier::nvme)]);
+    spares += max_write_backs_.back();
+    if (on_nvme[c] > 0 && max_write_backs_.back() == 0)
       return Status::error(Code::invalid, str(on_nvme[c], " payloads of ", slots.slot_bytes,
                                               " bytes have their home on nvme, which has no spare slot"));
   }
-  drains_.reserve(spares + 1);
+  write_backs_.reserve(spares + 1);
   return Status::ok();
 }
 
 // Homes take the first slots of their class, in key order; the window follows them.
-Status ChunkManager::lay_out_slots(Tier tier, BufferView slab) {
+Status ChunkManager::carve_slots(Tier tier, BufferView slab) {
   if (slab.bytes != placement_.bytes(layout_, tier))
     return Status::error(Code::invalid, str(to_string(tier), " slab has ", slab.bytes,
                                             " bytes, the placement needs ", placement_.bytes(layout_, tier)));
@@ -80,7 +80,7 @@ Status ChunkManager::lay_out_slots(Tier tier, BufferView slab) {
   }
   std::vector<std::int32_t> next(placement_.classes.size(), 0);
   for (std::size_t i = 0; i < copies_.size(); ++i) {
-    const CopyKey key = key_of(static_cast<std::int32_t>(i));
+    const PayloadKey key = key_of(static_cast<std::int32_t>(i));
     if (placement_.home(key) != tier) continue;
     Copy& home = copy(key, tier);
     home.slot = next[class_of_[i]]++;
@@ -88,7 +88,7 @@ Status ChunkManager::lay_out_slots(Tier tier, BufferView slab) {
     held.home = true;
     held.owner = static_cast<std::int32_t>(i);
   }
-  for (Pool& slots : pools) slots.most_used = slots.slots.size() - slots.free.size();
+  for (Pool& slots : pools) slots.peak_used = slots.slots.size() - slots.free.size();
   // Windows too: a slab is resident whole from the start, whoever holds its slots.
   return charge(tier, slab.bytes, "slots of chunk payloads");
 }
@@ -101,7 +101,7 @@ Status ChunkManager::charge(Tier tier, std::size_t bytes, const char* what) {
   return Status::ok();
 }
 
-Result<bool> ChunkManager::take_slot(CopyKey key, Tier tier, std::int32_t needed_at) {
+Result<bool> ChunkManager::acquire_slot(PayloadKey key, Tier tier, std::int32_t needed_at) {
   Copy& target = copy(key, tier);
   if (target.slot >= 0) return true;  // a home keeps its slot
   Pool& slots = pool(key, tier);
@@ -112,12 +112,12 @@ Result<bool> ChunkManager::take_slot(CopyKey key, Tier tier, std::int32_t needed
   target.slot = slots.free.front();
   slots.free.pop();
   slots.slots[static_cast<std::size_t>(target.slot)].owner = static_cast<std::int32_t>(index(key));
-  slots.most_used = std::max(slots.most_used, slots.slots.size() - slots.free.size());
+  slots.peak_used = std::max(slots.peak_used, slots.slots.size() - slots.free.size());
   return true;
 }
 
 // Fences stay with the slot: they guard the memory, not the copy.
-void ChunkManager::give_slot(CopyKey key, Tier tier) {
+void ChunkManager::release_slot(PayloadKey key, Tier tier) {
   if (tier == Tier::nvme || slot(key, tier).home) return;
   Slot& held = slot(key, tier);
   held.owner = -1;
@@ -125,12 +125,12 @@ void ChunkManager::give_slot(CopyKey key, Tier tier) {
   copy(key, tier).slot = -1;
 }
 
-// Undoes take_slot() where the move it was for has failed.
-void ChunkManager::give_back_unfilled(CopyKey key, Tier tier) {
-  if (copy(key, tier).state == Residency::absent && copy(key, tier).slot >= 0) give_slot(key, tier);
+// Undoes acquire_slot() where the move it was for has failed.
+void ChunkManager::release_unfilled_slot(PayloadKey key, Tier tier) {
+  if (copy(key, tier).state == Residency::absent && copy(key, tier).slot >= 0) release_slot(key, tier);
 }
 
-bool ChunkManager::is_last_without_home(CopyKey key, Tier tier) const noexcept {
+bool ChunkManager::is_last_without_home(PayloadKey key, Tier tier) const noexcept {
   if (placement_.home(key)) return false;
   for (const Tier other : kMemoryTiers)
     if (other != tier && valid(key, other)) return false;
@@ -138,28 +138,29 @@ bool ChunkManager::is_last_without_home(CopyKey key, Tier tier) const noexcept {
 }
 
 // The copy is given up; its slot goes back unless it is a home.
-Status ChunkManager::leave(CopyKey key, Tier tier) {
+Status ChunkManager::release_copy(PayloadKey key, Tier tier) {
   Copy& left = copy(key, tier);
   STRATA_ASSERT(left.pins == 0, describe(key), " is pinned in ", to_string(tier), " and may not leave");
-  if (left.state == Residency::draining) STRATA_TRY(settle_key(key));
-  if (left.state == Residency::filling) STRATA_TRY(arrive(key, tier));
-  become(key, tier, Residency::absent);
-  give_slot(key, tier);
+  if (left.state == Residency::writing_back) STRATA_TRY(wait_write_back(key));
+  if (left.state == Residency::filling) STRATA_TRY(complete_fetch(key, tier));
+  set_state(key, tier, Residency::absent);
+  release_slot(key, tier);
   return Status::ok();
 }
 
 // Frees one slot of the key's class by evicting what is needed latest, and later than `needed_at`.
-Result<bool> ChunkManager::make_room(CopyKey key, Tier tier, std::int32_t needed_at) {
+Result<bool> ChunkManager::make_room(PayloadKey key, Tier tier, std::int32_t needed_at) {
   std::int32_t victim = -1, latest = 0;
   bool victim_is_clean = false;
   for (const Slot& held : pool(key, tier).slots) {
     if (held.home || held.owner < 0) continue;
-    const CopyKey other = key_of(held.owner);
+    const PayloadKey other = key_of(held.owner);
     if (copy(other, tier).pins > 0 || is_last_without_home(other, tier)) continue;
     const std::int32_t next = next_use(other, tier);
     const bool clean = copy(other, tier).state == Residency::clean;
     if (next <= needed_at) continue;
-    if (needed_at != kAtOnce && copy(other, tier).state == Residency::draining && is_young_drain(other))
+    if (needed_at != kImmediately && copy(other, tier).state == Residency::writing_back &&
+        is_recent_write_back(other))
       continue;
     if (victim >= 0 && (next < latest || (next == latest && (victim_is_clean || !clean)))) continue;
     victim = held.owner;
@@ -172,7 +173,7 @@ Result<bool> ChunkManager::make_room(CopyKey key, Tier tier, std::int32_t needed
   return true;
 }
 
-Status ChunkManager::hand_over(CopyKey from, CopyKey to, Tier tier) {
+Status ChunkManager::transfer(PayloadKey from, PayloadKey to, Tier tier) {
   STRATA_ASSERT(class_of_[index(from)] == class_of_[index(to)] && placement_.home(to) == tier, describe(from),
                 " cannot take the place of ", describe(to), " in ", to_string(tier));
   if (!valid(from, tier))
@@ -184,19 +185,19 @@ Status ChunkManager::hand_over(CopyKey from, CopyKey to, Tier tier) {
   std::swap(copy(from, tier).slot, copy(to, tier).slot);
   std::swap(gained.owner, left.owner);
   std::swap(gained.home, left.home);
-  take_over(to, tier);
+  invalidate_other_copies(to, tier);
   return drop(from);  // at rest, so it cannot fail
 }
 
-Status ChunkManager::evict(CopyKey key, Tier tier) {
+Status ChunkManager::evict(PayloadKey key, Tier tier) {
   STRATA_ASSERT(placement_.home(key) != tier, describe(key), " is at home in ", to_string(tier));
-  if (copy(key, tier).state == Residency::dirty) STRATA_TRY(send_home(key));
+  if (copy(key, tier).state == Residency::dirty) STRATA_TRY(write_back(key));
   if (!valid(key, tier)) return Status::ok();
   bool elsewhere = false;
   for (std::size_t t = 0; t < kTiers; ++t)
     elsewhere = elsewhere || (static_cast<Tier>(t) != tier && valid(key, static_cast<Tier>(t)));
   STRATA_ASSERT(elsewhere, describe(key), " would be lost by leaving ", to_string(tier));
-  return leave(key, tier);
+  return release_copy(key, tier);
 }
 
 }  // namespace strata

@@ -95,7 +95,7 @@ DoctorFacts gather_facts(const std::vector<std::string>& nvme_dirs,
   DoctorFacts facts;
   facts.cpu = read_cpu_features();
   facts.topology = read_topology();
-  facts.share = share_of_this_process(environment);
+  facts.share = process_core_share(environment);
   facts.host = read_host_facts();
   facts.uring = probe_io_uring();
   for (const std::string& dir : nvme_dirs) facts.nvme_dirs.push_back({dir, probe_direct(dir)});

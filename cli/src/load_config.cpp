@@ -103,7 +103,7 @@ Result<CoreShare> deal_share(const ConfigTree& tree, const std::vector<std::stri
   };
   options.threads = given("cpu.threads");
   options.service_cores = given("cpu.service_cores");
-  return share_of_this_process(environment, options);
+  return process_core_share(environment, options);
 }
 
 /// Fills the struct, with the share. Errors: the problems of both.
@@ -169,7 +169,7 @@ Result<LoadedConfig> load_config(const Args& args, ConfigLayer unless_set) {
   const std::vector<std::string> open = reopened(tree);
   sources.arguments.insert(sources.arguments.end(), open.begin(), open.end());
   if (!unless_set.values.empty() || !open.empty()) {
-    sources.found.push_back(std::move(unless_set));
+    sources.discovered.push_back(std::move(unless_set));
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
   }
   if (!tree.is_auto("offload.reopens") && tree.entry("offload.reopens").origin.starts_with("file ")) {
@@ -180,9 +180,9 @@ Result<LoadedConfig> load_config(const Args& args, ConfigLayer unless_set) {
   if (const std::string from = tree.text("model.from"); !from.empty()) {
     const std::string path = model_config_path(tree, run);
     STRATA_TRY_ASSIGN(model, model_of(path, from));
-    sources.found.push_back({path, sizes_of(model->decoder)});
+    sources.discovered.push_back({path, sizes_of(model->decoder)});
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
-    STRATA_TRY(check_sizes(tree, sources.found.back()));
+    STRATA_TRY(check_sizes(tree, sources.discovered.back()));
   }
   if (!run.empty()) find_paths_in_run(posix_io(), tree, run);
   STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, args.environment));

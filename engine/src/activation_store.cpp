@@ -68,7 +68,7 @@ Status ActivationStore::submit_next() {
   queue_.erase(queue_.begin());
   STRATA_TRY(machine_.backend.host_access({request.memory.data, request.memory.bytes, !request.is_write}));
   if (machine_.store == nullptr) return {};
-  const HostWaits waits(machine_.backend.stalls(), StallCause::nvme);  // for a free request
+  const HostWaitScope waits(machine_.backend.stall_meter(), StallCause::nvme);  // for a free request
   const auto of = static_cast<std::size_t>(request.stored);
   auto ticket = request.is_write ? machine_.store->write_async(id_of(request.stored), class_of_[of],
                                                                request.memory, OldGeneration::retire)
@@ -85,7 +85,7 @@ Status ActivationStore::pump() {
 
 Status ActivationStore::wait(std::int32_t stored) {
   if (machine_.store == nullptr) return {};
-  const HostWaits waits(machine_.backend.stalls(), StallCause::nvme);
+  const HostWaitScope waits(machine_.backend.stall_meter(), StallCause::nvme);
   return machine_.store->wait(tickets_[static_cast<std::size_t>(stored)]);
 }
 

@@ -44,7 +44,7 @@ Commit::~Commit() {
 }
 
 Result<double> Commit::gradient_norm(std::int32_t micro_batches, double loss_scale) {
-  STRATA_TRY(machine_.chunks->submit_all());  // the slow tier goes on while the host waits
+  STRATA_TRY(machine_.chunks->submit_write_backs());  // the slow tier goes on while the host waits
   STRATA_TRY(machine_.backend.synchronize(machine_.compute));
   STRATA_TRY(machine_.backend.synchronize(machine_.cpu));
   if (machine_.dry()) return imagined_norm(loss_scale);

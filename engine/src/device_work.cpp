@@ -58,7 +58,7 @@ Status accumulate_on_device(Machine& m, ChunkId chunk, BufferView sum, BufferVie
 }
 
 Status take_leaves_on_device(Machine& m, ChunkId chunk, BufferView sum) {
-  const DType dtype = m.plan.layout.group_of(chunk).sum;
+  const DType dtype = m.plan.layout.group_of(chunk).accum;
   return each_run(m.tables.blocks[chunk], [&](const Block& run) {
     const TensorView leaves{reinterpret_cast<std::byte*>(m.leaves() + run.leaf),
                             Shape{cpuopt::norm_leaves(run.n)}, DType::f64};

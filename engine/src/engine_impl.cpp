@@ -58,7 +58,7 @@ Status Engine::Impl::take_batch(const LoweredProgram& program, BatchSource& sour
       at += operand.shape.n_elems();
     }
     if (m.dry()) continue;
-    const HostWaits waits(m.backend.stalls(), StallCause::data);
+    const HostWaitScope waits(m.backend.stall_meter(), StallCause::data);
     STRATA_TRY(source.fill(index + k, {parts[0], parts[1], parts[2]}));
     if (!parts[3].empty()) std::memcpy(parts[3].data(), &divisor, sizeof divisor);
   }
@@ -130,7 +130,7 @@ Status Engine::Impl::train_step(BatchSource& source, double lr, StepReport& repo
 }
 
 StallTimes Engine::Impl::stall_times() {
-  StallMeter* const meter = machine_->backend.stalls();
+  StallMeter* const meter = machine_->backend.stall_meter();
   return meter == nullptr ? StallTimes{} : meter->times();
 }
 

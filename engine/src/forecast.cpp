@@ -71,7 +71,7 @@ Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
   const LaneSeconds lanes = engine->lane_seconds();
   std::int64_t speculated = 0;
   for (int step = 0; step < steps.counted; ++step) {
-    if (step == steps.counted - kTraced && options.trace != nullptr) machine->record_into(*options.trace);
+    if (step == steps.counted - kTraced && options.trace != nullptr) machine->set_trace(*options.trace);
     STRATA_TRY(engine->train_step(batches, 1e-3, report));
     out.step_s += report.seconds / steps.counted;
     out.times += report.times;

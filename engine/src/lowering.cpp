@@ -38,7 +38,7 @@ TensorTable tensors_in_use_order(const Program& program) {
     const DType grad = info.grad == kNoValue ? compute : program.value(info.grad).dtype;
     table.specs.push_back({info.name,
                            info.shape.n_elems(),
-                           {.compute = compute, .grad = grad, .sum = grad, .trainable = info.trainable}});
+                           {.compute = compute, .grad = grad, .accum = grad, .trainable = info.trainable}});
   };
   for (const Instr& instr : program.code)
     for (const ValueId id : instr.in)

@@ -65,7 +65,7 @@ PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
 
 std::size_t step_bytes(const RunPlan& plan, ChunkId chunk, Tier tier) {
   std::size_t bytes = 0;
-  for (const Payload payload : kStepPayloads)
+  for (const Payload payload : kPersistentPayloads)
     if (plan.placement.home({chunk, payload}) == tier) bytes += plan.layout.payload_bytes(chunk, payload);
   return bytes;
 }
@@ -93,7 +93,7 @@ Machine::~Machine() {
   // Queued work may still use the memory below; nothing is left to report to.
   for (Stream* stream : {&compute, &h2d, &d2h, &cpu})
     if (stream->id() >= 0) (void)backend.synchronize(*stream);
-  if (chunks) (void)chunks->settle_all();
+  if (chunks) (void)chunks->wait_write_backs();
 }
 
 Result<std::unique_ptr<Machine>> Machine::create(const RunPlan& plan,

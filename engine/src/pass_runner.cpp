@@ -76,7 +76,7 @@ void PassRunner::release() noexcept {
   for (Stream* stream : {&machine_.compute, &machine_.h2d, &machine_.d2h, &machine_.cpu})
     (void)machine_.backend.synchronize(*stream);  // a sticky error meets whoever uses the stream next
   moves_.release();
-  machine_.chunks->stand_down();  // so that no drop waits for anything, and none fails
+  machine_.chunks->abort_pending();  // so that no drop waits for anything, and none fails
   for (ChunkId chunk = 0; chunk < machine_.plan.layout.n_chunks(); ++chunk)
     (void)machine_.chunks->drop({chunk, Payload::grad});
 }
@@ -144,7 +144,7 @@ Status PassRunner::look_ahead(const PassSchedule& schedule, std::int32_t positio
   const std::size_t far_end = std::min(here_ + 2 * depth, schedule.params.size());
   ChunkManager& chunks = *machine_.chunks;
   for (std::size_t next = end; next < far_end; ++next) {
-    const CopyKey key{schedule.params[next].second, Payload::param};
+    const PayloadKey key{schedule.params[next].second, Payload::param};
     if (chunks.placement().home(key) != Tier::nvme || chunks.state(key, Tier::device) != Residency::absent)
       continue;
     STRATA_TRY_ASSIGN(const bool begun, chunks.prefetch(key, Tier::pinned));
@@ -170,9 +170,9 @@ Status PassRunner::land(ChunkId chunk, const Pass& pass) {
 Status PassRunner::land_on_device(ChunkId chunk, const Pass& pass) {
   ChunkManager& chunks = *machine_.chunks;
   Stream& stream = machine_.compute;
-  const CopyKey grad_key{chunk, Payload::grad}, sum_key{chunk, Payload::accum};
+  const PayloadKey grad_key{chunk, Payload::grad}, sum_key{chunk, Payload::accum};
   if (pass.k == 0 && sums_as_it_lands(chunk)) {
-    STRATA_TRY(chunks.hand_over(grad_key, sum_key, Tier::device));
+    STRATA_TRY(chunks.transfer(grad_key, sum_key, Tier::device));
   } else {
     STRATA_TRY_ASSIGN(const ChunkPin grad, chunks.pin(grad_key, Tier::device, Intent::read, stream));
     STRATA_TRY_ASSIGN(
@@ -190,7 +190,7 @@ Status PassRunner::land_on_device(ChunkId chunk, const Pass& pass) {
 // others land beside it and are added by the CPU, in micro-batch order.
 Status PassRunner::land_in_ram(ChunkId chunk, const Pass& pass) {
   ChunkManager& chunks = *machine_.chunks;
-  const CopyKey grad_key{chunk, Payload::grad}, sum_key{chunk, Payload::accum};
+  const PayloadKey grad_key{chunk, Payload::grad}, sum_key{chunk, Payload::accum};
   if (pass.k == 0 && sums_as_it_lands(chunk)) {
     STRATA_TRY_ASSIGN(const ChunkPin grad, chunks.pin(grad_key, Tier::device, Intent::read, machine_.d2h));
     STRATA_TRY_ASSIGN(const ChunkPin sum, chunks.pin(sum_key, Tier::pinned, Intent::overwrite, machine_.d2h));
@@ -207,7 +207,7 @@ Status PassRunner::land_in_ram(ChunkId chunk, const Pass& pass) {
     STRATA_TRY_ASSIGN(const ChunkPin sum, chunks.pin(sum_key, Tier::pinned, Intent::read, machine_.cpu));
     STRATA_TRY(take_leaves(chunk, sum, machine_.cpu));
   }
-  return chunks.send_home(sum_key);
+  return chunks.write_back(sum_key);
 }
 
 namespace {
@@ -252,7 +252,7 @@ bool PassRunner::is_device(const Stream& stream) const {
 
 bool PassRunner::sums_as_it_lands(ChunkId chunk) const {
   const GroupKey& group = machine_.plan.layout.group_of(chunk);
-  return group.sum == group.grad;
+  return group.accum == group.grad;
 }
 
 Status PassRunner::accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin& grad, bool first,
@@ -274,7 +274,7 @@ Status PassRunner::take_leaves(ChunkId chunk, const ChunkPin& sum, Stream& strea
   if (is_device(stream)) return take_leaves_on_device(machine_, chunk, sum.view());
   const std::vector<Block>& blocks = machine_.tables.blocks[chunk];
   HostCall call("norm leaves", &run_leaves,
-                LeavesState{sum.view().data, machine_.plan.layout.group_of(chunk).sum, machine_.leaves(),
+                LeavesState{sum.view().data, machine_.plan.layout.group_of(chunk).accum, machine_.leaves(),
                             blocks.data(), static_cast<std::int64_t>(blocks.size())});
   call.reads(sum.view().data, sum.view().bytes);
   if (machine_.prices)

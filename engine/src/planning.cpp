@@ -105,7 +105,7 @@ static std::uint64_t frozen_bytes(const RunPlan& plan) {
   std::uint64_t bytes = 0;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
     if (!plan.layout.group_of(chunk).trainable)
-      for (const Payload payload : kStepPayloads) bytes += plan.layout.payload_bytes(chunk, payload);
+      for (const Payload payload : kPersistentPayloads) bytes += plan.layout.payload_bytes(chunk, payload);
   return bytes;
 }
 
@@ -136,7 +136,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   // The gradients of several micro-batches are added in f32; a single one is the sum as it is.
   const cpuopt::MomentSet moments = cpuopt::moments_of(options.optimizer);
   for (LayoutTensor& tensor : plan->tensors.specs) {
-    if (options.grad_accum > 1) tensor.group.sum = DType::f32;
+    if (options.grad_accum > 1) tensor.group.accum = DType::f32;
     tensor.group.format = options.states;
     tensor.group.first_moment = moments.first;
     tensor.group.second_moment = moments.second;

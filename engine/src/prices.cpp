@@ -77,7 +77,7 @@ std::int64_t Prices::sweep_ns(std::size_t bytes, bool on_device) const {
 std::int64_t Prices::update_ns(ChunkId chunk, bool on_device, Undo undo) const {
   const ChunkLayout& layout = plan_.layout;
   std::size_t states = 0;
-  for (const Payload payload : kStepPayloads) states += layout.payload_bytes(chunk, payload);
+  for (const Payload payload : kPersistentPayloads) states += layout.payload_bytes(chunk, payload);
   const std::size_t logged = step_bytes(plan_, chunk, Tier::pinned);
   const std::size_t gradient = layout.payload_bytes(chunk, Payload::accum);
   // The log is written while what goes there is in a cache; what comes back from it is read and written.

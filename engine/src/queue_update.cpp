@@ -7,30 +7,30 @@
 namespace strata {
 namespace {
 
-// The chunk's states at `data`, by the order of kStepPayloads; null: there is none.
+// The chunk's states at `data`, by the order of kPersistentPayloads; null: there is none.
 cpuopt::UpdateBlock block_of(const GroupKey& group, std::int64_t n,
-                             const std::array<std::byte*, kStepPayloads.size()>& data) {
+                             const std::array<std::byte*, kPersistentPayloads.size()>& data) {
   return {.layout = cpuopt::master_layout(group.compute),
           .states = group.format,
-          .grad = group.sum,
+          .grad = group.accum,
           .param = data[0],
           .master = data[1],
           .m = cpuopt::moment_at(group.format, data[2], n),
           .v = cpuopt::moment_at(group.format, data[3], n)};
 }
 
-bool is_logged(const Machine& machine, CopyKey key) {
+bool is_logged(const Machine& machine, PayloadKey key) {
   return machine.plan.placement.home(key) == Tier::pinned;
 }
 
 // In the undo log those of a chunk's payloads that live in RAM follow each other.
 cpuopt::UpdateBlock old_block(const Machine& machine, ChunkId chunk) {
-  std::array<std::byte*, kStepPayloads.size()> data{};
+  std::array<std::byte*, kPersistentPayloads.size()> data{};
   std::byte* at = machine.undo(chunk).data;
-  for (std::size_t i = 0; i < kStepPayloads.size(); ++i) {
-    if (!is_logged(machine, {chunk, kStepPayloads[i]})) continue;
+  for (std::size_t i = 0; i < kPersistentPayloads.size(); ++i) {
+    if (!is_logged(machine, {chunk, kPersistentPayloads[i]})) continue;
     data[i] = at;
-    at += machine.plan.layout.payload_bytes(chunk, kStepPayloads[i]);
+    at += machine.plan.layout.payload_bytes(chunk, kPersistentPayloads[i]);
   }
   return block_of(machine.plan.layout.group_of(chunk), machine.plan.layout.chunk(chunk).n_elems, data);
 }
@@ -61,10 +61,10 @@ Status queue_update(Machine& machine, ChunkId chunk, const StepConstants& step, 
   if (undo != Undo::restore) {
     STRATA_TRY_ASSIGN(gradient, chunks.pin({chunk, Payload::accum}, tier, Intent::read, stream));
   }
-  std::array<ChunkPin, kStepPayloads.size()> states;
-  std::array<std::byte*, kStepPayloads.size()> data{};
-  for (std::size_t i = 0; i < kStepPayloads.size(); ++i) {
-    const CopyKey key{chunk, kStepPayloads[i]};
+  std::array<ChunkPin, kPersistentPayloads.size()> states;
+  std::array<std::byte*, kPersistentPayloads.size()> data{};
+  for (std::size_t i = 0; i < kPersistentPayloads.size(); ++i) {
+    const PayloadKey key{chunk, kPersistentPayloads[i]};
     if (!layout.has(chunk, key.payload) || (undo == Undo::restore && !is_logged(machine, key))) continue;
     STRATA_TRY_ASSIGN(states[i], chunks.pin(key, tier, Intent::update, stream));
     data[i] = states[i].view().data;
@@ -91,30 +91,30 @@ Status queue_update(Machine& machine, ChunkId chunk, const StepConstants& step, 
 }
 
 Status accept_stored(Machine& machine, ChunkId chunk) {
-  for (const Payload payload : kStepPayloads) STRATA_TRY(machine.chunks->accept({chunk, payload}));
+  for (const Payload payload : kPersistentPayloads) STRATA_TRY(machine.chunks->commit({chunk, payload}));
   return Status::ok();
 }
 
 Status guard_stored(Machine& machine, ChunkId chunk) {
-  for (const Payload payload : kStepPayloads)
+  for (const Payload payload : kPersistentPayloads)
     if (machine.plan.placement.home({chunk, payload}) == Tier::nvme)
-      STRATA_TRY(machine.chunks->guard({chunk, payload}));
+      STRATA_TRY(machine.chunks->snapshot({chunk, payload}));
   return Status::ok();
 }
 
 void restore_stored(Machine& machine, ChunkId chunk) noexcept {
-  for (const Payload payload : kStepPayloads) machine.chunks->restore({chunk, payload});
+  for (const Payload payload : kPersistentPayloads) machine.chunks->rollback({chunk, payload});
 }
 
 Status send_states_home(Machine& machine, ChunkId chunk) {
-  for (const Payload payload : kStepPayloads)
-    if (machine.plan.layout.has(chunk, payload)) STRATA_TRY(machine.chunks->send_home({chunk, payload}));
+  for (const Payload payload : kPersistentPayloads)
+    if (machine.plan.layout.has(chunk, payload)) STRATA_TRY(machine.chunks->write_back({chunk, payload}));
   return Status::ok();
 }
 
 Result<bool> fetch_for_update(Machine& machine, ChunkId chunk, std::span<const Payload> payloads) {
   for (const Payload payload : payloads) {
-    const CopyKey key{chunk, payload};
+    const PayloadKey key{chunk, payload};
     if (!machine.plan.layout.has(chunk, payload)) continue;
     if (machine.plan.placement.home(key) != Tier::nvme) continue;
     STRATA_TRY_ASSIGN(const bool begun, machine.chunks->prefetch(key, Tier::pinned));

@@ -53,7 +53,7 @@ Placement with_used_windows(const ChunkManager& rehearsed, const RunPlan& plan) 
     const auto t = static_cast<std::size_t>(tier);
     const std::vector<std::uint32_t> homes = plan.placement.home_counts(plan.layout, tier);
     for (std::uint32_t c = 0; c < homes.size(); ++c) {
-      const auto passing = static_cast<std::uint32_t>(rehearsed.most_used_slots(tier, c)) - homes[c];
+      const auto passing = static_cast<std::uint32_t>(rehearsed.peak_used_slots(tier, c)) - homes[c];
       std::uint32_t& window = used.classes[c].window[t];
       window = std::min(window, std::max(passing, least.classes[c].window[t]));
     }

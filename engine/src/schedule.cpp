@@ -10,7 +10,7 @@ void add_micro_batch(const LoweredProgram& program, const Placement& placement, 
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const auto at = first + static_cast<std::int32_t>(i);
     for (const ChunkId chunk : program.code[i].params) {
-      const CopyKey key{chunk, Payload::param};
+      const PayloadKey key{chunk, Payload::param};
       out.uses.push_back({at, key, Tier::device});
       if (placement.home(key) == Tier::nvme) out.uses.push_back({at, key, Tier::pinned});
       if (out.params.empty() || out.params.back().second != chunk) out.params.emplace_back(at, chunk);

@@ -45,7 +45,7 @@ Status Speculation::update(ChunkId chunk) {
 Result<bool> Speculation::fetch_early() {
   for (; active_ && fetched_ < order_.size(); ++fetched_) {
     if (made_[order_[fetched_]]) continue;
-    STRATA_TRY_ASSIGN(const bool begun, fetch_for_update(machine_, order_[fetched_], kStepPayloads));
+    STRATA_TRY_ASSIGN(const bool begun, fetch_for_update(machine_, order_[fetched_], kPersistentPayloads));
     if (!begun) return false;
   }
   return true;

@@ -238,8 +238,8 @@ Status StateAccess::fill_pieces(Payload payload, const Fill& fill) {
       has_rest = static_cast<bool>(opened.rest);
       STRATA_TRY(opened.tier == Tier::device ? fill_on_device(opened, fill) : fill_in_ram(opened, fill));
     }
-    STRATA_TRY(chunks.send_home({chunk, payload}));
-    if (has_rest) STRATA_TRY(chunks.send_home({chunk, Payload::master}));
+    STRATA_TRY(chunks.write_back({chunk, payload}));
+    if (has_rest) STRATA_TRY(chunks.write_back({chunk, Payload::master}));
   }
   return chunks.status();
 }

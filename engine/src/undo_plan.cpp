@@ -45,9 +45,9 @@ bool is_candidate(const RunPlan& plan, const ChunkAt& ready) {
 
 // Room on nvme for a second generation of what `chunk` has there.
 void keep_generations(RunPlan& plan, ChunkId chunk) {
-  for (const Payload payload : kStepPayloads)
+  for (const Payload payload : kPersistentPayloads)
     if (plan.placement.home({chunk, payload}) == Tier::nvme)
-      ++plan.placement.classes[plan.placement.class_of(plan.layout, {chunk, payload})].kept;
+      ++plan.placement.classes[plan.placement.class_of(plan.layout, {chunk, payload})].snapshots;
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ std::uint64_t undo_reserve(const RunPlan& plan) {
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
     if (!plan.layout.group_of(chunk).trainable) continue;
     params += plan.layout.payload_bytes(chunk, Payload::param);
-    for (const Payload payload : kStepPayloads) states += plan.layout.payload_bytes(chunk, payload);
+    for (const Payload payload : kPersistentPayloads) states += plan.layout.payload_bytes(chunk, payload);
   }
   const auto on_trust = [&](std::uint64_t bytes) {
     return static_cast<std::uint64_t>(static_cast<double>(bytes) * share_of_backward(plan));

@@ -5,7 +5,7 @@
 namespace strata {
 namespace {
 
-std::uint64_t id_of(CopyKey key) {
+std::uint64_t id_of(PayloadKey key) {
   return std::uint64_t{key.chunk} * kPayloads + static_cast<std::uint64_t>(key.payload);
 }
 
@@ -18,7 +18,7 @@ std::vector<SlotClass> store_classes(const ChunkLayout& layout, const Placement&
     if (homes[c] > 0)
       classes.push_back({placement.classes[c].slot_bytes,
                          homes[c] + placement.classes[c].window[static_cast<std::size_t>(Tier::nvme)] +
-                             placement.classes[c].kept});
+                             placement.classes[c].snapshots});
   return classes;
 }
 
@@ -40,7 +40,7 @@ Status CopyLanes::copy_async(BufferView dst, ConstBufferView src, Direction dire
   return Status::ok();
 }
 
-Result<IoTicket> CopyLanes::write_async(CopyKey key, ConstBufferView src, bool keep_old) {
+Result<IoTicket> CopyLanes::write_async(PayloadKey key, ConstBufferView src, bool keep_old) {
   if (store_ == nullptr) return IoTicket{};
   STRATA_TRY_ASSIGN(const Ticket ticket,
                     store_->write_async(id_of(key), store_class_[placement_.class_of(layout_, key)], src,
@@ -48,27 +48,27 @@ Result<IoTicket> CopyLanes::write_async(CopyKey key, ConstBufferView src, bool k
   return IoTicket{ticket.index, ticket.sequence};
 }
 
-Result<IoTicket> CopyLanes::read_async(CopyKey key, BufferView dst) {
+Result<IoTicket> CopyLanes::read_async(PayloadKey key, BufferView dst) {
   if (store_ == nullptr) return IoTicket{};
   STRATA_TRY_ASSIGN(const Ticket ticket, store_->read_async(id_of(key), dst));
   return IoTicket{ticket.index, ticket.sequence};
 }
 
 Status CopyLanes::wait(IoTicket ticket) {
-  if (store_ == nullptr || !ticket.given()) return Status::ok();
+  if (store_ == nullptr || !ticket.valid()) return Status::ok();
   return store_->wait({ticket.index, ticket.sequence});
 }
 
 bool CopyLanes::wait_for(IoTicket ticket, std::int64_t ns) {
-  return store_ == nullptr || !ticket.given() || store_->wait_for({ticket.index, ticket.sequence}, ns);
+  return store_ == nullptr || !ticket.valid() || store_->wait_for({ticket.index, ticket.sequence}, ns);
 }
 
-void CopyLanes::accept(CopyKey key) {
-  if (store_ != nullptr) store_->accept(id_of(key));
+void CopyLanes::commit(PayloadKey key) {
+  if (store_ != nullptr) store_->commit(id_of(key));
 }
 
-void CopyLanes::restore(CopyKey key) {
-  if (store_ != nullptr) store_->restore(id_of(key));
+void CopyLanes::rollback(PayloadKey key) {
+  if (store_ != nullptr) store_->rollback(id_of(key));
 }
 
 }  // namespace strata

@@ -56,7 +56,7 @@ SimOptions MachineProfile::simulation() const noexcept {
       o.share(lane, SimResource::memory) = std::min(1.0, 2 * o.share(lane, SimResource::memory));
     }
   }
-  o.queue_s = 1e-6;
+  o.launch_overhead_s = 1e-6;
   o.wake_s = wake_s;
   return o;
 }

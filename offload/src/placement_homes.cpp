@@ -43,8 +43,8 @@ std::vector<ChunkId> spread_out(std::size_t n_chunks) {
 // over the model, so that the slow tier works throughout a pass. Homes already given stay.
 bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
                       const Width& width, Placement& p) {
-  std::vector<CopyKey> order;
-  const auto add = [&](CopyKey key) {
+  std::vector<PayloadKey> order;
+  const auto add = [&](PayloadKey key) {
     if (p.home(key) != Tier::device && layout.has(key.chunk, key.payload)) order.push_back(key);
   };
   const std::vector<ChunkId> chunks = spread_out(layout.n_chunks());
@@ -217,7 +217,7 @@ Placement empty_placement(const ChunkLayout& layout) {
   return p;
 }
 
-void set_home(const ChunkLayout& layout, Placement& p, CopyKey key, Tier tier) {
+void set_home(const ChunkLayout& layout, Placement& p, PayloadKey key, Tier tier) {
   if (layout.has(key.chunk, key.payload)) p.homes[key.chunk][static_cast<std::size_t>(key.payload)] = tier;
 }
 

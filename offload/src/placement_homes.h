@@ -14,7 +14,7 @@ namespace strata::detail {
 /// No homes yet, and no windows.
 Placement empty_placement(const ChunkLayout& layout);
 /// Nothing where the chunk has no such payload.
-void set_home(const ChunkLayout& layout, Placement& placement, CopyKey key, Tier tier);
+void set_home(const ChunkLayout& layout, Placement& placement, PayloadKey key, Tier tier);
 
 /// The homes within the budgets that move least in a step, with windows of this width; nothing where none
 /// fit. `trace` may be reduced to its widest steps.

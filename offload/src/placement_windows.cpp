@@ -14,7 +14,7 @@ Counts least_device_window(const ChunkLayout& layout, const AccessTrace& trace, 
   Counts most(p.classes.size(), 0), now(p.classes.size(), 0);
   for (const AccessTrace::Step& step : trace.steps) {
     std::fill(now.begin(), now.end(), 0);
-    for (const CopyKey key : step.on_device)
+    for (const PayloadKey key : step.on_device)
       if (p.home(key) != Tier::device) ++now[p.class_of(layout, key)];
     raise(most, now);
   }
@@ -57,7 +57,7 @@ PinnedWindow least_pinned_window(const ChunkLayout& layout, const AccessTrace& t
     const bool at_device = p.home({chunk, Payload::param}) == Tier::device;
     const bool trainable = layout.group_of(chunk).trainable;
     for (const Payload payload : homed(trace)) {
-      const CopyKey key{chunk, payload};
+      const PayloadKey key{chunk, payload};
       if (p.home(key) == Tier::pinned || !layout.has(chunk, payload)) continue;
       // A parameter on its way to the device, too. What is frozen is not updated: its master lies still.
       if (!at_device && (trainable || payload == Payload::param)) ++commit[p.class_of(layout, key)];

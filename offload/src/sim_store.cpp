@@ -30,8 +30,8 @@ bool SimStore::wait_for(Ticket ticket, std::int64_t ns) {
 
 NvmeCounters SimStore::counters() const {
   NvmeCounters counters;
-  counters.bytes_read = simulation_.carried_bytes(SimLane::nvme_read);
-  counters.bytes_written = counters.endurance_bytes = simulation_.carried_bytes(SimLane::nvme_write);
+  counters.bytes_read = simulation_.transferred_bytes(SimLane::nvme_read);
+  counters.bytes_written = counters.endurance_bytes = simulation_.transferred_bytes(SimLane::nvme_write);
   counters.read_busy_ns = std::llround(1e9 * simulation_.busy_s(SimLane::nvme_read));
   counters.write_busy_ns = std::llround(1e9 * simulation_.busy_s(SimLane::nvme_write));
   return counters;

@@ -10,7 +10,7 @@ AccessTrace widest_steps(const AccessTrace& trace) {
   std::vector<std::vector<std::uint64_t>> sets;
   for (const AccessTrace::Step& step : trace.steps) {
     std::vector<std::uint64_t> keys;
-    for (const CopyKey key : step.on_device)
+    for (const PayloadKey key : step.on_device)
       keys.push_back(std::uint64_t{key.chunk} * kPayloads + static_cast<std::uint64_t>(key.payload));
     std::sort(keys.begin(), keys.end());
     if (!keys.empty()) sets.push_back(std::move(keys));

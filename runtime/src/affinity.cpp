@@ -14,7 +14,7 @@
 namespace strata::detail {
 namespace {
 
-constexpr int kMostCpus = 1 << 16;
+constexpr int kMaxCpus = 1 << 16;
 
 struct FreeSet {
   void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }
@@ -26,7 +26,7 @@ using CpuSet = std::unique_ptr<cpu_set_t, FreeSet>;
 
 std::vector<int> affinity_mask() {
   std::vector<int> cpus;
-  for (int room = CPU_SETSIZE; room <= kMostCpus; room *= 2) {
+  for (int room = CPU_SETSIZE; room <= kMaxCpus; room *= 2) {
     const CpuSet set(CPU_ALLOC(static_cast<std::size_t>(room)));
     const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(room));
     if (set == nullptr) break;

@@ -27,7 +27,7 @@ void Reservation::merge(Reservation&& other) noexcept {
 }
 
 void Reservation::release() noexcept {
-  if (budget_ != nullptr) budget_->give_back(bytes_, committed_);
+  if (budget_ != nullptr) budget_->release(bytes_, committed_);
   budget_ = nullptr;
   bytes_ = 0;
   committed_ = false;
@@ -62,7 +62,7 @@ void Budget::commit(std::size_t bytes) noexcept {
   used_bytes_ += bytes;
 }
 
-void Budget::give_back(std::size_t bytes, bool committed) noexcept {
+void Budget::release(std::size_t bytes, bool committed) noexcept {
   const MutexLock lock(mutex_);
   std::size_t& from = committed ? used_bytes_ : reserved_bytes_;
   STRATA_ASSERT(bytes <= from, name_, ": ", bytes, " bytes given back, ", from, " taken");

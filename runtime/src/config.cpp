@@ -34,15 +34,15 @@ std::string upper(std::string_view text) {
 
 /// The part of an origin or a value that is shown: one line, no control characters, not endless.
 std::string one_line(std::string_view text) {
-  constexpr std::size_t kMost = 120;
+  constexpr std::size_t kMaxShown = 120;
   std::string out;
-  for (const char c : text.substr(0, kMost))
+  for (const char c : text.substr(0, kMaxShown))
     out += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
   // A cut inside a character, or bytes that never were UTF-8, would make the comment and the file unreadable.
-  while (!is_utf8(out) && text.size() > kMost && out.size() + 4 > kMost) out.pop_back();
+  while (!is_utf8(out) && text.size() > kMaxShown && out.size() + 4 > kMaxShown) out.pop_back();
   if (!is_utf8(out))
     for (char& c : out) c = static_cast<unsigned char>(c) >= 0x80 ? '?' : c;
-  return text.size() > kMost ? out + "..." : out;
+  return text.size() > kMaxShown ? out + "..." : out;
 }
 
 /// Collects the assignments of all layers, then lays them over each other. Lives for one build().
@@ -62,7 +62,7 @@ class Builder {
     read_arguments(arguments);
     apply_preset({&file, &environment, &arguments});
     RawLayer found;
-    for (const ConfigLayer& layer : sources_.found)
+    for (const ConfigLayer& layer : sources_.discovered)
       for (const auto& [key, text] : layer.values) add(found, key, untyped(text), layer.origin);
     for (const RawLayer* layer : {&found, &file, &environment, &arguments}) apply(*layer);
     if (!file_status.is_ok() && problems_.empty()) return file_status;
@@ -179,7 +179,7 @@ class Builder {
         return entry.spec->section == a.section && entry.spec->name == a.key;
       });
       if (found == entries_.end())
-        unknown(a);
+        report_unknown(a);
       else
         assign(*found, a.value, a.origin);
     }
@@ -213,7 +213,7 @@ class Builder {
     return spec.example.empty() ? std::string() : str(" (example: ", spec.example, ")");
   }
 
-  void unknown(const RawAssignment& a) {
+  void report_unknown(const RawAssignment& a) {
     std::vector<std::string> all, in_section, same_name;
     std::vector<std::string_view> sections;
     for (const KeySpec& spec : schema_.keys) {

@@ -117,14 +117,15 @@ Result<double> parse_number(const KeySpec& spec, std::string_view text) {
 }
 
 Result<ConfigValue> parse_byte_count(const KeySpec& spec, std::string_view text) {
-  if (!spec.word.empty() && text == spec.word) return ConfigValue(kUnlimitedBytes);
+  if (!spec.unlimited_word.empty() && text == spec.unlimited_word) return ConfigValue(kUnlimitedBytes);
   STRATA_TRY_ASSIGN(const std::uint64_t value, parse_bytes(text));
   STRATA_TRY(check_range(spec, static_cast<double>(value), text));
   return ConfigValue(value);
 }
 
 Result<ConfigValue> parse_duration(const KeySpec& spec, std::string_view text) {
-  if (!spec.word.empty() && text == spec.word) return ConfigValue(std::numeric_limits<double>::infinity());
+  if (!spec.unlimited_word.empty() && text == spec.unlimited_word)
+    return ConfigValue(std::numeric_limits<double>::infinity());
   STRATA_TRY_ASSIGN(const double value, parse_seconds(text));
   STRATA_TRY(check_range(spec, value, text));
   return ConfigValue(value);
@@ -256,7 +257,7 @@ Result<ConfigValue> parse_value(const KeySpec& spec, const RawValue& raw) {
     return invalid(str("expects ", expected(spec.type), ", got a list"));
   const RawScalar& scalar = raw.items.front();
   if (wants_list) {
-    if (spec.one_will_do && scalar.kind == RawKind::text) return parse_list(spec, raw.items);
+    if (spec.accepts_scalar && scalar.kind == RawKind::text) return parse_list(spec, raw.items);
     if (scalar.kind != RawKind::untyped)
       return invalid(str("expects ", expected(spec.type), ", got ", shown(scalar)));
     STRATA_TRY_ASSIGN(const std::vector<RawScalar> items, split_list(scalar.text));
@@ -281,11 +282,11 @@ std::string print_value(const KeySpec& spec, const ConfigValue& value) {
       return json_string(std::get<std::string>(value));
     case KeyType::bytes: {
       const std::uint64_t bytes = std::get<std::uint64_t>(value);
-      return bytes == kUnlimitedBytes ? json_string(spec.word) : print_byte_count(bytes);
+      return bytes == kUnlimitedBytes ? json_string(spec.unlimited_word) : print_byte_count(bytes);
     }
     case KeyType::seconds: {
       const double seconds = std::get<double>(value);
-      return std::isinf(seconds) ? json_string(spec.word) : fmt::format("\"{}s\"", seconds);
+      return std::isinf(seconds) ? json_string(spec.unlimited_word) : fmt::format("\"{}s\"", seconds);
     }
     case KeyType::steps:
       return print_steps(std::get<StepRange>(value));

@@ -34,7 +34,7 @@ std::vector<Cores> by_node(Cores cores) {
 
 // How many ranks each node takes where there are more ranks than nodes: one after the other goes where it
 // gets most (D'Hondt), so a node never has more ranks than cores while another has cores to spare.
-std::vector<int> ranks_of_nodes(const std::vector<Cores>& nodes, int ranks) {
+std::vector<int> ranks_per_node(const std::vector<Cores>& nodes, int ranks) {
   std::vector<int> of_node(nodes.size(), 0);
   for (int r = 0; r < ranks; ++r) {
     std::size_t best = 0;
@@ -46,7 +46,7 @@ std::vector<int> ranks_of_nodes(const std::vector<Cores>& nodes, int ranks) {
 }
 
 // The cores of `rank`: neighbours in `cores`, whose nodes lie beside each other.
-Cores part_of(Cores cores, const LocalRank& rank) {
+Cores cores_of_rank(Cores cores, const LocalRank& rank) {
   const std::vector<Cores> nodes = by_node(cores);
   const auto n = static_cast<int>(nodes.size());
   if (rank.size > count(cores))  // one core, shared
@@ -62,7 +62,7 @@ Cores part_of(Cores cores, const LocalRank& rank) {
     }
     return cores.subspan(first, size);
   }
-  const std::vector<int> ranks = ranks_of_nodes(nodes, rank.size);
+  const std::vector<int> ranks = ranks_per_node(nodes, rank.size);
   std::size_t k = 0;
   int within = rank.rank;
   while (within >= ranks[k]) within -= ranks[k++];
@@ -72,11 +72,11 @@ Cores part_of(Cores cores, const LocalRank& rank) {
 }
 
 // Takes service cores from where most are left: interrupts, and so the first cores, come first.
-void keep_for_service(std::vector<Cores>& nodes, int service) {
+void reserve_service_cores(std::vector<Cores>& nodes, int service) {
   for (int i = 0; i < service; ++i) {
-    Cores& most =
+    Cores& largest =
         *std::max_element(nodes.begin(), nodes.end(), [](Cores a, Cores b) { return a.size() < b.size(); });
-    most = most.subspan(1);
+    largest = largest.subspan(1);
   }
   std::erase_if(nodes, [](Cores cores) { return cores.empty(); });
 }
@@ -100,7 +100,7 @@ std::vector<CoreShare::Node> bound_nodes(const std::vector<Cores>& nodes, int th
   return result;
 }
 
-std::string whose(const Topology& machine, const LocalRank& rank, Cores mine) {
+std::string describe_cores(const Topology& machine, const LocalRank& rank, Cores mine) {
   const int all = count(machine.usable_cores);
   if (machine.is_bound())
     return str("the affinity mask leaves ", plural(count(mine), "core"), " (", machine.usable_threads, " of ",
@@ -112,7 +112,7 @@ std::string whose(const Topology& machine, const LocalRank& rank, Cores mine) {
   return text;
 }
 
-std::string where(const std::vector<CoreShare::Node>& nodes) {
+std::string describe_nodes(const std::vector<CoreShare::Node>& nodes) {
   std::vector<int> numbers;
   for (const CoreShare::Node& node : nodes) numbers.push_back(node.index);
   return str(" on NUMA node", nodes.size() == 1 ? " " : "s ", detail::number_list(numbers));
@@ -132,14 +132,14 @@ Status check(const Topology& machine, const LocalRank& rank, const CoreShareOpti
 }
 
 // What keeps the threads of a share from being bound; empty where nothing does.
-std::string hindrance(const Topology& machine, const LocalRank& rank, const CoreShareOptions& options,
-                      Cores mine, int limit, int most) {
+std::string unbound_reason(const Topology& machine, const LocalRank& rank, const CoreShareOptions& options,
+                           Cores mine, int limit, int max_threads) {
   if (!machine.can_bind) return "not bound: this system does not let threads choose their cores";
   if (limit < count(mine))
     return str("not bound: the cgroup gives the time of ", *options.cpu_quota, " CPUs",
                rank.size > 1 ? str(" to ", rank.size, " ranks") : std::string());
-  if (options.threads.value_or(0) > most)
-    return str("not bound: ", plural(most, "hardware thread"), " for them");
+  if (options.threads.value_or(0) > max_threads)
+    return str("not bound: ", plural(max_threads, "hardware thread"), " for them");
   return {};
 }
 
@@ -151,23 +151,23 @@ int CoreShare::threads() const noexcept {
   return total;
 }
 
-Result<CoreShare> deal_cores(const Topology& machine, const LocalRank& rank,
-                             const CoreShareOptions& options) {
+Result<CoreShare> partition_cores(const Topology& machine, const LocalRank& rank,
+                                  const CoreShareOptions& options) {
   STRATA_TRY(check(machine, rank, options));
   const Cores all = machine.usable_cores;
-  const Cores mine = machine.is_bound() ? all : part_of(all, rank);
+  const Cores mine = machine.is_bound() ? all : cores_of_rank(all, rank);
   const int service = options.service_cores.value_or(count(mine) >= 32 ? 2 : count(mine) >= 8 ? 1 : 0);
   if (service >= count(mine))
     return Status::error(Code::invalid, str("cpu.service_cores is ", service, "; this process has ",
                                             plural(count(mine), "core"), ", and one at least computes"));
   std::vector<Cores> nodes = by_node(mine);
-  keep_for_service(nodes, service);
+  reserve_service_cores(nodes, service);
   int cores = 0, cpus = 0;
   for (const Cores node : nodes) cores += count(node), cpus += count_cpus(node);
 
   const int limit =
       options.cpu_quota ? std::max(1, static_cast<int>(*options.cpu_quota / rank.size)) : count(mine);
-  const std::string unbound = hindrance(machine, rank, options, mine, limit, cpus);
+  const std::string unbound = unbound_reason(machine, rank, options, mine, limit, cpus);
   const int one_a_core = unbound.empty() ? cores : std::min(cores, limit);
   const int threads = !options.threads ? one_a_core : *options.threads == 0 ? cpus : *options.threads;
   CoreShare share;
@@ -176,22 +176,22 @@ Result<CoreShare> deal_cores(const Topology& machine, const LocalRank& rank,
     share.nodes = bound_nodes(nodes, threads, cores);
     share.service_cores = service;
     share.bound = share.nodes.size() > 1 || cpus < count_cpus(all);
-    share.why += where(share.nodes);
+    share.why += describe_nodes(share.nodes);
   } else {
     share.nodes = {{mine.front().numa, threads, {}}};
   }
-  share.why += str("; ", whose(machine, rank, mine), "; ");
+  share.why += str("; ", describe_cores(machine, rank, mine), "; ");
   share.why += share.service_cores > 0 ? str(plural(service, "core"), " kept for launch and I/O threads")
                                        : std::string("none kept for launch and I/O threads");
   if (!unbound.empty()) share.why += "; " + unbound;
   return share;
 }
 
-Result<CoreShare> share_of_this_process(std::span<const std::string> environment, CoreShareOptions options) {
+Result<CoreShare> process_core_share(std::span<const std::string> environment, CoreShareOptions options) {
   STRATA_TRY_ASSIGN(const LocalRank rank, local_rank(environment));
   const Result<Topology> machine = read_topology();
   if (!options.cpu_quota) options.cpu_quota = read_host_facts().cgroup_cpus;
-  if (machine.has_value()) return deal_cores(*machine, rank, options);
+  if (machine.has_value()) return partition_cores(*machine, rank, options);
   CoreShare share;
   const auto usable = static_cast<int>(detail::affinity_mask().size());
   share.nodes = {{0, options.threads.value_or(0) > 0 ? *options.threads : std::max(1, usable), {}}};

@@ -55,7 +55,7 @@ struct CgroupFiles {
 
 /// Takes the smallest limit of a cgroup and its parents, and the least that one of them leaves. Inside a
 /// container the path may not exist below the mount; then only the mount's own files count.
-void take_memory_limit(const std::string& mount, std::string path, CgroupFiles files, HostFacts& facts) {
+void apply_memory_limit(const std::string& mount, std::string path, CgroupFiles files, HostFacts& facts) {
   while (true) {
     const std::string folder = mount + (path == "/" ? "" : path);
     const auto limit = leading_number(read_or_empty(folder + "/" + files.limit));  // "max" is no number
@@ -77,7 +77,7 @@ void take_memory_limit(const std::string& mount, std::string path, CgroupFiles f
   }
 }
 
-void take_cpu_quota(std::string_view quota_text, std::string_view period_text, HostFacts& facts) {
+void apply_cpu_quota(std::string_view quota_text, std::string_view period_text, HostFacts& facts) {
   const auto quota = leading_number(quota_text), period = leading_number(period_text);
   if (quota && period && *period > 0)
     facts.cgroup_cpus = static_cast<double>(*quota) / static_cast<double>(*period);
@@ -98,16 +98,16 @@ void read_cgroup(const std::string& root, HostFacts& facts) {
     const std::string controllers = str(",", line.substr(first + 1, second - first - 1), ",");
     const std::string path = line.substr(second + 1);
     if (controllers == ",,") {
-      take_memory_limit(mount, path, kUnified, facts);
+      apply_memory_limit(mount, path, kUnified, facts);
       const std::string cpu =
           read_or_empty(mount + (path == "/" ? "" : path) + "/cpu.max");  // "quota period"
-      take_cpu_quota(cpu, std::string_view(cpu).substr(std::min(cpu.find(' '), cpu.size())), facts);
+      apply_cpu_quota(cpu, std::string_view(cpu).substr(std::min(cpu.find(' '), cpu.size())), facts);
     } else if (controllers.find(",memory,") != std::string::npos) {
-      take_memory_limit(mount + "/memory", path, kLegacy, facts);
+      apply_memory_limit(mount + "/memory", path, kLegacy, facts);
     } else if (controllers.find(",cpu,") != std::string::npos) {
       const std::string folder = mount + "/cpu" + (path == "/" ? "" : path);
-      take_cpu_quota(read_or_empty(folder + "/cpu.cfs_quota_us"),
-                     read_or_empty(folder + "/cpu.cfs_period_us"), facts);
+      apply_cpu_quota(read_or_empty(folder + "/cpu.cfs_quota_us"),
+                      read_or_empty(folder + "/cpu.cfs_period_us"), facts);
     }
   }
 }
@@ -209,7 +209,7 @@ HostFacts read_host_facts(const std::string& root) {
   facts.address_space_used_bytes = leading_number(read_or_empty(root + "/proc/self/statm")).value_or(0) *
                                    static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::string status = read_or_empty(root + "/proc/self/status");
-  facts.own_bytes = (meminfo(status, "RssAnon") + meminfo(status, "RssShmem")) * 1024;
+  facts.anonymous_rss_bytes = (meminfo(status, "RssAnon") + meminfo(status, "RssShmem")) * 1024;
   utsname name{};
   if (::uname(&name) == 0) facts.kernel = name.release;
   return facts;

@@ -15,7 +15,7 @@ constexpr int kMaxStalls = 64;
 // count is rounded down to the alignment: the block it broke off in is moved again, from the caller's own
 // memory, which needs no bounce block. `at_zero` says what a count of zero means.
 template <class Step, class AtZero>
-Status move_all(const File& file, std::size_t total, const char* doing, Step step, AtZero at_zero) {
+Status transfer_all(const File& file, std::size_t total, const char* doing, Step step, AtZero at_zero) {
   const std::size_t align = file.direct() ? std::max<std::size_t>(file.alignment().offset, 1) : 1;
   int stalls = 0;
   for (std::size_t done = 0; done < total;) {
@@ -37,7 +37,7 @@ Status move_all(const File& file, std::size_t total, const char* doing, Step ste
 }  // namespace
 
 Status read_exact(File& file, std::uint64_t offset, std::span<std::byte> into) {
-  return move_all(
+  return transfer_all(
       file, into.size(), "reading",
       [&](std::size_t done) { return file.read_at(offset + done, into.subspan(done)); },
       [&](std::size_t done) {
@@ -47,7 +47,7 @@ Status read_exact(File& file, std::uint64_t offset, std::span<std::byte> into) {
 }
 
 Status write_all(File& file, std::uint64_t offset, std::span<const std::byte> from) {
-  return move_all(
+  return transfer_all(
       file, from.size(), "writing",
       [&](std::size_t done) { return file.write_at(offset + done, from.subspan(done)); },
       [&](std::size_t done) {

@@ -5,7 +5,7 @@
 
 #include <strata/runtime/assert.h>
 
-#include "host/host_memory.h"
+#include "host/host_allocator.h"
 
 namespace strata {
 namespace detail {
@@ -81,7 +81,7 @@ class NullBackend final : public Backend {
 
  private:
   const DeviceInfo info_;
-  HostMemory memory_;
+  HostAllocator memory_;
   std::atomic<std::uint64_t> streams_{0}, copies_{0};
   std::array<std::atomic<std::uint64_t>, kStreamRoles> copied_bytes_{};
 };

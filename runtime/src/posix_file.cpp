@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint32_t kSafeAlignment = 4096;  // where the kernel cannot say
 
-DirectAlignment ask_alignment(int fd) noexcept {
+DirectAlignment query_alignment(int fd) noexcept {
   DirectAlignment alignment{kSafeAlignment, kSafeAlignment};
 #ifdef STATX_DIOALIGN
   struct statx info {};
@@ -40,7 +40,7 @@ PosixFile::PosixFile(int fd, std::string path, bool direct)
     : fd_(fd),
       path_(std::move(path)),
       direct_(direct),
-      alignment_(direct ? ask_alignment(fd) : DirectAlignment{}) {}
+      alignment_(direct ? query_alignment(fd) : DirectAlignment{}) {}
 
 PosixFile::~PosixFile() { ::close(fd_); }  // what must be durable was synced; close's result adds nothing
 
@@ -109,7 +109,7 @@ Status PosixFile::lock() {
   return Status::ok();
 }
 
-Result<std::string> PosixFile::place() const {
+Result<std::string> PosixFile::current_path() const {
   constexpr std::string_view kRemoved = " (deleted)";
   char text[PATH_MAX];
   const std::string link = str("/proc/self/fd/", fd_);

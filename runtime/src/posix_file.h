@@ -24,7 +24,7 @@ class PosixFile final : public File {
   Status allocate(std::uint64_t bytes) override;
   Status lock() override;
   const std::string& path() const noexcept override { return path_; }
-  Result<std::string> place() const override;
+  Result<std::string> current_path() const override;
   bool direct() const noexcept override { return direct_; }
   DirectAlignment alignment() const noexcept override { return alignment_; }
   int descriptor() const noexcept override { return fd_; }

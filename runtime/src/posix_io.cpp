@@ -67,7 +67,7 @@ Opened open_mode(const std::string& path, OpenMode mode, int extra) {
     // O_NONBLOCK: a FIFO must be refused, not waited for. It means nothing for regular files.
     case OpenMode::read:
       return open_retrying(path, O_RDONLY | O_NONBLOCK | extra);
-    case OpenMode::read_unlinked:
+    case OpenMode::read_no_follow:
       return open_retrying(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | extra);
     case OpenMode::create:
       return open_retrying(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | extra);
@@ -82,7 +82,7 @@ Opened open_mode(const std::string& path, OpenMode mode, int extra) {
 }
 
 // Of what was to be written: that a folder above it is missing is no missing input.
-Status not_made(const Status& status) {
+Status as_creation_error(const Status& status) {
   return status.code() == Code::not_found ? Status::error(Code::io_error, std::string(status.message()))
                                           : status;
 }
@@ -104,7 +104,7 @@ class PosixIo final : public Io {
       if (mode == OpenMode::create) ::unlink(path.c_str());
       opened = open_mode(path, mode, 0);
     }
-    if (mode == OpenMode::read_unlinked && opened.error == ELOOP)
+    if (mode == OpenMode::read_no_follow && opened.error == ELOOP)
       return Status::error(Code::invalid,
                            str("opening ", path, ": it is a symlink, which is not followed here"));
     if (opened.fd < 0) return errno_status("opening", path, opened.error);
@@ -126,7 +126,7 @@ class PosixIo final : public Io {
       // What exists and cannot be looked at is a symlink to nothing or to itself: the second error tells
       // which.
       if (::stat(part.c_str(), &info) != 0)
-        return not_made(errno_status("creating the folder", part, error == EEXIST ? errno : error));
+        return as_creation_error(errno_status("creating the folder", part, error == EEXIST ? errno : error));
       if (!S_ISDIR(info.st_mode)) return errno_status("creating the folder", part, ENOTDIR);
     }
     return Status::ok();
@@ -199,7 +199,7 @@ Status write_text_atomically(Io& io, const std::string& path, std::string_view t
   if (status.is_ok()) status = io.rename(beside, path);
   if (!status.is_ok()) {
     static_cast<void>(io.remove_all(beside));  // the first error is the one to tell
-    return not_made(status).annotate(str("writing ", path));
+    return as_creation_error(status).annotate(str("writing ", path));
   }
   return io.sync_dir(parent_of(path)).annotate(str("writing ", path));
 }

@@ -8,48 +8,49 @@ namespace strata::detail {
 ReplayedStallMeter::ReplayedStallMeter(const Clock& clock, Trace::Track* track, std::function<void()> collect)
     : ReplayClock(clock.now_ns()),
       StallMeter(static_cast<const ReplayClock&>(*this), track),
-      told_by_(clock),
+      source_clock_(clock),
       collect_(std::move(collect)) {
-  kept_.reserve(kMostKept);
+  changes_.reserve(kMaxChanges);
 }
 
-void ReplayedStallMeter::keep(Change change) noexcept {
-  const MutexLock lock(kept_mutex_);
-  if (kept_.size() == kMostKept) make_changes(INT64_MAX);  // a device that tells nothing for so long is late
-  change.serial = told_++;
-  kept_.push_back(change);
+void ReplayedStallMeter::enqueue(Change change) noexcept {
+  const MutexLock lock(changes_mutex_);
+  if (changes_.size() == kMaxChanges)
+    apply_changes(INT64_MAX);  // a device that tells nothing for so long is late
+  change.serial = next_serial_++;
+  changes_.push_back(change);
 }
 
-StallMeter::Host ReplayedStallMeter::set(Host host) noexcept {
-  Change change{told_by_.now_ns(), 0, StreamRole::compute, {}, host};
-  Host before;
+StallMeter::HostState ReplayedStallMeter::set(HostState host) noexcept {
+  Change change{source_clock_.now_ns(), 0, StreamRole::compute, {}, host};
+  HostState before;
   {
-    const MutexLock lock(kept_mutex_);
-    before = std::exchange(host_told_, host);
+    const MutexLock lock(changes_mutex_);
+    before = std::exchange(host_state_, host);
   }
-  keep(change);
+  enqueue(change);
   return before;
 }
 
-void ReplayedStallMeter::make_changes(std::int64_t until_ns) noexcept {
-  std::sort(kept_.begin(), kept_.end(), [](const Change& a, const Change& b) {
+void ReplayedStallMeter::apply_changes(std::int64_t until_ns) noexcept {
+  std::sort(changes_.begin(), changes_.end(), [](const Change& a, const Change& b) {
     return a.at_ns != b.at_ns ? a.at_ns < b.at_ns : a.serial < b.serial;
   });
-  const auto end =
-      std::find_if(kept_.begin(), kept_.end(), [&](const Change& change) { return change.at_ns > until_ns; });
-  for (auto change = kept_.begin(); change != end; ++change) {
+  const auto end = std::find_if(changes_.begin(), changes_.end(),
+                                [&](const Change& change) { return change.at_ns > until_ns; });
+  for (auto change = changes_.begin(); change != end; ++change) {
     advance_to(change->at_ns);
     if (change->host)
       static_cast<void>(StallMeter::set(*change->host));
     else
-      StallMeter::set(change->role, change->lane);
+      StallMeter::set(change->role, change->state);
   }
-  kept_.erase(kept_.begin(), end);
+  changes_.erase(changes_.begin(), end);
 }
 
-void ReplayedStallMeter::settle(std::int64_t until_ns) noexcept {
-  const MutexLock lock(kept_mutex_);
-  make_changes(until_ns);
+void ReplayedStallMeter::apply_until(std::int64_t until_ns) noexcept {
+  const MutexLock lock(changes_mutex_);
+  apply_changes(until_ns);
   advance_to(until_ns);
 }
 

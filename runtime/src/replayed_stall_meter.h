@@ -34,17 +34,17 @@ class ReplayedStallMeter final : private ReplayClock, public StallMeter {
   ReplayedStallMeter(const Clock& clock, Trace::Track* track, std::function<void()> collect);
 
   void busy(StreamRole role, std::int64_t at_ns) noexcept {
-    keep({at_ns, 0, role, Lane{Doing::busy, role}, {}});
+    enqueue({at_ns, 0, role, StreamState{Activity::busy, role}, {}});
   }
   void idle(StreamRole role, std::int64_t at_ns) noexcept {
-    keep({at_ns, 0, role, Lane{Doing::idle, role}, {}});
+    enqueue({at_ns, 0, role, StreamState{Activity::idle, role}, {}});
   }
   void waits(StreamRole role, StreamRole on, std::int64_t at_ns) noexcept {
-    keep({at_ns, 0, role, Lane{Doing::waits, on}, {}});
+    enqueue({at_ns, 0, role, StreamState{Activity::waits, on}, {}});
   }
   /// What happened until then has been told; the time until then is charged. What is told of earlier times
   /// after this counts as if it happened then.
-  void settle(std::int64_t until_ns) noexcept;
+  void apply_until(std::int64_t until_ns) noexcept;
 
   StallTimes times() noexcept override;
 
@@ -53,22 +53,24 @@ class ReplayedStallMeter final : private ReplayClock, public StallMeter {
     std::int64_t at_ns = 0;
     std::uint64_t serial = 0;  // in which order those of one time were told
     StreamRole role = StreamRole::compute;
-    Lane lane;
-    std::optional<Host> host;  // of the host, and not of a lane
+    StreamState state;
+    std::optional<HostState> host;  // of the host, and not of a lane
   };
-  static constexpr std::size_t kMostKept = 1 << 15;
+  static constexpr std::size_t kMaxChanges = 1 << 15;
 
-  void set(StreamRole role, Lane lane) noexcept override { keep({told_by_.now_ns(), 0, role, lane, {}}); }
-  Host set(Host host) noexcept override;
-  void keep(Change change) noexcept STRATA_EXCLUDES(kept_mutex_);
-  void make_changes(std::int64_t until_ns) noexcept STRATA_REQUIRES(kept_mutex_);
+  void set(StreamRole role, StreamState state) noexcept override {
+    enqueue({source_clock_.now_ns(), 0, role, state, {}});
+  }
+  HostState set(HostState host) noexcept override;
+  void enqueue(Change change) noexcept STRATA_EXCLUDES(changes_mutex_);
+  void apply_changes(std::int64_t until_ns) noexcept STRATA_REQUIRES(changes_mutex_);
 
-  const Clock& told_by_;
+  const Clock& source_clock_;
   const std::function<void()> collect_;
-  Mutex kept_mutex_;  // taken before the base's
-  std::vector<Change> kept_ STRATA_GUARDED_BY(kept_mutex_);
-  std::uint64_t told_ STRATA_GUARDED_BY(kept_mutex_) = 0;
-  Host host_told_ STRATA_GUARDED_BY(kept_mutex_);
+  Mutex changes_mutex_;  // taken before the base's
+  std::vector<Change> changes_ STRATA_GUARDED_BY(changes_mutex_);
+  std::uint64_t next_serial_ STRATA_GUARDED_BY(changes_mutex_) = 0;
+  HostState host_state_ STRATA_GUARDED_BY(changes_mutex_);
 };
 
 }  // namespace strata::detail

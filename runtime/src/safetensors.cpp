@@ -65,10 +65,10 @@ Result<std::vector<std::uint32_t>> sort_names(const Items& items) {
   std::vector<std::uint32_t> order(items.size());
   std::iota(order.begin(), order.end(), 0u);
   std::sort(order.begin(), order.end(), [&](auto a, auto b) { return items[a].name < items[b].name; });
-  const auto twin = std::adjacent_find(order.begin(), order.end(),
-                                       [&](auto a, auto b) { return items[a].name == items[b].name; });
-  if (twin != order.end())
-    return Status::error(Code::corrupt, str("tensor ", detail::quoted(items[*twin].name), " twice"));
+  const auto duplicate = std::adjacent_find(order.begin(), order.end(),
+                                            [&](auto a, auto b) { return items[a].name == items[b].name; });
+  if (duplicate != order.end())
+    return Status::error(Code::corrupt, str("tensor ", detail::quoted(items[*duplicate].name), " twice"));
   return order;
 }
 
@@ -182,7 +182,7 @@ Result<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::create(
   return self;
 }
 
-Status SafetensorsWriter::keep(Status status) {
+Status SafetensorsWriter::remember_failure(Status status) {
   if (!status && failed_) failed_ = status;
   return status;
 }
@@ -195,10 +195,10 @@ std::string SafetensorsWriter::incomplete_tensor() const {
 Status SafetensorsWriter::append(std::span<const std::byte> piece) {
   STRATA_TRY(failed_);
   if (piece.size() > data_bytes_ - written_bytes_)
-    return keep(Status::error(
+    return remember_failure(Status::error(
         Code::invalid, str(file_->path(), ": ", piece.size(), " bytes given, ", data_bytes_ - written_bytes_,
                            " of the declared ", data_bytes_, " are left")));
-  STRATA_TRY(keep(write_all(*file_, data_begin_ + written_bytes_, piece)));
+  STRATA_TRY(remember_failure(write_all(*file_, data_begin_ + written_bytes_, piece)));
   digester_.update(piece);
   written_bytes_ += piece.size();
   return {};
@@ -208,13 +208,14 @@ Status SafetensorsWriter::finish() {
   STRATA_TRY(failed_);
   if (finished_) return Status::error(Code::invalid, str(file_->path(), ": finished already"));
   if (written_bytes_ != data_bytes_)
-    return keep(
+    return remember_failure(
         Status::error(Code::invalid, str(file_->path(), ": ", written_bytes_, " of ", data_bytes_,
                                          " bytes given; tensor ", incomplete_tensor(), " is not complete")));
   const std::uint64_t header_bytes = data_begin_ - kLengthBytes;
-  STRATA_TRY(keep(file_->sync()));  // the data first: the length must not become durable before it
-  STRATA_TRY(keep(write_all(*file_, 0, std::as_bytes(std::span(&header_bytes, 1)))));
-  STRATA_TRY(keep(file_->sync()));
+  STRATA_TRY(
+      remember_failure(file_->sync()));  // the data first: the length must not become durable before it
+  STRATA_TRY(remember_failure(write_all(*file_, 0, std::as_bytes(std::span(&header_bytes, 1)))));
+  STRATA_TRY(remember_failure(file_->sync()));
   finished_ = true;
   return {};
 }

@@ -51,10 +51,10 @@ StallCause StallMeter::cause() const noexcept {
   StreamRole at = StreamRole::compute;
   bool asked_host = false;
   for (std::size_t hops = 0; hops <= 2 * kStreamRoles; ++hops) {
-    const Lane& lane = lanes_[static_cast<std::size_t>(at)];
-    if (lane.doing == Doing::busy) return cause_of(at);
-    if (lane.doing == Doing::waits) {
-      at = lane.on;
+    const StreamState& state = streams_[static_cast<std::size_t>(at)];
+    if (state.activity == Activity::busy) return cause_of(at);
+    if (state.activity == Activity::waits) {
+      at = state.on;
       continue;
     }
     if (asked_host || !host_.for_stream) return asked_host ? StallCause::host : host_.cause;
@@ -73,8 +73,8 @@ void StallMeter::charge() noexcept {
 }
 
 // After a change, at the time that has been charged.
-void StallMeter::look_again() noexcept {
-  const bool computes = lanes_[static_cast<std::size_t>(StreamRole::compute)].doing == Doing::busy;
+void StallMeter::update_cause() noexcept {
+  const bool computes = streams_[static_cast<std::size_t>(StreamRole::compute)].activity == Activity::busy;
   const StallCause why = computes ? stalled_for_ : cause();
   if (computes == computing_ && why == stalled_for_) return;
   if (!computing_ && track_ != nullptr)
@@ -84,18 +84,18 @@ void StallMeter::look_again() noexcept {
   stall_began_ns_ = charged_until_ns_;
 }
 
-void StallMeter::set(StreamRole role, Lane lane) noexcept {
+void StallMeter::set(StreamRole role, StreamState state) noexcept {
   const MutexLock lock(mutex_);
   charge();
-  lanes_[static_cast<std::size_t>(role)] = lane;
-  look_again();
+  streams_[static_cast<std::size_t>(role)] = state;
+  update_cause();
 }
 
-StallMeter::Host StallMeter::set(Host host) noexcept {
+StallMeter::HostState StallMeter::set(HostState host) noexcept {
   const MutexLock lock(mutex_);
   charge();
-  const Host before = std::exchange(host_, host);
-  look_again();
+  const HostState before = std::exchange(host_, host);
+  update_cause();
   return before;
 }
 
@@ -105,13 +105,13 @@ StallTimes StallMeter::times() noexcept {
   return times_;
 }
 
-HostWaits::HostWaits(StallMeter* meter, StallCause cause) noexcept : meter_(meter) {
-  if (meter_ != nullptr) before_ = meter_->set(StallMeter::Host{false, StreamRole::compute, cause});
+HostWaitScope::HostWaitScope(StallMeter* meter, StallCause cause) noexcept : meter_(meter) {
+  if (meter_ != nullptr) before_ = meter_->set(StallMeter::HostState{false, StreamRole::compute, cause});
 }
-HostWaits::HostWaits(StallMeter* meter, StreamRole on) noexcept : meter_(meter) {
-  if (meter_ != nullptr) before_ = meter_->set(StallMeter::Host{true, on, StallCause::host});
+HostWaitScope::HostWaitScope(StallMeter* meter, StreamRole on) noexcept : meter_(meter) {
+  if (meter_ != nullptr) before_ = meter_->set(StallMeter::HostState{true, on, StallCause::host});
 }
-HostWaits::~HostWaits() {
+HostWaitScope::~HostWaitScope() {
   if (meter_ != nullptr) (void)meter_->set(before_);
 }
 

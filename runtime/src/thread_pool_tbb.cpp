@@ -26,7 +26,7 @@ class TbbPool final : public ThreadPool {
   std::span<const int> nodes() const noexcept override { return {}; }
 
  protected:
-  void run(std::int64_t n, Function function, const void* context, Takers /*takers*/) override {
+  void run(std::int64_t n, Function function, const void* context, Stealing /*stealing*/) override {
     if (n <= 0) return;
     if (n == 1 || threads() == 1) {
       for (std::int64_t i = 0; i < n; ++i) function(context, i);

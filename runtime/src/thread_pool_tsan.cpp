@@ -6,7 +6,8 @@
 namespace strata::detail {
 
 std::unique_ptr<ThreadPool> create_stealing_pool(const CoreShare& share) {
-  return must(create_node_pool({.nodes = {{0, share.threads(), {}}}, .why = {}}));  // unbound, it cannot fail
+  return must(
+      create_numa_thread_pool({.nodes = {{0, share.threads(), {}}}, .why = {}}));  // unbound, it cannot fail
 }
 
 }  // namespace strata::detail

@@ -25,9 +25,9 @@ int count(hwloc_topology_t topology, hwloc_obj_type_t type) {
   return std::max(0, hwloc_get_nbobjs_by_type(topology, type));
 }
 
-std::uint64_t cache_bytes(hwloc_topology_t topology, hwloc_obj_type_t type, int most) {
+std::uint64_t cache_bytes(hwloc_topology_t topology, hwloc_obj_type_t type, int max_count) {
   std::uint64_t total = 0;
-  for (int i = 0; i < std::min(most, count(topology, type)); ++i)
+  for (int i = 0; i < std::min(max_count, count(topology, type)); ++i)
     total += hwloc_get_obj_by_type(topology, type, static_cast<unsigned>(i))->attr->cache.size;
   return total;
 }
@@ -105,7 +105,7 @@ std::vector<UsableCore> usable_cores(hwloc_topology_t topology, hwloc_const_bitm
 }
 
 // An empty mask: the system does not say, and all of the machine counts as usable.
-Result<Topology> describe(hwloc_topology_t raw, std::span<const int> mask) {
+Result<Topology> build_topology(hwloc_topology_t raw, std::span<const int> mask) {
   const Bitmap usable(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(raw)));
   if (usable == nullptr) return Status::error(Code::out_of_memory, "hwloc has no memory for a set of CPUs");
   if (!mask.empty()) {
@@ -138,18 +138,18 @@ Result<Topology> describe(hwloc_topology_t raw, std::span<const int> mask) {
 Result<Topology> read_topology() {
   STRATA_TRY_ASSIGN(const TopologyHandle topology, load_topology());
   const std::vector<int> mask = detail::affinity_mask();
-  STRATA_TRY_ASSIGN(Topology result, describe(topology.get(), mask));
+  STRATA_TRY_ASSIGN(Topology result, build_topology(topology.get(), mask));
   result.can_bind = !mask.empty() && detail::bind_thread(::pthread_self(), mask).is_ok();
   return result;
 }
 
-Result<Topology> describe_topology(const std::string& synthetic, std::span<const int> mask) {
+Result<Topology> synthetic_topology(const std::string& synthetic, std::span<const int> mask) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return Status::error(Code::unsupported, "hwloc cannot start");
   const TopologyHandle topology(raw);
   if (hwloc_topology_set_synthetic(raw, synthetic.c_str()) != 0 || hwloc_topology_load(raw) != 0)
     return Status::error(Code::invalid, str("hwloc takes no synthetic machine \"", synthetic, "\""));
-  return describe(raw, mask);
+  return build_topology(raw, mask);
 }
 
 }  // namespace strata

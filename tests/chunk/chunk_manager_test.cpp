@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "chunk/chunk_rig.h"
+#include "chunk/chunk_fixture.h"
 
 namespace strata {
 namespace {
 
 using test::bare_placement;
-using test::ChunkRig;
+using test::ChunkFixture;
 using test::param;
 using test::parameters_in_ram;
 using test::parameters_on_nvme;
@@ -23,205 +23,207 @@ TEST(ChunkManagerTest, PinsMoveAndAreNotCopied) {
   static_assert(std::is_nothrow_move_constructible_v<ChunkPin> &&
                 std::is_nothrow_move_assignable_v<ChunkPin>);
   static_assert(!std::is_copy_constructible_v<ChunkPin> && !std::is_copy_assignable_v<ChunkPin>);
-  const auto rig = parameters_in_ram(2, 2);
-  ChunkPin first = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
+  const auto fixture = parameters_in_ram(2, 2);
+  ChunkPin first = must(fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute));
   ChunkPin moved = std::move(first);
   EXPECT_FALSE(first);
   EXPECT_TRUE(moved);
-  moved = must(rig->manager->pin(param(1), Tier::device, Intent::read, rig->compute));
-  must(rig->manager->evict(param(0), Tier::device));  // aborts if the overwritten pin were still held
+  moved = must(fixture->manager->pin(param(1), Tier::device, Intent::read, fixture->compute));
+  must(fixture->manager->evict(param(0), Tier::device));  // aborts if the overwritten pin were still held
   EXPECT_EQ(moved.key(), param(1));
 }
 
 TEST(ChunkManagerTest, PinnedChunkSurvivesPressure) {
-  const auto rig = parameters_in_ram(6, 2);
-  const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
+  const auto fixture = parameters_in_ram(6, 2);
+  const ChunkPin held = must(fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute));
   for (ChunkId c = 1; c < 6; ++c) {
-    rig->check(param(c), Tier::device, c);
-    must(rig->audit());
+    fixture->check(param(c), Tier::device, c);
+    must(fixture->audit());
   }
-  EXPECT_EQ(rig->manager->state(param(0), Tier::device), Residency::clean);
-  rig->expect(held, rig->compute, 0);
-  must(rig->backend->synchronize(rig->compute));
-  EXPECT_EQ(rig->differences, 0);
+  EXPECT_EQ(fixture->manager->state(param(0), Tier::device), Residency::clean);
+  fixture->expect(held, fixture->compute, 0);
+  must(fixture->backend->synchronize(fixture->compute));
+  EXPECT_EQ(fixture->differences, 0);
 }
 
 TEST(ChunkManagerTest, APinThatFindsEverySlotPinnedIsRefusedWithTheNumbers) {
-  const auto rig = parameters_in_ram(2, 1);
-  const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
-  const Status status = rig->manager->pin(param(1), Tier::device, Intent::read, rig->compute).status();
+  const auto fixture = parameters_in_ram(2, 1);
+  const ChunkPin held = must(fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute));
+  const Status status =
+      fixture->manager->pin(param(1), Tier::device, Intent::read, fixture->compute).status();
   EXPECT_EQ(status.code(), Code::does_not_fit);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("chunk 1 param needs a slot of 16384 bytes in device and all 1 are pinned"));
-  must(rig->audit());
+  must(fixture->audit());
 }
 
 TEST(ChunkManagerTest, CleanCopiesAreDroppedNotWritten) {
-  const auto rig = parameters_on_nvme(4, 1, 1);
-  for (ChunkId c = 0; c < 4; ++c) rig->check(param(c), Tier::device, c);
-  EXPECT_EQ(rig->mover.writes, 0);
-  EXPECT_EQ(rig->backend->counters().copied_bytes[static_cast<std::size_t>(StreamRole::d2h)], 0u);
-  EXPECT_EQ(rig->differences, 0);
+  const auto fixture = parameters_on_nvme(4, 1, 1);
+  for (ChunkId c = 0; c < 4; ++c) fixture->check(param(c), Tier::device, c);
+  EXPECT_EQ(fixture->mover.writes, 0);
+  EXPECT_EQ(fixture->backend->counters().copied_bytes[static_cast<std::size_t>(StreamRole::d2h)], 0u);
+  EXPECT_EQ(fixture->differences, 0);
 }
 
 TEST(ChunkManagerTest, DirtyCopiesReachTheirHomeFromEveryTierToEveryTier) {
   const ChunkLayout layout = small_layout(1);
   for (const Tier written : {Tier::device, Tier::pinned})
     for (const Tier home : {Tier::device, Tier::pinned, Tier::nvme}) {
-      ChunkRig rig(layout, with_homes(bare_placement(layout, 1, 1), Payload::param, home));
-      rig.put(param(0), written, 7);
-      must(rig.manager->send_home(param(0)));
-      must(rig.manager->settle_all());
-      must(rig.audit());
-      EXPECT_EQ(rig.manager->state(param(0), home), home == written ? Residency::dirty : Residency::clean)
+      ChunkFixture fixture(layout, with_homes(bare_placement(layout, 1, 1), Payload::param, home));
+      fixture.put(param(0), written, 7);
+      must(fixture.manager->write_back(param(0)));
+      must(fixture.manager->wait_write_backs());
+      must(fixture.audit());
+      EXPECT_EQ(fixture.manager->state(param(0), home), home == written ? Residency::dirty : Residency::clean)
           << to_string(written) << to_string(home);
       for (const Tier tier : {Tier::device, Tier::pinned})
-        if (tier != home && rig.manager->state(param(0), tier) != Residency::absent)
-          must(rig.manager->evict(param(0), tier));
-      rig.check(param(0), Tier::pinned, 7);
-      EXPECT_EQ(rig.differences, 0);
+        if (tier != home && fixture.manager->state(param(0), tier) != Residency::absent)
+          must(fixture.manager->evict(param(0), tier));
+      fixture.check(param(0), Tier::pinned, 7);
+      EXPECT_EQ(fixture.differences, 0);
     }
 }
 
 TEST(ChunkManagerTest, AFailedReadLeavesNoCopyNoSlotAndNamesChunkAndPayload) {
   for (const Tier tier : {Tier::device, Tier::pinned}) {
-    const auto rig = parameters_on_nvme(3, 1, 1);
-    rig->mover.fail_reads = 1;
-    const Status status = rig->manager->pin(param(2), tier, Intent::read, rig->stream_of(tier)).status();
+    const auto fixture = parameters_on_nvme(3, 1, 1);
+    fixture->mover.fail_reads = 1;
+    const Status status =
+        fixture->manager->pin(param(2), tier, Intent::read, fixture->stream_of(tier)).status();
     EXPECT_EQ(status.code(), Code::io_error);
     EXPECT_THAT(std::string(status.message()), HasSubstr("chunk 2 param"));
-    must(rig->audit());
-    EXPECT_EQ(rig->held_bytes(Tier::device) + rig->held_bytes(Tier::pinned), 0u) << to_string(tier);
-    rig->check(param(2), tier, 2);  // the source is as it was
-    EXPECT_EQ(rig->differences, 0);
+    must(fixture->audit());
+    EXPECT_EQ(fixture->held_bytes(Tier::device) + fixture->held_bytes(Tier::pinned), 0u) << to_string(tier);
+    fixture->check(param(2), tier, 2);  // the source is as it was
+    EXPECT_EQ(fixture->differences, 0);
   }
 }
 
 TEST(ChunkManagerTest, AFailedCopyGivesItsSlotBack) {
-  const auto rig = parameters_in_ram(1, 1);
-  rig->mover.fail_copies = 1;
-  EXPECT_EQ(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute).status().code(),
+  const auto fixture = parameters_in_ram(1, 1);
+  fixture->mover.fail_copies = 1;
+  EXPECT_EQ(fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute).status().code(),
             Code::internal);
-  must(rig->audit());
-  EXPECT_EQ(rig->manager->used_slots(Tier::device, 0), 0u);
-  rig->check(param(0), Tier::device, 0);
-  EXPECT_EQ(rig->differences, 0);
+  must(fixture->audit());
+  EXPECT_EQ(fixture->manager->used_slots(Tier::device, 0), 0u);
+  fixture->check(param(0), Tier::device, 0);
+  EXPECT_EQ(fixture->differences, 0);
 }
 
-TEST(ChunkManagerTest, TheMostSlotsEverHeldAtOnceAreCountedWhoeverHeldThem) {
-  const auto rig = parameters_in_ram(4, 4);
-  EXPECT_EQ(rig->manager->most_used_slots(Tier::pinned, 0), 4u) << "homes";
+TEST(ChunkManagerTest, PeakUsedSlotsCountsHomesAndWindowSlots) {
+  const auto fixture = parameters_in_ram(4, 4);
+  EXPECT_EQ(fixture->manager->peak_used_slots(Tier::pinned, 0), 4u) << "homes";
   for (const ChunkId chunk : {0u, 1u, 2u, 3u}) {
-    rig->check(param(chunk), Tier::device, 0);
-    if (chunk > 0) must(rig->manager->evict(param(chunk), Tier::device));
+    fixture->check(param(chunk), Tier::device, 0);
+    if (chunk > 0) must(fixture->manager->evict(param(chunk), Tier::device));
   }
-  EXPECT_EQ(rig->manager->used_slots(Tier::device, 0), 1u);
-  EXPECT_EQ(rig->manager->most_used_slots(Tier::device, 0), 2u);
+  EXPECT_EQ(fixture->manager->used_slots(Tier::device, 0), 1u);
+  EXPECT_EQ(fixture->manager->peak_used_slots(Tier::device, 0), 2u);
 }
 
 TEST(ChunkManagerTest, AFailedWriteLeavesTheSourceDirtyAndNamesChunkAndPayload) {
-  const auto rig = parameters_on_nvme(2, 1, 1);
-  rig->put(param(1), Tier::pinned, 50, Intent::update);
-  must(rig->manager->send_home(param(1)));
-  EXPECT_EQ(rig->manager->state(param(1), Tier::pinned), Residency::draining);
-  rig->mover.fail_writes = 1;
-  const Status status = rig->manager->settle_all();
+  const auto fixture = parameters_on_nvme(2, 1, 1);
+  fixture->put(param(1), Tier::pinned, 50, Intent::update);
+  must(fixture->manager->write_back(param(1)));
+  EXPECT_EQ(fixture->manager->state(param(1), Tier::pinned), Residency::writing_back);
+  fixture->mover.fail_writes = 1;
+  const Status status = fixture->manager->wait_write_backs();
   EXPECT_EQ(status.code(), Code::io_error);
   EXPECT_THAT(std::string(status.message()), HasSubstr("writing back chunk 1 param"));
-  EXPECT_EQ(rig->manager->state(param(1), Tier::pinned), Residency::dirty);
-  EXPECT_EQ(rig->manager->state(param(1), Tier::nvme), Residency::absent);
-  must(rig->audit());
-  must(rig->manager->evict(param(1), Tier::pinned));  // a second try
-  rig->check(param(1), Tier::device, 50);
-  EXPECT_EQ(rig->differences, 0);
+  EXPECT_EQ(fixture->manager->state(param(1), Tier::pinned), Residency::dirty);
+  EXPECT_EQ(fixture->manager->state(param(1), Tier::nvme), Residency::absent);
+  must(fixture->audit());
+  must(fixture->manager->evict(param(1), Tier::pinned));  // a second try
+  fixture->check(param(1), Tier::device, 50);
+  EXPECT_EQ(fixture->differences, 0);
 }
 
 TEST(ChunkManagerTest, AWriteThatMustWaitForAFailingOneKeepsItsOwnNewestCopy) {
-  const auto rig = parameters_on_nvme(2, 2, 2);
-  rig->put(param(0), Tier::pinned, 10, Intent::update);
-  must(rig->manager->send_home(param(0)));
-  rig->put(param(1), Tier::device, 11, Intent::update);
-  rig->mover.fail_writes = 1;  // chunk 0's, whose only spare chunk 1 waits for
-  EXPECT_EQ(rig->manager->send_home(param(1)).code(), Code::io_error);
-  must(rig->audit());
-  must(rig->manager->evict(param(1), Tier::device));
-  must(rig->manager->evict(param(1), Tier::pinned));
-  rig->check(param(1), Tier::device, 11);
-  rig->check(param(0), Tier::device, 10);
-  EXPECT_EQ(rig->differences, 0);
+  const auto fixture = parameters_on_nvme(2, 2, 2);
+  fixture->put(param(0), Tier::pinned, 10, Intent::update);
+  must(fixture->manager->write_back(param(0)));
+  fixture->put(param(1), Tier::device, 11, Intent::update);
+  fixture->mover.fail_writes = 1;  // chunk 0's, whose only spare chunk 1 waits for
+  EXPECT_EQ(fixture->manager->write_back(param(1)).code(), Code::io_error);
+  must(fixture->audit());
+  must(fixture->manager->evict(param(1), Tier::device));
+  must(fixture->manager->evict(param(1), Tier::pinned));
+  fixture->check(param(1), Tier::device, 11);
+  fixture->check(param(0), Tier::device, 10);
+  EXPECT_EQ(fixture->differences, 0);
 }
 
-TEST(ChunkManagerTest, AWriterWhoseOldContentsFailToSettleGetsNoPinAndChangesNothing) {
-  const auto rig = parameters_on_nvme(1, 1, 1);
-  rig->put(param(0), Tier::pinned, 5, Intent::update);
-  must(rig->manager->send_home(param(0)));
-  rig->mover.fail_writes = 1;
+TEST(ChunkManagerTest, AWriterWhoseOldContentsFailToWriteBackGetsNoPinAndChangesNothing) {
+  const auto fixture = parameters_on_nvme(1, 1, 1);
+  fixture->put(param(0), Tier::pinned, 5, Intent::update);
+  must(fixture->manager->write_back(param(0)));
+  fixture->mover.fail_writes = 1;
   for (const Intent intent : {Intent::update, Intent::overwrite}) {
-    const Status status = rig->manager->pin(param(0), Tier::device, intent, rig->compute).status();
+    const Status status = fixture->manager->pin(param(0), Tier::device, intent, fixture->compute).status();
     EXPECT_EQ(status.is_ok(), intent == Intent::overwrite);  // the fault strikes once
-    must(rig->audit());
-    if (intent == Intent::update) rig->check(param(0), Tier::pinned, 5);
+    must(fixture->audit());
+    if (intent == Intent::update) fixture->check(param(0), Tier::pinned, 5);
   }
-  EXPECT_EQ(rig->differences, 0);
+  EXPECT_EQ(fixture->differences, 0);
 }
 
-TEST(ChunkManagerTest, StandingDownForgetsFailuresNobodyAskedFor) {
-  const auto rig = parameters_on_nvme(2, 1, 2);
-  EXPECT_TRUE(must(rig->manager->prefetch(param(0), Tier::pinned)));
-  rig->put(param(1), Tier::pinned, 8, Intent::update);
-  must(rig->manager->send_home(param(1)));
-  rig->mover.fail_reads = rig->mover.fail_writes = 1;
-  rig->manager->stand_down();
-  must(rig->audit());
-  EXPECT_EQ(rig->mover.in_flight(), 0u);
-  rig->check(param(0), Tier::device, 0);
-  rig->check(param(1), Tier::device, 8);
-  EXPECT_EQ(rig->differences, 0);
+TEST(ChunkManagerTest, AbortPendingDiscardsFailuresNobodyWaitedFor) {
+  const auto fixture = parameters_on_nvme(2, 1, 2);
+  EXPECT_TRUE(must(fixture->manager->prefetch(param(0), Tier::pinned)));
+  fixture->put(param(1), Tier::pinned, 8, Intent::update);
+  must(fixture->manager->write_back(param(1)));
+  fixture->mover.fail_reads = fixture->mover.fail_writes = 1;
+  fixture->manager->abort_pending();
+  must(fixture->audit());
+  EXPECT_EQ(fixture->mover.in_flight(), 0u);
+  fixture->check(param(0), Tier::device, 0);
+  fixture->check(param(1), Tier::device, 8);
+  EXPECT_EQ(fixture->differences, 0);
 }
 
 TEST(ChunkManagerTest, GenerationsCountWritesAlone) {
-  const auto rig = parameters_in_ram(1, 1);
-  EXPECT_EQ(rig->manager->generation(param(0)), 1u);
-  rig->check(param(0), Tier::device, 0);
-  EXPECT_EQ(rig->manager->generation(param(0)), 1u);
-  rig->put(param(0), Tier::device, 1, Intent::update);
-  EXPECT_EQ(rig->manager->generation(param(0)), 2u);
-  EXPECT_EQ(rig->manager->state(param(0), Tier::pinned), Residency::absent);  // stale
+  const auto fixture = parameters_in_ram(1, 1);
+  EXPECT_EQ(fixture->manager->generation(param(0)), 1u);
+  fixture->check(param(0), Tier::device, 0);
+  EXPECT_EQ(fixture->manager->generation(param(0)), 1u);
+  fixture->put(param(0), Tier::device, 1, Intent::update);
+  EXPECT_EQ(fixture->manager->generation(param(0)), 2u);
+  EXPECT_EQ(fixture->manager->state(param(0), Tier::pinned), Residency::absent);  // stale
 }
 
 TEST(ChunkManagerTest, DroppedPayloadsFreeTheirSlotsUnwritten) {
-  const auto rig = parameters_on_nvme(2, 1, 2);
-  const CopyKey grad{0, Payload::grad};
-  rig->put(grad, Tier::device, 9);
-  rig->check(grad, Tier::pinned, 9);
-  must(rig->manager->drop(grad));
-  must(rig->audit());
-  EXPECT_EQ(rig->held_bytes(Tier::device) + rig->held_bytes(Tier::pinned), 0u);
-  EXPECT_EQ(rig->mover.writes, 0);
-  EXPECT_EQ(rig->manager->pin(grad, Tier::device, Intent::read, rig->compute).status().code(),
+  const auto fixture = parameters_on_nvme(2, 1, 2);
+  const PayloadKey grad{0, Payload::grad};
+  fixture->put(grad, Tier::device, 9);
+  fixture->check(grad, Tier::pinned, 9);
+  must(fixture->manager->drop(grad));
+  must(fixture->audit());
+  EXPECT_EQ(fixture->held_bytes(Tier::device) + fixture->held_bytes(Tier::pinned), 0u);
+  EXPECT_EQ(fixture->mover.writes, 0);
+  EXPECT_EQ(fixture->manager->pin(grad, Tier::device, Intent::read, fixture->compute).status().code(),
             Code::internal);
 }
 
-TEST(ChunkManagerTest, AnOnlyCopyWithoutAHomeIsNoVictim) {
-  const auto rig = parameters_in_ram(2, 1);
-  rig->put({0, Payload::grad}, Tier::device, 3);
-  EXPECT_EQ(rig->manager->pin(param(1), Tier::device, Intent::read, rig->compute).status().code(),
+TEST(ChunkManagerTest, TheLastCopyWithoutAHomeIsNeverEvicted) {
+  const auto fixture = parameters_in_ram(2, 1);
+  fixture->put({0, Payload::grad}, Tier::device, 3);
+  EXPECT_EQ(fixture->manager->pin(param(1), Tier::device, Intent::read, fixture->compute).status().code(),
             Code::does_not_fit);
-  EXPECT_FALSE(must(rig->manager->prefetch(param(1), Tier::device)));
-  rig->check({0, Payload::grad}, Tier::device, 3);
-  EXPECT_EQ(rig->differences, 0);
+  EXPECT_FALSE(must(fixture->manager->prefetch(param(1), Tier::device)));
+  fixture->check({0, Payload::grad}, Tier::device, 3);
+  EXPECT_EQ(fixture->differences, 0);
 }
 
 TEST(ChunkManagerTest, PlacementsThatCannotWorkAreRefused) {
   const ChunkLayout layout = small_layout(2);
   SteadyClock clock;
   const auto pool = must(ThreadPool::create(1));
-  const auto backend = must(create_host_backend({.schedule = Schedule::latest_legal}, *pool, clock));
+  const auto backend = must(create_host_backend({.schedule = StreamSchedule::latest_legal}, *pool, clock));
   Stream h2d, d2h;
   test::FakeMover mover(*backend, h2d, d2h);
   Budget budget("any");
-  const auto refusal = [&](const Placement& placement, const ChunkManager::Memory& memory) {
-    return ChunkManager::create(layout, placement, memory, *backend, mover, {&budget, &budget, &budget})
+  const auto refusal = [&](const Placement& placement, const ChunkManager::Slabs& slabs) {
+    return ChunkManager::create(layout, placement, slabs, *backend, mover, {&budget, &budget, &budget})
         .status();
   };
   EXPECT_THAT(
@@ -240,7 +242,7 @@ TEST(ChunkManagerTest, HomesBeyondTheBudgetAreRefused) {
   const Placement placement = with_homes(bare_placement(layout, 0, 0), Payload::param, Tier::pinned);
   SteadyClock clock;
   const auto pool = must(ThreadPool::create(1));
-  const auto backend = must(create_host_backend({.schedule = Schedule::latest_legal}, *pool, clock));
+  const auto backend = must(create_host_backend({.schedule = StreamSchedule::latest_legal}, *pool, clock));
   const Buffer pinned = must(backend->allocate(MemoryKind::pinned, 2 * kSlot));
   Stream h2d, d2h;
   test::FakeMover mover(*backend, h2d, d2h);
@@ -257,29 +259,33 @@ using ChunkManagerDeathTest = testing::Test;
 
 TEST(ChunkManagerDeathTest, BrokenRulesAbort) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
-  const auto rig = parameters_in_ram(2, 2);
+  const auto fixture = parameters_in_ram(2, 2);
   EXPECT_DEATH(
       {
-        const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
-        rig->manager.reset();
+        const ChunkPin held =
+            must(fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute));
+        fixture->manager.reset();
       },
       "destroyed under a live pin");
   EXPECT_DEATH(
       {
-        const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::update, rig->compute));
-        (void)rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute);
+        const ChunkPin held =
+            must(fixture->manager->pin(param(0), Tier::device, Intent::update, fixture->compute));
+        (void)fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute);
       },
       "written there");
   EXPECT_DEATH(
       {
-        const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::update, rig->compute));
-        (void)rig->manager->send_home(param(0));
+        const ChunkPin held =
+            must(fixture->manager->pin(param(0), Tier::device, Intent::update, fixture->compute));
+        (void)fixture->manager->write_back(param(0));
       },
       "while it is written");
   EXPECT_DEATH(
       {
-        const ChunkPin held = must(rig->manager->pin(param(0), Tier::device, Intent::read, rig->compute));
-        (void)rig->manager->evict(param(0), Tier::device);
+        const ChunkPin held =
+            must(fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute));
+        (void)fixture->manager->evict(param(0), Tier::device);
       },
       "may not leave");
 }

@@ -4,12 +4,12 @@
 
 #include <strata/runtime/rng.h>
 
-#include "chunk/chunk_rig.h"
+#include "chunk/chunk_fixture.h"
 
 namespace strata {
 namespace {
 
-using test::ChunkRig;
+using test::ChunkFixture;
 
 constexpr Tier kMemory[] = {Tier::device, Tier::pinned};
 
@@ -41,8 +41,8 @@ Placement random_placement(const ChunkLayout& layout, Dice& dice) {
   return placement;
 }
 
-std::vector<CopyKey> keys_of(const ChunkLayout& layout) {
-  std::vector<CopyKey> keys;
+std::vector<PayloadKey> keys_of(const ChunkLayout& layout) {
+  std::vector<PayloadKey> keys;
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
     for (std::size_t p = 0; p < kPayloads; ++p)
       if (layout.has(chunk, static_cast<Payload>(p))) keys.push_back({chunk, static_cast<Payload>(p)});
@@ -53,14 +53,14 @@ std::vector<CopyKey> keys_of(const ChunkLayout& layout) {
 class Walk {
  public:
   Walk(const ChunkLayout& layout, const Placement& placement, Dice& dice)
-      : rig_(layout, placement), dice_(dice), keys_(keys_of(layout)) {
+      : fixture_(layout, placement), dice_(dice), keys_(keys_of(layout)) {
     shuffle_schedule();
   }
 
   void step() {
-    if (dice_.one_in(60)) rig_.mover.fail_reads = 1 + static_cast<int>(dice_.below(3));
-    if (dice_.one_in(60)) rig_.mover.fail_writes = 1 + static_cast<int>(dice_.below(3));
-    if (dice_.one_in(200)) rig_.mover.fail_copies = 1;
+    if (dice_.one_in(60)) fixture_.mover.fail_reads = 1 + static_cast<int>(dice_.below(3));
+    if (dice_.one_in(60)) fixture_.mover.fail_writes = 1 + static_cast<int>(dice_.below(3));
+    if (dice_.one_in(200)) fixture_.mover.fail_copies = 1;
     switch (dice_.below(17)) {
       case 0:
       case 1:
@@ -81,7 +81,7 @@ class Walk {
         prefetch();
         break;
       case 8:
-        send_home();
+        write_back();
         break;
       case 9:
         dice_.one_in(4) ? drop() : evict();
@@ -90,42 +90,44 @@ class Walk {
         move_on();
         break;
       case 12:
-        hand_over();
+        transfer();
         break;
       default:
-        guard();
+        snapshot();
         break;
       case 11:
-        allow(dice_.one_in(8) ? rig_.manager->settle_all() : rig_.manager->pump(), "settle");
+        allow(dice_.one_in(8) ? fixture_.manager->wait_write_backs() : fixture_.manager->pump(),
+              "wait_write_backs");
         break;
     }
-    const Status sound = rig_.audit();
+    const Status sound = fixture_.audit();
     ASSERT_TRUE(sound.is_ok()) << sound.to_string();
     for (const Tier tier : kMemory)
-      ASSERT_LE(rig_.charged_bytes(tier), rig_.budgets[static_cast<std::size_t>(tier)]->limit_bytes());
+      ASSERT_LE(fixture_.charged_bytes(tier),
+                fixture_.budgets[static_cast<std::size_t>(tier)]->limit_bytes());
   }
 
   void finish() {
     pins_.clear();
-    rig_.mover.fail_reads = rig_.mover.fail_writes = rig_.mover.fail_copies = 0;
+    fixture_.mover.fail_reads = fixture_.mover.fail_writes = fixture_.mover.fail_copies = 0;
     for (const auto& [i, version] :
          versions_)  // those without a home first: what they hold is in nobody's way then
-      if (!rig_.placement.home(key(i))) {
-        rig_.check(
+      if (!fixture_.placement.home(key(i))) {
+        fixture_.check(
             key(i),
-            rig_.manager->state(key(i), Tier::device) == Residency::absent ? Tier::pinned : Tier::device,
+            fixture_.manager->state(key(i), Tier::device) == Residency::absent ? Tier::pinned : Tier::device,
             version);
-        must(rig_.manager->drop(key(i)));
+        must(fixture_.manager->drop(key(i)));
       }
     for (const auto& [i, version] : versions_)
-      if (rig_.placement.home(key(i))) rig_.check(key(i), Tier::pinned, version);
-    must(rig_.manager->settle_all());
-    EXPECT_EQ(rig_.differences, 0);
-    must(rig_.manager->status());
+      if (fixture_.placement.home(key(i))) fixture_.check(key(i), Tier::pinned, version);
+    must(fixture_.manager->wait_write_backs());
+    EXPECT_EQ(fixture_.differences, 0);
+    must(fixture_.manager->status());
   }
   std::uint64_t refusals() const { return refusals_; }
-  std::uint64_t handed_over() const { return handed_over_; }
-  std::uint64_t restored() const { return restored_; }
+  std::uint64_t transferred() const { return transferred_; }
+  std::uint64_t rolled_back() const { return rolled_back_; }
 
  private:
   struct Held {
@@ -133,7 +135,7 @@ class Walk {
     Tier tier;
     bool writes;
   };
-  CopyKey key(std::size_t i) const { return keys_[i]; }
+  PayloadKey key(std::size_t i) const { return keys_[i]; }
   std::size_t random_key() { return dice_.below(keys_.size()); }
   bool pinned(std::size_t i, bool writers_only = false) const {
     for (const Held& held : pins_)
@@ -155,16 +157,17 @@ class Walk {
   }
   bool crowded() const {
     for (const Tier tier : kMemory)
-      for (std::uint32_t c = 0; c < rig_.placement.classes.size(); ++c) {
+      for (std::uint32_t c = 0; c < fixture_.placement.classes.size(); ++c) {
         std::size_t stuck =
             tier == Tier::pinned ? 1 : 0;  // the source of a copy to the device stays meanwhile
         for (std::size_t i = 0; i < keys_.size(); ++i) {
-          if (rig_.placement.class_of(rig_.layout, key(i)) != c || rig_.placement.home(key(i)) == tier)
+          if (fixture_.placement.class_of(fixture_.layout, key(i)) != c ||
+              fixture_.placement.home(key(i)) == tier)
             continue;
-          if (rig_.manager->state(key(i), tier) == Residency::absent) continue;
-          stuck += pinned(i) || !rig_.placement.home(key(i)) ? 1u : 0u;
+          if (fixture_.manager->state(key(i), tier) == Residency::absent) continue;
+          stuck += pinned(i) || !fixture_.placement.home(key(i)) ? 1u : 0u;
         }
-        if (stuck >= rig_.placement.classes[c].window[static_cast<std::size_t>(tier)]) return true;
+        if (stuck >= fixture_.placement.classes[c].window[static_cast<std::size_t>(tier)]) return true;
       }
     return false;
   }
@@ -174,20 +177,20 @@ class Walk {
     if (pins_.size() >= 4 || pinned(i, intent == Intent::read)) return;
     if (intent != Intent::overwrite && versions_.count(i) == 0) return;
     const Tier tier = dice_.pick({Tier::device, Tier::pinned});
-    Stream& stream = rig_.stream_of(tier);
-    const std::uint32_t generation = rig_.manager->generation(key(i));
-    Result<ChunkPin> got = rig_.manager->pin(key(i), tier, intent, stream);
+    Stream& stream = fixture_.stream_of(tier);
+    const std::uint32_t generation = fixture_.manager->generation(key(i));
+    Result<ChunkPin> got = fixture_.manager->pin(key(i), tier, intent, stream);
     if (!got.has_value()) {
       allow(got.status(), "pin");
-      EXPECT_EQ(rig_.manager->generation(key(i)), generation);
+      EXPECT_EQ(fixture_.manager->generation(key(i)), generation);
       return;
     }
-    if (intent != Intent::overwrite) rig_.expect(*got, stream, versions_.at(i));
-    if (intent != Intent::read) rig_.write(*got, stream, versions_[i] = ++version_);
-    EXPECT_EQ(rig_.manager->generation(key(i)), generation + (intent == Intent::read ? 0 : 1));
+    if (intent != Intent::overwrite) fixture_.expect(*got, stream, versions_.at(i));
+    if (intent != Intent::read) fixture_.write(*got, stream, versions_[i] = ++version_);
+    EXPECT_EQ(fixture_.manager->generation(key(i)), generation + (intent == Intent::read ? 0 : 1));
     pins_.push_back({std::move(*got), tier, intent != Intent::read});
-    if (dice_.one_in(3)) must(rig_.backend->synchronize(stream));
-    ASSERT_EQ(rig_.differences, 0);
+    if (dice_.one_in(3)) must(fixture_.backend->synchronize(stream));
+    ASSERT_EQ(fixture_.differences, 0);
   }
   void unpin() {
     if (!pins_.empty()) pins_.erase(pins_.begin() + static_cast<std::ptrdiff_t>(dice_.below(pins_.size())));
@@ -195,93 +198,95 @@ class Walk {
   void prefetch() {
     const std::size_t i = random_key();
     if (versions_.count(i) == 0 || pinned(i, true)) return;
-    const auto begun = rig_.manager->prefetch(key(i), dice_.pick({Tier::device, Tier::pinned}));
+    const auto begun = fixture_.manager->prefetch(key(i), dice_.pick({Tier::device, Tier::pinned}));
     if (!begun.has_value()) allow(begun.status(), "prefetch");
   }
   // Begins to keep what is stored of a key, or ends it: the newer contents stand, or the kept ones return.
-  void guard() {
+  void snapshot() {
     const std::size_t i = random_key();
-    if (versions_.count(i) == 0 || pinned(i) || rig_.placement.home(key(i)) != Tier::nvme) return;
-    if (!rig_.manager->guarded(key(i))) {
-      if (rig_.manager->state(key(i), Tier::nvme) != Residency::clean) return;
-      const Status status = rig_.manager->guard(key(i));
-      allow(status, "guard");
-      if (status.is_ok()) kept_[i] = versions_[i];
+    if (versions_.count(i) == 0 || pinned(i) || fixture_.placement.home(key(i)) != Tier::nvme) return;
+    if (!fixture_.manager->has_snapshot(key(i))) {
+      if (fixture_.manager->state(key(i), Tier::nvme) != Residency::clean) return;
+      const Status status = fixture_.manager->snapshot(key(i));
+      allow(status, "snapshot");
+      if (status.is_ok()) snapshots_[i] = versions_[i];
     } else if (dice_.one_in(2)) {
-      allow(rig_.manager->accept(key(i)), "accept");
+      allow(fixture_.manager->commit(key(i)), "commit");
     } else {
-      rig_.manager->restore(key(i));
-      versions_[i] = kept_[i];
-      EXPECT_EQ(rig_.manager->state(key(i), Tier::nvme), Residency::clean);
-      ++restored_;
+      fixture_.manager->rollback(key(i));
+      versions_[i] = snapshots_[i];
+      EXPECT_EQ(fixture_.manager->state(key(i), Tier::nvme), Residency::clean);
+      ++rolled_back_;
     }
   }
-  void send_home() {
+  void write_back() {
     const std::size_t i = random_key();
-    if (versions_.count(i) != 0 && !pinned(i, true)) allow(rig_.manager->send_home(key(i)), "send_home");
+    if (versions_.count(i) != 0 && !pinned(i, true))
+      allow(fixture_.manager->write_back(key(i)), "write_back");
   }
   void drop() {
     const std::size_t i = random_key();
     if (pinned(i)) return;
-    const Status status = rig_.manager->drop(key(i));
+    const Status status = fixture_.manager->drop(key(i));
     allow(status, "drop");
     if (status.is_ok()) versions_.erase(i);
   }
   // From any payload to any of its size, whose contents are replaced.
-  void hand_over() {
+  void transfer() {
     const std::size_t from = random_key(), to = random_key();
-    const auto tier = rig_.placement.home(key(to));
+    const auto tier = fixture_.placement.home(key(to));
     if (from == to || !tier || *tier == Tier::nvme || pinned(from) || pinned(to) ||
-        rig_.placement.class_of(rig_.layout, key(from)) != rig_.placement.class_of(rig_.layout, key(to)) ||
-        rig_.manager->state(key(from), *tier) == Residency::absent)
+        fixture_.placement.class_of(fixture_.layout, key(from)) !=
+            fixture_.placement.class_of(fixture_.layout, key(to)) ||
+        fixture_.manager->state(key(from), *tier) == Residency::absent)
       return;
-    const Status status = rig_.manager->hand_over(key(from), key(to), *tier);
-    allow(status, "hand_over");
+    const Status status = fixture_.manager->transfer(key(from), key(to), *tier);
+    allow(status, "transfer");
     if (!status.is_ok()) return;
-    ++handed_over_;
+    ++transferred_;
     versions_[to] = versions_.at(from);
     versions_.erase(from);
   }
   void evict() {
     const std::size_t i = random_key();
     const Tier tier = dice_.pick({Tier::device, Tier::pinned});
-    const auto home = rig_.placement.home(key(i));
+    const auto home = fixture_.placement.home(key(i));
     if (!home || home == tier || pinned(i)) return;
-    allow(rig_.manager->evict(key(i), tier), "evict");
+    allow(fixture_.manager->evict(key(i), tier), "evict");
   }
   void shuffle_schedule() {
     uses_.clear();
     for (std::int32_t at = 0; at < 40; ++at)
       for (std::uint64_t n = dice_.below(3); n-- > 0;)
         uses_.push_back({at, key(random_key()), dice_.pick({Tier::device, Tier::pinned})});
-    rig_.manager->set_schedule(uses_, 40);
+    fixture_.manager->set_schedule(uses_, 40);
     position_ = 0;
   }
   void move_on() {
     if (++position_ == 40) return shuffle_schedule();
-    rig_.manager->set_position(position_);
+    fixture_.manager->set_position(position_);
   }
 
-  ChunkRig rig_;
+  ChunkFixture fixture_;
   Dice& dice_;
-  const std::vector<CopyKey> keys_;
+  const std::vector<PayloadKey> keys_;
   std::vector<Use> uses_;
-  std::map<std::size_t, std::uint32_t> versions_, kept_;
+  std::map<std::size_t, std::uint32_t> versions_, snapshots_;
   std::uint32_t version_ = 0;
   std::int32_t position_ = 0;
-  std::uint64_t refusals_ = 0, handed_over_ = 0, restored_ = 0;
-  std::vector<Held> pins_;  // last: given up before the rig goes
+  std::uint64_t refusals_ = 0, transferred_ = 0, rolled_back_ = 0;
+  std::vector<Held> pins_;  // last: given up before the fixture goes
 };
 
 struct Walked {
-  std::uint64_t refusals = 0, handed_over = 0, restored = 0;
+  std::uint64_t refusals = 0, transferred = 0, rolled_back = 0;
 };
 
 // The walk of one seed; how often it was refused something, contents changed their owner, and older ones came
 // back.
 Walked walk(std::uint64_t seed) {
   Dice dice(seed);
-  const GroupKey f32, bf16{.compute = DType::bf16, .grad = DType::bf16, .sum = DType::bf16},
+  const GroupKey f32, bf16{.compute = DType::bf16, .grad = DType::bf16, .accum = DType::bf16},
       f16{.compute = DType::f16, .grad = DType::f16};
   const ChunkLayout layout = test::small_layout(1 + static_cast<int>(dice.below(5)),
                                                 static_cast<int>(dice.below(3)), dice.pick({f32, bf16, f16}));
@@ -289,23 +294,23 @@ Walked walk(std::uint64_t seed) {
   Walk walk(layout, placement, dice);
   for (int op = 0; op < 600 && !testing::Test::HasFailure(); ++op) walk.step();
   if (!testing::Test::HasFailure()) walk.finish();
-  return {walk.refusals(), walk.handed_over(), walk.restored()};
+  return {walk.refusals(), walk.transferred(), walk.rolled_back()};
 }
 
 TEST(ChunkPropertyTest, RandomWorkNeverLosesOrMixesUpContents) {
-  std::uint64_t refusals = 0, handed_over = 0, restored = 0;
+  std::uint64_t refusals = 0, transferred = 0, rolled_back = 0;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) try {
       const Walked walked = walk(seed);
       refusals += walked.refusals;
-      handed_over += walked.handed_over;
-      restored += walked.restored;
+      transferred += walked.transferred;
+      rolled_back += walked.rolled_back;
       ASSERT_FALSE(HasFailure()) << "seed " << seed;
     } catch (const Error& error) {
       FAIL() << "seed " << seed << ": " << error.what();
     }
   EXPECT_GT(refusals, 1000u);  // the paths of failure were walked
-  EXPECT_GT(handed_over, 100u);
-  EXPECT_GT(restored, 100u);
+  EXPECT_GT(transferred, 100u);
+  EXPECT_GT(rolled_back, 100u);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <list>
 
-#include "chunk/chunk_rig.h"
+#include "chunk/chunk_fixture.h"
 
 // What the known order is worth: fetches of the manager over whole steps beside those of the offline optimum
 // (Belady 1966: of copies of one size, all clean, to give up the one needed latest fetches least), and of LRU
@@ -14,7 +14,7 @@ namespace strata {
 namespace {
 
 /// Chunks in the order in which one step uses them.
-struct Trace {
+struct AccessPattern {
   const char* name;
   int n_chunks = 0;
   std::vector<ChunkId> uses;
@@ -24,10 +24,10 @@ void add_range(std::vector<ChunkId>& uses, int from, int to) {
   for (int c = from; c != to; c += from < to ? 1 : -1) uses.push_back(static_cast<ChunkId>(c));
 }
 
-std::vector<Trace> traces() {
-  std::vector<Trace> all;
+std::vector<AccessPattern> traces() {
+  std::vector<AccessPattern> all;
   const auto add = [&](const char* name, int n, const std::vector<std::pair<int, int>>& ranges) {
-    Trace& trace = all.emplace_back(Trace{name, n, {}});
+    AccessPattern& trace = all.emplace_back(AccessPattern{name, n, {}});
     for (const auto& [from, to] : ranges) add_range(trace.uses, from, to);
   };
   add("palindromic", 16, {{0, 16}, {15, -1}});
@@ -35,13 +35,13 @@ std::vector<Trace> traces() {
   add("two micro-batches", 16, {{0, 16}, {15, -1}, {0, 16}, {15, -1}});
   add("two models", 20, {{12, 20}, {0, 12}, {11, -1}});  // a reference, then the model that is trained
   add("reward of two", 20, {{0, 12}, {12, 20}, {12, 20}, {0, 12}, {11, -1}});  // scored twice, then trained
-  Trace tied{"tied", 16, {}};  // the first is also the last, as an embedding that is the head
+  AccessPattern tied{"tied", 16, {}};  // the first is also the last, as an embedding that is the head
   add_range(tied.uses, 0, 16);
   tied.uses.push_back(0);
   tied.uses.push_back(0);
   add_range(tied.uses, 15, -1);
   all.push_back(tied);
-  Trace frozen{"frozen base", 24, {}};  // adapters, which are used with each chunk of the base
+  AccessPattern frozen{"frozen base", 24, {}};  // adapters, which are used with each chunk of the base
   for (const bool backward : {false, true})
     for (int i = 0; i < 20; ++i) {
       const int base = backward ? 19 - i : i;
@@ -56,7 +56,7 @@ constexpr int kSteps = 6, kCounted = 4;
 
 /// Misses of the last steps of a policy that says which of the chunks held is given up at use `at`.
 template <class Choose>
-int misses(const Trace& trace, std::size_t slots, const Choose& choose) {
+int misses(const AccessPattern& trace, std::size_t slots, const Choose& choose) {
   std::vector<ChunkId> order;
   for (int step = 0; step < kSteps + 2; ++step)
     order.insert(order.end(), trace.uses.begin(), trace.uses.end());
@@ -94,34 +94,34 @@ struct OldestFirst {
   }
 };
 
-int fetches_of_manager(const Trace& trace, std::uint32_t slots) {
-  const auto rig = test::parameters_in_ram(trace.n_chunks, slots);
+int fetches_of_manager(const AccessPattern& trace, std::uint32_t slots) {
+  const auto fixture = test::parameters_in_ram(trace.n_chunks, slots);
   std::vector<Use> uses;
   for (std::size_t i = 0; i < trace.uses.size(); ++i)
     uses.push_back({static_cast<std::int32_t>(i), test::param(trace.uses[i]), Tier::device});
-  rig->manager->set_schedule(uses, static_cast<std::int32_t>(trace.uses.size()));
+  fixture->manager->set_schedule(uses, static_cast<std::int32_t>(trace.uses.size()));
   std::uint64_t before = 0;
   for (int step = 0; step < kSteps; ++step) {
-    if (step == kSteps - kCounted) before = rig->manager->counters().fetches;
+    if (step == kSteps - kCounted) before = fixture->manager->counters().fetches;
     for (const Use& use : uses) {
-      rig->manager->set_position(use.position);
-      rig->check(use.key, Tier::device, use.key.chunk);
+      fixture->manager->set_position(use.position);
+      fixture->check(use.key, Tier::device, use.key.chunk);
     }
   }
-  EXPECT_EQ(rig->differences, 0);
-  return static_cast<int>(rig->manager->counters().fetches - before);
+  EXPECT_EQ(fixture->differences, 0);
+  return static_cast<int>(fixture->manager->counters().fetches - before);
 }
 
 TEST(EvictionTest, TheManagerFetchesAsLittleAsTheOfflineOptimum) {
   double worst = 0;
   std::printf("%-18s %6s %8s %8s %6s %6s\n", "trace", "slots", "manager", "optimum", "LRU", "FIFO");
-  for (const Trace& trace : traces())
+  for (const AccessPattern& trace : traces())
     for (const std::uint32_t slots : {3u, 6u, 12u}) {
-      const int manager = fetches_of_manager(trace, slots), least = misses(trace, slots, Optimum{});
-      std::printf("%-18s %6u %8d %8d %6d %6d\n", trace.name, slots, manager, least,
+      const int manager = fetches_of_manager(trace, slots), optimum = misses(trace, slots, Optimum{});
+      std::printf("%-18s %6u %8d %8d %6d %6d\n", trace.name, slots, manager, optimum,
                   misses(trace, slots, OldestFirst{true}), misses(trace, slots, OldestFirst{false}));
-      ASSERT_GT(least, 0);
-      worst = std::max(worst, static_cast<double>(manager) / least);
+      ASSERT_GT(optimum, 0);
+      worst = std::max(worst, static_cast<double>(manager) / optimum);
     }
   std::printf("worst %.4f\n", worst);
   EXPECT_LE(worst, 1.05);

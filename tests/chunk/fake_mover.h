@@ -31,12 +31,12 @@ class FakeMover final : public Mover {
     STRATA_TRY_ASSIGN(done, backend_.record(lane));
     return Status::ok();
   }
-  Result<IoTicket> write_async(CopyKey key, ConstBufferView src, bool keep_old) override {
+  Result<IoTicket> write_async(PayloadKey key, ConstBufferView src, bool keep_old) override {
     ++writes;
-    if (keep_old && stored(key)) kept_.try_emplace(id(key), stored_[id(key)]);
+    if (keep_old && stored(key)) snapshots_.try_emplace(id(key), stored_[id(key)]);
     return begin({key, true, {}, src, std::vector<std::byte>(src.data, src.data + src.bytes)});
   }
-  Result<IoTicket> read_async(CopyKey key, BufferView dst) override {
+  Result<IoTicket> read_async(PayloadKey key, BufferView dst) override {
     ++reads;
     std::memset(dst.data, 0xEE, dst.bytes);  // nothing may look before the wait
     const auto found = stored_.find(id(key));
@@ -60,18 +60,18 @@ class FakeMover final : public Mover {
     return Status::ok();
   }
 
-  bool wait_for(IoTicket, std::int64_t) override { return ++looks_ % 3 == 0; }
+  bool wait_for(IoTicket, std::int64_t) override { return ++polls_ % 3 == 0; }
 
-  void accept(CopyKey key) override {
+  void commit(PayloadKey key) override {
     expect_idle(key);
-    kept_.erase(id(key));
+    snapshots_.erase(id(key));
   }
-  void restore(CopyKey key) override {
+  void rollback(PayloadKey key) override {
     expect_idle(key);
-    if (auto old = kept_.extract(id(key))) stored_[id(key)] = std::move(old.mapped());
+    if (auto old = snapshots_.extract(id(key))) stored_[id(key)] = std::move(old.mapped());
   }
 
-  bool stored(CopyKey key) const { return stored_.count(id(key)) != 0; }
+  bool stored(PayloadKey key) const { return stored_.count(id(key)) != 0; }
   std::size_t in_flight() const { return in_flight_.size(); }
 
   // The n-th wait for a read or write, or the n-th copy, from now on fails once; 0: none.
@@ -79,16 +79,18 @@ class FakeMover final : public Mover {
   int reads = 0, writes = 0;
 
  private:
-  int looks_ = 0;
+  int polls_ = 0;
   struct Request {
-    CopyKey key;
+    PayloadKey key;
     bool write = false;
     BufferView dst;
     ConstBufferView src;
     std::vector<std::byte> bytes;
   };
-  static std::size_t id(CopyKey key) { return key.chunk * kPayloads + static_cast<std::size_t>(key.payload); }
-  void expect_idle(CopyKey key) const {
+  static std::size_t id(PayloadKey key) {
+    return key.chunk * kPayloads + static_cast<std::size_t>(key.payload);
+  }
+  void expect_idle(PayloadKey key) const {
     for (const auto& [sequence, request] : in_flight_)
       EXPECT_FALSE(request.key == key) << "a request on the key is under way";
   }
@@ -102,7 +104,7 @@ class FakeMover final : public Mover {
   Stream& d2h_;
   std::uint64_t sequence_ = 0;
   std::map<std::uint64_t, Request> in_flight_;
-  std::map<std::size_t, std::vector<std::byte>> stored_, kept_;
+  std::map<std::size_t, std::vector<std::byte>> stored_, snapshots_;
 };
 
 }  // namespace strata::test

@@ -23,7 +23,7 @@ DoctorFacts healthy() {
                             .l2_bytes = kMiB,
                             .l3_bytes = 32 * kMiB,
                             .numa = {{0, 4, kGiB}}};
-  facts.share = must(deal_cores(must(describe_topology("numa:1 core:4 pu:2")), {}));
+  facts.share = must(partition_cores(must(synthetic_topology("numa:1 core:4 pu:2")), {}));
   facts.host.total_ram_bytes = facts.host.available_ram_bytes = 16 * kGiB;
   facts.host.huge_pages.transparent = "madvise";
   facts.nvme_dirs = {{"/data", true}, {"/more", true}};

@@ -39,12 +39,12 @@ TEST_F(CliBudgetE2e, ARunGoesOnInOtherBudgetsToTheSameBits) {
   RunningProgram program(STRATA_PROGRAM, run_of("run", 60, kRoomy), options_);
   ASSERT_TRUE(program.wait_for("step 3/60"));
   const ProgramResult cut = strata(budget_of("run", kTight));
-  ASSERT_EQ(cut.exit_code, 0) << cut.said();
+  ASSERT_EQ(cut.exit_code, 0) << cut.output();
   EXPECT_THAT(cut.out, HasSubstr("before its next step"));
   ASSERT_TRUE(program.wait_for("going on in memory.device=700KiB"));
   ASSERT_EQ(strata(budget_of("run", {"memory.device=2MiB"})).exit_code, 0);
   const ProgramResult ended = program.finish();
-  ASSERT_EQ(ended.exit_code, 0) << ended.said();
+  ASSERT_EQ(ended.exit_code, 0) << ended.output();
   EXPECT_THAT(ended.out, HasSubstr("going on in memory.device=2MiB"));
   expect_same_states("run", "whole");
   EXPECT_EQ(summary("run")["budget_bytes"]["device"], 2 << 20);
@@ -57,7 +57,7 @@ TEST_F(CliBudgetE2e, WhatDoesNotFitOrIsNoBudgetIsRefusedAndTheRunHearsNothingOfI
   ASSERT_EQ(strata(run_of("run", 2, kRoomy)).exit_code, 0);
   const auto refused = [&](const Words& words, int code, const std::string& says) {
     const ProgramResult result = strata(budget_of("run", words));
-    EXPECT_EQ(result.exit_code, code) << result.said();
+    EXPECT_EQ(result.exit_code, code) << result.output();
     EXPECT_THAT(result.err, HasSubstr(says));
     EXPECT_FALSE(exists("run/budget.request"));
   };
@@ -78,7 +78,7 @@ TEST_F(CliBudgetE2e, ARequestThatCannotBeMetLeavesTheRunAsItWas) {
   ASSERT_TRUE(program.wait_for("nonsense: a run that goes on takes"));
   EXPECT_FALSE(exists("run/budget.request"));
   const ProgramResult ended = program.finish();
-  EXPECT_EQ(ended.exit_code, 0) << ended.said();
+  EXPECT_EQ(ended.exit_code, 0) << ended.output();
   expect_same_states("run", "whole");
 }
 
@@ -109,7 +109,7 @@ class CliSmallDiskE2e : public CliBudgetE2e {
     ASSERT_EQ(strata(budget_of("run", kTight)).exit_code, 0);
     EXPECT_TRUE(program.wait_for(answer));
     const ProgramResult ended = program.finish();
-    EXPECT_EQ(ended.exit_code, 0) << ended.said();
+    EXPECT_EQ(ended.exit_code, 0) << ended.output();
     EXPECT_THAT(ended.out, Not(HasSubstr("going on in")));
     expect_same_states("run", "whole");
     EXPECT_EQ(summary("run")["budget_bytes"]["device"], 8 << 20);
@@ -139,7 +139,7 @@ TEST_F(CliBudgetE2e, ARunThatIsNotRunningTakesThemWhenItIsResumed) {
             0);
   ASSERT_EQ(strata(budget_of("run", kTight)).exit_code, 0);
   const ProgramResult resumed = strata({"train", "--resume", "run", "train.max_time=none"});
-  ASSERT_EQ(resumed.exit_code, 0) << resumed.said();
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output();
   EXPECT_THAT(resumed.out, AllOf(HasSubstr("700.0 KiB"), Not(HasSubstr("going on in"))))
       << "it starts in them";
   EXPECT_FALSE(exists("run/budget.request"));
@@ -152,9 +152,9 @@ TEST_F(CliBudgetE2e, ARunThatWasSplitStaysSoInOtherBudgets) {
   RunningProgram program(STRATA_PROGRAM, run_of("run", 40, split), options_);
   ASSERT_TRUE(program.wait_for("step 3/40"));
   const ProgramResult asked = strata(budget_of("run", {"memory.device=8MiB"}));
-  ASSERT_EQ(asked.exit_code, 0) << asked.said();
+  ASSERT_EQ(asked.exit_code, 0) << asked.output();
   const ProgramResult ended = program.finish();
-  ASSERT_EQ(ended.exit_code, 0) << ended.said();
+  ASSERT_EQ(ended.exit_code, 0) << ended.output();
   EXPECT_THAT(ended.out, HasSubstr("going on in memory.device=8MiB"));
   EXPECT_THAT(ended.out, Not(HasSubstr("refused")));
   EXPECT_EQ(strata({"train", "--resume", "run", "train.steps=41"}).exit_code, 0);
@@ -178,7 +178,7 @@ TEST_F(CliBudgetE2e, WhatARunDecidedForItsBudgetsIsOpenAgainInOthers) {
   Words words = {"train", "--resume", "run", "train.steps=3"};
   words.insert(words.end(), kTight.begin(), kTight.end());
   const ProgramResult resumed = strata(words);
-  ASSERT_EQ(resumed.exit_code, 0) << resumed.said();
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output();
   EXPECT_THAT(read_all(file("run/config.resolved.toml")), Not(HasSubstr("recompute = \"none\"")));
 }
 
@@ -188,9 +188,9 @@ TEST_F(CliBudgetE2e, MicroBatchesAreSplitOnlyWhereThatIsAllowed) {
   Words allowed = small;
   allowed.emplace_back("train.allow_split=true");
   const ProgramResult refused = strata(run_of("refused", 2, small));
-  EXPECT_EQ(refused.exit_code, 3) << refused.said();
+  EXPECT_EQ(refused.exit_code, 3) << refused.output();
   const ProgramResult split = strata(run_of("run", 2, allowed));
-  ASSERT_EQ(split.exit_code, 0) << split.said();
+  ASSERT_EQ(split.exit_code, 0) << split.output();
   EXPECT_THAT(split.out, AllOf(HasSubstr("micro-batches were split"),
                                HasSubstr("train.micro_batch=8 train.grad_accum=2")));
   EXPECT_EQ(strata({"train", "--resume", "run", "train.steps=3"}).exit_code, 0);

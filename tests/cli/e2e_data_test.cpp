@@ -121,7 +121,7 @@ TEST_F(CliChatE2e, ARunsExportHasTheTemplateItWasTrainedOn) {
 TEST_F(CliChatE2e, FormatsThatCannotBeWrittenAreRefused) {
   const auto refusal = [&](const Words& words) {
     const ProgramResult refused = strata(words);
-    EXPECT_EQ(refused.exit_code, 2) << refused.said();
+    EXPECT_EQ(refused.exit_code, 2) << refused.output();
     return refused.err;
   };
   EXPECT_THAT(refusal(tiny("train", {"data.chat=vicuna"})),
@@ -268,7 +268,7 @@ TEST_F(CliPackE2e, MistakesHaveTheirExitCodes) {
   ASSERT_EQ(strata({"data", "pack", "ask.jsonl", "--out", "p.tokens"}).exit_code, 0);
   const auto expect = [&](const Words& words, int code, const std::string& says) {
     const ProgramResult refused = strata(words);
-    EXPECT_EQ(refused.exit_code, code) << refused.said();
+    EXPECT_EQ(refused.exit_code, code) << refused.output();
     EXPECT_THAT(refused.err, HasSubstr(says));
   };
   expect({"data"}, 2, "say one of pack, inspect");

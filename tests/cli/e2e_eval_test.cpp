@@ -30,7 +30,7 @@ class CliEvalE2e : public CliE2e {
     Words all = {"eval"};
     all.insert(all.end(), words.begin(), words.end());
     const ProgramResult refused = strata(all);
-    EXPECT_EQ(refused.exit_code, code) << refused.said();
+    EXPECT_EQ(refused.exit_code, code) << refused.output();
     EXPECT_THAT(refused.err, HasSubstr(says));
   }
 };

@@ -39,8 +39,8 @@ TEST_F(CliFolderE2e, ASecondCommandChangesNothingOfARunThatGoesOn) {
                              Words{"train", "--resume", "run", "train.steps=4"},
                              run_of("other", 2, {"checkpoint.dir=run/checkpoints"})}) {
     const ProgramResult refused = strata(words);
-    EXPECT_EQ(refused.exit_code, 2) << refused.said();
-    EXPECT_EQ(contents("run"), before) << refused.said();
+    EXPECT_EQ(refused.exit_code, 2) << refused.output();
+    EXPECT_EQ(contents("run"), before) << refused.output();
   }
   EXPECT_FALSE(exists("other")) << "of a command that was refused nothing is left";
 }
@@ -85,7 +85,7 @@ TEST_F(CliFolderE2e, ARunWhoseFolderIsRenamedEndsAndIsSavedWhereItIs) {
   ASSERT_TRUE(program.wait_for("step 5/"));
   must(posix_io().rename(file("run"), file("moved")));
   const ProgramResult ended = program.finish();
-  EXPECT_EQ(ended.exit_code, 5) << ended.said();
+  EXPECT_EQ(ended.exit_code, 5) << ended.output();
   EXPECT_THAT(ended.err,
               AllOf(HasSubstr("run was renamed to "), HasSubstr(file("moved")), HasSubstr("is saved in ")));
   EXPECT_FALSE(exists("run"));
@@ -100,7 +100,7 @@ TEST_F(CliFolderE2e, ARunWhoseFolderIsRemovedEndsAndMakesNoOtherInItsPlace) {
   ASSERT_TRUE(program.wait_for("step 5/"));
   must(posix_io().remove_all(file("run")));
   const ProgramResult ended = program.finish();
-  EXPECT_EQ(ended.exit_code, 5) << ended.said();
+  EXPECT_EQ(ended.exit_code, 5) << ended.output();
   EXPECT_THAT(ended.err, AllOf(HasSubstr("run was removed while the run was using it"),
                                HasSubstr("could not be saved")));
   EXPECT_FALSE(exists("run"));
@@ -109,7 +109,7 @@ TEST_F(CliFolderE2e, ARunWhoseFolderIsRemovedEndsAndMakesNoOtherInItsPlace) {
 TEST_F(CliFolderE2e, ARunThatDivergesIsSavedAsItWasBefore) {
   const ProgramResult ended =
       strata(run_of("run", 50, {"optim.lr=1000000", "optim.warmup=0", "optim.clip=0", "train.dtype=f32"}));
-  EXPECT_EQ(ended.exit_code, 4) << ended.said();
+  EXPECT_EQ(ended.exit_code, 4) << ended.output();
   EXPECT_THAT(ended.err, AllOf(HasSubstr("not finite"), HasSubstr(" is saved in run/checkpoints/step-")));
   EXPECT_EQ(list("run/checkpoints").size(), 1u);
   EXPECT_EQ(strata({"export", "run", "--out", "hf", "--check"}).exit_code, 0) << "it is whole";
@@ -127,7 +127,7 @@ TEST_F(CliFolderE2e, AFileLimitIsAnErrorThatIsTold) {
   };
   const ProgramResult ended = strata(run_of("run", 2));
   EXPECT_EQ(ended.signal, 0);
-  EXPECT_EQ(ended.exit_code, 5) << ended.said();
+  EXPECT_EQ(ended.exit_code, 5) << ended.output();
   EXPECT_THAT(ended.err, HasSubstr("EFBIG"));
 }
 

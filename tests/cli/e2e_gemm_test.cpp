@@ -78,7 +78,7 @@ TEST_F(CliGemmE2e, ARunGoesOnAsItBeganAlsoWhereItsConfigurationDoesNotSay) {
 TEST_F(CliGemmE2e, WhatACpuLacksIsRefusedWhereItIsAskedForAndWidenedWhereARunBringsIt) {
   if (!cpu_has_it()) GTEST_SKIP() << "this CPU has no bf16 instructions to take away";
   const ProgramResult refused = strata(tiny("plan", {"cpu.bf16_gemm=native"}), lesser());
-  EXPECT_EQ(refused.exit_code, 2) << refused.said();
+  EXPECT_EQ(refused.exit_code, 2) << refused.output();
   EXPECT_THAT(refused.err, HasSubstr("cpu.bf16_gemm = native, but this CPU has neither AVX512-BF16 nor AMX"));
   ASSERT_EQ(train("run", 1, {"cpu.bf16_gemm=native"}).exit_code, 0);
   const ProgramResult resumed = strata(without_time(), lesser());

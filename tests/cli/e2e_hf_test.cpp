@@ -61,7 +61,7 @@ TEST_F(CliHfE2e, ParametersThatTheManifestDoesNotVouchForAreNotExported) {
   bytes[bytes.size() - 5] ^= 1;
   write(params, bytes);
   const ProgramResult refused = strata({"export", "run", "--out", "other"});
-  EXPECT_EQ(refused.exit_code, 5) << refused.said();
+  EXPECT_EQ(refused.exit_code, 5) << refused.output();
   EXPECT_THAT(refused.err, HasSubstr("is damaged: its digest is"));
   EXPECT_FALSE(exists("other"));
 }
@@ -94,7 +94,7 @@ TEST_F(CliHfE2e, ARunGoesOnAndIsExportedWithoutTheFolderItBeganWith) {
   for (const Words& words : {Words{"train", "--resume", "x=y", "train.steps=3"}, Words{"generate", "x=y"},
                              Words{"eval", "x=y"}, Words{"export", "x=y", "--out", "out", "--check"}}) {
     const ProgramResult done = strata(words, there);
-    EXPECT_EQ(done.exit_code, 0) << done.said();
+    EXPECT_EQ(done.exit_code, 0) << done.output();
   }
   EXPECT_EQ(summary("elsewhere/x=y")["steps"], 3);
   const auto generation = nlohmann::json::parse(read_all(file("elsewhere/out/generation_config.json")));

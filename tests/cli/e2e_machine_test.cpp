@@ -47,7 +47,7 @@ TEST_F(CliMachineE2e, ASwapFolderThatMayNotBeWrittenIsAnIoError) {
   options_.before_exec = become_nobody;
   const ProgramResult refused = train({"memory.nvme_dir=swap"});
   if (refused.exit_code == 127) GTEST_SKIP() << "another user may not run " << STRATA_PROGRAM;
-  EXPECT_EQ(refused.exit_code, 5) << refused.said();
+  EXPECT_EQ(refused.exit_code, 5) << refused.output();
   EXPECT_THAT(refused.err, AllOf(HasSubstr("swap"), HasSubstr("Permission denied")));
   EXPECT_FALSE(exists("run"));
 }
@@ -79,7 +79,7 @@ TEST_F(CliMachineE2e, IoUringAskedForAndRefusedIsAClearError) {
   options_.before_exec = refuse_uring;
   const ProgramResult refused = train({"io.engine=uring"});
   if (refused.exit_code == kRefused) GTEST_SKIP() << "seccomp is refused here";
-  EXPECT_EQ(refused.exit_code, 2) << refused.said();
+  EXPECT_EQ(refused.exit_code, 2) << refused.output();
   EXPECT_THAT(refused.err,
               AllOf(HasSubstr("io.engine = uring"), HasSubstr("setting up io_uring"), HasSubstr("EPERM")));
 }
@@ -111,11 +111,11 @@ TEST_F(CliMachineE2e, ASmallAddressSpaceIsRefusedAndNeverACrash) {
     };
     const ProgramResult ended = train({"--overwrite", "cpu.threads=2"});
     if (ended.exit_code == 127) continue;  // not even its libraries could be loaded
-    EXPECT_EQ(ended.signal, 0) << ended.said();
+    EXPECT_EQ(ended.signal, 0) << ended.output();
     if (ended.exit_code == 0) continue;
     ++refusals;
-    EXPECT_EQ(ended.exit_code, 3) << ended.said();
-    EXPECT_THAT(ended.err, AnyOf(HasSubstr("out of memory"), HasSubstr("ulimit -v"))) << ended.said();
+    EXPECT_EQ(ended.exit_code, 3) << ended.output();
+    EXPECT_THAT(ended.err, AnyOf(HasSubstr("out of memory"), HasSubstr("ulimit -v"))) << ended.output();
     EXPECT_LT(mib, 4000u);
   }
   EXPECT_GT(refusals, 3);
@@ -173,7 +173,7 @@ TEST_P(CliDamageE2e, WhereNoneIsWholeNothingIsStartedOver) {
   const std::string before = read_all(file("run/metrics.jsonl"));
   for (const Words& words : {Words{"train", "--resume", "run"}, Words{"generate", "run"}}) {
     const ProgramResult refused = strata(words);
-    EXPECT_EQ(refused.exit_code, 5) << refused.said();
+    EXPECT_EQ(refused.exit_code, 5) << refused.output();
     EXPECT_THAT(refused.err, HasSubstr("run/checkpoints/step-00000004"));
   }
   EXPECT_EQ(read_all(file("run/metrics.jsonl")), before);

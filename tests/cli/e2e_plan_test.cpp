@@ -19,7 +19,7 @@ Words for_machine(const Words& more) {
 
 TEST_F(CliPlanE2e, AStepIsForecastForAMachineThatIsNotHere) {
   const ProgramResult shown = strata(for_machine({}));
-  ASSERT_EQ(shown.exit_code, 0) << shown.said();
+  ASSERT_EQ(shown.exit_code, 0) << shown.output();
   EXPECT_THAT(shown.out,
               AllOf(HasSubstr("7008.46 M parameters"), HasSubstr("136.0 GiB"), HasSubstr("forecast for h200"),
                     HasSubstr("tokens/s"), HasSubstr("it stood still most for")));
@@ -51,7 +51,7 @@ TEST_F(CliPlanE2e, BudgetsAreSweptAndTheSmallestThatDoAreNamed) {
     return strata(words);
   };
   const ProgramResult sweep = with("--sweep");
-  ASSERT_EQ(sweep.exit_code, 0) << sweep.said();
+  ASSERT_EQ(sweep.exit_code, 0) << sweep.output();
   EXPECT_THAT(sweep.out,
               AllOf(HasSubstr("tokens/s by budget"), HasSubstr("34.0 GiB"), HasSubstr("136.0 GiB"),
                     HasSubstr("114.0 GiB"), Not(HasSubstr("272.0 GiB")), Not(HasSubstr("228.0 GiB"))))
@@ -72,7 +72,7 @@ TEST_F(CliPlanE2e, SizesAreTakenAsPeopleWriteThem) {
 TEST_F(CliPlanE2e, ARefusalSaysWhereTheMachineHasTooLittle) {
   const ProgramResult refused =
       strata({"plan", "--machine", "h200", "--params", "30b", "memory.nvme=0", "train.recompute=block"});
-  EXPECT_EQ(refused.exit_code, 3) << refused.said();
+  EXPECT_EQ(refused.exit_code, 3) << refused.output();
   EXPECT_THAT(refused.err, AllOf(HasSubstr("no budgets that this machine has fit: it has "),
                                  Not(HasSubstr("it fits with:"))));
 }
@@ -123,7 +123,7 @@ TEST_F(CliPlanE2e, WhatMultipliesAttentionIsSaidAndRefusedWhereItWouldNone) {
                   .out,
               HasSubstr(", attention by cudnn\n"));
   const auto none = [](const ProgramResult& result, const std::string& says) {
-    EXPECT_EQ(result.exit_code, 2) << result.said();
+    EXPECT_EQ(result.exit_code, 2) << result.output();
     EXPECT_THAT(result.err, AllOf(HasSubstr("multiplies no attention of this model"), HasSubstr(says)));
   };
   none(strata(for_machine({"train.attention=wgmma", "model.heads=64"})),
@@ -136,7 +136,7 @@ TEST_F(CliPlanE2e, WhatMultipliesAttentionIsSaidAndRefusedWhereItWouldNone) {
 TEST_F(CliPlanE2e, MistakesAreNamed) {
   const auto refused = [&](const Words& words, int code, const std::string& says) {
     const ProgramResult result = strata(words);
-    EXPECT_EQ(result.exit_code, code) << result.said();
+    EXPECT_EQ(result.exit_code, code) << result.output();
     EXPECT_THAT(result.err, HasSubstr(says));
   };
   refused({"plan", "--machine", "h20"}, 2, "no machine 'h20'; there are");
@@ -156,7 +156,7 @@ TEST_F(CliPlanE2e, AMeasuredMachineIsFoundByPlansAndRunsAndSetBesideWhatWasMeasu
   const ProgramResult without = strata(tiny("plan"));
   EXPECT_THAT(without.out, HasSubstr("no forecast: strata bench measures this machine"));
   const ProgramResult bench = strata({"bench", "--quick", "--nvme-dir", "nvme"});
-  ASSERT_EQ(bench.exit_code, 0) << bench.said();
+  ASSERT_EQ(bench.exit_code, 0) << bench.output();
   EXPECT_THAT(bench.out, AllOf(HasSubstr("AdamW, states in int8"), HasSubstr("the slow tier, both at once"),
                                HasSubstr("not pinned to device"), HasSubstr("threads (cpu.threads)"),
                                HasSubstr("writes of nvme, GB/s"), HasSubstr("io.block=1.0 MiB")));
@@ -164,7 +164,7 @@ TEST_F(CliPlanE2e, AMeasuredMachineIsFoundByPlansAndRunsAndSetBesideWhatWasMeasu
   const ProgramResult plan = strata(tiny("plan"));
   EXPECT_THAT(plan.out, AllOf(HasSubstr("measured by strata bench --quick"), HasSubstr("tokens/s")));
   const ProgramResult run = strata(tiny("train", {"--out", "run", "train.steps=8"}));
-  ASSERT_EQ(run.exit_code, 0) << run.said();
+  ASSERT_EQ(run.exit_code, 0) << run.output();
   EXPECT_THAT(run.out, HasSubstr("expected"));
   const nlohmann::json forecast = summary("run")["forecast"];
   EXPECT_GT(forecast["step_s"].get<double>(), 0);
@@ -174,14 +174,14 @@ TEST_F(CliPlanE2e, AMeasuredMachineIsFoundByPlansAndRunsAndSetBesideWhatWasMeasu
 TEST_F(CliPlanE2e, ASlowTierThatWasNotMeasuredHasNoForecastAndSaysSo) {
   ASSERT_EQ(strata({"bench", "--quick"}).exit_code, 0);
   const ProgramResult plan = strata(tiny("plan", {"memory.nvme=64MiB", "offload.policy=nvme"}));
-  ASSERT_EQ(plan.exit_code, 0) << plan.said();
+  ASSERT_EQ(plan.exit_code, 0) << plan.output();
   EXPECT_THAT(plan.out, AllOf(HasSubstr("has no slow tier, and memory.nvme is 64.0 MiB"),
                               HasSubstr("--nvme-dir"), Not(HasSubstr("tokens/s"))));
 }
 
 TEST_F(CliPlanE2e, TheSlowTierOfAnotherMachineIsThereForWhatNeedsIt) {
   const ProgramResult plan = strata(for_machine({"offload.policy=nvme", "model.layers=16"}));
-  ASSERT_EQ(plan.exit_code, 0) << plan.said();
+  ASSERT_EQ(plan.exit_code, 0) << plan.output();
   EXPECT_THAT(plan.out, AllOf(HasSubstr("forecast for h200"), HasSubstr("machine  h200, by its profile"),
                               Not(HasSubstr("avx"))));
   EXPECT_EQ(strata(for_machine({"offload.policy=nvme", "memory.nvme=0"})).exit_code, 2);
@@ -193,10 +193,10 @@ TEST_F(CliPlanE2e, WhatTheForecastChoseIsInTheConfigurationAndResumesAsItWas) {
   Words words = {"--out", "run", "train.steps=4"};
   words.insert(words.end(), budgets.begin(), budgets.end());
   const ProgramResult run = strata(tiny("train", words));
-  ASSERT_EQ(run.exit_code, 0) << run.said();
+  ASSERT_EQ(run.exit_code, 0) << run.output();
   const nlohmann::json first = nlohmann::json::parse(read_all(file("run/plan.json")));
   const ProgramResult resumed = strata({"train", "--resume", "run", "train.steps=6"});
-  ASSERT_EQ(resumed.exit_code, 0) << resumed.said();
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output();
   const nlohmann::json second = nlohmann::json::parse(read_all(file("run/plan.json")));
   for (const char* key : {"chunk_elems", "recompute", "prefetch", "tiers"})
     EXPECT_EQ(first[key], second[key]) << key;
@@ -206,11 +206,11 @@ TEST_F(CliPlanE2e, ARunWhoseGradientsLieOnBothSidesResumesAsItWas) {
   const ProgramResult run =
       strata(tiny("train", {"--out", "run", "train.steps=2", "memory.device=1400KiB", "memory.pinned=8MiB",
                             "memory.nvme=0", "offload.chunk=4096"}));
-  ASSERT_EQ(run.exit_code, 0) << run.said();
+  ASSERT_EQ(run.exit_code, 0) << run.output();
   EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("gradients = \"auto\""));
   const nlohmann::json first = nlohmann::json::parse(read_all(file("run/plan.json")));
   const ProgramResult resumed = strata({"train", "--resume", "run", "train.steps=3"});
-  ASSERT_EQ(resumed.exit_code, 0) << resumed.said();
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output();
   EXPECT_EQ(first["tiers"], nlohmann::json::parse(read_all(file("run/plan.json")))["tiers"]);
 }
 

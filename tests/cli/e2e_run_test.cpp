@@ -41,7 +41,7 @@ TEST_P(CliSignalE2e, ASignalEndsTheStepSavesAndTheRestIsBitForBitTheSame) {
   ASSERT_TRUE(program.wait_for("step 5/30"));
   program.send(GetParam());
   const ProgramResult stopped = program.finish();
-  EXPECT_EQ(stopped.exit_code, 75) << stopped.said();
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.output();
   EXPECT_THAT(stopped.err, HasSubstr(", then saving; again to stop without saving"));
   EXPECT_THAT(stopped.out, HasSubstr("go on with --resume run"));
   const int last = metrics("run").back()["step"];
@@ -73,7 +73,7 @@ TEST_F(CliRunE2e, ASignalCutsTheLastValidationShortAndAResumeTakesItAgain) {
   ASSERT_TRUE(program.wait_for("saved run/checkpoints/step-00000002"));
   program.send(SIGINT);
   const ProgramResult stopped = program.finish();
-  EXPECT_EQ(stopped.exit_code, 75) << stopped.said();
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.output();
   EXPECT_THAT(stopped.err, HasSubstr("again to stop"));
   EXPECT_TRUE(summary("run")["val_loss"].is_null());
   ASSERT_EQ(strata({"train", "--resume", "run", "data.val=val.txt"}).exit_code, 0);
@@ -97,7 +97,7 @@ TEST_F(CliRunE2e, TheWriteBudgetEndsARunBeforeItIsExceededAndTheRestIsTheSame) {
   Words limited = swapping;
   limited.push_back(str("io.write_budget=", all / 2));
   const ProgramResult stopped = strata(run_of("run", 30, limited));
-  EXPECT_EQ(stopped.exit_code, 75) << stopped.said();
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.output();
   EXPECT_THAT(stopped.out,
               HasSubstr(str(" of ", all / 2, " bytes of io.write_budget are written, and a step")));
   EXPECT_THAT(stopped.out, HasSubstr("go on with --resume run"));
@@ -115,7 +115,7 @@ TEST_F(CliRunE2e, TheWriteBudgetEndsARunBeforeItIsExceededAndTheRestIsTheSame) {
 TEST_F(CliRunE2e, AWriteBudgetThatIsNotEnoughForAStepIsRefusedWithBothNumbers) {
   const Words keys = {"offload.policy=nvme", "memory.nvme=16MiB", "io.write_budget=100KiB"};
   for (const ProgramResult& refused : {strata(run_of("run", 30, keys)), strata(tiny("plan", keys))}) {
-    EXPECT_EQ(refused.exit_code, 3) << refused.said();
+    EXPECT_EQ(refused.exit_code, 3) << refused.output();
     EXPECT_THAT(refused.err, AllOf(HasSubstr("io.write_budget is 102400 bytes"), HasSubstr("may write ")));
   }
   EXPECT_FALSE(exists("run"));
@@ -127,13 +127,13 @@ TEST_F(CliRunE2e, SeveralFoldersOfTheNvmeTierGiveTheSameBitsAndStayEmpty) {
   Words striped = swapping;
   striped.insert(striped.end(), {"memory.nvme_dir=a,b,c", "memory.nvme_rates=5,2,1"});
   const ProgramResult trained = strata(run_of("run", 6, striped));
-  ASSERT_EQ(trained.exit_code, 0) << trained.said();
+  ASSERT_EQ(trained.exit_code, 0) << trained.output();
   EXPECT_THAT(trained.out, AllOf(HasSubstr("% in a, "), HasSubstr("% in b, "), HasSubstr("% in c")));
   expect_same("run", "whole");
   for (const char* dir : {"a", "b", "c"}) EXPECT_TRUE(list(dir).empty()) << dir;
   const ProgramResult measured =
       strata(run_of("measured", 6, {swapping[0], swapping[1], "memory.nvme_dir=a,b"}));
-  ASSERT_EQ(measured.exit_code, 0) << measured.said();
+  ASSERT_EQ(measured.exit_code, 0) << measured.output();
   expect_same("measured", "whole");
 }
 
@@ -238,7 +238,7 @@ TEST_F(CliRunE2e, AStepAllocatesNothingAndMakesNoStreamsBuffersOrFiles) {
 
 TEST_F(CliRunE2e, VerifyFindsTheSameBitsInEveryPlacement) {
   const ProgramResult verified = strata(tiny("verify", {"--steps", "5"}));
-  EXPECT_EQ(verified.exit_code, 0) << verified.said();
+  EXPECT_EQ(verified.exit_code, 0) << verified.output();
   EXPECT_THAT(verified.out, HasSubstr("the same bits in every loss and every state"));
   EXPECT_THAT(verified.out, Not(HasSubstr("DIFFERS")));
 }

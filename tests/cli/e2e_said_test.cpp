@@ -33,7 +33,7 @@ class CliSaidE2e : public CliE2e {
   }
   void expect_refused(const Words& words, int code, const std::string& says) const {
     const ProgramResult refused = strata(words);
-    EXPECT_EQ(refused.exit_code, code) << refused.said();
+    EXPECT_EQ(refused.exit_code, code) << refused.output();
     EXPECT_THAT(refused.err, HasSubstr(says));
   }
 };

@@ -17,7 +17,7 @@ class CliUsageE2e : public CliE2e {
   /// Refused with `code` before there is anything of a run.
   void expect_refused(const Words& words, int code, const std::vector<std::string>& says) {
     const ProgramResult refused = strata(words);
-    EXPECT_EQ(refused.exit_code, code) << refused.said();
+    EXPECT_EQ(refused.exit_code, code) << refused.output();
     for (const std::string& text : says) EXPECT_THAT(refused.err, HasSubstr(text));
     EXPECT_FALSE(exists("run"));
   }

@@ -17,7 +17,7 @@ HostFacts with_free(std::uint64_t bytes) {
   HostFacts facts;
   facts.total_ram_bytes = 8 * kGiB;
   facts.available_ram_bytes = bytes;
-  facts.own_bytes = kBesideSlabs;
+  facts.anonymous_rss_bytes = kBesideSlabs;
   return facts;
 }
 
@@ -32,7 +32,7 @@ TEST(HostMemoryTest, AllThatIsFreeIsAllowedAndAByteMoreIsNot) {
 
 TEST(HostMemoryTest, WhatTheProcessWillHoldBesideThePlanIsLeftFree) {
   HostFacts facts = with_free(kGiB);
-  facts.own_bytes = 8 * kMiB;
+  facts.anonymous_rss_bytes = 8 * kMiB;
   EXPECT_TRUE(check_host_memory(kGiB - kBesideSlabs + 8 * kMiB, 2, facts).is_ok());
   EXPECT_FALSE(check_host_memory(kGiB - kBesideSlabs + 8 * kMiB + 1, 2, facts).is_ok());
 }
@@ -50,7 +50,7 @@ TEST(HostMemoryTest, ACgroupThatLeavesLessThanTheRamIsWhatCounts) {
 
 TEST(HostMemoryTest, WhatAnOldPlanGivesBackIsFreeForTheNew) {
   HostFacts facts = with_free(kGiB);
-  facts.own_bytes = 2 * kGiB + kBesideSlabs;
+  facts.anonymous_rss_bytes = 2 * kGiB + kBesideSlabs;
   EXPECT_TRUE(check_host_memory(3 * kGiB, 2, facts, 2 * kGiB).is_ok());
   EXPECT_FALSE(check_host_memory(3 * kGiB + 1, 2, facts, 2 * kGiB).is_ok());
 }

@@ -78,7 +78,7 @@ TEST(PracticalityTest, WhatDoesNotFitBesideTheRunIsSaidWithBothNumbers) {
   HostFacts facts;
   facts.total_ram_bytes = 8 * kGiB;
   facts.available_ram_bytes = 2 * kGiB;
-  facts.own_bytes = kGiB;  // of the run as configured
+  facts.anonymous_rss_bytes = kGiB;  // of the run as configured
   EXPECT_EQ(why_it_does_not_fit(2 * kGiB, 2, facts), "");
   EXPECT_THAT(why_it_does_not_fit(3 * kGiB, 2, facts),
               AllOf(HasSubstr("3.0 GiB"), HasSubstr("2.0 GiB are free")));

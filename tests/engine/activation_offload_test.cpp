@@ -231,7 +231,7 @@ TEST(ActivationOffloadPlanTest, StepsThreeToTwelveAllocateNothingAndMakeNothing)
 struct FaultyRun {
   explicit FaultyRun(const std::string& dir)
       : run(plan_of(kOne, Recompute::none, Away::stored, StepMode::serial, dir, Tiers::device), 1,
-            {.schedule = Schedule::latest_legal, .check = true}, io) {
+            {.schedule = StreamSchedule::latest_legal, .check = true}, io) {
     must(run.engine->initialize(3));
     run.train(1);
   }

@@ -66,8 +66,9 @@ TEST(EngineTest, ARunTakesNoMoreThanItsPlannedPeak) {
     options.nvme.dirs = {dir.path()};
     auto plan = must(Engine::plan(tiny_programs(Recompute::block), options));
     const TierBytes planned = plan->planned_peak;
-    TinyRun run(std::move(plan), 2,
-                {.device_bytes = planned[0], .pinned_bytes = planned[1], .schedule = Schedule::latest_legal});
+    TinyRun run(
+        std::move(plan), 2,
+        {.device_bytes = planned[0], .pinned_bytes = planned[1], .schedule = StreamSchedule::latest_legal});
     must(run.engine->initialize(1));
     run.train(3);
     EXPECT_EQ(run.engine->peak_bytes(), planned);

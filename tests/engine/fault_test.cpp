@@ -34,8 +34,8 @@ std::unique_ptr<const RunPlan> swapped_plan(const std::string& dir, std::vector<
 
 struct FaultyRun {
   explicit FaultyRun(const std::string& dir, std::vector<Payload> kept = {}, StepMode mode = StepMode::serial)
-      : run(swapped_plan(dir, std::move(kept), mode), 1, {.schedule = Schedule::latest_legal, .check = true},
-            io) {
+      : run(swapped_plan(dir, std::move(kept), mode), 1,
+            {.schedule = StreamSchedule::latest_legal, .check = true}, io) {
     must(run.engine->initialize(3));
     run.train(1);
   }

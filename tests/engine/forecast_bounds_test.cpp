@@ -63,7 +63,7 @@ LeastBytes least_bytes(const RunPlan& plan) {
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
     least.params += static_cast<double>(plan.layout.payload_bytes(chunk, Payload::param));
     least.gradients += static_cast<double>(plan.layout.payload_bytes(chunk, Payload::accum));
-    for (const Payload payload : kStepPayloads)
+    for (const Payload payload : kPersistentPayloads)
       if (plan.placement.home({chunk, payload}) == Tier::nvme)
         least.states_on_disk += static_cast<double>(plan.layout.payload_bytes(chunk, payload));
   }

@@ -124,9 +124,9 @@ Trail run_of(const Model& model, const Patterns& freeze, EngineOptions options, 
   options.nvme.engine = IoEngine::threads;
   const auto choose = [&](const ChunkLayout& layout, Placement& p) { give_homes(tiers, layout, p); };
   const bool checked = (static_cast<int>(options.step_mode) + static_cast<int>(tiers)) % 2 == 0;
-  TinyRun run(
-      must(Engine::plan_with(programs_of(model.family, model.compute, freeze), options, choose)), 2,
-      checked ? HostBackendOptions{.schedule = Schedule::latest_legal, .check = true} : HostBackendOptions{});
+  TinyRun run(must(Engine::plan_with(programs_of(model.family, model.compute, freeze), options, choose)), 2,
+              checked ? HostBackendOptions{.schedule = StreamSchedule::latest_legal, .check = true}
+                      : HostBackendOptions{});
   return follow(run);
 }
 
@@ -237,7 +237,7 @@ TEST(FrozenPlanTest, MastersOfWhatIsFrozenCanBeLeftOutAndNothingElseChanges) {
     std::size_t bytes = 0;
     for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
       if (!plan.layout.group_of(chunk).trainable)
-        for (const Payload payload : kStepPayloads) bytes += plan.layout.payload_bytes(chunk, payload);
+        for (const Payload payload : kPersistentPayloads) bytes += plan.layout.payload_bytes(chunk, payload);
     return bytes;
   };
   TinyRun whole(must(Engine::plan(programs, options)));
@@ -341,7 +341,7 @@ TEST(FrozenStepTest, WhatIsFrozenOnNvmeIsReadAndNeverWrittenAfterItsFirstValues)
   TinyRun run(must(Engine::plan_with(programs_of("gpt2", DType::bf16, freezings()[1]), options, choose)));
   std::uint64_t at_home = 0;
   for (ChunkId chunk = 0; chunk < run.plan->layout.n_chunks(); ++chunk)
-    for (const Payload payload : kStepPayloads)
+    for (const Payload payload : kPersistentPayloads)
       if (run.plan->placement.home({chunk, payload}) == Tier::nvme)
         at_home += run.plan->layout.payload_bytes(chunk, payload);
   must(run.engine->initialize(1));

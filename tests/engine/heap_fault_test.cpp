@@ -1,8 +1,8 @@
 // The heap refuses the n-th allocation of the thread that drives an engine, for every n in turn. A program of
-// its own, since refusing_heap.cpp replaces operator new.
+// its own, since failing_heap.cpp replaces operator new.
 #include <gtest/gtest.h>
 
-#include "engine/refusing_heap.h"
+#include "engine/failing_heap.h"
 #include "engine/tiny_run.h"
 
 namespace strata {
@@ -43,7 +43,7 @@ TEST(HeapFaultTest, AnAllocationRefusedAnywhereEndsARunInGoodOrder) {
   EXPECT_GT(total, 1000u);
   int refused = 0;
   for (std::uint64_t nth = 1; nth <= total; nth += 1 + nth / 40) {
-    test::heap_refuses = test::heap_allocations + nth;
+    test::heap_fails_at = test::heap_allocations + nth;
     bool ended_well = false;
     try {
       ended_well = whole_run(dir.path(), *pool) == want;
@@ -52,7 +52,7 @@ TEST(HeapFaultTest, AnAllocationRefusedAnywhereEndsARunInGoodOrder) {
     } catch (const Error&) {
       ++refused;
     }
-    test::heap_refuses = 0;
+    test::heap_fails_at = 0;
     EXPECT_TRUE(refused > 0 || ended_well);
   }
   EXPECT_GT(refused, 50);

@@ -78,7 +78,7 @@ Outcome placed(const Case& which, std::uint64_t seed, const std::string& dir) {
   const bool threaded = rng.below(4, 2) == 0;
   TinyRun run(std::move(plan), random_pool(rng),
               threaded ? HostBackendOptions{}
-                       : HostBackendOptions{.schedule = Schedule::latest_legal, .check = true});
+                       : HostBackendOptions{.schedule = StreamSchedule::latest_legal, .check = true});
   must(run.engine->initialize(5));
   Outcome out;
   out.losses = run.train(3);

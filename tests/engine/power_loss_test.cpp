@@ -28,7 +28,7 @@ class PowerLossTest : public testing::Test {
   }
   /// A disk with the first checkpoint, durable.
   std::unique_ptr<SimDisk> disk() {
-    old_disk_.settle();
+    old_disk_.make_durable();
     return old_disk_.after_power_failure(0);
   }
   std::string digest_of_newest(SimDisk& disk) {

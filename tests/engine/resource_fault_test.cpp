@@ -41,7 +41,8 @@ struct FragileRun {
   explicit FragileRun(const RunPlan& run_plan)
       : plan(run_plan),
         pool(must(ThreadPool::create(1))),
-        base(must(create_host_backend({.schedule = Schedule::latest_legal, .check = true}, *pool, clock))),
+        base(must(
+            create_host_backend({.schedule = StreamSchedule::latest_legal, .check = true}, *pool, clock))),
         backend(*base) {}
   Status create() {
     STRATA_TRY_ASSIGN(engine, Engine::create(plan, {backend, *pool, clock, io}));

@@ -62,7 +62,7 @@ TEST_P(StateAccessTest, FirstValuesAreDrawnByTheElementsPlaceInItsTensor) {
 TEST_P(StateAccessTest, WhatWasFilledInPiecesIsSeenInTheSamePieces) {
   const TinyRun run = run_of(with_a_large_tensor());
   must(run.engine->initialize(5));
-  for (const Payload payload : kStatePayloads) {
+  for (const Payload payload : kCheckpointPayloads) {
     test::StateTensors given;
     for (const LayoutTensor& spec : run.plan->tensors.specs)
       given[spec.name] = test::Values(7 + static_cast<std::uint64_t>(payload)).floats(spec.n_elems);
@@ -126,7 +126,7 @@ TEST(StateStagingTest, TheNextRunIsOnItsWayWhileOneIsShown) {
   options.state_run = 1024;
   const TinyRun run(
       must(Engine::plan(test::tiny_programs(Recompute::none, 3, with_a_large_tensor()), options)), 2,
-      {.schedule = Schedule::threads});
+      {.schedule = StreamSchedule::threads});
   must(run.engine->initialize(5));
   const std::uint64_t before = run.backend->counters().copies;
   const auto ahead = [&] { return run.backend->counters().copies - before; };

@@ -136,7 +136,7 @@ Trail run_of(const Model& model, const Course& course, StepMode mode, Tiers tier
 class StepModeTest : public ::testing::TestWithParam<Model> {
  protected:
   static constexpr HostBackendOptions kThreads{};
-  static constexpr HostBackendOptions kChecked{.schedule = Schedule::latest_legal, .check = true};
+  static constexpr HostBackendOptions kChecked{.schedule = StreamSchedule::latest_legal, .check = true};
 
   // Never, at the median of the norms there are, and always.
   static std::vector<Course> courses(const Model& model) {
@@ -313,7 +313,7 @@ TEST(UndoLogTest, TakesNoMoreThanItIsGivenAndChunksFromAllOverTheModel) {
   const std::size_t n = all->layout.n_chunks();
   std::size_t bytes = 0, covered = 0;
   for (ChunkId chunk = 0; chunk < n; ++chunk)
-    for (const Payload payload : kStepPayloads) {
+    for (const Payload payload : kPersistentPayloads) {
       bytes += all->layout.payload_bytes(chunk, payload);
       if (all->undo.covers(chunk)) covered += all->layout.payload_bytes(chunk, payload);
     }

@@ -111,7 +111,8 @@ class CountingBatches final : public BatchSource {
 struct TinyRun {
   using MakeBackend = std::function<std::unique_ptr<Backend>(ThreadPool&, Clock&)>;
   explicit TinyRun(std::unique_ptr<const RunPlan> run_plan, int threads = 2,
-                   HostBackendOptions backend_options = {.schedule = Schedule::latest_legal, .check = true},
+                   HostBackendOptions backend_options = {.schedule = StreamSchedule::latest_legal,
+                                                         .check = true},
                    Io& io = posix_io())
       : TinyRun(std::move(run_plan), must(ThreadPool::create(threads)), backend_options, io) {}
   TinyRun(std::unique_ptr<const RunPlan> run_plan, std::unique_ptr<ThreadPool> run_pool,

@@ -1,5 +1,5 @@
 // What cuDNN says of the attention it is asked for, of GPUs that need not be here: its plans are made with a
-// driver that runs nothing (support/driver_without_gpu.cpp).
+// driver that runs nothing (support/stub_libcuda.cpp).
 
 #include "cuda/cudnn_attention.h"
 
@@ -39,7 +39,7 @@ std::string gpu(int compute_capability, int multiprocessors, int shared_bytes) {
 class CudnnAttentionTest : public ::testing::TestWithParam<std::tuple<int, int, int>> {
  protected:
   void SetUp() override {
-    ASSERT_NE(::dlopen(STRATA_DRIVER_WITHOUT_GPU, RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
+    ASSERT_NE(::dlopen(STRATA_STUB_LIBCUDA, RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
     if (const auto cudnn = cuda_cudnn(); !cudnn.has_value()) GTEST_SKIP() << cudnn.status().message();
   }
 };

@@ -42,7 +42,7 @@ Cast cast(const std::vector<float>& x, Shape shape, DType dtype, DType kept = DT
 }
 
 TEST(Fp8CastTest, TheScaleIsTheLargestPowerOfTwoThatFits) {
-  for (const auto& [dtype, most] : {std::pair{DType::e4m3, kMostE4M3}, std::pair{DType::e5m2, kMostE5M2}})
+  for (const auto& [dtype, most] : {std::pair{DType::e4m3, kMaxE4M3}, std::pair{DType::e5m2, kMaxE5M2}})
     for (const float largest : {1.0f, 1.75f, 1.7500001f, 1.99f, 3e-30f, 2e30f, 448.0f, 57344.0f, 1e-44f}) {
       std::vector<float> x(16 * 16, 0.0f);
       x[37] = -largest;

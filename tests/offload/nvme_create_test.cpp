@@ -81,16 +81,16 @@ TEST_F(NvmeCreateTest, FullDiskIsNoSpace) {
 }
 
 TEST_F(NvmeCreateTest, SmallTmpfsSaysNeededAndFree) {
-  const ChildResult child = in_child([&]() -> std::string {
+  const ChildResult child = run_in_child([&]() -> std::string {
     if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         ::mount("none", dir_.path().c_str(), "tmpfs", 0, "size=512k") != 0)
       return str("skip: mounting needs root: errno ", errno);
     return NvmeStore::create(posix_io(), options()).status().to_string();
   });
-  if (has(child.said, "skip:")) GTEST_SKIP() << child.said;
-  EXPECT_TRUE(has(child.said, "no_space")) << child.said;
-  EXPECT_TRUE(has(child.said, "1048576 bytes (1.0 MiB) needed")) << child.said;
-  EXPECT_TRUE(has(child.said, "524288 (512.0 KiB) free")) << child.said;
+  if (has(child.output, "skip:")) GTEST_SKIP() << child.output;
+  EXPECT_TRUE(has(child.output, "no_space")) << child.output;
+  EXPECT_TRUE(has(child.output, "1048576 bytes (1.0 MiB) needed")) << child.output;
+  EXPECT_TRUE(has(child.output, "524288 (512.0 KiB) free")) << child.output;
 }
 
 TEST_F(NvmeCreateTest, RefusedDirectIsBufferedAndSaidOnce) {
@@ -113,47 +113,47 @@ TEST_F(NvmeCreateTest, FilesWithoutDescriptorsUseThreads) {
 }
 
 TEST_F(NvmeCreateTest, RefusedUringFallsBackToThreadsWithTheSameBytes) {
-  const ChildResult child = in_child([&] {
+  const ChildResult child = run_in_child([&] {
     must_refuse_uring();
     return use(options());
   });
-  if (has(child.said, "seccomp is refused")) GTEST_SKIP() << child.said;
-  EXPECT_EQ(child.exit_code, 0) << child.said;
-  EXPECT_TRUE(has(child.said, "same bytes, 2 threads")) << child.said;
-  EXPECT_TRUE(has(child.said, "io_uring")) << child.said;
+  if (has(child.output, "seccomp is refused")) GTEST_SKIP() << child.output;
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  EXPECT_TRUE(has(child.output, "same bytes, 2 threads")) << child.output;
+  EXPECT_TRUE(has(child.output, "io_uring")) << child.output;
 }
 
 TEST_F(NvmeCreateTest, RefusedUringIsUnsupportedForThoseWhoInsist) {
-  const ChildResult child = in_child([&] {
+  const ChildResult child = run_in_child([&] {
     must_refuse_uring();
     NvmeOptions insisting = options();
     insisting.engine = IoEngine::uring;
     return NvmeStore::create(posix_io(), insisting).status().to_string();
   });
-  if (has(child.said, "seccomp is refused")) GTEST_SKIP() << child.said;
-  EXPECT_TRUE(has(child.said, "unsupported: ")) << child.said;
+  if (has(child.output, "seccomp is refused")) GTEST_SKIP() << child.output;
+  EXPECT_TRUE(has(child.output, "unsupported: ")) << child.output;
 }
 
 TEST_F(NvmeCreateTest, RefusedRegistrationWorksUnregisteredAndSaysSo) {
   std::string why;
   if (!uring_works(&why)) GTEST_SKIP() << why;
   ASSERT_EQ(::chmod(dir_.path().c_str(), 0777), 0);
-  const ChildResult child = in_child([&]() -> std::string {
+  const ChildResult child = run_in_child([&]() -> std::string {
     const rlimit small{64 * kKiB, 64 * kKiB};
     if (::setrlimit(RLIMIT_MEMLOCK, &small) != 0) return "skip: the limit cannot be set";
     if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0))
       return "skip: the user cannot be changed";
     return use(options(), true);
   });
-  if (has(child.said, "skip:")) GTEST_SKIP() << child.said;
-  EXPECT_EQ(child.exit_code, 0) << child.said;
-  EXPECT_TRUE(has(child.said, "same bytes, io_uring")) << child.said;
-  EXPECT_TRUE(has(child.said, "ENOMEM")) << child.said;
-  EXPECT_TRUE(has(child.said, "RLIMIT_MEMLOCK 65536")) << child.said;
+  if (has(child.output, "skip:")) GTEST_SKIP() << child.output;
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  EXPECT_TRUE(has(child.output, "same bytes, io_uring")) << child.output;
+  EXPECT_TRUE(has(child.output, "ENOMEM")) << child.output;
+  EXPECT_TRUE(has(child.output, "RLIMIT_MEMLOCK 65536")) << child.output;
 }
 
 TEST_F(NvmeCreateTest, FewDescriptorsSuffice) {
-  const ChildResult child = in_child([&] {
+  const ChildResult child = run_in_child([&] {
     const rlimit few{24, 24};
     ::setrlimit(RLIMIT_NOFILE, &few);
     NvmeOptions many = options();
@@ -163,7 +163,7 @@ TEST_F(NvmeCreateTest, FewDescriptorsSuffice) {
     for (std::uint64_t id = 0; id < 1500; ++id) must(write_now(*store, id, from));
     return str(store->counters().files_opened, " file");
   });
-  EXPECT_EQ(child.said, "1 file");
+  EXPECT_EQ(child.output, "1 file");
 }
 
 }  // namespace

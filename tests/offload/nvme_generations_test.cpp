@@ -199,14 +199,14 @@ TEST_P(NvmeGenerationsTest, BehavesAsTwoMapsUnderRandomOperations) {
 
 TEST_P(NvmeGenerationsTest, RestoreUnderARequestAborts) {
   for (const bool accepts : {false, true}) {
-    const ChildResult child = in_child([&] {
+    const ChildResult child = run_in_child([&] {
       const auto store = rig_.make({.classes = {{8 * kMiB, 2}}, .queue_depth = 1, .block_bytes = 4 * kKiB});
       const AlignedBuffer large(8 * kMiB, 1);
       keep(*store, 7, large);
       accepts ? store->accept(7) : store->restore(7);
       return "survived";
     });
-    EXPECT_EQ(child.exit_code, -1) << child.said;
+    EXPECT_EQ(child.exit_code, -1) << child.output;
   }
 }
 

@@ -54,10 +54,10 @@ class NvmeMachineTest : public testing::TestWithParam<RigEngine> {
   }
   /// Runs in a child, and skips where it says so.
   void expect_in_child(const std::function<std::string()>& body, const std::string& said) {
-    const ChildResult child = in_child(body);
-    if (has(child.said, "skip:")) GTEST_SKIP() << child.said;
-    EXPECT_EQ(child.exit_code, 0) << child.said;
-    EXPECT_EQ(child.said, said);
+    const ChildResult child = run_in_child(body);
+    if (has(child.output, "skip:")) GTEST_SKIP() << child.output;
+    EXPECT_EQ(child.exit_code, 0) << child.output;
+    EXPECT_EQ(child.output, said);
   }
 
   TempDir dir_;
@@ -187,8 +187,8 @@ TEST_P(NvmeMachineTest, TwoProcessesOnOneFolderDoNotMeet) {
   };
   const std::array<std::function<std::string()>, 2> jobs = {[&] { return job(1000); },
                                                             [&] { return job(2000); }};
-  const std::vector<ChildResult> results = test::in_children(jobs);
-  for (const ChildResult& result : results) EXPECT_EQ(result.said, "same bytes");
+  const std::vector<ChildResult> results = test::run_in_children(jobs);
+  for (const ChildResult& result : results) EXPECT_EQ(result.output, "same bytes");
   EXPECT_TRUE(must(posix_io().list(dir_.path())).empty());
   ::munmap(shared, 4096);
 }
@@ -244,7 +244,7 @@ TEST(NvmeFolderTest, FoldersThatCannotServeAreRefusedByNameBeforeAnythingIsMade)
                              {"not writable", "closed", "EACCES"},
                              {"parent not writable", "closed/swap", "EACCES"},
                              {"name too long", long_name.c_str(), "ENAMETOOLONG"}};
-  const ChildResult child = in_child([&]() -> std::string {
+  const ChildResult child = run_in_child([&]() -> std::string {
     if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0))
       return "skip: the user cannot be changed";
     std::string wrong;
@@ -256,8 +256,8 @@ TEST(NvmeFolderTest, FoldersThatCannotServeAreRefusedByNameBeforeAnythingIsMade)
     }
     return wrong;
   });
-  if (has(child.said, "skip:")) GTEST_SKIP() << child.said;
-  EXPECT_EQ(child.said, "");
+  if (has(child.output, "skip:")) GTEST_SKIP() << child.output;
+  EXPECT_EQ(child.output, "");
   EXPECT_EQ(must(posix_io().list(dir.path())).size(), 4u);
 }
 

@@ -191,17 +191,17 @@ TEST_F(NvmePathCreateTest, RatesThatAreNoRatesAreInvalid) {
 
 // The second path's share is 1 MiB, with which the first path's 3 have nothing to do.
 TEST_F(NvmePathCreateTest, PathThatIsFullIsRefusedByNameWithNeededAndFree) {
-  const ChildResult child = in_child([&]() -> std::string {
+  const ChildResult child = run_in_child([&]() -> std::string {
     if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         ::mount("none", second_dir_.path().c_str(), "tmpfs", 0, "size=512k") != 0)
       return str("skip: mounting needs root: errno ", errno);
     return NvmeStore::create(posix_io(), options()).status().to_string();
   });
-  if (has(child.said, "skip:")) GTEST_SKIP() << child.said;
-  EXPECT_TRUE(has(child.said, "no_space")) << child.said;
-  EXPECT_TRUE(has(child.said, second_dir_.path())) << child.said;
-  EXPECT_TRUE(has(child.said, "1048576 bytes (1.0 MiB) needed")) << child.said;
-  EXPECT_TRUE(has(child.said, "524288 (512.0 KiB) free")) << child.said;
+  if (has(child.output, "skip:")) GTEST_SKIP() << child.output;
+  EXPECT_TRUE(has(child.output, "no_space")) << child.output;
+  EXPECT_TRUE(has(child.output, second_dir_.path())) << child.output;
+  EXPECT_TRUE(has(child.output, "1048576 bytes (1.0 MiB) needed")) << child.output;
+  EXPECT_TRUE(has(child.output, "524288 (512.0 KiB) free")) << child.output;
 }
 
 TEST_F(NvmePathCreateTest, PathTooSlowToHoldAnythingGetsNothingAndTheRestWorks) {
@@ -214,7 +214,7 @@ TEST_F(NvmePathCreateTest, PathTooSlowToHoldAnythingGetsNothingAndTheRestWorks) 
 
 // Measuring waits no longer than the store would.
 TEST_F(NvmePathCreateTest, PathThatNeverAnswersWhileItIsMeasuredIsATimeout) {
-  const ChildResult child = in_child([&] {
+  const ChildResult child = run_in_child([&] {
     StoreRig rig(RigEngine::fake_ring);
     rig.ring().on_op = [](const detail::RingOp& op, std::uint64_t) {
       return op.file == 1 ? RingFaults::kLose : RingFaults::kDoIt;
@@ -224,9 +224,9 @@ TEST_F(NvmePathCreateTest, PathThatNeverAnswersWhileItIsMeasuredIsATimeout) {
     asked.deadline = std::chrono::milliseconds(500);
     return rig.try_make(asked).status().to_string();
   });
-  EXPECT_EQ(child.exit_code, 0) << child.said;
-  EXPECT_TRUE(has(child.said, "timeout")) << child.said;
-  EXPECT_TRUE(has(child.said, str("measuring ", second_dir_.path()))) << child.said;
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  EXPECT_TRUE(has(child.output, "timeout")) << child.output;
+  EXPECT_TRUE(has(child.output, str("measuring ", second_dir_.path()))) << child.output;
 }
 
 }  // namespace

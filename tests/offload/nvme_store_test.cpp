@@ -293,14 +293,14 @@ TEST_P(NvmeStoreTest, NothingIsLeftAfterKill) {
 }
 
 TEST_P(NvmeStoreTest, DiscardUnderARequestAborts) {
-  const ChildResult child = in_child([&] {
+  const ChildResult child = run_in_child([&] {
     const auto store = rig_.make({.classes = {{8 * kMiB, 2}}, .queue_depth = 1, .block_bytes = 4 * kKiB});
     const AlignedBuffer large(8 * kMiB, 1);
     must(store->write_async(7, 0, large.view()));
     store->discard(7);
     return "survived";
   });
-  EXPECT_EQ(child.exit_code, -1) << child.said;
+  EXPECT_EQ(child.exit_code, -1) << child.output;
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ Model half_frozen(int chunks) {
   options.chunk_elems = 4096;
   model.layout = must(ChunkLayout::create(tensors, options));
   for (AccessTrace::Step& step : model.trace.steps)
-    std::erase_if(step.on_device, [&](CopyKey key) { return !model.layout.has(key.chunk, key.payload); });
+    std::erase_if(step.on_device, [&](PayloadKey key) { return !model.layout.has(key.chunk, key.payload); });
   return model;
 }
 

@@ -187,7 +187,7 @@ TEST_F(StarvedWriteTest, FailsWithItsOwnCauseWhenNothingIsLeftThatCouldFreeOne) 
 
 // The second write is never answered; what is published stays so, and nothing waits for ever.
 TEST_F(RingEngineTest, ACompletionThatNeverComesIsToldByNameAndGivesTheStoreUp) {
-  const ChildResult child = in_child([&] {
+  const ChildResult child = run_in_child([&] {
     answer_op(2, RingFaults::kLose);
     const auto store =
         rig_.make({.block_bytes = kSlotBytes, .request_slots = 2, .deadline = std::chrono::seconds(1)});
@@ -198,22 +198,22 @@ TEST_F(RingEngineTest, ACompletionThatNeverComesIsToldByNameAndGivesTheStoreUp) 
                       write_now(*store, 8, first_) == status;
     return str(same ? "for good: " : "once: ", status.to_string());
   });
-  EXPECT_EQ(child.exit_code, 0) << child.said;
-  EXPECT_TRUE(child.said.starts_with("for good: timeout: writing id 7 generation 2")) << child.said;
-  EXPECT_NE(child.said.find("within 1000 ms"), std::string::npos) << child.said;
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  EXPECT_TRUE(child.output.starts_with("for good: timeout: writing id 7 generation 2")) << child.output;
+  EXPECT_NE(child.output.find("within 1000 ms"), std::string::npos) << child.output;
 }
 
 // Callers that wait for a place in the table, rather than for a request, are told as well.
 TEST_F(RingEngineTest, ACompletionThatNeverComesIsToldToThoseWhoWaitForAPlace) {
-  const ChildResult child = in_child([&] {
+  const ChildResult child = run_in_child([&] {
     rig_.ring().on_op = [](const detail::RingOp&, std::uint64_t) { return RingFaults::kLose; };
     const auto store = rig_.make({.request_slots = 2, .deadline = std::chrono::milliseconds(50)});
     must(store->write_async(1, 0, first_.view()));
     must(store->write_async(2, 0, first_.view()));
     return store->write_async(3, 0, first_.view()).status().to_string();
   });
-  EXPECT_EQ(child.exit_code, 0) << child.said;
-  EXPECT_TRUE(child.said.starts_with("timeout: writing id 1")) << child.said;
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  EXPECT_TRUE(child.output.starts_with("timeout: writing id 1")) << child.output;
 }
 
 // A disk that takes longer than the deadline for a whole request is slow, not stuck.

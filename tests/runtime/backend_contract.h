@@ -27,46 +27,48 @@ namespace strata {
 constexpr std::size_t kCap = 1 * kMiB;
 constexpr std::size_t kBytes = 64 * kKiB;
 
-enum class Kind { host_threads, host_latest_legal, null, cuda };
-inline std::string name_of(Kind kind) {
+enum class BackendKind { host_threads, host_latest_legal, null, cuda };
+inline std::string name_of(BackendKind kind) {
   switch (kind) {
-    case Kind::host_threads:
+    case BackendKind::host_threads:
       return "host_threads";
-    case Kind::host_latest_legal:
+    case BackendKind::host_latest_legal:
       return "host_latest_legal";
-    case Kind::null:
+    case BackendKind::null:
       return "null";
-    case Kind::cuda:
+    case BackendKind::cuda:
       return "cuda";
   }
   return "unknown";
 }
 
-inline void PrintTo(Kind kind, std::ostream* os) { *os << name_of(kind); }
+inline void PrintTo(BackendKind kind, std::ostream* os) { *os << name_of(kind); }
 
-class BackendContractTest : public ::testing::TestWithParam<Kind> {
+class BackendContractTest : public ::testing::TestWithParam<BackendKind> {
  protected:
   void SetUp() override {
-    if (GetParam() == Kind::cuda && !cuda_available()) GTEST_SKIP() << cuda_status();
+    if (GetParam() == BackendKind::cuda && !cuda_available()) GTEST_SKIP() << cuda_status();
     backend_ = make(kCap);
   }
 
   std::unique_ptr<Backend> make(std::size_t cap) {
     switch (GetParam()) {
-      case Kind::host_threads:
+      case BackendKind::host_threads:
         return must(create_host_backend({.device_bytes = cap, .pinned_bytes = cap}, *pool_, clock_));
-      case Kind::host_latest_legal:
-        return must(create_host_backend(
-            {.device_bytes = cap, .pinned_bytes = cap, .schedule = Schedule::latest_legal, .check = true},
-            *pool_, clock_));
-      case Kind::null:
+      case BackendKind::host_latest_legal:
+        return must(create_host_backend({.device_bytes = cap,
+                                         .pinned_bytes = cap,
+                                         .schedule = StreamSchedule::latest_legal,
+                                         .check = true},
+                                        *pool_, clock_));
+      case BackendKind::null:
         return must(create_null_backend({.device_bytes = cap, .pinned_bytes = cap}));
-      case Kind::cuda:
+      case BackendKind::cuda:
         return must(create_cuda_backend({.device_bytes = cap, .pinned_bytes = cap}, *pool_));
     }
     return nullptr;
   }
-  bool computes() const { return GetParam() != Kind::null; }
+  bool computes() const { return GetParam() != BackendKind::null; }
   Buffer device(std::size_t bytes = kBytes) { return must(backend_->allocate(MemoryKind::device, bytes)); }
   Buffer pinned(std::size_t bytes = kBytes) { return must(backend_->allocate(MemoryKind::pinned, bytes)); }
   Stream stream(StreamRole role) { return must(backend_->create_stream(role)); }
@@ -143,7 +145,7 @@ TEST_P(BackendContractTest, AWaitedEventIsCompleteAndStaysSo) {
   EXPECT_TRUE(backend_->is_complete(Event{}));
 }
 
-TEST_P(BackendContractTest, AskingAgainSeesAnEventComplete) {
+TEST_P(BackendContractTest, PollingSeesAnEventComplete) {
   const Buffer from = pinned(), on = device();
   Stream h2d = stream(StreamRole::h2d);
   must(backend_->copy_async(on.view(), from.view(), h2d));
@@ -182,7 +184,7 @@ TEST_P(BackendContractTest, AnErrorReachesTheStreamsThatWaitForIt) {
   EXPECT_EQ(n, 0);
 }
 
-TEST_P(BackendContractTest, AnEarlierEventDoesNotHandOverALaterError) {
+TEST_P(BackendContractTest, AnEarlierEventDoesNotCarryALaterError) {
   if (!computes()) GTEST_SKIP() << "the null backend runs nothing";
   Stream a = stream(StreamRole::cpu), b = stream(StreamRole::compute);
   const Event early = must(backend_->record(a));
@@ -207,7 +209,7 @@ TEST_P(BackendContractTest, WhatAHostCallThrowsBecomesItsError) {
   EXPECT_NE(status.message().find("solver threw: diverged"), std::string_view::npos) << status.message();
 }
 
-TEST_P(BackendContractTest, PastItsCapAMemoryRefusesAndNamesTheNumbers) {
+TEST_P(BackendContractTest, AnAllocationPastTheCapIsRefusedWithTheNumbers) {
   const Buffer held = device(kCap - 8192);
   const Status status = backend_->allocate(MemoryKind::device, 8193).status();
   EXPECT_EQ(status.code(), Code::does_not_fit);
@@ -218,7 +220,7 @@ TEST_P(BackendContractTest, PastItsCapAMemoryRefusesAndNamesTheNumbers) {
   EXPECT_EQ(backend_->allocate(MemoryKind::pinned, 0).status().code(), Code::invalid);
 }
 
-TEST_P(BackendContractTest, BuffersGiveTheirBytesBackAndAreAligned) {
+TEST_P(BackendContractTest, FreedBuffersReturnTheirBytesAndBuffersAreAligned) {
   for (int i = 0; i < 100; ++i) {
     Buffer all = device(kCap);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(all.view().data) % 4096, 0u);
@@ -263,7 +265,8 @@ TEST_P(BackendContractTest, AFullQueueMakesTheFeederWaitAndLosesNothing) {
 }
 
 TEST_P(BackendContractTest, QueueingAllocatesNothing) {
-  if (GetParam() == Kind::host_latest_legal) GTEST_SKIP() << "the happens-before check allocates its records";
+  if (GetParam() == BackendKind::host_latest_legal)
+    GTEST_SKIP() << "the happens-before check allocates its records";
   const Buffer from = pinned(), on = device();
   Stream h2d = stream(StreamRole::h2d), compute = stream(StreamRole::compute);
   int log[64] = {}, n = 0;

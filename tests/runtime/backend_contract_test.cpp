@@ -3,7 +3,8 @@
 namespace strata {
 
 INSTANTIATE_TEST_SUITE_P(Backends, BackendContractTest,
-                         ::testing::Values(Kind::host_threads, Kind::host_latest_legal, Kind::null),
+                         ::testing::Values(BackendKind::host_threads, BackendKind::host_latest_legal,
+                                           BackendKind::null),
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace strata

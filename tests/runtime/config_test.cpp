@@ -37,7 +37,7 @@ constexpr KeySpec kKeys[] = {
      .type = KeyType::seconds,
      .default_text = "none",
      .doc = "time",
-     .word = "none"},
+     .unlimited_word = "none"},
     {.section = "train",
      .name = "trace",
      .type = KeyType::steps,
@@ -66,7 +66,7 @@ constexpr KeySpec kKeys[] = {
      .type = KeyType::bytes,
      .default_text = "0",
      .doc = "budget",
-     .word = "unlimited"},
+     .unlimited_word = "unlimited"},
     {.section = "io", .name = "direct", .type = KeyType::boolean, .default_text = "true", .doc = "O_DIRECT"},
 };
 constexpr PresetValue kSmall[] = {

@@ -19,9 +19,9 @@ constexpr const char* kSmall = "numa:1 core:4 pu:1";
 
 LocalRank rank_of(int rank, int size) { return {rank, size, "LOCAL_RANK"}; }
 
-CoreShare deal(const std::string& machine, LocalRank rank = {}, const CoreShareOptions& options = {},
-               std::vector<int> mask = {}) {
-  return must(deal_cores(must(describe_topology(machine, mask)), rank, options));
+CoreShare share_of(const std::string& machine, LocalRank rank = {}, const CoreShareOptions& options = {},
+                   std::vector<int> mask = {}) {
+  return must(partition_cores(must(synthetic_topology(machine, mask)), rank, options));
 }
 std::vector<int> range(int begin, int end) {
   std::vector<int> numbers(static_cast<std::size_t>(end - begin));
@@ -41,7 +41,7 @@ std::vector<int> cpus(const CoreShare& share) {
 }
 
 TEST(CoreShareTest, AnOnlyProcessHasEveryCoreAndOneThreadOnEach) {
-  const CoreShare share = deal(kSmall);
+  const CoreShare share = share_of(kSmall);
   EXPECT_EQ(share.threads(), 4);
   EXPECT_EQ(share.service_cores, 0);
   EXPECT_FALSE(share.bound);  // the system places four threads on four cores well enough
@@ -50,7 +50,7 @@ TEST(CoreShareTest, AnOnlyProcessHasEveryCoreAndOneThreadOnEach) {
 }
 
 TEST(CoreShareTest, ALargeMachineKeepsServiceCoresFromDifferentNodes) {
-  const CoreShare share = deal(kLarge);
+  const CoreShare share = share_of(kLarge);
   EXPECT_EQ(share.threads(), 30);
   EXPECT_EQ(share.service_cores, 2);
   EXPECT_TRUE(share.bound);
@@ -64,11 +64,11 @@ TEST(CoreShareTest, ALargeMachineKeepsServiceCoresFromDifferentNodes) {
 }
 
 TEST(CoreShareTest, RanksUpToTheNodesGetWholeNodes) {
-  EXPECT_THAT(indices(deal(kLarge, rank_of(0, 2))), ElementsAre(0, 1));
-  EXPECT_THAT(indices(deal(kLarge, rank_of(1, 2))), ElementsAre(2, 3));
-  EXPECT_THAT(indices(deal(kLarge, rank_of(0, 3))), ElementsAre(0));
-  EXPECT_THAT(indices(deal(kLarge, rank_of(2, 3))), ElementsAre(2, 3));
-  const CoreShare third = deal(kLarge, rank_of(2, 4));
+  EXPECT_THAT(indices(share_of(kLarge, rank_of(0, 2))), ElementsAre(0, 1));
+  EXPECT_THAT(indices(share_of(kLarge, rank_of(1, 2))), ElementsAre(2, 3));
+  EXPECT_THAT(indices(share_of(kLarge, rank_of(0, 3))), ElementsAre(0));
+  EXPECT_THAT(indices(share_of(kLarge, rank_of(2, 3))), ElementsAre(2, 3));
+  const CoreShare third = share_of(kLarge, rank_of(2, 4));
   EXPECT_EQ(third.nodes[0].cpus, range(34, 48));
   EXPECT_EQ(third.threads(), 7);
   EXPECT_EQ(third.service_cores, 1);
@@ -76,7 +76,7 @@ TEST(CoreShareTest, RanksUpToTheNodesGetWholeNodes) {
 }
 
 TEST(CoreShareTest, MoreRanksThanNodesGetContiguousCoresOfOne) {
-  const CoreShare share = deal(kLarge, rank_of(3, 8));
+  const CoreShare share = share_of(kLarge, rank_of(3, 8));
   EXPECT_THAT(indices(share), ElementsAre(1));
   EXPECT_EQ(share.nodes[0].cpus, range(24, 32));
   EXPECT_EQ(share.threads(), 4);
@@ -88,29 +88,30 @@ TEST(CoreShareTest, RanksFollowTheCoresOfUnequalNodes) {
   for (int cpu = 0; cpu < 8; ++cpu) machine.usable_cores.push_back({0, cpu < 2 ? 0 : 1, {cpu}});
   machine.hardware_threads = machine.usable_threads = 8;
   std::vector<std::vector<int>> shares;
-  for (int r = 0; r < 4; ++r) shares.push_back(cpus(must(deal_cores(machine, rank_of(r, 4)))));
+  for (int r = 0; r < 4; ++r) shares.push_back(cpus(must(partition_cores(machine, rank_of(r, 4)))));
   EXPECT_THAT(shares,
               ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4, 5), ElementsAre(6, 7)));
 }
 
 TEST(CoreShareTest, EveryCoreGoesToExactlyOneRank) {
   for (const int ranks : {1, 2, 3, 4, 5, 7, 8, 13, 31, 32}) {
-    std::multiset<int> dealt;
+    std::multiset<int> assigned;
     for (int r = 0; r < ranks; ++r)
-      for (const int cpu : cpus(deal(kLarge, rank_of(r, ranks), {.service_cores = 0}))) dealt.insert(cpu);
-    EXPECT_EQ(std::vector<int>(dealt.begin(), dealt.end()), range(0, 64)) << ranks << " ranks";
+      for (const int cpu : cpus(share_of(kLarge, rank_of(r, ranks), {.service_cores = 0})))
+        assigned.insert(cpu);
+    EXPECT_EQ(std::vector<int>(assigned.begin(), assigned.end()), range(0, 64)) << ranks << " ranks";
   }
 }
 
 TEST(CoreShareTest, RanksPastTheCoresShareOneAndSaySo) {
-  const CoreShare share = deal(kSmall, rank_of(5, 6));
+  const CoreShare share = share_of(kSmall, rank_of(5, 6));
   EXPECT_EQ(share.threads(), 1);
   EXPECT_EQ(cpus(share), range(1, 2));
   EXPECT_THAT(share.why, HasSubstr("has 1 of 4 cores, shared with other ranks"));
 }
 
 TEST(CoreShareTest, AMaskOfTheLauncherIsNotDividedAgain) {
-  const CoreShare share = deal(kLarge, rank_of(1, 2), {}, range(16, 24));
+  const CoreShare share = share_of(kLarge, rank_of(1, 2), {}, range(16, 24));
   EXPECT_EQ(share.threads(), 4);
   EXPECT_EQ(cpus(share), range(16, 24));
   EXPECT_FALSE(share.bound);  // it is already
@@ -118,7 +119,7 @@ TEST(CoreShareTest, AMaskOfTheLauncherIsNotDividedAgain) {
 }
 
 TEST(CoreShareTest, AMaskOverTwoNodesIsStillBoundByNode) {
-  const CoreShare share = deal("numa:2 core:4 pu:1", {}, {}, {2, 3, 4});
+  const CoreShare share = share_of("numa:2 core:4 pu:1", {}, {}, {2, 3, 4});
   ASSERT_THAT(indices(share), ElementsAre(0, 1));
   EXPECT_TRUE(share.bound);
   EXPECT_EQ(share.nodes[0].threads, 2);
@@ -126,16 +127,16 @@ TEST(CoreShareTest, AMaskOverTwoNodesIsStillBoundByNode) {
 }
 
 TEST(CoreShareTest, ZeroThreadsAsksForEveryHardwareThread) {
-  EXPECT_EQ(deal("numa:1 core:4 pu:2").threads(), 4);
-  EXPECT_EQ(deal("numa:1 core:4 pu:2", {}, {.threads = 0}).threads(), 8);
+  EXPECT_EQ(share_of("numa:1 core:4 pu:2").threads(), 4);
+  EXPECT_EQ(share_of("numa:1 core:4 pu:2", {}, {.threads = 0}).threads(), 8);
 }
 
 TEST(CoreShareTest, FewerThreadsSpreadOverTheNodesAndMoreThanThereAreIsLeftUnbound) {
-  const CoreShare few = deal("numa:2 core:6 pu:1", {}, {.threads = 4, .service_cores = 0});
+  const CoreShare few = share_of("numa:2 core:6 pu:1", {}, {.threads = 4, .service_cores = 0});
   EXPECT_EQ(few.nodes[0].threads, 2);
   EXPECT_EQ(few.nodes[1].threads, 2);
   EXPECT_TRUE(few.bound);
-  const CoreShare many = deal("numa:2 core:6 pu:1", {}, {.threads = 40});
+  const CoreShare many = share_of("numa:2 core:6 pu:1", {}, {.threads = 40});
   EXPECT_EQ(many.threads(), 40);
   EXPECT_FALSE(many.bound);
   EXPECT_EQ(many.service_cores, 0);
@@ -144,9 +145,9 @@ TEST(CoreShareTest, FewerThreadsSpreadOverTheNodesAndMoreThanThereAreIsLeftUnbou
 
 TEST(CoreShareTest, ReadingItsOwnNumbersBackGivesTheSameShare) {
   for (const char* machine : {kSmall, kLarge, "numa:1 core:16 pu:2"}) {
-    const CoreShare share = deal(machine);
+    const CoreShare share = share_of(machine);
     const CoreShare again =
-        deal(machine, {}, {.threads = share.threads(), .service_cores = share.service_cores});
+        share_of(machine, {}, {.threads = share.threads(), .service_cores = share.service_cores});
     EXPECT_EQ(again.why, share.why);
     EXPECT_EQ(cpus(again), cpus(share));
     EXPECT_EQ(again.bound, share.bound);
@@ -154,36 +155,36 @@ TEST(CoreShareTest, ReadingItsOwnNumbersBackGivesTheSameShare) {
 }
 
 TEST(CoreShareTest, ACpuQuotaIsSharedByTheRanksAndBindsNothing) {
-  const CoreShare share = deal(kLarge, rank_of(1, 2), {.cpu_quota = 9.5});
+  const CoreShare share = share_of(kLarge, rank_of(1, 2), {.cpu_quota = 9.5});
   EXPECT_EQ(share.threads(), 4);
   EXPECT_FALSE(share.bound);
   EXPECT_THAT(share.why, HasSubstr("the cgroup gives the time of 9.5 CPUs to 2 ranks"));
-  EXPECT_EQ(deal(kSmall, {}, {.cpu_quota = 0.5}).threads(), 1);
-  EXPECT_EQ(deal(kSmall, {}, {.cpu_quota = 64}).threads(), 4);
+  EXPECT_EQ(share_of(kSmall, {}, {.cpu_quota = 0.5}).threads(), 1);
+  EXPECT_EQ(share_of(kSmall, {}, {.cpu_quota = 64}).threads(), 4);
 }
 
 TEST(CoreShareTest, WhereThreadsCannotBeBoundTheShareSaysSo) {
-  Topology machine = must(describe_topology(kLarge));
+  Topology machine = must(synthetic_topology(kLarge));
   machine.can_bind = false;
-  const CoreShare share = must(deal_cores(machine, {}));
+  const CoreShare share = must(partition_cores(machine, {}));
   EXPECT_FALSE(share.bound);
   EXPECT_EQ(share.nodes.size(), 1u);
   EXPECT_THAT(share.why, HasSubstr("does not let threads choose their cores"));
 }
 
 TEST(CoreShareTest, NumbersThatLeaveNoCoreAreRefusedWithBoth) {
-  const Topology machine = must(describe_topology(kSmall));
-  const Status service = deal_cores(machine, {}, {.service_cores = 4}).status();
+  const Topology machine = must(synthetic_topology(kSmall));
+  const Status service = partition_cores(machine, {}, {.service_cores = 4}).status();
   EXPECT_EQ(service.code(), Code::invalid);
   EXPECT_THAT(service.message(), HasSubstr("cpu.service_cores is 4; this process has 4 cores"));
-  EXPECT_EQ(deal_cores(machine, {}, {.threads = -1}).status().code(), Code::invalid);
-  EXPECT_EQ(deal_cores(machine, rank_of(2, 2)).status().code(), Code::invalid);
-  EXPECT_EQ(describe_topology("nonsense").status().code(), Code::invalid);
-  EXPECT_EQ(describe_topology(kSmall, std::vector<int>{99}).status().code(), Code::invalid);
+  EXPECT_EQ(partition_cores(machine, {}, {.threads = -1}).status().code(), Code::invalid);
+  EXPECT_EQ(partition_cores(machine, rank_of(2, 2)).status().code(), Code::invalid);
+  EXPECT_EQ(synthetic_topology("nonsense").status().code(), Code::invalid);
+  EXPECT_EQ(synthetic_topology(kSmall, std::vector<int>{99}).status().code(), Code::invalid);
 }
 
 TEST(CoreShareTest, ThisMachineHasOne) {
-  const CoreShare share = must(share_of_this_process({}));
+  const CoreShare share = must(process_core_share({}));
   EXPECT_GE(share.threads(), 1);
   EXPECT_LE(share.threads(), must(read_topology()).usable_threads);
   EXPECT_FALSE(share.why.empty());

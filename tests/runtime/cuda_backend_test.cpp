@@ -2,7 +2,7 @@
 
 namespace strata {
 
-INSTANTIATE_TEST_SUITE_P(Backends, BackendContractTest, ::testing::Values(Kind::cuda),
+INSTANTIATE_TEST_SUITE_P(Backends, BackendContractTest, ::testing::Values(BackendKind::cuda),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST(CudaBackendTest, WithoutAGpuItIsUnsupportedAndTheReasonIsNamed) {

@@ -17,9 +17,9 @@
 
 namespace strata {
 
-using testing::fail_next_cuda;
+using test::fail_next_cuda;
 
-INSTANTIATE_TEST_SUITE_P(FakeRuntime, BackendContractTest, ::testing::Values(Kind::cuda),
+INSTANTIATE_TEST_SUITE_P(FakeRuntime, BackendContractTest, ::testing::Values(BackendKind::cuda),
                          [](const auto& test) { return name_of(test.param); });
 
 class FakeCudaTest : public ::testing::Test {
@@ -35,7 +35,7 @@ TEST_F(FakeCudaTest, AnyEnumerationErrorMeansNoGpu) {
   EXPECT_EQ(cuda_status().rfind("no GPU: ", 0), 0u);
 }
 
-TEST_F(FakeCudaTest, ADeviceTellsWhatIsFreeOfIt) {
+TEST_F(FakeCudaTest, ADeviceReportsItsFreeMemory) {
   const CudaDevice device = must(cuda_device(0));
   EXPECT_EQ(device.name, "fake GPU");
   EXPECT_EQ(device.compute_capability, 90);
@@ -66,23 +66,23 @@ TEST_F(FakeCudaTest, RefusedPinningNamesTheBytes) {
 }
 
 TEST_F(FakeCudaTest, ALargeBufferIsPinnedInPartsAndCopiesPassTheirEnds) {
-  const std::size_t before = testing::registered_ranges();
+  const std::size_t before = test::registered_ranges();
   const auto backend = must(create_cuda_backend({.registration_bytes = 8192}, *pool_));
   Stream stream = must(backend->create_stream(StreamRole::h2d));
   {
     const Buffer here = must(backend->allocate(MemoryKind::pinned, 20480));
     const Buffer there = must(backend->allocate(MemoryKind::device, 20480));
-    EXPECT_EQ(testing::registered_ranges(), before + 3);
+    EXPECT_EQ(test::registered_ranges(), before + 3);
     for (std::size_t i = 0; i < 20480; ++i) here.view().data[i] = static_cast<std::byte>(i % 251);
     must(backend->copy_async(there.view().part(0, 20000), here.view().part(300, 20000), stream));
     must(backend->synchronize(stream));
     EXPECT_EQ(std::memcmp(there.view().data, here.view().data + 300, 20000), 0);
     EXPECT_EQ(backend->counters().copies, 1u);
   }
-  EXPECT_EQ(testing::registered_ranges(), before);
+  EXPECT_EQ(test::registered_ranges(), before);
   fail_next_cuda("cudaHostRegister", cudaErrorMemoryAllocation);
   EXPECT_FALSE(backend->allocate(MemoryKind::pinned, 20480).has_value());
-  EXPECT_EQ(testing::registered_ranges(), before);
+  EXPECT_EQ(test::registered_ranges(), before);
 }
 
 void sleep_for(const int& ms, ThreadPool&) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
@@ -92,14 +92,14 @@ double seconds_of(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 TEST_F(FakeCudaTest, WhatComputingWaitsForIsTimedByTheDevice) {
   Stream compute = must(backend_->create_stream(StreamRole::compute));
   Stream cpu = must(backend_->create_stream(StreamRole::cpu));
-  ASSERT_NE(backend_->stalls(), nullptr);
-  const StallTimes before = backend_->stalls()->times();
+  ASSERT_NE(backend_->stall_meter(), nullptr);
+  const StallTimes before = backend_->stall_meter()->times();
   must(backend_->host_call_async(HostCall("computes", sleep_for, 30), compute));
   must(backend_->host_call_async(HostCall("updates", sleep_for, 200), cpu));
   must(backend_->wait_on_async(must(backend_->record(cpu)), compute));
   must(backend_->host_call_async(HostCall("computes", sleep_for, 20), compute));
   must(backend_->synchronize(compute));
-  const StallTimes times = backend_->stalls()->times() - before;
+  const StallTimes times = backend_->stall_meter()->times() - before;
   EXPECT_GE(seconds_of(times.computing_ns), 0.045);
   EXPECT_GE(seconds_of(times.of(StallCause::optimizer)), 0.100);
   EXPECT_LE(seconds_of(times.of(StallCause::host)), 0.050);
@@ -113,7 +113,7 @@ TEST_F(FakeCudaTest, WaitsAreFollowedThroughTheCpusStream) {
   Stream compute = must(backend_->create_stream(StreamRole::compute));
   Stream cpu = must(backend_->create_stream(StreamRole::cpu));
   Stream d2h = must(backend_->create_stream(StreamRole::d2h));
-  const StallTimes before = backend_->stalls()->times();
+  const StallTimes before = backend_->stall_meter()->times();
   must(backend_->host_call_async(HostCall("updates", sleep_for, 20), cpu));
   must(backend_->host_call_async(HostCall("copies", sleep_for, 200), d2h));
   must(backend_->wait_on_async(must(backend_->record(d2h)), cpu));
@@ -121,7 +121,7 @@ TEST_F(FakeCudaTest, WaitsAreFollowedThroughTheCpusStream) {
   must(backend_->wait_on_async(must(backend_->record(cpu)), compute));
   must(backend_->host_call_async(HostCall("computes", sleep_for, 10), compute));
   must(backend_->synchronize(compute));
-  const StallTimes times = backend_->stalls()->times() - before;
+  const StallTimes times = backend_->stall_meter()->times() - before;
   EXPECT_GE(seconds_of(times.of(StallCause::d2h)), 0.100);
   EXPECT_GE(seconds_of(times.of(StallCause::optimizer)), 0.030);
 }
@@ -133,14 +133,14 @@ TEST_F(FakeCudaTest, AStreamWhoseLastWaitIsOverIsIdle) {
   must(backend_->host_call_async(HostCall("copies", sleep_for, 10), d2h));
   must(backend_->wait_on_async(must(backend_->record(d2h)), compute));
   must(backend_->synchronize(compute));
-  const StallTimes before = backend_->stalls()->times();
+  const StallTimes before = backend_->stall_meter()->times();
   must(backend_->host_call_async(HostCall("copies", sleep_for, 100), d2h));
   {
-    const HostWaits batch(backend_->stalls(), StallCause::data);
+    const HostWaitScope batch(backend_->stall_meter(), StallCause::data);
     std::this_thread::sleep_for(std::chrono::milliseconds(80));
   }
   must(backend_->synchronize(d2h));
-  EXPECT_GE(seconds_of((backend_->stalls()->times() - before).of(StallCause::data)), 0.070);
+  EXPECT_GE(seconds_of((backend_->stall_meter()->times() - before).of(StallCause::data)), 0.070);
 }
 
 TEST_F(FakeCudaTest, CopiesAreTimedAndTraced) {
@@ -162,7 +162,7 @@ TEST_F(FakeCudaTest, CopiesAreTimedAndTraced) {
   }
   must(trace.write(posix_io(), dir.file("trace.json")));
   const std::string text = must(read_text(posix_io(), dir.file("trace.json"), 1 << 20));
-  EXPECT_NE(text.find("\"works\""), std::string::npos) << text;
+  EXPECT_NE(text.find("\"busy\""), std::string::npos) << text;
 }
 
 TEST_F(FakeCudaTest, ABackendThatIsNotTimedMakesNoMarks) {
@@ -170,7 +170,7 @@ TEST_F(FakeCudaTest, ABackendThatIsNotTimedMakesNoMarks) {
   const auto plain = must(create_cuda_backend({.timed = false}, *pool_));
   const Stream a = must(timed->create_stream(StreamRole::compute));
   const Stream b = must(plain->create_stream(StreamRole::compute));
-  EXPECT_EQ(plain->stalls(), nullptr);
+  EXPECT_EQ(plain->stall_meter(), nullptr);
   EXPECT_GT(timed->counters().events_created, plain->counters().events_created);
 }
 
@@ -189,13 +189,13 @@ TEST_F(FakeCudaTest, ADeviceThatIsBehindLosesMarksAndNoWork) {
   EXPECT_FALSE(backend_->is_complete(held)) << "the test is too slow to be behind";
   must(backend_->host_call_async(HostCall("computes", sleep_for, 50), compute));
   must(backend_->synchronize(compute));
-  const StallTimes times = backend_->stalls()->times();
+  const StallTimes times = backend_->stall_meter()->times();
   EXPECT_GE(seconds_of(times.of(StallCause::h2d)), 0.1);
   EXPECT_EQ(backend_->counters().copies, static_cast<std::uint64_t>(kWaits));
   // Its marks are taken up again.
   must(backend_->host_call_async(HostCall("computes", sleep_for, 50), compute));
   must(backend_->synchronize(compute));
-  EXPECT_GE(seconds_of((backend_->stalls()->times() - times).computing_ns), 0.045);
+  EXPECT_GE(seconds_of((backend_->stall_meter()->times() - times).computing_ns), 0.045);
 }
 
 TEST(GpuClockTest, AMarkComesAfterItWasQueuedAndBeforeItWasSeen) {
@@ -237,7 +237,7 @@ TEST_F(FakeCudaTest, ACallThatCannotBeQueuedGivesItsSlotBack) {
 
 // As many calls as there are slots, none of which ever runs.
 void lose_all_slots(Backend& backend, Stream& stream, int* log, int* n) {
-  testing::lose_host_functions(true);
+  test::drop_host_functions(true);
   for (std::size_t i = 0; i < detail::kCallRing; ++i)
     must(backend.host_call_async(append({log, n, 1}), stream));
 }
@@ -248,7 +248,7 @@ TEST_F(FakeCudaTest, NobodyWaitsForASlotOfAStreamThatHasFailed) {
   lose_all_slots(*backend_, stream, log, &n);
   fail_next_cuda("cudaStreamQuery", cudaErrorIllegalAddress);
   const Status failed = backend_->host_call_async(append({log, &n, 1}), stream);
-  testing::lose_host_functions(false);
+  test::drop_host_functions(false);
   EXPECT_NE(failed.message().find("GPU 0 is lost: cudaErrorIllegalAddress"), std::string_view::npos)
       << failed.message();
   EXPECT_EQ(n, 0);
@@ -259,7 +259,7 @@ TEST_F(FakeCudaTest, NobodyWaitsForCallsThatAnIdleStreamNeverRan) {
   int log[300] = {}, n = 0;
   lose_all_slots(*backend_, stream, log, &n);
   const Status failed = backend_->host_call_async(append({log, &n, 1}), stream);
-  testing::lose_host_functions(false);
+  test::drop_host_functions(false);
   EXPECT_NE(failed.message().find("128 of its host calls never ran"), std::string_view::npos)
       << failed.message();
 }

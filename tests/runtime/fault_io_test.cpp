@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::size_t kBytes = 64 * kKiB;
 
-struct alignas(4096) Block {
+struct alignas(4096) AlignedData {
   std::array<std::byte, kBytes> bytes{};
-  explicit Block(std::uint64_t seed) {
+  explicit AlignedData(std::uint64_t seed) {
     const Rng rng(seed, 1);
     for (std::size_t i = 0; i < kBytes; ++i) bytes[i] = static_cast<std::byte>(rng.u32(i));
   }
@@ -35,8 +35,8 @@ class FaultIoTest : public testing::Test {
   }
   TempDir dir_;
   FaultIo io_{posix_io(), 42};
-  Block written_{1};
-  Block read_{2};
+  AlignedData written_{1};
+  AlignedData read_{2};
 };
 
 TEST_F(FaultIoTest, ShortTransfersAreContinuedToTheSameBytes) {
@@ -91,7 +91,7 @@ TEST_F(FaultIoTest, DamagedWritesSucceedAndReadBackWrong) {
     io_.add({IoCall::write, kind, nth});
     must(write_all(*file, 0, written_.bytes));
     EXPECT_FALSE(same(*file)) << static_cast<int>(kind);
-    read_ = Block(2);
+    read_ = AlignedData(2);
   }
   EXPECT_EQ(io_.log().size(), 4u);
 }

@@ -14,7 +14,7 @@ struct Format {
   std::uint8_t (*encode)(float) noexcept;
   float (*decode)(std::uint8_t) noexcept;
   int mantissa, bias;
-  std::uint8_t most;  // the code of the largest
+  std::uint8_t max_code;  // the code of the largest
   float largest;
 };
 void PrintTo(const Format& format, std::ostream* out) { *out << format.name; }
@@ -33,8 +33,8 @@ class Float8Test : public ::testing::TestWithParam<Format> {
   // The nearest code of either sign; of two the even one.
   std::uint8_t nearest(float x) const {
     int best = 0;
-    if (std::abs(x) > GetParam().largest) best = GetParam().most;
-    for (int code = best; code <= GetParam().most; ++code) {
+    if (std::abs(x) > GetParam().largest) best = GetParam().max_code;
+    for (int code = best; code <= GetParam().max_code; ++code) {
       const double now = std::abs(value_of(code) - std::abs(static_cast<double>(x)));
       const double before = std::abs(value_of(best) - std::abs(static_cast<double>(x)));
       if (now < before || (now == before && code % 2 == 0)) best = code;
@@ -46,7 +46,7 @@ class Float8Test : public ::testing::TestWithParam<Format> {
 TEST_P(Float8Test, EveryCodeHasItsValueAndComesBack) {
   for (int code = 0; code < 256; ++code) {
     const float value = GetParam().decode(static_cast<std::uint8_t>(code));
-    if ((code & 0x7F) > GetParam().most) {
+    if ((code & 0x7F) > GetParam().max_code) {
       EXPECT_FALSE(std::isfinite(value)) << code;
       continue;
     }
@@ -54,11 +54,11 @@ TEST_P(Float8Test, EveryCodeHasItsValueAndComesBack) {
     EXPECT_EQ(std::signbit(value), code >= 0x80) << code;
     EXPECT_EQ(GetParam().encode(value), code);
   }
-  EXPECT_EQ(GetParam().decode(GetParam().most), GetParam().largest);
+  EXPECT_EQ(GetParam().decode(GetParam().max_code), GetParam().largest);
 }
 
 TEST_P(Float8Test, RoundsToTheNearestAndTiesToEven) {
-  for (int code = 0; code < GetParam().most; ++code) {
+  for (int code = 0; code < GetParam().max_code; ++code) {
     const auto low = static_cast<float>(value_of(code)), high = static_cast<float>(value_of(code + 1));
     const float middle = (low + high) / 2;
     for (const float x : {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, high)})
@@ -76,8 +76,8 @@ TEST_P(Float8Test, RoundsToTheNearestAndTiesToEven) {
 TEST_P(Float8Test, WhatIsTooLargeBecomesTheLargestAndANaNStaysOne) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (const float x : {GetParam().largest * 1.01f, GetParam().largest * 2, 3e38f, kInf}) {
-    EXPECT_EQ(GetParam().encode(x), GetParam().most);
-    EXPECT_EQ(GetParam().encode(-x), GetParam().most | 0x80);
+    EXPECT_EQ(GetParam().encode(x), GetParam().max_code);
+    EXPECT_EQ(GetParam().encode(-x), GetParam().max_code | 0x80);
   }
   EXPECT_TRUE(std::isnan(GetParam().decode(GetParam().encode(std::nanf("")))));
   EXPECT_EQ(GetParam().encode(-0.0f), 0x80);
@@ -88,10 +88,10 @@ INSTANTIATE_TEST_SUITE_P(
     Formats, Float8Test,
     ::testing::Values(Format{"e4m3", [](float x) noexcept { return f32_to_e4m3(x); },
                              [](std::uint8_t code) noexcept { return e4m3_to_f32(code); }, 3, 7, 0x7E,
-                             kMostE4M3},
+                             kMaxE4M3},
                       Format{"e5m2", [](float x) noexcept { return f32_to_e5m2(x); },
                              [](std::uint8_t code) noexcept { return e5m2_to_f32(code); }, 2, 15, 0x7B,
-                             kMostE5M2}),
+                             kMaxE5M2}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -37,7 +37,7 @@ std::uint32_t* words(const Buffer& buffer, std::size_t offset = 0) {
   return reinterpret_cast<std::uint32_t*>(buffer.view().data + offset);
 }
 
-class HappensBeforeTest : public ::testing::TestWithParam<Schedule> {
+class HappensBeforeTest : public ::testing::TestWithParam<StreamSchedule> {
  protected:
   Buffer device(std::size_t bytes = kBytes) { return must(backend_->allocate(MemoryKind::device, bytes)); }
   Buffer pinned(std::size_t bytes = kBytes) { return must(backend_->allocate(MemoryKind::pinned, bytes)); }
@@ -68,7 +68,7 @@ TEST_P(HappensBeforeTest, ASourceReusedBeforeTheCopyEndsIsFound) {
   EXPECT_TRUE(backend_->host_access({staging.view().data, 16, true}).is_ok());
 }
 
-TEST_P(HappensBeforeTest, AConsumerThatReadsBeforeTheCopyLandsIsFound) {
+TEST_P(HappensBeforeTest, AConsumerThatReadsBeforeTheCopyCompletesIsFound) {
   const Buffer staging = pinned(), on = device(), out = device();
   must(backend_->copy_async(on.view(), staging.view(), h2d_));
   must(backend_->host_call_async(mix("matmul", {words(out), words(on)}), compute_));
@@ -125,7 +125,7 @@ TEST_P(HappensBeforeTest, AHostThatReadsBeforeItWaitsIsFound) {
   EXPECT_TRUE(backend_->host_access({back.view().data, kBytes, false}).is_ok());
 }
 
-TEST_P(HappensBeforeTest, AskingUntilItIsCompleteCountsAsWaiting) {
+TEST_P(HappensBeforeTest, PollingUntilCompleteCountsAsWaiting) {
   const Buffer on = device(), back = pinned();
   must(backend_->copy_async(back.view(), on.view(), d2h_));
   const Event landed = record(d2h_);
@@ -193,8 +193,9 @@ TEST_P(HappensBeforeTest, AStagingRingThatWaitsIsCleanForManyRounds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, HappensBeforeTest,
-                         ::testing::Values(Schedule::threads, Schedule::latest_legal), [](const auto& test) {
-                           return test.param == Schedule::threads ? "threads" : "latest_legal";
+                         ::testing::Values(StreamSchedule::threads, StreamSchedule::latest_legal),
+                         [](const auto& test) {
+                           return test.param == StreamSchedule::threads ? "threads" : "latest_legal";
                          });
 
 // Random programs over a few buffers and streams: a naive model says what every word must be and which waits
@@ -229,7 +230,7 @@ struct Outcome {
 /// Runs `program`; leaves out the `drop`-th cross-stream wait (-1: none).
 class RandomRun {
  public:
-  RandomRun(const RandomProgram& program, Schedule schedule, bool check, int drop)
+  RandomRun(const RandomProgram& program, StreamSchedule schedule, bool check, int drop)
       : backend_(must(
             create_host_backend({.schedule = schedule, .check = check, .queue_depth = 16}, *pool_, clock_))),
         drop_(drop) {
@@ -288,7 +289,7 @@ TEST(RandomStreamGraphTest, CorrectProgramsComputeTheSameInLatestLegalOrderAndAr
   for (unsigned seed = first; seed != first + 100; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const RandomProgram program(seed);
-    const Outcome outcome = RandomRun(program, Schedule::latest_legal, true, -1).finish();
+    const Outcome outcome = RandomRun(program, StreamSchedule::latest_legal, true, -1).finish();
     ASSERT_TRUE(outcome.status.is_ok()) << outcome.status.message();
     ASSERT_EQ(outcome.values, program.serial());
   }
@@ -299,7 +300,7 @@ TEST(RandomStreamGraphTest, CorrectProgramsComputeTheSameOnThreads) {
   for (unsigned seed = first; seed != first + 20; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const RandomProgram program(seed);
-    ASSERT_EQ(RandomRun(program, Schedule::threads, false, -1).finish().values, program.serial());
+    ASSERT_EQ(RandomRun(program, StreamSchedule::threads, false, -1).finish().values, program.serial());
   }
 }
 
@@ -311,11 +312,11 @@ TEST(RandomStreamGraphTest, ADroppedWaitIsReportedWheneverItMatters) {
   for (unsigned seed = first; seed != first + 100; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const RandomProgram program(seed);
-    const int waits = RandomRun(program, Schedule::latest_legal, false, -1).finish().waits;
+    const int waits = RandomRun(program, StreamSchedule::latest_legal, false, -1).finish().waits;
     const int drop = static_cast<int>(seed % static_cast<unsigned>(waits));
-    const bool caught = !RandomRun(program, Schedule::latest_legal, true, drop).finish().status.is_ok();
+    const bool caught = !RandomRun(program, StreamSchedule::latest_legal, true, drop).finish().status.is_ok();
     const bool spoilt =
-        RandomRun(program, Schedule::latest_legal, false, drop).finish().values != program.serial();
+        RandomRun(program, StreamSchedule::latest_legal, false, drop).finish().values != program.serial();
     reported += caught ? 1 : 0;
     wrong += spoilt ? 1 : 0;
     ASSERT_TRUE(caught || !spoilt);

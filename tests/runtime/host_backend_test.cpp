@@ -26,7 +26,7 @@
 namespace strata {
 namespace {
 
-using testing::ManualClock;
+using test::ManualClock;
 
 constexpr std::size_t kBytes = 1 << 20;
 constexpr std::int64_t kUs = 1000;
@@ -131,7 +131,7 @@ TEST_F(LinkTest, TwoStreamsOfOneDirectionShareTheLink) {
   must(backend_->synchronize(other));
 }
 
-TEST_F(LinkTest, WakingLateDoesNotAddUp) {
+TEST_F(LinkTest, LateWakeupsDoNotAccumulate) {
   for (int i = 0; i < 3; ++i) must(backend_->copy_async(device_.view(), pinned_.view(), h2d_));
   clock_.await_waiters(1);
   clock_.advance_to(2 * kCopyNs + 5);  // one long sleep over two copies and a bit
@@ -140,7 +140,7 @@ TEST_F(LinkTest, WakingLateDoesNotAddUp) {
   must(backend_->synchronize(h2d_));
 }
 
-TEST_F(LinkTest, PacedComputeStartsWhenItsInputLands) {
+TEST_F(LinkTest, PacedComputeStartsWhenItsInputArrives) {
   static int ran = 0;
   ran = 0;
   must(backend_->copy_async(device_.view(), pinned_.view(), h2d_));
@@ -189,7 +189,7 @@ HostCall note(const Note& state) {
 class LatestLegalTest : public HostBackendTest {
  protected:
   std::vector<int> log_;
-  std::unique_ptr<Backend> backend_ = make({.schedule = Schedule::latest_legal, .queue_depth = 4});
+  std::unique_ptr<Backend> backend_ = make({.schedule = StreamSchedule::latest_legal, .queue_depth = 4});
   Stream a_ = must(backend_->create_stream(StreamRole::compute)),
          b_ = must(backend_->create_stream(StreamRole::h2d));
   Stream c_ = must(backend_->create_stream(StreamRole::d2h));
@@ -213,7 +213,7 @@ TEST_F(LatestLegalTest, AFullQueueRunsItsOldestEntryAlone) {
   EXPECT_EQ(log_, (std::vector<int>{0, 1}));
 }
 
-TEST_F(LatestLegalTest, AskingMovesTheEventOneEntryNearer) {
+TEST_F(LatestLegalTest, PollingAdvancesTheEventByOneEntry) {
   must(backend_->host_call_async(note({&log_, 1}), a_));
   must(backend_->host_call_async(note({&log_, 2}), a_));
   const Event event = must(backend_->record(a_));
@@ -312,7 +312,7 @@ using HostBackendDeathTest = HostBackendTest;
 TEST_F(HostBackendDeathTest, WorkThatCallsTheBackendAborts) {
   EXPECT_DEATH(
       {
-        const std::unique_ptr<Backend> backend = make({.schedule = Schedule::latest_legal});
+        const std::unique_ptr<Backend> backend = make({.schedule = StreamSchedule::latest_legal});
         Stream stream = must(backend->create_stream(StreamRole::cpu));
         must(backend->host_call_async(
             HostCall(

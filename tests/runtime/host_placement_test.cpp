@@ -22,8 +22,8 @@ class OneThread final : public ThreadPool {
   std::int64_t owned() const noexcept { return owned_; }
 
  protected:
-  void run(std::int64_t n, Function function, const void* context, Takers takers) override {
-    if (takers == Takers::owners) owned_ += n;
+  void run(std::int64_t n, Function function, const void* context, Stealing stealing) override {
+    if (stealing == Stealing::within_node) owned_ += n;
     for (std::int64_t i = 0; i < n; ++i) function(context, i);
   }
 
@@ -46,7 +46,7 @@ Placed place(std::vector<int> nodes, std::size_t bytes) {
 
 int real_node() { return must(read_topology()).numa.back().index; }
 
-TEST(HostPlacementTest, MemoryLiesOnTheOneNodeOfItsThreads) {
+TEST(HostPlacementTest, MemoryIsBoundToTheOneNodeOfItsThreads) {
   const Placed placed = place({real_node()}, kMiB);
   if (!placed.binding.has_value()) GTEST_SKIP() << placed.binding.status().message();
   EXPECT_EQ(*placed.binding, real_node());
@@ -59,7 +59,7 @@ TEST(HostPlacementTest, ThreadsOfSeveralNodesTouchTheirPartsFirst) {
   EXPECT_EQ(*placed.binding, kAllNumaNodes);
 }
 
-TEST(HostPlacementTest, ThreadsThatAreNotBoundLeaveMemoryOnNoNode) {
+TEST(HostPlacementTest, UnboundThreadsLeaveMemoryUnbound) {
   const Placed placed = place({}, kMiB);
   if (!placed.binding.has_value()) GTEST_SKIP() << placed.binding.status().message();
   EXPECT_EQ(*placed.binding, kAllNumaNodes);

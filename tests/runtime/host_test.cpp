@@ -236,7 +236,7 @@ TEST(HostFactsTest, FileCacheOfACgroupIsFree) {
 }
 
 // A sibling may use up what a parent with the larger limit allows.
-TEST(HostFactsTest, WhatTheFullestCgroupLeavesCounts) {
+TEST(HostFactsTest, TheCgroupWithTheLeastFreeMemoryCounts) {
   const FakeRoot root({{"/proc/meminfo", kMeminfo},
                        {"/proc/self/cgroup", "0::/pod/job\n"},
                        {"/sys/fs/cgroup/pod/job/memory.max", "1048576\n"},
@@ -248,10 +248,10 @@ TEST(HostFactsTest, WhatTheFullestCgroupLeavesCounts) {
   EXPECT_EQ(facts.usable_ram_bytes(), 97152u);
 }
 
-TEST(HostFactsTest, OwnMemoryIsWhatTheProcessHoldsBesideFiles) {
+TEST(HostFactsTest, AnonymousRssExcludesFilePages) {
   const FakeRoot root(
       {{"/proc/self/status", "VmRSS:\t 900 kB\nRssAnon:\t 500 kB\nRssFile:\t 300 kB\nRssShmem:\t 100 kB\n"}});
-  EXPECT_EQ(read_host_facts(root.path()).own_bytes, 600 * kKiB);
+  EXPECT_EQ(read_host_facts(root.path()).anonymous_rss_bytes, 600 * kKiB);
 }
 
 TEST(HostFactsTest, AnEmptyRootHasNoFactsAndNoFailure) {

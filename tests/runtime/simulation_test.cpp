@@ -47,7 +47,7 @@ TEST_F(SimulationTest, CopiesTakeWhatTheirLaneSays) {
   copy(h2d, 4096);
   EXPECT_EQ(now(), 0) << "queueing takes no time unless it is said to";
   EXPECT_EQ(after(h2d), 1000 + 4096);
-  EXPECT_EQ(machine->carried_bytes(SimLane::h2d), 4096u);
+  EXPECT_EQ(machine->transferred_bytes(SimLane::h2d), 4096u);
   EXPECT_DOUBLE_EQ(machine->busy_s(SimLane::h2d), 5096e-9);
 }
 
@@ -85,7 +85,7 @@ TEST_F(SimulationTest, WhoHadToWaitGoesOnALittleLater) {
 }
 
 TEST_F(SimulationTest, WorkDoesNotBeginBeforeItIsQueued) {
-  options.queue_s = 1e-8;
+  options.launch_overhead_s = 1e-8;
   start();
   must(backend().host_call_async(work(5), compute));  // queued at 10
   must(backend().host_call_async(work(5), compute));  // at 20, when the first is over
@@ -125,14 +125,14 @@ TEST_F(SimulationTest, TheSlowTierIsTwoLanesThatMayShareADisk) {
   EXPECT_EQ(now(), 2000);
 }
 
-TEST_F(SimulationTest, TellsWhatComputingWaitedFor) {
+TEST_F(SimulationTest, AttributesComputeStallsToTheirCause) {
   options.rate(SimLane::h2d) = {.bytes_per_s = 1e9};
   start();
   copy(h2d, 4096);
   must(backend().wait_on_async(must(backend().record(h2d)), compute));
   must(backend().host_call_async(work(1000), compute));
   EXPECT_EQ(after(compute), 5096);
-  const StallTimes times = backend().stalls()->times();
+  const StallTimes times = backend().stall_meter()->times();
   EXPECT_EQ(times.computing_ns, 1000);
   EXPECT_EQ(times.of(StallCause::h2d), 4096);
 }
@@ -143,7 +143,7 @@ TEST_F(SimulationTest, TheSameTwiceIsTheSameToTheNanosecond) {
     options.rate(SimLane::h2d) = {.bytes_per_s = 3.3e9, .latency_s = 1.7e-6};
     options.rate(SimLane::d2h) = {.bytes_per_s = 2.9e9};
     options.share(SimLane::h2d, SimResource::link) = options.share(SimLane::d2h, SimResource::link) = 0.7;
-    options.queue_s = 3e-7;
+    options.launch_overhead_s = 3e-7;
     start();
     for (int i = 0; i < 100; ++i) {
       copy(h2d, 4096 * static_cast<std::size_t>(1 + i % 7));

@@ -8,7 +8,7 @@ namespace strata {
 namespace {
 
 struct StallMeterTest : ::testing::Test {
-  testing::ManualClock clock;
+  test::ManualClock clock;
   StallMeter meter{clock, nullptr};
 
   /// What the next `ns` are charged to; `computing` where they are computing.
@@ -51,7 +51,7 @@ TEST_F(StallMeterTest, FollowsTheWaitsToWhatIsAtWork) {
 
 TEST_F(StallMeterTest, AStreamWithoutWorkWaitsForTheThreadThatFeedsIt) {
   {
-    const HostWaits reads(&meter, StallCause::nvme);
+    const HostWaitScope reads(&meter, StallCause::nvme);
     EXPECT_EQ(charged(), of(StallCause::nvme));
     meter.stream_waits(StreamRole::compute, StreamRole::h2d);
     EXPECT_EQ(charged(), of(StallCause::nvme));  // for a copy that is not queued yet
@@ -61,13 +61,13 @@ TEST_F(StallMeterTest, AStreamWithoutWorkWaitsForTheThreadThatFeedsIt) {
     meter.stream_is_idle(StreamRole::compute);
   }
   EXPECT_EQ(charged(), of(StallCause::host));
-  const HostWaits batch(&meter, StallCause::data);
+  const HostWaitScope batch(&meter, StallCause::data);
   EXPECT_EQ(charged(), of(StallCause::data));
 }
 
 TEST_F(StallMeterTest, AThreadThatWaitsForAStreamWaitsForWhatThatWaitsFor) {
   meter.stream_is_busy(StreamRole::cpu);
-  const HostWaits norm(&meter, StreamRole::cpu);
+  const HostWaitScope norm(&meter, StreamRole::cpu);
   EXPECT_EQ(charged(), of(StallCause::optimizer));
   meter.stream_waits(StreamRole::cpu, StreamRole::d2h);
   meter.stream_is_busy(StreamRole::d2h);
@@ -75,7 +75,7 @@ TEST_F(StallMeterTest, AThreadThatWaitsForAStreamWaitsForWhatThatWaitsFor) {
   meter.stream_is_idle(StreamRole::cpu);
   EXPECT_EQ(charged(), of(StallCause::host));  // it is about to wake up
   {
-    const HostWaits inner(&meter, StallCause::nvme);
+    const HostWaitScope inner(&meter, StallCause::nvme);
     EXPECT_EQ(charged(), of(StallCause::nvme));
   }
   meter.stream_is_busy(StreamRole::cpu);
@@ -88,7 +88,7 @@ TEST_F(StallMeterTest, WaitsInACircleEnd) {
   EXPECT_EQ(charged(), of(StallCause::host));
 }
 
-TEST_F(StallMeterTest, ANullMeterMayBeTold) { const HostWaits nobody(nullptr, StallCause::nvme); }
+TEST_F(StallMeterTest, ANullMeterIsAccepted) { const HostWaitScope nobody(nullptr, StallCause::nvme); }
 
 }  // namespace
 }  // namespace strata

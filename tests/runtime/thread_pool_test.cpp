@@ -19,12 +19,12 @@ namespace {
 using ::testing::ElementsAre;
 
 /// A pool by its number of threads, or of a share whose nodes have these CPUs and threads.
-struct Kind {
+struct PoolConfig {
   const char* name;
   int threads = 0;
   std::vector<CoreShare::Node> nodes = {};
 };
-void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+void PrintTo(const PoolConfig& kind, std::ostream* out) { *out << kind.name; }
 
 // The CPU that every machine has is enough: what a node is does not depend on there being several.
 int some_cpu() { return must(read_topology()).usable_cores.front().cpus.front(); }
@@ -36,12 +36,12 @@ CoreShare bound_share(std::vector<CoreShare::Node> nodes) {
   share.bound = true;
   return share;
 }
-std::unique_ptr<ThreadPool> make(const Kind& kind) {
+std::unique_ptr<ThreadPool> make(const PoolConfig& kind) {
   return kind.nodes.empty() ? must(ThreadPool::create(kind.threads))
                             : must(ThreadPool::create(bound_share(kind.nodes)));
 }
 
-class ThreadPoolTest : public ::testing::TestWithParam<Kind> {
+class ThreadPoolTest : public ::testing::TestWithParam<PoolConfig> {
  protected:
   std::unique_ptr<ThreadPool> pool_ = make(GetParam());
 };
@@ -50,7 +50,8 @@ TEST_P(ThreadPoolTest, EveryItemRunsOnce) {
   for (const std::int64_t n : {0, 1, 2, 3, 7, 1000}) {
     std::vector<std::atomic<int>> hits(static_cast<std::size_t>(n) + 1);
     pool_->parallel_for(n, [&](std::int64_t i) { hits[static_cast<std::size_t>(i)].fetch_add(1); });
-    pool_->parallel_for_owners(n, [&](std::int64_t i) { hits[static_cast<std::size_t>(i)].fetch_add(1); });
+    pool_->parallel_for_numa_local(n,
+                                   [&](std::int64_t i) { hits[static_cast<std::size_t>(i)].fetch_add(1); });
     for (std::int64_t i = 0; i < n; ++i) EXPECT_EQ(hits[static_cast<std::size_t>(i)].load(), 2) << i;
     EXPECT_EQ(hits.back().load(), 0);
   }
@@ -60,7 +61,7 @@ TEST_P(ThreadPoolTest, CallsNest) {
   std::atomic<int> total{0};
   pool_->parallel_for(8, [&](std::int64_t) {
     pool_->parallel_for(8, [&](std::int64_t) { total.fetch_add(1); });
-    pool_->parallel_for_owners(8, [&](std::int64_t) { total.fetch_add(1); });
+    pool_->parallel_for_numa_local(8, [&](std::int64_t) { total.fetch_add(1); });
   });
   EXPECT_EQ(total.load(), 128);
 }
@@ -99,26 +100,27 @@ TEST_P(ThreadPoolTest, WhatTheItemsWroteIsSeenByTheCaller) {
 INSTANTIATE_TEST_SUITE_P(
     Kinds, ThreadPoolTest,
     ::testing::Values(
-        Kind{"one", 1}, Kind{"two", 2}, Kind{"five", 5}, Kind{"one_bound_node", 0, {{0, 3, {some_cpu()}}}},
-        Kind{"two_nodes", 0, {{0, 1, {some_cpu()}}, {1, 1, {other_cpu()}}}},
-        Kind{"uneven_nodes", 0, {{0, 3, {some_cpu()}}, {1, 1, {other_cpu()}}, {4, 2, {some_cpu()}}}}),
+        PoolConfig{"one", 1}, PoolConfig{"two", 2}, PoolConfig{"five", 5},
+        PoolConfig{"one_bound_node", 0, {{0, 3, {some_cpu()}}}},
+        PoolConfig{"two_nodes", 0, {{0, 1, {some_cpu()}}, {1, 1, {other_cpu()}}}},
+        PoolConfig{"uneven_nodes", 0, {{0, 3, {some_cpu()}}, {1, 1, {other_cpu()}}, {4, 2, {some_cpu()}}}}),
     [](const auto& kind) { return std::string(kind.param.name); });
 
-TEST(NodePoolTest, OwnersWorkThePartOfTheirNodeAndNothingElse) {
+TEST(NumaThreadPoolTest, NumaLocalLoopsRunEachPartOnItsOwnNode) {
   const int here = some_cpu(), there = other_cpu();
   if (here == there) GTEST_SKIP() << "one hardware thread: every node would be the same";
   const auto pool = must(ThreadPool::create(bound_share({{0, 1, {here}}, {1, 1, {there}}})));
   EXPECT_THAT(std::vector<int>(pool->nodes().begin(), pool->nodes().end()), ElementsAre(0, 1));
   std::vector<int> cpu_of(9, -1);
-  pool->parallel_for_owners(9,
-                            [&](std::int64_t i) { cpu_of[static_cast<std::size_t>(i)] = ::sched_getcpu(); });
+  pool->parallel_for_numa_local(
+      9, [&](std::int64_t i) { cpu_of[static_cast<std::size_t>(i)] = ::sched_getcpu(); });
   EXPECT_THAT(cpu_of, ElementsAre(here, here, here, here, there, there, there, there, there));
 }
 
-TEST(NodePoolTest, PartsAreInProportionToTheThreads) {
+TEST(NumaThreadPoolTest, PartsAreInProportionToTheThreads) {
   const auto pool = must(ThreadPool::create(bound_share({{0, 3, {some_cpu()}}, {1, 1, {other_cpu()}}})));
   std::vector<std::thread::id> thread_of(40);
-  pool->parallel_for_owners(
+  pool->parallel_for_numa_local(
       40, [&](std::int64_t i) { thread_of[static_cast<std::size_t>(i)] = std::this_thread::get_id(); });
   EXPECT_EQ(std::count(thread_of.begin(), thread_of.end(), thread_of.back()),
             10);  // the one of the second node
@@ -127,7 +129,7 @@ TEST(NodePoolTest, PartsAreInProportionToTheThreads) {
 
 // The second node's only worker is held by its first item until every other item is done: a static split
 // would wait for ever.
-TEST(NodePoolTest, ANodeThatIsDoneTakesFromTheOthers) {
+TEST(NumaThreadPoolTest, ANodeThatIsDoneStealsFromTheOthers) {
   const auto pool = must(ThreadPool::create(bound_share({{0, 1, {some_cpu()}}, {1, 1, {other_cpu()}}})));
   constexpr int kItems = 64;
   std::atomic<int> done{0};
@@ -141,7 +143,7 @@ TEST(NodePoolTest, ANodeThatIsDoneTakesFromTheOthers) {
   EXPECT_EQ(done.load(), kItems);
 }
 
-TEST(NodePoolTest, ACallAllocatesNothing) {
+TEST(NumaThreadPoolTest, ACallAllocatesNothing) {
   const auto pool = must(ThreadPool::create(bound_share({{0, 2, {some_cpu()}}, {1, 2, {other_cpu()}}})));
   std::atomic<int> total{0};
   AllocCounter::set_armed(true);

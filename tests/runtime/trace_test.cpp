@@ -19,20 +19,20 @@ class StoppedClock final : public Clock {
   std::int64_t now = 1'000'000;
 };
 
-/// Files in a map; a write takes at most `most` bytes, and fails once `room` is used up.
-class MemoryIo final : public Io {
+/// Files in a map; a write takes at most `max_write_bytes` bytes, and fails once `capacity` is used up.
+class LimitedIo final : public Io {
  public:
-  class MemoryFile final : public File {
+  class LimitedFile final : public File {
    public:
-    MemoryFile(MemoryIo& io, std::string path) : io_(io), path_(std::move(path)) {}
+    LimitedFile(LimitedIo& io, std::string path) : io_(io), path_(std::move(path)) {}
     Result<std::size_t> read_at(std::uint64_t, std::span<std::byte>) override {
       return Status::error(Code::unsupported, "read");
     }
     Result<std::size_t> write_at(std::uint64_t offset, std::span<const std::byte> from) override {
       std::string& content = io_.files[path_];
-      if (content.size() >= io_.room) return Status::error(Code::no_space, "full");
+      if (content.size() >= io_.capacity) return Status::error(Code::no_space, "full");
       EXPECT_EQ(offset, content.size());
-      const std::size_t n = std::min(io_.most, from.size());
+      const std::size_t n = std::min(io_.max_write_bytes, from.size());
       content.append(reinterpret_cast<const char*>(from.data()), n);
       return n;
     }
@@ -45,13 +45,13 @@ class MemoryIo final : public Io {
     DirectAlignment alignment() const noexcept override { return {}; }
 
    private:
-    MemoryIo& io_;
+    LimitedIo& io_;
     std::string path_;
   };
 
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode, bool) override {
     files[path].clear();
-    return std::unique_ptr<File>(new MemoryFile(*this, path));
+    return std::unique_ptr<File>(new LimitedFile(*this, path));
   }
   Status rename(const std::string& from, const std::string& to) override {
     files[to] = files[from];
@@ -66,13 +66,13 @@ class MemoryIo final : public Io {
   Result<std::uint64_t> free_bytes(const std::string&) override { return std::uint64_t{0}; }
 
   std::map<std::string, std::string> files;
-  std::size_t most = 1 << 20;
-  std::size_t room = 1 << 30;
+  std::size_t max_write_bytes = 1 << 20;
+  std::size_t capacity = 1 << 30;
 };
 
-nlohmann::json written(Trace& trace, std::size_t most = 1 << 20) {
-  MemoryIo io;
-  io.most = most;
+nlohmann::json written(Trace& trace, std::size_t max_write_bytes = 1 << 20) {
+  LimitedIo io;
+  io.max_write_bytes = max_write_bytes;
   must(trace.write(io, "trace.json"));
   EXPECT_EQ(io.files.size(), 1u);
   return nlohmann::json::parse(io.files["trace.json"]);
@@ -217,9 +217,9 @@ TEST(TraceTest, AFullDiskIsReportedAndLeavesTheOldFile) {
   StoppedClock clock;
   Trace trace(clock);
   trace.add_track("compute");
-  MemoryIo io;
+  LimitedIo io;
   io.files["trace.json"] = "old";
-  io.room = 0;
+  io.capacity = 0;
   EXPECT_EQ(trace.write(io, "trace.json").code(), Code::no_space);
   EXPECT_EQ(io.files["trace.json"], "old");
 }

@@ -18,9 +18,11 @@ struct Pipe {
   Pipe() { STRATA_ASSERT(::pipe(ends.data()) == 0, "pipe"); }
 };
 
-void say(int fd, const std::string& text) { static_cast<void>(!::write(fd, text.data(), text.size())); }
+void write_text(int fd, const std::string& text) {
+  static_cast<void>(!::write(fd, text.data(), text.size()));
+}
 
-std::string hear(int fd) {
+std::string read_all(int fd) {
   std::string text;
   std::array<char, 512> part{};
   for (ssize_t n = 0; (n = ::read(fd, part.data(), part.size())) > 0;)
@@ -31,10 +33,10 @@ std::string hear(int fd) {
 
 }  // namespace
 
-std::vector<ChildResult> in_children(std::span<const std::function<std::string()>> bodies) {
+std::vector<ChildResult> run_in_children(std::span<const std::function<std::string()>> bodies) {
   struct Child {
     pid_t pid = -1;
-    int said = -1;
+    int output = -1;
   };
   std::vector<Child> children;
   for (const auto& body : bodies) {
@@ -44,9 +46,9 @@ std::vector<ChildResult> in_children(std::span<const std::function<std::string()
     if (child == 0) {
       int code = 0;
       try {
-        say(pipe.ends[1], body());
+        write_text(pipe.ends[1], body());
       } catch (const std::exception& error) {
-        say(pipe.ends[1], error.what());
+        write_text(pipe.ends[1], error.what());
         code = 1;
       }
       ::_exit(code);
@@ -57,7 +59,7 @@ std::vector<ChildResult> in_children(std::span<const std::function<std::string()
   std::vector<ChildResult> results;
   for (const Child& child : children) {
     ChildResult result;
-    result.said = hear(child.said);
+    result.output = read_all(child.output);
     int status = 0;
     ::waitpid(child.pid, &status, 0);
     result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -66,8 +68,8 @@ std::vector<ChildResult> in_children(std::span<const std::function<std::string()
   return results;
 }
 
-ChildResult in_child(const std::function<std::string()>& body) {
-  return std::move(in_children(std::span(&body, 1)).front());
+ChildResult run_in_child(const std::function<std::string()>& body) {
+  return std::move(run_in_children(std::span(&body, 1)).front());
 }
 
 void kill_after(const std::function<void()>& body) {
@@ -76,7 +78,7 @@ void kill_after(const std::function<void()>& body) {
   STRATA_ASSERT(child >= 0, "fork");
   if (child == 0) {
     body();
-    say(pipe.ends[1], "ready");
+    write_text(pipe.ends[1], "ready");
     for (;;) ::pause();
   }
   ::close(pipe.ends[1]);

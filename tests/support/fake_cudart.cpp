@@ -21,7 +21,7 @@ const char* fault_in = "";
 cudaError_t fault = cudaSuccess;
 thread_local cudaError_t last_error = cudaSuccess;
 
-std::atomic<bool> host_functions_lost{false};
+std::atomic<bool> host_functions_dropped{false};
 
 std::mutex registered_mutex;
 std::map<const std::byte*, std::size_t> registered;
@@ -45,7 +45,7 @@ cudaError_t enter(std::string_view function) {
 
 }  // namespace
 
-std::size_t strata::testing::registered_ranges() {
+std::size_t strata::test::registered_ranges() {
   const std::lock_guard lock(registered_mutex);
   return registered.size();
 }
@@ -110,14 +110,14 @@ struct CUstream_st {
   }
 };
 
-namespace strata::testing {
+namespace strata::test {
 void fail_next_cuda(const char* function, cudaError_t error) {
   const std::lock_guard lock(fault_mutex);
   fault_in = function;
   fault = error;
 }
-void lose_host_functions(bool lost) { host_functions_lost = lost; }
-}  // namespace strata::testing
+void drop_host_functions(bool lost) { host_functions_dropped = lost; }
+}  // namespace strata::test
 
 // Off 4096 on purpose: cudaMalloc promises 256.
 constexpr std::size_t kOffset = 256;
@@ -275,7 +275,7 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t bytes, cudaM
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* state) {
   FAKE_ENTER();
-  if (host_functions_lost) return cudaSuccess;
+  if (host_functions_dropped) return cudaSuccess;
   stream->push([=] { function(state); });
   return cudaSuccess;
 }

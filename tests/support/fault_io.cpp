@@ -61,18 +61,18 @@ class FaultFile final : public File {
       : io_(io), base_(std::move(base)), direct_(direct), alignment_(alignment) {}
 
   Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> into) override {
-    const auto verdict = io_.next(IoCall::read);
+    const auto injection = io_.next(IoCall::read);
     STRATA_TRY(check_alignment("reading", offset, into));
-    if (!verdict.faulty) return base_->read_at(offset, into);
-    switch (verdict.fault.kind) {
+    if (!injection.faulty) return base_->read_at(offset, into);
+    switch (injection.fault.kind) {
       case FaultKind::fail:
-        return io_.failure(verdict, path());
+        return io_.failure(injection, path());
       case FaultKind::shorten:
-        return short_read(verdict, offset, into);
+        return short_read(injection, offset, into);
       case FaultKind::flip: {
         auto done = base_->read_at(offset, into);
-        if (done.has_value()) flip_a_bit(into.first(*done), verdict.rng);
-        io_.note(verdict, str("flipped a bit of ", into.size(), " bytes at ", offset));
+        if (done.has_value()) flip_a_bit(into.first(*done), injection.rng);
+        io_.note(injection, str("flipped a bit of ", into.size(), " bytes at ", offset));
         return done;
       }
       default:
@@ -81,12 +81,12 @@ class FaultFile final : public File {
   }
 
   Result<std::size_t> write_at(std::uint64_t offset, std::span<const std::byte> from) override {
-    const auto verdict = io_.next(IoCall::write);
+    const auto injection = io_.next(IoCall::write);
     STRATA_TRY(check_alignment("writing", offset, from));
-    if (!verdict.faulty) return base_->write_at(offset, from);
-    if (verdict.fault.kind == FaultKind::fail) return io_.failure(verdict, path());
-    if (verdict.fault.kind == FaultKind::shorten) return short_write(verdict, offset, from);
-    STRATA_TRY(damage(verdict, offset, from));
+    if (!injection.faulty) return base_->write_at(offset, from);
+    if (injection.fault.kind == FaultKind::fail) return io_.failure(injection, path());
+    if (injection.fault.kind == FaultKind::shorten) return short_write(injection, offset, from);
+    STRATA_TRY(damage(injection, offset, from));
     return from.size();
   }
 
@@ -108,8 +108,9 @@ class FaultFile final : public File {
  private:
   template <class Call>
   Status guarded(IoCall kind, Call call) {
-    const auto verdict = io_.next(kind);
-    return verdict.faulty && verdict.fault.kind == FaultKind::fail ? io_.failure(verdict, path()) : call();
+    const auto injection = io_.next(kind);
+    return injection.faulty && injection.fault.kind == FaultKind::fail ? io_.failure(injection, path())
+                                                                       : call();
   }
 
   Status check_alignment(const char* doing, std::uint64_t offset, std::span<const std::byte> memory) const {
@@ -124,50 +125,50 @@ class FaultFile final : public File {
 
   // The base may be a direct file, which takes whole aligned blocks only; so the whole is moved into or out
   // of a copy and only the prefix is let through.
-  Result<std::size_t> short_read(const FaultIo::Verdict& verdict, std::uint64_t offset,
+  Result<std::size_t> short_read(const FaultIo::Injection& injection, std::uint64_t offset,
                                  std::span<std::byte> into) {
     AlignedCopy whole(into.size());
     STRATA_TRY_ASSIGN(const std::size_t done, base_->read_at(offset, whole.span()));
-    const std::size_t kept = std::min(done, shortened(into.size(), verdict.rng));
+    const std::size_t kept = std::min(done, shortened(into.size(), injection.rng));
     std::memcpy(into.data(), whole.span().data(), kept);
-    io_.note(verdict, str("short, ", kept, " of ", into.size(), " bytes at ", offset));
+    io_.note(injection, str("short, ", kept, " of ", into.size(), " bytes at ", offset));
     return kept;
   }
 
-  Result<std::size_t> short_write(const FaultIo::Verdict& verdict, std::uint64_t offset,
+  Result<std::size_t> short_write(const FaultIo::Injection& injection, std::uint64_t offset,
                                   std::span<const std::byte> from) {
-    const std::size_t kept = shortened(from.size(), verdict.rng);
+    const std::size_t kept = shortened(from.size(), injection.rng);
     STRATA_TRY(write_some(offset, from, [kept](std::size_t at) { return at < kept; }));
-    io_.note(verdict, str("short, ", kept, " of ", from.size(), " bytes at ", offset));
+    io_.note(injection, str("short, ", kept, " of ", from.size(), " bytes at ", offset));
     return kept;
   }
 
-  Status damage(const FaultIo::Verdict& verdict, std::uint64_t offset, std::span<const std::byte> from) {
+  Status damage(const FaultIo::Injection& injection, std::uint64_t offset, std::span<const std::byte> from) {
     const std::string what = str(from.size(), " bytes at ", offset);
-    switch (verdict.fault.kind) {
+    switch (injection.fault.kind) {
       case FaultKind::flip: {
         AlignedCopy copy(from);
-        flip_a_bit(copy.span(), verdict.rng);
-        io_.note(verdict, str("flipped a bit of ", what));
+        flip_a_bit(copy.span(), injection.rng);
+        io_.note(injection, str("flipped a bit of ", what));
         return write_all(*base_, offset, copy.span());
       }
       case FaultKind::lose:
-        io_.note(verdict, str("lost ", what));
+        io_.note(injection, str("lost ", what));
         return Status::ok();
       case FaultKind::misdirect: {
         STRATA_TRY_ASSIGN(const std::uint64_t bytes, base_->size());
         const std::uint64_t places = bytes < from.size() ? 0 : (bytes - from.size()) / kAlign + 1;
-        std::uint64_t to = places == 0 ? offset : verdict.rng.below(0, places) * kAlign;
+        std::uint64_t to = places == 0 ? offset : injection.rng.below(0, places) * kAlign;
         if (to == offset) to = (offset / kAlign + 1) % std::max<std::uint64_t>(places, 1) * kAlign;
-        io_.note(verdict, str("misdirected ", what, " to ", to));
+        io_.note(injection, str("misdirected ", what, " to ", to));
         return to == offset ? Status::ok() : write_all(*base_, to, from);
       }
       case FaultKind::tear: {
         std::vector<bool>
             kept;  // of each sector: drawing for each byte would dominate the time of many tears
         for (std::size_t at = 0; at < from.size(); at += kSector)
-          kept.push_back(verdict.rng.below(at / kSector, 2) == 0);
-        io_.note(verdict, str("torn, ", what));
+          kept.push_back(injection.rng.below(at / kSector, 2) == 0);
+        io_.note(injection, str("torn, ", what));
         return write_some(offset, from, [&](std::size_t at) { return kept[at / kSector]; });
       }
       default:
@@ -215,34 +216,36 @@ std::vector<std::string> FaultIo::log() const {
   return log_;
 }
 
-FaultIo::Verdict FaultIo::next(IoCall call) {
+FaultIo::Injection FaultIo::next(IoCall call) {
   const MutexLock lock(mutex_);
-  Verdict verdict;
-  verdict.number = ++calls_[static_cast<std::size_t>(call)];
-  verdict.rng = Rng(seed_ + verdict.number, static_cast<std::uint64_t>(call));
+  Injection injection;
+  injection.number = ++calls_[static_cast<std::size_t>(call)];
+  injection.rng = Rng(seed_ + injection.number, static_cast<std::uint64_t>(call));
   for (const Fault& fault : faults_)
-    if (fault.call == call && (verdict.number == fault.nth || (fault.sticky && verdict.number > fault.nth))) {
-      verdict.faulty = true;
-      verdict.fault = fault;
+    if (fault.call == call &&
+        (injection.number == fault.nth || (fault.sticky && injection.number > fault.nth))) {
+      injection.faulty = true;
+      injection.fault = fault;
       break;
     }
-  return verdict;
+  return injection;
 }
 
-void FaultIo::note(const Verdict& verdict, const std::string& what) {
+void FaultIo::note(const Injection& injection, const std::string& what) {
   const MutexLock lock(mutex_);
-  log_.push_back(str(kNames[static_cast<std::size_t>(verdict.fault.call)], " #", verdict.number, ": ", what));
+  log_.push_back(
+      str(kNames[static_cast<std::size_t>(injection.fault.call)], " #", injection.number, ": ", what));
 }
 
-Status FaultIo::failure(const Verdict& verdict, const std::string& object) {
-  note(verdict, str("failed with ", to_string(verdict.fault.code)));
-  return Status::error(verdict.fault.code, str(kNames[static_cast<std::size_t>(verdict.fault.call)], " ",
-                                               object, ": injected failure of call ", verdict.number));
+Status FaultIo::failure(const Injection& injection, const std::string& object) {
+  note(injection, str("failed with ", to_string(injection.fault.code)));
+  return Status::error(injection.fault.code, str(kNames[static_cast<std::size_t>(injection.fault.call)], " ",
+                                                 object, ": injected failure of call ", injection.number));
 }
 
 Result<std::unique_ptr<File>> FaultIo::open(const std::string& path, OpenMode mode, bool direct) {
-  const Verdict verdict = next(IoCall::open);
-  if (verdict.faulty && verdict.fault.kind == FaultKind::fail) return failure(verdict, path);
+  const Injection injection = next(IoCall::open);
+  if (injection.faulty && injection.fault.kind == FaultKind::fail) return failure(injection, path);
   STRATA_TRY_ASSIGN(std::unique_ptr<File> base, base_.open(path, mode, direct && !refuse_direct_));
   const bool enforced = direct && !refuse_direct_ && alignment_ != 0;
   const bool is_direct = enforced || base->direct();
@@ -251,13 +254,13 @@ Result<std::unique_ptr<File>> FaultIo::open(const std::string& path, OpenMode mo
 }
 
 Status FaultIo::rename(const std::string& from, const std::string& to) {
-  const Verdict verdict = next(IoCall::rename);
-  return verdict.faulty ? failure(verdict, to) : base_.rename(from, to);
+  const Injection injection = next(IoCall::rename);
+  return injection.faulty ? failure(injection, to) : base_.rename(from, to);
 }
 
 Status FaultIo::sync_dir(const std::string& path) {
-  const Verdict verdict = next(IoCall::sync_dir);
-  return verdict.faulty ? failure(verdict, path) : base_.sync_dir(path);
+  const Injection injection = next(IoCall::sync_dir);
+  return injection.faulty ? failure(injection, path) : base_.sync_dir(path);
 }
 
 }  // namespace strata::test

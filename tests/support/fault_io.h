@@ -66,15 +66,15 @@ class FaultIo final : public Io {
  private:
   friend class FaultFile;
   /// What one call meets: no fault, or one, with its private source of randomness.
-  struct Verdict {
+  struct Injection {
     bool faulty = false;
     Fault fault;
     std::uint64_t number = 0;
     Rng rng{0, 0};
   };
-  Verdict next(IoCall call) STRATA_EXCLUDES(mutex_);
-  void note(const Verdict& verdict, const std::string& what) STRATA_EXCLUDES(mutex_);
-  Status failure(const Verdict& verdict, const std::string& object) STRATA_EXCLUDES(mutex_);
+  Injection next(IoCall call) STRATA_EXCLUDES(mutex_);
+  void note(const Injection& injection, const std::string& what) STRATA_EXCLUDES(mutex_);
+  Status failure(const Injection& injection, const std::string& object) STRATA_EXCLUDES(mutex_);
 
   Io& base_;
   const std::uint64_t seed_;

@@ -7,7 +7,7 @@
 #include <strata/runtime/clock.h>
 #include <strata/runtime/thread_annotations.h>
 
-namespace strata::testing {
+namespace strata::test {
 
 /// Time that moves only when the test says so. Thread-safe.
 class ManualClock final : public Clock {
@@ -47,4 +47,4 @@ class ManualClock final : public Clock {
   std::multiset<std::int64_t> deadlines_ STRATA_GUARDED_BY(mutex_);
 };
 
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -67,7 +67,7 @@ void close_if_open(int& fd) {
 }
 
 // False at the end of what there is to read.
-bool take(int fd, std::string& into) {
+bool read_some(int fd, std::string& into) {
   std::array<char, 4096> part{};
   const ssize_t n = ::read(fd, part.data(), part.size());
   if (n > 0) into.append(part.data(), static_cast<std::size_t>(n));
@@ -113,7 +113,7 @@ RunningProgram::~RunningProgram() {
   }
 }
 
-void RunningProgram::listen(Clock::time_point until, const std::string* text) {
+void RunningProgram::read_until(Clock::time_point until, const std::string* text) {
   while (out_ >= 0 || err_ >= 0) {
     if (text != nullptr && result_.out.find(*text) != std::string::npos) return;
     const auto left =
@@ -121,22 +121,22 @@ void RunningProgram::listen(Clock::time_point until, const std::string* text) {
     if (left <= 0) return;
     std::array<pollfd, 2> ready{{{out_, POLLIN, 0}, {err_, POLLIN, 0}}};  // a negative one is passed over
     if (::poll(ready.data(), ready.size(), static_cast<int>(left)) <= 0) continue;
-    if (ready[0].revents != 0 && !take(out_, result_.out)) close_if_open(out_);
-    if (ready[1].revents != 0 && !take(err_, result_.err)) close_if_open(err_);
+    if (ready[0].revents != 0 && !read_some(out_, result_.out)) close_if_open(out_);
+    if (ready[1].revents != 0 && !read_some(err_, result_.err)) close_if_open(err_);
   }
 }
 
 bool RunningProgram::wait_for(const std::string& text) {
-  listen(Clock::time_point::max(), &text);
+  read_until(Clock::time_point::max(), &text);
   return result_.out.find(text) != std::string::npos;
 }
 
-void RunningProgram::wait_for(std::chrono::microseconds time) { listen(Clock::now() + time, nullptr); }
+void RunningProgram::wait_for(std::chrono::microseconds time) { read_until(Clock::now() + time, nullptr); }
 
 void RunningProgram::send(int signal) const { ::kill(child_, signal); }
 
 ProgramResult RunningProgram::finish() {
-  listen(Clock::time_point::max(), nullptr);
+  read_until(Clock::time_point::max(), nullptr);
   if (out_ >= 0 || err_ >= 0) {
     result_.timed_out = true;
     send(SIGKILL);

@@ -16,7 +16,7 @@ struct ProgramResult {
   int signal = 0;      ///< the one that did
   bool timed_out = false;
   std::string out, err;
-  std::string said() const { return out + err; }
+  std::string output() const { return out + err; }
 };
 
 /// Far above what any program of the tests takes; ThreadSanitizer makes them some twenty times slower.
@@ -53,7 +53,7 @@ class RunningProgram {
   ProgramResult finish();
 
  private:
-  void listen(std::chrono::steady_clock::time_point until, const std::string* text);
+  void read_until(std::chrono::steady_clock::time_point until, const std::string* text);
 
   std::vector<std::string> arguments_;
   std::chrono::steady_clock::time_point limit_;

@@ -22,7 +22,7 @@ class SimDisk final : public Io {
   SimDisk() : root_(std::make_shared<Node>(true)) {}
 
   /// All that is there now is durable.
-  void settle() { settle(*root_); }
+  void make_durable() { make_durable(*root_); }
   /// The power goes at the `nth` call from now on (from 1) that changes anything: it and all later ones fail
   /// and do nothing. 0: never.
   void cut_power_at(std::uint64_t nth) { cut_ = nth == 0 ? 0 : changes_ + nth; }
@@ -38,7 +38,7 @@ class SimDisk final : public Io {
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode, bool = false) override {
     const auto [folder, name] = locate(path);
     NodePtr node = folder == nullptr ? nullptr : folder->child(name);
-    if (mode == OpenMode::read || mode == OpenMode::read_unlinked) {
+    if (mode == OpenMode::read || mode == OpenMode::read_no_follow) {
       if (node == nullptr || node->folder) return missing(path);
       return std::unique_ptr<File>(std::make_unique<SimFile>(*this, path, node));
     }
@@ -203,11 +203,11 @@ class SimDisk final : public Io {
     return {slash == std::string::npos ? root_ : find(path.substr(0, slash)), path.substr(slash + 1)};
   }
 
-  static void settle(Node& node) {
+  static void make_durable(Node& node) {
     node.durable_names = node.names;
     node.durable_bytes = node.bytes;
     node.changes.clear();
-    for (const auto& [name, child] : node.names) settle(*child);
+    for (const auto& [name, child] : node.names) make_durable(*child);
   }
 
   static NodePtr survivor(const Node& node, const Rng& rng, std::uint64_t& draws) {

@@ -19,7 +19,7 @@ Result<std::unique_ptr<MeasureRig>> MeasureRig::create(const MeasureOptions& opt
   auto rig = std::make_unique<MeasureRig>();
   rig->quick_ = options.quick;
   rig->environment_ = options.environment;
-  STRATA_TRY_ASSIGN(rig->share_, share_of_this_process(rig->environment_));
+  STRATA_TRY_ASSIGN(rig->share_, process_core_share(rig->environment_));
   STRATA_TRY_ASSIGN(rig->pool_, ThreadPool::create(rig->share_));
   STRATA_TRY_ASSIGN(rig->device_, compute_device(options.backend));
   STRATA_TRY_ASSIGN(rig->backend_, create_backend(rig->device_.kind, {}, *rig->pool_, rig->clock_));
@@ -28,7 +28,7 @@ Result<std::unique_ptr<MeasureRig>> MeasureRig::create(const MeasureOptions& opt
 }
 
 Result<std::unique_ptr<ThreadPool>> MeasureRig::pool_of(int threads) const {
-  STRATA_TRY_ASSIGN(const CoreShare share, share_of_this_process(environment_, {.threads = threads}));
+  STRATA_TRY_ASSIGN(const CoreShare share, process_core_share(environment_, {.threads = threads}));
   return ThreadPool::create(share);
 }
 

@@ -66,7 +66,7 @@ constexpr KeySpec kKeys[] = {
      .default_text = "10min",
      .doc = "most time between checkpoints: the work that a crash costs",
      .example = "checkpoint.interval=30min",
-     .word = "none",
+     .unlimited_word = "none",
      .min = 0},
     {.section = "checkpoint",
      .name = "at_end",

@@ -40,7 +40,7 @@ constexpr KeySpec kKeys[] = {
      .default_text = "none",
      .doc = "stop after this time, resumable",
      .example = "train.max_time=90s",
-     .word = "none",
+     .unlimited_word = "none",
      .min = 0},
     {.section = "train",
      .name = "seed",

@@ -36,7 +36,7 @@ Result<bool> FolderLock::try_take() {
     return locked.code() == Code::invalid
                ? Status::error(Code::invalid, str(path_, " is in use by another run"))
                : locked;
-  auto place = lock_->place();
+  auto place = lock_->current_path();
   if (!place.has_value() && place.status().code() == Code::not_found) return false;
   if (!place.has_value()) return place.status();
   place_ = *std::move(place);
@@ -44,7 +44,7 @@ Result<bool> FolderLock::try_take() {
 }
 
 Result<std::string> FolderLock::place() const {
-  const auto place = lock_->place();
+  const auto place = lock_->current_path();
   if (!place.has_value())
     return Status::error(Code::io_error, str(path_, " was removed while the run was using it"));
   return folder_of(*place);

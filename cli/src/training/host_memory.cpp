@@ -41,7 +41,7 @@ Status check_gpu_memory(std::uint64_t planned_bytes, const ComputeDevice& gpu) {
 
 std::uint64_t room_for_slabs(const HostFacts& facts, std::uint64_t given_back) noexcept {
   if (facts.total_ram_bytes == 0) return UINT64_MAX;
-  const std::uint64_t still_to_come = less(kBesideSlabs, less(facts.own_bytes, given_back));
+  const std::uint64_t still_to_come = less(kBesideSlabs, less(facts.anonymous_rss_bytes, given_back));
   return less(facts.usable_ram_bytes() + given_back, still_to_come);
 }
 

@@ -27,7 +27,7 @@ HeldStates held_states(const RunPlan& plan) {
   HeldStates held;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
     held.elems += plan.layout.chunk(chunk).n_elems;
-    for (const Payload payload : kStepPayloads) held.bytes += plan.layout.payload_bytes(chunk, payload);
+    for (const Payload payload : kPersistentPayloads) held.bytes += plan.layout.payload_bytes(chunk, payload);
   }
   return held;
 }

@@ -121,7 +121,7 @@ Status RunFolder::clear() {
 Status RunFolder::remove_drafts() {
   STRATA_TRY_ASSIGN(const std::vector<std::string> names, io_.list(path_));
   for (const std::string& name : names)
-    if (is_draft_of_own(name) && io_.open(file(name), OpenMode::read_unlinked).has_value())
+    if (is_draft_of_own(name) && io_.open(file(name), OpenMode::read_no_follow).has_value())
       STRATA_TRY(io_.remove_all(file(name)));
   return {};
 }

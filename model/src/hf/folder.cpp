@@ -101,7 +101,7 @@ Status HfFolder::open_files(Io& io) {
   for (const std::string& name : names) {
     STRATA_TRY_ASSIGN(const std::string where, detail::file_in_hf_folder(path_, name));
     STRATA_TRY_ASSIGN(std::unique_ptr<SafetensorsFile> file,
-                      SafetensorsFile::open(io, where, OpenMode::read_unlinked));
+                      SafetensorsFile::open(io, where, OpenMode::read_no_follow));
     files_.push_back(std::move(file));
   }
   return {};

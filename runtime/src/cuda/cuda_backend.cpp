@@ -8,8 +8,8 @@
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 
-#include "cuda/cuda_backend_class.h"
-#include "host/executor.h"
+#include "cuda/cuda_backend_impl.h"
+#include "host/stream_executor.h"
 
 namespace strata {
 namespace detail {
@@ -43,7 +43,7 @@ Status CudaBackend::failed(cudaError_t error, const char* call, int line) {
   return loss_;
 }
 
-Status CudaBackend::ready() {
+Status CudaBackend::select_device() {
   STRATA_ASSERT(!in_host_call(), "work on a stream may not call the Backend");
   if (lost_.load()) {
     const MutexLock lock(loss_mutex_);
@@ -54,19 +54,19 @@ Status CudaBackend::ready() {
 }
 
 Result<Buffer> CudaBackend::allocate(MemoryKind kind, std::size_t bytes) {
-  STRATA_TRY(ready());
+  STRATA_TRY(select_device());
   STRATA_TRY_ASSIGN(const BufferView view, memory_.allocate(kind, bytes, &pool_));
   return Buffer(this, kind, view);
 }
 
 void CudaBackend::release(MemoryKind kind, BufferView view) noexcept {
-  (void)ready();  // a lost device still gives its host memory back
+  (void)select_device();  // a lost device still gives its host memory back
   // cudaFree waits for the device by itself; unmapping host memory does not.
   if (kind == MemoryKind::pinned) (void)cudaDeviceSynchronize();
   memory_.release(kind, view);
 }
 
-Status CudaBackend::make_queue(CudaQueue& queue) {
+Status CudaBackend::init_queue(CudaQueue& queue) {
   if (queue.stream == nullptr)
     STRATA_CUDA_TRY_HERE(cudaStreamCreateWithFlags(&queue.stream, cudaStreamNonBlocking));
   for (cudaEvent_t& event : queue.events) {
@@ -83,7 +83,7 @@ Status CudaBackend::make_queue(CudaQueue& queue) {
   return {};
 }
 
-Status CudaBackend::take_queue(StreamRole role, CudaQueue*& taken) {
+Status CudaBackend::acquire_queue(StreamRole role, CudaQueue*& taken) {
   const MutexLock table(table_mutex_);
   for (std::size_t i = 0; i < kMaxCudaStreams; ++i) {
     if (queues_[i] == nullptr) {
@@ -105,10 +105,10 @@ Status CudaBackend::take_queue(StreamRole role, CudaQueue*& taken) {
 }
 
 Result<Stream> CudaBackend::create_stream(StreamRole role) {
-  STRATA_TRY(ready());
+  STRATA_TRY(select_device());
   CudaQueue* taken = nullptr;
-  STRATA_TRY(take_queue(role, taken));
-  if (Status status = make_queue(*taken); !status.is_ok()) {
+  STRATA_TRY(acquire_queue(role, taken));
+  if (Status status = init_queue(*taken); !status.is_ok()) {
     const MutexLock lock(taken->mutex);
     taken->open = false;
     return status;
@@ -118,8 +118,8 @@ Result<Stream> CudaBackend::create_stream(StreamRole role) {
 
 void CudaBackend::destroy_stream(int id) noexcept {
   CudaQueue& closing = queue(id);
-  (void)ready();
-  if (timeline_ && !is_timed_by_host(closing)) (void)timeline_->ends(id);
+  (void)select_device();
+  if (timeline_ && !is_timed_by_host(closing)) (void)timeline_->mark_end(id);
   // On a lost device too: a host call that is running still uses the queue.
   if (const cudaError_t error = cudaStreamSynchronize(closing.stream);
       error != cudaSuccess && error != cudaErrorCudartUnloading)
@@ -136,24 +136,24 @@ CudaQueue& CudaBackend::queue(int id) {
   return *queues_[static_cast<std::size_t>(id)];
 }
 
-Result<cudaStream_t> CudaBackend::feed(int id) {
-  CudaQueue& fed = queue(id);
-  if (timeline_ && !is_timed_by_host(fed)) STRATA_CUDA_TRY_HERE(timeline_->begins(id));
-  const MutexLock lock(fed.mutex);
-  fed.dirty = true;
-  return fed.stream;
+Result<cudaStream_t> CudaBackend::begin_enqueue(int id) {
+  CudaQueue& target = queue(id);
+  if (timeline_ && !is_timed_by_host(target)) STRATA_CUDA_TRY_HERE(timeline_->mark_begin(id));
+  const MutexLock lock(target.mutex);
+  target.dirty = true;
+  return target.stream;
 }
 
 Status CudaBackend::copy_async(BufferView dst, ConstBufferView src, Stream& stream) {
-  STRATA_TRY(ready());
+  STRATA_TRY(select_device());
   STRATA_TRY(memory_.check_copy(dst, src));
   if (dst.bytes == 0) return {};
   const ThirdPartyScope scope;
   for (std::size_t done = 0; done < dst.bytes;) {
     const std::size_t left = dst.bytes - done;
-    const std::size_t n =
-        std::min(memory_.copyable(dst.data + done, left), memory_.copyable(src.data + done, left));
-    STRATA_TRY_ASSIGN(const cudaStream_t to, feed(stream.id()));
+    const std::size_t n = std::min(memory_.max_copy_bytes(dst.data + done, left),
+                                   memory_.max_copy_bytes(src.data + done, left));
+    STRATA_TRY_ASSIGN(const cudaStream_t to, begin_enqueue(stream.id()));
     STRATA_CUDA_TRY_HERE(cudaMemcpyAsync(dst.data + done, src.data + done, n, cudaMemcpyDefault, to));
     done += n;
   }
@@ -177,7 +177,7 @@ Status CudaBackend::wait_for_call_slot(CudaQueue& to) {
     if (idle)
       return Status::error(Code::internal, str("stream ", to.id, " is idle, but ", kCallRing,
                                                " of its host calls never ran: the GPU has failed"));
-    STRATA_TRY(ready());  // lost by what another stream did
+    STRATA_TRY(select_device());  // lost by what another stream did
     const cudaError_t error = cudaStreamQuery(to.stream);
     if (error != cudaSuccess && error != cudaErrorNotReady) return failed(error, "cudaStreamQuery", __LINE__);
     (void)cudaGetLastError();
@@ -186,10 +186,10 @@ Status CudaBackend::wait_for_call_slot(CudaQueue& to) {
 }
 
 Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
-  STRATA_TRY(ready());
+  STRATA_TRY(select_device());
   if (!call) return Status::error(Code::invalid, "a host call without a function");
   CudaQueue& to = queue(stream.id());
-  if (timeline_ && !is_timed_by_host(to)) STRATA_CUDA_TRY_HERE(timeline_->begins(to.id));
+  if (timeline_ && !is_timed_by_host(to)) STRATA_CUDA_TRY_HERE(timeline_->mark_begin(to.id));
   STRATA_TRY(wait_for_call_slot(to));
   CudaCall* slot = nullptr;
   {
@@ -214,11 +214,11 @@ Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
 }
 
 // Of the CPU's stream, whose work needs no device to be timed. Others have marks around theirs.
-void CudaBackend::ran_call(const CudaQueue& on, const char* label, std::int64_t begin_ns,
-                           std::int64_t end_ns) noexcept {
+void CudaBackend::record_host_call(const CudaQueue& on, const char* label, std::int64_t begin_ns,
+                                   std::int64_t end_ns) noexcept {
   if (timeline_ && !is_timed_by_host(on)) return;  // between its marks
   busy_ns_[static_cast<std::size_t>(on.role)].fetch_add(end_ns - begin_ns, std::memory_order_relaxed);
-  if (timeline_) timeline_->ran(on.role, label, begin_ns, end_ns);
+  if (timeline_) timeline_->add_host_span(on.role, label, begin_ns, end_ns);
 }
 
 // On the driver's thread, in stream order. CUDA may not be called here.
@@ -235,7 +235,7 @@ void CUDART_CB CudaBackend::run_call(void* state) noexcept {
   if (!failed_before && status.is_ok()) {
     const std::int64_t begin = backend.clock_.now_ns();
     status = run_host_call(slot.call, backend.pool_);
-    backend.ran_call(on, slot.call.label(), begin, backend.clock_.now_ns());
+    backend.record_host_call(on, slot.call.label(), begin, backend.clock_.now_ns());
   }
   const MutexLock lock(on.mutex);
   if (!failed_before && !status.is_ok()) {
@@ -268,8 +268,8 @@ BackendCounters CudaBackend::counters() const {
 Result<cudaStream_t> cuda_stream(Stream& stream) {
   auto* backend = dynamic_cast<CudaBackend*>(stream.backend());
   if (backend == nullptr) return Status::error(Code::invalid, "a CUDA kernel on a stream of another backend");
-  STRATA_TRY(backend->ready());
-  return backend->feed(stream.id());
+  STRATA_TRY(backend->select_device());
+  return backend->begin_enqueue(stream.id());
 }
 
 }  // namespace detail

@@ -4,14 +4,14 @@
 #include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 
-#include "cuda/cuda_backend_class.h"
+#include "cuda/cuda_backend_impl.h"
 
 // How streams and the host wait for each other.
 
 namespace strata::detail {
 
 Result<Event> CudaBackend::record(Stream& stream) {
-  STRATA_TRY(ready());
+  STRATA_TRY(select_device());
   CudaQueue& on = queue(stream.id());
   std::uint64_t next = 0;
   {
@@ -20,7 +20,7 @@ Result<Event> CudaBackend::record(Stream& stream) {
     next = on.recorded + 1;
   }
   const ThirdPartyScope scope;
-  if (timeline_ && !is_timed_by_host(on)) STRATA_CUDA_TRY_HERE(timeline_->ends(on.id));
+  if (timeline_ && !is_timed_by_host(on)) STRATA_CUDA_TRY_HERE(timeline_->mark_end(on.id));
   const cudaEvent_t event = on.events[next % kEventRing];
   if (next > kEventRing) {  // the ring pushes back: the event in this slot ends first
     STRATA_CUDA_TRY_HERE(cudaEventSynchronize(event));
@@ -37,7 +37,7 @@ Result<Event> CudaBackend::record(Stream& stream) {
 // Null when the event is known to be complete. A handle that is recorded over after this returns makes its
 // user wait for a later point of the same stream: longer, never too short, and in no circle, since that point
 // was queued already.
-cudaEvent_t CudaBackend::pending(const Event& event) {
+cudaEvent_t CudaBackend::pending_event(const Event& event) {
   if (event.stream < 0) return nullptr;
   CudaQueue& on = queue(event.stream);
   const MutexLock lock(on.mutex);
@@ -47,16 +47,16 @@ cudaEvent_t CudaBackend::pending(const Event& event) {
 }
 
 Status CudaBackend::wait_on_async(const Event& event, Stream& stream) {
-  STRATA_TRY(ready());
+  STRATA_TRY(select_device());
   if (event.stream < 0 || event.stream == stream.id()) return {};
   CudaQueue& to = queue(stream.id());
   const ThirdPartyScope scope;
-  if (const cudaEvent_t handle = pending(event); handle != nullptr) {
+  if (const cudaEvent_t handle = pending_event(event); handle != nullptr) {
     if (timeline_ && !is_timed_by_host(to))
-      STRATA_CUDA_TRY_HERE(timeline_->waits(to.id, queue(event.stream).role));
+      STRATA_CUDA_TRY_HERE(timeline_->mark_wait(to.id, queue(event.stream).role));
     STRATA_CUDA_TRY_HERE(cudaStreamWaitEvent(to.stream, handle, 0));
   }
-  Waited from{};
+  WaitClock from{};
   {
     CudaQueue& other = queue(event.stream);
     const MutexLock lock(other.mutex);
@@ -72,27 +72,27 @@ Status CudaBackend::wait_on_async(const Event& event, Stream& stream) {
   return {};
 }
 
-Status CudaBackend::error_of(CudaQueue& on, std::uint64_t sequence) {
+Status CudaBackend::stream_error(CudaQueue& on, std::uint64_t sequence) {
   const MutexLock lock(on.mutex);
   return !on.error.is_ok() && on.error_at <= sequence ? on.error : Status();
 }
 
-Status CudaBackend::inherited_error(const Waited& waited) {
+Status CudaBackend::inherited_error(const WaitClock& waited) {
   for (std::size_t i = 0; i < kMaxCudaStreams; ++i)
-    if (waited[i] > 0) STRATA_TRY(error_of(*queues_[i], waited[i]));
+    if (waited[i] > 0) STRATA_TRY(stream_error(*queues_[i], waited[i]));
   return {};
 }
 
 Status CudaBackend::wait(const Event& event) {
-  STRATA_TRY(ready());
+  STRATA_TRY(select_device());
   if (event.stream < 0) return {};
-  if (const cudaEvent_t handle = pending(event); handle != nullptr) {
-    const HostWaits waits(stalls(), queue(event.stream).role);
+  if (const cudaEvent_t handle = pending_event(event); handle != nullptr) {
+    const HostWaitScope waits(stall_meter(), queue(event.stream).role);
     STRATA_CUDA_TRY_HERE(cudaEventSynchronize(handle));
   }
   CudaQueue& on = queue(event.stream);
-  STRATA_TRY(error_of(on, event.sequence));
-  Waited waited{};
+  STRATA_TRY(stream_error(on, event.sequence));
+  WaitClock waited{};
   {
     const MutexLock lock(on.mutex);
     on.retired = std::max(on.retired, event.sequence);
@@ -102,8 +102,8 @@ Status CudaBackend::wait(const Event& event) {
 }
 
 bool CudaBackend::is_complete(const Event& event) noexcept {
-  if (!ready().is_ok()) return true;  // nothing will happen any more; wait() says why
-  const cudaEvent_t handle = pending(event);
+  if (!select_device().is_ok()) return true;  // nothing will happen any more; wait() says why
+  const cudaEvent_t handle = pending_event(event);
   if (handle == nullptr) return true;
   const cudaError_t error = cudaEventQuery(handle);
   if (error == cudaErrorNotReady) {

@@ -23,14 +23,14 @@ class CudaBackend;
 struct CudaQueue;
 
 /// For each stream, up to which of its events another has waited: where errors may come from.
-using Waited = std::array<std::uint64_t, kMaxCudaStreams>;
+using WaitClock = std::array<std::uint64_t, kMaxCudaStreams>;
 
 /// The state of one queued host call; stays put until it ran.
 struct CudaCall {
   CudaBackend* backend = nullptr;
   CudaQueue* queue = nullptr;
   std::uint64_t sequence = 0;  // the first event that covers it
-  Waited waited{};
+  WaitClock waited{};
   HostCall call;
   std::optional<StreamRole> waits_on;  // the last that the stream waits for between the call before and this
 };
@@ -54,7 +54,7 @@ struct CudaQueue {
   std::uint64_t retired STRATA_GUARDED_BY(mutex) = 0;   // events up to here are complete
   std::uint64_t calls_queued STRATA_GUARDED_BY(mutex) = 0;
   std::uint64_t calls_ended STRATA_GUARDED_BY(mutex) = 0;
-  Waited waited STRATA_GUARDED_BY(mutex) = {};
+  WaitClock waited STRATA_GUARDED_BY(mutex) = {};
   std::optional<StreamRole> waits_on STRATA_GUARDED_BY(mutex);  // since the last call was queued
   Status error STRATA_GUARDED_BY(mutex);
   std::uint64_t error_at STRATA_GUARDED_BY(mutex) = 0;  // the first event that carries it

@@ -9,7 +9,7 @@
 namespace strata::detail {
 namespace {
 
-constexpr std::size_t kMostLanes = 64;
+constexpr std::size_t kMaxTimelines = 64;
 constexpr double kOriginAge =
     1e9;  // ns: floats of milliseconds since then are exact to a tenth of a microsecond
 
@@ -25,9 +25,8 @@ std::int64_t GpuClock::host_ns(double gpu_ns, std::int64_t queued_ns, std::int64
 
 CudaTimeline::CudaTimeline(const Clock& clock, Trace* trace)
     : clock_(clock),
-      meter_(clock, trace == nullptr ? nullptr : &trace->add_track("compute waits for"),
-             [this] { collect(); }) {
-  lanes_.resize(kMostLanes);
+      meter_(clock, trace == nullptr ? nullptr : &trace->add_track("compute stalls"), [this] { collect(); }) {
+  timelines_.resize(kMaxTimelines);
   if (trace == nullptr) return;
   for (std::size_t role = 0; role < kStreamRoles; ++role)
     tracks_[role] = &trace->add_track(std::string(to_string(static_cast<StreamRole>(role))));
@@ -35,8 +34,8 @@ CudaTimeline::CudaTimeline(const Clock& clock, Trace* trace)
 
 CudaTimeline::~CudaTimeline() {
   const MutexLock lock(mutex_);
-  for (const Lane& lane : lanes_)
-    for (const Mark& mark : lane.marks)
+  for (const StreamTimeline& timeline : timelines_)
+    for (const Mark& mark : timeline.marks)
       if (mark.event != nullptr) (void)cudaEventDestroy(mark.event);  // nobody is left to tell
   if (origin_ != nullptr) (void)cudaEventDestroy(origin_);
 }
@@ -44,18 +43,18 @@ CudaTimeline::~CudaTimeline() {
 cudaError_t CudaTimeline::open(int id, StreamRole role, cudaStream_t stream, std::uint64_t& made) {
   const MutexLock lock(mutex_);
   collect_all();  // what there was before under this id
-  Lane& lane = lanes_[static_cast<std::size_t>(id)];
-  lane.doing = Kind::ends;
-  lane.role = role;
-  lane.stream = stream;
-  lane.marks.resize(kMarkRing);
+  StreamTimeline& timeline = timelines_[static_cast<std::size_t>(id)];
+  timeline.last_pushed = Kind::end;
+  timeline.role = role;
+  timeline.stream = stream;
+  timeline.marks.resize(kMarkRing);
   const auto make = [&](cudaEvent_t& event) {
     if (event != nullptr) return cudaSuccess;
     const cudaError_t error = cudaEventCreateWithFlags(&event, cudaEventBlockingSync);
     made += error == cudaSuccess ? 1 : 0;
     return error;
   };
-  for (Mark& mark : lane.marks)
+  for (Mark& mark : timeline.marks)
     if (const cudaError_t error = make(mark.event); error != cudaSuccess) return error;
   if (origin_ != nullptr) return cudaSuccess;
   if (const cudaError_t error = make(origin_); error != cudaSuccess) return error;
@@ -64,25 +63,25 @@ cudaError_t CudaTimeline::open(int id, StreamRole role, cudaStream_t stream, std
   return error;
 }
 
-cudaError_t CudaTimeline::begins(int id) {
+cudaError_t CudaTimeline::mark_begin(int id) {
   const MutexLock lock(mutex_);
-  Lane& lane = lanes_[static_cast<std::size_t>(id)];
-  return lane.doing == Kind::begins ? cudaSuccess : push(lane, Kind::begins, lane.role);
+  StreamTimeline& timeline = timelines_[static_cast<std::size_t>(id)];
+  return timeline.last_pushed == Kind::begin ? cudaSuccess : push(timeline, Kind::begin, timeline.role);
 }
 
-cudaError_t CudaTimeline::waits(int id, StreamRole on) {
+cudaError_t CudaTimeline::mark_wait(int id, StreamRole on) {
   const MutexLock lock(mutex_);
-  return push(lanes_[static_cast<std::size_t>(id)], Kind::waits, on);
+  return push(timelines_[static_cast<std::size_t>(id)], Kind::wait, on);
 }
 
-cudaError_t CudaTimeline::ends(int id) {
+cudaError_t CudaTimeline::mark_end(int id) {
   const MutexLock lock(mutex_);
-  Lane& lane = lanes_[static_cast<std::size_t>(id)];
-  return lane.doing == Kind::ends ? cudaSuccess : push(lane, Kind::ends, lane.role);
+  StreamTimeline& timeline = timelines_[static_cast<std::size_t>(id)];
+  return timeline.last_pushed == Kind::end ? cudaSuccess : push(timeline, Kind::end, timeline.role);
 }
 
-void CudaTimeline::ran(StreamRole role, const char* label, std::int64_t begin_ns,
-                       std::int64_t end_ns) noexcept {
+void CudaTimeline::add_host_span(StreamRole role, const char* label, std::int64_t begin_ns,
+                                 std::int64_t end_ns) noexcept {
   meter_.busy(role, begin_ns);
   meter_.idle(role, end_ns);
   if (Trace::Track* track = tracks_[static_cast<std::size_t>(role)]; track != nullptr)
@@ -91,17 +90,18 @@ void CudaTimeline::ran(StreamRole role, const char* label, std::int64_t begin_ns
 
 // Where the device is a whole ring behind, a mark is left out, and the next one of its kind tries again: what
 // they would have told apart counts as one.
-cudaError_t CudaTimeline::push(Lane& lane, Kind kind, StreamRole on) {
-  if (lane.pushed - lane.passed == kMarkRing) collect_all();
-  if (lane.pushed - lane.passed == kMarkRing) return cudaSuccess;
+cudaError_t CudaTimeline::push(StreamTimeline& timeline, Kind kind, StreamRole on) {
+  if (timeline.pushed - timeline.passed == kMarkRing) collect_all();
+  if (timeline.pushed - timeline.passed == kMarkRing) return cudaSuccess;
   const ThirdPartyScope scope;
-  Mark& mark = lane.marks[lane.pushed % kMarkRing];
+  Mark& mark = timeline.marks[timeline.pushed % kMarkRing];
   mark.kind = kind;
   mark.on = on;
   mark.queued_ns = clock_.now_ns();
-  if (const cudaError_t error = cudaEventRecord(mark.event, lane.stream); error != cudaSuccess) return error;
-  lane.doing = kind;
-  ++lane.pushed;
+  if (const cudaError_t error = cudaEventRecord(mark.event, timeline.stream); error != cudaSuccess)
+    return error;
+  timeline.last_pushed = kind;
+  ++timeline.pushed;
   return cudaSuccess;
 }
 
@@ -116,48 +116,50 @@ void CudaTimeline::collect_all() {
   if (!origin_passed_) origin_passed_ = cudaEventQuery(origin_) == cudaSuccess;
   const std::int64_t now = clock_.now_ns();
   std::int64_t settled = now;
-  for (Lane& lane : lanes_) {
-    while (origin_passed_ && lane.passed < lane.pushed && pass(lane)) ++lane.passed;
-    if (lane.passed == lane.pushed) continue;
+  for (StreamTimeline& timeline : timelines_) {
+    while (origin_passed_ && timeline.passed < timeline.pushed && read_mark(timeline)) ++timeline.passed;
+    if (timeline.passed == timeline.pushed) continue;
     // What has not passed comes after what has, and after it was queued.
-    settled = std::min(settled, std::max(lane.last_ns, lane.marks[lane.passed % kMarkRing].queued_ns));
+    settled =
+        std::min(settled, std::max(timeline.last_ns, timeline.marks[timeline.passed % kMarkRing].queued_ns));
   }
   (void)cudaGetLastError();  // "not ready" is no error
-  meter_.settle(settled);
+  meter_.apply_until(settled);
   if (origin_passed_) move_origin(settled);
 }
 
 // False where the mark is still to come.
-bool CudaTimeline::pass(Lane& lane) {
-  const Mark& mark = lane.marks[lane.passed % kMarkRing];
+bool CudaTimeline::read_mark(StreamTimeline& timeline) {
+  const Mark& mark = timeline.marks[timeline.passed % kMarkRing];
   float since_origin_ms = 0;
   if (cudaEventQuery(mark.event) != cudaSuccess ||
       cudaEventElapsedTime(&since_origin_ms, origin_, mark.event) != cudaSuccess)
     return false;
-  lane.last_gpu_ns = origin_gpu_ns_ + 1e6 * static_cast<double>(since_origin_ms);
+  timeline.last_gpu_ns = origin_gpu_ns_ + 1e6 * static_cast<double>(since_origin_ms);
   const std::int64_t at =
-      std::max(lane.last_ns, gpu_clock_.host_ns(lane.last_gpu_ns, mark.queued_ns, clock_.now_ns()));
-  lane.last_ns = at;
-  if (lane.busy) {
-    busy_ns_[static_cast<std::size_t>(lane.role)].fetch_add(at - lane.since_ns, std::memory_order_relaxed);
-    if (Trace::Track* track = tracks_[static_cast<std::size_t>(lane.role)]; track != nullptr)
-      track->span("works", 0, lane.since_ns, at);
+      std::max(timeline.last_ns, gpu_clock_.host_ns(timeline.last_gpu_ns, mark.queued_ns, clock_.now_ns()));
+  timeline.last_ns = at;
+  if (timeline.busy) {
+    busy_ns_[static_cast<std::size_t>(timeline.role)].fetch_add(at - timeline.since_ns,
+                                                                std::memory_order_relaxed);
+    if (Trace::Track* track = tracks_[static_cast<std::size_t>(timeline.role)]; track != nullptr)
+      track->span("busy", 0, timeline.since_ns, at);
   }
-  lane.busy = mark.kind == Kind::begins;
-  lane.since_ns = at;
-  if (mark.kind == Kind::begins) meter_.busy(lane.role, at);
-  if (mark.kind == Kind::waits) meter_.waits(lane.role, mark.on, at);
-  if (mark.kind == Kind::ends) meter_.idle(lane.role, at);
+  timeline.busy = mark.kind == Kind::begin;
+  timeline.since_ns = at;
+  if (mark.kind == Kind::begin) meter_.busy(timeline.role, at);
+  if (mark.kind == Kind::wait) meter_.waits(timeline.role, mark.on, at);
+  if (mark.kind == Kind::end) meter_.idle(timeline.role, at);
   return true;
 }
 
 // To a mark that no later one can come before.
 void CudaTimeline::move_origin(std::int64_t settled_ns) {
-  Lane* latest = nullptr;
-  for (Lane& lane : lanes_)
-    if (lane.passed > 0 && lane.pushed - lane.passed < kMarkRing && lane.last_ns <= settled_ns &&
-        (latest == nullptr || lane.last_gpu_ns > latest->last_gpu_ns))
-      latest = &lane;
+  StreamTimeline* latest = nullptr;
+  for (StreamTimeline& timeline : timelines_)
+    if (timeline.passed > 0 && timeline.pushed - timeline.passed < kMarkRing &&
+        timeline.last_ns <= settled_ns && (latest == nullptr || timeline.last_gpu_ns > latest->last_gpu_ns))
+      latest = &timeline;
   if (latest == nullptr || latest->last_gpu_ns < origin_gpu_ns_ + kOriginAge) return;
   std::swap(origin_, latest->marks[(latest->passed - 1) % kMarkRing].event);
   origin_gpu_ns_ = latest->last_gpu_ns;

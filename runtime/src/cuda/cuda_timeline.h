@@ -33,7 +33,8 @@ class GpuClock {
 /// When a stream began and ended to work, and began to wait: timed CUDA events between its work, read when
 /// they have passed. What they tell goes to a stall meter, into busy times and into a trace. A stream works
 /// from the first work after a wait, or after a recording, to the next of either. A stream whose work the
-/// host does and times itself (the CPU's) has no marks: ran() and will_wait() tell of it, by one clock.
+/// host does and times itself (the CPU's) has no marks: add_host_span() and will_wait() tell of it, by one
+/// clock.
 class CudaTimeline {
  public:
   /// Tracks by role in `trace`, which may be null.
@@ -44,12 +45,12 @@ class CudaTimeline {
   cudaError_t open(int id, StreamRole role, cudaStream_t stream, std::uint64_t& made) STRATA_EXCLUDES(mutex_);
 
   // In stream order, before what they are about is queued.
-  cudaError_t begins(int id) STRATA_EXCLUDES(mutex_);
-  cudaError_t waits(int id, StreamRole on) STRATA_EXCLUDES(mutex_);
-  cudaError_t ends(int id) STRATA_EXCLUDES(mutex_);
+  cudaError_t mark_begin(int id) STRATA_EXCLUDES(mutex_);
+  cudaError_t mark_wait(int id, StreamRole on) STRATA_EXCLUDES(mutex_);
+  cudaError_t mark_end(int id) STRATA_EXCLUDES(mutex_);
 
   /// Work that the host did for a stream and timed itself. Takes no lock that is held over a CUDA call.
-  void ran(StreamRole role, const char* label, std::int64_t begin_ns, std::int64_t end_ns) noexcept;
+  void add_host_span(StreamRole role, const char* label, std::int64_t begin_ns, std::int64_t end_ns) noexcept;
   /// What such a stream waits for next.
   void will_wait(StreamRole role, StreamRole on, std::int64_t at_ns) noexcept {
     meter_.waits(role, on, at_ns);
@@ -63,28 +64,28 @@ class CudaTimeline {
   ReplayedStallMeter& meter() noexcept { return meter_; }
 
  private:
-  enum class Kind : std::uint8_t { begins, waits, ends };
+  enum class Kind : std::uint8_t { begin, wait, end };
   struct Mark {
-    Kind kind = Kind::ends;
+    Kind kind = Kind::end;
     StreamRole on = StreamRole::compute;
     std::int64_t queued_ns = 0;
     cudaEvent_t event = nullptr;
   };
-  struct Lane {
+  struct StreamTimeline {
     StreamRole role = StreamRole::compute;
     cudaStream_t stream = nullptr;
     std::vector<Mark> marks;  // a ring; its events are made once
     std::uint64_t pushed = 0, passed = 0;
-    Kind doing = Kind::ends;    // by the marks pushed
-    bool busy = false;          // by the marks passed
-    std::int64_t since_ns = 0;  // busy since
-    std::int64_t last_ns = 0;   // of the last mark passed
-    double last_gpu_ns = 0;     // the same by the GPU's clock
+    Kind last_pushed = Kind::end;  // by the marks pushed
+    bool busy = false;             // by the marks passed
+    std::int64_t since_ns = 0;     // busy since
+    std::int64_t last_ns = 0;      // of the last mark passed
+    double last_gpu_ns = 0;        // the same by the GPU's clock
   };
 
-  cudaError_t push(Lane& lane, Kind kind, StreamRole on) STRATA_REQUIRES(mutex_);
+  cudaError_t push(StreamTimeline& timeline, Kind kind, StreamRole on) STRATA_REQUIRES(mutex_);
   void collect_all() STRATA_REQUIRES(mutex_);
-  bool pass(Lane& lane) STRATA_REQUIRES(mutex_);
+  bool read_mark(StreamTimeline& timeline) STRATA_REQUIRES(mutex_);
   void move_origin(std::int64_t settled_ns) STRATA_REQUIRES(mutex_);
 
   const Clock& clock_;
@@ -94,7 +95,7 @@ class CudaTimeline {
 
   // Held over CUDA calls, so that no callback of the driver may take it.
   Mutex mutex_;
-  std::vector<Lane> lanes_ STRATA_GUARDED_BY(mutex_);
+  std::vector<StreamTimeline> timelines_ STRATA_GUARDED_BY(mutex_);
   cudaEvent_t origin_ STRATA_GUARDED_BY(mutex_) =
       nullptr;  // an event that has passed, by which others are timed
   bool origin_passed_ STRATA_GUARDED_BY(mutex_) = false;

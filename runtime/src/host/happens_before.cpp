@@ -130,7 +130,7 @@ void HappensBefore::remember(const Site& site) {
   }
 }
 
-void HappensBefore::forget_what_the_host_waited_for() {
+void HappensBefore::drop_host_covered_records() {
   for (auto it = segments_.begin(); it != segments_.end();) {
     Segment& segment = it->second;
     if (segment.writer.stream >= 0 && covers(host_, segment.writer)) segment.writer = Site{};
@@ -146,17 +146,17 @@ std::string HappensBefore::describe(const Site& site) {
              memory_.describe(site.access.data, site.access.bytes));
 }
 
-Status HappensBefore::outside_its_buffer(const char* label, const Access& access) const {
-  const std::optional<Block> block = memory_.find(access.data);
-  if (!block) return {};
-  if (block->freed)
+Status HappensBefore::check_allocation(const char* label, const Access& access) const {
+  const std::optional<Allocation> allocation = memory_.find(access.data);
+  if (!allocation) return {};
+  if (allocation->freed)
     return Status::error(
         Code::internal,
         str(label, " ", verb(access), memory_.describe(access.data, access.bytes), ", which was freed"));
-  if (access.data + access.bytes > block->data + block->bytes)
+  if (access.data + access.bytes > allocation->data + allocation->bytes)
     return Status::error(Code::internal,
                          str(label, " ", verb(access), memory_.describe(access.data, access.bytes),
-                             ", past its end at ", block->bytes));
+                             ", past its end at ", allocation->bytes));
   return {};
 }
 
@@ -167,21 +167,21 @@ Status HappensBefore::queued(int stream, std::uint64_t sequence, const char* lab
   Status verdict;
   for (const Access& access : accesses) {
     const Site site{stream, sequence, label, access};
-    if (verdict.is_ok()) verdict = outside_its_buffer(label, access);
+    if (verdict.is_ok()) verdict = check_allocation(label, access);
     const Site* const other = verdict.is_ok() ? conflict(access, clock) : nullptr;
     if (other != nullptr)
       verdict = Status::error(Code::internal,
                               str("no event orders these: ", describe(*other), "; then ", describe(site)));
   }
   for (const Access& access : accesses) remember({stream, sequence, label, access});
-  if (segments_.size() >= sweep_at_) forget_what_the_host_waited_for();
+  if (segments_.size() >= sweep_at_) drop_host_covered_records();
   return verdict;
 }
 
 Status HappensBefore::host_access(const Access& access) {
   if (access.bytes == 0) return {};
   const MutexLock lock(mutex_);
-  STRATA_TRY(outside_its_buffer("the host", access));
+  STRATA_TRY(check_allocation("the host", access));
   const Site* const other = conflict(access, host_);
   if (other == nullptr) return {};
   return Status::error(Code::internal, str("the host did not wait: ", describe(*other), "; then the host ",

@@ -11,17 +11,17 @@
 #include <strata/runtime/status.h>
 #include <strata/runtime/thread_annotations.h>
 
-#include "host/host_memory.h"
+#include "host/host_allocator.h"
 
 namespace strata::detail {
 
 /// Finds accesses that no event orders. Streams and the host carry vector clocks (one entry sequence per
 /// stream); since a stream's order is settled when work is queued, all of it is checked then, whatever runs
 /// when, and the verdict is the same in every run. The host's own accesses need no record: whatever is queued
-/// later comes after them. All host threads count as one. Thread-safe; its lock comes before HostMemory's.
+/// later comes after them. All host threads count as one. Thread-safe; its lock comes before HostAllocator's.
 class HappensBefore {
  public:
-  explicit HappensBefore(const HostMemory& memory) : memory_(memory) {}
+  explicit HappensBefore(const HostAllocator& memory) : memory_(memory) {}
 
   void open_stream(int stream, StreamRole role) STRATA_EXCLUDES(mutex_);
   /// Entry `sequence` of `stream` touches `accesses`. Errors: `internal`, naming both sites.
@@ -76,11 +76,11 @@ class HappensBefore {
   const Site* conflict(const Access& access, const VectorClock& clock) STRATA_REQUIRES(mutex_);
   void remember(const Site& site) STRATA_REQUIRES(mutex_);
   void split_at(const std::byte* at) STRATA_REQUIRES(mutex_);
-  void forget_what_the_host_waited_for() STRATA_REQUIRES(mutex_);
-  Status outside_its_buffer(const char* label, const Access& access) const;
+  void drop_host_covered_records() STRATA_REQUIRES(mutex_);
+  Status check_allocation(const char* label, const Access& access) const;
   std::string describe(const Site& site) STRATA_REQUIRES(mutex_);
 
-  const HostMemory& memory_;
+  const HostAllocator& memory_;
   Mutex mutex_;
   std::vector<StreamClock> streams_ STRATA_GUARDED_BY(mutex_);
   VectorClock host_ STRATA_GUARDED_BY(mutex_);

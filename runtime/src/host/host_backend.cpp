@@ -9,10 +9,10 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
-#include "host/executor.h"
+#include "host/stream_executor.h"
 #include "host/happens_before.h"
-#include "host/host_memory.h"
-#include "host/scheduler.h"
+#include "host/host_allocator.h"
+#include "host/stream_scheduler.h"
 
 namespace strata {
 namespace detail {
@@ -31,14 +31,14 @@ class HostBackend final : public Backend {
  public:
   HostBackend(const HostBackendOptions& options, ThreadPool& pool, Clock& clock)
       : pool_(pool),
-        poisons_(options.check || options.schedule == Schedule::latest_legal),
-        drains_before_free_(options.schedule == Schedule::threads),
+        poisons_(options.check || options.schedule == StreamSchedule::latest_legal),
+        drains_before_free_(options.schedule == StreamSchedule::threads),
         memory_({options.device_bytes, options.pinned_bytes, poisons_ ? Fill::poison : Fill::zero,
                  options.huge_pages, poisons_ ? kQuarantineBytes : 0}),
         executor_(options, pool, clock),
-        stalls_(clock, options.trace == nullptr ? nullptr : &options.trace->add_track("compute waits for")),
-        timed_(options.schedule == Schedule::threads),
-        scheduler_(options.schedule == Schedule::threads
+        stalls_(clock, options.trace == nullptr ? nullptr : &options.trace->add_track("compute stalls")),
+        timed_(options.schedule == StreamSchedule::threads),
+        scheduler_(options.schedule == StreamSchedule::threads
                        ? make_threaded_scheduler(executor_, options.queue_depth, &stalls_)
                        : make_latest_legal_scheduler(executor_, options.queue_depth)) {
     if (options.check) checker_ = std::make_unique<HappensBefore>(memory_);
@@ -80,7 +80,7 @@ class HostBackend final : public Backend {
   Status wait_on_async(const Event& event, Stream& stream) override;
   Status wait(const Event& event) override {
     assert_outside_host_call();
-    const HostWaits waits(event.stream < 0 ? nullptr : stalls(), role_of(event));
+    const HostWaitScope waits(event.stream < 0 ? nullptr : stall_meter(), role_of(event));
     Status status = scheduler_->await(event);
     if (checker_) checker_->host_waited(event);
     return status;
@@ -95,7 +95,7 @@ class HostBackend final : public Backend {
     return checker_ ? checker_->host_access(access) : Status();
   }
 
-  StallMeter* stalls() noexcept override { return timed_ ? &stalls_ : nullptr; }
+  StallMeter* stall_meter() noexcept override { return timed_ ? &stalls_ : nullptr; }
   BackendCounters counters() const override {
     BackendCounters counters;
     counters.buffers_created = memory_.created();
@@ -127,15 +127,15 @@ class HostBackend final : public Backend {
     assert_outside_host_call();
     Status verdict;
     if (checker_) verdict = checker_->queued(stream.id(), next_sequence(stream), label, accesses);
-    Work& work = scheduler_->claim(stream.id());
-    work.queued_ns = executor_.now_ns();
+    StreamEntry& entry = scheduler_->claim(stream.id());
+    entry.queued_ns = executor_.now_ns();
     if (verdict.is_ok()) {
-      fill(work);
+      fill(entry);
     } else {
-      work.kind = Work::Kind::fail;
-      work.failure = std::move(verdict);
+      entry.kind = StreamEntry::Kind::fail;
+      entry.failure = std::move(verdict);
     }
-    scheduler_->commit(stream.id());
+    scheduler_->publish(stream.id());
     return {};
   }
   StreamRole role_of(const Event& event) {
@@ -143,19 +143,19 @@ class HostBackend final : public Backend {
   }
   std::uint64_t next_sequence(Stream& stream) { return scheduler_->last_event(stream.id()).sequence + 1; }
   bool on_device(const std::byte* data) const {
-    const std::optional<Block> block = memory_.find(data);
-    return block && block->kind == MemoryKind::device;
+    const std::optional<Allocation> allocation = memory_.find(data);
+    return allocation && allocation->kind == MemoryKind::device;
   }
 
   ThreadPool& pool_;
   const bool poisons_, drains_before_free_;
   DeviceInfo info_;
-  HostMemory memory_;
+  HostAllocator memory_;
   std::unique_ptr<HappensBefore> checker_;
-  Executor executor_;
+  StreamExecutor executor_;
   StallMeter stalls_;
   const bool timed_;
-  std::unique_ptr<Scheduler> scheduler_;  // last: its workers use everything above
+  std::unique_ptr<StreamScheduler> scheduler_;  // last: its workers use everything above
 };
 
 Status HostBackend::copy_async(BufferView dst, ConstBufferView src, Stream& stream) {
@@ -163,20 +163,20 @@ Status HostBackend::copy_async(BufferView dst, ConstBufferView src, Stream& stre
   if (dst.bytes == 0) return {};
   const bool to_device = on_device(dst.data), from_device = on_device(src.data);
   const std::array accesses{Access{src.data, src.bytes, false}, Access{dst.data, dst.bytes, true}};
-  return push(stream, "copy", accesses, [&](Work& work) {
-    work.kind = Work::Kind::copy;
-    work.to_device = to_device;
-    work.from_device = from_device;
-    work.dst = dst;
-    work.src = src.data;
+  return push(stream, "copy", accesses, [&](StreamEntry& entry) {
+    entry.kind = StreamEntry::Kind::copy;
+    entry.to_device = to_device;
+    entry.from_device = from_device;
+    entry.dst = dst;
+    entry.src = src.data;
   });
 }
 
 Status HostBackend::host_call_async(const HostCall& call, Stream& stream) {
   if (!call) return Status::error(Code::invalid, "a host call without a function");
-  return push(stream, call.label(), call.accesses(), [&](Work& work) {
-    work.kind = Work::Kind::call;
-    work.call = call;
+  return push(stream, call.label(), call.accesses(), [&](StreamEntry& entry) {
+    entry.kind = StreamEntry::Kind::call;
+    entry.call = call;
   });
 }
 
@@ -184,9 +184,9 @@ Status HostBackend::discard_async(BufferView view, Stream& stream) {
   STRATA_TRY(memory_.check_bounds("discard", view.data, view.bytes));
   if (!poisons_ || view.bytes == 0) return {};
   const std::array accesses{Access{view.data, view.bytes, true}};
-  return push(stream, "discard", accesses, [&](Work& work) {
-    work.kind = Work::Kind::poison;
-    work.dst = view;
+  return push(stream, "discard", accesses, [&](StreamEntry& entry) {
+    entry.kind = StreamEntry::Kind::poison;
+    entry.dst = view;
   });
 }
 
@@ -194,11 +194,11 @@ Status HostBackend::wait_on_async(const Event& event, Stream& stream) {
   assert_outside_host_call();
   if (event.stream < 0 || event.stream == stream.id()) return {};
   if (checker_) checker_->waits(stream.id(), next_sequence(stream), event);
-  Work& work = scheduler_->claim(stream.id());
-  work.kind = Work::Kind::wait;
-  work.event = event;
-  work.queued_ns = executor_.now_ns();
-  scheduler_->commit(stream.id());
+  StreamEntry& entry = scheduler_->claim(stream.id());
+  entry.kind = StreamEntry::Kind::wait;
+  entry.event = event;
+  entry.queued_ns = executor_.now_ns();
+  scheduler_->publish(stream.id());
   return {};
 }
 

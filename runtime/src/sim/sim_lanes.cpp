@@ -11,7 +11,7 @@ namespace {
 constexpr std::array<const char*, kSimLanes> kNames = {"compute",    "h2d",       "d2h",       "cpu",
                                                        "collective", "nvme_read", "nvme_write"};
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kNoTimeNs = 1e-3;  // less than this is rounding
+constexpr double kRoundingNs = 1e-3;  // less than this is rounding
 
 // Of those that are streams.
 std::optional<StreamRole> role_of(std::size_t lane) {
@@ -27,21 +27,21 @@ static_assert(static_cast<std::size_t>(SimLane::cpu) == static_cast<std::size_t>
 
 SimLanes::SimLanes(const SimOptions& options) : options_(options) {}
 
-void SimLanes::record_into(Trace& trace) {
+void SimLanes::set_trace(Trace& trace) {
   for (std::size_t i = 0; i < kSimLanes; ++i) lanes_[i].track = &trace.add_track(kNames[i]);
 }
 
 std::uint64_t SimLanes::push_work(SimLane lane, double ns, const char* label, std::int64_t arg) {
-  Lane& to = of(lane);
-  if (to.entries.empty()) to.told = false;
+  LaneQueue& to = of(lane);
+  if (to.entries.empty()) to.reported = false;
   to.entries.push_back({std::max(ns, 0.0), {}, label, arg, -1});
   return ++to.queued;
 }
 
 void SimLanes::push_wait(SimLane lane, SimPoint point) {
   if (is_complete(point)) return;
-  Lane& to = of(lane);
-  if (to.entries.empty()) to.told = false;
+  LaneQueue& to = of(lane);
+  if (to.entries.empty()) to.reported = false;
   to.entries.push_back({-1, point, "", 0, -1});
   ++to.queued;
 }
@@ -49,7 +49,7 @@ void SimLanes::push_wait(SimLane lane, SimPoint point) {
 void SimLanes::run_until(SimPoint point) {
   if (is_complete(point)) return;
   run(kNever, point);
-  pass(options_.wake_s * 1e9);
+  advance(options_.wake_s * 1e9);
 }
 
 bool SimLanes::run_until(SimPoint point, double ns) {
@@ -58,10 +58,10 @@ bool SimLanes::run_until(SimPoint point, double ns) {
 }
 
 // What waited for a point that is complete goes on; one may free another.
-void SimLanes::end_waits() {
+void SimLanes::resolve_waits() {
   for (bool again = true; again;) {
     again = false;
-    for (Lane& lane : lanes_)
+    for (LaneQueue& lane : lanes_)
       while (!lane.entries.empty() && lane.entries.front().left_ns < 0 &&
              is_complete(lane.entries.front().after)) {
         Entry& wait = lane.entries.front();
@@ -71,28 +71,28 @@ void SimLanes::end_waits() {
           continue;
         }
         wait.left_ns = options_.wake_s * 1e9;  // it stood still, and has to be woken
-        lane.told = false;
+        lane.reported = false;
       }
   }
 }
 
-void SimLanes::finish(Lane& lane) {
+void SimLanes::finish(LaneQueue& lane) {
   const Entry& entry = lane.entries.front();
   if (lane.track != nullptr && entry.begun_ns >= 0 && *entry.label != '\0')
     lane.track->span(entry.label, entry.arg, static_cast<std::int64_t>(entry.begun_ns),
                      static_cast<std::int64_t>(now_ns_));
   lane.entries.pop_front();
   ++lane.done;
-  lane.told = false;
+  lane.reported = false;
 }
 
-void SimLanes::tell() {
+void SimLanes::report() {
   for (std::size_t i = 0; i < kSimLanes; ++i) {
-    Lane& lane = lanes_[i];
+    LaneQueue& lane = lanes_[i];
     if (!lane.entries.empty() && lane.entries.front().begun_ns < 0) lane.entries.front().begun_ns = now_ns_;
     const std::optional<StreamRole> role = role_of(i);
-    if (meter_ == nullptr || !role || lane.told) continue;
-    lane.told = true;
+    if (meter_ == nullptr || !role || lane.reported) continue;
+    lane.reported = true;
     if (lane.entries.empty())
       meter_->stream_is_idle(*role);
     else if (lane.entries.front().left_ns >= 0)
@@ -125,8 +125,8 @@ std::array<double, kSimLanes> SimLanes::speeds() const noexcept {
 
 void SimLanes::run(double until_ns, std::optional<SimPoint> goal) {
   for (;;) {
-    end_waits();
-    tell();
+    resolve_waits();
+    report();
     if (goal && is_complete(*goal)) return;
     const std::array<double, kSimLanes> speed = speeds();
     double step = kNever;
@@ -139,10 +139,10 @@ void SimLanes::run(double until_ns, std::optional<SimPoint> goal) {
     now_ns_ += std::max(passed, 0.0);
     for (std::size_t i = 0; i < kSimLanes; ++i) {
       if (speed[i] <= 0) continue;
-      Lane& lane = lanes_[i];
+      LaneQueue& lane = lanes_[i];
       lane.entries.front().left_ns -= passed * speed[i];
       lane.busy_ns += passed;
-      if (lane.entries.front().left_ns <= kNoTimeNs) {
+      if (lane.entries.front().left_ns <= kRoundingNs) {
         lane.entries.front().left_ns = 0;
         finish(lane);
       }

@@ -31,15 +31,15 @@ class SimLanes {
   bool is_complete(SimPoint point) const noexcept { return of(point.lane).done >= point.number; }
 
   /// Time passes: so long, or until `point` is complete (asserts that it will be).
-  void pass(double ns) { run(now_ns_ + ns, std::nullopt); }
+  void advance(double ns) { run(now_ns_ + ns, std::nullopt); }
   void run_until(SimPoint point);
   /// The same for `ns` at most; whether it is complete.
   bool run_until(SimPoint point, double ns);
 
   double busy_ns(SimLane lane) const noexcept { return of(lane).busy_ns; }
   /// Where lanes tell what they do; both may be null.
-  void watch(StallMeter* meter) noexcept { meter_ = meter; }
-  void record_into(Trace& trace);
+  void set_meter(StallMeter* meter) noexcept { meter_ = meter; }
+  void set_trace(Trace& trace);
 
  private:
   struct Entry {
@@ -49,23 +49,23 @@ class SimLanes {
     std::int64_t arg = 0;
     double begun_ns = -1;
   };
-  struct Lane {
+  struct LaneQueue {
     std::deque<Entry> entries;
     std::uint64_t queued = 0, done = 0;
     double busy_ns = 0;
     Trace::Track* track = nullptr;
-    bool told = false;  ///< the meter of what stands in front
+    bool reported = false;  ///< the meter of what stands in front
   };
-  Lane& of(SimLane lane) noexcept { return lanes_[static_cast<std::size_t>(lane)]; }
-  const Lane& of(SimLane lane) const noexcept { return lanes_[static_cast<std::size_t>(lane)]; }
+  LaneQueue& of(SimLane lane) noexcept { return lanes_[static_cast<std::size_t>(lane)]; }
+  const LaneQueue& of(SimLane lane) const noexcept { return lanes_[static_cast<std::size_t>(lane)]; }
   void run(double until_ns, std::optional<SimPoint> goal);
-  void end_waits();
-  void tell();
+  void resolve_waits();
+  void report();
   std::array<double, kSimLanes> speeds() const noexcept;
-  void finish(Lane& lane);
+  void finish(LaneQueue& lane);
 
   const SimOptions options_;
-  std::array<Lane, kSimLanes> lanes_;
+  std::array<LaneQueue, kSimLanes> lanes_;
   double now_ns_ = 0;
   StallMeter* meter_ = nullptr;
 };

@@ -5,7 +5,7 @@
 
 #include <strata/runtime/assert.h>
 
-#include "host/host_memory.h"
+#include "host/host_allocator.h"
 #include "sim/sim_lanes.h"
 
 namespace strata {
@@ -18,7 +18,7 @@ class SimClock final : public Clock {
   explicit SimClock(SimLanes& lanes) : lanes_(lanes) {}
   std::int64_t now_ns() const noexcept override { return std::llround(lanes_.now_ns()); }
   void wait_until(std::int64_t deadline_ns) override {
-    lanes_.pass(std::max(0.0, static_cast<double>(deadline_ns) - lanes_.now_ns()));
+    lanes_.advance(std::max(0.0, static_cast<double>(deadline_ns) - lanes_.now_ns()));
   }
 
  private:
@@ -32,9 +32,9 @@ class SimBackend final : public Backend {
         lanes_(lanes),
         memory_({.fill = Fill::unreachable, .huge_pages = false}),
         stalls_(clock, nullptr) {
-    lanes_.watch(&stalls_);
+    lanes_.set_meter(&stalls_);
   }
-  ~SimBackend() override { lanes_.watch(nullptr); }
+  ~SimBackend() override { lanes_.set_meter(nullptr); }
 
   const DeviceInfo& info() const noexcept override { return info_; }
   Result<Buffer> allocate(MemoryKind kind, std::size_t bytes) override {
@@ -74,7 +74,7 @@ class SimBackend final : public Backend {
   }
   Status wait(const Event& event) override {
     if (event.stream < 0) return {};
-    const HostWaits waits(&stalls_, roles_[static_cast<std::size_t>(event.stream)]);
+    const HostWaitScope waits(&stalls_, roles_[static_cast<std::size_t>(event.stream)]);
     lanes_.run_until(point_of(event));
     return {};
   }
@@ -96,7 +96,7 @@ class SimBackend final : public Backend {
       counters.busy_ns[i] = std::llround(lanes_.busy_ns(static_cast<SimLane>(i)));
     return counters;
   }
-  StallMeter* stalls() noexcept override { return &stalls_; }
+  StallMeter* stall_meter() noexcept override { return &stalls_; }
 
   static double transfer_ns(const SimOptions& options, SimLane lane, std::size_t bytes) noexcept {
     const SimOptions::Rate& rate = options.rates[static_cast<std::size_t>(lane)];
@@ -114,14 +114,14 @@ class SimBackend final : public Backend {
   }
   SimPoint point_of(const Event& event) const noexcept { return {lane_of(event.stream), event.sequence}; }
   void queue(SimLane lane, double ns, const char* label, std::int64_t arg) {
-    lanes_.pass(options_.queue_s * 1e9);
+    lanes_.advance(options_.launch_overhead_s * 1e9);
     lanes_.push_work(lane, ns, label, arg);
   }
 
   const SimOptions& options_;
   SimLanes& lanes_;
   const DeviceInfo info_{DeviceKind::null, "simulated", 0};
-  HostMemory memory_;
+  HostAllocator memory_;
   StallMeter stalls_;
   std::vector<StreamRole> roles_;
   std::uint64_t copies_ = 0;
@@ -135,12 +135,12 @@ class SimulatedMachine final : public Simulation {
 
   Backend& backend() noexcept override { return backend_; }
   Clock& clock() noexcept override { return clock_; }
-  void record_into(Trace& trace) override { lanes_.record_into(trace); }
+  void set_trace(Trace& trace) override { lanes_.set_trace(trace); }
 
   std::uint64_t request(SimLane lane, std::size_t bytes) override {
     STRATA_ASSERT(lane == SimLane::nvme_read || lane == SimLane::nvme_write, "a request to no slow tier");
-    carried_[static_cast<std::size_t>(lane)] += bytes;
-    lanes_.pass(options_.queue_s * 1e9);
+    transferred_[static_cast<std::size_t>(lane)] += bytes;
+    lanes_.advance(options_.launch_overhead_s * 1e9);
     return lanes_.push_work(lane, SimBackend::transfer_ns(options_, lane, bytes), "request",
                             static_cast<std::int64_t>(bytes));
   }
@@ -149,9 +149,9 @@ class SimulatedMachine final : public Simulation {
     return lanes_.run_until({lane, number}, static_cast<double>(ns));
   }
   double busy_s(SimLane lane) const noexcept override { return lanes_.busy_ns(lane) * 1e-9; }
-  std::uint64_t carried_bytes(SimLane lane) const noexcept override {
+  std::uint64_t transferred_bytes(SimLane lane) const noexcept override {
     const auto i = static_cast<std::size_t>(lane);
-    return i < kStreamRoles ? backend_.counters().copied_bytes[i] : carried_[i];
+    return i < kStreamRoles ? backend_.counters().copied_bytes[i] : transferred_[i];
   }
 
  private:
@@ -159,7 +159,7 @@ class SimulatedMachine final : public Simulation {
   SimLanes lanes_;
   SimClock clock_;
   SimBackend backend_;
-  std::array<std::uint64_t, kSimLanes> carried_{};
+  std::array<std::uint64_t, kSimLanes> transferred_{};
 };
 
 }  // namespace

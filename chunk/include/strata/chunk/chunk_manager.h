@@ -37,7 +37,7 @@ class ChunkPin {
   }
   ~ChunkPin();
   BufferView view() const noexcept { return view_; }  ///< valid while the pin lives
-  CopyKey key() const noexcept { return key_; }
+  PayloadKey key() const noexcept { return key_; }
   explicit operator bool() const noexcept { return manager_ != nullptr; }
 
  private:
@@ -51,7 +51,7 @@ class ChunkPin {
     std::swap(view_, other.view_);
   }
   ChunkManager* manager_ = nullptr;
-  CopyKey key_;
+  PayloadKey key_;
   Tier tier_ = Tier::device;
   Intent intent_ = Intent::read;
   Stream* stream_ = nullptr;
@@ -61,7 +61,7 @@ class ChunkPin {
 /// One use of a payload in the known schedule.
 struct Use {
   std::int32_t position = 0;
-  CopyKey key;
+  PayloadKey key;
   Tier tier = Tier::device;
 };
 
@@ -80,13 +80,13 @@ struct ManagerCounters {
 /// only for the slow tier.
 class ChunkManager {
  public:
-  struct Memory {
+  struct Slabs {
     BufferView device, pinned;  ///< slabs of Placement::bytes() each
   };
-  /// Homes and windows are laid out in `memory` and charged to `budgets`, for as long as the manager lives.
+  /// Homes and windows are laid out in `slabs` and charged to `budgets`, for as long as the manager lives.
   /// All references outlive it. Errors: `invalid` slab sizes, `does_not_fit`.
   static Result<std::unique_ptr<ChunkManager>> create(const ChunkLayout& layout, const Placement& placement,
-                                                      const Memory& memory, Backend& backend, Mover& mover,
+                                                      const Slabs& slabs, Backend& backend, Mover& mover,
                                                       std::array<Budget*, kTiers> budgets);
   ~ChunkManager();  ///< asserts that no pin lives
 
@@ -101,7 +101,7 @@ class ChunkManager {
 
   /// Makes `key` resident in `tier` (device or pinned), ready for work queued on `stream` from now on.
   /// Errors: `does_not_fit` when every slot of its class is pinned; those of the moves it takes.
-  Result<ChunkPin> pin(CopyKey key, Tier tier, Intent intent, Stream& stream);
+  Result<ChunkPin> pin(PayloadKey key, Tier tier, Intent intent, Stream& stream);
 
   /// The first failure that a pin's end could not return. From then on nobody knows when that pin's work
   /// ends, so pins and moves are refused with it for good: they would be ordered after nothing.
@@ -110,48 +110,48 @@ class ChunkManager {
   /// Begins to make `key` resident in `tier` if that takes no slot from something used sooner, nor from what
   /// has only just begun its way to the slow tier. True when it is there or on its way. The read from the
   /// slow tier that a prefetch to the device needs is waited for.
-  Result<bool> prefetch(CopyKey key, Tier tier);
+  Result<bool> prefetch(PayloadKey key, Tier tier);
 
   /// Has the newest contents written to the payload's home, if they are not there, and queues what that
   /// takes. Writes to nvme are bounded by the spare slots: the oldest is waited for when they are out.
-  Status send_home(CopyKey key);
+  Status write_back(PayloadKey key);
 
-  /// What is stored of `key`, whose home is nvme, may be asked back: until accept(), restore() or the next
-  /// guard() it stays there beside what is sent home. Sends it home first where it is not there. Errors:
+  /// What is stored of `key`, whose home is nvme, may be asked back: until commit(), rollback() or the next
+  /// snapshot() it stays there beside what is sent home. Sends it home first where it is not there. Errors:
   /// those of what was under way, and then nothing is guarded.
-  Status guard(CopyKey key);
-  bool guarded(CopyKey key) const noexcept { return guarded_[index(key)]; }
-  /// What was stored at guard() is given up, once what followed it is stored. Nothing where it is not
+  Status snapshot(PayloadKey key);
+  bool has_snapshot(PayloadKey key) const noexcept { return has_snapshot_[index(key)]; }
+  /// What was stored at snapshot() is given up, once what followed it is stored. Nothing where it is not
   /// guarded.
-  Status accept(CopyKey key);
-  /// What was stored at guard() is the newest again; what followed it is dead, and failures of writing it are
-  /// of no account. Nothing where it is not guarded. The key is not pinned.
-  void restore(CopyKey key) noexcept;
+  Status commit(PayloadKey key);
+  /// What was stored at snapshot() is the newest again; what followed it is dead, and failures of writing it
+  /// are of no account. Nothing where it is not guarded. The key is not pinned.
+  void rollback(PayloadKey key) noexcept;
 
   /// The contents are dead; slots other than the home are free again. Not for pinned payloads.
-  Status drop(CopyKey key);
+  Status drop(PayloadKey key);
   /// The contents of `from` in `tier` become the newest of `to`, of the same size, whose home that is: the
   /// two exchange slots, nothing is copied, and `from` is dropped. Neither is pinned. Errors: `internal`
   /// where `from` is not there; those of what was under way, and then nothing has changed.
-  Status hand_over(CopyKey from, CopyKey to, Tier tier);
+  Status transfer(PayloadKey from, PayloadKey to, Tier tier);
   /// Gives up the copy in `tier`, which is not its home; sends it home first where it is the newest.
-  Status evict(CopyKey key, Tier tier);
+  Status evict(PayloadKey key, Tier tier);
 
   /// Submits writes whose contents have become final. Cheap; call it often.
   Status pump();
   /// Submits them all, waiting for what they contain; they go on while the caller waits for other things.
-  Status submit_all();
+  Status submit_write_backs();
   /// Waits for everything on its way to the slow tier.
-  Status settle_all();
+  Status wait_write_backs();
   /// After a failure elsewhere: waits for all that is under way. A read or write that fails is as if never
   /// begun, so that its error does not meet a later, unconcerned caller.
-  void stand_down() noexcept;
+  void abort_pending() noexcept;
 
-  Residency state(CopyKey key, Tier tier) const noexcept { return copy(key, tier).state; }
-  std::uint32_t generation(CopyKey key) const noexcept;
+  Residency state(PayloadKey key, Tier tier) const noexcept { return copy(key, tier).state; }
+  std::uint32_t generation(PayloadKey key) const noexcept;
   std::size_t used_slots(Tier tier, std::uint32_t slot_class) const noexcept;
   /// The most that used_slots() ever was. As every decision, a function of the schedule alone.
-  std::size_t most_used_slots(Tier tier, std::uint32_t slot_class) const noexcept;
+  std::size_t peak_used_slots(Tier tier, std::uint32_t slot_class) const noexcept;
   const ManagerCounters& counters() const noexcept { return counters_; }
   const ChunkLayout& layout() const noexcept { return layout_; }
   const Placement& placement() const noexcept { return placement_; }
@@ -185,77 +185,79 @@ class ChunkManager {
   struct Pool {  ///< the slots of one (tier, class)
     std::vector<Slot> slots;
     FreeSlots free;
-    std::size_t most_used = 0;  ///< homes and window slots held at once
+    std::size_t peak_used = 0;  ///< homes and window slots held at once
   };
   struct Copy {
     Residency state = Residency::absent;
     std::int32_t slot = -1;
     std::int32_t pins = 0;
-    IoTicket arriving;          ///< filling from the slow tier
-    std::uint64_t used_in = 0;  ///< epoch of the last pin
-    bool written = false;       ///< by the pin that lives
+    IoTicket fetch_ticket;              ///< filling from the slow tier
+    std::uint64_t last_used_epoch = 0;  ///< epoch of the last pin
+    bool written = false;               ///< by the pin that lives
   };
-  struct Drain {  ///< a write to the slow tier that has begun
-    CopyKey key;
+  struct WriteBack {  ///< a write to the slow tier that has begun
+    PayloadKey key;
     IoTicket ticket;
     bool submitted = false;
   };
 
   ChunkManager(const ChunkLayout& layout, const Placement& placement, Backend& backend, Mover& mover,
                std::array<Budget*, kTiers> budgets);
-  Status lay_out(const Memory& memory);
-  Status list_keys();
-  Status list_spares();
-  Status lay_out_slots(Tier tier, BufferView slab);
+  Status initialize(const Slabs& slabs);
+  Status init_copies();
+  Status init_write_back_limits();
+  Status carve_slots(Tier tier, BufferView slab);
   Status charge(Tier tier, std::size_t bytes, const char* what);
 
-  std::size_t index(CopyKey key) const noexcept {
+  std::size_t index(PayloadKey key) const noexcept {
     return key.chunk * kPayloads + static_cast<std::size_t>(key.payload);
   }
-  Copy& copy(CopyKey key, Tier tier) noexcept { return copies_[index(key)][static_cast<std::size_t>(tier)]; }
-  const Copy& copy(CopyKey key, Tier tier) const noexcept {
+  Copy& copy(PayloadKey key, Tier tier) noexcept {
     return copies_[index(key)][static_cast<std::size_t>(tier)];
   }
-  Pool& pool(CopyKey key, Tier tier) noexcept {
+  const Copy& copy(PayloadKey key, Tier tier) const noexcept {
+    return copies_[index(key)][static_cast<std::size_t>(tier)];
+  }
+  Pool& pool(PayloadKey key, Tier tier) noexcept {
     return pools_[static_cast<std::size_t>(tier)][class_of_[index(key)]];
   }
-  Slot& slot(CopyKey key, Tier tier) noexcept {
+  Slot& slot(PayloadKey key, Tier tier) noexcept {
     return pool(key, tier).slots[static_cast<std::size_t>(copy(key, tier).slot)];
   }
-  void become(CopyKey key, Tier tier, Residency to);
+  void set_state(PayloadKey key, Tier tier, Residency to);
 
-  std::int32_t next_use(CopyKey key, Tier tier) const noexcept;
-  std::size_t slot_bytes(CopyKey key) const noexcept {
+  std::int32_t next_use(PayloadKey key, Tier tier) const noexcept;
+  std::size_t slot_bytes(PayloadKey key) const noexcept {
     return placement_.classes[class_of_[index(key)]].slot_bytes;
   }
-  bool valid(CopyKey key, Tier tier) const noexcept { return copy(key, tier).state != Residency::absent; }
-  CopyKey key_of(std::int32_t owner) const noexcept {
+  bool valid(PayloadKey key, Tier tier) const noexcept { return copy(key, tier).state != Residency::absent; }
+  PayloadKey key_of(std::int32_t owner) const noexcept {
     const auto i = static_cast<std::uint32_t>(owner);
     return {i / static_cast<std::uint32_t>(kPayloads), static_cast<Payload>(i % kPayloads)};
   }
-  Result<bool> take_slot(CopyKey key, Tier tier, std::int32_t needed_at);
-  Result<bool> make_room(CopyKey key, Tier tier, std::int32_t needed_at);
-  void give_slot(CopyKey key, Tier tier);
-  Status leave(CopyKey key, Tier tier);
-  Result<bool> fetch(CopyKey key, Tier tier, std::int32_t needed_at);
-  Status copy_between(CopyKey key, Tier from, Tier to);
-  Status arrive(CopyKey key, Tier tier);
+  Result<bool> acquire_slot(PayloadKey key, Tier tier, std::int32_t needed_at);
+  Result<bool> make_room(PayloadKey key, Tier tier, std::int32_t needed_at);
+  void release_slot(PayloadKey key, Tier tier);
+  Status release_copy(PayloadKey key, Tier tier);
+  Result<bool> fetch(PayloadKey key, Tier tier, std::int32_t needed_at);
+  Status copy_between(PayloadKey key, Tier from, Tier to);
+  Status complete_fetch(PayloadKey key, Tier tier);
   Status wait_on(const Fence& fence, Stream& stream);
   Status wait_on_host(const Fence& fence);
-  Status begin_read(CopyKey key, Tier tier);
-  void give_back_unfilled(CopyKey key, Tier tier);
-  bool is_last_without_home(CopyKey key, Tier tier) const noexcept;
-  Status quiesce(CopyKey key);
-  Status make_ready(CopyKey key, Tier tier, Intent intent, Stream& stream);
-  void take_over(CopyKey key, Tier tier);
-  void settle_dirty(CopyKey key, Tier keep);
-  Status begin_drain(CopyKey key);
-  Status submit(Drain& drain);
+  Status begin_read(PayloadKey key, Tier tier);
+  void release_unfilled_slot(PayloadKey key, Tier tier);
+  bool is_last_without_home(PayloadKey key, Tier tier) const noexcept;
+  Status quiesce(PayloadKey key);
+  Status make_ready(PayloadKey key, Tier tier, Intent intent, Stream& stream);
+  void invalidate_other_copies(PayloadKey key, Tier tier);
+  void mark_clean(PayloadKey key, Tier keep);
+  Status begin_write_back(PayloadKey key);
+  Status submit(WriteBack& pending);
   Status await(IoTicket ticket);
-  Status submit_when_final(Drain& drain);
-  Status settle(std::size_t drain);
-  bool is_young_drain(CopyKey key) const noexcept;
-  Status settle_key(CopyKey key);
+  Status submit_when_final(WriteBack& pending);
+  Status wait_write_back(std::size_t i);
+  bool is_recent_write_back(PayloadKey key) const noexcept;
+  Status wait_write_back(PayloadKey key);
   void unpin(ChunkPin& pin) noexcept;
 
   const ChunkLayout& layout_;
@@ -266,10 +268,10 @@ class ChunkManager {
   std::vector<std::uint32_t> class_of_;           // by key
   std::vector<std::array<Copy, kTiers>> copies_;  // by key
   std::vector<std::uint32_t> generation_;         // by key
-  std::vector<bool> guarded_;                     // by key
+  std::vector<bool> has_snapshot_;                // by key
   std::array<std::vector<Pool>, 2> pools_;        // device, pinned; by class
-  std::vector<Drain> drains_;                     // oldest first, capacity fixed
-  std::vector<std::size_t> spare_drains_;         // by class: drains the spares allow
+  std::vector<WriteBack> write_backs_;            // oldest first, capacity fixed
+  std::vector<std::size_t> max_write_backs_;      // by class: write-backs that the spares allow
   std::vector<std::array<std::vector<std::int32_t>, 2>>
       uses_;  // by key: positions on the device, in pinned memory
   std::vector<Reservation> charges_;

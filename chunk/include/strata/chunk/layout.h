@@ -17,7 +17,7 @@ namespace strata {
 struct GroupKey {
   DType compute = DType::f32;  ///< of the parameter: f32, bf16 or f16
   DType grad = DType::f32;     ///< of a micro-batch's gradient: as compute, or f32
-  DType sum = DType::f32;      ///< of the step's gradient: as grad, or f32
+  DType accum = DType::f32;    ///< of the step's gradient: as grad, or f32
   StateFormat format = StateFormat::fp32;
   bool first_moment = true, second_moment = true;  ///< which of them the optimizer keeps
   bool trainable = true;       ///< else: its parameter never changes, and there is nothing to update it
@@ -41,7 +41,7 @@ constexpr std::size_t bytes_of(const GroupKey& group, Payload payload, std::int6
     case Payload::v:
       return group.second_moment ? moment_bytes(group.format, n) : 0;
     case Payload::accum:
-      return elems * size_of(group.sum);
+      return elems * size_of(group.accum);
     case Payload::grad:
       return elems * size_of(group.grad);
   }

@@ -13,7 +13,7 @@ namespace strata {
 struct IoTicket {
   std::uint32_t index = 0;
   std::uint64_t sequence = 0;
-  bool given() const noexcept { return sequence != 0; }
+  bool valid() const noexcept { return sequence != 0; }
 };
 
 /// Everything that must be over before a piece of memory may be used in some way: at most one point a stream
@@ -46,16 +46,16 @@ class Mover {
 
   /// Begins writing `src` as the new generation of `key`. The memory must be still and stay so until the
   /// ticket is waited for. The old generation remains readable until then; with `keep_old` it stays beside
-  /// the new one until accept() or restore().
-  virtual Result<IoTicket> write_async(CopyKey key, ConstBufferView src, bool keep_old) = 0;
-  virtual Result<IoTicket> read_async(CopyKey key, BufferView dst) = 0;
+  /// the new one until commit() or rollback().
+  virtual Result<IoTicket> write_async(PayloadKey key, ConstBufferView src, bool keep_old) = 0;
+  virtual Result<IoTicket> read_async(PayloadKey key, BufferView dst) = 0;
   virtual Status wait(IoTicket ticket) = 0;
   /// Waits for so many nanoseconds at most: whether wait() would return at once.
   virtual bool wait_for(IoTicket ticket, std::int64_t ns) = 0;
   /// What was kept of `key`, if anything, is given up, or is what is stored again. Nothing of the key is
   /// under way.
-  virtual void accept(CopyKey key) = 0;
-  virtual void restore(CopyKey key) = 0;
+  virtual void commit(PayloadKey key) = 0;
+  virtual void rollback(PayloadKey key) = 0;
 };
 
 }  // namespace strata

@@ -16,7 +16,7 @@ struct SizeClass {
   /// spares into which new generations are written.
   std::array<std::uint32_t, kTiers> window{};
   /// On nvme besides: room for generations that stay beside the ones that followed them.
-  std::uint32_t kept = 0;
+  std::uint32_t snapshots = 0;
 };
 
 /// Where every payload lives between uses (its home, whose slot is always its own), and how much room each
@@ -26,13 +26,13 @@ struct Placement {
   std::vector<SizeClass> classes;
   std::vector<std::array<std::optional<Tier>, kPayloads>> homes;  ///< by chunk
 
-  std::optional<Tier> home(CopyKey key) const {
+  std::optional<Tier> home(PayloadKey key) const {
     return homes[key.chunk][static_cast<std::size_t>(key.payload)];
   }
   /// Homes in `tier`, by class.
   std::vector<std::uint32_t> home_counts(const ChunkLayout& layout, Tier tier) const;
   /// The class of a payload; the layout must be the one the classes were made for.
-  std::uint32_t class_of(const ChunkLayout& layout, CopyKey key) const;
+  std::uint32_t class_of(const ChunkLayout& layout, PayloadKey key) const;
   /// Bytes of all slots (homes and window) in `tier`.
   std::size_t bytes(const ChunkLayout& layout, Tier tier) const;
 };

@@ -34,25 +34,25 @@ constexpr std::string_view to_string(Payload payload) noexcept {
   return names[static_cast<std::size_t>(payload)];
 }
 /// What a checkpoint holds, in f32 whatever the format: `param` stands for the master.
-inline constexpr std::array<Payload, 3> kStatePayloads = {Payload::param, Payload::m, Payload::v};
+inline constexpr std::array<Payload, 3> kCheckpointPayloads = {Payload::param, Payload::m, Payload::v};
 /// The payloads that live from step to step.
-inline constexpr std::array<Payload, 4> kStepPayloads = {Payload::param, Payload::master, Payload::m,
-                                                         Payload::v};
+inline constexpr std::array<Payload, 4> kPersistentPayloads = {Payload::param, Payload::master, Payload::m,
+                                                               Payload::v};
 
-struct CopyKey {
+struct PayloadKey {
   ChunkId chunk = 0;
   Payload payload = Payload::param;
-  friend bool operator==(const CopyKey&, const CopyKey&) = default;
+  friend bool operator==(const PayloadKey&, const PayloadKey&) = default;
 };
 
 /// The state of one payload in one tier; see README.md for the drawing.
-enum class Residency : std::uint8_t { absent, filling, clean, dirty, draining };
+enum class Residency : std::uint8_t { absent, filling, clean, dirty, writing_back };
 constexpr std::string_view to_string(Residency state) noexcept {
-  constexpr std::array<std::string_view, 5> names = {"absent", "filling", "clean", "dirty", "draining"};
+  constexpr std::array<std::string_view, 5> names = {"absent", "filling", "clean", "dirty", "writing_back"};
   return names[static_cast<std::size_t>(state)];
 }
 /// The only moves there are; every change goes through one setter that asserts this.
-constexpr bool may_become(Residency from, Residency to) noexcept {
+constexpr bool is_valid_transition(Residency from, Residency to) noexcept {
   using enum Residency;
   switch (from) {
     case absent:
@@ -62,8 +62,8 @@ constexpr bool may_become(Residency from, Residency to) noexcept {
     case clean:
       return to == dirty || to == absent;  // written, or dropped for free
     case dirty:
-      return to == draining || to == absent;  // being written back, or dead
-    case draining:
+      return to == writing_back || to == absent;  // being written back, or dead
+    case writing_back:
       return to == clean || to == dirty;  // written back, or failed
   }
   return false;

@@ -132,7 +132,7 @@ struct RunPlan {
   EngineOptions options;
   TierBytes planned_peak{};          ///< high-water mark of used + reserved, by tier
   std::vector<std::string> notes;    ///< what was chosen and why, a sentence each
-  std::vector<Payload> held_states;  ///< of kStatePayloads, those that the optimizer keeps
+  std::vector<Payload> held_states;  ///< of kCheckpointPayloads, those that the optimizer keeps
 
   bool trains() const noexcept { return !train.code.empty(); }
   /// Runs of `train` in a step: one a micro-batch, or one of all of them (in_layer_order).

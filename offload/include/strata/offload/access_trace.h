@@ -11,7 +11,7 @@ namespace strata {
 /// The lowering makes one; nothing of Programs, tensors or dtypes is left in it.
 struct AccessTrace {
   struct Step {
-    std::vector<CopyKey> on_device;  ///< resident together while this step runs
+    std::vector<PayloadKey> on_device;  ///< resident together while this step runs
     double flops = 0;
   };
   std::vector<Step> steps;             ///< of the largest program: one micro-batch, forward and backward

@@ -21,12 +21,12 @@ class CopyLanes final : public Mover {
 
   Status copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after,
                     Event& done) override;
-  Result<IoTicket> write_async(CopyKey key, ConstBufferView src, bool keep_old) override;
-  Result<IoTicket> read_async(CopyKey key, BufferView dst) override;
+  Result<IoTicket> write_async(PayloadKey key, ConstBufferView src, bool keep_old) override;
+  Result<IoTicket> read_async(PayloadKey key, BufferView dst) override;
   Status wait(IoTicket ticket) override;
   bool wait_for(IoTicket ticket, std::int64_t ns) override;
-  void accept(CopyKey key) override;
-  void restore(CopyKey key) override;
+  void commit(PayloadKey key) override;
+  void rollback(PayloadKey key) override;
 
  private:
   Backend& backend_;

@@ -240,7 +240,7 @@ class Backend {
 
   virtual BackendCounters counters() const = 0;
   /// What tells why the compute stream stands still; null where the backend does not know.
-  virtual StallMeter* stalls() noexcept { return nullptr; }
+  virtual StallMeter* stall_meter() noexcept { return nullptr; }
 
  protected:
   friend class Buffer;

@@ -77,7 +77,7 @@ class Budget {
  private:
   friend class Reservation;
   void commit(std::size_t bytes) noexcept STRATA_EXCLUDES(mutex_);
-  void give_back(std::size_t bytes, bool committed) noexcept STRATA_EXCLUDES(mutex_);
+  void release(std::size_t bytes, bool committed) noexcept STRATA_EXCLUDES(mutex_);
 
   const std::string name_;
   const std::size_t limit_bytes_;

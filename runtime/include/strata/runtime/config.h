@@ -53,13 +53,14 @@ struct KeySpec {
   std::string_view doc;           ///< one line
   std::string_view example = {};
   bool allows_auto = false;
-  std::string_view word = {};     ///< a word for "no limit", for bytes and seconds: "unlimited", "none"
+  std::string_view unlimited_word =
+      {};                         ///< a word for "no limit", for bytes and seconds: "unlimited", "none"
   std::string_view choices = {};  ///< "cosine|linear|constant"
   double min =
       -std::numeric_limits<double>::infinity();  ///< for integer, number, bytes, seconds and list items
   double max = std::numeric_limits<double>::infinity();
-  bool one_will_do = false;  ///< for text_list: a file may hold a text, which is a list of one
-  bool is_path = false;      ///< for text and text_list: it names files or folders
+  bool accepts_scalar = false;  ///< for text_list: a file may hold a text, which is a list of one
+  bool is_path = false;         ///< for text and text_list: it names files or folders
 };
 
 struct PresetValue {
@@ -98,9 +99,9 @@ struct ConfigSources {
   std::optional<std::string> file_text = {};  ///< instead of reading `file`
   std::vector<std::string> environment =
       {};  ///< "NAME=value"; names that do not begin with STRATA_ are skipped
-  std::vector<std::string> arguments = {};  ///< "memory.device=32MiB"
-  std::string preset = {};                  ///< as given by --preset; ranks with the arguments
-  std::vector<ConfigLayer> found = {};      ///< the later over the earlier
+  std::vector<std::string> arguments = {};   ///< "memory.device=32MiB"
+  std::string preset = {};                   ///< as given by --preset; ranks with the arguments
+  std::vector<ConfigLayer> discovered = {};  ///< the later over the earlier
 };
 
 /// The value of one key, and where it came from.

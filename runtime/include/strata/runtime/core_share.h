@@ -48,13 +48,12 @@ struct CoreShare {
 /// whoever started it has its mask, and does not divide it again. One thread a core, unless `threads` says
 /// otherwise; more threads than the share has hardware threads, or a CPU quota below its cores, leave it
 /// unbound. A pure function. Errors: `invalid`, if no core is left for compute or a number is negative.
-Result<CoreShare> deal_cores(const Topology& topology, const LocalRank& rank,
-                             const CoreShareOptions& options = {});
+Result<CoreShare> partition_cores(const Topology& topology, const LocalRank& rank,
+                                  const CoreShareOptions& options = {});
 
 /// The share of this process on this machine. `environment`: as for local_rank(); `cpu_quota` is read from
 /// the cgroup where `options` has none. A machine that hwloc cannot read gives an unbound share that says so.
-/// Errors: those of local_rank() and deal_cores().
-Result<CoreShare> share_of_this_process(std::span<const std::string> environment,
-                                        CoreShareOptions options = {});
+/// Errors: those of local_rank() and partition_cores().
+Result<CoreShare> process_core_share(std::span<const std::string> environment, CoreShareOptions options = {});
 
 }  // namespace strata

@@ -18,7 +18,7 @@ struct CudaBackendOptions {
   bool huge_pages = true;
   /// Of one cudaHostRegister: drivers refuse ones of 512 GiB. A larger pinned buffer takes several.
   std::size_t registration_bytes = std::size_t{64} << 30;
-  /// Timed events between the work of streams, which tell counters(), stalls() and the trace when it was
+  /// Timed events between the work of streams, which tell counters(), stall_meter() and the trace when it was
   /// done.
   bool timed = true;
   Trace* trace = nullptr;  ///< gets tracks named after the stream roles; outlives the backend

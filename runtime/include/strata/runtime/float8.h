@@ -11,22 +11,22 @@ namespace strata {
 
 /// Values of eight bits (Micikevicius et al. 2022, arXiv 2209.05433). e4m3 has no infinities, and one NaN of
 /// either sign; e5m2 is the upper half of an f16.
-inline constexpr float kMostE4M3 = 448.0f, kMostE5M2 = 57344.0f;
+inline constexpr float kMaxE4M3 = 448.0f, kMaxE5M2 = 57344.0f;
 
 namespace detail {
 
 /// |x| rounded to nearest, ties to even, to `kMantissa` bits behind the point and exponents of bias `kBias`;
-/// what is past `kMost`, the code of the largest, becomes that. A NaN becomes 0x7F.
-template <int kMantissa, int kBias, std::uint32_t kMost>
+/// what is past `kMaxCode`, the code of the largest, becomes that. A NaN becomes 0x7F.
+template <int kMantissa, int kBias, std::uint32_t kMaxCode>
 STRATA_F8_FUNCTION std::uint8_t to_f8(float x) noexcept {
   constexpr int kDropped = 23 - kMantissa;
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const auto sign = static_cast<std::uint8_t>(bits >> 24 & 0x80u);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
   if (magnitude > 0x7F800000u) return static_cast<std::uint8_t>(sign | 0x7Fu);
-  constexpr std::uint32_t kLeastNormal = static_cast<std::uint32_t>(128 - kBias) << 23;
+  constexpr std::uint32_t kMinNormal = static_cast<std::uint32_t>(128 - kBias) << 23;
   std::uint32_t code = 0;
-  if (magnitude < kLeastNormal) {
+  if (magnitude < kMinNormal) {
     // Subnormal: adding a power of two leaves multiples of the least in the low bits.
     constexpr std::uint32_t kMagic = static_cast<std::uint32_t>(128 - kBias + kDropped) << 23;
     const float shifted = __builtin_bit_cast(float, magnitude) + __builtin_bit_cast(float, kMagic);
@@ -36,7 +36,7 @@ STRATA_F8_FUNCTION std::uint8_t to_f8(float x) noexcept {
     const std::uint32_t rounded = magnitude + kHalf + (magnitude >> kDropped & 1u);
     code = (rounded - (static_cast<std::uint32_t>(127 - kBias) << 23)) >> kDropped;
   }
-  return static_cast<std::uint8_t>(sign | (code < kMost ? code : kMost));
+  return static_cast<std::uint8_t>(sign | (code < kMaxCode ? code : kMaxCode));
 }
 
 }  // namespace detail

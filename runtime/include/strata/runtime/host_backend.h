@@ -20,7 +20,7 @@ struct CopyLink {
   double latency_us = 0;
 };
 
-enum class Schedule : std::uint8_t {
+enum class StreamSchedule : std::uint8_t {
   threads,       ///< each stream is a worker thread
   latest_legal,  ///< no workers: work runs only when somebody waits for it, and only what that wait needs
 };
@@ -28,7 +28,7 @@ enum class Schedule : std::uint8_t {
 struct HostBackendOptions {
   std::size_t device_bytes = 0;  ///< cap on device memory; 0: none
   std::size_t pinned_bytes = 0;  ///< cap on pinned memory; 0: none
-  Schedule schedule = Schedule::threads;
+  StreamSchedule schedule = StreamSchedule::threads;
   bool check = false;            ///< happens-before check of every access (allocates; for tests)
   CopyLink h2d = {}, d2h = {};   ///< ignored, like pacing, under latest_legal, which has order and no time
   bool paced_compute = false;    ///< HostCall::paced_ns is the least time a call takes

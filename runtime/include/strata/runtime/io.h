@@ -40,7 +40,7 @@ class File {
   virtual const std::string& path() const noexcept = 0;  ///< that it was opened by
   /// Where the file is now, absolute: its folder may have been renamed. Errors: `not_found` where it was
   /// removed.
-  virtual Result<std::string> place() const { return path(); }
+  virtual Result<std::string> current_path() const { return path(); }
   virtual bool direct() const noexcept = 0;  ///< opened with O_DIRECT
   virtual DirectAlignment alignment() const noexcept = 0;
   /// The descriptor, for rings that work below this interface; -1 where there is none.
@@ -48,11 +48,11 @@ class File {
 };
 
 enum class OpenMode : std::uint8_t {
-  read,           ///< an existing regular file, also through a symlink; anything else is `invalid`
-  read_unlinked,  ///< the same, but a symlink is `invalid`: for names that came out of a file
-  create,         ///< a new file, by the umask; fails where one exists
-  truncate,       ///< a new or emptied file, by the umask
-  append,         ///< a new file, by the umask, or the end of one; write_at ignores the offset
+  read,            ///< an existing regular file, also through a symlink; anything else is `invalid`
+  read_no_follow,  ///< the same, but a symlink is `invalid`: for names that came out of a file
+  create,          ///< a new file, by the umask; fails where one exists
+  truncate,        ///< a new or emptied file, by the umask
+  append,          ///< a new file, by the umask, or the end of one; write_at ignores the offset
   scratch,  ///< an unnamed file in the folder `path` (O_TMPFILE, or created exclusively and unlinked), 0600
 };
 

@@ -103,7 +103,7 @@ class SafetensorsWriter {
 
  private:
   SafetensorsWriter() = default;
-  Status keep(Status status);
+  Status remember_failure(Status status);
   std::string incomplete_tensor() const;
 
   std::unique_ptr<File> file_;

@@ -29,7 +29,7 @@ struct SimOptions {
   /// are under way add up to more than 1, each goes on in proportion. One alone is slowed by nothing.
   std::array<std::array<double, kSimResources>, kSimLanes> shares{};
   /// That the thread which feeds the queues takes for each piece of work.
-  double queue_s = 0;
+  double launch_overhead_s = 0;
   /// Until who had to wait for another lane goes on after its end.
   double wake_s = 0;
 
@@ -51,7 +51,7 @@ class Simulation {
   virtual Backend& backend() noexcept = 0;
   virtual Clock& clock() noexcept = 0;
   /// From now on `trace`, which outlives the simulation, gets a track a lane.
-  virtual void record_into(Trace& trace) = 0;
+  virtual void set_trace(Trace& trace) = 0;
 
   /// Queues a request of `bytes` to the slow tier; its number on that lane, for wait().
   virtual std::uint64_t request(SimLane lane, std::size_t bytes) = 0;
@@ -60,7 +60,7 @@ class Simulation {
   virtual bool wait_for(SimLane lane, std::uint64_t number, std::int64_t ns) = 0;
   /// Since the beginning.
   virtual double busy_s(SimLane lane) const noexcept = 0;
-  virtual std::uint64_t carried_bytes(SimLane lane) const noexcept = 0;
+  virtual std::uint64_t transferred_bytes(SimLane lane) const noexcept = 0;
 };
 
 }  // namespace strata

@@ -47,38 +47,38 @@ class StallMeter {
   StallMeter(const StallMeter&) = delete;
   StallMeter& operator=(const StallMeter&) = delete;
 
-  void stream_is_idle(StreamRole role) noexcept { set(role, {Doing::idle, role}); }
-  void stream_is_busy(StreamRole role) noexcept { set(role, {Doing::busy, role}); }
-  void stream_waits(StreamRole role, StreamRole on) noexcept { set(role, {Doing::waits, on}); }
+  void stream_is_idle(StreamRole role) noexcept { set(role, {Activity::idle, role}); }
+  void stream_is_busy(StreamRole role) noexcept { set(role, {Activity::busy, role}); }
+  void stream_waits(StreamRole role, StreamRole on) noexcept { set(role, {Activity::waits, on}); }
 
   virtual StallTimes times() noexcept;
 
  protected:
-  friend class HostWaits;
-  enum class Doing : std::uint8_t { idle, busy, waits };
-  struct Lane {
-    Doing doing = Doing::idle;
+  friend class HostWaitScope;
+  enum class Activity : std::uint8_t { idle, busy, waits };
+  struct StreamState {
+    Activity activity = Activity::idle;
     StreamRole on = StreamRole::compute;
   };
   /// What the thread that feeds the streams does: it waits for a stream, or for something else.
-  struct Host {
+  struct HostState {
     bool for_stream = false;
     StreamRole on = StreamRole::compute;
     StallCause cause = StallCause::host;
   };
-  virtual void set(StreamRole role, Lane lane) noexcept;
-  virtual Host set(Host host) noexcept;
+  virtual void set(StreamRole role, StreamState state) noexcept;
+  virtual HostState set(HostState host) noexcept;
 
  private:
   StallCause cause() const noexcept STRATA_REQUIRES(mutex_);
   void charge() noexcept STRATA_REQUIRES(mutex_);
-  void look_again() noexcept STRATA_REQUIRES(mutex_);
+  void update_cause() noexcept STRATA_REQUIRES(mutex_);
 
   const Clock& clock_;
   Trace::Track* const track_;
   Mutex mutex_;
-  std::array<Lane, kStreamRoles> lanes_ STRATA_GUARDED_BY(mutex_);
-  Host host_ STRATA_GUARDED_BY(mutex_);
+  std::array<StreamState, kStreamRoles> streams_ STRATA_GUARDED_BY(mutex_);
+  HostState host_ STRATA_GUARDED_BY(mutex_);
   StallTimes times_ STRATA_GUARDED_BY(mutex_);
   bool computing_ STRATA_GUARDED_BY(mutex_) = false;
   StallCause stalled_for_ STRATA_GUARDED_BY(mutex_) = StallCause::host;  // unless computing
@@ -87,17 +87,17 @@ class StallMeter {
 };
 
 /// While it lives, the thread that feeds the streams waits. `meter` may be null.
-class HostWaits {
+class HostWaitScope {
  public:
-  HostWaits(StallMeter* meter, StallCause cause) noexcept;
-  HostWaits(StallMeter* meter, StreamRole on) noexcept;
-  ~HostWaits();
-  HostWaits(const HostWaits&) = delete;
-  HostWaits& operator=(const HostWaits&) = delete;
+  HostWaitScope(StallMeter* meter, StallCause cause) noexcept;
+  HostWaitScope(StallMeter* meter, StreamRole on) noexcept;
+  ~HostWaitScope();
+  HostWaitScope(const HostWaitScope&) = delete;
+  HostWaitScope& operator=(const HostWaitScope&) = delete;
 
  private:
   StallMeter* const meter_;
-  StallMeter::Host before_;
+  StallMeter::HostState before_;
 };
 
 }  // namespace strata

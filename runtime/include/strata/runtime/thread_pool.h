@@ -13,7 +13,7 @@ namespace strata {
 /// thread runs them, so the number of threads never changes a bit. Thread-safe; calls may nest.
 class ThreadPool {
  public:
-  /// `threads` >= 1 that the system places, or 0 for this process's share (share_of_this_process, with the
+  /// `threads` >= 1 that the system places, or 0 for this process's share (process_core_share, with the
   /// environment it was started with). Errors: `invalid` below 0 or above 1024, and those of the share.
   static Result<std::unique_ptr<ThreadPool>> create(int threads);
   /// The threads of a share, kept on its cores where it is bound; the caller of parallel_for counts as one
@@ -32,21 +32,21 @@ class ThreadPool {
   /// is done takes from the parts of others.
   template <class Body>
   void parallel_for(std::int64_t n, const Body& body) {
-    run(n, call<Body>, &body, Takers::everyone);
+    run(n, call<Body>, &body, Stealing::across_nodes);
   }
 
   /// The same, but an item runs on a thread of the node whose part it is in, so that memory which is first
   /// touched here lies near the threads that work that part later. With several nodes the caller only waits.
   /// Inside another call it is a parallel_for.
   template <class Body>
-  void parallel_for_owners(std::int64_t n, const Body& body) {
-    run(n, call<Body>, &body, Takers::owners);
+  void parallel_for_numa_local(std::int64_t n, const Body& body) {
+    run(n, call<Body>, &body, Stealing::within_node);
   }
 
  protected:
   using Function = void (*)(const void* context, std::int64_t i);
-  enum class Takers : std::uint8_t { everyone, owners };
-  virtual void run(std::int64_t n, Function function, const void* context, Takers takers) = 0;
+  enum class Stealing : std::uint8_t { across_nodes, within_node };
+  virtual void run(std::int64_t n, Function function, const void* context, Stealing stealing) = 0;
 
  private:
   template <class Body>

@@ -45,7 +45,7 @@ Result<Topology> read_topology();
 /// The machine that an hwloc synthetic description tells of ("package:2 numa:2 core:8 pu:2"), with an
 /// affinity mask; an empty mask is all of it. Errors: `invalid` for a description hwloc does not take, or a
 /// mask with nothing of the machine.
-Result<Topology> describe_topology(const std::string& synthetic, std::span<const int> mask = {});
+Result<Topology> synthetic_topology(const std::string& synthetic, std::span<const int> mask = {});
 
 /// Stands for every NUMA node this process may use.
 inline constexpr int kAllNumaNodes = -1;
@@ -89,7 +89,7 @@ struct HostFacts {
   std::optional<std::uint64_t> memlock_limit_bytes;        ///< none: unlimited
   std::optional<std::uint64_t> address_space_limit_bytes;  ///< RLIMIT_AS; none: unlimited
   std::uint64_t address_space_used_bytes = 0;              ///< mapped by this process
-  std::uint64_t own_bytes = 0;                             ///< resident of this process, files not counted
+  std::uint64_t anonymous_rss_bytes = 0;                   ///< resident of this process, files not counted
   HugePages huge_pages;
 
   /// What a run may take now: available RAM, or what the cgroups leave where that is less. Swap is not

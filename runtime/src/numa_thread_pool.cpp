@@ -21,9 +21,9 @@ namespace {
 // How often a worker with nothing to do looks for a call before it sleeps: some 30 us. Waking a sleeper costs
 // about as much, which calls that follow each other closely would pay every time. Pauses and not yields: a
 // yield gives a busy neighbour the rest of the time slice.
-constexpr int kLooks = 1000;
+constexpr int kSpins = 1000;
 
-void pause_briefly() noexcept {
+void cpu_relax() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -31,51 +31,51 @@ void pause_briefly() noexcept {
 #endif
 }
 
-class NodePool final : public ThreadPool {
+class NumaThreadPool final : public ThreadPool {
  public:
-  explicit NodePool(const CoreShare& share);
-  ~NodePool() override;
+  explicit NumaThreadPool(const CoreShare& share);
+  ~NumaThreadPool() override;
   Status start(const CoreShare& share);
 
   int threads() const noexcept override { return threads_before_.back(); }
   std::span<const int> nodes() const noexcept override { return numbers_; }
 
  protected:
-  void run(std::int64_t n, Function function, const void* context, Takers takers) override;
+  void run(std::int64_t n, Function function, const void* context, Stealing stealing) override;
 
  private:
   struct Call;
   // A cache line of its own: the cursor is what threads contend for.
-  struct alignas(64) Part {
+  struct alignas(64) NodeRange {
     std::atomic<std::int64_t> next = 0;
     std::int64_t end = 0;
     // Guarded by the node's mutex:
-    int places = 0;  // workers that may still join
-    int inside = 0;  // workers that joined and have not left
+    int joins_left = 0;  // workers that may still join
+    int joined = 0;      // workers that joined and have not left
     Call* call = nullptr;
-    Part* below = nullptr;
+    NodeRange* below = nullptr;
 
-    bool any_left() const noexcept { return next.load(std::memory_order_relaxed) < end; }
+    bool has_items() const noexcept { return next.load(std::memory_order_relaxed) < end; }
   };
   struct Call {
     Function function;
     const void* context;
     std::size_t n_parts;
-    bool owners_only;
-    std::array<Part, kMostNodes> parts;
+    bool node_local;
+    std::array<NodeRange, kMaxNumaNodes> parts;
 
-    bool any_left(std::size_t node) const noexcept {
-      if (owners_only) return parts[node].any_left();
+    bool has_items(std::size_t node) const noexcept {
+      if (node_local) return parts[node].has_items();
       for (std::size_t k = 0; k < n_parts; ++k)
-        if (parts[k].any_left()) return true;
+        if (parts[k].has_items()) return true;
       return false;
     }
-    void take_items(std::size_t home) noexcept;
+    void run_items(std::size_t home) noexcept;
   };
   struct alignas(64) Node {
     Mutex mutex;
     Condition wake, left;
-    Part* top STRATA_GUARDED_BY(mutex) = nullptr;  // calls that may be joined, the newest first
+    NodeRange* top STRATA_GUARDED_BY(mutex) = nullptr;  // calls that may be joined, the newest first
     bool stopping STRATA_GUARDED_BY(mutex) = false;
     std::atomic<std::uint32_t> published = 0;  // calls, ever; written under the mutex, and a hint without it
   };
@@ -84,15 +84,15 @@ class NodePool final : public ThreadPool {
     return n / threads() * threads_before_[node] + n % threads() * threads_before_[node] / threads();
   }
   std::size_t callers_node() const noexcept;
-  void publish(std::size_t node, Call& call, Part& part) noexcept;
-  void withdraw(std::size_t node, Part& part) noexcept;
-  void serve(std::size_t node) noexcept;
+  void publish(std::size_t node, Call& call, NodeRange& part) noexcept;
+  void withdraw(std::size_t node, NodeRange& part) noexcept;
+  void worker_loop(std::size_t node) noexcept;
   static void wait_for_call(Node& at) noexcept STRATA_REQUIRES(at.mutex);
-  static Part* joinable(const Node& at, std::size_t node) noexcept STRATA_REQUIRES(at.mutex);
+  static NodeRange* joinable(const Node& at, std::size_t node) noexcept STRATA_REQUIRES(at.mutex);
 
   std::vector<int> numbers_;               // of the nodes, where the workers are bound
   std::vector<int> threads_before_ = {0};  // of each node: threads of the nodes before it; then all
-  std::vector<std::uint8_t> node_of_cpu_;  // kMostNodes: of none
+  std::vector<std::uint8_t> node_of_cpu_;  // kMaxNumaNodes: of none
   std::vector<Node> nodes_;
   std::vector<std::jthread> workers_;  // last: joined before anything above is destroyed
 };
@@ -101,20 +101,20 @@ class NodePool final : public ThreadPool {
 thread_local const void* t_pool = nullptr;
 thread_local std::size_t t_node = 0;
 
-NodePool::NodePool(const CoreShare& share) : nodes_(share.nodes.size()) {
+NumaThreadPool::NumaThreadPool(const CoreShare& share) : nodes_(share.nodes.size()) {
   for (std::size_t k = 0; k < share.nodes.size(); ++k) {
     const CoreShare::Node& node = share.nodes[k];
     threads_before_.push_back(threads_before_.back() + node.threads);
     if (share.bound) numbers_.push_back(node.index);
     for (const int cpu : node.cpus) {
       const auto at = static_cast<std::size_t>(cpu);
-      if (at >= node_of_cpu_.size()) node_of_cpu_.resize(at + 1, kMostNodes);
+      if (at >= node_of_cpu_.size()) node_of_cpu_.resize(at + 1, kMaxNumaNodes);
       node_of_cpu_[at] = static_cast<std::uint8_t>(k);
     }
   }
 }
 
-NodePool::~NodePool() {
+NumaThreadPool::~NumaThreadPool() {
   for (Node& node : nodes_) {
     const MutexLock lock(node.mutex);
     node.stopping = true;
@@ -124,28 +124,28 @@ NodePool::~NodePool() {
 
 // Every node has all its threads, though one of them idles while a caller on that node takes part: callers
 // come from any node.
-Status NodePool::start(const CoreShare& share) {
+Status NumaThreadPool::start(const CoreShare& share) {
   if (threads() == 1) return {};
   for (std::size_t k = 0; k < share.nodes.size(); ++k)
     for (int i = 0; i < share.nodes[k].threads; ++i) {
-      std::jthread& worker = workers_.emplace_back([this, k] { serve(k); });
+      std::jthread& worker = workers_.emplace_back([this, k] { worker_loop(k); });
       (void)::pthread_setname_np(worker.native_handle(), str("st-cpu-", k, "-", i).substr(0, 15).c_str());
       if (share.bound) STRATA_TRY(bind_thread(worker.native_handle(), share.nodes[k].cpus));
     }
   return {};
 }
 
-void NodePool::Call::take_items(std::size_t home) noexcept {
-  for (std::size_t hop = 0; hop < (owners_only ? 1 : n_parts); ++hop) {
-    Part& part = parts[(home + hop) % n_parts];
-    while (part.any_left()) {
+void NumaThreadPool::Call::run_items(std::size_t home) noexcept {
+  for (std::size_t hop = 0; hop < (node_local ? 1 : n_parts); ++hop) {
+    NodeRange& part = parts[(home + hop) % n_parts];
+    while (part.has_items()) {
       const std::int64_t i = part.next.fetch_add(1, std::memory_order_relaxed);
       if (i < part.end) function(context, i);
     }
   }
 }
 
-std::size_t NodePool::callers_node() const noexcept {
+std::size_t NumaThreadPool::callers_node() const noexcept {
   if (t_pool == this) return t_node;
   const int cpu = ::sched_getcpu();
   if (cpu < 0 || static_cast<std::size_t>(cpu) >= node_of_cpu_.size()) return 0;
@@ -153,10 +153,10 @@ std::size_t NodePool::callers_node() const noexcept {
   return node < nodes_.size() ? node : 0;
 }
 
-void NodePool::publish(std::size_t node, Call& call, Part& part) noexcept {
-  if (part.places <= 0) return;
+void NumaThreadPool::publish(std::size_t node, Call& call, NodeRange& part) noexcept {
+  if (part.joins_left <= 0) return;
   Node& at = nodes_[node];
-  const int places = part.places;
+  const int joins_left = part.joins_left;
   part.call = &call;
   {
     const MutexLock lock(at.mutex);
@@ -164,90 +164,90 @@ void NodePool::publish(std::size_t node, Call& call, Part& part) noexcept {
     at.top = &part;
     at.published.fetch_add(1, std::memory_order_relaxed);
   }
-  for (int i = 0; i < places; ++i) at.wake.notify_one();
+  for (int i = 0; i < joins_left; ++i) at.wake.notify_one();
 }
 
 // The cursors order nothing: what the workers wrote is seen by the caller because they leave under the lock.
 // Items are left here only where the caller took none; workers leave when there are none.
-void NodePool::withdraw(std::size_t node, Part& part) noexcept {
+void NumaThreadPool::withdraw(std::size_t node, NodeRange& part) noexcept {
   if (part.call == nullptr) return;  // never published
   Node& at = nodes_[node];
   const MutexLock lock(at.mutex);
-  while (part.inside > 0 || part.any_left()) at.left.wait(at.mutex);
-  for (Part** link = &at.top; *link != nullptr; link = &(*link)->below)
+  while (part.joined > 0 || part.has_items()) at.left.wait(at.mutex);
+  for (NodeRange** link = &at.top; *link != nullptr; link = &(*link)->below)
     if (*link == &part) {
       *link = part.below;
       break;
     }
 }
 
-void NodePool::run(std::int64_t n, Function function, const void* context, Takers takers) {
+void NumaThreadPool::run(std::int64_t n, Function function, const void* context, Stealing stealing) {
   if (n <= 0) return;
   const bool nested = t_pool == this;
-  const bool owners_only = takers == Takers::owners && !nested && nodes_.size() > 1;
-  if (threads() == 1 || (n == 1 && !owners_only)) {
+  const bool node_local = stealing == Stealing::within_node && !nested && nodes_.size() > 1;
+  if (threads() == 1 || (n == 1 && !node_local)) {
     for (std::int64_t i = 0; i < n; ++i) function(context, i);
     return;
   }
   const std::size_t home = callers_node();
-  Call call{function, context, nodes_.size(), owners_only, {}};
+  Call call{function, context, nodes_.size(), node_local, {}};
   for (std::size_t k = 0; k < nodes_.size(); ++k) {
-    Part& part = call.parts[k];
+    NodeRange& part = call.parts[k];
     part.next.store(begin_of(k, n), std::memory_order_relaxed);
     part.end = begin_of(k + 1, n);
   }
   for (std::size_t k = 0; k < nodes_.size(); ++k) {
-    Part& part = call.parts[k];
-    const int caller = !owners_only && k == home ? 1 : 0;
+    NodeRange& part = call.parts[k];
+    const int caller = !node_local && k == home ? 1 : 0;
     const std::int64_t items = part.end - part.next.load(std::memory_order_relaxed);
-    part.places =
+    part.joins_left =
         static_cast<int>(std::min<std::int64_t>(threads_before_[k + 1] - threads_before_[k], items) - caller);
   }
   for (std::size_t k = 0; k < nodes_.size(); ++k) publish(k, call, call.parts[k]);
-  if (!owners_only) call.take_items(home);
+  if (!node_local) call.run_items(home);
   for (std::size_t k = 0; k < nodes_.size(); ++k) withdraw(k, call.parts[k]);
 }
 
-NodePool::Part* NodePool::joinable(const Node& at, std::size_t node) noexcept {
-  for (Part* part = at.top; part != nullptr; part = part->below)
-    if (part->places > 0 && part->call->any_left(node)) return part;
+NumaThreadPool::NodeRange* NumaThreadPool::joinable(const Node& at, std::size_t node) noexcept {
+  for (NodeRange* part = at.top; part != nullptr; part = part->below)
+    if (part->joins_left > 0 && part->call->has_items(node)) return part;
   return nullptr;
 }
 
 // May return with no call to join.
-void NodePool::wait_for_call(Node& at) noexcept {
+void NumaThreadPool::wait_for_call(Node& at) noexcept {
   const std::uint32_t seen = at.published.load(std::memory_order_relaxed);
   at.mutex.unlock();
-  for (int i = 0; i < kLooks && at.published.load(std::memory_order_relaxed) == seen; ++i) pause_briefly();
+  for (int i = 0; i < kSpins && at.published.load(std::memory_order_relaxed) == seen; ++i) cpu_relax();
   at.mutex.lock();
   if (at.published.load(std::memory_order_relaxed) == seen && !at.stopping) at.wake.wait(at.mutex);
 }
 
-void NodePool::serve(std::size_t node) noexcept {
+void NumaThreadPool::worker_loop(std::size_t node) noexcept {
   t_pool = this;
   t_node = node;
   Node& at = nodes_[node];
   at.mutex.lock();
   while (!at.stopping) {
-    Part* const part = joinable(at, node);
+    NodeRange* const part = joinable(at, node);
     if (part == nullptr) {
       wait_for_call(at);
       continue;
     }
-    --part->places;
-    ++part->inside;
+    --part->joins_left;
+    ++part->joined;
     at.mutex.unlock();
-    part->call->take_items(node);
+    part->call->run_items(node);
     at.mutex.lock();
-    if (--part->inside == 0) at.left.notify_all();
+    if (--part->joined == 0) at.left.notify_all();
   }
   at.mutex.unlock();
 }
 
 }  // namespace
 
-Result<std::unique_ptr<ThreadPool>> create_node_pool(const CoreShare& share) {
-  auto pool = std::make_unique<NodePool>(share);
+Result<std::unique_ptr<ThreadPool>> create_numa_thread_pool(const CoreShare& share) {
+  auto pool = std::make_unique<NumaThreadPool>(share);
   STRATA_TRY(pool->start(share));
   return Result<std::unique_ptr<ThreadPool>>(std::move(pool));
 }

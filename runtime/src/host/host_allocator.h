@@ -19,7 +19,7 @@ namespace strata::detail {
 enum class Fill : std::uint8_t { unreachable, zero, poison };
 inline constexpr int kPoisonByte = 0xFF;
 
-struct HostMemoryOptions {
+struct HostAllocatorOptions {
   std::size_t device_cap = 0, pinned_cap = 0;  ///< 0: none
   Fill fill = Fill::zero;
   bool huge_pages = true;
@@ -28,7 +28,7 @@ struct HostMemoryOptions {
 };
 
 /// A buffer, live or freed and still in quarantine.
-struct Block {
+struct Allocation {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
   MemoryKind kind = MemoryKind::device;
@@ -38,12 +38,12 @@ struct Block {
 
 /// Buffers under two caps, in exact bytes: anonymous mappings, unless a subclass has another source.
 /// Thread-safe; its lock is a leaf.
-class HostMemory {
+class HostAllocator {
  public:
-  explicit HostMemory(const HostMemoryOptions& options) : options_(options) {}
-  virtual ~HostMemory();
-  HostMemory(const HostMemory&) = delete;
-  HostMemory& operator=(const HostMemory&) = delete;
+  explicit HostAllocator(const HostAllocatorOptions& options) : options_(options) {}
+  virtual ~HostAllocator();
+  HostAllocator(const HostAllocator&) = delete;
+  HostAllocator& operator=(const HostAllocator&) = delete;
 
   /// `pool` touches the pages first; it may be null when fill is `unreachable`.
   Result<BufferView> allocate(MemoryKind kind, std::size_t bytes, ThreadPool* pool) STRATA_EXCLUDES(mutex_);
@@ -54,7 +54,7 @@ class HostMemory {
   void trim() noexcept STRATA_EXCLUDES(mutex_);
 
   /// The buffer that holds `p`, if any.
-  std::optional<Block> find(const void* p) const STRATA_EXCLUDES(mutex_);
+  std::optional<Allocation> find(const void* p) const STRATA_EXCLUDES(mutex_);
   /// "device buffer 3 [0, 4096)", or addresses for memory that is not ours.
   std::string describe(const void* p, std::size_t bytes) const;
   std::size_t live_buffers() const STRATA_EXCLUDES(mutex_);
@@ -66,17 +66,17 @@ class HostMemory {
   Status check_copy(BufferView dst, ConstBufferView src) const;
 
  protected:
-  virtual Result<BufferView> acquire(MemoryKind kind, std::size_t bytes, ThreadPool* pool);
-  virtual void give_up(MemoryKind kind, BufferView view) noexcept;
-  const HostMemoryOptions& options() const noexcept { return options_; }
+  virtual Result<BufferView> allocate_raw(MemoryKind kind, std::size_t bytes, ThreadPool* pool);
+  virtual void free_raw(MemoryKind kind, BufferView view) noexcept;
+  const HostAllocatorOptions& options() const noexcept { return options_; }
 
  private:
-  Status take(MemoryKind kind, std::size_t bytes) STRATA_EXCLUDES(mutex_);
-  void give_back(MemoryKind kind, std::size_t bytes) STRATA_EXCLUDES(mutex_);
+  Status charge(MemoryKind kind, std::size_t bytes) STRATA_EXCLUDES(mutex_);
+  void uncharge(MemoryKind kind, std::size_t bytes) STRATA_EXCLUDES(mutex_);
 
-  const HostMemoryOptions options_;
+  const HostAllocatorOptions options_;
   mutable Mutex mutex_;
-  std::map<const std::byte*, Block> blocks_ STRATA_GUARDED_BY(mutex_);
+  std::map<const std::byte*, Allocation> allocations_ STRATA_GUARDED_BY(mutex_);
   std::deque<const std::byte*> quarantine_ STRATA_GUARDED_BY(mutex_);
   std::size_t quarantined_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
   std::size_t used_[2] STRATA_GUARDED_BY(mutex_) = {0, 0};
@@ -88,7 +88,7 @@ class HostMemory {
 /// where none is named, near the threads of the pool that work them, or in turn on all nodes if those are not
 /// bound. A node that cannot be had leaves the pages to first touch. Errors: `out_of_memory` with errno's
 /// text.
-Result<BufferView> map_memory(std::size_t bytes, const HostMemoryOptions& options, ThreadPool* pool);
+Result<BufferView> map_memory(std::size_t bytes, const HostAllocatorOptions& options, ThreadPool* pool);
 void unmap_memory(BufferView view) noexcept;
 
 std::string_view to_string(MemoryKind kind) noexcept;

@@ -26,7 +26,7 @@ class PacedLink {
   bool paced() const noexcept { return rate_.gb_per_s > 0 || rate_.latency_us > 0; }
   std::int64_t duration_ns(std::size_t bytes) const noexcept;
   /// Takes the link for `duration_ns` once it is free and `ready_ns` has come; returns the start.
-  std::int64_t take(std::int64_t ready_ns, std::int64_t duration_ns) STRATA_EXCLUDES(mutex_);
+  std::int64_t reserve(std::int64_t ready_ns, std::int64_t duration_ns) STRATA_EXCLUDES(mutex_);
   /// The copy really took longer: the link is free from `end_ns` on.
   void extend(std::int64_t end_ns) STRATA_EXCLUDES(mutex_);
 
@@ -37,7 +37,7 @@ class PacedLink {
 };
 
 /// One entry of a stream's queue.
-struct Work {
+struct StreamEntry {
   enum class Kind : std::uint8_t { call, copy, poison, wait, fail };
   Kind kind = Kind::call;
   bool to_device = false, from_device = false;  // copy
@@ -54,16 +54,16 @@ struct Work {
 /// Time. A paced entry ends at its start plus what it costs, and starts when its stream, its link and its
 /// queueing allow, all in Clock time. That end, not the moment a sleeping worker woke up, is where the next
 /// paced entry starts, so wake-up delays do not add up over a step.
-class Executor {
+class StreamExecutor {
  public:
-  Executor(const HostBackendOptions& options, ThreadPool& pool, Clock& clock);
+  StreamExecutor(const HostBackendOptions& options, ThreadPool& pool, Clock& clock);
 
   struct Outcome {
     Status status;
     std::int64_t end_ns = 0;
   };
-  /// Runs `work` (never a wait) for a stream of `role` that is free from `ready_ns` on.
-  Outcome run(const Work& work, StreamRole role, std::int64_t ready_ns) noexcept;
+  /// Runs `entry` (never a wait) for a stream of `role` that is free from `ready_ns` on.
+  Outcome run(const StreamEntry& entry, StreamRole role, std::int64_t ready_ns) noexcept;
   std::int64_t now_ns() const noexcept { return clock_.now_ns(); }
   void count(BackendCounters& into) const noexcept;
 
@@ -71,7 +71,7 @@ class Executor {
   void record(const char* label, std::int64_t arg, StreamRole role, std::int64_t begin_ns,
               std::int64_t end_ns) noexcept;
   Outcome run_call(const HostCall& call, std::int64_t ready_ns);
-  Outcome run_copy(const Work& work, StreamRole role, std::int64_t ready_ns);
+  Outcome run_copy(const StreamEntry& entry, StreamRole role, std::int64_t ready_ns);
 
   const bool timed_, paced_, skip_;
   ThreadPool& pool_;

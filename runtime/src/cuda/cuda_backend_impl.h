@@ -7,7 +7,7 @@
 
 #include "cuda/cuda_devices.h"
 #include "cuda/cuda_error.h"
-#include "cuda/cuda_memory.h"
+#include "cuda/cuda_allocator.h"
 #include "cuda/cuda_queue.h"
 #include "cuda/cuda_stream.h"
 #include "cuda/cuda_timeline.h"
@@ -53,11 +53,11 @@ class CudaBackend final : public Backend {
     return {};
   }
   BackendCounters counters() const override;
-  StallMeter* stalls() noexcept override { return timeline_ ? &timeline_->meter() : nullptr; }
+  StallMeter* stall_meter() noexcept override { return timeline_ ? &timeline_->meter() : nullptr; }
 
   /// Errors: that by which the device was lost. Else it is the thread's current one from here on.
-  Status ready();
-  Result<cudaStream_t> feed(int id);
+  Status select_device();
+  Result<cudaStream_t> begin_enqueue(int id);
 
  protected:
   void release(MemoryKind kind, BufferView view) noexcept override;
@@ -65,22 +65,23 @@ class CudaBackend final : public Backend {
 
  private:
   static void CUDART_CB run_call(void* state) noexcept;
-  void ran_call(const CudaQueue& on, const char* label, std::int64_t begin_ns, std::int64_t end_ns) noexcept;
+  void record_host_call(const CudaQueue& on, const char* label, std::int64_t begin_ns,
+                        std::int64_t end_ns) noexcept;
   Status failed(cudaError_t error, const char* call, int line);
-  Status make_queue(CudaQueue& queue);
-  Status take_queue(StreamRole role, CudaQueue*& taken) STRATA_EXCLUDES(table_mutex_);
+  Status init_queue(CudaQueue& queue);
+  Status acquire_queue(StreamRole role, CudaQueue*& taken) STRATA_EXCLUDES(table_mutex_);
   CudaQueue& queue(int id);
   Status wait_for_call_slot(CudaQueue& to);
-  cudaEvent_t pending(const Event& event);
-  Status error_of(CudaQueue& queue, std::uint64_t sequence);
-  Status inherited_error(const Waited& waited);
+  cudaEvent_t pending_event(const Event& event);
+  Status stream_error(CudaQueue& queue, std::uint64_t sequence);
+  Status inherited_error(const WaitClock& waited);
 
   static bool is_timed_by_host(const CudaQueue& queue) noexcept { return queue.role == StreamRole::cpu; }
 
   const int device_;
   const DeviceInfo info_;
   ThreadPool& pool_;
-  CudaMemory memory_;
+  CudaAllocator memory_;
   const SteadyClock clock_;
   mutable std::optional<CudaTimeline> timeline_;
 

@@ -36,16 +36,17 @@ inline Placement with_homes(Placement placement, Payload payload, Tier tier) {
   return placement;
 }
 
-inline CopyKey param(ChunkId chunk) { return {chunk, Payload::param}; }
+inline PayloadKey param(ChunkId chunk) { return {chunk, Payload::param}; }
 
 /// One chunk manager over the host backend in latest-legal order with the check on, and what it needs.
-class ChunkRig {
+class ChunkFixture {
  public:
-  ChunkRig(const ChunkLayout& layout_in, Placement placement_in)
+  ChunkFixture(const ChunkLayout& layout_in, Placement placement_in)
       : layout(layout_in),
         placement(std::move(placement_in)),
         pool(must(ThreadPool::create(1))),
-        backend(must(create_host_backend({.schedule = Schedule::latest_legal, .check = true}, *pool, clock))),
+        backend(must(
+            create_host_backend({.schedule = StreamSchedule::latest_legal, .check = true}, *pool, clock))),
         compute(must(backend->create_stream(StreamRole::compute))),
         h2d(must(backend->create_stream(StreamRole::h2d))),
         d2h(must(backend->create_stream(StreamRole::d2h))),
@@ -65,7 +66,7 @@ class ChunkRig {
                                    pinned.view().part(0, placement.bytes(layout, Tier::pinned))},
                                   *backend, mover, {budgets[0].get(), budgets[1].get(), budgets[2].get()}));
   }
-  ~ChunkRig() {
+  ~ChunkFixture() {
     for (Stream* stream : {&compute, &h2d, &d2h, &cpu}) (void)backend->synchronize(*stream);
   }
 
@@ -83,12 +84,12 @@ class ChunkRig {
     call.reads(pin.view().data, pin.view().bytes);
     must(backend->host_call_async(call, stream));
   }
-  void put(CopyKey key, Tier tier, std::uint32_t version, Intent intent = Intent::overwrite) {
+  void put(PayloadKey key, Tier tier, std::uint32_t version, Intent intent = Intent::overwrite) {
     Stream& stream = stream_of(tier);
     const ChunkPin pin = must(manager->pin(key, tier, intent, stream));
     write(pin, stream, version);
   }
-  void check(CopyKey key, Tier tier, std::uint32_t version) {
+  void check(PayloadKey key, Tier tier, std::uint32_t version) {
     Stream& stream = stream_of(tier);
     {
       const ChunkPin pin = must(manager->pin(key, tier, Intent::read, stream));
@@ -150,29 +151,29 @@ class ChunkRig {
 };
 
 /// Parameters with their home in pinned memory, each written once, and `window` slots on the device.
-inline std::unique_ptr<ChunkRig> parameters_in_ram(int chunks, std::uint32_t window) {
+inline std::unique_ptr<ChunkFixture> parameters_in_ram(int chunks, std::uint32_t window) {
   const ChunkLayout layout = small_layout(chunks);
-  auto rig = std::make_unique<ChunkRig>(
+  auto fixture = std::make_unique<ChunkFixture>(
       layout, with_homes(bare_placement(layout, window, 1), Payload::param, Tier::pinned));
-  for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c) rig->put(param(c), Tier::pinned, c);
-  return rig;
+  for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c) fixture->put(param(c), Tier::pinned, c);
+  return fixture;
 }
 /// The same with their home on nvme, and no copy elsewhere.
-inline std::unique_ptr<ChunkRig> parameters_on_nvme(int chunks, std::uint32_t device, std::uint32_t pinned,
-                                                    std::uint32_t spares = 1) {
+inline std::unique_ptr<ChunkFixture> parameters_on_nvme(int chunks, std::uint32_t device,
+                                                        std::uint32_t pinned, std::uint32_t spares = 1) {
   const ChunkLayout layout = small_layout(chunks);
-  auto rig = std::make_unique<ChunkRig>(
+  auto fixture = std::make_unique<ChunkFixture>(
       layout, with_homes(bare_placement(layout, device, pinned, spares), Payload::param, Tier::nvme));
   for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c) {
-    rig->put(param(c), Tier::pinned, c);
-    must(rig->manager->send_home(param(c)));
+    fixture->put(param(c), Tier::pinned, c);
+    must(fixture->manager->write_back(param(c)));
   }
-  must(rig->manager->settle_all());
+  must(fixture->manager->wait_write_backs());
   for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c)
-    if (rig->manager->state(param(c), Tier::pinned) != Residency::absent)
-      must(rig->manager->evict(param(c), Tier::pinned));
-  rig->mover.writes = rig->mover.reads = 0;
-  return rig;
+    if (fixture->manager->state(param(c), Tier::pinned) != Residency::absent)
+      must(fixture->manager->evict(param(c), Tier::pinned));
+  fixture->mover.writes = fixture->mover.reads = 0;
+  return fixture;
 }
 
 }  // namespace strata::test

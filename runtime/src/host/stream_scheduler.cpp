@@ -1,4 +1,4 @@
-#include "host/scheduler.h"
+#include "host/stream_scheduler.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 
 namespace strata::detail {
 
-Result<int> Scheduler::open(StreamRole role) {
+Result<int> StreamScheduler::open(StreamRole role) {
   const MutexLock table(table_mutex_);
   for (std::size_t i = 0; i < kMaxStreams; ++i) {
     if (slots_[i] == nullptr) slots_[i] = std::make_unique<StreamSlot>(static_cast<int>(i), depth_);
@@ -32,7 +32,7 @@ Result<int> Scheduler::open(StreamRole role) {
   return Status::error(Code::does_not_fit, str("a backend has at most ", kMaxStreams, " streams"));
 }
 
-void Scheduler::close(int id) {
+void StreamScheduler::close(int id) {
   (void)await(last_event(id));  // whoever cared about its error has waited
   StreamSlot& closing = slot(id);
   stop(closing);
@@ -40,13 +40,13 @@ void Scheduler::close(int id) {
   closing.open = false;
 }
 
-Event Scheduler::last_event(int id) {
+Event StreamScheduler::last_event(int id) {
   StreamSlot& of = slot(id);
   const MutexLock lock(of.mutex);
   return Event{id, of.queued};
 }
 
-void Scheduler::drain() {
+void StreamScheduler::drain() {
   for (std::size_t i = 0; i < kMaxStreams; ++i) {
     bool exists = false;
     {
@@ -58,7 +58,7 @@ void Scheduler::drain() {
   }
 }
 
-void Scheduler::fail(int id, std::uint64_t sequence, Status error) {
+void StreamScheduler::fail(int id, std::uint64_t sequence, Status error) {
   StreamSlot& failed = slot(id);
   const MutexLock lock(failed.mutex);
   if (!failed.error.is_ok()) return;
@@ -66,14 +66,14 @@ void Scheduler::fail(int id, std::uint64_t sequence, Status error) {
   failed.error_at = sequence;
 }
 
-StreamSlot& Scheduler::slot(int id) {
+StreamSlot& StreamScheduler::slot(int id) {
   STRATA_ASSERT(id >= 0 && static_cast<std::size_t>(id) < kMaxStreams &&
                     slots_[static_cast<std::size_t>(id)] != nullptr,
                 "no stream ", id, " on this backend");
   return *slots_[static_cast<std::size_t>(id)];
 }
 
-std::size_t Scheduler::open_streams() {
+std::size_t StreamScheduler::open_streams() {
   std::size_t n = 0;
   const MutexLock table(table_mutex_);
   for (const auto& slot : slots_) {
@@ -84,17 +84,17 @@ std::size_t Scheduler::open_streams() {
   return n;
 }
 
-std::uint64_t Scheduler::streams_created() {
+std::uint64_t StreamScheduler::streams_created() {
   const MutexLock table(table_mutex_);
   return created_;
 }
 
-Scheduler::Head Scheduler::head(StreamSlot& slot) {
-  const Work& work = slot.ring[slot.completed % depth_];
-  return {&work, !slot.error.is_ok(), std::max(slot.free_ns, work.queued_ns)};
+StreamScheduler::Head StreamScheduler::head(StreamSlot& slot) {
+  const StreamEntry& entry = slot.ring[slot.completed % depth_];
+  return {&entry, !slot.error.is_ok(), std::max(slot.free_ns, entry.queued_ns)};
 }
 
-void Scheduler::finish(StreamSlot& slot, Executor::Outcome outcome) {
+void StreamScheduler::finish(StreamSlot& slot, StreamExecutor::Outcome outcome) {
   slot.ends_ns[slot.completed % depth_] = outcome.end_ns;
   slot.free_ns = outcome.end_ns;
   ++slot.completed;
@@ -103,21 +103,21 @@ void Scheduler::finish(StreamSlot& slot, Executor::Outcome outcome) {
     slot.error_at = slot.completed;
   }
   if (slot.completed < slot.wake_at) return;
-  slot.wake_at = StreamSlot::kNobodyWaits;
+  slot.wake_at = StreamSlot::kNoWaiter;
   slot.progress.notify_all();
 }
 
-void Scheduler::wait_until(StreamSlot& slot, std::uint64_t completed) {
+void StreamScheduler::wait_until(StreamSlot& slot, std::uint64_t completed) {
   while (slot.completed < completed) {
     slot.wake_at = std::min(slot.wake_at, completed);
     slot.progress.wait(slot.mutex);
   }
 }
 
-Executor::Outcome Scheduler::inherit(const Event& event, std::int64_t ready_ns) {
+StreamExecutor::Outcome StreamScheduler::inherit(const Event& event, std::int64_t ready_ns) {
   StreamSlot& from = slot(event.stream);
   const MutexLock lock(from.mutex);
-  Executor::Outcome outcome{{}, ready_ns};
+  StreamExecutor::Outcome outcome{{}, ready_ns};
   if (!from.error.is_ok() && from.error_at <= event.sequence) outcome.status = from.error;
   // An entry that left the ring ended at least a whole ring ago; it delays nobody.
   if (event.sequence > 0 && from.completed - event.sequence < depth_)
@@ -129,17 +129,17 @@ namespace {
 
 /// Each stream is a worker thread. Lock order: never two slots at once, a slot before the meter; nothing is
 /// held while an entry runs.
-class ThreadedScheduler final : public Scheduler {
+class ThreadedScheduler final : public StreamScheduler {
  public:
-  using Scheduler::Scheduler;
+  using StreamScheduler::StreamScheduler;
 
-  Work& claim(int id) override {
+  StreamEntry& claim(int id) override {
     StreamSlot& to = slot(id);
     const MutexLock lock(to.mutex);
     if (to.queued - to.completed == depth_) wait_until(to, to.queued - depth_ / 2);
     return to.ring[to.queued % depth_];
   }
-  void commit(int id) override {
+  void publish(int id) override {
     StreamSlot& to = slot(id);
     const MutexLock lock(to.mutex);
     ++to.queued;
@@ -194,14 +194,14 @@ class ThreadedScheduler final : public Scheduler {
         if (slot.completed == slot.queued) return;
         next = head(slot);
       }
-      Executor::Outcome outcome{{}, next.ready_ns};
-      if (!next.skip && next.work->kind == Work::Kind::wait) {
-        if (stalls_ != nullptr) stalls_->stream_waits(slot.role, this->slot(next.work->event.stream).role);
-        (void)await(next.work->event);  // its error comes with inherit()
-        outcome = inherit(next.work->event, next.ready_ns);
+      StreamExecutor::Outcome outcome{{}, next.ready_ns};
+      if (!next.skip && next.entry->kind == StreamEntry::Kind::wait) {
+        if (stalls_ != nullptr) stalls_->stream_waits(slot.role, this->slot(next.entry->event.stream).role);
+        (void)await(next.entry->event);  // its error comes with inherit()
+        outcome = inherit(next.entry->event, next.ready_ns);
       } else if (!next.skip) {
         if (stalls_ != nullptr) stalls_->stream_is_busy(slot.role);
-        outcome = executor_.run(*next.work, slot.role, next.ready_ns);
+        outcome = executor_.run(*next.entry, slot.role, next.ready_ns);
       }
       const MutexLock lock(slot.mutex);
       finish(slot, std::move(outcome));
@@ -211,13 +211,13 @@ class ThreadedScheduler final : public Scheduler {
 
 /// No threads: a waiter runs what its event needs, and nothing else runs. One lock over everything, held
 /// while work runs too, because one caller at a time is the point: the order must be the same in every run.
-class LatestLegalScheduler final : public Scheduler {
+class LatestLegalScheduler final : public StreamScheduler {
  public:
-  using Scheduler::Scheduler;
+  using StreamScheduler::StreamScheduler;
 
-  Work& claim(int id) override {
+  StreamEntry& claim(int id) override {
     StreamSlot& to = slot(id);
-    const MutexLock turn(turn_);
+    const MutexLock run_lock(run_mutex_);
     const MutexLock lock(to.mutex);
     while (to.queued - to.completed == depth_) {
       const std::uint64_t oldest = to.completed + 1;
@@ -227,7 +227,7 @@ class LatestLegalScheduler final : public Scheduler {
     }
     return to.ring[to.queued % depth_];
   }
-  void commit(int id) override {
+  void publish(int id) override {
     StreamSlot& to = slot(id);
     const MutexLock lock(to.mutex);
     ++to.queued;
@@ -235,14 +235,14 @@ class LatestLegalScheduler final : public Scheduler {
   Status await(const Event& event) override {
     if (event.stream < 0) return {};
     StreamSlot& on = slot(event.stream);
-    const MutexLock turn(turn_);
+    const MutexLock run_lock(run_mutex_);
     advance_to(event);
     const MutexLock lock(on.mutex);
     return !on.error.is_ok() && on.error_at <= event.sequence ? on.error : Status();
   }
   bool poll(const Event& event) override {
     if (event.stream < 0) return true;
-    const MutexLock turn(turn_);
+    const MutexLock run_lock(run_mutex_);
     if (done(event)) return true;
     step_towards(event);
     return false;
@@ -256,18 +256,18 @@ class LatestLegalScheduler final : public Scheduler {
   void stop(StreamSlot& slot) override { (void)slot; }
 
  private:
-  bool done(const Event& event) STRATA_REQUIRES(turn_) {
+  bool done(const Event& event) STRATA_REQUIRES(run_mutex_) {
     StreamSlot& on = slot(event.stream);
     const MutexLock lock(on.mutex);
     STRATA_ASSERT(event.sequence <= on.queued, "an event of stream ", event.stream,
                   " that was never recorded");
     return on.completed >= event.sequence;
   }
-  void advance_to(const Event& event) STRATA_REQUIRES(turn_) {
+  void advance_to(const Event& event) STRATA_REQUIRES(run_mutex_) {
     while (!done(event)) step_towards(event);
   }
   // Follows heads that wait to the one entry that can run, and runs it. Ends: events only point back in time.
-  void step_towards(const Event& event) STRATA_REQUIRES(turn_) {
+  void step_towards(const Event& event) STRATA_REQUIRES(run_mutex_) {
     StreamSlot* at = &slot(event.stream);
     for (;;) {
       Head next{};
@@ -275,32 +275,32 @@ class LatestLegalScheduler final : public Scheduler {
         const MutexLock lock(at->mutex);
         next = head(*at);
       }
-      const bool waits = !next.skip && next.work->kind == Work::Kind::wait;
-      if (waits && !done(next.work->event)) {
-        at = &slot(next.work->event.stream);
+      const bool waits = !next.skip && next.entry->kind == StreamEntry::Kind::wait;
+      if (waits && !done(next.entry->event)) {
+        at = &slot(next.entry->event.stream);
         continue;
       }
-      Executor::Outcome outcome{{}, next.ready_ns};
+      StreamExecutor::Outcome outcome{{}, next.ready_ns};
       if (waits)
-        outcome = inherit(next.work->event, next.ready_ns);
+        outcome = inherit(next.entry->event, next.ready_ns);
       else if (!next.skip)
-        outcome = executor_.run(*next.work, at->role, next.ready_ns);
+        outcome = executor_.run(*next.entry, at->role, next.ready_ns);
       const MutexLock lock(at->mutex);
       finish(*at, std::move(outcome));
       return;
     }
   }
 
-  Mutex turn_;  // before any slot's
+  Mutex run_mutex_;  // before any slot's
 };
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_threaded_scheduler(Executor& executor, std::size_t depth,
-                                                   StallMeter* stalls) {
+std::unique_ptr<StreamScheduler> make_threaded_scheduler(StreamExecutor& executor, std::size_t depth,
+                                                         StallMeter* stalls) {
   return std::make_unique<ThreadedScheduler>(executor, depth, stalls);
 }
-std::unique_ptr<Scheduler> make_latest_legal_scheduler(Executor& executor, std::size_t depth) {
+std::unique_ptr<StreamScheduler> make_latest_legal_scheduler(StreamExecutor& executor, std::size_t depth) {
   return std::make_unique<LatestLegalScheduler>(executor, depth, nullptr);  // which has no time
 }
 

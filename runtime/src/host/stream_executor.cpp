@@ -1,4 +1,4 @@
-#include "host/executor.h"
+#include "host/stream_executor.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <strata/runtime/profiler_range.h>
 #include <strata/runtime/str.h>
 
-#include "host/host_memory.h"
+#include "host/host_allocator.h"
 
 namespace strata::detail {
 namespace {
@@ -40,7 +40,7 @@ std::int64_t PacedLink::duration_ns(std::size_t bytes) const noexcept {
   return static_cast<std::int64_t>(rate_.latency_us * 1e3 + transfer_ns);
 }
 
-std::int64_t PacedLink::take(std::int64_t ready_ns, std::int64_t duration_ns) {
+std::int64_t PacedLink::reserve(std::int64_t ready_ns, std::int64_t duration_ns) {
   const MutexLock lock(mutex_);
   const std::int64_t start = std::max(ready_ns, free_at_ns_);
   free_at_ns_ = start + duration_ns;
@@ -52,8 +52,8 @@ void PacedLink::extend(std::int64_t end_ns) {
   free_at_ns_ = std::max(free_at_ns_, end_ns);
 }
 
-Executor::Executor(const HostBackendOptions& options, ThreadPool& pool, Clock& clock)
-    : timed_(options.schedule == Schedule::threads),
+StreamExecutor::StreamExecutor(const HostBackendOptions& options, ThreadPool& pool, Clock& clock)
+    : timed_(options.schedule == StreamSchedule::threads),
       paced_(options.paced_compute),
       skip_(options.paced_compute && options.skip_arithmetic),
       pool_(pool),
@@ -65,37 +65,38 @@ Executor::Executor(const HostBackendOptions& options, ThreadPool& pool, Clock& c
     tracks_[role] = &options.trace->add_track(std::string(to_string(static_cast<StreamRole>(role))));
 }
 
-void Executor::record(const char* label, std::int64_t arg, StreamRole role, std::int64_t begin_ns,
-                      std::int64_t end_ns) noexcept {
+void StreamExecutor::record(const char* label, std::int64_t arg, StreamRole role, std::int64_t begin_ns,
+                            std::int64_t end_ns) noexcept {
   if (Trace::Track* track = tracks_[static_cast<std::size_t>(role)]; track != nullptr)
     track->span(label, arg, begin_ns, end_ns);
 }
 
-Executor::Outcome Executor::run(const Work& work, StreamRole role, std::int64_t ready_ns) noexcept {
-  switch (work.kind) {
-    case Work::Kind::call: {
+StreamExecutor::Outcome StreamExecutor::run(const StreamEntry& entry, StreamRole role,
+                                            std::int64_t ready_ns) noexcept {
+  switch (entry.kind) {
+    case StreamEntry::Kind::call: {
       const std::int64_t begin = now_ns();
-      Outcome out = run_call(work.call, ready_ns);
-      const bool paced = timed_ && paced_ && work.call.paced_ns() > 0;
+      Outcome out = run_call(entry.call, ready_ns);
+      const bool paced = timed_ && paced_ && entry.call.paced_ns() > 0;
       busy_ns_[static_cast<std::size_t>(role)].fetch_add(out.end_ns - (paced ? ready_ns : begin),
                                                          std::memory_order_relaxed);
-      record(work.call.label(), 0, role, paced ? ready_ns : begin, out.end_ns);
+      record(entry.call.label(), 0, role, paced ? ready_ns : begin, out.end_ns);
       return out;
     }
-    case Work::Kind::copy:
-      return run_copy(work, role, ready_ns);
-    case Work::Kind::poison:
-      std::memset(work.dst.data, kPoisonByte, work.dst.bytes);
+    case StreamEntry::Kind::copy:
+      return run_copy(entry, role, ready_ns);
+    case StreamEntry::Kind::poison:
+      std::memset(entry.dst.data, kPoisonByte, entry.dst.bytes);
       break;
-    case Work::Kind::fail:
-      return {work.failure, ready_ns};
-    case Work::Kind::wait:
+    case StreamEntry::Kind::fail:
+      return {entry.failure, ready_ns};
+    case StreamEntry::Kind::wait:
       break;
   }
   return {{}, ready_ns};
 }
 
-Executor::Outcome Executor::run_call(const HostCall& call, std::int64_t ready_ns) {
+StreamExecutor::Outcome StreamExecutor::run_call(const HostCall& call, std::int64_t ready_ns) {
   const bool paced = paced_ && call.paced_ns() > 0;
   const std::int64_t begin = now_ns();
   Status status;
@@ -106,17 +107,18 @@ Executor::Outcome Executor::run_call(const HostCall& call, std::int64_t ready_ns
   return {std::move(status), end};
 }
 
-Executor::Outcome Executor::run_copy(const Work& work, StreamRole role, std::int64_t ready_ns) {
+StreamExecutor::Outcome StreamExecutor::run_copy(const StreamEntry& entry, StreamRole role,
+                                                 std::int64_t ready_ns) {
   const auto lane = static_cast<std::size_t>(role);
   copies_.fetch_add(1, std::memory_order_relaxed);
-  copied_bytes_[lane].fetch_add(work.dst.bytes, std::memory_order_relaxed);
+  copied_bytes_[lane].fetch_add(entry.dst.bytes, std::memory_order_relaxed);
   PacedLink* link = nullptr;
-  if (timed_ && work.to_device != work.from_device) link = work.to_device ? &h2d_ : &d2h_;
+  if (timed_ && entry.to_device != entry.from_device) link = entry.to_device ? &h2d_ : &d2h_;
   if (link != nullptr && !link->paced()) link = nullptr;
-  const std::int64_t wanted = link != nullptr ? link->duration_ns(work.dst.bytes) : 0;
-  const std::int64_t start = link != nullptr ? link->take(ready_ns, wanted) : 0;
+  const std::int64_t wanted = link != nullptr ? link->duration_ns(entry.dst.bytes) : 0;
+  const std::int64_t start = link != nullptr ? link->reserve(ready_ns, wanted) : 0;
   const std::int64_t begin = now_ns();
-  std::memmove(work.dst.data, work.src, work.dst.bytes);
+  std::memmove(entry.dst.data, entry.src, entry.dst.bytes);
   std::int64_t end = now_ns();
   std::int64_t busy = end - begin;
   if (link != nullptr) {
@@ -126,11 +128,11 @@ Executor::Outcome Executor::run_copy(const Work& work, StreamRole role, std::int
     if (end > now_ns()) clock_.wait_until(end);
   }
   busy_ns_[lane].fetch_add(busy, std::memory_order_relaxed);
-  record("copy", static_cast<std::int64_t>(work.dst.bytes), role, end - busy, end);
+  record("copy", static_cast<std::int64_t>(entry.dst.bytes), role, end - busy, end);
   return {{}, end};
 }
 
-void Executor::count(BackendCounters& into) const noexcept {
+void StreamExecutor::count(BackendCounters& into) const noexcept {
   into.copies = copies_.load(std::memory_order_relaxed);
   for (std::size_t i = 0; i < kStreamRoles; ++i) {
     into.copied_bytes[i] = copied_bytes_[i].load(std::memory_order_relaxed);

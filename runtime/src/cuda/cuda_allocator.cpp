@@ -1,4 +1,4 @@
-#include "cuda/cuda_memory.h"
+#include "cuda/cuda_allocator.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -22,13 +22,13 @@ void report(cudaError_t error, const char* what) noexcept {
 
 }  // namespace
 
-Result<BufferView> CudaMemory::acquire(MemoryKind kind, std::size_t bytes, ThreadPool* pool) {
-  return kind == MemoryKind::device ? acquire_device(bytes) : acquire_pinned(bytes, pool);
+Result<BufferView> CudaAllocator::allocate_raw(MemoryKind kind, std::size_t bytes, ThreadPool* pool) {
+  return kind == MemoryKind::device ? allocate_device(bytes) : allocate_pinned(bytes, pool);
 }
 
 // cudaMalloc promises 256-byte alignment and packs small buffers; only such a one is asked for again with
 // room to align it, and the slabs that matter stay exact.
-Result<BufferView> CudaMemory::acquire_device(std::size_t bytes) {
+Result<BufferView> CudaAllocator::allocate_device(std::size_t bytes) {
   void* p = nullptr;
   STRATA_CUDA_TRY(cudaMalloc(&p, bytes));
   if (reinterpret_cast<std::uintptr_t>(p) % kAlignBytes == 0)
@@ -42,7 +42,7 @@ Result<BufferView> CudaMemory::acquire_device(std::size_t bytes) {
   return BufferView{data, bytes};
 }
 
-Result<BufferView> CudaMemory::acquire_pinned(std::size_t bytes, ThreadPool* pool) {
+Result<BufferView> CudaAllocator::allocate_pinned(std::size_t bytes, ThreadPool* pool) {
   STRATA_TRY_ASSIGN(const BufferView view, map_memory(bytes, options(), pool));
   for (std::size_t done = 0; done < bytes; done += registration_bytes_) {
     const std::size_t n = std::min(registration_bytes_, bytes - done);
@@ -57,19 +57,19 @@ Result<BufferView> CudaMemory::acquire_pinned(std::size_t bytes, ThreadPool* poo
   return view;
 }
 
-void CudaMemory::unregister(BufferView view) const noexcept {
+void CudaAllocator::unregister(BufferView view) const noexcept {
   for (std::size_t done = 0; done < view.bytes; done += registration_bytes_)
     report(cudaHostUnregister(view.data + done), "unpinning host memory");
 }
 
-std::size_t CudaMemory::copyable(const std::byte* p, std::size_t bytes) const {
-  const std::optional<Block> block = find(p);
-  if (!block || block->kind != MemoryKind::pinned) return bytes;
-  const auto into = static_cast<std::size_t>(p - block->data) % registration_bytes_;
+std::size_t CudaAllocator::max_copy_bytes(const std::byte* p, std::size_t bytes) const {
+  const std::optional<Allocation> allocation = find(p);
+  if (!allocation || allocation->kind != MemoryKind::pinned) return bytes;
+  const auto into = static_cast<std::size_t>(p - allocation->data) % registration_bytes_;
   return std::min(bytes, registration_bytes_ - into);
 }
 
-void CudaMemory::give_up(MemoryKind kind, BufferView view) noexcept {
+void CudaAllocator::free_raw(MemoryKind kind, BufferView view) noexcept {
   if (kind == MemoryKind::pinned) {
     unregister(view);
     unmap_memory(view);

@@ -11,7 +11,7 @@
 #include <strata/runtime/stall_meter.h>
 #include <strata/runtime/thread_annotations.h>
 
-#include "host/executor.h"
+#include "host/stream_executor.h"
 
 namespace strata::detail {
 
@@ -27,7 +27,7 @@ struct StreamSlot {
   StreamRole role = StreamRole::compute;  // written while no Stream uses the slot
 
   // Entries in [completed, queued) belong to the schedule, the next free one to the feeder.
-  std::vector<Work> ring;
+  std::vector<StreamEntry> ring;
 
   Mutex mutex;
   Condition work_ready, progress;
@@ -35,8 +35,8 @@ struct StreamSlot {
   std::uint64_t completed STRATA_GUARDED_BY(mutex) = 0;
   // The first sequence that somebody waits for: nobody is woken before, since a thread that wakes only to
   // sleep again takes the core of one that computes.
-  std::uint64_t wake_at STRATA_GUARDED_BY(mutex) = kNobodyWaits;
-  static constexpr std::uint64_t kNobodyWaits = UINT64_MAX;
+  std::uint64_t wake_at STRATA_GUARDED_BY(mutex) = kNoWaiter;
+  static constexpr std::uint64_t kNoWaiter = UINT64_MAX;
   std::vector<std::int64_t> ends_ns STRATA_GUARDED_BY(mutex);  // when recent entries ended, by sequence
   std::int64_t free_ns STRATA_GUARDED_BY(mutex) = INT64_MIN;   // when the last one ended
   Status error STRATA_GUARDED_BY(mutex);
@@ -47,14 +47,14 @@ struct StreamSlot {
 };
 
 /// When queued work runs. Slots are never freed before the scheduler, so a pointer to one stays good.
-class Scheduler {
+class StreamScheduler {
  public:
   /// `stalls` may be null.
-  Scheduler(Executor& executor, std::size_t depth, StallMeter* stalls)
+  StreamScheduler(StreamExecutor& executor, std::size_t depth, StallMeter* stalls)
       : executor_(executor), depth_(depth), stalls_(stalls) {}
-  virtual ~Scheduler() = default;
-  Scheduler(const Scheduler&) = delete;
-  Scheduler& operator=(const Scheduler&) = delete;
+  virtual ~StreamScheduler() = default;
+  StreamScheduler(const StreamScheduler&) = delete;
+  StreamScheduler& operator=(const StreamScheduler&) = delete;
 
   /// Errors: `does_not_fit` past kMaxStreams, `out_of_memory` if no thread can be had.
   Result<int> open(StreamRole role);
@@ -62,9 +62,9 @@ class Scheduler {
   void close(int id);
 
   /// The entry to fill next; where the queue is full it waits until half of it is done, so that a feeder that
-  /// is far ahead wakes seldom. Feeder only, then commit().
-  virtual Work& claim(int id) = 0;
-  virtual void commit(int id) = 0;
+  /// is far ahead wakes seldom. Feeder only, then publish().
+  virtual StreamEntry& claim(int id) = 0;
+  virtual void publish(int id) = 0;
   /// Returns once the event has completed, with the error that struck its stream by then.
   virtual Status await(const Event& event) = 0;
   virtual bool poll(const Event& event) = 0;
@@ -84,17 +84,17 @@ class Scheduler {
 
   /// Runs the head entry of `slot`, whose event (if it waits) has completed on `awaited`.
   struct Head {
-    const Work* work;
+    const StreamEntry* entry;
     bool skip;
     std::int64_t ready_ns;
   };
   Head head(StreamSlot& slot) STRATA_REQUIRES(slot.mutex);
-  void finish(StreamSlot& slot, Executor::Outcome outcome) STRATA_REQUIRES(slot.mutex);
+  void finish(StreamSlot& slot, StreamExecutor::Outcome outcome) STRATA_REQUIRES(slot.mutex);
   static void wait_until(StreamSlot& slot, std::uint64_t completed) STRATA_REQUIRES(slot.mutex);
   /// What a stream takes over from an event it waited for.
-  Executor::Outcome inherit(const Event& event, std::int64_t ready_ns);
+  StreamExecutor::Outcome inherit(const Event& event, std::int64_t ready_ns);
 
-  Executor& executor_;
+  StreamExecutor& executor_;
   const std::size_t depth_;
   StallMeter* const stalls_;
   Mutex table_mutex_;
@@ -103,7 +103,8 @@ class Scheduler {
   std::uint64_t created_ STRATA_GUARDED_BY(table_mutex_) = 0;
 };
 
-std::unique_ptr<Scheduler> make_threaded_scheduler(Executor& executor, std::size_t depth, StallMeter* stalls);
-std::unique_ptr<Scheduler> make_latest_legal_scheduler(Executor& executor, std::size_t depth);
+std::unique_ptr<StreamScheduler> make_threaded_scheduler(StreamExecutor& executor, std::size_t depth,
+                                                         StallMeter* stalls);
+std::unique_ptr<StreamScheduler> make_latest_legal_scheduler(StreamExecutor& executor, std::size_t depth);
 
 }  // namespace strata::detail

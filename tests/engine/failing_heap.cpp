@@ -1,4 +1,4 @@
-#include "engine/refusing_heap.h"
+#include "engine/failing_heap.h"
 
 #include <cstddef>
 #include <cstdlib>
@@ -7,14 +7,14 @@
 namespace strata::test {
 
 thread_local std::uint64_t heap_allocations = 0;
-thread_local std::uint64_t heap_refuses = 0;
+thread_local std::uint64_t heap_fails_at = 0;
 
 }  // namespace strata::test
 
 namespace {
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (++strata::test::heap_allocations == strata::test::heap_refuses) throw std::bad_alloc();
+  if (++strata::test::heap_allocations == strata::test::heap_fails_at) throw std::bad_alloc();
   void* const p = alignment <= alignof(std::max_align_t)
                       ? std::malloc(bytes == 0 ? 1 : bytes)
                       : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);

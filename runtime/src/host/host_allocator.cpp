@@ -1,4 +1,4 @@
-#include "host/host_memory.h"
+#include "host/host_allocator.h"
 
 #include <sys/mman.h>
 
@@ -32,7 +32,7 @@ void advise_huge_pages(std::byte* data, std::size_t bytes) noexcept {
 // Each page by a thread of the node that works this part of the memory later.
 void first_touch(std::byte* data, std::size_t bytes, Fill fill, ThreadPool& pool) {
   const auto items = static_cast<std::int64_t>((bytes + kTouchBytes - 1) / kTouchBytes);
-  pool.parallel_for_owners(items, [&](std::int64_t i) {
+  pool.parallel_for_numa_local(items, [&](std::int64_t i) {
     const std::size_t begin = static_cast<std::size_t>(i) * kTouchBytes;
     const std::size_t n = std::min(kTouchBytes, bytes - begin);
     if (fill == Fill::poison) {
@@ -47,7 +47,7 @@ void first_touch(std::byte* data, std::size_t bytes, Fill fill, ThreadPool& pool
 // Before the first touch. A refusal leaves the placing to that. Where the threads are bound to several nodes,
 // each reads what it touched first: interleaving would make most of that remote. Where they are not bound,
 // nobody knows who reads what, and interleaving at least uses the bandwidth of every node.
-void place(std::byte* data, std::size_t bytes, int numa_node, std::span<const int> pool_nodes) {
+void bind_pages(std::byte* data, std::size_t bytes, int numa_node, std::span<const int> pool_nodes) {
   if (numa_node == kAllNumaNodes && pool_nodes.size() > 1) return;
   const bool near_threads = numa_node == kAllNumaNodes && pool_nodes.size() == 1;
   (void)bind_to_numa(data, bytes, near_threads ? pool_nodes.front() : numa_node);
@@ -59,7 +59,7 @@ std::string_view to_string(MemoryKind kind) noexcept {
   return kind == MemoryKind::device ? "device" : "pinned";
 }
 
-Result<BufferView> map_memory(std::size_t bytes, const HostMemoryOptions& options, ThreadPool* pool) {
+Result<BufferView> map_memory(std::size_t bytes, const HostAllocatorOptions& options, ThreadPool* pool) {
   const bool reachable = options.fill != Fill::unreachable;
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (reachable ? 0 : MAP_NORESERVE);
   void* p = ::mmap(nullptr, bytes, reachable ? PROT_READ | PROT_WRITE : PROT_NONE, flags, -1, 0);
@@ -69,7 +69,7 @@ Result<BufferView> map_memory(std::size_t bytes, const HostMemoryOptions& option
   if (reachable) {
     (void)::madvise(data, bytes, MADV_DONTDUMP);
     if (options.huge_pages) advise_huge_pages(data, bytes);
-    place(data, bytes, options.numa_node, pool->nodes());
+    bind_pages(data, bytes, options.numa_node, pool->nodes());
     first_touch(data, bytes, options.fill, *pool);
   }
   return BufferView{data, bytes};
@@ -80,11 +80,12 @@ void unmap_memory(BufferView view) noexcept {
   STRATA_ASSERT(rc == 0, "munmap of a buffer failed, errno ", errno);
 }
 
-HostMemory::~HostMemory() {  // only what is in quarantine is left, and only mappings of ours go there
-  for (const auto& [data, block] : blocks_) unmap_memory({const_cast<std::byte*>(data), block.bytes});
+HostAllocator::~HostAllocator() {  // only what is in quarantine is left, and only mappings of ours go there
+  for (const auto& [data, allocation] : allocations_)
+    unmap_memory({const_cast<std::byte*>(data), allocation.bytes});
 }
 
-Status HostMemory::take(MemoryKind kind, std::size_t bytes) {
+Status HostAllocator::charge(MemoryKind kind, std::size_t bytes) {
   const std::size_t cap = kind == MemoryKind::device ? options_.device_cap : options_.pinned_cap;
   const MutexLock lock(mutex_);
   std::size_t& used = used_[static_cast<std::size_t>(kind)];
@@ -96,32 +97,32 @@ Status HostMemory::take(MemoryKind kind, std::size_t bytes) {
   return {};
 }
 
-void HostMemory::give_back(MemoryKind kind, std::size_t bytes) {
+void HostAllocator::uncharge(MemoryKind kind, std::size_t bytes) {
   const MutexLock lock(mutex_);
   used_[static_cast<std::size_t>(kind)] -= bytes;
 }
 
-Result<BufferView> HostMemory::allocate(MemoryKind kind, std::size_t bytes, ThreadPool* pool) {
+Result<BufferView> HostAllocator::allocate(MemoryKind kind, std::size_t bytes, ThreadPool* pool) {
   if (bytes == 0) return Status::error(Code::invalid, str("a ", to_string(kind), " buffer of 0 bytes"));
-  STRATA_TRY(take(kind, bytes));
-  Result<BufferView> view = acquire(kind, bytes, pool);
+  STRATA_TRY(charge(kind, bytes));
+  Result<BufferView> view = allocate_raw(kind, bytes, pool);
   if (!view.has_value()) {
-    give_back(kind, bytes);
+    uncharge(kind, bytes);
     return view;
   }
   const MutexLock lock(mutex_);
-  blocks_[view->data] = Block{view->data, bytes, kind, created_++, false};
+  allocations_[view->data] = Allocation{view->data, bytes, kind, created_++, false};
   ++live_;
   return view;
 }
 
-void HostMemory::release(MemoryKind kind, BufferView view) noexcept {
+void HostAllocator::release(MemoryKind kind, BufferView view) noexcept {
   const bool keep = options_.quarantine_bytes > 0;
   if (keep) std::memset(view.data, kPoisonByte, view.bytes);
   {
     const MutexLock lock(mutex_);
-    const auto it = blocks_.find(view.data);
-    STRATA_ASSERT(it != blocks_.end() && !it->second.freed && it->second.bytes == view.bytes,
+    const auto it = allocations_.find(view.data);
+    STRATA_ASSERT(it != allocations_.end() && !it->second.freed && it->second.bytes == view.bytes,
                   "not a live buffer");
     used_[static_cast<std::size_t>(kind)] -= view.bytes;
     --live_;
@@ -131,29 +132,30 @@ void HostMemory::release(MemoryKind kind, BufferView view) noexcept {
       quarantined_bytes_ += view.bytes;
       return;
     }
-    blocks_.erase(it);
+    allocations_.erase(it);
   }
-  give_up(kind, view);
+  free_raw(kind, view);
 }
 
-Result<BufferView> HostMemory::acquire(MemoryKind kind, std::size_t bytes, ThreadPool* pool) {
+Result<BufferView> HostAllocator::allocate_raw(MemoryKind kind, std::size_t bytes, ThreadPool* pool) {
   (void)kind;
   return map_memory(bytes, options_, pool);
 }
 
-void HostMemory::give_up(MemoryKind kind, BufferView view) noexcept {
+void HostAllocator::free_raw(MemoryKind kind, BufferView view) noexcept {
   (void)kind;
   unmap_memory(view);
 }
 
-Status HostMemory::check_bounds(const char* what, const std::byte* data, std::size_t bytes) const {
-  const std::optional<Block> block = find(data);
-  if (!block || bytes <= static_cast<std::size_t>(block->data + block->bytes - data)) return {};
+Status HostAllocator::check_bounds(const char* what, const std::byte* data, std::size_t bytes) const {
+  const std::optional<Allocation> allocation = find(data);
+  if (!allocation || bytes <= static_cast<std::size_t>(allocation->data + allocation->bytes - data))
+    return {};
   return Status::error(Code::invalid,
-                       str(what, ": ", describe(data, bytes), " runs past its end at ", block->bytes));
+                       str(what, ": ", describe(data, bytes), " runs past its end at ", allocation->bytes));
 }
 
-Status HostMemory::check_copy(BufferView dst, ConstBufferView src) const {
+Status HostAllocator::check_copy(BufferView dst, ConstBufferView src) const {
   if (dst.bytes != src.bytes)
     return Status::error(Code::invalid, str("a copy of ", src.bytes, " bytes into ", dst.bytes));
   if (dst.bytes == 0) return {};
@@ -161,45 +163,46 @@ Status HostMemory::check_copy(BufferView dst, ConstBufferView src) const {
   return check_bounds("copy from", src.data, src.bytes);
 }
 
-bool HostMemory::needs_trim() const noexcept {
+bool HostAllocator::needs_trim() const noexcept {
   const MutexLock lock(mutex_);
   return quarantined_bytes_ > options_.quarantine_bytes;
 }
 
-void HostMemory::trim() noexcept {
+void HostAllocator::trim() noexcept {
   const MutexLock lock(mutex_);
   while (quarantined_bytes_ > options_.quarantine_bytes) {
-    const auto it = blocks_.find(quarantine_.front());
+    const auto it = allocations_.find(quarantine_.front());
     const BufferView view{const_cast<std::byte*>(it->first), it->second.bytes};
     quarantine_.pop_front();
     quarantined_bytes_ -= view.bytes;
-    blocks_.erase(it);
+    allocations_.erase(it);
     unmap_memory(view);
   }
 }
 
-std::optional<Block> HostMemory::find(const void* p) const {
+std::optional<Allocation> HostAllocator::find(const void* p) const {
   const auto* const at = static_cast<const std::byte*>(p);
   const MutexLock lock(mutex_);
-  auto it = blocks_.upper_bound(at);
-  if (it == blocks_.begin()) return std::nullopt;
+  auto it = allocations_.upper_bound(at);
+  if (it == allocations_.begin()) return std::nullopt;
   --it;
   if (at >= it->first + it->second.bytes) return std::nullopt;
   return it->second;
 }
 
-std::string HostMemory::describe(const void* p, std::size_t bytes) const {
-  const std::optional<Block> block = find(p);
-  if (!block) return str("memory at ", fmt::ptr(p), " (", bytes, " bytes)");
-  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(p) - block->data);
-  return str(to_string(block->kind), " buffer ", block->number, " [", offset, ", ", offset + bytes, ")");
+std::string HostAllocator::describe(const void* p, std::size_t bytes) const {
+  const std::optional<Allocation> allocation = find(p);
+  if (!allocation) return str("memory at ", fmt::ptr(p), " (", bytes, " bytes)");
+  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(p) - allocation->data);
+  return str(to_string(allocation->kind), " buffer ", allocation->number, " [", offset, ", ", offset + bytes,
+             ")");
 }
 
-std::size_t HostMemory::live_buffers() const {
+std::size_t HostAllocator::live_buffers() const {
   const MutexLock lock(mutex_);
   return live_;
 }
-std::uint64_t HostMemory::created() const {
+std::uint64_t HostAllocator::created() const {
   const MutexLock lock(mutex_);
   return created_;
 }
