@@ -18,7 +18,7 @@
 namespace strata::bench {
 namespace {
 
-struct Choice {
+struct Options {
   std::vector<std::string> optimizers{"adamw"}, layouts{"bf16_split"}, grads{"16"}, states{"fp32"},
       isas{"auto"};
   std::vector<int> threads{1, 2};
@@ -36,10 +36,10 @@ struct Job {
   std::string layout;
 };
 
-struct Figure {
+struct Summary {
   double median = 0, low = 0, high = 0;
 };
-Figure figure_of(std::vector<double> x) {
+Summary summarize(std::vector<double> x) {
   std::sort(x.begin(), x.end());
   return {x[x.size() / 2], x.front(), x.back()};
 }
@@ -68,15 +68,15 @@ std::int64_t passes_for(const Pass& pass, double seconds) {
 void update_all(const Job& job, const BenchTensor& tensor, ThreadPool& pool, std::int64_t step) {
   cpuopt::OptimizerParams params = job.params;
   params.step = step;
-  const cpuopt::UpdateStep constants = cpuopt::update_step(params);
-  const cpuopt::Dither dither = cpuopt::dither_of(1, 0, step, 0);
+  const cpuopt::UpdateStep constants = cpuopt::make_update_step(params);
+  const cpuopt::RoundingNoise noise = cpuopt::rounding_noise(1, 0, step, 0);
   if (params.optimizer != cpuopt::Optimizer::lamb)
     return tensor.for_items(pool, [&](const cpuopt::UpdateBlock& b, std::int64_t n) {
-      cpuopt::update_block(constants, b, n, dither);
+      cpuopt::update_block(constants, b, n, noise);
     });
   tensor.for_items(pool, [&](const cpuopt::UpdateBlock& b, std::int64_t n) {
     double masters[BenchTensor::kBlockElems / 4096], directions[BenchTensor::kBlockElems / 4096];
-    cpuopt::lamb_moments_block(constants, b, n, dither, masters, directions);
+    cpuopt::lamb_moments_block(constants, b, n, noise, masters, directions);
   });
   tensor.for_items(pool, [&](const cpuopt::UpdateBlock& b, std::int64_t n) {
     cpuopt::lamb_apply_block(constants, 1.0f, b, n);
@@ -86,17 +86,17 @@ void update_all(const Job& job, const BenchTensor& tensor, ThreadPool& pool, std
 // The rounds of one combination.
 class Rounds {
  public:
-  Rounds(const Job& job, std::int64_t n, ThreadPool& pool, const Choice& choice)
+  Rounds(const Job& job, std::int64_t n, ThreadPool& pool, const Options& options)
       : job_(job),
         elems_(static_cast<double>(n)),
         pool_(pool),
         tensor_(job.shape, cpuopt::moments_of(job.params), n, pool),
-        alone_(choice.passes > 0),
-        passes_(alone_ ? choice.passes : passes_for([this] { update(); }, choice.seconds)) {
+        alone_(options.passes > 0),
+        passes_(alone_ ? options.passes : passes_for([this] { update(); }, options.seconds)) {
     update();  // touches what is only written
   }
 
-  void one() {
+  void run_round() {
     bound_.push_back(stream(false));
     took_.push_back(alone_ ? passes_alone() : seconds_of([this] { update(); }, passes_));
     bound_ahead_.push_back(stream(true));
@@ -120,9 +120,9 @@ class Rounds {
   void print(bool json) const {
     const double bytes = necessary_bytes(job_.shape);
     const auto rate = [&](const std::vector<double>& seconds) {
-      return bytes * elems_ * 1e-9 / figure_of(seconds).median;
+      return bytes * elems_ * 1e-9 / summarize(seconds).median;
     };
-    const Figure took = figure_of(took_), r = figure_of(ratio_);
+    const Summary took = summarize(took_), r = summarize(ratio_);
     const char* const line =
         json ? "{{\"optimizer\": \"{}\", \"layout\": \"{}\", \"grad_bits\": {}, \"states\": \"{}\", \"isa\": "
                "\"{}\", \"threads\": {}, \"n\": {}, \"bytes_per_param\": {:.4f}, \"ns_per_param\": {:.5f}, "
@@ -135,16 +135,18 @@ class Rounds {
                job_.shape.narrow_gradient ? 16 : 32, to_string(job_.shape.states),
                cpuopt::to_string(job_.isa), pool_.threads(), static_cast<std::int64_t>(elems_), bytes,
                ns(took.median), ns(took.low), ns(took.high), rate(took_), rate(bound_), r.median, r.low,
-               r.high, rate(bound_ahead_), figure_of(ratio_ahead_).median);
+               r.high, rate(bound_ahead_), summarize(ratio_ahead_).median);
     std::fflush(stdout);
   }
 
  private:
   void update() { update_all(job_, tensor_, pool_, ++step_); }
   double stream(bool prefetch) const {
-    const auto body = stream_of(job_.shape, job_.isa, prefetch);
+    const auto kernel = select_stream_kernel(job_.shape, job_.isa, prefetch);
     return seconds_of(
-        [&] { tensor_.for_items(pool_, [&](const cpuopt::UpdateBlock& b, std::int64_t n) { body(b, n); }); },
+        [&] {
+          tensor_.for_items(pool_, [&](const cpuopt::UpdateBlock& b, std::int64_t n) { kernel(b, n); });
+        },
         passes_);
   }
   // The mean of passes timed one by one.
@@ -169,20 +171,20 @@ class Rounds {
   std::vector<double> took_, bound_, bound_ahead_, ratio_, ratio_ahead_, singles_;
 };
 
-void measure(const Job& job, std::int64_t n, ThreadPool& pool, const Choice& choice) {
+void measure(const Job& job, std::int64_t n, ThreadPool& pool, const Options& options) {
   must(cpuopt::use_isa(job.isa));
-  Rounds rounds(job, n, pool, choice);
-  if (choice.serve) {
+  Rounds rounds(job, n, pool, options);
+  if (options.serve) {
     int served = 0;
     for (std::string line; std::getline(std::cin, line); ++served) {
-      rounds.one();
+      rounds.run_round();
       rounds.print_round();
     }
     if (served > 0) rounds.print(true);
     return;
   }
-  for (int round = 0; round < choice.rounds; ++round) rounds.one();
-  rounds.print(choice.json);
+  for (int round = 0; round < options.rounds; ++round) rounds.run_round();
+  rounds.print(options.json);
 }
 
 Result<Job> job_of(const std::string& optimizer, const std::string& layout, const std::string& grad,
@@ -199,9 +201,9 @@ Result<Job> job_of(const std::string& optimizer, const std::string& layout, cons
     return Status::error(Code::invalid, str("there is no layout '", layout,
                                             "'; there are f32, bf16_split, "
                                             "bf16_shadow, f16_shadow"));
-  const cpuopt::MomentSet kept = cpuopt::moments_of(job.params);
+  const cpuopt::MomentSet moments = cpuopt::moments_of(job.params);
   job.shape.layout = static_cast<cpuopt::MasterLayout>(at - layouts.begin());
-  job.shape.moments = kept.first + kept.second;
+  job.shape.moments = moments.first + moments.second;
   job.shape.narrow_gradient = grad == "16" && job.shape.layout != cpuopt::MasterLayout::f32;
   job.shape.states = states == "int8"   ? StateFormat::int8
                      : states == "bf16" ? StateFormat::bf16
@@ -211,29 +213,29 @@ Result<Job> job_of(const std::string& optimizer, const std::string& layout, cons
   return job;
 }
 
-Status run(const Choice& choice) {
-  const std::size_t combinations = choice.optimizers.size() * choice.layouts.size() * choice.grads.size() *
-                                   choice.states.size() * choice.isas.size() * choice.threads.size() *
-                                   choice.sizes.size();
-  if (choice.serve && combinations != 1)
+Status run(const Options& options) {
+  const std::size_t combinations = options.optimizers.size() * options.layouts.size() * options.grads.size() *
+                                   options.states.size() * options.isas.size() * options.threads.size() *
+                                   options.sizes.size();
+  if (options.serve && combinations != 1)
     return Status::error(Code::invalid,
                          str("--serve takes one combination, ", combinations, " are asked for"));
-  if (!choice.json && !choice.serve)
+  if (!options.json && !options.serve)
     fmt::print(
         "{:<8} {:<11} {:>4} {:<5} {:<7} {:>3} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6} {:>6} "
         "{:>8} {:>6}\n",
         "optim", "layout", "grad", "state", "isa", "thr", "params", "B/par", "ns/par", "low", "high", "GB/s",
         "stream", "ratio", "low", "high", "pf str", "ratio");
-  for (const int threads : choice.threads) {
+  for (const int threads : options.threads) {
     STRATA_TRY_ASSIGN(const auto pool, ThreadPool::create(threads));
-    for (const std::string& optimizer : choice.optimizers)
-      for (const std::string& layout : choice.layouts)
-        for (const std::string& grad : choice.grads)
-          for (const std::string& states : choice.states)
-            for (const std::string& isa : choice.isas) {
+    for (const std::string& optimizer : options.optimizers)
+      for (const std::string& layout : options.layouts)
+        for (const std::string& grad : options.grads)
+          for (const std::string& states : options.states)
+            for (const std::string& isa : options.isas) {
               STRATA_TRY_ASSIGN(const Job job, job_of(optimizer, layout, grad, states, isa));
-              for (const double size : choice.sizes)
-                measure(job, static_cast<std::int64_t>(size), *pool, choice);
+              for (const double size : options.sizes)
+                measure(job, static_cast<std::int64_t>(size), *pool, options);
             }
   }
   return Status::ok();
@@ -243,23 +245,25 @@ Status run(const Choice& choice) {
 }  // namespace strata::bench
 
 int main(int argc, char** argv) {
-  strata::bench::Choice choice;
+  strata::bench::Options options;
   CLI::App app("The CPU's optimizer step beside a stream of the same bytes");
-  app.add_option("--optimizer", choice.optimizers, "adamw adam lion lamb adagrad sgd (with momentum)");
-  app.add_option("--layout", choice.layouts, "f32 bf16_split bf16_shadow f16_shadow");
-  app.add_option("--grad", choice.grads, "bits: 16 or 32")->check(CLI::IsMember({"16", "32"}));
-  app.add_option("--states", choice.states, "fp32 bf16 int8")->check(CLI::IsMember({"fp32", "bf16", "int8"}));
-  app.add_option("--isa", choice.isas, "auto scalar sse42 avx2 avx512");
-  app.add_option("--threads", choice.threads, "counts of threads");
-  app.add_option("--size", choice.sizes, "counts of parameters")->check(CLI::Range(1.0, 1e11));
-  app.add_option("--rounds", choice.rounds, "interleaved rounds")->check(CLI::Range(1, 1000));
-  app.add_option("--seconds", choice.seconds, "of one measurement, at least")->check(CLI::Range(0.0, 60.0));
-  app.add_option("--passes", choice.passes, "of one measurement, each timed by itself, in place of --seconds")
+  app.add_option("--optimizer", options.optimizers, "adamw adam lion lamb adagrad sgd (with momentum)");
+  app.add_option("--layout", options.layouts, "f32 bf16_split bf16_shadow f16_shadow");
+  app.add_option("--grad", options.grads, "bits: 16 or 32")->check(CLI::IsMember({"16", "32"}));
+  app.add_option("--states", options.states, "fp32 bf16 int8")
+      ->check(CLI::IsMember({"fp32", "bf16", "int8"}));
+  app.add_option("--isa", options.isas, "auto scalar sse42 avx2 avx512");
+  app.add_option("--threads", options.threads, "counts of threads");
+  app.add_option("--size", options.sizes, "counts of parameters")->check(CLI::Range(1.0, 1e11));
+  app.add_option("--rounds", options.rounds, "interleaved rounds")->check(CLI::Range(1, 1000));
+  app.add_option("--seconds", options.seconds, "of one measurement, at least")->check(CLI::Range(0.0, 60.0));
+  app.add_option("--passes", options.passes,
+                 "of one measurement, each timed by itself, in place of --seconds")
       ->check(CLI::Range(1, 1000000));
-  app.add_flag("--json", choice.json, "one object a line");
-  app.add_flag("--serve", choice.serve, "a round of one combination for each line on stdin, as JSON");
+  app.add_flag("--json", options.json, "one object a line");
+  app.add_flag("--serve", options.serve, "a round of one combination for each line on stdin, as JSON");
   CLI11_PARSE(app, argc, argv);
-  if (const strata::Status status = strata::bench::run(choice); !status.is_ok()) {
+  if (const strata::Status status = strata::bench::run(options); !status.is_ok()) {
     fmt::print(stderr, "cpuopt_bench: {}\n", status.message());
     return 2;
   }

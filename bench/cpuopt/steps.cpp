@@ -40,62 +40,63 @@ Status write_floats(const std::string& path, const std::vector<float>& values) {
 }
 
 void step(const cpuopt::OptimizerParams& params, const cpuopt::UpdateBlock& block, std::int64_t n) {
-  const cpuopt::UpdateStep constants = cpuopt::update_step(params);
+  const cpuopt::UpdateStep constants = cpuopt::make_update_step(params);
   if (params.optimizer != cpuopt::Optimizer::lamb) return cpuopt::update_block(constants, block, n, {});
-  std::vector<double> masters(static_cast<std::size_t>(cpuopt::norm_leaves(n))), directions(masters.size());
+  std::vector<double> masters(static_cast<std::size_t>(cpuopt::norm_partial_count(n))),
+      directions(masters.size());
   cpuopt::lamb_moments_block(constants, block, n, {}, masters.data(), directions.data());
-  const float trust = cpuopt::lamb_trust(cpuopt::tree_sum(masters), cpuopt::tree_sum(directions));
+  const float trust = cpuopt::lamb_trust_ratio(cpuopt::tree_sum(masters), cpuopt::tree_sum(directions));
   cpuopt::lamb_apply_block(constants, trust, block, n);
 }
 
-struct Choice {
+struct Options {
   std::string optimizer, isa = "auto", params, grads, out;
   cpuopt::OptimizerParams settings;
 };
 
-Status run(Choice choice) {
-  STRATA_TRY_ASSIGN(choice.settings.optimizer, cpuopt::optimizer_named(choice.optimizer));
-  STRATA_TRY(cpuopt::validate(choice.settings));
-  STRATA_TRY_ASSIGN(const cpuopt::CpuIsa isa, cpuopt::select_isa(choice.isa));
+Status run(Options options) {
+  STRATA_TRY_ASSIGN(options.settings.optimizer, cpuopt::optimizer_named(options.optimizer));
+  STRATA_TRY(cpuopt::validate(options.settings));
+  STRATA_TRY_ASSIGN(const cpuopt::CpuIsa isa, cpuopt::select_isa(options.isa));
   STRATA_TRY(cpuopt::use_isa(isa));
-  STRATA_TRY_ASSIGN(std::vector<float> p, read_floats(choice.params));
-  STRATA_TRY_ASSIGN(const std::vector<float> grads, read_floats(choice.grads));
+  STRATA_TRY_ASSIGN(std::vector<float> p, read_floats(options.params));
+  STRATA_TRY_ASSIGN(const std::vector<float> grads, read_floats(options.grads));
   if (grads.size() % p.size() != 0)
-    return Status::error(Code::invalid, str(choice.grads, " has ", grads.size(), " values, a multiple of ",
-                                            p.size(), ", which ", choice.params, " has, is needed"));
-  const cpuopt::MomentSet kept = cpuopt::moments_of(choice.settings);
-  std::vector<float> m(kept.first ? p.size() : 0), v(kept.second ? p.size() : 0);
+    return Status::error(Code::invalid, str(options.grads, " has ", grads.size(), " values, a multiple of ",
+                                            p.size(), ", which ", options.params, " has, is needed"));
+  const cpuopt::MomentSet moments = cpuopt::moments_of(options.settings);
+  std::vector<float> m(moments.first ? p.size() : 0), v(moments.second ? p.size() : 0);
   cpuopt::UpdateBlock block;
   block.param = p.data();
-  if (kept.first) block.m.values = m.data();
-  if (kept.second) block.v.values = v.data();
-  for (std::size_t at = 0; at < grads.size(); at += p.size(), ++choice.settings.step) {
+  if (moments.first) block.m.values = m.data();
+  if (moments.second) block.v.values = v.data();
+  for (std::size_t at = 0; at < grads.size(); at += p.size(), ++options.settings.step) {
     block.g = grads.data() + at;
-    step(choice.settings, block, std::ssize(p));
+    step(options.settings, block, std::ssize(p));
   }
-  return write_floats(choice.out, p);
+  return write_floats(options.out, p);
 }
 
 }  // namespace
 }  // namespace strata::bench
 
 int main(int argc, char** argv) {
-  strata::bench::Choice choice;
+  strata::bench::Options options;
   CLI::App app("Steps of one optimizer over raw f32 files: the parameters after all of the gradients");
-  app.add_option("--optimizer", choice.optimizer, "adamw adam lion lamb adagrad sgd")->required();
-  app.add_option("--params", choice.params, "n values")->required();
-  app.add_option("--grads", choice.grads, "n values for each step, one step after the other")->required();
-  app.add_option("--out", choice.out, "n values")->required();
-  app.add_option("--lr", choice.settings.lr);
-  app.add_option("--beta1", choice.settings.beta1);
-  app.add_option("--beta2", choice.settings.beta2);
-  app.add_option("--eps", choice.settings.eps);
-  app.add_option("--weight-decay", choice.settings.weight_decay);
-  app.add_option("--momentum", choice.settings.momentum);
-  app.add_flag("--nesterov", choice.settings.nesterov);
-  app.add_option("--isa", choice.isa, "auto scalar sse42 avx2 avx512");
+  app.add_option("--optimizer", options.optimizer, "adamw adam lion lamb adagrad sgd")->required();
+  app.add_option("--params", options.params, "n values")->required();
+  app.add_option("--grads", options.grads, "n values for each step, one step after the other")->required();
+  app.add_option("--out", options.out, "n values")->required();
+  app.add_option("--lr", options.settings.lr);
+  app.add_option("--beta1", options.settings.beta1);
+  app.add_option("--beta2", options.settings.beta2);
+  app.add_option("--eps", options.settings.eps);
+  app.add_option("--weight-decay", options.settings.weight_decay);
+  app.add_option("--momentum", options.settings.momentum);
+  app.add_flag("--nesterov", options.settings.nesterov);
+  app.add_option("--isa", options.isa, "auto scalar sse42 avx2 avx512");
   CLI11_PARSE(app, argc, argv);
-  if (const strata::Status status = strata::bench::run(choice); !status.is_ok()) {
+  if (const strata::Status status = strata::bench::run(options); !status.is_ok()) {
     fmt::print(stderr, "cpuopt_steps: {}\n", status.message());
     return 2;
   }

@@ -16,9 +16,9 @@ struct StreamShape {
   StateFormat states = StateFormat::fp32;
   bool narrow_gradient = false;  ///< 2 bytes, else 4
 };
-using Stream = void (*)(const cpuopt::UpdateBlock& block, std::int64_t n);
+using StreamKernel = void (*)(const cpuopt::UpdateBlock& block, std::int64_t n);
 /// `prefetch`: with a software prefetch, as the update has it. AVX-512 where `isa` is that, else AVX2.
-Stream stream_of(const StreamShape& shape, cpuopt::CpuIsa isa, bool prefetch);
+StreamKernel select_stream_kernel(const StreamShape& shape, cpuopt::CpuIsa isa, bool prefetch);
 
 /// Bytes that a step must move for one element: each span it reads, and each it writes.
 double necessary_bytes(const StreamShape& shape);

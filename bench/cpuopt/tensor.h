@@ -53,12 +53,12 @@ class BenchTensor {
   // from such bits.
   static constexpr std::size_t kApart = 5 * (4096 + 64);
 
-  BenchTensor(const StreamShape& shape, cpuopt::MomentSet kept, std::int64_t n, ThreadPool& pool)
+  BenchTensor(const StreamShape& shape, cpuopt::MomentSet moments, std::int64_t n, ThreadPool& pool)
       : n_(n),
         param_(elems(n) * cpuopt::param_bytes(shape.layout), 0),
         master_(elems(n) * cpuopt::master_bytes(shape.layout), kApart),
-        m_(kept.first ? moment_bytes(shape.states, round_up(n, kMomentBlock)) : 0, 2 * kApart),
-        v_(kept.second ? moment_bytes(shape.states, round_up(n, kMomentBlock)) : 0, 3 * kApart),
+        m_(moments.first ? moment_bytes(shape.states, round_up(n, kMomentBlock)) : 0, 2 * kApart),
+        v_(moments.second ? moment_bytes(shape.states, round_up(n, kMomentBlock)) : 0, 3 * kApart),
         g_(elems(n) * 4, 4 * kApart) {
     block_.layout = shape.layout;
     block_.states = shape.states;
@@ -68,8 +68,8 @@ class BenchTensor {
     block_.param = param_.data();
     block_.master = master_.data();
     const std::int64_t padded = round_up(n, kMomentBlock);
-    if (kept.first) block_.m = cpuopt::moment_at(shape.states, m_.data(), padded);
-    if (kept.second) block_.v = cpuopt::moment_at(shape.states, v_.data(), padded);
+    if (moments.first) block_.m = cpuopt::moment_at(shape.states, m_.data(), padded);
+    if (moments.second) block_.v = cpuopt::moment_at(shape.states, v_.data(), padded);
     block_.g = g_.data();
     fill(pool);
   }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <strata/kernels/attention.h>
-#include <strata/kernels/cuda_products.h>
+#include <strata/kernels/cublaslt_algorithms.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/linear.h>
 #include <strata/runtime/convert.h>
@@ -34,16 +34,15 @@ Result<std::string> matrix_on(Bench& bench, Backend& backend, std::int64_t n) {
   }
   const auto tensor = [&](std::size_t i) { return TensorView{operands[i].view().data, {n, n}, DType::f32}; };
   STRATA_TRY_ASSIGN(Buffer scratch,
-                    backend.allocate(MemoryKind::device, kernels::product_workspace_bytes(n, n)));
-  const auto product = [&] {
+                    backend.allocate(MemoryKind::device, kernels::gemm_workspace_bytes(n, n)));
+  const auto gemm = [&] {
     STRATA_TRY(kernels::linear_forward_async(
         backend, stream,
         {.x = tensor(0), .w = tensor(1), .b = {}, .y = tensor(2), .workspace = scratch.view()}));
     return backend.synchronize(stream);
   };
   const double n_real = static_cast<double>(n);
-  STRATA_TRY_ASSIGN(const std::string flops,
-                    rate(bench, "gflop_per_s", 2 * n_real * n_real * n_real, product));
+  STRATA_TRY_ASSIGN(const std::string flops, rate(bench, "gflop_per_s", 2 * n_real * n_real * n_real, gemm));
   return fmt::format("{{\"n\": {}, \"dtype\": \"f32\", \"rate\": {}}}", n, flops);
 }
 
@@ -70,7 +69,7 @@ std::int64_t computing_ns(const Backend& backend) {
 }  // namespace
 
 // Timed as lanes of a run are: on a GPU by events around the work, on the host by its worker's clock.
-Status peak(Bench& bench, const Rows& row) {
+Status peak(Bench& bench, const RowSink& row) {
   Backend& backend = *bench.backend;
   const std::int64_t n = bench.gpu ? 8192 : 512;
   const std::size_t bytes = static_cast<std::size_t>(n * n) * sizeof(std::uint16_t);
@@ -86,7 +85,7 @@ Status peak(Bench& bench, const Rows& row) {
   }
   const auto tensor = [&](std::size_t i) { return TensorView{operands[i].view().data, {n, n}, DType::bf16}; };
   STRATA_TRY_ASSIGN(Buffer scratch,
-                    backend.allocate(MemoryKind::device, kernels::product_workspace_bytes(n, n)));
+                    backend.allocate(MemoryKind::device, kernels::gemm_workspace_bytes(n, n)));
   const int gemms = bench.gpu ? 10 : 1;
   std::vector<double> rates;
   for (int round = 0; round <= bench.options.rounds; ++round) {
@@ -107,7 +106,7 @@ Status peak(Bench& bench, const Rows& row) {
 }
 
 // On the host strata bench has it by size and dtype.
-Status matrix(Bench& bench, const Rows& row) {
+Status matrix(Bench& bench, const RowSink& row) {
   if (!bench.gpu) return row(skipped(cuda_status())), Status::ok();
   auto measured = matrix_on(bench, *bench.backend, 8192);
   if (!measured.has_value() && measured.status().code() == Code::unsupported)
@@ -121,9 +120,9 @@ Status matrix(Bench& bench, const Rows& row) {
 
 namespace {
 
-Result<std::string> attention_by(Bench& bench, kernels::AttentionBy by) {
+Result<std::string> attention_rates(Bench& bench, kernels::AttentionBackend by) {
   constexpr std::int64_t kTokens = 8192, kHeads = 32, kHead = 128, kWidth = kHeads * kHead;
-  const kernels::AttentionHeads shape{.heads = kHeads, .kv_heads = kHeads, .seq = 4096, .by = by};
+  const kernels::AttentionHeads shape{.heads = kHeads, .kv_heads = kHeads, .seq = 4096, .backend = by};
   Backend& backend = *bench.backend;
   STRATA_TRY_ASSIGN(Stream stream, backend.create_stream(StreamRole::compute));
   std::vector<Buffer> buffers;
@@ -147,13 +146,13 @@ Result<std::string> attention_by(Bench& bench, kernels::AttentionBy by) {
           std::max(kernels::attention_forward_workspace_bytes(kTokens, shape, DType::bf16, kHead),
                    kernels::attention_backward_workspace_bytes(kTokens, shape, DType::bf16, kHead))));
   // Causal: half of all products, of which forward has two and backward five.
-  const double product = static_cast<double>(kTokens) * static_cast<double>(shape.seq * kWidth);
-  STRATA_TRY_ASSIGN(const std::string forward, rate(bench, "gflop_per_s", 2 * product, [&] {
+  const double gemm_flops = static_cast<double>(kTokens) * static_cast<double>(shape.seq * kWidth);
+  STRATA_TRY_ASSIGN(const std::string forward, rate(bench, "gflop_per_s", 2 * gemm_flops, [&] {
                       STRATA_TRY(kernels::attention_forward_async(
                           backend, stream, {qkv, out, lse, {}, shape, workspace.view()}));
                       return backend.synchronize(stream);
                     }));
-  STRATA_TRY_ASSIGN(const std::string backward, rate(bench, "gflop_per_s", 5 * product, [&] {
+  STRATA_TRY_ASSIGN(const std::string backward, rate(bench, "gflop_per_s", 5 * gemm_flops, [&] {
                       STRATA_TRY(kernels::attention_backward_async(
                           backend, stream, {qkv, out, lse, dout, {}, dqkv, shape, workspace.view()}));
                       return backend.synchronize(stream);
@@ -166,25 +165,25 @@ Result<std::string> attention_by(Bench& bench, kernels::AttentionBy by) {
 
 }  // namespace
 
-Status attention_mma(Bench& bench, const Rows& row) {
+Status attention_mma(Bench& bench, const RowSink& row) {
   if (!bench.gpu) return row(skipped(cuda_status())), Status::ok();
-  STRATA_TRY_ASSIGN(const std::string rates, attention_by(bench, kernels::AttentionBy::warps));
+  STRATA_TRY_ASSIGN(const std::string rates, attention_rates(bench, kernels::AttentionBackend::mma));
   row(rates);
   return Status::ok();
 }
 
-Status attention_wgmma(Bench& bench, const Rows& row) {
-  if (!kernels::cuda_attends_by_groups())
+Status attention_wgmma(Bench& bench, const RowSink& row) {
+  if (!kernels::cuda_has_wgmma())
     return row(skipped("no GPU of compute capability 9.0, or no kernels for 9.0a")), Status::ok();
-  STRATA_TRY_ASSIGN(const std::string rates, attention_by(bench, kernels::AttentionBy::groups));
+  STRATA_TRY_ASSIGN(const std::string rates, attention_rates(bench, kernels::AttentionBackend::wgmma));
   row(rates);
   return Status::ok();
 }
 
-Status attention_cudnn(Bench& bench, const Rows& row) {
-  if (const auto version = kernels::cuda_cudnn(); !version.has_value())
+Status attention_cudnn(Bench& bench, const RowSink& row) {
+  if (const auto version = kernels::cudnn_version(); !version.has_value())
     return row(skipped(version.status().message())), Status::ok();
-  STRATA_TRY_ASSIGN(const std::string rates, attention_by(bench, kernels::AttentionBy::cudnn));
+  STRATA_TRY_ASSIGN(const std::string rates, attention_rates(bench, kernels::AttentionBackend::cudnn));
   row(rates);
   return Status::ok();
 }

@@ -59,7 +59,7 @@ Result<std::string> dram_with(Bench& bench, ThreadPool& pool, const Stream3& s) 
 
 }  // namespace
 
-Status dram(Bench& bench, const Rows& row) {
+Status dram(Bench& bench, const RowSink& row) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<Backend> host, create_host_backend({}, *bench.pool, bench.clock));
   std::vector<Buffer> arrays;
   for (int i = 0; i < 3; ++i) {
@@ -89,7 +89,7 @@ Status dram(Bench& bench, const Rows& row) {
 
 namespace {
 
-struct Lane {
+struct LinkCopy {
   Stream stream;
   Buffer device, pinned;
   bool down = false;  ///< device to pinned
@@ -104,34 +104,35 @@ struct Lane {
   }
 };
 
-Result<Lane> make_lane(Backend& backend, StreamRole role, std::size_t bytes) {
-  Lane lane;
-  STRATA_TRY_ASSIGN(lane.stream, backend.create_stream(role));
-  STRATA_TRY_ASSIGN(lane.device, backend.allocate(MemoryKind::device, bytes));
-  STRATA_TRY_ASSIGN(lane.pinned, backend.allocate(MemoryKind::pinned, bytes));
-  lane.down = role == StreamRole::d2h;
-  return lane;
+Result<LinkCopy> make_link_copy(Backend& backend, StreamRole role, std::size_t bytes) {
+  LinkCopy copy;
+  STRATA_TRY_ASSIGN(copy.stream, backend.create_stream(role));
+  STRATA_TRY_ASSIGN(copy.device, backend.allocate(MemoryKind::device, bytes));
+  STRATA_TRY_ASSIGN(copy.pinned, backend.allocate(MemoryKind::pinned, bytes));
+  copy.down = role == StreamRole::d2h;
+  return copy;
 }
 
 }  // namespace
 
-Status link(Bench& bench, const Rows& row) {
+Status link(Bench& bench, const RowSink& row) {
   Backend& backend = *bench.backend;
   const std::size_t total = bench.bytes / (64 * kMiB) * (64 * kMiB);
-  STRATA_TRY_ASSIGN(Lane up, make_lane(backend, StreamRole::h2d, total));
-  STRATA_TRY_ASSIGN(Lane down, make_lane(backend, StreamRole::d2h, total));
-  const auto carry = [&](std::initializer_list<Lane*> lanes, std::size_t size) {
-    for (Lane* lane : lanes) STRATA_TRY(lane->queue(backend, total, size));
-    for (Lane* lane : lanes) STRATA_TRY(backend.synchronize(lane->stream));
+  STRATA_TRY_ASSIGN(LinkCopy up, make_link_copy(backend, StreamRole::h2d, total));
+  STRATA_TRY_ASSIGN(LinkCopy down, make_link_copy(backend, StreamRole::d2h, total));
+  const auto run_copies = [&](std::initializer_list<LinkCopy*> copies, std::size_t size) {
+    for (LinkCopy* copy : copies) STRATA_TRY(copy->queue(backend, total, size));
+    for (LinkCopy* copy : copies) STRATA_TRY(backend.synchronize(copy->stream));
     return Status::ok();
   };
   const std::string device =
       json_string(bench.gpu ? backend.info().name : str("the host backend; ", cuda_status()));
   for (const std::size_t size : {kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB}) {
-    STRATA_TRY_ASSIGN(const std::string h2d, gb_per_s(bench, total, [&] { return carry({&up}, size); }));
-    STRATA_TRY_ASSIGN(const std::string d2h, gb_per_s(bench, total, [&] { return carry({&down}, size); }));
+    STRATA_TRY_ASSIGN(const std::string h2d, gb_per_s(bench, total, [&] { return run_copies({&up}, size); }));
+    STRATA_TRY_ASSIGN(const std::string d2h,
+                      gb_per_s(bench, total, [&] { return run_copies({&down}, size); }));
     STRATA_TRY_ASSIGN(const std::string both, gb_per_s(bench, 2 * total, [&] {
-                        return carry({&up, &down}, size);
+                        return run_copies({&up, &down}, size);
                       }));
     row(fmt::format("{{\"device\": {}, \"copy_bytes\": {}, \"h2d\": {}, \"d2h\": {}, \"both\": {}}}", device,
                     size, h2d, d2h, both));

@@ -22,7 +22,7 @@ namespace strata::bench {
 
 std::string summary(const char* unit, std::vector<double> rates) {
   std::sort(rates.begin(), rates.end());
-  return fmt::format("{{\"{}\": {:.2f}, \"least\": {:.2f}, \"most\": {:.2f}}}", unit, rates[rates.size() / 2],
+  return fmt::format("{{\"{}\": {:.2f}, \"min\": {:.2f}, \"max\": {:.2f}}}", unit, rates[rates.size() / 2],
                      rates.front(), rates.back());
 }
 
@@ -46,11 +46,11 @@ Result<Bench> make_bench(const Options& options) {
   bench.options = options;
   bench.facts = read_host_facts();
   STRATA_TRY_ASSIGN(bench.topology, read_topology());
-  const auto least = std::size_t{128} * kMiB;
+  const auto min_bytes = std::size_t{128} * kMiB;
   const auto given = static_cast<std::size_t>(options.gib * static_cast<double>(kGiB)) / kMiB * kMiB;
-  bench.bytes = given > 0
-                    ? std::max(given, least)
-                    : std::clamp<std::size_t>(bench.facts.usable_ram_bytes() / 16 / kMiB * kMiB, least, kGiB);
+  bench.bytes =
+      given > 0 ? std::max(given, min_bytes)
+                : std::clamp<std::size_t>(bench.facts.usable_ram_bytes() / 16 / kMiB * kMiB, min_bytes, kGiB);
   STRATA_TRY_ASSIGN(bench.pool, ThreadPool::create(0));
   bench.gpu = cuda_available();
   STRATA_TRY_ASSIGN(bench.backend, bench.gpu ? create_cuda_backend({}, *bench.pool)
@@ -70,7 +70,7 @@ std::string machine(const Bench& bench) {
 
 struct Part {
   const char* name;
-  Status (*measure)(Bench& bench, const Rows& row);
+  Status (*measure)(Bench& bench, const RowSink& row);
 };
 constexpr Part kParts[] = {{"dram", dram},
                            {"link", link},

@@ -35,18 +35,18 @@ struct Bench {
 };
 
 /// Takes one JSON object, and has printed it when it returns.
-using Rows = std::function<void(const std::string& row)>;
+using RowSink = std::function<void(const std::string& row)>;
 
 // The parts: each gives its rows as it has measured them. Errors: the backend's.
-Status dram(Bench& bench, const Rows& row);
-Status link(Bench& bench, const Rows& row);
-Status peak(Bench& bench, const Rows& row);
-Status matrix(Bench& bench, const Rows& row);
-Status attention_mma(Bench& bench, const Rows& row);
-Status attention_wgmma(Bench& bench, const Rows& row);
-Status attention_cudnn(Bench& bench, const Rows& row);
+Status dram(Bench& bench, const RowSink& row);
+Status link(Bench& bench, const RowSink& row);
+Status peak(Bench& bench, const RowSink& row);
+Status matrix(Bench& bench, const RowSink& row);
+Status attention_mma(Bench& bench, const RowSink& row);
+Status attention_wgmma(Bench& bench, const RowSink& row);
+Status attention_cudnn(Bench& bench, const RowSink& row);
 
-/// Median, least and most of `rates`, which are not empty, as {"unit": median, "least": ..., "most": ...}.
+/// Median, least and most of `rates`, which are not empty, as {"unit": median, "min": ..., "max": ...}.
 std::string summary(const char* unit, std::vector<double> rates);
 /// The same of `rounds` calls after one that warms up, each of which does `work` (bytes, FLOPs).
 Result<std::string> rate(Bench& bench, const char* unit, double work, const std::function<Status()>& round);

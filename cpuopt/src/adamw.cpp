@@ -24,13 +24,13 @@ Status run(OptimizerParams params, std::size_t n, const UpdateBlock& block,
   params.optimizer = Optimizer::adamw;
   STRATA_TRY(validate(params));
   STRATA_TRY(check_lengths(n, others));
-  update_block(update_step(params), block, static_cast<std::int64_t>(n), {});
+  update_block(make_update_step(params), block, static_cast<std::int64_t>(n), {});
   return Status::ok();
 }
 
 template <class G>
-Status whole(const OptimizerParams& params, std::span<float> p, std::span<const G> g, std::span<float> m,
-             std::span<float> v) {
+Status update_f32_master(const OptimizerParams& params, std::span<float> p, std::span<const G> g,
+                         std::span<float> m, std::span<float> v) {
   return run(params, p.size(),
              {.grad = dtype_of<G>,
               .param = p.data(),
@@ -41,8 +41,8 @@ Status whole(const OptimizerParams& params, std::span<float> p, std::span<const 
 }
 
 template <class T>
-Status shadowed(const OptimizerParams& params, std::span<float> p, std::span<const T> g, std::span<float> m,
-                std::span<float> v, std::span<T> shadow) {
+Status update_shadowed_master(const OptimizerParams& params, std::span<float> p, std::span<const T> g,
+                              std::span<float> m, std::span<float> v, std::span<T> shadow) {
   constexpr bool kBf16 = dtype_of<T> == DType::bf16;
   return run(params, p.size(),
              {.layout = kBf16 ? MasterLayout::bf16_shadow : MasterLayout::f16_shadow,
@@ -62,23 +62,23 @@ Status shadowed(const OptimizerParams& params, std::span<float> p, std::span<con
 
 Status adamw_update(const OptimizerParams& params, std::span<float> p, std::span<const float> g,
                     std::span<float> m, std::span<float> v) {
-  return whole(params, p, g, m, v);
+  return update_f32_master(params, p, g, m, v);
 }
 Status adamw_update(const OptimizerParams& params, std::span<float> p, std::span<const bf16> g,
                     std::span<float> m, std::span<float> v) {
-  return whole(params, p, g, m, v);
+  return update_f32_master(params, p, g, m, v);
 }
 Status adamw_update(const OptimizerParams& params, std::span<float> p, std::span<const f16> g,
                     std::span<float> m, std::span<float> v) {
-  return whole(params, p, g, m, v);
+  return update_f32_master(params, p, g, m, v);
 }
 Status adamw_update(const OptimizerParams& params, std::span<float> p, std::span<const bf16> g,
                     std::span<float> m, std::span<float> v, std::span<bf16> shadow) {
-  return shadowed(params, p, g, m, v, shadow);
+  return update_shadowed_master(params, p, g, m, v, shadow);
 }
 Status adamw_update(const OptimizerParams& params, std::span<float> p, std::span<const f16> g,
                     std::span<float> m, std::span<float> v, std::span<f16> shadow) {
-  return shadowed(params, p, g, m, v, shadow);
+  return update_shadowed_master(params, p, g, m, v, shadow);
 }
 Status adamw_update(const OptimizerParams& params, std::span<bf16> high, std::span<std::uint16_t> low,
                     std::span<const bf16> g, std::span<float> m, std::span<float> v) {

@@ -10,7 +10,7 @@
 namespace strata::cpuopt {
 namespace {
 
-const detail::GradientTable& gradient_bodies() noexcept { return STRATA_ACTIVE_TABLE(gradient_table); }
+const detail::GradientTable& gradient_kernels() noexcept { return STRATA_ACTIVE_TABLE(gradient_table); }
 
 template <class T>
 double tree_sum_of(std::span<const T> values) noexcept {
@@ -23,19 +23,20 @@ double tree_sum_of(std::span<const T> values) noexcept {
 }  // namespace
 
 void accumulate(std::span<float> acc, DType dtype, const void* g, bool first) noexcept {
-  gradient_bodies().accumulate[detail::storage_index(dtype)](acc.data(), g, first, std::ssize(acc));
+  gradient_kernels().accumulate[detail::storage_index(dtype)](acc.data(), g, first, std::ssize(acc));
 }
 
-Status square_sum_leaves(std::span<const float> tensor, std::span<double> leaves) {
+Status square_sum_partials(std::span<const float> tensor, std::span<double> partials) {
   const auto n = std::ssize(tensor);
-  if (std::ssize(leaves) != norm_leaves(n))
-    return Status::error(Code::invalid, str("square_sum_leaves: ", n, " elements have ", norm_leaves(n),
-                                            " leaves, but ", leaves.size(), " were given"));
-  square_sum_leaves(DType::f32, tensor.data(), n, leaves.data());
+  if (std::ssize(partials) != norm_partial_count(n))
+    return Status::error(Code::invalid,
+                         str("square_sum_partials: ", n, " elements have ", norm_partial_count(n),
+                             " partials, but ", partials.size(), " were given"));
+  square_sum_partials(DType::f32, tensor.data(), n, partials.data());
   return Status::ok();
 }
-void square_sum_leaves(DType dtype, const void* tensor, std::int64_t n, double* leaves) noexcept {
-  gradient_bodies().square_sum_leaves[detail::storage_index(dtype)](tensor, n, leaves);
+void square_sum_partials(DType dtype, const void* tensor, std::int64_t n, double* partials) noexcept {
+  gradient_kernels().square_sum_partials[detail::storage_index(dtype)](tensor, n, partials);
 }
 
 double tree_sum(std::span<const double> values) noexcept { return tree_sum_of(values); }

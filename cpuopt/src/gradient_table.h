@@ -15,7 +15,7 @@ constexpr std::size_t storage_index(DType dtype) noexcept {
 
 struct GradientTable {
   void (*accumulate[kStorages])(float* acc, const void* g, bool first, std::int64_t n);
-  void (*square_sum_leaves[kStorages])(const void* x, std::int64_t n, double* leaves);
+  void (*square_sum_partials[kStorages])(const void* x, std::int64_t n, double* partials);
 };
 
 }  // namespace strata::cpuopt::detail

@@ -97,7 +97,8 @@ UpdateScalars<float> update_scalars(const OptimizerParams& p) noexcept {
           .inv_sqrt_bias2 = static_cast<float>(1.0 / std::sqrt(bias2))};
 }
 
-Dither dither_of(std::uint64_t seed, std::uint64_t tensor, std::int64_t step, std::int64_t index) noexcept {
+RoundingNoise rounding_noise(std::uint64_t seed, std::uint64_t tensor, std::int64_t step,
+                             std::int64_t index) noexcept {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   const auto part = static_cast<std::uint64_t>(index) >> 32;  // of a tensor with more elements than 2^32
   const auto words =

@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kElems = std::int64_t{1} << 17;
 constexpr std::size_t kSpans = 4;  // parameters, moments, gradients
 constexpr int kRounds = 5;
-constexpr double kWorthIt = 0.97;
+constexpr double kMaxTimeRatio = 0.97;
 
 // A choice of speed, never of result, so it need not be handed through every call. Below 0: none was made.
 std::atomic<int>& forced() noexcept {
@@ -28,7 +28,7 @@ std::atomic<int>& forced() noexcept {
   return prefetch;
 }
 
-bool empty_caches([[maybe_unused]] const float* values, [[maybe_unused]] std::size_t n) noexcept {
+bool flush_caches([[maybe_unused]] const float* values, [[maybe_unused]] std::size_t n) noexcept {
 #if defined(__SSE2__)
   for (std::size_t i = 0; i < n; i += 64 / sizeof(float)) _mm_clflush(values + i);
   _mm_mfence();
@@ -48,8 +48,8 @@ double cpu_nanoseconds() noexcept {
 Prefetch fastest() noexcept {
   const auto ns = measure_prefetch();
   if (!ns) return Prefetch::none;
-  const auto least = std::min_element(ns->begin(), ns->end());
-  return *least < kWorthIt * ns->front() ? static_cast<Prefetch>(least - ns->begin()) : Prefetch::none;
+  const auto min_ns = std::min_element(ns->begin(), ns->end());
+  return *min_ns < kMaxTimeRatio * ns->front() ? static_cast<Prefetch>(min_ns - ns->begin()) : Prefetch::none;
 }
 
 }  // namespace
@@ -73,19 +73,19 @@ std::optional<std::array<double, kPrefetches>> measure_prefetch() noexcept {
   std::fill_n(memory.get(), kSpans * n, 0.0f);
   OptimizerParams params;
   params.optimizer = Optimizer::adamw;
-  const UpdateStep step = update_step(params);
+  const UpdateStep step = make_update_step(params);
   float* const p = memory.get();
   const UpdateBlock block{.param = p, .m = {p + n, nullptr}, .v = {p + 2 * n, nullptr}, .g = p + 3 * n};
-  std::array<double, kPrefetches> least;
-  least.fill(std::numeric_limits<double>::infinity());
+  std::array<double, kPrefetches> min_ns;
+  min_ns.fill(std::numeric_limits<double>::infinity());
   for (int round = 0; round < kRounds; ++round)
     for (std::size_t which = 0; which < kPrefetches; ++which) {
-      if (!empty_caches(p, kSpans * n)) return std::nullopt;
+      if (!flush_caches(p, kSpans * n)) return std::nullopt;
       const double begin = cpu_nanoseconds();
       detail::update_in_f32(step, block, kElems, static_cast<Prefetch>(which));
-      least[which] = std::min(least[which], (cpu_nanoseconds() - begin) / static_cast<double>(kElems));
+      min_ns[which] = std::min(min_ns[which], (cpu_nanoseconds() - begin) / static_cast<double>(kElems));
     }
-  return least;
+  return min_ns;
 }
 
 Prefetch active_prefetch() noexcept {

@@ -13,10 +13,10 @@ struct StateTable {
   void (*split[kMasterLayouts])(const float* from, void* param, void* master, std::int64_t n);
   void (*join[kMasterLayouts])(const void* param, const void* master, float* into, std::int64_t n);
   /// By MomentKind.
-  void (*decode_int8[2])(const std::uint8_t* codes, const float* scales, float* into, std::int64_t n);
-  void (*encode_int8[2])(const float* from, std::uint8_t* codes, float* scales, bool dithered, Dither dither,
-                         std::uint32_t index, std::int64_t n);
-  void (*encode_bf16[2])(const float* from, std::uint16_t* into, Dither dither, std::uint32_t index,
+  void (*decode_int8[2])(const std::uint8_t* quantized, const float* scales, float* into, std::int64_t n);
+  void (*encode_int8[2])(const float* from, std::uint8_t* quantized, float* scales, bool stochastic,
+                         RoundingNoise noise, std::uint32_t index, std::int64_t n);
+  void (*encode_bf16[2])(const float* from, std::uint16_t* into, RoundingNoise noise, std::uint32_t index,
                          std::int64_t n);
 };
 

@@ -9,10 +9,10 @@
 namespace strata::cpuopt {
 namespace {
 
-const detail::StateTable& state_bodies() noexcept { return STRATA_ACTIVE_TABLE(state_table); }
+const detail::StateTable& state_kernels() noexcept { return STRATA_ACTIVE_TABLE(state_table); }
 
 void encode(StateFormat format, MomentKind kind, std::span<const float> from, const Moment& into,
-            bool dithered, Dither dither, std::uint32_t index) noexcept {
+            bool stochastic, RoundingNoise noise, std::uint32_t index) noexcept {
   const auto n = std::ssize(from);
   const auto which = static_cast<std::size_t>(kind);
   switch (format) {
@@ -20,15 +20,15 @@ void encode(StateFormat format, MomentKind kind, std::span<const float> from, co
       std::copy(from.begin(), from.end(), static_cast<float*>(into.values));
       return;
     case StateFormat::bf16:
-      if (dithered)
-        state_bodies().encode_bf16[which](from.data(), static_cast<std::uint16_t*>(into.values), dither,
-                                          index, n);
+      if (stochastic)
+        state_kernels().encode_bf16[which](from.data(), static_cast<std::uint16_t*>(into.values), noise,
+                                           index, n);
       else
         narrow(from.data(), static_cast<bf16*>(into.values), n);
       return;
     case StateFormat::int8:
-      state_bodies().encode_int8[which](from.data(), static_cast<std::uint8_t*>(into.values), into.scales,
-                                        dithered, dither, index, n);
+      state_kernels().encode_int8[which](from.data(), static_cast<std::uint8_t*>(into.values), into.scales,
+                                         stochastic, noise, index, n);
       return;
   }
 }
@@ -36,11 +36,11 @@ void encode(StateFormat format, MomentKind kind, std::span<const float> from, co
 }  // namespace
 
 void split_masters(std::span<const float> from, MasterLayout layout, void* param, void* master) noexcept {
-  state_bodies().split[static_cast<std::size_t>(layout)](from.data(), param, master, std::ssize(from));
+  state_kernels().split[static_cast<std::size_t>(layout)](from.data(), param, master, std::ssize(from));
 }
 void join_masters(MasterLayout layout, const void* param, const void* master,
                   std::span<float> into) noexcept {
-  state_bodies().join[static_cast<std::size_t>(layout)](param, master, into.data(), std::ssize(into));
+  state_kernels().join[static_cast<std::size_t>(layout)](param, master, into.data(), std::ssize(into));
 }
 
 void decode_moment(StateFormat format, MomentKind kind, const Moment& from, std::span<float> into) noexcept {
@@ -52,7 +52,7 @@ void decode_moment(StateFormat format, MomentKind kind, const Moment& from, std:
       widen(static_cast<const bf16*>(from.values), into.data(), std::ssize(into));
       return;
     case StateFormat::int8:
-      state_bodies().decode_int8[static_cast<std::size_t>(kind)](
+      state_kernels().decode_int8[static_cast<std::size_t>(kind)](
           static_cast<const std::uint8_t*>(from.values), from.scales, into.data(), std::ssize(into));
       return;
   }
@@ -61,9 +61,9 @@ void encode_moment(StateFormat format, MomentKind kind, std::span<const float> f
                    const Moment& into) noexcept {
   encode(format, kind, from, into, false, {}, 0);
 }
-void encode_moment_dithered(StateFormat format, MomentKind kind, std::span<const float> from,
-                            const Moment& into, Dither dither, std::uint32_t index) noexcept {
-  encode(format, kind, from, into, true, dither, index);
+void encode_moment_stochastic(StateFormat format, MomentKind kind, std::span<const float> from,
+                              const Moment& into, RoundingNoise noise, std::uint32_t index) noexcept {
+  encode(format, kind, from, into, true, noise, index);
 }
 
 }  // namespace strata::cpuopt

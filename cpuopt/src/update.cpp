@@ -16,11 +16,11 @@ namespace {
 
 using detail::Rule;
 
-const detail::UpdateTable& update_bodies() noexcept { return STRATA_ACTIVE_TABLE(update_table); }
+const detail::UpdateTable& update_kernels() noexcept { return STRATA_ACTIVE_TABLE(update_table); }
 
 // What is not f32 in memory passes through tiles that stay in the first-level cache.
 constexpr std::int64_t kTile = 1024;
-static_assert(kTile % kMomentBlock == 0 && kNormLeafElems % kTile == 0);
+static_assert(kTile % kMomentBlock == 0 && kNormPartialElems % kTile == 0);
 
 Rule rule_of(const UpdateStep& step) noexcept {
   switch (step.optimizer) {
@@ -44,7 +44,7 @@ bool is_narrow(MasterLayout layout, DType grad) noexcept {
   const DType narrow = layout == MasterLayout::f16_shadow ? DType::f16 : DType::bf16;
   return layout != MasterLayout::f32 && grad == narrow;
 }
-bool has_body(MasterLayout layout, DType grad) noexcept {
+bool has_kernel(MasterLayout layout, DType grad) noexcept {
   return grad == DType::f32 || is_narrow(layout, grad);
 }
 
@@ -65,10 +65,10 @@ class MomentTile {
     values_ = tile_;
     decode_moment(format, kind, moment, {tile_, static_cast<std::size_t>(n)});
   }
-  void store(StateFormat format, MomentKind kind, const Moment& moment, std::int64_t n, Dither dither,
+  void store(StateFormat format, MomentKind kind, const Moment& moment, std::int64_t n, RoundingNoise noise,
              std::uint32_t index) const noexcept {
     if (values_ == tile_)
-      encode_moment_dithered(format, kind, {tile_, static_cast<std::size_t>(n)}, moment, dither, index);
+      encode_moment_stochastic(format, kind, {tile_, static_cast<std::size_t>(n)}, moment, noise, index);
   }
   float* values() noexcept { return values_; }
 
@@ -83,27 +83,27 @@ struct Tiles {
 };
 
 const void* gradient_as_f32(const UpdateBlock& b, std::int64_t n, float* into) noexcept {
-  if (has_body(b.layout, b.grad)) return b.g;
+  if (has_kernel(b.layout, b.grad)) return b.g;
   if (b.grad == DType::bf16) widen(static_cast<const bf16*>(b.g), into, n);
   if (b.grad == DType::f16) widen(static_cast<const f16*>(b.g), into, n);
   return into;
 }
 
-void update_tile(detail::UpdateTable::Update body, const UpdateStep& step, const UpdateBlock& b,
-                 std::int64_t n, Dither dither, Tiles& tiles) noexcept {
+void update_tile(detail::UpdateTable::Update kernel, const UpdateStep& step, const UpdateBlock& b,
+                 std::int64_t n, RoundingNoise noise, Tiles& tiles) noexcept {
   tiles.m.load(b.states, MomentKind::first, b.m, n);
   tiles.v.load(b.states, MomentKind::second, b.v, n);
-  body(step.scalars, {b.param, b.master, tiles.m.values(), tiles.v.values(), gradient_as_f32(b, n, tiles.g)},
-       n);
-  tiles.m.store(b.states, MomentKind::first, b.m, n, dither, b.index);
-  tiles.v.store(b.states, MomentKind::second, b.v, n, dither, b.index);
+  kernel(step.scalars,
+         {b.param, b.master, tiles.m.values(), tiles.v.values(), gradient_as_f32(b, n, tiles.g)}, n);
+  tiles.m.store(b.states, MomentKind::first, b.m, n, noise, b.index);
+  tiles.v.store(b.states, MomentKind::second, b.v, n, noise, b.index);
 }
 
 }  // namespace
 
 void detail::update_in_f32(const UpdateStep& step, const UpdateBlock& b, std::int64_t n,
                            Prefetch prefetch) noexcept {
-  update_bodies().in_f32[static_cast<std::size_t>(rule_of(step))][static_cast<std::size_t>(prefetch)](
+  update_kernels().in_f32[static_cast<std::size_t>(rule_of(step))][static_cast<std::size_t>(prefetch)](
       step.scalars,
       {b.param, b.master, static_cast<float*>(b.m.values), static_cast<float*>(b.v.values), b.g}, n);
 }
@@ -125,26 +125,28 @@ UpdateBlock UpdateBlock::at(std::int64_t offset) const noexcept {
   return part;
 }
 
-UpdateStep update_step(const OptimizerParams& params) noexcept {
+UpdateStep make_update_step(const OptimizerParams& params) noexcept {
   return {update_scalars(params), params.optimizer, params.momentum > 0, params.nesterov};
 }
 
-void update_block(const UpdateStep& step, const UpdateBlock& b, std::int64_t n, Dither dither) noexcept {
+void update_block(const UpdateStep& step, const UpdateBlock& b, std::int64_t n,
+                  RoundingNoise noise) noexcept {
   // What is so small is in a cache, and not worth a measurement.
-  constexpr std::int64_t kLeast = std::int64_t{1} << 14;
+  constexpr std::int64_t kMinPrefetchElems = std::int64_t{1} << 14;
   const bool in_f32 = b.layout == MasterLayout::f32 && b.states == StateFormat::fp32 && b.grad == DType::f32;
-  if (in_f32) return detail::update_in_f32(step, b, n, n < kLeast ? Prefetch::none : active_prefetch());
-  const auto body =
-      update_bodies().update[static_cast<std::size_t>(rule_of(step))][static_cast<std::size_t>(b.layout)]
-                            [is_narrow(b.layout, b.grad) ? 1 : 0];
-  if (b.states == StateFormat::fp32 && has_body(b.layout, b.grad)) {
-    body(step.scalars,
-         {b.param, b.master, static_cast<float*>(b.m.values), static_cast<float*>(b.v.values), b.g}, n);
+  if (in_f32)
+    return detail::update_in_f32(step, b, n, n < kMinPrefetchElems ? Prefetch::none : active_prefetch());
+  const auto kernel =
+      update_kernels().update[static_cast<std::size_t>(rule_of(step))][static_cast<std::size_t>(b.layout)]
+                             [is_narrow(b.layout, b.grad) ? 1 : 0];
+  if (b.states == StateFormat::fp32 && has_kernel(b.layout, b.grad)) {
+    kernel(step.scalars,
+           {b.param, b.master, static_cast<float*>(b.m.values), static_cast<float*>(b.v.values), b.g}, n);
     return;
   }
   Tiles tiles;
   for_tiles(b, n, [&](const UpdateBlock& tile, std::int64_t len) {
-    update_tile(body, step, tile, len, dither, tiles);
+    update_tile(kernel, step, tile, len, noise, tiles);
   });
 }
 
@@ -155,37 +157,37 @@ void direction_of(const UpdateStep& step, const UpdateBlock& b, std::int64_t n, 
                   float* into) noexcept {
   tiles.m.load(b.states, MomentKind::first, b.m, n);
   tiles.v.load(b.states, MomentKind::second, b.v, n);
-  update_bodies().direction[static_cast<std::size_t>(b.layout)](
+  update_kernels().direction[static_cast<std::size_t>(b.layout)](
       step.scalars, {b.param, b.master, tiles.m.values(), tiles.v.values(), nullptr}, into, n);
 }
 
 }  // namespace
 
-void lamb_moments_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n, Dither dither,
-                        double* master_leaves, double* direction_leaves) noexcept {
-  update_block(step, block, n, dither);
-  lamb_leaves_block(step, block, n, master_leaves, direction_leaves);
+void lamb_moments_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n, RoundingNoise noise,
+                        double* master_partials, double* direction_partials) noexcept {
+  update_block(step, block, n, noise);
+  lamb_partials_block(step, block, n, master_partials, direction_partials);
 }
 
-void lamb_leaves_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n,
-                       double* master_leaves, double* direction_leaves) noexcept {
+void lamb_partials_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n,
+                         double* master_partials, double* direction_partials) noexcept {
   Tiles tiles;
-  alignas(64) float leaf[kNormLeafElems];
-  for (std::int64_t at = 0; at < n; at += kNormLeafElems, ++master_leaves, ++direction_leaves) {
-    const std::int64_t len = std::min(kNormLeafElems, n - at);
+  alignas(64) float buffer[kNormPartialElems];
+  for (std::int64_t at = 0; at < n; at += kNormPartialElems, ++master_partials, ++direction_partials) {
+    const std::int64_t len = std::min(kNormPartialElems, n - at);
     const UpdateBlock part = block.at(at);
-    join_masters(part.layout, part.param, part.master, {leaf, static_cast<std::size_t>(len)});
-    square_sum_leaves(DType::f32, leaf, len, master_leaves);
+    join_masters(part.layout, part.param, part.master, {buffer, static_cast<std::size_t>(len)});
+    square_sum_partials(DType::f32, buffer, len, master_partials);
     std::int64_t done = 0;
     for_tiles(part, len, [&](const UpdateBlock& tile, std::int64_t tile_len) {
-      direction_of(step, tile, tile_len, tiles, leaf + done);
+      direction_of(step, tile, tile_len, tiles, buffer + done);
       done += tile_len;
     });
-    square_sum_leaves(DType::f32, leaf, len, direction_leaves);
+    square_sum_partials(DType::f32, buffer, len, direction_partials);
   }
 }
 
-float lamb_trust(double master_square_sum, double direction_square_sum) noexcept {
+float lamb_trust_ratio(double master_square_sum, double direction_square_sum) noexcept {
   if (!(master_square_sum > 0 && direction_square_sum > 0)) return 1.0f;
   return static_cast<float>(std::sqrt(master_square_sum / direction_square_sum));
 }
@@ -195,8 +197,8 @@ void lamb_apply_block(const UpdateStep& step, float trust, const UpdateBlock& bl
   Tiles tiles;
   for_tiles(block, n, [&](const UpdateBlock& tile, std::int64_t len) {
     direction_of(step, tile, len, tiles, tiles.g);
-    update_bodies().step_along[static_cast<std::size_t>(tile.layout)](step.scalars.step_size * trust, tiles.g,
-                                                                      tile.param, tile.master, len);
+    update_kernels().step_along[static_cast<std::size_t>(tile.layout)](step.scalars.step_size * trust,
+                                                                       tiles.g, tile.param, tile.master, len);
   });
 }
 

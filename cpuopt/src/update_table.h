@@ -9,7 +9,7 @@
 
 namespace strata::cpuopt::detail {
 
-/// What an update body reads and writes; moments in f32.
+/// What an update kernel reads and writes; moments in f32.
 struct UpdateSpans {
   void* param;
   void* master;
@@ -21,7 +21,7 @@ struct UpdateSpans {
 enum class Rule : std::uint8_t { adamw, adam, lion, adagrad, sgd, momentum, nesterov, lamb_moments };
 inline constexpr std::size_t kRules = 8;
 
-/// One body per entry; each instruction set has one table.
+/// One kernel per entry; each instruction set has one table.
 struct UpdateTable {
   using Update = void (*)(const UpdateScalars<float>& s, const UpdateSpans& spans, std::int64_t n);
   /// By rule, by layout, and by gradient: f32, or of 16 bits as the layout's parameter.

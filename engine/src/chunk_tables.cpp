@@ -18,8 +18,8 @@ ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout) 
     for (std::int64_t at = 0; at < slice.n_elems; at += Block::kBlockElems)
       tables.blocks[slice.chunk].push_back({slice.offset + at,
                                             std::min(Block::kBlockElems, slice.n_elems - at),
-                                            tables.n_leaves + at / cpuopt::kNormLeafElems, at, tensor});
-    tables.n_leaves += cpuopt::norm_leaves(slice.n_elems);
+                                            tables.n_leaves + at / cpuopt::kNormPartialElems, at, tensor});
+    tables.n_leaves += cpuopt::norm_partial_count(slice.n_elems);
   }
   return tables;
 }
@@ -27,7 +27,7 @@ ChunkTables chunk_tables(const TensorTable& tensors, const ChunkLayout& layout) 
 std::int64_t count_leaves(const TensorTable& tensors) {
   std::int64_t n = 0;
   for (const LayoutTensor& tensor : tensors.specs)
-    if (tensor.group.trainable) n += cpuopt::norm_leaves(tensor.n_elems);
+    if (tensor.group.trainable) n += cpuopt::norm_partial_count(tensor.n_elems);
   return n;
 }
 

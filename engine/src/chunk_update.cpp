@@ -14,9 +14,9 @@ UpdatePart part_of(const ChunkUpdate& u, const Block& block) {
   UpdatePart part{u.step->by_rule[rule], u.chunk.at(block.offset), {}};
   part.block.index = static_cast<std::uint32_t>(block.at);
   if (u.chunk.states != StateFormat::fp32)
-    part.dither = cpuopt::dither_of(u.step->rounding_seed,
-                                    static_cast<std::uint64_t>(u.plan->tensors.param_of_tensor[tensor]),
-                                    u.step->step, block.at);
+    part.noise = cpuopt::rounding_noise(u.step->rounding_seed,
+                                        static_cast<std::uint64_t>(u.plan->tensors.param_of_tensor[tensor]),
+                                        u.step->step, block.at);
   return part;
 }
 
@@ -64,13 +64,13 @@ void take_trust(const ChunkUpdate& u) {
     std::int64_t n_leaves = 0;
     std::size_t next = first;
     for (; next < u.blocks.size() && u.blocks[next].tensor == u.blocks[first].tensor; ++next)
-      n_leaves += cpuopt::norm_leaves(u.blocks[next].n);
+      n_leaves += cpuopt::norm_partial_count(u.blocks[next].n);
     const auto sum = [&](const double* leaves) {
       return cpuopt::tree_sum(
           std::span<const double>(leaves + u.blocks[first].leaf, static_cast<std::size_t>(n_leaves)));
     };
     u.norms.trust[u.blocks[first].tensor] =
-        cpuopt::lamb_trust(sum(u.norms.master_leaves), sum(u.norms.direction_leaves));
+        cpuopt::lamb_trust_ratio(sum(u.norms.master_partials), sum(u.norms.direction_partials));
     first = next;
   }
 }
@@ -83,8 +83,8 @@ void run_by_tensor(const ChunkUpdate& u, ThreadPool& pool) {
     const Block& b = u.blocks[static_cast<std::size_t>(i)];
     tend_undo(u, b);
     const UpdatePart part = part_of(u, b);
-    cpuopt::lamb_moments_block(part.step, part.block, b.n, part.dither, u.norms.master_leaves + b.leaf,
-                               u.norms.direction_leaves + b.leaf);
+    cpuopt::lamb_moments_block(part.step, part.block, b.n, part.noise, u.norms.master_partials + b.leaf,
+                               u.norms.direction_partials + b.leaf);
   });
   take_trust(u);
   pool.parallel_for(n, [&](std::int64_t i) {
@@ -100,7 +100,7 @@ void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
   const bool updates = u.undo != Undo::restore;
   if (updates && u.step->by_rule[0].optimizer == cpuopt::Optimizer::lamb) return run_by_tensor(u, pool);
   // Pieces that stay in a core's cache between the undo log and the update; whole blocks where there is none.
-  const std::int64_t piece = u.undo == Undo::none ? Block::kBlockElems : 4 * cpuopt::kNormLeafElems;
+  const std::int64_t piece = u.undo == Undo::none ? Block::kBlockElems : 4 * cpuopt::kNormPartialElems;
   pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {
     const Block& whole = u.blocks[static_cast<std::size_t>(i)];
     for (std::int64_t done = 0; done < whole.n; done += piece) {
@@ -111,7 +111,7 @@ void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
       tend_undo(u, b);
       if (!updates) continue;
       const UpdatePart part = part_of(u, b);
-      cpuopt::update_block(part.step, part.block, b.n, part.dither);
+      cpuopt::update_block(part.step, part.block, b.n, part.noise);
     }
   });
 }

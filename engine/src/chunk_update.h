@@ -21,8 +21,8 @@ struct StepConstants {
 /// Where an optimizer that steps by whole tensors keeps their norms. A chunk's update writes those of its own
 /// tensors alone and nobody else reads them, so no queued work has to be ordered by them.
 struct TensorNorms {
-  double* master_leaves = nullptr;  ///< as the gradient's leaves are numbered
-  double* direction_leaves = nullptr;
+  double* master_partials = nullptr;  ///< as the gradient's leaves are numbered
+  double* direction_partials = nullptr;
   float* trust = nullptr;  ///< by tensor of the layout
 };
 
@@ -51,7 +51,7 @@ void run_chunk_update(const ChunkUpdate& update, ThreadPool& pool);
 struct UpdatePart {
   const cpuopt::UpdateStep& step;
   cpuopt::UpdateBlock block;
-  cpuopt::Dither dither;
+  cpuopt::RoundingNoise noise;
 };
 UpdatePart part_of(const ChunkUpdate& update, const Block& block);
 /// The trust of every tensor of the chunk, from its norms' leaves.

@@ -17,7 +17,7 @@ constexpr std::array<Payload, 5> kRead = {Payload::accum, Payload::param, Payloa
 std::string name_of_bad_tensor(const Machine& machine) {
   for (std::size_t t = 0; t < machine.tables.leaf_of_tensor.size(); ++t) {
     if (!machine.plan.tensors.specs[t].group.trainable) continue;
-    const std::int64_t n = cpuopt::norm_leaves(machine.plan.tensors.specs[t].n_elems);
+    const std::int64_t n = cpuopt::norm_partial_count(machine.plan.tensors.specs[t].n_elems);
     for (std::int64_t i = 0; i < n; ++i)
       if (!std::isfinite(machine.leaves()[machine.tables.leaf_of_tensor[t] + i]))
         return machine.plan.tensors.specs[t].name;

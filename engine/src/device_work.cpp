@@ -7,7 +7,7 @@
 namespace strata {
 namespace {
 
-constexpr std::int64_t kIndexed = std::int64_t{1} << 32;  // elements that one Dither tells apart
+constexpr std::int64_t kIndexed = std::int64_t{1} << 32;  // elements that one RoundingNoise tells apart
 
 // Calls queue(block) for runs of `blocks` that follow each other in one tensor, as long as a step may see
 // them.
@@ -33,10 +33,10 @@ void run_take_trust(const ChunkUpdate& update, ThreadPool&) { take_trust(update)
 Status update_by_tensor(Machine& m, const ChunkUpdate& u) {
   const Status moments = each_run(u.blocks, [&](const Block& run) {
     const UpdatePart part = part_of(u, run);
-    STRATA_TRY(kernels::update_async(m.backend, m.compute, {part.step, part.block, run.n, part.dither}));
-    return kernels::lamb_leaves_async(m.backend, m.compute,
-                                      {part.step, part.block, run.n, u.norms.master_leaves + run.leaf,
-                                       u.norms.direction_leaves + run.leaf});
+    STRATA_TRY(kernels::update_async(m.backend, m.compute, {part.step, part.block, run.n, part.noise}));
+    return kernels::lamb_partials_async(m.backend, m.compute,
+                                        {part.step, part.block, run.n, u.norms.master_partials + run.leaf,
+                                         u.norms.direction_partials + run.leaf});
   });
   STRATA_TRY(moments);
   STRATA_TRY(m.backend.host_call_async(HostCall("lamb trust", &run_take_trust, u), m.compute));
@@ -61,8 +61,8 @@ Status take_leaves_on_device(Machine& m, ChunkId chunk, BufferView sum) {
   const DType dtype = m.plan.layout.group_of(chunk).accum;
   return each_run(m.tables.blocks[chunk], [&](const Block& run) {
     const TensorView leaves{reinterpret_cast<std::byte*>(m.leaves() + run.leaf),
-                            Shape{cpuopt::norm_leaves(run.n)}, DType::f64};
-    return kernels::square_sum_leaves_async(m.backend, m.compute, {values(sum, dtype, run), leaves});
+                            Shape{cpuopt::norm_partial_count(run.n)}, DType::f64};
+    return kernels::square_sum_partials_async(m.backend, m.compute, {values(sum, dtype, run), leaves});
   });
 }
 
@@ -71,7 +71,7 @@ Status update_on_device(Machine& m, const ChunkUpdate& u) {
   if (u.step->by_rule[0].optimizer == cpuopt::Optimizer::lamb) return update_by_tensor(m, u);
   return each_run(u.blocks, [&](const Block& run) {
     const UpdatePart part = part_of(u, run);
-    return kernels::update_async(m.backend, m.compute, {part.step, part.block, run.n, part.dither});
+    return kernels::update_async(m.backend, m.compute, {part.step, part.block, run.n, part.noise});
   });
 }
 

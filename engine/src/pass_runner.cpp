@@ -238,8 +238,8 @@ struct LeavesState {
 void run_leaves(const LeavesState& s, ThreadPool& pool) {
   pool.parallel_for(s.n_blocks, [&](std::int64_t i) {
     const Block& b = s.blocks[i];
-    cpuopt::square_sum_leaves(s.dtype, s.sum + static_cast<std::size_t>(b.offset) * size_of(s.dtype), b.n,
-                              s.leaves + b.leaf);
+    cpuopt::square_sum_partials(s.dtype, s.sum + static_cast<std::size_t>(b.offset) * size_of(s.dtype), b.n,
+                                s.leaves + b.leaf);
   });
 }
 
@@ -283,7 +283,7 @@ Status PassRunner::take_leaves(ChunkId chunk, const ChunkPin& sum, Stream& strea
   for (const Block& block : blocks) {
     if (call.accesses().size() + 1 >= HostCall::kMaxAccesses) break;
     call.writes(machine_.leaves() + block.leaf,
-                sizeof(double) * static_cast<std::size_t>(cpuopt::norm_leaves(block.n)));
+                sizeof(double) * static_cast<std::size_t>(cpuopt::norm_partial_count(block.n)));
   }
   return machine_.backend.host_call_async(call, stream);
 }

@@ -17,7 +17,7 @@ std::size_t bytes_of(const Operand& operand) {
 
 bool is_product(Op op) {
   return op == Op::linear || op == Op::linear_backward_input || op == Op::linear_backward_weight ||
-         op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward || op == Op::fp8_product;
+         op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward || op == Op::fp8_gemm;
 }
 bool is_attention(Op op) {
   return op == Op::attention || op == Op::attention_backward || op == Op::cached_attention;
@@ -36,7 +36,7 @@ double smallest_side(const LoweredInstr& instr) {
 }
 
 DType widest_factor(const LoweredInstr& instr) {
-  if (instr.op == Op::fp8_product) return DType::e4m3;
+  if (instr.op == Op::fp8_gemm) return DType::e4m3;
   for (const Operand& operand : instr.in)
     if (operand.where != Operand::Where::none && operand.shape.rank >= 2 && size_of(operand.dtype) == 4)
       return DType::f32;
@@ -44,11 +44,11 @@ DType widest_factor(const LoweredInstr& instr) {
 }
 
 double attention_rate(const LoweredInstr& instr, const MachineProfile& p) {
-  using kernels::AttentionBy;
-  const AttentionBy by = instr.op == Op::cached_attention ? AttentionBy::warps : instr.attrs.by;
-  const double asked = by == AttentionBy::groups  ? p.wgmma_attention_flops_per_s
-                       : by == AttentionBy::cudnn ? p.cudnn_attention_flops_per_s
-                                                  : 0;
+  using kernels::AttentionBackend;
+  const AttentionBackend by = instr.op == Op::cached_attention ? AttentionBackend::mma : instr.attrs.by;
+  const double asked = by == AttentionBackend::wgmma   ? p.wgmma_attention_flops_per_s
+                       : by == AttentionBackend::cudnn ? p.cudnn_attention_flops_per_s
+                                                       : 0;
   return asked > 0 ? asked : p.attention_flops_per_s;
 }
 
@@ -58,7 +58,7 @@ std::int64_t Prices::instruction_ns(const LoweredInstr& instr) const {
   std::size_t bytes = 0;
   for (const auto* operands : {&instr.in, &instr.out})
     for (const Operand& operand : *operands) bytes += bytes_of(operand);
-  if (instr.attrs.product_workspace) bytes -= bytes_of(instr.out.back());  // room, hardly traffic
+  if (instr.attrs.gemm_workspace) bytes -= bytes_of(instr.out.back());  // room, hardly traffic
   double seconds = static_cast<double>(bytes) / profile_.device_bytes_per_s;
   if (is_product(instr.op))
     seconds = std::max(

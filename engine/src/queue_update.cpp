@@ -44,7 +44,7 @@ Result<StepConstants> step_constants(const Machine& machine, const cpuopt::Optim
     cpuopt::OptimizerParams own = params;
     own.lr *= machine.plan.rules[rule].lr_scale;
     own.weight_decay = machine.plan.rules[rule].weight_decay;
-    constants.by_rule[rule] = cpuopt::update_step(own);
+    constants.by_rule[rule] = cpuopt::make_update_step(own);
   }
   constants.rounding_seed = machine.plan.options.rounding_seed;
   constants.step = params.step;

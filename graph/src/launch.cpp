@@ -41,11 +41,11 @@ Runs normed_runs(const OpCall& c) {
 }
 
 kernels::Fp8CastArgs fp8_cast(const OpCall& c) {
-  kernels::Fp8CastArgs args{.x = c.in[0], .rows = {}, .columns = {}, .inverse = {}, .workspace = {}};
+  kernels::Fp8CastArgs args{.x = c.in[0], .rowwise = {}, .columnwise = {}, .scale_inv = {}, .workspace = {}};
   std::size_t next = 0;
-  if (c.attrs.by_rows) args.rows = c.out[next++];
-  if (c.attrs.by_columns) args.columns = c.out[next++];
-  args.inverse = c.out[next++];
+  if (c.attrs.by_rows) args.rowwise = c.out[next++];
+  if (c.attrs.by_columns) args.columnwise = c.out[next++];
+  args.scale_inv = c.out[next++];
   args.workspace = as_workspace(c.out[next]);
   return args;
 }
@@ -84,8 +84,8 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
                                                  {in[0], out[0], adds(c, 0), as_workspace(out[1])});
     case Op::fp8_cast:
       return kernels::fp8_cast_async(backend, stream, fp8_cast(c));
-    case Op::fp8_product:
-      return kernels::fp8_product_async(
+    case Op::fp8_gemm:
+      return kernels::fp8_gemm_async(
           backend, stream, {in[0], in[1], in[2], in[3], or_none(in[4]), out[0], adds(c, 0), scratch(c, 1)});
     case Op::gelu:
       return kernels::gelu_forward_async(backend, stream, {in[0], out[0]});

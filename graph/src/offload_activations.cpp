@@ -76,7 +76,7 @@ class Offload {
     for (const auto* list : {&instr.in, &instr.out})
       for (const ValueId id : *list)
         if (id != kNoValue) bytes += bytes_of(id);
-    if (instr.attrs.product_workspace) bytes -= bytes_of(instr.out.back());  // room, hardly traffic
+    if (instr.attrs.gemm_workspace) bytes -= bytes_of(instr.out.back());  // room, hardly traffic
     return std::max(flops(program_, instr) / options_.flops_per_s, bytes / options_.memory_bytes_per_s);
   }
 

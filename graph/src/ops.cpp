@@ -340,7 +340,7 @@ const std::array<OpDef, kOps> kTable = {{
     {"linear_cross_entropy_backward", infer_linear_cross_entropy_backward, nullptr, kNever,
      flops_linear_cross_entropy_backward, 4, 3},
     {"fp8_cast", infer_fp8_cast, nullptr, kNever, no_flops, 1},
-    {"fp8_product", infer_fp8_product, nullptr, kNever, flops_fp8_product, 5, 4},
+    {"fp8_gemm", infer_fp8_gemm, nullptr, kNever, flops_fp8_gemm, 5, 4},
     {"accumulate", infer_accumulate, nullptr, kNever, no_flops, 1},
     {"cached_attention", infer_cached_attention, nullptr, kNever, flops_cached_attention, 5},
     {"offload_begin", infer_begin_from_device, nullptr, kNever, no_flops, 1},
@@ -361,7 +361,7 @@ kernels::AttentionHeads attention_heads(const Attrs& a) noexcept {
           .seq = a.seq,
           .causal = true,
           .alibi = a.alibi,
-          .by = a.by,
+          .backend = a.by,
           .window = a.window,
           .softcap = a.softcap,
           .scale = a.scale};

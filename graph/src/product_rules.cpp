@@ -13,15 +13,14 @@ namespace strata::detail::op_rules {
 namespace {
 
 std::vector<OutputSpec> with_scratch(std::vector<OutputSpec> made, const Attrs& a, std::size_t bytes) {
-  if (a.product_workspace) {
+  if (a.gemm_workspace) {
     made.push_back(workspace(bytes));
-    made.back().name = "product_workspace";
+    made.back().name = "gemm_workspace";
   }
   return made;
 }
 std::vector<OutputSpec> product(const char* name, const Shape& shape, DType dtype, const Attrs& a) {
-  return with_scratch({{name, shape, dtype}}, a,
-                      kernels::product_workspace_bytes(shape.dim(0), shape.dim(1)));
+  return with_scratch({{name, shape, dtype}}, a, kernels::gemm_workspace_bytes(shape.dim(0), shape.dim(1)));
 }
 
 }  // namespace
@@ -80,9 +79,9 @@ Specs infer_fp8_cast(In in, const Attrs& a) {
   return made;
 }
 
-// --- fp8_product (likewise): (a [M, K], its inverse [1], b [N, K], its inverse [1], bias [N] or none) -> c
+// --- fp8_gemm (likewise): (a [M, K], its inverse [1], b [N, K], its inverse [1], bias [N] or none) -> c
 // [M, N] ---
-Specs infer_fp8_product(In in, const Attrs& a) {
+Specs infer_fp8_gemm(In in, const Attrs& a) {
   const auto codes = [](const ValueInfo* of) {
     return of != nullptr && of->shape.rank == 2 && (of->dtype == DType::e4m3 || of->dtype == DType::e5m2);
   };
@@ -93,7 +92,7 @@ Specs infer_fp8_product(In in, const Attrs& a) {
     return mismatch("a [M, K], b [N, K] in eight bits, each with its inverse [1], bias [N] or none", in);
   return product("c", {in[0]->shape.dim(0), in[2]->shape.dim(0)}, a.kept, a);
 }
-double flops_fp8_product(In in, In out, const Attrs&) {
+double flops_fp8_gemm(In in, In out, const Attrs&) {
   return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[0]->shape.dim(1));
 }
 
@@ -108,11 +107,11 @@ Specs infer_linear_cross_entropy(In in, const Attrs& a) {
   return with_scratch({{"loss", {1}},
                        {"losses", {rows}},
                        workspace(kernels::linear_cross_entropy_workspace_bytes(rows, vocab, in[0]->dtype))},
-                      a, kernels::linear_cross_entropy_product_bytes(rows, vocab, k));
+                      a, kernels::linear_cross_entropy_gemm_workspace_bytes(rows, vocab, k));
 }
 void vjp_linear_cross_entropy(VjpContext& c) {
   Attrs attrs = c.attrs();
-  attrs.product_workspace = false;  // a pass of its own gives scratch, after this
+  attrs.gemm_workspace = false;  // a pass of its own gives scratch, after this
   attrs.no_dx = !c.wants_grad(0);
   attrs.no_dw = !c.wants_grad(1);
   c.emit(Op::linear_cross_entropy_backward, {c.in(0), c.in(1), c.in(2), c.in(3)}, {0, 1, -1, -1, -1}, attrs);

@@ -8,15 +8,15 @@ namespace {
 
 bool multiplies(Op op) {
   return op == Op::linear || op == Op::linear_backward_input || op == Op::linear_backward_weight ||
-         op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward || op == Op::fp8_product;
+         op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward || op == Op::fp8_gemm;
 }
 
 }  // namespace
 
 Program give_product_workspaces(Program program) {
   for (Instr& instr : program.code) {
-    if (!multiplies(instr.op) || instr.attrs.product_workspace) continue;
-    instr.attrs.product_workspace = true;
+    if (!multiplies(instr.op) || instr.attrs.gemm_workspace) continue;
+    instr.attrs.gemm_workspace = true;
     std::vector<const ValueInfo*> in;
     for (const ValueId id : instr.in) in.push_back(id == kNoValue ? nullptr : &program.value(id));
     const auto made = op_def(instr.op).infer(in, instr.attrs);

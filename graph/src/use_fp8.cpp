@@ -103,7 +103,7 @@ class Fp8Products {
 
   void multiply(const Instr& linear, const Codes& a, const Codes& b, ValueId bias) {
     Instr made = linear;
-    made.op = Op::fp8_product;
+    made.op = Op::fp8_gemm;
     made.in = {a.rows, a.inverse, b.rows, b.inverse, bias};
     made.attrs.kept = program_.value(linear.in[0]).dtype;
     program_.code.push_back(std::move(made));

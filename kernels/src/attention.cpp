@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "attention_blocks.h"
-#include "attention_cudnn.h"
+#include "attention_workspace.h"
+#include "cudnn_attention_support.h"
 #include "cuda_ops.h"
 #include "op.h"
 
@@ -24,8 +24,8 @@ std::int64_t head_dim(const Args& a) {
 }
 
 // What cuDNN may take, where it is asked for.
-std::size_t cudnn_bytes(const detail::CudnnAttention& a, const AttentionHeads& shape) noexcept {
-  return detail::cudnn_takes(a, shape) ? static_cast<std::size_t>(detail::cudnn_bytes(a)) : 0;
+std::size_t cudnn_workspace_bytes(const detail::CudnnAttention& a, const AttentionHeads& shape) noexcept {
+  return detail::cudnn_supports(a, shape) ? static_cast<std::size_t>(detail::cudnn_workspace_bytes(a)) : 0;
 }
 
 template <class Args>
@@ -37,45 +37,45 @@ detail::Check check(const char* op, const Args& a) {
   const std::int64_t parts = heads_fit ? s.heads + 2 * s.kv_heads : 1;
   detail::Check check(op, "qkv", a.qkv);
   check.rows("qkv", a.qkv, rows, width)
-      .that(heads_fit, s.heads, " query heads over ", s.kv_heads, " key heads")
-      .that(width % parts == 0, "rows of ", width, " are not a multiple of ", s.heads, " + 2 * ", s.kv_heads,
-            " heads")
-      .that(s.seq >= 1 && rows % s.seq == 0, rows, " tokens are not a multiple of seq ", s.seq)
-      .that(s.causal || (!s.alibi && !detail::is_given(a.doc_start)),
-            "ALiBi and packed documents are for causal attention")
-      .that(s.window >= 0 && (s.window == 0 || s.causal), "a window of ", s.window,
-            " keys; it is 0 or more, and for causal attention")
-      .that(s.softcap >= 0 && (s.softcap == 0 || !s.alibi), "a soft cap of ", s.softcap,
-            "; it is 0 or more, and for attention without ALiBi")
-      .that(s.scale >= 0, "a scale of ", s.scale, "; it is 0 or more")
+      .require(heads_fit, s.heads, " query heads over ", s.kv_heads, " key heads")
+      .require(width % parts == 0, "rows of ", width, " are not a multiple of ", s.heads, " + 2 * ",
+               s.kv_heads, " heads")
+      .require(s.seq >= 1 && rows % s.seq == 0, rows, " tokens are not a multiple of seq ", s.seq)
+      .require(s.causal || (!s.alibi && !detail::is_present(a.doc_start)),
+               "ALiBi and packed documents are for causal attention")
+      .require(s.window >= 0 && (s.window == 0 || s.causal), "a window of ", s.window,
+               " keys; it is 0 or more, and for causal attention")
+      .require(s.softcap >= 0 && (s.softcap == 0 || !s.alibi), "a soft cap of ", s.softcap,
+               "; it is 0 or more, and for attention without ALiBi")
+      .require(s.scale >= 0, "a scale of ", s.scale, "; it is 0 or more")
       .rows("out", a.out, rows, width / parts * s.heads)
       .elements("lse", a.lse, DType::f32, rows * s.heads);
-  if (detail::is_given(a.doc_start)) check.elements("doc_start", a.doc_start, DType::i32, rows);
+  if (detail::is_present(a.doc_start)) check.elements("doc_start", a.doc_start, DType::i32, rows);
   return check;
 }
 
 }  // namespace
 
-std::string_view to_string(AttentionBy by) noexcept {
-  switch (by) {
-    case AttentionBy::warps:
+std::string_view to_string(AttentionBackend backend) noexcept {
+  switch (backend) {
+    case AttentionBackend::mma:
       return "mma";
-    case AttentionBy::groups:
+    case AttentionBackend::wgmma:
       return "wgmma";
-    case AttentionBy::cudnn:
+    case AttentionBackend::cudnn:
       return "cudnn";
   }
   return "?";
 }
 
-AttentionBy attended_by(const AttentionHeads& shape, std::int64_t tokens, DType dtype, std::int64_t head_dim,
-                        bool packed, bool backward) noexcept {
-  const bool by_groups = shape.by == AttentionBy::groups && size_of(dtype) == 2 &&
+AttentionBackend effective_attention_backend(const AttentionHeads& shape, std::int64_t tokens, DType dtype,
+                                             std::int64_t head_dim, bool packed, bool backward) noexcept {
+  const bool use_wgmma = shape.backend == AttentionBackend::wgmma && size_of(dtype) == 2 &&
                          (head_dim == 64 || head_dim == 128) && shape.softcap == 0;
-  const bool by_cudnn =
+  const bool use_cudnn =
       !packed &&
-      detail::cudnn_takes(detail::cudnn_attention(backward, tokens, shape, dtype, head_dim), shape);
-  return by_groups || by_cudnn ? shape.by : AttentionBy::warps;
+      detail::cudnn_supports(detail::cudnn_attention(backward, tokens, shape, dtype, head_dim), shape);
+  return use_wgmma || use_cudnn ? shape.backend : AttentionBackend::mma;
 }
 
 float attention_scale(const AttentionHeads& shape, std::int64_t head_dim) noexcept {
@@ -87,8 +87,9 @@ std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const Attenti
 }
 std::size_t attention_forward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,
                                               std::int64_t head_dim) noexcept {
-  return std::max(workspace_bytes(tokens, shape, detail::attention_forward_slot(shape, dtype, head_dim)),
-                  cudnn_bytes(detail::cudnn_attention(false, tokens, shape, dtype, head_dim), shape));
+  return std::max(
+      workspace_bytes(tokens, shape, detail::attention_forward_slot(shape, dtype, head_dim)),
+      cudnn_workspace_bytes(detail::cudnn_attention(false, tokens, shape, dtype, head_dim), shape));
 }
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape) noexcept {
   return attention_backward_workspace_bytes(tokens, shape, DType::f32, 0);
@@ -96,9 +97,10 @@ std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const Attent
 std::size_t attention_backward_workspace_bytes(std::int64_t tokens, const AttentionHeads& shape, DType dtype,
                                                std::int64_t head_dim) noexcept {
   // On CUDA it holds a figure for each token and head.
-  return std::max({workspace_bytes(tokens, shape, detail::attention_backward_slot(shape, dtype, head_dim)),
-                   static_cast<std::size_t>(tokens * shape.heads) * sizeof(float),
-                   cudnn_bytes(detail::cudnn_attention(true, tokens, shape, dtype, head_dim), shape)});
+  return std::max(
+      {workspace_bytes(tokens, shape, detail::attention_backward_slot(shape, dtype, head_dim)),
+       static_cast<std::size_t>(tokens * shape.heads) * sizeof(float),
+       cudnn_workspace_bytes(detail::cudnn_attention(true, tokens, shape, dtype, head_dim), shape)});
 }
 
 Status attention_forward_async(Backend& backend, Stream& stream, const AttentionForwardArgs& a) {
@@ -106,9 +108,9 @@ Status attention_forward_async(Backend& backend, Stream& stream, const Attention
                  .workspace(a.workspace, attention_forward_workspace_bytes(detail::row_count(a.qkv), a.shape,
                                                                            a.qkv.dtype, head_dim(a)))
                  .status());
-  constexpr detail::Op<AttentionForwardArgs> op = {"attention_forward", &attention_forward_host,
-                                                   &cuda::attention_forward};
-  return detail::queue(backend, stream, op, a, {a.qkv, a.doc_start}, {a.out, a.lse}, a.workspace);
+  constexpr detail::OpImpl<AttentionForwardArgs> op = {"attention_forward", &attention_forward_host,
+                                                       &cuda::attention_forward};
+  return detail::enqueue(backend, stream, op, a, {a.qkv, a.doc_start}, {a.out, a.lse}, a.workspace);
 }
 
 Status attention_backward_async(Backend& backend, Stream& stream, const AttentionBackwardArgs& a) {
@@ -119,10 +121,10 @@ Status attention_backward_async(Backend& backend, Stream& stream, const Attentio
           .rows("dqkv", a.dqkv, rows, detail::row_length(a.qkv))
           .workspace(a.workspace, attention_backward_workspace_bytes(rows, a.shape, a.qkv.dtype, head_dim(a)))
           .status());
-  constexpr detail::Op<AttentionBackwardArgs> op = {"attention_backward", &attention_backward_host,
-                                                    &cuda::attention_backward};
-  return detail::queue(backend, stream, op, a, {a.qkv, a.out, a.lse, a.dout, a.doc_start}, {a.dqkv},
-                       a.workspace);
+  constexpr detail::OpImpl<AttentionBackwardArgs> op = {"attention_backward", &attention_backward_host,
+                                                        &cuda::attention_backward};
+  return detail::enqueue(backend, stream, op, a, {a.qkv, a.out, a.lse, a.dout, a.doc_start}, {a.dqkv},
+                         a.workspace);
 }
 
 }  // namespace strata::kernels

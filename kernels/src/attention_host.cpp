@@ -5,7 +5,7 @@
 #include <strata/cpuopt/convert.h>
 #include <strata/kernels/attention.h>
 
-#include "attention_blocks.h"
+#include "attention_workspace.h"
 #include "gemm.h"
 #include "op.h"
 #include "row_table.h"
@@ -51,31 +51,31 @@ Geometry geometry(const Args& a) {
           detail::attention_pairs(detail::row_count(a.qkv), a.shape),
           a.shape.heads / a.shape.kv_heads,
           attention_scale(a.shape, d),
-          detail::is_given(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr};
+          detail::is_present(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr};
 }
 
 /// A block of query rows and the keys [low, high) that any of them sees.
-struct Block {
+struct QueryBlock {
   std::int64_t first, rows, low, high;
   std::int64_t keys() const { return high - low; }
 };
 
-class Blocks {
+class QueryBlocks {
  public:
-  Blocks(const Geometry& g, std::int64_t pair)
+  QueryBlocks(const Geometry& g, std::int64_t pair)
       : g_(g), starts_(g.doc_start == nullptr ? nullptr : g.doc_start + g.first_row(pair)) {}
   std::int64_t count() const { return detail::ceil_div(g_.shape.seq, kQueryRows); }
-  Block at(std::int64_t i) const {
+  QueryBlock at(std::int64_t i) const {
     const std::int64_t first = i * kQueryRows;
     const std::int64_t rows = std::min(kQueryRows, g_.shape.seq - first);
     // Documents lie one after the other, so the block's first row sees furthest back.
     return {first, rows, first_key(first), g_.shape.causal ? first + rows : g_.shape.seq};
   }
   /// The keys of `block`, relative to its low end, that a row sees.
-  std::int64_t begin(const Block& block, std::int64_t row) const {
+  std::int64_t begin(const QueryBlock& block, std::int64_t row) const {
     return first_key(block.first + row) - block.low;
   }
-  std::int64_t end(const Block& block, std::int64_t row) const {
+  std::int64_t end(const QueryBlock& block, std::int64_t row) const {
     return g_.shape.causal ? block.first + row + 1 - block.low : block.keys();
   }
 
@@ -89,9 +89,9 @@ class Blocks {
 };
 
 /// slope * (key - query) for one head: row(n)[j] is key j of n, the last of which is the query itself.
-class Bias {
+class AlibiBias {
  public:
-  Bias(float* values, const AttentionHeads& shape, std::int64_t head) : seq_(shape.seq) {
+  AlibiBias(float* values, const AttentionHeads& shape, std::int64_t head) : seq_(shape.seq) {
     if (!shape.alibi) return;
     const float slope = alibi_slope(head, shape.heads);
     for (std::int64_t j = 0; j < seq_; ++j) values[j] = slope * static_cast<float>(j - (seq_ - 1));
@@ -122,7 +122,7 @@ class HeadScratch {
   HeadScratch(float* at, const Geometry& g) : at_(at), seq_(g.shape.seq), d_(g.d) {}
   /// The head at `from`: itself if it is kept in f32, else room for its rows.
   template <class T>
-  HeadRows room(T* from, std::int64_t ld) {
+  HeadRows allocate(T* from, std::int64_t ld) {
     if constexpr (dtype_of<T> == DType::f32)
       return {from, ld};
     else
@@ -130,15 +130,15 @@ class HeadScratch {
   }
   /// The same, with what is there.
   template <class T>
-  HeadRows read(T* from, std::int64_t ld) {
-    const HeadRows rows = room(from, ld);
+  HeadRows load(T* from, std::int64_t ld) {
+    const HeadRows rows = allocate(from, ld);
     for (std::int64_t i = 0; i < seq_ && dtype_of<T> != DType::f32; ++i)
       cpuopt::widen(from + i * ld, rows.row(i), d_);
     return rows;
   }
-  /// Rounds rows that room() gave for `into`.
+  /// Rounds rows that allocate() gave for `into`.
   template <class T>
-  void write(const HeadRows& rows, T* into, std::int64_t ld) const {
+  void store(const HeadRows& rows, T* into, std::int64_t ld) const {
     for (std::int64_t i = 0; i < seq_ && dtype_of<T> != DType::f32; ++i)
       cpuopt::narrow(rows.row(i), into + i * ld, d_);
   }
@@ -149,7 +149,8 @@ class HeadScratch {
 };
 
 /// scores[rows, keys] = x[rows of the block, d] y[keys, d]^T.
-Gemm scores_of(const Block& block, std::int64_t d, const HeadRows& x, const HeadRows& y, float* scores) {
+Gemm scores_gemm(const QueryBlock& block, std::int64_t d, const HeadRows& x, const HeadRows& y,
+                 float* scores) {
   return {.trans_b = true,
           .m = block.rows,
           .n = block.keys(),
@@ -163,7 +164,8 @@ Gemm scores_of(const Block& block, std::int64_t d, const HeadRows& x, const Head
 }
 
 /// to[rows of the block, d] = scores[rows, keys] x[keys, d].
-Gemm rows_of(const Block& block, std::int64_t d, const float* scores, const HeadRows& x, const HeadRows& to) {
+Gemm query_rows_gemm(const QueryBlock& block, std::int64_t d, const float* scores, const HeadRows& x,
+                     const HeadRows& to) {
   return {.m = block.rows,
           .n = d,
           .k = block.keys(),
@@ -176,8 +178,8 @@ Gemm rows_of(const Block& block, std::int64_t d, const float* scores, const Head
 }
 
 /// to[keys, d] (+)= scores[rows, keys]^T x[rows of the block, d].
-Gemm key_grad_of(const Block& block, std::int64_t d, const float* scores, const HeadRows& x,
-                 const HeadRows& to, bool add) {
+Gemm kv_gradient_gemm(const QueryBlock& block, std::int64_t d, const float* scores, const HeadRows& x,
+                      const HeadRows& to, bool add) {
   return {.trans_a = true,
           .m = block.keys(),
           .n = d,
@@ -196,12 +198,12 @@ struct ForwardHead {
   float* lse;
 };
 
-void forward_head(const Geometry& g, const Blocks& blocks, const ForwardHead& head, const Bias& bias,
-                  float* scores) {
+void forward_head(const Geometry& g, const QueryBlocks& blocks, const ForwardHead& head,
+                  const AlibiBias& bias, float* scores) {
   const detail::RowTable& table = detail::row_table();
   for (std::int64_t b = 0; b < blocks.count(); ++b) {
-    const Block block = blocks.at(b);
-    detail::gemm_one_thread(scores_of(block, g.d, head.q, head.k, scores));
+    const QueryBlock block = blocks.at(b);
+    detail::gemm_one_thread(scores_gemm(block, g.d, head.q, head.k, scores));
     for (std::int64_t r = 0; r < block.rows; ++r) {
       float* row = scores + r * block.keys();
       const std::int64_t begin = blocks.begin(block, r), end = blocks.end(block, r), n = end - begin;
@@ -216,7 +218,7 @@ void forward_head(const Geometry& g, const Blocks& blocks, const ForwardHead& he
       head.lse[block.first + r] = table.attention_softmax(row + begin, scale, n);
       zero_outside(row, begin, end, block.keys());
     }
-    detail::gemm_one_thread(rows_of(block, g.d, scores, head.v, head.out));
+    detail::gemm_one_thread(query_rows_gemm(block, g.d, scores, head.v, head.out));
   }
 }
 
@@ -226,11 +228,11 @@ struct BackwardHead {
 };
 
 /// p becomes the probabilities of a block, dp the gradient of its scores.
-void backward_scores(const Geometry& g, const Blocks& blocks, const Block& block, const BackwardHead& head,
-                     const Bias& bias, float* p, float* dp) {
+void backward_scores(const Geometry& g, const QueryBlocks& blocks, const QueryBlock& block,
+                     const BackwardHead& head, const AlibiBias& bias, float* p, float* dp) {
   const detail::RowTable& table = detail::row_table();
-  detail::gemm_one_thread(scores_of(block, g.d, head.q, head.k, p));
-  detail::gemm_one_thread(scores_of(block, g.d, head.dout, head.v, dp));
+  detail::gemm_one_thread(scores_gemm(block, g.d, head.q, head.k, p));
+  detail::gemm_one_thread(scores_gemm(block, g.d, head.dout, head.v, dp));
   for (std::int64_t r = 0; r < block.rows; ++r) {
     const std::int64_t begin = blocks.begin(block, r), end = blocks.end(block, r), n = end - begin;
     float* p_row = p + r * block.keys();
@@ -252,17 +254,17 @@ void backward_scores(const Geometry& g, const Blocks& blocks, const Block& block
 
 // The first head's last block sees the last keys, so it writes dk and dv there, and the others add to them;
 // with documents or a window it may not see all keys, and the rest is zeroed first.
-void backward_head(const Geometry& g, const Blocks& blocks, const BackwardHead& head, bool first_head,
-                   const Bias& bias, float* p, float* dp) {
+void backward_head(const Geometry& g, const QueryBlocks& blocks, const BackwardHead& head, bool first_head,
+                   const AlibiBias& bias, float* p, float* dp) {
   for (std::int64_t b = blocks.count() - 1; b >= 0; --b) {
-    const Block block = blocks.at(b);
+    const QueryBlock block = blocks.at(b);
     const bool first = first_head && b == blocks.count() - 1;
     for (std::int64_t row = 0; first && row < block.low; ++row)
       for (const HeadRows& grad : {head.dk, head.dv}) std::fill_n(grad.row(row), g.d, 0.0f);
     backward_scores(g, blocks, block, head, bias, p, dp);
-    detail::gemm_one_thread(rows_of(block, g.d, dp, head.k, head.dq));
-    detail::gemm_one_thread(key_grad_of(block, g.d, dp, head.q, head.dk, !first));
-    detail::gemm_one_thread(key_grad_of(block, g.d, p, head.dout, head.dv, !first));
+    detail::gemm_one_thread(query_rows_gemm(block, g.d, dp, head.k, head.dq));
+    detail::gemm_one_thread(kv_gradient_gemm(block, g.d, dp, head.q, head.dk, !first));
+    detail::gemm_one_thread(kv_gradient_gemm(block, g.d, p, head.dout, head.dv, !first));
   }
 }
 
@@ -283,16 +285,16 @@ void forward(const AttentionForwardArgs& a, ThreadPool& pool) {
   const detail::AttentionSlot slot = detail::attention_forward_slot(g.shape, a.qkv.dtype, g.d);
   T* qkv = a.qkv.as<T>();
   for_pairs(g, a.workspace, slot.floats, pool, [&](std::int64_t pair, float* scratch) {
-    const Blocks blocks(g, pair);
+    const QueryBlocks blocks(g, pair);
     HeadScratch keys(scratch + slot.heads, g);
-    const HeadRows k = keys.read(qkv + g.k(pair), g.width), v = keys.read(qkv + g.v(pair), g.width);
+    const HeadRows k = keys.load(qkv + g.k(pair), g.width), v = keys.load(qkv + g.v(pair), g.width);
     for (std::int64_t i = 0; i < g.group; ++i) {
       HeadScratch queries = keys;  // each query head takes the same room
       T* out = a.out.as<T>() + g.out(pair, i);
-      const ForwardHead head = {queries.read(qkv + g.q(pair, i), g.width), k, v,
-                                queries.room(out, g.out_width), a.lse.as<float>() + g.lse(pair, i)};
-      forward_head(g, blocks, head, Bias(scratch + slot.bias, g.shape, g.head(pair, i)), scratch);
-      queries.write(head.out, out, g.out_width);
+      const ForwardHead head = {queries.load(qkv + g.q(pair, i), g.width), k, v,
+                                queries.allocate(out, g.out_width), a.lse.as<float>() + g.lse(pair, i)};
+      forward_head(g, blocks, head, AlibiBias(scratch + slot.bias, g.shape, g.head(pair, i)), scratch);
+      queries.store(head.out, out, g.out_width);
     }
   });
 }
@@ -305,22 +307,23 @@ void backward(const AttentionBackwardArgs& a, ThreadPool& pool) {
   T* qkv = a.qkv.as<T>();
   T* dqkv = a.dqkv.as<T>();
   for_pairs(g, a.workspace, slot.floats, pool, [&](std::int64_t pair, float* scratch) {
-    const Blocks blocks(g, pair);
+    const QueryBlocks blocks(g, pair);
     HeadScratch keys(scratch + slot.heads, g);
-    const HeadRows k = keys.read(qkv + g.k(pair), g.width), v = keys.read(qkv + g.v(pair), g.width);
-    const HeadRows dk = keys.room(dqkv + g.k(pair), g.width), dv = keys.room(dqkv + g.v(pair), g.width);
+    const HeadRows k = keys.load(qkv + g.k(pair), g.width), v = keys.load(qkv + g.v(pair), g.width);
+    const HeadRows dk = keys.allocate(dqkv + g.k(pair), g.width),
+                   dv = keys.allocate(dqkv + g.v(pair), g.width);
     for (std::int64_t i = 0; i < g.group; ++i) {
       HeadScratch queries = keys;
       const std::int64_t q = g.q(pair, i), out = g.out(pair, i);
       const BackwardHead head = {
-          queries.read(qkv + q, g.width),  k,  v,  queries.read(a.dout.as<T>() + out, g.out_width),
-          queries.room(dqkv + q, g.width), dk, dv, a.lse.as<float>() + g.lse(pair, i)};
-      backward_head(g, blocks, head, i == 0, Bias(scratch + slot.bias, g.shape, g.head(pair, i)), scratch,
-                    scratch + scores);
-      queries.write(head.dq, dqkv + q, g.width);
+          queries.load(qkv + q, g.width),      k,  v,  queries.load(a.dout.as<T>() + out, g.out_width),
+          queries.allocate(dqkv + q, g.width), dk, dv, a.lse.as<float>() + g.lse(pair, i)};
+      backward_head(g, blocks, head, i == 0, AlibiBias(scratch + slot.bias, g.shape, g.head(pair, i)),
+                    scratch, scratch + scores);
+      queries.store(head.dq, dqkv + q, g.width);
     }
-    keys.write(dk, dqkv + g.k(pair), g.width);  // sums over the group's query heads, rounded once
-    keys.write(dv, dqkv + g.v(pair), g.width);
+    keys.store(dk, dqkv + g.k(pair), g.width);  // sums over the group's query heads, rounded once
+    keys.store(dv, dqkv + g.v(pair), g.width);
   });
 }
 
@@ -335,11 +338,11 @@ float alibi_slope(std::int64_t head, std::int64_t heads) noexcept {
 }
 
 void attention_forward_host(const AttentionForwardArgs& a, ThreadPool& pool) {
-  detail::with_storage(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { forward<T>(a, pool); });
+  detail::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { forward<T>(a, pool); });
 }
 
 void attention_backward_host(const AttentionBackwardArgs& a, ThreadPool& pool) {
-  detail::with_storage(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { backward<T>(a, pool); });
+  detail::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { backward<T>(a, pool); });
 }
 
 }  // namespace strata::kernels

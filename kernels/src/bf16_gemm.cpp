@@ -10,7 +10,7 @@
 
 #include <strata/runtime/float16.h>
 
-#include "gemm_stored.h"
+#include "gemm_16bit.h"
 
 namespace strata::kernels {
 namespace {
@@ -38,7 +38,7 @@ struct Sample {
         value = f32_to_bf16(static_cast<float>(x >> 16) / 32768.0f - 1.0f);
       }
   }
-  detail::Gemm product(bool trans_a, bool trans_b) {
+  detail::Gemm make_gemm(bool trans_a, bool trans_b) {
     detail::Gemm gemm;
     gemm.trans_a = trans_a;
     gemm.trans_b = trans_b;
@@ -104,11 +104,11 @@ Bf16GemmTimes measure_bf16_gemm() {
   Sample sample;
   Bf16GemmTimes sum;
   for (const auto& [trans_a, trans_b] : {std::pair{false, true}, {false, false}, {true, false}}) {
-    const detail::Gemm gemm = sample.product(trans_a, trans_b);
+    const detail::Gemm gemm = sample.make_gemm(trans_a, trans_b);
     double native = std::numeric_limits<double>::infinity(), widened = native;
     for (int round = 0; round <= kRounds; ++round) {
-      const double one = seconds_of([&] { detail::native_bf16_product(gemm); });
-      const double other = seconds_of([&] { detail::widened_product(gemm, sample.panels.data()); });
+      const double one = seconds_of([&] { detail::gemm_native_bf16(gemm); });
+      const double other = seconds_of([&] { detail::gemm_widened(gemm, sample.panels.data()); });
       if (round == 0) continue;
       native = std::min(native, one);
       widened = std::min(widened, other);

@@ -11,7 +11,7 @@ namespace strata::kernels {
 std::size_t cached_attention_workspace_bytes(std::int64_t rows, std::int64_t capacity,
                                              const CachedAttentionShape& shape) noexcept {
   const std::int64_t floats = capacity * (shape.alibi ? 2 : 1);
-  return static_cast<std::size_t>(detail::cached_attention_lanes(rows, shape.kv_heads) * floats) *
+  return static_cast<std::size_t>(detail::cached_attention_scratch_slots(rows, shape.kv_heads) * floats) *
          sizeof(float);
 }
 
@@ -26,12 +26,12 @@ Status cached_attention_async(Backend& backend, Stream& stream, const CachedAtte
   const Shape cache = {sequences, s.kv_heads, capacity, width / parts};
   STRATA_TRY(detail::Check("cached_attention")
                  .rows("qkv", a.qkv, rows, width)
-                 .that(heads_fit, s.heads, " query heads over ", s.kv_heads, " key heads")
-                 .that(width % parts == 0, "rows of ", width, " are not a multiple of ", s.heads, " + 2 * ",
-                       s.kv_heads, " heads")
-                 .that(s.window >= 0 && s.scale >= 0 && s.softcap >= 0 && (s.softcap == 0 || !s.alibi),
-                       "a window of ", s.window, ", a scale of ", s.scale, ", a soft cap of ", s.softcap,
-                       "; each is 0 or more, and a soft cap is for attention without ALiBi")
+                 .require(heads_fit, s.heads, " query heads over ", s.kv_heads, " key heads")
+                 .require(width % parts == 0, "rows of ", width, " are not a multiple of ", s.heads,
+                          " + 2 * ", s.kv_heads, " heads")
+                 .require(s.window >= 0 && s.scale >= 0 && s.softcap >= 0 && (s.softcap == 0 || !s.alibi),
+                          "a window of ", s.window, ", a scale of ", s.scale, ", a soft cap of ", s.softcap,
+                          "; each is 0 or more, and a soft cap is for attention without ALiBi")
                  .elements("positions", a.positions, DType::i32, rows)
                  .elements("slots", a.slots, DType::i32, rows)
                  .shape("keys", a.keys, DType::f32, cache)
@@ -39,10 +39,10 @@ Status cached_attention_async(Backend& backend, Stream& stream, const CachedAtte
                  .rows("out", a.out, rows, width / parts * s.heads)
                  .workspace(a.workspace, cached_attention_workspace_bytes(rows, capacity, s))
                  .status());
-  constexpr detail::Op<CachedAttentionArgs> op = {"cached_attention", &cached_attention_host,
-                                                  &cuda::cached_attention};
-  return detail::queue(backend, stream, op, a, {a.qkv, a.positions, a.slots}, {a.out, a.keys, a.values},
-                       a.workspace);
+  constexpr detail::OpImpl<CachedAttentionArgs> op = {"cached_attention", &cached_attention_host,
+                                                      &cuda::cached_attention};
+  return detail::enqueue(backend, stream, op, a, {a.qkv, a.positions, a.slots}, {a.out, a.keys, a.values},
+                         a.workspace);
 }
 
 }  // namespace strata::kernels

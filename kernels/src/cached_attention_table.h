@@ -8,18 +8,18 @@
 namespace strata::kernels::detail {
 
 /// So many (row, key head) pairs are worked on at a time, each with its own part of the workspace.
-constexpr std::int64_t cached_attention_lanes(std::int64_t rows, std::int64_t kv_heads) noexcept {
+constexpr std::int64_t cached_attention_scratch_slots(std::int64_t rows, std::int64_t kv_heads) noexcept {
   return std::min<std::int64_t>(rows * kv_heads, 32);
 }
 
-/// SIMD bodies over the cache of one (sequence, key head): n rows of d elements that follow each other. Each
+/// SIMD kernels over the cache of one (sequence, key head): n rows of d elements that follow each other. Each
 /// instruction set has one table, all with the same bits. What the cache stores is read in one place of
 /// cached_attention_body.h, so that a narrower storage type is one more instance.
 struct CachedAttentionTable {
   /// scores[j] = query . keys[j].
   void (*scores)(const float* query, const float* keys, float* scores, std::int64_t d, std::int64_t n);
   /// out = the sum of weights[j] * values[j], in order of j.
-  void (*mix)(const float* weights, const float* values, float* out, std::int64_t d, std::int64_t n);
+  void (*weighted_sum)(const float* weights, const float* values, float* out, std::int64_t d, std::int64_t n);
 };
 
 /// The table of cpuopt::active_isa().
@@ -28,5 +28,5 @@ const CachedAttentionTable& cached_attention_table() noexcept;
 }  // namespace strata::kernels::detail
 
 namespace strata::kernels {
-STRATA_DECLARE_ISA_TABLE(detail::CachedAttentionTable, cached_attention_bodies)
+STRATA_DECLARE_ISA_TABLE(detail::CachedAttentionTable, cached_attention_kernels)
 }  // namespace strata::kernels

@@ -12,7 +12,7 @@ using detail::row_count;
 using detail::row_length;
 
 /// All that lies from the first value to the last.
-TensorView reach(const TensorView& rows, std::int64_t stride) {
+TensorView strided_extent(const TensorView& rows, std::int64_t stride) {
   if (stride == 0 || rows.n_elems() == 0) return rows;
   return {rows.data, Shape{(row_count(rows) - 1) * stride + row_length(rows)}, rows.dtype};
 }
@@ -21,14 +21,15 @@ TensorView reach(const TensorView& rows, std::int64_t stride) {
 
 Status cast_rows_async(Backend& backend, Stream& stream, const CastRowsArgs& a) {
   detail::Check check("cast_rows", "x", a.x);
-  check.that(detail::is_storage(a.y.dtype), "y is ", to_string(a.y.dtype), "; it must be f32, bf16 or f16")
+  check.require(detail::is_storage(a.y.dtype), "y is ", to_string(a.y.dtype), "; it must be f32, bf16 or f16")
       .rows("y", a.y, a.y.dtype, row_count(a.x), row_length(a.x));
   for (const auto& [name, stride] : {std::pair{"x", a.x_stride}, std::pair{"y", a.y_stride}})
-    check.that(stride == 0 || stride >= row_length(a.x), "rows of ", name, " are ", stride,
-               " values apart; they have ", row_length(a.x));
+    check.require(stride == 0 || stride >= row_length(a.x), "rows of ", name, " are ", stride,
+                  " values apart; they have ", row_length(a.x));
   STRATA_TRY(check.status());
-  constexpr detail::Op<CastRowsArgs> op = {"cast_rows", &cast_rows_host, &cuda::cast_rows};
-  return detail::queue(backend, stream, op, a, {reach(a.x, a.x_stride)}, {reach(a.y, a.y_stride)});
+  constexpr detail::OpImpl<CastRowsArgs> op = {"cast_rows", &cast_rows_host, &cuda::cast_rows};
+  return detail::enqueue(backend, stream, op, a, {strided_extent(a.x, a.x_stride)},
+                         {strided_extent(a.y, a.y_stride)});
 }
 
 }  // namespace strata::kernels

@@ -53,18 +53,18 @@ void cast_rows_host(const CastRowsArgs& a, ThreadPool& pool) {
     // In one stretch, however it is cut into rows.
     const auto x_size = static_cast<std::int64_t>(size_of(a.x.dtype)),
                y_size = static_cast<std::int64_t>(size_of(a.y.dtype));
-    detail::for_runs(pool, row_count(a.x) * columns, detail::kElementsPerItem,
-                     [&](std::int64_t i, std::int64_t n) {
-                       cast(a.x.dtype, a.x.data + i * x_size, a.y.dtype, a.y.data + i * y_size, n);
-                     });
+    detail::parallel_for_ranges(pool, row_count(a.x) * columns, detail::kElementsPerItem,
+                                [&](std::int64_t i, std::int64_t n) {
+                                  cast(a.x.dtype, a.x.data + i * x_size, a.y.dtype, a.y.data + i * y_size, n);
+                                });
     return;
   }
   const std::int64_t x_step = step(a.x, a.x_stride), y_step = step(a.y, a.y_stride);
-  detail::for_runs(pool, row_count(a.x), detail::rows_per_item(columns),
-                   [&](std::int64_t row, std::int64_t count) {
-                     for (const std::int64_t end = row + count; row < end; ++row)
-                       cast(a.x.dtype, a.x.data + row * x_step, a.y.dtype, a.y.data + row * y_step, columns);
-                   });
+  detail::parallel_for_ranges(
+      pool, row_count(a.x), detail::rows_per_item(columns), [&](std::int64_t row, std::int64_t count) {
+        for (const std::int64_t end = row + count; row < end; ++row)
+          cast(a.x.dtype, a.x.data + row * x_step, a.y.dtype, a.y.data + row * y_step, columns);
+      });
 }
 
 }  // namespace strata::kernels

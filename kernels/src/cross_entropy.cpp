@@ -7,7 +7,7 @@ namespace strata::kernels {
 namespace {
 
 bool is_one_or_none(const TensorView& view) {
-  return !detail::is_given(view) || (view.dtype == DType::f32 && view.n_elems() == 1);
+  return !detail::is_present(view) || (view.dtype == DType::f32 && view.n_elems() == 1);
 }
 
 }  // namespace
@@ -21,13 +21,13 @@ Status cross_entropy_forward_async(Backend& backend, Stream& stream, const Cross
                  .elements("losses", a.losses, DType::f32, rows)
                  .elements("lse", a.lse, DType::f32, rows)
                  .elements("mean_loss", a.mean_loss, DType::f32, 1)
-                 .that(vocab >= 1, "rows of no logits")
-                 .that(is_one_or_none(a.divisor), "divisor is not one f32")
+                 .require(vocab >= 1, "rows of no logits")
+                 .require(is_one_or_none(a.divisor), "divisor is not one f32")
                  .status());
-  constexpr detail::Op<CrossEntropyForwardArgs> op = {"cross_entropy_forward", &cross_entropy_forward_host,
-                                                      &cuda::cross_entropy_forward};
-  return detail::queue(backend, stream, op, a, {a.logits, a.targets, a.divisor},
-                       {a.losses, a.lse, a.mean_loss});
+  constexpr detail::OpImpl<CrossEntropyForwardArgs> op = {
+      "cross_entropy_forward", &cross_entropy_forward_host, &cuda::cross_entropy_forward};
+  return detail::enqueue(backend, stream, op, a, {a.logits, a.targets, a.divisor},
+                         {a.losses, a.lse, a.mean_loss});
 }
 
 Status cross_entropy_backward_async(Backend& backend, Stream& stream, const CrossEntropyBackwardArgs& a) {
@@ -38,12 +38,12 @@ Status cross_entropy_backward_async(Backend& backend, Stream& stream, const Cros
                  .elements("targets", a.targets, DType::i32, rows)
                  .elements("lse", a.lse, DType::f32, rows)
                  .rows("dlogits", a.dlogits, rows, vocab)
-                 .that(vocab >= 1, "rows of no logits")
-                 .that(is_one_or_none(a.divisor), "divisor is not one f32")
+                 .require(vocab >= 1, "rows of no logits")
+                 .require(is_one_or_none(a.divisor), "divisor is not one f32")
                  .status());
-  constexpr detail::Op<CrossEntropyBackwardArgs> op = {"cross_entropy_backward", &cross_entropy_backward_host,
-                                                       &cuda::cross_entropy_backward};
-  return detail::queue(backend, stream, op, a, {a.logits, a.targets, a.lse, a.divisor}, {a.dlogits});
+  constexpr detail::OpImpl<CrossEntropyBackwardArgs> op = {
+      "cross_entropy_backward", &cross_entropy_backward_host, &cuda::cross_entropy_backward};
+  return detail::enqueue(backend, stream, op, a, {a.logits, a.targets, a.lse, a.divisor}, {a.dlogits});
 }
 
 }  // namespace strata::kernels

@@ -11,13 +11,13 @@
 
 #include "op.h"
 #include "row_table.h"
-#include "stored_table.h"
+#include "simd_table.h"
 
 namespace strata::kernels::detail {
 
 /// What the sum of `rows` losses is divided by.
 inline double loss_divisor(const TensorView& given, const std::int32_t* targets, std::int64_t rows) {
-  if (is_given(given)) return static_cast<double>(*given.as<float>());
+  if (is_present(given)) return static_cast<double>(*given.as<float>());
   return static_cast<double>(
       std::count_if(targets, targets + rows, [](std::int32_t target) { return target >= 0; }));
 }
@@ -30,7 +30,7 @@ inline float mean_loss(const float* losses, std::int64_t rows, double divisor) {
 template <class T>
 float row_loss(const T* row, std::int64_t vocab, std::int32_t target, float& lse) {
   STRATA_DCHECK(target < vocab, "a target is ", target, " of ", vocab);
-  lse = row_table<T>().log_sum_exp(row, vocab);
+  lse = simd_table<T>().log_sum_exp(row, vocab);
   return target >= 0 ? lse - to_f32(row[target]) : 0.0f;
 }
 /// out = (softmax(row) - onehot(target)) * scale; zero for a target below 0. `out` may be `row`.
@@ -43,7 +43,7 @@ void row_gradient(const T* row, std::int64_t vocab, std::int32_t target, float l
   }
   // The target's entry by itself, so that it too is rounded once.
   const float at_target = cpuopt::exp_of(to_f32(row[target]) - lse) * scale - scale;
-  row_table<T>().softmax_from_lse(row, out, lse, scale, vocab);
+  simd_table<T>().softmax_from_lse(row, out, lse, scale, vocab);
   out[target] = from_f32<T>(at_target);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <strata/kernels/attention.h>
-#include <strata/kernels/block_codes.h>
+#include <strata/kernels/block_quant.h>
 #include <strata/kernels/cached_attention.h>
 #include <strata/kernels/cast_rows.h>
 #include <strata/kernels/cross_entropy.h>
@@ -52,14 +52,14 @@ Status relu_backward(Backend& backend, Stream& stream, const ReluBackwardArgs& a
 Status swiglu_forward(Backend& backend, Stream& stream, const SwigluForwardArgs& args);
 Status swiglu_backward(Backend& backend, Stream& stream, const SwigluBackwardArgs& args);
 Status fp8_cast(Backend& backend, Stream& stream, const Fp8CastArgs& args);
-Status fp8_product(Backend& backend, Stream& stream, const Fp8ProductArgs& args);
+Status fp8_gemm(Backend& backend, Stream& stream, const Fp8GemmArgs& args);
 Status cast_rows(Backend& backend, Stream& stream, const CastRowsArgs& args);
-Status quantize_blocks(Backend& backend, Stream& stream, const BlockCodesArgs& args);
-Status dequantize_blocks(Backend& backend, Stream& stream, const BlockCodesArgs& args);
+Status quantize_blocks(Backend& backend, Stream& stream, const BlockQuantArgs& args);
+Status dequantize_blocks(Backend& backend, Stream& stream, const BlockQuantArgs& args);
 Status update(Backend& backend, Stream& stream, const UpdateArgs& args);
-Status lamb_leaves(Backend& backend, Stream& stream, const LambLeavesArgs& args);
+Status lamb_partials(Backend& backend, Stream& stream, const LambPartialsArgs& args);
 Status lamb_apply(Backend& backend, Stream& stream, const LambApplyArgs& args);
 Status accumulate(Backend& backend, Stream& stream, const AccumulateArgs& args);
-Status square_sum_leaves(Backend& backend, Stream& stream, const SquareSumLeavesArgs& args);
+Status square_sum_partials(Backend& backend, Stream& stream, const SquareSumPartialsArgs& args);
 
 }  // namespace strata::kernels::cuda

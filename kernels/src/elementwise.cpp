@@ -13,35 +13,37 @@ struct Operand {
 
 /// An op with one or two inputs whose operands all have the dtype and number of elements of the first.
 template <class Args>
-Status elementwise(Backend& backend, Stream& stream, const detail::Op<Args>& op, const Args& args,
+Status elementwise(Backend& backend, Stream& stream, const detail::OpImpl<Args>& op, const Args& args,
                    std::initializer_list<Operand> reads, const Operand& write) {
   const TensorView& first = reads.begin()->view;
   detail::Check check(op.name, reads.begin()->name, first);
   for (const Operand& read : reads) check.elements(read.name, read.view, first.dtype, first.n_elems());
   STRATA_TRY(check.elements(write.name, write.view, first.dtype, first.n_elems()).status());
   const TensorView second = reads.size() > 1 ? reads.begin()[1].view : TensorView{};
-  return detail::queue(backend, stream, op, args, {first, second}, {write.view});
+  return detail::enqueue(backend, stream, op, args, {first, second}, {write.view});
 }
 
 }  // namespace
 
 Status gelu_forward_async(Backend& backend, Stream& stream, const GeluForwardArgs& a) {
-  constexpr detail::Op<GeluForwardArgs> op = {"gelu_forward", &gelu_forward_host, &cuda::gelu_forward};
+  constexpr detail::OpImpl<GeluForwardArgs> op = {"gelu_forward", &gelu_forward_host, &cuda::gelu_forward};
   return elementwise(backend, stream, op, a, {{"x", a.x}}, {"y", a.y});
 }
 
 Status gelu_backward_async(Backend& backend, Stream& stream, const GeluBackwardArgs& a) {
-  constexpr detail::Op<GeluBackwardArgs> op = {"gelu_backward", &gelu_backward_host, &cuda::gelu_backward};
+  constexpr detail::OpImpl<GeluBackwardArgs> op = {"gelu_backward", &gelu_backward_host,
+                                                   &cuda::gelu_backward};
   return elementwise(backend, stream, op, a, {{"x", a.x}, {"dy", a.dy}}, {"dx", a.dx});
 }
 
 Status relu_forward_async(Backend& backend, Stream& stream, const ReluForwardArgs& a) {
-  constexpr detail::Op<ReluForwardArgs> op = {"relu_forward", &relu_forward_host, &cuda::relu_forward};
+  constexpr detail::OpImpl<ReluForwardArgs> op = {"relu_forward", &relu_forward_host, &cuda::relu_forward};
   return elementwise(backend, stream, op, a, {{"x", a.x}}, {"y", a.y});
 }
 
 Status relu_backward_async(Backend& backend, Stream& stream, const ReluBackwardArgs& a) {
-  constexpr detail::Op<ReluBackwardArgs> op = {"relu_backward", &relu_backward_host, &cuda::relu_backward};
+  constexpr detail::OpImpl<ReluBackwardArgs> op = {"relu_backward", &relu_backward_host,
+                                                   &cuda::relu_backward};
   return elementwise(backend, stream, op, a, {{"x", a.x}, {"dy", a.dy}}, {"dx", a.dx});
 }
 
@@ -52,9 +54,9 @@ Status swiglu_forward_async(Backend& backend, Stream& stream, const SwigluForwar
                  .rows("gate_up", a.gate_up, rows, 2 * f)
                  .rows("y", a.y, rows, f)
                  .status());
-  constexpr detail::Op<SwigluForwardArgs> op = {"swiglu_forward", &swiglu_forward_host,
-                                                &cuda::swiglu_forward};
-  return detail::queue(backend, stream, op, a, {a.gate_up}, {a.y});
+  constexpr detail::OpImpl<SwigluForwardArgs> op = {"swiglu_forward", &swiglu_forward_host,
+                                                    &cuda::swiglu_forward};
+  return detail::enqueue(backend, stream, op, a, {a.gate_up}, {a.y});
 }
 
 Status swiglu_backward_async(Backend& backend, Stream& stream, const SwigluBackwardArgs& a) {
@@ -65,34 +67,34 @@ Status swiglu_backward_async(Backend& backend, Stream& stream, const SwigluBackw
                  .rows("dy", a.dy, rows, f)
                  .rows("dgate_up", a.dgate_up, rows, 2 * f)
                  .status());
-  constexpr detail::Op<SwigluBackwardArgs> op = {"swiglu_backward", &swiglu_backward_host,
-                                                 &cuda::swiglu_backward};
-  return detail::queue(backend, stream, op, a, {a.gate_up, a.dy}, {a.dgate_up});
+  constexpr detail::OpImpl<SwigluBackwardArgs> op = {"swiglu_backward", &swiglu_backward_host,
+                                                     &cuda::swiglu_backward};
+  return detail::enqueue(backend, stream, op, a, {a.gate_up, a.dy}, {a.dgate_up});
 }
 
 Status add_async(Backend& backend, Stream& stream, const AddArgs& args) {
-  constexpr detail::Op<AddArgs> op = {"add", &add_host, &cuda::add};
+  constexpr detail::OpImpl<AddArgs> op = {"add", &add_host, &cuda::add};
   return elementwise(backend, stream, op, args, {{"a", args.a}, {"b", args.b}}, {"y", args.y});
 }
 
 Status scale_async(Backend& backend, Stream& stream, const ScaleArgs& a) {
-  constexpr detail::Op<ScaleArgs> op = {"scale", &scale_host, &cuda::scale};
+  constexpr detail::OpImpl<ScaleArgs> op = {"scale", &scale_host, &cuda::scale};
   return elementwise(backend, stream, op, a, {{"x", a.x}}, {"y", a.y});
 }
 
 Status softcap_async(Backend& backend, Stream& stream, const SoftcapArgs& a) {
   STRATA_TRY(detail::Check("softcap")
                  .elements("x", a.x, DType::f32, a.x.n_elems())
-                 .that(a.cap > 0, "a soft cap of ", a.cap, "; it is above 0")
+                 .require(a.cap > 0, "a soft cap of ", a.cap, "; it is above 0")
                  .status());
-  constexpr detail::Op<SoftcapArgs> op = {"softcap", &softcap_host, &cuda::softcap};
+  constexpr detail::OpImpl<SoftcapArgs> op = {"softcap", &softcap_host, &cuda::softcap};
   return elementwise(backend, stream, op, a, {{"x", a.x}}, {"y", a.y});
 }
 
 Status fill_async(Backend& backend, Stream& stream, const FillArgs& a) {
   STRATA_TRY(detail::Check("fill", "x", a.x).elements("x", a.x, a.x.dtype, a.x.n_elems()).status());
-  constexpr detail::Op<FillArgs> op = {"fill", &fill_host, &cuda::fill};
-  return detail::queue(backend, stream, op, a, {}, {a.x});
+  constexpr detail::OpImpl<FillArgs> op = {"fill", &fill_host, &cuda::fill};
+  return detail::enqueue(backend, stream, op, a, {}, {a.x});
 }
 
 }  // namespace strata::kernels

@@ -20,9 +20,9 @@ Status embedding_forward_async(Backend& backend, Stream& stream, const Embedding
   STRATA_TRY(check("embedding_forward", a.ids, a.x, "x", a.table)
                  .shape("table", a.table, a.x.dtype, {a.table.shape.dims[0], detail::row_length(a.table)})
                  .status());
-  constexpr detail::Op<EmbeddingForwardArgs> op = {"embedding_forward", &embedding_forward_host,
-                                                   &cuda::embedding_forward};
-  return detail::queue(backend, stream, op, a, {a.ids, a.table}, {a.x});
+  constexpr detail::OpImpl<EmbeddingForwardArgs> op = {"embedding_forward", &embedding_forward_host,
+                                                       &cuda::embedding_forward};
+  return detail::enqueue(backend, stream, op, a, {a.ids, a.table}, {a.x});
 }
 
 std::size_t embedding_backward_workspace_bytes(std::int64_t tokens, std::int64_t vocab) noexcept {
@@ -35,9 +35,9 @@ Status embedding_backward_async(Backend& backend, Stream& stream, const Embeddin
           .gradient("dtable", a.dtable, {a.dtable.shape.dims[0], detail::row_length(a.dtable)}, a.accumulate)
           .workspace(a.workspace, embedding_backward_workspace_bytes(a.ids.n_elems(), a.dtable.shape.dims[0]))
           .status());
-  constexpr detail::Op<EmbeddingBackwardArgs> op = {"embedding_backward", &embedding_backward_host,
-                                                    &cuda::embedding_backward};
-  return detail::queue(backend, stream, op, a, {a.ids, a.dx}, {a.dtable}, a.workspace);
+  constexpr detail::OpImpl<EmbeddingBackwardArgs> op = {"embedding_backward", &embedding_backward_host,
+                                                        &cuda::embedding_backward};
+  return detail::enqueue(backend, stream, op, a, {a.ids, a.dx}, {a.dtable}, a.workspace);
 }
 
 }  // namespace strata::kernels

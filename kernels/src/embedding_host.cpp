@@ -5,7 +5,7 @@
 
 #include "op.h"
 #include "partial_sums.h"
-#include "stored_table.h"
+#include "simd_table.h"
 
 namespace strata::kernels {
 namespace {
@@ -16,11 +16,11 @@ constexpr std::int64_t kColumns = 512;  // of a row's sum, kept on the stack
 template <class T, class RowAt>
 void sum_rows(const TensorView& out, std::int64_t row, std::int64_t n, bool accumulate, const RowAt& row_at) {
   const std::int64_t h = detail::row_length(out);
-  const detail::StoredTable<T>& table = detail::row_table<T>();
+  const detail::SimdTable<T>& table = detail::simd_table<T>();
   for (std::int64_t at = 0; at < h; at += kColumns) {
     const std::int64_t columns = std::min(kColumns, h - at);
     float sum[kColumns] = {};
-    for (std::int64_t i = 0; i < n; ++i) table.sum_to(sum, row_at(i) + at, columns);
+    for (std::int64_t i = 0; i < n; ++i) table.accumulate_row(sum, row_at(i) + at, columns);
     detail::store_sum(out, row * h + at, sum, columns, accumulate);
   }
 }
@@ -29,14 +29,15 @@ template <class T>
 void forward(const EmbeddingForwardArgs& a, ThreadPool& pool) {
   const std::int64_t h = detail::row_length(a.table);
   const auto* ids = a.ids.as<std::int32_t>();
-  detail::for_runs(pool, a.ids.n_elems(), detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
-    for (std::int64_t t = first; t < first + n; ++t) {
-      const std::int64_t row = ids[t] + a.offset;
-      STRATA_DCHECK(row >= 0 && row < a.table.shape.dim(0), "token ", t, " is row ", row, " of ",
-                    a.table.shape.dim(0));
-      std::copy_n(a.table.as<T>() + row * h, h, a.x.as<T>() + t * h);
-    }
-  });
+  detail::parallel_for_ranges(pool, a.ids.n_elems(), detail::rows_per_item(h),
+                              [&](std::int64_t first, std::int64_t n) {
+                                for (std::int64_t t = first; t < first + n; ++t) {
+                                  const std::int64_t row = ids[t] + a.offset;
+                                  STRATA_DCHECK(row >= 0 && row < a.table.shape.dim(0), "token ", t,
+                                                " is row ", row, " of ", a.table.shape.dim(0));
+                                  std::copy_n(a.table.as<T>() + row * h, h, a.x.as<T>() + t * h);
+                                }
+                              });
 }
 
 template <class T>
@@ -60,7 +61,7 @@ void backward(const EmbeddingBackwardArgs& a, ThreadPool& pool) {
   for (std::int64_t t = t_count - 1; t >= 0; --t)
     order[--begin[ids[t] + a.offset + 1]] = static_cast<std::int32_t>(t);
 
-  detail::for_runs(pool, vocab, detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
+  detail::parallel_for_ranges(pool, vocab, detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
     for (std::int64_t v = first; v < first + n; ++v) {
       const std::int64_t from = begin[v + 1];
       const std::int64_t to = v + 1 < vocab ? begin[v + 2] : t_count;
@@ -74,11 +75,11 @@ void backward(const EmbeddingBackwardArgs& a, ThreadPool& pool) {
 }  // namespace
 
 void embedding_forward_host(const EmbeddingForwardArgs& a, ThreadPool& pool) {
-  detail::with_storage(a.x.dtype, [&]<class T>(std::type_identity<T>) { forward<T>(a, pool); });
+  detail::dispatch_dtype(a.x.dtype, [&]<class T>(std::type_identity<T>) { forward<T>(a, pool); });
 }
 
 void embedding_backward_host(const EmbeddingBackwardArgs& a, ThreadPool& pool) {
-  detail::with_storage(a.dx.dtype, [&]<class T>(std::type_identity<T>) { backward<T>(a, pool); });
+  detail::dispatch_dtype(a.dx.dtype, [&]<class T>(std::type_identity<T>) { backward<T>(a, pool); });
 }
 
 }  // namespace strata::kernels

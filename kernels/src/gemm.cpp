@@ -4,9 +4,9 @@
 
 #include <strata/cpuopt/convert.h>
 
-#include "gemm_stored.h"
+#include "gemm_16bit.h"
 #include "op.h"
-#include "stored_table.h"
+#include "simd_table.h"
 
 namespace strata::kernels::detail {
 namespace {
@@ -19,18 +19,19 @@ TileScratch& scratch() {
 template <class T>
 void add_row_bias(const Gemm& g, const T* bias) {
   auto* c = static_cast<float*>(g.c);
-  for (std::int64_t i = 0; i < g.m && bias != nullptr; ++i) row_table<T>().sum_to(c + i * g.ldc, bias, g.n);
+  for (std::int64_t i = 0; i < g.m && bias != nullptr; ++i)
+    simd_table<T>().accumulate_row(c + i * g.ldc, bias, g.n);
 }
 
 /// C in f32, from operands kept as T.
 template <class T>
-void product(const Gemm& g, float* panels) {
+void gemm_to_f32(const Gemm& g, float* panels) {
   if (dtype_of<T> == DType::f32)
     gemm_one_thread(g);
   else if (dtype_of<T> == DType::bf16 && bf16_gemm() != Bf16Gemm::widened)
-    native_bf16_product(g);
+    gemm_native_bf16(g);
   else
-    widened_product(g, panels);
+    gemm_widened(g, panels);
 }
 
 /// One tile whose C is kept as T: made in f32 beside it, so that bias and what C held join the sum before its
@@ -42,11 +43,11 @@ void rounded_tile(const Gemm& g, const T* bias, float* block) {
   sum.c = block;
   sum.ldc = g.n;
   sum.accumulate = false;
-  product<T>(sum, block + kLargestTile.rows * kLargestTile.columns);
+  gemm_to_f32<T>(sum, block + kLargestTile.rows * kLargestTile.columns);
   add_row_bias(sum, bias);
   for (std::int64_t i = 0; i < g.m; ++i) {
     T* row = static_cast<T*>(g.c) + i * g.ldc;
-    if (g.accumulate) row_table<T>().sum_to(block + i * g.n, row, g.n);
+    if (g.accumulate) simd_table<T>().accumulate_row(block + i * g.n, row, g.n);
     cpuopt::narrow(block + i * g.n, row, g.n);
   }
 }
@@ -58,20 +59,20 @@ void tile(const Gemm& g, const T* bias) {
     gemm_one_thread(g);
     add_row_bias(g, bias);
   } else {
-    float* block = scratch().take();
+    float* block = scratch().acquire();
     if (g.c_dtype == DType::f32) {
-      product<T>(g, block);
+      gemm_to_f32<T>(g, block);
       add_row_bias(g, bias);
     } else {
       rounded_tile(g, bias, block);
     }
-    scratch().give(block);
+    scratch().release(block);
   }
 }
 
 /// The part of `g` that makes rows [row, ..) and columns [column, ..) of C.
 template <class T>
-Gemm part_of(const Gemm& g, const TileGrid& grid, std::int64_t row, std::int64_t column) {
+Gemm tile_of(const Gemm& g, const TileGrid& grid, std::int64_t row, std::int64_t column) {
   Gemm part = g;
   part.m = std::min(grid.rows, g.m - row);
   part.n = std::min(grid.columns, g.n - column);
@@ -100,10 +101,10 @@ void gemm_tiled(const Gemm& g, const void* row_bias, ThreadPool& pool) {
   const std::int64_t down = ceil_div(g.m, grid.rows);
   const std::int64_t across = ceil_div(g.n, grid.columns);
   if (g.dtype != DType::f32) scratch().reserve(static_cast<std::size_t>(pool.threads()));
-  with_storage(g.dtype, [&]<class T>(std::type_identity<T>) {
+  dispatch_dtype(g.dtype, [&]<class T>(std::type_identity<T>) {
     pool.parallel_for(down * across, [&](std::int64_t i) {
       const std::int64_t row = i / across * grid.rows, column = i % across * grid.columns;
-      tile<T>(part_of<T>(g, grid, row, column),
+      tile<T>(tile_of<T>(g, grid, row, column),
               row_bias == nullptr ? nullptr : static_cast<const T*>(row_bias) + column);
     });
   });

@@ -8,7 +8,7 @@
 #include <strata/runtime/alloc_counter.h>
 #include <strata/runtime/assert.h>
 
-#include "gemm_stored.h"
+#include "gemm_16bit.h"
 #include "one_openmp_thread.h"
 
 namespace strata::kernels::detail {
@@ -86,7 +86,7 @@ class MatmulCache {
     const auto made = create(key);  // not under the lock; two threads may make the same
     const MutexLock lock(mutex_);
     // Only lengths that change from call to call come to so many; training has a few for each layer's shapes.
-    if (made_.size() >= kMost) made_.clear();
+    if (made_.size() >= kMaxEntries) made_.clear();
     return made_.try_emplace(key, made).first->second;
   }
 
@@ -95,7 +95,7 @@ class MatmulCache {
     const ThirdPartyScope scope;
     return std::make_shared<const Matmul>(key);
   }
-  static constexpr std::size_t kMost = 4096;
+  static constexpr std::size_t kMaxEntries = 4096;
   Mutex mutex_;
   std::unordered_map<MatmulKey, std::shared_ptr<const Matmul>, MatmulKeyHash> made_ STRATA_GUARDED_BY(mutex_);
 };
@@ -115,7 +115,7 @@ Bf16Gemm native_bf16_gemm() noexcept {
   return has(dnnl::cpu_isa::avx512_core_bf16) ? Bf16Gemm::avx512_bf16 : Bf16Gemm::widened;
 }
 
-void native_bf16_product(const Gemm& g) noexcept {
+void gemm_native_bf16(const Gemm& g) noexcept {
   auto* c = static_cast<float*>(g.c);
   if (g.k == 0) {
     for (std::int64_t i = 0; i < g.m && !g.accumulate; ++i)

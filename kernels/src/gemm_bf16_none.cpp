@@ -1,11 +1,11 @@
 #include <strata/runtime/assert.h>
 
-#include "gemm_stored.h"
+#include "gemm_16bit.h"
 
 // For builds whose GEMM is the reference loop.
 namespace strata::kernels::detail {
 
 Bf16Gemm native_bf16_gemm() noexcept { return Bf16Gemm::widened; }
-void native_bf16_product(const Gemm&) noexcept { STRATA_ASSERT(false, "no bf16 products in this build"); }
+void gemm_native_bf16(const Gemm&) noexcept { STRATA_ASSERT(false, "no bf16 GEMM in this build"); }
 
 }  // namespace strata::kernels::detail

@@ -8,23 +8,23 @@ namespace strata::kernels {
 Status layernorm_forward_async(Backend& backend, Stream& stream, const LayernormForwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t h = detail::row_length(a.x);
-  STRATA_TRY(
-      detail::Check("layernorm_forward", "x", a.x)
-          .rows("x", a.x, rows, h)
-          .shape("weight", a.weight, a.x.dtype, {h})
-          .shape("bias", a.bias, a.x.dtype, {h})
-          .rows("y", a.y, rows, h)
-          .elements("mean", a.mean, DType::f32, rows)
-          .elements("rstd", a.rstd, DType::f32, rows)
-          .optional_rows("added", a.added, rows, h)
-          .optional_rows("sum", a.sum, rows, h)
-          .that(detail::is_given(a.added) == detail::is_given(a.sum), "an addend and a sum go together")
-          .that(h >= 1 && a.eps >= 0.0f, "rows of ", h, " elements with eps ", a.eps)
-          .status());
-  constexpr detail::Op<LayernormForwardArgs> op = {"layernorm_forward", &layernorm_forward_host,
-                                                   &cuda::layernorm_forward};
-  return detail::queue(backend, stream, op, a, {a.x, a.weight, a.bias, a.added},
-                       {a.y, a.mean, a.rstd, a.sum});
+  STRATA_TRY(detail::Check("layernorm_forward", "x", a.x)
+                 .rows("x", a.x, rows, h)
+                 .shape("weight", a.weight, a.x.dtype, {h})
+                 .shape("bias", a.bias, a.x.dtype, {h})
+                 .rows("y", a.y, rows, h)
+                 .elements("mean", a.mean, DType::f32, rows)
+                 .elements("rstd", a.rstd, DType::f32, rows)
+                 .optional_rows("added", a.added, rows, h)
+                 .optional_rows("sum", a.sum, rows, h)
+                 .require(detail::is_present(a.added) == detail::is_present(a.sum),
+                          "an addend and a sum go together")
+                 .require(h >= 1 && a.eps >= 0.0f, "rows of ", h, " elements with eps ", a.eps)
+                 .status());
+  constexpr detail::OpImpl<LayernormForwardArgs> op = {"layernorm_forward", &layernorm_forward_host,
+                                                       &cuda::layernorm_forward};
+  return detail::enqueue(backend, stream, op, a, {a.x, a.weight, a.bias, a.added},
+                         {a.y, a.mean, a.rstd, a.sum});
 }
 
 std::size_t layernorm_backward_workspace_bytes(std::int64_t rows, std::int64_t hidden) noexcept {
@@ -44,13 +44,13 @@ Status layernorm_backward_async(Backend& backend, Stream& stream, const Layernor
                  .gradient("dweight", a.dweight, {h}, a.accumulate_dweight)
                  .gradient("dbias", a.dbias, {h}, a.accumulate_dbias)
                  .optional_rows("residual", a.residual, rows, h)
-                 .that(h >= 1, "rows of no elements")
+                 .require(h >= 1, "rows of no elements")
                  .workspace(a.workspace, layernorm_backward_workspace_bytes(rows, h))
                  .status());
-  constexpr detail::Op<LayernormBackwardArgs> op = {"layernorm_backward", &layernorm_backward_host,
-                                                    &cuda::layernorm_backward};
-  return detail::queue(backend, stream, op, a, {a.x, a.weight, a.mean, a.rstd, a.dy, a.residual},
-                       {a.dx, a.dweight, a.dbias}, a.workspace);
+  constexpr detail::OpImpl<LayernormBackwardArgs> op = {"layernorm_backward", &layernorm_backward_host,
+                                                        &cuda::layernorm_backward};
+  return detail::enqueue(backend, stream, op, a, {a.x, a.weight, a.mean, a.rstd, a.dy, a.residual},
+                         {a.dx, a.dweight, a.dbias}, a.workspace);
 }
 
 }  // namespace strata::kernels

@@ -5,7 +5,7 @@
 #include "norm_rows.h"
 #include "op.h"
 #include "partial_sums.h"
-#include "stored_table.h"
+#include "simd_table.h"
 
 namespace strata::kernels {
 namespace {
@@ -13,14 +13,14 @@ namespace {
 template <class T>
 void layernorm_forward(const LayernormForwardArgs& a, ThreadPool& pool) {
   const std::int64_t h = detail::row_length(a.x);
-  const detail::StoredTable<T>& table = detail::row_table<T>();
-  detail::for_runs(pool, detail::row_count(a.x), detail::rows_per_item(h),
-                   [&](std::int64_t first, std::int64_t n) {
-                     for (std::int64_t t = first; t < first + n; ++t)
-                       table.layernorm_forward(detail::normed_row<T>(table, a, t), a.weight.as<T>(),
-                                               a.bias.as<T>(), a.y.as<T>() + t * h, a.mean.as<float>() + t,
-                                               a.rstd.as<float>() + t, a.eps, h);
-                   });
+  const detail::SimdTable<T>& table = detail::simd_table<T>();
+  detail::parallel_for_ranges(
+      pool, detail::row_count(a.x), detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
+        for (std::int64_t t = first; t < first + n; ++t)
+          table.layernorm_forward(detail::normed_row<T>(table, a, t), a.weight.as<T>(), a.bias.as<T>(),
+                                  a.y.as<T>() + t * h, a.mean.as<float>() + t, a.rstd.as<float>() + t, a.eps,
+                                  h);
+      });
 }
 
 template <class T>
@@ -29,7 +29,7 @@ void layernorm_backward(const LayernormBackwardArgs& a, ThreadPool& pool) {
   const std::int64_t rows = detail::row_count(a.x);
   const detail::RowBlocks blocks = detail::row_blocks(rows);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);  // by block: dweight, dbias
-  const detail::StoredTable<T>& table = detail::row_table<T>();
+  const detail::SimdTable<T>& table = detail::simd_table<T>();
   pool.parallel_for(blocks.count, [&](std::int64_t block) {
     float* dweight = partials + block * 2 * h;
     float* dbias = dweight + h;
@@ -47,10 +47,10 @@ void layernorm_backward(const LayernormBackwardArgs& a, ThreadPool& pool) {
 }  // namespace
 
 void layernorm_forward_host(const LayernormForwardArgs& a, ThreadPool& pool) {
-  detail::with_storage(a.x.dtype, [&]<class T>(std::type_identity<T>) { layernorm_forward<T>(a, pool); });
+  detail::dispatch_dtype(a.x.dtype, [&]<class T>(std::type_identity<T>) { layernorm_forward<T>(a, pool); });
 }
 void layernorm_backward_host(const LayernormBackwardArgs& a, ThreadPool& pool) {
-  detail::with_storage(a.x.dtype, [&]<class T>(std::type_identity<T>) { layernorm_backward<T>(a, pool); });
+  detail::dispatch_dtype(a.x.dtype, [&]<class T>(std::type_identity<T>) { layernorm_backward<T>(a, pool); });
 }
 
 }  // namespace strata::kernels

@@ -9,9 +9,9 @@ namespace strata::kernels {
 
 // Eight partial results fill a GPU where the result alone would not; where it would, none is needed, and 32
 // MiB are what cuBLAS takes on the largest GPUs.
-std::size_t product_workspace_bytes(std::int64_t m, std::int64_t n) noexcept {
-  constexpr std::size_t kPartials = 8, kMost = std::size_t{32} << 20;
-  return std::min(static_cast<std::size_t>(m * n) * sizeof(float) * kPartials, kMost);
+std::size_t gemm_workspace_bytes(std::int64_t m, std::int64_t n) noexcept {
+  constexpr std::size_t kPartials = 8, kMaxBytes = std::size_t{32} << 20;
+  return std::min(static_cast<std::size_t>(m * n) * sizeof(float) * kPartials, kMaxBytes);
 }
 
 Status linear_forward_async(Backend& backend, Stream& stream, const LinearForwardArgs& a) {
@@ -21,11 +21,11 @@ Status linear_forward_async(Backend& backend, Stream& stream, const LinearForwar
   detail::Check check("linear_forward", "x", a.x);
   check.rows("x", a.x, rows, k).shape("w", a.w, a.x.dtype, {n, k});
   check.rows("y", a.y, a.y.dtype == DType::f32 ? DType::f32 : a.x.dtype, rows, n);
-  if (detail::is_given(a.b)) check.shape("b", a.b, a.x.dtype, {n});
+  if (detail::is_present(a.b)) check.shape("b", a.b, a.x.dtype, {n});
   STRATA_TRY(check.status());
-  constexpr detail::Op<LinearForwardArgs> op = {"linear_forward", &linear_forward_host,
-                                                &cuda::linear_forward};
-  return detail::queue(backend, stream, op, a, {a.x, a.w, a.b}, {a.y});
+  constexpr detail::OpImpl<LinearForwardArgs> op = {"linear_forward", &linear_forward_host,
+                                                    &cuda::linear_forward};
+  return detail::enqueue(backend, stream, op, a, {a.x, a.w, a.b}, {a.y});
 }
 
 Status linear_backward_input_async(Backend& backend, Stream& stream, const LinearBackwardInputArgs& a) {
@@ -37,9 +37,9 @@ Status linear_backward_input_async(Backend& backend, Stream& stream, const Linea
                  .shape("w", a.w, a.dy.dtype, {n, k})
                  .rows("dx", a.dx, rows, k)
                  .status());
-  constexpr detail::Op<LinearBackwardInputArgs> op = {"linear_backward_input", &linear_backward_input_host,
-                                                      &cuda::linear_backward_input};
-  return detail::queue(backend, stream, op, a, {a.dy, a.w}, {a.dx});
+  constexpr detail::OpImpl<LinearBackwardInputArgs> op = {
+      "linear_backward_input", &linear_backward_input_host, &cuda::linear_backward_input};
+  return detail::enqueue(backend, stream, op, a, {a.dy, a.w}, {a.dx});
 }
 
 Status linear_backward_weight_async(Backend& backend, Stream& stream, const LinearBackwardWeightArgs& a) {
@@ -51,9 +51,9 @@ Status linear_backward_weight_async(Backend& backend, Stream& stream, const Line
                  .rows("x", a.x, rows, k)
                  .gradient("dw", a.dw, {n, k}, a.accumulate)
                  .status());
-  constexpr detail::Op<LinearBackwardWeightArgs> op = {"linear_backward_weight", &linear_backward_weight_host,
-                                                       &cuda::linear_backward_weight};
-  return detail::queue(backend, stream, op, a, {a.dy, a.x}, {a.dw});
+  constexpr detail::OpImpl<LinearBackwardWeightArgs> op = {
+      "linear_backward_weight", &linear_backward_weight_host, &cuda::linear_backward_weight};
+  return detail::enqueue(backend, stream, op, a, {a.dy, a.x}, {a.dw});
 }
 
 std::size_t linear_backward_bias_workspace_bytes(std::int64_t rows, std::int64_t columns) noexcept {
@@ -68,9 +68,9 @@ Status linear_backward_bias_async(Backend& backend, Stream& stream, const Linear
                  .gradient("db", a.db, {n}, a.accumulate)
                  .workspace(a.workspace, linear_backward_bias_workspace_bytes(rows, n))
                  .status());
-  constexpr detail::Op<LinearBackwardBiasArgs> op = {"linear_backward_bias", &linear_backward_bias_host,
-                                                     &cuda::linear_backward_bias};
-  return detail::queue(backend, stream, op, a, {a.dy}, {a.db}, a.workspace);
+  constexpr detail::OpImpl<LinearBackwardBiasArgs> op = {"linear_backward_bias", &linear_backward_bias_host,
+                                                         &cuda::linear_backward_bias};
+  return detail::enqueue(backend, stream, op, a, {a.dy}, {a.db}, a.workspace);
 }
 
 }  // namespace strata::kernels

@@ -21,10 +21,10 @@ detail::Check check_forward(const char* op, const LinearCrossEntropyArgs& a) {
       .elements("targets", a.targets, DType::i32, rows)
       .elements("losses", a.losses, DType::f32, rows)
       .elements("mean_loss", a.mean_loss, DType::f32, 1)
-      .that(vocab >= 1, "rows of no logits")
-      .that(a.softcap >= 0, "a soft cap of ", a.softcap, "; it is 0 or more")
-      .that(!detail::is_given(a.divisor) || (a.divisor.dtype == DType::f32 && a.divisor.n_elems() == 1),
-            "divisor is not one f32")
+      .require(vocab >= 1, "rows of no logits")
+      .require(a.softcap >= 0, "a soft cap of ", a.softcap, "; it is 0 or more")
+      .require(!detail::is_present(a.divisor) || (a.divisor.dtype == DType::f32 && a.divisor.n_elems() == 1),
+               "divisor is not one f32")
       .workspace(a.workspace, linear_cross_entropy_workspace_bytes(rows, vocab, a.x.dtype));
   return check;
 }
@@ -33,30 +33,31 @@ detail::Check check_forward(const char* op, const LinearCrossEntropyArgs& a) {
 
 std::int64_t linear_cross_entropy_block_rows(std::int64_t rows, std::int64_t vocab) noexcept {
   // About 32 MiB of logits, which stay near the caches, but never so few rows that the products starve.
-  constexpr std::int64_t kLogits = std::int64_t{8} << 20, kLeast = 64;
-  return std::min(rows, std::max(kLogits / std::max<std::int64_t>(vocab, 1) / kLeast * kLeast, kLeast));
+  constexpr std::int64_t kLogits = std::int64_t{8} << 20, kMinRows = 64;
+  return std::min(rows, std::max(kLogits / std::max<std::int64_t>(vocab, 1) / kMinRows * kMinRows, kMinRows));
 }
 
 std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t vocab,
                                                  DType dtype) noexcept {
   const std::int64_t block = linear_cross_entropy_block_rows(rows, vocab);
-  const std::size_t kept = dtype == DType::f32 ? 0 : static_cast<std::size_t>(block * vocab) * size_of(dtype);
-  return detail::logits_bytes(block, vocab) + kept;
+  const std::size_t dlogits_bytes =
+      dtype == DType::f32 ? 0 : static_cast<std::size_t>(block * vocab) * size_of(dtype);
+  return detail::logits_bytes(block, vocab) + dlogits_bytes;
 }
 
-std::size_t linear_cross_entropy_product_bytes(std::int64_t rows, std::int64_t vocab,
-                                               std::int64_t k) noexcept {
+std::size_t linear_cross_entropy_gemm_workspace_bytes(std::int64_t rows, std::int64_t vocab,
+                                                      std::int64_t k) noexcept {
   const std::int64_t block = linear_cross_entropy_block_rows(rows, vocab);
-  return std::max({product_workspace_bytes(block, vocab), product_workspace_bytes(block, k),
-                   product_workspace_bytes(vocab, k)});
+  return std::max(
+      {gemm_workspace_bytes(block, vocab), gemm_workspace_bytes(block, k), gemm_workspace_bytes(vocab, k)});
 }
 
 Status linear_cross_entropy_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& a) {
   STRATA_TRY(check_forward("linear_cross_entropy", a).status());
-  constexpr detail::Op<LinearCrossEntropyArgs> op = {"linear_cross_entropy", &linear_cross_entropy_host,
-                                                     &cuda::linear_cross_entropy};
-  return detail::queue(backend, stream, op, a, {a.x, a.w, a.targets, a.divisor}, {a.losses, a.mean_loss},
-                       a.workspace);
+  constexpr detail::OpImpl<LinearCrossEntropyArgs> op = {"linear_cross_entropy", &linear_cross_entropy_host,
+                                                         &cuda::linear_cross_entropy};
+  return detail::enqueue(backend, stream, op, a, {a.x, a.w, a.targets, a.divisor}, {a.losses, a.mean_loss},
+                         a.workspace);
 }
 
 Status linear_cross_entropy_backward_async(Backend& backend, Stream& stream,
@@ -65,14 +66,14 @@ Status linear_cross_entropy_backward_async(Backend& backend, Stream& stream,
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t k = detail::row_length(a.x);
   detail::Check check = check_forward("linear_cross_entropy_backward", a);
-  if (detail::is_given(args.dx)) check.rows("dx", args.dx, rows, k);
-  if (detail::is_given(args.dw)) check.shape("dw", args.dw, DType::f32, a.w.shape);
+  if (detail::is_present(args.dx)) check.rows("dx", args.dx, rows, k);
+  if (detail::is_present(args.dw)) check.shape("dw", args.dw, DType::f32, a.w.shape);
   STRATA_TRY(check.status());
-  constexpr detail::Op<LinearCrossEntropyBackwardArgs> op = {"linear_cross_entropy_backward",
-                                                             &linear_cross_entropy_backward_host,
-                                                             &cuda::linear_cross_entropy_backward};
-  return detail::queue(backend, stream, op, args, {a.x, a.w, a.targets, a.divisor},
-                       {args.dx, args.dw, a.losses, a.mean_loss}, a.workspace);
+  constexpr detail::OpImpl<LinearCrossEntropyBackwardArgs> op = {"linear_cross_entropy_backward",
+                                                                 &linear_cross_entropy_backward_host,
+                                                                 &cuda::linear_cross_entropy_backward};
+  return detail::enqueue(backend, stream, op, args, {a.x, a.w, a.targets, a.divisor},
+                         {args.dx, args.dw, a.losses, a.mean_loss}, a.workspace);
 }
 
 }  // namespace strata::kernels

@@ -12,8 +12,8 @@ using detail::Gemm;
 
 /// Rows [first, first + n) of the operands, and the workspace their logits take.
 template <class T>
-struct Block {
-  Block(const LinearCrossEntropyArgs& a, std::int64_t first_row, std::int64_t rows)
+struct LogitsBlock {
+  LogitsBlock(const LinearCrossEntropyArgs& a, std::int64_t first_row, std::int64_t rows)
       : first(first_row),
         n(rows),
         k(detail::row_length(a.x)),
@@ -26,7 +26,7 @@ struct Block {
 };
 
 template <class T>
-void make_logits(const LinearCrossEntropyArgs& a, const Block<T>& block, ThreadPool& pool) {
+void make_logits(const LinearCrossEntropyArgs& a, const LogitsBlock<T>& block, ThreadPool& pool) {
   const Gemm logits = {.trans_b = true,
                        .m = block.n,
                        .n = block.vocab,
@@ -43,7 +43,7 @@ void make_logits(const LinearCrossEntropyArgs& a, const Block<T>& block, ThreadP
 
 /// The loss of row `t` of a block, whose logits are capped first.
 template <class T>
-float loss_of(const LinearCrossEntropyArgs& a, const Block<T>& block, std::int64_t t, float& lse) {
+float loss_of(const LinearCrossEntropyArgs& a, const LogitsBlock<T>& block, std::int64_t t, float& lse) {
   float* row = block.logits + t * block.vocab;
   if (a.softcap > 0) detail::row_table().softcap(row, 1.0f, a.softcap, block.vocab);
   return detail::row_loss(row, block.vocab, a.targets.as<std::int32_t>()[block.first + t], lse);
@@ -51,33 +51,33 @@ float loss_of(const LinearCrossEntropyArgs& a, const Block<T>& block, std::int64
 
 /// Logits become the loss's gradient, kept as T.
 template <class T>
-const T* logits_gradient(const LinearCrossEntropyBackwardArgs& a, const Block<T>& block, float scale,
+const T* logits_gradient(const LinearCrossEntropyBackwardArgs& a, const LogitsBlock<T>& block, float scale,
                          ThreadPool& pool) {
-  auto* kept =
+  auto* dlogits =
       reinterpret_cast<T*>(a.forward.workspace.data +
                            (dtype_of<T> == DType::f32 ? 0 : detail::logits_bytes(block.n, block.vocab)));
   const auto* targets = a.forward.targets.as<std::int32_t>() + block.first;
   auto* losses = a.forward.losses.as<float>() + block.first;
-  detail::for_runs(pool, block.n, detail::rows_per_item(block.vocab),
-                   [&](std::int64_t begin, std::int64_t n) {
-                     for (std::int64_t t = begin; t < begin + n; ++t) {
-                       float* row = block.logits + t * block.vocab;
-                       float lse = 0;
-                       losses[t] = loss_of(a.forward, block, t, lse);
-                       if (const float cap = a.forward.softcap; cap > 0)
-                         detail::capped_row_gradient(row, block.vocab, targets[t], lse, scale, cap);
-                       else
-                         detail::row_gradient(row, block.vocab, targets[t], lse, scale, row);
-                       if constexpr (dtype_of<T> != DType::f32)
-                         cpuopt::narrow(row, kept + t * block.vocab, block.vocab);
-                     }
-                   });
-  return kept;
+  detail::parallel_for_ranges(
+      pool, block.n, detail::rows_per_item(block.vocab), [&](std::int64_t begin, std::int64_t n) {
+        for (std::int64_t t = begin; t < begin + n; ++t) {
+          float* row = block.logits + t * block.vocab;
+          float lse = 0;
+          losses[t] = loss_of(a.forward, block, t, lse);
+          if (const float cap = a.forward.softcap; cap > 0)
+            detail::capped_row_gradient(row, block.vocab, targets[t], lse, scale, cap);
+          else
+            detail::row_gradient(row, block.vocab, targets[t], lse, scale, row);
+          if constexpr (dtype_of<T> != DType::f32)
+            cpuopt::narrow(row, dlogits + t * block.vocab, block.vocab);
+        }
+      });
+  return dlogits;
 }
 
 template <class T>
-void products(const LinearCrossEntropyBackwardArgs& a, const Block<T>& block, const T* dlogits,
-              ThreadPool& pool) {
+void gradient_gemms(const LinearCrossEntropyBackwardArgs& a, const LogitsBlock<T>& block, const T* dlogits,
+                    ThreadPool& pool) {
   const Gemm dx = {.m = block.n,
                    .n = block.k,
                    .k = block.vocab,
@@ -89,7 +89,7 @@ void products(const LinearCrossEntropyBackwardArgs& a, const Block<T>& block, co
                    .ldc = block.k,
                    .dtype = dtype_of<T>,
                    .c_dtype = dtype_of<T>};
-  if (detail::is_given(a.dx)) detail::gemm_tiled(dx, nullptr, pool);
+  if (detail::is_present(a.dx)) detail::gemm_tiled(dx, nullptr, pool);
   const Gemm dw = {.trans_a = true,
                    .m = block.vocab,
                    .n = block.k,
@@ -102,7 +102,7 @@ void products(const LinearCrossEntropyBackwardArgs& a, const Block<T>& block, co
                    .ldc = block.k,
                    .accumulate = a.accumulate_dw || block.first > 0,
                    .dtype = dtype_of<T>};
-  if (detail::is_given(a.dw)) detail::gemm_tiled(dw, nullptr, pool);
+  if (detail::is_present(a.dw)) detail::gemm_tiled(dw, nullptr, pool);
 }
 
 /// Calls body(block) for all rows, a block at a time.
@@ -111,50 +111,51 @@ void for_blocks(const LinearCrossEntropyArgs& a, const Body& body) {
   const std::int64_t rows = detail::row_count(a.x);
   const std::int64_t step = linear_cross_entropy_block_rows(rows, a.w.shape.dim(0));
   for (std::int64_t first = 0; first < rows; first += step)
-    body(Block<T>(a, first, std::min(step, rows - first)));
+    body(LogitsBlock<T>(a, first, std::min(step, rows - first)));
 }
 
 template <class T>
 void forward(const LinearCrossEntropyArgs& a, ThreadPool& pool) {
-  for_blocks<T>(a, [&](const Block<T>& block) {
+  for_blocks<T>(a, [&](const LogitsBlock<T>& block) {
     make_logits(a, block, pool);
     auto* losses = a.losses.as<float>() + block.first;
-    detail::for_runs(pool, block.n, detail::rows_per_item(block.vocab),
-                     [&](std::int64_t begin, std::int64_t n) {
-                       float lse = 0;
-                       for (std::int64_t t = begin; t < begin + n; ++t) losses[t] = loss_of(a, block, t, lse);
-                     });
+    detail::parallel_for_ranges(pool, block.n, detail::rows_per_item(block.vocab),
+                                [&](std::int64_t begin, std::int64_t n) {
+                                  float lse = 0;
+                                  for (std::int64_t t = begin; t < begin + n; ++t)
+                                    losses[t] = loss_of(a, block, t, lse);
+                                });
   });
 }
 
 template <class T>
 void backward(const LinearCrossEntropyBackwardArgs& a, double divisor, ThreadPool& pool) {
   const auto scale = static_cast<float>(static_cast<double>(a.scale) / (divisor > 0 ? divisor : 1.0));
-  for_blocks<T>(a.forward, [&](const Block<T>& block) {
+  for_blocks<T>(a.forward, [&](const LogitsBlock<T>& block) {
     make_logits(a.forward, block, pool);
-    products(a, block, logits_gradient(a, block, scale, pool), pool);
+    gradient_gemms(a, block, logits_gradient(a, block, scale, pool), pool);
   });
 }
 
 double divisor_of(const LinearCrossEntropyArgs& a) {
   return detail::loss_divisor(a.divisor, a.targets.as<std::int32_t>(), detail::row_count(a.x));
 }
-void take_mean(const LinearCrossEntropyArgs& a, double divisor) {
+void store_mean_loss(const LinearCrossEntropyArgs& a, double divisor) {
   *a.mean_loss.as<float>() = detail::mean_loss(a.losses.as<float>(), detail::row_count(a.x), divisor);
 }
 
 }  // namespace
 
 void linear_cross_entropy_host(const LinearCrossEntropyArgs& a, ThreadPool& pool) {
-  detail::with_storage(a.x.dtype, [&]<class T>(std::type_identity<T>) { forward<T>(a, pool); });
-  take_mean(a, divisor_of(a));
+  detail::dispatch_dtype(a.x.dtype, [&]<class T>(std::type_identity<T>) { forward<T>(a, pool); });
+  store_mean_loss(a, divisor_of(a));
 }
 
 void linear_cross_entropy_backward_host(const LinearCrossEntropyBackwardArgs& a, ThreadPool& pool) {
   const double divisor = divisor_of(a.forward);
-  detail::with_storage(a.forward.x.dtype,
-                       [&]<class T>(std::type_identity<T>) { backward<T>(a, divisor, pool); });
-  take_mean(a.forward, divisor);
+  detail::dispatch_dtype(a.forward.x.dtype,
+                         [&]<class T>(std::type_identity<T>) { backward<T>(a, divisor, pool); });
+  store_mean_loss(a.forward, divisor);
 }
 
 }  // namespace strata::kernels

@@ -1,6 +1,6 @@
 #include <string_view>
 
-#include <strata/kernels/cuda_products.h>
+#include <strata/kernels/cublaslt_algorithms.h>
 #include <strata/runtime/str.h>
 
 #include "cuda_ops.h"
@@ -55,16 +55,16 @@ Status relu_backward(Backend&, Stream&, const ReluBackwardArgs&) { return absent
 Status swiglu_forward(Backend&, Stream&, const SwigluForwardArgs&) { return absent("swiglu_forward"); }
 Status swiglu_backward(Backend&, Stream&, const SwigluBackwardArgs&) { return absent("swiglu_backward"); }
 Status fp8_cast(Backend&, Stream&, const Fp8CastArgs&) { return absent("fp8_cast"); }
-Status fp8_product(Backend&, Stream&, const Fp8ProductArgs&) { return absent("fp8_product"); }
+Status fp8_gemm(Backend&, Stream&, const Fp8GemmArgs&) { return absent("fp8_gemm"); }
 Status cast_rows(Backend&, Stream&, const CastRowsArgs&) { return absent("cast_rows"); }
-Status quantize_blocks(Backend&, Stream&, const BlockCodesArgs&) { return absent("quantize_blocks"); }
-Status dequantize_blocks(Backend&, Stream&, const BlockCodesArgs&) { return absent("dequantize_blocks"); }
+Status quantize_blocks(Backend&, Stream&, const BlockQuantArgs&) { return absent("quantize_blocks"); }
+Status dequantize_blocks(Backend&, Stream&, const BlockQuantArgs&) { return absent("dequantize_blocks"); }
 Status update(Backend&, Stream&, const UpdateArgs&) { return absent("update"); }
-Status lamb_leaves(Backend&, Stream&, const LambLeavesArgs&) { return absent("lamb leaves"); }
-Status lamb_apply(Backend&, Stream&, const LambApplyArgs&) { return absent("lamb apply"); }
+Status lamb_partials(Backend&, Stream&, const LambPartialsArgs&) { return absent("lamb_partials"); }
+Status lamb_apply(Backend&, Stream&, const LambApplyArgs&) { return absent("lamb_apply"); }
 Status accumulate(Backend&, Stream&, const AccumulateArgs&) { return absent("accumulate"); }
-Status square_sum_leaves(Backend&, Stream&, const SquareSumLeavesArgs&) {
-  return absent("square_sum_leaves");
+Status square_sum_partials(Backend&, Stream&, const SquareSumPartialsArgs&) {
+  return absent("square_sum_partials");
 }
 Status linear_forward(Backend&, Stream&, const LinearForwardArgs&) { return absent("linear_forward"); }
 Status linear_backward_input(Backend&, Stream&, const LinearBackwardInputArgs&) {
@@ -90,12 +90,12 @@ Status attention_backward(Backend&, Stream&, const AttentionBackwardArgs&) {
 
 namespace strata::kernels {
 
-bool cuda_attends_by_groups() { return false; }
-std::string cuda_products() { return "no cuBLASLt"; }
-std::string cuda_product_choices() { return ""; }
-Status use_cuda_product_choices(std::string_view) { return cuda::absent("use_cuda_product_choices"); }
-Result<std::string> cuda_cudnn() { return cuda::absent("cuda_cudnn"); }
-std::string cuda_attention_choices() { return ""; }
-Status use_cuda_attention_choices(std::string_view) { return cuda::absent("use_cuda_attention_choices"); }
+bool cuda_has_wgmma() { return false; }
+std::string cublaslt_version() { return "no cuBLASLt"; }
+std::string cuda_gemm_algorithms() { return ""; }
+Status use_cuda_gemm_algorithms(std::string_view) { return cuda::absent("use_cuda_gemm_algorithms"); }
+Result<std::string> cudnn_version() { return cuda::absent("cudnn_version"); }
+std::string cuda_attention_plans() { return ""; }
+Status use_cuda_attention_plans(std::string_view) { return cuda::absent("use_cuda_attention_plans"); }
 
 }  // namespace strata::kernels

@@ -5,16 +5,16 @@
 #include <strata/runtime/tensor_view.h>
 
 #include "rows.h"
-#include "stored_table.h"
+#include "simd_table.h"
 
 // Rows of a norm that may have something added before it, or to its dx.
 namespace strata::kernels::detail {
 
 /// Row t of what a forward norms: of x, or of the sum, which is made first.
 template <class T, class Args>
-const T* normed_row(const StoredTable<T>& table, const Args& a, std::int64_t t) {
+const T* normed_row(const SimdTable<T>& table, const Args& a, std::int64_t t) {
   const std::int64_t h = row_length(a.x), at = t * h;
-  if (!is_given(a.added)) return a.x.template as<T>() + at;
+  if (!is_present(a.added)) return a.x.template as<T>() + at;
   T* sum = a.sum.template as<T>() + at;
   table.add(a.x.template as<T>() + at, a.added.template as<T>() + at, sum, h);
   return sum;
@@ -22,7 +22,7 @@ const T* normed_row(const StoredTable<T>& table, const Args& a, std::int64_t t) 
 
 template <class T>
 const T* row_or_null(const TensorView& view, std::int64_t t) {
-  return is_given(view) ? view.as<T>() + t * row_length(view) : nullptr;
+  return is_present(view) ? view.as<T>() + t * row_length(view) : nullptr;
 }
 
 }  // namespace strata::kernels::detail

@@ -10,7 +10,7 @@
 #include <strata/runtime/thread_pool.h>
 
 #include "rows.h"
-#include "storage.h"
+#include "dtype_dispatch.h"
 
 namespace strata::kernels::detail {
 
@@ -23,7 +23,7 @@ inline constexpr std::int64_t kElementsPerItem = 16384;
 
 /// Calls body(first, count) for fixed runs of `per_item` of [0, total).
 template <class Body>
-void for_runs(ThreadPool& pool, std::int64_t total, std::int64_t per_item, const Body& body) {
+void parallel_for_ranges(ThreadPool& pool, std::int64_t total, std::int64_t per_item, const Body& body) {
   pool.parallel_for(ceil_div(total, per_item), [&](std::int64_t item) {
     const std::int64_t first = item * per_item;
     body(first, total - first < per_item ? total - first : per_item);
@@ -49,11 +49,11 @@ class Check {
   }
   /// The same, or none.
   Check& optional_rows(const char* name, const TensorView& view, std::int64_t n_rows, std::int64_t columns) {
-    return is_given(view) ? rows(name, view, n_rows, columns) : *this;
+    return is_present(view) ? rows(name, view, n_rows, columns) : *this;
   }
   Check& rows(const char* name, const TensorView& view, DType dtype, std::int64_t n_rows,
               std::int64_t columns) {
-    if (view.dtype == dtype && is_given(view) && row_count(view) == n_rows && row_length(view) == columns)
+    if (view.dtype == dtype && is_present(view) && row_count(view) == n_rows && row_length(view) == columns)
       return *this;
     return fail(name, " is ", describe(view), "; it must be ", to_string(dtype), ", ", n_rows, " rows of ",
                 columns);
@@ -61,19 +61,19 @@ class Check {
   /// A parameter's gradient: f32, or as activations are kept unless something is added to it.
   Check& gradient(const char* name, const TensorView& view, const Shape& want, bool accumulate) {
     shape(name, view, view.dtype == DType::f32 ? DType::f32 : storage_, want);
-    return that(!accumulate || view.dtype == DType::f32, name, " is ", to_string(view.dtype),
-                "; only an f32 sum can be added to, as another would be rounded twice");
+    return require(!accumulate || view.dtype == DType::f32, name, " is ", to_string(view.dtype),
+                   "; only an f32 sum can be added to, as another would be rounded twice");
   }
   /// Any shape with `n` elements.
   Check& elements(const char* name, const TensorView& view, DType dtype, std::int64_t n) {
-    if (view.dtype == dtype && is_given(view) && view.n_elems() == n) return *this;
+    if (view.dtype == dtype && is_present(view) && view.n_elems() == n) return *this;
     return fail(name, " is ", describe(view), "; it must be ", to_string(dtype), " with ", n, " elements");
   }
   Check& workspace(BufferView view, std::size_t bytes) {
-    return that(view.bytes >= bytes, "workspace has ", view.bytes, " bytes; it needs ", bytes);
+    return require(view.bytes >= bytes, "workspace has ", view.bytes, " bytes; it needs ", bytes);
   }
   template <class... Parts>
-  Check& that(bool holds, const Parts&... message) {
+  Check& require(bool holds, const Parts&... message) {
     return holds ? *this : fail(message...);
   }
   const Status& status() const noexcept { return status_; }
@@ -94,7 +94,7 @@ class Check {
 
 /// One op's computations: the host twin, and the launch on CUDA.
 template <class Args>
-struct Op {
+struct OpImpl {
   const char* name;
   void (*host)(const Args&, ThreadPool&);
   Status (*cuda)(Backend&, Stream&, const Args&);
@@ -102,15 +102,15 @@ struct Op {
 
 /// Queues an op whose arguments were checked, with what it reads and writes.
 template <class Args>
-Status queue(Backend& backend, Stream& stream, const Op<Args>& op, const Args& args,
-             std::initializer_list<TensorView> reads, std::initializer_list<TensorView> writes,
-             BufferView workspace = {}) {
+Status enqueue(Backend& backend, Stream& stream, const OpImpl<Args>& op, const Args& args,
+               std::initializer_list<TensorView> reads, std::initializer_list<TensorView> writes,
+               BufferView workspace = {}) {
   if (backend.info().kind == DeviceKind::cuda) return op.cuda(backend, stream, args);
   HostCall call(op.name, op.host, args);
   for (const TensorView& view : reads)
-    if (is_given(view) && view.bytes() > 0) call.reads(view.data, view.bytes());
+    if (is_present(view) && view.bytes() > 0) call.reads(view.data, view.bytes());
   for (const TensorView& view : writes)
-    if (is_given(view) && view.bytes() > 0) call.writes(view.data, view.bytes());
+    if (is_present(view) && view.bytes() > 0) call.writes(view.data, view.bytes());
   if (workspace.bytes > 0) call.writes(workspace.data, workspace.bytes);
   return backend.host_call_async(call, stream);
 }

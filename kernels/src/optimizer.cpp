@@ -24,14 +24,14 @@ void declare(HostCall& call, Touch touch, const void* data, std::size_t bytes) {
 }
 
 template <class Args>
-Status queue_block(Backend& backend, Stream& stream, const detail::Op<Args>& op, const Args& a,
-                   const Touches& touches, std::initializer_list<Access> others) {
+Status enqueue_block(Backend& backend, Stream& stream, const detail::OpImpl<Args>& op, const Args& a,
+                     const Touches& touches, std::initializer_list<Access> others) {
   const cpuopt::UpdateBlock& b = a.block;
   STRATA_TRY(detail::Check(op.name)
-                 .that(a.n >= 0, "n is ", a.n)
-                 .that(b.param != nullptr, "block.param is null")
-                 .that(b.master != nullptr || cpuopt::master_bytes(b.layout) == 0, "block.master is null")
-                 .that(b.g != nullptr || touches.gradient == Touch::none, "block.g is null")
+                 .require(a.n >= 0, "n is ", a.n)
+                 .require(b.param != nullptr, "block.param is null")
+                 .require(b.master != nullptr || cpuopt::master_bytes(b.layout) == 0, "block.master is null")
+                 .require(b.g != nullptr || touches.gradient == Touch::none, "block.g is null")
                  .status());
   if (a.n == 0) return Status::ok();
   if (backend.info().kind == DeviceKind::cuda) return op.cuda(backend, stream, a);
@@ -49,28 +49,29 @@ Status queue_block(Backend& backend, Stream& stream, const detail::Op<Args>& op,
   return backend.host_call_async(call, stream);
 }
 
-Access leaves_of(const double* leaves, std::int64_t n) {
-  return {reinterpret_cast<const std::byte*>(leaves),
-          sizeof(double) * static_cast<std::size_t>(cpuopt::norm_leaves(n)), true};
+Access partials_of(const double* partials, std::int64_t n) {
+  return {reinterpret_cast<const std::byte*>(partials),
+          sizeof(double) * static_cast<std::size_t>(cpuopt::norm_partial_count(n)), true};
 }
 
 }  // namespace
 
 Status update_async(Backend& backend, Stream& stream, const UpdateArgs& a) {
-  constexpr detail::Op<UpdateArgs> op = {"update", &update_host, &cuda::update};
-  return queue_block(backend, stream, op, a, {Touch::writes, Touch::writes, Touch::reads}, {});
+  constexpr detail::OpImpl<UpdateArgs> op = {"update", &update_host, &cuda::update};
+  return enqueue_block(backend, stream, op, a, {Touch::writes, Touch::writes, Touch::reads}, {});
 }
 
-Status lamb_leaves_async(Backend& backend, Stream& stream, const LambLeavesArgs& a) {
-  constexpr detail::Op<LambLeavesArgs> op = {"lamb leaves", &lamb_leaves_host, &cuda::lamb_leaves};
-  return queue_block(backend, stream, op, a, {Touch::reads, Touch::reads, Touch::none},
-                     {leaves_of(a.master_leaves, a.n), leaves_of(a.direction_leaves, a.n)});
+Status lamb_partials_async(Backend& backend, Stream& stream, const LambPartialsArgs& a) {
+  constexpr detail::OpImpl<LambPartialsArgs> op = {"lamb_partials", &lamb_partials_host,
+                                                   &cuda::lamb_partials};
+  return enqueue_block(backend, stream, op, a, {Touch::reads, Touch::reads, Touch::none},
+                       {partials_of(a.master_partials, a.n), partials_of(a.direction_partials, a.n)});
 }
 
 Status lamb_apply_async(Backend& backend, Stream& stream, const LambApplyArgs& a) {
-  constexpr detail::Op<LambApplyArgs> op = {"lamb apply", &lamb_apply_host, &cuda::lamb_apply};
-  return queue_block(backend, stream, op, a, {Touch::writes, Touch::reads, Touch::none},
-                     {{reinterpret_cast<const std::byte*>(a.trust), sizeof(float), false}});
+  constexpr detail::OpImpl<LambApplyArgs> op = {"lamb_apply", &lamb_apply_host, &cuda::lamb_apply};
+  return enqueue_block(backend, stream, op, a, {Touch::writes, Touch::reads, Touch::none},
+                       {{reinterpret_cast<const std::byte*>(a.trust), sizeof(float), false}});
 }
 
 Status accumulate_async(Backend& backend, Stream& stream, const AccumulateArgs& a) {
@@ -79,17 +80,17 @@ Status accumulate_async(Backend& backend, Stream& stream, const AccumulateArgs& 
                  .elements("acc", a.acc, DType::f32, n)
                  .elements("g", a.g, a.g.dtype, n)
                  .status());
-  constexpr detail::Op<AccumulateArgs> op = {"accumulate", &accumulate_host, &cuda::accumulate};
-  return detail::queue(backend, stream, op, a, {a.g}, {a.acc});
+  constexpr detail::OpImpl<AccumulateArgs> op = {"accumulate", &accumulate_host, &cuda::accumulate};
+  return detail::enqueue(backend, stream, op, a, {a.g}, {a.acc});
 }
 
-Status square_sum_leaves_async(Backend& backend, Stream& stream, const SquareSumLeavesArgs& a) {
-  STRATA_TRY(detail::Check("square_sum_leaves", "x", a.x)
-                 .elements("leaves", a.leaves, DType::f64, cpuopt::norm_leaves(a.x.n_elems()))
+Status square_sum_partials_async(Backend& backend, Stream& stream, const SquareSumPartialsArgs& a) {
+  STRATA_TRY(detail::Check("square_sum_partials", "x", a.x)
+                 .elements("partials", a.partials, DType::f64, cpuopt::norm_partial_count(a.x.n_elems()))
                  .status());
-  constexpr detail::Op<SquareSumLeavesArgs> op = {"square_sum_leaves", &square_sum_leaves_host,
-                                                  &cuda::square_sum_leaves};
-  return detail::queue(backend, stream, op, a, {a.x}, {a.leaves});
+  constexpr detail::OpImpl<SquareSumPartialsArgs> op = {"square_sum_partials", &square_sum_partials_host,
+                                                        &cuda::square_sum_partials};
+  return detail::enqueue(backend, stream, op, a, {a.x}, {a.partials});
 }
 
 }  // namespace strata::kernels

@@ -13,11 +13,11 @@ namespace strata::kernels::detail {
 inline void store_sum(const TensorView& out, std::int64_t first, const float* sum, std::int64_t n,
                       bool accumulate) {
   if (accumulate) {
-    row_table().add_to(out.as<float>() + first, sum, n);
+    row_table().accumulate_row(out.as<float>() + first, sum, n);
     return;
   }
-  with_storage(out.dtype,
-               [&]<class T>(std::type_identity<T>) { cpuopt::narrow(sum, out.as<T>() + first, n); });
+  dispatch_dtype(out.dtype,
+                 [&]<class T>(std::type_identity<T>) { cpuopt::narrow(sum, out.as<T>() + first, n); });
 }
 
 /// out (+)= partials[0] + partials[1] + ..., in that order; partial i begins at partials + i * stride.
@@ -25,14 +25,15 @@ inline void store_sum(const TensorView& out, std::int64_t first, const float* su
 inline void sum_partials(float* partials, std::int64_t count, std::int64_t stride, const TensorView& out,
                          bool accumulate, ThreadPool& pool) {
   const RowTable& table = row_table();
-  for_runs(pool, out.n_elems(), 1024, [&](std::int64_t first, std::int64_t n) {
+  parallel_for_ranges(pool, out.n_elems(), 1024, [&](std::int64_t first, std::int64_t n) {
     if (count == 0) {  // of all formats, zero is all bits zero
       if (!accumulate)
         std::fill_n(out.data + static_cast<std::size_t>(first) * size_of(out.dtype),
                     static_cast<std::size_t>(n) * size_of(out.dtype), std::byte{0});
       return;
     }
-    for (std::int64_t i = 1; i < count; ++i) table.add_to(partials + first, partials + i * stride + first, n);
+    for (std::int64_t i = 1; i < count; ++i)
+      table.accumulate_row(partials + first, partials + i * stride + first, n);
     store_sum(out, first, partials + first, n, accumulate);
   });
 }

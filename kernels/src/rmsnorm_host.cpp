@@ -5,7 +5,7 @@
 #include "norm_rows.h"
 #include "op.h"
 #include "partial_sums.h"
-#include "stored_table.h"
+#include "simd_table.h"
 
 namespace strata::kernels {
 namespace {
@@ -13,13 +13,13 @@ namespace {
 template <class T>
 void rmsnorm_forward(const RmsnormForwardArgs& a, ThreadPool& pool) {
   const std::int64_t h = detail::row_length(a.x);
-  const detail::StoredTable<T>& table = detail::row_table<T>();
-  detail::for_runs(pool, detail::row_count(a.x), detail::rows_per_item(h),
-                   [&](std::int64_t first, std::int64_t n) {
-                     for (std::int64_t t = first; t < first + n; ++t)
-                       table.rmsnorm_forward(detail::normed_row<T>(table, a, t), a.weight.as<T>(),
-                                             a.y.as<T>() + t * h, a.rstd.as<float>() + t, a.eps, a.offset, h);
-                   });
+  const detail::SimdTable<T>& table = detail::simd_table<T>();
+  detail::parallel_for_ranges(
+      pool, detail::row_count(a.x), detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
+        for (std::int64_t t = first; t < first + n; ++t)
+          table.rmsnorm_forward(detail::normed_row<T>(table, a, t), a.weight.as<T>(), a.y.as<T>() + t * h,
+                                a.rstd.as<float>() + t, a.eps, a.offset, h);
+      });
 }
 
 template <class T>
@@ -28,7 +28,7 @@ void rmsnorm_backward(const RmsnormBackwardArgs& a, ThreadPool& pool) {
   const std::int64_t rows = detail::row_count(a.x);
   const detail::RowBlocks blocks = detail::row_blocks(rows);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);
-  const detail::StoredTable<T>& table = detail::row_table<T>();
+  const detail::SimdTable<T>& table = detail::simd_table<T>();
   pool.parallel_for(blocks.count, [&](std::int64_t block) {
     float* dweight = partials + block * h;
     std::fill_n(dweight, h, 0.0f);
@@ -42,16 +42,18 @@ void rmsnorm_backward(const RmsnormBackwardArgs& a, ThreadPool& pool) {
 }
 
 /// The runs of a qkv row that are normed, and where they lie.
-struct Runs {
+struct NormSegments {
   template <class Args>
-  explicit Runs(const Args& a)
+  explicit NormSegments(const Args& a)
       : heads(a.heads),
         count(a.heads + a.kv_heads),
         n(detail::row_length(a.q_weight)),
         m(detail::row_length(a.k_weight)),
         end(at(count)) {}
-  std::int64_t at(std::int64_t run) const { return run < heads ? run * n : heads * n + (run - heads) * m; }
-  std::int64_t elems(std::int64_t run) const { return run < heads ? n : m; }
+  std::int64_t at(std::int64_t segment) const {
+    return segment < heads ? segment * n : heads * n + (segment - heads) * m;
+  }
+  std::int64_t elems(std::int64_t segment) const { return segment < heads ? n : m; }
 
   std::int64_t heads, count, n, m, end;
 };
@@ -59,18 +61,19 @@ struct Runs {
 template <class T>
 void qk_norm_forward(const QkNormForwardArgs& a, ThreadPool& pool) {
   const std::int64_t width = detail::row_length(a.qkv);
-  const Runs runs(a);
-  const detail::StoredTable<T>& table = detail::row_table<T>();
-  detail::for_runs(
+  const NormSegments segments(a);
+  const detail::SimdTable<T>& table = detail::simd_table<T>();
+  detail::parallel_for_ranges(
       pool, detail::row_count(a.qkv), detail::rows_per_item(width), [&](std::int64_t first, std::int64_t n) {
         for (std::int64_t t = first; t < first + n; ++t) {
           const T* x = a.qkv.as<T>() + t * width;
           T* y = a.y.as<T>() + t * width;
-          for (std::int64_t run = 0; run < runs.count; ++run)
-            table.rmsnorm_forward(x + runs.at(run), (run < a.heads ? a.q_weight : a.k_weight).as<T>(),
-                                  y + runs.at(run), a.rstd.as<float>() + t * runs.count + run, a.eps,
-                                  a.offset, runs.elems(run));
-          if (x != y) std::copy(x + runs.end, x + width, y + runs.end);
+          for (std::int64_t segment = 0; segment < segments.count; ++segment)
+            table.rmsnorm_forward(x + segments.at(segment),
+                                  (segment < a.heads ? a.q_weight : a.k_weight).as<T>(),
+                                  y + segments.at(segment), a.rstd.as<float>() + t * segments.count + segment,
+                                  a.eps, a.offset, segments.elems(segment));
+          if (x != y) std::copy(x + segments.end, x + width, y + segments.end);
         }
       });
 }
@@ -79,11 +82,11 @@ template <class T>
 void qk_norm_backward(const QkNormBackwardArgs& a, ThreadPool& pool) {
   const std::int64_t width = detail::row_length(a.qkv);
   const std::int64_t rows = detail::row_count(a.qkv);
-  const Runs runs(a);
-  const std::int64_t both = runs.n + runs.m;
+  const NormSegments segments(a);
+  const std::int64_t both = segments.n + segments.m;
   const detail::RowBlocks blocks = detail::row_blocks(rows);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);  // by block: of q, of k
-  const detail::StoredTable<T>& table = detail::row_table<T>();
+  const detail::SimdTable<T>& table = detail::simd_table<T>();
   pool.parallel_for(blocks.count, [&](std::int64_t block) {
     float* partial = partials + block * both;
     std::fill_n(partial, both, 0.0f);
@@ -92,30 +95,32 @@ void qk_norm_backward(const QkNormBackwardArgs& a, ThreadPool& pool) {
       const T* x = a.qkv.as<T>() + t * width;
       const T* dy = a.dy.as<T>() + t * width;
       T* dx = a.dx.as<T>() + t * width;
-      for (std::int64_t run = 0; run < runs.count; ++run)
-        table.rmsnorm_backward(x + runs.at(run), (run < a.heads ? a.q_weight : a.k_weight).as<T>(),
-                               a.rstd.as<float>()[t * runs.count + run], dy + runs.at(run), dx + runs.at(run),
-                               nullptr, partial + (run < a.heads ? 0 : runs.n), a.offset, runs.elems(run));
-      if (dy != dx) std::copy(dy + runs.end, dy + width, dx + runs.end);
+      for (std::int64_t segment = 0; segment < segments.count; ++segment)
+        table.rmsnorm_backward(
+            x + segments.at(segment), (segment < a.heads ? a.q_weight : a.k_weight).as<T>(),
+            a.rstd.as<float>()[t * segments.count + segment], dy + segments.at(segment),
+            dx + segments.at(segment), nullptr, partial + (segment < a.heads ? 0 : segments.n), a.offset,
+            segments.elems(segment));
+      if (dy != dx) std::copy(dy + segments.end, dy + width, dx + segments.end);
     }
   });
   detail::sum_partials(partials, blocks.count, both, a.dq_weight, a.accumulate_dq_weight, pool);
-  detail::sum_partials(partials + runs.n, blocks.count, both, a.dk_weight, a.accumulate_dk_weight, pool);
+  detail::sum_partials(partials + segments.n, blocks.count, both, a.dk_weight, a.accumulate_dk_weight, pool);
 }
 
 }  // namespace
 
 void rmsnorm_forward_host(const RmsnormForwardArgs& a, ThreadPool& pool) {
-  detail::with_storage(a.x.dtype, [&]<class T>(std::type_identity<T>) { rmsnorm_forward<T>(a, pool); });
+  detail::dispatch_dtype(a.x.dtype, [&]<class T>(std::type_identity<T>) { rmsnorm_forward<T>(a, pool); });
 }
 void rmsnorm_backward_host(const RmsnormBackwardArgs& a, ThreadPool& pool) {
-  detail::with_storage(a.x.dtype, [&]<class T>(std::type_identity<T>) { rmsnorm_backward<T>(a, pool); });
+  detail::dispatch_dtype(a.x.dtype, [&]<class T>(std::type_identity<T>) { rmsnorm_backward<T>(a, pool); });
 }
 void qk_norm_forward_host(const QkNormForwardArgs& a, ThreadPool& pool) {
-  detail::with_storage(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { qk_norm_forward<T>(a, pool); });
+  detail::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { qk_norm_forward<T>(a, pool); });
 }
 void qk_norm_backward_host(const QkNormBackwardArgs& a, ThreadPool& pool) {
-  detail::with_storage(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { qk_norm_backward<T>(a, pool); });
+  detail::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { qk_norm_backward<T>(a, pool); });
 }
 
 }  // namespace strata::kernels

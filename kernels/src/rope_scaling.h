@@ -3,20 +3,20 @@
 #include <cmath>
 #include <cstdint>
 
-#include <strata/cpuopt/math/hd.h>
+#include <strata/cpuopt/math/host_device.h>
 #include <strata/kernels/rope.h>
 
 namespace strata::kernels::detail {
 
 /// The index of the frequency, of 2 n elements, that turns `turns` times in the original positions.
-STRATA_HD double yarn_index(const RopeFrequencies& f, std::int64_t n, float turns) {
+STRATA_HD double yarn_correction_index(const RopeFrequencies& f, std::int64_t n, float turns) {
   constexpr double kTwoPi = 6.28318530717958648;
   const double waves = static_cast<double>(f.original_positions) / (static_cast<double>(turns) * kTwoPi);
   return static_cast<double>(n) * log(waves) / log(static_cast<double>(f.theta));
 }
 /// How much of frequency i is divided by the factor: 0 up to that of beta_fast, 1 from that of beta_slow on.
-STRATA_HD float yarn_share(const RopeFrequencies& f, std::int64_t i, std::int64_t n) {
-  double low = yarn_index(f, n, f.beta_fast), high = yarn_index(f, n, f.beta_slow);
+STRATA_HD float yarn_ramp(const RopeFrequencies& f, std::int64_t i, std::int64_t n) {
+  double low = yarn_correction_index(f, n, f.beta_fast), high = yarn_correction_index(f, n, f.beta_slow);
   if (f.truncate) {
     low = floor(low);
     high = ceil(high);
@@ -33,7 +33,7 @@ STRATA_HD float scaled_frequency(const RopeFrequencies& f, float plain, std::int
   if (f.scaling == RopeFrequencies::Scaling::none) return plain;
   if (f.scaling == RopeFrequencies::Scaling::linear) return plain / f.factor;
   if (f.scaling == RopeFrequencies::Scaling::yarn) {
-    const float share = yarn_share(f, i, n);
+    const float share = yarn_ramp(f, i, n);
     return (1.0f - share) * plain + share * (plain / f.factor);
   }
   const float wave = 2.0f * 3.14159265358979323846f / plain;

@@ -1,20 +1,20 @@
 #include "row_table.h"
 
-#include "stored_table.h"
+#include "simd_table.h"
 
 namespace strata::kernels::detail {
-const RowTable& row_table() noexcept { return STRATA_ACTIVE_TABLE(row_bodies); }
+const RowTable& row_table() noexcept { return STRATA_ACTIVE_TABLE(row_kernels); }
 template <>
-const StoredTable<float>& row_table<float>() noexcept {
-  return STRATA_ACTIVE_TABLE(stored_f32);
+const SimdTable<float>& simd_table<float>() noexcept {
+  return STRATA_ACTIVE_TABLE(simd_f32);
 }
 template <>
-const StoredTable<bf16>& row_table<bf16>() noexcept {
-  return STRATA_ACTIVE_TABLE(stored_bf16);
+const SimdTable<bf16>& simd_table<bf16>() noexcept {
+  return STRATA_ACTIVE_TABLE(simd_bf16);
 }
 template <>
-const StoredTable<f16>& row_table<f16>() noexcept {
-  return STRATA_ACTIVE_TABLE(stored_f16);
+const SimdTable<f16>& simd_table<f16>() noexcept {
+  return STRATA_ACTIVE_TABLE(simd_f16);
 }
 
 }  // namespace strata::kernels::detail

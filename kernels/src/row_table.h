@@ -6,10 +6,10 @@
 
 namespace strata::kernels::detail {
 
-/// SIMD bodies over n elements of what is f32 whatever activations are kept in: sums and attention's scores.
+/// SIMD kernels over n elements of what is f32 whatever activations are kept in: sums and attention's scores.
 /// Each instruction set has one table, all with the same bits.
 struct RowTable {
-  void (*add_to)(float* acc, const float* x, std::int64_t n);
+  void (*accumulate_row)(float* acc, const float* x, std::int64_t n);
   /// x becomes softmax(scale * x); returns the lse of scale * x.
   float (*attention_softmax)(float* x, float scale, std::int64_t n);
   /// x (scores) becomes p = exp(scale * x - lse); dp becomes p * (dp - sum(p * dp)) * dp_scale.
@@ -31,5 +31,5 @@ const RowTable& row_table() noexcept;
 }  // namespace strata::kernels::detail
 
 namespace strata::kernels {
-STRATA_DECLARE_ISA_TABLE(detail::RowTable, row_bodies)
+STRATA_DECLARE_ISA_TABLE(detail::RowTable, row_kernels)
 }  // namespace strata::kernels

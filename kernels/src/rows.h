@@ -16,7 +16,7 @@ inline std::int64_t row_count(const TensorView& view) noexcept {
   for (int i = 0; i + 1 < view.shape.rank; ++i) n *= view.shape.dim(i);
   return n;
 }
-inline bool is_given(const TensorView& view) noexcept { return view.shape.rank > 0; }
+inline bool is_present(const TensorView& view) noexcept { return view.shape.rank > 0; }
 
 /// Row-wise reductions over many rows are cut here: at most 64 blocks, so that partial sums stay small.
 struct RowBlocks {

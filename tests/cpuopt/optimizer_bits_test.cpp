@@ -36,28 +36,28 @@ std::vector<float> gradient(std::int64_t n, std::int64_t step, bool finite = fal
   return g;
 }
 
-struct Stored {
+struct StateStorage {
   MasterLayout layout;
   StateFormat states;
 };
-std::vector<Stored> ways_to_store(std::initializer_list<StateFormat> formats) {
-  std::vector<Stored> all;
+std::vector<StateStorage> storage_combinations(std::initializer_list<StateFormat> formats) {
+  std::vector<StateStorage> all;
   for (const MasterLayout layout :
        {MasterLayout::f32, MasterLayout::bf16_split, MasterLayout::bf16_shadow, MasterLayout::f16_shadow})
     for (const StateFormat states : formats) all.push_back({layout, states});
   return all;
 }
-std::vector<Stored> ways_to_store() {
-  return ways_to_store({StateFormat::fp32, StateFormat::bf16, StateFormat::int8});
+std::vector<StateStorage> storage_combinations() {
+  return storage_combinations({StateFormat::fp32, StateFormat::bf16, StateFormat::int8});
 }
-std::string said_of(const Stored& stored) {
+std::string describe(const StateStorage& stored) {
   constexpr const char* kLayouts[] = {"f32", "bf16_split", "bf16_shadow", "f16_shadow"};
   return str(kLayouts[static_cast<std::size_t>(stored.layout)], ", states in ", to_string(stored.states));
 }
 
 class OptimizerBits : public ::testing::TestWithParam<OptimizerParams> {
  protected:
-  StoredTensor start(const Stored& stored, std::size_t skew = 0) const {
+  StoredTensor start(const StateStorage& stored, std::size_t skew = 0) const {
     return StoredTensor(GetParam(), stored.layout, stored.states, Values(1).floats(elems()), skew);
   }
   void run(StoredTensor& tensor, DType grad, std::int64_t part) const {
@@ -66,8 +66,8 @@ class OptimizerBits : public ::testing::TestWithParam<OptimizerParams> {
   }
 };
 
-TEST_P(OptimizerBits, AreThoseOfTheScalarBodyOnEveryInstructionSetInAnySplitAndAtAnyAddress) {
-  for (const Stored& stored : ways_to_store())
+TEST_P(OptimizerBits, MatchTheScalarKernelOnEveryInstructionSetInAnySplitAndAtAnyAddress) {
+  for (const StateStorage& stored : storage_combinations())
     for (const DType grad : {DType::f32, DType::bf16, DType::f16}) {
       StoredTensor scalar = start(stored);
       {
@@ -80,7 +80,7 @@ TEST_P(OptimizerBits, AreThoseOfTheScalarBodyOnEveryInstructionSetInAnySplitAndA
         StoredTensor other = start(stored, name == CpuIsa::sse42 ? 0 : 1);
         run(other, grad, 4096);
         EXPECT_EQ(other.differing_bits_from(scalar), 0u)
-            << said_of(stored) << ", " << to_string(name) << ", gradient " << to_string(grad);
+            << describe(stored) << ", " << to_string(name) << ", gradient " << to_string(grad);
       }
     }
 }
@@ -112,7 +112,7 @@ void step_elements(MasterLayout layout, const UpdateStep& step, StoredTensor& te
 }
 void step_elements(const OptimizerParams& params, MasterLayout layout, StoredTensor& tensor,
                    std::span<const float> g) {
-  const UpdateStep step = update_step(params);
+  const UpdateStep step = make_update_step(params);
   switch (params.optimizer) {
     case Optimizer::adamw:
       return step_elements<AdamWRule>(layout, step, tensor, g);
@@ -133,8 +133,8 @@ void step_elements(const OptimizerParams& params, MasterLayout layout, StoredTen
 }
 
 // How moments are stored by element: moments_test.cpp. Of lamb the first pass has such a function.
-TEST_P(OptimizerBits, AreThoseOfTheFunctionsThatAGpuRuns) {
-  for (const Stored& stored : ways_to_store({StateFormat::fp32})) {
+TEST_P(OptimizerBits, MatchTheElementFunctionsThatAGpuRuns) {
+  for (const StateStorage& stored : storage_combinations({StateFormat::fp32})) {
     StoredTensor blocks = start(stored), elements = start(stored);
     for (OptimizerParams p = GetParam(); p.step <= steps(); ++p.step) {
       const std::vector<float> g = gradient(elems(), p.step);
@@ -144,19 +144,19 @@ TEST_P(OptimizerBits, AreThoseOfTheFunctionsThatAGpuRuns) {
         blocks.step(p.step, g, DType::f32, elems());
       step_elements(p, stored.layout, elements, g);
     }
-    EXPECT_EQ(elements.differing_bits_from(blocks), 0u) << said_of(stored);
+    EXPECT_EQ(elements.differing_bits_from(blocks), 0u) << describe(stored);
   }
 }
 
 // What differs between formats is how states are kept, never the arithmetic: with masters and moments in f32
 // inside, every layout has the same masters.
 TEST_P(OptimizerBits, OfTheMastersDoNotDependOnTheLayout) {
-  for (const Stored& stored : ways_to_store()) {
+  for (const StateStorage& stored : storage_combinations()) {
     StoredTensor plain = start({MasterLayout::f32, stored.states}), other = start(stored);
     for (std::int64_t step = 1; step <= steps(); ++step)
       for (StoredTensor* tensor : {&plain, &other})
         tensor->step(step, gradient(elems(), step, true), DType::bf16, elems());
-    EXPECT_EQ(differing_bits(other.masters(), plain.masters()), 0u) << said_of(stored);
+    EXPECT_EQ(differing_bits(other.masters(), plain.masters()), 0u) << describe(stored);
   }
 }
 

@@ -40,9 +40,9 @@ class StoredTensor {
     const std::size_t n = masters.size() + skew;
     param_.resize(n * param_bytes(layout) + kLine);
     master_.resize(n * master_bytes(layout));
-    const MomentSet kept = moments_of(params);
+    const MomentSet moments = moments_of(params);
     const std::int64_t blocks = (n_ + kMomentBlock - 1) / kMomentBlock;
-    for (auto& [kind, on] : {std::pair{&m_, kept.first}, std::pair{&v_, kept.second}})
+    for (auto& [kind, on] : {std::pair{&m_, moments.first}, std::pair{&v_, moments.second}})
       if (on) {
         kind->values.resize(n * moment_value_bytes(states));
         if (states == StateFormat::int8) kind->scales.resize(static_cast<std::size_t>(blocks));
@@ -72,8 +72,8 @@ class StoredTensor {
     params.step = step;
     UpdateBlock whole = block();
     whole.g = g.data();
-    std::vector<double> masters(static_cast<std::size_t>(norm_leaves(n_))), directions(masters.size());
-    lamb_moments_block(update_step(params), whole, n_, {}, masters.data(), directions.data());
+    std::vector<double> masters(static_cast<std::size_t>(norm_partial_count(n_))), directions(masters.size());
+    lamb_moments_block(make_update_step(params), whole, n_, {}, masters.data(), directions.data());
   }
   /// One step in parts of `part` elements (a multiple of 4096), with gradients of dtype `grad`.
   void step(std::int64_t step, std::span<const float> g, DType grad, std::int64_t part) {
@@ -85,7 +85,7 @@ class StoredTensor {
     UpdateBlock whole = block();
     whole.grad = grad;
     whole.g = raw_g.data();
-    step_parts(update_step(params), whole, part, dither_of(17, 3, step, 0));
+    step_parts(make_update_step(params), whole, part, rounding_noise(17, 3, step, 0));
   }
 
   std::vector<float> masters() {
@@ -126,19 +126,20 @@ class StoredTensor {
     std::size_t bytes() const { return values.size() + scales.size() * sizeof(float); }
   };
 
-  void step_parts(const UpdateStep& step, const UpdateBlock& whole, std::int64_t part, Dither dither) {
+  void step_parts(const UpdateStep& step, const UpdateBlock& whole, std::int64_t part, RoundingNoise noise) {
     const bool by_tensor = params_.optimizer == Optimizer::lamb;
-    std::vector<double> masters(static_cast<std::size_t>(norm_leaves(n_))), directions(masters.size());
+    std::vector<double> masters(static_cast<std::size_t>(norm_partial_count(n_))), directions(masters.size());
     for (std::int64_t at = 0; at < n_; at += part) {
       const std::int64_t n = std::min(part, n_ - at);
-      const std::int64_t leaf = at / kNormLeafElems;
+      const std::int64_t partial = at / kNormPartialElems;
       if (by_tensor)
-        lamb_moments_block(step, whole.at(at), n, dither, masters.data() + leaf, directions.data() + leaf);
+        lamb_moments_block(step, whole.at(at), n, noise, masters.data() + partial,
+                           directions.data() + partial);
       else
-        update_block(step, whole.at(at), n, dither);
+        update_block(step, whole.at(at), n, noise);
     }
     if (!by_tensor) return;
-    const float trust = lamb_trust(tree_sum(masters), tree_sum(directions));
+    const float trust = lamb_trust_ratio(tree_sum(masters), tree_sum(directions));
     for (std::int64_t at = 0; at < n_; at += part)
       lamb_apply_block(step, trust, whole.at(at), std::min(part, n_ - at));
   }

@@ -76,11 +76,11 @@ TEST_P(OptimizerOracle, AHundredStepsStayWithinRounding) {
     tensor.step(params.step, g, DType::f32, kElems);
   }
   EXPECT_LE(relative_error(tensor.masters(), oracle.p), 1e-6);
-  const MomentSet kept = moments_of(params);
-  if (kept.first) {
+  const MomentSet moments = moments_of(params);
+  if (moments.first) {
     EXPECT_LE(relative_error(tensor.moment(MomentKind::first), oracle.m), 1e-6);
   }
-  if (kept.second) {
+  if (moments.second) {
     EXPECT_LE(relative_error(tensor.moment(MomentKind::second), oracle.v), 1e-6);
   }
   EXPECT_GT(relative_error(start, oracle.p), 1e-3) << "nothing moved";
@@ -90,9 +90,9 @@ INSTANTIATE_TEST_SUITE_P(All, OptimizerOracle, ::testing::ValuesIn(every_optimiz
                          [](const auto& test) { return name_of(test.param); });
 
 TEST(LambTest, ATensorOfZerosOrWithNoDirectionStepsByItsRateAlone) {
-  EXPECT_EQ(lamb_trust(0.0, 4.0), 1.0f);
-  EXPECT_EQ(lamb_trust(4.0, 0.0), 1.0f);
-  EXPECT_EQ(lamb_trust(9.0, 4.0), 1.5f);
+  EXPECT_EQ(lamb_trust_ratio(0.0, 4.0), 1.0f);
+  EXPECT_EQ(lamb_trust_ratio(4.0, 0.0), 1.0f);
+  EXPECT_EQ(lamb_trust_ratio(9.0, 4.0), 1.5f);
 }
 
 TEST(OptimizerParamsTest, WhatIsOutOfRangeIsRefusedByNameWhereTheOptimizerReadsIt) {

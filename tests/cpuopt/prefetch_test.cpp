@@ -38,15 +38,15 @@ std::vector<float> after_steps(const OptimizerParams& params, std::int64_t n) {
                           .v = {moments.second ? p + 2 * n : nullptr, nullptr},
                           .g = p + 3 * n};
   OptimizerParams step = params;
-  for (step.step = 1; step.step <= 2; ++step.step) update_block(update_step(step), block, n, {});
+  for (step.step = 1; step.step <= 2; ++step.step) update_block(make_update_step(step), block, n, {});
   return spans;
 }
 
-TEST(PrefetchTest, EveryOptimizerHasTheSameBitsWhateverIsAskedForAhead) {
+TEST(PrefetchTest, EveryOptimizerHasTheSameBitsWhateverIsPrefetched) {
   constexpr std::int64_t kElems = 3 * 16384 + 77;
   for (const CpuIsa isa : strata::test::supported_isas())
     for (const OptimizerParams& params : every_optimizer()) {
-      const strata::test::IsaScope body(isa);
+      const strata::test::IsaScope isa_scope(isa);
       std::vector<std::vector<float>> results;
       for (const Prefetch prefetch : {Prefetch::none, Prefetch::moments, Prefetch::all}) {
         const PrefetchScope scope(prefetch);
@@ -67,7 +67,7 @@ TEST(PrefetchTest, TheChoiceIsTheLastThatWasAskedForElseTheMeasuredOne) {
   EXPECT_EQ(active_prefetch(), measured) << "it is measured once";
 }
 
-TEST(PrefetchTest, EachWayIsMeasured) {
+TEST(PrefetchTest, EveryPrefetchIsMeasured) {
   const auto ns = measure_prefetch();
   if (!ns) GTEST_SKIP() << "no way to empty caches";
   for (const double each : *ns) EXPECT_GT(each, 0);

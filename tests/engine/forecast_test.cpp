@@ -78,25 +78,25 @@ double flops_of(const RunPlan& plan, const std::function<bool(Op)>& is_one) {
 }
 
 TEST(ForecastTest, AttentionTakesTheRateOfWhatItIsMultipliedBy) {
-  using kernels::AttentionBy;
+  using kernels::AttentionBackend;
   const auto is_attention = [](Op op) { return op == Op::attention || op == Op::attention_backward; };
   MachineProfile machine = fast_machine();
   machine.attention_flops_per_s = 1e6;
-  const auto seconds = [&](AttentionBy by) {
-    const auto plan = plan_with([&](Program p) { return attend_by(std::move(p), by); });
+  const auto seconds = [&](AttentionBackend by) {
+    const auto plan = plan_with([&](Program p) { return select_attention_backend(std::move(p), by); });
     return must(forecast(*plan, machine)).step_s / flops_of(*plan, is_attention);
   };
-  EXPECT_NEAR(seconds(AttentionBy::warps), 1e-6, 1e-8);
-  EXPECT_NEAR(seconds(AttentionBy::groups), 1e-6, 1e-8) << "whose rate is not known";
+  EXPECT_NEAR(seconds(AttentionBackend::mma), 1e-6, 1e-8);
+  EXPECT_NEAR(seconds(AttentionBackend::wgmma), 1e-6, 1e-8) << "whose rate is not known";
   machine.wgmma_attention_flops_per_s = 2e6;
   machine.cudnn_attention_flops_per_s = 4e6;
-  EXPECT_NEAR(seconds(AttentionBy::warps), 1e-6, 1e-8);
-  EXPECT_NEAR(seconds(AttentionBy::groups), 0.5e-6, 1e-8);
-  EXPECT_NEAR(seconds(AttentionBy::cudnn), 0.25e-6, 1e-8);
+  EXPECT_NEAR(seconds(AttentionBackend::mma), 1e-6, 1e-8);
+  EXPECT_NEAR(seconds(AttentionBackend::wgmma), 0.5e-6, 1e-8);
+  EXPECT_NEAR(seconds(AttentionBackend::cudnn), 0.25e-6, 1e-8);
 }
 
 TEST(ForecastTest, ProductsOfEightBitsTakeTheirOwnRate) {
-  const auto is_fp8 = [](Op op) { return op == Op::fp8_product; };
+  const auto is_fp8 = [](Op op) { return op == Op::fp8_gemm; };
   const auto plan = plan_with(&use_fp8);
   ASSERT_GT(flops_of(*plan, is_fp8), 0);
   MachineProfile machine = fast_machine();

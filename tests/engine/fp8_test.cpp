@@ -41,7 +41,7 @@ TEST_P(Fp8Test, LearnsAsSixteenBitsDo) {
   const std::vector<float> got = losses(fp8_programs(GetParam(), Recompute::none));
   const std::vector<float> want = losses(
       test::tiny_programs(Recompute::none, 3, test::tiny_of_family(GetParam().family), GetParam().compute));
-  ASSERT_TRUE(has_op(fp8_programs(GetParam(), Recompute::none).train, Op::fp8_product));
+  ASSERT_TRUE(has_op(fp8_programs(GetParam(), Recompute::none).train, Op::fp8_gemm));
   EXPECT_NE(got, want);
   EXPECT_LT(want.back(), 0.9f * want.front());
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 0.03f * want[i]) << "step " << i;

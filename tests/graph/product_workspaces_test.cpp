@@ -15,7 +15,7 @@ namespace {
 std::vector<const ValueInfo*> scratches(const Program& program, Op op) {
   std::vector<const ValueInfo*> found;
   for (const Instr& instr : program.code)
-    if (instr.op == op && instr.attrs.product_workspace) found.push_back(&program.value(instr.out.back()));
+    if (instr.op == op && instr.attrs.gemm_workspace) found.push_back(&program.value(instr.out.back()));
   return found;
 }
 
@@ -34,11 +34,11 @@ TEST(ProductWorkspacesTest, EveryProductHasScratchOfItsResultsSizeAndNothingElse
     const ValueInfo& scratch = given.value(given.code[i].out.back());
     EXPECT_EQ(scratch.kind, ValueKind::workspace);
     if (op == Op::linear_cross_entropy_backward) {
-      EXPECT_EQ(scratch.bytes(), kernels::linear_cross_entropy_product_bytes(32, 61, 32));
+      EXPECT_EQ(scratch.bytes(), kernels::linear_cross_entropy_gemm_workspace_bytes(32, 61, 32));
       continue;
     }
     const Shape& result = given.value(given.code[i].out.front()).shape;
-    EXPECT_EQ(scratch.bytes(), kernels::product_workspace_bytes(result.dim(0), result.dim(1)));
+    EXPECT_EQ(scratch.bytes(), kernels::gemm_workspace_bytes(result.dim(0), result.dim(1)));
   }
   EXPECT_GT(products, 20u);
 }
@@ -69,10 +69,10 @@ TEST(ProductWorkspacesTest, TheArenaGrowsByOneScratchAtMost) {
 }
 
 TEST(ProductWorkspacesTest, AScratchIsAFewResultsAndNeverMoreThan32MiB) {
-  EXPECT_EQ(kernels::product_workspace_bytes(0, 7), 0u);
-  EXPECT_EQ(kernels::product_workspace_bytes(3, 5), 3u * 5 * 4 * 8);
-  EXPECT_EQ(kernels::product_workspace_bytes(1024, 1024), std::size_t{32} << 20);
-  EXPECT_EQ(kernels::product_workspace_bytes(1 << 17, 1 << 17), std::size_t{32} << 20);
+  EXPECT_EQ(kernels::gemm_workspace_bytes(0, 7), 0u);
+  EXPECT_EQ(kernels::gemm_workspace_bytes(3, 5), 3u * 5 * 4 * 8);
+  EXPECT_EQ(kernels::gemm_workspace_bytes(1024, 1024), std::size_t{32} << 20);
+  EXPECT_EQ(kernels::gemm_workspace_bytes(1 << 17, 1 << 17), std::size_t{32} << 20);
 }
 
 }  // namespace

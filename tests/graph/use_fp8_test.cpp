@@ -21,7 +21,7 @@ TEST(UseFp8Test, AllProductsOfBlocksAndNoOthers) {
     std::map<Op, int> was = count(before), is = count(after);
     const int products = was[Op::linear] + was[Op::linear_backward_input] + was[Op::linear_backward_weight];
     EXPECT_EQ(products, 12 * 4 * 3);
-    EXPECT_EQ(is[Op::fp8_product], products);
+    EXPECT_EQ(is[Op::fp8_gemm], products);
     EXPECT_EQ(is[Op::linear] + is[Op::linear_backward_input] + is[Op::linear_backward_weight], 0);
     // Of each layer its input once, its weight in forward and in backward, and its result's gradient once.
     EXPECT_EQ(is[Op::fp8_cast], 12 * 4 * 4);
@@ -47,7 +47,7 @@ TEST(UseFp8Test, ALayerIsCastMultipliedAndCastInBackward) {
       "1 fp8_cast(.embedding.x) -> .embedding.x.rows:[16, 32] .embedding.x.columns:[32, 16] "
       ".embedding.x.inverse:[1] .embedding.x.workspace:[4]\n"
       "2 fp8_cast(w) -> w.rows:[48, 32] w.inverse:[1] w.workspace:[4]\n"
-      "3 fp8_product(.embedding.x.rows, .embedding.x.inverse, w.rows, w.inverse, b) -> r.linear.y:[16, 48]\n"
+      "3 fp8_gemm(.embedding.x.rows, .embedding.x.inverse, w.rows, w.inverse, b) -> r.linear.y:[16, 48]\n"
       "4 cross_entropy(r.linear.y, targets, -) -> loss:[1] r.cross_entropy.losses:[16] "
       "r.cross_entropy.lse:[16]\n"
       "5 cross_entropy_backward(r.linear.y, r.cross_entropy.lse, targets, -) -> "
@@ -57,10 +57,10 @@ TEST(UseFp8Test, ALayerIsCastMultipliedAndCastInBackward) {
       "7 fp8_cast(cross_entropy_backward.dlogits) -> cross_entropy_backward.dlogits.rows:[16, 48] "
       "cross_entropy_backward.dlogits.columns:[48, 16] cross_entropy_backward.dlogits.inverse:[1] "
       "cross_entropy_backward.dlogits.workspace:[4]\n"
-      "8 fp8_product(cross_entropy_backward.dlogits.columns, cross_entropy_backward.dlogits.inverse, "
+      "8 fp8_gemm(cross_entropy_backward.dlogits.columns, cross_entropy_backward.dlogits.inverse, "
       ".embedding.x.columns, .embedding.x.inverse, -) -> d(w):[48, 32]\n"
       "9 fp8_cast(w) -> w.columns:[32, 48] w.inverse:[1] w.workspace:[4]\n"
-      "10 fp8_product(cross_entropy_backward.dlogits.rows, cross_entropy_backward.dlogits.inverse, "
+      "10 fp8_gemm(cross_entropy_backward.dlogits.rows, cross_entropy_backward.dlogits.inverse, "
       "w.columns, "
       "w.inverse, -) -> linear_backward_input.dx:[16, 32]\n"
       "11 embedding_backward(ids, linear_backward_input.dx, table) -> d(table):[7, 32] "
@@ -78,7 +78,7 @@ TEST(UseFp8Test, WhatDoesNotFitStaysAsItIs) {
   const Program program = test::decoder_program(odd, 1, Recompute::none, DType::bf16);
   const Program after = use_fp8(program);
   ASSERT_TRUE(verify(after).is_ok()) << verify(after).message();
-  EXPECT_EQ(count(after)[Op::fp8_product], 12 * 2 * 3);  // of attention alone
+  EXPECT_EQ(count(after)[Op::fp8_gemm], 12 * 2 * 3);  // of attention alone
   EXPECT_EQ(count(after)[Op::linear], 12 * 2);
 }
 

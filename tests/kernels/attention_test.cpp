@@ -145,16 +145,16 @@ TEST(AttentionTest, WhatScoresCannotBeIsRefusedWithItsValue) {
   EXPECT_THAT(refusal({.scale = -1}), ::testing::HasSubstr("a scale of -1"));
 }
 
-TEST(AttentionTest, WaysThatHaveNoWindowOrSoftCapAreNotTaken) {
-  AttentionHeads heads{.heads = 4, .kv_heads = 4, .seq = 256, .by = AttentionBy::cudnn};
-  const auto by = [&] { return attended_by(heads, 512, DType::bf16, 64, false, false); };
-  EXPECT_EQ(by(), AttentionBy::cudnn);
+TEST(AttentionTest, BackendsWithoutWindowOrSoftCapAreNotSelected) {
+  AttentionHeads heads{.heads = 4, .kv_heads = 4, .seq = 256, .backend = AttentionBackend::cudnn};
+  const auto by = [&] { return effective_attention_backend(heads, 512, DType::bf16, 64, false, false); };
+  EXPECT_EQ(by(), AttentionBackend::cudnn);
   heads.window = 32;
-  EXPECT_EQ(by(), AttentionBy::warps);
-  heads.by = AttentionBy::groups;
-  EXPECT_EQ(by(), AttentionBy::groups);
+  EXPECT_EQ(by(), AttentionBackend::mma);
+  heads.backend = AttentionBackend::wgmma;
+  EXPECT_EQ(by(), AttentionBackend::wgmma);
   heads.softcap = 30;
-  EXPECT_EQ(by(), AttentionBy::warps);
+  EXPECT_EQ(by(), AttentionBackend::mma);
 }
 
 TEST(AttentionTest, AnEarlierTokenDoesNotSeeALaterOne) {

@@ -17,7 +17,7 @@ constexpr std::size_t kCapacity = 70;
 
 /// One token: of which sequence, at which place.
 struct Row {
-  std::size_t sequence, place;
+  std::size_t sequence, position;
 };
 
 /// Sequences of different lengths in one cache, and the attention of their tokens by the plain op's
@@ -36,7 +36,7 @@ class CachedAttentionTest : public ::testing::TestWithParam<AttentionShape> {
   Tensor keys = Tensor::unwritten(cache), values = Tensor::unwritten(cache);
 
   std::vector<float> qkv_of(const Row& row) const {
-    return test::Values(100003 * (1 + row.sequence * 100 + row.place))
+    return test::Values(100003 * (1 + row.sequence * 100 + row.position))
         .floats(static_cast<std::int64_t>(shape.width()), 2.0);
   }
   std::vector<float> run(const std::vector<Row>& rows, int threads = 2) {
@@ -45,7 +45,7 @@ class CachedAttentionTest : public ::testing::TestWithParam<AttentionShape> {
     for (const Row& row : rows) {
       const std::vector<float> one = qkv_of(row);
       qkv.insert(qkv.end(), one.begin(), one.end());
-      positions.push_back(static_cast<std::int32_t>(row.place));
+      positions.push_back(static_cast<std::int32_t>(row.position));
       slots.push_back(static_cast<std::int32_t>(row.sequence));
     }
     return call(qkv, positions, slots, threads);
@@ -64,8 +64,8 @@ class CachedAttentionTest : public ::testing::TestWithParam<AttentionShape> {
   std::vector<float> one_by_one() {
     std::vector<float> all;
     for (std::size_t s = 0; s < lengths.size(); ++s)
-      for (std::size_t place = 0; place < lengths[s]; ++place) {
-        const std::vector<float> row = run({{s, place}});
+      for (std::size_t position = 0; position < lengths[s]; ++position) {
+        const std::vector<float> row = run({{s, position}});
         all.insert(all.end(), row.begin(), row.end());
       }
     return all;
@@ -75,8 +75,8 @@ class CachedAttentionTest : public ::testing::TestWithParam<AttentionShape> {
     plain.batch = 1;
     plain.seq = lengths[sequence];
     std::vector<float> qkv;
-    for (std::size_t place = 0; place < plain.seq; ++place) {
-      const std::vector<float> row = qkv_of({sequence, place});
+    for (std::size_t position = 0; position < plain.seq; ++position) {
+      const std::vector<float> row = qkv_of({sequence, position});
       qkv.insert(qkv.end(), row.begin(), row.end());
     }
     return test::reference::attention_forward(test::widen(qkv), plain).out;
@@ -99,16 +99,16 @@ TEST_P(CachedAttentionTest, HowTokensAreGroupedChangesNoBit) {
   values = Tensor::unwritten(cache);
   // All that the three sequences have at places p .. p + 8 in one call, the third one first.
   std::vector<std::size_t> begins = {0, lengths[0] * shape.h(), (lengths[0] + lengths[1]) * shape.h()};
-  for (std::size_t place = 0; place < kCapacity; place += 9) {
+  for (std::size_t position = 0; position < kCapacity; position += 9) {
     std::vector<Row> rows;
     std::vector<float> want;
     for (const std::size_t s : {2, 0, 1})
-      for (std::size_t p = place; p < std::min(place + 9, lengths[s]); ++p) {
+      for (std::size_t p = position; p < std::min(position + 9, lengths[s]); ++p) {
         rows.push_back({s, p});
         const auto from = alone.begin() + static_cast<std::ptrdiff_t>(begins[s] + p * shape.h());
         want.insert(want.end(), from, from + static_cast<std::ptrdiff_t>(shape.h()));
       }
-    EXPECT_EQ(test::differing_bits(run(rows, 1 + static_cast<int>(place % 3)), want), 0u) << place;
+    EXPECT_EQ(test::differing_bits(run(rows, 1 + static_cast<int>(position % 3)), want), 0u) << position;
   }
 }
 
@@ -164,10 +164,11 @@ TEST(CachedAttentionRowsTest, ARowOfNoTokenIsZeroAndStoresNothing) {
   EXPECT_EQ(std::count(stored.begin() + 4, stored.end(), 0.0f), 8);
 }
 
-TEST(CachedAttentionRowsDeathTest, APlacePastTheCacheIsNeverWritten) {
+TEST(CachedAttentionRowsDeathTest, APositionPastTheCacheIsNeverWritten) {
   OneHead one;
   one.positions = {0, 3};
-  EXPECT_DEATH(cached_attention_host(one.args(), *test::pool()), "row 1 is place 3 of 3 of sequence 0 of 1");
+  EXPECT_DEATH(cached_attention_host(one.args(), *test::pool()),
+               "row 1 is position 3 of 3 of sequence 0 of 1");
 }
 
 TEST(CachedAttentionRowsTest, ShapesThatDoNotGoTogetherAreRefusedByName) {

@@ -8,10 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <strata/kernels/cuda_products.h>
+#include <strata/kernels/cublaslt_algorithms.h>
 #include <strata/runtime/str.h>
 
-#include "cuda/attention_choices.h"
+#include "cuda/attention_plans.h"
 
 namespace strata::kernels::detail {
 namespace {
@@ -40,7 +40,7 @@ class CudnnAttentionTest : public ::testing::TestWithParam<std::tuple<int, int, 
  protected:
   void SetUp() override {
     ASSERT_NE(::dlopen(STRATA_STUB_LIBCUDA, RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
-    if (const auto cudnn = cuda_cudnn(); !cudnn.has_value()) GTEST_SKIP() << cudnn.status().message();
+    if (const auto cudnn = cudnn_version(); !cudnn.has_value()) GTEST_SKIP() << cudnn.status().message();
   }
 };
 
@@ -59,7 +59,7 @@ TEST_P(CudnnAttentionTest, HasAPlanInTheScratchThatItsShapeGives) {
           a.dtype = dtype;
           const auto plan = cudnn_plan(a, where);
           ASSERT_TRUE(plan.has_value()) << plan.status().message();
-          EXPECT_LE(plan->bytes, cudnn_bytes(a))
+          EXPECT_LE(plan->bytes, cudnn_workspace_bytes(a))
               << plan->name << ", " << shape.seq << " of " << shape.d << ", backward " << backward;
         }
 }
@@ -68,25 +68,25 @@ INSTANTIATE_TEST_SUITE_P(Gpus, CudnnAttentionTest,
                                            std::tuple(100, 148, 232448)),
                          [](const auto& of) { return str("sm_", std::get<0>(of.param)); });
 
-// What it says it takes on 9.0, so that the rest in cudnn_bytes() is all there is to spare.
+// What it says it takes on 9.0, so that the rest in cudnn_workspace_bytes() is all there is to spare.
 TEST_F(CudnnAttentionTest, BackwardKeepsTheGradientsOfScores) {
   CudnnAttention a = of(1, 32, 8, 2048, 128);
   a.backward = true;
   const auto plan = cudnn_plan(a, gpu(90, 132, 232448));
   ASSERT_TRUE(plan.has_value()) << plan.status().message();
   EXPECT_GE(plan->bytes, std::int64_t{32} * 2048 * 2048 * 2);
-  EXPECT_LE(cudnn_bytes(a), plan->bytes + plan->bytes / 50);
+  EXPECT_LE(cudnn_workspace_bytes(a), plan->bytes + plan->bytes / 50);
 }
 
-TEST_F(CudnnAttentionTest, WhatItDoesNotTakeIsRefusedByName) {
+TEST_F(CudnnAttentionTest, UnsupportedHeadsAreRefusedByName) {
   const auto plan = cudnn_plan(of(1, 2, 2, 64, 20), gpu(90, 132, 232448));
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("attention forward of 1 x 64 tokens, 2 heads"));
 }
 
-TEST(CudnnAttentionShapeTest, WhatIsTakenFollowsFromTheShapeAlone) {
-  AttentionHeads heads{.heads = 4, .kv_heads = 2, .seq = 256, .by = AttentionBy::cudnn};
+TEST(CudnnAttentionShapeTest, SupportFollowsFromTheShapeAlone) {
+  AttentionHeads heads{.heads = 4, .kv_heads = 2, .seq = 256, .backend = AttentionBackend::cudnn};
   const auto takes = [&](DType dtype, std::int64_t d) {
-    return cudnn_takes(cudnn_attention(true, 512, heads, dtype, d), heads);
+    return cudnn_supports(cudnn_attention(true, 512, heads, dtype, d), heads);
   };
   EXPECT_TRUE(takes(DType::bf16, 64));
   EXPECT_TRUE(takes(DType::f16, 128));
@@ -96,43 +96,43 @@ TEST(CudnnAttentionShapeTest, WhatIsTakenFollowsFromTheShapeAlone) {
   heads.alibi = true;
   EXPECT_FALSE(takes(DType::bf16, 64));
   heads.alibi = false;
-  heads.by = AttentionBy::groups;
+  heads.backend = AttentionBackend::wgmma;
   EXPECT_FALSE(takes(DType::bf16, 64));
-  heads = {.heads = 32, .kv_heads = 8, .seq = 8192, .by = AttentionBy::cudnn};
-  EXPECT_TRUE(cudnn_takes(cudnn_attention(false, 8192, heads, DType::bf16, 128), heads));
-  EXPECT_FALSE(cudnn_takes(cudnn_attention(true, 8192, heads, DType::bf16, 128), heads));  // 4 GiB
+  heads = {.heads = 32, .kv_heads = 8, .seq = 8192, .backend = AttentionBackend::cudnn};
+  EXPECT_TRUE(cudnn_supports(cudnn_attention(false, 8192, heads, DType::bf16, 128), heads));
+  EXPECT_FALSE(cudnn_supports(cudnn_attention(true, 8192, heads, DType::bf16, 128), heads));  // 4 GiB
   heads.seq = 4096;
-  EXPECT_TRUE(cudnn_takes(cudnn_attention(true, 8192, heads, DType::bf16, 128), heads));  // 2 GiB
-  EXPECT_FALSE(cudnn_takes(cudnn_attention(true, 12288, heads, DType::bf16, 128), heads));
+  EXPECT_TRUE(cudnn_supports(cudnn_attention(true, 8192, heads, DType::bf16, 128), heads));  // 2 GiB
+  EXPECT_FALSE(cudnn_supports(cudnn_attention(true, 12288, heads, DType::bf16, 128), heads));
   heads.seq = 1;
-  EXPECT_FALSE(cudnn_takes(cudnn_attention(false, 64, heads, DType::bf16, 128), heads));
+  EXPECT_FALSE(cudnn_supports(cudnn_attention(false, 64, heads, DType::bf16, 128), heads));
   heads.seq = std::int64_t{1} << 31;
-  EXPECT_FALSE(cudnn_takes(cudnn_attention(true, heads.seq, heads, DType::bf16, 128), heads));
+  EXPECT_FALSE(cudnn_supports(cudnn_attention(true, heads.seq, heads, DType::bf16, 128), heads));
 }
 
-TEST(CudnnAttentionShapeTest, ScratchIsThatOfEitherWay) {
-  AttentionHeads heads{.heads = 32, .kv_heads = 8, .seq = 2048, .by = AttentionBy::cudnn};
+TEST(CudnnAttentionShapeTest, ScratchIsThatOfTheRequestedBackend) {
+  AttentionHeads heads{.heads = 32, .kv_heads = 8, .seq = 2048, .backend = AttentionBackend::cudnn};
   const auto bytes = [&] { return attention_backward_workspace_bytes(4096, heads, DType::bf16, 128); };
   EXPECT_EQ(static_cast<std::int64_t>(bytes()),
-            cudnn_bytes(cudnn_attention(true, 4096, heads, DType::bf16, 128)));
-  heads.by = AttentionBy::warps;
+            cudnn_workspace_bytes(cudnn_attention(true, 4096, heads, DType::bf16, 128)));
+  heads.backend = AttentionBackend::mma;
   EXPECT_LT(bytes(), std::size_t{200} << 20);
 }
 
-TEST(AttentionChoicesTest, ComeBackFromTextAsTheyWere) {
-  AttentionChoice one{of(1, 32, 8, 2048, 128), "eng2_k24=7"}, other{of(2, 12, 12, 1000, 64), "eng6_k24=26"};
+TEST(AttentionPlansTest, RoundTripThroughText) {
+  AttentionPlan one{of(1, 32, 8, 2048, 128), "eng2_k24=7"}, other{of(2, 12, 12, 1000, 64), "eng6_k24=26"};
   other.of.backward = true;
   other.of.causal = false;
   other.of.dtype = DType::f16;
-  const std::vector<AttentionChoice> choices = {one, other};
+  const std::vector<AttentionPlan> choices = {one, other};
   const std::string text = to_text(choices);
-  const auto again = parse_attention_choices("# a title\n0 0 0 f32 a product\n" + text);
+  const auto again = parse_attention_plans("# a title\n0 0 0 f32 a product\n" + text);
   ASSERT_TRUE(again.has_value()) << again.status().message();
   EXPECT_EQ(*again, choices);
   EXPECT_EQ(to_text({}), "");
   const std::size_t first = text.find('\n') + 1, last = text.find(" eng2");
   for (std::size_t cut = first + 10; cut <= last; ++cut)
-    EXPECT_THAT(std::string(parse_attention_choices(text.substr(0, cut)).status().message()),
+    EXPECT_THAT(std::string(parse_attention_plans(text.substr(0, cut)).status().message()),
                 HasSubstr("line 2 is no attention with its plan"))
         << text.substr(first, cut - first);
 }

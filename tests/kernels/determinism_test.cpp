@@ -12,7 +12,7 @@
 #include "support/isas.h"
 
 // Contract C1 for every op: no bit depends on the number of threads or on the instruction set of the SIMD
-// bodies.
+// kernels.
 namespace strata::kernels {
 namespace {
 
@@ -57,17 +57,17 @@ std::vector<float> heads_case(ThreadPool& pool) {  // what is done to queries an
   qk_norm_forward_host({qkv.view(), q.view(), k.view(), y.view(), rstd.view(), 3, 2, 1e-6f}, pool);
   std::vector<std::int32_t> positions(static_cast<std::size_t>(rows));
   positions_host({{}, test::view(positions), 100}, pool);
-  Tensor table = Tensor::unwritten({100, 16}), turned = Tensor::unwritten({rows, width}), other = turned;
+  Tensor table = Tensor::unwritten({100, 16}), rotated = Tensor::unwritten({rows, width}), other = rotated;
   rope_table_host({table.view(), {}}, pool);
-  rope_host({y.view(), test::view(positions), table.view(), turned.view(), 5, d, false, false}, pool);
+  rope_host({y.view(), test::view(positions), table.view(), rotated.view(), 5, d, false, false}, pool);
   rope_host({y.view(), test::view(positions), table.view(), other.view(), 5, d, true, true}, pool);
   Tensor dx = Tensor::unwritten({rows, width}), dq = q, dk = k;
   Workspace workspace(qk_norm_backward_workspace_bytes(rows, d, d));
-  qk_norm_backward_host({qkv.view(), q.view(), k.view(), rstd.view(), turned.view(), dx.view(), dq.view(),
+  qk_norm_backward_host({qkv.view(), q.view(), k.view(), rstd.view(), rotated.view(), dx.view(), dq.view(),
                          dk.view(), 3, 2, true, false, workspace.view()},
                         pool);
   return joined(
-      {y.values(), table.values(), turned.values(), other.values(), dx.values(), dq.values(), dk.values()});
+      {y.values(), table.values(), rotated.values(), other.values(), dx.values(), dq.values(), dk.values()});
 }
 
 std::vector<float> layernorm_case(ThreadPool& pool) {
@@ -146,17 +146,18 @@ std::vector<float> optimizer_case(ThreadPool& pool) {
   Tensor p({n}, Values(1).floats(n)), g({n}, Values(2).floats(n)), m({n}, Values(3).floats(n)),
       v({n}, Values(4).floats(n, 0.5, 0.5));
   const auto values = [](Tensor& tensor) { return tensor.view().as<float>(); };
-  const cpuopt::UpdateStep step = cpuopt::update_step({.weight_decay = 0.1, .step = 7, .grad_factor = 0.3});
+  const cpuopt::UpdateStep step =
+      cpuopt::make_update_step({.weight_decay = 0.1, .step = 7, .grad_factor = 0.3});
   update_host(
       {step, {.param = values(p), .m = {values(m), nullptr}, .v = {values(v), nullptr}, .g = values(g)}, n},
       pool);
   accumulate_host({m.view(), p.view()}, pool);
-  std::vector<double> leaves(49);
-  square_sum_leaves_host({v.view(), test::view(leaves)}, pool);
+  std::vector<double> partials(49);
+  square_sum_partials_host({v.view(), test::view(partials)}, pool);
   std::vector<float> halves;  // each leaf as a float and what that leaves over
-  for (const double leaf : leaves) {
-    halves.push_back(static_cast<float>(leaf));
-    halves.push_back(static_cast<float>(leaf - static_cast<double>(halves.back())));
+  for (const double partial : partials) {
+    halves.push_back(static_cast<float>(partial));
+    halves.push_back(static_cast<float>(partial - static_cast<double>(halves.back())));
   }
   return joined({p.values(), m.values(), v.values(), halves});
 }

@@ -256,7 +256,7 @@ TYPED_TEST(DeviceMathTest, RmsNormOfRowsAndHeads) {
   this->expect_same(dk, want_dk, "dk_weight");
 }
 
-TYPED_TEST(DeviceMathTest, PairsAreTurned) {
+TYPED_TEST(DeviceMathTest, PairsAreRotated) {
   using T = TypeParam;
   constexpr std::int64_t rows = 5, d = 10, turned = 6;
   Tensor x = this->in({rows, d}, 1), table({rows, turned}, Values(2).floats(rows * turned));
@@ -308,15 +308,15 @@ TYPED_TEST(DeviceMathTest, CrossEntropyOverRunsOfALongRow) {
   }
 }
 
-TEST(DeviceSumTest, LeavesAndTreesAreThoseOfTheHost) {
+TEST(DeviceSumTest, PartialsAndTreesAreThoseOfTheHost) {
   for (const std::int64_t n : {1, 17, 4096, 5000}) {
     const std::vector<float> x = Values(1).floats(n);
-    std::vector<double> want(static_cast<std::size_t>(cpuopt::norm_leaves(n)));
-    must(cpuopt::square_sum_leaves(x, want));
-    for (std::int64_t leaf = 0; leaf < cpuopt::norm_leaves(n); ++leaf)
-      EXPECT_EQ(
-          detail::square_sum(kTurns, x.data() + leaf * 4096, std::min<std::int64_t>(4096, n - leaf * 4096)),
-          want[static_cast<std::size_t>(leaf)]);
+    std::vector<double> want(static_cast<std::size_t>(cpuopt::norm_partial_count(n)));
+    must(cpuopt::square_sum_partials(x, want));
+    for (std::int64_t partial = 0; partial < cpuopt::norm_partial_count(n); ++partial)
+      EXPECT_EQ(detail::square_sum(kTurns, x.data() + partial * 4096,
+                                   std::min<std::int64_t>(4096, n - partial * 4096)),
+                want[static_cast<std::size_t>(partial)]);
   }
   for (std::int64_t n = 0; n < 300; ++n) {
     // Of so many magnitudes that another order of adding them shows.

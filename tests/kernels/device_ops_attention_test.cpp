@@ -7,26 +7,26 @@
 
 #include <strata/kernels/attention.h>
 #include <strata/kernels/cached_attention.h>
-#include <strata/kernels/cuda_products.h>
+#include <strata/kernels/cublaslt_algorithms.h>
 
-#include "device_rig.h"
+#include "device_fixture.h"
 
 namespace strata::kernels {
 namespace {
 
 // Each backend is a case of its own: one that hangs or is not here says nothing of the others.
-class DeviceAttentionTest : public DeviceRig<std::tuple<DType, AttentionBy>> {
+class DeviceAttentionTest : public DeviceFixture<std::tuple<DType, AttentionBackend>> {
  protected:
   void SetUp() override {
-    DeviceRig::SetUp();
+    DeviceFixture::SetUp();
     if (IsSkipped()) return;
-    if (by() == AttentionBy::groups && !cuda_attends_by_groups())
+    if (attention_backend() == AttentionBackend::wgmma && !cuda_has_wgmma())
       GTEST_SKIP() << "no GPU of compute capability 9.0, or no kernels for 9.0a";
-    if (by() == AttentionBy::cudnn)
-      if (const auto cudnn = cuda_cudnn(); !cudnn.has_value()) GTEST_SKIP() << cudnn.status().message();
+    if (attention_backend() == AttentionBackend::cudnn)
+      if (const auto cudnn = cudnn_version(); !cudnn.has_value()) GTEST_SKIP() << cudnn.status().message();
   }
   DType dtype() const override { return std::get<0>(GetParam()); }
-  AttentionBy by() const { return std::get<1>(GetParam()); }
+  AttentionBackend attention_backend() const { return std::get<1>(GetParam()); }
 };
 
 TEST_P(DeviceOpsTest, AGpuOfComputeCapability9HasWarpgroups) {
@@ -34,14 +34,14 @@ TEST_P(DeviceOpsTest, AGpuOfComputeCapability9HasWarpgroups) {
   ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
   ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), cudaSuccess);
   ASSERT_EQ(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), cudaSuccess);
-  EXPECT_EQ(cuda_attends_by_groups(), major == 9 && minor == 0);
+  EXPECT_EQ(cuda_has_wgmma(), major == 9 && minor == 0);
 }
 
 // Without atomics: what differs from run to run was read before it was there.
 TEST_P(DeviceAttentionTest, HasTheSameBitsEveryTime) {
   constexpr std::int64_t kSeq = 300, kHeads = 16, kRows = 4 * kSeq;
   for (const std::int64_t d : {64, 128}) {
-    const AttentionHeads shape{.heads = kHeads, .kv_heads = 4, .seq = kSeq, .by = by()};
+    const AttentionHeads shape{.heads = kHeads, .kv_heads = 4, .seq = kSeq, .backend = attention_backend()};
     const TensorView qkv = in({kRows, (kHeads + 8) * d}, 1), dout = in({kRows, kHeads * d}, 2);
     const TensorView lse = unwritten({kRows * kHeads}, DType::f32);
     const BufferView scratch =
@@ -63,17 +63,19 @@ TEST_P(DeviceAttentionTest, HasTheSameBitsEveryTime) {
 }
 
 // Tensor cores take probabilities in 16 bits, which the host keeps in f32.
-double forward_bar(DType dtype) { return dtype == DType::f32 ? 2e-6 : dtype == DType::f16 ? 1e-3 : 8e-3; }
+double forward_tolerance(DType dtype) {
+  return dtype == DType::f32 ? 2e-6 : dtype == DType::f16 ? 1e-3 : 8e-3;
+}
 
 // Which values between its GEMMs cuDNN's backward rounds to bf16, of whose error each has up to 2^-8
 // = 3.9e-3, is its engine's choice and differs between versions: room for two more roundings than our kernels
 // make.
-double backward_bar(DType dtype, AttentionBy by) {
-  return by == AttentionBy::cudnn && dtype == DType::bf16 ? 1.5e-2 : forward_bar(dtype);
+double backward_tolerance(DType dtype, AttentionBackend by) {
+  return by == AttentionBackend::cudnn && dtype == DType::bf16 ? 1.5e-2 : forward_tolerance(dtype);
 }
 
 TEST_P(DeviceAttentionTest, IsCloseToTheHosts) {
-  const double bar = forward_bar(dtype());
+  const double tolerance = forward_tolerance(dtype());
   for (const auto& [seq, heads, kv_heads, d, alibi] :
        {std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>{1, 2, 1, 8, false},
         {97, 6, 2, 64, false},
@@ -90,34 +92,39 @@ TEST_P(DeviceAttentionTest, IsCloseToTheHosts) {
     for (const auto& [causal, documents] :
          {std::pair{true, TensorView{}}, {true, of_documents}, {false, TensorView{}}}) {
       if (!causal && alibi) continue;
-      const AttentionHeads shape{
-          .heads = heads, .kv_heads = kv_heads, .seq = seq, .causal = causal, .alibi = alibi, .by = by()};
+      const AttentionHeads shape{.heads = heads,
+                                 .kv_heads = kv_heads,
+                                 .seq = seq,
+                                 .causal = causal,
+                                 .alibi = alibi,
+                                 .backend = attention_backend()};
       const TensorView qkv = in({rows, width}, 1), dout = in({rows, heads * d}, 2),
                        out = unwritten({rows, heads * d}, dtype());
       const TensorView lse = unwritten({rows * heads}, DType::f32);
-      close<AttentionForwardArgs>("attention",
-                                  {qkv, out, lse, documents, shape,
-                                   workspace(attention_forward_workspace_bytes(rows, shape, dtype(), d))},
-                                  &attention_forward_host, &attention_forward_async,
-                                  &AttentionForwardArgs::out, bar);
-      close<AttentionForwardArgs>("attention's lse",
-                                  {qkv, out, lse, documents, shape,
-                                   workspace(attention_forward_workspace_bytes(rows, shape, dtype(), d))},
-                                  &attention_forward_host, &attention_forward_async,
-                                  &AttentionForwardArgs::lse, 1e-5);
-      close<AttentionBackwardArgs>("attention backward",
-                                   {qkv, out, lse, dout, documents, unwritten({rows, width}, dtype()), shape,
-                                    workspace(attention_backward_workspace_bytes(rows, shape, dtype(), d))},
-                                   &attention_backward_host, &attention_backward_async,
-                                   &AttentionBackwardArgs::dqkv, backward_bar(dtype(), by()));
+      expect_close<AttentionForwardArgs>(
+          "attention",
+          {qkv, out, lse, documents, shape,
+           workspace(attention_forward_workspace_bytes(rows, shape, dtype(), d))},
+          &attention_forward_host, &attention_forward_async, &AttentionForwardArgs::out, tolerance);
+      expect_close<AttentionForwardArgs>(
+          "attention's lse",
+          {qkv, out, lse, documents, shape,
+           workspace(attention_forward_workspace_bytes(rows, shape, dtype(), d))},
+          &attention_forward_host, &attention_forward_async, &AttentionForwardArgs::lse, 1e-5);
+      expect_close<AttentionBackwardArgs>(
+          "attention backward",
+          {qkv, out, lse, dout, documents, unwritten({rows, width}, dtype()), shape,
+           workspace(attention_backward_workspace_bytes(rows, shape, dtype(), d))},
+          &attention_backward_host, &attention_backward_async, &AttentionBackwardArgs::dqkv,
+          backward_tolerance(dtype(), attention_backend()));
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, DeviceAttentionTest,
                          ::testing::Combine(::testing::Values(DType::f32, DType::bf16, DType::f16),
-                                            ::testing::Values(AttentionBy::warps, AttentionBy::groups,
-                                                              AttentionBy::cudnn)),
+                                            ::testing::Values(AttentionBackend::mma, AttentionBackend::wgmma,
+                                                              AttentionBackend::cudnn)),
                          [](const auto& test) {
                            return std::string(to_string(std::get<0>(test.param))) + "_" +
                                   std::string(to_string(std::get<1>(test.param)));
@@ -132,7 +139,7 @@ TEST_P(DeviceCacheTest, AttentionOverACache) {
         CachedAttentionShape{4, 1, true}}) {
     const std::vector<std::int32_t> places = {299, 0, 117, 118, 0}, slots = {0, 1, 2, 2, -1};
     const auto rows = std::ssize(slots);
-    same<CachedAttentionArgs>(
+    expect_same_bits<CachedAttentionArgs>(
         "cached attention",
         {in({rows, (shape.heads + 2 * shape.kv_heads) * d}, 1, 2.0), integers(places), integers(slots),
          in({sequences, shape.kv_heads, capacity, d}, 2), in({sequences, shape.kv_heads, capacity, d}, 3),

@@ -12,9 +12,9 @@
 namespace strata::kernels {
 namespace {
 
-using cpuopt::Dither;
 using cpuopt::MasterLayout;
 using cpuopt::Moment;
+using cpuopt::RoundingNoise;
 using cpuopt::UpdateBlock;
 using cpuopt::test::StoredTensor;
 
@@ -44,8 +44,8 @@ class DeviceCopy {
 
 /// `tensor` after a step on the device.
 void step_on_device(Backend& backend, Stream& stream, const cpuopt::OptimizerParams& params,
-                    StoredTensor& tensor, std::vector<float>& g, Dither dither) {
-  const auto n = std::ssize(g), leaves = cpuopt::norm_leaves(n);
+                    StoredTensor& tensor, std::vector<float>& g, RoundingNoise noise) {
+  const auto n = std::ssize(g), n_partials = cpuopt::norm_partial_count(n);
   const auto elems = static_cast<std::size_t>(n);
   const UpdateBlock host = tensor.block();
   const std::size_t blocks = (elems + kMomentBlock - 1) / kMomentBlock;
@@ -64,10 +64,10 @@ void step_on_device(Backend& backend, Stream& stream, const cpuopt::OptimizerPar
   b.grad = DType::f32;
   // Norms lie in pinned memory, as those of a run do.
   const Buffer pinned = must(backend.allocate(
-      MemoryKind::pinned, static_cast<std::size_t>(2 * leaves) * sizeof(double) + sizeof(float)));
+      MemoryKind::pinned, static_cast<std::size_t>(2 * n_partials) * sizeof(double) + sizeof(float)));
   auto* const norms = reinterpret_cast<double*>(pinned.view().data);
-  test::step_by_ops(backend, stream, params, b, n, dither,
-                    {norms, norms + leaves, reinterpret_cast<float*>(norms + 2 * leaves)});
+  test::step_by_ops(backend, stream, params, b, n, noise,
+                    {norms, norms + n_partials, reinterpret_cast<float*>(norms + 2 * n_partials)});
   for (const DeviceCopy* copy : {&param, &master, &m, &m_scales, &v, &v_scales}) copy->bring_back();
 }
 
@@ -87,7 +87,7 @@ TEST(DeviceUpdateTest, HasTheBitsOfTheHostForEveryOptimizerLayoutAndFormat) {
         for (params.step = 1; params.step <= 3; ++params.step) {
           std::vector<float> g = test::Values(100 + static_cast<std::uint64_t>(params.step)).floats(n, 0.1);
           host.step(params.step, g, DType::f32, n);
-          step_on_device(*backend, stream, params, device, g, cpuopt::dither_of(17, 3, params.step, 0));
+          step_on_device(*backend, stream, params, device, g, cpuopt::rounding_noise(17, 3, params.step, 0));
         }
         EXPECT_EQ(device.differing_bits_from(host), 0u)
             << cpuopt::test::name_of(each) << ", layout " << static_cast<int>(layout) << ", "

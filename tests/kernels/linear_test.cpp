@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include <strata/kernels/cuda_products.h>
+#include <strata/kernels/cublaslt_algorithms.h>
 
 #include "op_test.h"
 
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LinearTest,
                          ::testing::Values(Size{0, 3, 4}, Size{1, 1, 1}, Size{2, 3, 1}, Size{5, 7, 9},
                                            Size{130, 129, 33}, Size{257, 65, 400}, Size{300, 520, 48}));
 
-TEST(LinearTest, AProductOverNothingIsTheBias) {
+TEST(LinearTest, AnEmptyInnerExtentGivesTheBias) {
   Tensor x({2, 0}, {}), w({3, 0}, {}), b({3}, {1.0f, 2.0f, 3.0f}), y = Tensor::unwritten({2, 3});
   linear_forward_host({x.view(), w.view(), b.view(), y.view()}, *test::pool());
   EXPECT_EQ(y.values(), (std::vector<float>{1.0f, 2.0f, 3.0f, 1.0f, 2.0f, 3.0f}));
@@ -115,7 +115,7 @@ std::int64_t resident_bytes() {
   return got == 2 ? resident * sysconf(_SC_PAGESIZE) : -1;
 }
 
-TEST(LinearTest, RepeatedProductsKeepNoMemory) {
+TEST(LinearTest, RepeatedGemmsRetainNoMemory) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer keeps freed memory aside";
 #endif
@@ -131,8 +131,8 @@ TEST(LinearTest, RepeatedProductsKeepNoMemory) {
   EXPECT_LE(resident_bytes() - before, 4 << 20);
 }
 
-TEST(CudaProductsTest, NameTheirLibraryWithItsVersionOrSayThatThereIsNone) {
-  EXPECT_THAT(cuda_products(), ::testing::MatchesRegex("no cuBLASLt|cuBLASLt [0-9]+\\.[0-9]+\\.[0-9]+"));
+TEST(CublasLtVersionTest, NamesTheLibraryWithItsVersionOrSaysThatThereIsNone) {
+  EXPECT_THAT(cublaslt_version(), ::testing::MatchesRegex("no cuBLASLt|cuBLASLt [0-9]+\\.[0-9]+\\.[0-9]+"));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 
 using test::Tensor;
 
-std::vector<float> product(int openmp_threads) {
+std::vector<float> gemm(int openmp_threads) {
   omp_set_num_threads(openmp_threads);
   Tensor x({128, 1024}, test::Values(1).floats(128 * 1024)),
       w({128, 1024}, test::Values(2).floats(128 * 1024));
@@ -20,8 +20,8 @@ std::vector<float> product(int openmp_threads) {
 
 // A shape whose bits oneDNN changes between one and two threads.
 TEST(OpenMpTest, TheCallersSettingNeitherChangesABitNorIsChanged) {
-  const auto want = product(1);
-  EXPECT_EQ(test::differing_bits(product(2), want), 0u);
+  const auto want = gemm(1);
+  EXPECT_EQ(test::differing_bits(gemm(2), want), 0u);
   EXPECT_EQ(omp_get_max_threads(), 2);
   omp_set_num_threads(1);
 }

@@ -25,7 +25,7 @@ class OptimizerTest : public ::testing::TestWithParam<std::int64_t> {
 TEST_P(OptimizerTest, EveryOptimizerLayoutAndFormatHasTheBitsOfCpuopt) {
   test::InlineBackend backend;
   Stream stream = must(backend.create_stream(StreamRole::compute));
-  std::vector<double> leaves(static_cast<std::size_t>(2 * cpuopt::norm_leaves(n)));
+  std::vector<double> partials(static_cast<std::size_t>(2 * cpuopt::norm_partial_count(n)));
   float trust = 0;
   for (const cpuopt::OptimizerParams& each : cpuopt::test::every_optimizer())
     for (const MasterLayout layout :
@@ -37,8 +37,8 @@ TEST_P(OptimizerTest, EveryOptimizerLayoutAndFormatHasTheBitsOfCpuopt) {
         block.g = b.data();
         cpuopt::OptimizerParams params = each;
         params.step = 1;
-        test::step_by_ops(backend, stream, params, block, n, cpuopt::dither_of(17, 3, 1, 0),
-                          {leaves.data(), leaves.data() + cpuopt::norm_leaves(n), &trust});
+        test::step_by_ops(backend, stream, params, block, n, cpuopt::rounding_noise(17, 3, 1, 0),
+                          {partials.data(), partials.data() + cpuopt::norm_partial_count(n), &trust});
         EXPECT_EQ(got.differing_bits_from(want), 0u) << cpuopt::test::name_of(each) << ", layout "
                                                      << static_cast<int>(layout) << ", " << to_string(states);
       }
@@ -56,12 +56,12 @@ TEST_P(OptimizerTest, AccumulateAddsElementwise) {
     }
 }
 
-TEST_P(OptimizerTest, NormLeavesHaveTheBitsOfCpuopt) {
+TEST_P(OptimizerTest, NormPartialsHaveTheBitsOfCpuopt) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    std::vector<double> want(static_cast<std::size_t>(cpuopt::norm_leaves(n))), got = want;
+    std::vector<double> want(static_cast<std::size_t>(cpuopt::norm_partial_count(n))), got = want;
     Tensor x({n}, a, dtype);
-    cpuopt::square_sum_leaves(dtype, x.view().data, n, want.data());
-    square_sum_leaves_host({x.view(), test::view(got)}, *test::pool());
+    cpuopt::square_sum_partials(dtype, x.view().data, n, want.data());
+    square_sum_partials_host({x.view(), test::view(got)}, *test::pool());
     EXPECT_EQ(test::differing_bits(got, want), 0u) << to_string(dtype);
   }
 }

@@ -55,7 +55,7 @@ TEST_F(QueueTest, AnOpAllocatesNothingOfOurs) {
     float* const values_of = master.view().as<float>();
     const cpuopt::UpdateBlock states{
         .param = values_of, .m = {values_of, nullptr}, .v = {values_of, nullptr}, .g = values_of};
-    const cpuopt::UpdateStep step = cpuopt::update_step({});
+    const cpuopt::UpdateStep step = cpuopt::make_update_step({});
     const auto run = [&] {
       must(linear_forward_async(backend, stream, {x.view(), w.view(), {}, y.view()}));
       must(gelu_forward_async(backend, stream, {x.view(), y.view()}));
@@ -110,7 +110,7 @@ TEST_F(QueueTest, AWrongDtypeIsRefused) {
                  "x is i32 [8]; it must be f32");
 }
 
-TEST_F(QueueTest, ActivationsAndParametersAreKeptAlike) {
+TEST_F(QueueTest, ActivationsAndParametersShareADtype) {
   Tensor x = t({2, 3}, DType::bf16), w = t({4, 3}), y = t({2, 4}, DType::bf16), h = t({3}, DType::f16);
   expect_refused(linear_forward_async(backend, stream, {x.view(), w.view(), {}, y.view()}),
                  "w is f32 [4, 3]; it must be bf16 [4, 3]");
@@ -138,7 +138,7 @@ TEST_F(QueueTest, AGradientInSixteenBitsIsWrittenButNotAddedTo) {
   EXPECT_EQ(wide.values(), std::vector<float>(12, 3.0f));
 }
 
-TEST_F(QueueTest, AttentionKeptInSixteenBitsNeedsRoomForAHead) {
+TEST_F(QueueTest, AttentionIn16BitsNeedsScratchForAHead) {
   Tensor qkv = t({4, 6}, DType::bf16), out = t({4, 2}, DType::bf16), lse = t({4});
   test::Workspace small(attention_forward_workspace_bytes(4, {1, 1, 4})),
       enough(attention_forward_workspace_bytes(4, {1, 1, 4}, DType::bf16, 2));
@@ -156,7 +156,7 @@ TEST_F(QueueTest, EmbeddingNeedsARowForEachId) {
                  "x is f32 [7, 2]; it must be f32, 8 rows of 2");
 }
 
-TEST_F(QueueTest, RopeTurnsNoMoreThanAHead) {
+TEST_F(QueueTest, RopeRotatesNoMoreThanAHead) {
   std::vector<std::int32_t> positions(4);
   Tensor x = t({4, 12}), table = t({4, 6});
   expect_refused(rope_async(backend, stream,
@@ -166,7 +166,7 @@ TEST_F(QueueTest, RopeTurnsNoMoreThanAHead) {
                              .y = x.view(),
                              .heads = 3,
                              .head_dim = 4}),
-                 "6 elements of a head of 4 are turned");
+                 "6 elements of a head of 4 are rotated");
 }
 
 TEST_F(QueueTest, ASmallWorkspaceIsRefusedWithBothSizes) {
@@ -201,7 +201,7 @@ TEST_F(QueueTest, LayernormAndCrossEntropyCheckTheirRowValues) {
 TEST_F(QueueTest, OptimizersCheckLengthsAndPointers) {
   Tensor a = t({4}), b = t({5});
   float* const x = a.view().as<float>();
-  const cpuopt::UpdateStep step = cpuopt::update_step({});
+  const cpuopt::UpdateStep step = cpuopt::make_update_step({});
   expect_refused(update_async(backend, stream, {step, {.param = x, .g = x}, -1}), "n is -1");
   expect_refused(update_async(backend, stream, {step, {.g = x}, 4}), "block.param is null");
   expect_refused(update_async(backend, stream, {step, {.param = x}, 4}), "block.g is null");
@@ -209,9 +209,9 @@ TEST_F(QueueTest, OptimizersCheckLengthsAndPointers) {
                               {step, {.layout = cpuopt::MasterLayout::bf16_split, .param = x, .g = x}, 4}),
                  "block.master is null");
   expect_refused(accumulate_async(backend, stream, {a.view(), b.view()}), "g is f32 [5]");
-  std::vector<double> leaves(2);
-  expect_refused(square_sum_leaves_async(backend, stream, {a.view(), test::view(leaves)}),
-                 "leaves is f64 [2]");
+  std::vector<double> partials(2);
+  expect_refused(square_sum_partials_async(backend, stream, {a.view(), test::view(partials)}),
+                 "partials is f64 [2]");
 }
 
 }  // namespace

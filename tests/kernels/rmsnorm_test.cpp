@@ -56,7 +56,7 @@ TEST_P(RmsnormTest, BackwardIsTheCentralDifferenceInF64) {
   EXPECT_LE(test::relative_error(dw.values(), test::reference::add(want_dw, widen(w))), 5e-6);
 }
 
-TEST_P(RmsnormTest, WhatPassesTheNormByJoinsDx) {
+TEST_P(RmsnormTest, ResidualIsAddedToDx) {
   const auto [rows, h, offset] = GetParam();
   const auto x = test::Values(1).floats(rows * h, 2.0, 0.5), w = test::Values(2).floats(h),
              d = test::Values(3).floats(rows * h), past = test::Values(4).floats(rows * h);

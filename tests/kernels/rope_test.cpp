@@ -10,7 +10,7 @@ using test::widen;
 using test::reference::Ints;
 using test::reference::Vec;
 
-Vec speeds(std::int64_t rotary_dim, double theta = 10000.0) {
+Vec inv_freq(std::int64_t rotary_dim, double theta = 10000.0) {
   Vec out;
   for (std::int64_t i = 0; i < rotary_dim / 2; ++i)
     out.push_back(std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(rotary_dim)));
@@ -35,17 +35,17 @@ class RopeTest : public ::testing::TestWithParam<Shape4> {
   }
 };
 
-TEST_P(RopeTest, TurnsEveryPairByItsAngle) {
+TEST_P(RopeTest, RotatesEveryPairByItsAngle) {
   Tensor in({s.rows, width}, x), y = Tensor::unwritten({s.rows, width});
   rope_host({in.view(), test::view(positions), table.view(), y.view(), s.heads, s.d, s.interleaved, false},
             *test::pool());
-  const Vec want = test::reference::rope_forward(widen(x), positions, speeds(s.rotary_dim),
+  const Vec want = test::reference::rope_forward(widen(x), positions, inv_freq(s.rotary_dim),
                                                  static_cast<std::size_t>(s.heads),
                                                  static_cast<std::size_t>(s.d), s.interleaved);
   EXPECT_LE(test::relative_error(y.values(), want), 1e-6);
 }
 
-TEST_P(RopeTest, TheInverseInPlaceTurnsBack) {
+TEST_P(RopeTest, TheInverseInPlaceRotatesBack) {
   Tensor y({s.rows, width}, x);
   for (const bool inverse : {false, true})
     rope_host({y.view(), test::view(positions), table.view(), y.view(), s.heads, s.d, s.interleaved, inverse},
@@ -74,15 +74,15 @@ TEST(RopeTableTest, Llama3ScalingKeepsShortWavesDividesLongOnesAndBlendsBetween)
   RopeFrequencies f{RopeFrequencies::Scaling::llama3, 500000.0f, 8.0f, 1.0f, 4.0f, 8192.0f};
   Tensor table = Tensor::unwritten({2, 128});
   rope_table_host({table.view(), f}, *test::pool());
-  const Vec plain = speeds(128, 500000.0);
-  int kept = 0, divided = 0, blended = 0;
+  const Vec plain = inv_freq(128, 500000.0);
+  int unscaled = 0, divided = 0, blended = 0;
   for (std::size_t i = 0; i < 64; ++i) {
     const double got = std::asin(table.values()[128 + 64 + i]);  // the angle at position 1
     const double wave = 2 * std::numbers::pi / plain[i];
     double want = plain[i] / 8.0;
     if (wave < 8192.0 / 4) {
       want = plain[i];
-      ++kept;
+      ++unscaled;
     } else if (wave > 8192.0) {
       ++divided;
     } else {
@@ -92,21 +92,21 @@ TEST(RopeTableTest, Llama3ScalingKeepsShortWavesDividesLongOnesAndBlendsBetween)
     }
     EXPECT_NEAR(got / want, 1.0, i == 0 ? 1e-4 : 1e-5) << i;
   }
-  EXPECT_GT(kept, 0);
+  EXPECT_GT(unscaled, 0);
   EXPECT_GT(divided, 0);
   EXPECT_GT(blended, 0);
 }
 
 // Peng et al. 2023 (arXiv 2309.00071), section 3.2, with the indices of the ramp rounded outwards as its
 // authors' code does.
-TEST(RopeTableTest, YarnKeepsWhatTurnsOftenDividesWhatHardlyTurnsAndScalesAll) {
+TEST(RopeTableTest, YarnKeepsHighFrequenciesDividesLowOnesAndScalesAll) {
   RopeFrequencies f;
   f.scaling = RopeFrequencies::Scaling::yarn;
   f.theta = 10000.0f;
   f.factor = 4.0f;
   f.original_positions = 4096.0f;
   f.attention_factor = 1.125f;
-  const Vec plain = speeds(128, 10000.0);
+  const Vec plain = inv_freq(128, 10000.0);
   const auto index = [](double turns) {
     return 128 * std::log(4096.0 / (turns * 2 * std::numbers::pi)) / (2 * std::log(10000.0));
   };

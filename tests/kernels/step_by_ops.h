@@ -9,25 +9,25 @@ namespace strata::test {
 
 /// What lamb keeps of a tensor between its passes: where both the ops and the host reach it.
 struct LambNorms {
-  double* master_leaves = nullptr;
-  double* direction_leaves = nullptr;
+  double* master_partials = nullptr;
+  double* direction_partials = nullptr;
   float* trust = nullptr;
 };
 
 /// One whole step of any optimizer by ops; done when it returns.
 inline void step_by_ops(Backend& backend, Stream& stream, const cpuopt::OptimizerParams& params,
-                        const cpuopt::UpdateBlock& block, std::int64_t n, cpuopt::Dither dither,
+                        const cpuopt::UpdateBlock& block, std::int64_t n, cpuopt::RoundingNoise noise,
                         const LambNorms& norms) {
-  const cpuopt::UpdateStep step = cpuopt::update_step(params);
-  must(kernels::update_async(backend, stream, {step, block, n, dither}));
+  const cpuopt::UpdateStep step = cpuopt::make_update_step(params);
+  must(kernels::update_async(backend, stream, {step, block, n, noise}));
   if (params.optimizer == cpuopt::Optimizer::lamb) {
-    const auto count = static_cast<std::size_t>(cpuopt::norm_leaves(n));
-    must(kernels::lamb_leaves_async(backend, stream,
-                                    {step, block, n, norms.master_leaves, norms.direction_leaves}));
+    const auto count = static_cast<std::size_t>(cpuopt::norm_partial_count(n));
+    must(kernels::lamb_partials_async(backend, stream,
+                                      {step, block, n, norms.master_partials, norms.direction_partials}));
     must(backend.synchronize(stream));
     *norms.trust =
-        cpuopt::lamb_trust(cpuopt::tree_sum(std::span<const double>(norms.master_leaves, count)),
-                           cpuopt::tree_sum(std::span<const double>(norms.direction_leaves, count)));
+        cpuopt::lamb_trust_ratio(cpuopt::tree_sum(std::span<const double>(norms.master_partials, count)),
+                                 cpuopt::tree_sum(std::span<const double>(norms.direction_partials, count)));
     must(kernels::lamb_apply_async(backend, stream, {step, block, n, norms.trust}));
   }
   must(backend.synchronize(stream));

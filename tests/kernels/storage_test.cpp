@@ -27,9 +27,9 @@ using test::Values;
 using test::Workspace;
 
 /// How a run keeps its values. All are representable in `precision`; the reference keeps them in f32.
-struct Kept {
+struct DtypeSetup {
   DType precision, activations, gradients;
-  bool sums_are_added_to;
+  bool accumulate_gradients;
   ThreadPool& pool;
 
   Tensor in(Shape shape, std::uint64_t seed, double scale = 1.0) const {
@@ -40,17 +40,17 @@ struct Kept {
   Tensor stat(Shape shape) const { return Tensor::unwritten(shape); }
   /// A parameter's gradient, with something in it to add to if that is asked for.
   Tensor gradient(Shape shape, std::uint64_t seed) const {
-    return sums_are_added_to ? Tensor(shape, Values(seed).floats(shape.n_elems()), gradients)
-                             : Tensor::unwritten(shape, gradients);
+    return accumulate_gradients ? Tensor(shape, Values(seed).floats(shape.n_elems()), gradients)
+                                : Tensor::unwritten(shape, gradients);
   }
 };
 
 struct Case {
   const char* name;
-  std::vector<Tensor> (*run)(const Kept& k);
+  std::vector<Tensor> (*run)(const DtypeSetup& k);
 };
 
-std::vector<Tensor> elementwise_case(const Kept& k) {
+std::vector<Tensor> elementwise_case(const DtypeSetup& k) {
   const Shape flat = {50001}, gates = {300, 200}, gated = {300, 100};
   Tensor x = k.in(flat, 1, 8.0), dy = k.in(flat, 2), gate_up = k.in(gates, 3, 8.0), dgated = k.in(gated, 4);
   Tensor gelu = k.out(flat), dgelu = gelu, relu = gelu, drelu = gelu, sum = gelu, filled = gelu;
@@ -66,25 +66,25 @@ std::vector<Tensor> elementwise_case(const Kept& k) {
   return {gelu, dgelu, relu, drelu, sum, filled, swiglu, dswiglu};
 }
 
-std::vector<Tensor> embedding_case(const Kept& k) {
+std::vector<Tensor> embedding_case(const DtypeSetup& k) {
   auto ids = Values(1).below(600, 48);
   Tensor table = k.in({50, 597}, 2), dx = k.in({600, 597}, 3), x = k.out({600, 597});
   Tensor dtable = k.gradient({50, 597}, 4);
   embedding_forward_host({test::view(ids), table.view(), x.view(), 2}, k.pool);
   Workspace workspace(embedding_backward_workspace_bytes(600, 50));
   embedding_backward_host(
-      {test::view(ids), dx.view(), dtable.view(), 2, k.sums_are_added_to, workspace.view()}, k.pool);
+      {test::view(ids), dx.view(), dtable.view(), 2, k.accumulate_gradients, workspace.view()}, k.pool);
   return {x, dtable};
 }
 
-std::vector<Tensor> layernorm_case(const Kept& k) {
+std::vector<Tensor> layernorm_case(const DtypeSetup& k) {
   const Shape shape = {700, 99}, h = {99}, rows = {700};
   Tensor x = k.in(shape, 1, 3.0), w = k.in(h, 2), b = k.in(h, 3), dy = k.in(shape, 4), y = k.out(shape);
   Tensor mean = k.stat(rows), rstd = mean, dx = k.in(shape, 5), written = dy;
   layernorm_forward_host({x.view(), w.view(), b.view(), y.view(), mean.view(), rstd.view()}, k.pool);
   Tensor dw = k.gradient(h, 6), db = k.gradient(h, 7), dw2 = dw, db2 = db;
   Workspace workspace(layernorm_backward_workspace_bytes(700, 99));
-  const bool add = k.sums_are_added_to;
+  const bool add = k.accumulate_gradients;
   layernorm_backward_host({x.view(), w.view(), mean.view(), rstd.view(), dy.view(), dx.view(), dw.view(),
                            db.view(), add, add, workspace.view(), dx.view()},
                           k.pool);
@@ -94,53 +94,53 @@ std::vector<Tensor> layernorm_case(const Kept& k) {
   return {y, mean, rstd, dx, dw, db, written, dw2, db2};
 }
 
-std::vector<Tensor> rmsnorm_case(const Kept& k) {
+std::vector<Tensor> rmsnorm_case(const DtypeSetup& k) {
   const Shape shape = {700, 99}, h = {99};
   Tensor x = k.in(shape, 1, 3.0), w = k.in(h, 2), dy = k.in(shape, 3), y = k.out(shape), rstd = k.stat({700});
   rmsnorm_forward_host({x.view(), w.view(), y.view(), rstd.view(), 1e-6f}, k.pool);
   Tensor dx = k.out(shape), dw = k.gradient(h, 4), joined = k.in(shape, 5), dw2 = dw;
   Workspace workspace(rmsnorm_backward_workspace_bytes(700, 99));
   rmsnorm_backward_host({x.view(), w.view(), rstd.view(), dy.view(), dx.view(), dw.view(),
-                         k.sums_are_added_to, workspace.view()},
+                         k.accumulate_gradients, workspace.view()},
                         k.pool);
   rmsnorm_backward_host({x.view(), w.view(), rstd.view(), dy.view(), joined.view(), dw2.view(),
-                         k.sums_are_added_to, workspace.view(), joined.view()},
+                         k.accumulate_gradients, workspace.view(), joined.view()},
                         k.pool);
   return {y, rstd, dx, dw, joined, dw2};
 }
 
-std::vector<Tensor> no_rows_case(const Kept& k) {  // sums of nothing
+std::vector<Tensor> no_rows_case(const DtypeSetup& k) {  // sums of nothing
   Tensor x = k.in({0, 20}, 1), w = k.in({20}, 2), dw = k.gradient({20}, 3), db = k.gradient({20}, 4);
   Tensor rstd = k.stat({0});
   Workspace workspace(rmsnorm_backward_workspace_bytes(0, 20));
-  rmsnorm_backward_host(
-      {x.view(), w.view(), rstd.view(), x.view(), x.view(), dw.view(), k.sums_are_added_to, workspace.view()},
-      k.pool);
-  linear_backward_bias_host({x.view(), db.view(), k.sums_are_added_to, workspace.view()}, k.pool);
+  rmsnorm_backward_host({x.view(), w.view(), rstd.view(), x.view(), x.view(), dw.view(),
+                         k.accumulate_gradients, workspace.view()},
+                        k.pool);
+  linear_backward_bias_host({x.view(), db.view(), k.accumulate_gradients, workspace.view()}, k.pool);
   return {dw, db};
 }
 
-std::vector<Tensor> heads_case(const Kept& k) {
+std::vector<Tensor> heads_case(const DtypeSetup& k) {
   const std::int64_t rows = 600, d = 18, width = 7 * d;
   Tensor qkv = k.in({rows, width}, 1, 3.0), q = k.in({d}, 2), kw = k.in({d}, 3), dy = k.in({rows, width}, 4);
-  Tensor y = k.out({rows, width}), rstd = k.stat({rows * 5}), turned = y, other = y, dx = y;
+  Tensor y = k.out({rows, width}), rstd = k.stat({rows * 5}), rotated = y, other = y, dx = y;
   qk_norm_forward_host({qkv.view(), q.view(), kw.view(), y.view(), rstd.view(), 3, 2, 1e-6f}, k.pool);
   std::vector<std::int32_t> positions(static_cast<std::size_t>(rows));
   positions_host({{}, test::view(positions), 100}, k.pool);
   Tensor table = k.stat({100, 16});
   rope_table_host({table.view(), {}}, k.pool);
-  rope_host({qkv.view(), test::view(positions), table.view(), turned.view(), 5, d, false, false}, k.pool);
+  rope_host({qkv.view(), test::view(positions), table.view(), rotated.view(), 5, d, false, false}, k.pool);
   rope_host({qkv.view(), test::view(positions), table.view(), other.view(), 5, d, true, true}, k.pool);
   Tensor dq = k.gradient({d}, 5), dk = k.gradient({d}, 6);
   Workspace workspace(qk_norm_backward_workspace_bytes(rows, d, d));
-  const bool add = k.sums_are_added_to;
+  const bool add = k.accumulate_gradients;
   qk_norm_backward_host({qkv.view(), q.view(), kw.view(), rstd.view(), dy.view(), dx.view(), dq.view(),
                          dk.view(), 3, 2, add, add, workspace.view()},
                         k.pool);
-  return {y, rstd, turned, other, dx, dq, dk};
+  return {y, rstd, rotated, other, dx, dq, dk};
 }
 
-std::vector<Tensor> cross_entropy_of(const Kept& k, std::int64_t vocab, double scale) {
+std::vector<Tensor> cross_entropy_of(const DtypeSetup& k, std::int64_t vocab, double scale) {
   const Shape rows = {90};
   auto targets = Values(1).below(90, vocab);
   targets[7] = -1;
@@ -153,11 +153,11 @@ std::vector<Tensor> cross_entropy_of(const Kept& k, std::int64_t vocab, double s
                               k.pool);
   return {losses, lse, mean, dlogits, logits};
 }
-std::vector<Tensor> cross_entropy_case(const Kept& k) { return cross_entropy_of(k, 5003, 30.0); }
+std::vector<Tensor> cross_entropy_case(const DtypeSetup& k) { return cross_entropy_of(k, 5003, 30.0); }
 // Here a target has a good part of the probability, so that its entry is a true difference.
-std::vector<Tensor> few_classes_case(const Kept& k) { return cross_entropy_of(k, 7, 2.0); }
+std::vector<Tensor> few_classes_case(const DtypeSetup& k) { return cross_entropy_of(k, 7, 2.0); }
 
-std::vector<Tensor> attention_case(const Kept& k) {
+std::vector<Tensor> attention_case(const DtypeSetup& k) {
   const std::int64_t tokens = 3 * 140, d = 12, width = 8 * d;
   const AttentionHeads heads{4, 2, 140, true, true};
   std::vector<std::int32_t> starts(static_cast<std::size_t>(tokens));
@@ -175,15 +175,15 @@ std::vector<Tensor> attention_case(const Kept& k) {
   return {out, lse, dqkv};
 }
 
-std::vector<Tensor> bias_case(const Kept& k) {
+std::vector<Tensor> bias_case(const DtypeSetup& k) {
   Tensor dy = k.in({300, 520}, 1), db = k.gradient({520}, 2);
   Workspace workspace(linear_backward_bias_workspace_bytes(300, 520));
-  linear_backward_bias_host({dy.view(), db.view(), k.sums_are_added_to, workspace.view()}, k.pool);
+  linear_backward_bias_host({dy.view(), db.view(), k.accumulate_gradients, workspace.view()}, k.pool);
   return {db};
 }
 
 // One op with its tensors kept in 16 bits, its gradients in f32 or as they are.
-struct Stored {
+struct StorageCase {
   Case op;
   DType storage;
   bool f32_gradients;
@@ -197,8 +197,8 @@ struct Stored {
   }
 };
 
-std::vector<Stored> all_stored() {
-  std::vector<Stored> all;
+std::vector<StorageCase> all_storage_cases() {
+  std::vector<StorageCase> all;
   for (const Case& op :
        {Case{"elementwise", &elementwise_case}, Case{"embedding", &embedding_case},
         Case{"layernorm", &layernorm_case}, Case{"rmsnorm", &rmsnorm_case}, Case{"no_rows", &no_rows_case},
@@ -218,7 +218,7 @@ void expect_same_bits(const std::vector<Tensor>& got, const std::vector<Tensor>&
 
 TEST(StorageTest, GivesTheF32ResultRoundedOnce) {
   const auto pool = test::pool();
-  for (const Stored& stored : all_stored()) {
+  for (const StorageCase& stored : all_storage_cases()) {
     SCOPED_TRACE(stored.name());
     const std::vector<Tensor> got = stored.run(stored.storage, *pool), want = stored.run(DType::f32, *pool);
     ASSERT_EQ(got.size(), want.size());
@@ -233,7 +233,7 @@ TEST(StorageTest, GivesTheF32ResultRoundedOnce) {
 }
 
 TEST(StorageTest, NeitherThreadsNorInstructionSetsChangeABit) {
-  for (const Stored& stored : all_stored()) {
+  for (const StorageCase& stored : all_storage_cases()) {
     SCOPED_TRACE(stored.name());
     const std::vector<Tensor> want = stored.run(stored.storage, *test::pool(1));
     expect_same_bits(stored.run(stored.storage, *test::pool(3)), want, "3 threads");

@@ -14,7 +14,7 @@ inline std::vector<cpuopt::CpuIsa> supported_isas() {
   return out;
 }
 
-/// Runs bodies with one instruction set for its lifetime.
+/// Runs kernels with one instruction set for its lifetime.
 class IsaScope {
  public:
   explicit IsaScope(cpuopt::CpuIsa isa) : before_(cpuopt::active_isa()) { must(cpuopt::use_isa(isa)); }

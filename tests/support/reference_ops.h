@@ -211,16 +211,16 @@ inline Vec plus(Vec weight, double offset) {
 // --------------------------------------------------------------------------------------------
 
 /// Turns `n` elements of the first `heads` heads of d; pair i of n / 2 by position * speeds[i].
-inline Vec rope_forward(const Vec& x, const Ints& positions, const Vec& speeds, std::size_t heads,
+inline Vec rope_forward(const Vec& x, const Ints& positions, const Vec& inv_freq, std::size_t heads,
                         std::size_t d, bool interleaved) {
-  const std::size_t width = positions.empty() ? 0 : x.size() / positions.size(), n = speeds.size();
+  const std::size_t width = positions.empty() ? 0 : x.size() / positions.size(), n = inv_freq.size();
   Vec y = x;
   for (std::size_t t = 0; t < positions.size(); ++t)
     for (std::size_t head = 0; head < heads; ++head)
       for (std::size_t i = 0; i < n; ++i) {
         const std::size_t at = t * width + head * d;
         const std::size_t a = at + (interleaved ? 2 * i : i), b = at + (interleaved ? 2 * i + 1 : i + n);
-        const double angle = positions[t] * speeds[i];
+        const double angle = positions[t] * inv_freq[i];
         y[a] = x[a] * std::cos(angle) - x[b] * std::sin(angle);
         y[b] = x[b] * std::cos(angle) + x[a] * std::sin(angle);
       }

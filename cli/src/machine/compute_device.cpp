@@ -1,7 +1,7 @@
 #include "machine/compute_device.h"
 
 #include <strata/kernels/bf16_gemm.h>
-#include <strata/kernels/cuda_products.h>
+#include <strata/kernels/cublaslt_algorithms.h>
 #include <strata/runtime/cuda_backend.h>
 #include <strata/runtime/host_backend.h>
 #include <strata/runtime/str.h>
@@ -39,8 +39,8 @@ Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendNe
 std::string products_of(const std::string& backend, const std::string& dtype, const std::string& attention) {
   if (backend == "cuda") {
     const auto device = compute_device(backend);
-    const auto cudnn = attention == "cudnn" ? kernels::cuda_cudnn() : Result<std::string>("");
-    return str(kernels::cuda_products(), attention == "cudnn" ? ", " : "",
+    const auto cudnn = attention == "cudnn" ? kernels::cudnn_version() : Result<std::string>("");
+    return str(kernels::cublaslt_version(), attention == "cudnn" ? ", " : "",
                cudnn.has_value() ? *cudnn : "no cuDNN", " on ",
                device.has_value() ? device->name : std::string("no GPU"));
   }
@@ -55,7 +55,7 @@ std::string title_of(const std::string& products) { return str("# ", products, "
 }  // namespace
 
 std::string record_of_products(const std::string& products) {
-  return title_of(products) + kernels::cuda_product_choices() + kernels::cuda_attention_choices();
+  return title_of(products) + kernels::cuda_gemm_algorithms() + kernels::cuda_attention_plans();
 }
 
 Result<bool> make_products_as_in(const std::string& file, const std::string& products, Io& io) {
@@ -63,8 +63,8 @@ Result<bool> make_products_as_in(const std::string& file, const std::string& pro
   if (!io.exists(file)) return true;
   STRATA_TRY_ASSIGN(const std::string text, read_text(io, file, kMost));
   if (!text.starts_with(title_of(products))) return false;
-  STRATA_TRY(kernels::use_cuda_product_choices(text).annotate(file));
-  STRATA_TRY(kernels::use_cuda_attention_choices(text).annotate(file));
+  STRATA_TRY(kernels::use_cuda_gemm_algorithms(text).annotate(file));
+  STRATA_TRY(kernels::use_cuda_attention_plans(text).annotate(file));
   return true;
 }
 

@@ -29,9 +29,9 @@ std::string forecast_text(const Forecast& f, const MachineProfile& machine, doub
 std::string unpriced_text(const LoweredProgram& program, const MachineProfile& machine) {
   bool wgmma = false, cudnn = false, fp8 = false;
   for (const LoweredInstr& instr : program.code) {
-    wgmma = wgmma || instr.attrs.by == kernels::AttentionBy::groups;
-    cudnn = cudnn || instr.attrs.by == kernels::AttentionBy::cudnn;
-    fp8 = fp8 || instr.op == Op::fp8_product;
+    wgmma = wgmma || instr.attrs.backend == kernels::AttentionBackend::wgmma;
+    cudnn = cudnn || instr.attrs.backend == kernels::AttentionBackend::cudnn;
+    fp8 = fp8 || instr.op == Op::fp8_gemm;
   }
   std::string text;
   const char* const mend = machine.computes_on_cores ? "" : " (strata bench --choices measures it)";

@@ -4,7 +4,7 @@
 #include <array>
 
 #include <strata/kernels/attention.h>
-#include <strata/kernels/cuda_products.h>
+#include <strata/kernels/cublaslt_algorithms.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/fp8.h>
 #include <strata/kernels/layernorm.h>
@@ -22,7 +22,7 @@ Status measure_products(MeasureRig& rig, bool quick, MachineProfile& p) {
       STRATA_TRY_ASSIGN(const TensorView y, rig.tensor({m, n}, dtype));
       BufferView scratch;
       if (rig.is_gpu()) {
-        STRATA_TRY_ASSIGN(scratch, rig.memory(MemoryKind::device, kernels::product_workspace_bytes(m, n)));
+        STRATA_TRY_ASSIGN(scratch, rig.memory(MemoryKind::device, kernels::gemm_workspace_bytes(m, n)));
       }
       STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
         return kernels::linear_forward_async(rig.backend(), rig.compute(),
@@ -38,10 +38,10 @@ Status measure_products(MeasureRig& rig, bool quick, MachineProfile& p) {
 namespace {
 
 // Forward, causal: half of the products of a full one.
-Result<double> attention_rate(MeasureRig& rig, kernels::AttentionBy by) {
+Result<double> attention_rate(MeasureRig& rig, kernels::AttentionBackend by) {
   const MeasureSizes& of = rig.sizes();
   const std::int64_t width = of.heads * of.head_dim;
-  const kernels::AttentionHeads shape{.heads = of.heads, .kv_heads = of.heads, .seq = of.seq, .by = by};
+  const kernels::AttentionHeads shape{.heads = of.heads, .kv_heads = of.heads, .seq = of.seq, .backend = by};
   STRATA_TRY_ASSIGN(const TensorView qkv, rig.tensor({of.tokens, 3 * width}, DType::bf16));
   STRATA_TRY_ASSIGN(const TensorView out, rig.tensor({of.tokens, width}, DType::bf16));
   STRATA_TRY_ASSIGN(const TensorView lse, rig.tensor({of.tokens * of.heads}, DType::f32));
@@ -71,21 +71,21 @@ Status measure_fp8_products(MeasureRig& rig, MachineProfile& p) {
       STRATA_TRY(rig.backend().synchronize(rig.compute()));
       return view;
     };
-    TensorView a_inverse, b_inverse;
-    STRATA_TRY_ASSIGN(const TensorView a, codes(m, a_inverse));
-    STRATA_TRY_ASSIGN(const TensorView b, codes(n, b_inverse));
+    TensorView a_scale_inv, b_scale_inv;
+    STRATA_TRY_ASSIGN(const TensorView a, codes(m, a_scale_inv));
+    STRATA_TRY_ASSIGN(const TensorView b, codes(n, b_scale_inv));
     STRATA_TRY_ASSIGN(const TensorView c, rig.tensor({m, n}, DType::bf16));
     STRATA_TRY_ASSIGN(const BufferView scratch,
-                      rig.memory(MemoryKind::device, kernels::product_workspace_bytes(m, n)));
+                      rig.memory(MemoryKind::device, kernels::gemm_workspace_bytes(m, n)));
     STRATA_TRY_ASSIGN(const double s, rig.computing([&] {
-      return kernels::fp8_product_async(rig.backend(), rig.compute(),
-                                        {.a = a,
-                                         .a_inverse = a_inverse,
-                                         .b = b,
-                                         .b_inverse = b_inverse,
-                                         .bias = {},
-                                         .c = c,
-                                         .workspace = scratch});
+      return kernels::fp8_gemm_async(rig.backend(), rig.compute(),
+                                     {.a = a,
+                                      .a_scale_inv = a_scale_inv,
+                                      .b = b,
+                                      .b_scale_inv = b_scale_inv,
+                                      .bias = {},
+                                      .c = c,
+                                      .workspace = scratch});
     }));
     rates.push_back(2.0 * size * static_cast<double>(n) * static_cast<double>(n) / s);
     rig.forget();
@@ -94,28 +94,28 @@ Status measure_fp8_products(MeasureRig& rig, MachineProfile& p) {
   return {};
 }
 Status measure_wgmma(MeasureRig& rig, MachineProfile& p) {
-  STRATA_TRY_ASSIGN(p.wgmma_attention_flops_per_s, attention_rate(rig, kernels::AttentionBy::groups));
+  STRATA_TRY_ASSIGN(p.wgmma_attention_flops_per_s, attention_rate(rig, kernels::AttentionBackend::wgmma));
   return {};
 }
 Status measure_cudnn(MeasureRig& rig, MachineProfile& p) {
-  STRATA_TRY_ASSIGN(p.cudnn_attention_flops_per_s, attention_rate(rig, kernels::AttentionBy::cudnn));
+  STRATA_TRY_ASSIGN(p.cudnn_attention_flops_per_s, attention_rate(rig, kernels::AttentionBackend::cudnn));
   return {};
 }
 
 }  // namespace
 
 Status measure_attention(MeasureRig& rig, MachineProfile& p) {
-  STRATA_TRY_ASSIGN(p.attention_flops_per_s, attention_rate(rig, kernels::AttentionBy::warps));
+  STRATA_TRY_ASSIGN(p.attention_flops_per_s, attention_rate(rig, kernels::AttentionBackend::mma));
   return {};
 }
 
 std::vector<MeasuredChoice> choices_of(const MeasureRig& rig) {
   std::vector<MeasuredChoice> choices;
   if (!rig.is_gpu()) return choices;
-  if (rig.device().compute_capability >= kernels::kOldestFp8Gpu)
+  if (rig.device().compute_capability >= kernels::kMinFp8ComputeCapability)
     choices.push_back({"products of eight bits", &measure_fp8_products});
-  if (kernels::cuda_cudnn().has_value()) choices.push_back({"attention by cuDNN", &measure_cudnn});
-  if (kernels::cuda_attends_by_groups()) choices.push_back({"attention by wgmma", &measure_wgmma});
+  if (kernels::cudnn_version().has_value()) choices.push_back({"attention by cuDNN", &measure_cudnn});
+  if (kernels::cuda_has_wgmma()) choices.push_back({"attention by wgmma", &measure_wgmma});
   return choices;
 }
 

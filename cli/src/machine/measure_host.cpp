@@ -31,7 +31,7 @@ class UpdateJob {
     params.lr = 1e-4;
     UpdateJob job;
     job.n_ = n;
-    job.step_ = cpuopt::update_step(params);
+    job.step_ = cpuopt::make_update_step(params);
     job.all_ = {.layout = cpuopt::MasterLayout::bf16_split,
                 .states = format,
                 .grad = DType::bf16,
@@ -48,7 +48,7 @@ class UpdateJob {
       in_pieces(pool, n_, [&](std::int64_t first, std::int64_t count) {
         cpuopt::UpdateBlock block = all_.at(first);
         block.index = static_cast<std::uint32_t>(first);
-        cpuopt::update_block(step_, block, count, cpuopt::dither_of(1, 0, 1, first));
+        cpuopt::update_block(step_, block, count, cpuopt::rounding_noise(1, 0, 1, first));
       });
       return Status::ok();
     }));

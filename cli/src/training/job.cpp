@@ -11,7 +11,7 @@
 #include <strata/engine/plan_search.h>
 #include <strata/kernels/attention.h>
 #include <strata/kernels/bf16_gemm.h>
-#include <strata/kernels/cuda_products.h>
+#include <strata/kernels/cublaslt_algorithms.h>
 #include <strata/kernels/fp8.h>
 #include <strata/model/decoder.h>
 #include <strata/model/hf/folder.h>
@@ -111,18 +111,19 @@ Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* mac
     STRATA_TRY_ASSIGN(device, compute_device(c.memory.backend));
   }
   STRATA_TRY(decide_memory(loaded, machine, device));
-  if (c.train.fp8 && device.kind == DeviceKind::cuda && device.compute_capability < kernels::kOldestFp8Gpu)
+  if (c.train.fp8 && device.kind == DeviceKind::cuda &&
+      device.compute_capability < kernels::kMinFp8ComputeCapability)
     return Status::error(
         Code::unsupported,
         str("train.fp8 = true: ", device.name, " has compute capability ", device.compute_capability / 10,
             ".", device.compute_capability % 10, "; products of eight bits need 8.9"));
-  if (c.train.attention == "wgmma" && device.kind == DeviceKind::cuda && !kernels::cuda_attends_by_groups())
+  if (c.train.attention == "wgmma" && device.kind == DeviceKind::cuda && !kernels::cuda_has_wgmma())
     return Status::error(Code::unsupported,
                          str("train.attention = wgmma: ", device.name, " has compute capability ",
                              device.compute_capability / 10, ".", device.compute_capability % 10,
                              "; wgmma is of 9.0 alone, and of builds with 90a in CMAKE_CUDA_ARCHITECTURES"));
   if (c.train.attention == "cudnn" && device.kind == DeviceKind::cuda)
-    STRATA_TRY(kernels::cuda_cudnn().status().annotate("train.attention = cudnn"));
+    STRATA_TRY(kernels::cudnn_version().status().annotate("train.attention = cudnn"));
   if (machine == nullptr) STRATA_TRY(settle_bf16_gemm(loaded));
   if (c.train.dtype == "auto" && c.train.fp8) {
     c.train.dtype = "bf16";

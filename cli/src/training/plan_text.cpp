@@ -70,10 +70,10 @@ std::string attention_text(const LoweredProgram& train) {
   const auto by = [&](Op op) {
     for (const LoweredInstr& instr : train.code)
       if (instr.op == op) return instr.attrs.by;
-    return kernels::AttentionBy::warps;
+    return kernels::AttentionBackend::mma;
   };
-  const kernels::AttentionBy forward = by(Op::attention), backward = by(Op::attention_backward);
-  if (forward == kernels::AttentionBy::warps && backward == forward) return "";
+  const kernels::AttentionBackend forward = by(Op::attention), backward = by(Op::attention_backward);
+  if (forward == kernels::AttentionBackend::mma && backward == forward) return "";
   return str(", attention by ", to_string(forward),
              backward == forward ? "" : str(" and backward by ", to_string(backward)));
 }

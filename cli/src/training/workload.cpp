@@ -210,11 +210,11 @@ Status no_fp8(const TrainConfig& config) {
                            " tokens, model.hidden = ", model.hidden, ", model.ffn = ", model.ffn));
 }
 
-kernels::AttentionBy asked_to_attend(const TrainConfig& config) {
-  if (config.memory.backend != "cuda") return kernels::AttentionBy::warps;
-  return config.train.attention == "wgmma"   ? kernels::AttentionBy::groups
-         : config.train.attention == "cudnn" ? kernels::AttentionBy::cudnn
-                                             : kernels::AttentionBy::warps;
+kernels::AttentionBackend asked_to_attend(const TrainConfig& config) {
+  if (config.memory.backend != "cuda") return kernels::AttentionBackend::mma;
+  return config.train.attention == "wgmma"   ? kernels::AttentionBackend::wgmma
+         : config.train.attention == "cudnn" ? kernels::AttentionBackend::cudnn
+                                             : kernels::AttentionBackend::mma;
 }
 
 // Also on a host, which multiplies as ever: what a GPU would refuse could not be gone on with on one.
@@ -227,13 +227,16 @@ Status attends_so(const TrainConfig& config) {
       .kv_heads = d.kv_heads,
       .seq = d.seq,
       .alibi = d.position == DecoderConfig::Position::alibi,
-      .by = config.train.attention == "cudnn" ? kernels::AttentionBy::cudnn : kernels::AttentionBy::groups,
+      .backend = config.train.attention == "cudnn" ? kernels::AttentionBackend::cudnn
+                                                   : kernels::AttentionBackend::wgmma,
       .window = std::count(d.sliding.begin(), d.sliding.end(), false) == 0 && d.window < d.seq ? d.window : 0,
       .softcap = d.score_softcap,
       .scale = own_scale ? 1 / std::sqrt(d.query_scalar) : 0};
-  const bool packed = config.data.packing == "pack", of_cudnn = heads.by == kernels::AttentionBy::cudnn;
+  const bool packed = config.data.packing == "pack",
+             of_cudnn = heads.backend == kernels::AttentionBackend::cudnn;
   const std::int64_t tokens = config.train.micro_batch * d.seq;
-  if (kernels::attended_by(heads, tokens, compute_dtype(config), d.head_dim, packed, false) == heads.by)
+  if (kernels::effective_attention_backend(heads, tokens, compute_dtype(config), d.head_dim, packed, false) ==
+      heads.backend)
     return {};
   const std::string with = str(d.head_dim, " values in ", to_string(compute_dtype(config)));
   if (!of_cudnn)
@@ -259,7 +262,7 @@ Program fit_to_backend(Program program, const TrainConfig& config) {
   if (config.train.fp8) program = use_fp8(std::move(program));
   program = fuse_adds(std::move(program));
   if (config.memory.backend != "cuda") return program;
-  program = attend_by(std::move(program), asked_to_attend(config));
+  program = select_attention_backend(std::move(program), asked_to_attend(config));
   return give_product_workspaces(std::move(program));
 }
 
@@ -277,7 +280,7 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
   STRATA_TRY_ASSIGN(set.train, derive_backward(std::move(forward), "loss"));
   if (config.train.fp8) {
     set.train = use_fp8(std::move(set.train));
-    if (!has_op(set.train, Op::fp8_product)) return no_fp8(config);
+    if (!has_op(set.train, Op::fp8_gemm)) return no_fp8(config);
   }
   set.train = recompute_regions(std::move(set.train), activations.recompute);
   if (activations.by_layer) set.train = in_layer_order(set.train, config.train.grad_accum);

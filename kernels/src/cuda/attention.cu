@@ -92,7 +92,7 @@ struct Tiled {
 bool is_flash(const TensorView& qkv, const AttentionHeads& heads) {
   return heads.softcap == 0 &&
          detail::takes_flash_attention(
-             qkv.dtype, detail::row_length(qkv) / (heads.heads + 2 * heads.kv_heads), heads.by);
+             qkv.dtype, detail::row_length(qkv) / (heads.heads + 2 * heads.kv_heads), heads.backend);
 }
 
 // Heads that cuDNN is asked for and takes.
@@ -103,8 +103,8 @@ bool is_cudnn(const Args& a, bool backward) {
   if (reinterpret_cast<std::uintptr_t>(a.workspace.data) % 256 != 0 ||
       reinterpret_cast<std::uintptr_t>(a.lse.data) % 16 != 0)
     return false;
-  return !detail::is_given(a.doc_start) &&
-         detail::cudnn_takes(
+  return !detail::is_present(a.doc_start) &&
+         detail::cudnn_supports(
              detail::cudnn_attention(backward, detail::row_count(a.qkv), a.shape, a.qkv.dtype, d), a.shape);
 }
 

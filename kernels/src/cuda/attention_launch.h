@@ -29,7 +29,7 @@ template <class T, class Args>
 AttentionView<T> attention_view(const Args& a) {
   const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
   return {a.qkv.template as<T>(),
-          is_given(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr,
+          is_present(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr,
           a.shape.heads,
           a.shape.kv_heads,
           d,

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include <strata/kernels/cuda_products.h>
+#include <strata/kernels/cublaslt_algorithms.h>
 #include <strata/runtime/str.h>
 
 namespace strata::kernels::detail {
@@ -54,7 +54,7 @@ Result<const BlasLt*> blas_lt() {
 namespace strata::kernels {
 
 // The version is major * 10000 + minor * 100 + patch (cuBLAS's documentation).
-std::string cuda_products() {
+std::string cublaslt_version() {
   const auto lt = detail::blas_lt();
   if (!lt.has_value()) return "no cuBLASLt";
   const std::size_t version = (*lt)->version();

@@ -78,8 +78,8 @@ Status cached_attention(Backend&, Stream& stream, const CachedAttentionArgs& a) 
   store_rows<<<detail::blocks_of(rows * v.kv_heads * v.d, kThreads), kThreads, 0, queue>>>(v);
   STRATA_CUDA_TRY(cudaGetLastError());
   const float scale = attention_scale({.scale = a.shape.scale}, v.d);
-  attend<<<static_cast<unsigned>(detail::cached_attention_lanes(rows, v.kv_heads)), kThreads, 0, queue>>>(
-      v, slopes, scale, reinterpret_cast<float*>(a.workspace.data), capacity);
+  attend<<<static_cast<unsigned>(detail::cached_attention_scratch_slots(rows, v.kv_heads)), kThreads, 0,
+           queue>>>(v, slopes, scale, reinterpret_cast<float*>(a.workspace.data), capacity);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }

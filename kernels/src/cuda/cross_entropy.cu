@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kThreads) losses_and_gradients(detail::LossRow
   const auto scale = static_cast<float>(static_cast<double>(a.factor) / (divisor > 0 ? divisor : 1.0));
   const std::int64_t t = blockIdx.x;
   const float* row = a.logits + t * a.vocab;
-  T* out = reinterpret_cast<T*>(a.kept) + t * a.vocab;
+  T* out = reinterpret_cast<T*>(a.dlogits) + t * a.vocab;
   const std::int32_t target = a.targets[t];
   const float l = lse_of_row(row, a.vocab);
   if (threadIdx.x == 0) a.losses[t] = loss_of(row, target, l);
@@ -185,7 +185,7 @@ Status cross_entropy_forward(Backend&, Stream& stream, const CrossEntropyForward
           a.logits.as<T>(), targets, a.losses.as<float>(), a.lse.as<float>(), vocab);
     }));
   return detail::mean_of_losses(a.losses.as<float>(), targets,
-                                detail::is_given(a.divisor) ? a.divisor.as<float>() : nullptr,
+                                detail::is_present(a.divisor) ? a.divisor.as<float>() : nullptr,
                                 a.mean_loss.as<float>(), rows, queue);
 }
 
@@ -196,8 +196,8 @@ Status cross_entropy_backward(Backend&, Stream& stream, const CrossEntropyBackwa
   return launch_stored(a.logits.dtype, [&]<class T>(std::type_identity<T>) {
     row_gradients<<<static_cast<unsigned>(rows), kThreads, 0, queue>>>(
         a.logits.as<T>(), a.targets.as<std::int32_t>(), a.lse.as<float>(),
-        detail::is_given(a.divisor) ? a.divisor.as<float>() : nullptr, a.dlogits.as<T>(), a.scale,
-        a.divide_by_counted, rows, vocab);
+        detail::is_present(a.divisor) ? a.divisor.as<float>() : nullptr, a.dlogits.as<T>(), a.scale,
+        a.mean_reduction, rows, vocab);
   });
 }
 

@@ -14,11 +14,11 @@
 #include <unordered_map>
 #include <utility>
 
-#include <strata/kernels/cuda_products.h>
+#include <strata/kernels/cublaslt_algorithms.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/thread_annotations.h>
 
-#include "cuda/attention_choices.h"
+#include "cuda/attention_plans.h"
 #include "cuda/cuda_error.h"
 #include "rows.h"
 
@@ -163,17 +163,17 @@ class Graphs {
     return Status::ok();
   }
 
-  std::vector<AttentionChoice> choices() STRATA_EXCLUDES(mutex_) {
+  std::vector<AttentionPlan> choices() STRATA_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    std::vector<AttentionChoice> all;
+    std::vector<AttentionPlan> all;
     std::map<CudnnAttention, std::string> plans = recorded_;
     for (const auto& [where, plan] : names_) plans[where.second] = plan;
     for (const auto& [of, plan] : plans) all.push_back({of, plan});
     return all;
   }
-  void use(const std::vector<AttentionChoice>& choices) STRATA_EXCLUDES(mutex_) {
+  void use(const std::vector<AttentionPlan>& choices) STRATA_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    for (const AttentionChoice& choice : choices) recorded_[choice.of] = choice.plan;
+    for (const AttentionPlan& choice : choices) recorded_[choice.of] = choice.plan;
   }
 
   static Graphs& of_process() {
@@ -189,7 +189,7 @@ class Graphs {
 
   // The first of cuDNN's plans that does with the scratch, or the one that another run had.
   Result<Graph> build(const CudnnAttention& a, cudnnHandle_t handle, int device) STRATA_REQUIRES(mutex_) {
-    const std::int64_t most = cudnn_bytes(a);
+    const std::int64_t most = cudnn_workspace_bytes(a);
     int major = 0, minor = 0;
     STRATA_CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     STRATA_CUDA_TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
@@ -280,14 +280,13 @@ Result<CudnnPlan> cudnn_plan(const CudnnAttention& a, std::string_view gpu) try 
 
 namespace strata::kernels {
 
-Result<std::string> cuda_cudnn() {
+Result<std::string> cudnn_version() {
   STRATA_TRY(detail::load());
   return str("cuDNN ", detail::version_text(detail::fe::detail::get_backend_version()));
 }
-std::string cuda_attention_choices() { return detail::to_text(detail::Graphs::of_process().choices()); }
-Status use_cuda_attention_choices(std::string_view text) {
-  STRATA_TRY_ASSIGN(const std::vector<detail::AttentionChoice> choices,
-                    detail::parse_attention_choices(text));
+std::string cuda_attention_plans() { return detail::to_text(detail::Graphs::of_process().choices()); }
+Status use_cuda_attention_plans(std::string_view text) {
+  STRATA_TRY_ASSIGN(const std::vector<detail::AttentionPlan> choices, detail::parse_attention_plans(text));
   detail::Graphs::of_process().use(choices);
   return Status::ok();
 }

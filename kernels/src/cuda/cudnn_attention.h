@@ -8,13 +8,13 @@
 #include <strata/kernels/attention.h>
 #include <strata/runtime/status.h>
 
-#include "attention_cudnn.h"
+#include "cudnn_attention_support.h"
 
-/// Attention by cuDNN (AttentionBy::cudnn), which is loaded when the first is asked for. Builds without the
-/// headers of cudnn-frontend answer `unsupported`.
+/// Attention by cuDNN (AttentionBackend::cudnn), which is loaded when the first is asked for. Builds without
+/// the headers of cudnn-frontend answer `unsupported`.
 namespace strata::kernels::detail {
 
-/// For heads that cudnn_takes(). Errors: `unsupported` where cuDNN has no plan for them in this scratch.
+/// For heads that cudnn_supports(). Errors: `unsupported` where cuDNN has no plan for them in this scratch.
 Status cudnn_attention_forward(const AttentionForwardArgs& args, cudaStream_t queue);
 Status cudnn_attention_backward(const AttentionBackwardArgs& args, cudaStream_t queue);
 

@@ -1,6 +1,6 @@
-#include <strata/kernels/cuda_products.h>
+#include <strata/kernels/cublaslt_algorithms.h>
 
-#include "cuda/attention_choices.h"
+#include "cuda/attention_plans.h"
 #include "cuda/cudnn_attention.h"
 
 namespace strata::kernels::detail {
@@ -20,10 +20,10 @@ Result<CudnnPlan> cudnn_plan(const CudnnAttention&, std::string_view) { return a
 
 namespace strata::kernels {
 
-Result<std::string> cuda_cudnn() { return detail::absent(); }
-std::string cuda_attention_choices() { return ""; }
-Status use_cuda_attention_choices(std::string_view text) {
-  return detail::parse_attention_choices(text).status();
+Result<std::string> cudnn_version() { return detail::absent(); }
+std::string cuda_attention_plans() { return ""; }
+Status use_cuda_attention_plans(std::string_view text) {
+  return detail::parse_attention_plans(text).status();
 }
 
 }  // namespace strata::kernels

@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include <strata/kernels/cuda_products.h>
+#include <strata/kernels/cublaslt_algorithms.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/thread_annotations.h>
 
 #include "cuda/blas_lt.h"
 #include "cuda/cuda_error.h"
-#include "cuda/product_choices.h"
+#include "cuda/gemm_algorithms.h"
 
 namespace strata::kernels::detail {
 namespace {
@@ -51,7 +51,7 @@ std::uint32_t alignment_of(const void* p) {
   return static_cast<std::uint32_t>(at & ~(at - 1));
 }
 
-using Algorithm = decltype(ProductChoice::algorithm);
+using Algorithm = decltype(GemmAlgorithm::algorithm);
 
 struct Product {
   cublasLtMatmulDesc_t desc = nullptr;
@@ -61,7 +61,7 @@ struct Product {
 
 // cuBLASLt counts by columns: a row-major matrix is its transpose there, so C^T = op(B)^T op(A)^T is asked
 // for.
-Result<Product> describe(const BlasLt& lt, const Gemm& g, const ProductKey& key) {
+Result<Product> describe(const BlasLt& lt, const Gemm& g, const GemmKey& key) {
   Product p;
   STRATA_LT_TRY(lt.desc_create(&p.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto& value) {
@@ -87,7 +87,7 @@ Result<Product> describe(const BlasLt& lt, const Gemm& g, const ProductKey& key)
 // A product's bias and scales have their addresses only when it is queued. A search that heeds them takes
 // their absence for no bias and no scales, and may then know no algorithm: these are aligned as any, and
 // nobody reads there.
-cublasStatus_t give_addresses(const BlasLt& lt, cublasLtMatmulDesc_t desc, const ProductKey& key) {
+cublasStatus_t give_addresses(const BlasLt& lt, cublasLtMatmulDesc_t desc, const GemmKey& key) {
   alignas(256) static const std::byte anywhere[256] = {};
   const void* const address = anywhere;
   const auto give = [&](cublasLtMatmulDescAttributes_t what) {
@@ -103,7 +103,7 @@ cublasStatus_t give_addresses(const BlasLt& lt, cublasLtMatmulDesc_t desc, const
 
 // The first that cuBLASLt proposes.
 Result<cublasLtMatmulAlgo_t> chosen(const BlasLt& lt, cublasLtHandle_t handle, const Gemm& g,
-                                    const Product& p, const ProductKey& key) {
+                                    const Product& p, const GemmKey& key) {
   cublasLtMatmulPreference_t preference = nullptr;
   STRATA_LT_TRY(lt.preference_create(&preference));
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
@@ -142,7 +142,7 @@ Result<cublasLtMatmulAlgo_t> chosen(const BlasLt& lt, cublasLtHandle_t handle, c
 
 // Another run's choice, which this GPU and library are asked about.
 Result<cublasLtMatmulAlgo_t> recorded(const BlasLt& lt, cublasLtHandle_t handle, const Gemm& g,
-                                      const Product& p, const ProductKey& key, const Algorithm& algorithm) {
+                                      const Product& p, const GemmKey& key, const Algorithm& algorithm) {
   cublasLtMatmulAlgo_t algo{};
   static_assert(sizeof algo == sizeof algorithm);
   std::memcpy(&algo, algorithm.data(), sizeof algo);
@@ -158,7 +158,7 @@ Result<cublasLtMatmulAlgo_t> recorded(const BlasLt& lt, cublasLtHandle_t handle,
 class Products {
  public:
   /// Valid for the life of the process.
-  Result<const Product*> get(const BlasLt& lt, const Gemm& g, const ProductKey& key, int device,
+  Result<const Product*> get(const BlasLt& lt, const Gemm& g, const GemmKey& key, int device,
                              cublasLtHandle_t& handle) STRATA_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     cublasLtHandle_t& of_device = handles_[device];
@@ -177,18 +177,18 @@ class Products {
     return &at->second;
   }
 
-  std::vector<ProductChoice> choices() STRATA_EXCLUDES(mutex_) {
+  std::vector<GemmAlgorithm> choices() STRATA_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    std::map<ProductKey, Algorithm> all = recorded_;
+    std::map<GemmKey, Algorithm> all = recorded_;
     for (const auto& [where, product] : made_)
       std::memcpy(all[where.second].data(), &product.algo, sizeof product.algo);
-    std::vector<ProductChoice> choices;
+    std::vector<GemmAlgorithm> choices;
     for (const auto& [key, algorithm] : all) choices.push_back({key, algorithm});
     return choices;
   }
-  void use(const std::vector<ProductChoice>& choices) STRATA_EXCLUDES(mutex_) {
+  void use(const std::vector<GemmAlgorithm>& choices) STRATA_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    for (const ProductChoice& choice : choices) recorded_[choice.of] = choice.algorithm;
+    for (const GemmAlgorithm& choice : choices) recorded_[choice.of] = choice.algorithm;
   }
 
   static Products& of_process() {
@@ -199,8 +199,8 @@ class Products {
  private:
   Mutex mutex_;
   std::map<int, cublasLtHandle_t> handles_ STRATA_GUARDED_BY(mutex_);
-  std::map<std::pair<int, ProductKey>, Product> made_ STRATA_GUARDED_BY(mutex_);
-  std::map<ProductKey, Algorithm> recorded_ STRATA_GUARDED_BY(mutex_);
+  std::map<std::pair<int, GemmKey>, Product> made_ STRATA_GUARDED_BY(mutex_);
+  std::map<GemmKey, Algorithm> recorded_ STRATA_GUARDED_BY(mutex_);
 };
 
 }  // namespace
@@ -211,22 +211,22 @@ Status device_gemm(const Gemm& g, const void* row_bias, BufferView workspace, cu
   STRATA_TRY_ASSIGN(const BlasLt* const lt, blas_lt());
   int device = 0;
   STRATA_CUDA_TRY(cudaGetDevice(&device));
-  const ProductKey key{.trans_a = g.trans_a,
-                       .trans_b = g.trans_b,
-                       .has_bias = row_bias != nullptr,
-                       .dtype = g.dtype,
-                       .b_dtype = fp8 == nullptr ? g.dtype : fp8->b_dtype,
-                       .c_dtype = g.c_dtype,
-                       .m = g.m,
-                       .n = g.n,
-                       .k = g.k,
-                       .lda = g.lda,
-                       .ldb = g.ldb,
-                       .ldc = g.ldc,
-                       .a_align = alignment_of(g.a),
-                       .b_align = alignment_of(g.b),
-                       .c_align = alignment_of(g.c),
-                       .workspace_bytes = workspace.bytes};
+  const GemmKey key{.trans_a = g.trans_a,
+                    .trans_b = g.trans_b,
+                    .has_bias = row_bias != nullptr,
+                    .dtype = g.dtype,
+                    .b_dtype = fp8 == nullptr ? g.dtype : fp8->b_dtype,
+                    .c_dtype = g.c_dtype,
+                    .m = g.m,
+                    .n = g.n,
+                    .k = g.k,
+                    .lda = g.lda,
+                    .ldb = g.ldb,
+                    .ldc = g.ldc,
+                    .a_align = alignment_of(g.a),
+                    .b_align = alignment_of(g.b),
+                    .c_align = alignment_of(g.c),
+                    .workspace_bytes = workspace.bytes};
   cublasLtHandle_t handle = nullptr;
   STRATA_TRY_ASSIGN(const Product* const p, Products::of_process().get(*lt, g, key, device, handle));
   cublasLtMatmulDesc_t desc = p->desc;
@@ -240,9 +240,9 @@ Status device_gemm(const Gemm& g, const void* row_bias, BufferView workspace, cu
     STRATA_LT_TRY(lt->desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &row_bias, sizeof row_bias));
   if (fp8 != nullptr) {
     STRATA_LT_TRY(
-        lt->desc_set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &fp8->b_inverse, sizeof fp8->b_inverse));
+        lt->desc_set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &fp8->b_scale_inv, sizeof fp8->b_scale_inv));
     STRATA_LT_TRY(
-        lt->desc_set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &fp8->a_inverse, sizeof fp8->a_inverse));
+        lt->desc_set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &fp8->a_scale_inv, sizeof fp8->a_scale_inv));
   }
   const float one = 1.0f, beta = g.accumulate ? 1.0f : 0.0f;
   STRATA_LT_TRY(lt->matmul(handle, desc, &one, g.b, p->first, g.a, p->second, &beta, g.c, p->result, g.c,
@@ -254,10 +254,10 @@ Status device_gemm(const Gemm& g, const void* row_bias, BufferView workspace, cu
 
 namespace strata::kernels {
 
-std::string cuda_product_choices() { return detail::to_text(detail::Products::of_process().choices()); }
+std::string cuda_gemm_algorithms() { return detail::to_text(detail::Products::of_process().choices()); }
 
-Status use_cuda_product_choices(std::string_view text) {
-  STRATA_TRY_ASSIGN(const std::vector<detail::ProductChoice> choices, detail::parse_product_choices(text));
+Status use_cuda_gemm_algorithms(std::string_view text) {
+  STRATA_TRY_ASSIGN(const std::vector<detail::GemmAlgorithm> choices, detail::parse_gemm_algorithms(text));
   detail::Products::of_process().use(choices);
   return Status::ok();
 }

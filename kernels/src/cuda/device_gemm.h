@@ -13,7 +13,7 @@ namespace strata::kernels::detail {
 /// lie the f32 numbers by which what A and B stand for is multiplied.
 struct Fp8Factors {
   DType b_dtype;
-  const float *a_inverse, *b_inverse;
+  const float *a_scale_inv, *b_scale_inv;
 };
 
 /// The product of `gemm`, with `row_bias` (n values of C's dtype, or null) added before C is rounded, by

@@ -139,8 +139,9 @@ struct Flash {
 
 /// What `run(Flash)` returns for such heads; what `otherwise()` does for those that are not.
 template <class Otherwise, class Run>
-auto with_heads(DType dtype, std::int64_t d, AttentionBy by, const Otherwise& otherwise, const Run& run) {
-  const bool by_groups = by == AttentionBy::groups && cuda_attends_by_groups();
+auto with_heads(DType dtype, std::int64_t d, AttentionBackend by, const Otherwise& otherwise,
+                const Run& run) {
+  const bool by_groups = by == AttentionBackend::wgmma && cuda_has_wgmma();
   const auto of_type = [&]<class T>(std::type_identity<T>) -> decltype(otherwise()) {
     if (d == 64 && by_groups) return run(Flash<T, 64, ByGroups, 1>());
     if (d == 128 && by_groups) return run(Flash<T, 128, ByGroups, 1>());
@@ -158,18 +159,18 @@ Status none_of_these() { return Status::error(Code::internal, "attention: not he
 
 }  // namespace
 
-bool takes_flash_attention(DType dtype, std::int64_t d, AttentionBy by) {
+bool takes_flash_attention(DType dtype, std::int64_t d, AttentionBackend by) {
   return with_heads(
       dtype, d, by, [] { return false; }, [](auto flash) { return flash.fits(); });
 }
 Status flash_attention_forward(const AttentionForwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
   const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
-  return with_heads(a.qkv.dtype, d, a.shape.by, &none_of_these,
+  return with_heads(a.qkv.dtype, d, a.shape.backend, &none_of_these,
                     [&](auto flash) { return flash.forward(a, slopes, queue); });
 }
 Status flash_attention_backward(const AttentionBackwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
   const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
-  return with_heads(a.qkv.dtype, d, a.shape.by, &none_of_these,
+  return with_heads(a.qkv.dtype, d, a.shape.backend, &none_of_these,
                     [&](auto flash) { return flash.backward(a, slopes, queue); });
 }
 
@@ -177,7 +178,7 @@ Status flash_attention_backward(const AttentionBackwardArgs& a, const Slopes& sl
 
 namespace strata::kernels {
 
-bool cuda_attends_by_groups() {
+bool cuda_has_wgmma() {
 #ifdef STRATA_COMPILED_FOR_90A
   static const bool has = [] {
     int device = 0, major = 0, minor = 0;

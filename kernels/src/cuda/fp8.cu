@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(kFp8Threads)
 
 Status fp8_cast(Backend&, Stream& stream, const Fp8CastArgs& a) {
   const std::int64_t rows = detail::row_count(a.x), columns = detail::row_length(a.x), n = rows * columns;
-  const bool by_rows = detail::is_given(a.rows), by_columns = detail::is_given(a.columns);
-  const Fp8 format = (by_rows ? a.rows : a.columns).dtype == DType::e4m3 ? Fp8::e4m3 : Fp8::e5m2;
+  const bool by_rows = detail::is_present(a.rowwise), by_columns = detail::is_present(a.columnwise);
+  const Fp8 format = (by_rows ? a.rowwise : a.columnwise).dtype == DType::e4m3 ? Fp8::e4m3 : Fp8::e5m2;
   auto* most = reinterpret_cast<std::uint32_t*>(a.workspace.data);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   if (n == 0) return Status::ok();
@@ -59,8 +59,8 @@ Status fp8_cast(Backend&, Stream& stream, const Fp8CastArgs& a) {
   return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
     most_of<<<blocks_of(n, kThreads * kElementsOfThread), kThreads, 0, queue>>>(a.x.as<T>(), n, most);
     cast_tiles<<<tiles, kFp8Threads, 0, queue>>>(
-        a.x.as<T>(), rows, columns, most, format, by_rows ? a.rows.as<std::uint8_t>() : nullptr,
-        by_columns ? a.columns.as<std::uint8_t>() : nullptr, a.inverse.as<float>());
+        a.x.as<T>(), rows, columns, most, format, by_rows ? a.rowwise.as<std::uint8_t>() : nullptr,
+        by_columns ? a.columnwise.as<std::uint8_t>() : nullptr, a.scale_inv.as<float>());
   });
 }
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/hd.h>
+#include <strata/cpuopt/math/host_device.h>
 #include <strata/runtime/float8.h>
 
 // Casts to eight bits: what a value becomes, and which thread of a block makes which part of a tile. The host

@@ -25,14 +25,14 @@ __global__ void __launch_bounds__(kThreads) add_to(float* acc, const T* g, bool 
 // Sixteen lanes a leaf.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    leaves_of(const T* x, double* leaves, std::int64_t n, std::int64_t count) {
-  const std::int64_t leaf = lanes_index();
-  if (leaf >= count) return;
-  const std::int64_t first = leaf * cpuopt::kNormLeafElems, left = n - first;
+    partials_of(const T* x, double* partials, std::int64_t n, std::int64_t count) {
+  const std::int64_t partial = lanes_index();
+  if (partial >= count) return;
+  const std::int64_t first = partial * cpuopt::kNormPartialElems, left = n - first;
   const HalfWarp lanes;
-  const double sum =
-      detail::square_sum(lanes, x + first, left < cpuopt::kNormLeafElems ? left : cpuopt::kNormLeafElems);
-  if (lanes.leads()) leaves[leaf] = sum;
+  const double sum = detail::square_sum(lanes, x + first,
+                                        left < cpuopt::kNormPartialElems ? left : cpuopt::kNormPartialElems);
+  if (lanes.leads()) partials[partial] = sum;
 }
 
 }  // namespace
@@ -46,13 +46,13 @@ Status accumulate(Backend&, Stream& stream, const AccumulateArgs& a) {
   });
 }
 
-Status square_sum_leaves(Backend&, Stream& stream, const SquareSumLeavesArgs& a) {
-  const std::int64_t n = a.x.n_elems(), count = cpuopt::norm_leaves(n);
+Status square_sum_partials(Backend&, Stream& stream, const SquareSumPartialsArgs& a) {
+  const std::int64_t n = a.x.n_elems(), count = cpuopt::norm_partial_count(n);
   if (count == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
-    leaves_of<T><<<blocks_of(count, kRowsPerBlock), kThreads, 0, queue>>>(a.x.as<T>(), a.leaves.as<double>(),
-                                                                          n, count);
+    partials_of<T><<<blocks_of(count, kRowsPerBlock), kThreads, 0, queue>>>(
+        a.x.as<T>(), a.partials.as<double>(), n, count);
   });
 }
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/hd.h>
+#include <strata/cpuopt/math/host_device.h>
 
 /// A row is worked by sixteen lanes: lane j has elements j, j + 16, ... in turn, and sums over lanes are one
 /// tree. So it is on every instruction set of the host (cpuopt/simd.h), and so it is here, in half a warp:

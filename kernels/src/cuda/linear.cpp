@@ -2,7 +2,7 @@
 #include "cuda/cuda_stream.h"
 #include "cuda/device_gemm.h"
 #include "cuda_ops.h"
-#include "linear_products.h"
+#include "linear_gemm.h"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -15,16 +15,15 @@ Status multiply(const detail::Gemm& gemm, const void* row_bias, BufferView works
 }  // namespace
 
 Status linear_forward(Backend&, Stream& stream, const LinearForwardArgs& a) {
-  return multiply(detail::forward_product(a), detail::is_given(a.b) ? a.b.data : nullptr, a.workspace,
-                  stream);
+  return multiply(detail::forward_gemm(a), detail::is_present(a.b) ? a.b.data : nullptr, a.workspace, stream);
 }
 Status linear_backward_input(Backend&, Stream& stream, const LinearBackwardInputArgs& a) {
-  return multiply(detail::input_product(a), nullptr, a.workspace, stream);
+  return multiply(detail::input_gemm(a), nullptr, a.workspace, stream);
 }
 
 // Of no rows the sum is nothing.
 Status linear_backward_weight(Backend&, Stream& stream, const LinearBackwardWeightArgs& a) {
-  const detail::Gemm gemm = detail::weight_product(a);
+  const detail::Gemm gemm = detail::weight_gemm(a);
   if (gemm.k > 0) return multiply(gemm, nullptr, a.workspace, stream);
   if (a.accumulate) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));

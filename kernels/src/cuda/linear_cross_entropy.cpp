@@ -24,7 +24,7 @@ template <class Body>
 Status for_blocks(const LinearCrossEntropyArgs& a, cudaStream_t queue, const Body& body) {
   const std::int64_t rows = detail::row_count(a.x), k = detail::row_length(a.x), vocab = a.w.shape.dim(0);
   const std::int64_t step = linear_cross_entropy_block_rows(rows, vocab);
-  const float* divisor = detail::is_given(a.divisor) ? a.divisor.as<float>() : nullptr;
+  const float* divisor = detail::is_present(a.divisor) ? a.divisor.as<float>() : nullptr;
   for (std::int64_t first = 0; first < rows; first += step) {
     const std::int64_t n = std::min(step, rows - first);
     auto* logits = reinterpret_cast<float*>(a.workspace.data);
@@ -39,7 +39,7 @@ Status for_blocks(const LinearCrossEntropyArgs& a, cudaStream_t queue, const Bod
                                     .c = logits,
                                     .ldc = vocab,
                                     .dtype = a.x.dtype},
-                                   nullptr, a.product_workspace, queue));
+                                   nullptr, a.gemm_workspace, queue));
     const bool in_place = a.x.dtype == DType::f32;
     STRATA_TRY(body(
         first, detail::LossRows{logits, a.targets.as<std::int32_t>() + first, a.losses.as<float>() + first, n,
@@ -66,11 +66,11 @@ Status linear_cross_entropy_backward(Backend&, Stream& stream, const LinearCross
   return for_blocks(f, queue, [&](std::int64_t first, detail::LossRows rows) -> Status {
     rows.factor = a.scale;
     STRATA_TRY(detail::losses_and_gradients_of_rows(rows, queue));
-    if (detail::is_given(a.dx))
+    if (detail::is_present(a.dx))
       STRATA_TRY(detail::device_gemm({.m = rows.rows,
                                       .n = k,
                                       .k = rows.vocab,
-                                      .a = rows.kept,
+                                      .a = rows.dlogits,
                                       .lda = rows.vocab,
                                       .b = f.w.data,
                                       .ldb = k,
@@ -78,13 +78,13 @@ Status linear_cross_entropy_backward(Backend&, Stream& stream, const LinearCross
                                       .ldc = k,
                                       .dtype = f.x.dtype,
                                       .c_dtype = f.x.dtype},
-                                     nullptr, f.product_workspace, queue));
-    if (detail::is_given(a.dw))
+                                     nullptr, f.gemm_workspace, queue));
+    if (detail::is_present(a.dw))
       STRATA_TRY(detail::device_gemm({.trans_a = true,
                                       .m = rows.vocab,
                                       .n = k,
                                       .k = rows.rows,
-                                      .a = rows.kept,
+                                      .a = rows.dlogits,
                                       .lda = rows.vocab,
                                       .b = row_of(f.x, first),
                                       .ldb = k,
@@ -92,7 +92,7 @@ Status linear_cross_entropy_backward(Backend&, Stream& stream, const LinearCross
                                       .ldc = k,
                                       .accumulate = a.accumulate_dw || first > 0,
                                       .dtype = f.x.dtype},
-                                     nullptr, f.product_workspace, queue));
+                                     nullptr, f.gemm_workspace, queue));
     return Status::ok();
   });
 }

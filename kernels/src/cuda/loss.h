@@ -16,7 +16,7 @@ struct LossRows {
   const std::int32_t* targets;
   float* losses;
   std::int64_t rows, vocab;
-  std::byte* kept;
+  std::byte* dlogits;
   DType kept_dtype;
   const std::int32_t* all_targets;
   std::int64_t all_rows;

@@ -81,7 +81,7 @@ Status positions(Backend&, Stream& stream, const PositionsArgs& a) {
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   places<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(
-      detail::is_given(a.doc_start) ? a.doc_start.as<std::int32_t>() : nullptr,
+      detail::is_present(a.doc_start) ? a.doc_start.as<std::int32_t>() : nullptr,
       a.positions.as<std::int32_t>(), a.seq, n);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();

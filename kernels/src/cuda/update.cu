@@ -10,11 +10,11 @@
 namespace strata::kernels::cuda {
 namespace {
 
-using cpuopt::Dither;
 using cpuopt::MasterLayout;
 using cpuopt::Moment;
 using cpuopt::MomentKind;
 using cpuopt::Optimizer;
+using cpuopt::RoundingNoise;
 using cpuopt::UpdateBlock;
 using cpuopt::UpdateScalars;
 using detail::blocks_of;
@@ -39,8 +39,8 @@ __device__ float load_moment(StateFormat format, const Moment& moment, std::int6
     case StateFormat::bf16:
       return to_f32(static_cast<const bf16*>(moment.values)[i]);
     case StateFormat::int8:
-      return cpuopt::value_of_byte<kKind>(static_cast<const std::uint8_t*>(moment.values)[i],
-                                          moment.scales[i / kMomentBlock]);
+      return cpuopt::dequantize_moment_byte<kKind>(static_cast<const std::uint8_t*>(moment.values)[i],
+                                                   moment.scales[i / kMomentBlock]);
     default:
       return static_cast<const float*>(moment.values)[i];
   }
@@ -61,13 +61,14 @@ __device__ std::uint32_t most_bits(std::uint32_t bits) {
 // `inside`: the element is one of the tensor's.
 template <MomentKind kKind>
 __device__ void store_moment(StateFormat format, const Moment& moment, std::int64_t i, float x, bool inside,
-                             const Dither& dither, std::uint32_t index) {
-  const std::uint32_t random = cpuopt::moment_bits<kKind>(dither, index);
+                             const RoundingNoise& noise, std::uint32_t index) {
+  const std::uint32_t random = cpuopt::moment_noise<kKind>(noise, index);
   if (format == StateFormat::int8) {
     const float scale = cpuopt::moment_scale(most_bits(inside ? __float_as_uint(x) & 0x7FFFFFFFu : 0u));
     if (!inside) return;
     if (threadIdx.x == 0) moment.scales[i / kMomentBlock] = scale;
-    static_cast<std::uint8_t*>(moment.values)[i] = cpuopt::round_to_code<kKind>(x, scale, random);
+    static_cast<std::uint8_t*>(moment.values)[i] =
+        cpuopt::quantize_moment_stochastic<kKind>(x, scale, random);
   } else if (inside && format == StateFormat::bf16) {
     static_cast<bf16*>(moment.values)[i] = cpuopt::round_to_bf16(x, random);
   } else if (inside) {
@@ -77,22 +78,24 @@ __device__ void store_moment(StateFormat format, const Moment& moment, std::int6
 
 template <class Rule, MasterLayout kLayout>
 __global__ void __launch_bounds__(kThreads)
-    elements(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, Dither dither) {
+    elements(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, RoundingNoise noise) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const bool inside = i < n;
   const auto index = b.index + static_cast<std::uint32_t>(i);
   float m = 0, v = 0;
   if (inside) {
-    if constexpr (Rule::kFirst) m = load_moment<MomentKind::first>(b.states, b.m, i);
-    if constexpr (Rule::kSecond) v = load_moment<MomentKind::second>(b.states, b.v, i);
+    if constexpr (Rule::kHasFirstMoment) m = load_moment<MomentKind::first>(b.states, b.m, i);
+    if constexpr (Rule::kHasSecondMoment) v = load_moment<MomentKind::second>(b.states, b.v, i);
   }
   __syncthreads();  // a block's old scale has been read before the new one is written
   if (inside) cpuopt::update_at<Rule, kLayout>(s, b.param, b.master, m, v, gradient_at(b, i), i);
-  if constexpr (Rule::kFirst) store_moment<MomentKind::first>(b.states, b.m, i, m, inside, dither, index);
-  if constexpr (Rule::kSecond) store_moment<MomentKind::second>(b.states, b.v, i, v, inside, dither, index);
+  if constexpr (Rule::kHasFirstMoment)
+    store_moment<MomentKind::first>(b.states, b.m, i, m, inside, noise, index);
+  if constexpr (Rule::kHasSecondMoment)
+    store_moment<MomentKind::second>(b.states, b.v, i, v, inside, noise, index);
 }
 
-using Kernel = void (*)(UpdateScalars<float>, UpdateBlock, std::int64_t, Dither);
+using Kernel = void (*)(UpdateScalars<float>, UpdateBlock, std::int64_t, RoundingNoise);
 template <class Rule>
 Kernel by_layout(MasterLayout layout) {
   switch (layout) {
@@ -129,11 +132,11 @@ Kernel kernel_of(const cpuopt::UpdateStep& step, MasterLayout layout) {
 
 // Sixteen lanes a leaf, as the host takes it.
 template <MasterLayout kLayout>
-__global__ void __launch_bounds__(kThreads, 1)
-    leaves(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, double* of_masters, double* of_directions) {
-  const std::int64_t leaf = detail::lanes_index(), first = leaf * cpuopt::kNormLeafElems;
+__global__ void __launch_bounds__(kThreads, 1) partials(UpdateScalars<float> s, UpdateBlock b, std::int64_t n,
+                                                        double* of_masters, double* of_directions) {
+  const std::int64_t partial = detail::lanes_index(), first = partial * cpuopt::kNormPartialElems;
   if (first >= n) return;
-  const std::int64_t len = n - first < cpuopt::kNormLeafElems ? n - first : cpuopt::kNormLeafElems;
+  const std::int64_t len = n - first < cpuopt::kNormPartialElems ? n - first : cpuopt::kNormPartialElems;
   const HalfWarp lanes;
   const auto square = [](float x) { return static_cast<double>(x) * static_cast<double>(x); };
   const auto master = [&](std::int64_t i) {
@@ -145,8 +148,8 @@ __global__ void __launch_bounds__(kThreads, 1)
                                          load_moment<MomentKind::second>(b.states, b.v, first + i), s));
   });
   if (!lanes.leads()) return;
-  of_masters[leaf] = masters;
-  of_directions[leaf] = directions;
+  of_masters[partial] = masters;
+  of_directions[partial] = directions;
 }
 
 template <MasterLayout kLayout>
@@ -180,19 +183,19 @@ Status launch_layout(MasterLayout layout, const Launch& launch) {
 Status update(Backend&, Stream& stream, const UpdateArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   kernel_of(a.step, a.block.layout)<<<blocks_of(a.n, kThreads), kThreads, 0, queue>>>(a.step.scalars, a.block,
-                                                                                      a.n, a.dither);
+                                                                                      a.n, a.noise);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
 
-Status lamb_leaves(Backend&, Stream& stream, const LambLeavesArgs& a) {
+Status lamb_partials(Backend&, Stream& stream, const LambPartialsArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  const std::int64_t count = cpuopt::norm_leaves(a.n);
-  return launch_layout(a.block.layout,
-                       [&]<MasterLayout kLayout>(std::integral_constant<MasterLayout, kLayout>) {
-                         leaves<kLayout><<<blocks_of(count, kThreads / detail::kLanes), kThreads, 0, queue>>>(
-                             a.step.scalars, a.block, a.n, a.master_leaves, a.direction_leaves);
-                       });
+  const std::int64_t count = cpuopt::norm_partial_count(a.n);
+  return launch_layout(
+      a.block.layout, [&]<MasterLayout kLayout>(std::integral_constant<MasterLayout, kLayout>) {
+        partials<kLayout><<<blocks_of(count, kThreads / detail::kLanes), kThreads, 0, queue>>>(
+            a.step.scalars, a.block, a.n, a.master_partials, a.direction_partials);
+      });
 }
 
 Status lamb_apply(Backend&, Stream& stream, const LambApplyArgs& a) {

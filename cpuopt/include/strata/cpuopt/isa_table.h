@@ -2,8 +2,8 @@
 
 #include <strata/cpuopt/isa.h>
 
-/// SIMD bodies come as one table of function pointers an instruction set (cmake/StrataSimd.cmake), `table` in
-/// a namespace named after the set. At the scope of the module's namespace:
+/// SIMD kernels come as one table of function pointers an instruction set (cmake/StrataSimd.cmake), `table`
+/// in a namespace named after the set. At the scope of the module's namespace:
 #define STRATA_DECLARE_ISA_TABLE(Type, table) \
   namespace scalar {                          \
   extern const Type table;                    \

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include <strata/cpuopt/math/dither.h>
-#include <strata/cpuopt/math/dynamic_code.h>
+#include <strata/cpuopt/math/rounding_noise.h>
+#include <strata/cpuopt/math/dynamic_quant.h>
 #include <strata/runtime/state_format.h>
 
 namespace strata::cpuopt {
@@ -35,7 +35,7 @@ void encode_moment(StateFormat format, MomentKind kind, std::span<const float> f
                    const Moment& into) noexcept;
 /// The same, rounded up or down at random so that the mean is right; `index` is that of the first element in
 /// its tensor, its low 32 bits. A moment and the other one of an element draw from different bits.
-void encode_moment_dithered(StateFormat format, MomentKind kind, std::span<const float> from,
-                            const Moment& into, Dither dither, std::uint32_t index) noexcept;
+void encode_moment_stochastic(StateFormat format, MomentKind kind, std::span<const float> from,
+                              const Moment& into, RoundingNoise noise, std::uint32_t index) noexcept;
 
 }  // namespace strata::cpuopt

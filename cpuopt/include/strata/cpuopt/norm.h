@@ -8,19 +8,20 @@
 
 namespace strata::cpuopt {
 
-/// A gradient norm is made of leaves in tensor coordinates, so that neither chunks nor ranks nor threads nor
-/// the instruction set change a bit of it.
-inline constexpr std::int64_t kNormLeafElems = 4096;
-constexpr std::int64_t norm_leaves(std::int64_t n_elems) noexcept {
-  return (n_elems + kNormLeafElems - 1) / kNormLeafElems;
+/// A gradient norm is made of partials in tensor coordinates, so that neither chunks nor ranks nor threads
+/// nor the instruction set change a bit of it.
+inline constexpr std::int64_t kNormPartialElems = 4096;
+constexpr std::int64_t norm_partial_count(std::int64_t n_elems) noexcept {
+  return (n_elems + kNormPartialElems - 1) / kNormPartialElems;
 }
 
-/// leaves[i] = sum of squares of the i-th 4096 elements of `tensor` (a whole tensor, or a slice that begins
+/// partials[i] = sum of squares of the i-th 4096 elements of `tensor` (a whole tensor, or a slice that begins
 /// at a multiple of 4096): exact f64 products, added in 16 fixed lanes and then a fixed tree. Relative error
-/// <= 260 * 2^-53. Not threaded. Errors: `invalid` unless `leaves` has norm_leaves(tensor.size()) elements.
-Status square_sum_leaves(std::span<const float> tensor, std::span<double> leaves);
+/// <= 260 * 2^-53. Not threaded. Errors: `invalid` unless `partials` has norm_partial_count(tensor.size())
+/// elements.
+Status square_sum_partials(std::span<const float> tensor, std::span<double> partials);
 /// The same for `n` values of f32, bf16 or f16, after validation.
-void square_sum_leaves(DType dtype, const void* tensor, std::int64_t n, double* leaves) noexcept;
+void square_sum_partials(DType dtype, const void* tensor, std::int64_t n, double* partials) noexcept;
 
 /// Sum by one fixed pairwise tree: the left half is the largest power of two below the length. 0 for no
 /// values. Relative error <= log2(n) * 2^-53 for values of one sign.

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include <strata/cpuopt/math/dither.h>
+#include <strata/cpuopt/math/rounding_noise.h>
 #include <strata/cpuopt/math/rules.h>
 #include <strata/runtime/status.h>
 
@@ -47,6 +47,7 @@ MomentSet moments_of(const OptimizerParams& params) noexcept;
 UpdateScalars<float> update_scalars(const OptimizerParams& params) noexcept;
 
 /// What the elements [index, index + 2^32) of tensor `tensor` draw in step `step`.
-Dither dither_of(std::uint64_t seed, std::uint64_t tensor, std::int64_t step, std::int64_t index) noexcept;
+RoundingNoise rounding_noise(std::uint64_t seed, std::uint64_t tensor, std::int64_t step,
+                             std::int64_t index) noexcept;
 
 }  // namespace strata::cpuopt

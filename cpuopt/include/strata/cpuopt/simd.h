@@ -1,15 +1,15 @@
 #pragma once
 
-// For SIMD bodies only: units that cmake/StrataSimd.cmake compiles once per instruction set. Everything here
+// For SIMD kernels only: units that cmake/StrataSimd.cmake compiles once per instruction set. Everything here
 // lies in a namespace named after the set, so that no two sets share a symbol.
 #ifndef STRATA_ISA
-#error "strata/cpuopt/simd.h is for SIMD bodies; see cmake/StrataSimd.cmake"
+#error "strata/cpuopt/simd.h is for SIMD kernels; see cmake/StrataSimd.cmake"
 #endif
 
 #include <cstdint>
 
 #include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/hd.h>
+#include <strata/cpuopt/math/host_device.h>
 #include <strata/cpuopt/math/master.h>
 #include <strata/runtime/float16.h>
 

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/hd.h>
+#include <strata/cpuopt/math/host_device.h>
 #include <strata/runtime/float16.h>
 
 namespace strata::cpuopt::STRATA_ISA {

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/hd.h>
+#include <strata/cpuopt/math/host_device.h>
 #include <strata/cpuopt/math/master.h>
 #include <strata/runtime/float16.h>
 

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/hd.h>
+#include <strata/cpuopt/math/host_device.h>
 #include <strata/runtime/float16.h>
 
 namespace strata::cpuopt::STRATA_ISA {
@@ -86,7 +86,7 @@ struct Register {
   }
 
   // A whole register of 16-bit values is two of f32: fewer shuffles than one at a time. `high` and `low` are
-  // words; join_words() makes lanes of them, part_words() and high_words() take lanes apart.
+  // words; join_words() makes lanes of them, split_words() and high_words() take lanes apart.
   template <class T>
   static STRATA_HD void load_two(const T* p, Part& a, Part& b) {
     a = load(p);
@@ -110,7 +110,7 @@ struct Register {
   static STRATA_HD void fence_streams() { _mm_sfence(); }
   static STRATA_HD void load_two_masters(const bf16* high, const std::uint16_t* low, Part& a, Part& b) {
     const Words words = load_words(low);
-    join_words(less_sign_of(load_words(high), words), words, a, b);  // the low half is signed
+    join_words(subtract_sign_bit(load_words(high), words), words, a, b);  // the low half is signed
   }
   static STRATA_HD void store_two_masters(bf16* high, std::uint16_t* low, Part a, Part b) {
     if (either_is_nan(a, b)) {  // rare: a branch is less than two choices
@@ -118,8 +118,8 @@ struct Register {
       b = quiet_nan(b);
     }
     Words upper, lower;
-    part_words(bits_of(a), bits_of(b), upper, lower);
-    store_words(high, plus_sign_of(upper, lower));
+    split_words(bits_of(a), bits_of(b), upper, lower);
+    store_words(high, add_sign_bit(upper, lower));
     store_words(low, lower);
   }
 #if defined(STRATA_ISA_IS_sse42)
@@ -129,15 +129,17 @@ struct Register {
   static STRATA_HD void stream_words(void* p, Words x) { _mm_stream_si128(static_cast<__m128i*>(p), x); }
   static STRATA_HD void stream_two(f16* p, Part a, Part b) { store_two(p, a, b); }
   static STRATA_HD Words zero_words() { return _mm_setzero_si128(); }
-  static STRATA_HD Words less_sign_of(Words x, Words y) { return _mm_sub_epi16(x, _mm_srli_epi16(y, 15)); }
-  static STRATA_HD Words plus_sign_of(Words x, Words y) { return _mm_add_epi16(x, _mm_srli_epi16(y, 15)); }
+  static STRATA_HD Words subtract_sign_bit(Words x, Words y) {
+    return _mm_sub_epi16(x, _mm_srli_epi16(y, 15));
+  }
+  static STRATA_HD Words add_sign_bit(Words x, Words y) { return _mm_add_epi16(x, _mm_srli_epi16(y, 15)); }
   static STRATA_HD bool either_is_nan(Part a, Part b) { return _mm_movemask_ps(_mm_cmpunord_ps(a, b)) != 0; }
   static STRATA_HD void join_words(Words high, Words low, Part& a, Part& b) {
     a = float_of(Bits(_mm_unpacklo_epi16(low, high)));
     b = float_of(Bits(_mm_unpackhi_epi16(low, high)));
   }
   static STRATA_HD Words high_words(Halves a, Halves b) { return _mm_packus_epi32(a >> 16, b >> 16); }
-  static STRATA_HD void part_words(Halves a, Halves b, Words& high, Words& low) {
+  static STRATA_HD void split_words(Halves a, Halves b, Words& high, Words& low) {
     const __m128i sorted = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
     const __m128i first = _mm_shuffle_epi8(a, sorted), second = _mm_shuffle_epi8(b, sorted);
     high = _mm_unpackhi_epi64(first, second);
@@ -182,10 +184,10 @@ struct Register {
                                      _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)));
   }
   static STRATA_HD Words zero_words() { return _mm256_setzero_si256(); }
-  static STRATA_HD Words less_sign_of(Words x, Words y) {
+  static STRATA_HD Words subtract_sign_bit(Words x, Words y) {
     return _mm256_sub_epi16(x, _mm256_srli_epi16(y, 15));
   }
-  static STRATA_HD Words plus_sign_of(Words x, Words y) {
+  static STRATA_HD Words add_sign_bit(Words x, Words y) {
     return _mm256_add_epi16(x, _mm256_srli_epi16(y, 15));
   }
   static STRATA_HD bool either_is_nan(Part a, Part b) {
@@ -202,7 +204,7 @@ struct Register {
   static STRATA_HD Words high_words(Halves a, Halves b) {
     return swap_middle(_mm256_packus_epi32(a >> 16, b >> 16));
   }
-  static STRATA_HD void part_words(Halves a, Halves b, Words& high, Words& low) {
+  static STRATA_HD void split_words(Halves a, Halves b, Words& high, Words& low) {
     const __m256i sorted = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));  // low words, then high ones
     const __m256i first = _mm256_shuffle_epi8(a, sorted), second = _mm256_shuffle_epi8(b, sorted);
@@ -239,10 +241,10 @@ struct Register {
                                        _mm512_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT), 1));
   }
   static STRATA_HD Words zero_words() { return _mm512_setzero_si512(); }
-  static STRATA_HD Words less_sign_of(Words x, Words y) {
+  static STRATA_HD Words subtract_sign_bit(Words x, Words y) {
     return _mm512_sub_epi16(x, _mm512_srli_epi16(y, 15));
   }
-  static STRATA_HD Words plus_sign_of(Words x, Words y) {
+  static STRATA_HD Words add_sign_bit(Words x, Words y) {
     return _mm512_add_epi16(x, _mm512_srli_epi16(y, 15));
   }
   static STRATA_HD bool either_is_nan(Part a, Part b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) != 0; }
@@ -253,7 +255,7 @@ struct Register {
   static STRATA_HD Words high_words(Halves a, Halves b) {
     return _mm512_permutex2var_epi16(a, _mm512_load_si512(kOddWords.of), b);
   }
-  static STRATA_HD void part_words(Halves a, Halves b, Words& high, Words& low) {
+  static STRATA_HD void split_words(Halves a, Halves b, Words& high, Words& low) {
     high = high_words(a, b);
     low = _mm512_permutex2var_epi16(a, _mm512_load_si512(kEvenWords.of), b);
   }

@@ -10,7 +10,7 @@
 namespace strata::cpuopt {
 
 /// Parameters, their states and their gradient as they lie in memory: a range of one tensor that begins at a
-/// multiple of kNormLeafElems, at any address. Moments that the optimizer does not keep are null.
+/// multiple of kNormPartialElems, at any address. Moments that the optimizer does not keep are null.
 struct UpdateBlock {
   MasterLayout layout = MasterLayout::f32;
   StateFormat states = StateFormat::fp32;
@@ -31,24 +31,25 @@ struct UpdateStep {
   Optimizer optimizer = Optimizer::adamw;
   bool momentum = false, nesterov = false;
 };
-UpdateStep update_step(const OptimizerParams& params) noexcept;
+UpdateStep make_update_step(const OptimizerParams& params) noexcept;
 
 /// One step over a block, in one pass over memory: unscale and clip, decay, update, and the 16-bit
 /// parameter. Elementwise, with int8 blocks and random bits in tensor coordinates: any split at multiples of
-/// kNormLeafElems gives the same bits, and so does every instruction set. Not threaded: callers hand disjoint
-/// blocks to their threads. NaN and infinity pass through; the gradient norm is what finds them. `dither` is
-/// read by the formats that round at random. Of lamb: the moments alone.
-void update_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n, Dither dither) noexcept;
+/// kNormPartialElems gives the same bits, and so does every instruction set. Not threaded: callers hand
+/// disjoint blocks to their threads. NaN and infinity pass through; the gradient norm is what finds them.
+/// `noise` is read by the formats that round at random. Of lamb: the moments alone.
+void update_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n,
+                  RoundingNoise noise) noexcept;
 
-/// lamb's first pass: the moments by update_block(), then lamb_leaves_block().
-void lamb_moments_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n, Dither dither,
-                        double* master_leaves, double* direction_leaves) noexcept;
-/// The leaves (norm.h) of the squares of the masters and of the directions, from the moments as they are
+/// lamb's first pass: the moments by update_block(), then lamb_partials_block().
+void lamb_moments_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n, RoundingNoise noise,
+                        double* master_partials, double* direction_partials) noexcept;
+/// The partials (norm.h) of the squares of the masters and of the directions, from the moments as they are
 /// stored.
-void lamb_leaves_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n,
-                       double* master_leaves, double* direction_leaves) noexcept;
+void lamb_partials_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n,
+                         double* master_partials, double* direction_partials) noexcept;
 /// How far a tensor goes along its direction: the ratio of the two norms; 1 where either is 0.
-float lamb_trust(double master_square_sum, double direction_square_sum) noexcept;
+float lamb_trust_ratio(double master_square_sum, double direction_square_sum) noexcept;
 /// lamb's second pass: p -= lr * trust * direction. Gradients are not read.
 void lamb_apply_block(const UpdateStep& step, float trust, const UpdateBlock& block, std::int64_t n) noexcept;
 

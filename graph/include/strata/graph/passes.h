@@ -61,15 +61,15 @@ Program in_layer_order(const Program& program, std::int32_t micro_batches);
 /// without the addition where the sum is kept; twice changes nothing more.
 Program fuse_adds(Program program);
 
-/// Every product gets scratch of its own (kernels::product_workspace_bytes), for programs that a GPU runs:
+/// Every product gets scratch of its own (kernels::gemm_workspace_bytes), for programs that a GPU runs:
 /// those of a long inner extent are faster with it. After in_layer_order(), before offload_activations();
 /// twice changes nothing more.
 Program give_product_workspaces(Program program);
 
 /// What multiplies in attention, both ways, on GPUs that have it, with the scratch that it takes; what it
-/// does not multiply (kernels::attended_by) is left to warps. Before offload_activations(); twice changes
-/// nothing more.
-Program attend_by(Program program, kernels::AttentionBy by);
+/// does not multiply (kernels::effective_attention_backend) is left to warps. Before offload_activations();
+/// twice changes nothing more.
+Program select_attention_backend(Program program, kernels::AttentionBackend by);
 
 /// What offload_activations() goes by. Rates are those that a program may count on throughout; they choose
 /// how early a move begins, and no result depends on them.

@@ -88,7 +88,7 @@ enum class Op : std::uint8_t {
   linear_cross_entropy,
   linear_cross_entropy_backward,
   fp8_cast,
-  fp8_product,
+  fp8_gemm,
   accumulate,  ///< (a part of a gradient) -> the gradient, or added to it
   cached_attention,
   // Moves compute nothing. What a begin makes is in flight: its end alone may read it.
@@ -116,16 +116,16 @@ struct Attrs {
   std::int32_t window = 0;  ///< of attention: keys that a query sees, 0 for all
   float softcap = 0;        ///< of attention, of logits and of softcap
   float scale = 0;          ///< of attention: of q k^T, 0 for 1 / sqrt(d); of scale
-  kernels::AttentionBy by = kernels::AttentionBy::warps;  ///< of attention
+  kernels::AttentionBackend by = kernels::AttentionBackend::mma;  ///< of attention
   bool interleaved = false;
   bool inverse = false;
   bool e5m2 = false;                         ///< of fp8_cast: the codes of a gradient, with more exponents
   bool by_rows = false, by_columns = false;  ///< of fp8_cast: which codes it makes
-  DType kept = DType::f32;                   ///< of fp8_product: what its result is kept in
+  DType kept = DType::f32;                   ///< of fp8_gemm: what its result is kept in
   bool f32_out = false;                      ///< of a linear: its result is not rounded to the dtype of x
   bool no_dx = false,
-       no_dw = false;              ///< of the backward of a product: that gradient is not wanted, and empty
-  bool product_workspace = false;  ///< of a product: it has scratch of that name as its last output
+       no_dw = false;           ///< of the backward of a product: that gradient is not wanted, and empty
+  bool gemm_workspace = false;  ///< of a product: it has scratch of that name as its last output
   float eps = 0;
   float weight_offset = 0;  ///< of an RMSNorm: what is added to its weight
   bool gelu = false;        ///< of swiglu: the gate is GELU's

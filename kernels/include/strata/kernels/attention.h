@@ -9,19 +9,19 @@
 namespace strata::kernels {
 
 /// What multiplies the heads on a GPU. Results differ, as roundings do.
-enum class AttentionBy : std::uint8_t {
-  warps,  ///< mma.sync
-  /// Of four warps: wgmma, for heads of 64 or 128 values in 16 bits where cuda_attends_by_groups(), without a
+enum class AttentionBackend : std::uint8_t {
+  mma,  ///< mma.sync
+  /// Of four warps: wgmma, for heads of 64 or 128 values in 16 bits where cuda_has_wgmma(), without a
   /// soft cap.
-  groups,
-  /// Its fused attention, where cuda_cudnn() has it: heads of 16 to 128 values (8 n) in 16 bits, without
+  wgmma,
+  /// Its fused attention, where cudnn_version() has it: heads of 16 to 128 values (8 n) in 16 bits, without
   /// ALiBi, documents, a window, a soft cap or a scale of its own. Backward rounds each query head's part of
   /// a key's gradient, and keeps two bytes a score; where that were more than 2 GiB it is as of warps.
   cudnn,
 };
 
 /// As train.attention names it: mma, wgmma, cudnn.
-std::string_view to_string(AttentionBy by) noexcept;
+std::string_view to_string(AttentionBackend backend) noexcept;
 
 /// How heads share a row and which keys a query sees. A row of qkv is q | k | v: `heads` query heads, then
 /// `kv_heads` key heads, then as many value heads, all of d elements. Query head i reads key head
@@ -32,10 +32,11 @@ struct AttentionHeads {
   std::int64_t seq = 0;
   bool causal = true;
   bool alibi = false;  ///< adds slope(head) * (key - query) to a score (Press et al. 2022); causal only
-  AttentionBy by = AttentionBy::warps;  ///< where it takes such heads; others are as of warps, and a host's
-  std::int64_t window = 0;  ///< a query sees so many keys up to its own; 0: all before it. Causal only
-  float softcap = 0;        ///< scores s become softcap tanh(s / softcap); 0: they stay. Not with ALiBi
-  float scale = 0;          ///< what q k^T is multiplied by; 0: 1 / sqrt(d)
+  AttentionBackend backend =
+      AttentionBackend::mma;  ///< where it takes such heads; others are as of warps, and a host's
+  std::int64_t window = 0;    ///< a query sees so many keys up to its own; 0: all before it. Causal only
+  float softcap = 0;          ///< scores s become softcap tanh(s / softcap); 0: they stay. Not with ALiBi
+  float scale = 0;            ///< what q k^T is multiplied by; 0: 1 / sqrt(d)
 };
 /// The factor of q k^T for heads of `head_dim` elements.
 float attention_scale(const AttentionHeads& shape, std::int64_t head_dim) noexcept;
@@ -43,13 +44,13 @@ float attention_scale(const AttentionHeads& shape, std::int64_t head_dim) noexce
 /// the next.
 float alibi_slope(std::int64_t head, std::int64_t heads) noexcept;
 
-/// What multiplies such heads where shape.by is asked for, on a GPU and in a build that have it: that, or
-/// warps. `packed`: documents are given.
-AttentionBy attended_by(const AttentionHeads& shape, std::int64_t tokens, DType dtype, std::int64_t head_dim,
-                        bool packed, bool backward) noexcept;
+/// What multiplies such heads where shape.backend is asked for, on a GPU and in a build that have it: that,
+/// or warps. `packed`: documents are given.
+AttentionBackend effective_attention_backend(const AttentionHeads& shape, std::int64_t tokens, DType dtype,
+                                             std::int64_t head_dim, bool packed, bool backward) noexcept;
 
 /// Whether the current GPU has compute capability 9.0, and this build has kernels for 9.0a.
-bool cuda_attends_by_groups();
+bool cuda_has_wgmma();
 
 /// out = softmax(q k^T / sqrt(d)) v by head (Vaswani et al. 2017). Works on blocks of 64 query rows, so no
 /// seq x seq matrix is kept; lse is what the backward rebuilds the probabilities from. Where qkv is kept in

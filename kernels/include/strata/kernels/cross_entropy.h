@@ -21,13 +21,13 @@ void cross_entropy_forward_host(const CrossEntropyForwardArgs& args, ThreadPool&
 
 /// dlogits = (softmax(logits) - onehot(targets)) * scale; zero rows for targets below 0.
 struct CrossEntropyBackwardArgs {
-  TensorView logits;               ///< f32, bf16 or f16 [..., V], T rows
-  TensorView targets;              ///< i32, T values below V
-  TensorView lse;                  ///< f32, T values, from the forward
-  TensorView dlogits;              ///< as logits, written; may be logits
-  float scale = 1.0f;              ///< 1 / T gives the gradient of the mean when every target counts
-  bool divide_by_counted = false;  ///< divide `scale` by the divisor, as the mean does
-  TensorView divisor = {};         ///< as in the forward
+  TensorView logits;            ///< f32, bf16 or f16 [..., V], T rows
+  TensorView targets;           ///< i32, T values below V
+  TensorView lse;               ///< f32, T values, from the forward
+  TensorView dlogits;           ///< as logits, written; may be logits
+  float scale = 1.0f;           ///< 1 / T gives the gradient of the mean when every target counts
+  bool mean_reduction = false;  ///< divide `scale` by the divisor, as the mean does
+  TensorView divisor = {};      ///< as in the forward
 };
 Status cross_entropy_backward_async(Backend& backend, Stream& stream, const CrossEntropyBackwardArgs& args);
 void cross_entropy_backward_host(const CrossEntropyBackwardArgs& args, ThreadPool& pool);

@@ -14,7 +14,7 @@ namespace strata::kernels {
 /// Of a GPU's product with an [m, n] result: room for some partial results of a long inner extent, at most 32
 /// MiB. One shape has one size, whatever memory there is, because it has a say in the algorithm, and so in
 /// bits. A product without it is right, too, and may be slower.
-std::size_t product_workspace_bytes(std::int64_t m, std::int64_t n) noexcept;
+std::size_t gemm_workspace_bytes(std::int64_t m, std::int64_t n) noexcept;
 
 /// y = x w^T + b.
 struct LinearForwardArgs {
@@ -22,7 +22,7 @@ struct LinearForwardArgs {
   TensorView w;               ///< kept [N, K]
   TensorView b;               ///< kept [N], added before y is rounded; a default view (rank 0) for none
   TensorView y;               ///< kept [..., N], T rows, written
-  BufferView workspace = {};  ///< product_workspace_bytes(T, N), 256-aligned, or none; the host reads none
+  BufferView workspace = {};  ///< gemm_workspace_bytes(T, N), 256-aligned, or none; the host reads none
 };
 Status linear_forward_async(Backend& backend, Stream& stream, const LinearForwardArgs& args);
 void linear_forward_host(const LinearForwardArgs& args, ThreadPool& pool);

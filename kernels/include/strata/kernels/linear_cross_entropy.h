@@ -9,21 +9,22 @@ namespace strata::kernels {
 /// (linear_cross_entropy_block_rows). Losses, their mean and targets below 0 are as in
 /// CrossEntropyForwardArgs.
 struct LinearCrossEntropyArgs {
-  TensorView x;                       ///< f32, bf16 or f16 [..., K], T rows
-  TensorView w;                       ///< as x, [V, K]
-  TensorView targets;                 ///< i32, T values below V; the caller has checked them
-  TensorView losses;                  ///< f32, T values, written
-  TensorView mean_loss;               ///< f32, 1 value, written
-  TensorView divisor = {};            ///< f32, 1 value; rank 0: the number of targets that count
-  BufferView workspace;               ///< linear_cross_entropy_workspace_bytes(T, V, dtype of x), 64-aligned
-  BufferView product_workspace = {};  ///< linear_cross_entropy_product_bytes(T, V, K), 256-aligned, or none
-  float softcap = 0.0f;               ///< logits l become softcap tanh(l / softcap); 0: they stay
+  TensorView x;             ///< f32, bf16 or f16 [..., K], T rows
+  TensorView w;             ///< as x, [V, K]
+  TensorView targets;       ///< i32, T values below V; the caller has checked them
+  TensorView losses;        ///< f32, T values, written
+  TensorView mean_loss;     ///< f32, 1 value, written
+  TensorView divisor = {};  ///< f32, 1 value; rank 0: the number of targets that count
+  BufferView workspace;     ///< linear_cross_entropy_workspace_bytes(T, V, dtype of x), 64-aligned
+  BufferView gemm_workspace =
+      {};                ///< linear_cross_entropy_gemm_workspace_bytes(T, V, K), 256-aligned, or none
+  float softcap = 0.0f;  ///< logits l become softcap tanh(l / softcap); 0: they stay
 };
 std::int64_t linear_cross_entropy_block_rows(std::int64_t rows, std::int64_t vocab) noexcept;
 std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t vocab, DType dtype) noexcept;
-/// Of the largest of its products on a GPU; see product_workspace_bytes.
-std::size_t linear_cross_entropy_product_bytes(std::int64_t rows, std::int64_t vocab,
-                                               std::int64_t k) noexcept;
+/// Of the largest of its products on a GPU; see gemm_workspace_bytes.
+std::size_t linear_cross_entropy_gemm_workspace_bytes(std::int64_t rows, std::int64_t vocab,
+                                                      std::int64_t k) noexcept;
 Status linear_cross_entropy_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& args);
 void linear_cross_entropy_host(const LinearCrossEntropyArgs& args, ThreadPool& pool);
 

@@ -6,30 +6,30 @@
 
 /// What is done to gradients and states where they live on the device: one op over a range of one tensor,
 /// with the bits of cpuopt (of a NaN kept in f32, the device's own). Ranges begin at a multiple of
-/// kNormLeafElems of their tensor. Errors of all: `invalid`, naming the argument.
+/// kNormPartialElems of their tensor. Errors of all: `invalid`, naming the argument.
 namespace strata::kernels {
 
 /// A step of any optimizer in place: cpuopt::update_block(). Of lamb, the moments alone.
 struct UpdateArgs {
   cpuopt::UpdateStep step;
-  cpuopt::UpdateBlock block;  ///< in device memory
-  std::int64_t n = 0;         ///< elements
-  cpuopt::Dither dither{};    ///< of the tensor, with what holds the high bits of the elements' indices
+  cpuopt::UpdateBlock block;      ///< in device memory
+  std::int64_t n = 0;             ///< elements
+  cpuopt::RoundingNoise noise{};  ///< of the tensor, with what holds the high bits of the elements' indices
 };
 Status update_async(Backend& backend, Stream& stream, const UpdateArgs& args);
 void update_host(const UpdateArgs& args, ThreadPool& pool);
 
-/// The leaves of lamb's two norms, from the moments as they are stored: cpuopt::lamb_leaves_block(). Each
-/// norm_leaves(n) f64 values, in device or pinned memory, written.
-struct LambLeavesArgs {
+/// The partials of lamb's two norms, from the moments as they are stored: cpuopt::lamb_partials_block(). Each
+/// norm_partial_count(n) f64 values, in device or pinned memory, written.
+struct LambPartialsArgs {
   cpuopt::UpdateStep step;
   cpuopt::UpdateBlock block;
   std::int64_t n = 0;
-  double* master_leaves = nullptr;
-  double* direction_leaves = nullptr;
+  double* master_partials = nullptr;
+  double* direction_partials = nullptr;
 };
-Status lamb_leaves_async(Backend& backend, Stream& stream, const LambLeavesArgs& args);
-void lamb_leaves_host(const LambLeavesArgs& args, ThreadPool& pool);
+Status lamb_partials_async(Backend& backend, Stream& stream, const LambPartialsArgs& args);
+void lamb_partials_host(const LambPartialsArgs& args, ThreadPool& pool);
 
 /// lamb's second pass: cpuopt::lamb_apply_block().
 struct LambApplyArgs {
@@ -50,12 +50,12 @@ struct AccumulateArgs {
 Status accumulate_async(Backend& backend, Stream& stream, const AccumulateArgs& args);
 void accumulate_host(const AccumulateArgs& args, ThreadPool& pool);
 
-/// The leaves of a gradient norm: cpuopt::square_sum_leaves().
-struct SquareSumLeavesArgs {
-  TensorView x;       ///< f32, bf16 or f16
-  TensorView leaves;  ///< f64, cpuopt::norm_leaves(n) values in device or pinned memory, written
+/// The partials of a gradient norm: cpuopt::square_sum_partials().
+struct SquareSumPartialsArgs {
+  TensorView x;         ///< f32, bf16 or f16
+  TensorView partials;  ///< f64, cpuopt::norm_partial_count(n) values in device or pinned memory, written
 };
-Status square_sum_leaves_async(Backend& backend, Stream& stream, const SquareSumLeavesArgs& args);
-void square_sum_leaves_host(const SquareSumLeavesArgs& args, ThreadPool& pool);
+Status square_sum_partials_async(Backend& backend, Stream& stream, const SquareSumPartialsArgs& args);
+void square_sum_partials_host(const SquareSumPartialsArgs& args, ThreadPool& pool);
 
 }  // namespace strata::kernels

@@ -3,13 +3,13 @@
 #include <cstdint>
 
 #include <strata/cpuopt/master.h>
-#include <strata/cpuopt/math/dither.h>
-#include <strata/cpuopt/math/dynamic_code.h>
+#include <strata/cpuopt/math/rounding_noise.h>
+#include <strata/cpuopt/math/dynamic_quant.h>
 #include <strata/cpuopt/math/master.h>
 #include <strata/cpuopt/math/rules.h>
 #include <strata/runtime/float16.h>
 
-/// A step by elements, as a thread of the GPU takes it: the same mathematics as the SIMD bodies, hence the
+/// A step by elements, as a thread of the GPU takes it: the same mathematics as the SIMD kernels, hence the
 /// same bits.
 namespace strata::cpuopt {
 
@@ -40,13 +40,13 @@ template <class Rule, MasterLayout kLayout>
 STRATA_HD void update_at(const UpdateScalars<float>& s, void* param, void* master, float& m, float& v,
                          float g, std::int64_t i) {
   const float p = Rule::update(load_master_at<kLayout>(param, master, i), g * s.grad_factor, m, v, s);
-  if constexpr (Rule::kMoves) store_master_at<kLayout>(param, master, i, p);
+  if constexpr (Rule::kUpdatesParam) store_master_at<kLayout>(param, master, i, p);
 }
 
 /// The 16 random bits of a moment of the element with the low index bits `index`.
 template <MomentKind kKind>
-STRATA_HD std::uint32_t moment_bits(const Dither& dither, std::uint32_t index) {
-  const std::uint32_t bits = dither_bits(index, dither.add, dither.mix);
+STRATA_HD std::uint32_t moment_noise(const RoundingNoise& noise, std::uint32_t index) {
+  const std::uint32_t bits = noise_bits(index, noise.add, noise.mix);
   return kKind == MomentKind::first ? bits & 0xFFFFu : bits >> 16;
 }
 /// A moment in bf16, rounded at random.
@@ -62,15 +62,15 @@ STRATA_HD float moment_scale(std::uint32_t bits) {
 STRATA_HD float inverse_scale(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
 /// A moment's byte, rounded at random.
 template <MomentKind kKind>
-STRATA_HD std::uint8_t round_to_code(float x, float scale, std::uint32_t random) {
-  const float code = moment_code<kKind>(x, scale, inverse_scale(scale));
-  const float rounded = (code + dither_offset(static_cast<float>(random >> 1))) + kRoundMagic;
+STRATA_HD std::uint8_t quantize_moment_stochastic(float x, float scale, std::uint32_t random) {
+  const float q = quantize_moment<kKind>(x, scale, inverse_scale(scale));
+  const float rounded = (q + noise_offset(static_cast<float>(random >> 1))) + kRoundMagic;
   return static_cast<std::uint8_t>(__builtin_bit_cast(std::uint32_t, rounded));
 }
 template <MomentKind kKind>
-STRATA_HD float value_of_byte(std::uint8_t byte, float scale) {
-  const int code = kKind == MomentKind::first ? static_cast<std::int8_t>(byte) : byte;
-  return moment_of_code<kKind>(static_cast<float>(code)) * scale;
+STRATA_HD float dequantize_moment_byte(std::uint8_t byte, float scale) {
+  const int q = kKind == MomentKind::first ? static_cast<std::int8_t>(byte) : byte;
+  return dequantize_moment<kKind>(static_cast<float>(q)) * scale;
 }
 
 }  // namespace strata::cpuopt

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/math/hd.h>
+#include <strata/cpuopt/math/host_device.h>
 
 /// Elementary functions as fixed sequences of IEEE additions, multiplications and divisions, written once
 /// over a value type V (float, or a SIMD value with the same operators), so that every instruction set and

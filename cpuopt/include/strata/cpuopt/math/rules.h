@@ -1,7 +1,7 @@
 #pragma once
 
 #include <strata/cpuopt/math/elementary.h>
-#include <strata/cpuopt/math/hd.h>
+#include <strata/cpuopt/math/host_device.h>
 
 /// One step of each optimizer for one element, written once over a value type V (float, or a SIMD value with
 /// the same operators). The order of operations is part of the contract: it is what makes all instruction
@@ -23,27 +23,27 @@ struct UpdateScalars {
   V inv_sqrt_bias2;  ///< 1 / sqrt(1 - beta2^step)
 };
 
-// A rule has `update`, which returns the new parameter (kMoves: another one) and updates those moments that
-// it keeps (kFirst, kSecond); `g` is scaled already.
+// A rule has `update`, which returns the new parameter (kUpdatesParam: another one) and updates those moments
+// that it keeps (kHasFirstMoment, kHasSecondMoment); `g` is scaled already.
 
 /// Both moments move a part of the way to what the gradient says. (beta * m + (1 - beta) * g has a product
 /// more, and products share their unit with the root and the quotient below.)
 template <class V, class S>
-STRATA_HD void take_moments(V g, V& m, V& v, const UpdateScalars<S>& s) {
+STRATA_HD void update_moments(V g, V& m, V& v, const UpdateScalars<S>& s) {
   m = m + s.one_minus_beta1 * (g - m);
   v = v + s.one_minus_beta2 * (g * g - v);
 }
 /// What Adam and AdamW subtract.
 template <class V, class S>
 STRATA_HD V adam_step(V g, V& m, V& v, const UpdateScalars<S>& s) {
-  take_moments(g, m, v, s);
+  update_moments(g, m, v, s);
   const V denom = sqrt_of(v) * s.inv_sqrt_bias2 + s.eps;
   return s.step_size * (m / denom);
 }
 
 /// Kingma & Ba 2015, Alg. 1; decoupled decay, Loshchilov & Hutter 2019, Alg. 2.
 struct AdamWRule {
-  static constexpr bool kFirst = true, kSecond = true, kMoves = true;
+  static constexpr bool kHasFirstMoment = true, kHasSecondMoment = true, kUpdatesParam = true;
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<S>& s) {
     return p - (s.decay * p + adam_step(g, m, v, s));
@@ -52,7 +52,7 @@ struct AdamWRule {
 
 /// Kingma & Ba 2015, Alg. 1, with L2 regularization: decay joins the gradient.
 struct AdamRule {
-  static constexpr bool kFirst = true, kSecond = true, kMoves = true;
+  static constexpr bool kHasFirstMoment = true, kHasSecondMoment = true, kUpdatesParam = true;
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<S>& s) {
     return p - adam_step(g + s.weight_decay * p, m, v, s);
@@ -62,7 +62,7 @@ struct AdamRule {
 /// Chen et al. 2023, "Symbolic discovery of optimization algorithms", Alg. 2: the sign of an interpolation
 /// steps, another one is kept. The sign of 0 and of NaN is 0.
 struct LionRule {
-  static constexpr bool kFirst = true, kSecond = false, kMoves = true;
+  static constexpr bool kHasFirstMoment = true, kHasSecondMoment = false, kUpdatesParam = true;
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<S>& s) {
     const V zero(0.0f), step(s.step_size);
@@ -75,7 +75,7 @@ struct LionRule {
 
 /// Duchi et al. 2011 (diagonal), with L2 regularization.
 struct AdagradRule {
-  static constexpr bool kFirst = false, kSecond = true, kMoves = true;
+  static constexpr bool kHasFirstMoment = false, kHasSecondMoment = true, kUpdatesParam = true;
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V&, V& v, const UpdateScalars<S>& s) {
     const V with_decay = g + s.weight_decay * p;
@@ -86,7 +86,7 @@ struct AdagradRule {
 
 /// Gradient descent with L2 regularization.
 struct SgdRule {
-  static constexpr bool kFirst = false, kSecond = false, kMoves = true;
+  static constexpr bool kHasFirstMoment = false, kHasSecondMoment = false, kUpdatesParam = true;
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V&, V&, const UpdateScalars<S>& s) {
     return p - s.step_size * (g + s.weight_decay * p);
@@ -94,7 +94,7 @@ struct SgdRule {
 };
 /// The same with momentum: m = momentum * m + g (Polyak 1964; Sutskever et al. 2013).
 struct MomentumRule {
-  static constexpr bool kFirst = true, kSecond = false, kMoves = true;
+  static constexpr bool kHasFirstMoment = true, kHasSecondMoment = false, kUpdatesParam = true;
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<S>& s) {
     m = s.momentum * m + (g + s.weight_decay * p);
@@ -103,7 +103,7 @@ struct MomentumRule {
 };
 /// And with Nesterov's look ahead: the step is along g + momentum * m.
 struct NesterovRule {
-  static constexpr bool kFirst = true, kSecond = false, kMoves = true;
+  static constexpr bool kHasFirstMoment = true, kHasSecondMoment = false, kUpdatesParam = true;
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V& m, V&, const UpdateScalars<S>& s) {
     const V with_decay = g + s.weight_decay * p;
@@ -115,10 +115,10 @@ struct NesterovRule {
 /// LAMB (You et al. 2020, Alg. 2) in two passes, since the length of a step needs the whole tensor. The
 /// first updates the moments alone.
 struct LambMomentsRule {
-  static constexpr bool kFirst = true, kSecond = true, kMoves = false;
+  static constexpr bool kHasFirstMoment = true, kHasSecondMoment = true, kUpdatesParam = false;
   template <class V, class S>
   static STRATA_HD V update(V p, V g, V& m, V& v, const UpdateScalars<S>& s) {
-    take_moments(g, m, v, s);
+    update_moments(g, m, v, s);
     return p;
   }
 };

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+
+#include <strata/cpuopt/math/elementary.h>
+#include <strata/cpuopt/math/host_device.h>
+
+/// 8-bit codes whose spacing grows with the value, after the dynamic tree codes of Dettmers et al. 2022
+/// ("8-bit optimizers via block-wise quantization"): decade k of [0, 1], from 10^(k-K-1) to 10^(k-K), is cut
+/// linearly into 2^k codes, K being the last. Here the codes are the upper ends of the cuts, so that 1 has a
+/// code of either sign: a block's largest value is kept exactly, and decoded moments encode to the same codes
+/// again. Code as a function of the value is then one concave line of straight pieces, hence the least of the
+/// pieces' lines, and the value the greatest of theirs: no table, no search, the same bits everywhere.
+namespace strata::cpuopt {
+
+/// The first moment has either sign, the second none.
+enum class MomentKind : std::uint8_t { first, second };
+
+/// The last decade: signed codes reach from -127 to 127, unsigned ones to 255.
+template <MomentKind kKind>
+inline constexpr int kLastDecade = kKind == MomentKind::first ? 6 : 7;
+
+struct DecadeLine {
+  float top_value, top_q;  ///< the upper end of the decade
+  float q_per_value, value_per_q;
+};
+/// Decade k of 0 ... last. The first reaches down to 0.
+template <int kLast>
+STRATA_HD constexpr DecadeLine decade_line(int k) {
+  double top = 1.0, cuts = 1.0;
+  for (int i = k; i < kLast; ++i) top /= 10.0;
+  for (int i = 0; i < k; ++i) cuts *= 2.0;
+  const double width = k == 0 ? top : 0.9 * top;
+  return {static_cast<float>(top), static_cast<float>(2.0 * cuts - 1.0), static_cast<float>(cuts / width),
+          static_cast<float>(width / cuts)};
+}
+
+/// Code, not yet rounded to a whole one, of r in [0, 1]; 0 for a NaN.
+template <int kLast, class V>
+STRATA_HD V quantize_dynamic(V r) {
+  constexpr DecadeLine first = decade_line<kLast>(kLast);
+  V q = (r - V(first.top_value)) * V(first.q_per_value) + V(first.top_q);
+  STRATA_UNROLL_8
+  for (int k = 0; k < kLast; ++k) {
+    const DecadeLine line = decade_line<kLast>(k);
+    const V other = (r - V(line.top_value)) * V(line.q_per_value) + V(line.top_q);
+    q = select_greater(q, other, other, q);
+  }
+  return select_greater(q, V(0.0f), q, V(0.0f));
+}
+/// The value of a whole code, in [0, 1].
+template <int kLast, class V>
+STRATA_HD V dequantize_dynamic(V q) {
+  constexpr DecadeLine first = decade_line<kLast>(kLast);
+  V value = (q - V(first.top_q)) * V(first.value_per_q) + V(first.top_value);
+  STRATA_UNROLL_8
+  for (int k = 0; k < kLast; ++k) {
+    const DecadeLine line = decade_line<kLast>(k);
+    const V other = (q - V(line.top_q)) * V(line.value_per_q) + V(line.top_value);
+    value = select_greater(other, value, other, value);
+  }
+  return select_greater(value, V(0.0f), value, V(0.0f));
+}
+
+STRATA_HD float abs_of(float x) {
+  return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) & 0x7FFFFFFFu);
+}
+
+/// The code of a moment, not yet rounded, in a block whose largest magnitude is `scale` (0: all are zero) and
+/// `inverse` 1 / scale. The largest is its code exactly, whatever the product with the inverse rounds to; a
+/// second moment above 0, by which an update is divided, never comes near 0.
+template <MomentKind kKind, class V>
+STRATA_HD V quantize_moment(V x, V scale, V inverse) {
+  const V zero(0.0f), one(1.0f);
+  const V magnitude = abs_of(x);
+  V q = quantize_dynamic<kLastDecade<kKind>>(select_greater(scale, magnitude, magnitude * inverse, one));
+  if constexpr (kKind == MomentKind::first) {
+    q = select_greater(zero, x, zero - q, q);
+  } else {
+    const V min_q = select_greater(x, zero, one, zero);
+    q = select_greater(min_q, q, min_q, q);
+  }
+  return select_greater(scale, zero, q, zero);
+}
+/// A whole code's value as a part of the scale.
+template <MomentKind kKind, class V>
+STRATA_HD V dequantize_moment(V q) {
+  if constexpr (kKind == MomentKind::second) return dequantize_dynamic<kLastDecade<kKind>>(q);
+  const V zero(0.0f);
+  const V magnitude = dequantize_dynamic<kLastDecade<kKind>>(abs_of(q));
+  return select_greater(zero, q, zero - magnitude, magnitude);
+}
+
+}  // namespace strata::cpuopt

@@ -1,0 +1,33 @@
+#include <strata/kernels/fp8.h>
+
+#include "cuda/cuda_error.h"
+#include "cuda/cuda_stream.h"
+#include "cuda/device_gemm.h"
+#include "cuda_ops.h"
+#include "rows.h"
+
+namespace strata::kernels::cuda {
+
+// Both operands lie as [.., K], which is the one arrangement of eight-bit operands that Hopper multiplies.
+Status fp8_gemm(Backend&, Stream& stream, const Fp8GemmArgs& a) {
+  const std::int64_t m = detail::row_count(a.a), k = detail::row_length(a.a), n = detail::row_count(a.b);
+  const detail::Gemm gemm{.trans_b = true,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .a = a.a.data,
+                          .lda = k,
+                          .b = a.b.data,
+                          .ldb = k,
+                          .c = a.c.data,
+                          .ldc = n,
+                          .accumulate = a.accumulate,
+                          .dtype = a.a.dtype,
+                          .c_dtype = a.c.dtype};
+  const detail::Fp8Factors factors{a.b.dtype, a.a_scale_inv.as<float>(), a.b_scale_inv.as<float>()};
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  return detail::device_gemm(gemm, detail::is_present(a.bias) ? a.bias.data : nullptr, a.workspace, queue,
+                             &factors);
+}
+
+}  // namespace strata::kernels::cuda

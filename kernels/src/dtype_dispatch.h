@@ -1,0 +1,30 @@
+#pragma once
+
+#include <type_traits>
+
+#include <strata/runtime/assert.h>
+#include <strata/runtime/float16.h>
+
+namespace strata::kernels::detail {
+
+/// What activations and parameters may be kept in.
+constexpr bool is_storage(DType dtype) noexcept {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+}
+
+/// body(std::type_identity<T>) with the C++ type of a checked storage dtype.
+template <class Body>
+void dispatch_dtype(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::f32:
+      return body(std::type_identity<float>{});
+    case DType::bf16:
+      return body(std::type_identity<bf16>{});
+    case DType::f16:
+      return body(std::type_identity<f16>{});
+    default:
+      STRATA_ASSERT(false, "values kept as ", to_string(dtype));
+  }
+}
+
+}  // namespace strata::kernels::detail

@@ -1,0 +1,36 @@
+#pragma once
+
+// What more than one of the row kernels needs.
+#include <strata/cpuopt/simd.h>
+
+namespace strata::kernels::STRATA_ISA {
+namespace {
+
+using cpuopt::STRATA_ISA::f32x16;
+using cpuopt::STRATA_ISA::for_each_16;
+using cpuopt::STRATA_ISA::load_lanes;
+using cpuopt::STRATA_ISA::max_of;
+using cpuopt::STRATA_ISA::reduce_add;
+using cpuopt::STRATA_ISA::reduce_max;
+using cpuopt::STRATA_ISA::store_lanes;
+
+// Below the smallest score: e^(this - max) is 0 in the lanes past a row's end.
+constexpr float kLowest = -3.402823466e38f;
+
+template <class T>
+float reduce_row_max(const T* x, std::int64_t n) {
+  f32x16 row_max(kLowest);
+  for_each_16(n, [&](std::int64_t i, int lanes)
+                     STRATA_LANES_INLINE { row_max = max_of(load_lanes(x + i, lanes, kLowest), row_max); });
+  return reduce_max(row_max);
+}
+
+template <class T>
+void accumulate_row(float* acc, const T* x, std::int64_t n) {
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(acc + i, load_lanes(acc + i, lanes) + load_lanes(x + i, lanes), lanes);
+  });
+}
+
+}  // namespace
+}  // namespace strata::kernels::STRATA_ISA

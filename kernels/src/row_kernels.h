@@ -1,0 +1,95 @@
+#include <strata/cpuopt/simd.h>
+
+#include "row_common.h"
+#include "row_table.h"
+
+namespace strata::kernels::STRATA_ISA {
+namespace {
+
+using cpuopt::exp_of;
+using cpuopt::log_of;
+using cpuopt::tanh_of;
+
+float attention_softmax(float* x, float scale, std::int64_t n) {
+  const float row_max = reduce_row_max(x, n) * scale;  // scale > 0 keeps the order
+  const f32x16 factor(scale), top(row_max);
+  f32x16 sum(0.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    f32x16 e = exp_of(load_lanes(x + i, lanes) * factor - top);
+    store_lanes(x + i, e, lanes);
+    sum = sum + (lanes < 16 ? e.keep_first(lanes) : e);
+  });
+  const float total = reduce_add(sum);
+  const f32x16 inverse(1.0f / total);
+  for_each_16(n, [&](std::int64_t i, int lanes)
+                     STRATA_LANES_INLINE { store_lanes(x + i, load_lanes(x + i, lanes) * inverse, lanes); });
+  return static_cast<float>(static_cast<double>(row_max) + log_of(static_cast<double>(total)));
+}
+
+// The sum is that of the very p and dp that it is taken from, so that a row of gradients adds up to zero. It
+// is also the output times its gradient, but an output kept in 16 bits is too rough for the bias of the keys,
+// whose gradient is that zero.
+void attention_softmax_backward(float* x, float* dp, float lse, float scale, float dp_scale, std::int64_t n) {
+  const f32x16 factor(scale), dp_factor(dp_scale), shift(lse);
+  f32x16 sum(0.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 p = exp_of(load_lanes(x + i, lanes) * factor - shift);
+    store_lanes(x + i, p, lanes);
+    sum = sum + (lanes < 16 ? p.keep_first(lanes) : p) * load_lanes(dp + i, lanes);
+  });
+  const f32x16 center(reduce_add(sum));
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(dp + i, load_lanes(x + i, lanes) * (load_lanes(dp + i, lanes) - center) * dp_factor, lanes);
+  });
+}
+
+void softcap(float* x, float scale, float cap, std::int64_t n) {
+  const f32x16 factor(scale / cap), cap_lanes(cap);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(x + i, tanh_of(load_lanes(x + i, lanes) * factor) * cap_lanes, lanes);
+  });
+}
+
+// The derivative needs the tanh of a score and its probability, of which x has room for one: both are made
+// twice, from the score.
+void softcap_softmax_backward(float* x, float* dp, float lse, float scale, float cap, std::int64_t n) {
+  const f32x16 factor(scale / cap), cap_lanes(cap), shift(lse), dp_factor(scale), one(1.0f);
+  f32x16 sum(0.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 p = exp_of(tanh_of(load_lanes(x + i, lanes) * factor) * cap_lanes - shift);
+    sum = sum + (lanes < 16 ? p.keep_first(lanes) : p) * load_lanes(dp + i, lanes);
+  });
+  const f32x16 center(reduce_add(sum));
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 t = tanh_of(load_lanes(x + i, lanes) * factor), p = exp_of(t * cap_lanes - shift);
+    store_lanes(x + i, p, lanes);
+    store_lanes(dp + i, p * ((load_lanes(dp + i, lanes) - center) * (one - t * t)) * dp_factor, lanes);
+  });
+}
+
+void capped_softmax_from_lse(float* x, float lse, float scale, float cap, std::int64_t n) {
+  const f32x16 shift(lse), factor(scale), inverse(1.0f / cap), one(1.0f);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    const f32x16 v = load_lanes(x + i, lanes), t = v * inverse;
+    store_lanes(x + i, exp_of(v - shift) * factor * (one - t * t), lanes);
+  });
+}
+
+void scale_add(float* x, float scale, const float* bias, std::int64_t n) {
+  const f32x16 factor(scale);
+  for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
+    store_lanes(x + i, load_lanes(x + i, lanes) * factor + load_lanes(bias + i, lanes), lanes);
+  });
+}
+
+}  // namespace
+
+extern const detail::RowTable row_kernels = {&accumulate_row<float>,
+                                             &attention_softmax,
+                                             &attention_softmax_backward,
+                                             &softcap,
+                                             &softcap_softmax_backward,
+                                             &capped_softmax_from_lse,
+                                             &scale_add};
+
+}  // namespace strata::kernels::STRATA_ISA

@@ -1,0 +1,100 @@
+#include <gtest/gtest.h>
+
+#include <strata/graph/ops.h>
+#include <strata/graph/passes.h>
+
+#include "graph/program_maker.h"
+
+namespace strata {
+namespace {
+
+TEST(AttendByTest, AttentionOfBothWaysIsMarkedAlsoWhereItIsMadeAgain) {
+  for (const Recompute recompute : kRecomputeModes) {
+    const Program before = test::decoder_program(test::decoder_of(2, 128), 2, recompute, DType::bf16),
+                  after = select_attention_backend(before, kernels::AttentionBackend::wgmma);
+    int marked = 0;
+    for (std::size_t i = 0; i < before.code.size(); ++i) {
+      const Instr &was = before.code[i], &is = after.code[i];
+      const bool is_attention = was.op == Op::attention || was.op == Op::attention_backward;
+      EXPECT_EQ(attention_heads(was.attrs).backend, kernels::AttentionBackend::mma);
+      EXPECT_EQ(attention_heads(is.attrs).backend,
+                is_attention ? kernels::AttentionBackend::wgmma : kernels::AttentionBackend::mma)
+          << op_def(is.op).name;
+      marked += is_attention;
+      Attrs attrs = is.attrs;
+      attrs.backend = kernels::AttentionBackend::mma;
+      EXPECT_EQ(attrs, was.attrs);  // and nothing else
+    }
+    EXPECT_GE(marked, 4);  // of two layers, both ways
+  }
+}
+
+// wgmma's heads are of 64 and 128 values in 16 bits, cuDNN's of 16 to 128 in 16 bits.
+TEST(AttendByTest, WhatItDoesNotMultiplyIsLeftToWarps) {
+  using kernels::AttentionBackend;
+  const auto by = [](AttentionBackend asked, std::int64_t hidden, DType dtype) {
+    const Program program = select_attention_backend(
+        test::decoder_program(test::decoder_of(1, hidden), 2, Recompute::none, dtype), asked);
+    std::vector<AttentionBackend> all;
+    for (const Instr& instr : program.code)
+      if (instr.op == Op::attention || instr.op == Op::attention_backward) all.push_back(instr.attrs.by);
+    EXPECT_EQ(all.size(), 2u);
+    EXPECT_EQ(all.front(), all.back());
+    return all.front();
+  };
+  ASSERT_EQ(test::decoder_of(1, 128).heads, 2);
+  EXPECT_EQ(by(AttentionBackend::wgmma, 128, DType::bf16), AttentionBackend::wgmma);
+  EXPECT_EQ(by(AttentionBackend::wgmma, 256, DType::f16), AttentionBackend::wgmma);
+  EXPECT_EQ(by(AttentionBackend::wgmma, 128, DType::f32), AttentionBackend::mma);
+  EXPECT_EQ(by(AttentionBackend::wgmma, 192, DType::bf16), AttentionBackend::mma);
+  EXPECT_EQ(by(AttentionBackend::cudnn, 192, DType::bf16), AttentionBackend::cudnn);
+  EXPECT_EQ(by(AttentionBackend::cudnn, 128, DType::f32), AttentionBackend::mma);
+  EXPECT_EQ(by(AttentionBackend::cudnn, 16, DType::bf16), AttentionBackend::mma);
+}
+
+// More than 2 GiB of score gradients: 2 bytes for each of 2 heads' 32,768 x 32,768.
+TEST(AttendByTest, ABackwardThatKeepsTooMuchIsLeftToWarps) {
+  DecoderConfig config = test::decoder_of(1, 128);
+  config.seq = 32768;
+  const Program program = select_attention_backend(
+      test::decoder_program(config, 1, Recompute::none, DType::bf16), kernels::AttentionBackend::cudnn);
+  for (const Instr& instr : program.code) {
+    if (instr.op == Op::attention) {
+      EXPECT_EQ(instr.attrs.by, kernels::AttentionBackend::cudnn);
+    }
+    if (instr.op == Op::attention_backward) {
+      EXPECT_EQ(instr.attrs.by, kernels::AttentionBackend::mma);
+    }
+  }
+}
+
+// cuDNN's backward keeps the gradients of scores: 2 bytes for each of 2 sequences' 2 heads' 512 x 512.
+TEST(AttendByTest, CudnnGetsItsScratchAndNoPackedDocuments) {
+  DecoderConfig config = test::decoder_of(2, 128);
+  config.seq = 512;
+  const Program whole = test::decoder_program(config, 2, Recompute::none, DType::bf16),
+                after = select_attention_backend(whole, kernels::AttentionBackend::cudnn);
+  EXPECT_EQ(after.values.size(), whole.values.size());
+  for (const Instr& instr : after.code) {
+    if (instr.op == Op::attention) {
+      EXPECT_EQ(attention_heads(instr.attrs).backend, kernels::AttentionBackend::cudnn);
+    }
+    if (instr.op != Op::attention_backward) continue;
+    EXPECT_EQ(attention_heads(instr.attrs).backend, kernels::AttentionBackend::cudnn);
+    EXPECT_EQ(
+        after.value(instr.out.back()).bytes(),
+        kernels::attention_backward_workspace_bytes(2 * 512, attention_heads(instr.attrs), DType::bf16, 64));
+    EXPECT_GE(after.value(instr.out.back()).bytes(), std::size_t{2 * 2 * 512 * 512 * 2});
+  }
+  const Program back = select_attention_backend(after, kernels::AttentionBackend::mma);
+  for (std::size_t i = 0; i < whole.values.size(); ++i)
+    EXPECT_EQ(back.values[i].bytes(), whole.values[i].bytes()) << whole.values[i].name;
+
+  const Program packed = must(record_decoder(config, 2, DecoderHead::loss, DecoderRows::packed, DType::bf16));
+  for (const Instr& instr :
+       select_attention_backend(must(derive_backward(packed, "loss")), kernels::AttentionBackend::cudnn).code)
+    EXPECT_EQ(attention_heads(instr.attrs).backend, kernels::AttentionBackend::mma) << op_def(instr.op).name;
+}
+
+}  // namespace
+}  // namespace strata
