@@ -26,7 +26,7 @@ void for_blocks(const BlockQuantArgs& a, ThreadPool& pool, const Body& body) {
 template <class T>
 void quantize(const BlockQuantArgs& a, ThreadPool& pool) {
   for_blocks(a, pool, [&](std::int64_t first, std::int64_t n, float* scale) {
-    detail::quantize_block(detail::LanesInTurn(), a.format, a.x.as<T>() + first, n,
+    detail::quantize_block(detail::EmulatedHalfWarp(), a.format, a.x.as<T>() + first, n,
                            a.quantized.as<std::uint8_t>() + quantized_bytes(a.format, first), scale);
   });
 }

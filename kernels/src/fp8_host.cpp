@@ -14,9 +14,9 @@
 namespace strata::kernels {
 namespace {
 
-using detail::Fp8;
+using detail::Fp8Format;
 
-Fp8 format_of(DType dtype) { return dtype == DType::e4m3 ? Fp8::e4m3 : Fp8::e5m2; }
+Fp8Format format_of(DType dtype) { return dtype == DType::e4m3 ? Fp8Format::e4m3 : Fp8Format::e5m2; }
 
 /// By the same tiles as on a GPU, one after the other thread of each.
 template <class T>
@@ -35,7 +35,7 @@ void cast(const Fp8CastArgs& a, ThreadPool& pool) {
         }
       });
   const bool has_rowwise = detail::is_present(a.rowwise), has_columnwise = detail::is_present(a.columnwise);
-  const Fp8 format = format_of((has_rowwise ? a.rowwise : a.columnwise).dtype);
+  const Fp8Format format = format_of((has_rowwise ? a.rowwise : a.columnwise).dtype);
   const detail::Fp8Scale scale = detail::fp8_scale(format, max_bits);
   *a.scale_inv.as<float>() = scale.inverse;
   const std::int64_t across = detail::ceil_div(columns, detail::kFp8Tile);

@@ -29,17 +29,17 @@ class Part:
     highlights: object = None  # of its items, for the table
 
 
-def losses_told(items):
-    return [f"{kind}: {one['furthest_from_host']:.1e} from the host's" for kind, one in items.items() if "bar" in one]
+def loss_highlights(items):
+    return [f"{kind}: {one['max_relative_error']:.1e} from the host's" for kind, one in items.items() if "tolerance" in one]
 
 
 # What is worth most first: a machine may be taken away at any time. What a part leaves of its time, the later ones have.
 PARTS = (Part("conformance", 25, conformance),
-         Part("losses", 8, training.losses, losses_told),
-         Part("choices", 8, training.choices, losses_told),
-         Part("placements", 8, training.placements, lambda items: [one["said"] for one in items.values() if "said" in one]),
+         Part("losses", 8, training.losses, loss_highlights),
+         Part("choices", 8, training.choices, loss_highlights),
+         Part("placements", 8, training.placements, lambda items: [one["output"] for one in items.values() if "output" in one]),
          Part("lifecycle", 10, training.lifecycle),
-         Part("scenarios", 50, scenarios.scenarios, scenarios.told),
+         Part("scenarios", 50, scenarios.scenarios, scenarios.highlights),
          Part("rates", 12, rates.rates),
          Part("profile", 20, scenarios.profile_and_forecasts),
          Part("peers", 5, rates.peers),
@@ -68,11 +68,11 @@ def options_of(arguments):
 
 def run_part(part, check, report):
     begin, error = time.monotonic(), None
-    print(f"== {part.name}, {check.left():.0f} s at most", flush=True)
+    print(f"== {part.name}, {check.remaining_s():.0f} s at most", flush=True)
     report.begin(part.name)
     try:
         part.work(check)
-    except processes.Failed as failure:
+    except processes.CheckFailed as failure:
         error = str(failure)
     except Exception:  # the next part may well work
         error = traceback.format_exc()[-processes.TAIL :]

@@ -10,7 +10,7 @@ import time
 import traceback
 
 import processes
-from processes import Failed
+from processes import CheckFailed
 from report import NO_TIME
 
 
@@ -40,7 +40,7 @@ class Machine:
         try:
             done = processes.run([self.strata, "doctor", "--json"], 60, self.out / "logs/doctor", self.environment)
             return any(check["name"] == "cuda" and check["health"] == "ok" for check in json.loads(done.out)["checks"])
-        except (Failed, ValueError, KeyError, TypeError):
+        except (CheckFailed, ValueError, KeyError, TypeError):
             return shutil.which("nvidia-smi") is not None
 
     @staticmethod
@@ -72,33 +72,33 @@ class Check:
     def __init__(self, part, machine, report, deadline):
         self.part, self.machine, self.report, self.deadline = part, machine, report, deadline
 
-    def left(self):
+    def remaining_s(self):
         return max(0.0, self.deadline - time.monotonic())
 
     def run(self, log, command, limit=600.0, environment=None):
         """As processes.run(), within the part's time."""
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", log)
-        return processes.run(command, min(limit, self.left()), self.machine.out / "logs" / self.part / name,
+        return processes.run(command, min(limit, self.remaining_s()), self.machine.out / "logs" / self.part / name,
                              {**self.machine.environment, **(environment or {})})  # fmt: skip
 
     def skip(self, item, why):
-        self.report.keep(self.part, item, {"skipped": why})
+        self.report.record(self.part, item, {"skipped": why})
 
-    def item(self, name, work):
+    def run_item(self, name, work):
         """Keeps what `work` returns, or how it failed. Whether it had time."""
-        if self.left() < 1:
+        if self.remaining_s() < 1:
             self.skip(name, NO_TIME)
             return False
         begin = time.monotonic()
         try:
             result = work()
             if not isinstance(result, dict):
-                raise Failed(f"a result that is no object: {result!r}")
-        except Failed as failure:
+                raise CheckFailed(f"a result that is no object: {result!r}")
+        except CheckFailed as failure:
             result = {"error": str(failure)}
         except Exception:  # a program printed what nobody expected; other items go on
             result = {"error": traceback.format_exc()[-processes.TAIL :]}
-        self.report.keep(self.part, name, {**result, "seconds": round(time.monotonic() - begin, 1)})
+        self.report.record(self.part, name, {**result, "seconds": round(time.monotonic() - begin, 1)})
         return True
 
     def missing_first(self, names):

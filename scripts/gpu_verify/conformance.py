@@ -5,7 +5,7 @@ import json
 import os
 import re
 
-from processes import TAIL, Failed
+from processes import TAIL, CheckFailed
 
 
 def listed(text):
@@ -23,7 +23,7 @@ def listed(text):
 def verdict(done, report):
     """{} where the case passed, else {"skipped"} or {"error"}."""
     if not done.ok:
-        return {"error": done.why()}
+        return {"error": done.describe_exit()}
     try:
         (case,) = (case for suite in json.loads(report.read_text())["testsuites"] for case in suite["testsuite"])
         if case["result"] == "SKIPPED":
@@ -47,21 +47,21 @@ class Case:
                               machine.case_limit, environment)  # fmt: skip
         result = verdict(done, report)
         report.unlink(missing_ok=True)
-        if done.code is None and self.check.left() < 1:
+        if done.code is None and self.check.remaining_s() < 1:
             return {"skipped": "no time was left"}  # the part's end, not the case's
-        return {**result, **({"said": (done.out + done.err)[-TAIL:]} if "error" in result else {})}
+        return {**result, **({"output": (done.out + done.err)[-TAIL:]} if "error" in result else {})}
 
-    def again(self, first):
+    def rerun_blocking(self, first):
         """After a failure: alone, each launch waited for, so that an error is told where it arose."""
-        again = self.once(".blocking", {"CUDA_LAUNCH_BLOCKING": "1"}) if self.check.left() >= 1 else {"skipped": "no time was left"}
+        again = self.once(".blocking", {"CUDA_LAUNCH_BLOCKING": "1"}) if self.check.remaining_s() >= 1 else {"skipped": "no time was left"}
         return {**first, "with CUDA_LAUNCH_BLOCKING=1": again or {"passed": True}}
 
 
 def cases_of(check, test, into):
     listing = check.run(f"{test.name}.list", [test, "--gtest_list_tests"], check.machine.case_limit)
-    found = listed(listing.demand())
+    found = listed(listing.require_stdout())
     if not found:
-        raise Failed("it lists no case")
+        raise CheckFailed("it lists no case")
     into.update({f"{test.name}.{name}": Case(check, test, name) for name in found})
     return {"cases": len(found)}
 
@@ -70,12 +70,12 @@ def conformance(check):
     machine, cases = check.machine, {}
     for path in (machine.build / "gpu_tests.txt").read_text().split():
         test = machine.build / path
-        check.item(f"{test.name}, its list", lambda: cases_of(check, test, cases))
+        check.run_item(f"{test.name}, its list", lambda: cases_of(check, test, cases))
     at_once = 1 if machine.gpu is None else max(1, min(4, (os.cpu_count() or 1) // 4))
     failed = {}
 
     def first(name):
-        check.item(name, cases[name].once)
+        check.run_item(name, cases[name].once)
         return name, check.report.items(check.part)[name]
 
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
@@ -83,4 +83,4 @@ def conformance(check):
             if "error" in result:
                 failed[name] = result
     for name, result in failed.items():  # after all had their turn
-        check.report.keep(check.part, name, cases[name].again(result))
+        check.report.record(check.part, name, cases[name].rerun_blocking(result))

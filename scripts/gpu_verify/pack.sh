@@ -4,7 +4,7 @@
 #   scripts/gpu_verify/pack.sh BUILD FILE
 set -euo pipefail
 [[ $# == 2 ]] || { echo 'usage: scripts/gpu_verify/pack.sh BUILD FILE' >&2; exit 2; }
-build=$1 file=$2 most=$((40 << 20))
+build=$1 file=$2 max_bytes=$((40 << 20))
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 fail() { printf 'gpu_verify: %s\n' "$*" >&2; exit 1; }
 command -v xz >/dev/null || fail 'xz is missing: on Debian, apt-get install xz-utils'
@@ -37,7 +37,7 @@ digest=$(sha256sum <"$stage/payload")
   cat "$stage/payload"
 } >"$stage/file"
 bytes=$(stat -c %s "$stage/file")
-(( bytes <= most )) || fail "$file would have $bytes bytes, of at most $most: name one --arch, or strip what it need not hold"
+(( bytes <= max_bytes )) || fail "$file would have $bytes bytes, of at most $max_bytes: name one --arch, or strip what it need not hold"
 chmod +x "$stage/file"
 mkdir -p "$(dirname "$file")"
 mv "$stage/file" "$file"

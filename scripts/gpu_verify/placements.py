@@ -5,7 +5,7 @@ MIB = 1 << 20
 STATES = ("master", "m", "v")  # of the optimizer
 
 
-class Holding:
+class PlanResidency:
     """Bytes at home in each tier, by a plan."""
 
     def __init__(self, plan):
@@ -20,7 +20,7 @@ class Holding:
     def params(self, *tiers):
         return self.sum(("param",), *([tiers] if tiers else []))
 
-    def of(self, *tiers):
+    def params_and_states(self, *tiers):
         return self.sum(("param", *STATES), *([tiers] if tiers else []))
 
     def gradients(self, *tiers):
@@ -31,7 +31,7 @@ class Holding:
 
     def window(self):
         """What the device has beside homes and activations: parameters on their way, and those that stay a while."""
-        return self.plan["tiers"]["device"]["planned_bytes"] - self.activations() - self.gradients("device") - self.of("device")
+        return self.plan["tiers"]["device"]["planned_bytes"] - self.activations() - self.gradients("device") - self.params_and_states("device")
 
     def text(self):
         def shares(what, of):
@@ -44,8 +44,8 @@ class Holding:
 
 @dataclasses.dataclass
 class Placement:
-    budgets: object  # of a Holding with everything in RAM and of the RAM's bytes: settings, the likeliest first
-    holds: object  # whether a Holding is this placement
+    budgets: object  # of a PlanResidency with everything in RAM and of the RAM's bytes: settings, the likeliest first
+    matches: object  # whether a PlanResidency is this placement
 
 
 def memory(device=None, pinned=None, nvme=0, policy=None):
@@ -69,28 +69,28 @@ def params_in_ram(need, ram):
 
 
 def on_nvme(need, ram):
-    disk = 1.3 * (need.of() + need.gradients()) + 64 * MIB
+    disk = 1.3 * (need.params_and_states() + need.gradients()) + 64 * MIB
     pinned = [part * (need.params() + need.gradients()) + 2 * MIB for part in (1.0, 1.3, 1.6, 0.8)]
     return [memory(device, room, disk) for room in pinned for device in small_devices(need)[1:4] if room < 0.8 * ram]
 
 
-def over_three(need, ram):
-    disk = 1.3 * (need.of() + need.gradients()) + 64 * MIB
+def across_three_tiers(need, ram):
+    disk = 1.3 * (need.params_and_states() + need.gradients()) + 64 * MIB
     fixed = need.activations() + need.gradients()
-    return [memory(fixed + on_device * need.of(), in_pinned * need.of(), disk)
-            for in_pinned in (0.45, 0.6, 0.8) for on_device in (0.35, 0.5, 0.65, 0.2) if in_pinned * need.of() < 0.8 * ram]  # fmt: skip
+    return [memory(fixed + on_device * need.params_and_states(), in_pinned * need.params_and_states(), disk)
+            for in_pinned in (0.45, 0.6, 0.8) for on_device in (0.35, 0.5, 0.65, 0.2) if in_pinned * need.params_and_states() < 0.8 * ram]  # fmt: skip
 
 
-def most(part, whole, share=0.99):
+def at_least_share(part, whole, share=0.99):
     return part >= share * whole
 
 
 PLACEMENTS = {
-    "all in HBM": Placement(lambda need, ram: [memory(policy="device")], lambda held: most(held.of("device"), held.of(), 1)),
-    "states in RAM": Placement(in_ram, lambda held: most(held.states("pinned"), held.states()) and held.window() >= held.params()),
+    "all in HBM": Placement(lambda need, ram: [memory(policy="device")], lambda held: at_least_share(held.params_and_states("device"), held.params_and_states(), 1)),
+    "states in RAM": Placement(in_ram, lambda held: at_least_share(held.states("pinned"), held.states()) and held.window() >= held.params()),
     "states and parameters in RAM": Placement(
-        params_in_ram, lambda held: most(held.of("pinned"), held.of()) and held.window() < 0.9 * held.params()),
+        params_in_ram, lambda held: at_least_share(held.params_and_states("pinned"), held.params_and_states()) and held.window() < 0.9 * held.params()),
     "states on NVMe": Placement(
-        on_nvme, lambda held: most(held.states("nvme"), held.states(), 0.8) and not most(held.params("nvme"), held.params(), 0.2)),
-    "three tiers": Placement(over_three, lambda held: all(most(held.of(tier), held.of(), 0.15) for tier in ("device", "pinned", "nvme"))),
+        on_nvme, lambda held: at_least_share(held.states("nvme"), held.states(), 0.8) and not at_least_share(held.params("nvme"), held.params(), 0.2)),
+    "three tiers": Placement(across_three_tiers, lambda held: all(at_least_share(held.params_and_states(tier), held.params_and_states(), 0.15) for tier in ("device", "pinned", "nvme"))),
 }  # fmt: skip

@@ -10,12 +10,12 @@ import time
 TAIL = 4000  # characters of an output that go into the JSON
 
 
-class Failed(Exception):
+class CheckFailed(Exception):
     """What was verified is not so; the message says what, with both figures."""
 
 
 @dataclasses.dataclass
-class Done:
+class ProcessResult:
     name: str
     code: int | None  # None: ended at its limit
     out: str
@@ -27,7 +27,7 @@ class Done:
     def ok(self):
         return self.code == 0
 
-    def why(self):
+    def describe_exit(self):
         """How it ended; nothing of what it printed."""
         if self.code is None:
             return f"{self.name}: not done after {self.limit:.0f} s"
@@ -35,13 +35,13 @@ class Done:
             return f"{self.name}: ended by {signal.Signals(-self.code).name}"
         return f"{self.name}: exit code {self.code}"
 
-    def said(self):
+    def output_tail(self):
         return (self.err or self.out).strip()[-TAIL:]
 
-    def demand(self):
+    def require_stdout(self):
         """Its standard output. Fails where the program did."""
         if not self.ok:
-            raise Failed(f"{self.why()}: {self.said()}")
+            raise CheckFailed(f"{self.describe_exit()}: {self.output_tail()}")
         return self.out
 
 
@@ -74,7 +74,7 @@ def run(command, limit, log, environment=None):
             process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                                        env=environment, start_new_session=True)  # fmt: skip
         except OSError as error:
-            raise Failed(f"{command[0]}: {error.strerror or error}") from error
+            raise CheckFailed(f"{command[0]}: {error.strerror or error}") from error
         with _lock:
             _running.add(process)
         try:
@@ -90,4 +90,4 @@ def run(command, limit, log, environment=None):
             with _lock:
                 _running.discard(process)
     said = [path.read_bytes().decode(errors="replace") for path in paths]
-    return Done(pathlib.Path(str(command[0])).name, code, *said, time.monotonic() - begin, limit)
+    return ProcessResult(pathlib.Path(str(command[0])).name, code, *said, time.monotonic() - begin, limit)

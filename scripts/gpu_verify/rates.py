@@ -4,7 +4,7 @@ import pathlib
 import shutil
 import sys
 
-from processes import Failed
+from processes import CheckFailed
 
 PARTS = ("peak", "attention_mma", "attention_wgmma", "attention_cudnn", "matrix", "link", "dram")  # of machine_rates
 
@@ -14,9 +14,9 @@ def parsed(text, what):
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise Failed(f"{what} printed no JSON: {error}: {text.strip()[:300]!r}") from error
+        raise CheckFailed(f"{what} printed no JSON: {error}: {text.strip()[:300]!r}") from error
     if not isinstance(value, dict):
-        raise Failed(f"{what} printed {json.dumps(value)[:300]}, which is no object")
+        raise CheckFailed(f"{what} printed {json.dumps(value)[:300]}, which is no object")
     return value
 
 
@@ -27,18 +27,18 @@ def rate_of(check, part):
     result = {"rows": []}
     for line in done.out.splitlines():
         try:
-            told = parsed(line, "machine_rates")
-        except Failed as failure:
+            record = parsed(line, "machine_rates")
+        except CheckFailed as failure:
             result.setdefault("error", str(failure))
             continue
-        if "machine" in told:
-            result["machine"] = told["machine"]
-        elif told.get("part") == part and isinstance(told.get("row"), dict):
-            result["rows"].append(told["row"])
+        if "machine" in record:
+            result["machine"] = record["machine"]
+        elif record.get("part") == part and isinstance(record.get("row"), dict):
+            result["rows"].append(record["row"])
         else:
-            result.setdefault("error", str(told.get("error", f"machine_rates printed {line[:300]}")))
+            result.setdefault("error", str(record.get("error", f"machine_rates printed {line[:300]}")))
     if not done.ok:
-        result.setdefault("error", f"{done.why()}: {done.said()}")
+        result.setdefault("error", f"{done.describe_exit()}: {done.output_tail()}")
     if not result["rows"]:
         result.setdefault("error", "machine_rates printed no row")
     if result["rows"] and all("skipped" in row for row in result["rows"]) and "error" not in result:
@@ -48,14 +48,14 @@ def rate_of(check, part):
 
 def rates(check):
     for part in PARTS:
-        check.item(part, lambda: rate_of(check, part))
+        check.run_item(part, lambda: rate_of(check, part))
 
 
 def bf16_peak(check):
     """FLOPs a second of bf16 GEMMs on random data, measured now."""
     measured = rate_of(check, "peak")
     if "error" in measured:
-        raise Failed(measured["error"])
+        raise CheckFailed(measured["error"])
     return measured["rows"][-1]["rate"]["gflop_per_s"] * 1e9
 
 
@@ -71,13 +71,13 @@ def profile_path(machine):
 
 def bench(check, log, out, *more):
     machine = check.machine
-    return parsed(check.run(log, [machine.strata, "bench", "--json", "--backend", machine.backend, "--out", out, *more]).demand(), "strata bench")
+    return parsed(check.run(log, [machine.strata, "bench", "--json", "--backend", machine.backend, "--out", out, *more]).require_stdout(), "strata bench")
 
 
 def profile(check):
     """What plans for this machine go by; the forecasts of the scenarios do."""
     machine = check.machine
-    check.item("machine", lambda: bench(check, "bench", profile_path(machine), "--nvme-dir", machine.out / "nvme",
+    check.run_item("machine", lambda: bench(check, "bench", profile_path(machine), "--nvme-dir", machine.out / "nvme",
                                         *(("--quick",) if machine.quick else ())))  # fmt: skip
     if not machine.gpu:
         check.skip("choices", "no GPU")
@@ -87,7 +87,7 @@ def profile(check):
         device = bench(check, "bench choices", machine.out / "choices.toml", "--quick", "--choices")["device"]
         return {key: device.get(key) for key in ("tflops_8bit", "wgmma_attention_tflops", "cudnn_attention_tflops")}
 
-    check.item("choices", choices)
+    check.run_item("choices", choices)
 
 
 def peers(check):
@@ -98,13 +98,13 @@ def peers(check):
         if done.ok:
             return parsed(done.out, "gpu_peers.py")
         if done.code == 1 and done.err.startswith(("no PyTorch", "PyTorch sees no GPU")):
-            return {"skipped": done.said()[-300:]}
-        raise Failed(f"{done.why()}: {done.said()}")
+            return {"skipped": done.output_tail()[-300:]}
+        raise CheckFailed(f"{done.describe_exit()}: {done.output_tail()}")
 
-    check.item("torch", torch)
+    check.run_item("torch", torch)
 
 
-SANITIZED = {"memcheck": "*Norms*/bf16:*AttentionIsClose*/bf16_*", "racecheck": "*AttentionIsClose*/bf16_*", "initcheck": "*Norms*/f32"}
+SANITIZED = {"memcheck": "*Norms*/bf16:*AttentionTest.IsClose*/bf16_*", "racecheck": "*AttentionTest.IsClose*/bf16_*", "initcheck": "*Norms*/f32"}
 
 
 def sanitized(check, tool, mode):
@@ -112,12 +112,12 @@ def sanitized(check, tool, mode):
     done = check.run(mode, [tool, "--tool", mode, "--error-exitcode", "9", test, f"--gtest_filter={SANITIZED[mode]}"], 180)
     said = done.out + done.err
     if done.ok and "[  PASSED  ] 0 tests" in said:
-        raise Failed(f"{SANITIZED[mode]} names no test")
+        raise CheckFailed(f"{SANITIZED[mode]} names no test")
     if done.ok:
         return {"found": 0}
     if "Device not supported" in said or "not supported" in said and "ERROR SUMMARY" not in said:
         return {"skipped": "compute-sanitizer does not support this device"}
-    raise Failed(f"{done.why()}: {said.strip()[-600:]}")
+    raise CheckFailed(f"{done.describe_exit()}: {said.strip()[-600:]}")
 
 
 def sanitizer(check):
@@ -127,4 +127,4 @@ def sanitizer(check):
         if not check.machine.gpu or not pathlib.Path(tool).exists():
             check.skip(mode, "no compute-sanitizer" if check.machine.gpu else "no GPU")
         else:
-            check.item(mode, lambda: sanitized(check, tool, mode))
+            check.run_item(mode, lambda: sanitized(check, tool, mode))

@@ -38,11 +38,11 @@ class Report:
     def items(self, part):
         return self.data["parts"].get(part, {}).get("items", {})
 
-    def keep(self, part, item, result):
+    def record(self, part, item, result):
         with self.lock:
-            self._keep(self.data["parts"][part]["items"], item, result)
+            self._record(self.data["parts"][part]["items"], item, result)
 
-    def _keep(self, items, item, result):
+    def _record(self, items, item, result):
         if result.get("skipped") == NO_TIME and item in items:
             return  # what an earlier run found is worth more
         items[item] = result

@@ -10,8 +10,8 @@ import statistics
 
 import rates
 from check import folder_removed
-from placements import PLACEMENTS, Holding
-from processes import Failed
+from placements import PLACEMENTS, PlanResidency
+from processes import CheckFailed
 from report import NO_TIME
 from training import Run, finished_steps, plain_settings, read_json
 
@@ -94,36 +94,36 @@ ON_THE_HOST = tuple(Scenario(SMALL, placement) for placement in PLACEMENTS) + (
     Scenario(SMALL, "states in RAM", 4, layer_order=True, recompute="selective"),)  # fmt: skip
 
 
-def planned(check, log, settings):
-    """The plan of a run with these settings, or why there is none: (plan, None) or (None, Done)."""
+def plan_run(check, log, settings):
+    """The plan of a run with these settings, or why there is none: (plan, None) or (None, ProcessResult)."""
     machine = check.machine
     done = check.run(f"{log}, plan", [machine.strata, "plan", "--json", *plain_settings(machine), *settings], 120,
                      rates.cache_home(machine))  # fmt: skip
     return (rates.parsed(done.out, "strata plan"), None) if done.ok else (None, done)
 
 
-def placed(check, scenario):
+def place_scenario(check, scenario):
     """Settings by which the states lie where the scenario says, and their plan. A dict where there are none: why."""
     placement = PLACEMENTS[scenario.placement]
     base = scenario.settings()
-    everything, refused = planned(check, scenario.name(), (*base, "memory.pinned=unlimited", "memory.nvme=0", "offload.policy=pinned",
+    everything, refused = plan_run(check, scenario.name(), (*base, "memory.pinned=unlimited", "memory.nvme=0", "offload.policy=pinned",
                                                            "memory.device=unlimited"))  # fmt: skip
     said = []
-    for budgets in placement.budgets(Holding(everything), check.machine.ram_bytes()) if everything else ():
-        plan, refused = planned(check, scenario.name(), (*base, *budgets))
+    for budgets in placement.budgets(PlanResidency(everything), check.machine.ram_bytes()) if everything else ():
+        plan, refused = plan_run(check, scenario.name(), (*base, *budgets))
         if plan is None:
             if refused.code != 3:
                 break  # nothing to do with budgets
-            said.append(refused.said()[:300])
-        elif placement.holds(Holding(plan)):
+            said.append(refused.output_tail()[:300])
+        elif placement.matches(PlanResidency(plan)):
             return (*base, *budgets), plan
         else:
-            said.append(f"{' '.join(budgets)}: {Holding(plan).text()}")
-    if refused is not None and refused.code is None and check.left() < 1:
+            said.append(f"{' '.join(budgets)}: {PlanResidency(plan).text()}")
+    if refused is not None and refused.code is None and check.remaining_s() < 1:
         return {"skipped": NO_TIME}
     if refused is not None and refused.code != 3:
-        asks = re.search(r"train\.(fp8|attention) = \w+: ", refused.said())  # another GPU, or a build or machine without it
-        return {"skipped" if asks else "error": f"{refused.why()}: {refused.said()}"}
+        asks = re.search(r"train\.(fp8|attention) = \w+: ", refused.output_tail())  # another GPU, or a build or machine without it
+        return {"skipped" if asks else "error": f"{refused.describe_exit()}: {refused.output_tail()}"}
     if refused is not None:
         return {"skipped": f"does not fit here: {said[-1]}"}
     if not said:
@@ -134,24 +134,24 @@ def placed(check, scenario):
 
 def moved_as_planned(placement, plan, steps):
     """Fails where the bytes that moved are not those of the placement."""
-    holding, moved = Holding(plan), {}
+    holding, moved = PlanResidency(plan), {}
     for lane in ("h2d", "d2h", "nvme_read", "nvme_write"):
         moved[lane] = min(step["moved_bytes"][lane] for step in steps)
     for lane in ("nvme_read", "nvme_write"):
         if holding.states("nvme") > 0 and moved[lane] < holding.states("nvme") // 2:
-            raise Failed(f"{placement}: {holding.states('nvme')} bytes of states are at home on NVMe, but a step had {moved[lane]} bytes of {lane}")
-        if holding.of("nvme") == 0 and moved[lane] > 0:
-            raise Failed(f"{placement}: nothing is at home on NVMe, but a step had {moved[lane]} bytes of {lane}")
+            raise CheckFailed(f"{placement}: {holding.states('nvme')} bytes of states are at home on NVMe, but a step had {moved[lane]} bytes of {lane}")
+        if holding.params_and_states("nvme") == 0 and moved[lane] > 0:
+            raise CheckFailed(f"{placement}: nothing is at home on NVMe, but a step had {moved[lane]} bytes of {lane}")
     if holding.params("pinned") > 0 and moved["h2d"] < holding.params("pinned") // 2:
-        raise Failed(f"{placement}: {holding.params('pinned')} bytes of parameters are at home in RAM, but a step had {moved['h2d']} bytes of h2d")
-    if placement == "all in HBM" and moved["h2d"] > holding.of("device") // 100:
-        raise Failed(f"all in HBM, but a step had {moved['h2d']} bytes of h2d")
+        raise CheckFailed(f"{placement}: {holding.params('pinned')} bytes of parameters are at home in RAM, but a step had {moved['h2d']} bytes of h2d")
+    if placement == "all in HBM" and moved["h2d"] > holding.params_and_states("device") // 100:
+        raise CheckFailed(f"all in HBM, but a step had {moved['h2d']} bytes of h2d")
 
 
-def figures(scenario, plan, run, peak):
+def summarize_steps(scenario, plan, run, peak):
     """Of the steps that finished; the first three are left out of every mean."""
     tokens, steps = scenario.tokens(), run.steps[WARM_UP:]
-    result = {"where": Holding(plan).text(), "steps": len(run.steps), "tokens_per_step": tokens,
+    result = {"where": PlanResidency(plan).text(), "steps": len(run.steps), "tokens_per_step": tokens,
               "seconds_of_steps": [step["seconds"] for step in run.steps], "planned_bytes": {tier: of["planned_bytes"] for tier, of in plan["tiers"].items()}}  # fmt: skip
     if steps:
         seconds = statistics.median(step["seconds"] for step in steps)
@@ -165,14 +165,14 @@ def figures(scenario, plan, run, peak):
         result |= {key: run.summary.get(key) for key in ("peak_bytes", "bottleneck")}
     try:
         if not all(math.isfinite(loss) for loss in run.losses()):
-            raise Failed("a loss that is no number")
+            raise CheckFailed("a loss that is no number")
         if steps:
             moved_as_planned(scenario.placement, plan, steps)
         if run.done.code is None and steps:
             result["cut_off"] = f"after {len(run.steps)} of {STEPS} steps, at {run.done.limit:.0f} s"
         else:
             run.whole()
-    except Failed as failure:
+    except CheckFailed as failure:
         result["error"] = str(failure)
     return result
 
@@ -182,7 +182,7 @@ def config_path(machine, name):
 
 
 def scenario_run(check, scenario, peak):
-    found = placed(check, scenario)
+    found = place_scenario(check, scenario)
     if isinstance(found, dict):
         return found
     settings, plan = found
@@ -198,15 +198,15 @@ def scenario_run(check, scenario, peak):
         config_path(machine, name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / "config.resolved.toml", config_path(machine, name))
     folder_removed(folder)
-    if check.left() < 1 and not run.steps:
+    if check.remaining_s() < 1 and not run.steps:
         return {"skipped": NO_TIME}
     # The run's own plan, which a profile may have made another: it is what its bytes are held against.
-    if run.plan and not PLACEMENTS[scenario.placement].holds(Holding(run.plan)):
-        return {"error": f"the run was planned otherwise than asked: {Holding(run.plan).text()}"}
-    return {**figures(scenario, run.plan or plan, run, peak), "settings": list(settings)}
+    if run.plan and not PLACEMENTS[scenario.placement].matches(PlanResidency(run.plan)):
+        return {"error": f"the run was planned otherwise than asked: {PlanResidency(run.plan).text()}"}
+    return {**summarize_steps(scenario, run.plan or plan, run, peak), "settings": list(settings)}
 
 
-def chosen(machine):
+def select_scenarios(machine):
     every = ON_A_GPU if machine.gpu and not machine.quick else ON_THE_HOST
     if not machine.scenarios:
         return [one for one in every if one.usual]
@@ -220,12 +220,12 @@ def scenarios(check):
         peak.append(rates.bf16_peak(check))
         return {"flops_per_s": peak[0]}
 
-    by_name = {one.name(): one for one in chosen(check.machine)}
+    by_name = {one.name(): one for one in select_scenarios(check.machine)}
     if not by_name:
-        raise Failed(f"no scenario's name has {' or '.join(check.machine.scenarios)}")
-    check.item("bf16 peak", measure)
+        raise CheckFailed(f"no scenario's name has {' or '.join(check.machine.scenarios)}")
+    check.run_item("bf16 peak", measure)
     for name in check.missing_first(by_name):
-        check.item(name, lambda: scenario_run(check, by_name[name], peak[0] if peak else None))
+        check.run_item(name, lambda: scenario_run(check, by_name[name], peak[0] if peak else None))
     add_forecasts(check)
 
 
@@ -235,16 +235,16 @@ def add_forecasts(check):
         return
     for name, item in list(check.report.items("scenarios").items()):
         config = config_path(check.machine, name)
-        if "step_s" not in item or "forecast" in item or not config.exists() or check.left() < 1:
+        if "step_s" not in item or "forecast" in item or not config.exists() or check.remaining_s() < 1:
             continue
         done = check.run(f"{name}, forecast", [check.machine.strata, "plan", "--json", config], 60, rates.cache_home(check.machine))
         try:
-            forecast = json.loads(done.demand())["forecast"]
+            forecast = json.loads(done.require_stdout())["forecast"]
             result = {"step_s": forecast["step_s"], "tokens_per_s": forecast["tokens_per_s"], "waits_s": forecast["exposed_wait_s"],
                       "measured_by_forecast": item["step_s"] / forecast["step_s"]}  # fmt: skip
-        except (Failed, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        except (CheckFailed, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
             result = {"failed": str(error)[:500]}
-        check.report.keep("scenarios", name, {**item, "forecast": result})
+        check.report.record("scenarios", name, {**item, "forecast": result})
 
 
 def profile_and_forecasts(check):
@@ -252,7 +252,7 @@ def profile_and_forecasts(check):
     add_forecasts(check)
 
 
-def told(items):
+def highlights(items):
     def one(name, item):
         share = f", {100 * item['share_of_peak']:.0f} % of peak" if item.get("share_of_peak") else ""
         return f"{name}: {item['tokens_per_s']:.0f} tokens/s{share}"

@@ -4,14 +4,14 @@ import json
 import re
 
 from check import folder_removed
-from processes import Done, Failed
+from processes import CheckFailed, ProcessResult
 
 
 @dataclasses.dataclass
 class Run:
     """What a run left, finished or not."""
 
-    done: Done
+    done: ProcessResult
     steps: list  # of metrics.jsonl: a line of each finished step
     summary: dict
     plan: dict
@@ -19,7 +19,7 @@ class Run:
     def whole(self):
         """Itself. Fails where it did not finish."""
         if not self.done.ok:
-            raise Failed(f"{self.done.why()} after {len(self.steps)} steps: {self.done.said()}")
+            raise CheckFailed(f"{self.done.describe_exit()} after {len(self.steps)} steps: {self.done.output_tail()}")
         return self
 
     def losses(self):
@@ -72,18 +72,18 @@ def losses_of(check, name, *settings, **how):
     return train(check, name, steps, *LOSSES, *settings, **how).whole().losses()
 
 
-def compared(here, host, bar):
+def compare_losses(here, host, bar):
     """Losses beside the host's: no further than the bar from any, and falling."""
     off = max(abs(a - b) / abs(b) for a, b in zip(here, host, strict=True))
     if not off <= bar or not here[-1] < here[0]:
-        raise Failed(f"{off:.2e} from the host's losses, of at most {bar}; from {here[0]} to {here[-1]}")
-    return {"first": here[0], "last": here[-1], "furthest_from_host": off, "bar": bar}
+        raise CheckFailed(f"{off:.2e} from the host's losses, of at most {bar}; from {here[0]} to {here[-1]}")
+    return {"first": here[0], "last": here[-1], "max_relative_error": off, "tolerance": bar}
 
 
 def losses(check):
     """The loss curve of the small model, on the host and on what is verified."""
     for dtype, bar in (("f32", 1e-3), ("bf16", 2e-2)):
-        check.item(dtype, lambda: compared(losses_of(check, f"{dtype} here", f"train.dtype={dtype}"),
+        check.run_item(dtype, lambda: compare_losses(losses_of(check, f"{dtype} here", f"train.dtype={dtype}"),
                                            losses_of(check, f"{dtype} on the host", f"train.dtype={dtype}", backend="host"), bar))  # fmt: skip
 
 
@@ -94,18 +94,18 @@ def choice(check, kind):
     asked = CHOICES[kind]
     try:
         here = losses_of(check, f"{kind} here", "train.dtype=bf16", *asked, limit=90)
-    except Failed as failure:
+    except CheckFailed as failure:
         if re.search(r"train\.(fp8|attention) = \w+: ", str(failure)):  # another GPU, or a build or machine without it
             return {"skipped": str(failure)}
         raise
-    return compared(here, losses_of(check, f"{kind} on the host", "train.dtype=bf16", *(asked if kind == "fp8" else ()), backend="host"), 2e-2)
+    return compare_losses(here, losses_of(check, f"{kind} on the host", "train.dtype=bf16", *(asked if kind == "fp8" else ()), backend="host"), 2e-2)
 
 
 def choices(check):
     """What a run has to ask for, beside the host: each by itself."""
     for kind in CHOICES:
         if check.machine.gpu:
-            check.item(kind, lambda: choice(check, kind))
+            check.run_item(kind, lambda: choice(check, kind))
         else:
             check.skip(kind, "no GPU")
 
@@ -118,19 +118,19 @@ def placements(check):
         done = check.run("verify", [machine.strata, "verify", "--preset", "austen-5m", "--steps", "3" if machine.quick else "10",
                                     f"memory.backend={machine.backend}", f"memory.nvme_dir={machine.out}/nvme",
                                     f"data.cache_dir={machine.out}/cache", "log.sample_every=0"])  # fmt: skip
-        return {"said": done.demand().strip().split("\n")[-1]}
+        return {"output": done.require_stdout().strip().split("\n")[-1]}
 
-    check.item("verify", verify)
+    check.run_item("verify", verify)
 
 
-WAYS = {"layer by layer": ("offload.order=layer",), "activations in RAM": ("offload.activations=pinned", "train.recompute=none"),
+VARIANTS = {"layer by layer": ("offload.order=layer",), "activations in RAM": ("offload.activations=pinned", "train.recompute=none"),
         "speculative updates": ("offload.step_mode=speculative",), "updates at the end": ("offload.step_mode=serial",)}  # fmt: skip
 
 
 def lifecycle_settings(machine):
-    most, less = ("48MiB", "32MiB") if machine.backend == "host" else ("80MiB", "64MiB")  # a GPU's GEMMs have scratch
+    full_budget, less = ("48MiB", "32MiB") if machine.backend == "host" else ("80MiB", "64MiB")  # a GPU's GEMMs have scratch
     common = ("train.dtype=bf16", "optim.schedule=constant", "optim.warmup=2", "train.micro_batch=2", "train.grad_accum=4",
-              f"memory.device={most}", "memory.pinned=192MiB", "memory.nvme=0")  # fmt: skip
+              f"memory.device={full_budget}", "memory.pinned=192MiB", "memory.nvme=0")  # fmt: skip
     return common, less
 
 
@@ -141,7 +141,7 @@ def digest_of(run):
 def resumed(check, common, less):
     folder = check.machine.out / "run" / "stopped"
     train(check, "stopped", *common, "train.steps=3", keep=True).whole()
-    check.run("resumed", [check.machine.strata, "train", "--resume", folder, "train.steps=6", f"memory.device={less}"]).demand()
+    check.run("resumed", [check.machine.strata, "train", "--resume", folder, "train.steps=6", f"memory.device={less}"]).require_stdout()
     return read_json(folder / "summary.json")["state_digest"]
 
 
@@ -149,18 +149,18 @@ def texts_of(generated):
     return [json.loads(line)["text"] for line in generated.splitlines() if line.startswith("{")]
 
 
-def used(check):
+def evaluate_generate_export(check):
     """The run that was stopped and gone on with is evaluated, generates, and is exported."""
     machine, folder, exported = check.machine, check.machine.out / "run" / "stopped", folder_removed(check.machine.out / "run" / "exported")
     novel = "examples/data/austen/persuasion.txt"
-    loss = json.loads(check.run("eval", [machine.strata, "eval", folder, "--data", novel, "--batches", "4", "--json"]).demand())
+    loss = json.loads(check.run("eval", [machine.strata, "eval", folder, "--data", novel, "--batches", "4", "--json"]).require_stdout())
     prompts = ("--prompt", "Elizabeth ", "--prompt", "It is a truth ", "--tokens", "24", "--temperature", "0", "--json")
-    told = texts_of(check.run("generate", [machine.strata, "generate", folder, *prompts]).demand())
-    check.run("export", [machine.strata, "export", folder, "--out", exported, "--check"]).demand()
-    again = texts_of(check.run("generate exported", [machine.strata, "generate", exported, *prompts, f"memory.backend={machine.backend}"]).demand())
-    if told != again:
-        raise Failed(f"the exported model writes other text: {again}, not {told}")
-    return {"eval": {key: loss[key] for key in loss if key in ("loss", "bits_per_byte")}, "generated": told}
+    generated = texts_of(check.run("generate", [machine.strata, "generate", folder, *prompts]).require_stdout())
+    check.run("export", [machine.strata, "export", folder, "--out", exported, "--check"]).require_stdout()
+    again = texts_of(check.run("generate exported", [machine.strata, "generate", exported, *prompts, f"memory.backend={machine.backend}"]).require_stdout())
+    if generated != again:
+        raise CheckFailed(f"the exported model writes other text: {again}, not {generated}")
+    return {"eval": {key: loss[key] for key in loss if key in ("loss", "bits_per_byte")}, "generated": generated}
 
 
 def lifecycle(check):
@@ -174,14 +174,14 @@ def lifecycle(check):
 
     def same(other):
         if not straight:
-            raise Failed("the straight run has no digest to compare with")
+            raise CheckFailed("the straight run has no digest to compare with")
         digest = other()
         if digest != straight[0]:
-            raise Failed(f"other bits: {digest}, not {straight[0]}")
+            raise CheckFailed(f"other bits: {digest}, not {straight[0]}")
         return {"digest": digest}
 
-    check.item("straight", straight_run)
-    for way, settings in WAYS.items():
-        check.item(way, lambda: same(lambda: digest_of(train(check, way, *common, "train.steps=6", *settings))))
-    check.item("stopped, gone on with in less memory", lambda: same(lambda: resumed(check, common, less)))
-    check.item("eval, generate, export", lambda: used(check))
+    check.run_item("straight", straight_run)
+    for variant, settings in VARIANTS.items():
+        check.run_item(variant, lambda: same(lambda: digest_of(train(check, variant, *common, "train.steps=6", *settings))))
+    check.run_item("stopped, gone on with in less memory", lambda: same(lambda: resumed(check, common, less)))
+    check.run_item("eval, generate, export", lambda: evaluate_generate_export(check))

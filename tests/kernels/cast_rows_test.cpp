@@ -108,12 +108,12 @@ TEST_P(CastRowsTest, ThreadsOfTheDeviceCastAsTheHostDoes) {
   const auto run = [](auto wide) {
     return [wide](const CastRowsArgs& a) {
       const std::int64_t columns = detail::row_length(a.x);
-      const std::int64_t runs = detail::row_count(a.x) * detail::ceil_div(columns, detail::kCastRun);
+      const std::int64_t runs = detail::row_count(a.x) * detail::ceil_div(columns, detail::kCastVector);
       with_type(a.x.dtype, [&]<class X>(std::type_identity<X>) {
         with_type(a.y.dtype, [&]<class Y>(std::type_identity<Y>) {
           for (std::int64_t i = runs - 1; i >= 0; --i)
-            detail::cast_run<decltype(wide)::value>(a.x.as<X>(), a.x_stride, a.y.as<Y>(), a.y_stride, columns,
-                                                    i);
+            detail::cast_vector<decltype(wide)::value>(a.x.as<X>(), a.x_stride, a.y.as<Y>(), a.y_stride,
+                                                       columns, i);
         });
       });
     };

@@ -121,9 +121,9 @@ TEST(CudnnAttentionShapeTest, ScratchIsThatOfTheRequestedBackend) {
 
 TEST(AttentionPlansTest, RoundTripThroughText) {
   AttentionPlan one{of(1, 32, 8, 2048, 128), "eng2_k24=7"}, other{of(2, 12, 12, 1000, 64), "eng6_k24=26"};
-  other.of.backward = true;
-  other.of.causal = false;
-  other.of.dtype = DType::f16;
+  other.attention.backward = true;
+  other.attention.causal = false;
+  other.attention.dtype = DType::f16;
   const std::vector<AttentionPlan> choices = {one, other};
   const std::string text = to_text(choices);
   const auto again = parse_attention_plans("# a title\n0 0 0 f32 a product\n" + text);

@@ -14,15 +14,15 @@
 
 #include "cuda/attention_mma.h"
 #include "cuda/flash_forward.h"
-#include "cuda/flash_keys.h"
-#include "cuda/flash_queries.h"
+#include "cuda/flash_backward_kv.h"
+#include "cuda/flash_backward_q.h"
 #include "op_test.h"
 
 namespace strata::kernels {
 namespace {
 
 using detail::AttentionView;
-using detail::CrewInTurn;
+using detail::EmulatedAttentionThreads;
 using detail::F32Math;
 using detail::MmaMath;
 using test::Tensor;
@@ -57,81 +57,83 @@ struct Call {
   float* lse;
   const float* known_lse;
   const T* dout;
-  float* centers;
+  float* delta;
   T* dqkv;
 };
 
 /// The device's tiles of one kind, block after block.
-template <class Math, int kTile, class T, class Crew>
+template <class Math, int kTile, class T, class ThreadBlock>
 void run_tiles(const Call<T>& c) {
   const AttentionView<T>& v = c.v;
-  const std::int64_t bytes = std::max({detail::ForwardMemory<Math, kTile>(nullptr, v.d).memory.bytes(),
-                                       detail::QueryMemory<Math, kTile>(nullptr, v.d).memory.bytes(),
-                                       detail::KeyMemory<Math, kTile>(nullptr, v.d).memory.bytes()});
+  const std::int64_t bytes =
+      std::max({detail::ForwardSharedStorage<Math, kTile>(nullptr, v.d).arena.bytes(),
+                detail::BackwardQSharedStorage<Math, kTile>(nullptr, v.d).arena.bytes(),
+                detail::BackwardKVSharedStorage<Math, kTile>(nullptr, v.d).arena.bytes()});
   std::vector<Line> memory = lines(static_cast<std::size_t>(bytes));
   std::byte* const shared = reinterpret_cast<std::byte*>(memory.data());
-  const Crew crew;
+  const ThreadBlock block;
   for (std::int64_t batch = 0; batch < c.batches; ++batch) {
     for (std::int64_t head = 0; head < v.heads; ++head)
       for (std::int64_t first = 0; first < v.seq; first += kTile) {
-        detail::attention_tile<Math, kTile>(crew, shared, v, batch, head, first, c.slope(head), c.out, c.lse);
-        detail::attention_query_tile<Math, kTile>(crew, shared, v, batch, head, first, c.slope(head),
-                                                  c.known_lse, c.dout, c.centers, c.dqkv);
+        detail::attention_forward_tile<Math, kTile>(block, shared, v, batch, head, first, c.slope(head),
+                                                    c.out, c.lse);
+        detail::attention_backward_q_tile<Math, kTile>(block, shared, v, batch, head, first, c.slope(head),
+                                                       c.known_lse, c.dout, c.delta, c.dqkv);
       }
     for (std::int64_t kv = 0; kv < v.kv_heads; ++kv)
       for (std::int64_t key = 0; key < v.seq; key += kTile)
-        detail::attention_key_tile<Math, kTile>(crew, shared, v, batch, kv, key, c.slope, c.known_lse, c.dout,
-                                                c.centers, c.dqkv);
+        detail::attention_backward_kv_tile<Math, kTile>(block, shared, v, batch, kv, key, c.slope,
+                                                        c.known_lse, c.dout, c.delta, c.dqkv);
   }
 }
 
 /// Those in the registers of warps.
-template <int kD, int kM, bool kBackwards, class By, class T>
+template <int kD, int kM, bool kReversed, class Policy, class T>
 void run_flash(const Call<T>& c) {
-  using Forward = detail::FlashForward<T, kD, kM, By>;
-  using Queries = detail::FlashQueries<T, kD, By>;
-  using Keys = detail::FlashKeys<T, kD, By>;
+  using Forward = detail::FlashForward<T, kD, kM, Policy>;
+  using BackwardQ = detail::FlashBackwardQ<T, kD, Policy>;
+  using BackwardKV = detail::FlashBackwardKV<T, kD, Policy>;
   const AttentionView<T>& v = c.v;
-  const std::int64_t bytes = std::max({typename Forward::Memory(nullptr).memory.bytes(),
-                                       typename Queries::Memory(nullptr).memory.bytes(),
-                                       typename Keys::Memory(nullptr).memory.bytes()});
+  const std::int64_t bytes = std::max({typename Forward::SharedStorage(nullptr).arena.bytes(),
+                                       typename BackwardQ::SharedStorage(nullptr).arena.bytes(),
+                                       typename BackwardKV::SharedStorage(nullptr).arena.bytes()});
   ASSERT_LE(bytes, 227 << 10);  // what a block may have on compute capability 9.0
   // Its addresses have 18 bits.
-  constexpr std::size_t kWindow = detail::Operand::kWindow;
+  constexpr std::size_t kWindow = detail::MatrixDescriptor::kWindow;
   const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(kWindow, kWindow), &std::free);
   auto* const shared = static_cast<std::byte*>(memory.get());
   std::memset(shared, 0xFF, kWindow);
-  using Crew =
-      std::conditional_t<std::is_same_v<By, detail::ByGroups>, detail::WarpsWithBoxes<By::kWarps, kBackwards>,
-                         detail::WarpsInTurn<By::kWarps, kBackwards>>;
-  constexpr bool kBoxes = std::is_same_v<By, detail::ByGroups>;
-  const auto block = [&](const auto& run) {
-    Crew crew;
-    if constexpr (kBoxes) {
-      crew.matrices[0] = detail::boxed(v.qkv, c.batches, v.seq, v.width());
-      crew.matrices[1] = detail::boxed(c.dout, c.batches, v.seq, v.heads * v.d);
+  using ThreadBlock = std::conditional_t<std::is_same_v<Policy, detail::WgmmaPolicy>,
+                                         detail::EmulatedTmaWarps<Policy::kWarps, kReversed>,
+                                         detail::EmulatedWarps<Policy::kWarps, kReversed>>;
+  constexpr bool kUsesTma = std::is_same_v<Policy, detail::WgmmaPolicy>;
+  const auto run_block = [&](const auto& run) {
+    ThreadBlock block;
+    if constexpr (kUsesTma) {
+      block.matrices[0] = detail::make_tma_tensor(v.qkv, c.batches, v.seq, v.width());
+      block.matrices[1] = detail::make_tma_tensor(c.dout, c.batches, v.seq, v.heads * v.d);
     }
-    run(crew);
-    if constexpr (kBoxes) {
-      EXPECT_FALSE(crew.skipped);
+    run(block);
+    if constexpr (kUsesTma) {
+      EXPECT_FALSE(block.skipped);
     }
   };
   for (std::int64_t batch = 0; batch < c.batches; ++batch) {
     for (std::int64_t head = 0; head < v.heads; ++head) {
       for (std::int64_t first = 0; first < v.seq; first += Forward::kRows)
-        block([&](const Crew& crew) {
-          Forward::run(crew, shared, v, batch, head, first, c.slope(head), c.out, c.lse);
+        run_block([&](const ThreadBlock& block) {
+          Forward::run(block, shared, v, batch, head, first, c.slope(head), c.out, c.lse);
         });
-      for (std::int64_t first = 0; first < v.seq; first += Queries::kRows)
-        block([&](const Crew& crew) {
-          Queries::run(crew, shared, v, batch, head, first, c.slope(head), c.known_lse, c.dout, c.centers,
-                       c.dqkv);
+      for (std::int64_t first = 0; first < v.seq; first += BackwardQ::kRows)
+        run_block([&](const ThreadBlock& block) {
+          BackwardQ::run(block, shared, v, batch, head, first, c.slope(head), c.known_lse, c.dout, c.delta,
+                         c.dqkv);
         });
     }
     for (std::int64_t kv = 0; kv < v.kv_heads; ++kv)
-      for (std::int64_t key = 0; key < v.seq; key += Keys::kRows)
-        block([&](const Crew& crew) {
-          Keys::run(crew, shared, v, batch, kv, key, c.slope, c.known_lse, c.dout, c.centers, c.dqkv);
+      for (std::int64_t key = 0; key < v.seq; key += BackwardKV::kRows)
+        run_block([&](const ThreadBlock& block) {
+          BackwardKV::run(block, shared, v, batch, kv, key, c.slope, c.known_lse, c.dout, c.delta, c.dqkv);
         });
   }
 }
@@ -175,7 +177,7 @@ void compare(const Case& c, double bar, void (*run)(const Call<T>&)) {
   const std::vector<Line> aligned_qkv = aligned_copy(qkv.view()), aligned_dout = aligned_copy(dout.view());
   std::vector<Line> out = aligned_copy(Tensor::unwritten({tokens, out_width}, dtype).view()),
                     dqkv = aligned_copy(Tensor::unwritten({tokens, width}, dtype).view());
-  std::vector<float> centers(static_cast<std::size_t>(tokens * c.heads));
+  std::vector<float> delta(static_cast<std::size_t>(tokens * c.heads));
   run({{reinterpret_cast<const T*>(aligned_qkv.data()), c.documents ? starts.data() : nullptr, c.heads,
         c.kv_heads, c.d, c.seq, attention_scale(shape, c.d), c.causal, c.window, c.softcap},
        c.batches,
@@ -184,7 +186,7 @@ void compare(const Case& c, double bar, void (*run)(const Call<T>&)) {
        lse.view().as<float>(),
        want_lse.view().as<float>(),
        reinterpret_cast<const T*>(aligned_dout.data()),
-       centers.data(),
+       delta.data(),
        reinterpret_cast<T*>(dqkv.data())});
   const auto values = [](const std::vector<Line>& from, std::int64_t n) {
     std::vector<float> all;
@@ -210,20 +212,20 @@ constexpr Case kCases[] = {{"plain", 2, 70, 2, 2, 16},
                            {"a soft cap", 1, 97, 4, 2, 16, true, false, false, 0, 1.5f},
                            {"all of it", 2, 150, 4, 2, 16, true, false, true, 40, 2.0f, 0.5f}};
 
-TEST(DeviceAttentionTest, TilesGiveWhatTheHostGives) {
+TEST(DeviceAttentionTest, SharedMemoryTilesMatchTheHost) {
   for (const Case& c : kCases) {
-    using Turns = CrewInTurn<false>;
-    using OtherTurns = CrewInTurn<true>;
-    compare<float>(c, 2e-6, &run_tiles<F32Math, 32, float, Turns>);
-    compare<float>(c, 2e-6, &run_tiles<F32Math, 32, float, OtherTurns>);
-    compare<float>(c, 2e-6, &run_tiles<F32Math, 16, float, Turns>);
-    compare<bf16>(c, 4e-3, &run_tiles<F32Math, 32, bf16, Turns>);
-    compare<f16>(c, 5e-4, &run_tiles<F32Math, 16, f16, Turns>);
-    if (!MmaMath<bf16>::takes(c.d)) continue;
-    compare<bf16>(c, 8e-3, &run_tiles<MmaMath<bf16>, 64, bf16, Turns>);
-    compare<bf16>(c, 8e-3, &run_tiles<MmaMath<bf16>, 64, bf16, OtherTurns>);
-    compare<bf16>(c, 8e-3, &run_tiles<MmaMath<bf16>, 32, bf16, Turns>);
-    compare<f16>(c, 1e-3, &run_tiles<MmaMath<f16>, 64, f16, Turns>);
+    using Order = EmulatedAttentionThreads<false>;
+    using ReverseOrder = EmulatedAttentionThreads<true>;
+    compare<float>(c, 2e-6, &run_tiles<F32Math, 32, float, Order>);
+    compare<float>(c, 2e-6, &run_tiles<F32Math, 32, float, ReverseOrder>);
+    compare<float>(c, 2e-6, &run_tiles<F32Math, 16, float, Order>);
+    compare<bf16>(c, 4e-3, &run_tiles<F32Math, 32, bf16, Order>);
+    compare<f16>(c, 5e-4, &run_tiles<F32Math, 16, f16, Order>);
+    if (!MmaMath<bf16>::supports(c.d)) continue;
+    compare<bf16>(c, 8e-3, &run_tiles<MmaMath<bf16>, 64, bf16, Order>);
+    compare<bf16>(c, 8e-3, &run_tiles<MmaMath<bf16>, 64, bf16, ReverseOrder>);
+    compare<bf16>(c, 8e-3, &run_tiles<MmaMath<bf16>, 32, bf16, Order>);
+    compare<f16>(c, 1e-3, &run_tiles<MmaMath<f16>, 64, f16, Order>);
   }
 }
 
@@ -245,42 +247,42 @@ constexpr Case kFlashCases[] = {{"plain", 2, 130, 2, 2, 64},
                                 {"a window of documents", 1, 300, 2, 1, 64, true, false, true, 50},
                                 {"a scale", 1, 70, 2, 1, 64, true, false, false, 33, 0, 0.25f}};
 
-TEST(DeviceAttentionTest, TilesInRegistersGiveWhatTheHostGives) {
-  using detail::ByWarps;
+TEST(DeviceAttentionTest, MmaTilesMatchTheHost) {
+  using detail::MmaPolicy;
   for (Case c : kFlashCases) {
-    compare<bf16>(c, 8e-3, &run_flash<64, 2, false, ByWarps, bf16>);
-    compare<bf16>(c, 8e-3, &run_flash<64, 1, true, ByWarps, bf16>);
-    compare<f16>(c, 1e-3, &run_flash<64, 2, true, ByWarps, f16>);
+    compare<bf16>(c, 8e-3, &run_flash<64, 2, false, MmaPolicy, bf16>);
+    compare<bf16>(c, 8e-3, &run_flash<64, 1, true, MmaPolicy, bf16>);
+    compare<f16>(c, 1e-3, &run_flash<64, 2, true, MmaPolicy, f16>);
     c.d = 96;
-    compare<bf16>(c, 8e-3, &run_flash<96, 2, true, ByWarps, bf16>);
+    compare<bf16>(c, 8e-3, &run_flash<96, 2, true, MmaPolicy, bf16>);
     c.d = 128;
-    compare<bf16>(c, 8e-3, &run_flash<128, 1, false, ByWarps, bf16>);
-    compare<f16>(c, 1e-3, &run_flash<128, 2, true, ByWarps, f16>);
+    compare<bf16>(c, 8e-3, &run_flash<128, 1, false, MmaPolicy, bf16>);
+    compare<f16>(c, 1e-3, &run_flash<128, 2, true, MmaPolicy, f16>);
   }
 }
 
-TEST(DeviceAttentionTest, TilesOfWarpgroupsGiveWhatTheHostGives) {
-  using detail::ByGroups;
+TEST(DeviceAttentionTest, WgmmaTilesMatchTheHost) {
+  using detail::WgmmaPolicy;
   for (Case c : kFlashCases) {
-    compare<bf16>(c, 8e-3, &run_flash<64, 1, false, ByGroups, bf16>);
-    compare<f16>(c, 1e-3, &run_flash<64, 1, true, ByGroups, f16>);
+    compare<bf16>(c, 8e-3, &run_flash<64, 1, false, WgmmaPolicy, bf16>);
+    compare<f16>(c, 1e-3, &run_flash<64, 1, true, WgmmaPolicy, f16>);
     c.d = 128;
-    compare<bf16>(c, 8e-3, &run_flash<128, 1, true, ByGroups, bf16>);
-    compare<f16>(c, 1e-3, &run_flash<128, 1, false, ByGroups, f16>);
+    compare<bf16>(c, 8e-3, &run_flash<128, 1, true, WgmmaPolicy, bf16>);
+    compare<f16>(c, 1e-3, &run_flash<128, 1, false, WgmmaPolicy, f16>);
   }
 }
 
 // Fields as the PTX ISA has them: bits 0-13 the address, 16-29 and 32-45 the two strides, in units of 16
 // bytes, 62-63 the swizzling.
-TEST(DeviceAttentionTest, DescriptorsHaveTheirFieldsWhereTheInstructionLooks) {
-  EXPECT_EQ(detail::operand_bits(0xC400, 0x2000, 1024), 0x4000'0040'0200'0C40u);
-  EXPECT_EQ(detail::operand_bits(0x3FFF0, 16, 0x3FFF0), 0x4000'3FFF'0001'3FFFu);
+TEST(DeviceAttentionTest, MatrixDescriptorsEncodeTheirFields) {
+  EXPECT_EQ(detail::descriptor_bits(0xC400, 0x2000, 1024), 0x4000'0040'0200'0C40u);
+  EXPECT_EQ(detail::descriptor_bits(0x3FFF0, 16, 0x3FFF0), 0x4000'3FFF'0001'3FFFu);
 }
 
 // Innermost first, and strides in bytes of all others (cuTensorMapEncodeTiled).
-TEST(DeviceAttentionTest, MatricesAreDescribedAsTheDriverWantsThem) {
+TEST(DeviceAttentionTest, TmaTensorsHaveTheDriversOrderOfDimensions) {
   const int there = 0;
-  const detail::BoxedMatrix matrix = detail::boxed(&there, 3, 100, 384);
+  const detail::TmaTensor matrix = detail::make_tma_tensor(&there, 3, 100, 384);
   EXPECT_EQ(matrix.at, &there);
   EXPECT_THAT(matrix.sizes, testing::ElementsAre(384, 100, 3));
   EXPECT_THAT(matrix.strides, testing::ElementsAre(768, 76'800));
@@ -288,35 +290,35 @@ TEST(DeviceAttentionTest, MatricesAreDescribedAsTheDriverWantsThem) {
 
 // Barriers as the PTX ISA has them: who awaits a parity goes on once the phase of that parity has ended, if
 // it is the current one or the one before. Up to two groups are on their way.
-TEST(DeviceAttentionTest, AGroupIsAwaitedWhereItArrives) {
+TEST(DeviceAttentionTest, BarrierAndParityFollowTheGroup) {
   unsigned phase[2] = {0, 0};
-  const auto has_come = [&](detail::GroupBarrier group) {
-    return phase[group.which()] % 2 != group.parity();
+  const auto is_complete = [&](detail::PipelineState group) {
+    return phase[group.index()] % 2 != group.parity();
   };
   for (unsigned awaited = 0; awaited < 20; ++awaited) {
-    const detail::GroupBarrier group{awaited}, next{awaited + 1};
-    EXPECT_FALSE(has_come(group)) << awaited;
-    EXPECT_FALSE(has_come(next)) << awaited << ", which nobody waits for yet";
-    ++phase[group.which()];
-    EXPECT_TRUE(has_come(group)) << awaited;
-    EXPECT_FALSE(has_come(next)) << awaited;
+    const detail::PipelineState group{awaited}, next{awaited + 1};
+    EXPECT_FALSE(is_complete(group)) << awaited;
+    EXPECT_FALSE(is_complete(next)) << awaited << ", which nobody waits for yet";
+    ++phase[group.index()];
+    EXPECT_TRUE(is_complete(group)) << awaited;
+    EXPECT_FALSE(is_complete(next)) << awaited;
   }
 }
 
 // A warp's registers by the places, multiplied as the instruction does: row by column.
-TEST(DeviceAttentionTest, FragmentsAreThoseOfTheInstruction) {
+TEST(DeviceAttentionTest, FragmentLayoutIsThatOfThePtxIsa) {
   float a[16][16] = {}, b[16][8] = {}, c[16][8] = {};
   int n_a = 0, n_b = 0, n_c = 0;
   for (int lane = 0; lane < 32; ++lane) {
     const int group = lane / 4, place = lane % 4;  // as the PTX ISA has them
     for (int i = 0; i < 8; ++i) {
-      const auto at = detail::place_in_a(lane, i);
+      const auto at = detail::fragment_coord_a(lane, i);
       EXPECT_EQ(at.row, (i < 2 || (i >= 4 && i < 6)) ? group : group + 8) << lane << ", a" << i;
       EXPECT_EQ(at.column, place * 2 + (i & 1) + (i >= 4 ? 8 : 0)) << lane << ", a" << i;
       n_a += a[at.row][at.column]++ == 0;
     }
     for (int i = 0; i < 4; ++i) {
-      const auto in_b = detail::place_in_b(lane, i), in_c = detail::place_in_c(lane, i);
+      const auto in_b = detail::fragment_coord_b(lane, i), in_c = detail::fragment_coord_c(lane, i);
       EXPECT_EQ(in_b.row, place * 2 + (i & 1) + (i >= 2 ? 8 : 0)) << lane << ", b" << i;
       EXPECT_EQ(in_b.column, group) << lane << ", b" << i;
       EXPECT_EQ(in_c.row, i < 2 ? group : group + 8) << lane << ", c" << i;
@@ -330,12 +332,12 @@ TEST(DeviceAttentionTest, FragmentsAreThoseOfTheInstruction) {
   EXPECT_EQ(n_c, 128);
 }
 
-TEST(DeviceAttentionTest, WarpsShareATileWhole) {
+TEST(DeviceAttentionTest, WarpTilesCoverTheBlockTile) {
   for (const int rows : {32, 64})
     for (const std::int64_t columns : {16, 32, 48, 64, 80, 96, 128, 256}) {
       std::vector<int> taken(static_cast<std::size_t>(rows / 16 * columns / 8));
       for (int warp = 0; warp < 8; ++warp) {
-        const detail::WarpShare share = detail::share_of(warp, rows, columns);
+        const detail::WarpTile share = detail::warp_tile(warp, rows, columns);
         for (std::int64_t n = 0; n < share.count; ++n)
           ++taken[static_cast<std::size_t>(share.row / 16 * (columns / 8) + share.column(n) / 8)];
       }

@@ -12,13 +12,13 @@ namespace strata::kernels {
 namespace {
 
 using detail::CachedView;
-using detail::LanesInTurn;
+using detail::EmulatedHalfWarp;
 using test::Tensor;
 using test::Values;
 
 /// What the kernels do, block after block.
 void run(const CachedView& v, float scale) {
-  const LanesInTurn lanes;
+  const EmulatedHalfWarp lanes;
   const std::int64_t group = v.heads / v.kv_heads;
   std::vector<float> x(static_cast<std::size_t>(v.capacity));
   for (std::int64_t r = 0; r < v.rows; ++r)
@@ -26,8 +26,9 @@ void run(const CachedView& v, float scale) {
   for (std::int64_t r = 0; r < v.rows; ++r)
     for (std::int64_t head = 0; head < v.heads; ++head) {
       if (v.slots[r] < 0) continue;
-      const std::int64_t all = v.positions[r] + 1, unseen = v.unseen(all), n = all - unseen;
-      const std::int64_t cache = v.cache_of(v.slots[r], head / group) + unseen * v.d;
+      const std::int64_t all = v.positions[r] + 1, first_visible = v.first_visible(all),
+                         n = all - first_visible;
+      const std::int64_t cache = v.cache_of(v.slots[r], head / group) + first_visible * v.d;
       for (std::int64_t j = 0; j < n; ++j) {
         const float score =
             detail::cached_score(lanes, v.qkv + r * v.width() + head * v.d, v.keys + cache + j * v.d, v.d);
@@ -35,7 +36,8 @@ void run(const CachedView& v, float scale) {
       }
       detail::cached_softmax(lanes, x.data(), v.scales_scores() ? 1.0f : scale, n);
       for (std::int64_t i = 0; i < v.d; ++i)
-        v.out[(r * v.heads + head) * v.d + i] = detail::cached_mix(x.data(), v.values + cache, i, v.d, n);
+        v.out[(r * v.heads + head) * v.d + i] =
+            detail::cached_weighted_sum(x.data(), v.values + cache, i, v.d, n);
     }
 }
 

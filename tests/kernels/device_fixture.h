@@ -36,7 +36,7 @@ struct MirroredBuffer {
 };
 
 /// Tensors of an op by the host and by the device. Addresses in a test are the host's, in each argument too;
-/// on_device() runs an op with the device's.
+/// run_on_device() runs an op with the device's.
 template <class Parameter>
 class DeviceFixture : public ::testing::TestWithParam<Parameter> {
  protected:
@@ -85,7 +85,7 @@ class DeviceFixture : public ::testing::TestWithParam<Parameter> {
   /// before and come back after it. Arguments are values and addresses, nested in one another, so addresses
   /// are found as the words that lie in one of this test's blocks.
   template <class Args>
-  void on_device(Status (*op)(Backend&, Stream&, const Args&), const Args& args) {
+  void run_on_device(Status (*op)(Backend&, Stream&, const Args&), const Args& args) {
     static_assert(std::is_trivially_copyable_v<Args>);
     Args there = args;
     std::vector<MirroredBuffer*> used;
@@ -93,19 +93,21 @@ class DeviceFixture : public ::testing::TestWithParam<Parameter> {
       std::byte* const word = reinterpret_cast<std::byte*>(&there) + at;
       std::uintptr_t address = 0;
       std::memcpy(&address, word, sizeof address);
-      MirroredBuffer* const block = block_of(address);
-      if (block == nullptr) continue;
-      address = reinterpret_cast<std::uintptr_t>(block->device) +
-                (address - reinterpret_cast<std::uintptr_t>(block->data()));
+      MirroredBuffer* const buffer = buffer_of(address);
+      if (buffer == nullptr) continue;
+      address = reinterpret_cast<std::uintptr_t>(buffer->device) +
+                (address - reinterpret_cast<std::uintptr_t>(buffer->data()));
       std::memcpy(word, &address, sizeof address);
-      if (std::find(used.begin(), used.end(), block) == used.end()) used.push_back(block);
+      if (std::find(used.begin(), used.end(), buffer) == used.end()) used.push_back(buffer);
     }
-    for (MirroredBuffer* block : used)
-      ASSERT_EQ(cudaMemcpy(block->device, block->data(), block->bytes, cudaMemcpyHostToDevice), cudaSuccess);
+    for (MirroredBuffer* buffer : used)
+      ASSERT_EQ(cudaMemcpy(buffer->device, buffer->data(), buffer->bytes, cudaMemcpyHostToDevice),
+                cudaSuccess);
     must(op(*backend_, stream_, there));
     must(backend_->synchronize(stream_));
-    for (MirroredBuffer* block : used)
-      ASSERT_EQ(cudaMemcpy(block->data(), block->device, block->bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+    for (MirroredBuffer* buffer : used)
+      ASSERT_EQ(cudaMemcpy(buffer->data(), buffer->device, buffer->bytes, cudaMemcpyDeviceToHost),
+                cudaSuccess);
   }
 
   /// Runs both: `args` with the outputs as they are, and with copies of them; then compares.
@@ -119,7 +121,7 @@ class DeviceFixture : public ::testing::TestWithParam<Parameter> {
       std::memcpy((device_args.*output).data, (args.*output).data, (args.*output).bytes());
     }
     host(args, *pool_);
-    on_device(device, device_args);
+    run_on_device(device, device_args);
     for (std::size_t i = 0; i < outputs.size(); ++i)
       EXPECT_EQ(
           std::memcmp((args.*outputs[i]).data, (device_args.*outputs[i]).data, (args.*outputs[i]).bytes()), 0)
@@ -140,7 +142,7 @@ class DeviceFixture : public ::testing::TestWithParam<Parameter> {
     (args.*input).data = (args.*output).data = copy_of(args.*input);
     (device_args.*input).data = (device_args.*output).data = copy_of(device_args.*input);
     host(args, *pool_);
-    on_device(device, device_args);
+    run_on_device(device, device_args);
     EXPECT_EQ(std::memcmp((args.*output).data, (device_args.*output).data, (args.*output).bytes()), 0)
         << what << " in place";
   }
@@ -156,7 +158,7 @@ class DeviceFixture : public ::testing::TestWithParam<Parameter> {
     got.data = memory(want.bytes());
     std::memcpy(got.data, want.data, want.bytes());
     host(args, *pool_);
-    on_device(device, device_args);
+    run_on_device(device, device_args);
     EXPECT_LE(test::relative_error(widened(got), test::widen(widened(want))), tolerance) << what;
   }
   static std::vector<float> widened(const TensorView& view) {
@@ -165,10 +167,10 @@ class DeviceFixture : public ::testing::TestWithParam<Parameter> {
     return values;
   }
 
-  MirroredBuffer* block_of(std::uintptr_t address) {
-    for (MirroredBuffer& block : memory_) {
-      const auto begin = reinterpret_cast<std::uintptr_t>(block.data());
-      if (address >= begin && address < begin + block.bytes) return &block;
+  MirroredBuffer* buffer_of(std::uintptr_t address) {
+    for (MirroredBuffer& buffer : memory_) {
+      const auto begin = reinterpret_cast<std::uintptr_t>(buffer.data());
+      if (address >= begin && address < begin + buffer.bytes) return &buffer;
     }
     return nullptr;
   }

@@ -49,9 +49,9 @@ class DeviceFixtureTest : public DeviceFixture<int> {
 
 TEST_P(DeviceFixtureTest, AnOpOfTheDeviceGetsTheDevicesMemoryAndItsResultsComeBack) {
   const TwiceArgs a = args();
-  on_device(&twice_async, a);
-  EXPECT_EQ(block_of(reinterpret_cast<std::uintptr_t>(seen[0])), nullptr) << "an address of the host";
-  EXPECT_EQ(block_of(reinterpret_cast<std::uintptr_t>(seen[1])), nullptr) << "an address of the host";
+  run_on_device(&twice_async, a);
+  EXPECT_EQ(buffer_of(reinterpret_cast<std::uintptr_t>(seen[0])), nullptr) << "an address of the host";
+  EXPECT_EQ(buffer_of(reinterpret_cast<std::uintptr_t>(seen[1])), nullptr) << "an address of the host";
   EXPECT_EQ(seen[0], memory_[0].device + 4 * sizeof(float));
   EXPECT_EQ(seen[1], memory_[1].device);
   EXPECT_EQ(a.y.as<float>()[95], 2 * a.inner.x.as<float>()[95]);

@@ -9,7 +9,7 @@
 #include <strata/kernels/linear.h>
 #include <strata/runtime/str.h>
 
-#include "cuda/blas_lt.h"
+#include "cuda/cublas_lt.h"
 #include "cuda/device_gemm.h"
 #include "cuda/gemm_algorithms.h"
 #include "cuda/shared_memory.h"
@@ -46,7 +46,7 @@ cublasStatus_t make(Handle* into) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-strata::kernels::detail::BlasLt noting() {
+strata::kernels::detail::CublasLt noting() {
   return {.create = [](cublasLtHandle_t* handle) { return make(handle); },
           .desc_create = [](cublasLtMatmulDesc_t* desc, cublasComputeType_t,
                             cudaDataType_t) { return make(desc); },
@@ -112,8 +112,8 @@ strata::kernels::detail::BlasLt noting() {
 
 namespace strata::kernels::detail {
 
-Result<const BlasLt*> blas_lt() {
-  static const BlasLt lt = noting();
+Result<const CublasLt*> cublas_lt() {
+  static const CublasLt lt = noting();
   return &lt;
 }
 
@@ -148,8 +148,8 @@ TEST(DeviceGemmTest, Fp8OperandsHaveTheirOwnTypesAndScales) {
   asked = {};
   alignas(256) static std::byte operand[4096];
   const float a_scale_inv = 1, b_scale_inv = 1;
-  const Fp8Factors factors{DType::e4m3, &a_scale_inv, &b_scale_inv};
-  const auto gemm = [&](const Fp8Factors* fp8, DType dtype) {
+  const Fp8GemmScales scales{DType::e4m3, &a_scale_inv, &b_scale_inv};
+  const auto gemm = [&](const Fp8GemmScales* fp8, DType dtype) {
     return device_gemm({.trans_b = true,
                         .m = 16,
                         .n = 32,
@@ -164,11 +164,11 @@ TEST(DeviceGemmTest, Fp8OperandsHaveTheirOwnTypesAndScales) {
                         .c_dtype = DType::bf16},
                        nullptr, {}, nullptr, fp8);
   };
-  ASSERT_TRUE(gemm(&factors, DType::e5m2).is_ok());
+  ASSERT_TRUE(gemm(&scales, DType::e5m2).is_ok());
   EXPECT_EQ(asked.layouts, (std::vector<cudaDataType_t>{CUDA_R_8F_E4M3, CUDA_R_8F_E5M2, CUDA_R_16BF}));
   EXPECT_EQ(asked.a_scale, &b_scale_inv);
   EXPECT_EQ(asked.b_scale, &a_scale_inv);
-  ASSERT_TRUE(gemm(&factors, DType::e4m3).is_ok());
+  ASSERT_TRUE(gemm(&scales, DType::e4m3).is_ok());
   ASSERT_TRUE(gemm(nullptr, DType::bf16).is_ok());
   EXPECT_EQ(asked.searches, 3);  // three products
 }
@@ -177,7 +177,7 @@ TEST(DeviceGemmTest, Fp8OperandsHaveTheirOwnTypesAndScales) {
 TEST(DeviceGemmTest, ASearchThatFindsNothingWithoutAddressesIsMadeWithThem) {
   alignas(256) static std::byte operand[4096];
   const float inverse = 1;
-  const Fp8Factors factors{DType::e4m3, &inverse, &inverse};
+  const Fp8GemmScales scales{DType::e4m3, &inverse, &inverse};
   std::int64_t k = 64;
   for (const bool has_bias : {true, false})
     for (const cublasStatus_t answer : {CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_SUPPORTED}) {
@@ -198,7 +198,7 @@ TEST(DeviceGemmTest, ASearchThatFindsNothingWithoutAddressesIsMadeWithThem) {
                       .dtype = has_bias ? DType::bf16 : DType::e4m3,
                       .c_dtype = DType::bf16};
       const Status multiplied =
-          device_gemm(gemm, has_bias ? operand : nullptr, {}, nullptr, has_bias ? nullptr : &factors);
+          device_gemm(gemm, has_bias ? operand : nullptr, {}, nullptr, has_bias ? nullptr : &scales);
       EXPECT_TRUE(multiplied.is_ok()) << multiplied.message();
       EXPECT_EQ(asked.searches, 2);
       EXPECT_EQ(asked.algorithm, 2u);

@@ -21,11 +21,11 @@
 namespace strata::kernels {
 namespace {
 
-using detail::LanesInTurn;
+using detail::EmulatedHalfWarp;
 using test::Tensor;
 using test::Values;
 
-constexpr LanesInTurn kTurns;
+constexpr EmulatedHalfWarp kTurns;
 
 std::vector<std::uint32_t> bits_of(const Tensor& tensor) {
   std::vector<std::uint32_t> bits;
@@ -167,7 +167,7 @@ TYPED_TEST(DeviceMathTest, LayerNorm) {
 }
 
 // In one pass, on the host and on the device, what an addition before the norm has in two.
-TYPED_TEST(DeviceMathTest, TheNormOfASum) {
+TYPED_TEST(DeviceMathTest, FusedAddAndNorm) {
   using T = TypeParam;
   for (const std::int64_t h : {1, 16, 100}) {
     const std::int64_t rows = 70;
@@ -179,7 +179,7 @@ TYPED_TEST(DeviceMathTest, TheNormOfASum) {
     add_host({x.view(), added.view(), want_sum.view()}, *this->pool_);
     for (std::int64_t t = 0; t < rows; ++t) {
       T* const row = this->data(of_row) + t * h;
-      EXPECT_EQ(detail::added_row(kTurns, this->data(x) + t * h, this->data(added) + t * h, row, h), row);
+      EXPECT_EQ(detail::fused_add_row(kTurns, this->data(x) + t * h, this->data(added) + t * h, row, h), row);
     }
     this->expect_same(of_row, want_sum, "a row's sum");
 
@@ -258,8 +258,8 @@ TYPED_TEST(DeviceMathTest, RmsNormOfRowsAndHeads) {
 
 TYPED_TEST(DeviceMathTest, PairsAreRotated) {
   using T = TypeParam;
-  constexpr std::int64_t rows = 5, d = 10, turned = 6;
-  Tensor x = this->in({rows, d}, 1), table({rows, turned}, Values(2).floats(rows * turned));
+  constexpr std::int64_t rows = 5, d = 10, rotary_dim = 6;
+  Tensor x = this->in({rows, d}, 1), table({rows, rotary_dim}, Values(2).floats(rows * rotary_dim));
   std::vector<std::int32_t> positions = {3, 0, 4, 1, 2};
   for (const bool interleaved : {false, true})
     for (const bool inverse : {false, true}) {
@@ -267,17 +267,17 @@ TYPED_TEST(DeviceMathTest, PairsAreRotated) {
       rope_host({x.view(), test::view(positions), table.view(), want.view(), 1, d, interleaved, inverse},
                 *this->pool_);
       for (std::int64_t t = 0; t < rows; ++t)
-        for (std::int64_t i = 0; i < turned / 2; ++i) {
-          const float* row = this->floats(table) + positions[static_cast<std::size_t>(t)] * turned;
+        for (std::int64_t i = 0; i < rotary_dim / 2; ++i) {
+          const float* row = this->floats(table) + positions[static_cast<std::size_t>(t)] * rotary_dim;
           T* at = this->data(y) + t * d;
           T& first = at[interleaved ? 2 * i : i];
-          T& second = at[interleaved ? 2 * i + 1 : i + turned / 2];
-          const float sine = row[turned / 2 + i];
-          const auto pair = detail::turned(first, second, row[i], inverse ? -sine : sine);
+          T& second = at[interleaved ? 2 * i + 1 : i + rotary_dim / 2];
+          const float sine = row[rotary_dim / 2 + i];
+          const auto pair = detail::rotate(first, second, row[i], inverse ? -sine : sine);
           first = pair.first;
           second = pair.second;
         }
-      this->expect_same(y, want, "turned");
+      this->expect_same(y, want, "rotated");
     }
 }
 
@@ -293,11 +293,11 @@ TYPED_TEST(DeviceMathTest, CrossEntropyOverRunsOfALongRow) {
                                 *this->pool_);
     for (std::int64_t t = 0; t < rows; ++t) {
       const auto* row = this->data(logits) + t * vocab;
-      const float most = detail::most_of_row(kTurns, row, vocab);
+      const float row_max = detail::max_of_row(kTurns, row, vocab);
       double total = 0;
       for (std::int64_t run = 0; run * detail::kLseRun < vocab; ++run)
-        total += static_cast<double>(detail::exp_sum_of_run(kTurns, row, most, run, vocab));
-      EXPECT_EQ(detail::lse_of(most, total), this->floats(lse)[t]) << vocab;
+        total += static_cast<double>(detail::exp_sum_of_run(kTurns, row, row_max, run, vocab));
+      EXPECT_EQ(detail::lse_of(row_max, total), this->floats(lse)[t]) << vocab;
       const std::int32_t target = targets[static_cast<std::size_t>(t)];
       for (std::int64_t i = 0; i < vocab; ++i)
         this->data(d)[t * vocab + i] =

@@ -29,7 +29,7 @@ class DeviceAttentionTest : public DeviceFixture<std::tuple<DType, AttentionBack
   AttentionBackend attention_backend() const { return std::get<1>(GetParam()); }
 };
 
-TEST_P(DeviceOpsTest, AGpuOfComputeCapability9HasWarpgroups) {
+TEST_P(DeviceOpsTest, ComputeCapability90HasWgmma) {
   int device = 0, major = 0, minor = 0;
   ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
   ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), cudaSuccess);
@@ -38,7 +38,7 @@ TEST_P(DeviceOpsTest, AGpuOfComputeCapability9HasWarpgroups) {
 }
 
 // Without atomics: what differs from run to run was read before it was there.
-TEST_P(DeviceAttentionTest, HasTheSameBitsEveryTime) {
+TEST_P(DeviceAttentionTest, IsDeterministic) {
   constexpr std::int64_t kSeq = 300, kHeads = 16, kRows = 4 * kSeq;
   for (const std::int64_t d : {64, 128}) {
     const AttentionHeads shape{.heads = kHeads, .kv_heads = 4, .seq = kSeq, .backend = attention_backend()};
@@ -52,9 +52,9 @@ TEST_P(DeviceAttentionTest, HasTheSameBitsEveryTime) {
       const int i = std::min(run, 1);
       out[i] = unwritten({kRows, kHeads * d}, dtype());
       dqkv[i] = unwritten({kRows, (kHeads + 8) * d}, dtype());
-      on_device<AttentionForwardArgs>(&attention_forward_async, {qkv, out[i], lse, {}, shape, scratch});
-      on_device<AttentionBackwardArgs>(&attention_backward_async,
-                                       {qkv, out[i], lse, dout, {}, dqkv[i], shape, scratch});
+      run_on_device<AttentionForwardArgs>(&attention_forward_async, {qkv, out[i], lse, {}, shape, scratch});
+      run_on_device<AttentionBackwardArgs>(&attention_backward_async,
+                                           {qkv, out[i], lse, dout, {}, dqkv[i], shape, scratch});
       if (run == 0) continue;
       EXPECT_EQ(std::memcmp(out[0].data, out[1].data, out[0].bytes()), 0) << d << ", run " << run;
       EXPECT_EQ(std::memcmp(dqkv[0].data, dqkv[1].data, dqkv[0].bytes()), 0) << d << ", run " << run;

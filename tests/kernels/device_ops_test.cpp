@@ -107,7 +107,7 @@ TEST_P(DeviceOpsTest, BlockQuantization) {
 }
 
 // At once where all rows are aligned, value by value where their first, or the step to the next, is not.
-TEST_P(DeviceOpsTest, RowsCastPackedAndUnpacked) {
+TEST_P(DeviceOpsTest, StridedRowCasts) {
   struct Case {
     std::int64_t rows, columns, x_stride, y_stride, x_off, y_off;
   };
@@ -126,7 +126,7 @@ TEST_P(DeviceOpsTest, RowsCastPackedAndUnpacked) {
             c.y_stride};
       };
       cast_rows_host(args(y), *pool_);
-      on_device(&cast_rows_async, args(device_y));
+      run_on_device(&cast_rows_async, args(device_y));
       EXPECT_EQ(std::memcmp(y.data, device_y.data, y.bytes()), 0)
           << c.rows << " x " << c.columns << " to " << to_string(to) << ", off by " << c.x_off << ", "
           << c.y_off;
@@ -215,7 +215,7 @@ TEST_P(DeviceOpsTest, OutputsMayAliasInputs) {
     return std::vector<float>(norm.dweight.as<float>(), norm.dweight.as<float>() + h);
   };
   EXPECT_EQ(sums([&] { layernorm_backward_host(norm, *pool_); }),
-            sums([&] { on_device(&layernorm_backward_async, norm); }));
+            sums([&] { run_on_device(&layernorm_backward_async, norm); }));
   expect_same_bits_in_place("rmsnorm's dx",
                             RmsnormBackwardArgs{x, w, rstd, dy, dy, f32(h), false,
                                                 workspace(rmsnorm_backward_workspace_bytes(rows, h))},
@@ -240,7 +240,7 @@ TEST_P(DeviceOpsTest, OutputsMayAliasInputs) {
                             &RopeArgs::x, &RopeArgs::y);
 }
 
-TEST_P(DeviceOpsTest, NormsOfHeads) {
+TEST_P(DeviceOpsTest, QkNorms) {
   constexpr std::int64_t rows = 130, heads = 8, kv_heads = 2, d = 48, width = (heads + 2 * kv_heads) * d;
   const TensorView x = in({rows, width}, 1, 2.0), q = in({d}, 2), k = in({d}, 3), dy = in({rows, width}, 4);
   const TensorView rstd = unwritten({rows * (heads + kv_heads)}, DType::f32);
@@ -274,8 +274,9 @@ TEST_P(DeviceOpsTest, Embeddings) {
 }
 
 TEST_P(DeviceOpsTest, RotaryPositions) {
-  constexpr std::int64_t seq = 32, rows = 4 * seq, heads = 6, d = 40, turned = 32;
-  const TensorView positions = unwritten({rows}, DType::i32), table = unwritten({seq, turned}, DType::f32);
+  constexpr std::int64_t seq = 32, rows = 4 * seq, heads = 6, d = 40, rotary_dim = 32;
+  const TensorView positions = unwritten({rows}, DType::i32),
+                   table = unwritten({seq, rotary_dim}, DType::f32);
   expect_same_bits<PositionsArgs>("positions", {{}, positions, seq}, &positions_host, &positions_async,
                                   {&PositionsArgs::positions});
   using Scaling = RopeFrequencies::Scaling;
@@ -283,8 +284,8 @@ TEST_P(DeviceOpsTest, RotaryPositions) {
        {RopeFrequencies{.scaling = Scaling::llama3, .factor = 8.0f, .original_positions = 64.0f},
         RopeFrequencies{.scaling = Scaling::linear, .factor = 4.0f}, RopeFrequencies{}}) {
     rope_table_host({table, frequencies}, *pool_);
-    const TensorView own = unwritten({seq, turned}, DType::f32);
-    on_device<RopeTableArgs>(&rope_table_async, {own, frequencies});
+    const TensorView own = unwritten({seq, rotary_dim}, DType::f32);
+    run_on_device<RopeTableArgs>(&rope_table_async, {own, frequencies});
     for (std::int64_t i = 0; i < table.n_elems(); ++i)
       EXPECT_NEAR(table.as<float>()[i], own.as<float>()[i], 1e-6) << i;
   }
@@ -343,7 +344,7 @@ TEST_P(DeviceOpsTest, GemmsAreCloseToTheHosts) {
   }
 }
 
-TEST_P(DeviceOpsTest, TheFusedHeadIsCloseToTheHosts) {
+TEST_P(DeviceOpsTest, LinearCrossEntropyIsCloseToTheHosts) {
   const double tolerance = GetParam() == DType::f32 ? 1e-5 : GetParam() == DType::f16 ? 2e-3 : 1e-2;
   constexpr std::int64_t rows = 300, k = 64, vocab = 9001;
   std::vector<std::int32_t> wanted = Values(9).below(rows, vocab);

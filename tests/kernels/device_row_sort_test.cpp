@@ -21,8 +21,8 @@ struct Case {
 /// With a block's threads in either order.
 template <class Body>
 void in_both_orders(const Body& body) {
-  body(ThreadsInTurn<kTile>());
-  body(ThreadsInTurn<kTile, true>());
+  body(EmulatedThreads<kTile>());
+  body(EmulatedThreads<kTile, true>());
 }
 
 class DeviceRowSortTest : public ::testing::TestWithParam<Case> {
@@ -44,10 +44,10 @@ TEST_P(DeviceRowSortTest, RowsBeginWhereThoseBeforeEnd) {
   for (const std::int32_t id : ids_of(c)) ++counted[static_cast<std::size_t>(id + c.offset)];
   std::vector<std::int32_t> expected(counted.size());
   std::exclusive_scan(counted.begin(), counted.end(), expected.begin(), 0);
-  in_both_orders([&](const auto& crew) {
+  in_both_orders([&](const auto& block) {
     std::vector<std::int32_t> counts = counted;
-    BeginMemory<kTile> memory;
-    begin_rows<kTile>(crew, memory, counts.data(), c.vocab);
+    ScanSharedStorage<kTile> memory;
+    scan_row_begins<kTile>(block, memory, counts.data(), c.vocab);
     EXPECT_EQ(counts, expected);
   });
 }
@@ -60,14 +60,14 @@ TEST_P(DeviceRowSortTest, TokensOfARowComeInTheirOrder) {
   std::stable_sort(expected.begin(), expected.end(), [&](std::int32_t a, std::int32_t b) {
     return ids[static_cast<std::size_t>(a)] < ids[static_cast<std::size_t>(b)];
   });
-  in_both_orders([&](const auto& crew) {
+  in_both_orders([&](const auto& block) {
     std::vector<std::int32_t> begin(static_cast<std::size_t>(c.vocab) + 1, 0);
     for (const std::int32_t id : ids) ++begin[static_cast<std::size_t>(id + c.offset)];
-    BeginMemory<kTile> begin_memory;
-    begin_rows<kTile>(crew, begin_memory, begin.data(), c.vocab);
+    ScanSharedStorage<kTile> begin_memory;
+    scan_row_begins<kTile>(block, begin_memory, begin.data(), c.vocab);
     std::vector<std::int32_t> order(ids.size(), -1);
-    SortMemory<kTile> memory;
-    sort_tokens<kTile>(crew, memory, ids.data(), c.offset, begin.data(), order.data(), c.tokens);
+    SortSharedStorage<kTile> memory;
+    sort_tokens<kTile>(block, memory, ids.data(), c.offset, begin.data(), order.data(), c.tokens);
     EXPECT_EQ(order, expected);
     std::int32_t at = 0;
     for (std::int64_t v = 0; v < c.vocab; ++v) {

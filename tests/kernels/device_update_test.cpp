@@ -32,7 +32,7 @@ class DeviceCopy {
   DeviceCopy& operator=(const DeviceCopy&) = delete;
   ~DeviceCopy() { (void)cudaFree(data_); }
   void* data() const { return data_; }
-  void bring_back() const {
+  void copy_back() const {
     if (bytes_ > 0) ok(cudaMemcpy(host_, data_, bytes_, cudaMemcpyDeviceToHost));
   }
 
@@ -68,7 +68,7 @@ void step_on_device(Backend& backend, Stream& stream, const cpuopt::OptimizerPar
   auto* const norms = reinterpret_cast<double*>(pinned.view().data);
   test::step_by_ops(backend, stream, params, b, n, noise,
                     {norms, norms + n_partials, reinterpret_cast<float*>(norms + 2 * n_partials)});
-  for (const DeviceCopy* copy : {&param, &master, &m, &m_scales, &v, &v_scales}) copy->bring_back();
+  for (const DeviceCopy* copy : {&param, &master, &m, &m_scales, &v, &v_scales}) copy->copy_back();
 }
 
 TEST(DeviceUpdateTest, HasTheBitsOfTheHostForEveryOptimizerLayoutAndFormat) {

@@ -10,7 +10,7 @@
 #include <strata/runtime/stall_meter.h>
 #include <strata/runtime/trace.h>
 
-#include "cuda/cuda_queue.h"
+#include "cuda/cuda_stream_state.h"
 #include "cuda/cuda_timeline.h"
 #include "runtime/backend_contract.h"
 #include "support/temp_dir.h"
@@ -200,12 +200,12 @@ TEST_F(FakeCudaTest, ADeviceThatIsBehindLosesMarksAndNoWork) {
 
 TEST(GpuClockTest, AMarkComesAfterItWasQueuedAndBeforeItWasSeen) {
   detail::GpuClock clock;
-  EXPECT_EQ(clock.host_ns(500, 10'000, 20'000), 10'000);  // the first: no later bound is known
-  EXPECT_EQ(clock.host_ns(600, 10'050, 20'000), 10'100);  // by the GPU's own clock
-  EXPECT_EQ(clock.host_ns(700, 10'400, 20'000), 10'400);  // it ran behind
-  EXPECT_EQ(clock.host_ns(800, 10'450, 20'000), 10'500);
-  EXPECT_EQ(clock.host_ns(5'800, 10'500, 15'000), 15'000);  // it ran ahead
-  EXPECT_EQ(clock.host_ns(5'900, 10'600, 16'000), 15'100);
+  EXPECT_EQ(clock.to_host_ns(500, 10'000, 20'000), 10'000);  // the first: no later bound is known
+  EXPECT_EQ(clock.to_host_ns(600, 10'050, 20'000), 10'100);  // by the GPU's own clock
+  EXPECT_EQ(clock.to_host_ns(700, 10'400, 20'000), 10'400);  // it ran behind
+  EXPECT_EQ(clock.to_host_ns(800, 10'450, 20'000), 10'500);
+  EXPECT_EQ(clock.to_host_ns(5'800, 10'500, 15'000), 15'000);  // it ran ahead
+  EXPECT_EQ(clock.to_host_ns(5'900, 10'600, 16'000), 15'100);
 }
 
 TEST_F(FakeCudaTest, AStickyErrorIsWhatEveryLaterCallReturns) {
@@ -236,7 +236,7 @@ TEST_F(FakeCudaTest, ACallThatCannotBeQueuedGivesItsSlotBack) {
 }
 
 // As many calls as there are slots, none of which ever runs.
-void lose_all_slots(Backend& backend, Stream& stream, int* log, int* n) {
+void exhaust_call_slots(Backend& backend, Stream& stream, int* log, int* n) {
   test::drop_host_functions(true);
   for (std::size_t i = 0; i < detail::kCallRing; ++i)
     must(backend.host_call_async(append({log, n, 1}), stream));
@@ -245,7 +245,7 @@ void lose_all_slots(Backend& backend, Stream& stream, int* log, int* n) {
 TEST_F(FakeCudaTest, NobodyWaitsForASlotOfAStreamThatHasFailed) {
   Stream stream = must(backend_->create_stream(StreamRole::cpu));
   int log[300] = {}, n = 0;
-  lose_all_slots(*backend_, stream, log, &n);
+  exhaust_call_slots(*backend_, stream, log, &n);
   fail_next_cuda("cudaStreamQuery", cudaErrorIllegalAddress);
   const Status failed = backend_->host_call_async(append({log, &n, 1}), stream);
   test::drop_host_functions(false);
@@ -257,7 +257,7 @@ TEST_F(FakeCudaTest, NobodyWaitsForASlotOfAStreamThatHasFailed) {
 TEST_F(FakeCudaTest, NobodyWaitsForCallsThatAnIdleStreamNeverRan) {
   Stream stream = must(backend_->create_stream(StreamRole::cpu));
   int log[300] = {}, n = 0;
-  lose_all_slots(*backend_, stream, log, &n);
+  exhaust_call_slots(*backend_, stream, log, &n);
   const Status failed = backend_->host_call_async(append({log, &n, 1}), stream);
   test::drop_host_functions(false);
   EXPECT_NE(failed.message().find("128 of its host calls never ran"), std::string_view::npos)

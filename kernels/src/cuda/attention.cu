@@ -3,7 +3,7 @@
 #include "cuda/cudnn_attention.h"
 #include "cuda/flash.h"
 #include "cuda/launch.h"
-#include "cuda/slopes.h"
+#include "cuda/alibi_slopes.h"
 
 #include <algorithm>
 
@@ -12,41 +12,41 @@
 namespace strata::kernels::cuda {
 namespace {
 
+using detail::AlibiSlopes;
 using detail::AttentionView;
-using detail::BlockCrew;
-using detail::kCrew;
-using detail::Slopes;
+using detail::BlockThreads;
+using detail::kAttentionThreads;
 
 // Shared memory lets one or two blocks onto a multiprocessor, so that each may have the registers it wants:
 // with fewer the compiler spills.
 template <class Math, int kTile, class T>
-__global__ void __launch_bounds__(kCrew, 1)
-    forward_tiles(AttentionView<T> v, Slopes slopes, std::int64_t tiles, T* out, float* lse) {
+__global__ void __launch_bounds__(kAttentionThreads, 1)
+    attention_forward_kernel(AttentionView<T> v, AlibiSlopes slopes, std::int64_t tiles, T* out, float* lse) {
   extern __shared__ __align__(16) std::byte shared[];
   const std::int64_t tile = blockIdx.x % tiles, head = blockIdx.x / tiles % v.heads,
                      batch = blockIdx.x / tiles / v.heads;
-  detail::attention_tile<Math, kTile>(BlockCrew(), shared, v, batch, head, tile * kTile, slopes(head), out,
-                                      lse);
+  detail::attention_forward_tile<Math, kTile>(BlockThreads(), shared, v, batch, head, tile * kTile,
+                                              slopes(head), out, lse);
 }
 template <class Math, int kTile, class T>
-__global__ void __launch_bounds__(kCrew, 1)
-    query_tiles(AttentionView<T> v, Slopes slopes, std::int64_t tiles, const float* lse, const T* dout,
-                float* centers, T* dqkv) {
+__global__ void __launch_bounds__(kAttentionThreads, 1)
+    attention_backward_q_kernel(AttentionView<T> v, AlibiSlopes slopes, std::int64_t tiles, const float* lse,
+                                const T* dout, float* delta, T* dqkv) {
   extern __shared__ __align__(16) std::byte shared[];
   const std::int64_t tile = blockIdx.x % tiles, head = blockIdx.x / tiles % v.heads,
                      batch = blockIdx.x / tiles / v.heads;
-  detail::attention_query_tile<Math, kTile>(BlockCrew(), shared, v, batch, head, tile * kTile, slopes(head),
-                                            lse, dout, centers, dqkv);
+  detail::attention_backward_q_tile<Math, kTile>(BlockThreads(), shared, v, batch, head, tile * kTile,
+                                                 slopes(head), lse, dout, delta, dqkv);
 }
 template <class Math, int kTile, class T>
-__global__ void __launch_bounds__(kCrew, 1)
-    key_tiles(AttentionView<T> v, Slopes slopes, std::int64_t tiles, const float* lse, const T* dout,
-              const float* centers, T* dqkv) {
+__global__ void __launch_bounds__(kAttentionThreads, 1)
+    attention_backward_kv_kernel(AttentionView<T> v, AlibiSlopes slopes, std::int64_t tiles, const float* lse,
+                                 const T* dout, const float* delta, T* dqkv) {
   extern __shared__ __align__(16) std::byte shared[];
   const std::int64_t tile = blockIdx.x % tiles, kv = blockIdx.x / tiles % v.kv_heads,
                      batch = blockIdx.x / tiles / v.kv_heads;
-  detail::attention_key_tile<Math, kTile>(BlockCrew(), shared, v, batch, kv, tile * kTile, slopes, lse, dout,
-                                          centers, dqkv);
+  detail::attention_backward_kv_tile<Math, kTile>(BlockThreads(), shared, v, batch, kv, tile * kTile, slopes,
+                                                  lse, dout, delta, dqkv);
 }
 
 /// Attention with tiles of one size.
@@ -57,41 +57,43 @@ struct Tiled {
 
   /// What the largest of its kernels takes.
   static std::int64_t shared_bytes(std::int64_t d) {
-    const std::int64_t forward = detail::ForwardMemory<Math, kTile>(nullptr, d).memory.bytes(),
-                       query = detail::QueryMemory<Math, kTile>(nullptr, d).memory.bytes(),
-                       key = detail::KeyMemory<Math, kTile>(nullptr, d).memory.bytes();
+    const std::int64_t forward = detail::ForwardSharedStorage<Math, kTile>(nullptr, d).arena.bytes(),
+                       query = detail::BackwardQSharedStorage<Math, kTile>(nullptr, d).arena.bytes(),
+                       key = detail::BackwardKVSharedStorage<Math, kTile>(nullptr, d).arena.bytes();
     return std::max({forward, query, key});
   }
 
   template <class T>
-  static Status forward(const AttentionForwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
+  static Status forward(const AttentionForwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = detail::attention_view<T>(a);
     const std::int64_t tiles = detail::ceil_div(v.seq, kTile), batches = detail::row_count(a.qkv) / v.seq;
-    return detail::launch_attention(&forward_tiles<Math, kTile, T>, batches * v.heads * tiles, kCrew,
-                                    detail::ForwardMemory<Math, kTile>(nullptr, v.d).memory.bytes(), queue, v,
-                                    slopes, tiles, a.out.as<T>(), a.lse.as<float>());
+    return detail::launch_attention(&attention_forward_kernel<Math, kTile, T>, batches * v.heads * tiles,
+                                    kAttentionThreads,
+                                    detail::ForwardSharedStorage<Math, kTile>(nullptr, v.d).arena.bytes(),
+                                    queue, v, slopes, tiles, a.out.as<T>(), a.lse.as<float>());
   }
   template <class T>
-  static Status backward(const AttentionBackwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
+  static Status backward(const AttentionBackwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = detail::attention_view<T>(a);
     const std::int64_t tiles = detail::ceil_div(v.seq, kTile), batches = detail::row_count(a.qkv) / v.seq;
-    auto* centers = reinterpret_cast<float*>(a.workspace.data);
+    auto* delta = reinterpret_cast<float*>(a.workspace.data);
     const float* lse = a.lse.as<float>();
     const T* dout = a.dout.as<T>();
-    STRATA_TRY(detail::launch_attention(&query_tiles<Math, kTile, T>, batches * v.heads * tiles, kCrew,
-                                        detail::QueryMemory<Math, kTile>(nullptr, v.d).memory.bytes(), queue,
-                                        v, slopes, tiles, lse, dout, centers, a.dqkv.as<T>()));
-    return detail::launch_attention(&key_tiles<Math, kTile, T>, batches * v.kv_heads * tiles, kCrew,
-                                    detail::KeyMemory<Math, kTile>(nullptr, v.d).memory.bytes(), queue, v,
-                                    slopes, tiles, lse, dout, static_cast<const float*>(centers),
-                                    a.dqkv.as<T>());
+    STRATA_TRY(detail::launch_attention(
+        &attention_backward_q_kernel<Math, kTile, T>, batches * v.heads * tiles, kAttentionThreads,
+        detail::BackwardQSharedStorage<Math, kTile>(nullptr, v.d).arena.bytes(), queue, v, slopes, tiles, lse,
+        dout, delta, a.dqkv.as<T>()));
+    return detail::launch_attention(
+        &attention_backward_kv_kernel<Math, kTile, T>, batches * v.kv_heads * tiles, kAttentionThreads,
+        detail::BackwardKVSharedStorage<Math, kTile>(nullptr, v.d).arena.bytes(), queue, v, slopes, tiles,
+        lse, dout, static_cast<const float*>(delta), a.dqkv.as<T>());
   }
 };
 
 // Heads of 64, 96 and 128 values have kernels of their own, but for soft caps.
 bool is_flash(const TensorView& qkv, const AttentionHeads& heads) {
   return heads.softcap == 0 &&
-         detail::takes_flash_attention(
+         detail::supports_flash_attention(
              qkv.dtype, detail::row_length(qkv) / (heads.heads + 2 * heads.kv_heads), heads.backend);
 }
 
@@ -113,13 +115,14 @@ bool is_aligned(const TensorView& view) { return reinterpret_cast<std::uintptr_t
 /// What `run(Tiled)` returns for the tiles that heads of `d` values are cut into: by dtype, d and the device
 /// alone, and by whether operands are aligned, as all of a program are.
 template <class T, class Run>
-Status with_tiles(std::int64_t d, bool aligned, const Run& run) {
+Status dispatch_tile_size(std::int64_t d, bool aligned, const Run& run) {
   constexpr std::int64_t kWide = 128;  // f32 rows of more have smaller tiles
   if constexpr (!std::is_same_v<T, float>) {
     using Math = detail::MmaMath<T>;
-    if (aligned && Math::takes(d)) {
-      return Tiled<Math, 64>::shared_bytes(d) <= detail::most_shared_bytes() ? run(Tiled<Math, 64>{})
-                                                                             : run(Tiled<Math, 32>{});
+    if (aligned && Math::supports(d)) {
+      return Tiled<Math, 64>::shared_bytes(d) <= detail::max_shared_bytes_per_block()
+                 ? run(Tiled<Math, 64>{})
+                 : run(Tiled<Math, 32>{});
     }
   }
   return d > kWide ? run(Tiled<detail::F32Math, 16>{}) : run(Tiled<detail::F32Math, 32>{});
@@ -129,29 +132,29 @@ Status with_tiles(std::int64_t d, bool aligned, const Run& run) {
 
 Status attention_forward(Backend&, Stream& stream, const AttentionForwardArgs& a) {
   if (a.qkv.n_elems() == 0) return Status::ok();
-  Slopes slopes{};
-  STRATA_TRY(detail::slopes_of("attention", a.shape.heads, a.shape.alibi, slopes));
+  AlibiSlopes slopes{};
+  STRATA_TRY(detail::compute_alibi_slopes("attention", a.shape.heads, a.shape.alibi, slopes));
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   const bool aligned = is_aligned(a.qkv) && is_aligned(a.out);
   if (aligned && is_cudnn(a, false)) return detail::cudnn_attention_forward(a, queue);
   if (aligned && is_flash(a.qkv, a.shape)) return detail::flash_attention_forward(a, slopes, queue);
-  return detail::with_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
-    return with_tiles<T>(detail::attention_view<T>(a).d, is_aligned(a.qkv),
-                         [&](auto tiled) { return tiled.template forward<T>(a, slopes, queue); });
+  return detail::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
+    return dispatch_tile_size<T>(detail::attention_view<T>(a).d, is_aligned(a.qkv),
+                                 [&](auto tiled) { return tiled.template forward<T>(a, slopes, queue); });
   });
 }
 
 Status attention_backward(Backend&, Stream& stream, const AttentionBackwardArgs& a) {
   if (a.qkv.n_elems() == 0) return Status::ok();
-  Slopes slopes{};
-  STRATA_TRY(detail::slopes_of("attention", a.shape.heads, a.shape.alibi, slopes));
+  AlibiSlopes slopes{};
+  STRATA_TRY(detail::compute_alibi_slopes("attention", a.shape.heads, a.shape.alibi, slopes));
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   const bool aligned = is_aligned(a.qkv) && is_aligned(a.dout) && is_aligned(a.dqkv);
   if (aligned && is_aligned(a.out) && is_cudnn(a, true)) return detail::cudnn_attention_backward(a, queue);
   if (aligned && is_flash(a.qkv, a.shape)) return detail::flash_attention_backward(a, slopes, queue);
-  return detail::with_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
-    return with_tiles<T>(detail::attention_view<T>(a).d, is_aligned(a.qkv) && is_aligned(a.dout),
-                         [&](auto tiled) { return tiled.template backward<T>(a, slopes, queue); });
+  return detail::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
+    return dispatch_tile_size<T>(detail::attention_view<T>(a).d, is_aligned(a.qkv) && is_aligned(a.dout),
+                                 [&](auto tiled) { return tiled.template backward<T>(a, slopes, queue); });
   });
 }
 

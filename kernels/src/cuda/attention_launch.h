@@ -41,13 +41,13 @@ AttentionView<T> attention_view(const Args& a) {
 }
 
 /// Of one block, asked of the current device once.
-inline std::int64_t most_shared_bytes() {
+inline std::int64_t max_shared_bytes_per_block() {
   static const std::int64_t bytes = [] {
-    int device = 0, most = 48 << 10;
+    int device = 0, max_bytes = 48 << 10;
     if (cudaGetDevice(&device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
+        cudaDeviceGetAttribute(&max_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
       (void)cudaGetLastError();
-    return std::int64_t{most};
+    return std::int64_t{max_bytes};
   }();
   return bytes;
 }

@@ -2,7 +2,7 @@
 
 #include <strata/runtime/str.h>
 
-#include "cuda/line_words.h"
+#include "cuda/field_reader.h"
 
 namespace strata::kernels::detail {
 
@@ -21,17 +21,17 @@ Result<std::vector<AttentionPlan>> parse_attention_plans(std::string_view text) 
     const std::string_view line = text.substr(at, text.find('\n', at) - at);
     at += line.size() + 1;
     if (!is_attention(line)) continue;
-    LineWords words(line);
+    FieldReader fields(line);
     AttentionPlan choice;
-    CudnnAttention& a = choice.of;
-    words.word();
-    a.backward = words.flag();
-    a.causal = words.flag();
-    a.dtype = words.dtype();
+    CudnnAttention& a = choice.attention;
+    fields.word();
+    a.backward = fields.flag();
+    a.causal = fields.flag();
+    a.dtype = fields.dtype();
     for (std::int64_t* size : {&a.batch, &a.heads, &a.kv_heads, &a.seq, &a.d})
-      *size = words.number<std::int64_t>();
-    choice.plan = words.word();
-    if (!words.is_done())
+      *size = fields.number<std::int64_t>();
+    choice.plan = fields.word();
+    if (!fields.is_done())
       return Status::error(Code::invalid, str("line ", number, " is no attention with its plan: \"",
                                               line.substr(0, 80), line.size() > 80 ? "...\"" : "\""));
     choices.push_back(std::move(choice));

@@ -12,7 +12,7 @@ namespace strata::kernels::detail {
 
 /// By which of cuDNN's plans, in its own words, which another version of it does not understand.
 struct AttentionPlan {
-  CudnnAttention of;
+  CudnnAttention attention;
   std::string plan;
   friend bool operator==(const AttentionPlan&, const AttentionPlan&) = default;
 };

@@ -109,17 +109,17 @@ STRATA_HD std::uint8_t quantized_byte(BlockQuantFormat format, const T* x, std::
 
 /// Codes and scale of a block of `n` values.
 template <class Lanes, class T>
-STRATA_LANES_BODY void quantize_block(const Lanes& lanes, BlockQuantFormat format, const T* x, std::int64_t n,
-                                      std::uint8_t* quantized, float* scale) {
+STRATA_DEVICE_INLINE void quantize_block(const Lanes& lanes, BlockQuantFormat format, const T* x,
+                                         std::int64_t n, std::uint8_t* quantized, float* scale) {
   constexpr float kInfinity = __builtin_huge_valf(), kNaN = __builtin_nanf("");
-  const float most = lanes.most(n, 0.0f, [&](std::int64_t i) {
+  const float amax = lanes.max(n, 0.0f, [&](std::int64_t i) {
     const float magnitude = __builtin_fabsf(to_f32(x[i]));
     return magnitude < kInfinity ? magnitude : kInfinity;  // which a NaN is, too
   });
-  const float all = most < kInfinity ? most : kNaN;
-  lanes.each(quantized_bytes(format, n),
-             [&](std::int64_t i) { quantized[i] = quantized_byte(format, x, i, n, all); });
-  if (lanes.leads()) *scale = all;
+  const float scale_or_nan = amax < kInfinity ? amax : kNaN;
+  lanes.for_each(quantized_bytes(format, n),
+                 [&](std::int64_t i) { quantized[i] = quantized_byte(format, x, i, n, scale_or_nan); });
+  if (lanes.is_leader()) *scale = scale_or_nan;
 }
 
 }  // namespace strata::kernels::detail

@@ -9,22 +9,22 @@
 namespace strata::kernels::cuda {
 namespace {
 
-using detail::blocks_of;
+using detail::dispatch_launch;
+using detail::half_warp_index;
 using detail::HalfWarp;
 using detail::kDequantizedRun;
 using detail::kRowsPerBlock;
 using detail::kThreads;
-using detail::lanes_index;
-using detail::launch_stored;
+using detail::num_blocks;
 using detail::thread_index;
 
 template <BlockQuantFormat kFormat, class T>
 __global__ void __launch_bounds__(kThreads)
     quantize(const T* x, std::int64_t n, std::int64_t block, std::uint8_t* quantized, float* scales) {
-  const std::int64_t first = lanes_index() * block;
+  const std::int64_t first = half_warp_index() * block;
   if (first >= n) return;
   detail::quantize_block(HalfWarp(), kFormat, x + first, first + block < n ? block : n - first,
-                         quantized + quantized_bytes(kFormat, first), scales + lanes_index());
+                         quantized + quantized_bytes(kFormat, first), scales + half_warp_index());
 }
 
 template <int... kCodes>
@@ -52,7 +52,7 @@ void launch(const BlockQuantArgs& a, cudaStream_t queue) {
   const bool wide =
       starts_at(a.quantized, kDequantizedRun) && starts_at(a.x, alignof(detail::DequantizedRun<T>));
   const auto kernel = wide ? dequantize<true, kFormat, T> : dequantize<false, kFormat, T>;
-  kernel<<<blocks_of(n, kThreads * kDequantizedRun), kThreads, 0, queue>>>(
+  kernel<<<num_blocks(n, kThreads * kDequantizedRun), kThreads, 0, queue>>>(
       a.quantized.as<std::uint8_t>(), a.scales.as<float>(), a.block, n, a.x.as<T>());
 }
 
@@ -62,10 +62,10 @@ Status quantize_blocks(Backend&, Stream& stream, const BlockQuantArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   const std::int64_t n = a.x.n_elems();
   if (n == 0) return Status::ok();
-  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+  return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
     const auto kernel = a.format == BlockQuantFormat::nf4 ? quantize<BlockQuantFormat::nf4, T>
                                                           : quantize<BlockQuantFormat::int8, T>;
-    kernel<<<blocks_of(detail::ceil_div(n, a.block), kRowsPerBlock), kThreads, 0, queue>>>(
+    kernel<<<num_blocks(detail::ceil_div(n, a.block), kRowsPerBlock), kThreads, 0, queue>>>(
         a.x.as<T>(), n, a.block, a.quantized.as<std::uint8_t>(), a.scales.as<float>());
   });
 }
@@ -73,7 +73,7 @@ Status quantize_blocks(Backend&, Stream& stream, const BlockQuantArgs& a) {
 Status dequantize_blocks(Backend&, Stream& stream, const BlockQuantArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   if (a.x.n_elems() == 0) return Status::ok();
-  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+  return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
     a.format == BlockQuantFormat::nf4 ? launch<BlockQuantFormat::nf4, T>(a, queue)
                                       : launch<BlockQuantFormat::int8, T>(a, queue);
   });

@@ -4,16 +4,16 @@
 
 #include "cached_attention_table.h"
 #include "cuda/launch.h"
-#include "cuda/slopes.h"
+#include "cuda/alibi_slopes.h"
 
 namespace strata::kernels::cuda {
 namespace {
 
+using detail::AlibiSlopes;
 using detail::CachedView;
 using detail::HalfWarp;
 using detail::kLanes;
 using detail::kThreads;
-using detail::Slopes;
 
 __global__ void __launch_bounds__(kThreads) store_rows(CachedView v) {
   const std::int64_t i = detail::thread_index(), n = v.kv_heads * v.d;
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads) store_rows(CachedView v) {
 // A block takes (row, key head) pairs in turn, with a row of scores in its part of the workspace: half a warp
 // a key, then half a warp the softmax, then a thread an element of the output.
 __global__ void __launch_bounds__(kThreads)
-    attend(CachedView v, Slopes slopes, float scale, float* scratch, std::int64_t floats) {
+    attend(CachedView v, AlibiSlopes slopes, float scale, float* scratch, std::int64_t floats) {
   const std::int64_t group = v.heads / v.kv_heads;
   const int half_warp = static_cast<int>(threadIdx.x) / kLanes;
   const HalfWarp lanes;
@@ -35,19 +35,20 @@ __global__ void __launch_bounds__(kThreads)
       for (std::int64_t i = threadIdx.x; i < group * v.d; i += kThreads) out[i] = 0.0f;
       continue;
     }
-    const std::int64_t all = std::int64_t{v.positions[r]} + 1, unseen = v.unseen(all), n = all - unseen;
-    const std::int64_t cache = v.cache_of(slot, kv) + unseen * v.d;
+    const std::int64_t all = std::int64_t{v.positions[r]} + 1, first_visible = v.first_visible(all),
+                       n = all - first_visible;
+    const std::int64_t cache = v.cache_of(slot, kv) + first_visible * v.d;
     for (std::int64_t head = 0; head < group; ++head) {
       const float* const query = v.qkv + r * v.width() + (kv * group + head) * v.d;
       for (std::int64_t j = half_warp; j < n; j += kThreads / kLanes) {
         const float score = detail::cached_score(lanes, query, v.keys + cache + j * v.d, v.d);
-        if (lanes.leads()) x[j] = v.score(score, scale, slopes(kv * group + head), j, n);
+        if (lanes.is_leader()) x[j] = v.score(score, scale, slopes(kv * group + head), j, n);
       }
       __syncthreads();
       if (half_warp == 0) detail::cached_softmax(lanes, x, v.scales_scores() ? 1.0f : scale, n);
       __syncthreads();
       for (std::int64_t i = threadIdx.x; i < v.d; i += kThreads)
-        out[head * v.d + i] = detail::cached_mix(x, v.values + cache, i, v.d, n);
+        out[head * v.d + i] = detail::cached_weighted_sum(x, v.values + cache, i, v.d, n);
       __syncthreads();  // the scores have been read
     }
   }
@@ -58,8 +59,8 @@ __global__ void __launch_bounds__(kThreads)
 Status cached_attention(Backend&, Stream& stream, const CachedAttentionArgs& a) {
   const std::int64_t rows = detail::row_count(a.qkv), capacity = a.keys.shape.dim(2);
   if (rows == 0) return Status::ok();
-  Slopes slopes{};
-  STRATA_TRY(detail::slopes_of("cached_attention", a.shape.heads, a.shape.alibi, slopes));
+  AlibiSlopes slopes{};
+  STRATA_TRY(detail::compute_alibi_slopes("cached_attention", a.shape.heads, a.shape.alibi, slopes));
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   const CachedView v{a.qkv.as<float>(),
                      a.positions.as<std::int32_t>(),
@@ -75,7 +76,7 @@ Status cached_attention(Backend&, Stream& stream, const CachedAttentionArgs& a) 
                      a.shape.alibi,
                      a.shape.window,
                      a.shape.softcap};
-  store_rows<<<detail::blocks_of(rows * v.kv_heads * v.d, kThreads), kThreads, 0, queue>>>(v);
+  store_rows<<<detail::num_blocks(rows * v.kv_heads * v.d, kThreads), kThreads, 0, queue>>>(v);
   STRATA_CUDA_TRY(cudaGetLastError());
   const float scale = attention_scale({.scale = a.shape.scale}, v.d);
   attend<<<static_cast<unsigned>(detail::cached_attention_scratch_slots(rows, v.kv_heads)), kThreads, 0,

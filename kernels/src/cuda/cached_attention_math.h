@@ -3,13 +3,14 @@
 #include "cuda/row_math.h"
 
 /// The arithmetic of attention over a cache: that of cached_attention_body.h and row_body.h, operation by
-/// operation. G is who brings the lanes.
+/// operation. Lanes is who brings the lanes.
 namespace strata::kernels::detail {
 
 /// In every lane.
-template <class G>
-STRATA_LANES_BODY float cached_score(const G& g, const float* query, const float* key, std::int64_t d) {
-  return g.template sum<float>(d, [&](std::int64_t i) { return query[i] * key[i]; });
+template <class Lanes>
+STRATA_DEVICE_INLINE float cached_score(const Lanes& lanes, const float* query, const float* key,
+                                        std::int64_t d) {
+  return lanes.template sum<float>(d, [&](std::int64_t i) { return query[i] * key[i]; });
 }
 /// Of the key at place j, for the query at place n - 1; then the softmax does not scale any more.
 STRATA_HD float alibi_score(float score, float scale, float slope, std::int64_t j, std::int64_t n) {
@@ -20,19 +21,19 @@ STRATA_HD float capped_score(float score, float scale, float cap) {
   return cpuopt::tanh_of(score * (scale / cap)) * cap;
 }
 /// Scores become weights.
-template <class G>
-STRATA_LANES_BODY void cached_softmax(const G& g, float* x, float scale, std::int64_t n) {
-  const float most = most_of_row(g, x, n) * scale;
-  const float total = g.template sum<float>(n, [&](std::int64_t i) {
-    x[i] = cpuopt::exp_of(x[i] * scale - most);
+template <class Lanes>
+STRATA_DEVICE_INLINE void cached_softmax(const Lanes& lanes, float* x, float scale, std::int64_t n) {
+  const float row_max = max_of_row(lanes, x, n) * scale;
+  const float total = lanes.template sum<float>(n, [&](std::int64_t i) {
+    x[i] = cpuopt::exp_of(x[i] * scale - row_max);
     return x[i];
   });
   const float inverse = 1.0f / total;
-  g.each(n, [&](std::int64_t i) { x[i] = x[i] * inverse; });
+  lanes.for_each(n, [&](std::int64_t i) { x[i] = x[i] * inverse; });
 }
 /// Of one element of the output.
-STRATA_HD float cached_mix(const float* weights, const float* values, std::int64_t element, std::int64_t d,
-                           std::int64_t n) {
+STRATA_HD float cached_weighted_sum(const float* weights, const float* values, std::int64_t element,
+                                    std::int64_t d, std::int64_t n) {
   float sum = 0.0f;
   for (std::int64_t j = 0; j < n; ++j) sum = sum + weights[j] * values[j * d + element];
   return sum;
@@ -52,7 +53,7 @@ struct CachedView {
   float softcap = 0;
 
   /// Of the `all` places up to a query's own, how many it does not see.
-  STRATA_HD std::int64_t unseen(std::int64_t all) const {
+  STRATA_HD std::int64_t first_visible(std::int64_t all) const {
     return window > 0 && all > window ? all - window : 0;
   }
   /// Whether scores come scaled to the softmax.

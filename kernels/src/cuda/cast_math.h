@@ -10,10 +10,10 @@
 namespace strata::kernels::detail {
 
 /// Values that a thread casts, which it reads and writes at once where they are aligned.
-inline constexpr int kCastRun = 8;
+inline constexpr int kCastVector = 8;
 template <class T>
-struct alignas(16) CastRun {
-  T values[kCastRun];
+struct alignas(16) CastVector {
+  T values[kCastVector];
 };
 
 template <class Y, class X>
@@ -26,19 +26,20 @@ STRATA_HD Y cast_value(X x) {
 
 /// Run `i` of all rows, each of which has a whole number of them but for its last.
 template <bool kWide, class X, class Y>
-STRATA_HD void cast_run(const X* x, std::int64_t x_stride, Y* y, std::int64_t y_stride, std::int64_t columns,
-                        std::int64_t i) {
-  const std::int64_t runs = (columns + kCastRun - 1) / kCastRun, row = i / runs, first = i % runs * kCastRun;
+STRATA_HD void cast_vector(const X* x, std::int64_t x_stride, Y* y, std::int64_t y_stride,
+                           std::int64_t columns, std::int64_t i) {
+  const std::int64_t vectors = (columns + kCastVector - 1) / kCastVector, row = i / vectors,
+                     first = i % vectors * kCastVector;
   x += row * x_stride + first;
   y += row * y_stride + first;
-  if (kWide && first + kCastRun <= columns) {
-    const auto from = *reinterpret_cast<const CastRun<X>*>(x);
-    CastRun<Y> to;
-    for (int e = 0; e < kCastRun; ++e) to.values[e] = cast_value<Y>(from.values[e]);
-    *reinterpret_cast<CastRun<Y>*>(y) = to;
+  if (kWide && first + kCastVector <= columns) {
+    const auto from = *reinterpret_cast<const CastVector<X>*>(x);
+    CastVector<Y> to;
+    for (int e = 0; e < kCastVector; ++e) to.values[e] = cast_value<Y>(from.values[e]);
+    *reinterpret_cast<CastVector<Y>*>(y) = to;
     return;
   }
-  for (int e = 0; e < kCastRun && first + e < columns; ++e) y[e] = cast_value<Y>(x[e]);
+  for (int e = 0; e < kCastVector && first + e < columns; ++e) y[e] = cast_value<Y>(x[e]);
 }
 
 }  // namespace strata::kernels::detail

@@ -5,13 +5,13 @@
 namespace strata::kernels::cuda {
 namespace {
 
-using detail::blocks_of;
+using detail::dispatch_launch;
 using detail::HalfWarp;
 using detail::kLanes;
 using detail::kLseRun;
 using detail::kRowsPerBlock;
 using detail::kThreads;
-using detail::launch_stored;
+using detail::num_blocks;
 using detail::thread_index;
 
 constexpr int kSumThreads = 1024;
@@ -20,33 +20,33 @@ constexpr int kSumThreads = 1024;
 // turn.
 template <class T>
 __device__ float lse_of_row(const T* row, std::int64_t vocab) {
-  __shared__ float most_of[kRowsPerBlock], sums[kRowsPerBlock];
+  __shared__ float group_max[kRowsPerBlock], sums[kRowsPerBlock];
   __shared__ float shared;
   const auto group = static_cast<int>(threadIdx.x) / kLanes;
   const HalfWarp lanes;
   const std::int64_t runs = (vocab + kLseRun - 1) / kLseRun;
-  float found = detail::kLowestScore;
+  float local_max = detail::kLowestScore;
   for (std::int64_t run = group; run < runs; run += kRowsPerBlock) {
     const std::int64_t at = run * kLseRun, n = vocab - at < kLseRun ? vocab - at : kLseRun;
-    const float of_run = detail::most_of_row(lanes, row + at, n);
-    found = of_run > found ? of_run : found;
+    const float of_run = detail::max_of_row(lanes, row + at, n);
+    local_max = of_run > local_max ? of_run : local_max;
   }
-  if (lanes.leads()) most_of[group] = found;
+  if (lanes.is_leader()) group_max[group] = local_max;
   __syncthreads();
-  float most = most_of[0];
-  for (const float other : most_of) most = other > most ? other : most;
+  float row_max = group_max[0];
+  for (const float other : group_max) row_max = other > row_max ? other : row_max;
   double total = 0.0;
   for (std::int64_t first = 0; first < runs; first += kRowsPerBlock) {
     if (first + group < runs) {
-      const float sum = detail::exp_sum_of_run(lanes, row, most, first + group, vocab);
-      if (lanes.leads()) sums[group] = sum;
+      const float sum = detail::exp_sum_of_run(lanes, row, row_max, first + group, vocab);
+      if (lanes.is_leader()) sums[group] = sum;
     }
     __syncthreads();
     if (threadIdx.x == 0)
       for (int i = 0; i < kRowsPerBlock && first + i < runs; ++i) total += static_cast<double>(sums[i]);
     __syncthreads();
   }
-  if (threadIdx.x == 0) shared = detail::lse_of(most, total);
+  if (threadIdx.x == 0) shared = detail::lse_of(row_max, total);
   __syncthreads();
   return shared;
 }
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
   losses[t] = loss_of(row, targets[t], l);
 }
 
-__device__ double counted(const std::int32_t* targets, std::int64_t rows) {
+__device__ double count_targets(const std::int32_t* targets, std::int64_t rows) {
   __shared__ unsigned long long all;
   if (threadIdx.x == 0) all = 0;
   __syncthreads();
@@ -79,12 +79,13 @@ __device__ double counted(const std::int32_t* targets, std::int64_t rows) {
   return static_cast<double>(all);
 }
 __device__ double divisor_of(const float* given, const std::int32_t* targets, std::int64_t rows) {
-  return given != nullptr ? static_cast<double>(*given) : counted(targets, rows);
+  return given != nullptr ? static_cast<double>(*given) : count_targets(targets, rows);
 }
 
 // One block. Each thread has the tree of a run of 2^k losses; of these the tree of all is made.
-__global__ void __launch_bounds__(kSumThreads) mean_of(const float* losses, const std::int32_t* targets,
-                                                       const float* given, float* mean, std::int64_t rows) {
+__global__ void __launch_bounds__(kSumThreads)
+    reduce_mean_loss(const float* losses, const std::int32_t* targets, const float* given, float* mean,
+                     std::int64_t rows) {
   __shared__ double sums[kSumThreads];
   const double divisor = divisor_of(given, targets, rows);
   std::int64_t run = 1;
@@ -143,30 +144,30 @@ __global__ void __launch_bounds__(kThreads) cap_logits(float* logits, float cap,
 
 namespace strata::kernels::detail {
 
-static Status cap(const LossRows& a, cudaStream_t queue) {
+static Status apply_softcap(const LossRows& a, cudaStream_t queue) {
   const std::int64_t n = a.rows * a.vocab;
   if (a.softcap == 0 || n == 0) return Status::ok();
-  cuda::cap_logits<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(a.logits, a.softcap, n);
+  cuda::cap_logits<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(a.logits, a.softcap, n);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
 
-Status losses_of_rows(const LossRows& a, cudaStream_t queue) {
-  STRATA_TRY(cap(a, queue));
+Status compute_row_losses(const LossRows& a, cudaStream_t queue) {
+  STRATA_TRY(apply_softcap(a, queue));
   cuda::row_losses<<<static_cast<unsigned>(a.rows), kThreads, 0, queue>>>(
       a.logits, a.targets, a.losses, static_cast<float*>(nullptr), a.vocab);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
-Status losses_and_gradients_of_rows(const LossRows& a, cudaStream_t queue) {
-  STRATA_TRY(cap(a, queue));
-  return launch_stored(a.kept_dtype, [&]<class T>(std::type_identity<T>) {
+Status compute_row_losses_and_gradients(const LossRows& a, cudaStream_t queue) {
+  STRATA_TRY(apply_softcap(a, queue));
+  return dispatch_launch(a.dlogits_dtype, [&]<class T>(std::type_identity<T>) {
     cuda::losses_and_gradients<T><<<static_cast<unsigned>(a.rows), kThreads, 0, queue>>>(a);
   });
 }
-Status mean_of_losses(const float* losses, const std::int32_t* targets, const float* divisor, float* mean,
-                      std::int64_t rows, cudaStream_t queue) {
-  cuda::mean_of<<<1, cuda::kSumThreads, 0, queue>>>(losses, targets, divisor, mean, rows);
+Status compute_mean_loss(const float* losses, const std::int32_t* targets, const float* divisor, float* mean,
+                         std::int64_t rows, cudaStream_t queue) {
+  cuda::reduce_mean_loss<<<1, cuda::kSumThreads, 0, queue>>>(losses, targets, divisor, mean, rows);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
@@ -180,20 +181,20 @@ Status cross_entropy_forward(Backend&, Stream& stream, const CrossEntropyForward
   const auto* targets = a.targets.as<std::int32_t>();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   if (rows > 0)
-    STRATA_TRY(launch_stored(a.logits.dtype, [&]<class T>(std::type_identity<T>) {
+    STRATA_TRY(dispatch_launch(a.logits.dtype, [&]<class T>(std::type_identity<T>) {
       row_losses<<<static_cast<unsigned>(rows), kThreads, 0, queue>>>(
           a.logits.as<T>(), targets, a.losses.as<float>(), a.lse.as<float>(), vocab);
     }));
-  return detail::mean_of_losses(a.losses.as<float>(), targets,
-                                detail::is_present(a.divisor) ? a.divisor.as<float>() : nullptr,
-                                a.mean_loss.as<float>(), rows, queue);
+  return detail::compute_mean_loss(a.losses.as<float>(), targets,
+                                   detail::is_present(a.divisor) ? a.divisor.as<float>() : nullptr,
+                                   a.mean_loss.as<float>(), rows, queue);
 }
 
 Status cross_entropy_backward(Backend&, Stream& stream, const CrossEntropyBackwardArgs& a) {
   const std::int64_t vocab = detail::row_length(a.logits), rows = detail::row_count(a.logits);
   if (rows == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_stored(a.logits.dtype, [&]<class T>(std::type_identity<T>) {
+  return dispatch_launch(a.logits.dtype, [&]<class T>(std::type_identity<T>) {
     row_gradients<<<static_cast<unsigned>(rows), kThreads, 0, queue>>>(
         a.logits.as<T>(), a.targets.as<std::int32_t>(), a.lse.as<float>(),
         detail::is_present(a.divisor) ? a.divisor.as<float>() : nullptr, a.dlogits.as<T>(), a.scale,

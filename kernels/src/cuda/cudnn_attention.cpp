@@ -32,7 +32,7 @@ namespace {
 namespace fe = cudnn_frontend;
 
 // From here on it has backward in one order on 10.0, too.
-constexpr std::size_t kOldest = 91800;
+constexpr std::size_t kMinVersion = 91800;
 
 std::string version_text(std::size_t v) { return str(v / 10000, ".", v / 100 % 100, ".", v % 100); }
 
@@ -42,9 +42,10 @@ Status load() {
     if (fe::cudnn_dlhandle == nullptr)
       return Status::error(Code::unsupported, str("attention by cuDNN: ", ::dlerror()));
     const std::size_t version = fe::detail::get_backend_version();
-    if (version < kOldest)
-      return Status::error(Code::unsupported, str("attention by cuDNN needs cuDNN ", version_text(kOldest),
-                                                  " or later; here is ", version_text(version)));
+    if (version < kMinVersion)
+      return Status::error(Code::unsupported,
+                           str("attention by cuDNN needs cuDNN ", version_text(kMinVersion),
+                               " or later; here is ", version_text(version)));
     return Status::ok();
   }();
   return loaded;
@@ -130,7 +131,7 @@ Graph describe(const CudnnAttention& a, int compute_capability) {
 
 // Where query, key and value heads begin in a row of qkv.
 template <class View>
-std::array<void*, 3> parts_of(const View& qkv, const CudnnAttention& a) {
+std::array<void*, 3> split_qkv(const View& qkv, const CudnnAttention& a) {
   std::byte* const q = qkv.data;
   const auto elems = [&](std::int64_t heads) {
     return static_cast<std::size_t>(heads * a.d) * size_of(a.dtype);
@@ -139,7 +140,7 @@ std::array<void*, 3> parts_of(const View& qkv, const CudnnAttention& a) {
 }
 
 /// Of each device: a handle, and graphs with the plan that was chosen. Made once, and not many.
-class Graphs {
+class CudnnGraphCache {
  public:
   Status run(const CudnnAttention& a, std::unordered_map<std::int64_t, void*>& at, BufferView workspace,
              cudaStream_t queue) STRATA_EXCLUDES(mutex_) {
@@ -173,11 +174,12 @@ class Graphs {
   }
   void use(const std::vector<AttentionPlan>& choices) STRATA_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    for (const AttentionPlan& choice : choices) recorded_[choice.of] = choice.plan;
+    for (const AttentionPlan& choice : choices) recorded_[choice.attention] = choice.plan;
   }
 
-  static Graphs& of_process() {
-    static Graphs& graphs = *new Graphs;  // never ended: cuDNN's own libraries may end before
+  static CudnnGraphCache& instance() {
+    static CudnnGraphCache& graphs =
+        *new CudnnGraphCache;  // never ended: cuDNN's own libraries may end before
     return graphs;
   }
 
@@ -189,7 +191,7 @@ class Graphs {
 
   // The first of cuDNN's plans that does with the scratch, or the one that another run had.
   Result<Graph> build(const CudnnAttention& a, cudnnHandle_t handle, int device) STRATA_REQUIRES(mutex_) {
-    const std::int64_t most = cudnn_workspace_bytes(a);
+    const std::int64_t max_bytes = cudnn_workspace_bytes(a);
     int major = 0, minor = 0;
     STRATA_CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     STRATA_CUDA_TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
@@ -212,7 +214,7 @@ class Graphs {
       }
       std::int64_t bytes = 0;
       STRATA_FE_TRY(graph->get_workspace_size_plan_at_index(i, bytes), "a plan's scratch");
-      if (bytes <= most) {
+      if (bytes <= max_bytes) {
         names_[{device, a}] = name;
         return graph;  // which runs what was built last
       }
@@ -222,7 +224,7 @@ class Graphs {
         a, "the choice of a plan",
         recorded != recorded_.end()
             ? str("the run's record has ", recorded->second, ", here are:", seen)
-            : str("none does with ", most, " bytes of scratch:", seen, "; train.attention = mma does"));
+            : str("none does with ", max_bytes, " bytes of scratch:", seen, "; train.attention = mma does"));
   }
 
   Mutex mutex_;
@@ -237,21 +239,21 @@ class Graphs {
 Status cudnn_attention_forward(const AttentionForwardArgs& args, cudaStream_t queue) {
   const std::int64_t d = row_length(args.qkv) / (args.shape.heads + 2 * args.shape.kv_heads);
   const CudnnAttention a = cudnn_attention(false, row_count(args.qkv), args.shape, args.qkv.dtype, d);
-  const auto [q, k, v] = parts_of(args.qkv, a);
+  const auto [q, k, v] = split_qkv(args.qkv, a);
   std::unordered_map<std::int64_t, void*> at = {
       {kQ, q}, {kK, k}, {kV, v}, {kOut, args.out.data}, {kLse, args.lse.data}};
-  return Graphs::of_process().run(a, at, args.workspace, queue);
+  return CudnnGraphCache::instance().run(a, at, args.workspace, queue);
 }
 
 Status cudnn_attention_backward(const AttentionBackwardArgs& args, cudaStream_t queue) {
   const std::int64_t d = row_length(args.qkv) / (args.shape.heads + 2 * args.shape.kv_heads);
   const CudnnAttention a = cudnn_attention(true, row_count(args.qkv), args.shape, args.qkv.dtype, d);
-  const auto [q, k, v] = parts_of(args.qkv, a);
-  const auto [dq, dk, dv] = parts_of(args.dqkv, a);
+  const auto [q, k, v] = split_qkv(args.qkv, a);
+  const auto [dq, dk, dv] = split_qkv(args.dqkv, a);
   std::unordered_map<std::int64_t, void*> at = {
       {kQ, q},   {kK, k},   {kV, v},  {kOut, args.out.data}, {kLse, args.lse.data}, {kDout, args.dout.data},
       {kDq, dq}, {kDk, dk}, {kDv, dv}};
-  return Graphs::of_process().run(a, at, args.workspace, queue);
+  return CudnnGraphCache::instance().run(a, at, args.workspace, queue);
 }
 
 Result<CudnnPlan> cudnn_plan(const CudnnAttention& a, std::string_view gpu) try {
@@ -284,10 +286,10 @@ Result<std::string> cudnn_version() {
   STRATA_TRY(detail::load());
   return str("cuDNN ", detail::version_text(detail::fe::detail::get_backend_version()));
 }
-std::string cuda_attention_plans() { return detail::to_text(detail::Graphs::of_process().choices()); }
+std::string cuda_attention_plans() { return detail::to_text(detail::CudnnGraphCache::instance().choices()); }
 Status use_cuda_attention_plans(std::string_view text) {
   STRATA_TRY_ASSIGN(const std::vector<detail::AttentionPlan> choices, detail::parse_attention_plans(text));
-  detail::Graphs::of_process().use(choices);
+  detail::CudnnGraphCache::instance().use(choices);
   return Status::ok();
 }
 

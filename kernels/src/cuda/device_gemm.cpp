@@ -11,7 +11,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/thread_annotations.h>
 
-#include "cuda/blas_lt.h"
+#include "cuda/cublas_lt.h"
 #include "cuda/cuda_error.h"
 #include "cuda/gemm_algorithms.h"
 
@@ -29,7 +29,7 @@ Status lt_failure(cublasStatus_t error, const char* call, const Gemm& g) {
       return lt_failure(lt_error, #call, g);                                       \
   } while (false)
 
-cudaDataType_t type_of(DType dtype) {
+cudaDataType_t cuda_data_type(DType dtype) {
   switch (dtype) {
     case DType::bf16:
       return CUDA_R_16BF;
@@ -46,14 +46,14 @@ cudaDataType_t type_of(DType dtype) {
 
 // Algorithms may ask for so much; more than a cache line's worth makes no difference.
 std::uint32_t alignment_of(const void* p) {
-  constexpr std::uintptr_t kMost = 256;
-  const auto at = reinterpret_cast<std::uintptr_t>(p) | kMost;
+  constexpr std::uintptr_t kMaxAlignment = 256;
+  const auto at = reinterpret_cast<std::uintptr_t>(p) | kMaxAlignment;
   return static_cast<std::uint32_t>(at & ~(at - 1));
 }
 
 using Algorithm = decltype(GemmAlgorithm::algorithm);
 
-struct Product {
+struct GemmPlan {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
   cublasLtMatmulAlgo_t algo{};
@@ -61,8 +61,8 @@ struct Product {
 
 // cuBLASLt counts by columns: a row-major matrix is its transpose there, so C^T = op(B)^T op(A)^T is asked
 // for.
-Result<Product> describe(const BlasLt& lt, const Gemm& g, const GemmKey& key) {
-  Product p;
+Result<GemmPlan> make_plan(const CublasLt& lt, const Gemm& g, const GemmKey& key) {
+  GemmPlan p;
   STRATA_LT_TRY(lt.desc_create(&p.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto& value) {
     return lt.desc_set(p.desc, what, &value, sizeof value);
@@ -71,11 +71,11 @@ Result<Product> describe(const BlasLt& lt, const Gemm& g, const GemmKey& key) {
   STRATA_LT_TRY(set(CUBLASLT_MATMUL_DESC_TRANSB, g.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N));
   if (key.has_bias) {
     STRATA_LT_TRY(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
-    STRATA_LT_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.c_dtype)));
+    STRATA_LT_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_data_type(g.c_dtype)));
   }
   const auto layout = [&](cublasLtMatrixLayout_t& made, DType dtype, std::int64_t rows, std::int64_t columns,
                           std::int64_t ld) {
-    return lt.layout_create(&made, type_of(dtype), static_cast<std::uint64_t>(rows),
+    return lt.layout_create(&made, cuda_data_type(dtype), static_cast<std::uint64_t>(rows),
                             static_cast<std::uint64_t>(columns), ld);
   };
   STRATA_LT_TRY(layout(p.first, key.b_dtype, g.trans_b ? g.k : g.n, g.trans_b ? g.n : g.k, g.ldb));
@@ -87,23 +87,23 @@ Result<Product> describe(const BlasLt& lt, const Gemm& g, const GemmKey& key) {
 // A product's bias and scales have their addresses only when it is queued. A search that heeds them takes
 // their absence for no bias and no scales, and may then know no algorithm: these are aligned as any, and
 // nobody reads there.
-cublasStatus_t give_addresses(const BlasLt& lt, cublasLtMatmulDesc_t desc, const GemmKey& key) {
+cublasStatus_t set_placeholder_addresses(const CublasLt& lt, cublasLtMatmulDesc_t desc, const GemmKey& key) {
   alignas(256) static const std::byte anywhere[256] = {};
   const void* const address = anywhere;
-  const auto give = [&](cublasLtMatmulDescAttributes_t what) {
+  const auto set_placeholder = [&](cublasLtMatmulDescAttributes_t what) {
     return lt.desc_set(desc, what, &address, sizeof address);
   };
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-  if (key.has_bias) status = give(CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+  if (key.has_bias) status = set_placeholder(CUBLASLT_MATMUL_DESC_BIAS_POINTER);
   if (size_of(key.dtype) > 1) return status;
-  if (status == CUBLAS_STATUS_SUCCESS) status = give(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER);
-  if (status == CUBLAS_STATUS_SUCCESS) status = give(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER);
+  if (status == CUBLAS_STATUS_SUCCESS) status = set_placeholder(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER);
+  if (status == CUBLAS_STATUS_SUCCESS) status = set_placeholder(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER);
   return status;
 }
 
 // The first that cuBLASLt proposes.
-Result<cublasLtMatmulAlgo_t> chosen(const BlasLt& lt, cublasLtHandle_t handle, const Gemm& g,
-                                    const Product& p, const GemmKey& key) {
+Result<cublasLtMatmulAlgo_t> search_algorithm(const CublasLt& lt, cublasLtHandle_t handle, const Gemm& g,
+                                              const GemmPlan& p, const GemmKey& key) {
   cublasLtMatmulPreference_t preference = nullptr;
   STRATA_LT_TRY(lt.preference_create(&preference));
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
@@ -131,7 +131,7 @@ Result<cublasLtMatmulAlgo_t> chosen(const BlasLt& lt, cublasLtHandle_t handle, c
   if (status == CUBLAS_STATUS_SUCCESS) status = search(p.desc);
   if (status == CUBLAS_STATUS_SUCCESS && n_found == 0) {
     cublasLtMatmulDescOpaque_t addressed = *p.desc;
-    status = give_addresses(lt, &addressed, key);
+    status = set_placeholder_addresses(lt, &addressed, key);
     if (status == CUBLAS_STATUS_SUCCESS) status = search(&addressed);
   }
   lt.preference_destroy(preference);
@@ -141,8 +141,9 @@ Result<cublasLtMatmulAlgo_t> chosen(const BlasLt& lt, cublasLtHandle_t handle, c
 }
 
 // Another run's choice, which this GPU and library are asked about.
-Result<cublasLtMatmulAlgo_t> recorded(const BlasLt& lt, cublasLtHandle_t handle, const Gemm& g,
-                                      const Product& p, const GemmKey& key, const Algorithm& algorithm) {
+Result<cublasLtMatmulAlgo_t> check_recorded_algorithm(const CublasLt& lt, cublasLtHandle_t handle,
+                                                      const Gemm& g, const GemmPlan& p, const GemmKey& key,
+                                                      const Algorithm& algorithm) {
   cublasLtMatmulAlgo_t algo{};
   static_assert(sizeof algo == sizeof algorithm);
   std::memcpy(&algo, algorithm.data(), sizeof algo);
@@ -155,24 +156,25 @@ Result<cublasLtMatmulAlgo_t> recorded(const BlasLt& lt, cublasLtHandle_t handle,
 }
 
 /// Handles by device and products by device and key: made once, and not many.
-class Products {
+class GemmPlanCache {
  public:
   /// Valid for the life of the process.
-  Result<const Product*> get(const BlasLt& lt, const Gemm& g, const GemmKey& key, int device,
-                             cublasLtHandle_t& handle) STRATA_EXCLUDES(mutex_) {
+  Result<const GemmPlan*> get(const CublasLt& lt, const Gemm& g, const GemmKey& key, int device,
+                              cublasLtHandle_t& handle) STRATA_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    cublasLtHandle_t& of_device = handles_[device];
-    if (of_device == nullptr) STRATA_LT_TRY(lt.create(&of_device));
-    handle = of_device;
-    auto at = made_.find({device, key});
-    if (at == made_.end()) {
-      STRATA_TRY_ASSIGN(Product product, describe(lt, g, key));
+    cublasLtHandle_t& device_handle = handles_[device];
+    if (device_handle == nullptr) STRATA_LT_TRY(lt.create(&device_handle));
+    handle = device_handle;
+    auto at = plans_.find({device, key});
+    if (at == plans_.end()) {
+      STRATA_TRY_ASSIGN(GemmPlan plan, make_plan(lt, g, key));
       if (const auto choice = recorded_.find(key); choice != recorded_.end()) {
-        STRATA_TRY_ASSIGN(product.algo, recorded(lt, of_device, g, product, key, choice->second));
+        STRATA_TRY_ASSIGN(plan.algo,
+                          check_recorded_algorithm(lt, device_handle, g, plan, key, choice->second));
       } else {
-        STRATA_TRY_ASSIGN(product.algo, chosen(lt, of_device, g, product, key));
+        STRATA_TRY_ASSIGN(plan.algo, search_algorithm(lt, device_handle, g, plan, key));
       }
-      at = made_.emplace(std::pair{device, key}, product).first;
+      at = plans_.emplace(std::pair{device, key}, plan).first;
     }
     return &at->second;
   }
@@ -180,8 +182,8 @@ class Products {
   std::vector<GemmAlgorithm> choices() STRATA_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     std::map<GemmKey, Algorithm> all = recorded_;
-    for (const auto& [where, product] : made_)
-      std::memcpy(all[where.second].data(), &product.algo, sizeof product.algo);
+    for (const auto& [where, plan] : plans_)
+      std::memcpy(all[where.second].data(), &plan.algo, sizeof plan.algo);
     std::vector<GemmAlgorithm> choices;
     for (const auto& [key, algorithm] : all) choices.push_back({key, algorithm});
     return choices;
@@ -191,24 +193,24 @@ class Products {
     for (const GemmAlgorithm& choice : choices) recorded_[choice.of] = choice.algorithm;
   }
 
-  static Products& of_process() {
-    static Products products;
-    return products;
+  static GemmPlanCache& instance() {
+    static GemmPlanCache cache;
+    return cache;
   }
 
  private:
   Mutex mutex_;
   std::map<int, cublasLtHandle_t> handles_ STRATA_GUARDED_BY(mutex_);
-  std::map<std::pair<int, GemmKey>, Product> made_ STRATA_GUARDED_BY(mutex_);
+  std::map<std::pair<int, GemmKey>, GemmPlan> plans_ STRATA_GUARDED_BY(mutex_);
   std::map<GemmKey, Algorithm> recorded_ STRATA_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
 Status device_gemm(const Gemm& g, const void* row_bias, BufferView workspace, cudaStream_t queue,
-                   const Fp8Factors* fp8) {
+                   const Fp8GemmScales* fp8) {
   if (g.m == 0 || g.n == 0) return Status::ok();
-  STRATA_TRY_ASSIGN(const BlasLt* const lt, blas_lt());
+  STRATA_TRY_ASSIGN(const CublasLt* const lt, cublas_lt());
   int device = 0;
   STRATA_CUDA_TRY(cudaGetDevice(&device));
   const GemmKey key{.trans_a = g.trans_a,
@@ -228,7 +230,7 @@ Status device_gemm(const Gemm& g, const void* row_bias, BufferView workspace, cu
                     .c_align = alignment_of(g.c),
                     .workspace_bytes = workspace.bytes};
   cublasLtHandle_t handle = nullptr;
-  STRATA_TRY_ASSIGN(const Product* const p, Products::of_process().get(*lt, g, key, device, handle));
+  STRATA_TRY_ASSIGN(const GemmPlan* const p, GemmPlanCache::instance().get(*lt, g, key, device, handle));
   cublasLtMatmulDesc_t desc = p->desc;
   // What of a description is an address: a copy of it has this product's. cuBLASLt's A is our B.
   cublasLtMatmulDescOpaque_t own;
@@ -254,11 +256,11 @@ Status device_gemm(const Gemm& g, const void* row_bias, BufferView workspace, cu
 
 namespace strata::kernels {
 
-std::string cuda_gemm_algorithms() { return detail::to_text(detail::Products::of_process().choices()); }
+std::string cuda_gemm_algorithms() { return detail::to_text(detail::GemmPlanCache::instance().choices()); }
 
 Status use_cuda_gemm_algorithms(std::string_view text) {
   STRATA_TRY_ASSIGN(const std::vector<detail::GemmAlgorithm> choices, detail::parse_gemm_algorithms(text));
-  detail::Products::of_process().use(choices);
+  detail::GemmPlanCache::instance().use(choices);
   return Status::ok();
 }
 

@@ -11,7 +11,7 @@ namespace strata::kernels::detail {
 
 /// Of a product of eight-bit operands, `Gemm::dtype` being that of A: the dtype of B, and where on the device
 /// lie the f32 numbers by which what A and B stand for is multiplied.
-struct Fp8Factors {
+struct Fp8GemmScales {
   DType b_dtype;
   const float *a_scale_inv, *b_scale_inv;
 };
@@ -23,6 +23,6 @@ struct Fp8Factors {
 /// the first time and kept for the life of the process. cuBLASLt is loaded when first used. Errors:
 /// `unsupported` where it is not found, `internal` with its code where it refuses.
 Status device_gemm(const Gemm& gemm, const void* row_bias, BufferView workspace, cudaStream_t queue,
-                   const Fp8Factors* fp8 = nullptr);
+                   const Fp8GemmScales* fp8 = nullptr);
 
 }  // namespace strata::kernels::detail

@@ -5,9 +5,9 @@
 namespace strata::kernels::cuda {
 namespace {
 
-using detail::blocks_of;
+using detail::dispatch_launch;
 using detail::kThreads;
-using detail::launch_stored;
+using detail::num_blocks;
 using detail::thread_index;
 
 template <class T, class F>
@@ -58,8 +58,9 @@ struct Scale {
     return detail::stored_scale(x, factor);
   }
 };
-__global__ void __launch_bounds__(kThreads) cap(const float* x, float* y, std::int64_t n, float most) {
-  if (const std::int64_t i = thread_index(); i < n) y[i] = detail::capped_logit(x[i], most);
+__global__ void __launch_bounds__(kThreads)
+    softcap_kernel(const float* x, float* y, std::int64_t n, float cap) {
+  if (const std::int64_t i = thread_index(); i < n) y[i] = detail::capped_logit(x[i], cap);
 }
 
 template <class F>
@@ -67,8 +68,8 @@ Status map(Stream& stream, const TensorView& x, const TensorView& y, F f) {
   const std::int64_t n = x.n_elems();
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_stored(x.dtype, [&]<class T>(std::type_identity<T>) {
-    map_one<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(x.as<T>(), y.as<T>(), n, f);
+  return dispatch_launch(x.dtype, [&]<class T>(std::type_identity<T>) {
+    map_one<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(x.as<T>(), y.as<T>(), n, f);
   });
 }
 template <class F>
@@ -76,8 +77,8 @@ Status map(Stream& stream, const TensorView& a, const TensorView& b, const Tenso
   const std::int64_t n = a.n_elems();
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_stored(a.dtype, [&]<class T>(std::type_identity<T>) {
-    map_two<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(a.as<T>(), b.as<T>(), y.as<T>(), n, f);
+  return dispatch_launch(a.dtype, [&]<class T>(std::type_identity<T>) {
+    map_two<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(a.as<T>(), b.as<T>(), y.as<T>(), n, f);
   });
 }
 
@@ -128,17 +129,17 @@ Status swiglu_forward(Backend&, Stream& stream, const SwigluForwardArgs& a) {
   const std::int64_t n = a.y.n_elems();
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_stored(a.y.dtype, [&]<class T>(std::type_identity<T>) {
-    swiglu<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(a.gate_up.as<T>(), a.y.as<T>(), a.gelu, n,
-                                                           detail::row_length(a.y));
+  return dispatch_launch(a.y.dtype, [&]<class T>(std::type_identity<T>) {
+    swiglu<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(a.gate_up.as<T>(), a.y.as<T>(), a.gelu, n,
+                                                            detail::row_length(a.y));
   });
 }
 Status swiglu_backward(Backend&, Stream& stream, const SwigluBackwardArgs& a) {
   const std::int64_t n = a.dy.n_elems();
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_stored(a.dy.dtype, [&]<class T>(std::type_identity<T>) {
-    swiglu_back<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(
+  return dispatch_launch(a.dy.dtype, [&]<class T>(std::type_identity<T>) {
+    swiglu_back<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(
         a.gate_up.as<T>(), a.dy.as<T>(), a.dgate_up.as<T>(), a.gelu, n, detail::row_length(a.dy));
   });
 }
@@ -148,7 +149,7 @@ Status softcap(Backend&, Stream& stream, const SoftcapArgs& a) {
   const std::int64_t n = a.x.n_elems();
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  cap<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(a.x.as<float>(), a.y.as<float>(), n, a.cap);
+  softcap_kernel<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(a.x.as<float>(), a.y.as<float>(), n, a.cap);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
@@ -157,8 +158,8 @@ Status fill(Backend&, Stream& stream, const FillArgs& a) {
   const std::int64_t n = a.x.n_elems();
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
-    fill_with<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(a.x.as<T>(), from_f32<T>(a.value), n);
+  return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    fill_with<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(a.x.as<T>(), from_f32<T>(a.value), n);
   });
 }
 

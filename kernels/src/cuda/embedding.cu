@@ -6,9 +6,9 @@
 namespace strata::kernels::cuda {
 namespace {
 
-using detail::blocks_of;
+using detail::dispatch_launch;
 using detail::kThreads;
-using detail::launch_stored;
+using detail::num_blocks;
 using detail::thread_index;
 
 constexpr int kTile = 1024;  // tokens, and threads, of one turn of the sort
@@ -30,16 +30,16 @@ __global__ void __launch_bounds__(kThreads)
   if (const std::int64_t t = thread_index(); t < tokens) atomicAdd(counts + ids[t] + offset, 1);
 }
 
-__global__ void __launch_bounds__(kTile) begin_rows(std::int32_t* counts, std::int64_t vocab) {
-  __shared__ detail::BeginMemory<kTile> memory;
-  detail::begin_rows<kTile>(detail::BlockCrew(), memory, counts, vocab);
+__global__ void __launch_bounds__(kTile) scan_row_begins(std::int32_t* counts, std::int64_t vocab) {
+  __shared__ detail::ScanSharedStorage<kTile> memory;
+  detail::scan_row_begins<kTile>(detail::BlockThreads(), memory, counts, vocab);
 }
 
 __global__ void __launch_bounds__(kTile)
     sort_tokens(const std::int32_t* ids, std::int64_t offset, std::int32_t* begin, std::int32_t* order,
                 std::int64_t tokens) {
-  __shared__ detail::SortMemory<kTile> memory;
-  detail::sort_tokens<kTile>(detail::BlockCrew(), memory, ids, offset, begin, order, tokens);
+  __shared__ detail::SortSharedStorage<kTile> memory;
+  detail::sort_tokens<kTile>(detail::BlockThreads(), memory, ids, offset, begin, order, tokens);
 }
 
 // blockIdx.x is a row of the table; begin is as sort_tokens leaves it.
@@ -64,8 +64,8 @@ Status embedding_forward(Backend&, Stream& stream, const EmbeddingForwardArgs& a
   const std::int64_t n = a.x.n_elems();
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
-    gather<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(
+  return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    gather<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(
         a.ids.as<std::int32_t>(), a.offset, a.table.as<T>(), a.x.as<T>(), n, detail::row_length(a.table));
   });
 }
@@ -77,11 +77,11 @@ Status embedding_backward(Backend&, Stream& stream, const EmbeddingBackwardArgs&
   auto* begin = reinterpret_cast<std::int32_t*>(a.workspace.data);
   auto* order = begin + vocab + 1;
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  clear<<<blocks_of(vocab + 1, kThreads), kThreads, 0, queue>>>(begin, vocab + 1);
-  if (tokens > 0) count<<<blocks_of(tokens, kThreads), kThreads, 0, queue>>>(ids, a.offset, begin, tokens);
-  begin_rows<<<1, kTile, 0, queue>>>(begin, vocab);
+  clear<<<num_blocks(vocab + 1, kThreads), kThreads, 0, queue>>>(begin, vocab + 1);
+  if (tokens > 0) count<<<num_blocks(tokens, kThreads), kThreads, 0, queue>>>(ids, a.offset, begin, tokens);
+  scan_row_begins<<<1, kTile, 0, queue>>>(begin, vocab);
   if (tokens > 0) sort_tokens<<<1, kTile, 0, queue>>>(ids, a.offset, begin, order, tokens);
-  return launch_stored(a.dx.dtype, [&]<class T>(std::type_identity<T>) {
+  return dispatch_launch(a.dx.dtype, [&]<class T>(std::type_identity<T>) {
     const auto rows = static_cast<unsigned>(vocab);
     if (a.dtable.dtype == DType::f32)
       sum_rows<<<rows, kThreads, 0, queue>>>(a.dx.as<T>(), begin, order, a.dtable.as<float>(), h,

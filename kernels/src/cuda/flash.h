@@ -4,14 +4,16 @@
 
 #include <strata/kernels/attention.h>
 
-#include "cuda/slopes.h"
+#include "cuda/alibi_slopes.h"
 
 namespace strata::kernels::detail {
 
 /// Whether heads of `d` values of `dtype` are the tensor cores' own (flash_tiles.h) on the current device, by
 /// warpgroups if that is asked for and there; operands begin at multiples of 16 bytes.
-bool takes_flash_attention(DType dtype, std::int64_t d, AttentionBackend by);
-Status flash_attention_forward(const AttentionForwardArgs& args, const Slopes& slopes, cudaStream_t queue);
-Status flash_attention_backward(const AttentionBackwardArgs& args, const Slopes& slopes, cudaStream_t queue);
+bool supports_flash_attention(DType dtype, std::int64_t d, AttentionBackend by);
+Status flash_attention_forward(const AttentionForwardArgs& args, const AlibiSlopes& slopes,
+                               cudaStream_t queue);
+Status flash_attention_backward(const AttentionBackwardArgs& args, const AlibiSlopes& slopes,
+                                cudaStream_t queue);
 
 }  // namespace strata::kernels::detail

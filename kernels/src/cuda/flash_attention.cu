@@ -3,8 +3,8 @@
 #include "cuda/attention_launch.h"
 #include "cuda/flash.h"
 #include "cuda/flash_forward.h"
-#include "cuda/flash_keys.h"
-#include "cuda/flash_queries.h"
+#include "cuda/flash_backward_kv.h"
+#include "cuda/flash_backward_q.h"
 #include "cuda/tensor_map.h"
 
 namespace strata::kernels::detail {
@@ -12,142 +12,147 @@ namespace {
 
 /// Blocks: how many shall be on a multiprocessor at once, and what brings their operands. Threads of warps do
 /// it by themselves.
-template <class By>
-struct Block {
-  struct Sources {};
-  struct Crew : BlockWarps<By::kWarps> {
-    static constexpr int kArrivalBytes = 0;
-    __device__ Crew(std::byte*, const Sources&) {}
+template <class Policy>
+struct KernelTraits {
+  struct TmaMaps {};
+  struct ThreadBlock : BlockWarps<Policy::kWarps> {
+    static constexpr int kBarrierBytes = 0;
+    __device__ ThreadBlock(std::byte*, const TmaMaps&) {}
   };
-  static constexpr int kThreads = Crew::kThreads, kAtOnce = 2;
-  static Status sources(const BoxedMatrix&, const BoxedMatrix*, DType, Sources&) { return Status::ok(); }
+  static constexpr int kThreads = ThreadBlock::kThreads, kMinBlocksPerSm = 2;
+  static Status make_tma_maps(const TmaTensor&, const TmaTensor*, DType, TmaMaps&) { return Status::ok(); }
 };
 template <>
-struct Block<ByGroups> {
-  using Crew = BlockWithBoxes<ByGroups::kWarps, CUtensorMap>;
-  using Sources = MapsOf<CUtensorMap>;
-  static constexpr int kThreads = Crew::kThreads, kAtOnce = 1;
-  static Status sources(const BoxedMatrix& qkv, const BoxedMatrix* dout, DType dtype, Sources& maps) {
-    STRATA_TRY(make_tensor_map(qkv, dtype, maps.of[0]));
-    return dout == nullptr ? Status::ok() : make_tensor_map(*dout, dtype, maps.of[1]);
+struct KernelTraits<WgmmaPolicy> {
+  using ThreadBlock = BlockTmaWarps<WgmmaPolicy::kWarps, CUtensorMap>;
+  using TmaMaps = TensorMaps<CUtensorMap>;
+  static constexpr int kThreads = ThreadBlock::kThreads, kMinBlocksPerSm = 1;
+  static Status make_tma_maps(const TmaTensor& qkv, const TmaTensor* dout, DType dtype, TmaMaps& maps) {
+    STRATA_TRY(make_tensor_map(qkv, dtype, maps.values[0]));
+    return dout == nullptr ? Status::ok() : make_tensor_map(*dout, dtype, maps.values[1]);
   }
 };
 
 /// Whether this is compiled for GPUs that have the instructions. Nothing is launched on others.
-template <class By>
-inline constexpr bool kCompiles = true;
+template <class Policy>
+inline constexpr bool kArchSupported = true;
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL
 template <>
-inline constexpr bool kCompiles<ByGroups> = false;
+inline constexpr bool kArchSupported<WgmmaPolicy> = false;
 #endif
 
 /// The tile, head and sequence of a block. Causal queries that see most come first, so that the last blocks
 /// to run are short ones.
-struct Place {
+struct TileCoord {
   std::int64_t tile, head, batch;
-  __device__ Place(std::int64_t tiles, std::int64_t heads, bool last_first)
+  __device__ TileCoord(std::int64_t tiles, std::int64_t heads, bool last_first)
       : tile(blockIdx.x % tiles), head(blockIdx.x / tiles % heads), batch(blockIdx.x / tiles / heads) {
     if (last_first) tile = tiles - 1 - tile;
   }
 };
 
 template <class Tile>
-STRATA_HD std::int64_t bytes_of() {
-  return typename Tile::Memory(nullptr).memory.bytes();
+STRATA_HD std::int64_t tile_shared_bytes() {
+  return typename Tile::SharedStorage(nullptr).arena.bytes();
 }
 
-template <class By, class Tile, class T>
-__global__ void __launch_bounds__(Block<By>::kThreads, Block<By>::kAtOnce)
-    flash_forward(AttentionView<T> v, Slopes slopes, std::int64_t tiles, T* out, float* lse,
-                  const __grid_constant__ typename Block<By>::Sources sources) {
+template <class Policy, class Tile, class T>
+__global__ void __launch_bounds__(KernelTraits<Policy>::kThreads, KernelTraits<Policy>::kMinBlocksPerSm)
+    flash_forward_kernel(AttentionView<T> v, AlibiSlopes slopes, std::int64_t tiles, T* out, float* lse,
+                         const __grid_constant__ typename KernelTraits<Policy>::TmaMaps tma_maps) {
   extern __shared__ __align__(1024) std::byte shared[];
-  const Place at(tiles, v.heads, v.causal);
-  if constexpr (kCompiles<By>)
-    Tile::run(typename Block<By>::Crew(shared + bytes_of<Tile>(), sources), shared, v, at.batch, at.head,
-              at.tile * Tile::kRows, slopes(at.head), out, lse);
+  const TileCoord at(tiles, v.heads, v.causal);
+  if constexpr (kArchSupported<Policy>)
+    Tile::run(typename KernelTraits<Policy>::ThreadBlock(shared + tile_shared_bytes<Tile>(), tma_maps),
+              shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes(at.head), out, lse);
   else
     __trap();
 }
-template <class By, class Tile, class T>
-__global__ void __launch_bounds__(Block<By>::kThreads, Block<By>::kAtOnce)
-    flash_queries(AttentionView<T> v, Slopes slopes, std::int64_t tiles, const float* lse, const T* dout,
-                  float* centers, T* dqkv, const __grid_constant__ typename Block<By>::Sources sources) {
+template <class Policy, class Tile, class T>
+__global__ void __launch_bounds__(KernelTraits<Policy>::kThreads, KernelTraits<Policy>::kMinBlocksPerSm)
+    flash_backward_q_kernel(AttentionView<T> v, AlibiSlopes slopes, std::int64_t tiles, const float* lse,
+                            const T* dout, float* delta, T* dqkv,
+                            const __grid_constant__ typename KernelTraits<Policy>::TmaMaps tma_maps) {
   extern __shared__ __align__(1024) std::byte shared[];
-  const Place at(tiles, v.heads, v.causal);
-  if constexpr (kCompiles<By>)
-    Tile::run(typename Block<By>::Crew(shared + bytes_of<Tile>(), sources), shared, v, at.batch, at.head,
-              at.tile * Tile::kRows, slopes(at.head), lse, dout, centers, dqkv);
+  const TileCoord at(tiles, v.heads, v.causal);
+  if constexpr (kArchSupported<Policy>)
+    Tile::run(typename KernelTraits<Policy>::ThreadBlock(shared + tile_shared_bytes<Tile>(), tma_maps),
+              shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes(at.head), lse, dout, delta, dqkv);
   else
     __trap();
 }
-template <class By, class Tile, class T>
-__global__ void __launch_bounds__(Block<By>::kThreads, Block<By>::kAtOnce)
-    flash_keys(AttentionView<T> v, Slopes slopes, std::int64_t tiles, const float* lse, const T* dout,
-               const float* centers, T* dqkv, const __grid_constant__ typename Block<By>::Sources sources) {
+template <class Policy, class Tile, class T>
+__global__ void __launch_bounds__(KernelTraits<Policy>::kThreads, KernelTraits<Policy>::kMinBlocksPerSm)
+    flash_backward_kv_kernel(AttentionView<T> v, AlibiSlopes slopes, std::int64_t tiles, const float* lse,
+                             const T* dout, const float* delta, T* dqkv,
+                             const __grid_constant__ typename KernelTraits<Policy>::TmaMaps tma_maps) {
   extern __shared__ __align__(1024) std::byte shared[];
-  const Place at(tiles, v.kv_heads, false);
-  if constexpr (kCompiles<By>)
-    Tile::run(typename Block<By>::Crew(shared + bytes_of<Tile>(), sources), shared, v, at.batch, at.head,
-              at.tile * Tile::kRows, slopes, lse, dout, centers, dqkv);
+  const TileCoord at(tiles, v.kv_heads, false);
+  if constexpr (kArchSupported<Policy>)
+    Tile::run(typename KernelTraits<Policy>::ThreadBlock(shared + tile_shared_bytes<Tile>(), tma_maps),
+              shared, v, at.batch, at.head, at.tile * Tile::kRows, slopes, lse, dout, delta, dqkv);
   else
     __trap();
 }
 
 /// Heads of one length; kM times 16 queries are a warp's in forward.
-template <class T, int kD, class By, int kM>
+template <class T, int kD, class Policy, int kM>
 struct Flash {
-  using Forward = FlashForward<T, kD, kM, By>;
-  using Queries = FlashQueries<T, kD, By>;
-  using Keys = FlashKeys<T, kD, By>;
-  static constexpr int kThreads = Block<By>::kThreads;
+  using Forward = FlashForward<T, kD, kM, Policy>;
+  using BackwardQ = FlashBackwardQ<T, kD, Policy>;
+  using BackwardKV = FlashBackwardKV<T, kD, Policy>;
+  static constexpr int kThreads = KernelTraits<Policy>::kThreads;
 
   template <class Tile>
   static std::int64_t shared_bytes() {
-    return bytes_of<Tile>() + Block<By>::Crew::kArrivalBytes;
+    return tile_shared_bytes<Tile>() + KernelTraits<Policy>::ThreadBlock::kBarrierBytes;
   }
   static bool fits() {
-    return std::max({shared_bytes<Forward>(), shared_bytes<Queries>(), shared_bytes<Keys>()}) <=
-           most_shared_bytes();
+    return std::max({shared_bytes<Forward>(), shared_bytes<BackwardQ>(), shared_bytes<BackwardKV>()}) <=
+           max_shared_bytes_per_block();
   }
-  static Status forward(const AttentionForwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
+  static Status forward(const AttentionForwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = attention_view<T>(a);
     const std::int64_t tiles = ceil_div(v.seq, Forward::kRows), batches = row_count(a.qkv) / v.seq;
-    typename Block<By>::Sources sources;
-    STRATA_TRY(Block<By>::sources(boxed(v.qkv, batches, v.seq, v.width()), nullptr, a.qkv.dtype, sources));
-    return launch_attention(&flash_forward<By, Forward, T>, batches * v.heads * tiles, kThreads,
+    typename KernelTraits<Policy>::TmaMaps tma_maps;
+    STRATA_TRY(KernelTraits<Policy>::make_tma_maps(make_tma_tensor(v.qkv, batches, v.seq, v.width()), nullptr,
+                                                   a.qkv.dtype, tma_maps));
+    return launch_attention(&flash_forward_kernel<Policy, Forward, T>, batches * v.heads * tiles, kThreads,
                             shared_bytes<Forward>(), queue, v, slopes, tiles, a.out.as<T>(),
-                            a.lse.as<float>(), sources);
+                            a.lse.as<float>(), tma_maps);
   }
-  static Status backward(const AttentionBackwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
+  static Status backward(const AttentionBackwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = attention_view<T>(a);
-    const std::int64_t batches = row_count(a.qkv) / v.seq, query_tiles = ceil_div(v.seq, Queries::kRows),
-                       key_tiles = ceil_div(v.seq, Keys::kRows);
-    auto* const centers = reinterpret_cast<float*>(a.workspace.data);
+    const std::int64_t batches = row_count(a.qkv) / v.seq, query_tiles = ceil_div(v.seq, BackwardQ::kRows),
+                       key_tiles = ceil_div(v.seq, BackwardKV::kRows);
+    auto* const delta = reinterpret_cast<float*>(a.workspace.data);
     const float* const lse = a.lse.as<float>();
     const T* const dout = a.dout.as<T>();
-    const BoxedMatrix gradients = boxed(dout, batches, v.seq, v.heads * v.d);
-    typename Block<By>::Sources sources;
-    STRATA_TRY(Block<By>::sources(boxed(v.qkv, batches, v.seq, v.width()), &gradients, a.qkv.dtype, sources));
-    STRATA_TRY(launch_attention(&flash_queries<By, Queries, T>, batches * v.heads * query_tiles, kThreads,
-                                shared_bytes<Queries>(), queue, v, slopes, query_tiles, lse, dout, centers,
-                                a.dqkv.as<T>(), sources));
-    return launch_attention(&flash_keys<By, Keys, T>, batches * v.kv_heads * key_tiles, kThreads,
-                            shared_bytes<Keys>(), queue, v, slopes, key_tiles, lse, dout,
-                            static_cast<const float*>(centers), a.dqkv.as<T>(), sources);
+    const TmaTensor gradients = make_tma_tensor(dout, batches, v.seq, v.heads * v.d);
+    typename KernelTraits<Policy>::TmaMaps tma_maps;
+    STRATA_TRY(KernelTraits<Policy>::make_tma_maps(make_tma_tensor(v.qkv, batches, v.seq, v.width()),
+                                                   &gradients, a.qkv.dtype, tma_maps));
+    STRATA_TRY(launch_attention(&flash_backward_q_kernel<Policy, BackwardQ, T>,
+                                batches * v.heads * query_tiles, kThreads, shared_bytes<BackwardQ>(), queue,
+                                v, slopes, query_tiles, lse, dout, delta, a.dqkv.as<T>(), tma_maps));
+    return launch_attention(&flash_backward_kv_kernel<Policy, BackwardKV, T>,
+                            batches * v.kv_heads * key_tiles, kThreads, shared_bytes<BackwardKV>(), queue, v,
+                            slopes, key_tiles, lse, dout, static_cast<const float*>(delta), a.dqkv.as<T>(),
+                            tma_maps);
   }
 };
 
 /// What `run(Flash)` returns for such heads; what `otherwise()` does for those that are not.
 template <class Otherwise, class Run>
-auto with_heads(DType dtype, std::int64_t d, AttentionBackend by, const Otherwise& otherwise,
-                const Run& run) {
+auto dispatch_head_dim(DType dtype, std::int64_t d, AttentionBackend by, const Otherwise& otherwise,
+                       const Run& run) {
   const bool by_groups = by == AttentionBackend::wgmma && cuda_has_wgmma();
   const auto of_type = [&]<class T>(std::type_identity<T>) -> decltype(otherwise()) {
-    if (d == 64 && by_groups) return run(Flash<T, 64, ByGroups, 1>());
-    if (d == 128 && by_groups) return run(Flash<T, 128, ByGroups, 1>());
-    if (d == 64) return run(Flash<T, 64, ByWarps, 2>());
-    if (d == 96) return run(Flash<T, 96, ByWarps, 2>());
-    if (d == 128) return run(Flash<T, 128, ByWarps, 2>());
+    if (d == 64 && by_groups) return run(Flash<T, 64, WgmmaPolicy, 1>());
+    if (d == 128 && by_groups) return run(Flash<T, 128, WgmmaPolicy, 1>());
+    if (d == 64) return run(Flash<T, 64, MmaPolicy, 2>());
+    if (d == 96) return run(Flash<T, 96, MmaPolicy, 2>());
+    if (d == 128) return run(Flash<T, 128, MmaPolicy, 2>());
     return otherwise();
   };
   if (dtype == DType::bf16) return of_type(std::type_identity<bf16>());
@@ -155,23 +160,24 @@ auto with_heads(DType dtype, std::int64_t d, AttentionBackend by, const Otherwis
   return otherwise();
 }
 
-Status none_of_these() { return Status::error(Code::internal, "attention: not heads of these kernels"); }
+Status unsupported_heads() { return Status::error(Code::internal, "attention: not heads of these kernels"); }
 
 }  // namespace
 
-bool takes_flash_attention(DType dtype, std::int64_t d, AttentionBackend by) {
-  return with_heads(
+bool supports_flash_attention(DType dtype, std::int64_t d, AttentionBackend by) {
+  return dispatch_head_dim(
       dtype, d, by, [] { return false; }, [](auto flash) { return flash.fits(); });
 }
-Status flash_attention_forward(const AttentionForwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
+Status flash_attention_forward(const AttentionForwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
   const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
-  return with_heads(a.qkv.dtype, d, a.shape.backend, &none_of_these,
-                    [&](auto flash) { return flash.forward(a, slopes, queue); });
+  return dispatch_head_dim(a.qkv.dtype, d, a.shape.backend, &unsupported_heads,
+                           [&](auto flash) { return flash.forward(a, slopes, queue); });
 }
-Status flash_attention_backward(const AttentionBackwardArgs& a, const Slopes& slopes, cudaStream_t queue) {
+Status flash_attention_backward(const AttentionBackwardArgs& a, const AlibiSlopes& slopes,
+                                cudaStream_t queue) {
   const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
-  return with_heads(a.qkv.dtype, d, a.shape.backend, &none_of_these,
-                    [&](auto flash) { return flash.backward(a, slopes, queue); });
+  return dispatch_head_dim(a.qkv.dtype, d, a.shape.backend, &unsupported_heads,
+                           [&](auto flash) { return flash.backward(a, slopes, queue); });
 }
 
 }  // namespace strata::kernels::detail

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "cuda/attention_math.h"
-#include "cuda/boxes.h"
+#include "cuda/tma.h"
 #include "cuda/wgmma.h"
 
 /// Attention of heads of kD 16-bit values with scores, probabilities and sums in the registers of warps (Dao
@@ -16,30 +16,30 @@ namespace strata::kernels::detail {
 inline constexpr float kLog2E = 1.44269504f, kLowestScore = -3.402823466e38f;
 
 /// How tiles lie in shared memory and are multiplied: each warp by itself, by mma.sync.
-struct ByWarps {
-  static constexpr int kWarps = 4, kTogether = 1;
+struct MmaPolicy {
+  static constexpr int kWarps = 4, kWarpsPerMma = 1;
   template <class T, int kD, int kRows>
-  using Rows = HeadRows<T, kD>;
+  using Rows = PaddedRows<T, kD>;
   /// Keys or queries that a tile of the others meets at once: less where more would not be in registers.
-  static STRATA_HD constexpr int forward(int d) { return d > 64 ? 32 : 64; }
-  static STRATA_HD constexpr int backward(int d) { return forward(d); }
+  static STRATA_HD constexpr int forward_inner_tile(int d) { return d > 64 ? 32 : 64; }
+  static STRATA_HD constexpr int backward_inner_tile(int d) { return forward_inner_tile(d); }
 };
 /// Four warps together, by wgmma, of what TMA brings.
-struct ByGroups {
-  static constexpr int kWarps = 8, kTogether = 4;
+struct WgmmaPolicy {
+  static constexpr int kWarps = 8, kWarpsPerMma = 4;
   template <class T, int kD, int kRows>
   using Rows = SwizzledRows<T, kD, kRows>;
-  static STRATA_HD constexpr int forward(int) { return 128; }
-  static STRATA_HD constexpr int backward(int) { return 64; }
+  static STRATA_HD constexpr int forward_inner_tile(int) { return 128; }
+  static STRATA_HD constexpr int backward_inner_tile(int) { return 64; }
 };
 /// The first and the end of 16 kM rows each that warps who multiply together have, one of which is `warp`.
-template <class By, int kM>
-STRATA_HD constexpr int first_together(int warp) {
-  return warp / By::kTogether * By::kTogether * 16 * kM;
+template <class Policy, int kM>
+STRATA_HD constexpr int mma_row_begin(int warp) {
+  return warp / Policy::kWarpsPerMma * Policy::kWarpsPerMma * 16 * kM;
 }
-template <class By, int kM>
-STRATA_HD constexpr int end_together(int warp) {
-  return first_together<By, kM>(warp + By::kTogether);
+template <class Policy, int kM>
+STRATA_HD constexpr int mma_row_end(int warp) {
+  return mma_row_begin<Policy, kM>(warp + Policy::kWarpsPerMma);
 }
 
 /// A head's columns of a sequence: where they begin, and in which matrix.
@@ -47,7 +47,7 @@ template <class T>
 struct HeadColumns {
   const T* first;
   std::int64_t ld, seq;
-  Matrix matrix;
+  TmaOperand matrix;
   int column, batch;
 };
 template <class T>
@@ -55,7 +55,7 @@ STRATA_HD HeadColumns<T> columns_of_qkv(const AttentionView<T>& v, std::int64_t 
   return {v.qkv + v.token(batch, 0) * v.width() + column,
           v.width(),
           v.seq,
-          Matrix::qkv,
+          TmaOperand::qkv,
           static_cast<int>(column),
           static_cast<int>(batch)};
 }
@@ -74,47 +74,47 @@ STRATA_HD HeadColumns<T> value_head(const AttentionView<T>& v, std::int64_t batc
 template <class T>
 STRATA_HD HeadColumns<T> dout_head(const AttentionView<T>& v, const T* dout, std::int64_t batch,
                                    std::int64_t head) {
-  return {dout + v.out(batch, head),    v.heads * v.d,          v.seq, Matrix::dout,
+  return {dout + v.out(batch, head),    v.heads * v.d,          v.seq, TmaOperand::dout,
           static_cast<int>(head * v.d), static_cast<int>(batch)};
 }
 
 /// Rows [first, first + kRows) of a head, on their way; zero past the sequence.
-template <int kRows, class Crew, class T, int kHead>
-STRATA_LANES_BODY void bring_rows(const Crew& crew, const HeadRows<T, kHead>& to, const HeadColumns<T>& from,
-                                  std::int64_t first) {
-  copy_rows<kRows>(crew, to, from.first, from.ld, first, from.seq);
+template <int kRows, class ThreadBlock, class T, int kHead>
+STRATA_DEVICE_INLINE void load_tile_async(const ThreadBlock& block, const PaddedRows<T, kHead>& to,
+                                          const HeadColumns<T>& from, std::int64_t first) {
+  cp_async_rows<kRows>(block, to, from.first, from.ld, first, from.seq);
 }
-template <int kRows, class Crew, class T, int kHead>
-STRATA_LANES_BODY void bring_rows(const Crew& crew, const SwizzledRows<T, kHead, kRows>& to,
-                                  const HeadColumns<T>& from, std::int64_t first) {
-  constexpr int kColumns = BoxedMatrix::kBox[0], kDown = kRows / BoxedMatrix::kBox[1];
-  static_assert(kColumns == to.kPanel && kDown * BoxedMatrix::kBox[1] == kRows);
-  crew.template boxes<kHead / kColumns * kDown, T>(from.matrix, [&](int i, T*& at) {
-    at = to.at + i * kColumns * static_cast<int>(BoxedMatrix::kBox[1]);  // panel by panel, each from the top
-    return BoxAt{from.column + i / kDown * kColumns,
-                 static_cast<int>(first) + i % kDown * static_cast<int>(BoxedMatrix::kBox[1]), from.batch};
+template <int kRows, class ThreadBlock, class T, int kHead>
+STRATA_DEVICE_INLINE void load_tile_async(const ThreadBlock& block, const SwizzledRows<T, kHead, kRows>& to,
+                                          const HeadColumns<T>& from, std::int64_t first) {
+  constexpr int kColumns = TmaTensor::kBox[0], kDown = kRows / TmaTensor::kBox[1];
+  static_assert(kColumns == to.kPanel && kDown * TmaTensor::kBox[1] == kRows);
+  block.template tma_load<kHead / kColumns * kDown, T>(from.matrix, [&](int i, T*& at) {
+    at = to.at + i * kColumns * static_cast<int>(TmaTensor::kBox[1]);  // panel by panel, each from the top
+    return BoxCoord{from.column + i / kDown * kColumns,
+                    static_cast<int>(first) + i % kDown * static_cast<int>(TmaTensor::kBox[1]), from.batch};
   });
 }
 
 /// The first key that a query sees; of one past the sequence, which is never stored, any.
 template <class T>
-STRATA_HD int first_seen(const AttentionView<T>& v, std::int64_t batch, std::int64_t query) {
-  return query >= v.seq ? 0 : static_cast<int>(v.first_seen(batch, query));
+STRATA_HD int first_visible_key(const AttentionView<T>& v, std::int64_t batch, std::int64_t query) {
+  return query >= v.seq ? 0 : static_cast<int>(v.first_visible_key(batch, query));
 }
 template <class T>
-STRATA_HD bool sees(const AttentionView<T>& v, int begin, int query, int key) {
+STRATA_HD bool is_visible(const AttentionView<T>& v, int begin, int query, int key) {
   return key >= begin && key < static_cast<int>(v.seq) && (!v.causal || key <= query);
 }
 
 /// Tiles of kKeys keys that some query of [first, first + kRows) sees.
-struct KeyTiles {
+struct KeyTileRange {
   std::int64_t begin;
   int count;
 };
 template <int kRows, int kKeys, class T>
-STRATA_HD KeyTiles key_tiles(const AttentionView<T>& v, std::int64_t batch, std::int64_t first) {
+STRATA_HD KeyTileRange visible_key_tiles(const AttentionView<T>& v, std::int64_t batch, std::int64_t first) {
   // Documents lie one after the other, so the first query sees furthest back.
-  const std::int64_t begin = v.first_seen(batch, first) / kKeys * std::int64_t{kKeys};
+  const std::int64_t begin = v.first_visible_key(batch, first) / kKeys * std::int64_t{kKeys};
   const std::int64_t end = v.causal && first + kRows < v.seq ? first + kRows : v.seq;
   return {begin, static_cast<int>((end - begin + kKeys - 1) / kKeys)};
 }

@@ -7,35 +7,35 @@
 namespace strata::kernels::cuda {
 namespace {
 
-using detail::blocks_of;
-using detail::Fp8;
+using detail::dispatch_launch;
+using detail::Fp8Format;
 using detail::Fp8Tile;
 using detail::kFp8Threads;
 using detail::kFp8Tile;
 using detail::kFp8TileBytes;
 using detail::kThreads;
-using detail::launch_stored;
+using detail::num_blocks;
 using detail::thread_index;
 
-constexpr std::int64_t kElementsOfThread = 16;
+constexpr std::int64_t kElementsPerThread = 16;
 
 // The order in which blocks come does not matter to a maximum.
 template <class T>
-__global__ void __launch_bounds__(kThreads) most_of(const T* x, std::int64_t n, std::uint32_t* most) {
+__global__ void __launch_bounds__(kThreads) reduce_amax(const T* x, std::int64_t n, std::uint32_t* amax) {
   std::uint32_t here = 0;
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t i = thread_index(); i < n; i += step)
     here = max(here, detail::magnitude_bits(to_f32(x[i])));
   here = __reduce_max_sync(0xFFFFFFFFu, here);
-  if (threadIdx.x % 32 == 0) atomicMax(most, here);
+  if (threadIdx.x % 32 == 0) atomicMax(amax, here);
 }
 
 template <class T>
 __global__ void __launch_bounds__(kFp8Threads)
-    cast_tiles(const T* x, std::int64_t rows, std::int64_t columns, const std::uint32_t* most, Fp8 format,
-               std::uint8_t* by_rows, std::uint8_t* by_columns, float* inverse) {
+    cast_tiles(const T* x, std::int64_t rows, std::int64_t columns, const std::uint32_t* amax,
+               Fp8Format format, std::uint8_t* by_rows, std::uint8_t* by_columns, float* inverse) {
   __shared__ alignas(16) std::uint8_t tile[kFp8TileBytes];
-  const auto scale = detail::fp8_scale(format, *most);
+  const auto scale = detail::fp8_scale(format, *amax);
   const Fp8Tile at{std::int64_t{blockIdx.y} * kFp8Tile, std::int64_t{blockIdx.x} * kFp8Tile, rows, columns};
   detail::cast_tile(static_cast<int>(threadIdx.x), at, x, scale.scale, format, by_rows, tile);
   if (by_columns != nullptr) {
@@ -50,16 +50,17 @@ __global__ void __launch_bounds__(kFp8Threads)
 Status fp8_cast(Backend&, Stream& stream, const Fp8CastArgs& a) {
   const std::int64_t rows = detail::row_count(a.x), columns = detail::row_length(a.x), n = rows * columns;
   const bool by_rows = detail::is_present(a.rowwise), by_columns = detail::is_present(a.columnwise);
-  const Fp8 format = (by_rows ? a.rowwise : a.columnwise).dtype == DType::e4m3 ? Fp8::e4m3 : Fp8::e5m2;
-  auto* most = reinterpret_cast<std::uint32_t*>(a.workspace.data);
+  const Fp8Format format =
+      (by_rows ? a.rowwise : a.columnwise).dtype == DType::e4m3 ? Fp8Format::e4m3 : Fp8Format::e5m2;
+  auto* amax = reinterpret_cast<std::uint32_t*>(a.workspace.data);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   if (n == 0) return Status::ok();
-  STRATA_CUDA_TRY(cudaMemsetAsync(most, 0, sizeof *most, queue));
-  const dim3 tiles{blocks_of(columns, kFp8Tile), blocks_of(rows, kFp8Tile)};
-  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
-    most_of<<<blocks_of(n, kThreads * kElementsOfThread), kThreads, 0, queue>>>(a.x.as<T>(), n, most);
+  STRATA_CUDA_TRY(cudaMemsetAsync(amax, 0, sizeof *amax, queue));
+  const dim3 tiles{num_blocks(columns, kFp8Tile), num_blocks(rows, kFp8Tile)};
+  return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    reduce_amax<<<num_blocks(n, kThreads * kElementsPerThread), kThreads, 0, queue>>>(a.x.as<T>(), n, amax);
     cast_tiles<<<tiles, kFp8Threads, 0, queue>>>(
-        a.x.as<T>(), rows, columns, most, format, by_rows ? a.rowwise.as<std::uint8_t>() : nullptr,
+        a.x.as<T>(), rows, columns, amax, format, by_rows ? a.rowwise.as<std::uint8_t>() : nullptr,
         by_columns ? a.columnwise.as<std::uint8_t>() : nullptr, a.scale_inv.as<float>());
   });
 }

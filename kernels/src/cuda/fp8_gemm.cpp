@@ -24,10 +24,10 @@ Status fp8_gemm(Backend&, Stream& stream, const Fp8GemmArgs& a) {
                           .accumulate = a.accumulate,
                           .dtype = a.a.dtype,
                           .c_dtype = a.c.dtype};
-  const detail::Fp8Factors factors{a.b.dtype, a.a_scale_inv.as<float>(), a.b_scale_inv.as<float>()};
+  const detail::Fp8GemmScales scales{a.b.dtype, a.a_scale_inv.as<float>(), a.b_scale_inv.as<float>()};
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return detail::device_gemm(gemm, detail::is_present(a.bias) ? a.bias.data : nullptr, a.workspace, queue,
-                             &factors);
+                             &scales);
 }
 
 }  // namespace strata::kernels::cuda

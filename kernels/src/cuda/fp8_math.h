@@ -9,10 +9,10 @@
 // runs the same bodies.
 namespace strata::kernels::detail {
 
-enum class Fp8 : std::uint8_t { e4m3, e5m2 };
+enum class Fp8Format : std::uint8_t { e4m3, e5m2 };
 
-STRATA_HD std::uint8_t to_fp8(Fp8 format, float x) {
-  return format == Fp8::e4m3 ? f32_to_e4m3(x) : f32_to_e5m2(x);
+STRATA_HD std::uint8_t to_fp8(Fp8Format format, float x) {
+  return format == Fp8Format::e4m3 ? f32_to_e4m3(x) : f32_to_e5m2(x);
 }
 
 /// |x| as an integer, in whose order a NaN comes last.
@@ -23,12 +23,13 @@ struct Fp8Scale {
 };
 /// Of values of which the largest has these bits: the largest power of two by which it is no more than the
 /// format's largest, which is 1.75 of one in both, but one whose inverse is normal, too.
-STRATA_HD Fp8Scale fp8_scale(Fp8 format, std::uint32_t most) {
+STRATA_HD Fp8Scale fp8_scale(Fp8Format format, std::uint32_t amax_bits) {
   constexpr std::uint32_t kNaN = 0x7FC00000u;
-  if (most >= 0x7F800000u) return {__builtin_bit_cast(float, kNaN), __builtin_bit_cast(float, kNaN)};
-  if (most == 0) return {1.0f, 1.0f};
-  const int top = format == Fp8::e4m3 ? 8 : 15;
-  const int fraction = static_cast<int>(most & 0x7FFFFFu), exponent = static_cast<int>(most >> 23) - 127;
+  if (amax_bits >= 0x7F800000u) return {__builtin_bit_cast(float, kNaN), __builtin_bit_cast(float, kNaN)};
+  if (amax_bits == 0) return {1.0f, 1.0f};
+  const int top = format == Fp8Format::e4m3 ? 8 : 15;
+  const int fraction = static_cast<int>(amax_bits & 0x7FFFFFu),
+            exponent = static_cast<int>(amax_bits >> 23) - 127;
   int by = top - exponent - (fraction > 0x600000 ? 1 : 0);
   if (by > 126) by = 126;
   return {__builtin_bit_cast(float, static_cast<std::uint32_t>(127 + by) << 23),
@@ -47,7 +48,7 @@ struct Fp8Tile {
 
 /// Thread `thread` casts its part into `out` (the operand's rows; null: none) and into `tile`, by columns.
 template <class T>
-STRATA_HD void cast_tile(int thread, const Fp8Tile& at, const T* x, float scale, Fp8 format,
+STRATA_HD void cast_tile(int thread, const Fp8Tile& at, const T* x, float scale, Fp8Format format,
                          std::uint8_t* out, std::uint8_t* tile) {
   const int across = thread % (kFp8Tile / 4) * 4;
   for (int down = thread / (kFp8Tile / 4); down < kFp8Tile; down += kFp8Threads / (kFp8Tile / 4)) {
@@ -55,9 +56,9 @@ STRATA_HD void cast_tile(int thread, const Fp8Tile& at, const T* x, float scale,
     if (row >= at.rows || column >= at.columns) continue;  // sixteen divides both: four are in it, or none
     std::uint32_t four = 0;
     for (int i = 0; i < 4; ++i) {
-      const std::uint8_t code = to_fp8(format, to_f32(x[row * at.columns + column + i]) * scale);
-      tile[(across + i) * kFp8TilePitch + down] = code;
-      four |= static_cast<std::uint32_t>(code) << (8 * i);
+      const std::uint8_t quantized = to_fp8(format, to_f32(x[row * at.columns + column + i]) * scale);
+      tile[(across + i) * kFp8TilePitch + down] = quantized;
+      four |= static_cast<std::uint32_t>(quantized) << (8 * i);
     }
     if (out != nullptr) *reinterpret_cast<std::uint32_t*>(out + row * at.columns + column) = four;
   }

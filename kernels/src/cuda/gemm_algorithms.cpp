@@ -6,7 +6,7 @@
 
 #include <strata/runtime/str.h>
 
-#include "cuda/line_words.h"
+#include "cuda/field_reader.h"
 
 namespace strata::kernels::detail {
 namespace {
@@ -17,20 +17,20 @@ constexpr std::string_view kHeader =
 
 // The second dtype is there where the factors differ.
 std::optional<GemmAlgorithm> parse_line(std::string_view line, bool differ) {
-  LineWords words(line);
+  FieldReader fields(line);
   GemmAlgorithm choice;
   GemmKey& key = choice.of;
-  for (bool* flag : {&key.trans_a, &key.trans_b, &key.has_bias}) *flag = words.flag();
-  key.dtype = words.dtype();
-  key.b_dtype = differ ? words.dtype() : key.dtype;
-  key.c_dtype = words.dtype();
+  for (bool* flag : {&key.trans_a, &key.trans_b, &key.has_bias}) *flag = fields.flag();
+  key.dtype = fields.dtype();
+  key.b_dtype = differ ? fields.dtype() : key.dtype;
+  key.c_dtype = fields.dtype();
   for (std::int64_t* size : {&key.m, &key.n, &key.k, &key.lda, &key.ldb, &key.ldc})
-    *size = words.number<std::int64_t>();
+    *size = fields.number<std::int64_t>();
   for (std::uint32_t* align : {&key.a_align, &key.b_align, &key.c_align})
-    *align = words.number<std::uint32_t>();
-  key.workspace_bytes = words.number<std::uint64_t>();
-  for (std::uint64_t& part : choice.algorithm) part = words.number<std::uint64_t>(16);
-  return words.is_done() ? std::optional(choice) : std::nullopt;
+    *align = fields.number<std::uint32_t>();
+  key.workspace_bytes = fields.number<std::uint64_t>();
+  for (std::uint64_t& part : choice.algorithm) part = fields.number<std::uint64_t>(16);
+  return fields.is_done() ? std::optional(choice) : std::nullopt;
 }
 
 std::string hex(std::uint64_t value) {

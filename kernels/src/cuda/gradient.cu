@@ -6,16 +6,17 @@
 namespace strata::kernels::cuda {
 namespace {
 
-using detail::blocks_of;
+using detail::dispatch_launch;
+using detail::half_warp_index;
 using detail::HalfWarp;
 using detail::kRowsPerBlock;
 using detail::kThreads;
-using detail::lanes_index;
-using detail::launch_stored;
+using detail::num_blocks;
 using detail::thread_index;
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) add_to(float* acc, const T* g, bool first, std::int64_t n) {
+__global__ void __launch_bounds__(kThreads)
+    accumulate_gradient(float* acc, const T* g, bool first, std::int64_t n) {
   const std::int64_t i = thread_index();
   if (i >= n) return;
   const float x = to_f32(g[i]);
@@ -25,14 +26,14 @@ __global__ void __launch_bounds__(kThreads) add_to(float* acc, const T* g, bool 
 // Sixteen lanes a leaf.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    partials_of(const T* x, double* partials, std::int64_t n, std::int64_t count) {
-  const std::int64_t partial = lanes_index();
+    sum_squares(const T* x, double* partials, std::int64_t n, std::int64_t count) {
+  const std::int64_t partial = half_warp_index();
   if (partial >= count) return;
   const std::int64_t first = partial * cpuopt::kNormPartialElems, left = n - first;
   const HalfWarp lanes;
   const double sum = detail::square_sum(lanes, x + first,
                                         left < cpuopt::kNormPartialElems ? left : cpuopt::kNormPartialElems);
-  if (lanes.leads()) partials[partial] = sum;
+  if (lanes.is_leader()) partials[partial] = sum;
 }
 
 }  // namespace
@@ -41,8 +42,9 @@ Status accumulate(Backend&, Stream& stream, const AccumulateArgs& a) {
   const std::int64_t n = a.acc.n_elems();
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_stored(a.g.dtype, [&]<class T>(std::type_identity<T>) {
-    add_to<T><<<blocks_of(n, kThreads), kThreads, 0, queue>>>(a.acc.as<float>(), a.g.as<T>(), a.first, n);
+  return dispatch_launch(a.g.dtype, [&]<class T>(std::type_identity<T>) {
+    accumulate_gradient<T>
+        <<<num_blocks(n, kThreads), kThreads, 0, queue>>>(a.acc.as<float>(), a.g.as<T>(), a.first, n);
   });
 }
 
@@ -50,8 +52,8 @@ Status square_sum_partials(Backend&, Stream& stream, const SquareSumPartialsArgs
   const std::int64_t n = a.x.n_elems(), count = cpuopt::norm_partial_count(n);
   if (count == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
-    partials_of<T><<<blocks_of(count, kRowsPerBlock), kThreads, 0, queue>>>(
+  return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    sum_squares<T><<<num_blocks(count, kRowsPerBlock), kThreads, 0, queue>>>(
         a.x.as<T>(), a.partials.as<double>(), n, count);
   });
 }

@@ -11,9 +11,9 @@
 
 /// Marks a body that takes who brings the lanes: of the device under nvcc, of the host else.
 #ifdef __CUDACC__
-#define STRATA_LANES_BODY __device__ __forceinline__
+#define STRATA_DEVICE_INLINE __device__ __forceinline__
 #else
-#define STRATA_LANES_BODY inline
+#define STRATA_DEVICE_INLINE inline
 #endif
 
 namespace strata::kernels::detail {
@@ -26,9 +26,9 @@ class HalfWarp {
  public:
   __device__ HalfWarp() : lane_(static_cast<int>(threadIdx.x) % kLanes) {}
 
-  __device__ bool leads() const { return lane_ == 0; }
+  __device__ bool is_leader() const { return lane_ == 0; }
   template <class F>
-  __device__ void each(std::int64_t n, const F& f) const {
+  __device__ void for_each(std::int64_t n, const F& f) const {
     for (std::int64_t i = lane_; i < n; i += kLanes) f(i);
   }
   /// Of f(0) ... f(n - 1), in every lane.
@@ -41,8 +41,8 @@ class HalfWarp {
     return x;
   }
   template <class F>
-  __device__ float most(std::int64_t n, float least, const F& f) const {
-    float x = least;
+  __device__ float max(std::int64_t n, float lowest, const F& f) const {
+    float x = lowest;
     for (std::int64_t i = lane_; i < n; i += kLanes) {
       const float other = f(i);
       x = other > x ? other : x;
@@ -61,11 +61,11 @@ class HalfWarp {
 #endif
 
 /// The same lanes in one thread of the host.
-class LanesInTurn {
+class EmulatedHalfWarp {
  public:
-  bool leads() const { return true; }
+  bool is_leader() const { return true; }
   template <class F>
-  void each(std::int64_t n, const F& f) const {
+  void for_each(std::int64_t n, const F& f) const {
     for (std::int64_t i = 0; i < n; ++i) f(i);
   }
   template <class V, class F>
@@ -77,8 +77,8 @@ class LanesInTurn {
     return lanes[0];
   }
   template <class F>
-  float most(std::int64_t n, float least, const F& f) const {
-    float x = least;
+  float max(std::int64_t n, float lowest, const F& f) const {
+    float x = lowest;
     for (std::int64_t i = 0; i < n; ++i) {
       const float other = f(i);
       x = other > x ? other : x;

@@ -17,25 +17,25 @@ namespace strata::kernels::detail {
 inline constexpr int kThreads = 256;
 inline constexpr int kRowsPerBlock = kThreads / kLanes;
 
-inline unsigned blocks_of(std::int64_t n, std::int64_t per_block) {
+inline unsigned num_blocks(std::int64_t n, std::int64_t per_block) {
   return static_cast<unsigned>(ceil_div(n, per_block));
 }
 /// The element or column that a thread has.
 __device__ inline std::int64_t thread_index() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 /// The row that half a warp has.
-__device__ inline std::int64_t lanes_index() { return thread_index() / kLanes; }
+__device__ inline std::int64_t half_warp_index() { return thread_index() / kLanes; }
 
 /// What `queue(std::type_identity<T>)` returns with the C++ type of a checked storage dtype.
 template <class Queue>
-Status with_stored(DType dtype, const Queue& queue) {
+Status dispatch_dtype(DType dtype, const Queue& queue) {
   if (dtype == DType::bf16) return queue(std::type_identity<bf16>{});
   if (dtype == DType::f16) return queue(std::type_identity<f16>{});
   return queue(std::type_identity<float>{});
 }
 /// The same for launches, and whether they were taken.
 template <class Launch>
-Status launch_stored(DType dtype, const Launch& launch) {
-  return with_stored(dtype, [&]<class T>(std::type_identity<T> type) -> Status {
+Status dispatch_launch(DType dtype, const Launch& launch) {
+  return dispatch_dtype(dtype, [&]<class T>(std::type_identity<T> type) -> Status {
     launch(type);
     STRATA_CUDA_TRY(cudaGetLastError());
     return Status::ok();

@@ -46,8 +46,8 @@ Status for_blocks(const LinearCrossEntropyArgs& a, cudaStream_t queue, const Bod
                                 vocab, a.workspace.data + (in_place ? 0 : detail::logits_bytes(n, vocab)),
                                 a.x.dtype, a.targets.as<std::int32_t>(), rows, divisor, 1.0f, a.softcap}));
   }
-  return detail::mean_of_losses(a.losses.as<float>(), a.targets.as<std::int32_t>(), divisor,
-                                a.mean_loss.as<float>(), rows, queue);
+  return detail::compute_mean_loss(a.losses.as<float>(), a.targets.as<std::int32_t>(), divisor,
+                                   a.mean_loss.as<float>(), rows, queue);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ Status for_blocks(const LinearCrossEntropyArgs& a, cudaStream_t queue, const Bod
 Status linear_cross_entropy(Backend&, Stream& stream, const LinearCrossEntropyArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return for_blocks(a, queue, [&](std::int64_t, const detail::LossRows& rows) {
-    return detail::losses_of_rows(rows, queue);
+    return detail::compute_row_losses(rows, queue);
   });
 }
 
@@ -65,7 +65,7 @@ Status linear_cross_entropy_backward(Backend&, Stream& stream, const LinearCross
   const std::int64_t k = detail::row_length(f.x);
   return for_blocks(f, queue, [&](std::int64_t first, detail::LossRows rows) -> Status {
     rows.factor = a.scale;
-    STRATA_TRY(detail::losses_and_gradients_of_rows(rows, queue));
+    STRATA_TRY(detail::compute_row_losses_and_gradients(rows, queue));
     if (detail::is_present(a.dx))
       STRATA_TRY(detail::device_gemm({.m = rows.rows,
                                       .n = k,

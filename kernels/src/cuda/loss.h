@@ -8,7 +8,7 @@
 
 namespace strata::kernels::detail {
 
-/// Of rows of f32 logits: their losses, and in their place, or in `kept` in its dtype, the gradient of the
+/// Of rows of f32 logits: their losses, and in their place, or in `dlogits` in its dtype, the gradient of the
 /// mean of all losses times `factor`. `all_targets` and `divisor` (null: the number of targets that count)
 /// are of `all_rows` rows, of which these are some.
 struct LossRows {
@@ -17,17 +17,17 @@ struct LossRows {
   float* losses;
   std::int64_t rows, vocab;
   std::byte* dlogits;
-  DType kept_dtype;
+  DType dlogits_dtype;
   const std::int32_t* all_targets;
   std::int64_t all_rows;
   const float* divisor;
   float factor;
   float softcap;  ///< logits are capped first, in their place; 0: they stay
 };
-Status losses_of_rows(const LossRows& rows, cudaStream_t queue);
-Status losses_and_gradients_of_rows(const LossRows& rows, cudaStream_t queue);
+Status compute_row_losses(const LossRows& rows, cudaStream_t queue);
+Status compute_row_losses_and_gradients(const LossRows& rows, cudaStream_t queue);
 
-Status mean_of_losses(const float* losses, const std::int32_t* targets, const float* divisor, float* mean,
-                      std::int64_t rows, cudaStream_t queue);
+Status compute_mean_loss(const float* losses, const std::int32_t* targets, const float* divisor, float* mean,
+                         std::int64_t rows, cudaStream_t queue);
 
 }  // namespace strata::kernels::detail

@@ -11,16 +11,16 @@ namespace strata::kernels::detail {
 
 /// Where the elements lie in the registers of a warp (PTX ISA, "Matrix fragments for mma.m16n8k16"): of A
 /// [16, 16] eight to a lane, of B [16, 8] four, of C [16, 8] four.
-struct MmaPlace {
+struct FragmentCoord {
   int row, column;
 };
-STRATA_HD constexpr MmaPlace place_in_a(int lane, int i) {
+STRATA_HD constexpr FragmentCoord fragment_coord_a(int lane, int i) {
   return {lane / 4 + (i / 2 % 2) * 8, lane % 4 * 2 + i % 2 + i / 4 * 8};
 }
-STRATA_HD constexpr MmaPlace place_in_b(int lane, int i) {
+STRATA_HD constexpr FragmentCoord fragment_coord_b(int lane, int i) {
   return {lane % 4 * 2 + i % 2 + i / 2 * 8, lane / 4};
 }
-STRATA_HD constexpr MmaPlace place_in_c(int lane, int i) {
+STRATA_HD constexpr FragmentCoord fragment_coord_c(int lane, int i) {
   return {lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2};
 }
 

@@ -24,9 +24,9 @@ Status sum_partials(const float* partials, std::int64_t count, std::int64_t stri
                     bool accumulate, cudaStream_t stream) {
   const std::int64_t n = out.n_elems();
   if (n == 0) return Status::ok();
-  return launch_stored(out.dtype, [&]<class T>(std::type_identity<T>) {
-    add_partials<<<blocks_of(n, kThreads), kThreads, 0, stream>>>(partials, count, stride, out.as<T>(), n,
-                                                                  accumulate);
+  return dispatch_launch(out.dtype, [&]<class T>(std::type_identity<T>) {
+    add_partials<<<num_blocks(n, kThreads), kThreads, 0, stream>>>(partials, count, stride, out.as<T>(), n,
+                                                                   accumulate);
   });
 }
 
@@ -35,26 +35,26 @@ Status sum_partials(const float* partials, std::int64_t count, std::int64_t stri
 namespace cuda {
 namespace {
 
-using detail::blocks_of;
+using detail::dispatch_launch;
+using detail::half_warp_index;
 using detail::HalfWarp;
 using detail::kRowsPerBlock;
 using detail::kThreads;
-using detail::lanes_index;
-using detail::launch_stored;
+using detail::num_blocks;
 using detail::RowBlocks;
 using detail::thread_index;
 
-__device__ std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+__device__ std::int64_t min(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     layernorm(const T* x, const T* added, T* sum, const T* weight, const T* bias, T* y, float* mean,
               float* rstd, float eps, std::int64_t rows, std::int64_t h) {
-  const std::int64_t t = lanes_index();
+  const std::int64_t t = half_warp_index();
   if (t >= rows) return;
   const HalfWarp lanes;
   const T* row = x + t * h;
-  if (added != nullptr) row = detail::added_row(lanes, row, added + t * h, sum + t * h, h);
+  if (added != nullptr) row = detail::fused_add_row(lanes, row, added + t * h, sum + t * h, h);
   detail::layernorm_row(lanes, row, weight, bias, y + t * h, mean + t, rstd + t, eps, h);
 }
 
@@ -62,7 +62,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     layernorm_dx(const T* x, const T* weight, const float* mean, const float* rstd, const T* dy, T* dx,
                  const T* residual, std::int64_t rows, std::int64_t h) {
-  const std::int64_t t = lanes_index();
+  const std::int64_t t = half_warp_index();
   if (t >= rows) return;
   detail::layernorm_row_backward(HalfWarp(), x + t * h, weight, mean[t], rstd[t], dy + t * h, dx + t * h,
                                  residual == nullptr ? nullptr : residual + t * h, h);
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t column = thread_index(), block = blockIdx.y;
   if (column >= h) return;
   const auto sum = detail::layernorm_column(x, mean, rstd, dy, column, block * rows_of_block,
-                                            least(rows, (block + 1) * rows_of_block), h);
+                                            min(rows, (block + 1) * rows_of_block), h);
   partials[block * 2 * h + column] = sum.weight;
   partials[block * 2 * h + h + column] = sum.bias;
 }
@@ -85,11 +85,11 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     rmsnorm(const T* x, const T* added, T* sum, const T* weight, T* y, float* rstd, float eps, float offset,
             std::int64_t rows, std::int64_t h) {
-  const std::int64_t t = lanes_index();
+  const std::int64_t t = half_warp_index();
   if (t >= rows) return;
   const HalfWarp lanes;
   const T* row = x + t * h;
-  if (added != nullptr) row = detail::added_row(lanes, row, added + t * h, sum + t * h, h);
+  if (added != nullptr) row = detail::fused_add_row(lanes, row, added + t * h, sum + t * h, h);
   detail::rmsnorm_row(lanes, row, weight, y + t * h, rstd + t, eps, h, offset);
 }
 
@@ -97,7 +97,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     rmsnorm_dx(const T* x, const T* weight, const float* rstd, const T* dy, T* dx, const T* residual,
                float offset, std::int64_t rows, std::int64_t h) {
-  const std::int64_t t = lanes_index();
+  const std::int64_t t = half_warp_index();
   if (t >= rows) return;
   detail::rmsnorm_row_backward(HalfWarp(), x + t * h, weight, rstd[t], dy + t * h, dx + t * h,
                                residual == nullptr ? nullptr : residual + t * h, h, offset);
@@ -105,23 +105,23 @@ __global__ void __launch_bounds__(kThreads)
 
 /// The heads of a row of qkv that share a weight: `count` of d elements from element `at` and statistic
 /// `first` on, of rows of `width` elements and `stats` statistics.
-struct Heads {
+struct HeadGroup {
   std::int64_t first, at, count, d, width, stats;
 };
 /// The runs of a row of qkv: `heads` of n elements, then of m: `kv_heads` that are normed and as many that
 /// are not.
-struct Runs {
+struct QkvRowLayout {
   std::int64_t heads, kv_heads, n, m;
-  STRATA_HD std::int64_t all() const { return heads + 2 * kv_heads; }
-  STRATA_HD std::int64_t normed() const { return heads + kv_heads; }
+  STRATA_HD std::int64_t total_heads() const { return heads + 2 * kv_heads; }
+  STRATA_HD std::int64_t normed_heads() const { return heads + kv_heads; }
   STRATA_HD std::int64_t width() const { return heads * n + 2 * kv_heads * m; }
-  STRATA_HD std::int64_t at(std::int64_t run) const {
-    return run < heads ? run * n : heads * n + (run - heads) * m;
+  STRATA_HD std::int64_t at(std::int64_t head) const {
+    return head < heads ? head * n : heads * n + (head - heads) * m;
   }
-  STRATA_HD std::int64_t elems(std::int64_t run) const { return run < heads ? n : m; }
+  STRATA_HD std::int64_t head_dim(std::int64_t head) const { return head < heads ? n : m; }
 };
 template <class Args>
-Runs runs_of(const Args& a) {
+QkvRowLayout qkv_row_layout(const Args& a) {
   return {a.heads, a.kv_heads, detail::row_length(a.q_weight), detail::row_length(a.k_weight)};
 }
 
@@ -129,43 +129,45 @@ Runs runs_of(const Args& a) {
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     rmsnorm_columns(const T* x, const float* rstd, const T* dy, float* partials, std::int64_t stride,
-                    std::int64_t rows, std::int64_t rows_of_block, Heads heads) {
+                    std::int64_t rows, std::int64_t rows_of_block, HeadGroup heads) {
   const std::int64_t column = thread_index(), block = blockIdx.y;
   if (column >= heads.d) return;
   partials[block * stride + column] = detail::rmsnorm_column(
       x + heads.at, rstd + heads.first, dy + heads.at, column, heads.count, heads.d, heads.width, heads.stats,
-      block * rows_of_block, least(rows, (block + 1) * rows_of_block));
+      block * rows_of_block, min(rows, (block + 1) * rows_of_block));
 }
 
 // Sixteen lanes a run of a row: q, then k, then what is copied.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     qk_norm(const T* x, const T* q_weight, const T* k_weight, T* y, float* rstd, float eps, float offset,
-            std::int64_t rows, Runs runs) {
-  const std::int64_t i = lanes_index();
-  if (i >= rows * runs.all()) return;
-  const std::int64_t t = i / runs.all(), run = i % runs.all(), at = t * runs.width() + runs.at(run);
+            std::int64_t rows, QkvRowLayout layout) {
+  const std::int64_t i = half_warp_index();
+  if (i >= rows * layout.total_heads()) return;
+  const std::int64_t t = i / layout.total_heads(), head = i % layout.total_heads(),
+                     at = t * layout.width() + layout.at(head);
   const HalfWarp lanes;
-  if (run < runs.normed())
-    detail::rmsnorm_row(lanes, x + at, run < runs.heads ? q_weight : k_weight, y + at,
-                        rstd + t * runs.normed() + run, eps, runs.elems(run), offset);
+  if (head < layout.normed_heads())
+    detail::rmsnorm_row(lanes, x + at, head < layout.heads ? q_weight : k_weight, y + at,
+                        rstd + t * layout.normed_heads() + head, eps, layout.head_dim(head), offset);
   else if (x != y)
-    lanes.each(runs.m, [&](std::int64_t e) { y[at + e] = x[at + e]; });
+    lanes.for_each(layout.m, [&](std::int64_t e) { y[at + e] = x[at + e]; });
 }
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
     qk_norm_dx(const T* x, const T* q_weight, const T* k_weight, const float* rstd, const T* dy, T* dx,
-               float offset, std::int64_t rows, Runs runs) {
-  const std::int64_t i = lanes_index();
-  if (i >= rows * runs.all()) return;
-  const std::int64_t t = i / runs.all(), run = i % runs.all(), at = t * runs.width() + runs.at(run);
+               float offset, std::int64_t rows, QkvRowLayout layout) {
+  const std::int64_t i = half_warp_index();
+  if (i >= rows * layout.total_heads()) return;
+  const std::int64_t t = i / layout.total_heads(), head = i % layout.total_heads(),
+                     at = t * layout.width() + layout.at(head);
   const HalfWarp lanes;
-  if (run < runs.normed())
-    detail::rmsnorm_row_backward(lanes, x + at, run < runs.heads ? q_weight : k_weight,
-                                 rstd[t * runs.normed() + run], dy + at, dx + at,
-                                 static_cast<const T*>(nullptr), runs.elems(run), offset);
+  if (head < layout.normed_heads())
+    detail::rmsnorm_row_backward(lanes, x + at, head < layout.heads ? q_weight : k_weight,
+                                 rstd[t * layout.normed_heads() + head], dy + at, dx + at,
+                                 static_cast<const T*>(nullptr), layout.head_dim(head), offset);
   else if (dy != dx)
-    lanes.each(runs.m, [&](std::int64_t e) { dx[at + e] = dy[at + e]; });
+    lanes.for_each(layout.m, [&](std::int64_t e) { dx[at + e] = dy[at + e]; });
 }
 
 template <class T>
@@ -174,11 +176,11 @@ __global__ void __launch_bounds__(kThreads) bias_columns(const T* dy, float* par
   const std::int64_t column = thread_index(), block = blockIdx.y;
   if (column >= n) return;
   partials[block * n + column] =
-      detail::bias_column(dy, column, n, block * rows_of_block, least(rows, (block + 1) * rows_of_block));
+      detail::bias_column(dy, column, n, block * rows_of_block, min(rows, (block + 1) * rows_of_block));
 }
 
 dim3 columns_by_blocks(std::int64_t columns, const RowBlocks& blocks) {
-  return {blocks_of(columns, kThreads), static_cast<unsigned>(blocks.count)};
+  return {num_blocks(columns, kThreads), static_cast<unsigned>(blocks.count)};
 }
 
 }  // namespace
@@ -187,8 +189,8 @@ Status layernorm_forward(Backend&, Stream& stream, const LayernormForwardArgs& a
   const std::int64_t h = detail::row_length(a.x), rows = detail::row_count(a.x);
   if (rows == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
-    layernorm<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
+  return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    layernorm<<<num_blocks(rows, kRowsPerBlock), kThreads, 0, queue>>>(
         a.x.as<T>(), a.added.as<T>(), a.sum.as<T>(), a.weight.as<T>(), a.bias.as<T>(), a.y.as<T>(),
         a.mean.as<float>(), a.rstd.as<float>(), a.eps, rows, h);
   });
@@ -201,10 +203,10 @@ Status layernorm_backward(Backend&, Stream& stream, const LayernormBackwardArgs&
   auto* partials = reinterpret_cast<float*>(a.workspace.data);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   if (rows > 0)
-    STRATA_TRY(launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    STRATA_TRY(dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
       layernorm_columns<<<columns_by_blocks(h, blocks), kThreads, 0, queue>>>(
           a.x.as<T>(), a.mean.as<float>(), a.rstd.as<float>(), a.dy.as<T>(), partials, rows, blocks.rows, h);
-      layernorm_dx<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
+      layernorm_dx<<<num_blocks(rows, kRowsPerBlock), kThreads, 0, queue>>>(
           a.x.as<T>(), a.weight.as<T>(), a.mean.as<float>(), a.rstd.as<float>(), a.dy.as<T>(), a.dx.as<T>(),
           a.residual.as<T>(), rows, h);
     }));
@@ -216,8 +218,8 @@ Status rmsnorm_forward(Backend&, Stream& stream, const RmsnormForwardArgs& a) {
   const std::int64_t h = detail::row_length(a.x), rows = detail::row_count(a.x);
   if (rows == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
-    rmsnorm<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
+  return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    rmsnorm<<<num_blocks(rows, kRowsPerBlock), kThreads, 0, queue>>>(
         a.x.as<T>(), a.added.as<T>(), a.sum.as<T>(), a.weight.as<T>(), a.y.as<T>(), a.rstd.as<float>(), a.eps,
         a.offset, rows, h);
   });
@@ -229,11 +231,11 @@ Status rmsnorm_backward(Backend&, Stream& stream, const RmsnormBackwardArgs& a) 
   auto* partials = reinterpret_cast<float*>(a.workspace.data);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   if (rows > 0)
-    STRATA_TRY(launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    STRATA_TRY(dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
       rmsnorm_columns<<<columns_by_blocks(h, blocks), kThreads, 0, queue>>>(
           a.x.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), partials, h, rows, blocks.rows,
-          Heads{0, 0, 1, h, h, 1});
-      rmsnorm_dx<<<blocks_of(rows, kRowsPerBlock), kThreads, 0, queue>>>(
+          HeadGroup{0, 0, 1, h, h, 1});
+      rmsnorm_dx<<<num_blocks(rows, kRowsPerBlock), kThreads, 0, queue>>>(
           a.x.as<T>(), a.weight.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), a.dx.as<T>(), a.residual.as<T>(),
           a.offset, rows, h);
     }));
@@ -242,36 +244,37 @@ Status rmsnorm_backward(Backend&, Stream& stream, const RmsnormBackwardArgs& a) 
 
 Status qk_norm_forward(Backend&, Stream& stream, const QkNormForwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.qkv);
-  const Runs runs = runs_of(a);
+  const QkvRowLayout layout = qkv_row_layout(a);
   if (rows == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) {
-    qk_norm<<<blocks_of(rows * runs.all(), kRowsPerBlock), kThreads, 0, queue>>>(
+  return dispatch_launch(a.qkv.dtype, [&]<class T>(std::type_identity<T>) {
+    qk_norm<<<num_blocks(rows * layout.total_heads(), kRowsPerBlock), kThreads, 0, queue>>>(
         a.qkv.as<T>(), a.q_weight.as<T>(), a.k_weight.as<T>(), a.y.as<T>(), a.rstd.as<float>(), a.eps,
-        a.offset, rows, runs);
+        a.offset, rows, layout);
   });
 }
 
 Status qk_norm_backward(Backend&, Stream& stream, const QkNormBackwardArgs& a) {
   const std::int64_t rows = detail::row_count(a.qkv);
-  const Runs runs = runs_of(a);
-  const std::int64_t width = runs.width(), normed = runs.normed(), both = runs.n + runs.m;
+  const QkvRowLayout layout = qkv_row_layout(a);
+  const std::int64_t width = layout.width(), normed = layout.normed_heads(), both = layout.n + layout.m;
   const RowBlocks blocks = detail::row_blocks(rows);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   if (rows > 0)
-    STRATA_TRY(launch_stored(a.qkv.dtype, [&]<class T>(std::type_identity<T>) {
-      for (const Heads& heads : {Heads{0, 0, a.heads, runs.n, width, normed},
-                                 Heads{a.heads, runs.at(a.heads), a.kv_heads, runs.m, width, normed}})
+    STRATA_TRY(dispatch_launch(a.qkv.dtype, [&]<class T>(std::type_identity<T>) {
+      for (const HeadGroup& heads :
+           {HeadGroup{0, 0, a.heads, layout.n, width, normed},
+            HeadGroup{a.heads, layout.at(a.heads), a.kv_heads, layout.m, width, normed}})
         rmsnorm_columns<<<columns_by_blocks(heads.d, blocks), kThreads, 0, queue>>>(
-            a.qkv.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), partials + (heads.first > 0 ? runs.n : 0), both,
-            rows, blocks.rows, heads);
-      qk_norm_dx<<<blocks_of(rows * runs.all(), kRowsPerBlock), kThreads, 0, queue>>>(
+            a.qkv.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), partials + (heads.first > 0 ? layout.n : 0),
+            both, rows, blocks.rows, heads);
+      qk_norm_dx<<<num_blocks(rows * layout.total_heads(), kRowsPerBlock), kThreads, 0, queue>>>(
           a.qkv.as<T>(), a.q_weight.as<T>(), a.k_weight.as<T>(), a.rstd.as<float>(), a.dy.as<T>(),
-          a.dx.as<T>(), a.offset, rows, runs);
+          a.dx.as<T>(), a.offset, rows, layout);
     }));
   STRATA_TRY(detail::sum_partials(partials, blocks.count, both, a.dq_weight, a.accumulate_dq_weight, queue));
-  return detail::sum_partials(partials + runs.n, blocks.count, both, a.dk_weight, a.accumulate_dk_weight,
+  return detail::sum_partials(partials + layout.n, blocks.count, both, a.dk_weight, a.accumulate_dk_weight,
                               queue);
 }
 
@@ -281,7 +284,7 @@ Status linear_backward_bias(Backend&, Stream& stream, const LinearBackwardBiasAr
   auto* partials = reinterpret_cast<float*>(a.workspace.data);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   if (rows > 0)
-    STRATA_TRY(launch_stored(a.dy.dtype, [&]<class T>(std::type_identity<T>) {
+    STRATA_TRY(dispatch_launch(a.dy.dtype, [&]<class T>(std::type_identity<T>) {
       bias_columns<<<columns_by_blocks(n, blocks), kThreads, 0, queue>>>(a.dy.as<T>(), partials, rows,
                                                                          blocks.rows, n);
     }));

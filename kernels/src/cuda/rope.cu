@@ -5,17 +5,17 @@
 namespace strata::kernels::cuda {
 namespace {
 
-using detail::blocks_of;
+using detail::dispatch_launch;
 using detail::kThreads;
-using detail::launch_stored;
+using detail::num_blocks;
 using detail::thread_index;
 
 __global__ void __launch_bounds__(kThreads)
-    places(const std::int32_t* starts, std::int32_t* positions, std::int64_t seq, std::int64_t n) {
+    fill_positions(const std::int32_t* starts, std::int32_t* positions, std::int64_t seq, std::int64_t n) {
   const std::int64_t t = thread_index();
   if (t >= n) return;
-  const auto place = static_cast<std::int32_t>(t % seq);
-  positions[t] = starts == nullptr ? place : place - starts[t];
+  const auto position = static_cast<std::int32_t>(t % seq);
+  positions[t] = starts == nullptr ? position : position - starts[t];
 }
 
 // Sines, cosines and powers are the device's in f64, rounded to f32.
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /// What a thread has to know of the rows it turns.
-struct Turn {
+struct RotateParams {
   std::int64_t width, heads, head_dim, pairs;
   bool interleaved, inverse, copies;
 };
@@ -46,8 +46,9 @@ struct Turn {
 // the row.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    turn(const T* x, const std::int32_t* positions, const float* table, T* y, Turn a, std::int64_t rows) {
-  const std::int64_t kept = a.head_dim - 2 * a.pairs, parts = a.pairs + kept;
+    rotate_rows(const T* x, const std::int32_t* positions, const float* table, T* y, RotateParams a,
+                std::int64_t rows) {
+  const std::int64_t passthrough = a.head_dim - 2 * a.pairs, parts = a.pairs + passthrough;
   const std::int64_t rest = a.width - a.heads * a.head_dim, of_row = a.heads * parts + rest;
   const std::int64_t i = thread_index();
   if (i >= rows * of_row) return;
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(kThreads)
   const float sine = cosines[a.pairs + part];
   const std::int64_t first = head + (a.interleaved ? 2 * part : part),
                      second = first + (a.interleaved ? 1 : a.pairs);
-  const auto pair = detail::turned(from[first], from[second], cosines[part], a.inverse ? -sine : sine);
+  const auto pair = detail::rotate(from[first], from[second], cosines[part], a.inverse ? -sine : sine);
   into[first] = pair.first;
   into[second] = pair.second;
 }
@@ -80,7 +81,7 @@ Status positions(Backend&, Stream& stream, const PositionsArgs& a) {
   const std::int64_t n = a.positions.n_elems();
   if (n == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  places<<<blocks_of(n, kThreads), kThreads, 0, queue>>>(
+  fill_positions<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(
       detail::is_present(a.doc_start) ? a.doc_start.as<std::int32_t>() : nullptr,
       a.positions.as<std::int32_t>(), a.seq, n);
   STRATA_CUDA_TRY(cudaGetLastError());
@@ -91,7 +92,7 @@ Status rope_table(Backend&, Stream& stream, const RopeTableArgs& a) {
   const std::int64_t n = detail::row_length(a.table) / 2, all = detail::row_count(a.table) * n;
   if (all == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  angles<<<blocks_of(all, kThreads), kThreads, 0, queue>>>(a.table.as<float>(), a.frequencies, n, all);
+  angles<<<num_blocks(all, kThreads), kThreads, 0, queue>>>(a.table.as<float>(), a.frequencies, n, all);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
@@ -102,10 +103,11 @@ Status rope(Backend&, Stream& stream, const RopeArgs& a) {
   const std::int64_t all = rows * (width - a.heads * pairs);
   if (all == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_stored(a.x.dtype, [&]<class T>(std::type_identity<T>) {
-    turn<<<blocks_of(all, kThreads), kThreads, 0, queue>>>(
+  return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    rotate_rows<<<num_blocks(all, kThreads), kThreads, 0, queue>>>(
         a.x.as<T>(), a.positions.as<std::int32_t>(), a.table.as<float>(), a.y.as<T>(),
-        Turn{width, a.heads, a.head_dim, pairs, a.interleaved, a.inverse, a.x.data != a.y.data}, rows);
+        RotateParams{width, a.heads, a.head_dim, pairs, a.interleaved, a.inverse, a.x.data != a.y.data},
+        rows);
   });
 }
 

@@ -8,7 +8,7 @@
 #include "cuda/lanes.h"
 
 /// What each device kernel does with one row, one column of a block of rows, or one element: the arithmetic
-/// of the host's bodies (stored_body.h), operation by operation, and so their bits. G is who brings the
+/// of the host's bodies (stored_body.h), operation by operation, and so their bits. Lanes is who brings the
 /// lanes.
 namespace strata::kernels::detail {
 
@@ -74,52 +74,53 @@ struct Pair {
   T first, second;
 };
 template <class T>
-STRATA_HD Pair<T> turned(T first, T second, float cosine, float sine) {
+STRATA_HD Pair<T> rotate(T first, T second, float cosine, float sine) {
   const float a = to_f32(first), b = to_f32(second);
   return {from_f32<T>(a * cosine - b * sine), from_f32<T>(b * cosine + a * sine)};
 }
 
 /// What a norm reads where something is added before it: each lane wrote what it reads again.
-template <class G, class T>
-STRATA_LANES_BODY const T* added_row(const G& g, const T* x, const T* added, T* sum, std::int64_t n) {
-  g.each(n, [&](std::int64_t i) { sum[i] = stored_add(x[i], added[i]); });
+template <class Lanes, class T>
+STRATA_DEVICE_INLINE const T* fused_add_row(const Lanes& lanes, const T* x, const T* added, T* sum,
+                                            std::int64_t n) {
+  lanes.for_each(n, [&](std::int64_t i) { sum[i] = stored_add(x[i], added[i]); });
   return sum;
 }
 
 // --- layer norm
 
-template <class G, class T>
-STRATA_LANES_BODY void layernorm_row(const G& g, const T* x, const T* weight, const T* bias, T* y,
-                                     float* mean, float* rstd, float eps, std::int64_t n) {
+template <class Lanes, class T>
+STRATA_DEVICE_INLINE void layernorm_row(const Lanes& lanes, const T* x, const T* weight, const T* bias, T* y,
+                                        float* mean, float* rstd, float eps, std::int64_t n) {
   const auto count = static_cast<float>(n);
-  const float center = g.template sum<float>(n, [&](std::int64_t i) { return to_f32(x[i]); }) / count;
-  const float squares = g.template sum<float>(n, [&](std::int64_t i) {
+  const float center = lanes.template sum<float>(n, [&](std::int64_t i) { return to_f32(x[i]); }) / count;
+  const float squares = lanes.template sum<float>(n, [&](std::int64_t i) {
     const float d = to_f32(x[i]) - center;
     return d * d;
   });
   const float scale = 1.0f / cpuopt::sqrt_of(squares / count + eps);
-  if (g.leads()) {
+  if (lanes.is_leader()) {
     *mean = center;
     *rstd = scale;
   }
-  g.each(n, [&](std::int64_t i) {
+  lanes.for_each(n, [&](std::int64_t i) {
     const float normal = (to_f32(x[i]) - center) * scale;
     y[i] = from_f32<T>(normal * to_f32(weight[i]) + to_f32(bias[i]));
   });
 }
 
 /// dx alone, and `residual` with it unless that is null: the parameters' gradients are sums by column.
-template <class G, class T>
-STRATA_LANES_BODY void layernorm_row_backward(const G& g, const T* x, const T* weight, float center,
-                                              float scale, const T* dy, T* dx, const T* residual,
-                                              std::int64_t n) {
+template <class Lanes, class T>
+STRATA_DEVICE_INLINE void layernorm_row_backward(const Lanes& lanes, const T* x, const T* weight,
+                                                 float center, float scale, const T* dy, T* dx,
+                                                 const T* residual, std::int64_t n) {
   const auto count = static_cast<float>(n);
   const auto normal = [&](std::int64_t i) { return (to_f32(x[i]) - center) * scale; };
   const auto weighted = [&](std::int64_t i) { return to_f32(dy[i]) * to_f32(weight[i]); };
-  const float mean_g = g.template sum<float>(n, weighted) / count;
+  const float mean_g = lanes.template sum<float>(n, weighted) / count;
   const float mean_gx =
-      g.template sum<float>(n, [&](std::int64_t i) { return weighted(i) * normal(i); }) / count;
-  g.each(n, [&](std::int64_t i) {
+      lanes.template sum<float>(n, [&](std::int64_t i) { return weighted(i) * normal(i); }) / count;
+  lanes.for_each(n, [&](std::int64_t i) {
     const float back = scale * (weighted(i) - mean_g - normal(i) * mean_gx);
     dx[i] = from_f32<T>(residual != nullptr ? to_f32(residual[i]) + back : back);
   });
@@ -144,22 +145,25 @@ STRATA_HD WeightBias layernorm_column(const T* x, const float* mean, const float
 
 // --- RMSNorm, of rows and of heads
 
-template <class G, class T>
-STRATA_LANES_BODY void rmsnorm_row(const G& g, const T* x, const T* weight, T* y, float* rstd, float eps,
-                                   std::int64_t n, float offset = 0.0f) {
-  const float squares = g.template sum<float>(n, [&](std::int64_t i) { return to_f32(x[i]) * to_f32(x[i]); });
+template <class Lanes, class T>
+STRATA_DEVICE_INLINE void rmsnorm_row(const Lanes& lanes, const T* x, const T* weight, T* y, float* rstd,
+                                      float eps, std::int64_t n, float offset = 0.0f) {
+  const float squares =
+      lanes.template sum<float>(n, [&](std::int64_t i) { return to_f32(x[i]) * to_f32(x[i]); });
   const float scale = 1.0f / cpuopt::sqrt_of(squares / static_cast<float>(n) + eps);
-  if (g.leads()) *rstd = scale;
-  g.each(n, [&](std::int64_t i) { y[i] = from_f32<T>(to_f32(x[i]) * scale * (to_f32(weight[i]) + offset)); });
+  if (lanes.is_leader()) *rstd = scale;
+  lanes.for_each(
+      n, [&](std::int64_t i) { y[i] = from_f32<T>(to_f32(x[i]) * scale * (to_f32(weight[i]) + offset)); });
 }
 
-template <class G, class T>
-STRATA_LANES_BODY void rmsnorm_row_backward(const G& g, const T* x, const T* weight, float scale, const T* dy,
-                                            T* dx, const T* residual, std::int64_t n, float offset = 0.0f) {
-  const float mean = g.template sum<float>(n, [&](std::int64_t i) {
+template <class Lanes, class T>
+STRATA_DEVICE_INLINE void rmsnorm_row_backward(const Lanes& lanes, const T* x, const T* weight, float scale,
+                                               const T* dy, T* dx, const T* residual, std::int64_t n,
+                                               float offset = 0.0f) {
+  const float mean = lanes.template sum<float>(n, [&](std::int64_t i) {
     return to_f32(dy[i]) * (to_f32(weight[i]) + offset) * (to_f32(x[i]) * scale);
   }) / static_cast<float>(n);
-  g.each(n, [&](std::int64_t i) {
+  lanes.for_each(n, [&](std::int64_t i) {
     const float normal = to_f32(x[i]) * scale;
     const float back = scale * (to_f32(dy[i]) * (to_f32(weight[i]) + offset) - normal * mean);
     dx[i] = from_f32<T>(residual != nullptr ? to_f32(residual[i]) + back : back);
@@ -195,20 +199,21 @@ STRATA_HD float bias_column(const T* dy, std::int64_t column, std::int64_t n, st
 inline constexpr float kLowestScore = -3.402823466e38f;
 inline constexpr std::int64_t kLseRun = 4096;  // elements whose exponentials are added in f32
 
-template <class G, class T>
-STRATA_LANES_BODY float most_of_row(const G& g, const T* x, std::int64_t n) {
-  return g.most(n, kLowestScore, [&](std::int64_t i) { return to_f32(x[i]); });
+template <class Lanes, class T>
+STRATA_DEVICE_INLINE float max_of_row(const Lanes& lanes, const T* x, std::int64_t n) {
+  return lanes.max(n, kLowestScore, [&](std::int64_t i) { return to_f32(x[i]); });
 }
 /// Of run `run` of a row: added in f64, in turn, by the caller.
-template <class G, class T>
-STRATA_LANES_BODY float exp_sum_of_run(const G& g, const T* x, float most, std::int64_t run, std::int64_t n) {
+template <class Lanes, class T>
+STRATA_DEVICE_INLINE float exp_sum_of_run(const Lanes& lanes, const T* x, float row_max, std::int64_t run,
+                                          std::int64_t n) {
   const std::int64_t at = run * kLseRun;
   const std::int64_t length = n - at < kLseRun ? n - at : kLseRun;
-  return g.template sum<float>(length,
-                               [&](std::int64_t i) { return cpuopt::exp_of(to_f32(x[at + i]) - most); });
+  return lanes.template sum<float>(
+      length, [&](std::int64_t i) { return cpuopt::exp_of(to_f32(x[at + i]) - row_max); });
 }
-STRATA_HD float lse_of(float most, double total) {
-  return static_cast<float>(static_cast<double>(most) + cpuopt::log_of(total));
+STRATA_HD float lse_of(float row_max, double total) {
+  return static_cast<float>(static_cast<double>(row_max) + cpuopt::log_of(total));
 }
 template <class T>
 STRATA_HD T loss_gradient(T logit, float lse, float scale, bool is_target) {
@@ -219,9 +224,9 @@ STRATA_HD T loss_gradient(T logit, float lse, float scale, bool is_target) {
 // --- sums in one order
 
 /// Of the exact squares of a leaf of the gradient norm (cpuopt/norm.h).
-template <class G, class T>
-STRATA_LANES_BODY double square_sum(const G& g, const T* x, std::int64_t n) {
-  return g.template sum<double>(n, [&](std::int64_t i) {
+template <class Lanes, class T>
+STRATA_DEVICE_INLINE double square_sum(const Lanes& lanes, const T* x, std::int64_t n) {
+  return lanes.template sum<double>(n, [&](std::int64_t i) {
     return static_cast<double>(to_f32(x[i])) * static_cast<double>(to_f32(x[i]));
   });
 }

@@ -30,13 +30,13 @@ Status encoder(decltype(&cuTensorMapEncodeTiled)& encode) {
 
 }  // namespace
 
-Status make_tensor_map(const BoxedMatrix& matrix, DType dtype, CUtensorMap& map) {
+Status make_tensor_map(const TmaTensor& matrix, DType dtype, CUtensorMap& map) {
   decltype(&cuTensorMapEncodeTiled) encode = nullptr;
   STRATA_TRY(encoder(encode));
   constexpr cuuint32_t kEveryElement[] = {1, 1, 1};
   const CUresult result =
       encode(&map, dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-             3, const_cast<void*>(matrix.at), matrix.sizes, matrix.strides, BoxedMatrix::kBox, kEveryElement,
+             3, const_cast<void*>(matrix.at), matrix.sizes, matrix.strides, TmaTensor::kBox, kEveryElement,
              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)

@@ -17,8 +17,8 @@ using cpuopt::Optimizer;
 using cpuopt::RoundingNoise;
 using cpuopt::UpdateBlock;
 using cpuopt::UpdateScalars;
-using detail::blocks_of;
 using detail::HalfWarp;
+using detail::num_blocks;
 
 constexpr int kThreads = static_cast<int>(kMomentBlock);
 
@@ -47,15 +47,15 @@ __device__ float load_moment(StateFormat format, const Moment& moment, std::int6
 }
 
 // The largest of the bits of this block's magnitudes; every thread of the block takes part.
-__device__ std::uint32_t most_bits(std::uint32_t bits) {
+__device__ std::uint32_t block_max_bits(std::uint32_t bits) {
   __shared__ std::uint32_t of_warp[kThreads / 32];
   bits = __reduce_max_sync(0xFFFFFFFFu, bits);
   __syncthreads();  // the one before has been read
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = bits;
   __syncthreads();
-  std::uint32_t most = 0;
-  for (const std::uint32_t other : of_warp) most = other > most ? other : most;
-  return most;
+  std::uint32_t max_bits = 0;
+  for (const std::uint32_t other : of_warp) max_bits = other > max_bits ? other : max_bits;
+  return max_bits;
 }
 
 // `inside`: the element is one of the tensor's.
@@ -64,7 +64,7 @@ __device__ void store_moment(StateFormat format, const Moment& moment, std::int6
                              const RoundingNoise& noise, std::uint32_t index) {
   const std::uint32_t random = cpuopt::moment_noise<kKind>(noise, index);
   if (format == StateFormat::int8) {
-    const float scale = cpuopt::moment_scale(most_bits(inside ? __float_as_uint(x) & 0x7FFFFFFFu : 0u));
+    const float scale = cpuopt::moment_scale(block_max_bits(inside ? __float_as_uint(x) & 0x7FFFFFFFu : 0u));
     if (!inside) return;
     if (threadIdx.x == 0) moment.scales[i / kMomentBlock] = scale;
     static_cast<std::uint8_t*>(moment.values)[i] =
@@ -78,7 +78,7 @@ __device__ void store_moment(StateFormat format, const Moment& moment, std::int6
 
 template <class Rule, MasterLayout kLayout>
 __global__ void __launch_bounds__(kThreads)
-    elements(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, RoundingNoise noise) {
+    update_elements(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, RoundingNoise noise) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const bool inside = i < n;
   const auto index = b.index + static_cast<std::uint32_t>(i);
@@ -100,15 +100,15 @@ template <class Rule>
 Kernel by_layout(MasterLayout layout) {
   switch (layout) {
     case MasterLayout::f32:
-      return &elements<Rule, MasterLayout::f32>;
+      return &update_elements<Rule, MasterLayout::f32>;
     case MasterLayout::bf16_split:
-      return &elements<Rule, MasterLayout::bf16_split>;
+      return &update_elements<Rule, MasterLayout::bf16_split>;
     case MasterLayout::bf16_shadow:
-      return &elements<Rule, MasterLayout::bf16_shadow>;
+      return &update_elements<Rule, MasterLayout::bf16_shadow>;
     case MasterLayout::f16_shadow:
       break;
   }
-  return &elements<Rule, MasterLayout::f16_shadow>;
+  return &update_elements<Rule, MasterLayout::f16_shadow>;
 }
 Kernel kernel_of(const cpuopt::UpdateStep& step, MasterLayout layout) {
   switch (step.optimizer) {
@@ -132,9 +132,10 @@ Kernel kernel_of(const cpuopt::UpdateStep& step, MasterLayout layout) {
 
 // Sixteen lanes a leaf, as the host takes it.
 template <MasterLayout kLayout>
-__global__ void __launch_bounds__(kThreads, 1) partials(UpdateScalars<float> s, UpdateBlock b, std::int64_t n,
-                                                        double* of_masters, double* of_directions) {
-  const std::int64_t partial = detail::lanes_index(), first = partial * cpuopt::kNormPartialElems;
+__global__ void __launch_bounds__(kThreads, 1)
+    lamb_norm_partials(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, double* master_partials,
+                       double* direction_partials) {
+  const std::int64_t partial = detail::half_warp_index(), first = partial * cpuopt::kNormPartialElems;
   if (first >= n) return;
   const std::int64_t len = n - first < cpuopt::kNormPartialElems ? n - first : cpuopt::kNormPartialElems;
   const HalfWarp lanes;
@@ -147,14 +148,14 @@ __global__ void __launch_bounds__(kThreads, 1) partials(UpdateScalars<float> s, 
     return square(cpuopt::lamb_direction(master(i), load_moment<MomentKind::first>(b.states, b.m, first + i),
                                          load_moment<MomentKind::second>(b.states, b.v, first + i), s));
   });
-  if (!lanes.leads()) return;
-  of_masters[partial] = masters;
-  of_directions[partial] = directions;
+  if (!lanes.is_leader()) return;
+  master_partials[partial] = masters;
+  direction_partials[partial] = directions;
 }
 
 template <MasterLayout kLayout>
 __global__ void __launch_bounds__(kThreads)
-    apply(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, const float* trust) {
+    apply_lamb(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, const float* trust) {
   const std::int64_t i = detail::thread_index();
   if (i >= n) return;
   const float p = cpuopt::load_master_at<kLayout>(b.param, b.master, i);
@@ -182,8 +183,8 @@ Status launch_layout(MasterLayout layout, const Launch& launch) {
 
 Status update(Backend&, Stream& stream, const UpdateArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  kernel_of(a.step, a.block.layout)<<<blocks_of(a.n, kThreads), kThreads, 0, queue>>>(a.step.scalars, a.block,
-                                                                                      a.n, a.noise);
+  kernel_of(a.step, a.block.layout)<<<num_blocks(a.n, kThreads), kThreads, 0, queue>>>(a.step.scalars,
+                                                                                       a.block, a.n, a.noise);
   STRATA_CUDA_TRY(cudaGetLastError());
   return Status::ok();
 }
@@ -193,17 +194,18 @@ Status lamb_partials(Backend&, Stream& stream, const LambPartialsArgs& a) {
   const std::int64_t count = cpuopt::norm_partial_count(a.n);
   return launch_layout(
       a.block.layout, [&]<MasterLayout kLayout>(std::integral_constant<MasterLayout, kLayout>) {
-        partials<kLayout><<<blocks_of(count, kThreads / detail::kLanes), kThreads, 0, queue>>>(
+        lamb_norm_partials<kLayout><<<num_blocks(count, kThreads / detail::kLanes), kThreads, 0, queue>>>(
             a.step.scalars, a.block, a.n, a.master_partials, a.direction_partials);
       });
 }
 
 Status lamb_apply(Backend&, Stream& stream, const LambApplyArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
-  return launch_layout(a.block.layout, [&]<MasterLayout kLayout>(
-                                           std::integral_constant<MasterLayout, kLayout>) {
-    apply<kLayout><<<blocks_of(a.n, kThreads), kThreads, 0, queue>>>(a.step.scalars, a.block, a.n, a.trust);
-  });
+  return launch_layout(
+      a.block.layout, [&]<MasterLayout kLayout>(std::integral_constant<MasterLayout, kLayout>) {
+        apply_lamb<kLayout>
+            <<<num_blocks(a.n, kThreads), kThreads, 0, queue>>>(a.step.scalars, a.block, a.n, a.trust);
+      });
 }
 
 }  // namespace strata::kernels::cuda

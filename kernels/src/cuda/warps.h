@@ -9,20 +9,21 @@
 
 #include "cuda/mma.h"
 
-/// A block's warps, each with values in the registers of its lanes. Bodies are templates over a Crew, which
-/// brings the warps: BlockWarps is a block of the device, WarpsInTurn the same on the host as tests run it,
-/// one warp after the other. There a warp's instructions are made by the books: where the PTX ISA says that
-/// an element lies in a lane's register is written once (mma.h), and what comes out shows whether it was
-/// minded.
+/// A block's warps, each with values in the registers of its lanes. Bodies are templates over a ThreadBlock,
+/// which brings the warps: BlockWarps is a block of the device, EmulatedWarps the same on the host as tests
+/// run it, one warp after the other. There a warp's instructions are made by the books: where the PTX ISA
+/// says that an element lies in a lane's register is written once (mma.h), and what comes out shows whether
+/// it was minded.
 ///
-/// A value of each lane is an `Of<V>`, in which at(value, lane) is that lane's; on the device it is the
-/// thread's own. What all lanes of a warp do together (mma, load, quads) takes functions of the lane.
+/// A value of each lane is a `PerLane<V>`, in which at(value, lane) is that lane's; on the device it is the
+/// thread's own. What all lanes of a warp do together (mma, ldmatrix_x4, quad_reduce) takes functions of the
+/// lane.
 
 namespace strata::kernels::detail {
 
 /// f(i, j, ...) for i < kFirst, j < ..., without a loop: what is indexed by them stays in registers.
 template <int kFirst, int... kOthers, class F>
-STRATA_LANES_BODY void unrolled(const F& f) {
+STRATA_DEVICE_INLINE void unrolled(const F& f) {
 #ifdef __CUDACC__
 #pragma unroll
 #endif
@@ -36,7 +37,7 @@ STRATA_LANES_BODY void unrolled(const F& f) {
 /// Rows of a head in shared memory, 16 bytes further apart than they are long: then the same eight columns of
 /// eight rows lie in all banks, for heads of 64, 96 and 128 values.
 template <class T, int kHead>
-struct HeadRows {
+struct PaddedRows {
   static constexpr int kLength = kHead, kStride = kHead + 8;
   T* at;
   STRATA_HD T* row(int i) const { return at + i * kStride; }
@@ -45,7 +46,7 @@ struct HeadRows {
 };
 
 /// The same number, which the compiler does not know to be: what follows from it is computed anew.
-STRATA_LANES_BODY std::int64_t opaque(std::int64_t x) {
+STRATA_DEVICE_INLINE std::int64_t opaque(std::int64_t x) {
 #ifdef __CUDACC__
   asm volatile("" : "+l"(x));
 #endif
@@ -54,15 +55,15 @@ STRATA_LANES_BODY std::int64_t opaque(std::int64_t x) {
 
 /// Two neighbours, stored at once.
 template <class T>
-STRATA_LANES_BODY void store_pair(T* to, float low, float high) {
+STRATA_DEVICE_INLINE void store_pair(T* to, float low, float high) {
   struct alignas(4) Two {
-    T of[2];
+    T values[2];
   };
   *reinterpret_cast<Two*>(to) = {{from_f32<T>(low), from_f32<T>(high)}};
 }
 
 /// 2 to the x; of the device by its own instruction, to 2 units of the last place.
-STRATA_LANES_BODY float exp2_of(float x) {
+STRATA_DEVICE_INLINE float exp2_approx(float x) {
 #ifdef __CUDACC__
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -75,7 +76,7 @@ STRATA_LANES_BODY float exp2_of(float x) {
 #ifdef __CUDACC__
 struct DeviceWarp {
   template <class V>
-  using Of = V;
+  using PerLane = V;
   template <class V>
   static __device__ __forceinline__ V& at(V& value, int) {
     return value;
@@ -84,7 +85,7 @@ struct DeviceWarp {
   int lane;
 
   template <class F>
-  __device__ __forceinline__ void each(const F& f) const {
+  __device__ __forceinline__ void for_each_lane(const F& f) const {
     f(lane);
   }
   template <class T, class C, class A, class B>
@@ -92,17 +93,18 @@ struct DeviceWarp {
     detail::mma<T>(c(lane), a(lane), b(lane));
   }
   /// In shared memory, as an address of its own: what is added to it costs no register.
-  struct Place {
+  struct SharedAddress {
     unsigned at;
   };
   template <class Row>
-  __device__ __forceinline__ Place place(const Row& row_of) const {
+  __device__ __forceinline__ SharedAddress shared_address(const Row& row_of) const {
     return {static_cast<unsigned>(__cvta_generic_to_shared(row_of(lane)))};
   }
   template <bool kTransposed, class Into>
-  __device__ __forceinline__ void load(const Into& into, Place place, int offset) const {
+  __device__ __forceinline__ void ldmatrix_x4(const Into& into, SharedAddress shared_address,
+                                              int offset) const {
     unsigned* const r = into(lane);
-    const unsigned from = place.at + static_cast<unsigned>(offset) * 2;
+    const unsigned from = shared_address.at + static_cast<unsigned>(offset) * 2;
     if constexpr (kTransposed)
       asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                    : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -115,13 +117,13 @@ struct DeviceWarp {
                    : "memory");
   }
   template <class At, class Combine>
-  __device__ __forceinline__ void quads(const At& at, const Combine& combine) const {
+  __device__ __forceinline__ void quad_reduce(const At& at, const Combine& combine) const {
     float& x = at(lane);
     x = combine(x, __shfl_xor_sync(~0u, x, 1));
     x = combine(x, __shfl_xor_sync(~0u, x, 2));
   }
   template <class T>
-  static __device__ __forceinline__ unsigned pair(float low, float high) {
+  static __device__ __forceinline__ unsigned pack2(float low, float high) {
     unsigned both;
     if constexpr (std::is_same_v<T, bf16>)
       asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
@@ -140,47 +142,49 @@ struct BlockWarps {
 
   /// f(warp, its index, its part of the state).
   template <class V, class F>
-  __device__ __forceinline__ void each(V& state, const F& f) const {
+  __device__ __forceinline__ void for_each_warp(V& state, const F& f) const {
     const int thread = static_cast<int>(threadIdx.x);
     f(DeviceWarp{thread % 32}, thread / 32, state);
   }
   template <class F>
-  __device__ __forceinline__ void threads(const F& f) const {
+  __device__ __forceinline__ void for_each_thread(const F& f) const {
     f(static_cast<int>(threadIdx.x));
   }
   /// 16 bytes, or zeros, on their way to shared memory.
-  static __device__ __forceinline__ void copy(void* to, const void* from, bool there) {
-    const int bytes = there ? 16 : 0;  // what is not read is zero
+  static __device__ __forceinline__ void cp_async(void* to, const void* from, bool valid) {
+    const int bytes = valid ? 16 : 0;  // what is not read is zero
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                      static_cast<unsigned>(__cvta_generic_to_shared(to))),
                  "l"(from), "r"(bytes)
                  : "memory");
   }
   /// Copies since the last of these are one group.
-  static __device__ __forceinline__ void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  static __device__ __forceinline__ void commit_group() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
   /// All groups but the newest kLeft have arrived, for all threads, which are all here.
   template <int kLeft>
-  static __device__ __forceinline__ void await() {
+  static __device__ __forceinline__ void wait_group() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
     __syncthreads();
   }
-  static __device__ __forceinline__ void meet() { __syncthreads(); }
+  static __device__ __forceinline__ void sync() { __syncthreads(); }
 };
 #endif
 
 /// A warp of the host.
-struct HostWarp {
+struct EmulatedWarp {
   template <class V>
-  struct Of {
-    V of[32];
+  struct PerLane {
+    V values[32];
   };
   template <class V>
-  static V& at(Of<V>& value, int lane) {
-    return value.of[lane];
+  static V& at(PerLane<V>& value, int lane) {
+    return value.values[lane];
   }
 
   template <class F>
-  void each(const F& f) const {
+  void for_each_lane(const F& f) const {
     for (int lane = 0; lane < 32; ++lane) f(lane);
   }
   /// c += a b.
@@ -194,17 +198,17 @@ struct HostWarp {
     float left[16][16], right[16][8];
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 8; ++i) {
-        const MmaPlace at = place_in_a(lane, i);
+        const FragmentCoord at = fragment_coord_a(lane, i);
         left[at.row][at.column] = half(a(lane)[i / 2], i % 2);
       }
       for (int i = 0; i < 4; ++i) {
-        const MmaPlace at = place_in_b(lane, i);
+        const FragmentCoord at = fragment_coord_b(lane, i);
         right[at.row][at.column] = half(b(lane)[i / 2], i % 2);
       }
     }
     for (int lane = 0; lane < 32; ++lane)
       for (int i = 0; i < 4; ++i) {
-        const MmaPlace at = place_in_c(lane, i);
+        const FragmentCoord at = fragment_coord_c(lane, i);
         float sum = c(lane)[i];
         for (int k = 0; k < 16; ++k) sum = sum + left[at.row][k] * right[k][at.column];
         c(lane)[i] = sum;
@@ -212,24 +216,24 @@ struct HostWarp {
   }
   /// Where a row of each lane is.
   template <class T>
-  struct Place {
-    const T* of[32];
+  struct SharedAddress {
+    const T* values[32];
   };
   template <class Row>
-  auto place(const Row& row_of) const {
-    Place<std::remove_pointer_t<decltype(row_of(0))>> place;
-    for (int lane = 0; lane < 32; ++lane) place.of[lane] = row_of(lane);
-    return place;
+  auto shared_address(const Row& row_of) const {
+    SharedAddress<std::remove_pointer_t<decltype(row_of(0))>> shared_address;
+    for (int lane = 0; lane < 32; ++lane) shared_address.values[lane] = row_of(lane);
+    return shared_address;
   }
   /// ldmatrix.x4: row r of matrix j is eight values `offset` past the place of lane 8 j + r; a lane gets the
   /// two of row lane / 4 at 2 (lane % 4), of columns the other way about if transposed.
   template <bool kTransposed, class Into, class T>
-  void load(const Into& into, const Place<T>& place, int offset) const {
+  void ldmatrix_x4(const Into& into, const SharedAddress<T>& shared_address, int offset) const {
     for (int lane = 0; lane < 32; ++lane)
       for (int j = 0; j < 4; ++j) {
         const int outer = lane / 4, inner = lane % 4 * 2;
         const auto element = [&](int row, int column) {
-          return unsigned{(place.of[8 * j + row] + offset)[column].bits};
+          return unsigned{(shared_address.values[8 * j + row] + offset)[column].bits};
         };
         const unsigned low = kTransposed ? element(inner, outer) : element(outer, inner);
         const unsigned high = kTransposed ? element(inner + 1, outer) : element(outer, inner + 1);
@@ -238,7 +242,7 @@ struct HostWarp {
   }
   /// In each lane what four neighbours' values combine to, the same in all four.
   template <class At, class Combine>
-  void quads(const At& at, const Combine& combine) const {
+  void quad_reduce(const At& at, const Combine& combine) const {
     for (const int apart : {1, 2}) {
       float others[32];
       for (int lane = 0; lane < 32; ++lane) others[lane] = at(lane ^ apart);
@@ -247,28 +251,28 @@ struct HostWarp {
   }
   /// Two values rounded, in one register.
   template <class T>
-  static unsigned pair(float low, float high) {
+  static unsigned pack2(float low, float high) {
     return static_cast<unsigned>(from_f32<T>(low).bits) | static_cast<unsigned>(from_f32<T>(high).bits) << 16;
   }
 };
 
 /// Copies that are on their way on the host: memory is poisoned until their group is awaited.
-struct CopiesUnderway {
+struct PendingCopies {
   struct Copy {
     void* to;
     const void* from;
-    bool there;
+    bool valid;
   };
   std::deque<std::vector<Copy>> groups = std::deque<std::vector<Copy>>(1);  ///< the last is open
 
-  static CopiesUnderway& of_thread() {
-    static thread_local CopiesUnderway copies;
+  static PendingCopies& for_this_thread() {
+    static thread_local PendingCopies copies;
     return copies;
   }
-  void await(std::size_t left) {
+  void wait_group(std::size_t left) {
     for (; groups.size() > left + 1; groups.pop_front())
       for (const Copy& copy : groups.front()) {
-        if (copy.there)
+        if (copy.valid)
           std::memcpy(copy.to, copy.from, 16);
         else
           std::memset(copy.to, 0, 16);
@@ -276,87 +280,88 @@ struct CopiesUnderway {
   }
 };
 
-/// The last one first, if `kBackwards`: what comes out may not hang on the turns.
-template <int kWarps, bool kBackwards = false>
-struct WarpsInTurn {
+/// The last one first, if `kReversed`: what comes out may not hang on the turns.
+template <int kWarps, bool kReversed = false>
+struct EmulatedWarps {
   static constexpr int kThreads = kWarps * 32;
   template <class V>
   struct State {
-    std::vector<HostWarp::Of<V>> of = std::vector<HostWarp::Of<V>>(kWarps);
+    std::vector<EmulatedWarp::PerLane<V>> values = std::vector<EmulatedWarp::PerLane<V>>(kWarps);
   };
 
   template <class V, class F>
-  void each(State<V>& state, const F& f) const {
+  void for_each_warp(State<V>& state, const F& f) const {
     for (int i = 0; i < kWarps; ++i) {
-      const int warp = kBackwards ? kWarps - 1 - i : i;
-      f(HostWarp(), warp, state.of[static_cast<std::size_t>(warp)]);
+      const int warp = kReversed ? kWarps - 1 - i : i;
+      f(EmulatedWarp(), warp, state.values[static_cast<std::size_t>(warp)]);
     }
   }
   template <class F>
-  void threads(const F& f) const {
-    for (int i = 0; i < kThreads; ++i) f(kBackwards ? kThreads - 1 - i : i);
+  void for_each_thread(const F& f) const {
+    for (int i = 0; i < kThreads; ++i) f(kReversed ? kThreads - 1 - i : i);
   }
-  static void copy(void* to, const void* from, bool there) {
+  static void cp_async(void* to, const void* from, bool valid) {
     std::memset(to, 0xFF, 16);
-    CopiesUnderway::of_thread().groups.back().push_back({to, from, there});
+    PendingCopies::for_this_thread().groups.back().push_back({to, from, valid});
   }
-  static void end_group() { CopiesUnderway::of_thread().groups.emplace_back(); }
+  static void commit_group() { PendingCopies::for_this_thread().groups.emplace_back(); }
   template <int kLeft>
-  static void await() {
-    CopiesUnderway::of_thread().await(kLeft);
+  static void wait_group() {
+    PendingCopies::for_this_thread().wait_group(kLeft);
   }
-  static void meet() {}
+  static void sync() {}
 };
 
 /// Rows [first, first + kRows) of a head, on their way; zero past the sequence.
-template <int kRows, class Crew, class Rows, class T>
-STRATA_LANES_BODY void copy_rows(const Crew& crew, const Rows& to, const T* head, std::int64_t ld,
-                                 std::int64_t first, std::int64_t seq) {
-  constexpr int kPerRow = Rows::kLength / 8, kPieces = kRows * kPerRow / Crew::kThreads;
-  static_assert(kRows * kPerRow % Crew::kThreads == 0);
+template <int kRows, class ThreadBlock, class Rows, class T>
+STRATA_DEVICE_INLINE void cp_async_rows(const ThreadBlock& block, const Rows& to, const T* head,
+                                        std::int64_t ld, std::int64_t first, std::int64_t seq) {
+  constexpr int kPerRow = Rows::kLength / 8, kPieces = kRows * kPerRow / ThreadBlock::kThreads;
+  static_assert(kRows * kPerRow % ThreadBlock::kThreads == 0);
   const T* const from = head + first * ld;
-  const int there = static_cast<int>(seq - first < kRows ? seq - first : kRows), apart = static_cast<int>(ld);
-  crew.threads([&](int thread) {
+  const int valid = static_cast<int>(seq - first < kRows ? seq - first : kRows), apart = static_cast<int>(ld);
+  block.for_each_thread([&](int thread) {
   // Rolled up: places of many pieces at once would not be in registers.
 #ifdef __CUDACC__
 #pragma unroll 1
 #endif
     for (int piece = 0; piece < kPieces; ++piece) {
-      const int e = thread + piece * Crew::kThreads, i = e / kPerRow, c = e % kPerRow * 8;
-      Crew::copy(to.piece(i, c), from + (i < there ? i * apart : 0) + c, i < there);
+      const int e = thread + piece * ThreadBlock::kThreads, i = e / kPerRow, c = e % kPerRow * 8;
+      ThreadBlock::cp_async(to.piece(i, c), from + (i < valid ? i * apart : 0) + c, i < valid);
     }
   });
 }
 
 /// Of a lane, for a block of 16 rows of A, or 16 columns of B.
-struct Words {
-  unsigned of[4];
+struct Fragment {
+  unsigned values[4];
 };
 
 /// acc(lane, m, n) (four sums of rows 16 m and columns 8 n on) = a[row + ...] . b[...], over whole rows.
 template <int kM, int kN, class Warp, class T, int kLength, class Acc>
-STRATA_LANES_BODY void multiply_rows(const Warp& warp, const HeadRows<T, kLength>& a, int row,
-                                     const HeadRows<T, kLength>& b, const Acc& acc) {
-  warp.each([&](int lane) { unrolled<kM, kN, 4>([&](int m, int n, int i) { acc(lane, m, n)[i] = 0.0f; }); });
-  constexpr int kBlock = 16 * HeadRows<T, kLength>::kStride;  // of rows
+STRATA_DEVICE_INLINE void gemm_ss(const Warp& warp, const PaddedRows<T, kLength>& a, int row,
+                                  const PaddedRows<T, kLength>& b, const Acc& acc) {
+  warp.for_each_lane(
+      [&](int lane) { unrolled<kM, kN, 4>([&](int m, int n, int i) { acc(lane, m, n)[i] = 0.0f; }); });
+  constexpr int kBlock = 16 * PaddedRows<T, kLength>::kStride;  // of rows
   const auto lefts =
-      warp.place([&](int lane) { return a.row(row + lane % 8 + lane / 8 % 2 * 8) + lane / 16 * 8; });
+      warp.shared_address([&](int lane) { return a.row(row + lane % 8 + lane / 8 % 2 * 8) + lane / 16 * 8; });
   const auto rights =
-      warp.place([&](int lane) { return b.row(lane % 8 + lane / 16 * 8) + lane / 8 % 2 * 8; });
+      warp.shared_address([&](int lane) { return b.row(lane % 8 + lane / 16 * 8) + lane / 8 % 2 * 8; });
   unrolled<kLength / 16>([&](int k) {
-    typename Warp::template Of<Words> left[kM];
+    typename Warp::template PerLane<Fragment> left[kM];
     unrolled<kM>([&](int m) {
-      warp.template load<false>([&](int lane) { return Warp::at(left[m], lane).of; }, lefts,
-                                m * kBlock + k * 16);
+      warp.template ldmatrix_x4<false>([&](int lane) { return Warp::at(left[m], lane).values; }, lefts,
+                                       m * kBlock + k * 16);
     });
     unrolled<kN / 2>([&](int two) {
-      typename Warp::template Of<Words> right;
-      warp.template load<false>([&](int lane) { return Warp::at(right, lane).of; }, rights,
-                                two * kBlock + k * 16);
+      typename Warp::template PerLane<Fragment> right;
+      warp.template ldmatrix_x4<false>([&](int lane) { return Warp::at(right, lane).values; }, rights,
+                                       two * kBlock + k * 16);
       unrolled<kM, 2>([&](int m, int half) {
         warp.template mma<T>([&](int lane) { return acc(lane, m, 2 * two + half); },
-                             [&](int lane) { return Warp::at(left[m], lane).of; },
-                             [&](int lane) { return Warp::at(right, lane).of + 2 * half; });
+                             [&](int lane) { return Warp::at(left[m], lane).values; },
+                             [&](int lane) { return Warp::at(right, lane).values + 2 * half; });
       });
     });
   });
@@ -365,27 +370,27 @@ STRATA_LANES_BODY void multiply_rows(const Warp& warp, const HeadRows<T, kLength
 /// acc(lane, m, n) += weights[..., j] b[j], over the rows j < 16 kBlocks of b: weights(lane, m, n) is laid
 /// out as sums are, and rounded to T.
 template <int kM, int kBlocks, class Warp, class T, int kLength, class Weights, class Acc>
-STRATA_LANES_BODY void add_weighted_rows(const Warp& warp, const Weights& weights,
-                                         const HeadRows<T, kLength>& b, const Acc& acc) {
-  constexpr int kBlock = 16 * HeadRows<T, kLength>::kStride;
+STRATA_DEVICE_INLINE void gemm_rs(const Warp& warp, const Weights& weights, const PaddedRows<T, kLength>& b,
+                                  const Acc& acc) {
+  constexpr int kBlock = 16 * PaddedRows<T, kLength>::kStride;
   const auto rights =
-      warp.place([&](int lane) { return b.row(lane % 8 + lane / 8 % 2 * 8) + lane / 16 * 8; });
+      warp.shared_address([&](int lane) { return b.row(lane % 8 + lane / 8 % 2 * 8) + lane / 16 * 8; });
   unrolled<kBlocks>([&](int block) {
-    typename Warp::template Of<Words> left[kM];
-    warp.each([&](int lane) {
+    typename Warp::template PerLane<Fragment> left[kM];
+    warp.for_each_lane([&](int lane) {
       unrolled<kM, 4>([&](int m, int i) {
         const float* const two = weights(lane, m, 2 * block + i / 2) + i % 2 * 2;
-        Warp::at(left[m], lane).of[i] = Warp::template pair<T>(two[0], two[1]);
+        Warp::at(left[m], lane).values[i] = Warp::template pack2<T>(two[0], two[1]);
       });
     });
     unrolled<kLength / 16>([&](int two) {
-      typename Warp::template Of<Words> right;
-      warp.template load<true>([&](int lane) { return Warp::at(right, lane).of; }, rights,
-                               block * kBlock + two * 16);
+      typename Warp::template PerLane<Fragment> right;
+      warp.template ldmatrix_x4<true>([&](int lane) { return Warp::at(right, lane).values; }, rights,
+                                      block * kBlock + two * 16);
       unrolled<kM, 2>([&](int m, int half) {
         warp.template mma<T>([&](int lane) { return acc(lane, m, 2 * two + half); },
-                             [&](int lane) { return Warp::at(left[m], lane).of; },
-                             [&](int lane) { return Warp::at(right, lane).of + 2 * half; });
+                             [&](int lane) { return Warp::at(left[m], lane).values; },
+                             [&](int lane) { return Warp::at(right, lane).values + 2 * half; });
       });
     });
   });

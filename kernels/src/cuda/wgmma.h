@@ -21,60 +21,65 @@ struct SwizzledRows {
 };
 
 template <class T>
-STRATA_LANES_BODY Operand operand(const T* at, int panels_apart, int rows_apart) {
+STRATA_DEVICE_INLINE MatrixDescriptor make_descriptor(const T* at, int leading_byte_offset,
+                                                      int stride_byte_offset) {
 #ifdef __CUDACC__
-  return {operand_bits(static_cast<std::uint32_t>(__cvta_generic_to_shared(at)), panels_apart, rows_apart),
+  return {descriptor_bits(static_cast<std::uint32_t>(__cvta_generic_to_shared(at)), leading_byte_offset,
+                          stride_byte_offset),
           nullptr};
 #else
   const auto address = reinterpret_cast<std::uintptr_t>(at);
-  return {operand_bits(static_cast<std::uint32_t>(address % Operand::kWindow), panels_apart, rows_apart),
-          reinterpret_cast<const std::byte*>(address - address % Operand::kWindow)};
+  return {descriptor_bits(static_cast<std::uint32_t>(address % MatrixDescriptor::kWindow),
+                          leading_byte_offset, stride_byte_offset),
+          reinterpret_cast<const std::byte*>(address - address % MatrixDescriptor::kWindow)};
 #endif
 }
 
 /// Columns [16 k, 16 k + 16) of rows from `row` on, which are sides of the product.
 template <class T, int kLength, int kRows>
-STRATA_LANES_BODY Operand columns_of(const SwizzledRows<T, kLength, kRows>& rows, int row, int k) {
+STRATA_DEVICE_INLINE MatrixDescriptor k_major_operand(const SwizzledRows<T, kLength, kRows>& rows, int row,
+                                                      int k) {
   // A panel has four times 16 columns; what is swizzled is the whole address, so that it may begin within.
-  return operand(rows.at + (k / 4 * kRows + row) * 64 + k % 4 * 16, 16, 1024);
+  return make_descriptor(rows.at + (k / 4 * kRows + row) * 64 + k % 4 * 16, 16, 1024);
 }
 /// Rows [16 k, 16 k + 16), whose columns are sides of the product.
 template <class T, int kLength, int kRows>
-STRATA_LANES_BODY Operand rows_of(const SwizzledRows<T, kLength, kRows>& rows, int k) {
-  return operand(rows.at + k * 16 * 64, kRows * 128, 1024);
+STRATA_DEVICE_INLINE MatrixDescriptor mn_major_operand(const SwizzledRows<T, kLength, kRows>& rows, int k) {
+  return make_descriptor(rows.at + k * 16 * 64, kRows * 128, 1024);
 }
 
 #ifdef __CUDACC__
-/// From here to `end_products` a lane's sums are where instructions on their way find them, and nobody else
-/// touches them.
+/// From here to `warpgroup_commit_and_wait` a lane's sums are where instructions on their way find them, and
+/// nobody else touches them.
 template <int kColumns, class Sums>
-__device__ __forceinline__ void hold(const DeviceWarp& warp, const Sums& sums) {
+__device__ __forceinline__ void fence_accumulators(const DeviceWarp& warp, const Sums& sums) {
   unrolled<kColumns / 8, 4>([&](int n, int i) { asm volatile("" : "+f"(sums(warp.lane, n)[i])::"memory"); });
 }
 template <int kColumns, class Sums>
-__device__ __forceinline__ void begin_products(const DeviceWarp& warp, const Sums& sums) {
-  hold<kColumns>(warp, sums);
+__device__ __forceinline__ void warpgroup_arrive(const DeviceWarp& warp, const Sums& sums) {
+  fence_accumulators<kColumns>(warp, sums);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 template <int kColumns, class Sums>
-__device__ __forceinline__ void end_products(const DeviceWarp& warp, const Sums& sums) {
+__device__ __forceinline__ void warpgroup_commit_and_wait(const DeviceWarp& warp, const Sums& sums) {
   asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
-  hold<kColumns>(warp, sums);
+  fence_accumulators<kColumns>(warp, sums);
 }
 /// Words are made before, too.
-__device__ __forceinline__ void hold_words(const DeviceWarp&, Words& words) {
-  unrolled<4>([&](int i) { asm volatile("" : "+r"(words.of[i])::"memory"); });
+__device__ __forceinline__ void fence_fragment(const DeviceWarp&, Fragment& fragment) {
+  unrolled<4>([&](int i) { asm volatile("" : "+r"(fragment.values[i])::"memory"); });
 }
 /// `part` says which 16 of the 64 rows are the warp's, which the device knows itself.
 template <class T, int kColumns, class Sums>
-__device__ __forceinline__ void product(const DeviceWarp& warp, int /*part*/, const Sums& sums,
-                                        const Operand& left, const Operand& right, bool adds_up) {
-  wgmma<T, kColumns, false>([&](int n) { return sums(warp.lane, n); }, left, right, adds_up);
+__device__ __forceinline__ void wgmma_ss(const DeviceWarp& warp, int /*part*/, const Sums& sums,
+                                         const MatrixDescriptor& left, const MatrixDescriptor& right,
+                                         bool accumulate) {
+  wgmma<T, kColumns, false>([&](int n) { return sums(warp.lane, n); }, left, right, accumulate);
 }
 /// sums += of rows of the right operand.
 template <class T, int kColumns, class Sums>
-__device__ __forceinline__ void product_of_words(const DeviceWarp& warp, const Sums& sums, const Words& left,
-                                                 const Operand& right) {
+__device__ __forceinline__ void wgmma_rs(const DeviceWarp& warp, const Sums& sums, const Fragment& left,
+                                         const MatrixDescriptor& right) {
   wgmma<T, kColumns, true>([&](int n) { return sums(warp.lane, n); }, left, right, true);
 }
 
@@ -83,96 +88,97 @@ __device__ __forceinline__ void product_of_words(const DeviceWarp& warp, const S
 /// Element k of side `side` (a row of the left operand, a column of the right): where the canonical layouts
 /// of 128-byte swizzling have it (PTX ISA, "Shared Memory Matrix Layout").
 template <class T, bool kTransposed>
-float element_of(const Operand& of, int side, int k) {
-  const auto field = [&](int from) { return static_cast<int>(of.bits >> from & 0x3FFF) << 4; };
-  const int panels_apart = field(16), rows_apart = field(32);
+float descriptor_element(const MatrixDescriptor& desc, int side, int k) {
+  const auto field = [&](int from) { return static_cast<int>(desc.bits >> from & 0x3FFF) << 4; };
+  const int leading_byte_offset = field(16), stride_byte_offset = field(32);
   int address = field(0);
   if (kTransposed)
-    address += side % 64 * 2 + side / 64 * panels_apart + k % 8 * 128 + k / 8 * rows_apart;
+    address += side % 64 * 2 + side / 64 * leading_byte_offset + k % 8 * 128 + k / 8 * stride_byte_offset;
   else
-    address += side % 8 * 128 + side / 8 * rows_apart + k * 2;
+    address += side % 8 * 128 + side / 8 * stride_byte_offset + k * 2;
   address ^= (address >> 7 & 7) << 4;
-  return to_f32(*reinterpret_cast<const T*>(of.window + address));
+  return to_f32(*reinterpret_cast<const T*>(desc.window + address));
 }
 
-inline void hold_words(const HostWarp&, HostWarp::Of<Words>&) {}
+inline void fence_fragment(const EmulatedWarp&, EmulatedWarp::PerLane<Fragment>&) {}
 template <int kColumns, class Sums>
-void begin_products(const HostWarp&, const Sums&) {}
+void warpgroup_arrive(const EmulatedWarp&, const Sums&) {}
 template <int kColumns, class Sums>
-void end_products(const HostWarp&, const Sums&) {}
+void warpgroup_commit_and_wait(const EmulatedWarp&, const Sums&) {}
 
 /// sums (+)= left right, where left(row, k) is of the warp's own 16 rows.
 template <class T, int kColumns, bool kTransposed, class Sums, class Left>
-void multiply_as_warp(const Sums& sums, const Left& left, const Operand& right, bool adds_up) {
+void emulate_wgmma(const Sums& sums, const Left& left, const MatrixDescriptor& right, bool accumulate) {
   float a[16][16], b[kColumns][16];
   for (int k = 0; k < 16; ++k) {
     for (int row = 0; row < 16; ++row) a[row][k] = left(row, k);
     for (int column = 0; column < kColumns; ++column)
-      b[column][k] = element_of<T, kTransposed>(right, column, k);
+      b[column][k] = descriptor_element<T, kTransposed>(right, column, k);
   }
   for (int lane = 0; lane < 32; ++lane)
     for (int n = 0; n < kColumns / 8; ++n)
       for (int i = 0; i < 4; ++i) {
-        const MmaPlace at = place_in_c(lane, i);
-        float sum = adds_up ? sums(lane, n)[i] : 0.0f;
+        const FragmentCoord at = fragment_coord_c(lane, i);
+        float sum = accumulate ? sums(lane, n)[i] : 0.0f;
         for (int k = 0; k < 16; ++k) sum = sum + a[at.row][k] * b[n * 8 + at.column][k];
         sums(lane, n)[i] = sum;
       }
 }
 template <class T, int kColumns, class Sums>
-void product(const HostWarp&, int part, const Sums& sums, const Operand& left, const Operand& right,
-             bool adds_up) {
-  multiply_as_warp<T, kColumns, false>(
-      sums, [&](int row, int k) { return element_of<T, false>(left, part * 16 + row, k); }, right, adds_up);
+void wgmma_ss(const EmulatedWarp&, int part, const Sums& sums, const MatrixDescriptor& left,
+              const MatrixDescriptor& right, bool accumulate) {
+  emulate_wgmma<T, kColumns, false>(
+      sums, [&](int row, int k) { return descriptor_element<T, false>(left, part * 16 + row, k); }, right,
+      accumulate);
 }
 template <class T, int kColumns, class Sums>
-void product_of_words(const HostWarp&, const Sums& sums, const HostWarp::Of<Words>& left,
-                      const Operand& right) {
+void wgmma_rs(const EmulatedWarp&, const Sums& sums, const EmulatedWarp::PerLane<Fragment>& left,
+              const MatrixDescriptor& right) {
   float a[16][16];
   for (int lane = 0; lane < 32; ++lane)
     for (int i = 0; i < 8; ++i) {
-      const MmaPlace at = place_in_a(lane, i);
+      const FragmentCoord at = fragment_coord_a(lane, i);
       T value;
-      value.bits = static_cast<std::uint16_t>(left.of[lane].of[i / 2] >> (16 * (i % 2)));
+      value.bits = static_cast<std::uint16_t>(left.values[lane].values[i / 2] >> (16 * (i % 2)));
       a[at.row][at.column] = to_f32(value);
     }
-  multiply_as_warp<T, kColumns, true>(
+  emulate_wgmma<T, kColumns, true>(
       sums, [&](int row, int k) { return a[row][k]; }, right, true);
 }
 #endif
 
 /// As with rows of warps: acc = a[row + ...] . b[...]. The group's four warps have rows 16 apart.
 template <int kM, int kN, class Warp, class T, int kLength, int kLeft, int kRight, class Acc>
-STRATA_LANES_BODY void multiply_rows(const Warp& warp, const SwizzledRows<T, kLength, kLeft>& a, int row,
-                                     const SwizzledRows<T, kLength, kRight>& b, const Acc& acc) {
+STRATA_DEVICE_INLINE void gemm_ss(const Warp& warp, const SwizzledRows<T, kLength, kLeft>& a, int row,
+                                  const SwizzledRows<T, kLength, kRight>& b, const Acc& acc) {
   static_assert(kM == 1 && kRight == 8 * kN);
   const auto sums = [&](int lane, int n) { return acc(lane, 0, n); };
-  begin_products<kRight>(warp, sums);
+  warpgroup_arrive<kRight>(warp, sums);
   unrolled<kLength / 16>([&](int k) {
-    product<T, kRight>(warp, row % 64 / 16, sums, columns_of(a, row / 64 * 64, k), columns_of(b, 0, k),
-                       k > 0);
+    wgmma_ss<T, kRight>(warp, row % 64 / 16, sums, k_major_operand(a, row / 64 * 64, k),
+                        k_major_operand(b, 0, k), k > 0);
   });
-  end_products<kRight>(warp, sums);
+  warpgroup_commit_and_wait<kRight>(warp, sums);
 }
 
 /// acc += weights[..., j] b[j].
 template <int kM, int kBlocks, class Warp, class T, int kLength, int kRight, class Weights, class Acc>
-STRATA_LANES_BODY void add_weighted_rows(const Warp& warp, const Weights& weights,
-                                         const SwizzledRows<T, kLength, kRight>& b, const Acc& acc) {
+STRATA_DEVICE_INLINE void gemm_rs(const Warp& warp, const Weights& weights,
+                                  const SwizzledRows<T, kLength, kRight>& b, const Acc& acc) {
   static_assert(kM == 1 && kRight == 16 * kBlocks);
   const auto sums = [&](int lane, int n) { return acc(lane, 0, n); };
-  typename Warp::template Of<Words> left[kBlocks];
-  warp.each([&](int lane) {
+  typename Warp::template PerLane<Fragment> left[kBlocks];
+  warp.for_each_lane([&](int lane) {
     unrolled<kBlocks, 4>([&](int block, int i) {
       const float* const two = weights(lane, 0, 2 * block + i / 2) + i % 2 * 2;
-      Warp::at(left[block], lane).of[i] = Warp::template pair<T>(two[0], two[1]);
+      Warp::at(left[block], lane).values[i] = Warp::template pack2<T>(two[0], two[1]);
     });
   });
-  unrolled<kBlocks>([&](int block) { hold_words(warp, left[block]); });
-  begin_products<kLength>(warp, sums);
+  unrolled<kBlocks>([&](int block) { fence_fragment(warp, left[block]); });
+  warpgroup_arrive<kLength>(warp, sums);
   unrolled<kBlocks>(
-      [&](int block) { product_of_words<T, kLength>(warp, sums, left[block], rows_of(b, block)); });
-  end_products<kLength>(warp, sums);
+      [&](int block) { wgmma_rs<T, kLength>(warp, sums, left[block], mn_major_operand(b, block)); });
+  warpgroup_commit_and_wait<kLength>(warp, sums);
 }
 
 }  // namespace strata::kernels::detail

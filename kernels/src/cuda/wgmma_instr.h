@@ -11,16 +11,18 @@ namespace strata::kernels::detail {
 
 /// What wgmma is told of an operand (PTX ISA, "Matrix Descriptor Format"), with 128-byte swizzling. On the
 /// host also the 256 KiB it lies in, which an address of 18 bits does not say.
-struct Operand {
+struct MatrixDescriptor {
   static constexpr std::uint32_t kWindow = 1u << 18;
   std::uint64_t bits;
   const std::byte* window;
 };
 /// Bytes from one panel of columns to the next, and from eight rows to the next eight.
-STRATA_HD constexpr std::uint64_t operand_bits(std::uint32_t address, int panels_apart, int rows_apart) {
+STRATA_HD constexpr std::uint64_t descriptor_bits(std::uint32_t address, int leading_byte_offset,
+                                                  int stride_byte_offset) {
   constexpr std::uint64_t kSwizzle128 = 1;
-  return (address % Operand::kWindow >> 4) | static_cast<std::uint64_t>(panels_apart >> 4) << 16 |
-         static_cast<std::uint64_t>(rows_apart >> 4) << 32 | kSwizzle128 << 62;
+  return (address % MatrixDescriptor::kWindow >> 4) |
+         static_cast<std::uint64_t>(leading_byte_offset >> 4) << 16 |
+         static_cast<std::uint64_t>(stride_byte_offset >> 4) << 32 | kSwizzle128 << 62;
 }
 
 #ifdef __CUDACC__
@@ -39,54 +41,51 @@ STRATA_HD constexpr std::uint64_t operand_bits(std::uint32_t address, int panels
   "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define STRATA_WGMMA(n, type) "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " "
 // The left operand in shared memory; operands come after the sums.
-#define STRATA_WGMMA_SHARED(n, type, names, list, a, b, adds, transposed)                                 \
+#define STRATA_WGMMA_SS(n, type, names, list, a, b, adds, transposed)                                     \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " adds                                                   \
                ", 0;\n" STRATA_WGMMA(n, type) "{" names "}, " a ", " b ", p, 1, 1, 0, " transposed ";\n}" \
                : list                                                                                     \
-               : "l"(left.bits), "l"(right.bits), "r"(adds_up ? 1 : 0), "n"(kTransposed ? 1 : 0))
+               : "l"(left.bits), "l"(right.bits), "r"(accumulate ? 1 : 0), "n"(kTransposed ? 1 : 0))
 // In registers.
-#define STRATA_WGMMA_WORDS(n, type, names, list, a, b, adds, transposed)                                 \
+#define STRATA_WGMMA_RS(n, type, names, list, a, b, adds, transposed)                                    \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " adds                                                  \
                ", 0;\n" STRATA_WGMMA(n, type) "{" names "}, {" a "}, " b ", p, 1, 1, " transposed ";\n}" \
                : list                                                                                    \
-               : "r"(left.of[0]), "r"(left.of[1]), "r"(left.of[2]), "r"(left.of[3]), "l"(right.bits),    \
-                 "r"(adds_up ? 1 : 0), "n"(kTransposed ? 1 : 0))
+               : "r"(left.values[0]), "r"(left.values[1]), "r"(left.values[2]), "r"(left.values[3]),     \
+                 "l"(right.bits), "r"(accumulate ? 1 : 0), "n"(kTransposed ? 1 : 0))
 
 /// sums (+)= left right, on its way: sums(n) are four of columns 8 n on. Waits for nothing.
 template <class T, int kColumns, bool kTransposed, class Sums>
-__device__ __forceinline__ void wgmma(const Sums& sums, const Operand& left, const Operand& right,
-                                      bool adds_up) {
+__device__ __forceinline__ void wgmma(const Sums& sums, const MatrixDescriptor& left,
+                                      const MatrixDescriptor& right, bool accumulate) {
   static_assert(kColumns == 64 || kColumns == 128);
   constexpr bool kIsBf16 = std::is_same_v<T, bf16>;
   if constexpr (kColumns == 64 && kIsBf16)
-    STRATA_WGMMA_SHARED("64", "bf16", STRATA_NAMES_32, STRATA_SUMS_8, "%32", "%33", "%34", "%35");
+    STRATA_WGMMA_SS("64", "bf16", STRATA_NAMES_32, STRATA_SUMS_8, "%32", "%33", "%34", "%35");
   else if constexpr (kColumns == 64)
-    STRATA_WGMMA_SHARED("64", "f16", STRATA_NAMES_32, STRATA_SUMS_8, "%32", "%33", "%34", "%35");
+    STRATA_WGMMA_SS("64", "f16", STRATA_NAMES_32, STRATA_SUMS_8, "%32", "%33", "%34", "%35");
   else if constexpr (kIsBf16)
-    STRATA_WGMMA_SHARED("128", "bf16", STRATA_NAMES_64, STRATA_SUMS_16, "%64", "%65", "%66", "%67");
+    STRATA_WGMMA_SS("128", "bf16", STRATA_NAMES_64, STRATA_SUMS_16, "%64", "%65", "%66", "%67");
   else
-    STRATA_WGMMA_SHARED("128", "f16", STRATA_NAMES_64, STRATA_SUMS_16, "%64", "%65", "%66", "%67");
+    STRATA_WGMMA_SS("128", "f16", STRATA_NAMES_64, STRATA_SUMS_16, "%64", "%65", "%66", "%67");
 }
 template <class T, int kColumns, bool kTransposed, class Sums>
-__device__ __forceinline__ void wgmma(const Sums& sums, const Words& left, const Operand& right,
-                                      bool adds_up) {
+__device__ __forceinline__ void wgmma(const Sums& sums, const Fragment& left, const MatrixDescriptor& right,
+                                      bool accumulate) {
   static_assert(kColumns == 64 || kColumns == 128);
   constexpr bool kIsBf16 = std::is_same_v<T, bf16>;
   if constexpr (kColumns == 64 && kIsBf16)
-    STRATA_WGMMA_WORDS("64", "bf16", STRATA_NAMES_32, STRATA_SUMS_8, "%32, %33, %34, %35", "%36", "%37",
-                       "%38");
+    STRATA_WGMMA_RS("64", "bf16", STRATA_NAMES_32, STRATA_SUMS_8, "%32, %33, %34, %35", "%36", "%37", "%38");
   else if constexpr (kColumns == 64)
-    STRATA_WGMMA_WORDS("64", "f16", STRATA_NAMES_32, STRATA_SUMS_8, "%32, %33, %34, %35", "%36", "%37",
-                       "%38");
+    STRATA_WGMMA_RS("64", "f16", STRATA_NAMES_32, STRATA_SUMS_8, "%32, %33, %34, %35", "%36", "%37", "%38");
   else if constexpr (kIsBf16)
-    STRATA_WGMMA_WORDS("128", "bf16", STRATA_NAMES_64, STRATA_SUMS_16, "%64, %65, %66, %67", "%68", "%69",
-                       "%70");
+    STRATA_WGMMA_RS("128", "bf16", STRATA_NAMES_64, STRATA_SUMS_16, "%64, %65, %66, %67", "%68", "%69",
+                    "%70");
   else
-    STRATA_WGMMA_WORDS("128", "f16", STRATA_NAMES_64, STRATA_SUMS_16, "%64, %65, %66, %67", "%68", "%69",
-                       "%70");
+    STRATA_WGMMA_RS("128", "f16", STRATA_NAMES_64, STRATA_SUMS_16, "%64, %65, %66, %67", "%68", "%69", "%70");
 }
-#undef STRATA_WGMMA_WORDS
-#undef STRATA_WGMMA_SHARED
+#undef STRATA_WGMMA_RS
+#undef STRATA_WGMMA_SS
 #undef STRATA_WGMMA
 #undef STRATA_NAMES_64
 #undef STRATA_NAMES_32

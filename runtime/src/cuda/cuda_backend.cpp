@@ -22,34 +22,35 @@ constexpr std::chrono::milliseconds kStreamCheck{100};
 CudaBackend::~CudaBackend() {
   STRATA_ASSERT(memory_.live_buffers() == 0, "a backend is destroyed while ", memory_.live_buffers(),
                 " of its buffers live");
-  for (const std::unique_ptr<CudaQueue>& queue : queues_) {
-    if (queue == nullptr) break;
+  for (const std::unique_ptr<CudaStreamState>& stream_state : stream_states_) {
+    if (stream_state == nullptr) break;
     {
-      const MutexLock lock(queue->mutex);
-      STRATA_ASSERT(!queue->open, "a backend is destroyed while its stream ", queue->id, " lives");
+      const MutexLock lock(stream_state->mutex);
+      STRATA_ASSERT(!stream_state->open, "a backend is destroyed while its stream ", stream_state->id,
+                    " lives");
     }
-    for (const cudaEvent_t event : queue->events)
+    for (const cudaEvent_t event : stream_state->events)
       if (event != nullptr) (void)cudaEventDestroy(event);  // nobody is left to tell
-    if (queue->stream != nullptr) (void)cudaStreamDestroy(queue->stream);
+    if (stream_state->stream != nullptr) (void)cudaStreamDestroy(stream_state->stream);
   }
 }
 
-Status CudaBackend::failed(cudaError_t error, const char* call, int line) {
+Status CudaBackend::record_failure(cudaError_t error, const char* call, int line) {
   Status status = cuda_failure(error, call, __FILE__, line);
   if (!cuda_error_is_sticky(error)) return status;
-  const MutexLock lock(loss_mutex_);
-  if (loss_.is_ok()) loss_ = std::move(status).annotate(str("GPU ", device_, " is lost"));
+  const MutexLock lock(lost_mutex_);
+  if (lost_status_.is_ok()) lost_status_ = std::move(status).annotate(str("GPU ", device_, " is lost"));
   lost_.store(true);
-  return loss_;
+  return lost_status_;
 }
 
 Status CudaBackend::select_device() {
   STRATA_ASSERT(!in_host_call(), "work on a stream may not call the Backend");
   if (lost_.load()) {
-    const MutexLock lock(loss_mutex_);
-    return loss_;
+    const MutexLock lock(lost_mutex_);
+    return lost_status_;
   }
-  STRATA_CUDA_TRY_HERE(cudaSetDevice(device_));
+  STRATA_CUDA_BACKEND_TRY(cudaSetDevice(device_));
   return {};
 }
 
@@ -66,33 +67,34 @@ void CudaBackend::release(MemoryKind kind, BufferView view) noexcept {
   memory_.release(kind, view);
 }
 
-Status CudaBackend::init_queue(CudaQueue& queue) {
-  if (queue.stream == nullptr)
-    STRATA_CUDA_TRY_HERE(cudaStreamCreateWithFlags(&queue.stream, cudaStreamNonBlocking));
-  for (cudaEvent_t& event : queue.events) {
+Status CudaBackend::init_stream_state(CudaStreamState& stream_state) {
+  if (stream_state.stream == nullptr)
+    STRATA_CUDA_BACKEND_TRY(cudaStreamCreateWithFlags(&stream_state.stream, cudaStreamNonBlocking));
+  for (cudaEvent_t& event : stream_state.events) {
     if (event != nullptr) continue;
     // Blocking: a waiter sleeps and leaves its core to the optimizer.
-    STRATA_CUDA_TRY_HERE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync));
+    STRATA_CUDA_BACKEND_TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync));
     events_created_.fetch_add(1, std::memory_order_relaxed);
   }
   if (!timeline_) return {};
   std::uint64_t made = 0;
-  const cudaError_t error = timeline_->open(queue.id, queue.role, queue.stream, made);
+  const cudaError_t error =
+      timeline_->add_stream(stream_state.id, stream_state.role, stream_state.stream, made);
   events_created_.fetch_add(made, std::memory_order_relaxed);
-  STRATA_CUDA_TRY_HERE(error);
+  STRATA_CUDA_BACKEND_TRY(error);
   return {};
 }
 
-Status CudaBackend::acquire_queue(StreamRole role, CudaQueue*& taken) {
+Status CudaBackend::acquire_stream_state(StreamRole role, CudaStreamState*& taken) {
   const MutexLock table(table_mutex_);
   for (std::size_t i = 0; i < kMaxCudaStreams; ++i) {
-    if (queues_[i] == nullptr) {
-      queues_[i] = std::make_unique<CudaQueue>();
-      queues_[i]->id = static_cast<int>(i);
+    if (stream_states_[i] == nullptr) {
+      stream_states_[i] = std::make_unique<CudaStreamState>();
+      stream_states_[i]->id = static_cast<int>(i);
     }
-    const MutexLock lock(queues_[i]->mutex);
-    if (queues_[i]->open) continue;
-    taken = queues_[i].get();
+    const MutexLock lock(stream_states_[i]->mutex);
+    if (stream_states_[i]->open) continue;
+    taken = stream_states_[i].get();
     taken->open = true;
     taken->role = role;
     taken->error = Status();
@@ -106,9 +108,9 @@ Status CudaBackend::acquire_queue(StreamRole role, CudaQueue*& taken) {
 
 Result<Stream> CudaBackend::create_stream(StreamRole role) {
   STRATA_TRY(select_device());
-  CudaQueue* taken = nullptr;
-  STRATA_TRY(acquire_queue(role, taken));
-  if (Status status = init_queue(*taken); !status.is_ok()) {
+  CudaStreamState* taken = nullptr;
+  STRATA_TRY(acquire_stream_state(role, taken));
+  if (Status status = init_stream_state(*taken); !status.is_ok()) {
     const MutexLock lock(taken->mutex);
     taken->open = false;
     return status;
@@ -117,28 +119,28 @@ Result<Stream> CudaBackend::create_stream(StreamRole role) {
 }
 
 void CudaBackend::destroy_stream(int id) noexcept {
-  CudaQueue& closing = queue(id);
+  CudaStreamState& closing = stream_state(id);
   (void)select_device();
   if (timeline_ && !is_timed_by_host(closing)) (void)timeline_->mark_end(id);
   // On a lost device too: a host call that is running still uses the queue.
   if (const cudaError_t error = cudaStreamSynchronize(closing.stream);
       error != cudaSuccess && error != cudaErrorCudartUnloading)
-    (void)failed(error, "cudaStreamSynchronize", __LINE__);  // whoever cared about it has waited
+    (void)record_failure(error, "cudaStreamSynchronize", __LINE__);  // whoever cared about it has waited
   const MutexLock lock(closing.mutex);
   closing.retired = closing.recorded;
   closing.open = false;
 }
 
-CudaQueue& CudaBackend::queue(int id) {
+CudaStreamState& CudaBackend::stream_state(int id) {
   STRATA_ASSERT(id >= 0 && static_cast<std::size_t>(id) < kMaxCudaStreams &&
-                    queues_[static_cast<std::size_t>(id)] != nullptr,
+                    stream_states_[static_cast<std::size_t>(id)] != nullptr,
                 "no stream ", id, " on this backend");
-  return *queues_[static_cast<std::size_t>(id)];
+  return *stream_states_[static_cast<std::size_t>(id)];
 }
 
 Result<cudaStream_t> CudaBackend::begin_enqueue(int id) {
-  CudaQueue& target = queue(id);
-  if (timeline_ && !is_timed_by_host(target)) STRATA_CUDA_TRY_HERE(timeline_->mark_begin(id));
+  CudaStreamState& target = stream_state(id);
+  if (timeline_ && !is_timed_by_host(target)) STRATA_CUDA_BACKEND_TRY(timeline_->mark_begin(id));
   const MutexLock lock(target.mutex);
   target.dirty = true;
   return target.stream;
@@ -154,7 +156,7 @@ Status CudaBackend::copy_async(BufferView dst, ConstBufferView src, Stream& stre
     const std::size_t n = std::min(memory_.max_copy_bytes(dst.data + done, left),
                                    memory_.max_copy_bytes(src.data + done, left));
     STRATA_TRY_ASSIGN(const cudaStream_t to, begin_enqueue(stream.id()));
-    STRATA_CUDA_TRY_HERE(cudaMemcpyAsync(dst.data + done, src.data + done, n, cudaMemcpyDefault, to));
+    STRATA_CUDA_BACKEND_TRY(cudaMemcpyAsync(dst.data + done, src.data + done, n, cudaMemcpyDefault, to));
     done += n;
   }
   copies_.fetch_add(1, std::memory_order_relaxed);
@@ -164,7 +166,7 @@ Status CudaBackend::copy_async(BufferView dst, ConstBufferView src, Stream& stre
 
 // A device that has failed runs no more calls, so the stream is asked now and then. One thread feeds a
 // stream: a slot that is free stays free.
-Status CudaBackend::wait_for_call_slot(CudaQueue& to) {
+Status CudaBackend::wait_for_call_slot(CudaStreamState& to) {
   const auto has_slot = [&to]() STRATA_REQUIRES(to.mutex) {
     return to.calls_queued - to.calls_ended < kCallRing;
   };
@@ -179,7 +181,8 @@ Status CudaBackend::wait_for_call_slot(CudaQueue& to) {
                                                " of its host calls never ran: the GPU has failed"));
     STRATA_TRY(select_device());  // lost by what another stream did
     const cudaError_t error = cudaStreamQuery(to.stream);
-    if (error != cudaSuccess && error != cudaErrorNotReady) return failed(error, "cudaStreamQuery", __LINE__);
+    if (error != cudaSuccess && error != cudaErrorNotReady)
+      return record_failure(error, "cudaStreamQuery", __LINE__);
     (void)cudaGetLastError();
     idle = error == cudaSuccess;
   }
@@ -188,10 +191,10 @@ Status CudaBackend::wait_for_call_slot(CudaQueue& to) {
 Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
   STRATA_TRY(select_device());
   if (!call) return Status::error(Code::invalid, "a host call without a function");
-  CudaQueue& to = queue(stream.id());
-  if (timeline_ && !is_timed_by_host(to)) STRATA_CUDA_TRY_HERE(timeline_->mark_begin(to.id));
+  CudaStreamState& to = stream_state(stream.id());
+  if (timeline_ && !is_timed_by_host(to)) STRATA_CUDA_BACKEND_TRY(timeline_->mark_begin(to.id));
   STRATA_TRY(wait_for_call_slot(to));
-  CudaCall* slot = nullptr;
+  CudaHostCall* slot = nullptr;
   {
     const MutexLock lock(to.mutex);
     slot = &to.calls[to.calls_queued++ % kCallRing];
@@ -201,7 +204,7 @@ Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
     slot->waits_on = std::exchange(to.waits_on, std::nullopt);
   }
   slot->backend = this;
-  slot->queue = &to;
+  slot->stream_state = &to;
   slot->call = call;
   const ThirdPartyScope scope;
   const cudaError_t error = cudaLaunchHostFunc(to.stream, &CudaBackend::run_call, slot);
@@ -210,11 +213,11 @@ Status CudaBackend::host_call_async(const HostCall& call, Stream& stream) {
     const MutexLock lock(to.mutex);
     --to.calls_queued;  // one thread feeds a stream, so this slot is still the last
   }
-  return failed(error, "cudaLaunchHostFunc", __LINE__);
+  return record_failure(error, "cudaLaunchHostFunc", __LINE__);
 }
 
 // Of the CPU's stream, whose work needs no device to be timed. Others have marks around theirs.
-void CudaBackend::record_host_call(const CudaQueue& on, const char* label, std::int64_t begin_ns,
+void CudaBackend::record_host_call(const CudaStreamState& on, const char* label, std::int64_t begin_ns,
                                    std::int64_t end_ns) noexcept {
   if (timeline_ && !is_timed_by_host(on)) return;  // between its marks
   busy_ns_[static_cast<std::size_t>(on.role)].fetch_add(end_ns - begin_ns, std::memory_order_relaxed);
@@ -223,8 +226,8 @@ void CudaBackend::record_host_call(const CudaQueue& on, const char* label, std::
 
 // On the driver's thread, in stream order. CUDA may not be called here.
 void CUDART_CB CudaBackend::run_call(void* state) noexcept {
-  CudaCall& slot = *static_cast<CudaCall*>(state);
-  CudaQueue& on = *slot.queue;
+  CudaHostCall& slot = *static_cast<CudaHostCall*>(state);
+  CudaStreamState& on = *slot.stream_state;
   CudaBackend& backend = *slot.backend;
   Status status = backend.inherited_error(slot.waited);
   bool failed_before = false;
@@ -245,7 +248,7 @@ void CUDART_CB CudaBackend::run_call(void* state) noexcept {
   ++on.calls_ended;
   if (backend.timeline_ && is_timed_by_host(on) && on.calls_ended < on.calls_queued)
     if (const auto& next = on.calls[on.calls_ended % kCallRing]; next.waits_on)
-      backend.timeline_->will_wait(on.role, *next.waits_on, backend.clock_.now_ns());
+      backend.timeline_->add_host_wait(on.role, *next.waits_on, backend.clock_.now_ns());
   on.call_ended.notify_all();
 }
 

@@ -8,15 +8,15 @@
 #include "cuda/cuda_devices.h"
 #include "cuda/cuda_error.h"
 #include "cuda/cuda_allocator.h"
-#include "cuda/cuda_queue.h"
+#include "cuda/cuda_stream_state.h"
 #include "cuda/cuda_stream.h"
 #include "cuda/cuda_timeline.h"
 
 // As STRATA_CUDA_TRY, inside the Backend, which remembers a sticky error.
-#define STRATA_CUDA_TRY_HERE(call)                                                      \
+#define STRATA_CUDA_BACKEND_TRY(call)                                                   \
   do {                                                                                  \
     if (const cudaError_t strata_cuda_error = (call); strata_cuda_error != cudaSuccess) \
-      return failed(strata_cuda_error, #call, __LINE__);                                \
+      return record_failure(strata_cuda_error, #call, __LINE__);                        \
   } while (false)
 
 namespace strata::detail {
@@ -65,18 +65,20 @@ class CudaBackend final : public Backend {
 
  private:
   static void CUDART_CB run_call(void* state) noexcept;
-  void record_host_call(const CudaQueue& on, const char* label, std::int64_t begin_ns,
+  void record_host_call(const CudaStreamState& on, const char* label, std::int64_t begin_ns,
                         std::int64_t end_ns) noexcept;
-  Status failed(cudaError_t error, const char* call, int line);
-  Status init_queue(CudaQueue& queue);
-  Status acquire_queue(StreamRole role, CudaQueue*& taken) STRATA_EXCLUDES(table_mutex_);
-  CudaQueue& queue(int id);
-  Status wait_for_call_slot(CudaQueue& to);
+  Status record_failure(cudaError_t error, const char* call, int line);
+  Status init_stream_state(CudaStreamState& stream_state);
+  Status acquire_stream_state(StreamRole role, CudaStreamState*& taken) STRATA_EXCLUDES(table_mutex_);
+  CudaStreamState& stream_state(int id);
+  Status wait_for_call_slot(CudaStreamState& to);
   cudaEvent_t pending_event(const Event& event);
-  Status stream_error(CudaQueue& queue, std::uint64_t sequence);
+  Status stream_error(CudaStreamState& stream_state, std::uint64_t sequence);
   Status inherited_error(const WaitClock& waited);
 
-  static bool is_timed_by_host(const CudaQueue& queue) noexcept { return queue.role == StreamRole::cpu; }
+  static bool is_timed_by_host(const CudaStreamState& stream_state) noexcept {
+    return stream_state.role == StreamRole::cpu;
+  }
 
   const int device_;
   const DeviceInfo info_;
@@ -85,13 +87,13 @@ class CudaBackend final : public Backend {
   const SteadyClock clock_;
   mutable std::optional<CudaTimeline> timeline_;
 
-  std::atomic<bool> lost_{false};  // after which loss_ no longer changes
-  Mutex loss_mutex_;
-  Status loss_ STRATA_GUARDED_BY(loss_mutex_);
+  std::atomic<bool> lost_{false};  // after which lost_status_ no longer changes
+  Mutex lost_mutex_;
+  Status lost_status_ STRATA_GUARDED_BY(lost_mutex_);
 
   mutable Mutex table_mutex_;
   // Written under the lock; read without it by id, which reached the reader after the write.
-  std::array<std::unique_ptr<CudaQueue>, kMaxCudaStreams> queues_;
+  std::array<std::unique_ptr<CudaStreamState>, kMaxCudaStreams> stream_states_;
   std::uint64_t streams_created_ STRATA_GUARDED_BY(table_mutex_) = 0;
 
   std::atomic<std::uint64_t> events_created_{0}, copies_{0};

@@ -12,7 +12,7 @@ namespace strata::detail {
 
 Result<Event> CudaBackend::record(Stream& stream) {
   STRATA_TRY(select_device());
-  CudaQueue& on = queue(stream.id());
+  CudaStreamState& on = stream_state(stream.id());
   std::uint64_t next = 0;
   {
     const MutexLock lock(on.mutex);
@@ -20,14 +20,14 @@ Result<Event> CudaBackend::record(Stream& stream) {
     next = on.recorded + 1;
   }
   const ThirdPartyScope scope;
-  if (timeline_ && !is_timed_by_host(on)) STRATA_CUDA_TRY_HERE(timeline_->mark_end(on.id));
+  if (timeline_ && !is_timed_by_host(on)) STRATA_CUDA_BACKEND_TRY(timeline_->mark_end(on.id));
   const cudaEvent_t event = on.events[next % kEventRing];
   if (next > kEventRing) {  // the ring pushes back: the event in this slot ends first
-    STRATA_CUDA_TRY_HERE(cudaEventSynchronize(event));
+    STRATA_CUDA_BACKEND_TRY(cudaEventSynchronize(event));
     const MutexLock lock(on.mutex);
     on.retired = std::max(on.retired, next - kEventRing);
   }
-  STRATA_CUDA_TRY_HERE(cudaEventRecord(event, on.stream));
+  STRATA_CUDA_BACKEND_TRY(cudaEventRecord(event, on.stream));
   const MutexLock lock(on.mutex);
   on.recorded = next;
   on.dirty = false;
@@ -39,7 +39,7 @@ Result<Event> CudaBackend::record(Stream& stream) {
 // was queued already.
 cudaEvent_t CudaBackend::pending_event(const Event& event) {
   if (event.stream < 0) return nullptr;
-  CudaQueue& on = queue(event.stream);
+  CudaStreamState& on = stream_state(event.stream);
   const MutexLock lock(on.mutex);
   STRATA_ASSERT(event.sequence <= on.recorded, "an event of stream ", event.stream,
                 " that was never recorded");
@@ -49,20 +49,20 @@ cudaEvent_t CudaBackend::pending_event(const Event& event) {
 Status CudaBackend::wait_on_async(const Event& event, Stream& stream) {
   STRATA_TRY(select_device());
   if (event.stream < 0 || event.stream == stream.id()) return {};
-  CudaQueue& to = queue(stream.id());
+  CudaStreamState& to = stream_state(stream.id());
   const ThirdPartyScope scope;
   if (const cudaEvent_t handle = pending_event(event); handle != nullptr) {
     if (timeline_ && !is_timed_by_host(to))
-      STRATA_CUDA_TRY_HERE(timeline_->mark_wait(to.id, queue(event.stream).role));
-    STRATA_CUDA_TRY_HERE(cudaStreamWaitEvent(to.stream, handle, 0));
+      STRATA_CUDA_BACKEND_TRY(timeline_->mark_wait(to.id, stream_state(event.stream).role));
+    STRATA_CUDA_BACKEND_TRY(cudaStreamWaitEvent(to.stream, handle, 0));
   }
   WaitClock from{};
   {
-    CudaQueue& other = queue(event.stream);
+    CudaStreamState& other = stream_state(event.stream);
     const MutexLock lock(other.mutex);
     from = other.waited;
   }
-  const StreamRole on = queue(event.stream).role;
+  const StreamRole on = stream_state(event.stream).role;
   const MutexLock lock(to.mutex);
   to.waits_on = on;
   for (std::size_t i = 0; i < kMaxCudaStreams; ++i) to.waited[i] = std::max(to.waited[i], from[i]);
@@ -72,14 +72,14 @@ Status CudaBackend::wait_on_async(const Event& event, Stream& stream) {
   return {};
 }
 
-Status CudaBackend::stream_error(CudaQueue& on, std::uint64_t sequence) {
+Status CudaBackend::stream_error(CudaStreamState& on, std::uint64_t sequence) {
   const MutexLock lock(on.mutex);
   return !on.error.is_ok() && on.error_at <= sequence ? on.error : Status();
 }
 
 Status CudaBackend::inherited_error(const WaitClock& waited) {
   for (std::size_t i = 0; i < kMaxCudaStreams; ++i)
-    if (waited[i] > 0) STRATA_TRY(stream_error(*queues_[i], waited[i]));
+    if (waited[i] > 0) STRATA_TRY(stream_error(*stream_states_[i], waited[i]));
   return {};
 }
 
@@ -87,10 +87,10 @@ Status CudaBackend::wait(const Event& event) {
   STRATA_TRY(select_device());
   if (event.stream < 0) return {};
   if (const cudaEvent_t handle = pending_event(event); handle != nullptr) {
-    const HostWaitScope waits(stall_meter(), queue(event.stream).role);
-    STRATA_CUDA_TRY_HERE(cudaEventSynchronize(handle));
+    const HostWaitScope waits(stall_meter(), stream_state(event.stream).role);
+    STRATA_CUDA_BACKEND_TRY(cudaEventSynchronize(handle));
   }
-  CudaQueue& on = queue(event.stream);
+  CudaStreamState& on = stream_state(event.stream);
   STRATA_TRY(stream_error(on, event.sequence));
   WaitClock waited{};
   {
@@ -110,7 +110,7 @@ bool CudaBackend::is_complete(const Event& event) noexcept {
     (void)cudaGetLastError();
     return false;
   }
-  if (error != cudaSuccess) (void)failed(error, "cudaEventQuery", __LINE__);
+  if (error != cudaSuccess) (void)record_failure(error, "cudaEventQuery", __LINE__);
   return true;
 }
 

@@ -15,8 +15,8 @@ constexpr double kOriginAge =
 
 }  // namespace
 
-std::int64_t GpuClock::host_ns(double gpu_ns, std::int64_t queued_ns, std::int64_t seen_ns) noexcept {
-  if (!std::exchange(known_, true)) offset_ns_ = static_cast<double>(queued_ns) - gpu_ns;
+std::int64_t GpuClock::to_host_ns(double gpu_ns, std::int64_t queued_ns, std::int64_t seen_ns) noexcept {
+  if (!std::exchange(has_offset_, true)) offset_ns_ = static_cast<double>(queued_ns) - gpu_ns;
   // Queued is the firmer bound: what was seen late was only looked at late.
   offset_ns_ = std::min(offset_ns_, static_cast<double>(seen_ns) - gpu_ns);
   offset_ns_ = std::max(offset_ns_, static_cast<double>(queued_ns) - gpu_ns);
@@ -40,9 +40,9 @@ CudaTimeline::~CudaTimeline() {
   if (origin_ != nullptr) (void)cudaEventDestroy(origin_);
 }
 
-cudaError_t CudaTimeline::open(int id, StreamRole role, cudaStream_t stream, std::uint64_t& made) {
+cudaError_t CudaTimeline::add_stream(int id, StreamRole role, cudaStream_t stream, std::uint64_t& made) {
   const MutexLock lock(mutex_);
-  collect_all();  // what there was before under this id
+  collect_locked();  // what there was before under this id
   StreamTimeline& timeline = timelines_[static_cast<std::size_t>(id)];
   timeline.last_pushed = Kind::end;
   timeline.role = role;
@@ -91,7 +91,7 @@ void CudaTimeline::add_host_span(StreamRole role, const char* label, std::int64_
 // Where the device is a whole ring behind, a mark is left out, and the next one of its kind tries again: what
 // they would have told apart counts as one.
 cudaError_t CudaTimeline::push(StreamTimeline& timeline, Kind kind, StreamRole on) {
-  if (timeline.pushed - timeline.passed == kMarkRing) collect_all();
+  if (timeline.pushed - timeline.passed == kMarkRing) collect_locked();
   if (timeline.pushed - timeline.passed == kMarkRing) return cudaSuccess;
   const ThirdPartyScope scope;
   Mark& mark = timeline.marks[timeline.pushed % kMarkRing];
@@ -107,10 +107,10 @@ cudaError_t CudaTimeline::push(StreamTimeline& timeline, Kind kind, StreamRole o
 
 void CudaTimeline::collect() {
   const MutexLock lock(mutex_);
-  collect_all();
+  collect_locked();
 }
 
-void CudaTimeline::collect_all() {
+void CudaTimeline::collect_locked() {
   if (origin_ == nullptr) return;
   const ThirdPartyScope scope;
   if (!origin_passed_) origin_passed_ = cudaEventQuery(origin_) == cudaSuccess;
@@ -136,8 +136,8 @@ bool CudaTimeline::read_mark(StreamTimeline& timeline) {
       cudaEventElapsedTime(&since_origin_ms, origin_, mark.event) != cudaSuccess)
     return false;
   timeline.last_gpu_ns = origin_gpu_ns_ + 1e6 * static_cast<double>(since_origin_ms);
-  const std::int64_t at =
-      std::max(timeline.last_ns, gpu_clock_.host_ns(timeline.last_gpu_ns, mark.queued_ns, clock_.now_ns()));
+  const std::int64_t at = std::max(
+      timeline.last_ns, gpu_clock_.to_host_ns(timeline.last_gpu_ns, mark.queued_ns, clock_.now_ns()));
   timeline.last_ns = at;
   if (timeline.busy) {
     busy_ns_[static_cast<std::size_t>(timeline.role)].fetch_add(at - timeline.since_ns,

@@ -23,18 +23,18 @@ inline constexpr std::size_t kMarkRing = 1024;  ///< marks of a stream that its 
 class GpuClock {
  public:
   /// `gpu_ns` is the time since some moment of the GPU's.
-  std::int64_t host_ns(double gpu_ns, std::int64_t queued_ns, std::int64_t seen_ns) noexcept;
+  std::int64_t to_host_ns(double gpu_ns, std::int64_t queued_ns, std::int64_t seen_ns) noexcept;
 
  private:
   double offset_ns_ = 0;
-  bool known_ = false;
+  bool has_offset_ = false;
 };
 
 /// When a stream began and ended to work, and began to wait: timed CUDA events between its work, read when
 /// they have passed. What they tell goes to a stall meter, into busy times and into a trace. A stream works
 /// from the first work after a wait, or after a recording, to the next of either. A stream whose work the
-/// host does and times itself (the CPU's) has no marks: add_host_span() and will_wait() tell of it, by one
-/// clock.
+/// host does and times itself (the CPU's) has no marks: add_host_span() and add_host_wait() tell of it, by
+/// one clock.
 class CudaTimeline {
  public:
   /// Tracks by role in `trace`, which may be null.
@@ -42,7 +42,8 @@ class CudaTimeline {
   ~CudaTimeline();
 
   /// Makes a stream's events. `id` is below 64 and may come again. How many were made; errors: CUDA's.
-  cudaError_t open(int id, StreamRole role, cudaStream_t stream, std::uint64_t& made) STRATA_EXCLUDES(mutex_);
+  cudaError_t add_stream(int id, StreamRole role, cudaStream_t stream, std::uint64_t& made)
+      STRATA_EXCLUDES(mutex_);
 
   // In stream order, before what they are about is queued.
   cudaError_t mark_begin(int id) STRATA_EXCLUDES(mutex_);
@@ -52,7 +53,7 @@ class CudaTimeline {
   /// Work that the host did for a stream and timed itself. Takes no lock that is held over a CUDA call.
   void add_host_span(StreamRole role, const char* label, std::int64_t begin_ns, std::int64_t end_ns) noexcept;
   /// What such a stream waits for next.
-  void will_wait(StreamRole role, StreamRole on, std::int64_t at_ns) noexcept {
+  void add_host_wait(StreamRole role, StreamRole on, std::int64_t at_ns) noexcept {
     meter_.waits(role, on, at_ns);
   }
 
@@ -84,7 +85,7 @@ class CudaTimeline {
   };
 
   cudaError_t push(StreamTimeline& timeline, Kind kind, StreamRole on) STRATA_REQUIRES(mutex_);
-  void collect_all() STRATA_REQUIRES(mutex_);
+  void collect_locked() STRATA_REQUIRES(mutex_);
   bool read_mark(StreamTimeline& timeline) STRATA_REQUIRES(mutex_);
   void move_origin(std::int64_t settled_ns) STRATA_REQUIRES(mutex_);
 

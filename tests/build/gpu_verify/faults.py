@@ -71,10 +71,10 @@ class Faults(unittest.TestCase):
         self.assertIn("SIGABRT", items["planted_cases.Planted.Aborts"]["with CUDA_LAUNCH_BLOCKING=1"]["error"])
         hung = items["planted_cases.Planted.Hangs"]
         self.assertIn("not done after 5 s", hung["error"])
-        self.assertIn("about to hang", hung["said"])
-        self.assertIn("about to hang", hung["with CUDA_LAUNCH_BLOCKING=1"]["said"])
+        self.assertIn("about to hang", hung["output"])
+        self.assertIn("about to hang", hung["with CUDA_LAUNCH_BLOCKING=1"]["output"])
         failed = items["planted_cases.Planted.FailsUnlessLaunchesAreWaitedFor"]
-        self.assertIn("no launch was waited for", failed["said"])
+        self.assertIn("no launch was waited for", failed["output"])
         self.assertEqual(failed["with CUDA_LAUNCH_BLOCKING=1"], {"passed": True})
         self.assertIn("No such file", items["missing_test, its list"]["error"])
         logs = self.out / "logs/conformance"
@@ -127,7 +127,7 @@ class Moved(unittest.TestCase):
     def refused(self, why, *arguments, **moved):
         with self.assertRaises(Exception) as raised:
             self.check(*arguments, **moved)
-        self.assertEqual(type(raised.exception).__name__, "Failed")
+        self.assertEqual(type(raised.exception).__name__, "CheckFailed")
         self.assertIn(why, str(raised.exception))
 
     def test_states_on_nvme_are_read_and_written(self):

@@ -1,4 +1,4 @@
-#include "cuda/blas_lt.h"
+#include "cuda/cublas_lt.h"
 
 #include <dlfcn.h>
 
@@ -16,7 +16,7 @@ bool find(void* library, const char* name, F& into) {
   return into != nullptr;
 }
 
-Result<BlasLt> load() {
+Result<CublasLt> load() {
   std::string why;
   for (const char* name : kNames) {
     void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);  // for the life of the process
@@ -24,7 +24,7 @@ Result<BlasLt> load() {
       why += str(why.empty() ? "" : "; ", ::dlerror());
       continue;
     }
-    BlasLt f{};
+    CublasLt f{};
     if (find(library, "cublasLtCreate", f.create) &&
         find(library, "cublasLtMatmulDescCreate", f.desc_create) &&
         find(library, "cublasLtMatmulDescSetAttribute", f.desc_set) &&
@@ -43,8 +43,8 @@ Result<BlasLt> load() {
 
 }  // namespace
 
-Result<const BlasLt*> blas_lt() {
-  static const Result<BlasLt> loaded = load();
+Result<const CublasLt*> cublas_lt() {
+  static const Result<CublasLt> loaded = load();
   if (!loaded.has_value()) return loaded.status();
   return &*loaded;
 }
@@ -55,7 +55,7 @@ namespace strata::kernels {
 
 // The version is major * 10000 + minor * 100 + patch (cuBLAS's documentation).
 std::string cublaslt_version() {
-  const auto lt = detail::blas_lt();
+  const auto lt = detail::cublas_lt();
   if (!lt.has_value()) return "no cuBLASLt";
   const std::size_t version = (*lt)->version();
   return str("cuBLASLt ", version / 10000, ".", version / 100 % 100, ".", version % 100);

@@ -20,15 +20,15 @@ inline constexpr std::size_t kEventRing = 256;  ///< recordings a stream may be 
 inline constexpr std::size_t kCallRing = 128;   ///< host calls a stream may be ahead
 
 class CudaBackend;
-struct CudaQueue;
+struct CudaStreamState;
 
 /// For each stream, up to which of its events another has waited: where errors may come from.
 using WaitClock = std::array<std::uint64_t, kMaxCudaStreams>;
 
 /// The state of one queued host call; stays put until it ran.
-struct CudaCall {
+struct CudaHostCall {
   CudaBackend* backend = nullptr;
-  CudaQueue* queue = nullptr;
+  CudaStreamState* stream_state = nullptr;
   std::uint64_t sequence = 0;  // the first event that covers it
   WaitClock waited{};
   HostCall call;
@@ -39,12 +39,12 @@ struct CudaCall {
 /// lives in slot n % kEventRing, and is recorded over only once it has completed, so what has left the ring
 /// is complete. The mutex is a leaf and is never held over a CUDA call: the driver's callback thread takes it
 /// too.
-struct CudaQueue {
+struct CudaStreamState {
   int id = 0;
   StreamRole role = StreamRole::compute;  // written while no Stream uses the queue
   cudaStream_t stream = nullptr;
   std::array<cudaEvent_t, kEventRing> events{};
-  std::vector<CudaCall> calls = std::vector<CudaCall>(kCallRing);
+  std::vector<CudaHostCall> calls = std::vector<CudaHostCall>(kCallRing);
 
   Mutex mutex;
   Condition call_ended;

@@ -8,7 +8,7 @@ namespace strata::kernels::detail {
 
 /// The functions of cuBLASLt that are used, of a library that is loaded at the first product: a program
 /// without products, and one on a machine without it, does without.
-struct BlasLt {
+struct CublasLt {
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtMatmulDescCreate) desc_create;
   decltype(&cublasLtMatmulDescSetAttribute) desc_set;
@@ -22,6 +22,6 @@ struct BlasLt {
   decltype(&cublasLtGetVersion) version;
 };
 /// Errors: `unsupported` naming what was looked for.
-Result<const BlasLt*> blas_lt();
+Result<const CublasLt*> cublas_lt();
 
 }  // namespace strata::kernels::detail

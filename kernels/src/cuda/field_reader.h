@@ -9,9 +9,9 @@
 namespace strata::kernels::detail {
 
 /// The words of a line, one after the other; after the first that is wrong all are.
-class LineWords {
+class FieldReader {
  public:
-  explicit LineWords(std::string_view line) : left_(line) {}
+  explicit FieldReader(std::string_view line) : left_(line) {}
 
   template <class Number>
   Number number(int base = 10) {
