@@ -74,8 +74,8 @@ std::vector<double> time_steps(strata::DType compute, int steps, int threads) {
   options.clip = 0;
   options.optimizer.weight_decay = 0;
   strata::ProgramSet programs;
-  programs.train =
-      strata::fuse_adds(must(strata::derive_backward(record(strata::DecoderHead::loss, compute), "loss")));
+  programs.train = strata::fuse_add_norm(
+      must(strata::derive_backward(record(strata::DecoderHead::loss, compute), "loss")));
   const auto plan = must(strata::Engine::plan(programs, options));
   strata::SteadyClock clock;
   const auto pool = must(strata::ThreadPool::create(threads));

@@ -137,7 +137,7 @@ Status run(const Choice& c) {
   StallTimes times;
   BackendCounters before;
   MovedBytes moved_before;
-  std::int32_t speculated = 0, undone = 0;
+  std::int32_t speculated = 0, rolled_back = 0;
   for (int step = 0; step < c.steps + kWarm; ++step) {
     if (step == kWarm) {
       before = backend->counters();
@@ -150,7 +150,7 @@ Status run(const Choice& c) {
     seconds.push_back(report.seconds);
     times += report.times;
     speculated = report.speculated;
-    undone = report.undone;
+    rolled_back = report.rolled_back;
   }
   trace.set_enabled(false);  // what the last step left to be done is not of these steps
   const BackendCounters after = backend->counters();
@@ -174,14 +174,15 @@ Status run(const Choice& c) {
       "\"forward_share\": "
       "{:.4f}, \"compute_s\": {:.6f}, \"h2d_s\": {:.6f}, \"d2h_s\": {:.6f}, \"cpu_s\": {:.6f}, "
       "\"stalled_s\": {{{}}}, "
-      "\"speculated_chunks\": {}, \"undone_chunks\": {}, \"undo_bytes\": {}, \"bytes_per_param\": {{\"h2d\": "
+      "\"speculated_chunks\": {}, \"rolled_back_chunks\": {}, \"undo_bytes\": {}, \"bytes_per_param\": "
+      "{{\"h2d\": "
       "{:.3f}, \"d2h\": "
       "{:.3f}, "
       "\"nvme_read\": {:.3f}, \"nvme_write\": {:.3f}}}, \"ram_bytes_per_param\": {:.3f}, "
       "\"peak_is_planned\": {}, \"arena_bytes\": {}, \"activation_bytes\": {}, \"forecast\": {}}}\n",
       params, plan->layout.n_chunks(), c.mode, fmt::join(seconds, ", "), flops.forward / flops.all(),
       lane(StreamRole::compute), lane(StreamRole::h2d), lane(StreamRole::d2h), lane(StreamRole::cpu), stalls,
-      speculated, undone, plan->undo.bytes, per_param(moved.h2d - moved_before.h2d),
+      speculated, rolled_back, plan->undo.bytes, per_param(moved.h2d - moved_before.h2d),
       per_param(moved.d2h - moved_before.d2h), per_param(moved.nvme_read - moved_before.nvme_read),
       per_param(moved.nvme_write - moved_before.nvme_write),
       static_cast<double>(engine->peak_bytes()[1]) / static_cast<double>(params),
@@ -206,7 +207,7 @@ int main(int argc, char** argv) {
   app.add_option("--compute-s", c.compute_s, "seconds that forward and backward take");
   app.add_option("--link-gb-per-s", c.link_gb_per_s, "of each direction; 0: as fast as memcpy");
   app.add_option("--mode", c.mode)
-      ->check(CLI::IsMember({"auto", "serial", "two_phase", "speculative", "twin"}));
+      ->check(CLI::IsMember({"auto", "serial", "two_phase", "speculative", "hybrid"}));
   app.add_option("--pinned-bytes", c.pinned_bytes, "budget; 0: all states in RAM, else the rest on nvme");
   app.add_flag("--gradients-on-device", c.gradients_on_device,
                "gradients stay on the device until the update");

@@ -20,7 +20,7 @@ constexpr PresetValue kAusten5m[] = {
     {"train.grad_accum", "4"},
     {"train.steps", "400"},
     {"train.max_time", "90s"},
-    {"train.recompute", "block"},
+    {"train.recompute", "full"},
     {"optim.lr", "0.002"},
     {"optim.warmup", "50"},
     {"optim.schedule", "cosine"},

@@ -11,15 +11,16 @@
 
 namespace strata {
 
-ActivationMoves::ActivationMoves(Machine& machine) : machine_(machine), store_(machine) {
-  std::int32_t most = 0;
-  for (const LoweredProgram* program : machine.plan.programs()) most = std::max(most, program->offload.n);
-  done_.resize(static_cast<std::size_t>(most));
+ActivationMoves::ActivationMoves(ExecutionContext& context) : context_(context), store_(context) {
+  std::int32_t max_moves = 0;
+  for (const LoweredProgram* program : context.plan.programs())
+    max_moves = std::max(max_moves, program->offload.n);
+  done_.resize(static_cast<std::size_t>(max_moves));
 }
 
 Status ActivationMoves::copy(BufferView to, ConstBufferView from, Stream& lane, Event& done) {
-  Backend& backend = machine_.backend;
-  STRATA_TRY_ASSIGN(const Event here, backend.record(machine_.compute));
+  Backend& backend = context_.backend;
+  STRATA_TRY_ASSIGN(const Event here, backend.record(context_.compute));
   STRATA_TRY(backend.wait_on_async(here, lane));
   STRATA_TRY(backend.copy_async(to, from, lane));
   STRATA_TRY_ASSIGN(done, backend.record(lane));
@@ -32,23 +33,23 @@ Status ActivationMoves::run(const LoweredInstr& instr) {
   const std::size_t bytes = static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
   switch (instr.op) {
     case Op::offload_begin:
-      return copy({machine_.host(instr.out[0]), bytes}, {machine_.arena(operand), bytes}, machine_.d2h, done);
+      return copy({context_.host(instr.out[0]), bytes}, {context_.arena(operand), bytes}, context_.d2h, done);
     case Op::offload_end:
-      STRATA_TRY(machine_.backend.wait_on_async(done, machine_.compute));
-      return machine_.backend.discard_async({machine_.arena(operand), bytes}, machine_.compute);
+      STRATA_TRY(context_.backend.wait_on_async(done, context_.compute));
+      return context_.backend.discard_async({context_.arena(operand), bytes}, context_.compute);
     case Op::store_begin:
       return store_.begin(instr, done);
     case Op::load_begin: {
-      STRATA_TRY_ASSIGN(const Event copied, machine_.backend.record(machine_.h2d));
+      STRATA_TRY_ASSIGN(const Event copied, context_.backend.record(context_.h2d));
       return store_.begin(instr, copied);
     }
     case Op::store_end:
     case Op::load_end:
       return store_.end(instr);
     case Op::fetch_begin:
-      return copy({machine_.arena(instr.out[0]), bytes}, {machine_.host(operand), bytes}, machine_.h2d, done);
+      return copy({context_.arena(instr.out[0]), bytes}, {context_.host(operand), bytes}, context_.h2d, done);
     case Op::fetch_end:
-      return machine_.backend.wait_on_async(done, machine_.compute);
+      return context_.backend.wait_on_async(done, context_.compute);
     default:
       STRATA_ASSERT(false, "no move");
       return {};

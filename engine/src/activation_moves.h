@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "activation_store.h"
-#include "machine.h"
+#include "execution_context.h"
 
 namespace strata {
 
@@ -12,7 +12,7 @@ namespace strata {
 /// thread; allocates nothing after construction.
 class ActivationMoves {
  public:
-  explicit ActivationMoves(Machine& machine);
+  explicit ActivationMoves(ExecutionContext& context);
 
   /// Queues `instr`, a move: a begin copies once the compute stream has come to it, an end lets the compute
   /// stream wait for that copy.
@@ -25,7 +25,7 @@ class ActivationMoves {
  private:
   Status copy(BufferView to, ConstBufferView from, Stream& lane, Event& done);
 
-  Machine& machine_;
+  ExecutionContext& context_;
   std::vector<Event> done_;  // by move: its last copy
   ActivationStore store_;
 };

@@ -31,10 +31,10 @@ std::size_t activation_store_bytes(const LoweredProgram& program) {
   return bytes;
 }
 
-ActivationStore::ActivationStore(Machine& machine) : machine_(machine) {
-  const LoweredProgram& program = machine.plan.train;
+ActivationStore::ActivationStore(ExecutionContext& context) : context_(context) {
+  const LoweredProgram& program = context.plan.train;
   const std::vector<SlotClass> classes = activation_classes(program);
-  const std::size_t first = store_classes(machine.plan.layout, machine.plan.placement).size();
+  const std::size_t first = store_classes(context.plan.layout, context.plan.placement).size();
   stored_of_move_.assign(static_cast<std::size_t>(program.offload.n), -1);
   for (const LoweredProgram::Offload::Stored& stored : program.offload.stored) {
     const auto of = std::find_if(classes.begin(), classes.end(), [&](const SlotClass& slots) {
@@ -48,17 +48,17 @@ ActivationStore::ActivationStore(Machine& machine) : machine_(machine) {
 }
 
 const LoweredProgram::Offload::Stored& ActivationStore::info(std::int32_t stored) const {
-  return machine_.plan.train.offload.stored[static_cast<std::size_t>(stored)];
+  return context_.plan.train.offload.stored[static_cast<std::size_t>(stored)];
 }
 // Beyond those of chunks.
 std::uint64_t ActivationStore::id_of(std::int32_t stored) const {
-  return std::uint64_t{machine_.plan.layout.n_chunks()} * kPayloads + static_cast<std::uint64_t>(stored);
+  return std::uint64_t{context_.plan.layout.n_chunks()} * kPayloads + static_cast<std::uint64_t>(stored);
 }
 
 Status ActivationStore::begin(const LoweredInstr& instr, const Event& ready) {
   const std::int32_t stored = stored_of_move_[static_cast<std::size_t>(instr.attrs.move)];
   const bool is_write = instr.op == Op::store_begin;
-  std::byte* const memory = machine_.host(is_write ? instr.in[0] : instr.out[0]);
+  std::byte* const memory = context_.host(is_write ? instr.in[0] : instr.out[0]);
   queue_.push_back({stored, is_write, ready, {memory, info(stored).slot_bytes}});
   return {};
 }
@@ -66,50 +66,50 @@ Status ActivationStore::begin(const LoweredInstr& instr, const Event& ready) {
 Status ActivationStore::submit_next() {
   const Request request = queue_.front();
   queue_.erase(queue_.begin());
-  STRATA_TRY(machine_.backend.host_access({request.memory.data, request.memory.bytes, !request.is_write}));
-  if (machine_.store == nullptr) return {};
-  const HostWaitScope waits(machine_.backend.stall_meter(), StallCause::nvme);  // for a free request
+  STRATA_TRY(context_.backend.host_access({request.memory.data, request.memory.bytes, !request.is_write}));
+  if (context_.store == nullptr) return {};
+  const HostWaitScope waits(context_.backend.stall_meter(), StallCause::nvme);  // for a free request
   const auto of = static_cast<std::size_t>(request.stored);
-  auto ticket = request.is_write ? machine_.store->write_async(id_of(request.stored), class_of_[of],
+  auto ticket = request.is_write ? context_.store->write_async(id_of(request.stored), class_of_[of],
                                                                request.memory, OldGeneration::retire)
-                                 : machine_.store->read_async(id_of(request.stored), request.memory);
+                                 : context_.store->read_async(id_of(request.stored), request.memory);
   if (!ticket.has_value()) return ticket.status().annotate(str("activation ", info(request.stored).name));
   tickets_[of] = *ticket;
   return {};
 }
 
 Status ActivationStore::pump() {
-  while (!queue_.empty() && machine_.backend.is_complete(queue_.front().ready)) STRATA_TRY(submit_next());
+  while (!queue_.empty() && context_.backend.is_complete(queue_.front().ready)) STRATA_TRY(submit_next());
   return {};
 }
 
 Status ActivationStore::wait(std::int32_t stored) {
-  if (machine_.store == nullptr) return {};
-  const HostWaitScope waits(machine_.backend.stall_meter(), StallCause::nvme);
-  return machine_.store->wait(tickets_[static_cast<std::size_t>(stored)]);
+  if (context_.store == nullptr) return {};
+  const HostWaitScope waits(context_.backend.stall_meter(), StallCause::nvme);
+  return context_.store->wait(tickets_[static_cast<std::size_t>(stored)]);
 }
 
 Status ActivationStore::end(const LoweredInstr& instr) {
   const std::int32_t stored = stored_of_move_[static_cast<std::size_t>(instr.attrs.move)];
   const auto waits_for_it = [&](const Request& request) { return request.stored == stored; };
   while (std::any_of(queue_.begin(), queue_.end(), waits_for_it)) {
-    STRATA_TRY(machine_.backend.wait(queue_.front().ready));
+    STRATA_TRY(context_.backend.wait(queue_.front().ready));
     STRATA_TRY(submit_next());
   }
   const bool is_write = instr.op == Op::store_end;
   if (const Status status = wait(stored); !status.is_ok())
     return status.annotate(
         str(is_write ? "sending activation " : "bringing back activation ", info(stored).name));
-  if (!is_write && machine_.store != nullptr) machine_.store->discard(id_of(stored));
+  if (!is_write && context_.store != nullptr) context_.store->discard(id_of(stored));
   return {};
 }
 
 void ActivationStore::release() noexcept {
   queue_.clear();
-  for (std::size_t i = 0; i < tickets_.size() && machine_.store != nullptr; ++i) {
+  for (std::size_t i = 0; i < tickets_.size() && context_.store != nullptr; ++i) {
     // Of a store that is given up the request may still be under way.
     const auto stored = static_cast<std::int32_t>(i);
-    if (wait(stored).code() != Code::timeout) machine_.store->discard(id_of(stored));
+    if (wait(stored).code() != Code::timeout) context_.store->discard(id_of(stored));
     tickets_[i] = {};
   }
 }

@@ -4,7 +4,7 @@
 
 #include <strata/offload/nvme_store.h>
 
-#include "machine.h"
+#include "execution_context.h"
 
 namespace strata {
 
@@ -19,7 +19,7 @@ std::size_t activation_store_bytes(const LoweredProgram& program);
 /// thread; allocates nothing after construction.
 class ActivationStore {
  public:
-  explicit ActivationStore(Machine& machine);
+  explicit ActivationStore(ExecutionContext& context);
 
   /// Queues a store_begin or load_begin that may be submitted after `ready`, or ends it. Errors: of the
   /// store, naming the activation.
@@ -42,7 +42,7 @@ class ActivationStore {
   std::uint64_t id_of(std::int32_t stored) const;
   const LoweredProgram::Offload::Stored& info(std::int32_t stored) const;
 
-  Machine& machine_;
+  ExecutionContext& context_;
   std::vector<std::int32_t> stored_of_move_;
   std::vector<std::uint32_t> class_of_;  // by stored: of the store
   std::vector<Ticket> tickets_;          // likewise: of its last request

@@ -114,7 +114,7 @@ Status remove_checkpoints(Io& io, const std::string& dir) {
 }
 
 Result<std::string> newest_checkpoint(Io& io, const std::string& dir) {
-  STRATA_TRY_ASSIGN(std::vector<std::string> whole, whole_checkpoints(io, dir));
+  STRATA_TRY_ASSIGN(std::vector<std::string> whole, complete_checkpoints(io, dir));
   return std::move(whole.front());
 }
 
@@ -132,21 +132,21 @@ Status detail::check_files(Io& io, const std::string& folder, const Manifest& ma
 namespace {
 
 // Its manifest in full; of its files that they are there in their sizes.
-Status check_whole(Io& io, const std::string& folder) {
+Status check_complete(Io& io, const std::string& folder) {
   STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, folder));
   return detail::check_files(io, folder, manifest);
 }
 
 }  // namespace
 
-Result<std::vector<std::string>> whole_checkpoints(Io& io, const std::string& dir) {
+Result<std::vector<std::string>> complete_checkpoints(Io& io, const std::string& dir) {
   auto found = detail::step_folders(io, dir);
   if (!found.has_value())
     return Status::error(Code::not_found, str("no checkpoint in ", dir, ": ", found.status().message()));
   std::string looked_at;
   std::vector<std::string> whole;
   for (auto at = found->rbegin(); at != found->rend(); ++at) {
-    if (const Status status = check_whole(io, at->path); !status.is_ok())
+    if (const Status status = check_complete(io, at->path); !status.is_ok())
       looked_at += str("\n  ", at->path, ": ", status.message());
     else
       whole.push_back(at->path);

@@ -8,10 +8,10 @@
 
 namespace strata {
 // Randomness goes by the parameter's place in the program: layouts do not change it.
-UpdatePart part_of(const ChunkUpdate& u, const Block& block) {
+BlockUpdate block_update(const ChunkUpdate& u, const TensorBlock& block) {
   const auto tensor = static_cast<std::size_t>(block.tensor);
   const auto rule = static_cast<std::size_t>(u.plan->rule_of_tensor[tensor]);
-  UpdatePart part{u.step->by_rule[rule], u.chunk.at(block.offset), {}};
+  BlockUpdate part{u.step->by_rule[rule], u.chunk.at(block.offset), {}};
   part.block.index = static_cast<std::uint32_t>(block.at);
   if (u.chunk.states != StateFormat::fp32)
     part.noise = cpuopt::rounding_noise(u.step->rounding_seed,
@@ -47,10 +47,10 @@ void copy_states(const cpuopt::UpdateBlock& from, const cpuopt::UpdateBlock& int
 }
 
 // Just before the update, so that what is copied comes from memory once.
-void tend_undo(const ChunkUpdate& u, const Block& block) {
-  if (u.undo == Undo::none) return;
+void apply_undo(const ChunkUpdate& u, const TensorBlock& block) {
+  if (u.undo == UndoAction::none) return;
   const cpuopt::UpdateBlock here = u.chunk.at(block.offset), there = u.old.at(block.offset);
-  if (u.undo == Undo::keep)
+  if (u.undo == UndoAction::save)
     copy_states(here, there, block.n, &cpuopt::copy_streaming);
   else
     copy_states(there, here, block.n, &copy_cached);
@@ -59,15 +59,15 @@ void tend_undo(const ChunkUpdate& u, const Block& block) {
 }  // namespace
 
 // A tensor lies in its chunk whole, so its norms are complete once the chunk's blocks are.
-void take_trust(const ChunkUpdate& u) {
+void compute_trust_ratios(const ChunkUpdate& u) {
   for (std::size_t first = 0; first < u.blocks.size();) {
-    std::int64_t n_leaves = 0;
+    std::int64_t n_partials = 0;
     std::size_t next = first;
     for (; next < u.blocks.size() && u.blocks[next].tensor == u.blocks[first].tensor; ++next)
-      n_leaves += cpuopt::norm_partial_count(u.blocks[next].n);
-    const auto sum = [&](const double* leaves) {
-      return cpuopt::tree_sum(
-          std::span<const double>(leaves + u.blocks[first].leaf, static_cast<std::size_t>(n_leaves)));
+      n_partials += cpuopt::norm_partial_count(u.blocks[next].n);
+    const auto sum = [&](const double* norm_partials) {
+      return cpuopt::tree_sum(std::span<const double>(norm_partials + u.blocks[first].first_partial,
+                                                      static_cast<std::size_t>(n_partials)));
     };
     u.norms.trust[u.blocks[first].tensor] =
         cpuopt::lamb_trust_ratio(sum(u.norms.master_partials), sum(u.norms.direction_partials));
@@ -77,19 +77,20 @@ void take_trust(const ChunkUpdate& u) {
 
 namespace {
 
-void run_by_tensor(const ChunkUpdate& u, ThreadPool& pool) {
+void run_lamb(const ChunkUpdate& u, ThreadPool& pool) {
   const auto n = std::ssize(u.blocks);
   pool.parallel_for(n, [&](std::int64_t i) {
-    const Block& b = u.blocks[static_cast<std::size_t>(i)];
-    tend_undo(u, b);
-    const UpdatePart part = part_of(u, b);
-    cpuopt::lamb_moments_block(part.step, part.block, b.n, part.noise, u.norms.master_partials + b.leaf,
-                               u.norms.direction_partials + b.leaf);
+    const TensorBlock& b = u.blocks[static_cast<std::size_t>(i)];
+    apply_undo(u, b);
+    const BlockUpdate part = block_update(u, b);
+    cpuopt::lamb_moments_block(part.step, part.block, b.n, part.noise,
+                               u.norms.master_partials + b.first_partial,
+                               u.norms.direction_partials + b.first_partial);
   });
-  take_trust(u);
+  compute_trust_ratios(u);
   pool.parallel_for(n, [&](std::int64_t i) {
-    const Block& b = u.blocks[static_cast<std::size_t>(i)];
-    const UpdatePart part = part_of(u, b);
+    const TensorBlock& b = u.blocks[static_cast<std::size_t>(i)];
+    const BlockUpdate part = block_update(u, b);
     cpuopt::lamb_apply_block(part.step, u.norms.trust[b.tensor], part.block, b.n);
   });
 }
@@ -97,20 +98,21 @@ void run_by_tensor(const ChunkUpdate& u, ThreadPool& pool) {
 }  // namespace
 
 void run_chunk_update(const ChunkUpdate& u, ThreadPool& pool) {
-  const bool updates = u.undo != Undo::restore;
-  if (updates && u.step->by_rule[0].optimizer == cpuopt::Optimizer::lamb) return run_by_tensor(u, pool);
+  const bool updates = u.undo != UndoAction::rollback;
+  if (updates && u.step->by_rule[0].optimizer == cpuopt::Optimizer::lamb) return run_lamb(u, pool);
   // Pieces that stay in a core's cache between the undo log and the update; whole blocks where there is none.
-  const std::int64_t piece = u.undo == Undo::none ? Block::kBlockElems : 4 * cpuopt::kNormPartialElems;
+  const std::int64_t piece =
+      u.undo == UndoAction::none ? TensorBlock::kBlockElems : 4 * cpuopt::kNormPartialElems;
   pool.parallel_for(std::ssize(u.blocks), [&](std::int64_t i) {
-    const Block& whole = u.blocks[static_cast<std::size_t>(i)];
+    const TensorBlock& whole = u.blocks[static_cast<std::size_t>(i)];
     for (std::int64_t done = 0; done < whole.n; done += piece) {
-      Block b = whole;
+      TensorBlock b = whole;
       b.offset += done;
       b.at += done;
       b.n = std::min(piece, whole.n - done);
-      tend_undo(u, b);
+      apply_undo(u, b);
       if (!updates) continue;
-      const UpdatePart part = part_of(u, b);
+      const BlockUpdate part = block_update(u, b);
       cpuopt::update_block(part.step, part.block, b.n, part.noise);
     }
   });

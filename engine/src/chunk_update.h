@@ -21,40 +21,40 @@ struct StepConstants {
 /// Where an optimizer that steps by whole tensors keeps their norms. A chunk's update writes those of its own
 /// tensors alone and nobody else reads them, so no queued work has to be ordered by them.
 struct TensorNorms {
-  double* master_partials = nullptr;  ///< as the gradient's leaves are numbered
+  double* master_partials = nullptr;  ///< as the gradient's norm partials are numbered
   double* direction_partials = nullptr;
   float* trust = nullptr;  ///< by tensor of the layout
 };
 
 /// What an update has to do with the undo log, which holds a chunk's states as they were.
-enum class Undo : std::uint8_t {
+enum class UndoAction : std::uint8_t {
   none,
-  keep,     ///< the states are written to it, then updated
-  redo,     ///< they are taken from it, then updated
-  restore,  ///< they are taken from it, and that is all
+  save,                  ///< the states are written to it, then updated
+  rollback_then_update,  ///< they are taken from it, then updated
+  rollback,              ///< they are taken from it, and that is all
 };
 
 /// A queued update of one chunk.
 struct ChunkUpdate {
   cpuopt::UpdateBlock chunk;
   cpuopt::UpdateBlock old;  ///< the same places in the undo log; null without one
-  std::span<const Block> blocks;
+  std::span<const TensorBlock> blocks;
   const StepConstants* step = nullptr;
   const RunPlan* plan = nullptr;
   TensorNorms norms;
-  Undo undo = Undo::none;
+  UndoAction undo = UndoAction::none;
 };
 /// All of it, by the CPU.
 void run_chunk_update(const ChunkUpdate& update, ThreadPool& pool);
 
 /// A block of it, for whoever updates it.
-struct UpdatePart {
+struct BlockUpdate {
   const cpuopt::UpdateStep& step;
   cpuopt::UpdateBlock block;
   cpuopt::RoundingNoise noise;
 };
-UpdatePart part_of(const ChunkUpdate& update, const Block& block);
-/// The trust of every tensor of the chunk, from its norms' leaves.
-void take_trust(const ChunkUpdate& update);
+BlockUpdate block_update(const ChunkUpdate& update, const TensorBlock& block);
+/// The trust of every tensor of the chunk, from its norms' partials.
+void compute_trust_ratios(const ChunkUpdate& update);
 
 }  // namespace strata

@@ -12,12 +12,12 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::create(const RunPlan& plan, const Environment& environment) {
-  STRATA_TRY_ASSIGN(std::unique_ptr<Machine> machine, Machine::create(plan, environment));
-  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(std::move(machine))));
+  STRATA_TRY_ASSIGN(std::unique_ptr<ExecutionContext> context, ExecutionContext::create(plan, environment));
+  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(std::move(context))));
 }
 
 Status Engine::initialize(std::uint64_t seed) {
-  impl_->settle_or_drop();
+  impl_->flush_or_discard();
   impl_->broken = impl_->states().initialize(seed).annotate("giving first values was cut short");
   return impl_->broken;
 }
@@ -52,12 +52,12 @@ Status check_held(const RunPlan& plan, Payload payload) {
 
 Status Engine::visit(Payload payload, const Visit& visit) {
   STRATA_TRY(check_held(plan(), payload));
-  STRATA_TRY(impl_->settle());
+  STRATA_TRY(impl_->flush_pending_update());
   return impl_->states().visit(payload, visit);
 }
 Status Engine::fill(Payload payload, const Fill& fill) {
   STRATA_TRY(check_held(plan(), payload));
-  impl_->settle_or_drop();
+  impl_->flush_or_discard();
   Status status = impl_->states().fill(payload, fill);
   if (!status.is_ok())
     impl_->broken = status.annotate(
@@ -67,25 +67,25 @@ Status Engine::fill(Payload payload, const Fill& fill) {
 const RunPlan& Engine::plan() const noexcept { return impl_->plan(); }
 
 MovedBytes Engine::moved() const {
-  const BackendCounters counters = impl_->machine().backend.counters();
+  const BackendCounters counters = impl_->context().backend.counters();
   MovedBytes moved;
   moved.h2d = counters.copied_bytes[static_cast<std::size_t>(StreamRole::h2d)];
   moved.d2h = counters.copied_bytes[static_cast<std::size_t>(StreamRole::d2h)];
-  if (const ObjectStore* store = impl_->machine().store.get()) {
+  if (const ObjectStore* store = impl_->context().store.get()) {
     moved.nvme_read = store->counters().bytes_read;
     moved.nvme_write = store->counters().bytes_written;
   }
   return moved;
 }
 
-LaneSeconds Engine::lane_seconds() const {
-  const BackendCounters counters = impl_->machine().backend.counters();
+LaneBusySeconds Engine::lane_busy_seconds() const {
+  const BackendCounters counters = impl_->context().backend.counters();
   const auto lane = [&](StreamRole role) {
     return static_cast<double>(counters.busy_ns[static_cast<std::size_t>(role)]) * 1e-9;
   };
-  LaneSeconds seconds = {lane(StreamRole::compute), lane(StreamRole::h2d), lane(StreamRole::d2h),
-                         lane(StreamRole::cpu)};
-  if (const ObjectStore* store = impl_->machine().store.get()) {
+  LaneBusySeconds seconds = {lane(StreamRole::compute), lane(StreamRole::h2d), lane(StreamRole::d2h),
+                             lane(StreamRole::cpu)};
+  if (const ObjectStore* store = impl_->context().store.get()) {
     const NvmeCounters io = store->counters();
     seconds.nvme_read = static_cast<double>(io.read_busy_ns) * 1e-9;
     seconds.nvme_write = static_cast<double>(io.write_busy_ns) * 1e-9;
@@ -96,30 +96,30 @@ LaneSeconds Engine::lane_seconds() const {
 TierBytes Engine::used_bytes() const {
   TierBytes bytes{};
   for (std::size_t t = 0; t < kTiers; ++t)
-    bytes[t] = impl_->machine().budgets[t]->used_bytes() + impl_->machine().budgets[t]->reserved_bytes();
+    bytes[t] = impl_->context().budgets[t]->used_bytes() + impl_->context().budgets[t]->reserved_bytes();
   return bytes;
 }
 TierBytes Engine::peak_bytes() const {
   TierBytes bytes{};
-  for (std::size_t t = 0; t < kTiers; ++t) bytes[t] = impl_->machine().budgets[t]->peak_bytes();
+  for (std::size_t t = 0; t < kTiers; ++t) bytes[t] = impl_->context().budgets[t]->peak_bytes();
   return bytes;
 }
 std::string Engine::nvme_note() const {
-  const ObjectStore* store = impl_->machine().store.get();
+  const ObjectStore* store = impl_->context().store.get();
   return store == nullptr ? "not used" : store->engine_note();
 }
 std::vector<NvmePath> Engine::nvme_paths() const {
-  const ObjectStore* store = impl_->machine().store.get();
+  const ObjectStore* store = impl_->context().store.get();
   return store == nullptr ? std::vector<NvmePath>{} : store->paths();
 }
 std::uint64_t Engine::nvme_endurance_bytes() const {
-  const ObjectStore* store = impl_->machine().store.get();
+  const ObjectStore* store = impl_->context().store.get();
   return store == nullptr ? 0 : store->counters().endurance_bytes;
 }
 std::uint64_t Engine::resources_created() const {
-  const BackendCounters counters = impl_->machine().backend.counters();
+  const BackendCounters counters = impl_->context().backend.counters();
   std::uint64_t made = counters.buffers_created + counters.streams_created + counters.events_created;
-  if (const ObjectStore* store = impl_->machine().store.get()) made += store->counters().files_opened;
+  if (const ObjectStore* store = impl_->context().store.get()) made += store->counters().files_opened;
   return made;
 }
 

@@ -6,8 +6,8 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
-#include "mode_choice.h"
-#include "no_batches.h"
+#include "speculation_policy.h"
+#include "empty_batch_source.h"
 
 namespace strata {
 namespace {
@@ -18,17 +18,17 @@ struct Steps {
 };
 Steps steps_of(const RunPlan& plan, double clipped) {
   constexpr int kPipeline = 3, kRemembered = 32;
-  const bool trusts = plan.undo.covers_any() && plan.options.step_mode != StepMode::serial;
+  const bool speculates = plan.undo.covers_any() && plan.options.step_mode != StepMode::serial;
   Steps steps{kPipeline, 2};
   // A mode that times both kinds of steps does that first.
-  if (trusts && plan.options.step_mode == StepMode::automatic)
-    steps.warm += ModeChoice::kFirstTrials * ModeChoice::kTrial + 1;
-  if (trusts && clipped > 0 && clipped < 1) {
+  if (speculates && plan.options.step_mode == StepMode::automatic)
+    steps.warm += SpeculationPolicy::kFirstTrials * SpeculationPolicy::kTrialSteps + 1;
+  if (speculates && clipped > 0 && clipped < 1) {
     steps.warm += kRemembered;
     // Two at least of the rarer kind, as far as they are worth the time.
-    constexpr double kMost = 100;
+    constexpr double kMaxSteps = 100;
     const double rarer = std::min(clipped, 1 - clipped);
-    steps.counted = static_cast<int>(std::clamp(std::ceil(2 / rarer), 10.0, kMost));
+    steps.counted = static_cast<int>(std::clamp(std::ceil(2 / rarer), 10.0, kMaxSteps));
   }
   return steps;
 }
@@ -63,12 +63,12 @@ Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
   environment.simulated = &simulated;
   STRATA_TRY_ASSIGN(const std::unique_ptr<Engine> engine, Engine::create(plan, environment));
   STRATA_TRY(engine->initialize(0));
-  NoBatches batches;
+  EmptyBatchSource batches;
   StepReport report;
   for (int step = 0; step < steps.warm; ++step) STRATA_TRY(engine->train_step(batches, 1e-3, report));
   Forecast out;
   const MovedBytes moved = engine->moved();
-  const LaneSeconds lanes = engine->lane_seconds();
+  const LaneBusySeconds lanes = engine->lane_busy_seconds();
   std::int64_t speculated = 0;
   for (int step = 0; step < steps.counted; ++step) {
     if (step == steps.counted - kTraced && options.trace != nullptr) machine->set_trace(*options.trace);
@@ -80,7 +80,7 @@ Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
   const MovedBytes all = engine->moved() - moved;
   const auto n = static_cast<std::uint64_t>(steps.counted);
   out.moved = {all.h2d / n, all.d2h / n, all.nvme_read / n, all.nvme_write / n};
-  out.lanes = (engine->lane_seconds() - lanes) / steps.counted;
+  out.lanes = (engine->lane_busy_seconds() - lanes) / steps.counted;
   out.times.computing_ns /= steps.counted;
   for (std::int64_t& ns : out.times.stalled_ns) ns /= steps.counted;
   std::size_t trained = 0;

@@ -11,7 +11,7 @@
 namespace strata {
 
 Operand LoweredProgram::find(std::string_view name, std::int32_t micro_batch) const {
-  for (const End& end : ends)
+  for (const Binding& end : bindings)
     if (end.micro_batch == micro_batch && end.name == name) return end.operand;
   return {};
 }
@@ -66,19 +66,19 @@ class Lowering {
       if (is_move(instr.op)) count_move(instr, lowered.offload);
     }
     mark_grads(lowered);
-    list_ends(program_.inputs, true, lowered.ends);
-    list_ends(program_.outputs, false, lowered.ends);
+    list_bindings(program_.inputs, true, lowered.bindings);
+    list_bindings(program_.outputs, false, lowered.bindings);
     return lowered;
   }
 
  private:
   // Those of each micro-batch follow each other, by the same names.
-  void list_ends(const std::vector<ValueId>& values, bool are_inputs,
-                 std::vector<LoweredProgram::End>& ends) const {
+  void list_bindings(const std::vector<ValueId>& values, bool are_inputs,
+                     std::vector<LoweredProgram::Binding>& bindings) const {
     const std::size_t n = values.size() / static_cast<std::size_t>(program_.micro_batches);
     for (std::size_t i = 0; i < values.size(); ++i)
-      ends.push_back({program_.value(values[i % n]).name, static_cast<std::int32_t>(i / n), are_inputs,
-                      operand(values[i])});
+      bindings.push_back({program_.value(values[i % n]).name, static_cast<std::int32_t>(i / n), are_inputs,
+                          operand(values[i])});
   }
 
   void count_move(const Instr& instr, LoweredProgram::Offload& offload) {
@@ -106,18 +106,18 @@ class Lowering {
     if (id == kNoValue) return {};
     const ValueInfo& info = program_.value(id);
     if (info.kind == ValueKind::state)
-      return {Operand::Where::state, state_offset_.at(id), 0, info.shape, info.dtype};
+      return {Operand::Location::state, state_offset_.at(id), 0, info.shape, info.dtype};
     if (info.kind == ValueKind::param || info.kind == ValueKind::grad) {
       const Slice& slice = layout_.slice(tensors_.tensor_of_param[static_cast<std::size_t>(info.param)]);
       const bool grad = info.kind == ValueKind::grad;
-      return {grad ? Operand::Where::grad : Operand::Where::param,
+      return {grad ? Operand::Location::grad : Operand::Location::param,
               static_cast<std::size_t>(slice.offset) * size_of(info.dtype), slice.chunk, info.shape,
               info.dtype};
     }
     const std::size_t offset = plan_.offset[static_cast<std::size_t>(id)];
-    if (offset == MemoryPlan::kNowhere) return {};
+    if (offset == MemoryPlan::kUnplaced) return {};
     const bool on_host = info.kind == ValueKind::host;
-    return {on_host ? Operand::Where::host : Operand::Where::arena, offset, 0, info.shape, info.dtype};
+    return {on_host ? Operand::Location::host : Operand::Location::arena, offset, 0, info.shape, info.dtype};
   }
 
   LoweredInstr lower(const Instr& instr) const {
@@ -127,16 +127,16 @@ class Lowering {
       out.in.push_back(operand(id));
       in_infos.push_back(id == kNoValue ? nullptr : &program_.value(id));
       // A derivative names a parameter for its shape alone where it does not read it.
-      if (out.in.back().where == Operand::Where::param && reads_contents(instr.op, out.in.size() - 1) &&
+      if (out.in.back().location == Operand::Location::param && reads_contents(instr.op, out.in.size() - 1) &&
           std::find(out.params.begin(), out.params.end(), out.in.back().chunk) == out.params.end())
         out.params.push_back(out.in.back().chunk);
     }
     for (const ValueId id : instr.out) {
       out.out.push_back(operand(id));
       out_infos.push_back(&program_.value(id));
-      if (out.out.back().where == Operand::Where::grad &&
+      if (out.out.back().location == Operand::Location::grad &&
           std::none_of(out.grads.begin(), out.grads.end(),
-                       [&](const GradTouch& g) { return g.chunk == out.out.back().chunk; }))
+                       [&](const GradWrite& g) { return g.chunk == out.out.back().chunk; }))
         out.grads.push_back({out.out.back().chunk, false, false});
     }
     out.flops = op_def(instr.op).flops(in_infos, out_infos, instr.attrs);
@@ -159,12 +159,12 @@ class Lowering {
   void mark_grads(LoweredProgram& lowered) const {
     std::map<ChunkId, std::pair<std::size_t, std::size_t>> span;  // first and last instruction
     for (std::size_t i = 0; i < lowered.code.size(); ++i)
-      for (const GradTouch& touch : lowered.code[i].grads) {
+      for (const GradWrite& touch : lowered.code[i].grads) {
         const auto at = span.emplace(touch.chunk, std::pair{i, i}).first;
         at->second.second = i;
       }
     for (std::size_t i = 0; i < lowered.code.size(); ++i)
-      for (GradTouch& touch : lowered.code[i].grads) {
+      for (GradWrite& touch : lowered.code[i].grads) {
         touch.first = span[touch.chunk].first == i;
         touch.last = span[touch.chunk].second == i;
       }
@@ -213,11 +213,11 @@ AccessTrace access_trace(const LoweredProgram& program, std::int32_t passes) {
   for (const LoweredInstr& instr : program.code) {
     AccessTrace::Step step;
     step.flops = instr.flops;
-    for (const GradTouch& touch : instr.grads)
+    for (const GradWrite& touch : instr.grads)
       if (touch.first) open.push_back(touch.chunk);
     for (const ChunkId chunk : instr.params) step.on_device.push_back({chunk, Payload::param});
     for (const ChunkId chunk : open) step.on_device.push_back({chunk, Payload::grad});
-    for (const GradTouch& touch : instr.grads)
+    for (const GradWrite& touch : instr.grads)
       if (touch.last) open.erase(std::find(open.begin(), open.end(), touch.chunk));
     trace.steps.push_back(std::move(step));
   }

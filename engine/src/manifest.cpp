@@ -24,10 +24,10 @@ bool plain_name(const std::string& name) {
 /// A count. get<>() alone would take 1e300 for one, which is undefined, and -1 for a large one.
 Result<std::int64_t> natural(const Json& json, const char* key) {
   const Json& value = json.at(key);
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMost)
-    return Status::error(Code::corrupt,
-                         str("its ", key, " is ", value.dump().substr(0, 80), ", no count up to ", kMost));
+  constexpr auto kMaxCount = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMaxCount)
+    return Status::error(
+        Code::corrupt, str("its ", key, " is ", value.dump().substr(0, 80), ", no count up to ", kMaxCount));
   return value.get<std::int64_t>();
 }
 
@@ -72,7 +72,7 @@ Result<LossScale> read_loss_scale(const Json& json) {
   scale.value = static_cast<double>(value);
   if (LossScale::is_valid(scale.value)) return scale;
   return Status::error(Code::corrupt, str("its loss scale is ", value, ", no power of two from 1 to ",
-                                          static_cast<std::int64_t>(LossScale::kMost)));
+                                          static_cast<std::int64_t>(LossScale::kMax)));
 }
 
 Result<CheckpointFile> read_file(const Json& json) {

@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint32_t kFarAhead = 6;  // chunks: as many as a plan by itself fetches ahead at most
 
 // The size that most parameters are of a tensor of: chunks of it, and of its parts, waste little.
-std::int64_t usual_tensor(const RunPlan& plan) {
+std::int64_t most_common_tensor_size(const RunPlan& plan) {
   std::map<std::int64_t, std::int64_t> params_of_size;
   for (const LayoutTensor& tensor : plan.tensors.specs) params_of_size[tensor.n_elems] += tensor.n_elems;
   return std::max_element(params_of_size.begin(), params_of_size.end(),
@@ -19,18 +19,19 @@ std::int64_t usual_tensor(const RunPlan& plan) {
       ->first;
 }
 
-std::int64_t part_of(std::int64_t elems, std::int64_t part) {
+std::int64_t fraction_of(std::int64_t elems, std::int64_t part) {
   return std::max(ChunkLayout::kSliceAlign, round_up(elems / part, ChunkLayout::kSliceAlign));
 }
 
 PlanChange chunk_of_tensor(std::int64_t part, bool with_programs) {
-  return {
-      [part](EngineOptions& o, const RunPlan& best) { o.chunk_elems = part_of(usual_tensor(best), part); },
-      with_programs};
+  return {[part](EngineOptions& o, const RunPlan& best) {
+            o.chunk_elems = fraction_of(most_common_tensor_size(best), part);
+          },
+          with_programs};
 }
 PlanChange smaller_chunk(std::int64_t part) {
   return {[part](EngineOptions& o, const RunPlan& best) {
-    o.chunk_elems = part_of(best.layout.chunk_elems(), part);
+    o.chunk_elems = fraction_of(best.layout.chunk_elems(), part);
   }};
 }
 PlanChange gradients_in(GradientPolicy where) {
@@ -41,7 +42,7 @@ PlanChange ahead(std::uint32_t chunks) {
   return {[chunks](EngineOptions& o, const RunPlan&) { o.prefetch = chunks; }};
 }
 // How often a run will be clipped nobody knows before: with a log, auto speculates while it pays.
-PlanChange with_log(bool far_ahead) {
+PlanChange with_undo_log(bool far_ahead) {
   return {[far_ahead](EngineOptions& o, const RunPlan&) {
     o.step_mode = StepMode::automatic;
     o.undo_bytes = kUnlimited;
@@ -51,7 +52,7 @@ PlanChange with_log(bool far_ahead) {
 
 }  // namespace
 
-std::vector<std::vector<PlanChange>> changes_of(const OpenChoices& open) {
+std::vector<std::vector<PlanChange>> list_plan_changes(const SearchSpace& open) {
   std::vector<std::vector<PlanChange>> changes;
   if (open.chunk)
     changes.push_back({chunk_of_tensor(1, false), chunk_of_tensor(2, false), chunk_of_tensor(4, true),
@@ -59,7 +60,7 @@ std::vector<std::vector<PlanChange>> changes_of(const OpenChoices& open) {
   if (open.gradients)
     changes.push_back({gradients_in(GradientPolicy::device), gradients_in(GradientPolicy::pinned)});
   if (open.prefetch) changes.push_back({ahead(kFarAhead), ahead(2)});
-  if (open.step_mode) changes.push_back({with_log(false), with_log(open.prefetch)});
+  if (open.step_mode) changes.push_back({with_undo_log(false), with_undo_log(open.prefetch)});
   if (open.device_first)
     changes.push_back({{[](EngineOptions& o, const RunPlan&) { o.policy = PlacementPolicy::device; }}});
   return changes;

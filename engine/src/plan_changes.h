@@ -17,6 +17,6 @@ struct PlanChange {
 };
 
 /// To be tried one after the other, in groups of which one is kept at most.
-std::vector<std::vector<PlanChange>> changes_of(const OpenChoices& open);
+std::vector<std::vector<PlanChange>> list_plan_changes(const SearchSpace& open);
 
 }  // namespace strata

@@ -10,17 +10,17 @@
 namespace strata {
 namespace {
 
-constexpr double kWorthIt = 0.99;  // of the time before: less is within what a profile is good for
+constexpr double kMinImprovement = 0.99;  // of the time before: less is within what a profile is good for
 
-class Search {
+class PlanSearch {
  public:
-  Search(const PlanChoices& choices, const EngineOptions& options, const MachineProfile& machine)
-      : choices_(choices), options_(options), machine_(machine), changes_(changes_of(choices.open)) {}
+  PlanSearch(const PlanSearchRequest& choices, const EngineOptions& options, const MachineProfile& machine)
+      : choices_(choices), options_(options), machine_(machine), changes_(list_plan_changes(choices.open)) {}
 
   Result<FoundPlan> run() {
     for (std::size_t i = 0; i < choices_.programs.size(); ++i) {
       if (i >= choices_.compared && best_.plan != nullptr) break;
-      STRATA_TRY(consider(i, options_));
+      STRATA_TRY(try_candidate(i, options_));
     }
     if (best_.plan == nullptr)
       return choices_.explains ? explain_refusal(choices_.programs, options_)
@@ -28,7 +28,7 @@ class Search {
     STRATA_TRY(search());
     STRATA_TRY_ASSIGN(best_.plan,
                       Engine::plan_with(choices_.programs[best_.programs], best_.options, nullptr));
-    best_.ways = starts_.size();
+    best_.candidates = starts_.size();
     return std::move(best_);
   }
 
@@ -40,9 +40,9 @@ class Search {
     if (!second) return {};
     FoundPlan first = std::move(best_);
     best_ = FoundPlan();
-    STRATA_TRY(consider(second->programs, second->options));
+    STRATA_TRY(try_candidate(second->programs, second->options));
     STRATA_TRY(descend());
-    if (best_.forecast.step_s >= kWorthIt * first.forecast.step_s) best_ = std::move(first);
+    if (best_.forecast.step_s >= kMinImprovement * first.forecast.step_s) best_ = std::move(first);
     return {};
   }
 
@@ -69,7 +69,7 @@ class Search {
     for (int round = 0; round < kRounds; ++round) {
       const double before = best_.forecast.step_s;
       for (const std::vector<PlanChange>& group : changes_) STRATA_TRY(improve(group));
-      if (best_.forecast.step_s >= kWorthIt * before) break;
+      if (best_.forecast.step_s >= kMinImprovement * before) break;
     }
     return {};
   }
@@ -79,7 +79,7 @@ class Search {
     for (const PlanChange& change : group) {
       EngineOptions changed = before;
       change.apply(changed, *best_.plan);
-      STRATA_TRY(consider(best_.programs, changed));
+      STRATA_TRY(try_candidate(best_.programs, changed));
     }
     return {};
   }
@@ -94,21 +94,21 @@ class Search {
         EngineOptions changed = options_;
         for (std::size_t c = 0; c < tied.size(); ++c)
           if ((selection >> c & 1) != 0) tied[c]->apply(changed, *best_.plan);
-        STRATA_TRY(consider(i, changed));
+        STRATA_TRY(try_candidate(i, changed));
       }
     return {};
   }
 
   // The plan that is taken in the end is proven; here it need only be laid out and priced.
-  Status consider(std::size_t programs, const EngineOptions& options) {
+  Status try_candidate(std::size_t programs, const EngineOptions& options) {
     const auto [known, is_new] =
-        known_.try_emplace(Way{programs, options.chunk_elems, options.gradients, options.prefetch,
-                               options.step_mode, options.undo_bytes, options.policy});
+        known_.try_emplace(PlanKey{programs, options.chunk_elems, options.gradients, options.prefetch,
+                                   options.step_mode, options.undo_bytes, options.policy});
     if (!is_new && (!known->second || !is_better(*known->second))) return {};
     auto plan = draft_plan(choices_.programs[programs], options, nullptr);
-    if (!plan.has_value()) return unless_too_large(plan.status());
+    if (!plan.has_value()) return ignore_does_not_fit(plan.status());
     const Result<Forecast> expected = forecast(**plan, machine_);
-    if (!expected.has_value()) return unless_too_large(expected.status());
+    if (!expected.has_value()) return ignore_does_not_fit(expected.status());
     if (is_new) starts_.push_back({programs, options, expected->step_s});
     known->second = expected->step_s;
     if (!is_better(expected->step_s)) return {};
@@ -119,29 +119,29 @@ class Search {
     return {};
   }
   bool is_better(double step_s) const {
-    return best_.plan == nullptr || step_s < kWorthIt * best_.forecast.step_s;
+    return best_.plan == nullptr || step_s < kMinImprovement * best_.forecast.step_s;
   }
-  static Status unless_too_large(const Status& status) {
+  static Status ignore_does_not_fit(const Status& status) {
     return status.code() == Code::does_not_fit ? Status::ok() : status;
   }
 
-  const PlanChoices& choices_;
+  const PlanSearchRequest& choices_;
   const EngineOptions& options_;
   const MachineProfile& machine_;
   const std::vector<std::vector<PlanChange>> changes_;
   FoundPlan best_;
   std::vector<Start> starts_;  // all that fitted so far
-  // What may differ between ways to run the step, and how long it takes; nothing where it does not fit.
-  using Way = std::tuple<std::size_t, std::int64_t, GradientPolicy, std::optional<std::uint32_t>, StepMode,
-                         std::optional<std::uint64_t>, PlacementPolicy>;
-  std::map<Way, std::optional<double>> known_;
+  // What may differ between candidates to run the step, and how long it takes; nothing where it does not fit.
+  using PlanKey = std::tuple<std::size_t, std::int64_t, GradientPolicy, std::optional<std::uint32_t>,
+                             StepMode, std::optional<std::uint64_t>, PlacementPolicy>;
+  std::map<PlanKey, std::optional<double>> known_;
 };
 
 }  // namespace
 
-Result<FoundPlan> search_plan(const PlanChoices& choices, const EngineOptions& options,
+Result<FoundPlan> search_plan(const PlanSearchRequest& choices, const EngineOptions& options,
                               const MachineProfile& machine) {
-  return Search(choices, options, machine).run();
+  return PlanSearch(choices, options, machine).run();
 }
 
 }  // namespace strata

@@ -10,8 +10,8 @@
 #include <strata/runtime/units.h>
 
 #include "activation_store.h"
-#include "machine.h"
-#include "undo_plan.h"
+#include "execution_context.h"
+#include "undo_log_plan.h"
 #include "update_rules.h"
 
 namespace strata {
@@ -33,7 +33,7 @@ Status check(const EngineOptions& options) {
 Status check_loss_scale(const ProgramSet& programs, const EngineOptions& options) {
   if (!LossScale::is_valid(options.loss_scale))
     return Status::error(Code::invalid, str("optim.loss_scale is ", options.loss_scale,
-                                            "; it is a power of two from 1 to ", LossScale::kMost));
+                                            "; it is a power of two from 1 to ", LossScale::kMax));
   const Program& train = programs.train;
   if (train.code.empty() || train.value(train.params.front().value).dtype != DType::f16) return {};
   if (train.find("divisor") != kNoValue) return {};
@@ -67,13 +67,13 @@ std::int64_t largest_sensible_chunk(std::size_t arena, const EngineOptions& opti
 
 // Chunks fetched ahead even out instructions that take long and chunks that need little computing, up to a
 // few; their window, and that of gradients on their way out, shall be a small part of the device.
-std::uint32_t prefetch_that_pays(const ChunkLayout& layout, std::uint64_t device) {
-  constexpr std::uint64_t kLeast = 2, kMost = 6, kSmallPart = 8;
+std::uint32_t choose_prefetch_depth(const ChunkLayout& layout, std::uint64_t device) {
+  constexpr std::uint64_t kMinChunks = 2, kMaxChunks = 6, kSmallPart = 8;
   std::size_t largest = 1;
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
     largest = std::max(
         largest, layout.payload_bytes(chunk, Payload::param) + layout.payload_bytes(chunk, Payload::grad));
-  return static_cast<std::uint32_t>(std::clamp(device / kSmallPart / largest, kLeast, kMost));
+  return static_cast<std::uint32_t>(std::clamp(device / kSmallPart / largest, kMinChunks, kMaxChunks));
 }
 
 // The program that speaks for the model: the first there is.
@@ -156,7 +156,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   layout.max_chunk_elems = max_chunk_elems;
   STRATA_TRY_ASSIGN(plan->layout, ChunkLayout::create(plan->tensors.specs, layout));
   plan->notes.push_back("layout: " + plan->layout.explanation());
-  if (!options.prefetch) plan->options.prefetch = prefetch_that_pays(plan->layout, options.budgets[0]);
+  if (!options.prefetch) plan->options.prefetch = choose_prefetch_depth(plan->layout, options.budgets[0]);
   if (const std::int64_t frozen = plan->n_params(false); frozen > 0)
     plan->notes.push_back(str("frozen: ", frozen, " parameters in ", format_bytes(frozen_bytes(*plan)),
                               ", read alone; ", plan->n_params(true), " are trained"));
@@ -187,7 +187,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   plan->trace.device_fixed_bytes += plan->state_bytes();
   plan->trace.nvme_fixed_bytes = activation_store_bytes(plan->train);
   plan->trace.trains = !plan->train.code.empty();
-  plan->trace.pinned_fixed_bytes = pinned_fixed(*plan, count_leaves(plan->tensors)).total();
+  plan->trace.pinned_fixed_bytes = plan_pinned_layout(*plan, count_norm_partials(plan->tensors)).total();
   if (const LoweredProgram::Offload& away = plan->train.offload; away.n > 0)
     plan->notes.push_back(str("activations: ", away.n, " of ", format_bytes(away.bytes),
                               " leave the device in forward and return in backward, for at most ",
@@ -218,7 +218,7 @@ static std::optional<Placement> place(const RunPlan& plan) {
 }
 
 // Whether parameters and moments alone have room in all tiers together: for those who ask many times.
-static bool may_hold(const ProgramSet& programs, const EngineOptions& options) {
+static bool states_may_fit(const ProgramSet& programs, const EngineOptions& options) {
   double room = 0, need = 0;
   for (const std::uint64_t bytes : options.budgets) room += static_cast<double>(bytes);
   const cpuopt::MomentSet moments = cpuopt::moments_of(options.optimizer);
@@ -251,7 +251,7 @@ Result<std::unique_ptr<RunPlan>> draft_plan(
     const std::function<void(const ChunkLayout&, Placement&)>& choose) {
   STRATA_TRY(check(options));
   const std::size_t arena = searches_chunk(options) ? arena_of(programs) : 0;
-  if (choose || may_hold(programs, options))
+  if (choose || states_may_fit(programs, options))
     for (const std::int64_t bound : chunk_bounds(arena, options)) {
       STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, lay_out(programs, options, bound));
       std::optional<Placement> placement;
@@ -266,7 +266,7 @@ Result<std::unique_ptr<RunPlan>> draft_plan(
       }
       if (!placement) continue;
       plan->placement = *std::move(placement);
-      plan_undo(*plan);
+      plan_undo_log(*plan);
       return plan;
     }
   return Status::error(Code::does_not_fit, "the run does not fit its budgets");
@@ -291,12 +291,13 @@ class Fitting {
 
  private:
   bool fits(std::size_t choice) {
-    if (!may_hold(choices_[choice], options_)) return false;
+    if (!states_may_fit(choices_[choice], options_)) return false;
     for (const std::int64_t bound : chunk_bounds(arenas_[choice], options_)) {
       RunPlan* const plan = laid_out(choice, bound);
       if (plan == nullptr) return false;
       plan->options.budgets = options_.budgets;
-      if (!options_.prefetch) plan->options.prefetch = prefetch_that_pays(plan->layout, options_.budgets[0]);
+      if (!options_.prefetch)
+        plan->options.prefetch = choose_prefetch_depth(plan->layout, options_.budgets[0]);
       if (place(*plan)) return true;
     }
     return false;

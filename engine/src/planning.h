@@ -1,6 +1,6 @@
 #pragma once
 
-#include "machine.h"
+#include "execution_context.h"
 
 namespace strata {
 

@@ -6,7 +6,7 @@ namespace strata {
 namespace {
 
 void add_micro_batch(const LoweredProgram& program, const Placement& placement, std::int32_t first,
-                     bool accumulates, PassSchedule& out) {
+                     bool accumulates, ProgramSchedule& out) {
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const auto at = first + static_cast<std::int32_t>(i);
     for (const ChunkId chunk : program.code[i].params) {
@@ -15,7 +15,7 @@ void add_micro_batch(const LoweredProgram& program, const Placement& placement, 
       if (placement.home(key) == Tier::nvme) out.uses.push_back({at, key, Tier::pinned});
       if (out.params.empty() || out.params.back().second != chunk) out.params.emplace_back(at, chunk);
     }
-    for (const GradTouch& touch : program.code[i].grads) {
+    for (const GradWrite& touch : program.code[i].grads) {
       out.uses.push_back({at, {touch.chunk, Payload::grad}, Tier::device});
       if (touch.last && accumulates) out.uses.push_back({at, {touch.chunk, Payload::accum}, Tier::pinned});
     }
@@ -24,9 +24,9 @@ void add_micro_batch(const LoweredProgram& program, const Placement& placement, 
 
 // A chunk comes into sight with the access that is `depth`, as far as parameters are fetched ahead, before
 // its own. Those of no forward come last.
-std::vector<ChunkAt> commits_before_use(const PassSchedule& schedule, const ChunkLayout& layout,
-                                        std::size_t depth) {
-  std::vector<ChunkAt> commits;
+std::vector<ChunkPosition> commits_before_use(const ProgramSchedule& schedule, const ChunkLayout& layout,
+                                              std::size_t depth) {
+  std::vector<ChunkPosition> commits;
   std::vector<bool> listed(layout.n_chunks());
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
     listed[chunk] = !layout.group_of(chunk).trainable;
@@ -42,30 +42,30 @@ std::vector<ChunkAt> commits_before_use(const PassSchedule& schedule, const Chun
 
 }  // namespace
 
-std::vector<ChunkAt> last_touches(const LoweredProgram& program, const ChunkLayout& layout) {
-  std::vector<ChunkAt> last;
+std::vector<ChunkPosition> last_uses(const LoweredProgram& program, const ChunkLayout& layout) {
+  std::vector<ChunkPosition> last;
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) last.emplace_back(-1, chunk);
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     for (const ChunkId chunk : program.code[i].params) last[chunk].first = static_cast<std::int32_t>(i);
-    for (const GradTouch& touch : program.code[i].grads)
+    for (const GradWrite& touch : program.code[i].grads)
       last[touch.chunk].first = static_cast<std::int32_t>(i);
   }
-  std::erase_if(last, [&](const ChunkAt& at) { return !layout.group_of(at.second).trainable; });
+  std::erase_if(last, [&](const ChunkPosition& at) { return !layout.group_of(at.second).trainable; });
   std::sort(last.begin(), last.end());
   return last;
 }
 
-PassSchedule schedule_of(const LoweredProgram& program, const RunPlan& plan, std::int32_t micro_batches,
-                         CommitWhen when) {
-  PassSchedule out;
+ProgramSchedule make_schedule(const LoweredProgram& program, const RunPlan& plan, std::int32_t micro_batches,
+                              CommitTiming when) {
+  ProgramSchedule out;
   const auto length = static_cast<std::int32_t>(program.code.size());
   for (std::int32_t k = 0; k < micro_batches; ++k)
     add_micro_batch(program, plan.placement, k * length, k > 0, out);
   out.cycle = micro_batches * length;
-  if (when == CommitWhen::never) return out;
-  out.ready = last_touches(program, plan.layout);
+  if (when == CommitTiming::never) return out;
+  out.ready = last_uses(program, plan.layout);
   out.commits = commits_before_use(out, plan.layout, *plan.options.prefetch);
-  if (when == CommitWhen::at_the_end)
+  if (when == CommitTiming::at_end)
     for (auto& [position, chunk] : out.commits) position = out.cycle++;
   const auto updated = [&](std::int32_t position, ChunkId chunk) {
     for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum})

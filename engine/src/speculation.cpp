@@ -4,70 +4,70 @@
 
 namespace strata {
 
-Speculation::Speculation(Machine& machine, const PassSchedule& schedule)
-    : machine_(machine),
-      begun_(machine.plan.layout.n_chunks(), false),
-      made_(machine.plan.layout.n_chunks(), false) {
+Speculation::Speculation(ExecutionContext& context, const ProgramSchedule& schedule)
+    : context_(context),
+      snapshotted_(context.plan.layout.n_chunks(), false),
+      updated_(context.plan.layout.n_chunks(), false) {
   for (const auto& [position, chunk] : schedule.ready)
-    if (machine.plan.undo.covers(chunk)) order_.push_back(chunk);
+    if (context.plan.undo.covers(chunk)) order_.push_back(chunk);
 }
 
-bool Speculation::is_worth_it() const noexcept {
-  if (machine_.plan.options.step_mode != StepMode::automatic) return true;
-  if (machine_.rehearses()) return steps_ % 2 == 0;  // the plan holds for both
+bool Speculation::should_speculate() const noexcept {
+  if (context_.plan.options.step_mode != StepMode::automatic) return true;
+  if (context_.is_dry_run()) return steps_ % 2 == 0;  // the plan holds for both
   return choice_.speculates();
 }
 
 Status Speculation::begin(const cpuopt::OptimizerParams& guess) {
   guess_ = guess;
   fetched_ = 0;
-  n_made_ = 0;  // what a rollback that was cut short left is nobody's any more
-  std::fill(begun_.begin(), begun_.end(), false);
-  std::fill(made_.begin(), made_.end(), false);
-  active_ = !order_.empty() && is_worth_it();
+  n_updated_ = 0;  // what a rollback that was cut short left is nobody's any more
+  std::fill(snapshotted_.begin(), snapshotted_.end(), false);
+  std::fill(updated_.begin(), updated_.end(), false);
+  active_ = !order_.empty() && should_speculate();
   if (active_) {
-    STRATA_TRY_ASSIGN(step_, step_constants(machine_, guess));
+    STRATA_TRY_ASSIGN(step_, step_constants(context_, guess));
   }
   return Status::ok();
 }
 
 Status Speculation::update(ChunkId chunk) {
-  if (!takes(chunk)) return Status::ok();
-  STRATA_TRY(accept_stored(machine_, chunk));  // before anything of this step could be taken back
-  begun_[chunk] = true;
-  STRATA_TRY(guard_stored(machine_, chunk));
-  STRATA_TRY(queue_update(machine_, chunk, step_, Undo::keep));
-  made_[chunk] = true;
-  ++n_made_;
-  return send_states_home(machine_, chunk);
+  if (!covers(chunk)) return Status::ok();
+  STRATA_TRY(commit_stored_states(context_, chunk));  // before anything of this step could be taken back
+  snapshotted_[chunk] = true;
+  STRATA_TRY(snapshot_stored_states(context_, chunk));
+  STRATA_TRY(queue_update(context_, chunk, step_, UndoAction::save));
+  updated_[chunk] = true;
+  ++n_updated_;
+  return write_back_states(context_, chunk);
 }
 
-Result<bool> Speculation::fetch_early() {
+Result<bool> Speculation::prefetch_states() {
   for (; active_ && fetched_ < order_.size(); ++fetched_) {
-    if (made_[order_[fetched_]]) continue;
-    STRATA_TRY_ASSIGN(const bool begun, fetch_for_update(machine_, order_[fetched_], kPersistentPayloads));
+    if (updated_[order_[fetched_]]) continue;
+    STRATA_TRY_ASSIGN(const bool begun, prefetch_for_update(context_, order_[fetched_], kPersistentPayloads));
     if (!begun) return false;
   }
   return true;
 }
 
-void Speculation::end(bool right) noexcept {
-  for (ChunkId chunk = 0; chunk < begun_.size() && !right; ++chunk)
-    if (begun_[chunk]) restore_stored(machine_, chunk);
-  std::fill(begun_.begin(), begun_.end(), false);
-  std::fill(made_.begin(), made_.end(), false);
-  n_made_ = 0;
-  choice_.guessed(right);
+void Speculation::resolve(bool right) noexcept {
+  for (ChunkId chunk = 0; chunk < snapshotted_.size() && !right; ++chunk)
+    if (snapshotted_[chunk]) rollback_stored_states(context_, chunk);
+  std::fill(snapshotted_.begin(), snapshotted_.end(), false);
+  std::fill(updated_.begin(), updated_.end(), false);
+  n_updated_ = 0;
+  choice_.record_guess(right);
   ++steps_;
 }
 
 Status Speculation::roll_back() {
-  for (ChunkId chunk = 0; chunk < made_.size(); ++chunk) {
-    if (!made_[chunk]) continue;
-    STRATA_TRY(queue_update(machine_, chunk, step_, Undo::restore));
-    made_[chunk] = false;
+  for (ChunkId chunk = 0; chunk < updated_.size(); ++chunk) {
+    if (!updated_[chunk]) continue;
+    STRATA_TRY(queue_update(context_, chunk, step_, UndoAction::rollback));
+    updated_[chunk] = false;
   }
-  end(false);
+  resolve(false);
   return Status::ok();
 }
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "mode_choice.h"
+#include "speculation_policy.h"
 #include "queue_update.h"
 #include "schedule.h"
 
@@ -14,7 +14,7 @@ namespace strata {
 /// (Commit), or all is rolled back. One thread; allocates nothing after construction.
 class Speculation {
  public:
-  Speculation(Machine& machine, const PassSchedule& schedule);
+  Speculation(ExecutionContext& context, const ProgramSchedule& schedule);
 
   /// A step whose update would be by `guess` if nothing were clipped. In mode `auto` the last steps decide
   /// whether it speculates.
@@ -22,37 +22,37 @@ class Speculation {
   /// The chunk's gradient has landed and its parameters are not read again in this step.
   Status update(ChunkId chunk);
   /// Begins to read states for the updates to come, in so far as there is room. True when all are begun.
-  Result<bool> fetch_early();
+  Result<bool> prefetch_states();
   /// Whether `chunk` is to be updated in this step, or has been.
-  bool takes(ChunkId chunk) const noexcept { return active_ && machine_.plan.undo.covers(chunk); }
+  bool covers(ChunkId chunk) const noexcept { return active_ && context_.plan.undo.covers(chunk); }
   /// Whether `chunk` has been updated in this step.
-  bool made(ChunkId chunk) const noexcept { return made_[chunk]; }
-  std::int32_t n_made() const noexcept { return n_made_; }
+  bool has_updated(ChunkId chunk) const noexcept { return updated_[chunk]; }
+  std::int32_t n_updated() const noexcept { return n_updated_; }
   /// Whether what was made is what `params` ask for.
-  bool is_right(const cpuopt::OptimizerParams& params) const noexcept {
+  bool guess_matches(const cpuopt::OptimizerParams& params) const noexcept {
     return params.grad_factor == guess_.grad_factor;
   }
   /// What was made stands, or is to be redone: then what nvme holds is again what it was. auto learns from
   /// it.
-  void end(bool right) noexcept;
+  void resolve(bool right) noexcept;
   /// How long the step took; mode auto learns from it.
-  void took(double seconds) noexcept { choice_.took(active_, seconds); }
+  void record_step(double seconds) noexcept { choice_.record_step(active_, seconds); }
   /// The states are again what they were before the step.
   Status roll_back();
 
  private:
-  bool is_worth_it() const noexcept;
+  bool should_speculate() const noexcept;
 
-  Machine& machine_;
+  ExecutionContext& context_;
   cpuopt::OptimizerParams guess_;
   StepConstants step_;
   bool active_ = false;
-  std::vector<ChunkId> order_;  // of the chunks that are covered: in which they become ready
-  std::size_t fetched_ = 0;     // in the order
-  std::vector<bool> begun_;     // what nvme holds is guarded
-  std::vector<bool> made_;      // queued
-  std::int32_t n_made_ = 0;
-  ModeChoice choice_;
+  std::vector<ChunkId> order_;     // of the chunks that are covered: in which they become ready
+  std::size_t fetched_ = 0;        // in the order
+  std::vector<bool> snapshotted_;  // what nvme holds is guarded
+  std::vector<bool> updated_;      // queued
+  std::int32_t n_updated_ = 0;
+  SpeculationPolicy choice_;
   std::uint64_t steps_ = 0;
 };
 

@@ -17,34 +17,34 @@ constexpr std::int64_t kDrawsAtOnce = 4096;  // elements of one task of initiali
 }  // namespace
 
 Stream& StateAccess::stream_of(const Opened& chunk, Intent intent) const noexcept {
-  if (chunk.tier == Tier::pinned) return machine_.cpu;
-  return intent == Intent::read ? machine_.d2h : machine_.h2d;
+  if (chunk.tier == Tier::pinned) return context_.cpu;
+  return intent == Intent::read ? context_.d2h : context_.h2d;
 }
 
 Result<StateAccess::Opened> StateAccess::open(ChunkId chunk, Payload payload, Intent intent) {
-  ChunkManager& chunks = *machine_.chunks;
+  ChunkManager& chunks = *context_.chunks;
   Opened opened{chunk, payload, Tier::pinned, {}, {}};
   if (chunks.placement().home({chunk, payload}) == Tier::device) opened.tier = Tier::device;
   Stream& stream = stream_of(opened, intent);
   STRATA_TRY_ASSIGN(opened.values, chunks.pin({chunk, payload}, opened.tier, intent, stream));
-  if (payload == Payload::param && machine_.plan.trains() &&
-      machine_.plan.layout.has(chunk, Payload::master)) {
+  if (payload == Payload::param && context_.plan.trains() &&
+      context_.plan.layout.has(chunk, Payload::master)) {
     STRATA_TRY_ASSIGN(opened.rest, chunks.pin({chunk, Payload::master}, opened.tier, intent, stream));
   }
-  STRATA_TRY(machine_.backend.synchronize(stream));
+  STRATA_TRY(context_.backend.synchronize(stream));
   for (const ChunkPin* pin : {&opened.values, &opened.rest})
     if (*pin && opened.tier == Tier::pinned)
-      STRATA_TRY(machine_.backend.host_access({pin->view().data, pin->view().bytes, intent != Intent::read}));
+      STRATA_TRY(context_.backend.host_access({pin->view().data, pin->view().bytes, intent != Intent::read}));
   return opened;
 }
 
 std::vector<StateAccess::Piece> StateAccess::pieces_of(ChunkId chunk) const {
   std::vector<Piece> pieces;
-  const std::int64_t most = std::min(kStatePiece, machine_.fixed.state_run);
-  for (const std::int32_t tensor : machine_.plan.layout.chunk(chunk).tensors) {
-    const Slice& slice = machine_.plan.layout.slice(tensor);
-    for (std::int64_t at = 0; at < slice.n_elems && !machine_.dry(); at += most)
-      pieces.push_back({tensor, at, slice.offset + at, std::min(most, slice.n_elems - at)});
+  const std::int64_t max_elems = std::min(kMaxStatePieceElems, context_.pinned_layout.state_run);
+  for (const std::int32_t tensor : context_.plan.layout.chunk(chunk).tensors) {
+    const Slice& slice = context_.plan.layout.slice(tensor);
+    for (std::int64_t at = 0; at < slice.n_elems && !context_.is_dataless(); at += max_elems)
+      pieces.push_back({tensor, at, slice.offset + at, std::min(max_elems, slice.n_elems - at)});
   }
   return pieces;
 }
@@ -54,7 +54,7 @@ std::vector<StateAccess::Run> StateAccess::runs_of(const std::vector<Piece>& pie
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const Piece& piece = pieces[i];
     if (runs.empty() || runs.back().at + runs.back().n != piece.at ||
-        runs.back().n + piece.n > machine_.fixed.state_run)
+        runs.back().n + piece.n > context_.pinned_layout.state_run)
       runs.push_back({i, i, piece.at, 0});
     runs.back().end = i + 1;
     runs.back().n += piece.n;
@@ -62,13 +62,13 @@ std::vector<StateAccess::Run> StateAccess::runs_of(const std::vector<Piece>& pie
   return runs;
 }
 
-StatePiece StateAccess::shown(const Piece& piece) const {
-  return {machine_.plan.tensors.specs[static_cast<std::size_t>(piece.tensor)].name, piece.offset,
-          machine_.plan.layout.slice(piece.tensor).n_elems};
+StatePiece StateAccess::piece_info(const Piece& piece) const {
+  return {context_.plan.tensors.specs[static_cast<std::size_t>(piece.tensor)].name, piece.offset,
+          context_.plan.layout.slice(piece.tensor).n_elems};
 }
 
 StateAccess::Parts StateAccess::parts_of(const Opened& chunk, std::int64_t at, std::int64_t n) const {
-  const GroupKey& group = machine_.plan.layout.group_of(chunk.chunk);
+  const GroupKey& group = context_.plan.layout.group_of(chunk.chunk);
   const auto part = [&](const ChunkPin& pin, std::size_t elem_bytes) {
     return Part{pin ? &pin : nullptr, static_cast<std::size_t>(at) * elem_bytes,
                 static_cast<std::size_t>(n) * elem_bytes};
@@ -78,7 +78,7 @@ StateAccess::Parts StateAccess::parts_of(const Opened& chunk, std::int64_t at, s
             part(chunk.rest, cpuopt::master_bytes(cpuopt::master_layout(group.compute)))};
   Parts parts = {part(chunk.values, moment_value_bytes(group.format)), Part{}};
   if (group.format == StateFormat::int8) {
-    const auto elems = static_cast<std::size_t>(machine_.plan.layout.chunk(chunk.chunk).n_elems);
+    const auto elems = static_cast<std::size_t>(context_.plan.layout.chunk(chunk.chunk).n_elems);
     const std::int64_t first = at / kMomentBlock, end = (at + n + kMomentBlock - 1) / kMomentBlock;
     parts[1] = {&chunk.values, elems + static_cast<std::size_t>(first) * sizeof(float),
                 static_cast<std::size_t>(end - first) * sizeof(float)};
@@ -107,7 +107,7 @@ StateAccess::Addresses StateAccess::staged(const Opened& chunk, const Run& run, 
   const Parts parts = parts_of(chunk, piece.at, piece.n), begin = parts_of(chunk, run.at, run.n);
   Addresses addresses{};
   for (std::size_t i = 0; i < parts.size(); ++i)
-    addresses[i] = machine_.state_staging(slot, i) + (parts[i].offset - begin[i].offset);
+    addresses[i] = context_.state_staging(slot, i) + (parts[i].offset - begin[i].offset);
   return addresses;
 }
 
@@ -117,18 +117,18 @@ Status StateAccess::copy_run(const Opened& chunk, const Run& run, std::size_t sl
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].pin == nullptr || parts[i].bytes == 0) continue;
     const BufferView there = {parts[i].pin->view().data + parts[i].offset, parts[i].bytes},
-                     here = {machine_.state_staging(slot, i), parts[i].bytes};
-    STRATA_TRY(intent == Intent::read ? machine_.backend.copy_async(here, there, stream)
-                                      : machine_.backend.copy_async(there, here, stream));
+                     here = {context_.state_staging(slot, i), parts[i].bytes};
+    STRATA_TRY(intent == Intent::read ? context_.backend.copy_async(here, there, stream)
+                                      : context_.backend.copy_async(there, here, stream));
   }
-  STRATA_TRY_ASSIGN(copied_[slot], machine_.backend.record(stream));
+  STRATA_TRY_ASSIGN(copied_[slot], context_.backend.record(stream));
   return {};
 }
 
 Status StateAccess::host_access(const Opened& chunk, const Run& run, std::size_t slot, bool writes) {
   for (std::size_t i = 0; const Part& part : parts_of(chunk, run.at, run.n)) {
     if (part.pin != nullptr && part.bytes > 0)
-      STRATA_TRY(machine_.backend.host_access({machine_.state_staging(slot, i), part.bytes, writes}));
+      STRATA_TRY(context_.backend.host_access({context_.state_staging(slot, i), part.bytes, writes}));
     ++i;
   }
   return {};
@@ -136,7 +136,7 @@ Status StateAccess::host_access(const Opened& chunk, const Run& run, std::size_t
 
 // Values of a chunk as f32.
 Status StateAccess::decode(const Opened& chunk, const Addresses& from, std::span<float> values) const {
-  const GroupKey& group = machine_.plan.layout.group_of(chunk.chunk);
+  const GroupKey& group = context_.plan.layout.group_of(chunk.chunk);
   if (chunk.payload != Payload::param)
     cpuopt::decode_moment(group.format, kind_of(chunk.payload), {from[0], reinterpret_cast<float*>(from[1])},
                           values);
@@ -148,7 +148,7 @@ Status StateAccess::decode(const Opened& chunk, const Addresses& from, std::span
 }
 
 void StateAccess::encode(const Opened& chunk, const Addresses& into, std::span<const float> values) const {
-  const GroupKey& group = machine_.plan.layout.group_of(chunk.chunk);
+  const GroupKey& group = context_.plan.layout.group_of(chunk.chunk);
   if (chunk.payload == Payload::param)
     cpuopt::split_masters(values, cpuopt::master_layout(group.compute), into[0], into[1]);
   else
@@ -156,29 +156,29 @@ void StateAccess::encode(const Opened& chunk, const Addresses& into, std::span<c
                           {into[0], reinterpret_cast<float*>(into[1])});
 }
 
-Status StateAccess::show_in_ram(const Opened& chunk, const Engine::Visit& visit) {
+Status StateAccess::visit_in_ram(const Opened& chunk, const Engine::Visit& visit) {
   for (const Piece& piece : pieces_of(chunk.chunk)) {
     STRATA_TRY(decode(chunk, in_place(chunk, piece), values_of(piece)));
-    STRATA_TRY(visit(shown(piece), values_of(piece)));
+    STRATA_TRY(visit(piece_info(piece), values_of(piece)));
   }
   return {};
 }
 
 // The next run is on its way while one is shown.
-Status StateAccess::show_from_device(const Opened& chunk, const Engine::Visit& visit) {
+Status StateAccess::visit_on_device(const Opened& chunk, const Engine::Visit& visit) {
   const std::vector<Piece> pieces = pieces_of(chunk.chunk);
   const std::vector<Run> runs = runs_of(pieces);
-  const std::size_t slots = machine_.fixed.state_slots;
-  STRATA_TRY(machine_.backend.synchronize(machine_.h2d));  // where a fill ended in an error
+  const std::size_t slots = context_.pinned_layout.state_slots;
+  STRATA_TRY(context_.backend.synchronize(context_.h2d));  // where a fill ended in an error
   for (std::size_t r = 0; r < std::min(slots, runs.size()); ++r)
     STRATA_TRY(copy_run(chunk, runs[r], r, Intent::read));
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const std::size_t slot = r % slots;
-    STRATA_TRY(machine_.backend.wait(copied_[slot]));
+    STRATA_TRY(context_.backend.wait(copied_[slot]));
     STRATA_TRY(host_access(chunk, runs[r], slot, false));
     for (std::size_t i = runs[r].first; i < runs[r].end; ++i) {
       STRATA_TRY(decode(chunk, staged(chunk, runs[r], slot, pieces[i]), values_of(pieces[i])));
-      STRATA_TRY(visit(shown(pieces[i]), values_of(pieces[i])));
+      STRATA_TRY(visit(piece_info(pieces[i]), values_of(pieces[i])));
     }
     if (r + slots < runs.size()) STRATA_TRY(copy_run(chunk, runs[r + slots], slot, Intent::read));
   }
@@ -186,12 +186,12 @@ Status StateAccess::show_from_device(const Opened& chunk, const Engine::Visit& v
 }
 
 Status StateAccess::visit(Payload payload, const Engine::Visit& visit) {
-  for (ChunkId chunk = 0; chunk < machine_.plan.layout.n_chunks(); ++chunk) {
-    if (!machine_.plan.layout.has(chunk, payload)) continue;  // frozen: no moments
+  for (ChunkId chunk = 0; chunk < context_.plan.layout.n_chunks(); ++chunk) {
+    if (!context_.plan.layout.has(chunk, payload)) continue;  // frozen: no moments
     STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::read));
-    STRATA_TRY(opened.tier == Tier::device ? show_from_device(opened, visit) : show_in_ram(opened, visit));
+    STRATA_TRY(opened.tier == Tier::device ? visit_on_device(opened, visit) : visit_in_ram(opened, visit));
   }
-  return machine_.chunks->status();
+  return context_.chunks->status();
 }
 
 // What is in RAM is written where it is, a rest that this run does not hold beside it.
@@ -201,7 +201,7 @@ Status StateAccess::fill_in_ram(const Opened& chunk, const Fill& fill) {
     STRATA_TRY(fill(piece, values_of(piece)));
     Addresses into = in_place(chunk, piece);
     for (std::size_t i = 0; i < into.size(); ++i)
-      if (into[i] == nullptr) into[i] = machine_.state_staging(0, i);
+      if (into[i] == nullptr) into[i] = context_.state_staging(0, i);
     encode(chunk, into, values_of(piece));
   }
   return {};
@@ -212,11 +212,11 @@ template <class Fill>
 Status StateAccess::fill_on_device(const Opened& chunk, const Fill& fill) {
   const std::vector<Piece> pieces = pieces_of(chunk.chunk);
   const std::vector<Run> runs = runs_of(pieces);
-  const std::size_t slots = machine_.fixed.state_slots;
-  STRATA_TRY(machine_.backend.synchronize(machine_.d2h));  // where a visit ended in an error
+  const std::size_t slots = context_.pinned_layout.state_slots;
+  STRATA_TRY(context_.backend.synchronize(context_.d2h));  // where a visit ended in an error
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const std::size_t slot = r % slots;
-    if (r >= slots) STRATA_TRY(machine_.backend.wait(copied_[slot]));
+    if (r >= slots) STRATA_TRY(context_.backend.wait(copied_[slot]));
     STRATA_TRY(host_access(chunk, runs[r], slot, true));
     for (std::size_t i = runs[r].first; i < runs[r].end; ++i) {
       STRATA_TRY(fill(pieces[i], values_of(pieces[i])));
@@ -224,14 +224,14 @@ Status StateAccess::fill_on_device(const Opened& chunk, const Fill& fill) {
     }
     STRATA_TRY(copy_run(chunk, runs[r], slot, Intent::overwrite));
   }
-  return machine_.backend.synchronize(machine_.h2d);  // the staging memory is written again
+  return context_.backend.synchronize(context_.h2d);  // the staging memory is written again
 }
 
 template <class Fill>
 Status StateAccess::fill_pieces(Payload payload, const Fill& fill) {
-  ChunkManager& chunks = *machine_.chunks;
-  for (ChunkId chunk = 0; chunk < machine_.plan.layout.n_chunks(); ++chunk) {
-    if (!machine_.plan.layout.has(chunk, payload)) continue;  // frozen: no moments
+  ChunkManager& chunks = *context_.chunks;
+  for (ChunkId chunk = 0; chunk < context_.plan.layout.n_chunks(); ++chunk) {
+    if (!context_.plan.layout.has(chunk, payload)) continue;  // frozen: no moments
     bool has_rest = false;
     {
       STRATA_TRY_ASSIGN(const Opened opened, open(chunk, payload, Intent::overwrite));
@@ -245,13 +245,13 @@ Status StateAccess::fill_pieces(Payload payload, const Fill& fill) {
 }
 
 Status StateAccess::initialize(std::uint64_t seed) {
-  const RunPlan& plan = machine_.plan;
+  const RunPlan& plan = context_.plan;
   STRATA_TRY(fill_pieces(Payload::param, [&](const Piece& piece, std::span<float> values) {
     const auto tensor = static_cast<std::size_t>(piece.tensor);
     const Init& init = plan.init_of_tensor[tensor];
     // The stream is the parameter's place in the program, so the layout cannot change what it draws.
     const Rng rng(seed, static_cast<std::uint64_t>(plan.tensors.param_of_tensor[tensor]));
-    machine_.pool.parallel_for((piece.n + kDrawsAtOnce - 1) / kDrawsAtOnce, [&](std::int64_t task) {
+    context_.pool.parallel_for((piece.n + kDrawsAtOnce - 1) / kDrawsAtOnce, [&](std::int64_t task) {
       const std::int64_t end = std::min(piece.n, (task + 1) * kDrawsAtOnce);
       for (std::int64_t i = task * kDrawsAtOnce; i < end; ++i)
         values[static_cast<std::size_t>(i)] =
@@ -269,8 +269,8 @@ Status StateAccess::initialize(std::uint64_t seed) {
 }
 
 Status StateAccess::fill(Payload payload, const Engine::Fill& fill) {
-  return fill_pieces(payload,
-                     [&](const Piece& piece, std::span<float> values) { return fill(shown(piece), values); });
+  return fill_pieces(
+      payload, [&](const Piece& piece, std::span<float> values) { return fill(piece_info(piece), values); });
 }
 
 }  // namespace strata

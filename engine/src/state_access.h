@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "machine.h"
+#include "execution_context.h"
 
 namespace strata {
 
@@ -12,7 +12,7 @@ namespace strata {
 /// the slow tier through window slots.
 class StateAccess {
  public:
-  explicit StateAccess(Machine& machine) : machine_(machine) {}
+  explicit StateAccess(ExecutionContext& context) : context_(context) {}
   Status initialize(std::uint64_t seed);
   Status visit(Payload payload, const Engine::Visit& visit);
   Status fill(Payload payload, const Engine::Fill& fill);
@@ -47,13 +47,13 @@ class StateAccess {
 
   std::vector<Piece> pieces_of(ChunkId chunk) const;
   std::vector<Run> runs_of(const std::vector<Piece>& pieces) const;
-  StatePiece shown(const Piece& piece) const;
+  StatePiece piece_info(const Piece& piece) const;
   Parts parts_of(const Opened& chunk, std::int64_t at, std::int64_t n) const;
   Addresses in_place(const Opened& chunk, const Piece& piece) const;
   Addresses staged(const Opened& chunk, const Run& run, std::size_t slot, const Piece& piece) const;
   Result<Opened> open(ChunkId chunk, Payload payload, Intent intent);
-  Status show_in_ram(const Opened& chunk, const Engine::Visit& visit);
-  Status show_from_device(const Opened& chunk, const Engine::Visit& visit);
+  Status visit_in_ram(const Opened& chunk, const Engine::Visit& visit);
+  Status visit_on_device(const Opened& chunk, const Engine::Visit& visit);
   template <class Fill>
   Status fill_pieces(Payload payload, const Fill& fill);
   template <class Fill>
@@ -69,8 +69,9 @@ class StateAccess {
     return std::span(values_).first(static_cast<std::size_t>(piece.n));
   }
 
-  Machine& machine_;
-  std::vector<float> values_ = std::vector<float>(static_cast<std::size_t>(kStatePiece));  // of a piece
+  ExecutionContext& context_;
+  std::vector<float> values_ =
+      std::vector<float>(static_cast<std::size_t>(kMaxStatePieceElems));  // of a piece
   std::array<Event, 2> copied_;  // the run that a slot of the staging memory held last
 };
 

@@ -8,7 +8,7 @@
 
 namespace strata {
 
-void VjpContext::add_grad(ValueId value, ValueId grad) {
+void VjpContext::accumulate_grad(ValueId value, ValueId grad) {
   ValueId& held = grads_[static_cast<std::size_t>(value)];
   if (held == kNoValue) {
     held = grad;
@@ -24,19 +24,19 @@ void VjpContext::add_grad(ValueId value, ValueId grad) {
   grads_[static_cast<std::size_t>(value)] = sum;
 }
 
-void VjpContext::pass_grad(int i, ValueId grad) {
-  if (wants_grad(i)) add_grad(in(i), grad);
+void VjpContext::propagate_grad(int i, ValueId grad) {
+  if (needs_input_grad(i)) accumulate_grad(in(i), grad);
 }
 
-ValueId VjpContext::take_grad_of_in(int i) {
-  if (!wants_grad(i) || program_.value(in(i)).param >= 0) return kNoValue;
+ValueId VjpContext::consume_input_grad(int i) {
+  if (!needs_input_grad(i) || program_.value(in(i)).param >= 0) return kNoValue;
   return std::exchange(grads_[static_cast<std::size_t>(in(i))], kNoValue);
 }
 
 void VjpContext::emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for, Attrs attrs) {
   std::vector<const ValueInfo*> infos;
   for (const ValueId id : in) infos.push_back(id == kNoValue ? nullptr : &program_.value(id));
-  const auto specs = op_def(op).infer(infos, attrs);
+  const auto specs = op_def(op).infer_outputs(infos, attrs);
   STRATA_ASSERT(specs.has_value() && specs->size() == grad_for.size(), "derivative of ",
                 op_def(forward_.op).name);
 
@@ -57,11 +57,11 @@ void VjpContext::emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for,
         program_.add_value({str(op_def(op).name, ".", spec.name), spec.shape, spec.dtype,
                             spec.workspace ? ValueKind::workspace : ValueKind::activation, -1});
     instr.out.push_back(out);
-    if (target != kNoValue && wants_grad(grad_for[k])) activations.emplace_back(target, out);
+    if (target != kNoValue && needs_input_grad(grad_for[k])) activations.emplace_back(target, out);
   }
   grads_.resize(program_.values.size(), kNoValue);
   program_.code.push_back(std::move(instr));
-  for (const auto& [value, grad] : activations) add_grad(value, grad);
+  for (const auto& [value, grad] : activations) accumulate_grad(value, grad);
 }
 
 namespace {

@@ -76,7 +76,7 @@ Value Builder::op(Op op, std::initializer_list<Value> in, Attrs attrs) {
     instr.in.push_back(value.id);
     infos.push_back(value.id == kNoValue ? nullptr : &program_.value(value.id));
   }
-  auto outputs = op_def(op).infer(infos, attrs);
+  auto outputs = op_def(op).infer_outputs(infos, attrs);
   if (!outputs.has_value()) {
     error_ = outputs.status().annotate(
         str(program_.regions.back().name, program_.regions.back().name.empty() ? "" : ".", op_def(op).name));

@@ -22,13 +22,13 @@ namespace {
 
 BufferView as_workspace(const TensorView& view) { return {view.data, view.bytes()}; }
 TensorView or_none(const TensorView& view) { return view.data == nullptr ? TensorView{} : view; }
-BufferView scratch(const OpCall& c, std::size_t output) {
+BufferView workspace_or_none(const OpCall& c, std::size_t output) {
   return output < c.out.size() ? as_workspace(c.out[output]) : BufferView{};
 }
-bool adds(const OpCall& c, int output) { return (c.accumulate >> output & 1u) != 0; }
+bool accumulates(const OpCall& c, int output) { return (c.accumulate >> output & 1u) != 0; }
 /// What joins dx, output 0: an operand, or what a parameter's gradient holds.
 TensorView residual(const OpCall& c, std::size_t operand) {
-  return adds(c, 0) ? c.out[0] : or_none(c.in[operand]);
+  return accumulates(c, 0) ? c.out[0] : or_none(c.in[operand]);
 }
 
 /// What qk_norm takes together: each head, or all heads.
@@ -43,8 +43,8 @@ Runs normed_runs(const OpCall& c) {
 kernels::Fp8CastArgs fp8_cast(const OpCall& c) {
   kernels::Fp8CastArgs args{.x = c.in[0], .rowwise = {}, .columnwise = {}, .scale_inv = {}, .workspace = {}};
   std::size_t next = 0;
-  if (c.attrs.by_rows) args.rowwise = c.out[next++];
-  if (c.attrs.by_columns) args.columnwise = c.out[next++];
+  if (c.attrs.rowwise) args.rowwise = c.out[next++];
+  if (c.attrs.columnwise) args.columnwise = c.out[next++];
   args.scale_inv = c.out[next++];
   args.workspace = as_workspace(c.out[next]);
   return args;
@@ -58,35 +58,36 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
       return kernels::embedding_forward_async(backend, stream, {in[0], in[1], out[0], c.attrs.offset});
     case Op::embedding_backward:
       return kernels::embedding_backward_async(
-          backend, stream, {in[0], in[1], out[0], c.attrs.offset, adds(c, 0), as_workspace(out[1])});
+          backend, stream, {in[0], in[1], out[0], c.attrs.offset, accumulates(c, 0), as_workspace(out[1])});
     case Op::layernorm:
       return kernels::layernorm_forward_async(backend, stream,
                                               {in[0], in[1], in[2], out[0], out[1], out[2], c.attrs.eps});
     case Op::layernorm_backward:
       return kernels::layernorm_backward_async(
           backend, stream,
-          {in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2], adds(c, 1), adds(c, 2),
+          {in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2], accumulates(c, 1), accumulates(c, 2),
            as_workspace(out[3]), residual(c, 5)});
     case Op::add_layernorm:
       return kernels::layernorm_forward_async(
           backend, stream, {in[0], in[2], in[3], out[0], out[1], out[2], c.attrs.eps, in[1], out[3]});
     case Op::linear:
       return kernels::linear_forward_async(backend, stream,
-                                           {in[0], in[1], or_none(in[2]), out[0], scratch(c, 1)});
+                                           {in[0], in[1], or_none(in[2]), out[0], workspace_or_none(c, 1)});
     case Op::linear_backward_input:
-      return kernels::linear_backward_input_async(backend, stream,
-                                                  {in[0], in[1], out[0], adds(c, 0), scratch(c, 1)});
+      return kernels::linear_backward_input_async(
+          backend, stream, {in[0], in[1], out[0], accumulates(c, 0), workspace_or_none(c, 1)});
     case Op::linear_backward_weight:
-      return kernels::linear_backward_weight_async(backend, stream,
-                                                   {in[0], in[1], out[0], adds(c, 0), scratch(c, 1)});
+      return kernels::linear_backward_weight_async(
+          backend, stream, {in[0], in[1], out[0], accumulates(c, 0), workspace_or_none(c, 1)});
     case Op::linear_backward_bias:
       return kernels::linear_backward_bias_async(backend, stream,
-                                                 {in[0], out[0], adds(c, 0), as_workspace(out[1])});
+                                                 {in[0], out[0], accumulates(c, 0), as_workspace(out[1])});
     case Op::fp8_cast:
       return kernels::fp8_cast_async(backend, stream, fp8_cast(c));
     case Op::fp8_gemm:
       return kernels::fp8_gemm_async(
-          backend, stream, {in[0], in[1], in[2], in[3], or_none(in[4]), out[0], adds(c, 0), scratch(c, 1)});
+          backend, stream,
+          {in[0], in[1], in[2], in[3], or_none(in[4]), out[0], accumulates(c, 0), workspace_or_none(c, 1)});
     case Op::gelu:
       return kernels::gelu_forward_async(backend, stream, {in[0], out[0]});
     case Op::gelu_backward:
@@ -108,7 +109,7 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
           backend, stream, {in[0], in[1], out[0], out[1], c.attrs.eps, {}, {}, c.attrs.weight_offset});
     case Op::rmsnorm_backward:
       return kernels::rmsnorm_backward_async(backend, stream,
-                                             {in[0], in[1], in[2], in[3], out[0], out[1], adds(c, 1),
+                                             {in[0], in[1], in[2], in[3], out[0], out[1], accumulates(c, 1),
                                               as_workspace(out[2]), residual(c, 4), c.attrs.weight_offset});
     case Op::add_rmsnorm:
       return kernels::rmsnorm_forward_async(
@@ -123,8 +124,8 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
       const auto runs = normed_runs(c);
       return kernels::qk_norm_backward_async(
           backend, stream,
-          {in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2], runs.query, runs.key, adds(c, 1),
-           adds(c, 2), as_workspace(out[3]), c.attrs.weight_offset});
+          {in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2], runs.query, runs.key, accumulates(c, 1),
+           accumulates(c, 2), as_workspace(out[3]), c.attrs.weight_offset});
     }
     case Op::positions:
       return kernels::positions_async(backend, stream, {or_none(in[0]), out[0], c.attrs.seq});
@@ -152,19 +153,20 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
       return kernels::cross_entropy_backward_async(backend, stream,
                                                    {in[0], in[2], in[1], out[0], 1.0f, true, or_none(in[3])});
     case Op::linear_cross_entropy:
-      return kernels::linear_cross_entropy_async(backend, stream,
-                                                 {in[0], in[1], in[2], out[1], out[0], or_none(in[3]),
-                                                  as_workspace(out[2]), scratch(c, 3), c.attrs.softcap});
+      return kernels::linear_cross_entropy_async(
+          backend, stream,
+          {in[0], in[1], in[2], out[1], out[0], or_none(in[3]), as_workspace(out[2]), workspace_or_none(c, 3),
+           c.attrs.softcap});
     case Op::linear_cross_entropy_backward:
       return kernels::linear_cross_entropy_backward_async(
           backend, stream,
-          {{in[0], in[1], in[2], out[3], out[2], or_none(in[3]), as_workspace(out[4]), scratch(c, 5),
-            c.attrs.softcap},
+          {{in[0], in[1], in[2], out[3], out[2], or_none(in[3]), as_workspace(out[4]),
+            workspace_or_none(c, 5), c.attrs.softcap},
            or_none(out[0]),
            or_none(out[1]),
-           adds(c, 1)});
+           accumulates(c, 1)});
     case Op::accumulate:
-      return kernels::accumulate_async(backend, stream, {out[0], in[0], !adds(c, 0)});
+      return kernels::accumulate_async(backend, stream, {out[0], in[0], !accumulates(c, 0)});
     case Op::cached_attention:
       return kernels::cached_attention_async(
           backend, stream,

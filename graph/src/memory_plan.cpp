@@ -8,7 +8,7 @@
 namespace strata {
 namespace {
 
-struct Life {
+struct LiveRange {
   int first = -1, last = -1;  // instruction indices, inclusive; -1: never used
 };
 
@@ -18,14 +18,14 @@ bool is_planned(const ValueInfo& info) {
          info.kind != ValueKind::stored;
 }
 
-std::vector<Life> lifetimes(const Program& program) {
-  std::vector<Life> lives(program.values.size());
+std::vector<LiveRange> find_live_ranges(const Program& program) {
+  std::vector<LiveRange> live_ranges(program.values.size());
   const int end = static_cast<int>(program.code.size());
   const auto touch = [&](ValueId id, int at) {
     if (id == kNoValue || !is_planned(program.value(id))) return;
-    Life& life = lives[static_cast<std::size_t>(id)];
-    life.first = life.first < 0 ? at : std::min(life.first, at);
-    life.last = std::max(life.last, at);
+    LiveRange& live_range = live_ranges[static_cast<std::size_t>(id)];
+    live_range.first = live_range.first < 0 ? at : std::min(live_range.first, at);
+    live_range.last = std::max(live_range.last, at);
   };
   for (const ValueId id : program.inputs) {  // first: they are filled before anything runs
     touch(id, 0);
@@ -36,11 +36,11 @@ std::vector<Life> lifetimes(const Program& program) {
     for (const ValueId id : program.code[static_cast<std::size_t>(i)].out) touch(id, i);
   }
   for (const ValueId id : program.outputs) touch(id, end);
-  return lives;
+  return live_ranges;
 }
 
 // Joins the output of an in-place op with its input where the input dies: one block of memory, two names.
-std::vector<ValueId> share_in_place(const Program& program, std::vector<Life>& lives) {
+std::vector<ValueId> share_in_place(const Program& program, std::vector<LiveRange>& live_ranges) {
   std::vector<ValueId> owner(program.values.size());
   std::iota(owner.begin(), owner.end(), 0);
   for (std::size_t i = 0; i < program.code.size(); ++i) {
@@ -57,26 +57,27 @@ std::vector<ValueId> share_in_place(const Program& program, std::vector<Life>& l
         std::count(instr.in.begin(), instr.in.end(), in) != 1)
       continue;
     const ValueId root = owner[static_cast<std::size_t>(in)];
-    if (lives[static_cast<std::size_t>(root)].last != static_cast<int>(i)) continue;
-    lives[static_cast<std::size_t>(root)].last = lives[static_cast<std::size_t>(out)].last;
-    lives[static_cast<std::size_t>(out)] = {};
+    if (live_ranges[static_cast<std::size_t>(root)].last != static_cast<int>(i)) continue;
+    live_ranges[static_cast<std::size_t>(root)].last = live_ranges[static_cast<std::size_t>(out)].last;
+    live_ranges[static_cast<std::size_t>(out)] = {};
     owner[static_cast<std::size_t>(out)] = root;
   }
   return owner;
 }
 
 // Gives the values of `order` offsets, multiples of `align`, in an arena of their own; its size.
-std::size_t place(const Program& program, const std::vector<Life>& lives, const std::vector<ValueId>& order,
-                  std::size_t align, std::vector<std::size_t>& offset) {
+std::size_t assign_offsets(const Program& program, const std::vector<LiveRange>& live_ranges,
+                           const std::vector<ValueId>& order, std::size_t align,
+                           std::vector<std::size_t>& offset) {
   std::size_t arena_bytes = 0;
   std::vector<ValueId> placed;  // by offset
   for (const ValueId id : order) {
-    const Life life = lives[static_cast<std::size_t>(id)];
+    const LiveRange live_range = live_ranges[static_cast<std::size_t>(id)];
     const std::size_t bytes = round_up(program.value(id).bytes(), align);
     std::size_t at = 0;
     for (const ValueId other : placed) {  // the lowest gap between those alive at the same time
-      const Life& theirs = lives[static_cast<std::size_t>(other)];
-      if (theirs.last < life.first || life.last < theirs.first) continue;
+      const LiveRange& theirs = live_ranges[static_cast<std::size_t>(other)];
+      if (theirs.last < live_range.first || live_range.last < theirs.first) continue;
       const std::size_t begin = offset[static_cast<std::size_t>(other)];
       if (at + bytes <= begin) break;
       at = std::max(at, begin + round_up(program.value(other).bytes(), align));
@@ -96,12 +97,12 @@ std::size_t place(const Program& program, const std::vector<Life>& lives, const 
 }  // namespace
 
 MemoryPlan plan_memory(const Program& program) {
-  std::vector<Life> lives = lifetimes(program);
-  const std::vector<ValueId> owner = share_in_place(program, lives);
+  std::vector<LiveRange> live_ranges = find_live_ranges(program);
+  const std::vector<ValueId> owner = share_in_place(program, live_ranges);
 
   std::vector<ValueId> on_device, on_host;
-  for (std::size_t v = 0; v < lives.size(); ++v)
-    if (lives[v].first >= 0 && program.values[v].bytes() > 0)
+  for (std::size_t v = 0; v < live_ranges.size(); ++v)
+    if (live_ranges[v].first >= 0 && program.values[v].bytes() > 0)
       (program.values[v].kind == ValueKind::host ? on_host : on_device).push_back(static_cast<ValueId>(v));
   for (std::vector<ValueId>* const order : {&on_device, &on_host})
     std::stable_sort(order->begin(), order->end(), [&](ValueId a, ValueId b) {
@@ -109,9 +110,9 @@ MemoryPlan plan_memory(const Program& program) {
     });
 
   MemoryPlan plan;
-  plan.offset.assign(program.values.size(), MemoryPlan::kNowhere);
-  plan.arena_bytes = place(program, lives, on_device, MemoryPlan::kAlign, plan.offset);
-  plan.host_bytes = place(program, lives, on_host, MemoryPlan::kHostAlign, plan.offset);
+  plan.offset.assign(program.values.size(), MemoryPlan::kUnplaced);
+  plan.arena_bytes = assign_offsets(program, live_ranges, on_device, MemoryPlan::kAlign, plan.offset);
+  plan.host_bytes = assign_offsets(program, live_ranges, on_host, MemoryPlan::kHostAlign, plan.offset);
   for (std::size_t v = 0; v < owner.size(); ++v)
     if (static_cast<std::size_t>(owner[v]) != v)
       plan.offset[v] = plan.offset[static_cast<std::size_t>(owner[v])];

@@ -12,15 +12,15 @@ const char* to_string(ValueKind kind) {
          : kind == ValueKind::stored ? "on the slow tier"
                                      : "on the device";
 }
-bool is_of(const ValueInfo* x, ValueKind kind) { return x != nullptr && x->kind == kind; }
+bool has_kind(const ValueInfo* x, ValueKind kind) { return x != nullptr && x->kind == kind; }
 
 Specs infer_begin(In in, ValueKind from) {
-  if (!is_of(in[0], from)) return mismatch(str("an activation ", to_string(from)), in);
+  if (!has_kind(in[0], from)) return mismatch(str("an activation ", to_string(from)), in);
   return std::vector<OutputSpec>{{"moving", in[0]->shape, in[0]->dtype}};
 }
 
 Specs infer_end(In in, ValueKind near, ValueKind far) {
-  if (!is_of(in[0], near) || !is_of(in[1], far) || !is(in[1], in[0]->shape, in[0]->dtype))
+  if (!has_kind(in[0], near) || !has_kind(in[1], far) || !has_type(in[1], in[0]->shape, in[0]->dtype))
     return mismatch(str("an activation ", to_string(near), " and the same ", to_string(far)), in);
   return std::vector<OutputSpec>{{"moved", in[0]->shape, in[0]->dtype}};
 }

@@ -13,61 +13,65 @@ namespace strata {
 namespace {
 
 // A value that is not read between two instructions for so long that it may be away meanwhile.
-struct Absence {
+struct OffloadCandidate {
   ValueId value = kNoValue;
-  std::size_t made = 0, last = 0;  // instructions: its maker, and its last reader before
-  std::size_t next = 0;            // its first reader after
-  double seconds = 0;              // from last to next
+  std::size_t producer = 0, last_reader = 0;  // instructions: that makes it, and that reads it last before
+  std::size_t next_reader = 0;                // the first that reads it after
+  double idle_seconds = 0;                    // from last_reader to next_reader
   // After which the device's bytes are free again, and before which they are taken anew.
-  std::size_t gone = 0, back = 0;
+  std::size_t freed_after = 0, needed_before = 0;
 };
 
 // From one tier to the next and back.
-struct Way {
+struct TransferPath {
   ValueKind from, to;
   Op out_begin, out_end, back_begin, back_end;
   double bytes_per_s;
-  std::size_t MemoryPlan::*held;  // what shrinks by it
+  std::size_t MemoryPlan::*source_arena_bytes;  // what shrinks by it
 };
-Way to_host(const OffloadOptions& options) {
+TransferPath to_host(const OffloadOptions& options) {
   return {ValueKind::activation, ValueKind::host, Op::offload_begin,        Op::offload_end,
           Op::fetch_begin,       Op::fetch_end,   options.link_bytes_per_s, &MemoryPlan::arena_bytes};
 }
-Way to_store(const OffloadOptions& options) {
+TransferPath to_store(const OffloadOptions& options) {
   return {ValueKind::host, ValueKind::stored, Op::store_begin,           Op::store_end,
           Op::load_begin,  Op::load_end,      options.store_bytes_per_s, &MemoryPlan::host_bytes};
 }
 
 class Offload {
  public:
-  Offload(Program program, const OffloadOptions& options, const Way& way)
-      : program_(std::move(program)), options_(options), way_(way), ends_s_(program_.code.size(), 0) {
+  Offload(Program program, const OffloadOptions& options, const TransferPath& path)
+      : program_(std::move(program)), options_(options), path_(path), ends_s_(program_.code.size(), 0) {
     double now = 0;
     for (std::size_t i = 0; i < program_.code.size(); ++i) {
       const Instr& instr = program_.code[i];
       const bool same = i > 0 && instr.region == program_.code[i - 1].region &&
                         instr.backward == program_.code[i - 1].backward;
-      if (!same) stretch_begin_.push_back(i);
-      stretch_.push_back(stretch_begin_.size() - 1);
+      if (!same) segment_begin_.push_back(i);
+      segment_of_.push_back(segment_begin_.size() - 1);
       ends_s_[i] = now += seconds_of(instr);
     }
-    stretch_begin_.push_back(program_.code.size());
+    segment_begin_.push_back(program_.code.size());
   }
 
-  // Copies get the time they take only where no memory is held longer for it than a stretch costs.
+  // Copies get the time they take only where no memory is held longer for it than a segment costs.
   Program run() && {
-    std::vector<Absence> chosen = choose(absences());
+    std::vector<OffloadCandidate> chosen = choose(find_candidates());
     if (chosen.empty()) return std::move(program_);
     Program waiting = with_moves(chosen);
-    if (!give_time(chosen)) return waiting;
+    if (!hide_whole_transfers(chosen)) return waiting;
     Program hidden = with_moves(chosen);
-    return plan_memory(hidden).*way_.held <= plan_memory(waiting).*way_.held ? hidden : waiting;
+    return plan_memory(hidden).*path_.source_arena_bytes <= plan_memory(waiting).*path_.source_arena_bytes
+               ? hidden
+               : waiting;
   }
 
  private:
   static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
   double bytes_of(ValueId id) const { return static_cast<double>(program_.value(id).bytes()); }
-  double link_seconds(const Absence& absence) const { return bytes_of(absence.value) / way_.bytes_per_s; }
+  double link_seconds(const OffloadCandidate& candidate) const {
+    return bytes_of(candidate.value) / path_.bytes_per_s;
+  }
   double starts_s(std::size_t i) const { return i == 0 ? 0 : ends_s_[i - 1]; }
 
   double seconds_of(const Instr& instr) const {
@@ -81,99 +85,105 @@ class Offload {
   }
 
   // Of every value the longest absence there may be.
-  std::vector<Absence> absences() const {
-    std::vector<std::optional<Absence>> longest(program_.values.size());
+  std::vector<OffloadCandidate> find_candidates() const {
+    std::vector<std::optional<OffloadCandidate>> longest(program_.values.size());
     std::vector<std::size_t> made(program_.values.size()), touched(program_.values.size());
     std::vector<bool> stays(program_.values.size(), true);
     const auto touch = [&](ValueId id, std::size_t i) {
       if (id == kNoValue || stays[at(id)]) return;
-      Absence absence{id, made[at(id)], touched[at(id)], i, starts_s(i) - ends_s_[touched[at(id)]], 0, 0};
+      OffloadCandidate candidate{
+          id, made[at(id)], touched[at(id)], i, starts_s(i) - ends_s_[touched[at(id)]], 0, 0};
       touched[at(id)] = i;
-      give_one_stretch(absence);
-      if (is_long(absence) && (!longest[at(id)] || absence.seconds > longest[at(id)]->seconds))
-        longest[at(id)] = absence;
+      hide_under_one_segment(candidate);
+      if (is_long(candidate) && (!longest[at(id)] || candidate.idle_seconds > longest[at(id)]->idle_seconds))
+        longest[at(id)] = candidate;
     };
     for (std::size_t i = 0; i < program_.code.size(); ++i) {
       for (const ValueId id : program_.code[i].in) touch(id, i);
       for (const ValueId id : program_.code[i].out) {
-        stays[at(id)] = !may_leave(program_.code[i].op, program_.value(id));
+        stays[at(id)] = !may_offload(program_.code[i].op, program_.value(id));
         made[at(id)] = touched[at(id)] = i;
       }
     }
     for (const ValueId id : program_.outputs) longest[at(id)].reset();
-    std::vector<Absence> found;
-    for (const std::optional<Absence>& absence : longest)
-      if (absence) found.push_back(*absence);
+    std::vector<OffloadCandidate> found;
+    for (const std::optional<OffloadCandidate>& candidate : longest)
+      if (candidate) found.push_back(*candidate);
     return found;
   }
 
   // A move's result at rest is what may go farther; what other instructions make is.
-  bool may_leave(Op maker, const ValueInfo& info) const {
-    return info.kind == way_.from && info.bytes() > 0 && (!is_move(maker) || maker == Op::offload_end);
+  bool may_offload(Op maker, const ValueInfo& info) const {
+    return info.kind == path_.from && info.bytes() > 0 && (!is_move(maker) || maker == Op::offload_end);
   }
-  // Two whole stretches at least: where forward turns into backward nothing has to make room for less.
-  bool is_long(const Absence& absence) const {
-    return absence.gone < absence.back && stretch_[absence.gone] + 2 < stretch_[absence.back];
+  // Two whole segments at least: where forward turns into backward nothing has to make room for less.
+  bool is_long(const OffloadCandidate& candidate) const {
+    return candidate.freed_after < candidate.needed_before &&
+           segment_of_[candidate.freed_after] + 2 < segment_of_[candidate.needed_before];
   }
 
   // Those longest away, until they are the share of the bytes that is asked for.
-  std::vector<Absence> choose(std::vector<Absence> found) const {
+  std::vector<OffloadCandidate> choose(std::vector<OffloadCandidate> found) const {
     constexpr double kSmall = 1.0 / 16;
     double largest = 0, total = 0, taken = 0;
-    for (const Absence& absence : found) largest = std::max(largest, bytes_of(absence.value));
-    std::erase_if(found, [&](const Absence& a) { return bytes_of(a.value) < kSmall * largest; });
-    for (const Absence& absence : found) total += bytes_of(absence.value);
-    std::stable_sort(found.begin(), found.end(),
-                     [](const Absence& a, const Absence& b) { return a.seconds > b.seconds; });
+    for (const OffloadCandidate& candidate : found) largest = std::max(largest, bytes_of(candidate.value));
+    std::erase_if(found, [&](const OffloadCandidate& a) { return bytes_of(a.value) < kSmall * largest; });
+    for (const OffloadCandidate& candidate : found) total += bytes_of(candidate.value);
+    std::stable_sort(found.begin(), found.end(), [](const OffloadCandidate& a, const OffloadCandidate& b) {
+      return a.idle_seconds > b.idle_seconds;
+    });
     std::size_t n = 0;
     while (n < found.size() && taken < options_.share * total) taken += bytes_of(found[n++].value);
     found.resize(n);
     return found;
   }
 
-  // The copy to the host runs at least through the stretch after its maker's, the copy back through the one
+  // The copy to the host runs at least through the segment after its maker's, the copy back through the one
   // before its reader's.
-  void give_one_stretch(Absence& absence) const {
-    const std::size_t after = std::min(stretch_[absence.made] + 2, stretch_begin_.size() - 1);
-    absence.gone = std::max(absence.last, stretch_begin_[after] - 1);
-    const std::size_t reader = stretch_[absence.next];
-    absence.back = stretch_begin_[reader == 0 ? 0 : reader - 1];
+  void hide_under_one_segment(OffloadCandidate& candidate) const {
+    const std::size_t after = std::min(segment_of_[candidate.producer] + 2, segment_begin_.size() - 1);
+    candidate.freed_after = std::max(candidate.last_reader, segment_begin_[after] - 1);
+    const std::size_t reader = segment_of_[candidate.next_reader];
+    candidate.needed_before = segment_begin_[reader == 0 ? 0 : reader - 1];
   }
 
   // As long as the copies take one after the other, where that is longer. False where there is no such time.
-  bool give_time(std::vector<Absence>& chosen) const {
-    double lane_free = 0;
-    std::sort(chosen.begin(), chosen.end(), [](const Absence& a, const Absence& b) {
-      return a.made != b.made ? a.made < b.made : a.value < b.value;
+  bool hide_whole_transfers(std::vector<OffloadCandidate>& chosen) const {
+    double link_free_s = 0;
+    std::sort(chosen.begin(), chosen.end(), [](const OffloadCandidate& a, const OffloadCandidate& b) {
+      return a.producer != b.producer ? a.producer < b.producer : a.value < b.value;
     });
-    for (Absence& absence : chosen) {
-      lane_free = std::max(lane_free, ends_s_[absence.made]) + link_seconds(absence);
-      const auto done = std::lower_bound(ends_s_.begin(), ends_s_.end(), lane_free);
-      absence.gone = std::max(absence.gone, static_cast<std::size_t>(done - ends_s_.begin()));
+    for (OffloadCandidate& candidate : chosen) {
+      link_free_s = std::max(link_free_s, ends_s_[candidate.producer]) + link_seconds(candidate);
+      const auto done = std::lower_bound(ends_s_.begin(), ends_s_.end(), link_free_s);
+      candidate.freed_after =
+          std::max(candidate.freed_after, static_cast<std::size_t>(done - ends_s_.begin()));
     }
-    std::sort(chosen.begin(), chosen.end(), [](const Absence& a, const Absence& b) {
-      return a.next != b.next ? a.next > b.next : a.value > b.value;
+    std::sort(chosen.begin(), chosen.end(), [](const OffloadCandidate& a, const OffloadCandidate& b) {
+      return a.next_reader != b.next_reader ? a.next_reader > b.next_reader : a.value > b.value;
     });
-    lane_free = ends_s_.back();
-    for (Absence& absence : chosen) {
-      lane_free = std::min(lane_free, starts_s(absence.next)) - link_seconds(absence);
-      const auto late = std::upper_bound(ends_s_.begin(), ends_s_.end(), lane_free);  // starts after that
-      absence.back = std::min(absence.back, static_cast<std::size_t>(late - ends_s_.begin()));
+    link_free_s = ends_s_.back();
+    for (OffloadCandidate& candidate : chosen) {
+      link_free_s = std::min(link_free_s, starts_s(candidate.next_reader)) - link_seconds(candidate);
+      const auto late = std::upper_bound(ends_s_.begin(), ends_s_.end(), link_free_s);  // starts after that
+      candidate.needed_before =
+          std::min(candidate.needed_before, static_cast<std::size_t>(late - ends_s_.begin()));
     }
-    return std::all_of(chosen.begin(), chosen.end(),
-                       [](const Absence& absence) { return absence.gone + 1 < absence.back; });
+    return std::all_of(chosen.begin(), chosen.end(), [](const OffloadCandidate& candidate) {
+      return candidate.freed_after + 1 < candidate.needed_before;
+    });
   }
 
-  // The moves where they belong; readers from `next` on read what has come back.
-  Program with_moves(std::vector<Absence> chosen) const {
-    std::sort(chosen.begin(), chosen.end(), [](const Absence& a, const Absence& b) {
-      return a.next != b.next ? a.next < b.next : a.value < b.value;
+  // The moves where they belong; readers from `next_reader` on read what has come back.
+  Program with_moves(std::vector<OffloadCandidate> chosen) const {
+    std::sort(chosen.begin(), chosen.end(), [](const OffloadCandidate& a, const OffloadCandidate& b) {
+      return a.next_reader != b.next_reader ? a.next_reader < b.next_reader : a.value < b.value;
     });
     Program program = program_;
     std::vector<Placed> moves;
     std::vector<ValueId> now(program_.values.size());  // by value: what its readers read
     std::iota(now.begin(), now.end(), 0);
-    for (const Absence& absence : chosen) add_moves(absence, program, moves);
+    for (const OffloadCandidate& candidate : chosen) add_moves(candidate, program, moves);
     std::stable_sort(moves.begin(), moves.end(),
                      [](const Placed& a, const Placed& b) { return a.place < b.place; });
     program.code.clear();
@@ -181,7 +191,7 @@ class Offload {
     for (std::size_t i = 0; i < program_.code.size(); ++i) {
       const auto put_up_to = [&](std::size_t place) {
         for (; next != moves.end() && next->place <= place; ++next) {
-          if (next->instr.op == way_.back_end) now[at(next->value)] = next->instr.out[0];
+          if (next->instr.op == path_.back_end) now[at(next->value)] = next->instr.out[0];
           program.code.push_back(std::move(next->instr));
         }
       };
@@ -204,16 +214,16 @@ class Offload {
     Instr instr;
   };
 
-  void add_moves(const Absence& absence, Program& program, std::vector<Placed>& moves) const {
-    const ValueId x = absence.value;
-    const Instr& maker = program_.code[absence.made];
+  void add_moves(const OffloadCandidate& candidate, Program& program, std::vector<Placed>& moves) const {
+    const ValueId x = candidate.value;
+    const Instr& maker = program_.code[candidate.producer];
     Attrs attrs;  // a value that goes on keeps its number
     attrs.move = is_move(maker.op) ? maker.attrs.move : static_cast<std::int32_t>(moves.size() / 4);
     const auto add = [&](Op op, std::vector<ValueId> in, const char* suffix, std::size_t beside, Side side,
                          Kind kind) {
       ValueInfo info = program_.value(x);
       info.name += suffix;
-      info.kind = op == way_.out_begin || op == way_.out_end ? way_.to : way_.from;
+      info.kind = op == path_.out_begin || op == path_.out_end ? path_.to : path_.from;
       const ValueId out = program.add_value(std::move(info));
       const Instr& neighbour = program_.code[beside];
       moves.push_back({place_of(beside, side, kind),
@@ -221,18 +231,20 @@ class Offload {
                        {op, std::move(in), {out}, attrs, 0, neighbour.region, neighbour.backward}});
       return out;
     };
-    const ValueId leaving = add(way_.out_begin, {x}, ".leaving", absence.made, kAfter, kBegins);
-    const ValueId away = add(way_.out_end, {x, leaving}, ".away", absence.gone, kAfter, kWaits);
-    const ValueId returning = add(way_.back_begin, {away}, ".returning", absence.back, kBefore, kBegins);
-    add(way_.back_end, {returning, away}, ".back", absence.next, kBefore, kWaits);
+    const ValueId offloading = add(path_.out_begin, {x}, ".offloading", candidate.producer, kAfter, kBegins);
+    const ValueId offloaded =
+        add(path_.out_end, {x, offloading}, ".offloaded", candidate.freed_after, kAfter, kWaits);
+    const ValueId fetching =
+        add(path_.back_begin, {offloaded}, ".fetching", candidate.needed_before, kBefore, kBegins);
+    add(path_.back_end, {fetching, offloaded}, ".fetched", candidate.next_reader, kBefore, kWaits);
   }
 
   Program program_;
   const OffloadOptions options_;
-  const Way way_;
+  const TransferPath path_;
   std::vector<double> ends_s_;              // of every instruction, from the beginning of the program
-  std::vector<std::size_t> stretch_;        // by instruction: the stretch of one region that it is in
-  std::vector<std::size_t> stretch_begin_;  // and the end of the program
+  std::vector<std::size_t> segment_of_;     // by instruction: the segment of one region that it is in
+  std::vector<std::size_t> segment_begin_;  // and the end of the program
 };
 
 }  // namespace

@@ -14,12 +14,14 @@ Status mismatch(std::string_view rule, In in) {
                                   : str(info->name, " ", to_string(info->dtype), to_string(info->shape)));
   return Status::error(Code::invalid, str("needs ", rule, "; given ", shapes));
 }
-bool is(const ValueInfo* info, const Shape& shape, DType dtype) {
+bool has_type(const ValueInfo* info, const Shape& shape, DType dtype) {
   return info != nullptr && info->shape == shape && info->dtype == dtype;
 }
-bool is_storage(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
-bool matrix(const ValueInfo* info) {
-  return info != nullptr && info->shape.rank == 2 && is_storage(info->dtype);
+bool is_compute_dtype(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+}
+bool is_matrix(const ValueInfo* info) {
+  return info != nullptr && info->shape.rank == 2 && is_compute_dtype(info->dtype);
 }
 OutputSpec workspace(std::size_t bytes) {
   return {"workspace", {static_cast<std::int64_t>(bytes)}, DType::u8, true};

@@ -15,10 +15,10 @@ using Specs = Result<std::vector<OutputSpec>>;
 
 /// An error with the rule and what was given.
 Status mismatch(std::string_view rule, In in);
-bool is(const ValueInfo* info, const Shape& shape, DType dtype = DType::f32);
+bool has_type(const ValueInfo* info, const Shape& shape, DType dtype = DType::f32);
 /// What a model computes with; sums and statistics are f32 whatever it is.
-bool is_storage(DType dtype);
-bool matrix(const ValueInfo* info);
+bool is_compute_dtype(DType dtype);
+bool is_matrix(const ValueInfo* info);
 OutputSpec workspace(std::size_t bytes);
 
 Specs infer_linear(In in, const Attrs& a);

@@ -19,20 +19,20 @@ namespace {
 using namespace detail::op_rules;
 
 double no_flops(In, In, const Attrs&) { return 0; }
-bool joins(const ValueInfo* residual, const ValueInfo* x) {
-  return residual == nullptr || is(residual, x->shape, x->dtype);
+bool matches_residual(const ValueInfo* residual, const ValueInfo* x) {
+  return residual == nullptr || has_type(residual, x->shape, x->dtype);
 }
 double per_element(In in, In, const Attrs&) { return 10.0 * static_cast<double>(in[0]->shape.n_elems()); }
 
 // --- embedding: (ids [T] i32, table [V, h]) -> x [T, h]; row t is table[ids[t] + offset] ---
 Specs infer_embedding(In in, const Attrs& a) {
-  if (in[0] == nullptr || in[0]->dtype != DType::i32 || in[0]->shape.rank != 1 || !matrix(in[1]) ||
+  if (in[0] == nullptr || in[0]->dtype != DType::i32 || in[0]->shape.rank != 1 || !is_matrix(in[1]) ||
       a.offset < 0 || in[1]->shape.dim(0) <= a.offset)
     return mismatch(str("ids [T] i32, table [> ", a.offset, ", h]"), in);
   return std::vector<OutputSpec>{{"x", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[1]->dtype}};
 }
 void vjp_embedding(VjpContext& c) {
-  c.emit(Op::embedding_backward, {c.in(0), c.grad_of_out(0), c.in(1)}, {1, -1}, c.attrs());
+  c.emit(Op::embedding_backward, {c.in(0), c.grad_output(0), c.in(1)}, {1, -1}, c.attrs());
 }
 // (ids, dx, table for its shape) -> dtable, workspace
 Specs infer_embedding_backward(In in, const Attrs&) {
@@ -43,21 +43,21 @@ Specs infer_embedding_backward(In in, const Attrs&) {
 
 // --- layernorm: (x [T, h], weight [h], bias [h]) -> y, mean [T], rstd [T] ---
 Specs infer_layernorm(In in, const Attrs&) {
-  if (!matrix(in[0]) || !is(in[1], {in[0]->shape.dim(1)}, in[0]->dtype) ||
-      !is(in[2], {in[0]->shape.dim(1)}, in[0]->dtype))
+  if (!is_matrix(in[0]) || !has_type(in[1], {in[0]->shape.dim(1)}, in[0]->dtype) ||
+      !has_type(in[2], {in[0]->shape.dim(1)}, in[0]->dtype))
     return mismatch("x [T, h], weight [h], bias [h] of one dtype", in);
   const std::int64_t rows = in[0]->shape.dim(0);
   return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}, {"mean", {rows}}, {"rstd", {rows}}};
 }
 // The residual stream passes a norm by: what its gradient has so far joins dx in the same pass.
 void vjp_layernorm(VjpContext& c) {
-  const ValueId so_far = c.take_grad_of_in(0);
-  c.emit(Op::layernorm_backward, {c.in(0), c.in(1), c.out(1), c.out(2), c.grad_of_out(0), so_far},
+  const ValueId residual_grad = c.consume_input_grad(0);
+  c.emit(Op::layernorm_backward, {c.in(0), c.in(1), c.out(1), c.out(2), c.grad_output(0), residual_grad},
          {0, 1, 2, -1}, c.attrs());
 }
 // (x, weight, mean, rstd, dy, residual or none) -> dx, dweight, dbias, workspace
 Specs infer_layernorm_backward(In in, const Attrs&) {
-  if (!joins(in[5], in[0])) return mismatch("a gradient like x to join dx", in);
+  if (!matches_residual(in[5], in[0])) return mismatch("a gradient like x to join dx", in);
   return std::vector<OutputSpec>{
       {"dx", in[0]->shape, in[0]->dtype},
       {"dweight", in[1]->shape, in[1]->dtype},
@@ -65,10 +65,10 @@ Specs infer_layernorm_backward(In in, const Attrs&) {
       workspace(kernels::layernorm_backward_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
 }
 
-// --- add_layernorm (fuse_adds(), after derivation): (x [T, h], added [T, h], weight [h], bias [h]) -> y,
+// --- add_layernorm (fuse_add_norm(), after derivation): (x [T, h], added [T, h], weight [h], bias [h]) -> y,
 // mean [T], rstd [T], sum [T, h] ---
 Specs infer_add_layernorm(In in, const Attrs& a) {
-  if (!matrix(in[0]) || !is(in[1], in[0]->shape, in[0]->dtype))
+  if (!is_matrix(in[0]) || !has_type(in[1], in[0]->shape, in[0]->dtype))
     return mismatch("x and added [T, h], weight [h], bias [h] of one dtype", in);
   STRATA_TRY_ASSIGN(auto outputs, infer_layernorm(std::array{in[0], in[2], in[3]}, a));
   outputs.push_back({"sum", in[0]->shape, in[0]->dtype});
@@ -77,19 +77,19 @@ Specs infer_add_layernorm(In in, const Attrs& a) {
 
 // --- gelu; relu has the same rules ---
 Specs infer_gelu(In in, const Attrs&) {
-  if (in[0] == nullptr || !is_storage(in[0]->dtype)) return mismatch("x f32, bf16 or f16", in);
+  if (in[0] == nullptr || !is_compute_dtype(in[0]->dtype)) return mismatch("x f32, bf16 or f16", in);
   return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}};
 }
-void vjp_gelu(VjpContext& c) { c.emit(Op::gelu_backward, {c.in(0), c.grad_of_out(0)}, {0}); }
+void vjp_gelu(VjpContext& c) { c.emit(Op::gelu_backward, {c.in(0), c.grad_output(0)}, {0}); }
 Specs infer_gelu_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{{"dx", in[0]->shape, in[0]->dtype}};
 }
 
 // --- relu ---
-void vjp_relu(VjpContext& c) { c.emit(Op::relu_backward, {c.in(0), c.grad_of_out(0)}, {0}); }
+void vjp_relu(VjpContext& c) { c.emit(Op::relu_backward, {c.in(0), c.grad_output(0)}, {0}); }
 
 // --- scale: (x) -> y = attrs.scale x ---
-void vjp_scale(VjpContext& c) { c.emit(Op::scale, {c.grad_of_out(0)}, {0}, c.attrs()); }
+void vjp_scale(VjpContext& c) { c.emit(Op::scale, {c.grad_output(0)}, {0}, c.attrs()); }
 
 // --- softcap: (x f32) -> y; of logits that nothing is learnt from ---
 Specs infer_softcap(In in, const Attrs& a) {
@@ -100,10 +100,10 @@ Specs infer_softcap(In in, const Attrs& a) {
 
 // --- swiglu: (gate_up [T, 2f]) -> y [T, f] ---
 Specs infer_swiglu(In in, const Attrs&) {
-  if (!matrix(in[0]) || in[0]->shape.dim(1) % 2 != 0) return mismatch("gate_up [T, 2f]", in);
+  if (!is_matrix(in[0]) || in[0]->shape.dim(1) % 2 != 0) return mismatch("gate_up [T, 2f]", in);
   return std::vector<OutputSpec>{{"y", {in[0]->shape.dim(0), in[0]->shape.dim(1) / 2}, in[0]->dtype}};
 }
-void vjp_swiglu(VjpContext& c) { c.emit(Op::swiglu_backward, {c.in(0), c.grad_of_out(0)}, {0}, c.attrs()); }
+void vjp_swiglu(VjpContext& c) { c.emit(Op::swiglu_backward, {c.in(0), c.grad_output(0)}, {0}, c.attrs()); }
 // (gate_up, dy) -> dgate_up
 Specs infer_swiglu_backward(In in, const Attrs&) {
   return std::vector<OutputSpec>{{"dgate_up", in[0]->shape, in[0]->dtype}};
@@ -111,17 +111,18 @@ Specs infer_swiglu_backward(In in, const Attrs&) {
 
 // --- rmsnorm: (x [T, h], weight [h]) -> y, rstd [T] ---
 Specs infer_rmsnorm(In in, const Attrs&) {
-  if (!matrix(in[0]) || !is(in[1], {in[0]->shape.dim(1)}, in[0]->dtype))
+  if (!is_matrix(in[0]) || !has_type(in[1], {in[0]->shape.dim(1)}, in[0]->dtype))
     return mismatch("x [T, h], weight [h] of one dtype", in);
   return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}, {"rstd", {in[0]->shape.dim(0)}}};
 }
 void vjp_rmsnorm(VjpContext& c) {
-  const ValueId so_far = c.take_grad_of_in(0);
-  c.emit(Op::rmsnorm_backward, {c.in(0), c.in(1), c.out(1), c.grad_of_out(0), so_far}, {0, 1, -1}, c.attrs());
+  const ValueId residual_grad = c.consume_input_grad(0);
+  c.emit(Op::rmsnorm_backward, {c.in(0), c.in(1), c.out(1), c.grad_output(0), residual_grad}, {0, 1, -1},
+         c.attrs());
 }
 // (x, weight, rstd, dy, residual or none) -> dx, dweight, workspace
 Specs infer_rmsnorm_backward(In in, const Attrs&) {
-  if (!joins(in[4], in[0])) return mismatch("a gradient like x to join dx", in);
+  if (!matches_residual(in[4], in[0])) return mismatch("a gradient like x to join dx", in);
   return std::vector<OutputSpec>{
       {"dx", in[0]->shape, in[0]->dtype},
       {"dweight", in[1]->shape, in[1]->dtype},
@@ -130,7 +131,7 @@ Specs infer_rmsnorm_backward(In in, const Attrs&) {
 
 // --- add_rmsnorm (likewise): (x [T, h], added [T, h], weight [h]) -> y, rstd [T], sum [T, h] ---
 Specs infer_add_rmsnorm(In in, const Attrs& a) {
-  if (!matrix(in[0]) || !is(in[1], in[0]->shape, in[0]->dtype))
+  if (!is_matrix(in[0]) || !has_type(in[1], in[0]->shape, in[0]->dtype))
     return mismatch("x and added [T, h], weight [h] of one dtype", in);
   STRATA_TRY_ASSIGN(auto outputs, infer_rmsnorm(std::array{in[0], in[2]}, a));
   outputs.push_back({"sum", in[0]->shape, in[0]->dtype});
@@ -141,11 +142,11 @@ Specs infer_add_rmsnorm(In in, const Attrs& a) {
 // [kv_heads d], -> y, rstd ---
 Specs infer_qk_norm(In in, const Attrs& a) {
   const std::int64_t parts = a.heads + 2 * a.kv_heads;
-  const bool fits = matrix(in[0]) && a.heads > 0 && a.kv_heads > 0 && in[0]->shape.dim(1) % parts == 0;
+  const bool fits = is_matrix(in[0]) && a.heads > 0 && a.kv_heads > 0 && in[0]->shape.dim(1) % parts == 0;
   const std::int64_t d = fits ? in[0]->shape.dim(1) / parts : 0;
-  const bool of_heads = fits && is(in[1], {d}, in[0]->dtype) && is(in[2], {d}, in[0]->dtype);
+  const bool of_heads = fits && has_type(in[1], {d}, in[0]->dtype) && has_type(in[2], {d}, in[0]->dtype);
   const bool of_all =
-      fits && is(in[1], {a.heads * d}, in[0]->dtype) && is(in[2], {a.kv_heads * d}, in[0]->dtype);
+      fits && has_type(in[1], {a.heads * d}, in[0]->dtype) && has_type(in[2], {a.kv_heads * d}, in[0]->dtype);
   if (d == 0 || (!of_heads && !of_all))
     return mismatch(str("qkv [T, (", a.heads, " + 2 * ", a.kv_heads, ") d] and weights [d] and [d], or [",
                         a.heads, " d] and [", a.kv_heads, " d], of one dtype"),
@@ -154,7 +155,7 @@ Specs infer_qk_norm(In in, const Attrs& a) {
                                  {"rstd", {in[0]->shape.dim(0) * (of_heads ? a.heads + a.kv_heads : 2)}}};
 }
 void vjp_qk_norm(VjpContext& c) {
-  c.emit(Op::qk_norm_backward, {c.in(0), c.in(1), c.in(2), c.out(1), c.grad_of_out(0)}, {0, 1, 2, -1},
+  c.emit(Op::qk_norm_backward, {c.in(0), c.in(1), c.in(2), c.out(1), c.grad_output(0)}, {0, 1, 2, -1},
          c.attrs());
 }
 // (qkv, q_weight, k_weight, rstd, dy) -> dx, dq_weight, dk_weight, workspace
@@ -169,7 +170,7 @@ Specs infer_qk_norm_backward(In in, const Attrs&) {
 // --- positions: (doc_start [rows] i32 or none) -> positions [rows] i32 ---
 Specs infer_positions(In in, const Attrs& a) {
   if (a.rows <= 0 || a.seq <= 0 || a.rows % a.seq != 0 ||
-      (in[0] != nullptr && !is(in[0], {a.rows}, DType::i32)))
+      (in[0] != nullptr && !has_type(in[0], {a.rows}, DType::i32)))
     return mismatch(str("doc_start [", a.rows, "] i32 or none, a multiple of ", a.seq), in);
   return std::vector<OutputSpec>{{"positions", {a.rows}, DType::i32}};
 }
@@ -185,9 +186,9 @@ Specs infer_rope_table(In in, const Attrs& a) {
 // --- rope: (qkv [T, (heads + 2 kv_heads) d], positions [T] i32, table [seq, r <= d]) -> y; turns q and k ---
 Specs infer_rope(In in, const Attrs& a) {
   const std::int64_t parts = a.heads + 2 * a.kv_heads;
-  if (!matrix(in[0]) || parts <= 0 || in[0]->shape.dim(1) % parts != 0 ||
-      !is(in[1], {in[0]->shape.dim(0)}, DType::i32) || !matrix(in[2]) || in[2]->dtype != DType::f32 ||
-      in[2]->shape.dim(1) > in[0]->shape.dim(1) / parts)
+  if (!is_matrix(in[0]) || parts <= 0 || in[0]->shape.dim(1) % parts != 0 ||
+      !has_type(in[1], {in[0]->shape.dim(0)}, DType::i32) || !is_matrix(in[2]) ||
+      in[2]->dtype != DType::f32 || in[2]->shape.dim(1) > in[0]->shape.dim(1) / parts)
     return mismatch(
         str("qkv [T, (", a.heads, " + 2 * ", a.kv_heads, ") d], positions [T] i32, table [seq, <= d] f32"),
         in);
@@ -196,7 +197,7 @@ Specs infer_rope(In in, const Attrs& a) {
 void vjp_rope(VjpContext& c) {
   Attrs attrs = c.attrs();
   attrs.inverse = !attrs.inverse;
-  c.emit(Op::rope, {c.grad_of_out(0), c.in(1), c.in(2)}, {0}, attrs);
+  c.emit(Op::rope, {c.grad_output(0), c.in(1), c.in(2)}, {0}, attrs);
 }
 
 // --- attention: (qkv [T, (heads + 2 kv_heads) d], doc_start [T] i32 or none) -> out [T, heads d],
@@ -204,9 +205,9 @@ void vjp_rope(VjpContext& c) {
 bool scores_fit(const Attrs& a) { return a.window >= 0 && a.softcap >= 0 && a.scale >= 0; }
 Specs infer_attention(In in, const Attrs& a) {
   const std::int64_t parts = a.heads + 2 * a.kv_heads;
-  if (!matrix(in[0]) || a.heads <= 0 || a.kv_heads <= 0 || a.heads % a.kv_heads != 0 || a.seq <= 0 ||
+  if (!is_matrix(in[0]) || a.heads <= 0 || a.kv_heads <= 0 || a.heads % a.kv_heads != 0 || a.seq <= 0 ||
       in[0]->shape.dim(1) % parts != 0 || in[0]->shape.dim(0) % a.seq != 0 || !scores_fit(a) ||
-      (in[1] != nullptr && !is(in[1], {in[0]->shape.dim(0)}, DType::i32)))
+      (in[1] != nullptr && !has_type(in[1], {in[0]->shape.dim(0)}, DType::i32)))
     return mismatch(str("qkv [batch * ", a.seq, ", (", a.heads, " + 2 * ", a.kv_heads,
                         ") d] with whole groups of heads, doc_start [T] i32 or none, a window of ", a.window,
                         ", a soft cap of ", a.softcap, " and a scale of ", a.scale, " that are not below 0"),
@@ -218,17 +219,17 @@ Specs infer_attention(In in, const Attrs& a) {
                                      rows, attention_heads(a), in[0]->dtype, in[0]->shape.dim(1) / parts))};
 }
 void vjp_attention(VjpContext& c) {
-  c.emit(Op::attention_backward, {c.in(0), c.out(0), c.out(1), c.grad_of_out(0), c.in(1)}, {0, -1},
+  c.emit(Op::attention_backward, {c.in(0), c.out(0), c.out(1), c.grad_output(0), c.in(1)}, {0, -1},
          c.attrs());
 }
 /// Twice the keys that a query sees on average: all up to its own, or its window of them.
-double keys_twice(double most, std::int32_t window) {
-  return window == 0 || window >= most ? most : window * (2.0 - window / most);
+double twice_mean_keys(double max_keys, std::int32_t window) {
+  return window == 0 || window >= max_keys ? max_keys : window * (2.0 - window / max_keys);
 }
 // Two products of T * seq * heads * d each, halved by the mask; backward has five.
 double flops_attention(In in, In, const Attrs& a) {
   const double d = static_cast<double>(in[0]->shape.dim(1)) / (a.heads + 2 * a.kv_heads);
-  return 2.0 * static_cast<double>(in[0]->shape.dim(0)) * keys_twice(a.seq, a.window) * a.heads * d;
+  return 2.0 * static_cast<double>(in[0]->shape.dim(0)) * twice_mean_keys(a.seq, a.window) * a.heads * d;
 }
 double flops_attention_backward(In in, In out, const Attrs& a) { return 2.5 * flops_attention(in, out, a); }
 // (qkv, out, lse, dout, doc_start or none) -> dqkv, workspace
@@ -241,20 +242,20 @@ Specs infer_attention_backward(In in, const Attrs& a) {
 
 // --- add ---
 Specs infer_add(In in, const Attrs&) {
-  if (in[0] == nullptr || !is_storage(in[0]->dtype) || !is(in[1], in[0]->shape, in[0]->dtype))
+  if (in[0] == nullptr || !is_compute_dtype(in[0]->dtype) || !has_type(in[1], in[0]->shape, in[0]->dtype))
     return mismatch("two equal shapes of one dtype", in);
   return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}};
 }
 void vjp_add(VjpContext& c) {
-  c.pass_grad(0, c.grad_of_out(0));
-  c.pass_grad(1, c.grad_of_out(0));
+  c.propagate_grad(0, c.grad_output(0));
+  c.propagate_grad(1, c.grad_output(0));
 }
 
 // --- cross_entropy: (logits [T, V], targets [T] i32, divisor [1] or none) -> loss [1], losses [T], lse [T]
 // ---
 Specs infer_cross_entropy(In in, const Attrs&) {
-  if (!matrix(in[0]) || !is(in[1], {in[0]->shape.dim(0)}, DType::i32) ||
-      (in[2] != nullptr && !is(in[2], {1})))
+  if (!is_matrix(in[0]) || !has_type(in[1], {in[0]->shape.dim(0)}, DType::i32) ||
+      (in[2] != nullptr && !has_type(in[2], {1})))
     return mismatch("logits [T, V], targets [T] i32, divisor [1] or none", in);
   const std::int64_t rows = in[0]->shape.dim(0);
   return std::vector<OutputSpec>{{"loss", {1}}, {"losses", {rows}}, {"lse", {rows}}};
@@ -277,10 +278,11 @@ Specs infer_cached_attention(In in, const Attrs& a) {
            cache->shape.rank == 4 && cache->shape.dim(1) == a.kv_heads &&
            cache->shape.dim(3) == in[0]->shape.dim(1) / parts;
   };
-  if (!matrix(in[0]) || in[0]->dtype != DType::f32 || a.heads <= 0 || a.kv_heads <= 0 ||
+  if (!is_matrix(in[0]) || in[0]->dtype != DType::f32 || a.heads <= 0 || a.kv_heads <= 0 ||
       a.heads % a.kv_heads != 0 || in[0]->shape.dim(1) % parts != 0 || !scores_fit(a) ||
-      !is(in[1], {in[0]->shape.dim(0)}, DType::i32) || !is(in[2], {in[0]->shape.dim(0)}, DType::i32) ||
-      !holds(in[3]) || !is(in[4], in[3]->shape) || in[4]->kind != ValueKind::state)
+      !has_type(in[1], {in[0]->shape.dim(0)}, DType::i32) ||
+      !has_type(in[2], {in[0]->shape.dim(0)}, DType::i32) || !holds(in[3]) ||
+      !has_type(in[4], in[3]->shape) || in[4]->kind != ValueKind::state)
     return mismatch(str("qkv [R, (", a.heads, " + 2 * ", a.kv_heads,
                         ") d] with whole groups of heads, positions and slots [R] i32, and as states keys "
                         "and values [sequences, ",
@@ -294,12 +296,13 @@ Specs infer_cached_attention(In in, const Attrs& a) {
 // Two products with as many keys as a token sees on average: half the capacity.
 double flops_cached_attention(In in, In out, const Attrs& a) {
   return 2.0 * static_cast<double>(out[0]->shape.n_elems()) *
-         keys_twice(static_cast<double>(in[3]->shape.dim(2)), a.window);
+         twice_mean_keys(static_cast<double>(in[3]->shape.dim(2)), a.window);
 }
 
 // --- accumulate: (part of any shape) -> its gradient, an f32 sum ---
 Specs infer_accumulate(In in, const Attrs&) {
-  if (in[0] == nullptr || in[0]->kind != ValueKind::grad_part) return mismatch("a part of a gradient", in);
+  if (in[0] == nullptr || in[0]->kind != ValueKind::micro_batch_grad)
+    return mismatch("the gradient of one micro-batch", in);
   return std::vector<OutputSpec>{{"grad", in[0]->shape, DType::f32}};
 }
 
@@ -361,7 +364,7 @@ kernels::AttentionHeads attention_heads(const Attrs& a) noexcept {
           .seq = a.seq,
           .causal = true,
           .alibi = a.alibi,
-          .backend = a.by,
+          .backend = a.backend,
           .window = a.window,
           .softcap = a.softcap,
           .scale = a.scale};

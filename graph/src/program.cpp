@@ -66,13 +66,13 @@ Status verify_instr(const Program& program, const Instr& instr, std::vector<bool
       return Status::error(Code::internal, str("reads ", program.value(id).name, " before it is written"));
     in.push_back(id == kNoValue ? nullptr : &program.value(id));
   }
-  STRATA_TRY_ASSIGN(const auto outputs, op_def(instr.op).infer(in, instr.attrs));
+  STRATA_TRY_ASSIGN(const auto outputs, op_def(instr.op).infer_outputs(in, instr.attrs));
   if (outputs.size() != instr.out.size())
     return Status::error(Code::internal,
                          str("has ", instr.out.size(), " outputs, the op makes ", outputs.size()));
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const ValueInfo& out = program.value(instr.out[k]);
-    const bool is_gradient = out.kind == ValueKind::grad || out.kind == ValueKind::grad_part;
+    const bool is_gradient = out.kind == ValueKind::grad || out.kind == ValueKind::micro_batch_grad;
     const bool as_f32 = is_gradient && out.dtype == DType::f32;  // a sum before its rounding
     if (!(out.shape == outputs[k].shape) || (out.dtype != outputs[k].dtype && !as_f32))
       return Status::error(Code::internal,

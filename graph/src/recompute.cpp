@@ -21,10 +21,10 @@ namespace {
 // its inner dimension (bf16) or half of it (f32), attention its row alike: hundreds in any model of real
 // size.
 constexpr double kCheapFlopsPerByte = 16;
-constexpr double kOutOfReach = std::numeric_limits<double>::infinity();
+constexpr double kUnreachable = std::numeric_limits<double>::infinity();
 
 // Codes of eight bits stand for a value of sixteen, which is not kept either.
-double spared(Op op, const ValueInfo& value) {
+double saved_bytes(Op op, const ValueInfo& value) {
   return static_cast<double>(value.bytes()) * (op == Op::fp8_cast ? 2 : 1);
 }
 
@@ -35,14 +35,14 @@ class Recomputation {
         std::find_if(program_.code.begin(), program_.code.end(), [](const Instr& i) { return i.backward; });
     forward_.assign(program_.code.begin(), first_backward);
     backward_.assign(first_backward, program_.code.end());
-    again_.assign(forward_.size(), false);
-    maker_.assign(program_.values.size(), kNobody);
+    recomputed_.assign(forward_.size(), false);
+    producer_.assign(program_.values.size(), kNoProducer);
     for (std::size_t i = 0; i < forward_.size(); ++i)
-      for (const ValueId id : forward_[i].out) maker_[at(id)] = i;
-    kept_.assign(program_.values.size(), false);
-    wanted_ = kept_;
-    to_make_.assign(program_.values.size(), 0);
-    copy_.assign(program_.values.size(), kNoValue);
+      for (const ValueId id : forward_[i].out) producer_[at(id)] = i;
+    saved_.assign(program_.values.size(), false);
+    needed_ = saved_;
+    recompute_flops_.assign(program_.values.size(), 0);
+    clone_.assign(program_.values.size(), kNoValue);
   }
 
   Program run() && {
@@ -51,70 +51,70 @@ class Recomputation {
       if (marked(forward_[i].region)) decide(i);
     program_.code = forward_;
     for (Instr& instr : backward_) {
-      if (marked(instr.region)) read_copies(instr);
+      if (marked(instr.region)) redirect_to_clones(instr);
       program_.code.push_back(std::move(instr));
     }
     return std::move(program_);
   }
 
  private:
-  static constexpr std::size_t kNobody = ~std::size_t{0};
+  static constexpr std::size_t kNoProducer = ~std::size_t{0};
   static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
   bool marked(std::int32_t region) const { return program_.regions[at(region)].recompute; }
-  bool made_in(std::int32_t region, ValueId id) const {
-    return id != kNoValue && maker_[at(id)] != kNobody && forward_[maker_[at(id)]].region == region;
+  bool is_produced_in(std::int32_t region, ValueId id) const {
+    return id != kNoValue && producer_[at(id)] != kNoProducer && forward_[producer_[at(id)]].region == region;
   }
 
   // What backward of the maker's own region reads is wanted; what that of another reads is kept.
   void find_readers() {
     for (const Instr& instr : backward_)
       for (const ValueId id : instr.in)
-        if (id != kNoValue && maker_[at(id)] != kNobody)
-          (marked(instr.region) && made_in(instr.region, id) ? wanted_ : kept_)[at(id)] = true;
-    for (const ValueId id : program_.outputs) kept_[at(id)] = true;
+        if (id != kNoValue && producer_[at(id)] != kNoProducer)
+          (marked(instr.region) && is_produced_in(instr.region, id) ? needed_ : saved_)[at(id)] = true;
+    for (const ValueId id : program_.outputs) saved_[at(id)] = true;
   }
 
   void decide(std::size_t i) {
     const Instr& instr = forward_[i];
     double work = flops(program_, instr);
-    for (const ValueId id : instr.in) work += work_to_reach(instr.region, id);
+    for (const ValueId id : instr.in) work += flops_to_reach(instr.region, id);
     double bytes = 0;  // that need not be kept
     for (const ValueId id : instr.out)
-      if (wanted_[at(id)] && !kept_[at(id)]) bytes += spared(instr.op, program_.value(id));
-    if (bytes > 0 && (mode_ == Recompute::block || work < kCheapFlopsPerByte * bytes)) make_again(i);
+      if (needed_[at(id)] && !saved_[at(id)]) bytes += saved_bytes(instr.op, program_.value(id));
+    if (bytes > 0 && (mode_ == Recompute::full || work < kCheapFlopsPerByte * bytes)) recompute(i);
     for (const ValueId id : instr.out) {
-      if (wanted_[at(id)] && !again_[i]) kept_[at(id)] = true;
-      to_make_[at(id)] = again_[i] || kept_[at(id)] ? 0 : work;
+      if (needed_[at(id)] && !recomputed_[i]) saved_[at(id)] = true;
+      recompute_flops_[at(id)] = recomputed_[i] || saved_[at(id)] ? 0 : work;
     }
   }
   // What must be kept for the sake of a copy alone is out of reach: it would cost the bytes that the copy
   // saves.
-  double work_to_reach(std::int32_t region, ValueId id) const {
-    if (id == kNoValue || maker_[at(id)] == kNobody || kept_[at(id)]) return 0;
-    return made_in(region, id) ? to_make_[at(id)] : kOutOfReach;
+  double flops_to_reach(std::int32_t region, ValueId id) const {
+    if (id == kNoValue || producer_[at(id)] == kNoProducer || saved_[at(id)]) return 0;
+    return is_produced_in(region, id) ? recompute_flops_[at(id)] : kUnreachable;
   }
-  void make_again(std::size_t i) {
-    if (again_[i]) return;
-    again_[i] = true;
+  void recompute(std::size_t i) {
+    if (recomputed_[i]) return;
+    recomputed_[i] = true;
     for (const ValueId id : forward_[i].in)
-      if (made_in(forward_[i].region, id) && !kept_[at(id)]) make_again(maker_[at(id)]);
+      if (is_produced_in(forward_[i].region, id) && !saved_[at(id)]) recompute(producer_[at(id)]);
   }
 
   // Copies are made right before their first reader: one that a single instruction reads lives no longer.
-  void read_copies(Instr& reader) {
+  void redirect_to_clones(Instr& reader) {
     for (ValueId& id : reader.in) {
-      if (!made_in(reader.region, id) || !again_[maker_[at(id)]]) continue;
-      if (copy_[at(id)] == kNoValue) make_copy(forward_[maker_[at(id)]]);
-      id = copy_[at(id)];
+      if (!is_produced_in(reader.region, id) || !recomputed_[producer_[at(id)]]) continue;
+      if (clone_[at(id)] == kNoValue) emit_clone(forward_[producer_[at(id)]]);
+      id = clone_[at(id)];
     }
   }
-  void make_copy(Instr instr) {
+  void emit_clone(Instr instr) {
     instr.backward = true;
-    read_copies(instr);
+    redirect_to_clones(instr);
     for (ValueId& id : instr.out) {
       ValueInfo info = program_.value(id);
       info.name += "'";
-      id = copy_[at(id)] = program_.add_value(std::move(info));
+      id = clone_[at(id)] = program_.add_value(std::move(info));
     }
     program_.code.push_back(std::move(instr));
   }
@@ -122,11 +122,11 @@ class Recomputation {
   Program program_;
   const Recompute mode_;
   std::vector<Instr> forward_, backward_;
-  std::vector<bool> again_;          // by index into forward_
-  std::vector<std::size_t> maker_;   // of every value before the copies: its index into forward_
-  std::vector<bool> kept_, wanted_;  // likewise
-  std::vector<double> to_make_;      // operations, from what is kept or made again anyway
-  std::vector<ValueId> copy_;
+  std::vector<bool> recomputed_;         // by index into forward_
+  std::vector<std::size_t> producer_;    // of every value before the copies: its index into forward_
+  std::vector<bool> saved_, needed_;     // likewise
+  std::vector<double> recompute_flops_;  // operations, from what is kept or made again anyway
+  std::vector<ValueId> clone_;
 };
 
 }  // namespace
@@ -137,8 +137,8 @@ std::string_view to_string(Recompute mode) noexcept {
       return "none";
     case Recompute::selective:
       return "selective";
-    case Recompute::block:
-      return "block";
+    case Recompute::full:
+      return "full";
   }
   return "?";
 }

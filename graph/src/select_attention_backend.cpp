@@ -23,7 +23,7 @@ Program select_attention_backend(Program program, kernels::AttentionBackend by) 
         is_packed(instr), instr.op == Op::attention_backward);
     std::vector<const ValueInfo*> in;
     for (const ValueId id : instr.in) in.push_back(id == kNoValue ? nullptr : &program.value(id));
-    const auto made = op_def(instr.op).infer(in, instr.attrs);
+    const auto made = op_def(instr.op).infer_outputs(in, instr.attrs);
     STRATA_ASSERT(made.has_value() && made->back().workspace, "the scratch of ", op_def(instr.op).name);
     program.values[static_cast<std::size_t>(instr.out.back())].shape = made->back().shape;
   }

@@ -12,9 +12,9 @@
 namespace strata {
 namespace {
 
-class Fp8Products {
+class Fp8Rewriter {
  public:
-  explicit Fp8Products(Program program)
+  explicit Fp8Rewriter(Program program)
       : program_(std::move(program)), from_(std::exchange(program_.code, {})) {}
 
   Program run() && {
@@ -26,8 +26,8 @@ class Fp8Products {
       }
       // One after the other: the order of arguments would be the compiler's.
       const bool forward = instr.op == Op::linear, by_weight = instr.op == Op::linear_backward_weight;
-      const Codes a = cast(instr, 0, !forward);
-      const Codes b = by_weight ? cast(instr, 1, false) : weight(instr, forward);
+      const Quantized a = cast(instr, 0, !forward);
+      const Quantized b = by_weight ? cast(instr, 1, false) : weight(instr, forward);
       multiply(instr, by_weight ? transposed(a) : a, forward ? b : transposed(b),
                forward ? instr.in[2] : kNoValue);
     }
@@ -36,12 +36,14 @@ class Fp8Products {
 
  private:
   struct Layouts {
-    bool rows = false, columns = false;
+    bool rowwise = false, columnwise = false;
   };
-  struct Codes {
-    ValueId rows = kNoValue, columns = kNoValue, inverse = kNoValue;
+  struct Quantized {
+    ValueId rowwise = kNoValue, columnwise = kNoValue, scale_inv = kNoValue;
   };
-  static Codes transposed(const Codes& codes) { return {codes.columns, kNoValue, codes.inverse}; }
+  static Quantized transposed(const Quantized& quantized) {
+    return {quantized.columnwise, kNoValue, quantized.scale_inv};
+  }
 
   // A product of a block, which is most of the work, whose operands a GPU multiplies in eight bits. Forward
   // and backward of a linear layer have the same sides.
@@ -64,59 +66,59 @@ class Fp8Products {
   void find_layouts() {
     for (const Instr& instr : from_) {
       if (!fits(instr)) continue;
-      const bool by_columns = instr.op == Op::linear_backward_weight;
-      (by_columns ? read_[instr.in[0]].columns : read_[instr.in[0]].rows) = true;
-      if (by_columns) read_[instr.in[1]].columns = true;
+      const bool columnwise = instr.op == Op::linear_backward_weight;
+      (columnwise ? read_[instr.in[0]].columnwise : read_[instr.in[0]].rowwise) = true;
+      if (columnwise) read_[instr.in[1]].columnwise = true;
     }
   }
 
-  Codes cast(const Instr& reader, std::size_t operand, bool gradient) {
+  Quantized cast(const Instr& reader, std::size_t operand, bool gradient) {
     const ValueId x = reader.in[operand];
     const auto known = casts_.find(x);
     if (known != casts_.end()) return known->second;
     return casts_[x] = emit_cast(reader, x, read_.at(x), gradient);
   }
   // A parameter is cast where it is read: it may have gone in between.
-  Codes weight(const Instr& reader, bool forward) {
+  Quantized weight(const Instr& reader, bool forward) {
     return emit_cast(reader, reader.in[1], {forward, !forward}, false);
   }
 
-  Codes emit_cast(const Instr& reader, ValueId x, Layouts layouts, bool gradient) {
+  Quantized emit_cast(const Instr& reader, ValueId x, Layouts layouts, bool gradient) {
     Instr made{Op::fp8_cast, {x}, {}, {}, 0, reader.region, reader.backward};
     made.attrs.e5m2 = gradient;
-    made.attrs.by_rows = layouts.rows;
-    made.attrs.by_columns = layouts.columns;
-    const auto specs = op_def(made.op).infer(std::array{&program_.value(x)}, made.attrs);
+    made.attrs.rowwise = layouts.rowwise;
+    made.attrs.columnwise = layouts.columnwise;
+    const auto specs = op_def(made.op).infer_outputs(std::array{&program_.value(x)}, made.attrs);
     STRATA_ASSERT(specs.has_value(), "the cast of ", program_.value(x).name, ": ", specs.status().message());
-    Codes codes;
+    Quantized quantized;
     for (const OutputSpec& spec : *specs)
       made.out.push_back(
           program_.add_value({str(program_.value(x).name, ".", spec.name), spec.shape, spec.dtype,
                               spec.workspace ? ValueKind::workspace : ValueKind::activation, -1}));
     std::size_t next = 0;
-    if (layouts.rows) codes.rows = made.out[next++];
-    if (layouts.columns) codes.columns = made.out[next++];
-    codes.inverse = made.out[next];
+    if (layouts.rowwise) quantized.rowwise = made.out[next++];
+    if (layouts.columnwise) quantized.columnwise = made.out[next++];
+    quantized.scale_inv = made.out[next];
     program_.code.push_back(std::move(made));
-    return codes;
+    return quantized;
   }
 
-  void multiply(const Instr& linear, const Codes& a, const Codes& b, ValueId bias) {
+  void multiply(const Instr& linear, const Quantized& a, const Quantized& b, ValueId bias) {
     Instr made = linear;
     made.op = Op::fp8_gemm;
-    made.in = {a.rows, a.inverse, b.rows, b.inverse, bias};
-    made.attrs.kept = program_.value(linear.in[0]).dtype;
+    made.in = {a.rowwise, a.scale_inv, b.rowwise, b.scale_inv, bias};
+    made.attrs.out_dtype = program_.value(linear.in[0]).dtype;
     program_.code.push_back(std::move(made));
   }
 
   Program program_;
   std::vector<Instr> from_;
   std::map<ValueId, Layouts> read_;  // of activations and their gradients
-  std::map<ValueId, Codes> casts_;
+  std::map<ValueId, Quantized> casts_;
 };
 
 }  // namespace
 
-Program use_fp8(Program program) { return Fp8Products(std::move(program)).run(); }
+Program use_fp8(Program program) { return Fp8Rewriter(std::move(program)).run(); }
 
 }  // namespace strata

@@ -13,7 +13,7 @@ namespace strata::detail {
 namespace {
 
 // Where an op's result lies.
-ValueKind kind_made_by(Op op) {
+ValueKind output_kind(Op op) {
   switch (op) {
     case Op::offload_begin:
     case Op::offload_end:
@@ -27,11 +27,11 @@ ValueKind kind_made_by(Op op) {
       return ValueKind::activation;
   }
 }
-bool is_away(ValueKind kind) { return kind == ValueKind::host || kind == ValueKind::stored; }
+bool is_offloaded(ValueKind kind) { return kind == ValueKind::host || kind == ValueKind::stored; }
 bool is_end(Op op) {
   return op == Op::offload_end || op == Op::store_end || op == Op::load_end || op == Op::fetch_end;
 }
-bool goes_out(Op op) { return op >= Op::offload_begin && op <= Op::store_end; }
+bool is_outbound(Op op) { return op >= Op::offload_begin && op <= Op::store_end; }
 // A value goes out, farther, back again and home, or out and home.
 bool may_follow(Op op, Op last) {
   return op == static_cast<Op>(static_cast<int>(last) + 1) ||
@@ -49,7 +49,7 @@ class MoveCheck {
       if (is_move(instr.op)) STRATA_TRY(follow(instr));
       for (const ValueId id : instr.out)
         if (const ValueKind kind = program_.value(id).kind;
-            (is_away(kind) || is_away(kind_made_by(instr.op))) && kind != kind_made_by(instr.op))
+            (is_offloaded(kind) || is_offloaded(output_kind(instr.op))) && kind != output_kind(instr.op))
           return wrong(id, str("is made by ", op_def(instr.op).name));
     }
     for (const auto& [number, move] : moves_)
@@ -73,11 +73,11 @@ class MoveCheck {
   Status check_operands(const Instr& instr) const {
     for (const ValueId id : instr.in) {
       if (id == kNoValue) continue;
-      const bool away = is_away(program_.value(id).kind);
+      const bool offloaded = is_offloaded(program_.value(id).kind);
       if (left_[at(id)]) return wrong(id, str("is read by ", op_def(instr.op).name, " after it has left"));
-      if ((in_flight_[at(id)] && !is_end(instr.op)) || (away && !is_move(instr.op)))
-        return wrong(id,
-                     str("is read by ", op_def(instr.op).name, away ? " while it is away" : " on its way"));
+      if ((in_flight_[at(id)] && !is_end(instr.op)) || (offloaded && !is_move(instr.op)))
+        return wrong(
+            id, str("is read by ", op_def(instr.op).name, offloaded ? " while it is away" : " on its way"));
     }
     return {};
   }
@@ -88,7 +88,7 @@ class MoveCheck {
     const bool first = move.made == kNoValue;
     bool fits = first == (instr.op == Op::offload_begin) && (first || may_follow(instr.op, move.last));
     if (fits && is_end(instr.op)) {
-      const bool out = goes_out(instr.op);
+      const bool out = is_outbound(instr.op);
       fits = instr.in[0] == (out ? move.moved : move.made) && instr.in[1] == (out ? move.made : move.moved);
     } else if (fits && !first) {
       fits = instr.in[0] == move.made;

@@ -54,7 +54,7 @@ class Scenario:
     placement: str
     grad_accum: int = 2
     layer_order: bool = False
-    recompute: str = "block"
+    recompute: str = "full"
     attention: str = "mma"
     usual: bool = True  # else only when --scenarios names it
 
@@ -64,7 +64,7 @@ class Scenario:
     def name(self):
         tokens = f"{self.tokens() // 1024} Ki tokens" if self.tokens() >= 1024 else f"{self.tokens()} tokens"
         rest = ["layer order"] if self.layer_order else []
-        rest += [f"{self.recompute} recomputation"] if self.recompute != "block" else []
+        rest += [f"{self.recompute} recomputation"] if self.recompute != "full" else []
         rest += [f"attention by {self.attention}"] if self.attention != "mma" else []
         return ", ".join([self.model.name, self.placement, tokens, *rest])
 

@@ -20,7 +20,7 @@ TEST_F(CliFp8E2e, ARunResumesBitForBitInOtherBudgetsAndEvaluatesAsItValidated) {
   const ProgramResult whole = strata(run_of("whole", {"train.dtype=auto"}));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   ASSERT_EQ(
-      strata(run_of("run", {"train.dtype=auto", "train.max_time=0s", "train.recompute=block"})).exit_code, 0);
+      strata(run_of("run", {"train.dtype=auto", "train.max_time=0s", "train.recompute=full"})).exit_code, 0);
   ASSERT_EQ(strata({"train", "--resume", "run", "train.max_time=none", "offload.policy=pinned"}).exit_code,
             0);
   EXPECT_EQ(loss_bits("run"), loss_bits("whole"));

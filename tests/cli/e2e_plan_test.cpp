@@ -71,7 +71,7 @@ TEST_F(CliPlanE2e, SizesAreTakenAsPeopleWriteThem) {
 
 TEST_F(CliPlanE2e, ARefusalSaysWhereTheMachineHasTooLittle) {
   const ProgramResult refused =
-      strata({"plan", "--machine", "h200", "--params", "30b", "memory.nvme=0", "train.recompute=block"});
+      strata({"plan", "--machine", "h200", "--params", "30b", "memory.nvme=0", "train.recompute=full"});
   EXPECT_EQ(refused.exit_code, 3) << refused.output();
   EXPECT_THAT(refused.err, AllOf(HasSubstr("no budgets that this machine has fit: it has "),
                                  Not(HasSubstr("it fits with:"))));

@@ -174,7 +174,7 @@ TEST_F(CliUsageE2e, RecomputationLeftToTheProgramIsTheLeastThatFits) {
                       "offload.activations=none", str("memory.device=", device)}));
   };
   std::uint64_t more = std::uint64_t{1} << 40;
-  for (const std::string mode : {"none", "selective", "block"}) {
+  for (const std::string mode : {"none", "selective", "full"}) {
     const std::uint64_t least = proposed(plan(mode, 1 << 16).err)["device"];
     EXPECT_LT(least, more) << mode;
     EXPECT_EQ(nlohmann::json::parse(plan("auto", least).out)["recompute"], mode);

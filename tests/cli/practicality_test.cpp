@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 // Four steps of 8 s in the median, of which 6 s are computing; 7 s without.
 Practicality measured() {
   Practicality p;
-  p.with = {{9, 8, 7.5, 8}, "block"};
+  p.with = {{9, 8, 7.5, 8}, "full"};
   p.without = {{7, 6, 7, 20}, "none"};
   p.times.computing_ns = 6;
   p.times.stalled_ns[static_cast<std::size_t>(StallCause::nvme)] = 1;
@@ -46,7 +46,7 @@ TEST(PracticalityTest, JsonHasBothSidesAndSharesThatMakeUpTheStep) {
   EXPECT_TRUE(json["measured"]);
   EXPECT_EQ(json["steps"], 4);
   EXPECT_EQ(json["step_with_s"],
-            nlohmann::json({{"median", 8.0}, {"fastest", 7.5}, {"slowest", 9.0}, {"recompute", "block"}}));
+            nlohmann::json({{"median", 8.0}, {"fastest", 7.5}, {"slowest", 9.0}, {"recompute", "full"}}));
   EXPECT_DOUBLE_EQ(json["step_without_s"]["median"], 7);
   EXPECT_TRUE(json["compute_alone_s"].is_null());
   double shares = json["compute_share"];

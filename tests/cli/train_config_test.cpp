@@ -67,7 +67,7 @@ TEST(TrainConfigTest, TheAustenPresetFillsTheStruct) {
   EXPECT_FALSE(config.data.tokenizer.has_value());
   EXPECT_EQ(config.train.steps, 400);
   EXPECT_DOUBLE_EQ(config.train.max_time_s, 90);
-  EXPECT_EQ(config.train.recompute, "block");
+  EXPECT_EQ(config.train.recompute, "full");
   EXPECT_DOUBLE_EQ(config.optim.lr, 0.002);
   EXPECT_EQ(config.memory.device_bytes, 32 * kMiB);
   EXPECT_EQ(config.memory.nvme_bytes, 48 * kMiB);

@@ -30,14 +30,14 @@ DecoderConfig deep(std::string_view family) {
   return config;
 }
 
-enum class Away : std::uint8_t { none, all, half, stored };
+enum class Offloading : std::uint8_t { none, all, half, stored };
 
-ProgramSet programs_of(const Case& which, Recompute recompute, Away away) {
+ProgramSet programs_of(const Case& which, Recompute recompute, Offloading offloaded) {
   ProgramSet set = test::tiny_programs(recompute, 3, deep(which.family), which.compute);
   const OffloadOptions options{
-      .share = away == Away::half ? 0.5 : 1, .link_bytes_per_s = 1, .store_bytes_per_s = 1};
-  if (away != Away::none) set.train = offload_activations(std::move(set.train), options);
-  if (away == Away::stored) set.train = store_activations(std::move(set.train), options);
+      .share = offloaded == Offloading::half ? 0.5 : 1, .link_bytes_per_s = 1, .store_bytes_per_s = 1};
+  if (offloaded != Offloading::none) set.train = offload_activations(std::move(set.train), options);
+  if (offloaded == Offloading::stored) set.train = store_activations(std::move(set.train), options);
   return set;
 }
 
@@ -52,7 +52,7 @@ EngineOptions options_of(const Case& which, StepMode mode, const std::string& di
 // Where parameters stream, computing waits for copies all the time; where none does, for activations alone.
 enum class Tiers : std::uint8_t { all_three, device };
 
-void give_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) {
+void assign_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) {
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
     for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum})
       if (layout.has(chunk, payload))
@@ -60,11 +60,12 @@ void give_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) {
             tiers == Tiers::device ? Tier::device : static_cast<Tier>(chunk % kTiers);
 }
 
-std::unique_ptr<const RunPlan> plan_of(const Case& which, Recompute recompute, Away away, StepMode mode,
-                                       const std::string& dir, Tiers tiers = Tiers::all_three) {
+std::unique_ptr<const RunPlan> plan_of(const Case& which, Recompute recompute, Offloading offloaded,
+                                       StepMode mode, const std::string& dir,
+                                       Tiers tiers = Tiers::all_three) {
   return must(Engine::plan_with(
-      programs_of(which, recompute, away), options_of(which, mode, dir),
-      [&](const ChunkLayout& layout, Placement& placement) { give_homes(tiers, layout, placement); }));
+      programs_of(which, recompute, offloaded), options_of(which, mode, dir),
+      [&](const ChunkLayout& layout, Placement& placement) { assign_homes(tiers, layout, placement); }));
 }
 
 struct Outcome {
@@ -93,12 +94,12 @@ class ActivationOffloadTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ActivationOffloadTest, GivesTheSameBitsInEveryModeOfRecomputationAndOfTheStep) {
   const test::TempDir dir;
-  TinyRun kept(plan_of(GetParam(), Recompute::none, Away::none, StepMode::serial, dir.path()));
-  const Outcome want = outcome_of(kept, 3);
+  TinyRun resident(plan_of(GetParam(), Recompute::none, Offloading::none, StepMode::serial, dir.path()));
+  const Outcome want = outcome_of(resident, 3);
   for (const Recompute recompute : kRecomputeModes)
     for (const StepMode mode :
-         {StepMode::serial, StepMode::two_phase, StepMode::speculative, StepMode::twin}) {
-      TinyRun run(plan_of(GetParam(), recompute, Away::all, mode, dir.path()));
+         {StepMode::serial, StepMode::two_phase, StepMode::speculative, StepMode::hybrid}) {
+      TinyRun run(plan_of(GetParam(), recompute, Offloading::all, mode, dir.path()));
       EXPECT_GT(run.plan->train.offload.n, 0);
       ASSERT_EQ(outcome_of(run, 3), want) << to_string(recompute) << ", " << to_string(mode);
     }
@@ -106,37 +107,38 @@ TEST_P(ActivationOffloadTest, GivesTheSameBitsInEveryModeOfRecomputationAndOfThe
 
 TEST_P(ActivationOffloadTest, GivesTheSameBitsWhereNothingElseMoves) {
   const test::TempDir dir;
-  TinyRun kept(plan_of(GetParam(), Recompute::none, Away::none, StepMode::serial, dir.path(), Tiers::device));
-  const Outcome want = outcome_of(kept, 3);
+  TinyRun resident(
+      plan_of(GetParam(), Recompute::none, Offloading::none, StepMode::serial, dir.path(), Tiers::device));
+  const Outcome want = outcome_of(resident, 3);
   for (const Recompute recompute : kRecomputeModes)
-    for (const Away away : {Away::all, Away::half}) {
-      TinyRun run(plan_of(GetParam(), recompute, away, StepMode::two_phase, dir.path(), Tiers::device));
+    for (const Offloading offloaded : {Offloading::all, Offloading::half}) {
+      TinyRun run(plan_of(GetParam(), recompute, offloaded, StepMode::two_phase, dir.path(), Tiers::device));
       ASSERT_EQ(outcome_of(run, 3), want)
-          << to_string(recompute) << (away == Away::half ? ", half" : ", all");
+          << to_string(recompute) << (offloaded == Offloading::half ? ", half" : ", all");
     }
 }
 
-TEST_P(ActivationOffloadTest, GivesTheSameBitsByWayOfTheStore) {
+TEST_P(ActivationOffloadTest, GivesTheSameBitsThroughTheStore) {
   const test::TempDir dir;
-  TinyRun kept(plan_of(GetParam(), Recompute::none, Away::none, StepMode::serial, dir.path()));
-  const Outcome want = outcome_of(kept, 3);
+  TinyRun resident(plan_of(GetParam(), Recompute::none, Offloading::none, StepMode::serial, dir.path()));
+  const Outcome want = outcome_of(resident, 3);
   for (const Recompute recompute : kRecomputeModes)
     for (const Tiers tiers : {Tiers::all_three, Tiers::device}) {
-      TinyRun run(plan_of(GetParam(), recompute, Away::stored, StepMode::two_phase, dir.path(), tiers));
+      TinyRun run(plan_of(GetParam(), recompute, Offloading::stored, StepMode::two_phase, dir.path(), tiers));
       EXPECT_FALSE(run.plan->train.offload.stored.empty());
       ASSERT_EQ(outcome_of(run, 3), want) << to_string(recompute);
-      TinyRun threads(plan_of(GetParam(), recompute, Away::stored, StepMode::twin, dir.path(), tiers), 2,
-                      HostBackendOptions{});
+      TinyRun threads(plan_of(GetParam(), recompute, Offloading::stored, StepMode::hybrid, dir.path(), tiers),
+                      2, HostBackendOptions{});
       ASSERT_EQ(outcome_of(threads, 3), want) << to_string(recompute) << " on threads";
     }
 }
 
 TEST_P(ActivationOffloadTest, GivesTheSameBitsOnStreamsThatAreThreads) {
   const test::TempDir dir;
-  TinyRun kept(plan_of(GetParam(), Recompute::none, Away::none, StepMode::serial, dir.path()));
-  const Outcome want = outcome_of(kept, 6);
+  TinyRun resident(plan_of(GetParam(), Recompute::none, Offloading::none, StepMode::serial, dir.path()));
+  const Outcome want = outcome_of(resident, 6);
   for (const Recompute recompute : kRecomputeModes) {
-    TinyRun run(plan_of(GetParam(), recompute, Away::all, StepMode::two_phase, dir.path()), 2,
+    TinyRun run(plan_of(GetParam(), recompute, Offloading::all, StepMode::two_phase, dir.path()), 2,
                 HostBackendOptions{});
     ASSERT_EQ(outcome_of(run, 6), want) << to_string(recompute);
   }
@@ -160,39 +162,40 @@ std::uint64_t stored_bytes(const RunPlan& plan) {
   return bytes;
 }
 
-TEST(ActivationOffloadPlanTest, TheDeviceNeedsWhatTheProgramsPlanSaysAndPinnedMemoryTheRest) {
+TEST(ActivationOffloadPlanTest, TheDeviceNeedsTheArenaOfTheMemoryPlanAndPinnedMemoryTheRest) {
   const test::TempDir dir;
   for (const Recompute recompute : kRecomputeModes) {
-    const auto plan = [&](Away away) {
-      return plan_of(kOne, recompute, away, StepMode::two_phase, dir.path());
+    const auto plan = [&](Offloading offloaded) {
+      return plan_of(kOne, recompute, offloaded, StepMode::two_phase, dir.path());
     };
-    const auto kept = plan(Away::none), away = plan(Away::all);
-    const MemoryPlan predicted = plan_memory(programs_of(kOne, recompute, Away::all).train);
-    const auto stored = plan(Away::stored);
+    const auto resident = plan(Offloading::none), offloaded = plan(Offloading::all);
+    const MemoryPlan predicted = plan_memory(programs_of(kOne, recompute, Offloading::all).train);
+    const auto stored = plan(Offloading::stored);
     EXPECT_LT(stored->train.offload.host_bytes, predicted.host_bytes);
-    EXPECT_EQ(stored->planned_peak[0], away->planned_peak[0]);
-    EXPECT_EQ(stored->planned_peak[1] - kept->planned_peak[1], stored->train.offload.host_bytes);
-    EXPECT_EQ(stored->planned_peak[2] - kept->planned_peak[2], stored->trace.nvme_fixed_bytes);
+    EXPECT_EQ(stored->planned_peak[0], offloaded->planned_peak[0]);
+    EXPECT_EQ(stored->planned_peak[1] - resident->planned_peak[1], stored->train.offload.host_bytes);
+    EXPECT_EQ(stored->planned_peak[2] - resident->planned_peak[2], stored->trace.nvme_fixed_bytes);
     EXPECT_GT(stored->trace.nvme_fixed_bytes, stored_bytes(*stored));  // and spare slots
-    EXPECT_LT(predicted.arena_bytes, kept->train.arena_bytes);
-    EXPECT_EQ(away->train.arena_bytes, predicted.arena_bytes);
-    EXPECT_EQ(away->train.offload.host_bytes, predicted.host_bytes);
-    EXPECT_EQ(away->trace.pinned_fixed_bytes - kept->trace.pinned_fixed_bytes, predicted.host_bytes);
-    EXPECT_EQ(kept->trace.device_fixed_bytes - away->trace.device_fixed_bytes,
-              kept->train.arena_bytes - predicted.arena_bytes);
-    EXPECT_EQ(kept->planned_peak[0] - away->planned_peak[0], kept->train.arena_bytes - predicted.arena_bytes);
-    EXPECT_EQ(away->planned_peak[1] - kept->planned_peak[1], predicted.host_bytes);
+    EXPECT_LT(predicted.arena_bytes, resident->train.arena_bytes);
+    EXPECT_EQ(offloaded->train.arena_bytes, predicted.arena_bytes);
+    EXPECT_EQ(offloaded->train.offload.host_bytes, predicted.host_bytes);
+    EXPECT_EQ(offloaded->trace.pinned_fixed_bytes - resident->trace.pinned_fixed_bytes, predicted.host_bytes);
+    EXPECT_EQ(resident->trace.device_fixed_bytes - offloaded->trace.device_fixed_bytes,
+              resident->train.arena_bytes - predicted.arena_bytes);
+    EXPECT_EQ(resident->planned_peak[0] - offloaded->planned_peak[0],
+              resident->train.arena_bytes - predicted.arena_bytes);
+    EXPECT_EQ(offloaded->planned_peak[1] - resident->planned_peak[1], predicted.host_bytes);
   }
 }
 
 // Of a run whose chunks are on the device, in three steps of two micro-batches.
-TEST(ActivationOffloadPlanTest, EveryMicroBatchMovesWhatIsAwayOnceThereAndOnceBack) {
+TEST(ActivationOffloadPlanTest, EveryMicroBatchMovesOffloadedActivationsOutAndBackOnce) {
   const test::TempDir dir;
   struct Moved {
-    std::uint64_t down, up, written, read, away, stored;
+    std::uint64_t down, up, written, read, offloaded, stored;
   };
-  const auto moved = [&](Away away) -> Moved {
-    TinyRun run(plan_of(kOne, Recompute::none, away, StepMode::serial, dir.path(), Tiers::device));
+  const auto moved = [&](Offloading offloaded) -> Moved {
+    TinyRun run(plan_of(kOne, Recompute::none, offloaded, StepMode::serial, dir.path(), Tiers::device));
     must(run.engine->initialize(5));
     const MovedBytes before = run.engine->moved();
     run.train(3);
@@ -204,24 +207,24 @@ TEST(ActivationOffloadPlanTest, EveryMicroBatchMovesWhatIsAwayOnceThereAndOnceBa
             run.plan->train.offload.bytes,
             stored_bytes(*run.plan)};
   };
-  const Moved kept = moved(Away::none);
-  EXPECT_EQ(kept.away + kept.stored + kept.written, 0u);
-  for (const Away which : {Away::all, Away::stored}) {
-    const Moved away = moved(which);
-    EXPECT_GT(away.away, 0u);
-    EXPECT_EQ(away.stored > 0, which == Away::stored);
-    EXPECT_EQ(away.down - kept.down, 3 * 2 * away.away);
-    EXPECT_EQ(away.up - kept.up, 3 * 2 * away.away);
-    EXPECT_EQ(away.written, 3 * 2 * away.stored);
-    EXPECT_EQ(away.read, 3 * 2 * away.stored);
+  const Moved resident = moved(Offloading::none);
+  EXPECT_EQ(resident.offloaded + resident.stored + resident.written, 0u);
+  for (const Offloading which : {Offloading::all, Offloading::stored}) {
+    const Moved offloaded = moved(which);
+    EXPECT_GT(offloaded.offloaded, 0u);
+    EXPECT_EQ(offloaded.stored > 0, which == Offloading::stored);
+    EXPECT_EQ(offloaded.down - resident.down, 3 * 2 * offloaded.offloaded);
+    EXPECT_EQ(offloaded.up - resident.up, 3 * 2 * offloaded.offloaded);
+    EXPECT_EQ(offloaded.written, 3 * 2 * offloaded.stored);
+    EXPECT_EQ(offloaded.read, 3 * 2 * offloaded.stored);
   }
 }
 
 TEST(ActivationOffloadPlanTest, StepsThreeToTwelveAllocateNothingAndMakeNothing) {
   ASSERT_TRUE(AllocCounter::hooked());
   const test::TempDir dir;
-  for (const Away away : {Away::all, Away::stored}) {
-    TinyRun run(plan_of(kOne, Recompute::selective, away, StepMode::two_phase, dir.path()), 2,
+  for (const Offloading offloaded : {Offloading::all, Offloading::stored}) {
+    TinyRun run(plan_of(kOne, Recompute::selective, offloaded, StepMode::two_phase, dir.path()), 2,
                 HostBackendOptions{});
     test::expect_steady_steps(run);
   }
@@ -230,7 +233,7 @@ TEST(ActivationOffloadPlanTest, StepsThreeToTwelveAllocateNothingAndMakeNothing)
 // Everything but activations is on the device, so that these alone are read and written.
 struct FaultyRun {
   explicit FaultyRun(const std::string& dir)
-      : run(plan_of(kOne, Recompute::none, Away::stored, StepMode::serial, dir, Tiers::device), 1,
+      : run(plan_of(kOne, Recompute::none, Offloading::stored, StepMode::serial, dir, Tiers::device), 1,
             {.schedule = StreamSchedule::latest_legal, .check = true}, io) {
     must(run.engine->initialize(3));
     run.train(1);

@@ -34,7 +34,7 @@ TEST(CheckpointTest, ResumingOnAnotherPlacementGivesTheBitsOfTheUninterruptedRun
   must(straight.engine->initialize(3));
   straight.train(4);
 
-  TinyRun first(must(Engine::plan(tiny_programs(Recompute::block), three_tiers(dir.path()))));
+  TinyRun first(must(Engine::plan(tiny_programs(Recompute::full), three_tiers(dir.path()))));
   must(first.engine->initialize(3));
   first.train(2);
   const std::string saved =
@@ -120,7 +120,7 @@ TEST(CheckpointTest, WhatFillsTheEngineIsWhatWasChecked) {
   EXPECT_EQ(found, reads);
 }
 
-TEST(CheckpointTest, DraftsOfSavesCutShortGoFirstAndNobodyElsesNameIsTouched) {
+TEST(CheckpointTest, DraftsOfInterruptedSavesAreRemovedFirstAndNoOtherName) {
   const TempDir dir;
   const std::vector<std::string> drafts = {".unfinished-step-00000004-4711", ".unfinished-step-00000005-1"},
                                  others = {".unfinished-", ".unfinished-step-4-1",
@@ -137,7 +137,7 @@ TEST(CheckpointTest, DraftsOfSavesCutShortGoFirstAndNobodyElsesNameIsTouched) {
   for (const std::string& name : others) EXPECT_TRUE(posix_io().exists(dir.file(name))) << name;
 }
 
-TEST(CheckpointTest, ACheckpointThatStoodAsideWhenASaveWasKilledComesBack) {
+TEST(CheckpointTest, ACheckpointMovedAsideByAKilledSaveIsRestored) {
   const TempDir dir;
   TinyRun run(must(Engine::plan(tiny_programs(), {})));
   must(run.engine->initialize(3));

@@ -53,7 +53,7 @@ class DeviceEngineTest : public ::testing::TestWithParam<Case> {
     return options;
   }
   ProgramSet programs() const {
-    return test::with_product_workspaces(
+    return test::with_gemm_workspaces(
         tiny_programs(Recompute::none, 3, tiny_of_family(GetParam().family), GetParam().compute));
   }
   static Outcome train(TinyRun& run, int steps, double lr) {
@@ -99,8 +99,8 @@ TEST_P(DeviceEngineTest, StepModesGiveTheSameBits) {
   EngineOptions swapping = options();
   swapping.policy = PlacementPolicy::pinned;
   Outcome want;
-  for (const StepMode mode :
-       {StepMode::serial, StepMode::two_phase, StepMode::speculative, StepMode::twin, StepMode::automatic}) {
+  for (const StepMode mode : {StepMode::serial, StepMode::two_phase, StepMode::speculative, StepMode::hybrid,
+                              StepMode::automatic}) {
     swapping.step_mode = mode;
     const Outcome got = on_device(must(Engine::plan(programs(), swapping)));
     if (mode == StepMode::serial)

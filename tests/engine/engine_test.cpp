@@ -19,7 +19,7 @@ TEST(EngineTest, TrainingLowersTheLoss) {
 }
 
 TEST(EngineTest, ValidationIsTheLossOfItsBatchesAndChangesNothing) {
-  TinyRun run(must(Engine::plan(tiny_programs(Recompute::block), {})));
+  TinyRun run(must(Engine::plan(tiny_programs(Recompute::full), {})));
   must(run.engine->initialize(1));
   run.train(2);
   const std::string before = must(run.engine->state_digest());
@@ -48,7 +48,7 @@ TEST(EngineTest, PlannedPeakIsTheMeasuredPeakInEveryTier) {
   options.grad_accum = 2;
   const test::TempDir dir;
   options.nvme.dirs = {dir.path()};
-  TinyRun run(must(Engine::plan(tiny_programs(Recompute::block), options)));
+  TinyRun run(must(Engine::plan(tiny_programs(Recompute::full), options)));
   must(run.engine->initialize(1));
   run.train(6);
   EXPECT_EQ(run.engine->peak_bytes(), run.plan->planned_peak);
@@ -64,7 +64,7 @@ TEST(EngineTest, ARunTakesNoMoreThanItsPlannedPeak) {
     options.chunk_elems = 4096;
     const test::TempDir dir;
     options.nvme.dirs = {dir.path()};
-    auto plan = must(Engine::plan(tiny_programs(Recompute::block), options));
+    auto plan = must(Engine::plan(tiny_programs(Recompute::full), options));
     const TierBytes planned = plan->planned_peak;
     TinyRun run(
         std::move(plan), 2,

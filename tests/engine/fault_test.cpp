@@ -24,7 +24,7 @@ std::unique_ptr<const RunPlan> swapped_plan(const std::string& dir, std::vector<
   EngineOptions options = test::swapping_options(dir, mode);
   if (mode == StepMode::speculative) options.clip = 0;  // so that guesses are right, and stand
   return must(Engine::plan_with(
-      tiny_programs(Recompute::block), options, [&](const ChunkLayout&, Placement& placement) {
+      tiny_programs(Recompute::full), options, [&](const ChunkLayout&, Placement& placement) {
         for (auto& homes : placement.homes)
           for (const Payload payload : {Payload::param, Payload::m, Payload::v, Payload::accum})
             homes[static_cast<std::size_t>(payload)] =
@@ -104,11 +104,11 @@ TEST(SwapFaultTest, AnUpdateCutShortIsToldUntilACheckpointIsLoaded) {
   must(faulty.step());
 }
 
-class DueUpdateTest : public testing::TestWithParam<StepMode> {};
+class PendingUpdateTest : public testing::TestWithParam<StepMode> {};
 
 // The update of a step that is done under the next one stays due until it can be done; one that was made on
 // trust when the swap failed is taken back, from RAM and from what nvme kept.
-TEST_P(DueUpdateTest, WaitsForTheSwapToWorkAgain) {
+TEST_P(PendingUpdateTest, WaitsForTheSwapToWorkAgain) {
   const test::TempDir dir;
   for (std::uint64_t nth = 1;; nth += 3) {
     FaultyRun straight(dir.path(), {Payload::param, Payload::accum}, GetParam());
@@ -135,10 +135,11 @@ TEST_P(DueUpdateTest, WaitsForTheSwapToWorkAgain) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, DueUpdateTest, testing::Values(StepMode::two_phase, StepMode::speculative),
+INSTANTIATE_TEST_SUITE_P(Modes, PendingUpdateTest,
+                         testing::Values(StepMode::two_phase, StepMode::speculative),
                          [](const auto& mode) { return std::string(to_string(mode.param)); });
 
-TEST(SwapFaultTest, AnUpdateThatCannotBeDoneIsForgottenForACheckpoint) {
+TEST(SwapFaultTest, APendingUpdateThatFailsIsDiscardedByLoadingACheckpoint) {
   const test::TempDir dir;
   FaultyRun faulty(dir.path(), {Payload::param, Payload::accum}, StepMode::two_phase);
   const std::string saved =

@@ -8,7 +8,7 @@
 namespace strata::test {
 
 /// Values of a size at which every part of the model matters.
-inline Status lively(const StatePiece& piece, std::span<float> values) {
+inline Status random_values(const StatePiece& piece, std::span<float> values) {
   const Rng rng(std::hash<std::string_view>{}(piece.name), 3);
   const float mean = piece.name.ends_with("norm.weight") ? 1.0f : 0.0f;
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -52,10 +52,10 @@ TEST(ForecastTest, AStepOfNothingButComputingTakesItsFlops) {
   MachineProfile machine = fast_machine();
   machine.launch_s = 1e-3;
   const Forecast f = must(forecast(*plan, machine));
-  const double least = 1e-3 * static_cast<double>(plan->train.code.size());
-  EXPECT_GE(f.step_s, least);
-  EXPECT_LE(f.step_s, 1.02 * least);
-  EXPECT_GT(f.times.computing_ns, 0.98 * 1e9 * least);
+  const double lower_bound_s = 1e-3 * static_cast<double>(plan->train.code.size());
+  EXPECT_GE(f.step_s, lower_bound_s);
+  EXPECT_LE(f.step_s, 1.02 * lower_bound_s);
+  EXPECT_GT(f.times.computing_ns, 0.98 * 1e9 * lower_bound_s);
 }
 
 std::unique_ptr<const RunPlan> plan_with(const std::function<Program(Program)>& pass) {
@@ -77,7 +77,7 @@ double flops_of(const RunPlan& plan, const std::function<bool(Op)>& is_one) {
   return flops;
 }
 
-TEST(ForecastTest, AttentionTakesTheRateOfWhatItIsMultipliedBy) {
+TEST(ForecastTest, AttentionTakesTheRateOfItsBackend) {
   using kernels::AttentionBackend;
   const auto is_attention = [](Op op) { return op == Op::attention || op == Op::attention_backward; };
   MachineProfile machine = fast_machine();
@@ -95,7 +95,7 @@ TEST(ForecastTest, AttentionTakesTheRateOfWhatItIsMultipliedBy) {
   EXPECT_NEAR(seconds(AttentionBackend::cudnn), 0.25e-6, 1e-8);
 }
 
-TEST(ForecastTest, ProductsOfEightBitsTakeTheirOwnRate) {
+TEST(ForecastTest, Fp8GemmsTakeTheirOwnRate) {
   const auto is_fp8 = [](Op op) { return op == Op::fp8_gemm; };
   const auto plan = plan_with(&use_fp8);
   ASSERT_GT(flops_of(*plan, is_fp8), 0);
@@ -141,9 +141,9 @@ TEST(ForecastTest, TheSlowTierTakesItsTime) {
   MachineProfile machine = fast_machine();
   machine.read_bytes_per_s = machine.write_bytes_per_s = machine.disk_bytes_per_s = 1e6;  // half duplex
   const Forecast f = must(forecast(*plan, machine));
-  const double least = 1e-6 * static_cast<double>(f.moved.nvme_read + f.moved.nvme_write);
+  const double lower_bound_s = 1e-6 * static_cast<double>(f.moved.nvme_read + f.moved.nvme_write);
   EXPECT_GT(f.moved.nvme_read, 0u);
-  EXPECT_NEAR(f.step_s, least, 0.05 * least);
+  EXPECT_NEAR(f.step_s, lower_bound_s, 0.05 * lower_bound_s);
   EXPECT_EQ(longest_stall(f), StallCause::nvme);
 }
 
@@ -175,7 +175,7 @@ TEST(ForecastTest, AutomaticSettlesOnTheFasterKindOfStep) {
 }
 
 // Steps that hide their update under backward, and have to make it again.
-TEST(ForecastTest, AClippedStepMakesAgainWhatWasMadeOnTrust) {
+TEST(ForecastTest, AClippedStepRedoesItsSpeculativeUpdates) {
   MachineProfile machine = fast_machine();
   machine.launch_s = 1e-4;
   machine.update_s_per_param = {1e-7, 1e-7, 1e-7};
@@ -203,7 +203,7 @@ TEST(ForecastTest, AutomaticWaitsForTheNormWhereEveryStepIsClipped) {
   EXPECT_NEAR(clipped.step_s, waits.step_s, 0.05 * waits.step_s);
 }
 
-TEST(ForecastTest, ARunThatDoesNotClipOrTrustIsTheSameHoweverManyAreClipped) {
+TEST(ForecastTest, ARunThatDoesNotClipOrSpeculateIgnoresTheClippedShare) {
   const MachineProfile machine = must(machine_named("rtx-4090"));
   const auto plan = plan_of(StepMode::two_phase, PlacementPolicy::pinned);
   EXPECT_EQ(must(forecast(*plan, machine, {.clipped = 1})).step_s, must(forecast(*plan, machine)).step_s);

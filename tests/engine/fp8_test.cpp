@@ -16,14 +16,15 @@ struct Case {
   DType compute;
 };
 
-ProgramSet fp8_programs(const Case& which, Recompute recompute, bool by_layer = false, bool away = false) {
+ProgramSet fp8_programs(const Case& which, Recompute recompute, bool interleaved = false,
+                        bool offload = false) {
   const DecoderConfig config = test::tiny_of_family(which.family);
   ProgramSet set = test::unfused_programs(Recompute::none, 3, config, which.compute);
   set.train = recompute_regions(use_fp8(std::move(set.train)), recompute);
-  if (by_layer) set.train = in_layer_order(set.train, 2);
+  if (interleaved) set.train = interleave_micro_batches(set.train, 2);
   for (Program* program : {&set.eval, &set.train, &set.infer})
-    *program = fuse_adds(use_fp8(std::move(*program)));
-  if (away) set.train = offload_activations(std::move(set.train), {.link_bytes_per_s = 1});
+    *program = fuse_add_norm(use_fp8(std::move(*program)));
+  if (offload) set.train = offload_activations(std::move(set.train), {.link_bytes_per_s = 1});
   return set;
 }
 
@@ -48,14 +49,15 @@ TEST_P(Fp8Test, LearnsAsSixteenBitsDo) {
 }
 
 TEST_P(Fp8Test, NeitherPlacementNorModeNorRecomputationChangesABit) {
-  const auto outcome = [&](Recompute recompute, StepMode mode, std::uint64_t placement, bool by_layer = false,
-                           bool away = false) {
+  const auto outcome = [&](Recompute recompute, StepMode mode, std::uint64_t placement,
+                           bool interleaved = false, bool offload = false) {
     EngineOptions options = test::swapping_options(dir_.path(), mode);
     options.undo_bytes = kUnlimited;
     const auto homes = [&](const ChunkLayout& layout, Placement& chosen) {
       test::random_homes(placement, layout, chosen);
     };
-    TinyRun run(must(Engine::plan_with(fp8_programs(GetParam(), recompute, by_layer, away), options, homes)));
+    TinyRun run(
+        must(Engine::plan_with(fp8_programs(GetParam(), recompute, interleaved, offload), options, homes)));
     must(run.engine->initialize(5));
     const std::vector<float> losses = run.train(4);
     EXPECT_EQ(run.engine->peak_bytes(), run.plan->planned_peak);
@@ -66,12 +68,12 @@ TEST_P(Fp8Test, NeitherPlacementNorModeNorRecomputationChangesABit) {
     for (const std::uint64_t placement : {2, 3, 4})
       ASSERT_EQ(outcome(recompute, StepMode::two_phase, placement), want)
           << to_string(recompute) << ", placement " << placement;
-  for (const StepMode mode : {StepMode::speculative, StepMode::twin})
+  for (const StepMode mode : {StepMode::speculative, StepMode::hybrid})
     ASSERT_EQ(outcome(Recompute::selective, mode, 5), want) << to_string(mode);
-  for (const bool by_layer : {false, true})
-    for (const bool away : {false, true})
-      ASSERT_EQ(outcome(Recompute::selective, StepMode::two_phase, 6, by_layer, away), want)
-          << (by_layer ? "by layer" : "") << (away ? ", away" : "");
+  for (const bool interleaved : {false, true})
+    for (const bool offload : {false, true})
+      ASSERT_EQ(outcome(Recompute::selective, StepMode::two_phase, 6, interleaved, offload), want)
+          << (interleaved ? "by layer" : "") << (offload ? ", away" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Fp8Test,

@@ -47,8 +47,8 @@ ProgramSet programs_of(const char* family, DType compute, const Patterns& freeze
   return tiny_programs(recompute, 3, config, compute, of_model(freeze, forward));
 }
 
-enum class Tiers : std::uint8_t { device, ram, nvme, all_three, twin };
-constexpr std::array kTiersTried = {Tiers::device, Tiers::ram, Tiers::nvme, Tiers::all_three, Tiers::twin};
+enum class Tiers : std::uint8_t { device, ram, nvme, all_three, hybrid };
+constexpr std::array kTiersTried = {Tiers::device, Tiers::ram, Tiers::nvme, Tiers::all_three, Tiers::hybrid};
 
 std::optional<Tier> home_of(Tiers tiers, ChunkId chunk, std::size_t n_chunks, Payload payload) {
   switch (tiers) {
@@ -58,7 +58,7 @@ std::optional<Tier> home_of(Tiers tiers, ChunkId chunk, std::size_t n_chunks, Pa
       return Tier::pinned;
     case Tiers::nvme:
       return Tier::nvme;
-    case Tiers::twin:
+    case Tiers::hybrid:
       return chunk < n_chunks / 3 ? Tier::device : Tier::pinned;
     case Tiers::all_three:
       return chunk % 3 == 0                                                    ? Tier::device
@@ -68,7 +68,7 @@ std::optional<Tier> home_of(Tiers tiers, ChunkId chunk, std::size_t n_chunks, Pa
   return {};
 }
 
-void give_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) {
+void assign_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) {
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
     for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum})
       if (layout.has(chunk, payload))
@@ -76,11 +76,11 @@ void give_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) {
             home_of(tiers, chunk, layout.n_chunks(), payload);
 }
 
-struct Trail {
+struct RunRecord {
   std::vector<std::uint64_t> bits;  ///< of every step's loss and norm, of an evaluation and of a logit
   std::string digest;
   bool still = true;  ///< what is frozen has the bits it had
-  friend bool operator==(const Trail&, const Trail&) = default;
+  friend bool operator==(const RunRecord&, const RunRecord&) = default;
 };
 
 // What is frozen, as it is now.
@@ -92,25 +92,26 @@ test::StateTensors frozen_of(TinyRun& run) {
 }
 
 // In f16 one step's gradients overflow first.
-Trail follow(TinyRun& run) {
+RunRecord record_run(TinyRun& run) {
   must(run.engine->initialize(5));
   const test::StateTensors frozen = frozen_of(run);
   test::CountingBatches batches(test::tiny_config().vocab);
-  Trail trail;
+  RunRecord record;
   for (int step = 0; step < 4; ++step) {
-    if (run.plan->scales_loss() && step == 2) run.engine->set_loss_scale({.value = LossScale::kMost});
+    if (run.plan->scales_loss() && step == 2) run.engine->set_loss_scale({.value = LossScale::kMax});
     StepReport report;
     must(run.engine->train_step(batches, 1e-2, report));
-    trail.bits.push_back(std::bit_cast<std::uint32_t>(report.loss));
-    trail.bits.push_back(std::bit_cast<std::uint64_t>(report.grad_norm));
-    if (step == 1) trail.bits.push_back(std::bit_cast<std::uint64_t>(must(run.engine->evaluate(batches, 1))));
+    record.bits.push_back(std::bit_cast<std::uint32_t>(report.loss));
+    record.bits.push_back(std::bit_cast<std::uint64_t>(report.grad_norm));
+    if (step == 1)
+      record.bits.push_back(std::bit_cast<std::uint64_t>(must(run.engine->evaluate(batches, 1))));
   }
   const std::vector<std::int32_t> prompt(16, 3);
-  trail.bits.push_back(std::bit_cast<std::uint32_t>(must(run.engine->infer(prompt, 15))[7]));
-  trail.digest = must(run.engine->state_digest());
-  trail.still = !frozen.empty() && frozen_of(run) == frozen;
+  record.bits.push_back(std::bit_cast<std::uint32_t>(must(run.engine->infer(prompt, 15))[7]));
+  record.digest = must(run.engine->state_digest());
+  record.still = !frozen.empty() && frozen_of(run) == frozen;
   EXPECT_EQ(run.engine->peak_bytes(), run.plan->planned_peak);
-  return trail;
+  return record;
 }
 
 struct Model {
@@ -118,16 +119,16 @@ struct Model {
   DType compute;
 };
 
-Trail run_of(const Model& model, const Patterns& freeze, EngineOptions options, Tiers tiers) {
+RunRecord run_of(const Model& model, const Patterns& freeze, EngineOptions options, Tiers tiers) {
   const test::TempDir dir;
   options.nvme.dirs = {dir.path()};
   options.nvme.engine = IoEngine::threads;
-  const auto choose = [&](const ChunkLayout& layout, Placement& p) { give_homes(tiers, layout, p); };
+  const auto choose = [&](const ChunkLayout& layout, Placement& p) { assign_homes(tiers, layout, p); };
   const bool checked = (static_cast<int>(options.step_mode) + static_cast<int>(tiers)) % 2 == 0;
   TinyRun run(must(Engine::plan_with(programs_of(model.family, model.compute, freeze), options, choose)), 2,
               checked ? HostBackendOptions{.schedule = StreamSchedule::latest_legal, .check = true}
                       : HostBackendOptions{});
-  return follow(run);
+  return record_run(run);
 }
 
 class FrozenTest : public ::testing::TestWithParam<Model> {};
@@ -143,7 +144,7 @@ TEST_P(FrozenTest, EveryModeAndPlacementGivesTheBitsOfTheSerialStepOnTheDevice) 
       options.optimizer.weight_decay = 0.1;
       options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
       options.step_mode = StepMode::serial;
-      const Trail want = run_of(GetParam(), freezings()[f], options, Tiers::device);
+      const RunRecord want = run_of(GetParam(), freezings()[f], options, Tiers::device);
       EXPECT_TRUE(want.still) << f;
       for (const StepMode mode : kStepModes)
         for (const Tiers tiers : kTiersTried) {
@@ -160,11 +161,11 @@ class FrozenGradientTest : public FrozenTest {};
 // Those are central differences of the loss in double (model_gradient_test.cpp).
 TEST_P(FrozenGradientTest, TheTrainedTensorsHaveTheGradientsThatTheyHaveWhereAllIsTrained) {
   const auto [family, compute] = GetParam();
-  const auto all = test::first_gradients(programs_of(family, compute, {}), test::lively);
+  const auto all = test::first_gradients(programs_of(family, compute, {}), test::random_values);
   for (const Patterns& freeze : freezings())
     for (const Recompute recompute : kRecomputeModes) {
       const ProgramSet programs = programs_of(family, compute, freeze, recompute);
-      const auto some = test::first_gradients(programs, test::lively);
+      const auto some = test::first_gradients(programs, test::random_values);
       EXPECT_EQ(some.params, all.params);  // the masters, those of frozen tensors too
       for (const ParamInfo& param : programs.train.params) {
         ASSERT_EQ(some.gradients.count(param.name), param.trainable ? 1u : 0u) << param.name;
@@ -221,7 +222,7 @@ TEST(FrozenPlanTest, WhatIsFrozenTakesItsParametersAloneAndNoWorkOfBackward) {
   EXPECT_THAT(upper->notes, testing::Contains(HasSubstr("frozen: ")));
 }
 
-TEST(FrozenPlanTest, AFrozenHeadCostsBackwardOneProductLess) {
+TEST(FrozenPlanTest, AFrozenHeadCostsBackwardOneGemmLess) {
   const auto all = must(Engine::plan(programs_of("llama", DType::f32, {}), {}));
   const auto without = must(Engine::plan(programs_of("llama", DType::f32, {"head.weight"}), {}));
   const DecoderConfig config = test::tiny_of_family("llama");
@@ -260,7 +261,7 @@ TEST(FrozenStepTest, TheNormIsThatOfTheTrainedTensorsAlone) {
   options.optimizer.beta1 = 0;
   TinyRun run(must(Engine::plan(programs_of("gpt2", DType::f32, {"tokens.weight"}), options)));
   must(run.engine->initialize(1));
-  must(run.engine->fill(Payload::param, test::lively));
+  must(run.engine->fill(Payload::param, test::random_values));
   test::CountingBatches batches(test::tiny_config().vocab);
   StepReport report;
   must(run.engine->train_step(batches, 1e-2, report));
@@ -281,7 +282,7 @@ Traffic traffic_of(const RunPlan& plan) {
     (trained ? traffic.up : traffic.frozen) += plan.layout.payload_bytes(chunk, Payload::param);
     traffic.down += plan.layout.payload_bytes(chunk, Payload::grad);
   }
-  for (const LoweredProgram::End& end : plan.train.ends)
+  for (const LoweredProgram::Binding& end : plan.train.bindings)
     if (end.is_input)
       traffic.up += static_cast<std::uint64_t>(end.operand.shape.n_elems()) * size_of(end.operand.dtype);
   return traffic;
@@ -313,7 +314,7 @@ TEST(FrozenStepTest, WhereThereIsRoomAStepMovesTheTrainedParametersAlone) {
 // Through the least window, which holds no chunk from forward to backward.
 TEST(FrozenStepTest, WhereItStreamsItGoesUpInForwardAndBackwardAndNeverDown) {
   for (const StepMode mode : kStepModes) {
-    const auto choose = [](const ChunkLayout& layout, Placement& p) { give_homes(Tiers::ram, layout, p); };
+    const auto choose = [](const ChunkLayout& layout, Placement& p) { assign_homes(Tiers::ram, layout, p); };
     TinyRun run(
         must(Engine::plan_with(programs_of("gpt2", DType::bf16, {"layers.0.*"}), in_ram(mode), choose)), 2,
         {});
@@ -331,7 +332,7 @@ TEST(FrozenStepTest, WhatIsFrozenOnNvmeIsReadAndNeverWrittenAfterItsFirstValues)
   const test::TempDir dir;
   EngineOptions options = test::swapping_options(dir.path(), StepMode::two_phase);
   const auto choose = [](const ChunkLayout& layout, Placement& placement) {
-    give_homes(Tiers::ram, layout, placement);
+    assign_homes(Tiers::ram, layout, placement);
     for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
       if (!layout.group_of(chunk).trainable) {
         placement.homes[chunk][static_cast<std::size_t>(Payload::param)] = Tier::nvme;
@@ -362,7 +363,7 @@ TEST(FrozenCheckpointTest, AResumedRunEqualsTheUninterruptedOne) {
   const std::vector<float> rest = first.train(2);
   TinyRun second(
       must(Engine::plan_with(programs, options, [](const ChunkLayout& layout, Placement& placement) {
-        give_homes(Tiers::all_three, layout, placement);
+        assign_homes(Tiers::all_three, layout, placement);
       })));
   must(load_checkpoint(*second.engine, posix_io(), saved));
   EXPECT_EQ(second.train(2), rest);

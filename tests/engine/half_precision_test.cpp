@@ -27,10 +27,10 @@ std::vector<Case> all_cases() {
 // What bf16 and f16 hold as well as f32 does, so that all three begin with the same parameters. A ReLU unit
 // that is at 0 but for rounding is on in one of them and off in another: where there are any, nearly all are
 // on.
-Engine::Fill lively_in_16_bits(const DecoderConfig& config) {
+Engine::Fill random_values_in_16_bits(const DecoderConfig& config) {
   const bool relu = config.mlp == DecoderConfig::Mlp::relu;
   return [relu](const StatePiece& piece, std::span<float> values) {
-    STRATA_TRY(test::lively(piece, values));
+    STRATA_TRY(test::random_values(piece, values));
     const float more = relu && piece.name.ends_with("mlp_in.bias") ? 4.0f : 0.0f;
     for (float& value : values) value = to_f32(from_f32<f16>(to_f32(from_f32<bf16>(value + more))));
     return Status::ok();
@@ -48,7 +48,7 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& w
 }
 
 std::vector<float> losses_of(const DecoderConfig& config, DType compute) {
-  TinyRun run(must(Engine::plan(tiny_programs(Recompute::block, 3, config, compute), {})));
+  TinyRun run(must(Engine::plan(tiny_programs(Recompute::full, 3, config, compute), {})));
   must(run.engine->initialize(1));
   return run.train(30, 3e-3);
 }
@@ -78,9 +78,9 @@ class HalfPrecisionTest : public ::testing::TestWithParam<Case> {
 
 TEST_P(HalfPrecisionTest, EveryParametersGradientIsThatOfF32ButForRounding) {
   const auto want =
-      test::first_gradients(tiny_programs(Recompute::none, 3, config), lively_in_16_bits(config));
+      test::first_gradients(tiny_programs(Recompute::none, 3, config), random_values_in_16_bits(config));
   const auto got = test::first_gradients(tiny_programs(Recompute::none, 3, config, GetParam().compute),
-                                         lively_in_16_bits(config));
+                                         random_values_in_16_bits(config));
   ASSERT_EQ(got.params, want.params);
   ASSERT_EQ(got.gradients.size(), want.gradients.size());
   for (const auto& [name, gradient] : want.gradients)

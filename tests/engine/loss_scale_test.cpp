@@ -17,41 +17,41 @@ ProgramSet f16_programs() { return tiny_programs(Recompute::none, 3, test::tiny_
 
 TEST(LossScaleTest, DoublesAfterAWindowWithoutOverflowAndHalvesDownToOne) {
   LossScale scale{.value = 4};
-  for (std::int64_t i = 0; i < LossScale::kWindow - 1; ++i) scale.step_done();
+  for (std::int64_t i = 0; i < LossScale::kGrowthInterval - 1; ++i) scale.step_done();
   EXPECT_EQ(scale.value, 4);
   scale.step_done();
   EXPECT_EQ(scale, (LossScale{.value = 8}));
   scale.step_done();
-  EXPECT_TRUE(scale.overflowed());
+  EXPECT_TRUE(scale.back_off());
   EXPECT_EQ(scale, (LossScale{.value = 4}));
-  EXPECT_TRUE(scale.overflowed());
-  EXPECT_TRUE(scale.overflowed());
+  EXPECT_TRUE(scale.back_off());
+  EXPECT_TRUE(scale.back_off());
   EXPECT_EQ(scale.value, 1);
-  EXPECT_FALSE(scale.overflowed());
-  LossScale most{.value = LossScale::kMost, .good_steps = LossScale::kWindow - 1};
+  EXPECT_FALSE(scale.back_off());
+  LossScale most{.value = LossScale::kMax, .good_steps = LossScale::kGrowthInterval - 1};
   most.step_done();
-  EXPECT_EQ(most.value, LossScale::kMost);
-  EXPECT_TRUE(LossScale::is_valid(1) && LossScale::is_valid(65536) && LossScale::is_valid(LossScale::kMost));
+  EXPECT_EQ(most.value, LossScale::kMax);
+  EXPECT_TRUE(LossScale::is_valid(1) && LossScale::is_valid(65536) && LossScale::is_valid(LossScale::kMax));
   EXPECT_FALSE(LossScale::is_valid(0.5) || LossScale::is_valid(3) ||
-               LossScale::is_valid(2 * LossScale::kMost));
+               LossScale::is_valid(2 * LossScale::kMax));
 }
 
 // An overflow costs time and nothing else: the step is done again with the same data and a smaller scale.
-TEST(LossScaleTest, AnOverflowingStepIsDoneAgainAndLeavesNoTrace) {
-  TinyRun high(must(Engine::plan(f16_programs(), {.loss_scale = LossScale::kMost})));
+TEST(LossScaleTest, AnOverflowingStepIsRetriedAndLeavesNoTrace) {
+  TinyRun high(must(Engine::plan(f16_programs(), {.loss_scale = LossScale::kMax})));
   must(high.engine->initialize(3));
   test::CountingBatches batches(test::tiny_config().vocab);
   StepReport report;
   must(high.engine->train_step(batches, 1e-2, report));
-  EXPECT_GT(report.redone, 0);
-  EXPECT_EQ(report.loss_scale, std::ldexp(LossScale::kMost, -report.redone));
+  EXPECT_GT(report.overflow_retries, 0);
+  EXPECT_EQ(report.loss_scale, std::ldexp(LossScale::kMax, -report.overflow_retries));
   const double settled = report.loss_scale;
 
   TinyRun low(must(Engine::plan(f16_programs(), {.loss_scale = settled})));
   must(low.engine->initialize(3));
   StepReport again;
   must(low.engine->train_step(batches, 1e-2, again));
-  EXPECT_EQ(again.redone, 0);
+  EXPECT_EQ(again.overflow_retries, 0);
   EXPECT_EQ(again.loss, report.loss);
   EXPECT_EQ(again.grad_norm, report.grad_norm);
   EXPECT_EQ(must(low.engine->state_digest()), must(high.engine->state_digest()));
@@ -72,12 +72,12 @@ TEST(LossScaleTest, TheLossAndItsGradientAreThoseOfF32WithinRounding) {
 
 TEST(LossScaleTest, ACheckpointCarriesIt) {
   const test::TempDir dir;
-  const EngineOptions options{.loss_scale = LossScale::kMost};
+  const EngineOptions options{.loss_scale = LossScale::kMax};
   TinyRun run(must(Engine::plan(f16_programs(), options)));
   must(run.engine->initialize(3));
   (void)run.train(2);
   const LossScale scale = run.engine->loss_scale();
-  EXPECT_LT(scale.value, LossScale::kMost);
+  EXPECT_LT(scale.value, LossScale::kMax);
   const std::string saved = must(save_checkpoint(*run.engine, posix_io(), dir.path(), {}, 1));
   const std::vector<float> want = run.train(2);
   TinyRun resumed(must(Engine::plan(f16_programs(), options)));

@@ -8,7 +8,7 @@
 namespace strata {
 namespace {
 
-using test::lively;
+using test::random_values;
 using test::tiny_programs;
 using test::TinyRun;
 using test::reference::Vec;
@@ -35,10 +35,11 @@ class ModelGradientTest : public ::testing::TestWithParam<std::string_view> {
 TEST_P(ModelGradientTest, EveryParametersGradientIsTheCentralDifferenceOfTheLossInDouble) {
   const Program program = tiny_programs(Recompute::none, 3, config).eval;
   const test::ForwardReference forward = oracle(program);
-  const auto first = test::first_gradients(tiny_programs(Recompute::none, 3, config), lively);
+  const auto first = test::first_gradients(tiny_programs(Recompute::none, 3, config), random_values);
   ASSERT_EQ(first.gradients.size(), program.params.size());
-  for (const Recompute recompute : {Recompute::selective, Recompute::block})
-    ASSERT_EQ(first.gradients, test::first_gradients(tiny_programs(recompute, 3, config), lively).gradients)
+  for (const Recompute recompute : {Recompute::selective, Recompute::full})
+    ASSERT_EQ(first.gradients,
+              test::first_gradients(tiny_programs(recompute, 3, config), random_values).gradients)
         << to_string(recompute);
   const Tensors plain = in_double(first.gradients);
   Tensors params = in_double(first.params);
@@ -65,9 +66,9 @@ TEST_P(ModelGradientTest, EveryParametersGradientIsTheCentralDifferenceOfTheLoss
 
 TEST_P(ModelGradientTest, TheLossIsThatOfTheForwardInDouble) {
   const Program program = tiny_programs(Recompute::none, 3, config).eval;
-  TinyRun run(must(Engine::plan(tiny_programs(Recompute::block, 3, config), {})));
+  TinyRun run(must(Engine::plan(tiny_programs(Recompute::full, 3, config), {})));
   must(run.engine->initialize(1));
-  must(run.engine->fill(Payload::param, lively));
+  must(run.engine->fill(Payload::param, random_values));
   const double want = oracle(program).loss(in_double(test::states_of(*run.engine, Payload::param)));
   EXPECT_NEAR(run.train(1)[0], want, 1e-5 * want);
 }
@@ -79,7 +80,7 @@ TEST_P(ModelGradientTest, PackedDocumentsDoNotSeeEachOther) {
   set.train = must(derive_backward(set.eval, "loss"));
   TinyRun run(must(Engine::plan(set, {})));
   must(run.engine->initialize(1));
-  must(run.engine->fill(Payload::param, lively));
+  must(run.engine->fill(Payload::param, random_values));
   test::CountingBatches batches(config.vocab);
   for (std::int32_t t = 0; t < 48; ++t) batches.starts.push_back(t % 16 < 5 ? 0 : t % 16 < 14 ? 5 : 14);
   test::reference::Ints tokens(48), targets(48);

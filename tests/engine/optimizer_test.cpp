@@ -49,13 +49,13 @@ TEST_P(OptimizerTest, ResumingFromACheckpointGivesTheBitsOfTheUninterruptedRun) 
   must(straight.engine->initialize(3));
   straight.train(4);
 
-  const auto tier_by_turn = [](const ChunkLayout& layout, Placement& placement) {
+  const auto round_robin_tiers = [](const ChunkLayout& layout, Placement& placement) {
     for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
       for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum})
         if (layout.has(chunk, payload))
           placement.homes[chunk][static_cast<std::size_t>(payload)] = static_cast<Tier>(chunk % kTiers);
   };
-  TinyRun first(must(Engine::plan_with(tiny_programs(Recompute::block), spread, tier_by_turn)));
+  TinyRun first(must(Engine::plan_with(tiny_programs(Recompute::full), spread, round_robin_tiers)));
   must(first.engine->initialize(3));
   first.train(2);
   const std::string saved = must(save_checkpoint(*first.engine, posix_io(), dir.file("checkpoints"), {}, 0));

@@ -8,7 +8,7 @@
 
 #include "engine/tiny_run.h"
 
-// The plan that is found beside the best of all ways to run the step.
+// The plan that is found beside the best of all candidates to run the step.
 
 namespace strata {
 namespace {
@@ -88,7 +88,7 @@ double best_of_all(std::span<const ProgramSet> all, const EngineOptions& options
   return best;
 }
 
-TEST(PlanSearchTest, TheFoundPlanIsWithinFivePercentOfTheBestOfAllWays) {
+TEST(PlanSearchTest, TheFoundPlanIsWithinFivePercentOfTheBestOfAllCandidates) {
   const std::vector<ProgramSet> all = programs();
   constexpr std::uint64_t kMiBs = 1 << 20;
   const std::vector<TierBytes> budgets = asked_for_all()
@@ -101,12 +101,12 @@ TEST(PlanSearchTest, TheFoundPlanIsWithinFivePercentOfTheBestOfAllWays) {
   const std::vector<double> rates =
       asked_for_all() ? std::vector<double>{0.25, 1, 4} : std::vector<double>{1};
   double worst = 0;
-  int points = 0, ways = 0;
+  int points = 0, candidates = 0;
   for (const TierBytes& budget : budgets)
     for (const double compute : rates)
       for (const double disk : rates) {
         const MachineProfile machine = small_machine(compute, 1, disk);
-        PlanChoices choices;
+        PlanSearchRequest choices;
         choices.programs = all;
         choices.compared = all.size();
         const auto found = search_plan(choices, options_of(budget), machine);
@@ -116,7 +116,7 @@ TEST(PlanSearchTest, TheFoundPlanIsWithinFivePercentOfTheBestOfAllWays) {
         ASSERT_EQ(found.has_value(), n > 0);
         if (!found.has_value()) continue;
         ++points;
-        ways += n;
+        candidates += n;
         const double ratio = found->forecast.step_s / best;
         if (std::getenv("PLAN_SEARCH_SHOW") != nullptr) {
           std::printf(
@@ -128,14 +128,14 @@ TEST(PlanSearchTest, TheFoundPlanIsWithinFivePercentOfTheBestOfAllWays) {
         }
         worst = std::max(worst, ratio);
       }
-  std::printf("worst %.4f over %d points, %d ways\n", worst, points, ways);
+  std::printf("worst %.4f over %d points, %d candidates\n", worst, points, candidates);
   EXPECT_GT(points, 0);
   EXPECT_LE(worst, 1.05);
 }
 
 TEST(PlanSearchTest, WhatDoesNotFitIsRefusedWithTheSmallestBudgets) {
   const std::vector<ProgramSet> all = programs();
-  PlanChoices choices;
+  PlanSearchRequest choices;
   choices.programs = all;
   choices.compared = all.size();
   choices.open = {false, false, false, false, false};
@@ -150,14 +150,14 @@ TEST(PlanSearchTest, WhatDoesNotFitIsRefusedWithTheSmallestBudgets) {
 
 TEST(PlanSearchTest, TheSameTwiceIsTheSame) {
   const std::vector<ProgramSet> all = programs();
-  PlanChoices choices;
+  PlanSearchRequest choices;
   choices.programs = all;
   choices.compared = all.size();
   const EngineOptions options = options_of({6 << 20, 12 << 20, 64 << 20});
   const FoundPlan a = must(search_plan(choices, options, small_machine(1, 1, 1))),
                   b = must(search_plan(choices, options, small_machine(1, 1, 1)));
   EXPECT_EQ(a.forecast.step_s, b.forecast.step_s);
-  EXPECT_EQ(a.ways, b.ways);
+  EXPECT_EQ(a.candidates, b.candidates);
   EXPECT_EQ(a.programs, b.programs);
 }
 

@@ -79,7 +79,7 @@ TEST_P(StateAccessTest, WhatWasFilledInPiecesIsSeenInTheSamePieces) {
 
 TEST_P(StateAccessTest, ARunThatGoesOnFromACheckpointHasTheBitsOfTheUninterrupted) {
   TinyRun straight(must(
-      Engine::plan(test::tiny_programs(Recompute::block, 3, test::tiny_config(), GetParam().compute), {})));
+      Engine::plan(test::tiny_programs(Recompute::full, 3, test::tiny_config(), GetParam().compute), {})));
   must(straight.engine->initialize(3));
   straight.train(4);
   TinyRun first = run_of(test::tiny_config());

@@ -33,28 +33,28 @@ struct Model {
 
 /// Clipping: 0 never, else at this norm. What is not finite: in f16 the loss scale of every third step is far
 /// too high, elsewhere every fourth step has an infinite parameter and is skipped.
-struct Course {
+struct Scenario {
   double clip = 0;
   bool overflows = false;
 };
 
-struct Trail {
+struct RunRecord {
   std::vector<std::uint64_t> bits;  ///< of every step's loss and norm, and of how it ended
   std::string digest;
-  int clipped = 0, skipped = 0, redone = 0;
-  std::int32_t speculated = 0, undone = 0;
+  int clipped = 0, skipped = 0, overflow_retries = 0;
+  std::int32_t speculated = 0, rolled_back = 0;
   std::vector<double> norms;
 };
 
-enum class Tiers : std::uint8_t { device, ram, all_three, twin };
-constexpr std::array<const char*, 4> kTierNames = {"device", "ram", "all three", "twin"};
+enum class Tiers : std::uint8_t { device, ram, all_three, hybrid };
+constexpr std::array<const char*, 4> kTierNames = {"device", "ram", "all three", "hybrid"};
 
-void give_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) {
+void assign_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) {
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
     for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v, Payload::accum}) {
       if (!layout.has(chunk, payload)) continue;
       Tier home = Tier::pinned;
-      if (tiers == Tiers::device || (tiers == Tiers::twin && chunk < layout.n_chunks() / 3))
+      if (tiers == Tiers::device || (tiers == Tiers::hybrid && chunk < layout.n_chunks() / 3))
         home = Tier::device;
       if (tiers == Tiers::all_three)
         home = chunk % 4 == 0                                                    ? Tier::device
@@ -64,12 +64,12 @@ void give_homes(Tiers tiers, const ChunkLayout& layout, Placement& placement) {
     }
 }
 
-EngineOptions options_of(const Model& model, const Course& course, StepMode mode) {
+EngineOptions options_of(const Model& model, const Scenario& scenario, StepMode mode) {
   EngineOptions options;
   options.step_mode = mode;
   options.undo_bytes = kUnlimited;
   options.grad_accum = model.grad_accum;
-  options.clip = course.clip;
+  options.clip = scenario.clip;
   options.optimizer.weight_decay = 0.1;
   options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
   options.non_finite = NonFinite::skip;
@@ -88,49 +88,49 @@ void step_without_a_gradient(Engine& engine, BatchSource& batches, StepReport& r
   must(engine.fill(Payload::param, test::fill_from(before)));
 }
 
-Trail follow(const Model& model, const Course& course, TinyRun& run) {
+RunRecord record_run(const Model& model, const Scenario& scenario, TinyRun& run) {
   must(run.engine->initialize(5));
   test::CountingBatches batches(test::tiny_config().vocab);
-  Trail trail;
+  RunRecord record;
   for (int step = 0; step < steps_compared(); ++step) {
     StepReport report;
-    if (course.overflows && model.compute != DType::f16 && step % 4 == 2) {
+    if (scenario.overflows && model.compute != DType::f16 && step % 4 == 2) {
       step_without_a_gradient(*run.engine, batches, report);
     } else {
-      if (course.overflows && model.compute == DType::f16 && step % 3 == 1)
-        run.engine->set_loss_scale({.value = LossScale::kMost});
+      if (scenario.overflows && model.compute == DType::f16 && step % 3 == 1)
+        run.engine->set_loss_scale({.value = LossScale::kMax});
       must(run.engine->train_step(batches, 1e-2, report));
     }
     if (!report.skipped) {  // NaNs have many faces
-      trail.bits.push_back(std::bit_cast<std::uint32_t>(report.loss));
-      trail.bits.push_back(std::bit_cast<std::uint64_t>(report.grad_norm));
+      record.bits.push_back(std::bit_cast<std::uint32_t>(report.loss));
+      record.bits.push_back(std::bit_cast<std::uint64_t>(report.grad_norm));
     }
-    trail.bits.push_back(static_cast<std::uint64_t>(report.redone) * 2 + (report.skipped ? 1 : 0));
-    trail.clipped += report.clip_factor < 1;
-    trail.skipped += report.skipped;
-    trail.redone += report.redone;
-    trail.speculated += report.speculated;
-    trail.undone += report.undone;
-    if (!report.skipped) trail.norms.push_back(report.grad_norm);
+    record.bits.push_back(static_cast<std::uint64_t>(report.overflow_retries) * 2 + (report.skipped ? 1 : 0));
+    record.clipped += report.clip_factor < 1;
+    record.skipped += report.skipped;
+    record.overflow_retries += report.overflow_retries;
+    record.speculated += report.speculated;
+    record.rolled_back += report.rolled_back;
+    if (!report.skipped) record.norms.push_back(report.grad_norm);
     if (step == 3)  // in the midst of what is left to be done
-      trail.bits.push_back(std::bit_cast<std::uint64_t>(must(run.engine->evaluate(batches, 1))));
+      record.bits.push_back(std::bit_cast<std::uint64_t>(must(run.engine->evaluate(batches, 1))));
   }
-  trail.digest = must(run.engine->state_digest());
+  record.digest = must(run.engine->state_digest());
   EXPECT_EQ(run.engine->peak_bytes(), run.plan->planned_peak);
-  return trail;
+  return record;
 }
 
-Trail run_of(const Model& model, const Course& course, StepMode mode, Tiers tiers, const std::string& dir,
-             const HostBackendOptions& backend) {
-  EngineOptions options = options_of(model, course, mode);
+RunRecord run_of(const Model& model, const Scenario& scenario, StepMode mode, Tiers tiers,
+                 const std::string& dir, const HostBackendOptions& backend) {
+  EngineOptions options = options_of(model, scenario, mode);
   options.nvme.dirs = {dir};
   options.nvme.engine = IoEngine::threads;
   TinyRun run(
       must(Engine::plan_with(
           tiny_programs(Recompute::none, 3, test::tiny_of_family(model.family), model.compute), options,
-          [&](const ChunkLayout& layout, Placement& placement) { give_homes(tiers, layout, placement); })),
+          [&](const ChunkLayout& layout, Placement& placement) { assign_homes(tiers, layout, placement); })),
       2, backend);
-  return follow(model, course, run);
+  return record_run(model, scenario, run);
 }
 
 class StepModeTest : public ::testing::TestWithParam<Model> {
@@ -139,7 +139,7 @@ class StepModeTest : public ::testing::TestWithParam<Model> {
   static constexpr HostBackendOptions kChecked{.schedule = StreamSchedule::latest_legal, .check = true};
 
   // Never, at the median of the norms there are, and always.
-  static std::vector<Course> courses(const Model& model) {
+  static std::vector<Scenario> scenarios(const Model& model) {
     const test::TempDir dir;
     std::vector<double> norms =
         run_of(model, {}, StepMode::serial, Tiers::device, dir.path(), kThreads).norms;
@@ -153,28 +153,28 @@ TEST_P(StepModeTest, EveryModeGivesTheBitsOfTheSerialOne) {
   const Model& model = GetParam();
   const test::TempDir dir;
   std::int32_t right = 0, wrong = 0, runs = 0;
-  const std::vector<Course> all = courses(model);
+  const std::vector<Scenario> all = scenarios(model);
   for (std::size_t c = 0; c < all.size(); ++c) {
-    const Course& course = all[c];
-    const Trail want = run_of(model, course, StepMode::serial, Tiers::device, dir.path(), kThreads);
-    EXPECT_EQ(want.clipped > 0, course.clip > 0) << "course " << c;
-    EXPECT_EQ(want.clipped == steps_compared(), c == 2) << "course " << c;
-    EXPECT_EQ(want.redone + want.skipped > 0, course.overflows) << "course " << c;
+    const Scenario& scenario = all[c];
+    const RunRecord want = run_of(model, scenario, StepMode::serial, Tiers::device, dir.path(), kThreads);
+    EXPECT_EQ(want.clipped > 0, scenario.clip > 0) << "scenario " << c;
+    EXPECT_EQ(want.clipped == steps_compared(), c == 2) << "scenario " << c;
+    EXPECT_EQ(want.overflow_retries + want.skipped > 0, scenario.overflows) << "scenario " << c;
     for (const StepMode mode : kStepModes)
-      for (const Tiers tiers : {Tiers::device, Tiers::ram, Tiers::all_three, Tiers::twin}) {
+      for (const Tiers tiers : {Tiers::device, Tiers::ram, Tiers::all_three, Tiers::hybrid}) {
         // Half of them in the latest legal order, with every access checked.
         const bool checked = (static_cast<int>(mode) + static_cast<int>(tiers)) % 2 == 0;
-        const Trail got = run_of(model, course, mode, tiers, dir.path(), checked ? kChecked : kThreads);
+        const RunRecord got = run_of(model, scenario, mode, tiers, dir.path(), checked ? kChecked : kThreads);
         const std::string where =
-            str("course ", c, ", ", to_string(mode), ", ", kTierNames[static_cast<std::size_t>(tiers)]);
+            str("scenario ", c, ", ", to_string(mode), ", ", kTierNames[static_cast<std::size_t>(tiers)]);
         EXPECT_EQ(got.bits, want.bits) << where;
         EXPECT_EQ(got.digest, want.digest) << where;
-        const bool trusts = mode == StepMode::speculative || mode == StepMode::twin;
-        EXPECT_EQ(got.speculated > 0, tiers != Tiers::device && (trusts || got.speculated > 0)) << where;
-        EXPECT_TRUE(got.speculated == 0 || trusts || mode == StepMode::automatic) << where;
+        const bool speculates = mode == StepMode::speculative || mode == StepMode::hybrid;
+        EXPECT_EQ(got.speculated > 0, tiers != Tiers::device && (speculates || got.speculated > 0)) << where;
+        EXPECT_TRUE(got.speculated == 0 || speculates || mode == StepMode::automatic) << where;
         ++runs;
-        right += got.speculated - got.undone;
-        wrong += got.undone;
+        right += got.speculated - got.rolled_back;
+        wrong += got.rolled_back;
       }
   }
   EXPECT_GT(right, 0);
@@ -212,7 +212,7 @@ TEST(StepTrafficTest, EachParameterGoesUpOnceAndEachGradientDownOnce) {
       up += run.plan->layout.payload_bytes(chunk, Payload::param);
       down += run.plan->layout.payload_bytes(chunk, Payload::grad);
     }
-    for (const LoweredProgram::End& end : run.plan->train.ends)
+    for (const LoweredProgram::Binding& end : run.plan->train.bindings)
       if (end.is_input)
         up += static_cast<std::uint64_t>(end.operand.shape.n_elems()) * size_of(end.operand.dtype);
     must(run.engine->initialize(1));
@@ -342,7 +342,7 @@ TEST(UndoLogTest, TakesNoMoreThanItIsGivenAndChunksFromAllOverTheModel) {
   }
 }
 
-TEST(UndoLogTest, AutoGivesUpSpeculatingWhereStepsAreClipped) {
+TEST(UndoLogTest, AutoStopsSpeculatingWhereStepsAreClipped) {
   EngineOptions options;
   options.policy = PlacementPolicy::pinned;
   options.undo_bytes = kUnlimited;
@@ -359,11 +359,11 @@ TEST(UndoLogTest, AutoGivesUpSpeculatingWhereStepsAreClipped) {
     EXPECT_EQ(of_clipped.speculated, 0);
   }
   EXPECT_GT(of_free.speculated, 0);
-  EXPECT_EQ(of_free.undone, 0);
+  EXPECT_EQ(of_free.rolled_back, 0);
 }
 
-// A step that fails while its updates are made on trust leaves the states as they were.
-TEST(UndoLogTest, AStepThatFailsInTheMidstOfSpeculationIsTakenBack) {
+// A step that fails while its updates are made speculatively leaves the states as they were.
+TEST(UndoLogTest, AStepThatFailsDuringSpeculationIsRolledBack) {
   class Failing final : public BatchSource {
    public:
     Status fill(std::int64_t, const BatchView&) override {

@@ -146,7 +146,7 @@ TEST(StepTest, AMicroBatchWeighsAsMuchAsItHasTargets) {
 
 TEST(StepTest, AGradientThatIsNotFiniteNamesItsTensorAndChangesNothing) {
   for (const PlacementPolicy policy : {PlacementPolicy::automatic, PlacementPolicy::pinned}) {
-    TinyRun run(must(Engine::plan(tiny_programs(Recompute::block), {.policy = policy, .grad_accum = 2})));
+    TinyRun run(must(Engine::plan(tiny_programs(Recompute::full), {.policy = policy, .grad_accum = 2})));
     must(run.engine->initialize(1));
     run.train(2);
     Tensors good = test::states_of(*run.engine, Payload::param);
@@ -185,7 +185,7 @@ TEST(StepTest, StepsThreeToTwelveAllocateNothingAndMakeNothingOverThreeTiers) {
                                     {IoEngine::automatic, DType::f16}}) {
     EngineOptions options = three_tiers(dir.path());
     options.nvme.engine = io;
-    const ProgramSet programs = tiny_programs(Recompute::block, 3, test::tiny_config(), compute);
+    const ProgramSet programs = tiny_programs(Recompute::full, 3, test::tiny_config(), compute);
     TinyRun run(must(Engine::plan(programs, options)), 2, HostBackendOptions{});
     EXPECT_GT(run.plan->planned_peak[2], 0u);
     test::expect_steady_steps(run);
@@ -193,10 +193,10 @@ TEST(StepTest, StepsThreeToTwelveAllocateNothingAndMakeNothingOverThreeTiers) {
 }
 
 // The host's products read none.
-TEST(StepTest, ScratchOfProductsIsInThePlanAndChangesNoBit) {
-  const ProgramSet bare = tiny_programs(Recompute::block);
+TEST(StepTest, GemmWorkspacesAreInThePlanAndChangeNoBit) {
+  const ProgramSet bare = tiny_programs(Recompute::full);
   TinyRun without(must(Engine::plan(bare, {}))),
-      with(must(Engine::plan(test::with_product_workspaces(bare), {})));
+      with(must(Engine::plan(test::with_gemm_workspaces(bare), {})));
   EXPECT_GT(with.plan->planned_peak[0], without.plan->planned_peak[0]);
   for (TinyRun* run : {&without, &with}) must(run->engine->initialize(5));
   EXPECT_EQ(with.train(3), without.train(3));

@@ -53,14 +53,14 @@ inline ProgramSet tiny_programs(Recompute recompute = Recompute::none, std::int6
                                 const DecoderConfig& config = tiny_config(), DType compute = DType::f32,
                                 const std::vector<std::string>& freeze = {}) {
   ProgramSet set = unfused_programs(recompute, batch, config, compute, freeze);
-  for (Program* program : {&set.eval, &set.train, &set.infer}) *program = fuse_adds(std::move(*program));
+  for (Program* program : {&set.eval, &set.train, &set.infer}) *program = fuse_add_norm(std::move(*program));
   return set;
 }
 
 /// The same for a GPU.
-inline ProgramSet with_product_workspaces(ProgramSet set) {
+inline ProgramSet with_gemm_workspaces(ProgramSet set) {
   for (Program* program : {&set.eval, &set.train, &set.infer})
-    *program = give_product_workspaces(std::move(*program));
+    *program = assign_gemm_workspaces(std::move(*program));
   return set;
 }
 

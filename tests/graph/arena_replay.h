@@ -13,9 +13,9 @@ namespace strata::test {
 
 /// Runs the program over arenas, the device's and the host's, that remember, per 256 bytes, whose contents
 /// they hold.
-class Replay {
+class ArenaReplay {
  public:
-  Replay(const Program& program, const MemoryPlan& plan)
+  ArenaReplay(const Program& program, const MemoryPlan& plan)
       : program_(program),
         plan_(plan),
         holds_(plan.arena_bytes / MemoryPlan::kAlign, kNoValue),
@@ -26,7 +26,7 @@ class Replay {
     for (const ValueId id : program_.inputs) write(id);
     for (std::size_t i = 0; i < program_.code.size() && problem_.empty(); ++i) step(i);
     for (const auto* list : {&program_.inputs, &program_.outputs})
-      for (const ValueId id : *list) need(id, "at the end");
+      for (const ValueId id : *list) expect_intact(id, "at the end");
     return problem_;
   }
 
@@ -34,7 +34,7 @@ class Replay {
   void step(std::size_t i) {
     const Instr& instr = program_.code[i];
     const std::string where = str("instruction ", i, " ", op_def(instr.op).name);
-    for (const ValueId id : instr.in) need(id, where);
+    for (const ValueId id : instr.in) expect_intact(id, where);
     for (std::size_t k = 0; k < instr.out.size(); ++k) {
       for (std::size_t other = 0; other < instr.in.size(); ++other)
         if (overlap(instr.out[k], instr.in[other]) && !may_share(instr, k, other))
@@ -50,7 +50,7 @@ class Replay {
            std::count(instr.in.begin(), instr.in.end(), instr.in[in]) == 1;
   }
   std::pair<std::size_t, std::size_t> range(ValueId id) const {
-    if (id == kNoValue || plan_.offset[static_cast<std::size_t>(id)] == MemoryPlan::kNowhere) return {0, 0};
+    if (id == kNoValue || plan_.offset[static_cast<std::size_t>(id)] == MemoryPlan::kUnplaced) return {0, 0};
     const std::size_t begin = plan_.offset[static_cast<std::size_t>(id)];
     return {begin / MemoryPlan::kAlign,
             (begin + round_up(program_.value(id).bytes(), MemoryPlan::kAlign)) / MemoryPlan::kAlign};
@@ -63,7 +63,7 @@ class Replay {
     const auto [b_begin, b_end] = range(b);
     return a_begin < b_end && b_begin < a_end;
   }
-  void need(ValueId id, const std::string& where) {
+  void expect_intact(ValueId id, const std::string& where) {
     const auto [begin, end] = range(id);
     for (std::size_t at = begin; at < end && problem_.empty(); ++at)
       if (arena_of(id).at(at) != id) problem_ = str(where, ": ", program_.value(id).name, " was overwritten");
@@ -90,10 +90,10 @@ inline std::string replay(const Program& program) {
                               program.value(id).kind != ValueKind::state &&
                               program.value(id).kind != ValueKind::stored;
         if (in_arena && program.value(id).bytes() > 0 &&
-            plan.offset[static_cast<std::size_t>(id)] == MemoryPlan::kNowhere)
+            plan.offset[static_cast<std::size_t>(id)] == MemoryPlan::kUnplaced)
           return str(program.value(id).name, " has no place");
       }
-  return Replay(program, plan).run();
+  return ArenaReplay(program, plan).run();
 }
 
 }  // namespace strata::test

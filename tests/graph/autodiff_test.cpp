@@ -32,7 +32,7 @@ TEST(AutodiffTest, BackwardRunsTheDerivativesInReverseOrder) {
 }
 
 TEST(AutodiffTest, ContributionsToATiedWeightAreAddedInProgramOrderOfBackward) {
-  const Program program = test::decoder_program(test::decoder_of(2, 8), 1);
+  const Program program = test::decoder_program(test::make_decoder_config(2, 8), 1);
   std::vector<std::pair<Op, bool>> writes;
   for (const Instr& instr : program.code)
     for (std::size_t k = 0; k < instr.out.size(); ++k)
@@ -59,7 +59,7 @@ TEST(AutodiffTest, AGradientHasTheDtypeOfComputeUnlessItIsASum) {
 }
 
 TEST(AutodiffTest, TheLossIsMadeByItsBackwardAlone) {
-  const Program forward = test::decoder_program(test::decoder_of(1, 32), 2);
+  const Program forward = test::decoder_program(test::make_decoder_config(1, 32), 2);
   int made = 0;
   for (const Instr& instr : forward.code)
     for (const ValueId id : instr.out) made += id == forward.find("loss") ? 1 : 0;
@@ -82,7 +82,7 @@ TEST(AutodiffTest, AValueReadTwiceGetsTheSumOfBothGradients) {
 // What passes a norm by joins its gradient there, which is no pass over memory of its own.
 TEST(AutodiffTest, TheResidualStreamsGradientIsAddedByTheNorms) {
   for (const char* family : {"gpt2", "llama", "glm4"}) {
-    const Program program = test::decoder_program(test::real_decoder(family), 1);
+    const Program program = test::decoder_program(test::make_realistic_config(family), 1);
     for (const Instr& instr : program.code)
       EXPECT_FALSE(instr.backward && instr.op == Op::add)
           << family << ": " << program.value(instr.out[0]).name;
@@ -98,7 +98,7 @@ TEST(AutodiffTest, TheResidualStreamsGradientIsAddedByTheNorms) {
                         "cross_entropy_backward.dlogits) -> rmsnorm_backward.dx:[4, 5]"));
 }
 
-TEST(AutodiffTest, NothingIsDerivedThatOnlyFrozenParametersWouldNeed) {
+TEST(AutodiffTest, NoDerivativeIsEmittedForFrozenParametersAlone) {
   Builder b;
   const Value targets = b.input("targets", {4}, DType::i32);
   const Value x =
@@ -115,7 +115,7 @@ TEST(AutodiffTest, NothingIsDerivedThatOnlyFrozenParametersWouldNeed) {
 }
 
 // The loss's product with its weights is one op forward and backward.
-TEST(AutodiffTest, TheLossMakesOnlyTheGradientsThatAreWanted) {
+TEST(AutodiffTest, TheLossComputesOnlyTheGradientsThatAreNeeded) {
   const auto backward = [](bool table, bool head) {
     Builder b;
     const Value targets = b.input("targets", {4}, DType::i32);
@@ -214,7 +214,7 @@ TEST(AutodiffTest, RandomProgramsReachEveryTrainableParameterAndVerifyAlsoRecomp
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     const auto program = derive_backward(test::random_program(seed), "loss");
     ASSERT_TRUE(program.has_value()) << "seed " << seed << ": " << program.status().to_string();
-    for (const Recompute recompute : {Recompute::selective, Recompute::block}) {
+    for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
       const Status status = verify(recompute_regions(*program, recompute));
       ASSERT_TRUE(status.is_ok()) << "seed " << seed << ": " << status.to_string();
     }

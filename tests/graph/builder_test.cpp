@@ -175,10 +175,11 @@ TEST(OpTableTest, CostsAreThoseOfTheArithmetic) {
         total += flops(program, instr);
     return total;
   };
-  const double forward = flops_of(must(record_decoder(test::decoder_of(1, 32), 2, DecoderHead::loss)), false);
+  const double forward =
+      flops_of(must(record_decoder(test::make_decoder_config(1, 32), 2, DecoderHead::loss)), false);
   const double tokens = 32, linear = 12.0 * 32 * 32 + 61 * 32;  // weights of the block and of the head
   EXPECT_DOUBLE_EQ(forward, 2 * tokens * linear + 2 * tokens * 16 * 32);
-  EXPECT_GT(flops_of(test::decoder_program(test::decoder_of(1, 32), 2), true), 3 * forward);
+  EXPECT_GT(flops_of(test::decoder_program(test::make_decoder_config(1, 32), 2), true), 3 * forward);
 }
 
 }  // namespace

@@ -9,29 +9,30 @@
 namespace strata {
 namespace {
 
-using test::decoder_of;
 using test::decoder_program;
+using test::make_decoder_config;
 using test::replay;
 
 TEST(MemoryPlanTest, NoTwoLiveValuesShareAByteInDecodersOfManySizes) {
   for (const std::int64_t layers : {1, 2, 5})
     for (const std::int64_t hidden : {8, 34, 128})
       for (const Recompute recompute : kRecomputeModes) {
-        EXPECT_EQ(replay(decoder_program(decoder_of(layers, hidden), 2, recompute)), "")
+        EXPECT_EQ(replay(decoder_program(make_decoder_config(layers, hidden), 2, recompute)), "")
             << layers << " layers of " << hidden;
-        EXPECT_EQ(replay(must(record_decoder(decoder_of(layers, hidden), 2, DecoderHead::logits))), "");
+        EXPECT_EQ(replay(must(record_decoder(make_decoder_config(layers, hidden), 2, DecoderHead::logits))),
+                  "");
       }
 }
 
 TEST(MemoryPlanTest, StatesTakeNothingOfTheArena) {
   const auto arena = [](std::int64_t sequences) {
-    const Program program =
-        must(record_cached_decoder(decoder_of(2, 32), {.rows = 3, .sequences = sequences, .context = 9}));
+    const Program program = must(
+        record_cached_decoder(make_decoder_config(2, 32), {.rows = 3, .sequences = sequences, .context = 9}));
     EXPECT_EQ(program.states.size(), 4u);
     EXPECT_EQ(replay(program), "");
     const MemoryPlan plan = plan_memory(program);
     for (const ValueId id : program.states)
-      EXPECT_EQ(plan.offset[static_cast<std::size_t>(id)], MemoryPlan::kNowhere);
+      EXPECT_EQ(plan.offset[static_cast<std::size_t>(id)], MemoryPlan::kUnplaced);
     return plan.arena_bytes;
   };
   EXPECT_EQ(arena(1), arena(1000));
@@ -43,7 +44,7 @@ TEST(MemoryPlanTest, NoTwoLiveValuesShareAByteInRandomPrograms) {
     ASSERT_EQ(replay(forward), "") << "seed " << seed;
     const Program both = must(derive_backward(forward, "loss"));
     ASSERT_EQ(replay(both), "") << "seed " << seed;
-    for (const Recompute recompute : {Recompute::selective, Recompute::block})
+    for (const Recompute recompute : {Recompute::selective, Recompute::full})
       ASSERT_EQ(replay(recompute_regions(both, recompute)), "") << "seed " << seed << to_string(recompute);
   }
 }
@@ -70,38 +71,38 @@ TEST(MemoryPlanTest, AnInPlaceOpRunsInPlaceExactlyWhereItsOperandDies) {
 
 TEST(MemoryPlanTest, RecomputationNeedsLessMemoryFromTwoLayersOnAndGrowsSlower) {
   const auto arena = [](std::int64_t layers, Recompute recompute) {
-    return plan_memory(decoder_program(decoder_of(layers, 64), 4, recompute)).arena_bytes;
+    return plan_memory(decoder_program(make_decoder_config(layers, 64), 4, recompute)).arena_bytes;
   };
   for (const std::int64_t layers : {2, 4, 8})
-    EXPECT_LT(arena(layers, Recompute::block), arena(layers, Recompute::none)) << layers;
+    EXPECT_LT(arena(layers, Recompute::full), arena(layers, Recompute::none)) << layers;
   const std::size_t border = 4 * 16 * 64 * 4;  // one [T, h] a layer stays
-  EXPECT_LE(arena(8, Recompute::block) - arena(4, Recompute::block), 4 * border + 4096);
+  EXPECT_LE(arena(8, Recompute::full) - arena(4, Recompute::full), 4 * border + 4096);
 }
 
-TEST(MemoryPlanTest, TheArenaIsCloseToTheMostThatIsAliveAtOnce) {
+TEST(MemoryPlanTest, TheArenaIsCloseToThePeakOfLiveBytes) {
   for (const Recompute recompute : kRecomputeModes) {
-    const Program program = decoder_program(decoder_of(4, 64), 4, recompute);
+    const Program program = decoder_program(make_decoder_config(4, 64), 4, recompute);
     const MemoryPlan plan = plan_memory(program);
-    std::vector<std::pair<int, int>> lives(program.values.size(), {-1, -1});
+    std::vector<std::pair<int, int>> live_ranges(program.values.size(), {-1, -1});
     const auto touch = [&](ValueId id, int at) {
-      if (id == kNoValue || plan.offset[static_cast<std::size_t>(id)] == MemoryPlan::kNowhere) return;
-      auto& [first, last] = lives[static_cast<std::size_t>(id)];
+      if (id == kNoValue || plan.offset[static_cast<std::size_t>(id)] == MemoryPlan::kUnplaced) return;
+      auto& [first, last] = live_ranges[static_cast<std::size_t>(id)];
       if (first < 0) first = at;
       last = at;
     };
     for (std::size_t i = 0; i < program.code.size(); ++i)
       for (const auto* list : {&program.code[i].in, &program.code[i].out})
         for (const ValueId id : *list) touch(id, static_cast<int>(i));
-    std::size_t most = 0;
+    std::size_t peak = 0;
     for (std::size_t i = 0; i < program.code.size(); ++i) {
       std::size_t alive = 0;
-      for (std::size_t v = 0; v < lives.size(); ++v)
-        if (lives[v].first >= 0 && lives[v].first <= static_cast<int>(i) &&
-            static_cast<int>(i) <= lives[v].second)
+      for (std::size_t v = 0; v < live_ranges.size(); ++v)
+        if (live_ranges[v].first >= 0 && live_ranges[v].first <= static_cast<int>(i) &&
+            static_cast<int>(i) <= live_ranges[v].second)
           alive += program.values[v].bytes();
-      most = std::max(most, alive);
+      peak = std::max(peak, alive);
     }
-    EXPECT_LE(static_cast<double>(plan.arena_bytes), 1.1 * static_cast<double>(most)) << to_string(recompute);
+    EXPECT_LE(static_cast<double>(plan.arena_bytes), 1.1 * static_cast<double>(peak)) << to_string(recompute);
   }
 }
 

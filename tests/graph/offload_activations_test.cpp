@@ -10,9 +10,9 @@
 namespace strata {
 namespace {
 
-using test::decoder_of;
 using test::decoder_program;
-using test::real_decoder;
+using test::make_decoder_config;
+using test::make_realistic_config;
 using testing::HasSubstr;
 
 // Everything is instant but the link: copies get one region each.
@@ -73,10 +73,10 @@ std::vector<Program> programs() {
   std::vector<Program> all;
   for (const std::string_view family : decoder_families())
     for (const Recompute mode : kRecomputeModes)
-      all.push_back(decoder_program(real_decoder(family), 2, mode, DType::bf16));
+      all.push_back(decoder_program(make_realistic_config(family), 2, mode, DType::bf16));
   for (const std::int64_t layers : {1, 2, 5})
     for (const Recompute mode : kRecomputeModes)
-      all.push_back(decoder_program(decoder_of(layers, 32), 2, mode));
+      all.push_back(decoder_program(make_decoder_config(layers, 32), 2, mode));
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     const Program both = must(derive_backward(test::random_program(seed), "loss"));
     all.push_back(recompute_regions(both, kRecomputeModes[seed % kRecomputeModes.size()]));
@@ -84,17 +84,17 @@ std::vector<Program> programs() {
   return all;
 }
 
-TEST(OffloadActivationsTest, WithoutItsMovesTheListIsTheListThatWentIn) {
+TEST(OffloadActivationsTest, RemovingItsMovesGivesTheInputProgram) {
   std::size_t moves = 0;
   for (const Program& program : programs())
     for (const OffloadOptions& options : {OffloadOptions{}, kOneRegion, OffloadOptions{.share = 0.5}}) {
-      const Program away = offload_activations(program, options);
-      must(verify(away));
-      ASSERT_EQ(without_moves(away), to_string(program));
-      const Program farther = store_activations(away, options);
+      const Program offloaded = offload_activations(program, options);
+      must(verify(offloaded));
+      ASSERT_EQ(without_moves(offloaded), to_string(program));
+      const Program farther = store_activations(offloaded, options);
       must(verify(farther));
       ASSERT_EQ(without_moves(farther), to_string(program));
-      moves += moves_of(away).size();
+      moves += moves_of(offloaded).size();
     }
   EXPECT_GT(moves, 1000u);
 }
@@ -107,15 +107,15 @@ TEST(OffloadActivationsTest, NoTwoValuesShareAByteOnTheDeviceOrOnTheHostWhileThe
     }
 }
 
-TEST(OffloadActivationsTest, TheArenaShrinksByWhatIsAwayAtItsPeak) {
+TEST(OffloadActivationsTest, TheArenaShrinksByWhatIsOffloadedAtItsPeak) {
   const Program before = chain(10), after = offload_activations(before, kOneRegion);
   // Of eleven values that backward reads, the last two are needed again before they could be gone: each is
   // copied through one region after its own and fetched through the one before its reader's.
-  const std::size_t away = moves_of(after).size();
-  EXPECT_EQ(away, 9u);
+  const std::size_t offloaded = moves_of(after).size();
+  EXPECT_EQ(offloaded, 9u);
   const MemoryPlan kept = plan_memory(before), planned = plan_memory(after);
-  EXPECT_EQ(planned.host_bytes, away * kChainValue);
-  EXPECT_EQ(kept.arena_bytes - planned.arena_bytes, away * kChainValue);
+  EXPECT_EQ(planned.host_bytes, offloaded * kChainValue);
+  EXPECT_EQ(kept.arena_bytes - planned.arena_bytes, offloaded * kChainValue);
 }
 
 // How often the region changes from what computes last before `from`, or at it, to what does after `to`.
@@ -144,7 +144,8 @@ TEST(OffloadActivationsTest, TheHostHoldsAFewRegionsOfADeepModelWhoseActivations
 
 TEST(OffloadActivationsTest, CopiesBeginAsSoonAsTheyCanAndLastThroughARegion) {
   for (const Recompute mode : kRecomputeModes) {
-    const Program program = offload_activations(decoder_program(decoder_of(6, 32), 2, mode), kOneRegion);
+    const Program program =
+        offload_activations(decoder_program(make_decoder_config(6, 32), 2, mode), kOneRegion);
     ASSERT_GT(moves_of(program).size(), 3u);
     for (const Move& move : moves_of(program)) {
       std::size_t maker = move.offload_begin;
@@ -162,11 +163,11 @@ double seconds_between(const Program& program, std::size_t from, std::size_t to,
   return work / flops_per_s;
 }
 
-TEST(OffloadActivationsTest, ByTheRatesEveryCopyIsHiddenWhereTheLinkKeepsPace) {
+TEST(OffloadActivationsTest, EveryCopyIsHiddenWhereTheLinkKeepsPace) {
   const OffloadOptions options{
       .share = 0.3, .flops_per_s = 1e12, .memory_bytes_per_s = 1e18, .link_bytes_per_s = 1.2e9};
   const Program program =
-      offload_activations(decoder_program(real_decoder("gpt2"), 2, Recompute::selective), options);
+      offload_activations(decoder_program(make_realistic_config("gpt2"), 2, Recompute::selective), options);
   std::vector<Move> moves = moves_of(program);
   ASSERT_GT(moves.size(), 8u);
   const auto seconds = [&](const Move& move) {
@@ -174,22 +175,23 @@ TEST(OffloadActivationsTest, ByTheRatesEveryCopyIsHiddenWhereTheLinkKeepsPace) {
   };
   std::sort(moves.begin(), moves.end(),
             [](const Move& a, const Move& b) { return a.offload_begin < b.offload_begin; });
-  double lane_free = 0;
+  double link_free_s = 0;
   for (const Move& move : moves) {
-    lane_free = std::max(lane_free, seconds_between(program, 0, move.offload_begin, 1e12)) + seconds(move);
-    EXPECT_LE(lane_free, seconds_between(program, 0, move.offload_end, 1e12) * (1 + 1e-9));
+    link_free_s =
+        std::max(link_free_s, seconds_between(program, 0, move.offload_begin, 1e12)) + seconds(move);
+    EXPECT_LE(link_free_s, seconds_between(program, 0, move.offload_end, 1e12) * (1 + 1e-9));
   }
   std::sort(moves.begin(), moves.end(),
             [](const Move& a, const Move& b) { return a.fetch_begin < b.fetch_begin; });
-  lane_free = 0;
+  link_free_s = 0;
   for (const Move& move : moves) {
-    lane_free = std::max(lane_free, seconds_between(program, 0, move.fetch_begin, 1e12)) + seconds(move);
-    EXPECT_LE(lane_free, seconds_between(program, 0, move.fetch_end, 1e12) * (1 + 1e-9));
+    link_free_s = std::max(link_free_s, seconds_between(program, 0, move.fetch_begin, 1e12)) + seconds(move);
+    EXPECT_LE(link_free_s, seconds_between(program, 0, move.fetch_end, 1e12) * (1 + 1e-9));
   }
 }
 
-TEST(OffloadActivationsTest, AShareTakesThoseLongestAwayFirstAndNoMoreThanItNeeds) {
-  const Program program = decoder_program(real_decoder("llama"), 2, Recompute::block, DType::bf16);
+TEST(OffloadActivationsTest, AShareOffloadsTheLongestUnusedFirstAndNoMoreThanItNeeds) {
+  const Program program = decoder_program(make_realistic_config("llama"), 2, Recompute::full, DType::bf16);
   const auto bytes = [](const Program& of) {
     std::size_t sum = 0;
     for (const Move& move : moves_of(of)) sum += of.value(move.value).bytes();
@@ -209,19 +211,19 @@ TEST(OffloadActivationsTest, AShareTakesThoseLongestAwayFirstAndNoMoreThanItNeed
   EXPECT_LT(plan_memory(all).arena_bytes, plan_memory(half).arena_bytes);
 }
 
-TEST(OffloadActivationsTest, DoneTwiceOrToForwardAloneItChangesNothing) {
+TEST(OffloadActivationsTest, IsIdempotentAndLeavesForwardProgramsAlone) {
   for (const Program& program : programs()) {
     const Program once = offload_activations(program, {});
     ASSERT_EQ(to_string(offload_activations(once, {})), to_string(once));
     const Program stored = store_activations(once, {});
     ASSERT_EQ(to_string(store_activations(stored, {})), to_string(stored));
   }
-  const Program forward = must(record_decoder(decoder_of(4, 32), 2, DecoderHead::loss));
+  const Program forward = must(record_decoder(make_decoder_config(4, 32), 2, DecoderHead::loss));
   EXPECT_EQ(to_string(offload_activations(forward, {})), to_string(forward));
   EXPECT_EQ(to_string(store_activations(chain(9), {})), to_string(chain(9)));
 }
 
-TEST(OffloadActivationsTest, VerifySeesMovesThatDoNotGoTogether) {
+TEST(OffloadActivationsTest, VerifyRejectsMismatchedMoves) {
   const Program good = offload_activations(chain(8), kOneRegion);
   must(verify(good));
   const Move first = moves_of(good).front(), second = moves_of(good)[1];

@@ -16,7 +16,7 @@ inline Program decoder_program(const DecoderConfig& config, std::int64_t batch,
   const Program forward = must(record_decoder(config, batch, DecoderHead::loss, DecoderRows::whole, compute));
   return recompute_regions(must(derive_backward(forward, "loss")), recompute);
 }
-inline DecoderConfig decoder_of(std::int64_t layers, std::int64_t hidden) {
+inline DecoderConfig make_decoder_config(std::int64_t layers, std::int64_t hidden) {
   return {.family = "gpt2",
           .layers = layers,
           .hidden = hidden,
@@ -27,7 +27,7 @@ inline DecoderConfig decoder_of(std::int64_t layers, std::int64_t hidden) {
 }
 
 /// A decoder of `family` in proportions of real ones.
-inline DecoderConfig real_decoder(std::string_view family) {
+inline DecoderConfig make_realistic_config(std::string_view family) {
   DecoderConfig config = decoder_of_family(family).value();
   const bool grouped = config.norm == DecoderConfig::Norm::rms;
   config.layers = 12;

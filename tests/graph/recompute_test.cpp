@@ -10,9 +10,9 @@
 namespace strata {
 namespace {
 
-using test::decoder_of;
 using test::decoder_program;
-using test::real_decoder;
+using test::make_decoder_config;
+using test::make_realistic_config;
 
 constexpr std::int64_t kSequences = 4;
 
@@ -25,27 +25,27 @@ std::string line_of(const Program& program, const Instr& instr) {
   return str(text, " ", instr.region, " ", instr.attrs.seq, " ", instr.attrs.heads, " ", instr.attrs.eps, " ",
              instr.accumulate);
 }
-bool is_copy(const Program& program, const Instr& instr) {
+bool is_clone(const Program& program, const Instr& instr) {
   return program.value(instr.out[0]).name.ends_with('\'');
 }
 // The values of forward that backward reads, each with the instruction that makes it: what must be kept.
-std::map<ValueId, const Instr*> kept_by(const Program& program) {
+std::map<ValueId, const Instr*> saved_by(const Program& program) {
   std::map<ValueId, const Instr*> made, kept;
   for (const Instr& instr : program.code)
     for (const ValueId id : instr.backward ? instr.in : instr.out)
       if (!instr.backward)
         made[id] = &instr;
-      else if (made.count(id) != 0 && !is_copy(program, *made[id]))
+      else if (made.count(id) != 0 && !is_clone(program, *made[id]))
         kept[id] = made[id];
   return kept;
 }
-std::multiset<std::string> ops_of_copies(const Program& program, std::int32_t region) {
+std::multiset<std::string> ops_of_clones(const Program& program, std::int32_t region) {
   std::multiset<std::string> ops;
   for (const Instr& instr : program.code)
-    if (is_copy(program, instr) && instr.region == region) ops.insert(op_def(instr.op).name);
+    if (is_clone(program, instr) && instr.region == region) ops.insert(op_def(instr.op).name);
   return ops;
 }
-double work_of(const Program& program) {
+double total_flops(const Program& program) {
   double work = 0;
   for (const Instr& instr : program.code) work += flops(program, instr);
   return work;
@@ -53,24 +53,24 @@ double work_of(const Program& program) {
 
 class RecomputeModeTest : public ::testing::TestWithParam<Recompute> {};
 
-TEST_P(RecomputeModeTest, WithoutItsCopiesTheListIsTheListThatWentIn) {
-  const Program before = decoder_program(decoder_of(3, 8), 2),
-                after = decoder_program(decoder_of(3, 8), 2, GetParam());
+TEST_P(RecomputeModeTest, RemovingItsClonesGivesTheInputProgram) {
+  const Program before = decoder_program(make_decoder_config(3, 8), 2),
+                after = decoder_program(make_decoder_config(3, 8), 2, GetParam());
   std::vector<std::string> want, got;
   for (const Instr& instr : before.code) want.push_back(line_of(before, instr));
   for (const Instr& instr : after.code)
-    if (!is_copy(after, instr)) got.push_back(line_of(after, instr));
+    if (!is_clone(after, instr)) got.push_back(line_of(after, instr));
   EXPECT_EQ(got, want);
 }
 
-TEST_P(RecomputeModeTest, EveryCopyIsTheVerySameInstructionOfAMarkedRegionOnceEach) {
-  const Program program = decoder_program(decoder_of(3, 8), 2, GetParam());
+TEST_P(RecomputeModeTest, EveryCloneIsTheSameInstructionOfAMarkedRegionOnceEach) {
+  const Program program = decoder_program(make_decoder_config(3, 8), 2, GetParam());
   std::vector<std::string> forward;
   for (const Instr& instr : program.code)
     if (!instr.backward) forward.push_back(line_of(program, instr));
   std::vector<std::string> copies;
   for (const Instr& instr : program.code) {
-    if (!is_copy(program, instr)) continue;
+    if (!is_clone(program, instr)) continue;
     EXPECT_TRUE(instr.backward);
     EXPECT_TRUE(program.regions[static_cast<std::size_t>(instr.region)].recompute);
     copies.push_back(line_of(program, instr));
@@ -81,10 +81,10 @@ TEST_P(RecomputeModeTest, EveryCopyIsTheVerySameInstructionOfAMarkedRegionOnceEa
   EXPECT_GE(copies.size(), 3u * 3u);
 }
 
-TEST_P(RecomputeModeTest, ACopyIsFollowedByItsFirstReaderOrByWhatThatReadsToo) {
-  const Program program = decoder_program(real_decoder("glm4"), 1, GetParam());
+TEST_P(RecomputeModeTest, ACloneIsFollowedByItsFirstReaderOrByAnotherOperandOfIt) {
+  const Program program = decoder_program(make_realistic_config("glm4"), 1, GetParam());
   for (std::size_t i = 0; i < program.code.size(); ++i) {
-    if (!is_copy(program, program.code[i])) continue;
+    if (!is_clone(program, program.code[i])) continue;
     const auto reads = [&](const Instr& instr) {
       return std::any_of(instr.in.begin(), instr.in.end(), [&](ValueId id) {
         const auto& made = program.code[i].out;
@@ -92,22 +92,22 @@ TEST_P(RecomputeModeTest, ACopyIsFollowedByItsFirstReaderOrByWhatThatReadsToo) {
       });
     };
     std::size_t next = i + 1;
-    while (is_copy(program, program.code[next]) && !reads(program.code[next])) ++next;
+    while (is_clone(program, program.code[next]) && !reads(program.code[next])) ++next;
     EXPECT_TRUE(reads(program.code[next])) << program.value(program.code[i].out[0]).name;
   }
 }
 
 TEST_P(RecomputeModeTest, ProgramsWithoutMarkedRegionsOrWithoutBackwardStayAsTheyAre) {
-  Program unmarked = decoder_program(decoder_of(2, 8), 1);
+  Program unmarked = decoder_program(make_decoder_config(2, 8), 1);
   for (Region& region : unmarked.regions) region.recompute = false;
   EXPECT_EQ(to_string(recompute_regions(unmarked, GetParam())), to_string(unmarked));
-  const Program forward = must(record_decoder(decoder_of(2, 8), 1, DecoderHead::loss));
+  const Program forward = must(record_decoder(make_decoder_config(2, 8), 1, DecoderHead::loss));
   EXPECT_EQ(to_string(recompute_regions(forward, GetParam())), to_string(forward));
 }
 
-TEST_P(RecomputeModeTest, DoneTwiceItChangesNothingMore) {
+TEST_P(RecomputeModeTest, IsIdempotent) {
   for (const std::string_view family : decoder_families()) {
-    const Program once = decoder_program(real_decoder(family), 1, GetParam());
+    const Program once = decoder_program(make_realistic_config(family), 1, GetParam());
     EXPECT_EQ(to_string(recompute_regions(once, GetParam())), to_string(once)) << family;
   }
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
@@ -117,17 +117,17 @@ TEST_P(RecomputeModeTest, DoneTwiceItChangesNothingMore) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, RecomputeModeTest, ::testing::Values(Recompute::selective, Recompute::block),
+INSTANTIATE_TEST_SUITE_P(Modes, RecomputeModeTest, ::testing::Values(Recompute::selective, Recompute::full),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
 TEST(RecomputeTest, NoneIsTheProgramAsItWas) {
-  const Program program = decoder_program(decoder_of(2, 8), 1);
+  const Program program = decoder_program(make_decoder_config(2, 8), 1);
   EXPECT_EQ(to_string(recompute_regions(program, Recompute::none)), to_string(program));
 }
 
 TEST(RecomputeTest, BackwardOfABlockReadsNoneOfItsFirstValues) {
-  const Program program = decoder_program(decoder_of(2, 8), 2, Recompute::block);
-  std::map<ValueId, const Instr*> kept = kept_by(program);
+  const Program program = decoder_program(make_decoder_config(2, 8), 2, Recompute::full);
+  std::map<ValueId, const Instr*> kept = saved_by(program);
   EXPECT_FALSE(kept.empty());
   for (const Instr& instr : program.code)
     for (const ValueId id : instr.in)
@@ -136,41 +136,41 @@ TEST(RecomputeTest, BackwardOfABlockReadsNoneOfItsFirstValues) {
           << program.value(id).name;
 }
 
-TEST(RecomputeTest, SelectiveKeepsProductsAttentionAndTheResidualStream) {
-  const Program program = decoder_program(real_decoder("gpt2"), kSequences, Recompute::selective);
+TEST(RecomputeTest, SelectiveKeepsGemmsAttentionAndTheResidualStream) {
+  const Program program = decoder_program(make_realistic_config("gpt2"), kSequences, Recompute::selective);
   const std::int32_t layer = 5;
   std::multiset<std::string> kept;
-  for (const auto& [id, maker] : kept_by(program))
+  for (const auto& [id, maker] : saved_by(program))
     if (maker->region == layer) kept.insert(op_def(maker->op).name);
   // qkv; the result of attention and its lse; the stream in the middle of the block and at its end; mlp_in
   EXPECT_EQ(kept, (std::multiset<std::string>{"linear", "attention", "attention", "add", "add", "linear"}));
-  EXPECT_EQ(ops_of_copies(program, layer), (std::multiset<std::string>{"layernorm", "layernorm", "gelu"}));
+  EXPECT_EQ(ops_of_clones(program, layer), (std::multiset<std::string>{"layernorm", "layernorm", "gelu"}));
 }
 
-TEST(RecomputeTest, SelectiveMakesChainsOfCheapOpsAgain) {
-  const Program qwen3 = decoder_program(real_decoder("qwen3"), kSequences, Recompute::selective);
-  EXPECT_EQ(ops_of_copies(qwen3, 5),
+TEST(RecomputeTest, SelectiveRecomputesChainsOfCheapOps) {
+  const Program qwen3 = decoder_program(make_realistic_config("qwen3"), kSequences, Recompute::selective);
+  EXPECT_EQ(ops_of_clones(qwen3, 5),
             (std::multiset<std::string>{"rmsnorm", "rmsnorm", "swiglu", "qk_norm", "rope"}));
   // What a post-norm adds is made again from the product before it, which backward of the norm reads anyway.
-  const Program glm4 = decoder_program(real_decoder("glm4"), kSequences, Recompute::selective);
-  EXPECT_EQ(ops_of_copies(glm4, 5),
+  const Program glm4 = decoder_program(make_realistic_config("glm4"), kSequences, Recompute::selective);
+  EXPECT_EQ(ops_of_clones(glm4, 5),
             (std::multiset<std::string>{"rmsnorm", "rmsnorm", "rmsnorm", "add", "swiglu"}));
 }
 
-TEST(RecomputeTest, SelectiveKeepsNothingThatWouldNotBeKeptWithoutIt) {
+TEST(RecomputeTest, SelectiveSavesNothingThatNoneWouldNotSave) {
   const auto expect_subset = [](const Program& none, const std::string& which) {
-    const std::map<ValueId, const Instr*> before = kept_by(none);
+    const std::map<ValueId, const Instr*> before = saved_by(none);
     const Program selective = recompute_regions(none, Recompute::selective);
-    for (const auto& [id, maker] : kept_by(selective))
+    for (const auto& [id, maker] : saved_by(selective))
       EXPECT_EQ(before.count(id), 1u) << which << ": " << selective.value(id).name;
   };
   for (const std::string_view family : decoder_families())
-    expect_subset(decoder_program(real_decoder(family), 1), std::string(family));
+    expect_subset(decoder_program(make_realistic_config(family), 1), std::string(family));
   for (std::uint64_t seed = 1; seed <= 400; ++seed)
     expect_subset(must(derive_backward(test::random_program(seed), "loss")), str("seed ", seed));
 }
 
-TEST(RecomputeTest, StatisticsAloneAreNotWorthAPass) {
+TEST(RecomputeTest, StatisticsAloneAreNotWorthRecomputing) {
   Builder b;
   const Value tokens = b.input("tokens", {64}, DType::i32), targets = b.input("targets", {64}, DType::i32);
   const Value x = b.embedding(tokens, b.param("table", {100, 256}, {}));
@@ -182,7 +182,7 @@ TEST(RecomputeTest, StatisticsAloneAreNotWorthAPass) {
   const Program both =
       must(derive_backward(must(b.finish({{"loss", b.cross_entropy(logits, targets)}})), "loss"));
   EXPECT_EQ(to_string(recompute_regions(both, Recompute::selective)), to_string(both));
-  EXPECT_NE(to_string(recompute_regions(both, Recompute::block)), to_string(both));
+  EXPECT_NE(to_string(recompute_regions(both, Recompute::full)), to_string(both));
 }
 
 class RecomputeFamilyTest : public ::testing::TestWithParam<std::string_view> {};
@@ -192,21 +192,22 @@ TEST_P(RecomputeFamilyTest, TheArenaShrinksFromModeToMode) {
     std::array<double, kRecomputeModes.size()> arena{};
     for (const Recompute mode : kRecomputeModes)
       arena[static_cast<std::size_t>(mode)] = static_cast<double>(
-          plan_memory(decoder_program(real_decoder(GetParam()), kSequences, mode, compute)).arena_bytes);
+          plan_memory(decoder_program(make_realistic_config(GetParam()), kSequences, mode, compute))
+              .arena_bytes);
     EXPECT_LT(arena[1], 0.8 * arena[0]) << to_string(compute);
     EXPECT_LT(arena[2], 0.5 * arena[1]) << to_string(compute);
   }
 }
 
-TEST_P(RecomputeFamilyTest, SelectiveAddsLessThanATwentiethToTheWorkAndBlockAnEighthAtLeast) {
+TEST_P(RecomputeFamilyTest, SelectiveAddsLessThanATwentiethToTheWorkAndFullAnEighthAtLeast) {
   const auto work = [](Recompute mode, DType compute) {
-    return work_of(decoder_program(real_decoder(GetParam()), kSequences, mode, compute));
+    return total_flops(decoder_program(make_realistic_config(GetParam()), kSequences, mode, compute));
   };
   for (const DType compute : {DType::f32, DType::bf16}) {
     const double none = work(Recompute::none, compute);
     EXPECT_GT(work(Recompute::selective, compute), none);
     EXPECT_LT(work(Recompute::selective, compute), 1.05 * none);
-    EXPECT_GT(work(Recompute::block, compute), 1.125 * none);
+    EXPECT_GT(work(Recompute::full, compute), 1.125 * none);
   }
 }
 

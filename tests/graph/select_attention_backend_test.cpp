@@ -8,9 +8,10 @@
 namespace strata {
 namespace {
 
-TEST(AttendByTest, AttentionOfBothWaysIsMarkedAlsoWhereItIsMadeAgain) {
+TEST(SelectAttentionBackendTest, ForwardAndBackwardGetTheBackendAlsoWhereRecomputed) {
   for (const Recompute recompute : kRecomputeModes) {
-    const Program before = test::decoder_program(test::decoder_of(2, 128), 2, recompute, DType::bf16),
+    const Program before =
+                      test::decoder_program(test::make_decoder_config(2, 128), 2, recompute, DType::bf16),
                   after = select_attention_backend(before, kernels::AttentionBackend::wgmma);
     int marked = 0;
     for (std::size_t i = 0; i < before.code.size(); ++i) {
@@ -30,19 +31,19 @@ TEST(AttendByTest, AttentionOfBothWaysIsMarkedAlsoWhereItIsMadeAgain) {
 }
 
 // wgmma's heads are of 64 and 128 values in 16 bits, cuDNN's of 16 to 128 in 16 bits.
-TEST(AttendByTest, WhatItDoesNotMultiplyIsLeftToWarps) {
+TEST(SelectAttentionBackendTest, UnsupportedHeadsFallBackToMma) {
   using kernels::AttentionBackend;
   const auto by = [](AttentionBackend asked, std::int64_t hidden, DType dtype) {
     const Program program = select_attention_backend(
-        test::decoder_program(test::decoder_of(1, hidden), 2, Recompute::none, dtype), asked);
+        test::decoder_program(test::make_decoder_config(1, hidden), 2, Recompute::none, dtype), asked);
     std::vector<AttentionBackend> all;
     for (const Instr& instr : program.code)
-      if (instr.op == Op::attention || instr.op == Op::attention_backward) all.push_back(instr.attrs.by);
+      if (instr.op == Op::attention || instr.op == Op::attention_backward) all.push_back(instr.attrs.backend);
     EXPECT_EQ(all.size(), 2u);
     EXPECT_EQ(all.front(), all.back());
     return all.front();
   };
-  ASSERT_EQ(test::decoder_of(1, 128).heads, 2);
+  ASSERT_EQ(test::make_decoder_config(1, 128).heads, 2);
   EXPECT_EQ(by(AttentionBackend::wgmma, 128, DType::bf16), AttentionBackend::wgmma);
   EXPECT_EQ(by(AttentionBackend::wgmma, 256, DType::f16), AttentionBackend::wgmma);
   EXPECT_EQ(by(AttentionBackend::wgmma, 128, DType::f32), AttentionBackend::mma);
@@ -53,24 +54,24 @@ TEST(AttendByTest, WhatItDoesNotMultiplyIsLeftToWarps) {
 }
 
 // More than 2 GiB of score gradients: 2 bytes for each of 2 heads' 32,768 x 32,768.
-TEST(AttendByTest, ABackwardThatKeepsTooMuchIsLeftToWarps) {
-  DecoderConfig config = test::decoder_of(1, 128);
+TEST(SelectAttentionBackendTest, ABackwardWithTooLargeAWorkspaceFallsBackToMma) {
+  DecoderConfig config = test::make_decoder_config(1, 128);
   config.seq = 32768;
   const Program program = select_attention_backend(
       test::decoder_program(config, 1, Recompute::none, DType::bf16), kernels::AttentionBackend::cudnn);
   for (const Instr& instr : program.code) {
     if (instr.op == Op::attention) {
-      EXPECT_EQ(instr.attrs.by, kernels::AttentionBackend::cudnn);
+      EXPECT_EQ(instr.attrs.backend, kernels::AttentionBackend::cudnn);
     }
     if (instr.op == Op::attention_backward) {
-      EXPECT_EQ(instr.attrs.by, kernels::AttentionBackend::mma);
+      EXPECT_EQ(instr.attrs.backend, kernels::AttentionBackend::mma);
     }
   }
 }
 
 // cuDNN's backward keeps the gradients of scores: 2 bytes for each of 2 sequences' 2 heads' 512 x 512.
-TEST(AttendByTest, CudnnGetsItsScratchAndNoPackedDocuments) {
-  DecoderConfig config = test::decoder_of(2, 128);
+TEST(SelectAttentionBackendTest, CudnnGetsItsWorkspaceAndNoPackedDocuments) {
+  DecoderConfig config = test::make_decoder_config(2, 128);
   config.seq = 512;
   const Program whole = test::decoder_program(config, 2, Recompute::none, DType::bf16),
                 after = select_attention_backend(whole, kernels::AttentionBackend::cudnn);

@@ -11,10 +11,10 @@ namespace {
 using test::count;
 
 Program training(std::string_view family, DType compute) {
-  return test::decoder_program(test::real_decoder(family), 1, Recompute::none, compute);
+  return test::decoder_program(test::make_realistic_config(family), 1, Recompute::none, compute);
 }
 
-TEST(UseFp8Test, AllProductsOfBlocksAndNoOthers) {
+TEST(UseFp8Test, AllGemmsOfBlocksAndNoOthers) {
   for (const char* family : {"gpt2", "llama", "qwen3"}) {
     const Program before = training(family, DType::bf16), after = use_fp8(before);
     ASSERT_TRUE(verify(after).is_ok()) << verify(after).message();
@@ -73,7 +73,7 @@ TEST(UseFp8Test, ALayerIsCastMultipliedAndCastInBackward) {
 TEST(UseFp8Test, WhatDoesNotFitStaysAsItIs) {
   const Program f32 = training("gpt2", DType::f32);
   EXPECT_EQ(to_string(use_fp8(f32)), to_string(f32));
-  DecoderConfig odd = test::real_decoder("gpt2");
+  DecoderConfig odd = test::make_realistic_config("gpt2");
   odd.ffn = 3000;
   const Program program = test::decoder_program(odd, 1, Recompute::none, DType::bf16);
   const Program after = use_fp8(program);
@@ -83,8 +83,8 @@ TEST(UseFp8Test, WhatDoesNotFitStaysAsItIs) {
 }
 
 TEST(UseFp8Test, WhatIsFrozenIsNotCastForItsGradient) {
-  const Program forward =
-      must(record_decoder(test::real_decoder("gpt2"), 1, DecoderHead::loss, DecoderRows::whole, DType::bf16));
+  const Program forward = must(record_decoder(test::make_realistic_config("gpt2"), 1, DecoderHead::loss,
+                                              DecoderRows::whole, DType::bf16));
   const std::vector<std::string> all_but_norms = {"layers.*.qkv.*", "layers.*.attn_out.*",
                                                   "layers.*.mlp_*.weight", "tokens.*", "positions.*"};
   const auto frozen = freeze_parameters(forward, all_but_norms);
@@ -92,14 +92,14 @@ TEST(UseFp8Test, WhatIsFrozenIsNotCastForItsGradient) {
   const Program program = use_fp8(must(derive_backward(*frozen, "loss")));
   ASSERT_TRUE(verify(program).is_ok()) << verify(program).message();
   for (const Instr& instr : program.code)
-    EXPECT_FALSE(instr.op == Op::fp8_cast && program.value(instr.in[0]).param < 0 && instr.attrs.by_columns);
+    EXPECT_FALSE(instr.op == Op::fp8_cast && program.value(instr.in[0]).param < 0 && instr.attrs.columnwise);
 }
 
 TEST(UseFp8Test, InEveryModeItStaysWholeAndKeepsLess) {
   for (const char* family : {"gpt2", "llama"})
     for (const Recompute mode : kRecomputeModes) {
       const Program bare = training(family, DType::bf16);
-      const Program fp8 = give_product_workspaces(fuse_adds(recompute_regions(use_fp8(bare), mode)));
+      const Program fp8 = assign_gemm_workspaces(fuse_add_norm(recompute_regions(use_fp8(bare), mode)));
       ASSERT_TRUE(verify(fp8).is_ok()) << verify(fp8).message();
       EXPECT_EQ(test::replay(fp8), "") << family << ", " << to_string(mode);
       const std::size_t want = plan_memory(recompute_regions(bare, mode)).arena_bytes;

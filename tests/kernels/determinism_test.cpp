@@ -154,7 +154,7 @@ std::vector<float> optimizer_case(ThreadPool& pool) {
   accumulate_host({m.view(), p.view()}, pool);
   std::vector<double> partials(49);
   square_sum_partials_host({v.view(), test::view(partials)}, pool);
-  std::vector<float> halves;  // each leaf as a float and what that leaves over
+  std::vector<float> halves;  // each partial as a float and what that leaves over
   for (const double partial : partials) {
     halves.push_back(static_cast<float>(partial));
     halves.push_back(static_cast<float>(partial - static_cast<double>(halves.back())));

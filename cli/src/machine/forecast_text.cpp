@@ -12,7 +12,7 @@ std::string forecast_text(const Forecast& f, const MachineProfile& machine, doub
                           std::optional<double> clipped_step_s) {
   std::string text = fmt::format("forecast for {} ({})\n", machine.name, machine.source);
   text += fmt::format("  {:<11} {:>10} {:>8} {:>12}\n", "lane", "works", "of step", "carries");
-  for (const LaneMembers& lane : kLanes) {
+  for (const LaneFields& lane : kLaneFields) {
     const double seconds = f.lanes.*lane.seconds;
     if (seconds <= 0) continue;
     text +=
@@ -48,7 +48,7 @@ std::string unpriced_text(const LoweredProgram& program, const MachineProfile& m
 std::string forecast_json(const Forecast& f, const MachineProfile& machine, double tokens,
                           std::optional<double> clipped_step_s) {
   std::string lanes;
-  for (const LaneMembers& lane : kLanes)
+  for (const LaneFields& lane : kLaneFields)
     lanes += fmt::format("{}\"{}\": {{\"busy_s\": {:.9g}, \"bytes\": {}}}", lanes.empty() ? "" : ", ",
                          lane.name, f.lanes.*lane.seconds, lane.bytes != nullptr ? f.moved.*lane.bytes : 0);
   return fmt::format(

@@ -76,15 +76,16 @@ constexpr KeySpec kKeys[] = {
      .name = "step_mode",
      .type = KeyType::choice,
      .default_text = "auto",
-     .doc = "when the optimizer runs: after backward, under the next forward, or under backward on trust",
+     .doc =
+         "when the optimizer runs: after backward, under the next forward, or under backward, speculatively",
      .allows_auto = true,
-     .choices = "serial|two_phase|speculative|twin"},
+     .choices = "serial|two_phase|speculative|hybrid"},
     {.section = "offload",
      .name = "undo",
      .type = KeyType::bytes,
      .default_text = "auto",
-     .doc =
-         "RAM for taking back updates made on trust, 12 bytes a parameter; what it holds sets how many are",
+     .doc = "RAM for taking back updates made speculatively, 12 bytes a parameter; what it holds sets how "
+            "many are",
      .example = "offload.undo=64MiB",
      .allows_auto = true,
      .min = 0},

@@ -15,7 +15,7 @@ struct ActivationChoice {
   Recompute recompute = Recompute::none;
   double share_away = 0;  ///< of what may leave the device; 0: all stays
   bool to_nvme = false;   ///< what is away for long goes on from pinned RAM
-  bool by_layer = false;  ///< in_layer_order(): that of all micro-batches at once
+  bool by_layer = false;  ///< interleave_micro_batches(): that of all micro-batches at once
 };
 
 /// Those that the configuration allows, in the order in which they are tried. What is `auto` is left as it

@@ -36,8 +36,8 @@ std::string expectation_text(const Expectation& expected, const TrainOutcome& ou
   const double measured = outcome.warm_seconds / static_cast<double>(outcome.warm_steps);
   const double error = error_of(expected.forecast->step_s, measured);
   std::string text = fmt::format("\n  {:<11} {:>12} {:>12}\n", "a step", "expected", "measured");
-  const LaneSeconds worked = outcome.warm_lanes / static_cast<double>(outcome.warm_steps);
-  for (const LaneMembers& lane : kLanes)
+  const LaneBusySeconds worked = outcome.warm_lanes / static_cast<double>(outcome.warm_steps);
+  for (const LaneFields& lane : kLaneFields)
     if (const double forecast_s = expected.forecast->lanes.*lane.seconds, measured_s = worked.*lane.seconds;
         forecast_s > 0 || measured_s > 0)
       text += fmt::format("  {:<11} {:>10.2f} ms {:>13}\n", lane.name, 1e3 * forecast_s,
@@ -57,8 +57,8 @@ std::string expectation_json(const Expectation& expected, const TrainOutcome& ou
   if (!has_both(expected, outcome)) return "null";
   const double measured = outcome.warm_seconds / static_cast<double>(outcome.warm_steps);
   std::string lanes;
-  const LaneSeconds worked = outcome.warm_lanes / static_cast<double>(outcome.warm_steps);
-  for (const LaneMembers& lane : kLanes)
+  const LaneBusySeconds worked = outcome.warm_lanes / static_cast<double>(outcome.warm_steps);
+  for (const LaneFields& lane : kLaneFields)
     lanes += fmt::format("{}\"{}\": {{\"expected_s\": {:.6g}, \"measured_s\": {}}}",
                          lanes.empty() ? "" : ", ", lane.name, expected.forecast->lanes.*lane.seconds,
                          worked.*lane.seconds > 0 ? fmt::format("{:.6g}", worked.*lane.seconds) : "null");

@@ -270,9 +270,10 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
                     choose_plan(loaded, ways, asked, by_time ? basis.profile : nullptr, basis.explains));
   std::string by_forecast;
   if (by_time) {
-    by_forecast = found.ways > 1
-                      ? str("fastest of ", found.ways, " ways by the forecast for ", basis.profile->name)
-                      : str("the only way that fits, by the forecast for ", basis.profile->name);
+    by_forecast =
+        found.candidates > 1
+            ? str("fastest of ", found.candidates, " ways by the forecast for ", basis.profile->name)
+            : str("the only way that fits, by the forecast for ", basis.profile->name);
     const std::string changes = resolve_changes(loaded, asked, found, by_forecast);
     job.chosen_by = by_forecast + (changes.empty() ? "" : ": " + changes);
     job.forecast = found.forecast;
@@ -292,7 +293,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   if (!c.offload.undo_bytes)
     loaded.tree.resolve("offload.undo", std::uint64_t{job.plan->undo.bytes},
                         !job.plan->undo.covers_any()
-                            ? str("nothing is updated on trust in mode ", c.offload.step_mode)
+                            ? str("nothing is updated speculatively in mode ", c.offload.step_mode)
                             : std::string("what the pinned budget leaves and can be used"));
   resolve_prefetch(loaded, *job.plan);
   if (c.offload.gradients == "auto") resolve_gradients(loaded.tree, *job.plan);

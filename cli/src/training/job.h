@@ -19,7 +19,7 @@ struct PlannedJob {
   std::unique_ptr<const RunPlan> plan;
   Recompute recompute = Recompute::none;
   std::optional<Forecast> forecast{};      ///< where there is a profile
-  std::optional<double> clipped_step_s{};  ///< where updates on trust would be undone: each step clipped
+  std::optional<double> clipped_step_s{};  ///< where speculative updates would be undone: each step clipped
   std::string chosen_by;                   ///< one sentence: of how many ways, by what; or why by none
   std::string elsewhere;                   ///< the machine it is for, where that is not this one
   std::string bf16_gemm;                   ///< how and why bf16 is multiplied so on cores; empty elsewhere

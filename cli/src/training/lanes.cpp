@@ -12,16 +12,17 @@ double gb_per_s(std::uint64_t bytes, double busy_s) {
 }
 
 // Work that no time was taken of, as where a GPU tells nothing of its events.
-bool is_timed(const LaneMembers& lane, const MovedBytes& moved, const LaneSeconds& busy) {
-  const bool worked = lane.bytes != nullptr ? moved.*lane.bytes > 0 : lane.seconds == &LaneSeconds::compute;
+bool is_timed(const LaneFields& lane, const MovedBytes& moved, const LaneBusySeconds& busy) {
+  const bool worked =
+      lane.bytes != nullptr ? moved.*lane.bytes > 0 : lane.seconds == &LaneBusySeconds::compute;
   return busy.*lane.seconds > 0 || !worked;
 }
 
 }  // namespace
 
-std::string lanes_json(const MovedBytes& moved, const LaneSeconds& busy) {
+std::string lanes_json(const MovedBytes& moved, const LaneBusySeconds& busy) {
   std::string text;
-  for (const LaneMembers& lane : kLanes) {
+  for (const LaneFields& lane : kLaneFields) {
     const bool timed = is_timed(lane, moved, busy);
     text += fmt::format("{}\"{}\": {{\"busy_s\": {}", text.empty() ? "" : ", ", lane.name,
                         timed ? fmt::format("{:.6f}", busy.*lane.seconds) : "null");
@@ -34,9 +35,9 @@ std::string lanes_json(const MovedBytes& moved, const LaneSeconds& busy) {
   return "{" + text + "}";
 }
 
-std::string lanes_text(const MovedBytes& moved, const LaneSeconds& busy) {
+std::string lanes_text(const MovedBytes& moved, const LaneBusySeconds& busy) {
   std::string text = fmt::format("\n  {:<11} {:>12} {:>10} {:>10}\n", "lane", "carried", "worked", "at");
-  for (const LaneMembers& lane : kLanes) {
+  for (const LaneFields& lane : kLaneFields) {
     const std::uint64_t bytes = lane.bytes != nullptr ? moved.*lane.bytes : 0;
     text += fmt::format("  {:<11} {:>12}", lane.name, lane.bytes != nullptr ? format_bytes(bytes) : "");
     const bool timed = is_timed(lane, moved, busy);

@@ -11,9 +11,9 @@ namespace {
 constexpr std::size_t kLongestSearched = 16384;
 
 // What is auto and changes a step's time alone.
-PlanChoices ways_to_run(const ConfigTree& tree, std::span<const ProgramSet> programs,
-                        std::span<const ActivationChoice> activations) {
-  PlanChoices ways;
+PlanSearchRequest ways_to_run(const ConfigTree& tree, std::span<const ProgramSet> programs,
+                              std::span<const ActivationChoice> activations) {
+  PlanSearchRequest ways;
   ways.programs = programs;
   ways.compared =
       static_cast<std::size_t>(std::find_if(activations.begin(), activations.end(),
@@ -47,14 +47,14 @@ Status record(const TrainConfig& c, std::span<const ActivationChoice> choices, W
 Result<FoundPlan> choose(const LoadedConfig& loaded, const WaysToRun& ways, const EngineOptions& asked,
                          const MachineProfile* profile, bool explains) {
   if (profile == nullptr) {
-    STRATA_TRY_ASSIGN(Engine::Choice first, Engine::plan_first(ways.programs, asked, explains));
+    STRATA_TRY_ASSIGN(Engine::Choice first, Engine::plan_first_fit(ways.programs, asked, explains));
     FoundPlan found;
     found.programs = first.index;
     found.plan = std::move(first.plan);
     found.options = asked;
     return found;
   }
-  PlanChoices choices = ways_to_run(loaded.tree, ways.programs, ways.activations);
+  PlanSearchRequest choices = ways_to_run(loaded.tree, ways.programs, ways.activations);
   choices.explains = explains;
   return search_plan(choices, asked, *profile);
 }

@@ -69,7 +69,7 @@ std::string homes_json(const RunPlan& plan) {
 std::string attention_text(const LoweredProgram& train) {
   const auto by = [&](Op op) {
     for (const LoweredInstr& instr : train.code)
-      if (instr.op == op) return instr.attrs.by;
+      if (instr.op == op) return instr.attrs.backend;
     return kernels::AttentionBackend::mma;
   };
   const kernels::AttentionBackend forward = by(Op::attention), backward = by(Op::attention_backward);
@@ -129,7 +129,7 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
   const std::size_t away = plan.train.offload.host_bytes;
   const std::array<std::string, kTiers> what = {
       fmt::format("activations {}", format_bytes(plan.trace.device_fixed_bytes)),
-      fmt::format("inputs and norm leaves {}", format_bytes(plan.trace.pinned_fixed_bytes - away)) +
+      fmt::format("inputs and norm partials {}", format_bytes(plan.trace.pinned_fixed_bytes - away)) +
           (away > 0 ? ", activations " + format_bytes(away) : ""),
       std::string("spare slots for write-behind included") +
           (plan.trace.nvme_fixed_bytes > 0 ? "; activations " + format_bytes(plan.trace.nvme_fixed_bytes)

@@ -15,7 +15,7 @@ std::string checkpoint_dir(const TrainConfig& config, const std::string& path) {
 Result<std::vector<std::string>> checkpoints_of(const TrainConfig& config, const std::string& path, Io& io) {
   const std::string dir = checkpoint_dir(config, path);
   if (!io.exists(dir)) return std::vector<std::string>();
-  auto whole = whole_checkpoints(io, dir);
+  auto whole = complete_checkpoints(io, dir);
   if (!whole.has_value() && whole.status().code() == Code::not_found) return std::vector<std::string>();
   return whole;
 }

@@ -170,7 +170,7 @@ Status Trainer::step(std::int64_t step) {
   MetricsLine line;
   line.step = step;
   line.lr = cpuopt::learning_rate(schedule, step);
-  const LaneSeconds lanes_before = engine_->lane_seconds();
+  const LaneBusySeconds lanes_before = engine_->lane_busy_seconds();
   STRATA_TRY(engine_->train_step(batches_, line.lr, line.report));
   const double tokens = tokens_per_step(config_);
   line.tokens_per_s = tokens / line.report.seconds;
@@ -193,11 +193,11 @@ Status Trainer::step(std::int64_t step) {
   return Status::ok();
 }
 
-void Trainer::note_warm_step(const StepReport& report, const LaneSeconds& before) {
+void Trainer::note_warm_step(const StepReport& report, const LaneBusySeconds& before) {
   ++outcome_.warm_steps;
   outcome_.warm_clipped += report.clip_factor < 1 ? 1 : 0;
   outcome_.warm_seconds += report.seconds;
-  outcome_.warm_lanes += engine_->lane_seconds() - before;
+  outcome_.warm_lanes += engine_->lane_busy_seconds() - before;
 }
 
 // One bad batch is passed over; a model that gives nothing else is not worth the hours.
@@ -206,11 +206,11 @@ Status Trainer::note_skip(std::int64_t step, const StepReport& report) {
   skipped_in_a_row_ = report.skipped ? skipped_in_a_row_ + 1 : 0;
   if (!report.skipped) return Status::ok();
   ++outcome_.skipped_steps;
-  progress_.line(str("step ", step, " skipped: ", report.why_skipped));
+  progress_.line(str("step ", step, " skipped: ", report.skip_reason));
   if (skipped_in_a_row_ < kMostInARow) return Status::ok();
   return Status::error(
       Code::diverged,
-      str(skipped_in_a_row_, " steps in a row were skipped; in the last one ", report.why_skipped));
+      str(skipped_in_a_row_, " steps in a row were skipped; in the last one ", report.skip_reason));
 }
 
 // What happens between steps is outside the counted step.
@@ -306,7 +306,7 @@ Result<std::string> Trainer::saved() {
 // Before the engine goes.
 void Trainer::count_work() {
   outcome_.moved += engine_->moved();
-  outcome_.lanes += engine_->lane_seconds();
+  outcome_.lanes += engine_->lane_busy_seconds();
   endurance_before_ = outcome_.endurance_bytes;
   outcome_.endurance_bytes += engine_->nvme_endurance_bytes();
   outcome_.planned_in_ram = std::max(outcome_.planned_in_ram, bytes_in_ram(config_, engine_->plan()));

@@ -45,10 +45,10 @@ struct TrainOutcome {
   std::int64_t warm_steps = 0;
   std::int64_t warm_clipped = 0;
   double warm_seconds = 0;
-  LaneSeconds warm_lanes{};
+  LaneBusySeconds warm_lanes{};
   /// Of this process, in all plans it had.
   MovedBytes moved{};
-  LaneSeconds lanes{};
+  LaneBusySeconds lanes{};
   std::uint64_t endurance_bytes = 0;
   std::uint64_t planned_in_ram = 0;  ///< the most of all plans
 };
@@ -72,7 +72,7 @@ class Trainer {
   void ignore_requests() noexcept { looks_for_requests_ = false; }
 
  private:
-  void note_warm_step(const StepReport& report, const LaneSeconds& before);
+  void note_warm_step(const StepReport& report, const LaneBusySeconds& before);
   Status note_skip(std::int64_t step, const StepReport& report);
   Status train(TrainOutcome& outcome);
   Status step(std::int64_t step);

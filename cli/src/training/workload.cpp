@@ -260,10 +260,10 @@ Status attends_so(const TrainConfig& config) {
 
 Program fit_to_backend(Program program, const TrainConfig& config) {
   if (config.train.fp8) program = use_fp8(std::move(program));
-  program = fuse_adds(std::move(program));
+  program = fuse_add_norm(std::move(program));
   if (config.memory.backend != "cuda") return program;
   program = select_attention_backend(std::move(program), asked_to_attend(config));
-  return give_product_workspaces(std::move(program));
+  return assign_gemm_workspaces(std::move(program));
 }
 
 Result<Program> record_evaluation(const TrainConfig& config) {
@@ -283,7 +283,7 @@ Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationCh
     if (!has_op(set.train, Op::fp8_gemm)) return no_fp8(config);
   }
   set.train = recompute_regions(std::move(set.train), activations.recompute);
-  if (activations.by_layer) set.train = in_layer_order(set.train, config.train.grad_accum);
+  if (activations.by_layer) set.train = interleave_micro_batches(set.train, config.train.grad_accum);
   set.train = fit_to_backend(std::move(set.train), config);
   set.train = offload_activations(std::move(set.train), away_options(config, activations.share_away));
   if (activations.to_nvme) set.train = store_activations(std::move(set.train), away_options(config, 1));

@@ -14,8 +14,8 @@ std::string exactly(std::uint64_t bytes) { return str(bytes, " bytes (", format_
 
 }  // namespace
 
-// An update makes every state new, twice where it is done on trust and taken back; what gradients are summed
-// in, and activations, are new in every micro-batch.
+// An update makes every state new, twice where it is done speculatively and taken back; what gradients are
+// summed in, and activations, are new in every micro-batch.
 PlannedWrites planned_writes(const RunPlan& plan) {
   PlannedWrites writes;
   const auto passes = static_cast<std::uint64_t>(plan.passes());

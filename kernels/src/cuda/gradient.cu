@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
   acc[i] = first ? x : acc[i] + x;
 }
 
-// Sixteen lanes a leaf.
+// Sixteen lanes a partial.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     sum_squares(const T* x, double* partials, std::int64_t n, std::int64_t count) {

@@ -223,7 +223,7 @@ STRATA_HD T loss_gradient(T logit, float lse, float scale, bool is_target) {
 
 // --- sums in one order
 
-/// Of the exact squares of a leaf of the gradient norm (cpuopt/norm.h).
+/// Of the exact squares of a partial of the gradient norm (cpuopt/norm.h).
 template <class Lanes, class T>
 STRATA_DEVICE_INLINE double square_sum(const Lanes& lanes, const T* x, std::int64_t n) {
   return lanes.template sum<double>(n, [&](std::int64_t i) {

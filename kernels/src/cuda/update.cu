@@ -130,7 +130,7 @@ Kernel kernel_of(const cpuopt::UpdateStep& step, MasterLayout layout) {
                          : by_layout<cpuopt::MomentumRule>(layout);
 }
 
-// Sixteen lanes a leaf, as the host takes it.
+// Sixteen lanes a partial, as the host takes it.
 template <MasterLayout kLayout>
 __global__ void __launch_bounds__(kThreads, 1)
     lamb_norm_partials(UpdateScalars<float> s, UpdateBlock b, std::int64_t n, double* master_partials,

@@ -83,7 +83,7 @@ struct LayoutOptions {
 class ChunkLayout {
  public:
   static constexpr std::int64_t kSliceAlign =
-      4096;  ///< elements: the norm's leaves and O_DIRECT both divide it
+      4096;  ///< elements: the norm's partials and O_DIRECT both divide it
 
   /// Errors: `invalid` for an empty tensor, a chunk size that is no multiple of kSliceAlign * world, a bad
   /// rank.

@@ -56,7 +56,7 @@ Status remove_checkpoints(Io& io, const std::string& dir);
 /// wrong with it.
 Result<std::string> newest_checkpoint(Io& io, const std::string& dir);
 /// The same for all of them, newest first: load_checkpoint looks closer than this, and may refuse one.
-Result<std::vector<std::string>> whole_checkpoints(Io& io, const std::string& dir);
+Result<std::vector<std::string>> complete_checkpoints(Io& io, const std::string& dir);
 /// Errors: those of manifest_from_json; `corrupt` where a folder named step-N holds another step.
 Result<Manifest> read_manifest(Io& io, const std::string& folder);
 

@@ -30,10 +30,10 @@ class Simulation;
 struct MachineProfile;
 
 /// The programs of a run. All have the same parameters; `train` ends in "loss" and has its backward (it may
-/// be of all micro-batches of a step, each with its own inputs and "loss": in_layer_order), `eval` ends in
-/// "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets" [T] i32; where a program
-/// has them, also "doc_start" [T] i32 and "divisor" [1] f32 (what the loss is divided by: the engine fills
-/// it). `prefill` and `decode` come together and have equal states, which they share; their inputs are
+/// be of all micro-batches of a step, each with its own inputs and "loss": interleave_micro_batches), `eval`
+/// ends in "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets" [T] i32; where a
+/// program has them, also "doc_start" [T] i32 and "divisor" [1] f32 (what the loss is divided by: the engine
+/// fills it). `prefill` and `decode` come together and have equal states, which they share; their inputs are
 /// "tokens", "positions", "slots" [R] and "wanted" [N] i32, their output "logits" [N, vocab] (see
 /// Engine::extend). Each may be empty, but not all: a run without `train` only infers.
 struct ProgramSet {
@@ -78,8 +78,8 @@ struct EngineOptions {
   /// says how many.
   std::optional<std::uint32_t> prefetch{};
   StepMode step_mode = StepMode::automatic;
-  /// Bytes of the undo log of updates on trust, if the pinned budget leaves so many; kUnlimited: as many as
-  /// can be used; nothing: the same in the modes speculative and twin, in auto none.
+  /// Bytes of the undo log of speculative updates, if the pinned budget leaves so many; kUnlimited: as many
+  /// as can be used; nothing: the same in the modes speculative and hybrid, in auto none.
   std::optional<std::uint64_t> undo_bytes{};
   std::int32_t grad_accum = 1;
   double clip = 1.0;                    ///< global gradient norm; 0: none
@@ -135,7 +135,7 @@ struct RunPlan {
   std::vector<Payload> held_states;  ///< of kCheckpointPayloads, those that the optimizer keeps
 
   bool trains() const noexcept { return !train.code.empty(); }
-  /// Runs of `train` in a step: one a micro-batch, or one of all of them (in_layer_order).
+  /// Runs of `train` in a step: one a micro-batch, or one of all of them (interleave_micro_batches).
   std::int32_t passes() const noexcept { return options.grad_accum / train.micro_batches; }
   /// How many parameters are trained, or are not.
   std::int64_t n_params(bool trainable) const noexcept {
@@ -192,12 +192,12 @@ struct StepReport {
   float loss = 0;        ///< mean over the step's counted targets
   double grad_norm = 0;  ///< of the mean gradient, before clipping
   double clip_factor = 1;
-  double loss_scale = 1;    ///< that the step was done with
-  std::int32_t redone = 0;  ///< times that f16 gradients overflowed before
+  double loss_scale = 1;              ///< that the step was done with
+  std::int32_t overflow_retries = 0;  ///< times that f16 gradients overflowed before
   bool skipped = false;     ///< the gradient was not finite, and nothing was updated, the loss scale neither
-  std::string why_skipped;  ///< names the tensor
-  std::int32_t speculated = 0;  ///< chunks updated before the norm was known
-  std::int32_t undone = 0;      ///< of these, for nothing: clipped, or not finite after all
+  std::string skip_reason;  ///< names the tensor
+  std::int32_t speculated = 0;   ///< chunks updated before the norm was known
+  std::int32_t rolled_back = 0;  ///< of these, for nothing: clipped, or not finite after all
   double seconds = 0;
   /// Where they went, as far as the backend tells. The update of the step before is in them, where it was
   /// done under this one.
@@ -225,8 +225,8 @@ class Engine {
     std::unique_ptr<const RunPlan> plan;
   };
   /// `explains`: a refusal has its table, which takes many plans.
-  static Result<Choice> plan_first(std::span<const ProgramSet> choices, const EngineOptions& options,
-                                   bool explains = true);
+  static Result<Choice> plan_first_fit(std::span<const ProgramSet> choices, const EngineOptions& options,
+                                       bool explains = true);
   /// The same with a placement of the caller's (homes given, windows at least the least).
   static Result<std::unique_ptr<const RunPlan>> plan_with(
       const ProgramSet& programs, const EngineOptions& options,
@@ -297,7 +297,7 @@ class Engine {
   Result<std::string> state_digest();
 
   MovedBytes moved() const;
-  LaneSeconds lane_seconds() const;
+  LaneBusySeconds lane_busy_seconds() const;
   TierBytes used_bytes() const;
   TierBytes peak_bytes() const;
   std::string nvme_note() const;

@@ -11,41 +11,41 @@ struct MovedBytes {
 };
 
 /// Seconds that each lane has worked since the engine was made.
-struct LaneSeconds {
+struct LaneBusySeconds {
   double compute = 0, h2d = 0, d2h = 0, cpu = 0, nvme_read = 0, nvme_write = 0;
 };
 
-struct LaneMembers {
+struct LaneFields {
   const char* name;
-  double LaneSeconds::*seconds;
+  double LaneBusySeconds::*seconds;
   std::uint64_t MovedBytes::*bytes;  ///< null: it carries none
 };
-inline constexpr std::array<LaneMembers, 6> kLanes = {
-    {{"compute", &LaneSeconds::compute, nullptr},
-     {"h2d", &LaneSeconds::h2d, &MovedBytes::h2d},
-     {"d2h", &LaneSeconds::d2h, &MovedBytes::d2h},
-     {"cpu", &LaneSeconds::cpu, nullptr},
-     {"nvme_read", &LaneSeconds::nvme_read, &MovedBytes::nvme_read},
-     {"nvme_write", &LaneSeconds::nvme_write, &MovedBytes::nvme_write}}};
+inline constexpr std::array<LaneFields, 6> kLaneFields = {
+    {{"compute", &LaneBusySeconds::compute, nullptr},
+     {"h2d", &LaneBusySeconds::h2d, &MovedBytes::h2d},
+     {"d2h", &LaneBusySeconds::d2h, &MovedBytes::d2h},
+     {"cpu", &LaneBusySeconds::cpu, nullptr},
+     {"nvme_read", &LaneBusySeconds::nvme_read, &MovedBytes::nvme_read},
+     {"nvme_write", &LaneBusySeconds::nvme_write, &MovedBytes::nvme_write}}};
 
 inline MovedBytes operator-(const MovedBytes& a, const MovedBytes& b) noexcept {
   return {a.h2d - b.h2d, a.d2h - b.d2h, a.nvme_read - b.nvme_read, a.nvme_write - b.nvme_write};
 }
 inline MovedBytes& operator+=(MovedBytes& a, const MovedBytes& b) noexcept {
-  for (const LaneMembers& lane : kLanes)
+  for (const LaneFields& lane : kLaneFields)
     if (lane.bytes != nullptr) a.*lane.bytes += b.*lane.bytes;
   return a;
 }
-inline LaneSeconds operator-(LaneSeconds a, const LaneSeconds& b) noexcept {
-  for (const LaneMembers& lane : kLanes) a.*lane.seconds -= b.*lane.seconds;
+inline LaneBusySeconds operator-(LaneBusySeconds a, const LaneBusySeconds& b) noexcept {
+  for (const LaneFields& lane : kLaneFields) a.*lane.seconds -= b.*lane.seconds;
   return a;
 }
-inline LaneSeconds& operator+=(LaneSeconds& a, const LaneSeconds& b) noexcept {
-  for (const LaneMembers& lane : kLanes) a.*lane.seconds += b.*lane.seconds;
+inline LaneBusySeconds& operator+=(LaneBusySeconds& a, const LaneBusySeconds& b) noexcept {
+  for (const LaneFields& lane : kLaneFields) a.*lane.seconds += b.*lane.seconds;
   return a;
 }
-inline LaneSeconds operator/(LaneSeconds a, double n) noexcept {
-  for (const LaneMembers& lane : kLanes) a.*lane.seconds /= n;
+inline LaneBusySeconds operator/(LaneBusySeconds a, double n) noexcept {
+  for (const LaneFields& lane : kLaneFields) a.*lane.seconds /= n;
   return a;
 }
 

@@ -16,8 +16,8 @@ namespace strata {
 /// Where an operand's bytes are: fixed at an offset in the arena, among the states or among the activations
 /// on the host, or at an offset in a chunk's payload, whose address the pin gives each time.
 struct Operand {
-  enum class Where : std::uint8_t { none, arena, param, grad, state, host };
-  Where where = Where::none;
+  enum class Location : std::uint8_t { none, arena, param, grad, state, host };
+  Location location = Location::none;
   std::size_t offset = 0;  ///< bytes, in the arena, the states, the host's part or the payload
   ChunkId chunk = 0;
   Shape shape;
@@ -25,7 +25,7 @@ struct Operand {
 };
 
 /// A gradient chunk that an instruction writes.
-struct GradTouch {
+struct GradWrite {
   ChunkId chunk = 0;
   bool first = false;  ///< of the micro-batch: a slot is taken
   bool last = false;   ///< the chunk's gradient is complete: it lands
@@ -37,20 +37,20 @@ struct LoweredInstr {
   std::uint32_t accumulate = 0;
   std::vector<Operand> in, out;
   std::vector<ChunkId> params;  ///< parameter chunks it reads, each once
-  std::vector<GradTouch> grads;
+  std::vector<GradWrite> grads;
   double flops = 0;
 };
 
 /// A Program bound to a layout: what the executor replays. All offsets are static.
 struct LoweredProgram {
   std::vector<LoweredInstr> code;
-  struct End {
+  struct Binding {
     std::string name;
     std::int32_t micro_batch = 0;
     bool is_input = false;
     Operand operand;
   };
-  std::vector<End> ends;           ///< inputs and outputs
+  std::vector<Binding> bindings;   ///< inputs and outputs
   std::int32_t micro_batches = 1;  ///< of one run of it
   std::size_t arena_bytes = 0;
   std::size_t state_bytes = 0;  ///< of its states, in their order: those of programs with equal ones agree
@@ -68,7 +68,7 @@ struct LoweredProgram {
     std::vector<Stored> stored = {};
   } offload;
 
-  /// The input or output of that name and micro-batch; `where` is none when there is none.
+  /// The input or output of that name and micro-batch; `location` is none when there is none.
   Operand find(std::string_view name, std::int32_t micro_batch = 0) const;
 
   /// Of forward and of backward, which begins with the first instruction that makes a gradient.

@@ -14,13 +14,13 @@ enum class StepMode : std::uint8_t {
   two_phase,    ///< after the norm, chunk by chunk in the order of the next forward, and under it
   speculative,  ///< during backward as if nothing were clipped, within the undo log; what proves wrong is
                 ///< redone
-  twin,         ///< speculative, with the states of the last chunks of backward on the device
+  hybrid,       ///< speculative, with the states of the last chunks of backward on the device
 };
 inline constexpr std::array<StepMode, 5> kStepModes = {
-    StepMode::automatic, StepMode::serial, StepMode::two_phase, StepMode::speculative, StepMode::twin};
+    StepMode::automatic, StepMode::serial, StepMode::two_phase, StepMode::speculative, StepMode::hybrid};
 constexpr std::string_view to_string(StepMode mode) noexcept {
   constexpr std::array<std::string_view, kStepModes.size()> names = {"auto", "serial", "two_phase",
-                                                                     "speculative", "twin"};
+                                                                     "speculative", "hybrid"};
   return names[static_cast<std::size_t>(mode)];
 }
 constexpr std::optional<StepMode> step_mode_named(std::string_view name) noexcept {

@@ -24,7 +24,7 @@ class VjpContext;
 struct OpDef {
   const char* name;
   /// Output shapes, or `invalid` with the shapes that do not go together. `in[i]` is null where not given.
-  Result<std::vector<OutputSpec>> (*infer)(std::span<const ValueInfo* const> in, const Attrs& attrs);
+  Result<std::vector<OutputSpec>> (*infer_outputs)(std::span<const ValueInfo* const> in, const Attrs& attrs);
   /// Emits the instructions of the derivative; null where the op is itself a derivative.
   void (*vjp)(VjpContext& context);
   /// (output, input) that may share memory when the input dies here; {-1, -1}: none.
@@ -56,21 +56,23 @@ class VjpContext {
   ValueId in(int i) const { return forward_.in[static_cast<std::size_t>(i)]; }
   ValueId out(int i) const { return forward_.out[static_cast<std::size_t>(i)]; }
   const Attrs& attrs() const { return forward_.attrs; }
-  ValueId grad_of_out(int i) const { return grads_[static_cast<std::size_t>(out(i))]; }
-  bool wants_grad(int i) const { return in(i) != kNoValue && needs_grad_[static_cast<std::size_t>(in(i))]; }
+  ValueId grad_output(int i) const { return grads_[static_cast<std::size_t>(out(i))]; }
+  bool needs_input_grad(int i) const {
+    return in(i) != kNoValue && needs_grad_[static_cast<std::size_t>(in(i))];
+  }
 
   /// Emits `op`. `grad_for[i]` >= 0 says that output i is the gradient of that forward input: a parameter's
   /// goes to its gradient (accumulating from the second contribution on), an activation's is summed with what
   /// it has.
   void emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for, Attrs attrs = {});
   /// The gradient of input `i` is the value itself (as for both sides of an addition).
-  void pass_grad(int i, ValueId grad);
+  void propagate_grad(int i, ValueId grad);
   /// The gradient that activation `i` has so far, for an op that adds its own to it: then the op's is all it
   /// has.
-  ValueId take_grad_of_in(int i);
+  ValueId consume_input_grad(int i);
 
  private:
-  void add_grad(ValueId value, ValueId grad);
+  void accumulate_grad(ValueId value, ValueId grad);
   Program& program_;
   const Instr forward_;
   std::vector<ValueId>& grads_;

@@ -38,14 +38,14 @@ Program use_fp8(Program program);
 enum class Recompute : std::uint8_t {
   none,
   selective,  ///< what is cheap for its bytes: norms, activations, rotations; products and attention are kept
-  block,      ///< everything in a marked region: only its borders are kept
+  full,       ///< everything in a marked region: only its borders are kept
 };
-inline constexpr std::array kRecomputeModes = {Recompute::none, Recompute::selective, Recompute::block};
+inline constexpr std::array kRecomputeModes = {Recompute::none, Recompute::selective, Recompute::full};
 std::string_view to_string(Recompute mode) noexcept;
 
 /// For every region marked for it: backward reads values made by a second run of the region's own forward
 /// instructions, cloned right before what reads them first. The clones are the very same instructions, so no
-/// bit changes. Block: Chen et al. 2016, arXiv 1604.06174. Selective: the idea of Korthikanti et al. 2022,
+/// bit changes. Full: Chen et al. 2016, arXiv 1604.06174. Selective: the idea of Korthikanti et al. 2022,
 /// arXiv 2205.05198, section 5, by operations a byte; it never keeps what `none` would not.
 Program recompute_regions(Program program, Recompute mode);
 
@@ -54,17 +54,17 @@ Program recompute_regions(Program program, Recompute mode);
 /// leaves for backward is held for all of them at once. Each micro-batch's gradient is rounded as it is alone
 /// and added in f32 in their order: the bits of `micro_batches` passes. (Horizontal and vertical schedules:
 /// Lamy- Poirier 2021, arXiv 2106.02679.) After recompute_regions(), before offload_activations().
-Program in_layer_order(const Program& program, std::int32_t micro_batches);
+Program interleave_micro_batches(const Program& program, std::int32_t micro_batches);
 
 /// An addition right before the norm that reads it becomes one pass over memory with it, in a region: as the
 /// sum is rounded before it is normed, no bit changes. After recompute_regions(), which makes the norm again
 /// without the addition where the sum is kept; twice changes nothing more.
-Program fuse_adds(Program program);
+Program fuse_add_norm(Program program);
 
 /// Every product gets scratch of its own (kernels::gemm_workspace_bytes), for programs that a GPU runs:
-/// those of a long inner extent are faster with it. After in_layer_order(), before offload_activations();
-/// twice changes nothing more.
-Program give_product_workspaces(Program program);
+/// those of a long inner extent are faster with it. After interleave_micro_batches(), before
+/// offload_activations(); twice changes nothing more.
+Program assign_gemm_workspaces(Program program);
 
 /// What multiplies in attention, both ways, on GPUs that have it, with the scratch that it takes; what it
 /// does not multiply (kernels::effective_attention_backend) is left to warps. Before offload_activations();
@@ -97,8 +97,8 @@ Program store_activations(Program program, const OffloadOptions& options);
 struct MemoryPlan {
   static constexpr std::size_t kAlign = 256;
   static constexpr std::size_t kHostAlign = 4096;  ///< what the slow tier reads and writes
-  static constexpr std::size_t kNowhere = ~std::size_t{0};
-  std::vector<std::size_t> offset;  ///< by ValueId; kNowhere for what is in neither arena
+  static constexpr std::size_t kUnplaced = ~std::size_t{0};
+  std::vector<std::size_t> offset;  ///< by ValueId; kUnplaced for what is in neither arena
   std::size_t arena_bytes = 0;
   std::size_t host_bytes = 0;
 };

@@ -18,15 +18,15 @@ using ValueId = std::int32_t;
 inline constexpr ValueId kNoValue = -1;
 
 enum class ValueKind : std::uint8_t {
-  param,       ///< lives in a chunk; read by instructions
-  grad,        ///< a parameter's gradient; lives in a chunk; written by backward
-  grad_part,   ///< that of one micro-batch of several in a program, on its way into the gradient
-  input,       ///< filled before the program runs (tokens, targets)
-  activation,  ///< produced and consumed by instructions
-  workspace,   ///< scratch of one instruction
-  state,       ///< outlives a run of the program: instructions read it and write into it in place
-  host,        ///< an activation away from the device, in host memory
-  stored,      ///< the same, on the slow tier
+  param,             ///< lives in a chunk; read by instructions
+  grad,              ///< a parameter's gradient; lives in a chunk; written by backward
+  micro_batch_grad,  ///< that of one micro-batch of several in a program, on its way into the gradient
+  input,             ///< filled before the program runs (tokens, targets)
+  activation,        ///< produced and consumed by instructions
+  workspace,         ///< scratch of one instruction
+  state,             ///< outlives a run of the program: instructions read it and write into it in place
+  host,              ///< an activation away from the device, in host memory
+  stored,            ///< the same, on the slow tier
 };
 
 struct ValueInfo {
@@ -116,12 +116,12 @@ struct Attrs {
   std::int32_t window = 0;  ///< of attention: keys that a query sees, 0 for all
   float softcap = 0;        ///< of attention, of logits and of softcap
   float scale = 0;          ///< of attention: of q k^T, 0 for 1 / sqrt(d); of scale
-  kernels::AttentionBackend by = kernels::AttentionBackend::mma;  ///< of attention
+  kernels::AttentionBackend backend = kernels::AttentionBackend::mma;  ///< of attention
   bool interleaved = false;
   bool inverse = false;
   bool e5m2 = false;                         ///< of fp8_cast: the codes of a gradient, with more exponents
-  bool by_rows = false, by_columns = false;  ///< of fp8_cast: which codes it makes
-  DType kept = DType::f32;                   ///< of fp8_gemm: what its result is kept in
+  bool rowwise = false, columnwise = false;  ///< of fp8_cast: which codes it makes
+  DType out_dtype = DType::f32;              ///< of fp8_gemm: what its result is kept in
   bool f32_out = false;                      ///< of a linear: its result is not rounded to the dtype of x
   bool no_dx = false,
        no_dw = false;           ///< of the backward of a product: that gradient is not wanted, and empty
@@ -161,8 +161,8 @@ struct Program {
   std::vector<ValueId> inputs;
   std::vector<ValueId> states;  ///< undefined before the first run; programs with equal states can share them
   std::vector<ValueId> outputs;  ///< live at the end (the loss; logits of a program that only infers)
-  /// Whose passes are one run of it: in_layer_order(). Each has its own inputs and outputs, all but the first
-  /// by name_in_micro_batch().
+  /// Whose passes are one run of it: interleave_micro_batches(). Each has its own inputs and outputs, all but
+  /// the first by name_in_micro_batch().
   std::int32_t micro_batches = 1;
 
   ValueId add_value(ValueInfo info) {

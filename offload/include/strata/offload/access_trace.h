@@ -18,7 +18,7 @@ struct AccessTrace {
   std::int32_t micro_batches = 1;      ///< of an optimizer step
   bool trains = true;                  ///< whether parameters have moments and gradient sums
   std::size_t device_fixed_bytes = 0;  ///< activations and whatever else lives on the device throughout
-  std::size_t pinned_fixed_bytes = 0;  ///< inputs, losses, norm leaves, activations that are away
+  std::size_t pinned_fixed_bytes = 0;  ///< inputs, losses, norm partials, activations that are away
   std::size_t nvme_fixed_bytes = 0;    ///< activations that are farther away
 };
 

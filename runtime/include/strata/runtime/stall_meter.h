@@ -16,7 +16,7 @@ namespace strata {
 enum class StallCause : std::uint8_t {
   h2d,         ///< a copy to the device
   d2h,         ///< a copy from it
-  optimizer,   ///< the CPU: updates, sums of gradients, norm leaves
+  optimizer,   ///< the CPU: updates, sums of gradients, norm partials
   nvme,        ///< reads and writes of the slow tier
   collective,  ///< other ranks
   data,        ///< the next batch

@@ -5,7 +5,7 @@
 
 #include "activation_moves.h"
 #include "commit.h"
-#include "machine.h"
+#include "execution_context.h"
 #include "schedule.h"
 #include "speculation.h"
 
@@ -13,18 +13,18 @@ namespace strata {
 
 /// Replays a lowered program: pins what each instruction reads, once it is committed, launches it, lets
 /// gradients land, fetches ahead. One thread; allocates nothing after construction.
-class PassRunner {
+class ProgramExecutor {
  public:
   static constexpr std::size_t kMaxOperands = 12;
-  PassRunner(Machine& machine, Commit& commit, Speculation& speculation);
+  ProgramExecutor(ExecutionContext& context, Commit& commit, Speculation& speculation);
 
-  /// Runs `program` once as micro-batch `k` of `schedule`. With `lands`, gradients go to the accumulated
-  /// gradient; the last micro-batch also leaves their norm leaves.
+  /// Runs `program` once as micro-batch `k` of `schedule`. With `accumulates`, gradients go to the
+  /// accumulated gradient; the last micro-batch also leaves their norm partials.
   struct Pass {
     const LoweredProgram& program;
-    const PassSchedule& schedule;
+    const ProgramSchedule& schedule;
     std::int32_t k = 0;
-    bool lands = false;
+    bool accumulates = false;
     bool last = false;
   };
   Status run(const Pass& pass);
@@ -39,23 +39,24 @@ class PassRunner {
   Status launch(const LoweredInstr& instr);
   TensorView bind(const LoweredInstr& instr, const Operand& operand) const;
   Status make_current(const LoweredInstr& instr);
-  Status look_ahead(const PassSchedule& schedule, std::int32_t position);
-  Status land(ChunkId chunk, const Pass& pass);
-  Status land_on_device(ChunkId chunk, const Pass& pass);
-  Status land_in_ram(ChunkId chunk, const Pass& pass);
+  Status prefetch_params(const ProgramSchedule& schedule, std::int32_t position);
+  Status accumulate_gradient(ChunkId chunk, const Pass& pass);
+  Status accumulate_gradient_on_device(ChunkId chunk, const Pass& pass);
+  Status accumulate_gradient_in_ram(ChunkId chunk, const Pass& pass);
   /// Whether a micro-batch's gradient has the dtype of the sum.
-  bool is_device(const Stream& stream) const;
-  bool sums_as_it_lands(ChunkId chunk) const;
-  Status accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin& grad, bool first, Stream& stream);
-  Status take_leaves(ChunkId chunk, const ChunkPin& sum, Stream& stream);
+  bool runs_on_device(const Stream& stream) const;
+  bool sum_has_grad_dtype(ChunkId chunk) const;
+  Status queue_accumulate(ChunkId chunk, const ChunkPin& sum, const ChunkPin& grad, bool first,
+                          Stream& stream);
+  Status queue_norm_partials(ChunkId chunk, const ChunkPin& sum, Stream& stream);
 
-  Machine& machine_;
+  ExecutionContext& context_;
   Commit& commit_;
   Speculation& speculation_;
   ActivationMoves moves_;
   std::vector<ChunkPin> params_;      ///< of the current instruction
   std::vector<ChunkPin> open_grads_;  ///< by chunk
-  std::size_t here_ = 0;              ///< in PassSchedule::params: used up to
+  std::size_t here_ = 0;              ///< in ProgramSchedule::params: used up to
 };
 
 }  // namespace strata

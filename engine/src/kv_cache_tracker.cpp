@@ -1,4 +1,4 @@
-#include "cached_sequences.h"
+#include "kv_cache_tracker.h"
 
 #include <algorithm>
 
@@ -6,12 +6,12 @@
 
 namespace strata {
 
-CachedSequences::Limits CachedSequences::limits_of(const LoweredProgram& program) {
+KvCacheTracker::Limits KvCacheTracker::limits_of(const LoweredProgram& program) {
   return {static_cast<std::size_t>(program.find("tokens").shape.n_elems()),
           static_cast<std::size_t>(program.find("wanted").shape.n_elems())};
 }
 
-CachedSequences::CachedSequences(const RunPlan& plan) {
+KvCacheTracker::KvCacheTracker(const RunPlan& plan) {
   if (plan.decode.code.empty()) return;
   prefill_ = limits_of(plan.prefill);
   decode_ = limits_of(plan.decode);
@@ -27,7 +27,7 @@ CachedSequences::CachedSequences(const RunPlan& plan) {
   begun_.resize(lengths_.size());
 }
 
-Status CachedSequences::check_token(const SequenceToken& t) {
+Status KvCacheTracker::check_token(const SequenceToken& t) {
   const auto slots = static_cast<std::int32_t>(lengths_.size());
   if (t.slot < 0 || t.slot >= slots)
     return Status::error(Code::invalid, str("sequence ", t.slot, " of a cache of ", slots));
@@ -46,7 +46,7 @@ Status CachedSequences::check_token(const SequenceToken& t) {
   return Status::ok();
 }
 
-Status CachedSequences::check(std::span<const SequenceToken> tokens, std::span<const std::int32_t> wanted) {
+Status KvCacheTracker::check(std::span<const SequenceToken> tokens, std::span<const std::int32_t> wanted) {
   const std::size_t rows = std::max(prefill_.rows, decode_.rows);
   const std::size_t logit_rows = std::max(prefill_.logit_rows, decode_.logit_rows);
   if (tokens.empty() || tokens.size() > rows || wanted.size() > logit_rows ||
@@ -64,13 +64,13 @@ Status CachedSequences::check(std::span<const SequenceToken> tokens, std::span<c
   return Status::ok();
 }
 
-bool CachedSequences::fits_decode(std::span<const SequenceToken> tokens,
-                                  std::span<const std::int32_t> wanted) const noexcept {
+bool KvCacheTracker::fits_decode(std::span<const SequenceToken> tokens,
+                                 std::span<const std::int32_t> wanted) const noexcept {
   return tokens.size() <= decode_.rows && wanted.size() <= decode_.logit_rows;
 }
 
-void CachedSequences::write(const LoweredProgram& program, std::span<const SequenceToken> tokens,
-                            std::span<const std::int32_t> wanted, std::int32_t* into) {
+void KvCacheTracker::write(const LoweredProgram& program, std::span<const SequenceToken> tokens,
+                           std::span<const std::int32_t> wanted, std::int32_t* into) {
   const auto [rows, logit_rows] = limits_of(program);
   std::fill_n(into, 2 * rows, 0);
   std::fill_n(into + 2 * rows, rows, -1);
@@ -83,12 +83,12 @@ void CachedSequences::write(const LoweredProgram& program, std::span<const Seque
   std::copy(wanted.begin(), wanted.end(), into + 3 * rows);
 }
 
-std::size_t CachedSequences::input_bytes(const LoweredProgram& program) noexcept {
+std::size_t KvCacheTracker::input_bytes(const LoweredProgram& program) noexcept {
   const auto [rows, logit_rows] = limits_of(program);
   return (3 * rows + logit_rows) * sizeof(std::int32_t);
 }
 
-std::vector<SequenceToken> CachedSequences::fill(const LoweredProgram& program) const {
+std::vector<SequenceToken> KvCacheTracker::fill(const LoweredProgram& program) const {
   std::vector<SequenceToken> tokens;
   for (std::int32_t slot = 0; slot < static_cast<std::int32_t>(lengths_.size()); ++slot)
     for (std::int32_t position = 0; position < capacity_; ++position)

@@ -5,7 +5,7 @@
 namespace strata {
 
 /// Of a run that computes nothing.
-class NoBatches final : public BatchSource {
+class EmptyBatchSource final : public BatchSource {
  public:
   Status fill(std::int64_t, const BatchView&) override { return Status::ok(); }
   std::int64_t n_counted(std::int64_t, std::int64_t) override { return 0; }

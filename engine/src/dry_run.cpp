@@ -5,7 +5,7 @@
 #include <strata/runtime/null_backend.h>
 
 #include "engine_impl.h"
-#include "no_batches.h"
+#include "empty_batch_source.h"
 #include "planning.h"
 
 // The plan of a run is the run itself, in small, over a backend that moves nothing.
@@ -14,18 +14,18 @@ namespace strata {
 namespace {
 
 // A prompt, then tokens one by one.
-Status rehearse_sequences(Engine& engine, const RunPlan& plan) {
+Status dry_run_sequences(Engine& engine, const RunPlan& plan) {
   const std::vector<std::int32_t> wanted = {0};
   for (const LoweredProgram* program : {&plan.prefill, &plan.decode, &plan.decode}) {
-    const std::vector<SequenceToken> tokens = CachedSequences(plan).fill(*program);
+    const std::vector<SequenceToken> tokens = KvCacheTracker(plan).fill(*program);
     STRATA_TRY(engine.extend(tokens, wanted).status());
   }
   return Status::ok();
 }
 
 // The whole life of a run.
-Status rehearse(Engine& engine, const RunPlan& plan) {
-  NoBatches batches;
+Status dry_run(Engine& engine, const RunPlan& plan) {
+  EmptyBatchSource batches;
   StepReport report;
   STRATA_TRY(engine.initialize(0));
   const bool trains = !plan.train.code.empty();
@@ -37,7 +37,7 @@ Status rehearse(Engine& engine, const RunPlan& plan) {
           static_cast<std::size_t>(plan.infer.find("tokens").shape.n_elems()));
       STRATA_TRY(engine.infer(tokens, 0).status());
     }
-    if (step > 1 && !plan.decode.code.empty()) STRATA_TRY(rehearse_sequences(engine, plan));
+    if (step > 1 && !plan.decode.code.empty()) STRATA_TRY(dry_run_sequences(engine, plan));
   }
   for (const Payload payload : plan.states())
     STRATA_TRY(engine.visit(payload, [](const StatePiece&, std::span<const float>) { return Status::ok(); }));
@@ -46,16 +46,16 @@ Status rehearse(Engine& engine, const RunPlan& plan) {
 
 // Windows were made for the room there is. What no part of a run has held is not taken: without it every
 // decision is the same.
-Placement with_used_windows(const ChunkManager& rehearsed, const RunPlan& plan) {
-  Placement used = plan.placement, least = plan.placement;
-  set_least_windows(plan.layout, plan.trace, least);
+Placement with_used_windows(const ChunkManager& dry_run_chunks, const RunPlan& plan) {
+  Placement used = plan.placement, minimal = plan.placement;
+  set_least_windows(plan.layout, plan.trace, minimal);
   for (const Tier tier : {Tier::device, Tier::pinned}) {
     const auto t = static_cast<std::size_t>(tier);
     const std::vector<std::uint32_t> homes = plan.placement.home_counts(plan.layout, tier);
     for (std::uint32_t c = 0; c < homes.size(); ++c) {
-      const auto passing = static_cast<std::uint32_t>(rehearsed.peak_used_slots(tier, c)) - homes[c];
+      const auto passing = static_cast<std::uint32_t>(dry_run_chunks.peak_used_slots(tier, c)) - homes[c];
       std::uint32_t& window = used.classes[c].window[t];
-      window = std::min(window, std::max(passing, least.classes[c].window[t]));
+      window = std::min(window, std::max(passing, minimal.classes[c].window[t]));
     }
   }
   return used;
@@ -65,12 +65,12 @@ Placement with_used_windows(const ChunkManager& rehearsed, const RunPlan& plan) 
 
 Result<std::unique_ptr<const RunPlan>> Engine::plan(const ProgramSet& programs,
                                                     const EngineOptions& options) {
-  STRATA_TRY_ASSIGN(Choice choice, plan_first(std::span(&programs, 1), options));
+  STRATA_TRY_ASSIGN(Choice choice, plan_first_fit(std::span(&programs, 1), options));
   return std::move(choice.plan);
 }
 
-Result<Engine::Choice> Engine::plan_first(std::span<const ProgramSet> choices, const EngineOptions& options,
-                                          bool explains) {
+Result<Engine::Choice> Engine::plan_first_fit(std::span<const ProgramSet> choices,
+                                              const EngineOptions& options, bool explains) {
   STRATA_ASSERT(!choices.empty(), "planning no program");
   for (std::size_t i = 0; i < choices.size(); ++i) {
     auto plan = plan_with(choices[i], options, nullptr);
@@ -89,8 +89,8 @@ Result<std::unique_ptr<const RunPlan>> Engine::plan_with(
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
   SteadyClock clock;
   STRATA_TRY_ASSIGN(std::unique_ptr<Engine> engine, create(*plan, {*null, *pool, clock, posix_io()}));
-  STRATA_TRY(rehearse(*engine, *plan).annotate("planning"));
-  Placement used = with_used_windows(*engine->impl_->machine().chunks, *plan);
+  STRATA_TRY(dry_run(*engine, *plan).annotate("planning"));
+  Placement used = with_used_windows(*engine->impl_->context().chunks, *plan);
   engine.reset();  // it looks at the placement
   plan->placement = std::move(used);
   STRATA_TRY_ASSIGN(engine, create(*plan, {*null, *pool, clock, posix_io()}));

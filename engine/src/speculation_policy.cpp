@@ -1,24 +1,24 @@
-#include "mode_choice.h"
+#include "speculation_policy.h"
 
 #include <algorithm>
 #include <bit>
 
 namespace strata {
 
-void ModeChoice::guessed(bool right) noexcept {
+void SpeculationPolicy::record_guess(bool right) noexcept {
   wrong_ = wrong_ << 1 | static_cast<std::uint32_t>(!right);
   ++guessed_;
 }
 
 // A wrong guess costs about what a right one saves: the undo log is written in either case and read in the
 // one, and the update is hidden in the other.
-bool ModeChoice::is_mostly_right() const noexcept {
+bool SpeculationPolicy::guesses_mostly_right() const noexcept {
   constexpr std::uint64_t kRemembered = 32;
   const std::uint64_t known = std::min(guessed_, kRemembered);
   return known > 0 && 2 * static_cast<std::uint64_t>(std::popcount(wrong_)) < known;
 }
 
-void ModeChoice::took(bool speculated, double seconds) noexcept {
+void SpeculationPolicy::record_step(bool speculated, double seconds) noexcept {
   in_a_row_ = speculated == last_ ? in_a_row_ + 1 : 1;
   last_ = speculated;
   double& known = seconds_[speculated ? 1 : 0];
@@ -28,11 +28,11 @@ void ModeChoice::took(bool speculated, double seconds) noexcept {
   trials_ = std::min(trials_ + 1, kFirstTrials);
   if (settled_ || trials_ < kFirstTrials) {
     using_ = !using_;
-    left_ = kTrial;
+    left_ = kTrialSteps;
     settled_ = false;
   } else {
     using_ = seconds_[1] < seconds_[0];
-    left_ = kSettled;
+    left_ = kSettledSteps;
     settled_ = true;
   }
 }

@@ -1,4 +1,4 @@
-#include "machine.h"
+#include "execution_context.h"
 
 #include <algorithm>
 
@@ -15,105 +15,106 @@ constexpr std::size_t kPage = 4096;
 
 // Copies of a few MiB, of which one is under way while another is worked on, fill a link. A small model is
 // not given more staging memory than one piece takes.
-void lay_out_staging(const RunPlan& plan, PinnedFixed& fixed) {
-  constexpr std::int64_t kMost = 16 * kStatePiece, kShare = 4096;
+void lay_out_staging(const RunPlan& plan, PinnedLayout& pinned_layout) {
+  constexpr std::int64_t kMaxElems = 16 * kMaxStatePieceElems, kShare = 4096;
   std::int64_t longest = 0, all = 0;
   for (const LayoutTensor& tensor : plan.tensors.specs) {
     longest = std::max(longest, tensor.n_elems);
     all += tensor.n_elems;
   }
-  const std::int64_t share =
-      plan.options.state_run > 0 ? plan.options.state_run : all / kShare / kStatePiece * kStatePiece;
-  fixed.state_slots = share > 0 ? 2 : 1;
-  fixed.state_run =
-      round_up(share > 0 ? std::min(share, kMost) : std::min(longest, kStatePiece), kMomentBlock);
-  fixed.states =
-      fixed.state_slots * 2 * round_up(static_cast<std::size_t>(fixed.state_run) * sizeof(float), kPage);
+  const std::int64_t share = plan.options.state_run > 0
+                                 ? plan.options.state_run
+                                 : all / kShare / kMaxStatePieceElems * kMaxStatePieceElems;
+  pinned_layout.state_slots = share > 0 ? 2 : 1;
+  pinned_layout.state_run =
+      round_up(share > 0 ? std::min(share, kMaxElems) : std::min(longest, kMaxStatePieceElems), kMomentBlock);
+  pinned_layout.states = pinned_layout.state_slots * 2 *
+                         round_up(static_cast<std::size_t>(pinned_layout.state_run) * sizeof(float), kPage);
 }
 
 }  // namespace
 
-PinnedFixed pinned_fixed(const RunPlan& plan, std::int64_t n_leaves) {
-  PinnedFixed fixed;
+PinnedLayout plan_pinned_layout(const RunPlan& plan, std::int64_t n_partials) {
+  PinnedLayout pinned_layout;
   std::size_t inputs = 0;
   std::int64_t logit_values = 1;
   for (const LoweredProgram* program : plan.programs()) {
     std::size_t bytes = 0;
-    for (const LoweredProgram::End& end : program->ends)
+    for (const LoweredProgram::Binding& end : program->bindings)
       if (end.is_input)
         bytes += static_cast<std::size_t>(end.operand.shape.n_elems()) * size_of(end.operand.dtype);
     inputs = std::max(inputs, bytes);
-    fixed.activations = std::max(fixed.activations, program->offload.host_bytes);
+    pinned_layout.activations = std::max(pinned_layout.activations, program->offload.host_bytes);
     const Operand logits = program->find("logits");
-    if (logits.where == Operand::Where::none) continue;
+    if (logits.location == Operand::Location::none) continue;
     logit_values =
         std::max(logit_values, program->state_bytes > 0 ? logits.shape.n_elems() : logits.shape.dim(-1));
   }
-  fixed.inputs = round_up(inputs, kPage);
-  fixed.losses =
+  pinned_layout.inputs = round_up(inputs, kPage);
+  pinned_layout.losses =
       round_up(static_cast<std::size_t>(std::max(plan.options.grad_accum, 1)) * sizeof(float), kPage);
-  fixed.leaves = round_up(static_cast<std::size_t>(n_leaves) * sizeof(double), kPage);
-  fixed.logits = round_up(static_cast<std::size_t>(logit_values) * sizeof(float), kPage);
+  pinned_layout.norm_partials = round_up(static_cast<std::size_t>(n_partials) * sizeof(double), kPage);
+  pinned_layout.logits = round_up(static_cast<std::size_t>(logit_values) * sizeof(float), kPage);
   if (plan.trains() && plan.options.optimizer.optimizer == cpuopt::Optimizer::lamb)
-    fixed.norms = round_up(
-        static_cast<std::size_t>(n_leaves) * 2 * sizeof(double) + plan.tensors.specs.size() * sizeof(float),
+    pinned_layout.norms = round_up(
+        static_cast<std::size_t>(n_partials) * 2 * sizeof(double) + plan.tensors.specs.size() * sizeof(float),
         kPage);
-  fixed.undo = plan.undo.bytes;
-  lay_out_staging(plan, fixed);
-  return fixed;
+  pinned_layout.undo = plan.undo.bytes;
+  lay_out_staging(plan, pinned_layout);
+  return pinned_layout;
 }
 
-std::size_t step_bytes(const RunPlan& plan, ChunkId chunk, Tier tier) {
+std::size_t updated_state_bytes(const RunPlan& plan, ChunkId chunk, Tier tier) {
   std::size_t bytes = 0;
   for (const Payload payload : kPersistentPayloads)
     if (plan.placement.home({chunk, payload}) == tier) bytes += plan.layout.payload_bytes(chunk, payload);
   return bytes;
 }
 
-BufferView Machine::undo(ChunkId chunk) const {
-  const std::size_t offset = fixed.total() - fixed.undo + *plan.undo.offset_of_chunk[chunk];
-  return pinned_memory.part(offset, step_bytes(plan, chunk, Tier::pinned));
+BufferView ExecutionContext::undo(ChunkId chunk) const {
+  const std::size_t offset = pinned_layout.total() - pinned_layout.undo + *plan.undo.offset_of_chunk[chunk];
+  return pinned_memory.part(offset, updated_state_bytes(plan, chunk, Tier::pinned));
 }
 
-Machine::Machine(const RunPlan& run_plan, const Engine::Environment& environment)
+ExecutionContext::ExecutionContext(const RunPlan& run_plan, const Engine::Environment& environment)
     : plan(run_plan),
       backend(environment.backend),
       pool(environment.pool),
       clock(environment.clock),
       trace(environment.trace),
       simulation(environment.simulated == nullptr ? nullptr : &environment.simulated->simulation),
-      prices(environment.simulated == nullptr ? std::optional<Prices>()
-                                              : Prices(run_plan, environment.simulated->profile)),
+      cost_model(environment.simulated == nullptr ? std::optional<CostModel>()
+                                                  : CostModel(run_plan, environment.simulated->profile)),
       clipped(environment.simulated == nullptr ? 0 : environment.simulated->clipped),
       phases(environment.trace == nullptr ? nullptr : &environment.trace->add_track("engine")),
       tables(chunk_tables(run_plan.tensors, run_plan.layout)),
-      fixed(pinned_fixed(run_plan, tables.n_leaves)) {}
+      pinned_layout(plan_pinned_layout(run_plan, tables.n_partials)) {}
 
-Machine::~Machine() {
+ExecutionContext::~ExecutionContext() {
   // Queued work may still use the memory below; nothing is left to report to.
   for (Stream* stream : {&compute, &h2d, &d2h, &cpu})
     if (stream->id() >= 0) (void)backend.synchronize(*stream);
   if (chunks) (void)chunks->wait_write_backs();
 }
 
-Result<std::unique_ptr<Machine>> Machine::create(const RunPlan& plan,
-                                                 const Engine::Environment& environment) {
-  std::unique_ptr<Machine> machine(new Machine(plan, environment));
-  STRATA_TRY(machine->take_memory(environment.io));
-  return machine;
+Result<std::unique_ptr<ExecutionContext>> ExecutionContext::create(const RunPlan& plan,
+                                                                   const Engine::Environment& environment) {
+  std::unique_ptr<ExecutionContext> context(new ExecutionContext(plan, environment));
+  STRATA_TRY(context->allocate_memory(environment.io));
+  return context;
 }
 
 // Before the slabs are there: measuring its paths takes memory for a while. Null where nothing is on nvme.
-Result<std::unique_ptr<NvmeStore>> Machine::make_store(Io& io) {
+Result<std::unique_ptr<NvmeStore>> ExecutionContext::make_store(Io& io) {
   NvmeOptions options = plan.options.nvme;
   options.classes = store_classes(plan.layout, plan.placement);
   for (const SlotClass& more : activation_classes(plan.train)) options.classes.push_back(more);
   options.trace = trace;
-  if (options.classes.empty() || dry()) return std::unique_ptr<NvmeStore>();
+  if (options.classes.empty() || is_dataless()) return std::unique_ptr<NvmeStore>();
   return NvmeStore::create(io, options);
 }
 
-Status Machine::take_memory(Io& io) {
+Status ExecutionContext::allocate_memory(Io& io) {
   for (std::size_t t = 0; t < kTiers; ++t)
     budgets[t] =
         std::make_unique<Budget>(std::string(to_string(static_cast<Tier>(t))), plan.options.budgets[t]);
@@ -124,32 +125,33 @@ Status Machine::take_memory(Io& io) {
 
   const std::size_t state_bytes = plan.state_bytes();
   const std::size_t arena_bytes = plan.trace.device_fixed_bytes - state_bytes;
-  STRATA_TRY_ASSIGN(fixed_charges[0], budgets[0]->reserve(arena_bytes, "activations"));
-  STRATA_TRY_ASSIGN(fixed_charges[1],
-                    budgets[1]->reserve(fixed.total(), "inputs, losses, norm leaves and activations"));
-  STRATA_TRY_ASSIGN(fixed_charges[2], budgets[0]->reserve(state_bytes, "keys and values"));
-  STRATA_TRY_ASSIGN(fixed_charges[3], budgets[2]->reserve(plan.trace.nvme_fixed_bytes, "activations"));
+  STRATA_TRY_ASSIGN(fixed_reservations[0], budgets[0]->reserve(arena_bytes, "activations"));
+  STRATA_TRY_ASSIGN(
+      fixed_reservations[1],
+      budgets[1]->reserve(pinned_layout.total(), "inputs, losses, norm partials and activations"));
+  STRATA_TRY_ASSIGN(fixed_reservations[2], budgets[0]->reserve(state_bytes, "keys and values"));
+  STRATA_TRY_ASSIGN(fixed_reservations[3], budgets[2]->reserve(plan.trace.nvme_fixed_bytes, "activations"));
   STRATA_TRY_ASSIGN(std::unique_ptr<NvmeStore> files, make_store(io));
   const std::size_t device_slots = plan.placement.bytes(plan.layout, Tier::device);
   const std::size_t pinned_slots = plan.placement.bytes(plan.layout, Tier::pinned);
   STRATA_TRY_ASSIGN(device, backend.allocate(MemoryKind::device,
                                              std::max(arena_bytes + state_bytes + device_slots, kPage)));
-  STRATA_TRY_ASSIGN(pinned, backend.allocate(MemoryKind::pinned, fixed.total() + pinned_slots));
+  STRATA_TRY_ASSIGN(pinned, backend.allocate(MemoryKind::pinned, pinned_layout.total() + pinned_slots));
   arena_memory = device.view().part(0, arena_bytes);
   state_memory = device.view().part(arena_bytes, state_bytes);
-  pinned_memory = pinned.view().part(0, fixed.total());
+  pinned_memory = pinned.view().part(0, pinned_layout.total());
 
   if (files != nullptr) {
     STRATA_TRY(files->register_memory(pinned.view()));
     store = std::move(files);
   }
   if (simulation != nullptr) store = std::make_unique<SimStore>(*simulation);
-  lanes = std::make_unique<CopyLanes>(backend, h2d, d2h, plan.layout, plan.placement, store.get());
+  mover = std::make_unique<CopyLanes>(backend, h2d, d2h, plan.layout, plan.placement, store.get());
   STRATA_TRY_ASSIGN(
       chunks, ChunkManager::create(plan.layout, plan.placement,
                                    {device.view().part(arena_bytes + state_bytes, device_slots),
-                                    pinned.view().part(fixed.total(), pinned_slots)},
-                                   backend, *lanes, {budgets[0].get(), budgets[1].get(), budgets[2].get()}));
+                                    pinned.view().part(pinned_layout.total(), pinned_slots)},
+                                   backend, *mover, {budgets[0].get(), budgets[1].get(), budgets[2].get()}));
   return Status::ok();
 }
 

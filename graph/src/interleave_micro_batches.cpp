@@ -6,9 +6,9 @@
 namespace strata {
 namespace {
 
-class LayerOrder {
+class MicroBatchInterleaver {
  public:
-  LayerOrder(const Program& program, std::int32_t micro_batches) : from_(program), to_(program) {
+  MicroBatchInterleaver(const Program& program, std::int32_t micro_batches) : from_(program), to_(program) {
     to_.code.clear();
     to_.micro_batches = micro_batches;
     last_writer_.resize(from_.params.size());
@@ -16,8 +16,8 @@ class LayerOrder {
       for (const ValueId id : from_.code[i].out)
         if (is_gradient(id)) last_writer_[param_of(id)] = i;
     for (std::int32_t k = 0; k < micro_batches; ++k) {
-      copy_.push_back(names_of(k));
-      parts_.emplace_back(from_.params.size(), kNoValue);
+      copy_.push_back(clone_values(k));
+      micro_batch_grads_.emplace_back(from_.params.size(), kNoValue);
     }
     for (ParamInfo& param : to_.params)
       if (param.grad != kNoValue) to_.values[at(param.grad)].dtype = DType::f32;  // a sum of several
@@ -25,7 +25,7 @@ class LayerOrder {
 
   Program run() && {
     for (std::size_t begin = 0; begin < from_.code.size();) {
-      const std::size_t end = end_of_layer(begin);
+      const std::size_t end = segment_end(begin);
       for (std::int32_t k = 0; k < to_.micro_batches; ++k)
         for (std::size_t i = begin; i < end; ++i)
           if (k == 0 || !is_constant(from_.code[i])) add(i, k);
@@ -43,8 +43,8 @@ class LayerOrder {
     return std::all_of(instr.in.begin(), instr.in.end(), [](ValueId id) { return id == kNoValue; });
   }
 
-  // A stretch of one region, forward or backward.
-  std::size_t end_of_layer(std::size_t begin) const {
+  // A segment of one region, forward or backward.
+  std::size_t segment_end(std::size_t begin) const {
     const Instr& first = from_.code[begin];
     const auto end = std::find_if(
         from_.code.begin() + static_cast<std::ptrdiff_t>(begin), from_.code.end(),
@@ -54,7 +54,7 @@ class LayerOrder {
 
   // Every value of a micro-batch: those of the first are the program's own, parameters and constants are
   // all's.
-  std::vector<ValueId> names_of(std::int32_t k) {
+  std::vector<ValueId> clone_values(std::int32_t k) {
     std::vector<ValueId> names(from_.values.size());
     std::vector<bool> shared(from_.values.size(), k == 0);
     for (const Instr& instr : from_.code)
@@ -87,7 +87,7 @@ class LayerOrder {
         continue;
       }
       const ValueId grad = id;
-      id = part_of(grad, k);
+      id = micro_batch_grad_of(grad, k);
       if (last_writer_[param_of(grad)] == i)
         sums.push_back({Op::accumulate, {id}, {grad}, {}, k > 0 ? 1u : 0u, instr.region, true});
     }
@@ -95,26 +95,26 @@ class LayerOrder {
     for (Instr& sum : sums) to_.code.push_back(std::move(sum));
   }
 
-  ValueId part_of(ValueId grad, std::int32_t k) {
-    ValueId& part = parts_[static_cast<std::size_t>(k)][param_of(grad)];
+  ValueId micro_batch_grad_of(ValueId grad, std::int32_t k) {
+    ValueId& part = micro_batch_grads_[static_cast<std::size_t>(k)][param_of(grad)];
     if (part != kNoValue) return part;
     ValueInfo info = from_.value(grad);
-    info.name = name_in_micro_batch("part of " + info.name, k);
-    info.kind = ValueKind::grad_part;
+    info.name = name_in_micro_batch("micro-batch " + info.name, k);
+    info.kind = ValueKind::micro_batch_grad;
     return part = to_.add_value(std::move(info));
   }
 
   const Program& from_;
   Program to_;
-  std::vector<std::size_t> last_writer_;     // by parameter: the instruction that completes its gradient
-  std::vector<std::vector<ValueId>> copy_;   // by micro-batch and value
-  std::vector<std::vector<ValueId>> parts_;  // by micro-batch and parameter
+  std::vector<std::size_t> last_writer_;    // by parameter: the instruction that completes its gradient
+  std::vector<std::vector<ValueId>> copy_;  // by micro-batch and value
+  std::vector<std::vector<ValueId>> micro_batch_grads_;  // by micro-batch and parameter
 };
 
 }  // namespace
 
-Program in_layer_order(const Program& program, std::int32_t micro_batches) {
-  return micro_batches <= 1 ? program : LayerOrder(program, micro_batches).run();
+Program interleave_micro_batches(const Program& program, std::int32_t micro_batches) {
+  return micro_batches <= 1 ? program : MicroBatchInterleaver(program, micro_batches).run();
 }
 
 }  // namespace strata

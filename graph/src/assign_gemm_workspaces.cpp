@@ -6,20 +6,20 @@
 namespace strata {
 namespace {
 
-bool multiplies(Op op) {
+bool is_gemm(Op op) {
   return op == Op::linear || op == Op::linear_backward_input || op == Op::linear_backward_weight ||
          op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward || op == Op::fp8_gemm;
 }
 
 }  // namespace
 
-Program give_product_workspaces(Program program) {
+Program assign_gemm_workspaces(Program program) {
   for (Instr& instr : program.code) {
-    if (!multiplies(instr.op) || instr.attrs.gemm_workspace) continue;
+    if (!is_gemm(instr.op) || instr.attrs.gemm_workspace) continue;
     instr.attrs.gemm_workspace = true;
     std::vector<const ValueInfo*> in;
     for (const ValueId id : instr.in) in.push_back(id == kNoValue ? nullptr : &program.value(id));
-    const auto made = op_def(instr.op).infer(in, instr.attrs);
+    const auto made = op_def(instr.op).infer_outputs(in, instr.attrs);
     STRATA_ASSERT(made.has_value() && made->size() == instr.out.size() + 1, "the scratch of ",
                   op_def(instr.op).name);
     const OutputSpec& scratch = made->back();

@@ -10,10 +10,10 @@ namespace strata {
 
 /// What is in the cache that prefill and decode share, by sequence; checks what joins it, since the kernels
 /// cannot. Nothing here allocates after construction.
-class CachedSequences {
+class KvCacheTracker {
  public:
   /// Of a plan without these programs there are none.
-  explicit CachedSequences(const RunPlan& plan);
+  explicit KvCacheTracker(const RunPlan& plan);
 
   /// Errors: `invalid`, as Engine::extend says.
   Status check(std::span<const SequenceToken> tokens, std::span<const std::int32_t> wanted);

@@ -7,50 +7,53 @@
 #include "op_rules.h"
 
 // Products: those of a linear layer, and those behind the loss. One that is to have scratch of its own
-// (give_product_workspaces) has it as its last output.
+// (assign_gemm_workspaces) has it as its last output.
 
 namespace strata::detail::op_rules {
 namespace {
 
-std::vector<OutputSpec> with_scratch(std::vector<OutputSpec> made, const Attrs& a, std::size_t bytes) {
+std::vector<OutputSpec> with_gemm_workspace(std::vector<OutputSpec> made, const Attrs& a, std::size_t bytes) {
   if (a.gemm_workspace) {
     made.push_back(workspace(bytes));
     made.back().name = "gemm_workspace";
   }
   return made;
 }
-std::vector<OutputSpec> product(const char* name, const Shape& shape, DType dtype, const Attrs& a) {
-  return with_scratch({{name, shape, dtype}}, a, kernels::gemm_workspace_bytes(shape.dim(0), shape.dim(1)));
+std::vector<OutputSpec> gemm_output(const char* name, const Shape& shape, DType dtype, const Attrs& a) {
+  return with_gemm_workspace({{name, shape, dtype}}, a,
+                             kernels::gemm_workspace_bytes(shape.dim(0), shape.dim(1)));
 }
 
 }  // namespace
 
 // --- linear: (x [T, K], w [N, K], b [N] or none) -> y [T, N] ---
 Specs infer_linear(In in, const Attrs& a) {
-  if (!matrix(in[0]) || !matrix(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(1) ||
-      in[0]->dtype != in[1]->dtype || (in[2] != nullptr && !is(in[2], {in[1]->shape.dim(0)}, in[0]->dtype)))
+  if (!is_matrix(in[0]) || !is_matrix(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(1) ||
+      in[0]->dtype != in[1]->dtype ||
+      (in[2] != nullptr && !has_type(in[2], {in[1]->shape.dim(0)}, in[0]->dtype)))
     return mismatch("x [T, K], weight [N, K], bias [N] or none, of one dtype", in);
-  return product("y", {in[0]->shape.dim(0), in[1]->shape.dim(0)}, a.f32_out ? DType::f32 : in[0]->dtype, a);
+  return gemm_output("y", {in[0]->shape.dim(0), in[1]->shape.dim(0)}, a.f32_out ? DType::f32 : in[0]->dtype,
+                     a);
 }
 void vjp_linear(VjpContext& c) {
-  const ValueId dy = c.grad_of_out(0);
-  if (c.wants_grad(2)) c.emit(Op::linear_backward_bias, {dy, c.in(2)}, {2, -1});
-  if (c.wants_grad(1)) c.emit(Op::linear_backward_weight, {dy, c.in(0), c.in(1)}, {1});
-  if (c.wants_grad(0)) c.emit(Op::linear_backward_input, {dy, c.in(1)}, {0});
+  const ValueId dy = c.grad_output(0);
+  if (c.needs_input_grad(2)) c.emit(Op::linear_backward_bias, {dy, c.in(2)}, {2, -1});
+  if (c.needs_input_grad(1)) c.emit(Op::linear_backward_weight, {dy, c.in(0), c.in(1)}, {1});
+  if (c.needs_input_grad(0)) c.emit(Op::linear_backward_input, {dy, c.in(1)}, {0});
 }
 double flops_linear(In in, In out, const Attrs&) {
   return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[0]->shape.dim(1));
 }
 // (dy [T, N], w [N, K]) -> dx [T, K]; the cost is that of the forward product
 Specs infer_linear_backward_input(In in, const Attrs& a) {
-  return product("dx", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype, a);
+  return gemm_output("dx", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype, a);
 }
 double flops_linear_input(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
 }
 // (dy [T, N], x [T, K], w for its shape) -> dw [N, K]
 Specs infer_linear_backward_weight(In in, const Attrs& a) {
-  return product("dw", in[2]->shape, in[2]->dtype, a);
+  return gemm_output("dw", in[2]->shape, in[2]->dtype, a);
 }
 double flops_linear_weight(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
@@ -66,14 +69,14 @@ Specs infer_linear_backward_bias(In in, const Attrs&) {
 // asked for, inverse [1], workspace ---
 Specs infer_fp8_cast(In in, const Attrs& a) {
   const auto fits = [](std::int64_t side) { return side > 0 && side % kernels::kFp8Multiple == 0; };
-  if (!matrix(in[0]) || !is_storage(in[0]->dtype) || !fits(in[0]->shape.dim(0)) ||
-      !fits(in[0]->shape.dim(1)) || (!a.by_rows && !a.by_columns))
+  if (!is_matrix(in[0]) || !is_compute_dtype(in[0]->dtype) || !fits(in[0]->shape.dim(0)) ||
+      !fits(in[0]->shape.dim(1)) || (!a.rowwise && !a.columnwise))
     return mismatch(str("x [T, K], both multiples of ", kernels::kFp8Multiple), in);
   const DType codes = a.e5m2 ? DType::e5m2 : DType::e4m3;
   const std::int64_t rows = in[0]->shape.dim(0), k = in[0]->shape.dim(1);
   std::vector<OutputSpec> made;
-  if (a.by_rows) made.push_back({"rows", {rows, k}, codes});
-  if (a.by_columns) made.push_back({"columns", {k, rows}, codes});
+  if (a.rowwise) made.push_back({"rows", {rows, k}, codes});
+  if (a.columnwise) made.push_back({"columns", {k, rows}, codes});
   made.push_back({"inverse", {1}});
   made.push_back(workspace(kernels::fp8_cast_workspace_bytes()));
   return made;
@@ -86,11 +89,12 @@ Specs infer_fp8_gemm(In in, const Attrs& a) {
     return of != nullptr && of->shape.rank == 2 && (of->dtype == DType::e4m3 || of->dtype == DType::e5m2);
   };
   if (!codes(in[0]) || !codes(in[2]) || in[2]->dtype != DType::e4m3 ||
-      in[0]->shape.dim(1) != in[2]->shape.dim(1) || !is(in[1], {1}) || !is(in[3], {1}) ||
-      !is_storage(a.kept) ||
-      (in[4] != nullptr && (a.kept == DType::f32 || !is(in[4], {in[2]->shape.dim(0)}, a.kept))))
+      in[0]->shape.dim(1) != in[2]->shape.dim(1) || !has_type(in[1], {1}) || !has_type(in[3], {1}) ||
+      !is_compute_dtype(a.out_dtype) ||
+      (in[4] != nullptr &&
+       (a.out_dtype == DType::f32 || !has_type(in[4], {in[2]->shape.dim(0)}, a.out_dtype))))
     return mismatch("a [M, K], b [N, K] in eight bits, each with its inverse [1], bias [N] or none", in);
-  return product("c", {in[0]->shape.dim(0), in[2]->shape.dim(0)}, a.kept, a);
+  return gemm_output("c", {in[0]->shape.dim(0), in[2]->shape.dim(0)}, a.out_dtype, a);
 }
 double flops_fp8_gemm(In in, In out, const Attrs&) {
   return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[0]->shape.dim(1));
@@ -99,21 +103,22 @@ double flops_fp8_gemm(In in, In out, const Attrs&) {
 // --- linear_cross_entropy: (x [T, K], w [V, K], targets [T] i32, divisor [1] or none) -> loss [1], losses
 // [T], workspace ---
 Specs infer_linear_cross_entropy(In in, const Attrs& a) {
-  if (!matrix(in[0]) || !matrix(in[1]) || in[0]->dtype != in[1]->dtype ||
-      in[0]->shape.dim(1) != in[1]->shape.dim(1) || !is(in[2], {in[0]->shape.dim(0)}, DType::i32) ||
-      (in[3] != nullptr && !is(in[3], {1})))
+  if (!is_matrix(in[0]) || !is_matrix(in[1]) || in[0]->dtype != in[1]->dtype ||
+      in[0]->shape.dim(1) != in[1]->shape.dim(1) || !has_type(in[2], {in[0]->shape.dim(0)}, DType::i32) ||
+      (in[3] != nullptr && !has_type(in[3], {1})))
     return mismatch("x [T, K], weight [V, K] of one dtype, targets [T] i32, divisor [1] or none", in);
   const std::int64_t rows = in[0]->shape.dim(0), vocab = in[1]->shape.dim(0), k = in[1]->shape.dim(1);
-  return with_scratch({{"loss", {1}},
-                       {"losses", {rows}},
-                       workspace(kernels::linear_cross_entropy_workspace_bytes(rows, vocab, in[0]->dtype))},
-                      a, kernels::linear_cross_entropy_gemm_workspace_bytes(rows, vocab, k));
+  return with_gemm_workspace(
+      {{"loss", {1}},
+       {"losses", {rows}},
+       workspace(kernels::linear_cross_entropy_workspace_bytes(rows, vocab, in[0]->dtype))},
+      a, kernels::linear_cross_entropy_gemm_workspace_bytes(rows, vocab, k));
 }
 void vjp_linear_cross_entropy(VjpContext& c) {
   Attrs attrs = c.attrs();
   attrs.gemm_workspace = false;  // a pass of its own gives scratch, after this
-  attrs.no_dx = !c.wants_grad(0);
-  attrs.no_dw = !c.wants_grad(1);
+  attrs.no_dx = !c.needs_input_grad(0);
+  attrs.no_dw = !c.needs_input_grad(1);
   c.emit(Op::linear_cross_entropy_backward, {c.in(0), c.in(1), c.in(2), c.in(3)}, {0, 1, -1, -1, -1}, attrs);
 }
 double flops_linear_cross_entropy(In in, In, const Attrs&) {

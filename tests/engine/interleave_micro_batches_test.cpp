@@ -20,12 +20,12 @@ struct Case {
 
 constexpr std::int32_t kBatches = 3;
 
-ProgramSet programs_of(const Case& which, bool by_layer, Recompute recompute = Recompute::none,
-                       bool away = false) {
+ProgramSet programs_of(const Case& which, bool interleaved, Recompute recompute = Recompute::none,
+                       bool offload = false) {
   ProgramSet set = test::unfused_programs(recompute, 3, test::tiny_of_family(which.family), which.compute);
-  if (by_layer) set.train = in_layer_order(set.train, kBatches);
-  for (Program* program : {&set.eval, &set.train, &set.infer}) *program = fuse_adds(std::move(*program));
-  if (away) set.train = offload_activations(std::move(set.train), {.link_bytes_per_s = 1});
+  if (interleaved) set.train = interleave_micro_batches(set.train, kBatches);
+  for (Program* program : {&set.eval, &set.train, &set.infer}) *program = fuse_add_norm(std::move(*program));
+  if (offload) set.train = offload_activations(std::move(set.train), {.link_bytes_per_s = 1});
   return set;
 }
 
@@ -61,7 +61,7 @@ Outcome outcome_of(TinyRun& run) {
   return out;
 }
 
-class LayerOrderRunTest : public ::testing::TestWithParam<Case> {
+class InterleavedRunTest : public ::testing::TestWithParam<Case> {
  protected:
   // Placement 0 is the planner's.
   static Outcome run(const ProgramSet& programs, const EngineOptions& options, std::uint64_t placement) {
@@ -75,23 +75,23 @@ class LayerOrderRunTest : public ::testing::TestWithParam<Case> {
   const test::TempDir dir_;
 };
 
-TEST_P(LayerOrderRunTest, HasTheBitsOfMicroBatchesOneAfterTheOther) {
+TEST_P(InterleavedRunTest, HasTheBitsOfSequentialMicroBatches) {
   const Outcome want = run(programs_of(GetParam(), false), options_of(dir_.path()), 0);
   for (const Recompute recompute : kRecomputeModes)
-    for (const bool away : {false, true})
+    for (const bool offload : {false, true})
       for (const std::uint64_t seed : {0, 1, 2, 3})
-        ASSERT_EQ(run(programs_of(GetParam(), true, recompute, away), options_of(dir_.path()), seed), want)
-            << to_string(recompute) << (away ? ", activations away" : "") << ", placement " << seed;
+        ASSERT_EQ(run(programs_of(GetParam(), true, recompute, offload), options_of(dir_.path()), seed), want)
+            << to_string(recompute) << (offload ? ", activations away" : "") << ", placement " << seed;
 }
 
-TEST_P(LayerOrderRunTest, InEveryStepMode) {
+TEST_P(InterleavedRunTest, InEveryStepMode) {
   const Outcome want = run(programs_of(GetParam(), false), options_of(dir_.path(), StepMode::serial), 0);
   for (const StepMode mode :
-       {StepMode::serial, StepMode::two_phase, StepMode::speculative, StepMode::twin, StepMode::automatic})
+       {StepMode::serial, StepMode::two_phase, StepMode::speculative, StepMode::hybrid, StepMode::automatic})
     ASSERT_EQ(run(programs_of(GetParam(), true), options_of(dir_.path(), mode), 2), want) << to_string(mode);
 }
 
-TEST_P(LayerOrderRunTest, AdditionsJoinedToNormsChangeNoBit) {
+TEST_P(InterleavedRunTest, FusedAddNormChangesNoBit) {
   const DecoderConfig config = test::tiny_of_family(GetParam().family);
   for (const Recompute recompute : kRecomputeModes) {
     const ProgramSet apart = test::unfused_programs(recompute, 3, config, GetParam().compute);
@@ -102,7 +102,7 @@ TEST_P(LayerOrderRunTest, AdditionsJoinedToNormsChangeNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, LayerOrderRunTest,
+INSTANTIATE_TEST_SUITE_P(Families, InterleavedRunTest,
                          ::testing::Values(Case{"gpt2", DType::f32}, Case{"gpt2", DType::bf16},
                                            Case{"llama", DType::bf16}, Case{"qwen3", DType::f16}),
                          [](const auto& test) {
@@ -111,13 +111,13 @@ INSTANTIATE_TEST_SUITE_P(Families, LayerOrderRunTest,
 
 // Where some layers of a deep model have room on the device beside its activations, what is not at hand moves
 // again for every micro-batch that comes after another, and once where a layer is done for all.
-TEST(LayerOrderTrafficTest, ParametersGoUpOnceAPassAndGradientsDownOnce) {
+TEST(InterleavedTrafficTest, ParametersGoUpOnceAPassAndGradientsDownOnce) {
   const test::TempDir dir;
   DecoderConfig config = test::tiny_of_family("llama");
   config.layers = 12;
-  const auto moved = [&](bool by_layer) {
-    ProgramSet programs = test::tiny_programs(Recompute::block, 3, config, DType::bf16);
-    if (by_layer) programs.train = in_layer_order(programs.train, kBatches);
+  const auto moved = [&](bool interleaved) {
+    ProgramSet programs = test::tiny_programs(Recompute::full, 3, config, DType::bf16);
+    if (interleaved) programs.train = interleave_micro_batches(programs.train, kBatches);
     EngineOptions options = options_of(dir.path());
     options.gradients = GradientPolicy::pinned;
     options.policy = PlacementPolicy::pinned;
@@ -131,12 +131,12 @@ TEST(LayerOrderTrafficTest, ParametersGoUpOnceAPassAndGradientsDownOnce) {
     const MovedBytes after = run.engine->moved();
     return MovedBytes{after.h2d - before.h2d, after.d2h - before.d2h};
   };
-  const MovedBytes by_batch = moved(false), by_layer = moved(true);
-  EXPECT_LT(2 * by_layer.h2d, by_batch.h2d);
-  EXPECT_LT(by_layer.d2h, by_batch.d2h);  // f32 sums once, for bf16 three times
+  const MovedBytes by_batch = moved(false), interleaved = moved(true);
+  EXPECT_LT(2 * interleaved.h2d, by_batch.h2d);
+  EXPECT_LT(interleaved.d2h, by_batch.d2h);  // f32 sums once, for bf16 three times
 }
 
-TEST(LayerOrderPlanTest, AProgramOfAnotherNumberOfMicroBatchesIsRefused) {
+TEST(InterleavedPlanTest, AProgramOfAnotherNumberOfMicroBatchesIsRefused) {
   EngineOptions options;
   options.grad_accum = 4;
   const Status status = Engine::plan(programs_of({"gpt2", DType::f32}, true), options).status();

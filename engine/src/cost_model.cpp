@@ -1,9 +1,9 @@
-#include "prices.h"
+#include "cost_model.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "machine.h"
+#include "execution_context.h"
 
 namespace strata {
 namespace {
@@ -11,11 +11,11 @@ namespace {
 std::int64_t as_ns(double seconds) { return std::max<std::int64_t>(1, std::llround(seconds * 1e9)); }
 
 std::size_t bytes_of(const Operand& operand) {
-  if (operand.where == Operand::Where::none) return 0;
+  if (operand.location == Operand::Location::none) return 0;
   return static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
 }
 
-bool is_product(Op op) {
+bool is_gemm(Op op) {
   return op == Op::linear || op == Op::linear_backward_input || op == Op::linear_backward_weight ||
          op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward || op == Op::fp8_gemm;
 }
@@ -24,65 +24,66 @@ bool is_attention(Op op) {
 }
 
 // Of all matrices an instruction has: the side that limits how often what is read is used again.
-double smallest_side(const LoweredInstr& instr) {
-  double least = 1e30;
+double smallest_dim(const LoweredInstr& instr) {
+  double min_dim = 1e30;
   for (const auto* operands : {&instr.in, &instr.out})
     for (const Operand& operand : *operands) {
-      if (operand.where == Operand::Where::none || operand.shape.rank < 2) continue;
+      if (operand.location == Operand::Location::none || operand.shape.rank < 2) continue;
       for (int d = 0; d < operand.shape.rank; ++d)
-        least = std::min(least, static_cast<double>(operand.shape.dim(d)));
+        min_dim = std::min(min_dim, static_cast<double>(operand.shape.dim(d)));
     }
-  return least;
+  return min_dim;
 }
 
-DType widest_factor(const LoweredInstr& instr) {
+DType widest_operand_dtype(const LoweredInstr& instr) {
   if (instr.op == Op::fp8_gemm) return DType::e4m3;
   for (const Operand& operand : instr.in)
-    if (operand.where != Operand::Where::none && operand.shape.rank >= 2 && size_of(operand.dtype) == 4)
+    if (operand.location != Operand::Location::none && operand.shape.rank >= 2 && size_of(operand.dtype) == 4)
       return DType::f32;
   return DType::bf16;
 }
 
 double attention_rate(const LoweredInstr& instr, const MachineProfile& p) {
   using kernels::AttentionBackend;
-  const AttentionBackend by = instr.op == Op::cached_attention ? AttentionBackend::mma : instr.attrs.by;
-  const double asked = by == AttentionBackend::wgmma   ? p.wgmma_attention_flops_per_s
-                       : by == AttentionBackend::cudnn ? p.cudnn_attention_flops_per_s
-                                                       : 0;
+  const AttentionBackend backend =
+      instr.op == Op::cached_attention ? AttentionBackend::mma : instr.attrs.backend;
+  const double asked = backend == AttentionBackend::wgmma   ? p.wgmma_attention_flops_per_s
+                       : backend == AttentionBackend::cudnn ? p.cudnn_attention_flops_per_s
+                                                            : 0;
   return asked > 0 ? asked : p.attention_flops_per_s;
 }
 
 }  // namespace
 
-std::int64_t Prices::instruction_ns(const LoweredInstr& instr) const {
+std::int64_t CostModel::instruction_ns(const LoweredInstr& instr) const {
   std::size_t bytes = 0;
   for (const auto* operands : {&instr.in, &instr.out})
     for (const Operand& operand : *operands) bytes += bytes_of(operand);
   if (instr.attrs.gemm_workspace) bytes -= bytes_of(instr.out.back());  // room, hardly traffic
   double seconds = static_cast<double>(bytes) / profile_.device_bytes_per_s;
-  if (is_product(instr.op))
-    seconds = std::max(
-        seconds, instr.flops / profile_.product_flops_per_s(widest_factor(instr), smallest_side(instr)));
+  if (is_gemm(instr.op))
+    seconds = std::max(seconds, instr.flops / profile_.product_flops_per_s(widest_operand_dtype(instr),
+                                                                           smallest_dim(instr)));
   else if (is_attention(instr.op))
     seconds = std::max(seconds, instr.flops / attention_rate(instr, profile_));
   return as_ns(std::max(seconds, profile_.launch_s));
 }
 
-std::int64_t Prices::sweep_ns(std::size_t bytes, bool on_device) const {
+std::int64_t CostModel::sweep_ns(std::size_t bytes, bool on_device) const {
   const bool in_ram = !on_device || profile_.computes_on_cores;
   return as_ns(static_cast<double>(bytes) /
                (in_ram ? profile_.host_bytes_per_s : profile_.device_bytes_per_s));
 }
 
-std::int64_t Prices::update_ns(ChunkId chunk, bool on_device, Undo undo) const {
+std::int64_t CostModel::update_ns(ChunkId chunk, bool on_device, UndoAction undo) const {
   const ChunkLayout& layout = plan_.layout;
   std::size_t states = 0;
   for (const Payload payload : kPersistentPayloads) states += layout.payload_bytes(chunk, payload);
-  const std::size_t logged = step_bytes(plan_, chunk, Tier::pinned);
+  const std::size_t logged = updated_state_bytes(plan_, chunk, Tier::pinned);
   const std::size_t gradient = layout.payload_bytes(chunk, Payload::accum);
   // The log is written while what goes there is in a cache; what comes back from it is read and written.
-  const std::size_t log = undo == Undo::none ? 0 : undo == Undo::keep ? logged : 2 * logged;
-  const std::size_t update = undo == Undo::restore ? 0 : gradient + 2 * states;
+  const std::size_t log = undo == UndoAction::none ? 0 : undo == UndoAction::save ? logged : 2 * logged;
+  const std::size_t update = undo == UndoAction::rollback ? 0 : gradient + 2 * states;
   if (on_device && !profile_.computes_on_cores) return sweep_ns(update, true);
   // By bytes beside the exact AdamW in f32, and by arithmetic where moments are held in fewer.
   const auto n = static_cast<double>(layout.chunk(chunk).n_elems);

@@ -10,17 +10,17 @@
 namespace strata {
 namespace {
 
-using test::decoder_of;
 using test::decoder_program;
+using test::make_decoder_config;
 
-class LayerOrderTest : public ::testing::TestWithParam<Recompute> {
+class InterleaveMicroBatchesTest : public ::testing::TestWithParam<Recompute> {
  protected:
   static constexpr std::int32_t kBatches = 3;
-  const Program before = decoder_program(decoder_of(3, 8), 2, GetParam());
-  const Program after = in_layer_order(before, kBatches);
+  const Program before = decoder_program(make_decoder_config(3, 8), 2, GetParam());
+  const Program after = interleave_micro_batches(before, kBatches);
 };
 
-TEST_P(LayerOrderTest, IsAProgramOfAllMicroBatches) {
+TEST_P(InterleaveMicroBatchesTest, IsAProgramOfAllMicroBatches) {
   must(verify(after));
   EXPECT_EQ(after.micro_batches, kBatches);
   EXPECT_EQ(after.inputs.size(), kBatches * before.inputs.size());
@@ -31,7 +31,7 @@ TEST_P(LayerOrderTest, IsAProgramOfAllMicroBatches) {
 }
 
 // Each with its own values, but for tables that are the same in all.
-TEST_P(LayerOrderTest, EveryMicroBatchHasTheInstructionsOfOne) {
+TEST_P(InterleaveMicroBatchesTest, EveryMicroBatchHasTheInstructionsOfOne) {
   std::map<Op, int> want, got;
   for (const Instr& instr : before.code) {
     const bool reads =
@@ -43,8 +43,8 @@ TEST_P(LayerOrderTest, EveryMicroBatchHasTheInstructionsOfOne) {
   EXPECT_EQ(got, want);
 }
 
-// A parameter is read in one stretch of forward and one of backward, whatever the number of micro-batches.
-TEST_P(LayerOrderTest, ALayerIsDoneForAllBeforeTheNextBegins) {
+// A parameter is read in one segment of forward and one of backward, whatever the number of micro-batches.
+TEST_P(InterleaveMicroBatchesTest, ALayerIsDoneForAllBeforeTheNextBegins) {
   std::set<std::pair<std::int32_t, bool>> done;
   for (std::size_t i = 1; i < after.code.size(); ++i) {
     const std::pair last{after.code[i - 1].region, after.code[i - 1].backward},
@@ -56,7 +56,7 @@ TEST_P(LayerOrderTest, ALayerIsDoneForAllBeforeTheNextBegins) {
 }
 
 // Its parts are added in the order of the micro-batches, the first written.
-TEST_P(LayerOrderTest, GradientsAreSumsInOrder) {
+TEST_P(InterleaveMicroBatchesTest, GradientsAreSumsInOrder) {
   std::map<ValueId, std::vector<std::string>> parts;
   for (const Instr& instr : after.code) {
     if (instr.op != Op::accumulate) {
@@ -70,17 +70,17 @@ TEST_P(LayerOrderTest, GradientsAreSumsInOrder) {
     EXPECT_EQ(after.value(param.grad).dtype, DType::f32);
     std::vector<std::string> want;
     for (std::int32_t k = 0; k < kBatches; ++k)
-      want.push_back(name_in_micro_batch("part of d(" + param.name + ")", k));
+      want.push_back(name_in_micro_batch("micro-batch d(" + param.name + ")", k));
     EXPECT_EQ(parts[param.grad], want) << param.name;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, LayerOrderTest, ::testing::ValuesIn(kRecomputeModes),
+INSTANTIATE_TEST_SUITE_P(Modes, InterleaveMicroBatchesTest, ::testing::ValuesIn(kRecomputeModes),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
-TEST(LayerOrderTest, OfOneMicroBatchIsTheProgram) {
-  const Program before = decoder_program(decoder_of(2, 8), 2);
-  EXPECT_EQ(to_string(in_layer_order(before, 1)), to_string(before));
+TEST(InterleaveMicroBatchesTest, OfOneMicroBatchIsTheProgram) {
+  const Program before = decoder_program(make_decoder_config(2, 8), 2);
+  EXPECT_EQ(to_string(interleave_micro_batches(before, 1)), to_string(before));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ std::optional<Op> with_addition(Op norm) {
 
 }  // namespace
 
-Program fuse_adds(Program program) {
+Program fuse_add_norm(Program program) {
   std::vector<Instr> code;
   code.reserve(program.code.size());
   for (Instr& instr : program.code) {
