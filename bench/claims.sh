@@ -54,8 +54,8 @@ try:
         raise ValueError(f"holds is {claim['holds']!r}, not true, false or null")
     if not isinstance(claim["detail"], dict):
         raise ValueError(f"detail is {claim['detail']!r}, not an object")
-    if claim["holds"] is None and not claim["detail"].get("why_no_verdict"):
-        raise ValueError("holds is null, and no why_no_verdict in detail names the hardware or the peer that is absent")
+    if claim["holds"] is None and not claim["detail"].get("skip_reason"):
+        raise ValueError("holds is null, and no skip_reason in detail names the hardware or the peer that is absent")
     if (code == "1") != (claim["holds"] is False):
         raise ValueError(f"exit code {code} and holds {claim['holds']}")
 except ValueError as error:
@@ -68,7 +68,7 @@ print(f"{name:<28} {verdict:<10} {value} {claim['unit']}  (bar: {claim['bar']})"
 if claim["holds"] is False:
     print(f"{'':<28} {claim['detail']}")
 if claim["holds"] is None:
-    print(f"{'':<28} {claim['detail']['why_no_verdict']}")
+    print(f"{'':<28} {claim['detail']['skip_reason']}")
 sys.exit({True: 0, False: 1, None: 3}[claim["holds"]])
 PYTHON
 }

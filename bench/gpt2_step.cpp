@@ -95,17 +95,18 @@ std::vector<double> time_steps(strata::DType compute, int steps, int threads) {
 /// What a step multiplies: of each linear layer y = x w^T, dx = dy w and dw = dy^T x. Weights and their
 /// gradients have memory of their own, as in a step; activations of one size share it, so that no step's can
 /// be better placed.
-class Products {
+class StepGemms {
  public:
-  Products(const strata::Program& program, strata::Backend& backend) : backend_(backend) {
+  StepGemms(const strata::Program& program, strata::Backend& backend) : backend_(backend) {
     for (const strata::Instr& instr : program.code) {
       if (instr.op != strata::Op::linear) continue;
       const strata::ValueInfo& x = program.value(instr.in[0]);
       const strata::ValueInfo& w = program.value(instr.in[1]);
       const strata::Shape y = program.value(instr.out[0]).shape;
       const bool last = instr.attrs.f32_out;  // the head: as in a step, its weight's gradient is f32
-      layers_.push_back({take(x, "x"), take(w, w.name), take({"", y, x.dtype}, "y"), take(x, "dx"),
-                         take({"", w.shape, last ? strata::DType::f32 : w.dtype}, "d" + w.name)});
+      layers_.push_back({buffer_view(x, "x"), buffer_view(w, w.name), buffer_view({"", y, x.dtype}, "y"),
+                         buffer_view(x, "dx"),
+                         buffer_view({"", w.shape, last ? strata::DType::f32 : w.dtype}, "d" + w.name)});
     }
   }
   std::size_t size() const { return 3 * layers_.size(); }
@@ -121,7 +122,7 @@ class Products {
   struct Layer {
     strata::TensorView x, w, y, dx, dw;
   };
-  strata::TensorView take(const strata::ValueInfo& value, const std::string& role) {
+  strata::TensorView buffer_view(const strata::ValueInfo& value, const std::string& role) {
     const auto [at, fresh] = buffers_.try_emplace({role, value.shape.n_elems()});
     if (fresh) {
       at->second = must(backend_.allocate(strata::MemoryKind::device, value.bytes()));
@@ -135,15 +136,15 @@ class Products {
   std::vector<Layer> layers_;
 };
 
-std::vector<double> time_products(strata::DType compute, int steps, int threads) {
+std::vector<double> time_gemms(strata::DType compute, int steps, int threads) {
   strata::SteadyClock clock;
   const auto pool = must(strata::ThreadPool::create(threads));
   const auto backend = must(strata::create_host_backend({}, *pool, clock));
-  Products products(record(strata::DecoderHead::logits, compute), *backend);
+  StepGemms gemms(record(strata::DecoderHead::logits, compute), *backend);
   std::vector<double> seconds;
   for (int step = 0; step <= steps; ++step) {
-    seconds.push_back(seconds_of([&] { products.run(*pool); }));
-    fmt::print(stderr, "{} products: {:.3f} s\n", products.size(), seconds.back());
+    seconds.push_back(seconds_of([&] { gemms.run(*pool); }));
+    fmt::print(stderr, "{} GEMMs: {:.3f} s\n", gemms.size(), seconds.back());
   }
   return seconds;
 }
@@ -171,7 +172,7 @@ int main(int argc, char** argv) {
     const strata::DType compute = dtype == "f32" ? strata::DType::f32 : strata::DType::bf16;
     if (compute == strata::DType::bf16) choose_gemm(dtype);
     std::vector<double> seconds =
-        mode == "step" ? time_steps(compute, steps, threads) : time_products(compute, steps, threads);
+        mode == "step" ? time_steps(compute, steps, threads) : time_gemms(compute, steps, threads);
     seconds.erase(seconds.begin());
     fmt::print("{{\"seconds\": [{:.6f}]}}\n", fmt::join(seconds, ", "));
   } catch (const std::exception& error) {

@@ -34,9 +34,9 @@
 namespace strata::bench {
 namespace {
 
-constexpr int kMostRequests = 32;  // of each direction: half of what a store has at once
+constexpr int kMaxRequests = 32;  // of each direction: half of what a store has at once
 
-struct Choice {
+struct BenchOptions {
   std::vector<std::string> dirs{"."};
   std::vector<std::string> patterns{"write", "read", "both"};
   std::string engine = "auto";
@@ -59,21 +59,21 @@ double cpu_seconds() {
   return seconds(use.ru_utime) + seconds(use.ru_stime);
 }
 
-struct Span {
+struct IdRange {
   std::uint32_t first = 0, count = 0;
 };
 
 class Bench {
  public:
-  static Result<std::unique_ptr<Bench>> create(const Choice& choice) {
-    std::unique_ptr<Bench> bench(new Bench(choice));
+  static Result<std::unique_ptr<Bench>> create(const BenchOptions& options) {
+    std::unique_ptr<Bench> bench(new Bench(options));
     STRATA_TRY(bench->open());
     return bench;
   }
 
   Status fill() {
     std::uint64_t bytes = 0;
-    return keep_busy(true, {0, objects_}, objects_, 0, bytes);
+    return run_requests(true, {0, objects_}, objects_, 0, bytes);
   }
 
   Result<std::string> round(const std::string& pattern) {
@@ -85,17 +85,18 @@ class Bench {
     if (!both && pattern != "read" && pattern != "write")
       return Status::error(Code::invalid,
                            str("there is no pattern '", pattern, "'; there are write, read, both"));
-    const Span all{0, objects_}, front{0, objects_ / 2}, back{objects_ / 2, objects_ - objects_ / 2};
+    const IdRange all{0, objects_}, front{0, objects_ / 2}, back{objects_ / 2, objects_ - objects_ / 2};
     std::uint64_t written = 0, read = 0;
     Status write_outcome, read_outcome;
     const double cpu = cpu_seconds();
     const std::int64_t begin = clock_.now_ns();
-    const std::int64_t end = begin + static_cast<std::int64_t>(choice_.seconds * 1e9);
+    const std::int64_t end = begin + static_cast<std::int64_t>(options_.seconds * 1e9);
     {
       std::jthread writer;  // the directions do not wait for each other
       if (pattern != "read")
-        writer = std::jthread([&] { write_outcome = keep_busy(true, both ? front : all, 1, end, written); });
-      if (pattern != "write") read_outcome = keep_busy(false, both ? back : all, 1, end, read);
+        writer =
+            std::jthread([&] { write_outcome = run_requests(true, both ? front : all, 1, end, written); });
+      if (pattern != "write") read_outcome = run_requests(false, both ? back : all, 1, end, read);
     }
     const auto took = static_cast<double>(clock_.now_ns() - begin);
     STRATA_TRY(write_outcome);
@@ -106,49 +107,49 @@ class Bench {
         "\"cpu_s_per_gb\": {:.5f}, \"crc_s_per_gb\": {:.5f}, \"seconds\": {:.3f}, \"queue_depth\": {}, "
         "\"block_bytes\": {}, \"slot_bytes\": {}, \"file_bytes\": {}, \"engine\": {}, \"paths\": [{}]}}",
         pattern, bytes / took, static_cast<double>(written) / took, static_cast<double>(read) / took,
-        (cpu_seconds() - cpu) / (bytes * 1e-9), crc_s_per_gb_, took * 1e-9, choice_.depth,
-        choice_.block_kib * kKiB, slot_bytes_, objects_ * slot_bytes_, json_string(store_->engine_note()),
+        (cpu_seconds() - cpu) / (bytes * 1e-9), crc_s_per_gb_, took * 1e-9, options_.depth,
+        options_.block_kib * kKiB, slot_bytes_, objects_ * slot_bytes_, json_string(store_->io_description()),
         paths());
   }
 
  private:
-  explicit Bench(const Choice& choice)
-      : choice_(choice),
-        slot_bytes_(choice.slot_mib * kMiB),
-        objects_(static_cast<std::uint32_t>(choice.total_mib / choice.slot_mib)),
-        requests_(static_cast<std::uint32_t>(choice.requests > 0 ? choice.requests : to_fill_twice(choice))) {
-  }
+  explicit Bench(const BenchOptions& options)
+      : options_(options),
+        slot_bytes_(options.slot_mib * kMiB),
+        objects_(static_cast<std::uint32_t>(options.total_mib / options.slot_mib)),
+        requests_(static_cast<std::uint32_t>(options.requests > 0 ? options.requests
+                                                                  : default_requests(options))) {}
   // A caller waits for its slots in turn, and a block may be late: what waits keeps the device busy
   // meanwhile.
-  static std::size_t to_fill_twice(const Choice& choice) {
-    const std::size_t queued = 2 * static_cast<std::size_t>(choice.depth) * choice.block_kib * kKiB;
-    const std::size_t half = choice.total_mib / choice.slot_mib / 2;  // of the objects
-    return std::clamp<std::size_t>(queued / (choice.slot_mib * kMiB), 1,
-                                   std::clamp<std::size_t>(half, 1, kMostRequests));
+  static std::size_t default_requests(const BenchOptions& options) {
+    const std::size_t queued = 2 * static_cast<std::size_t>(options.depth) * options.block_kib * kKiB;
+    const std::size_t half = options.total_mib / options.slot_mib / 2;  // of the objects
+    return std::clamp<std::size_t>(queued / (options.slot_mib * kMiB), 1,
+                                   std::clamp<std::size_t>(half, 1, kMaxRequests));
   }
 
   Status open() {
     if (objects_ < 2 * requests_)
       return Status::error(Code::invalid,
-                           str(choice_.total_mib, " MiB are ", objects_, " slots of ", choice_.slot_mib,
+                           str(options_.total_mib, " MiB are ", objects_, " slots of ", options_.slot_mib,
                                " MiB; it takes ", 2 * requests_, " for ", requests_, " in flight each way"));
     STRATA_TRY_ASSIGN(pool_, ThreadPool::create(1));
     STRATA_TRY_ASSIGN(host_, create_host_backend({}, *pool_, clock_));
     NvmeOptions options;
-    options.dirs = choice_.dirs;
+    options.dirs = options_.dirs;
     options.classes = {{slot_bytes_, objects_ + requests_}};
-    options.engine = choice_.engine == "uring"     ? IoEngine::uring
-                     : choice_.engine == "threads" ? IoEngine::threads
-                                                   : IoEngine::automatic;
-    options.queue_depth = choice_.depth;
-    options.block_bytes = choice_.block_kib * kKiB;
-    options.direct = !choice_.buffered;
-    options.io_threads = choice_.io_threads;
-    options.path_rates = choice_.rates;
+    options.engine = options_.engine == "uring"     ? IoEngine::uring
+                     : options_.engine == "threads" ? IoEngine::threads
+                                                    : IoEngine::automatic;
+    options.queue_depth = options_.depth;
+    options.block_bytes = options_.block_kib * kKiB;
+    options.direct = !options_.buffered;
+    options.io_threads = options_.io_threads;
+    options.path_rates = options_.rates;
     STRATA_TRY_ASSIGN(store_, make_store(std::move(options)));
     for (Buffer* buffer : {&out_, &in_}) {
       STRATA_TRY_ASSIGN(*buffer, host_->allocate(MemoryKind::pinned, requests_ * slot_bytes_));
-      if (!choice_.unregistered) STRATA_TRY(store_->register_memory(buffer->view()));
+      if (!options_.unregistered) STRATA_TRY(store_->register_memory(buffer->view()));
     }
     std::uint64_t state = 1;  // bytes that no layer below could compress
     for (std::size_t i = 0; i + 8 <= out_.view().bytes; i += 8) {
@@ -161,12 +162,12 @@ class Bench {
   }
 
   Result<std::unique_ptr<NvmeStore>> make_store(NvmeOptions options) {
-    if (choice_.caps.empty()) return NvmeStore::create(posix_io(), std::move(options));
-    if (choice_.caps.size() != options.dirs.size())
+    if (options_.caps.empty()) return NvmeStore::create(posix_io(), std::move(options));
+    if (options_.caps.size() != options.dirs.size())
       return Status::error(Code::invalid,
-                           str(choice_.caps.size(), " caps for ", options.dirs.size(), " folders"));
+                           str(options_.caps.size(), " caps for ", options.dirs.size(), " folders"));
     std::vector<double> bytes_per_s;
-    for (const double cap : choice_.caps) bytes_per_s.push_back(cap * 1e6);
+    for (const double cap : options_.caps) bytes_per_s.push_back(cap * 1e6);
     const auto make_ring = [=](std::span<const int> descriptors,
                                std::uint32_t depth) -> Result<std::unique_ptr<detail::RingOps>> {
       STRATA_TRY_ASSIGN(auto ring, detail::make_uring(descriptors, depth));
@@ -194,8 +195,10 @@ class Bench {
     crc_s_per_gb_ = (cpu_seconds() - cpu) / (static_cast<double>(out_.view().bytes) * kPasses * 1e-9);
   }
 
-  // Moves ids of the span in turn, `requests` of them in flight, until `end`, and at least `least` of them.
-  Status keep_busy(bool write, Span ids, std::uint32_t least, std::int64_t end, std::uint64_t& bytes) {
+  // Moves ids of the span in turn, `requests` of them in flight, until `end`, and at least `min_requests` of
+  // them.
+  Status run_requests(bool write, IdRange ids, std::uint32_t min_requests, std::int64_t end,
+                      std::uint64_t& bytes) {
     std::vector<Ticket> tickets(requests_);
     Status outcome;
     std::uint32_t started = 0;
@@ -210,7 +213,7 @@ class Bench {
       }
       tickets[place] = *ticket;
       ++started;
-    } while (started < least || clock_.now_ns() < end);
+    } while (started < min_requests || clock_.now_ns() < end);
     for (const Ticket ticket : tickets)
       if (const Status last = store_->wait(ticket); outcome.is_ok()) outcome = last;
     bytes = std::uint64_t{started} * slot_bytes_;
@@ -223,7 +226,7 @@ class Bench {
     return store_->read_async(id, buffer);
   }
 
-  const Choice choice_;
+  const BenchOptions options_;
   const std::size_t slot_bytes_;
   const std::uint32_t objects_, requests_;
   SteadyClock clock_;
@@ -235,20 +238,20 @@ class Bench {
   std::unique_ptr<NvmeStore> store_;  // last: its destructor waits for what uses the buffers
 };
 
-Status run(const Choice& choice) {
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Bench> bench, Bench::create(choice));
+Status run(const BenchOptions& options) {
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Bench> bench, Bench::create(options));
   const auto print = [&](const std::string& pattern) {
     STRATA_TRY_ASSIGN(const std::string line, bench->round(pattern));
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
     return Status::ok();
   };
-  if (choice.serve) {
+  if (options.serve) {
     for (std::string pattern; std::getline(std::cin, pattern);) STRATA_TRY(print(pattern));
     return Status::ok();
   }
-  for (int round = 0; round < choice.rounds; ++round)
-    for (const std::string& pattern : choice.patterns) STRATA_TRY(print(pattern));
+  for (int round = 0; round < options.rounds; ++round)
+    for (const std::string& pattern : options.patterns) STRATA_TRY(print(pattern));
   return Status::ok();
 }
 
@@ -256,29 +259,30 @@ Status run(const Choice& choice) {
 }  // namespace strata::bench
 
 int main(int argc, char** argv) {
-  strata::bench::Choice choice;
+  strata::bench::BenchOptions options;
   CLI::App app("GB/s and CPU seconds per GB of the NVMe store");
-  app.add_option("--dir", choice.dirs, "folders on the disks to measure");
-  app.add_option("--rates", choice.rates, "of the folders to each other, instead of measuring them");
-  app.add_option("--cap", choice.caps, "MB/s that each folder has at most, with io_uring");
-  app.add_option("--pattern", choice.patterns, "write read both");
-  app.add_option("--engine", choice.engine)->check(CLI::IsMember({"auto", "uring", "threads"}));
-  app.add_option("--total-mib", choice.total_mib, "of all ids together")->check(CLI::Range(1, 1 << 24));
-  app.add_option("--slot-mib", choice.slot_mib, "of one id")->check(CLI::Range(1, 1 << 16));
-  app.add_option("--block-kib", choice.block_kib)->check(CLI::Range(4, 1 << 18));
-  app.add_option("--depth", choice.depth, "blocks in flight")->check(CLI::Range(1, 4096));
-  app.add_option("--io-threads", choice.io_threads, "of the threads engine")->check(CLI::Range(1, 64));
-  app.add_option("--requests", choice.requests,
+  app.add_option("--dir", options.dirs, "folders on the disks to measure");
+  app.add_option("--rates", options.rates, "of the folders to each other, instead of measuring them");
+  app.add_option("--cap", options.caps, "MB/s that each folder has at most, with io_uring");
+  app.add_option("--pattern", options.patterns, "write read both");
+  app.add_option("--engine", options.engine)->check(CLI::IsMember({"auto", "uring", "threads"}));
+  app.add_option("--total-mib", options.total_mib, "of all ids together")->check(CLI::Range(1, 1 << 24));
+  app.add_option("--slot-mib", options.slot_mib, "of one id")->check(CLI::Range(1, 1 << 16));
+  app.add_option("--block-kib", options.block_kib)->check(CLI::Range(4, 1 << 18));
+  app.add_option("--depth", options.depth, "blocks in flight")->check(CLI::Range(1, 4096));
+  app.add_option("--io-threads", options.io_threads, "of the threads engine")->check(CLI::Range(1, 64));
+  app.add_option("--requests", options.requests,
                  "slots of each direction in flight; 0: to fill the queue twice over")
-      ->check(CLI::Range(0, strata::bench::kMostRequests));
-  app.add_option("--seconds", choice.seconds, "of a round")->check(CLI::Range(0.01, 600.0));
-  app.add_option("--rounds", choice.rounds, "of each pattern")->check(CLI::Range(1, 10000));
-  app.add_flag("--buffered", choice.buffered, "through the page cache");
-  app.add_flag("--unregistered", choice.unregistered, "without registering the buffers");
-  app.add_flag("--serve", choice.serve, "a round for each line on stdin, which names the pattern or is fill");
+      ->check(CLI::Range(0, strata::bench::kMaxRequests));
+  app.add_option("--seconds", options.seconds, "of a round")->check(CLI::Range(0.01, 600.0));
+  app.add_option("--rounds", options.rounds, "of each pattern")->check(CLI::Range(1, 10000));
+  app.add_flag("--buffered", options.buffered, "through the page cache");
+  app.add_flag("--unregistered", options.unregistered, "without registering the buffers");
+  app.add_flag("--serve", options.serve,
+               "a round for each line on stdin, which names the pattern or is fill");
   CLI11_PARSE(app, argc, argv);
   try {
-    if (const strata::Status status = strata::bench::run(choice); !status.is_ok()) {
+    if (const strata::Status status = strata::bench::run(options); !status.is_ok()) {
       std::fprintf(stderr, "nvme_store_bench: %s\n", status.to_string().c_str());
       return 2;
     }

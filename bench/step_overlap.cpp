@@ -22,7 +22,7 @@
 namespace strata::bench {
 namespace {
 
-struct Choice {
+struct BenchOptions {
   std::int64_t layers = 32, hidden = 512, vocab = 1024, seq = 32;
   std::int64_t chunk_elems = 1 << 20;
   int steps = 10, threads = 1;
@@ -33,7 +33,7 @@ struct Choice {
   bool gradients_on_device = false;
   std::uint32_t prefetch = 6;
   std::int64_t undo_bytes = -1;
-  bool with_log = false;
+  bool full_undo_log = false;
   bool states_on_device = false;  // then nothing but activations moves
   std::string activations = "none";
   double disk_gb_per_s = 0;  // of both directions together, of a device that is not there; 0: the real one
@@ -46,7 +46,7 @@ class NoTokens final : public BatchSource {
   std::int64_t n_counted(std::int64_t, std::int64_t n) override { return n; }
 };
 
-Result<ProgramSet> record(const Choice& c) {
+Result<ProgramSet> record(const BenchOptions& c) {
   DecoderConfig config;
   config.layers = c.layers;
   config.hidden = c.hidden;
@@ -70,11 +70,11 @@ Result<ProgramSet> record(const Choice& c) {
 }
 
 /// Flops before and from the first gradient on.
-EngineOptions options_of(const Choice& c) {
+EngineOptions options_of(const BenchOptions& c) {
   EngineOptions options;
   options.step_mode = *step_mode_named(c.mode);
   if (c.undo_bytes >= 0) options.undo_bytes = static_cast<std::uint64_t>(c.undo_bytes);
-  if (c.with_log) options.undo_bytes = kUnlimited;
+  if (c.full_undo_log) options.undo_bytes = kUnlimited;
   options.chunk_elems = c.chunk_elems;
   options.clip = c.clip;
   options.prefetch = c.prefetch;
@@ -87,10 +87,10 @@ EngineOptions options_of(const Choice& c) {
 }
 
 // Of a machine whose computing is paced, and its link where it is: neither takes anything of the CPU's cores.
-Result<std::string> expected(const Choice& c, const RunPlan& plan) {
+Result<std::string> forecast_json(const BenchOptions& c, const RunPlan& plan) {
   if (c.profile.empty()) return std::string("null");
-  STRATA_TRY_ASSIGN(MachineProfile machine, machine_named(c.profile));
-  machine.computes_on_cores = false;
+  STRATA_TRY_ASSIGN(MachineProfile machine, load_machine_profile(c.profile));
+  machine.device_is_host = false;
   if (c.link_gb_per_s > 0) {
     machine.h2d_bytes_per_s = machine.d2h_bytes_per_s = c.link_gb_per_s * 1e9;
     machine.link_bytes_per_s = 2 * c.link_gb_per_s * 1e9;
@@ -108,7 +108,7 @@ Result<std::string> expected(const Choice& c, const RunPlan& plan) {
       f.speculated_share, stalls);
 }
 
-Status run(const Choice& c) {
+Status run(const BenchOptions& c) {
   STRATA_TRY_ASSIGN(const ProgramSet programs, record(c));
   EngineOptions options = options_of(c);
   STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan, Engine::plan(programs, options));
@@ -116,7 +116,7 @@ Status run(const Choice& c) {
   // As good as no time where nothing is asked for.
   options.paced_flops_per_s = flops.all() / (c.compute_s > 0 ? c.compute_s : 1e-3);
   STRATA_TRY_ASSIGN(plan, Engine::plan(programs, options));
-  STRATA_TRY_ASSIGN(const std::string forecast, expected(c, *plan));
+  STRATA_TRY_ASSIGN(const std::string forecast, forecast_json(c, *plan));
   SteadyClock clock;
   STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(c.threads));
   Trace trace(clock);
@@ -131,22 +131,22 @@ Status run(const Choice& c) {
                     Engine::create(*plan, {*backend, *pool, clock, io, c.trace.empty() ? nullptr : &trace}));
   STRATA_TRY(engine->initialize(1));
 
-  constexpr int kWarm = 2;
+  constexpr int kWarmupSteps = 2;
   NoTokens batches;
   std::vector<double> seconds;
   StallTimes times;
   BackendCounters before;
   MovedBytes moved_before;
   std::int32_t speculated = 0, rolled_back = 0;
-  for (int step = 0; step < c.steps + kWarm; ++step) {
-    if (step == kWarm) {
+  for (int step = 0; step < c.steps + kWarmupSteps; ++step) {
+    if (step == kWarmupSteps) {
       before = backend->counters();
       moved_before = engine->moved();
     }
-    trace.set_enabled(step >= kWarm);
+    trace.set_enabled(step >= kWarmupSteps);
     StepReport report;
     STRATA_TRY(engine->train_step(batches, 1e-4, report));
-    if (step < kWarm) continue;
+    if (step < kWarmupSteps) continue;
     seconds.push_back(report.seconds);
     times += report.times;
     speculated = report.speculated;
@@ -195,7 +195,7 @@ Status run(const Choice& c) {
 }  // namespace strata::bench
 
 int main(int argc, char** argv) {
-  strata::bench::Choice c;
+  strata::bench::BenchOptions c;
   CLI::App app{"paced steps of a decoder"};
   app.add_option("--layers", c.layers);
   app.add_option("--hidden", c.hidden);
@@ -218,7 +218,7 @@ int main(int argc, char** argv) {
   app.add_option("--clip", c.clip, "gradient norm; a small one clips every step");
   app.add_option("--prefetch", c.prefetch);
   app.add_option("--undo-bytes", c.undo_bytes);
-  app.add_flag("--with-log", c.with_log,
+  app.add_flag("--full-undo-log", c.full_undo_log,
                "all the undo log that has room, in mode auto too, as a forecast gives it");
   app.add_flag("--states-on-device", c.states_on_device, "instead of in RAM");
   app.add_option("--activations", c.activations, "the tier they wait in between forward and backward")

@@ -27,12 +27,12 @@ def seconds(work, rounds=20):
     return sorted(times)[rounds // 2]
 
 
-products = {}
+gemm_rates = {}
 for size in (128, 512, 2048, 8192):
     n = max(size, 4096)
     x = torch.full((size, n), 0.5, device="cuda", dtype=torch.bfloat16)
     w = torch.full((n, n), 0.5, device="cuda", dtype=torch.bfloat16)
-    products[size] = 2.0 * size * n * n / seconds(lambda: torch.nn.functional.linear(x, w))
+    gemm_rates[size] = 2.0 * size * n * n / seconds(lambda: torch.nn.functional.linear(x, w))
 tokens, seq, heads, head_dim = 8192, 2048, 16, 128
 q, k, v = (torch.full((tokens // seq, heads, seq, head_dim), 0.5, device="cuda", dtype=torch.bfloat16, requires_grad=True)
            for _ in range(3))  # fmt: skip
@@ -43,5 +43,5 @@ out = attention()
 grad = torch.ones_like(out)
 backward = seconds(lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True))
 flops = 2.0 * tokens * seq * heads * head_dim  # of forward: half of the products of a full one
-print(json.dumps({"torch": torch.__version__, "product_flops_per_s": products, "attention_flops_per_s": flops / forward,
+print(json.dumps({"torch": torch.__version__, "gemm_flops_per_s": gemm_rates, "attention_flops_per_s": flops / forward,
                   "attention_backward_flops_per_s": 2.5 * flops / backward}))  # fmt: skip

@@ -54,12 +54,12 @@ def train(cwd, out, *overrides, preset="austen-5m"):
     return json.loads((folder / "summary.json").read_text()), metrics(folder)
 
 
-def nameless_file(pid, folder, least_bytes):
+def unnamed_file(pid, folder, min_bytes):
     """A path to the nameless file of a process in `folder`: by its size, for logs that it inherited may lie there too."""
     opened = [d for d in pathlib.Path(f"/proc/{pid}/fd").iterdir() if os.readlink(d).startswith(os.path.realpath(folder) + "/")]
-    found = [str(d) for d in opened if (of := d.stat()).st_nlink == 0 and of.st_size >= least_bytes]
+    found = [str(d) for d in opened if (of := d.stat()).st_nlink == 0 and of.st_size >= min_bytes]
     if len(found) != 1:
-        sys.exit(f"process {pid} has {len(found)} nameless files of {least_bytes} bytes or more in {folder}, not one: "
+        sys.exit(f"process {pid} has {len(found)} nameless files of {min_bytes} bytes or more in {folder}, not one: "
                  f"{[(os.readlink(d), d.stat().st_size) for d in opened]}")  # fmt: skip
     return found[0]
 
@@ -84,8 +84,8 @@ def at_most(values, bar):
 
 def report(claim, value, unit, bar, holds, detail):
     """Prints the line and ends the program. holds: True, False, or None where hardware or a peer is absent, which
-    detail["why_no_verdict"] names."""
-    if holds is None and not detail.get("why_no_verdict"):
-        sys.exit(f"{claim}: no verdict, and no why_no_verdict in its detail")
+    detail["skip_reason"] names."""
+    if holds is None and not detail.get("skip_reason"):
+        sys.exit(f"{claim}: no verdict, and no skip_reason in its detail")
     print(json.dumps({"claim": claim, "value": value, "unit": unit, "bar": bar, "holds": holds, "detail": detail}))
     sys.exit(0 if holds in (True, None) else 1)

@@ -34,7 +34,7 @@ std::size_t activation_store_bytes(const LoweredProgram& program) {
 ActivationStore::ActivationStore(ExecutionContext& context) : context_(context) {
   const LoweredProgram& program = context.plan.train;
   const std::vector<SlotClass> classes = activation_classes(program);
-  const std::size_t first = store_classes(context.plan.layout, context.plan.placement).size();
+  const std::size_t first = nvme_slot_classes(context.plan.layout, context.plan.placement).size();
   stored_of_move_.assign(static_cast<std::size_t>(program.offload.n), -1);
   for (const LoweredProgram::Offload::Stored& stored : program.offload.stored) {
     const auto of = std::find_if(classes.begin(), classes.end(), [&](const SlotClass& slots) {
@@ -71,7 +71,7 @@ Status ActivationStore::submit_next() {
   const HostWaitScope waits(context_.backend.stall_meter(), StallCause::nvme);  // for a free request
   const auto of = static_cast<std::size_t>(request.stored);
   auto ticket = request.is_write ? context_.store->write_async(id_of(request.stored), class_of_[of],
-                                                               request.memory, OldGeneration::retire)
+                                                               request.memory, WriteMode::replace)
                                  : context_.store->read_async(id_of(request.stored), request.memory);
   if (!ticket.has_value()) return ticket.status().annotate(str("activation ", info(request.stored).name));
   tickets_[of] = *ticket;

@@ -62,15 +62,15 @@ std::int64_t CostModel::instruction_ns(const LoweredInstr& instr) const {
   if (instr.attrs.gemm_workspace) bytes -= bytes_of(instr.out.back());  // room, hardly traffic
   double seconds = static_cast<double>(bytes) / profile_.device_bytes_per_s;
   if (is_gemm(instr.op))
-    seconds = std::max(seconds, instr.flops / profile_.product_flops_per_s(widest_operand_dtype(instr),
-                                                                           smallest_dim(instr)));
+    seconds = std::max(
+        seconds, instr.flops / profile_.gemm_flops_per_s(widest_operand_dtype(instr), smallest_dim(instr)));
   else if (is_attention(instr.op))
     seconds = std::max(seconds, instr.flops / attention_rate(instr, profile_));
   return as_ns(std::max(seconds, profile_.launch_s));
 }
 
 std::int64_t CostModel::sweep_ns(std::size_t bytes, bool on_device) const {
-  const bool in_ram = !on_device || profile_.computes_on_cores;
+  const bool in_ram = !on_device || profile_.device_is_host;
   return as_ns(static_cast<double>(bytes) /
                (in_ram ? profile_.host_bytes_per_s : profile_.device_bytes_per_s));
 }
@@ -84,12 +84,12 @@ std::int64_t CostModel::update_ns(ChunkId chunk, bool on_device, UndoAction undo
   // The log is written while what goes there is in a cache; what comes back from it is read and written.
   const std::size_t log = undo == UndoAction::none ? 0 : undo == UndoAction::save ? logged : 2 * logged;
   const std::size_t update = undo == UndoAction::rollback ? 0 : gradient + 2 * states;
-  if (on_device && !profile_.computes_on_cores) return sweep_ns(update, true);
+  if (on_device && !profile_.device_is_host) return sweep_ns(update, true);
   // By bytes beside the exact AdamW in f32, and by arithmetic where moments are held in fewer.
   const auto n = static_cast<double>(layout.chunk(chunk).n_elems);
   const auto format = static_cast<std::size_t>(plan_.options.states);
-  const double by_bytes =
-      profile_.update_s_per_param[0] * static_cast<double>(update + log) / MachineProfile::kAdamWBytes;
+  const double by_bytes = profile_.update_s_per_param[0] * static_cast<double>(update + log) /
+                          MachineProfile::kAdamWBytesPerParam;
   const double by_format = format == 0 || update == 0 ? 0 : n * profile_.update_s_per_param[format];
   return as_ns(std::max(by_bytes, by_format));
 }

@@ -48,7 +48,7 @@ Status dry_run(Engine& engine, const RunPlan& plan) {
 // decision is the same.
 Placement with_used_windows(const ChunkManager& dry_run_chunks, const RunPlan& plan) {
   Placement used = plan.placement, minimal = plan.placement;
-  set_least_windows(plan.layout, plan.trace, minimal);
+  set_minimum_windows(plan.layout, plan.trace, minimal);
   for (const Tier tier : {Tier::device, Tier::pinned}) {
     const auto t = static_cast<std::size_t>(tier);
     const std::vector<std::uint32_t> homes = plan.placement.home_counts(plan.layout, tier);

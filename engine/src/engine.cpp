@@ -106,7 +106,7 @@ TierBytes Engine::peak_bytes() const {
 }
 std::string Engine::nvme_note() const {
   const ObjectStore* store = impl_->context().store.get();
-  return store == nullptr ? "not used" : store->engine_note();
+  return store == nullptr ? "not used" : store->io_description();
 }
 std::vector<NvmePath> Engine::nvme_paths() const {
   const ObjectStore* store = impl_->context().store.get();

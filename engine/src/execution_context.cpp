@@ -107,7 +107,7 @@ Result<std::unique_ptr<ExecutionContext>> ExecutionContext::create(const RunPlan
 // Before the slabs are there: measuring its paths takes memory for a while. Null where nothing is on nvme.
 Result<std::unique_ptr<NvmeStore>> ExecutionContext::make_store(Io& io) {
   NvmeOptions options = plan.options.nvme;
-  options.classes = store_classes(plan.layout, plan.placement);
+  options.classes = nvme_slot_classes(plan.layout, plan.placement);
   for (const SlotClass& more : activation_classes(plan.train)) options.classes.push_back(more);
   options.trace = trace;
   if (options.classes.empty() || is_dataless()) return std::unique_ptr<NvmeStore>();
@@ -146,7 +146,7 @@ Status ExecutionContext::allocate_memory(Io& io) {
     store = std::move(files);
   }
   if (simulation != nullptr) store = std::make_unique<SimStore>(*simulation);
-  mover = std::make_unique<CopyLanes>(backend, h2d, d2h, plan.layout, plan.placement, store.get());
+  mover = std::make_unique<TierMover>(backend, h2d, d2h, plan.layout, plan.placement, store.get());
   STRATA_TRY_ASSIGN(
       chunks, ChunkManager::create(plan.layout, plan.placement,
                                    {device.view().part(arena_bytes + state_bytes, device_slots),

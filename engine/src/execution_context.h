@@ -5,7 +5,7 @@
 
 #include <strata/chunk/chunk_manager.h>
 #include <strata/engine/engine.h>
-#include <strata/offload/copy_lanes.h>
+#include <strata/offload/tier_mover.h>
 #include <strata/runtime/budget.h>
 
 #include "chunk_tables.h"
@@ -103,7 +103,7 @@ class ExecutionContext {
   BufferView arena_memory, state_memory, pinned_memory;
   Stream compute, h2d, d2h, cpu;
   std::unique_ptr<ObjectStore> store;
-  std::unique_ptr<CopyLanes> mover;
+  std::unique_ptr<TierMover> mover;
   std::unique_ptr<ChunkManager> chunks;
 
  private:

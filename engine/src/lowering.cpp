@@ -211,7 +211,7 @@ AccessTrace access_trace(const LoweredProgram& program, std::int32_t passes) {
   trace.device_fixed_bytes = program.arena_bytes;
   std::vector<ChunkId> open;
   for (const LoweredInstr& instr : program.code) {
-    AccessTrace::Step step;
+    AccessTrace::Access step;
     step.flops = instr.flops;
     for (const GradWrite& touch : instr.grads)
       if (touch.first) open.push_back(touch.chunk);
@@ -219,7 +219,7 @@ AccessTrace access_trace(const LoweredProgram& program, std::int32_t passes) {
     for (const ChunkId chunk : open) step.on_device.push_back({chunk, Payload::grad});
     for (const GradWrite& touch : instr.grads)
       if (touch.last) open.erase(std::find(open.begin(), open.end(), touch.chunk));
-    trace.steps.push_back(std::move(step));
+    trace.accesses.push_back(std::move(step));
   }
   return trace;
 }

@@ -181,12 +181,12 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
   plan->trace = access_trace(plan->train, plan->passes());
   for (const LoweredProgram* other : {&plan->eval, &plan->infer, &plan->prefill, &plan->decode}) {
     const AccessTrace trace = access_trace(*other, 1);
-    plan->trace.steps.insert(plan->trace.steps.end(), trace.steps.begin(), trace.steps.end());
+    plan->trace.accesses.insert(plan->trace.accesses.end(), trace.accesses.begin(), trace.accesses.end());
     plan->trace.device_fixed_bytes = std::max(plan->trace.device_fixed_bytes, trace.device_fixed_bytes);
   }
   plan->trace.device_fixed_bytes += plan->state_bytes();
   plan->trace.nvme_fixed_bytes = activation_store_bytes(plan->train);
-  plan->trace.trains = !plan->train.code.empty();
+  plan->trace.training = !plan->train.code.empty();
   plan->trace.pinned_fixed_bytes = plan_pinned_layout(*plan, count_norm_partials(plan->tensors)).total();
   if (const LoweredProgram::Offload& away = plan->train.offload; away.n > 0)
     plan->notes.push_back(str("activations: ", away.n, " of ", format_bytes(away.bytes),
@@ -200,7 +200,7 @@ static Result<std::unique_ptr<RunPlan>> lay_out(const ProgramSet& programs, cons
 }
 
 static PlacementRequest request_of(const EngineOptions& options) {
-  return {options.budgets, options.policy, *options.prefetch, options.gradients, options.most};
+  return {options.budgets, options.policy, *options.prefetch, options.gradients, options.capacity};
 }
 
 // Beside the undo log where there is room for both, else as if there were none.
@@ -260,7 +260,7 @@ Result<std::unique_ptr<RunPlan>> draft_plan(
         placement->classes = slot_classes(plan->layout);
         placement->homes.resize(plan->layout.n_chunks());
         choose(plan->layout, *placement);
-        set_least_windows(plan->layout, plan->trace, *placement);
+        set_minimum_windows(plan->layout, plan->trace, *placement);
       } else {
         placement = place(*plan);
       }
@@ -325,9 +325,9 @@ Status explain_refusal(std::span<const ProgramSet> choices, const EngineOptions&
                     lay_out(choices.back(), options, chunk_bounds(arena, options).back()));
   const PlacementRequest request = request_of(plan->options);
   Fitting fitting(choices, options);
-  return does_not_fit(plan->layout, plan->trace, request,
-                      smallest_or_more_than_there_is(
-                          request, [&](const TierBytes& budgets) { return fitting.fits(budgets); }));
+  return placement_error(
+      plan->layout, plan->trace, request,
+      suggest_budgets(request, [&](const TierBytes& budgets) { return fitting.fits(budgets); }));
 }
 
 }  // namespace strata

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "slot_pool.h"
+#include "slot_allocator.h"
 
 namespace strata::detail {
 
@@ -20,8 +20,8 @@ struct Version {
 struct IdRecord {
   std::uint64_t id = 0;
   Version live;
-  Version kept;                  // the newest generation below `keep_below`, while `live` is not below it
-  std::uint64_t keep_below = 0;  // the first generation that may be taken back; 0: none may
+  Version snapshot;  // the newest generation below `first_uncommitted`, while `live` is not below it
+  std::uint64_t first_uncommitted = 0;  // the first generation that may be taken back; 0: none may
   std::uint32_t pending = 0;
   bool used = false;
 };
@@ -37,8 +37,8 @@ class IdTable {
   void erase(std::uint64_t id) noexcept;
 
  private:
-  std::size_t home(std::uint64_t id) const noexcept;
-  std::size_t place(std::uint64_t id) const noexcept;  ///< of the id, or the empty place where it would go
+  std::size_t bucket_of(std::uint64_t id) const noexcept;
+  std::size_t probe(std::uint64_t id) const noexcept;  ///< of the id, or the empty place where it would go
   std::vector<IdRecord> records_;                      // a power of two, at most half full
   std::size_t used_ = 0;
 };

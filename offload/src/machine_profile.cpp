@@ -11,16 +11,16 @@
 
 namespace strata {
 
-double MachineProfile::product_flops_per_s(DType dtype, double smallest_side) const noexcept {
+double MachineProfile::gemm_flops_per_s(DType dtype, double smallest_side) const noexcept {
   const bool in_8bit = size_of(dtype) == 1 && !flops_8bit.empty();
   const std::vector<double>& rates = dtype == DType::f32 ? flops_f32 : in_8bit ? flops_8bit : flops_16bit;
-  const auto above = std::lower_bound(product_sizes.begin(), product_sizes.end(), smallest_side);
-  if (above == product_sizes.end()) return rates.back();
-  const auto i = static_cast<std::size_t>(above - product_sizes.begin());
+  const auto above = std::lower_bound(gemm_sizes.begin(), gemm_sizes.end(), smallest_side);
+  if (above == gemm_sizes.end()) return rates.back();
+  const auto i = static_cast<std::size_t>(above - gemm_sizes.begin());
   // Below the smallest a product has so much less to reuse.
-  if (i == 0) return rates.front() * std::max(smallest_side, 1.0) / product_sizes.front();
+  if (i == 0) return rates.front() * std::max(smallest_side, 1.0) / gemm_sizes.front();
   const double share =
-      std::log(smallest_side / product_sizes[i - 1]) / std::log(product_sizes[i] / product_sizes[i - 1]);
+      std::log(smallest_side / gemm_sizes[i - 1]) / std::log(gemm_sizes[i] / gemm_sizes[i - 1]);
   return rates[i - 1] * std::pow(rates[i] / rates[i - 1], share);
 }
 
@@ -39,16 +39,16 @@ SimOptions MachineProfile::simulation() const noexcept {
   o.share(SimLane::nvme_read, SimResource::disk) = o.share(SimLane::nvme_write, SimResource::disk) =
       share_of(read_bytes_per_s, write_bytes_per_s, disk_bytes_per_s);
   const auto of_memory = [&](double bytes_per_s) { return std::min(1.0, bytes_per_s / host_bytes_per_s); };
-  o.share(SimLane::cpu, SimResource::memory) = of_memory(kAdamWBytes / update_s_per_param[0]);
+  o.share(SimLane::cpu, SimResource::memory) = of_memory(kAdamWBytesPerParam / update_s_per_param[0]);
   o.share(SimLane::h2d, SimResource::memory) = of_memory(h2d_bytes_per_s);
   o.share(SimLane::d2h, SimResource::memory) = of_memory(d2h_bytes_per_s);
   o.share(SimLane::cpu, SimResource::cores) = 1;
   for (const auto& [lane, rate] :
        {std::pair{SimLane::nvme_read, read_bytes_per_s}, std::pair{SimLane::nvme_write, write_bytes_per_s}}) {
     o.share(lane, SimResource::memory) = of_memory(rate);
-    o.share(lane, SimResource::cores) = std::min(1.0, rate * disk_core_s_per_byte / cores);
+    o.share(lane, SimResource::cores) = std::min(1.0, rate * disk_cpu_s_per_byte / cores);
   }
-  if (computes_on_cores) {
+  if (device_is_host) {
     o.share(SimLane::compute, SimResource::cores) = 1;
     // A copy is a core's work, and moves each byte twice.
     for (const SimLane lane : {SimLane::h2d, SimLane::d2h}) {
@@ -61,7 +61,7 @@ SimOptions MachineProfile::simulation() const noexcept {
   return o;
 }
 
-Result<MachineProfile> machine_named(const std::string& name_or_path) {
+Result<MachineProfile> load_machine_profile(const std::string& name_or_path) {
   std::vector<std::string_view> names;
   for (const ShippedMachine& machine : shipped_machines()) {
     if (machine.name == name_or_path)

@@ -17,14 +17,14 @@ namespace {
 constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6, kNano = 1e-9, kKibi = 1024;
 
 /// A number of the profile: its key, its unit in the file, and where it is in the struct.
-struct Figure {
+struct ScalarField {
   std::string_view section, name;
   double unit;
   double MachineProfile::*field;
   bool may_be_zero = false;
   std::string_view doc = {};
 };
-constexpr Figure kFigures[] = {
+constexpr ScalarField kScalarFields[] = {
     {"device", "attention_tflops", kTera, &MachineProfile::attention_flops_per_s, false,
      "rate of attention, 1e12 operations a second"},
     {"device", "wgmma_attention_tflops", kTera, &MachineProfile::wgmma_attention_flops_per_s, true,
@@ -48,11 +48,11 @@ constexpr Figure kFigures[] = {
     {"disk", "both_gb_per_s", kGiga, &MachineProfile::disk_bytes_per_s, true,
      "reads and writes at once, added up"},
     {"disk", "latency_us", kMicro, &MachineProfile::disk_latency_s, true, "of a request"},
-    {"disk", "core_s_per_gb", 1 / kGiga, &MachineProfile::disk_core_s_per_byte, true,
+    {"disk", "cpu_s_per_gb", 1 / kGiga, &MachineProfile::disk_cpu_s_per_byte, true,
      "of a core, to carry and sum 1e9 bytes"},
 };
 
-constexpr KeySpec number_key(const Figure& f) {
+constexpr KeySpec number_key(const ScalarField& f) {
   return {.section = f.section,
           .name = f.name,
           .type = KeyType::number,
@@ -62,7 +62,7 @@ constexpr KeySpec number_key(const Figure& f) {
           .max = 1e9};
 }
 /// A list of numbers. With an `axis` it has one for each number there, or for each of all axes together.
-struct List {
+struct ListField {
   std::string_view section, name;
   double unit;
   std::vector<double> MachineProfile::*field;
@@ -71,19 +71,19 @@ struct List {
   bool may_be_empty = true;
   std::span<const std::string_view> axes = {};
 };
-constexpr std::string_view kProducts[] = {"device.product_sizes"};
+constexpr std::string_view kGemmAxis[] = {"device.gemm_sizes"};
 constexpr std::string_view kThreads[] = {"host.update_threads"};
 constexpr std::string_view kCopies[] = {"link.copy_kib"};
 constexpr std::string_view kDiskGrid[] = {"disk.paths", "disk.block_kib", "disk.depths"};
-constexpr List kLists[] = {
-    {"device", "product_sizes", 1, &MachineProfile::product_sizes, "smallest sides of products, ascending",
-     true, false},
+constexpr ListField kListFields[] = {
+    {"device", "gemm_sizes", 1, &MachineProfile::gemm_sizes, "smallest sides of products, ascending", true,
+     false},
     {"device", "tflops_16bit", kTera, &MachineProfile::flops_16bit,
-     "rates of products of these sizes in bf16 or f16", false, false, kProducts},
+     "rates of products of these sizes in bf16 or f16", false, false, kGemmAxis},
     {"device", "tflops_f32", kTera, &MachineProfile::flops_f32, "rates of products of these sizes in f32",
-     false, false, kProducts},
+     false, false, kGemmAxis},
     {"device", "tflops_8bit", kTera, &MachineProfile::flops_8bit,
-     "rates of products of these sizes in eight bits; none: as of 16", false, true, kProducts},
+     "rates of products of these sizes in eight bits; none: as of 16", false, true, kGemmAxis},
     {"host", "update_threads", 1, &MachineProfile::update_threads, "numbers of threads, ascending", true},
     {"host", "update_ns_by_threads", kNano, &MachineProfile::update_s_by_threads,
      "AdamW with states in fp32 by so many threads, nanoseconds a parameter", false, true, kThreads},
@@ -103,7 +103,7 @@ constexpr List kLists[] = {
     {"disk", "writes_by_path_gb_per_s", kGiga, &MachineProfile::writes_by_path,
      "of each of disk.paths, at each of disk.block_kib, at each of disk.depths", false, true, kDiskGrid},
 };
-constexpr KeySpec list_key(const List& l) {
+constexpr KeySpec list_key(const ListField& l) {
   return {.section = l.section,
           .name = l.name,
           .type = KeyType::number_list,
@@ -127,7 +127,7 @@ constexpr KeySpec kOtherKeys[] = {
      .min = 0,
      .max = 4096},
     {.section = "machine",
-     .name = "computes_on_cores",
+     .name = "device_is_host",
      .type = KeyType::boolean,
      .default_text = "false",
      .doc = "the device is the host backend"},
@@ -166,8 +166,8 @@ constexpr KeySpec kOtherKeys[] = {
 const ConfigSchema& schema() {
   static const std::vector<KeySpec> keys = [] {
     std::vector<KeySpec> all(std::begin(kOtherKeys), std::end(kOtherKeys));
-    for (const Figure& figure : kFigures) all.push_back(number_key(figure));
-    for (const List& list : kLists) all.push_back(list_key(list));
+    for (const ScalarField& scalar : kScalarFields) all.push_back(number_key(scalar));
+    for (const ListField& list : kListFields) all.push_back(list_key(list));
     return all;
   }();
   static const ConfigSchema schema{.keys = keys};
@@ -179,7 +179,7 @@ std::string key_of(const Row& row) {
   return str(row.section, ".", row.name);
 }
 
-std::vector<double> times(const std::vector<double>& values, double unit) {
+std::vector<double> scaled(const std::vector<double>& values, double unit) {
   std::vector<double> out = values;
   for (double& value : out) value *= unit;
   return out;
@@ -191,13 +191,13 @@ class Checker {
   explicit Checker(const ConfigTree& tree) : tree_(tree) {}
 
   Status check(const MachineProfile& p) {
-    for (const Figure& figure : kFigures)
-      if (!figure.may_be_zero && tree_.number(key_of(figure)) <= 0)
-        problem(key_of(figure), "has to be above 0");
+    for (const ScalarField& scalar : kScalarFields)
+      if (!scalar.may_be_zero && tree_.number(key_of(scalar)) <= 0)
+        problem(key_of(scalar), "has to be above 0");
     if (p.cores < 1) problem("machine.cores", "has to be at least 1");
     for (const char* key : {"memory.device", "memory.pinned"})
       if (tree_.bytes(key) == 0) problem(key, "has to be above 0");
-    for (const List& list : kLists) check_list(list);
+    for (const ListField& list : kListFields) check_list(list);
     if (tree_.numbers("host.update_ns").size() != 3 ||
         *std::min_element(p.update_s_per_param.begin(), p.update_s_per_param.end()) <= 0)
       problem("host.update_ns", "has to be three numbers above 0: states in fp32, bf16, int8");
@@ -215,7 +215,7 @@ class Checker {
   std::size_t length_of(std::string_view key) const {
     return key == "disk.paths" ? tree_.texts(key).size() : tree_.numbers(key).size();
   }
-  void check_list(const List& list) {
+  void check_list(const ListField& list) {
     const std::string key = key_of(list);
     const std::vector<double>& values = tree_.numbers(key);
     if (values.empty()) {
@@ -257,14 +257,14 @@ Result<MachineProfile> profile_of(const ConfigSources& sources) {
   p.name = tree.text("machine.name");
   p.source = tree.text("machine.source");
   p.cores = static_cast<int>(tree.integer("machine.cores"));
-  p.computes_on_cores = tree.flag("machine.computes_on_cores");
+  p.device_is_host = tree.flag("machine.device_is_host");
   for (std::size_t t = 0; t < kTiers; ++t)
     p.memory[t] = tree.bytes(str("memory.", to_string(static_cast<Tier>(t))));
-  for (const List& list : kLists) p.*list.field = times(tree.numbers(key_of(list)), list.unit);
+  for (const ListField& list : kListFields) p.*list.field = scaled(tree.numbers(key_of(list)), list.unit);
   p.disk_paths = tree.texts("disk.paths");
-  const std::vector<double> updates = times(tree.numbers("host.update_ns"), kNano);
+  const std::vector<double> updates = scaled(tree.numbers("host.update_ns"), kNano);
   std::copy_n(updates.begin(), std::min<std::size_t>(updates.size(), 3), p.update_s_per_param.begin());
-  for (const Figure& figure : kFigures) p.*figure.field = tree.number(key_of(figure)) * figure.unit;
+  for (const ScalarField& scalar : kScalarFields) p.*scalar.field = tree.number(key_of(scalar)) * scalar.unit;
   STRATA_TRY(Checker(tree).check(p));
   return p;
 }
@@ -303,12 +303,12 @@ std::string to_toml(const MachineProfile& p) {
   std::string text = fmt::format(
       "[machine]\nname = {}\nsource = {}\ncores = {}\ncomputes_on_cores = {}\n\n[memory]\ndevice = {}\n"
       "pinned = {}\nnvme = {}\n",
-      quoted(p.name), quoted(p.source), p.cores, p.computes_on_cores, p.memory[0], p.memory[1], p.memory[2]);
+      quoted(p.name), quoted(p.source), p.cores, p.device_is_host, p.memory[0], p.memory[1], p.memory[2]);
   for (const std::string_view section : {"device", "link", "host", "disk"}) {
     text += fmt::format("\n[{}]\n", section);
-    for (const Figure& figure : kFigures)
-      if (figure.section == section)
-        text += fmt::format("{} = {:.6g}\n", figure.name, p.*figure.field / figure.unit);
+    for (const ScalarField& scalar : kScalarFields)
+      if (scalar.section == section)
+        text += fmt::format("{} = {:.6g}\n", scalar.name, p.*scalar.field / scalar.unit);
     if (section == "host")
       text += fmt::format("update_ns = {}\n",
                           numbers_text({p.update_s_per_param.begin(), p.update_s_per_param.end()}, kNano));
@@ -317,7 +317,7 @@ std::string to_toml(const MachineProfile& p) {
       for (const std::string& path : p.disk_paths) paths.push_back(quoted(path));
       text += fmt::format("paths = [{}]\n", fmt::join(paths, ", "));
     }
-    for (const List& list : kLists)
+    for (const ListField& list : kListFields)
       if (list.section == section && !(p.*list.field).empty())
         text += fmt::format("{} = {}\n", list.name, numbers_text(p.*list.field, list.unit));
   }

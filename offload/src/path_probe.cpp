@@ -16,9 +16,9 @@
 namespace strata::detail {
 namespace {
 
-constexpr std::size_t kMostBytes = 32 * kMiB;   // held only while measuring
-constexpr std::size_t kFirstBytes = 4 * kMiB;   // few enough for a slow disk, to begin with
-constexpr std::int64_t kEnoughNs = 60'000'000;  // of one direction of one path
+constexpr std::size_t kMaxBytes = 32 * kMiB;   // held only while measuring
+constexpr std::size_t kFirstBytes = 4 * kMiB;  // few enough for a slow disk, to begin with
+constexpr std::int64_t kProbeNs = 60'000'000;  // of one direction of one path
 
 using Pages = std::unique_ptr<std::byte[], decltype(&std::free)>;
 
@@ -42,7 +42,7 @@ class PathProbe final : public TransferSink {
   Status start(const NvmeOptions& options, StoreFiles& files, const RingFactory& make_ring) {
     if (pages_ == nullptr)
       return Status::error(Code::out_of_memory, str(bytes_, " bytes to measure the paths with"));
-    STRATA_TRY_ASSIGN(engine_, make_engine(options, files, make_ring, *this, 1));
+    STRATA_TRY_ASSIGN(io_backend_, make_io_backend(options, files, make_ring, *this, 1));
     return Status::ok();
   }
 
@@ -54,15 +54,15 @@ class PathProbe final : public TransferSink {
       const std::int64_t at = clock_.now_ns();
       STRATA_TRY(move(write, {file, 0, bytes}));
       const std::int64_t now = clock_.now_ns();
-      if (bytes == bytes_ || now - begin >= kEnoughNs)
+      if (bytes == bytes_ || now - begin >= kProbeNs)
         return static_cast<double>(bytes) * 1e9 / static_cast<double>(std::max<std::int64_t>(now - at, 1));
     }
   }
 
-  void departing(std::uint32_t, std::size_t, std::size_t) noexcept override {}
-  void arrived(std::uint32_t, std::size_t, std::size_t) noexcept override {}
-  void progressed() noexcept override { moves_.fetch_add(1, std::memory_order_relaxed); }
-  void finished(std::uint32_t, Status outcome) noexcept override {
+  void on_submit(std::uint32_t, std::size_t, std::size_t) noexcept override {}
+  void on_block_read(std::uint32_t, std::size_t, std::size_t) noexcept override {}
+  void on_progress() noexcept override { progress_count_.fetch_add(1, std::memory_order_relaxed); }
+  void on_complete(std::uint32_t, Status outcome) noexcept override {
     const MutexLock lock(mutex_);
     outcome_ = std::move(outcome);
     is_done_ = true;
@@ -76,12 +76,12 @@ class PathProbe final : public TransferSink {
       is_done_ = false;
     }
     extent_ = extent;
-    engine_->start(0, {write, pages_.get(), {&extent_, 1}});
+    io_backend_->start(0, {write, pages_.get(), {&extent_, 1}});
     const MutexLock lock(mutex_);
     while (!is_done_) {
-      const std::uint64_t moved = moves_.load(std::memory_order_relaxed);
+      const std::uint64_t moved = progress_count_.load(std::memory_order_relaxed);
       if (done_.wait_for(mutex_, deadline_) == std::cv_status::timeout && !is_done_ &&
-          moves_.load(std::memory_order_relaxed) == moved)
+          progress_count_.load(std::memory_order_relaxed) == moved)
         return Status::error(Code::timeout, str("nothing was moved within ", deadline_.count(), " ms"));
     }
     return outcome_;
@@ -91,13 +91,13 @@ class PathProbe final : public TransferSink {
   const std::chrono::milliseconds deadline_;
   const Pages pages_;
   const SteadyClock clock_;
-  std::atomic<std::uint64_t> moves_{0};  // of the device; a plain counter
+  std::atomic<std::uint64_t> progress_count_{0};  // of the device; a plain counter
   Extent extent_;
   Mutex mutex_;
   Condition done_;
   Status outcome_ STRATA_GUARDED_BY(mutex_);
   bool is_done_ STRATA_GUARDED_BY(mutex_) = false;
-  std::unique_ptr<Engine> engine_;  // last: its threads stop before anything above goes
+  std::unique_ptr<IoBackend> io_backend_;  // last: its threads stop before anything above goes
 };
 
 // Objects are written about as often as they are read: the time of a byte is that of both.
@@ -110,8 +110,8 @@ Result<double> rate_of(PathProbe& probe, std::uint32_t file) {
 std::size_t probe_bytes(const NvmeOptions& options) {
   std::size_t bytes = 0;
   for (const SlotClass& c : options.classes)
-    for (std::uint32_t i = 0; i < c.slots && bytes < kMostBytes; ++i) bytes += c.slot_bytes;
-  return std::min(bytes, kMostBytes);
+    for (std::uint32_t i = 0; i < c.slots && bytes < kMaxBytes; ++i) bytes += c.slot_bytes;
+  return std::min(bytes, kMaxBytes);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Plac
   constexpr double kLink = 20e9, kDisk = 2e9, kRam = 60e9,
                    kUsesInPass = 3;  // forward, recomputation, backward
   const double passes = trace.micro_batches;
-  Counts kept = kept_params(layout, trace, p);
+  Counts cached = cached_params(layout, trace, p);
   double cost = 0;
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
     if (p.home({chunk, Payload::param}) == Tier::device) continue;
@@ -18,7 +18,7 @@ double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Plac
     const auto disk = [&](Payload payload) {
       return p.home({chunk, payload}) == Tier::nvme ? bytes(payload) / kDisk : 0.0;
     };
-    std::uint32_t& left = kept[p.class_of(layout, {chunk, Payload::param})];
+    std::uint32_t& left = cached[p.class_of(layout, {chunk, Payload::param})];
     const double uploads = left > 0 ? 1 : kUsesInPass * passes;
     if (left > 0) --left;
     const bool updated = layout.group_of(chunk).trainable;
@@ -27,7 +27,7 @@ double step_cost(const ChunkLayout& layout, const AccessTrace& trace, const Plac
     cost += disk(Payload::accum) * 2 * passes;
     cost += (p.home({chunk, Payload::accum}) == Tier::device ? 1 : passes) * bytes(Payload::accum) / kLink;
     cost += 2 * (disk(Payload::master) + disk(Payload::m) + disk(Payload::v));
-    if (!trace.trains) continue;
+    if (!trace.training) continue;
     for (const Payload payload : {Payload::param, Payload::master, Payload::m, Payload::v})
       cost += 2 * bytes(payload) / kRam;
   }

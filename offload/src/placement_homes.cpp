@@ -12,7 +12,7 @@ namespace {
 
 // The last of low, low + 1 ... for which `holds`; it does for `low` and does not for `high`.
 template <class N, class Holds>
-N last_that(N low, N high, const Holds& holds) {
+N bisect_last(N low, N high, const Holds& holds) {
   while (low + 1 < high) {
     const N middle = low + (high - low) / 2;
     (holds(middle) ? low : high) = middle;
@@ -27,7 +27,7 @@ bool within(const TierBytes& need, const TierBytes& budgets) {
 }
 
 // All chunks, any first so many of which lie evenly among all: by their numbers with the bits reversed.
-std::vector<ChunkId> spread_out(std::size_t n_chunks) {
+std::vector<ChunkId> bit_reversed_order(std::size_t n_chunks) {
   const int bits = static_cast<int>(std::bit_width(n_chunks));
   std::vector<ChunkId> order;
   for (std::uint64_t i = 0; i < std::uint64_t{1} << bits; ++i) {
@@ -42,19 +42,19 @@ std::vector<ChunkId> spread_out(std::size_t n_chunks) {
 // while there is room (window included, so it is set anew for each try), the rest nvme: of chunks from all
 // over the model, so that the slow tier works throughout a pass. Homes already given stay.
 bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
-                      const Width& width, Placement& p) {
+                      const WindowWidth& width, Placement& p) {
   std::vector<PayloadKey> order;
   const auto add = [&](PayloadKey key) {
     if (p.home(key) != Tier::device && layout.has(key.chunk, key.payload)) order.push_back(key);
   };
-  const std::vector<ChunkId> chunks = spread_out(layout.n_chunks());
-  for (const Payload payload : homed(trace).first(trace.trains ? 2 : 1))
+  const std::vector<ChunkId> chunks = bit_reversed_order(layout.n_chunks());
+  for (const Payload payload : homed_payloads(trace).first(trace.training ? 2 : 1))
     for (const ChunkId chunk : chunks) add({chunk, payload});
   for (const ChunkId chunk : chunks)
-    if (trace.trains && layout.group_of(chunk).trainable)
-      for (const Payload payload : homed(trace).subspan(2)) add({chunk, payload});
+    if (trace.training && layout.group_of(chunk).trainable)
+      for (const Payload payload : homed_payloads(trace).subspan(2)) add({chunk, payload});
   for (const ChunkId chunk : chunks)  // what no step touches
-    if (trace.trains && !layout.group_of(chunk).trainable) add({chunk, Payload::master});
+    if (trace.training && !layout.group_of(chunk).trainable) add({chunk, Payload::master});
   const bool has_nvme = request.budgets[kNvme] > 0;
   // The number of pinned homes is found by bisection: fewer homes there never need more of it.
   const auto try_pinned = [&](std::size_t n) {
@@ -66,15 +66,16 @@ bool place_off_device(const ChunkLayout& layout, const AccessTrace& trace, const
   std::size_t n_pinned = request.policy == PlacementPolicy::nvme ? 0 : order.size();
   if (n_pinned > 0 && !try_pinned(n_pinned)) {
     if (!has_nvme || !try_pinned(0)) return false;
-    n_pinned = last_that(std::size_t{0}, n_pinned, try_pinned);
+    n_pinned = bisect_last(std::size_t{0}, n_pinned, try_pinned);
   }
   return try_pinned(n_pinned) && within(placement_bytes(layout, trace, p), request.budgets);
 }
 
 // What is left of the device holds sums: they are touched in every micro-batch, and only once leave for the
 // step. Whether all of them found room.
-bool place_sums_on_device(const ChunkLayout& layout, const AccessTrace& trace,
-                          const PlacementRequest& request, ChunkId first, const Width& width, Placement& p) {
+bool place_gradients_on_device(const ChunkLayout& layout, const AccessTrace& trace,
+                               const PlacementRequest& request, ChunkId first, const WindowWidth& width,
+                               Placement& p) {
   std::vector<ChunkId> trained;
   for (ChunkId chunk = first; chunk < layout.n_chunks(); ++chunk)
     if (layout.group_of(chunk).trainable) trained.push_back(chunk);
@@ -87,23 +88,24 @@ bool place_sums_on_device(const ChunkLayout& layout, const AccessTrace& trace,
     return placement_bytes(layout, trace, p)[kDevice] <= request.budgets[kDevice];
   };
   if (try_first(trained.size())) return true;
-  (void)try_first(last_that(std::size_t{0}, trained.size(), try_first));  // fewer never need more
+  (void)try_first(bisect_last(std::size_t{0}, trained.size(), try_first));  // fewer never need more
   return false;
 }
 
-bool may_place_sums(const PlacementRequest& request) {
+bool may_place_gradients_on_device(const PlacementRequest& request) {
   return request.gradients == GradientPolicy::device ||
          (request.gradients == GradientPolicy::automatic && request.policy == PlacementPolicy::automatic);
 }
 
 // What is still left of it keeps parameters that have no home there, so that a step brings them up once.
-void keep_params_on_device(const ChunkLayout& layout, const AccessTrace& trace,
-                           const PlacementRequest& request, Placement& p) {
+void cache_params_on_device(const ChunkLayout& layout, const AccessTrace& trace,
+                            const PlacementRequest& request, Placement& p) {
   const std::uint64_t used = placement_bytes(layout, trace, p)[kDevice];
   std::uint64_t left = request.budgets[kDevice] - std::min(used, request.budgets[kDevice]);
-  const Counts passing = passing_params(layout, p), kept = kept_params(layout, trace, p);
+  const Counts streamed = streamed_params(layout, p), cached = cached_params(layout, trace, p);
   for (std::size_t c = 0; c < p.classes.size(); ++c) {
-    const std::uint64_t more = std::min<std::uint64_t>(passing[c] - kept[c], left / p.classes[c].slot_bytes);
+    const std::uint64_t more =
+        std::min<std::uint64_t>(streamed[c] - cached[c], left / p.classes[c].slot_bytes);
     p.classes[c].window[kDevice] += static_cast<std::uint32_t>(more);
     left -= more * p.classes[c].slot_bytes;
   }
@@ -112,10 +114,10 @@ void keep_params_on_device(const ChunkLayout& layout, const AccessTrace& trace,
 // `n` chunks whole on the device, from the front of the model: their gradients come last, so that their
 // update follows backward with nothing to wait for. Nothing where that does not fit.
 std::optional<Placement> on_device(const ChunkLayout& layout, const AccessTrace& trace,
-                                   const PlacementRequest& request, ChunkId n, const Width& width) {
+                                   const PlacementRequest& request, ChunkId n, const WindowWidth& width) {
   Placement p = empty_placement(layout);
   for (ChunkId chunk = 0; chunk < n; ++chunk)
-    for (const Payload payload : homed(trace)) set_home(layout, p, {chunk, payload}, Tier::device);
+    for (const Payload payload : homed_payloads(trace)) set_home(layout, p, {chunk, payload}, Tier::device);
   set_windows(layout, trace, width, p);
   if (placement_bytes(layout, trace, p)[kDevice] > request.budgets[kDevice]) return std::nullopt;
   return p;
@@ -124,15 +126,16 @@ std::optional<Placement> on_device(const ChunkLayout& layout, const AccessTrace&
 // The same with homes for the rest.
 std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const AccessTrace& trace,
                                                const PlacementRequest& request, ChunkId n,
-                                               const Width& width) {
+                                               const WindowWidth& width) {
   std::optional<Placement> first = on_device(layout, trace, request, n, width);
   if (!first) return std::nullopt;
   Placement p = *std::move(first);
-  if (trace.trains && may_place_sums(request) && !place_sums_on_device(layout, trace, request, n, width, p) &&
+  if (trace.training && may_place_gradients_on_device(request) &&
+      !place_gradients_on_device(layout, trace, request, n, width, p) &&
       request.gradients == GradientPolicy::device)
     return std::nullopt;
   if (!place_off_device(layout, trace, request, width, p)) return std::nullopt;
-  keep_params_on_device(layout, trace, request, p);
+  cache_params_on_device(layout, trace, request, p);
   return p;
 }
 
@@ -140,7 +143,7 @@ std::optional<Placement> with_chunks_on_device(const ChunkLayout& layout, const 
 class HomesSearch {
  public:
   HomesSearch(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
-              const Width& width)
+              const WindowWidth& width)
       : layout_(layout), trace_(trace), request_(request), width_(width) {}
 
   std::optional<Placement> run() {
@@ -157,27 +160,27 @@ class HomesSearch {
       if (best_ && (n == all || request_.policy == PlacementPolicy::device)) return std::move(best_);
     }
     if (n < 0) return std::move(best_);
-    const std::int64_t most = most_that_fit(n);
-    if (most < 0) return std::move(best_);
-    search(most);
+    const std::int64_t max_chunks = max_that_fit(n);
+    if (max_chunks < 0) return std::move(best_);
+    search(max_chunks);
     return std::move(best_);
   }
 
  private:
   // Below that each chunk on the device needs more of it.
-  std::int64_t most_that_fit(std::int64_t n) const {
+  std::int64_t max_that_fit(std::int64_t n) const {
     const auto fits = [&](std::int64_t chunks) {
       return on_device(layout_, trace_, request_, static_cast<ChunkId>(chunks), width_).has_value();
     };
     if (fits(n)) return n;
     if (!fits(0)) return -1;
-    return last_that(std::int64_t{0}, n, fits);
+    return bisect_last(std::int64_t{0}, n, fits);
   }
 
   // From as many as fit down by growing strides, then around the best of these by shrinking ones.
-  void search(std::int64_t most) {
+  void search(std::int64_t max_chunks) {
     std::int64_t stride = 1;
-    for (std::int64_t n = most;; n = std::max<std::int64_t>(0, n - stride), stride *= 2) {
+    for (std::int64_t n = max_chunks;; n = std::max<std::int64_t>(0, n - stride), stride *= 2) {
       consider(n);
       if (best_ && request_.policy == PlacementPolicy::device) return;
       if (n == 0) break;
@@ -185,7 +188,7 @@ class HomesSearch {
     if (!best_) return;
     for (; stride > 0; stride /= 2)
       for (const std::int64_t n : {best_n_ + stride, best_n_ - stride})
-        if (n >= 0 && n <= most) consider(n);
+        if (n >= 0 && n <= max_chunks) consider(n);
   }
 
   void consider(std::int64_t n) {
@@ -202,7 +205,7 @@ class HomesSearch {
   const ChunkLayout& layout_;
   const AccessTrace& trace_;
   const PlacementRequest& request_;
-  const Width& width_;
+  const WindowWidth& width_;
   std::optional<Placement> best_;
   double best_cost_ = 0;
   std::int64_t best_n_ = 0;
@@ -222,7 +225,7 @@ void set_home(const ChunkLayout& layout, Placement& p, PayloadKey key, Tier tier
 }
 
 std::optional<Placement> find_homes(const ChunkLayout& layout, const AccessTrace& trace,
-                                    const PlacementRequest& request, const Width& width) {
+                                    const PlacementRequest& request, const WindowWidth& width) {
   return HomesSearch(layout, trace, request, width).run();
 }
 

@@ -19,6 +19,6 @@ void set_home(const ChunkLayout& layout, Placement& placement, PayloadKey key, T
 /// The homes within the budgets that move least in a step, with windows of this width; nothing where none
 /// fit. `trace` may be reduced to its widest steps.
 std::optional<Placement> find_homes(const ChunkLayout& layout, const AccessTrace& trace,
-                                    const PlacementRequest& request, const Width& width);
+                                    const PlacementRequest& request, const WindowWidth& width);
 
 }  // namespace strata::detail

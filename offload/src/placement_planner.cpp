@@ -8,12 +8,12 @@
 namespace strata {
 
 using detail::find_homes;
-using detail::homed;
+using detail::homed_payloads;
 using detail::kDevice;
 using detail::kNvme;
 using detail::kPinned;
 using detail::set_windows;
-using detail::Width;
+using detail::WindowWidth;
 
 namespace {
 
@@ -24,13 +24,13 @@ bool may_hold(const ChunkLayout& layout, const AccessTrace& trace, const TierByt
                           static_cast<double>(trace.nvme_fixed_bytes);
   for (const std::uint64_t bytes : budgets) room += static_cast<double>(bytes);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : homed(trace))
+    for (const Payload payload : homed_payloads(trace))
       need += static_cast<double>(layout.payload_bytes(chunk, payload));
   constexpr double kRounding = 1 + 1e-12;
   return need <= room * kRounding;
 }
 
-std::uint64_t passing_bytes(const Placement& p) {
+std::uint64_t pinned_window_bytes(const Placement& p) {
   std::uint64_t bytes = 0;
   for (const SizeClass& slots : p.classes) bytes += std::uint64_t{slots.window[kPinned]} * slots.slot_bytes;
   return bytes;
@@ -47,38 +47,38 @@ TierBytes placement_bytes(const ChunkLayout& layout, const AccessTrace& trace, c
   return bytes;
 }
 
-void set_least_windows(const ChunkLayout& layout, const AccessTrace& trace, Placement& placement) {
-  set_windows(layout, trace, Width{}, placement);
+void set_minimum_windows(const ChunkLayout& layout, const AccessTrace& trace, Placement& placement) {
+  set_windows(layout, trace, WindowWidth{}, placement);
 }
 
 std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessTrace& whole_trace,
                                         const PlacementRequest& request) {
   if (!may_hold(layout, whole_trace, request.budgets)) return std::nullopt;
-  const AccessTrace trace = detail::widest_steps(whole_trace);
+  const AccessTrace trace = detail::prune_dominated_accesses(whole_trace);
   // What does not fit with the narrowest windows fits with none.
-  std::optional<Placement> least = find_homes(layout, trace, request, {0, 1, 1});
-  if (!least) return std::nullopt;
+  std::optional<Placement> narrowest = find_homes(layout, trace, request, {0, 1, 1});
+  if (!narrowest) return std::nullopt;
   // Wide windows first: room to prefetch and to write behind is worth more than one more chunk at home. The
   // widest, in which the caller keeps ahead of the slow tier by several chunks, where it is a small part of
   // all.
   constexpr std::uint64_t kSmallPart = 8;
   if (request.budgets[kNvme] > 0)
     if (std::optional<Placement> p = find_homes(layout, trace, request, {request.prefetch, 6, 12});
-        p && passing_bytes(*p) <= request.budgets[kPinned] / kSmallPart)
+        p && pinned_window_bytes(*p) <= request.budgets[kPinned] / kSmallPart)
       return p;
-  const std::array<Width, 4> widths = {{{request.prefetch, 3, 6},
-                                        {request.prefetch, 2, 4},
-                                        {std::min(request.prefetch, 1u), 2, 2},
-                                        {0, 1, 2}}};
-  for (const Width& width : widths)
+  const std::array<WindowWidth, 4> widths = {{{request.prefetch, 3, 6},
+                                              {request.prefetch, 2, 4},
+                                              {std::min(request.prefetch, 1u), 2, 2},
+                                              {0, 1, 2}}};
+  for (const WindowWidth& width : widths)
     if (std::optional<Placement> p = find_homes(layout, trace, request, width)) return p;
-  return least;
+  return narrowest;
 }
 
 Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& trace,
                                  const PlacementRequest& request) {
   if (std::optional<Placement> p = find_placement(layout, trace, request)) return *std::move(p);
-  return does_not_fit(layout, trace, request, smallest_that_fits(layout, trace, request));
+  return placement_error(layout, trace, request, minimum_budgets(layout, trace, request));
 }
 
 }  // namespace strata

@@ -5,24 +5,24 @@
 namespace strata::detail {
 namespace {
 
-void raise(Counts& most, const Counts& counts) {
-  for (std::size_t c = 0; c < most.size(); ++c) most[c] = std::max(most[c], counts[c]);
+void update_peak(Counts& peak, const Counts& counts) {
+  for (std::size_t c = 0; c < peak.size(); ++c) peak[c] = std::max(peak[c], counts[c]);
 }
 
 // Payloads that are on the device together and have no home there.
-Counts least_device_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
-  Counts most(p.classes.size(), 0), now(p.classes.size(), 0);
-  for (const AccessTrace::Step& step : trace.steps) {
+Counts min_device_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
+  Counts peak(p.classes.size(), 0), now(p.classes.size(), 0);
+  for (const AccessTrace::Access& access : trace.accesses) {
     std::fill(now.begin(), now.end(), 0);
-    for (const PayloadKey key : step.on_device)
+    for (const PayloadKey key : access.on_device)
       if (p.home(key) != Tier::device) ++now[p.class_of(layout, key)];
-    raise(most, now);
+    update_peak(peak, now);
   }
-  return most;
+  return peak;
 }
 
 // Chunks whose `payload` passes through the device.
-Counts passing(const ChunkLayout& layout, const Placement& p, Payload payload) {
+Counts streamed(const ChunkLayout& layout, const Placement& p, Payload payload) {
   Counts n(p.classes.size(), 0);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
     if (layout.has(chunk, payload) && p.home({chunk, payload}) != Tier::device)
@@ -36,8 +36,8 @@ Counts extra_device_window(const ChunkLayout& layout, const AccessTrace& trace, 
                            std::uint32_t extra) {
   Counts sum(p.classes.size(), 0);
   for (const Payload payload : {Payload::param, Payload::grad}) {
-    if (payload == Payload::grad && !trace.trains) continue;
-    const Counts n = passing(layout, p, payload);
+    if (payload == Payload::grad && !trace.training) continue;
+    const Counts n = streamed(layout, p, payload);
     for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += std::min(extra, n[c] - std::min(n[c], 1u));
   }
   return sum;
@@ -45,70 +45,72 @@ Counts extra_device_window(const ChunkLayout& layout, const AccessTrace& trace, 
 
 struct PinnedWindow {
   Counts work;     // in the commit of a chunk, while a gradient lands: more room lets the next begin
-  Counts passing;  // while states of the slow tier are loaded, saved or given their first values: a parameter
+  Counts staging;  // while states of the slow tier are loaded, saved or given their first values: a parameter
                    // with its master, the others one at a time
 };
 // Payloads that are in pinned memory together and have no home there.
-PinnedWindow least_pinned_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
-  PinnedWindow most{Counts(p.classes.size(), 0), Counts(p.classes.size(), 0)};
-  Counts commit(p.classes.size(), 0), landing(p.classes.size(), 0), passing(p.classes.size(), 0);
+PinnedWindow min_pinned_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
+  PinnedWindow peak{Counts(p.classes.size(), 0), Counts(p.classes.size(), 0)};
+  Counts commit(p.classes.size(), 0), accumulation(p.classes.size(), 0), staging(p.classes.size(), 0);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
-    for (Counts* counts : {&commit, &landing, &passing}) std::fill(counts->begin(), counts->end(), 0);
+    for (Counts* counts : {&commit, &accumulation, &staging}) std::fill(counts->begin(), counts->end(), 0);
     const bool at_device = p.home({chunk, Payload::param}) == Tier::device;
     const bool trainable = layout.group_of(chunk).trainable;
-    for (const Payload payload : homed(trace)) {
+    for (const Payload payload : homed_payloads(trace)) {
       const PayloadKey key{chunk, payload};
       if (p.home(key) == Tier::pinned || !layout.has(chunk, payload)) continue;
       // A parameter on its way to the device, too. What is frozen is not updated: its master lies still.
       if (!at_device && (trainable || payload == Payload::param)) ++commit[p.class_of(layout, key)];
       if (p.home(key) != Tier::nvme || payload == Payload::accum) continue;
-      std::uint32_t& passes = passing[p.class_of(layout, key)];
-      passes = payload == Payload::master ? passes + 1 : std::max(passes, 1u);
+      std::uint32_t& staged = staging[p.class_of(layout, key)];
+      staged = payload == Payload::master ? staged + 1 : std::max(staged, 1u);
     }
-    const bool lands_in_ram = p.home({chunk, Payload::accum}) != Tier::device;
-    if (trace.trains && trainable && lands_in_ram && trace.micro_batches > 1)
-      ++landing[p.class_of(layout, {chunk, Payload::grad})];
-    if (p.home({chunk, Payload::accum}) == Tier::nvme) ++landing[p.class_of(layout, {chunk, Payload::accum})];
-    raise(most.work, commit);
-    raise(most.work, landing);
-    raise(most.passing, passing);
+    const bool accumulates_in_ram = p.home({chunk, Payload::accum}) != Tier::device;
+    if (trace.training && trainable && accumulates_in_ram && trace.micro_batches > 1)
+      ++accumulation[p.class_of(layout, {chunk, Payload::grad})];
+    if (p.home({chunk, Payload::accum}) == Tier::nvme)
+      ++accumulation[p.class_of(layout, {chunk, Payload::accum})];
+    update_peak(peak.work, commit);
+    update_peak(peak.work, accumulation);
+    update_peak(peak.staging, staging);
   }
-  return most;
+  return peak;
 }
 
 }  // namespace
 
-void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const Width& width, Placement& p) {
-  const Counts device = least_device_window(layout, trace, p);
-  const PinnedWindow pinned = least_pinned_window(layout, trace, p);
+void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const WindowWidth& width,
+                 Placement& p) {
+  const Counts device = min_device_window(layout, trace, p);
+  const PinnedWindow pinned = min_pinned_window(layout, trace, p);
   const Counts on_nvme = p.home_counts(layout, Tier::nvme);
   const Counts extra = extra_device_window(layout, trace, p, width.device_extra);
   for (std::size_t c = 0; c < p.classes.size(); ++c) {
     auto& window = p.classes[c].window;
     window[kDevice] = device[c] + extra[c];
-    window[kPinned] = std::max(pinned.work[c] * width.pinned_times, pinned.passing[c]);
+    window[kPinned] = std::max(pinned.work[c] * width.pinned_factor, pinned.staging[c]);
     window[kNvme] = on_nvme[c] > 0 ? std::min(width.spares, on_nvme[c]) : 0;
   }
 }
 
-Counts passing_params(const ChunkLayout& layout, const Placement& p) {
-  return passing(layout, p, Payload::param);
+Counts streamed_params(const ChunkLayout& layout, const Placement& p) {
+  return streamed(layout, p, Payload::param);
 }
 
-Counts kept_params(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
-  Counts kept = passing_params(layout, p);
-  const Counts least = least_device_window(layout, trace, p);
-  for (std::size_t c = 0; c < kept.size(); ++c) {
+Counts cached_params(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
+  Counts cached = streamed_params(layout, p);
+  const Counts minimum = min_device_window(layout, trace, p);
+  for (std::size_t c = 0; c < cached.size(); ++c) {
     const std::uint32_t window = p.classes[c].window[kDevice];
-    kept[c] = std::min(kept[c], window - std::min(window, least[c]));
+    cached[c] = std::min(cached[c], window - std::min(window, minimum[c]));
   }
-  return kept;
+  return cached;
 }
 
-std::span<const Payload> homed(const AccessTrace& trace) {
+std::span<const Payload> homed_payloads(const AccessTrace& trace) {
   static constexpr std::array<Payload, 5> kAll = {Payload::param, Payload::accum, Payload::master, Payload::m,
                                                   Payload::v};
-  return std::span(kAll).first(trace.trains ? kAll.size() : 1);
+  return std::span(kAll).first(trace.training ? kAll.size() : 1);
 }
 
 }  // namespace strata::detail

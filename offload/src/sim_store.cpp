@@ -5,17 +5,17 @@
 namespace strata {
 namespace {
 
-Ticket ask(Simulation& simulation, SimLane lane, std::size_t bytes) {
+Ticket submit(Simulation& simulation, SimLane lane, std::size_t bytes) {
   return {static_cast<std::uint32_t>(lane), simulation.request(lane, bytes)};
 }
 
 }  // namespace
 
-Result<Ticket> SimStore::write_async(std::uint64_t, std::uint32_t, ConstBufferView src, OldGeneration) {
-  return ask(simulation_, SimLane::nvme_write, src.bytes);
+Result<Ticket> SimStore::write_async(std::uint64_t, std::uint32_t, ConstBufferView src, WriteMode) {
+  return submit(simulation_, SimLane::nvme_write, src.bytes);
 }
 Result<Ticket> SimStore::read_async(std::uint64_t, BufferView dst) {
-  return ask(simulation_, SimLane::nvme_read, dst.bytes);
+  return submit(simulation_, SimLane::nvme_read, dst.bytes);
 }
 
 Status SimStore::wait(Ticket ticket) {

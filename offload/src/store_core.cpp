@@ -11,7 +11,7 @@ namespace strata::detail {
 StoreCore::~StoreCore() {
   const bool drained = drain();
   STRATA_ASSERT(drained, "a store is destroyed with requests in flight");
-  engine_.reset();  // joins the worker that told us, before the lock it still holds goes
+  io_backend_.reset();  // joins the worker that told us, before the lock it still holds goes
 }
 
 Status StoreCore::check_buffer(const char* doing, std::uint64_t id, const void* data,
@@ -28,7 +28,7 @@ Status StoreCore::register_memory(BufferView slab) {
   if (slab.bytes == 0 || address % kStoreAlign != 0)
     return Status::error(Code::invalid, str("registering ", slab.bytes, " bytes at address ", address,
                                             "; the store takes memory at multiples of ", kStoreAlign));
-  engine_->register_memory(slab);
+  io_backend_->register_memory(slab);
   return Status::ok();
 }
 
@@ -45,12 +45,12 @@ Ticket StoreCore::begin(bool write, std::uint64_t id, std::byte* data, std::size
   request.bytes = bytes;
   request.begin_ns = clock_.now_ns();
   busy_time_[write ? 1 : 0].begin(request.begin_ns);
-  request.sum.store(0, std::memory_order_relaxed);
+  request.checksum.store(0, std::memory_order_relaxed);
   request.first_failure = Status::ok();
   return {index, request.sequence};
 }
 
-Status StoreCore::no_slot(std::uint32_t slot_class) const {
+Status StoreCore::no_free_slot(std::uint32_t slot_class) const {
   const std::uint32_t bad = slots_.bad(slot_class);
   return Status::error(bad > 0 ? Code::io_error : Code::does_not_fit,
                        str("class ", slot_class, " has no free slot: ", slots_.slots(slot_class),
@@ -59,12 +59,12 @@ Status StoreCore::no_slot(std::uint32_t slot_class) const {
 }
 
 Transfer StoreCore::transfer_of(Request& request) const {
-  slots_.cut(request.slot, request.bytes, request.extents);
+  slots_.map_extents(request.slot, request.bytes, request.extents);
   return {request.write, request.data, request.extents};
 }
 
 Result<Ticket> StoreCore::write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
-                                      OldGeneration old) {
+                                      WriteMode mode) {
   STRATA_TRY(check_buffer("writing", id, src.data, src.bytes));
   if (slot_class >= options_.classes.size())
     return Status::error(
@@ -78,12 +78,12 @@ Result<Ticket> StoreCore::write_async(std::uint64_t id, std::uint32_t slot_class
   {
     const MutexLock lock(mutex_);
     std::optional<SlotIndex> slot;
-    STRATA_TRY(overdue_);
+    STRATA_TRY(timeout_);
     for (;;) {
       if (!idle_requests_.empty()) {
-        slot = slots_.take(slot_class);
+        slot = slots_.allocate(slot_class);
         if (slot.has_value()) break;
-        if (busy_[slot_class] == 0) return no_slot(slot_class).annotate(str("writing id ", id));
+        if (busy_[slot_class] == 0) return no_free_slot(slot_class).annotate(str("writing id ", id));
       }
       STRATA_TRY(await_change());
     }
@@ -93,13 +93,14 @@ Result<Ticket> StoreCore::write_async(std::uint64_t id, std::uint32_t slot_class
     request.slot = *slot;
     IdRecord& record = ids_.find_or_add(id);
     ++record.pending;
-    if (old == OldGeneration::keep && (record.keep_below == 0 || generation < record.keep_below))
-      record.keep_below = generation;
+    if (mode == WriteMode::snapshot &&
+        (record.first_uncommitted == 0 || generation < record.first_uncommitted))
+      record.first_uncommitted = generation;
     ++busy_[slot_class];
     counters_.endurance_bytes += src.bytes;
     transfer = transfer_of(request);
   }
-  engine_->start(ticket.index, transfer);
+  io_backend_->start(ticket.index, transfer);
   return ticket;
 }
 
@@ -109,7 +110,7 @@ Result<Ticket> StoreCore::read_async(std::uint64_t id, BufferView dst) {
   Transfer transfer;
   {
     const MutexLock lock(mutex_);
-    STRATA_TRY(overdue_);
+    STRATA_TRY(timeout_);
     while (idle_requests_.empty()) STRATA_TRY(await_change());
     IdRecord* record = ids_.find(id);
     if (record == nullptr || record->live.slot == kNoSlot)
@@ -128,41 +129,41 @@ Result<Ticket> StoreCore::read_async(std::uint64_t id, BufferView dst) {
     ++busy_[slots_[live.slot].slot_class];
     transfer = transfer_of(request);
   }
-  engine_->start(ticket.index, transfer);
+  io_backend_->start(ticket.index, transfer);
   return ticket;
 }
 
 // Both directions are summed block by block by the engine's thread, while the device works on other blocks.
-void StoreCore::add_block(Request& request, std::size_t at, std::size_t bytes) noexcept {
+void StoreCore::add_block_checksum(Request& request, std::size_t at, std::size_t bytes) noexcept {
   if (abandoned_.load(std::memory_order_relaxed)) return;
-  const std::uint32_t sum = crc32c(0, {request.data + at, bytes});
-  request.sum.fetch_xor(crc32c_shift(sum, request.bytes - at - bytes), std::memory_order_relaxed);
+  const std::uint32_t checksum = crc32c(0, {request.data + at, bytes});
+  request.checksum.fetch_xor(crc32c_shift(checksum, request.bytes - at - bytes), std::memory_order_relaxed);
 }
 
-std::uint32_t StoreCore::whole_sum(const Request& request) noexcept {
+std::uint32_t StoreCore::object_checksum(const Request& request) noexcept {
   const std::uint32_t seed = crc32c_seed(request.id, request.generation);
-  return crc32c_shift(seed, request.bytes) ^ request.sum.load(std::memory_order_relaxed);
+  return crc32c_shift(seed, request.bytes) ^ request.checksum.load(std::memory_order_relaxed);
 }
 
-void StoreCore::departing(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept {
-  add_block(requests_[index], at, bytes);
+void StoreCore::on_submit(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept {
+  add_block_checksum(requests_[index], at, bytes);
 }
 
-void StoreCore::arrived(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept {
-  add_block(requests_[index], at, bytes);
+void StoreCore::on_block_read(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept {
+  add_block_checksum(requests_[index], at, bytes);
 }
 
-void StoreCore::finished(std::uint32_t index, Status outcome) noexcept {
+void StoreCore::on_complete(std::uint32_t index, Status outcome) noexcept {
   Transfer transfer;
   {
     const MutexLock lock(mutex_);
     Request& request = requests_[index];
-    const bool goes_on = request.write ? settle_write(index, outcome) : settle_read(request, outcome);
+    const bool goes_on = request.write ? complete_write(index, outcome) : complete_read(request, outcome);
     if (!goes_on) return;
     if (request.starved) return;
     transfer = transfer_of(request);
   }
-  engine_->start(index, transfer);
+  io_backend_->start(index, transfer);
 }
 
 }  // namespace strata::detail

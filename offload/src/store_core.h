@@ -13,16 +13,16 @@
 #include <strata/runtime/thread_annotations.h>
 
 #include "busy_time.h"
-#include "engine.h"
+#include "io_backend.h"
 #include "id_table.h"
-#include "slot_pool.h"
+#include "slot_allocator.h"
 #include "store_files.h"
 #include "store_trace.h"
 
 namespace strata::detail {
 
 /// The store behind NvmeStore: requests, ids, slots, retries and checks. Which bytes go where is decided
-/// here; an Engine moves them. Lock order: mutex_, then the engine's.
+/// here; an IoBackend moves them. Lock order: mutex_, then the engine's.
 class StoreCore final : public TransferSink {
  public:
   static Result<std::unique_ptr<StoreCore>> create(Io& io, NvmeOptions options,
@@ -30,28 +30,28 @@ class StoreCore final : public TransferSink {
   ~StoreCore() override STRATA_EXCLUDES(mutex_);
 
   Status register_memory(BufferView slab);
-  Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
-                             OldGeneration old) STRATA_EXCLUDES(mutex_);
+  Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src, WriteMode mode)
+      STRATA_EXCLUDES(mutex_);
   Result<Ticket> read_async(std::uint64_t id, BufferView dst) STRATA_EXCLUDES(mutex_);
   Status wait(Ticket ticket) STRATA_EXCLUDES(mutex_);
   bool wait_for(Ticket ticket, std::int64_t ns) STRATA_EXCLUDES(mutex_);
   bool is_complete(Ticket ticket) const noexcept STRATA_EXCLUDES(mutex_);
   void discard(std::uint64_t id) STRATA_EXCLUDES(mutex_);
-  void accept(std::uint64_t id) STRATA_EXCLUDES(mutex_);
-  void restore(std::uint64_t id) STRATA_EXCLUDES(mutex_);
+  void commit(std::uint64_t id) STRATA_EXCLUDES(mutex_);
+  void rollback(std::uint64_t id) STRATA_EXCLUDES(mutex_);
   std::optional<StoredInfo> find(std::uint64_t id) const STRATA_EXCLUDES(mutex_);
   std::uint64_t used_bytes() const STRATA_EXCLUDES(mutex_);
   std::uint64_t capacity_bytes() const STRATA_EXCLUDES(mutex_);
   std::vector<NvmePath> paths() const STRATA_EXCLUDES(mutex_);
   NvmeCounters counters() const STRATA_EXCLUDES(mutex_);
-  std::string engine_note() const;
+  std::string io_description() const;
   /// Waits for what is in flight. False when that never ends: then this must not be destroyed.
   bool drain() noexcept STRATA_EXCLUDES(mutex_);
 
-  void departing(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept override;
-  void arrived(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept override;
-  void progressed() noexcept override { moves_.fetch_add(1, std::memory_order_relaxed); }
-  void finished(std::uint32_t index, Status outcome) noexcept override STRATA_EXCLUDES(mutex_);
+  void on_submit(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept override;
+  void on_block_read(std::uint32_t index, std::size_t at, std::size_t bytes) noexcept override;
+  void on_progress() noexcept override { progress_count_.fetch_add(1, std::memory_order_relaxed); }
+  void on_complete(std::uint32_t index, Status outcome) noexcept override STRATA_EXCLUDES(mutex_);
 
  private:
   struct Request {
@@ -65,9 +65,9 @@ class StoreCore final : public TransferSink {
     SlotIndex slot = kNoSlot;
     std::byte* data = nullptr;
     std::size_t bytes = 0;
-    std::vector<Extent> extents;        // of the slot; has room for one a file
-    std::uint32_t crc = 0;              // of the whole, as published
-    std::atomic<std::uint32_t> sum{0};  // xor of the blocks' shifted sums; ordered by the engine's lock
+    std::vector<Extent> extents;             // of the slot; has room for one a file
+    std::uint32_t crc = 0;                   // of the whole, as published
+    std::atomic<std::uint32_t> checksum{0};  // xor of the blocks' shifted sums; ordered by the engine's lock
     std::int64_t begin_ns = 0;
     Status first_failure;  // why it was tried again
   };
@@ -77,20 +77,20 @@ class StoreCore final : public TransferSink {
   Status check_buffer(const char* doing, std::uint64_t id, const void* data, std::size_t bytes) const;
 
   Ticket begin(bool write, std::uint64_t id, std::byte* data, std::size_t bytes) STRATA_REQUIRES(mutex_);
-  Status no_slot(std::uint32_t slot_class) const STRATA_REQUIRES(mutex_);
+  Status no_free_slot(std::uint32_t slot_class) const STRATA_REQUIRES(mutex_);
   Transfer transfer_of(Request& request) const STRATA_REQUIRES(mutex_);
   std::string describe(const Request& request) const STRATA_REQUIRES(mutex_);
-  void add_block(Request& request, std::size_t at, std::size_t bytes) noexcept;
-  static std::uint32_t whole_sum(const Request& request) noexcept;
+  void add_block_checksum(Request& request, std::size_t at, std::size_t bytes) noexcept;
+  static std::uint32_t object_checksum(const Request& request) noexcept;
   // These return true when the request goes on in the engine and false when it is over with `outcome`.
-  bool settle_read(Request& request, Status& outcome) STRATA_REQUIRES(mutex_);
-  bool settle_write(std::uint32_t index, Status& outcome) STRATA_REQUIRES(mutex_);
+  bool complete_read(Request& request, Status& outcome) STRATA_REQUIRES(mutex_);
+  bool complete_write(std::uint32_t index, Status& outcome) STRATA_REQUIRES(mutex_);
   void publish(const Request& request) STRATA_REQUIRES(mutex_);
   IdRecord* find_idle(const char* doing, std::uint64_t id) STRATA_REQUIRES(mutex_);
   void retire(Version& version) STRATA_REQUIRES(mutex_);
   void free_version(Version& version) STRATA_REQUIRES(mutex_);
   void end(std::uint32_t index, const Status& outcome) STRATA_REQUIRES(mutex_);
-  void feed_starved(std::uint32_t slot_class) STRATA_REQUIRES(mutex_);
+  void retry_starved_writes(std::uint32_t slot_class) STRATA_REQUIRES(mutex_);
   void drop_pending(std::uint64_t id) STRATA_REQUIRES(mutex_);
   // Waits until a request ends, a slot comes free or the device has moved something, however little of a long
   // request. An error, for good, when nothing of that happens by the deadline.
@@ -103,11 +103,11 @@ class StoreCore final : public TransferSink {
 
   mutable Mutex mutex_;
   mutable Condition done_;                             // a request ended or a slot came free
-  Status overdue_ STRATA_GUARDED_BY(mutex_);           // why the store was given up
+  Status timeout_ STRATA_GUARDED_BY(mutex_);           // why the store was given up
   std::uint64_t ended_ STRATA_GUARDED_BY(mutex_) = 0;  // requests
-  std::atomic<std::uint64_t> moves_{0};                // of the device; a plain counter
+  std::atomic<std::uint64_t> progress_count_{0};       // of the device; a plain counter
   std::atomic<bool> abandoned_{false};  // nobody owns the memory of requests any more; a plain flag
-  SlotPool slots_ STRATA_GUARDED_BY(mutex_);
+  SlotAllocator slots_ STRATA_GUARDED_BY(mutex_);
   IdTable ids_ STRATA_GUARDED_BY(mutex_);
   std::vector<Request> requests_;  // entries guarded by mutex_, but for the data and sum of what is in flight
   std::vector<std::uint32_t> idle_requests_ STRATA_GUARDED_BY(mutex_);
@@ -119,7 +119,7 @@ class StoreCore final : public TransferSink {
   NvmeCounters counters_ STRATA_GUARDED_BY(mutex_);
   std::array<BusyTime, 2> busy_time_ STRATA_GUARDED_BY(mutex_);  // of reads, of writes
   const SteadyClock clock_;
-  std::unique_ptr<Engine> engine_;  // last: its threads stop before anything above goes
+  std::unique_ptr<IoBackend> io_backend_;  // last: its threads stop before anything above goes
 };
 
 }  // namespace strata::detail

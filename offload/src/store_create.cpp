@@ -41,7 +41,7 @@ Status check(const NvmeOptions& options) {
   STRATA_TRY(in_range("number of slot classes", options.classes.size(), 1, 4096));
   STRATA_TRY(in_range("queue_depth", static_cast<std::uint64_t>(options.queue_depth), 1, 4096));
   STRATA_TRY(in_range("io_threads", static_cast<std::uint64_t>(options.io_threads), 1, 64));
-  STRATA_TRY(in_range("request_slots", options.request_slots, 1, 65536));
+  STRATA_TRY(in_range("max_requests", options.max_requests, 1, 65536));
   STRATA_TRY(in_range("block_bytes", options.block_bytes, kStoreAlign, 256 * kMiB));
   STRATA_TRY(aligned("block_bytes", options.block_bytes));
   std::uint64_t slots = 0;
@@ -67,11 +67,11 @@ StoreCore::StoreCore(NvmeOptions options, StoreFiles files, std::span<const doub
       files_(std::move(files)),
       slots_(options_.classes, stripe_weights(rates)),
       ids_(count_slots(options_)),
-      requests_(options_.request_slots),
+      requests_(options_.max_requests),
       trace_(options_.trace),
       busy_(options_.classes.size()) {
   idle_requests_.reserve(requests_.size());
-  for (std::uint32_t i = options_.request_slots; i > 0; --i) idle_requests_.push_back(i - 1);
+  for (std::uint32_t i = options_.max_requests; i > 0; --i) idle_requests_.push_back(i - 1);
   for (Request& request : requests_) request.extents.reserve(rates.size());
   counters_.files_opened = files_.n_opened;
 }
@@ -86,10 +86,11 @@ Result<std::unique_ptr<StoreCore>> StoreCore::create(Io& io, NvmeOptions options
       STRATA_TRY_ASSIGN(rates, probe_rates(io, options, make_ring));
     }
     STRATA_TRY_ASSIGN(StoreFiles files, open_store_files(io, options));
-    const std::uint32_t table_size = options.request_slots;
+    const std::uint32_t table_size = options.max_requests;
     std::unique_ptr<StoreCore> core(new StoreCore(std::move(options), std::move(files), rates));
     STRATA_TRY(core->allocate_files());
-    STRATA_TRY_ASSIGN(core->engine_, make_engine(core->options_, core->files_, make_ring, *core, table_size));
+    STRATA_TRY_ASSIGN(core->io_backend_,
+                      make_io_backend(core->options_, core->files_, make_ring, *core, table_size));
     return core;
   }();
   if (!created.has_value()) return created.status().annotate("creating the NVMe store");
@@ -103,13 +104,13 @@ Status StoreCore::allocate_files() {
   return Status::ok();
 }
 
-std::string StoreCore::engine_note() const {
+std::string StoreCore::io_description() const {
   const auto& files = files_.opened;
   const auto direct =
       std::count_if(files.begin(), files.end(), [](const auto& file) { return file->direct(); });
   const auto all = static_cast<std::ptrdiff_t>(files.size());
-  const std::string memory = engine_->memory_note();
-  return str(engine_->note(), ", ",
+  const std::string memory = io_backend_->memory_note();
+  return str(io_backend_->note(), ", ",
              direct == all ? "O_DIRECT"
              : direct == 0 ? "buffered"
                            : "partly buffered",

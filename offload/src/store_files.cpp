@@ -6,7 +6,7 @@
 
 #include <strata/runtime/str.h>
 
-#include "ring_engine.h"
+#include "ring_io_backend.h"
 
 namespace strata::detail {
 
@@ -27,9 +27,9 @@ Result<StoreFiles> open_store_files(Io& io, const NvmeOptions& options) {
   return files;
 }
 
-Result<std::unique_ptr<Engine>> make_engine(const NvmeOptions& options, StoreFiles& files,
-                                            const RingFactory& make_ring, TransferSink& sink,
-                                            std::uint32_t table_size) {
+Result<std::unique_ptr<IoBackend>> make_io_backend(const NvmeOptions& options, StoreFiles& files,
+                                                   const RingFactory& make_ring, TransferSink& sink,
+                                                   std::uint32_t table_size) {
   std::vector<int> descriptors;
   std::vector<RingFile> ring_files;
   std::vector<File*> plain_files;
@@ -44,12 +44,13 @@ Result<std::unique_ptr<Engine>> make_engine(const NvmeOptions& options, StoreFil
     auto ring = bare ? make_ring(descriptors, depth)
                      : Status::error(Code::unsupported, "io_uring: the files have no descriptors");
     if (ring.has_value())
-      return make_ring_engine(std::move(*ring), std::move(ring_files), sink, table_size, options.block_bytes);
+      return make_ring_io_backend(std::move(*ring), std::move(ring_files), sink, table_size,
+                                  options.block_bytes);
     if (options.engine == IoEngine::uring) return ring.status();
     files.note += str(" (", ring.status().message(), ")");
   }
-  return make_thread_engine(std::move(plain_files), sink, table_size, options.block_bytes,
-                            options.io_threads);
+  return make_thread_io_backend(std::move(plain_files), sink, table_size, options.block_bytes,
+                                options.io_threads);
 }
 
 }  // namespace strata::detail

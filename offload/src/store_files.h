@@ -10,7 +10,7 @@
 #include <strata/offload/nvme_store.h>
 #include <strata/runtime/io.h>
 
-#include "engine.h"
+#include "io_backend.h"
 #include "ring_ops.h"
 
 namespace strata::detail {
@@ -31,9 +31,9 @@ struct StoreFiles {
 Result<StoreFiles> open_store_files(Io& io, const NvmeOptions& options);
 
 /// The engine that the options ask for or fall back to, which files.note then tells. The files outlive it.
-Result<std::unique_ptr<Engine>> make_engine(const NvmeOptions& options, StoreFiles& files,
-                                            const RingFactory& make_ring, TransferSink& sink,
-                                            std::uint32_t table_size);
+Result<std::unique_ptr<IoBackend>> make_io_backend(const NvmeOptions& options, StoreFiles& files,
+                                                   const RingFactory& make_ring, TransferSink& sink,
+                                                   std::uint32_t table_size);
 
 /// Bytes per second of each dir, in both directions in turn, for blocks of the options' size and depth:
 /// measured on up to 32 MiB of files that then go. Errors: `no_space`; `io_error` and `timeout` naming the

@@ -11,15 +11,17 @@ namespace strata::detail {
 // whichever completes first. As soon as there is one of the second, it is live, and the first's is kept.
 void StoreCore::publish(const Request& request) {
   IdRecord& record = *ids_.find(request.id);
-  const bool live_is_new = record.keep_below != 0 && record.live.generation >= record.keep_below;
-  const bool made_is_new = record.keep_below != 0 && request.generation >= record.keep_below;
-  if (made_is_new && !live_is_new) record.kept = std::exchange(record.live, {});
-  Version& succeeded = live_is_new && !made_is_new ? record.kept : record.live;
+  const bool live_is_uncommitted =
+      record.first_uncommitted != 0 && record.live.generation >= record.first_uncommitted;
+  const bool written_is_uncommitted =
+      record.first_uncommitted != 0 && request.generation >= record.first_uncommitted;
+  if (written_is_uncommitted && !live_is_uncommitted) record.snapshot = std::exchange(record.live, {});
+  Version& succeeded = live_is_uncommitted && !written_is_uncommitted ? record.snapshot : record.live;
   if (request.generation < succeeded.generation)
     return slots_.release(request.slot);  // overtaken by a later write
   slots_.publish(request.slot);
   retire(succeeded);
-  succeeded = {request.slot, whole_sum(request), request.generation, request.bytes};
+  succeeded = {request.slot, object_checksum(request), request.generation, request.bytes};
 }
 
 void StoreCore::drop_pending(std::uint64_t id) {
@@ -38,13 +40,13 @@ void StoreCore::free_version(Version& version) {
   if (version.slot == kNoSlot) return;
   const std::uint32_t slot_class = slots_[version.slot].slot_class;
   retire(version);
-  feed_starved(slot_class);
+  retry_starved_writes(slot_class);
   done_.notify_all();
 }
 
 // The record, if the id is known and the store still works.
 IdRecord* StoreCore::find_idle(const char* doing, std::uint64_t id) {
-  if (!overdue_.is_ok()) return nullptr;  // the store is given up, whatever is in flight
+  if (!timeout_.is_ok()) return nullptr;  // the store is given up, whatever is in flight
   IdRecord* record = ids_.find(id);
   if (record != nullptr)
     STRATA_ASSERT(record->pending == 0, doing, " id ", id, " with ", record->pending, " requests in flight");
@@ -56,27 +58,28 @@ void StoreCore::discard(std::uint64_t id) {
   IdRecord* record = find_idle("discarding", id);
   if (record == nullptr) return;
   free_version(record->live);
-  free_version(record->kept);
+  free_version(record->snapshot);
   ids_.erase(id);
 }
 
-void StoreCore::accept(std::uint64_t id) {
+void StoreCore::commit(std::uint64_t id) {
   const MutexLock lock(mutex_);
-  IdRecord* record = find_idle("accepting", id);
+  IdRecord* record = find_idle("committing", id);
   if (record == nullptr) return;
-  record->keep_below = 0;
-  free_version(record->kept);
+  record->first_uncommitted = 0;
+  free_version(record->snapshot);
 }
 
-void StoreCore::restore(std::uint64_t id) {
+void StoreCore::rollback(std::uint64_t id) {
   const MutexLock lock(mutex_);
-  IdRecord* record = find_idle("restoring", id);
+  IdRecord* record = find_idle("rolling back", id);
   if (record == nullptr) return;
-  const bool live_is_new = record->keep_below != 0 && record->live.generation >= record->keep_below;
-  record->keep_below = 0;
-  if (!live_is_new) return;  // no keeping write came to be published
+  const bool live_is_uncommitted =
+      record->first_uncommitted != 0 && record->live.generation >= record->first_uncommitted;
+  record->first_uncommitted = 0;
+  if (!live_is_uncommitted) return;  // no keeping write came to be published
   free_version(record->live);
-  record->live = std::exchange(record->kept, {});
+  record->live = std::exchange(record->snapshot, {});
   if (record->live.slot == kNoSlot) ids_.erase(id);
 }
 

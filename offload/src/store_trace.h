@@ -18,25 +18,26 @@ class StoreTrace {
     if (trace == nullptr) return;
     for (int direction = 0; direction < 2; ++direction)
       for (int i = 0; i < kTracks; ++i)
-        lanes_[direction][i].track =
+        tracks_[direction][i].track =
             &trace->add_track(std::string(direction == 0 ? "nvme read " : "nvme write ") + std::to_string(i));
   }
   void record(bool write, std::uint64_t bytes, std::int64_t begin_ns, std::int64_t end_ns) noexcept {
-    auto& lanes = lanes_[write ? 1 : 0];
-    Lane& lane = *std::min_element(lanes.begin(), lanes.end(),
-                                   [](const Lane& a, const Lane& b) { return a.end_ns < b.end_ns; });
-    if (lane.track == nullptr) return;
-    begin_ns = std::max(begin_ns, lane.end_ns);
-    lane.end_ns = end_ns;
-    lane.track->span(write ? "write" : "read", static_cast<std::int64_t>(bytes), begin_ns, lane.end_ns);
+    auto& tracks = tracks_[write ? 1 : 0];
+    TrackState& state =
+        *std::min_element(tracks.begin(), tracks.end(),
+                          [](const TrackState& a, const TrackState& b) { return a.end_ns < b.end_ns; });
+    if (state.track == nullptr) return;
+    begin_ns = std::max(begin_ns, state.end_ns);
+    state.end_ns = end_ns;
+    state.track->span(write ? "write" : "read", static_cast<std::int64_t>(bytes), begin_ns, state.end_ns);
   }
 
  private:
-  struct Lane {
+  struct TrackState {
     Trace::Track* track = nullptr;
     std::int64_t end_ns = 0;
   };
-  std::array<std::array<Lane, kTracks>, 2> lanes_;
+  std::array<std::array<TrackState, kTracks>, 2> tracks_;
 };
 
 }  // namespace strata::detail

@@ -8,18 +8,18 @@
 namespace strata::detail {
 
 std::vector<std::uint64_t> stripe_weights(std::span<const double> rates) {
-  const double most =
+  const double max_rate =
       std::max(*std::max_element(rates.begin(), rates.end()), std::numeric_limits<double>::min());
   std::vector<std::uint64_t> weights;
   for (const double rate : rates)
-    weights.push_back(static_cast<std::uint64_t>(std::max(1.0, std::round(rate / most * 65536))));
+    weights.push_back(static_cast<std::uint64_t>(std::max(1.0, std::round(rate / max_rate * 65536))));
   return weights;
 }
 
 // Nobody gets less than the whole part of his quota by this method, so that only the few units beyond those
 // are dealt one by one.
-void deal_units(std::uint64_t units, std::span<const std::uint64_t> weights,
-                std::span<std::uint64_t> counts) {
+void apportion_units(std::uint64_t units, std::span<const std::uint64_t> weights,
+                     std::span<std::uint64_t> counts) {
   const std::uint64_t all = std::accumulate(weights.begin(), weights.end(), std::uint64_t{0});
   std::uint64_t dealt = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) dealt += counts[i] = units * weights[i] / all;

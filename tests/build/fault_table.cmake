@@ -1,12 +1,12 @@
 cmake_minimum_required(VERSION 3.25)
 # Fails where docs/faults.md names a file, a claim or a test that is not there.
 # With RESULTS, a file of `ctest --output-junit`, also where a test that it names failed, was skipped or did not run, in any of its
-# cases. ABSENT lists the programs that this build leaves out. TABLE and LEAST_ROWS are for the test of this.
+# cases. ABSENT lists the programs that this build leaves out. TABLE and MIN_ROWS are for the test of this.
 if(NOT TABLE)
   set(TABLE "${SOURCE}/docs/faults.md")
 endif()
-if(NOT LEAST_ROWS)
-  set(LEAST_ROWS 40)
+if(NOT MIN_ROWS)
+  set(MIN_ROWS 40)
 endif()
 file(STRINGS "${TABLE}" lines)
 if(RESULTS)
@@ -73,7 +73,7 @@ foreach(line IN LISTS lines)
     endif()
   endforeach()
 endforeach()
-if(rows LESS LEAST_ROWS OR names LESS LEAST_ROWS)
+if(rows LESS MIN_ROWS OR names LESS MIN_ROWS)
   message(SEND_ERROR "only ${rows} rows with ${names} tests were found")
 endif()
 message(STATUS "${rows} rows, ${names} tests")

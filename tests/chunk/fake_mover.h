@@ -31,9 +31,9 @@ class FakeMover final : public Mover {
     STRATA_TRY_ASSIGN(done, backend_.record(lane));
     return Status::ok();
   }
-  Result<IoTicket> write_async(PayloadKey key, ConstBufferView src, bool keep_old) override {
+  Result<IoTicket> write_async(PayloadKey key, ConstBufferView src, bool snapshot) override {
     ++writes;
-    if (keep_old && stored(key)) snapshots_.try_emplace(id(key), stored_[id(key)]);
+    if (snapshot && stored(key)) snapshots_.try_emplace(id(key), stored_[id(key)]);
     return begin({key, true, {}, src, std::vector<std::byte>(src.data, src.data + src.bytes)});
   }
   Result<IoTicket> read_async(PayloadKey key, BufferView dst) override {

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "bench" / "claims"))
 import claim  # noqa: E402
-import optimizer_turns as turns  # noqa: E402
+import interleaved  # noqa: E402
 
 
 class ClaimsTest(unittest.TestCase):
@@ -55,7 +55,7 @@ class ClaimsTest(unittest.TestCase):
 
     def test_what_has_no_verdict_is_counted_apart_and_says_what_is_absent(self):
         self.add("good", "claim.report('good', 1, 'x', '1', True, {})")
-        self.add("peerless", "claim.report('peerless', None, 'x', '1', None, {'why_no_verdict': 'fio is missing'})")
+        self.add("peerless", "claim.report('peerless', None, 'x', '1', None, {'skip_reason': 'fio is missing'})")
         code, said = self.run_claims()
         self.assertEqual(code, 0, said)
         self.assertRegex(said, r"peerless +no verdict - x")
@@ -68,7 +68,7 @@ class ClaimsTest(unittest.TestCase):
         self.add("by_report", "claim.report('mute', 1, 'x', '1', None, {})")
         code, said = self.run_claims()
         self.assertEqual(code, 1, said)
-        self.assertRegex(said, "by_hand +BROKEN +holds is null, and no why_no_verdict")
+        self.assertRegex(said, "by_hand +BROKEN +holds is null, and no skip_reason")
         self.assertRegex(said, "by_report +BROKEN +0 lines on stdout")
         self.assert_counts(said, 2, 0, 0, 2, 0)
 
@@ -108,9 +108,9 @@ class SharedTest(unittest.TestCase):
         self.assertIs(claim.at_most([0.1, 2.1, 9.0], 2.0), False)
 
     def test_one_miss_outweighs_what_is_absent(self):
-        self.assertIs(turns.together([True, None, False]), False)
-        self.assertIsNone(turns.together([True, None]))
-        self.assertIs(turns.together([True, True]), True)
+        self.assertIs(interleaved.combine_verdicts([True, None, False]), False)
+        self.assertIsNone(interleaved.combine_verdicts([True, None]))
+        self.assertIs(interleaved.combine_verdicts([True, True]), True)
 
     def test_metrics_are_whole_lines_of_steps(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -128,13 +128,13 @@ class SharedTest(unittest.TestCase):
             log.truncate(1 << 21)
             wanted.truncate(1 << 20)
             with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stderr=log, pass_fds=[wanted.fileno()]) as child:
-                self.assertEqual(claim.nameless_file(child.pid, folder, 1 << 20), f"/proc/{child.pid}/fd/{wanted.fileno()}")
+                self.assertEqual(claim.unnamed_file(child.pid, folder, 1 << 20), f"/proc/{child.pid}/fd/{wanted.fileno()}")
                 with self.assertRaises(SystemExit):
-                    claim.nameless_file(child.pid, folder, 1 << 21)
+                    claim.unnamed_file(child.pid, folder, 1 << 21)
 
     def test_a_program_that_serves_may_log_before_its_json(self):
         script = "import sys\nprint('INFO: importing')\nfor _ in sys.stdin: print('{\"x\": 1}', flush=True)\nprint('{\"sum\": 2}')"
-        server = turns.Server([sys.executable, "-c", script])
+        server = interleaved.Server([sys.executable, "-c", script])
         self.addCleanup(server.log.close)
         self.assertEqual(server.round(), {"x": 1})
         self.assertEqual(server.close(), {"sum": 2})

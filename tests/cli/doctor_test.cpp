@@ -28,7 +28,7 @@ DoctorFacts healthy() {
   facts.host.huge_pages.transparent = "madvise";
   facts.nvme_dirs = {{"/data", true}, {"/more", true}};
   facts.cuda = {true, "H200", ""};
-  facts.profile = CachedProfile{must(machine_named("h200")), ""};
+  facts.profile = CachedProfile{must(load_machine_profile("h200")), ""};
   return facts;
 }
 

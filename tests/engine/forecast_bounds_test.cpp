@@ -77,7 +77,7 @@ MachineProfile machine_of(const RunPlan& plan, const Point& at) {
   MachineProfile p;
   p.name = "grid";
   p.cores = 16;
-  p.product_sizes = {1};
+  p.gemm_sizes = {1};
   p.flops_16bit = p.flops_f32 = {1e18};
   p.attention_flops_per_s = p.device_bytes_per_s = 1e18;
   p.h2d_bytes_per_s = p.d2h_bytes_per_s = minimum.gradients / at.link;

@@ -17,7 +17,7 @@ MachineProfile fast_machine() {
   p.name = "fast";
   p.cores = 8;
   p.memory = {kUnlimited, kUnlimited, kUnlimited};
-  p.product_sizes = {1};
+  p.gemm_sizes = {1};
   p.flops_16bit = p.flops_f32 = {1e18};
   p.attention_flops_per_s = p.device_bytes_per_s = 1e18;
   p.h2d_bytes_per_s = p.d2h_bytes_per_s = 1e18;
@@ -204,7 +204,7 @@ TEST(ForecastTest, AutomaticWaitsForTheNormWhereEveryStepIsClipped) {
 }
 
 TEST(ForecastTest, ARunThatDoesNotClipOrSpeculateIgnoresTheClippedShare) {
-  const MachineProfile machine = must(machine_named("rtx-4090"));
+  const MachineProfile machine = must(load_machine_profile("rtx-4090"));
   const auto plan = plan_of(StepMode::two_phase, PlacementPolicy::pinned);
   EXPECT_EQ(must(forecast(*plan, machine, {.clipped = 1})).step_s, must(forecast(*plan, machine)).step_s);
   const Status status = forecast(*plan, machine, {.clipped = 1.5}).status();
@@ -213,7 +213,7 @@ TEST(ForecastTest, ARunThatDoesNotClipOrSpeculateIgnoresTheClippedShare) {
 }
 
 TEST(ForecastTest, TheSameTwiceIsTheSame) {
-  MachineProfile machine = must(machine_named("rtx-4090"));
+  MachineProfile machine = must(load_machine_profile("rtx-4090"));
   const auto plan = plan_of(StepMode::two_phase, PlacementPolicy::nvme, 2);
   const Forecast a = must(forecast(*plan, machine)), b = must(forecast(*plan, machine));
   EXPECT_EQ(a.step_s, b.step_s);
@@ -222,7 +222,7 @@ TEST(ForecastTest, TheSameTwiceIsTheSame) {
 
 TEST(ForecastTest, ItsPeakIsThePlans) {
   const auto plan = plan_of(StepMode::two_phase, PlacementPolicy::nvme);
-  EXPECT_EQ(must(forecast(*plan, must(machine_named("h200")))).peak, plan->planned_peak);
+  EXPECT_EQ(must(forecast(*plan, must(load_machine_profile("h200")))).peak, plan->planned_peak);
 }
 
 TEST(ForecastTest, ARunThatDoesNotTrainHasNone) {

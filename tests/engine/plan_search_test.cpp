@@ -30,7 +30,7 @@ std::vector<ProgramSet> programs() {
 
 /// A card in miniature: on which a step of so small a model has all lanes at work.
 MachineProfile small_machine(double compute, double link, double disk) {
-  MachineProfile p = must(machine_named("rtx-4090"));
+  MachineProfile p = must(load_machine_profile("rtx-4090"));
   for (std::vector<double>* rates : {&p.flops_16bit, &p.flops_f32})
     for (double& rate : *rates) rate *= compute * 1e-2;
   p.attention_flops_per_s *= compute * 1e-2;

@@ -24,15 +24,15 @@ struct RingFaults {
   bool duplicate = false;  ///< each completion is reported twice, the second time later
   std::function<int(std::uint64_t number)>
       on_enter;  ///< 0, or the -errno with which this call refuses to submit
-  /// The result to report instead of doing the n-th operation, or kDoIt, or kLose.
+  /// The result to report instead of doing the n-th operation, or kExecute, or kDrop.
   std::function<int(const detail::RingOp& op, std::uint64_t number)> on_op;
-  static constexpr int kDoIt = 1 << 30;
-  static constexpr int kLose = kDoIt + 1;  ///< never done and never completed
+  static constexpr int kExecute = 1 << 30;
+  static constexpr int kDrop = kExecute + 1;  ///< never done and never completed
 };
 
 /// What tests look at after the ring is gone into its store.
-struct RingSeen {
-  std::atomic<std::uint32_t> most_in_flight{0};
+struct RingStats {
+  std::atomic<std::uint32_t> max_in_flight{0};
   std::atomic<std::uint64_t> enters{0};
   std::atomic<std::uint64_t> ops{0};
 };
@@ -42,23 +42,23 @@ struct RingSeen {
 /// succeeds.
 class FakeRing final : public detail::RingOps {
  public:
-  FakeRing(std::vector<std::unique_ptr<File>> files, RingFaults faults, std::shared_ptr<RingSeen> seen)
-      : files_(std::move(files)), faults_(std::move(faults)), seen_(std::move(seen)) {}
+  FakeRing(std::vector<std::unique_ptr<File>> files, RingFaults faults, std::shared_ptr<RingStats> stats)
+      : files_(std::move(files)), faults_(std::move(faults)), stats_(std::move(stats)) {}
 
   std::uint32_t capacity() const noexcept override { return faults_.capacity; }
 
   void push(const detail::RingOp& op) override {
     pushed_.push_back(op);
     ++in_flight_;
-    seen_->most_in_flight = std::max(seen_->most_in_flight.load(), in_flight_);
+    stats_->max_in_flight = std::max(stats_->max_in_flight.load(), in_flight_);
   }
 
   int enter(bool block) override {
-    const std::uint64_t number = ++seen_->enters;
+    const std::uint64_t number = ++stats_->enters;
     if (faults_.on_enter)
       if (const int error = faults_.on_enter(number); error != 0) return error;
     for (const detail::RingOp& op : pushed_)
-      if (const int result = run(op); result != RingFaults::kLose) complete({op.tag, result});
+      if (const int result = run(op); result != RingFaults::kDrop) complete({op.tag, result});
     pushed_.clear();
     if (faults_.shuffle) shuffle();
     const MutexLock lock(mutex_);
@@ -92,9 +92,9 @@ class FakeRing final : public detail::RingOps {
   }
 
   int run(const detail::RingOp& op) {
-    const std::uint64_t number = ++seen_->ops;
+    const std::uint64_t number = ++stats_->ops;
     if (faults_.on_op)
-      if (const int result = faults_.on_op(op, number); result != RingFaults::kDoIt) return result;
+      if (const int result = faults_.on_op(op, number); result != RingFaults::kExecute) return result;
     File& file = *files_[op.file];
     const Result<std::size_t> moved = op.write ? file.write_at(op.offset, {op.data, op.bytes})
                                                : file.read_at(op.offset, {op.data, op.bytes});
@@ -109,7 +109,7 @@ class FakeRing final : public detail::RingOps {
 
   std::vector<std::unique_ptr<File>> files_;
   const RingFaults faults_;
-  const std::shared_ptr<RingSeen> seen_;
+  const std::shared_ptr<RingStats> stats_;
   std::vector<detail::RingOp> pushed_;
   std::vector<detail::RingCompletion> ready_;
   std::uint32_t in_flight_ = 0;

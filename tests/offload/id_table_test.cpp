@@ -34,26 +34,26 @@ TEST(IdTableTest, BehavesAsAMapUnderRandomOperations) {
 
 constexpr std::array<std::uint64_t, 1> kOneFile{1};  // its weight
 
-TEST(SlotPoolTest, RetiredSlotComesFreeWithItsLastReader) {
+TEST(SlotAllocatorTest, RetiredSlotComesFreeWithItsLastReader) {
   const SlotClass one{4096, 1};
-  SlotPool pool({&one, 1}, kOneFile);
-  const SlotIndex slot = *pool.take(0);
-  pool.publish(slot);
-  pool.add_reader(slot);
-  pool.retire(slot);
-  EXPECT_FALSE(pool.take(0).has_value());
-  pool.drop_reader(slot);
-  EXPECT_EQ(pool.take(0), slot);
+  SlotAllocator allocator({&one, 1}, kOneFile);
+  const SlotIndex slot = *allocator.allocate(0);
+  allocator.publish(slot);
+  allocator.add_reader(slot);
+  allocator.retire(slot);
+  EXPECT_FALSE(allocator.allocate(0).has_value());
+  allocator.drop_reader(slot);
+  EXPECT_EQ(allocator.allocate(0), slot);
 }
 
-TEST(SlotPoolTest, BadSlotNeverComesBack) {
+TEST(SlotAllocatorTest, BadSlotNeverComesBack) {
   const SlotClass two{4096, 2};
-  SlotPool pool({&two, 1}, kOneFile);
-  pool.mark_bad(*pool.take(0));
-  pool.release(*pool.take(0));
-  EXPECT_TRUE(pool.take(0).has_value());
-  EXPECT_FALSE(pool.take(0).has_value());
-  EXPECT_EQ(pool.bad(0), 1u);
+  SlotAllocator allocator({&two, 1}, kOneFile);
+  allocator.mark_bad(*allocator.allocate(0));
+  allocator.release(*allocator.allocate(0));
+  EXPECT_TRUE(allocator.allocate(0).has_value());
+  EXPECT_FALSE(allocator.allocate(0).has_value());
+  EXPECT_EQ(allocator.bad(0), 1u);
 }
 
 }  // namespace

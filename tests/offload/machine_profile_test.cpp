@@ -19,18 +19,18 @@ std::string shipped(std::string_view name) {
   return {};
 }
 
-TEST(MachineProfileTest, EveryShippedProfileIsWholeAndSaysWhereItsFiguresAreFrom) {
+TEST(MachineProfileTest, EveryShippedProfileIsCompleteAndNamesItsSource) {
   ASSERT_GE(shipped_machines().size(), 4u);
   for (const ShippedMachine& machine : shipped_machines()) {
-    const MachineProfile profile = must(machine_named(std::string(machine.name)));
+    const MachineProfile profile = must(load_machine_profile(std::string(machine.name)));
     EXPECT_EQ(profile.name, machine.name);
     EXPECT_GT(profile.source.size(), 20u) << machine.name;
-    EXPECT_FALSE(profile.computes_on_cores);
+    EXPECT_FALSE(profile.device_is_host);
   }
 }
 
-TEST(MachineProfileTest, WhatIsWrittenIsReadAgain) {
-  const MachineProfile profile = must(machine_named("h200"));
+TEST(MachineProfileTest, TomlAndJsonRoundTrip) {
+  const MachineProfile profile = must(load_machine_profile("h200"));
   const MachineProfile again = must(parse_machine_profile(to_toml(profile), "again.toml"));
   EXPECT_EQ(to_toml(again), to_toml(profile));
   EXPECT_DOUBLE_EQ(again.link_latency_s, profile.link_latency_s);
@@ -40,7 +40,7 @@ TEST(MachineProfileTest, WhatIsWrittenIsReadAgain) {
 }
 
 MachineProfile with_series() {
-  MachineProfile p = must(machine_named("h200"));
+  MachineProfile p = must(load_machine_profile("h200"));
   p.wgmma_attention_flops_per_s = 500e12;
   p.cudnn_attention_flops_per_s = 600e12;
   p.flops_8bit = {200e12, 900e12};
@@ -59,7 +59,7 @@ MachineProfile with_series() {
   return p;
 }
 
-TEST(MachineProfileTest, SeriesAreWrittenAndReadAgain) {
+TEST(MachineProfileTest, SeriesRoundTrip) {
   const MachineProfile profile = with_series();
   const MachineProfile again = must(parse_machine_profile(to_toml(profile), "again.toml"));
   EXPECT_EQ(to_toml(again), to_toml(profile));
@@ -68,7 +68,7 @@ TEST(MachineProfileTest, SeriesAreWrittenAndReadAgain) {
   EXPECT_EQ(again.disk_paths, profile.disk_paths);
   EXPECT_EQ(again.copy_sizes, profile.copy_sizes);
   EXPECT_EQ(again.writes_by_path, profile.writes_by_path);
-  EXPECT_DOUBLE_EQ(again.reads_by_path[again.disk_cell(1, 0, 2)], 9e9);
+  EXPECT_DOUBLE_EQ(again.reads_by_path[again.disk_index(1, 0, 2)], 9e9);
   EXPECT_EQ(to_toml(must(parse_machine_profile(to_json(profile), "again.json"))), to_toml(profile));
 }
 
@@ -83,7 +83,7 @@ TEST(MachineProfileTest, ASeriesHasANumberForEachOfItsColumns) {
   EXPECT_THAT(message, HasSubstr("host.update_ns_by_threads = [2]; it has to be 2 numbers, one for each of "
                                  "host.update_threads"));
   EXPECT_THAT(message, HasSubstr("device.tflops_8bit = [200]; it has to be 2 numbers, one for each of "
-                                 "device.product_sizes"));
+                                 "device.gemm_sizes"));
   EXPECT_THAT(message, HasSubstr("disk.depths"));
   EXPECT_THAT(message, HasSubstr("disk.reads_by_path_gb_per_s"));
   EXPECT_THAT(message, HasSubstr("has to be 12 numbers, one for each of disk.paths at each of disk.block_kib "
@@ -91,11 +91,11 @@ TEST(MachineProfileTest, ASeriesHasANumberForEachOfItsColumns) {
   EXPECT_THAT(message, HasSubstr("link.h2d_by_size_gb_per_s"));
 }
 
-TEST(MachineProfileTest, AllThatIsImpossibleIsToldAtOnce) {
+TEST(MachineProfileTest, AllProblemsAreReportedAtOnce) {
   std::string text = shipped("h200");
   text = replaced(text, "attention_tflops = 350", "attention_tflops = -1");
   text = replaced(text, "h2d_gb_per_s = 55", "h2d_gb_per_s = 0");
-  text = replaced(text, "product_sizes = [128, 1024]", "product_sizes = [1024, 128]");
+  text = replaced(text, "gemm_sizes = [128, 1024]", "gemm_sizes = [1024, 128]");
   text = replaced(text, "tflops_f32 = [40, 50]", "tflops_f32 = [40]");
   text = replaced(text, "update_ns = [0.2333, 0.175, 0.15]", "update_ns = [0.2]");
   text = replaced(text, "latency_us = 10", "latncy_us = 10");
@@ -109,7 +109,7 @@ TEST(MachineProfileTest, AllThatIsImpossibleIsToldAtOnce) {
   text = replaced(text, "latncy_us = 10", "latency_us = 10");
   const std::string rest(parse_machine_profile(text, "mine.toml").status().message());
   for (const char* key :
-       {"link.h2d_gb_per_s = 0", "device.product_sizes", "device.tflops_f32", "host.update_ns"})
+       {"link.h2d_gb_per_s = 0", "device.gemm_sizes", "device.tflops_f32", "host.update_ns"})
     EXPECT_THAT(rest, HasSubstr(key));
 }
 
@@ -129,26 +129,26 @@ TEST(MachineProfileTest, AMachineWithASlowTierHasItsRates) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("disk.read_gb_per_s"));
 }
 
-TEST(MachineProfileTest, AnUnknownNameIsToldWhatThereIs) {
-  const Status status = machine_named("h20").status();
+TEST(MachineProfileTest, AnUnknownNameListsTheKnownOnes) {
+  const Status status = load_machine_profile("h20").status();
   EXPECT_EQ(status.code(), Code::not_found);
   EXPECT_THAT(status.message(), HasSubstr("h200"));
-  EXPECT_FALSE(machine_named("/no/such/file.toml").has_value());
+  EXPECT_FALSE(load_machine_profile("/no/such/file.toml").has_value());
 }
 
-TEST(MachineProfileTest, RatesOfProductsLieBetweenThoseMeasured) {
+TEST(MachineProfileTest, GemmRatesAreInterpolatedBetweenMeasurements) {
   MachineProfile p;
-  p.product_sizes = {100, 1000};
+  p.gemm_sizes = {100, 1000};
   p.flops_16bit = {1e12, 4e12};
   p.flops_f32 = {1e12, 1e12};
-  EXPECT_DOUBLE_EQ(p.product_flops_per_s(DType::bf16, 100), 1e12);
-  EXPECT_DOUBLE_EQ(p.product_flops_per_s(DType::bf16, 5000), 4e12);
-  EXPECT_NEAR(p.product_flops_per_s(DType::bf16, 316.2278), 2e12, 1e9);
-  EXPECT_DOUBLE_EQ(p.product_flops_per_s(DType::f32, 50), 0.5e12);
+  EXPECT_DOUBLE_EQ(p.gemm_flops_per_s(DType::bf16, 100), 1e12);
+  EXPECT_DOUBLE_EQ(p.gemm_flops_per_s(DType::bf16, 5000), 4e12);
+  EXPECT_NEAR(p.gemm_flops_per_s(DType::bf16, 316.2278), 2e12, 1e9);
+  EXPECT_DOUBLE_EQ(p.gemm_flops_per_s(DType::f32, 50), 0.5e12);
 }
 
 TEST(MachineProfileTest, DirectionsThatShareALinkReachWhatBothReachTogether) {
-  MachineProfile p = must(machine_named("h200"));
+  MachineProfile p = must(load_machine_profile("h200"));
   p.h2d_bytes_per_s = p.d2h_bytes_per_s = 50e9;
   p.link_bytes_per_s = 80e9;
   const std::unique_ptr<Simulation> machine = Simulation::create(p.simulation());
@@ -163,10 +163,10 @@ TEST(MachineProfileTest, DirectionsThatShareALinkReachWhatBothReachTogether) {
 }
 
 TEST(MachineProfileTest, ADirectionAloneReachesItsOwnRateWhereBothTogetherReachLess) {
-  MachineProfile p = must(machine_named("h200"));
+  MachineProfile p = must(load_machine_profile("h200"));
   p.read_bytes_per_s = 2e9;
   p.write_bytes_per_s = p.disk_bytes_per_s = 1e9;
-  p.disk_latency_s = p.disk_core_s_per_byte = 0;
+  p.disk_latency_s = p.disk_cpu_s_per_byte = 0;
   const auto seconds = [&](bool reads, bool writes) {
     const std::unique_ptr<Simulation> machine = Simulation::create(p.simulation());
     constexpr std::size_t kBytes = 1'000'000'000;

@@ -12,7 +12,7 @@
 
 #include <strata/runtime/str.h>
 
-#include "store_rig.h"
+#include "store_fixture.h"
 #include "support/child.h"
 #include "support/seccomp.h"
 
@@ -32,9 +32,9 @@ std::string use(const NvmeOptions& options, bool with_registration = false) {
   const auto store = must(NvmeStore::create(posix_io(), options));
   const AlignedBuffer from(kSlotBytes, 1), into(kSlotBytes);
   if (with_registration) must(store->register_memory(into.view()));
-  must(write_now(*store, 7, from));
-  must(read_now(*store, 7, into));
-  return str(from == into ? "same bytes, " : "other bytes, ", store->engine_note());
+  must(write_and_wait(*store, 7, from));
+  must(read_and_wait(*store, 7, into));
+  return str(from == into ? "same bytes, " : "other bytes, ", store->io_description());
 }
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
@@ -96,17 +96,17 @@ TEST_F(NvmeCreateTest, SmallTmpfsSaysNeededAndFree) {
 TEST_F(NvmeCreateTest, RefusedDirectIsBufferedAndSaidOnce) {
   io_.refuse_direct();
   const auto store = must(NvmeStore::create(io_, options()));
-  EXPECT_TRUE(has(store->engine_note(), "buffered, O_DIRECT refused")) << store->engine_note();
+  EXPECT_TRUE(has(store->io_description(), "buffered, O_DIRECT refused")) << store->io_description();
 }
 
 TEST_F(NvmeCreateTest, AlignmentBeyondTheSlotsIsBufferedAndSaid) {
   io_.enforce_alignment(16384);
   const auto store = must(NvmeStore::create(io_, options()));
-  EXPECT_TRUE(has(store->engine_note(), "asks for 16384-byte alignment")) << store->engine_note();
+  EXPECT_TRUE(has(store->io_description(), "asks for 16384-byte alignment")) << store->io_description();
 }
 
 TEST_F(NvmeCreateTest, FilesWithoutDescriptorsUseThreads) {
-  EXPECT_TRUE(has(must(NvmeStore::create(io_, options()))->engine_note(), "2 threads"));
+  EXPECT_TRUE(has(must(NvmeStore::create(io_, options()))->io_description(), "2 threads"));
   NvmeOptions insisting = options();
   insisting.engine = IoEngine::uring;
   EXPECT_EQ(create(insisting).code(), Code::unsupported);
@@ -160,7 +160,7 @@ TEST_F(NvmeCreateTest, FewDescriptorsSuffice) {
     many.classes = {{4096, 2000}, {kSlotBytes, 4}};
     const auto store = must(NvmeStore::create(posix_io(), many));
     const AlignedBuffer from(4096, 1);
-    for (std::uint64_t id = 0; id < 1500; ++id) must(write_now(*store, id, from));
+    for (std::uint64_t id = 0; id < 1500; ++id) must(write_and_wait(*store, id, from));
     return str(store->counters().files_opened, " file");
   });
   EXPECT_EQ(child.output, "1 file");

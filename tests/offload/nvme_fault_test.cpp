@@ -6,88 +6,89 @@
 
 #include <strata/runtime/str.h>
 
-#include "store_rig.h"
+#include "store_fixture.h"
 
 namespace strata::test {
 namespace {
 
-class NvmeFaultTest : public testing::TestWithParam<RigEngine> {
+class NvmeFaultTest : public testing::TestWithParam<TestIoBackend> {
  protected:
   // One block a request and one thread: the n-th call is the n-th request's.
   std::unique_ptr<NvmeStore> make(std::uint32_t slots = 4) {
-    return rig_.make({.classes = {{kSlotBytes, slots}}, .block_bytes = kSlotBytes, .io_threads = 1});
+    return fixture_.make({.classes = {{kSlotBytes, slots}}, .block_bytes = kSlotBytes, .io_threads = 1});
   }
-  std::unique_ptr<NvmeStore> make_blocks() { return rig_.make({.io_threads = 1}); }
+  std::unique_ptr<NvmeStore> make_blocks() { return fixture_.make({.io_threads = 1}); }
   static bool mentions(const Status& status, std::string_view text) {
     return status.message().find(text) != std::string_view::npos;
   }
-  StoreRig rig_{GetParam(), 3};
+  StoreFixture fixture_{GetParam(), 3};
   AlignedBuffer first_{kSlotBytes, 1};
   AlignedBuffer second_{kSlotBytes, 2};
   AlignedBuffer read_{kSlotBytes};
 };
 
-INSTANTIATE_TEST_SUITE_P(Engines, NvmeFaultTest, testing::Values(RigEngine::threads, RigEngine::fake_ring),
+INSTANTIATE_TEST_SUITE_P(IoBackends, NvmeFaultTest,
+                         testing::Values(TestIoBackend::threads, TestIoBackend::fake_ring),
                          [](const auto& engine) { return name_of(engine.param); });
 
 TEST_P(NvmeFaultTest, ShortTransfersGiveTheSameBytes) {
-  rig_.faults().enforce_alignment(4096);
-  rig_.faults().add({IoCall::write, FaultKind::shorten, 1, true});
-  rig_.faults().add({IoCall::read, FaultKind::shorten, 1, true});
+  fixture_.faults().enforce_alignment(4096);
+  fixture_.faults().add({IoCall::write, FaultKind::shorten, 1, true});
+  fixture_.faults().add({IoCall::read, FaultKind::shorten, 1, true});
   const auto store = make_blocks();
-  must(write_now(*store, 7, first_));
-  must(read_now(*store, 7, read_));
+  must(write_and_wait(*store, 7, first_));
+  must(read_and_wait(*store, 7, read_));
   EXPECT_TRUE(read_ == first_);
-  EXPECT_GT(rig_.faults().log().size(), 8u);
+  EXPECT_GT(fixture_.faults().log().size(), 8u);
 }
 
 TEST_P(NvmeFaultTest, ReadThatFailsOnceIsReadAgain) {
-  rig_.faults().add({IoCall::read, FaultKind::fail, 1});
+  fixture_.faults().add({IoCall::read, FaultKind::fail, 1});
   const auto store = make();
-  must(write_now(*store, 7, first_));
-  must(read_now(*store, 7, read_));
+  must(write_and_wait(*store, 7, first_));
+  must(read_and_wait(*store, 7, read_));
   EXPECT_TRUE(read_ == first_);
   EXPECT_EQ(store->counters().read_retries, 1u);
 }
 
-TEST_P(NvmeFaultTest, OneBlockThatFailsOnceDoesNotSpoilTheSum) {
-  rig_.faults().add({IoCall::read, FaultKind::fail, 5});
+TEST_P(NvmeFaultTest, OneBlockThatFailsOnceDoesNotSpoilTheChecksum) {
+  fixture_.faults().add({IoCall::read, FaultKind::fail, 5});
   const auto store = make_blocks();
-  must(write_now(*store, 7, first_));
-  must(read_now(*store, 7, read_));
+  must(write_and_wait(*store, 7, first_));
+  must(read_and_wait(*store, 7, read_));
   EXPECT_TRUE(read_ == first_);
 }
 
 TEST_P(NvmeFaultTest, ReadThatAlwaysFailsNamesIdFileAndOffset) {
-  rig_.faults().add({IoCall::read, FaultKind::fail, 1, true});
+  fixture_.faults().add({IoCall::read, FaultKind::fail, 1, true});
   const auto store = make();
-  must(write_now(*store, 6, second_));
-  must(write_now(*store, 7, first_));
-  const Status status = read_now(*store, 7, read_);
+  must(write_and_wait(*store, 6, second_));
+  must(write_and_wait(*store, 7, first_));
+  const Status status = read_and_wait(*store, 7, read_);
   EXPECT_EQ(status.code(), Code::io_error);
   EXPECT_TRUE(mentions(status, "id 7 generation 2")) << status.message();
-  EXPECT_TRUE(mentions(status, rig_.dir())) << status.message();
+  EXPECT_TRUE(mentions(status, fixture_.dir())) << status.message();
   EXPECT_TRUE(mentions(status, "at offset 262144")) << status.message();
 }
 
 TEST_P(NvmeFaultTest, FailureBelongsToItsRequestAlone) {
   const auto store = make();
-  must(write_now(*store, 1, first_));
-  must(write_now(*store, 2, second_));
-  rig_.faults().add({IoCall::read, FaultKind::fail, 1});
-  rig_.faults().add({IoCall::read, FaultKind::fail, 2});
+  must(write_and_wait(*store, 1, first_));
+  must(write_and_wait(*store, 2, second_));
+  fixture_.faults().add({IoCall::read, FaultKind::fail, 1});
+  fixture_.faults().add({IoCall::read, FaultKind::fail, 2});
   const Ticket failing = must(store->read_async(1, read_.view()));
   EXPECT_EQ(store->wait(failing).code(), Code::io_error);
-  must(read_now(*store, 2, read_));
+  must(read_and_wait(*store, 2, read_));
   EXPECT_TRUE(read_ == second_);
   EXPECT_EQ(store->wait(failing).code(), Code::io_error);
 }
 
 TEST_P(NvmeFaultTest, WriteThatFailsOnceGoesToAnotherSlot) {
-  rig_.faults().add({IoCall::write, FaultKind::fail, 1});
+  fixture_.faults().add({IoCall::write, FaultKind::fail, 1});
   const auto store = make();
-  must(write_now(*store, 7, first_));
-  must(read_now(*store, 7, read_));
+  must(write_and_wait(*store, 7, first_));
+  must(read_and_wait(*store, 7, read_));
   EXPECT_TRUE(read_ == first_);
   EXPECT_EQ(store->counters().bad_slots, 1u);
   EXPECT_EQ(store->counters().write_retries, 1u);
@@ -96,46 +97,46 @@ TEST_P(NvmeFaultTest, WriteThatFailsOnceGoesToAnotherSlot) {
 
 TEST_P(NvmeFaultTest, WriteThatAlwaysFailsKeepsThePublishedGeneration) {
   const auto store = make(3);
-  must(write_now(*store, 7, first_));
-  rig_.faults().add({IoCall::write, FaultKind::fail, 2, true});
-  const Status status = write_now(*store, 7, second_);
+  must(write_and_wait(*store, 7, first_));
+  fixture_.faults().add({IoCall::write, FaultKind::fail, 2, true});
+  const Status status = write_and_wait(*store, 7, second_);
   EXPECT_EQ(status.code(), Code::io_error);
   EXPECT_TRUE(mentions(status, "2 are bad")) << status.message();
-  must(read_now(*store, 7, read_));
+  must(read_and_wait(*store, 7, read_));
   EXPECT_TRUE(read_ == first_);
 }
 
 TEST_P(NvmeFaultTest, FirstWriteThatFailsLeavesNoId) {
-  rig_.faults().add({IoCall::write, FaultKind::fail, 1, true});
+  fixture_.faults().add({IoCall::write, FaultKind::fail, 1, true});
   const auto store = make(2);
-  EXPECT_EQ(write_now(*store, 7, first_).code(), Code::io_error);
+  EXPECT_EQ(write_and_wait(*store, 7, first_).code(), Code::io_error);
   EXPECT_FALSE(store->find(7).has_value());
   EXPECT_EQ(store->used_bytes(), 0u);
-  EXPECT_EQ(write_now(*store, 8, first_).code(), Code::io_error);
+  EXPECT_EQ(write_and_wait(*store, 8, first_).code(), Code::io_error);
 }
 
 TEST_P(NvmeFaultTest, DiskFullInARunIsReportedAndCostsNoSlot) {
-  rig_.faults().add({IoCall::write, FaultKind::fail, 1, false, Code::no_space});
+  fixture_.faults().add({IoCall::write, FaultKind::fail, 1, false, Code::no_space});
   const auto store = make(1);
-  EXPECT_EQ(write_now(*store, 7, first_).code(), Code::no_space);
+  EXPECT_EQ(write_and_wait(*store, 7, first_).code(), Code::no_space);
   EXPECT_EQ(store->counters().bad_slots, 0u);
-  must(write_now(*store, 7, first_));
+  must(write_and_wait(*store, 7, first_));
 }
 
 TEST_P(NvmeFaultTest, FlippedReadIsReadAgain) {
-  rig_.faults().add({IoCall::read, FaultKind::flip, 1});
+  fixture_.faults().add({IoCall::read, FaultKind::flip, 1});
   const auto store = make();
-  must(write_now(*store, 7, first_));
-  must(read_now(*store, 7, read_));
+  must(write_and_wait(*store, 7, first_));
+  must(read_and_wait(*store, 7, read_));
   EXPECT_TRUE(read_ == first_);
   EXPECT_EQ(store->counters().read_retries, 1u);
 }
 
-TEST_P(NvmeFaultTest, FlippedWriteIsCorruptWithBothSums) {
-  rig_.faults().add({IoCall::write, FaultKind::flip, 1});
+TEST_P(NvmeFaultTest, FlippedWriteIsCorruptWithBothChecksums) {
+  fixture_.faults().add({IoCall::write, FaultKind::flip, 1});
   const auto store = make();
-  must(write_now(*store, 7, first_));
-  const Status status = read_now(*store, 7, read_);
+  must(write_and_wait(*store, 7, first_));
+  const Status status = read_and_wait(*store, 7, read_);
   EXPECT_EQ(status.code(), Code::corrupt);
   EXPECT_TRUE(mentions(status, "id 7 generation 1")) << status.message();
   EXPECT_TRUE(mentions(status, "crc32c is 0x")) << status.message();
@@ -144,51 +145,51 @@ TEST_P(NvmeFaultTest, FlippedWriteIsCorruptWithBothSums) {
 }
 
 TEST_P(NvmeFaultTest, TornWriteIsCorrupt) {
-  rig_.faults().add({IoCall::write, FaultKind::tear, 1});
+  fixture_.faults().add({IoCall::write, FaultKind::tear, 1});
   const auto store = make();
-  must(write_now(*store, 7, first_));
-  EXPECT_EQ(read_now(*store, 7, read_).code(), Code::corrupt);
+  must(write_and_wait(*store, 7, first_));
+  EXPECT_EQ(read_and_wait(*store, 7, read_).code(), Code::corrupt);
 }
 
 // What is there instead is a whole older generation of the same id.
 TEST_P(NvmeFaultTest, LostWriteIsCorrupt) {
   const auto store = make(2);
-  rig_.faults().add({IoCall::write, FaultKind::lose, 3});
-  must(write_now(*store, 7, first_));
-  must(write_now(*store, 7, second_));
-  must(write_now(*store, 7, AlignedBuffer(kSlotBytes, 3)));
-  EXPECT_EQ(read_now(*store, 7, read_).code(), Code::corrupt);
+  fixture_.faults().add({IoCall::write, FaultKind::lose, 3});
+  must(write_and_wait(*store, 7, first_));
+  must(write_and_wait(*store, 7, second_));
+  must(write_and_wait(*store, 7, AlignedBuffer(kSlotBytes, 3)));
+  EXPECT_EQ(read_and_wait(*store, 7, read_).code(), Code::corrupt);
   EXPECT_TRUE(read_ == first_);
 }
 
 TEST_P(NvmeFaultTest, MisdirectedWriteIsFoundWhereItIsMissingAndWhereItLanded) {
   const auto store = make(2);
-  rig_.faults().add({IoCall::write, FaultKind::misdirect, 2});
-  must(write_now(*store, 7, first_));
-  must(write_now(*store, 8, second_));
-  EXPECT_EQ(read_now(*store, 8, read_).code(), Code::corrupt) << rig_.faults().log().back();
-  EXPECT_EQ(read_now(*store, 7, read_).code(), Code::corrupt) << rig_.faults().log().back();
+  fixture_.faults().add({IoCall::write, FaultKind::misdirect, 2});
+  must(write_and_wait(*store, 7, first_));
+  must(write_and_wait(*store, 8, second_));
+  EXPECT_EQ(read_and_wait(*store, 8, read_).code(), Code::corrupt) << fixture_.faults().log().back();
+  EXPECT_EQ(read_and_wait(*store, 7, read_).code(), Code::corrupt) << fixture_.faults().log().back();
 }
 
 TEST_P(NvmeFaultTest, EveryCallThatFailsInTurnNeverGivesWrongBytes) {
   for (std::uint64_t nth = 1; nth <= 12; ++nth) {
-    StoreRig rig(GetParam(), nth);
-    rig.faults().add({IoCall::write, FaultKind::fail, nth});
-    rig.faults().add({IoCall::read, FaultKind::fail, nth});
-    const auto store = rig.make({.block_bytes = 64 * kKiB, .io_threads = 1});
-    must(write_now(*store, 7, first_));
-    must(read_now(*store, 7, read_));
+    StoreFixture fixture(GetParam(), nth);
+    fixture.faults().add({IoCall::write, FaultKind::fail, nth});
+    fixture.faults().add({IoCall::read, FaultKind::fail, nth});
+    const auto store = fixture.make({.block_bytes = 64 * kKiB, .io_threads = 1});
+    must(write_and_wait(*store, 7, first_));
+    must(read_and_wait(*store, 7, read_));
     ASSERT_TRUE(read_ == first_) << "call " << nth;
   }
 }
 
 TEST_P(NvmeFaultTest, SameSeedReplaysTheSameFaults) {
   const auto run = [&] {
-    StoreRig rig(GetParam(), 9);
-    rig.faults().add({IoCall::write, FaultKind::shorten, 1, true});
-    const auto store = rig.make({.block_bytes = kSlotBytes, .io_threads = 1});
-    must(write_now(*store, 7, first_));
-    return rig.faults().log();
+    StoreFixture fixture(GetParam(), 9);
+    fixture.faults().add({IoCall::write, FaultKind::shorten, 1, true});
+    const auto store = fixture.make({.block_bytes = kSlotBytes, .io_threads = 1});
+    must(write_and_wait(*store, 7, first_));
+    return fixture.faults().log();
   };
   EXPECT_EQ(run(), run());
 }

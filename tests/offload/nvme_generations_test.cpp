@@ -7,155 +7,156 @@
 
 #include <strata/runtime/rng.h>
 
-#include "store_rig.h"
+#include "store_fixture.h"
 #include "support/child.h"
 
 namespace strata::test {
 namespace {
 
-class NvmeGenerationsTest : public testing::TestWithParam<RigEngine> {
+class NvmeGenerationsTest : public testing::TestWithParam<TestIoBackend> {
  protected:
   void SetUp() override {
     std::string why;
-    if (GetParam() == RigEngine::uring && !uring_works(&why)) GTEST_SKIP() << why;
+    if (GetParam() == TestIoBackend::uring && !uring_works(&why)) GTEST_SKIP() << why;
   }
   // One block a request and one thread: the n-th write call is the n-th request's.
   std::unique_ptr<NvmeStore> make(std::uint32_t slots = 4) {
-    return rig_.make({.classes = {{kSlotBytes, slots}}, .block_bytes = kSlotBytes, .io_threads = 1});
+    return fixture_.make({.classes = {{kSlotBytes, slots}}, .block_bytes = kSlotBytes, .io_threads = 1});
   }
-  static Ticket keep(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from) {
-    return must(store.write_async(id, 0, from.view(), OldGeneration::keep));
+  static Ticket write_snapshot(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from) {
+    return must(store.write_async(id, 0, from.view(), WriteMode::snapshot));
   }
-  static Status keep_now(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from) {
-    return store.wait(keep(store, id, from));
+  static Status snapshot_and_wait(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from) {
+    return store.wait(write_snapshot(store, id, from));
   }
   void expect_stored(NvmeStore& store, std::uint64_t id, const AlignedBuffer& expected) {
-    must(read_now(store, id, read_));
+    must(read_and_wait(store, id, read_));
     EXPECT_TRUE(read_ == expected) << "id " << id;
   }
-  StoreRig rig_{GetParam()};
+  StoreFixture fixture_{GetParam()};
   AlignedBuffer first_{kSlotBytes, 1}, second_{kSlotBytes, 2}, third_{kSlotBytes, 3};
   AlignedBuffer read_{kSlotBytes};
 };
 
-class NvmeKeptFaultTest : public NvmeGenerationsTest {};
+class NvmeSnapshotFaultTest : public NvmeGenerationsTest {};
 
-INSTANTIATE_TEST_SUITE_P(Engines, NvmeGenerationsTest,
-                         testing::Values(RigEngine::uring, RigEngine::threads, RigEngine::fake_ring),
+INSTANTIATE_TEST_SUITE_P(IoBackends, NvmeGenerationsTest,
+                         testing::Values(TestIoBackend::uring, TestIoBackend::threads,
+                                         TestIoBackend::fake_ring),
                          [](const auto& engine) { return name_of(engine.param); });
-INSTANTIATE_TEST_SUITE_P(Engines, NvmeKeptFaultTest,
-                         testing::Values(RigEngine::threads, RigEngine::fake_ring),
+INSTANTIATE_TEST_SUITE_P(IoBackends, NvmeSnapshotFaultTest,
+                         testing::Values(TestIoBackend::threads, TestIoBackend::fake_ring),
                          [](const auto& engine) { return name_of(engine.param); });
 
-TEST_P(NvmeGenerationsTest, KeptGenerationHoldsItsSlotUntilTheNewOneIsAccepted) {
+TEST_P(NvmeGenerationsTest, SnapshotHoldsItsSlotUntilCommit) {
   const auto store = make();
-  must(write_now(*store, 7, first_));
-  must(keep_now(*store, 7, second_));
+  must(write_and_wait(*store, 7, first_));
+  must(snapshot_and_wait(*store, 7, second_));
   expect_stored(*store, 7, second_);
   EXPECT_EQ(store->used_bytes(), 2 * kSlotBytes);
-  store->accept(7);
+  store->commit(7);
   EXPECT_EQ(store->used_bytes(), kSlotBytes);
   expect_stored(*store, 7, second_);
 }
 
-TEST_P(NvmeGenerationsTest, RestoredGenerationIsReadAgainAsItWas) {
+TEST_P(NvmeGenerationsTest, RollbackPublishesTheSnapshotAsItWas) {
   const auto store = make();
-  must(write_now(*store, 7, first_));
+  must(write_and_wait(*store, 7, first_));
   const StoredInfo before = *store->find(7);
-  must(keep_now(*store, 7, second_));
-  store->restore(7);
+  must(snapshot_and_wait(*store, 7, second_));
+  store->rollback(7);
   EXPECT_EQ(store->find(7)->generation, before.generation);
   EXPECT_EQ(store->used_bytes(), kSlotBytes);
   expect_stored(*store, 7, first_);
-  must(write_now(*store, 7, third_));
+  must(write_and_wait(*store, 7, third_));
   EXPECT_GT(store->find(7)->generation, before.generation + 1);
   EXPECT_EQ(store->used_bytes(), kSlotBytes);
 }
 
-TEST_P(NvmeGenerationsTest, RestoreTakesBackAllWritesFromTheFirstThatKept) {
+TEST_P(NvmeGenerationsTest, RollbackUndoesAllWritesSinceTheSnapshot) {
   const auto store = make();
-  must(write_now(*store, 7, first_));
-  must(keep_now(*store, 7, second_));
-  must(write_now(*store, 7, third_));
-  must(keep_now(*store, 7, second_));
+  must(write_and_wait(*store, 7, first_));
+  must(snapshot_and_wait(*store, 7, second_));
+  must(write_and_wait(*store, 7, third_));
+  must(snapshot_and_wait(*store, 7, second_));
   EXPECT_EQ(store->used_bytes(), 2 * kSlotBytes);
-  store->restore(7);
+  store->rollback(7);
   expect_stored(*store, 7, first_);
 }
 
-TEST_P(NvmeGenerationsTest, RestoreOfAFirstWriteLeavesNothing) {
+TEST_P(NvmeGenerationsTest, RollbackOfAFirstWriteLeavesNothing) {
   const auto store = make(1);
-  must(keep_now(*store, 7, first_));
-  store->restore(7);
+  must(snapshot_and_wait(*store, 7, first_));
+  store->rollback(7);
   EXPECT_FALSE(store->find(7).has_value());
-  must(write_now(*store, 8, second_));
+  must(write_and_wait(*store, 8, second_));
 }
 
-TEST_P(NvmeGenerationsTest, WithoutAKeepingWriteNothingHappens) {
+TEST_P(NvmeGenerationsTest, CommitAndRollbackWithoutASnapshotDoNothing) {
   const auto store = make();
-  store->accept(7);
-  store->restore(7);
-  must(write_now(*store, 7, first_));
-  must(write_now(*store, 7, second_));
-  store->restore(7);
+  store->commit(7);
+  store->rollback(7);
+  must(write_and_wait(*store, 7, first_));
+  must(write_and_wait(*store, 7, second_));
+  store->rollback(7);
   expect_stored(*store, 7, second_);
-  must(keep_now(*store, 7, third_));
-  store->accept(7);
-  store->restore(7);
+  must(snapshot_and_wait(*store, 7, third_));
+  store->commit(7);
+  store->rollback(7);
   expect_stored(*store, 7, third_);
 }
 
 // All three are in flight together, and the engines complete them in any order, the fake ring in a random
 // one.
-TEST_P(NvmeGenerationsTest, TheNewestBeforeTheKeepingWriteIsKeptWhicheverCompletesFirst) {
-  rig_.ring().shuffle = true;
-  const auto store = rig_.make({.classes = {{kSlotBytes, 5}}, .block_bytes = 16 * kKiB});
-  must(write_now(*store, 7, third_));
+TEST_P(NvmeGenerationsTest, TheSnapshotIsTheNewestEarlierWriteWhicheverCompletesFirst) {
+  fixture_.ring().shuffle = true;
+  const auto store = fixture_.make({.classes = {{kSlotBytes, 5}}, .block_bytes = 16 * kKiB});
+  must(write_and_wait(*store, 7, third_));
   const Ticket older = must(store->write_async(7, 0, first_.view()));
-  const Ticket keeping = keep(*store, 7, second_);
+  const Ticket snapshotting = write_snapshot(*store, 7, second_);
   const Ticket newer = must(store->write_async(7, 0, third_.view()));
-  for (const Ticket ticket : {older, keeping, newer}) must(store->wait(ticket));
+  for (const Ticket ticket : {older, snapshotting, newer}) must(store->wait(ticket));
   EXPECT_EQ(store->used_bytes(), 2 * kSlotBytes);
   expect_stored(*store, 7, third_);
-  store->restore(7);
+  store->rollback(7);
   expect_stored(*store, 7, first_);
   EXPECT_EQ(store->used_bytes(), kSlotBytes);
 }
 
-TEST_P(NvmeGenerationsTest, ReadUnderWayOfWhatIsKeptOutlivesNewWrites) {
+TEST_P(NvmeGenerationsTest, InFlightReadOfASnapshotOutlivesNewWrites) {
   const auto store = make(5);
-  must(write_now(*store, 7, first_));
+  must(write_and_wait(*store, 7, first_));
   const Ticket reading = must(store->read_async(7, read_.view()));
-  must(keep_now(*store, 7, second_));
+  must(snapshot_and_wait(*store, 7, second_));
   must(store->wait(reading));
   EXPECT_TRUE(read_ == first_);
-  store->accept(7);
+  store->commit(7);
   EXPECT_EQ(store->used_bytes(), kSlotBytes);
 }
 
-TEST_P(NvmeGenerationsTest, DiscardFreesWhatIsKeptToo) {
+TEST_P(NvmeGenerationsTest, DiscardFreesTheSnapshotToo) {
   const auto store = make(2);
-  must(write_now(*store, 7, first_));
-  must(keep_now(*store, 7, second_));
+  must(write_and_wait(*store, 7, first_));
+  must(snapshot_and_wait(*store, 7, second_));
   store->discard(7);
   EXPECT_EQ(store->used_bytes(), 0u);
-  store->restore(7);
+  store->rollback(7);
   EXPECT_FALSE(store->find(7).has_value());
-  must(write_now(*store, 1, first_));
-  must(write_now(*store, 2, second_));
+  must(write_and_wait(*store, 1, first_));
+  must(write_and_wait(*store, 2, second_));
   expect_stored(*store, 1, first_);
 }
 
-TEST_P(NvmeGenerationsTest, ClassFullOfKeptGenerationsRefusesAndAnAcceptMakesRoom) {
+TEST_P(NvmeGenerationsTest, ClassFullOfSnapshotsRefusesAndACommitMakesRoom) {
   const auto store = make(2);
-  must(write_now(*store, 7, first_));
-  must(keep_now(*store, 7, second_));
+  must(write_and_wait(*store, 7, first_));
+  must(snapshot_and_wait(*store, 7, second_));
   EXPECT_EQ(store->write_async(8, 0, third_.view()).status().code(), Code::does_not_fit);
-  store->accept(7);
-  must(write_now(*store, 8, third_));
+  store->commit(7);
+  must(write_and_wait(*store, 8, third_));
 }
 
-// Against two plain values for each id: what is published, and what a restore would bring back.
+// Against two plain values for each id: what is published, and what a rollback would bring back.
 TEST_P(NvmeGenerationsTest, BehavesAsTwoMapsUnderRandomOperations) {
   struct Model {
     std::optional<std::uint64_t> live, old;  // seeds
@@ -163,7 +164,7 @@ TEST_P(NvmeGenerationsTest, BehavesAsTwoMapsUnderRandomOperations) {
   };
   constexpr std::uint64_t kIds = 3, kSeed = 21;
   constexpr std::size_t kBytes = 16 * kKiB;
-  const auto store = rig_.make({.classes = {{kBytes, 8}}, .block_bytes = 8 * kKiB, .request_slots = 3});
+  const auto store = fixture_.make({.classes = {{kBytes, 8}}, .block_bytes = 8 * kKiB, .max_requests = 3});
   std::array<Model, kIds> models;
   const Rng rng(kSeed, 0);
   for (std::uint64_t i = 0; i < 300; ++i) {
@@ -174,13 +175,13 @@ TEST_P(NvmeGenerationsTest, BehavesAsTwoMapsUnderRandomOperations) {
       if (keeps && !model.keeps) model = {model.live, model.live, true};
       const AlignedBuffer from(kBytes, i);
       must(store->wait(
-          must(store->write_async(id, 0, from.view(), keeps ? OldGeneration::keep : OldGeneration::retire))));
+          must(store->write_async(id, 0, from.view(), keeps ? WriteMode::snapshot : WriteMode::replace))));
       model.live = i;
     } else if (what < 8) {
-      store->accept(id);
+      store->commit(id);
       model = {model.live, {}, false};
     } else if (what < 9) {
-      store->restore(id);
+      store->rollback(id);
       if (model.keeps) model = {model.old, {}, false};
     } else {
       store->discard(id);
@@ -190,54 +191,55 @@ TEST_P(NvmeGenerationsTest, BehavesAsTwoMapsUnderRandomOperations) {
     for (const Model& each : models) slots += (each.live ? 1u : 0u) + (each.keeps && each.old ? 1u : 0u);
     ASSERT_EQ(store->used_bytes(), slots * kBytes) << "seed " << kSeed << " step " << i;
     const AlignedBuffer into(kBytes);
-    ASSERT_EQ(read_now(*store, id, into).code(), model.live ? Code::ok : Code::not_found) << i;
+    ASSERT_EQ(read_and_wait(*store, id, into).code(), model.live ? Code::ok : Code::not_found) << i;
     if (model.live) {
       ASSERT_TRUE(into == AlignedBuffer(kBytes, *model.live)) << "seed " << kSeed << " step " << i;
     }
   }
 }
 
-TEST_P(NvmeGenerationsTest, RestoreUnderARequestAborts) {
-  for (const bool accepts : {false, true}) {
+TEST_P(NvmeGenerationsTest, RollbackUnderARequestAborts) {
+  for (const bool commits : {false, true}) {
     const ChildResult child = run_in_child([&] {
-      const auto store = rig_.make({.classes = {{8 * kMiB, 2}}, .queue_depth = 1, .block_bytes = 4 * kKiB});
+      const auto store =
+          fixture_.make({.classes = {{8 * kMiB, 2}}, .queue_depth = 1, .block_bytes = 4 * kKiB});
       const AlignedBuffer large(8 * kMiB, 1);
-      keep(*store, 7, large);
-      accepts ? store->accept(7) : store->restore(7);
+      write_snapshot(*store, 7, large);
+      commits ? store->commit(7) : store->rollback(7);
       return "survived";
     });
     EXPECT_EQ(child.exit_code, -1) << child.output;
   }
 }
 
-TEST_P(NvmeKeptFaultTest, KeepingWriteThatFailsLeavesTheOldGenerationAndRestoreChangesNothing) {
+TEST_P(NvmeSnapshotFaultTest, SnapshotWriteThatFailsLeavesTheOldGenerationAndRollbackChangesNothing) {
   const auto store = make(3);
-  must(write_now(*store, 7, first_));
-  rig_.faults().add({IoCall::write, FaultKind::fail, 2, true});
-  EXPECT_EQ(keep_now(*store, 7, second_).code(), Code::io_error);
+  must(write_and_wait(*store, 7, first_));
+  fixture_.faults().add({IoCall::write, FaultKind::fail, 2, true});
+  EXPECT_EQ(snapshot_and_wait(*store, 7, second_).code(), Code::io_error);
   EXPECT_EQ(store->used_bytes(), kSlotBytes);
-  store->restore(7);
+  store->rollback(7);
   expect_stored(*store, 7, first_);
 }
 
-TEST_P(NvmeKeptFaultTest, KeepingWriteThatMovesToAnotherSlotKeepsTheOldGeneration) {
+TEST_P(NvmeSnapshotFaultTest, SnapshotWriteThatMovesToAnotherSlotKeepsTheOldGeneration) {
   const auto store = make();
-  must(write_now(*store, 7, first_));
-  rig_.faults().add({IoCall::write, FaultKind::fail, 2});
-  must(keep_now(*store, 7, second_));
+  must(write_and_wait(*store, 7, first_));
+  fixture_.faults().add({IoCall::write, FaultKind::fail, 2});
+  must(snapshot_and_wait(*store, 7, second_));
   EXPECT_EQ(store->counters().bad_slots, 1u);
   expect_stored(*store, 7, second_);
-  store->restore(7);
+  store->rollback(7);
   expect_stored(*store, 7, first_);
 }
 
-TEST_P(NvmeKeptFaultTest, FirstWriteThatKeepsAndFailsLeavesNoId) {
+TEST_P(NvmeSnapshotFaultTest, FirstSnapshotWriteThatFailsLeavesNoId) {
   const auto store = make(2);
-  rig_.faults().add({IoCall::write, FaultKind::fail, 1, true});
-  EXPECT_EQ(keep_now(*store, 7, first_).code(), Code::io_error);
+  fixture_.faults().add({IoCall::write, FaultKind::fail, 1, true});
+  EXPECT_EQ(snapshot_and_wait(*store, 7, first_).code(), Code::io_error);
   EXPECT_FALSE(store->find(7).has_value());
-  store->restore(7);
-  store->accept(7);
+  store->rollback(7);
+  store->commit(7);
   EXPECT_EQ(store->used_bytes(), 0u);
 }
 

@@ -16,7 +16,7 @@
 
 #include <strata/runtime/str.h>
 
-#include "store_rig.h"
+#include "store_fixture.h"
 #include "support/child.h"
 #include "support/seccomp.h"
 
@@ -37,16 +37,16 @@ int open_scratch_of(const std::string& folder) {
   return -1;
 }
 
-class NvmeMachineTest : public testing::TestWithParam<RigEngine> {
+class NvmeMachineTest : public testing::TestWithParam<TestIoBackend> {
  protected:
   void SetUp() override {
     std::string why;
-    if (GetParam() == RigEngine::uring && !uring_works(&why)) GTEST_SKIP() << why;
+    if (GetParam() == TestIoBackend::uring && !uring_works(&why)) GTEST_SKIP() << why;
   }
   NvmeOptions options(std::uint32_t slots = 4) const {
     return {.dirs = {dir_.path()},
             .classes = {{kSlotBytes, slots}},
-            .engine = GetParam() == RigEngine::uring ? IoEngine::uring : IoEngine::threads,
+            .engine = GetParam() == TestIoBackend::uring ? IoEngine::uring : IoEngine::threads,
             .block_bytes = kSlotBytes};
   }
   std::unique_ptr<NvmeStore> make(const NvmeOptions& options) {
@@ -66,23 +66,24 @@ class NvmeMachineTest : public testing::TestWithParam<RigEngine> {
   AlignedBuffer read_{kSlotBytes};
 };
 
-INSTANTIATE_TEST_SUITE_P(Engines, NvmeMachineTest, testing::Values(RigEngine::uring, RigEngine::threads),
+INSTANTIATE_TEST_SUITE_P(IoBackends, NvmeMachineTest,
+                         testing::Values(TestIoBackend::uring, TestIoBackend::threads),
                          [](const auto& engine) { return name_of(engine.param); });
 
 // Slots 1 and 0 are free, in that order, and the limit lies in the middle of slot 1: the kernel takes half of
 // the write and refuses the rest.
-TEST_P(NvmeMachineTest, AWriteThatTheKernelCutsShortAndThenRefusesGoesElsewhere) {
+TEST_P(NvmeMachineTest, AShortWriteThatTheKernelThenRefusesMovesToAnotherSlot) {
   expect_in_child(
       [&]() -> std::string {
         const auto store = make(options());
-        for (std::uint64_t id = 0; id < 4; ++id) must(write_now(*store, id, first_));
+        for (std::uint64_t id = 0; id < 4; ++id) must(write_and_wait(*store, id, first_));
         store->discard(1);
         store->discard(0);
         ::signal(SIGXFSZ, SIG_IGN);
         const rlimit limit{kSlotBytes * 3 / 2, kSlotBytes * 3 / 2};
         if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return "skip: the limit cannot be set";
-        must(write_now(*store, 7, second_));
-        must(read_now(*store, 7, read_));
+        must(write_and_wait(*store, 7, second_));
+        must(read_and_wait(*store, 7, read_));
         return str(read_ == second_ ? "same bytes, " : "other bytes, ", store->counters().bad_slots, " bad");
       },
       "same bytes, 1 bad");
@@ -105,8 +106,8 @@ TEST_P(NvmeMachineTest, SignalsAThousandTimesASecondChangeNothing) {
         const itimerval every{{0, 1000}, {0, 1000}};
         ::setitimer(ITIMER_REAL, &every, nullptr);
         for (std::uint64_t i = 1; interrupts < 200; ++i) {
-          must(write_now(*store, i % 3, i % 2 == 0 ? first_ : second_));
-          must(read_now(*store, i % 3, read_));
+          must(write_and_wait(*store, i % 3, i % 2 == 0 ? first_ : second_));
+          must(read_and_wait(*store, i % 3, read_));
           if (!(read_ == (i % 2 == 0 ? first_ : second_))) return "other bytes";
         }
         const NvmeCounters counters = store->counters();
@@ -115,14 +116,14 @@ TEST_P(NvmeMachineTest, SignalsAThousandTimesASecondChangeNothing) {
       "same bytes, 0 retries");
 }
 
-TEST_P(NvmeMachineTest, AFileCutShortBehindOurBackIsCorruptAndNeverFilledUp) {
+TEST_P(NvmeMachineTest, ATruncatedFileIsCorruptAndNeverPadded) {
   const auto store = make(options());
-  must(write_now(*store, 7, first_));
+  must(write_and_wait(*store, 7, first_));
   const int fd = open_scratch_of(dir_.path());
   ASSERT_GE(fd, 0);
   ASSERT_EQ(::ftruncate(fd, kSlotBytes / 2), 0);
   ::close(fd);
-  const Status status = read_now(*store, 7, read_);
+  const Status status = read_and_wait(*store, 7, read_);
   EXPECT_EQ(status.code(), Code::corrupt);
   EXPECT_TRUE(has(status.to_string(), "262144 bytes")) << status.to_string();
   EXPECT_TRUE(has(status.to_string(), "after 131072")) << status.to_string();
@@ -130,8 +131,8 @@ TEST_P(NvmeMachineTest, AFileCutShortBehindOurBackIsCorruptAndNeverFilledUp) {
 
 TEST_P(NvmeMachineTest, ABitFlippedInTheFileIsFoundAndTouchesNoOtherId) {
   const auto store = make(options());
-  must(write_now(*store, 1, first_));
-  must(write_now(*store, 2, second_));
+  must(write_and_wait(*store, 1, first_));
+  must(write_and_wait(*store, 2, second_));
   const int fd = open_scratch_of(dir_.path());
   ASSERT_GE(fd, 0);
   unsigned char byte = 0;
@@ -140,13 +141,13 @@ TEST_P(NvmeMachineTest, ABitFlippedInTheFileIsFoundAndTouchesNoOtherId) {
   ASSERT_EQ(::pwrite(fd, &byte, 1, 12345), 1);
   ASSERT_EQ(::fsync(fd), 0);
   ::close(fd);
-  const Status status = read_now(*store, 1, read_);
+  const Status status = read_and_wait(*store, 1, read_);
   EXPECT_EQ(status.code(), Code::corrupt);
   EXPECT_TRUE(has(status.to_string(), "id 1 generation 1")) << status.to_string();
-  must(read_now(*store, 2, read_));
+  must(read_and_wait(*store, 2, read_));
   EXPECT_TRUE(read_ == second_);
-  must(write_now(*store, 1, first_));
-  must(read_now(*store, 1, read_));
+  must(write_and_wait(*store, 1, first_));
+  must(read_and_wait(*store, 1, read_));
   EXPECT_TRUE(read_ == first_);
 }
 
@@ -155,21 +156,21 @@ TEST_P(NvmeMachineTest, ADeviceQueueOfOneServesManyRequests) {
   NvmeOptions small = options(130);
   small.queue_depth = 1;
   small.block_bytes = 8 * kKiB;
-  small.request_slots = 128;
+  small.max_requests = 128;
   const auto store = make(small);
   std::vector<Ticket> tickets;
   for (std::uint64_t id = 0; id < 64; ++id)
     tickets.push_back(must(store->write_async(id, 0, (id % 2 == 0 ? first_ : second_).view())));
   for (const Ticket ticket : tickets) must(store->wait(ticket));
   for (std::uint64_t id = 0; id < 64; ++id) {
-    must(read_now(*store, id, read_));
+    must(read_and_wait(*store, id, read_));
     ASSERT_TRUE(read_ == (id % 2 == 0 ? first_ : second_)) << id;
   }
   EXPECT_EQ(store->counters().stray_completions, 0u);
 }
 
 // Both are up before either writes, and both keep theirs under the same ids.
-TEST_P(NvmeMachineTest, TwoProcessesOnOneFolderDoNotMeet) {
+TEST_P(NvmeMachineTest, TwoProcessesOnOneFolderDoNotInterfere) {
   void* const shared = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);
   auto* const ready = new (shared) std::atomic<int>(0);
@@ -179,8 +180,8 @@ TEST_P(NvmeMachineTest, TwoProcessesOnOneFolderDoNotMeet) {
     AlignedBuffer from(kSlotBytes);
     for (std::uint64_t i = 0; i < 60; ++i) {
       from.fill(seed + i);
-      must(write_now(*store, i % 4, from));
-      must(read_now(*store, i % 4, read_));
+      must(write_and_wait(*store, i % 4, from));
+      must(read_and_wait(*store, i % 4, read_));
       if (!(read_ == from)) return str("other bytes in round ", i);
     }
     return "same bytes";
@@ -213,8 +214,8 @@ TEST_P(NvmeMachineTest, WithoutNamelessFilesTheFolderStaysEmptyToo) {
         if (!refuse_open_flag(kTmpfileFlag, EOPNOTSUPP)) return "skip: seccomp is refused";
         if (::open(dir_.path().c_str(), O_TMPFILE | O_RDWR, 0600) >= 0) return "the filter does nothing";
         const auto store = make(options());
-        must(write_now(*store, 7, first_));
-        must(read_now(*store, 7, read_));
+        must(write_and_wait(*store, 7, first_));
+        must(read_and_wait(*store, 7, read_));
         return str(read_ == first_ ? "same bytes, " : "other bytes, ",
                    must(posix_io().list(dir_.path())).size(), " files");
       },

@@ -13,7 +13,7 @@
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
-#include "store_rig.h"
+#include "store_fixture.h"
 #include "support/child.h"
 
 namespace strata::test {
@@ -21,40 +21,41 @@ namespace {
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-class NvmePathsTest : public testing::TestWithParam<RigEngine> {
+class NvmePathsTest : public testing::TestWithParam<TestIoBackend> {
  protected:
   void SetUp() override {
     std::string why;
-    if (GetParam() == RigEngine::uring && !uring_works(&why)) GTEST_SKIP() << why;
+    if (GetParam() == TestIoBackend::uring && !uring_works(&why)) GTEST_SKIP() << why;
   }
-  std::vector<std::string> dirs() const { return {rig_.dir(), second_dir_.path(), third_dir_.path()}; }
+  std::vector<std::string> dirs() const { return {fixture_.dir(), second_dir_.path(), third_dir_.path()}; }
   /// Over all three folders, the second of which takes little and the third next to nothing.
   NvmeOptions uneven(std::vector<SlotClass> classes) const {
     return {.dirs = dirs(), .path_rates = {10, 3, 0.5}, .classes = std::move(classes)};
   }
-  StoreRig rig_{GetParam()};
+  StoreFixture fixture_{GetParam()};
   TempDir second_dir_, third_dir_;
   AlignedBuffer first_{kMiB, 1}, second_{kMiB, 2}, read_{kMiB};
 };
 
 class NvmePathFaultTest : public NvmePathsTest {};
 
-INSTANTIATE_TEST_SUITE_P(Engines, NvmePathsTest,
-                         testing::Values(RigEngine::uring, RigEngine::threads, RigEngine::fake_ring),
+INSTANTIATE_TEST_SUITE_P(IoBackends, NvmePathsTest,
+                         testing::Values(TestIoBackend::uring, TestIoBackend::threads,
+                                         TestIoBackend::fake_ring),
                          [](const auto& engine) { return name_of(engine.param); });
-INSTANTIATE_TEST_SUITE_P(Engines, NvmePathFaultTest,
-                         testing::Values(RigEngine::threads, RigEngine::fake_ring),
+INSTANTIATE_TEST_SUITE_P(IoBackends, NvmePathFaultTest,
+                         testing::Values(TestIoBackend::threads, TestIoBackend::fake_ring),
                          [](const auto& engine) { return name_of(engine.param); });
 
 TEST_P(NvmePathsTest, BytesComeBackAtEverySize) {
-  const auto store = rig_.make(uneven({{2 * kMiB, 3}, {100 * kKiB, 9}}));
+  const auto store = fixture_.make(uneven({{2 * kMiB, 3}, {100 * kKiB, 9}}));
   for (const std::size_t bytes : {4 * kKiB, 68 * kKiB, 100 * kKiB, kMiB + 4 * kKiB, 2 * kMiB}) {
     const AlignedBuffer from(bytes, bytes), into(bytes);
     for (std::uint64_t id = 0; id < 3; ++id) {
       const std::uint32_t slot_class = bytes <= 100 * kKiB ? 1 : 0;
       store->discard(id);
-      must(write_now(*store, id, from, slot_class));
-      must(read_now(*store, id, into));
+      must(write_and_wait(*store, id, from, slot_class));
+      must(read_and_wait(*store, id, into));
       ASSERT_TRUE(from == into) << bytes << " bytes, id " << id;
     }
     for (std::uint64_t id = 0; id < 3; ++id) store->discard(id);
@@ -62,7 +63,8 @@ TEST_P(NvmePathsTest, BytesComeBackAtEverySize) {
 }
 
 TEST_P(NvmePathsTest, EachPathHoldsItsShareByTheGivenRates) {
-  const auto store = rig_.make({.dirs = dirs(), .path_rates = {6, 3, 1}, .classes = {{10 * 128 * kKiB, 4}}});
+  const auto store =
+      fixture_.make({.dirs = dirs(), .path_rates = {6, 3, 1}, .classes = {{10 * 128 * kKiB, 4}}});
   const std::vector<NvmePath> paths = store->paths();
   ASSERT_EQ(paths.size(), 3u);
   EXPECT_EQ(paths[0].bytes, 4 * 6 * 128 * kKiB);
@@ -73,7 +75,7 @@ TEST_P(NvmePathsTest, EachPathHoldsItsShareByTheGivenRates) {
 }
 
 TEST_P(NvmePathsTest, RatesThatAreNotGivenAreMeasured) {
-  const auto store = rig_.make({.dirs = dirs(), .classes = {{kMiB, 12}}});
+  const auto store = fixture_.make({.dirs = dirs(), .classes = {{kMiB, 12}}});
   std::uint64_t bytes = 0;
   for (const NvmePath& path : store->paths()) {
     EXPECT_GT(path.rate, 0) << path.dir;
@@ -82,31 +84,31 @@ TEST_P(NvmePathsTest, RatesThatAreNotGivenAreMeasured) {
   }
   EXPECT_EQ(bytes, store->capacity_bytes());
   EXPECT_EQ(bytes, 12 * kMiB);
-  must(write_now(*store, 7, first_));
-  must(read_now(*store, 7, read_));
+  must(write_and_wait(*store, 7, first_));
+  must(read_and_wait(*store, 7, read_));
   EXPECT_TRUE(read_ == first_);
 }
 
 TEST_P(NvmePathsTest, OnePathIsNotMeasured) {
-  const auto store = rig_.make();
+  const auto store = fixture_.make();
   EXPECT_EQ(store->paths().at(0).rate, 0);
   EXPECT_EQ(store->counters().files_opened, 1u);
 }
 
 TEST_P(NvmePathsTest, BehavesAsAMapUnderRandomOperationsOfSeveralSizes) {
   constexpr std::uint64_t kIds = 5, kSeed = 12;
-  const auto store = rig_.make(uneven({{512 * kKiB, 9}}));
+  const auto store = fixture_.make(uneven({{512 * kKiB, 9}}));
   const Rng rng(kSeed, 0);
   std::map<std::uint64_t, std::pair<std::size_t, std::uint64_t>> model;  // id -> size, seed of its bytes
   for (std::uint64_t i = 0; i < 200; ++i) {
     const std::uint64_t id = rng.below(3 * i, kIds);
     if (rng.below(3 * i + 1, 10) < 5 || !model.contains(id)) {
       const std::size_t bytes = (1 + rng.below(3 * i + 2, 128)) * 4 * kKiB;
-      must(write_now(*store, id, AlignedBuffer(bytes, i)));
+      must(write_and_wait(*store, id, AlignedBuffer(bytes, i)));
       model[id] = {bytes, i};
     } else {
       const AlignedBuffer into(model[id].first);
-      must(read_now(*store, id, into));
+      must(read_and_wait(*store, id, into));
       ASSERT_TRUE(into == AlignedBuffer(model[id].first, model[id].second))
           << "seed " << kSeed << " step " << i;
     }
@@ -115,10 +117,10 @@ TEST_P(NvmePathsTest, BehavesAsAMapUnderRandomOperationsOfSeveralSizes) {
 }
 
 TEST_P(NvmePathFaultTest, WriteThatFailsOnOnePathGoesToAnotherSlotAsAWhole) {
-  const auto store = rig_.make(uneven({{kMiB, 4}}));
-  rig_.faults().add({IoCall::write, FaultKind::fail, rig_.faults().calls(IoCall::write) + 2});
-  must(write_now(*store, 7, first_));
-  must(read_now(*store, 7, read_));
+  const auto store = fixture_.make(uneven({{kMiB, 4}}));
+  fixture_.faults().add({IoCall::write, FaultKind::fail, fixture_.faults().calls(IoCall::write) + 2});
+  must(write_and_wait(*store, 7, first_));
+  must(read_and_wait(*store, 7, read_));
   EXPECT_TRUE(read_ == first_);
   EXPECT_EQ(store->counters().bad_slots, 1u);
   EXPECT_EQ(store->counters().write_retries, 1u);
@@ -126,26 +128,26 @@ TEST_P(NvmePathFaultTest, WriteThatFailsOnOnePathGoesToAnotherSlotAsAWhole) {
 
 TEST_P(NvmePathFaultTest, EveryCallThatFailsInTurnNeverGivesWrongBytes) {
   for (std::uint64_t nth = 1; nth <= 12; ++nth) {
-    StoreRig rig(GetParam(), nth);
-    rig.faults().add({IoCall::write, FaultKind::fail, nth});
-    rig.faults().add({IoCall::read, FaultKind::fail, nth});
+    StoreFixture fixture(GetParam(), nth);
+    fixture.faults().add({IoCall::write, FaultKind::fail, nth});
+    fixture.faults().add({IoCall::read, FaultKind::fail, nth});
     NvmeOptions options = uneven({{kMiB, 8}});
     options.block_bytes = 128 * kKiB;
-    const auto store = rig.make(options);
-    must(write_now(*store, 7, first_));
-    must(read_now(*store, 7, read_));
+    const auto store = fixture.make(options);
+    must(write_and_wait(*store, 7, first_));
+    must(read_and_wait(*store, 7, read_));
     ASSERT_TRUE(read_ == first_) << "call " << nth;
   }
 }
 
 TEST_P(NvmePathFaultTest, ReadThatAlwaysFailsNamesEveryExtentOfTheObject) {
-  const auto store = rig_.make(uneven({{kMiB, 2}}));
-  must(write_now(*store, 6, first_));
-  must(write_now(*store, 7, first_));
-  rig_.faults().add({IoCall::read, FaultKind::fail, 1, true});
-  const std::string said = read_now(*store, 7, read_).to_string();
+  const auto store = fixture_.make(uneven({{kMiB, 2}}));
+  must(write_and_wait(*store, 6, first_));
+  must(write_and_wait(*store, 7, first_));
+  fixture_.faults().add({IoCall::read, FaultKind::fail, 1, true});
+  const std::string said = read_and_wait(*store, 7, read_).to_string();
   EXPECT_TRUE(has(said, "id 7 generation 2")) << said;
-  EXPECT_TRUE(has(said, str("917504 bytes in file 0 of ", rig_.dir()))) << said;
+  EXPECT_TRUE(has(said, str("917504 bytes in file 0 of ", fixture_.dir()))) << said;
   EXPECT_TRUE(has(said, str("131072 bytes in file 1 of ", second_dir_.path()))) << said;
 }
 
@@ -153,22 +155,23 @@ TEST_P(NvmePathFaultTest, ReadThatAlwaysFailsNamesEveryExtentOfTheObject) {
 TEST_P(NvmePathFaultTest, DamageInOneExtentIsFound) {
   for (const FaultKind kind : {FaultKind::flip, FaultKind::lose, FaultKind::tear})
     for (std::uint64_t nth = 1; nth <= 2; ++nth) {
-      StoreRig rig(GetParam(), nth);
-      rig.faults().add({IoCall::write, kind, nth});
-      const auto store = rig.make({.dirs = {dirs()[0], dirs()[1]},
-                                   .path_rates = {1, 1},
-                                   .classes = {{kMiB, 2}},
-                                   .block_bytes = kMiB});
-      must(write_now(*store, 7, first_));
-      EXPECT_EQ(read_now(*store, 7, read_).code(), Code::corrupt) << static_cast<int>(kind) << " " << nth;
+      StoreFixture fixture(GetParam(), nth);
+      fixture.faults().add({IoCall::write, kind, nth});
+      const auto store = fixture.make({.dirs = {dirs()[0], dirs()[1]},
+                                       .path_rates = {1, 1},
+                                       .classes = {{kMiB, 2}},
+                                       .block_bytes = kMiB});
+      must(write_and_wait(*store, 7, first_));
+      EXPECT_EQ(read_and_wait(*store, 7, read_).code(), Code::corrupt)
+          << static_cast<int>(kind) << " " << nth;
     }
 }
 
 TEST_P(NvmePathFaultTest, PathThatCannotBeMeasuredIsNamed) {
-  rig_.faults().add({IoCall::read, FaultKind::fail, 1, true});
-  const Status status = rig_.try_make({.dirs = dirs(), .classes = {{kMiB, 4}}}).status();
+  fixture_.faults().add({IoCall::read, FaultKind::fail, 1, true});
+  const Status status = fixture_.try_make({.dirs = dirs(), .classes = {{kMiB, 4}}}).status();
   EXPECT_EQ(status.code(), Code::io_error);
-  EXPECT_TRUE(has(status.to_string(), str("measuring ", rig_.dir()))) << status.to_string();
+  EXPECT_TRUE(has(status.to_string(), str("measuring ", fixture_.dir()))) << status.to_string();
 }
 
 class NvmePathCreateTest : public testing::Test {
@@ -209,20 +212,20 @@ TEST_F(NvmePathCreateTest, PathTooSlowToHoldAnythingGetsNothingAndTheRestWorks) 
   asked.path_rates = {1, 10000};
   const auto store = must(NvmeStore::create(posix_io(), asked));
   EXPECT_EQ(store->paths().at(0).bytes, 0u);
-  must(write_now(*store, 1, AlignedBuffer(kMiB, 1)));
+  must(write_and_wait(*store, 1, AlignedBuffer(kMiB, 1)));
 }
 
 // Measuring waits no longer than the store would.
 TEST_F(NvmePathCreateTest, PathThatNeverAnswersWhileItIsMeasuredIsATimeout) {
   const ChildResult child = run_in_child([&] {
-    StoreRig rig(RigEngine::fake_ring);
-    rig.ring().on_op = [](const detail::RingOp& op, std::uint64_t) {
-      return op.file == 1 ? RingFaults::kLose : RingFaults::kDoIt;
+    StoreFixture fixture(TestIoBackend::fake_ring);
+    fixture.ring().on_op = [](const detail::RingOp& op, std::uint64_t) {
+      return op.file == 1 ? RingFaults::kDrop : RingFaults::kExecute;
     };
     NvmeOptions asked = options();
     asked.path_rates.clear();
     asked.deadline = std::chrono::milliseconds(500);
-    return rig.try_make(asked).status().to_string();
+    return fixture.try_make(asked).status().to_string();
   });
   EXPECT_EQ(child.exit_code, 0) << child.output;
   EXPECT_TRUE(has(child.output, "timeout")) << child.output;

@@ -10,40 +10,41 @@
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
-#include "store_rig.h"
+#include "store_fixture.h"
 #include "support/child.h"
 
 namespace strata::test {
 namespace {
 
-class NvmeStoreTest : public testing::TestWithParam<RigEngine> {
+class NvmeStoreTest : public testing::TestWithParam<TestIoBackend> {
  protected:
   void SetUp() override {
     std::string why;
-    if (GetParam() == RigEngine::uring && !uring_works(&why)) GTEST_SKIP() << why;
+    if (GetParam() == TestIoBackend::uring && !uring_works(&why)) GTEST_SKIP() << why;
   }
-  StoreRig rig_{GetParam()};
+  StoreFixture fixture_{GetParam()};
   AlignedBuffer first_{kSlotBytes, 1};
   AlignedBuffer second_{kSlotBytes, 2};
   AlignedBuffer read_{kSlotBytes};
 };
 
-INSTANTIATE_TEST_SUITE_P(Engines, NvmeStoreTest,
-                         testing::Values(RigEngine::uring, RigEngine::threads, RigEngine::fake_ring),
+INSTANTIATE_TEST_SUITE_P(IoBackends, NvmeStoreTest,
+                         testing::Values(TestIoBackend::uring, TestIoBackend::threads,
+                                         TestIoBackend::fake_ring),
                          [](const auto& engine) { return name_of(engine.param); });
 
 TEST_P(NvmeStoreTest, BytesComeBackAtEverySize) {
-  const auto store = rig_.make({.classes = {{2 * kMiB, 3}}, .block_bytes = 64 * kKiB});
+  const auto store = fixture_.make({.classes = {{2 * kMiB, 3}}, .block_bytes = 64 * kKiB});
   for (const std::size_t bytes : {4 * kKiB, 64 * kKiB, 68 * kKiB, kMiB + 4 * kKiB, 2 * kMiB}) {
     const AlignedBuffer from(bytes, bytes), into(bytes);
-    must(write_now(*store, 7, from));
-    must(read_now(*store, 7, into));
+    must(write_and_wait(*store, 7, from));
+    must(read_and_wait(*store, 7, into));
     EXPECT_TRUE(from == into) << bytes;
   }
 }
 
-TEST_P(NvmeStoreTest, AShortWaitTellsWhetherTheRequestIsOver) {
-  const auto store = rig_.make({.classes = {{2 * kMiB, 3}}, .block_bytes = 64 * kKiB});
+TEST_P(NvmeStoreTest, WaitForReportsWhetherTheRequestIsComplete) {
+  const auto store = fixture_.make({.classes = {{2 * kMiB, 3}}, .block_bytes = 64 * kKiB});
   const AlignedBuffer from(2 * kMiB, 1);
   const Ticket ticket = must(store->write_async(7, 0, from.view()));
   int looks = 1;
@@ -55,45 +56,45 @@ TEST_P(NvmeStoreTest, AShortWaitTellsWhetherTheRequestIsOver) {
 }
 
 TEST_P(NvmeStoreTest, OverwritePublishesANewGeneration) {
-  const auto store = rig_.make();
-  must(write_now(*store, 7, first_));
+  const auto store = fixture_.make();
+  must(write_and_wait(*store, 7, first_));
   const std::uint64_t generation = store->find(7)->generation;
-  must(write_now(*store, 7, second_));
-  must(read_now(*store, 7, read_));
+  must(write_and_wait(*store, 7, second_));
+  must(read_and_wait(*store, 7, read_));
   EXPECT_TRUE(read_ == second_);
   EXPECT_GT(store->find(7)->generation, generation);
 }
 
-TEST_P(NvmeStoreTest, ReadUnderWayKeepsItsGeneration) {
-  const auto store = rig_.make();
-  must(write_now(*store, 7, first_));
+TEST_P(NvmeStoreTest, InFlightReadKeepsItsGeneration) {
+  const auto store = fixture_.make();
+  must(write_and_wait(*store, 7, first_));
   const Ticket reading = must(store->read_async(7, read_.view()));
-  for (int i = 0; i < 5; ++i) must(write_now(*store, 7, second_));
+  for (int i = 0; i < 5; ++i) must(write_and_wait(*store, 7, second_));
   must(store->wait(reading));
   EXPECT_TRUE(read_ == first_);
 }
 
 TEST_P(NvmeStoreTest, LastOfManyWritesInFlightWins) {
-  const auto store = rig_.make();
+  const auto store = fixture_.make();
   std::vector<AlignedBuffer> versions;
   std::vector<Ticket> tickets;
   for (std::uint64_t i = 0; i < 20; ++i) versions.emplace_back(kSlotBytes, i);
   for (const AlignedBuffer& version : versions)
     tickets.push_back(must(store->write_async(7, 0, version.view())));
   for (const Ticket ticket : tickets) must(store->wait(ticket));
-  must(read_now(*store, 7, read_));
+  must(read_and_wait(*store, 7, read_));
   EXPECT_TRUE(read_ == versions.back());
   EXPECT_EQ(store->used_bytes(), kSlotBytes);
 }
 
 TEST_P(NvmeStoreTest, UnknownIdIsNotFound) {
-  const auto store = rig_.make();
+  const auto store = fixture_.make();
   EXPECT_EQ(store->read_async(3, read_.view()).status().code(), Code::not_found);
 }
 
 TEST_P(NvmeStoreTest, WrongSizeIsInvalidWithBothNumbers) {
-  const auto store = rig_.make();
-  must(write_now(*store, 3, first_));
+  const auto store = fixture_.make();
+  must(write_and_wait(*store, 3, first_));
   const Status status = store->read_async(3, read_.view().part(0, 8192)).status();
   EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_NE(status.message().find("262144 bytes stored, 8192 given"), std::string_view::npos)
@@ -101,26 +102,26 @@ TEST_P(NvmeStoreTest, WrongSizeIsInvalidWithBothNumbers) {
 }
 
 TEST_P(NvmeStoreTest, MisalignedBuffersAreInvalid) {
-  const auto store = rig_.make();
+  const auto store = fixture_.make();
   EXPECT_EQ(store->write_async(3, 0, first_.view().part(512, 4096)).status().code(), Code::invalid);
   EXPECT_EQ(store->write_async(3, 0, first_.view().part(0, 4095)).status().code(), Code::invalid);
   EXPECT_EQ(store->read_async(3, {nullptr, 0}).status().code(), Code::invalid);
 }
 
 TEST_P(NvmeStoreTest, WriteLargerThanItsSlotIsInvalid) {
-  const auto store = rig_.make();
+  const auto store = fixture_.make();
   EXPECT_EQ(store->write_async(3, 0, AlignedBuffer(kSlotBytes + 4096).view()).status().code(), Code::invalid);
   EXPECT_EQ(store->write_async(3, 1, first_.view()).status().code(), Code::invalid);
 }
 
 TEST_P(NvmeStoreTest, ConcurrentReadersAndWritersKeepIdsApart) {
-  const auto store = rig_.make({.classes = {{kSlotBytes, 12}}, .request_slots = 6});
+  const auto store = fixture_.make({.classes = {{kSlotBytes, 12}}, .max_requests = 6});
   const auto work = [&](std::uint64_t id) {
     const AlignedBuffer into(kSlotBytes);
     for (std::uint64_t i = 0; i < 12; ++i) {
       const AlignedBuffer from(kSlotBytes, 100 * id + i);
-      must(write_now(*store, id, from));
-      must(read_now(*store, id, into));
+      must(write_and_wait(*store, id, from));
+      must(read_and_wait(*store, id, into));
       ASSERT_TRUE(from == into) << "id " << id << " round " << i;
     }
   };
@@ -130,83 +131,83 @@ TEST_P(NvmeStoreTest, ConcurrentReadersAndWritersKeepIdsApart) {
   EXPECT_EQ(store->counters().writes, 48u);
 }
 
-TEST_P(NvmeStoreTest, TwoStoresInOneFolderDoNotMeet) {
-  const auto one = rig_.make();
-  const auto other = rig_.make();
-  must(write_now(*one, 7, first_));
-  must(write_now(*other, 7, second_));
-  must(read_now(*one, 7, read_));
+TEST_P(NvmeStoreTest, TwoStoresInOneFolderDoNotInterfere) {
+  const auto one = fixture_.make();
+  const auto other = fixture_.make();
+  must(write_and_wait(*one, 7, first_));
+  must(write_and_wait(*other, 7, second_));
+  must(read_and_wait(*one, 7, read_));
   EXPECT_TRUE(read_ == first_);
 }
 
 TEST_P(NvmeStoreTest, FolderStaysEmpty) {
-  const auto store = rig_.make();
-  must(write_now(*store, 7, first_));
-  EXPECT_TRUE(must(posix_io().list(rig_.dir())).empty());
+  const auto store = fixture_.make();
+  must(write_and_wait(*store, 7, first_));
+  EXPECT_TRUE(must(posix_io().list(fixture_.dir())).empty());
 }
 
 TEST_P(NvmeStoreTest, FullTableBlocksAndThenContinues) {
-  const auto store = rig_.make({.classes = {{kSlotBytes, 5}}, .request_slots = 2});
+  const auto store = fixture_.make({.classes = {{kSlotBytes, 5}}, .max_requests = 2});
   for (std::uint64_t i = 0; i < 40; ++i) must(store->write_async(i % 3, 0, first_.view()));
   must(store->wait(must(store->write_async(1, 0, second_.view()))));
-  must(read_now(*store, 1, read_));
+  must(read_and_wait(*store, 1, read_));
   EXPECT_TRUE(read_ == second_);
 }
 
 TEST_P(NvmeStoreTest, FullClassDoesNotFitAndSaysWhatItHolds) {
-  const auto store = rig_.make({.classes = {{kSlotBytes, 2}}});
-  must(write_now(*store, 1, first_));
-  must(write_now(*store, 2, first_));
-  const Status status = write_now(*store, 3, first_);
+  const auto store = fixture_.make({.classes = {{kSlotBytes, 2}}});
+  must(write_and_wait(*store, 1, first_));
+  must(write_and_wait(*store, 2, first_));
+  const Status status = write_and_wait(*store, 3, first_);
   EXPECT_EQ(status.code(), Code::does_not_fit);
   EXPECT_NE(status.message().find("2 slots of 262144 bytes, 2 hold data"), std::string_view::npos)
       << status.message();
 }
 
 TEST_P(NvmeStoreTest, DiscardFreesTheSlotAndForgetsTheId) {
-  const auto store = rig_.make({.classes = {{kSlotBytes, 1}}});
-  must(write_now(*store, 1, first_));
+  const auto store = fixture_.make({.classes = {{kSlotBytes, 1}}});
+  must(write_and_wait(*store, 1, first_));
   EXPECT_EQ(store->used_bytes(), kSlotBytes);
   store->discard(1);
   EXPECT_EQ(store->used_bytes(), 0u);
   EXPECT_EQ(store->read_async(1, read_.view()).status().code(), Code::not_found);
-  must(write_now(*store, 2, first_));
+  must(write_and_wait(*store, 2, first_));
 }
 
 TEST_P(NvmeStoreTest, SeveralFoldersShareTheSlots) {
   const TempDir second_dir;
-  const auto store =
-      rig_.make({.dirs = {rig_.dir(), second_dir.path()}, .classes = {{kSlotBytes, 3}, {8 * kKiB, 3}}});
-  for (std::uint64_t id = 0; id < 3; ++id) must(write_now(*store, id, first_));
+  const auto store = fixture_.make(
+      {.dirs = {fixture_.dir(), second_dir.path()}, .classes = {{kSlotBytes, 3}, {8 * kKiB, 3}}});
+  for (std::uint64_t id = 0; id < 3; ++id) must(write_and_wait(*store, id, first_));
   const AlignedBuffer small(8 * kKiB, 9), small_read(8 * kKiB);
-  must(write_now(*store, 10, small, 1));
-  must(read_now(*store, 2, read_));
-  must(read_now(*store, 10, small_read));
+  must(write_and_wait(*store, 10, small, 1));
+  must(read_and_wait(*store, 2, read_));
+  must(read_and_wait(*store, 10, small_read));
   EXPECT_TRUE(read_ == first_ && small_read == small);
   EXPECT_EQ(store->capacity_bytes(), 3 * kSlotBytes + 3 * 8 * kKiB);
 }
 
-TEST_P(NvmeStoreTest, TicketTellsItsOutcomeTwiceAndLate) {
-  const auto store = rig_.make();
+TEST_P(NvmeStoreTest, TicketReportsItsOutcomeTwiceAndLate) {
+  const auto store = fixture_.make();
   const Ticket ticket = must(store->write_async(1, 0, first_.view()));
   must(store->wait(ticket));
-  for (int i = 0; i < 100; ++i) must(write_now(*store, 2, second_));
+  for (int i = 0; i < 100; ++i) must(write_and_wait(*store, 2, second_));
   EXPECT_TRUE(store->is_complete(ticket));
   EXPECT_TRUE(store->wait(ticket).is_ok());
 }
 
 TEST_P(NvmeStoreTest, DefaultTicketIsCompleteAndAnInventedOneInvalid) {
-  const auto store = rig_.make();
+  const auto store = fixture_.make();
   EXPECT_TRUE(store->is_complete({}));
   EXPECT_TRUE(store->wait({}).is_ok());
   EXPECT_EQ(store->wait({0, 99}).code(), Code::invalid);
 }
 
 TEST_P(NvmeStoreTest, CountersAddUp) {
-  const auto store = rig_.make();
-  must(write_now(*store, 1, first_));
-  must(write_now(*store, 2, first_));
-  must(read_now(*store, 1, read_));
+  const auto store = fixture_.make();
+  must(write_and_wait(*store, 1, first_));
+  must(write_and_wait(*store, 2, first_));
+  must(read_and_wait(*store, 1, read_));
   const NvmeCounters counters = store->counters();
   EXPECT_EQ(counters.bytes_written, 2 * kSlotBytes);
   EXPECT_EQ(counters.endurance_bytes, 2 * kSlotBytes);
@@ -217,17 +218,17 @@ TEST_P(NvmeStoreTest, CountersAddUp) {
 }
 
 TEST_P(NvmeStoreTest, RegisteredMemoryGivesTheSameBytes) {
-  const auto store = rig_.make();
+  const auto store = fixture_.make();
   must(store->register_memory(first_.view()));
   must(store->register_memory(read_.view()));
-  must(write_now(*store, 1, first_));
-  must(read_now(*store, 1, read_));
-  EXPECT_TRUE(read_ == first_) << store->engine_note();
+  must(write_and_wait(*store, 1, first_));
+  must(read_and_wait(*store, 1, read_));
+  EXPECT_TRUE(read_ == first_) << store->io_description();
 }
 
 TEST_P(NvmeStoreTest, DestructorWaitsForWhatIsInFlight) {
-  auto store = rig_.make();
-  must(write_now(*store, 1, first_));
+  auto store = fixture_.make();
+  must(write_and_wait(*store, 1, first_));
   std::vector<AlignedBuffer> reads;
   for (int i = 0; i < 10; ++i) reads.emplace_back(kSlotBytes);
   for (const AlignedBuffer& into : reads) must(store->read_async(1, into.view()));
@@ -237,13 +238,13 @@ TEST_P(NvmeStoreTest, DestructorWaitsForWhatIsInFlight) {
 
 TEST_P(NvmeStoreTest, NothingAllocatesOnceCreated) {
   if (!AllocCounter::hooked()) GTEST_SKIP() << "operator new is not replaced in this build";
-  if (GetParam() == RigEngine::fake_ring) GTEST_SKIP() << "the fake ring itself allocates";
-  const auto store = rig_.make();
+  if (GetParam() == TestIoBackend::fake_ring) GTEST_SKIP() << "the fake ring itself allocates";
+  const auto store = fixture_.make();
   AllocCounter::set_armed(true);
   const std::uint64_t before = AllocCounter::count();
   for (std::uint64_t i = 0; i < 50; ++i) {
-    must(write_now(*store, i % 7, first_));
-    must(read_now(*store, i % 7, read_));
+    must(write_and_wait(*store, i % 7, first_));
+    must(read_and_wait(*store, i % 7, read_));
   }
   const std::uint64_t after = AllocCounter::count();
   AllocCounter::set_armed(false);
@@ -254,7 +255,8 @@ TEST_P(NvmeStoreTest, NothingAllocatesOnceCreated) {
 // for.
 TEST_P(NvmeStoreTest, BehavesAsAMapUnderRandomOperations) {
   constexpr std::uint64_t kIds = 5, kSeed = 11;
-  const auto store = rig_.make({.classes = {{64 * kKiB, 9}}, .block_bytes = 16 * kKiB, .request_slots = 4});
+  const auto store =
+      fixture_.make({.classes = {{64 * kKiB, 9}}, .block_bytes = 16 * kKiB, .max_requests = 4});
   const Rng rng(kSeed, 0);
   std::map<std::uint64_t, std::uint64_t> model;  // id -> seed of its bytes
   for (std::uint64_t i = 0; i < 300; ++i) {
@@ -268,7 +270,7 @@ TEST_P(NvmeStoreTest, BehavesAsAMapUnderRandomOperations) {
       model[id] = i;
     } else if (what < 9) {
       const AlignedBuffer into(64 * kKiB);
-      const Status status = read_now(*store, id, into);
+      const Status status = read_and_wait(*store, id, into);
       ASSERT_EQ(status.code(), model.contains(id) ? Code::ok : Code::not_found)
           << "seed " << kSeed << " step " << i;
       if (model.contains(id)) {
@@ -285,16 +287,16 @@ TEST_P(NvmeStoreTest, BehavesAsAMapUnderRandomOperations) {
 TEST_P(NvmeStoreTest, NothingIsLeftAfterKill) {
   std::unique_ptr<NvmeStore> store;
   kill_after([&] {
-    store = rig_.make();
-    must(write_now(*store, 7, first_));
+    store = fixture_.make();
+    must(write_and_wait(*store, 7, first_));
     must(store->write_async(7, 0, second_.view()));
   });
-  EXPECT_TRUE(must(posix_io().list(rig_.dir())).empty());
+  EXPECT_TRUE(must(posix_io().list(fixture_.dir())).empty());
 }
 
 TEST_P(NvmeStoreTest, DiscardUnderARequestAborts) {
   const ChildResult child = run_in_child([&] {
-    const auto store = rig_.make({.classes = {{8 * kMiB, 2}}, .queue_depth = 1, .block_bytes = 4 * kKiB});
+    const auto store = fixture_.make({.classes = {{8 * kMiB, 2}}, .queue_depth = 1, .block_bytes = 4 * kKiB});
     const AlignedBuffer large(8 * kMiB, 1);
     must(store->write_async(7, 0, large.view()));
     store->discard(7);

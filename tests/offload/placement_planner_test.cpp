@@ -31,9 +31,9 @@ Model model_of(int chunks, int large = 0, std::int32_t micro_batches = 2,
   options.chunk_elems = 4096;
   model.layout = must(ChunkLayout::create(tensors, options));
   for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c)
-    model.trace.steps.push_back({{{c, Payload::param}}, 1});
+    model.trace.accesses.push_back({{{c, Payload::param}}, 1});
   for (auto c = static_cast<ChunkId>(chunks); c-- > 0;)
-    model.trace.steps.push_back({{{c, Payload::param}, {c, Payload::grad}}, 2});
+    model.trace.accesses.push_back({{{c, Payload::param}, {c, Payload::grad}}, 2});
   model.trace.micro_batches = micro_batches;
   model.trace.device_fixed_bytes = fixed_bytes;
   model.trace.pinned_fixed_bytes = kPage;
@@ -77,7 +77,7 @@ TEST(PlacementPlannerTest, TheFastestTierIsFilledFirstAndOnlyTheExcessSpills) {
   }
 }
 
-TEST(PlacementPlannerTest, WhatIsLeftOfTheDeviceKeepsParametersInItsWindow) {
+TEST(PlacementPlannerTest, RemainingDeviceMemoryCachesParametersInItsWindow) {
   const Model model = model_of(8);
   PlacementRequest request;
   request.policy = PlacementPolicy::pinned;
@@ -95,7 +95,7 @@ TEST(PlacementPlannerTest, WhatIsLeftOfTheDeviceKeepsParametersInItsWindow) {
   }
 }
 
-TEST(PlacementPlannerTest, SumsAreWhereTheyAreAskedFor) {
+TEST(PlacementPlannerTest, GradientsAreWhereThePolicyPutsThem) {
   const Model model = model_of(8);
   PlacementRequest request;
   request.policy = PlacementPolicy::pinned;
@@ -148,12 +148,12 @@ Model half_frozen(int chunks) {
   LayoutOptions options;
   options.chunk_elems = 4096;
   model.layout = must(ChunkLayout::create(tensors, options));
-  for (AccessTrace::Step& step : model.trace.steps)
+  for (AccessTrace::Access& step : model.trace.accesses)
     std::erase_if(step.on_device, [&](PayloadKey key) { return !model.layout.has(key.chunk, key.payload); });
   return model;
 }
 
-TEST(PlacementPlannerTest, MastersOfWhatIsFrozenTakePinnedMemoryLast) {
+TEST(PlacementPlannerTest, MastersOfFrozenParametersTakePinnedMemoryLast) {
   const Model model = half_frozen(8);
   int spilled = 0, kept = 0;
   for (std::uint64_t pages = 8; pages < 140; ++pages) {
@@ -199,7 +199,7 @@ TEST(PlacementPlannerTest, WithoutNvmeNothingIsPlacedThereUnderAnyPolicy) {
   const PlacementRequest nowhere{{kUnlimited, kUnlimited, 0}, PlacementPolicy::nvme};
   EXPECT_THAT(std::string(plan_placement(model.layout, model.trace, nowhere).status().message()),
               HasSubstr("it fits with: memory.nvme="));
-  EXPECT_TRUE(fits(model, nowhere, smallest_that_fits(model.layout, model.trace, nowhere)));
+  EXPECT_TRUE(fits(model, nowhere, minimum_budgets(model.layout, model.trace, nowhere)));
 }
 
 TEST(PlacementPlannerTest, ARefusalNamesTheShortfallAndASmallestBudgetThatFits) {
@@ -207,7 +207,7 @@ TEST(PlacementPlannerTest, ARefusalNamesTheShortfallAndASmallestBudgetThatFits) 
   const PlacementRequest request{{8 * kPage + 4 * kSlot, kPage + 8 * kSlot, 4 * kSlot}};
   const Status status = plan_placement(model.layout, model.trace, request).status();
   EXPECT_EQ(status.code(), Code::does_not_fit);
-  const TierBytes enough = smallest_that_fits(model.layout, model.trace, request);
+  const TierBytes enough = minimum_budgets(model.layout, model.trace, request);
   EXPECT_TRUE(fits(model, request, enough));
   EXPECT_THAT(std::string(status.message()), HasSubstr("shortfall"));
   for (std::size_t t = 0; t < kTiers; ++t)
@@ -220,18 +220,18 @@ TEST(PlacementPlannerTest, ARefusalNamesTheShortfallAndASmallestBudgetThatFits) 
 TEST(PlacementPlannerTest, ARefusalProposesNoMoreOfATierThanTheMachineHas) {
   const Model model = model_of(8);
   PlacementRequest request{{8 * kPage + 4 * kSlot, kPage + 8 * kSlot, 4 * kSlot}};
-  const TierBytes free_choice = smallest_that_fits(model.layout, model.trace, request);
+  const TierBytes free_choice = minimum_budgets(model.layout, model.trace, request);
   std::size_t grown = 0;
   while (free_choice[grown] == request.budgets[grown]) ++grown;
-  request.most[grown] = free_choice[grown] - kPage;
-  const TierBytes other = smallest_that_fits(model.layout, model.trace, request);
+  request.capacity[grown] = free_choice[grown] - kPage;
+  const TierBytes other = minimum_budgets(model.layout, model.trace, request);
   EXPECT_TRUE(fits(model, request, other));
-  EXPECT_LE(other[grown], request.most[grown]);
-  for (std::size_t t = 0; t < kTiers; ++t) request.most[t] = request.budgets[t];
+  EXPECT_LE(other[grown], request.capacity[grown]);
+  for (std::size_t t = 0; t < kTiers; ++t) request.capacity[t] = request.budgets[t];
   const std::string message(plan_placement(model.layout, model.trace, request).status().message());
   EXPECT_THAT(message, HasSubstr("no budgets that this machine has fit: it has "));
   EXPECT_THAT(message, Not(HasSubstr("it fits with:")));
-  EXPECT_TRUE(fits(model, request, smallest_that_fits(model.layout, model.trace, request)));
+  EXPECT_TRUE(fits(model, request, minimum_budgets(model.layout, model.trace, request)));
 }
 
 // The least any placement of the kind the planner makes needs: n chunks at home on the device, and of the
@@ -253,7 +253,7 @@ bool any_placement_fits(const Model& model, const TierBytes& budgets) {
       for (ChunkId c = on_device; c < n_chunks; ++c) place(c, Payload::accum);
       for (ChunkId c = on_device; c < n_chunks; ++c) place(c, Payload::m), place(c, Payload::v);
       if (budgets[2] == 0 && homes_in(p, Tier::nvme) > 0) continue;
-      set_least_windows(model.layout, model.trace, p);
+      set_minimum_windows(model.layout, model.trace, p);
       const TierBytes need = placement_bytes(model.layout, model.trace, p);
       if (need[0] <= budgets[0] && need[1] <= budgets[1] && need[2] <= budgets[2]) return true;
     }
@@ -282,7 +282,7 @@ TEST(PlacementPlannerTest, OverRandomBudgetsItFitsOrItRefusesWithBudgetsThatJust
       ++refused;
       EXPECT_FALSE(policy == PlacementPolicy::automatic && any_placement_fits(model, request.budgets))
           << "seed " << seed;
-      const TierBytes enough = smallest_that_fits(model.layout, model.trace, request);
+      const TierBytes enough = minimum_budgets(model.layout, model.trace, request);
       EXPECT_TRUE(fits(model, request, enough)) << "seed " << seed;
       for (std::size_t t = 0; t < kTiers; ++t) {
         EXPECT_GE(enough[t], request.budgets[t])

@@ -21,7 +21,7 @@
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
-#include "damaging_ring.h"
+#include "corrupting_ring.h"
 #include "store_core.h"
 #include "support/aligned_buffer.h"
 #include "support/fault_io.h"
@@ -90,7 +90,7 @@ class Victim {
       written_.emplace_back(shape.bytes);
       read_.emplace_back(shape.bytes);
     }
-    NvmeOptions options{.classes = {{shape.bytes, 2 * shape.ids}}, .request_slots = shape.ids};
+    NvmeOptions options{.classes = {{shape.bytes, 2 * shape.ids}}, .max_requests = shape.ids};
     for (int path = 0; path < shape.paths; ++path) {
       options.dirs.push_back(str(folder, "/path", path));
       options.path_rates.push_back(path + 1);
@@ -121,7 +121,7 @@ class Victim {
                                   std::uint32_t depth) -> Result<std::unique_ptr<detail::RingOps>> {
       STRATA_TRY_ASSIGN(auto ring, detail::make_uring(descriptors, depth));
       return std::unique_ptr<detail::RingOps>(
-          std::make_unique<DamagingRing>(std::move(ring), descriptors, flips_));
+          std::make_unique<CorruptingRing>(std::move(ring), descriptors, flips_));
     };
     return std::make_unique<NvmeStore>(
         must(detail::StoreCore::create(posix_io(), std::move(options), make_ring)));

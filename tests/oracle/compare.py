@@ -59,14 +59,14 @@ def run_seeds(case, rows, scratch, args, row):
         folder, out = scratch / f"{case.name}-{seed}", scratch / f"{case.name}-{seed}-{rows}-out"
         if not folder.exists():
             make_folders.make_case(case, folder, seed, args.own, of_bf16=args.dtype == "bf16")
-        row["products"] = run_probe(folder, rows, out, 0 if done else args.steps, args)
+        row["bf16_gemm"] = run_probe(folder, rows, out, 0 if done else args.steps, args)
         done.append((folder / "hf", folder / f"{rows}.safetensors", out))
     return done
 
 
 def compare_case(case, rows, scratch, args):
     """One row of the table."""
-    row = {"case": case.name, "family": case.config["model_type"], "rows": rows, "products": None}
+    row = {"case": case.name, "family": case.config["model_type"], "rows": rows, "bf16_gemm": None}
     row |= {"figures": {}, "worst": {}, "problems": [], "skipped": [], "limits": limits_of(row["family"], args.dtype)}
     failure = None
     try:
@@ -107,7 +107,7 @@ def print_table(result, dtype):
         peers = [max((row["figures"].get("torch_" + n, 0) for row in result["rows"]), default=0) for n in names]
         print(f"{'PyTorch f32, at worst':<22}" + "".join(f"{p:>14.2g}" if p else f"{'-':>14}" for p in peers))
     wrong = sum(bool(row["problems"]) for row in result["rows"])
-    how = dtype if dtype == "f32" else f"{dtype} ({result['products']}), {result['seeds']} seeds each"
+    how = dtype if dtype == "f32" else f"{dtype} ({result['bf16_gemm']}), {result['seeds']} seeds each"
     print(f"compare: {len(result['rows'])} rows in {how}, {wrong} wrong; transformers: {result['transformers']}")
 
 
@@ -147,7 +147,7 @@ def main():
         scratch.mkdir(parents=True, exist_ok=not args.keep)
         cases = make_folders.choose(args.family)
         result["rows"] = [compare_case(case, rows, scratch, args) for case in cases for rows in ("whole", "packed")]
-    result["seeds"], result["products"] = args.seeds, result["rows"][0]["products"]
+    result["seeds"], result["bf16_gemm"] = args.seeds, result["rows"][0]["bf16_gemm"]
     result["ok"] = not any(row["problems"] for row in result["rows"])
     if args.json:
         print(json.dumps(result))

@@ -12,7 +12,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from layers import Rope, Rows, Unsupported, Weights, attend, gelu_tanh, rms_norm, soft_cap, split_heads, wide
+from layers import Rope, Rows, Unsupported, Weights, attention, gelu_tanh, rms_norm, soft_cap, split_heads, upcast_dtype
 
 
 class Family:
@@ -77,7 +77,7 @@ class Gpt2(Family):
         x = w["wte.weight"][tokens] + w["wpe.weight"][rows.positions]
         for n in range(self.layers):
             q, k, v = conv(w.norm(x, f"h.{n}.ln_1", self.eps), f"h.{n}.attn.c_attn").chunk(3, -1)
-            mixed = attend(*(split_heads(part, self.heads) for part in (q, k, v)), rows)
+            mixed = attention(*(split_heads(part, self.heads) for part in (q, k, v)), rows)
             x = x + conv(mixed, f"h.{n}.attn.c_proj")
             inner = gelu_tanh(conv(w.norm(x, f"h.{n}.ln_2", self.eps), f"h.{n}.mlp.c_fc"))
             x = x + conv(inner, f"h.{n}.mlp.c_proj")
@@ -125,7 +125,7 @@ class Opt(Family):
             at = f"layers.{n}."
             y = w.norm(x, at + "self_attn_layer_norm", 1e-5)
             q, k, v = (split_heads(w.linear(y, f"{at}self_attn.{name}_proj"), self.heads) for name in "qkv")
-            x = x + w.linear(attend(q, k, v, rows), at + "self_attn.out_proj")
+            x = x + w.linear(attention(q, k, v, rows), at + "self_attn.out_proj")
             inner = w.linear(w.norm(x, at + "final_layer_norm", 1e-5), at + "fc1").relu()
             x = x + w.linear(inner, at + "fc2")
         return w.norm(x, "final_layer_norm", 1e-5)
@@ -176,13 +176,13 @@ class Bloom(Family):
     def hidden_states(self, w, tokens, rows):
         x = w.norm(w["word_embeddings.weight"][tokens], "word_embeddings_layernorm", self.eps)
         at = torch.arange(tokens.shape[1])
-        bias = (self.slopes()[:, None, None] * (at[None, :] - at[:, None])).to(wide(x.dtype))  # [heads, t, s], <= 0
+        bias = (self.slopes()[:, None, None] * (at[None, :] - at[:, None])).to(upcast_dtype(x.dtype))  # [heads, t, s], <= 0
         for n in range(self.layers):
             y = w.linear(w.norm(x, f"h.{n}.input_layernorm", self.eps), f"h.{n}.self_attention.query_key_value")
             batch, seq, _ = y.shape
             parts = y.view(batch, seq, self.heads, 3, self.hidden // self.heads)
             q, k, v = (parts[:, :, :, i].transpose(1, 2) for i in range(3))
-            x = x + w.linear(attend(q, k, v, rows, bias), f"h.{n}.self_attention.dense")
+            x = x + w.linear(attention(q, k, v, rows, bias), f"h.{n}.self_attention.dense")
             y = w.norm(x, f"h.{n}.post_attention_layernorm", self.eps)
             inner = gelu_tanh(w.linear(y, f"h.{n}.mlp.dense_h_to_4h"))
             x = x + w.linear(inner, f"h.{n}.mlp.dense_4h_to_h")
@@ -279,8 +279,8 @@ class Llama(Family):
         if self.head_norms:
             q, k = self.norm(q, w[at + "q_norm.weight"]), self.norm(k, w[at + "k_norm.weight"])
         if rope := self.rope_of(layer):
-            q, k = rope.turn(q, rows.positions), rope.turn(k, rows.positions)
-        mixed = attend(q, k, v, rows, window=self.window_of(layer), cap=self.score_cap, scalar=self.scalar)
+            q, k = rope.rotate(q, rows.positions), rope.rotate(k, rows.positions)
+        mixed = attention(q, k, v, rows, window=self.window_of(layer), cap=self.score_cap, scalar=self.scalar)
         return w.linear(mixed, at + "o_proj", self.out_bias)
 
     def gate(self, x):

@@ -9,20 +9,20 @@ class Unsupported(ValueError):
     """A config that asks for what is not written here."""
 
 
-def wide(dtype):
+def upcast_dtype(dtype):
     """Where norms, softmax and losses are computed: never below float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def layer_norm(x, weight, bias, eps):
-    z = x.to(wide(x.dtype))
+    z = x.to(upcast_dtype(x.dtype))
     z = z - z.mean(-1, keepdim=True)
     z = z / torch.sqrt((z * z).mean(-1, keepdim=True) + eps)
     return (z * weight + bias).to(x.dtype)
 
 
 def rms_norm(x, weight, eps):
-    z = x.to(wide(x.dtype))
+    z = x.to(upcast_dtype(x.dtype))
     z = z / torch.sqrt((z * z).mean(-1, keepdim=True) + eps)
     return z.to(x.dtype) * weight
 
@@ -41,12 +41,12 @@ def split_heads(x, heads):
     return x.view(batch, seq, heads, width // heads).transpose(1, 2)  # [batch, heads, seq, head_dim]
 
 
-def attend(q, k, v, rows, bias=None, window=None, cap=None, scalar=None):
+def attention(q, k, v, rows, bias=None, window=None, cap=None, scalar=None):
     """softmax(q k' / sqrt(d) + bias) v over what each token sees; heads of q share those of k in equal groups. `scalar`
     takes the place of d."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-    high = wide(q.dtype)
+    high = upcast_dtype(q.dtype)
     scores = q.to(high) @ k.to(high).transpose(-1, -2) / math.sqrt(scalar or q.shape[-1])
     scores = soft_cap(scores, cap)
     if bias is not None:
@@ -89,7 +89,7 @@ class Rope:
         if self.kind not in keys:
             raise Unsupported(f"rope of type {self.kind}")
         self.scaling = {key: float(found[key]) for key in keys[self.kind]}
-        self.growth = 1.0  # of cosines and sines
+        self.attention_factor = 1.0  # of cosines and sines
         if self.kind == "yarn":
             self.read_yarn(found, config)
 
@@ -107,7 +107,7 @@ class Rope:
 
         m, m_all = found.get("mscale"), found.get("mscale_all_dim")
         grown = growth(m) / growth(m_all) if m and m_all else growth(1)
-        self.growth = float(found.get("attention_factor") or grown)
+        self.attention_factor = float(found.get("attention_factor") or grown)
 
     def frequencies(self):
         plain = self.theta ** (-torch.arange(0, self.width, 2, dtype=torch.float64) / self.width)
@@ -126,10 +126,10 @@ class Rope:
         blend = ((turns - low) / (high - low)).clamp(0, 1)  # 1 where a wave fits many times, 0 where hardly once
         return blend * plain + (1 - blend) * slow
 
-    def turn(self, x, positions):
-        high = wide(x.dtype)
+    def rotate(self, x, positions):
+        high = upcast_dtype(x.dtype)
         angles = positions[:, None, :, None].to(high) * self.frequencies().to(high)
-        cos, sin = ((of * self.growth).to(x.dtype) for of in (angles.cos(), angles.sin()))
+        cos, sin = ((of * self.attention_factor).to(x.dtype) for of in (angles.cos(), angles.sin()))
         turned, kept = x[..., : self.width], x[..., self.width :]
         if self.interleaved:
             a, b = turned[..., 0::2], turned[..., 1::2]
@@ -160,5 +160,5 @@ class Weights:
 def mean_loss(logits, targets):
     """The mean of -log p(target) over the targets that are not negative."""
     counts = targets >= 0
-    log_p = logits.to(wide(logits.dtype)).log_softmax(-1)
+    log_p = logits.to(upcast_dtype(logits.dtype)).log_softmax(-1)
     return -log_p.gather(-1, targets.clamp(min=0)[..., None])[..., 0][counts].mean()

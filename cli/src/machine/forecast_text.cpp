@@ -34,7 +34,7 @@ std::string unpriced_text(const LoweredProgram& program, const MachineProfile& m
     fp8 = fp8 || instr.op == Op::fp8_gemm;
   }
   std::string text;
-  const char* const mend = machine.computes_on_cores ? "" : " (strata bench --choices measures it)";
+  const char* const mend = machine.device_is_host ? "" : " (strata bench --choices measures it)";
   const auto line = [&](bool has, bool is_known, const char* what, const char* as) {
     if (has && !is_known)
       text += fmt::format("{} is priced as {}: the profile has no rate of it{}\n", what, as, mend);

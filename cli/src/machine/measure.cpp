@@ -20,7 +20,7 @@ Result<MachineProfile> measure_machine(const MeasureOptions& options) {
   p.name = machine_name(rig->device(), rig->share().threads());
   p.source = str("measured by strata bench", options.quick ? " --quick" : "");
   p.cores = std::max(1, rig->pool().threads());
-  p.computes_on_cores = !rig->is_gpu();
+  p.device_is_host = !rig->is_gpu();
   const std::uint64_t share = std::max<std::uint64_t>(usual_budget(facts), 4096);
   p.memory[0] = rig->is_gpu() ? usual_gpu_budget(rig->device().free_bytes) : share;
   p.memory[1] = rig->is_gpu() ? 2 * share : share;

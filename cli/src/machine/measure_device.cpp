@@ -12,10 +12,10 @@
 
 namespace strata::cli {
 Status measure_products(MeasureRig& rig, bool quick, MachineProfile& p) {
-  p.product_sizes = rig.sizes().products;
-  if (quick) p.product_sizes.pop_back();
+  p.gemm_sizes = rig.sizes().products;
+  if (quick) p.gemm_sizes.pop_back();
   for (const DType dtype : {DType::bf16, DType::f32})
-    for (const double size : p.product_sizes) {
+    for (const double size : p.gemm_sizes) {
       const auto m = static_cast<std::int64_t>(size), n = std::max(m, rig.sizes().other_sides);
       STRATA_TRY_ASSIGN(const TensorView x, rig.tensor({m, n}, dtype));
       STRATA_TRY_ASSIGN(const TensorView w, rig.tensor({n, n}, dtype));
@@ -58,7 +58,7 @@ Result<double> attention_rate(MeasureRig& rig, kernels::AttentionBackend by) {
 
 Status measure_fp8_products(MeasureRig& rig, MachineProfile& p) {
   std::vector<double> rates;
-  for (const double size : p.product_sizes) {
+  for (const double size : p.gemm_sizes) {
     const auto m = static_cast<std::int64_t>(size), n = std::max(m, rig.sizes().other_sides);
     const auto codes = [&](std::int64_t rows, TensorView& inverse) -> Result<TensorView> {
       STRATA_TRY_ASSIGN(const TensorView x, rig.tensor({rows, n}, DType::bf16));

@@ -134,7 +134,7 @@ Status measure_disk(MeasureRig& rig, const MeasureOptions& options, MachineProfi
     NvmeOptions all;
     all.dirs = options.nvme_dirs;
     STRATA_TRY_ASSIGN(DiskRounds rounds, DiskRounds::create(all, options.quick ? 16 : 64, memory));
-    p.source += str("; slow tier by ", rounds.store().engine_note());
+    p.source += str("; slow tier by ", rounds.store().io_description());
     STRATA_TRY_ASSIGN(const double write_s, rig.seconds([&] { return rounds.round(true, false); }));
     STRATA_TRY_ASSIGN(const double read_s, rig.seconds([&] { return rounds.round(false, true); }));
     const double cores_before = core_seconds();
@@ -147,8 +147,8 @@ Status measure_disk(MeasureRig& rig, const MeasureOptions& options, MachineProfi
     p.read_bytes_per_s = rounds.bytes() / read_s;
     p.disk_bytes_per_s = together(2 * rounds.bytes() / both_s, p.write_bytes_per_s, p.read_bytes_per_s);
     p.disk_latency_s = std::max(0.0, small_s / kRequests - static_cast<double>(kSmall) / p.write_bytes_per_s);
-    p.disk_core_s_per_byte = cores_used / static_cast<double>(after.bytes_read + after.bytes_written -
-                                                              before.bytes_read - before.bytes_written);
+    p.disk_cpu_s_per_byte = cores_used / static_cast<double>(after.bytes_read + after.bytes_written -
+                                                             before.bytes_read - before.bytes_written);
   }
   STRATA_TRY(by_block_and_depth(rig, options, memory, p));
   rig.forget();

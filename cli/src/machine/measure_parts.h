@@ -23,7 +23,7 @@ Status measure_ram(MeasureRig& rig, bool quick, MachineProfile& p);
 Status measure_optimizer(MeasureRig& rig, bool quick, MachineProfile& p);
 Status measure_disk(MeasureRig& rig, const MeasureOptions& options, MachineProfile& p);
 
-/// What a run has to ask for. Each needs p.product_sizes, and leaves p as it is where it fails.
+/// What a run has to ask for. Each needs p.gemm_sizes, and leaves p as it is where it fails.
 struct MeasuredChoice {
   const char* name;
   Status (*measure)(MeasureRig& rig, MachineProfile& p);

@@ -27,7 +27,7 @@ Result<CachedProfile> cached_profile(Io& io, const std::string& path, const std:
   STRATA_TRY_ASSIGN(found.profile, read_machine_profile(path));
   if (found.profile->name != name)
     found.warning = str(path, " was measured on ", found.profile->name, ", and this is ", name,
-                        ": run strata bench", found.profile->computes_on_cores ? "" : " --backend cuda");
+                        ": run strata bench", found.profile->device_is_host ? "" : " --backend cuda");
   return found;
 }
 

@@ -263,7 +263,7 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
   if (basis.elsewhere) job.elsewhere = basis.profile->name;
   if (!basis.elsewhere) job.bf16_gemm = bf16_gemm_text(loaded);
   EngineOptions asked = engine_options(c);
-  asked.most = most;
+  asked.capacity = most;
   const bool by_time = basis.profile != nullptr && is_known(*basis.profile, c);
   WaysToRun ways;
   STRATA_TRY_ASSIGN(FoundPlan found,
@@ -329,7 +329,7 @@ Result<PlannedJob> plan_or_split(const Args& args, LoadedConfig& loaded, PlanBas
 void resolve_backend(LoadedConfig& loaded, const MachineProfile* elsewhere) {
   TrainConfig& c = loaded.config;
   if (c.memory.backend != "auto") return;
-  c.memory.backend = elsewhere != nullptr && !elsewhere->computes_on_cores ? "cuda" : "host";
+  c.memory.backend = elsewhere != nullptr && !elsewhere->device_is_host ? "cuda" : "host";
   loaded.tree.resolve("memory.backend", c.memory.backend,
                       elsewhere != nullptr ? str("what ", elsewhere->name, " computes on")
                       : cuda_available()
@@ -340,7 +340,7 @@ void resolve_backend(LoadedConfig& loaded, const MachineProfile* elsewhere) {
 Result<std::unique_ptr<const RunPlan>> plan_programs(LoadedConfig& loaded, const ProgramSet& programs) {
   STRATA_TRY_ASSIGN(const TierBytes most, decide_machine(loaded));
   EngineOptions asked = engine_options(loaded.config);
-  asked.most = most;
+  asked.capacity = most;
   STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan, Engine::plan(programs, asked));
   resolve_prefetch(loaded, *plan);
   return plan;

@@ -30,7 +30,7 @@ std::string row(std::string_view label, std::span<const double> values, double u
 }
 
 std::string products_text(const MachineProfile& p) {
-  return "\n  products, 1e12 operations a second" + columns("smallest side", p.product_sizes, 1) +
+  return "\n  products, 1e12 operations a second" + columns("smallest side", p.gemm_sizes, 1) +
          row("bf16", p.flops_16bit, 1e12) + row("f32", p.flops_f32, 1e12) +
          (p.flops_8bit.empty() ? "" : row("eight bits", p.flops_8bit, 1e12));
 }
@@ -51,7 +51,7 @@ std::string disk_text(const MachineProfile& p) {
               columns("blocks in flight (io.queue_depth)", p.disk_depths, 1);
       for (std::size_t block = 0; block < p.disk_blocks.size(); ++block)
         text += row(str("io.block=", format_bytes(static_cast<std::uint64_t>(p.disk_blocks[block]))),
-                    std::span(*rates).subspan(p.disk_cell(path, block, 0), p.disk_depths.size()), 1e9);
+                    std::span(*rates).subspan(p.disk_index(path, block, 0), p.disk_depths.size()), 1e9);
     }
   return text;
 }

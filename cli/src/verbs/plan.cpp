@@ -28,7 +28,7 @@ struct Basis {
 
 Result<std::optional<MachineProfile>> named_machine(const Args& args) {
   if (args.machine.empty()) return std::optional<MachineProfile>();
-  auto named = machine_named(args.machine);
+  auto named = load_machine_profile(args.machine);
   if (!named.has_value()) return named.status().annotate("--machine");
   return std::optional(*std::move(named));
 }
@@ -114,7 +114,7 @@ Status plan(const Args& args) {
                                                   str("train.grad_accum=", config.train.grad_accum)});
   const ForecastWith with = forecasts_of(as_planned, basis);
   if (args.sweep) {
-    STRATA_TRY_ASSIGN(const Sweep sweep, sweep_budgets(run.options.budgets, run.options.most, with));
+    STRATA_TRY_ASSIGN(const Sweep sweep, sweep_budgets(run.options.budgets, run.options.capacity, with));
     print(args.out, args.json ? sweep_json(sweep, tokens) : sweep_text(sweep, tokens));
     return {};
   }
@@ -131,7 +131,7 @@ Status plan(const Args& args) {
     print(args.out, forecast_text(*job.forecast, *basis.profile, tokens, job.clipped_step_s) +
                         unpriced_text(run.train, *basis.profile));
     STRATA_TRY_ASSIGN(const std::string change,
-                      next_best_change(run.options.budgets, run.options.most, *job.forecast, with));
+                      next_best_change(run.options.budgets, run.options.capacity, *job.forecast, with));
     print(args.out, change);
   }
   if (args.optimize) {

@@ -1,6 +1,6 @@
 """scripts/gpu_verify over a build with planted faults: what its JSON still has. On the host; needs no GPU.
 
-  faults.py PACKAGE STRATA PLANTED_CASES WORK
+  faults.py PACKAGE STRATA INJECTED_FAULTS WORK
 """
 import json
 import os
@@ -48,8 +48,8 @@ def verify(out, *options, cases=CASES):
     shutil.rmtree(build, ignore_errors=True)
     executable(build / "cli/strata", STRATA_SCRIPT.format(strata=STRATA))
     executable(build / "bench/machine_rates", RATES_SCRIPT.format())
-    (build / "gpu_tests.txt").write_text("planted_cases\nmissing_test\n")
-    os.symlink(cases, build / "planted_cases")
+    (build / "gpu_tests.txt").write_text("injected_faults\nmissing_test\n")
+    os.symlink(cases, build / "injected_faults")
     done = subprocess.run([sys.executable, PACKAGE, "--build", build, "--out", out, "--quick", "--case-limit", "5", *options],
                           capture_output=True, text=True, cwd=PACKAGE.parents[1])  # fmt: skip
     return done, json.loads((out / "gpu_verify.json").read_text())
@@ -65,21 +65,21 @@ class Faults(unittest.TestCase):
         items = report["parts"]["conformance"]["items"]
         self.assertEqual(done.returncode, 1, done.stderr)
         for case in ("zero", "one"):
-            self.assertEqual(set(items[f"planted_cases.Values/PlantedTest.Passes/{case}"]), {"seconds"})
-        self.assertIn("there is no GPU here", items["planted_cases.Planted.IsSkipped"]["skipped"])
-        self.assertIn("SIGABRT", items["planted_cases.Planted.Aborts"]["error"])
-        self.assertIn("SIGABRT", items["planted_cases.Planted.Aborts"]["with CUDA_LAUNCH_BLOCKING=1"]["error"])
-        hung = items["planted_cases.Planted.Hangs"]
+            self.assertEqual(set(items[f"injected_faults.Values/InjectedFaultTest.Passes/{case}"]), {"seconds"})
+        self.assertIn("there is no GPU here", items["injected_faults.InjectedFault.IsSkipped"]["skipped"])
+        self.assertIn("SIGABRT", items["injected_faults.InjectedFault.Aborts"]["error"])
+        self.assertIn("SIGABRT", items["injected_faults.InjectedFault.Aborts"]["with CUDA_LAUNCH_BLOCKING=1"]["error"])
+        hung = items["injected_faults.InjectedFault.Hangs"]
         self.assertIn("not done after 5 s", hung["error"])
         self.assertIn("about to hang", hung["output"])
         self.assertIn("about to hang", hung["with CUDA_LAUNCH_BLOCKING=1"]["output"])
-        failed = items["planted_cases.Planted.FailsUnlessLaunchesAreWaitedFor"]
+        failed = items["injected_faults.InjectedFault.FailsUnlessLaunchesAreWaitedFor"]
         self.assertIn("no launch was waited for", failed["output"])
         self.assertEqual(failed["with CUDA_LAUNCH_BLOCKING=1"], {"passed": True})
         self.assertIn("No such file", items["missing_test, its list"]["error"])
         logs = self.out / "logs/conformance"
         for end in ("", ".blocking"):
-            self.assertIn("about to hang", (logs / f"planted_cases.Planted.Hangs{end}.out").read_text())
+            self.assertIn("about to hang", (logs / f"injected_faults.InjectedFault.Hangs{end}.out").read_text())
 
     def test_rates_that_hang_or_print_null_cost_only_themselves(self):
         done, report = verify(self.out, "--parts", "rates,profile,peers")

@@ -45,9 +45,9 @@ class Mover {
                             Event& done) = 0;
 
   /// Begins writing `src` as the new generation of `key`. The memory must be still and stay so until the
-  /// ticket is waited for. The old generation remains readable until then; with `keep_old` it stays beside
+  /// ticket is waited for. The old generation remains readable until then; with `snapshot` it stays beside
   /// the new one until commit() or rollback().
-  virtual Result<IoTicket> write_async(PayloadKey key, ConstBufferView src, bool keep_old) = 0;
+  virtual Result<IoTicket> write_async(PayloadKey key, ConstBufferView src, bool snapshot) = 0;
   virtual Result<IoTicket> read_async(PayloadKey key, BufferView dst) = 0;
   virtual Status wait(IoTicket ticket) = 0;
   /// Waits for so many nanoseconds at most: whether wait() would return at once.

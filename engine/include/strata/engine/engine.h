@@ -70,7 +70,8 @@ inline constexpr std::size_t kMaxUpdateRules = 32;
 
 struct EngineOptions {
   TierBytes budgets{kUnlimited, kUnlimited, kUnlimited};
-  TierBytes most{kUnlimited, kUnlimited, kUnlimited};  ///< what the machine has: a refusal proposes no more
+  TierBytes capacity{kUnlimited, kUnlimited,
+                     kUnlimited};  ///< what the machine has: a refusal proposes no more
   PlacementPolicy policy = PlacementPolicy::automatic;
   GradientPolicy gradients = GradientPolicy::automatic;
   std::int64_t chunk_elems = 0;  ///< 0: search

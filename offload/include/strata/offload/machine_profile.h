@@ -22,11 +22,11 @@ struct MachineProfile {
   std::string source;  ///< where the figures are from: for people
   int cores = 1;
   /// Whether the device is the host backend, whose work shares the cores and the memory of the CPU.
-  bool computes_on_cores = false;
+  bool device_is_host = false;
   std::array<std::uint64_t, kTiers> memory{};  ///< that a run may use of each tier; nvme 0: none
 
-  /// Rates of products whose smallest side is product_sizes[i] (ascending); between them by the logarithm.
-  std::vector<double> product_sizes, flops_16bit, flops_f32;
+  /// Rates of products whose smallest side is gemm_sizes[i] (ascending); between them by the logarithm.
+  std::vector<double> gemm_sizes, flops_16bit, flops_f32;
   std::vector<double> flops_8bit;  ///< may be empty: as of 16 bits
   double attention_flops_per_s = 0;
   /// By what it may be asked to multiply by instead (kernels/attention.h); 0: not known, as without.
@@ -42,12 +42,13 @@ struct MachineProfile {
   double host_bytes_per_s = 0;  ///< of RAM, read and written by all cores
   /// Of AdamW on all cores, by StateFormat.
   std::array<double, 3> update_s_per_param{};
-  static constexpr double kAdamWBytes = 26;  ///< of RAM that it moves for a parameter in the exact format
+  static constexpr double kAdamWBytesPerParam =
+      26;  ///< of RAM that it moves for a parameter in the exact format
 
   double read_bytes_per_s = 0, write_bytes_per_s = 0;  ///< of the slow tier
   double disk_bytes_per_s = 0;                         ///< of both at once, added up
   double disk_latency_s = 0;
-  double disk_core_s_per_byte = 0;  ///< that carrying and summing a byte takes of a core
+  double disk_cpu_s_per_byte = 0;  ///< that carrying and summing a byte takes of a core
 
   /// Series beside the figures, for whoever sets cpu.threads, offload.chunk, io.block or io.queue_depth by
   /// hand: forecasts start from the figures alone. Each may be empty; what is `by` something has a value for
@@ -58,14 +59,14 @@ struct MachineProfile {
   std::vector<double> h2d_pageable_by_size, d2h_pageable_by_size;  ///< of memory that is not pinned
   std::vector<std::string> disk_paths;                             ///< folders
   std::vector<double> disk_blocks, disk_depths;                    ///< bytes of a block; blocks in flight
-  /// Bytes/s of each path at each block at each depth, in this order: see disk_cell().
+  /// Bytes/s of each path at each block at each depth, in this order: see disk_index().
   std::vector<double> reads_by_path, writes_by_path;
 
-  std::size_t disk_cell(std::size_t path, std::size_t block, std::size_t depth) const noexcept {
+  std::size_t disk_index(std::size_t path, std::size_t block, std::size_t depth) const noexcept {
     return (path * disk_blocks.size() + block) * disk_depths.size() + depth;
   }
 
-  double product_flops_per_s(DType dtype, double smallest_side) const noexcept;
+  double gemm_flops_per_s(DType dtype, double smallest_side) const noexcept;
   /// The rates and the shares of a simulated machine; work of the other lanes is priced by who queues it.
   SimOptions simulation() const noexcept;
 };
@@ -85,6 +86,6 @@ struct ShippedMachine {
 };
 const std::vector<ShippedMachine>& shipped_machines() noexcept;
 /// One of these, or a file. Errors: `not_found` with the names there are, and those of parse_machine_profile.
-Result<MachineProfile> machine_named(const std::string& name_or_path);
+Result<MachineProfile> load_machine_profile(const std::string& name_or_path);
 
 }  // namespace strata

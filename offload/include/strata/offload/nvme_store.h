@@ -23,7 +23,7 @@ class StoreCore;
 }
 
 enum class IoEngine : std::uint8_t {
-  automatic,  ///< io_uring, or threads where it is refused or not built; engine_note() says which and why
+  automatic,  ///< io_uring, or threads where it is refused or not built; io_description() says which and why
   uring,      ///< io_uring or `unsupported`
   threads,    ///< positioned reads and writes through File
 };
@@ -48,7 +48,7 @@ struct NvmeOptions {
       4 * kMiB;        ///< larger requests are split into blocks of this size, a multiple of 4096
   bool direct = true;  ///< O_DIRECT where the file system takes it
   int io_threads = 2;  ///< of the threads engine, for each dir
-  std::uint32_t request_slots = 64;  ///< requests in flight; submitting blocks while all are taken
+  std::uint32_t max_requests = 64;  ///< requests in flight; submitting blocks while all are taken
   /// A store in which no block is moved for this long, while something is in flight, is given up. Longer than
   /// any driver takes to report a device that does not answer.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
@@ -82,8 +82,8 @@ class NvmeStore final : public ObjectStore {
   NvmeStore& operator=(const NvmeStore&) = delete;
 
   /// Tells the ring of memory that many requests will use; it outlives the store. Where the kernel refuses to
-  /// lock it the requests work unregistered and engine_note() says so, which is no error. Errors: `invalid`
-  /// alignment.
+  /// lock it the requests work unregistered and io_description() says so, which is no error. Errors:
+  /// `invalid` alignment.
   Status register_memory(BufferView slab);
 
   /// Blocks while the request table or the class is full of work in flight. The sum is taken by the engine's
@@ -91,9 +91,9 @@ class NvmeStore final : public ObjectStore {
   /// flight: the later call wins, whichever completes first. Errors: `invalid`; `does_not_fit` when every
   /// slot of the class holds something published; `io_error` when bad slots are the reason.
   /// A keeping write makes the generation before it stay in its slot, beside those that follow, until
-  /// accept() or restore(): count a slot more for it.
+  /// commit() or rollback(): count a slot more for it.
   Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
-                             OldGeneration old = OldGeneration::retire) override;
+                             WriteMode mode = WriteMode::replace) override;
   /// Reads the generation published now, also when a newer one is being written. `dst` has exactly the stored
   /// size. Errors: `not_found`, `invalid`.
   Result<Ticket> read_async(std::uint64_t id, BufferView dst) override;
@@ -108,10 +108,10 @@ class NvmeStore final : public ObjectStore {
   void discard(std::uint64_t id) override;
   /// Retires what was kept since the first keeping write of an id. Where there was none, nothing happens. No
   /// request on it may be in flight (asserted).
-  void accept(std::uint64_t id) override;
+  void commit(std::uint64_t id) override;
   /// Takes back the first keeping write of an id and all after it: the generation before it is published
   /// again, or nothing where there was none. No request on it may be in flight (asserted).
-  void restore(std::uint64_t id) override;
+  void rollback(std::uint64_t id) override;
   std::optional<StoredInfo> find(std::uint64_t id) const;
 
   std::uint64_t used_bytes() const;      ///< of slots that hold, are getting, or are still being read
@@ -119,7 +119,7 @@ class NvmeStore final : public ObjectStore {
   std::vector<NvmePath> paths() const override;
   NvmeCounters counters() const override;
   /// "io_uring, O_DIRECT, registered buffers", or what was degraded and why.
-  std::string engine_note() const override;
+  std::string io_description() const override;
 
  private:
   std::unique_ptr<detail::StoreCore> core_;

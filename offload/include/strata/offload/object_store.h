@@ -16,9 +16,9 @@ struct Ticket {
 };
 
 /// What a write does with the generation before it.
-enum class OldGeneration : std::uint8_t {
-  retire,  ///< its slot comes free when the new one is published
-  keep,    ///< it stays in its slot until accept() or restore()
+enum class WriteMode : std::uint8_t {
+  replace,   ///< its slot comes free when the new one is published
+  snapshot,  ///< it stays in its slot until commit() or rollback()
 };
 
 /// Since the store was created.
@@ -54,7 +54,7 @@ class ObjectStore {
 
   /// The memory is the caller's, still, until the ticket is complete.
   virtual Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
-                                     OldGeneration old) = 0;
+                                     WriteMode mode) = 0;
   /// The generation published now.
   virtual Result<Ticket> read_async(std::uint64_t id, BufferView dst) = 0;
   /// The outcome of that request, however often and late it is asked for.
@@ -65,14 +65,14 @@ class ObjectStore {
   /// Forgets an id; unknown ones are ignored. Of all three: no request on the id is in flight.
   virtual void discard(std::uint64_t id) = 0;
   /// Gives up what was kept since the first keeping write of an id.
-  virtual void accept(std::uint64_t id) = 0;
+  virtual void commit(std::uint64_t id) = 0;
   /// Takes back the first keeping write of an id and all after it.
-  virtual void restore(std::uint64_t id) = 0;
+  virtual void rollback(std::uint64_t id) = 0;
 
   virtual NvmeCounters counters() const = 0;
   virtual std::vector<NvmePath> paths() const = 0;
   /// What carries the requests, and how: for people.
-  virtual std::string engine_note() const = 0;
+  virtual std::string io_description() const = 0;
 };
 
 }  // namespace strata

@@ -32,8 +32,8 @@ struct PlacementRequest {
   PlacementPolicy policy = PlacementPolicy::automatic;
   std::uint32_t prefetch = 2;  ///< chunks ahead; windows are this much wider than the least where room allows
   GradientPolicy gradients = GradientPolicy::automatic;
-  TierBytes most{kUnlimited, kUnlimited,
-                 kUnlimited};  ///< what the machine has; a refusal proposes more of no tier
+  TierBytes capacity{kUnlimited, kUnlimited,
+                     kUnlimited};  ///< what the machine has; a refusal proposes more of no tier
 };
 
 /// Bytes the placement takes of each tier, fixed parts included.
@@ -51,26 +51,26 @@ Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& t
 /// The same for who asks many times: nothing where it does not fit.
 std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessTrace& trace,
                                         const PlacementRequest& request);
-/// The `does_not_fit` of plan_placement, with a suggestion of the caller's; one above `request.most` is said
-/// to be more than there is.
-Status does_not_fit(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
-                    const TierBytes& suggestion);
+/// The `does_not_fit` of plan_placement, with a suggestion of the caller's; one above `request.capacity` is
+/// said to be more than there is.
+Status placement_error(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
+                       const TierBytes& suggestion);
 
 /// The least windows a placement with these homes can run with; fills `placement.classes[].window`.
-void set_least_windows(const ChunkLayout& layout, const AccessTrace& trace, Placement& placement);
+void set_minimum_windows(const ChunkLayout& layout, const AccessTrace& trace, Placement& placement);
 
 /// The smallest budgets, starting from `request.budgets` and enlarging as few tiers as possible, that fit.
-TierBytes smallest_that_fits(const ChunkLayout& layout, const AccessTrace& trace,
-                             const PlacementRequest& request);
+TierBytes minimum_budgets(const ChunkLayout& layout, const AccessTrace& trace,
+                          const PlacementRequest& request);
 /// The same for any judge of budgets, such as one that lays the model out anew for each: `fits` holds for the
 /// answer, and for no answer with one raised tier smaller by a page, or by 1/4096 of what it is raised by.
-/// `budgets` themselves where nothing fits in which no tier is raised above `most`.
-TierBytes smallest_that_fits(const TierBytes& budgets, bool may_grow_nvme,
-                             const std::function<bool(const TierBytes&)>& fits,
-                             const TierBytes& most = {kUnlimited, kUnlimited, kUnlimited});
-/// The smallest of what the machine has (`request.most`), or the smallest at all where nothing of that fits.
-TierBytes smallest_or_more_than_there_is(const PlacementRequest& request,
-                                         const std::function<bool(const TierBytes&)>& fits);
+/// `budgets` themselves where nothing fits in which no tier is raised above `capacity`.
+TierBytes minimum_budgets(const TierBytes& budgets, bool may_grow_nvme,
+                          const std::function<bool(const TierBytes&)>& fits,
+                          const TierBytes& capacity = {kUnlimited, kUnlimited, kUnlimited});
+/// The smallest of what the machine has (`request.capacity`), or the smallest at all where nothing of that
+/// fits.
+TierBytes suggest_budgets(const PlacementRequest& request, const std::function<bool(const TierBytes&)>& fits);
 /// Whether a suggestion may enlarge nvme: a budget of 0 says that there is none, unless the policy asks for
 /// it.
 bool may_grow_nvme(const PlacementRequest& request);

@@ -11,16 +11,16 @@ class SimStore final : public ObjectStore {
   explicit SimStore(Simulation& simulation) : simulation_(simulation) {}
 
   Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
-                             OldGeneration old) override;
+                             WriteMode mode) override;
   Result<Ticket> read_async(std::uint64_t id, BufferView dst) override;
   Status wait(Ticket ticket) override;
   bool wait_for(Ticket ticket, std::int64_t ns) override;
   void discard(std::uint64_t) override {}
-  void accept(std::uint64_t) override {}
-  void restore(std::uint64_t) override {}
+  void commit(std::uint64_t) override {}
+  void rollback(std::uint64_t) override {}
   NvmeCounters counters() const override;
   std::vector<NvmePath> paths() const override { return {}; }
-  std::string engine_note() const override { return "simulated"; }
+  std::string io_description() const override { return "simulated"; }
 
  private:
   Simulation& simulation_;

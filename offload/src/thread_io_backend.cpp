@@ -7,30 +7,31 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/thread_annotations.h>
 
-#include "engine.h"
-#include "transfer_board.h"
+#include "io_backend.h"
+#include "transfer_scheduler.h"
 
 namespace strata::detail {
 namespace {
 
 /// A file's threads may all do one direction, but none of another file's work.
-BoardShares shares(int threads) noexcept {
+InFlightLimits in_flight_limits(int threads) noexcept {
   return {static_cast<std::uint32_t>(threads), static_cast<std::uint32_t>(threads)};
 }
 
-class ThreadEngine final : public Engine {
+class ThreadIoBackend final : public IoBackend {
  public:
-  ThreadEngine(std::vector<File*> files, TransferSink& sink, std::uint32_t table_size,
-               std::size_t block_bytes, int threads)
+  ThreadIoBackend(std::vector<File*> files, TransferSink& sink, std::uint32_t table_size,
+                  std::size_t block_bytes, int threads)
       : files_(std::move(files)),
         sink_(sink),
-        board_(table_size, static_cast<std::uint32_t>(files_.size()), block_bytes, shares(threads)) {
+        scheduler_(table_size, static_cast<std::uint32_t>(files_.size()), block_bytes,
+                   in_flight_limits(threads)) {
     const std::size_t workers = static_cast<std::size_t>(threads) * files_.size();
     workers_.reserve(workers);
     for (std::size_t i = 0; i < workers; ++i) workers_.emplace_back([this] { run(); });
   }
 
-  ~ThreadEngine() override {
+  ~ThreadIoBackend() override {
     const MutexLock lock(mutex_);
     stopping_ = true;
     work_.notify_all();
@@ -38,7 +39,7 @@ class ThreadEngine final : public Engine {
 
   void start(std::uint32_t index, const Transfer& transfer) noexcept override {
     const MutexLock lock(mutex_);
-    board_.push(index, transfer);
+    scheduler_.push(index, transfer);
     work_.notify_all();  // one request may hold work for every worker
   }
 
@@ -47,37 +48,37 @@ class ThreadEngine final : public Engine {
     return str(workers_.size(), workers_.size() == 1 ? " thread" : " threads");
   }
   std::string memory_note() const override { return ""; }
-  EngineCounters counters() const override { return {}; }
+  IoBackendCounters counters() const override { return {}; }
 
  private:
   void run() noexcept {
     pthread_setname_np(pthread_self(), "strata-io");
-    Piece piece;
-    while (next(piece)) {
-      if (piece.part.write) sink_.departing(piece.index, piece.at, piece.part.bytes);
-      const Status outcome = move(piece.part);
-      if (outcome.is_ok()) sink_.progressed();
-      if (outcome.is_ok() && !piece.part.write) sink_.arrived(piece.index, piece.at, piece.part.bytes);
-      if (std::optional<Status> whole = complete(piece, outcome))
-        sink_.finished(piece.index, *std::move(whole));
+    BlockTask task;
+    while (next(task)) {
+      if (task.block.write) sink_.on_submit(task.index, task.at, task.block.bytes);
+      const Status outcome = move(task.block);
+      if (outcome.is_ok()) sink_.on_progress();
+      if (outcome.is_ok() && !task.block.write) sink_.on_block_read(task.index, task.at, task.block.bytes);
+      if (std::optional<Status> whole = complete(task, outcome))
+        sink_.on_complete(task.index, *std::move(whole));
     }
   }
 
-  bool next(Piece& piece) STRATA_EXCLUDES(mutex_) {
+  bool next(BlockTask& task) STRATA_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    while (!board_.has_piece() && !stopping_) work_.wait(mutex_);
-    if (!board_.has_piece()) return false;
-    piece = board_.take();
+    while (!scheduler_.has_task() && !stopping_) work_.wait(mutex_);
+    if (!scheduler_.has_task()) return false;
+    task = scheduler_.next_task();
     return true;
   }
 
-  std::optional<Status> complete(const Piece& piece, const Status& outcome) STRATA_EXCLUDES(mutex_) {
+  std::optional<Status> complete(const BlockTask& task, const Status& outcome) STRATA_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    board_.returned(piece);
-    return board_.complete(piece, outcome);
+    scheduler_.release(task);
+    return scheduler_.complete(task, outcome);
   }
 
-  Status move(const Block& part) {
+  Status move(const IoBlock& part) {
     File& file = *files_[part.file];
     return part.write ? write_all(file, part.offset, {part.data, part.bytes})
                       : read_exact(file, part.offset, {part.data, part.bytes});
@@ -87,19 +88,19 @@ class ThreadEngine final : public Engine {
   TransferSink& sink_;
   Mutex mutex_;
   Condition work_;
-  TransferBoard board_ STRATA_GUARDED_BY(mutex_);
+  TransferScheduler scheduler_ STRATA_GUARDED_BY(mutex_);
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> workers_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> make_thread_engine(std::vector<File*> files, TransferSink& sink,
-                                                   std::uint32_t table_size, std::size_t block_bytes,
-                                                   int threads) {
+Result<std::unique_ptr<IoBackend>> make_thread_io_backend(std::vector<File*> files, TransferSink& sink,
+                                                          std::uint32_t table_size, std::size_t block_bytes,
+                                                          int threads) {
   try {
-    return std::unique_ptr<Engine>(
-        std::make_unique<ThreadEngine>(std::move(files), sink, table_size, block_bytes, threads));
+    return std::unique_ptr<IoBackend>(
+        std::make_unique<ThreadIoBackend>(std::move(files), sink, table_size, block_bytes, threads));
   } catch (const std::exception& error) {  // no thread to be had
     return Status::error(Code::out_of_memory,
                          str("starting ", threads, " I/O threads a file: ", error.what()));

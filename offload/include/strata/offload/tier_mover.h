@@ -13,15 +13,15 @@ struct SlotClass;
 
 /// The Mover of a run: copies on the h2d and d2h streams, reads and writes through the store. With no
 /// store (planning over the null backend) slow-tier requests complete at once. Called by one thread.
-class CopyLanes final : public Mover {
+class TierMover final : public Mover {
  public:
-  /// All references outlive the lanes; `store` has the classes of store_classes(), or is null.
-  CopyLanes(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayout& layout, const Placement& placement,
+  /// All references outlive the lanes; `store` has the classes of nvme_slot_classes(), or is null.
+  TierMover(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayout& layout, const Placement& placement,
             ObjectStore* store);
 
   Status copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after,
                     Event& done) override;
-  Result<IoTicket> write_async(PayloadKey key, ConstBufferView src, bool keep_old) override;
+  Result<IoTicket> write_async(PayloadKey key, ConstBufferView src, bool snapshot) override;
   Result<IoTicket> read_async(PayloadKey key, BufferView dst) override;
   Status wait(IoTicket ticket) override;
   bool wait_for(IoTicket ticket, std::int64_t ns) override;
@@ -39,6 +39,6 @@ class CopyLanes final : public Mover {
 };
 
 /// The classes an NvmeStore needs for a placement: those with homes on nvme, in order.
-std::vector<SlotClass> store_classes(const ChunkLayout& layout, const Placement& placement);
+std::vector<SlotClass> nvme_slot_classes(const ChunkLayout& layout, const Placement& placement);
 
 }  // namespace strata

@@ -67,7 +67,7 @@ def peer(python, name, n, threads, *options):
     return [python, PEERS / "adamw_peers.py", "--serve", "--peer", name, "--n", n, "--threads", threads, *options]
 
 
-def take_turns(commands, rounds):
+def run_interleaved(commands, rounds):
     """{name: [figures of a round]}, {name: summary} and {name: why it is absent} of {name: command}, round by round."""
     servers, absent = {}, {}
     for name, command in commands.items():
@@ -86,7 +86,7 @@ def ratios(figures, name, over, field="ns_per_param"):
     return [one[field] / other[field] for one, other in zip(figures[name], figures[over])]
 
 
-def together(verdicts):
+def combine_verdicts(verdicts):
     """False where one is; else None where one is, for want of a peer or of hardware."""
     verdicts = set(verdicts)
     return False if False in verdicts else None if None in verdicts or not verdicts else True

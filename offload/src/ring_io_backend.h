@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine.h"
+#include "io_backend.h"
 #include "ring_ops.h"
 
 namespace strata::detail {
@@ -16,8 +16,8 @@ struct RingFile {
 };
 
 /// Blocks through a ring that one worker thread owns.
-Result<std::unique_ptr<Engine>> make_ring_engine(std::unique_ptr<RingOps> ring, std::vector<RingFile> files,
-                                                 TransferSink& sink, std::uint32_t table_size,
-                                                 std::size_t block_bytes);
+Result<std::unique_ptr<IoBackend>> make_ring_io_backend(std::unique_ptr<RingOps> ring,
+                                                        std::vector<RingFile> files, TransferSink& sink,
+                                                        std::uint32_t table_size, std::size_t block_bytes);
 
 }  // namespace strata::detail

@@ -1,4 +1,4 @@
-#include <strata/offload/copy_lanes.h>
+#include <strata/offload/tier_mover.h>
 
 #include <strata/offload/nvme_store.h>
 
@@ -11,7 +11,7 @@ std::uint64_t id_of(PayloadKey key) {
 
 }  // namespace
 
-std::vector<SlotClass> store_classes(const ChunkLayout& layout, const Placement& placement) {
+std::vector<SlotClass> nvme_slot_classes(const ChunkLayout& layout, const Placement& placement) {
   const std::vector<std::uint32_t> homes = placement.home_counts(layout, Tier::nvme);
   std::vector<SlotClass> classes;
   for (std::size_t c = 0; c < homes.size(); ++c)
@@ -22,7 +22,7 @@ std::vector<SlotClass> store_classes(const ChunkLayout& layout, const Placement&
   return classes;
 }
 
-CopyLanes::CopyLanes(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayout& layout,
+TierMover::TierMover(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayout& layout,
                      const Placement& placement, ObjectStore* store)
     : backend_(backend), h2d_(h2d), d2h_(d2h), layout_(layout), placement_(placement), store_(store) {
   std::uint32_t next = 0;
@@ -30,44 +30,44 @@ CopyLanes::CopyLanes(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayo
     store_class_.push_back(homes > 0 ? next++ : 0);
 }
 
-Status CopyLanes::copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after,
+Status TierMover::copy_async(BufferView dst, ConstBufferView src, Direction direction, const Fence& after,
                              Event& done) {
-  Stream& lane = direction == Direction::h2d ? h2d_ : d2h_;
+  Stream& stream = direction == Direction::h2d ? h2d_ : d2h_;
   for (const Event& event : after.events)
-    if (event.stream >= 0 && event.stream != lane.id()) STRATA_TRY(backend_.wait_on_async(event, lane));
-  STRATA_TRY(backend_.copy_async(dst, src, lane));
-  STRATA_TRY_ASSIGN(done, backend_.record(lane));
+    if (event.stream >= 0 && event.stream != stream.id()) STRATA_TRY(backend_.wait_on_async(event, stream));
+  STRATA_TRY(backend_.copy_async(dst, src, stream));
+  STRATA_TRY_ASSIGN(done, backend_.record(stream));
   return Status::ok();
 }
 
-Result<IoTicket> CopyLanes::write_async(PayloadKey key, ConstBufferView src, bool keep_old) {
+Result<IoTicket> TierMover::write_async(PayloadKey key, ConstBufferView src, bool snapshot) {
   if (store_ == nullptr) return IoTicket{};
   STRATA_TRY_ASSIGN(const Ticket ticket,
                     store_->write_async(id_of(key), store_class_[placement_.class_of(layout_, key)], src,
-                                        keep_old ? OldGeneration::keep : OldGeneration::retire));
+                                        snapshot ? WriteMode::snapshot : WriteMode::replace));
   return IoTicket{ticket.index, ticket.sequence};
 }
 
-Result<IoTicket> CopyLanes::read_async(PayloadKey key, BufferView dst) {
+Result<IoTicket> TierMover::read_async(PayloadKey key, BufferView dst) {
   if (store_ == nullptr) return IoTicket{};
   STRATA_TRY_ASSIGN(const Ticket ticket, store_->read_async(id_of(key), dst));
   return IoTicket{ticket.index, ticket.sequence};
 }
 
-Status CopyLanes::wait(IoTicket ticket) {
+Status TierMover::wait(IoTicket ticket) {
   if (store_ == nullptr || !ticket.valid()) return Status::ok();
   return store_->wait({ticket.index, ticket.sequence});
 }
 
-bool CopyLanes::wait_for(IoTicket ticket, std::int64_t ns) {
+bool TierMover::wait_for(IoTicket ticket, std::int64_t ns) {
   return store_ == nullptr || !ticket.valid() || store_->wait_for({ticket.index, ticket.sequence}, ns);
 }
 
-void CopyLanes::commit(PayloadKey key) {
+void TierMover::commit(PayloadKey key) {
   if (store_ != nullptr) store_->commit(id_of(key));
 }
 
-void CopyLanes::rollback(PayloadKey key) {
+void TierMover::rollback(PayloadKey key) {
   if (store_ != nullptr) store_->rollback(id_of(key));
 }
 

@@ -1,4 +1,4 @@
-#include "store_rig.h"
+#include "store_fixture.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -63,32 +63,32 @@ class DescriptorIo final : public Io {
 
 }  // namespace
 
-std::string name_of(RigEngine engine) {
+std::string name_of(TestIoBackend engine) {
   switch (engine) {
-    case RigEngine::uring:
+    case TestIoBackend::uring:
       return "uring";
-    case RigEngine::threads:
+    case TestIoBackend::threads:
       return "threads";
-    case RigEngine::fake_ring:
+    case TestIoBackend::fake_ring:
       return "fake_ring";
   }
   return "?";
 }
 
-StoreRig::StoreRig(RigEngine engine, std::uint64_t seed)
-    : engine_(engine),
+StoreFixture::StoreFixture(TestIoBackend engine, std::uint64_t seed)
+    : io_backend_(engine),
       descriptors_(std::make_unique<DescriptorIo>()),
-      faults_(engine == RigEngine::fake_ring ? *descriptors_ : posix_io(), seed) {
+      faults_(engine == TestIoBackend::fake_ring ? *descriptors_ : posix_io(), seed) {
   ring_.seed = seed;
 }
 
-Result<std::unique_ptr<NvmeStore>> StoreRig::try_make(NvmeOptions options) {
+Result<std::unique_ptr<NvmeStore>> StoreFixture::try_make(NvmeOptions options) {
   if (options.dirs.empty()) options.dirs = {dir()};
   if (options.classes.empty()) options.classes = {{kSlotBytes, 8}};
   if (options.block_bytes == NvmeOptions{}.block_bytes) options.block_bytes = 32 * kKiB;
-  options.engine = engine_ == RigEngine::threads ? IoEngine::threads : IoEngine::uring;
-  if (engine_ == RigEngine::uring) return NvmeStore::create(posix_io(), std::move(options));
-  if (engine_ == RigEngine::threads) return NvmeStore::create(faults_, std::move(options));
+  options.engine = io_backend_ == TestIoBackend::threads ? IoEngine::threads : IoEngine::uring;
+  if (io_backend_ == TestIoBackend::uring) return NvmeStore::create(posix_io(), std::move(options));
+  if (io_backend_ == TestIoBackend::threads) return NvmeStore::create(faults_, std::move(options));
   const auto make_ring = [this](std::span<const int> descriptors,
                                 std::uint32_t) -> Result<std::unique_ptr<detail::RingOps>> {
     std::vector<std::unique_ptr<File>> files;
@@ -96,18 +96,19 @@ Result<std::unique_ptr<NvmeStore>> StoreRig::try_make(NvmeOptions options) {
       STRATA_TRY_ASSIGN(auto file, faults_.open(str(fd), OpenMode::scratch));
       files.push_back(std::move(file));
     }
-    return std::unique_ptr<detail::RingOps>(std::make_unique<FakeRing>(std::move(files), ring_, seen_));
+    return std::unique_ptr<detail::RingOps>(std::make_unique<FakeRing>(std::move(files), ring_, stats_));
   };
   STRATA_TRY_ASSIGN(auto core, detail::StoreCore::create(posix_io(), std::move(options), make_ring));
   return std::make_unique<NvmeStore>(std::move(core));
 }
 
-Status write_now(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from, std::uint32_t slot_class) {
+Status write_and_wait(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from,
+                      std::uint32_t slot_class) {
   STRATA_TRY_ASSIGN(const Ticket ticket, store.write_async(id, slot_class, from.view()));
   return store.wait(ticket);
 }
 
-Status read_now(NvmeStore& store, std::uint64_t id, const AlignedBuffer& into) {
+Status read_and_wait(NvmeStore& store, std::uint64_t id, const AlignedBuffer& into) {
   STRATA_TRY_ASSIGN(const Ticket ticket, store.read_async(id, into.view()));
   return store.wait(ticket);
 }

@@ -6,11 +6,11 @@
 
 namespace strata::detail {
 
-AccessTrace widest_steps(const AccessTrace& trace) {
+AccessTrace prune_dominated_accesses(const AccessTrace& trace) {
   std::vector<std::vector<std::uint64_t>> sets;
-  for (const AccessTrace::Step& step : trace.steps) {
+  for (const AccessTrace::Access& access : trace.accesses) {
     std::vector<std::uint64_t> keys;
-    for (const PayloadKey key : step.on_device)
+    for (const PayloadKey key : access.on_device)
       keys.push_back(std::uint64_t{key.chunk} * kPayloads + static_cast<std::uint64_t>(key.payload));
     std::sort(keys.begin(), keys.end());
     if (!keys.empty()) sets.push_back(std::move(keys));
@@ -29,13 +29,13 @@ AccessTrace widest_steps(const AccessTrace& trace) {
     for (const std::uint64_t key : sets[i]) kept_with[key].push_back(i);
   }
   AccessTrace out = trace;
-  out.steps.clear();
+  out.accesses.clear();
   for (const std::size_t i : kept) {
-    AccessTrace::Step step;
+    AccessTrace::Access access;
     for (const std::uint64_t key : sets[i])
-      step.on_device.push_back(
+      access.on_device.push_back(
           {static_cast<ChunkId>(key / kPayloads), static_cast<Payload>(key % kPayloads)});
-    out.steps.push_back(std::move(step));
+    out.accesses.push_back(std::move(access));
   }
   return out;
 }

@@ -23,18 +23,18 @@ std::string StoreCore::describe(const Request& request) const {
              " (", where, ")");
 }
 
-bool StoreCore::settle_read(Request& request, Status& outcome) {
+bool StoreCore::complete_read(Request& request, Status& outcome) {
   if (outcome.is_ok()) {
-    const std::uint32_t sum = whole_sum(request);
-    if (sum != request.crc)
-      outcome =
-          Status::error(Code::corrupt, str("crc32c is ", hex(sum), ", ", hex(request.crc), " was written"));
+    const std::uint32_t checksum = object_checksum(request);
+    if (checksum != request.crc)
+      outcome = Status::error(Code::corrupt,
+                              str("crc32c is ", hex(checksum), ", ", hex(request.crc), " was written"));
   }
   // A wrong sum may come from the way here rather than from the medium, as EIO may: both are read once more.
   const bool again = !outcome.is_ok() && !request.reread;
   if (again) {
     request.reread = true;
-    request.sum.store(0, std::memory_order_relaxed);
+    request.checksum.store(0, std::memory_order_relaxed);
     ++counters_.read_retries;
     return true;
   }
@@ -44,21 +44,21 @@ bool StoreCore::settle_read(Request& request, Status& outcome) {
   --busy_[slot_class];
   drop_pending(request.id);
   end(static_cast<std::uint32_t>(&request - requests_.data()), outcome);
-  feed_starved(slot_class);
+  retry_starved_writes(slot_class);
   return false;
 }
 
-bool StoreCore::settle_write(std::uint32_t index, Status& outcome) {
+bool StoreCore::complete_write(std::uint32_t index, Status& outcome) {
   Request& request = requests_[index];
   const std::uint32_t slot_class = slots_[request.slot].slot_class;
   --busy_[slot_class];
   if (outcome.code() == Code::io_error) {
     // The data is still in RAM: the place is given up and the whole goes to another.
     if (request.first_failure.is_ok()) request.first_failure = outcome.annotate(describe(request));
-    request.sum.store(0, std::memory_order_relaxed);
+    request.checksum.store(0, std::memory_order_relaxed);
     slots_.mark_bad(request.slot);
     ++counters_.bad_slots;
-    if (const std::optional<SlotIndex> other = slots_.take(slot_class)) {
+    if (const std::optional<SlotIndex> other = slots_.allocate(slot_class)) {
       request.slot = *other;
       ++busy_[slot_class];
       ++counters_.write_retries;
@@ -67,9 +67,9 @@ bool StoreCore::settle_write(std::uint32_t index, Status& outcome) {
     }
     request.starved = busy_[slot_class] > 0;
     if (request.starved)
-      return true;  // until feed_starved() finds a slot, or nothing is left that could free one
+      return true;  // until retry_starved_writes() finds a slot, or nothing is left that could free one
     outcome = Status::error(Code::io_error,
-                            str(request.first_failure.message(), "; ", no_slot(slot_class).message()));
+                            str(request.first_failure.message(), "; ", no_free_slot(slot_class).message()));
   } else if (outcome.is_ok()) {
     publish(request);
   } else {
@@ -78,7 +78,7 @@ bool StoreCore::settle_write(std::uint32_t index, Status& outcome) {
   }
   drop_pending(request.id);
   end(index, outcome);
-  feed_starved(slot_class);
+  retry_starved_writes(slot_class);
   return false;
 }
 
@@ -104,22 +104,22 @@ void StoreCore::end(std::uint32_t index, const Status& outcome) {
 }
 
 // Writes that lost their slot go before new ones. Starting one under mutex_ only queues it.
-void StoreCore::feed_starved(std::uint32_t slot_class) {
+void StoreCore::retry_starved_writes(std::uint32_t slot_class) {
   for (std::uint32_t index = 0; index < requests_.size(); ++index) {
     Request& request = requests_[index];
     if (!request.active || !request.starved || slots_[request.slot].slot_class != slot_class) continue;
-    if (const std::optional<SlotIndex> slot = slots_.take(slot_class)) {
+    if (const std::optional<SlotIndex> slot = slots_.allocate(slot_class)) {
       request.starved = false;
       request.slot = *slot;
       ++busy_[slot_class];
       ++counters_.write_retries;
       counters_.endurance_bytes += request.bytes;
-      engine_->start(index, transfer_of(request));
+      io_backend_->start(index, transfer_of(request));
     } else if (busy_[slot_class] == 0) {
       request.starved = false;
       drop_pending(request.id);
-      end(index, Status::error(Code::io_error,
-                               str(request.first_failure.message(), "; ", no_slot(slot_class).message())));
+      end(index, Status::error(Code::io_error, str(request.first_failure.message(), "; ",
+                                                   no_free_slot(slot_class).message())));
     }
   }
 }
@@ -143,7 +143,7 @@ bool StoreCore::wait_for(Ticket ticket, std::int64_t ns) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(ns);
   const MutexLock lock(mutex_);
   const Request& request = requests_[ticket.index];
-  while (request.active && request.sequence == ticket.sequence && overdue_.is_ok()) {
+  while (request.active && request.sequence == ticket.sequence && timeout_.is_ok()) {
     const auto left = until - std::chrono::steady_clock::now();
     if (left <= left.zero()) return false;
     (void)done_.wait_for(mutex_, left);
@@ -152,20 +152,20 @@ bool StoreCore::wait_for(Ticket ticket, std::int64_t ns) {
 }
 
 Status StoreCore::await_change() {
-  const std::uint64_t seen = ended_, moved = moves_.load(std::memory_order_relaxed);
-  if (!overdue_.is_ok()) return overdue_;
+  const std::uint64_t seen = ended_, moved = progress_count_.load(std::memory_order_relaxed);
+  if (!timeout_.is_ok()) return timeout_;
   if (done_.wait_for(mutex_, options_.deadline) == std::cv_status::no_timeout || ended_ != seen ||
-      moves_.load(std::memory_order_relaxed) != moved)
+      progress_count_.load(std::memory_order_relaxed) != moved)
     return Status::ok();
   const auto oldest =
       std::min_element(requests_.begin(), requests_.end(), [](const Request& a, const Request& b) {
         return std::pair(!a.active, a.sequence) < std::pair(!b.active, b.sequence);
       });
-  overdue_ = Status::error(
+  timeout_ = Status::error(
       Code::timeout, str(describe(*oldest), ": nothing was moved, of this or of any other request, within ",
                          options_.deadline.count(), " ms"));
   done_.notify_all();
-  return overdue_;
+  return timeout_;
 }
 
 bool StoreCore::drain() noexcept {
@@ -204,7 +204,7 @@ std::uint64_t StoreCore::capacity_bytes() const {
 }
 
 NvmeCounters StoreCore::counters() const {
-  const EngineCounters engine = engine_->counters();
+  const IoBackendCounters engine = io_backend_->counters();
   const MutexLock lock(mutex_);
   NvmeCounters counters = counters_;
   counters.resubmissions = engine.resubmissions;

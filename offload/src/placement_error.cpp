@@ -11,21 +11,21 @@
 namespace strata {
 
 using detail::empty_placement;
-using detail::homed;
+using detail::homed_payloads;
 using detail::kDevice;
 using detail::kNvme;
 using detail::set_home;
 using detail::set_windows;
-using detail::Width;
+using detail::WindowWidth;
 
-Status does_not_fit(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
-                    const TierBytes& suggestion) {
-  Placement least = empty_placement(layout);
+Status placement_error(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
+                       const TierBytes& suggestion) {
+  Placement minimal = empty_placement(layout);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
-    for (const Payload payload : homed(trace))
-      set_home(layout, least, {chunk, payload}, request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned);
-  set_windows(layout, trace, Width{}, least);
-  const TierBytes window = {trace.device_fixed_bytes + least.bytes(layout, Tier::device), 0, 0};
+    for (const Payload payload : homed_payloads(trace))
+      set_home(layout, minimal, {chunk, payload}, request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned);
+  set_windows(layout, trace, WindowWidth{}, minimal);
+  const TierBytes window = {trace.device_fixed_bytes + minimal.bytes(layout, Tier::device), 0, 0};
   std::string text =
       "the run does not fit its budgets\n  tier     budget        smallest that fits  shortfall\n";
   std::string keys, beyond;
@@ -36,8 +36,8 @@ Status does_not_fit(const ChunkLayout& layout, const AccessTrace& trace, const P
                         unlimited ? "unlimited" : format_bytes(request.budgets[t]),
                         raised ? fmt::format("{} B", suggestion[t]) : std::string("as it is"),
                         raised ? format_bytes(suggestion[t] - request.budgets[t]) : std::string("-"));
-    if (raised && suggestion[t] > request.most[t])
-      beyond += fmt::format("{}{} of {}", beyond.empty() ? "" : " and ", format_bytes(request.most[t]),
+    if (raised && suggestion[t] > request.capacity[t])
+      beyond += fmt::format("{}{} of {}", beyond.empty() ? "" : " and ", format_bytes(request.capacity[t]),
                             to_string(static_cast<Tier>(t)));
     if (raised) keys += fmt::format(" memory.{}={}", to_string(static_cast<Tier>(t)), suggestion[t]);
   }
@@ -45,7 +45,7 @@ Status does_not_fit(const ChunkLayout& layout, const AccessTrace& trace, const P
       "  the device needs at least {} for activations and the working window; model states and gradients "
       "take {}\n",
       format_bytes(window[kDevice]),
-      format_bytes(least.bytes(layout, request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned)));
+      format_bytes(minimal.bytes(layout, request.budgets[kNvme] > 0 ? Tier::nvme : Tier::pinned)));
   if (keys.empty())
     text += "  no budgets of these tiers fit";
   else if (beyond.empty())

@@ -1,4 +1,4 @@
-#include "ring_engine.h"
+#include "ring_io_backend.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
@@ -15,12 +15,12 @@
 #include <strata/runtime/thread_annotations.h>
 #include <strata/runtime/units.h>
 
-#include "transfer_board.h"
+#include "transfer_scheduler.h"
 
 namespace strata::detail {
 namespace {
 
-constexpr int kMaxAgains = 500;               // of one block in a row: a second at the longest pause
+constexpr int kMaxRetries = 500;              // of one block in a row: a second at the longest pause
 constexpr int kMaxStalls = 64;                // short counts in a row that stay inside one aligned block
 constexpr std::size_t kMaxRegistered = kGiB;  // the kernel's limit for one registered buffer
 constexpr std::uint64_t kOpBits = 16;
@@ -30,29 +30,29 @@ std::chrono::microseconds backoff(int tries) noexcept {
 }
 
 /// The ring in equal shares, so that no direction of a file can fill the others' places.
-BoardShares shares(std::uint32_t capacity, std::uint32_t files) noexcept {
+InFlightLimits in_flight_limits(std::uint32_t capacity, std::uint32_t files) noexcept {
   return {(capacity + 2 * files - 1) / (2 * files), capacity};
 }
 
-class RingEngine final : public Engine {
+class RingIoBackend final : public IoBackend {
  public:
-  RingEngine(std::unique_ptr<RingOps> ring, std::vector<RingFile> files, TransferSink& sink,
-             std::uint32_t table_size, std::size_t block_bytes)
+  RingIoBackend(std::unique_ptr<RingOps> ring, std::vector<RingFile> files, TransferSink& sink,
+                std::uint32_t table_size, std::size_t block_bytes)
       : ring_(std::move(ring)),
         files_(std::move(files)),
         sink_(sink),
         ops_(ring_->capacity()),
-        board_(table_size, static_cast<std::uint32_t>(files_.size()), block_bytes,
-               shares(ring_->capacity(), static_cast<std::uint32_t>(files_.size()))) {
+        scheduler_(table_size, static_cast<std::uint32_t>(files_.size()), block_bytes,
+                   in_flight_limits(ring_->capacity(), static_cast<std::uint32_t>(files_.size()))) {
     idle_.reserve(ops_.size());
-    landed_.reserve(ops_.size());
-    again_.reserve(ops_.size());
+    completed_.reserve(ops_.size());
+    retries_.reserve(ops_.size());
     registered_.reserve(RingOps::kMaxBuffers);
     for (std::uint32_t i = 0; i < ops_.size(); ++i) idle_.push_back(i);
     worker_ = std::jthread([this] { run(); });
   }
 
-  ~RingEngine() override {
+  ~RingIoBackend() override {
     {
       const MutexLock lock(mutex_);
       stopping_ = true;
@@ -64,7 +64,7 @@ class RingEngine final : public Engine {
     bool wake = false;
     {
       const MutexLock lock(mutex_);
-      board_.push(index, transfer);
+      scheduler_.push(index, transfer);
       wake = std::exchange(sleeping_, false);
     }
     if (wake) ring_->wake();
@@ -76,43 +76,43 @@ class RingEngine final : public Engine {
     const MutexLock lock(mutex_);
     return memory_note_;
   }
-  EngineCounters counters() const override { return {resubmissions_.load(), strays_.load()}; }
+  IoBackendCounters counters() const override { return {resubmissions_.load(), stray_completions_.load()}; }
 
  private:
   // One block in flight. Only the worker touches it.
   struct Op {
-    Piece piece;
+    BlockTask task;
     std::size_t done = 0;
     int buffer = -1;
-    int agains = 0;
+    int retries = 0;
     int stalls = 0;
     std::uint64_t tag =
         0;  // 0: not in the ring; each push has its own, so that a repeated completion matches nothing
   };
-  struct Registered {
+  struct RegisteredBuffer {
     BufferView view;
     int index;
   };
 
   // A block that is out of the ring, and not yet summed and told of.
-  struct Landed {
-    Piece piece;
+  struct CompletedBlock {
+    BlockTask task;
     Status outcome;
   };
 
   void run() noexcept;
   int enter(bool block);
-  void repeat_again();
-  void take_new() STRATA_EXCLUDES(mutex_);
+  void push_retries();
+  void push_new() STRATA_EXCLUDES(mutex_);
   bool may_sleep(bool& stop) STRATA_EXCLUDES(mutex_);
   void push(std::uint32_t index);
   void handle(const RingCompletion& completion);
   void progress(std::uint32_t index, std::size_t bytes);
-  void again(std::uint32_t index, int error);
+  void retry(std::uint32_t index, int error);
   void finish(std::uint32_t index, Status outcome) STRATA_EXCLUDES(mutex_);
-  void settle_landed() STRATA_EXCLUDES(mutex_);
+  void report_completed() STRATA_EXCLUDES(mutex_);
   Status failure(const Op& op, int error) const;
-  int find_buffer(const Block& part) const STRATA_REQUIRES(mutex_);
+  int find_buffer(const IoBlock& part) const STRATA_REQUIRES(mutex_);
 
   const std::unique_ptr<RingOps> ring_;
   const std::vector<RingFile> files_;
@@ -120,29 +120,29 @@ class RingEngine final : public Engine {
   // run() only, once constructed:
   std::vector<Op> ops_;
   std::vector<std::uint32_t> idle_;
-  std::vector<std::uint32_t> again_;  // to be pushed before anything new
-  std::vector<Landed> landed_;
+  std::vector<std::uint32_t> retries_;  // to be pushed before anything new
+  std::vector<CompletedBlock> completed_;
   bool unsubmitted_ = false;  // something was pushed since the ring was entered
-  int pause_tries_ = 0;       // > 0: something answered EAGAIN
+  int backoff_tries_ = 0;     // > 0: something answered EAGAIN
   std::uint64_t serial_ = 0;
   std::atomic<std::uint64_t> resubmissions_{0};
-  std::atomic<std::uint64_t> strays_{0};
+  std::atomic<std::uint64_t> stray_completions_{0};
 
   Mutex register_mutex_;  // taken before mutex_; one registration at a time
   mutable Mutex mutex_;
-  TransferBoard board_ STRATA_GUARDED_BY(mutex_);
-  std::vector<Registered> registered_ STRATA_GUARDED_BY(mutex_);
+  TransferScheduler scheduler_ STRATA_GUARDED_BY(mutex_);
+  std::vector<RegisteredBuffer> registered_ STRATA_GUARDED_BY(mutex_);
   std::string memory_note_ STRATA_GUARDED_BY(mutex_) = "unregistered buffers";
   bool sleeping_ STRATA_GUARDED_BY(mutex_) = false;
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   std::jthread worker_;
 };
 
-void RingEngine::run() noexcept {
+void RingIoBackend::run() noexcept {
   pthread_setname_np(pthread_self(), "strata-io-ring");
   for (int refusals = 0;;) {
-    repeat_again();
-    take_new();
+    push_retries();
+    push_new();
     bool stop = false;
     const bool block = may_sleep(stop);
     if (stop) return;
@@ -153,12 +153,12 @@ void RingEngine::run() noexcept {
               // wait for
       std::this_thread::sleep_for(backoff(refusals++));
     }
-    settle_landed();
+    report_completed();
     for (RingCompletion completion; ring_->pop(completion);) handle(completion);
   }
 }
 
-int RingEngine::enter(bool block) {
+int RingIoBackend::enter(bool block) {
   const int error = ring_->enter(block);
   STRATA_ASSERT(error == 0 || error == -EAGAIN || error == -EBUSY || error == -EINTR,
                 "io_uring_enter: errno ", -error);
@@ -168,32 +168,32 @@ int RingEngine::enter(bool block) {
 
 // Rests of short transfers and refused blocks. A refused one waits a little first, whether or not anything
 // else is in flight: the refusal comes back at once, so the ring alone would spin.
-void RingEngine::repeat_again() {
-  if (pause_tries_ > 0) std::this_thread::sleep_for(backoff(std::exchange(pause_tries_, 0)));
-  for (const std::uint32_t index : again_) push(index);
-  again_.clear();
+void RingIoBackend::push_retries() {
+  if (backoff_tries_ > 0) std::this_thread::sleep_for(backoff(std::exchange(backoff_tries_, 0)));
+  for (const std::uint32_t index : retries_) push(index);
+  retries_.clear();
 }
 
-void RingEngine::take_new() {
+void RingIoBackend::push_new() {
   for (;;) {
     std::uint32_t index = 0;
     {
       const MutexLock lock(mutex_);
       sleeping_ = false;
-      if (idle_.empty() || !board_.has_piece()) return;
+      if (idle_.empty() || !scheduler_.has_task()) return;
       index = idle_.back();
       idle_.pop_back();
       Op& op = ops_[index];
       op = {};
-      op.piece = board_.take();
-      op.buffer = find_buffer(op.piece.part);
+      op.task = scheduler_.next_task();
+      op.buffer = find_buffer(op.task.block);
     }
-    const Piece& piece = ops_[index].piece;
-    if (piece.part.write) {
+    const BlockTask& task = ops_[index].task;
+    if (task.block.write) {
       // What was pushed so far goes first, so that the device does not wait for the sum. Refused, it goes
       // later.
       if (unsubmitted_) static_cast<void>(enter(false));
-      sink_.departing(piece.index, piece.at, piece.part.bytes);
+      sink_.on_submit(task.index, task.at, task.block.bytes);
     }
     push(index);
   }
@@ -201,33 +201,33 @@ void RingEngine::take_new() {
 
 // True where there is nothing to push or to settle: the next thing to do comes from a completion or from
 // start(), which wakes us if there is a place for what it brings.
-bool RingEngine::may_sleep(bool& stop) {
+bool RingIoBackend::may_sleep(bool& stop) {
   const MutexLock lock(mutex_);
-  const bool all_idle = idle_.size() == ops_.size() && landed_.empty();
-  stop = stopping_ && all_idle && !board_.has_piece();
-  if (!landed_.empty() || (!idle_.empty() && (board_.has_piece() || stopping_))) return false;
+  const bool all_idle = idle_.size() == ops_.size() && completed_.empty();
+  stop = stopping_ && all_idle && !scheduler_.has_task();
+  if (!completed_.empty() || (!idle_.empty() && (scheduler_.has_task() || stopping_))) return false;
   sleeping_ = !idle_.empty();
   return true;
 }
 
-void RingEngine::push(std::uint32_t index) {
+void RingIoBackend::push(std::uint32_t index) {
   Op& op = ops_[index];
   op.tag = (++serial_ << kOpBits) | index;
   unsubmitted_ = true;
-  const Block& part = op.piece.part;
+  const IoBlock& part = op.task.block;
   ring_->push({part.write, part.file, part.offset + op.done, part.data + op.done,
                static_cast<std::uint32_t>(part.bytes - op.done), op.buffer, op.tag});
 }
 
-void RingEngine::handle(const RingCompletion& completion) {
+void RingIoBackend::handle(const RingCompletion& completion) {
   const auto index = static_cast<std::uint32_t>(completion.tag & ((1u << kOpBits) - 1));
   if (index >= ops_.size() || ops_[index].tag != completion.tag || completion.tag == 0) {
-    strays_.fetch_add(1);
+    stray_completions_.fetch_add(1);
     return;
   }
   ops_[index].tag = 0;
   if (completion.result > 0) {
-    sink_.progressed();
+    sink_.on_progress();
     return progress(index, static_cast<std::size_t>(completion.result));
   }
   switch (completion.result) {
@@ -235,10 +235,10 @@ void RingEngine::handle(const RingCompletion& completion) {
     case -EBUSY:
     case -EINTR:
     case -ECANCELED:
-      return again(index, -completion.result);
+      return retry(index, -completion.result);
     case 0: {
       const Op& op = ops_[index];
-      return finish(index, Status::error(op.piece.part.write ? Code::io_error : Code::corrupt,
+      return finish(index, Status::error(op.task.block.write ? Code::io_error : Code::corrupt,
                                          str(failure(op, 0).message(), ": ended after ", op.done, " bytes")));
     }
     default:
@@ -248,74 +248,75 @@ void RingEngine::handle(const RingCompletion& completion) {
 
 // A short count is rounded down to the file's alignment and the rest is asked for from there, out of the
 // caller's own memory: the block it broke off in is moved again, so no bounce block is needed.
-void RingEngine::progress(std::uint32_t index, std::size_t bytes) {
+void RingIoBackend::progress(std::uint32_t index, std::size_t bytes) {
   Op& op = ops_[index];
-  const std::size_t left = op.piece.part.bytes - op.done;
+  const std::size_t left = op.task.block.bytes - op.done;
   if (bytes > left)
     return finish(index, Status::error(Code::internal,
                                        str(failure(op, 0).message(), ": ", bytes, " bytes done of ", left)));
   if (bytes == left) return finish(index, Status::ok());
-  const std::size_t align = files_[op.piece.part.file].alignment;
+  const std::size_t align = files_[op.task.block.file].alignment;
   const std::size_t kept = bytes / align * align;
   op.done += kept;
-  op.agains = 0;
+  op.retries = 0;
   op.stalls = kept == 0 ? op.stalls + 1 : 0;
   if (op.stalls == kMaxStalls)
     return finish(index,
                   Status::error(Code::io_error, str(failure(op, 0).message(), ": no progress in ", kMaxStalls,
                                                     " short transfers after ", op.done, " bytes")));
   resubmissions_.fetch_add(1);
-  again_.push_back(index);
+  retries_.push_back(index);
 }
 
-void RingEngine::again(std::uint32_t index, int error) {
+void RingIoBackend::retry(std::uint32_t index, int error) {
   Op& op = ops_[index];
-  if (++op.agains == kMaxAgains) return finish(index, failure(op, error));
+  if (++op.retries == kMaxRetries) return finish(index, failure(op, error));
   resubmissions_.fetch_add(1);
-  pause_tries_ = std::max(pause_tries_, op.agains);
-  again_.push_back(index);
+  backoff_tries_ = std::max(backoff_tries_, op.retries);
+  retries_.push_back(index);
 }
 
-void RingEngine::finish(std::uint32_t index, Status outcome) {
-  const Piece& piece = ops_[index].piece;
-  landed_.push_back({piece, std::move(outcome)});
+void RingIoBackend::finish(std::uint32_t index, Status outcome) {
+  const BlockTask& task = ops_[index].task;
+  completed_.push_back({task, std::move(outcome)});
   idle_.push_back(index);
   const MutexLock lock(mutex_);
-  board_.returned(piece);
+  scheduler_.release(task);
 }
 
 // Called when the places of these blocks in the ring have been given to others and the kernel knows of them:
 // the device works while we sum. No more can land before that than there are places.
-void RingEngine::settle_landed() {
-  for (Landed& block : landed_) {
-    const Piece& piece = block.piece;
-    if (block.outcome.is_ok() && !piece.part.write) sink_.arrived(piece.index, piece.at, piece.part.bytes);
+void RingIoBackend::report_completed() {
+  for (CompletedBlock& block : completed_) {
+    const BlockTask& task = block.task;
+    if (block.outcome.is_ok() && !task.block.write)
+      sink_.on_block_read(task.index, task.at, task.block.bytes);
     std::optional<Status> whole;
     {
       const MutexLock lock(mutex_);
-      whole = board_.complete(piece, std::move(block.outcome));
+      whole = scheduler_.complete(task, std::move(block.outcome));
     }
-    if (whole.has_value()) sink_.finished(piece.index, *std::move(whole));
+    if (whole.has_value()) sink_.on_complete(task.index, *std::move(whole));
   }
-  landed_.clear();
+  completed_.clear();
 }
 
-Status RingEngine::failure(const Op& op, int error) const {
-  const Block& part = op.piece.part;
+Status RingIoBackend::failure(const Op& op, int error) const {
+  const IoBlock& part = op.task.block;
   const std::string doing =
       str(part.write ? "writing " : "reading ", part.bytes, " bytes at ", part.offset, " of");
   const std::string& path = files_[part.file].path;
   return error == 0 ? Status::error(Code::io_error, str(doing, " ", path)) : errno_status(doing, path, error);
 }
 
-int RingEngine::find_buffer(const Block& part) const {
-  for (const Registered& known : registered_)
+int RingIoBackend::find_buffer(const IoBlock& part) const {
+  for (const RegisteredBuffer& known : registered_)
     if (part.data >= known.view.data && part.data + part.bytes <= known.view.data + known.view.bytes)
       return known.index;
   return -1;
 }
 
-void RingEngine::register_memory(BufferView slab) {
+void RingIoBackend::register_memory(BufferView slab) {
   const MutexLock one_at_a_time(register_mutex_);
   for (std::size_t at = 0; at < slab.bytes; at += kMaxRegistered) {
     const BufferView part = slab.part(at, std::min(kMaxRegistered, slab.bytes - at));
@@ -344,12 +345,12 @@ void RingEngine::register_memory(BufferView slab) {
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> make_ring_engine(std::unique_ptr<RingOps> ring, std::vector<RingFile> files,
-                                                 TransferSink& sink, std::uint32_t table_size,
-                                                 std::size_t block_bytes) {
+Result<std::unique_ptr<IoBackend>> make_ring_io_backend(std::unique_ptr<RingOps> ring,
+                                                        std::vector<RingFile> files, TransferSink& sink,
+                                                        std::uint32_t table_size, std::size_t block_bytes) {
   try {
-    return std::unique_ptr<Engine>(
-        std::make_unique<RingEngine>(std::move(ring), std::move(files), sink, table_size, block_bytes));
+    return std::unique_ptr<IoBackend>(
+        std::make_unique<RingIoBackend>(std::move(ring), std::move(files), sink, table_size, block_bytes));
   } catch (const std::exception& error) {  // no thread to be had
     return Status::error(Code::out_of_memory, str("starting the I/O thread of the ring: ", error.what()));
   }

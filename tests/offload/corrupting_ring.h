@@ -25,7 +25,7 @@ class BitFlips {
   }
   void clear() { armed_.clear(); }
 
-  void meet(const detail::RingOp& op, std::size_t moved, int descriptor) const {
+  void apply(const detail::RingOp& op, std::size_t moved, int descriptor) const {
     for (const Flip& flip : armed_) {
       if (flip.in_file != op.write || flip.at < op.data || flip.at >= op.data + moved) continue;
       if (op.write)
@@ -56,9 +56,10 @@ class BitFlips {
 };
 
 /// The kernel's own ring, but for the bits that BitFlips flips in what it has moved.
-class DamagingRing final : public detail::RingOps {
+class CorruptingRing final : public detail::RingOps {
  public:
-  DamagingRing(std::unique_ptr<detail::RingOps> ring, std::span<const int> descriptors, const BitFlips& flips)
+  CorruptingRing(std::unique_ptr<detail::RingOps> ring, std::span<const int> descriptors,
+                 const BitFlips& flips)
       : ring_(std::move(ring)), descriptors_(descriptors.begin(), descriptors.end()), flips_(flips) {}
 
   std::uint32_t capacity() const noexcept override { return ring_->capacity(); }
@@ -75,7 +76,7 @@ class DamagingRing final : public detail::RingOps {
     if (!ring_->pop(completion)) return false;
     const detail::RingOp op = in_flight_.extract(completion.tag).mapped();
     if (completion.result > 0)
-      flips_.meet(op, static_cast<std::size_t>(completion.result), descriptors_[op.file]);
+      flips_.apply(op, static_cast<std::size_t>(completion.result), descriptors_[op.file]);
     return true;
   }
 

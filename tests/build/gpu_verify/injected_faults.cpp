@@ -7,20 +7,20 @@
 
 namespace {
 
-class PlantedTest : public ::testing::TestWithParam<int> {};
+class InjectedFaultTest : public ::testing::TestWithParam<int> {};
 
-TEST(Planted, Aborts) { std::abort(); }
-TEST(Planted, FailsUnlessLaunchesAreWaitedFor) {
+TEST(InjectedFault, Aborts) { std::abort(); }
+TEST(InjectedFault, FailsUnlessLaunchesAreWaitedFor) {
   EXPECT_NE(std::getenv("CUDA_LAUNCH_BLOCKING"), nullptr) << "no launch was waited for";
 }
-TEST(Planted, Hangs) {
+TEST(InjectedFault, Hangs) {
   std::puts("about to hang");
   std::fflush(stdout);
   for (;;) ::pause();
 }
-TEST(Planted, IsSkipped) { GTEST_SKIP() << "there is no GPU here"; }
-TEST_P(PlantedTest, Passes) { EXPECT_LT(GetParam(), 2); }
-INSTANTIATE_TEST_SUITE_P(Values, PlantedTest, ::testing::Values(0, 1),
+TEST(InjectedFault, IsSkipped) { GTEST_SKIP() << "there is no GPU here"; }
+TEST_P(InjectedFaultTest, Passes) { EXPECT_LT(GetParam(), 2); }
+INSTANTIATE_TEST_SUITE_P(Values, InjectedFaultTest, ::testing::Values(0, 1),
                          [](const auto& test) { return std::string(test.param == 0 ? "zero" : "one"); });
 
 }  // namespace

@@ -17,14 +17,14 @@
 namespace strata::test {
 
 /// The engines that one suite holds to one contract.
-enum class RigEngine { uring, threads, fake_ring };
-std::string name_of(RigEngine engine);
+enum class TestIoBackend { uring, threads, fake_ring };
+std::string name_of(TestIoBackend engine);
 
 /// A folder, and the faults that files of a store made here meet: all through FaultIo, except on the real
 /// ring, which works on descriptors.
-class StoreRig {
+class StoreFixture {
  public:
-  explicit StoreRig(RigEngine engine, std::uint64_t seed = 1);
+  explicit StoreFixture(TestIoBackend engine, std::uint64_t seed = 1);
   /// `classes` and `dirs` default to one class of eight 256 KiB slots in dir(); blocks are small, so that
   /// ordinary requests are split.
   Result<std::unique_ptr<NvmeStore>> try_make(NvmeOptions options = {});
@@ -32,23 +32,24 @@ class StoreRig {
 
   FaultIo& faults() { return faults_; }
   RingFaults& ring() { return ring_; }
-  const RingSeen& seen() const { return *seen_; }
+  const RingStats& stats() const { return *stats_; }
   const std::string& dir() const { return dir_.path(); }
 
  private:
-  const RigEngine engine_;
+  const TestIoBackend io_backend_;
   TempDir dir_;
   std::unique_ptr<Io> descriptors_;  // under faults_ on the fake ring
   FaultIo faults_;
   RingFaults ring_;
-  std::shared_ptr<RingSeen> seen_ = std::make_shared<RingSeen>();
+  std::shared_ptr<RingStats> stats_ = std::make_shared<RingStats>();
 };
 
 inline constexpr std::size_t kSlotBytes = 256 * kKiB;
 
 /// Writes, or reads, and waits.
-Status write_now(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from, std::uint32_t slot_class = 0);
-Status read_now(NvmeStore& store, std::uint64_t id, const AlignedBuffer& into);
+Status write_and_wait(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from,
+                      std::uint32_t slot_class = 0);
+Status read_and_wait(NvmeStore& store, std::uint64_t id, const AlignedBuffer& into);
 
 /// Skips the test where the kernel refuses io_uring; see the use.
 bool uring_works(std::string* why);

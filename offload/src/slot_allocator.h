@@ -8,7 +8,7 @@
 
 #include <strata/offload/nvme_store.h>
 
-#include "engine.h"
+#include "io_backend.h"
 
 namespace strata::detail {
 
@@ -17,7 +17,7 @@ inline constexpr SlotIndex kNoSlot = ~SlotIndex{0};
 
 enum class SlotState : std::uint8_t { free, writing, live, retiring, bad };
 
-constexpr bool may_become(SlotState from, SlotState to) noexcept {
+constexpr bool is_valid_transition(SlotState from, SlotState to) noexcept {
   using enum SlotState;
   switch (from) {
     case free:
@@ -41,17 +41,17 @@ struct Slot {
 };
 
 /// The places of the store's files: which exist, who uses them. A slot is cut into one extent of each file,
-/// whose sizes are as the files' weights, in units of kCutBytes or a little more; a class whose slots are
-/// smaller than that is dealt out to the files slot by slot. Guarded by its owner; allocates in its
+/// whose sizes are as the files' weights, in units of kStripeUnitBytes or a little more; a class whose slots
+/// are smaller than that is dealt out to the files slot by slot. Guarded by its owner; allocates in its
 /// constructor only.
-class SlotPool {
+class SlotAllocator {
  public:
-  static constexpr std::size_t kCutBytes = 128 * kKiB;  // the least that is worth a request of its own
+  static constexpr std::size_t kStripeUnitBytes = 128 * kKiB;  // the least that is worth a request of its own
 
-  /// `weights`: one a file, see deal_units().
-  SlotPool(std::span<const SlotClass> classes, std::span<const std::uint64_t> weights);
+  /// `weights`: one a file, see apportion_units().
+  SlotAllocator(std::span<const SlotClass> classes, std::span<const std::uint64_t> weights);
 
-  std::optional<SlotIndex> take(
+  std::optional<SlotIndex> allocate(
       std::uint32_t slot_class);  ///< free -> writing; the longest free one, to spread wear
   void publish(SlotIndex slot) { set(slot, SlotState::live); }
   void release(SlotIndex slot);  ///< writing -> free
@@ -62,7 +62,7 @@ class SlotPool {
 
   /// Where the first `bytes` of a slot lie, a multiple of 4096: extents of different files, none empty, into
   /// `extents`, which has room for one a file.
-  void cut(SlotIndex slot, std::size_t bytes, std::vector<Extent>& extents) const;
+  void map_extents(SlotIndex slot, std::size_t bytes, std::vector<Extent>& extents) const;
 
   const Slot& operator[](SlotIndex slot) const noexcept { return slots_[slot]; }
   std::size_t size() const noexcept { return slots_.size(); }
@@ -84,15 +84,15 @@ class SlotPool {
     std::size_t n_free = 0;
   };
   /// Of a slot in one file.
-  struct Place {
+  struct SlotExtent {
     std::uint64_t offset = 0;
     std::size_t bytes = 0;
   };
-  void place(std::size_t slot_bytes, std::span<const std::uint64_t> units);
+  void lay_out(std::size_t slot_bytes, std::span<const std::uint64_t> units);
   void set(SlotIndex slot, SlotState to);
-  void give_back(SlotIndex slot);
+  void push_free(SlotIndex slot);
   std::vector<Slot> slots_;
-  std::vector<Place> places_;  // of each slot, one a file
+  std::vector<SlotExtent> slot_extents_;  // of each slot, one a file
   std::vector<Class> classes_;
   std::vector<std::uint64_t> file_bytes_;
   std::uint64_t used_bytes_ = 0;
