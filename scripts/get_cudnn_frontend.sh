@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings the headers of NVIDIA's cudnn-frontend (MIT licence) to DIR/include, or build/cudnn-frontend/include, where
-# CMake looks for them: with them and cuDNN's own headers a build has train.attention=cudnn. From PyPI by pip, which
+# CMake looks for them: with them and cuDNN's own headers a build has train.attention_backend=cudnn. From PyPI by pip, which
 # needs no installation of it. What is there of this version stays.
 #   scripts/get_cudnn_frontend.sh [DIR]
 set -euo pipefail

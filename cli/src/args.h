@@ -27,26 +27,26 @@ struct Args {
   bool stream = false, no_stream = false;  ///< neither: where one text is printed
   std::int64_t seed = 1;
   std::string tokenizer =
-      "tokenizer.json";        ///< of `tokenizer` and `data`: the file, or a Hugging Face folder
-  bool special = false;        ///< of `tokenizer encode`: special tokens in the text count
-  bool with_template = false;  ///< of `tokenizer encode`: BOS and what else the file puts around
+      "tokenizer.json";             ///< of `tokenizer` and `data`: the file, or a Hugging Face folder
+  bool special = false;             ///< of `tokenizer encode`: special tokens in the text count
+  bool add_special_tokens = false;  ///< of `tokenizer encode`: BOS and what else the file puts around
   std::int64_t vocab = 1024;
-  std::string format = "hf", dtype = "f32", shard = "5GB";  ///< of `export`
+  std::string format = "hf", dtype = "f32", max_shard_size = "5GB";  ///< of `export`
   bool check = false;
-  std::string init;              ///< of `train`: short for model.from
-  std::int64_t steps = 30;       ///< of `verify`
-  bool practicality = false;     ///< of `verify`
-  bool quick = false;            ///< of `bench`
-  bool choices = false;          ///< of `bench`
-  std::string backend = "host";  ///< of `bench`
-  std::string machine;           ///< of `plan`: a profile's name or file
-  std::string params;            ///< of `plan`: of a model of that size, "7b"; empty: the configured one
+  std::string init;               ///< of `train`: short for model.from
+  std::int64_t steps = 30;        ///< of `verify`
+  bool offload_overhead = false;  ///< of `verify`
+  bool quick = false;             ///< of `bench`
+  bool optional_kernels = false;  ///< of `bench`
+  std::string backend = "host";   ///< of `bench`
+  std::string machine;            ///< of `plan`: a profile's name or file
+  std::string params;             ///< of `plan`: of a model of that size, "7b"; empty: the configured one
   bool sweep = false, optimize = false;  ///< of `plan`
   std::vector<std::string> data;         ///< of `eval`
   std::int64_t batches = 0;              ///< of `eval`; 0: all
   std::int64_t checkpoint = -1;          ///< of `eval`: its step; below 0: the newest
   std::int64_t seq = 1024;               ///< of `data`
-  std::string chat = "auto";             ///< of `data pack`: how messages are written
+  std::string chat_template = "auto";    ///< of `data pack`: how messages are written
   std::int64_t sample = 0;               ///< of `data inspect`
   bool json = false;
   bool origin = false;

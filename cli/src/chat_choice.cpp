@@ -19,9 +19,10 @@ std::string folder_of(const std::string& tokenizer) {
 
 std::string ChatChoice::warning() const {
   if (chat.has_value()) return {};
-  return str(why,
-             " is not known, so conversations are refused and plain text alone is taken; data.chat names ",
-             "a format: ", chat_template_names());
+  return str(
+      why,
+      " is not known, so conversations are refused and plain text alone is taken; data.chat_template names ",
+      "a format: ", chat_template_names());
 }
 
 Result<ChatChoice> choose_chat(Io& io, const std::string& wanted, const std::string& tokenizer) {

@@ -141,7 +141,8 @@ void add_bench_options(CLI::App& app, Args& args) {
   app.add_option("--out", args.out_dir, "Profile to write (default: where strata plan finds it)")
       ->option_text("FILE");
   app.add_flag("--quick", args.quick, "In a fifth of the time, and less exact");
-  app.add_flag("--choices", args.choices, "Also what a run has to ask for: eight bits, wgmma, cuDNN");
+  app.add_flag("--optional-kernels", args.optional_kernels,
+               "Also what a run has to ask for: eight bits, wgmma, cuDNN");
   app.add_option("--backend", args.backend, "What computes: host, or cuda for the GPU")
       ->check(CLI::IsMember({"host", "cuda"}))
       ->capture_default_str();
@@ -151,7 +152,7 @@ void add_bench_options(CLI::App& app, Args& args) {
 void add_verify_options(CLI::App& app, Args& args) {
   add_plan_options(app, args);
   app.add_option("--steps", args.steps, "Steps each placement trains");
-  app.add_flag("--practicality", args.practicality,
+  app.add_flag("--offload-overhead", args.offload_overhead,
                "Measure what offload costs a step instead: its time without over its time with");
 }
 
@@ -201,7 +202,7 @@ void add_export_options(CLI::App& app, Args& args) {
   app.add_option("--format", args.format, "hf: what Hugging Face's libraries read")
       ->check(CLI::IsMember({"hf"}));
   app.add_option("--dtype", args.dtype, "f32, bf16 or f16");
-  app.add_option("--shard", args.shard, "Most bytes of tensors in one file");
+  app.add_option("--max-shard-size", args.max_shard_size, "Most bytes of tensors in one file");
   app.add_flag("--check", args.check, "Read the folder back and compare every tensor");
 }
 
@@ -218,8 +219,9 @@ void add_tokenizer_options(CLI::App& app, Args& args) {
       ->check(CLI::Range(257, 1 << 20));
   train->add_option("-o,--out", args.tokenizer, "File to write");
   CLI::App* encode = action("encode", "Print the token ids of texts", "TEXT ...");
-  encode->add_flag("--special", args.special, "Take the text of special tokens for the tokens");
-  encode->add_flag("--template", args.with_template, "Put around each text what the file says, BOS for one");
+  encode->add_flag("--parse-special", args.special, "Take the text of special tokens for the tokens");
+  encode->add_flag("--add-special-tokens", args.add_special_tokens,
+                   "Put around each text what the file says, BOS for one");
   for (CLI::App* sub : {encode, action("decode", "Print the text of token ids", "ID ..."),
                         action("info", "Show what a tokenizer is", "")})
     sub->add_option("-t,--tokenizer", args.tokenizer,
@@ -231,7 +233,8 @@ void add_data_options(CLI::App& app, Args& args) {
   CLI::App* pack = app.add_subcommand("pack", "Turn text and .jsonl files into one file of tokens");
   pack->add_option("items", args.items, "FILE ...");
   pack->add_option("-o,--out", args.out_dir, "File to write");
-  pack->add_option("--chat", args.chat, "How messages are written, like data.chat");
+  pack->add_option("--chat-template", args.chat_template,
+                   "How messages are written, like data.chat_template");
   CLI::App* inspect = app.add_subcommand("inspect", "Show what a packed file holds, and one sample of it");
   inspect->add_option("file", args.items, "Packed file");
   inspect->add_option("--sample", args.sample, "Which sample to show")

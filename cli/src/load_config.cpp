@@ -31,7 +31,7 @@ std::string model_folder(std::string item) {
   return path.has_parent_path() ? path.parent_path().string() : ".";
 }
 
-Result<ConfigSources> sources_of(const Args& args) {
+Result<ConfigSources> config_sources(const Args& args) {
   ConfigSources sources;
   sources.environment = args.environment;
   sources.preset = args.preset;
@@ -55,7 +55,7 @@ Result<ConfigSources> sources_of(const Args& args) {
 /// What a folder's config.json says.
 struct FolderModel {
   DecoderConfig decoder;
-  std::string undone;  ///< in training
+  std::string ignored_settings;  ///< in training
 };
 
 /// The config.json of the model that a run or a command begins with. A run has its own copy: the folder may
@@ -66,18 +66,18 @@ std::string model_config_path(const ConfigTree& tree, const std::string& run) {
   return of_run && posix_io().exists(copy) ? copy : tree.text("model.from") + "/config.json";
 }
 
-Result<FolderModel> model_of(const std::string& path, const std::string& folder) {
+Result<FolderModel> read_folder_model(const std::string& path, const std::string& folder) {
   if (!posix_io().exists(path)) STRATA_TRY(explain_hf_folder(posix_io(), folder).annotate("model.from"));
   auto text = read_text(posix_io(), path, kModelConfigLimit);
   if (!text.has_value()) return text.status().annotate("model.from");
   auto config = decoder_from_hf_config(*text);
   if (!config.has_value()) return config.status().annotate(path);
-  STRATA_TRY_ASSIGN(std::string undone, undone_in_training(*text));
-  return FolderModel{*std::move(config), std::move(undone)};
+  STRATA_TRY_ASSIGN(std::string ignored_settings, ignored_training_settings(*text));
+  return FolderModel{*std::move(config), std::move(ignored_settings)};
 }
 
-std::vector<std::pair<std::string, std::string>> sizes_of(const DecoderConfig& config) {
-  const DecoderConfig c = filled(config);
+std::vector<std::pair<std::string, std::string>> model_sizes(const DecoderConfig& config) {
+  const DecoderConfig c = with_derived_sizes(config);
   return {{"model.family", c.family},    {"model.layers", str(c.layers)},     {"model.hidden", str(c.hidden)},
           {"model.heads", str(c.heads)}, {"model.kv_heads", str(c.kv_heads)}, {"model.ffn", str(c.ffn)},
           {"model.vocab", str(c.vocab)}};
@@ -95,7 +95,7 @@ Status check_sizes(const ConfigTree& tree, const ConfigLayer& found) {
   return config_problems(problems);
 }
 
-Result<CoreShare> deal_share(const ConfigTree& tree, const std::vector<std::string>& environment) {
+Result<CoreShare> resolve_core_share(const ConfigTree& tree, const std::vector<std::string>& environment) {
   CoreShareOptions options;
   const auto given = [&](const char* key) -> std::optional<int> {
     if (tree.is_auto(key)) return std::nullopt;
@@ -108,7 +108,7 @@ Result<CoreShare> deal_share(const ConfigTree& tree, const std::vector<std::stri
 
 /// Fills the struct, with the share. Errors: the problems of both.
 Result<TrainConfig> fill(ConfigTree& tree, const std::vector<std::string>& environment) {
-  Result<CoreShare> share = deal_share(tree, environment);
+  Result<CoreShare> share = resolve_core_share(tree, environment);
   resolve_simple_autos(tree, share.value_or(CoreShare{}));
   Result<TrainConfig> config = fill_train_config(tree);
   std::vector<std::string> problems;
@@ -121,33 +121,33 @@ Result<TrainConfig> fill(ConfigTree& tree, const std::vector<std::string>& envir
 
 Status decide_chat(ConfigTree& tree, TrainConfig& config) {
   ChatChoice& choice = config.data.chosen_chat;
-  STRATA_TRY_ASSIGN(choice, choose_chat(posix_io(), config.data.chat, tokenizer_source(config)));
-  if (!tree.is_auto("data.chat") || !choice.chat.has_value()) return {};
-  config.data.chat = chat_template_name(choice.chat->format);
-  tree.resolve("data.chat", config.data.chat, choice.why);
+  STRATA_TRY_ASSIGN(choice, choose_chat(posix_io(), config.data.chat_template, tokenizer_source(config)));
+  if (!tree.is_auto("data.chat_template") || !choice.chat.has_value()) return {};
+  config.data.chat_template = chat_template_name(choice.chat->format);
+  tree.resolve("data.chat_template", config.data.chat_template, choice.why);
   return {};
 }
 
 // What a run decided by itself for the budgets it had.
-std::vector<std::string> reopened(const ConfigTree& tree) {
+std::vector<std::string> keys_to_replan(const ConfigTree& tree) {
   const auto is_of_file = [&](std::string_view key) { return tree.entry(key).origin.starts_with("file "); };
   std::vector<std::string> assignments;
-  if (tree.is_auto("offload.reopens") ||
+  if (tree.is_auto("offload.auto_keys") ||
       (is_of_file("memory.device") && is_of_file("memory.pinned") && is_of_file("memory.nvme")))
     return assignments;
-  for (const std::string& key : tree.texts("offload.reopens"))
-    if (std::find(std::begin(kDecidedByPlans), std::end(kDecidedByPlans), key) != std::end(kDecidedByPlans) &&
+  for (const std::string& key : tree.texts("offload.auto_keys"))
+    if (std::find(std::begin(kPlannedKeys), std::end(kPlannedKeys), key) != std::end(kPlannedKeys) &&
         is_of_file(key))
       assignments.push_back(key + "=auto");
   return assignments;
 }
 
 // Of what a run decided by itself, what it still does: a key that was given since is the user's.
-std::string still_decided(const ConfigTree& tree) {
+std::string remaining_auto_keys(const ConfigTree& tree) {
   std::string keys;
-  for (const std::string& key : tree.texts("offload.reopens"))
-    if (const auto known = std::find(std::begin(kDecidedByPlans), std::end(kDecidedByPlans), key);
-        known != std::end(kDecidedByPlans) &&
+  for (const std::string& key : tree.texts("offload.auto_keys"))
+    if (const auto known = std::find(std::begin(kPlannedKeys), std::end(kPlannedKeys), key);
+        known != std::end(kPlannedKeys) &&
         (tree.entry(key).automatic || tree.entry(key).origin.starts_with("file ")))
       keys += str(keys.empty() ? "" : ",", key);
   return keys;
@@ -161,40 +161,40 @@ bool is_assignment(const std::string& item) {
 }
 
 Result<LoadedConfig> load_config(const Args& args, ConfigLayer unless_set) {
-  STRATA_TRY_ASSIGN(ConfigSources sources, sources_of(args));
-  const std::string run = run_of_config(sources.file);
+  STRATA_TRY_ASSIGN(ConfigSources sources, config_sources(args));
+  const std::string run = run_folder_of_config(sources.file);
   STRATA_TRY_ASSIGN(ConfigTree tree, ConfigTree::build(train_schema(), sources));
   std::erase_if(unless_set.values,
                 [&](const auto& value) { return tree.entry(value.first).origin != "default"; });
-  const std::vector<std::string> open = reopened(tree);
-  sources.arguments.insert(sources.arguments.end(), open.begin(), open.end());
-  if (!unless_set.values.empty() || !open.empty()) {
+  const std::vector<std::string> replanned = keys_to_replan(tree);
+  sources.arguments.insert(sources.arguments.end(), replanned.begin(), replanned.end());
+  if (!unless_set.values.empty() || !replanned.empty()) {
     sources.discovered.push_back(std::move(unless_set));
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
   }
-  if (!tree.is_auto("offload.reopens") && tree.entry("offload.reopens").origin.starts_with("file ")) {
-    sources.arguments.push_back("offload.reopens=" + still_decided(tree));
+  if (!tree.is_auto("offload.auto_keys") && tree.entry("offload.auto_keys").origin.starts_with("file ")) {
+    sources.arguments.push_back("offload.auto_keys=" + remaining_auto_keys(tree));
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
   }
   std::optional<FolderModel> model;
   if (const std::string from = tree.text("model.from"); !from.empty()) {
     const std::string path = model_config_path(tree, run);
-    STRATA_TRY_ASSIGN(model, model_of(path, from));
-    sources.discovered.push_back({path, sizes_of(model->decoder)});
+    STRATA_TRY_ASSIGN(model, read_folder_model(path, from));
+    sources.discovered.push_back({path, model_sizes(model->decoder)});
     STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
     STRATA_TRY(check_sizes(tree, sources.discovered.back()));
   }
-  if (!run.empty()) find_paths_in_run(posix_io(), tree, run);
+  if (!run.empty()) resolve_run_paths(posix_io(), tree, run);
   STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, args.environment));
   if (model) {
     config.model.loaded = std::move(model->decoder);
-    config.model.undone = std::move(model->undone);
+    config.model.ignored_settings = std::move(model->ignored_settings);
   }
   STRATA_TRY(decide_chat(tree, config));
   return LoadedConfig{std::move(tree), std::move(config)};
 }
 
-Args overridden(const Args& args, const std::vector<std::string>& overrides) {
+Args with_overrides(const Args& args, const std::vector<std::string>& overrides) {
   Args given = args;
   for (const std::string& override_text : overrides) {
     const std::string key = override_text.substr(0, override_text.find('=') + 1);
@@ -204,7 +204,7 @@ Args overridden(const Args& args, const std::vector<std::string>& overrides) {
   return given;
 }
 
-Args completed(const Args& args, const std::vector<std::string>& assignments) {
+Args with_defaults(const Args& args, const std::vector<std::string>& assignments) {
   Args given = args;
   for (const std::string& assignment : assignments) {
     const std::string key = assignment.substr(0, assignment.find('=') + 1);
@@ -215,10 +215,15 @@ Args completed(const Args& args, const std::vector<std::string>& assignments) {
   return given;
 }
 
-std::vector<std::string> all_on_device() {
-  return {"memory.device=unlimited", "memory.pinned=unlimited",  "memory.nvme=0",
-          "offload.policy=device",   "offload.activations=none", "offload.activation_share=auto",
-          "offload.gradients=auto",  "offload.order=micro_batch"};
+std::vector<std::string> device_only_overrides() {
+  return {"memory.device=unlimited",
+          "memory.pinned=unlimited",
+          "memory.nvme=0",
+          "offload.policy=device",
+          "offload.activations=none",
+          "offload.activation_share=auto",
+          "offload.gradients=auto",
+          "offload.micro_batch_order=depth_first"};
 }
 
 void print(std::FILE* to, std::string_view text) { std::fwrite(text.data(), 1, text.size(), to); }

@@ -44,7 +44,7 @@ void fill_model_and_data(const ConfigTree& tree, TrainConfig& config) {
   config.data = {tree.texts("data.train"),
                  tree.texts("data.val"),
                  std::nullopt,
-                 choice(tree, "data.chat"),
+                 choice(tree, "data.chat_template"),
                  tree.text("data.cache_dir"),
                  choice(tree, "data.packing"),
                  tree.numbers("data.weights"),
@@ -56,7 +56,7 @@ void fill_training(const ConfigTree& tree, TrainConfig& config) {
   TrainConfig::Train& train = config.train;
   train.steps = tree.integer("train.steps");
   train.micro_batch = small(tree, "train.micro_batch");
-  train.allow_split = tree.flag("train.allow_split");
+  train.allow_micro_batch_split = tree.flag("train.allow_micro_batch_split");
   train.grad_accum = small(tree, "train.grad_accum");
   train.max_time_s = tree.seconds("train.max_time");
   train.seed = static_cast<std::uint64_t>(tree.integer("train.seed"));
@@ -64,7 +64,7 @@ void fill_training(const ConfigTree& tree, TrainConfig& config) {
   if (!tree.is_auto("train.frozen_masters")) train.frozen_masters = tree.flag("train.frozen_masters");
   train.dtype = choice(tree, "train.dtype");
   train.fp8 = tree.flag("train.fp8");
-  train.attention = tree.text("train.attention");
+  train.attention_backend = tree.text("train.attention_backend");
   train.recompute = choice(tree, "train.recompute");
   train.eval_every = tree.integer("train.eval_every");
   train.eval_batches = small(tree, "train.eval_batches");
@@ -76,7 +76,7 @@ void fill_training(const ConfigTree& tree, TrainConfig& config) {
   optim.beta2 = tree.number("optim.beta2");
   optim.eps = tree.number("optim.eps");
   optim.weight_decay = tree.number("optim.weight_decay");
-  optim.groups = tree.texts("optim.groups");
+  optim.param_groups = tree.texts("optim.param_groups");
   optim.momentum = tree.number("optim.momentum");
   optim.nesterov = tree.flag("optim.nesterov");
   optim.non_finite = tree.text("optim.non_finite");
@@ -94,12 +94,12 @@ void fill_placement(const ConfigTree& tree, TrainConfig& config) {
   config.offload.chunk_elems = optional_integer(tree, "offload.chunk");
   if (!tree.is_auto("offload.prefetch")) config.offload.prefetch = small(tree, "offload.prefetch");
   config.offload.step_mode = choice(tree, "offload.step_mode");
-  config.offload.undo_bytes = optional_bytes(tree, "offload.undo");
+  config.offload.undo_bytes = optional_bytes(tree, "offload.undo_log");
   config.offload.states = tree.text("offload.states");
   config.offload.activations = choice(tree, "offload.activations");
   if (!tree.is_auto("offload.activation_share"))
     config.offload.activation_share = tree.number("offload.activation_share");
-  config.offload.order = choice(tree, "offload.order");
+  config.offload.micro_batch_order = choice(tree, "offload.micro_batch_order");
   config.offload.policy = choice(tree, "offload.policy");
   config.offload.gradients = choice(tree, "offload.gradients");
   config.io = {choice(tree, "io.engine"), small(tree, "io.queue_depth"), tree.bytes("io.block"),
@@ -162,9 +162,9 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
                            tree.entry("train.dtype").origin, "); it must be bf16 or f16"));
   if (config.train.frozen_masters.value_or(false) && config.train.freeze.empty())
     problems.push_back(str(set_by(tree, "train.frozen_masters"), " = true, but train.freeze names nothing"));
-  for (const std::string& group : config.optim.groups)
+  for (const std::string& group : config.optim.param_groups)
     if (const Status status = parse_param_group(group).status(); !status.is_ok())
-      problems.push_back(str(set_by(tree, "optim.groups"), ": ", status.message()));
+      problems.push_back(str(set_by(tree, "optim.param_groups"), ": ", status.message()));
   if (config.offload.policy == "nvme" && config.memory.nvme_bytes == 0)
     problems.push_back(str(set_by(tree, "offload.policy"), " = nvme, but memory.nvme is 0 (",
                            tree.entry("memory.nvme").origin, ")"));
@@ -174,9 +174,10 @@ Status check_together(const ConfigTree& tree, const TrainConfig& config) {
 }  // namespace
 
 void resolve_simple_autos(ConfigTree& tree, const CoreShare& share) {
-  if (tree.is_auto("offload.step_mode") && tree.is_auto("offload.undo"))
-    tree.resolve("offload.step_mode", std::string("two_phase"),
-                 "under the next forward; with offload.undo also under backward while steps are not clipped");
+  if (tree.is_auto("offload.step_mode") && tree.is_auto("offload.undo_log"))
+    tree.resolve(
+        "offload.step_mode", std::string("two_phase"),
+        "under the next forward; with offload.undo_log also under backward while steps are not clipped");
   if (tree.is_auto("cpu.threads")) tree.resolve("cpu.threads", std::int64_t{share.threads()}, share.why);
   if (tree.is_auto("cpu.service_cores"))
     tree.resolve("cpu.service_cores", std::int64_t{share.service_cores},

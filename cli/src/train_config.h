@@ -26,36 +26,36 @@ struct TrainConfig {
     int layers = 0, hidden = 0, heads = 0, ffn = 0, vocab = 0, seq = 0;
     std::optional<int> kv_heads;          ///< auto: as many as heads
     std::optional<DecoderConfig> loaded;  ///< of the folder `from`, with which the numbers above agree
-    std::string undone;                   ///< what that folder asks for in training and is not done
+    std::string ignored_settings;         ///< what that folder asks for in training and is not done
   } model;
   struct Data {
     std::vector<std::string> train, val;   ///< as written; see locate_data_file
     std::optional<std::string> tokenizer;  ///< auto: train one on `train`
-    std::string chat;                      ///< a format's name, or auto
+    std::string chat_template;             ///< a format's name, or auto
     std::string cache_dir;
     std::string packing;          ///< stream, pack, auto
     std::vector<double> weights;  ///< of each of `train`, or none
-    ChatChoice chosen_chat;       ///< what `chat` became, for every verb alike: load_config() decides
+    ChatChoice chosen_chat;  ///< what `chat_template` became, for every verb alike: load_config() decides
   } data;
   struct Train {
     std::int64_t steps = 0;
     int micro_batch = 0, grad_accum = 0;
-    bool allow_split = false;
+    bool allow_micro_batch_split = false;
     double max_time_s = 0;  ///< +infinity for none
     std::uint64_t seed = 0;
     std::vector<std::string> freeze;  ///< patterns of parameter names
     std::optional<bool> frozen_masters;
     std::string dtype, recompute;  ///< dtype: f32, bf16, auto; recompute: a mode of Recompute, or auto
     bool fp8 = false;
-    std::string attention;        ///< mma, wgmma, cudnn
-    std::int64_t eval_every = 0;  ///< steps; 0 for never
+    std::string attention_backend;  ///< mma, wgmma, cudnn
+    std::int64_t eval_every = 0;    ///< steps; 0 for never
     int eval_batches = 0;
   } train;
   struct Optim {
     std::string name, schedule;
     std::string non_finite;  ///< stop, skip
     double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum = 0;
-    std::vector<std::string> groups;  ///< as written; see parse_param_group
+    std::vector<std::string> param_groups;  ///< as written; see parse_param_group
     bool nesterov = false;
     double clip = 0;  ///< global norm; 0 for none
     double loss_scale = 1;
@@ -72,12 +72,12 @@ struct TrainConfig {
   struct Offload {
     std::optional<std::int64_t> chunk_elems;
     std::optional<int> prefetch;
-    std::string step_mode, states, policy;  ///< policy: auto, least_moves, device, pinned, nvme
+    std::string step_mode, states, policy;  ///< policy: auto, min_traffic, device, pinned, nvme
     std::string gradients;                  ///< auto, device, pinned
     std::optional<std::uint64_t> undo_bytes;
     std::string activations;  ///< none, pinned, nvme, auto
     std::optional<double> activation_share;
-    std::string order;  ///< micro_batch, layer, auto
+    std::string micro_batch_order;  ///< depth_first, breadth_first, auto
   } offload;
   struct IoSection {
     std::string engine;  ///< uring, threads, auto

@@ -17,8 +17,8 @@ void Engine::Impl::activate(const ProgramSchedule& schedule) {
 
 namespace {
 
-constexpr const char* kInputs[] = {"tokens",    "targets", "doc_start", "divisor",
-                                   "positions", "slots",   "wanted"};
+constexpr const char* kInputs[] = {"tokens",    "targets", "doc_start",    "divisor",
+                                   "positions", "slots",   "logit_indices"};
 
 }  // namespace
 

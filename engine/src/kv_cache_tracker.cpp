@@ -8,7 +8,7 @@ namespace strata {
 
 KvCacheTracker::Limits KvCacheTracker::limits_of(const LoweredProgram& program) {
   return {static_cast<std::size_t>(program.find("tokens").shape.n_elems()),
-          static_cast<std::size_t>(program.find("wanted").shape.n_elems())};
+          static_cast<std::size_t>(program.find("logit_indices").shape.n_elems())};
 }
 
 KvCacheTracker::KvCacheTracker(const RunPlan& plan) {

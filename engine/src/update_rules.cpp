@@ -9,7 +9,7 @@
 namespace strata {
 namespace {
 
-constexpr const char* kKey = "optim.groups";
+constexpr const char* kKey = "optim.param_groups";
 
 void check_settings(const ParamGroup& group, std::string& problems) {
   const auto check = [&](const char* what, double value) {

@@ -21,14 +21,14 @@ CodePoint last_code_point(std::string_view text) noexcept {
 
 }  // namespace
 
-AddedMatcher::AddedMatcher(std::vector<Entry> entries) : entries_(std::move(entries)) {
+AddedTokenMatcher::AddedTokenMatcher(std::vector<Entry> entries) : entries_(std::move(entries)) {
   std::stable_sort(entries_.begin(), entries_.end(),
                    [](const Entry& a, const Entry& b) { return a.content < b.content; });
   for (const Entry& entry : entries_) ++by_first_[byte_of(entry.content, 0) + 1];
   for (std::size_t b = 0; b < 256; ++b) by_first_[b + 1] += by_first_[b];
 }
 
-AddedMatcher::Match AddedMatcher::next(std::string_view text, std::size_t from) const noexcept {
+AddedTokenMatcher::Match AddedTokenMatcher::next(std::string_view text, std::size_t from) const noexcept {
   if (!entries_.empty())
     for (std::size_t at = from; at < text.size(); ++at) {
       const auto b = static_cast<unsigned char>(text[at]);
@@ -40,7 +40,7 @@ AddedMatcher::Match AddedMatcher::next(std::string_view text, std::size_t from) 
 
 /// Narrows the sorted entries by one byte after the other; the first of them is the one that ends here, if
 /// any does. No trie: a hostile file could make one of a gigabyte.
-AddedMatcher::Match AddedMatcher::longest_at(std::string_view text, std::size_t at) const noexcept {
+AddedTokenMatcher::Match AddedTokenMatcher::longest_at(std::string_view text, std::size_t at) const noexcept {
   const auto first = static_cast<unsigned char>(text[at]);
   auto low = entries_.begin() + by_first_[first];
   auto high = entries_.begin() + by_first_[first + 1U];

@@ -15,7 +15,7 @@
 namespace strata::detail {
 
 /// Finds added tokens in a text: the leftmost, of those that begin there the longest.
-class AddedMatcher {
+class AddedTokenMatcher {
  public:
   struct Match {
     std::size_t begin;
@@ -27,8 +27,8 @@ class AddedMatcher {
     std::uint32_t index;
   };
 
-  AddedMatcher() = default;
-  explicit AddedMatcher(std::vector<Entry> entries);
+  AddedTokenMatcher() = default;
+  explicit AddedTokenMatcher(std::vector<Entry> entries);
   bool empty() const noexcept { return entries_.empty(); }
   /// The first match at or after `from`; begin == size() where there is none.
   Match next(std::string_view text, std::size_t from) const noexcept;
@@ -48,11 +48,12 @@ bool starts_with_word(std::string_view text) noexcept;
 /// Calls `on_text` for what lies between added tokens and `on_token` for their indices, in order. `wanted`
 /// says which tokens count; one that does not still hides shorter ones inside of it, as it does in Hugging
 /// Face's search.
-void for_each_part(std::string_view text, const AddedMatcher& matcher, const std::vector<AddedToken>& added,
-                   const auto& wanted, const auto& on_text, const auto& on_token) {
+void for_each_part(std::string_view text, const AddedTokenMatcher& matcher,
+                   const std::vector<AddedToken>& added, const auto& wanted, const auto& on_text,
+                   const auto& on_token) {
   std::size_t done = 0;
   std::size_t spaces_end = 0;  // of the last run seen: a token of spaces may begin anywhere in it
-  AddedMatcher::Match match = matcher.next(text, 0);
+  AddedTokenMatcher::Match match = matcher.next(text, 0);
   for (; match.begin < text.size(); match = matcher.next(text, match.end)) {
     const AddedToken& token = added[match.index];
     if (!wanted(token)) continue;

@@ -62,14 +62,14 @@ BpeEncoder::BpeEncoder(const BpeTable& table, SplitRule rule, std::size_t text_b
 
 void BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>& out) {
   if (table_.characters) return encode_characters(text, out);
-  PieceSplitter splitter(text, rule_);
+  PreTokenizer splitter(text, rule_);
   for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next())
     encode_piece(piece, out);
 }
 
 void BpeEncoder::encode_characters(std::string_view text, std::vector<std::int32_t>& out) {
   for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
-    for (end = begin + 1; end < text.size() && end - begin < kMaxPieceBytes; ++end)
+    for (end = begin + 1; end < text.size() && end - begin < kMaxPretokenBytes; ++end)
       if (!table_.characters->may_join(text[end - 1], text[end])) break;
     encode_piece(text.substr(begin, end - begin), out);
   }
@@ -190,7 +190,7 @@ void BpeEncoder::merge_long(std::string_view piece, std::vector<std::int32_t>& o
   heap_.clear();
   std::vector<std::int32_t> ids(piece.size());
   const auto n =
-      static_cast<std::uint32_t>(begin_from(piece, ids.data()));  // kMaxPieceBytes and a few at most
+      static_cast<std::uint32_t>(begin_from(piece, ids.data()));  // kMaxPretokenBytes and a few at most
   for (std::uint32_t i = 0; i < n; ++i)
     symbols_.push_back({ids[i], i == 0 ? kNone : i - 1, i + 1 == n ? kNone : i + 1});
   for (std::uint32_t i = 0; i < n; ++i)

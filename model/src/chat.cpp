@@ -25,7 +25,7 @@ class Writer {
   /// What follows is written by the author of this message, the next one, until end().
   void begin(const ChatMessage& message) {
     out_.written.push_back({out_.text.size(), out_.text.size()});
-    out_.learnt.push_back(message.role == "assistant");
+    out_.loss_mask.push_back(message.role == "assistant");
   }
   void end() { out_.written.back().end = out_.text.size(); }
   ChatText take() { return std::move(out_); }
@@ -245,7 +245,7 @@ void write_phi3(const ChatTemplate& chat, std::span<const ChatMessage> messages,
   if (for_generation) {
     out.marker("<|assistant|>");
     out.text("\n");
-  } else if (chat.with_end) {
+  } else if (chat.with_eos) {
     out.marker("<|endoftext|>");
   }
 }
@@ -283,7 +283,7 @@ Status check_turns(const ChatTemplate& chat, std::span<const ChatMessage> messag
 }
 
 /// No system message, for a template that would write nothing of it.
-Status check_untold(std::span<const ChatMessage> messages) {
+Status check_no_system_message(std::span<const ChatMessage> messages) {
   for (std::size_t i = 0; i < messages.size(); ++i)
     if (messages[i].role == "system")
       return Status::error(
@@ -334,7 +334,7 @@ Digest ChatTemplate::digest() const {
   const std::vector<ChatMessage> told = {{"system", " s "}, {"user", "q"}, {"assistant", "a"}};
   Digester digester;
   for (const auto* messages : {&asked, &told}) {
-    const Result<ChatText> chat = render_chat(*this, *messages);
+    const Result<ChatText> chat = apply_chat_template(*this, *messages);
     if (!chat.has_value()) {  // an order that the template refuses
       digester.update("-");
       continue;
@@ -380,7 +380,7 @@ std::optional<ChatTemplate> own_template(std::string_view jinja) {
       own.format = format;
       own.takes_system = (switches & 1u) != 0;
       own.space_after_turn = own.with_bos = (switches & 2u) != 0;
-      own.with_end = (switches & 4u) != 0;
+      own.with_eos = (switches & 4u) != 0;
       if (jinja == chat_template_jinja(own)) return own;
     }
   return std::nullopt;
@@ -423,7 +423,7 @@ Result<ChatTemplate> detect_chat_template(std::string_view jinja) {
     out.format = ChatFormat::phi3;
     out.takes_system = has("<|system|>");
     out.with_bos = has("bos_token");
-    out.with_end = has("eos_token");
+    out.with_eos = has("eos_token");
   } else if (has("'<|user|>\n' + message['content'] + '\n'") && has("bos_token") &&
              has("message['content'] + eos_token + '\n'") && !thinks) {
     out.format = ChatFormat::olmo2;
@@ -439,8 +439,8 @@ bool is_chat_role(std::string_view role) noexcept {
   return role == "system" || role == "user" || role == "assistant";
 }
 
-Result<ChatText> render_chat(const ChatTemplate& chat, std::span<const ChatMessage> messages,
-                             bool for_generation) {
+Result<ChatText> apply_chat_template(const ChatTemplate& chat, std::span<const ChatMessage> messages,
+                                     bool for_generation) {
   if (messages.empty())
     return Status::error(Code::invalid, "a conversation of 0 messages, at least 1 is needed");
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -451,7 +451,7 @@ Result<ChatText> render_chat(const ChatTemplate& chat, std::span<const ChatMessa
   }
   if (chat.format == ChatFormat::mistral || chat.format == ChatFormat::gemma)
     STRATA_TRY(check_turns(chat, messages));
-  if (chat.format == ChatFormat::phi3 && !chat.takes_system) STRATA_TRY(check_untold(messages));
+  if (chat.format == ChatFormat::phi3 && !chat.takes_system) STRATA_TRY(check_no_system_message(messages));
   Writer out;
   for (const Format& format : kFormats)
     if (format.format == chat.format) format.write(chat, messages, for_generation, out);

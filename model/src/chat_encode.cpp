@@ -22,7 +22,7 @@ class ChatEncoder {
     return {};
   }
   void text(ChatRange at, SpecialTokens special) {
-    const TextPlace place = at.begin == 0 ? TextPlace::begin : TextPlace::behind_token;
+    const TextPosition place = at.begin == 0 ? TextPosition::begin : TextPosition::after_token;
     const std::string_view text = std::string_view(chat_.text).substr(at.begin, at.end - at.begin);
     // Where a message begins or ends, in bytes of the normalized text, as tokens are counted.
     std::vector<ChatRange> borders;  // (there, in the original)
@@ -34,7 +34,7 @@ class ChatEncoder {
     std::size_t byte = 0;
     std::size_t original = at.begin;
     std::size_t next = 0;
-    for (const std::int32_t id : tokenizer_.encode(text, special, Around::nothing, place)) {
+    for (const std::int32_t id : tokenizer_.encode(text, special, AddSpecialTokens::no, place)) {
       for (; next < borders.size() && borders[next].begin <= byte; ++next) original = borders[next].end;
       put(original, id);
       byte += tokenizer_.token(id).size();
@@ -43,15 +43,15 @@ class ChatEncoder {
   ChatTokens take() {
     for (; message_ < chat_.written.size(); ++message_)
       if (out_.written[message_].end == 0) out_.written[message_] = {out_.ids.size(), out_.ids.size()};
-    out_.learnt.resize(out_.ids.size());
+    out_.loss_mask.resize(out_.ids.size());
     for (std::size_t m = 0; m < out_.written.size(); ++m)
       for (std::size_t i = out_.written[m].begin; i < out_.written[m].end; ++i)
-        out_.learnt[i] = chat_.learnt[m];
+        out_.loss_mask[i] = chat_.loss_mask[m];
     return std::move(out_);
   }
 
  private:
-  std::size_t normalized_size(std::string_view text, TextPlace place) const {
+  std::size_t normalized_size(std::string_view text, TextPosition place) const {
     const bool stays = !tokenizer_.spec().nfc && tokenizer_.spec().split != SplitRule::none;
     return stays ? text.size() : tokenizer_.normalized(text, place).size();
   }

@@ -1,4 +1,4 @@
-// The texts of render_chat() as Jinja, for folders that others read.
+// The texts of apply_chat_template() as Jinja, for folders that others read.
 #include <strata/model/chat.h>
 #include <strata/runtime/str.h>
 
@@ -102,7 +102,7 @@ std::string phi3_jinja(const ChatTemplate& chat) {
                                         "{{ raise_exception('system messages are not written') }}"
                                         "{% endif %}";
   out += for_each_message(str(untold, print("<|"), kRole, print("|>\n"), kContent, print("<|end|>\n")));
-  const std::string end = chat.with_end ? str("{% else %}", print("<|endoftext|>")) : "";
+  const std::string end = chat.with_eos ? str("{% else %}", print("<|endoftext|>")) : "";
   return out + str("{% if add_generation_prompt %}", print("<|assistant|>\n"), end, "{% endif %}");
 }
 

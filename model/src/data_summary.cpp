@@ -28,18 +28,19 @@ void add_lengths(const TokenCache& cache, DataSummary& summary) {
 }
 
 /// Adds a token to the last run, or begins one.
-Status say(const Tokenizer& tokenizer, std::int32_t id, bool learnt, std::vector<ShownSample::Run>& runs) {
+Status say(const Tokenizer& tokenizer, std::int32_t id, bool loss_mask,
+           std::vector<DecodedSample::Run>& runs) {
   STRATA_TRY_ASSIGN(const std::string text, tokenizer.decode(std::span(&id, 1)));
-  if (runs.empty() || runs.back().learnt != learnt) runs.push_back({learnt, {}});
+  if (runs.empty() || runs.back().loss_mask != loss_mask) runs.push_back({loss_mask, {}});
   runs.back().text += text;
   return {};
 }
 
 }  // namespace
 
-double DataSummary::packed_share() const noexcept {
+double DataSummary::packing_efficiency() const noexcept {
   const double places = static_cast<double>(packing.n_rows) * static_cast<double>(seq);
-  return places > 0 ? static_cast<double>(packing.n_places) / places : 0;
+  return places > 0 ? static_cast<double>(packing.n_packed_tokens) / places : 0;
 }
 
 Result<DataSummary> summarize(const TokenCache& cache, std::int64_t seq) {
@@ -50,32 +51,34 @@ Result<DataSummary> summarize(const TokenCache& cache, std::int64_t seq) {
   summary.seq = seq;
   summary.n_documents = cache.n_documents();
   summary.n_tokens = cache.n_tokens();
-  summary.n_learnt = cache.n_learnt();
+  summary.n_loss_tokens = cache.n_loss_tokens();
   add_lengths(cache, summary);
   // Too little data for one row is no error here: that is one of the things to find out.
   if (const auto stream = StreamDataset::create(cache, {.seq = seq}); stream.has_value())
     summary.stream_rows = stream->n_windows();
   const auto packed = PackedDataset::create(cache, {.seq = seq});
   if (!packed.has_value() && packed.status().code() != Code::invalid) return packed.status();
-  if (packed.has_value()) summary.packing = packed->facts();
+  if (packed.has_value()) summary.packing = packed->stats();
   return summary;
 }
 
-Result<ShownSample> show_sample(const Dataset& data, const Tokenizer& tokenizer, std::uint64_t k) {
+Result<DecodedSample> decode_sample(const Dataset& data, const Tokenizer& tokenizer, std::uint64_t k) {
   const auto seq = static_cast<std::size_t>(data.seq());
   std::vector<std::int32_t> inputs(seq), targets(seq), doc_start(seq), positions(seq);
   STRATA_TRY(data.fill_batch(k, 1, {inputs, targets, doc_start, positions}));
-  ShownSample sample;
+  DecodedSample sample;
   for (std::size_t first = 0, end = 0; first < seq; first = end) {
     for (end = first + 1; end < seq && doc_start[end] == static_cast<std::int32_t>(first);) ++end;
-    if (end == first + 1 && targets[first] == kNotCounted) {  // no piece: in each there is something to learn
+    if (end == first + 1 &&
+        targets[first] == kIgnoreIndex) {  // no piece: in each there is something to learn
       ++sample.padding;
       continue;
     }
-    ShownSample::Document document{static_cast<std::int64_t>(first), static_cast<std::int64_t>(end) - 1, {}};
+    DecodedSample::Document document{
+        static_cast<std::int64_t>(first), static_cast<std::int64_t>(end) - 1, {}};
     for (std::size_t t = first; t < end; ++t)
-      STRATA_TRY(say(tokenizer, inputs[t], t > first && targets[t - 1] != kNotCounted, document.runs));
-    if (targets[end - 1] != kNotCounted) STRATA_TRY(say(tokenizer, targets[end - 1], true, document.runs));
+      STRATA_TRY(say(tokenizer, inputs[t], t > first && targets[t - 1] != kIgnoreIndex, document.runs));
+    if (targets[end - 1] != kIgnoreIndex) STRATA_TRY(say(tokenizer, targets[end - 1], true, document.runs));
     sample.documents.push_back(std::move(document));
   }
   return sample;

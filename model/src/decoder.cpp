@@ -39,9 +39,9 @@ class Recorder {
     const Value tokens = b_.input("tokens", {rows_}, DType::i32);
     positions_ = b_.input("positions", {rows_}, DType::i32);
     slots_ = b_.input("slots", {rows_}, DType::i32);
-    const Value wanted = b_.input("wanted", {shape.logit_rows}, DType::i32);
+    const Value logit_indices = b_.input("logit_indices", {shape.logit_rows}, DType::i32);
     const Value x = blocks(tokens);
-    const Value last = norm("final_norm", b_.select_rows(x, wanted));
+    const Value last = norm("final_norm", b_.select_rows(x, logit_indices));
     return b_.finish({{"logits", logits(last)}});
   }
 
@@ -51,7 +51,7 @@ class Recorder {
     tokens_weight_ = weight("tokens.weight", {c_.vocab, c_.hidden}, kInitStd);
     Value x = b_.embedding(tokens, tokens_weight_);
     if (c_.scaled_embedding) x = b_.scale(x, embedding_scale());
-    x = places(x);
+    x = add_positions(x);
     if (c_.embed_norm) x = norm("embed_norm", x);
     for (std::int64_t layer = 0; layer < c_.layers; ++layer) x = block(static_cast<std::size_t>(layer), x);
     b_.region("head", false);
@@ -62,7 +62,7 @@ class Recorder {
   }
 
   // What tells the tokens of a row apart: added here, or kept for the queries and keys.
-  Value places(Value x) {
+  Value add_positions(Value x) {
     if (c_.position == DecoderConfig::Position::alibi) return x;
     const int seq = static_cast<int>(c_.seq);
     const Value positions = cache_ ? positions_ : b_.positions(rows_, seq, doc_start_);
@@ -126,7 +126,7 @@ class Recorder {
     if (c_.position == DecoderConfig::Position::rope && c_.rope_layers[layer])
       qkv = b_.rope(qkv, positions_, angles_[c_.sliding_frequencies.has_value() && c_.sliding[layer]], heads_,
                     c_.rotary_interleaved);
-    const Value mixed = mix(name, qkv, scores(layer));
+    const Value mixed = attend(name, qkv, scores(layer));
     return linear(name + ".attn_out", mixed, c_.hidden, inner, c_.out_bias, residual_std_);
   }
   // A window that reaches as far as the tokens do is none.
@@ -138,7 +138,7 @@ class Recorder {
             .softcap = c_.score_softcap,
             .scale = own_scale ? 1 / std::sqrt(c_.query_scalar) : 0};
   }
-  Value mix(const std::string& name, Value qkv, const ScoreOptions& scores) {
+  Value attend(const std::string& name, Value qkv, const ScoreOptions& scores) {
     if (!cache_) return b_.attention(qkv, heads_, static_cast<int>(c_.seq), scores, doc_start_);
     const Shape shape = {cache_->sequences, c_.kv_heads, cache_->context, c_.head_dim};
     const Value keys = b_.state(name + ".keys", shape), values = b_.state(name + ".values", shape);
@@ -192,21 +192,21 @@ Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, 
   STRATA_TRY(validate(config));
   if (batch < 1)
     return Status::error(Code::invalid, str("a batch of ", batch, " sequences; it is at least 1"));
-  const DecoderConfig whole = filled(config);
+  const DecoderConfig whole = with_derived_sizes(config);
   return Recorder(whole, batch * whole.seq, compute).run(head, rows);
 }
 
 std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape) {
-  const DecoderConfig c = filled(config);
+  const DecoderConfig c = with_derived_sizes(config);
   return static_cast<std::uint64_t>(2 * c.layers * shape.sequences * c.kv_heads * shape.context *
                                     c.head_dim) *
          sizeof(float);
 }
 
 Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheShape& shape) {
-  DecoderConfig c = filled(config);  // a learned table keeps its size whatever the context
+  DecoderConfig c = with_derived_sizes(config);  // a learned table keeps its size whatever the context
   c.seq = shape.context;
-  c = filled(std::move(c));  // where the model sets no limit the context does
+  c = with_derived_sizes(std::move(c));  // where the model sets no limit the context does
   STRATA_TRY(validate(c));
   if (shape.rows < 1 || shape.sequences < 1 || shape.logit_rows < 1)
     return Status::error(

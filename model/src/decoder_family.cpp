@@ -41,7 +41,7 @@ void glm(DecoderConfig& c) {
   llama(c);
   c.norm_eps = 1.5625e-7f;
   c.qkv_bias = true;
-  c.rotary_interleaved = true;  // filled() turns half of a head
+  c.rotary_interleaved = true;  // with_derived_sizes() turns half of a head
 }
 void glm4(DecoderConfig& c) {
   glm(c);
@@ -123,7 +123,7 @@ const std::vector<std::string_view>& decoder_families() {
   return names;
 }
 
-std::optional<DecoderConfig> decoder_of_family(std::string_view family) {
+std::optional<DecoderConfig> decoder_for_family(std::string_view family) {
   for (const Family& known : kFamilies)
     if (known.name == family) {
       DecoderConfig config;
@@ -152,7 +152,7 @@ std::vector<bool> but_every(std::int64_t every, std::int64_t layers) {
 
 }  // namespace
 
-DecoderConfig filled(DecoderConfig c) {
+DecoderConfig with_derived_sizes(DecoderConfig c) {
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.head_dim == 0 && c.heads > 0) c.head_dim = c.hidden / c.heads;
   if (c.positions == 0) c.positions = c.seq;
@@ -170,12 +170,12 @@ Status validate(const DecoderConfig& config) {
   const auto need = [&](bool ok, const std::string& what) {
     if (!ok) problems += (problems.empty() ? "" : "\n") + what;
   };
-  if (!decoder_of_family(config.family)) {
+  if (!decoder_for_family(config.family)) {
     std::string known;
     for (const std::string_view name : decoder_families()) known += str(known.empty() ? "" : ", ", name);
     need(false, str("model.family is ", config.family, "; this build knows ", known));
   }
-  const DecoderConfig c = filled(config);
+  const DecoderConfig c = with_derived_sizes(config);
   const auto whole = [](std::int64_t a, std::int64_t b) { return b >= 1 && a % b == 0; };
   const auto within = [&](const char* name, std::int64_t value, std::int64_t most) {
     need(value >= 1 && value <= most, str("model.", name, " is ", value, "; it is 1 to ", most));

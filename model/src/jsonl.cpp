@@ -16,8 +16,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-constexpr std::size_t kShown = 80;      // bytes of the user's text in a message
-constexpr std::size_t kMaxUnread = 64;  // other keys that are told apart
+constexpr std::size_t kShown = 80;           // bytes of the user's text in a message
+constexpr std::size_t kMaxIgnoredKeys = 64;  // other keys that are told apart
 constexpr std::string_view kKinds = "'text', 'prompt' and 'completion', or 'messages'";
 
 /// What is wrong with a line. Those of one kind are counted together.
@@ -57,7 +57,7 @@ bool is_blank(const detail::Line& line) {
 
 class RecordReader {
  public:
-  RecordReader(const Result<ChatTemplate>& chat, JsonlFacts& facts) : chat_(chat), facts_(facts) {}
+  RecordReader(const Result<ChatTemplate>& chat, JsonlStats& stats) : chat_(chat), stats_(stats) {}
 
   Outcome read(const detail::Line& line, Document& into) {
     if (line.too_long) return Problem{"length", str("longer than ", kMaxRecordBytes, " bytes")};
@@ -94,7 +94,7 @@ class RecordReader {
                                      ? "; write 'conversations' as messages with 'role' and 'content'"
                                      : "")};
     if (messages && !chat_.has_value()) return Problem{"kind", std::string(chat_.status().message())};
-    facts_.kind = text ? SourceKind::jsonl_text : messages ? SourceKind::messages : SourceKind::completions;
+    stats_.kind = text ? SourceKind::jsonl_text : messages ? SourceKind::messages : SourceKind::completions;
     kind_known_ = true;
     return {};
   }
@@ -102,7 +102,7 @@ class RecordReader {
   Outcome build(const json& record, Document& into) {
     into = {};
     Outcome problem;
-    switch (facts_.kind) {
+    switch (stats_.kind) {
       case SourceKind::completions:
         problem = build_completion(record, into);
         break;
@@ -112,7 +112,7 @@ class RecordReader {
       default:
         problem = build_text(record, into);
     }
-    if (!problem) count_unread(record);
+    if (!problem) count_ignored_keys(record);
     return problem;
   }
 
@@ -158,10 +158,10 @@ class RecordReader {
     const auto is_answer = [](const ChatMessage& message) { return message.role == "assistant"; };
     if (std::none_of(said.begin(), said.end(), is_answer))
       return Problem{"learnt", "no message to learn: none is an assistant's"};
-    Result<ChatText> chat = render_chat(*chat_, said);
+    Result<ChatText> chat = apply_chat_template(*chat_, said);
     if (!chat.has_value()) return Problem{"chat", std::string(chat.status().message())};
     into.chat = *std::move(chat);
-    into.end_learnt = is_answer(said.back());
+    into.end_loss_mask = is_answer(said.back());
     return {};
   }
 
@@ -181,18 +181,18 @@ class RecordReader {
     return {};
   }
 
-  void count_unread(const json& record) {
+  void count_ignored_keys(const json& record) {
     for (const auto& [key, value] : record.items()) {
-      const bool read = facts_.kind == SourceKind::completions ? key == "prompt" || key == "completion"
-                        : facts_.kind == SourceKind::messages  ? key == "messages"
+      const bool read = stats_.kind == SourceKind::completions ? key == "prompt" || key == "completion"
+                        : stats_.kind == SourceKind::messages  ? key == "messages"
                                                                : key == "text";
-      if (!read && (facts_.unread.size() < kMaxUnread || facts_.unread.contains(shown(key))))
-        ++facts_.unread[shown(key)];
+      if (!read && (stats_.ignored_keys.size() < kMaxIgnoredKeys || stats_.ignored_keys.contains(shown(key))))
+        ++stats_.ignored_keys[shown(key)];
     }
   }
 
   const Result<ChatTemplate>& chat_;
-  JsonlFacts& facts_;
+  JsonlStats& stats_;
   bool kind_known_ = false;
 };
 
@@ -228,10 +228,10 @@ class ProblemsByKind {
 
 }  // namespace
 
-Result<JsonlFacts> read_jsonl(Io& io, const std::string& path, const Result<ChatTemplate>& chat,
+Result<JsonlStats> read_jsonl(Io& io, const std::string& path, const Result<ChatTemplate>& chat,
                               const std::function<Status(const Document&)>& take) try {
-  JsonlFacts facts;
-  RecordReader reader(chat, facts);
+  JsonlStats stats;
+  RecordReader reader(chat, stats);
   ProblemsByKind problems;
   bool hopeless = false;  // of an unknown kind: what follows would be wrong for the same reason
   Document document;
@@ -248,13 +248,13 @@ Result<JsonlFacts> read_jsonl(Io& io, const std::string& path, const Result<Chat
       problems.add(line.number, *std::move(problem));
       return {};
     }
-    ++facts.n_records;
+    ++stats.n_records;
     return problems.none() ? take(document) : Status::ok();
   };
-  STRATA_TRY_ASSIGN(facts.file, detail::for_each_line(io, path, kMaxRecordBytes, one));
+  STRATA_TRY_ASSIGN(stats.file, detail::for_each_line(io, path, kMaxRecordBytes, one));
   if (!problems.none()) return problems.status(path);
-  if (facts.n_records == 0) return Status::error(Code::invalid, str(path, ": it holds no record"));
-  return facts;
+  if (stats.n_records == 0) return Status::error(Code::invalid, str(path, ": it holds no record"));
+  return stats;
 } catch (const std::bad_alloc&) {
   return Status::error(Code::out_of_memory, str(path, ": no memory for a line of it"));
 }

@@ -23,9 +23,9 @@ Result<PackedDataset> PackedDataset::create(const TokenCache& cache, PackOptions
     return Status::error(Code::invalid,
                          str("sequences of ", options.seq, " tokens, at least 1 and at most ", kMaxRow));
   auto rows = std::make_shared<const Rows>(Rows{detail::pack_documents(cache, options)});
-  if (rows->facts.n_rows == 0)
+  if (rows->stats.n_rows == 0)
     return Status::error(Code::invalid, str("nothing to learn in ", cache.n_documents(), " documents of ",
-                                            cache.n_tokens(), " tokens, ", cache.n_learnt(),
+                                            cache.n_tokens(), " tokens, ", cache.n_loss_tokens(),
                                             " of them learnt: a document has at least two, the last learnt"));
   return PackedDataset(cache, options, std::move(rows));
 } catch (const std::bad_alloc&) {
@@ -33,20 +33,21 @@ Result<PackedDataset> PackedDataset::create(const TokenCache& cache, PackOptions
                                                 " documents into rows of ", options.seq));
 }
 
-const PackingFacts& PackedDataset::facts() const noexcept { return rows_->facts; }
+const PackingStats& PackedDataset::stats() const noexcept { return rows_->stats; }
 
 std::uint64_t PackedDataset::memory_bytes() const noexcept {
-  return rows_->pieces.capacity() * sizeof(detail::Piece) +
+  return rows_->spans.capacity() * sizeof(detail::DocumentSpan) +
          rows_->row_first.capacity() * sizeof(std::uint64_t);
 }
 
 std::uint64_t PackedDataset::n_samples() const noexcept {
-  return options_.order == SampleOrder::in_order ? facts().n_rows : std::numeric_limits<std::uint64_t>::max();
+  return options_.order == SampleOrder::sequential ? stats().n_rows
+                                                   : std::numeric_limits<std::uint64_t>::max();
 }
 
 std::uint64_t PackedDataset::row_of(std::uint64_t k) const noexcept {
-  if (options_.order == SampleOrder::in_order) return k;
-  return detail::permuted(k % facts().n_rows, facts().n_rows, options_.seed, k / facts().n_rows);
+  if (options_.order == SampleOrder::sequential) return k;
+  return detail::permuted(k % stats().n_rows, stats().n_rows, options_.seed, k / stats().n_rows);
 }
 
 void PackedDataset::fill_row(std::uint64_t k, const Batch& row) const noexcept {
@@ -56,18 +57,18 @@ void PackedDataset::fill_row(std::uint64_t k, const Batch& row) const noexcept {
   const std::uint64_t r = row_of(k);
   std::size_t t = 0;
   for (std::uint64_t p = rows_->row_first[r]; p < rows_->row_first[r + 1]; ++p) {
-    const detail::Piece piece = rows_->pieces[p];
+    const detail::DocumentSpan document_span = rows_->spans[p];
     const std::size_t start = t;
-    for (std::uint64_t i = piece.begin; i < piece.begin + piece.places; ++i, ++t) {
+    for (std::uint64_t i = document_span.begin; i < document_span.begin + document_span.length; ++i, ++t) {
       row.inputs[t] = cache_->token(i);
-      row.targets[t] = cache_->learnt(i + 1) ? cache_->token(i + 1) : kNotCounted;
+      row.targets[t] = cache_->loss_mask(i + 1) ? cache_->token(i + 1) : kIgnoreIndex;
       put(row.doc_start, t, start);
       put(row.positions, t, t - start);
     }
   }
   for (; t < row.inputs.size(); ++t) {  // padding sees itself alone, and nothing sees it
     row.inputs[t] = 0;
-    row.targets[t] = kNotCounted;
+    row.targets[t] = kIgnoreIndex;
     put(row.doc_start, t, t);
     put(row.positions, t, 0);
   }
@@ -77,8 +78,9 @@ TargetCount PackedDataset::count_row(std::uint64_t k) const noexcept {
   const std::uint64_t r = row_of(k);
   TargetCount all;
   for (std::uint64_t p = rows_->row_first[r]; p < rows_->row_first[r + 1]; ++p) {
-    const detail::Piece piece = rows_->pieces[p];
-    const TargetCount count = detail::count_learnt(*cache_, piece.begin + 1, piece.begin + piece.places + 1);
+    const detail::DocumentSpan document_span = rows_->spans[p];
+    const TargetCount count = detail::count_loss_tokens(*cache_, document_span.begin + 1,
+                                                        document_span.begin + document_span.length + 1);
     all.tokens += count.tokens;
     all.bytes += count.bytes;
   }

@@ -7,18 +7,18 @@
 
 namespace strata::detail {
 
-/// Part of a document that stands in one row: the inputs are tokens [begin, begin + places), the targets
+/// Part of a document that stands in one row: the inputs are tokens [begin, begin + length), the targets
 /// those one further on. A document of n tokens has n - 1 places: its last token is a target alone.
-struct Piece {
+struct DocumentSpan {
   std::uint64_t begin = 0;
-  std::uint32_t places = 0;
+  std::uint32_t length = 0;
 };
 
-/// Which pieces share a row: those of row r are row_first[r] ... row_first[r + 1] - 1 of `pieces`.
+/// Which pieces share a row: those of row r are row_first[r] ... row_first[r + 1] - 1 of `spans`.
 struct Packing {
-  std::vector<Piece> pieces;
+  std::vector<DocumentSpan> spans;
   std::vector<std::uint64_t> row_first = {0};
-  PackingFacts facts;
+  PackingStats stats;
 };
 
 /// Documents in order, or in one that `seed` gives, cut where they are longer than a row and placed in rows:

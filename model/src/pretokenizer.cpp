@@ -47,9 +47,10 @@ struct Run {
   std::size_t last;  // where its last character begins
 };
 /// At most `most` characters of one class from `at`.
-Run run_of(std::string_view text, std::size_t at, Class wanted, std::size_t most = kMaxPieceBytes) noexcept {
+Run run_of(std::string_view text, std::size_t at, Class wanted,
+           std::size_t most = kMaxPretokenBytes) noexcept {
   Run run{at, at};
-  const std::size_t limit = std::min(text.size(), at + kMaxPieceBytes);
+  const std::size_t limit = std::min(text.size(), at + kMaxPretokenBytes);
   while (run.end < limit && most-- > 0) {
     const Char c = char_at(text, run.end);
     if (c.kind != wanted) break;
@@ -103,7 +104,7 @@ std::size_t after_last_newline(std::string_view text, std::size_t at, std::size_
 }
 std::size_t others_end(std::string_view text, std::size_t at) noexcept {
   std::size_t end = run_of(text, at, Class::other).end;
-  const std::size_t limit = std::min(text.size(), end + kMaxPieceBytes);
+  const std::size_t limit = std::min(text.size(), end + kMaxPretokenBytes);
   while (end < limit && is_newline(text[end])) ++end;
   return end;
 }
@@ -152,7 +153,7 @@ constexpr std::array<Spelling, 8> kSpellings = {{
 
 }  // namespace
 
-std::string_view PieceSplitter::next() noexcept {
+std::string_view PreTokenizer::next() noexcept {
   if (at_ == text_.size()) return {};
   const std::size_t begin = at_;
   at_ = rule_ == SplitRule::gpt2 ? gpt2_end(text_, begin)

@@ -10,14 +10,14 @@
 namespace strata::detail {
 
 /// A run longer than this is cut: it bounds the memory of one merge, and no text meant to be read has one.
-inline constexpr std::size_t kMaxPieceBytes = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxPretokenBytes = std::size_t{16} << 20;
 
 /// Cuts text into the pieces that no merge crosses, as the rule's regular expression does (regex_of). One
 /// pass, no backtracking: the alternatives begin with different classes of characters, so the first character
 /// and the run behind it decide. A byte that is not UTF-8 counts as one character of the "other" class.
-class PieceSplitter {
+class PreTokenizer {
  public:
-  explicit PieceSplitter(std::string_view text, SplitRule rule = SplitRule::gpt2) noexcept
+  explicit PreTokenizer(std::string_view text, SplitRule rule = SplitRule::gpt2) noexcept
       : text_(text), rule_(rule) {}
   /// The next piece; empty at the end. The pieces joined are the text.
   std::string_view next() noexcept;

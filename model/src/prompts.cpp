@@ -39,12 +39,12 @@ Result<std::vector<ChatMessage>> messages_of(const json& messages) {
 }
 
 /// One line of a .jsonl file; the keys that are not read are counted.
-Result<Prompt> prompt_of(const std::string& line, std::map<std::string, int>& unread) {
+Result<Prompt> prompt_of(const std::string& line, std::map<std::string, int>& ignored_keys) {
   STRATA_TRY_ASSIGN(const json record, detail::parse_strict_json(line));
   if (!record.is_object() || record.contains("prompt") == record.contains("messages"))
     return wrong("it is no object with either 'prompt' or 'messages'");
   for (const auto& [key, value] : record.items())
-    if (key != "prompt" && key != "messages") ++unread[key];
+    if (key != "prompt" && key != "messages") ++ignored_keys[key];
   Prompt prompt;
   if (record.contains("messages")) {
     STRATA_TRY_ASSIGN(prompt.messages, messages_of(record["messages"]));
@@ -83,7 +83,7 @@ std::vector<std::string_view> end_markers(ChatFormat format) {
 Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
                                          const std::function<void(std::string_view)>& warn) {
   std::vector<Prompt> prompts;
-  std::map<std::string, int> unread;
+  std::map<std::string, int> ignored_keys;
   const bool records = is_jsonl(path);
   STRATA_TRY(detail::for_each_line(io, path, kMaxRecordBytes, [&](const detail::Line& line) -> Status {
                const std::string where = str(path, ": line ", line.number, ": ");
@@ -94,27 +94,27 @@ Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
                  prompts.push_back({line.text.substr(0, line.text.size() - (returns ? 1 : 0)), {}});
                  return Status::ok();
                }
-               auto prompt = prompt_of(line.text, unread);
+               auto prompt = prompt_of(line.text, ignored_keys);
                if (!prompt.has_value()) return wrong(where + std::string(prompt.status().message()));
                prompts.push_back(*std::move(prompt));
                return Status::ok();
              }).status());
   if (prompts.empty()) return wrong(str(path, " holds no prompt"));
-  for (const auto& [key, n] : unread) warn(str(path, ": '", key, "' of ", n, " lines is not read"));
+  for (const auto& [key, n] : ignored_keys) warn(str(path, ": '", key, "' of ", n, " lines is not read"));
   return prompts;
 }
 
 Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt, const ChatTemplate& chat,
-                                   Around around) {
+                                   AddSpecialTokens add_special) {
   PromptTokens out;
   if (prompt.messages.empty()) {
-    out.ids = tokenizer.encode(prompt.text, SpecialTokens::as_text, around);
+    out.ids = tokenizer.encode(prompt.text, SpecialTokens::as_text, add_special);
   } else {
-    STRATA_TRY_ASSIGN(const ChatText text, render_chat(chat, prompt.messages, true));
+    STRATA_TRY_ASSIGN(const ChatText text, apply_chat_template(chat, prompt.messages, true));
     STRATA_TRY_ASSIGN(ChatTokens tokens, encode_chat(tokenizer, text));
     out.ids = std::move(tokens.ids);
     for (const std::string_view marker : end_markers(chat.format))
-      if (const std::int32_t id = tokenizer.added_id(marker); id >= 0) out.ends.push_back(id);
+      if (const std::int32_t id = tokenizer.added_id(marker); id >= 0) out.stop_ids.push_back(id);
   }
   if (out.ids.empty()) return wrong("the prompt is empty; give at least one character to continue");
   return out;

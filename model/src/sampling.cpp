@@ -19,10 +19,10 @@ Status check_logits(std::span<const float> logits) {
   return Status::ok();
 }
 
-void normalise(std::vector<TokenChance>& chances) {
+void normalise(std::vector<TokenProbability>& probabilities) {
   double sum = 0;
-  for (const TokenChance& chance : chances) sum += chance.p;
-  for (TokenChance& chance : chances) chance.p /= sum;
+  for (const TokenProbability& probability : probabilities) sum += probability.p;
+  for (TokenProbability& probability : probabilities) probability.p /= sum;
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ Result<Sampler> Sampler::create(const SamplingOptions& options) {
   return Sampler(options);
 }
 
-Result<std::span<const TokenChance>> Sampler::candidates(std::span<const float> logits) {
+Result<std::span<const TokenProbability>> Sampler::candidates(std::span<const float> logits) {
   STRATA_TRY(check_logits(logits));
   const auto logit = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
   std::size_t n = options_.temperature == 0 ? 1 : logits.size();
@@ -54,32 +54,32 @@ Result<std::span<const TokenChance>> Sampler::candidates(std::span<const float> 
   const double top = logit(ids_.front());
   if (top == -std::numeric_limits<double>::infinity())
     return Status::error(Code::diverged, str("all ", logits.size(), " logits are -infinity"));
-  chances_.clear();
+  probabilities_.clear();
   for (std::size_t i = 0; i < n; ++i) {
     const double p = i == 0 ? 1.0 : std::exp((logit(ids_[i]) - top) / options_.temperature);
-    if (p > 0) chances_.push_back({ids_[i], p});
+    if (p > 0) probabilities_.push_back({ids_[i], p});
   }
-  normalise(chances_);
-  if (options_.top_p < 1) keep_nucleus();
-  return std::span<const TokenChance>(chances_);
+  normalise(probabilities_);
+  if (options_.top_p < 1) apply_top_p();
+  return std::span<const TokenProbability>(probabilities_);
 }
 
-void Sampler::keep_nucleus() {
+void Sampler::apply_top_p() {
   double mass = 0;
   std::size_t n = 0;
-  while (n < chances_.size() && mass < options_.top_p) mass += chances_[n++].p;
-  chances_.resize(n);
-  normalise(chances_);
+  while (n < probabilities_.size() && mass < options_.top_p) mass += probabilities_[n++].p;
+  probabilities_.resize(n);
+  normalise(probabilities_);
 }
 
-Result<std::int32_t> Sampler::pick(std::span<const float> logits, double uniform) {
-  STRATA_TRY_ASSIGN(const std::span<const TokenChance> chances, candidates(logits));
+Result<std::int32_t> Sampler::sample(std::span<const float> logits, double uniform) {
+  STRATA_TRY_ASSIGN(const std::span<const TokenProbability> probabilities, candidates(logits));
   double left = uniform;
-  for (const TokenChance& chance : chances) {
-    left -= chance.p;
-    if (left < 0) return chance.id;
+  for (const TokenProbability& probability : probabilities) {
+    left -= probability.p;
+    if (left < 0) return probability.id;
   }
-  return chances.back().id;  // the chances' sum was rounded below `uniform`
+  return probabilities.back().id;  // the chances' sum was rounded below `uniform`
 }
 
 }  // namespace strata

@@ -28,7 +28,7 @@ Status read_normalizer(const json& root, TokenizerSpec& spec) {
   bool replaced = false;
   for (const json& part : parts) {
     if (type_of(part) == "Prepend" && field(part, "prepend") == kSpace && !replaced)
-      spec.space_in_front = SpaceInFront::always;
+      spec.prefix_space = PrefixSpace::always;
     else if (replaces(part, " ", kSpace) && !replaced)
       replaced = true;
     else
@@ -46,9 +46,9 @@ Status read_metaspace(const json& part, TokenizerSpec& spec) {
   if (splits) return unsupported("pre_tokenizer.split = true of a Metaspace is not supported");
   const json& scheme = field(part, "prepend_scheme");
   if (scheme == "first")
-    spec.space_in_front = SpaceInFront::at_begin;
+    spec.prefix_space = PrefixSpace::first;
   else if (scheme == "always")
-    spec.space_in_front = SpaceInFront::unless_there;
+    spec.prefix_space = PrefixSpace::if_absent;
   else if (scheme != "never")
     return unsupported(
         str("pre_tokenizer.prepend_scheme is ", shown(scheme), "; first, always and never are known"));
@@ -147,20 +147,20 @@ std::string key_of_text(std::string_view text) {
 
 std::string key_of_byte(unsigned char byte) { return fmt::format("<0x{:02X}>", byte); }
 
-std::string spaced(std::string_view part, const TokenizerSpec& spec, TextPlace place) {
+std::string normalize_spaces(std::string_view part, const TokenizerSpec& spec, TextPosition place) {
   const bool has_one = part.starts_with(' ') || part.starts_with(kSpace);
   bool in_front = false;
-  switch (spec.space_in_front) {
-    case SpaceInFront::none:
+  switch (spec.prefix_space) {
+    case PrefixSpace::none:
       break;
-    case SpaceInFront::always:
-      in_front = place != TextPlace::inside;
+    case PrefixSpace::always:
+      in_front = place != TextPosition::inside;
       break;
-    case SpaceInFront::unless_there:
-      in_front = place != TextPlace::inside && !has_one;
+    case PrefixSpace::if_absent:
+      in_front = place != TextPosition::inside && !has_one;
       break;
-    case SpaceInFront::at_begin:
-      in_front = place == TextPlace::begin && !has_one;
+    case PrefixSpace::first:
+      in_front = place == TextPosition::begin && !has_one;
       break;
   }
   std::string out = in_front && !part.empty() ? " " : "";

@@ -28,6 +28,6 @@ std::string key_of_text(std::string_view text);
 std::string key_of_byte(unsigned char byte);
 
 /// A part of a text between added tokens, as it is merged.
-std::string spaced(std::string_view part, const TokenizerSpec& spec, TextPlace place);
+std::string normalize_spaces(std::string_view part, const TokenizerSpec& spec, TextPosition place);
 
 }  // namespace strata::detail

@@ -23,11 +23,11 @@ Result<StreamDataset> StreamDataset::create(const TokenCache& cache, StreamOptio
 }
 
 std::uint64_t StreamDataset::n_samples() const noexcept {
-  return options_.order == SampleOrder::in_order ? n_windows_ : std::numeric_limits<std::uint64_t>::max();
+  return options_.order == SampleOrder::sequential ? n_windows_ : std::numeric_limits<std::uint64_t>::max();
 }
 
 std::uint64_t StreamDataset::window_of(std::uint64_t k) const noexcept {
-  if (options_.order == SampleOrder::in_order) return k;
+  if (options_.order == SampleOrder::sequential) return k;
   return detail::permuted(k % n_windows_, n_windows_, options_.seed, k / n_windows_);
 }
 
@@ -37,7 +37,7 @@ void StreamDataset::fill_row(std::uint64_t k, const Batch& row) const noexcept {
   for (std::size_t t = 0; t < seq; ++t) {
     row.inputs[t] = cache_->token(first + t);
     const std::uint64_t next = first + t + 1;
-    row.targets[t] = cache_->learnt(next) ? cache_->token(next) : kNotCounted;
+    row.targets[t] = cache_->loss_mask(next) ? cache_->token(next) : kIgnoreIndex;
   }
   std::fill(row.doc_start.begin(), row.doc_start.end(), 0);
   std::iota(row.positions.begin(), row.positions.end(), 0);
@@ -46,7 +46,7 @@ void StreamDataset::fill_row(std::uint64_t k, const Batch& row) const noexcept {
 TargetCount StreamDataset::count_row(std::uint64_t k) const noexcept {
   const auto seq = static_cast<std::uint64_t>(options_.seq);
   const std::uint64_t first = options_.begin + window_of(k) * seq;
-  return detail::count_learnt(*cache_, first + 1, first + seq + 1);
+  return detail::count_loss_tokens(*cache_, first + 1, first + seq + 1);
 }
 
 }  // namespace strata

@@ -5,10 +5,11 @@
 namespace strata::detail {
 
 /// Of the learnt tokens in [begin, end).
-inline TargetCount count_learnt(const TokenCache& cache, std::uint64_t begin, std::uint64_t end) noexcept {
+inline TargetCount count_loss_tokens(const TokenCache& cache, std::uint64_t begin,
+                                     std::uint64_t end) noexcept {
   TargetCount count;
   for (std::uint64_t i = begin; i < end; ++i) {
-    if (!cache.learnt(i)) continue;
+    if (!cache.loss_mask(i)) continue;
     ++count.tokens;
     count.bytes += cache.source_bytes(i, i + 1);
   }

@@ -76,7 +76,7 @@ Status TextCheck::add(std::string_view block) {
 Status TextCheck::finish() {
   if (!tail_.empty()) count_invalid(std::string(tail_), bytes_ - tail_.size(), true);
   const double share = bytes_ > 0 ? static_cast<double>(invalid_) / static_cast<double>(bytes_) : 0;
-  if (share <= kMostInvalid) return {};
+  if (share <= kMaxInvalidFraction) return {};
   return Status::error(
       Code::invalid,
       fmt::format("{}: {} of its {} bytes ({:.1f} %) are no UTF-8, the first is byte {}: it is "

@@ -43,10 +43,10 @@ Status check_header(const CacheHeader& header, std::uint64_t file_bytes) {
     return damaged(str(header.bytes_per_token, " bytes per token"));
   const std::uint64_t data_bytes = file_bytes - sizeof(CacheHeader);
   // Bounded before they are multiplied.
-  if (header.n_tokens > data_bytes || header.n_documents > data_bytes || header.n_learnt > header.n_tokens ||
-      CacheLayout(header).end != data_bytes)
+  if (header.n_tokens > data_bytes || header.n_documents > data_bytes ||
+      header.n_loss_tokens > header.n_tokens || CacheLayout(header).end != data_bytes)
     return damaged(str(data_bytes, " bytes after its header, which says ", header.n_tokens, " tokens of ",
-                       header.bytes_per_token, ", ", header.n_learnt, " of them learnt, in ",
+                       header.bytes_per_token, ", ", header.n_loss_tokens, " of them learnt, in ",
                        header.n_documents, " documents"));
   return {};
 }
@@ -82,13 +82,13 @@ Status TokenCache::map(File& file, std::uint64_t bytes) {
 void TokenCache::point_into(const CacheHeader& header) noexcept {
   const CacheLayout layout(header);
   tokens_ = payload_;
-  if (layout.documents > layout.learnt)
-    learnt_ = reinterpret_cast<const std::uint64_t*>(payload_ + layout.learnt);
+  if (layout.documents > layout.loss_mask)
+    loss_mask_ = reinterpret_cast<const std::uint64_t*>(payload_ + layout.loss_mask);
   documents_ = reinterpret_cast<const std::uint64_t*>(payload_ + layout.documents);
   payload_bytes_ = layout.end;
   n_tokens_ = header.n_tokens;
   n_documents_ = header.n_documents;
-  n_learnt_ = header.n_learnt;
+  n_loss_tokens_ = header.n_loss_tokens;
   source_bytes_ = header.source_bytes;
   bytes_per_token_ = header.bytes_per_token;
   source_digest_ = header.sources;
@@ -100,13 +100,14 @@ Status TokenCache::check_payload() const {
   for (std::uint64_t i = 0; i < n_tokens_; ++i)
     if (static_cast<std::uint32_t>(token(i)) >= token_bytes_.size())
       return damaged(str("token ", i, " is ", token(i), " in a vocabulary of ", token_bytes_.size()));
-  std::uint64_t learnt = n_tokens_;
-  if (learnt_ != nullptr) {
-    learnt = 0;
+  std::uint64_t counted = n_tokens_;
+  if (loss_mask_ != nullptr) {
+    counted = 0;
     for (std::uint64_t w = 0; w < (n_tokens_ + 63) / 64; ++w)
-      learnt += static_cast<std::uint64_t>(std::popcount(learnt_[w]));
+      counted += static_cast<std::uint64_t>(std::popcount(loss_mask_[w]));
   }
-  if (learnt != n_learnt_) return damaged(str(learnt, " learnt tokens, its header says ", n_learnt_));
+  if (counted != n_loss_tokens_)
+    return damaged(str(counted, " learnt tokens, its header says ", n_loss_tokens_));
   for (std::uint64_t d = 0; d < n_documents_; ++d)
     if (document_begin(d) >= document_end(d) || (d == 0 && document_begin(d) != 0) ||
         document_end(d) > n_tokens_)
@@ -175,7 +176,7 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open_or_build(Io& io, const Toke
   detail::TokenCacheWriter writer(io, tokenizer, chat, cache_path);
   STRATA_TRY(writer.write(sources));
   STRATA_TRY_ASSIGN(std::unique_ptr<TokenCache> built, open(io, tokenizer, cache_path));
-  built->rebuilt_because_ = std::move(why);
+  built->rebuild_reason_ = std::move(why);
   built->notes_ = std::move(writer).notes();
   return built;
 } catch (const std::bad_alloc&) {

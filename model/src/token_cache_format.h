@@ -30,7 +30,7 @@ struct CacheHeader {
   Digest sources{};
   Digest payload{};  // of all that follows the header
   std::uint64_t n_documents = 0;
-  std::uint64_t n_learnt = 0;       // n_tokens: there are no bits
+  std::uint64_t n_loss_tokens = 0;  // n_tokens: there are no bits
   std::array<std::byte, 8> chat{};  // of the chat template's digest; zero where no source has messages
   Digest header{};                  // of the bytes before it
 
@@ -52,10 +52,10 @@ inline std::array<std::byte, 8> chat_mark(const Result<ChatTemplate>& chat) {
 /// Where the parts lie, from the end of the header on. Right only for a header whose counts were bounded.
 struct CacheLayout {
   explicit CacheLayout(const CacheHeader& header) noexcept
-      : learnt((header.n_tokens * header.bytes_per_token + 7) / 8 * 8),
-        documents(learnt + (header.n_learnt < header.n_tokens ? (header.n_tokens + 63) / 64 * 8 : 0)),
+      : loss_mask((header.n_tokens * header.bytes_per_token + 7) / 8 * 8),
+        documents(loss_mask + (header.n_loss_tokens < header.n_tokens ? (header.n_tokens + 63) / 64 * 8 : 0)),
         end(documents + header.n_documents * 8) {}
-  std::uint64_t learnt, documents, end;
+  std::uint64_t loss_mask, documents, end;
 };
 
 /// One digest for a list of files: their sizes, digests and whether they are records, in order; not their

@@ -18,13 +18,13 @@ constexpr std::size_t kFlushBytes =
     256 * kKiB;  // records are short, and a write each would cost more than they
 constexpr std::int32_t kSmallVocab = 65536;
 
-std::string note_of(const std::string& path, const JsonlFacts& facts, const Result<ChatTemplate>& chat) {
-  std::string text = str(path, ": ", facts.n_records, " records, ", to_string(facts.kind));
-  if (facts.kind == SourceKind::messages) text += str(" as ", chat_template_name(chat->format));
-  std::string unread;
-  for (const auto& [key, n] : facts.unread)
-    unread += str(unread.empty() ? "" : ", ", "'", key, "' (", n, ")");
-  return unread.empty() ? text : str(text, "; not read: ", unread);
+std::string note_of(const std::string& path, const JsonlStats& stats, const Result<ChatTemplate>& chat) {
+  std::string text = str(path, ": ", stats.n_records, " records, ", to_string(stats.kind));
+  if (stats.kind == SourceKind::messages) text += str(" as ", chat_template_name(chat->format));
+  std::string ignored_keys;
+  for (const auto& [key, n] : stats.ignored_keys)
+    ignored_keys += str(ignored_keys.empty() ? "" : ", ", "'", key, "' (", n, ")");
+  return ignored_keys.empty() ? text : str(text, "; not read: ", ignored_keys);
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ Status TokenCacheWriter::finish(const std::vector<std::string>& sources) {
   packed_.resize(packed_.size() +
                  (8 - (written_ + packed_.size()) % 8) % 8);  // its zeros: what follows is read in words
   STRATA_TRY(write_next(packed_));
-  if (header_.n_learnt < header_.n_tokens) STRATA_TRY(write_next(std::as_bytes(std::span(learnt_))));
+  if (header_.n_loss_tokens < header_.n_tokens) STRATA_TRY(write_next(std::as_bytes(std::span(loss_mask_))));
   STRATA_TRY(write_next(std::as_bytes(std::span(documents_))));
   header_.payload = payload_.digest();
   header_.header = header_.digest_of_rest();
@@ -98,7 +98,7 @@ Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
   Digester digester;
   TextCheck check(path);
   std::string text;  // read and not yet encoded
-  TextPlace place = TextPlace::begin;
+  TextPosition place = TextPosition::begin;
   for (std::uint64_t at = 0; at < size;) {
     const std::size_t old = text.size();
     text.resize(old + static_cast<std::size_t>(std::min<std::uint64_t>(size - at, kBlockBytes)));
@@ -109,9 +109,9 @@ Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
     at += block.size();
     const std::size_t cut = at == size ? text.size() : tokenizer_.last_safe_cut(text);
     STRATA_TRY(append(tokenizer_.encode(std::string_view(text).substr(0, cut), SpecialTokens::as_text,
-                                        Around::nothing, place),
+                                        AddSpecialTokens::no, place),
                       true));
-    if (cut > 0) place = TextPlace::inside;
+    if (cut > 0) place = TextPosition::inside;
     text.erase(0, cut);
   }
   STRATA_TRY(check.finish());
@@ -128,61 +128,61 @@ Result<FileDigest> TokenCacheWriter::encode_records(const std::string& path) {
     return Status::error(Code::invalid, str(path, ": chats are written as ",
                                             chat_template_name(chat_->format), ", but ", status.message()));
   };
-  STRATA_TRY_ASSIGN(const JsonlFacts facts, read_jsonl(io_, path, chat_, take));
-  if (facts.kind == SourceKind::messages) header_.chat = chat_mark(chat_);
-  notes_.push_back(note_of(path, facts, chat_));
-  return facts.file;
+  STRATA_TRY_ASSIGN(const JsonlStats stats, read_jsonl(io_, path, chat_, take));
+  if (stats.kind == SourceKind::messages) header_.chat = chat_mark(chat_);
+  notes_.push_back(note_of(path, stats, chat_));
+  return stats.file;
 }
 
 Status TokenCacheWriter::encode_document(const Document& document) {
   begin_document();
   for (const Segment& segment : document.segments)
-    STRATA_TRY(append(tokenizer_.encode(segment.text), segment.learnt));
+    STRATA_TRY(append(tokenizer_.encode(segment.text), segment.loss_mask));
   if (!document.chat.text.empty()) STRATA_TRY(append_chat(document.chat));
-  return end_document(document.end_learnt);
+  return end_document(document.end_loss_mask);
 }
 
 void TokenCacheWriter::begin_document() { documents_.push_back(header_.n_tokens); }
 
-Status TokenCacheWriter::end_document(bool learnt) {
+Status TokenCacheWriter::end_document(bool loss_mask) {
   const std::int32_t end = tokenizer_.end_of_text();
-  return end < 0 ? Status::ok() : append(std::span(&end, 1), learnt);
+  return end < 0 ? Status::ok() : append(std::span(&end, 1), loss_mask);
 }
 
 Status TokenCacheWriter::append_chat(const ChatText& chat) {
   STRATA_TRY_ASSIGN(const ChatTokens tokens, encode_chat(tokenizer_, chat));
   const std::span ids(tokens.ids);
   for (std::size_t begin = 0, end = 0; begin < ids.size(); begin = end) {
-    while (end < ids.size() && tokens.learnt[end] == tokens.learnt[begin]) ++end;
-    STRATA_TRY(append(ids.subspan(begin, end - begin), tokens.learnt[begin]));
+    while (end < ids.size() && tokens.loss_mask[end] == tokens.loss_mask[begin]) ++end;
+    STRATA_TRY(append(ids.subspan(begin, end - begin), tokens.loss_mask[begin]));
   }
   return {};
 }
 
-Status TokenCacheWriter::append(std::span<const std::int32_t> ids, bool learnt) {
+Status TokenCacheWriter::append(std::span<const std::int32_t> ids, bool loss_mask) {
   const std::size_t width = header_.bytes_per_token, old = packed_.size();
   packed_.resize(old + ids.size() * width);
   for (std::size_t i = 0; i < ids.size(); ++i)
     std::memcpy(&packed_[old + i * width], &ids[i], width);  // the low bytes
-  mark(ids.size(), learnt);
+  mark(ids.size(), loss_mask);
   if (packed_.size() < kFlushBytes) return {};
   STRATA_TRY(write_next(packed_));
   packed_.clear();
   return {};
 }
 
-void TokenCacheWriter::mark(std::uint64_t n, bool learnt) {
+void TokenCacheWriter::mark(std::uint64_t n, bool loss_mask) {
   const std::uint64_t begin = header_.n_tokens;
   header_.n_tokens += n;
-  if (learnt) header_.n_learnt += n;
-  if (header_.n_learnt == header_.n_tokens) return;  // nothing masked yet, so no bits either
-  if (learnt_.empty() && begin > 0) {                // those before were all learnt
-    learnt_.assign((begin + 63) / 64, ~std::uint64_t{0});
-    if (begin % 64 != 0) learnt_.back() = (std::uint64_t{1} << begin % 64) - 1;
+  if (loss_mask) header_.n_loss_tokens += n;
+  if (header_.n_loss_tokens == header_.n_tokens) return;  // nothing masked yet, so no bits either
+  if (loss_mask_.empty() && begin > 0) {                  // those before were all learnt
+    loss_mask_.assign((begin + 63) / 64, ~std::uint64_t{0});
+    if (begin % 64 != 0) loss_mask_.back() = (std::uint64_t{1} << begin % 64) - 1;
   }
-  learnt_.resize((header_.n_tokens + 63) / 64);
-  if (!learnt) return;
-  for (std::uint64_t i = begin; i < header_.n_tokens; ++i) learnt_[i / 64] |= std::uint64_t{1} << i % 64;
+  loss_mask_.resize((header_.n_tokens + 63) / 64);
+  if (!loss_mask) return;
+  for (std::uint64_t i = begin; i < header_.n_tokens; ++i) loss_mask_[i / 64] |= std::uint64_t{1} << i % 64;
 }
 
 Status TokenCacheWriter::write_next(std::span<const std::byte> bytes) {

@@ -35,9 +35,9 @@ class TokenCacheWriter {
   Status encode_document(const Document& document);
   void begin_document();
   Status append_chat(const ChatText& chat);
-  Status append(std::span<const std::int32_t> ids, bool learnt);
-  Status end_document(bool learnt);
-  void mark(std::uint64_t n, bool learnt);
+  Status append(std::span<const std::int32_t> ids, bool loss_mask);
+  Status end_document(bool loss_mask);
+  void mark(std::uint64_t n, bool loss_mask);
   Status write_next(std::span<const std::byte> bytes);
 
   Io& io_;
@@ -48,9 +48,9 @@ class TokenCacheWriter {
   std::unique_ptr<File> file_;
   CacheHeader header_;
   Digester payload_;
-  std::uint64_t written_ = 0;          // after the header
-  std::vector<std::byte> packed_;      // tokens on their way to the file
-  std::vector<std::uint64_t> learnt_;  // bits, from the first token that is not learnt on
+  std::uint64_t written_ = 0;             // after the header
+  std::vector<std::byte> packed_;         // tokens on their way to the file
+  std::vector<std::uint64_t> loss_mask_;  // bits, from the first token that is not learnt on
   std::vector<std::uint64_t> documents_;
   std::vector<std::string> notes_;
   bool bad_sources_ = false;  // the problem is theirs, a line each, and not of what is built

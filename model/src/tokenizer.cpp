@@ -68,8 +68,8 @@ Status take_added(TokenizerModel& model) {
   const TokenizerSpec& spec = model.spec;
   const auto n = static_cast<std::int32_t>(spec.tokens.size());
   model.special.assign(spec.tokens.size(), false);
-  std::vector<detail::AddedMatcher::Entry> original;
-  std::vector<detail::AddedMatcher::Entry> normalized;
+  std::vector<detail::AddedTokenMatcher::Entry> original;
+  std::vector<detail::AddedTokenMatcher::Entry> normalized;
   std::vector<bool> seen(spec.tokens.size());
   for (std::uint32_t i = 0; i < spec.added.size(); ++i) {
     const AddedToken& token = spec.added[i];
@@ -90,8 +90,8 @@ Status take_added(TokenizerModel& model) {
       model.safe_cuts = false;
     if (token.special && token.content == Tokenizer::kEndOfText) model.end_of_text = token.id;
   }
-  model.original = detail::AddedMatcher(std::move(original));
-  model.normalized = detail::AddedMatcher(std::move(normalized));
+  model.original = detail::AddedTokenMatcher(std::move(original));
+  model.normalized = detail::AddedTokenMatcher(std::move(normalized));
   return {};
 }
 
@@ -163,7 +163,7 @@ Digest digest_of_spec(const TokenizerSpec& spec) {
            token.normalized << 4 | token.in_vocab << 5);
   }
   number(static_cast<std::uint64_t>(spec.split));
-  number(spec.nfc | spec.ignore_merges << 1 | static_cast<int>(spec.space_in_front) << 2);
+  number(spec.nfc | spec.ignore_merges << 1 | static_cast<int>(spec.prefix_space) << 2);
   for (const auto* ids : {&spec.prefix, &spec.suffix}) {
     number(ids->size());
     digester.update(std::as_bytes(std::span(*ids)));
@@ -220,30 +220,30 @@ std::int32_t Tokenizer::added_id(std::string_view content) const noexcept {
   return -1;
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special, Around around,
-                                            TextPlace place) const {
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special,
+                                            AddSpecialTokens add_special, TextPosition place) const {
   const TokenizerModel& model = *model_;
   const TokenizerSpec& spec = model.spec;
   std::vector<std::int32_t> out;
   out.reserve(text.size() / 3 + 8);
-  if (around == Around::template_tokens) out.insert(out.end(), spec.prefix.begin(), spec.prefix.end());
+  if (add_special == AddSpecialTokens::yes) out.insert(out.end(), spec.prefix.begin(), spec.prefix.end());
   detail::BpeEncoder encoder(model.bpe, spec.split, text.size());
   const auto wanted = [&](const AddedToken& t) { return !t.special || special == SpecialTokens::recognised; };
   const auto put = [&](const AddedToken& t) { out.push_back(t.id); };
   const auto merge = [&](std::string_view part) { encoder.encode(part, out); };
   const auto place_of = [&](std::string_view part) {
-    return part.data() == text.data() ? place : TextPlace::behind_token;
+    return part.data() == text.data() ? place : TextPosition::after_token;
   };
   detail::for_each_part(
       text, model.original, spec.added, wanted,
       [&](std::string_view part) {
         std::optional<std::string> other;
         if (spec.nfc) other = detail::to_nfc(part);
-        if (spec.split == SplitRule::none) other = detail::spaced(part, spec, place_of(part));
+        if (spec.split == SplitRule::none) other = detail::normalize_spaces(part, spec, place_of(part));
         detail::for_each_part(other ? *other : part, model.normalized, spec.added, wanted, merge, put);
       },
       put);
-  if (around == Around::template_tokens) out.insert(out.end(), spec.suffix.begin(), spec.suffix.end());
+  if (add_special == AddSpecialTokens::yes) out.insert(out.end(), spec.suffix.begin(), spec.suffix.end());
   return out;
 }
 
@@ -257,8 +257,8 @@ Result<std::string> Tokenizer::decode(std::span<const std::int32_t> ids) const {
   return out;
 }
 
-std::string Tokenizer::normalized(std::string_view text, TextPlace place) const {
-  if (spec().split == SplitRule::none) return detail::spaced(text, spec(), place);
+std::string Tokenizer::normalized(std::string_view text, TextPosition place) const {
+  if (spec().split == SplitRule::none) return detail::normalize_spaces(text, spec(), place);
   std::optional<std::string> nfc = spec().nfc ? detail::to_nfc(text) : std::nullopt;
   return nfc ? std::move(*nfc) : std::string(text);
 }

@@ -15,8 +15,8 @@ namespace strata::detail {
 struct TokenizerModel {
   TokenizerSpec spec;
   BpeTable bpe;
-  AddedMatcher original;    // added tokens found in the text as it is
-  AddedMatcher normalized;  // and those found after normalization
+  AddedTokenMatcher original;    // added tokens found in the text as it is
+  AddedTokenMatcher normalized;  // and those found after normalization
   std::vector<bool> special;
   bool safe_cuts = true;  // no added token holds white space or takes it along
   std::int32_t end_of_text = -1;

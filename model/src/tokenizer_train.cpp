@@ -102,7 +102,7 @@ std::vector<Word> distinct_pieces(std::span<const std::string_view> texts) {
   std::vector<Word> words;
   std::unordered_map<std::string_view, std::size_t> index;
   for (const std::string_view text : texts) {
-    detail::PieceSplitter splitter(text);
+    detail::PreTokenizer splitter(text);
     for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next()) {
       const auto [at, is_new] = index.emplace(piece, words.size());
       if (is_new) {
@@ -118,10 +118,10 @@ std::vector<Word> distinct_pieces(std::span<const std::string_view> texts) {
 }  // namespace
 
 Result<Tokenizer> Tokenizer::train(std::span<const std::string_view> texts, std::int32_t vocab_size) {
-  constexpr std::int32_t kLeast = 256 + 1;
-  if (vocab_size < kLeast || vocab_size > kMaxVocab)
-    return Status::error(Code::invalid, str("a vocabulary of ", vocab_size, " tokens, allowed are ", kLeast,
-                                            " to ", kMaxVocab));
+  constexpr std::int32_t kMinVocab = 256 + 1;
+  if (vocab_size < kMinVocab || vocab_size > kMaxVocab)
+    return Status::error(Code::invalid, str("a vocabulary of ", vocab_size, " tokens, allowed are ",
+                                            kMinVocab, " to ", kMaxVocab));
   std::vector<std::string> tokens;
   tokens.reserve(static_cast<std::size_t>(vocab_size));
   for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));

@@ -84,7 +84,7 @@ def profile(check):
         return
 
     def choices():
-        device = bench(check, "bench choices", machine.out / "choices.toml", "--quick", "--choices")["device"]
+        device = bench(check, "bench choices", machine.out / "choices.toml", "--quick", "--optional-kernels")["device"]
         return {key: device.get(key) for key in ("tflops_8bit", "wgmma_attention_tflops", "cudnn_attention_tflops")}
 
     check.run_item("choices", choices)

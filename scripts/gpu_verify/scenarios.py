@@ -69,8 +69,8 @@ class Scenario:
         return ", ".join([self.model.name, self.placement, tokens, *rest])
 
     def settings(self):
-        return (*self.model.settings(self.grad_accum), f"offload.order={'layer' if self.layer_order else 'micro_batch'}",
-                f"train.recompute={self.recompute}", f"train.attention={self.attention}")  # fmt: skip
+        return (*self.model.settings(self.grad_accum), f"offload.micro_batch_order={'breadth_first' if self.layer_order else 'depth_first'}",
+                f"train.recompute={self.recompute}", f"train.attention_backend={self.attention}")  # fmt: skip
 
 
 ON_A_GPU = (
@@ -122,7 +122,7 @@ def place_scenario(check, scenario):
     if refused is not None and refused.code is None and check.remaining_s() < 1:
         return {"skipped": NO_TIME}
     if refused is not None and refused.code != 3:
-        asks = re.search(r"train\.(fp8|attention) = \w+: ", refused.output_tail())  # another GPU, or a build or machine without it
+        asks = re.search(r"train\.(fp8|attention_backend) = \w+: ", refused.output_tail())  # another GPU, or a build or machine without it
         return {"skipped" if asks else "error": f"{refused.describe_exit()}: {refused.output_tail()}"}
     if refused is not None:
         return {"skipped": f"does not fit here: {said[-1]}"}
@@ -152,9 +152,9 @@ def summarize_steps(scenario, plan, run, peak):
     """Of the steps that finished; the first three are left out of every mean."""
     tokens, steps = scenario.tokens(), run.steps[WARM_UP:]
     result = {"where": PlanResidency(plan).text(), "steps": len(run.steps), "tokens_per_step": tokens,
-              "seconds_of_steps": [step["seconds"] for step in run.steps], "planned_bytes": {tier: of["planned_bytes"] for tier, of in plan["tiers"].items()}}  # fmt: skip
+              "seconds_of_steps": [step["step_s"] for step in run.steps], "planned_bytes": {tier: of["planned_bytes"] for tier, of in plan["tiers"].items()}}  # fmt: skip
     if steps:
-        seconds = statistics.median(step["seconds"] for step in steps)
+        seconds = statistics.median(step["step_s"] for step in steps)
         flops = scenario.model.flops(plan["parameters"], tokens)
         result |= {"step_s": seconds, "tokens_per_s": tokens / seconds, "model_flops_per_step": flops, "model_flops_per_s": flops / seconds,
                    "bf16_peak_flops_per_s": peak, "share_of_peak": flops / seconds / peak if peak else None,

@@ -87,7 +87,7 @@ def losses(check):
                                            losses_of(check, f"{dtype} on the host", f"train.dtype={dtype}", backend="host"), bar))  # fmt: skip
 
 
-CHOICES = {"fp8": ("train.fp8=true",), "wgmma": ("train.attention=wgmma",), "cudnn": ("train.attention=cudnn",)}
+CHOICES = {"fp8": ("train.fp8=true",), "wgmma": ("train.attention_backend=wgmma",), "cudnn": ("train.attention_backend=cudnn",)}
 
 
 def choice(check, kind):
@@ -95,7 +95,7 @@ def choice(check, kind):
     try:
         here = losses_of(check, f"{kind} here", "train.dtype=bf16", *asked, limit=90)
     except CheckFailed as failure:
-        if re.search(r"train\.(fp8|attention) = \w+: ", str(failure)):  # another GPU, or a build or machine without it
+        if re.search(r"train\.(fp8|attention_backend) = \w+: ", str(failure)):  # another GPU, or a build or machine without it
             return {"skipped": str(failure)}
         raise
     return compare_losses(here, losses_of(check, f"{kind} on the host", "train.dtype=bf16", *(asked if kind == "fp8" else ()), backend="host"), 2e-2)
@@ -123,7 +123,7 @@ def placements(check):
     check.run_item("verify", verify)
 
 
-VARIANTS = {"layer by layer": ("offload.order=layer",), "activations in RAM": ("offload.activations=pinned", "train.recompute=none"),
+VARIANTS = {"layer by layer": ("offload.micro_batch_order=breadth_first",), "activations in RAM": ("offload.activations=pinned", "train.recompute=none"),
         "speculative updates": ("offload.step_mode=speculative",), "updates at the end": ("offload.step_mode=serial",)}  # fmt: skip
 
 

@@ -65,7 +65,7 @@ TEST_F(ChatChoiceTest, AWrongNameListsTheKnownOnes) {
 TEST_F(ChatChoiceTest, TheConfigurationKnowsTheSameNames) {
   std::string names;
   for (const KeySpec& key : train_schema().keys)
-    if (key.section == "data" && key.name == "chat") names = key.choices;
+    if (key.section == "data" && key.name == "chat_template") names = key.choices;
   for (std::size_t at = 0; (at = names.find('|', at)) != std::string::npos;) names.replace(at, 1, ", ");
   EXPECT_EQ(names, chat_template_names());
 }

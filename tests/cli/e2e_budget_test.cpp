@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {
@@ -148,7 +148,7 @@ TEST_F(CliBudgetE2e, ARunThatIsNotRunningTakesThemWhenItIsResumed) {
 
 TEST_F(CliBudgetE2e, ARunThatWasSplitStaysSoInOtherBudgets) {
   const Words split = {"train.micro_batch=8", "train.recompute=none", "offload.activations=none",
-                       "memory.device=1MiB", "train.allow_split=true"};
+                       "memory.device=1MiB", "train.allow_micro_batch_split=true"};
   RunningProgram program(STRATA_PROGRAM, run_of("run", 40, split), options_);
   ASSERT_TRUE(program.wait_for("step 3/40"));
   const ProgramResult asked = strata(budget_of("run", {"memory.device=8MiB"}));
@@ -174,7 +174,7 @@ TEST_F(CliBudgetE2e, WhatChangesInTheFileItStartedWithDoesNotComeIn) {
 TEST_F(CliBudgetE2e, WhatARunDecidedForItsBudgetsIsOpenAgainInOthers) {
   ASSERT_EQ(strata(run_of("run", 2, kRoomy)).exit_code, 0);
   EXPECT_THAT(read_all(file("run/config.resolved.toml")),
-              AllOf(HasSubstr("recompute = \"none\""), HasSubstr("reopens = [")));
+              AllOf(HasSubstr("recompute = \"none\""), HasSubstr("auto_keys = [")));
   Words words = {"train", "--resume", "run", "train.steps=3"};
   words.insert(words.end(), kTight.begin(), kTight.end());
   const ProgramResult resumed = strata(words);
@@ -186,7 +186,7 @@ TEST_F(CliBudgetE2e, MicroBatchesAreSplitOnlyWhereThatIsAllowed) {
   const Words small = {"train.micro_batch=8", "train.recompute=none", "offload.activations=none",
                        "memory.device=1MiB"};
   Words allowed = small;
-  allowed.emplace_back("train.allow_split=true");
+  allowed.emplace_back("train.allow_micro_batch_split=true");
   const ProgramResult refused = strata(run_of("refused", 2, small));
   EXPECT_EQ(refused.exit_code, 3) << refused.output();
   const ProgramResult split = strata(run_of("run", 2, allowed));

@@ -1,7 +1,7 @@
 // Training data as people have it: records, packed files, several sources with weights.
 #include <filesystem>
 
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {
@@ -37,13 +37,13 @@ class CliDataE2e : public CliE2e {
     const ProgramResult whole = strata(run_of("whole", "train.max_time=none"));
     ASSERT_EQ(whole.exit_code, 0) << whole.err;
     ASSERT_EQ(strata(run_of("run", "train.max_time=0s")).exit_code, 0);
-    EXPECT_EQ(summary("run")["ending"], "time box");
+    EXPECT_EQ(summary("run")["stop_reason"], "time limit");
     const ProgramResult resumed = strata({"train", "--resume", "run", "train.max_time=none"});
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
     EXPECT_EQ(loss_bits("run"), loss_bits("whole"));
     EXPECT_EQ(digest("run"), digest("whole"));
     EXPECT_EQ(summary("run")["val_loss"], summary("whole")["val_loss"]);
-    EXPECT_EQ(summary("whole")["steps_3_to_12"],
+    EXPECT_EQ(summary("whole")["steady_state"],
               nlohmann::json({{"heap_allocations", 0}, {"resources_created", 0}}));
   }
 };
@@ -95,14 +95,14 @@ TEST_F(CliChatE2e, ConversationsAreWrittenAsTheTokenizersTemplateDoes) {
               AllOf(HasSubstr("chat.jsonl: 200 records, conversations as chatml\n"),
                     HasSubstr("context  \"<|im_start|>system\\nBe kind.<|im_end|>\\n<|im_start|>user\\n"),
                     HasSubstr("<|im_end|>\"\n")));
-  EXPECT_THAT(first_sample({"--chat", "plain"}),
+  EXPECT_THAT(first_sample({"--chat-template", "plain"}),
               AllOf(HasSubstr("conversations as plain\n"), HasSubstr("context  \"User:\\n"),
                     Not(HasSubstr("<|im_start|>"))));
 }
 
 TEST_F(CliChatE2e, ARunSaysWhichFormatItTookAndGoesOnInIt) {
   expect_resumable({"data.train=chat.jsonl", "data.val=chat.jsonl", "data.tokenizer=hf"});
-  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("chat = \"chatml\""));
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("chat_template = \"chatml\""));
   EXPECT_THAT(strata({"config", "show", "--origin", "data.tokenizer=hf"}).out,
               HasSubstr("the chat_template beside hf"));
   EXPECT_THAT(strata({"config", "show", "--origin"}).out,
@@ -124,12 +124,13 @@ TEST_F(CliChatE2e, FormatsThatCannotBeWrittenAreRefused) {
     EXPECT_EQ(refused.exit_code, 2) << refused.output();
     return refused.err;
   };
-  EXPECT_THAT(refusal(tiny("train", {"data.chat=vicuna"})),
+  EXPECT_THAT(refusal(tiny("train", {"data.chat_template=vicuna"})),
               HasSubstr("'vicuna' is not one of auto, plain, chatml, qwen3, llama3, llama3.1, glm4"));
-  EXPECT_THAT(refusal({"data", "pack", "chat.jsonl", "--out", "q", "-t", "hf", "--chat", "vicuna"}),
+  EXPECT_THAT(refusal({"data", "pack", "chat.jsonl", "--out", "q", "-t", "hf", "--chat-template", "vicuna"}),
               HasSubstr("one of these may be chosen by name: plain, chatml"));
-  EXPECT_THAT(refusal(tiny("train", {"data.train=chat.jsonl", "data.tokenizer=hf", "data.chat=glm4"})),
-              HasSubstr("chat.jsonl: chats are written as glm4, but the tokenizer has no token '[gMASK]'"));
+  EXPECT_THAT(
+      refusal(tiny("train", {"data.train=chat.jsonl", "data.tokenizer=hf", "data.chat_template=glm4"})),
+      HasSubstr("chat.jsonl: chats are written as glm4, but the tokenizer has no token '[gMASK]'"));
   write("hf/chat_template.jinja", "{{ messages }}");
   EXPECT_THAT(refusal(tiny("train", {"data.train=chat.jsonl", "data.tokenizer=hf"})),
               HasSubstr("the chat_template that begins '{{ messages }}' is not known"));
@@ -225,14 +226,14 @@ TEST_F(CliPackE2e, APackedFileTellsWhatIsInIt) {
   const auto shown = nlohmann::json::parse(
       strata({"data", "inspect", "p.tokens", "--seq", "64", "--sample", "1", "--json"}).out);
   EXPECT_EQ(shown["documents"], 201);
-  EXPECT_LT(shown["learnt_tokens"].get<int>(), shown["tokens"].get<int>());
-  EXPECT_GT(shown["pack"]["full"].get<double>(), 0.9);
+  EXPECT_LT(shown["loss_tokens"].get<int>(), shown["tokens"].get<int>());
+  EXPECT_GT(shown["pack"]["efficiency"].get<double>(), 0.9);
   int in_bins = 0;
   for (const auto& bin : shown["lengths"]) in_bins += bin["documents"].get<int>();
   EXPECT_EQ(in_bins, 201);
   EXPECT_EQ(shown["sample"]["index"], 1);
   const auto& runs = shown["sample"]["documents"][0]["runs"];
-  EXPECT_FALSE(runs[0]["learnt"].get<bool>());
+  EXPECT_FALSE(runs[0]["loss_mask"].get<bool>());
   EXPECT_THAT(runs[1]["text"].get<std::string>(), testing::EndsWith("<|endoftext|>"));
   EXPECT_THAT(strata({"data", "inspect", "p.tokens", "--seq", "64"}).out,
               AllOf(HasSubstr("    context  \""), HasSubstr("    learnt   \"")));

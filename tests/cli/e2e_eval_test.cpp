@@ -1,7 +1,7 @@
 // Held-out loss: what a run measured at its end, measured again by whoever has the run or its export.
 #include <cmath>
 
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {
@@ -118,7 +118,8 @@ TEST_F(CliEvalE2e, TheNumbersFollowFromEachOther) {
   EXPECT_EQ(some["micro_batches"], 3);
   EXPECT_EQ(some["sequences"], 6);
   EXPECT_EQ(some["tokens"], 6 * 32);
-  EXPECT_EQ(all["left_out"].get<int>(), some["left_out"].get<int>() - (all["sequences"].get<int>() - 6));
+  EXPECT_EQ(all["dropped_sequences"].get<int>(),
+            some["dropped_sequences"].get<int>() - (all["sequences"].get<int>() - 6));
   EXPECT_NEAR(all["perplexity"].get<double>(), std::exp(all["loss"].get<double>()), 1e-2);
   EXPECT_NEAR(
       all["bits_per_byte"].get<double>(),

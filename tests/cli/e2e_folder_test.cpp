@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {

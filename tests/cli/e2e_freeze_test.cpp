@@ -1,7 +1,7 @@
 // Runs that train a part of a model, and parts of it otherwise than the rest.
 #include <cstring>
 
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {
@@ -14,7 +14,7 @@ class CliFreezeE2e : public CliE2e {
   Words run_of(const std::string& name, const Words& words = {}) const {
     Words all = {"--out",           name,
                  "train.steps=6",   "train.freeze=tokens.weight,layers.0.*",
-                 "log.every=1",     "optim.groups=layers.1.mlp_* lr_scale=0.5 weight_decay=0",
+                 "log.every=1",     "optim.param_groups=layers.1.mlp_* lr_scale=0.5 weight_decay=0",
                  "train.dtype=bf16"};
     all.insert(all.end(), words.begin(), words.end());
     return tiny("train", all);
@@ -50,13 +50,13 @@ TEST_F(CliFreezeE2e, ARunThatTrainsAPartResumesBitForBitEvaluatesAndGenerates) {
 
 TEST_F(CliFreezeE2e, OtherPartsOrGroupsAreAnotherRun) {
   ASSERT_EQ(strata(run_of("run", {"train.max_time=0s"})).exit_code, 0);
-  const ProgramResult other = strata(
-      {"train", "--resume", "run", "train.freeze=layers.0.*", "optim.groups=", "train.frozen_masters=true"});
+  const ProgramResult other = strata({"train", "--resume", "run", "train.freeze=layers.0.*",
+                                      "optim.param_groups=", "train.frozen_masters=true"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(
       other.err,
       AllOf(HasSubstr("train.freeze: the checkpoint was made with tokens.weight,layers.0.*"),
-            HasSubstr("optim.groups: the checkpoint was made with layers.1.mlp_* lr_scale"),
+            HasSubstr("optim.param_groups: the checkpoint was made with layers.1.mlp_* lr_scale"),
             HasSubstr("train.frozen_masters: the checkpoint was made with false, this run has true")));
 }
 
@@ -74,9 +74,9 @@ TEST_F(CliFreezeE2e, NamesThatAreNoneAreRefusedAllAtOnceWithTheNearest) {
                                            "nearest are tokens.weight"),
                                  HasSubstr("train.freeze: 'layer.0.*' names none")));
   EXPECT_THAT(strata(tiny("plan", {"train.freeze=*"})).err, HasSubstr("nothing is left to train"));
-  EXPECT_THAT(strata(tiny("plan", {"optim.groups=layers.* lr_scal=2,x"})).err,
+  EXPECT_THAT(strata(tiny("plan", {"optim.param_groups=layers.* lr_scal=2,x"})).err,
               AllOf(HasSubstr("did you mean 'lr_scale'?"), HasSubstr("'x' is no PATTERN")));
-  EXPECT_THAT(strata(tiny("plan", {"optim.groups=layers.* lr_scale=two"})).err,
+  EXPECT_THAT(strata(tiny("plan", {"optim.param_groups=layers.* lr_scale=two"})).err,
               HasSubstr("'two' is no number"));
 }
 

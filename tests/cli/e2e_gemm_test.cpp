@@ -3,7 +3,7 @@
 
 #include <strata/kernels/bf16_gemm.h>
 
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {
@@ -16,7 +16,7 @@ using kernels::Bf16Gemm;
 
 class CliGemmE2e : public CliE2e {
  protected:
-  static bool cpu_has_it() { return kernels::native_bf16_gemm() != Bf16Gemm::widened; }
+  static bool cpu_has_bf16() { return kernels::native_bf16_gemm() != Bf16Gemm::widened; }
   /// Steps of a run of ten, in bf16.
   ProgramResult train(const std::string& run, int steps, const Words& words = {}) const {
     Words all = {"--out", run, "train.steps=6", "checkpoint.every=3", "train.dtype=bf16"};
@@ -43,7 +43,7 @@ class CliGemmE2e : public CliE2e {
 TEST_F(CliGemmE2e, TheChoiceIsMeasuredPrintedWithItsReasonAndKept) {
   const ProgramResult trained = train("run", 6);
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  const std::string why = cpu_has_it()
+  const std::string why = cpu_has_bf16()
                               ? " of the time that operands widened to f32 take, as measured at the start"
                               : "this CPU has neither AVX512-BF16 nor AMX";
   EXPECT_THAT(trained.out, AllOf(HasSubstr("gemm     bf16 "), HasSubstr(why)));
@@ -56,7 +56,7 @@ TEST_F(CliGemmE2e, TheChoiceIsMeasuredPrintedWithItsReasonAndKept) {
 TEST_F(CliGemmE2e, ARunGoesOnAsItBeganAlsoWhereItsConfigurationDoesNotSay) {
   std::vector<std::string> digests;
   for (const std::string choice : {"native", "widened"}) {
-    if (choice == "native" && !cpu_has_it()) continue;
+    if (choice == "native" && !cpu_has_bf16()) continue;
     must(posix_io().remove_all(file("run")));
     must(posix_io().remove_all(file("whole")));
     ASSERT_EQ(train("whole", 6, {"cpu.bf16_gemm=" + choice}).exit_code, 0);
@@ -76,7 +76,7 @@ TEST_F(CliGemmE2e, ARunGoesOnAsItBeganAlsoWhereItsConfigurationDoesNotSay) {
 }
 
 TEST_F(CliGemmE2e, WhatACpuLacksIsRefusedWhereItIsAskedForAndWidenedWhereARunBringsIt) {
-  if (!cpu_has_it()) GTEST_SKIP() << "this CPU has no bf16 instructions to take away";
+  if (!cpu_has_bf16()) GTEST_SKIP() << "this CPU has no bf16 instructions to take away";
   const ProgramResult refused = strata(tiny("plan", {"cpu.bf16_gemm=native"}), lesser());
   EXPECT_EQ(refused.exit_code, 2) << refused.output();
   EXPECT_THAT(refused.err, HasSubstr("cpu.bf16_gemm = native, but this CPU has neither AVX512-BF16 nor AMX"));
@@ -91,7 +91,7 @@ TEST_F(CliGemmE2e, WhereItIsWidenedAutoComputesInF32) {
     return strata(tiny("plan", {"train.dtype=auto", "cpu.bf16_gemm=" + choice}), options).out;
   };
   EXPECT_THAT(plan("widened", options_), HasSubstr(" in f32, adamw"));
-  if (cpu_has_it()) {
+  if (cpu_has_bf16()) {
     EXPECT_THAT(plan("native", options_), HasSubstr(" in bf16, adamw"));
     EXPECT_THAT(plan("auto", lesser()), HasSubstr(" in f32, adamw"));
   }

@@ -1,7 +1,7 @@
 // Text from a run and from the folder it was exported to.
 #include <csignal>
 
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {
@@ -97,7 +97,7 @@ TEST_F(CliGenerateE2e, WhatElseIsGeneratedChangesNoText) {
   EXPECT_EQ(together[2]["prompt"], "Mr. Darcy");
   EXPECT_EQ(together[2]["index"], 2);
   EXPECT_EQ(together[2]["n_tokens"], 10);
-  EXPECT_EQ(together[2]["stop"], "max_tokens");
+  EXPECT_EQ(together[2]["finish_reason"], "max_tokens");
   EXPECT_EQ(with({"--prompts", "three.txt", "--batch", "1"}), together);
   EXPECT_EQ(with({"--prompts", "three.txt", "--batch", "2"}), together);
   EXPECT_EQ(with({"--prompt", "Elizabeth", "--prompt", "It is a truth"})[1]["text"], together[1]["text"]);
@@ -158,7 +158,7 @@ TEST_F(CliGenerateE2e, AFoldersOwnEndOfTextEndsItsTexts) {
   const auto ended = nlohmann::json::parse(generate(words, "hf").out);
   EXPECT_EQ(ended["n_tokens"], 0);
   EXPECT_EQ(ended["text"], "");
-  EXPECT_EQ(ended["stop"], "end_of_text");
+  EXPECT_EQ(ended["finish_reason"], "end_of_text");
 }
 
 TEST_F(CliGenerateE2e, MistakesAreToldWithWhatToDo) {

@@ -1,7 +1,7 @@
 // Models in and out: a run goes on from a Hugging Face folder, and leaves one.
 #include <algorithm>
 
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <strata/runtime/units.h>
 
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {
@@ -193,7 +193,7 @@ TEST_P(CliOutputE2e, AnOutputThatCannotBeWrittenDoesNotStopTheTrainingAndIsTold)
   EXPECT_EQ(trained.exit_code, 5) << trained.signal;
   EXPECT_THAT(trained.err, HasSubstr("the output could not be written"));
   EXPECT_EQ(metrics("run").size(), 4u) << "and nothing that was printed is among them";
-  EXPECT_EQ(summary("run")["ending"], "finished");
+  EXPECT_EQ(summary("run")["stop_reason"], "finished");
 }
 
 INSTANTIATE_TEST_SUITE_P(Outputs, CliOutputE2e,

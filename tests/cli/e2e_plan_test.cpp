@@ -1,5 +1,5 @@
 // What a user learns of a machine and of a step before there is a run.
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {
@@ -114,23 +114,24 @@ TEST_F(CliPlanE2e, WhatMultipliesAttentionIsSaidAndRefusedWhereItWouldNone) {
   EXPECT_THAT(strata(for_machine({"train.fp8=true"})).out,
               HasSubstr("a product of eight bits is priced as one of 16"));
   EXPECT_THAT(
-      strata(for_machine({"train.attention=wgmma"})).out,
+      strata(for_machine({"train.attention_backend=wgmma"})).out,
       AllOf(HasSubstr(", attention by wgmma\n"), HasSubstr("attention by wgmma is priced as by mma")));
-  EXPECT_THAT(strata(for_machine({"train.attention=cudnn"})).out,
+  EXPECT_THAT(strata(for_machine({"train.attention_backend=cudnn"})).out,
               HasSubstr(", attention by cudnn and backward by mma\n"));
   EXPECT_THAT(strata({"plan", "--machine", "h200", "--params", "7e9", "model.seq=1024", "train.micro_batch=8",
-                      "train.attention=cudnn"})
+                      "train.attention_backend=cudnn"})
                   .out,
               HasSubstr(", attention by cudnn\n"));
   const auto none = [](const ProgramResult& result, const std::string& says) {
     EXPECT_EQ(result.exit_code, 2) << result.output();
     EXPECT_THAT(result.err, AllOf(HasSubstr("multiplies no attention of this model"), HasSubstr(says)));
   };
-  none(strata(for_machine({"train.attention=wgmma", "model.heads=64"})),
+  none(strata(for_machine({"train.attention_backend=wgmma", "model.heads=64"})),
        "heads of 66 values in bf16; it takes");
-  none(strata(for_machine({"train.attention=cudnn", "train.dtype=f32"})),
+  none(strata(for_machine({"train.attention_backend=cudnn", "train.dtype=f32"})),
        "with 33 heads of 128 values in f32; it takes");
-  none(strata(for_machine({"train.attention=cudnn", "model.family=bloom"})), "in bf16, with ALiBi; it takes");
+  none(strata(for_machine({"train.attention_backend=cudnn", "model.family=bloom"})),
+       "in bf16, with ALiBi; it takes");
 }
 
 TEST_F(CliPlanE2e, MistakesAreNamed) {

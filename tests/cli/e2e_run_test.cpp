@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {
@@ -46,7 +46,7 @@ TEST_P(CliSignalE2e, ASignalEndsTheStepSavesAndTheRestIsBitForBitTheSame) {
   EXPECT_THAT(stopped.out, HasSubstr("go on with --resume run"));
   const int last = metrics("run").back()["step"];
   EXPECT_TRUE(exists(fmt::format("run/checkpoints/step-{:08}/manifest.json", last)));
-  EXPECT_EQ(summary("run")["ending"], "stopped");
+  EXPECT_EQ(summary("run")["stop_reason"], "stopped");
   EXPECT_TRUE(summary("run")["val_loss"].is_null()) << "it was not measured";
   const ProgramResult resumed = strata({"train", "--resume", "run"});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
@@ -83,7 +83,7 @@ TEST_F(CliRunE2e, ASignalCutsTheLastValidationShortAndAResumeTakesItAgain) {
 TEST_F(CliRunE2e, TheTimeBoxEndsARunThatCanBeResumed) {
   ASSERT_EQ(strata(run_of("whole", 6)).exit_code, 0);
   ASSERT_EQ(strata(run_of("run", 6, {"train.max_time=0s"})).exit_code, 0);
-  EXPECT_EQ(summary("run")["ending"], "time box");
+  EXPECT_EQ(summary("run")["stop_reason"], "time limit");
   ASSERT_EQ(strata({"train", "--resume", "run", "train.max_time=none"}).exit_code, 0);
   expect_same("run", "whole");
 }
@@ -92,7 +92,7 @@ TEST_F(CliRunE2e, TheWriteBudgetEndsARunBeforeItIsExceededAndTheRestIsTheSame) {
   const Words swapping = {"offload.policy=nvme", "memory.nvme=16MiB"};
   ASSERT_EQ(strata(run_of("whole", 30, swapping)).exit_code, 0);
   EXPECT_TRUE(summary("whole")["write_budget_bytes"].is_null());
-  const auto all = summary("whole")["endurance_bytes"].get<std::uint64_t>();
+  const auto all = summary("whole")["nvme_bytes_written"].get<std::uint64_t>();
   ASSERT_GT(all, 0u);
   Words limited = swapping;
   limited.push_back(str("io.write_budget=", all / 2));
@@ -102,9 +102,9 @@ TEST_F(CliRunE2e, TheWriteBudgetEndsARunBeforeItIsExceededAndTheRestIsTheSame) {
               HasSubstr(str(" of ", all / 2, " bytes of io.write_budget are written, and a step")));
   EXPECT_THAT(stopped.out, HasSubstr("go on with --resume run"));
   EXPECT_THAT(stopped.out, HasSubstr("steps more"));
-  EXPECT_EQ(summary("run")["ending"], "write budget");
+  EXPECT_EQ(summary("run")["stop_reason"], "write budget");
   EXPECT_EQ(summary("run")["write_budget_bytes"], all / 2);
-  EXPECT_LE(summary("run")["endurance_bytes"].get<std::uint64_t>(), all / 2);
+  EXPECT_LE(summary("run")["nvme_bytes_written"].get<std::uint64_t>(), all / 2);
   EXPECT_GT(summary("run")["steps"].get<int>(), 5);
   EXPECT_TRUE(
       exists(fmt::format("run/checkpoints/step-{:08}/manifest.json", summary("run")["steps"].get<int>())));
@@ -183,7 +183,7 @@ TEST_F(CliRunE2e, MetricsAndSummaryHaveTheDocumentedFields) {
   std::vector<double> unexplained;  // seconds of a step
   for (const nlohmann::json& line : lines) {
     for (const char* key :
-         {"step", "loss", "loss_bits", "lr", "grad_norm", "clip_factor", "tokens_per_s", "seconds"})
+         {"step", "loss", "loss_bits", "lr", "grad_norm", "clip_factor", "tokens_per_s", "step_s"})
       EXPECT_TRUE(line.contains(key)) << key;
     for (const char* tier : {"device", "pinned", "nvme"})
       EXPECT_TRUE(line["used_bytes"].contains(tier)) << tier;
@@ -194,16 +194,16 @@ TEST_F(CliRunE2e, MetricsAndSummaryHaveTheDocumentedFields) {
     EXPECT_GT(waited, 0);
     for (const char* cause : {"h2d", "d2h", "optimizer", "nvme", "collective", "data", "host"})
       waited += line["exposed_wait_s"][cause].get<double>();
-    unexplained.push_back(std::abs(waited - line["seconds"].get<double>()));
+    unexplained.push_back(std::abs(waited - line["step_s"].get<double>()));
   }
   // Every moment has one use; written to 1e-6. Another process may run between the two clocks of a step.
   std::sort(unexplained.begin(), unexplained.end());
   EXPECT_LE(unexplained[unexplained.size() / 2], 1e-4);
   const nlohmann::json all = summary("run");
-  for (const char* key : {"steps", "train_loss", "val_loss", "bits_per_byte", "tokens_per_s", "state_digest",
-                          "peak_bytes", "planned_bytes", "budget_bytes", "exposed_wait_s", "moved_bytes",
-                          "compute_s", "bottleneck", "lanes", "endurance_bytes", "write_budget_bytes",
-                          "resident_peak_bytes", "resident_allowance_bytes", "steps_3_to_12"})
+  for (const char* key :
+       {"steps", "train_loss", "val_loss", "bits_per_byte", "tokens_per_s", "state_digest", "peak_bytes",
+        "planned_bytes", "budget_bytes", "exposed_wait_s", "moved_bytes", "compute_s", "bottleneck", "lanes",
+        "nvme_bytes_written", "write_budget_bytes", "peak_rss_bytes", "rss_limit_bytes", "steady_state"})
     EXPECT_TRUE(all.contains(key)) << key;
   EXPECT_EQ(all["state_digest"].get<std::string>().size(), 32u);
   for (const char* lane : {"h2d", "d2h", "nvme_read", "nvme_write"}) {
@@ -226,13 +226,12 @@ TEST_F(CliRunE2e, TheProcessStaysWithinItsAllowance) {
 #endif
   ASSERT_EQ(strata(run_of("run", 13)).exit_code, 0);
   const nlohmann::json all = summary("run");
-  EXPECT_LE(all["resident_peak_bytes"].get<std::uint64_t>(),
-            all["resident_allowance_bytes"].get<std::uint64_t>());
+  EXPECT_LE(all["peak_rss_bytes"].get<std::uint64_t>(), all["rss_limit_bytes"].get<std::uint64_t>());
 }
 
 TEST_F(CliRunE2e, AStepAllocatesNothingAndMakesNoStreamsBuffersOrFiles) {
   ASSERT_EQ(strata(run_of("run", 13)).exit_code, 0);
-  EXPECT_EQ(summary("run")["steps_3_to_12"],
+  EXPECT_EQ(summary("run")["steady_state"],
             nlohmann::json({{"heap_allocations", 0}, {"resources_created", 0}}));
 }
 

@@ -3,7 +3,7 @@
 
 #include <regex>
 
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {
@@ -110,8 +110,10 @@ TEST_F(CliUsageE2e, ATokenizerOfAHuggingFaceFolderIsShownAndUsed) {
        {"tokens        425", "splits as     cl100k", "template      421 before, nothing behind",
         "bos           <|begin_of_text|> (421)", "a text ends   at 422 423", "chat          llama3"})
     EXPECT_THAT(info, HasSubstr(line));
-  EXPECT_EQ(strata({"tokenizer", "encode", "-t", "hf", "--special", "--template", "<|eot_id|>"}).out,
-            "421 423\n");
+  EXPECT_EQ(
+      strata({"tokenizer", "encode", "-t", "hf", "--parse-special", "--add-special-tokens", "<|eot_id|>"})
+          .out,
+      "421 423\n");
 }
 
 TEST_F(CliUsageE2e, AKindOfTokenizerThatIsNotReadIsRefusedByName) {
@@ -189,7 +191,7 @@ TEST_F(CliUsageE2e, ActivationsLeftToTheProgramLeaveTheDeviceOnlyWhereTheyMust) 
                       "offload.activations=" + activations, str("memory.device=", device)}));
   };
   const auto away = [&](const std::string& activations, std::uint64_t device) -> std::uint64_t {
-    return nlohmann::json::parse(plan(activations, device).out)["activations_away"]["moved_bytes"];
+    return nlohmann::json::parse(plan(activations, device).out)["offloaded_activations"]["moved_bytes"];
   };
   const std::uint64_t kept = proposed(plan("none", 1 << 16).err)["device"],
                       least = proposed(plan("auto", 1 << 16).err)["device"];
@@ -217,8 +219,8 @@ TEST_F(CliUsageE2e, WhatWasDecidedForActivationsIsWhatTheResolvedConfigurationAs
   const nlohmann::json was = nlohmann::json::parse(read_all(file("run/plan.json"))),
                        again =
                            nlohmann::json::parse(strata({"plan", "run/config.resolved.toml", "--json"}).out);
-  EXPECT_GT(was["activations_away"]["moved_bytes"], 0u);
-  EXPECT_EQ(again["activations_away"], was["activations_away"]);
+  EXPECT_GT(was["offloaded_activations"]["moved_bytes"], 0u);
+  EXPECT_EQ(again["offloaded_activations"], was["offloaded_activations"]);
   EXPECT_EQ(again["tiers"], was["tiers"]);
 }
 
@@ -231,8 +233,8 @@ TEST_F(CliUsageE2e, ActivationsGoOnToNvmeWherePinnedMemoryHasNoRoom) {
   const nlohmann::json roomy = nlohmann::json::parse(plan("pinned", "unlimited").out);
   const nlohmann::json stored = nlohmann::json::parse(plan("nvme", "unlimited").out);
   EXPECT_EQ(stored["activation_bytes"], roomy["activation_bytes"]);
-  EXPECT_LT(stored["activations_away"]["pinned_bytes"], roomy["activations_away"]["pinned_bytes"]);
-  EXPECT_GT(stored["activations_away"]["nvme_bytes"], 0u);
+  EXPECT_LT(stored["offloaded_activations"]["pinned_bytes"], roomy["offloaded_activations"]["pinned_bytes"]);
+  EXPECT_GT(stored["offloaded_activations"]["nvme_bytes"], 0u);
   const std::string least = std::to_string(proposed(plan("nvme", "4096").err)["pinned"]);
   EXPECT_EQ(plan("pinned", least).exit_code, 3);
   EXPECT_GT(nlohmann::json::parse(plan("auto", "unlimited").out)["activation_bytes"],

@@ -1,4 +1,4 @@
-#include "generating/generator.h"
+#include "generate/generator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,38 +33,39 @@ struct Model {
     set.decode = must(record_cached_decoder(config, {sequences, sequences, kContext, sequences}));
     return set;
   }
-  Result<std::vector<Continuation>> generate(
-      const std::vector<GenerationTask>& tasks, const GenerateOptions& options = standard(),
+  Result<std::vector<Completion>> generate(
+      const std::vector<GenerationRequest>& requests, const GenerateOptions& options = standard(),
       const SamplingOptions& sampling = {.temperature = 1.0},
       const Generator::OnToken& on_token = [](std::size_t, std::int32_t) { return Status::ok(); }) {
-    return Generator(*run.engine, must(Sampler::create(sampling)), options).run(tasks, on_token);
+    return Generator(*run.engine, must(Sampler::create(sampling)), options).run(requests, on_token);
   }
-  static GenerateOptions standard() { return {.tokens = 8, .context = kContext, .vocab = 50, .seed = 3}; }
+  static GenerateOptions standard() { return {.max_tokens = 8, .context = kContext, .vocab = 50, .seed = 3}; }
   TinyRun run;
 };
 
-std::vector<GenerationTask> three_tasks() {
+std::vector<GenerationRequest> three_requests() {
   return {{0, {1, 2, 3}, {}}, {1, {4, 5, 6, 7, 8, 9, 10}, {}}, {2, {11}, {}}};
 }
-std::vector<std::vector<std::int32_t>> ids_of(const std::vector<Continuation>& all) {
+std::vector<std::vector<std::int32_t>> ids_of(const std::vector<Completion>& all) {
   std::vector<std::vector<std::int32_t>> out;
-  for (const Continuation& one : all) out.push_back(one.ids);
+  for (const Completion& one : all) out.push_back(one.ids);
   return out;
 }
 
 class GeneratorFamilyTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(GeneratorFamilyTest, NeitherTheOthersNorTheCutOfPromptsChangeASequence) {
-  const std::vector<GenerationTask> tasks = three_tasks();
-  const auto together = ids_of(must(Model(GetParam(), 3, 16).generate(tasks)));
+  const std::vector<GenerationRequest> requests = three_requests();
+  const auto together = ids_of(must(Model(GetParam(), 3, 16).generate(requests)));
   EXPECT_THAT(together[1], SizeIs(8));
   EXPECT_NE(together[0], together[1]);
-  EXPECT_EQ(ids_of(must(Model(GetParam(), 3, 4).generate(tasks))), together) << "prompts cut anew";
-  EXPECT_EQ(ids_of(must(Model(GetParam(), 4, 3).generate({tasks[2], tasks[0], tasks[1]}))),
+  EXPECT_EQ(ids_of(must(Model(GetParam(), 3, 4).generate(requests))), together) << "prompts cut anew";
+  EXPECT_EQ(ids_of(must(Model(GetParam(), 4, 3).generate({requests[2], requests[0], requests[1]}))),
             (std::vector{together[2], together[0], together[1]}))
       << "other slots and a free one";
-  for (const GenerationTask& task : tasks)
-    EXPECT_THAT(ids_of(must(Model(GetParam(), 1, 2).generate({task}))), ElementsAre(together[task.index]))
+  for (const GenerationRequest& request : requests)
+    EXPECT_THAT(ids_of(must(Model(GetParam(), 1, 2).generate({request}))),
+                ElementsAre(together[request.index]))
         << "alone";
 }
 
@@ -79,10 +80,10 @@ TEST(GeneratorTest, GreedyTokensAreTheMostLikelyOfTheWholeContext) {
   TinyRun run(must(Engine::plan(set, {})));
   must(run.engine->initialize(5));
   Generator generator(*run.engine, must(Sampler::create({.temperature = 0})), Model::standard());
-  const std::vector<GenerationTask> tasks = {{0, {7, 8, 9, 10, 11}, {}}};
+  const std::vector<GenerationRequest> requests = {{0, {7, 8, 9, 10, 11}, {}}};
   const std::vector<std::int32_t> got =
-      must(generator.run(tasks, [](std::size_t, std::int32_t) { return Status::ok(); }))[0].ids;
-  std::vector<std::int32_t> text = tasks[0].prompt;
+      must(generator.run(requests, [](std::size_t, std::int32_t) { return Status::ok(); }))[0].ids;
+  std::vector<std::int32_t> text = requests[0].prompt;
   for (const std::int32_t id : got) {
     std::vector<std::int32_t> window = text;
     window.resize(kContext);
@@ -95,33 +96,33 @@ TEST(GeneratorTest, GreedyTokensAreTheMostLikelyOfTheWholeContext) {
 TEST(GeneratorTest, ASequenceStopsForTheReasonItSays) {
   Model model("gpt2", 2, 8);
   GenerateOptions options = Model::standard();
-  options.tokens = 100;
-  const auto full = must(model.generate({three_tasks()[0]}, options))[0];
-  EXPECT_EQ(full.stop, StopReason::context_full);
+  options.max_tokens = 100;
+  const auto full = must(model.generate({three_requests()[0]}, options))[0];
+  EXPECT_EQ(full.finish_reason, FinishReason::context_full);
   EXPECT_THAT(full.ids, SizeIs(kContext - 3 + 1)) << "the last one needs no place";
-  options.tokens = 5;
-  const auto counted = must(model.generate({three_tasks()[0]}, options))[0];
-  EXPECT_EQ(counted.stop, StopReason::max_tokens);
+  options.max_tokens = 5;
+  const auto counted = must(model.generate({three_requests()[0]}, options))[0];
+  EXPECT_EQ(counted.finish_reason, FinishReason::max_tokens);
   EXPECT_EQ(counted.ids, std::vector<std::int32_t>(full.ids.begin(), full.ids.begin() + 5));
-  GenerationTask ending = three_tasks()[0];
-  ending.ends = {full.ids[3]};
-  const auto ended = must(model.generate({ending, three_tasks()[1]}, options));
-  EXPECT_EQ(ended[0].stop, StopReason::end_of_text);
+  GenerationRequest ending = three_requests()[0];
+  ending.stop_ids = {full.ids[3]};
+  const auto ended = must(model.generate({ending, three_requests()[1]}, options));
+  EXPECT_EQ(ended[0].finish_reason, FinishReason::end_of_text);
   EXPECT_LE(ended[0].ids.size(), 3u);
   EXPECT_EQ(std::count(ended[0].ids.begin(), ended[0].ids.end(), full.ids[3]), 0);
-  EXPECT_EQ(ended[1].stop, StopReason::max_tokens) << "the other one goes on";
+  EXPECT_EQ(ended[1].finish_reason, FinishReason::max_tokens) << "the other one goes on";
 }
 
 TEST(GeneratorTest, TokensComeAsTheyAreDrawnAndTheirReceiverMayStopIt) {
   Model model("llama", 3, 8);
   std::vector<std::vector<std::int32_t>> seen(3);
-  const auto all = must(model.generate(three_tasks(), Model::standard(), {.temperature = 1.0},
-                                       [&](std::size_t task, std::int32_t id) {
-                                         seen[task].push_back(id);
+  const auto all = must(model.generate(three_requests(), Model::standard(), {.temperature = 1.0},
+                                       [&](std::size_t request, std::int32_t id) {
+                                         seen[request].push_back(id);
                                          return Status::ok();
                                        }));
   EXPECT_EQ(seen, ids_of(all));
-  const auto stopped = model.generate(three_tasks(), Model::standard(), {}, [](std::size_t, std::int32_t) {
+  const auto stopped = model.generate(three_requests(), Model::standard(), {}, [](std::size_t, std::int32_t) {
     return Status::error(Code::io_error, "enough");
   });
   EXPECT_EQ(stopped.status().message(), "enough");

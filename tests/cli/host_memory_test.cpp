@@ -17,7 +17,7 @@ HostFacts with_free(std::uint64_t bytes) {
   HostFacts facts;
   facts.total_ram_bytes = 8 * kGiB;
   facts.available_ram_bytes = bytes;
-  facts.anonymous_rss_bytes = kBesideSlabs;
+  facts.anonymous_rss_bytes = kProcessOverheadBytes;
   return facts;
 }
 
@@ -33,8 +33,8 @@ TEST(HostMemoryTest, AllThatIsFreeIsAllowedAndAByteMoreIsNot) {
 TEST(HostMemoryTest, WhatTheProcessWillHoldBesideThePlanIsLeftFree) {
   HostFacts facts = with_free(kGiB);
   facts.anonymous_rss_bytes = 8 * kMiB;
-  EXPECT_TRUE(check_host_memory(kGiB - kBesideSlabs + 8 * kMiB, 2, facts).is_ok());
-  EXPECT_FALSE(check_host_memory(kGiB - kBesideSlabs + 8 * kMiB + 1, 2, facts).is_ok());
+  EXPECT_TRUE(check_host_memory(kGiB - kProcessOverheadBytes + 8 * kMiB, 2, facts).is_ok());
+  EXPECT_FALSE(check_host_memory(kGiB - kProcessOverheadBytes + 8 * kMiB + 1, 2, facts).is_ok());
 }
 
 TEST(HostMemoryTest, ACgroupThatLeavesLessThanTheRamIsWhatCounts) {
@@ -50,7 +50,7 @@ TEST(HostMemoryTest, ACgroupThatLeavesLessThanTheRamIsWhatCounts) {
 
 TEST(HostMemoryTest, WhatAnOldPlanGivesBackIsFreeForTheNew) {
   HostFacts facts = with_free(kGiB);
-  facts.anonymous_rss_bytes = 2 * kGiB + kBesideSlabs;
+  facts.anonymous_rss_bytes = 2 * kGiB + kProcessOverheadBytes;
   EXPECT_TRUE(check_host_memory(3 * kGiB, 2, facts, 2 * kGiB).is_ok());
   EXPECT_FALSE(check_host_memory(3 * kGiB + 1, 2, facts, 2 * kGiB).is_ok());
 }
@@ -61,13 +61,13 @@ TEST(HostMemoryTest, TheNearestBudgetsThatAreNamedHoldTheRun) {
   options.budgets = {2 * kMiB, 2 * kMiB, 8 * kMiB};
   const auto plan = must(Engine::plan(programs, options));
   const std::uint64_t ram = (plan->planned_peak[0] + plan->planned_peak[1]) / 4 * 3;
-  const auto nearest = budgets_within(*plan, ram, true);
+  const auto nearest = fit_budgets(*plan, ram, true);
   ASSERT_TRUE(nearest.has_value());
   EXPECT_LE((*nearest)[0] + (*nearest)[1], ram);
   options.budgets = *nearest;
   const auto smaller = must(Engine::plan(programs, options));
   EXPECT_LE(smaller->planned_peak[0] + smaller->planned_peak[1], ram);
-  EXPECT_FALSE(budgets_within(*plan, 4096, true).has_value()) << "nothing so small holds it";
+  EXPECT_FALSE(fit_budgets(*plan, 4096, true).has_value()) << "nothing so small holds it";
 }
 
 TEST(HostMemoryTest, AnAddressSpaceWithoutRoomForLibrariesIsRefused) {

@@ -15,7 +15,7 @@ class WorstRun {
   int steps(const Held& held) {
     budget_.begin(written(held(0)));
     int n = 0;
-    for (; budget_.allows_a_step() && n < 1000; ++n) {
+    for (; budget_.allows_step() && n < 1000; ++n) {
       made_ += 100;
       budget_.after_step(written(held(n + 1)));
     }
@@ -71,25 +71,25 @@ TEST(WriteBudgetTest, WithoutABudgetOrWithoutWritesThereIsNoEnd) {
   EXPECT_EQ(WorstRun(kUnlimitedBytes).steps([](int) { return 0; }), 1000);
   const WriteBudget unused(0, {0, 0});
   EXPECT_FALSE(unused.is_limited());
-  EXPECT_TRUE(unused.allows_a_step());
+  EXPECT_TRUE(unused.allows_step());
 }
 
 TEST(WriteBudgetTest, GoesOnInAnotherPlanWithWhatWasWrittenBefore) {
   WriteBudget budget(1000, {100, 50});
   budget.begin(100);
   budget.after_step(150);
-  EXPECT_TRUE(budget.allows_a_move_to({300, 50}))
+  EXPECT_TRUE(budget.allows_replan({300, 50}))
       << "150 and 100 that saving may write, 300, a step of 50, 300 again";
-  EXPECT_FALSE(budget.allows_a_move_to({301, 150}));
-  EXPECT_TRUE(budget.allows_a_move_to({0, 0})) << "nothing of it is on nvme";
-  budget.begin_in({300, 50}, 250, 300);
+  EXPECT_FALSE(budget.allows_replan({301, 150}));
+  EXPECT_TRUE(budget.allows_replan({0, 0})) << "nothing of it is on nvme";
+  budget.begin_plan({300, 50}, 250, 300);
   EXPECT_EQ(
       budget.to_string(),
       "550 of 1000 bytes of io.write_budget are written, and a step and its checkpoint may write 350 more");
-  EXPECT_TRUE(budget.allows_a_step());
+  EXPECT_TRUE(budget.allows_step());
   budget.after_step(401);
-  EXPECT_FALSE(budget.allows_a_step());
-  EXPECT_TRUE(WriteBudget(kUnlimitedBytes, {100, 50}).allows_a_move_to({1 << 30, 1 << 30}));
+  EXPECT_FALSE(budget.allows_step());
+  EXPECT_TRUE(WriteBudget(kUnlimitedBytes, {100, 50}).allows_replan({1 << 30, 1 << 30}));
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ TEST(ParamGroupsTest, GroupsThatCannotMatterOrAreOutOfRangeAreRefusedByName) {
     EXPECT_EQ(status.code(), Code::invalid);
     return std::string(status.message());
   };
-  EXPECT_THAT(refusal({{"layer.0.*", 1, 0}}), HasSubstr("optim.groups: 'layer.0.*' names none of"));
+  EXPECT_THAT(refusal({{"layer.0.*", 1, 0}}), HasSubstr("optim.param_groups: 'layer.0.*' names none of"));
   EXPECT_THAT(refusal({{"tokens.weight", 1, 0}}),
               HasSubstr("'tokens.weight' names no parameter that is trained"));
   EXPECT_THAT(refusal({{"*", 1, 0}, {"layers.0.*", 2, 0}}), HasSubstr("'layers.0.*' names no parameter"));

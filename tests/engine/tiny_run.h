@@ -22,7 +22,7 @@ inline DecoderConfig tiny_config() {
 
 /// A tiny model of `family`, with grouped queries where the family has them.
 inline DecoderConfig tiny_of_family(std::string_view family) {
-  DecoderConfig config = decoder_of_family(family).value();
+  DecoderConfig config = decoder_for_family(family).value();
   config.layers = 2;
   config.hidden = 32;
   config.heads = 4;

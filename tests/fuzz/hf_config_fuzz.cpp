@@ -12,7 +12,7 @@ STRATA_FUZZ_TARGET(input) {
     STRATA_ASSERT(!config.status().message().empty(), "refused without a reason");
     return;
   }
-  strata::DecoderConfig full = strata::filled(*config);
+  strata::DecoderConfig full = strata::with_derived_sizes(*config);
   full.seq = 1;
   STRATA_ASSERT(strata::validate(full).is_ok(), "taken, but no model");
   full.layers = 1;  // more of the same

@@ -22,7 +22,7 @@ void fuzz_chat(std::string_view input) {
   if (!chat) return;
   const std::vector<strata::ChatMessage> messages = {
       {"user", std::string(input)}, {"assistant", std::string(input.substr(input.size() / 2))}};
-  const auto text = strata::render_chat(*chat, messages, true);
+  const auto text = strata::apply_chat_template(*chat, messages, true);
   STRATA_ASSERT(text.has_value(), "known roles are refused");
   for (const strata::ChatRange& range : text->written)
     STRATA_ASSERT(range.begin <= range.end && range.end <= text->text.size(), "a range past the text");

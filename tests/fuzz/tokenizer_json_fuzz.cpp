@@ -34,7 +34,7 @@ STRATA_FUZZ_TARGET(input) {
   }
   const strata::Tokenizer& tokenizer = *loaded;
   for (const auto special : {strata::SpecialTokens::as_text, strata::SpecialTokens::recognised}) {
-    const auto ids = tokenizer.encode(input, special, strata::Around::template_tokens);
+    const auto ids = tokenizer.encode(input, special, strata::AddSpecialTokens::yes);
     const auto text = tokenizer.decode(ids);
     STRATA_ASSERT(text.has_value(), "an id that encode() gave is unknown to decode()");
   }

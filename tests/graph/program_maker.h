@@ -28,7 +28,7 @@ inline DecoderConfig make_decoder_config(std::int64_t layers, std::int64_t hidde
 
 /// A decoder of `family` in proportions of real ones.
 inline DecoderConfig make_realistic_config(std::string_view family) {
-  DecoderConfig config = decoder_of_family(family).value();
+  DecoderConfig config = decoder_for_family(family).value();
   const bool grouped = config.norm == DecoderConfig::Norm::rms;
   config.layers = 12;
   config.hidden = 768;

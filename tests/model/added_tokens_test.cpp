@@ -9,36 +9,36 @@
 namespace strata {
 namespace {
 
-using detail::AddedMatcher;
+using detail::AddedTokenMatcher;
 using testing::ElementsAre;
 
-std::vector<std::string> matches(const AddedMatcher& matcher, const std::string& text) {
+std::vector<std::string> matches(const AddedTokenMatcher& matcher, const std::string& text) {
   std::vector<std::string> out;
   for (auto m = matcher.next(text, 0); m.begin < text.size(); m = matcher.next(text, m.end))
     out.push_back(text.substr(m.begin, m.end - m.begin));
   return out;
 }
 
-TEST(AddedMatcherTest, OfThoseThatBeginTheLeftmostTheLongestWins) {
-  const AddedMatcher matcher({{"ab", 0}, {"abcd", 1}, {"a", 2}, {"bcde", 3}, {"\xff", 4}});
+TEST(AddedTokenMatcherTest, OfThoseThatBeginTheLeftmostTheLongestWins) {
+  const AddedTokenMatcher matcher({{"ab", 0}, {"abcd", 1}, {"a", 2}, {"bcde", 3}, {"\xff", 4}});
   EXPECT_THAT(matches(matcher, "abcde"), ElementsAre("abcd"));
   EXPECT_THAT(matches(matcher, "abc abcx aab\xff"), ElementsAre("ab", "ab", "a", "ab", "\xff"));
   EXPECT_THAT(matches(matcher, "bcdxbcde"), ElementsAre("bcde"));
   EXPECT_THAT(matches(matcher, ""), ElementsAre());
 }
 
-TEST(AddedMatcherTest, OfEqualContentsTheFirstGivenWins) {
-  const AddedMatcher matcher({{"x", 7}, {"x", 3}});
+TEST(AddedTokenMatcherTest, OfEqualContentsTheFirstGivenWins) {
+  const AddedTokenMatcher matcher({{"x", 7}, {"x", 3}});
   EXPECT_EQ(matcher.next("x", 0).index, 7u);
 }
 
 /// What a text becomes: "[token]" for the added ones.
 std::string parts(const std::string& text, const std::vector<AddedToken>& added) {
-  std::vector<AddedMatcher::Entry> entries;
+  std::vector<AddedTokenMatcher::Entry> entries;
   for (std::uint32_t i = 0; i < added.size(); ++i) entries.push_back({added[i].content, i});
   std::string out;
   detail::for_each_part(
-      text, AddedMatcher(entries), added, [](const AddedToken& token) { return !token.special; },
+      text, AddedTokenMatcher(entries), added, [](const AddedToken& token) { return !token.special; },
       [&](std::string_view part) { out += part; },
       [&](const AddedToken& token) { out += "[" + token.content + "]"; });
   return out;

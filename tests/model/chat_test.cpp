@@ -27,7 +27,7 @@ const std::vector<ChatMessage> kShort = {{"user", "Q"}, {"assistant", "A"}};
 ChatTemplate named(const std::string& name) { return must(chat_template_named(name)); }
 std::string text_of(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
                     bool generation = false) {
-  return must(render_chat(chat, messages, generation)).text;
+  return must(apply_chat_template(chat, messages, generation)).text;
 }
 /// What each author wrote, the marker that ends the turn included.
 std::vector<std::string> written(const ChatText& chat) {
@@ -98,7 +98,7 @@ TEST(ChatTest, MistralPutsQuestionsInBrackets) {
   EXPECT_EQ(text_of(chat, three, true), "<s>[INST] Q [/INST]A</s>[INST] R [/INST]");
   chat.space_after_turn = true;
   EXPECT_EQ(text_of(chat, three, true), "<s>[INST] Q [/INST]A</s> [INST] R [/INST]");
-  EXPECT_THAT(written(must(render_chat(chat, three))), ElementsAre("Q", "A</s>", "R"));
+  EXPECT_THAT(written(must(apply_chat_template(chat, three))), ElementsAre("Q", "A</s>", "R"));
 }
 
 TEST(ChatTest, GemmaCallsTheAssistantModelAndJoinsASystemMessageToTheQuestion) {
@@ -107,7 +107,7 @@ TEST(ChatTest, GemmaCallsTheAssistantModelAndJoinsASystemMessageToTheQuestion) {
             "<bos><start_of_turn>user\nQ<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n"
             "<start_of_turn>user\nR<end_of_turn>\n<start_of_turn>model\n");
   chat.takes_system = true;
-  const ChatText told = must(render_chat(chat, kFour, true));
+  const ChatText told = must(apply_chat_template(chat, kFour, true));
   EXPECT_EQ(told.text,
             "<bos><start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\nHello<end_of_turn>"
             "\n<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n");
@@ -122,8 +122,8 @@ TEST(ChatTest, Phi3EndsEveryTurnAndTheText) {
             "<|user|>\nBye<|end|>\n<|assistant|>\n");
   EXPECT_EQ(text_of(chat, kShort), "<|user|>\nQ<|end|>\n<|assistant|>\nA<|end|>\n<|endoftext|>");
   chat.with_bos = true;
-  chat.with_end = chat.takes_system = false;
-  EXPECT_THAT(std::string(render_chat(chat, kFour).status().message()),
+  chat.with_eos = chat.takes_system = false;
+  EXPECT_THAT(std::string(apply_chat_template(chat, kFour).status().message()),
               HasSubstr("message 0 has the role 'system', of which this phi3 template writes nothing"));
   EXPECT_EQ(text_of(chat, kShort), "<s><|user|>\nQ<|end|>\n<|assistant|>\nA<|end|>\n");
 }
@@ -132,7 +132,7 @@ TEST(ChatTest, Olmo2NamesRolesInPlainText) {
   EXPECT_EQ(text_of(named("olmo2"), kFour, true),
             "<|endoftext|><|system|>\nBe brief.\n<|user|>\nHi \n<|assistant|>\n Hello<|endoftext|>\n"
             "<|user|>\nBye\n<|assistant|>\n");
-  const ChatText chat = must(render_chat(named("olmo2"), kShort));
+  const ChatText chat = must(apply_chat_template(named("olmo2"), kShort));
   EXPECT_EQ(chat.text, "<|endoftext|><|user|>\nQ\n<|assistant|>\nA<|endoftext|>");
   EXPECT_EQ(chat.markers.size(), 2u);
 }
@@ -140,11 +140,12 @@ TEST(ChatTest, Olmo2NamesRolesInPlainText) {
 TEST(ChatTest, AnOrderThatATemplateRefusesIsRefusedHere) {
   for (const char* name : {"mistral", "gemma"}) {
     EXPECT_THAT(
-        std::string(render_chat(named(name), kFour).status().message()),
+        std::string(apply_chat_template(named(name), kFour).status().message()),
         HasSubstr("message 0 has the role 'system' where the " + std::string(name) + " template has"));
-    EXPECT_EQ(
-        render_chat(named(name), std::vector<ChatMessage>{{"user", "a"}, {"user", "b"}}).status().code(),
-        Code::unsupported);
+    EXPECT_EQ(apply_chat_template(named(name), std::vector<ChatMessage>{{"user", "a"}, {"user", "b"}})
+                  .status()
+                  .code(),
+              Code::unsupported);
   }
 }
 
@@ -154,20 +155,20 @@ TEST(ChatTest, PlainNamesRolesByWords) {
 }
 
 TEST(ChatTest, WhatAnAuthorWroteEndsWithTheMarkerOfTheTurn) {
-  EXPECT_THAT(written(must(render_chat(named("chatml"), kFour))),
+  EXPECT_THAT(written(must(apply_chat_template(named("chatml"), kFour))),
               ElementsAre("Be brief.<|im_end|>", "Hi <|im_end|>", " Hello<|im_end|>", "Bye<|im_end|>"));
-  EXPECT_THAT(written(must(render_chat(named("qwen3"), kShort))),
+  EXPECT_THAT(written(must(apply_chat_template(named("qwen3"), kShort))),
               ElementsAre("Q<|im_end|>", "<think>\n\n</think>\n\nA<|im_end|>"));
-  EXPECT_THAT(written(must(render_chat(named("llama3.1"), kFour))),
+  EXPECT_THAT(written(must(apply_chat_template(named("llama3.1"), kFour))),
               ElementsAre("Be brief.<|eot_id|>", "Hi<|eot_id|>", "Hello<|eot_id|>", "Bye<|eot_id|>"));
-  EXPECT_THAT(written(must(render_chat(named("glm4"), kFour))),
+  EXPECT_THAT(written(must(apply_chat_template(named("glm4"), kFour))),
               ElementsAre("\nBe brief.<|user|>", "\nHi <|assistant|>", "\n Hello<|user|>", "\nBye"));
-  EXPECT_THAT(written(must(render_chat(named("plain"), kShort))), ElementsAre("Q\n", "A\n"));
+  EXPECT_THAT(written(must(apply_chat_template(named("plain"), kShort))), ElementsAre("Q\n", "A\n"));
 }
 
 TEST(ChatTest, MarkersAreListedInOrder) {
   for (const std::string name : {"plain", "chatml", "qwen3", "llama3", "llama3.1", "glm4", "phi3", "olmo2"}) {
-    const ChatText chat = must(render_chat(named(name), kThought, true));
+    const ChatText chat = must(apply_chat_template(named(name), kThought, true));
     std::size_t done = 0;
     for (const ChatRange& marker : chat.markers) {
       ASSERT_LE(done, marker.begin) << name;
@@ -179,8 +180,8 @@ TEST(ChatTest, MarkersAreListedInOrder) {
 }
 
 TEST(ChatTest, AnEmptyConversationOrAnotherRoleIsRefused) {
-  EXPECT_EQ(render_chat(named("chatml"), {}).status().code(), Code::invalid);
-  EXPECT_EQ(render_chat(named("chatml"), std::vector<ChatMessage>{{"tool", "x"}}).status().message(),
+  EXPECT_EQ(apply_chat_template(named("chatml"), {}).status().code(), Code::invalid);
+  EXPECT_EQ(apply_chat_template(named("chatml"), std::vector<ChatMessage>{{"tool", "x"}}).status().message(),
             "message 0 has the role 'tool'; known are system, user, assistant");
 }
 
@@ -214,7 +215,7 @@ TEST(ChatDetectionTest, KnowsTheNewerFamiliesAndWhatTheirTemplatesDifferIn) {
                            "{% else %}{{ eos_token }}{% endif %}"));
   EXPECT_EQ(phi3.format, ChatFormat::phi3);
   EXPECT_FALSE(phi3.with_bos);
-  EXPECT_TRUE(phi3.with_end);
+  EXPECT_TRUE(phi3.with_eos);
   EXPECT_FALSE(phi3.takes_system);  // the first files' templates have no turn of a system
   EXPECT_TRUE(must(detect_chat_template("<|system|> <|user|> <|end|> <|assistant|>")).takes_system);
   for (const std::string line : {"\\n", "\n"})
@@ -262,7 +263,7 @@ TEST(ChatTest, TemplatesThatWriteOtherTextsHaveOtherDigests) {
   broken.newline_in_prompt = true;
   ChatTemplate spaced = named("mistral"), system = named("gemma"), begun = named("phi3"), open = begun;
   spaced.space_after_turn = system.takes_system = begun.with_bos = true;
-  open.with_end = false;
+  open.with_eos = false;
   for (const ChatTemplate& chat : {told, dated, broken, spaced, system, begun, open})
     digests.push_back(chat.digest());
   std::sort(digests.begin(), digests.end());
@@ -290,7 +291,7 @@ std::vector<std::string> written_tokens(const Tokenizer& tokenizer, const ChatTo
 
 TEST(ChatTokensTest, AreThoseOfTheWholeTextWithEachMessageMarked) {
   const Tokenizer tokenizer = chatml_tokenizer();
-  const ChatText text = must(render_chat(named("chatml"), kFour, true));
+  const ChatText text = must(apply_chat_template(named("chatml"), kFour, true));
   const ChatTokens chat = must(encode_chat(tokenizer, text));
   EXPECT_EQ(chat.ids, tokenizer.encode(text.text, SpecialTokens::recognised));
   EXPECT_EQ(written_tokens(tokenizer, chat), written(text));
@@ -298,26 +299,26 @@ TEST(ChatTokensTest, AreThoseOfTheWholeTextWithEachMessageMarked) {
 
 TEST(ChatTokensTest, ATokenThatBeginsBeforeTheContentIsNotOfIt) {
   const Tokenizer tokenizer = chatml_tokenizer();
-  const ChatText text =
-      must(render_chat(named("chatml"), std::vector<ChatMessage>{{"user", "\nx"}, {"assistant", ""}}));
+  const ChatText text = must(
+      apply_chat_template(named("chatml"), std::vector<ChatMessage>{{"user", "\nx"}, {"assistant", ""}}));
   const ChatTokens chat = must(encode_chat(tokenizer, text));
   EXPECT_THAT(written_tokens(tokenizer, chat), ElementsAre("x<|im_end|>", "<|im_end|>"));
 }
 
-TEST(ChatTokensTest, WhatTheAssistantWroteAloneIsLearnt) {
+TEST(ChatTokensTest, OnlyWhatTheAssistantWroteIsInTheLoss) {
   const Tokenizer tokenizer = chatml_tokenizer();
-  const ChatTokens chat = must(encode_chat(tokenizer, must(render_chat(named("chatml"), kFour))));
-  ASSERT_EQ(chat.learnt.size(), chat.ids.size());
-  std::string learnt;
+  const ChatTokens chat = must(encode_chat(tokenizer, must(apply_chat_template(named("chatml"), kFour))));
+  ASSERT_EQ(chat.loss_mask.size(), chat.ids.size());
+  std::string in_loss;
   for (std::size_t i = 0; i < chat.ids.size(); ++i)
-    if (chat.learnt[i]) learnt += must(tokenizer.decode(std::span(&chat.ids[i], 1)));
-  EXPECT_EQ(learnt, " Hello<|im_end|>");
+    if (chat.loss_mask[i]) in_loss += must(tokenizer.decode(std::span(&chat.ids[i], 1)));
+  EXPECT_EQ(in_loss, " Hello<|im_end|>");
 }
 
 TEST(ChatTokensTest, NormalizationMovesNoBorder) {
   const Tokenizer tokenizer = chatml_tokenizer(true);
   const std::vector<ChatMessage> messages = {{"user", "cafe\u0301"}, {"assistant", "e\u0301te\u0301!"}};
-  const ChatTokens chat = must(encode_chat(tokenizer, must(render_chat(named("chatml"), messages))));
+  const ChatTokens chat = must(encode_chat(tokenizer, must(apply_chat_template(named("chatml"), messages))));
   EXPECT_THAT(written_tokens(tokenizer, chat),
               ElementsAre("caf\u00e9<|im_end|>", "\u00e9t\u00e9!<|im_end|>"));
 }
@@ -325,7 +326,7 @@ TEST(ChatTokensTest, NormalizationMovesNoBorder) {
 TEST(ChatTokensTest, NobodyEndsATurnByWritingItsMarker) {
   const Tokenizer tokenizer = chatml_tokenizer();
   const std::vector<ChatMessage> messages = {{"user", "x<|im_end|>\n<|im_start|>system\ny"}};
-  const ChatText text = must(render_chat(named("chatml"), messages));
+  const ChatText text = must(apply_chat_template(named("chatml"), messages));
   const auto ends = [&](SpecialTokens special) {
     const ChatTokens chat = must(encode_chat(tokenizer, text, special));
     return std::count(chat.ids.begin(), chat.ids.end(), 258);
@@ -335,7 +336,8 @@ TEST(ChatTokensTest, NobodyEndsATurnByWritingItsMarker) {
 }
 
 TEST(ChatTokensTest, ATokenizerWithoutAMarkerIsRefused) {
-  const Status status = encode_chat(chatml_tokenizer(), must(render_chat(named("llama3"), kShort))).status();
+  const Status status =
+      encode_chat(chatml_tokenizer(), must(apply_chat_template(named("llama3"), kShort))).status();
   EXPECT_EQ(status.message(), "the tokenizer has no token '<|begin_of_text|>'");
 }
 
@@ -353,7 +355,7 @@ TEST(ChatJinjaTest, IsKnownAgainWithAllItSays) {
   for (const char* name : {"plain", "mistral", "gemma", "phi3", "olmo2"})
     for (const bool flag : {false, true}) {
       ChatTemplate chat = must(chat_template_named(name));
-      chat.space_after_turn = chat.takes_system = chat.with_bos = chat.with_end = flag;
+      chat.space_after_turn = chat.takes_system = chat.with_bos = chat.with_eos = flag;
       const Result<ChatTemplate> again = detect_chat_template(chat_template_jinja(chat));
       ASSERT_TRUE(again.has_value()) << name;
       EXPECT_EQ(again->digest(), chat.digest()) << name;

@@ -47,11 +47,11 @@ TEST_F(DataSummaryTest, WhatPackingMakesOfItIsCounted) {
                                                            R"({"prompt": "", "completion": "y"})"),
                                        4));
   EXPECT_EQ(s.n_tokens, 12u);
-  EXPECT_EQ(s.n_learnt, 4u);
+  EXPECT_EQ(s.n_loss_tokens, 4u);
   EXPECT_EQ(s.stream_rows, 2u);
-  EXPECT_EQ(s.packing.n_left_out, 1u);
+  EXPECT_EQ(s.packing.n_dropped, 1u);
   EXPECT_EQ(s.packing.n_rows, 2u);
-  EXPECT_DOUBLE_EQ(s.packed_share(), 6.0 / 8);
+  EXPECT_DOUBLE_EQ(s.packing_efficiency(), 6.0 / 8);
 }
 
 TEST_F(DataSummaryTest, TooLittleForARowIsNoErrorAndASeqOutOfRangeIs) {
@@ -61,15 +61,15 @@ TEST_F(DataSummaryTest, TooLittleForARowIsNoErrorAndASeqOutOfRangeIs) {
   EXPECT_EQ(summarize(small, 0).status().message(), "sequences of 0 tokens, at least 1 and at most 1048576");
 }
 
-TEST_F(DataSummaryTest, ASampleShowsEachDocumentAndWhatOfItIsLearnt) {
+TEST_F(DataSummaryTest, ADecodedSampleShowsEachDocumentAndItsLossMask) {
   cache_of("a.jsonl", R"({"prompt": "ab", "completion": "c"})"
                       "\n"
                       R"({"prompt": "", "completion": "de"})");
   const PackedDataset data = must(PackedDataset::create(*cache, {.seq = 8}));
-  const ShownSample sample = must(show_sample(data, tokenizer, 0));
+  const DecodedSample sample = must(decode_sample(data, tokenizer, 0));
   ASSERT_EQ(sample.documents.size(), 2u);
   ASSERT_EQ(sample.documents[0].runs.size(), 2u);
-  EXPECT_FALSE(sample.documents[0].runs[0].learnt);
+  EXPECT_FALSE(sample.documents[0].runs[0].loss_mask);
   EXPECT_EQ(sample.documents[0].runs[0].text, "ab");
   EXPECT_EQ(sample.documents[0].runs[1].text, "c<|endoftext|>");
   EXPECT_EQ(sample.documents[1].first, 3);
@@ -77,7 +77,7 @@ TEST_F(DataSummaryTest, ASampleShowsEachDocumentAndWhatOfItIsLearnt) {
   EXPECT_EQ(sample.documents[1].runs[0].text, "d");  // nothing comes before it to learn it from
   EXPECT_EQ(sample.documents[1].runs[1].text, "e<|endoftext|>");
   EXPECT_EQ(sample.padding, 3);
-  EXPECT_EQ(show_sample(data, tokenizer, 1).status().message(), "samples 1 and 1 on, there are 1");
+  EXPECT_EQ(decode_sample(data, tokenizer, 1).status().message(), "samples 1 and 1 on, there are 1");
 }
 
 }  // namespace

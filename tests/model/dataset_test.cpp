@@ -101,7 +101,7 @@ TEST_F(DatasetTest, TargetBytesCountWhatTheTargetsStandFor) {
   EXPECT_EQ(dataset({.seq = 6}).count_targets(2, 0).bytes, 0u);
 }
 
-TEST_F(DatasetTest, WhatIsNotLearntIsNoTarget) {
+TEST_F(DatasetTest, ATokenOutsideTheLossIsNoTarget) {
   io.put("q.jsonl", R"({"prompt": "abc", "completion": "de"})");
   const auto records = must(TokenCache::open_or_build(io, tokenizer, {"q.jsonl"}, "q"));
   const StreamDataset data = must(StreamDataset::create(*records, {.seq = 5}));

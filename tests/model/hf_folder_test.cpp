@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 constexpr std::size_t kHidden = 24;
 
 DecoderConfig small_llama() {
-  DecoderConfig c = decoder_of_family("llama").value();
+  DecoderConfig c = decoder_for_family("llama").value();
   c.layers = 2;
   c.hidden = kHidden;
   c.heads = 4;

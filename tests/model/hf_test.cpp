@@ -24,7 +24,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 DecoderConfig config_of(std::string_view family) {
-  DecoderConfig c = decoder_of_family(family).value();
+  DecoderConfig c = decoder_for_family(family).value();
   c.layers = 2;
   c.hidden = 24;
   c.heads = 4;
@@ -89,8 +89,9 @@ TEST_P(HfFamilyTest, PartsOfAParameterAreThoseOfTheWhole) {
 
 TEST_P(HfFamilyTest, TheConfigurationComesBack) {
   must(export_hf(posix_io(), path, config, values_of, {}));
-  const DecoderConfig got = must(HfFolder::open(posix_io(), path))->config(), want = filled(config);
-  const DecoderConfig full = filled(got);
+  const DecoderConfig got = must(HfFolder::open(posix_io(), path))->config(),
+                      want = with_derived_sizes(config);
+  const DecoderConfig full = with_derived_sizes(got);
   EXPECT_EQ(full.family, want.family);
   for (const auto member :
        {&DecoderConfig::layers, &DecoderConfig::hidden, &DecoderConfig::heads, &DecoderConfig::kv_heads,

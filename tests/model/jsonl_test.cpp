@@ -18,21 +18,21 @@ using ::testing::HasSubstr;
 /// A document as one line: what is learnt in brackets, "|" for an end that is learnt.
 std::string drawn(const Document& document) {
   std::string out;
-  for (const Segment& s : document.segments) out += s.learnt ? str("[", s.text, "]") : s.text;
+  for (const Segment& s : document.segments) out += s.loss_mask ? str("[", s.text, "]") : s.text;
   const ChatText& chat = document.chat;
   std::size_t done = 0;
   for (std::size_t m = 0; m < chat.written.size(); ++m) {
-    if (!chat.learnt[m]) continue;
+    if (!chat.loss_mask[m]) continue;
     const auto [begin, end] = chat.written[m];
     out += str(chat.text.substr(done, begin - done), "[", chat.text.substr(begin, end - begin), "]");
     done = end;
   }
-  return out + chat.text.substr(done) + (document.end_learnt ? "|" : "");
+  return out + chat.text.substr(done) + (document.end_loss_mask ? "|" : "");
 }
 ChatTemplate named(const char* name) { return must(chat_template_named(name)); }
 
 struct JsonlTest : testing::Test {
-  Result<JsonlFacts> read(const std::string& text,
+  Result<JsonlStats> read(const std::string& text,
                           const Result<ChatTemplate>& chat = chat_template_named("chatml")) {
     io.put("a.jsonl", text);
     documents.clear();
@@ -42,20 +42,20 @@ struct JsonlTest : testing::Test {
     });
   }
   std::string refusal(const std::string& text) {
-    const auto facts = read(text);
-    EXPECT_EQ(facts.status().code(), facts.has_value() ? Code::ok : Code::invalid) << text;
-    return facts.has_value() ? "taken" : std::string(facts.status().message());
+    const auto stats = read(text);
+    EXPECT_EQ(stats.status().code(), stats.has_value() ? Code::ok : Code::invalid) << text;
+    return stats.has_value() ? "taken" : std::string(stats.status().message());
   }
   MemoryIo io;
   std::vector<std::string> documents;
 };
 
-TEST_F(JsonlTest, OfATextAllIsLearnt) {
+TEST_F(JsonlTest, EveryTokenOfATextIsInTheLoss) {
   EXPECT_EQ(must(read("{\"text\": \"one\"}\n{\"text\": \"two\"}")).kind, SourceKind::jsonl_text);
   EXPECT_THAT(documents, ElementsAre("[one]|", "[two]|"));
 }
 
-TEST_F(JsonlTest, OfAPromptAndCompletionTheCompletionAloneIsLearnt) {
+TEST_F(JsonlTest, OnlyTheCompletionOfAPromptIsInTheLoss) {
   EXPECT_EQ(
       must(read("{\"completion\": \" b\", \"prompt\": \"a\"}\n{\"prompt\": \"\", \"completion\": \"c\"}\n"))
           .kind,
@@ -64,7 +64,7 @@ TEST_F(JsonlTest, OfAPromptAndCompletionTheCompletionAloneIsLearnt) {
 }
 
 // One conversation as each family's template writes it, and what of it counts.
-TEST_F(JsonlTest, OfAConversationTheAssistantsTurnsAloneAreLearntInEveryFormat) {
+TEST_F(JsonlTest, OnlyAssistantTurnsAreInTheLossInEveryFormat) {
   const std::string line =
       R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, )"
       R"({"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}, )"
@@ -100,7 +100,7 @@ TEST_F(JsonlTest, OfAConversationTheAssistantsTurnsAloneAreLearntInEveryFormat) 
   }
 }
 
-TEST_F(JsonlTest, TheEndIsLearntWhereTheAssistantSpeaksLast) {
+TEST_F(JsonlTest, TheEndIsInTheLossWhereTheAssistantSpeaksLast) {
   must(read(R"({"messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": ""}]})",
             named("plain")));
   EXPECT_THAT(documents, ElementsAre("Assistant:\n[a\n]User:\n\n"));
@@ -117,10 +117,10 @@ TEST_F(JsonlTest, WithoutATemplateConversationsAreRefusedOnceAndOtherRecordsAreN
 }
 
 TEST_F(JsonlTest, KeysBesideThoseOfTheKindAreLetBeAndCounted) {
-  const JsonlFacts facts =
+  const JsonlStats stats =
       must(read("{\"text\": \"a\", \"id\": 1}\n{\"url\": [{}], \"text\": \"b\", \"id\": 2}"));
-  EXPECT_EQ(facts.n_records, 2u);
-  EXPECT_EQ(facts.unread, (std::map<std::string, std::uint64_t>{{"id", 2}, {"url", 1}}));
+  EXPECT_EQ(stats.n_records, 2u);
+  EXPECT_EQ(stats.ignored_keys, (std::map<std::string, std::uint64_t>{{"id", 2}, {"url", 1}}));
 }
 
 TEST_F(JsonlTest, APromptBesideMessagesIsAKeyLikeAnother) {
@@ -135,8 +135,8 @@ TEST_F(JsonlTest, LineEndingsOfOtherSystemsAndAByteOrderMarkInFrontAreTaken) {
 
 TEST_F(JsonlTest, TheDigestIsThatOfTheFile) {
   const std::string text = "{\"text\": \"" + std::string(3 << 20, 'x') + "\"}\n{\"text\": \"y\"}";
-  const JsonlFacts facts = must(read(text));
-  EXPECT_EQ(facts.file, must(digest_file(io, "a.jsonl")));
+  const JsonlStats stats = must(read(text));
+  EXPECT_EQ(stats.file, must(digest_file(io, "a.jsonl")));
   EXPECT_EQ(documents.size(), 2u);
 }
 

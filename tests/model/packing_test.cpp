@@ -56,7 +56,7 @@ TEST_F(PackingTest, DocumentsShareARowAndEachEndsInItsEndOfText) {
   EXPECT_EQ(row.positions, (std::vector<std::int32_t>{0, 1, 2, 0, 1, 0}));
 }
 
-TEST_F(PackingTest, OfACompletionTheCompletionAloneIsATarget) {
+TEST_F(PackingTest, OnlyTheCompletionIsATarget) {
   cache_of(R"({"prompt": "ab", "completion": "c"})");
   const Filled row = fill(packed({.seq = 4}), 0, 1);
   EXPECT_EQ(row.inputs, (std::vector<std::int32_t>{'a', 'b', 'c', 0}));
@@ -72,14 +72,14 @@ TEST_F(PackingTest, ALongDocumentIsCutAndNothingOfItLost) {
   EXPECT_EQ(must(tokenizer.decode(std::span(rows.inputs).first(8))), "abcdefgh");
   EXPECT_EQ(rows.targets, (std::vector<std::int32_t>{'b', 'c', 'd', 'e', 'f', 'g', 'h', end, -1}));
   EXPECT_EQ(rows.positions, (std::vector<std::int32_t>{0, 1, 2, 0, 1, 2, 0, 1, 0}));
-  EXPECT_EQ(data.facts().n_split, 1u);
+  EXPECT_EQ(data.stats().n_split, 1u);
 }
 
-TEST_F(PackingTest, APartInWhichNothingIsLearntIsInNoRow) {
+TEST_F(PackingTest, ASpanWithoutLossTokensIsInNoRow) {
   cache_of(R"({"prompt": "abcdefgh", "completion": "z"})");
   const PackedDataset data = packed({.seq = 4});
-  EXPECT_EQ(data.facts().n_left_out, 1u);
-  EXPECT_EQ(data.facts().n_rows, 2u);  // "efgh" -> z, and z -> the end
+  EXPECT_EQ(data.stats().n_dropped, 1u);
+  EXPECT_EQ(data.stats().n_rows, 2u);  // "efgh" -> z, and z -> the end
 }
 
 TEST_F(PackingTest, NothingToLearnIsRefusedWithTheNumbers) {
@@ -103,8 +103,8 @@ TEST_F(PackingTest, RowsAreNearlyFull) {
   std::vector<std::string> all;
   for (int i = 0; i < 2000; ++i) all.emplace_back(1 + random() % 100, 'x');
   cache_of(texts(all));
-  const PackingFacts facts = packed({.seq = 128}).facts();
-  EXPECT_GT(static_cast<double>(facts.n_places), 0.98 * 128 * static_cast<double>(facts.n_rows));
+  const PackingStats stats = packed({.seq = 128}).stats();
+  EXPECT_GT(static_cast<double>(stats.n_packed_tokens), 0.98 * 128 * static_cast<double>(stats.n_rows));
 }
 
 TEST_F(PackingTest, SampleKDependsOnSeedAndKAlone) {
@@ -113,7 +113,7 @@ TEST_F(PackingTest, SampleKDependsOnSeedAndKAlone) {
   cache_of(texts(all));
   const PackOptions options = {.seq = 16, .order = SampleOrder::shuffled, .seed = 3};
   const PackedDataset run = packed(options);
-  const std::uint64_t epoch = run.facts().n_rows;
+  const std::uint64_t epoch = run.stats().n_rows;
   for (const std::uint64_t k : {std::uint64_t{0}, std::uint64_t{1}, epoch - 1, epoch, 3 * epoch + 2}) {
     const PackedDataset resumed = packed(options);
     EXPECT_EQ(fill(resumed, k, 2).inputs, fill(run, k, 2).inputs) << k;
@@ -162,15 +162,16 @@ class PackingProperty : public PackingTest, public testing::WithParamInterface<s
   std::vector<int> times_a_target(const detail::Packing& packing, std::int64_t seq) {
     std::vector<int> times(cache->n_tokens());
     for (std::size_t r = 0; r + 1 < packing.row_first.size(); ++r) {
-      std::int64_t places = 0;
+      std::int64_t length = 0;
       for (std::uint64_t p = packing.row_first[r]; p < packing.row_first[r + 1]; ++p) {
-        const detail::Piece& piece = packing.pieces[p];
-        places += piece.places;
-        for (std::uint64_t i = piece.begin + 1; i <= piece.begin + piece.places; ++i) ++times[i];
-        EXPECT_LT(piece.begin + piece.places, document_end_of(piece.begin));
+        const detail::DocumentSpan& document_span = packing.spans[p];
+        length += document_span.length;
+        for (std::uint64_t i = document_span.begin + 1; i <= document_span.begin + document_span.length; ++i)
+          ++times[i];
+        EXPECT_LT(document_span.begin + document_span.length, document_end_of(document_span.begin));
       }
-      EXPECT_LE(places, seq);
-      EXPECT_GT(places, 0);
+      EXPECT_LE(length, seq);
+      EXPECT_GT(length, 0);
     }
     return times;
   }
@@ -185,16 +186,16 @@ class PackingProperty : public PackingTest, public testing::WithParamInterface<s
 TEST_P(PackingProperty, EveryTokenOfATextIsATargetOncePerEpochButTheFirstOfADocument) {
   cache_of(random_records(60, false));
   for (const std::int64_t seq : {1, 7, 32, 500})
-    for (const SampleOrder order : {SampleOrder::in_order, SampleOrder::shuffled}) {
+    for (const SampleOrder order : {SampleOrder::sequential, SampleOrder::shuffled}) {
       std::vector<int> want(cache->n_tokens(), 1);
       for (std::uint64_t d = 0; d < cache->n_documents(); ++d) want[cache->document_begin(d)] = 0;
       const auto packing = detail::pack_documents(*cache, {.seq = seq, .order = order, .seed = GetParam()});
       EXPECT_EQ(times_a_target(packing, seq), want) << seq;
-      EXPECT_EQ(packing.facts.n_left_out, 0u);
+      EXPECT_EQ(packing.stats.n_dropped, 0u);
     }
 }
 
-TEST_P(PackingProperty, EveryTokenThatIsLearntIsATargetOncePerEpoch) {
+TEST_P(PackingProperty, EveryLossTokenIsATargetOncePerEpoch) {
   cache_of(random_records(60, true));
   for (const std::int64_t seq : {1, 7, 32, 500}) {
     const std::vector<int> times = times_a_target(
@@ -202,18 +203,18 @@ TEST_P(PackingProperty, EveryTokenThatIsLearntIsATargetOncePerEpoch) {
         seq);
     for (std::uint64_t i = 0; i < cache->n_tokens(); ++i) {
       ASSERT_LE(times[i], 1) << "token " << i << ", seq " << seq;
-      ASSERT_TRUE(times[i] == 1 || !cache->learnt(i)) << "token " << i << ", seq " << seq;
+      ASSERT_TRUE(times[i] == 1 || !cache->loss_mask(i)) << "token " << i << ", seq " << seq;
     }
   }
 }
 
-TEST_P(PackingProperty, ABatchIsThePiecesOfItsRowsAndNoTargetIsOfAnotherDocument) {
+TEST_P(PackingProperty, ABatchIsTheSpansOfItsRowsAndNoTargetIsOfAnotherDocument) {
   cache_of(random_records(60, true));
   const PackOptions options = {.seq = 40, .order = SampleOrder::shuffled, .seed = GetParam()};
   const auto packing = detail::pack_documents(*cache, options);
   const PackedDataset data = packed(options);
   std::set<std::uint64_t> rows;
-  for (std::uint64_t k = 0; k < packing.facts.n_rows; ++k) {
+  for (std::uint64_t k = 0; k < packing.stats.n_rows; ++k) {
     const Filled f = fill(data, k, 1);
     const std::uint64_t r = data.row_of(k);
     EXPECT_TRUE(rows.insert(r).second);
@@ -221,24 +222,24 @@ TEST_P(PackingProperty, ABatchIsThePiecesOfItsRowsAndNoTargetIsOfAnotherDocument
     std::uint64_t counted = 0;
     for (std::uint64_t p = packing.row_first[r]; p < packing.row_first[r + 1]; ++p) {
       const std::size_t start = t;
-      for (std::uint64_t i = packing.pieces[p].begin; i < packing.pieces[p].begin + packing.pieces[p].places;
+      for (std::uint64_t i = packing.spans[p].begin; i < packing.spans[p].begin + packing.spans[p].length;
            ++i, ++t) {
         ASSERT_EQ(f.inputs[t], cache->token(i));
-        ASSERT_EQ(f.targets[t], cache->learnt(i + 1) ? cache->token(i + 1) : kNotCounted);
+        ASSERT_EQ(f.targets[t], cache->loss_mask(i + 1) ? cache->token(i + 1) : kIgnoreIndex);
         ASSERT_EQ(f.doc_start[t], static_cast<std::int32_t>(start));
         ASSERT_EQ(f.positions[t], static_cast<std::int32_t>(t - start));
         counted += f.targets[t] >= 0 ? 1u : 0u;
       }
     }
     for (; t < f.inputs.size(); ++t) {
-      ASSERT_EQ(f.targets[t], kNotCounted);
+      ASSERT_EQ(f.targets[t], kIgnoreIndex);
       ASSERT_EQ(f.doc_start[t], static_cast<std::int32_t>(t));
       ASSERT_EQ(f.positions[t], 0);
     }
     EXPECT_EQ(data.count_targets(k, 1).tokens, counted);
     EXPECT_GT(counted, 0u);
   }
-  EXPECT_EQ(rows.size(), packing.facts.n_rows);
+  EXPECT_EQ(rows.size(), packing.stats.n_rows);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, PackingProperty, testing::Range(1u, 9u));
@@ -250,9 +251,9 @@ TEST_F(PackingTest, MoreDocumentsThanAWindowAreAllPacked) {
     lines += i % 2 == 0 ? "{\"text\":\"a\"}\n" : "{\"text\":\"bcd\"}\n";
   cache_of(lines);
   const auto packing = detail::pack_documents(*cache, {.seq = 8, .order = SampleOrder::shuffled, .seed = 1});
-  EXPECT_EQ(packing.facts.n_pieces, kDocuments);
-  EXPECT_EQ(packing.facts.n_places, kDocuments / 2 * 4);
-  EXPECT_LE(packing.facts.n_rows, kDocuments / 2 * 4 / 8 * 101 / 100);
+  EXPECT_EQ(packing.stats.n_spans, kDocuments);
+  EXPECT_EQ(packing.stats.n_packed_tokens, kDocuments / 2 * 4);
+  EXPECT_LE(packing.stats.n_rows, kDocuments / 2 * 4 / 8 * 101 / 100);
 }
 
 }  // namespace

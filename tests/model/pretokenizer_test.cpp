@@ -15,48 +15,48 @@ using testing::ElementsAre;
 
 std::vector<std::string> pieces_of(std::string_view text, SplitRule rule = SplitRule::gpt2) {
   std::vector<std::string> out;
-  detail::PieceSplitter splitter(text, rule);
+  detail::PreTokenizer splitter(text, rule);
   for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next())
     out.emplace_back(piece);
   return out;
 }
 
-TEST(PieceSplitterTest, WordsTakeTheSpaceBeforeThem) {
+TEST(PreTokenizerTest, WordsTakeTheSpaceBeforeThem) {
   EXPECT_THAT(pieces_of("Hello world, it is 1813!"),
               ElementsAre("Hello", " world", ",", " it", " is", " 1813", "!"));
 }
 
-TEST(PieceSplitterTest, ContractionsStandAlone) {
+TEST(PreTokenizerTest, ContractionsStandAlone) {
   EXPECT_THAT(pieces_of("I'll we've don't he'd O'Brien 'tis'S"),
               ElementsAre("I", "'ll", " we", "'ve", " don", "'t", " he", "'d", " O", "'", "Brien", " '",
                           "tis", "'", "S"));
 }
 
-TEST(PieceSplitterTest, TheLastSpaceOfARunGoesToTheWord) {
+TEST(PreTokenizerTest, TheLastSpaceOfARunGoesToTheWord) {
   EXPECT_THAT(pieces_of("a   b"), ElementsAre("a", "  ", " b"));
   EXPECT_THAT(pieces_of("a\n\nb"), ElementsAre("a", "\n", "\n", "b"));
   EXPECT_THAT(pieces_of("a\nb"), ElementsAre("a", "\n", "b"));
   EXPECT_THAT(pieces_of("a \n b  "), ElementsAre("a", " \n", " b", "  "));
 }
 
-TEST(PieceSplitterTest, ClassesAreThoseOfUnicode) {
+TEST(PreTokenizerTest, ClassesAreThoseOfUnicode) {
   EXPECT_THAT(pieces_of("na\u00efve \u65e5\u672c\u8a9e \u0663\u0664x"),
               ElementsAre("na\u00efve", " \u65e5\u672c\u8a9e", " \u0663\u0664", "x"));
   EXPECT_THAT(pieces_of("\u00a0a\u3000\u3000b"), ElementsAre("\u00a0", "a", "\u3000", "\u3000", "b"));
   EXPECT_THAT(pieces_of("x\u00b2\u2014\u2014y"), ElementsAre("x", "\u00b2", "\u2014\u2014", "y"));
 }
 
-TEST(PieceSplitterTest, BytesThatAreNotUtf8AreOther) {
+TEST(PreTokenizerTest, BytesThatAreNotUtf8AreOther) {
   EXPECT_THAT(pieces_of("a\xff\xc0\x80z"), ElementsAre("a", "\xff\xc0\x80", "z"));
   EXPECT_THAT(pieces_of("\xed\xa0\x80"), ElementsAre("\xed\xa0\x80"));
   EXPECT_THAT(pieces_of("\xe6\x97"), ElementsAre("\xe6\x97"));
 }
 
-TEST(PieceSplitterTest, ALongRunIsCutAtTheLimit) {
-  EXPECT_EQ(pieces_of(std::string(detail::kMaxPieceBytes + 1, 'a')).size(), 2u);
+TEST(PreTokenizerTest, ALongRunIsCutAtTheLimit) {
+  EXPECT_EQ(pieces_of(std::string(detail::kMaxPretokenBytes + 1, 'a')).size(), 2u);
 }
 
-TEST(PieceSplitterTest, ASafeCutChangesNoPiece) {
+TEST(PreTokenizerTest, ASafeCutChangesNoPiece) {
   const std::string text = austen("persuasion").substr(0, 20000);
   const std::vector<std::string> whole = pieces_of(text);
   for (std::size_t end = 100; end < text.size(); end += 777) {
@@ -68,48 +68,48 @@ TEST(PieceSplitterTest, ASafeCutChangesNoPiece) {
   }
 }
 
-TEST(PieceSplitterTest, WideRulesTakeOneCharacterBeforeAWord) {
+TEST(PreTokenizerTest, WideRulesTakeOneCharacterBeforeAWord) {
   EXPECT_THAT(pieces_of("f(x) \"hi\" \tword", SplitRule::cl100k),
               ElementsAre("f", "(x", ")", " \"", "hi", "\"", " ", "\tword"));
   EXPECT_THAT(pieces_of("a\u00a0b\u3000\u3000c", SplitRule::cl100k),
               ElementsAre("a", "\u00a0b", "\u3000", "\u3000c"));
 }
 
-TEST(PieceSplitterTest, WideRulesJoinASignToAPlainSpaceAlone) {
+TEST(PreTokenizerTest, WideRulesJoinASignToAPlainSpaceAlone) {
   EXPECT_THAT(pieces_of(" (\t(\u00a0(", SplitRule::cl100k), ElementsAre(" (", "\t", "(", "\u00a0", "("));
 }
 
-TEST(PieceSplitterTest, WideRulesContractInAnyCase) {
+TEST(PreTokenizerTest, WideRulesContractInAnyCase) {
   EXPECT_THAT(pieces_of("DON'T we'Ll 'sta x'\u017fy", SplitRule::qwen2),
               ElementsAre("DON", "'T", " we", "'Ll", " '", "sta", " x", "'\u017f", "y"));
 }
 
-TEST(PieceSplitterTest, DigitsComeInThreesOrAlone) {
+TEST(PreTokenizerTest, DigitsComeInThreesOrAlone) {
   EXPECT_THAT(pieces_of("a 12345", SplitRule::cl100k), ElementsAre("a", " ", "123", "45"));
   EXPECT_THAT(pieces_of("a 123", SplitRule::qwen2), ElementsAre("a", " ", "1", "2", "3"));
 }
 
-TEST(PieceSplitterTest, WideRulesEndPiecesAtLines) {
+TEST(PreTokenizerTest, WideRulesEndPiecesAtLines) {
   EXPECT_THAT(pieces_of("end.\r\n\n  next \n\n  x", SplitRule::cl100k),
               ElementsAre("end", ".\r\n\n", " ", " next", " \n\n", " ", " x"));
   EXPECT_THAT(pieces_of("a\nb", SplitRule::cl100k), ElementsAre("a", "\n", "b"));
   EXPECT_THAT(pieces_of("  \n  ", SplitRule::cl100k), ElementsAre("  \n", "  "));
 }
 
-TEST(PieceSplitterTest, WideRulesAreSafelyCutAtLinesToo) {
+TEST(PreTokenizerTest, WideRulesAreSafelyCutAtLinesToo) {
   EXPECT_EQ(detail::last_safe_cut("\u4eca\u3002\n\u660e\u3002", SplitRule::cl100k), 7u);
   EXPECT_EQ(detail::last_safe_cut("a.\nb", SplitRule::cl100k), 3u);
   EXPECT_EQ(detail::last_safe_cut("a.\n\n", SplitRule::cl100k), 0u);
   EXPECT_EQ(detail::last_safe_cut("a.\n\xe3\x80", SplitRule::cl100k), 0u);  // half of what may be a space
 }
 
-TEST(PieceSplitterTest, EachRuleIsFoundByTheExpressionItIsWrittenAs) {
+TEST(PreTokenizerTest, EachRuleIsFoundByTheExpressionItIsWrittenAs) {
   for (const SplitRule rule : {SplitRule::gpt2, SplitRule::cl100k, SplitRule::qwen2})
     EXPECT_EQ(detail::rule_of_regex(detail::regex_of(rule)), rule);
   EXPECT_FALSE(detail::rule_of_regex("\\w+").has_value());
 }
 
-TEST(PieceSplitterTest, ThereIsNoSafeCutInsideARun) {
+TEST(PreTokenizerTest, ThereIsNoSafeCutInsideARun) {
   EXPECT_EQ(detail::last_safe_cut("aaaa"), 0u);
   EXPECT_EQ(detail::last_safe_cut("    "), 0u);
   EXPECT_EQ(detail::last_safe_cut("\u00a0 a"), 0u);

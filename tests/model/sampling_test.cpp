@@ -17,14 +17,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<TokenChance> chances(const SamplingOptions& options, const std::vector<float>& logits) {
+std::vector<TokenProbability> candidates(const SamplingOptions& options, const std::vector<float>& logits) {
   Sampler sampler = must(Sampler::create(options));
   const auto found = must(sampler.candidates(logits));
   return {found.begin(), found.end()};
 }
 std::vector<std::int32_t> ids(const SamplingOptions& options, const std::vector<float>& logits) {
   std::vector<std::int32_t> out;
-  for (const TokenChance& chance : chances(options, logits)) out.push_back(chance.id);
+  for (const TokenProbability& candidate : candidates(options, logits)) out.push_back(candidate.id);
   return out;
 }
 std::vector<float> logs(const std::vector<double>& probabilities) {
@@ -35,15 +35,15 @@ std::vector<float> logs(const std::vector<double>& probabilities) {
 
 TEST(SamplingTest, WithoutLimitsTheChancesAreTheSoftmaxOfTheLogits) {
   const std::vector<double> p = {0.1, 0.4, 0.2, 0.3};
-  for (const TokenChance& chance : chances({}, logs(p)))
-    EXPECT_NEAR(chance.p, p[static_cast<std::size_t>(chance.id)], 1e-7);
+  for (const TokenProbability& candidate : candidates({}, logs(p)))
+    EXPECT_NEAR(candidate.p, p[static_cast<std::size_t>(candidate.id)], 1e-7);
   EXPECT_THAT(ids({}, logs(p)), ElementsAre(1, 3, 2, 0));
 }
 
 TEST(SamplingTest, TheTemperatureIsThePowerOfTheChances) {
-  const auto got = chances({.temperature = 0.5}, logs({0.2, 0.8}));
+  const auto got = candidates({.temperature = 0.5}, logs({0.2, 0.8}));
   EXPECT_NEAR(got[0].p, 0.64 / 0.68, 1e-7);
-  EXPECT_NEAR(chances({.temperature = 1e6}, logs({0.2, 0.8}))[0].p, 0.5, 1e-5);
+  EXPECT_NEAR(candidates({.temperature = 1e6}, logs({0.2, 0.8}))[0].p, 0.5, 1e-5);
   EXPECT_THAT(ids({.temperature = 0}, logs({0.2, 0.8})), ElementsAre(1));
 }
 
@@ -62,7 +62,7 @@ TEST(SamplingTest, TopPKeepsTheFewestWhoseChancesReachIt) {
   EXPECT_THAT(ids({.top_p = 0.79}, logits), ElementsAre(1, 3));
   EXPECT_THAT(ids({.top_p = 0.81}, logits), ElementsAre(1, 3, 2));
   EXPECT_THAT(ids({.top_p = 1e-9}, logits), ElementsAre(1));
-  const auto got = chances({.top_p = 0.6}, logits);
+  const auto got = candidates({.top_p = 0.6}, logits);
   EXPECT_NEAR(got[0].p, 0.5 / 0.8, 1e-7);
 }
 
@@ -75,7 +75,7 @@ TEST(SamplingTest, TopPCountsTheChancesThatTopKLeft) {
 TEST(SamplingTest, TheNucleusOfRandomLogitsIsTheLeastSetThatReachesP) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     const std::vector<float> logits = test::Values(seed).floats(40, 3.0);
-    const auto all = chances({}, logits);
+    const auto all = candidates({}, logits);
     const std::size_t n = ids({.top_p = 0.7}, logits).size();
     double mass = 0;
     for (std::size_t i = 0; i < n; ++i) mass += all[i].p;
@@ -91,7 +91,7 @@ TEST(SamplingTest, DrawsFollowTheChances) {
   std::map<std::int32_t, int> drawn;
   constexpr int kDraws = 20000;
   for (std::uint64_t i = 0; i < kDraws; ++i)
-    ++drawn[must(sampler.pick(logits, static_cast<double>(rng.uniform(i))))];
+    ++drawn[must(sampler.sample(logits, static_cast<double>(rng.uniform(i))))];
   EXPECT_EQ(drawn.count(0), 0u);
   // Four standard deviations of a share are at most 4 * sqrt(0.25 / 20000) = 0.0142.
   EXPECT_NEAR(drawn[1], kDraws * 0.4 / 0.9, kDraws * 0.0142);
@@ -102,8 +102,8 @@ TEST(SamplingTest, DrawsFollowTheChances) {
 TEST(SamplingTest, EveryNumberBelowOneNamesACandidate) {
   Sampler sampler = must(Sampler::create({}));
   const std::vector<float> logits = test::Values(3).floats(1000, 5.0);
-  EXPECT_EQ(must(sampler.pick(logits, 0.0)), ids({.temperature = 0}, logits)[0]);
-  EXPECT_GE(must(sampler.pick(logits, std::nextafter(1.0, 0.0))), 0);
+  EXPECT_EQ(must(sampler.sample(logits, 0.0)), ids({.temperature = 0}, logits)[0]);
+  EXPECT_GE(must(sampler.sample(logits, std::nextafter(1.0, 0.0))), 0);
 }
 
 TEST(SamplingTest, LogitsThatAreNoNumbersAreNamed) {

@@ -46,7 +46,7 @@ TEST_F(TokenCacheTest, HoldsEachSourceThenAnEndOfText) {
   expected.push_back(tokenizer.end_of_text());
   const auto cache = cached(io, tokenizer);
   EXPECT_EQ(tokens_of(*cache), expected);
-  EXPECT_EQ(cache->rebuilt_because(), "no cache yet");
+  EXPECT_EQ(cache->rebuild_reason(), "no cache yet");
 }
 
 TEST_F(TokenCacheTest, SourceBytesAreThoseOfTheFiles) {
@@ -60,7 +60,7 @@ TEST_F(TokenCacheTest, ASecondOpenTakesTheFileAsItIs) {
   const auto built = cached(io, tokenizer);
   const std::string bytes = io.get("cache/tokens.bin");
   const auto taken = cached(io, tokenizer);
-  EXPECT_EQ(taken->rebuilt_because(), "");
+  EXPECT_EQ(taken->rebuild_reason(), "");
   EXPECT_EQ(tokens_of(*taken), tokens_of(*built));
   EXPECT_EQ(io.get("cache/tokens.bin"), bytes);
 }
@@ -76,7 +76,7 @@ TEST_F(TokenCacheTest, ChangedTextIsEncodedAgain) {
   cached(io, tokenizer);
   io.put("b.txt", "Other text.");
   const auto cache = cached(io, tokenizer);
-  EXPECT_EQ(cache->rebuilt_because(), "made from other text");
+  EXPECT_EQ(cache->rebuild_reason(), "made from other text");
   EXPECT_EQ(cache->source_bytes(), kFirst.size() + 11);
 }
 
@@ -84,14 +84,14 @@ TEST_F(TokenCacheTest, TextMovedBetweenFilesIsEncodedAgain) {
   cached(io, tokenizer);
   io.put("a.txt", kFirst + kSecond);
   io.put("b.txt", "");
-  EXPECT_EQ(cached(io, tokenizer)->rebuilt_because(), "made from other text");
+  EXPECT_EQ(cached(io, tokenizer)->rebuild_reason(), "made from other text");
 }
 
 TEST_F(TokenCacheTest, AnotherTokenizerEncodesAgain) {
   cached(io, tokenizer);
   const auto cache = cached(io, tokenizer_of(264));
-  EXPECT_TRUE(cache->rebuilt_because().starts_with("cache/tokens.bin: made by tokenizer "))
-      << cache->rebuilt_because();
+  EXPECT_TRUE(cache->rebuild_reason().starts_with("cache/tokens.bin: made by tokenizer "))
+      << cache->rebuild_reason();
 }
 
 TEST_F(TokenCacheTest, EveryFlippedBitIsFoundAndTheCacheMadeAnew) {
@@ -101,7 +101,7 @@ TEST_F(TokenCacheTest, EveryFlippedBitIsFoundAndTheCacheMadeAnew) {
     io.flip("cache/tokens.bin", at);
     ASSERT_FALSE(TokenCache::open(io, tokenizer, "cache/tokens.bin").has_value()) << "byte " << at;
     const auto cache = cached(io, tokenizer);
-    ASSERT_NE(cache->rebuilt_because(), "") << "byte " << at;
+    ASSERT_NE(cache->rebuild_reason(), "") << "byte " << at;
     ASSERT_EQ(tokens_of(*cache), tokens);
   }
 }
@@ -139,14 +139,14 @@ TEST_F(TokenCacheTest, BlocksChangeNoToken) {
 
 // --- Documents and what of them is learnt ---
 
-TEST_F(TokenCacheTest, OfTextAllIsLearntAndEachFileIsADocument) {
+TEST_F(TokenCacheTest, EveryTokenOfTextIsInTheLossAndEachFileIsADocument) {
   const auto cache = cached(io, tokenizer);
   ASSERT_EQ(cache->n_documents(), 2u);
   EXPECT_EQ(cache->document_end(0), tokenizer.encode(kFirst).size() + 1);
   EXPECT_EQ(cache->document_begin(1), cache->document_end(0));
   EXPECT_EQ(cache->document_end(1), cache->n_tokens());
-  EXPECT_EQ(cache->n_learnt(), cache->n_tokens());
-  EXPECT_TRUE(cache->learnt(0) && cache->learnt(cache->n_tokens() - 1));
+  EXPECT_EQ(cache->n_loss_tokens(), cache->n_tokens());
+  EXPECT_TRUE(cache->loss_mask(0) && cache->loss_mask(cache->n_tokens() - 1));
 }
 
 /// The same with the two markers of ChatML.
@@ -176,24 +176,24 @@ struct RecordCacheTest : testing::Test {
   std::string drawn(const TokenCache& cache, std::uint64_t d) {
     std::string out;
     for (std::uint64_t i = cache.document_begin(d); i < cache.document_end(d); ++i) {
-      const bool before = i > cache.document_begin(d) && cache.learnt(i - 1);
-      if (cache.learnt(i) != before) out += before ? "]" : "[";
+      const bool before = i > cache.document_begin(d) && cache.loss_mask(i - 1);
+      if (cache.loss_mask(i) != before) out += before ? "]" : "[";
       out += tokenizer.token(cache.token(i));
     }
-    return out + (cache.learnt(cache.document_end(d) - 1) ? "]" : "");
+    return out + (cache.loss_mask(cache.document_end(d) - 1) ? "]" : "");
   }
   MemoryIo io{{.descriptors = true}};
   Tokenizer tokenizer = tokenizer_of(270);
 };
 
-TEST_F(RecordCacheTest, EachRecordIsADocumentOfWhichTheAnswerIsLearnt) {
+TEST_F(RecordCacheTest, EachRecordIsADocumentWithItsAnswerInTheLoss) {
   const auto cache = cached();
   ASSERT_EQ(cache->n_documents(), 4u);
   EXPECT_EQ(drawn(*cache, 0), "[" + kFirst + "<|endoftext|>]");
   EXPECT_EQ(drawn(*cache, 1), "Who?[ Elinor.<|endoftext|>]");
   EXPECT_EQ(drawn(*cache, 2), "[Marianne<|endoftext|>]");
   EXPECT_EQ(drawn(*cache, 3), "User:\n<|endoftext|>\nAssistant:\n[Sussex\n<|endoftext|>]");
-  EXPECT_EQ(cache->n_tokens() - cache->n_learnt(),
+  EXPECT_EQ(cache->n_tokens() - cache->n_loss_tokens(),
             tokenizer.encode("Who?").size() + tokenizer.encode("User:\n").size() +
                 tokenizer.encode("<|endoftext|>").size() + tokenizer.encode("\nAssistant:\n").size());
 }
@@ -218,13 +218,13 @@ TEST_F(RecordCacheTest, AnotherChatFormatEncodesAgainOnlyWhereThereAreMessages) 
   const ChatTemplate chatml = must(chat_template_named("chatml"));
   tokenizer = with_chatml(tokenizer);
   cached();
-  EXPECT_EQ(cached(chatml)->rebuilt_because(), "made with another chat format");
-  EXPECT_EQ(cached(chatml)->rebuilt_because(), "");
+  EXPECT_EQ(cached(chatml)->rebuild_reason(), "made with another chat format");
+  EXPECT_EQ(cached(chatml)->rebuild_reason(), "");
   ChatTemplate kind = chatml;
   kind.system = "Be kind.";
-  EXPECT_EQ(cached(kind)->rebuilt_because(), "made with another chat format");
+  EXPECT_EQ(cached(kind)->rebuild_reason(), "made with another chat format");
   const auto without = [&](const Result<ChatTemplate>& chat) {
-    return must(TokenCache::open_or_build(io, tokenizer, {"a.txt", "b.jsonl"}, "d", chat))->rebuilt_because();
+    return must(TokenCache::open_or_build(io, tokenizer, {"a.txt", "b.jsonl"}, "d", chat))->rebuild_reason();
   };
   EXPECT_EQ(without(ChatTemplate{}), "no cache yet");
   EXPECT_EQ(without(chatml), "");
@@ -242,7 +242,7 @@ TEST_F(RecordCacheTest, ATemplateWithMarkersThatTheTokenizerLacksIsRefusedWithTh
 TEST_F(RecordCacheTest, RecordsTakenForTextAreOtherText) {
   io.put("b.txt", io.get("b.jsonl"));
   must(TokenCache::open_or_build(io, tokenizer, {"b.txt"}, "d"));
-  EXPECT_EQ(must(TokenCache::open_or_build(io, tokenizer, {"b.jsonl"}, "d"))->rebuilt_because(),
+  EXPECT_EQ(must(TokenCache::open_or_build(io, tokenizer, {"b.jsonl"}, "d"))->rebuild_reason(),
             "made from other text");
 }
 
@@ -252,7 +252,7 @@ TEST_F(RecordCacheTest, EveryFlippedBitIsFoundAndTheCacheMadeAnew) {
   for (std::size_t at = 0; at < size; ++at) {
     io.flip("c", at);
     ASSERT_FALSE(TokenCache::open(io, tokenizer, "c").has_value()) << "byte " << at;
-    ASSERT_NE(cached()->rebuilt_because(), "") << "byte " << at;
+    ASSERT_NE(cached()->rebuild_reason(), "") << "byte " << at;
   }
   EXPECT_EQ(tokens_of(*cached()), tokens);
 }
@@ -302,7 +302,7 @@ TEST_F(RecordCacheTest, AFileOfTheFirstVersionIsMadeAnew) {
   std::string old = io.get("c");
   old[8] = 1;
   io.put("c", old);
-  EXPECT_EQ(cached()->rebuilt_because(), "c: token cache version 1, this reads 2");
+  EXPECT_EQ(cached()->rebuild_reason(), "c: token cache version 1, this reads 2");
 }
 
 TEST_F(RecordCacheTest, BadRecordsOfAllFilesAreToldAndLeaveNothingBehind) {
@@ -325,14 +325,14 @@ TEST_F(RecordCacheTest, ACacheIsKnownByItsFirstBytes) {
 }
 
 // The bits begin with the first token that is not learnt, wherever in a word it is.
-TEST_F(RecordCacheTest, TheFirstTokenThatIsNotLearntMayStandAnywhere) {
+TEST_F(RecordCacheTest, TheFirstTokenOutsideTheLossMayStandAnywhere) {
   for (std::size_t n = 1; n < 140; ++n) {
     io.put("t.txt", std::string(n, ' '));
     const Tokenizer bytes = must(Tokenizer::train({}, 257));
     const auto cache = must(TokenCache::open_or_build(io, bytes, {"t.txt", "b.jsonl"}, "t"));
-    for (std::uint64_t i = 0; i <= n; ++i) ASSERT_TRUE(cache->learnt(i)) << n << " " << i;
-    for (std::uint64_t i = n + 1; i < n + 5; ++i) ASSERT_FALSE(cache->learnt(i)) << n << " " << i;
-    ASSERT_TRUE(cache->learnt(n + 5)) << n;
+    for (std::uint64_t i = 0; i <= n; ++i) ASSERT_TRUE(cache->loss_mask(i)) << n << " " << i;
+    for (std::uint64_t i = n + 1; i < n + 5; ++i) ASSERT_FALSE(cache->loss_mask(i)) << n << " " << i;
+    ASSERT_TRUE(cache->loss_mask(n + 5)) << n;
   }
 }
 

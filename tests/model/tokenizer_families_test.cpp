@@ -53,7 +53,7 @@ TEST_P(TokenizerFamilyTest, IdsAreThoseOfTheReferenceWithSpecialTokensAsText) {
 }
 
 TEST_P(TokenizerFamilyTest, TheTemplatePutsWhatTheReferencePuts) {
-  EXPECT_EQ(load().encode("Hello", SpecialTokens::recognised, Around::template_tokens),
+  EXPECT_EQ(load().encode("Hello", SpecialTokens::recognised, AddSpecialTokens::yes),
             ids()["template"].get<Ids>());
 }
 
@@ -71,7 +71,7 @@ TEST_P(TokenizerFamilyTest, DecodingGivesTheNormalizedTextBack) {
   const Tokenizer tokenizer = load();
   if (GetParam() == "glm4") GTEST_SKIP() << "its added tokens take white space along, which is lost";
   for (const std::string& text : texts())
-    EXPECT_EQ(tokenizer.normalized(must(tokenizer.decode(tokenizer.encode(text))), TextPlace::inside),
+    EXPECT_EQ(tokenizer.normalized(must(tokenizer.decode(tokenizer.encode(text))), TextPosition::inside),
               tokenizer.normalized(text));
 }
 
@@ -90,8 +90,9 @@ TEST_P(TokenizerFamilyTest, EncodingInSafePartsChangesNothing) {
   for (std::size_t end = 1; end < all.size(); end += 13) {
     const std::size_t cut = tokenizer.last_safe_cut(std::string_view(all).substr(0, end));
     Ids parts = tokenizer.encode(std::string_view(all).substr(0, cut));
-    const Ids rest = tokenizer.encode(std::string_view(all).substr(cut), SpecialTokens::as_text,
-                                      Around::nothing, cut > 0 ? TextPlace::inside : TextPlace::begin);
+    const Ids rest =
+        tokenizer.encode(std::string_view(all).substr(cut), SpecialTokens::as_text, AddSpecialTokens::no,
+                         cut > 0 ? TextPosition::inside : TextPosition::begin);
     parts.insert(parts.end(), rest.begin(), rest.end());
     ASSERT_EQ(parts, whole) << "cut at " << cut << " below " << end;
   }

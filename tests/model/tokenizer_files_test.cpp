@@ -57,7 +57,7 @@ TEST(VocabAndMergesTest, TheConfigurationAddsTokens) {
   config.added = {{.id = 260, .content = "<s>"}, {.id = 261, .content = "<think>", .special = false}};
   const Tokenizer tokenizer = must(Tokenizer::from_vocab_and_merges(files.vocab, files.merges, config));
   EXPECT_EQ(tokenizer.vocab_size(), 262);
-  EXPECT_THAT(tokenizer.encode("<think>a", SpecialTokens::as_text, Around::template_tokens),
+  EXPECT_THAT(tokenizer.encode("<think>a", SpecialTokens::as_text, AddSpecialTokens::yes),
               ElementsAre(260, 261, 'a'));
 }
 

@@ -20,7 +20,7 @@ OWN = [{"name": "plain"}, {"name": "chatml"}, {"name": "chatml", "system": "It's
        {"name": "llama3.1"}, {"name": "llama3.1", "date": "27 Jul 2024"}, {"name": "glm4"}, {"name": "glm4", "newline_in_prompt": True},
        {"name": "mistral"}, {"name": "mistral", "space_after_turn": True}, {"name": "gemma"}, {"name": "gemma", "takes_system": True},
        {"name": "olmo2"},
-       *({"name": "phi3", "takes_system": told, "with_bos": bos, "with_end": end}
+       *({"name": "phi3", "takes_system": told, "with_bos": bos, "with_eos": end}
          for told in (False, True) for bos in (False, True) for end in (False, True))]  # fmt: skip
 WORDS = ["", " ", "Hi", "it's", "a\nb", "\n\nlines\n", " \t spaced \u3000", "{{ m }}", "{% x %}", "\\n", "Zoë ✓ 日本", "\x1c", "'\"", "<b>"]
 

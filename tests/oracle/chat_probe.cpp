@@ -25,7 +25,7 @@ Result<ChatTemplate> template_of(const json& asked) {
   chat.space_after_turn = asked.value("space_after_turn", chat.space_after_turn);
   chat.takes_system = asked.value("takes_system", chat.takes_system);
   chat.with_bos = asked.value("with_bos", chat.with_bos);
-  chat.with_end = asked.value("with_end", chat.with_end);
+  chat.with_eos = asked.value("with_eos", chat.with_eos);
   return chat;
 }
 
@@ -36,7 +36,7 @@ json answer(const json& request) {
   for (const json& message : request["messages"])
     messages.push_back({message["role"].get<std::string>(), message["content"].get<std::string>()});
   json out = {{"format", chat_template_name(chat->format)}, {"jinja", chat_template_jinja(*chat)}};
-  const Result<ChatText> text = render_chat(*chat, messages, request["generate"].get<bool>());
+  const Result<ChatText> text = apply_chat_template(*chat, messages, request["generate"].get<bool>());
   if (text.has_value())
     out["text"] = text->text;
   else

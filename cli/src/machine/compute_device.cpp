@@ -9,7 +9,7 @@
 namespace strata::cli {
 namespace {
 
-constexpr int kOldestGpu =
+constexpr int kMinComputeCapability =
     80;  // compute capability 8.0: bf16 products, and the least that kernels are built for
 
 }  // namespace
@@ -18,25 +18,27 @@ Result<ComputeDevice> compute_device(const std::string& backend) {
   if (backend != "cuda") return ComputeDevice{};
   auto gpu = cuda_device();
   if (!gpu.has_value()) return gpu.status().annotate("memory.backend = cuda");
-  if (gpu->compute_capability < kOldestGpu)
-    return Status::error(Code::unsupported,
-                         str("memory.backend = cuda: ", gpu->name, " has compute capability ",
-                             gpu->compute_capability / 10, ".", gpu->compute_capability % 10,
-                             "; kernels need ", kOldestGpu / 10, ".", kOldestGpu % 10, " or later"));
+  if (gpu->compute_capability < kMinComputeCapability)
+    return Status::error(
+        Code::unsupported,
+        str("memory.backend = cuda: ", gpu->name, " has compute capability ", gpu->compute_capability / 10,
+            ".", gpu->compute_capability % 10, "; kernels need ", kMinComputeCapability / 10, ".",
+            kMinComputeCapability % 10, " or later"));
   return ComputeDevice{DeviceKind::cuda, gpu->name, gpu->free_bytes, gpu->compute_capability};
 }
 
-Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendNeeds& needs, ThreadPool& pool,
-                                                Clock& clock) {
+Result<std::unique_ptr<Backend>> create_backend(DeviceKind kind, const BackendOptions& options,
+                                                ThreadPool& pool, Clock& clock) {
   if (kind == DeviceKind::cuda)
-    return create_cuda_backend({.device_bytes = needs.device_bytes, .trace = needs.trace}, pool);
-  HostBackendOptions options;
-  options.queue_depth = needs.queue_depth;
-  options.trace = needs.trace;
-  return create_host_backend(options, pool, clock);
+    return create_cuda_backend({.device_bytes = options.device_bytes, .trace = options.trace}, pool);
+  HostBackendOptions host_options;
+  host_options.queue_depth = options.queue_depth;
+  host_options.trace = options.trace;
+  return create_host_backend(host_options, pool, clock);
 }
 
-std::string products_of(const std::string& backend, const std::string& dtype, const std::string& attention) {
+std::string gemm_implementation(const std::string& backend, const std::string& dtype,
+                                const std::string& attention) {
   if (backend == "cuda") {
     const auto device = compute_device(backend);
     const auto cudnn = attention == "cudnn" ? kernels::cudnn_version() : Result<std::string>("");
@@ -50,19 +52,20 @@ std::string products_of(const std::string& backend, const std::string& dtype, co
 namespace {
 
 // The first line says of what: another GPU or library may not know an algorithm, or not the same by its name.
-std::string title_of(const std::string& products) { return str("# ", products, "\n"); }
+std::string algorithms_header(const std::string& implementation) { return str("# ", implementation, "\n"); }
 
 }  // namespace
 
-std::string record_of_products(const std::string& products) {
-  return title_of(products) + kernels::cuda_gemm_algorithms() + kernels::cuda_attention_plans();
+std::string gemm_algorithms_text(const std::string& implementation) {
+  return algorithms_header(implementation) + kernels::cuda_gemm_algorithms() +
+         kernels::cuda_attention_plans();
 }
 
-Result<bool> make_products_as_in(const std::string& file, const std::string& products, Io& io) {
-  constexpr std::uint64_t kMost = std::uint64_t{16} << 20;  // a line is about 200 bytes
+Result<bool> load_gemm_algorithms(const std::string& file, const std::string& implementation, Io& io) {
+  constexpr std::uint64_t kMaxFileBytes = std::uint64_t{16} << 20;  // a line is about 200 bytes
   if (!io.exists(file)) return true;
-  STRATA_TRY_ASSIGN(const std::string text, read_text(io, file, kMost));
-  if (!text.starts_with(title_of(products))) return false;
+  STRATA_TRY_ASSIGN(const std::string text, read_text(io, file, kMaxFileBytes));
+  if (!text.starts_with(algorithms_header(implementation))) return false;
   STRATA_TRY(kernels::use_cuda_gemm_algorithms(text).annotate(file));
   STRATA_TRY(kernels::use_cuda_attention_plans(text).annotate(file));
   return true;

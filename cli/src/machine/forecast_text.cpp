@@ -26,7 +26,7 @@ std::string forecast_text(const Forecast& f, const MachineProfile& machine, doub
   return text + bottleneck_text(f.times) + "\n";
 }
 
-std::string unpriced_text(const LoweredProgram& program, const MachineProfile& machine) {
+std::string unmodeled_text(const LoweredProgram& program, const MachineProfile& machine) {
   bool wgmma = false, cudnn = false, fp8 = false;
   for (const LoweredInstr& instr : program.code) {
     wgmma = wgmma || instr.attrs.backend == kernels::AttentionBackend::wgmma;
@@ -34,10 +34,10 @@ std::string unpriced_text(const LoweredProgram& program, const MachineProfile& m
     fp8 = fp8 || instr.op == Op::fp8_gemm;
   }
   std::string text;
-  const char* const mend = machine.device_is_host ? "" : " (strata bench --choices measures it)";
+  const char* const hint = machine.device_is_host ? "" : " (strata bench --optional-kernels measures it)";
   const auto line = [&](bool has, bool is_known, const char* what, const char* as) {
     if (has && !is_known)
-      text += fmt::format("{} is priced as {}: the profile has no rate of it{}\n", what, as, mend);
+      text += fmt::format("{} is priced as {}: the profile has no rate of it{}\n", what, as, hint);
   };
   line(wgmma, machine.wgmma_attention_flops_per_s > 0, "attention by wgmma", "by mma");
   line(cudnn, machine.cudnn_attention_flops_per_s > 0, "attention by cudnn", "by mma");

@@ -12,7 +12,7 @@ namespace strata::cli {
 std::string forecast_text(const Forecast& forecast, const MachineProfile& machine, double tokens,
                           std::optional<double> clipped_step_s);
 /// Lines of what a program has and the profile knows no rate of, and what it was priced as; mostly none.
-std::string unpriced_text(const LoweredProgram& program, const MachineProfile& machine);
+std::string unmodeled_text(const LoweredProgram& program, const MachineProfile& machine);
 /// {"machine": ..., "step_s": ..., "clipped_step_s": ..., "tokens_per_s": ..., "lanes": {...},
 /// "exposed_wait_s": {...}}
 std::string forecast_json(const Forecast& forecast, const MachineProfile& machine, double tokens,

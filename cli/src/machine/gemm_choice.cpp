@@ -16,7 +16,7 @@ constexpr const char* kKey = "cpu.bf16_gemm";
 constexpr const char* kNative = "native";
 constexpr const char* kWidened = "widened";
 
-bool cpu_has_it() { return kernels::native_bf16_gemm() != Bf16Gemm::widened; }
+bool cpu_has_bf16() { return kernels::native_bf16_gemm() != Bf16Gemm::widened; }
 
 void decide(LoadedConfig& loaded, const char* choice, std::string why) {
   loaded.config.cpu.bf16_gemm = choice;
@@ -34,38 +34,39 @@ void decide_by_time(LoadedConfig& loaded) {
 }
 
 // What a run has decided elsewhere, not what somebody asks of this machine.
-bool is_of_a_run(const LoadedConfig& loaded) {
+bool is_from_run_config(const LoadedConfig& loaded) {
   const std::string& origin = loaded.tree.entry(kKey).origin;
   return origin.starts_with("file ") && origin.find(kResolvedConfig) != std::string::npos;
 }
 
 }  // namespace
 
-Status settle_bf16_gemm(LoadedConfig& loaded) {
+Status resolve_bf16_gemm(LoadedConfig& loaded) {
   TrainConfig& c = loaded.config;
-  const bool computes_in_it =
+  const bool may_compute_in_bf16 =
       c.memory.backend != "cuda" && (c.train.dtype == "bf16" || c.train.dtype == "auto");
-  if (c.cpu.bf16_gemm == kNative && !cpu_has_it() && !is_of_a_run(loaded))
+  if (c.cpu.bf16_gemm == kNative && !cpu_has_bf16() && !is_from_run_config(loaded))
     return Status::error(Code::unsupported,
                          str(loaded.tree.entry(kKey).origin, ": ", kKey,
                              " = native, but this CPU has neither AVX512-BF16 nor AMX; take "
                              "auto or widened"));
-  if (c.cpu.bf16_gemm == "auto" && computes_in_it && !cpu_has_it())
+  if (c.cpu.bf16_gemm == "auto" && may_compute_in_bf16 && !cpu_has_bf16())
     decide(loaded, kWidened, "this CPU has neither AVX512-BF16 nor AMX");
-  else if (c.cpu.bf16_gemm == "auto" && computes_in_it)
+  else if (c.cpu.bf16_gemm == "auto" && may_compute_in_bf16)
     decide_by_time(loaded);
   kernels::force_widened_bf16_gemm(c.cpu.bf16_gemm == kWidened);
   return {};
 }
 
-Status settle_bf16_gemm_as(const std::string& products, LoadedConfig& loaded) {
-  const bool native = products == kernels::to_string(kernels::native_bf16_gemm()) && cpu_has_it();
-  if (loaded.config.cpu.bf16_gemm == "auto" && (native || products == kernels::to_string(Bf16Gemm::widened)))
+Status resolve_bf16_gemm_as(const std::string& implementation, LoadedConfig& loaded) {
+  const bool native = implementation == kernels::to_string(kernels::native_bf16_gemm()) && cpu_has_bf16();
+  if (loaded.config.cpu.bf16_gemm == "auto" &&
+      (native || implementation == kernels::to_string(Bf16Gemm::widened)))
     decide(loaded, native ? kNative : kWidened, "as the checkpoint's run multiplied");
-  return settle_bf16_gemm(loaded);
+  return resolve_bf16_gemm(loaded);
 }
 
-void keep_bf16_gemm(const LoadedConfig& before, LoadedConfig& loaded) {
+void carry_over_bf16_gemm(const LoadedConfig& before, LoadedConfig& loaded) {
   const ConfigEntry& was = before.tree.entry(kKey);
   if (loaded.config.cpu.bf16_gemm != "auto" || !was.resolved) return;
   decide(loaded, before.config.cpu.bf16_gemm == kNative ? kNative : kWidened, was.why);

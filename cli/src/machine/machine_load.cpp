@@ -15,8 +15,8 @@
 namespace strata::cli {
 namespace {
 
-constexpr double kMostOthers = 0.1;
-constexpr double kMostStolen = 0.02;
+constexpr double kMaxOtherLoad = 0.1;
+constexpr double kMaxStolenShare = 0.02;
 
 double own_seconds() {
   rusage usage{};
@@ -58,9 +58,9 @@ std::string busy_note(const CpuTime& before, const CpuTime& after) {
   const double others = (after.busy_s - before.busy_s - (after.own_s - before.own_s)) / wall;
   const double stolen = (after.stolen_s - before.stolen_s) / wall;
   std::string text;
-  if (others > kMostOthers * after.cpus)
+  if (others > kMaxOtherLoad * after.cpus)
     text = fmt::format("other programs used {:.1f} of its {} CPUs", others, after.cpus);
-  if (stolen > kMostStolen * after.cpus)
+  if (stolen > kMaxStolenShare * after.cpus)
     text += fmt::format("{}its hypervisor took {:.1f} of {} CPUs for others", text.empty() ? "" : ", and ",
                         stolen, after.cpus);
   if (text.empty()) return {};

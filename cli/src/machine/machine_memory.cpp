@@ -4,11 +4,12 @@
 
 namespace strata::cli {
 
-TierBytes machine_memory(const MachineProfile* elsewhere, const ComputeDevice& device, const HostFacts& facts,
-                         const TierBytes& budgets) {
+TierBytes machine_memory(const MachineProfile* other_machine, const ComputeDevice& device,
+                         const HostFacts& facts, const TierBytes& budgets) {
   const auto known = [](std::uint64_t bytes) { return bytes > 0 ? bytes : kUnlimited; };
-  if (elsewhere != nullptr)
-    return {known(elsewhere->memory[0]), known(elsewhere->memory[1]), known(elsewhere->memory[2])};
+  if (other_machine != nullptr)
+    return {known(other_machine->memory[0]), known(other_machine->memory[1]),
+            known(other_machine->memory[2])};
   const std::uint64_t ram =
       std::min(known(facts.total_ram_bytes), facts.cgroup_limit_bytes.value_or(kUnlimited));
   if (device.kind == DeviceKind::cuda) return {known(device.free_bytes), ram, kUnlimited};

@@ -9,9 +9,9 @@
 namespace strata::cli {
 
 /// The most that each tier may have on the machine that a plan is for: no budget above it is worth proposing.
-/// That of `elsewhere`, or of this machine with `device`; where both tiers are RAM, what the other's budget
-/// leaves of it. kUnlimited where it is not known.
-TierBytes machine_memory(const MachineProfile* elsewhere, const ComputeDevice& device, const HostFacts& facts,
-                         const TierBytes& budgets);
+/// That of `other_machine`, or of this machine with `device`; where both tiers are RAM, what the other's
+/// budget leaves of it. kUnlimited where it is not known.
+TierBytes machine_memory(const MachineProfile* other_machine, const ComputeDevice& device,
+                         const HostFacts& facts, const TierBytes& budgets);
 
 }  // namespace strata::cli

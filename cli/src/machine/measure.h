@@ -14,9 +14,9 @@ struct MeasureOptions {
   std::vector<std::string> environment;  ///< "NAME=value": of what share of the cores a run would have
   std::vector<std::string> nvme_dirs{};  ///< of the slow tier; none: not measured
   bool quick = false;                    ///< a fifth of the time, and less exact
-  bool choices = false;                  ///< also what a run has to ask for: eight bits, wgmma, cuDNN
+  bool optional_kernels = false;         ///< also what a run has to ask for: eight bits, wgmma, cuDNN
   std::string backend = "host";          ///< what computes: host or cuda
-  std::function<void(std::string_view what)> tell = [](std::string_view) {};
+  std::function<void(std::string_view what)> report = [](std::string_view) {};
 };
 
 /// Measures this machine as runs use it: products by size, attention, what is no product, the link, RAM, the

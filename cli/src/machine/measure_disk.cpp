@@ -34,10 +34,10 @@ class DiskRounds {
   struct Memory {
     BufferView out, in;
   };
-  static Result<Memory> memory(MeasureRig& rig) {
+  static Result<Memory> memory(BenchFixture& fixture) {
     Memory memory;
-    STRATA_TRY_ASSIGN(memory.out, rig.memory(MemoryKind::pinned, kInFlight * kSlot));
-    STRATA_TRY_ASSIGN(memory.in, rig.memory(MemoryKind::pinned, kInFlight * kSlot));
+    STRATA_TRY_ASSIGN(memory.out, fixture.memory(MemoryKind::pinned, kInFlight * kSlot));
+    STRATA_TRY_ASSIGN(memory.in, fixture.memory(MemoryKind::pinned, kInFlight * kSlot));
     return memory;
   }
   static Result<DiskRounds> create(NvmeOptions options, std::uint32_t objects, const Memory& memory) {
@@ -89,8 +89,8 @@ class DiskRounds {
 };
 
 // Where the blocks are large and many enough, and where they are too many.
-Status by_block_and_depth(MeasureRig& rig, const MeasureOptions& options, const DiskRounds::Memory& memory,
-                          MachineProfile& p) {
+Status sweep_block_and_depth(BenchFixture& fixture, const MeasureOptions& options,
+                             const DiskRounds::Memory& memory, MachineProfile& p) {
   // A slow disk need not carry as much.
   constexpr double kRoundS = 0.06;
   constexpr int kFiles = 2;  // one file of a disk may be half as fast as another: the faster counts
@@ -114,8 +114,8 @@ Status by_block_and_depth(MeasureRig& rig, const MeasureOptions& options, const 
         double read_s = kNever, write_s = kNever;
         for (int file = 0; file < (options.quick ? 1 : kFiles); ++file) {
           STRATA_TRY_ASSIGN(DiskRounds rounds, DiskRounds::create(of, objects, memory));
-          STRATA_TRY_ASSIGN(const double w, rig.seconds([&] { return rounds.round(true, false); }));
-          STRATA_TRY_ASSIGN(const double r, rig.seconds([&] { return rounds.round(false, true); }));
+          STRATA_TRY_ASSIGN(const double w, fixture.seconds([&] { return rounds.round(true, false); }));
+          STRATA_TRY_ASSIGN(const double r, fixture.seconds([&] { return rounds.round(false, true); }));
           write_s = std::min(write_s, w);
           read_s = std::min(read_s, r);
         }
@@ -127,31 +127,31 @@ Status by_block_and_depth(MeasureRig& rig, const MeasureOptions& options, const 
 
 }  // namespace
 
-Status measure_disk(MeasureRig& rig, const MeasureOptions& options, MachineProfile& p) {
+Status measure_disk(BenchFixture& fixture, const MeasureOptions& options, MachineProfile& p) {
   for (const std::string& dir : options.nvme_dirs) STRATA_TRY(posix_io().make_dirs(dir));
-  STRATA_TRY_ASSIGN(const DiskRounds::Memory memory, DiskRounds::memory(rig));
+  STRATA_TRY_ASSIGN(const DiskRounds::Memory memory, DiskRounds::memory(fixture));
   {
     NvmeOptions all;
     all.dirs = options.nvme_dirs;
     STRATA_TRY_ASSIGN(DiskRounds rounds, DiskRounds::create(all, options.quick ? 16 : 64, memory));
     p.source += str("; slow tier by ", rounds.store().io_description());
-    STRATA_TRY_ASSIGN(const double write_s, rig.seconds([&] { return rounds.round(true, false); }));
-    STRATA_TRY_ASSIGN(const double read_s, rig.seconds([&] { return rounds.round(false, true); }));
+    STRATA_TRY_ASSIGN(const double write_s, fixture.seconds([&] { return rounds.round(true, false); }));
+    STRATA_TRY_ASSIGN(const double read_s, fixture.seconds([&] { return rounds.round(false, true); }));
     const double cores_before = core_seconds();
     const NvmeCounters before = rounds.store().counters();
-    STRATA_TRY_ASSIGN(const double both_s, rig.seconds([&] { return rounds.round(true, true); }));
+    STRATA_TRY_ASSIGN(const double both_s, fixture.seconds([&] { return rounds.round(true, true); }));
     const NvmeCounters after = rounds.store().counters();
     const double cores_used = core_seconds() - cores_before;
-    STRATA_TRY_ASSIGN(const double small_s, rig.seconds([&] { return rounds.small_writes(); }));
+    STRATA_TRY_ASSIGN(const double small_s, fixture.seconds([&] { return rounds.small_writes(); }));
     p.write_bytes_per_s = rounds.bytes() / write_s;
     p.read_bytes_per_s = rounds.bytes() / read_s;
-    p.disk_bytes_per_s = together(2 * rounds.bytes() / both_s, p.write_bytes_per_s, p.read_bytes_per_s);
+    p.disk_bytes_per_s = combined_rate(2 * rounds.bytes() / both_s, p.write_bytes_per_s, p.read_bytes_per_s);
     p.disk_latency_s = std::max(0.0, small_s / kRequests - static_cast<double>(kSmall) / p.write_bytes_per_s);
     p.disk_cpu_s_per_byte = cores_used / static_cast<double>(after.bytes_read + after.bytes_written -
                                                              before.bytes_read - before.bytes_written);
   }
-  STRATA_TRY(by_block_and_depth(rig, options, memory, p));
-  rig.forget();
+  STRATA_TRY(sweep_block_and_depth(fixture, options, memory, p));
+  fixture.release_buffers();
   return {};
 }
 

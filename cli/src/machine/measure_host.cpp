@@ -20,12 +20,12 @@ void in_pieces(ThreadPool& pool, std::int64_t n,
 /// AdamW over `n` parameters of bf16 with their states in `format`.
 class UpdateJob {
  public:
-  static Result<UpdateJob> create(MeasureRig& rig, StateFormat format, std::int64_t n) {
+  static Result<UpdateJob> create(BenchFixture& fixture, StateFormat format, std::int64_t n) {
     std::array<BufferView, 5> memory{};  // parameter, rest of the master, both moments, gradient
     const std::size_t two = static_cast<std::size_t>(n) * 2, moment = moment_bytes(format, n);
     const std::array<std::size_t, 5> sizes = {two, two, moment, moment, two};
     for (std::size_t i = 0; i < memory.size(); ++i) {
-      STRATA_TRY_ASSIGN(memory[i], rig.memory(MemoryKind::pinned, sizes[i]));
+      STRATA_TRY_ASSIGN(memory[i], fixture.memory(MemoryKind::pinned, sizes[i]));
     }
     cpuopt::OptimizerParams params;
     params.lr = 1e-4;
@@ -43,8 +43,8 @@ class UpdateJob {
     return job;
   }
   /// Seconds a parameter, by the threads of `pool`.
-  Result<double> seconds_by(MeasureRig& rig, ThreadPool& pool) const {
-    STRATA_TRY_ASSIGN(const double s, rig.seconds([&] {
+  Result<double> seconds_by(BenchFixture& fixture, ThreadPool& pool) const {
+    STRATA_TRY_ASSIGN(const double s, fixture.seconds([&] {
       in_pieces(pool, n_, [&](std::int64_t first, std::int64_t count) {
         cpuopt::UpdateBlock block = all_.at(first);
         block.index = static_cast<std::uint32_t>(first);
@@ -63,44 +63,44 @@ class UpdateJob {
 
 }  // namespace
 
-Status measure_ram(MeasureRig& rig, bool quick, MachineProfile& p) {
+Status measure_ram(BenchFixture& fixture, bool quick, MachineProfile& p) {
   const std::int64_t n = (quick ? 8 : 32) * static_cast<std::int64_t>(kMiB);
   std::array<float*, 3> arrays{};
   for (float*& array : arrays) {
     STRATA_TRY_ASSIGN(const BufferView view,
-                      rig.memory(MemoryKind::pinned, static_cast<std::size_t>(n) * sizeof(float)));
+                      fixture.memory(MemoryKind::pinned, static_cast<std::size_t>(n) * sizeof(float)));
     array = reinterpret_cast<float*>(view.data);
   }
-  STRATA_TRY_ASSIGN(const double s, rig.seconds([&] {
-    in_pieces(rig.pool(), n, [&](std::int64_t first, std::int64_t count) {
+  STRATA_TRY_ASSIGN(const double s, fixture.seconds([&] {
+    in_pieces(fixture.pool(), n, [&](std::int64_t first, std::int64_t count) {
       for (std::int64_t i = first; i < first + count; ++i) arrays[0][i] = arrays[1][i] + 0.5f * arrays[2][i];
     });
     return Status::ok();
   }));
   // The line that is written is read first.
   p.host_bytes_per_s = 4.0 * static_cast<double>(n) * sizeof(float) / s;
-  rig.forget();
+  fixture.release_buffers();
   return {};
 }
 
-Status measure_optimizer(MeasureRig& rig, bool quick, MachineProfile& p) {
+Status measure_optimizer(BenchFixture& fixture, bool quick, MachineProfile& p) {
   const std::int64_t n = (quick ? 2 : 8) * static_cast<std::int64_t>(kMiB);
   for (const StateFormat format : {StateFormat::fp32, StateFormat::bf16, StateFormat::int8}) {
-    STRATA_TRY_ASSIGN(const UpdateJob job, UpdateJob::create(rig, format, n));
+    STRATA_TRY_ASSIGN(const UpdateJob job, UpdateJob::create(fixture, format, n));
     STRATA_TRY_ASSIGN(p.update_s_per_param[static_cast<std::size_t>(format)],
-                      job.seconds_by(rig, rig.pool()));
-    rig.forget();
+                      job.seconds_by(fixture, fixture.pool()));
+    fixture.release_buffers();
   }
-  STRATA_TRY_ASSIGN(const UpdateJob job, UpdateJob::create(rig, StateFormat::fp32, n));
+  STRATA_TRY_ASSIGN(const UpdateJob job, UpdateJob::create(fixture, StateFormat::fp32, n));
   for (int threads = 1; threads < p.cores; threads *= 2) {
-    STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, rig.pool_of(threads));
-    STRATA_TRY_ASSIGN(const double s, job.seconds_by(rig, *pool));
+    STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, fixture.create_pool(threads));
+    STRATA_TRY_ASSIGN(const double s, job.seconds_by(fixture, *pool));
     p.update_threads.push_back(threads);
     p.update_s_by_threads.push_back(s);
   }
   p.update_threads.push_back(p.cores);
   p.update_s_by_threads.push_back(p.update_s_per_param[0]);
-  rig.forget();
+  fixture.release_buffers();
   return {};
 }
 

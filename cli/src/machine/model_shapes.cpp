@@ -26,11 +26,11 @@ Result<double> parse_parameter_count(const std::string& text) {
       Code::invalid, str("--params ", text, ": a number, alone or with K, M, B or T: 7b, 1.3B, 350m, 13e9"));
 }
 
-Result<std::vector<std::string>> model_of_size(double parameters) {
-  constexpr double kLeast = 1e8, kMost = 1e13, kHead = 128, kVocab = 32000, kFfnUnit = 64;
-  if (!(parameters >= kLeast && parameters <= kMost))
-    return Status::error(Code::invalid,
-                         fmt::format("--params {:g}: a size from {:g} to {:g}", parameters, kLeast, kMost));
+Result<std::vector<std::string>> llama_settings_for(double parameters) {
+  constexpr double kMinParameters = 1e8, kMaxParameters = 1e13, kHead = 128, kVocab = 32000, kFfnUnit = 64;
+  if (!(parameters >= kMinParameters && parameters <= kMaxParameters))
+    return Status::error(Code::invalid, fmt::format("--params {:g}: a size from {:g} to {:g}", parameters,
+                                                    kMinParameters, kMaxParameters));
   // 12 h^2 parameters a layer, and h / 128 layers.
   const double ideal = std::cbrt(parameters * kHead / 12);
   const double hidden = std::max(1.0, std::round(ideal / kHead)) * kHead;
@@ -38,7 +38,7 @@ Result<std::vector<std::string>> model_of_size(double parameters) {
   const double layers = std::max(1.0, std::round((parameters - embeddings) / (12 * hidden * hidden)));
   const double attention = 4 * hidden * hidden + 2 * hidden;
   const double ffn = (parameters - embeddings - hidden - layers * attention) / (3 * hidden * layers);
-  const double least_ffn = kFfnUnit;
+  const double min_ffn = kFfnUnit;
   std::vector<std::string> settings = {"model.family=llama"};
   const auto set = [&](const char* key, double value) {
     settings.push_back(str("model.", key, "=", static_cast<long long>(std::llround(value))));
@@ -46,7 +46,7 @@ Result<std::vector<std::string>> model_of_size(double parameters) {
   set("hidden", hidden);
   set("heads", hidden / kHead);
   set("layers", layers);
-  set("ffn", std::max(least_ffn, std::round(ffn / kFfnUnit) * kFfnUnit));
+  set("ffn", std::max(min_ffn, std::round(ffn / kFfnUnit) * kFfnUnit));
   set("vocab", kVocab);
   return settings;
 }

@@ -13,6 +13,6 @@ Result<double> parse_parameter_count(const std::string& text);
 /// The settings of a LLaMA-like model of about `parameters`: heads of 128, a feed-forward layer of about 8/3
 /// of the width, and a width of about 128 times the layers, as such models have; the feed-forward layer makes
 /// up what the rounding of these leaves. Errors: `invalid` below 1e7 or above 1e13.
-Result<std::vector<std::string>> model_of_size(double parameters);
+Result<std::vector<std::string>> llama_settings_for(double parameters);
 
 }  // namespace strata::cli

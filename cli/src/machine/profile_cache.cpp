@@ -21,7 +21,7 @@ std::string machine_name(const ComputeDevice& device, int threads) {
              threads == 1 ? " thread" : " threads");
 }
 
-Result<CachedProfile> cached_profile(Io& io, const std::string& path, const std::string& name) {
+Result<CachedProfile> load_cached_profile(Io& io, const std::string& path, const std::string& name) {
   CachedProfile found;
   if (path.empty() || !io.exists(path)) return found;
   STRATA_TRY_ASSIGN(found.profile, read_machine_profile(path));
@@ -31,10 +31,10 @@ Result<CachedProfile> cached_profile(Io& io, const std::string& path, const std:
   return found;
 }
 
-Result<CachedProfile> profile_here(Io& io, const std::vector<std::string>& environment,
-                                   const std::string& backend, int threads) {
+Result<CachedProfile> load_local_profile(Io& io, const std::vector<std::string>& environment,
+                                         const std::string& backend, int threads) {
   STRATA_TRY_ASSIGN(const ComputeDevice device, compute_device(backend));
-  return cached_profile(io, profile_path(environment, device.kind), machine_name(device, threads));
+  return load_cached_profile(io, profile_path(environment, device.kind), machine_name(device, threads));
 }
 
 }  // namespace strata::cli

@@ -22,12 +22,12 @@ struct CachedProfile {
   std::string warning;
 };
 /// `name` is that of a profile that would be measured now. Errors: of a file that is there and is no profile.
-Result<CachedProfile> cached_profile(Io& io, const std::string& path, const std::string& name);
+Result<CachedProfile> load_cached_profile(Io& io, const std::string& path, const std::string& name);
 /// "AMD EPYC, 2 threads", "NVIDIA H200 with AMD EPYC, 16 threads": of what a profile depends on.
 std::string machine_name(const ComputeDevice& device, int threads);
-/// What was measured here of the device that a run computes on. Errors: as cached_profile; of a device that
-/// is not there.
-Result<CachedProfile> profile_here(Io& io, const std::vector<std::string>& environment,
-                                   const std::string& backend, int threads);
+/// What was measured here of the device that a run computes on. Errors: as load_cached_profile; of a device
+/// that is not there.
+Result<CachedProfile> load_local_profile(Io& io, const std::vector<std::string>& environment,
+                                         const std::string& backend, int threads);
 
 }  // namespace strata::cli

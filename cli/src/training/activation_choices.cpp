@@ -31,12 +31,13 @@ std::vector<ActivationChoice> activation_choices(const TrainConfig& config, bool
   const std::string& where = config.offload.activations;
   const std::vector<Recompute> modes = modes_of(config);
   std::vector<ActivationChoice> choices;
-  const bool by_layer = config.offload.order == "layer" && config.train.grad_accum > 1;
-  const bool either = config.offload.order == "auto" && config.train.grad_accum > 1 && by_time;
+  const bool breadth_first =
+      config.offload.micro_batch_order == "breadth_first" && config.train.grad_accum > 1;
+  const bool either = config.offload.micro_batch_order == "auto" && config.train.grad_accum > 1 && by_time;
   if (where == "none" || where == "auto")
     for (const bool layers : {false, true})
       for (const Recompute mode : modes)
-        if (either || layers == by_layer) choices.push_back({mode, 0, false, layers});
+        if (either || layers == breadth_first) choices.push_back({mode, 0, false, layers});
   // To make again what is cheap comes before carrying it.
   const auto carries = [&](Recompute mode) {
     return where != "auto" || mode != Recompute::none || modes.size() == 1;
@@ -46,34 +47,35 @@ std::vector<ActivationChoice> activation_choices(const TrainConfig& config, bool
     if (where == "auto" && to_nvme && config.memory.nvme_bytes == 0) continue;
     for (const Recompute mode : modes)
       for (const double share : shares_of(config))
-        if (carries(mode)) choices.push_back({mode, share, to_nvme, by_layer});
+        if (carries(mode)) choices.push_back({mode, share, to_nvme, breadth_first});
   }
   return choices;
 }
 
 void resolve_activations(ConfigTree& tree, const TrainConfig& config, const ActivationChoice& chosen,
                          const std::string& by_forecast) {
-  const bool away = chosen.share_away > 0;
+  const bool offloaded = chosen.offload_share > 0;
   if (config.train.recompute == "auto")
     tree.resolve("train.recompute", std::string(to_string(chosen.recompute)),
                  by_forecast.empty() ? why(chosen.recompute) : by_forecast);
   if (config.offload.activations == "auto")
     tree.resolve("offload.activations",
                  std::string(chosen.to_nvme ? "nvme"
-                             : away         ? "pinned"
+                             : offloaded    ? "pinned"
                                             : "none"),
                  chosen.to_nvme ? "what backward reads fits neither the device nor pinned RAM"
-                 : away         ? "what backward reads does not fit the device"
+                 : offloaded    ? "what backward reads does not fit the device"
                                 : "what backward reads fits the device");
-  if (config.offload.order == "auto")
-    tree.resolve("offload.order", std::string(chosen.by_layer ? "layer" : "micro_batch"),
+  if (config.offload.micro_batch_order == "auto")
+    tree.resolve("offload.micro_batch_order",
+                 std::string(chosen.breadth_first ? "breadth_first" : "depth_first"),
                  config.train.grad_accum == 1 ? "a step has one micro-batch"
                  : by_forecast.empty()        ? "no forecast says that layers pay"
                                               : by_forecast);
   if (!config.offload.activation_share)
-    tree.resolve("offload.activation_share", chosen.share_away,
+    tree.resolve("offload.activation_share", chosen.offload_share,
                  config.offload.activations == "auto" ? "the least of four quarters that fits"
-                 : away                               ? "all that may leave"
+                 : offloaded                          ? "all that may leave"
                                                       : "nothing leaves");
 }
 

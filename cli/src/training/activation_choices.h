@@ -13,9 +13,9 @@ namespace strata::cli {
 /// What a run does with what forward leaves for backward: some of it is made again, some is away meanwhile.
 struct ActivationChoice {
   Recompute recompute = Recompute::none;
-  double share_away = 0;  ///< of what may leave the device; 0: all stays
-  bool to_nvme = false;   ///< what is away for long goes on from pinned RAM
-  bool by_layer = false;  ///< interleave_micro_batches(): that of all micro-batches at once
+  double offload_share = 0;    ///< of what may leave the device; 0: all stays
+  bool to_nvme = false;        ///< what is away for long goes on from pinned RAM
+  bool breadth_first = false;  ///< interleave_micro_batches(): that of all micro-batches at once
 };
 
 /// Those that the configuration allows, in the order in which they are tried. What is `auto` is left as it

@@ -17,13 +17,13 @@ Status BudgetRequest::check(const std::vector<std::string>& assignments) {
   return config_problems(problems);
 }
 
-Status BudgetRequest::ask(const std::vector<std::string>& assignments) const {
+Status BudgetRequest::submit(const std::vector<std::string>& assignments) const {
   std::string text;
   for (const std::string& assignment : assignments) text += assignment + "\n";
   return write_text_atomically(io_, path_, text);
 }
 
-Result<std::vector<std::string>> BudgetRequest::take() const {
+Result<std::vector<std::string>> BudgetRequest::consume() const {
   const std::string taken = path_ + ".taken";
   STRATA_TRY(io_.rename(path_, taken));
   auto assignments = read(taken);

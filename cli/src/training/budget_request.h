@@ -16,12 +16,12 @@ class BudgetRequest {
   /// Errors: `invalid` for what is no budget, all at once.
   static Status check(const std::vector<std::string>& assignments);
   /// In place of one that was not yet taken.
-  Status ask(const std::vector<std::string>& assignments) const;
-  bool is_there() const { return io_.exists(path_); }
+  Status submit(const std::vector<std::string>& assignments) const;
+  bool is_pending() const { return io_.exists(path_); }
   /// Errors: those of the file and of check().
   Result<std::vector<std::string>> read() const { return read(path_); }
   /// Takes it away and reads it: one that is made meanwhile stays.
-  Result<std::vector<std::string>> take() const;
+  Result<std::vector<std::string>> consume() const;
 
  private:
   Result<std::vector<std::string>> read(const std::string& path) const;

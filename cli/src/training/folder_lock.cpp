@@ -12,10 +12,10 @@ std::string folder_of(const std::string& file) { return file.substr(0, file.rfin
 
 }  // namespace
 
-Result<std::unique_ptr<FolderLock>> FolderLock::take(Io& io, const std::string& path) {
+Result<std::unique_ptr<FolderLock>> FolderLock::acquire(Io& io, const std::string& path) {
   std::unique_ptr<FolderLock> lock(new FolderLock(io, path));
   for (int i = 0; i < kTries; ++i) {
-    STRATA_TRY_ASSIGN(const bool taken, lock->try_take());
+    STRATA_TRY_ASSIGN(const bool taken, lock->try_acquire());
     if (taken) return lock;
   }
   return Status::error(Code::io_error, str(path, ": its lock was removed ", kTries, " times in a row"));
@@ -23,7 +23,7 @@ Result<std::unique_ptr<FolderLock>> FolderLock::take(Io& io, const std::string& 
 
 // False where another process withdrew the folder or its lock in between: a lock on a removed file keeps
 // nobody out.
-Result<bool> FolderLock::try_take() {
+Result<bool> FolderLock::try_acquire() {
   const std::string file = path_ + kLock;
   made_folder_ = !io_.exists(path_);
   STRATA_TRY(io_.make_dirs(path_));
@@ -50,14 +50,14 @@ Result<std::string> FolderLock::place() const {
   return folder_of(*place);
 }
 
-Status FolderLock::still_there() const {
+Status FolderLock::check_not_moved() const {
   STRATA_TRY_ASSIGN(const std::string now, place());
   if (now == folder_of(place_)) return {};
   return Status::error(Code::io_error, str(path_, " was renamed to ", now, " while the run was using it"));
 }
 
-void FolderLock::withdraw() noexcept {
-  if (!still_there().is_ok()) return;
+void FolderLock::undo_creation() noexcept {
+  if (!check_not_moved().is_ok()) return;
   if (made_lock_) (void)io_.remove_all(path_ + kLock);  // under the lock: whoever waits for it looks again
   if (made_folder_) (void)io_.remove_empty_dir(path_);
 }

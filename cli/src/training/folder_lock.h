@@ -12,19 +12,19 @@ namespace strata::cli {
 class FolderLock {
  public:
   /// Makes the folder where there is none. Errors: `invalid` where another process uses it; `io_error`.
-  static Result<std::unique_ptr<FolderLock>> take(Io& io, const std::string& path);
+  static Result<std::unique_ptr<FolderLock>> acquire(Io& io, const std::string& path);
 
   const std::string& path() const noexcept { return path_; }
   /// Where the folder is now, absolute. Errors: `io_error` where it was removed.
   Result<std::string> place() const;
   /// Errors: `io_error` where the folder was removed or renamed since it was locked, with its new name.
-  Status still_there() const;
+  Status check_not_moved() const;
   /// Takes back what was made to lock: of a command that was refused before it began.
-  void withdraw() noexcept;
+  void undo_creation() noexcept;
 
  private:
   FolderLock(Io& io, std::string path) : io_(io), path_(std::move(path)) {}
-  Result<bool> try_take();
+  Result<bool> try_acquire();
 
   Io& io_;
   const std::string path_;

@@ -12,22 +12,22 @@ namespace strata::cli {
 namespace {
 
 // glibc reserves 64 MiB of addresses for the heap of a thread; streams and I/O have some beside the pool's.
-constexpr std::uint64_t kAddressesOfAThread = 64 * kMiB;
+constexpr std::uint64_t kAddressSpacePerThread = 64 * kMiB;
 constexpr int kServiceThreads = 8;
 // Generated code, tables of libraries, the program's own heap. A small run was measured to map 0.3 GiB in
 // all.
-constexpr std::uint64_t kAddressesBeside = 256 * kMiB;
+constexpr std::uint64_t kAddressSpaceOverhead = 256 * kMiB;
 constexpr std::uint64_t kPage = 4096;
 
-std::uint64_t less(std::uint64_t from, std::uint64_t bytes) { return from - std::min(from, bytes); }
+std::uint64_t saturating_sub(std::uint64_t from, std::uint64_t bytes) { return from - std::min(from, bytes); }
 
 }  // namespace
 
-std::uint64_t usual_budget(const HostFacts& facts) {
-  return std::min(room_for_slabs(facts), facts.usable_ram_bytes()) / 10 * 4 / kPage * kPage;
+std::uint64_t default_ram_budget(const HostFacts& facts) {
+  return std::min(available_for_slabs(facts), facts.usable_ram_bytes()) / 10 * 4 / kPage * kPage;
 }
 
-std::uint64_t usual_gpu_budget(std::uint64_t free_bytes) { return free_bytes / 10 * 9 / kPage * kPage; }
+std::uint64_t default_gpu_budget(std::uint64_t free_bytes) { return free_bytes / 10 * 9 / kPage * kPage; }
 
 Status check_gpu_memory(std::uint64_t planned_bytes, const ComputeDevice& gpu) {
   constexpr std::uint64_t kKernels = 256 * kMiB;  // code that is loaded when it is first launched
@@ -39,20 +39,21 @@ Status check_gpu_memory(std::uint64_t planned_bytes, const ComputeDevice& gpu) {
           ") are free, and kernels take some of it: lower memory.device, or end what else uses the GPU"));
 }
 
-std::uint64_t room_for_slabs(const HostFacts& facts, std::uint64_t given_back) noexcept {
+std::uint64_t available_for_slabs(const HostFacts& facts, std::uint64_t reclaimable_bytes) noexcept {
   if (facts.total_ram_bytes == 0) return UINT64_MAX;
-  const std::uint64_t still_to_come = less(kBesideSlabs, less(facts.anonymous_rss_bytes, given_back));
-  return less(facts.usable_ram_bytes() + given_back, still_to_come);
+  const std::uint64_t unallocated_overhead =
+      saturating_sub(kProcessOverheadBytes, saturating_sub(facts.anonymous_rss_bytes, reclaimable_bytes));
+  return saturating_sub(facts.usable_ram_bytes() + reclaimable_bytes, unallocated_overhead);
 }
 
 Status check_host_memory(std::uint64_t planned_bytes, int threads, const HostFacts& facts,
-                         std::uint64_t given_back) {
-  if (const std::uint64_t room = room_for_slabs(facts, given_back); planned_bytes > room)
+                         std::uint64_t reclaimable_bytes) {
+  if (const std::uint64_t room = available_for_slabs(facts, reclaimable_bytes); planned_bytes > room)
     return Status::error(
         Code::does_not_fit,
         str("the plan keeps ", planned_bytes, " bytes (", format_bytes(planned_bytes),
             ") in host memory; there is room for ", room, " (", format_bytes(room),
-            "): ", format_bytes(facts.usable_ram_bytes() + given_back), " are free ",
+            "): ", format_bytes(facts.usable_ram_bytes() + reclaimable_bytes), " are free ",
             facts.cgroup_free_bytes.value_or(UINT64_MAX) < facts.available_ram_bytes
                 ? str("in the memory cgroup, whose limit is ",
                       format_bytes(facts.cgroup_limit_bytes.value_or(0)))
@@ -62,8 +63,8 @@ Status check_host_memory(std::uint64_t planned_bytes, int threads, const HostFac
   if (!facts.address_space_limit_bytes) return Status::ok();
   const std::uint64_t limit = *facts.address_space_limit_bytes;
   const std::uint64_t left = limit - std::min(limit, facts.address_space_used_bytes);
-  const std::uint64_t needed = planned_bytes + kAddressesBeside +
-                               static_cast<std::uint64_t>(threads + kServiceThreads) * kAddressesOfAThread;
+  const std::uint64_t needed = planned_bytes + kAddressSpaceOverhead +
+                               static_cast<std::uint64_t>(threads + kServiceThreads) * kAddressSpacePerThread;
   if (needed <= left) return Status::ok();
   return Status::error(
       Code::does_not_fit,
@@ -72,14 +73,14 @@ Status check_host_memory(std::uint64_t planned_bytes, int threads, const HostFac
           format_bytes(needed), "): raise the limit, or use a memory cgroup instead"));
 }
 
-void give_back_free_heap() noexcept {
+void trim_heap() noexcept {
 #if defined(__GLIBC__)
   (void)::malloc_trim(0);
 #endif
 }
 
 // The layout stays: of smaller chunks even less may fit, so that what fits here fits anew.
-std::optional<TierBytes> budgets_within(const RunPlan& plan, std::uint64_t ram_bytes, bool device_is_ram) {
+std::optional<TierBytes> fit_budgets(const RunPlan& plan, std::uint64_t ram_bytes, bool device_is_ram) {
   const std::uint64_t ram = ram_bytes / kPage * kPage;
   const TierBytes planned = placement_bytes(plan.layout, plan.trace, plan.placement);
   AccessTrace trace = plan.trace;
@@ -93,7 +94,7 @@ std::optional<TierBytes> budgets_within(const RunPlan& plan, std::uint64_t ram_b
     return request.budgets;
   };
   if (!device_is_ram) return with(plan.options.budgets[0], ram);
-  std::vector<std::uint64_t> devices = {std::min(planned[0], ram), less(ram, planned[1])};
+  std::vector<std::uint64_t> devices = {std::min(planned[0], ram), saturating_sub(ram, planned[1])};
   constexpr std::uint64_t kParts = 16;
   for (std::uint64_t part = 1; part < kParts; ++part) devices.push_back(ram / kParts * part / kPage * kPage);
   std::sort(devices.begin() + 2, devices.end(), [&](std::uint64_t a, std::uint64_t b) {

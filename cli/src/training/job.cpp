@@ -27,7 +27,7 @@
 #include "training/activation_choices.h"
 #include "training/host_memory.h"
 #include "training/plan_choice.h"
-#include "training/workload.h"
+#include "training/training_data.h"
 
 namespace strata::cli {
 namespace {
@@ -57,7 +57,7 @@ EngineOptions engine_options(const TrainConfig& c) {
   o.optimizer.optimizer = *cpuopt::optimizer_named(c.optim.name);  // the schema knows no other names
   o.optimizer.momentum = c.optim.name == "sgd" ? c.optim.momentum : 0;
   o.optimizer.nesterov = c.optim.name == "sgd" && c.optim.nesterov;
-  for (const std::string& group : c.optim.groups)
+  for (const std::string& group : c.optim.param_groups)
     o.groups.push_back(must(parse_param_group(group)));  // checked
   o.states = c.offload.states == "int8"   ? StateFormat::int8
              : c.offload.states == "bf16" ? StateFormat::bf16
@@ -89,9 +89,9 @@ Status decide_memory(LoadedConfig& loaded, const MachineProfile* machine, const 
     loaded.tree.resolve(str("memory.", to_string(tier)), *bytes,
                         machine == nullptr ? why : str("what ", machine->name, " has"));
   };
-  const std::uint64_t share = usual_budget(read_host_facts());
+  const std::uint64_t share = default_ram_budget(read_host_facts());
   if (device.kind == DeviceKind::cuda)
-    decide(c.memory.device_bytes, Tier::device, usual_gpu_budget(device.free_bytes),
+    decide(c.memory.device_bytes, Tier::device, default_gpu_budget(device.free_bytes),
            str("nine tenths of what is free on ", device.name));
   else
     decide(c.memory.device_bytes, Tier::device, share, "two fifths of the memory that is free");
@@ -117,14 +117,14 @@ Result<TierBytes> decide_machine(LoadedConfig& loaded, const MachineProfile* mac
         Code::unsupported,
         str("train.fp8 = true: ", device.name, " has compute capability ", device.compute_capability / 10,
             ".", device.compute_capability % 10, "; products of eight bits need 8.9"));
-  if (c.train.attention == "wgmma" && device.kind == DeviceKind::cuda && !kernels::cuda_has_wgmma())
+  if (c.train.attention_backend == "wgmma" && device.kind == DeviceKind::cuda && !kernels::cuda_has_wgmma())
     return Status::error(Code::unsupported,
-                         str("train.attention = wgmma: ", device.name, " has compute capability ",
+                         str("train.attention_backend = wgmma: ", device.name, " has compute capability ",
                              device.compute_capability / 10, ".", device.compute_capability % 10,
                              "; wgmma is of 9.0 alone, and of builds with 90a in CMAKE_CUDA_ARCHITECTURES"));
-  if (c.train.attention == "cudnn" && device.kind == DeviceKind::cuda)
-    STRATA_TRY(kernels::cudnn_version().status().annotate("train.attention = cudnn"));
-  if (machine == nullptr) STRATA_TRY(settle_bf16_gemm(loaded));
+  if (c.train.attention_backend == "cudnn" && device.kind == DeviceKind::cuda)
+    STRATA_TRY(kernels::cudnn_version().status().annotate("train.attention_backend = cudnn"));
+  if (machine == nullptr) STRATA_TRY(resolve_bf16_gemm(loaded));
   if (c.train.dtype == "auto" && c.train.fp8) {
     c.train.dtype = "bf16";
     loaded.tree.resolve("train.dtype", c.train.dtype, "what train.fp8 casts");
@@ -180,12 +180,12 @@ Status decide_frozen_masters(LoadedConfig& loaded) {
   return {};
 }
 
-void resolve_reopens(ConfigTree& tree) {
-  if (!tree.is_auto("offload.reopens")) return;
+void resolve_auto_keys(ConfigTree& tree) {
+  if (!tree.is_auto("offload.auto_keys")) return;
   std::vector<std::string> open;
-  for (const std::string_view key : kDecidedByPlans)
+  for (const std::string_view key : kPlannedKeys)
     if (tree.entry(key).automatic) open.emplace_back(key);
-  tree.resolve("offload.reopens", std::move(open), "what was auto when the run began");
+  tree.resolve("offload.auto_keys", std::move(open), "what was auto when the run began");
 }
 
 void resolve_gradients(ConfigTree& tree, const RunPlan& plan) {
@@ -254,26 +254,26 @@ bool is_known(const MachineProfile& profile, const TrainConfig& c) {
 }  // namespace
 
 Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
-  STRATA_TRY_ASSIGN(const TierBytes most, decide_machine(loaded, basis.elsewhere ? basis.profile : nullptr));
+  STRATA_TRY_ASSIGN(const TierBytes most,
+                    decide_machine(loaded, basis.other_machine ? basis.profile : nullptr));
   TrainConfig& c = loaded.config;
   STRATA_TRY(validate(decoder_config(c)));
   STRATA_TRY(decide_frozen_masters(loaded));
-  resolve_reopens(loaded.tree);
+  resolve_auto_keys(loaded.tree);
   PlannedJob job;
-  if (basis.elsewhere) job.elsewhere = basis.profile->name;
-  if (!basis.elsewhere) job.bf16_gemm = bf16_gemm_text(loaded);
+  if (basis.other_machine) job.other_machine = basis.profile->name;
+  if (!basis.other_machine) job.bf16_gemm = bf16_gemm_text(loaded);
   EngineOptions asked = engine_options(c);
   asked.capacity = most;
   const bool by_time = basis.profile != nullptr && is_known(*basis.profile, c);
-  WaysToRun ways;
-  STRATA_TRY_ASSIGN(FoundPlan found,
-                    choose_plan(loaded, ways, asked, by_time ? basis.profile : nullptr, basis.explains));
+  CandidatePrograms candidates;
+  STRATA_TRY_ASSIGN(FoundPlan found, choose_plan(loaded, candidates, asked, by_time ? basis.profile : nullptr,
+                                                 basis.explain_refusal));
   std::string by_forecast;
   if (by_time) {
-    by_forecast =
-        found.candidates > 1
-            ? str("fastest of ", found.candidates, " ways by the forecast for ", basis.profile->name)
-            : str("the only way that fits, by the forecast for ", basis.profile->name);
+    by_forecast = found.ways > 1
+                      ? str("fastest of ", found.ways, " ways by the forecast for ", basis.profile->name)
+                      : str("the only way that fits, by the forecast for ", basis.profile->name);
     const std::string changes = resolve_changes(loaded, asked, found, by_forecast);
     job.chosen_by = by_forecast + (changes.empty() ? "" : ": " + changes);
     job.forecast = found.forecast;
@@ -287,51 +287,51 @@ Result<PlannedJob> plan_job(LoadedConfig& loaded, const PlanBasis& basis) {
     STRATA_TRY_ASSIGN(const Forecast clipped, forecast(*job.plan, *basis.profile, {.clipped = 1}));
     job.clipped_step_s = clipped.step_s;
   }
-  const ActivationChoice& chosen = ways.activations[found.programs];
+  const ActivationChoice& chosen = candidates.activations[found.programs];
   job.recompute = chosen.recompute;
   resolve_activations(loaded.tree, c, chosen, by_forecast);
   if (!c.offload.undo_bytes)
-    loaded.tree.resolve("offload.undo", std::uint64_t{job.plan->undo.bytes},
+    loaded.tree.resolve("offload.undo_log", std::uint64_t{job.plan->undo.bytes},
                         !job.plan->undo.covers_any()
                             ? str("nothing is updated speculatively in mode ", c.offload.step_mode)
                             : std::string("what the pinned budget leaves and can be used"));
   resolve_prefetch(loaded, *job.plan);
   if (c.offload.gradients == "auto") resolve_gradients(loaded.tree, *job.plan);
   if (loaded.tree.is_auto("offload.policy"))
-    loaded.tree.resolve("offload.policy", std::string("least_moves"), "what moves least");
+    loaded.tree.resolve("offload.policy", std::string("min_traffic"), "what moves least");
   if (loaded.tree.is_auto("offload.chunk"))
     loaded.tree.resolve("offload.chunk", job.plan->layout.chunk_elems(), job.plan->layout.explanation());
   return job;
 }
 
-Result<PlannedJob> plan_or_split(const Args& args, LoadedConfig& loaded, PlanBasis basis,
-                                 const std::function<Result<LoadedConfig>(const Args&)>& load) {
-  const bool explains = basis.explains;
+Result<PlannedJob> plan_with_batch_split(const Args& args, LoadedConfig& loaded, PlanBasis basis,
+                                         const std::function<Result<LoadedConfig>(const Args&)>& load) {
+  const bool explain_refusal = basis.explain_refusal;
   int micro_batch = loaded.config.train.micro_batch, grad_accum = loaded.config.train.grad_accum;
   const std::string packing = loaded.config.data.packing,
                     asked = str("train.micro_batch=", micro_batch, " train.grad_accum=", grad_accum);
   for (bool was_split = false;; was_split = true) {
-    const bool splits = loaded.config.train.allow_split && micro_batch % 2 == 0;
-    basis.explains = explains && !splits;
+    const bool splits = loaded.config.train.allow_micro_batch_split && micro_batch % 2 == 0;
+    basis.explain_refusal = explain_refusal && !splits;
     auto planned = plan_job(loaded, basis);
     if (planned.has_value() && was_split) planned->split = asked;
     if (planned.has_value() || !splits || planned.status().code() != Code::does_not_fit) return planned;
     micro_batch /= 2;
     grad_accum *= 2;
-    STRATA_TRY_ASSIGN(LoadedConfig again, load(overridden(args, {str("train.micro_batch=", micro_batch),
-                                                                 str("train.grad_accum=", grad_accum)})));
-    keep_bf16_gemm(loaded, again);
+    STRATA_TRY_ASSIGN(LoadedConfig again, load(with_overrides(args, {str("train.micro_batch=", micro_batch),
+                                                                     str("train.grad_accum=", grad_accum)})));
+    carry_over_bf16_gemm(loaded, again);
     loaded = std::move(again);
     loaded.config.data.packing = packing;
   }
 }
 
-void resolve_backend(LoadedConfig& loaded, const MachineProfile* elsewhere) {
+void resolve_backend(LoadedConfig& loaded, const MachineProfile* other_machine) {
   TrainConfig& c = loaded.config;
   if (c.memory.backend != "auto") return;
-  c.memory.backend = elsewhere != nullptr && !elsewhere->device_is_host ? "cuda" : "host";
+  c.memory.backend = other_machine != nullptr && !other_machine->device_is_host ? "cuda" : "host";
   loaded.tree.resolve("memory.backend", c.memory.backend,
-                      elsewhere != nullptr ? str("what ", elsewhere->name, " computes on")
+                      other_machine != nullptr ? str("what ", other_machine->name, " computes on")
                       : cuda_available()
                           ? std::string("a GPU is taken where it is asked for: memory.backend=cuda")
                           : cuda_status());
@@ -350,7 +350,7 @@ Result<std::unique_ptr<const RunPlan>> plan_evaluation(LoadedConfig& loaded) {
   STRATA_TRY(decide_machine(loaded).status());  // chooses the dtype it is recorded in
   ProgramSet programs;
   STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(loaded.config));
-  programs.eval = fit_to_backend(std::move(evaluation), loaded.config);
+  programs.eval = specialize_for_backend(std::move(evaluation), loaded.config);
   return plan_programs(loaded, programs);
 }
 
@@ -377,12 +377,13 @@ std::uint64_t bytes_on_gpu(const RunPlan& plan) {
   return placement_bytes(plan.layout, plan.trace, plan.placement)[static_cast<std::size_t>(Tier::device)];
 }
 
-Status check_ram(const TrainConfig& config, const RunPlan& plan, std::uint64_t given_back) {
+Status check_ram(const TrainConfig& config, const RunPlan& plan, std::uint64_t reclaimable_bytes) {
   const HostFacts facts = read_host_facts();
-  Status room = check_host_memory(bytes_in_ram(config, plan), config.cpu.share.threads(), facts, given_back);
-  const std::uint64_t ram = room_for_slabs(facts, given_back);
+  Status room =
+      check_host_memory(bytes_in_ram(config, plan), config.cpu.share.threads(), facts, reclaimable_bytes);
+  const std::uint64_t ram = available_for_slabs(facts, reclaimable_bytes);
   if (room.is_ok() || bytes_in_ram(config, plan) <= ram) return room;
-  const auto budgets = budgets_within(plan, ram, config.memory.backend != "cuda");
+  const auto budgets = fit_budgets(plan, ram, config.memory.backend != "cuda");
   return Status::error(
       room.code(),
       str(room.message(), ".\n  ",
@@ -435,7 +436,7 @@ Status Job::check_room(const TrainConfig& config, const RunPlan& plan, Io& io) c
 
 Status Job::restart(const TrainConfig& config, const RunPlan& plan, Io& io, Trace* trace) {
   engine_.reset();  // what it held is free, also of the GPU
-  give_back_free_heap();
+  trim_heap();
   STRATA_TRY(check_room(config, plan, io));
   const bool uses_nvme = plan.planned_peak[static_cast<std::size_t>(Tier::nvme)] > 0;
   if (uses_nvme)

@@ -2,78 +2,83 @@
 
 #include <algorithm>
 
-#include "training/workload.h"
+#include "training/training_data.h"
 
 namespace strata::cli {
 namespace {
 
 // Instructions: laying out the memory of more takes longer than a search may.
-constexpr std::size_t kLongestSearched = 16384;
+constexpr std::size_t kMaxSearchedInstructions = 16384;
 
 // What is auto and changes a step's time alone.
-PlanSearchRequest ways_to_run(const ConfigTree& tree, std::span<const ProgramSet> programs,
-                              std::span<const ActivationChoice> activations) {
-  PlanSearchRequest ways;
-  ways.programs = programs;
-  ways.compared =
+PlanSearchRequest plan_choices(const ConfigTree& tree, std::span<const ProgramSet> programs,
+                               std::span<const ActivationChoice> activations) {
+  PlanSearchRequest candidates;
+  candidates.programs = programs;
+  candidates.compared =
       static_cast<std::size_t>(std::find_if(activations.begin(), activations.end(),
-                                            [](const ActivationChoice& a) { return a.share_away > 0; }) -
+                                            [](const ActivationChoice& a) { return a.offload_share > 0; }) -
                                activations.begin());
   const auto is_open = [&](const char* key) { return tree.entry(key).automatic; };
-  ways.open = {.step_mode = is_open("offload.step_mode") && is_open("offload.undo"),
-               .chunk = is_open("offload.chunk"),
-               .gradients = is_open("offload.gradients"),
-               .prefetch = is_open("offload.prefetch"),
-               .device_first = is_open("offload.policy")};
-  return ways;
+  candidates.open = {.step_mode = is_open("offload.step_mode") && is_open("offload.undo_log"),
+                     .chunk = is_open("offload.chunk"),
+                     .gradients = is_open("offload.gradients"),
+                     .prefetch = is_open("offload.prefetch"),
+                     .device_first = is_open("offload.policy")};
+  return candidates;
 }
 
-Status record(const TrainConfig& c, std::span<const ActivationChoice> choices, WaysToRun& ways) {
+Status record(const TrainConfig& c, std::span<const ActivationChoice> choices,
+              CandidatePrograms& candidates) {
   for (const ActivationChoice& choice : choices) {
     STRATA_TRY_ASSIGN(ProgramSet programs, record_programs(c, choice));
-    if (choice.by_layer && c.offload.order == "auto" && programs.train.code.size() > kLongestSearched)
+    if (choice.breadth_first && c.offload.micro_batch_order == "auto" &&
+        programs.train.code.size() > kMaxSearchedInstructions)
       continue;
-    const Op goes = choice.to_nvme ? Op::store_begin : Op::offload_begin;
-    if (choice.share_away > 0 && c.offload.activations == "auto" && !has_op(programs.train, goes))
+    const Op offload_op = choice.to_nvme ? Op::store_begin : Op::offload_begin;
+    if (choice.offload_share > 0 && c.offload.activations == "auto" && !has_op(programs.train, offload_op))
       continue;  // nothing may go there, so it is a program that is tried already
     programs.plan_memory();
-    ways.activations.push_back(choice);
-    ways.programs.push_back(std::move(programs));
+    candidates.activations.push_back(choice);
+    candidates.programs.push_back(std::move(programs));
   }
   return {};
 }
 
 // By time, or the first that fits.
-Result<FoundPlan> choose(const LoadedConfig& loaded, const WaysToRun& ways, const EngineOptions& asked,
-                         const MachineProfile* profile, bool explains) {
+Result<FoundPlan> choose(const LoadedConfig& loaded, const CandidatePrograms& candidates,
+                         const EngineOptions& asked, const MachineProfile* profile, bool explain_refusal) {
   if (profile == nullptr) {
-    STRATA_TRY_ASSIGN(Engine::Choice first, Engine::plan_first_fit(ways.programs, asked, explains));
+    STRATA_TRY_ASSIGN(Engine::Choice first,
+                      Engine::plan_first_fit(candidates.programs, asked, explain_refusal));
     FoundPlan found;
     found.programs = first.index;
     found.plan = std::move(first.plan);
     found.options = asked;
     return found;
   }
-  PlanSearchRequest choices = ways_to_run(loaded.tree, ways.programs, ways.activations);
-  choices.explains = explains;
+  PlanSearchRequest choices = plan_choices(loaded.tree, candidates.programs, candidates.activations);
+  choices.explains = explain_refusal;
   return search_plan(choices, asked, *profile);
 }
 
 }  // namespace
 
-Result<FoundPlan> choose_plan(const LoadedConfig& loaded, WaysToRun& ways, const EngineOptions& asked,
-                              const MachineProfile* profile, bool explains) {
+Result<FoundPlan> choose_plan(const LoadedConfig& loaded, CandidatePrograms& candidates,
+                              const EngineOptions& asked, const MachineProfile* profile,
+                              bool explain_refusal) {
   const std::vector<ActivationChoice> all = activation_choices(loaded.config, profile != nullptr);
-  const auto leaving = std::find_if(all.begin(), all.end(), [](const auto& a) { return a.share_away > 0; });
-  const std::span<const ActivationChoice> staying(all.begin(), leaving);
-  STRATA_TRY(record(loaded.config, staying, ways));
-  if (!staying.empty()) {
-    const bool last = leaving == all.end();
-    auto found = choose(loaded, ways, asked, profile, explains && last);
+  const auto first_offloading =
+      std::find_if(all.begin(), all.end(), [](const auto& a) { return a.offload_share > 0; });
+  const std::span<const ActivationChoice> on_device(all.begin(), first_offloading);
+  STRATA_TRY(record(loaded.config, on_device, candidates));
+  if (!on_device.empty()) {
+    const bool last = first_offloading == all.end();
+    auto found = choose(loaded, candidates, asked, profile, explain_refusal && last);
     if (found.has_value() || last || found.status().code() != Code::does_not_fit) return found;
   }
-  STRATA_TRY(record(loaded.config, {leaving, all.end()}, ways));
-  return choose(loaded, ways, asked, profile, explains);
+  STRATA_TRY(record(loaded.config, {first_offloading, all.end()}, candidates));
+  return choose(loaded, candidates, asked, profile, explain_refusal);
 }
 
 }  // namespace strata::cli

@@ -8,7 +8,7 @@
 #include <strata/runtime/units.h>
 
 #include "machine/compute_device.h"
-#include "training/workload.h"
+#include "training/training_data.h"
 #include "training/write_budget.h"
 
 namespace strata::cli {
@@ -19,17 +19,18 @@ std::string budget_text(std::uint64_t bytes) {
 }
 
 /// Parameters, masters and moments of all chunks, and the elements of these, unused ones included.
-struct HeldStates {
+struct StateTotals {
   std::int64_t elems = 0;
   std::uint64_t bytes = 0;
 };
-HeldStates held_states(const RunPlan& plan) {
-  HeldStates held;
+StateTotals sum_states(const RunPlan& plan) {
+  StateTotals totals;
   for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
-    held.elems += plan.layout.chunk(chunk).n_elems;
-    for (const Payload payload : kPersistentPayloads) held.bytes += plan.layout.payload_bytes(chunk, payload);
+    totals.elems += plan.layout.chunk(chunk).n_elems;
+    for (const Payload payload : kPersistentPayloads)
+      totals.bytes += plan.layout.payload_bytes(chunk, payload);
   }
-  return held;
+  return totals;
 }
 
 struct TierHomes {
@@ -105,7 +106,7 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
                   static_cast<std::int64_t>(tokens_per_step(c)), c.train.grad_accum, c.train.micro_batch,
                   c.train.fp8 ? c.train.dtype + " and eight bits" : c.train.dtype, c.optim.name,
                   c.offload.states, to_string(job.recompute), attention_text(plan.train));
-  if (job.elsewhere.empty()) {
+  if (job.other_machine.empty()) {
     const auto device = compute_device(c.memory.backend);
     text +=
         fmt::format("machine  {}, {}; nvme: {}\n",
@@ -113,12 +114,12 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
                     cpuopt::to_string(cpuopt::active_isa()), nvme_note);
     text += str("cores    ", c.cpu.share.why, "\n");
   } else {
-    text += str("machine  ", job.elsewhere, ", by its profile\n");
+    text += str("machine  ", job.other_machine, ", by its profile\n");
   }
   if (!job.bf16_gemm.empty()) text += str("gemm     ", job.bf16_gemm, "\n");
   if (!job.split.empty())
-    text += str("plan     micro-batches were split, as train.allow_split lets them, for ", job.split,
-                " does not fit: sums are taken in another order, so bits are others\n");
+    text += str("plan     micro-batches were split, as train.allow_micro_batch_split lets them, for ",
+                job.split, " does not fit: sums are taken in another order, so bits are others\n");
   for (const std::string& note : plan.notes) text += "plan     " + note + "\n";
   if (!job.chosen_by.empty()) text += str("plan     ", job.chosen_by, "\n");
   if ((c.offload.activations == "pinned" || c.offload.activations == "nvme") && plan.train.offload.n == 0)
@@ -126,11 +127,11 @@ std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::
   text += write_budget_text(c, plan);
   text +=
       fmt::format("\n  {:<7} {:>12} {:>12} {:>9}   {}\n", "tier", "budget", "planned peak", "homes", "what");
-  const std::size_t away = plan.train.offload.host_bytes;
+  const std::size_t offloaded = plan.train.offload.host_bytes;
   const std::array<std::string, kTiers> what = {
       fmt::format("activations {}", format_bytes(plan.trace.device_fixed_bytes)),
-      fmt::format("inputs and norm partials {}", format_bytes(plan.trace.pinned_fixed_bytes - away)) +
-          (away > 0 ? ", activations " + format_bytes(away) : ""),
+      fmt::format("inputs and norm partials {}", format_bytes(plan.trace.pinned_fixed_bytes - offloaded)) +
+          (offloaded > 0 ? ", activations " + format_bytes(offloaded) : ""),
       std::string("spare slots for write-behind included") +
           (plan.trace.nvme_fixed_bytes > 0 ? "; activations " + format_bytes(plan.trace.nvme_fixed_bytes)
                                            : std::string())};
@@ -151,17 +152,17 @@ double tokens_per_step(const TrainConfig& c) noexcept {
 std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recompute,
                       const std::string& forecast) {
   const DecoderConfig d = decoder_config(c);
-  const HeldStates held = held_states(plan);
+  const StateTotals totals = sum_states(plan);
   std::string text = fmt::format(
       "{{\n  \"dtype\": \"{}\",\n  \"parameters\": {},\n  \"trainable_parameters\": {},\n  "
       "\"frozen_parameters\": {},\n  "
-      "\"chunks\": {},\n  \"chunk_elems\": {},\n  \"held_elems\": {},\n  "
+      "\"chunks\": {},\n  \"chunk_elems\": {},\n  \"allocated_elems\": {},\n  "
       "\"state_bytes\": {},\n  \"recompute\": \"{}\",\n  "
       "\"prefetch\": {},\n"
-      "  \"activation_bytes\": {},\n  \"activations_away\": {{\"values\": {}, \"moved_bytes\": {}, "
+      "  \"activation_bytes\": {},\n  \"offloaded_activations\": {{\"values\": {}, \"moved_bytes\": {}, "
       "\"pinned_bytes\": {}, \"nvme_bytes\": {}}},\n  \"instructions\": {},\n  \"tiers\": {{\n",
       c.train.dtype, count_parameters(d), plan.n_params(true), plan.n_params(false), plan.layout.n_chunks(),
-      plan.layout.chunk_elems(), held.elems, held.bytes, to_string(recompute), *plan.options.prefetch,
+      plan.layout.chunk_elems(), totals.elems, totals.bytes, to_string(recompute), *plan.options.prefetch,
       plan.trace.device_fixed_bytes, plan.train.offload.n, plan.train.offload.bytes,
       plan.train.offload.host_bytes, plan.trace.nvme_fixed_bytes, plan.train.code.size());
   for (std::size_t t = 0; t < kTiers; ++t) {

@@ -12,7 +12,8 @@ std::string checkpoint_dir(const TrainConfig& config, const std::string& path) {
   return config.checkpoint.dir.empty() ? path + "/checkpoints" : config.checkpoint.dir;
 }
 
-Result<std::vector<std::string>> checkpoints_of(const TrainConfig& config, const std::string& path, Io& io) {
+Result<std::vector<std::string>> list_checkpoints(const TrainConfig& config, const std::string& path,
+                                                  Io& io) {
   const std::string dir = checkpoint_dir(config, path);
   if (!io.exists(dir)) return std::vector<std::string>();
   auto whole = complete_checkpoints(io, dir);
@@ -20,8 +21,7 @@ Result<std::vector<std::string>> checkpoints_of(const TrainConfig& config, const
   return whole;
 }
 
-Result<std::string> checkpoint_of_step(const std::vector<std::string>& checkpoints, std::int64_t step,
-                                       Io& io) {
+Result<std::string> find_checkpoint(const std::vector<std::string>& checkpoints, std::int64_t step, Io& io) {
   std::string steps;
   for (const std::string& checkpoint : checkpoints) {
     STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
@@ -31,7 +31,7 @@ Result<std::string> checkpoint_of_step(const std::vector<std::string>& checkpoin
   return Status::error(Code::not_found, str("no checkpoint of step ", step, "; there are ", steps));
 }
 
-Result<std::unique_ptr<CheckpointTensors>> parameters_of(const std::string& checkpoint, Io& io) {
+Result<std::unique_ptr<CheckpointTensors>> open_checkpoint_parameters(const std::string& checkpoint, Io& io) {
   STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
   return CheckpointTensors::open(io, checkpoint, manifest, Payload::param);
 }
@@ -44,16 +44,16 @@ Result<std::unique_ptr<FolderLock>> lock_checkpoint_dir(const TrainConfig& confi
       std::filesystem::absolute(dir + "/").lexically_normal().parent_path();
   const std::string parent = absolute.parent_path().string();
   if (parent != std::filesystem::absolute(path + "/").lexically_normal().parent_path() &&
-      holds_run(io, parent))
+      is_run_folder(io, parent))
     return Status::error(Code::invalid, str("checkpoint.dir = ", dir, " is in the folder of another run, ",
                                             parent, "; name a folder of its own"));
-  auto lock = FolderLock::take(io, dir);
+  auto lock = FolderLock::acquire(io, dir);
   if (!lock.has_value()) return lock.status().annotate("checkpoint.dir");
   return *std::move(lock);
 }
 
-Result<std::string> load_newest(Engine& engine, const std::vector<std::string>& checkpoints, Io& io,
-                                const std::function<void(std::string_view)>& warn) {
+Result<std::string> load_newest_checkpoint(Engine& engine, const std::vector<std::string>& checkpoints,
+                                           Io& io, const std::function<void(std::string_view)>& warn) {
   for (const std::string& checkpoint : checkpoints) {
     const Status status = load_checkpoint(engine, io, checkpoint).status();
     if (status.is_ok()) return checkpoint;

@@ -24,25 +24,25 @@ constexpr const char* kBase = "base";
 constexpr std::string_view kValidationBits = "\"val_loss_bits\": \"";
 
 // The number behind `key`, whose first occurrence counts; -1 where there is none.
-std::int64_t number_behind(std::string_view text, std::string_view key, int base = 10) {
+std::int64_t parse_number_after(std::string_view text, std::string_view key, int base = 10) {
   std::int64_t number = -1;
   if (const std::size_t at = text.find(key); at != std::string_view::npos)
     std::from_chars(text.data() + at + key.size(), text.data() + text.size(), number, base);
   return number;
 }
 
-double double_behind(std::string_view text, std::string_view key) {
-  const auto bits = static_cast<std::uint64_t>(number_behind(text, key, 16));
+double parse_double_after(std::string_view text, std::string_view key) {
+  const auto bits = static_cast<std::uint64_t>(parse_number_after(text, key, 16));
   return std::bit_cast<double>(bits);
 }
 
 // All that strata writes into a run's folder, but for its checkpoints and what it logs through open files.
 constexpr const char* kOwnFiles[] = {
-    kResolvedConfig, "plan.json",      "summary.json",        "trace.json",    kMetrics,
-    kSamples,        "tokenizer.json", "chat_template.jinja", kProductChoices, "budget.request"};
+    kResolvedConfig, "plan.json",      "summary.json",        "trace.json",        kMetrics,
+    kSamples,        "tokenizer.json", "chat_template.jinja", kGemmAlgorithmsFile, "budget.request"};
 
 /// What write_text_atomically leaves of a write that was cut short: NAME.tmp- and 16 hex digits.
-bool is_draft_of_own(std::string_view name) {
+bool is_own_temp_file(std::string_view name) {
   constexpr std::string_view kMark = ".tmp-";
   constexpr std::size_t kDigits = 16;
   const std::size_t at = name.rfind(kMark);
@@ -53,54 +53,54 @@ bool is_draft_of_own(std::string_view name) {
 }
 
 // The same for samples, which stand in the order of their steps.
-std::string_view kept_samples(std::string_view text, std::int64_t last_step) {
+std::string_view samples_up_to(std::string_view text, std::int64_t last_step) {
   constexpr std::string_view kHead = "--- step ";
   for (std::size_t at = text.find(kHead); at != std::string_view::npos; at = text.find(kHead, at + 1))
-    if ((at == 0 || text[at - 1] == '\n') && number_behind(text.substr(at), kHead) > last_step)
+    if ((at == 0 || text[at - 1] == '\n') && parse_number_after(text.substr(at), kHead) > last_step)
       return text.substr(0, at);
   return text;
 }
 
 }  // namespace
 
-bool holds_run(Io& io, const std::string& path) {
+bool is_run_folder(Io& io, const std::string& path) {
   return io.exists(path + "/" + kResolvedConfig) || io.exists(path + "/" + kMetrics);
 }
 
-Status RunFolder::check(Io& io, const std::string& path, Opening opening) {
-  if (opening == Opening::fresh && holds_run(io, path))
+Status RunFolder::check(Io& io, const std::string& path, Mode mode) {
+  if (mode == Mode::fresh && is_run_folder(io, path))
     return Status::error(Code::invalid, str(path, " holds a run; go on with --resume ", path,
                                             ", replace it with --overwrite, or name another --out"));
-  if (opening == Opening::resume && !io.exists(path + "/" + kResolvedConfig))
+  if (mode == Mode::resume && !io.exists(path + "/" + kResolvedConfig))
     return Status::error(Code::not_found, str(path, " holds no run: there is no ", path, "/", kResolvedConfig,
                                               "; start one with --out ", path));
   return Status::ok();
 }
 
-Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Opening opening) {
-  STRATA_TRY(check(io, path, opening));
-  std::unique_ptr<RunFolder> folder(new RunFolder(io, path, opening));
-  STRATA_TRY_ASSIGN(folder->lock_, FolderLock::take(io, path));
-  STRATA_TRY(check(io, path, opening));  // it may have become a run before it was locked
+Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Mode mode) {
+  STRATA_TRY(check(io, path, mode));
+  std::unique_ptr<RunFolder> folder(new RunFolder(io, path, mode));
+  STRATA_TRY_ASSIGN(folder->lock_, FolderLock::acquire(io, path));
+  STRATA_TRY(check(io, path, mode));  // it may have become a run before it was locked
   return folder;
 }
 
 RunFolder::~RunFolder() {
-  if (!begun_ && lock_ != nullptr) lock_->withdraw();
+  if (!begun_ && lock_ != nullptr) lock_->undo_creation();
 }
 
 Status RunFolder::begin(std::int64_t resumed_step, std::string_view config,
                         const std::map<std::string, std::string>& files) {
   begun_ = true;
-  if (opening_ == Opening::overwrite) STRATA_TRY(clear());
-  STRATA_TRY(remove_drafts());
+  if (mode_ == Mode::overwrite) STRATA_TRY(clear());
+  STRATA_TRY(remove_temp_files());
   for (const auto& [name, text] : files) {
     if (const std::size_t slash = name.rfind('/'); slash != std::string::npos)
       STRATA_TRY(io_.make_dirs(file(name.substr(0, slash))));
     STRATA_TRY(write(name, text));
   }
   STRATA_TRY(write(kResolvedConfig, config));
-  if (opening_ == Opening::resume) STRATA_TRY(cut(resumed_step));
+  if (mode_ == Mode::resume) STRATA_TRY(truncate_after(resumed_step));
   STRATA_TRY_ASSIGN(metrics_, io_.open(file(kMetrics), OpenMode::append));
   STRATA_TRY_ASSIGN(samples_, io_.open(file(kSamples), OpenMode::append));
   return {};
@@ -108,7 +108,7 @@ Status RunFolder::begin(std::int64_t resumed_step, std::string_view config,
 
 // The configuration first: from then on the folder holds no run. A folder that held none keeps all it has.
 Status RunFolder::clear() {
-  if (!holds_run(io_, path_)) return {};
+  if (!is_run_folder(io_, path_)) return {};
   for (const char* name : kOwnFiles)
     if (io_.exists(file(name))) STRATA_TRY(io_.remove_all(file(name)));
   for (const char* name : kBaseFiles)
@@ -118,51 +118,51 @@ Status RunFolder::clear() {
 }
 
 // Regular files alone: strata leaves nothing else under such a name.
-Status RunFolder::remove_drafts() {
+Status RunFolder::remove_temp_files() {
   STRATA_TRY_ASSIGN(const std::vector<std::string> names, io_.list(path_));
   for (const std::string& name : names)
-    if (is_draft_of_own(name) && io_.open(file(name), OpenMode::read_no_follow).has_value())
+    if (is_own_temp_file(name) && io_.open(file(name), OpenMode::read_no_follow).has_value())
       STRATA_TRY(io_.remove_all(file(name)));
   return {};
 }
 
 Status RunFolder::write(std::string_view name, std::string_view text) {
-  STRATA_TRY(still_there());
+  STRATA_TRY(check_not_moved());
   return write_text_atomically(io_, file(name), text);
 }
 
-void RunFolder::History::take(const Validation& validation) {
+void RunFolder::History::add(const Validation& validation) {
   last = validation;
   if (!best || validation.loss < best->loss) best = validation;
 }
 
 // Steps after the checkpoint run again, so their lines go; so does a line that a kill cut short.
-Result<std::string> RunFolder::kept_metrics(std::int64_t last_step) {
+Result<std::string> RunFolder::metrics_up_to(std::int64_t last_step) {
   STRATA_TRY_ASSIGN(const std::string all, read_text(io_, file(kMetrics), kTextLimit));
   const std::string_view text = all;
   std::string kept;
   for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string_view::npos; at = end + 1) {
     const std::string_view line = text.substr(at, end + 1 - at);
-    const std::int64_t step = number_behind(line, "{\"step\": ");
+    const std::int64_t step = parse_number_after(line, "{\"step\": ");
     if (step < 0 || step > last_step) continue;
     kept += line;
     if (line.find(kValidationBits) != std::string_view::npos)
-      history_.take({step, double_behind(line, kValidationBits)});
+      history_.add({step, parse_double_after(line, kValidationBits)});
     else
       history_.last_loss =
-          std::bit_cast<float>(static_cast<std::uint32_t>(number_behind(line, "\"loss_bits\": \"", 16)));
+          std::bit_cast<float>(static_cast<std::uint32_t>(parse_number_after(line, "\"loss_bits\": \"", 16)));
   }
   return kept;
 }
 
-Status RunFolder::cut(std::int64_t last_step) {
+Status RunFolder::truncate_after(std::int64_t last_step) {
   if (io_.exists(file(kMetrics))) {
-    STRATA_TRY_ASSIGN(const std::string kept, kept_metrics(last_step));
+    STRATA_TRY_ASSIGN(const std::string kept, metrics_up_to(last_step));
     STRATA_TRY(write(kMetrics, kept));
   }
   if (!io_.exists(file(kSamples))) return Status::ok();
   STRATA_TRY_ASSIGN(const std::string text, read_text(io_, file(kSamples), kTextLimit));
-  return write(kSamples, kept_samples(text, last_step));
+  return write(kSamples, samples_up_to(text, last_step));
 }
 
 namespace {
@@ -191,7 +191,7 @@ Status RunFolder::add_metrics(const MetricsLine& l) {
       buffer.data(), buffer.size(),
       "{{\"step\": {}, \"loss\": {}, \"loss_bits\": \"{:08x}\", \"lr\": {:.6g}, \"grad_norm\": {}, "
       "\"clip_factor\": {:.6g}, \"loss_scale\": {:.0f}, \"overflow_retries\": {}, \"skipped\": {}, "
-      "\"tokens_per_s\": {:.1f}, \"seconds\": {:.6f}, {}, \"speculated\": {}, \"rolled_back\": {}, "
+      "\"tokens_per_s\": {:.1f}, \"step_s\": {:.6f}, {}, \"speculated\": {}, \"rolled_back\": {}, "
       "\"used_bytes\": {{\"device\": {}, \"pinned\": {}, \"nvme\": {}}}, "
       "\"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}}}}\n",
       l.step, JsonNumber(l.report.loss, 6, 'f').view(), std::bit_cast<std::uint32_t>(l.report.loss), l.lr,
@@ -203,7 +203,7 @@ Status RunFolder::add_metrics(const MetricsLine& l) {
 }
 
 Status RunFolder::add_validation(const Validation& validation, std::int64_t micro_batches) {
-  history_.take(validation);
+  history_.add(validation);
   const std::string line =
       fmt::format("{{\"step\": {}, \"val_loss\": {}, {}{:016x}\", \"val_micro_batches\": {}}}\n",
                   validation.step, JsonNumber(validation.loss, 6, 'f').view(), kValidationBits,

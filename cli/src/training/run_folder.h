@@ -16,8 +16,8 @@ namespace strata::cli {
 /// The configuration of a run with every auto decided.
 inline constexpr const char* kResolvedConfig = "config.resolved.toml";
 
-/// By which algorithms a GPU's products were made: record_of_products().
-inline constexpr const char* kProductChoices = "products.txt";
+/// By which algorithms a GPU's products were made: gemm_algorithms_text().
+inline constexpr const char* kGemmAlgorithmsFile = "gemm_algorithms.txt";
 
 /// What a run that begins with a Hugging Face folder keeps of it, in its own folder `base`: it goes on, and
 /// is exported, where that folder is no more.
@@ -25,7 +25,7 @@ inline constexpr const char* kBaseFiles[] = {"config.json", "tokenizer_config.js
                                              "special_tokens_map.json", "generation_config.json"};
 
 /// Whether there is a run in `path`.
-bool holds_run(Io& io, const std::string& path);
+bool is_run_folder(Io& io, const std::string& path);
 
 /// One line of metrics.jsonl.
 struct MetricsLine {
@@ -47,15 +47,15 @@ struct Validation {
 /// leaves whole lines. One thread.
 class RunFolder {
  public:
-  enum class Opening : std::uint8_t { fresh, overwrite, resume };
+  enum class Mode : std::uint8_t { fresh, overwrite, resume };
   /// Whether open() will refuse, asked before a run does anything costly. Errors: `invalid` when the folder
   /// holds a run and is neither resumed nor to be overwritten; `not_found` when it holds none and is to be
   /// resumed.
-  static Status check(Io& io, const std::string& path, Opening opening);
+  static Status check(Io& io, const std::string& path, Mode mode);
   /// Locks the folder, which is made where there is none, then checks it again. Until begin() nothing else in
   /// it is written, and a folder that never begins is left as it was found. One process at a time has a
   /// folder open. Errors: those of check(); `invalid` where another process has it.
-  static Result<std::unique_ptr<RunFolder>> open(Io& io, const std::string& path, Opening opening);
+  static Result<std::unique_ptr<RunFolder>> open(Io& io, const std::string& path, Mode mode);
   ~RunFolder();
 
   /// Writes `files` (by name, below the folder) and then `config`, which makes it a run: whatever a kill
@@ -74,10 +74,10 @@ class RunFolder {
   Status add_metrics(const MetricsLine& line);
   Status add_validation(const Validation& validation, std::int64_t micro_batches);
   Status add_sample(std::int64_t step, std::string_view prompt, std::string_view text);
-  /// Errors: also those of still_there().
+  /// Errors: also those of check_not_moved().
   Status write(std::string_view name, std::string_view text);
   /// Errors: `io_error` where the folder was removed or renamed since it was opened.
-  Status still_there() const { return lock_->still_there(); }
+  Status check_not_moved() const { return lock_->check_not_moved(); }
   /// Where the folder is now, absolute. Errors: `io_error` where it was removed.
   Result<std::string> place() const { return lock_->place(); }
 
@@ -86,17 +86,17 @@ class RunFolder {
   struct History {
     float last_loss = 0;
     std::optional<Validation> last, best;
-    void take(const Validation& validation);
+    void add(const Validation& validation);
   };
-  RunFolder(Io& io, std::string path, Opening opening) : io_(io), path_(std::move(path)), opening_(opening) {}
+  RunFolder(Io& io, std::string path, Mode mode) : io_(io), path_(std::move(path)), mode_(mode) {}
   Status clear();
-  Status remove_drafts();
-  Status cut(std::int64_t last_step);
-  Result<std::string> kept_metrics(std::int64_t last_step);
+  Status remove_temp_files();
+  Status truncate_after(std::int64_t last_step);
+  Result<std::string> metrics_up_to(std::int64_t last_step);
 
   Io& io_;
   const std::string path_;
-  const Opening opening_;
+  const Mode mode_;
   bool begun_ = false;
   History history_;
   std::unique_ptr<FolderLock> lock_;

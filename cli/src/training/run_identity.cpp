@@ -13,12 +13,12 @@
 
 namespace strata::cli {
 
-std::map<std::string, std::string> run_identity(const TrainConfig& c, const Workload& workload) {
-  std::map<std::string, std::string> identity = {{"data", workload.data_digest()}};
+std::map<std::string, std::string> run_identity(const TrainConfig& c, const TrainingData& training_data) {
+  std::map<std::string, std::string> identity = {{"data", training_data.data_digest()}};
   const auto add = [&](const char* key, const auto& value) {
     identity.emplace(key, fmt::format("{}", value));
   };
-  add("data.packing", workload.packing());
+  add("data.packing", training_data.packing());
   identity.emplace("data.weights", fmt::format("{}", fmt::join(c.data.weights, ",")));
   add("model.family", c.model.family);
   const std::string decoder = hf_config_json(decoder_config(c), DType::f32);
@@ -38,7 +38,7 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   }
   if (c.optim.name != "sgd" && c.optim.name != "lion") add("optim.eps", c.optim.eps);
   add("optim.weight_decay", c.optim.weight_decay);
-  identity.emplace("optim.groups", fmt::format("{}", fmt::join(c.optim.groups, ",")));
+  identity.emplace("optim.param_groups", fmt::format("{}", fmt::join(c.optim.param_groups, ",")));
   add("optim.clip", c.optim.clip);
   if (c.train.dtype == "f16") add("optim.loss_scale", c.optim.loss_scale);
   add("optim.warmup", c.optim.warmup);
@@ -51,11 +51,12 @@ std::map<std::string, std::string> run_identity(const TrainConfig& c, const Work
   add("offload.states", c.offload.states);
   add("optim.min_lr_ratio", c.optim.min_lr_ratio);
   add("train.dtype", c.train.dtype);
-  add("train.attention", c.train.attention);
+  add("train.attention_backend", c.train.attention_backend);
   identity.emplace("train.fp8", c.train.fp8 ? "true" : "false");
-  if (std::string products = products_of(c.memory.backend, c.train.dtype, c.train.attention);
-      !products.empty())
-    identity.emplace(kProducts, std::move(products));
+  if (std::string implementation =
+          gemm_implementation(c.memory.backend, c.train.dtype, c.train.attention_backend);
+      !implementation.empty())
+    identity.emplace(kGemmImplementation, std::move(implementation));
   add("train.grad_accum", c.train.grad_accum);
   add("train.micro_batch", c.train.micro_batch);
   add("train.seed", c.train.seed);
@@ -75,17 +76,17 @@ Status check_identity(const std::map<std::string, std::string>& saved,
         key.starts_with("model.") && key != "model.decoder" && found != saved.end() && found->second != value)
       sizes_differ = true;
   for (const auto& [key, value] : now) {
-    if (key == kProducts) continue;                        // the machine's; who goes on is told
+    if (key == kGemmImplementation) continue;              // the machine's; who goes on is told
     if (key == kScheduleSteps) continue;                   // a run may be made longer; who does so is told
     if (key == "model.decoder" && sizes_differ) continue;  // which follows from what is told
     const auto found = saved.find(key);
-    const std::string was = found != saved.end()       ? found->second
-                            : key == "data.packing"    ? "stream"  // all there was before the key
-                            : key == "offload.states"  ? "fp32"
-                            : key == "data.weights"    ? ""
-                            : key == "train.fp8"       ? "false"
-                            : key == "train.attention" ? "mma"
-                            : key == "train.freeze" || key == "optim.groups" ? ""
+    const std::string was = found != saved.end()               ? found->second
+                            : key == "data.packing"            ? "stream"  // all there was before the key
+                            : key == "offload.states"          ? "fp32"
+                            : key == "data.weights"            ? ""
+                            : key == "train.fp8"               ? "false"
+                            : key == "train.attention_backend" ? "mma"
+                            : key == "train.freeze" || key == "optim.param_groups" ? ""
                             : key == "model.decoder" ? value  // the keys beside it were all there was
                                                      : "nothing";
     if (was != value)

@@ -33,12 +33,12 @@ std::string run_config_toml(Io& io, const ConfigTree& tree, const std::string& r
   return moved.to_toml(true);
 }
 
-std::string run_of_config(const std::string& file) {
+std::string run_folder_of_config(const std::string& file) {
   const std::string name = str("/", kResolvedConfig);
   return file.ends_with(name) ? file.substr(0, file.size() - name.size()) : std::string();
 }
 
-void find_paths_in_run(Io& io, ConfigTree& tree, const std::string& run) {
+void resolve_run_paths(Io& io, ConfigTree& tree, const std::string& run) {
   tree.map_paths([&](const ConfigEntry& entry, const std::string& path) {
     if (path.starts_with('/') || !entry.origin.starts_with("file ")) return path;
     std::string in_run = run + "/" + path;

@@ -12,9 +12,9 @@ namespace strata::cli {
 std::string run_config_toml(Io& io, const ConfigTree& tree, const std::string& run);
 
 /// The folder of the run whose resolved configuration `file` is; empty for any other file.
-std::string run_of_config(const std::string& file);
+std::string run_folder_of_config(const std::string& file);
 
 /// The other way round: what the run's own configuration names, where it is in the run.
-void find_paths_in_run(Io& io, ConfigTree& tree, const std::string& run);
+void resolve_run_paths(Io& io, ConfigTree& tree, const std::string& run);
 
 }  // namespace strata::cli

@@ -6,8 +6,9 @@ namespace strata::cli {
 
 std::vector<std::string> start_notes(const TrainConfig& config) {
   std::vector<std::string> notes;
-  if (!config.model.undone.empty())
-    notes.push_back(str("model    ", config.model.from, "/config.json asks for ", config.model.undone,
+  if (!config.model.ignored_settings.empty())
+    notes.push_back(str("model    ", config.model.from, "/config.json asks for ",
+                        config.model.ignored_settings,
                         " in training, which is not done here: it trains without dropout"));
   if (const std::int64_t steps = config.train.steps; steps > 0 && config.optim.warmup > steps)
     notes.push_back(str("optim    optim.warmup = ", config.optim.warmup,

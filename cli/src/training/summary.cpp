@@ -9,7 +9,7 @@
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
-#include "training/held_out.h"
+#include "training/evaluation.h"
 #include "training/lanes.h"
 #include "training/stalls.h"
 #include "training/tiers.h"
@@ -20,17 +20,17 @@ namespace {
 constexpr std::uint64_t kProcessSlack =
     64 * kMiB;  // contract C3: what the process may take beside what was planned
 
-std::string_view to_string(Ending ending) {
-  switch (ending) {
-    case Ending::finished:
+std::string_view to_string(StopReason stop_reason) {
+  switch (stop_reason) {
+    case StopReason::finished:
       return "finished";
-    case Ending::timed:
-      return "time box";
-    case Ending::budget:
+    case StopReason::time_limit:
+      return "time limit";
+    case StopReason::write_budget:
       return "write budget";
-    case Ending::stopped:
+    case StopReason::signal:
       return "stopped";
-    case Ending::rebudget:
+    case StopReason::budget_change:
       return "asked for other budgets";
   }
   return "";
@@ -66,38 +66,39 @@ std::uint64_t peak_resident_bytes() {
   return kib * 1024;
 }
 
-std::string summary_json(const TrainOutcome& o, Engine& engine, const Workload& workload,
-                         std::uint64_t write_budget_bytes, const Expectation& expected) {
+std::string summary_json(const TrainOutcome& o, Engine& engine, const TrainingData& training_data,
+                         std::uint64_t write_budget_bytes, const ForecastComparison& expected) {
   return fmt::format(
-      "{{\n  \"ending\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {},\n  \"val_loss\": {},\n  "
+      "{{\n  \"stop_reason\": \"{}\",\n  \"steps\": {},\n  \"train_loss\": {},\n  \"val_loss\": {},\n  "
       "\"val_loss_bits\": {},\n  \"bits_per_byte\": {},\n"
       "  \"last_validation\": {},\n  \"best_validation\": {},\n"
       "  \"tokens_per_s\": {:.1f},\n  \"train_seconds\": {:.3f},\n  \"skipped_steps\": {},\n  "
       "\"state_digest\": \"{}\",\n"
       "  \"peak_bytes\": {},\n  \"planned_bytes\": {},\n  \"budget_bytes\": {},\n"
-      "  \"resident_peak_bytes\": {},\n  \"resident_allowance_bytes\": {},\n"
+      "  \"peak_rss_bytes\": {},\n  \"rss_limit_bytes\": {},\n"
       "  {},\n  \"bottleneck\": \"{}\",\n"
       "  \"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}},\n  \"lanes\": "
       "{},\n  \"forecast\": {},\n"
-      "  \"steps_3_to_12\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  "
-      "\"endurance_bytes\": {},\n  \"write_budget_bytes\": {},\n  \"nvme\": "
+      "  \"steady_state\": {{\"heap_allocations\": {}, \"resources_created\": {}}},\n  "
+      "\"nvme_bytes_written\": {},\n  \"write_budget_bytes\": {},\n  \"nvme\": "
       "\"{}\"\n}}\n",
-      to_string(o.ending), engine.steps(), or_null(o.train_loss), or_null(o.val_loss), bits_json(o.val_loss),
-      or_null(o.bits_per_byte), validation_json(o.last_validation), validation_json(o.best_validation),
-      o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest, tiers_json(engine.peak_bytes()),
-      tiers_json(engine.plan().planned_peak), tiers_json(engine.plan().options.budgets),
-      peak_resident_bytes(), o.planned_in_ram + kProcessSlack + workload.data_bytes(), stalls_json(o.times),
+      to_string(o.stop_reason), engine.steps(), or_null(o.train_loss), or_null(o.val_loss),
+      bits_json(o.val_loss), or_null(o.bits_per_byte), validation_json(o.last_validation),
+      validation_json(o.best_validation), o.tokens_per_s, o.train_seconds, o.skipped_steps, o.state_digest,
+      tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
+      tiers_json(engine.plan().options.budgets), peak_resident_bytes(),
+      o.planned_in_ram + kProcessSlack + training_data.data_bytes(), stalls_json(o.times),
       bottleneck_text(o.times), o.moved.h2d, o.moved.d2h, o.moved.nvme_read, o.moved.nvme_write,
-      lanes_json(o.moved, o.lanes), expectation_json(expected, o), o.heap_allocations, o.resources_created,
-      o.endurance_bytes,
+      lanes_json(o.moved, o.lanes), forecast_comparison_json(expected, o), o.heap_allocations,
+      o.resources_created, o.nvme_bytes_written,
       write_budget_bytes == kUnlimitedBytes ? std::string("null") : str(write_budget_bytes),
       engine.nvme_note());
 }
 
 std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder& folder,
-                         const Expectation& expected) {
+                         const ForecastComparison& expected) {
   std::string text = fmt::format("\n{} after step {}: training loss {:.4f}, {:.0f} tokens/s\n",
-                                 to_string(o.ending), engine.steps(), o.train_loss, o.tokens_per_s);
+                                 to_string(o.stop_reason), engine.steps(), o.train_loss, o.tokens_per_s);
   if (o.bits_per_byte)
     text += fmt::format("validation loss {:.4f} nats a token, {:.3f} bits per byte\n", *o.val_loss,
                         *o.bits_per_byte);
@@ -110,7 +111,7 @@ std::string summary_text(const TrainOutcome& o, Engine& engine, const RunFolder&
                         o.skipped_steps);
   text += tiers_text(engine);
   text += lanes_text(o.moved, o.lanes);
-  text += expectation_text(expected, o);
+  text += forecast_comparison_text(expected, o);
   text += fmt::format("{:.1f} s in steps: {}\n", o.train_seconds, bottleneck_text(o.times));
   return text + fmt::format("run folder: {}\n", folder.path());
 }

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "training/expectation.h"
+#include "training/forecast_comparison.h"
 #include "training/trainer.h"
 
 namespace strata::cli {
@@ -11,9 +11,9 @@ namespace strata::cli {
 std::uint64_t peak_resident_bytes();
 
 /// summary.json, and the same for a person.
-std::string summary_json(const TrainOutcome& outcome, Engine& engine, const Workload& workload,
-                         std::uint64_t write_budget_bytes, const Expectation& expected);
+std::string summary_json(const TrainOutcome& outcome, Engine& engine, const TrainingData& training_data,
+                         std::uint64_t write_budget_bytes, const ForecastComparison& expected);
 std::string summary_text(const TrainOutcome& outcome, Engine& engine, const RunFolder& folder,
-                         const Expectation& expected);
+                         const ForecastComparison& expected);
 
 }  // namespace strata::cli

@@ -64,7 +64,8 @@ Result<TextCodec> open_codec(const TrainConfig& config, const std::vector<std::s
   return TextCodec{std::move(tokenizer), config.data.chosen_chat};
 }
 
-Result<std::vector<std::string>> located(const std::vector<std::string>& paths, std::string_view key) {
+Result<std::vector<std::string>> locate_data_files(const std::vector<std::string>& paths,
+                                                   std::string_view key) {
   if (paths.empty()) return Status::error(Code::invalid, str(key, " names no file"));
   const std::vector<std::string> dirs = default_data_dirs();
   std::vector<std::string> found;
@@ -75,9 +76,9 @@ Result<std::vector<std::string>> located(const std::vector<std::string>& paths, 
   return found;
 }
 
-Result<std::unique_ptr<TokenCache>> open_tokens(const TrainConfig& config, const TextCodec& codec,
-                                                const std::vector<std::string>& files, Io& io,
-                                                std::vector<std::string>& notes) {
+Result<std::unique_ptr<TokenCache>> open_token_cache(const TrainConfig& config, const TextCodec& codec,
+                                                     const std::vector<std::string>& files, Io& io,
+                                                     std::vector<std::string>& notes) {
   for (const std::string& file : files) {
     STRATA_TRY_ASSIGN(const bool packed, TokenCache::is_cache(io, file));
     if (!packed) continue;
@@ -92,23 +93,23 @@ Result<std::unique_ptr<TokenCache>> open_tokens(const TrainConfig& config, const
   return cache;
 }
 
-bool is_masked(const TokenCache& cache) { return cache.n_learnt() < cache.n_tokens(); }
+bool is_masked(const TokenCache& cache) { return cache.n_loss_tokens() < cache.n_tokens(); }
 
-std::string packing_of(const TrainConfig& config, bool masked) {
+std::string resolve_packing(const TrainConfig& config, bool masked) {
   return config.data.packing != "auto" ? config.data.packing : masked ? "pack" : "stream";
 }
 
-Result<TokenRows> rows_of(const TokenCache& cache, const TrainConfig& config, const std::string& packing,
-                          SampleOrder order, std::uint64_t seed) {
+Result<TokenDataset> create_dataset(const TokenCache& cache, const TrainConfig& config,
+                                    const std::string& packing, SampleOrder order, std::uint64_t seed) {
   if (packing == "pack") {
     STRATA_TRY_ASSIGN(PackedDataset packed,
                       PackedDataset::create(cache, {.seq = config.model.seq, .order = order, .seed = seed}));
     const std::uint64_t bytes = packed.memory_bytes();
-    return TokenRows{std::make_unique<PackedDataset>(std::move(packed)), bytes};
+    return TokenDataset{std::make_unique<PackedDataset>(std::move(packed)), bytes};
   }
   STRATA_TRY_ASSIGN(StreamDataset stream,
                     StreamDataset::create(cache, {.seq = config.model.seq, .order = order, .seed = seed}));
-  return TokenRows{std::make_unique<StreamDataset>(std::move(stream)), 0};
+  return TokenDataset{std::make_unique<StreamDataset>(std::move(stream)), 0};
 }
 
 }  // namespace strata::cli

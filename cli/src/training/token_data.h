@@ -31,25 +31,26 @@ struct TextCodec {
 Result<TextCodec> open_codec(const TrainConfig& config, const std::vector<std::string>& files, Io& io);
 
 /// Where the files of `key` are. Errors: `invalid` for none, `unsupported` for formats that are not read.
-Result<std::vector<std::string>> located(const std::vector<std::string>& paths, std::string_view key);
+Result<std::vector<std::string>> locate_data_files(const std::vector<std::string>& paths,
+                                                   std::string_view key);
 
 /// The files as tokens: one packed file as it is, others through data.cache_dir, which is there. What was
 /// read goes to `notes`. Errors: those of reading; `invalid` for bad records or an empty corpus.
-Result<std::unique_ptr<TokenCache>> open_tokens(const TrainConfig& config, const TextCodec& codec,
-                                                const std::vector<std::string>& files, Io& io,
-                                                std::vector<std::string>& notes);
+Result<std::unique_ptr<TokenCache>> open_token_cache(const TrainConfig& config, const TextCodec& codec,
+                                                     const std::vector<std::string>& files, Io& io,
+                                                     std::vector<std::string>& notes);
 
 /// Whether some of it is not learnt.
 bool is_masked(const TokenCache& cache);
 /// "stream" or "pack": what data.packing is, or where it is auto becomes for such data.
-std::string packing_of(const TrainConfig& config, bool masked);
+std::string resolve_packing(const TrainConfig& config, bool masked);
 
-struct TokenRows {
+struct TokenDataset {
   std::unique_ptr<Dataset> data;
   std::uint64_t memory_bytes = 0;  ///< beside the cache
 };
 /// Rows of model.seq tokens. Errors: `invalid` for sequences longer than the data.
-Result<TokenRows> rows_of(const TokenCache& cache, const TrainConfig& config, const std::string& packing,
-                          SampleOrder order, std::uint64_t seed);
+Result<TokenDataset> create_dataset(const TokenCache& cache, const TrainConfig& config,
+                                    const std::string& packing, SampleOrder order, std::uint64_t seed);
 
 }  // namespace strata::cli

@@ -14,18 +14,18 @@
 #include <strata/runtime/str.h>
 
 #include "machine/compute_device.h"
-#include "training/held_out.h"
+#include "training/evaluation.h"
 #include "training/plan_text.h"
 #include "training/resume.h"
-#include "training/sampler.h"
+#include "training/sample_text.h"
 
 namespace strata::cli {
 namespace {
 
 // Contract C6 looks at these steps, counted from the start of the plan: before, pools and caches still fill.
-constexpr std::int64_t kFirstCounted = 3, kLastCounted = 12;
+constexpr std::int64_t kFirstSteadyStep = 3, kLastSteadyStep = 12;
 
-cpuopt::LrSchedule schedule_of(const TrainConfig& c) {
+cpuopt::LrSchedule lr_schedule(const TrainConfig& c) {
   const auto kind = c.optim.schedule == "cosine"   ? cpuopt::ScheduleKind::cosine
                     : c.optim.schedule == "linear" ? cpuopt::ScheduleKind::linear
                     : c.optim.schedule == "wsd"    ? cpuopt::ScheduleKind::wsd
@@ -40,39 +40,39 @@ cpuopt::LrSchedule schedule_of(const TrainConfig& c) {
 
 }  // namespace
 
-Trainer::Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder,
+Trainer::Trainer(const TrainConfig& config, Job& job, const TrainingData& training_data, RunFolder& folder,
                  Progress& progress, Signals& signals, Io& io, Trace* trace)
     : config_(config),
       engine_(&job.engine()),
-      workload_(workload),
+      training_data_(training_data),
       folder_(folder),
       progress_(progress),
       signals_(signals),
       io_(io),
       trace_(trace),
       request_(io, folder.path()),
-      batches_(workload.train(), config.train.micro_batch),
-      identity_(run_identity(config, workload)),
+      batches_(training_data.train(), config.train.micro_batch),
+      identity_(run_identity(config, training_data)),
       write_budget_(config.io.write_budget_bytes, planned_writes(engine_->plan())) {}
 
-Status Trainer::may_go_on_in(const RunPlan& plan) const {
-  if (write_budget_.allows_a_move_to(planned_writes(plan))) return {};
+Status Trainer::check_budget_change(const RunPlan& plan) const {
+  if (write_budget_.allows_replan(planned_writes(plan))) return {};
   return Status::error(Code::does_not_fit, str("io.write_budget has no room for writing all states anew: ",
                                                write_budget_.to_string()));
 }
 
-Result<std::string> Trainer::leave() {
-  STRATA_TRY_ASSIGN(const std::string where, saved());
-  count_work();
+Result<std::string> Trainer::save_for_restart() {
+  STRATA_TRY_ASSIGN(const std::string where, ensure_saved());
+  add_totals();
   return where;
 }
 
-void Trainer::go_on_in(Job& job) {
+void Trainer::continue_in(Job& job) {
   engine_ = &job.engine();
   moved_before_ = engine_->moved();
-  write_budget_.begin_in(planned_writes(engine_->plan()), outcome_.endurance_bytes,
-                         engine_->nvme_endurance_bytes());
-  steps_here_ = 0;
+  write_budget_.begin_plan(planned_writes(engine_->plan()), outcome_.nvme_bytes_written,
+                           engine_->nvme_endurance_bytes());
+  steps_in_plan_ = 0;
   outcome_.warm_steps = 0;
   outcome_.warm_clipped = 0;
   outcome_.warm_seconds = 0;
@@ -80,18 +80,18 @@ void Trainer::go_on_in(Job& job) {
 }
 
 Result<TrainOutcome> Trainer::run() {
-  if (outcome_.ending != Ending::rebudget) {
+  if (outcome_.stop_reason != StopReason::budget_change) {
     begin_ns_ = saved_ns_ = clock_.now_ns();
     moved_before_ = engine_->moved();
     write_budget_.begin(engine_->nvme_endurance_bytes());
     saved_step_ = first_step_ = engine_->steps();
     outcome_.train_loss = folder_.resumed_loss();
   }
-  outcome_.ending = Ending::finished;
+  outcome_.stop_reason = StopReason::finished;
   Status status = train(outcome_);
   AllocCounter::set_armed(false);
-  if (!status.is_ok()) return with_states_saved(status);
-  if (outcome_.ending == Ending::rebudget) return outcome_;
+  if (!status.is_ok()) return save_after_error(status);
+  if (outcome_.stop_reason == StopReason::budget_change) return outcome_;
   STRATA_TRY(finish(outcome_));
   return outcome_;
 }
@@ -100,25 +100,25 @@ Result<TrainOutcome> Trainer::run() {
 Status Trainer::train(TrainOutcome& outcome) {
   while (engine_->steps() < config_.train.steps) {
     if (signals_.stop_requested()) {
-      outcome.ending = Ending::stopped;
+      outcome.stop_reason = StopReason::signal;
       outcome.why_stopped = "by a signal";
       return {};
     }
-    if (looks_for_requests_ && request_.is_there()) {
-      outcome.ending = Ending::rebudget;
+    if (polls_requests_ && request_.is_pending()) {
+      outcome.stop_reason = StopReason::budget_change;
       return {};
     }
-    if (!write_budget_.allows_a_step()) {
-      outcome.ending = Ending::budget;
+    if (!write_budget_.allows_step()) {
+      outcome.stop_reason = StopReason::write_budget;
       outcome.why_stopped = str("before io.write_budget was exceeded: ", write_budget_.to_string());
       return {};
     }
     const std::int64_t next = engine_->steps() + 1;
     STRATA_TRY(step(next));
     STRATA_TRY(after_step(next));
-    note_writes();
+    record_writes();
     if (static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9 >= config_.train.max_time_s) {
-      outcome.ending = next < config_.train.steps ? Ending::timed : Ending::finished;
+      outcome.stop_reason = next < config_.train.steps ? StopReason::time_limit : StopReason::finished;
       return {};
     }
   }
@@ -127,19 +127,19 @@ Status Trainer::train(TrainOutcome& outcome) {
 
 // What ended training is told, with what became of the states: an engine whose states are not whole refuses
 // to show them.
-Status Trainer::with_states_saved(const Status& why) {
+Status Trainer::save_after_error(const Status& why) {
   if (saved_step_ == engine_->steps()) return why;
-  const Result<std::string> place = folder_.still_there().is_ok() ? folder_.path() : folder_.place();
+  const Result<std::string> place = folder_.check_not_moved().is_ok() ? folder_.path() : folder_.place();
   const std::string run = place.has_value() ? *place : folder_.path();
   const Status saved = place.has_value() ? save_in(run) : place.status();
   if (saved.is_ok())
     return Status::error(why.code(), str(why.message(), "\n  step ", engine_->steps(), " is saved in ",
-                                         saved_in_, "; go on with --resume ", run));
+                                         checkpoint_path_, "; go on with --resume ", run));
   return Status::error(why.code(), str(why.message(), "\n  step ", engine_->steps(),
                                        " could not be saved: ", saved.message()));
 }
 
-void Trainer::answer_signals() {
+void Trainer::update_signal_answer() {
   std::array<char, 200> text;
   const auto end = fmt::format_to_n(
       text.data(), text.size(),
@@ -149,7 +149,7 @@ void Trainer::answer_signals() {
 
 // Around one step: what it made beside its results.
 void Trainer::count_resources(bool begins) {
-  if (steps_here_ < kFirstCounted || steps_here_ > kLastCounted) return;
+  if (steps_in_plan_ < kFirstSteadyStep || steps_in_plan_ > kLastSteadyStep) return;
   AllocCounter::set_armed(begins);
   if (begins) {
     allocations_before_ = AllocCounter::count();
@@ -161,12 +161,12 @@ void Trainer::count_resources(bool begins) {
 }
 
 Status Trainer::step(std::int64_t step) {
-  ++steps_here_;
+  ++steps_in_plan_;
   ++steps_taken_;
-  answer_signals();
+  update_signal_answer();
   if (trace_ != nullptr) trace_->set_enabled(config_.log.trace.contains(step));
   count_resources(true);
-  const cpuopt::LrSchedule schedule = schedule_of(config_);
+  const cpuopt::LrSchedule schedule = lr_schedule(config_);
   MetricsLine line;
   line.step = step;
   line.lr = cpuopt::learning_rate(schedule, step);
@@ -179,9 +179,9 @@ Status Trainer::step(std::int64_t step) {
   line.moved = moved - moved_before_;
   moved_before_ = moved;
   step_seconds_ += line.report.seconds;
-  if (steps_here_ > kFirstCounted) note_warm_step(line.report, lanes_before);
+  if (steps_in_plan_ > kFirstSteadyStep) record_warm_step(line.report, lanes_before);
   outcome_.train_loss = line.report.loss;
-  STRATA_TRY(note_skip(step, line.report));
+  STRATA_TRY(record_skipped_step(step, line.report));
   outcome_.times += line.report.times;
   last_step_s_ = line.report.seconds;
   outcome_.tokens_per_s = tokens * static_cast<double>(steps_taken_) / step_seconds_;
@@ -193,7 +193,7 @@ Status Trainer::step(std::int64_t step) {
   return Status::ok();
 }
 
-void Trainer::note_warm_step(const StepReport& report, const LaneBusySeconds& before) {
+void Trainer::record_warm_step(const StepReport& report, const LaneBusySeconds& before) {
   ++outcome_.warm_steps;
   outcome_.warm_clipped += report.clip_factor < 1 ? 1 : 0;
   outcome_.warm_seconds += report.seconds;
@@ -201,13 +201,13 @@ void Trainer::note_warm_step(const StepReport& report, const LaneBusySeconds& be
 }
 
 // One bad batch is passed over; a model that gives nothing else is not worth the hours.
-Status Trainer::note_skip(std::int64_t step, const StepReport& report) {
-  constexpr std::int64_t kMostInARow = 100;
+Status Trainer::record_skipped_step(std::int64_t step, const StepReport& report) {
+  constexpr std::int64_t kMaxConsecutiveSkips = 100;
   skipped_in_a_row_ = report.skipped ? skipped_in_a_row_ + 1 : 0;
   if (!report.skipped) return Status::ok();
   ++outcome_.skipped_steps;
   progress_.line(str("step ", step, " skipped: ", report.skip_reason));
-  if (skipped_in_a_row_ < kMostInARow) return Status::ok();
+  if (skipped_in_a_row_ < kMaxConsecutiveSkips) return Status::ok();
   return Status::error(
       Code::diverged,
       str(skipped_in_a_row_, " steps in a row were skipped; in the last one ", report.skip_reason));
@@ -218,10 +218,10 @@ Status Trainer::after_step(std::int64_t step) {
   const auto due = [&](std::int64_t every) {
     return every > 0 && step % every == 0 && step < config_.train.steps;
   };
-  STRATA_TRY(folder_.still_there());
+  STRATA_TRY(folder_.check_not_moved());
   if (due(config_.train.eval_every) && !signals_.stop_requested()) STRATA_TRY(validate(step));
   if (due(config_.log.sample_every) && !signals_.stop_requested()) STRATA_TRY(sample(step));
-  return !signals_.stop_requested() && is_save_due(step) ? save_in_passing() : Status::ok();
+  return !signals_.stop_requested() && is_save_due(step) ? save_periodic_checkpoint() : Status::ok();
 }
 
 // By time so that the next step, which takes about as long as the last, would end too late.
@@ -233,16 +233,16 @@ bool Trainer::is_save_due(std::int64_t step) const {
 }
 
 // A disk that is full for a while costs a save and not the run: the next one is tried when it is due.
-Status Trainer::save_in_passing() {
+Status Trainer::save_periodic_checkpoint() {
   const Status status = save();
   if (status.is_ok() || (status.code() != Code::no_space && status.code() != Code::io_error)) return status;
-  STRATA_TRY(folder_.still_there());
+  STRATA_TRY(folder_.check_not_moved());
   progress_.line(str("WARNING: ", status.message(), "\n  training goes on; the newest checkpoint is ",
-                     saved_in_.empty() ? "that of before this start, if any" : saved_in_));
+                     checkpoint_path_.empty() ? "that of before this start, if any" : checkpoint_path_));
   return {};
 }
 
-void Trainer::note_writes() {
+void Trainer::record_writes() {
   write_budget_.after_step(engine_->nvme_endurance_bytes());
   if (write_budget_.is_limited() && write_budget_.steps() == WriteBudget::kMeasured)
     progress_.line(fmt::format("{}: good for some {:.0f} steps more", write_budget_.to_string(),
@@ -250,27 +250,27 @@ void Trainer::note_writes() {
 }
 
 Status Trainer::validate(std::int64_t step) {
-  if (workload_.val() == nullptr) return Status::ok();
-  const std::int64_t n = std::min<std::int64_t>(config_.train.eval_batches,
-                                                n_micro_batches(*workload_.val(), config_.train.micro_batch));
+  if (training_data_.val() == nullptr) return Status::ok();
+  const std::int64_t n = std::min<std::int64_t>(
+      config_.train.eval_batches, n_micro_batches(*training_data_.val(), config_.train.micro_batch));
   if (n == 0) return Status::ok();
-  const auto loss = held_out_loss(*engine_, *workload_.val(), config_.train.micro_batch, n,
-                                  watch(str("step ", step, ": validating")));
+  const auto loss = evaluate_loss(*engine_, *training_data_.val(), config_.train.micro_batch, n,
+                                  observer(str("step ", step, ": validating")));
   if (!loss.has_value()) return signals_.stop_requested() ? Status::ok() : loss.status();
   progress_.line(fmt::format("step {}: validation loss {:.4f} over {} micro-batches", step, loss->nats, n));
   return folder_.add_validation({step, loss->nats}, n);
 }
 
-HeldOutWatch Trainer::watch(std::string what) {
+EvaluationObserver Trainer::observer(std::string what) {
   return {&signals_, &clock_, [this, what = std::move(what)](std::int64_t done, std::int64_t n) {
             progress_.line(str(what, ", ", done, " of ", n, " micro-batches"));
           }};
 }
 
 Status Trainer::sample(std::int64_t step) {
-  const SampleOptions options{.tokens = config_.log.sample_tokens,
-                              .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
-  STRATA_TRY_ASSIGN(const std::string text, sample_text(*engine_, workload_.tokenizer(),
+  const TextSampleOptions options{.tokens = config_.log.sample_tokens,
+                                  .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
+  STRATA_TRY_ASSIGN(const std::string text, sample_text(*engine_, training_data_.tokenizer(),
                                                         config_.log.sample_prompt, options, &signals_));
   if (signals_.stop_requested()) return {};  // part of a text is no sample
   STRATA_TRY(folder_.add_sample(step, config_.log.sample_prompt, text));
@@ -279,9 +279,9 @@ Status Trainer::sample(std::int64_t step) {
 }
 
 Status Trainer::save() {
-  STRATA_TRY(folder_.still_there());
+  STRATA_TRY(folder_.check_not_moved());
   STRATA_TRY(save_in(folder_.path()));
-  progress_.line(str("saved ", saved_in_));
+  progress_.line(str("saved ", checkpoint_path_));
   return Status::ok();
 }
 
@@ -289,26 +289,26 @@ Status Trainer::save_in(const std::string& run) {
   saved_ns_ = clock_.now_ns();
   // First: who goes on from the checkpoint needs it.
   if (config_.memory.backend == "cuda")
-    STRATA_TRY(write_text_atomically(
-        io_, str(run, "/", kProductChoices),
-        record_of_products(products_of("cuda", config_.train.dtype, config_.train.attention))));
-  STRATA_TRY_ASSIGN(saved_in_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, run), identity_,
-                                               config_.checkpoint.keep));
+    STRATA_TRY(write_text_atomically(io_, str(run, "/", kGemmAlgorithmsFile),
+                                     gemm_algorithms_text(gemm_implementation(
+                                         "cuda", config_.train.dtype, config_.train.attention_backend))));
+  STRATA_TRY_ASSIGN(checkpoint_path_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, run), identity_,
+                                                      config_.checkpoint.keep));
   saved_step_ = engine_->steps();
   return Status::ok();
 }
 
-Result<std::string> Trainer::saved() {
-  if (saved_in_.empty() || saved_step_ != engine_->steps()) STRATA_TRY(save());
-  return saved_in_;
+Result<std::string> Trainer::ensure_saved() {
+  if (checkpoint_path_.empty() || saved_step_ != engine_->steps()) STRATA_TRY(save());
+  return checkpoint_path_;
 }
 
 // Before the engine goes.
-void Trainer::count_work() {
+void Trainer::add_totals() {
   outcome_.moved += engine_->moved();
   outcome_.lanes += engine_->lane_busy_seconds();
-  endurance_before_ = outcome_.endurance_bytes;
-  outcome_.endurance_bytes += engine_->nvme_endurance_bytes();
+  nvme_bytes_before_ = outcome_.nvme_bytes_written;
+  outcome_.nvme_bytes_written += engine_->nvme_endurance_bytes();
   outcome_.planned_in_ram = std::max(outcome_.planned_in_ram, bytes_in_ram(config_, engine_->plan()));
 }
 
@@ -316,29 +316,29 @@ Status Trainer::finish(TrainOutcome& outcome) {
   outcome.train_seconds = step_seconds_;
   outcome.last_validation = folder_.last_validation();
   outcome.best_validation = folder_.best_validation();
-  const bool saves = config_.checkpoint.at_end || outcome.ending != Ending::finished;
+  const bool saves = config_.checkpoint.at_end || outcome.stop_reason != StopReason::finished;
   signals_.set_answer("\nstrata train: saving, then ending; again to stop without saving");
   if (saves && saved_step_ != engine_->steps()) STRATA_TRY(save());
-  count_work();  // of training: what follows only looks at what was trained
-  if (outcome.ending == Ending::stopped || outcome.ending == Ending::budget)
+  add_totals();  // of training: what follows only looks at what was trained
+  if (outcome.stop_reason == StopReason::signal || outcome.stop_reason == StopReason::write_budget)
     return Status::ok();  // whoever asked to stop does not wait for a validation, which may write as well
   signals_.set_answer(str("\nstrata train: ending the validation; ",
                           saves ? "all steps are saved" : "nothing is saved, as checkpoint.at_end asks",
                           "; again to stop at once"));
-  STRATA_TRY(measure(outcome));
-  outcome.endurance_bytes = endurance_before_ + engine_->nvme_endurance_bytes();
+  STRATA_TRY(validate_final(outcome));
+  outcome.nvme_bytes_written = nvme_bytes_before_ + engine_->nvme_endurance_bytes();
   if (!signals_.stop_requested()) return {};
-  outcome.ending = Ending::stopped;
+  outcome.stop_reason = StopReason::signal;
   outcome.why_stopped = "by a signal after the last step, before it was validated";
   return {};
 }
 
-Status Trainer::measure(TrainOutcome& outcome) {
+Status Trainer::validate_final(TrainOutcome& outcome) {
   if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_->steps()));
-  if (const Dataset* val = workload_.val(); val != nullptr && !signals_.stop_requested()) {
+  if (const Dataset* val = training_data_.val(); val != nullptr && !signals_.stop_requested()) {
     if (const std::int64_t n = n_micro_batches(*val, config_.train.micro_batch); n > 0) {
       const auto loss =
-          held_out_loss(*engine_, *val, config_.train.micro_batch, n, watch("validating the last step"));
+          evaluate_loss(*engine_, *val, config_.train.micro_batch, n, observer("validating the last step"));
       if (!loss.has_value()) return signals_.stop_requested() ? Status::ok() : loss.status();
       outcome.val_loss = loss->nats;
       outcome.bits_per_byte = loss->bits_per_byte();

@@ -9,26 +9,26 @@
 #include "load_config.h"
 #include "progress.h"
 #include "training/budget_request.h"
-#include "training/held_out.h"
+#include "training/evaluation.h"
 #include "training/job.h"
 #include "training/run_folder.h"
 #include "training/run_identity.h"
-#include "training/workload.h"
+#include "training/training_data.h"
 #include "training/write_budget.h"
 
 namespace strata::cli {
 
 /// How training ended.
-enum class Ending : std::uint8_t {
-  finished,  ///< all steps
-  timed,     ///< the time box; may be resumed
-  budget,    ///< io.write_budget; saved, may be resumed
-  stopped,   ///< a signal; saved, may be resumed
-  rebudget,  ///< none: it was asked for other budgets, see Trainer::go_on_in()
+enum class StopReason : std::uint8_t {
+  finished,       ///< all steps
+  time_limit,     ///< the time limit; may be resumed
+  write_budget,   ///< io.write_budget; saved, may be resumed
+  signal,         ///< a signal; saved, may be resumed
+  budget_change,  ///< none: it was asked for other budgets, see Trainer::continue_in()
 };
 
 struct TrainOutcome {
-  Ending ending = Ending::finished;
+  StopReason stop_reason = StopReason::finished;
   std::string why_stopped;  ///< of what was stopped short of its end: "by a signal"
   float train_loss = 0;
   std::optional<double> val_loss;  ///< nats a token, over all of data.val; none where it was not measured
@@ -49,7 +49,7 @@ struct TrainOutcome {
   /// Of this process, in all plans it had.
   MovedBytes moved{};
   LaneBusySeconds lanes{};
-  std::uint64_t endurance_bytes = 0;
+  std::uint64_t nvme_bytes_written = 0;
   std::uint64_t planned_in_ram = 0;  ///< the most of all plans
 };
 
@@ -58,51 +58,51 @@ struct TrainOutcome {
 /// are saved first, and the error says where. One thread.
 class Trainer {
  public:
-  Trainer(const TrainConfig& config, Job& job, const Workload& workload, RunFolder& folder,
+  Trainer(const TrainConfig& config, Job& job, const TrainingData& training_data, RunFolder& folder,
           Progress& progress, Signals& signals, Io& io, Trace* trace);
   /// Until the end, or until a BudgetRequest lies in the run's folder: then call it again.
   Result<TrainOutcome> run();
   /// Whether it may go on in another plan. Errors: `does_not_fit` where io.write_budget has no room for that.
-  Status may_go_on_in(const RunPlan& plan) const;
+  Status check_budget_change(const RunPlan& plan) const;
   /// Saves what is not saved and says where it is: before the job starts anew in another plan.
-  Result<std::string> leave();
+  Result<std::string> save_for_restart();
   /// After it has, with what was saved.
-  void go_on_in(Job& job);
+  void continue_in(Job& job);
   /// A request that cannot be taken away would be seen before every step.
-  void ignore_requests() noexcept { looks_for_requests_ = false; }
+  void ignore_requests() noexcept { polls_requests_ = false; }
 
  private:
-  void note_warm_step(const StepReport& report, const LaneBusySeconds& before);
-  Status note_skip(std::int64_t step, const StepReport& report);
+  void record_warm_step(const StepReport& report, const LaneBusySeconds& before);
+  Status record_skipped_step(std::int64_t step, const StepReport& report);
   Status train(TrainOutcome& outcome);
   Status step(std::int64_t step);
   Status after_step(std::int64_t step);
   bool is_save_due(std::int64_t step) const;
-  Status save_in_passing();
-  Status with_states_saved(const Status& why);
-  void answer_signals();
-  Status measure(TrainOutcome& outcome);
-  HeldOutWatch watch(std::string what);
-  void note_writes();
+  Status save_periodic_checkpoint();
+  Status save_after_error(const Status& why);
+  void update_signal_answer();
+  Status validate_final(TrainOutcome& outcome);
+  EvaluationObserver observer(std::string what);
+  void record_writes();
   Status validate(std::int64_t step);
   Status sample(std::int64_t step);
   Status save();
   Status save_in(const std::string& run);
-  Result<std::string> saved();
+  Result<std::string> ensure_saved();
   Status finish(TrainOutcome& outcome);
   void count_resources(bool begins);
-  void count_work();
+  void add_totals();
 
   const TrainConfig& config_;
   Engine* engine_;
-  const Workload& workload_;
+  const TrainingData& training_data_;
   RunFolder& folder_;
   Progress& progress_;
   Signals& signals_;
   Io& io_;
   Trace* const trace_;
   const BudgetRequest request_;
-  bool looks_for_requests_ = true;
+  bool polls_requests_ = true;
   DatasetBatches batches_;
   const std::map<std::string, std::string> identity_;  // once: it digests all data
   WriteBudget write_budget_;
@@ -113,11 +113,11 @@ class Trainer {
   std::int64_t begin_ns_ = 0, saved_step_ = -1, first_step_ = 0;
   std::int64_t saved_ns_ = 0;  // when the last save began, or was tried
   double last_step_s_ = 0;
-  std::int64_t steps_here_ = 0;  // in this plan
+  std::int64_t steps_in_plan_ = 0;  // in this plan
   std::int64_t steps_taken_ = 0;
   double step_seconds_ = 0;
-  std::string saved_in_;
-  std::uint64_t endurance_before_ = 0;  // of earlier plans
+  std::string checkpoint_path_;
+  std::uint64_t nvme_bytes_before_ = 0;  // of earlier plans
   std::uint64_t allocations_before_ = 0, resources_before_ = 0;
 };
 

@@ -53,7 +53,7 @@ Status check_write_budget(const TrainConfig& config, const RunPlan& plan) {
   const PlannedWrites planned = planned_writes(plan);
   WriteBudget budget(config.io.write_budget_bytes, planned);
   budget.begin(planned.home_bytes);
-  if (budget.allows_a_step()) return Status::ok();
+  if (budget.allows_step()) return Status::ok();
   return Status::error(Code::does_not_fit,
                        str("io.write_budget is ", exactly(config.io.write_budget_bytes),
                            "; the first values, one step and its checkpoint may write ",

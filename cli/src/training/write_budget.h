@@ -27,13 +27,13 @@ class WriteBudget {
   /// All that was written, before the first step and after each.
   void begin(std::uint64_t written_bytes) { first_bytes_ = written_bytes_ = written_bytes; }
   /// Whether going on in another plan, where every state is written anew, leaves room for a step.
-  bool allows_a_move_to(PlannedWrites planned) const noexcept {
+  bool allows_replan(PlannedWrites planned) const noexcept {
     return budget_bytes_ == kUnlimitedBytes || planned.step_bytes == 0 ||
            all_written() + planned_.home_bytes + 2 * planned.home_bytes + planned.step_bytes <= budget_bytes_;
   }
   /// Has gone on in another plan, of a store that has written so much since it was made; those before it
   /// `earlier_bytes`.
-  void begin_in(PlannedWrites planned, std::uint64_t earlier_bytes, std::uint64_t written_bytes) {
+  void begin_plan(PlannedWrites planned, std::uint64_t earlier_bytes, std::uint64_t written_bytes) {
     earlier_bytes_ = earlier_bytes;
     planned_ = planned;
     steps_ = 0;
@@ -45,7 +45,7 @@ class WriteBudget {
   }
 
   bool is_limited() const noexcept { return budget_bytes_ != kUnlimitedBytes && planned_.step_bytes > 0; }
-  bool allows_a_step() const noexcept {
+  bool allows_step() const noexcept {
     return !is_limited() || all_written() + reserve_bytes() <= budget_bytes_;
   }
   double steps_left() const noexcept;  ///< about

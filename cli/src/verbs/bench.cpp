@@ -29,7 +29,7 @@ std::string row(std::string_view label, std::span<const double> values, double u
   return text;
 }
 
-std::string products_text(const MachineProfile& p) {
+std::string gemm_rates_text(const MachineProfile& p) {
   return "\n  products, 1e12 operations a second" + columns("smallest side", p.gemm_sizes, 1) +
          row("bf16", p.flops_16bit, 1e12) + row("f32", p.flops_f32, 1e12) +
          (p.flops_8bit.empty() ? "" : row("eight bits", p.flops_8bit, 1e12));
@@ -57,7 +57,7 @@ std::string disk_text(const MachineProfile& p) {
 }
 
 std::string rates_text(const MachineProfile& p) {
-  std::string text = p.name + products_text(p);
+  std::string text = p.name + gemm_rates_text(p);
   const auto line = [&](const char* what, double value, const char* unit) {
     text += fmt::format("\n  {:<{}} {:>8.3g} {}", what, kLabel, value, unit);
   };
@@ -93,9 +93,9 @@ Result<MachineProfile> measure(const Args& args) {
   options.environment = args.environment;
   options.nvme_dirs = args.nvme_dirs;
   options.quick = args.quick;
-  options.choices = args.choices;
+  options.optional_kernels = args.optional_kernels;
   options.backend = args.backend;
-  options.tell = [&](std::string_view what) { print(args.err, str("strata bench: ", what, "\n")); };
+  options.report = [&](std::string_view what) { print(args.err, str("strata bench: ", what, "\n")); };
   return measure_machine(options);
 }
 

@@ -22,7 +22,7 @@ Result<std::string> ask(const Args& args) {
   const std::string& run = args.items.front();
   const std::vector<std::string> assignments(args.items.begin() + 1, args.items.end());
   STRATA_TRY(BudgetRequest::check(assignments));
-  STRATA_TRY(RunFolder::check(posix_io(), run, RunFolder::Opening::resume));
+  STRATA_TRY(RunFolder::check(posix_io(), run, RunFolder::Mode::resume));
   Args given = args;
   given.items.front() = str(run, "/", kResolvedConfig);
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
@@ -34,7 +34,7 @@ Result<std::string> ask(const Args& args) {
   at_most.cgroup_free_bytes = at_most.cgroup_limit_bytes;
   STRATA_TRY(check_host_memory(bytes_in_ram(loaded.config, *planned.plan), loaded.config.cpu.share.threads(),
                                at_most));
-  STRATA_TRY(BudgetRequest(posix_io(), run).ask(assignments));
+  STRATA_TRY(BudgetRequest(posix_io(), run).submit(assignments));
   return str("asked: before its next step, or when it is resumed, ", run, " goes on in ",
              fmt::format("{}", fmt::join(assignments, " ")), "\n");
 }

@@ -30,15 +30,16 @@ std::string in_quotes(std::string_view text) {
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 std::string counts_text(const DataSummary& s) {
-  const double learnt =
-      s.n_tokens > 0 ? static_cast<double>(s.n_learnt) / static_cast<double>(s.n_tokens) : 0;
+  const double loss_share =
+      s.n_tokens > 0 ? static_cast<double>(s.n_loss_tokens) / static_cast<double>(s.n_tokens) : 0;
   std::string text = fmt::format("documents  {}, of {} to {} tokens\n", s.n_documents, s.shortest, s.longest);
-  text += fmt::format("tokens     {}, learnt are {} ({})\n", s.n_tokens, s.n_learnt, percent(learnt));
+  text +=
+      fmt::format("tokens     {}, learnt are {} ({})\n", s.n_tokens, s.n_loss_tokens, percent(loss_share));
   text += fmt::format("stream     {} sequences of {}\n", s.stream_rows, s.seq);
   text += fmt::format("pack       {} sequences of {}, {} full; {} documents cut", s.packing.n_rows, s.seq,
-                      percent(s.packed_share()), s.packing.n_split);
-  if (s.packing.n_left_out > 0)
-    text += fmt::format("; left out {} parts in which nothing is learnt", s.packing.n_left_out);
+                      percent(s.packing_efficiency()), s.packing.n_split);
+  if (s.packing.n_dropped > 0)
+    text += fmt::format("; left out {} parts in which nothing is learnt", s.packing.n_dropped);
   return text + "\n";
 }
 
@@ -55,23 +56,23 @@ std::string lengths_text(const DataSummary& s) {
   return text;
 }
 
-std::string sample_text(const ShownSample& sample, std::int64_t k, bool packed) {
+std::string sample_text(const DecodedSample& sample, std::int64_t k, bool packed) {
   std::string text = fmt::format("\nsample {} ({}): {} documents, {} places of padding\n", k,
                                  packed ? "pack" : "stream", sample.documents.size(), sample.padding);
-  for (const ShownSample::Document& document : sample.documents) {
+  for (const DecodedSample::Document& document : sample.documents) {
     text += fmt::format("  places {}-{}\n", document.first, document.last);
-    for (const ShownSample::Run& run : document.runs)
-      text += fmt::format("    {:<8} {}\n", run.learnt ? "learnt" : "context", in_quotes(run.text));
+    for (const DecodedSample::Run& run : document.runs)
+      text += fmt::format("    {:<8} {}\n", run.loss_mask ? "learnt" : "context", in_quotes(run.text));
   }
   return text;
 }
 
-std::string sample_json(const ShownSample& sample, std::int64_t k, bool packed) {
+std::string sample_json(const DecodedSample& sample, std::int64_t k, bool packed) {
   std::string documents;
-  for (const ShownSample::Document& document : sample.documents) {
+  for (const DecodedSample::Document& document : sample.documents) {
     std::string runs;
-    for (const ShownSample::Run& run : document.runs)
-      runs += fmt::format("{}{{\"learnt\": {}, \"text\": {}}}", runs.empty() ? "" : ", ", run.learnt,
+    for (const DecodedSample::Run& run : document.runs)
+      runs += fmt::format("{}{{\"loss_mask\": {}, \"text\": {}}}", runs.empty() ? "" : ", ", run.loss_mask,
                           in_quotes(run.text));
     documents += fmt::format("{}\n      {{\"first\": {}, \"last\": {}, \"runs\": [{}]}}",
                              documents.empty() ? "" : ",", document.first, document.last, runs);
@@ -87,12 +88,14 @@ std::string summary_json(const DataSummary& s, const std::string& sample) {
     lengths += fmt::format("{}{{\"from\": {}, \"to\": {}, \"documents\": {}}}", lengths.empty() ? "" : ", ",
                            bin.from, bin.to, bin.n);
   return fmt::format(
-      "{{\n  \"documents\": {},\n  \"tokens\": {},\n  \"learnt_tokens\": {},\n  \"shortest\": {},\n  "
+      "{{\n  \"documents\": {},\n  \"tokens\": {},\n  \"loss_tokens\": {},\n  \"shortest\": {},\n  "
       "\"longest\": {},\n  \"seq\": {},\n  \"stream\": {{\"sequences\": {}}},\n"
-      "  \"pack\": {{\"sequences\": {}, \"full\": {:.6f}, \"pieces\": {}, \"cut\": {}, \"left_out\": {}}},\n"
+      "  \"pack\": {{\"sequences\": {}, \"efficiency\": {:.6f}, \"spans\": {}, \"split\": {}, \"dropped\": "
+      "{}}},\n"
       "  \"lengths\": [{}],\n  \"sample\": {}\n}}\n",
-      s.n_documents, s.n_tokens, s.n_learnt, s.shortest, s.longest, s.seq, s.stream_rows, s.packing.n_rows,
-      s.packed_share(), s.packing.n_pieces, s.packing.n_split, s.packing.n_left_out, lengths, sample);
+      s.n_documents, s.n_tokens, s.n_loss_tokens, s.shortest, s.longest, s.seq, s.stream_rows,
+      s.packing.n_rows, s.packing_efficiency(), s.packing.n_spans, s.packing.n_split, s.packing.n_dropped,
+      lengths, sample);
 }
 
 Result<std::string> pack(const Args& args, Io& io) {
@@ -105,13 +108,13 @@ Result<std::string> pack(const Args& args, Io& io) {
                            str("--out ", args.out_dir, " exists and is no packed file; it is not replaced"));
   }
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, args.tokenizer));
-  STRATA_TRY_ASSIGN(const ChatChoice choice, choose_chat(io, args.chat, args.tokenizer));
+  STRATA_TRY_ASSIGN(const ChatChoice choice, choose_chat(io, args.chat_template, args.tokenizer));
   STRATA_TRY_ASSIGN(const auto cache,
                     TokenCache::open_or_build(io, tokenizer, args.items, args.out_dir, choice.chat));
   STRATA_TRY_ASSIGN(const DataSummary summary, summarize(*cache, args.seq));
   std::string text;
   for (const std::string& note : cache->notes()) text += note + "\n";
-  text += str(args.out_dir, cache->rebuilt_because().empty() ? " is up to date" : " written", ", ",
+  text += str(args.out_dir, cache->rebuild_reason().empty() ? " is up to date" : " written", ", ",
               format_bytes(cache->mapped_bytes()), "\n");
   return text + counts_text(summary);
 }
@@ -127,7 +130,7 @@ Result<std::string> inspect(const Args& args, Io& io) {
   STRATA_TRY_ASSIGN(const auto cache, TokenCache::open(io, tokenizer, args.items[0]));
   STRATA_TRY_ASSIGN(const DataSummary summary, summarize(*cache, args.seq));
   // As data.packing=auto would read it.
-  const bool packs = cache->n_learnt() < cache->n_tokens();
+  const bool packs = cache->n_loss_tokens() < cache->n_tokens();
   std::unique_ptr<Dataset> data;
   if (packs) {
     STRATA_TRY_ASSIGN(PackedDataset packed, PackedDataset::create(*cache, {.seq = args.seq}));
@@ -138,7 +141,7 @@ Result<std::string> inspect(const Args& args, Io& io) {
   }
   if (data == nullptr)
     return args.json ? summary_json(summary, "null") : counts_text(summary) + lengths_text(summary);
-  auto sample = show_sample(*data, tokenizer, static_cast<std::uint64_t>(args.sample));
+  auto sample = decode_sample(*data, tokenizer, static_cast<std::uint64_t>(args.sample));
   if (!sample.has_value()) return sample.status().annotate("--sample");
   if (args.json) return summary_json(summary, sample_json(*sample, args.sample, packs));
   return counts_text(summary) + lengths_text(summary) + sample_text(*sample, args.sample, packs);

@@ -9,7 +9,7 @@
 
 #include "exit_code.h"
 #include "load_config.h"
-#include "training/held_out.h"
+#include "training/evaluation.h"
 #include "training/job.h"
 #include "training/resume.h"
 #include "training/run_folder.h"
@@ -20,31 +20,31 @@
 namespace strata::cli {
 namespace {
 
-constexpr std::int64_t kLongestContext = 1024;  // of a folder, where model.seq says nothing
+constexpr std::int64_t kMaxDefaultContext = 1024;  // of a folder, where model.seq says nothing
 
 /// What is measured: a run at one of its checkpoints, or a folder as it is.
-struct Subject {
+struct EvalTarget {
   std::string path;
   bool is_folder = false;
   std::string checkpoint;  ///< of a run
   std::string name() const { return is_folder ? path : checkpoint; }
 };
 
-struct Measured {
-  Subject subject;
-  HeldOutLoss loss;
+struct EvalReport {
+  EvalTarget target;
+  EvaluationLoss loss;
   std::vector<std::string> files, notes;
   std::string packing, dtype;
-  std::int64_t sequences = 0, seq = 0, left_out = 0;
+  std::int64_t sequences = 0, seq = 0, dropped = 0;
 };
 
 /// The command line with the subject's own configuration below its key=value.
-Args with_configuration_of(const Args& args, Subject& subject) {
+Args with_configuration_of(const Args& args, EvalTarget& target) {
   Args given = args;
-  subject.path = args.items.front();
-  subject.is_folder = posix_io().exists(subject.path + "/config.json");
+  target.path = args.items.front();
+  target.is_folder = posix_io().exists(target.path + "/config.json");
   given.items.front() =
-      subject.is_folder ? "model.from=" + subject.path : str(subject.path, "/", kResolvedConfig);
+      target.is_folder ? "model.from=" + target.path : str(target.path, "/", kResolvedConfig);
   // After --data key=value and files stand together.
   const auto files = std::stable_partition(given.data.begin(), given.data.end(), is_assignment);
   given.items.insert(given.items.end(), given.data.begin(), files);
@@ -52,56 +52,56 @@ Args with_configuration_of(const Args& args, Subject& subject) {
   return given;
 }
 
-Status choose_checkpoint(const Args& args, const TrainConfig& config, Subject& subject, Io& io) {
-  if (subject.is_folder)
+Status choose_checkpoint(const Args& args, const TrainConfig& config, EvalTarget& target, Io& io) {
+  if (target.is_folder)
     return args.checkpoint < 0 ? Status::ok()
-                               : Status::error(Code::invalid, str("--checkpoint is of runs; ", subject.path,
+                               : Status::error(Code::invalid, str("--checkpoint is of runs; ", target.path,
                                                                   " is a Hugging Face folder"));
-  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, checkpoints_of(config, subject.path, io));
+  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, list_checkpoints(config, target.path, io));
   if (checkpoints.empty())
-    return Status::error(Code::not_found, str(subject.path, " holds no checkpoint yet in ",
-                                              checkpoint_dir(config, subject.path)));
-  subject.checkpoint = checkpoints.front();
+    return Status::error(Code::not_found, str(target.path, " holds no checkpoint yet in ",
+                                              checkpoint_dir(config, target.path)));
+  target.checkpoint = checkpoints.front();
   if (args.checkpoint < 0) return {};
-  auto found = checkpoint_of_step(checkpoints, args.checkpoint, io);
-  if (!found.has_value()) return found.status().annotate(subject.path);
-  subject.checkpoint = *std::move(found);
+  auto found = find_checkpoint(checkpoints, args.checkpoint, io);
+  if (!found.has_value()) return found.status().annotate(target.path);
+  target.checkpoint = *std::move(found);
   return {};
 }
 
 /// A run is read by the tokenizer it was trained with, and a folder in contexts it knows.
-void settle(LoadedConfig& loaded, const Subject& subject) {
+void resolve_target_config(LoadedConfig& loaded, const EvalTarget& target) {
   TrainConfig& config = loaded.config;
-  if (!subject.is_folder) {
-    config.data.tokenizer = subject.path + "/tokenizer.json";
+  if (!target.is_folder) {
+    config.data.tokenizer = target.path + "/tokenizer.json";
   } else if (loaded.tree.entry("model.seq").origin == "default") {
     const std::int64_t known = config.model.loaded->positions;
-    config.model.seq = static_cast<int>(known > 0 ? std::min(known, kLongestContext) : kLongestContext);
+    config.model.seq = static_cast<int>(known > 0 ? std::min(known, kMaxDefaultContext) : kMaxDefaultContext);
   }
 }
 
-Status load_parameters(Engine& engine, const Subject& subject, Io& io) {
-  if (subject.is_folder) {
-    STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> folder, HfFolder::open(io, subject.path));
+Status load_parameters(Engine& engine, const EvalTarget& target, Io& io) {
+  if (target.is_folder) {
+    STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> folder, HfFolder::open(io, target.path));
     return engine.fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
       return folder->read_part(piece.name, piece.offset, values);
     });
   }
-  return load_checkpoint(engine, io, subject.checkpoint).status();
+  return load_checkpoint(engine, io, target.checkpoint).status();
 }
 
-std::string text_of(const Measured& m, const Engine& engine) {
-  std::string text = str("model    ", m.subject.name(), "\n");
+std::string text_of(const EvalReport& m, const Engine& engine) {
+  std::string text = str("model    ", m.target.name(), "\n");
   for (const std::string& note : m.notes) text += str("data     ", note, "\n");
   text += fmt::format("loss     {:.4f} nats a token, perplexity {:.3f}", m.loss.nats, m.loss.perplexity());
   if (const auto bits = m.loss.bits_per_byte()) text += fmt::format(", {:.4f} bits per byte", *bits);
   text += fmt::format("\nover     {} tokens ({} bytes of text) in {} sequences of {}, {}, in {}",
                       m.loss.counted.tokens, m.loss.counted.bytes, m.sequences, m.seq, m.packing, m.dtype);
-  if (m.left_out > 0) text += fmt::format("; {} sequences left out", m.left_out);
+  if (m.dropped > 0) text += fmt::format("; {} sequences left out", m.dropped);
   return text + "\n" + tiers_text(engine);
 }
 
-std::string json_of(const Measured& m, const Engine& engine) {
+std::string json_of(const EvalReport& m, const Engine& engine) {
   const auto number = [](double x) { return std::isfinite(x) ? fmt::format("{:.6f}", x) : "null"; };
   std::string files;
   for (const std::string& file : m.files) files += str(files.empty() ? "" : ", ", json_string(file));
@@ -109,31 +109,33 @@ std::string json_of(const Measured& m, const Engine& engine) {
   return fmt::format(
       "{{\n  \"model\": {},\n  \"data\": [{}],\n  \"loss\": {},\n  \"loss_bits\": \"{}\",\n  \"perplexity\": "
       "{},\n  \"bits_per_byte\": {},\n  \"tokens\": {},\n  \"bytes\": {},\n  \"sequences\": {},\n  \"seq\": "
-      "{},\n  \"left_out\": {},\n  \"micro_batches\": {},\n  \"packing\": \"{}\",\n  \"dtype\": \"{}\",\n  "
+      "{},\n  \"dropped_sequences\": {},\n  \"micro_batches\": {},\n  \"packing\": \"{}\",\n  \"dtype\": "
+      "\"{}\",\n  "
       "\"peak_bytes\": {},\n  "
       "\"planned_bytes\": {},\n  \"budget_bytes\": {}\n}}\n",
-      json_string(m.subject.name()), files, number(m.loss.nats), double_bits(m.loss.nats),
+      json_string(m.target.name()), files, number(m.loss.nats), double_bits(m.loss.nats),
       number(m.loss.perplexity()), bits ? number(*bits) : "null", m.loss.counted.tokens, m.loss.counted.bytes,
-      m.sequences, m.seq, m.left_out, m.loss.micro_batches, m.packing, m.dtype,
+      m.sequences, m.seq, m.dropped, m.loss.micro_batches, m.packing, m.dtype,
       tiers_json(engine.peak_bytes()), tiers_json(engine.plan().planned_peak),
       tiers_json(engine.plan().options.budgets));
 }
 
-Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, Subject subject) {
+Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, EvalTarget target) {
   Io& io = posix_io();
   TrainConfig& config = loaded.config;
-  STRATA_TRY(choose_checkpoint(args, config, subject, io));
-  settle(loaded, subject);
-  Measured m;
-  STRATA_TRY_ASSIGN(m.files,
-                    args.data.empty() ? located(config.data.val, "data.val") : located(args.data, "--data"));
+  STRATA_TRY(choose_checkpoint(args, config, target, io));
+  resolve_target_config(loaded, target);
+  EvalReport m;
+  STRATA_TRY_ASSIGN(m.files, args.data.empty() ? locate_data_files(config.data.val, "data.val")
+                                               : locate_data_files(args.data, "--data"));
   STRATA_TRY_ASSIGN(const TextCodec codec, open_codec(config, {}, io));
   STRATA_TRY(io.make_dirs(config.data.cache_dir));
   STRATA_TRY_ASSIGN(const std::unique_ptr<TokenCache> cache,
-                    annotated(open_tokens(config, codec, m.files, io, m.notes), "--data"));
-  m.packing = config.data.packing = packing_of(config, is_masked(*cache));
-  STRATA_TRY_ASSIGN(const TokenRows rows,
-                    annotated(rows_of(*cache, config, m.packing, SampleOrder::in_order, 0), "--data"));
+                    annotated(open_token_cache(config, codec, m.files, io, m.notes), "--data"));
+  m.packing = config.data.packing = resolve_packing(config, is_masked(*cache));
+  STRATA_TRY_ASSIGN(
+      const TokenDataset rows,
+      annotated(create_dataset(*cache, config, m.packing, SampleOrder::sequential, 0), "--data"));
   const std::int64_t there = n_micro_batches(*rows.data, config.train.micro_batch);
   if (there == 0)
     return Status::error(Code::invalid,
@@ -141,16 +143,16 @@ Result<std::string> evaluate(const Args& args, LoadedConfig& loaded, Subject sub
                              " sequences, fewer than train.micro_batch = ", config.train.micro_batch));
   STRATA_TRY_ASSIGN(const std::unique_ptr<const RunPlan> plan, plan_evaluation(loaded));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(config, *plan, io));
-  STRATA_TRY(load_parameters(job->engine(), subject, io));
+  STRATA_TRY(load_parameters(job->engine(), target, io));
   const std::int64_t n = args.batches > 0 ? std::min(args.batches, there) : there;
-  STRATA_TRY_ASSIGN(m.loss, held_out_loss(job->engine(), *rows.data, config.train.micro_batch, n));
+  STRATA_TRY_ASSIGN(m.loss, evaluate_loss(job->engine(), *rows.data, config.train.micro_batch, n));
   if (!std::isfinite(m.loss.nats))
-    return Status::error(Code::diverged, str("the loss of ", subject.name(), " is ", m.loss.nats));
-  m.subject = std::move(subject);
+    return Status::error(Code::diverged, str("the loss of ", target.name(), " is ", m.loss.nats));
+  m.target = std::move(target);
   m.dtype = config.train.dtype;
   m.seq = config.model.seq;
   m.sequences = n * config.train.micro_batch;
-  m.left_out = static_cast<std::int64_t>(rows.data->n_samples()) - m.sequences;
+  m.dropped = static_cast<std::int64_t>(rows.data->n_samples()) - m.sequences;
   return args.json ? json_of(m, job->engine()) : text_of(m, job->engine());
 }
 
@@ -161,16 +163,16 @@ int run_eval(const Args& args) {
   if (args.items.empty() || is_assignment(args.items.front()))
     return refuse(Status::error(
         Code::invalid, "name a run or a Hugging Face folder first: strata eval runs/demo --data unseen.txt"));
-  Subject subject;
-  const Args given = with_configuration_of(args, subject);
-  if (!subject.is_folder) {
-    Status there = explain_hf_folder(posix_io(), subject.path);
-    if (there.is_ok()) there = RunFolder::check(posix_io(), subject.path, RunFolder::Opening::resume);
+  EvalTarget target;
+  const Args given = with_configuration_of(args, target);
+  if (!target.is_folder) {
+    Status there = explain_hf_folder(posix_io(), target.path);
+    if (there.is_ok()) there = RunFolder::check(posix_io(), target.path, RunFolder::Mode::resume);
     if (!there.is_ok()) return refuse(there);
   }
   auto loaded = load_config(given);
   if (!loaded.has_value()) return refuse(loaded.status());
-  const auto text = evaluate(given, *loaded, std::move(subject));
+  const auto text = evaluate(given, *loaded, std::move(target));
   if (!text.has_value()) return refuse(text.status());
   print(args.out, *text);
   return kExitOk;

@@ -11,7 +11,7 @@
 #include "load_config.h"
 #include "training/resume.h"
 #include "training/run_folder.h"
-#include "training/workload.h"
+#include "training/training_data.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -64,17 +64,17 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
   Io& io = posix_io();
   HfExport options;
   STRATA_TRY_ASSIGN(options.dtype, dtype_of(args.dtype));
-  STRATA_TRY_ASSIGN(options.shard_bytes, parse_bytes(args.shard));
+  STRATA_TRY_ASSIGN(options.shard_bytes, parse_bytes(args.max_shard_size));
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, run + "/tokenizer.json"));
   STRATA_TRY_ASSIGN(options.files, files_beside(tokenizer, loaded.config.model.seq, run, io));
   STRATA_TRY_ASSIGN(options.source_config, base_config(run, io));
   if (!io.exists(run + "/base/tokenizer_config.json")) options.end_of_text = tokenizer.end_of_text();
-  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, checkpoints_of(loaded.config, run, io));
+  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, list_checkpoints(loaded.config, run, io));
   if (checkpoints.empty())
     return Status::error(Code::not_found,
                          str(run, " holds no checkpoint yet in ", checkpoint_dir(loaded.config, run)));
   const std::string& from = checkpoints.front();
-  STRATA_TRY_ASSIGN(const std::unique_ptr<CheckpointTensors> params, parameters_of(from, io));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<CheckpointTensors> params, open_checkpoint_parameters(from, io));
   const ParamSource source = [&](std::string_view name, std::span<float> into) {
     return params->read(name, into);
   };
@@ -100,7 +100,7 @@ int run_export(const Args& args) {
   const std::string run = args.items.front();
   if (args.out_dir.empty())
     return refuse(Status::error(Code::invalid, "name the folder to write: --out DIR"));
-  if (const Status there = RunFolder::check(posix_io(), run, RunFolder::Opening::resume); !there.is_ok())
+  if (const Status there = RunFolder::check(posix_io(), run, RunFolder::Mode::resume); !there.is_ok())
     return refuse(there);
   Args given = args;
   given.items = {str(run, "/", kResolvedConfig)};

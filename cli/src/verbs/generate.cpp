@@ -9,8 +9,8 @@
 #include <strata/runtime/str.h>
 
 #include "exit_code.h"
-#include "generating/generator.h"
-#include "generating/source.h"
+#include "generate/generator.h"
+#include "generate/source.h"
 #include "load_config.h"
 #include "verbs/verbs.h"
 
@@ -22,7 +22,7 @@ constexpr std::size_t kPrefillRows = 128;  // tokens of prompts a run takes; mor
 /// All that one call of the verb works on.
 struct Work {
   std::vector<Prompt> prompts;
-  std::vector<GenerationTask> tasks;  // one a prompt
+  std::vector<GenerationRequest> requests;  // one a prompt
   std::size_t batch = 1;
   bool streams = false;
   GenerateOptions options;
@@ -54,38 +54,39 @@ Result<bool> streams(const Args& args, std::size_t n_prompts) {
 Status encode_all(const GenerationSource& source, Work& work) {
   std::string problems;
   for (const Prompt& prompt : work.prompts) {  // of those too long, all at once
-    const std::size_t index = work.tasks.size();
+    const std::size_t index = work.requests.size();
     if (!prompt.messages.empty() && !source.chat().has_value())
       return source.chat().status().annotate(str("prompt ", index + 1));
-    auto tokens = encode_prompt(source.tokenizer(), prompt,
-                                source.chat().has_value() ? *source.chat() : ChatTemplate{}, source.around());
+    auto tokens =
+        encode_prompt(source.tokenizer(), prompt, source.chat().has_value() ? *source.chat() : ChatTemplate{},
+                      source.add_special());
     if (!tokens.has_value()) return tokens.status().annotate(str("prompt ", index + 1));
-    for (const std::int32_t id : source.ends()) tokens->ends.push_back(id);
+    for (const std::int32_t id : source.stop_ids()) tokens->stop_ids.push_back(id);
     const auto n = static_cast<std::int64_t>(tokens->ids.size());
-    if (source.positions() > 0 && n > source.positions())
+    if (source.max_positions() > 0 && n > source.max_positions())
       problems += str(problems.empty() ? "" : "\n", "prompt ", index + 1, " has ", n,
-                      " tokens; the model knows ", source.positions(), " positions");
-    work.tasks.push_back({index, std::move(tokens->ids), std::move(tokens->ends)});
+                      " tokens; the model knows ", source.max_positions(), " positions");
+    work.requests.push_back({index, std::move(tokens->ids), std::move(tokens->stop_ids)});
   }
   return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
 }
 
 // The cache is as long as the longest text may become.
-std::int64_t context_of(const Work& work, std::int64_t positions) {
+std::int64_t context_of(const Work& work, std::int64_t max_positions) {
   std::size_t longest = 0;
-  for (const GenerationTask& task : work.tasks) longest = std::max(longest, task.prompt.size());
-  const std::int64_t wanted = static_cast<std::int64_t>(longest) + work.options.tokens;
-  return positions > 0 ? std::min(wanted, positions) : wanted;
+  for (const GenerationRequest& request : work.requests) longest = std::max(longest, request.prompt.size());
+  const std::int64_t wanted = static_cast<std::int64_t>(longest) + work.options.max_tokens;
+  return max_positions > 0 ? std::min(wanted, max_positions) : wanted;
 }
 
 // A function of the prompts alone, not of budgets: the rows of a product may choose its kernel, and so a
 // rounding.
 std::int64_t prefill_rows_of(const Work& work) {
   std::size_t most = work.batch;
-  for (std::size_t at = 0; at < work.tasks.size(); at += work.batch) {
+  for (std::size_t at = 0; at < work.requests.size(); at += work.batch) {
     std::size_t tokens = 0;
-    for (std::size_t i = at; i < std::min(at + work.batch, work.tasks.size()); ++i)
-      tokens += work.tasks[i].prompt.size();
+    for (std::size_t i = at; i < std::min(at + work.batch, work.requests.size()); ++i)
+      tokens += work.requests[i].prompt.size();
     most = std::max(most, std::min(tokens, kPrefillRows));
   }
   return static_cast<std::int64_t>(most);
@@ -111,20 +112,20 @@ Result<std::string> text_of(const Tokenizer& tokenizer, const std::vector<std::i
   return text + stream.finish();
 }
 
-Status report(const Args& args, const Work& work, const GenerationTask& task, const Continuation& done,
+Status report(const Args& args, const Work& work, const GenerationRequest& request, const Completion& done,
               const Tokenizer& tokenizer) {
-  const Prompt& prompt = work.prompts[static_cast<std::size_t>(task.index)];
-  if (done.stop == StopReason::context_full)
-    print(args.err, str("strata generate: prompt ", task.index + 1, ": stopped after ", done.ids.size(),
+  const Prompt& prompt = work.prompts[static_cast<std::size_t>(request.index)];
+  if (done.finish_reason == FinishReason::context_full)
+    print(args.err, str("strata generate: prompt ", request.index + 1, ": stopped after ", done.ids.size(),
                         " tokens, where its context of ", work.options.context, " is full\n"));
   if (work.streams) return Status::ok();
   STRATA_TRY_ASSIGN(const std::string text, text_of(tokenizer, done.ids));
   if (args.json)
     print(args.out,
-          str("{\"index\": ", task.index, ", ", prompt_json(prompt), ", \"text\": ", json_string(text),
-              ", \"prompt_ids\": ", ids_json(task.prompt), ", \"ids\": ", ids_json(done.ids),
-              ", \"n_prompt_tokens\": ", task.prompt.size(), ", \"n_tokens\": ", done.ids.size(),
-              ", \"stop\": \"", to_string(done.stop), "\"}\n"));
+          str("{\"index\": ", request.index, ", ", prompt_json(prompt), ", \"text\": ", json_string(text),
+              ", \"prompt_ids\": ", ids_json(request.prompt), ", \"ids\": ", ids_json(done.ids),
+              ", \"n_prompt_tokens\": ", request.prompt.size(), ", \"n_tokens\": ", done.ids.size(),
+              ", \"finish_reason\": \"", to_string(done.finish_reason), "\"}\n"));
   else
     print(args.out, prompt.text + text + "\n");
   return Status::ok();
@@ -158,25 +159,26 @@ Status generate_all(const Args& args, const GenerationSource& source, Job& job, 
   const Generator::OnToken on_token = [&](std::size_t, std::int32_t id) {
     return work.streams ? printer.put(id) : Status::ok();
   };
-  for (std::size_t at = 0; at < work.tasks.size(); at += work.batch) {
-    const auto tasks = std::span(work.tasks).subspan(at, std::min(work.batch, work.tasks.size() - at));
-    STRATA_TRY_ASSIGN(const std::vector<Continuation> done, generator.run(tasks, on_token));
+  for (std::size_t at = 0; at < work.requests.size(); at += work.batch) {
+    const auto requests =
+        std::span(work.requests).subspan(at, std::min(work.batch, work.requests.size() - at));
+    STRATA_TRY_ASSIGN(const std::vector<Completion> done, generator.run(requests, on_token));
     if (work.streams) STRATA_TRY(printer.finish());
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      STRATA_TRY(report(args, work, tasks[i], done[i], source.tokenizer()));
-      work.prompt_tokens += tasks[i].prompt.size();
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      STRATA_TRY(report(args, work, requests[i], done[i], source.tokenizer()));
+      work.prompt_tokens += requests[i].prompt.size();
       work.tokens += done[i].ids.size();
     }
   }
   // The first token of every prompt falls out of the prompt's own run.
-  const std::size_t one_by_one = work.tokens - std::min(work.tokens, work.tasks.size());
-  print(
-      args.err,
-      fmt::format(
-          "strata generate: {} prompt tokens in {:.2f} s, {} tokens generated in {:.2f} s: {:.1f} "
-          "tokens/s, in f32\n",
-          work.prompt_tokens, generator.prompt_seconds(), work.tokens, generator.token_seconds(),
-          generator.token_seconds() > 0 ? static_cast<double>(one_by_one) / generator.token_seconds() : 0.0));
+  const std::size_t one_by_one = work.tokens - std::min(work.tokens, work.requests.size());
+  print(args.err,
+        fmt::format("strata generate: {} prompt tokens in {:.2f} s, {} tokens generated in {:.2f} s: {:.1f} "
+                    "tokens/s, in f32\n",
+                    work.prompt_tokens, generator.prefill_seconds(), work.tokens, generator.decode_seconds(),
+                    generator.decode_seconds() > 0
+                        ? static_cast<double>(one_by_one) / generator.decode_seconds()
+                        : 0.0));
   return Status::ok();
 }
 
@@ -190,11 +192,11 @@ Status generate(const Args& args) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source, GenerationSource::open(args, io));
   if (const std::string warning = source->chat_warning(); !warning.empty()) warn(warning);
   work.batch = std::min(static_cast<std::size_t>(args.batch), work.prompts.size());
-  work.options.tokens = args.tokens;
+  work.options.max_tokens = args.tokens;
   work.options.seed = static_cast<std::uint64_t>(args.seed);
   work.options.vocab = source->tokenizer().vocab_size();
   STRATA_TRY(encode_all(*source, work));
-  const std::int64_t context = context_of(work, source->positions());
+  const std::int64_t context = context_of(work, source->max_positions());
   work.options.context = static_cast<std::int32_t>(context);
   const auto sequences = static_cast<std::int64_t>(work.batch);
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job,

@@ -6,7 +6,7 @@
 #include "machine/forecast_text.h"
 #include "machine/model_shapes.h"
 #include "machine/profile_cache.h"
-#include "machine/what_if.h"
+#include "machine/budget_sweep.h"
 #include "training/plan_text.h"
 #include "training/start_notes.h"
 #include "training/write_budget.h"
@@ -18,11 +18,11 @@ namespace {
 /// The machine that a plan is for: another one, this one where it has been measured, or nothing known.
 struct Basis {
   std::optional<MachineProfile> profile;
-  bool elsewhere = false;
+  bool other_machine = false;
   std::string note;  ///< why there is none, or how far it is to be trusted
 
-  PlanBasis plan_basis(bool explains = true) const {
-    return {profile ? &*profile : nullptr, elsewhere, explains};
+  PlanBasis plan_basis(bool explain_refusal = true) const {
+    return {profile ? &*profile : nullptr, other_machine, explain_refusal};
   }
 };
 
@@ -33,17 +33,17 @@ Result<std::optional<MachineProfile>> named_machine(const Args& args) {
   return std::optional(*std::move(named));
 }
 
-Result<Basis> basis_of(const Args& args, std::optional<MachineProfile> elsewhere, LoadedConfig& loaded) {
+Result<Basis> basis_of(const Args& args, std::optional<MachineProfile> other_machine, LoadedConfig& loaded) {
   Basis basis;
-  basis.elsewhere = elsewhere.has_value();
-  if (basis.elsewhere) {
-    basis.profile = std::move(elsewhere);
+  basis.other_machine = other_machine.has_value();
+  if (basis.other_machine) {
+    basis.profile = std::move(other_machine);
     return basis;
   }
   resolve_backend(loaded);
   STRATA_TRY_ASSIGN(CachedProfile cached,
-                    profile_here(posix_io(), args.environment, loaded.config.memory.backend,
-                                 loaded.config.cpu.share.threads()));
+                    load_local_profile(posix_io(), args.environment, loaded.config.memory.backend,
+                                       loaded.config.cpu.share.threads()));
   basis.profile = std::move(cached.profile);
   basis.note = basis.profile ? cached.warning
                              : str("no forecast: strata bench",
@@ -53,28 +53,28 @@ Result<Basis> basis_of(const Args& args, std::optional<MachineProfile> elsewhere
 }
 
 // What the machine and the size that were named say, where the user says nothing of the same key.
-Result<LoadedConfig> load(const Args& args, const std::optional<MachineProfile>& elsewhere) {
+Result<LoadedConfig> load(const Args& args, const std::optional<MachineProfile>& other_machine) {
   Args given = args;
   if (!args.params.empty()) {
     STRATA_TRY_ASSIGN(const double parameters, parse_parameter_count(args.params));
-    STRATA_TRY_ASSIGN(const std::vector<std::string> model, model_of_size(parameters));
-    given = completed(given, model);
+    STRATA_TRY_ASSIGN(const std::vector<std::string> model, llama_settings_for(parameters));
+    given = with_defaults(given, model);
   }
   ConfigLayer machine;
-  if (elsewhere && elsewhere->memory[2] > 0)
-    machine = {elsewhere->name, {{"memory.nvme", str(elsewhere->memory[2])}}};
+  if (other_machine && other_machine->memory[2] > 0)
+    machine = {other_machine->name, {{"memory.nvme", str(other_machine->memory[2])}}};
   return load_config(given, std::move(machine));
 }
 
 // The same run with other budgets.
-ForecastWith forecasts_of(const Args& args, const Basis& basis) {
+ForecastForBudgets forecasts_of(const Args& args, const Basis& basis) {
   return [&args, &basis](const TierBytes& budgets) -> Result<std::optional<Forecast>> {
     std::vector<std::string> overrides;
     for (std::size_t t = 0; t < kTiers; ++t)
       overrides.push_back(str("memory.", to_string(static_cast<Tier>(t)), "=",
                               budgets[t] == kUnlimited ? std::string("unlimited") : str(budgets[t])));
-    STRATA_TRY_ASSIGN(LoadedConfig loaded,
-                      load(overridden(args, overrides), basis.elsewhere ? basis.profile : std::nullopt));
+    STRATA_TRY_ASSIGN(LoadedConfig loaded, load(with_overrides(args, overrides),
+                                                basis.other_machine ? basis.profile : std::nullopt));
     auto planned = plan_job(loaded, basis.plan_basis(false));
     if (planned.has_value()) return std::optional(*planned->forecast);
     if (planned.status().code() == Code::does_not_fit) return std::optional<Forecast>();
@@ -90,13 +90,13 @@ std::string budgets_text(const TierBytes& budgets) {
 }
 
 Status plan(const Args& args) {
-  STRATA_TRY_ASSIGN(std::optional<MachineProfile> elsewhere, named_machine(args));
-  STRATA_TRY_ASSIGN(LoadedConfig loaded, load(args, elsewhere));
-  STRATA_TRY_ASSIGN(const Basis basis, basis_of(args, std::move(elsewhere), loaded));
-  const std::optional<MachineProfile> machine = basis.elsewhere ? basis.profile : std::nullopt;
+  STRATA_TRY_ASSIGN(std::optional<MachineProfile> other_machine, named_machine(args));
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load(args, other_machine));
+  STRATA_TRY_ASSIGN(const Basis basis, basis_of(args, std::move(other_machine), loaded));
+  const std::optional<MachineProfile> machine = basis.other_machine ? basis.profile : std::nullopt;
   STRATA_TRY_ASSIGN(const PlannedJob job,
-                    plan_or_split(args, loaded, basis.plan_basis(),
-                                  [&](const Args& given) { return load(given, machine); }));
+                    plan_with_batch_split(args, loaded, basis.plan_basis(),
+                                          [&](const Args& given) { return load(given, machine); }));
   const TrainConfig& config = loaded.config;
   const RunPlan& run = *job.plan;
   STRATA_TRY(check_write_budget(config, run));
@@ -110,11 +110,12 @@ Status plan(const Args& args) {
   // Of micro-batches as they are now.
   const Args as_planned = job.split.empty()
                               ? args
-                              : overridden(args, {str("train.micro_batch=", config.train.micro_batch),
-                                                  str("train.grad_accum=", config.train.grad_accum)});
-  const ForecastWith with = forecasts_of(as_planned, basis);
+                              : with_overrides(args, {str("train.micro_batch=", config.train.micro_batch),
+                                                      str("train.grad_accum=", config.train.grad_accum)});
+  const ForecastForBudgets forecast_for = forecasts_of(as_planned, basis);
   if (args.sweep) {
-    STRATA_TRY_ASSIGN(const Sweep sweep, sweep_budgets(run.options.budgets, run.options.capacity, with));
+    STRATA_TRY_ASSIGN(const BudgetSweep sweep,
+                      sweep_budgets(run.options.budgets, run.options.capacity, forecast_for));
     print(args.out, args.json ? sweep_json(sweep, tokens) : sweep_text(sweep, tokens));
     return {};
   }
@@ -129,13 +130,15 @@ Status plan(const Args& args) {
   print(args.out, start_table(config, job, "opened when the run starts"));
   if (job.forecast) {
     print(args.out, forecast_text(*job.forecast, *basis.profile, tokens, job.clipped_step_s) +
-                        unpriced_text(run.train, *basis.profile));
-    STRATA_TRY_ASSIGN(const std::string change,
-                      next_best_change(run.options.budgets, run.options.capacity, *job.forecast, with));
+                        unmodeled_text(run.train, *basis.profile));
+    STRATA_TRY_ASSIGN(
+        const std::string change,
+        suggest_budget_change(run.options.budgets, run.options.capacity, *job.forecast, forecast_for));
     print(args.out, change);
   }
   if (args.optimize) {
-    STRATA_TRY_ASSIGN(const TierBytes enough, sufficient_budgets(run.options.budgets, *job.forecast, with));
+    STRATA_TRY_ASSIGN(const TierBytes enough,
+                      smallest_sufficient_budgets(run.options.budgets, *job.forecast, forecast_for));
     print(args.out, str("as fast to a fiftieth with ", budgets_text(enough), "\n"));
   }
   if (!basis.note.empty()) print(args.out, basis.note + "\n");

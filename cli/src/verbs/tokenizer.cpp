@@ -46,10 +46,10 @@ Result<std::string> train(const Args& args, Io& io) {
 Result<std::string> encode(const Args& args, Io& io) {
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, args.tokenizer));
   const SpecialTokens special = args.special ? SpecialTokens::recognised : SpecialTokens::as_text;
-  const Around around = args.with_template ? Around::template_tokens : Around::nothing;
+  const AddSpecialTokens add_special = args.add_special_tokens ? AddSpecialTokens::yes : AddSpecialTokens::no;
   std::string out;
   for (const std::string& text : args.items) {
-    for (const std::int32_t id : tokenizer.encode(text, special, around))
+    for (const std::int32_t id : tokenizer.encode(text, special, add_special))
       out += str(out.empty() || out.back() == '\n' ? "" : " ", id);
     out += "\n";
   }

@@ -44,26 +44,26 @@ int terminal_width() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-RunFolder::Opening opening_of(const Args& args) {
-  return !args.resume.empty() ? RunFolder::Opening::resume
-         : args.overwrite     ? RunFolder::Opening::overwrite
-                              : RunFolder::Opening::fresh;
+RunFolder::Mode open_mode(const Args& args) {
+  return !args.resume.empty() ? RunFolder::Mode::resume
+         : args.overwrite     ? RunFolder::Mode::overwrite
+                              : RunFolder::Mode::fresh;
 }
 
 // The tokenizer that was trained is the run's from here on. What depends on where it runs (io.engine,
 // log.progress) stays auto: a resumed run may be elsewhere.
-void resolve_late(LoadedConfig& loaded, const std::string& path, const Workload& workload) {
+void resolve_late(LoadedConfig& loaded, const std::string& path, const TrainingData& training_data) {
   if (loaded.tree.is_auto("data.packing"))
     loaded.tree.resolve(
-        "data.packing", workload.packing(),
-        workload.packing() == "pack" ? "parts of the data are not learnt" : "all of it is learnt");
+        "data.packing", training_data.packing(),
+        training_data.packing() == "pack" ? "parts of the data are not learnt" : "all of it is learnt");
   if (loaded.tree.is_auto("data.tokenizer"))
     loaded.tree.resolve("data.tokenizer", path + "/tokenizer.json",
                         loaded.config.model.from.empty() ? "trained on data.train" : "the model's own");
 }
 
 struct Outcome {
-  Ending ending;
+  StopReason stop_reason;
   std::string path;  ///< of the run folder
   std::string text;
   std::string why_stopped = {};
@@ -73,7 +73,7 @@ struct Outcome {
 Result<std::vector<std::string>> checkpoints_to_resume(const Args& args, const TrainConfig& config,
                                                        const std::string& path, Io& io) {
   if (!args.resume.empty()) STRATA_TRY(clear_drafts(io, checkpoint_dir(config, path)));
-  auto found = checkpoints_of(config, path, io);
+  auto found = list_checkpoints(config, path, io);
   if (!args.resume.empty()) {
     if (!found.has_value())
       return found.status().annotate(
@@ -82,7 +82,7 @@ Result<std::vector<std::string>> checkpoints_to_resume(const Args& args, const T
   }
   // Steps of another run beside ours would pass for newer ones, and ours be removed as the oldest. Those of a
   // run that is overwritten go with it.
-  const bool goes = config.checkpoint.dir.empty() && args.overwrite && holds_run(io, path);
+  const bool goes = config.checkpoint.dir.empty() && args.overwrite && is_run_folder(io, path);
   if (!goes && (!found.has_value() || !found->empty()))
     return Status::error(Code::invalid, str(config.checkpoint.dir.empty() ? "" : "checkpoint.dir = ",
                                             checkpoint_dir(config, path),
@@ -93,11 +93,11 @@ Result<std::vector<std::string>> checkpoints_to_resume(const Args& args, const T
 bool is_finished(const Manifest& manifest, const TrainConfig& config, const std::string& path, Io& io) {
   if (manifest.step < config.train.steps || !io.exists(path + "/summary.json")) return false;
   const auto summary = read_text(io, path + "/summary.json", 1 << 20);
-  return summary.has_value() && summary->find("\"ending\": \"finished\"") != std::string::npos;
+  return summary.has_value() && summary->find("\"stop_reason\": \"finished\"") != std::string::npos;
 }
 
 // Of a folder where one is named, else drawn.
-Status first_values(Engine& engine, const TrainConfig& config, Io& io) {
+Status initialize_parameters(Engine& engine, const TrainConfig& config, Io& io) {
   STRATA_TRY(engine.initialize(config.train.seed));
   if (config.model.from.empty()) return {};
   STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> folder, HfFolder::open(io, config.model.from));
@@ -109,7 +109,7 @@ Status first_values(Engine& engine, const TrainConfig& config, Io& io) {
 std::string nvme_text(const Engine& engine) { return engine.nvme_note() + paths_text(engine.nvme_paths()); }
 
 /// A run between its start and its end, whose plan may change.
-struct Going {
+struct ActiveRun {
   const Args& args;
   LoadedConfig& loaded;
   const CachedProfile& machine;
@@ -122,7 +122,7 @@ struct Going {
 };
 
 // Of a run with these budgets: what it has decided for good, and what was asked for.
-Args in_budgets(const Args& args, const std::string& run, const std::vector<std::string>& asked) {
+Args args_for_budgets(const Args& args, const std::string& run, const std::vector<std::string>& asked) {
   Args given = args;
   given.preset.clear();
   given.init.clear();
@@ -133,94 +133,98 @@ Args in_budgets(const Args& args, const std::string& run, const std::vector<std:
 }
 
 // An engine of this plan, with the states of a checkpoint, in the place of the one there is.
-Status start_from(Going& going, const TrainConfig& config, const RunPlan& plan, const std::string& saved) {
-  STRATA_TRY(going.job->restart(config, plan, going.io, going.trace));
-  return load_checkpoint(going.job->engine(), going.io, saved).status();
+Status restart_from_checkpoint(ActiveRun& active, const TrainConfig& config, const RunPlan& plan,
+                               const std::string& saved) {
+  STRATA_TRY(active.job->restart(config, plan, active.io, active.trace));
+  return load_checkpoint(active.job->engine(), active.io, saved).status();
 }
 
 // What was asked for is refused before anything is given up; from then on the checkpoint has the states, and
 // the folder says what they were trained in until they are trained in something else: in the old plan again,
 // where the new one fails after all.
-Status change_budgets(Going& going, Trainer& trainer, const Workload& workload, RunFolder& folder,
-                      Progress& progress) {
-  const BudgetRequest request(going.io, folder.path());
-  const auto asked = request.take();
-  if (request.is_there()) trainer.ignore_requests();
+Status change_budgets(ActiveRun& active, Trainer& trainer, const TrainingData& training_data,
+                      RunFolder& folder, Progress& progress) {
+  const BudgetRequest request(active.io, folder.path());
+  const auto asked = request.consume();
+  if (request.is_pending()) trainer.ignore_requests();
   const std::string what = asked.has_value() ? fmt::format("{}", fmt::join(*asked, " ")) : "other budgets";
   const auto refused = [&](const Status& why) {
     progress.line(str("asked for ", what, ", which is refused; training goes on as it was: ", why.message()));
     return Status::ok();
   };
   if (!asked.has_value()) return refused(asked.status());
-  auto loaded = load_config(in_budgets(going.args, folder.path(), *asked));
+  auto loaded = load_config(args_for_budgets(active.args, folder.path(), *asked));
   if (!loaded.has_value()) return refused(loaded.status());
-  loaded->config.data.packing = workload.packing();
-  if (const Status same =
-          check_identity(run_identity(going.loaded.config, workload), run_identity(loaded->config, workload));
+  loaded->config.data.packing = training_data.packing();
+  if (const Status same = check_identity(run_identity(active.loaded.config, training_data),
+                                         run_identity(loaded->config, training_data));
       !same.is_ok())
     return refused(same);
-  const auto& now = going.loaded.config.memory;
+  const auto& now = active.loaded.config.memory;
   const auto& then = loaded->config.memory;
   if (then.device_bytes == now.device_bytes && then.pinned_bytes == now.pinned_bytes &&
       then.nvme_bytes == now.nvme_bytes)
     return {};
-  auto planned = plan_job(*loaded, going.basis());
+  auto planned = plan_job(*loaded, active.basis());
   if (!planned.has_value()) return refused(planned.status());
-  if (const Status room = going.job->check_room(loaded->config, *planned->plan, going.io); !room.is_ok())
+  if (const Status room = active.job->check_room(loaded->config, *planned->plan, active.io); !room.is_ok())
     return refused(room);
-  if (const Status writes = trainer.may_go_on_in(*planned->plan); !writes.is_ok()) return refused(writes);
-  STRATA_TRY_ASSIGN(const std::string saved, trainer.leave());
-  if (const Status started = start_from(going, loaded->config, *planned->plan, saved); !started.is_ok()) {
-    STRATA_TRY(start_from(going, going.loaded.config, *going.planned.plan, saved)
+  if (const Status writes = trainer.check_budget_change(*planned->plan); !writes.is_ok())
+    return refused(writes);
+  STRATA_TRY_ASSIGN(const std::string saved, trainer.save_for_restart());
+  if (const Status started = restart_from_checkpoint(active, loaded->config, *planned->plan, saved);
+      !started.is_ok()) {
+    STRATA_TRY(restart_from_checkpoint(active, active.loaded.config, *active.planned.plan, saved)
                    .annotate(str("going on in ", what, " failed (", started.message(),
                                  "), and as it was too; --resume ", folder.path(), " goes on from ", saved)));
-    trainer.go_on_in(*going.job);
+    trainer.continue_in(*active.job);
     progress.line(str("asked for ", what, ", which failed; training goes on as it was, from ", saved, ": ",
                       started.message()));
     return {};
   }
-  going.planned = *std::move(planned);
-  going.loaded = *std::move(loaded);
-  resolve_late(going.loaded, folder.path(), workload);
-  STRATA_TRY(folder.write(kResolvedConfig, run_config_toml(going.io, going.loaded.tree, folder.path())));
+  active.planned = *std::move(planned);
+  active.loaded = *std::move(loaded);
+  resolve_late(active.loaded, folder.path(), training_data);
+  STRATA_TRY(folder.write(kResolvedConfig, run_config_toml(active.io, active.loaded.tree, folder.path())));
   STRATA_TRY(folder.write("plan.json",
-                          plan_json(going.loaded.config, *going.planned.plan, going.planned.recompute)));
-  trainer.go_on_in(*going.job);
+                          plan_json(active.loaded.config, *active.planned.plan, active.planned.recompute)));
+  trainer.continue_in(*active.job);
   progress.line(str("going on in ", what, "\n",
-                    start_table(going.loaded.config, going.planned, nvme_text(going.job->engine()))));
+                    start_table(active.loaded.config, active.planned, nvme_text(active.job->engine()))));
   return {};
 }
 
 // The template that conversations were written by: the tokenizer's own where it is that, else one made for
 // it.
-std::string chat_jinja(const TrainConfig& config, const Workload& workload) {
+std::string chat_jinja(const TrainConfig& config, const TrainingData& training_data) {
   const auto& [chosen, why, own] = config.data.chosen_chat;
   const Result<ChatTemplate> known = detect_chat_template(own);
   if (!chosen.has_value() || (known.has_value() && known->format == chosen->format)) return own;
-  return own.empty() && !workload.has_conversations() ? std::string() : chat_template_jinja(*chosen);
+  return own.empty() && !training_data.has_conversations() ? std::string() : chat_template_jinja(*chosen);
 }
 
 // What a run keeps beside its configuration, so that it needs none of the folders it began with.
-Result<std::map<std::string, std::string>> files_of_run(const TrainConfig& config, const Workload& workload,
-                                                        bool resumes, Io& io) {
+Result<std::map<std::string, std::string>> run_files(const TrainConfig& config,
+                                                     const TrainingData& training_data, bool resumes,
+                                                     Io& io) {
   constexpr std::uint64_t kLimit = std::uint64_t{64} << 20;
-  std::map<std::string, std::string> files = {{"tokenizer.json", workload.tokenizer().to_json()}};
-  if (std::string jinja = chat_jinja(config, workload); !jinja.empty())
+  std::map<std::string, std::string> files = {{"tokenizer.json", training_data.tokenizer().to_json()}};
+  if (std::string jinja = chat_jinja(config, training_data); !jinja.empty())
     files["chat_template.jinja"] = std::move(jinja);
   if (resumes || config.model.from.empty()) return files;
   // What tells of tokens belongs to the tokenizer, which may be another than the model's own.
   const std::string tokenizer = tokenizer_source(config);
-  const bool own_tokens =
+  const bool own_tokenizer =
       tokenizer == config.model.from || tokenizer == config.model.from + "/tokenizer.json";
   for (const char* name : kBaseFiles)
     if (const std::string path = str(config.model.from, "/", name);
-        io.exists(path) && (own_tokens || std::string_view(name) == "config.json")) {
+        io.exists(path) && (own_tokenizer || std::string_view(name) == "config.json")) {
       STRATA_TRY_ASSIGN(files[str("base/", name)], read_text(io, path, kLimit));
     }
   return files;
 }
 
-Status still_wanted(const Signals& signals) {
+Status check_not_cancelled(const Signals& signals) {
   if (!signals.stop_requested()) return {};
   return Status::error(Code::cancelled, "stopped by a signal before the first step; nothing was trained");
 }
@@ -236,98 +240,103 @@ Result<Outcome> train(const Args& args, LoadedConfig& loaded, std::unique_ptr<Ru
   STRATA_TRY_ASSIGN(const std::unique_ptr<FolderLock> checkpoint_lock, lock_checkpoint_dir(config, path, io));
   STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
                     checkpoints_to_resume(args, config, path, io));
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Workload> workload, Workload::open(config, io));
-  STRATA_TRY(still_wanted(signals));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<TrainingData> training_data, TrainingData::open(config, io));
+  STRATA_TRY(check_not_cancelled(signals));
   if (!checkpoints.empty()) {
     STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoints.front()));
-    if (const auto products = manifest.run.find(std::string(kProducts)); products != manifest.run.end())
-      STRATA_TRY(settle_bf16_gemm_as(products->second, loaded));
-    const auto identity = run_identity(config, *workload);
+    if (const auto implementation = manifest.run.find(std::string(kGemmImplementation));
+        implementation != manifest.run.end())
+      STRATA_TRY(resolve_bf16_gemm_as(implementation->second, loaded));
+    const auto identity = run_identity(config, *training_data);
     STRATA_TRY(check_identity(manifest.run, identity).annotate(checkpoints.front()));
     if (const auto steps = manifest.run.find(std::string(kScheduleSteps));
         steps != manifest.run.end() && steps->second != identity.at(std::string(kScheduleSteps)))
       log->warn("train.steps was ", steps->second, " and is ", config.train.steps,
                 ": the learning rate follows another curve from here on");
-    const auto products_in = [](const std::map<std::string, std::string>& run) {
-      const auto products = run.find(std::string(kProducts));
-      return products == run.end() ? std::string("the CPU in f32") : products->second;
+    const auto implementation_in = [](const std::map<std::string, std::string>& run) {
+      const auto implementation = run.find(std::string(kGemmImplementation));
+      return implementation == run.end() ? std::string("the CPU in f32") : implementation->second;
     };
-    if (const std::string then = products_in(manifest.run), now = products_in(identity); then != now)
+    if (const std::string then = implementation_in(manifest.run), now = implementation_in(identity);
+        then != now)
       log->warn("the checkpoint's run multiplied by ", then, ", this one by ", now,
                 ": from here on bits differ from those of an uninterrupted run");
     if (config.memory.backend == "cuda") {
-      const std::string file = str(path, "/", kProductChoices);
-      STRATA_TRY_ASSIGN(const bool same, make_products_as_in(file, products_in(identity), io));
+      const std::string file = str(path, "/", kGemmAlgorithmsFile);
+      STRATA_TRY_ASSIGN(const bool same, load_gemm_algorithms(file, implementation_in(identity), io));
       if (!same)
-        log->warn(file, " is not of ", products_in(identity),
+        log->warn(file, " is not of ", implementation_in(identity),
                   ": algorithms of products are chosen anew, and bits may differ from those of before");
     }
     if (is_finished(manifest, config, path, io))
       return Outcome{
-          Ending::finished, path,
+          StopReason::finished, path,
           str(path, " is finished: ", manifest.step, " of ", config.train.steps, " steps; nothing to do\n")};
   }
   loaded.config.data.packing =
-      workload->packing();  // whether rows hold several documents is part of the program
+      training_data->packing();  // whether rows hold several documents is part of the program
   resolve_backend(loaded);
-  STRATA_TRY_ASSIGN(const CachedProfile machine,
-                    profile_here(io, args.environment, config.memory.backend, config.cpu.share.threads()));
+  STRATA_TRY_ASSIGN(
+      const CachedProfile machine,
+      load_local_profile(io, args.environment, config.memory.backend, config.cpu.share.threads()));
   const SteadyClock clock;
   const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
   if (trace) trace->set_enabled(false);  // the trainer turns it on for the steps asked for
-  Going going{args, loaded, machine, io, trace.get(), {}, {}};
-  STRATA_TRY_ASSIGN(going.planned, plan_or_split(args, loaded, going.basis(),
-                                                 [](const Args& given) { return load_config(given); }));
-  STRATA_TRY(check_write_budget(config, *going.planned.plan));
-  STRATA_TRY(still_wanted(signals));
-  STRATA_TRY_ASSIGN(going.job, Job::start(config, *going.planned.plan, io, trace.get()));
-  Job& job = *going.job;
+  ActiveRun active{args, loaded, machine, io, trace.get(), {}, {}};
+  STRATA_TRY_ASSIGN(active.planned,
+                    plan_with_batch_split(args, loaded, active.basis(),
+                                          [](const Args& given) { return load_config(given); }));
+  STRATA_TRY(check_write_budget(config, *active.planned.plan));
+  STRATA_TRY(check_not_cancelled(signals));
+  STRATA_TRY_ASSIGN(active.job, Job::start(config, *active.planned.plan, io, trace.get()));
+  Job& job = *active.job;
   for (const std::string& note : start_notes(config)) print(args.out, note + "\n");
-  for (const std::string& note : workload->notes()) print(args.out, str("data     ", note, "\n"));
-  print(args.out, start_table(config, going.planned, nvme_text(job.engine())));
+  for (const std::string& note : training_data->notes()) print(args.out, str("data     ", note, "\n"));
+  print(args.out, start_table(config, active.planned, nvme_text(job.engine())));
   if (const std::string note = job.engine().nvme_note();
       note != "not used" && note != "io_uring, O_DIRECT, registered buffers")
     log->warn("the nvme tier works below its best: ", note);
-  log->debug(going.planned.plan->train.code.size(), " instructions a micro-batch, ",
-             going.planned.plan->layout.n_chunks(), " chunks");
+  log->debug(active.planned.plan->train.code.size(), " instructions a micro-batch, ",
+             active.planned.plan->layout.n_chunks(), " chunks");
 
   if (!checkpoints.empty()) {
     const auto warn = [&](std::string_view text) { print(args.err, str("strata train: ", text, "\n")); };
-    STRATA_TRY_ASSIGN(const std::string from, load_newest(job.engine(), checkpoints, io, warn));
+    STRATA_TRY_ASSIGN(const std::string from, load_newest_checkpoint(job.engine(), checkpoints, io, warn));
     print(args.out, str("resuming from ", from, "\n"));
   } else {
-    STRATA_TRY(first_values(job.engine(), config, io));
+    STRATA_TRY(initialize_parameters(job.engine(), config, io));
     if (!args.resume.empty())
       print(args.out, str(path, " holds no checkpoint yet: starting from the beginning\n"));
   }
   const ProgressOptions shown =
       progress_options(config.log.progress, config.log.every, isatty(fileno(args.out)) == 1, terminal_width(),
                        args.environment);
-  STRATA_TRY(still_wanted(signals));
-  resolve_late(loaded, path, *workload);
-  STRATA_TRY_ASSIGN(const auto files, files_of_run(config, *workload, !args.resume.empty(), io));
+  STRATA_TRY(check_not_cancelled(signals));
+  resolve_late(loaded, path, *training_data);
+  STRATA_TRY_ASSIGN(const auto files, run_files(config, *training_data, !args.resume.empty(), io));
   STRATA_TRY(folder->begin(job.engine().steps(), run_config_toml(io, loaded.tree, path), files));
-  STRATA_TRY(folder->write("plan.json", plan_json(config, *going.planned.plan, going.planned.recompute)));
+  STRATA_TRY(folder->write("plan.json", plan_json(config, *active.planned.plan, active.planned.recompute)));
 
   // That of a run which this one overwrote, or what it starts in: not one that was made since.
   if (const BudgetRequest request(io, path);
-      request.is_there() &&
+      request.is_pending() &&
       (args.resume.empty() || request.read().value_or(std::vector<std::string>()) == asked))
-    STRATA_TRY(request.take().status());
+    STRATA_TRY(request.consume().status());
   StreamSink sink(args.out);
   Progress progress(sink, shown);
-  Trainer trainer(config, job, *workload, *folder, progress, signals, io, trace.get());
+  Trainer trainer(config, job, *training_data, *folder, progress, signals, io, trace.get());
   STRATA_TRY_ASSIGN(TrainOutcome outcome, trainer.run());
-  while (outcome.ending == Ending::rebudget) {
-    STRATA_TRY(change_budgets(going, trainer, *workload, *folder, progress));
+  while (outcome.stop_reason == StopReason::budget_change) {
+    STRATA_TRY(change_budgets(active, trainer, *training_data, *folder, progress));
     STRATA_TRY_ASSIGN(outcome, trainer.run());
   }
-  const Expectation expected = expectation_of(*going.planned.plan, going.planned.forecast, machine, outcome);
+  const ForecastComparison expected =
+      compare_forecast(*active.planned.plan, active.planned.forecast, machine, outcome);
   progress.finish();
   if (trace) STRATA_TRY(trace->write(io, folder->file("trace.json")));
-  STRATA_TRY(folder->write("summary.json", summary_json(outcome, job.engine(), *workload,
+  STRATA_TRY(folder->write("summary.json", summary_json(outcome, job.engine(), *training_data,
                                                         config.io.write_budget_bytes, expected)));
-  return Outcome{outcome.ending, path, summary_text(outcome, job.engine(), *folder, expected),
+  return Outcome{outcome.stop_reason, path, summary_text(outcome, job.engine(), *folder, expected),
                  outcome.why_stopped};
 }
 
@@ -340,15 +349,15 @@ Result<Outcome> train(const Args& args, Signals& signals) {
   Io& io = posix_io();
   std::unique_ptr<RunFolder> folder;
   const auto lock = [&](const std::string& path) -> Status {
-    STRATA_TRY_ASSIGN(folder, RunFolder::open(io, path, opening_of(args)));
+    STRATA_TRY_ASSIGN(folder, RunFolder::open(io, path, open_mode(args)));
     return {};
   };
   if (!args.resume.empty()) STRATA_TRY(lock(args.resume));
   // What it was asked for since it last trained, unless the command line says otherwise.
   std::vector<std::string> asked;
-  if (const BudgetRequest request(io, args.resume); !args.resume.empty() && request.is_there())
+  if (const BudgetRequest request(io, args.resume); !args.resume.empty() && request.is_pending())
     asked = request.read().value_or(asked);  // else the trainer takes it, and refuses it
-  Args given = completed(args, asked);
+  Args given = with_defaults(args, asked);
   if (!args.resume.empty()) given.items.insert(given.items.begin(), str(args.resume, "/", kResolvedConfig));
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
   if (folder == nullptr)

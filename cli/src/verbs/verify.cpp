@@ -6,8 +6,8 @@
 #include "exit_code.h"
 #include "load_config.h"
 #include "training/job.h"
-#include "training/workload.h"
-#include "verbs/practicality.h"
+#include "training/training_data.h"
+#include "verbs/offload_overhead.h"
 #include "verbs/verbs.h"
 
 // Contract C1 on the user's own model: the same bits wherever the bytes live.
@@ -21,7 +21,7 @@ struct Variant {
 
 // "everything but the working window on nvme" asks for budgets that no other tier can satisfy.
 std::vector<Variant> variants() {
-  const std::vector<std::string> all_device = all_on_device();
+  const std::vector<std::string> all_device = device_only_overrides();
   const std::vector<std::string> ram = {
       "memory.device=unlimited", "memory.pinned=unlimited",  "memory.nvme=0",
       "offload.policy=pinned",   "offload.activations=auto", "offload.activation_share=auto"};
@@ -43,16 +43,16 @@ std::vector<Variant> variants() {
       {"nvme, prefetch 8", with(disk, {"offload.prefetch=8"})},
       {"three tiers, serial step", {"offload.step_mode=serial"}},
       {"RAM, two-phase step", with(ram, {"offload.step_mode=two_phase"})},
-      {"RAM, speculative step", with(ram, {"offload.step_mode=speculative", "offload.undo=auto"})},
-      {"three tiers, hybrid step", {"offload.step_mode=hybrid", "offload.undo=auto"}},
+      {"RAM, speculative step", with(ram, {"offload.step_mode=speculative", "offload.undo_log=auto"})},
+      {"three tiers, hybrid step", {"offload.step_mode=hybrid", "offload.undo_log=auto"}},
       {"three tiers, 1 thread", {"cpu.threads=1"}},
       {"three tiers, 2 threads", {"cpu.threads=2"}},
       {"device, no recomputation", with(all_device, {"train.recompute=none"})},
       {"RAM, selective recomputation", with(ram, {"train.recompute=selective"})},
       {"RAM, full recomputation", with(ram, {"train.recompute=full"})},
-      {"RAM, layer by layer", with(ram, {"offload.order=layer"})},
-      {"RAM, activations away", with(ram, {"offload.activations=pinned", "train.recompute=none"})},
-      {"RAM, inputs of blocks away", with(ram, {"offload.activations=pinned", "train.recompute=full"})},
+      {"RAM, layer by layer", with(ram, {"offload.micro_batch_order=breadth_first"})},
+      {"RAM, activations offloaded", with(ram, {"offload.activations=pinned", "train.recompute=none"})},
+      {"RAM, block inputs offloaded", with(ram, {"offload.activations=pinned", "train.recompute=full"})},
       {"nvme, activations too", with(disk, {"offload.activations=nvme", "train.recompute=selective"})},
       {"three tiers, thread I/O", {"io.engine=threads"}},
       {"nvme, io_uring where it works", with(disk, {"io.engine=auto"})},
@@ -64,14 +64,14 @@ struct Bits {
   std::string digest;
 };
 
-Result<Bits> run_variant(const Args& args, const Variant& variant, const Workload& workload,
+Result<Bits> run_variant(const Args& args, const Variant& variant, const TrainingData& training_data,
                          std::int64_t steps) {
-  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(overridden(args, variant.overrides)));
-  loaded.config.data.packing = workload.packing();
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(with_overrides(args, variant.overrides)));
+  loaded.config.data.packing = training_data.packing();
   STRATA_TRY_ASSIGN(const PlannedJob planned, plan_job(loaded));
   STRATA_TRY_ASSIGN(const std::unique_ptr<Job> job, Job::start(loaded.config, *planned.plan, posix_io()));
   STRATA_TRY(job->engine().initialize(loaded.config.train.seed));
-  DatasetBatches batches(workload.train(), loaded.config.train.micro_batch);
+  DatasetBatches batches(training_data.train(), loaded.config.train.micro_batch);
   Bits bits;
   for (std::int64_t step = 0; step < steps; ++step) {
     StepReport report;
@@ -93,13 +93,14 @@ std::string compare(const Bits& want, const Bits& got) {
 
 // The verdict of all variants, in the order of the list; false where any differs.
 Result<bool> verify(const Args& args, const TrainConfig& config) {
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Workload> workload, Workload::open(config, posix_io()));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<TrainingData> training_data,
+                    TrainingData::open(config, posix_io()));
   Bits first;
   bool all = true;
   std::string json;
   std::size_t n = 0;
   for (const Variant& variant : variants()) {
-    auto outcome = run_variant(args, variant, *workload, args.steps);
+    auto outcome = run_variant(args, variant, *training_data, args.steps);
     if (!outcome.has_value()) return outcome.status().annotate(variant.name);
     const Bits& bits = *outcome;
     if (n++ == 0) first = bits;
@@ -123,10 +124,11 @@ Result<bool> verify(const Args& args, const TrainConfig& config) {
   return all;
 }
 
-Status print_practicality(const Args& args, const TrainConfig& config) {
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Workload> workload, Workload::open(config, posix_io()));
-  STRATA_TRY_ASSIGN(const Practicality result, measure_practicality(args, *workload));
-  print(args.out, args.json ? practicality_json(result) : practicality_text(result));
+Status print_offload_overhead(const Args& args, const TrainConfig& config) {
+  STRATA_TRY_ASSIGN(const std::unique_ptr<TrainingData> training_data,
+                    TrainingData::open(config, posix_io()));
+  STRATA_TRY_ASSIGN(const OffloadOverhead result, measure_offload_overhead(args, *training_data));
+  print(args.out, args.json ? offload_overhead_json(result) : offload_overhead_text(result));
   return Status::ok();
 }
 
@@ -138,8 +140,8 @@ int run_verify(const Args& args) {
   if (args.steps < 1)
     return print_error(args, "verify",
                        Status::error(Code::invalid, str("--steps is ", args.steps, "; it is at least 1")));
-  if (args.practicality) {
-    const Status status = print_practicality(args, loaded->config);
+  if (args.offload_overhead) {
+    const Status status = print_offload_overhead(args, loaded->config);
     return status.is_ok() ? kExitOk : print_error(args, "verify", status);
   }
   const auto same = verify(args, loaded->config);

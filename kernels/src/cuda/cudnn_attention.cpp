@@ -220,11 +220,11 @@ class CudnnGraphCache {
       }
       seen += str(" ", name, " of ", bytes, " bytes");
     }
-    return failure(
-        a, "the choice of a plan",
-        recorded != recorded_.end()
-            ? str("the run's record has ", recorded->second, ", here are:", seen)
-            : str("none does with ", max_bytes, " bytes of scratch:", seen, "; train.attention = mma does"));
+    return failure(a, "the choice of a plan",
+                   recorded != recorded_.end()
+                       ? str("the run's record has ", recorded->second, ", here are:", seen)
+                       : str("none does with ", max_bytes, " bytes of scratch:", seen,
+                             "; train.attention_backend = mma does"));
   }
 
   Mutex mutex_;

@@ -156,7 +156,7 @@ std::int64_t default_head_dim(const DecoderConfig& c) {
   return c.family == "qwen3" || c.rotary_interleaved ? 128 : 0;
 }
 
-constexpr std::int64_t kMostLayers = 10000;
+constexpr std::int64_t kMaxConfigLayers = 10000;
 
 void read_llama(Keys& k, DecoderConfig& c) {
   c.layers = k.integer({"num_hidden_layers"});
@@ -168,7 +168,7 @@ void read_llama(Keys& k, DecoderConfig& c) {
   c.positions = k.integer({"max_position_embeddings"}, 0);
   c.norm_eps = k.positive({"rms_norm_eps"}, static_cast<double>(c.norm_eps));
   read_rope(k, c);
-  if (c.layers <= kMostLayers) {  // else validate() refuses them, before anything is made for each
+  if (c.layers <= kMaxConfigLayers) {  // else validate() refuses them, before anything is made for each
     read_rope_layers(k, c);
     read_window(k, c);
   }
@@ -189,7 +189,7 @@ Result<DecoderConfig> decoder_from_hf_config(const std::string& text) {
   if (!root.is_object()) return Status::error(Code::corrupt, "it is no object");
   Keys keys(root);
   const std::string family = keys.text({"model_type"}, "");
-  auto config = decoder_of_family(family);
+  auto config = decoder_for_family(family);
   if (!config) {
     std::string known;
     for (const std::string_view name : decoder_families()) known += str(known.empty() ? "" : ", ", name);

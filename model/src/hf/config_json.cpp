@@ -109,7 +109,7 @@ const char* architecture(std::string_view family) {
 }  // namespace
 
 std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::string& source) {
-  const DecoderConfig c = filled(config);
+  const DecoderConfig c = with_derived_sizes(config);
   json j = {{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}};
   if (const auto given = detail::parse_strict_json(source); given.has_value() && given->is_object())
     j.update(*given);

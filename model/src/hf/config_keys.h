@@ -36,9 +36,9 @@ class Keys {
   std::int64_t integer(std::initializer_list<const char*> names, std::optional<std::int64_t> otherwise = {}) {
     const json* value = find(names);
     if (value == nullptr && otherwise) return *otherwise;
-    constexpr std::int64_t kMost = std::int64_t{1} << 31;
+    constexpr std::int64_t kMaxInteger = std::int64_t{1} << 31;
     if (value != nullptr && value->is_number_integer() && value->get<double>() >= 0 &&
-        value->get<double>() <= static_cast<double>(kMost))
+        value->get<double>() <= static_cast<double>(kMaxInteger))
       return value->get<std::int64_t>();
     wrong(*names.begin(), value, "a number from 0 to 2^31");
     return 0;

@@ -9,7 +9,7 @@ using Frequencies = kernels::RopeFrequencies;
 using Scaling = Frequencies::Scaling;
 
 /// 0.1 m ln(s) + 1: YaRN's growth of attention with the length (Peng et al. 2023, section 3.4).
-double growth(double factor, double m) { return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1.0; }
+double yarn_mscale(double factor, double m) { return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1.0; }
 
 void read_yarn(Keys& s, const DecoderConfig& c, Frequencies& f) {
   f.scaling = Scaling::yarn;
@@ -20,7 +20,8 @@ void read_yarn(Keys& s, const DecoderConfig& c, Frequencies& f) {
   f.truncate = s.flag("truncate", true);
   const auto factor = static_cast<double>(f.factor);
   const double m = s.number({"mscale"}, 0.0), m_all = s.number({"mscale_all_dim"}, 0.0);
-  const double grown = m != 0 && m_all != 0 ? growth(factor, m) / growth(factor, m_all) : growth(factor, 1);
+  const double grown =
+      m != 0 && m_all != 0 ? yarn_mscale(factor, m) / yarn_mscale(factor, m_all) : yarn_mscale(factor, 1);
   f.attention_factor = s.positive({"attention_factor"}, grown);
   if (!(f.theta > 1)) s.unsupported(str("rope_theta is ", f.theta, " with YaRN, which takes its logarithm"));
   if (!(f.original_positions > 0)) s.unsupported("original_max_position_embeddings is 0 with YaRN");
@@ -51,7 +52,7 @@ void read_scaling(Keys& k, const json& scaling, const DecoderConfig& c, Frequenc
 }
 
 /// What a share of a head's elements is, of those that RoPE turns.
-void read_share(Keys& k, DecoderConfig& c) {
+void read_rotary_dim(Keys& k, DecoderConfig& c) {
   const bool known = c.rotary_interleaved || c.family == "phi3";
   double share = k.number({"partial_rotary_factor"}, c.rotary_interleaved ? 0.5 : 1.0);
   if (const json* rope = k.find({"rope_parameters"});
@@ -94,7 +95,7 @@ json scaling_json(const Frequencies& f) {
                 {"truncate", f.truncate},
                 {"original_max_position_embeddings", static_cast<std::int64_t>(f.original_positions)}};
       // What readers compute by themselves they know to more digits than f32 has.
-      if (f.attention_factor != static_cast<float>(growth(static_cast<double>(f.factor), 1)))
+      if (f.attention_factor != static_cast<float>(yarn_mscale(static_cast<double>(f.factor), 1)))
         j["attention_factor"] = decimal(f.attention_factor);
       return j;
     }
@@ -118,7 +119,7 @@ void read_rope(Keys& k, DecoderConfig& c) {
     else
       read_scaling(k, *scaling, c, c.frequencies);
   }
-  read_share(k, c);
+  read_rotary_dim(k, c);
 }
 
 json rope_json(const DecoderConfig& c) {

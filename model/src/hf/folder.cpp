@@ -83,7 +83,7 @@ Result<std::unique_ptr<HfFolder>> HfFolder::open(Io& io, const std::string& path
   folder->config_text_ = text;
   folder->tensors_ = hf_tensors(folder->config_);
   STRATA_TRY(folder->open_files(io));
-  STRATA_TRY(folder->find_places().annotate(path));
+  STRATA_TRY(folder->locate_tensors().annotate(path));
   return folder;
 }
 
@@ -117,7 +117,7 @@ bool HfFolder::has_bare_names() const {
   return !there(first) && there(first.substr(first.find('.') + 1));
 }
 
-Status HfFolder::find_places() {
+Status HfFolder::locate_tensors() {
   Problems problems;
   for (const auto& file : files_)
     for (const SafetensorsEntry& entry : file->entries()) {
@@ -125,14 +125,15 @@ Status HfFolder::find_places() {
       const bool readable = dtype && (*dtype == DType::f32 || *dtype == DType::bf16 || *dtype == DType::f16);
       if (is_hf_buffer(entry.name)) continue;
       if (!readable) problems.add(str(entry.name, " is ", entry.dtype, "; F32, BF16 and F16 can be read"));
-      if (!places_.try_emplace(entry.name, Place{file.get(), &entry, dtype.value_or(DType::f32)}).second)
+      if (!locations_.try_emplace(entry.name, TensorLocation{file.get(), &entry, dtype.value_or(DType::f32)})
+               .second)
         problems.add(str(entry.name, " is in two files"));
     }
   std::set<std::string, std::less<>> expected;
   const auto expect = [&](const std::string& name, const std::vector<std::uint64_t>& shape) {
     expected.insert(name);
-    const auto at = places_.find(name);
-    if (at == places_.end()) {
+    const auto at = locations_.find(name);
+    if (at == locations_.end()) {
       problems.add(str(name, " is missing"));
     } else if (at->second.entry->shape != shape) {
       problems.add(str(name, " has the shape ", shape_text(at->second.entry->shape), ", the model ",
@@ -145,32 +146,32 @@ Status HfFolder::find_places() {
     if (bare && tensor.name != head) tensor.name.erase(0, tensor.name.find('.') + 1);
     expect(tensor.name, tensor.shape);
   }
-  if (config_.tied_head && places_.count(head) != 0) expect(head, tensors_.front().shape);
-  for (const auto& [name, place] : places_)
+  if (config_.tied_head && locations_.count(head) != 0) expect(head, tensors_.front().shape);
+  for (const auto& [name, location] : locations_)
     if (expected.count(name) == 0) problems.add(str(name, " is no tensor of this model"));
   return problems.status();
 }
 
 bool HfFolder::is_all(DType dtype) const noexcept {
-  return std::all_of(places_.begin(), places_.end(),
-                     [&](const auto& place) { return place.second.dtype == dtype; });
+  return std::all_of(locations_.begin(), locations_.end(),
+                     [&](const auto& location) { return location.second.dtype == dtype; });
 }
 
-Status HfFolder::read_block(const Place& place, std::int64_t begin, std::span<float> into) const {
-  const std::size_t size = size_of(place.dtype);
+Status HfFolder::read_block(const TensorLocation& location, std::int64_t begin, std::span<float> into) const {
+  const std::size_t size = size_of(location.dtype);
   const std::uint64_t at = static_cast<std::uint64_t>(begin) * size;
-  if (place.dtype == DType::f32) {
-    STRATA_TRY(place.file->read_range(*place.entry, at, std::as_writable_bytes(into)));
+  if (location.dtype == DType::f32) {
+    STRATA_TRY(location.file->read_range(*location.entry, at, std::as_writable_bytes(into)));
   } else {
     std::vector<std::byte> raw(into.size() * size);
-    STRATA_TRY(place.file->read_range(*place.entry, at, raw));
-    STRATA_TRY(widen_to_f32(place.dtype, raw, into));
+    STRATA_TRY(location.file->read_range(*location.entry, at, raw));
+    STRATA_TRY(widen_to_f32(location.dtype, raw, into));
   }
   const std::size_t bad = first_non_finite(into);
   if (bad == into.size()) return {};
   return Status::error(
       Code::corrupt,
-      str(path_, ": element ", begin + static_cast<std::int64_t>(bad), " of ", place.entry->name, " is ",
+      str(path_, ": element ", begin + static_cast<std::int64_t>(bad), " of ", location.entry->name, " is ",
           into[bad], ": no model computes with that; take an earlier one, or load it anew"));
 }
 
@@ -191,10 +192,10 @@ Status HfFolder::read(std::string_view param, std::span<float> into) const {
   std::vector<float> block;
   for (const HfTensor& tensor : tensors_) {
     if (tensor.param != param || tensor.layout == HfTensor::Layout::rows) continue;
-    const Place& place = places_.find(tensor.name)->second;
+    const TensorLocation& location = locations_.find(tensor.name)->second;
     for (std::int64_t at = 0; at < tensor.n_elems(); at += kBlock) {
       block.resize(static_cast<std::size_t>(std::min(kBlock, tensor.n_elems() - at)));
-      STRATA_TRY(read_block(place, at, block));
+      STRATA_TRY(read_block(location, at, block));
       scatter_hf(tensor, config_, at, block, into);
     }
   }
@@ -236,7 +237,7 @@ Status HfFolder::read_rows(std::string_view param, std::int64_t offset, std::spa
     const std::int64_t begin = std::max(offset, first);
     const std::int64_t end = std::min(offset + std::ssize(into), first + n);
     for (std::int64_t at = begin; at < end; at += kBlock)
-      STRATA_TRY(read_block(places_.find(tensor.name)->second, at - first,
+      STRATA_TRY(read_block(locations_.find(tensor.name)->second, at - first,
                             into.subspan(static_cast<std::size_t>(at - offset),
                                          static_cast<std::size_t>(std::min(kBlock, end - at)))));
   }
@@ -244,8 +245,8 @@ Status HfFolder::read_rows(std::string_view param, std::int64_t offset, std::spa
 }
 
 Status HfFolder::check_tied_head(std::int64_t offset, std::span<const float> tokens) const {
-  const auto at = places_.find(hf_head_name());
-  if (!config_.tied_head || at == places_.end()) return {};
+  const auto at = locations_.find(hf_head_name());
+  if (!config_.tied_head || at == locations_.end()) return {};
   std::vector<float> block;
   for (std::size_t i = 0; i < tokens.size(); i += kBlock) {
     block.resize(std::min<std::size_t>(kBlock, tokens.size() - i));

@@ -125,9 +125,10 @@ const Names& names_of(std::string_view family) {
   return kLlama;  // and Qwen, Mistral and SmolLM3
 }
 
-class Table {
+class TensorListBuilder {
  public:
-  explicit Table(const DecoderConfig& config) : c_(filled(config)), names_(names_of(c_.family)) {}
+  explicit TensorListBuilder(const DecoderConfig& config)
+      : c_(with_derived_sizes(config)), names_(names_of(c_.family)) {}
 
   std::vector<HfTensor> make() {
     matrix("tokens", str(names_.tokens), c_.vocab, c_.hidden, Layout::rows);
@@ -204,14 +205,14 @@ class Table {
 };
 
 // Where element `e` of a tensor lies in its parameter.
-class Place {
+class ElementMap {
  public:
-  Place(const HfTensor& tensor, const DecoderConfig& config)
+  ElementMap(const HfTensor& tensor, const DecoderConfig& config)
       : layout_(tensor.layout),
         columns_(tensor.shape.size() > 1 ? static_cast<std::int64_t>(tensor.shape[1]) : 1),
         rows_(static_cast<std::int64_t>(tensor.shape[0])),
         first_(tensor.first_row * (layout_ == Layout::transposed ? rows_ : columns_)) {
-    const DecoderConfig full = filled(config);
+    const DecoderConfig full = with_derived_sizes(config);
     heads_ = full.heads;
     head_dim_ = full.head_dim;
   }
@@ -236,7 +237,7 @@ std::int64_t HfTensor::n_elems() const noexcept {
   return static_cast<std::int64_t>(n);
 }
 
-std::vector<HfTensor> hf_tensors(const DecoderConfig& config) { return Table(config).make(); }
+std::vector<HfTensor> hf_tensors(const DecoderConfig& config) { return TensorListBuilder(config).make(); }
 
 std::string_view hf_head_name() noexcept { return "lm_head.weight"; }
 
@@ -248,16 +249,16 @@ bool is_hf_buffer(std::string_view name) noexcept {
 
 void scatter_hf(const HfTensor& tensor, const DecoderConfig& config, std::int64_t begin,
                 std::span<const float> from, std::span<float> param) {
-  const Place place(tensor, config);
+  const ElementMap element_map(tensor, config);
   for (std::size_t i = 0; i < from.size(); ++i)
-    param[static_cast<std::size_t>(place(begin + static_cast<std::int64_t>(i)))] = from[i];
+    param[static_cast<std::size_t>(element_map(begin + static_cast<std::int64_t>(i)))] = from[i];
 }
 
 void gather_hf(const HfTensor& tensor, const DecoderConfig& config, std::int64_t begin,
                std::span<const float> param, std::span<float> into) {
-  const Place place(tensor, config);
+  const ElementMap element_map(tensor, config);
   for (std::size_t i = 0; i < into.size(); ++i)
-    into[i] = param[static_cast<std::size_t>(place(begin + static_cast<std::int64_t>(i)))];
+    into[i] = param[static_cast<std::size_t>(element_map(begin + static_cast<std::int64_t>(i)))];
 }
 
 }  // namespace strata

@@ -29,7 +29,7 @@ bool is_dropout(std::string_view key) {
 
 }  // namespace
 
-Result<std::string> undone_in_training(const std::string& config_json) {
+Result<std::string> ignored_training_settings(const std::string& config_json) {
   STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_strict_json(config_json));
   if (!root.is_object()) return Status::error(Code::corrupt, "it is no object");
   std::map<std::string, double> asked;

@@ -34,7 +34,7 @@ struct MachineProfile;
 /// ends in "loss", `infer` in "logits". Inputs are "tokens" and, but for infer, "targets" [T] i32; where a
 /// program has them, also "doc_start" [T] i32 and "divisor" [1] f32 (what the loss is divided by: the engine
 /// fills it). `prefill` and `decode` come together and have equal states, which they share; their inputs are
-/// "tokens", "positions", "slots" [R] and "wanted" [N] i32, their output "logits" [N, vocab] (see
+/// "tokens", "positions", "slots" [R] and "logit_indices" [N] i32, their output "logits" [N, vocab] (see
 /// Engine::extend). Each may be empty, but not all: a run without `train` only infers.
 struct ProgramSet {
   Program train, eval, infer;

@@ -20,7 +20,7 @@ enum class AttentionBackend : std::uint8_t {
   cudnn,
 };
 
-/// As train.attention names it: mma, wgmma, cudnn.
+/// As train.attention_backend names it: mma, wgmma, cudnn.
 std::string_view to_string(AttentionBackend backend) noexcept;
 
 /// How heads share a row and which keys a query sees. A row of qkv is q | k | v: `heads` query heads, then

@@ -38,7 +38,7 @@ struct ChatTemplate {
   /// Phi-3 write none of it.
   bool takes_system = false;
   bool with_bos = false;  ///< phi3: <s> begins the text
-  bool with_end = true;   ///< phi3: <|endoftext|> ends a text that nobody goes on with
+  bool with_eos = true;   ///< phi3: <|endoftext|> ends a text that nobody goes on with
   /// Equal digests write equal texts.
   Digest digest() const;
 };
@@ -52,8 +52,8 @@ std::string_view chat_template_name(ChatFormat format) noexcept;
 Result<ChatTemplate> chat_template_named(std::string_view name);
 Result<ChatTemplate> detect_chat_template(std::string_view jinja);
 
-/// A Jinja text that writes conversations as render_chat() does, and that detect_chat_template() knows again.
-/// Empty for qwen3, whose own template does more than this program knows of it.
+/// A Jinja text that writes conversations as apply_chat_template() does, and that detect_chat_template()
+/// knows again. Empty for qwen3, whose own template does more than this program knows of it.
 std::string chat_template_jinja(const ChatTemplate& chat);
 
 inline constexpr std::string_view kChatRoles = "system, user, assistant";
@@ -76,20 +76,20 @@ struct ChatText {
   /// Of each message what its author wrote: the content, and the marker that ends the turn, which an
   /// assistant has to learn too. In glm4 the next turn's role is that marker; the last turn has none.
   std::vector<ChatRange> written;
-  std::vector<bool> learnt;        ///< of each message: whether it is an assistant's
+  std::vector<bool> loss_mask;     ///< of each message: whether it is an assistant's
   std::vector<ChatRange> markers;  ///< the template's own special tokens, in order
 };
 
 /// `for_generation` ends the text where the assistant goes on. The text is what the family's own template
 /// gives. Errors: `invalid` for no messages, `unsupported` for another role and for an order of them that the
 /// template refuses.
-Result<ChatText> render_chat(const ChatTemplate& chat, std::span<const ChatMessage> messages,
-                             bool for_generation = false);
+Result<ChatText> apply_chat_template(const ChatTemplate& chat, std::span<const ChatMessage> messages,
+                                     bool for_generation = false);
 
 struct ChatTokens {
   std::vector<std::int32_t> ids;
   std::vector<ChatRange> written;  ///< of each message, as token indices: a token belongs where it begins
-  std::vector<bool> learnt;        ///< of each token: whether an assistant wrote it
+  std::vector<bool> loss_mask;     ///< of each token: whether an assistant wrote it
 };
 
 /// The markers become their tokens; in what people wrote special tokens are text unless `special` says

@@ -14,7 +14,7 @@ namespace strata {
 /// What a cache holds, and what rows of `seq` tokens would make of it.
 struct DataSummary {
   std::int64_t seq = 0;
-  std::uint64_t n_documents = 0, n_tokens = 0, n_learnt = 0;
+  std::uint64_t n_documents = 0, n_tokens = 0, n_loss_tokens = 0;
   std::uint64_t shortest = 0, longest = 0;  ///< document, in tokens
   /// Documents of `from` to `to` tokens, both included; powers of two.
   struct Bin {
@@ -22,17 +22,17 @@ struct DataSummary {
   };
   std::vector<Bin> lengths;  ///< from the shortest to the longest, those between without a document too
   std::uint64_t stream_rows = 0;
-  PackingFacts packing;
+  PackingStats packing;
   /// Of the places of packed rows, those that are not padding.
-  double packed_share() const noexcept;
+  double packing_efficiency() const noexcept;
 };
 /// Errors: `invalid` for seq < 1.
 Result<DataSummary> summarize(const TokenCache& cache, std::int64_t seq);
 
 /// A sample as a person can read it.
-struct ShownSample {
+struct DecodedSample {
   struct Run {
-    bool learnt;
+    bool loss_mask;
     std::string text;  ///< the tokens' bytes
   };
   struct Document {
@@ -43,6 +43,6 @@ struct ShownSample {
   std::int64_t padding = 0;  ///< places
 };
 /// Sample `k` of `data`. Errors: `invalid` where there is none, or an id that is not the tokenizer's.
-Result<ShownSample> show_sample(const Dataset& data, const Tokenizer& tokenizer, std::uint64_t k);
+Result<DecodedSample> decode_sample(const Dataset& data, const Tokenizer& tokenizer, std::uint64_t k);
 
 }  // namespace strata

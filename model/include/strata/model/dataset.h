@@ -14,13 +14,13 @@
 namespace strata {
 
 /// A target that the loss does not count.
-inline constexpr std::int32_t kNotCounted = -1;
+inline constexpr std::int32_t kIgnoreIndex = -1;
 
 /// Where n samples are written, row by row [n, seq], i32. The last two are left out by who does not need
 /// them.
 struct Batch {
   std::span<std::int32_t> inputs;
-  std::span<std::int32_t> targets;         ///< the token that follows, or kNotCounted
+  std::span<std::int32_t> targets;         ///< the token that follows, or kIgnoreIndex
   std::span<std::int32_t> doc_start = {};  ///< where in its row a token's document begins; attention of t
                                            ///< sees doc_start[t] ... t
   std::span<std::int32_t> positions = {};  ///< t - doc_start[t]
@@ -66,13 +66,13 @@ class Dataset {
 };
 
 enum class SampleOrder : std::uint8_t {
-  in_order,  ///< window k is sample k, once: for validation
-  shuffled,  ///< every epoch a new permutation of the windows, without end: for training
+  sequential,  ///< window k is sample k, once: for validation
+  shuffled,    ///< every epoch a new permutation of the windows, without end: for training
 };
 
 struct StreamOptions {
   std::int64_t seq = 0;  ///< tokens of one sample
-  SampleOrder order = SampleOrder::in_order;
+  SampleOrder order = SampleOrder::sequential;
   std::uint64_t seed = 0;
   /// The part of the cache that is used, in tokens; the end is cut to what there is.
   std::uint64_t begin = 0;
@@ -108,16 +108,16 @@ class StreamDataset final : public Dataset {
 
 struct PackOptions {
   std::int64_t seq = 0;  ///< tokens of one sample
-  SampleOrder order = SampleOrder::in_order;
+  SampleOrder order = SampleOrder::sequential;
   std::uint64_t seed = 0;  ///< of the order, and of which documents share a row
 };
 
-struct PackingFacts {
-  std::uint64_t n_rows = 0;      ///< of one epoch
-  std::uint64_t n_places = 0;    ///< in them that are not padding
-  std::uint64_t n_pieces = 0;    ///< documents, or parts of those that are longer than a row
-  std::uint64_t n_split = 0;     ///< documents longer than a row
-  std::uint64_t n_left_out = 0;  ///< parts in which nothing is learnt, and so in no row
+struct PackingStats {
+  std::uint64_t n_rows = 0;           ///< of one epoch
+  std::uint64_t n_packed_tokens = 0;  ///< in them that are not padding
+  std::uint64_t n_spans = 0;          ///< documents, or parts of those that are longer than a row
+  std::uint64_t n_split = 0;          ///< documents longer than a row
+  std::uint64_t n_dropped = 0;        ///< parts in which nothing is learnt, and so in no row
 };
 
 /// Whole documents, as many to a row as fit; one that is longer is cut at rows. A token sees its document
@@ -133,7 +133,7 @@ class PackedDataset final : public Dataset {
   std::int64_t seq() const noexcept override { return options_.seq; }
   std::uint64_t n_samples() const noexcept override;
   bool separates_documents() const noexcept override { return true; }
-  const PackingFacts& facts() const noexcept;
+  const PackingStats& stats() const noexcept;
   /// What it holds beside the cache.
   std::uint64_t memory_bytes() const noexcept;
   /// The row that is sample k, k < n_samples().

@@ -12,7 +12,7 @@
 namespace strata {
 
 /// The shape of a decoder-only transformer. Families are values of this; there is no code per family. The
-/// defaults are GPT-2's; decoder_of_family() gives those of the others.
+/// defaults are GPT-2's; decoder_for_family() gives those of the others.
 struct DecoderConfig {
   enum class Norm : std::uint8_t { layer, rms };
   enum class Position : std::uint8_t { learned, rope, alibi };
@@ -71,9 +71,9 @@ constexpr bool is_gated(DecoderConfig::Mlp mlp) noexcept { return mlp >= Decoder
 /// The families this build knows.
 const std::vector<std::string_view>& decoder_families();
 /// A config of `family` with its sizes still 0; nothing for a family that is not known.
-std::optional<DecoderConfig> decoder_of_family(std::string_view family);
+std::optional<DecoderConfig> decoder_for_family(std::string_view family);
 /// `config` with the sizes that follow from others filled in.
-DecoderConfig filled(DecoderConfig config);
+DecoderConfig with_derived_sizes(DecoderConfig config);
 
 /// All problems at once, each naming the key and both numbers. Errors: `invalid`.
 Status validate(const DecoderConfig& config);
@@ -111,10 +111,10 @@ std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape);
 /// Records the forward of a decoder whose keys and values of past tokens are states of the program,
 /// "layers.N.keys" and "layers.N.values" f32 [sequences, kv_heads, context, head_dim]. Inputs, all i32:
 /// "tokens", "positions" (absolute, below context) and "slots" (place in the cache, -1: no token) [rows], and
-/// "wanted" [logit_rows], indices of rows; output "logits" [logit_rows, vocab], of those rows. Parameters are
-/// those of record_decoder(), in f32. Programs that differ in rows and logit_rows alone have equal states and
-/// can share them: one to take in prompts, one to go on token by token. Errors: `invalid`, all problems at
-/// once.
+/// "logit_indices" [logit_rows], indices of rows; output "logits" [logit_rows, vocab], of those rows.
+/// Parameters are those of record_decoder(), in f32. Programs that differ in rows and logit_rows alone have
+/// equal states and can share them: one to take in prompts, one to go on token by token. Errors: `invalid`,
+/// all problems at once.
 Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheShape& shape);
 
 }  // namespace strata

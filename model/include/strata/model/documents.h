@@ -32,23 +32,23 @@ Status check_source_name(std::string_view path);
 /// A stretch of a document. Its tokens are those of its text alone, so a border is one of tokens too.
 struct Segment {
   std::string text;
-  bool learnt = true;
+  bool loss_mask = true;
 };
 /// Either stretches or a conversation, whose tokens are those of the whole.
 struct Document {
   std::vector<Segment> segments;
   ChatText chat;
-  bool end_learnt = true;  ///< that it ends here is learnt too
+  bool end_loss_mask = true;  ///< that it ends here is learnt too
   /// All of its text.
   std::string text() const;
 };
 
 /// What was read of a .jsonl file.
-struct JsonlFacts {
+struct JsonlStats {
   FileDigest file;
   SourceKind kind = SourceKind::jsonl_text;
   std::uint64_t n_records = 0;
-  std::map<std::string, std::uint64_t> unread;  ///< keys beside those of its kind: in how many records
+  std::map<std::string, std::uint64_t> ignored_keys;  ///< keys beside those of its kind: in how many records
 };
 
 inline constexpr std::size_t kMaxRecordBytes = std::size_t{16} << 20;
@@ -60,7 +60,7 @@ inline constexpr std::size_t kMaxRecordBytes = std::size_t{16} << 20;
 /// the end are let be. Other keys of a record
 /// are let be and counted. Conversations are written as `chat` says; an error in its place is that of the
 /// first one. Errors: `invalid` with "PATH: line N: ..."; those of reading and of `take`.
-Result<JsonlFacts> read_jsonl(Io& io, const std::string& path, const Result<ChatTemplate>& chat,
+Result<JsonlStats> read_jsonl(Io& io, const std::string& path, const Result<ChatTemplate>& chat,
                               const std::function<Status(const Document&)>& take);
 
 }  // namespace strata

@@ -22,7 +22,7 @@ struct Prompt {
 /// A prompt as tokens, and the tokens that end its answer beside those that end any text.
 struct PromptTokens {
   std::vector<std::int32_t> ids;
-  std::vector<std::int32_t> ends;
+  std::vector<std::int32_t> stop_ids;
 };
 
 /// A file of prompts. One named .jsonl or .ndjson has an object a line with "prompt", a text, or "messages",
@@ -35,6 +35,6 @@ Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
 /// A text is encoded as it is, a conversation as encode_chat() does. Errors: `invalid` for one that gives no
 /// token, those of encode_chat().
 Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt, const ChatTemplate& chat,
-                                   Around around);
+                                   AddSpecialTokens add_special);
 
 }  // namespace strata

@@ -16,7 +16,7 @@ struct SamplingOptions {
 };
 
 /// A token that may be drawn.
-struct TokenChance {
+struct TokenProbability {
   std::int32_t id = 0;
   double p = 0;
 };
@@ -30,17 +30,17 @@ class Sampler {
 
   /// The tokens that may be drawn, the most likely first, their chances summing to 1. Valid until the next
   /// call. Errors: `diverged` naming the token whose logit is NaN or +infinity; where all are -infinity.
-  Result<std::span<const TokenChance>> candidates(std::span<const float> logits);
+  Result<std::span<const TokenProbability>> candidates(std::span<const float> logits);
   /// The token at `uniform` in [0, 1) of the chances laid end to end.
-  Result<std::int32_t> pick(std::span<const float> logits, double uniform);
+  Result<std::int32_t> sample(std::span<const float> logits, double uniform);
 
  private:
   explicit Sampler(const SamplingOptions& options) : options_(options) {}
-  void keep_nucleus();
+  void apply_top_p();
 
   SamplingOptions options_;
   std::vector<std::int32_t> ids_;
-  std::vector<TokenChance> chances_;
+  std::vector<TokenProbability> probabilities_;
 };
 
 }  // namespace strata

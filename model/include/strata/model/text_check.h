@@ -17,13 +17,13 @@ Status check_byte_order_mark(const std::string& name, std::string_view head);
 class TextCheck {
  public:
   /// Of invalid UTF-8 up to this share of the bytes is taken as it is: large corpora have some.
-  static constexpr double kMostInvalid = 0.01;
+  static constexpr double kMaxInvalidFraction = 0.01;
 
   /// `name`: of the file, for messages.
   explicit TextCheck(std::string name) : name_(std::move(name)) {}
   /// Errors: `invalid` with the name and the byte's offset: a byte order mark of UTF-16 or UTF-32, a NUL.
   Status add(std::string_view block);
-  /// Errors: `invalid` with the share and the first offset where more is no UTF-8 than kMostInvalid.
+  /// Errors: `invalid` with the share and the first offset where more is no UTF-8 than kMaxInvalidFraction.
   Status finish();
   /// What was taken although it is no UTF-8, in a sentence; empty where there is none. After finish().
   std::string note() const;

@@ -53,10 +53,10 @@ class TokenCache {
                : static_cast<std::int32_t>(reinterpret_cast<const std::uint32_t*>(tokens_)[i]);
   }
   /// Whether the loss counts token `i` where it is a target.
-  bool learnt(std::uint64_t i) const noexcept {
-    return learnt_ == nullptr || ((learnt_[i / 64] >> (i % 64)) & 1) != 0;
+  bool loss_mask(std::uint64_t i) const noexcept {
+    return loss_mask_ == nullptr || ((loss_mask_[i / 64] >> (i % 64)) & 1) != 0;
   }
-  std::uint64_t n_learnt() const noexcept { return n_learnt_; }
+  std::uint64_t n_loss_tokens() const noexcept { return n_loss_tokens_; }
 
   std::uint64_t n_documents() const noexcept { return n_documents_; }
   /// The first token of document `d` < n_documents(), and the one after its last.
@@ -71,7 +71,7 @@ class TokenCache {
   std::uint64_t source_bytes() const noexcept { return source_bytes_; }
   /// Why open_or_build() built the file: "no cache yet", "made from other text", ...; empty where it was
   /// taken.
-  const std::string& rebuilt_because() const noexcept { return rebuilt_because_; }
+  const std::string& rebuild_reason() const noexcept { return rebuild_reason_; }
   /// What was read when it was built, a sentence a .jsonl file; none where it was taken.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
   /// Of the file that are mapped.
@@ -86,16 +86,16 @@ class TokenCache {
 
   const std::byte* payload_ = nullptr;
   const std::byte* tokens_ = nullptr;
-  const std::uint64_t* learnt_ = nullptr;  // bits; null where all tokens are learnt
+  const std::uint64_t* loss_mask_ = nullptr;  // bits; null where all tokens are learnt
   const std::uint64_t* documents_ = nullptr;
   std::uint64_t payload_bytes_ = 0;
-  std::uint64_t n_tokens_ = 0, n_documents_ = 0, n_learnt_ = 0;
+  std::uint64_t n_tokens_ = 0, n_documents_ = 0, n_loss_tokens_ = 0;
   std::uint64_t source_bytes_ = 0;
   std::size_t bytes_per_token_ = 2;
   Digest source_digest_{};
   std::array<std::byte, 8> chat_mark_{};
   std::vector<std::uint16_t> token_bytes_;  // by id
-  std::string rebuilt_because_;
+  std::string rebuild_reason_;
   std::vector<std::string> notes_;
   void* mapping_ = nullptr;  // null where the Io has no descriptors; then heap_ holds the file
   std::size_t mapping_bytes_ = 0;

@@ -26,13 +26,13 @@ struct TokenizerModel;
 enum class SpecialTokens : std::uint8_t { as_text, recognised };
 
 /// Whether encode() puts around a text what the file's template says, BOS for one.
-enum class Around : std::uint8_t { nothing, template_tokens };
+enum class AddSpecialTokens : std::uint8_t { no, yes };
 
 /// Where a text that is encoded by itself stands in the whole, for tokenizers that put a space in front.
-enum class TextPlace : std::uint8_t {
-  begin,         ///< it begins the whole
-  behind_token,  ///< an added token is before it
-  inside,        ///< it goes on from text, cut at last_safe_cut()
+enum class TextPosition : std::uint8_t {
+  begin,        ///< it begins the whole
+  after_token,  ///< an added token is before it
+  inside,       ///< it goes on from text, cut at last_safe_cut()
 };
 
 /// Byte-level byte-pair encoding (Sennrich et al. 2016, Alg. 1; Radford et al. 2019, section 2.2) with the
@@ -95,14 +95,15 @@ class Tokenizer {
 
   /// O(n log n) in the longest run of one class of characters, linear in the number of runs.
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens special = SpecialTokens::as_text,
-                                   Around around = Around::nothing, TextPlace place = TextPlace::begin) const;
+                                   AddSpecialTokens add_special = AddSpecialTokens::no,
+                                   TextPosition place = TextPosition::begin) const;
   /// The exact bytes, not made valid UTF-8. An added token is its text, and a space that was put in front is
   /// there: what encode() cut it from is normalized(). Errors: `invalid` for an id outside the vocabulary,
   /// naming both.
   Result<std::string> decode(std::span<const std::int32_t> ids) const;
   /// The text as encode() cuts it into pieces: in NFC where the tokenizer asks for that, with the space in
   /// front. Of a text without added tokens.
-  std::string normalized(std::string_view text, TextPlace place = TextPlace::begin) const;
+  std::string normalized(std::string_view text, TextPosition place = TextPosition::begin) const;
   /// The largest n such that encoding the text before byte n and the rest by themselves gives the tokens of
   /// the whole, whatever follows; 0 where none is known.
   std::size_t last_safe_cut(std::string_view text) const noexcept;

@@ -22,11 +22,11 @@ enum class SplitRule : std::uint8_t {
 };
 
 /// Where a tokenizer without a splitting rule puts a space that the text does not have.
-enum class SpaceInFront : std::uint8_t {
+enum class PrefixSpace : std::uint8_t {
   none,
-  always,        ///< before the text and behind each added token
-  unless_there,  ///< the same where none is
-  at_begin,      ///< before the text where none is
+  always,     ///< before the text and behind each added token
+  if_absent,  ///< the same where none is
+  first,      ///< before the text where none is
 };
 
 /// A token that is looked for in the text before anything is cut, as Hugging Face defines it.
@@ -53,7 +53,7 @@ struct TokenizerSpec {
   std::vector<std::int32_t> prefix;  ///< what a template puts before a text: BOS
   std::vector<std::int32_t> suffix;  ///< and behind it
   std::string post_processor;        ///< JSON as it was read, to be written again; empty: the default
-  SpaceInFront space_in_front = SpaceInFront::none;
+  PrefixSpace prefix_space = PrefixSpace::none;
   std::vector<std::int32_t> byte_tokens;  ///< of SplitRule::none: 256, for characters without a token
   std::string normalizer, pre_tokenizer, decoder;  ///< of SplitRule::none: JSON as it was read
   std::string unk_token;       ///< never needed, as every byte has a token; kept for who reads it next

@@ -42,16 +42,16 @@ class HfFolder {
   Status read_part(std::string_view param, std::int64_t offset, std::span<float> into) const;
 
  private:
-  struct Place {
+  struct TensorLocation {
     const SafetensorsFile* file = nullptr;
     const SafetensorsEntry* entry = nullptr;
     DType dtype = DType::f32;
   };
   HfFolder() = default;
   Status open_files(Io& io);
-  Status find_places();
+  Status locate_tensors();
   bool has_bare_names() const;
-  Status read_block(const Place& place, std::int64_t begin, std::span<float> into) const;
+  Status read_block(const TensorLocation& location, std::int64_t begin, std::span<float> into) const;
   Status check_tied_head(std::int64_t offset, std::span<const float> tokens) const;
   Result<std::int64_t> elements_of(std::string_view param) const;
   Status read_rows(std::string_view param, std::int64_t offset, std::span<float> into) const;
@@ -61,8 +61,8 @@ class HfFolder {
   std::string config_text_;
   std::vector<HfTensor> tensors_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, Place, std::less<>> places_;  // by the file's name of a tensor
-  mutable std::string rearranged_name_;               // of the parameter that read_part() keeps
+  std::map<std::string, TensorLocation, std::less<>> locations_;  // by the file's name of a tensor
+  mutable std::string rearranged_name_;                           // of the parameter that read_part() keeps
   mutable std::vector<float> rearranged_;
 };
 

@@ -1,4 +1,4 @@
-#include "training/held_out.h"
+#include "training/evaluation.h"
 
 #include <bit>
 #include <cmath>
@@ -8,13 +8,13 @@
 
 #include <strata/runtime/str.h>
 
-#include "training/workload.h"
+#include "training/training_data.h"
 
 namespace strata::cli {
 
-double HeldOutLoss::perplexity() const { return std::exp(nats); }
+double EvaluationLoss::perplexity() const { return std::exp(nats); }
 
-std::optional<double> HeldOutLoss::bits_per_byte() const {
+std::optional<double> EvaluationLoss::bits_per_byte() const {
   if (counted.bytes == 0) return std::nullopt;
   return nats * static_cast<double>(counted.tokens) / std::numbers::ln2 / static_cast<double>(counted.bytes);
 }
@@ -28,37 +28,38 @@ std::int64_t n_micro_batches(const Dataset& data, std::int64_t sequences) {
 namespace {
 
 /// The batches of a dataset for as long as nobody asks to stop.
-class WatchedBatches final : public BatchSource {
+class ObservedBatches final : public BatchSource {
  public:
-  WatchedBatches(const Dataset& data, std::int64_t sequences, std::int64_t n, const HeldOutWatch& watch)
-      : batches_(data, sequences), n_(n), watch_(watch), told_ns_(now_ns()) {}
+  ObservedBatches(const Dataset& data, std::int64_t sequences, std::int64_t n,
+                  const EvaluationObserver& observer)
+      : batches_(data, sequences), n_(n), observer_(observer), reported_ns_(now_ns()) {}
 
   Status fill(std::int64_t index, const BatchView& batch) override {
     constexpr std::int64_t kBetweenNs = 5'000'000'000;
-    if (watch_.signals != nullptr && watch_.signals->stop_requested())
+    if (observer_.signals != nullptr && observer_.signals->stop_requested())
       return Status::error(Code::cancelled, str("stopped after ", index, " of ", n_, " micro-batches"));
-    if (watch_.tell && now_ns() - told_ns_ > kBetweenNs) {
-      watch_.tell(index, n_);
-      told_ns_ = now_ns();
+    if (observer_.on_progress && now_ns() - reported_ns_ > kBetweenNs) {
+      observer_.on_progress(index, n_);
+      reported_ns_ = now_ns();
     }
     return batches_.fill(index, batch);
   }
   std::int64_t n_counted(std::int64_t index, std::int64_t n) override { return batches_.n_counted(index, n); }
 
  private:
-  std::int64_t now_ns() const { return watch_.clock == nullptr ? 0 : watch_.clock->now_ns(); }
+  std::int64_t now_ns() const { return observer_.clock == nullptr ? 0 : observer_.clock->now_ns(); }
   DatasetBatches batches_;
   const std::int64_t n_;
-  const HeldOutWatch& watch_;
-  std::int64_t told_ns_;
+  const EvaluationObserver& observer_;
+  std::int64_t reported_ns_;
 };
 
 }  // namespace
 
-Result<HeldOutLoss> held_out_loss(Engine& engine, const Dataset& data, std::int64_t sequences, std::int64_t n,
-                                  const HeldOutWatch& watch) {
-  WatchedBatches batches(data, sequences, n, watch);
-  HeldOutLoss loss;
+Result<EvaluationLoss> evaluate_loss(Engine& engine, const Dataset& data, std::int64_t sequences,
+                                     std::int64_t n, const EvaluationObserver& observer) {
+  ObservedBatches batches(data, sequences, n, observer);
+  EvaluationLoss loss;
   STRATA_TRY_ASSIGN(loss.nats, engine.evaluate(batches, n));
   loss.counted = data.count_targets(0, n * sequences);
   loss.micro_batches = n;

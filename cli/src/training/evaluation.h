@@ -13,7 +13,7 @@
 namespace strata::cli {
 
 /// What a model makes of text it has not seen.
-struct HeldOutLoss {
+struct EvaluationLoss {
   double nats = 0;      ///< a counted target, in the mean
   TargetCount counted;  ///< what the mean is over
   std::int64_t micro_batches = 0;
@@ -29,15 +29,15 @@ std::string double_bits(double value);
 std::int64_t n_micro_batches(const Dataset& data, std::int64_t sequences);
 
 /// Who looks on while a loss is measured.
-struct HeldOutWatch {
+struct EvaluationObserver {
   const Signals* signals = nullptr;  ///< what may cut it short; null: nothing
-  Clock* clock = nullptr;            ///< by which `tell` is called every few seconds
-  std::function<void(std::int64_t done, std::int64_t n)> tell{};
+  Clock* clock = nullptr;            ///< by which `on_progress` is called every few seconds
+  std::function<void(std::int64_t done, std::int64_t n)> on_progress{};
 };
 
 /// Over the first `n` of them. The same parameters, data and numbers give the same bits, whoever asks.
 /// Errors: `cancelled` where a signal cut it short.
-Result<HeldOutLoss> held_out_loss(Engine& engine, const Dataset& data, std::int64_t sequences, std::int64_t n,
-                                  const HeldOutWatch& watch = {});
+Result<EvaluationLoss> evaluate_loss(Engine& engine, const Dataset& data, std::int64_t sequences,
+                                     std::int64_t n, const EvaluationObserver& observer = {});
 
 }  // namespace strata::cli

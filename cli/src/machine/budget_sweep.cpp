@@ -1,4 +1,4 @@
-#include "machine/what_if.h"
+#include "machine/budget_sweep.h"
 
 #include <algorithm>
 
@@ -19,23 +19,23 @@ std::uint64_t scaled(std::uint64_t bytes, double by) {
 }
 bool is_limited(std::uint64_t bytes) { return bytes != kUnlimited && bytes > 0; }
 // So much more, as far as there is so much; a budget that is above that already is the user's own.
-std::uint64_t scaled_within(std::uint64_t bytes, double by, std::uint64_t most) {
-  return std::min(scaled(bytes, by), std::max(bytes, most / kPage * kPage));
+std::uint64_t scaled_within(std::uint64_t bytes, double by, std::uint64_t limits) {
+  return std::min(scaled(bytes, by), std::max(bytes, limits / kPage * kPage));
 }
 
 }  // namespace
 
-Result<std::string> next_best_change(const TierBytes& budgets, const TierBytes& most, const Forecast& now,
-                                     const ForecastWith& with) {
+Result<std::string> suggest_budget_change(const TierBytes& budgets, const TierBytes& limits,
+                                          const Forecast& now, const ForecastForBudgets& forecast_for) {
   constexpr double kMore = 1.25;
   double best = kNoGain;
   std::string text;
   for (std::size_t t = 0; t < kTiers; ++t) {
     if (!is_limited(budgets[t])) continue;
     TierBytes more = budgets;
-    more[t] = scaled_within(budgets[t], kMore, most[t]);
+    more[t] = scaled_within(budgets[t], kMore, limits[t]);
     if (more[t] == budgets[t]) continue;
-    STRATA_TRY_ASSIGN(const std::optional<Forecast> then, with(more));
+    STRATA_TRY_ASSIGN(const std::optional<Forecast> then, forecast_for(more));
     if (!then || now.step_s / then->step_s <= best) continue;
     best = now.step_s / then->step_s;
     text = fmt::format("with memory.{}={} ({} instead of {}) a step would take {:.4g} s: {:.2f}x as fast\n",
@@ -47,12 +47,13 @@ Result<std::string> next_best_change(const TierBytes& budgets, const TierBytes& 
              : text;
 }
 
-Result<Sweep> sweep_budgets(const TierBytes& budgets, const TierBytes& most, const ForecastWith& with) {
+Result<BudgetSweep> sweep_budgets(const TierBytes& budgets, const TierBytes& limits,
+                                  const ForecastForBudgets& forecast_for) {
   constexpr double kFactors[] = {0.25, 0.5, 1, 2, 4};
-  Sweep sweep;
+  BudgetSweep sweep;
   const auto list = [&](std::size_t tier, std::vector<std::uint64_t>& into) {
     if (!is_limited(budgets[tier])) return into.push_back(budgets[tier]);
-    for (const double factor : kFactors) into.push_back(scaled_within(budgets[tier], factor, most[tier]));
+    for (const double factor : kFactors) into.push_back(scaled_within(budgets[tier], factor, limits[tier]));
     into.erase(std::unique(into.begin(), into.end()), into.end());
   };
   list(0, sweep.device);
@@ -60,14 +61,14 @@ Result<Sweep> sweep_budgets(const TierBytes& budgets, const TierBytes& most, con
   for (const std::uint64_t device : sweep.device) {
     sweep.step_s.emplace_back();
     for (const std::uint64_t pinned : sweep.pinned) {
-      STRATA_TRY_ASSIGN(const std::optional<Forecast> then, with({device, pinned, budgets[2]}));
+      STRATA_TRY_ASSIGN(const std::optional<Forecast> then, forecast_for({device, pinned, budgets[2]}));
       sweep.step_s.back().push_back(then ? std::optional(then->step_s) : std::nullopt);
     }
   }
   return sweep;
 }
 
-std::string sweep_text(const Sweep& sweep, double tokens) {
+std::string sweep_text(const BudgetSweep& sweep, double tokens) {
   const auto bytes = [](std::uint64_t n) {
     return n == kUnlimited ? std::string("unlimited") : format_bytes(n);
   };
@@ -81,7 +82,7 @@ std::string sweep_text(const Sweep& sweep, double tokens) {
   return text + "\n";
 }
 
-std::string sweep_json(const Sweep& sweep, double tokens) {
+std::string sweep_json(const BudgetSweep& sweep, double tokens) {
   std::string rows;
   for (std::size_t d = 0; d < sweep.device.size(); ++d)
     for (std::size_t p = 0; p < sweep.pinned.size(); ++p)
@@ -92,23 +93,23 @@ std::string sweep_json(const Sweep& sweep, double tokens) {
   return "[" + rows + "]\n";
 }
 
-Result<TierBytes> sufficient_budgets(const TierBytes& budgets, const Forecast& now,
-                                     const ForecastWith& with) {
+Result<TierBytes> smallest_sufficient_budgets(const TierBytes& budgets, const Forecast& now,
+                                              const ForecastForBudgets& forecast_for) {
   constexpr int kHalvings = 5;
-  TierBytes least = budgets;
+  TierBytes smallest = budgets;
   for (const std::size_t t : {std::size_t{0}, std::size_t{1}}) {
     if (!is_limited(budgets[t])) continue;
     double low = 0, high = 1;
     for (int i = 0; i < kHalvings; ++i) {
       const double middle = (low + high) / 2;
-      TierBytes less = least;
-      less[t] = scaled(budgets[t], middle);
-      STRATA_TRY_ASSIGN(const std::optional<Forecast> then, with(less));
+      TierBytes trial = smallest;
+      trial[t] = scaled(budgets[t], middle);
+      STRATA_TRY_ASSIGN(const std::optional<Forecast> then, forecast_for(trial));
       (then && then->step_s <= kNoGain * now.step_s ? high : low) = middle;
     }
-    if (high < 1) least[t] = scaled(budgets[t], high);
+    if (high < 1) smallest[t] = scaled(budgets[t], high);
   }
-  return least;
+  return smallest;
 }
 
 }  // namespace strata::cli

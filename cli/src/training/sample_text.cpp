@@ -1,4 +1,4 @@
-#include "training/sampler.h"
+#include "training/sample_text.h"
 
 #include <algorithm>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace strata::cli {
 
 Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt,
-                                const SampleOptions& options, const Signals* signals) {
+                                const TextSampleOptions& options, const Signals* signals) {
   const auto seq = static_cast<std::size_t>(engine.plan().infer.find("tokens").shape.n_elems());
   std::vector<std::int32_t> text = tokenizer.encode(prompt);
   if (text.empty()) return Status::error(Code::invalid, "the prompt is empty");
@@ -25,8 +25,9 @@ Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std:
     std::copy(text.end() - static_cast<std::ptrdiff_t>(n), text.end(), window.begin());
     STRATA_TRY_ASSIGN(std::span<const float> logits, engine.infer(window, static_cast<std::int64_t>(n) - 1));
     logits = logits.first(std::min(logits.size(), static_cast<std::size_t>(tokenizer.vocab_size())));
-    STRATA_TRY_ASSIGN(const std::int32_t next,
-                      sampler.pick(logits, static_cast<double>(rng.uniform(static_cast<std::uint64_t>(i)))));
+    STRATA_TRY_ASSIGN(
+        const std::int32_t next,
+        sampler.sample(logits, static_cast<double>(rng.uniform(static_cast<std::uint64_t>(i)))));
     if (next == tokenizer.end_of_text()) break;
     text.push_back(next);
   }

@@ -35,12 +35,12 @@ class DatasetBatches final : public BatchSource {
 };
 
 /// What a run learns from: the tokenizer, the token files and their views.
-class Workload {
+class TrainingData {
  public:
   /// Trains or loads the tokenizer, and puts the data as tokens into the cache folder unless it is there.
   /// Errors: those of reading the files; `invalid` for bad records, an empty corpus, sequences longer than
   /// the data, or weights that cannot be kept.
-  static Result<std::unique_ptr<Workload>> open(const TrainConfig& config, Io& io);
+  static Result<std::unique_ptr<TrainingData>> open(const TrainConfig& config, Io& io);
 
   const Tokenizer& tokenizer() const noexcept { return codec_->tokenizer; }
   const Dataset& train() const noexcept { return *train_; }
@@ -57,7 +57,7 @@ class Workload {
   const std::string& data_digest() const noexcept { return data_digest_; }
 
  private:
-  friend class WorkloadOpener;
+  friend class TrainingDataBuilder;
   std::string digest_data() const;
   std::unique_ptr<TextCodec> codec_;
   std::vector<std::unique_ptr<TokenCache>> train_caches_;  // one, or with weights one a file
@@ -74,8 +74,9 @@ DecoderConfig decoder_config(const TrainConfig& config);
 /// What train.dtype, once decided, means.
 DType compute_dtype(const TrainConfig& config);
 /// The program as it is run: products in eight bits where train.fp8 asks for them, additions joined to norms,
-/// and where memory.backend is a GPU, attention by what train.attention says, and scratch for products.
-Program fit_to_backend(Program program, const TrainConfig& config);
+/// and where memory.backend is a GPU, attention by what train.attention_backend says, and scratch for
+/// products.
+Program specialize_for_backend(Program program, const TrainConfig& config);
 /// Records the model's loss of a micro-batch; not yet fitted.
 Result<Program> record_evaluation(const TrainConfig& config);
 /// Records the model for a micro-batch, fitted: training with its backward, validation, and inference of one

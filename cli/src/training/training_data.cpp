@@ -1,4 +1,4 @@
-#include "training/workload.h"
+#include "training/training_data.h"
 
 #include <algorithm>
 #include <array>
@@ -13,12 +13,14 @@
 namespace strata::cli {
 
 /// The steps of Workload::open.
-class WorkloadOpener {
+class TrainingDataBuilder {
  public:
-  WorkloadOpener(const TrainConfig& config, Io& io, Workload& into) : config_(config), io_(io), into_(into) {}
+  TrainingDataBuilder(const TrainConfig& config, Io& io, TrainingData& into)
+      : config_(config), io_(io), into_(into) {}
 
   Status open() {
-    STRATA_TRY_ASSIGN(const std::vector<std::string> train, located(config_.data.train, "data.train"));
+    STRATA_TRY_ASSIGN(const std::vector<std::string> train,
+                      locate_data_files(config_.data.train, "data.train"));
     STRATA_TRY_ASSIGN(TextCodec codec, open_codec(config_, train, io_));
     into_.codec_ = std::make_unique<TextCodec>(std::move(codec));
     if (std::string warning = config_.data.chosen_chat.warning(); !warning.empty())
@@ -43,13 +45,13 @@ class WorkloadOpener {
       into_.train_caches_.push_back(std::move(cache));
     }
     if (config_.data.val.empty()) return {};
-    STRATA_TRY_ASSIGN(const std::vector<std::string> val, located(config_.data.val, "data.val"));
+    STRATA_TRY_ASSIGN(const std::vector<std::string> val, locate_data_files(config_.data.val, "data.val"));
     STRATA_TRY_ASSIGN(into_.val_cache_, annotated(cache_of(val), "data.val"));
     return {};
   }
 
   Result<std::unique_ptr<TokenCache>> cache_of(const std::vector<std::string>& files) {
-    return open_tokens(config_, *into_.codec_, files, io_, into_.notes_);
+    return open_token_cache(config_, *into_.codec_, files, io_, into_.notes_);
   }
 
   // One for both, so that a validation loss does not depend on when auto was decided.
@@ -59,7 +61,7 @@ class WorkloadOpener {
         std::any_of(caches.begin(), caches.end(), [](const auto& c) { return is_masked(*c); }) ||
         (into_.val_cache_ != nullptr && is_masked(*into_.val_cache_));
     into_.has_conversations_ = masked;  // whose askers' words are not learnt
-    into_.packing_ = packing_of(config_, masked);
+    into_.packing_ = resolve_packing(config_, masked);
   }
 
   Status make_datasets() {
@@ -86,7 +88,7 @@ class WorkloadOpener {
     }
     if (into_.val_cache_ == nullptr) return {};
     STRATA_TRY_ASSIGN(into_.val_,
-                      annotated(dataset_of(*into_.val_cache_, SampleOrder::in_order, 0), "data.val"));
+                      annotated(dataset_of(*into_.val_cache_, SampleOrder::sequential, 0), "data.val"));
     if (const auto rows = static_cast<std::uint64_t>(config_.train.micro_batch);
         into_.val_->n_samples() < rows)
       into_.notes_.push_back(str("data.val has ", into_.val_->n_samples(),
@@ -97,23 +99,23 @@ class WorkloadOpener {
 
   Result<std::unique_ptr<Dataset>> dataset_of(const TokenCache& cache, SampleOrder order,
                                               std::uint64_t seed) {
-    STRATA_TRY_ASSIGN(TokenRows rows, rows_of(cache, config_, into_.packing_, order, seed));
+    STRATA_TRY_ASSIGN(TokenDataset rows, create_dataset(cache, config_, into_.packing_, order, seed));
     into_.packed_bytes_ += rows.memory_bytes;
     return std::move(rows.data);
   }
 
   const TrainConfig& config_;
   Io& io_;
-  Workload& into_;
+  TrainingData& into_;
 };
 
-Result<std::unique_ptr<Workload>> Workload::open(const TrainConfig& config, Io& io) {
-  auto workload = std::make_unique<Workload>();
-  STRATA_TRY(WorkloadOpener(config, io, *workload).open());
-  return workload;
+Result<std::unique_ptr<TrainingData>> TrainingData::open(const TrainConfig& config, Io& io) {
+  auto training_data = std::make_unique<TrainingData>();
+  STRATA_TRY(TrainingDataBuilder(config, io, *training_data).open());
+  return training_data;
 }
 
-std::uint64_t Workload::data_bytes() const noexcept {
+std::uint64_t TrainingData::data_bytes() const noexcept {
   std::uint64_t bytes = packed_bytes_ + (val_cache_ != nullptr ? val_cache_->mapped_bytes() : 0);
   for (const auto& cache : train_caches_) bytes += cache->mapped_bytes();
   return bytes;
@@ -148,14 +150,15 @@ class BlockDigester {
 }  // namespace
 
 // Of a stream of text the tokens alone: what checkpoints made before there was more than that hold.
-std::string Workload::digest_data() const {
+std::string TrainingData::digest_data() const {
   Digester digester;
   digester.update(tokenizer().digest());
   {
     BlockDigester block(digester);
     for (const auto& cache : train_caches_) {
       for (std::uint64_t i = 0; i < cache->n_tokens(); ++i) block.add(cache->token(i));
-      for (std::uint64_t i = 0; i < cache->n_tokens() && is_masked(*cache); ++i) block.add(cache->learnt(i));
+      for (std::uint64_t i = 0; i < cache->n_tokens() && is_masked(*cache); ++i)
+        block.add(cache->loss_mask(i));
       for (std::uint64_t d = 0; d < cache->n_documents() && packing_ == "pack"; ++d)
         block.add(cache->document_begin(d));
     }
@@ -170,7 +173,7 @@ DecoderConfig decoder_config(const TrainConfig& config) {
     decoder.seq = m.seq;
     return decoder;
   }
-  DecoderConfig decoder = decoder_of_family(m.family).value();  // the schema knows the families
+  DecoderConfig decoder = decoder_for_family(m.family).value();  // the schema knows the families
   decoder.layers = m.layers;
   decoder.hidden = m.hidden;
   decoder.heads = m.heads;
@@ -188,7 +191,7 @@ DType compute_dtype(const TrainConfig& config) {
 namespace {
 
 // A server's GPU, or the host backend, whose link is a copy in RAM: some cores; and a disk of these days.
-OffloadOptions away_options(const TrainConfig& config, double share) {
+OffloadOptions activation_offload_options(const TrainConfig& config, double share) {
   if (config.memory.backend == "cuda")
     return {.share = share,
             .flops_per_s = 4e14,
@@ -202,7 +205,7 @@ OffloadOptions away_options(const TrainConfig& config, double share) {
           .store_bytes_per_s = 1e9};
 }
 
-Status no_fp8(const TrainConfig& config) {
+Status no_fp8_gemm(const TrainConfig& config) {
   const DecoderConfig model = decoder_config(config);
   return Status::error(Code::invalid,
                        str("train.fp8 = true, but no product of a block has sides that are multiples of ",
@@ -210,25 +213,25 @@ Status no_fp8(const TrainConfig& config) {
                            " tokens, model.hidden = ", model.hidden, ", model.ffn = ", model.ffn));
 }
 
-kernels::AttentionBackend asked_to_attend(const TrainConfig& config) {
+kernels::AttentionBackend requested_attention_backend(const TrainConfig& config) {
   if (config.memory.backend != "cuda") return kernels::AttentionBackend::mma;
-  return config.train.attention == "wgmma"   ? kernels::AttentionBackend::wgmma
-         : config.train.attention == "cudnn" ? kernels::AttentionBackend::cudnn
-                                             : kernels::AttentionBackend::mma;
+  return config.train.attention_backend == "wgmma"   ? kernels::AttentionBackend::wgmma
+         : config.train.attention_backend == "cudnn" ? kernels::AttentionBackend::cudnn
+                                                     : kernels::AttentionBackend::mma;
 }
 
 // Also on a host, which multiplies as ever: what a GPU would refuse could not be gone on with on one.
-Status attends_so(const TrainConfig& config) {
-  if (config.train.attention == "mma") return {};
-  const DecoderConfig d = filled(decoder_config(config));
+Status check_attention_backend(const TrainConfig& config) {
+  if (config.train.attention_backend == "mma") return {};
+  const DecoderConfig d = with_derived_sizes(decoder_config(config));
   const bool own_scale = d.query_scalar > 0 && d.query_scalar != static_cast<float>(d.head_dim);
   const kernels::AttentionHeads heads = {
       .heads = d.heads,
       .kv_heads = d.kv_heads,
       .seq = d.seq,
       .alibi = d.position == DecoderConfig::Position::alibi,
-      .backend = config.train.attention == "cudnn" ? kernels::AttentionBackend::cudnn
-                                                   : kernels::AttentionBackend::wgmma,
+      .backend = config.train.attention_backend == "cudnn" ? kernels::AttentionBackend::cudnn
+                                                           : kernels::AttentionBackend::wgmma,
       .window = std::count(d.sliding.begin(), d.sliding.end(), false) == 0 && d.window < d.seq ? d.window : 0,
       .softcap = d.score_softcap,
       .scale = own_scale ? 1 / std::sqrt(d.query_scalar) : 0};
@@ -241,13 +244,14 @@ Status attends_so(const TrainConfig& config) {
   const std::string with = str(d.head_dim, " values in ", to_string(compute_dtype(config)));
   if (!of_cudnn)
     return Status::error(
-        Code::invalid, str("train.attention = wgmma, but it multiplies no attention of this model: heads of ",
-                           with, heads.softcap > 0 ? ", with a soft cap" : "",
-                           "; it takes heads of 64 and 128 values in bf16 or f16 without a soft cap"));
+        Code::invalid,
+        str("train.attention_backend = wgmma, but it multiplies no attention of this model: heads of ", with,
+            heads.softcap > 0 ? ", with a soft cap" : "",
+            "; it takes heads of 64 and 128 values in bf16 or f16 without a soft cap"));
   return Status::error(
       Code::invalid,
-      str("train.attention = cudnn, but it multiplies no attention of this model: ", config.train.micro_batch,
-          " sequences of ", d.seq, " tokens with ", d.heads, " heads of ", with,
+      str("train.attention_backend = cudnn, but it multiplies no attention of this model: ",
+          config.train.micro_batch, " sequences of ", d.seq, " tokens with ", d.heads, " heads of ", with,
           heads.alibi ? ", with ALiBi" : "", packed ? ", of packed documents" : "",
           heads.window > 0 ? ", with a window" : "", heads.softcap > 0 ? ", with a soft cap" : "",
           heads.scale > 0 ? ", with a scale of its own" : "",
@@ -258,11 +262,11 @@ Status attends_so(const TrainConfig& config) {
 
 }  // namespace
 
-Program fit_to_backend(Program program, const TrainConfig& config) {
+Program specialize_for_backend(Program program, const TrainConfig& config) {
   if (config.train.fp8) program = use_fp8(std::move(program));
   program = fuse_add_norm(std::move(program));
   if (config.memory.backend != "cuda") return program;
-  program = select_attention_backend(std::move(program), asked_to_attend(config));
+  program = select_attention_backend(std::move(program), requested_attention_backend(config));
   return assign_gemm_workspaces(std::move(program));
 }
 
@@ -273,24 +277,26 @@ Result<Program> record_evaluation(const TrainConfig& config) {
 }
 
 Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations) {
-  STRATA_TRY(attends_so(config));
+  STRATA_TRY(check_attention_backend(config));
   ProgramSet set;
   STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(config));
   STRATA_TRY_ASSIGN(Program forward, freeze_parameters(evaluation, config.train.freeze));
   STRATA_TRY_ASSIGN(set.train, derive_backward(std::move(forward), "loss"));
   if (config.train.fp8) {
     set.train = use_fp8(std::move(set.train));
-    if (!has_op(set.train, Op::fp8_gemm)) return no_fp8(config);
+    if (!has_op(set.train, Op::fp8_gemm)) return no_fp8_gemm(config);
   }
   set.train = recompute_regions(std::move(set.train), activations.recompute);
-  if (activations.by_layer) set.train = interleave_micro_batches(set.train, config.train.grad_accum);
-  set.train = fit_to_backend(std::move(set.train), config);
-  set.train = offload_activations(std::move(set.train), away_options(config, activations.share_away));
-  if (activations.to_nvme) set.train = store_activations(std::move(set.train), away_options(config, 1));
+  if (activations.breadth_first) set.train = interleave_micro_batches(set.train, config.train.grad_accum);
+  set.train = specialize_for_backend(std::move(set.train), config);
+  set.train = offload_activations(std::move(set.train),
+                                  activation_offload_options(config, activations.offload_share));
+  if (activations.to_nvme)
+    set.train = store_activations(std::move(set.train), activation_offload_options(config, 1));
   STRATA_TRY_ASSIGN(Program inference, record_decoder(decoder_config(config), 1, DecoderHead::logits,
                                                       DecoderRows::whole, compute_dtype(config)));
-  set.eval = fit_to_backend(std::move(evaluation), config);
-  set.infer = fit_to_backend(std::move(inference), config);
+  set.eval = specialize_for_backend(std::move(evaluation), config);
+  set.infer = specialize_for_backend(std::move(inference), config);
   return set;
 }
 

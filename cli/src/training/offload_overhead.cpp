@@ -1,4 +1,4 @@
-#include "training/practicality.h"
+#include "training/offload_overhead.h"
 
 #include <algorithm>
 
@@ -32,10 +32,10 @@ std::string json_of(const StepSeconds& seconds) {
       seconds.median(), *fastest, *slowest, seconds.recompute);
 }
 
-std::string sentence(const Practicality& p) {
-  return fmt::format("practicality {:.3f}: a step {} takes {:.1f} % of one with offload, where {}\n",
-                     p.value(), p.measured() ? "without offload" : "of nothing but its compute",
-                     100 * p.value(), bottleneck_text(p.times));
+std::string sentence(const OffloadOverhead& p) {
+  return fmt::format("offload efficiency {:.3f}: a step {} takes {:.1f} % of one with offload, where {}\n",
+                     p.efficiency(), p.measured() ? "without offload" : "of nothing but its compute",
+                     100 * p.efficiency(), bottleneck_text(p.times));
 }
 
 }  // namespace
@@ -47,12 +47,12 @@ double StepSeconds::median() const {
   return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-double Practicality::without_s() const {
-  if (measured()) return without.median();
-  return with.median() * static_cast<double>(times.computing_ns) / total_ns(times);
+double OffloadOverhead::on_device_s() const {
+  if (measured()) return on_device.median();
+  return offloaded.median() * static_cast<double>(times.computing_ns) / total_ns(times);
 }
 
-std::string why_it_does_not_fit(std::uint64_t bytes, int threads, const HostFacts& facts) {
+std::string reason_not_fitting(std::uint64_t bytes, int threads, const HostFacts& facts) {
   const std::uint64_t free = facts.usable_ram_bytes();
   if (free > 0 && bytes > free)
     return str("all on the device keeps ", format_bytes(bytes),
@@ -61,15 +61,15 @@ std::string why_it_does_not_fit(std::uint64_t bytes, int threads, const HostFact
   return status.is_ok() ? std::string() : std::string(status.message());
 }
 
-std::string practicality_text(const Practicality& p) {
+std::string offload_overhead_text(const OffloadOverhead& p) {
   std::string text =
       fmt::format("  {:<16} {:>11} {:>11} {:>11}\n", "step", "median ms", "fastest", "slowest");
-  text += line_of("with offload", p.with);
+  text += line_of("with offload", p.offloaded);
   if (p.measured())
-    text += line_of("without", p.without);
+    text += line_of("without", p.on_device);
   else
     text += fmt::format("  {:<16} {:>11.3f}   of the above: not measured, since {}\n", "compute alone",
-                        1e3 * p.without_s(), p.why_not);
+                        1e3 * p.on_device_s(), p.not_measured_reason);
   text += "\n  share of the step with offload\n";
   const auto share = [&](std::string_view what, std::int64_t ns) {
     text += fmt::format("  {:<16} {:>9.1f} %\n", what, 100 * static_cast<double>(ns) / total_ns(p.times));
@@ -80,21 +80,22 @@ std::string practicality_text(const Practicality& p) {
   return text + "\n" + sentence(p);
 }
 
-std::string practicality_json(const Practicality& p) {
+std::string offload_overhead_json(const OffloadOverhead& p) {
   std::string exposed;
   for (std::size_t i = 0; i < kStallCauses; ++i)
     exposed += fmt::format("{}\"{}\": {:.6f}", i == 0 ? "" : ", ", to_string(static_cast<StallCause>(i)),
                            static_cast<double>(p.times.stalled_ns[i]) / total_ns(p.times));
   std::string why;  // a message in one line without what JSON would have to escape
-  for (const char c : p.why_not)
+  for (const char c : p.not_measured_reason)
     why += c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ' ? ' ' : c;
   return fmt::format(
-      "{{\n  \"practicality\": {:.6f},\n  \"measured\": {},\n  \"why_not\": \"{}\",\n  \"steps\": {},\n"
-      "  \"step_with_s\": {},\n  \"step_without_s\": {},\n  \"compute_alone_s\": {},\n"
+      "{{\n  \"offload_efficiency\": {:.6f},\n  \"measured\": {},\n  \"not_measured_reason\": \"{}\",\n  "
+      "\"steps\": {},\n"
+      "  \"step_offloaded_s\": {},\n  \"step_on_device_s\": {},\n  \"compute_alone_s\": {},\n"
       "  \"compute_share\": {:.6f},\n  \"exposed_share\": {{{}}}\n}}\n",
-      p.value(), p.measured(), why, p.with.all.size(), json_of(p.with),
-      p.measured() ? json_of(p.without) : std::string("null"),
-      p.measured() ? std::string("null") : fmt::format("{:.9f}", p.without_s()),
+      p.efficiency(), p.measured(), why, p.offloaded.all.size(), json_of(p.offloaded),
+      p.measured() ? json_of(p.on_device) : std::string("null"),
+      p.measured() ? std::string("null") : fmt::format("{:.9f}", p.on_device_s()),
       static_cast<double>(p.times.computing_ns) / total_ns(p.times), exposed);
 }
 

@@ -1,4 +1,4 @@
-#include "generating/source.h"
+#include "generate/source.h"
 
 #include <algorithm>
 
@@ -8,13 +8,13 @@
 
 #include "training/resume.h"
 #include "training/run_folder.h"
-#include "training/workload.h"
+#include "training/training_data.h"
 
 namespace strata::cli {
 namespace {
 
-void add_end(std::int32_t id, std::vector<std::int32_t>& ends) {
-  if (id >= 0 && std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+void add_stop_id(std::int32_t id, std::vector<std::int32_t>& stop_ids) {
+  if (id >= 0 && std::find(stop_ids.begin(), stop_ids.end(), id) == stop_ids.end()) stop_ids.push_back(id);
 }
 
 // What a run was trained in is its file's business; what is asked for now is not passed over.
@@ -33,25 +33,25 @@ Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const Args& arg
   STRATA_TRY(check_dtype(*source->loaded_));
   // Text is f32, on whatever multiplies that.
   source->loaded_->config.train.fp8 = false;
-  source->loaded_->config.train.attention = "mma";
+  source->loaded_->config.train.attention_backend = "mma";
   return source;
 }
 
 Status GenerationSource::open_run(const Args& args) {
   STRATA_TRY(explain_hf_folder(io_, path_));
-  STRATA_TRY(RunFolder::check(io_, path_, RunFolder::Opening::resume));
+  STRATA_TRY(RunFolder::check(io_, path_, RunFolder::Mode::resume));
   Args given = args;
   given.items.front() = str(path_, "/", kResolvedConfig);
   STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
   loaded_ = std::make_unique<LoadedConfig>(std::move(loaded));
   STRATA_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(io_, path_ + "/tokenizer.json"));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
-  STRATA_TRY_ASSIGN(checkpoints_, checkpoints_of(loaded_->config, path_, io_));
+  STRATA_TRY_ASSIGN(checkpoints_, list_checkpoints(loaded_->config, path_, io_));
   if (checkpoints_.empty())
     return Status::error(Code::not_found,
                          str(path_, " holds no checkpoint yet in ", checkpoint_dir(loaded_->config, path_)));
-  decoder_ = filled(decoder_config(loaded_->config));
-  add_end(tokenizer_->end_of_text(), ends_);
+  decoder_ = with_derived_sizes(decoder_config(loaded_->config));
+  add_stop_id(tokenizer_->end_of_text(), stop_ids_);
   return Status::ok();
 }
 
@@ -71,13 +71,13 @@ Status GenerationSource::open_folder(const Args& args) {
     if (!parsed.has_value()) return parsed.status().annotate(path_ + "/config.json");
     generation = *std::move(parsed);
   }
-  for (const std::int32_t id : generation.eos) add_end(id, ends_);
-  add_end(tokenizer_->added_id(words.eos_token), ends_);
-  if (ends_.empty()) add_end(tokenizer_->end_of_text(), ends_);
+  for (const std::int32_t id : generation.eos) add_stop_id(id, stop_ids_);
+  add_stop_id(tokenizer_->added_id(words.eos_token), stop_ids_);
+  if (stop_ids_.empty()) add_stop_id(tokenizer_->end_of_text(), stop_ids_);
   return Status::ok();
 }
 
-std::int64_t GenerationSource::positions() const noexcept { return decoder_.positions; }
+std::int64_t GenerationSource::max_positions() const noexcept { return decoder_.positions; }
 
 Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& decode, std::int64_t prefill_rows,
                                                      const std::function<void(std::string_view)>& warn) {
@@ -86,8 +86,8 @@ Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& decode, s
   prefill.rows = prefill_rows;
   STRATA_TRY_ASSIGN(Program many, record_cached_decoder(decoder_, prefill));
   STRATA_TRY_ASSIGN(Program few, record_cached_decoder(decoder_, decode));
-  programs.prefill = fit_to_backend(std::move(many), loaded_->config);
-  programs.decode = fit_to_backend(std::move(few), loaded_->config);
+  programs.prefill = specialize_for_backend(std::move(many), loaded_->config);
+  programs.decode = specialize_for_backend(std::move(few), loaded_->config);
   auto plan = plan_programs(*loaded_, programs);
   if (!plan.has_value() && plan.status().code() == Code::does_not_fit)
     return plan.status().annotate(str("the keys and values of ", decode.sequences, " sequences of ",
@@ -96,12 +96,12 @@ Result<std::unique_ptr<Job>> GenerationSource::start(const CacheShape& decode, s
   if (!plan.has_value()) return plan.status();
   plan_ = *std::move(plan);
   STRATA_TRY_ASSIGN(std::unique_ptr<Job> job, Job::start(loaded_->config, *plan_, io_));
-  STRATA_TRY(fill(job->engine(), warn));
+  STRATA_TRY(load_parameters(job->engine(), warn));
   return job;
 }
 
-Status GenerationSource::fill(Engine& engine, const std::function<void(std::string_view)>& warn) {
-  if (!folder_) return load_newest(engine, checkpoints_, io_, warn).status();
+Status GenerationSource::load_parameters(Engine& engine, const std::function<void(std::string_view)>& warn) {
+  if (!folder_) return load_newest_checkpoint(engine, checkpoints_, io_, warn).status();
   return engine.fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
     return folder_->read_part(piece.name, piece.offset, values);
   });

@@ -1,5 +1,5 @@
 // Runs that ask for other multiplication than usual: blocks in eight bits, attention by warpgroups.
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {
@@ -62,22 +62,23 @@ TEST_F(CliE2e, WhatMultipliesAttentionIsTheRunsAndChangesNothingOnAHost) {
   };
   ASSERT_EQ(run_of("usual", {}).exit_code, 0);
   for (const std::string by : {"wgmma", "cudnn"}) {
-    ASSERT_EQ(run_of(by, {"train.attention=" + by, "train.max_time=0s"}).exit_code, 0);
+    ASSERT_EQ(run_of(by, {"train.attention_backend=" + by, "train.max_time=0s"}).exit_code, 0);
     const ProgramResult other =
-        strata({"train", "--resume", by, "train.max_time=none", "train.attention=mma"});
+        strata({"train", "--resume", by, "train.max_time=none", "train.attention_backend=mma"});
     EXPECT_EQ(other.exit_code, 2);
-    EXPECT_THAT(other.err,
-                HasSubstr("train.attention: the checkpoint was made with " + by + ", this run has mma"));
+    EXPECT_THAT(other.err, HasSubstr("train.attention_backend: the checkpoint was made with " + by +
+                                     ", this run has mma"));
     ASSERT_EQ(strata({"train", "--resume", by, "train.max_time=none"}).exit_code, 0);
     EXPECT_EQ(loss_bits(by), loss_bits("usual"));
     EXPECT_EQ(digest(by), digest("usual"));
   }
   // Nor is begun on a host what a GPU would not go on with.
   const ProgramResult none =
-      strata(tiny("train", {"--out", "none", "train.dtype=f32", "train.attention=wgmma"}));
+      strata(tiny("train", {"--out", "none", "train.dtype=f32", "train.attention_backend=wgmma"}));
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err,
-              HasSubstr("train.attention = wgmma, but it multiplies no attention of this model: heads of"));
+  EXPECT_THAT(
+      none.err,
+      HasSubstr("train.attention_backend = wgmma, but it multiplies no attention of this model: heads of"));
 }
 
 }  // namespace

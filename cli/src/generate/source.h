@@ -24,15 +24,17 @@ class GenerationSource {
 
   const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
   /// Places that the model knows; 0: no limit.
-  std::int64_t positions() const noexcept;
+  std::int64_t max_positions() const noexcept;
   std::int32_t vocab() const noexcept { return static_cast<std::int32_t>(decoder_.vocab); }
   /// Tokens that end a text.
-  const std::vector<std::int32_t>& ends() const noexcept { return ends_; }
+  const std::vector<std::int32_t>& stop_ids() const noexcept { return stop_ids_; }
   /// How conversations are written; an error where that is not known, of no concern without one.
   const Result<ChatTemplate>& chat() const noexcept { return loaded_->config.data.chosen_chat.chat; }
   std::string chat_warning() const { return loaded_->config.data.chosen_chat.warning(); }
   /// What goes around a text: the folder's own BOS; a run was trained without.
-  Around around() const noexcept { return folder_ ? Around::template_tokens : Around::nothing; }
+  AddSpecialTokens add_special() const noexcept {
+    return folder_ ? AddSpecialTokens::yes : AddSpecialTokens::no;
+  }
 
   /// An engine that only infers, within the budgets of the configuration, with the parameters in it. Errors:
   /// `does_not_fit` with the cache's share; those of reading.
@@ -43,7 +45,7 @@ class GenerationSource {
   GenerationSource(Io& io, std::string path) : io_(io), path_(std::move(path)) {}
   Status open_run(const Args& args);
   Status open_folder(const Args& args);
-  Status fill(Engine& engine, const std::function<void(std::string_view)>& warn);
+  Status load_parameters(Engine& engine, const std::function<void(std::string_view)>& warn);
 
   Io& io_;
   std::string path_;
@@ -52,7 +54,7 @@ class GenerationSource {
   std::vector<std::string> checkpoints_;
   std::unique_ptr<Tokenizer> tokenizer_;
   DecoderConfig decoder_;
-  std::vector<std::int32_t> ends_;
+  std::vector<std::int32_t> stop_ids_;
   std::unique_ptr<const RunPlan> plan_;
 };
 

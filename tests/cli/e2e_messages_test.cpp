@@ -1,7 +1,7 @@
 // What a run says of itself and of what it was given, and what it refuses by name.
 #include <filesystem>
 
-#include "e2e_rig.h"
+#include "e2e_fixture.h"
 
 namespace strata::test {
 namespace {
@@ -18,7 +18,7 @@ std::size_t times(std::string_view text, std::string_view part) {
   return n;
 }
 
-class CliSaidE2e : public CliE2e {
+class CliMessagesE2e : public CliE2e {
  protected:
   void make_folder(const std::string& family = "gpt2") {
     ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2", "model.family=" + family})).exit_code,
@@ -40,7 +40,7 @@ class CliSaidE2e : public CliE2e {
 
 // --- At the start ---
 
-TEST_F(CliSaidE2e, WhatAFolderAsksForInTrainingAndIsNotDoneIsSaidOnce) {
+TEST_F(CliMessagesE2e, WhatAFolderAsksForInTrainingAndIsNotDoneIsSaidOnce) {
   make_folder();
   const Words words = tiny("train", {"--init", "hf", "--out", "again", "train.steps=3"});
   EXPECT_THAT(strata(words).out, Not(HasSubstr("in training"))) << "the export asks for no dropout";
@@ -56,7 +56,7 @@ TEST_F(CliSaidE2e, WhatAFolderAsksForInTrainingAndIsNotDoneIsSaidOnce) {
   EXPECT_THAT(strata(tiny("plan", {"model.from=hf"})).out, HasSubstr(says));
 }
 
-TEST_F(CliSaidE2e, AWarmUpThatDoesNotEndIsSaid) {
+TEST_F(CliMessagesE2e, AWarmUpThatDoesNotEndIsSaid) {
   const std::string says = "optim.warmup = 7 is longer than the run of train.steps = 3";
   EXPECT_THAT(strata(tiny("train", {"--out", "run", "train.steps=3", "optim.warmup=7"})).out,
               HasSubstr(says));
@@ -66,7 +66,7 @@ TEST_F(CliSaidE2e, AWarmUpThatDoesNotEndIsSaid) {
 
 // --- Data ---
 
-TEST_F(CliSaidE2e, WhatIsNoTextIsRefusedAsDataWithItsNameAndOffset) {
+TEST_F(CliMessagesE2e, WhatIsNoTextIsRefusedAsDataWithItsNameAndOffset) {
   ASSERT_EQ(strata({"tokenizer", "train", "train.txt", "--vocab", "512", "-o", "t.json"}).exit_code, 0);
   write("wide.txt", std::string("\xFF\xFEJ\0a\0n\0e\0"sv));
   write("binary.txt", "PNG" + std::string("\0\x1A\0"sv) + std::string(2000, 'x'));
@@ -84,13 +84,13 @@ TEST_F(CliSaidE2e, WhatIsNoTextIsRefusedAsDataWithItsNameAndOffset) {
   EXPECT_FALSE(exists("run") || exists("other.json") || exists("packed"));
 }
 
-TEST_F(CliSaidE2e, AFewBytesThatAreNoTextAreTakenAndTold) {
+TEST_F(CliMessagesE2e, AFewBytesThatAreNoTextAreTakenAndTold) {
   write("mixed.txt", austen("pride_and_prejudice").substr(0, 20000) + "\xE9");
   EXPECT_THAT(strata(tiny("train", {"--out", "run", "train.steps=1", "data.train=mixed.txt"})).out,
               HasSubstr("mixed.txt: 1 of its 20001 bytes are no UTF-8, the first is byte 20000"));
 }
 
-TEST_F(CliSaidE2e, ATokenizerIsNotLearntFromNothing) {
+TEST_F(CliMessagesE2e, ATokenizerIsNotLearntFromNothing) {
   write("empty.txt", "");
   expect_refused({"tokenizer", "train", "empty.txt", "-o", "t.json"}, 2,
                  "the corpus is empty: 1 files with 0 bytes, the first is empty.txt");
@@ -102,7 +102,7 @@ TEST_F(CliSaidE2e, ATokenizerIsNotLearntFromNothing) {
 
 // --- Files ---
 
-TEST_F(CliSaidE2e, WhatARunLeavesIsAsTheUmaskLeavesIt) {
+TEST_F(CliMessagesE2e, WhatARunLeavesIsAsTheUmaskLeavesIt) {
   options_.before_exec = [] {
     ::umask(027);
     return true;
@@ -122,7 +122,7 @@ TEST_F(CliSaidE2e, WhatARunLeavesIsAsTheUmaskLeavesIt) {
 
 // --- Folders ---
 
-TEST_F(CliSaidE2e, FoldersThatAreNoModelAreNamedAsWhatTheyAre) {
+TEST_F(CliMessagesE2e, FoldersThatAreNoModelAreNamedAsWhatTheyAre) {
   make_folder();
   must(posix_io().rename(file("hf/model.safetensors"), file("hf/pytorch_model.bin")));
   const std::string pickled = "hf holds its weights in pytorch_model.bin, a pickle";
@@ -137,7 +137,7 @@ TEST_F(CliSaidE2e, FoldersThatAreNoModelAreNamedAsWhatTheyAre) {
   expect_refused({"eval", "adapter", "--data", "val.txt"}, 2, peft);
 }
 
-TEST_F(CliSaidE2e, AWeightThatIsNoNumberIsNamedByEveryVerbThatReadsIt) {
+TEST_F(CliMessagesE2e, AWeightThatIsNoNumberIsNamedByEveryVerbThatReadsIt) {
   make_folder();
   const std::string weights = file("hf/model.safetensors");
   std::string bytes = read_all(weights);
@@ -149,7 +149,7 @@ TEST_F(CliSaidE2e, AWeightThatIsNoNumberIsNamedByEveryVerbThatReadsIt) {
   expect_refused({"eval", "hf", "--data", "val.txt"}, 5, says);
 }
 
-TEST_F(CliSaidE2e, JsonOfGenerateHasTheTokensItReadAndWrote) {
+TEST_F(CliMessagesE2e, JsonOfGenerateHasTheTokensItReadAndWrote) {
   make_folder();
   const ProgramResult made = strata(
       {"generate", "run", "--prompt", "It is a truth", "--tokens", "5", "--temperature", "0", "--json"});

@@ -1,4 +1,4 @@
-#include "training/expectation.h"
+#include "training/forecast_comparison.h"
 
 #include <cmath>
 
@@ -9,18 +9,18 @@ namespace {
 
 double error_of(double expected, double measured) { return measured > 0 ? expected / measured - 1 : 0; }
 
-bool has_both(const Expectation& expected, const TrainOutcome& outcome) {
+bool has_both(const ForecastComparison& expected, const TrainOutcome& outcome) {
   return expected.forecast && outcome.warm_steps > 0 && outcome.warm_seconds > 0;
 }
 
 }  // namespace
 
-Expectation expectation_of(const RunPlan& plan, const std::optional<Forecast>& forecast,
-                           const CachedProfile& machine, const TrainOutcome& outcome) {
-  Expectation expected{.warning = machine.warning};
+ForecastComparison compare_forecast(const RunPlan& plan, const std::optional<Forecast>& forecast,
+                                    const CachedProfile& machine, const TrainOutcome& outcome) {
+  ForecastComparison expected{.warning = machine.warning};
   expected.forecast = forecast;
   if (!has_both(expected, outcome) || outcome.warm_clipped == 0 || !plan.undo.covers_any() ||
-      outcome.ending != Ending::finished)
+      outcome.stop_reason != StopReason::finished)
     return expected;
   const double clipped = static_cast<double>(outcome.warm_clipped) / static_cast<double>(outcome.warm_steps);
   auto with_clipped = strata::forecast(plan, *machine.profile, {.clipped = clipped});
@@ -28,7 +28,7 @@ Expectation expectation_of(const RunPlan& plan, const std::optional<Forecast>& f
   return expected;
 }
 
-std::string expectation_text(const Expectation& expected, const TrainOutcome& outcome) {
+std::string forecast_comparison_text(const ForecastComparison& expected, const TrainOutcome& outcome) {
   if (!has_both(expected, outcome)) return "";
   // Of steps of a millisecond, or of one of them, nothing can be said.
   constexpr double kFar = 0.25, kTellingStep = 20e-3;
@@ -53,7 +53,7 @@ std::string expectation_text(const Expectation& expected, const TrainOutcome& ou
   return text;
 }
 
-std::string expectation_json(const Expectation& expected, const TrainOutcome& outcome) {
+std::string forecast_comparison_json(const ForecastComparison& expected, const TrainOutcome& outcome) {
   if (!has_both(expected, outcome)) return "null";
   const double measured = outcome.warm_seconds / static_cast<double>(outcome.warm_steps);
   std::string lanes;

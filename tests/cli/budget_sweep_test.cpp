@@ -1,5 +1,5 @@
 // What is advised is within what the machine has.
-#include "machine/what_if.h"
+#include "machine/budget_sweep.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,23 +23,24 @@ Forecast of(const TierBytes& budgets) {
   forecast.step_s = 1e12 / static_cast<double>(budgets[0]);
   return forecast;
 }
-std::string advice(std::uint64_t device, std::uint64_t most) {
+std::string suggestion(std::uint64_t device, std::uint64_t limit) {
   const TierBytes budgets = {device, 8 * kGiB, 0};
-  return must(next_best_change(budgets, {most, 100 * kGiB, kUnlimited}, of(budgets),
-                               [](const TierBytes& with) { return std::optional(of(with)); }));
+  return must(suggest_budget_change(budgets, {limit, 100 * kGiB, kUnlimited}, of(budgets),
+                                    [](const TierBytes& with) { return std::optional(of(with)); }));
 }
 
-TEST(WhatIfTest, AdviceEndsAtWhatTheMachineHas) {
-  EXPECT_THAT(advice(100 * kGiB, kUnlimited), HasSubstr("125.0 GiB instead of 100.0 GiB"));
-  EXPECT_THAT(advice(120 * kGiB, 136 * kGiB), HasSubstr("136.0 GiB instead of 120.0 GiB"));
-  EXPECT_THAT(advice(136 * kGiB, 136 * kGiB), HasSubstr("no tier that the machine has"));
-  EXPECT_THAT(advice(140 * kGiB, 136 * kGiB), HasSubstr("no tier that the machine has")) << "the user's own";
+TEST(BudgetSweepTest, SuggestionsEndAtWhatTheMachineHas) {
+  EXPECT_THAT(suggestion(100 * kGiB, kUnlimited), HasSubstr("125.0 GiB instead of 100.0 GiB"));
+  EXPECT_THAT(suggestion(120 * kGiB, 136 * kGiB), HasSubstr("136.0 GiB instead of 120.0 GiB"));
+  EXPECT_THAT(suggestion(136 * kGiB, 136 * kGiB), HasSubstr("no tier that the machine has"));
+  EXPECT_THAT(suggestion(140 * kGiB, 136 * kGiB), HasSubstr("no tier that the machine has"))
+      << "the user's own";
 }
 
-TEST(WhatIfTest, ASweepEndsThereToo) {
+TEST(BudgetSweepTest, ASweepEndsThereToo) {
   const TierBytes budgets = {64 * kGiB, 8 * kGiB, 0};
-  const Sweep sweep = must(sweep_budgets(budgets, {100 * kGiB, 8 * kGiB, 0},
-                                         [](const TierBytes& with) { return std::optional(of(with)); }));
+  const BudgetSweep sweep = must(sweep_budgets(
+      budgets, {100 * kGiB, 8 * kGiB, 0}, [](const TierBytes& with) { return std::optional(of(with)); }));
   EXPECT_THAT(sweep.device, ElementsAre(16 * kGiB, 32 * kGiB, 64 * kGiB, 100 * kGiB));
   EXPECT_THAT(sweep.pinned, ElementsAre(2 * kGiB, 4 * kGiB, 8 * kGiB));
 }

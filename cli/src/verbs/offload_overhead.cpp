@@ -1,4 +1,4 @@
-#include "verbs/practicality.h"
+#include "verbs/offload_overhead.h"
 
 #include <algorithm>
 #include <bit>
@@ -17,17 +17,18 @@
 namespace strata::cli {
 namespace {
 
-constexpr std::int64_t kWarmUp = 2;  // steps of each side that are not counted: caches and pools fill
-constexpr std::int64_t kTurn = 3;    // steps
+constexpr std::int64_t kWarmUp = 2;         // steps of each side that are not counted: caches and pools fill
+constexpr std::int64_t kStepsPerRound = 3;  // steps
 
 /// One of the two runs.
-class Side {
+class MeasuredRun {
  public:
-  static Result<std::unique_ptr<Side>> plan(const Args& args, const Workload& workload) {
+  static Result<std::unique_ptr<MeasuredRun>> plan(const Args& args, const TrainingData& training_data) {
     STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(args));
-    loaded.config.data.packing = workload.packing();
+    loaded.config.data.packing = training_data.packing();
     STRATA_TRY_ASSIGN(PlannedJob planned, plan_job(loaded));
-    return std::unique_ptr<Side>(new Side(std::move(loaded), std::move(planned), workload));
+    return std::unique_ptr<MeasuredRun>(
+        new MeasuredRun(std::move(loaded), std::move(planned), training_data));
   }
 
   Status start() {
@@ -55,10 +56,10 @@ class Side {
   std::vector<std::uint32_t> losses;  ///< bits, of all steps
 
  private:
-  Side(LoadedConfig loaded, PlannedJob planned, const Workload& workload)
+  MeasuredRun(LoadedConfig loaded, PlannedJob planned, const TrainingData& training_data)
       : loaded_(std::move(loaded)),
         planned_(std::move(planned)),
-        batches_(workload.train(), loaded_.config.train.micro_batch) {
+        batches_(training_data.train(), loaded_.config.train.micro_batch) {
     seconds.recompute = to_string(planned_.recompute);
   }
   LoadedConfig loaded_;
@@ -67,40 +68,41 @@ class Side {
   DatasetBatches batches_;
 };
 
-Status check_losses(const Side& with, const Side& without) {
-  for (std::size_t i = 0; i < with.losses.size(); ++i)
-    if (with.losses[i] != without.losses[i])
+Status check_losses(const MeasuredRun& offloaded, const MeasuredRun& on_device) {
+  for (std::size_t i = 0; i < offloaded.losses.size(); ++i)
+    if (offloaded.losses[i] != on_device.losses[i])
       return Status::error(Code::internal,
                            fmt::format("step {}: loss {:08x} with offload, {:08x} without: please report it",
-                                       i + 1, with.losses[i], without.losses[i]));
+                                       i + 1, offloaded.losses[i], on_device.losses[i]));
   return Status::ok();
 }
 
 }  // namespace
 
-Result<Practicality> measure_practicality(const Args& args, const Workload& workload) {
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Side> with, Side::plan(args, workload));
-  STRATA_TRY_ASSIGN(const std::unique_ptr<Side> without,
-                    Side::plan(overridden(args, all_on_device()), workload));
-  STRATA_TRY(with->start());
-  Practicality result;
-  result.why_not = why_it_does_not_fit(without->planned_bytes(), without->threads(), read_host_facts());
-  if (result.why_not.empty()) {
-    const Status started = without->start();  // beside the other, which holds its part of the device
+Result<OffloadOverhead> measure_offload_overhead(const Args& args, const TrainingData& training_data) {
+  STRATA_TRY_ASSIGN(const std::unique_ptr<MeasuredRun> offloaded, MeasuredRun::plan(args, training_data));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<MeasuredRun> on_device,
+                    MeasuredRun::plan(with_overrides(args, device_only_overrides()), training_data));
+  STRATA_TRY(offloaded->start());
+  OffloadOverhead result;
+  result.not_measured_reason =
+      reason_not_fitting(on_device->planned_bytes(), on_device->threads(), read_host_facts());
+  if (result.not_measured_reason.empty()) {
+    const Status started = on_device->start();  // beside the other, which holds its part of the device
     if (started.code() == Code::does_not_fit || started.code() == Code::out_of_memory)
-      result.why_not = started.message();
+      result.not_measured_reason = started.message();
     else
       STRATA_TRY(started.annotate("all on the device"));
   }
-  const bool both = result.why_not.empty();
-  for (std::int64_t left = args.steps; left > 0; left -= kTurn) {
-    STRATA_TRY(with->run(std::min(left, kTurn)));
-    if (both) STRATA_TRY(without->run(std::min(left, kTurn)).annotate("all on the device"));
+  const bool both = result.not_measured_reason.empty();
+  for (std::int64_t left = args.steps; left > 0; left -= kStepsPerRound) {
+    STRATA_TRY(offloaded->run(std::min(left, kStepsPerRound)));
+    if (both) STRATA_TRY(on_device->run(std::min(left, kStepsPerRound)).annotate("all on the device"));
   }
-  if (both) STRATA_TRY(check_losses(*with, *without));
-  result.with = std::move(with->seconds);
-  result.without = std::move(without->seconds);
-  result.times = with->times;
+  if (both) STRATA_TRY(check_losses(*offloaded, *on_device));
+  result.offloaded = std::move(offloaded->seconds);
+  result.on_device = std::move(on_device->seconds);
+  result.times = offloaded->times;
   return result;
 }
 

@@ -1,4 +1,4 @@
-#include "machine/measure_rig.h"
+#include "machine/bench_fixture.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 
 namespace strata::cli {
 
-const MeasureSizes& MeasureRig::sizes() const {
+const MeasureSizes& BenchFixture::sizes() const {
   static const MeasureSizes cores = {{32, 128, 512, 2048}, 1024,    1024, 512, 8, 64, 1024, 1024,
                                      128 * kMiB,           4 * kMiB};
   static const MeasureSizes gpu = {
@@ -15,29 +15,30 @@ const MeasureSizes& MeasureRig::sizes() const {
   return is_gpu() ? gpu : cores;
 }
 
-Result<std::unique_ptr<MeasureRig>> MeasureRig::create(const MeasureOptions& options) {
-  auto rig = std::make_unique<MeasureRig>();
-  rig->quick_ = options.quick;
-  rig->environment_ = options.environment;
-  STRATA_TRY_ASSIGN(rig->share_, process_core_share(rig->environment_));
-  STRATA_TRY_ASSIGN(rig->pool_, ThreadPool::create(rig->share_));
-  STRATA_TRY_ASSIGN(rig->device_, compute_device(options.backend));
-  STRATA_TRY_ASSIGN(rig->backend_, create_backend(rig->device_.kind, {}, *rig->pool_, rig->clock_));
-  STRATA_TRY_ASSIGN(rig->compute_, rig->backend_->create_stream(StreamRole::compute));
-  return rig;
+Result<std::unique_ptr<BenchFixture>> BenchFixture::create(const MeasureOptions& options) {
+  auto fixture = std::make_unique<BenchFixture>();
+  fixture->quick_ = options.quick;
+  fixture->environment_ = options.environment;
+  STRATA_TRY_ASSIGN(fixture->share_, process_core_share(fixture->environment_));
+  STRATA_TRY_ASSIGN(fixture->pool_, ThreadPool::create(fixture->share_));
+  STRATA_TRY_ASSIGN(fixture->device_, compute_device(options.backend));
+  STRATA_TRY_ASSIGN(fixture->backend_,
+                    create_backend(fixture->device_.kind, {}, *fixture->pool_, fixture->clock_));
+  STRATA_TRY_ASSIGN(fixture->compute_, fixture->backend_->create_stream(StreamRole::compute));
+  return fixture;
 }
 
-Result<std::unique_ptr<ThreadPool>> MeasureRig::pool_of(int threads) const {
+Result<std::unique_ptr<ThreadPool>> BenchFixture::create_pool(int threads) const {
   STRATA_TRY_ASSIGN(const CoreShare share, process_core_share(environment_, {.threads = threads}));
   return ThreadPool::create(share);
 }
 
-Result<double> MeasureRig::seconds(const std::function<Status()>& round) {
+Result<double> BenchFixture::seconds(const std::function<Status()>& round) {
   const double budget_s = quick_ ? 0.06 : 0.3;
-  constexpr std::size_t kLeast = 3, kMost = 1000;
+  constexpr std::size_t kMinRounds = 3, kMaxRounds = 1000;
   STRATA_TRY(round());
   std::vector<double> all;
-  for (double spent = 0; all.size() < kLeast || (spent < budget_s && all.size() < kMost);
+  for (double spent = 0; all.size() < kMinRounds || (spent < budget_s && all.size() < kMaxRounds);
        spent += all.back()) {
     const std::int64_t start = clock_.now_ns();
     STRATA_TRY(round());
@@ -47,14 +48,14 @@ Result<double> MeasureRig::seconds(const std::function<Status()>& round) {
   return all[all.size() / 2];
 }
 
-Result<double> MeasureRig::computing(const std::function<Status()>& queue) {
+Result<double> BenchFixture::stream_seconds(const std::function<Status()>& queue) {
   return seconds([&] {
     STRATA_TRY(queue());
     return backend_->synchronize(compute_);
   });
 }
 
-Result<TensorView> MeasureRig::tensor(const Shape& shape, DType dtype) {
+Result<TensorView> BenchFixture::tensor(const Shape& shape, DType dtype) {
   STRATA_TRY_ASSIGN(
       Buffer buffer,
       backend_->allocate(MemoryKind::device, static_cast<std::size_t>(shape.n_elems()) * size_of(dtype)));
@@ -65,7 +66,7 @@ Result<TensorView> MeasureRig::tensor(const Shape& shape, DType dtype) {
   return view;
 }
 
-Result<BufferView> MeasureRig::memory(MemoryKind kind, std::size_t bytes) {
+Result<BufferView> BenchFixture::memory(MemoryKind kind, std::size_t bytes) {
   STRATA_TRY_ASSIGN(Buffer buffer, backend_->allocate(kind, bytes));
   buffers_.push_back(std::move(buffer));
   return buffers_.back().view();

@@ -18,17 +18,17 @@ namespace strata::cli {
 
 /// How much work tells what a device does, and not what it costs to begin.
 struct MeasureSizes {
-  std::vector<double> products;  ///< smallest sides
-  std::int64_t other_sides;
+  std::vector<double> gemm_sizes;  ///< smallest sides
+  std::int64_t gemm_other_size;
   std::int64_t tokens, seq, heads, head_dim;  ///< of attention
   std::int64_t rows, columns;                 ///< of norms and activations
   std::size_t link_bytes, link_piece;
 };
 
 /// The device that is measured, and memory on it.
-class MeasureRig {
+class BenchFixture {
  public:
-  static Result<std::unique_ptr<MeasureRig>> create(const MeasureOptions& options);
+  static Result<std::unique_ptr<BenchFixture>> create(const MeasureOptions& options);
 
   const ComputeDevice& device() const noexcept { return device_; }
   bool is_gpu() const noexcept { return device_.kind == DeviceKind::cuda; }
@@ -37,18 +37,18 @@ class MeasureRig {
   Backend& backend() noexcept { return *backend_; }
   ThreadPool& pool() noexcept { return *pool_; }
   /// As a run with cpu.threads of so many would have.
-  Result<std::unique_ptr<ThreadPool>> pool_of(int threads) const;
+  Result<std::unique_ptr<ThreadPool>> create_pool(int threads) const;
   Stream& compute() noexcept { return compute_; }
 
   /// Median seconds of `round`, over at least three and for a while, after one that warms up.
   Result<double> seconds(const std::function<Status()>& round);
   /// Seconds of work on the compute stream.
-  Result<double> computing(const std::function<Status()>& queue);
+  Result<double> stream_seconds(const std::function<Status()>& queue);
 
   /// Of device memory, with values that are no denormals.
   Result<TensorView> tensor(const Shape& shape, DType dtype);
   Result<BufferView> memory(MemoryKind kind, std::size_t bytes);
-  void forget() { buffers_.clear(); }
+  void release_buffers() { buffers_.clear(); }
 
  private:
   bool quick_ = false;

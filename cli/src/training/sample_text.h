@@ -10,7 +10,7 @@
 
 namespace strata::cli {
 
-struct SampleOptions {
+struct TextSampleOptions {
   std::int64_t tokens = 64;
   double temperature = 0.8;  ///< 0: always the most likely token
   int top_k = 40;            ///< 0: all
@@ -21,6 +21,6 @@ struct SampleOptions {
 /// text, or where `signals` (may be null) ask to stop. The same engine state, prompt and options give the
 /// same text. Errors: `invalid` for an empty prompt.
 Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt,
-                                const SampleOptions& options, const Signals* signals = nullptr);
+                                const TextSampleOptions& options, const Signals* signals = nullptr);
 
 }  // namespace strata::cli
