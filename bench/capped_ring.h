@@ -12,12 +12,12 @@
 
 #include <strata/runtime/clock.h>
 
-#include "ring_ops.h"
+#include "store/io/ring_ops.h"
 
 namespace strata::bench {
 
-/// A ring over files that are no faster than their caps, in bytes per second of both directions together. A
-/// completion is held back until a device of that rate, which serves blocks one after the other, were done.
+/// A ring whose files have a maximum rate, in bytes per second of both directions together. A completion is
+/// held back until a device with that rate, which serves one block after the other, would have completed it.
 class CappedRing final : public detail::RingOps {
  public:
   CappedRing(std::unique_ptr<detail::RingOps> ring, const std::vector<double>& bytes_per_s)
@@ -39,8 +39,7 @@ class CappedRing final : public detail::RingOps {
     ring_->push(op);
   }
 
-  // Looks again every now and then rather than waiting in the kernel, which knows nothing of what is held
-  // back.
+  // Polls instead of waiting in the kernel, which does not know of the completions held back.
   int enter(bool block) override {
     for (;;) {
       if (const int error = ring_->enter(false); error != 0) return error;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the claims in bench/claims/ one after the other and prints a table.
 #   bench/claims.sh [--build DIR] [--list] [NAME...]
-# Exit code: 0 when no claim fails, 1 when one does not hold or breaks. A claim whose hardware or peer is absent has no
-# verdict: it is no failure, and is counted by itself.
+# Exit code: 0 if no claim fails, 1 if one does not hold or is broken. A claim whose hardware or peer is
+# absent has no verdict: it is not a failure and is counted separately.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/steps.sh"
 
@@ -27,14 +27,14 @@ if [[ -z $build ]]; then
   step configure --log build/release/configure.log cmake --preset release
   step build --log build/release/build.log cmake --build --preset release -j "$jobs"
 fi
-# Not STRATA_*: the command refuses variables of that form that it does not know.
+# Not STRATA_*: strata rejects unknown variables with that prefix.
 CLAIMS_BUILD=$(realpath "$build")
 export CLAIMS_BUILD CLAIMS_BINARY=$CLAIMS_BUILD/cli/strata
 results=$build/claims.jsonl
 : >"$results"
 
-# Prints the row of one line of JSON. Exit code: 0 where it holds, 1 where it does not, 2 where the line is not what
-# bench/claims/README.md asks for, 3 where there is no verdict.
+# Prints the table row of one line of JSON. Exit code: 0 if the claim holds, 1 if not, 2 if the line does not
+# conform to bench/claims/README.md, 3 if there is no verdict.
 row() {
   python3 - "$1" "$2" "$3" <<'PYTHON'
 import json, sys
@@ -73,14 +73,14 @@ sys.exit({True: 0, False: 1, None: 3}[claim["holds"]])
 PYTHON
 }
 
-# Of each exit code of row.
+# The number of claims for each exit code of row.
 count=(0 0 0 0)
 for name in "${names[@]}"; do
   log=$build/claim-$name
   code=0 verdict=0
   "bench/claims/$name" >"$log.out" 2>"$log.err" || code=$?
   row "$name" "$log.out" "$code" || verdict=$?
-  (( verdict <= 3 )) || verdict=2  # row itself broke
+  (( verdict <= 3 )) || verdict=2  # row itself failed
   count[verdict]=$((count[verdict] + 1))
   tail -n 5 "$log.err" >&2
   cat "$log.out" >>"$results"

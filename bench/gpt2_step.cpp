@@ -1,8 +1,8 @@
-// One AdamW step of the GPT-2 124M shape (Radford et al. 2019), four sequences of 64 random tokens, with all
-// memory it may want; or the same step's matrix products alone, which is the least any step can take.
+// One AdamW step of the GPT-2 124M shape (Radford et al. 2019), four sequences of 64 random tokens, without
+// memory limits; or only the GEMMs of that step, a lower bound of any step's time.
 //   gpt2_step step|gemm f32|bf16|native|widened STEPS THREADS
-// bf16 is multiplied as this CPU does it fastest, which is measured first; native and widened are bf16 in one
-// way. Prints the seconds of each step, after one that is not timed, as JSON. The claim `gpt2_step` compares
+// With bf16, GEMMs use the fastest implementation on this CPU, which is measured first; native and widened
+// select one. Prints the seconds of each step, after an untimed one, as JSON. The claim `gpt2_step` compares
 // them.
 #include <algorithm>
 #include <array>
@@ -24,7 +24,7 @@
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/kernels/linear.h>
 #include <strata/model/decoder.h>
-#include <strata/runtime/host_backend.h>
+#include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/rng.h>
 
 namespace {
@@ -68,7 +68,7 @@ class RandomBatches final : public strata::BatchSource {
   std::int64_t n_counted(std::int64_t, std::int64_t n) override { return n * kSequences * 64; }
 };
 
-// Nothing is clipped or decayed, as by the peers.
+// No clipping and no weight decay, as in the peers.
 std::vector<double> time_steps(strata::DType compute, int steps, int threads) {
   strata::EngineOptions options;
   options.clip = 0;
@@ -92,9 +92,9 @@ std::vector<double> time_steps(strata::DType compute, int steps, int threads) {
   return seconds;
 }
 
-/// What a step multiplies: of each linear layer y = x w^T, dx = dy w and dw = dy^T x. Weights and their
-/// gradients have memory of their own, as in a step; activations of one size share it, so that no step's can
-/// be better placed.
+/// The GEMMs of a step: y = x w^T, dx = dy w and dw = dy^T x of each linear layer. Weights and their
+/// gradients have their own memory, as in a step; activations of one size share a buffer, so that no step has
+/// better locality.
 class StepGemms {
  public:
   StepGemms(const strata::Program& program, strata::Backend& backend) : backend_(backend) {
@@ -103,7 +103,7 @@ class StepGemms {
       const strata::ValueInfo& x = program.value(instr.in[0]);
       const strata::ValueInfo& w = program.value(instr.in[1]);
       const strata::Shape y = program.value(instr.out[0]).shape;
-      const bool last = instr.attrs.f32_out;  // the head: as in a step, its weight's gradient is f32
+      const bool last = instr.attrs.f32_out;  // the head: the gradient of its weight is f32, as in a step
       layers_.push_back({buffer_view(x, "x"), buffer_view(w, w.name), buffer_view({"", y, x.dtype}, "y"),
                          buffer_view(x, "dx"),
                          buffer_view({"", w.shape, last ? strata::DType::f32 : w.dtype}, "d" + w.name)});
@@ -126,7 +126,7 @@ class StepGemms {
     const auto [at, fresh] = buffers_.try_emplace({role, value.shape.n_elems()});
     if (fresh) {
       at->second = must(backend_.allocate(strata::MemoryKind::device, value.bytes()));
-      std::memset(at->second.view().data, 0x3C, value.bytes());  // about 0.01, in f32 as in bf16
+      std::memset(at->second.view().data, 0x3C, value.bytes());  // about 0.01, both in f32 and in bf16
     }
     return {at->second.view().data, value.shape, value.dtype};
   }
@@ -153,7 +153,7 @@ void choose_gemm(std::string_view dtype) {
   const auto times = strata::kernels::measure_bf16_gemm();
   strata::kernels::force_widened_bf16_gemm(dtype == "widened" ||
                                            (dtype == "bf16" && times.widened_is_faster()));
-  fmt::print(stderr, "bf16 by {}: {:.2f} ms a sample, widened to f32 {:.2f}\n",
+  fmt::print(stderr, "bf16 with {}: {:.2f} ms per sample, widened to f32 {:.2f}\n",
              strata::kernels::bf16_gemm_kind(), 1e3 * times.native_s, 1e3 * times.widened_s);
 }
 

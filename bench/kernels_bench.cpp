@@ -9,9 +9,10 @@
 #include <strata/kernels/attention.h>
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/linear.h>
-#include <strata/runtime/thread_pool.h>
+#include <strata/runtime/threads/thread_pool.h>
 
-// GEMM by training shapes beside one oneDNN call over the whole product; memory-bound ops beside memcpy.
+// Benchmarks GEMMs with training shapes against one oneDNN call over the whole GEMM, and memory-bound ops
+// against memcpy.
 namespace strata::kernels {
 namespace {
 
@@ -42,7 +43,7 @@ void linear(benchmark::State& state) {
   report_flops(state, 2.0 * static_cast<double>(t * n * k));
 }
 
-/// The ceiling: the same product as one call, with that many OpenMP threads.
+/// The upper bound: the same GEMM as one oneDNN call with that many OpenMP threads.
 void one_call(benchmark::State& state) {
   omp_set_num_threads(static_cast<int>(state.range(4)));
   const std::int64_t t = state.range(1), n = state.range(2), k = state.range(3);

@@ -1,7 +1,8 @@
-// Sums that cost nothing and say nothing, in place of the library's: linked into a bench they show what the
-// real ones cost. Every name of crc32c.cpp is here, so that the linker leaves that one out.
+// Checksum functions that do nothing, in place of the library's: linked into a benchmark they show the cost
+// of the real ones. All symbols of crc32c.cpp are defined here, so that the linker does not include that
+// file.
 
-#include <strata/runtime/crc32c.h>
+#include <strata/runtime/io/crc32c.h>
 
 namespace strata {
 

@@ -1,9 +1,8 @@
-// The NVMe store on one folder or several: GB/s and CPU seconds per GB of whole-slot writes, reads, and both
-// at once. All ids are written once before the first round, so that no round meets blocks the file system has
-// not yet mapped. With --serve a caller takes turns with another program: each line on stdin names the
-// pattern of a round, or is "fill" to write all ids anew after the other program wrote to the store's file.
-// One JSON object a round on stdout. --cap makes a folder no faster than that, by holding its completions
-// back.
+// The NVMe store on one or several directories: GB/s and CPU seconds per GB of whole-slot writes, reads, and
+// both at once. All ids are written once before the first round, so that all blocks of the file are mapped.
+// With --serve a caller can alternate rounds with those of another program: each line on stdin is the pattern
+// of a round, or "fill" to rewrite all ids after the other program wrote to the store's file. Prints one JSON
+// object per round. --cap limits the rate of a directory by holding its completions back.
 
 #include <sys/resource.h>
 
@@ -22,19 +21,19 @@
 
 #include <strata/offload/nvme_store.h>
 #include <strata/runtime/clock.h>
-#include <strata/runtime/crc32c.h>
-#include <strata/runtime/host_backend.h>
-#include <strata/runtime/json.h>
+#include <strata/runtime/io/crc32c.h>
+#include <strata/runtime/backend/host_backend.h>
+#include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
-#include <strata/runtime/thread_pool.h>
+#include <strata/runtime/threads/thread_pool.h>
 
 #include "capped_ring.h"
-#include "store_core.h"
+#include "store/store_core.h"
 
 namespace strata::bench {
 namespace {
 
-constexpr int kMaxRequests = 32;  // of each direction: half of what a store has at once
+constexpr int kMaxRequests = 32;  // per direction: half of the store's max_requests
 
 struct BenchOptions {
   std::vector<std::string> dirs{"."};
@@ -43,11 +42,11 @@ struct BenchOptions {
   std::size_t total_mib = 1024, slot_mib = 16, block_kib = NvmeOptions{}.block_bytes / kKiB;
   int depth = NvmeOptions{}.queue_depth;
   int io_threads = NvmeOptions{}.io_threads;
-  int requests = 0;  // slots of each direction in flight; 0: those that fill the queue twice over
+  int requests = 0;  // slots in flight per direction; 0: enough to fill the queue twice
   double seconds = 1;
   int rounds = 3;
   bool buffered = false, unregistered = false, serve = false;
-  std::vector<double> rates, caps;  // one a folder, or none; caps in MB/s
+  std::vector<double> rates, caps;  // one per directory, or empty; caps in MB/s
 };
 
 double cpu_seconds() {
@@ -83,8 +82,7 @@ class Bench {
     }
     const bool both = pattern == "both";
     if (!both && pattern != "read" && pattern != "write")
-      return Status::error(Code::invalid,
-                           str("there is no pattern '", pattern, "'; there are write, read, both"));
+      return Status::error(Code::invalid, str("unknown pattern '", pattern, "'; use write, read or both"));
     const IdRange all{0, objects_}, front{0, objects_ / 2}, back{objects_ / 2, objects_ - objects_ / 2};
     std::uint64_t written = 0, read = 0;
     Status write_outcome, read_outcome;
@@ -119,20 +117,20 @@ class Bench {
         objects_(static_cast<std::uint32_t>(options.total_mib / options.slot_mib)),
         requests_(static_cast<std::uint32_t>(options.requests > 0 ? options.requests
                                                                   : default_requests(options))) {}
-  // A caller waits for its slots in turn, and a block may be late: what waits keeps the device busy
+  // A caller waits for its slots in order, and a block may be late; the other requests keep the device busy
   // meanwhile.
   static std::size_t default_requests(const BenchOptions& options) {
     const std::size_t queued = 2 * static_cast<std::size_t>(options.depth) * options.block_kib * kKiB;
-    const std::size_t half = options.total_mib / options.slot_mib / 2;  // of the objects
+    const std::size_t half = options.total_mib / options.slot_mib / 2;  // of all objects
     return std::clamp<std::size_t>(queued / (options.slot_mib * kMiB), 1,
                                    std::clamp<std::size_t>(half, 1, kMaxRequests));
   }
 
   Status open() {
     if (objects_ < 2 * requests_)
-      return Status::error(Code::invalid,
-                           str(options_.total_mib, " MiB are ", objects_, " slots of ", options_.slot_mib,
-                               " MiB; it takes ", 2 * requests_, " for ", requests_, " in flight each way"));
+      return Status::error(Code::invalid, str(options_.total_mib, " MiB are ", objects_, " slots of ",
+                                              options_.slot_mib, " MiB; at least ", 2 * requests_, " for ",
+                                              requests_, " in flight per direction are needed"));
     STRATA_TRY_ASSIGN(pool_, ThreadPool::create(1));
     STRATA_TRY_ASSIGN(host_, create_host_backend({}, *pool_, clock_));
     NvmeOptions options;
@@ -151,14 +149,14 @@ class Bench {
       STRATA_TRY_ASSIGN(*buffer, host_->allocate(MemoryKind::pinned, requests_ * slot_bytes_));
       if (!options_.unregistered) STRATA_TRY(store_->register_memory(buffer->view()));
     }
-    std::uint64_t state = 1;  // bytes that no layer below could compress
+    std::uint64_t state = 1;  // random bytes, which no layer below can compress
     for (std::size_t i = 0; i + 8 <= out_.view().bytes; i += 8) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       std::memcpy(out_.view().data + i, &state, 8);
     }
     measure_crc();
     STRATA_TRY(fill());
-    return fill();  // which reaches the spare slots
+    return fill();  // the second time also writes the spare slots
   }
 
   Result<std::unique_ptr<NvmeStore>> make_store(NvmeOptions options) {
@@ -185,18 +183,18 @@ class Bench {
     return text;
   }
 
-  // What the sums alone cost, over memory that is in no cache.
+  // Measures only the checksums, on memory that is in no cache.
   void measure_crc() {
     const double cpu = cpu_seconds();
     constexpr int kPasses = 4;
     std::uint32_t sum = 0;
     for (int i = 0; i < kPasses; ++i) sum = crc32c(sum, {out_.view().data, out_.view().bytes});
-    last_crc_ = sum;  // asked for, so that no compiler leaves it out
+    last_crc_ = sum;  // used, so that the compiler does not remove it
     crc_s_per_gb_ = (cpu_seconds() - cpu) / (static_cast<double>(out_.view().bytes) * kPasses * 1e-9);
   }
 
-  // Moves ids of the span in turn, `requests` of them in flight, until `end`, and at least `min_requests` of
-  // them.
+  // Transfers ids of the range cyclically, with `requests` of them in flight, until `end`, and at least
+  // `min_requests` of them.
   Status run_requests(bool write, IdRange ids, std::uint32_t min_requests, std::int64_t end,
                       std::uint64_t& bytes) {
     std::vector<Ticket> tickets(requests_);
@@ -235,7 +233,7 @@ class Bench {
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<Backend> host_;
   Buffer out_, in_;
-  std::unique_ptr<NvmeStore> store_;  // last: its destructor waits for what uses the buffers
+  std::unique_ptr<NvmeStore> store_;  // last: its destructor waits for requests that use the buffers
 };
 
 Status run(const BenchOptions& options) {
@@ -261,25 +259,25 @@ Status run(const BenchOptions& options) {
 int main(int argc, char** argv) {
   strata::bench::BenchOptions options;
   CLI::App app("GB/s and CPU seconds per GB of the NVMe store");
-  app.add_option("--dir", options.dirs, "folders on the disks to measure");
-  app.add_option("--rates", options.rates, "of the folders to each other, instead of measuring them");
-  app.add_option("--cap", options.caps, "MB/s that each folder has at most, with io_uring");
+  app.add_option("--dir", options.dirs, "directories on the disks to measure");
+  app.add_option("--rates", options.rates, "relative rates of the directories, instead of measuring them");
+  app.add_option("--cap", options.caps, "maximum MB/s of each directory; needs io_uring");
   app.add_option("--pattern", options.patterns, "write read both");
   app.add_option("--engine", options.engine)->check(CLI::IsMember({"auto", "uring", "threads"}));
-  app.add_option("--total-mib", options.total_mib, "of all ids together")->check(CLI::Range(1, 1 << 24));
-  app.add_option("--slot-mib", options.slot_mib, "of one id")->check(CLI::Range(1, 1 << 16));
+  app.add_option("--total-mib", options.total_mib, "total size of all ids")->check(CLI::Range(1, 1 << 24));
+  app.add_option("--slot-mib", options.slot_mib, "size of one id")->check(CLI::Range(1, 1 << 16));
   app.add_option("--block-kib", options.block_kib)->check(CLI::Range(4, 1 << 18));
   app.add_option("--depth", options.depth, "blocks in flight")->check(CLI::Range(1, 4096));
-  app.add_option("--io-threads", options.io_threads, "of the threads engine")->check(CLI::Range(1, 64));
+  app.add_option("--io-threads", options.io_threads, "threads per directory of --engine threads")
+      ->check(CLI::Range(1, 64));
   app.add_option("--requests", options.requests,
-                 "slots of each direction in flight; 0: to fill the queue twice over")
+                 "slots in flight per direction; 0: enough to fill the queue twice")
       ->check(CLI::Range(0, strata::bench::kMaxRequests));
-  app.add_option("--seconds", options.seconds, "of a round")->check(CLI::Range(0.01, 600.0));
-  app.add_option("--rounds", options.rounds, "of each pattern")->check(CLI::Range(1, 10000));
-  app.add_flag("--buffered", options.buffered, "through the page cache");
-  app.add_flag("--unregistered", options.unregistered, "without registering the buffers");
-  app.add_flag("--serve", options.serve,
-               "a round for each line on stdin, which names the pattern or is fill");
+  app.add_option("--seconds", options.seconds, "seconds per round")->check(CLI::Range(0.01, 600.0));
+  app.add_option("--rounds", options.rounds, "rounds per pattern")->check(CLI::Range(1, 10000));
+  app.add_flag("--buffered", options.buffered, "use the page cache instead of O_DIRECT");
+  app.add_flag("--unregistered", options.unregistered, "do not register the buffers");
+  app.add_flag("--serve", options.serve, "run a round for each line on stdin, which is a pattern or fill");
   CLI11_PARSE(app, argc, argv);
   try {
     if (const strata::Status status = strata::bench::run(options); !status.is_ok()) {

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include <strata/runtime/clock.h>
-#include <strata/runtime/io.h>
+#include <strata/runtime/io/io.h>
 
 namespace strata::bench {
 
-/// A file system whose files, all of one device, are as fast as that device is said to be: its requests are
-/// served one after the other, and a call returns when its own were done. Over a tmpfs a device that is as
-/// quiet as a clock.
+/// A file system on a simulated device with a given rate: the device serves one request after the other, and
+/// a call returns when its request would be complete. On a tmpfs this is a device without the noise of a real
+/// one.
 class PacedIo final : public Io {
  public:
   PacedIo(Io& io, double bytes_per_s) : io_(io), device_{1e9 / bytes_per_s} {}
@@ -36,7 +36,7 @@ class PacedIo final : public Io {
     SteadyClock clock{};
     std::atomic<std::int64_t> free_at_ns{0};
 
-    /// Whoever asks next waits for this request too.
+    /// Later requests wait for this one too.
     std::int64_t serve(std::size_t bytes) {
       const auto takes = static_cast<std::int64_t>(static_cast<double>(bytes) * ns_per_byte);
       std::int64_t free_at = free_at_ns.load(), done = 0;

@@ -1,6 +1,6 @@
-// Steps of a decoder whose computing and links are paced: only the optimizer, what lands, and I/O use cores.
-// Prints the seconds of each step and of each lane as JSON; the claim `step_overlap` holds them against the
-// lower bound.
+// Steps of a decoder with paced compute and links: only the optimizer, gradient accumulation and I/O use
+// cores. Prints the seconds of each step and of each lane as JSON; the claim `step_overlap` compares them
+// with the lower bound.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -14,7 +14,7 @@
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 #include <strata/model/decoder.h>
-#include <strata/runtime/host_backend.h>
+#include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>
 
 #include "paced_io.h"
@@ -27,17 +27,17 @@ struct BenchOptions {
   std::int64_t chunk_elems = 1 << 20;
   int steps = 10, threads = 1;
   double compute_s = 0, link_gb_per_s = 0;
-  double clip = 1e30;  // nothing computes the gradients: their norm is that of whatever lies there
+  double clip = 1e30;  // gradients are not computed, so their norm is that of uninitialized memory
   std::string mode = "two_phase", dir = ".", trace;
   std::uint64_t pinned_bytes = 0;
   bool gradients_on_device = false;
   std::uint32_t prefetch = 6;
   std::int64_t undo_bytes = -1;
   bool full_undo_log = false;
-  bool states_on_device = false;  // then nothing but activations moves
+  bool states_on_device = false;  // then only activations are moved
   std::string activations = "none";
-  double disk_gb_per_s = 0;  // of both directions together, of a device that is not there; 0: the real one
-  std::string profile;       // of this machine: what a step is expected to take is printed beside it
+  double disk_gb_per_s = 0;  // of both directions together, of a simulated device; 0: the real one
+  std::string profile;       // of this machine: also print the forecast of a step
 };
 
 class NoTokens final : public BatchSource {
@@ -69,7 +69,6 @@ Result<ProgramSet> record(const BenchOptions& c) {
   return set;
 }
 
-/// Flops before and from the first gradient on.
 EngineOptions options_of(const BenchOptions& c) {
   EngineOptions options;
   options.step_mode = *step_mode_named(c.mode);
@@ -86,7 +85,7 @@ EngineOptions options_of(const BenchOptions& c) {
   return options;
 }
 
-// Of a machine whose computing is paced, and its link where it is: neither takes anything of the CPU's cores.
+// The forecast for the machine with paced compute and, if paced, link, neither of which uses CPU cores.
 Result<std::string> forecast_json(const BenchOptions& c, const RunPlan& plan) {
   if (c.profile.empty()) return std::string("null");
   STRATA_TRY_ASSIGN(MachineProfile machine, load_machine_profile(c.profile));
@@ -113,7 +112,7 @@ Status run(const BenchOptions& c) {
   EngineOptions options = options_of(c);
   STRATA_TRY_ASSIGN(std::unique_ptr<const RunPlan> plan, Engine::plan(programs, options));
   const LoweredProgram::PassFlops flops = plan->train.pass_flops();
-  // As good as no time where nothing is asked for.
+  // Almost no time if compute_s is 0.
   options.paced_flops_per_s = flops.all() / (c.compute_s > 0 ? c.compute_s : 1e-3);
   STRATA_TRY_ASSIGN(plan, Engine::plan(programs, options));
   STRATA_TRY_ASSIGN(const std::string forecast, forecast_json(c, *plan));
@@ -152,7 +151,7 @@ Status run(const BenchOptions& c) {
     speculated = report.speculated;
     rolled_back = report.rolled_back;
   }
-  trace.set_enabled(false);  // what the last step left to be done is not of these steps
+  trace.set_enabled(false);  // work left over from the last step does not belong to the traced steps
   const BackendCounters after = backend->counters();
   const MovedBytes moved = engine->moved();
   STRATA_TRY(engine->state_digest().status());
@@ -204,27 +203,29 @@ int main(int argc, char** argv) {
   app.add_option("--chunk", c.chunk_elems);
   app.add_option("--steps", c.steps)->check(CLI::Range(1, 1000));
   app.add_option("--threads", c.threads);
-  app.add_option("--compute-s", c.compute_s, "seconds that forward and backward take");
-  app.add_option("--link-gb-per-s", c.link_gb_per_s, "of each direction; 0: as fast as memcpy");
+  app.add_option("--compute-s", c.compute_s, "seconds of forward and backward");
+  app.add_option("--link-gb-per-s", c.link_gb_per_s, "rate of each direction; 0: that of memcpy");
   app.add_option("--mode", c.mode)
       ->check(CLI::IsMember({"auto", "serial", "two_phase", "speculative", "hybrid"}));
-  app.add_option("--pinned-bytes", c.pinned_bytes, "budget; 0: all states in RAM, else the rest on nvme");
+  app.add_option("--pinned-bytes", c.pinned_bytes,
+                 "pinned budget; 0: all states in RAM, else the rest is on nvme");
   app.add_flag("--gradients-on-device", c.gradients_on_device,
-               "gradients stay on the device until the update");
-  app.add_option("--dir", c.dir, "where nvme is");
+               "keep gradients on the device until the update");
+  app.add_option("--dir", c.dir, "directory of the NVMe tier");
   app.add_option(
       "--disk-gb-per-s", c.disk_gb_per_s,
-      "of a device of that rate in both directions together, over the files in --dir; 0: as they are");
-  app.add_option("--clip", c.clip, "gradient norm; a small one clips every step");
+      "simulate a device with this total rate of both directions on the files in --dir; 0: no limit");
+  app.add_option("--clip", c.clip, "maximum gradient norm; a small one clips every step");
   app.add_option("--prefetch", c.prefetch);
   app.add_option("--undo-bytes", c.undo_bytes);
   app.add_flag("--full-undo-log", c.full_undo_log,
-               "all the undo log that has room, in mode auto too, as a forecast gives it");
+               "as much undo log as fits, also in mode auto, as a forecast would choose");
   app.add_flag("--states-on-device", c.states_on_device, "instead of in RAM");
-  app.add_option("--activations", c.activations, "the tier they wait in between forward and backward")
+  app.add_option("--activations", c.activations, "tier of activations between forward and backward")
       ->check(CLI::IsMember({"none", "pinned", "nvme"}));
-  app.add_option("--profile", c.profile, "of strata bench, or a machine's name: forecasts the step, too");
-  app.add_option("--trace", c.trace, "file for a trace of the steps");
+  app.add_option("--profile", c.profile,
+                 "profile of strata bench, or name of a machine: also forecast the step");
+  app.add_option("--trace", c.trace, "write a trace of the steps to this file");
   CLI11_PARSE(app, argc, argv);
   if (const strata::Status status = strata::bench::run(c); !status.is_ok()) {
     fmt::print(stderr, "step_overlap: {}\n", status.to_string());

@@ -1,7 +1,8 @@
-// How fast a tokenizer encodes a file, on one thread; the claim `tokenizer` compares the ids with another's.
+// Measures how fast a tokenizer encodes a file on one thread; the claim `tokenizer` compares the ids with
+// those of Hugging Face.
 //   tokenizer_rate TOKENIZER TEXT IDS ROUNDS
-// Encodes the whole file at once with special tokens recognised and writes the ids (32 bits each) to IDS.
-// Prints the seconds to load the tokenizer and those of each round, as JSON.
+// Encodes the whole file at once with special tokens recognized and writes the ids (32 bits each) to IDS.
+// Prints the seconds to load the tokenizer and of each round, as JSON.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -11,7 +12,7 @@
 #include <fmt/core.h>
 
 #include <strata/model/tokenizer.h>
-#include <strata/runtime/io.h>
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
 
 namespace {

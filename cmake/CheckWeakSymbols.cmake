@@ -1,5 +1,5 @@
-# Fails if an object of a SIMD kernel defines a weak symbol that another unit may define too: the linker keeps one
-# copy, and an AVX-512 copy of an inline std function would crash an older CPU.
+# Fails if an object of a SIMD kernel defines a weak symbol that another unit may define too: the linker keeps
+# one copy, and an AVX-512 copy of an inline std function would crash an older CPU.
 set(checked 0)
 foreach(object IN LISTS OBJECTS)
   foreach(isa IN LISTS ISAS)

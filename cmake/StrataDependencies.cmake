@@ -7,7 +7,7 @@ find_package(TBB 2021 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(tl-expected REQUIRED)
 find_package(xsimd 8.1 REQUIRED)
-# Not by its CMake package: Debian's asks for OpenCL headers, which the CPU engine does not need.
+# Not found by its CMake package: Debian's requires OpenCL headers, which the CPU engine does not need.
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 add_library(strata_dnnl INTERFACE IMPORTED)
@@ -50,12 +50,13 @@ strata_feature(CUDA strata_cuda_found "toolkit ${CUDAToolkit_VERSION}")
 if(STRATA_HAVE_CUDA)
   set(CMAKE_CUDA_COMPILER "${CUDAToolkit_NVCC_EXECUTABLE}")
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real 80-virtual)  # the last: for GPUs of other kinds
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real 80-virtual)  # the last: PTX for other GPUs
   endif()
   enable_language(CUDA)
 endif()
 
-# Headers alone, where both are: cuDNN's own, and cudnn-frontend, which scripts/get_cudnn_frontend.sh brings.
+# Only headers are needed: cuDNN's own, and those of cudnn-frontend, which scripts/get_cudnn_frontend.sh
+# downloads.
 set(strata_cudnn_found FALSE)
 if(STRATA_HAVE_CUDA)
   find_path(STRATA_CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} $ENV{CUDNN_ROOT}/include)

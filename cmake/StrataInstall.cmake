@@ -1,11 +1,12 @@
-# Install and export: find_package(strata) gives strata::runtime ... and strata::strata, which joins them.
+# Install and export: find_package(strata) defines strata::runtime ... and strata::strata, which links them
+# all.
 get_property(strata_modules GLOBAL PROPERTY STRATA_MODULES)
 add_library(strata_all INTERFACE)
 add_library(strata::strata ALIAS strata_all)
 target_link_libraries(strata_all INTERFACE ${strata_modules})
 
 if(NOT PROJECT_IS_TOP_LEVEL)
-  return()  # what a project that contains strata installs is its own affair
+  return()  # a project that contains strata decides itself what to install
 endif()
 
 include(CMakePackageConfigHelpers)
@@ -15,7 +16,8 @@ set(strata_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/strata")
 set_target_properties(strata_all PROPERTIES EXPORT_NAME strata)
 set_target_properties(strata_alloc_hook PROPERTIES EXPORT_NAME alloc_hook)
 install(TARGETS ${strata_modules} strata_all EXPORT strataTargets)
-# Objects, not an archive: replacing operator new must not depend on whether the linker looks into a library.
+# Objects instead of an archive: whether operator new is replaced must not depend on the linker's search of
+# archives.
 install(TARGETS strata_alloc_hook EXPORT strataTargets OBJECTS DESTINATION "${CMAKE_INSTALL_LIBDIR}/strata")
 install(EXPORT strataTargets NAMESPACE strata:: DESTINATION "${strata_package_dir}")
 
@@ -26,11 +28,11 @@ endforeach()
 
 configure_package_config_file(cmake/strataConfig.cmake.in "${PROJECT_BINARY_DIR}/strataConfig.cmake"
   INSTALL_DESTINATION "${strata_package_dir}" NO_SET_AND_CHECK_MACRO)
-# Before 1.0 a minor version may break what was.
+# Before 1.0 a minor version may be incompatible.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/strataConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/strataConfig.cmake" "${PROJECT_BINARY_DIR}/strataConfigVersion.cmake"
   DESTINATION "${strata_package_dir}")
 
-# The presets name their texts relative to this folder (train_config.cpp).
+# The presets' paths to their texts are relative to this folder (train_config.cpp).
 install(DIRECTORY examples/data DESTINATION "${CMAKE_INSTALL_DATADIR}/strata/examples")
 install(FILES LICENSE NOTICE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")

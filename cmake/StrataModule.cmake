@@ -1,8 +1,8 @@
-# A module is a folder with include/ (public), src/ (private) and one target. It sees the headers of what it
-# links and nothing else, so an include against the arrows does not compile.
+# A module is a folder with include/ (public), src/ (private) and one target. It only sees the headers of
+# modules it links, so an include that violates the dependencies does not compile.
 
-# What every target of ours is compiled with. Contraction is off everywhere: bits must not depend on whether
-# the compiler fused a multiplication and an addition (contract C1).
+# Compile options of all our targets. FMA contraction is off everywhere: bits must not depend on whether the
+# compiler fuses a multiplication and an addition (contract C1).
 add_library(strata_flags INTERFACE)
 target_compile_features(strata_flags INTERFACE cxx_std_20)
 target_compile_options(strata_flags INTERFACE
@@ -18,7 +18,7 @@ if(STRATA_DCHECKS)
   target_compile_definitions(strata_flags INTERFACE STRATA_DCHECKS=1)
 endif()
 if(STRATA_SANITIZE)
-  # GCC 12 finds uninitialized values in its own <regex> and <functional> once a sanitizer has rewritten them.
+  # With a sanitizer GCC 12 warns of uninitialized values in its own <regex> and <functional>.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(strata_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   endif()
@@ -26,7 +26,7 @@ if(STRATA_SANITIZE)
   target_link_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZE})
 endif()
 if(STRATA_FUZZ)
-  target_compile_options(strata_flags INTERFACE -fsanitize=fuzzer-no-link)  # what libFuzzer is steered by
+  target_compile_options(strata_flags INTERFACE -fsanitize=fuzzer-no-link)  # coverage that guides libFuzzer
   target_link_options(strata_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 if(STRATA_COVERAGE)
@@ -51,7 +51,7 @@ function(strata_add_module name)
   set_property(GLOBAL APPEND PROPERTY STRATA_MODULES strata_${name})
 endfunction()
 
-# strata_add_test(NAME SOURCES ... DEPENDS ... [LABELS ...]): one GoogleTest program for a module.
+# strata_add_test(NAME SOURCES ... DEPENDS ... [LABELS ...]): a GoogleTest program.
 function(strata_add_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LABELS;DEFINES" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -59,11 +59,11 @@ function(strata_add_test name)
   target_include_directories(${name} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests")
   target_compile_definitions(${name} PRIVATE ${arg_DEFINES})
   add_dependencies(strata_tests ${name})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)  # each test file has names of its own
-  # What is tested is optimised; matchers take twice as long to compile at -O3.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)  # test files use the same names
+  # The tested code is optimised; matchers take twice as long to compile at -O3.
   target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   if("gpu" IN_LIST arg_LABELS)
-    # For scripts/gpu_verify.sh, which also runs where the build was copied to.
+    # For scripts/gpu_verify.sh, which may run on another machine with a copy of the build.
     cmake_path(RELATIVE_PATH CMAKE_CURRENT_BINARY_DIR BASE_DIRECTORY "${CMAKE_BINARY_DIR}" OUTPUT_VARIABLE dir)
     file(APPEND "${CMAKE_BINARY_DIR}/gpu_tests.txt" "${dir}/${name}\n")
   endif()

@@ -1,9 +1,9 @@
-# What a build may contain. AUTO takes what the machine has and says so; ON and absent is an error.
+# Optional parts of a build. AUTO uses what the machine has and prints it; ON is an error if it is missing.
 foreach(feature CUDA CUDNN NCCL MPI URING)
   set(STRATA_WITH_${feature} AUTO CACHE STRING "Build with ${feature}: AUTO, ON or OFF")
   set_property(CACHE STRATA_WITH_${feature} PROPERTY STRINGS AUTO ON OFF)
   if(NOT STRATA_WITH_${feature} MATCHES "^(AUTO|ON|OFF)$")
-    message(FATAL_ERROR "STRATA_WITH_${feature} is '${STRATA_WITH_${feature}}'; it takes AUTO, ON or OFF")
+    message(FATAL_ERROR "STRATA_WITH_${feature} is '${STRATA_WITH_${feature}}'; it must be AUTO, ON or OFF")
   endif()
 endforeach()
 option(STRATA_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
@@ -20,6 +20,6 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Paths below the source folder do not count, so that another clone finds what this one compiled.
+  # Paths are hashed relative to the source folder, so that clones share compiled objects.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
 endif()

@@ -1,5 +1,5 @@
-# Toolchain file: AArch64 Linux by Debian's cross compiler, linked statically, so that programs run under QEMU
-# without a system of their own.
+# Toolchain file: AArch64 Linux with Debian's cross compiler, linked statically, so that programs run under
+# QEMU without an AArch64 system.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

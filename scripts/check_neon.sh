@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The SIMD kernels for NEON: cross-compiles cpuopt and kernels and their tests for AArch64 (tests/aarch64) and runs them
-# under QEMU. Installs nothing: where something is missing it names the packages and exits with 77.   scripts/check_neon.sh
+# Tests the NEON SIMD kernels: cross-compiles cpuopt, kernels and their tests for AArch64 (tests/aarch64) and
+# runs them under QEMU. Installs nothing: if packages are missing, it names them and exits with 77.
+#   scripts/check_neon.sh
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh" || exit 1
 logs=build/check_neon

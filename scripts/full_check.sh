@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The checks that are too slow for every change: long tests, all tests under ASan and UBSan, ThreadSanitizer, fuzz
-# targets, line coverage, NEON under QEMU, every CUDA architecture. All run, also after one has failed.
+# Runs the checks that are too slow for every change: long tests, all tests under ASan and UBSan,
+# ThreadSanitizer, fuzz targets, line coverage, NEON under QEMU, every CUDA architecture. All of them run,
+# even after a failure.
 #   scripts/full_check.sh [long|asan|tsan|fuzz|coverage|neon|cuda ...]
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh" || exit 1
@@ -23,7 +24,7 @@ check_tsan() { build tsan && step 'tests under TSan' --log "$logs/tsan-ctest.log
 
 check_fuzz() { build fuzz && step 'fuzz targets' --log "$logs/fuzz-ctest.log" ctest --preset fuzz -j "$jobs"; }
 
-# Of the modules that decide where bytes are; the others are measured by their own figures.
+# Only the modules that decide where data is stored; the others have measures of their own.
 check_coverage() {
   build coverage && step 'tests for coverage' --log "$logs/coverage-ctest.log" ctest --preset coverage -j "$jobs" -LE long &&
     step coverage gcovr --root . --object-directory build/coverage --exclude-unreachable-branches --exclude-throw-branches \
@@ -34,7 +35,7 @@ check_coverage() {
 check_neon() {
   local status=0
   scripts/check_neon.sh || status=$?
-  (( status == 0 || status == 77 ))  # 77: skipped, as it said
+  (( status == 0 || status == 77 ))  # 77: skipped, and the script said why
 }
 
 check_cuda() {

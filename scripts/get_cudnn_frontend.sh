@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Brings the headers of NVIDIA's cudnn-frontend (MIT licence) to DIR/include, or build/cudnn-frontend/include, where
-# CMake looks for them: with them and cuDNN's own headers a build has train.attention_backend=cudnn. From PyPI by pip, which
-# needs no installation of it. What is there of this version stays.
+# Downloads the headers of NVIDIA's cudnn-frontend (MIT licence) to DIR/include, by default
+# build/cudnn-frontend/include, where CMake looks for them. With these and cuDNN's own headers, a build has
+# train.attention_backend=cudnn. pip fetches them from PyPI and installs nothing. Does nothing if this version
+# is already there.
 #   scripts/get_cudnn_frontend.sh [DIR]
 set -euo pipefail
 
@@ -15,7 +16,7 @@ command -v python3 >/dev/null || fail 'python3 is missing'
 python3 -m pip --version >/dev/null 2>&1 || fail 'pip is missing: on Debian, apt-get install python3-pip'
 temporary=$(mktemp -d)
 trap 'rm -rf "$temporary"' EXIT
-# The headers are the same in the wheels of all systems.
+# The wheels of all systems contain the same headers.
 python3 -m pip download --quiet --retries 1 --timeout 20 --no-deps --only-binary=:all: --python-version 3.11 --platform manylinux_2_28_x86_64 \
   --dest "$temporary" "nvidia-cudnn-frontend==$version" >"$temporary/log" 2>&1 || fail "pip: $(tail -n 1 "$temporary/log")"
 python3 - "$temporary"/*.whl "$temporary" <<'PYTHON'
@@ -27,4 +28,4 @@ PYTHON
 mkdir -p "$dir"
 rm -rf "$dir/include" "$dir/version"
 mv "$temporary/include" "$dir/"
-echo "$version" >"$dir/version"  # last: what was cut off before is brought again
+echo "$version" >"$dir/version"  # written last, so that an interrupted download is repeated

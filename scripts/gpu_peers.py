@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What PyTorch reaches on this GPU, in operations a second: products and causal attention in bf16, of the shapes that `strata bench
---backend cuda` measures. One JSON object; exit code 1 where there is no PyTorch or no GPU for it."""
+"""Measures PyTorch's bf16 GEMMs and causal attention on this GPU, in FLOP/s, for the shapes that `strata
+bench --backend cuda` measures. Prints one JSON object; exits with code 1 if there is no PyTorch or no GPU for
+it."""
 import json
 import sys
 
@@ -13,7 +14,7 @@ if not torch.cuda.is_available():
 
 
 def seconds(work, rounds=20):
-    """The median of `rounds`, after three that warm up."""
+    """Returns the median of `rounds` runs, after three for warm-up."""
     for _ in range(3):
         work()
     times = []
@@ -42,6 +43,6 @@ with torch.no_grad():
 out = attention()
 grad = torch.ones_like(out)
 backward = seconds(lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True))
-flops = 2.0 * tokens * seq * heads * head_dim  # of forward: half of the products of a full one
+flops = 2.0 * tokens * seq * heads * head_dim  # of the causal forward: half of the FLOPs without a mask
 print(json.dumps({"torch": torch.__version__, "gemm_flops_per_s": gemm_rates, "attention_flops_per_s": flops / forward,
                   "attention_backward_flops_per_s": 2.5 * flops / backward}))  # fmt: skip

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/model/tokenizers/: small tokenizers in the forms that GPT-2, LLaMA-3, Qwen2, GLM-4, Mistral, Phi-3 and
-Gemma are shipped in, and the ids that Hugging Face's `tokenizers` gives for awkward texts.   pip install tokenizers==0.23.3
+"""Writes tests/model/tokenizers/: small tokenizers in the formats in which GPT-2, LLaMA-3, Qwen2, GLM-4,
+Mistral, Phi-3 and Gemma are shipped, and the ids of difficult texts according to Hugging Face's `tokenizers`.
+  pip install tokenizers==0.23.3
 """
 import json
 import pathlib
@@ -51,7 +52,8 @@ def llama3():
                                       special_tokens=[("<|begin_of_text|>", bos)])])
     root = json.loads(tokenizer.to_str())
     model = root["model"]
-    # A token that no merge makes, so that ignore_merges shows; and merges as older writers have them.
+    # A token that no merge produces, so that ignore_merges has an effect; merges as older writers format
+    # them.
     vocab = {key: id + 1 if id >= 400 else id for key, id in model["vocab"].items()}
     model["vocab"] = {**vocab, "\u0120queen": 400}
     for token in root["added_tokens"]:
@@ -87,7 +89,7 @@ def glm4():
 
 
 def sentencepiece(normalizer, pre_tokenizer, decoder, special, cut=True):
-    """Characters, and bytes for those without a token; `cut` has no token cross a space."""
+    """Character tokens, and byte tokens for all other characters. With `cut` no token crosses a space."""
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     tokenizer.normalizer = normalizer or normalizers.Replace(" ", SPACE)
     if cut:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages that the build needs, and of those only what is missing.
+# Installs the Debian 12 packages that the build needs and that are missing.
 #   scripts/setup.sh          to build, test and run
-#   scripts/setup.sh --dev    and to format, lint and measure coverage
+#   scripts/setup.sh --dev    to format, lint and measure coverage, too
 set -euo pipefail
 
 packages=(
@@ -19,7 +19,7 @@ case "${1:-}" in
 esac
 
 if ! command -v dpkg-query >/dev/null; then
-  echo "setup: this is not a Debian system; the build needs what these packages hold: ${packages[*]}" >&2
+  echo "setup: this is not a Debian system; the build needs the contents of these packages: ${packages[*]}" >&2
   exit 1
 fi
 
@@ -35,7 +35,7 @@ fi
 
 as_root=()
 if (( EUID != 0 )); then
-  # -n: a script that stops at a password prompt looks like one that hangs.
+  # -n: a script that waits at a password prompt looks as if it hangs.
   if command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; }; then
     as_root=(sudo)
   else

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Sourced by the scripts beside it: they run in the repository's root, and each of their steps says what it runs,
-# how long it took, and where it failed.
+# Sourced by the other scripts here, which then run in the repository's root. Each of their steps reports what
+# it runs, how long that took, and where it failed.
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
-# shellcheck disable=SC2034  # of those who source this
-jobs=$(nproc)  # heeds the affinity mask
+# shellcheck disable=SC2034  # used by the scripts that source this
+jobs=$(nproc)  # respects the affinity mask
 
-# step NAME [--log FILE] COMMAND...: with --log the output goes there, and its end is shown when the command fails.
+# step NAME [--log FILE] COMMAND...: --log sends the output to FILE, whose end is shown after a failure.
 step() {
   local name=$1 log='' start=$SECONDS status=0
   shift

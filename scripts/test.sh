@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Sets the machine up, builds everything and runs the tests. Arguments go to ctest: scripts/test.sh -R adamw
-# STRATA_TEST_PRESET chooses the preset; release takes CUDA where the toolkit is found.
+# Installs missing packages, builds everything and runs the tests. Arguments go to ctest, e.g.
+#   scripts/test.sh -R adamw
+# STRATA_TEST_PRESET selects the preset; release uses CUDA if the toolkit is found.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 preset=${STRATA_TEST_PRESET:-release}
-# The programs under test refuse STRATA_* variables that they do not know.
+# The programs under test reject STRATA_* variables that they do not know.
 unset STRATA_TEST_PRESET
 
 step set-up scripts/setup.sh
 step configure --log "build/$preset/configure.log" cmake --preset "$preset"
 step build --log "build/$preset/build.log" cmake --build --preset "$preset" -j "$jobs"
-# Long tests are scripts/full_check.sh's.
+# Long tests run in scripts/full_check.sh.
 results=$PWD/build/$preset/ctest.xml
 step test ctest --preset "$preset" -j "$jobs" -LE long --output-junit "$results" "$@"
-# Every test that docs/faults.md names has to have run. Sanitizers skip some of them, and arguments may choose others.
+# Every test that docs/faults.md names must have run, unless sanitizers skip it or arguments select others.
 absent=''
 [[ -e build/$preset/tests/runtime/fake_cuda_test ]] || absent=fake_cuda_test
 if (( $# == 0 )) && [[ ! $preset =~ ^(asan|tsan)$ ]]; then

@@ -1,4 +1,5 @@
-"""What the claims share: finding the program, running it, printing the one JSON line (see README.md beside this)."""
+"""Functions that the claims share: finding the program, running it, printing the JSON line (see README.md in
+this folder)."""
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def strata():
-    """The program measured: $CLAIMS_BINARY, else the newest release build of this tree."""
+    """Path of the program to measure: $CLAIMS_BINARY, else the newest release build of this tree."""
     given = os.environ.get("CLAIMS_BINARY")
     built = sorted(ROOT.glob("build/*/cli/strata"), key=lambda p: p.stat().st_mtime, reverse=True)
     built = [p for p in built if p.parts[-3] in ("release", "host", "cuda")]
@@ -21,7 +22,8 @@ def strata():
 
 
 def need(path):
-    """The program at `path` of the build's folder. That it is not built is a fault of the build, not a reason for no verdict."""
+    """The program at `path` of the build folder. If it is not built the claim is broken; this is no reason
+    for a null verdict."""
     found = pathlib.Path(os.environ.get("CLAIMS_BUILD") or pathlib.Path(strata()).parents[1]) / path
     if not os.access(found, os.X_OK):
         sys.exit(f"{found} is not built: the presets dev and release build it (STRATA_BUILD_BENCH, STRATA_BUILD_TESTS)")
@@ -36,13 +38,14 @@ def run(arguments, cwd, expect=0, timeout=1800):
 
 
 def metrics(folder):
-    """The steps in a run's metrics.jsonl, without its validations, and without a last line that is still being written."""
+    """The steps in a run's metrics.jsonl, without validations and without an incomplete last line."""
     whole = (pathlib.Path(folder) / "metrics.jsonl").read_text().rpartition("\n")[0]
     return [line for line in map(json.loads, whole.splitlines()) if "loss" in line]
 
 
 def last_json(text):
-    """What the last line of a program's stdout says: a Python may log there while it imports."""
+    """Parses the last line of a program's stdout; the lines before may be log output of imported Python
+    packages."""
     lines = text.strip().splitlines()
     return json.loads(lines[-1]) if lines else sys.exit("a line of JSON was expected, and nothing was printed")
 
@@ -55,11 +58,12 @@ def train(cwd, out, *overrides, preset="austen-5m"):
 
 
 def unnamed_file(pid, folder, min_bytes):
-    """A path to the nameless file of a process in `folder`: by its size, for logs that it inherited may lie there too."""
+    """Path of the unlinked file that a process has in `folder`, found by its size, since inherited log files
+    may be there too."""
     opened = [d for d in pathlib.Path(f"/proc/{pid}/fd").iterdir() if os.readlink(d).startswith(os.path.realpath(folder) + "/")]
     found = [str(d) for d in opened if (of := d.stat()).st_nlink == 0 and of.st_size >= min_bytes]
     if len(found) != 1:
-        sys.exit(f"process {pid} has {len(found)} nameless files of {min_bytes} bytes or more in {folder}, not one: "
+        sys.exit(f"process {pid} has {len(found)} unlinked files of {min_bytes} bytes or more in {folder}, not one: "
                  f"{[(os.readlink(d), d.stat().st_size) for d in opened]}")  # fmt: skip
     return found[0]
 
@@ -73,17 +77,17 @@ def spread(values):
 
 
 def verdict(values, bar):
-    """Whether the median reaches the bar. The spread stands beside it, and excuses nothing."""
+    """Whether the median reaches the bar. The spread is reported, but does not matter."""
     return statistics.median(values) >= bar
 
 
 def at_most(values, bar):
-    """verdict() where the median may not pass the bar."""
+    """verdict() for a bar that the median must not exceed."""
     return statistics.median(values) <= bar
 
 
 def report(claim, value, unit, bar, holds, detail):
-    """Prints the line and ends the program. holds: True, False, or None where hardware or a peer is absent, which
+    """Prints the line and exits. holds: True, False, or None if hardware or a peer is absent, which
     detail["skip_reason"] names."""
     if holds is None and not detail.get("skip_reason"):
         sys.exit(f"{claim}: no verdict, and no skip_reason in its detail")

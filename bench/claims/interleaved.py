@@ -1,8 +1,8 @@
-"""What the claims of the optimizer share: programs that take turns (cpuopt_bench and bench/peers/adamw_peers.py with
---serve), verdicts of several bars, and where the programs and the peers are.
+"""Functions that the optimizer's claims share: programs that run interleaved rounds (cpuopt_bench and
+bench/peers/adamw_peers.py with --serve), verdicts over several bars, and the locations of programs and peers.
 
-$CLAIMS_PEERS, or $CLAIMS_PYTHON, or python3, has the newest torch and DeepSpeed (bench/peers/setup_peers.sh makes one);
-$CLAIMS_DEBIAN_PYTHON, or /usr/bin/python3, has Debian's torch."""
+$CLAIMS_PEERS, or $CLAIMS_PYTHON, or python3, has the newest torch and DeepSpeed (bench/peers/setup_peers.sh
+makes one); $CLAIMS_DEBIAN_PYTHON, or /usr/bin/python3, has Debian's torch."""
 import json
 import os
 import pathlib
@@ -18,11 +18,12 @@ DEBIAN_PYTHON = os.environ.get("CLAIMS_DEBIAN_PYTHON") or "/usr/bin/python3"
 
 
 class Absent(Exception):
-    """A peer, or an instruction set, that this machine has not."""
+    """This machine lacks a peer or an instruction set."""
 
 
 class Server:
-    """A program that measures one round for each line on its stdin. Warm when made, so that several are made in turn."""
+    """A program that measures one round for each line on its stdin. The constructor waits until it is warm,
+    so several are started one after the other."""
 
     def __init__(self, command):
         self.command = [str(word) for word in command]
@@ -38,9 +39,9 @@ class Server:
             self.process.stdin.write("\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # the end of its stdout says so too
+            pass  # its stdout ends too, which is handled below
         line = self.process.stdout.readline()
-        while line and not line.startswith("{"):  # what a peer logs
+        while line and not line.startswith("{"):  # skip log output of a peer
             line = self.process.stdout.readline()
         return json.loads(line) if line else self.fail()
 
@@ -53,13 +54,13 @@ class Server:
         sys.exit(f"{' '.join(self.command)} ended with {code}: {words}")
 
     def close(self):
-        """Its own summary, after which it has ended."""
+        """Ends the program and returns its summary."""
         rest = self.process.communicate()[0].splitlines()
         return json.loads(rest[-1]) if rest and self.process.returncode == 0 else self.fail()
 
 
 def bench(n, threads, *options):
-    """strata's own step of AdamW."""
+    """Command for strata's own AdamW step."""
     return [claim.need("bench/cpuopt_bench"), "--serve", "--size", n, "--threads", threads, *options]
 
 
@@ -68,7 +69,8 @@ def peer(python, name, n, threads, *options):
 
 
 def run_interleaved(commands, rounds):
-    """{name: [figures of a round]}, {name: summary} and {name: why it is absent} of {name: command}, round by round."""
+    """Runs the commands of {name: command} in interleaved rounds. Returns {name: [figures of each round]},
+    {name: summary} and {name: why it is absent}."""
     servers, absent = {}, {}
     for name, command in commands.items():
         try:
@@ -87,7 +89,7 @@ def ratios(figures, name, over, field="ns_per_param"):
 
 
 def combine_verdicts(verdicts):
-    """False where one is; else None where one is, for want of a peer or of hardware."""
+    """False if any verdict is False, else None if any is None (a peer or hardware is absent), else True."""
     verdicts = set(verdicts)
     return False if False in verdicts else None if None in verdicts or not verdicts else True
 

@@ -1,6 +1,6 @@
-// The CPU's optimizer step beside its bound: nanoseconds a parameter and GB/s of necessary bytes, and the
-// same bytes moved with no arithmetic, in interleaved rounds of one run. With --serve a caller takes turns
-// with other programs: each line on stdin is a round.
+// Benchmarks the CPU's optimizer step against its bound, a stream of the same bytes without arithmetic, in
+// interleaved rounds of one run. Reports nanoseconds per parameter and GB/s of necessary bytes. With --serve
+// a caller can alternate with other programs: each line on stdin runs one round.
 
 #include <algorithm>
 #include <chrono>
@@ -24,8 +24,8 @@ struct Options {
   std::vector<int> threads{1, 2};
   std::vector<double> sizes{1e7};
   int rounds = 5;
-  double seconds = 0.1;     // of one measurement, at least
-  std::int64_t passes = 0;  // of one measurement, each timed by itself; 0: as many as take `seconds`
+  double seconds = 0.1;     // minimum duration of one measurement
+  std::int64_t passes = 0;  // passes per measurement, each timed separately; 0: as many as take `seconds`
   bool json = false, serve = false;
 };
 
@@ -52,7 +52,7 @@ double seconds_of(const Pass& pass, std::int64_t passes) {
          static_cast<double>(passes);
 }
 
-// Passes that fill the time of one measurement.
+// Number of passes that take at least `seconds`.
 template <class Pass>
 std::int64_t passes_for(const Pass& pass, double seconds) {
   std::int64_t passes = 1;
@@ -83,7 +83,7 @@ void update_all(const Job& job, const BenchTensor& tensor, ThreadPool& pool, std
   });
 }
 
-// The rounds of one combination.
+// The measurement rounds of one combination of options.
 class Rounds {
  public:
   Rounds(const Job& job, std::int64_t n, ThreadPool& pool, const Options& options)
@@ -93,7 +93,7 @@ class Rounds {
         tensor_(job.shape, cpuopt::moments_of(job.params), n, pool),
         alone_(options.passes > 0),
         passes_(alone_ ? options.passes : passes_for([this] { update(); }, options.seconds)) {
-    update();  // touches what is only written
+    update();  // faults in the pages that are only written
   }
 
   void run_round() {
@@ -104,7 +104,7 @@ class Rounds {
     ratio_ahead_.push_back(bound_ahead_.back() / took_.back());
   }
 
-  // The last round by itself, as JSON.
+  // Prints the last round as JSON.
   void print_round() const {
     std::string singles;
     for (const double seconds : singles_)
@@ -149,7 +149,7 @@ class Rounds {
         },
         passes_);
   }
-  // The mean of passes timed one by one.
+  // Times each pass separately and returns the mean.
   double passes_alone() {
     singles_.clear();
     double sum = 0;
@@ -198,8 +198,8 @@ Result<Job> job_of(const std::string& optimizer, const std::string& layout, cons
   const std::array<std::string, 4> layouts = {"f32", "bf16_split", "bf16_shadow", "f16_shadow"};
   const auto at = std::find(layouts.begin(), layouts.end(), layout);
   if (at == layouts.end())
-    return Status::error(Code::invalid, str("there is no layout '", layout,
-                                            "'; there are f32, bf16_split, "
+    return Status::error(Code::invalid, str("unknown layout '", layout,
+                                            "'; choose one of f32, bf16_split, "
                                             "bf16_shadow, f16_shadow"));
   const cpuopt::MomentSet moments = cpuopt::moments_of(job.params);
   job.shape.layout = static_cast<cpuopt::MasterLayout>(at - layouts.begin());
@@ -218,8 +218,8 @@ Status run(const Options& options) {
                                    options.states.size() * options.isas.size() * options.threads.size() *
                                    options.sizes.size();
   if (options.serve && combinations != 1)
-    return Status::error(Code::invalid,
-                         str("--serve takes one combination, ", combinations, " are asked for"));
+    return Status::error(Code::invalid, str("--serve needs exactly one combination of options, but ",
+                                            combinations, " were given"));
   if (!options.json && !options.serve)
     fmt::print(
         "{:<8} {:<11} {:>4} {:<5} {:<7} {:>3} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6} {:>6} "
@@ -246,22 +246,24 @@ Status run(const Options& options) {
 
 int main(int argc, char** argv) {
   strata::bench::Options options;
-  CLI::App app("The CPU's optimizer step beside a stream of the same bytes");
+  CLI::App app("Benchmarks the CPU's optimizer step against a stream of the same bytes");
   app.add_option("--optimizer", options.optimizers, "adamw adam lion lamb adagrad sgd (with momentum)");
   app.add_option("--layout", options.layouts, "f32 bf16_split bf16_shadow f16_shadow");
   app.add_option("--grad", options.grads, "bits: 16 or 32")->check(CLI::IsMember({"16", "32"}));
   app.add_option("--states", options.states, "fp32 bf16 int8")
       ->check(CLI::IsMember({"fp32", "bf16", "int8"}));
   app.add_option("--isa", options.isas, "auto scalar sse42 avx2 avx512");
-  app.add_option("--threads", options.threads, "counts of threads");
-  app.add_option("--size", options.sizes, "counts of parameters")->check(CLI::Range(1.0, 1e11));
+  app.add_option("--threads", options.threads, "numbers of threads");
+  app.add_option("--size", options.sizes, "numbers of parameters")->check(CLI::Range(1.0, 1e11));
   app.add_option("--rounds", options.rounds, "interleaved rounds")->check(CLI::Range(1, 1000));
-  app.add_option("--seconds", options.seconds, "of one measurement, at least")->check(CLI::Range(0.0, 60.0));
+  app.add_option("--seconds", options.seconds, "minimum duration of one measurement")
+      ->check(CLI::Range(0.0, 60.0));
   app.add_option("--passes", options.passes,
-                 "of one measurement, each timed by itself, in place of --seconds")
+                 "passes per measurement, each timed separately; replaces --seconds")
       ->check(CLI::Range(1, 1000000));
-  app.add_flag("--json", options.json, "one object a line");
-  app.add_flag("--serve", options.serve, "a round of one combination for each line on stdin, as JSON");
+  app.add_flag("--json", options.json, "one JSON object per line");
+  app.add_flag("--serve", options.serve,
+               "run one round for each line on stdin and print it as JSON (one combination of options only)");
   CLI11_PARSE(app, argc, argv);
   if (const strata::Status status = strata::bench::run(options); !status.is_ok()) {
     fmt::print(stderr, "cpuopt_bench: {}\n", status.message());

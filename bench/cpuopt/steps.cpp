@@ -1,5 +1,5 @@
-// Steps of one optimizer over parameters and gradients in files, for its result to be judged by others
-// (bench/peers/optimizer_ulps.py, which has the files' shapes). f32 throughout; one tensor.
+// Runs steps of one optimizer over parameters and gradients from files, so that other programs can check the
+// result (bench/peers/optimizer_ulps.py, which describes the files' shapes). One tensor, all f32.
 
 #include <cstdio>
 #include <fstream>
@@ -23,7 +23,7 @@ Result<std::vector<float>> read_floats(const std::string& path) {
   const auto bytes = static_cast<std::size_t>(file.tellg());
   if (bytes == 0 || bytes % sizeof(float) != 0)
     return Status::error(Code::invalid,
-                         str(path, " has ", bytes, " bytes, a multiple of 4 above 0 expected"));
+                         str(path, " has ", bytes, " bytes; expected a positive multiple of 4"));
   std::vector<float> values(bytes / sizeof(float));
   file.seekg(0);
   file.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(bytes));
@@ -62,8 +62,9 @@ Status run(Options options) {
   STRATA_TRY_ASSIGN(std::vector<float> p, read_floats(options.params));
   STRATA_TRY_ASSIGN(const std::vector<float> grads, read_floats(options.grads));
   if (grads.size() % p.size() != 0)
-    return Status::error(Code::invalid, str(options.grads, " has ", grads.size(), " values, a multiple of ",
-                                            p.size(), ", which ", options.params, " has, is needed"));
+    return Status::error(Code::invalid,
+                         str(options.grads, " has ", grads.size(), " values; expected a multiple of the ",
+                             p.size(), " values of ", options.params));
   const cpuopt::MomentSet moments = cpuopt::moments_of(options.settings);
   std::vector<float> m(moments.first ? p.size() : 0), v(moments.second ? p.size() : 0);
   cpuopt::UpdateBlock block;
@@ -82,10 +83,10 @@ Status run(Options options) {
 
 int main(int argc, char** argv) {
   strata::bench::Options options;
-  CLI::App app("Steps of one optimizer over raw f32 files: the parameters after all of the gradients");
+  CLI::App app("Runs one optimizer over raw f32 files and writes the parameters after all gradients");
   app.add_option("--optimizer", options.optimizer, "adamw adam lion lamb adagrad sgd")->required();
   app.add_option("--params", options.params, "n values")->required();
-  app.add_option("--grads", options.grads, "n values for each step, one step after the other")->required();
+  app.add_option("--grads", options.grads, "n values per step, steps in sequence")->required();
   app.add_option("--out", options.out, "n values")->required();
   app.add_option("--lr", options.settings.lr);
   app.add_option("--beta1", options.settings.beta1);

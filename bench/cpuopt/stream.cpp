@@ -6,8 +6,8 @@ namespace {
 using cpuopt::MasterLayout;
 using cpuopt::UpdateBlock;
 
-constexpr std::int64_t kGroup = 64;            // elements a turn: a cache line of the narrowest span
-constexpr std::int64_t kPrefetchBytes = 1024;  // ahead, in every span
+constexpr std::int64_t kGroup = 64;            // elements per iteration: a cache line of the narrowest span
+constexpr std::int64_t kPrefetchBytes = 1024;  // prefetch distance in every span
 
 typedef std::uint64_t Line __attribute__((vector_size(64), aligned(1), may_alias));
 
@@ -21,7 +21,7 @@ STRATA_ALWAYS_INLINE void prefetch_span(const std::byte* p) {
                                                        static_cast<std::uintptr_t>(line) * 64));
 }
 
-// 64 elements of kBytes each: read and written back, or read, or written.
+// Access 64 elements of kBytes each: read and written back, only read, or only written.
 template <int kBytes, bool kPrefetch>
 STRATA_ALWAYS_INLINE void pass_through(void* span, std::int64_t i, std::uint64_t zero) {
   std::byte* const p = static_cast<std::byte*>(span) + i * kBytes;

@@ -7,15 +7,15 @@
 
 #include <strata/cpuopt/update.h>
 #include <strata/runtime/rng.h>
-#include <strata/runtime/thread_pool.h>
+#include <strata/runtime/threads/thread_pool.h>
 #include <strata/runtime/units.h>
 
 #include "stream.h"
 
 namespace strata::bench {
 
-/// Anonymous memory on huge pages where the system gives them, which begins `past` bytes behind the start of
-/// one: less than a huge page.
+/// Anonymous memory on huge pages, if the system has them, that begins `past` bytes after the start of a huge
+/// page; `past` is less than a huge page.
 class HugeSpan {
  public:
   HugeSpan() = default;
@@ -43,14 +43,14 @@ class HugeSpan {
   std::byte* data_ = nullptr;
 };
 
-/// A flat tensor of random values with its states and its gradient.
+/// A flat tensor of random values with its optimizer states and its gradient.
 class BenchTensor {
  public:
-  static constexpr std::int64_t kBlockElems = 65536;  // one item of the pool, as the engine cuts chunks
-  // Each span begins five pages and five cache lines further into its huge page than the last. Where every
-  // second one agreed with another in the low 28 bits of its address (1e8 f32), a Zen 5's step took half as
-  // long again, with five lines between them a quarter: it seems that its first cache guesses where a line is
-  // from such bits.
+  static constexpr std::int64_t kBlockElems = 65536;  // elements per work item, as in the engine
+  // Each span begins five pages and five cache lines further into its huge page than the previous span. If
+  // every second span agreed with another in the low 28 bits of its address (1e8 f32 elements), the step took
+  // half as long again on a Zen 5, and a quarter longer with only five lines between them: its L1 cache seems
+  // to predict the location of a line from such address bits.
   static constexpr std::size_t kApart = 5 * (4096 + 64);
 
   BenchTensor(const StreamShape& shape, cpuopt::MomentSet moments, std::int64_t n, ThreadPool& pool)
@@ -75,7 +75,7 @@ class BenchTensor {
   }
   const cpuopt::UpdateBlock& block() const { return block_; }
 
-  /// Calls body(block, elements) for every item, on the pool.
+  /// Calls body(block, elements) for every work item, on the pool.
   template <class Body>
   void for_items(ThreadPool& pool, const Body& body) const {
     pool.parallel_for((n_ + kBlockElems - 1) / kBlockElems, [&](std::int64_t i) {
@@ -98,7 +98,7 @@ class BenchTensor {
                                                               : cpuopt::MasterLayout::f16_shadow;
       std::vector<float> unused(x.size());
       cpuopt::split_masters(x, as, const_cast<void*>(b.g), unused.data());
-      // Moments of a run under way: updates of zero would be faster or slower than those of numbers.
+      // Moments as in the middle of a run, since updates of zeros could be faster or slower.
       if (b.m.values != nullptr) cpuopt::encode_moment(b.states, cpuopt::MomentKind::first, x, b.m);
       for (float& value : x) value *= value;
       if (b.v.values != nullptr) cpuopt::encode_moment(b.states, cpuopt::MomentKind::second, x, b.v);

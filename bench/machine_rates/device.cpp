@@ -8,14 +8,14 @@
 #include <strata/kernels/elementwise.h>
 #include <strata/kernels/linear.h>
 #include <strata/runtime/convert.h>
-#include <strata/runtime/cuda_backend.h>
+#include <strata/runtime/backend/cuda_backend.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
 #include "machine_rates/rates.h"
 
-/// The device's GEMM rates and its attention kernels, forward and backward.
+/// The parts that measure the device's GEMM rates and its attention kernels, forward and backward.
 namespace strata::bench {
 // ---- GEMM
 
@@ -25,7 +25,7 @@ Result<std::string> matrix_on(Bench& bench, Backend& backend, std::int64_t n) {
   const std::size_t bytes = static_cast<std::size_t>(n * n) * sizeof(float);
   STRATA_TRY_ASSIGN(Stream stream, backend.create_stream(StreamRole::compute));
   STRATA_TRY_ASSIGN(Buffer pinned, backend.allocate(MemoryKind::pinned, bytes));
-  std::fill_n(reinterpret_cast<float*>(pinned.view().data), n * n, 0.5f);  // stale bits may be slow numbers
+  std::fill_n(reinterpret_cast<float*>(pinned.view().data), n * n, 0.5f);  // garbage may be slow subnormals
   std::vector<Buffer> operands;
   for (int i = 0; i < 3; ++i) {
     STRATA_TRY_ASSIGN(Buffer operand, backend.allocate(MemoryKind::device, bytes));
@@ -46,7 +46,8 @@ Result<std::string> matrix_on(Bench& bench, Backend& backend, std::int64_t n) {
   return fmt::format("{{\"n\": {}, \"dtype\": \"f32\", \"rate\": {}}}", n, flops);
 }
 
-/// [rows * columns] standard normal values in bf16: a GPU's power, and with it its clock, depend on the bits.
+/// Fills `bf16` with n standard normal values. A GPU's power consumption, and so its clock rate, depends on
+/// the bits of the data.
 Status fill_random(Bench& bench, std::byte* bf16, std::int64_t n, std::uint64_t seed) {
   constexpr std::int64_t kPiece = 4096;
   const Rng rng(seed, 0);
@@ -68,7 +69,7 @@ std::int64_t computing_ns(const Backend& backend) {
 
 }  // namespace
 
-// Timed as lanes of a run are: on a GPU by events around the work, on the host by its worker's clock.
+// Timed like the streams of a run: on a GPU by events around the work, on the host by its worker's clock.
 Status peak(Bench& bench, const RowSink& row) {
   Backend& backend = *bench.backend;
   const std::int64_t n = bench.gpu ? 8192 : 512;
@@ -97,7 +98,7 @@ Status peak(Bench& bench, const RowSink& row) {
     STRATA_TRY(backend.synchronize(stream));
     const auto ns = static_cast<double>(computing_ns(backend) - before);
     const auto n_real = static_cast<double>(n);
-    if (round > 0) rates.push_back(2 * n_real * n_real * n_real * gemms / ns);  // the first warms up
+    if (round > 0) rates.push_back(2 * n_real * n_real * n_real * gemms / ns);  // round 0 is the warm-up
   }
   row(fmt::format(
       "{{\"n\": {}, \"dtype\": \"bf16\", \"data\": \"random normal\", \"timed_by\": \"{}\", \"rate\": {}}}",
@@ -105,7 +106,7 @@ Status peak(Bench& bench, const RowSink& row) {
   return Status::ok();
 }
 
-// On the host strata bench has it by size and dtype.
+// GPU only: strata bench measures the host's GEMM rates by size and dtype.
 Status matrix(Bench& bench, const RowSink& row) {
   if (!bench.gpu) return row(skipped(cuda_status())), Status::ok();
   auto measured = matrix_on(bench, *bench.backend, 8192);
@@ -145,7 +146,7 @@ Result<std::string> attention_rates(Bench& bench, kernels::AttentionBackend by) 
           MemoryKind::device,
           std::max(kernels::attention_forward_workspace_bytes(kTokens, shape, DType::bf16, kHead),
                    kernels::attention_backward_workspace_bytes(kTokens, shape, DType::bf16, kHead))));
-  // Causal: half of all products, of which forward has two and backward five.
+  // Causal attention needs half of the FLOPs of the full matmuls, of which forward has two and backward five.
   const double gemm_flops = static_cast<double>(kTokens) * static_cast<double>(shape.seq * kWidth);
   STRATA_TRY_ASSIGN(const std::string forward, rate(bench, "gflop_per_s", 2 * gemm_flops, [&] {
                       STRATA_TRY(kernels::attention_forward_async(

@@ -2,14 +2,14 @@
 #include <cstring>
 #include <initializer_list>
 
-#include <strata/runtime/cuda_backend.h>
-#include <strata/runtime/host_backend.h>
+#include <strata/runtime/backend/cuda_backend.h>
+#include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
 #include "machine_rates/rates.h"
 
-/// DRAM by threads, and the link by the size of a copy.
+/// The parts that measure DRAM rates by number of threads, and link rates by size of copy.
 namespace strata::bench {
 namespace {
 
@@ -26,7 +26,7 @@ struct Stream3 {
   std::size_t n;
 };
 
-// Pieces outnumber the threads, so that one that was interrupted does not hold up the rest.
+// There are more pieces than threads, so that an interrupted thread does not delay the others.
 void in_pieces(ThreadPool& pool, std::size_t n,
                const std::function<void(std::size_t first, std::size_t count)>& body) {
   const std::size_t pieces = static_cast<std::size_t>(pool.threads()) * 8;
@@ -38,7 +38,7 @@ void in_pieces(ThreadPool& pool, std::size_t n,
 }
 
 Result<std::string> dram_with(Bench& bench, ThreadPool& pool, const Stream3& s) {
-  // The store of the triad reads its line first, which STREAM's convention of 3 arrays does not count.
+  // The store of the triad also reads its cache line first, which STREAM's count of 3 arrays ignores.
   const auto triad = [&] {
     in_pieces(pool, s.n, [&](std::size_t first, std::size_t count) {
       for (std::size_t i = first; i < first + count; ++i) s.a[i] = s.b[i] + 0.5f * s.c[i];

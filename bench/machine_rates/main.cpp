@@ -5,19 +5,18 @@
 
 #include <CLI/CLI.hpp>
 
-#include <strata/runtime/cuda_backend.h>
-#include <strata/runtime/host_backend.h>
+#include <strata/runtime/backend/cuda_backend.h>
+#include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
 
 #include "machine_rates/rates.h"
 
-// What strata bench does not measure: DRAM by threads, the link by the size of a copy, the device's peak of
-// bf16 GEMMs on random data, and its attention kernels. Lines of JSON on stdout, each printed as soon as it
-// is measured, so that a run that is cut off has told what it knew: first {"machine": {...}}, then {"part":
-// NAME, "row":
-// {...}}, where a row that cannot be measured says why in "skipped"; a part that failed ends with
-// {"part": NAME, "error": "..."}, and the exit code is 1.
+// Measures what strata bench does not: DRAM by number of threads, the link by size of copy, the device's peak
+// of bf16 GEMMs on random data, and its attention kernels. Writes lines of JSON to stdout, each as soon as it
+// is measured, so that an interrupted run keeps its results. The first line is {"machine": {...}}; the others
+// are {"part": NAME, "row": {...}}, where a row that cannot be measured has the reason in "skipped". A part
+// that failed ends with {"part": NAME, "error": "..."}, and the exit code is 1.
 namespace strata::bench {
 
 std::string summary(const char* unit, std::vector<double> rates) {
@@ -27,7 +26,7 @@ std::string summary(const char* unit, std::vector<double> rates) {
 }
 
 Result<std::string> rate(Bench& bench, const char* unit, double work, const std::function<Status()>& round) {
-  STRATA_TRY(round());  // faults pages in and wakes threads
+  STRATA_TRY(round());  // warm-up: faults pages in and wakes threads
   std::vector<double> rates;
   for (int i = 0; i < bench.options.rounds; ++i) {
     const std::int64_t start = bench.clock.now_ns();
@@ -115,10 +114,11 @@ std::vector<std::string> part_names() {
 int main(int argc, char** argv) {
   strata::bench::Options options;
   CLI::App app("Measures DRAM, link, GEMM and attention rates; lines of JSON on stdout");
-  app.add_option("--only", options.only, "One part alone")->check(CLI::IsMember(strata::bench::part_names()));
+  app.add_option("--only", options.only, "Run only this part")
+      ->check(CLI::IsMember(strata::bench::part_names()));
   app.add_option("--gib", options.gib, "Size of each buffer (default: 1/16 of the usable RAM, at most 1)")
       ->check(CLI::Range(0.0, 64.0));
-  app.add_option("--rounds", options.rounds, "Measurements of which the median is reported")
+  app.add_option("--rounds", options.rounds, "Number of measurements; the median is reported")
       ->check(CLI::Range(1, 100));
   CLI11_PARSE(app, argc, argv);
   try {

@@ -9,17 +9,17 @@
 
 #include <fmt/format.h>
 
-#include <strata/runtime/backend.h>
+#include <strata/runtime/backend/backend.h>
 #include <strata/runtime/clock.h>
-#include <strata/runtime/json.h>
-#include <strata/runtime/thread_pool.h>
-#include <strata/runtime/topology.h>
+#include <strata/runtime/config/json.h>
+#include <strata/runtime/threads/thread_pool.h>
+#include <strata/runtime/threads/topology.h>
 
 namespace strata::bench {
 
 struct Options {
   std::string only;
-  double gib = 0;  ///< bytes of each measurement's buffers; 0: a sixteenth of the usable RAM, 1 GiB at most
+  double gib = 0;  ///< GiB of each measurement's buffers; 0: a sixteenth of the usable RAM, at most 1 GiB
   int rounds = 5;
 };
 
@@ -30,14 +30,14 @@ struct Bench {
   SteadyClock clock;
   std::size_t bytes = 0;
   std::unique_ptr<ThreadPool> pool;
-  std::unique_ptr<Backend> backend;  ///< the GPU, or the host where there is none
+  std::unique_ptr<Backend> backend;  ///< the GPU, or the host if there is none
   bool gpu = false;
 };
 
-/// Takes one JSON object, and has printed it when it returns.
+/// Prints one JSON object before it returns.
 using RowSink = std::function<void(const std::string& row)>;
 
-// The parts: each gives its rows as it has measured them. Errors: the backend's.
+// The parts. Each passes its rows to `row` as soon as they are measured. Errors: those of the backend.
 Status dram(Bench& bench, const RowSink& row);
 Status link(Bench& bench, const RowSink& row);
 Status peak(Bench& bench, const RowSink& row);
@@ -46,9 +46,10 @@ Status attention_mma(Bench& bench, const RowSink& row);
 Status attention_wgmma(Bench& bench, const RowSink& row);
 Status attention_cudnn(Bench& bench, const RowSink& row);
 
-/// Median, least and most of `rates`, which are not empty, as {"unit": median, "min": ..., "max": ...}.
+/// Median, minimum and maximum of `rates`, which must not be empty, as {"unit": median, "min": ..., "max":
+/// ...}.
 std::string summary(const char* unit, std::vector<double> rates);
-/// The same of `rounds` calls after one that warms up, each of which does `work` (bytes, FLOPs).
+/// The same for `rounds` calls after a warm-up call, each of which does `work` (bytes or FLOPs).
 Result<std::string> rate(Bench& bench, const char* unit, double work, const std::function<Status()>& round);
 std::string skipped(std::string_view why);
 

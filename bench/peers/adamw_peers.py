@@ -1,26 +1,29 @@
 #!/usr/bin/env python3
-"""AdamW on the CPU by somebody else, which strata's own step is measured beside. Run by a Python that has the peer
-(setup_peers.sh beside this makes one); ends with 77 where it does not.
+"""Measures another implementation of AdamW on the CPU, for comparison with strata's.
+
+Needs a Python that has the peer (setup_peers.sh in this folder creates one); exits with 77 if it does not.
 
     adamw_peers.py --peer torch-fused|torch-foreach|torch-plain|deepspeed --flow kernel|cast|cast2 [--unscale]
                    [--n N] [--threads N] [--rounds N] [--memory kept|huge|ordinary] [--json | --serve]
 
 One flat tensor of N float32 parameters, float32 moments, decoupled weight decay. The flows, pass by pass:
-  kernel  the optimizer's step, float32 gradients
-  cast    the same, then the parameters are copied to bfloat16: the host's part of DeepSpeed's ZeRO-2 with the optimizer
+  kernel  the optimizer's step with float32 gradients
+  cast    kernel, then the parameters are copied to bfloat16: the host's part of DeepSpeed's ZeRO-2 with the optimizer
           offloaded (deepspeed/runtime/zero/stage_1_and_2.py, step()), where gradients arrive widened to float32
-  cast2   before both, the gradients are widened on the host from bfloat16
---unscale adds what unscale_and_clip_grads() does there: one pass that multiplies the float32 gradients by 1 / (loss
-scale * clip factor), which is 1 here so that rounds repeat. Norm and overflow are found on the device there and cost the
-host nothing; here neither.
+  cast2   cast, after the gradients were widened on the host from bfloat16
+--unscale adds the work of unscale_and_clip_grads() there: one pass that multiplies the float32 gradients by 1
+/ (loss scale * clip factor), which is 1 here so that rounds repeat. DeepSpeed computes norm and overflow on
+the device, at no cost to the host; so both are left out here.
 
-Printed is the median over the rounds of ns per parameter and step, a round being as many steps as take 0.2 s. The first
-steps, which touch the moments, are not timed. detail has the same round's plain copy of N floats, by which two runs can
-be compared on a machine whose memory drifts, and the microseconds of a step of 16 parameters, which is all Python.
---memory says what malloc does: nothing out of the ordinary; huge pages (glibc 2.35 and later); or huge pages and what is
-freed stays, so that the steps made of many operations do not get their scratch from the kernel, page by page, each time.
---serve runs one round for each line on stdin and prints its figures, for a caller that takes turns, and the whole at the
-end; the first reply comes when all is warm."""
+Prints the median over the rounds of ns per parameter and step; a round is as many steps as take 0.2 s. The
+first steps, which touch the moments, are not timed. detail has a plain copy of N floats in the same round,
+with which two runs can be compared on a machine whose memory bandwidth drifts, and the microseconds of a step
+of 16 parameters, which is Python overhead only.
+--memory configures malloc: ordinary: unchanged; huge: huge pages (glibc 2.35 and later); kept: huge pages,
+and freed memory is kept, so that steps of many operations do not get their scratch from the kernel page by
+page each time.
+--serve runs one round for each line on stdin and prints its figures, for a caller that interleaves rounds,
+and the summary at the end; the first reply comes when the program is warm."""
 import argparse
 import importlib.util
 import json
@@ -38,7 +41,7 @@ SETTINGS = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 ROUND_S, WARM_STEPS, TINY_N, ABSENT = 0.2, 3, 16, 77
 MEMORY = {"ordinary": "", "huge": "glibc.malloc.hugetlb=1"}
 MEMORY["kept"] = MEMORY["huge"] + ":glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776"
-# Of OpenMP, each thread to a core of its own; unless the caller set them otherwise.
+# Pins each OpenMP thread to a core, unless the caller has set these variables.
 ENVIRONMENT = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores", "DS_ACCELERATOR": "cpu"}
 
 
@@ -53,8 +56,8 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--memory", choices=("kept", "huge", "ordinary"), default="kept")
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--json", action="store_true", help="print JSON in place of text")
-    shown.add_argument("--serve", action="store_true", help="one round for each line on stdin, JSON")
+    shown.add_argument("--json", action="store_true", help="print JSON instead of text")
+    shown.add_argument("--serve", action="store_true", help="run one round for each line on stdin, print JSON")
     given = parser.parse_args()
     problems = [f"--{name} is {value}, at least 1 is needed" for name, value in
                 (("n", given.n), ("threads", given.threads), ("rounds", given.rounds)) if value < 1]  # fmt: skip
@@ -66,7 +69,7 @@ def arguments():
 
 
 def restart_settled(given):
-    """Starts this program anew, with the environment that malloc and OpenMP read only then."""
+    """Executes this program again with the environment, which malloc and OpenMP read only at start."""
     wanted = {**ENVIRONMENT, **os.environ, "OMP_NUM_THREADS": str(given.threads), "GLIBC_TUNABLES": MEMORY[given.memory]}
     if wanted != dict(os.environ):
         os.execve(sys.executable, [sys.executable, *sys.argv], wanted)
@@ -86,12 +89,12 @@ def optimizer_of(peer, parameters):
         return DeepSpeedCPUAdam([parameters], adamw_mode=True, **SETTINGS)
     try:
         return torch.optim.AdamW([parameters], **TORCH_KINDS[peer], **SETTINGS)
-    except (RuntimeError, TypeError) as error:  # fused: for CUDA alone before 2.4, for nobody before 2.0
+    except (RuntimeError, TypeError) as error:  # fused: only CUDA before 2.4, absent before 2.0
         absent(f"torch {torch.__version__} has no {peer} AdamW for the CPU: {error}")
 
 
 class Job:
-    """The tensors of one flow, and the flow's passes by name."""
+    """The tensors of one flow and its passes by name."""
 
     def __init__(self, given, n):
         import torch
@@ -101,7 +104,7 @@ class Job:
         self.parameters.grad = torch.empty(n).normal_(0, 1e-3, generator=random)
         self.narrow = torch.zeros(n, dtype=torch.bfloat16)
         self.arrived = self.parameters.grad.to(torch.bfloat16) if given.flow == "cast2" else None
-        self.factor = torch.tensor(1.0)  # a tensor there too, for it comes from the norm
+        self.factor = torch.tensor(1.0)  # a tensor in DeepSpeed too, since it is computed from the norm
         self.optimizer = optimizer_of(given.peer, self.parameters)
         self.passes = {"widen the bf16 gradients": self.widen} if given.flow == "cast2" else {}
         if given.unscale:
@@ -146,7 +149,7 @@ class Rounds:
         self.figures = []
 
     def one(self):
-        """ns per parameter of a step and of a plain copy of the parameters, and their ratio."""
+        """Returns ns per parameter of a step and of a plain copy of the parameters, and their ratio."""
         begin = time.perf_counter()
         for _ in range(self.steps):
             self.copied.copy_(self.job.parameters.data)
@@ -183,7 +186,7 @@ def report(given, rounds):
 def main():
     given = arguments()
     restart_settled(given)
-    out = os.fdopen(os.dup(1), "w", buffering=1)  # the JSON alone; the peers talk on stdout too
+    out = os.fdopen(os.dup(1), "w", buffering=1)  # only for the JSON; peers also print to stdout
     os.dup2(2, 1)
     for module in ("torch", "deepspeed") if given.peer == "deepspeed" else ("torch",):
         if importlib.util.find_spec(module) is None:

@@ -1,8 +1,9 @@
-// The step of gpt2_step by llm.c's CPU trainer, whose own source this includes: compile with -I of a copy of it, by the
-// flags of its Makefile (bench/claims/gpt2_step does). Random parameters in place of its checkpoint file.
+// The step of gpt2_step with llm.c's CPU trainer, whose source this includes: compile with -I of a copy of it
+// and the flags of its Makefile (bench/claims/gpt2_step does). Uses random parameters instead of its
+// checkpoint file.
 //   llmc_step STEPS
-// Prints the seconds of each step, after one that is not timed, as JSON.
-#define TESTING  // leaves out its main()
+// Prints the seconds of each step, after an untimed one, as JSON.
+#define TESTING  // omits its main()
 #include "train_gpt2.c"
 
 static void build_random(GPT2 *model, uint64_t *rng) {
@@ -45,7 +46,7 @@ int main(int argc, char **argv) {
     seconds[step] = (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9;
     fprintf(stderr, "step %d: loss %f, %.3f s\n", step, model.mean_loss, seconds[step]);
   }
-  printf("{\"seconds\": [");  // after what llm.c itself prints
+  printf("{\"seconds\": [");  // after the output of llm.c itself
   for (int step = 1; step <= steps; step++) printf("%s%.6f", step > 1 ? ", " : "", seconds[step]);
   printf("]}\n");
   free(seconds);

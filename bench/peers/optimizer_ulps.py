@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
-"""PyTorch's optimizers as an oracle of values: the same steps over the same bytes in float64 and in float32, so that
-another implementation's result can be judged in ulps of float32 and beside PyTorch's own error.
+"""Runs PyTorch's optimizers in float64 and in float32, as a reference for other implementations.
+
+Both run the same steps on the same bytes, so that the error of another implementation can be measured in ulps
+of float32 and compared with PyTorch's own.
 
     optimizer_ulps.py --optimizer adam|adamw|adagrad|sgd|lion|lamb --lr X [--beta1 X --beta2 X] [--eps X] [--weight-decay X]
                       [--momentum X [--nesterov]] [--steps N] --params P.f32 --grads G.f32 [--out P.f64] [--out32 P.f32]
                       [--compare RESULT.f32] [--make N SEED]
 
-Files are raw, little-endian, without a header: P.f32 holds n floats, G.f32 steps * n floats, step after step; the results
-are the parameters after the last step. The step by itself is PyTorch's plain one, one operation after the other. Adam's
-weight decay is added to the gradient, AdamW's is decoupled, and so it is for the names of torch.optim throughout. Lion
-and LAMB, which torch.optim has not, are the formulas of their papers (Chen et al. 2023, Alg. 2; You et al. 2020, Alg. 2,
-with decay in the direction and no bound on the ratio of norms).
---make writes both inputs first, N normal parameters (deviation 0.02) and gradients (1e-3) from SEED.
-Printed is one line of JSON: the error of PyTorch's float32, and with --compare that of RESULT.f32, against the float64
-result in units in the last place of float32: of the result (of_value), and of the greatest magnitude that the parameter
-had in the float64 run (of_path), for what ends near zero has lost its last places on the way, whoever computes. Each with
-the greatest error, its index, the mean, the median and what one in a thousand passes. Ends with 77 where there is no torch."""
+Files are raw, little-endian, without a header: P.f32 has n floats, G.f32 steps * n floats, step by step; the
+results are the parameters after the last step. The step is PyTorch's plain one (neither foreach nor fused).
+Adam's weight decay is added to the gradient, AdamW's is decoupled; the optimizers' names mean what they mean
+in torch.optim. Lion and LAMB, which torch.optim lacks, are the formulas of their papers (Chen et al. 2023,
+Alg. 2; You et al. 2020, Alg. 2, with decay in the direction and no bound on the ratio of norms).
+--make first writes both inputs: N normal parameters (deviation 0.02) and gradients (1e-3) from SEED.
+
+Prints one line of JSON: the error of PyTorch's float32, and with --compare that of RESULT.f32, against the
+float64 result in float32 units in the last place: of the result (of_value), and of the largest magnitude that
+the parameter had in the float64 run (of_path), since any implementation loses the last places of a value that
+ends near zero. Each has the maximum error, its index, the mean, the median and the 99.9th percentile. Exits
+with 77 without torch."""
 import argparse
 import json
 import pathlib
@@ -61,7 +65,7 @@ def read(path, count=None):
 
 
 class Formula:
-    """Lion and LAMB over one tensor, in its dtype."""
+    """Lion and LAMB on one tensor, in its dtype."""
 
     def __init__(self, given, parameters):
         self.given, self.parameters, self.steps = given, parameters, 0
@@ -89,7 +93,7 @@ class Formula:
 
 
 def optimizer_of(given, parameters):
-    """PyTorch's, by its own defaults of eps where none is given (1e-8; Adagrad 1e-10)."""
+    """PyTorch's optimizer, with its default eps if none is given (1e-8; Adagrad 1e-10)."""
     if given.optimizer in ("lion", "lamb"):
         return Formula(given, parameters)
     settings = {"lr": given.lr, "weight_decay": given.weight_decay, "foreach": False}
@@ -104,7 +108,7 @@ def optimizer_of(given, parameters):
 
 
 def trained(given, first, gradients, dtype):
-    """The parameters after the steps, and the greatest magnitude that each had on its way there."""
+    """Returns the parameters after the steps and the largest magnitude that each had during them."""
     parameters = torch.from_numpy(first.astype(dtype)).requires_grad_()
     try:
         optimizer = optimizer_of(given, parameters)
@@ -119,8 +123,9 @@ def trained(given, first, gradients, dtype):
 
 
 def ulps(result, exact, greatest):
-    """The distance of `result` (float32) from `exact` (float64) in units in the last place: 0.5 is the best that rounding
-    allows. NaN for NaN and an infinity for itself are no error, NaN or infinity for a number an infinite one."""
+    """The distance of `result` (float32) from `exact` (float64) in units in the last place; rounding alone
+    gives up to 0.5. NaN for NaN and an infinity for itself are no error; NaN or infinity for a number is an
+    infinite one."""
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.abs(result.astype(np.float64) - exact)
         same = (np.isnan(result) & np.isnan(exact)) | (np.isinf(result) & (result == exact.astype(np.float32)))

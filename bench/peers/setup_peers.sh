@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes what adamw_peers.py and optimizer_ulps.py need: DIR/venv with the newest torch, and with DeepSpeed and its CPU
-# Adam, compiled for this machine's CPU against that torch. pip takes them from whatever index it is set up with; the
-# usual one's torch brings CUDA's libraries along, about 6 GB on disk, and needs no GPU.
-#   bench/peers/setup_peers.sh DIR             what is there already stays; logs are in DIR
-#   bench/peers/setup_peers.sh DIR --debian    and installs Debian's python3-torch by apt-get, for /usr/bin/python3
-# PYTHON, or python3, is the Python of the venv.
+# Sets up the environment of adamw_peers.py and optimizer_ulps.py: DIR/venv with the newest torch, and with
+# DeepSpeed and its CPU Adam, compiled for this machine's CPU against that torch. pip uses the index it is
+# configured with. The torch of PyPI includes CUDA libraries, about 6 GB on disk, and needs no GPU.
+#   bench/peers/setup_peers.sh DIR             keeps what is already installed; logs are in DIR
+#   bench/peers/setup_peers.sh DIR --debian    also installs Debian's python3-torch for /usr/bin/python3
+# The venv uses $PYTHON, or python3 if it is not set.
 set -euo pipefail
 
 usage() { echo 'usage: bench/peers/setup_peers.sh DIR [--debian]' >&2; exit 2; }
@@ -19,7 +19,7 @@ for argument in "$@"; do
   esac
 done
 [[ -n $dir ]] || usage
-mkdir -p "$dir" || fail "cannot make $dir"
+mkdir -p "$dir" || fail "cannot create $dir"
 dir=$(realpath "$dir")
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/steps.sh"
 venv=$dir/venv python=$dir/venv/bin/python
@@ -30,14 +30,14 @@ has_deepspeed() { DS_ACCELERATOR=cpu "$python" -c 'import torch, deepspeed.ops.a
 if [[ ! -x $python ]]; then
   base=${PYTHON:-python3}
   command -v "$base" >/dev/null || fail "$base is missing"
-  "$base" -c 'import ensurepip, venv' 2>/dev/null || fail "$base cannot make a venv: on Debian, apt-get install python3-venv"
+  "$base" -c 'import ensurepip, venv' 2>/dev/null || fail "$base cannot create a venv: on Debian, apt-get install python3-venv"
   step venv "$base" -m venv "$venv"
 fi
 
 if ! has_torch; then
   free_gib=$(($(df --output=avail -B1 "$dir" | tail -n 1) >> 30))
   (( free_gib >= 10 )) || fail "$dir has $free_gib GiB free; torch with CUDA's libraries needs about 10 while it is installed"
-  # DeepSpeed's setup.py, which runs in the venv, needs the others.
+  # DeepSpeed's setup.py runs in the venv and needs the other packages.
   step torch --log "$dir/torch.log" "$python" -m pip install --upgrade torch numpy setuptools wheel packaging
   has_torch || fail "torch is installed in $venv but does not import: $("$python" -c 'import torch' 2>&1 | tail -n 1)"
 fi
@@ -46,7 +46,8 @@ if ! has_deepspeed; then
   command -v c++ >/dev/null || fail 'a C++ compiler is missing, which DeepSpeed needs: on Debian, apt-get install g++'
   headers=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
   [[ -f $headers/Python.h ]] || fail "$headers/Python.h is missing: on Debian, apt-get install python3-dev"
-  # No cache and no isolation: a wheel built against another torch does not load. No ninja needed, for nothing is built later.
+  # Without cache and build isolation, because a wheel built against another torch does not load. ninja is not
+  # needed, since nothing is compiled at run time.
   step deepspeed --log "$dir/deepspeed.log" env DS_ACCELERATOR=cpu DS_BUILD_CPU_ADAM=1 \
     "$python" -m pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps deepspeed
   step 'deepspeed needs' --log "$dir/deepspeed-needs.log" "$python" -m pip install deepspeed

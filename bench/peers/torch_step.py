@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The step of gpt2_step by PyTorch, eagerly in float32 with its own attention and its fused AdamW where it has one.
+"""The step of gpt2_step in PyTorch: eager, in float32, with its own attention and, if available, its fused
+AdamW.
 
     torch_step.py STEPS THREADS
 
-Prints the seconds of each step, after one that is not timed, as JSON."""
+Prints the seconds of each step, after an untimed one, as JSON."""
 import json
 import sys
 import time
@@ -50,7 +51,7 @@ def optimizer_of(model):
     settings = {"lr": 1e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.0}
     try:
         return torch.optim.AdamW(model.parameters(), fused=True, **settings)
-    except (RuntimeError, TypeError):  # before 2.4 for CUDA alone, before 2.0 for nobody
+    except (RuntimeError, TypeError):  # fused: only CUDA before 2.4, absent before 2.0
         return torch.optim.AdamW(model.parameters(), **settings)
 
 

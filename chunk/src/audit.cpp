@@ -24,9 +24,9 @@ Status ChunkManager::audit() const {
         const Slot& memory =
             pools_[static_cast<std::size_t>(tier)][class_of_[i]].slots[static_cast<std::size_t>(held.slot)];
         if (memory.owner != static_cast<std::int32_t>(i))
-          return Status::error(Code::internal, str(describe(key), " holds a slot of another"));
+          return Status::error(Code::internal, str(describe(key), " holds a slot that another payload owns"));
         if (!memory.home && held.state == Residency::absent)
-          return Status::error(Code::internal, str(describe(key), " keeps a window slot for nothing"));
+          return Status::error(Code::internal, str(describe(key), " is absent but holds a window slot"));
       }
     }
     if (dirty > 1) return Status::error(Code::internal, str(describe(key), " is dirty in two tiers"));

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include <strata/runtime/assert.h>
-#include <strata/runtime/stall_meter.h>
+#include <strata/runtime/trace/stall_meter.h>
 #include <strata/runtime/str.h>
 
 #include "describe.h"
 
-// Note [decisions]: nothing here may branch on how far queued work has come. `is_complete` is asked in one
-// place, pump(), and only to submit a write a little earlier. That is what makes a run over the null backend
-// a proof.
+// Note [decisions]: nothing here may branch on how far queued work has progressed, because that is what makes
+// a dry run on the null backend a proof. The only use of `is_complete` is in pump(), where it merely lets a
+// write be submitted a little earlier.
 
 namespace strata {
 
@@ -30,7 +30,7 @@ ChunkManager::ChunkManager(const ChunkLayout& layout, const Placement& placement
 ChunkManager::~ChunkManager() {
   for (const auto& tiers : copies_)
     for (const Copy& copy : tiers)
-      STRATA_ASSERT(copy.pins == 0, "a chunk manager is destroyed under a live pin");
+      STRATA_ASSERT(copy.pins == 0, "a chunk manager is destroyed while a pin is alive");
 }
 
 Result<std::unique_ptr<ChunkManager>> ChunkManager::create(const ChunkLayout& layout,
@@ -44,8 +44,8 @@ Result<std::unique_ptr<ChunkManager>> ChunkManager::create(const ChunkLayout& la
 
 void ChunkManager::set_state(PayloadKey key, Tier tier, Residency to) {
   Residency& state = copy(key, tier).state;
-  STRATA_ASSERT(is_valid_transition(state, to), describe(key), " in ", to_string(tier), " may not go from ",
-                to_string(state), " to ", to_string(to));
+  STRATA_ASSERT(is_valid_transition(state, to), describe(key), " in ", to_string(tier),
+                " cannot change from state ", to_string(state), " to ", to_string(to));
   state = to;
 }
 
@@ -62,7 +62,7 @@ void ChunkManager::set_schedule(std::span<const Use> uses, std::int32_t cycle) {
 std::int32_t ChunkManager::next_use(PayloadKey key, Tier tier) const noexcept {
   const auto& positions = uses_[index(key)][static_cast<std::size_t>(tier)];
   if (positions.empty()) return kNever;
-  // A use at this position counts until it has been made: what is fetched for it must not go before.
+  // A use at this position is pending until its pin: a payload fetched for it must not be evicted before.
   const bool made = copy(key, tier).last_used_epoch == epoch_;
   const auto next = made ? std::upper_bound(positions.begin(), positions.end(), position_)
                          : std::lower_bound(positions.begin(), positions.end(), position_);
@@ -81,9 +81,10 @@ Status ChunkManager::wait_on_host(const Fence& fence) {
   return Status::ok();
 }
 
-// --- moves ---
+// --- transfers ---
 
-// A copy on its way has arrived as far as decisions go; for the slow tier the caller waits here.
+// Marks a pending fetch as complete. For a copy over the link the decisions end here, and its users wait on
+// the slot's fence; for a read from nvme the caller waits here.
 Status ChunkManager::complete_fetch(PayloadKey key, Tier tier) {
   Copy& fetched = copy(key, tier);
   if (fetched.state != Residency::filling) return Status::ok();
@@ -102,8 +103,8 @@ Status ChunkManager::complete_fetch(PayloadKey key, Tier tier) {
 }
 
 Status ChunkManager::copy_between(PayloadKey key, Tier from, Tier to) {
-  STRATA_ASSERT(!copy(key, from).written, describe(key), " is copied from ", to_string(from),
-                " while it is written there");
+  STRATA_ASSERT(!copy(key, from).written, describe(key), " is being copied from ", to_string(from),
+                " while it is being written there");
   Slot& src = slot(key, from);
   Slot& dst = slot(key, to);
   Fence after = dst.written;
@@ -126,16 +127,17 @@ Result<bool> ChunkManager::fetch(PayloadKey key, Tier tier, std::int32_t needed_
   if (valid(key, tier)) return true;
   const Tier other = tier == Tier::device ? Tier::pinned : Tier::device;
   if (!valid(key, other) && !valid(key, Tier::nvme))
-    return Status::error(Code::internal,
-                         str(describe(key), " is in no tier and was asked for in ", to_string(tier)));
+    return Status::error(
+        Code::internal,
+        str(describe(key), " is not stored in any tier and cannot be fetched to ", to_string(tier)));
 
   if (tier == Tier::device ||
-      valid(key, other)) {  // over the link, through pinned memory where it comes from nvme
+      valid(key, other)) {  // copied over the link; from nvme it goes through pinned memory
     if (!valid(key, other)) {
       STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::pinned, needed_at));
       if (!begun) return false;
     }
-    ++copy(key, other).pins;  // the source stays while room is made
+    ++copy(key, other).pins;  // keeps the source resident while room is made
     Result<bool> room = acquire_slot(key, tier, needed_at);
     Status status = room.status();
     if (status.is_ok() && *room) status = complete_fetch(key, other);
@@ -180,45 +182,47 @@ Result<bool> ChunkManager::prefetch(PayloadKey key, Tier tier) {
 
 // --- pins ---
 
-// Nothing of the key is on its way any more, so that giving up its copies cannot fail.
+// Waits until no fetch or write-back of the key is pending, so that releasing its copies cannot fail.
 Status ChunkManager::quiesce(PayloadKey key) {
   STRATA_TRY(wait_write_back(key));
   for (const Tier tier : kMemoryTiers) STRATA_TRY(complete_fetch(key, tier));
   return Status::ok();
 }
 
-// The copy in `tier` becomes the newest and the only one.
+// Makes the copy in `tier` the newest and only one.
 void ChunkManager::invalidate_other_copies(PayloadKey key, Tier tier) {
   if (copy(key, tier).state != Residency::dirty) set_state(key, tier, Residency::dirty);
   for (std::size_t t = 0; t < kTiers; ++t)
     if (const Tier other = static_cast<Tier>(t); other != tier && valid(key, other)) {
       STRATA_ASSERT(copy(key, other).pins == 0, describe(key), " is pinned in ", to_string(other),
-                    " and may not be written in ", to_string(tier));
+                    " and cannot be written in ", to_string(tier));
       set_state(key, other, Residency::absent);
       release_slot(key, other);
     }
   ++generation_[index(key)];
 }
 
-// Resident, arrived, and what was queued on its memory ordered before `stream`.
+// Makes the payload resident, completes its fetch, and makes `stream` wait for the earlier work on its
+// memory.
 Status ChunkManager::make_ready(PayloadKey key, Tier tier, Intent intent, Stream& stream) {
   if (intent != Intent::read) STRATA_TRY(quiesce(key));
   STRATA_TRY_ASSIGN(const bool room, intent == Intent::overwrite ? acquire_slot(key, tier, kImmediately)
                                                                  : fetch(key, tier, kImmediately));
   if (!room)
-    return Status::error(Code::does_not_fit, str(describe(key), " needs a slot of ", slot_bytes(key),
-                                                 " bytes in ", to_string(tier), " and all ",
-                                                 pool(key, tier).slots.size(), " are pinned or at home"));
+    return Status::error(
+        Code::does_not_fit,
+        str(describe(key), " needs a slot of ", slot_bytes(key), " bytes in ", to_string(tier), ", but all ",
+            pool(key, tier).slots.size(), " slots are pinned or are homes"));
   STRATA_TRY(complete_fetch(key, tier));
   STRATA_TRY(wait_on(slot(key, tier).written, stream));
   return intent == Intent::read ? Status::ok() : wait_on(slot(key, tier).read, stream);
 }
 
 Result<ChunkPin> ChunkManager::pin(PayloadKey key, Tier tier, Intent intent, Stream& stream) {
-  STRATA_ASSERT(tier != Tier::nvme, "nvme holds no memory to pin");
+  STRATA_ASSERT(tier != Tier::nvme, "payloads cannot be pinned on nvme");
   Copy& held = copy(key, tier);
   STRATA_ASSERT(!held.written && (intent == Intent::read || held.pins == 0), describe(key), " is pinned in ",
-                to_string(tier), " and written there, or to be written");
+                to_string(tier), " for writing, or a pin for writing was requested while it is pinned");
   STRATA_TRY(failed_);
   if (const Status status = make_ready(key, tier, intent, stream); !status.is_ok()) {
     release_unfilled_slot(key, tier);
@@ -253,12 +257,12 @@ void ChunkManager::unpin(ChunkPin& pin) noexcept {
     memory.read.add(pin.stream_->role(), *last);
     return;
   }
-  memory.written.clear();  // the writer waited for all that was there
+  memory.written.clear();  // the writer has already waited for all of it
   memory.read.clear();
   memory.written.add(pin.stream_->role(), *last);
 }
 
-// --- looking in ---
+// --- accessors ---
 
 std::uint32_t ChunkManager::generation(PayloadKey key) const noexcept { return generation_[index(key)]; }
 

@@ -19,8 +19,8 @@ struct Packed {
   }
 };
 
-// First fit over the few youngest chunks of the group, in the order given: neighbours in use stay neighbours
-// in memory, and a small tensor fills what a large one left over.
+// First fit over the most recent chunks of the group, in the given order: tensors used together stay adjacent
+// in memory, and small tensors fill the gaps left by large ones.
 constexpr std::size_t kOpenChunks = 4;
 
 Packed pack(std::span<const LayoutTensor> tensors, std::span<const std::int32_t> group_of,
@@ -35,7 +35,7 @@ Packed pack(std::span<const LayoutTensor> tensors, std::span<const std::int32_t>
     std::vector<Open>& open = open_of[static_cast<std::size_t>(group_of[t])];
     const std::int64_t n = tensors[t].n_elems;
     const std::int64_t padded = round_up(n, ChunkLayout::kSliceAlign);
-    if (padded > chunk_elems) {  // oversize: its own chunk
+    if (padded > chunk_elems) {  // oversize: gets its own chunk
       packed.slices.push_back({static_cast<ChunkId>(packed.chunks.size()), 0, n});
       packed.chunks.push_back({group_of[t], round_up(n, unit), n, {static_cast<std::int32_t>(t)}});
       continue;
@@ -57,8 +57,8 @@ Packed pack(std::span<const LayoutTensor> tensors, std::span<const std::int32_t>
   return packed;
 }
 
-// What a chunk size costs: the share of held bytes that is waste, plus the share of a copy's time that is not
-// transfer at full rate. Both are fractions of the bytes that matter, so they add.
+// Cost of a chunk size: the wasted fraction of the bytes held, plus the fraction of a copy's time that is
+// lost to latency. Both are fractions of the same bytes, so they can be added.
 double cost_of(const Packed& packed, std::int64_t used, double chunk_bytes, double half_rate_bytes) {
   const double waste = 1.0 - static_cast<double>(used) / static_cast<double>(packed.held_elems());
   return waste + half_rate_bytes / (chunk_bytes + half_rate_bytes);
@@ -69,10 +69,11 @@ double cost_of(const Packed& packed, std::int64_t used, double chunk_bytes, doub
 Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, const LayoutOptions& options) {
   const std::int64_t unit = kSliceAlign * std::max(options.world, 1);
   if (options.world < 1 || options.rank < 0 || options.rank >= options.world)
-    return Status::error(Code::invalid, str("rank ", options.rank, " in a world of ", options.world));
+    return Status::error(Code::invalid,
+                         str("rank ", options.rank, " is out of range for a world size of ", options.world));
   if (options.chunk_elems < 0 || options.chunk_elems % unit != 0)
     return Status::error(Code::invalid,
-                         str("offload.chunk is ", options.chunk_elems, " elements; it takes a multiple of ",
+                         str("offload.chunk is ", options.chunk_elems, " elements; it must be a multiple of ",
                              unit, " (", kSliceAlign, " x ", options.world, " ranks)"));
   ChunkLayout layout;
   layout.world_ = options.world;
@@ -92,9 +93,10 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
 
   const std::size_t param_bytes = size_of(layout.groups_.front().compute);
   std::int64_t best = options.chunk_elems;
-  std::string how = "as asked";
+  std::string how = "as requested";
   if (best == 0) {
-    // From a quarter of the largest tensor (which then is oversize) to four times it, in steps that stay few.
+    // From a quarter of the largest tensor (which is then oversize) to four times it, in at most about 512
+    // steps.
     const std::int64_t low = std::max(unit, round_up(largest / 4, unit));
     std::int64_t high = std::min(round_up(used, unit) + unit, 4 * largest);
     if (options.max_chunk_elems > 0)
@@ -110,8 +112,8 @@ Result<ChunkLayout> ChunkLayout::create(std::span<const LayoutTensor> tensors, c
         best = n;
       }
     }
-    how = str("least waste and link loss of ", (high - std::min(low, high)) / step + 1, " sizes up to ",
-              format_bytes(static_cast<std::uint64_t>(high) * param_bytes));
+    how = str("lowest waste and transfer overhead of ", (high - std::min(low, high)) / step + 1,
+              " sizes up to ", format_bytes(static_cast<std::uint64_t>(high) * param_bytes));
   }
   Packed packed = pack(tensors, group_of, layout.groups_.size(), best, unit);
   layout.chunks_ = std::move(packed.chunks);

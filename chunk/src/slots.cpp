@@ -7,7 +7,7 @@
 
 #include "describe.h"
 
-// The chunk manager's memory: which slots there are, who holds them, and who has to go.
+// The chunk manager's memory: which slots there are, who holds them, and which copy is evicted.
 
 namespace strata {
 
@@ -20,14 +20,14 @@ Status ChunkManager::initialize(const Slabs& slabs) {
   STRATA_TRY(init_write_back_limits());
   STRATA_TRY(carve_slots(Tier::device, slabs.device));
   STRATA_TRY(carve_slots(Tier::pinned, slabs.pinned));
-  // On nvme the extents exist for the whole run, spares included.
+  // On nvme all extents, spares included, exist for the whole run.
   return charge(Tier::nvme, placement_.bytes(layout_, Tier::nvme), "extents of chunk payloads");
 }
 
 Status ChunkManager::init_copies() {
   if (placement_.homes.size() != layout_.n_chunks())
     return Status::error(Code::invalid, str("the placement has homes for ", placement_.homes.size(),
-                                            " chunks, the layout ", layout_.n_chunks()));
+                                            " chunks, but the layout has ", layout_.n_chunks()));
   const std::size_t n_keys = layout_.n_chunks() * kPayloads;
   copies_.resize(n_keys);
   generation_.resize(n_keys, 0);
@@ -39,7 +39,7 @@ Status ChunkManager::init_copies() {
     if (layout_.has(key.chunk, key.payload))
       class_of_[i] = placement_.class_of(layout_, key);
     else if (placement_.home(key))
-      return Status::error(Code::invalid, str(describe(key), " has no bytes, but a home in ",
+      return Status::error(Code::invalid, str(describe(key), " has no bytes but has a home in ",
                                               to_string(*placement_.home(key))));
   }
   return Status::ok();
@@ -60,11 +60,12 @@ Status ChunkManager::init_write_back_limits() {
   return Status::ok();
 }
 
-// Homes take the first slots of their class, in key order; the window follows them.
+// Homes get the first slots of their class, in key order, followed by the window.
 Status ChunkManager::carve_slots(Tier tier, BufferView slab) {
   if (slab.bytes != placement_.bytes(layout_, tier))
-    return Status::error(Code::invalid, str(to_string(tier), " slab has ", slab.bytes,
-                                            " bytes, the placement needs ", placement_.bytes(layout_, tier)));
+    return Status::error(Code::invalid,
+                         str(to_string(tier), " slab has ", slab.bytes, " bytes, but the placement needs ",
+                             placement_.bytes(layout_, tier)));
   const std::vector<std::uint32_t> homes = placement_.home_counts(layout_, tier);
   std::size_t offset = 0;
   auto& pools = pools_[static_cast<std::size_t>(tier)];
@@ -89,11 +90,12 @@ Status ChunkManager::carve_slots(Tier tier, BufferView slab) {
     held.owner = static_cast<std::int32_t>(i);
   }
   for (Pool& slots : pools) slots.peak_used = slots.slots.size() - slots.free.size();
-  // Windows too: a slab is resident whole from the start, whoever holds its slots.
+  // The windows are charged too: the whole slab is resident from the start, whether its slots are used or
+  // not.
   return charge(tier, slab.bytes, "slots of chunk payloads");
 }
 
-// For as long as the manager lives.
+// Charges the budget for as long as the manager lives.
 Status ChunkManager::charge(Tier tier, std::size_t bytes, const char* what) {
   if (bytes == 0) return Status::ok();
   STRATA_TRY_ASSIGN(Reservation taken, budgets_[static_cast<std::size_t>(tier)]->reserve(bytes, what));
@@ -103,7 +105,7 @@ Status ChunkManager::charge(Tier tier, std::size_t bytes, const char* what) {
 
 Result<bool> ChunkManager::acquire_slot(PayloadKey key, Tier tier, std::int32_t needed_at) {
   Copy& target = copy(key, tier);
-  if (target.slot >= 0) return true;  // a home keeps its slot
+  if (target.slot >= 0) return true;  // already has a slot; a home always does
   Pool& slots = pool(key, tier);
   if (slots.free.empty()) {
     STRATA_TRY_ASSIGN(const bool made, make_room(key, tier, needed_at));
@@ -116,7 +118,7 @@ Result<bool> ChunkManager::acquire_slot(PayloadKey key, Tier tier, std::int32_t 
   return true;
 }
 
-// Fences stay with the slot: they guard the memory, not the copy.
+// The fences stay with the slot: they protect the memory, not the copy.
 void ChunkManager::release_slot(PayloadKey key, Tier tier) {
   if (tier == Tier::nvme || slot(key, tier).home) return;
   Slot& held = slot(key, tier);
@@ -125,7 +127,7 @@ void ChunkManager::release_slot(PayloadKey key, Tier tier) {
   copy(key, tier).slot = -1;
 }
 
-// Undoes acquire_slot() where the move it was for has failed.
+// Undoes acquire_slot() if the transfer it was for has failed.
 void ChunkManager::release_unfilled_slot(PayloadKey key, Tier tier) {
   if (copy(key, tier).state == Residency::absent && copy(key, tier).slot >= 0) release_slot(key, tier);
 }
@@ -137,10 +139,10 @@ bool ChunkManager::is_last_without_home(PayloadKey key, Tier tier) const noexcep
   return true;
 }
 
-// The copy is given up; its slot goes back unless it is a home.
+// Releases the copy, and its slot unless it is a home.
 Status ChunkManager::release_copy(PayloadKey key, Tier tier) {
   Copy& left = copy(key, tier);
-  STRATA_ASSERT(left.pins == 0, describe(key), " is pinned in ", to_string(tier), " and may not leave");
+  STRATA_ASSERT(left.pins == 0, describe(key), " is pinned in ", to_string(tier), " and cannot be released");
   if (left.state == Residency::writing_back) STRATA_TRY(wait_write_back(key));
   if (left.state == Residency::filling) STRATA_TRY(complete_fetch(key, tier));
   set_state(key, tier, Residency::absent);
@@ -148,7 +150,7 @@ Status ChunkManager::release_copy(PayloadKey key, Tier tier) {
   return Status::ok();
 }
 
-// Frees one slot of the key's class by evicting what is needed latest, and later than `needed_at`.
+// Frees one slot of the key's class by evicting the copy whose next use is latest and later than `needed_at`.
 Result<bool> ChunkManager::make_room(PayloadKey key, Tier tier, std::int32_t needed_at) {
   std::int32_t victim = -1, latest = 0;
   bool victim_is_clean = false;
@@ -175,7 +177,7 @@ Result<bool> ChunkManager::make_room(PayloadKey key, Tier tier, std::int32_t nee
 
 Status ChunkManager::transfer(PayloadKey from, PayloadKey to, Tier tier) {
   STRATA_ASSERT(class_of_[index(from)] == class_of_[index(to)] && placement_.home(to) == tier, describe(from),
-                " cannot take the place of ", describe(to), " in ", to_string(tier));
+                " cannot be transferred to ", describe(to), " in ", to_string(tier));
   if (!valid(from, tier))
     return Status::error(Code::internal, str(describe(from), " is not in ", to_string(tier)));
   STRATA_TRY(quiesce(from));
@@ -186,17 +188,18 @@ Status ChunkManager::transfer(PayloadKey from, PayloadKey to, Tier tier) {
   std::swap(gained.owner, left.owner);
   std::swap(gained.home, left.home);
   invalidate_other_copies(to, tier);
-  return drop(from);  // at rest, so it cannot fail
+  return drop(from);  // nothing is pending, so it cannot fail
 }
 
 Status ChunkManager::evict(PayloadKey key, Tier tier) {
-  STRATA_ASSERT(placement_.home(key) != tier, describe(key), " is at home in ", to_string(tier));
+  STRATA_ASSERT(placement_.home(key) != tier, describe(key), " cannot be evicted from its home in ",
+                to_string(tier));
   if (copy(key, tier).state == Residency::dirty) STRATA_TRY(write_back(key));
   if (!valid(key, tier)) return Status::ok();
   bool elsewhere = false;
   for (std::size_t t = 0; t < kTiers; ++t)
     elsewhere = elsewhere || (static_cast<Tier>(t) != tier && valid(key, static_cast<Tier>(t)));
-  STRATA_ASSERT(elsewhere, describe(key), " would be lost by leaving ", to_string(tier));
+  STRATA_ASSERT(elsewhere, describe(key), " would be lost if evicted from ", to_string(tier));
   return release_copy(key, tier);
 }
 

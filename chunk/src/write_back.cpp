@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include <strata/runtime/assert.h>
-#include <strata/runtime/stall_meter.h>
+#include <strata/runtime/trace/stall_meter.h>
 #include <strata/runtime/str.h>
 
 #include "describe.h"
 
-// The chunk manager's way to the slow tier: payloads sent home, writes under way, contents dropped.
+// The chunk manager's transfers to a payload's home: write-backs, snapshots, and dropped contents.
 
 namespace strata {
 
@@ -21,15 +21,17 @@ Status ChunkManager::write_back(PayloadKey key) {
   const std::optional<Tier> home = placement_.home(key);
   if (!home || valid(key, *home)) return Status::ok();
   if (!valid(key, Tier::device) && !valid(key, Tier::pinned))
-    return Status::error(Code::internal, str(describe(key), " is in no tier and was to be sent home"));
+    return Status::error(Code::internal,
+                         str(describe(key), " is not stored in any tier and cannot be written back"));
   if (*home == Tier::device) {
     STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::device, kImmediately));
-    STRATA_ASSERT(begun, describe(key), " has no room in its home");
+    STRATA_ASSERT(begun, describe(key), " has no slot in its home tier");
   } else if (valid(key, Tier::device) && !valid(key, Tier::pinned)) {
     STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::pinned, kImmediately));
     if (!begun)
       return Status::error(Code::does_not_fit,
-                           str(describe(key), " finds no pinned slot on its way to ", to_string(*home)));
+                           str(describe(key), " could not get the pinned slot that it needs on its way to ",
+                               to_string(*home)));
   }
   if (*home == Tier::nvme) return begin_write_back(key);
   STRATA_TRY(complete_fetch(key, *home));
@@ -37,7 +39,7 @@ Status ChunkManager::write_back(PayloadKey key) {
   return Status::ok();
 }
 
-// What has been copied on is no longer the only newest copy.
+// The contents have been copied to another tier, so dirty copies outside `keep` become clean.
 void ChunkManager::mark_clean(PayloadKey key, Tier keep) {
   for (const Tier tier : kMemoryTiers)
     if (tier != keep && copy(key, tier).state == Residency::dirty) {
@@ -56,7 +58,8 @@ Status ChunkManager::begin_write_back(PayloadKey key) {
     }
   if (in_class >= max_write_backs_[slots]) STRATA_TRY(wait_write_back(oldest));
   STRATA_TRY(complete_fetch(key, Tier::pinned));
-  STRATA_ASSERT(!copy(key, Tier::pinned).written, describe(key), " is sent home while it is written");
+  STRATA_ASSERT(!copy(key, Tier::pinned).written, describe(key),
+                " is written back while it is being written");
   mark_clean(key, Tier::pinned);  // from here on nothing can fail
   if (copy(key, Tier::pinned).state == Residency::clean) set_state(key, Tier::pinned, Residency::dirty);
   set_state(key, Tier::pinned, Residency::writing_back);
@@ -70,7 +73,7 @@ Status ChunkManager::begin_write_back(PayloadKey key) {
 Status ChunkManager::submit(WriteBack& pending) {
   const Slot& src = slot(pending.key, Tier::pinned);
   STRATA_TRY(backend_.host_access({src.view.data, src.view.bytes, false}));
-  const HostWaitScope waits(backend_.stall_meter(), StallCause::nvme);  // for a free request
+  const HostWaitScope waits(backend_.stall_meter(), StallCause::nvme);  // may wait for a free request
   STRATA_TRY_ASSIGN(pending.ticket, mover_.write_async(pending.key, src.view, has_snapshot(pending.key)));
   pending.submitted = true;
   return Status::ok();
@@ -83,15 +86,16 @@ Status ChunkManager::pump() {
     const bool still = std::all_of(final.events.begin(), final.events.end(), [&](const Event& event) {
       return event.stream < 0 || backend_.is_complete(event);
     });
-    if (!still) return Status::ok();  // in order, so that the oldest is never overtaken
+    if (!still) return Status::ok();  // in order, so that no write overtakes an older one
     if (const Status status = submit(pending); !status.is_ok())
       return status.annotate(str("writing back ", describe(pending.key)));
   }
   return Status::ok();
 }
 
-// Meanwhile what becomes final is sent out: while the caller waits for the slow tier it shall have both to
-// read and to write. Looking that often costs little, and is soon enough for requests of milliseconds.
+// While the caller waits for the NVMe tier, submits write-backs as soon as their contents are final, so that
+// the device has both reads and writes to work on. Polling at this interval costs little and is soon enough
+// for requests that take milliseconds.
 Status ChunkManager::await(IoTicket ticket) {
   constexpr std::int64_t kLookAgainNs = 200'000;
   const HostWaitScope waits(backend_.stall_meter(), StallCause::nvme);
@@ -100,7 +104,7 @@ Status ChunkManager::await(IoTicket ticket) {
                        [](const WriteBack& pending) { return !pending.submitted; });
   };
   while (waits_for_work() && !mover_.wait_for(ticket, kLookAgainNs))
-    if (!pump().is_ok()) break;  // it is told when it is settled
+    if (!pump().is_ok()) break;  // wait_write_back() will return the error
   return mover_.wait(ticket);
 }
 
@@ -117,9 +121,10 @@ Status ChunkManager::submit_write_backs() {
   return Status::ok();
 }
 
-// Whoever waits for it waits for the work that writes its contents, and for those writes: two thirds of the
-// window, or of the spares where they are fewer, are left alone. In a window of three chunks one is then
-// updated, one written, and one read.
+// A prefetch that took the slot of a recent write-back would have to wait for the work that produces its
+// contents and then for the write. The most recent two thirds of the pinned window (or of the spare extents,
+// if there are fewer) are therefore left alone. In a window of three chunks, one is then being updated, one
+// written back and one read.
 bool ChunkManager::is_recent_write_back(PayloadKey key) const noexcept {
   const std::uint32_t slots = class_of_[index(key)];
   const std::size_t limit = std::min<std::size_t>(
@@ -135,7 +140,9 @@ bool ChunkManager::is_recent_write_back(PayloadKey key) const noexcept {
 Status ChunkManager::wait_write_back(std::size_t i) {
   const PayloadKey key = write_backs_[i].key;
   Status status = submit_when_final(write_backs_[i]);
-  (void)pump();  // what was written with it goes beside it; what fails of that is told when it is settled
+  // Also submits writes that became final meanwhile, so that they overlap with this one. Their errors are
+  // returned by their own waits.
+  (void)pump();
   if (status.is_ok()) status = await(write_backs_[i].ticket);
   write_backs_.erase(write_backs_.begin() + static_cast<std::ptrdiff_t>(i));
   set_state(key, Tier::pinned, status.is_ok() ? Residency::clean : Residency::dirty);
@@ -163,7 +170,7 @@ void ChunkManager::abort_pending() noexcept {
 Status ChunkManager::snapshot(PayloadKey key) {
   STRATA_TRY(commit(key));
   STRATA_TRY(quiesce(key));
-  STRATA_TRY(write_back(key));  // where a write has failed before
+  STRATA_TRY(write_back(key));  // for the case that an earlier write has failed
   STRATA_TRY(wait_write_back(key));
   has_snapshot_[index(key)] = true;
   return Status::ok();
@@ -182,7 +189,7 @@ void ChunkManager::rollback(PayloadKey key) noexcept {
   (void)wait_write_back(key);
   for (const Tier tier : kMemoryTiers) {
     (void)complete_fetch(key, tier);
-    if (valid(key, tier)) (void)release_copy(key, tier);  // at rest, so it cannot fail
+    if (valid(key, tier)) (void)release_copy(key, tier);  // nothing is pending, so it cannot fail
   }
   mover_.rollback(key);
   has_snapshot_[index(key)] = false;

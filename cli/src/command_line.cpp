@@ -8,12 +8,13 @@
 #include <CLI/CLI.hpp>
 
 #include <strata/offload/machine_profile.h>
+#include <strata/runtime/config/suggest.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/str.h>
-#include <strata/runtime/suggest.h>
+#include <strata/train/load_config.h>
 
 #include "exit_code.h"
-#include "load_config.h"
+#include "print.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -46,7 +47,7 @@ std::string footer() {
   return text;
 }
 
-/// A verb: its words, its function, and the options it takes.
+/// A verb: its name and help text, its function, its actions and its options.
 struct Verb {
   std::string_view name;
   const char* doc;
@@ -64,23 +65,25 @@ std::string preset_names() {
 
 void add_config_options(CLI::App& app, Args& args) {
   app.require_subcommand(1);
-  for (const auto& [name, doc] : {std::pair{"show", "Print every key with its value"},
-                                  std::pair{"check", "Report every problem, or ok"}}) {
+  for (const auto& [name, doc] : {std::pair{"show", "Print all keys with their values"},
+                                  std::pair{"check", "Report all problems, or ok"}}) {
     CLI::App* action = app.add_subcommand(name, doc);
     action
         ->add_option("items", args.items,
                      "FILE (.toml or .json; default: $STRATA_CONFIG) and section.key=value")
         ->option_text("[FILE] [key=value ...]");
-    action->add_option("--preset", args.preset, str("Values below those of the file: ", preset_names()));
+    action->add_option(
+        "--preset", args.preset,
+        str("Named set of values; file, environment and key=value override it: ", preset_names()));
     action->add_flag("--json", args.json, "Print JSON");
     if (std::string_view(name) == "show")
-      action->add_flag("--origin", args.origin, "Print where each value came from");
+      action->add_flag("--origin", args.origin, "Print the source of each value");
     action->callback([&args, name = std::string(name)] { args.action = name; });
   }
 }
 
 void add_nvme_dirs(CLI::App& app, Args& args) {
-  app.add_option("--nvme-dir", args.nvme_dirs, "Folders meant for the NVMe tier, as in memory.nvme_dir")
+  app.add_option("--nvme-dir", args.nvme_dirs, "Directories for the NVMe tier, as in memory.nvme_dir")
       ->delimiter(',')
       ->option_text("DIR[,DIR...]");
 }
@@ -90,21 +93,22 @@ void add_doctor_options(CLI::App& app, Args& args) {
   app.add_flag("--json", args.json, "Print JSON");
 }
 
-/// FILE, key=value and --preset: every verb that works on a configuration takes them.
+/// FILE, key=value and --preset, which every verb with a configuration accepts.
 void add_run_options(CLI::App& app, Args& args) {
   app.add_option("items", args.items, "FILE (.toml or .json; default: $STRATA_CONFIG) and section.key=value")
       ->option_text("[FILE] [key=value ...]");
-  app.add_option("--preset", args.preset, str("Values below those of the file: ", preset_names()));
+  app.add_option("--preset", args.preset,
+                 str("Named set of values; file, environment and key=value override it: ", preset_names()));
 }
 
 void add_train_options(CLI::App& app, Args& args) {
   add_run_options(app, args);
   CLI::Option* out = app.add_option("--out", args.out_dir, "Run folder (default: runs/PRESET-TIME)");
-  CLI::Option* overwrite = app.add_flag("--overwrite", args.overwrite, "Replace the run that --out holds");
-  app.add_option("--init", args.init, "Hugging Face folder to begin with: short for model.from=DIR")
+  CLI::Option* overwrite = app.add_flag("--overwrite", args.overwrite, "Replace the run in --out");
+  app.add_option("--init", args.init, "Hugging Face folder to start from; same as model.from=DIR")
       ->option_text("DIR");
   app.add_option("--resume", args.resume,
-                 "Go on with this run folder from its newest whole checkpoint, with its configuration")
+                 "Resume the run in this folder from its newest intact checkpoint, with its configuration")
       ->option_text("RUN")
       ->excludes(out)
       ->excludes(overwrite);
@@ -123,11 +127,12 @@ void add_machine_options(CLI::App& app, Args& args) {
   app.add_option("--machine", args.machine,
                  str("Forecast the step on another machine: ", names, ", or a profile of strata bench"))
       ->option_text("NAME|FILE");
-  app.add_option("--params", args.params, "Of a LLaMA-like model of so many parameters: 7b, 1.3B, 350m, 13e9")
+  app.add_option("--params", args.params,
+                 "Plan a LLaMA-like model with about N parameters: 7b, 1.3B, 350m, 13e9")
       ->option_text("N");
-  CLI::Option* const sweep =
-      app.add_flag("--sweep", args.sweep, "Tokens a second over budgets of the device and of pinned RAM");
-  app.add_flag("--optimize", args.optimize, "The smallest budgets that are as fast")
+  CLI::Option* const sweep = app.add_flag(
+      "--sweep", args.sweep, "Print tokens per second for other budgets of the device and of pinned RAM");
+  app.add_flag("--optimize", args.optimize, "Print the smallest budgets that are as fast")
       ->excludes(sweep)
       ->excludes(app.get_option("--json"));
 }
@@ -138,12 +143,13 @@ void add_budget_options(CLI::App& app, Args& args) {
 
 void add_bench_options(CLI::App& app, Args& args) {
   add_nvme_dirs(app, args);
-  app.add_option("--out", args.out_dir, "Profile to write (default: where strata plan finds it)")
+  app.add_option("--out", args.out_dir,
+                 "File to write the profile to (default: where strata plan and train look for it)")
       ->option_text("FILE");
-  app.add_flag("--quick", args.quick, "In a fifth of the time, and less exact");
+  app.add_flag("--quick", args.quick, "Take a fifth of the time; less exact");
   app.add_flag("--optional-kernels", args.optional_kernels,
-               "Also what a run has to ask for: eight bits, wgmma, cuDNN");
-  app.add_option("--backend", args.backend, "What computes: host, or cuda for the GPU")
+               "Also measure kernels that a run must enable: FP8 GEMM, wgmma and cuDNN attention");
+  app.add_option("--backend", args.backend, "Compute device to measure: host (CPU) or cuda (GPU)")
       ->check(CLI::IsMember({"host", "cuda"}))
       ->capture_default_str();
   app.add_flag("--json", args.json, "Print JSON");
@@ -151,46 +157,47 @@ void add_bench_options(CLI::App& app, Args& args) {
 
 void add_verify_options(CLI::App& app, Args& args) {
   add_plan_options(app, args);
-  app.add_option("--steps", args.steps, "Steps each placement trains");
+  app.add_option("--steps", args.steps, "Training steps per placement");
   app.add_flag("--offload-overhead", args.offload_overhead,
-               "Measure what offload costs a step instead: its time without over its time with");
+               "Measure the cost of offloading instead: step time without divided by step time with it");
 }
 
 void add_generate_options(CLI::App& app, Args& args) {
   app.add_option("run", args.items, "Run folder, or a Hugging Face folder, and section.key=value")
       ->option_text("RUN [key=value ...]")
       ->required();
-  CLI::Option* prompt =
-      app.add_option("--prompt", args.prompts, "What to continue; may be given more than once")
-          ->allow_extra_args(false);  // what follows may be key=value
+  CLI::Option* prompt = app.add_option("--prompt", args.prompts, "Text to continue; can be repeated")
+                            ->allow_extra_args(false);  // key=value may follow
   app.add_option("--prompts", args.prompts_file,
-                 "File with a prompt a line, or .jsonl with \"prompt\" or \"messages\"")
+                 "File with one prompt per line, or .jsonl with \"prompt\" or \"messages\"")
       ->option_text("FILE")
       ->excludes(prompt);
-  app.add_option("--tokens,--max-tokens", args.tokens, "Most tokens to add to a prompt")
+  app.add_option("--tokens,--max-tokens", args.tokens, "Maximum number of tokens to generate per prompt")
       ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--temperature", args.temperature, "0: always the most likely token")
+  app.add_option("--temperature", args.temperature, "Sampling temperature; 0 = always the most likely token")
       ->check(CLI::Range(0.0, 100.0));
-  app.add_option("--top-k", args.top_k, "Choose among so many; 0: all")->check(CLI::Range(0, 1 << 20));
-  app.add_option("--top-p", args.top_p, "Of these, the fewest whose probabilities sum to it; 1: all")
+  app.add_option("--top-k", args.top_k, "Sample from the N most likely tokens; 0 = all")
+      ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--top-p", args.top_p, "Of these, the smallest set whose probabilities sum to P; 1 = all")
       ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--seed", args.seed, "The same seed gives the same text");
-  app.add_option("--batch", args.batch, "Prompts continued at the same time")->check(CLI::Range(1, 4096));
+  app.add_option("--seed", args.seed, "Random seed; the same seed generates the same text");
+  app.add_option("--batch", args.batch, "Number of prompts continued at the same time")
+      ->check(CLI::Range(1, 4096));
   CLI::Option* stream =
-      app.add_flag("--stream", args.stream, "Print the text as it grows (one prompt: the default)");
-  app.add_flag("--no-stream", args.no_stream, "Print the text once it is whole")->excludes(stream);
-  app.add_flag("--json", args.json, "Print a JSON object a prompt");
+      app.add_flag("--stream", args.stream, "Print the text while it is generated (default for one prompt)");
+  app.add_flag("--no-stream", args.no_stream, "Print the text when it is complete")->excludes(stream);
+  app.add_flag("--json", args.json, "Print one JSON object per prompt");
 }
 
 void add_eval_options(CLI::App& app, Args& args) {
   app.add_option("items", args.items, "Run folder or Hugging Face folder, and section.key=value")
       ->option_text("RUN|FOLDER [key=value ...]");
-  app.add_option("--data", args.data,
-                 "Text, .jsonl or packed files (default: what the run was validated with)")
+  app.add_option("--data", args.data, "Text, .jsonl or packed files (default: the run's validation data)")
       ->option_text("FILE ...");
-  app.add_option("--batches", args.batches, "Only the first micro-batches")
+  app.add_option("--batches", args.batches, "Evaluate only the first N micro-batches")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  app.add_option("--checkpoint", args.checkpoint, "The run's checkpoint of that step (default: the newest)")
+  app.add_option("--checkpoint", args.checkpoint,
+                 "Step of the run's checkpoint to evaluate (default: the newest)")
       ->option_text("STEP")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 60));
   app.add_flag("--json", args.json, "Print JSON");
@@ -198,11 +205,11 @@ void add_eval_options(CLI::App& app, Args& args) {
 
 void add_export_options(CLI::App& app, Args& args) {
   app.add_option("run", args.items, "Run folder")->required();
-  app.add_option("--out", args.out_dir, "Folder to write, which may not exist")->required();
-  app.add_option("--format", args.format, "hf: what Hugging Face's libraries read")
+  app.add_option("--out", args.out_dir, "Folder to create; must not exist")->required();
+  app.add_option("--format", args.format, "Output format; hf = Hugging Face folder")
       ->check(CLI::IsMember({"hf"}));
-  app.add_option("--dtype", args.dtype, "f32, bf16 or f16");
-  app.add_option("--max-shard-size", args.max_shard_size, "Most bytes of tensors in one file");
+  app.add_option("--dtype", args.dtype, "Dtype of the weights: f32, bf16 or f16");
+  app.add_option("--max-shard-size", args.max_shard_size, "Maximum bytes of tensors per file");
   app.add_flag("--check", args.check, "Read the folder back and compare every tensor");
 }
 
@@ -214,16 +221,16 @@ void add_tokenizer_options(CLI::App& app, Args& args) {
     sub->callback([&args, name] { args.action = name; });
     return sub;
   };
-  CLI::App* train = action("train", "Learn a byte-level BPE vocabulary from text files", "FILE ...");
-  train->add_option("--vocab", args.vocab, "Tokens, the 256 bytes and end of text included")
+  CLI::App* train = action("train", "Train a byte-level BPE tokenizer on text files", "FILE ...");
+  train->add_option("--vocab", args.vocab, "Vocabulary size, including the 256 bytes and end of text")
       ->check(CLI::Range(257, 1 << 20));
   train->add_option("-o,--out", args.tokenizer, "File to write");
   CLI::App* encode = action("encode", "Print the token ids of texts", "TEXT ...");
-  encode->add_flag("--parse-special", args.special, "Take the text of special tokens for the tokens");
+  encode->add_flag("--parse-special", args.special, "Encode the text of special tokens as these tokens");
   encode->add_flag("--add-special-tokens", args.add_special_tokens,
-                   "Put around each text what the file says, BOS for one");
+                   "Add the special tokens that the tokenizer specifies, for example BOS");
   for (CLI::App* sub : {encode, action("decode", "Print the text of token ids", "ID ..."),
-                        action("info", "Show what a tokenizer is", "")})
+                        action("info", "Show the properties of a tokenizer", "")})
     sub->add_option("-t,--tokenizer", args.tokenizer,
                     "tokenizer.json, or a folder with it or with vocab.json and merges.txt");
 }
@@ -234,58 +241,62 @@ void add_data_options(CLI::App& app, Args& args) {
   pack->add_option("items", args.items, "FILE ...");
   pack->add_option("-o,--out", args.out_dir, "File to write");
   pack->add_option("--chat-template", args.chat_template,
-                   "How messages are written, like data.chat_template");
-  CLI::App* inspect = app.add_subcommand("inspect", "Show what a packed file holds, and one sample of it");
+                   "Chat template of conversations, as in data.chat_template");
+  CLI::App* inspect = app.add_subcommand("inspect", "Show the contents of a packed file and one sample");
   inspect->add_option("file", args.items, "Packed file");
-  inspect->add_option("--sample", args.sample, "Which sample to show")
+  inspect->add_option("--sample", args.sample, "Index of the sample to show")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 62));
   inspect->add_flag("--json", args.json, "Print JSON");
   for (CLI::App* sub : {pack, inspect}) {
     sub->add_option("-t,--tokenizer", args.tokenizer, "tokenizer.json to use, or a folder with it");
-    sub->add_option("--seq", args.seq, "Tokens of one sequence")->check(CLI::Range(1, 1 << 20));
+    sub->add_option("--seq", args.seq, "Tokens per sequence")->check(CLI::Range(1, 1 << 20));
     sub->callback([&args, name = sub->get_name()] { args.action = name; });
   }
 }
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> all = {
-      {"train", "Train a model with its states spread over the tiers", run_train, {}, add_train_options},
+      {"train",
+       "Train a model, with its states distributed over GPU, RAM and NVMe",
+       run_train,
+       {},
+       add_train_options},
       {"plan",
-       "Show what a run would hold where, and whether it fits, without starting it",
+       "Show the memory plan of a run and whether it fits, without starting it",
        run_plan,
        {},
        add_machine_options},
       {"budget",
-       "Give a run that trains other budgets, without stopping it",
+       "Change the budgets of a running run without stopping it",
        run_budget,
        {},
        add_budget_options},
-      {"bench", "Measure this machine, for forecasts", run_bench, {}, add_bench_options},
-      {"generate", "Continue a prompt with a trained run", run_generate, {}, add_generate_options},
-      {"eval", "Measure the loss on text that was not trained on", run_eval, {}, add_eval_options},
-      {"export",
-       "Write a run's model as a folder that other programs load",
-       run_export,
+      {"bench", "Measure this machine for forecasts", run_bench, {}, add_bench_options},
+      {"generate",
+       "Continue prompts with a run or a Hugging Face folder",
+       run_generate,
        {},
-       add_export_options},
+       add_generate_options},
+      {"eval", "Measure the loss of a run or a Hugging Face folder on data", run_eval, {}, add_eval_options},
+      {"export", "Export a run's model as a Hugging Face folder", run_export, {}, add_export_options},
       {"verify",
-       "Train a few steps in many placements and compare every bit",
+       "Train a few steps in many placements and compare the results bit by bit",
        run_verify,
        {},
        add_verify_options},
       {"tokenizer",
-       "Train a tokenizer, encode, decode, show",
+       "Train a tokenizer, encode and decode text, show a tokenizer",
        run_tokenizer,
        {"train", "encode", "decode", "info"},
        add_tokenizer_options},
       {"data",
-       "Pack training data into one file, look into it",
+       "Pack training data into one file, or inspect a packed file",
        run_data,
        {"pack", "inspect"},
        add_data_options},
       {"config", "Show or check a configuration", run_config, {"show", "check"}, add_config_options},
       {"doctor",
-       "Tell what of this machine works, and how to mend the rest",
+       "Check what works on this machine, and how to fix the rest",
        run_doctor,
        {},
        add_doctor_options},
@@ -304,7 +315,8 @@ std::string join(const std::vector<std::string_view>& words) {
   return out;
 }
 
-/// CLI11 refuses unknown words too, but does not say which was meant.
+/// The error for an unknown verb or action; empty if there is none. CLI11 refuses them too, but without a
+/// suggestion.
 std::string unknown_word(const std::vector<std::string>& arguments) {
   std::vector<std::string_view> names;
   for (const Verb& verb : verbs()) names.push_back(verb.name);
@@ -315,7 +327,7 @@ std::string unknown_word(const std::vector<std::string>& arguments) {
   if (verb == verbs().end())
     return str("unknown verb '", arguments[0], "'; known: ", join(names), did_you_mean(arguments[0], names));
   if (verb->actions.empty() || (arguments.size() > 1 && arguments[1].starts_with('-'))) return {};
-  if (arguments.size() < 2) return str(verb->name, ": say one of ", join(verb->actions));
+  if (arguments.size() < 2) return str(verb->name, ": missing action; known: ", join(verb->actions));
   const auto& actions = verb->actions;
   if (std::find(actions.begin(), actions.end(), arguments[1]) != actions.end()) return {};
   return str(verb->name, ": unknown action '", arguments[1], "'; known: ", join(actions),
@@ -325,7 +337,7 @@ std::string unknown_word(const std::vector<std::string>& arguments) {
 int run(std::vector<std::string> arguments, Args args) {
   if (const std::string problem = unknown_word(arguments); !problem.empty())
     return usage_error(args.err, problem);
-  CLI::App app("Trains models larger than GPU memory, over GPU, pinned RAM and NVMe", "strata");
+  CLI::App app("Trains models larger than GPU memory, using GPU memory, pinned RAM and NVMe", "strata");
   app.set_version_flag("--version", std::string("strata " STRATA_VERSION));
   app.footer(footer());
   app.require_subcommand(1);
@@ -336,10 +348,10 @@ int run(std::vector<std::string> arguments, Args args) {
     sub->callback([&chosen, function = verb.run] { chosen = function; });
   }
   try {
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them last first
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them in reverse order
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
-    const CLI::App* shown = &app;  // the help of the innermost verb that was named
+    const CLI::App* shown = &app;  // the help of the innermost subcommand that was named
     std::string names;
     for (; !shown->get_subcommands().empty(); shown = shown->get_subcommands().front())
       names += str(names.empty() ? "" : " ", shown->get_name());
@@ -365,7 +377,7 @@ int run_command_line(std::vector<std::string> arguments, std::vector<std::string
     args.out = out;
     args.err = err;
     code = run(std::move(arguments), std::move(args));
-  } catch (const Error& error) {  // of must()
+  } catch (const Error& error) {  // thrown by must()
     code = exit_code(error.status());
     std::fprintf(err, "strata: %s\n", error.what());
   } catch (const std::bad_alloc&) {
@@ -374,7 +386,7 @@ int run_command_line(std::vector<std::string> arguments, std::vector<std::string
   } catch (const std::exception& error) {
     std::fprintf(err, "strata: %s\n", error.what());
   }
-  // A full disk or a closed pipe shows up only now, and a table cut short must not pass for the whole.
+  // A full disk or a closed pipe is noticed only now, and truncated output must not look like success.
   if (std::fflush(out) != 0 || std::ferror(out) != 0) {
     std::fprintf(err, "strata: the output could not be written\n");
     if (code == kExitOk) code = kExitIo;

@@ -1,14 +1,14 @@
-#include <strata/runtime/cuda_backend.h>
-
 #include "doctor.h"
+
+#include <strata/runtime/backend/cuda_backend.h>
 
 namespace strata::cli {
 
-// The runtime knows whether this build has CUDA and what the driver says; training takes a GPU where it is
-// asked to.
+// The runtime module knows whether this build has CUDA and what the driver reports. A run uses a GPU only
+// with memory.backend=cuda, so a machine without one is still usable.
 CudaProbe cuda_probe() {
   return {cuda_available(), cuda_status(),
-          "a build with CUDA (cmake --preset cuda) on a machine with a GPU and its driver"};
+          "build with CUDA (cmake --preset cuda) and run on a machine with a GPU and its driver"};
 }
 
 }  // namespace strata::cli

@@ -20,7 +20,8 @@ Check check_cpu(const CpuFeatures& cpu) {
   if (!cpu.neon && !(cpu.avx2 && cpu.f16c)) {
     check.health = Health::degraded;
     check.remedy =
-        "a CPU with AVX2 and F16C, or a virtual machine that shows them (qemu: -cpu host), steps faster";
+        "use a CPU with AVX2 and F16C, or a virtual machine that exposes them (qemu: -cpu host), for faster "
+        "steps";
   }
   return check;
 }
@@ -30,7 +31,7 @@ Check check_cores(const Result<Topology>& topology, const HostFacts& host) {
   if (!topology.has_value()) {
     check.health = Health::degraded;
     check.detail = std::string(topology.status().message());
-    check.remedy = "set cpu.threads by hand";
+    check.remedy = "set cpu.threads";
     return check;
   }
   check.detail = str(topology->cores, " cores, ", topology->usable_threads, " of ",
@@ -38,7 +39,7 @@ Check check_cores(const Result<Topology>& topology, const HostFacts& host) {
                      topology->numa.size() == 1 ? "" : "s", ", L3 ", format_bytes(topology->l3_bytes));
   if (host.cgroup_cpus && *host.cgroup_cpus < topology->usable_threads) {
     check.health = Health::degraded;
-    check.detail += str("; the cgroup gives the time of ", *host.cgroup_cpus, " CPUs");
+    check.detail += str("; the cgroup limits CPU time to ", *host.cgroup_cpus, " CPUs");
     check.remedy = str("cpu.threads=", std::max(1, static_cast<int>(*host.cgroup_cpus)));
   }
   return check;
@@ -47,7 +48,7 @@ Check check_cores(const Result<Topology>& topology, const HostFacts& host) {
 Check check_share(const Result<CoreShare>& share) {
   if (share.has_value()) return {.name = "compute", .detail = share->why};
   return {"compute", Health::broken, std::string(share.status().message()),
-          "start all processes of this machine with one launcher, or unset what it does not set",
+          "start all processes of this machine with one launcher, or unset the variables of other launchers",
           share.status().code()};
 }
 
@@ -60,7 +61,7 @@ Check check_ram(const HostFacts& host) {
                         format_bytes(host.cgroup_used_bytes.value_or(0)), " used");
   if (host.usable_ram_bytes() < kGiB) {
     check.health = Health::degraded;
-    check.remedy = "end other programs or raise the memory limit: the kernel kills a run that passes it";
+    check.remedy = "end other programs or raise the memory limit; the kernel kills a run that exceeds it";
   }
   return check;
 }
@@ -75,7 +76,7 @@ Check check_memlock(const HostFacts& host) {
   if (*host.memlock_limit_bytes < 64 * kMiB) {
     check.health = Health::degraded;
     check.remedy =
-        "ulimit -l unlimited   (for good: 'USER - memlock unlimited' in /etc/security/limits.conf)";
+        "ulimit -l unlimited   (permanently: 'USER - memlock unlimited' in /etc/security/limits.conf)";
   }
   return check;
 }
@@ -97,7 +98,7 @@ Check check_uring(const Status& uring, const HostFacts& host) {
   Check check{.name = "io_uring", .detail = str("works; kernel ", host.kernel)};
   if (!uring.is_ok()) {
     check.health = Health::degraded;
-    check.detail = str(uring.message(), "; kernel ", host.kernel, "; NVMe is served by threads");
+    check.detail = str(uring.message(), "; kernel ", host.kernel, "; NVMe I/O uses threads instead");
     check.remedy =
         "sudo sysctl kernel.io_uring_disabled=0   (in a container: allow io_uring in its seccomp profile)";
   }
@@ -109,22 +110,22 @@ Check check_nvme(const std::string& dir, const Result<bool>& direct) {
   if (!direct.has_value()) {
     check.health = Health::broken;
     check.detail = std::string(direct.status().message());
-    check.remedy = str("mkdir -p ", dir, "   (and have room and the right to write there)");
+    check.remedy = str("mkdir -p ", dir, "   (and check its free space and permissions)");
     check.code = Code::io_error;
   } else if (*direct) {
-    check.detail = str(dir, " takes O_DIRECT");
+    check.detail = str(dir, " supports O_DIRECT");
   } else {
     check.health = Health::degraded;
-    check.detail = str(dir, " refuses O_DIRECT; the page cache takes RAM beside the budgets");
-    check.remedy = "a folder on ext4 or xfs";
+    check.detail = str(dir, " does not support O_DIRECT; the page cache uses RAM beyond the budgets");
+    check.remedy = "use a directory on ext4 or xfs";
   }
   return check;
 }
 
-// Ranks of a run are not there yet, so that nothing is degraded without these.
+// Runs with several ranks are not supported yet, so nothing is degraded without these libraries.
 Check check_collectives(const std::vector<std::string>& found) {
   return {.name = "collectives",
-          .detail = fmt::format("{}; a run is one process so far and needs none",
+          .detail = fmt::format("{}; not needed, since a run is one process so far",
                                 found.empty() ? std::string("neither NCCL nor MPI")
                                               : fmt::format("{}", fmt::join(found, ", ")))};
 }
@@ -134,11 +135,11 @@ Check check_profile(const Result<CachedProfile>& profile) {
   if (!profile.has_value()) {
     check.health = Health::broken;
     check.detail = std::string(profile.status().message());
-    check.remedy = "strata bench   (plan and train refuse a profile that they cannot read)";
+    check.remedy = "strata bench   (plan and train refuse an unreadable profile)";
     check.code = profile.status().code();
   } else if (!profile->profile) {
     check.health = Health::unchecked;
-    check.detail = "this machine was not measured: plans have no forecast";
+    check.detail = "this machine was not measured, so plans have no forecast";
     check.remedy = "strata bench --nvme-dir DIR";
   } else if (!profile->warning.empty()) {
     check.health = Health::degraded;
@@ -146,8 +147,8 @@ Check check_profile(const Result<CachedProfile>& profile) {
     check.remedy = "strata bench --nvme-dir DIR";
   } else {
     const bool knows_disk = profile->profile->read_bytes_per_s > 0;
-    check.detail = str(profile->profile->source, knows_disk ? "" : "; no slow tier");
-    if (!knows_disk) check.remedy = "strata bench --nvme-dir DIR, for forecasts of runs that use one";
+    check.detail = str(profile->profile->source, knows_disk ? "" : "; NVMe was not measured");
+    if (!knows_disk) check.remedy = "strata bench --nvme-dir DIR, for forecasts of runs with an NVMe tier";
   }
   return check;
 }
@@ -158,7 +159,7 @@ Check check_environment(const Status& environment) {
     check.health = Health::broken;
     check.detail = std::string(environment.message());
     std::replace(check.detail.begin(), check.detail.end(), '\n', ';');
-    check.remedy = "unset what is misspelt: every other verb refuses it";
+    check.remedy = "unset or correct the variable; every other verb refuses it";
     check.code = environment.code();
   }
   return check;

@@ -4,24 +4,23 @@
 #include <string>
 #include <vector>
 
-#include <strata/runtime/core_share.h>
+#include <strata/profile/profile_cache.h>
 #include <strata/runtime/status.h>
-#include <strata/runtime/topology.h>
-
-#include "machine/profile_cache.h"
+#include <strata/runtime/threads/core_share.h>
+#include <strata/runtime/threads/topology.h>
 
 namespace strata::cli {
 
 enum class Health : std::uint8_t { ok, degraded, broken, unchecked };
 std::string_view to_string(Health health) noexcept;
 
-/// A row of `strata doctor`.
+/// A row in the output of `strata doctor`.
 struct Check {
   std::string name;
   Health health = Health::ok;
   std::string detail = {};
-  std::string remedy = {};  ///< a command or one sentence; empty where all is well
-  Code code = Code::ok;     ///< why it is broken; gives the exit code
+  std::string remedy = {};  ///< a command or one sentence; empty if nothing needs to be done
+  Code code = Code::ok;     ///< the error if it is broken; determines the exit code
 };
 
 struct CudaProbe {
@@ -29,37 +28,37 @@ struct CudaProbe {
   std::string detail = {};
   std::string remedy;
 };
-/// What there is of CUDA, as the runtime tells.
+/// The state of CUDA as the runtime module reports it.
 CudaProbe cuda_probe();
 
-/// What the machine answered; tests fill it by hand.
+/// The probed facts about the machine. Tests fill it by hand.
 struct DoctorFacts {
   CpuFeatures cpu;
   Result<Topology> topology = Topology{};
-  Result<CoreShare> share = CoreShare{};  ///< of this process
+  Result<CoreShare> share = CoreShare{};  ///< the cores of this process
   HostFacts host;
-  Status uring;  ///< of io_uring_setup
+  Status uring;  ///< the result of io_uring_setup
   struct NvmeDir {
     std::string path;
-    Result<bool> direct = false;  ///< whether it takes O_DIRECT; an error where it takes no file
+    Result<bool> direct = false;  ///< whether it supports O_DIRECT; an error if no file can be written
   };
-  std::vector<NvmeDir> nvme_dirs{};  ///< those asked for
+  std::vector<NvmeDir> nvme_dirs{};  ///< from --nvme-dir
   CudaProbe cuda;
-  std::vector<std::string> collectives{};           ///< libraries for several ranks that there are
-  Result<CachedProfile> profile = CachedProfile{};  ///< that forecasts are made from
-  Status environment;                               ///< of the STRATA_* variables
+  std::vector<std::string> collectives{};           ///< communication libraries that were found
+  Result<CachedProfile> profile = CachedProfile{};  ///< the machine profile that forecasts use
+  Status environment;                               ///< the check of the STRATA_* variables
 };
 
 DoctorFacts gather_facts(const std::vector<std::string>& nvme_dirs,
                          const std::vector<std::string>& environment);
 std::vector<Check> diagnose(const DoctorFacts& facts);
 
-/// Asks the kernel for a ring of one entry. Errors: `unsupported` with errno's text.
+/// Creates an io_uring with one entry. Errors: `unsupported` with the text of errno.
 Status probe_io_uring();
-/// Of NCCL and MPI, those that the dynamic linker finds, with NCCL's version.
+/// The names of NCCL (with its version) and MPI libraries that the dynamic linker finds.
 std::vector<std::string> probe_collectives();
-/// Writes one block to an unnamed file in `dir`, with O_DIRECT where it can. Errors: `not_found`, `io_error`,
-/// `no_space`.
+/// Writes one block to an unnamed file in `dir` and returns whether O_DIRECT worked. Errors: `not_found`,
+/// `io_error`, `no_space`.
 Result<bool> probe_direct(const std::string& dir);
 
 }  // namespace strata::cli

@@ -1,21 +1,20 @@
 #include "doctor.h"
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <utility>
-
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <strata/runtime/config.h>
-#include <strata/runtime/str.h>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
 
-#include "train_config.h"
+#include <strata/runtime/config/config.h>
+#include <strata/runtime/str.h>
+#include <strata/train/train_config.h>
 
 namespace strata::cli {
 namespace {
@@ -42,7 +41,7 @@ struct Library {
   void* const handle;
 };
 
-/// 0, or the errno of writing one aligned block to a new unnamed file.
+/// Writes one aligned block to a new unnamed file. Returns 0 or errno.
 int try_write(const std::string& dir, int flags) {
   const Descriptor file(::open(dir.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600));
   if (file.fd < 0) return errno;
@@ -67,7 +66,7 @@ Status probe_io_uring() {
 
 Result<bool> probe_direct(const std::string& dir) {
   if (try_write(dir, O_DIRECT) == 0) return true;
-  const int error = try_write(dir, 0);  // some file systems refuse O_DIRECT alone
+  const int error = try_write(dir, 0);  // some file systems support everything but O_DIRECT
   if (error == 0) return false;
   const Code code = error == ENOENT || error == ENOTDIR ? Code::not_found
                     : error == ENOSPC                   ? Code::no_space
@@ -78,12 +77,12 @@ Result<bool> probe_direct(const std::string& dir) {
 std::vector<std::string> probe_collectives() {
   std::vector<std::string> found;
   if (const Library nccl("libnccl.so.2"); nccl.handle != nullptr) {
-    // NCCL's documentation: the version is major * 10000 + minor * 100 + patch.
+    // According to NCCL's documentation the version is major * 10000 + minor * 100 + patch.
     int version = 0;
     const auto get_version = reinterpret_cast<int (*)(int*)>(::dlsym(nccl.handle, "ncclGetVersion"));
     const bool answers = get_version != nullptr && get_version(&version) == 0;
     found.push_back(answers ? str("NCCL ", version / 10000, ".", version / 100 % 100, ".", version % 100)
-                            : std::string("NCCL, which does not tell its version"));
+                            : std::string("NCCL (unknown version)"));
   }
   for (const auto& [file, name] : {std::pair{"libmpi.so.40", "Open MPI"}, std::pair{"libmpi.so.12", "MPICH"}})
     if (const Library mpi(file); mpi.handle != nullptr) found.emplace_back(name);

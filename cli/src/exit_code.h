@@ -6,12 +6,12 @@
 
 namespace strata::cli {
 
-/// What the command returns to the shell; scripts branch on it.
+/// The exit codes of the command. Scripts depend on them.
 enum ExitCode : int {
   kExitOk = 0,
   kExitInternal = 1,  ///< a bug
   kExitUsage = 2,     ///< command line or configuration
-  kExitFit = 3,       ///< does not fit into the budgets or the memory
+  kExitFit = 3,       ///< does not fit in the budgets or the memory
   kExitDiverged = 4,
   kExitIo = 5,
   kExitStopped = 75,  ///< stopped at a point that can be resumed (EX_TEMPFAIL)
@@ -21,13 +21,13 @@ struct ExitMeaning {
   int code;
   std::string_view text;
 };
-/// What `--help` and the user guide say of them, word for word.
+/// Their descriptions in `--help` and, word for word, in the user guide.
 inline constexpr ExitMeaning kExitMeanings[] = {
     {kExitOk, "done"},
-    {kExitInternal, "a bug, please report it; `verify`: not the same bits"},
+    {kExitInternal, "a bug, please report it; `verify`: the bits differ"},
     {kExitUsage,
-     "wrong command line or configuration: a key, a value, a file that they name and that is not there, "
-     "or something this build or machine cannot do"},
+     "wrong command line or configuration: a key, a value, a missing file, "
+     "or something that this build or machine does not support"},
     {kExitFit, "does not fit: the budgets, the memory, or the threads that this machine allows"},
     {kExitDiverged, "diverged: a gradient is not finite"},
     {kExitIo, "reading or writing failed, or what was read is damaged"},

@@ -4,9 +4,9 @@
 
 #include "command_line.h"
 
-// A standard stream that the caller closed would give its number to the next file opened, a checkpoint say,
-// and what is printed would go there. The other way round than it would be used, so that using it is an error
-// and not a loss.
+// If the caller closed a standard stream, the next file opened, for example a checkpoint, would get its
+// descriptor, and printed text would go there. Opens /dev/null in the opposite direction, so that using the
+// stream is an error and not silently lost.
 static void hold_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) < 0)
@@ -16,8 +16,8 @@ static void hold_standard_streams() {
 int main(int argc, char** argv) {
   hold_standard_streams();
   ::signal(SIGPIPE,
-           SIG_IGN);  // a reader that went away is an error of the write, and no reason to lose a run
-  ::signal(SIGXFSZ, SIG_IGN);  // a file past `ulimit -f` is an error of the write too
+           SIG_IGN);           // a closed pipe becomes an error of the write instead of ending the run
+  ::signal(SIGXFSZ, SIG_IGN);  // the same for a file beyond `ulimit -f`
   std::vector<std::string> environment;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable)
     environment.emplace_back(*variable);

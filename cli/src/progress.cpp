@@ -9,7 +9,7 @@
 namespace strata::cli {
 namespace {
 
-/// Text in a fixed buffer; what does not fit is cut.
+/// Text in a fixed buffer; text beyond its end is dropped.
 template <std::size_t N>
 class Line {
  public:
@@ -40,8 +40,8 @@ Scaled scale_bytes(std::uint64_t bytes) {
   return scaled;
 }
 
-/// Seconds until the last step or the time limit, whichever comes first; negative where it is not known.
-double remaining_s(const ProgressStep& s) {
+/// Seconds until the last step or the time limit, whichever comes first; negative if unknown.
+double remaining_s(const StepProgress& s) {
   if (s.step <= s.first_step || !(s.elapsed_s >= 0)) return -1;
   const double by_steps = static_cast<double>(std::max<std::int64_t>(0, s.steps - s.step)) * s.elapsed_s /
                           static_cast<double>(s.step - s.first_step);
@@ -65,7 +65,7 @@ void add_tier(Line<N>& line, const char* name, std::uint64_t bytes) {
 }
 
 template <std::size_t N>
-void add_figures(Line<N>& line, const ProgressStep& s) {
+void add_figures(Line<N>& line, const StepProgress& s) {
   line.add("  loss {:.4f}  {:.0f} tok/s", s.loss, s.tokens_per_s);
   add_tier(line, "device", s.device_bytes);
   add_tier(line, "pinned", s.pinned_bytes);
@@ -97,14 +97,14 @@ void StreamSink::write(std::string_view text) noexcept {
   std::fflush(stream_);
 }
 
-void Progress::update(const ProgressStep& step) noexcept {
+void Progress::update(const StepProgress& step) noexcept {
   if (options_.style == ProgressStyle::bar) return draw_bar(step);
   const bool due =
       step.step == 1 || step.step == step.steps || step.step % std::max<std::int64_t>(1, options_.every) == 0;
   if (options_.style == ProgressStyle::plain && due) draw_line(step);
 }
 
-void Progress::draw_line(const ProgressStep& s) noexcept {
+void Progress::draw_line(const StepProgress& s) noexcept {
   Line<320> line;
   line.add("step {}/{}", s.step, s.steps);
   add_figures(line, s);
@@ -115,17 +115,17 @@ void Progress::draw_line(const ProgressStep& s) noexcept {
   sink_.write(line.view());
 }
 
-void Progress::draw_bar(const ProgressStep& s) noexcept {
+void Progress::draw_bar(const StepProgress& s) noexcept {
   constexpr int kCells = 16;
   const double done = s.steps > 0 ? static_cast<double>(s.step) / static_cast<double>(s.steps) : 0;
   const int full = static_cast<int>(std::clamp(done, 0.0, 1.0) * kCells);
   Line<320> text;
   text.add("[{:#<{}}{:.<{}}]", "", full, "", kCells - full);
   const std::size_t bar_size = text.size();
-  text.add(" {}/{}  eta ", s.step, s.steps);  // first what matters: a narrow terminal cuts the end
+  text.add(" {}/{}  eta ", s.step, s.steps);  // the important parts first: a narrow terminal cuts the end
   add_duration(text, remaining_s(s));
   add_figures(text, s);
-  text.cut(static_cast<std::size_t>(std::max(1, options_.width - 1)));  // a full last column would wrap
+  text.cut(static_cast<std::size_t>(std::max(1, options_.width - 1)));  // using the last column would wrap
   Line<400> line;
   const std::string_view view = text.view();
   if (options_.colour && view.size() >= bar_size)

@@ -3,52 +3,42 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include <strata/train/observer.h>
+
 namespace strata::cli {
 
 enum class ProgressStyle : std::uint8_t {
-  bar,    ///< one line, drawn again and again, on a terminal
-  plain,  ///< a line every N steps: logs stay readable
+  bar,    ///< one line on a terminal, redrawn at every step
+  plain,  ///< one line every N steps, so that logs stay readable
   none,
 };
-/// `setting` is log.progress; auto is a bar on a terminal that can move its cursor, plain lines elsewhere.
+/// `setting`: log.progress. "auto" is a bar on a terminal that can move its cursor, and plain lines
+/// elsewhere.
 ProgressStyle progress_style(std::string_view setting, bool is_terminal, bool is_dumb) noexcept;
 
 struct ProgressOptions {
   ProgressStyle style = ProgressStyle::plain;
   std::int64_t every = 10;  ///< steps between plain lines
-  bool colour = false;      ///< false where NO_COLOR is set
+  bool colour = false;      ///< false if NO_COLOR is set
   int width = 80;           ///< columns of the terminal
 };
 
-/// Options for a stream: the style as above, no colour where NO_COLOR is set to anything, no bar where TERM
-/// is "dumb". `environment` is "NAME=value"; `width` is the terminal's, 0 where it is not known.
+/// Options for a stream: the style as above, no colour if NO_COLOR is set and not empty, no bar if TERM is
+/// "dumb". `environment`: "NAME=value". `width`: columns of the terminal; 0: unknown.
 ProgressOptions progress_options(std::string_view setting, std::int64_t every, bool is_terminal, int width,
                                  std::span<const std::string> environment) noexcept;
 
-/// What one step reports.
-struct ProgressStep {
-  std::int64_t step = 0;  ///< from 1
-  std::int64_t steps = 0;
-  double loss = 0;
-  double tokens_per_s = 0;
-  std::uint64_t device_bytes = 0, pinned_bytes = 0, nvme_bytes = 0;
-  double elapsed_s = 0;
-  double max_time_s = std::numeric_limits<double>::infinity();
-  std::int64_t first_step = 0;  ///< done before `elapsed_s` began: of a resumed run
-};
-
-/// Where the renderer writes; tests own one.
+/// The output of the renderer. Tests provide their own.
 class ProgressSink {
  public:
   virtual ~ProgressSink() = default;
   virtual void write(std::string_view text) noexcept = 0;
 };
-/// A C stream, flushed after each write; what cannot be written is dropped.
+/// Writes to a C stream and flushes after each write. Output that cannot be written is dropped.
 class StreamSink final : public ProgressSink {
  public:
   explicit StreamSink(std::FILE* stream) : stream_(stream) {}
@@ -58,7 +48,8 @@ class StreamSink final : public ProgressSink {
   std::FILE* stream_;
 };
 
-/// Shows how far a run is. update() allocates nothing: it formats into a buffer of its own. One thread.
+/// Shows the progress of a run. update() does not allocate: it formats into a buffer on the stack. Not
+/// thread-safe.
 class Progress {
  public:
   Progress(ProgressSink& sink, ProgressOptions options) noexcept : sink_(sink), options_(options) {}
@@ -66,15 +57,15 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void update(const ProgressStep& step) noexcept;
-  /// A line that stays, such as a text sample; the bar moves below it.
+  void update(const StepProgress& step) noexcept;
+  /// Prints a line that stays, such as a text sample; the bar continues below it.
   void line(std::string_view text) noexcept;
-  /// Ends the bar's line. Again: nothing.
+  /// Ends the line of the bar. Further calls do nothing.
   void finish() noexcept;
 
  private:
-  void draw_bar(const ProgressStep& step) noexcept;
-  void draw_line(const ProgressStep& step) noexcept;
+  void draw_bar(const StepProgress& step) noexcept;
+  void draw_line(const StepProgress& step) noexcept;
 
   ProgressSink& sink_;
   ProgressOptions options_;

@@ -55,7 +55,7 @@ Status update_shadowed_master(const OptimizerParams& params, std::span<float> p,
              {{"gradients", g.size()},
               {"first moments", m.size()},
               {"second moments", v.size()},
-              {"values of the shadow", shadow.size()}});
+              {"shadow values", shadow.size()}});
 }
 
 }  // namespace

@@ -11,7 +11,8 @@
 namespace strata::cpuopt {
 
 #if defined(__SSE2__)
-// Four stores fill a line, which then goes to memory whole; wider ones would not go faster.
+// Four 16-byte stores fill a cache line, which is then written to memory as a whole; wider stores would not
+// be faster.
 void copy_streaming(void* to, const void* from, std::size_t bytes) noexcept {
   auto* out = static_cast<std::byte*>(to);
   const auto* in = static_cast<const std::byte*>(from);

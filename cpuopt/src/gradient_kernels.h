@@ -16,8 +16,8 @@ void accumulate(float* acc, const void* g, bool first, std::int64_t n) {
   });
 }
 
-// Plain arrays: 16 f64 lanes are fixed by the loop, and the compiler picks the registers. The square of an
-// f32 is exact in f64, so only the additions round.
+// A plain array: the loop fixes 16 f64 lanes, and the compiler chooses the registers. The square of an f32 is
+// exact in f64, so only the additions round.
 template <class T>
 double square_sum(const T* x, std::int64_t n) {
   const auto square = [](T value) STRATA_LANES_INLINE {

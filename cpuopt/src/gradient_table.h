@@ -7,7 +7,7 @@
 
 namespace strata::cpuopt::detail {
 
-/// f32, bf16, f16: how the entries below are numbered.
+/// Index of a dtype (f32, bf16 or f16) in the arrays below.
 inline constexpr std::size_t kStorages = 3;
 constexpr std::size_t storage_index(DType dtype) noexcept {
   return dtype == DType::f32 ? 0 : dtype == DType::bf16 ? 1 : 2;

@@ -11,15 +11,16 @@
 namespace strata::cpuopt {
 namespace {
 
-// A choice of speed, never of result, so it need not be handed through every call.
+// A process-wide setting instead of an argument of every call: it changes speed, never results.
 std::atomic<CpuIsa>& active() noexcept {
   static std::atomic<CpuIsa> isa{detect_isa()};
   return isa;
 }
 
 Status lacks(CpuIsa isa) {
-  return Status::error(Code::unsupported,
-                       str("cpu.isa is ", to_string(isa), "; this CPU has ", to_string(detect_isa())));
+  return Status::error(Code::unsupported, str("cpu.isa is ", to_string(isa),
+                                              ", but the best instruction set that this CPU supports is ",
+                                              to_string(detect_isa())));
 }
 
 }  // namespace
@@ -43,7 +44,7 @@ std::string_view to_string(CpuIsa isa) noexcept {
 #if defined(__x86_64__)
 namespace {
 
-// clang 14's __builtin_cpu_supports does not know this one.
+// clang 14's __builtin_cpu_supports does not know F16C.
 bool has_f16c() noexcept {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
@@ -91,7 +92,7 @@ Result<CpuIsa> select_isa(std::string_view name) {
     return isa;
   }
   return Status::error(Code::invalid,
-                       str("cpu.isa is '", name, "'; it takes auto, scalar, sse42, avx2, avx512 or neon"));
+                       str("cpu.isa is '", name, "'; it must be auto, scalar, sse42, avx2, avx512 or neon"));
 }
 
 Status use_isa(CpuIsa isa) {

@@ -3,8 +3,8 @@
 #include <strata/cpuopt/master.h>
 #include <strata/cpuopt/simd.h>
 
-// For kernels: the 16 or 32 masters from element i on, by layout. finish() comes after the last store_32(),
-// before another thread may look.
+// For SIMD kernels: load and store the 16 or 32 masters from element i on, in each layout. finish() must be
+// called after the last store_32() and before another thread reads the result.
 
 namespace strata::cpuopt::STRATA_ISA {
 
@@ -54,7 +54,8 @@ struct ShadowedMasters {
   ShadowedMasters(void* param_at, void* master_at)
       : shadow(static_cast<T*>(param_at)), master(static_cast<float*>(master_at)) {}
   STRATA_LANES_INLINE f32x32 load_32(std::int64_t i) const { return f32x32::load(master + i); }
-  // The shadow is written and not read: where its lines are whole, it goes past the caches.
+  // The shadow is written and not read, so it is written with non-temporal stores if it is aligned to cache
+  // lines.
   STRATA_LANES_INLINE bool streams() const { return reinterpret_cast<std::uintptr_t>(shadow) % 64 == 0; }
   STRATA_LANES_INLINE void store_32(std::int64_t i, const f32x32& x) const {
     x.store(master + i);
@@ -81,7 +82,7 @@ struct Masters<MasterLayout::f16_shadow> : ShadowedMasters<f16> {
   using ShadowedMasters::ShadowedMasters;
 };
 
-/// What the gradient is where it is as narrow as the parameter.
+/// The gradient's type if it is stored in the dtype of the parameter.
 template <MasterLayout kLayout>
 struct NarrowOf {
   using Type = bf16;

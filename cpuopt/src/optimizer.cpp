@@ -9,7 +9,7 @@
 namespace strata::cpuopt {
 namespace {
 
-// What each optimizer is called, reads and keeps.
+// Each optimizer's name, the hyper-parameters that it reads, and its moments.
 struct Facts {
   Optimizer optimizer;
   std::string_view name;
@@ -21,7 +21,7 @@ constexpr Facts kFacts[] = {
     {Optimizer::lion, "lion", true, false, true, false},
     {Optimizer::lamb, "lamb", true, true, true, true},
     {Optimizer::adagrad, "adagrad", false, true, false, true},
-    {Optimizer::sgd, "sgd", false, false, false, false},  // momentum keeps a first moment
+    {Optimizer::sgd, "sgd", false, false, false, false},  // with momentum it has a first moment: moments_of()
 };
 constexpr const Facts& facts(Optimizer optimizer) noexcept {
   return kFacts[static_cast<std::size_t>(optimizer)];
@@ -50,24 +50,24 @@ Result<Optimizer> optimizer_named(std::string_view name) {
     if (f.name == name) return f.optimizer;
     known += str(known.empty() ? "" : ", ", f.name);
   }
-  return Status::error(Code::invalid, str("there is no optimizer '", name, "'; there are ", known));
+  return Status::error(Code::invalid, str("unknown optimizer '", name, "'; choose one of ", known));
 }
 
 Status validate(const OptimizerParams& p) {
   const Facts& f = facts(p.optimizer);
   const auto bad = [&](const char* name, auto value, const char* takes) {
-    return Status::error(Code::invalid, str(f.name, ": ", name, " is ", value, "; it takes ", takes));
+    return Status::error(Code::invalid, str(f.name, ": ", name, " is ", value, "; it must be ", takes));
   };
-  // As they are used, in f32: what rounds to 0 or to 1 there is no eps and no decay.
+  // Checked in f32, as the step uses them: an eps that rounds to 0 and a decay that rounds to 1 are invalid.
   const auto decays = [](double x) { return x >= 0.0 && static_cast<float>(x) < 1.0f; };
-  if (p.step < 1) return bad("step", p.step, "1 and up");
-  if (f.betas && !decays(p.beta1)) return bad("beta1", p.beta1, "[0, 1)");
-  if (f.betas && !decays(p.beta2)) return bad("beta2", p.beta2, "[0, 1)");
+  if (p.step < 1) return bad("step", p.step, "at least 1");
+  if (f.betas && !decays(p.beta1)) return bad("beta1", p.beta1, "in [0, 1)");
+  if (f.betas && !decays(p.beta2)) return bad("beta2", p.beta2, "in [0, 1)");
   if (f.eps && !(static_cast<float>(p.eps) > 0.0f && std::isfinite(p.eps)))
-    return bad("eps", p.eps, "a number above 0 in f32");
+    return bad("eps", p.eps, "a finite number above 0 in f32");
   if (p.optimizer == Optimizer::sgd) {
-    if (!decays(p.momentum)) return bad("momentum", p.momentum, "[0, 1)");
-    if (p.nesterov && p.momentum == 0.0) return bad("nesterov", "true", "a momentum above 0 beside it");
+    if (!decays(p.momentum)) return bad("momentum", p.momentum, "in [0, 1)");
+    if (p.nesterov && p.momentum == 0.0) return bad("nesterov", "true", "false, or momentum must be above 0");
   }
   if (!std::isfinite(p.lr)) return bad("lr", p.lr, "a finite number");
   if (!std::isfinite(p.weight_decay)) return bad("weight_decay", p.weight_decay, "a finite number");
@@ -100,7 +100,7 @@ UpdateScalars<float> update_scalars(const OptimizerParams& p) noexcept {
 RoundingNoise rounding_noise(std::uint64_t seed, std::uint64_t tensor, std::int64_t step,
                              std::int64_t index) noexcept {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
-  const auto part = static_cast<std::uint64_t>(index) >> 32;  // of a tensor with more elements than 2^32
+  const auto part = static_cast<std::uint64_t>(index) >> 32;  // not 0 if the tensor has over 2^32 elements
   const auto words =
       philox({low(tensor), low(tensor >> 32) ^ low(part), low(static_cast<std::uint64_t>(step)),
               low(static_cast<std::uint64_t>(step) >> 32)},

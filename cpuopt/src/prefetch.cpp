@@ -22,7 +22,8 @@ constexpr std::size_t kSpans = 4;  // parameters, moments, gradients
 constexpr int kRounds = 5;
 constexpr double kMaxTimeRatio = 0.97;
 
-// A choice of speed, never of result, so it need not be handed through every call. Below 0: none was made.
+// A process-wide setting instead of an argument of every call: it changes speed, never results. -1 if
+// use_prefetch() has set none.
 std::atomic<int>& forced() noexcept {
   static std::atomic<int> prefetch{-1};
   return prefetch;
@@ -38,7 +39,7 @@ bool flush_caches([[maybe_unused]] const float* values, [[maybe_unused]] std::si
 #endif
 }
 
-// Of this thread: what else runs on the machine takes none of it.
+// CPU time of this thread, so that other load on the machine does not count.
 double cpu_nanoseconds() noexcept {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

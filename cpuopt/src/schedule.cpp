@@ -10,15 +10,18 @@ namespace strata::cpuopt {
 
 Status validate(const LrSchedule& s) {
   if (!(std::isfinite(s.lr) && s.lr >= 0.0))
-    return Status::error(Code::invalid, str("schedule: lr is ", s.lr, "; it takes a finite number from 0"));
-  if (!(std::isfinite(s.min_lr) && s.min_lr >= 0.0 && s.min_lr <= s.lr))
-    return Status::error(Code::invalid, str("schedule: min_lr is ", s.min_lr, "; it takes 0 to lr = ", s.lr));
-  if (s.warmup_steps < 0 || s.total_steps < s.warmup_steps)
     return Status::error(Code::invalid,
-                         str("schedule: ", s.warmup_steps, " warm-up steps of ", s.total_steps, " in all"));
+                         str("schedule: lr is ", s.lr, "; it must be a finite number, 0 or more"));
+  if (!(std::isfinite(s.min_lr) && s.min_lr >= 0.0 && s.min_lr <= s.lr))
+    return Status::error(Code::invalid,
+                         str("schedule: min_lr is ", s.min_lr, "; it must be between 0 and lr = ", s.lr));
+  if (s.warmup_steps < 0 || s.total_steps < s.warmup_steps)
+    return Status::error(Code::invalid, str("schedule: ", s.warmup_steps, " warm-up steps, but only ",
+                                            s.total_steps, " steps in total"));
   if (s.kind == ScheduleKind::wsd && (s.decay_steps < 0 || s.warmup_steps + s.decay_steps > s.total_steps))
-    return Status::error(Code::invalid, str("schedule: ", s.warmup_steps, " warm-up steps and ",
-                                            s.decay_steps, " of decay in ", s.total_steps, " in all"));
+    return Status::error(Code::invalid,
+                         str("schedule: ", s.warmup_steps, " warm-up steps and ", s.decay_steps,
+                             " decay steps, but only ", s.total_steps, " steps in total"));
   return Status::ok();
 }
 

@@ -14,12 +14,12 @@ void split(const float* from, void* param, void* master, std::int64_t n) {
 }
 template <MasterLayout kLayout>
 void join(const void* param, const void* master, float* into, std::int64_t n) {
-  const Masters<kLayout> masters(const_cast<void*>(param), const_cast<void*>(master));  // read alone
+  const Masters<kLayout> masters(const_cast<void*>(param), const_cast<void*>(master));  // only read
   for_each_16(n, [&](std::int64_t i, int lanes)
                      STRATA_LANES_INLINE { store_lanes(into + i, masters.load(i, lanes), lanes); });
 }
 
-// Bytes of fewer than 16 lanes go through here.
+// Load and store the bytes of up to 16 lanes; fewer than 16 are copied through a buffer.
 STRATA_HD u32x16 load_quantized(const std::uint8_t* p, int lanes) {
   if (lanes == 16) return u32x16::load_bytes(p);
   std::uint8_t bytes[16] = {};
@@ -33,15 +33,15 @@ STRATA_HD void store_quantized(std::uint8_t* p, const u32x16& quantized, int lan
   for (int i = 0; i < lanes; ++i) p[i] = bytes[i];
 }
 
-// The random bits of an element: the low half for its first moment, the high one for its second.
+// The random bits of 16 elements: the low half is for the first moment, the high half for the second.
 template <MomentKind kKind>
 STRATA_HD u32x16 moment_noise_lanes(const RoundingNoise& noise, std::uint32_t index) {
   const u32x16 bits = noise_bits(u32x16::counting(index), u32x16(noise.add), u32x16(noise.mix));
   return kKind == MomentKind::first ? bits & u32x16(0xFFFFu) : bits >> 16;
 }
 
-// A byte as a float: 2^23 + byte, less what it stands for at 0. Signed codes are kept with their top bit
-// turned, as their bits are in memory: i8.
+// Converts bytes to float: the byte becomes the low mantissa bits of 2^23, and the offset is subtracted. For
+// the first moment (i8) the sign bit is flipped, which adds 128, and the offset is 128 larger.
 template <MomentKind kKind>
 STRATA_HD f32x16 quantized_as_float(const u32x16& byte) {
   if constexpr (kKind == MomentKind::first)
@@ -61,7 +61,8 @@ void decode_int8(const std::uint8_t* quantized, const float* scales, float* into
   }
 }
 
-// The largest magnitude of a block; what is below the normal numbers counts as zero, a NaN above all.
+// The scale of a block: its largest magnitude, compared as bits, so that a NaN is the largest of all. A
+// subnormal maximum counts as zero.
 STRATA_HD float scale_of(const float* x, std::int64_t n) {
   u32x16 max_bits(0u);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
@@ -97,7 +98,8 @@ void encode_int8(const float* from, std::uint8_t* quantized, float* scales, bool
   }
 }
 
-// Adds 16 random bits below the part that stays; a NaN becomes the quiet one.
+// Stochastic rounding to bf16: adds 16 random bits to the bits that are cut off. A NaN becomes the canonical
+// quiet NaN.
 template <MomentKind kKind>
 void encode_bf16(const float* from, std::uint16_t* into, RoundingNoise noise, std::uint32_t index,
                  std::int64_t n) {

@@ -18,7 +18,8 @@ using detail::Rule;
 
 const detail::UpdateTable& update_kernels() noexcept { return STRATA_ACTIVE_TABLE(update_table); }
 
-// What is not f32 in memory passes through tiles that stay in the first-level cache.
+// Elements per tile. Moments and gradients that the kernels cannot read as they are stored are converted to
+// f32 in tiles that stay in the L1 cache.
 constexpr std::int64_t kTile = 1024;
 static_assert(kTile % kMomentBlock == 0 && kNormPartialElems % kTile == 0);
 
@@ -48,13 +49,13 @@ bool has_kernel(MasterLayout layout, DType grad) noexcept {
   return grad == DType::f32 || is_narrow(layout, grad);
 }
 
-// Calls part(block from element at on, elements) for tiles.
+// Calls part(block, n) for each tile: the block from the tile's first element on, and the tile's elements.
 template <class Part>
 void for_tiles(const UpdateBlock& block, std::int64_t n, const Part& part) {
   for (std::int64_t at = 0; at < n; at += kTile) part(block.at(at), std::min(kTile, n - at));
 }
 
-/// One moment of a tile in f32: where it lies, or decoded.
+/// One moment of a tile in f32: in place if it is stored in f32, otherwise decoded into a buffer.
 class MomentTile {
  public:
   void load(StateFormat format, MomentKind kind, const Moment& moment, std::int64_t n) noexcept {
@@ -131,7 +132,7 @@ UpdateStep make_update_step(const OptimizerParams& params) noexcept {
 
 void update_block(const UpdateStep& step, const UpdateBlock& b, std::int64_t n,
                   RoundingNoise noise) noexcept {
-  // What is so small is in a cache, and not worth a measurement.
+  // A smaller block is in a cache and not worth the measurement of active_prefetch().
   constexpr std::int64_t kMinPrefetchElems = std::int64_t{1} << 14;
   const bool in_f32 = b.layout == MasterLayout::f32 && b.states == StateFormat::fp32 && b.grad == DType::f32;
   if (in_f32)
@@ -152,7 +153,7 @@ void update_block(const UpdateStep& step, const UpdateBlock& b, std::int64_t n,
 
 namespace {
 
-// lamb's direction of a tile, from the moments as they are stored.
+// Writes lamb's direction of a tile to `into`, computed from the moments as they are stored.
 void direction_of(const UpdateStep& step, const UpdateBlock& b, std::int64_t n, Tiles& tiles,
                   float* into) noexcept {
   tiles.m.load(b.states, MomentKind::first, b.m, n);

@@ -5,7 +5,7 @@
 
 namespace strata::cpuopt::detail {
 
-/// update_block() of a block that is f32 in all its spans, with a choice of what is asked for ahead.
+/// update_block() for a block whose spans are all f32, with the given prefetch.
 void update_in_f32(const UpdateStep& step, const UpdateBlock& block, std::int64_t n,
                    Prefetch prefetch) noexcept;
 

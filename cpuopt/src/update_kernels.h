@@ -13,10 +13,11 @@ UpdateScalars<f32splat> splat(const UpdateScalars<float>& s) {
           f32splat(s.inv_sqrt_bias2)};
 }
 
-// Where a master lies apart from its parameter, the moments are sent for ahead, a turn's lines of one span
-// after the other's. So measured: lines of every span at each step bring less, of every span in turns they
-// cost half as much again as the step, turns of 64 or 256 elements bring less. With no span for the master
-// (f32) CPUs differ, so there each way has a kernel (cpuopt/prefetch.h).
+// If the master is stored apart from its parameter, the moments are prefetched: every kPrefetchGroup
+// elements, the cache lines of one group of m and then those of one group of v. By measurement, prefetching
+// lines of every span in each iteration gains less, prefetching every span in groups makes the step take half
+// as long again, and groups of 64 or 256 elements gain less. For f32 masters CPUs differ, so there is a
+// kernel for each Prefetch (cpuopt/prefetch.h).
 constexpr std::int64_t kPrefetchGroup = 128;
 constexpr std::uintptr_t kPrefetchBytes = 2048;
 STRATA_LANES_INLINE inline void prefetch_group(const float* p) {

@@ -9,7 +9,7 @@
 
 namespace strata::cpuopt::detail {
 
-/// What an update kernel reads and writes; moments in f32.
+/// The memory that an update kernel reads and writes; the moments are f32.
 struct UpdateSpans {
   void* param;
   void* master;
@@ -17,22 +17,23 @@ struct UpdateSpans {
   float* v;
   const void* g;
 };
-/// The rules of math/rules.h, in the order of the table's rows.
+/// The rules of math/rules.h, in the order of the tables below.
 enum class Rule : std::uint8_t { adamw, adam, lion, adagrad, sgd, momentum, nesterov, lamb_moments };
 inline constexpr std::size_t kRules = 8;
 
-/// One kernel per entry; each instruction set has one table.
+/// The update kernels of one instruction set.
 struct UpdateTable {
   using Update = void (*)(const UpdateScalars<float>& s, const UpdateSpans& spans, std::int64_t n);
-  /// By rule, by layout, and by gradient: f32, or of 16 bits as the layout's parameter.
+  /// Indexed by rule, by layout and by the gradient's dtype: 0 for f32, 1 for the 16-bit dtype of the
+  /// layout's parameter.
   Update update[kRules][kMasterLayouts][2];
-  /// Where all spans are f32: by rule, and by what is asked for ahead. With none it is that of the table
-  /// above.
+  /// For blocks whose spans are all f32: indexed by rule and by Prefetch. The kernel of Prefetch::none is
+  /// also in the table above.
   Update in_f32[kRules][kPrefetches];
-  /// into = lamb's direction; param and moments are read.
+  /// Writes lamb's direction to `into`; reads the master and the moments.
   void (*direction[kMasterLayouts])(const UpdateScalars<float>& s, const UpdateSpans& spans, float* into,
                                     std::int64_t n);
-  /// The master -= rate * along.
+  /// master -= rate * along.
   void (*step_along[kMasterLayouts])(float rate, const float* along, void* param, void* master,
                                      std::int64_t n);
 };

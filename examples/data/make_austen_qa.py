@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes questions and answers from the novels in austen/, as JSONL to fine-tune on.
+"""Generates questions and answers from the novels in austen/ as JSONL for fine-tuning.
 
   python3 make_austen_qa.py --out train.jsonl --val val.jsonl
   python3 make_austen_qa.py --form completion --out train.jsonl
 
-Three kinds of question, in equal parts: who says a thing, which novel a sentence is from, how a sentence goes on. The
-same arguments give the same bytes, whatever the version of Python. No question is there twice, and none of the
-validation file is in the training file.
+There are three kinds of questions in equal parts: who says something, which novel a sentence is from, and
+how a sentence continues. Equal arguments produce equal bytes with every version of Python. No question
+occurs twice, and no question of the validation file is in the training file.
 """
 
 import argparse
@@ -23,15 +23,15 @@ NOVELS = {
 }
 TITLE = r"(?:Mr\.|Mrs\.|Miss|Lady|Sir|Lord|Colonel|Captain|Admiral|Dr\.)"
 NAME = rf"(?:{TITLE} )?[A-Z][a-z]+(?: [A-Z][a-z]+)?"
-# "...," said Elizabeth; not "said he", nor "said the", whose names the text alone does not tell.
+# Matches "...," said Elizabeth; not "said he" or "said the", where the text does not contain the name.
 SPEECH = re.compile(rf'"([^"]{{15,160}}?)[,!?]" (?:said|cried|replied|exclaimed|observed|returned|answered) ({NAME})\b')
 NOT_NAMES = {"The", "His", "Her", "Then", "But", "And", "She", "He"}
-# A full stop after a title ends no sentence.
+# A full stop after a title does not end a sentence.
 SENTENCE_END = re.compile(r"(?<!Mr)(?<!Mrs)(?<!Dr)(?<!St)(?<!Esq)[.!?](?=\s+[A-Z]|$)")
 
 
 def paragraphs(path):
-    """The paragraphs of a novel, each in one line; chapter headings and verse left out."""
+    """Yields the paragraphs of a novel, each in one line, without chapter headings and very short ones."""
     for block in re.split(r"\n\s*\n", path.read_text(encoding="ascii")):
         text = re.sub(r"\s+", " ", block.replace("_", "")).strip()
         if len(text) > 60 and not text.startswith("Chapter "):
@@ -43,13 +43,13 @@ def sentences(paragraph):
     for end in SENTENCE_END.finditer(paragraph):
         text = paragraph[begin:end.end()].strip()
         begin = end.end()
-        # Whole by itself: no open quotation, and of a length that tells something.
+        # Only sentences that are complete on their own: without quotation marks and of a useful length.
         if '"' not in text and 50 <= len(text) <= 220 and text[0].isupper():
             yield text
 
 
 def pairs_of(path, title):
-    """(kind, question, answer) of one novel."""
+    """Yields (kind, question, answer) for one novel."""
     for paragraph in paragraphs(path):
         for speech, name in SPEECH.findall(paragraph):
             if name.split()[0] not in NOT_NAMES:
@@ -63,12 +63,12 @@ def pairs_of(path, title):
 
 
 def place(seed, text):
-    """Where a question stands in the shuffled order: the random module may change, a digest does not."""
+    """The sort key of a question in the shuffled order: unlike the random module, a digest never changes."""
     return hashlib.sha256(f"{seed}\n{text}".encode()).digest()
 
 
 def choose(folder, count, seed):
-    """`count` pairs, the kinds in turn."""
+    """Returns `count` pairs that alternate between the kinds."""
     by_kind = {"says": {}, "novel": {}, "continue": {}}
     for file, title in NOVELS.items():
         for kind, question, answer in pairs_of(folder / file, title):
@@ -76,11 +76,11 @@ def choose(folder, count, seed):
             answers.add(answer)
     queues = []
     for kind, found in by_kind.items():
-        # A question with two answers teaches neither.
+        # A question with two answers is ambiguous and therefore dropped.
         clear = [(q, next(iter(a))) for q, a in found.items() if len(a) == 1]
         queues.append(sorted(clear, key=lambda pair: place(seed, pair[0])))
     if count > len(queues) * min(map(len, queues)):
-        sys.exit(f"{count} pairs asked for, the novels give {len(queues) * min(map(len, queues))}")
+        sys.exit(f"{count} pairs requested, but the novels contain only {len(queues) * min(map(len, queues))}")
     return [queues[i % len(queues)][i // len(queues)] for i in range(count)]
 
 
@@ -100,7 +100,7 @@ def write(path, pairs, form):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="austen_qa.jsonl", help="file to write (default: %(default)s)")
-    parser.add_argument("--val", help="file for validation pairs, beside those of --out")
+    parser.add_argument("--val", help="file for validation pairs, in addition to those of --out")
     parser.add_argument("--form", choices=["messages", "completion"], default="messages")
     parser.add_argument("--count", type=int, default=600, help="pairs in --out (default: %(default)s)")
     parser.add_argument("--val-count", type=int, default=60, help="pairs in --val (default: %(default)s)")
@@ -109,7 +109,7 @@ def main():
     parser.add_argument("--novels", type=pathlib.Path, default=here / "austen", help="folder of the novels")
     args = parser.parse_args()
     if args.count < 1 or args.val_count < 1:
-        parser.error("counts are at least 1")
+        parser.error("counts must be at least 1")
     total = args.count + (args.val_count if args.val else 0)
     pairs = choose(args.novels, total, args.seed)
     write(args.out, pairs[:args.count], args.form)

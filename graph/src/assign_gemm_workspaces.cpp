@@ -20,7 +20,7 @@ Program assign_gemm_workspaces(Program program) {
     std::vector<const ValueInfo*> in;
     for (const ValueId id : instr.in) in.push_back(id == kNoValue ? nullptr : &program.value(id));
     const auto made = op_def(instr.op).infer_outputs(in, instr.attrs);
-    STRATA_ASSERT(made.has_value() && made->size() == instr.out.size() + 1, "the scratch of ",
+    STRATA_ASSERT(made.has_value() && made->size() == instr.out.size() + 1, "the workspace of ",
                   op_def(instr.op).name);
     const OutputSpec& scratch = made->back();
     instr.out.push_back(program.add_value({str(op_def(instr.op).name, ".", scratch.name), scratch.shape,

@@ -66,8 +66,8 @@ void VjpContext::emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for,
 
 namespace {
 
-// The backward of linear_cross_entropy makes the logits anew, and so the loss: then the forward is not
-// needed.
+// The backward of linear_cross_entropy recomputes the logits and with them the loss, so the forward
+// instruction is not needed any more.
 void fuse_loss(Program& program) {
   for (std::size_t b = 0; b < program.code.size(); ++b) {
     if (program.code[b].op != Op::linear_cross_entropy_backward) continue;
@@ -78,7 +78,7 @@ void fuse_loss(Program& program) {
     program.code[b].out[2] = forward->out[0];
     program.code[b].out[3] = forward->out[1];
     program.code.erase(forward);
-    return;  // there is one loss
+    return;  // a program has one loss
   }
 }
 
@@ -88,8 +88,8 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
   const ValueId seed = program.find(loss);
   if (seed == kNoValue) return Status::error(Code::invalid, str("the program has no output named ", loss));
 
-  // A gradient is rounded once to its dtype (contract C2): one with several contributions is their f32 sum,
-  // and so is that of the weight behind the loss, which is made in blocks of rows.
+  // A gradient is rounded once to its dtype (contract C2). One with several contributions is summed in f32,
+  // and so is the gradient of the head's weight, which linear_cross_entropy computes in blocks of rows.
   const auto grad_dtype = [&](const ParamInfo& param) {
     std::int64_t uses = 0;
     for (const Instr& instr : program.code) uses += std::count(instr.in.begin(), instr.in.end(), param.value);
@@ -98,7 +98,7 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
     });
     return uses > 1 || of_loss ? DType::f32 : program.value(param.value).dtype;
   };
-  // A value needs a gradient when a trainable parameter reaches it.
+  // A value needs a gradient if it depends on a trainable parameter.
   std::vector<bool> needs(program.values.size(), false);
   bool any = false;
   for (ParamInfo& param : program.params)
@@ -137,7 +137,7 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
       return Status::error(
           Code::invalid,
           str("parameter ", param.name, " is trainable and no instruction writes its gradient: ", loss,
-              " does not depend on it, or reads it through an op that takes activations only"));
+              " does not depend on it, or reads it through an op that accepts only activations"));
   fuse_loss(program);
   STRATA_TRY(verify(program));
   return program;

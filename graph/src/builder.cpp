@@ -27,7 +27,8 @@ Value Builder::param(std::string name, Shape shape, ParamOptions options) {
       return {};
     }
   if (shape.n_elems() <= 0) {
-    error_ = Status::error(Code::invalid, str("parameter ", name, " has the shape ", to_string(shape)));
+    error_ = Status::error(Code::invalid,
+                           str("parameter ", name, " has no elements: its shape is ", to_string(shape)));
     return {};
   }
   const auto index = static_cast<std::int32_t>(program_.params.size());
@@ -133,7 +134,7 @@ Value Builder::cached_attention(Value qkv, Value positions, Value slots, Value k
                                 Heads heads, const ScoreOptions& scores) {
   return op(Op::cached_attention, {qkv, positions, slots, keys, values}, attention_attrs(heads, scores));
 }
-// A table of rows looked up by their ids: the embedding's very kernel.
+// Gathering rows by index is an embedding lookup, so this uses the same kernel.
 Value Builder::select_rows(Value x, Value rows) { return op(Op::embedding, {rows, x}); }
 Value Builder::add(Value a, Value b) { return op(Op::add, {a, b}); }
 Value Builder::cross_entropy(Value logits, Value targets, Value divisor) {
@@ -153,7 +154,7 @@ Result<Program> Builder::finish(std::initializer_list<std::pair<std::string, Val
         std::find(program.outputs.begin(), program.outputs.end(), value.id) != program.outputs.end())
       return Status::error(
           Code::invalid,
-          str("output ", name, " is no result of an instruction, or its name or value is taken"));
+          str("output ", name, " is not the result of an instruction, or its name or value is already used"));
     program.values[static_cast<std::size_t>(value.id)].name = name;
     program.outputs.push_back(value.id);
   }

@@ -6,8 +6,8 @@
 
 #include "op_rules.h"
 
-// Products: those of a linear layer, and those behind the loss. One that is to have scratch of its own
-// (assign_gemm_workspaces) has it as its last output.
+// Rules of the GEMMs of linear layers and of the loss. A GEMM with a workspace (assign_gemm_workspaces) has
+// it as its last output.
 
 namespace strata::detail::op_rules {
 namespace {
@@ -44,7 +44,7 @@ void vjp_linear(VjpContext& c) {
 double flops_linear(In in, In out, const Attrs&) {
   return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[0]->shape.dim(1));
 }
-// (dy [T, N], w [N, K]) -> dx [T, K]; the cost is that of the forward product
+// (dy [T, N], w [N, K]) -> dx [T, K]; costs as much as the forward GEMM
 Specs infer_linear_backward_input(In in, const Attrs& a) {
   return gemm_output("dx", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype, a);
 }
@@ -65,8 +65,8 @@ Specs infer_linear_backward_bias(In in, const Attrs&) {
       workspace(kernels::linear_backward_bias_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
 }
 
-// --- fp8_cast (use_fp8(), after derivation): (x [T, K]) -> rows [T, K] and columns [K, T], those that are
-// asked for, inverse [1], workspace ---
+// --- fp8_cast (emitted by use_fp8(), after derivation): (x [T, K]) -> rows [T, K] and columns [K, T], each
+// if requested, inverse [1], workspace ---
 Specs infer_fp8_cast(In in, const Attrs& a) {
   const auto fits = [](std::int64_t side) { return side > 0 && side % kernels::kFp8Multiple == 0; };
   if (!is_matrix(in[0]) || !is_compute_dtype(in[0]->dtype) || !fits(in[0]->shape.dim(0)) ||
@@ -82,8 +82,8 @@ Specs infer_fp8_cast(In in, const Attrs& a) {
   return made;
 }
 
-// --- fp8_gemm (likewise): (a [M, K], its inverse [1], b [N, K], its inverse [1], bias [N] or none) -> c
-// [M, N] ---
+// --- fp8_gemm (also emitted by use_fp8()): (a [M, K], its scale_inv [1], b [N, K], its scale_inv [1], bias
+// [N] or none) -> c [M, N] ---
 Specs infer_fp8_gemm(In in, const Attrs& a) {
   const auto codes = [](const ValueInfo* of) {
     return of != nullptr && of->shape.rank == 2 && (of->dtype == DType::e4m3 || of->dtype == DType::e5m2);
@@ -93,7 +93,7 @@ Specs infer_fp8_gemm(In in, const Attrs& a) {
       !is_compute_dtype(a.out_dtype) ||
       (in[4] != nullptr &&
        (a.out_dtype == DType::f32 || !has_type(in[4], {in[2]->shape.dim(0)}, a.out_dtype))))
-    return mismatch("a [M, K], b [N, K] in eight bits, each with its inverse [1], bias [N] or none", in);
+    return mismatch("a [M, K], b [N, K] in fp8, each with its scale_inv [1], bias [N] or none", in);
   return gemm_output("c", {in[0]->shape.dim(0), in[2]->shape.dim(0)}, a.out_dtype, a);
 }
 double flops_fp8_gemm(In in, In out, const Attrs&) {
@@ -116,7 +116,7 @@ Specs infer_linear_cross_entropy(In in, const Attrs& a) {
 }
 void vjp_linear_cross_entropy(VjpContext& c) {
   Attrs attrs = c.attrs();
-  attrs.gemm_workspace = false;  // a pass of its own gives scratch, after this
+  attrs.gemm_workspace = false;  // assign_gemm_workspaces adds one later
   attrs.no_dx = !c.needs_input_grad(0);
   attrs.no_dw = !c.needs_input_grad(1);
   c.emit(Op::linear_cross_entropy_backward, {c.in(0), c.in(1), c.in(2), c.in(3)}, {0, 1, -1, -1, -1}, attrs);
@@ -124,7 +124,7 @@ void vjp_linear_cross_entropy(VjpContext& c) {
 double flops_linear_cross_entropy(In in, In, const Attrs&) {
   return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(0));
 }
-// The same operands -> dx, dw, loss, losses, workspace; see fuse_loss() in autodiff.cpp
+// (operands of linear_cross_entropy) -> dx, dw, loss, losses, workspace; see fuse_loss() in autodiff.cpp
 Specs infer_linear_cross_entropy_backward(In in, const Attrs& a) {
   STRATA_TRY_ASSIGN(std::vector<OutputSpec> out, infer_linear_cross_entropy(in, a));
   const Shape none = {0};

@@ -20,7 +20,8 @@ class MicroBatchInterleaver {
       micro_batch_grads_.emplace_back(from_.params.size(), kNoValue);
     }
     for (ParamInfo& param : to_.params)
-      if (param.grad != kNoValue) to_.values[at(param.grad)].dtype = DType::f32;  // a sum of several
+      // A gradient is the sum of several micro-batches' gradients.
+      if (param.grad != kNoValue) to_.values[at(param.grad)].dtype = DType::f32;
   }
 
   Program run() && {
@@ -38,12 +39,12 @@ class MicroBatchInterleaver {
   static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
   bool is_gradient(ValueId id) const { return from_.value(id).kind == ValueKind::grad; }
   std::size_t param_of(ValueId id) const { return static_cast<std::size_t>(from_.value(id).param); }
-  // The same in every micro-batch, as a table of angles is.
+  // Whether its result is the same in every micro-batch, like a RoPE table.
   static bool is_constant(const Instr& instr) {
     return std::all_of(instr.in.begin(), instr.in.end(), [](ValueId id) { return id == kNoValue; });
   }
 
-  // A segment of one region, forward or backward.
+  // Returns the end of the segment that begins there: the instructions of one region, forward or backward.
   std::size_t segment_end(std::size_t begin) const {
     const Instr& first = from_.code[begin];
     const auto end = std::find_if(
@@ -52,8 +53,8 @@ class MicroBatchInterleaver {
     return static_cast<std::size_t>(end - from_.code.begin());
   }
 
-  // Every value of a micro-batch: those of the first are the program's own, parameters and constants are
-  // all's.
+  // Returns the values of micro-batch k, by value of the original program. Micro-batch 0 uses the original
+  // values; parameters, gradients and constants are shared by all.
   std::vector<ValueId> clone_values(std::int32_t k) {
     std::vector<ValueId> names(from_.values.size());
     std::vector<bool> shared(from_.values.size(), k == 0);

@@ -15,7 +15,7 @@
 #include <strata/kernels/rope.h>
 #include <strata/runtime/str.h>
 
-// The order of operands is that of ops.cpp.
+// The order of operands is the one in ops.cpp.
 
 namespace strata {
 namespace {
@@ -26,12 +26,14 @@ BufferView workspace_or_none(const OpCall& c, std::size_t output) {
   return output < c.out.size() ? as_workspace(c.out[output]) : BufferView{};
 }
 bool accumulates(const OpCall& c, int output) { return (c.accumulate >> output & 1u) != 0; }
-/// What joins dx, output 0: an operand, or what a parameter's gradient holds.
+/// The tensor that is added to dx (output 0): the residual operand, or the previous contents of dx if x is a
+/// parameter whose gradient accumulates.
 TensorView residual(const OpCall& c, std::size_t operand) {
   return accumulates(c, 0) ? c.out[0] : or_none(c.in[operand]);
 }
 
-/// What qk_norm takes together: each head, or all heads.
+/// The number of groups of a token's query and key heads that qk_norm normalizes separately: one per head, or
+/// one for all heads.
 struct Runs {
   std::int64_t query, key;
 };
@@ -179,7 +181,7 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
     case Op::load_end:
     case Op::fetch_begin:
     case Op::fetch_end:
-      return Status::error(Code::internal, "a move has no kernel: who runs the program moves it");
+      return Status::error(Code::internal, "a move has no kernel; the executor of the program must do it");
   }
   return Status::error(Code::internal, "unknown op");
 }

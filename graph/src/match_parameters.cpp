@@ -6,7 +6,7 @@
 
 #include <strata/graph/passes.h>
 #include <strata/runtime/str.h>
-#include <strata/runtime/suggest.h>
+#include <strata/runtime/config/suggest.h>
 
 namespace strata {
 namespace {
@@ -17,7 +17,7 @@ bool matches(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
-// The few names that differ least from what was asked for.
+// Returns the few names with the smallest edit distance to the pattern.
 std::vector<std::string_view> nearest_names(const Program& program, const std::string& pattern) {
   constexpr std::size_t kShown = 3;
   std::vector<std::pair<int, std::string_view>> names;
@@ -45,7 +45,7 @@ Result<std::vector<std::int32_t>> match_parameters(const Program& program,
       if (first[p] < 0) first[p] = static_cast<std::int32_t>(i);
     }
     if (!any)
-      problems += str(problems.empty() ? "" : "\n", key, ": '", patterns[i], "' names none of ",
+      problems += str(problems.empty() ? "" : "\n", key, ": '", patterns[i], "' matches none of ",
                       program.params.size(), " parameters; the nearest are ",
                       fmt::format("{}", fmt::join(nearest_names(program, patterns[i]), ", ")));
   }

@@ -12,7 +12,7 @@ struct LiveRange {
   int first = -1, last = -1;  // instruction indices, inclusive; -1: never used
 };
 
-// What is planned: the arena's values, and those on the host, which have an arena of their own.
+// Whether the value has an offset: in the device arena or, for values on the host, in the host's own arena.
 bool is_planned(const ValueInfo& info) {
   return info.kind != ValueKind::param && info.kind != ValueKind::grad && info.kind != ValueKind::state &&
          info.kind != ValueKind::stored;
@@ -27,7 +27,7 @@ std::vector<LiveRange> find_live_ranges(const Program& program) {
     live_range.first = live_range.first < 0 ? at : std::min(live_range.first, at);
     live_range.last = std::max(live_range.last, at);
   };
-  for (const ValueId id : program.inputs) {  // first: they are filled before anything runs
+  for (const ValueId id : program.inputs) {  // inputs are filled before the first instruction runs
     touch(id, 0);
     touch(id, end);
   }
@@ -39,7 +39,8 @@ std::vector<LiveRange> find_live_ranges(const Program& program) {
   return live_ranges;
 }
 
-// Joins the output of an in-place op with its input where the input dies: one block of memory, two names.
+// Gives the output of an in-place op the memory of its input if the input is dead afterwards. Returns the
+// owner of each value's memory.
 std::vector<ValueId> share_in_place(const Program& program, std::vector<LiveRange>& live_ranges) {
   std::vector<ValueId> owner(program.values.size());
   std::iota(owner.begin(), owner.end(), 0);
@@ -49,7 +50,7 @@ std::vector<ValueId> share_in_place(const Program& program, std::vector<LiveRang
     if (rule.out < 0) continue;
     const ValueId in = instr.in[static_cast<std::size_t>(rule.in)];
     const ValueId out = instr.out[static_cast<std::size_t>(rule.out)];
-    // The same value given twice, an input of the program, or one read later keeps its own bytes.
+    // A value that is given twice, is an input of the program or is read later keeps its own memory.
     if (in == kNoValue ||
         (program.value(in).kind != ValueKind::activation && program.value(in).kind != ValueKind::host) ||
         program.value(in).bytes() != program.value(out).bytes() ||
@@ -65,17 +66,18 @@ std::vector<ValueId> share_in_place(const Program& program, std::vector<LiveRang
   return owner;
 }
 
-// Gives the values of `order` offsets, multiples of `align`, in an arena of their own; its size.
+// Assigns the values of `order` offsets, multiples of `align`, in an arena of their own, and returns its
+// size.
 std::size_t assign_offsets(const Program& program, const std::vector<LiveRange>& live_ranges,
                            const std::vector<ValueId>& order, std::size_t align,
                            std::vector<std::size_t>& offset) {
   std::size_t arena_bytes = 0;
-  std::vector<ValueId> placed;  // by offset
+  std::vector<ValueId> placed;  // sorted by offset
   for (const ValueId id : order) {
     const LiveRange live_range = live_ranges[static_cast<std::size_t>(id)];
     const std::size_t bytes = round_up(program.value(id).bytes(), align);
     std::size_t at = 0;
-    for (const ValueId other : placed) {  // the lowest gap between those alive at the same time
+    for (const ValueId other : placed) {  // finds the lowest gap between values live at the same time
       const LiveRange& theirs = live_ranges[static_cast<std::size_t>(other)];
       if (theirs.last < live_range.first || live_range.last < theirs.first) continue;
       const std::size_t begin = offset[static_cast<std::size_t>(other)];

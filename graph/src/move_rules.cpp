@@ -2,7 +2,7 @@
 
 #include "op_rules.h"
 
-// Moves of activations: only the kind of memory changes.
+// Shape rules of the moves of activations: a move changes only the kind of memory.
 
 namespace strata::detail::op_rules {
 namespace {

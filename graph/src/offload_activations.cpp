@@ -5,29 +5,32 @@
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 
-// When each instruction runs is estimated from the rates, and the copies of one direction are laid one after
-// the other beside that. Forward's are taken in the order in which their values are made, each as early as it
-// can; backward's in the order in which they are needed, each as late as it may.
+// The time at which each instruction runs is estimated from the rates, and the copies of each direction are
+// scheduled one after the other along that time line: offloads in the order in which their values are
+// produced, each as early as possible; fetches in the order in which they are needed, each as late as
+// possible.
 
 namespace strata {
 namespace {
 
-// A value that is not read between two instructions for so long that it may be away meanwhile.
+// A value that is not read between two instructions for so long that it may be offloaded in between.
 struct OffloadCandidate {
   ValueId value = kNoValue;
-  std::size_t producer = 0, last_reader = 0;  // instructions: that makes it, and that reads it last before
-  std::size_t next_reader = 0;                // the first that reads it after
-  double idle_seconds = 0;                    // from last_reader to next_reader
-  // After which the device's bytes are free again, and before which they are taken anew.
+  // The instruction that produces it, and its last reader before the gap.
+  std::size_t producer = 0, last_reader = 0;
+  std::size_t next_reader = 0;  // its first reader after the gap
+  double idle_seconds = 0;      // from last_reader to next_reader
+  // Its device memory is free after instruction freed_after and allocated again before instruction
+  // needed_before.
   std::size_t freed_after = 0, needed_before = 0;
 };
 
-// From one tier to the next and back.
+// A pair of tiers, with the ops of the moves between them and the rate of the link.
 struct TransferPath {
   ValueKind from, to;
   Op out_begin, out_end, back_begin, back_end;
   double bytes_per_s;
-  std::size_t MemoryPlan::*source_arena_bytes;  // what shrinks by it
+  std::size_t MemoryPlan::*source_arena_bytes;  // the arena that shrinks
 };
 TransferPath to_host(const OffloadOptions& options) {
   return {ValueKind::activation, ValueKind::host, Op::offload_begin,        Op::offload_end,
@@ -54,7 +57,7 @@ class Offload {
     segment_begin_.push_back(program_.code.size());
   }
 
-  // Copies get the time they take only where no memory is held longer for it than a segment costs.
+  // Copies get the time that they take only if that does not hold more memory than one segment per copy does.
   Program run() && {
     std::vector<OffloadCandidate> chosen = choose(find_candidates());
     if (chosen.empty()) return std::move(program_);
@@ -80,11 +83,12 @@ class Offload {
     for (const auto* list : {&instr.in, &instr.out})
       for (const ValueId id : *list)
         if (id != kNoValue) bytes += bytes_of(id);
-    if (instr.attrs.gemm_workspace) bytes -= bytes_of(instr.out.back());  // room, hardly traffic
+    // A workspace is reserved memory that causes hardly any traffic.
+    if (instr.attrs.gemm_workspace) bytes -= bytes_of(instr.out.back());
     return std::max(flops(program_, instr) / options_.flops_per_s, bytes / options_.memory_bytes_per_s);
   }
 
-  // Of every value the longest absence there may be.
+  // Finds for every value the longest gap during which it may be offloaded.
   std::vector<OffloadCandidate> find_candidates() const {
     std::vector<std::optional<OffloadCandidate>> longest(program_.values.size());
     std::vector<std::size_t> made(program_.values.size()), touched(program_.values.size());
@@ -112,17 +116,19 @@ class Offload {
     return found;
   }
 
-  // A move's result at rest is what may go farther; what other instructions make is.
+  // Any instruction's result may be offloaded. Of the results of moves only that of an offload_end may, one
+  // tier farther.
   bool may_offload(Op maker, const ValueInfo& info) const {
     return info.kind == path_.from && info.bytes() > 0 && (!is_move(maker) || maker == Op::offload_end);
   }
-  // Two whole segments at least: where forward turns into backward nothing has to make room for less.
+  // At least two whole segments: around the turn from forward to backward, a shorter gap frees memory that
+  // nothing needs.
   bool is_long(const OffloadCandidate& candidate) const {
     return candidate.freed_after < candidate.needed_before &&
            segment_of_[candidate.freed_after] + 2 < segment_of_[candidate.needed_before];
   }
 
-  // Those longest away, until they are the share of the bytes that is asked for.
+  // Chooses those with the longest gaps, up to the requested share of the bytes.
   std::vector<OffloadCandidate> choose(std::vector<OffloadCandidate> found) const {
     constexpr double kSmall = 1.0 / 16;
     double largest = 0, total = 0, taken = 0;
@@ -138,8 +144,8 @@ class Offload {
     return found;
   }
 
-  // The copy to the host runs at least through the segment after its maker's, the copy back through the one
-  // before its reader's.
+  // Lets the copy to the host run at least through the segment after its producer's, and the copy back at
+  // least through the segment before its reader's.
   void hide_under_one_segment(OffloadCandidate& candidate) const {
     const std::size_t after = std::min(segment_of_[candidate.producer] + 2, segment_begin_.size() - 1);
     candidate.freed_after = std::max(candidate.last_reader, segment_begin_[after] - 1);
@@ -147,7 +153,8 @@ class Offload {
     candidate.needed_before = segment_begin_[reader == 0 ? 0 : reader - 1];
   }
 
-  // As long as the copies take one after the other, where that is longer. False where there is no such time.
+  // Gives copies the time that they take one after the other, where that is longer. Returns false if a gap is
+  // too short for it.
   bool hide_whole_transfers(std::vector<OffloadCandidate>& chosen) const {
     double link_free_s = 0;
     std::sort(chosen.begin(), chosen.end(), [](const OffloadCandidate& a, const OffloadCandidate& b) {
@@ -165,7 +172,8 @@ class Offload {
     link_free_s = ends_s_.back();
     for (OffloadCandidate& candidate : chosen) {
       link_free_s = std::min(link_free_s, starts_s(candidate.next_reader)) - link_seconds(candidate);
-      const auto late = std::upper_bound(ends_s_.begin(), ends_s_.end(), link_free_s);  // starts after that
+      // The first instruction that starts after that.
+      const auto late = std::upper_bound(ends_s_.begin(), ends_s_.end(), link_free_s);
       candidate.needed_before =
           std::min(candidate.needed_before, static_cast<std::size_t>(late - ends_s_.begin()));
     }
@@ -174,14 +182,14 @@ class Offload {
     });
   }
 
-  // The moves where they belong; readers from `next_reader` on read what has come back.
+  // Inserts the moves; readers from `next_reader` on read the fetched value.
   Program with_moves(std::vector<OffloadCandidate> chosen) const {
     std::sort(chosen.begin(), chosen.end(), [](const OffloadCandidate& a, const OffloadCandidate& b) {
       return a.next_reader != b.next_reader ? a.next_reader < b.next_reader : a.value < b.value;
     });
     Program program = program_;
     std::vector<Placed> moves;
-    std::vector<ValueId> now(program_.values.size());  // by value: what its readers read
+    std::vector<ValueId> now(program_.values.size());  // by value: the value that its readers now read
     std::iota(now.begin(), now.end(), 0);
     for (const OffloadCandidate& candidate : chosen) add_moves(candidate, program, moves);
     std::stable_sort(moves.begin(), moves.end(),
@@ -204,20 +212,20 @@ class Offload {
     return program;
   }
 
-  // Where a move stands: what begins goes before what is waited for at the same place.
+  // Sort key of a move's place. At the same place, begins go before ends, which wait.
   enum Side : std::size_t { kBefore, kAfter };
   enum Kind : std::size_t { kBegins, kWaits };
   static std::size_t place_of(std::size_t i, Side side, Kind kind) { return 4 * i + 2 * side + kind; }
   struct Placed {
     std::size_t place = 0;
-    ValueId value = kNoValue;  // that moves
+    ValueId value = kNoValue;  // the value that moves
     Instr instr;
   };
 
   void add_moves(const OffloadCandidate& candidate, Program& program, std::vector<Placed>& moves) const {
     const ValueId x = candidate.value;
     const Instr& maker = program_.code[candidate.producer];
-    Attrs attrs;  // a value that goes on keeps its number
+    Attrs attrs;  // a value that moves farther keeps its number
     attrs.move = is_move(maker.op) ? maker.attrs.move : static_cast<std::int32_t>(moves.size() / 4);
     const auto add = [&](Op op, std::vector<ValueId> in, const char* suffix, std::size_t beside, Side side,
                          Kind kind) {
@@ -242,9 +250,9 @@ class Offload {
   Program program_;
   const OffloadOptions options_;
   const TransferPath path_;
-  std::vector<double> ends_s_;              // of every instruction, from the beginning of the program
-  std::vector<std::size_t> segment_of_;     // by instruction: the segment of one region that it is in
-  std::vector<std::size_t> segment_begin_;  // and the end of the program
+  std::vector<double> ends_s_;           // end time of every instruction, from the beginning of the program
+  std::vector<std::size_t> segment_of_;  // by instruction: index of its segment
+  std::vector<std::size_t> segment_begin_;  // first instruction of each segment, then the end of the program
 };
 
 }  // namespace

@@ -7,16 +7,16 @@
 
 #include <strata/graph/ops.h>
 
-/// What the rules of all ops are written with, those of the products, and those of the moves.
+/// Helpers for the shape rules of all ops, and the rules of GEMMs and of moves.
 namespace strata::detail::op_rules {
 
 using In = std::span<const ValueInfo* const>;
 using Specs = Result<std::vector<OutputSpec>>;
 
-/// An error with the rule and what was given.
+/// Returns an error with the violated rule and the operands given.
 Status mismatch(std::string_view rule, In in);
 bool has_type(const ValueInfo* info, const Shape& shape, DType dtype = DType::f32);
-/// What a model computes with; sums and statistics are f32 whatever it is.
+/// Whether models may compute in `dtype`; sums and statistics are f32 in any case.
 bool is_compute_dtype(DType dtype);
 bool is_matrix(const ValueInfo* info);
 OutputSpec workspace(std::size_t bytes);
@@ -38,12 +38,12 @@ double flops_linear_cross_entropy(In in, In, const Attrs&);
 Specs infer_linear_cross_entropy_backward(In in, const Attrs& a);
 double flops_linear_cross_entropy_backward(In in, In out, const Attrs& a);
 
-/// (x) -> x on its way from the device, the host or the store.
+/// (x) -> x in flight from the device, the host or the slow tier.
 Specs infer_begin_from_device(In in, const Attrs&);
 Specs infer_begin_from_host(In in, const Attrs&);
 Specs infer_begin_from_store(In in, const Attrs&);
-/// (x nearer to the device, x farther), of which one is on its way to the other's side -> x there; the
-/// farther is the host's or the store's.
+/// (x on the nearer tier, x on the farther tier), one of which is in flight to the other's tier -> x there.
+/// The farther tier is the host or the slow tier.
 Specs infer_end_at_host(In in, const Attrs&);
 Specs infer_end_at_store(In in, const Attrs&);
 

@@ -10,8 +10,9 @@
 
 #include "op_rules.h"
 
-// The op set. For each op: the rule for its outputs, its derivative, what may run in place, its cost.
-// Order of operands is fixed here and read by launch.cpp, which binds the kernels.
+// The op set: for each op the rule for its outputs, its derivative, which output may share memory with which
+// input, and its cost. The order of operands is defined here and relied on by launch.cpp, which binds the
+// kernels.
 
 namespace strata {
 namespace {
@@ -49,7 +50,7 @@ Specs infer_layernorm(In in, const Attrs&) {
   const std::int64_t rows = in[0]->shape.dim(0);
   return std::vector<OutputSpec>{{"y", in[0]->shape, in[0]->dtype}, {"mean", {rows}}, {"rstd", {rows}}};
 }
-// The residual stream passes a norm by: what its gradient has so far joins dx in the same pass.
+// The residual stream bypasses the norm, so the gradient that it has so far is added to dx in the same pass.
 void vjp_layernorm(VjpContext& c) {
   const ValueId residual_grad = c.consume_input_grad(0);
   c.emit(Op::layernorm_backward, {c.in(0), c.in(1), c.out(1), c.out(2), c.grad_output(0), residual_grad},
@@ -57,7 +58,8 @@ void vjp_layernorm(VjpContext& c) {
 }
 // (x, weight, mean, rstd, dy, residual or none) -> dx, dweight, dbias, workspace
 Specs infer_layernorm_backward(In in, const Attrs&) {
-  if (!matches_residual(in[5], in[0])) return mismatch("a gradient like x to join dx", in);
+  if (!matches_residual(in[5], in[0]))
+    return mismatch("a residual gradient with the shape and dtype of x", in);
   return std::vector<OutputSpec>{
       {"dx", in[0]->shape, in[0]->dtype},
       {"dweight", in[1]->shape, in[1]->dtype},
@@ -65,8 +67,8 @@ Specs infer_layernorm_backward(In in, const Attrs&) {
       workspace(kernels::layernorm_backward_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
 }
 
-// --- add_layernorm (fuse_add_norm(), after derivation): (x [T, h], added [T, h], weight [h], bias [h]) -> y,
-// mean [T], rstd [T], sum [T, h] ---
+// --- add_layernorm (emitted by fuse_add_norm(), after derivation): (x [T, h], added [T, h], weight [h], bias
+// [h]) -> y, mean [T], rstd [T], sum [T, h] ---
 Specs infer_add_layernorm(In in, const Attrs& a) {
   if (!is_matrix(in[0]) || !has_type(in[1], in[0]->shape, in[0]->dtype))
     return mismatch("x and added [T, h], weight [h], bias [h] of one dtype", in);
@@ -91,7 +93,7 @@ void vjp_relu(VjpContext& c) { c.emit(Op::relu_backward, {c.in(0), c.grad_output
 // --- scale: (x) -> y = attrs.scale x ---
 void vjp_scale(VjpContext& c) { c.emit(Op::scale, {c.grad_output(0)}, {0}, c.attrs()); }
 
-// --- softcap: (x f32) -> y; of logits that nothing is learnt from ---
+// --- softcap: (x f32) -> y; for logits of inference only, as it has no derivative ---
 Specs infer_softcap(In in, const Attrs& a) {
   if (in[0] == nullptr || in[0]->dtype != DType::f32 || !(a.softcap > 0))
     return mismatch(str("x f32 and a cap above 0, not ", a.softcap), in);
@@ -122,14 +124,16 @@ void vjp_rmsnorm(VjpContext& c) {
 }
 // (x, weight, rstd, dy, residual or none) -> dx, dweight, workspace
 Specs infer_rmsnorm_backward(In in, const Attrs&) {
-  if (!matches_residual(in[4], in[0])) return mismatch("a gradient like x to join dx", in);
+  if (!matches_residual(in[4], in[0]))
+    return mismatch("a residual gradient with the shape and dtype of x", in);
   return std::vector<OutputSpec>{
       {"dx", in[0]->shape, in[0]->dtype},
       {"dweight", in[1]->shape, in[1]->dtype},
       workspace(kernels::rmsnorm_backward_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
 }
 
-// --- add_rmsnorm (likewise): (x [T, h], added [T, h], weight [h]) -> y, rstd [T], sum [T, h] ---
+// --- add_rmsnorm (also emitted by fuse_add_norm()): (x [T, h], added [T, h], weight [h]) -> y, rstd [T], sum
+// [T, h] ---
 Specs infer_add_rmsnorm(In in, const Attrs& a) {
   if (!is_matrix(in[0]) || !has_type(in[1], in[0]->shape, in[0]->dtype))
     return mismatch("x and added [T, h], weight [h] of one dtype", in);
@@ -178,12 +182,14 @@ Specs infer_positions(In in, const Attrs& a) {
 // --- rope_table: () -> table [seq, rotary_dim] ---
 Specs infer_rope_table(In in, const Attrs& a) {
   if (a.seq <= 0 || a.rotary_dim <= 0 || a.rotary_dim % 2 != 0)
-    return mismatch(
-        str("positions and an even number of turned elements, not ", a.seq, " and ", a.rotary_dim), in);
+    return mismatch(str("a positive number of positions and a positive, even rotary_dim, not ", a.seq,
+                        " and ", a.rotary_dim),
+                    in);
   return std::vector<OutputSpec>{{"table", {a.seq, a.rotary_dim}}};
 }
 
-// --- rope: (qkv [T, (heads + 2 kv_heads) d], positions [T] i32, table [seq, r <= d]) -> y; turns q and k ---
+// --- rope: (qkv [T, (heads + 2 kv_heads) d], positions [T] i32, table [seq, r <= d]) -> y; rotates q and k
+// ---
 Specs infer_rope(In in, const Attrs& a) {
   const std::int64_t parts = a.heads + 2 * a.kv_heads;
   if (!is_matrix(in[0]) || parts <= 0 || in[0]->shape.dim(1) % parts != 0 ||
@@ -208,10 +214,11 @@ Specs infer_attention(In in, const Attrs& a) {
   if (!is_matrix(in[0]) || a.heads <= 0 || a.kv_heads <= 0 || a.heads % a.kv_heads != 0 || a.seq <= 0 ||
       in[0]->shape.dim(1) % parts != 0 || in[0]->shape.dim(0) % a.seq != 0 || !scores_fit(a) ||
       (in[1] != nullptr && !has_type(in[1], {in[0]->shape.dim(0)}, DType::i32)))
-    return mismatch(str("qkv [batch * ", a.seq, ", (", a.heads, " + 2 * ", a.kv_heads,
-                        ") d] with whole groups of heads, doc_start [T] i32 or none, a window of ", a.window,
-                        ", a soft cap of ", a.softcap, " and a scale of ", a.scale, " that are not below 0"),
-                    in);
+    return mismatch(
+        str("qkv [batch * ", a.seq, ", (", a.heads, " + 2 * ", a.kv_heads,
+            ") d] with heads a multiple of kv_heads, doc_start [T] i32 or none, a window of ", a.window,
+            ", a soft cap of ", a.softcap, " and a scale of ", a.scale, " that are not negative"),
+        in);
   const std::int64_t rows = in[0]->shape.dim(0);
   return std::vector<OutputSpec>{{"out", {rows, in[0]->shape.dim(1) / parts * a.heads}, in[0]->dtype},
                                  {"lse", {rows * a.heads}},
@@ -222,11 +229,11 @@ void vjp_attention(VjpContext& c) {
   c.emit(Op::attention_backward, {c.in(0), c.out(0), c.out(1), c.grad_output(0), c.in(1)}, {0, -1},
          c.attrs());
 }
-/// Twice the keys that a query sees on average: all up to its own, or its window of them.
+/// Twice the mean number of keys that a query sees: all up to its own, or at most `window` of them.
 double twice_mean_keys(double max_keys, std::int32_t window) {
   return window == 0 || window >= max_keys ? max_keys : window * (2.0 - window / max_keys);
 }
-// Two products of T * seq * heads * d each, halved by the mask; backward has five.
+// Two matmuls of T * seq * heads * d each, halved by the causal mask; backward has five.
 double flops_attention(In in, In, const Attrs& a) {
   const double d = static_cast<double>(in[0]->shape.dim(1)) / (a.heads + 2 * a.kv_heads);
   return 2.0 * static_cast<double>(in[0]->shape.dim(0)) * twice_mean_keys(a.seq, a.window) * a.heads * d;
@@ -260,7 +267,7 @@ Specs infer_cross_entropy(In in, const Attrs&) {
   const std::int64_t rows = in[0]->shape.dim(0);
   return std::vector<OutputSpec>{{"loss", {1}}, {"losses", {rows}}, {"lse", {rows}}};
 }
-// The loss is where backward begins, so its own gradient is 1 and no operand.
+// Backward starts at the loss, so the loss's own gradient is 1 and is not an operand.
 void vjp_cross_entropy(VjpContext& c) {
   c.emit(Op::cross_entropy_backward, {c.in(0), c.out(2), c.in(1), c.in(2)}, {0});
 }
@@ -283,23 +290,24 @@ Specs infer_cached_attention(In in, const Attrs& a) {
       !has_type(in[1], {in[0]->shape.dim(0)}, DType::i32) ||
       !has_type(in[2], {in[0]->shape.dim(0)}, DType::i32) || !holds(in[3]) ||
       !has_type(in[4], in[3]->shape) || in[4]->kind != ValueKind::state)
-    return mismatch(str("qkv [R, (", a.heads, " + 2 * ", a.kv_heads,
-                        ") d] with whole groups of heads, positions and slots [R] i32, and as states keys "
-                        "and values [sequences, ",
-                        a.kv_heads, ", capacity, d]"),
-                    in);
+    return mismatch(
+        str("qkv [R, (", a.heads, " + 2 * ", a.kv_heads,
+            ") d] with heads a multiple of kv_heads, positions and slots [R] i32, and the states keys "
+            "and values [sequences, ",
+            a.kv_heads, ", capacity, d]"),
+        in);
   const std::int64_t rows = in[0]->shape.dim(0);
   return std::vector<OutputSpec>{{"out", {rows, in[0]->shape.dim(1) / parts * a.heads}},
                                  workspace(kernels::cached_attention_workspace_bytes(
                                      rows, in[3]->shape.dim(2), cached_attention_shape(a)))};
 }
-// Two products with as many keys as a token sees on average: half the capacity.
+// Two matmuls with as many keys as a token sees on average: half the capacity.
 double flops_cached_attention(In in, In out, const Attrs& a) {
   return 2.0 * static_cast<double>(out[0]->shape.n_elems()) *
          twice_mean_keys(static_cast<double>(in[3]->shape.dim(2)), a.window);
 }
 
-// --- accumulate: (part of any shape) -> its gradient, an f32 sum ---
+// --- accumulate: (gradient of one micro-batch, of any shape) -> the parameter's gradient, an f32 sum ---
 Specs infer_accumulate(In in, const Attrs&) {
   if (in[0] == nullptr || in[0]->kind != ValueKind::micro_batch_grad)
     return mismatch("the gradient of one micro-batch", in);

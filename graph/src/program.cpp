@@ -48,7 +48,7 @@ namespace {
 Status verify_operands(const Program& program, const Instr& instr) {
   const OpDef& def = op_def(instr.op);
   if (instr.in.size() != static_cast<std::size_t>(def.n_in))
-    return Status::error(Code::internal, str("has ", instr.in.size(), " operands, the op takes ", def.n_in));
+    return Status::error(Code::internal, str("has ", instr.in.size(), " operands, the op needs ", def.n_in));
   const auto n = static_cast<ValueId>(program.values.size());
   for (std::size_t k = 0; k < instr.in.size(); ++k)
     if (instr.in[k] >= n || instr.in[k] < (static_cast<int>(k) == def.optional_in ? kNoValue : 0))
@@ -69,15 +69,15 @@ Status verify_instr(const Program& program, const Instr& instr, std::vector<bool
   STRATA_TRY_ASSIGN(const auto outputs, op_def(instr.op).infer_outputs(in, instr.attrs));
   if (outputs.size() != instr.out.size())
     return Status::error(Code::internal,
-                         str("has ", instr.out.size(), " outputs, the op makes ", outputs.size()));
+                         str("has ", instr.out.size(), " outputs, the op has ", outputs.size()));
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const ValueInfo& out = program.value(instr.out[k]);
     const bool is_gradient = out.kind == ValueKind::grad || out.kind == ValueKind::micro_batch_grad;
-    const bool as_f32 = is_gradient && out.dtype == DType::f32;  // a sum before its rounding
+    const bool as_f32 = is_gradient && out.dtype == DType::f32;  // a sum that is not rounded yet
     if (!(out.shape == outputs[k].shape) || (out.dtype != outputs[k].dtype && !as_f32))
       return Status::error(Code::internal,
                            str("writes ", out.name, " of shape ", to_string(out.dtype), to_string(out.shape),
-                               ", the op makes ", to_string(outputs[k].dtype), to_string(outputs[k].shape)));
+                               ", the op writes ", to_string(outputs[k].dtype), to_string(outputs[k].shape)));
     const bool accumulates = (instr.accumulate >> k & 1u) != 0;
     const bool written = defined[static_cast<std::size_t>(instr.out[k])];
     if (accumulates != (is_gradient && written) || (written && !is_gradient))

@@ -4,26 +4,26 @@
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 
-// Which values to make again is decided in program order, one instruction at a time. A value is *kept*
-// when it outlives forward whatever is decided here (an input; read by backward of another region) or when
-// making it again is not worth its bytes.
+// Decides in program order, one instruction at a time, which values to recompute. A value is *saved* if it
+// outlives forward whatever is decided here (an input; a value that backward of another region reads) or if
+// recomputing it is not worth its bytes.
 //
-// Korthikanti et al. recompute attention and keep the rest: there its T x T matrix of probabilities is stored
-// and dwarfs everything. Here attention runs in blocks and leaves its result and one number a row, which
-// are small beside the work they took; so it is the passes over memory around the products that are made
-// again.
+// Korthikanti et al. recompute attention and store the rest, because their T x T matrix of probabilities is
+// stored and dominates everything else. Here attention runs in blocks and stores its output and one number
+// per row, which are small compared to the work of computing them. So selective recomputation repeats the
+// memory-bound ops around the GEMMs instead.
 
 namespace strata {
 namespace {
 
-// Selective mode makes again what takes less than this many operations a byte that need not be kept. Passes
-// over memory count some 10 an element: 2.5 a byte in f32, 10 for a chain of two in bf16. A product counts
-// its inner dimension (bf16) or half of it (f32), attention its row alike: hundreds in any model of real
-// size.
+// Selective mode recomputes values that cost fewer operations than this per byte that is then not stored.
+// Memory-bound ops count about 10 operations per element: 2.5 per byte in f32, 10 for a chain of two in bf16.
+// A GEMM counts its inner dimension (bf16) or half of it (f32), and attention its row likewise: hundreds in
+// any model of realistic size.
 constexpr double kCheapFlopsPerByte = 16;
 constexpr double kUnreachable = std::numeric_limits<double>::infinity();
 
-// Codes of eight bits stand for a value of sixteen, which is not kept either.
+// An 8-bit quantized value counts as the 16-bit value that it stands for, which is not stored either.
 double saved_bytes(Op op, const ValueInfo& value) {
   return static_cast<double>(value.bytes()) * (op == Op::fp8_cast ? 2 : 1);
 }
@@ -65,7 +65,7 @@ class Recomputation {
     return id != kNoValue && producer_[at(id)] != kNoProducer && forward_[producer_[at(id)]].region == region;
   }
 
-  // What backward of the maker's own region reads is wanted; what that of another reads is kept.
+  // A value read by backward of its own region is needed; one read by backward of another region is saved.
   void find_readers() {
     for (const Instr& instr : backward_)
       for (const ValueId id : instr.in)
@@ -78,7 +78,7 @@ class Recomputation {
     const Instr& instr = forward_[i];
     double work = flops(program_, instr);
     for (const ValueId id : instr.in) work += flops_to_reach(instr.region, id);
-    double bytes = 0;  // that need not be kept
+    double bytes = 0;  // that are not stored if it is recomputed
     for (const ValueId id : instr.out)
       if (needed_[at(id)] && !saved_[at(id)]) bytes += saved_bytes(instr.op, program_.value(id));
     if (bytes > 0 && (mode_ == Recompute::full || work < kCheapFlopsPerByte * bytes)) recompute(i);
@@ -87,8 +87,8 @@ class Recomputation {
       recompute_flops_[at(id)] = recomputed_[i] || saved_[at(id)] ? 0 : work;
     }
   }
-  // What must be kept for the sake of a copy alone is out of reach: it would cost the bytes that the copy
-  // saves.
+  // A value that would have to be saved only for the sake of a clone is unreachable, because it would cost
+  // the bytes that the clone saves.
   double flops_to_reach(std::int32_t region, ValueId id) const {
     if (id == kNoValue || producer_[at(id)] == kNoProducer || saved_[at(id)]) return 0;
     return is_produced_in(region, id) ? recompute_flops_[at(id)] : kUnreachable;
@@ -100,7 +100,8 @@ class Recomputation {
       if (is_produced_in(forward_[i].region, id) && !saved_[at(id)]) recompute(producer_[at(id)]);
   }
 
-  // Copies are made right before their first reader: one that a single instruction reads lives no longer.
+  // Emits clones right before their first reader, so that a clone with a single reader lives no longer than
+  // needed.
   void redirect_to_clones(Instr& reader) {
     for (ValueId& id : reader.in) {
       if (!is_produced_in(reader.region, id) || !recomputed_[producer_[at(id)]]) continue;
@@ -122,10 +123,11 @@ class Recomputation {
   Program program_;
   const Recompute mode_;
   std::vector<Instr> forward_, backward_;
-  std::vector<bool> recomputed_;         // by index into forward_
-  std::vector<std::size_t> producer_;    // of every value before the copies: its index into forward_
-  std::vector<bool> saved_, needed_;     // likewise
-  std::vector<double> recompute_flops_;  // operations, from what is kept or made again anyway
+  std::vector<bool> recomputed_;       // by index into forward_
+  std::vector<std::size_t> producer_;  // by value before cloning: its producer's index into forward_
+  std::vector<bool> saved_, needed_;   // by value before cloning
+  // By value before cloning: operations to compute it from values that are saved or recomputed anyway.
+  std::vector<double> recompute_flops_;
   std::vector<ValueId> clone_;
 };
 

@@ -5,7 +5,7 @@
 namespace strata {
 namespace {
 
-// Documents are the operand that need not be given.
+// The optional operand is doc_start, which is given for packed documents.
 bool is_packed(const Instr& instr) {
   return instr.in[static_cast<std::size_t>(op_def(instr.op).optional_in)] != kNoValue;
 }
@@ -24,7 +24,7 @@ Program select_attention_backend(Program program, kernels::AttentionBackend by) 
     std::vector<const ValueInfo*> in;
     for (const ValueId id : instr.in) in.push_back(id == kNoValue ? nullptr : &program.value(id));
     const auto made = op_def(instr.op).infer_outputs(in, instr.attrs);
-    STRATA_ASSERT(made.has_value() && made->back().workspace, "the scratch of ", op_def(instr.op).name);
+    STRATA_ASSERT(made.has_value() && made->back().workspace, "the workspace of ", op_def(instr.op).name);
     program.values[static_cast<std::size_t>(instr.out.back())].shape = made->back().shape;
   }
   return program;

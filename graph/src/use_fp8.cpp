@@ -24,7 +24,7 @@ class Fp8Rewriter {
         program_.code.push_back(std::move(instr));
         continue;
       }
-      // One after the other: the order of arguments would be the compiler's.
+      // Separate statements, because the evaluation order of function arguments is unspecified.
       const bool forward = instr.op == Op::linear, by_weight = instr.op == Op::linear_backward_weight;
       const Quantized a = cast(instr, 0, !forward);
       const Quantized b = by_weight ? cast(instr, 1, false) : weight(instr, forward);
@@ -45,8 +45,8 @@ class Fp8Rewriter {
     return {quantized.columnwise, kNoValue, quantized.scale_inv};
   }
 
-  // A product of a block, which is most of the work, whose operands a GPU multiplies in eight bits. Forward
-  // and backward of a linear layer have the same sides.
+  // Whether it is a GEMM of a block (most of the work) whose operands a GPU can multiply in 8 bits. The
+  // forward and backward GEMMs of a linear layer have the same dimensions.
   bool fits(const Instr& instr) const {
     if (instr.op != Op::linear && instr.op != Op::linear_backward_input &&
         instr.op != Op::linear_backward_weight)
@@ -62,7 +62,8 @@ class Fp8Rewriter {
     return true;
   }
 
-  // One cast makes all that is read of an operand: both passes over it are the same.
+  // Finds the layouts in which each operand is read: one cast writes all of them, since each needs the same
+  // passes.
   void find_layouts() {
     for (const Instr& instr : from_) {
       if (!fits(instr)) continue;
@@ -78,7 +79,7 @@ class Fp8Rewriter {
     if (known != casts_.end()) return known->second;
     return casts_[x] = emit_cast(reader, x, read_.at(x), gradient);
   }
-  // A parameter is cast where it is read: it may have gone in between.
+  // A parameter is cast at each reader, because it may have been evicted from the device in between.
   Quantized weight(const Instr& reader, bool forward) {
     return emit_cast(reader, reader.in[1], {forward, !forward}, false);
   }
@@ -113,7 +114,7 @@ class Fp8Rewriter {
 
   Program program_;
   std::vector<Instr> from_;
-  std::map<ValueId, Layouts> read_;  // of activations and their gradients
+  std::map<ValueId, Layouts> read_;  // by activation or gradient of one
   std::map<ValueId, Quantized> casts_;
 };
 

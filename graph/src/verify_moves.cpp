@@ -6,13 +6,13 @@
 #include <strata/graph/ops.h>
 #include <strata/runtime/str.h>
 
-// That an operand is written before it is read is checked for all instructions alike, so the order of a
-// value's moves follows from each reading what the one before it makes.
+// verify() checks for all instructions alike that an operand is written before it is read. The order of a
+// value's moves follows from that, as each move reads the output of the previous one.
 
 namespace strata::detail {
 namespace {
 
-// Where an op's result lies.
+// The kind of memory that holds an op's output.
 ValueKind output_kind(Op op) {
   switch (op) {
     case Op::offload_begin:
@@ -32,7 +32,7 @@ bool is_end(Op op) {
   return op == Op::offload_end || op == Op::store_end || op == Op::load_end || op == Op::fetch_end;
 }
 bool is_outbound(Op op) { return op >= Op::offload_begin && op <= Op::store_end; }
-// A value goes out, farther, back again and home, or out and home.
+// A value is offloaded, stored, loaded and fetched, or only offloaded and fetched.
 bool may_follow(Op op, Op last) {
   return op == static_cast<Op>(static_cast<int>(last) + 1) ||
          (op == Op::fetch_begin && last == Op::offload_end);
@@ -50,11 +50,11 @@ class MoveCheck {
       for (const ValueId id : instr.out)
         if (const ValueKind kind = program_.value(id).kind;
             (is_offloaded(kind) || is_offloaded(output_kind(instr.op))) && kind != output_kind(instr.op))
-          return wrong(id, str("is made by ", op_def(instr.op).name));
+          return wrong(id, str("is written by ", op_def(instr.op).name));
     }
     for (const auto& [number, move] : moves_)
       if (move.last != Op::fetch_end)
-        return wrong(move.made, str("is the end of move ", number, ", which has no fetch_end"));
+        return wrong(move.made, str("is the last value of move ", number, ", which has no fetch_end"));
     for (const ValueId id : program_.outputs)
       if (in_flight_[at(id)] || left_[at(id)]) return wrong(id, "is an output of the program");
     return {};
@@ -63,7 +63,7 @@ class MoveCheck {
  private:
   struct Move {
     Op last = Op::offload_begin;
-    ValueId moved = kNoValue, made = kNoValue;  // what the last begin read, and what the last of them made
+    ValueId moved = kNoValue, made = kNoValue;  // first input and the output of the last move
   };
   static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
   Status wrong(ValueId id, std::string_view what) const {
@@ -74,15 +74,15 @@ class MoveCheck {
     for (const ValueId id : instr.in) {
       if (id == kNoValue) continue;
       const bool offloaded = is_offloaded(program_.value(id).kind);
-      if (left_[at(id)]) return wrong(id, str("is read by ", op_def(instr.op).name, " after it has left"));
+      if (left_[at(id)]) return wrong(id, str("is read by ", op_def(instr.op).name, " after it was moved"));
       if ((in_flight_[at(id)] && !is_end(instr.op)) || (offloaded && !is_move(instr.op)))
-        return wrong(
-            id, str("is read by ", op_def(instr.op).name, offloaded ? " while it is away" : " on its way"));
+        return wrong(id, str("is read by ", op_def(instr.op).name,
+                             offloaded ? " while it is offloaded" : " while it is in flight"));
     }
     return {};
   }
 
-  // Each move goes on with what the one before it left.
+  // Checks that a move continues where the previous move of its number ended.
   Status follow(const Instr& instr) {
     Move& move = moves_[instr.attrs.move];
     const bool first = move.made == kNoValue;
@@ -93,7 +93,7 @@ class MoveCheck {
     } else if (fits && !first) {
       fits = instr.in[0] == move.made;
     }
-    if (!fits) return wrong(instr.in[0], str("does not go on with move ", instr.attrs.move));
+    if (!fits) return wrong(instr.in[0], str("does not continue move ", instr.attrs.move));
     in_flight_[at(instr.out[0])] = !is_end(instr.op);
     if (is_end(instr.op))
       for (const ValueId id : instr.in) left_[at(id)] = true;

@@ -11,7 +11,7 @@ using cpuopt::STRATA_ISA::load_lanes;
 using cpuopt::STRATA_ISA::reduce_add;
 using cpuopt::STRATA_ISA::store_lanes;
 
-// The one place that knows how the cache stores a number.
+// The only place that depends on the dtype of the cache.
 STRATA_HD f32x16 load_cached(const float* at, int lanes) { return load_lanes(at, lanes); }
 
 template <class Stored>

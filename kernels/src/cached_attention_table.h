@@ -7,14 +7,14 @@
 
 namespace strata::kernels::detail {
 
-/// So many (row, key head) pairs are worked on at a time, each with its own part of the workspace.
+/// This many (row, key head) pairs are processed at a time, each in its own slot of the workspace.
 constexpr std::int64_t cached_attention_scratch_slots(std::int64_t rows, std::int64_t kv_heads) noexcept {
   return std::min<std::int64_t>(rows * kv_heads, 32);
 }
 
-/// SIMD kernels over the cache of one (sequence, key head): n rows of d elements that follow each other. Each
-/// instruction set has one table, all with the same bits. What the cache stores is read in one place of
-/// cached_attention_body.h, so that a narrower storage type is one more instance.
+/// SIMD kernels over the cache of one (sequence, key head): n consecutive rows of d elements. Each
+/// instruction set has one table, and all give the same bits. Only one function of cached_attention_kernels.h
+/// reads the cache, so a narrower stored dtype needs only one more instantiation.
 struct CachedAttentionTable {
   /// scores[j] = query . keys[j].
   void (*scores)(const float* query, const float* keys, float* scores, std::int64_t d, std::int64_t n);

@@ -15,7 +15,8 @@
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
 
-/// Launches on CUDA of arguments that were checked; no_cuda.cpp has the same symbols for builds without it.
+/// Launches on CUDA, with arguments that were checked. no_cuda.cpp defines the same symbols for builds
+/// without CUDA.
 namespace strata::kernels::cuda {
 
 Status embedding_forward(Backend& backend, Stream& stream, const EmbeddingForwardArgs& args);

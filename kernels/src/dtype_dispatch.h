@@ -7,12 +7,12 @@
 
 namespace strata::kernels::detail {
 
-/// What activations and parameters may be kept in.
+/// Returns whether `dtype` can be the stored dtype of activations and parameters (embedding.h).
 constexpr bool is_storage(DType dtype) noexcept {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
-/// body(std::type_identity<T>) with the C++ type of a checked storage dtype.
+/// Calls body(std::type_identity<T>{}) with the C++ type of a stored dtype that was checked.
 template <class Body>
 void dispatch_dtype(DType dtype, const Body& body) {
   switch (dtype) {
@@ -23,7 +23,7 @@ void dispatch_dtype(DType dtype, const Body& body) {
     case DType::f16:
       return body(std::type_identity<f16>{});
     default:
-      STRATA_ASSERT(false, "values kept as ", to_string(dtype));
+      STRATA_ASSERT(false, "unsupported stored dtype ", to_string(dtype));
   }
 }
 

@@ -5,12 +5,12 @@
 
 #include "cuda_ops.h"
 
-// In place of src/cuda/ in a build without CUDA.
+// Replaces src/cuda/ in a build without CUDA.
 namespace strata::kernels::cuda {
 namespace {
 
 Status absent(std::string_view op) {
-  return Status::error(Code::unsupported, str(op, ": this build has no CUDA"));
+  return Status::error(Code::unsupported, str(op, ": this build has no CUDA support"));
 }
 
 }  // namespace

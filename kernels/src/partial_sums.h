@@ -9,7 +9,7 @@
 
 namespace strata::kernels::detail {
 
-/// out[first, first + n) (+)= sum, rounded once where `out` is kept in 16 bits; only f32 is added to.
+/// out[first, first + n) (+)= sum, rounded once if `out` is 16-bit; `accumulate` requires an f32 `out`.
 inline void store_sum(const TensorView& out, std::int64_t first, const float* sum, std::int64_t n,
                       bool accumulate) {
   if (accumulate) {
@@ -21,12 +21,12 @@ inline void store_sum(const TensorView& out, std::int64_t first, const float* su
 }
 
 /// out (+)= partials[0] + partials[1] + ..., in that order; partial i begins at partials + i * stride.
-/// Parallel over columns, by way of the first partial, which is overwritten.
+/// Parallel over columns. The sum is computed in the first partial, which is overwritten.
 inline void sum_partials(float* partials, std::int64_t count, std::int64_t stride, const TensorView& out,
                          bool accumulate, ThreadPool& pool) {
   const RowTable& table = row_table();
   parallel_for_ranges(pool, out.n_elems(), 1024, [&](std::int64_t first, std::int64_t n) {
-    if (count == 0) {  // of all formats, zero is all bits zero
+    if (count == 0) {  // zero has all bits zero in every dtype
       if (!accumulate)
         std::fill_n(out.data + static_cast<std::size_t>(first) * size_of(out.dtype),
                     static_cast<std::size_t>(n) * size_of(out.dtype), std::byte{0});

@@ -1,6 +1,6 @@
 #pragma once
 
-// What more than one of the row kernels needs.
+// Used by both row_kernels.h and simd_kernels.h.
 #include <strata/cpuopt/simd.h>
 
 namespace strata::kernels::STRATA_ISA {
@@ -14,7 +14,7 @@ using cpuopt::STRATA_ISA::reduce_add;
 using cpuopt::STRATA_ISA::reduce_max;
 using cpuopt::STRATA_ISA::store_lanes;
 
-// Below the smallest score: e^(this - max) is 0 in the lanes past a row's end.
+// The lowest finite f32: lanes past a row's end are filled with it, so that they do not affect a maximum.
 constexpr float kLowest = -3.402823466e38f;
 
 template <class T>

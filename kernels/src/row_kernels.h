@@ -11,7 +11,7 @@ using cpuopt::log_of;
 using cpuopt::tanh_of;
 
 float attention_softmax(float* x, float scale, std::int64_t n) {
-  const float row_max = reduce_row_max(x, n) * scale;  // scale > 0 keeps the order
+  const float row_max = reduce_row_max(x, n) * scale;  // scale > 0, so the maximum stays the maximum
   const f32x16 factor(scale), top(row_max);
   f32x16 sum(0.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
@@ -26,9 +26,9 @@ float attention_softmax(float* x, float scale, std::int64_t n) {
   return static_cast<float>(static_cast<double>(row_max) + log_of(static_cast<double>(total)));
 }
 
-// The sum is that of the very p and dp that it is taken from, so that a row of gradients adds up to zero. It
-// is also the output times its gradient, but an output kept in 16 bits is too rough for the bias of the keys,
-// whose gradient is that zero.
+// The sum that is subtracted from dp is computed from the same p and dp, so that a row of score gradients
+// adds up to zero. Mathematically it is also the dot product of the output and its gradient, but a 16-bit
+// output is too inexact for that: the gradient of the keys' bias is the sum of such rows, which is zero.
 void attention_softmax_backward(float* x, float* dp, float lse, float scale, float dp_scale, std::int64_t n) {
   const f32x16 factor(scale), dp_factor(dp_scale), shift(lse);
   f32x16 sum(0.0f);
@@ -50,8 +50,8 @@ void softcap(float* x, float scale, float cap, std::int64_t n) {
   });
 }
 
-// The derivative needs the tanh of a score and its probability, of which x has room for one: both are made
-// twice, from the score.
+// The derivative needs both the tanh of a score and its probability, but x has space for only one of them, so
+// both are computed twice from the score.
 void softcap_softmax_backward(float* x, float* dp, float lse, float scale, float cap, std::int64_t n) {
   const f32x16 factor(scale / cap), cap_lanes(cap), shift(lse), dp_factor(scale), one(1.0f);
   f32x16 sum(0.0f);

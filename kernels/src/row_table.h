@@ -6,8 +6,8 @@
 
 namespace strata::kernels::detail {
 
-/// SIMD kernels over n elements of what is f32 whatever activations are kept in: sums and attention's scores.
-/// Each instruction set has one table, all with the same bits.
+/// SIMD kernels over n elements of data that is f32 for every stored dtype: sums and attention scores. Each
+/// instruction set has one table, and all give the same bits.
 struct RowTable {
   void (*accumulate_row)(float* acc, const float* x, std::int64_t n);
   /// x becomes softmax(scale * x); returns the lse of scale * x.
@@ -17,9 +17,9 @@ struct RowTable {
                                      std::int64_t n);
   /// x = cap * tanh(scale * x / cap).
   void (*softcap)(float* x, float scale, float cap, std::int64_t n);
-  /// attention_softmax_backward() of scores that softcap() made of x.
+  /// attention_softmax_backward() for scores with a soft cap, where x has the scores before softcap().
   void (*softcap_softmax_backward)(float* x, float* dp, float lse, float scale, float cap, std::int64_t n);
-  /// x, which softcap() made, becomes exp(x - lse) * scale times the derivative of the cap.
+  /// x (after softcap()) becomes exp(x - lse) * scale times the derivative of the cap.
   void (*capped_softmax_from_lse)(float* x, float lse, float scale, float cap, std::int64_t n);
   /// x = scale * x + bias.
   void (*scale_add)(float* x, float scale, const float* bias, std::int64_t n);

@@ -18,7 +18,8 @@ inline std::int64_t row_count(const TensorView& view) noexcept {
 }
 inline bool is_present(const TensorView& view) noexcept { return view.shape.rank > 0; }
 
-/// Row-wise reductions over many rows are cut here: at most 64 blocks, so that partial sums stay small.
+/// The blocks of rows over which sums over many rows are computed: at most 64 blocks, so that the partial
+/// sums need little memory.
 struct RowBlocks {
   std::int64_t rows, count;
 };

@@ -39,7 +39,7 @@ void relu_forward(const T* x, T* y, std::int64_t n) {
   const f32x16 zero(0.0f);
   for_each_16(n, [&](std::int64_t i, int lanes) STRATA_LANES_INLINE {
     const f32x16 v = load_lanes(x + i, lanes);
-    store_lanes(y + i, select_greater(zero, v, zero, v), lanes);  // a NaN passes
+    store_lanes(y + i, select_greater(zero, v, zero, v), lanes);  // a NaN stays NaN
   });
 }
 
@@ -184,8 +184,8 @@ void layernorm_backward(const T* x, const T* weight, float mean, float rstd, con
   });
 }
 
-// Sums of 4096 elements are kept in f32 lanes and added in f64, so that long rows (a vocabulary) stay
-// accurate.
+// Every 4096 elements are summed in f32 lanes and these sums are added in f64, so that the result is accurate
+// for long rows (a vocabulary).
 template <class T>
 float log_sum_exp(const T* x, std::int64_t n) {
   const float row_max = reduce_row_max(x, n);
@@ -213,7 +213,7 @@ void softmax_from_lse(const T* x, T* y, float lse, float scale, std::int64_t n) 
 
 }  // namespace
 
-// T is what activations and parameters are kept in: arithmetic, partial sums and row statistics are f32.
+// T is the stored dtype of activations and parameters; arithmetic, partial sums and row statistics are f32.
 template <class T>
 constexpr detail::SimdTable<T> make_simd_table() {
   return {&add<T>,

@@ -7,9 +7,9 @@
 
 namespace strata::kernels::detail {
 
-/// SIMD kernels over one row (or flat range) of n elements whose activations and parameters are kept as T:
-/// float, bf16 or f16. They compute in f32 and round once, when they store. Each instruction set has one
-/// table a type, all with the same bits.
+/// SIMD kernels over one row (or flat range) of n elements with stored dtype T: float, bf16 or f16. They
+/// compute in f32 and round once, when they store. Each instruction set has one table per T, and all sets
+/// give the same bits.
 template <class T>
 struct SimdTable {
   void (*add)(const T* a, const T* b, T* y, std::int64_t n);
@@ -26,13 +26,13 @@ struct SimdTable {
   void (*geglu_backward)(const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::int64_t n);
   /// y = factor * x; y may be x.
   void (*scale)(const T* x, T* y, float factor, std::int64_t n);
-  /// n pairs (x1[i], x2[i]) turned by the angles whose cosines and sines are given; y1, y2 may be x1, x2.
+  /// Rotates n pairs (x1[i], x2[i]) by the angles with the given cosines and sines; y1, y2 may be x1, x2.
   void (*rotate)(const T* x1, const T* x2, const float* cosines, const float* sines, T* y1, T* y2,
                  std::int64_t n);
   void (*rmsnorm_forward)(const T* x, const T* weight, T* y, float* rstd, float eps, float offset,
                           std::int64_t n);
-  /// Adds to dweight, which is the row block's partial sum; dx may be dy. `residual`, which may be null,
-  /// joins dx.
+  /// Adds to dweight, which is the row block's partial sum; dx may be dy. `residual`, which may be null, is
+  /// added to dx.
   void (*rmsnorm_backward)(const T* x, const T* weight, float rstd, const T* dy, T* dx, const T* residual,
                            float* dweight, float offset, std::int64_t n);
   void (*layernorm_forward)(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd,

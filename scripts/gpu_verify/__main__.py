@@ -1,8 +1,8 @@
-"""Runs the parts of scripts/gpu_verify.sh over a build, and leaves one JSON and one table.
+"""Runs the parts of scripts/gpu_verify.sh on a build and writes a JSON file and a table.
 
-Where there is no GPU, tests that need one skip themselves and the rest runs on the host backend with small models, so that
-the script itself is known to work. Whatever a part does, the others have their turn; what was found is in the JSON as soon as it
-is known. A second call with the same --out adds to it."""
+Without a GPU, tests that need one skip themselves and the rest runs on the host backend with small models, so
+that the script itself is tested. A part that fails does not stop the others, and each result is in the JSON
+as soon as it is known. A second call with the same --out adds to it."""
 import argparse
 import dataclasses
 import pathlib
@@ -24,16 +24,17 @@ from report import Report
 @dataclasses.dataclass
 class Part:
     name: str
-    share: float  # of the time, beside the others'
+    share: float  # of the time, relative to the other parts
     work: object
-    highlights: object = None  # of its items, for the table
+    highlights: object = None  # a function of its items: texts for the table
 
 
 def loss_highlights(items):
-    return [f"{kind}: {one['max_relative_error']:.1e} from the host's" for kind, one in items.items() if "tolerance" in one]
+    return [f"{kind}: {one['max_relative_error']:.1e} relative error to the host's losses" for kind, one in items.items() if "tolerance" in one]
 
 
-# What is worth most first: a machine may be taken away at any time. What a part leaves of its time, the later ones have.
+# The most valuable parts come first, because the machine may be taken away at any time. Later parts get the
+# time that earlier ones leave.
 PARTS = (Part("conformance", 25, conformance),
          Part("losses", 8, training.losses, loss_highlights),
          Part("choices", 8, training.choices, loss_highlights),
@@ -51,17 +52,17 @@ def options_of(arguments):
     names = [part.name for part in PARTS]
     parser.add_argument("--build", required=True)
     parser.add_argument("--out", required=True)
-    parser.add_argument("--parts", default=",".join(names), help="of " + ",".join(names))
-    parser.add_argument("--minutes", type=float, default=9.5, help="in all, shared among the parts")
+    parser.add_argument("--parts", default=",".join(names), help="comma-separated, of " + ",".join(names))
+    parser.add_argument("--minutes", type=float, default=9.5, help="minutes in all, shared among the parts")
     parser.add_argument("--quick", action="store_true", help="small models and short measurements")
-    parser.add_argument("--scenarios", help="only those with one of these texts in their names: 1.2B, layer order")
-    parser.add_argument("--case-limit", type=float, default=45, help="seconds of one case of a test")
-    parser.add_argument("--run-limit", type=float, default=240, help="seconds of one scenario's run")
+    parser.add_argument("--scenarios", help="only those whose names contain one of these texts: 1.2B, layer order")
+    parser.add_argument("--case-limit", type=float, default=45, help="seconds that one test case may take")
+    parser.add_argument("--run-limit", type=float, default=240, help="seconds that one scenario's run may take")
     parser.add_argument("--commit", default="unknown")
     options = parser.parse_args(arguments)
     wanted = options.parts.split(",")
     if unknown := [name for name in wanted if name not in names]:
-        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(names)}")
+        parser.error(f"unknown part {', '.join(unknown)}; the parts are {', '.join(names)}")
     options.parts = [part for part in PARTS if part.name in wanted]
     return options
 
@@ -74,7 +75,7 @@ def run_part(part, check, report):
         part.work(check)
     except processes.CheckFailed as failure:
         error = str(failure)
-    except Exception:  # the next part may well work
+    except Exception:  # the next part may still work
         error = traceback.format_exc()[-processes.TAIL :]
     report.end(part.name, time.monotonic() - begin, error)
 
@@ -104,7 +105,7 @@ def main():
     parts = list(options.parts)
     try:
         for i, part in enumerate(parts):
-            share = part.share / sum(later.share for later in parts[i:]) if machine.gpu else 1  # a host can wait
+            share = part.share / sum(later.share for later in parts[i:]) if machine.gpu else 1  # a host has time
             now = time.monotonic()
             run_part(part, Check(part.name, machine, report, now + (end - now) * share), report)
     finally:

@@ -1,4 +1,4 @@
-"""What a part of the verification works with: the build, the machine, its time, and where its results go."""
+"""The context of a part of the verification: the build, the machine, the part's time, and the report."""
 import json
 import os
 import pathlib
@@ -15,7 +15,7 @@ from report import NO_TIME
 
 
 class Machine:
-    """A build, the folder for what it leaves, and the GPU if there is one."""
+    """A build, the output folder, and the GPU if there is one."""
 
     def __init__(self, options):
         self.build = pathlib.Path(options.build).resolve()
@@ -29,14 +29,16 @@ class Machine:
         self.backend = "cuda" if self.gpu else "host"
 
     def search_paths(self):
-        """Of a packed build its own libraries; of cuBLASLt, which is loaded by name, wherever there is one."""
+        """Library folders: those of a packed build, and all that may have cuBLASLt or cuDNN, which are loaded
+        by name."""
         places = [self.build / "lib", "/usr/local/cuda/lib64"]
         places += [pathlib.Path(folder) / "nvidia" / part / "lib" for folder in sys.path for part in ("cu13", "cublas", "cudnn")]
         found = [str(place) for place in places if pathlib.Path(place).is_dir()]
         return found + [path for path in [os.environ.get("LD_LIBRARY_PATH")] if path]
 
     def sees_gpu(self):
-        """Whether the build has CUDA and a GPU for it. Where strata cannot say so, whether there is one at all."""
+        """Whether the build has CUDA and finds a GPU. If strata cannot report it: whether there is
+        nvidia-smi."""
         try:
             done = processes.run([self.strata, "doctor", "--json"], 60, self.out / "logs/doctor", self.environment)
             return any(check["name"] == "cuda" and check["health"] == "ok" for check in json.loads(done.out)["checks"])
@@ -56,7 +58,7 @@ class Machine:
         return {"name": "a GPU that nvidia-smi does not describe"}
 
     def ram_bytes(self):
-        """What is available now, within the cgroup's limit."""
+        """The RAM that is available now, within the cgroup's limit."""
         available = int(re.search(r"MemAvailable:\s+(\d+) kB", pathlib.Path("/proc/meminfo").read_text())[1]) * 1024
         try:
             limit = int(pathlib.Path("/sys/fs/cgroup/memory.max").read_text())
@@ -67,7 +69,7 @@ class Machine:
 
 
 class Check:
-    """One part under its deadline."""
+    """One part and its deadline."""
 
     def __init__(self, part, machine, report, deadline):
         self.part, self.machine, self.report, self.deadline = part, machine, report, deadline
@@ -76,7 +78,7 @@ class Check:
         return max(0.0, self.deadline - time.monotonic())
 
     def run(self, log, command, limit=600.0, environment=None):
-        """As processes.run(), within the part's time."""
+        """As processes.run(), within the part's remaining time."""
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", log)
         return processes.run(command, min(limit, self.remaining_s()), self.machine.out / "logs" / self.part / name,
                              {**self.machine.environment, **(environment or {})})  # fmt: skip
@@ -85,7 +87,7 @@ class Check:
         self.report.record(self.part, item, {"skipped": why})
 
     def run_item(self, name, work):
-        """Keeps what `work` returns, or how it failed. Whether it had time."""
+        """Records what `work` returns, or how it failed. Returns whether there was time to run it."""
         if self.remaining_s() < 1:
             self.skip(name, NO_TIME)
             return False
@@ -93,16 +95,17 @@ class Check:
         try:
             result = work()
             if not isinstance(result, dict):
-                raise CheckFailed(f"a result that is no object: {result!r}")
+                raise CheckFailed(f"expected a dict as result, got {result!r}")
         except CheckFailed as failure:
             result = {"error": str(failure)}
-        except Exception:  # a program printed what nobody expected; other items go on
+        except Exception:  # e.g. unexpected output of a program; other items go on
             result = {"error": traceback.format_exc()[-processes.TAIL :]}
         self.report.record(self.part, name, {**result, "seconds": round(time.monotonic() - begin, 1)})
         return True
 
     def missing_first(self, names):
-        """What an earlier run into the same file has no result of comes first, and then what failed."""
+        """Sorts items: first those without a result from an earlier run into the same file, then failed ones,
+        then the rest."""
         known = self.report.items(self.part)
 
         def rank(name):

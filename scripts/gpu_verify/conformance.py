@@ -1,5 +1,5 @@
-"""Every test that needs a GPU, each GoogleTest case in a process of its own: what one does to the GPU's context, or to its
-own process, is no other's."""
+"""Runs every test that needs a GPU, each GoogleTest case in a process of its own, so that a case that
+corrupts the GPU's context or its process does not affect the others."""
 import concurrent.futures
 import json
 import os
@@ -21,17 +21,17 @@ def listed(text):
 
 
 def verdict(done, report):
-    """{} where the case passed, else {"skipped"} or {"error"}."""
+    """Returns {} if the case passed, else {"skipped": ...} or {"error": ...}."""
     if not done.ok:
         return {"error": done.describe_exit()}
     try:
         (case,) = (case for suite in json.loads(report.read_text())["testsuites"] for case in suite["testsuite"])
         if case["result"] == "SKIPPED":
-            why = re.search(r": Skipped\n(.*?)\n*\[  SKIPPED", done.out, re.DOTALL)  # the report has it from 1.13 on only
-            return {"skipped": why[1].strip()[:500] if why else "without a reason"}
+            why = re.search(r": Skipped\n(.*?)\n*\[  SKIPPED", done.out, re.DOTALL)  # the report has it only from 1.13 on
+            return {"skipped": why[1].strip()[:500] if why else "no reason given"}
         return {"error": "failed with exit code 0"} if "failures" in case else {}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        return {"error": f"exit code 0 and no report of this one case: {error!r}"}
+        return {"error": f"exit code 0, but no valid report of this one case: {error!r}"}
 
 
 class Case:
@@ -48,11 +48,12 @@ class Case:
         result = verdict(done, report)
         report.unlink(missing_ok=True)
         if done.code is None and self.check.remaining_s() < 1:
-            return {"skipped": "no time was left"}  # the part's end, not the case's
+            return {"skipped": "no time was left"}  # the part ran out of time, not the case
         return {**result, **({"output": (done.out + done.err)[-TAIL:]} if "error" in result else {})}
 
     def rerun_blocking(self, first):
-        """After a failure: alone, each launch waited for, so that an error is told where it arose."""
+        """After a failure, runs the case again, alone and with blocking launches, so that an error is
+        reported where it occurs."""
         again = self.once(".blocking", {"CUDA_LAUNCH_BLOCKING": "1"}) if self.check.remaining_s() >= 1 else {"skipped": "no time was left"}
         return {**first, "with CUDA_LAUNCH_BLOCKING=1": again or {"passed": True}}
 
@@ -61,7 +62,7 @@ def cases_of(check, test, into):
     listing = check.run(f"{test.name}.list", [test, "--gtest_list_tests"], check.machine.case_limit)
     found = listed(listing.require_stdout())
     if not found:
-        raise CheckFailed("it lists no case")
+        raise CheckFailed("--gtest_list_tests lists no case")
     into.update({f"{test.name}.{name}": Case(check, test, name) for name in found})
     return {"cases": len(found)}
 
@@ -82,5 +83,5 @@ def conformance(check):
         for name, result in pool.map(first, check.missing_first(cases)):
             if "error" in result:
                 failed[name] = result
-    for name, result in failed.items():  # after all had their turn
+    for name, result in failed.items():  # after all cases have run once
         check.report.record(check.part, name, cases[name].rerun_blocking(result))

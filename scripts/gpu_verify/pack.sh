@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes one file of a build and what scripts/gpu_verify.sh needs beside it, which unpacks itself where there is bash, tar and
-# xz, or python3. Called by scripts/gpu_verify.sh --pack.
+# Packs a build and what scripts/gpu_verify.sh needs beside it into one file, which unpacks itself if there is
+# bash, and either tar with xz or python3. Called by scripts/gpu_verify.sh --pack.
 #   scripts/gpu_verify/pack.sh BUILD FILE
 set -euo pipefail
 [[ $# == 2 ]] || { echo 'usage: scripts/gpu_verify/pack.sh BUILD FILE' >&2; exit 2; }
@@ -12,14 +12,15 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 packed=$stage/strata
 
-# Tests as paths below the build's folder: ctest's own files hold absolute paths, which do not travel.
+# Tests are paths relative to the build folder: ctest's own files contain absolute paths, which are wrong on
+# another machine.
 mapfile -t programs <"$build/gpu_tests.txt"
 programs+=(bench/machine_rates cli/strata)
 mkdir -p "$packed/build/lib" "$packed/scripts" "$packed/examples/data"
 for program in "${programs[@]}"; do
   [[ -f $build/$program ]] || fail "$build/$program is not built"
   install -D --strip "$build/$program" "$packed/build/$program"
-  # The C library and its loader belong to the machine; everything else comes along.
+  # The C library and its loader come from the target machine; all other libraries are packed.
   ldd "$build/$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' |
     grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux[^/]*)\.so' | xargs -r cp -L -n -t "$packed/build/lib"
 done
@@ -29,7 +30,7 @@ cp -r scripts/gpu_verify scripts/gpu_verify.sh scripts/gpu_peers.py scripts/step
 rm -rf "$packed/scripts/gpu_verify/__pycache__"
 cp -r examples/data/austen "$packed/examples/data/"
 
-# Programs hold the same code again and again, tens of MiB apart: the dictionary spans them all.
+# Programs contain much of the same code, tens of MiB apart: the dictionary covers all of them.
 tar -C "$stage" --sort=name --owner=0 --group=0 -cf - strata | xz --format=xz -6e --lzma2=preset=6e,dict=192MiB -c >"$stage/payload"
 digest=$(sha256sum <"$stage/payload")
 {
@@ -37,7 +38,7 @@ digest=$(sha256sum <"$stage/payload")
   cat "$stage/payload"
 } >"$stage/file"
 bytes=$(stat -c %s "$stage/file")
-(( bytes <= max_bytes )) || fail "$file would have $bytes bytes, of at most $max_bytes: name one --arch, or strip what it need not hold"
+(( bytes <= max_bytes )) || fail "$file would have $bytes bytes, but at most $max_bytes are allowed: build for one architecture with --arch"
 chmod +x "$stage/file"
 mkdir -p "$(dirname "$file")"
 mv "$stage/file" "$file"

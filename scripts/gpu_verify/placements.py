@@ -1,4 +1,4 @@
-"""Where a run's states may lie: budgets that lead there, and what a plan that has them there looks like."""
+"""Placements of a run's states: the memory budgets that lead to each, and how to recognise it in a plan."""
 import dataclasses
 
 MIB = 1 << 20
@@ -6,7 +6,7 @@ STATES = ("master", "m", "v")  # of the optimizer
 
 
 class PlanResidency:
-    """Bytes at home in each tier, by a plan."""
+    """Bytes whose home is in each tier, according to a plan."""
 
     def __init__(self, plan):
         self.plan, self.homes = plan, plan["homes"]
@@ -30,7 +30,7 @@ class PlanResidency:
         return self.plan["activation_bytes"]
 
     def window(self):
-        """What the device has beside homes and activations: parameters on their way, and those that stay a while."""
+        """Device bytes beyond homes and activations: the window for prefetched and cached parameters."""
         return self.plan["tiers"]["device"]["planned_bytes"] - self.activations() - self.gradients("device") - self.params_and_states("device")
 
     def text(self):
@@ -44,8 +44,8 @@ class PlanResidency:
 
 @dataclasses.dataclass
 class Placement:
-    budgets: object  # of a PlanResidency with everything in RAM and of the RAM's bytes: settings, the likeliest first
-    matches: object  # whether a PlanResidency is this placement
+    budgets: object  # from a PlanResidency with all in RAM, and the RAM's bytes: settings, likeliest first
+    matches: object  # whether a PlanResidency has this placement
 
 
 def memory(device=None, pinned=None, nvme=0, policy=None):
@@ -56,7 +56,8 @@ def memory(device=None, pinned=None, nvme=0, policy=None):
 
 
 def small_devices(need):
-    """From what is surely too little for all parameters beside activations and gradients."""
+    """Device budgets, from one that is certainly too small for all parameters beside activations and
+    gradients."""
     return [need.activations() + part * (need.params() + need.gradients()) for part in (0.15, 0.25, 0.4, 0.6, 0.8)]
 
 

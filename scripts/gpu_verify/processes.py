@@ -1,4 +1,4 @@
-"""Programs under a limit of time: none of them can hold up or end the script, whatever it does."""
+"""Runs programs with a time limit: no program can block or end the script, whatever it does."""
 import dataclasses
 import os
 import pathlib
@@ -7,17 +7,17 @@ import subprocess
 import threading
 import time
 
-TAIL = 4000  # characters of an output that go into the JSON
+TAIL = 4000  # characters of a program's output that go into the JSON
 
 
 class CheckFailed(Exception):
-    """What was verified is not so; the message says what, with both figures."""
+    """A check does not hold; the message says what, with both figures."""
 
 
 @dataclasses.dataclass
 class ProcessResult:
     name: str
-    code: int | None  # None: ended at its limit
+    code: int | None  # None: killed at its limit
     out: str
     err: str
     seconds: float
@@ -28,18 +28,18 @@ class ProcessResult:
         return self.code == 0
 
     def describe_exit(self):
-        """How it ended; nothing of what it printed."""
+        """How the program ended, without its output."""
         if self.code is None:
-            return f"{self.name}: not done after {self.limit:.0f} s"
+            return f"{self.name}: timed out after {self.limit:.0f} s"
         if self.code < 0:
-            return f"{self.name}: ended by {signal.Signals(-self.code).name}"
+            return f"{self.name}: killed by {signal.Signals(-self.code).name}"
         return f"{self.name}: exit code {self.code}"
 
     def output_tail(self):
         return (self.err or self.out).strip()[-TAIL:]
 
     def require_stdout(self):
-        """Its standard output. Fails where the program did."""
+        """Returns the standard output. Raises CheckFailed if the program failed."""
         if not self.ok:
             raise CheckFailed(f"{self.describe_exit()}: {self.output_tail()}")
         return self.out
@@ -49,7 +49,7 @@ _running, _lock = set(), threading.Lock()
 
 
 def end_all():
-    """Kills what still runs, with its children."""
+    """Kills all programs that still run, with their children."""
     with _lock:
         for process in _running:
             _kill(process)
@@ -57,14 +57,15 @@ def end_all():
 
 def _kill(process):
     try:
-        os.killpg(process.pid, signal.SIGKILL)  # a session of its own: its children too
+        os.killpg(process.pid, signal.SIGKILL)  # each has a session of its own, so this reaches its children
     except ProcessLookupError:
         pass
 
 
 def run(command, limit, log, environment=None):
-    """Runs `command` for at most `limit` seconds. What it prints goes to the files LOG.out and LOG.err: a pipe would
-    wait for every child that holds it, and what was printed before an end at the limit would be lost."""
+    """Runs `command` for at most `limit` seconds. Its output goes to the files LOG.out and LOG.err: reading
+    from a pipe would wait for every child that holds it open, and output before a kill at the limit would be
+    lost."""
     log = pathlib.Path(log)
     log.parent.mkdir(parents=True, exist_ok=True)
     paths = [log.with_name(log.name + end) for end in (".out", ".err")]
@@ -86,7 +87,7 @@ def run(command, limit, log, environment=None):
             try:
                 process.wait(5)
             except subprocess.TimeoutExpired:
-                pass  # stuck in a driver: it is left behind
+                pass  # stuck in a driver: give up on it
             with _lock:
                 _running.discard(process)
     said = [path.read_bytes().decode(errors="replace") for path in paths]

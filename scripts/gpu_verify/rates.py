@@ -1,4 +1,4 @@
-"""What is fast: the machine's rates, its profile, PyTorch's rates beside them; and the sanitizers, which are slow."""
+"""Measures the machine's rates, its profile and PyTorch's rates for comparison; and runs the sanitizers."""
 import json
 import pathlib
 import shutil
@@ -10,18 +10,18 @@ PARTS = ("peak", "attention_mma", "attention_wgmma", "attention_cudnn", "matrix"
 
 
 def parsed(text, what):
-    """One JSON object. Fails where it is none."""
+    """Parses one JSON object. Raises CheckFailed if `text` is not one."""
     try:
         value = json.loads(text)
     except ValueError as error:
         raise CheckFailed(f"{what} printed no JSON: {error}: {text.strip()[:300]!r}") from error
     if not isinstance(value, dict):
-        raise CheckFailed(f"{what} printed {json.dumps(value)[:300]}, which is no object")
+        raise CheckFailed(f"{what} printed {json.dumps(value)[:300]}, expected a JSON object")
     return value
 
 
 def rate_of(check, part):
-    """Rows of one part of machine_rates; those before a failure stay beside it."""
+    """The rows of one part of machine_rates; rows from before a failure are kept beside the error."""
     quick = ("--gib", "0.125", "--rounds", "2") if check.machine.quick else ()
     done = check.run(part, [check.machine.build / "bench/machine_rates", "--only", part, *quick], 2 * check.machine.case_limit)
     result = {"rows": []}
@@ -52,7 +52,7 @@ def rates(check):
 
 
 def bf16_peak(check):
-    """FLOPs a second of bf16 GEMMs on random data, measured now."""
+    """FLOP/s of bf16 GEMMs on random data, measured now."""
     measured = rate_of(check, "peak")
     if "error" in measured:
         raise CheckFailed(measured["error"])
@@ -60,7 +60,7 @@ def bf16_peak(check):
 
 
 def cache_home(machine):
-    """For programs that are to know this machine's profile."""
+    """The environment in which programs find this machine's profile."""
     (machine.out / "cache-home" / "strata").mkdir(parents=True, exist_ok=True)
     return {"XDG_CACHE_HOME": str(machine.out / "cache-home")}
 
@@ -75,7 +75,7 @@ def bench(check, log, out, *more):
 
 
 def profile(check):
-    """What plans for this machine go by; the forecasts of the scenarios do."""
+    """Measures the profile that plans for this machine and the forecasts of the scenarios are based on."""
     machine = check.machine
     check.run_item("machine", lambda: bench(check, "bench", profile_path(machine), "--nvme-dir", machine.out / "nvme",
                                         *(("--quick",) if machine.quick else ())))  # fmt: skip
@@ -91,7 +91,7 @@ def profile(check):
 
 
 def peers(check):
-    """PyTorch's GEMMs and attention, of the shapes that strata bench measures its own by."""
+    """PyTorch's GEMMs and attention, in the shapes in which strata bench measures its own."""
 
     def torch():
         done = check.run("torch", [sys.executable, pathlib.Path(__file__).parents[1] / "gpu_peers.py"], 180)
@@ -112,7 +112,7 @@ def sanitized(check, tool, mode):
     done = check.run(mode, [tool, "--tool", mode, "--error-exitcode", "9", test, f"--gtest_filter={SANITIZED[mode]}"], 180)
     said = done.out + done.err
     if done.ok and "[  PASSED  ] 0 tests" in said:
-        raise CheckFailed(f"{SANITIZED[mode]} names no test")
+        raise CheckFailed(f"{SANITIZED[mode]} matches no test")
     if done.ok:
         return {"found": 0}
     if "Device not supported" in said or "not supported" in said and "ERROR SUMMARY" not in said:
@@ -121,7 +121,7 @@ def sanitized(check, tool, mode):
 
 
 def sanitizer(check):
-    """Accesses out of bounds, races and reads of what was never written in ops, by compute-sanitizer."""
+    """Runs ops under compute-sanitizer: accesses out of bounds, races and reads of uninitialized memory."""
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     for mode in SANITIZED:
         if not check.machine.gpu or not pathlib.Path(tool).exists():

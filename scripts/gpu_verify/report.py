@@ -1,4 +1,4 @@
-"""gpu_verify.json: parts, and of each its items, written whole after every item."""
+"""gpu_verify.json: parts and their items. The whole file is rewritten after every item."""
 import json
 import os
 import threading
@@ -8,8 +8,8 @@ NO_TIME = "no time was left"
 
 
 class Report:
-    """What was found so far, also by earlier runs into the same file. An item replaces the one of the same name; a part of
-    another commit or GPU is begun anew."""
+    """All results so far, also those of earlier runs into the same file. An item replaces the one of the same
+    name; a part that was recorded with another commit or GPU starts anew."""
 
     def __init__(self, path, commit, gpu, backend):
         self.path, self.commit, self.gpu = path, commit, gpu
@@ -44,12 +44,13 @@ class Report:
 
     def _record(self, items, item, result):
         if result.get("skipped") == NO_TIME and item in items:
-            return  # what an earlier run found is worth more
+            return  # an earlier result is worth more
         items[item] = result
         self.write()
 
     def write(self):
-        """Another file in the place of the old: a reader, or a machine that is taken away, never sees half of one."""
+        """Replaces the old file by a new one, so that no reader sees a half-written file, even if the machine
+        is taken away."""
         draft = self.path.with_name(self.path.name + f".draft-{os.getpid()}")
         with draft.open("w") as file:
             file.write(json.dumps(self.data, indent=1) + "\n")
@@ -58,7 +59,7 @@ class Report:
         draft.replace(self.path)
 
     def failures(self, part):
-        """{item: error} of a part; "" stands for the part itself."""
+        """{item: error} of a part; the key "" is the part itself."""
         record = self.data["parts"].get(part, {})
         own = {"": record["error"]} if "error" in record else {}
         return {**own, **{name: item["error"] for name, item in self.items(part).items() if "error" in item}}

@@ -1,6 +1,6 @@
-"""Steps of large models whose states lie on the GPU, in RAM and on NVMe: beside the peak measured in the same run, and beside
-their forecasts. Where states lie is what the plan says, held against the scenario's name before the run and against the bytes
-that moved after it."""
+"""Runs steps of large models with states on the GPU, in RAM and on NVMe, and compares them with the peak
+measured in the same run and with their forecasts. The plan says where states are; it is checked against the
+scenario's name before the run, and against the bytes moved after it."""
 import dataclasses
 import json
 import math
@@ -15,7 +15,7 @@ from processes import CheckFailed
 from report import NO_TIME
 from training import Run, finished_steps, plain_settings, read_json
 
-WARM_UP = 3  # steps that are left out
+WARM_UP = 3  # steps that the averages leave out
 STEPS = 8
 
 
@@ -37,7 +37,7 @@ class Model:
                 f"train.grad_accum={grad_accum}", f"train.steps={STEPS}", "optim.warmup=2", "train.dtype=bf16", f"data.train={novels}")  # fmt: skip
 
     def flops(self, parameters, tokens):
-        """Of a step: 6 a parameter and token, and causal attention; nothing that is recomputed."""
+        """FLOPs of a step: 6 per parameter and token, and causal attention; recomputation does not count."""
         return 6.0 * parameters * tokens + 6.0 * self.layers * self.hidden * self.seq * tokens
 
 
@@ -56,7 +56,7 @@ class Scenario:
     layer_order: bool = False
     recompute: str = "full"
     attention: str = "mma"
-    usual: bool = True  # else only when --scenarios names it
+    usual: bool = True  # False: only if --scenarios names it
 
     def tokens(self):
         return self.model.seq * self.model.micro_batch * self.grad_accum
@@ -95,7 +95,7 @@ ON_THE_HOST = tuple(Scenario(SMALL, placement) for placement in PLACEMENTS) + (
 
 
 def plan_run(check, log, settings):
-    """The plan of a run with these settings, or why there is none: (plan, None) or (None, ProcessResult)."""
+    """Plans a run with these settings. Returns (plan, None), or (None, ProcessResult) if there is no plan."""
     machine = check.machine
     done = check.run(f"{log}, plan", [machine.strata, "plan", "--json", *plain_settings(machine), *settings], 120,
                      rates.cache_home(machine))  # fmt: skip
@@ -103,7 +103,8 @@ def plan_run(check, log, settings):
 
 
 def place_scenario(check, scenario):
-    """Settings by which the states lie where the scenario says, and their plan. A dict where there are none: why."""
+    """Returns settings with which the states are where the scenario wants them, and their plan; or a dict
+    that says why there are none."""
     placement = PLACEMENTS[scenario.placement]
     base = scenario.settings()
     everything, refused = plan_run(check, scenario.name(), (*base, "memory.pinned=unlimited", "memory.nvme=0", "offload.policy=pinned",
@@ -113,7 +114,7 @@ def place_scenario(check, scenario):
         plan, refused = plan_run(check, scenario.name(), (*base, *budgets))
         if plan is None:
             if refused.code != 3:
-                break  # nothing to do with budgets
+                break  # the budgets are not the reason
             said.append(refused.output_tail()[:300])
         elif placement.matches(PlanResidency(plan)):
             return (*base, *budgets), plan
@@ -122,34 +123,34 @@ def place_scenario(check, scenario):
     if refused is not None and refused.code is None and check.remaining_s() < 1:
         return {"skipped": NO_TIME}
     if refused is not None and refused.code != 3:
-        asks = re.search(r"train\.(fp8|attention_backend) = \w+: ", refused.output_tail())  # another GPU, or a build or machine without it
+        asks = re.search(r"train\.(fp8|attention_backend) = \w+: ", refused.output_tail())  # unsupported by GPU, build or machine
         return {"skipped" if asks else "error": f"{refused.describe_exit()}: {refused.output_tail()}"}
     if refused is not None:
-        return {"skipped": f"does not fit here: {said[-1]}"}
+        return {"skipped": f"does not fit on this machine: {said[-1]}"}
     if not said:
-        return {"skipped": f"it takes more RAM than the {check.machine.ram_bytes()} bytes available"}
-    # With all of HBM there is nothing else to try.
-    return {"skipped" if scenario.placement == "all in HBM" else "error": f"no budgets place it so; {'; '.join(said)}"}
+        return {"skipped": f"it needs more RAM than the {check.machine.ram_bytes()} bytes available"}
+    # With all of HBM there is no other budget to try.
+    return {"skipped" if scenario.placement == "all in HBM" else "error": f"no memory budgets lead to this placement; {'; '.join(said)}"}
 
 
 def moved_as_planned(placement, plan, steps):
-    """Fails where the bytes that moved are not those of the placement."""
+    """Raises CheckFailed if the bytes moved do not fit the placement."""
     holding, moved = PlanResidency(plan), {}
     for lane in ("h2d", "d2h", "nvme_read", "nvme_write"):
         moved[lane] = min(step["moved_bytes"][lane] for step in steps)
     for lane in ("nvme_read", "nvme_write"):
         if holding.states("nvme") > 0 and moved[lane] < holding.states("nvme") // 2:
-            raise CheckFailed(f"{placement}: {holding.states('nvme')} bytes of states are at home on NVMe, but a step had {moved[lane]} bytes of {lane}")
+            raise CheckFailed(f"{placement}: {holding.states('nvme')} bytes of states are at home on NVMe, but a step moved {moved[lane]} bytes of {lane}")
         if holding.params_and_states("nvme") == 0 and moved[lane] > 0:
-            raise CheckFailed(f"{placement}: nothing is at home on NVMe, but a step had {moved[lane]} bytes of {lane}")
+            raise CheckFailed(f"{placement}: nothing is at home on NVMe, but a step moved {moved[lane]} bytes of {lane}")
     if holding.params("pinned") > 0 and moved["h2d"] < holding.params("pinned") // 2:
-        raise CheckFailed(f"{placement}: {holding.params('pinned')} bytes of parameters are at home in RAM, but a step had {moved['h2d']} bytes of h2d")
+        raise CheckFailed(f"{placement}: {holding.params('pinned')} bytes of parameters are at home in RAM, but a step moved {moved['h2d']} bytes of h2d")
     if placement == "all in HBM" and moved["h2d"] > holding.params_and_states("device") // 100:
-        raise CheckFailed(f"all in HBM, but a step had {moved['h2d']} bytes of h2d")
+        raise CheckFailed(f"all in HBM, but a step moved {moved['h2d']} bytes of h2d")
 
 
 def summarize_steps(scenario, plan, run, peak):
-    """Of the steps that finished; the first three are left out of every mean."""
+    """Summarises the steps that finished. All averages leave out the first WARM_UP steps."""
     tokens, steps = scenario.tokens(), run.steps[WARM_UP:]
     result = {"where": PlanResidency(plan).text(), "steps": len(run.steps), "tokens_per_step": tokens,
               "seconds_of_steps": [step["step_s"] for step in run.steps], "planned_bytes": {tier: of["planned_bytes"] for tier, of in plan["tiers"].items()}}  # fmt: skip
@@ -165,7 +166,7 @@ def summarize_steps(scenario, plan, run, peak):
         result |= {key: run.summary.get(key) for key in ("peak_bytes", "bottleneck")}
     try:
         if not all(math.isfinite(loss) for loss in run.losses()):
-            raise CheckFailed("a loss that is no number")
+            raise CheckFailed("a loss is not finite")
         if steps:
             moved_as_planned(scenario.placement, plan, steps)
         if run.done.code is None and steps:
@@ -189,7 +190,7 @@ def scenario_run(check, scenario, peak):
     machine, name = check.machine, scenario.name()
     needed, free = plan["tiers"]["nvme"]["planned_bytes"], shutil.disk_usage(machine.out).free
     if needed > free:
-        return {"skipped": f"it takes {needed} bytes of disk, and {free} are free below {machine.out}"}
+        return {"skipped": f"it needs {needed} bytes of disk, but only {free} are free below {machine.out}"}
     folder = folder_removed(machine.out / "run" / "scenario")
     done = check.run(name, [machine.strata, "train", "--out", folder, *plain_settings(machine), "checkpoint.at_end=false", *settings],
                      machine.run_limit, rates.cache_home(machine))  # fmt: skip
@@ -200,9 +201,9 @@ def scenario_run(check, scenario, peak):
     folder_removed(folder)
     if check.remaining_s() < 1 and not run.steps:
         return {"skipped": NO_TIME}
-    # The run's own plan, which a profile may have made another: it is what its bytes are held against.
+    # The run's own plan counts, which a profile may have changed: the bytes moved are checked against it.
     if run.plan and not PLACEMENTS[scenario.placement].matches(PlanResidency(run.plan)):
-        return {"error": f"the run was planned otherwise than asked: {PlanResidency(run.plan).text()}"}
+        return {"error": f"the run's plan has another placement than requested: {PlanResidency(run.plan).text()}"}
     return {**summarize_steps(scenario, run.plan or plan, run, peak), "settings": list(settings)}
 
 
@@ -222,7 +223,7 @@ def scenarios(check):
 
     by_name = {one.name(): one for one in select_scenarios(check.machine)}
     if not by_name:
-        raise CheckFailed(f"no scenario's name has {' or '.join(check.machine.scenarios)}")
+        raise CheckFailed(f"no scenario's name contains {' or '.join(check.machine.scenarios)}")
     check.run_item("bf16 peak", measure)
     for name in check.missing_first(by_name):
         check.run_item(name, lambda: scenario_run(check, by_name[name], peak[0] if peak else None))
@@ -230,7 +231,7 @@ def scenarios(check):
 
 
 def add_forecasts(check):
-    """Beside what was measured: what the profile of this machine says of the same run. None where there is no profile."""
+    """Adds the forecast of the same run by this machine's profile, if there is one, to what was measured."""
     if not rates.profile_path(check.machine).exists():
         return
     for name, item in list(check.report.items("scenarios").items()):

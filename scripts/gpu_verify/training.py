@@ -1,4 +1,5 @@
-"""Whole runs: losses beside the host's, the same bits in other placements and orders, what is done with a run afterwards."""
+"""Whole training runs: losses compared with the host's, the same bits in other placements and orders, and
+what is done with a run afterwards."""
 import dataclasses
 import json
 import re
@@ -9,15 +10,15 @@ from processes import CheckFailed, ProcessResult
 
 @dataclasses.dataclass
 class Run:
-    """What a run left, finished or not."""
+    """What a run wrote, whether or not it finished."""
 
     done: ProcessResult
-    steps: list  # of metrics.jsonl: a line of each finished step
+    steps: list  # of metrics.jsonl: one line per finished step
     summary: dict
     plan: dict
 
     def whole(self):
-        """Itself. Fails where it did not finish."""
+        """Returns itself. Raises CheckFailed if the run did not finish."""
         if not self.done.ok:
             raise CheckFailed(f"{self.done.describe_exit()} after {len(self.steps)} steps: {self.done.output_tail()}")
         return self
@@ -35,7 +36,7 @@ def read_json(path):
 
 
 def finished_steps(path):
-    """Validations lie between steps, and a run that was killed may have left half a line."""
+    """Skips the lines of validations between steps, and a last line that a killed run wrote only in part."""
     steps = []
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -53,7 +54,7 @@ def plain_settings(machine, backend=None):
 
 
 def train(check, name, *settings, backend=None, model=("--preset", "austen-5m"), environment=None, keep=False, limit=600.0):
-    """A run; its folder goes unless it is to be kept."""
+    """Runs `strata train`. Deletes the run's folder unless `keep`."""
     machine = check.machine
     folder = folder_removed(machine.out / "run" / name)
     command = [machine.strata, "train", *model, "--out", folder, *plain_settings(machine, backend), f"checkpoint.at_end={str(keep).lower()}", *settings]
@@ -73,15 +74,15 @@ def losses_of(check, name, *settings, **how):
 
 
 def compare_losses(here, host, bar):
-    """Losses beside the host's: no further than the bar from any, and falling."""
+    """Checks that losses fall, and differ from the host's by a relative error of at most `bar`."""
     off = max(abs(a - b) / abs(b) for a, b in zip(here, host, strict=True))
     if not off <= bar or not here[-1] < here[0]:
-        raise CheckFailed(f"{off:.2e} from the host's losses, of at most {bar}; from {here[0]} to {here[-1]}")
+        raise CheckFailed(f"relative error {off:.2e} to the host's losses, at most {bar} allowed; losses went from {here[0]} to {here[-1]}")
     return {"first": here[0], "last": here[-1], "max_relative_error": off, "tolerance": bar}
 
 
 def losses(check):
-    """The loss curve of the small model, on the host and on what is verified."""
+    """Compares the small model's losses on the backend under test with the host's."""
     for dtype, bar in (("f32", 1e-3), ("bf16", 2e-2)):
         check.run_item(dtype, lambda: compare_losses(losses_of(check, f"{dtype} here", f"train.dtype={dtype}"),
                                            losses_of(check, f"{dtype} on the host", f"train.dtype={dtype}", backend="host"), bar))  # fmt: skip
@@ -95,14 +96,14 @@ def choice(check, kind):
     try:
         here = losses_of(check, f"{kind} here", "train.dtype=bf16", *asked, limit=90)
     except CheckFailed as failure:
-        if re.search(r"train\.(fp8|attention_backend) = \w+: ", str(failure)):  # another GPU, or a build or machine without it
+        if re.search(r"train\.(fp8|attention_backend) = \w+: ", str(failure)):  # unsupported by GPU, build or machine
             return {"skipped": str(failure)}
         raise
     return compare_losses(here, losses_of(check, f"{kind} on the host", "train.dtype=bf16", *(asked if kind == "fp8" else ()), backend="host"), 2e-2)
 
 
 def choices(check):
-    """What a run has to ask for, beside the host: each by itself."""
+    """Compares features that a run must opt into with the host, each by itself."""
     for kind in CHOICES:
         if check.machine.gpu:
             check.run_item(kind, lambda: choice(check, kind))
@@ -111,7 +112,7 @@ def choices(check):
 
 
 def placements(check):
-    """The small model in several placements, every bit compared: budgets that cap the device among them."""
+    """Trains the small model in several placements, some with little device memory, and compares all bits."""
     machine = check.machine
 
     def verify():
@@ -128,7 +129,7 @@ VARIANTS = {"layer by layer": ("offload.micro_batch_order=breadth_first",), "act
 
 
 def lifecycle_settings(machine):
-    full_budget, less = ("48MiB", "32MiB") if machine.backend == "host" else ("80MiB", "64MiB")  # a GPU's GEMMs have scratch
+    full_budget, less = ("48MiB", "32MiB") if machine.backend == "host" else ("80MiB", "64MiB")  # GPU GEMMs have a workspace
     common = ("train.dtype=bf16", "optim.schedule=constant", "optim.warmup=2", "train.micro_batch=2", "train.grad_accum=4",
               f"memory.device={full_budget}", "memory.pinned=192MiB", "memory.nvme=0")  # fmt: skip
     return common, less
@@ -150,7 +151,7 @@ def texts_of(generated):
 
 
 def evaluate_generate_export(check):
-    """The run that was stopped and gone on with is evaluated, generates, and is exported."""
+    """Evaluates, generates from and exports the run that was stopped and resumed."""
     machine, folder, exported = check.machine, check.machine.out / "run" / "stopped", folder_removed(check.machine.out / "run" / "exported")
     novel = "examples/data/austen/persuasion.txt"
     loss = json.loads(check.run("eval", [machine.strata, "eval", folder, "--data", novel, "--batches", "4", "--json"]).require_stdout())
@@ -159,12 +160,13 @@ def evaluate_generate_export(check):
     check.run("export", [machine.strata, "export", folder, "--out", exported, "--check"]).require_stdout()
     again = texts_of(check.run("generate exported", [machine.strata, "generate", exported, *prompts, f"memory.backend={machine.backend}"]).require_stdout())
     if generated != again:
-        raise CheckFailed(f"the exported model writes other text: {again}, not {generated}")
+        raise CheckFailed(f"the exported model generates {again} instead of {generated}")
     return {"eval": {key: loss[key] for key in loss if key in ("loss", "bits_per_byte")}, "generated": generated}
 
 
 def lifecycle(check):
-    """A run in other orders, and stopped and gone on with, ends in the same bits; what is done with it afterwards works."""
+    """Checks that a run in other orders, or stopped and resumed, ends with the same bits and can be used
+    afterwards."""
     common, less = lifecycle_settings(check.machine)
     straight = []
 
@@ -177,11 +179,11 @@ def lifecycle(check):
             raise CheckFailed("the straight run has no digest to compare with")
         digest = other()
         if digest != straight[0]:
-            raise CheckFailed(f"other bits: {digest}, not {straight[0]}")
+            raise CheckFailed(f"state digest {digest} differs from {straight[0]}")
         return {"digest": digest}
 
     check.run_item("straight", straight_run)
     for variant, settings in VARIANTS.items():
         check.run_item(variant, lambda: same(lambda: digest_of(train(check, variant, *common, "train.steps=6", *settings))))
-    check.run_item("stopped, gone on with in less memory", lambda: same(lambda: resumed(check, common, less)))
+    check.run_item("stopped, resumed with less memory", lambda: same(lambda: resumed(check, common, less)))
     check.run_item("eval, generate, export", lambda: evaluate_generate_export(check))

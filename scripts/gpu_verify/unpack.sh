@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# strata @COMMIT@, packed by scripts/gpu_verify.sh --pack: unpacks itself to ./strata-@COMMIT@, or to DIR, and verifies there.
-#   bash THIS [--into DIR] [--unpack-only] [options of scripts/gpu_verify.sh]; --out is ./gpu_verify unless named
+# strata @COMMIT@, packed by scripts/gpu_verify.sh --pack: unpacks itself to ./strata-@COMMIT@, or to DIR, and
+# verifies strata there.
+#   bash THIS [--into DIR] [--unpack-only] [options of scripts/gpu_verify.sh]; --out: ./gpu_verify by default
 set -euo pipefail
 self=${BASH_SOURCE[0]} into=strata-@COMMIT@ only='' out=$PWD/gpu_verify options=()
 fail() { printf 'unpack: %s\n' "$*" >&2; exit 1; }
@@ -31,9 +32,9 @@ with tarfile.open(fileobj=sys.stdin.buffer, mode="r|xz") as packed:
             packed.extract(member, sys.argv[1])
 ' "$into"
   else
-    fail 'neither xz with tar nor python3 is here'
+    fail 'unpacking needs tar and xz, or python3'
   fi
-  echo @DIGEST@ >"$into/unpacked"  # last: what was cut off before is unpacked again
+  echo @DIGEST@ >"$into/unpacked"  # written last, so that an interrupted unpacking is repeated
 fi
 [[ -z $only ]] || { echo "unpacked to $into"; exit 0; }
 command -v python3 >/dev/null || fail "python3 is missing, which scripts/gpu_verify.sh needs; it is unpacked to $into"

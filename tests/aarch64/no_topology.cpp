@@ -1,5 +1,5 @@
 // In place of topology_hwloc.cpp, whose library is not there for this machine.
-#include <strata/runtime/topology.h>
+#include <strata/runtime/threads/topology.h>
 
 namespace strata {
 

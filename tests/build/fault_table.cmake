@@ -1,7 +1,7 @@
 cmake_minimum_required(VERSION 3.25)
-# Fails where docs/faults.md names a file, a claim or a test that is not there.
-# With RESULTS, a file of `ctest --output-junit`, also where a test that it names failed, was skipped or did not run, in any of its
-# cases. ABSENT lists the programs that this build leaves out. TABLE and MIN_ROWS are for the test of this.
+# Fails if docs/faults.md names a file, a claim or a test that does not exist. With RESULTS, a file of `ctest
+# --output-junit`, it also fails if any case of a named test failed, was skipped or did not run. ABSENT lists
+# the programs that this build omits. TABLE and MIN_ROWS are for the test of this script.
 if(NOT TABLE)
   set(TABLE "${SOURCE}/docs/faults.md")
 endif()
@@ -10,13 +10,13 @@ if(NOT MIN_ROWS)
 endif()
 file(STRINGS "${TABLE}" lines)
 if(RESULTS)
-  # One line a test; what it printed, and brackets, which CMake's lists do not bear, are left out.
+  # One line per test, without its output and without brackets, which break CMake lists.
   file(READ "${RESULTS}" results)
   string(REGEX REPLACE "[][;]" "_" results "${results}")
   string(REGEX MATCHALL "<testcase name=\"[^\"]*\"[^>]* status=\"[a-z]+\"" results "${results}")
 endif()
 
-# Fails unless every case of the test ran and passed.
+# Fails unless every case of the test has run and passed.
 function(check_result program suite test)
   set(found 0)
   foreach(case IN LISTS results)
@@ -26,7 +26,7 @@ function(check_result program suite test)
       if(NOT status STREQUAL "run")
         string(REGEX REPLACE "^[^\"]*\"([^\"]*)\".*$" "\\1" name "${case}")
         string(REPLACE "notrun" "was skipped" status "${status}")
-        message(SEND_ERROR "docs/faults.md: ${name}: ${status}; it shows nothing here")
+        message(SEND_ERROR "docs/faults.md: ${name}: ${status}; it did not pass")
       endif()
     endif()
   endforeach()
@@ -50,7 +50,7 @@ foreach(line IN LISTS lines)
       if(NOT EXISTS "${SOURCE}/${word}")
         message(SEND_ERROR "docs/faults.md: there is no ${word}")
       endif()
-    elseif(word MATCHES "^[a-z]+/[a-z0-9_]+$")
+    elseif(word MATCHES "^[a-z]+/([a-z0-9_]+/)*[a-z0-9_]+$")
       set(source "${SOURCE}/tests/${word}.cpp")
       get_filename_component(program "${word}" NAME)
       if(NOT EXISTS "${source}")

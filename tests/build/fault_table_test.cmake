@@ -1,4 +1,4 @@
-# fault_table.cmake over one row and made-up results of ctest.
+# Runs fault_table.cmake on one row and invented results of ctest.
 cmake_minimum_required(VERSION 3.25)
 set(row "| F1 | a fault | survives | `runtime/status_test` `StatusTest.Holds`; `runtime/fake_cuda_test` `FakeCudaTest.Absent` |")
 file(WRITE "${WORK}/faults.md" "${row}\n")
@@ -13,7 +13,7 @@ function(expect want words)
     string(APPEND text "\t<testcase name=\"${result}\">\n\t\t<system-out>[ OK ]; a;b</system-out>\n\t</testcase>\n")
   endforeach()
   file(WRITE "${WORK}/results.xml" "${text}</testsuite>\n")
-  execute_process(COMMAND ${CMAKE_COMMAND} "-DSOURCE=${WORK}" "-DTABLE=${WORK}/faults.md" -DLEAST_ROWS=1 "-DRESULTS=${WORK}/results.xml"
+  execute_process(COMMAND ${CMAKE_COMMAND} "-DSOURCE=${WORK}" "-DTABLE=${WORK}/faults.md" -DMIN_ROWS=1 "-DRESULTS=${WORK}/results.xml"
     -DABSENT=fake_cuda_test -P "${SOURCE}/tests/build/fault_table.cmake"
     RESULT_VARIABLE code OUTPUT_VARIABLE said ERROR_VARIABLE said)
   string(REGEX REPLACE "[ \n]+" " " said "${said}")

@@ -1,4 +1,4 @@
-# Installs the build to a folder of its own, moves that folder (a package must not know where it was made), builds
+# Installs the build to a folder, moves that folder (a package must not depend on where it was built), builds
 # the consumer against it and runs it.
 function(must)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -19,7 +19,7 @@ foreach(file IN LISTS package_files)
   foreach(path "${SOURCE}" "${WORK}/made")
     string(FIND "${text}" "${path}" at)
     if(NOT at EQUAL -1)
-      message(FATAL_ERROR "${file} speaks of ${path}")
+      message(FATAL_ERROR "${file} contains the path ${path}")
     endif()
   endforeach()
 endforeach()
@@ -31,7 +31,7 @@ must("${WORK}/build/consumer")
 foreach(says "100 of 4096 bytes reserved" "linear(x, weight, -) -> y:[8, 2]" "parameters is planned" "from 1 to 0.875" "1 allocation counted")
   string(FIND "${output}" "${says}" at)
   if(at EQUAL -1)
-    message(FATAL_ERROR "the consumer does not say '${says}':\n${output}")
+    message(FATAL_ERROR "the consumer does not print '${says}':\n${output}")
   endif()
 endforeach()
 must("${WORK}/prefix/bin/strata" --version)

@@ -5,13 +5,14 @@
 #include <vector>
 
 #include <strata/chunk/chunk_manager.h>
-#include <strata/runtime/host_backend.h>
+#include <strata/runtime/backend/host_backend.h>
 
 #include "chunk/fake_mover.h"
 
 namespace strata::test {
 
-/// A layout of `small` chunks of 4096 elements, then `large` of 8192: of one f32 group two slot classes.
+/// A layout of `small` chunks of 4096 elements followed by `large` chunks of 8192; an f32 group then has two
+/// slot classes.
 inline ChunkLayout small_layout(int small, int large = 0, const GroupKey& group = {}) {
   std::vector<LayoutTensor> tensors;
   for (int i = 0; i < small; ++i) tensors.push_back({str("small.", i), 4096, group});
@@ -21,7 +22,8 @@ inline ChunkLayout small_layout(int small, int large = 0, const GroupKey& group 
   return must(ChunkLayout::create(tensors, options));
 }
 
-/// All payloads without a home; windows of `device` and `pinned` slots, `spares` on nvme, in every class.
+/// A placement without any homes. Every class has windows of `device` and `pinned` slots and `spares` on
+/// nvme.
 inline Placement bare_placement(const ChunkLayout& layout, std::uint32_t device, std::uint32_t pinned,
                                 std::uint32_t spares = 1) {
   Placement placement;
@@ -38,7 +40,8 @@ inline Placement with_homes(Placement placement, Payload payload, Tier tier) {
 
 inline PayloadKey param(ChunkId chunk) { return {chunk, Payload::param}; }
 
-/// One chunk manager over the host backend in latest-legal order with the check on, and what it needs.
+/// A chunk manager on the host backend under latest_legal with the happens-before check, and everything it
+/// needs.
 class ChunkFixture {
  public:
   ChunkFixture(const ChunkLayout& layout_in, Placement placement_in)
@@ -72,13 +75,13 @@ class ChunkFixture {
 
   Stream& stream_of(Tier tier) { return tier == Tier::device ? compute : cpu; }
 
-  /// Queues a write of the whole payload with contents that `version` gives.
+  /// Queues a write of the whole payload with the contents that belong to `version`.
   void write(const ChunkPin& pin, Stream& stream, std::uint32_t version) {
     HostCall call("write", &fill, Job{pin.view(), version, nullptr});
     call.writes(pin.view().data, pin.view().bytes);
     must(backend->host_call_async(call, stream));
   }
-  /// Queues a comparison with what write(version) left; `differences` counts.
+  /// Queues a comparison with the contents of write(version); `differences` counts the mismatches.
   void expect(const ChunkPin& pin, Stream& stream, std::uint32_t version) {
     HostCall call("compare", &compare, Job{pin.view(), version, &differences});
     call.reads(pin.view().data, pin.view().bytes);
@@ -98,7 +101,7 @@ class ChunkFixture {
     must(backend->synchronize(stream));
   }
 
-  /// Bytes of homes and of window slots that somebody holds.
+  /// Bytes of the homes and of the window slots in use.
   std::size_t held_bytes(Tier tier) const {
     std::size_t bytes = 0;
     for (std::uint32_t c = 0; c < placement.classes.size(); ++c)
@@ -158,7 +161,7 @@ inline std::unique_ptr<ChunkFixture> parameters_in_ram(int chunks, std::uint32_t
   for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c) fixture->put(param(c), Tier::pinned, c);
   return fixture;
 }
-/// The same with their home on nvme, and no copy elsewhere.
+/// Like parameters_in_ram, but with the homes on nvme and no copies elsewhere.
 inline std::unique_ptr<ChunkFixture> parameters_on_nvme(int chunks, std::uint32_t device,
                                                         std::uint32_t pinned, std::uint32_t spares = 1) {
   const ChunkLayout layout = small_layout(chunks);

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 constexpr std::size_t kSlot = 4096 * 4;
 
-TEST(ChunkManagerTest, PinsMoveAndAreNotCopied) {
+TEST(ChunkManagerTest, PinsAreMoveOnly) {
   static_assert(std::is_nothrow_move_constructible_v<ChunkPin> &&
                 std::is_nothrow_move_assignable_v<ChunkPin>);
   static_assert(!std::is_copy_constructible_v<ChunkPin> && !std::is_copy_assignable_v<ChunkPin>);
@@ -29,11 +29,11 @@ TEST(ChunkManagerTest, PinsMoveAndAreNotCopied) {
   EXPECT_FALSE(first);
   EXPECT_TRUE(moved);
   moved = must(fixture->manager->pin(param(1), Tier::device, Intent::read, fixture->compute));
-  must(fixture->manager->evict(param(0), Tier::device));  // aborts if the overwritten pin were still held
+  must(fixture->manager->evict(param(0), Tier::device));  // aborts if the overwritten pin still held it
   EXPECT_EQ(moved.key(), param(1));
 }
 
-TEST(ChunkManagerTest, PinnedChunkSurvivesPressure) {
+TEST(ChunkManagerTest, PinnedChunksAreNotEvicted) {
   const auto fixture = parameters_in_ram(6, 2);
   const ChunkPin held = must(fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute));
   for (ChunkId c = 1; c < 6; ++c) {
@@ -53,7 +53,7 @@ TEST(ChunkManagerTest, APinThatFindsEverySlotPinnedIsRefusedWithTheNumbers) {
       fixture->manager->pin(param(1), Tier::device, Intent::read, fixture->compute).status();
   EXPECT_EQ(status.code(), Code::does_not_fit);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("chunk 1 param needs a slot of 16384 bytes in device and all 1 are pinned"));
+              HasSubstr("chunk 1 param needs a slot of 16384 bytes in device, but all 1 slots are pinned"));
   must(fixture->audit());
 }
 
@@ -84,7 +84,7 @@ TEST(ChunkManagerTest, DirtyCopiesReachTheirHomeFromEveryTierToEveryTier) {
     }
 }
 
-TEST(ChunkManagerTest, AFailedReadLeavesNoCopyNoSlotAndNamesChunkAndPayload) {
+TEST(ChunkManagerTest, AFailedReadLeavesNoCopyOrSlotAndNamesChunkAndPayload) {
   for (const Tier tier : {Tier::device, Tier::pinned}) {
     const auto fixture = parameters_on_nvme(3, 1, 1);
     fixture->mover.fail_reads = 1;
@@ -94,12 +94,12 @@ TEST(ChunkManagerTest, AFailedReadLeavesNoCopyNoSlotAndNamesChunkAndPayload) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("chunk 2 param"));
     must(fixture->audit());
     EXPECT_EQ(fixture->held_bytes(Tier::device) + fixture->held_bytes(Tier::pinned), 0u) << to_string(tier);
-    fixture->check(param(2), tier, 2);  // the source is as it was
+    fixture->check(param(2), tier, 2);  // the source is unchanged
     EXPECT_EQ(fixture->differences, 0);
   }
 }
 
-TEST(ChunkManagerTest, AFailedCopyGivesItsSlotBack) {
+TEST(ChunkManagerTest, AFailedCopyReleasesItsSlot) {
   const auto fixture = parameters_in_ram(1, 1);
   fixture->mover.fail_copies = 1;
   EXPECT_EQ(fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute).status().code(),
@@ -133,7 +133,7 @@ TEST(ChunkManagerTest, AFailedWriteLeavesTheSourceDirtyAndNamesChunkAndPayload) 
   EXPECT_EQ(fixture->manager->state(param(1), Tier::pinned), Residency::dirty);
   EXPECT_EQ(fixture->manager->state(param(1), Tier::nvme), Residency::absent);
   must(fixture->audit());
-  must(fixture->manager->evict(param(1), Tier::pinned));  // a second try
+  must(fixture->manager->evict(param(1), Tier::pinned));  // the second attempt succeeds
   fixture->check(param(1), Tier::device, 50);
   EXPECT_EQ(fixture->differences, 0);
 }
@@ -143,7 +143,7 @@ TEST(ChunkManagerTest, AWriteThatMustWaitForAFailingOneKeepsItsOwnNewestCopy) {
   fixture->put(param(0), Tier::pinned, 10, Intent::update);
   must(fixture->manager->write_back(param(0)));
   fixture->put(param(1), Tier::device, 11, Intent::update);
-  fixture->mover.fail_writes = 1;  // chunk 0's, whose only spare chunk 1 waits for
+  fixture->mover.fail_writes = 1;  // fails chunk 0's write, for whose spare extent chunk 1 waits
   EXPECT_EQ(fixture->manager->write_back(param(1)).code(), Code::io_error);
   must(fixture->audit());
   must(fixture->manager->evict(param(1), Tier::device));
@@ -160,7 +160,7 @@ TEST(ChunkManagerTest, AWriterWhoseOldContentsFailToWriteBackGetsNoPinAndChanges
   fixture->mover.fail_writes = 1;
   for (const Intent intent : {Intent::update, Intent::overwrite}) {
     const Status status = fixture->manager->pin(param(0), Tier::device, intent, fixture->compute).status();
-    EXPECT_EQ(status.is_ok(), intent == Intent::overwrite);  // the fault strikes once
+    EXPECT_EQ(status.is_ok(), intent == Intent::overwrite);  // the fault occurs once
     must(fixture->audit());
     if (intent == Intent::update) fixture->check(param(0), Tier::pinned, 5);
   }
@@ -181,7 +181,7 @@ TEST(ChunkManagerTest, AbortPendingDiscardsFailuresNobodyWaitedFor) {
   EXPECT_EQ(fixture->differences, 0);
 }
 
-TEST(ChunkManagerTest, GenerationsCountWritesAlone) {
+TEST(ChunkManagerTest, GenerationsCountOnlyWrites) {
   const auto fixture = parameters_in_ram(1, 1);
   EXPECT_EQ(fixture->manager->generation(param(0)), 1u);
   fixture->check(param(0), Tier::device, 0);
@@ -232,9 +232,10 @@ TEST(ChunkManagerTest, PlacementsThatCannotWorkAreRefused) {
       HasSubstr("no spare slot"));
   Placement short_one = bare_placement(layout, 0, 0);
   short_one.homes.pop_back();
-  EXPECT_THAT(std::string(refusal(short_one, {}).message()), HasSubstr("homes for 1 chunks, the layout 2"));
+  EXPECT_THAT(std::string(refusal(short_one, {}).message()),
+              HasSubstr("homes for 1 chunks, but the layout has 2"));
   EXPECT_THAT(std::string(refusal(bare_placement(layout, 1, 0), {}).message()),
-              HasSubstr("device slab has 0 bytes, the placement needs 16384"));
+              HasSubstr("device slab has 0 bytes, but the placement needs 16384"));
 }
 
 TEST(ChunkManagerTest, HomesBeyondTheBudgetAreRefused) {
@@ -257,7 +258,7 @@ TEST(ChunkManagerTest, HomesBeyondTheBudgetAreRefused) {
 
 using ChunkManagerDeathTest = testing::Test;
 
-TEST(ChunkManagerDeathTest, BrokenRulesAbort) {
+TEST(ChunkManagerDeathTest, ContractViolationsAbort) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto fixture = parameters_in_ram(2, 2);
   EXPECT_DEATH(
@@ -266,28 +267,28 @@ TEST(ChunkManagerDeathTest, BrokenRulesAbort) {
             must(fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute));
         fixture->manager.reset();
       },
-      "destroyed under a live pin");
+      "destroyed while a pin is alive");
   EXPECT_DEATH(
       {
         const ChunkPin held =
             must(fixture->manager->pin(param(0), Tier::device, Intent::update, fixture->compute));
         (void)fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute);
       },
-      "written there");
+      "pinned in device for writing");
   EXPECT_DEATH(
       {
         const ChunkPin held =
             must(fixture->manager->pin(param(0), Tier::device, Intent::update, fixture->compute));
         (void)fixture->manager->write_back(param(0));
       },
-      "while it is written");
+      "while it is being written there");
   EXPECT_DEATH(
       {
         const ChunkPin held =
             must(fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute));
         (void)fixture->manager->evict(param(0), Tier::device);
       },
-      "may not leave");
+      "cannot be released");
 }
 
 }  // namespace

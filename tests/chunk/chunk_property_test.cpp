@@ -13,7 +13,7 @@ using test::ChunkFixture;
 
 constexpr Tier kMemory[] = {Tier::device, Tier::pinned};
 
-// Random numbers in order.
+// A sequence of random numbers.
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : rng_(seed, 77) {}
@@ -49,7 +49,8 @@ std::vector<PayloadKey> keys_of(const ChunkLayout& layout) {
   return keys;
 }
 
-// What must be true, kept as plainly as possible: the version each key holds, and the pins that live.
+// A random walk with a naive model of the expected state: the version that each key holds, and the pins that
+// are alive.
 class Walk {
  public:
   Walk(const ChunkLayout& layout, const Placement& placement, Dice& dice)
@@ -111,7 +112,7 @@ class Walk {
     pins_.clear();
     fixture_.mover.fail_reads = fixture_.mover.fail_writes = fixture_.mover.fail_copies = 0;
     for (const auto& [i, version] :
-         versions_)  // those without a home first: what they hold is in nobody's way then
+         versions_)  // those without a home first: afterwards their copies block nothing
       if (!fixture_.placement.home(key(i))) {
         fixture_.check(
             key(i),
@@ -143,8 +144,8 @@ class Walk {
     return false;
   }
 
-  // A refusal is right only when pins, and only copies without a home, leave no slot; a failure only when one
-  // was planned.
+  // A refusal is correct only if pinned copies and last copies without a home leave no slot; a failure only
+  // if one was injected.
   void allow(const Status& status, const char* what) {
     if (status.is_ok()) return;
     ++refusals_;
@@ -159,7 +160,7 @@ class Walk {
     for (const Tier tier : kMemory)
       for (std::uint32_t c = 0; c < fixture_.placement.classes.size(); ++c) {
         std::size_t stuck =
-            tier == Tier::pinned ? 1 : 0;  // the source of a copy to the device stays meanwhile
+            tier == Tier::pinned ? 1 : 0;  // the source of a copy to the device stays pinned meanwhile
         for (std::size_t i = 0; i < keys_.size(); ++i) {
           if (fixture_.placement.class_of(fixture_.layout, key(i)) != c ||
               fixture_.placement.home(key(i)) == tier)
@@ -201,7 +202,7 @@ class Walk {
     const auto begun = fixture_.manager->prefetch(key(i), dice_.pick({Tier::device, Tier::pinned}));
     if (!begun.has_value()) allow(begun.status(), "prefetch");
   }
-  // Begins to keep what is stored of a key, or ends it: the newer contents stand, or the kept ones return.
+  // Takes a snapshot of a key, or ends one by commit or rollback.
   void snapshot() {
     const std::size_t i = random_key();
     if (versions_.count(i) == 0 || pinned(i) || fixture_.placement.home(key(i)) != Tier::nvme) return;
@@ -231,7 +232,7 @@ class Walk {
     allow(status, "drop");
     if (status.is_ok()) versions_.erase(i);
   }
-  // From any payload to any of its size, whose contents are replaced.
+  // Transfers any payload to any other of the same size, whose contents it replaces.
   void transfer() {
     const std::size_t from = random_key(), to = random_key();
     const auto tier = fixture_.placement.home(key(to));
@@ -275,15 +276,15 @@ class Walk {
   std::uint32_t version_ = 0;
   std::int32_t position_ = 0;
   std::uint64_t refusals_ = 0, transferred_ = 0, rolled_back_ = 0;
-  std::vector<Held> pins_;  // last: given up before the fixture goes
+  std::vector<Held> pins_;  // last: released before the fixture is destroyed
 };
 
 struct Walked {
   std::uint64_t refusals = 0, transferred = 0, rolled_back = 0;
 };
 
-// The walk of one seed; how often it was refused something, contents changed their owner, and older ones came
-// back.
+// Runs the walk of one seed. Returns how often a call was refused, contents were transferred, and older
+// contents were rolled back to.
 Walked walk(std::uint64_t seed) {
   Dice dice(seed);
   const GroupKey f32, bf16{.compute = DType::bf16, .grad = DType::bf16, .accum = DType::bf16},
@@ -297,7 +298,7 @@ Walked walk(std::uint64_t seed) {
   return {walk.refusals(), walk.transferred(), walk.rolled_back()};
 }
 
-TEST(ChunkPropertyTest, RandomWorkNeverLosesOrMixesUpContents) {
+TEST(ChunkPropertyTest, RandomOperationsNeverLoseOrMixUpContents) {
   std::uint64_t refusals = 0, transferred = 0, rolled_back = 0;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) try {
       const Walked walked = walk(seed);
@@ -308,7 +309,7 @@ TEST(ChunkPropertyTest, RandomWorkNeverLosesOrMixesUpContents) {
     } catch (const Error& error) {
       FAIL() << "seed " << seed << ": " << error.what();
     }
-  EXPECT_GT(refusals, 1000u);  // the paths of failure were walked
+  EXPECT_GT(refusals, 1000u);  // the failure paths were exercised
   EXPECT_GT(transferred, 100u);
   EXPECT_GT(rolled_back, 100u);
 }

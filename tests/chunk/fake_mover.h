@@ -13,9 +13,9 @@
 
 namespace strata::test {
 
-/// A Mover over two streams and a store in memory that is as late as the contract allows: a read arrives, and
-/// a write is published, when it is waited for. A write whose memory changed in between is reported by its
-/// wait.
+/// A Mover with two streams and a store in memory that is as late as the contract allows: a read arrives, and
+/// a write is published, only when it is waited for. If the memory of a write changed before, its wait
+/// reports that.
 class FakeMover final : public Mover {
  public:
   FakeMover(Backend& backend, Stream& h2d, Stream& d2h) : backend_(backend), h2d_(h2d), d2h_(d2h) {}
@@ -38,7 +38,7 @@ class FakeMover final : public Mover {
   }
   Result<IoTicket> read_async(PayloadKey key, BufferView dst) override {
     ++reads;
-    std::memset(dst.data, 0xEE, dst.bytes);  // nothing may look before the wait
+    std::memset(dst.data, 0xEE, dst.bytes);  // garbage, because nothing may read it before the wait
     const auto found = stored_.find(id(key));
     if (found == stored_.end()) return Status::error(Code::not_found, "nothing is stored under this key");
     return begin({key, false, dst, {}, found->second});
@@ -55,7 +55,7 @@ class FakeMover final : public Mover {
       return Status::ok();
     }
     if (std::memcmp(request.src.data, request.bytes.data(), request.bytes.size()) != 0)
-      return Status::error(Code::corrupt, "the memory of a write changed while it was under way");
+      return Status::error(Code::corrupt, "the memory of a write changed while it was in flight");
     stored_[id(request.key)] = request.bytes;
     return Status::ok();
   }
@@ -74,7 +74,7 @@ class FakeMover final : public Mover {
   bool stored(PayloadKey key) const { return stored_.count(id(key)) != 0; }
   std::size_t in_flight() const { return in_flight_.size(); }
 
-  // The n-th wait for a read or write, or the n-th copy, from now on fails once; 0: none.
+  // If n > 0, the n-th wait for a read or write, or the n-th copy, from now on fails once.
   int fail_reads = 0, fail_writes = 0, fail_copies = 0;
   int reads = 0, writes = 0;
 
@@ -92,7 +92,7 @@ class FakeMover final : public Mover {
   }
   void expect_idle(PayloadKey key) const {
     for (const auto& [sequence, request] : in_flight_)
-      EXPECT_FALSE(request.key == key) << "a request on the key is under way";
+      EXPECT_FALSE(request.key == key) << "a request for the key is in flight";
   }
   IoTicket begin(Request request) {
     in_flight_.emplace(++sequence_, std::move(request));

@@ -34,7 +34,7 @@ TEST(LayoutTest, TensorsKeepTheOrderOfTheirFirstUse) {
   }
 }
 
-TEST(LayoutTest, SizesAtTheChunksEdgeFillOneChunkOrGetOneOfTheirOwn) {
+TEST(LayoutTest, SizesNearTheChunkSizeFillAChunkOrGetTheirOwn) {
   for (const std::int64_t size : {std::int64_t{1}, std::int64_t{8191}, std::int64_t{8192}}) {
     const ChunkLayout layout = layout_of({size}, 8192);
     EXPECT_EQ(layout.chunk(0).n_elems, 8192) << size;
@@ -51,7 +51,7 @@ TEST(LayoutTest, AnOversizeTensorLeavesTheOpenChunkOpen) {
   EXPECT_EQ(layout.slice(1).offset, 0);
 }
 
-TEST(LayoutTest, NoTensorStraddlesAndEverySliceIsAlignedAndAlone) {
+TEST(LayoutTest, NoTensorStraddlesAndSlicesAreAlignedAndDisjoint) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     const Rng rng(seed, 0);
     std::vector<std::int64_t> sizes;
@@ -84,7 +84,7 @@ TEST(LayoutTest, GroupsNeverShareAChunk) {
   EXPECT_NE(layout.slice(0).chunk, layout.slice(1).chunk);
 }
 
-TEST(LayoutTest, WhatIsFrozenHasItsParameterAndPerhapsTheRestOfItsMaster) {
+TEST(LayoutTest, FrozenChunksHaveParametersAndOptionallyMasters) {
   for (const auto& [compute, param, rest] :
        {std::tuple{DType::f32, 4, 0}, std::tuple{DType::bf16, 2, 2}, std::tuple{DType::f16, 2, 4}})
     for (const bool masters : {true, false}) {
@@ -122,22 +122,22 @@ TEST(LayoutTest, ShardsOfAllRanksAreEqualAndCoverEveryChunk) {
   }
 }
 
-TEST(LayoutTest, TheSearchStaysWithinItsBoundAndSaysWhatItChoseAndWhy) {
+TEST(LayoutTest, TheSearchStaysWithinItsBoundAndExplainsItsChoice) {
   LayoutOptions options;
   options.max_chunk_elems = 8192;
-  options.half_rate_bytes = 1e9;  // as large as allowed
+  options.half_rate_bytes = 1e9;  // prefers chunks as large as allowed
   const ChunkLayout layout =
       must(ChunkLayout::create(tensors_of(std::vector<std::int64_t>(64, 4096)), options));
   EXPECT_EQ(layout.chunk_elems(), 8192);
   EXPECT_THAT(layout.explanation(), HasSubstr("32 chunks of 8192 elements"));
-  EXPECT_THAT(layout.explanation(), HasSubstr("least waste and link loss of"));
+  EXPECT_THAT(layout.explanation(), HasSubstr("lowest waste and transfer overhead of"));
   EXPECT_THAT(layout.explanation(), HasSubstr("0.0 % unused"));
 }
 
-TEST(LayoutTest, TheSearchWeighsWasteAgainstTheLink) {
+TEST(LayoutTest, TheSearchTradesWasteAgainstTransferEfficiency) {
   LayoutOptions options;
   const std::vector<LayoutTensor> tensors = tensors_of(std::vector<std::int64_t>(7, 3 * 4096));
-  options.half_rate_bytes = 1;  // the link loves any size: nothing is wasted
+  options.half_rate_bytes = 1;  // transfer efficiency hardly matters, so nothing is wasted
   const ChunkLayout snug = must(ChunkLayout::create(tensors, options));
   EXPECT_EQ(snug.wasted_elems(), 0);
   options.half_rate_bytes = 1e5;
@@ -154,7 +154,7 @@ TEST(LayoutTest, WrongOptionsAreRefusedWithTheNumbers) {
   EXPECT_EQ(ChunkLayout::create(tensors_of({1}), options).status().code(), Code::invalid);
   options.rank = 2;
   EXPECT_THAT(std::string(ChunkLayout::create(tensors_of({1}), options).status().message()),
-              HasSubstr("rank 2 in a world of 2"));
+              HasSubstr("rank 2 is out of range for a world size of 2"));
   EXPECT_THAT(std::string(ChunkLayout::create(tensors_of({1, 0}), {}).status().message()),
               HasSubstr("t1 has 0 elements"));
   EXPECT_EQ(ChunkLayout::create({}, {}).status().code(), Code::invalid);

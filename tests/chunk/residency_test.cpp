@@ -5,7 +5,7 @@
 namespace strata {
 namespace {
 
-TEST(ResidencyTest, EveryPairOfStatesIsLegalExactlyWhereTheTableSaysSo) {
+TEST(ResidencyTest, TransitionsAreLegalExactlyWhereTheTableSaysSo) {
   constexpr std::array<std::array<bool, 5>, 5> kLegal = {{
       // to:  absent filling clean  dirty  writing_back      from:
       {{false, true, false, true, false}},  // absent

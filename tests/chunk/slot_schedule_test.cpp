@@ -2,7 +2,7 @@
 
 #include "chunk/chunk_fixture.h"
 
-// Which slots the known schedule gives to whom: eviction, prefetch, write-behind.
+// Which payload gets which slot under a known schedule: eviction, prefetch and write-behind.
 
 namespace strata {
 namespace {
@@ -11,7 +11,7 @@ using test::param;
 using test::parameters_in_ram;
 using test::parameters_on_nvme;
 
-TEST(SlotScheduleTest, EvictionTakesWhatIsNeededLatest) {
+TEST(SlotScheduleTest, EvictionPicksTheLatestNextUse) {
   const auto fixture = parameters_in_ram(4, 3);
   const std::vector<Use> uses = {{0, param(0), Tier::device}, {1, param(1), Tier::device},
                                  {2, param(2), Tier::device}, {3, param(3), Tier::device},
@@ -27,7 +27,7 @@ TEST(SlotScheduleTest, EvictionTakesWhatIsNeededLatest) {
   EXPECT_EQ(fixture->manager->counters().fetches, 5u);  // the offline optimum: 0 1 2 3, and 2 again
 }
 
-TEST(SlotScheduleTest, WhatWasFetchedForThisPositionIsNotEvictedBeforeItsUse) {
+TEST(SlotScheduleTest, AFetchForThisPositionIsNotEvictedBeforeItsUse) {
   const auto fixture = parameters_in_ram(3, 2);
   const std::vector<Use> uses = {{0, param(2), Tier::device},
                                  {1, param(0), Tier::device},
@@ -77,7 +77,7 @@ TEST(SlotScheduleTest, OneSlotServesPinAfterPinAndPrefetchOnlyWhenItIsUnused) {
   EXPECT_EQ(fixture->differences, 0);
 }
 
-TEST(SlotScheduleTest, WriteBehindIsBoundedByTheSpares) {
+TEST(SlotScheduleTest, WriteBackIsBoundedByTheSpares) {
   const auto fixture = parameters_on_nvme(4, 1, 4, 2);
   for (ChunkId c = 0; c < 4; ++c) {
     fixture->put(param(c), Tier::pinned, 100 + c, Intent::update);
@@ -89,7 +89,7 @@ TEST(SlotScheduleTest, WriteBehindIsBoundedByTheSpares) {
   EXPECT_EQ(fixture->mover.writes, 4);
 }
 
-// The slot freed last may have a copy queued on its memory, and whoever takes it waits for that.
+// The slot freed last may still have a copy queued on its memory, which a new user would wait for.
 TEST(SlotScheduleTest, TheSlotFreeLongestIsAllocatedFirst) {
   const auto fixture = parameters_in_ram(4, 3);
   std::vector<const std::byte*> at;
@@ -102,7 +102,7 @@ TEST(SlotScheduleTest, TheSlotFreeLongestIsAllocatedFirst) {
   EXPECT_EQ(next.view().data, at[1]);
 }
 
-// As in a pipeline that reads, updates and writes chunk after chunk in a window of six slots.
+// Models a pipeline that reads, updates and writes chunk after chunk in a window of six slots.
 TEST(SlotScheduleTest, APrefetchTakesTheSlotOfAnOldWriteBackNeverOfARecentOne) {
   constexpr int kChunks = 12;
   constexpr std::uint32_t kWindow = 6;

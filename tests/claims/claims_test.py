@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/claims.sh and bench/claims/claim.py over claims that are made up here, in a copy of the tree's few files."""
+"""Tests bench/claims.sh and bench/claims/claim.py with invented claims, in a copy of the files they need."""
 import json
 import os
 import pathlib
@@ -32,7 +32,7 @@ class ClaimsTest(unittest.TestCase):
         path.chmod(0o755)
 
     def run_claims(self, *names):
-        """(exit code, stdout) of bench/claims.sh."""
+        """Runs bench/claims.sh and returns (exit code, stdout)."""
         command = ["bash", "bench/claims.sh", "--build", "build", *names]
         done = subprocess.run(command, cwd=self.root, capture_output=True, text=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
         return done.returncode, done.stdout

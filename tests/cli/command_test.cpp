@@ -48,7 +48,7 @@ Outcome strata_command(std::vector<std::string> arguments, std::vector<std::stri
   return {code, out.text(), err.text()};
 }
 
-/// A file that lives as long as the test.
+/// A file that is removed at the end of its scope.
 class TempFile {
  public:
   TempFile(const std::string& suffix, const std::string& text)
@@ -101,7 +101,7 @@ TEST(CommandTest, CheckReportsEveryProblemAtOnceAndPrintsNothingElse) {
   EXPECT_EQ(json["problems"].size(), 2u);
 }
 
-TEST(CommandTest, LaunchersThatDisagreeAreAProblemBesideTheOthers) {
+TEST(CommandTest, ConflictingLaunchersAreReportedWithTheOtherProblems) {
   const Outcome bad =
       strata_command({"config", "check", "model.heads=3"}, {"LOCAL_RANK=4", "LOCAL_WORLD_SIZE=4"});
   EXPECT_EQ(bad.code, kExitUsage);
@@ -133,15 +133,15 @@ TEST(CommandTest, TheFileMayComeFromTheEnvironment) {
 
 TEST(CommandTest, ASecondFileIsRefused) {
   EXPECT_THAT(strata_command({"config", "show", "a.toml", "b.toml"}).err,
-              HasSubstr("a second file beside a.toml"));
+              HasSubstr("a second file besides a.toml"));
 }
 
-TEST(CommandTest, UsageErrorsSayWhatWasMeantAndReturnTwo) {
+TEST(CommandTest, UsageErrorsHaveSuggestionsAndReturnTwo) {
   EXPECT_THAT(strata_command({"confg"}).err, HasSubstr("unknown verb 'confg'; known: train, plan, budget, "
                                                        "bench, generate, eval, export, verify, tokenizer, "
                                                        "data, config, doctor; did you mean 'config'?"));
   EXPECT_THAT(strata_command({"config", "shwo"}).err, HasSubstr("did you mean 'show'?"));
-  EXPECT_THAT(strata_command({"config"}).err, HasSubstr("say one of show, check"));
+  EXPECT_THAT(strata_command({"config"}).err, HasSubstr("missing action; known: show, check"));
   const std::vector<std::vector<std::string>> wrong = {{},
                                                        {"train"},
                                                        {"config"},

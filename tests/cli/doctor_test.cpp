@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A machine where all is well.
+/// The facts of a healthy machine.
 DoctorFacts healthy() {
   DoctorFacts facts;
   facts.cpu.sse42 = facts.cpu.avx2 = facts.cpu.f16c = true;
@@ -44,7 +44,7 @@ TEST(DoctorTest, AHealthyMachineNeedsNoRemedy) {
   }
 }
 
-TEST(DoctorTest, AnArmCpuIsNotToldToBecomeAnX86One) {
+TEST(DoctorTest, AnArmCpuIsNotDegradedForMissingAvx2) {
   DoctorFacts facts = healthy();
   facts.cpu = {};
   facts.cpu.neon = true;
@@ -53,7 +53,7 @@ TEST(DoctorTest, AnArmCpuIsNotToldToBecomeAnX86One) {
 }
 
 TEST(DoctorTest, WhateverIsNotOkComesWithARemedy) {
-  DoctorFacts facts;  // nothing at all
+  DoctorFacts facts;  // an empty machine
   facts.topology = Status::error(Code::unsupported, "no hwloc");
   facts.share = local_rank(std::vector<std::string>{"LOCAL_RANK=1"}).status();
   facts.host.memlock_limit_bytes = 0;
@@ -62,7 +62,7 @@ TEST(DoctorTest, WhateverIsNotOkComesWithARemedy) {
   facts.cuda = cuda_probe();
   facts.environment = Status::error(Code::invalid, "one\ntwo");
   for (const Check& check : diagnose(facts)) {
-    if (check.name == "collectives") continue;  // nothing needs them yet
+    if (check.name == "collectives") continue;  // no run needs them yet
     EXPECT_NE(check.health, Health::ok) << check.name;
     EXPECT_NE(check.remedy, "") << check.name;
     EXPECT_EQ(check.detail.find('\n'), std::string::npos) << check.name;
@@ -84,7 +84,7 @@ TEST(DoctorTest, ACpuQuotaBelowTheThreadsNamesTheSetting) {
   EXPECT_EQ(row(facts, "cores").remedy, "cpu.threads=2");
 }
 
-TEST(DoctorTest, TheShareOfTheCoresIsToldWithItsReason) {
+TEST(DoctorTest, TheCoreShareIsShownWithItsReason) {
   EXPECT_THAT(row(healthy(), "compute").detail, HasSubstr("4 threads on NUMA node 0; all 4 cores"));
   DoctorFacts facts = healthy();
   facts.share = local_rank(std::vector<std::string>{"LOCAL_RANK=1"}).status();
@@ -110,13 +110,13 @@ TEST(DoctorProbeTest, AWritableFolderAnswersAndAMissingOneIsNotFound) {
   EXPECT_EQ(probe_direct("/nowhere").status().code(), Code::not_found);
 }
 
-TEST(DoctorTest, TheProfileOfThisMachineIsJudged) {
+TEST(DoctorTest, TheStoredProfileIsChecked) {
   DoctorFacts facts = healthy();
   EXPECT_EQ(row(facts, "profile").health, Health::ok);
   EXPECT_THAT(row(facts, "profile").detail, HasSubstr("measured"));
   facts.profile->profile->read_bytes_per_s = 0;
-  EXPECT_THAT(row(facts, "profile").detail, HasSubstr("no slow tier"));
-  facts.profile->warning = "it was measured on another machine";
+  EXPECT_THAT(row(facts, "profile").detail, HasSubstr("NVMe was not measured"));
+  facts.profile->warning = "it was measured on a different machine, another machine";
   EXPECT_EQ(row(facts, "profile").health, Health::degraded);
   facts.profile = CachedProfile{};
   EXPECT_EQ(row(facts, "profile").health, Health::unchecked);

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/memory/alloc_counter.h>
 
 namespace strata::cli {
 namespace {
@@ -22,7 +22,7 @@ class TextSink final : public ProgressSink {
   std::string text;
 };
 
-ProgressStep step_of(std::int64_t step) {
+StepProgress step_of(std::int64_t step) {
   return {.step = step,
           .steps = 100,
           .loss = 3.25,
@@ -44,7 +44,7 @@ TEST(ProgressTest, PlainLinesComeEveryNStepsAndAtBothEnds) {
             "step 100/100  loss 3.2500  5120 tok/s  device 32.0 MiB  pinned 1.5 KiB  nvme 0.0 B  eta 0:00\n");
 }
 
-TEST(ProgressTest, TheBarIsOneLineDrawnAgain) {
+TEST(ProgressTest, TheBarIsRedrawnInOneLine) {
   TextSink sink;
   {
     Progress progress(sink, {.style = ProgressStyle::bar, .width = 200});
@@ -62,10 +62,10 @@ TEST(ProgressTest, TheBarNeverReachesTheLastColumn) {
   TextSink sink;
   Progress progress(sink, {.style = ProgressStyle::bar, .width = 40});
   progress.update(step_of(1));
-  EXPECT_EQ(sink.text.size(), 1 + 39 + 3u);  // return, text, clear to the end
+  EXPECT_EQ(sink.text.size(), 1 + 39 + 3u);  // carriage return, text, clear to end of line
 }
 
-TEST(ProgressTest, ColourIsThereOnlyWhenAskedFor) {
+TEST(ProgressTest, ColourIsUsedOnlyIfRequested) {
   TextSink plain, coloured;
   Progress(plain, {.style = ProgressStyle::bar}).update(step_of(1));
   Progress(coloured, {.style = ProgressStyle::bar, .colour = true}).update(step_of(1));
@@ -83,7 +83,7 @@ TEST(ProgressTest, ALineOfItsOwnClearsTheBarFirst) {
   EXPECT_EQ(sink.text, "\r\x1b[Ksample\n");
 }
 
-TEST(ProgressTest, NoneSaysNothing) {
+TEST(ProgressTest, NonePrintsNothing) {
   TextSink sink;
   Progress progress(sink, {.style = ProgressStyle::none});
   progress.update(step_of(1));
@@ -93,25 +93,25 @@ TEST(ProgressTest, NoneSaysNothing) {
 TEST(ProgressTest, TheTimeLimitEndsTheEstimate) {
   TextSink sink;
   Progress progress(sink, {.style = ProgressStyle::plain});
-  ProgressStep step = step_of(10);
+  StepProgress step = step_of(10);
   step.max_time_s = 25;
   progress.update(step);
   EXPECT_THAT(sink.text, HasSubstr("eta 0:15\n"));
 }
 
-TEST(ProgressTest, AResumedRunIsEstimatedByTheStepsItTookSince) {
+TEST(ProgressTest, AResumedRunIsEstimatedByItsOwnSteps) {
   TextSink sink;
   Progress progress(sink, {.style = ProgressStyle::plain});
   progress.update({.step = 1000, .steps = 1010, .elapsed_s = 20, .first_step = 990});
   EXPECT_THAT(sink.text, HasSubstr("eta 0:20\n"));
 }
 
-TEST(ProgressTest, NoValueBreaksIt) {
+TEST(ProgressTest, ExtremeValuesAreHandled) {
   TextSink sink;
   Progress bar(sink, {.style = ProgressStyle::bar, .colour = true, .width = -3});
   Progress plain(sink, {.style = ProgressStyle::plain, .every = 0});
   for (const double odd : {std::nan(""), HUGE_VAL, -HUGE_VAL, -1.0, 1e308}) {
-    const ProgressStep step = {.step = -5,
+    const StepProgress step = {.step = -5,
                                .steps = 0,
                                .loss = odd,
                                .tokens_per_s = odd,

@@ -147,7 +147,8 @@ std::vector<float> widened(const std::vector<T>& x) {
   return out;
 }
 
-// Whatever a trainer holds beside them, masters and moments are those of f32 with the same gradient.
+// Narrow gradients and shadows do not change masters and moments: they are those of an f32 step with the same
+// gradient values.
 template <class T>
 void expect_the_same_with_gradients_of() {
   State plain(1003), narrow_g(1003), shadowed(1003);
@@ -165,7 +166,7 @@ TEST(AdamWTest, NarrowGradientsAndShadowsChangeNoMaster) {
   expect_the_same_with_gradients_of<f16>();
 }
 
-TEST(AdamWTest, AMasterInTwoHalvesIsTheSameMaster) {
+TEST(AdamWTest, ASplitMasterHasTheBitsOfAnF32Master) {
   State plain(1003), halves(1003);
   const std::vector<bf16> g = narrowed<bf16>(gradient(1003, 1));
   std::vector<bf16> high(1003);
@@ -179,8 +180,8 @@ TEST(AdamWTest, AMasterInTwoHalvesIsTheSameMaster) {
   EXPECT_NE(status.message().find("1003 parameters, but 5 lower halves"), std::string_view::npos);
 }
 
-// Bodies look at many masters at once for a NaN.
-TEST(AdamWTest, ALoneNanInAnyPlaceGivesTheSameHalvesOnEveryInstructionSet) {
+// SIMD kernels check many masters at once for a NaN, so a single NaN is tested in every position.
+TEST(AdamWTest, ASingleNanInAnyPositionGivesTheSameHalvesOnEveryInstructionSet) {
   constexpr std::size_t kSize = 64 + 7;
   struct Halves {
     std::vector<std::uint16_t> high, low;

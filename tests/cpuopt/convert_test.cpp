@@ -26,8 +26,8 @@ std::vector<std::uint32_t> bits_of(const std::vector<T>& values) {
   return out;
 }
 
-// NaNs of both kinds and subnormals are among them; one more value makes the last step a partial one.
-TYPED_TEST(StorageTest, EveryValueWidensAlikeOnEveryInstructionSet) {
+// All 65536 bit patterns, with subnormals and both kinds of NaN; one more value makes the last step partial.
+TYPED_TEST(StorageTest, EveryValueWidensToTheSameBitsOnEveryInstructionSet) {
   std::vector<TypeParam> all;
   std::vector<float> want;
   for (std::uint32_t bits = 0; bits <= 65536; ++bits) {
@@ -42,8 +42,8 @@ TYPED_TEST(StorageTest, EveryValueWidensAlikeOnEveryInstructionSet) {
   }
 }
 
-// Around every stored value: itself, its neighbours, what lies half way to the next, and NaNs of all shapes.
-TYPED_TEST(StorageTest, EveryRoundingIsAlikeOnEveryInstructionSet) {
+// For every stored value: itself, its f32 neighbours, the midpoint to the next value, and NaNs of all kinds.
+TYPED_TEST(StorageTest, EveryValueRoundsToTheSameBitsOnEveryInstructionSet) {
   std::vector<float> all;
   for (std::uint32_t bits = 0; bits < 65536; ++bits)
     for (const std::uint32_t low : {0u, 1u, 0x0FFFu, 0x1000u, 0x1001u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu})

@@ -24,8 +24,8 @@ TEST(IsaTest, ASetTheCpuLacksIsRefused) {
   EXPECT_EQ(use_isa(CpuIsa::avx512).code(), Code::unsupported);
 }
 
-// What cmake/StrataSimd.cmake builds for this machine, and nothing of the other one.
-TEST(IsaTest, TheSetsAreThoseOfTheArchitecture) {
+// Only the sets that cmake/StrataSimd.cmake builds for this architecture are supported.
+TEST(IsaTest, SupportedSetsAreThoseOfTheArchitecture) {
 #if defined(__aarch64__)
   EXPECT_EQ(test::supported_isas(), (std::vector{CpuIsa::scalar, CpuIsa::neon}));
   EXPECT_EQ(detect_isa(), CpuIsa::neon);
@@ -37,7 +37,7 @@ TEST(IsaTest, TheSetsAreThoseOfTheArchitecture) {
 #endif
 }
 
-TEST(IsaTest, TheChoiceHolds) {
+TEST(IsaTest, UseIsaSetsTheActiveSet) {
   must(use_isa(CpuIsa::scalar));
   EXPECT_EQ(active_isa(), CpuIsa::scalar);
   must(use_isa(detect_isa()));

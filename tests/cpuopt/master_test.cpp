@@ -5,7 +5,7 @@
 
 #include <strata/cpuopt/master.h>
 #include <strata/cpuopt/math/master.h>
-#include <strata/runtime/thread_pool.h>
+#include <strata/runtime/threads/thread_pool.h>
 
 #include "support/isas.h"
 #include "support/numeric.h"
@@ -28,12 +28,12 @@ std::vector<float> edge_values() {
 
 struct Halves {
   explicit Halves(std::size_t n) : param(n * 4), master(n * 4) {}
-  std::vector<std::byte> param, master;  // long enough for every format
+  std::vector<std::byte> param, master;  // large enough for every layout
 };
 
 class MasterLayoutTest : public ::testing::TestWithParam<MasterLayout> {};
 
-TEST_P(MasterLayoutTest, AMasterComesBackWithTheSameBitsOnEveryInstructionSet) {
+TEST_P(MasterLayoutTest, AMasterRoundTripsWithTheSameBitsOnEveryInstructionSet) {
   const std::vector<float> values = edge_values();
   Halves scalar(values.size());
   for (const CpuIsa name : test::supported_isas()) {
@@ -49,26 +49,26 @@ TEST_P(MasterLayoutTest, AMasterComesBackWithTheSameBitsOnEveryInstructionSet) {
   }
 }
 
-TEST(SplitMasterTest, TheUpperHalfIsRoundedHalfAwayAndANanIsTheQuietOne) {
+TEST(SplitMasterTest, TheUpperHalfIsRoundedHalfAwayFromZeroAndANanBecomesQuiet) {
   const auto split = [](std::uint32_t bits) { return split_master(std::bit_cast<float>(bits)); };
-  EXPECT_EQ(split(0x3F808000u).high.bits, 0x3F81u);  // nearest even would say 3F80
+  EXPECT_EQ(split(0x3F808000u).high.bits, 0x3F81u);  // nearest even would be 3F80
   EXPECT_EQ(split(0x3F807FFFu).high.bits, 0x3F80u);
   EXPECT_EQ(split(0xBF808000u).high.bits, 0xBF81u);
-  EXPECT_EQ(split(0x7F7FFFFFu).high.bits, 0x7F80u);  // infinity to compute with; the master is not lost
+  EXPECT_EQ(split(0x7F7FFFFFu).high.bits, 0x7F80u);  // the parameter is infinite, but the master is exact
   for (const std::uint32_t nan : {0x7FFFFFFFu, 0xFFFFFFFFu, 0x7F800001u}) {
     EXPECT_EQ(split(nan).high.bits, 0x7FC0u);
     EXPECT_EQ(split(nan).low, 0u);
   }
 }
 
-// Every pattern of 32 bits, in the layout that splits it.
-TEST(SplitMasterTest, AllPatternsComeBackButThatANanIsTheQuietOne) {
+// Tests every 32-bit pattern in the bf16_split layout.
+TEST(SplitMasterTest, AllPatternsRoundTripExceptThatANanBecomesQuiet) {
   const auto pool = must(ThreadPool::create(0));
   constexpr std::uint64_t kPart = 1 << 16;
 #if STRATA_TEST_EVERY_PATTERN
   constexpr std::uint64_t kStride = 1;
 #else
-  constexpr std::uint64_t kStride = 61;  // unoptimised and sanitized builds look at a part of them
+  constexpr std::uint64_t kStride = 61;  // unoptimised and sanitized builds test a part of the patterns
 #endif
   std::atomic<std::uint64_t> wrong = 0;
   pool->parallel_for((std::uint64_t{1} << 32) / kPart / kStride, [&](std::int64_t i) {

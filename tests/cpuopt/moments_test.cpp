@@ -77,8 +77,8 @@ TEST_P(DynamicQuant, TheBlockMaximumIsExactAndTheRestWithinHalfAStep) {
       if (std::abs(x[i]) == max_magnitude) {
         EXPECT_EQ(decoded[i], x[i]);
       }
-      // The coarsest step of the last decade is 0.9 / 64 (of unsigned codes 0.9 / 128); nearest is half of
-      // it.
+      // The largest step is that of the last decade, 0.9 / 64 (unsigned: 0.9 / 128); rounding to nearest has
+      // an error of at most half a step.
       EXPECT_NEAR(decoded[i], x[i],
                   (GetParam() == MomentKind::first ? 0.9 / 64 : 0.9 / 128) / 2 * max_magnitude + 1e-12);
       if (GetParam() == MomentKind::second && x[i] > 0) {
@@ -88,7 +88,7 @@ TEST_P(DynamicQuant, TheBlockMaximumIsExactAndTheRestWithinHalfAStep) {
   }
 }
 
-// The last of all random numbers, too, and for a block's largest value above all.
+// This must hold for every random number including the last, and in particular for a block's largest value.
 TEST(DynamicQuantRounding, AnExactValueStaysItselfWhateverNoiseIsDrawn) {
   for (std::uint32_t random = 0; random < 65536; ++random)
     for (int byte = 0; byte < 256; ++byte) {
@@ -122,15 +122,15 @@ TEST_P(DynamicQuant, TheMeanOfManyRoundingsIsTheValue) {
     decode_moment(StateFormat::int8, GetParam(), stored.view(), decoded);
     for (std::size_t i = 1; i < 256; ++i) sum += static_cast<double>(decoded[i]);
   }
-  // A step is 0.1 * 0.9 / 32 wide there; 51,000 draws leave a standard error of a 450th of half of it.
+  // A step is 0.1 * 0.9 / 32 at this value; 51,000 draws have a standard error of 1/450 of half a step.
   EXPECT_NEAR(sum / (200.0 * 255.0), 0.01234, 0.1 * 0.9 / 32 / 2 / 450 * 5);
 }
 
-TEST_P(DynamicQuant, EveryInstructionSetAndTheFunctionsByElementGiveTheSameBytes) {
+TEST_P(DynamicQuant, EveryInstructionSetAndTheElementFunctionsGiveTheSameBytes) {
   std::vector<float> x = spread(GetParam(), 9);
-  std::fill(x.begin() + 512, x.begin() + 768, 0.0f);     // a block of zeros,
-  std::fill(x.begin() + 768, x.begin() + 1024, 1e-40f);  // one below the normal numbers,
-  x[1100] = std::numeric_limits<float>::infinity();      // and two past them
+  std::fill(x.begin() + 512, x.begin() + 768, 0.0f);     // a block of zeros
+  std::fill(x.begin() + 768, x.begin() + 1024, 1e-40f);  // a block of subnormals
+  x[1100] = std::numeric_limits<float>::infinity();      // a block with an infinity and one with a NaN
   x[1400] = std::numeric_limits<float>::quiet_NaN();
   const RoundingNoise noise = rounding_noise(3, 1, 4, 0);
   constexpr std::uint32_t kIndex = 4096;
@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(Moments, DynamicQuant, ::testing::Values(MomentKind::fi
                            return test.param == MomentKind::first ? "first" : "second";
                          });
 
-TEST(Bf16MomentsTest, EveryInstructionSetAndTheFunctionsByElementGiveTheSameBits) {
+TEST(Bf16MomentsTest, EveryInstructionSetAndTheElementFunctionsGiveTheSameBits) {
   std::vector<float> x = spread(MomentKind::first, 11);
   x[3] = std::numeric_limits<float>::quiet_NaN();
   x[4] = -std::numeric_limits<float>::infinity();
@@ -192,7 +192,7 @@ TEST(Bf16MomentsTest, EveryInstructionSetAndTheFunctionsByElementGiveTheSameBits
     }
 }
 
-TEST(Bf16MomentsTest, TheMeanOfManyRoundingsIsTheValueAndWhatFitsStaysItself) {
+TEST(Bf16MomentsTest, TheMeanOfManyRoundingsIsTheValueAndExactValuesStay) {
   const float between = std::bit_cast<float>(0x3F802000u);  // an eighth of the way to the next bf16
   const std::vector<float> x = {between, std::bit_cast<float>(0x3F810000u)};
   double sum = 0;
@@ -207,7 +207,7 @@ TEST(Bf16MomentsTest, TheMeanOfManyRoundingsIsTheValueAndWhatFitsStaysItself) {
   EXPECT_NEAR(sum / kDraws, 0.125, 5 * std::sqrt(0.125 * 0.875 / kDraws));
 }
 
-// Fair bits over elements, over steps and between the two moments of one element.
+// Bits must be fair over elements and over steps, and uncorrelated between the two moments of one element.
 TEST(RoundingNoiseTest, BitsAreFairAndDoNotRepeatAcrossElementsStepsTensorsOrMoments) {
   constexpr std::uint32_t kDraws = 1 << 16;
   const auto correlation = [&](auto a, auto b) {
@@ -251,7 +251,7 @@ TEST(RoundingNoiseTest, BitsAreFairAndDoNotRepeatAcrossElementsStepsTensorsOrMom
   }
 }
 
-TEST(StateFormatTest, BytesOfAParameterAreThoseStated) {
+TEST(StateFormatTest, BytesPerParameterAreThoseStated) {
   constexpr std::int64_t n = 1 << 16;
   const std::vector<float> masters(n);
   const auto bytes = [&](MasterLayout layout, StateFormat states) {

@@ -9,7 +9,8 @@
 #include "support/isas.h"
 
 // Every optimizer, layout and format gives the same bits on every instruction set, in any split, at any
-// address, and element by element as a GPU would. STRATA_BITS_ELEMS and STRATA_BITS_STEPS make it a long run.
+// address, and element by element as on a GPU. STRATA_BITS_ELEMS and STRATA_BITS_STEPS can make this a long
+// test.
 namespace strata::cpuopt::test {
 namespace {
 
@@ -20,7 +21,8 @@ std::int64_t from_environment(const char* name, std::int64_t otherwise) {
 std::int64_t elems() { return from_environment("STRATA_BITS_ELEMS", 2 * 4096 + 4096 / 2 + 77); }
 std::int64_t steps() { return from_environment("STRATA_BITS_STEPS", 3); }
 
-// Gradients over many decades, with what is not a plain number among them, by tensor coordinates.
+// Gradients over many decades, with zeros, subnormals, very large values and (unless `finite`) infinities and
+// NaNs among them.
 std::vector<float> gradient(std::int64_t n, std::int64_t step, bool finite = false) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   const float odd[] = {0.0f,   -0.0f,  1e-42f, -1e-45f, 3e38f,
@@ -30,7 +32,7 @@ std::vector<float> gradient(std::int64_t n, std::int64_t step, bool finite = fal
   for (std::size_t i = 0; i < g.size(); ++i) {
     const double decade = std::pow(10.0, -8.0 * (static_cast<double>(i % 97) / 97.0));
     g[i] = static_cast<float>(values.next() * decade);
-    // NaN and infinity in one block of moments only, so that the others keep their numbers.
+    // NaN and infinity occur in only one block of moments, so that the other blocks stay finite.
     if (i % 53 == 7) g[i] = odd[i / 53 % (finite || i < 4096 || i >= 4352 ? 7 : 10)];
   }
   return g;
@@ -132,7 +134,8 @@ void step_elements(const OptimizerParams& params, MasterLayout layout, StoredTen
   step_elements<SgdRule>(layout, step, tensor, g);
 }
 
-// How moments are stored by element: moments_test.cpp. Of lamb the first pass has such a function.
+// moments_test.cpp tests the element functions that store moments. For lamb only the first pass has an
+// element function.
 TEST_P(OptimizerBits, MatchTheElementFunctionsThatAGpuRuns) {
   for (const StateStorage& stored : storage_combinations({StateFormat::fp32})) {
     StoredTensor blocks = start(stored), elements = start(stored);
@@ -148,9 +151,9 @@ TEST_P(OptimizerBits, MatchTheElementFunctionsThatAGpuRuns) {
   }
 }
 
-// What differs between formats is how states are kept, never the arithmetic: with masters and moments in f32
-// inside, every layout has the same masters.
-TEST_P(OptimizerBits, OfTheMastersDoNotDependOnTheLayout) {
+// Layouts differ in how masters are stored and not in the arithmetic, which is f32, so every layout has the
+// same masters.
+TEST_P(OptimizerBits, MastersDoNotDependOnTheLayout) {
   for (const StateStorage& stored : storage_combinations()) {
     StoredTensor plain = start({MasterLayout::f32, stored.states}), other = start(stored);
     for (std::int64_t step = 1; step <= steps(); ++step)

@@ -14,7 +14,7 @@ namespace strata::cpuopt::test {
 
 using namespace strata::test;
 
-/// Every optimizer, and of sgd every form.
+/// Every optimizer, and every variant of sgd.
 inline std::vector<OptimizerParams> every_optimizer() {
   std::vector<OptimizerParams> all;
   for (const Optimizer optimizer : all_optimizers())
@@ -31,7 +31,7 @@ inline std::string name_of(const OptimizerParams& p) {
   return str(to_string(p.optimizer), p.momentum > 0 ? "_momentum" : "", p.nesterov ? "_nesterov" : "");
 }
 
-/// A tensor with its states in one layout and format, at addresses `skew` elements off an aligned one.
+/// A tensor with its optimizer states in one layout and format, `skew` elements after an aligned address.
 class StoredTensor {
  public:
   StoredTensor(const OptimizerParams& params, MasterLayout layout, StateFormat states,
@@ -52,7 +52,7 @@ class StoredTensor {
 
   UpdateBlock block() {
     UpdateBlock b{.layout = layout_, .states = states_};
-    // On a line of the cache, where whole lines may be written past it; or off it.
+    // Without skew, aligned to a cache line, so that kernels may use non-temporal stores; otherwise not.
     const std::size_t past = reinterpret_cast<std::uintptr_t>(param_.data()) % kLine;
     b.param = param_.data() + (kLine - past) % kLine + skew_ * param_bytes(layout_);
     b.master = master_.data() + skew_ * master_bytes(layout_);
@@ -66,7 +66,7 @@ class StoredTensor {
     return b;
   }
 
-  /// lamb's first pass alone.
+  /// Runs only lamb's first pass.
   void lamb_moments(std::int64_t step, std::span<const float> g) {
     OptimizerParams params = params_;
     params.step = step;
@@ -75,7 +75,7 @@ class StoredTensor {
     std::vector<double> masters(static_cast<std::size_t>(norm_partial_count(n_))), directions(masters.size());
     lamb_moments_block(make_update_step(params), whole, n_, {}, masters.data(), directions.data());
   }
-  /// One step in parts of `part` elements (a multiple of 4096), with gradients of dtype `grad`.
+  /// Runs one step in parts of `part` elements (a multiple of 4096), with gradients of dtype `grad`.
   void step(std::int64_t step, std::span<const float> g, DType grad, std::int64_t part) {
     std::vector<std::byte> raw(g.size() * size_of(grad) + skew_ * size_of(grad));
     const std::span<std::byte> raw_g = std::span(raw).subspan(skew_ * size_of(grad));
@@ -93,7 +93,7 @@ class StoredTensor {
     join_masters(layout_, block().param, block().master, out);
     return out;
   }
-  /// As the model would compute with them.
+  /// The parameters that the model reads.
   std::vector<float> params() {
     std::vector<float> out(static_cast<std::size_t>(n_));
     const DType dtype = layout_ == MasterLayout::f32          ? DType::f32
@@ -110,7 +110,7 @@ class StoredTensor {
     decode_moment(states_, kind, stored, out);
     return out;
   }
-  /// Bits in which this one differs from another: masters, parameters and moments.
+  /// Number of differing bits of masters, parameters and moments.
   std::size_t differing_bits_from(StoredTensor& other) {
     return differing_bits(masters(), other.masters()) + differing_bits(params(), other.params()) +
            differing_bits(moment(MomentKind::first), other.moment(MomentKind::first)) +

@@ -2,7 +2,7 @@
 
 #include "optimizer_cases.h"
 
-// A hundred steps of every optimizer beside its formula in double precision.
+// Compares a hundred steps of every optimizer with its formula in double precision.
 namespace strata::cpuopt::test {
 namespace {
 
@@ -18,7 +18,7 @@ double norm(const std::vector<double>& x) {
   return std::sqrt(sum);
 }
 
-// The formulas as their papers have them (math/rules.h names those), over the whole tensor.
+// The formulas of the papers (which math/rules.h cites), over the whole tensor.
 void step(const OptimizerParams& o, const std::vector<float>& gradient, Oracle& s) {
   const double t = static_cast<double>(o.step);
   std::vector<double> direction(s.p.size());
@@ -89,13 +89,13 @@ TEST_P(OptimizerOracle, AHundredStepsStayWithinRounding) {
 INSTANTIATE_TEST_SUITE_P(All, OptimizerOracle, ::testing::ValuesIn(every_optimizer()),
                          [](const auto& test) { return name_of(test.param); });
 
-TEST(LambTest, ATensorOfZerosOrWithNoDirectionStepsByItsRateAlone) {
+TEST(LambTest, TheTrustRatioIsOneIfANormIsZero) {
   EXPECT_EQ(lamb_trust_ratio(0.0, 4.0), 1.0f);
   EXPECT_EQ(lamb_trust_ratio(4.0, 0.0), 1.0f);
   EXPECT_EQ(lamb_trust_ratio(9.0, 4.0), 1.5f);
 }
 
-TEST(OptimizerParamsTest, WhatIsOutOfRangeIsRefusedByNameWhereTheOptimizerReadsIt) {
+TEST(OptimizerParamsTest, OutOfRangeParametersAreRefusedByNameIfTheOptimizerReadsThem) {
   const auto message = [](OptimizerParams params, auto change) {
     change(params);
     return std::string(validate(params).message());
@@ -111,7 +111,7 @@ TEST(OptimizerParamsTest, WhatIsOutOfRangeIsRefusedByNameWhereTheOptimizerReadsI
   EXPECT_TRUE(validate({.optimizer = Optimizer::sgd, .beta1 = 7, .eps = 0}).is_ok()) << "sgd reads neither";
 }
 
-TEST(OptimizerParamsTest, AnUnknownOptimizerIsRefusedWithThoseThereAre) {
+TEST(OptimizerParamsTest, AnUnknownOptimizerIsRefusedWithTheKnownNames) {
   const Status status = optimizer_named("adamax").status();
   EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_NE(status.message().find("'adamax'"), std::string::npos);

@@ -1,4 +1,4 @@
-// What is asked for ahead changes the time of a step and no bit of it.
+// The prefetch changes the time of a step and none of its bits.
 #include <strata/cpuopt/prefetch.h>
 
 #include <cstring>
@@ -22,8 +22,8 @@ class PrefetchScope {
   PrefetchScope& operator=(const PrefetchScope&) = delete;
 };
 
-/// Parameters, moments and gradients of `n` elements, one after the other: what is asked for past an end is
-/// in the next, or outside.
+/// Returns parameters, moments and gradients of `n` elements after two steps. The spans are contiguous, so
+/// prefetches past the end of one are in the next one, or outside the allocation.
 std::vector<float> after_steps(const OptimizerParams& params, std::int64_t n) {
   const auto size = static_cast<std::size_t>(n);
   std::vector<float> spans(4 * size);
@@ -57,7 +57,7 @@ TEST(PrefetchTest, EveryOptimizerHasTheSameBitsWhateverIsPrefetched) {
     }
 }
 
-TEST(PrefetchTest, TheChoiceIsTheLastThatWasAskedForElseTheMeasuredOne) {
+TEST(PrefetchTest, TheActivePrefetchIsTheLastOneSetOrElseTheMeasuredOne) {
   for (const Prefetch prefetch : {Prefetch::all, Prefetch::none, Prefetch::moments}) {
     const PrefetchScope scope(prefetch);
     EXPECT_EQ(active_prefetch(), prefetch);

@@ -37,7 +37,8 @@ TEST(ScheduleTest, WsdKeepsTheRateUntilItsLastSteps) {
   EXPECT_DOUBLE_EQ(learning_rate(s, 100), 0.55);
   EXPECT_EQ(learning_rate(s, 110), 0.1);
   s.decay_steps = 101;
-  EXPECT_NE(validate(s).message().find("10 warm-up steps and 101 of decay in 110"), std::string_view::npos);
+  EXPECT_NE(validate(s).message().find("10 warm-up steps and 101 decay steps, but only 110"),
+            std::string_view::npos);
 }
 
 TEST(ScheduleTest, WarmUpOfTheWholeRunIsLegal) {
@@ -48,10 +49,10 @@ TEST(ScheduleTest, WarmUpOfTheWholeRunIsLegal) {
   EXPECT_EQ(learning_rate(s, 10), 0.1);
 }
 
-TEST(ScheduleTest, NonsenseIsRefusedWithTheNumbers) {
+TEST(ScheduleTest, InvalidSchedulesAreRefusedWithTheNumbers) {
   LrSchedule s = schedule(ScheduleKind::cosine);
   s.warmup_steps = 200;
-  EXPECT_NE(validate(s).message().find("200 warm-up steps of 110"), std::string_view::npos);
+  EXPECT_NE(validate(s).message().find("200 warm-up steps, but only 110"), std::string_view::npos);
   s = schedule(ScheduleKind::cosine);
   s.min_lr = 2.0;
   EXPECT_EQ(validate(s).code(), Code::invalid);

@@ -55,8 +55,9 @@ TEST(EngineTest, PlannedPeakIsTheMeasuredPeakInEveryTier) {
   for (std::size_t t = 0; t < kTiers; ++t) EXPECT_LE(run.plan->planned_peak[t], options.budgets[t]);
 }
 
-// Slabs of the whole budget would be resident beyond the plan; this backend has no byte beyond it.
-TEST(EngineTest, ARunTakesNoMoreThanItsPlannedPeak) {
+// If slabs had the size of the budgets, more than the plan would be resident; this backend has not a byte
+// more.
+TEST(EngineTest, ARunAllocatesNoMoreThanItsPlannedPeak) {
   for (const std::uint64_t device : {600 * kKiB, 900 * kKiB, 2 * kMiB}) {
     EngineOptions options;
     options.budgets = {device, 2 * kMiB, 4 * kMiB};

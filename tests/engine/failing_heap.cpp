@@ -32,7 +32,7 @@ void* operator new(std::size_t bytes, std::align_val_t a) {
 void* operator new[](std::size_t bytes, std::align_val_t a) {
   return allocate(bytes, static_cast<std::size_t>(a));
 }
-// A sanitizer has these of its own, whose memory would come back to the functions below.
+// Must be replaced too: a sanitizer has its own versions, whose memory would be freed by the functions below.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   try {
     return allocate(bytes, 1);

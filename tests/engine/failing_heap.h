@@ -4,9 +4,9 @@
 
 namespace strata::test {
 
-/// Allocations that this thread has asked for.
+/// Number of allocations made by this thread.
 extern thread_local std::uint64_t heap_allocations;
-/// The one of them that is refused, from 1; 0: none.
+/// Number of the allocation that fails, counted from 1; 0: none.
 extern thread_local std::uint64_t heap_fails_at;
 
 }  // namespace strata::test

@@ -18,11 +18,11 @@ using test::TinyRun;
 using testing::AnyOf;
 using testing::HasSubstr;
 
-// Everything that can live on nvme does, but for `kept` payloads, which stay in RAM.
+// Places everything that can live on nvme there, except `kept` payloads, which stay in RAM.
 std::unique_ptr<const RunPlan> swapped_plan(const std::string& dir, std::vector<Payload> kept,
                                             StepMode mode) {
   EngineOptions options = test::swapping_options(dir, mode);
-  if (mode == StepMode::speculative) options.clip = 0;  // so that guesses are right, and stand
+  if (mode == StepMode::speculative) options.clip = 0;  // so that all guesses are right
   return must(Engine::plan_with(
       tiny_programs(Recompute::full), options, [&](const ChunkLayout&, Placement& placement) {
         for (auto& homes : placement.homes)
@@ -48,7 +48,7 @@ struct FaultyRun {
   TinyRun run;
 };
 
-TEST(SwapFaultTest, ReadsThatFailForGoodEndTheStepNamingChunkAndPayloadAndTheStatesStay) {
+TEST(SwapFaultTest, PermanentReadFailuresFailTheStepNamingChunkAndPayloadAndTheStatesStay) {
   const test::TempDir dir;
   FaultyRun faulty(dir.path());
   const std::string before = must(faulty.run.engine->state_digest());
@@ -61,7 +61,7 @@ TEST(SwapFaultTest, ReadsThatFailForGoodEndTheStepNamingChunkAndPayloadAndTheSta
   EXPECT_EQ(faulty.run.engine->steps(), 1);
 }
 
-TEST(SwapFaultTest, AStepThatFailedBeforeItsUpdateCanBeTakenAgainWithTheSameBits) {
+TEST(SwapFaultTest, AStepThatFailedBeforeItsUpdateCanBeRetriedWithTheSameBits) {
   const test::TempDir dir;
   FaultyRun straight(dir.path()), faulty(dir.path());
   must(straight.step());
@@ -84,7 +84,7 @@ TEST(SwapFaultTest, AFlippedBitIsFoundNamedAndNeverUsed) {
   EXPECT_EQ(must(faulty.run.engine->state_digest()), before);
 }
 
-TEST(SwapFaultTest, AnUpdateCutShortIsToldUntilACheckpointIsLoaded) {
+TEST(SwapFaultTest, AnInterruptedUpdateIsReportedUntilACheckpointIsLoaded) {
   const test::TempDir dir;
   FaultyRun faulty(dir.path(), {Payload::param, Payload::accum});
   const std::string saved =
@@ -106,9 +106,9 @@ TEST(SwapFaultTest, AnUpdateCutShortIsToldUntilACheckpointIsLoaded) {
 
 class PendingUpdateTest : public testing::TestWithParam<StepMode> {};
 
-// The update of a step that is done under the next one stays due until it can be done; one that was made on
-// trust when the swap failed is taken back, from RAM and from what nvme kept.
-TEST_P(PendingUpdateTest, WaitsForTheSwapToWorkAgain) {
+// An update that runs during the next step stays pending until it succeeds. A speculative one is rolled back
+// when the swap fails, from the log in RAM and from the snapshots on nvme.
+TEST_P(PendingUpdateTest, StaysPendingUntilTheSwapWorksAgain) {
   const test::TempDir dir;
   for (std::uint64_t nth = 1;; nth += 3) {
     FaultyRun straight(dir.path(), {Payload::param, Payload::accum}, GetParam());
@@ -154,8 +154,8 @@ TEST(SwapFaultTest, APendingUpdateThatFailsIsDiscardedByLoadingACheckpoint) {
   must(faulty.step());
 }
 
-// Wherever in a step the swap begins to fail: an error that names a chunk, and states that are the old ones
-// or refused.
+// Wherever in a step the swap begins to fail, the error names a chunk, and the states are the old ones or
+// refused.
 void sweep(IoCall call, Code code) {
   const test::TempDir dir;
   for (std::uint64_t nth = 1;; nth += nth < 12 ? 1 : 5) {
@@ -169,7 +169,7 @@ void sweep(IoCall call, Code code) {
     }
     EXPECT_EQ(status.code(), code) << status.to_string();
     EXPECT_THAT(std::string(status.message()), HasSubstr("chunk ")) << "call " << nth;
-    if (call == IoCall::write) continue;  // nowhere is left to write to: nothing can be looked at
+    if (call == IoCall::write) continue;  // no write succeeds, so the states cannot be read
     faulty.io.clear();
     const Result<std::string> after = faulty.run.engine->state_digest();
     EXPECT_EQ(after.has_value() ? *after : before, before) << "call " << nth;
@@ -221,7 +221,7 @@ TEST_P(CheckpointFaultTest, AnyFailedCallKeepsTheOldCheckpointAndLeavesNoDraft) 
     }
     EXPECT_EQ(saved.status().code(), code);
     EXPECT_THAT(std::string(saved.status().message()), HasSubstr("saving checkpoint"));
-    // Once renamed into place it is there, and only whether it would survive a power cut is in doubt.
+    // After the rename the checkpoint exists; it is only uncertain whether it would survive a power failure.
     const bool renamed = call == IoCall::sync_dir && posix_io().exists(saving.dir.file("step-00000002"));
     EXPECT_EQ(saving.digest_of_newest(), renamed ? must(saving.run.engine->state_digest()) : old) << nth;
   }
@@ -243,7 +243,7 @@ TEST_P(CheckpointFaultTest, SavingTheSameStepAgainNeverLosesIt) {
       EXPECT_EQ(saving.digest_of_newest(), fresh);
       EXPECT_EQ(must(read_manifest(posix_io(), *saved)).run.at("note"), "new");
       EXPECT_FALSE(saving.has_drafts());
-      if (io.calls(call) < nth) break;  // a fault in looking at the old one may be survived
+      if (io.calls(call) < nth) break;  // a fault in reading the old checkpoint may be survived
     }
 }
 
@@ -268,13 +268,14 @@ TEST(CheckpointLoadFaultTest, AReadThatFailsAnywhereLeavesTheOldStatesOrNone) {
     if (loaded.has_value()) break;
     const auto after = other.engine->state_digest();
     EXPECT_EQ(after.has_value() ? *after : before, before) << nth;
-    EXPECT_TRUE(after.has_value() || after.status().message().find("was cut short") != std::string_view::npos)
+    EXPECT_TRUE(after.has_value() ||
+                after.status().message().find("was interrupted") != std::string_view::npos)
         << nth;
   }
   EXPECT_EQ(must(other.engine->state_digest()), must(saving.run.engine->state_digest()));
 }
 
-TEST(CheckpointKeepTest, TheOneJustSavedStaysThoughHigherStepsOfAnotherRunAreThere) {
+TEST(CheckpointKeepTest, TheCheckpointJustSavedStaysBesideHigherStepsOfAnotherRun) {
   Saving saving;
   saving.run.engine->set_steps(9);
   must(save_checkpoint(*saving.run.engine, posix_io(), saving.dir.path(), {}, 0));

@@ -1,5 +1,5 @@
-// The heap refuses the n-th allocation of the thread that drives an engine, for every n in turn. A program of
-// its own, since failing_heap.cpp replaces operator new.
+// Lets the n-th allocation of the thread that drives an engine fail, for every n in turn. This is a program
+// of its own, since failing_heap.cpp replaces operator new.
 #include <gtest/gtest.h>
 
 #include "engine/failing_heap.h"
@@ -11,7 +11,7 @@ namespace {
 using test::CountingBatches;
 using test::tiny_programs;
 
-// What a run does from its plan to its third step; the digest of its states.
+// Does everything from planning to the third step, and returns the digest of the states.
 std::string whole_run(const std::string& dir, ThreadPool& pool) {
   SteadyClock clock;
   EngineOptions options;
@@ -31,12 +31,12 @@ std::string whole_run(const std::string& dir, ThreadPool& pool) {
   return must(engine->state_digest());
 }
 
-// It ends with bad_alloc or with a Status, and takes all it had with it: budgets, backends and managers abort
-// where something is still held, and AddressSanitizer sees what was leaked.
-TEST(HeapFaultTest, AnAllocationRefusedAnywhereEndsARunInGoodOrder) {
+// The run ends with bad_alloc or with a Status and releases everything: budgets, backends and managers abort
+// if something is still held, and AddressSanitizer finds leaks.
+TEST(HeapFaultTest, AnAllocationFailureAnywhereEndsARunCleanly) {
   const test::TempDir dir;
   const auto pool = must(ThreadPool::create(1));
-  const std::string want = whole_run(dir.path(), *pool);  // what libraries keep is there now
+  const std::string want = whole_run(dir.path(), *pool);  // also makes libraries allocate what they keep
   const std::uint64_t before = test::heap_allocations;
   EXPECT_EQ(whole_run(dir.path(), *pool), want);
   const std::uint64_t total = test::heap_allocations - before;

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 ProgramSet f16_programs() { return tiny_programs(Recompute::none, 3, test::tiny_config(), DType::f16); }
 
-TEST(LossScaleTest, DoublesAfterAWindowWithoutOverflowAndHalvesDownToOne) {
+TEST(LossScaleTest, DoublesAfterAGrowthIntervalWithoutOverflowAndHalvesDownToOne) {
   LossScale scale{.value = 4};
   for (std::int64_t i = 0; i < LossScale::kGrowthInterval - 1; ++i) scale.step_done();
   EXPECT_EQ(scale.value, 4);
@@ -36,7 +36,7 @@ TEST(LossScaleTest, DoublesAfterAWindowWithoutOverflowAndHalvesDownToOne) {
                LossScale::is_valid(2 * LossScale::kMax));
 }
 
-// An overflow costs time and nothing else: the step is done again with the same data and a smaller scale.
+// An overflow costs nothing but time: the step is retried with the same data and a smaller scale.
 TEST(LossScaleTest, AnOverflowingStepIsRetriedAndLeavesNoTrace) {
   TinyRun high(must(Engine::plan(f16_programs(), {.loss_scale = LossScale::kMax})));
   must(high.engine->initialize(3));
@@ -70,7 +70,7 @@ TEST(LossScaleTest, TheLossAndItsGradientAreThoseOfF32WithinRounding) {
   EXPECT_EQ(b.loss_scale, 1);
 }
 
-TEST(LossScaleTest, ACheckpointCarriesIt) {
+TEST(LossScaleTest, ACheckpointStoresTheScale) {
   const test::TempDir dir;
   const EngineOptions options{.loss_scale = LossScale::kMax};
   TinyRun run(must(Engine::plan(f16_programs(), options)));
@@ -87,9 +87,9 @@ TEST(LossScaleTest, ACheckpointCarriesIt) {
   EXPECT_EQ(must(resumed.engine->state_digest()), must(run.engine->state_digest()));
 }
 
-TEST(LossScaleTest, WhatCannotBeScaledIsRefused) {
+TEST(LossScaleTest, AnInvalidScaleIsRefused) {
   EXPECT_THAT(std::string(Engine::plan(f16_programs(), {.loss_scale = 3}).status().message()),
-              HasSubstr("optim.loss_scale is 3; it is a power of two from 1 to 16777216"));
+              HasSubstr("optim.loss_scale is 3; it must be a power of two from 1 to 16777216"));
 }
 
 }  // namespace

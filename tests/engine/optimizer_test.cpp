@@ -38,7 +38,7 @@ EngineOptions options_of(const Case& c) {
 
 class OptimizerTest : public ::testing::TestWithParam<Case> {};
 
-// What is on the slow tier, on the device and in RAM goes through a checkpoint, which has f32 whatever the
+// States on the slow tier, on the device and in RAM go through a checkpoint, which is f32 whatever their
 // format.
 TEST_P(OptimizerTest, ResumingFromACheckpointGivesTheBitsOfTheUninterruptedRun) {
   const test::TempDir dir;
@@ -66,7 +66,7 @@ TEST_P(OptimizerTest, ResumingFromACheckpointGivesTheBitsOfTheUninterruptedRun) 
   EXPECT_EQ(must(second.engine->state_digest()), must(straight.engine->state_digest()));
 }
 
-TEST_P(OptimizerTest, HoldsTheStatesItKeepsAndSavesNoOthers) {
+TEST_P(OptimizerTest, HoldsOnlyTheMomentsThatTheOptimizerHas) {
   const EngineOptions options = options_of(GetParam());
   const auto plan = must(Engine::plan(tiny_programs(), options));
   const cpuopt::MomentSet kept = cpuopt::moments_of(options.optimizer);
@@ -83,8 +83,8 @@ TEST_P(OptimizerTest, HoldsTheStatesItKeepsAndSavesNoOthers) {
   EXPECT_EQ(plan->states().size(), 1u + kept.first + kept.second);
 }
 
-// Every tensor moves, and the loss falls: a rule that is wired wrongly moves none or the wrong way.
-TEST_P(OptimizerTest, LearnsWhatThereIsToLearn) {
+// The loss falls only if the update rule moves tensors, and in the right direction.
+TEST_P(OptimizerTest, LowersTheLoss) {
   constexpr double kRates[] = {1e-2, 1e-2, 1e-3, 2e-2, 3e-2, 0.3};  // adamw adam lion lamb adagrad sgd
   const double rate = kRates[static_cast<std::size_t>(GetParam().optimizer)];
   TinyRun run(must(Engine::plan(tiny_programs(), options_of(GetParam()))));
@@ -98,8 +98,9 @@ INSTANTIATE_TEST_SUITE_P(All, OptimizerTest, ::testing::ValuesIn(cases()), [](co
   return str(cpuopt::to_string(c.optimizer), c.momentum > 0 ? "" : "_plain", "_", to_string(c.states));
 });
 
-// A gradient that is not finite, where the run is to go on: the step counts, and no bit of a state changes.
-TEST(NonFiniteTest, ASkippedStepLeavesEveryBitAndCounts) {
+// If the run is to continue after a gradient that is not finite, the step counts but changes no bit of the
+// states.
+TEST(NonFiniteTest, ASkippedStepCountsAndChangesNoBit) {
   for (const StateFormat states : {StateFormat::fp32, StateFormat::int8}) {
     EngineOptions options = options_of({cpuopt::Optimizer::adamw, 0, states});
     options.non_finite = NonFinite::skip;

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <strata/runtime/str.h>
-#include <strata/runtime/thread_pool.h>
-#include <strata/runtime/topology.h>
+#include <strata/runtime/threads/thread_pool.h>
+#include <strata/runtime/threads/topology.h>
 
 #include "engine/random_homes.h"
 #include "engine/tiny_run.h"
@@ -19,7 +19,7 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-// One to three threads, or three on two nodes: which cores they are on makes no difference here.
+// One to three threads, or three on two NUMA nodes; the cores that they run on make no difference here.
 std::unique_ptr<ThreadPool> random_pool(const Rng& rng) {
   const auto threads = static_cast<int>(rng.below(5, 4));
   if (threads > 0) return must(ThreadPool::create(threads));
@@ -44,7 +44,7 @@ EngineOptions options_of(const Case& which) {
   EngineOptions options;
   options.grad_accum = which.grad_accum;
   options.optimizer.optimizer = must(cpuopt::optimizer_named(which.optimizer));
-  options.optimizer.momentum = 0.9;  // of sgd
+  options.optimizer.momentum = 0.9;  // used by sgd
   options.optimizer.weight_decay = 0.1;
   options.states = which.states;
   options.rounding_seed = 11;
@@ -109,8 +109,8 @@ Case frozen(const char* family, DType compute, std::int32_t grad_accum) {
   return frozen;
 }
 
-// Families with every op of the older ones and of the newer; tied heads, whose gradient is f32, and untied;
-// sums that are the gradient as it landed, and sums of several.
+// Covers families with all ops, tied heads (whose gradient is f32) and untied ones, and accumulated gradients
+// of one and of several micro-batches.
 INSTANTIATE_TEST_SUITE_P(Cases, PlacementIdentityTest,
                          ::testing::Values(Case{"gpt2", DType::f32, 2}, Case{"qwen3", DType::f32, 2},
                                            Case{"gpt2", DType::bf16, 2}, Case{"llama", DType::bf16, 1},

@@ -5,8 +5,8 @@
 
 namespace strata::test {
 
-/// Every chunk's homes drawn by `seed`: the whole set on the device, or each payload in RAM or on nvme; sums
-/// anywhere.
+/// Draws the homes of every chunk from `seed`: all states on the device, or each payload in RAM or on nvme;
+/// the accumulated gradient on any tier.
 inline void random_homes(std::uint64_t seed, const ChunkLayout& layout, Placement& placement) {
   const Rng rng(seed, 1);
   for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)

@@ -1,4 +1,4 @@
-// Memory, streams and queues that refuse, at every place in turn.
+// Failures of memory, streams and queues, at every call in turn.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using test::tiny_programs;
 using testing::AnyOf;
 using testing::HasSubstr;
 
-// Homes over all three tiers.
+// Payloads alternate between nvme and RAM by chunk.
 std::unique_ptr<const RunPlan> three_tier_plan(const std::string& dir, StepMode mode) {
   const EngineOptions options = test::swapping_options(dir, mode);
   return must(
@@ -36,7 +36,7 @@ std::unique_ptr<const RunPlan> three_tier_plan(const std::string& dir, StepMode 
       }));
 }
 
-// An engine over a backend, and an Io, that may refuse.
+// An engine over a backend and an Io in which calls can be made to fail.
 struct FragileRun {
   explicit FragileRun(const RunPlan& run_plan)
       : plan(run_plan),
@@ -64,8 +64,8 @@ struct FragileRun {
   std::unique_ptr<Engine> engine;
 };
 
-// The budgets and the backend abort at the end of a round where anything was not given back.
-TEST(ResourceFaultTest, WhateverIsRefusedAtTheStartIsToldAndGivenBack) {
+// Budgets and the backend abort at the end of an iteration if anything was not released.
+TEST(ResourceFaultTest, AnyFailureAtTheStartIsReportedAndReleasesEverything) {
   const test::TempDir dir;
   const auto plan = three_tier_plan(dir.path(), StepMode::serial);
   for (const bool sticky : {false, true})
@@ -81,19 +81,20 @@ TEST(ResourceFaultTest, WhateverIsRefusedAtTheStartIsToldAndGivenBack) {
       EXPECT_THAT(std::string(status.message()), HasSubstr("injected failure of call")) << nth;
       if (run.engine == nullptr) continue;
       run.backend.clear();
-      if (!run.engine->initialize(3).is_ok()) {  // the end of a pin could not be recorded, which is for good
+      if (!run.engine->initialize(3).is_ok()) {  // the end of a pin could not be recorded, which is permanent
         EXPECT_THAT(std::string(status.message()), HasSubstr(", record"));
         continue;
       }
-      must(run.step());  // states given anew heal what was cut short
+      must(run.step());  // setting states anew ends the broken state
     }
 }
 
 class AbortedStepTest : public testing::TestWithParam<StepMode> {};
 
-// A step that ends at any of its calls leaves the states of before, or those of after where only the update
-// was left and stays due, or says that they are in between; and all that it held is free again for the next.
-TEST_P(AbortedStepTest, AtAnyCallTheStatesStayOrAreRefused) {
+// A step that fails at any call leaves the states from before it, or those after it if only the update failed
+// and stays pending, or reports that they are in between. Everything that it held is available for the next
+// step.
+TEST_P(AbortedStepTest, AFailureAtAnyCallKeepsTheStatesOrRefusesThem) {
   const test::TempDir dir;
   const auto plan = three_tier_plan(dir.path(), GetParam());
   const auto begun = [&] {
@@ -119,7 +120,7 @@ TEST_P(AbortedStepTest, AtAnyCallTheStatesStayOrAreRefused) {
     EXPECT_EQ(status.code(), Code::out_of_memory) << status.to_string();
     const Result<std::string> left = run->engine->state_digest();
     if (!left.has_value()) {
-      // Between two steps, or the end of a pin could not be recorded, which is for good.
+      // The states are between two steps, or the end of a pin could not be recorded, which is permanent.
       EXPECT_THAT(std::string(left.status().message()),
                   AnyOf(HasSubstr("load a checkpoint"), HasSubstr(", record")))
           << "call " << nth;
@@ -140,8 +141,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, AbortedStepTest,
                          testing::Values(StepMode::serial, StepMode::two_phase, StepMode::speculative),
                          [](const auto& mode) { return std::string(to_string(mode.param)); });
 
-// The data may end at any micro-batch.
-TEST_P(AbortedStepTest, WhereTheDataFailsTheStatesStay) {
+// The data may end at either micro-batch.
+TEST_P(AbortedStepTest, AFailingBatchSourceLeavesTheStates) {
   const test::TempDir dir;
   const auto plan = three_tier_plan(dir.path(), GetParam());
   FragileRun straight(*plan), faulty(*plan);
@@ -172,7 +173,7 @@ TEST_P(AbortedStepTest, WhereTheDataFailsTheStatesStay) {
   EXPECT_EQ(faulty.digest(), straight.digest());
 }
 
-// Sizes of the model are odd; what a strict device asks must come of the chunks' shape alone.
+// The model's sizes are odd, so alignment must follow from the chunks alone.
 TEST(SwapAlignmentTest, StrictDevicesOfAnyAlignmentGiveTheSameBits) {
   const test::TempDir dir;
   const auto plan = three_tier_plan(dir.path(), StepMode::serial);
@@ -187,8 +188,8 @@ TEST(SwapAlignmentTest, StrictDevicesOfAnyAlignmentGiveTheSameBits) {
   }
 }
 
-// The disk fills up in the midst of the updates: a checkpoint of before brings the run back, bit for bit.
-TEST(SwapFullTest, ACheckpointBringsBackWhatAFullDiskCutShort) {
+// The disk fills up during the updates; loading an earlier checkpoint restores the run bit for bit.
+TEST(SwapFullTest, ACheckpointRestoresARunInterruptedByAFullDisk) {
   const test::TempDir dir;
   const auto plan = three_tier_plan(dir.path(), StepMode::serial);
   FragileRun straight(*plan), faulty(*plan);
@@ -209,8 +210,8 @@ TEST(SwapFullTest, ACheckpointBringsBackWhatAFullDiskCutShort) {
 
 std::size_t open_files() { return must(posix_io().list("/proc/self/fd")).size(); }
 
-// Of a run that is warm: no byte and no descriptor more after hundreds of steps, evaluations among them.
-TEST(LeakTest, AWarmRunHoldsAsMuchAfterHundredsOfStepsAsBefore) {
+// A warm run must not hold more bytes or descriptors after hundreds of steps and digests.
+TEST(LeakTest, AWarmRunHoldsNoMoreAfterHundredsOfSteps) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's allocator keeps what is freed";
 #endif
@@ -224,7 +225,7 @@ TEST(LeakTest, AWarmRunHoldsAsMuchAfterHundredsOfStepsAsBefore) {
       if (i % 50 == 0) run.digest();
     }
   };
-  steps(300);  // queues of free places keep a block or two more for each class at first
+  steps(300);  // at first, queues of free slots grow by a block or two per class
   const std::size_t files = open_files(), bytes = ::mallinfo2().uordblks;
   const BackendCounters made = run.base->counters();
   steps(400);

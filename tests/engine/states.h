@@ -11,7 +11,7 @@ namespace strata::test {
 
 using StateTensors = std::map<std::string, std::vector<float>, std::less<>>;
 
-/// All states of `payload`, by tensor.
+/// Returns all states of `payload`, by tensor.
 inline StateTensors states_of(Engine& engine, Payload payload) {
   StateTensors tensors;
   must(engine.visit(payload, [&](const StatePiece& piece, std::span<const float> values) {

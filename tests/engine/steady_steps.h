@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/memory/alloc_counter.h>
 
 #include "engine/tiny_run.h"
 
 namespace strata::test {
 
-/// Steps 3 to 12 of a fresh run allocate nothing on the heap and create no resource.
+/// Expects that steps 3 to 12 of a fresh run allocate nothing on the heap and create no resource.
 inline void expect_steady_steps(TinyRun& run) {
   must(run.engine->initialize(1));
   CountingBatches batches(tiny_config().vocab);

@@ -11,7 +11,7 @@
 #include "engine/states.h"
 #include "engine/tiny_run.h"
 
-// Every step mode gives the bits of the serial one.
+// Every step mode gives the same bits as serial.
 
 namespace strata {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 using test::tiny_programs;
 using test::TinyRun;
 
-// How many steps are compared: bench/claims/step_parity asks for more.
+// Number of steps that are compared; bench/claims/step_parity requests more.
 int steps_compared() {
   const char* const asked = std::getenv("STEP_PARITY_STEPS");
   return asked == nullptr ? 6 : std::atoi(asked);
@@ -31,15 +31,15 @@ struct Model {
   std::int32_t grad_accum;
 };
 
-/// Clipping: 0 never, else at this norm. What is not finite: in f16 the loss scale of every third step is far
-/// too high, elsewhere every fourth step has an infinite parameter and is skipped.
+/// Clipping: 0 for never, else the maximum norm. Overflows: in f16 the loss scale of every third step is far
+/// too high; otherwise every fourth step has an infinite parameter and is skipped.
 struct Scenario {
   double clip = 0;
   bool overflows = false;
 };
 
 struct RunRecord {
-  std::vector<std::uint64_t> bits;  ///< of every step's loss and norm, and of how it ended
+  std::vector<std::uint64_t> bits;  ///< loss and norm of every step, and how it ended
   std::string digest;
   int clipped = 0, skipped = 0, overflow_retries = 0;
   std::int32_t speculated = 0, rolled_back = 0;
@@ -76,7 +76,7 @@ EngineOptions options_of(const Model& model, const Scenario& scenario, StepMode 
   return options;
 }
 
-// Takes a step with an infinity among the parameters, which nothing survives, and puts back what was there.
+// Takes a step with an infinite parameter, whose gradient cannot be finite, and then restores the parameter.
 void step_without_a_gradient(Engine& engine, BatchSource& batches, StepReport& report) {
   const test::StateTensors before = test::states_of(engine, Payload::param);
   test::StateTensors broken = before;
@@ -101,7 +101,7 @@ RunRecord record_run(const Model& model, const Scenario& scenario, TinyRun& run)
         run.engine->set_loss_scale({.value = LossScale::kMax});
       must(run.engine->train_step(batches, 1e-2, report));
     }
-    if (!report.skipped) {  // NaNs have many faces
+    if (!report.skipped) {  // NaNs may differ in their bits
       record.bits.push_back(std::bit_cast<std::uint32_t>(report.loss));
       record.bits.push_back(std::bit_cast<std::uint64_t>(report.grad_norm));
     }
@@ -112,7 +112,7 @@ RunRecord record_run(const Model& model, const Scenario& scenario, TinyRun& run)
     record.speculated += report.speculated;
     record.rolled_back += report.rolled_back;
     if (!report.skipped) record.norms.push_back(report.grad_norm);
-    if (step == 3)  // in the midst of what is left to be done
+    if (step == 3)  // while an update is pending
       record.bits.push_back(std::bit_cast<std::uint64_t>(must(run.engine->evaluate(batches, 1))));
   }
   record.digest = must(run.engine->state_digest());
@@ -138,7 +138,7 @@ class StepModeTest : public ::testing::TestWithParam<Model> {
   static constexpr HostBackendOptions kThreads{};
   static constexpr HostBackendOptions kChecked{.schedule = StreamSchedule::latest_legal, .check = true};
 
-  // Never, at the median of the norms there are, and always.
+  // Clips no step, about half of the steps (at the median of the norms), and every step.
   static std::vector<Scenario> scenarios(const Model& model) {
     const test::TempDir dir;
     std::vector<double> norms =
@@ -162,7 +162,7 @@ TEST_P(StepModeTest, EveryModeGivesTheBitsOfTheSerialOne) {
     EXPECT_EQ(want.overflow_retries + want.skipped > 0, scenario.overflows) << "scenario " << c;
     for (const StepMode mode : kStepModes)
       for (const Tiers tiers : {Tiers::device, Tiers::ram, Tiers::all_three, Tiers::hybrid}) {
-        // Half of them in the latest legal order, with every access checked.
+        // Half of the runs use the latest legal order of streams and check every access.
         const bool checked = (static_cast<int>(mode) + static_cast<int>(tiers)) % 2 == 0;
         const RunRecord got = run_of(model, scenario, mode, tiers, dir.path(), checked ? kChecked : kThreads);
         const std::string where =
@@ -193,10 +193,10 @@ INSTANTIATE_TEST_SUITE_P(Models, StepModeTest,
                                            Model{"llama", DType::f16, 1}, Model{"llama", DType::f16, 4}),
                          model_name);
 
-// --- what a step moves ---
+// --- traffic of a step ---
 
-// With room on the device for the parameters a step brings each of them up once and takes each gradient down
-// once, whatever the mode.
+// If the device has room for all parameters, each is copied up once per step, and each gradient down once, in
+// every mode.
 TEST(StepTrafficTest, EachParameterGoesUpOnceAndEachGradientDownOnce) {
   for (const StepMode mode : kStepModes) {
     EngineOptions options;
@@ -224,8 +224,8 @@ TEST(StepTrafficTest, EachParameterGoesUpOnceAndEachGradientDownOnce) {
   }
 }
 
-// What nvme keeps of before costs room there. As long as nothing is clipped the traffic is that of two_phase,
-// whose update brings a parameter to RAM that the next forward then finds there.
+// Snapshots on nvme take space there. As long as nothing is clipped, the traffic is that of two_phase, except
+// that two_phase reads a parameter into RAM once for both its update and the next forward.
 TEST(StepTrafficTest, SpeculatingOverNvmeMovesWhatTheOtherModesMove) {
   const test::TempDir dir;
   EngineOptions options;
@@ -248,7 +248,7 @@ TEST(StepTrafficTest, SpeculatingOverNvmeMovesWhatTheOtherModesMove) {
     test::CountingBatches batches(test::tiny_config().vocab);
     for (int step = 0; step < kSteps; ++step) must(run.engine->train_step(batches, 1e-2, report));
     EXPECT_EQ(report.speculated > 0, speculates == 1);
-    must(run.engine->state_digest());  // what is still due
+    must(run.engine->state_digest());  // completes the pending update
     for (const SizeClass& slots : run.plan->placement.classes)
       on_its_way = std::max<std::uint64_t>(on_its_way, slots.slot_bytes * slots.window[2]);
     for (ChunkId chunk = 0; speculates && chunk < run.plan->layout.n_chunks(); ++chunk)
@@ -256,21 +256,21 @@ TEST(StepTrafficTest, SpeculatingOverNvmeMovesWhatTheOtherModesMove) {
     read[speculates] = run.engine->moved().nvme_read - before.nvme_read;
     written[speculates] = run.engine->moved().nvme_write - before.nvme_write;
     held[speculates] = run.plan->planned_peak[static_cast<std::size_t>(Tier::nvme)];
-    EXPECT_EQ(run.plan->undo.bytes, 0u);  // nothing of it is in RAM
+    EXPECT_EQ(run.plan->undo.bytes, 0u);  // no covered states are in RAM
     EXPECT_EQ(run.plan->undo.covers(static_cast<ChunkId>(run.plan->layout.n_chunks() - 1)), speculates == 1);
   }
-  // What is on its way when the bytes are counted is in either count or in neither.
+  // Transfers in flight when the bytes are counted may be in either count.
   EXPECT_LE(written[1], written[0] + on_its_way);
   EXPECT_LE(read[1], read[0] + kSteps * param_bytes + on_its_way);
   EXPECT_GT(held[1], held[0]);
 
-  options.budgets[static_cast<std::size_t>(Tier::nvme)] = held[0];  // no room for second generations
+  options.budgets[static_cast<std::size_t>(Tier::nvme)] = held[0];  // leaves no room for second generations
   const auto tight = must(Engine::plan(tiny_programs(), options));
   EXPECT_EQ(tight->planned_peak[static_cast<std::size_t>(Tier::nvme)], held[0]);
   for (ChunkId chunk = 0; chunk < tight->layout.n_chunks(); ++chunk) EXPECT_FALSE(tight->undo.covers(chunk));
 }
 
-TEST(StepTrafficTest, GradientsOnTheDeviceLeaveTheBitsAndRamToTheStates) {
+TEST(StepTrafficTest, GradientsOnTheDeviceChangeNoBitAndSaveRam) {
   EngineOptions options;
   options.policy = PlacementPolicy::pinned;
   options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
@@ -304,7 +304,7 @@ std::unique_ptr<const RunPlan> plan_in_ram(const EngineOptions& options) {
   return must(Engine::plan(tiny_programs(), options));
 }
 
-TEST(UndoLogTest, TakesNoMoreThanItIsGivenAndChunksFromAllOverTheModel) {
+TEST(UndoLogTest, StaysWithinItsBudgetAndCoversChunksEvenlyOverTheModel) {
   EngineOptions options;
   options.policy = PlacementPolicy::pinned;
   options.chunk_elems = 2 * ChunkLayout::kSliceAlign;
@@ -317,8 +317,8 @@ TEST(UndoLogTest, TakesNoMoreThanItIsGivenAndChunksFromAllOverTheModel) {
       bytes += all->layout.payload_bytes(chunk, payload);
       if (all->undo.covers(chunk)) covered += all->layout.payload_bytes(chunk, payload);
     }
-  EXPECT_EQ(all->undo.bytes, covered);  // 12 bytes a parameter
-  // As much as backward has of the step's time, twice that of forward, to a chunk more or less.
+  EXPECT_EQ(all->undo.bytes, covered);  // 12 bytes per parameter
+  // The log covers backward's share of the step, two thirds, up to one chunk.
   EXPECT_GE(covered, bytes * 3 / 5);
   EXPECT_LE(covered, bytes * 3 / 4);
 
@@ -326,14 +326,14 @@ TEST(UndoLogTest, TakesNoMoreThanItIsGivenAndChunksFromAllOverTheModel) {
   const auto half = plan_in_ram(options);
   EXPECT_LE(half->undo.bytes, covered / 2);
   EXPECT_GT(half->undo.bytes, covered / 4);
-  std::array<int, 2> in_half{};  // of the model, which backward takes from its end
+  std::array<int, 2> in_half{};  // covered chunks in each half of the model
   for (ChunkId chunk = 0; chunk < n; ++chunk) in_half[2 * chunk < n ? 0 : 1] += half->undo.covers(chunk);
   EXPECT_LE(std::abs(in_half[0] - in_half[1]), 1);
   EXPECT_LT(half->planned_peak[1], all->planned_peak[1]);
 
   options.undo_bytes.reset();
   options.budgets[1] = half->planned_peak[1];
-  EXPECT_LE(plan_in_ram(options)->undo.bytes, covered / 2);  // what the budget leaves
+  EXPECT_LE(plan_in_ram(options)->undo.bytes, covered / 2);  // within what the budget leaves
 
   options.budgets[1] = kUnlimited;
   for (const StepMode mode : {StepMode::serial, StepMode::two_phase, StepMode::automatic}) {
@@ -362,7 +362,7 @@ TEST(UndoLogTest, AutoStopsSpeculatingWhereStepsAreClipped) {
   EXPECT_EQ(of_free.rolled_back, 0);
 }
 
-// A step that fails while its updates are made speculatively leaves the states as they were.
+// A step that fails during speculative updates leaves the states as they were.
 TEST(UndoLogTest, AStepThatFailsDuringSpeculationIsRolledBack) {
   class Failing final : public BatchSource {
    public:
@@ -378,7 +378,8 @@ TEST(UndoLogTest, AStepThatFailsDuringSpeculationIsRolledBack) {
   must(run.engine->initialize(1));
   run.train(2);
   StepReport report;
-  EXPECT_EQ(run.engine->train_step(failing, 1e-2, report).code(), Code::io_error);  // an update is still due
+  // While an update is pending.
+  EXPECT_EQ(run.engine->train_step(failing, 1e-2, report).code(), Code::io_error);
   TinyRun straight(plan_in_ram(options));
   must(straight.engine->initialize(1));
   straight.train(2);

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/memory/alloc_counter.h>
 
 #include "engine/states.h"
 #include "engine/steady_steps.h"
@@ -18,7 +18,7 @@ using test::TinyRun;
 using testing::HasSubstr;
 using Tensors = test::StateTensors;
 
-// Micro-batches from `first` on.
+// Micro-batches starting with `first`.
 class LaterBatches final : public BatchSource {
  public:
   explicit LaterBatches(std::int64_t first) : first_(first) {}
@@ -32,7 +32,7 @@ class LaterBatches final : public BatchSource {
   std::int64_t first_;
 };
 
-// The gradient as the update sees it: with beta1 = 0 it is the first moment after one step.
+// The gradient as the update receives it: with beta1 = 0 it is the first moment after one step.
 Tensors seen_gradient(EngineOptions options, std::int64_t first, StepReport& report) {
   options.optimizer.beta1 = 0;
   TinyRun run(must(Engine::plan(tiny_programs(), options)));
@@ -84,7 +84,7 @@ TEST(StepTest, ClippingScalesEveryElementByOneFactorFromTheGlobalNorm) {
   EXPECT_EQ(seen_gradient({.clip = 2 * free.grad_norm}, 0, clipped), gradient);
 }
 
-TEST(StepTest, ARunThatOnlyInfersHoldsParametersAlone) {
+TEST(StepTest, ARunThatOnlyInfersHoldsOnlyParameters) {
   ProgramSet whole = tiny_programs(), only;
   only.infer = whole.infer;
   TinyRun trains(must(Engine::plan(whole, {}))), infers(must(Engine::plan(only, {})));
@@ -103,8 +103,7 @@ TEST(StepTest, ARunThatOnlyInfersHoldsParametersAlone) {
   EXPECT_EQ(must(infers.engine->state_digest()).size(), 32u);
 }
 
-// Micro-batches with 48 and 3 targets: each target weighs as much as any other, whichever micro-batch it is
-// in.
+// Micro-batches with 48 and 3 counted targets: all targets weigh the same, whichever micro-batch they are in.
 TEST(StepTest, AMicroBatchWeighsAsMuchAsItHasTargets) {
   const auto gradient = [](std::int32_t grad_accum, std::function<bool(std::int64_t, std::size_t)> counts,
                            float& loss) {
@@ -176,7 +175,7 @@ EngineOptions three_tiers(const std::string& dir) {
   return options;
 }
 
-TEST(StepTest, StepsThreeToTwelveAllocateNothingAndMakeNothingOverThreeTiers) {
+TEST(StepTest, StepsThreeToTwelveAllocateAndCreateNothingOverThreeTiers) {
   ASSERT_TRUE(AllocCounter::hooked());
   const test::TempDir dir;
   for (const auto& [io, compute] : {std::pair{IoEngine::automatic, DType::f32},
@@ -192,7 +191,7 @@ TEST(StepTest, StepsThreeToTwelveAllocateNothingAndMakeNothingOverThreeTiers) {
   }
 }
 
-// The host's products read none.
+// The host's GEMMs do not use their workspaces.
 TEST(StepTest, GemmWorkspacesAreInThePlanAndChangeNoBit) {
   const ProgramSet bare = tiny_programs(Recompute::full);
   TinyRun without(must(Engine::plan(bare, {}))),

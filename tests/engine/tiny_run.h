@@ -9,7 +9,7 @@
 #include <strata/engine/engine.h>
 #include <strata/graph/passes.h>
 #include <strata/model/decoder.h>
-#include <strata/runtime/host_backend.h>
+#include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/rng.h>
 
 #include "support/temp_dir.h"
@@ -20,7 +20,7 @@ inline DecoderConfig tiny_config() {
   return {.family = "gpt2", .layers = 2, .hidden = 32, .heads = 2, .ffn = 64, .vocab = 50, .seq = 16};
 }
 
-/// A tiny model of `family`, with grouped queries where the family has them.
+/// A tiny model of `family`, with grouped queries if the family has them.
 inline DecoderConfig tiny_of_family(std::string_view family) {
   DecoderConfig config = decoder_for_family(family).value();
   config.layers = 2;
@@ -32,13 +32,13 @@ inline DecoderConfig tiny_of_family(std::string_view family) {
   config.vocab = 50;
   config.seq = 16;
   if (config.window > 0) config.window = 5;
-  if (config.full_every > 0) config.full_every = 2;  // of two layers, one of each kind
+  if (config.full_every > 0) config.full_every = 2;  // one layer of each kind
   if (config.no_rope_every > 0) config.no_rope_every = 2;
   if (config.score_softcap > 0) config.score_softcap = config.logit_softcap = 2;
   return config;
 }
 
-/// As the passes leave them that decide what is kept.
+/// The programs without fused additions and norms, as recompute_regions() leaves them.
 inline ProgramSet unfused_programs(Recompute recompute, std::int64_t batch, const DecoderConfig& config,
                                    DType compute, const std::vector<std::string>& freeze = {}) {
   ProgramSet set;
@@ -57,14 +57,14 @@ inline ProgramSet tiny_programs(Recompute recompute = Recompute::none, std::int6
   return set;
 }
 
-/// The same for a GPU.
+/// The programs as a GPU runs them.
 inline ProgramSet with_gemm_workspaces(ProgramSet set) {
   for (Program* program : {&set.eval, &set.train, &set.infer})
     *program = assign_gemm_workspaces(std::move(*program));
   return set;
 }
 
-/// Two micro-batches a step, with a swap whose calls come in one order.
+/// Two micro-batches per step, and a single I/O thread, so that I/O calls have a fixed order.
 inline EngineOptions swapping_options(const std::string& dir, StepMode mode) {
   EngineOptions options;
   options.step_mode = mode;
@@ -76,7 +76,7 @@ inline EngineOptions swapping_options(const std::string& dir, StepMode mode) {
   return options;
 }
 
-/// Tokens that are a function of the micro-batch's index, with something to learn in them.
+/// Random tokens determined by the micro-batch's index, with targets that a model can learn.
 class CountingBatches final : public BatchSource {
  public:
   explicit CountingBatches(std::int64_t vocab) : vocab_(vocab) {}
@@ -98,16 +98,17 @@ class CountingBatches final : public BatchSource {
     return counted;
   }
 
-  static constexpr std::size_t kTokens = 48;  ///< of a micro-batch of tiny_programs()
-  /// Which targets count; all where there is none.
+  static constexpr std::size_t kTokens = 48;  ///< per micro-batch of tiny_programs()
+  /// Which targets are counted; all if not set.
   std::function<bool(std::int64_t index, std::size_t token)> counts;
-  std::vector<std::int32_t> starts;  ///< doc_start of every micro-batch
+  std::vector<std::int32_t> starts;  ///< doc_start, the same for every micro-batch
 
  private:
   std::int64_t vocab_;
 };
 
-/// One run from its plan to its digest, on a host backend of its own, or on what `make_backend` makes.
+/// A run with everything that it needs, on a host backend of its own or on the one that `make_backend`
+/// creates.
 struct TinyRun {
   using MakeBackend = std::function<std::unique_ptr<Backend>(ThreadPool&, Clock&)>;
   explicit TinyRun(std::unique_ptr<const RunPlan> run_plan, int threads = 2,

@@ -1,5 +1,5 @@
-// A configuration: TOML, JSON, arguments or environment, by the first byte.
-#include <strata/runtime/config.h>
+// A configuration as TOML, JSON, arguments or environment variables; the first byte selects which.
+#include <strata/runtime/config/config.h>
 
 #include "fuzz.h"
 

@@ -7,8 +7,8 @@
 
 #include <strata/runtime/assert.h>
 
-/// Defines what libFuzzer calls: `STRATA_FUZZ_TARGET(input) { ... }`, where the input is a string_view.
-/// Whatever is thrown, asserted or found by a sanitizer ends the run.
+/// Defines the entry point of libFuzzer: `STRATA_FUZZ_TARGET(input) { ... }`, where `input` is a string_view.
+/// An exception, a failed assertion or a sanitizer report ends the run.
 #define STRATA_FUZZ_TARGET(input)                                                     \
   static void strata_fuzz_target(std::string_view input);                             \
   extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) { \

@@ -1,5 +1,5 @@
-// A Hugging Face config.json: a model that is taken is one that can be built, and reads as the same once
-// written, by itself and over what the file said beside.
+// A Hugging Face config.json: a model that is accepted can be built, and its config.json, written with and
+// without the original as source, is read back as the same model.
 #include <strata/model/hf/config.h>
 #include <strata/model/hf/tensors.h>
 
@@ -15,7 +15,7 @@ STRATA_FUZZ_TARGET(input) {
   strata::DecoderConfig full = strata::with_derived_sizes(*config);
   full.seq = 1;
   STRATA_ASSERT(strata::validate(full).is_ok(), "taken, but no model");
-  full.layers = 1;  // more of the same
+  full.layers = 1;  // further layers would add nothing new
   for (const strata::HfTensor& tensor : strata::hf_tensors(full))
     STRATA_ASSERT(tensor.n_elems() > 0, "a tensor without elements", tensor.name);
   const std::string written = strata::hf_config_json(*config, strata::DType::f32);

@@ -1,5 +1,5 @@
-// A Hugging Face folder of three shards whose index, or by the first byte whose config.json, is made up.
-// Where it opens, every parameter is what was exported.
+// A Hugging Face folder of three shards with a fuzzed index or config.json; the first byte selects which. If
+// it opens, every parameter must equal the exported one.
 #include <filesystem>
 #include <map>
 #include <vector>

@@ -1,4 +1,4 @@
-// A checkpoint's manifest: what is read reads as the same once written.
+// A checkpoint's manifest: one that parses must be the same after writing and parsing it again.
 #include <strata/engine/checkpoint.h>
 
 #include "fuzz.h"

@@ -1,5 +1,5 @@
-// A safetensors file: of one that opens every tensor can be read.
-#include <strata/runtime/safetensors.h>
+// A safetensors file: if it opens, every tensor can be read.
+#include <strata/runtime/io/safetensors.h>
 #include <support/memory_io.h>
 
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-// merges.txt, tokenizer_config.json, generation_config.json and chat templates. The first byte chooses.
+// merges.txt, tokenizer_config.json, generation_config.json and chat templates; the first byte selects which.
 #include <strata/model/chat.h>
 #include <strata/model/tokenizer.h>
 
@@ -10,7 +10,7 @@ std::string vocabulary() {
   const std::vector<std::string_view> texts = {"the theme of the thesis, the theory"};
   return strata::must(strata::Tokenizer::train(texts, 262)).to_json();
 }
-/// The object after "vocab".
+/// The JSON object of the key "vocab".
 std::string vocab_json() {
   const std::string json = vocabulary();
   const std::size_t begin = json.find('{', json.find("\"vocab\""));

@@ -1,5 +1,5 @@
-// A tokenizer.json. What loads has to encode any text, give its bytes back, and read as the same once
-// written.
+// A tokenizer.json. A tokenizer that loads must encode any text, decode to the same bytes, and be the same
+// after writing and loading it again.
 #include <fmt/format.h>
 
 #include <strata/model/tokenizer.h>
@@ -8,8 +8,8 @@
 
 namespace {
 
-/// Every tokenizer needs the 256 bytes, which would make inputs long and slow: "@":0 stands for them. Written
-/// by hand here, so that a mistake in the module's own alphabet shows.
+/// Every tokenizer needs the 256 byte tokens, which would make inputs long and slow, so "@":0 is replaced by
+/// them. The alphabet is written out here, so that a mistake in the module's own one is found.
 std::string with_bytes(std::string_view input) {
   static const std::string bytes = [] {
     std::string out;

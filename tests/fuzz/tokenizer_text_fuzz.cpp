@@ -1,5 +1,5 @@
-// Any bytes as text, for the tokenizers of four families: they come back, and encoding in safe parts changes
-// nothing.
+// Any bytes as text, for the tokenizers of four families: decoding returns the bytes, and encoding in parts
+// split at last_safe_cut() returns the same ids.
 #include <strata/model/tokenizer.h>
 
 #include "fuzz.h"

@@ -11,8 +11,8 @@
 
 namespace strata::test {
 
-/// Runs the program over arenas, the device's and the host's, that remember, per 256 bytes, whose contents
-/// they hold.
+/// Runs the program over a device arena and a host arena that record which value each block of 256 bytes
+/// holds.
 class ArenaReplay {
  public:
   ArenaReplay(const Program& program, const MemoryPlan& plan)
@@ -21,7 +21,7 @@ class ArenaReplay {
         holds_(plan.arena_bytes / MemoryPlan::kAlign, kNoValue),
         host_(plan.host_bytes / MemoryPlan::kAlign, kNoValue) {}
 
-  /// Empty, or what went wrong first.
+  /// Returns an empty string, or the first problem.
   std::string run() {
     for (const ValueId id : program_.inputs) write(id);
     for (std::size_t i = 0; i < program_.code.size() && problem_.empty(); ++i) step(i);
@@ -79,7 +79,7 @@ class ArenaReplay {
   std::string problem_;
 };
 
-/// Empty, or which value of the program is overwritten or has no place.
+/// Returns an empty string, or the first value of the program that is overwritten or has no offset.
 inline std::string replay(const Program& program) {
   const MemoryPlan plan = plan_memory(program);
   for (const Instr& instr : program.code)

@@ -54,7 +54,7 @@ TEST(AssignGemmWorkspacesTest, IsIdempotent) {
   EXPECT_EQ(to_string(assign_gemm_workspaces(once)), to_string(once));
 }
 
-// Scratch lives for its instruction alone: many products cost the arena one.
+// A workspace lives only during its instruction, so many GEMMs cost the arena no more than one workspace.
 TEST(AssignGemmWorkspacesTest, TheArenaGrowsByOneWorkspaceAtMost) {
   for (const Recompute recompute : kRecomputeModes) {
     const Program bare = test::decoder_program(test::make_decoder_config(5, 64), 2, recompute);

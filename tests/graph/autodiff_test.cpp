@@ -28,7 +28,8 @@ TEST(AutodiffTest, BackwardRunsTheDerivativesInReverseOrder) {
             "cross_entropy_backward.dlogits:[4, 5]\n"
             "1 gelu_backward(r.linear.y, cross_entropy_backward.dlogits) -> gelu_backward.dx:[4, 5]\n"
             "2 linear_backward_bias(gelu_backward.dx, b) -> d(b):[5] linear_backward_bias.workspace:[20]\n"
-            "3 linear_backward_weight(gelu_backward.dx, x, w) -> d(w):[5, 3]\n");  // nothing for x, an input
+            // There is no gradient for x, which is an input.
+            "3 linear_backward_weight(gelu_backward.dx, x, w) -> d(w):[5, 3]\n");
 }
 
 TEST(AutodiffTest, ContributionsToATiedWeightAreAddedInProgramOrderOfBackward) {
@@ -42,7 +43,7 @@ TEST(AutodiffTest, ContributionsToATiedWeightAreAddedInProgramOrderOfBackward) {
                                                       {Op::embedding_backward, true}}));
 }
 
-// A micro-batch's gradient is rounded once: several contributions, and blocks of rows, are summed in f32.
+// A micro-batch's gradient is rounded once: several contributions, or blocks of rows, are summed in f32.
 TEST(AutodiffTest, AGradientHasTheDtypeOfComputeUnlessItIsASum) {
   Builder b(DType::bf16);
   const Value targets = b.input("targets", {4}, DType::i32);
@@ -58,7 +59,7 @@ TEST(AutodiffTest, AGradientHasTheDtypeOfComputeUnlessItIsASum) {
         << param.name;
 }
 
-TEST(AutodiffTest, TheLossIsMadeByItsBackwardAlone) {
+TEST(AutodiffTest, TheBackwardOfTheLossReplacesItsForward) {
   const Program forward = test::decoder_program(test::make_decoder_config(1, 32), 2);
   int made = 0;
   for (const Instr& instr : forward.code)
@@ -79,7 +80,7 @@ TEST(AutodiffTest, AValueReadTwiceGetsTheSumOfBothGradients) {
                         "3 linear_backward_weight(d(.linear.y), x, w)"));
 }
 
-// What passes a norm by joins its gradient there, which is no pass over memory of its own.
+// The gradient of the residual path is added in the norm's backward, without a pass over memory of its own.
 TEST(AutodiffTest, TheResidualStreamsGradientIsAddedByTheNorms) {
   for (const char* family : {"gpt2", "llama", "glm4"}) {
     const Program program = test::decoder_program(test::make_realistic_config(family), 1);
@@ -114,7 +115,7 @@ TEST(AutodiffTest, NoDerivativeIsEmittedForFrozenParametersAlone) {
   EXPECT_EQ(program.params[0].grad, kNoValue);
 }
 
-// The loss's product with its weights is one op forward and backward.
+// The head's GEMM and the loss are one op, forward and backward.
 TEST(AutodiffTest, TheLossComputesOnlyTheGradientsThatAreNeeded) {
   const auto backward = [](bool table, bool head) {
     Builder b;
@@ -135,7 +136,7 @@ TEST(AutodiffTest, TheLossComputesOnlyTheGradientsThatAreNeeded) {
   EXPECT_EQ(backward(false, true), (std::vector<double>{0, 45, 2}));
 }
 
-// --- freezing by name ---
+// --- freezing parameters by name ---
 
 Program of_names(std::initializer_list<const char*> names) {
   Builder b;
@@ -164,19 +165,19 @@ TEST(FreezeTest, APatternIsAGlobOverNames) {
   EXPECT_EQ(left({"head", "head"}), "layers.0.in layers.1.in layers.1.out layers.10.in ");
 }
 
-TEST(FreezeTest, APatternThatNamesNothingIsAnErrorThatShowsTheNearestNames) {
+TEST(FreezeTest, APatternThatMatchesNothingIsAnErrorThatShowsTheNearestNames) {
   const Program program = of_names({"layers.0.in", "layers.0.out", "layers.1.in", "head"});
   const std::vector<std::string> patterns = {"layer.0.in", "head", "haed"};
   const Status status = freeze_parameters(program, patterns).status();
   EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_EQ(
       status.message(),
-      "train.freeze: 'layer.0.in' names none of 4 parameters; the nearest are layers.0.in, layers.1.in, "
+      "train.freeze: 'layer.0.in' matches none of 4 parameters; the nearest are layers.0.in, layers.1.in, "
       "layers.0.out\n"
-      "train.freeze: 'haed' names none of 4 parameters; the nearest are head, layers.0.in, layers.1.in");
+      "train.freeze: 'haed' matches none of 4 parameters; the nearest are head, layers.0.in, layers.1.in");
 }
 
-TEST(FreezeTest, SomethingIsLeftToTrain) {
+TEST(FreezeTest, FreezingAllParametersIsRefused) {
   const std::vector<std::string> all = {"*"};
   EXPECT_EQ(freeze_parameters(of_names({"a", "b"}), all).status().message(),
             "train.freeze: all 2 parameters are frozen, and nothing is left to train");

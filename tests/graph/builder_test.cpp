@@ -33,7 +33,7 @@ TEST(BuilderTest, TheFirstErrorIsKeptWithOpAndShapesAndLaterOnesAreNot) {
             "f32[5, 2], none");
 }
 
-TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotGoTogether) {
+TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotMatch) {
   const auto refuses = [](auto&& record) {
     Builder b;
     const Value x = b.input("x", {4, 6}, DType::f32), i = b.input("i", {4}, DType::i32),
@@ -69,7 +69,7 @@ TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotGoTogether) {
   }));
 }
 
-TEST(BuilderTest, NamesAreGivenOnce) {
+TEST(BuilderTest, NamesMustBeUnique) {
   Builder params;
   params.param("w", {2}, {});
   params.param("w", {3}, {});
@@ -83,11 +83,11 @@ TEST(BuilderTest, NamesAreGivenOnce) {
   EXPECT_THAT(std::string(outputs.finish({{"x", y}}).status().message()), HasSubstr("output x"));
 }
 
-TEST(BuilderTest, EmptyParametersAndOutputsThatAreNoResultsAreRefused) {
+TEST(BuilderTest, EmptyParametersAndOutputsThatNoInstructionWritesAreRefused) {
   Builder empty;
   empty.param("w", {0, 3}, {});
   EXPECT_THAT(std::string(empty.finish({}).status().message()),
-              HasSubstr("parameter w has the shape [0, 3]"));
+              HasSubstr("parameter w has no elements: its shape is [0, 3]"));
   Builder passed;
   EXPECT_EQ(passed.finish({{"y", passed.input("x", {2}, DType::f32)}}).status().code(), Code::invalid);
   Builder dead;
@@ -118,14 +118,14 @@ TEST(VerifyTest, FindsEveryKindOfBadProgram) {
   EXPECT_THAT(verdict([](Program& p) { p.code[1].in[0] = kNoValue; }), HasSubstr("operand 0 is value -1"));
   EXPECT_THAT(verdict([](Program& p) { p.code.back().in.back() = kNoValue; }), HasSubstr("is value -1"));
   EXPECT_THAT(verdict([](Program& p) { p.code[1].in.push_back(0); }),
-              HasSubstr("has 2 operands, the op takes 1"));
+              HasSubstr("has 2 operands, the op needs 1"));
   EXPECT_THAT(verdict([](Program& p) { p.code[1].out[0] = -7; }), HasSubstr("writes value -7"));
   EXPECT_THAT(verdict([](Program& p) { p.code[1].out.push_back(p.code[1].out[0]); }),
-              HasSubstr("has 2 outputs, the op makes 1"));
+              HasSubstr("has 2 outputs, the op has 1"));
   EXPECT_THAT(verdict([](Program& p) {
                 p.values[static_cast<std::size_t>(p.code[1].out[0])].shape = {4, 6};
               }),
-              HasSubstr("of shape f32[4, 6], the op makes f32[4, 5]"));
+              HasSubstr("of shape f32[4, 6], the op writes f32[4, 5]"));
   EXPECT_THAT(verdict([](Program& p) {
                 p.values[static_cast<std::size_t>(p.code[0].in[1])].shape = {5, 9};
               }),
@@ -147,7 +147,7 @@ TEST(VerifyTest, FindsEveryKindOfBadProgram) {
               HasSubstr("output never is never written"));
 }
 
-TEST(BuilderTest, CachedAttentionTakesKeysAndValuesThatAreStatesOfItsHeads) {
+TEST(BuilderTest, CachedAttentionNeedsStatesThatMatchItsHeads) {
   const auto verdict = [](Shape keys, Shape values, bool states = true, std::int64_t width = 24) {
     Builder b;
     const Value x = b.input("x", {4, width}, DType::f32), i = b.input("i", {4}, DType::i32);
@@ -160,14 +160,14 @@ TEST(BuilderTest, CachedAttentionTakesKeysAndValuesThatAreStatesOfItsHeads) {
               HasSubstr("given x f32[4, 24], i i32[4], i i32[4], k f32[3, 1, 7, 4]"));
   EXPECT_NE(verdict({3, 2, 7, 4}, {3, 2, 7, 4}), "");
   EXPECT_NE(verdict({3, 1, 7, 5}, {3, 1, 7, 5}), "");
-  EXPECT_NE(verdict({3, 1, 7, 4}, {3, 1, 7, 4}, false), "") << "an input is no state";
+  EXPECT_NE(verdict({3, 1, 7, 4}, {3, 1, 7, 4}, false), "") << "an input is not a state";
   EXPECT_NE(verdict({3, 1, 7, 4}, {3, 1, 7, 4}, true, 25), "");
   Builder b;
   b.state("k", {2});
   EXPECT_EQ(b.state("k", {2}).id, kNoValue);
 }
 
-TEST(OpTableTest, CostsAreThoseOfTheArithmetic) {
+TEST(OpTableTest, FlopsMatchTheArithmetic) {
   const auto flops_of = [](const Program& program, bool all) {
     double total = 0;
     for (const Instr& instr : program.code)

@@ -28,7 +28,7 @@ TEST(FuseAddNormTest, AnAdditionAndTheNormAfterItBecomeOne) {
   EXPECT_EQ(program.code[1].attrs.eps, 0.25f);
 }
 
-TEST(FuseAddNormTest, WhatIsNotNextToItOrOfAnotherRegionStays) {
+TEST(FuseAddNormTest, AdditionsApartOrInAnotherRegionAreNotFused) {
   Builder b;
   const Value x = b.input("x", {4, 3}, DType::f32), scale = b.param("scale", {3}, {});
   const Value sum = b.add(x, x), between = b.gelu(sum);
@@ -40,14 +40,15 @@ TEST(FuseAddNormTest, WhatIsNotNextToItOrOfAnotherRegionStays) {
   EXPECT_EQ(to_string(fuse_add_norm(program)), to_string(program));
 }
 
-// One of the two of a block: the other's norm is of the next.
-TEST(FuseAddNormTest, EachBlockOfADecoderHasOne) {
+// Only one of a block's two additions is fused: the norm after the other belongs to the next block.
+TEST(FuseAddNormTest, EachDecoderBlockFusesOneAddition) {
   for (const char* family : {"gpt2", "llama", "glm4"})
     for (const Recompute mode : kRecomputeModes) {
       const Program bare = test::decoder_program(test::make_realistic_config(family), 1, mode);
       const Program fused = fuse_add_norm(bare);
       const Op op = family == std::string_view("gpt2") ? Op::add_layernorm : Op::add_rmsnorm;
-      // Made again with the norm where the sum is not kept, as after a post-norm, whose result is not either.
+      // It is recomputed with the norm if the sum is not stored. This holds after a post-norm too, whose
+      // output is not stored either.
       const bool twice =
           mode == Recompute::full || (mode == Recompute::selective && family == std::string_view("glm4"));
       const int again = twice ? 2 : 1;
@@ -60,8 +61,8 @@ TEST(FuseAddNormTest, EachBlockOfADecoderHasOne) {
     }
 }
 
-// Twice the same value, whose place the sum must not take, and a sum that is a result.
-TEST(FuseAddNormTest, ASumMayBeOfOneValueAndMayBeAResult) {
+// Covers a sum of one value with itself, whose memory the sum must not reuse, and a sum that is an output.
+TEST(FuseAddNormTest, ASumOfOneValueAndASumThatIsAnOutputAreFused) {
   Builder b;
   const Value x = b.gelu(b.input("x", {4, 3}, DType::f32));
   const Value sum = b.add(x, x);
@@ -73,7 +74,7 @@ TEST(FuseAddNormTest, ASumMayBeOfOneValueAndMayBeAResult) {
   EXPECT_EQ(test::replay(program), "");
 }
 
-TEST(FuseAddNormTest, RandomProgramsStayWholeInTheirArena) {
+TEST(FuseAddNormTest, RandomProgramsOverwriteNoLiveValue) {
   std::size_t fused = 0;
   for (std::uint64_t seed = 1; seed <= 200; ++seed)
     for (const Recompute mode : kRecomputeModes) {

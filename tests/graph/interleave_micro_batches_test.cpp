@@ -30,7 +30,7 @@ TEST_P(InterleaveMicroBatchesTest, IsAProgramOfAllMicroBatches) {
       EXPECT_NE(after.find(name_in_micro_batch(name, k)), kNoValue) << name << " of " << k;
 }
 
-// Each with its own values, but for tables that are the same in all.
+// Each micro-batch has its own values, except for tables that are the same in all.
 TEST_P(InterleaveMicroBatchesTest, EveryMicroBatchHasTheInstructionsOfOne) {
   std::map<Op, int> want, got;
   for (const Instr& instr : before.code) {
@@ -43,8 +43,8 @@ TEST_P(InterleaveMicroBatchesTest, EveryMicroBatchHasTheInstructionsOfOne) {
   EXPECT_EQ(got, want);
 }
 
-// A parameter is read in one segment of forward and one of backward, whatever the number of micro-batches.
-TEST_P(InterleaveMicroBatchesTest, ALayerIsDoneForAllBeforeTheNextBegins) {
+// A parameter is read in one segment of forward and one of backward, however many micro-batches there are.
+TEST_P(InterleaveMicroBatchesTest, ARegionRunsForAllMicroBatchesBeforeTheNextBegins) {
   std::set<std::pair<std::int32_t, bool>> done;
   for (std::size_t i = 1; i < after.code.size(); ++i) {
     const std::pair last{after.code[i - 1].region, after.code[i - 1].backward},
@@ -55,7 +55,7 @@ TEST_P(InterleaveMicroBatchesTest, ALayerIsDoneForAllBeforeTheNextBegins) {
   }
 }
 
-// Its parts are added in the order of the micro-batches, the first written.
+// The gradients of the micro-batches are added in their order; the first one is written.
 TEST_P(InterleaveMicroBatchesTest, GradientsAreSumsInOrder) {
   std::map<ValueId, std::vector<std::string>> parts;
   for (const Instr& instr : after.code) {
@@ -78,7 +78,7 @@ TEST_P(InterleaveMicroBatchesTest, GradientsAreSumsInOrder) {
 INSTANTIATE_TEST_SUITE_P(Modes, InterleaveMicroBatchesTest, ::testing::ValuesIn(kRecomputeModes),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
-TEST(InterleaveMicroBatchesTest, OfOneMicroBatchIsTheProgram) {
+TEST(InterleaveMicroBatchesTest, OneMicroBatchChangesNothing) {
   const Program before = decoder_program(make_decoder_config(2, 8), 2);
   EXPECT_EQ(to_string(interleave_micro_batches(before, 1)), to_string(before));
 }

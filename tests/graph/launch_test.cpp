@@ -2,13 +2,13 @@
 
 #include <strata/graph/launch.h>
 #include <strata/runtime/clock.h>
-#include <strata/runtime/host_backend.h>
-#include <strata/runtime/thread_pool.h>
+#include <strata/runtime/backend/host_backend.h>
+#include <strata/runtime/threads/thread_pool.h>
 
 namespace strata {
 namespace {
 
-// A parameter may be what is normed; then its gradient has contributions of other uses, which stay.
+// The input of a norm may be a parameter. Its gradient then has contributions of other uses, which must stay.
 TEST(LaunchTest, ANormAddsToTheGradientOfAParameter) {
   SteadyClock clock;
   const auto pool = must(ThreadPool::create(1));

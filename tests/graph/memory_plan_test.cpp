@@ -24,7 +24,7 @@ TEST(MemoryPlanTest, NoTwoLiveValuesShareAByteInDecodersOfManySizes) {
       }
 }
 
-TEST(MemoryPlanTest, StatesTakeNothingOfTheArena) {
+TEST(MemoryPlanTest, StatesTakeNoArenaMemory) {
   const auto arena = [](std::int64_t sequences) {
     const Program program = must(
         record_cached_decoder(make_decoder_config(2, 32), {.rows = 3, .sequences = sequences, .context = 9}));
@@ -49,7 +49,7 @@ TEST(MemoryPlanTest, NoTwoLiveValuesShareAByteInRandomPrograms) {
   }
 }
 
-TEST(MemoryPlanTest, AnInputReadLateIsLeftAloneFromTheBeginning) {
+TEST(MemoryPlanTest, AnInputReadLateKeepsItsMemoryFromTheBeginning) {
   Builder b;
   const Value x = b.input("x", {64, 64}, DType::f32), late = b.input("late", {64, 64}, DType::f32);
   Value y = b.gelu(x);
@@ -65,8 +65,8 @@ TEST(MemoryPlanTest, AnInPlaceOpRunsInPlaceExactlyWhereItsOperandDies) {
   const MemoryPlan plan = plan_memory(program);
   const auto offset = [&](Value value) { return plan.offset[static_cast<std::size_t>(value.id)]; };
   EXPECT_NE(offset(kept), offset(x));        // x is read later
-  EXPECT_EQ(offset(reused), offset(x));      // now it dies
-  EXPECT_NE(offset(twice), offset(reused));  // the same operand twice
+  EXPECT_EQ(offset(reused), offset(x));      // x dies here
+  EXPECT_NE(offset(twice), offset(reused));  // the operand is given twice
 }
 
 TEST(MemoryPlanTest, RecomputationNeedsLessMemoryFromTwoLayersOnAndGrowsSlower) {
@@ -75,7 +75,7 @@ TEST(MemoryPlanTest, RecomputationNeedsLessMemoryFromTwoLayersOnAndGrowsSlower) 
   };
   for (const std::int64_t layers : {2, 4, 8})
     EXPECT_LT(arena(layers, Recompute::full), arena(layers, Recompute::none)) << layers;
-  const std::size_t border = 4 * 16 * 64 * 4;  // one [T, h] a layer stays
+  const std::size_t border = 4 * 16 * 64 * 4;  // one [T, h] per layer is stored
   EXPECT_LE(arena(8, Recompute::full) - arena(4, Recompute::full), 4 * border + 4096);
 }
 

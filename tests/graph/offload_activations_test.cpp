@@ -15,7 +15,7 @@ using test::make_decoder_config;
 using test::make_realistic_config;
 using testing::HasSubstr;
 
-// Everything is instant but the link: copies get one region each.
+// Computation takes no time compared to the transfers, so each copy gets exactly one region.
 constexpr OffloadOptions kOneRegion{.link_bytes_per_s = 1, .store_bytes_per_s = 1};
 
 Program on_store(const Program& program, const OffloadOptions& options) {
@@ -23,7 +23,7 @@ Program on_store(const Program& program, const OffloadOptions& options) {
 }
 
 struct Move {
-  std::size_t offload_begin = 0, offload_end = 0, fetch_begin = 0, fetch_end = 0;  // instructions
+  std::size_t offload_begin = 0, offload_end = 0, fetch_begin = 0, fetch_end = 0;  // instruction indices
   ValueId value = kNoValue, back = kNoValue;
 };
 std::vector<Move> moves_of(const Program& program) {
@@ -42,7 +42,8 @@ std::vector<Move> moves_of(const Program& program) {
   return moves;
 }
 
-// The program that went in: no moves, and what is back is what left.
+// Returns the original program: removes the moves and replaces each fetched value by the one that was
+// offloaded.
 std::string without_moves(Program program) {
   std::map<ValueId, ValueId> left;
   for (const Move& move : moves_of(program)) left[move.back] = move.value;
@@ -53,7 +54,8 @@ std::string without_moves(Program program) {
   return to_string(program);
 }
 
-// A chain of `n` activation functions, a region each, in which each keeps what it reads.
+// A chain of `n` activation functions, each in a region of its own, each of which stores its input for
+// backward.
 Program chain(int n) {
   Builder b;
   const Value tokens = b.input("tokens", {64}, DType::i32), targets = b.input("targets", {64}, DType::i32);
@@ -109,8 +111,8 @@ TEST(OffloadActivationsTest, NoTwoValuesShareAByteOnTheDeviceOrOnTheHostWhileThe
 
 TEST(OffloadActivationsTest, TheArenaShrinksByWhatIsOffloadedAtItsPeak) {
   const Program before = chain(10), after = offload_activations(before, kOneRegion);
-  // Of eleven values that backward reads, the last two are needed again before they could be gone: each is
-  // copied through one region after its own and fetched through the one before its reader's.
+  // Backward reads eleven values. The last two are needed again before their copies could be complete, as
+  // each is copied during the region after its own and fetched during the region before its reader's.
   const std::size_t offloaded = moves_of(after).size();
   EXPECT_EQ(offloaded, 9u);
   const MemoryPlan kept = plan_memory(before), planned = plan_memory(after);
@@ -118,7 +120,8 @@ TEST(OffloadActivationsTest, TheArenaShrinksByWhatIsOffloadedAtItsPeak) {
   EXPECT_EQ(kept.arena_bytes - planned.arena_bytes, offloaded * kChainValue);
 }
 
-// How often the region changes from what computes last before `from`, or at it, to what does after `to`.
+// Counts region changes from the last computing instruction at or before `from` to the first at or after
+// `to`.
 std::size_t borders_within(const Program& program, std::size_t from, std::size_t to) {
   const auto computes = [&](std::size_t i) { return !is_move(program.code[i].op); };
   while (!computes(from)) --from;
@@ -133,12 +136,13 @@ std::size_t borders_within(const Program& program, std::size_t from, std::size_t
   return borders;
 }
 
-TEST(OffloadActivationsTest, TheHostHoldsAFewRegionsOfADeepModelWhoseActivationsGoOnToTheStore) {
+TEST(OffloadActivationsTest, TheHostHoldsAFewRegionsOfADeepModelWhoseActivationsMoveOnToTheSlowTier) {
   const auto planned = [](int n) { return plan_memory(on_store(chain(n), kOneRegion)); };
   EXPECT_EQ(planned(40).arena_bytes, planned(20).arena_bytes);
   EXPECT_EQ(planned(40).host_bytes, planned(20).host_bytes);
   EXPECT_EQ(plan_memory(offload_activations(chain(40), kOneRegion)).arena_bytes, planned(40).arena_bytes);
-  // Each is written through one region, after the one it was copied through; so it is read and fetched.
+  // A value is written to the slow tier during one region, after the one during which it is copied to the
+  // host; reading and fetching it take one region each likewise.
   EXPECT_LE(planned(40).host_bytes, 6 * kChainValue);
 }
 
@@ -200,13 +204,13 @@ TEST(OffloadActivationsTest, AShareOffloadsTheLongestUnusedFirstAndNoMoreThanItN
   const Program all = offload_activations(program, {}), half = offload_activations(program, {.share = 0.5}),
                 none = offload_activations(program, {.share = 0});
   EXPECT_EQ(to_string(none), to_string(program));
-  EXPECT_EQ(11 * bytes(half), 6 * bytes(all));  // eleven inputs of twelve blocks, and half of them
+  EXPECT_EQ(11 * bytes(half), 6 * bytes(all));  // eleven block inputs of twelve blocks, and half of them
   std::vector<ValueId> some, every;
   for (const Move& move : moves_of(all)) every.push_back(move.value);
   for (const Move& move : moves_of(half)) some.push_back(move.value);
   std::sort(every.begin(), every.end());
   std::sort(some.begin(), some.end());
-  EXPECT_TRUE(std::equal(some.begin(), some.end(), every.begin()));  // the first that forward makes
+  EXPECT_TRUE(std::equal(some.begin(), some.end(), every.begin()));  // those that forward produces first
   EXPECT_LT(plan_memory(half).arena_bytes, plan_memory(program).arena_bytes);
   EXPECT_LT(plan_memory(all).arena_bytes, plan_memory(half).arena_bytes);
 }
@@ -235,23 +239,23 @@ TEST(OffloadActivationsTest, VerifyRejectsMismatchedMoves) {
   const auto erase = [](std::size_t at) {
     return [at](Program& p) { p.code.erase(p.code.begin() + static_cast<std::ptrdiff_t>(at)); };
   };
-  // Of chain(), what comes back is read by the instruction right behind.
+  // In chain(), the instruction right after a fetch reads the fetched value.
   const std::size_t reader = first.fetch_end + 1;
   EXPECT_THAT(broken(erase(first.offload_end)), HasSubstr("before it is written"));
   EXPECT_THAT(broken([&](Program& p) { p.code[reader].in[0] = first.value; }),
-              HasSubstr("after it has left"));
+              HasSubstr("after it was moved"));
   EXPECT_THAT(broken([&](Program& p) { p.code[reader].in[0] = p.code[first.fetch_end].in[0]; }),
-              HasSubstr("after it has left"));
+              HasSubstr("after it was moved"));
   EXPECT_THAT(
       broken([&](Program& p) { p.code[first.fetch_end].attrs.move = p.code[second.fetch_end].attrs.move; }),
-      HasSubstr("does not go on with move"));
+      HasSubstr("does not continue move"));
   EXPECT_THAT(broken([&](Program& p) {
                 for (Instr& instr : p.code)
                   for (ValueId& id : instr.in)
                     if (id == first.back) id = first.value;
                 erase(first.fetch_end)(p);
               }),
-              HasSubstr("after it has left"));
+              HasSubstr("after it was moved"));
   const Program stored = on_store(chain(20), kOneRegion);
   for (const Op op : {Op::store_end, Op::load_begin, Op::load_end, Op::fetch_begin}) {
     Program program = stored;

@@ -26,7 +26,7 @@ inline DecoderConfig make_decoder_config(std::int64_t layers, std::int64_t hidde
           .seq = 16};
 }
 
-/// A decoder of `family` in proportions of real ones.
+/// A decoder of `family` with the proportions of real models.
 inline DecoderConfig make_realistic_config(std::string_view family) {
   DecoderConfig config = decoder_for_family(family).value();
   const bool grouped = config.norm == DecoderConfig::Norm::rms;
@@ -40,15 +40,15 @@ inline DecoderConfig make_realistic_config(std::string_view family) {
   return config;
 }
 
-/// How many instructions of each op.
+/// Number of instructions of each op.
 inline std::map<Op, int> count(const Program& program) {
   std::map<Op, int> of;
   for (const Instr& instr : program.code) ++of[instr.op];
   return of;
 }
 
-/// A random model over rows of 8: values of earlier instructions are read again at random, weights are tied
-/// and frozen at random, regions are marked at random.
+/// A random model over 8 rows: it reads values of earlier instructions, ties and freezes weights and marks
+/// regions, all at random.
 inline Program random_program(std::uint64_t seed) {
   const Rng rng(seed, 13);
   std::uint64_t at = 0;
@@ -59,7 +59,7 @@ inline Program random_program(std::uint64_t seed) {
   std::vector<Value> rows = {
       b.add(b.embedding(tokens, wte), b.embedding(b.positions(8, 4), wpe))};  // all [8, 12]
   std::vector<Value> square = {b.param("first", {12, 12}, {})};
-  std::vector<std::size_t> unread;  // of rows
+  std::vector<std::size_t> unread;  // indices into rows
   const std::uint64_t length = 2 + below(25);
   for (std::uint64_t i = 0; i < length; ++i) {
     if (below(4) == 0) b.region(str("r", i), below(2) == 0);
@@ -97,7 +97,7 @@ inline Program random_program(std::uint64_t seed) {
   Value sum = b.linear(rows.back(), square[0]);
   for (const std::size_t row : unread) sum = b.add(sum, rows[row]);
   for (const Value& weight : square)
-    sum = b.add(sum, b.linear(rows.back(), weight));  // so that every weight is reached
+    sum = b.add(sum, b.linear(rows.back(), weight));  // so that the loss depends on every weight
   return must(b.finish({{"loss", b.cross_entropy(b.linear(sum, wte), targets)}}));
 }
 

@@ -16,7 +16,7 @@ using test::make_realistic_config;
 
 constexpr std::int64_t kSequences = 4;
 
-// An instruction in words, without the marks of copies.
+// Prints an instruction without the marks of clones.
 std::string line_of(const Program& program, const Instr& instr) {
   Program one = program;
   one.code = {instr};
@@ -28,7 +28,7 @@ std::string line_of(const Program& program, const Instr& instr) {
 bool is_clone(const Program& program, const Instr& instr) {
   return program.value(instr.out[0]).name.ends_with('\'');
 }
-// The values of forward that backward reads, each with the instruction that makes it: what must be kept.
+// The forward values that backward reads, which must be stored, each with the instruction that produces it.
 std::map<ValueId, const Instr*> saved_by(const Program& program) {
   std::map<ValueId, const Instr*> made, kept;
   for (const Instr& instr : program.code)
@@ -120,12 +120,12 @@ TEST_P(RecomputeModeTest, IsIdempotent) {
 INSTANTIATE_TEST_SUITE_P(Modes, RecomputeModeTest, ::testing::Values(Recompute::selective, Recompute::full),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
-TEST(RecomputeTest, NoneIsTheProgramAsItWas) {
+TEST(RecomputeTest, NoneChangesNothing) {
   const Program program = decoder_program(make_decoder_config(2, 8), 1);
   EXPECT_EQ(to_string(recompute_regions(program, Recompute::none)), to_string(program));
 }
 
-TEST(RecomputeTest, BackwardOfABlockReadsNoneOfItsFirstValues) {
+TEST(RecomputeTest, BackwardOfABlockReadsNoForwardValueOfItsOwn) {
   const Program program = decoder_program(make_decoder_config(2, 8), 2, Recompute::full);
   std::map<ValueId, const Instr*> kept = saved_by(program);
   EXPECT_FALSE(kept.empty());
@@ -136,13 +136,14 @@ TEST(RecomputeTest, BackwardOfABlockReadsNoneOfItsFirstValues) {
           << program.value(id).name;
 }
 
-TEST(RecomputeTest, SelectiveKeepsGemmsAttentionAndTheResidualStream) {
+TEST(RecomputeTest, SelectiveStoresGemmsAttentionAndTheResidualStream) {
   const Program program = decoder_program(make_realistic_config("gpt2"), kSequences, Recompute::selective);
   const std::int32_t layer = 5;
   std::multiset<std::string> kept;
   for (const auto& [id, maker] : saved_by(program))
     if (maker->region == layer) kept.insert(op_def(maker->op).name);
-  // qkv; the result of attention and its lse; the stream in the middle of the block and at its end; mlp_in
+  // Saved: qkv; the output of attention and its lse; the residual stream in the middle and at the end of the
+  // block; mlp_in.
   EXPECT_EQ(kept, (std::multiset<std::string>{"linear", "attention", "attention", "add", "add", "linear"}));
   EXPECT_EQ(ops_of_clones(program, layer), (std::multiset<std::string>{"layernorm", "layernorm", "gelu"}));
 }
@@ -151,7 +152,8 @@ TEST(RecomputeTest, SelectiveRecomputesChainsOfCheapOps) {
   const Program qwen3 = decoder_program(make_realistic_config("qwen3"), kSequences, Recompute::selective);
   EXPECT_EQ(ops_of_clones(qwen3, 5),
             (std::multiset<std::string>{"rmsnorm", "rmsnorm", "swiglu", "qk_norm", "rope"}));
-  // What a post-norm adds is made again from the product before it, which backward of the norm reads anyway.
+  // The summand after a post-norm is recomputed from the GEMM output before it, which the norm's backward
+  // reads anyway.
   const Program glm4 = decoder_program(make_realistic_config("glm4"), kSequences, Recompute::selective);
   EXPECT_EQ(ops_of_clones(glm4, 5),
             (std::multiset<std::string>{"rmsnorm", "rmsnorm", "rmsnorm", "add", "swiglu"}));
@@ -174,7 +176,7 @@ TEST(RecomputeTest, StatisticsAloneAreNotWorthRecomputing) {
   Builder b;
   const Value tokens = b.input("tokens", {64}, DType::i32), targets = b.input("targets", {64}, DType::i32);
   const Value x = b.embedding(tokens, b.param("table", {100, 256}, {}));
-  b.region("frozen", true);  // backward reads mean and rstd of the norm, and not its result
+  b.region("frozen", true);  // backward reads mean and rstd of the norm, but not its output
   const Value y = b.layernorm(x, b.param("scale", {256}, {.trainable = false}),
                               b.param("shift", {256}, {.trainable = false}), 1e-5f);
   const Value logits = b.linear(y, b.param("w", {100, 256}, {.trainable = false}));

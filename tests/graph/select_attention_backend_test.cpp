@@ -24,13 +24,13 @@ TEST(SelectAttentionBackendTest, ForwardAndBackwardGetTheBackendAlsoWhereRecompu
       marked += is_attention;
       Attrs attrs = is.attrs;
       attrs.backend = kernels::AttentionBackend::mma;
-      EXPECT_EQ(attrs, was.attrs);  // and nothing else
+      EXPECT_EQ(attrs, was.attrs);  // nothing else changes
     }
-    EXPECT_GE(marked, 4);  // of two layers, both ways
+    EXPECT_GE(marked, 4);  // two layers, forward and backward
   }
 }
 
-// wgmma's heads are of 64 and 128 values in 16 bits, cuDNN's of 16 to 128 in 16 bits.
+// wgmma supports 16-bit heads of 64 and 128 elements, cuDNN 16-bit heads of 16 to 128.
 TEST(SelectAttentionBackendTest, UnsupportedHeadsFallBackToMma) {
   using kernels::AttentionBackend;
   const auto by = [](AttentionBackend asked, std::int64_t hidden, DType dtype) {
@@ -53,7 +53,7 @@ TEST(SelectAttentionBackendTest, UnsupportedHeadsFallBackToMma) {
   EXPECT_EQ(by(AttentionBackend::cudnn, 16, DType::bf16), AttentionBackend::mma);
 }
 
-// More than 2 GiB of score gradients: 2 bytes for each of 2 heads' 32,768 x 32,768.
+// The score gradients need more than 2 GiB: 2 bytes for each of 2 heads' 32,768 x 32,768 scores.
 TEST(SelectAttentionBackendTest, ABackwardWithTooLargeAWorkspaceFallsBackToMma) {
   DecoderConfig config = test::make_decoder_config(1, 128);
   config.seq = 32768;
@@ -69,7 +69,7 @@ TEST(SelectAttentionBackendTest, ABackwardWithTooLargeAWorkspaceFallsBackToMma) 
   }
 }
 
-// cuDNN's backward keeps the gradients of scores: 2 bytes for each of 2 sequences' 2 heads' 512 x 512.
+// cuDNN's backward stores the score gradients: 2 bytes for each of 2 sequences' 2 heads' 512 x 512 scores.
 TEST(SelectAttentionBackendTest, CudnnGetsItsWorkspaceAndNoPackedDocuments) {
   DecoderConfig config = test::make_decoder_config(2, 128);
   config.seq = 512;

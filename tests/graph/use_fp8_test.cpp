@@ -14,7 +14,7 @@ Program training(std::string_view family, DType compute) {
   return test::decoder_program(test::make_realistic_config(family), 1, Recompute::none, compute);
 }
 
-TEST(UseFp8Test, AllGemmsOfBlocksAndNoOthers) {
+TEST(UseFp8Test, ReplacesAllGemmsOfBlocksAndNoOthers) {
   for (const char* family : {"gpt2", "llama", "qwen3"}) {
     const Program before = training(family, DType::bf16), after = use_fp8(before);
     ASSERT_TRUE(verify(after).is_ok()) << verify(after).message();
@@ -23,7 +23,8 @@ TEST(UseFp8Test, AllGemmsOfBlocksAndNoOthers) {
     EXPECT_EQ(products, 12 * 4 * 3);
     EXPECT_EQ(is[Op::fp8_gemm], products);
     EXPECT_EQ(is[Op::linear] + is[Op::linear_backward_input] + is[Op::linear_backward_weight], 0);
-    // Of each layer its input once, its weight in forward and in backward, and its result's gradient once.
+    // Each layer casts its input once, its weight in forward and again in backward, and its output's gradient
+    // once.
     EXPECT_EQ(is[Op::fp8_cast], 12 * 4 * 4);
     for (const Op op :
          {Op::linear_backward_bias, Op::linear_cross_entropy_backward, Op::attention, Op::rmsnorm})
@@ -32,7 +33,7 @@ TEST(UseFp8Test, AllGemmsOfBlocksAndNoOthers) {
   }
 }
 
-TEST(UseFp8Test, ALayerIsCastMultipliedAndCastInBackward) {
+TEST(UseFp8Test, ALinearLayerBecomesCastsAndGemmsInForwardAndBackward) {
   Builder b(DType::bf16);
   const Value targets = b.input("targets", {16}, DType::i32);
   const Value x = b.embedding(b.input("ids", {16}, DType::i32), b.param("table", {7, 32}, {}));
@@ -70,7 +71,7 @@ TEST(UseFp8Test, ALayerIsCastMultipliedAndCastInBackward) {
   EXPECT_EQ(program.value(program.code[3].out[0]).dtype, DType::bf16);
 }
 
-TEST(UseFp8Test, WhatDoesNotFitStaysAsItIs) {
+TEST(UseFp8Test, UnsupportedDtypesAndShapesStayAsTheyAre) {
   const Program f32 = training("gpt2", DType::f32);
   EXPECT_EQ(to_string(use_fp8(f32)), to_string(f32));
   DecoderConfig odd = test::make_realistic_config("gpt2");
@@ -78,11 +79,11 @@ TEST(UseFp8Test, WhatDoesNotFitStaysAsItIs) {
   const Program program = test::decoder_program(odd, 1, Recompute::none, DType::bf16);
   const Program after = use_fp8(program);
   ASSERT_TRUE(verify(after).is_ok()) << verify(after).message();
-  EXPECT_EQ(count(after)[Op::fp8_gemm], 12 * 2 * 3);  // of attention alone
+  EXPECT_EQ(count(after)[Op::fp8_gemm], 12 * 2 * 3);  // only those of attention
   EXPECT_EQ(count(after)[Op::linear], 12 * 2);
 }
 
-TEST(UseFp8Test, WhatIsFrozenIsNotCastForItsGradient) {
+TEST(UseFp8Test, FrozenWeightsNeedNoCastForTheirGradients) {
   const Program forward = must(record_decoder(test::make_realistic_config("gpt2"), 1, DecoderHead::loss,
                                               DecoderRows::whole, DType::bf16));
   const std::vector<std::string> all_but_norms = {"layers.*.qkv.*", "layers.*.attn_out.*",
@@ -95,7 +96,7 @@ TEST(UseFp8Test, WhatIsFrozenIsNotCastForItsGradient) {
     EXPECT_FALSE(instr.op == Op::fp8_cast && program.value(instr.in[0]).param < 0 && instr.attrs.columnwise);
 }
 
-TEST(UseFp8Test, InEveryModeItStaysWholeAndKeepsLess) {
+TEST(UseFp8Test, InEveryRecomputeModeNoLiveValueIsOverwrittenAndLessIsStored) {
   for (const char* family : {"gpt2", "llama"})
     for (const Recompute mode : kRecomputeModes) {
       const Program bare = training(family, DType::bf16);
@@ -104,7 +105,8 @@ TEST(UseFp8Test, InEveryModeItStaysWholeAndKeepsLess) {
       EXPECT_EQ(test::replay(fp8), "") << family << ", " << to_string(mode);
       const std::size_t want = plan_memory(recompute_regions(bare, mode)).arena_bytes;
       const std::size_t got = plan_memory(recompute_regions(use_fp8(bare), mode)).arena_bytes;
-      EXPECT_LE(got, want + want / 50) << family << ", " << to_string(mode);  // a block's codes beside it
+      // In modes that recompute, one block's quantized values are held beside its 16-bit values.
+      EXPECT_LE(got, want + want / 50) << family << ", " << to_string(mode);
       EXPECT_TRUE(got < want || mode != Recompute::none) << family;
     }
 }

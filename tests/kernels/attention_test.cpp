@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 
 namespace strata::kernels {
 namespace {
@@ -60,7 +60,7 @@ TEST_P(AttentionTest, BackwardFollowsTheF64Reference) {
   EXPECT_LE(test::relative_error(dqkv.values(), want), 5e-6);
 }
 
-// Documents of random lengths, some of which end at a block's border.
+// Document starts for random lengths, some of which end at a block's border.
 test::reference::Ints documents(std::size_t batch, std::size_t seq) {
   test::reference::Ints starts;
   test::Values values(9);
@@ -92,7 +92,8 @@ INSTANTIATE_TEST_SUITE_P(PackedDocuments, AttentionTest,
                                            AttentionShape{3, 129, 4, 8, true, 2, false, documents(3, 129)},
                                            AttentionShape{2, 200, 4, 8, true, 2, true, documents(2, 200)}));
 
-// Windows within a block of queries, of a whole one, and over its border; one key; as long as the row.
+// Windows shorter than a block of queries, as long as one, and longer; of one key; and as long as the
+// sequence.
 INSTANTIATE_TEST_SUITE_P(
     Windows, AttentionTest,
     ::testing::Values(
@@ -109,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
                        .kv_heads = 2,
                        .doc_start = documents(3, 129),
                        .window = 12}));
-// Caps that scores of some units reach, and that they hardly touch.
+// Soft caps that scores reach, and soft caps that are far above them.
 INSTANTIATE_TEST_SUITE_P(
     SoftCapsAndScales, AttentionTest,
     ::testing::Values(AttentionShape{.batch = 2, .seq = 150, .heads = 2, .head_dim = 8, .softcap = 1.5},
@@ -126,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      .softcap = 2,
                                      .scale = 0.5}));
 
-TEST(AttentionTest, WhatScoresCannotBeIsRefusedWithItsValue) {
+TEST(AttentionTest, AnInvalidWindowCapOrScaleIsRefusedWithItsValue) {
   test::InlineBackend backend;
   Stream stream = must(backend.create_stream(StreamRole::compute));
   Tensor in({4, 24}, test::Values(1).floats(96)), out = Tensor::unwritten({4, 8}),
@@ -139,10 +140,10 @@ TEST(AttentionTest, WhatScoresCannotBeIsRefusedWithItsValue) {
     return std::string(status.message());
   };
   EXPECT_EQ(refusal({}), "ok");
-  EXPECT_THAT(refusal({.window = -3}), ::testing::HasSubstr("a window of -3 keys"));
-  EXPECT_THAT(refusal({.causal = false, .window = 3}), ::testing::HasSubstr("a window of 3 keys"));
-  EXPECT_THAT(refusal({.alibi = true, .softcap = 2}), ::testing::HasSubstr("a soft cap of 2"));
-  EXPECT_THAT(refusal({.scale = -1}), ::testing::HasSubstr("a scale of -1"));
+  EXPECT_THAT(refusal({.window = -3}), ::testing::HasSubstr("window is -3;"));
+  EXPECT_THAT(refusal({.causal = false, .window = 3}), ::testing::HasSubstr("window is 3;"));
+  EXPECT_THAT(refusal({.alibi = true, .softcap = 2}), ::testing::HasSubstr("softcap is 2"));
+  EXPECT_THAT(refusal({.scale = -1}), ::testing::HasSubstr("scale is -1"));
 }
 
 TEST(AttentionTest, BackendsWithoutWindowOrSoftCapAreNotSelected) {
@@ -173,9 +174,9 @@ TEST(AttentionTest, AnEarlierTokenDoesNotSeeALaterOne) {
   EXPECT_EQ(test::differing_bits(run(), before), 0u);
 }
 
-// A bias of the keys adds the same to all scores of a query, which softmax does not see. Its gradient, the
-// sum of dk, is zero but for the rounding of every dk. Values far from 0 change no dk, but make the
-// output, which is kept in bf16 too, a rough number.
+// A bias of the keys adds the same value to all scores of a query, which does not change the softmax. So its
+// gradient, the sum of dk, is zero except for the rounding of each dk. The values here have a large mean,
+// which does not change dk, but makes the bf16 output inexact.
 TEST(AttentionTest, GradientsOfKeysInBf16AddUpToTheirRounding) {
   const std::int64_t tokens = 140, d = 16;
   const AttentionHeads heads{1, 1, tokens};
@@ -208,7 +209,7 @@ TEST(AttentionTest, GradientsOfKeysInBf16AddUpToTheirRounding) {
 TEST(AttentionTest, SlopesAreThoseOfTheAlibiPaper) {
   EXPECT_FLOAT_EQ(alibi_slope(0, 8), 0.5f);
   EXPECT_FLOAT_EQ(alibi_slope(7, 8), 1.0f / 256);
-  EXPECT_FLOAT_EQ(alibi_slope(8, 12), std::exp2(-0.5f));  // past 8 heads, every other one of 16
+  EXPECT_FLOAT_EQ(alibi_slope(8, 12), std::exp2(-0.5f));  // after the first 8, every second slope of 16 heads
   EXPECT_FLOAT_EQ(alibi_slope(11, 12), std::exp2(-3.5f));
 }
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 
-#include "cuda/block_math.h"
-#include "op_test.h"
+#include "cuda/quant/block_math.h"
+#include "kernels/op_test.h"
 
 #include <strata/runtime/clock.h>
-#include <strata/runtime/host_backend.h>
+#include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>
 
 namespace strata::kernels {
@@ -48,7 +48,7 @@ Tensor dequantize(QuantizedBlocks& of, const Shape& shape, DType stored_dtype, B
   return x;
 }
 
-/// The value below which a share `p` of the normal distribution lies.
+/// The `p`-quantile of the normal distribution.
 double normal_quantile(double p) {
   double low = -10, high = 10;
   for (int i = 0; i < 200; ++i) {
@@ -58,9 +58,9 @@ double normal_quantile(double p) {
   return low;
 }
 
-// Eight levels of either half, of which each ends at the same quantile and both have zero.
+// Each half has eight levels, which end at the same quantile; both halves include zero.
 TEST(BlockQuantTest, LevelsAreQuantilesOfTheNormalDistribution) {
-  const double last = 0.9677083;  // between 1 - 1/30 and 1 - 1/32, half-way
+  const double last = 0.9677083;  // the midpoint of 1 - 1/30 and 1 - 1/32
   const auto at = [&](int i, int steps) { return normal_quantile(last + (0.5 - last) * i / steps); };
   for (int i = 0; i < 8; ++i) {
     EXPECT_NEAR(detail::kNf4Levels[i], i == 7 ? 0.0 : -at(i, 7) / at(0, 7), 1e-6) << i;
@@ -106,7 +106,8 @@ TEST_P(BlockQuantFormatTest, EachValueBecomesTheNearest) {
   }
 }
 
-// A level's neighbours are far from it, whatever it was rounded to: bf16 moves the code 127 by a quarter.
+// The distance between levels is much larger than the rounding to the stored dtype: bf16 moves q = 127 by a
+// quarter of a level.
 TEST_P(BlockQuantFormatTest, QuantizingDequantizedValuesChangesNothing) {
   const auto [format, n, block, stored_dtype] = GetParam();
   Tensor x({n}, Values(2).floats(n), stored_dtype);
@@ -128,7 +129,8 @@ TEST_P(BlockQuantFormatTest, ThreadsChangeNoBit) {
             0u);
 }
 
-// What threads of the device do, one after the other, at once where memory allows it and by itself else.
+// Runs the code of the device's threads one after another: with vector accesses to aligned memory (kWide), or
+// with scalar accesses.
 template <bool kWide, BlockQuantFormat kFormat, class T>
 void dequantize_as_device(const std::uint8_t* quantized, const std::vector<float>& scales, std::int64_t block,
                           std::int64_t n, T* x) {
@@ -165,7 +167,7 @@ TEST_P(BlockQuantFormatTest, DeviceThreadsDequantizeTheSame) {
                                 : with(std::type_identity<f16>{});
 }
 
-// More than an item of work, a last block that is not whole, a last byte with one value.
+// Cases with more than one work item, with a partial last block, and with one value in the last byte.
 INSTANTIATE_TEST_SUITE_P(Cases, BlockQuantFormatTest,
                          ::testing::Values(Case{BlockQuantFormat::nf4, 64 * 700, 64, DType::bf16},
                                            Case{BlockQuantFormat::nf4, 20011, 64, DType::f32},
@@ -190,16 +192,16 @@ TEST(BlockQuantTest, TiesGoToTheLowerNf4LevelAndToEvenInt8) {
   EXPECT_EQ(quantize(y, BlockQuantFormat::int8, 16).values, (std::vector<std::uint8_t>{127, 0, 2, 0xFE}));
 }
 
-TEST(BlockQuantTest, ZerosStayZerosAndWhatIsNotFiniteSpreadsOverItsBlockAlone) {
+TEST(BlockQuantTest, ZerosStayZerosAndANonFiniteValueSpreadsOnlyOverItsBlock) {
   for (const BlockQuantFormat format : {BlockQuantFormat::nf4, BlockQuantFormat::int8})
     for (const float bad : {std::nanf(""), kInfinity, -kInfinity}) {
       std::vector<float> values(48, 0.0f);
       values[20] = bad;
       values[21] = 3.0f;
-      values[40] = 1e-44f;  // the scale is no normal number
+      values[40] = 1e-44f;  // makes the scale subnormal
       Tensor x({48}, values);
       QuantizedBlocks quantized = quantize(x, format, 16);
-      // Which bytes a NaN comes to differs between machines: those of zeros are taken.
+      // What a NaN would quantize to differs between machines, so such a block gets the bytes of zeros.
       for (std::size_t byte = quantized.values.size() / 3; byte < quantized.values.size() * 2 / 3; ++byte)
         EXPECT_EQ(quantized.values[byte], format == BlockQuantFormat::nf4 ? 0x77 : 0);
       const std::vector<float> out = dequantize(quantized, {48}, DType::f32, format, 16).values();
@@ -213,7 +215,7 @@ TEST(BlockQuantTest, ZerosStayZerosAndWhatIsNotFiniteSpreadsOverItsBlockAlone) {
     }
 }
 
-TEST(BlockQuantTest, WhatDoesNotGoTogetherIsRefusedWithBothNumbers) {
+TEST(BlockQuantTest, InconsistentArgumentsAreRefusedWithBothNumbers) {
   SteadyClock clock;
   const auto pool = test::pool();
   const auto backend = must(create_host_backend({}, *pool, clock));
@@ -230,8 +232,8 @@ TEST(BlockQuantTest, WhatDoesNotGoTogetherIsRefusedWithBothNumbers) {
   must(backend->synchronize(stream));
   args.block = 24;
   EXPECT_EQ(message(args),
-            "quantize_blocks: blocks of 24 values; it must be a multiple of 16; "
-            "dequantize_blocks: blocks of 24 values; it must be a multiple of 16");
+            "quantize_blocks: block is 24; it must be a positive multiple of 16; "
+            "dequantize_blocks: block is 24; it must be a positive multiple of 16");
   args.block = 32;
   EXPECT_NE(message(args).find("scales is f32 [3]; it must be f32 with 5 elements"), std::string::npos);
   args.block = 64;

@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 #include "support/isas.h"
 
 namespace strata::kernels {
@@ -15,13 +15,13 @@ using test::reference::AttentionShape;
 
 constexpr std::size_t kCapacity = 70;
 
-/// One token: of which sequence, at which place.
+/// One token: its sequence and its position there.
 struct Row {
   std::size_t sequence, position;
 };
 
-/// Sequences of different lengths in one cache, and the attention of their tokens by the plain op's
-/// reference.
+/// Sequences of different lengths in one cache, and the attention of their tokens by the reference of
+/// attention_forward.
 class CachedAttentionTest : public ::testing::TestWithParam<AttentionShape> {
  protected:
   AttentionShape shape = GetParam();  // batch and seq unused
@@ -83,7 +83,7 @@ class CachedAttentionTest : public ::testing::TestWithParam<AttentionShape> {
   }
 };
 
-TEST_P(CachedAttentionTest, TokenByTokenItIsThePlainAttention) {
+TEST_P(CachedAttentionTest, TokenByTokenItEqualsPlainAttention) {
   const std::vector<float> got = one_by_one();
   std::size_t at = 0;
   for (std::size_t s = 0; s < lengths.size(); ++s) {
@@ -97,7 +97,7 @@ TEST_P(CachedAttentionTest, HowTokensAreGroupedChangesNoBit) {
   const std::vector<float> alone = one_by_one();
   keys = Tensor::unwritten(cache);
   values = Tensor::unwritten(cache);
-  // All that the three sequences have at places p .. p + 8 in one call, the third one first.
+  // One call has the tokens of all three sequences at positions p .. p + 8, the third sequence first.
   std::vector<std::size_t> begins = {0, lengths[0] * shape.h(), (lengths[0] + lengths[1]) * shape.h()};
   for (std::size_t position = 0; position < kCapacity; position += 9) {
     std::vector<Row> rows;
@@ -149,7 +149,7 @@ struct OneHead {
   }
 };
 
-TEST(CachedAttentionRowsTest, ARowOfNoTokenIsZeroAndStoresNothing) {
+TEST(CachedAttentionRowsTest, ARowWithoutATokenIsZeroAndStoresNothing) {
   OneHead one;
   one.slots = {-1, 0};
   one.positions = {99, 0};
@@ -171,7 +171,7 @@ TEST(CachedAttentionRowsDeathTest, APositionPastTheCacheIsNeverWritten) {
                "row 1 is position 3 of 3 of sequence 0 of 1");
 }
 
-TEST(CachedAttentionRowsTest, ShapesThatDoNotGoTogetherAreRefusedByName) {
+TEST(CachedAttentionRowsTest, InconsistentShapesAreRefusedByName) {
   test::InlineBackend backend;
   Stream stream = must(backend.create_stream(StreamRole::compute));
   OneHead one;
@@ -183,7 +183,7 @@ TEST(CachedAttentionRowsTest, ShapesThatDoNotGoTogetherAreRefusedByName) {
   args = one.args();
   args.shape = {.heads = 3, .kv_heads = 2};
   EXPECT_THAT(std::string(cached_attention_async(backend, stream, args).message()),
-              ::testing::HasSubstr("3 query heads over 2 key heads"));
+              ::testing::HasSubstr("3 query heads must be a positive multiple of 2 key heads"));
 }
 
 }  // namespace

@@ -9,11 +9,11 @@
 
 #include <gmock/gmock.h>
 
-#include <strata/runtime/host_backend.h>
+#include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>
 
-#include "cuda/cast_math.h"
-#include "op_test.h"
+#include "cuda/elementwise/cast_math.h"
+#include "kernels/op_test.h"
 #include "rows.h"
 
 namespace strata::kernels {
@@ -22,9 +22,10 @@ namespace {
 using test::Tensor;
 using test::Values;
 
-constexpr float kBetween = 77.0f;  // what lies between rows, exact in every dtype
+constexpr float kBetween = 77.0f;  // the value of the gaps between rows, exact in every dtype
 
-/// Rows in a matrix `stride` values wide, with what is special in numbers, and ties of bf16 and f16.
+/// Rows in a matrix `stride` values wide, with infinities, zeros, subnormals, the limits of f16, and ties of
+/// bf16 and f16 among the values.
 std::vector<float> matrix(std::int64_t rows, std::int64_t columns, std::int64_t stride) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kSpecial[] = {kInfinity, -kInfinity, 0.0f,    -0.0f,     1e-45f,    -3e-40f,    6e-8f,
@@ -53,7 +54,8 @@ constexpr Case kCases[] = {{1, 1, 1, 1},          {3, 40, 40, 40}, {5, 24, 64, 2
 
 class CastRowsTest : public ::testing::TestWithParam<std::pair<DType, DType>> {
  protected:
-  /// y as cast(args) leaves it, gaps and all, in f32: `off` values away from a multiple of 16 bytes.
+  /// Bits of y including its gaps, as f32, after cast(args); x and y begin `off` values after a multiple of
+  /// 16 bytes.
   template <class Cast>
   std::vector<std::uint32_t> result(const Case& c, std::size_t off, const Cast& cast) {
     const auto [from, to] = GetParam();
@@ -74,7 +76,7 @@ class CastRowsTest : public ::testing::TestWithParam<std::pair<DType, DType>> {
     std::memcpy(y.view().data, y_at, y.view().bytes());
     return bits_of(y.values());
   }
-  /// By the definition.
+  /// The same by the definition of the op.
   std::vector<std::uint32_t> expected(const Case& c) {
     const auto [from, to] = GetParam();
     const std::vector<float> in = matrix(c.rows, c.columns, c.x_stride);
@@ -95,7 +97,7 @@ class CastRowsTest : public ::testing::TestWithParam<std::pair<DType, DType>> {
   }
 };
 
-TEST_P(CastRowsTest, RoundsEachValueOnceAndLeavesWhatIsBetween) {
+TEST_P(CastRowsTest, RoundsEachValueOnceAndLeavesGapsUnchanged) {
   for (const Case& c : kCases)
     for (const int threads : {1, 2})
       EXPECT_EQ(result(c, 0, [&](const CastRowsArgs& args) { cast_rows_host(args, *test::pool(threads)); }),
@@ -103,8 +105,9 @@ TEST_P(CastRowsTest, RoundsEachValueOnceAndLeavesWhatIsBetween) {
           << c.rows << " x " << c.columns;
 }
 
-// The device's threads, one after the other, as the launch has them: at once where all rows are aligned.
-TEST_P(CastRowsTest, ThreadsOfTheDeviceCastAsTheHostDoes) {
+// Runs the code of the device's threads one after another, as the launch does: with vector accesses if all
+// rows are aligned.
+TEST_P(CastRowsTest, DeviceThreadsCastLikeTheHost) {
   const auto run = [](auto wide) {
     return [wide](const CastRowsArgs& a) {
       const std::int64_t columns = detail::row_length(a.x);
@@ -137,8 +140,8 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, CastRowsTest, ::testing::ValuesIn(pairs()), [](
   return str(to_string(dtypes.param.first), "_to_", to_string(dtypes.param.second));
 });
 
-// A part of the columns of each rank, one after the other, and back.
-TEST(CastRowsOpTest, PartsThatArePackedAndPutBackAreTheMatrix) {
+// Packs the columns of each part, as for ranks, and puts them back.
+TEST(CastRowsOpTest, PackingAndUnpackingPartsRestoresTheMatrix) {
   constexpr std::int64_t rows = 9, columns = 30, parts = 3, part = columns / parts;
   const std::vector<float> values = Values(3).floats(rows * columns);
   Tensor whole({rows, columns}, values), packed = Tensor::unwritten({parts, rows, part}),
@@ -158,7 +161,7 @@ TEST(CastRowsOpTest, PartsThatArePackedAndPutBackAreTheMatrix) {
   EXPECT_EQ(packed.values()[rows * part], values[part]);
 }
 
-TEST(CastRowsOpTest, ANanStaysOne) {
+TEST(CastRowsOpTest, ANanStaysANan) {
   Tensor x({2}, {std::nanf(""), 1.0f}), y({2}, {0.0f, 0.0f}, DType::bf16), z({2}, {0.0f, 0.0f}, DType::f16);
   const auto pool = test::pool();
   cast_rows_host({x.view(), y.view()}, *pool);
@@ -167,7 +170,7 @@ TEST(CastRowsOpTest, ANanStaysOne) {
   EXPECT_EQ(z.values()[1], 1.0f);
 }
 
-TEST(CastRowsOpTest, WhatDoesNotGoTogetherIsRefusedWithBothNumbers) {
+TEST(CastRowsOpTest, InconsistentArgumentsAreRefusedWithBothNumbers) {
   SteadyClock clock;
   const auto pool = test::pool();
   const auto backend = must(create_host_backend({}, *pool, clock));
@@ -180,8 +183,10 @@ TEST(CastRowsOpTest, WhatDoesNotGoTogetherIsRefusedWithBothNumbers) {
   };
   EXPECT_EQ(message({x.view(), y.view()}), "ok");
   EXPECT_EQ(message({x.view(), z.view()}), "cast_rows: y is f32 [6, 4]; it must be f32, 4 rows of 6");
-  EXPECT_EQ(message({x.view(), y.view(), 5, 0}), "cast_rows: rows of x are 5 values apart; they have 6");
-  EXPECT_EQ(message({x.view(), y.view(), 0, -1}), "cast_rows: rows of y are -1 values apart; they have 6");
+  EXPECT_EQ(message({x.view(), y.view(), 5, 0}),
+            "cast_rows: x_stride is 5; it must be 0 or at least the row length 6");
+  EXPECT_EQ(message({x.view(), y.view(), 0, -1}),
+            "cast_rows: y_stride is -1; it must be 0 or at least the row length 6");
   EXPECT_EQ(message({test::view(integers), y.view()}),
             "cast_rows: x is i32 [24]; it must be f32, bf16 or f16");
   EXPECT_EQ(message({x.view(), test::view(integers)}), "cast_rows: y is i32; it must be f32, bf16 or f16");

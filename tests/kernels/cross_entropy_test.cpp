@@ -1,6 +1,6 @@
 #include <strata/kernels/cross_entropy.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 
 namespace strata::kernels {
 namespace {
@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, CrossEntropyTest,
                          ::testing::Values(Size{0, 4}, Size{1, 1}, Size{3, 17}, Size{70, 256},
                                            Size{5, 50257}));
 
-TEST(CrossEntropyTest, TheGradientOfTheMeanDividesByTheTargetsThatCount) {
+TEST(CrossEntropyTest, TheGradientOfTheMeanDividesByTheTargetsThatAreNotIgnored) {
   std::vector<std::int32_t> targets = {0, -1, 1, -1};
   Tensor logits({4, 2}, std::vector<float>(8, 0.0f)), lse({4}, std::vector<float>(4, std::log(2.0f)));
   Tensor d = Tensor::unwritten({4, 2});
@@ -65,7 +65,7 @@ TEST(CrossEntropyTest, TheGradientOfTheMeanDividesByTheTargetsThatCount) {
   EXPECT_LE(test::relative_error(d.values(), want), 1e-6);
 }
 
-TEST(CrossEntropyTest, WithNothingCountedTheMeanIsZero) {
+TEST(CrossEntropyTest, WithAllTargetsIgnoredTheMeanIsZero) {
   std::vector<std::int32_t> targets = {-1, -1};
   Tensor logits({2, 3}, std::vector<float>(6, 1.0f)), losses = Tensor::unwritten({2}), lse = losses,
                                                       mean = Tensor::unwritten({1});

@@ -8,11 +8,11 @@
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 #include "support/isas.h"
 
-// Contract C1 for every op: no bit depends on the number of threads or on the instruction set of the SIMD
-// kernels.
+// Contract C1 for every op: the bits do not depend on the number of threads or on the instruction set of the
+// SIMD kernels.
 namespace strata::kernels {
 namespace {
 
@@ -49,7 +49,7 @@ std::vector<float> rmsnorm_case(ThreadPool& pool) {
   return joined({y.values(), rstd.values(), dx.values(), dw.values()});
 }
 
-std::vector<float> heads_case(ThreadPool& pool) {  // what is done to queries and keys before attention
+std::vector<float> heads_case(ThreadPool& pool) {  // the ops on queries and keys before attention
   const std::int64_t rows = 600, d = 18, width = 7 * d;
   Tensor qkv({rows, width}, Values(1).floats(rows * width)), q({d}, Values(2).floats(d)),
       k({d}, Values(3).floats(d));
@@ -154,7 +154,7 @@ std::vector<float> optimizer_case(ThreadPool& pool) {
   accumulate_host({m.view(), p.view()}, pool);
   std::vector<double> partials(49);
   square_sum_partials_host({v.view(), test::view(partials)}, pool);
-  std::vector<float> halves;  // each partial as a float and what that leaves over
+  std::vector<float> halves;  // each partial rounded to float, and the remainder
   for (const double partial : partials) {
     halves.push_back(static_cast<float>(partial));
     halves.push_back(static_cast<float>(partial - static_cast<double>(halves.back())));
@@ -179,7 +179,7 @@ TEST_P(DeterminismTest, InstructionSetsNeverChangeABit) {
   }
 }
 
-TEST_P(DeterminismTest, AllThatIsComputedIsFinite) {
+TEST_P(DeterminismTest, AllResultsAreFinite) {
   std::size_t not_finite = 0;
   for (const float x : GetParam().run(*test::pool())) not_finite += !std::isfinite(x);
   EXPECT_EQ(not_finite, 0u);

@@ -1,6 +1,6 @@
 #include <strata/kernels/elementwise.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 
 namespace strata::kernels {
 namespace {
@@ -16,7 +16,7 @@ TEST_P(ElementwiseTest, GeluFollowsTheF64Reference) {
   gelu_forward_host({in.view(), y.view()}, *test::pool());
   gelu_backward_host({in.view(), d.view(), dx.view()}, *test::pool());
   EXPECT_LE(test::relative_error(y.values(), test::reference::gelu_forward(test::widen(x))), 3e-7);
-  // One element far from 0 carries the rounding of its exponent: |2u| 2^-24.
+  // An element far from 0 has the rounding error of the exponent's argument, |2u| 2^-24.
   EXPECT_LE(
       test::relative_error(dx.values(), test::reference::gelu_backward(test::widen(x), test::widen(dy))),
       3e-6);
@@ -43,11 +43,11 @@ TEST(GeluTest, TailsKeepTheirRelativeAccuracy) {
   for (float x = -9.0f; x < 0.0f; x += 0.01f) {
     Tensor in({1}, {x}), y = Tensor::unwritten({1});
     gelu_forward_host({in.view(), y.view()}, *test::pool(1));
-    // The tanh form is x times a sigmoid: 1 + tanh would cancel in the reference too.
+    // The reference also uses x times a sigmoid, since 1 + tanh would cancel.
     const double u2 =
         2.0 * std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * std::pow(static_cast<double>(x), 3));
     const double want = x / (1.0 + std::exp(-u2));
-    ASSERT_NEAR(y.values()[0] / want, 1.0, 2e-5) << x;  // u2 near -87 carries 87 * 2^-24 of its own
+    ASSERT_NEAR(y.values()[0] / want, 1.0, 2e-5) << x;  // near u2 = -87, rounding u2 alone is 87 * 2^-24
   }
 }
 
@@ -65,7 +65,7 @@ TEST(GeluTest, LargeValuesPassAndNaNStays) {
   EXPECT_TRUE(std::isnan(dx.values()[2]));
 }
 
-TEST(ReluTest, KeepsWhatIsPositiveBothWaysAndLetsNaNPass) {
+TEST(ReluTest, KeepsPositiveValuesForwardAndBackwardAndPassesNaN) {
   const float nan = std::nanf("");
   Tensor x({5}, {-1.0f, 0.0f, 2.0f, nan, -0.0f}), y = Tensor::unwritten({5}), dy({5}, {1, 2, 3, 4, 5}),
                                                   dx = Tensor::unwritten({5});
@@ -79,7 +79,7 @@ TEST(ReluTest, KeepsWhatIsPositiveBothWaysAndLetsNaNPass) {
 
 class GatedTest : public ::testing::TestWithParam<bool> {};
 
-TEST_P(GatedTest, FollowsTheF64ReferenceBothWays) {
+TEST_P(GatedTest, FollowsTheF64ReferenceForwardAndBackward) {
   const bool gelu = GetParam();
   for (const std::int64_t f : {1, 5, 33}) {
     const std::int64_t rows = 7;

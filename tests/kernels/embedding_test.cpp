@@ -1,6 +1,6 @@
 #include <strata/kernels/embedding.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 
 namespace strata::kernels {
 namespace {
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, EmbeddingTest,
                          ::testing::Values(Size{0, 3, 5}, Size{1, 1, 1}, Size{12, 7, 17},
                                            Size{96, 40, 600, 2}, Size{300, 11, 33, 3}));
 
-TEST(EmbeddingTest, AccumulationAddsTheSumToWhatWasThere) {
+TEST(EmbeddingTest, AccumulationAddsTheSumToThePreviousGradient) {
   std::vector<std::int32_t> ids = {1, 1};
   Tensor dx({2, 1}, {1e-8f, 1e-8f}), dtable({3, 1}, {5.0f, 1.0f, 7.0f});
   test::Workspace workspace(embedding_backward_workspace_bytes(2, 3));

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <limits>
 
-#include "cuda/fp8_math.h"
-#include "op_test.h"
+#include "cuda/quant/fp8_math.h"
+#include "kernels/op_test.h"
 
 #include <strata/runtime/clock.h>
-#include <strata/runtime/host_backend.h>
+#include <strata/runtime/backend/host_backend.h>
 
 namespace strata::kernels {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 using test::Tensor;
 using test::Values;
 
-/// Codes, which Tensor has no values for.
+/// A tensor of e4m3 or e5m2, which test::Tensor does not support.
 struct Fp8Tensor {
   std::vector<std::uint8_t> bytes;
   Shape shape;
@@ -54,12 +54,12 @@ TEST(Fp8CastTest, TheScaleIsTheLargestPowerOfTwoThatFits) {
       EXPECT_LE(largest / got.inverse, max_value) << largest;
       EXPECT_TRUE(2 * (largest / got.inverse) > max_value || got.inverse == std::ldexp(1.0f, -126))
           << largest;
-      if (largest < 1e-37f) continue;  // too small to be held
+      if (largest < 1e-37f) continue;  // too small to be represented with any allowed scale
       EXPECT_NEAR(got.rows.value(37) * got.inverse, -largest, largest / 8);
     }
 }
 
-// 5 tiles down, 3 across, the last of both not whole.
+// 5 x 3 tiles, the last of which are partial in both directions.
 TEST(Fp8CastTest, CastsAreThoseOfTheScaledValuesAlsoTransposed) {
   const std::int64_t rows = 272, k = 144;
   const auto x = Values(1).floats(rows * k, 3.0);
@@ -81,7 +81,7 @@ TEST(Fp8CastTest, CastsAreThoseOfTheScaledValuesAlsoTransposed) {
     }
 }
 
-TEST(Fp8CastTest, OneLayoutAloneIsTheSame) {
+TEST(Fp8CastTest, ASingleLayoutHasTheSameBits) {
   const auto x = Values(1).floats(80 * 96);
   const CastResult both = cast(x, {80, 96}, DType::e4m3);
   Tensor in({80, 96}, x, DType::bf16), inverse = Tensor::unwritten({1});
@@ -93,7 +93,7 @@ TEST(Fp8CastTest, OneLayoutAloneIsTheSame) {
   EXPECT_EQ(columns.bytes, both.columns.bytes);
 }
 
-TEST(Fp8CastTest, ZerosStayZerosAndWhatIsNotFiniteSpreads) {
+TEST(Fp8CastTest, ZerosStayZerosAndANonFiniteValueSpreads) {
   const CastResult zeros = cast(std::vector<float>(256, 0.0f), {16, 16}, DType::e4m3);
   EXPECT_EQ(zeros.inverse, 1.0f);
   EXPECT_EQ(zeros.rows.bytes, std::vector<std::uint8_t>(256, 0));
@@ -159,7 +159,7 @@ TEST(Fp8GemmTest, ThreadsChangeNoBitAndANaNSpreads) {
   for (const float value : bad.values()) ASSERT_TRUE(std::isnan(value));
 }
 
-TEST(Fp8OpsTest, WhatDoesNotGoTogetherIsRefusedWithBothNumbers) {
+TEST(Fp8OpsTest, InconsistentArgumentsAreRefusedWithBothNumbers) {
   SteadyClock clock;
   const auto pool = test::pool();
   const auto backend = must(create_host_backend({}, *pool, clock));
@@ -171,11 +171,11 @@ TEST(Fp8OpsTest, WhatDoesNotGoTogetherIsRefusedWithBothNumbers) {
   const auto message = [](const Status& status) { return status.message(); };
   EXPECT_NE(
       message(fp8_cast_async(*backend, stream, {x.view(), rows.view(), {}, inverse.view(), workspace.view()}))
-          .find("16 rows of 24; both must be multiples of 16"),
+          .find("x is [16, 24]; both extents must be multiples of 16"),
       std::string::npos);
   Tensor even = Tensor::unwritten({16, 32}, DType::bf16);
   EXPECT_NE(message(fp8_cast_async(*backend, stream, {even.view(), {}, {}, inverse.view(), workspace.view()}))
-                .find("neither rows nor columns"),
+                .find("neither rowwise nor columnwise"),
             std::string::npos);
   EXPECT_NE(
       message(fp8_cast_async(*backend, stream, {even.view(), b.view(), {}, inverse.view(), workspace.view()}))

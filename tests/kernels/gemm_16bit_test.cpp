@@ -1,18 +1,18 @@
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/kernels/linear.h>
-#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/memory/alloc_counter.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 
-// Linear layers whose activations and weights are kept in 16 bits, by the CPU's bf16 instructions where it
-// has them and widened to f32.
+// Linear layers with 16-bit activations and weights, by the CPU's bf16 instructions if it has them, and with
+// operands widened to f32.
 namespace strata::kernels {
 namespace {
 
 using test::Tensor;
 using test::Values;
 
-/// Forces the widened product, or leaves the choice to the CPU.
+/// Forces the widened GEMM within a scope, or leaves the choice to the CPU.
 class GemmScope {
  public:
   explicit GemmScope(bool widened) { force_widened_bf16_gemm(widened); }
@@ -25,7 +25,7 @@ struct Sizes {
   std::int64_t rows, n, k;
 };
 
-/// One linear layer's three products, with everything that can join a sum.
+/// The three GEMMs of one linear layer, with a bias and accumulation.
 struct Layer {
   Sizes s;
   DType storage;
@@ -50,7 +50,7 @@ struct Layer {
   }
 };
 
-/// Element (i, j) of a product with inner extent k, as f64, and the sum of its terms' magnitudes.
+/// Element (i, j) of a GEMM with inner extent k in f64, and the sum of its terms' magnitudes.
 struct Sum {
   double value = 0.0, magnitude = 0.0;
   void add(double term) {
@@ -59,7 +59,8 @@ struct Sum {
   }
 };
 
-/// Elements of `got` further from `want` than one rounding to its dtype, and f32 sums in any order, explain.
+/// Number of elements of `got` whose distance from `want` exceeds the error of one rounding to the dtype plus
+/// that of f32 sums in any order.
 template <class Want>
 std::size_t wrong(const Tensor& got, std::int64_t columns, const Want& want) {
   const double unit = got.dtype() == DType::bf16 ? 0x1p-8 : got.dtype() == DType::f16 ? 0x1p-11 : 0x1p-24;
@@ -76,7 +77,8 @@ std::size_t wrong(const Tensor& got, std::int64_t columns, const Want& want) {
 
 constexpr Sizes kSizes[] = {{1, 1, 1}, {3, 17, 5}, {5, 4, 0}, {140, 270, 40}, {70, 40, 1100}};
 
-/// A dtype, and whether its product is the widened one; layers of every size, with both kinds of gradients.
+/// Parameters: a dtype, and whether its GEMM is widened. Tests layers of every size with both gradient
+/// dtypes.
 class Gemm16BitTest : public ::testing::TestWithParam<std::tuple<DType, bool>> {
  protected:
   template <class Check>
@@ -146,7 +148,7 @@ TEST_P(Gemm16BitTest, NeitherThreadsNorEarlierCallsChangeABit) {
   });
 }
 
-TEST_P(Gemm16BitTest, AWarmLayerAllocatesNothingOfOurs) {
+TEST_P(Gemm16BitTest, AWarmLayerDoesNotAllocateItself) {
   ASSERT_TRUE(AllocCounter::hooked());
   for_each_layer([](const Layer& given) {
     Layer layer = given;

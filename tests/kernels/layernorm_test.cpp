@@ -1,6 +1,6 @@
 #include <strata/kernels/layernorm.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 
 namespace strata::kernels {
 namespace {
@@ -59,7 +59,7 @@ TEST_P(LayernormTest, BackwardFollowsTheF64Reference) {
                            .accumulate_dbias = true,
                            .workspace = workspace.view()},
                           *test::pool());
-  // With one element a row, dx is a difference of equal numbers: zero but for rounding.
+  // With one element per row, dx is a difference of equal numbers: zero except for rounding.
   EXPECT_LE(p.h == 1 ? 0.0 : test::relative_error(dx.values(), want.dx), 2e-6);
   EXPECT_LE(p.h == 1 ? 0.0 : test::relative_error(dw.values(), want.dweight), 2e-6);
   EXPECT_LE(test::relative_error(db.values(), test::reference::add(want.dbias, test::widen(p.bias))), 2e-6);
@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LayernormTest,
                          ::testing::Values(Size{0, 8}, Size{1, 1}, Size{3, 17}, Size{65, 256}, Size{130, 31},
                                            Size{5000, 16}));
 
-TEST(LayernormTest, DxMayReplaceDyOrWhatIsAddedToIt) {
+TEST(LayernormTest, DxMayAliasDyOrTheResidual) {
   const Problem p({5, 33});
   Tensor x({5, 33}, p.x), w({33}, p.weight), mean({5}, std::vector<float>(5, 0.1f)),
       rstd({5}, std::vector<float>(5, 1.5f));

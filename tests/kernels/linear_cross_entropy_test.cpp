@@ -5,7 +5,7 @@
 
 #include <strata/runtime/str.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 
 namespace strata::kernels {
 namespace {
@@ -19,7 +19,7 @@ struct Case {
   double softcap = 0;
 };
 
-/// Operands, and what the loss and its gradients are in double.
+/// Operands, and the loss and its gradients in f64.
 struct Problem {
   explicit Problem(const Case& c)
       : rows(c.rows),
@@ -81,16 +81,16 @@ TEST_P(LinearCrossEntropyTest, LossesAndGradientsFollowTheF64Reference) {
   EXPECT_NEAR(mean.values()[0], p.mean, 1e-6 * p.mean);
 
   linear_cross_entropy_backward_host({p.args(again, same, workspace), dx.view(), dw.view()}, *test::pool());
-  EXPECT_EQ(again.values(), losses.values());  // an evaluation says what a training step said
+  EXPECT_EQ(again.values(), losses.values());  // the forward alone gives the bits of a training step
   EXPECT_EQ(same.values(), mean.values());
   const double tolerance = p.dtype == DType::f32 ? 5e-6 : p.dtype == DType::bf16 ? 4e-3 : 5e-4;
-  // dx sums over the vocabulary, in the GEMM of a build without oneDNN one after the other.
+  // dx is a sum over the vocabulary, which the GEMM of a build without oneDNN computes in sequence.
   EXPECT_LE(test::relative_error(dx.values(), p.dx),
             std::max(tolerance, 1e-9 * static_cast<double>(p.vocab)));
   EXPECT_LE(test::relative_error(dw.values(), p.dw), tolerance);
 }
 
-TEST_P(LinearCrossEntropyTest, AGradientThatIsNotWantedChangesNoBitOfTheOther) {
+TEST_P(LinearCrossEntropyTest, OmittingAGradientChangesNoBitOfTheOther) {
   Problem p(GetParam());
   Tensor losses = Tensor::unwritten({p.rows}), mean = Tensor::unwritten({1});
   Tensor dx = Tensor::unwritten({p.rows, p.k}, p.dtype), dw = Tensor::unwritten({p.vocab, p.k});
@@ -156,7 +156,7 @@ TEST(LinearCrossEntropyBlocksTest, GradientsOfAnyThreadCountHaveTheSameBits) {
   }
 }
 
-TEST(LinearCrossEntropyQueueTest, RefusesOperandsThatDoNotGoTogether) {
+TEST(LinearCrossEntropyQueueTest, RefusesInconsistentOperands) {
   test::InlineBackend backend;
   Stream stream = must(backend.create_stream(StreamRole::compute));
   Problem p({5, 17, 3, DType::bf16});

@@ -8,7 +8,7 @@
 
 #include <strata/kernels/cublaslt_algorithms.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 
 namespace strata::kernels {
 namespace {
@@ -64,7 +64,7 @@ TEST_P(LinearTest, BackwardFollowsTheF64Reference) {
   EXPECT_LE(test::relative_error(db.values(), want.db), 1e-6);
 }
 
-TEST_P(LinearTest, AccumulationAddsToWhatWasThere) {
+TEST_P(LinearTest, AccumulationAddsToThePreviousValues) {
   const Problem p(GetParam());
   const auto pool = test::pool();
   Tensor x({p.rows, p.k}, p.x), w({p.n, p.k}, p.w), dy({p.rows, p.n}, p.dy);

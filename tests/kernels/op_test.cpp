@@ -1,4 +1,4 @@
-#include "op_test.h"
+#include "kernels/op_test.h"
 
 #include <span>
 

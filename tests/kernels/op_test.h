@@ -7,21 +7,21 @@
 
 #include <gtest/gtest.h>
 
-#include <strata/runtime/backend.h>
+#include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
-#include <strata/runtime/thread_pool.h>
+#include <strata/runtime/threads/thread_pool.h>
 
 #include "support/numeric.h"
 #include "support/reference_ops.h"
 
 namespace strata::test {
 
-/// Values kept as f32, bf16 or f16, rounded when they are put in. They begin off any SIMD boundary, so that
+/// Values stored in f32, bf16 or f16, rounded when they are stored. They begin off any SIMD boundary, so that
 /// every op test is also a test of misaligned spans.
 class Tensor {
  public:
   Tensor(Shape shape, const std::vector<float>& values, DType dtype = DType::f32);
-  /// What an op must write before anyone reads it.
+  /// A tensor of NaNs, which an op must overwrite.
   static Tensor unwritten(Shape shape, DType dtype = DType::f32) {
     return Tensor(shape, std::vector<float>(static_cast<std::size_t>(shape.n_elems()), std::nanf("")), dtype);
   }
@@ -44,7 +44,7 @@ inline TensorView view(std::vector<double>& values) {
       reinterpret_cast<std::byte*>(values.data()), {static_cast<std::int64_t>(values.size())}, DType::f64};
 }
 
-/// Scratch with garbage in it.
+/// Workspace that is filled with garbage.
 class Workspace {
  public:
   explicit Workspace(std::size_t bytes) : storage_(bytes, std::byte{0xCB}) {}
@@ -62,7 +62,7 @@ inline std::vector<float> joined(std::initializer_list<std::vector<float>> parts
   return all;
 }
 
-/// Runs queued work at once and remembers the last call.
+/// A backend that runs queued work immediately and records the last call.
 class InlineBackend final : public Backend {
  public:
   explicit InlineBackend(DeviceKind kind = DeviceKind::host) : pool_(pool()) { info_.kind = kind; }

@@ -2,7 +2,7 @@
 
 #include <strata/kernels/linear.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 
 namespace strata::kernels {
 namespace {
@@ -18,8 +18,8 @@ std::vector<float> gemm(int openmp_threads) {
   return y.values();
 }
 
-// A shape whose bits oneDNN changes between one and two threads.
-TEST(OpenMpTest, TheCallersSettingNeitherChangesABitNorIsChanged) {
+// A shape for which oneDNN's bits differ between one and two threads.
+TEST(OpenMpTest, TheCallersOpenMpSettingChangesNoBitAndIsRestored) {
   const auto want = gemm(1);
   EXPECT_EQ(test::differing_bits(gemm(2), want), 0u);
   EXPECT_EQ(omp_get_max_threads(), 2);

@@ -5,8 +5,8 @@
 #include <strata/runtime/convert.h>
 
 #include "cpuopt/optimizer_cases.h"
-#include "op_test.h"
-#include "step_by_ops.h"
+#include "kernels/op_test.h"
+#include "kernels/step_by_ops.h"
 
 namespace strata::kernels {
 namespace {
@@ -21,7 +21,7 @@ class OptimizerTest : public ::testing::TestWithParam<std::int64_t> {
   const std::vector<float> a = test::Values(1).floats(n), b = test::Values(2).floats(n);
 };
 
-// Ops over a whole tensor beside cpuopt's calls by block.
+// Compares ops over a whole tensor with cpuopt's functions over blocks.
 TEST_P(OptimizerTest, EveryOptimizerLayoutAndFormatHasTheBitsOfCpuopt) {
   test::InlineBackend backend;
   Stream stream = must(backend.create_stream(StreamRole::compute));

@@ -7,11 +7,11 @@
 #include <strata/kernels/optimizer.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
-#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/memory/alloc_counter.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 
-// What the *_async wrappers do before and besides computing.
+// Tests what the *_async functions do besides computing: checks, declared memory, stream order, allocations.
 namespace strata::kernels {
 namespace {
 
@@ -44,9 +44,9 @@ TEST_F(QueueTest, AnOpRunsInStreamOrderAndDeclaresItsMemory) {
   EXPECT_TRUE(backend.last.accesses()[2].write);
 }
 
-TEST_F(QueueTest, AnOpAllocatesNothingOfOurs) {
+TEST_F(QueueTest, AnOpDoesNotAllocateItself) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    // Long shapes, so that words about them would not fit a string without memory of its own.
+    // Long shapes, so that a message about them would not fit in a string without allocating.
     const std::int64_t n = 1024, h = 1000;
     const std::vector<float> values(static_cast<std::size_t>(n * h), 1.0f);
     Tensor x({n, h}, values, dtype), w({h, h}, std::vector<float>(static_cast<std::size_t>(h * h)), dtype);
@@ -88,11 +88,11 @@ TEST_F(QueueTest, RowsMayHaveAnyRank) {
   EXPECT_EQ(y.values(), std::vector<float>(24, 5.0f));
 }
 
-TEST_F(QueueTest, ABackendThatOnlySaysItIsCudaGetsNoHostKernel) {
+TEST_F(QueueTest, AFakeCudaBackendGetsNoHostKernel) {
   InlineBackend cuda(DeviceKind::cuda);
   Tensor x = t({8}), y = t({8});
   const Status status = gelu_forward_async(cuda, stream, {x.view(), y.view()});
-  // A build without CUDA has no kernel; one with it has none for this stream.
+  // A build without CUDA has no kernel (`unsupported`); one with CUDA rejects this stream (`invalid`).
   EXPECT_TRUE(status.code() == Code::unsupported || status.code() == Code::invalid) << status.message();
   EXPECT_EQ(cuda.calls, 0);
 }
@@ -129,7 +129,7 @@ TEST_F(QueueTest, AGradientInSixteenBitsIsWrittenButNotAddedTo) {
   Tensor x = t({2, 3}, DType::bf16), dy = t({2, 4}, DType::bf16);
   Tensor dw = t({4, 3}, DType::bf16), wide = t({4, 3}), other = t({4, 3}, DType::f16);
   expect_refused(linear_backward_weight_async(backend, stream, {dy.view(), x.view(), dw.view(), true}),
-                 "dw is bf16; only an f32 sum can be added to");
+                 "dw is bf16; only an f32 gradient can be accumulated into");
   expect_refused(linear_backward_weight_async(backend, stream, {dy.view(), x.view(), other.view()}),
                  "dw is f16 [4, 3]; it must be bf16 [4, 3]");
   must(linear_backward_weight_async(backend, stream, {dy.view(), x.view(), dw.view()}));

@@ -4,7 +4,7 @@
 
 #include "support/numeric.h"
 
-// The oracle's own gradients, against central differences of its forwards.
+// Tests the gradients of the reference ops against central differences of their forwards.
 namespace strata::test::reference {
 namespace {
 

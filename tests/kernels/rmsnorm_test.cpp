@@ -1,6 +1,6 @@
 #include <strata/kernels/rmsnorm.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 
 namespace strata::kernels {
 namespace {
@@ -33,7 +33,7 @@ TEST_P(RmsnormTest, BackwardIsTheCentralDifferenceInF64) {
              d = test::Values(3).floats(rows * h);
   Tensor in({rows, h}, x), weight({h}, w), y = Tensor::unwritten({rows, h}), rstd = Tensor::unwritten({rows});
   rmsnorm_forward_host({in.view(), weight.view(), y.view(), rstd.view(), 1e-5f}, *test::pool());
-  Tensor dx({rows, h}, d), dw({h}, w);  // dx takes the place of dy
+  Tensor dx({rows, h}, d), dw({h}, w);  // dx overwrites dy
   test::Workspace workspace(rmsnorm_backward_workspace_bytes(rows, h));
   rmsnorm_backward_host({in.view(),
                          weight.view(),
@@ -91,7 +91,7 @@ struct Heads {
 };
 class QkNormTest : public ::testing::TestWithParam<Heads> {};
 
-TEST_P(QkNormTest, FollowsTheF64ReferenceBothWays) {
+TEST_P(QkNormTest, FollowsTheF64ReferenceForwardAndBackward) {
   const auto [rows, heads, kv_heads, n, m, offset] = GetParam();
   const std::int64_t width = heads * n + 2 * kv_heads * m;
   const auto x = test::Values(1).floats(rows * width, 2.0), q = test::Values(2).floats(n),
@@ -131,7 +131,7 @@ TEST_P(QkNormTest, FollowsTheF64ReferenceBothWays) {
 INSTANTIATE_TEST_SUITE_P(Shapes, QkNormTest,
                          ::testing::Values(Heads{3, 1, 1, 4, 4}, Heads{5, 4, 2, 7, 7}, Heads{70, 2, 1, 3, 3},
                                            Heads{5, 4, 2, 7, 7, 1}));
-// All query heads together, and all key heads.
+// One segment of all query heads and one of all key heads.
 INSTANTIATE_TEST_SUITE_P(WholeProjections, QkNormTest,
                          ::testing::Values(Heads{5, 1, 1, 24, 12}, Heads{70, 1, 1, 6, 3, 1}));
 

@@ -1,6 +1,6 @@
 #include <strata/kernels/rope.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 
 namespace strata::kernels {
 namespace {
@@ -24,7 +24,7 @@ struct Shape4 {
 class RopeTest : public ::testing::TestWithParam<Shape4> {
  protected:
   const Shape4 s = GetParam();
-  const std::int64_t width = (s.heads + 1) * s.d;  // the last head is left alone
+  const std::int64_t width = (s.heads + 1) * s.d;  // the last head is not rotated
   const std::vector<float> x = test::Values(1).floats(s.rows * width);
   Ints positions = test::Values(2).below(s.rows, 50);
   Tensor table = make_table();
@@ -97,8 +97,8 @@ TEST(RopeTableTest, Llama3ScalingKeepsShortWavesDividesLongOnesAndBlendsBetween)
   EXPECT_GT(blended, 0);
 }
 
-// Peng et al. 2023 (arXiv 2309.00071), section 3.2, with the indices of the ramp rounded outwards as its
-// authors' code does.
+// Peng et al. 2023 (arXiv 2309.00071), section 3.2, with the indices of the ramp rounded outwards as in the
+// authors' code.
 TEST(RopeTableTest, YarnKeepsHighFrequenciesDividesLowOnesAndScalesAll) {
   RopeFrequencies f;
   f.scaling = RopeFrequencies::Scaling::yarn;

@@ -7,14 +7,15 @@
 
 namespace strata::test {
 
-/// What lamb keeps of a tensor between its passes: where both the ops and the host reach it.
+/// lamb's norm partials and trust ratio of a tensor between its passes, in memory that both the ops and the
+/// host can access.
 struct LambNorms {
   double* master_partials = nullptr;
   double* direction_partials = nullptr;
   float* trust = nullptr;
 };
 
-/// One whole step of any optimizer by ops; done when it returns.
+/// Runs one whole step of any optimizer by ops; the step is complete when this returns.
 inline void step_by_ops(Backend& backend, Stream& stream, const cpuopt::OptimizerParams& params,
                         const cpuopt::UpdateBlock& block, std::int64_t n, cpuopt::RoundingNoise noise,
                         const LambNorms& norms) {

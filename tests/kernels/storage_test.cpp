@@ -14,11 +14,11 @@
 #include <strata/kernels/rope.h>
 #include <strata/runtime/str.h>
 
-#include "op_test.h"
+#include "kernels/op_test.h"
 #include "support/isas.h"
 
-// What an op makes of values kept in 16 bits: the bits of the f32 op on the same values, rounded once.
-// Products are in gemm_storage_test.cpp, for their sums have no one order.
+// An op on 16-bit values gives the bits of the f32 op on the same values, rounded once. GEMMs are tested in
+// gemm_16bit_test.cpp, since the order of their sums is not fixed.
 namespace strata::kernels {
 namespace {
 
@@ -26,7 +26,7 @@ using test::Tensor;
 using test::Values;
 using test::Workspace;
 
-/// How a run keeps its values. All are representable in `precision`; the reference keeps them in f32.
+/// The dtypes of a case. All values are representable in `precision`; the reference stores them in f32.
 struct DtypeSetup {
   DType precision, activations, gradients;
   bool accumulate_gradients;
@@ -38,7 +38,7 @@ struct DtypeSetup {
   }
   Tensor out(Shape shape) const { return Tensor::unwritten(shape, activations); }
   Tensor stat(Shape shape) const { return Tensor::unwritten(shape); }
-  /// A parameter's gradient, with something in it to add to if that is asked for.
+  /// A parameter's gradient, with values to add to if accumulate_gradients.
   Tensor gradient(Shape shape, std::uint64_t seed) const {
     return accumulate_gradients ? Tensor(shape, Values(seed).floats(shape.n_elems()), gradients)
                                 : Tensor::unwritten(shape, gradients);
@@ -109,7 +109,7 @@ std::vector<Tensor> rmsnorm_case(const DtypeSetup& k) {
   return {y, rstd, dx, dw, joined, dw2};
 }
 
-std::vector<Tensor> no_rows_case(const DtypeSetup& k) {  // sums of nothing
+std::vector<Tensor> no_rows_case(const DtypeSetup& k) {  // empty sums
   Tensor x = k.in({0, 20}, 1), w = k.in({20}, 2), dw = k.gradient({20}, 3), db = k.gradient({20}, 4);
   Tensor rstd = k.stat({0});
   Workspace workspace(rmsnorm_backward_workspace_bytes(0, 20));
@@ -154,7 +154,7 @@ std::vector<Tensor> cross_entropy_of(const DtypeSetup& k, std::int64_t vocab, do
   return {losses, lse, mean, dlogits, logits};
 }
 std::vector<Tensor> cross_entropy_case(const DtypeSetup& k) { return cross_entropy_of(k, 5003, 30.0); }
-// Here a target has a good part of the probability, so that its entry is a true difference.
+// Here targets have a large part of the probability, so that the subtraction in their entry matters.
 std::vector<Tensor> few_classes_case(const DtypeSetup& k) { return cross_entropy_of(k, 7, 2.0); }
 
 std::vector<Tensor> attention_case(const DtypeSetup& k) {
@@ -182,7 +182,7 @@ std::vector<Tensor> bias_case(const DtypeSetup& k) {
   return {db};
 }
 
-// One op with its tensors kept in 16 bits, its gradients in f32 or as they are.
+// One op with 16-bit tensors, and gradients in f32 or in the same dtype.
 struct StorageCase {
   Case op;
   DType storage;

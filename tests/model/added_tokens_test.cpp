@@ -1,4 +1,4 @@
-#include "added_tokens.h"
+#include "tokenizer/added_tokens.h"
 
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@ std::vector<std::string> matches(const AddedTokenMatcher& matcher, const std::st
   return out;
 }
 
-TEST(AddedTokenMatcherTest, OfThoseThatBeginTheLeftmostTheLongestWins) {
+TEST(AddedTokenMatcherTest, TheLongestOfTheLeftmostMatchesWins) {
   const AddedTokenMatcher matcher({{"ab", 0}, {"abcd", 1}, {"a", 2}, {"bcde", 3}, {"\xff", 4}});
   EXPECT_THAT(matches(matcher, "abcde"), ElementsAre("abcd"));
   EXPECT_THAT(matches(matcher, "abc abcx aab\xff"), ElementsAre("ab", "ab", "a", "ab", "\xff"));
@@ -27,12 +27,12 @@ TEST(AddedTokenMatcherTest, OfThoseThatBeginTheLeftmostTheLongestWins) {
   EXPECT_THAT(matches(matcher, ""), ElementsAre());
 }
 
-TEST(AddedTokenMatcherTest, OfEqualContentsTheFirstGivenWins) {
+TEST(AddedTokenMatcherTest, TheFirstOfEqualContentsWins) {
   const AddedTokenMatcher matcher({{"x", 7}, {"x", 3}});
   EXPECT_EQ(matcher.next("x", 0).index, 7u);
 }
 
-/// What a text becomes: "[token]" for the added ones.
+/// The parts of a text, with added tokens written as "[token]".
 std::string parts(const std::string& text, const std::vector<AddedToken>& added) {
   std::vector<AddedTokenMatcher::Entry> entries;
   for (std::uint32_t i = 0; i < added.size(); ++i) entries.push_back({added[i].content, i});
@@ -54,14 +54,14 @@ TEST(AddedTokensTest, StrippingTakesWhiteSpaceOfAnyKind) {
   EXPECT_EQ(parts("<r>  <l>  <l>", {left, right}), "[<r>][<l>][<l>]");
 }
 
-TEST(AddedTokensTest, ASingleWordTouchesNoOther) {
+TEST(AddedTokensTest, ASingleWordTokenIsNotAdjacentToAnotherWord) {
   AddedToken word = token("in");
   word.single_word = true;
   EXPECT_EQ(parts("in inn _in in_ \u00e9in in\u0301 (in) \u65e5in in", {word}),
             "[in] inn _in in_ \u00e9in in\u0301 ([in]) \u65e5in [in]");
 }
 
-TEST(AddedTokensTest, ASpecialTokenThatDoesNotCountHidesAShorterOneInside) {
+TEST(AddedTokensTest, AnIgnoredSpecialTokenHidesAShorterOneInside) {
   AddedToken special = token("<sop>");
   special.special = true;
   EXPECT_EQ(parts("<sop> <sop", {special, token("<sop")}), "<sop> [<sop]");

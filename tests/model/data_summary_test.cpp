@@ -16,12 +16,12 @@ struct DataSummaryTest : testing::Test {
     return *cache;
   }
   MemoryIo io{{.descriptors = true}};
-  Tokenizer tokenizer = must(Tokenizer::train({}, 257));  // a byte a token
+  Tokenizer tokenizer = must(Tokenizer::train({}, 257));  // one byte per token
   std::unique_ptr<TokenCache> cache;
 };
 
 TEST_F(DataSummaryTest, LengthsAreCountedInPowersOfTwoWithoutGaps) {
-  // With their ends: 2, 3, 3 and 17 tokens.
+  // Lengths including end-of-text tokens: 2, 3, 3 and 17.
   const DataSummary s = must(summarize(cache_of("a.jsonl", R"({"text": "a"})"
                                                            "\n"
                                                            R"({"text": "bc"})"
@@ -41,7 +41,7 @@ TEST_F(DataSummaryTest, LengthsAreCountedInPowersOfTwoWithoutGaps) {
   EXPECT_EQ(s.lengths[3].n, 1u);
 }
 
-TEST_F(DataSummaryTest, WhatPackingMakesOfItIsCounted) {
+TEST_F(DataSummaryTest, PackingStatisticsAreCounted) {
   const DataSummary s = must(summarize(cache_of("a.jsonl", R"({"prompt": "abcdefgh", "completion": "z"})"
                                                            "\n"
                                                            R"({"prompt": "", "completion": "y"})"),
@@ -58,7 +58,8 @@ TEST_F(DataSummaryTest, TooLittleForARowIsNoErrorAndASeqOutOfRangeIs) {
   const TokenCache& small = cache_of("a.txt", "abc");
   EXPECT_EQ(must(summarize(small, 100)).stream_rows, 0u);
   EXPECT_EQ(must(summarize(small, 100)).packing.n_rows, 1u);
-  EXPECT_EQ(summarize(small, 0).status().message(), "sequences of 0 tokens, at least 1 and at most 1048576");
+  EXPECT_EQ(summarize(small, 0).status().message(),
+            "sequences of 0 tokens; the length must be at least 1 and at most 1048576");
 }
 
 TEST_F(DataSummaryTest, ADecodedSampleShowsEachDocumentAndItsLossMask) {
@@ -74,10 +75,11 @@ TEST_F(DataSummaryTest, ADecodedSampleShowsEachDocumentAndItsLossMask) {
   EXPECT_EQ(sample.documents[0].runs[1].text, "c<|endoftext|>");
   EXPECT_EQ(sample.documents[1].first, 3);
   EXPECT_EQ(sample.documents[1].last, 4);
-  EXPECT_EQ(sample.documents[1].runs[0].text, "d");  // nothing comes before it to learn it from
+  EXPECT_EQ(sample.documents[1].runs[0].text, "d");  // the first token is no target
   EXPECT_EQ(sample.documents[1].runs[1].text, "e<|endoftext|>");
   EXPECT_EQ(sample.padding, 3);
-  EXPECT_EQ(decode_sample(data, tokenizer, 1).status().message(), "samples 1 and 1 on, there are 1");
+  EXPECT_EQ(decode_sample(data, tokenizer, 1).status().message(),
+            "1 samples from index 1 were requested, but there are 1");
 }
 
 }  // namespace

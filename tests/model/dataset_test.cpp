@@ -7,13 +7,13 @@
 
 #include <gtest/gtest.h>
 
-#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/memory/alloc_counter.h>
 #include <support/memory_io.h>
 
 namespace strata {
 namespace {
 
-/// A cache of 27 tokens: the letters a to z and the end of text.
+/// Uses a cache of 27 tokens: the letters a to z and the end-of-text token.
 struct DatasetTest : testing::Test {
   MemoryIo io{{.descriptors = true}};
   Tokenizer tokenizer = must(Tokenizer::train({}, 257));
@@ -38,7 +38,7 @@ TEST_F(DatasetTest, TargetsAreTheNextTokens) {
 
 TEST_F(DatasetTest, WindowsInOrderCoverTheDataOnce) {
   const StreamDataset data = dataset({.seq = 6});
-  EXPECT_EQ(data.n_samples(), 4u);  // 27 tokens: 4 x 6 targets, 2 too few for a fifth
+  EXPECT_EQ(data.n_samples(), 4u);  // 27 tokens: 4 x 6 targets, and 2 that do not fill a row
   EXPECT_EQ(inputs_of(data, 0) + inputs_of(data, 1) + inputs_of(data, 2) + inputs_of(data, 3),
             "abcdefghijklmnopqrstuvwx");
 }
@@ -94,10 +94,10 @@ TEST_F(DatasetTest, FillingABatchAllocatesNothing) {
   EXPECT_EQ(AllocCounter::count(), before);
 }
 
-TEST_F(DatasetTest, TargetBytesCountWhatTheTargetsStandFor) {
+TEST_F(DatasetTest, TargetBytesAreTheSourceBytesOfTheTargets) {
   EXPECT_EQ(dataset({.seq = 6}).count_targets(0, 4).bytes, 24u);
   EXPECT_EQ(dataset({.seq = 13}).count_targets(1, 1).bytes,
-            12u);  // its last target is the end of text: no bytes
+            12u);  // its last target is the end-of-text token, which has no bytes
   EXPECT_EQ(dataset({.seq = 6}).count_targets(2, 0).bytes, 0u);
 }
 
@@ -122,7 +122,7 @@ TEST_F(DatasetTest, AStreamIsOneDocumentARow) {
 
 TEST_F(DatasetTest, SequencesLongerThanTheDataAreRefusedWithBothNumbers) {
   EXPECT_EQ(StreamDataset::create(*cache, {.seq = 27}).status().message(),
-            "sequences of 27 tokens need 27 + 1, the data has 27");
+            "sequences of 27 tokens need 27 + 1 tokens, but the data has 27");
   EXPECT_TRUE(StreamDataset::create(*cache, {.seq = 26}).has_value());
   EXPECT_FALSE(StreamDataset::create(*cache, {.seq = 0}).has_value());
   EXPECT_FALSE(StreamDataset::create(*cache, {.seq = 1, .begin = 30}).has_value());
@@ -132,10 +132,11 @@ TEST_F(DatasetTest, WrongSpansAndAbsentSamplesAreRefused) {
   const StreamDataset data = dataset({.seq = 5});
   std::vector<std::int32_t> ten(10), nine(9);
   EXPECT_EQ(data.fill_batch(0, 2, {ten, nine}).message(),
-            "a batch of 2 x 5 tokens into spans of 10, 9, 0 and 0");
-  EXPECT_EQ(data.fill_batch(4, 2, {ten, ten}).message(), "samples 4 and 2 on, there are 5");
+            "a batch of 2 x 5 tokens does not match spans of 10, 9, 0 and 0");
+  EXPECT_EQ(data.fill_batch(4, 2, {ten, ten}).message(),
+            "2 samples from index 4 were requested, but there are 5");
   EXPECT_EQ(data.fill_batch(0, 2, {ten, ten, nine}).message(),
-            "a batch of 2 x 5 tokens into spans of 10, 10, 9 and 0");
+            "a batch of 2 x 5 tokens does not match spans of 10, 10, 9 and 0");
   EXPECT_FALSE(data.fill_batch(0, -2, {ten, ten}).is_ok());
 }
 

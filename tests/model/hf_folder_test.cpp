@@ -1,4 +1,4 @@
-// Which files of a folder are read, what other folders are called, and values that no model computes with.
+// Which files of a folder are read, the errors for other kinds of folders, and weights that are not finite.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -49,7 +49,7 @@ class HfFilesTest : public ::testing::Test {
   const std::string path = dir.file("model");
 };
 
-// As the hub's cache has it: every file of a snapshot is a symlink to a blob of its repository.
+// The layout of the hub's cache: every file of a snapshot is a symlink to a blob of its repository.
 class HfHubTest : public HfFilesTest {
  protected:
   HfHubTest() {
@@ -92,12 +92,12 @@ TEST_F(HfHubTest, SymlinksToAnywhereElseAreRefusedByNameAndTarget) {
   EXPECT_THAT(std::string(opened(snapshot).message()), HasSubstr("a symlink to ../../blobs/nothing"));
 }
 
-TEST_F(HfHubTest, BlobsAreOfSnapshotsAlone) {
+TEST_F(HfHubTest, OnlySnapshotsMayLinkToBlobs) {
   must(posix_io().rename(repository + "/snapshots", repository + "/others"));
   EXPECT_EQ(opened(repository + "/others/0123").code(), Code::invalid);
 }
 
-// --- Folders of other kinds ---
+// --- Other kinds of folders ---
 
 TEST_F(HfFilesTest, APickledModelIsNamedWithWhatToDo) {
   must(posix_io().remove_all(path + "/model.safetensors"));
@@ -121,15 +121,15 @@ TEST_F(HfFilesTest, AnAdapterIsNamedWithTheModelItIsOf) {
   expect_refused(Code::unsupported, {" is a PEFT adapter, which has no weights of its own"});
 }
 
-TEST_F(HfFilesTest, AModelBesidePickledWeightsIsRead) {
+TEST_F(HfFilesTest, AModelNextToPickledWeightsIsRead) {
   must(write_text_atomically(posix_io(), path + "/pytorch_model.bin", "PK"));
   must(write_text_atomically(posix_io(), path + "/adapter_config.json", "{}"));
   EXPECT_TRUE(HfFolder::open(posix_io(), path).has_value());
 }
 
-// --- Values that are no numbers ---
+// --- Values that are not finite ---
 
-TEST_F(HfFilesTest, AWeightThatIsNoNumberNamesItsTensorAndElement) {
+TEST_F(HfFilesTest, ANonFiniteWeightNamesItsTensorAndElement) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const std::string other = dir.file(std::string(to_string(dtype)));
     must(export_hf(posix_io(), other, config, values_of, {.dtype = dtype}));

@@ -1,4 +1,4 @@
-// Hugging Face folders: what is read back is what was written, and what is damaged is refused by name.
+// Hugging Face folders: round trips, and errors that name the damaged part.
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -36,7 +36,7 @@ DecoderConfig config_of(std::string_view family) {
   return c;
 }
 
-// Element i of a parameter: a function of its name, so that no two rows are alike.
+// Fills a parameter with values that depend on its name, so that no two rows are equal.
 Status values_of(std::string_view param, std::span<float> into) {
   const Rng rng(std::hash<std::string_view>{}(param), 1);
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = rng.normal(i);
@@ -87,7 +87,7 @@ TEST_P(HfFamilyTest, PartsOfAParameterAreThoseOfTheWhole) {
   }
 }
 
-TEST_P(HfFamilyTest, TheConfigurationComesBack) {
+TEST_P(HfFamilyTest, TheConfigurationRoundTrips) {
   must(export_hf(posix_io(), path, config, values_of, {}));
   const DecoderConfig got = must(HfFolder::open(posix_io(), path))->config(),
                       want = with_derived_sizes(config);
@@ -115,7 +115,7 @@ TEST_P(HfFamilyTest, TheConfigurationComesBack) {
   EXPECT_EQ(full.frequencies, want.frequencies);
 }
 
-TEST_P(HfFamilyTest, WhatTheSourceSaysBesideIsCarriedOver) {
+TEST_P(HfFamilyTest, OtherKeysOfTheSourceAreCarriedOver) {
   const std::string source =
       R"({"eos_token_id": [7, 9], "pad_token_id": null, "hidden_size": 99, "dtype": "float32"})";
   const json j = json::parse(hf_config_json(config, DType::bf16, source));
@@ -123,7 +123,7 @@ TEST_P(HfFamilyTest, WhatTheSourceSaysBesideIsCarriedOver) {
   EXPECT_TRUE(j["pad_token_id"].is_null());
   EXPECT_TRUE(j["bos_token_id"].is_null());
   EXPECT_EQ(j["dtype"], "bfloat16");
-  const DecoderConfig again = must(decoder_from_hf_config(j.dump()));  // ours where both say something
+  const DecoderConfig again = must(decoder_from_hf_config(j.dump()));  // our values override the source's
   EXPECT_EQ(again.hidden, config.hidden);
 }
 
@@ -141,7 +141,7 @@ TEST_P(HfFamilyTest, ShardsHoldEachTensorOnceAndReadBackAsOneFileDoes) {
 INSTANTIATE_TEST_SUITE_P(Families, HfFamilyTest, ::testing::ValuesIn(decoder_families()),
                          [](const auto& test_case) { return std::string(test_case.param); });
 
-// A folder with one thing changed.
+// A folder in which one thing is changed.
 class HfDamageTest : public ::testing::Test {
  protected:
   explicit HfDamageTest(std::string_view family = "llama") : config(config_of(family)) {
@@ -152,7 +152,7 @@ class HfDamageTest : public ::testing::Test {
     edit(j);
     must(write_text_atomically(posix_io(), path + "/config.json", j.dump()));
   }
-  /// Writes all tensors anew: those `edit` keeps, under the names it gives them.
+  /// Rewrites the tensors for which `keep` returns true, with its changes, and adds `more`.
   void edit_tensors(const std::function<bool(TensorSpec&)>& keep, std::vector<TensorSpec> more = {}) {
     std::vector<TensorSpec> specs;
     for (const HfTensor& tensor : hf_tensors(config)) {
@@ -189,8 +189,8 @@ TEST_F(HfDamageTest, MissingUnknownAndMisshapenTensorsAreAllNamedAtOnce) {
       },
       {{"model.layers.7.mlp.up_proj.weight", "F32", {2, 2}}});
   expect_refused(Code::corrupt, {"model.layers.0.self_attn.k_proj.weight is missing",
-                                 "model.norm.weight has the shape [25], the model [24]",
-                                 "model.layers.7.mlp.up_proj.weight is no tensor of this model"});
+                                 "model.norm.weight has the shape [25], but the model needs [24]",
+                                 "model.layers.7.mlp.up_proj.weight is not a tensor of this model"});
 }
 
 TEST_F(HfDamageTest, ADtypeThatIsNotAFloatIsRefused) {
@@ -201,7 +201,7 @@ TEST_F(HfDamageTest, ADtypeThatIsNotAFloatIsRefused) {
   expect_refused(Code::corrupt, {"lm_head.weight is I32; F32, BF16 and F16 can be read"});
 }
 
-TEST_F(HfDamageTest, BuffersOfOldFilesAreLeftAlone) {
+TEST_F(HfDamageTest, BuffersOfOldFilesAreIgnored) {
   edit_tensors([](TensorSpec&) { return true; },
                {{"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {4}}});
   EXPECT_TRUE(HfFolder::open(posix_io(), path).has_value());
@@ -227,7 +227,7 @@ TEST_F(HfDamageTest, AnIndexMayNameOnlyFilesOfItsFolder) {
   for (const std::string outside :
        {"../part.safetensors", "/etc/passwd", "..", "", "a/../part.safetensors"}) {
     index(outside);
-    expect_refused(Code::invalid, {"'" + outside + "', which is no file of this folder"});
+    expect_refused(Code::invalid, {"'" + outside + "', which is not a file of this folder"});
   }
   std::filesystem::create_symlink("part.safetensors", path + "/link.safetensors");
   index("link.safetensors");
@@ -237,7 +237,7 @@ TEST_F(HfDamageTest, AnIndexMayNameOnlyFilesOfItsFolder) {
   expect_refused(Code::invalid, {"not a regular file"});
 }
 
-TEST_F(HfDamageTest, AnIndexThatIsNoneIsRefused) {
+TEST_F(HfDamageTest, AMalformedIndexIsRefused) {
   must(posix_io().rename(path + "/model.safetensors", path + "/part.safetensors"));
   for (const char* text :
        {"", "[]", "{}", "{\"weight_map\": 3}", "{\"weight_map\": {}}", "{\"weight_map\": {\"a\": 1}}",
@@ -258,13 +258,13 @@ TEST_F(HfDamageTest, SettingsThisBuildLacksAreNamedAllAtOnce) {
                                      "quantization_config", "use_sliding_window is true"});
 }
 
-TEST_F(HfDamageTest, ValuesOfAWrongKindAreNamedWithWhatTheyAre) {
+TEST_F(HfDamageTest, ValuesOfAWrongTypeAreNamedWithTheirValue) {
   edit_config([](json& j) {
     j["hidden_size"] = "24";
     j.erase("vocab_size");
     j["num_attention_heads"] = -4;
     j["tie_word_embeddings"] = 1;
-    j["rms_norm_eps"] = nullptr;  // absent: the family's own
+    j["rms_norm_eps"] = nullptr;  // null: the family's default
   });
   expect_refused(Code::invalid, {"hidden_size is \"24\"; it must be a number", "vocab_size is missing",
                                  "num_attention_heads is -4", "tie_word_embeddings is 1"});
@@ -277,23 +277,23 @@ TEST_F(HfDamageTest, SizesThatDoNotGoTogetherAreRefused) {
     j["num_key_value_heads"] = 2;
     j["head_dim"] = 7;
   });
-  expect_refused(Code::invalid, {"RoPE turns 7 elements"});
+  expect_refused(Code::invalid, {"RoPE rotates 7 elements"});
 }
 
-// A folder says what is to be allocated, and who reads it did not write it.
-TEST_F(HfDamageTest, SizesThatNoModelHasAreRefusedBeforeAnythingIsMade) {
+// The folder is untrusted, but determines how much is allocated.
+TEST_F(HfDamageTest, SizesThatNoModelHasAreRefusedBeforeAnythingIsAllocated) {
   edit_config([](json& j) {
     j["num_hidden_layers"] = std::int64_t{1} << 31;
     j["vocab_size"] = std::int64_t{1} << 31;
     j["head_dim"] = std::int64_t{1} << 31;
   });
-  expect_refused(
-      Code::invalid,
-      {"model.layers is 2147483648; it is 1 to 10000", "model.vocab is 2147483648; it is 1 to 4194304",
-       "model.heads is 4 and model.head_dim 2147483648; together they are at most 1048576"});
+  expect_refused(Code::invalid,
+                 {"model.layers is 2147483648; it must be 1 to 10000",
+                  "model.vocab is 2147483648; it must be 1 to 4194304",
+                  "model.heads is 4 and model.head_dim 2147483648; their product must be at most 1048576"});
 }
 
-TEST_F(HfDamageTest, NumbersThatAreNoneInSinglePrecisionAreRefused) {
+TEST_F(HfDamageTest, NumbersThatAreInfiniteInSinglePrecisionAreRefused) {
   edit_config([](json& j) {
     j["rms_norm_eps"] = 1e300;
     j["rope_theta"] = 1e-300;
@@ -315,7 +315,7 @@ TEST(HfConfigTest, BloomsInnerWidthIsFourTimesTheOuterWhateverTheFileSays) {
   EXPECT_EQ(must(decoder_from_hf_config(text)).ffn, 32);
 }
 
-TEST(HfConfigTest, AShareOfRotatedElementsThatIsNoneIsRefused) {
+TEST(HfConfigTest, AnInvalidRotaryFractionIsRefused) {
   for (const char* share : {"-0.5", "1.5", "1e300"}) {
     const auto config = decoder_from_hf_config(
         str(R"({"model_type": "glm", "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2,
@@ -334,7 +334,7 @@ TEST_F(HfDamageTest, AnArchitectureThatIsNotKnownIsNamed) {
 TEST_F(HfDamageTest, AnExportNeverReplacesAFolder) {
   const Status status = export_hf(posix_io(), path, config, values_of, {});
   EXPECT_EQ(status.code(), Code::invalid);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("is there already"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("already exists"));
 }
 
 TEST_F(HfDamageTest, AFailedExportLeavesNothing) {
@@ -353,7 +353,7 @@ TEST_F(HfDamageTest, TheCheckFindsAFlippedBit) {
   raw.close();
   const Status status = check_hf_export(posix_io(), path, values_of, DType::f32);
   EXPECT_EQ(status.code(), Code::corrupt);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("head.weight does not read back"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("head.weight has other values when it is read back"));
 }
 
 class HfTiedTest : public HfDamageTest {
@@ -374,12 +374,12 @@ TEST_F(HfTiedTest, ATiedHeadThatDiffersFromItsTableIsRefused) {
   const Status status = must(HfFolder::open(posix_io(), path))->read("tokens.weight", tokens);
   EXPECT_EQ(status.code(), Code::corrupt);
   EXPECT_THAT(std::string(status.message()), HasSubstr("lm_head.weight differs from transformer.wte.weight"));
-  const auto damaged = must(HfFolder::open(posix_io(), path));  // its last element alone
+  const auto damaged = must(HfFolder::open(posix_io(), path));  // only its last element is damaged
   EXPECT_TRUE(damaged->read_part("tokens.weight", 0, std::span(tokens).first(700)).is_ok());
   EXPECT_EQ(damaged->read_part("tokens.weight", 700, std::span(tokens).subspan(700)).code(), Code::corrupt);
 }
 
-TEST_F(HfTiedTest, NamesWithoutTheirFirstPartAreTaken) {
+TEST_F(HfTiedTest, NamesWithoutTheirFirstPartAreAccepted) {
   edit_tensors([](TensorSpec& spec) {
     spec.name = spec.name.substr(spec.name.find('.') + 1);
     return true;

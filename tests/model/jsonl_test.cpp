@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A document as one line: what is learnt in brackets, "|" for an end that is learnt.
+/// A document as one line: the text in the loss is in brackets; "|" is an end of text in the loss.
 std::string drawn(const Document& document) {
   std::string out;
   for (const Segment& s : document.segments) out += s.loss_mask ? str("[", s.text, "]") : s.text;
@@ -63,7 +63,7 @@ TEST_F(JsonlTest, OnlyTheCompletionOfAPromptIsInTheLoss) {
   EXPECT_THAT(documents, ElementsAre("a[ b]|", "[c]|"));
 }
 
-// One conversation as each family's template writes it, and what of it counts.
+// One conversation as each family's template writes it, with the part in the loss.
 TEST_F(JsonlTest, OnlyAssistantTurnsAreInTheLossInEveryFormat) {
   const std::string line =
       R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, )"
@@ -109,26 +109,25 @@ TEST_F(JsonlTest, TheEndIsInTheLossWhereTheAssistantSpeaksLast) {
 TEST_F(JsonlTest, WithoutATemplateConversationsAreRefusedOnceAndOtherRecordsAreNot) {
   const auto unknown = detect_chat_template("{{ messages }}");
   const std::string line = "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n";
-  EXPECT_EQ(
-      read(line + line, unknown).status().message(),
-      "a.jsonl: line 1: the chat_template that begins '{{ messages }}' is not known; one of these may be "
-      "chosen by name: plain, chatml, qwen3, llama3, llama3.1, glm4, mistral, gemma, phi3, olmo2");
+  EXPECT_EQ(read(line + line, unknown).status().message(),
+            "a.jsonl: line 1: the chat_template that begins '{{ messages }}' is unknown; choose one by "
+            "name: plain, chatml, qwen3, llama3, llama3.1, glm4, mistral, gemma, phi3, olmo2");
   EXPECT_TRUE(read("{\"text\": \"a\"}", unknown).has_value());
 }
 
-TEST_F(JsonlTest, KeysBesideThoseOfTheKindAreLetBeAndCounted) {
+TEST_F(JsonlTest, OtherKeysAreIgnoredAndCounted) {
   const JsonlStats stats =
       must(read("{\"text\": \"a\", \"id\": 1}\n{\"url\": [{}], \"text\": \"b\", \"id\": 2}"));
   EXPECT_EQ(stats.n_records, 2u);
   EXPECT_EQ(stats.ignored_keys, (std::map<std::string, std::uint64_t>{{"id", 2}, {"url", 1}}));
 }
 
-TEST_F(JsonlTest, APromptBesideMessagesIsAKeyLikeAnother) {
+TEST_F(JsonlTest, APromptNextToMessagesIsAnIgnoredKey) {
   EXPECT_EQ(must(read(R"({"prompt": "p", "messages": [{"role": "assistant", "content": "a"}]})")).kind,
             SourceKind::messages);
 }
 
-TEST_F(JsonlTest, LineEndingsOfOtherSystemsAndAByteOrderMarkInFrontAreTaken) {
+TEST_F(JsonlTest, CrlfLineEndsAndAByteOrderMarkAreAccepted) {
   must(read("\xEF\xBB\xBF{\"text\": \"a\"}\r\n{\"text\": \"\\u00e9\\ud83d\\ude00\"}\r\n"));
   EXPECT_THAT(documents, ElementsAre("[a]|", "[\xC3\xA9\xF0\x9F\x98\x80]|"));
 }
@@ -140,7 +139,7 @@ TEST_F(JsonlTest, TheDigestIsThatOfTheFile) {
   EXPECT_EQ(documents.size(), 2u);
 }
 
-TEST_F(JsonlTest, EachKindOfProblemIsToldOnceWithItsCount) {
+TEST_F(JsonlTest, EachKindOfProblemIsReportedOnceWithItsCount) {
   std::string text = "{\"text\": \"a\"}\n";
   for (int i = 0; i < 3; ++i) text += "{\"txt\": \"a\"}\n{\"text\": \n{\"text\": \"b\"}\n";
   EXPECT_EQ(
@@ -148,18 +147,19 @@ TEST_F(JsonlTest, EachKindOfProblemIsToldOnceWithItsCount) {
       "a.jsonl: line 2: no 'text'; its keys: txt (and 2 more)\n"
       "a.jsonl: line 3: not JSON: column 10: syntax error while parsing value - unexpected end of input (and "
       "2 more)");
-  EXPECT_THAT(documents, ElementsAre("[a]|"));  // nothing is taken after the first problem
+  EXPECT_THAT(documents, ElementsAre("[a]|"));  // `take` is not called after the first problem
 }
 
-TEST_F(JsonlTest, AFirstRecordOfNoKindEndsTheReadingWithOneProblem) {
+TEST_F(JsonlTest, AFirstRecordOfUnknownKindIsReportedAsTheOnlyProblem) {
   EXPECT_EQ(refusal("{\"conversations\": []}\n{\"conversations\": []}\n"),
-            "a.jsonl: line 1: a first record has 'text', 'prompt' and 'completion', or 'messages'; its keys: "
+            "a.jsonl: line 1: the first record must have 'text', 'prompt' and 'completion', or 'messages'; "
+            "its keys: "
             "conversations; write 'conversations' as messages with 'role' and 'content'");
 }
 
-TEST_F(JsonlTest, AFileWithoutARecordIsRefused) { EXPECT_EQ(refusal(""), "a.jsonl: it holds no record"); }
+TEST_F(JsonlTest, AFileWithoutARecordIsRefused) { EXPECT_EQ(refusal(""), "a.jsonl: it has no records"); }
 
-TEST_F(JsonlTest, ALineOfTheLargestLengthIsTakenAndOneByteMoreIsRefused) {
+TEST_F(JsonlTest, ALineOfTheMaximumLengthIsAcceptedAndOneByteMoreIsRefused) {
   const auto line_of = [](std::size_t bytes) {
     return "{\"text\": \"" + std::string(bytes - 12, 'x') + "\"}";
   };
@@ -177,7 +177,7 @@ TEST_F(JsonlTest, AMessageOfALongLineStaysShort) {
 
 // --- Blank lines ---
 
-TEST_F(JsonlTest, BlankLinesAtTheEndAreLetBe) {
+TEST_F(JsonlTest, BlankLinesAtTheEndAreIgnored) {
   for (const char* end : {"\n\n", "\n  \t\n\r\n", "\n\n\n\n\n", "\n \t"}) {
     EXPECT_EQ(must(read(str("{\"text\": \"one\"}\n{\"text\": \"two\"}", end))).n_records, 2u) << end;
     EXPECT_THAT(documents, ElementsAre("[one]|", "[two]|"));
@@ -188,31 +188,31 @@ TEST_F(JsonlTest, BlankLinesBeforeARecordAreRefusedWithTheFirstAndTheirNumber) {
   EXPECT_EQ(refusal("{\"text\": \"one\"}\n\n \t\n{\"text\": \"two\"}\n\r\n{\"text\": \"three\"}\n\n"),
             "a.jsonl: line 2: a blank line (and 2 more)");
   EXPECT_EQ(refusal("\n{\"text\": \"one\"}"), "a.jsonl: line 1: a blank line");
-  EXPECT_EQ(refusal("\n\n"), "a.jsonl: it holds no record");
+  EXPECT_EQ(refusal("\n\n"), "a.jsonl: it has no records");
 }
 
 TEST_F(JsonlTest, RecordsInUtf16AreNamedAsSuch) {
   EXPECT_THAT(refusal("\xFF\xFE{"), HasSubstr("a.jsonl: begins with the byte order mark of UTF-16"));
 }
 
-// --- What is no record ---
+// --- Malformed records ---
 
 struct Malformed {
   const char* line;
   const char* says;
 };
 
-// Each stands after a good line of its kind.
+// Each line follows a valid line of its kind.
 constexpr Malformed kTexts[] = {
     {"{", "not JSON: column 2"},
     {"}", "not JSON: column 1"},
     {"{}", "no 'text'; it has no key"},
-    {"[]", "a record is an object, this is an array"},
-    {"[{\"text\": \"a\"}]", "this is an array"},
-    {"null", "this is null"},
-    {"true", "this is a boolean"},
-    {"7", "this is a number"},
-    {"\"text\"", "this is a string"},
+    {"[]", "a record must be an object, not an array"},
+    {"[{\"text\": \"a\"}]", "a record must be an object, not an array"},
+    {"null", "a record must be an object, not null"},
+    {"true", "a record must be an object, not a boolean"},
+    {"7", "a record must be an object, not a number"},
+    {"\"text\"", "a record must be an object, not a string"},
     {"text", "not JSON: column 2"},
     {"{\"text\": \"a\"} x", "not JSON: column 15"},
     {"{\"text\": \"a\"}{\"text\": \"b\"}", "not JSON: column 14"},
@@ -232,11 +232,11 @@ constexpr Malformed kTexts[] = {
     {"{\"text\": \"a\"} // why", "not JSON: column 15"},
     {"{\"text\": NaN}", "not JSON: column 10"},
     {"{\"text\": \"a\", \"n\": 1e999}", "not JSON: "},
-    {"{\"text\": \"a\", \"text\": \"b\"}", "the key 'text' twice in one object"},
+    {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate key 'text' in an object"},
     {"\xEF\xBB\xBF{\"text\": \"a\"}", "not JSON: a byte order mark"},
-    {"{\"text\": null}", "'text' is a string, this is null"},
-    {"{\"text\": 3}", "'text' is a string, this is a number"},
-    {"{\"text\": [\"a\"]}", "'text' is a string, this is an array"},
+    {"{\"text\": null}", "'text' must be a string, not null"},
+    {"{\"text\": 3}", "'text' must be a string, not a number"},
+    {"{\"text\": [\"a\"]}", "'text' must be a string, not an array"},
     {"{\"text\": \"\"}", "'text' is empty"},
     {"{\"Text\": \"a\"}", "no 'text'; its keys: Text"},
     {"{\"prompt\": \"a\", \"completion\": \"b\"}", "no 'text'; its keys: completion, prompt"},
@@ -245,33 +245,33 @@ constexpr Malformed kCompletions[] = {
     {"{\"prompt\": \"a\"}", "no 'completion'; its keys: prompt"},
     {"{\"completion\": \"a\"}", "no 'prompt'; its keys: completion"},
     {"{\"prompt\": \"a\", \"completion\": \"\"}", "'completion' is empty"},
-    {"{\"prompt\": \"a\", \"completion\": 1}", "'completion' is a string, this is a number"},
-    {"{\"prompt\": [], \"completion\": \"a\"}", "'prompt' is a string, this is an array"},
+    {"{\"prompt\": \"a\", \"completion\": 1}", "'completion' must be a string, not a number"},
+    {"{\"prompt\": [], \"completion\": \"a\"}", "'prompt' must be a string, not an array"},
     {"{\"text\": \"a\"}", "no 'prompt'; its keys: text"},
 };
 constexpr Malformed kMessages[] = {
     {"{\"messages\": []}", "'messages' is empty"},
-    {"{\"messages\": {}}", "'messages' is an array, this is an object"},
-    {"{\"messages\": \"a\"}", "'messages' is an array, this is a string"},
+    {"{\"messages\": {}}", "'messages' must be an array, not an object"},
+    {"{\"messages\": \"a\"}", "'messages' must be an array, not a string"},
     {"{\"message\": []}", "no 'messages'; its keys: message"},
-    {"{\"messages\": [\"a\"]}", "message 1 of 1: an object is expected, this is a string"},
+    {"{\"messages\": [\"a\"]}", "message 1 of 1: expected an object, not a string"},
     {"{\"messages\": [{\"content\": \"a\"}]}", "message 1 of 1: no 'role'; its keys: content"},
     {"{\"messages\": [{\"role\": \"user\"}]}", "message 1 of 1: no 'content'; its keys: role"},
-    {"{\"messages\": [{\"role\": 1, \"content\": \"a\"}]}", "'role' is a string, this is a number"},
+    {"{\"messages\": [{\"role\": 1, \"content\": \"a\"}]}", "'role' must be a string, not a number"},
     {"{\"messages\": [{\"role\": \"bot\", \"content\": \"a\"}]}",
      "message 1 of 1: 'role' is 'bot'; the chatml format has system, user, assistant"},
     {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
-     "no message to learn: none is an assistant's"},
+     "no message is in the loss: none has the role 'assistant'"},
     {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": "
      "null}]}",
-     "message 2 of 2: 'content' is a string, this is null"},
+     "message 2 of 2: 'content' must be a string, not null"},
     {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\"}]}", "message 1 of 1: 'content' is empty"},
     {"{\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"text\"}]}]}",
-     "'content' is a string, this is an array"},
+     "'content' must be a string, not an array"},
     {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": []}]}",
-     "'tool_calls' of a message is not read"},
+     "'tool_calls' of a message is not supported"},
     {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]}",
-     "'weight' of a message is not read"},
+     "'weight' of a message is not supported"},
 };
 
 struct MalformedJsonlTest : JsonlTest {
@@ -285,13 +285,13 @@ struct MalformedJsonlTest : JsonlTest {
   }
 };
 
-TEST_F(MalformedJsonlTest, EveryLineThatIsNoTextRecordIsRefusedWithItsNumber) {
+TEST_F(MalformedJsonlTest, EveryMalformedTextRecordIsRefusedWithItsLineNumber) {
   expect_refused("{\"text\": \"good\"}", kTexts);
 }
-TEST_F(MalformedJsonlTest, EveryLineThatIsNoCompletionIsRefusedWithItsNumber) {
+TEST_F(MalformedJsonlTest, EveryMalformedCompletionIsRefusedWithItsLineNumber) {
   expect_refused("{\"prompt\": \"p\", \"completion\": \"c\"}", kCompletions);
 }
-TEST_F(MalformedJsonlTest, EveryLineThatIsNoConversationIsRefusedWithItsNumber) {
+TEST_F(MalformedJsonlTest, EveryMalformedConversationIsRefusedWithItsLineNumber) {
   expect_refused("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}", kMessages);
 }
 
@@ -306,10 +306,10 @@ TEST_F(MalformedJsonlTest, ANulAndDeepNestingAreRefusedWithTheirLine) {
 
 TEST_F(MalformedJsonlTest, AFirstRecordOfTwoKindsIsRefused) {
   EXPECT_THAT(refusal("{\"text\": \"a\", \"messages\": []}"),
-              HasSubstr("line 1: a first record is of one kind"));
+              HasSubstr("line 1: the first record must be of one kind"));
 }
 
-TEST(SourceNameTest, WhatIsNeitherTextNorJsonlIsRefusedByItsName) {
+TEST(SourceNameTest, OtherFormatsAreRefusedByTheirExtension) {
   EXPECT_TRUE(is_jsonl("a/b.jsonl") && is_jsonl("x.ndjson") && !is_jsonl("jsonl") &&
               !is_jsonl("a.jsonl/b.txt"));
   for (const char* name : {"a.txt", "a", "a.md", "dir.gz/a", "code.py", ".txt"})

@@ -1,4 +1,4 @@
-#include "mixture.h"
+#include "data/mixture.h"
 
 #include <cmath>
 #include <numeric>
@@ -23,7 +23,7 @@ std::string refusal(const std::vector<double>& weights) {
 
 class MixtureTest : public testing::TestWithParam<std::vector<double>> {};
 
-TEST_P(MixtureTest, OfEveryPrefixASourceHasItsShareToWithinOne) {
+TEST_P(MixtureTest, EveryPrefixHoldsEachSourcesShareToWithinOne) {
   const std::vector<double>& weights = GetParam();
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   for (const std::uint64_t seed : {1u, 2u, 3u}) {
@@ -66,7 +66,7 @@ TEST(MixtureTest, RandomWeightsKeepToTheirShares) {
   }
 }
 
-TEST(MixtureTest, FarOutThereIsNoDrift) {
+TEST(MixtureTest, SharesDoNotDriftAtLargeIndices) {
   const Mixture mixture = must(Mixture::create(std::vector<double>{0.7, 0.2, 0.1}, 5));
   constexpr std::uint64_t kFar = 1'000'000'000'000'000;
   std::uint64_t whole = 0;
@@ -80,7 +80,7 @@ TEST(MixtureTest, FarOutThereIsNoDrift) {
   EXPECT_EQ(whole, 7u);
 }
 
-TEST(MixtureTest, TheSeedDecidesAmongEquals) {
+TEST(MixtureTest, TheSeedBreaksTies) {
   std::vector<std::size_t> first;
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     first.push_back(must(Mixture::create(std::vector<double>{1, 1}, seed)).pick(0).source);
@@ -88,15 +88,15 @@ TEST(MixtureTest, TheSeedDecidesAmongEquals) {
   EXPECT_THAT(first, testing::Contains(1u));
 }
 
-TEST(MixtureTest, WeightsThatAreNoneAreRefusedWithTheNumber) {
-  EXPECT_THAT(refusal({}), HasSubstr("weights of 0 sources, at least 1 and at most 64"));
+TEST(MixtureTest, InvalidWeightsAreRefusedWithTheNumber) {
+  EXPECT_THAT(refusal({}), HasSubstr("weights of 0 sources; the number must be at least 1 and at most 64"));
   EXPECT_THAT(refusal(std::vector<double>(65, 1)), HasSubstr("weights of 65 sources"));
-  EXPECT_THAT(refusal({1, 0}), HasSubstr("a weight of 0; it is above 0"));
+  EXPECT_THAT(refusal({1, 0}), HasSubstr("a weight of 0; it must be above 0"));
   EXPECT_THAT(refusal({1, -2}), HasSubstr("a weight of -2"));
   EXPECT_THAT(refusal({1, std::nan("")}), HasSubstr("a weight of nan"));
   EXPECT_THAT(refusal({1, INFINITY}), HasSubstr("a weight of inf"));
   EXPECT_THAT(refusal({1, 1.0 / 3}), HasSubstr("more than 6 decimals"));
-  EXPECT_THAT(refusal({1, 0.123457}), HasSubstr("sum to 1123457, at most 1048576; round them"));
+  EXPECT_THAT(refusal({1, 0.123457}), HasSubstr("sum to 1123457, the maximum is 1048576; round them"));
 }
 
 // --- Datasets ---
@@ -125,7 +125,7 @@ struct MixedDatasetTest : testing::Test {
   std::vector<StreamDataset> streams;
 };
 
-TEST_F(MixedDatasetTest, EachSourceGivesItsOwnSamplesInTurn) {
+TEST_F(MixedDatasetTest, EachSourceContributesItsSamplesInOrder) {
   const MixedDataset data = mixed(3, 1);
   std::uint64_t given[2] = {};
   for (std::uint64_t k = 0; k < 100; ++k) {
@@ -137,17 +137,17 @@ TEST_F(MixedDatasetTest, EachSourceGivesItsOwnSamplesInTurn) {
   EXPECT_EQ(given[0], 75u);
 }
 
-TEST_F(MixedDatasetTest, ResumingAtKGoesOnWithTheSameSamples) {
+TEST_F(MixedDatasetTest, ResumingAtKContinuesWithTheSameSamples) {
   const std::vector<std::int32_t> whole = inputs(mixed(2, 3), 0, 60);
   for (std::uint64_t k = 0; k < 60; k += 7)
     EXPECT_EQ(inputs(mixed(2, 3), k, 60 - static_cast<std::int64_t>(k)),
               std::vector<std::int32_t>(whole.begin() + static_cast<std::ptrdiff_t>(k * 4), whole.end()));
 }
 
-TEST_F(MixedDatasetTest, SourcesThatEndOrDifferInLengthAreRefusedByName) {
+TEST_F(MixedDatasetTest, FiniteSourcesAndDifferentLengthsAreRefusedByName) {
   const StreamDataset ends = must(StreamDataset::create(*caches[1], {.seq = 4}));
   EXPECT_EQ(MixedDataset::create({{"a", &streams[0], 1}, {"b", &ends, 1}}, 1).status().message(),
-            "b ends after 10 samples; a mixture has no end");
+            "b ends after 10 samples; the sources of a mixture must be shuffled, which makes them endless");
   const StreamDataset longer =
       must(StreamDataset::create(*caches[1], {.seq = 5, .order = SampleOrder::shuffled}));
   EXPECT_EQ(MixedDataset::create({{"a", &streams[0], 1}, {"b", &longer, 1}}, 1).status().message(),

@@ -1,4 +1,4 @@
-#include "nfc.h"
+#include "text/nfc.h"
 
 #include <string>
 
@@ -9,7 +9,7 @@ namespace {
 
 using detail::to_nfc;
 
-TEST(NfcTest, WhatIsComposedAlreadyIsLeftAlone) {
+TEST(NfcTest, ComposedTextIsUnchanged) {
   for (const std::string text :
        {"", "plain", "caf\u00e9", "\u4eca\u5929\u597d\u3002", "\ud55c\uae00", "\U0001F600"})
     EXPECT_FALSE(to_nfc(text).has_value()) << text;

@@ -1,4 +1,4 @@
-#include "packing.h"
+#include "data/packing.h"
 
 #include <algorithm>
 #include <random>
@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/memory/alloc_counter.h>
 #include <strata/runtime/str.h>
 #include <support/memory_io.h>
 
@@ -42,7 +42,7 @@ struct PackingTest : testing::Test {
   PackedDataset packed(PackOptions options) { return must(PackedDataset::create(*cache, options)); }
 
   MemoryIo io{{.descriptors = true}};
-  Tokenizer tokenizer = must(Tokenizer::train({}, 257));  // a byte a token
+  Tokenizer tokenizer = must(Tokenizer::train({}, 257));  // one byte per token
   std::int32_t end = tokenizer.end_of_text();
   std::unique_ptr<TokenCache> cache;
 };
@@ -65,7 +65,7 @@ TEST_F(PackingTest, OnlyTheCompletionIsATarget) {
   EXPECT_EQ(packed({.seq = 4}).count_targets(0, 1).bytes, 1u);
 }
 
-TEST_F(PackingTest, ALongDocumentIsCutAndNothingOfItLost) {
+TEST_F(PackingTest, ALongDocumentIsSplitWithoutLoss) {
   cache_of(texts({"abcdefgh"}));
   const PackedDataset data = packed({.seq = 3});
   const Filled rows = fill(data, 0, 3);
@@ -79,10 +79,10 @@ TEST_F(PackingTest, ASpanWithoutLossTokensIsInNoRow) {
   cache_of(R"({"prompt": "abcdefgh", "completion": "z"})");
   const PackedDataset data = packed({.seq = 4});
   EXPECT_EQ(data.stats().n_dropped, 1u);
-  EXPECT_EQ(data.stats().n_rows, 2u);  // "efgh" -> z, and z -> the end
+  EXPECT_EQ(data.stats().n_rows, 2u);  // "efgh" -> z, and z -> end of text
 }
 
-TEST_F(PackingTest, NothingToLearnIsRefusedWithTheNumbers) {
+TEST_F(PackingTest, NoTargetsIsRefusedWithTheNumbers) {
   Tokenizer endless = must(Tokenizer::create(
       [] {
         std::vector<std::string> bytes;
@@ -93,8 +93,8 @@ TEST_F(PackingTest, NothingToLearnIsRefusedWithTheNumbers) {
   io.put("d.jsonl", texts({"a", "b"}));
   const auto single = must(TokenCache::open_or_build(io, endless, {"d.jsonl"}, "s"));
   EXPECT_EQ(PackedDataset::create(*single, {.seq = 4}).status().message(),
-            "nothing to learn in 2 documents of 2 tokens, 2 of them learnt: a document has at least two, the "
-            "last learnt");
+            "no targets in 2 documents of 2 tokens, 2 of them in the loss: a document needs a token in "
+            "the loss after its first token");
   EXPECT_FALSE(PackedDataset::create(*single, {.seq = 0}).has_value());
 }
 
@@ -120,7 +120,7 @@ TEST_F(PackingTest, SampleKDependsOnSeedAndKAlone) {
     EXPECT_EQ(fill(resumed, k, 2).targets, fill(run, k, 2).targets) << k;
   }
   const auto n = static_cast<std::int64_t>(epoch);
-  EXPECT_NE(fill(run, 0, n).inputs, fill(run, epoch, n).inputs);  // another order
+  EXPECT_NE(fill(run, 0, n).inputs, fill(run, epoch, n).inputs);  // a different order
   EXPECT_NE(fill(run, 0, n).inputs,
             fill(packed({.seq = 16, .order = SampleOrder::shuffled, .seed = 4}), 0, n).inputs);
 }
@@ -138,7 +138,7 @@ TEST_F(PackingTest, FillingABatchAllocatesNothing) {
   EXPECT_EQ(AllocCounter::count(), before);
 }
 
-// --- Against what packing must be, over random documents ---
+// --- Properties of packing, on random documents ---
 
 class PackingProperty : public PackingTest, public testing::WithParamInterface<std::uint32_t> {
  protected:
@@ -158,7 +158,7 @@ class PackingProperty : public PackingTest, public testing::WithParamInterface<s
     }
     return lines;
   }
-  /// How often each token is a target, and that no piece leaves its document nor a row its length.
+  /// Counts how often each token is a target; checks that each span is inside its document and each row fits.
   std::vector<int> times_a_target(const detail::Packing& packing, std::int64_t seq) {
     std::vector<int> times(cache->n_tokens());
     for (std::size_t r = 0; r + 1 < packing.row_first.size(); ++r) {

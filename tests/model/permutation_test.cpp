@@ -1,4 +1,4 @@
-#include "permutation.h"
+#include "data/permutation.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@ std::vector<std::uint64_t> permutation(std::uint64_t n, std::uint64_t seed, std:
 }
 
 class PermutationTest : public testing::TestWithParam<std::uint64_t> {};
-TEST_P(PermutationTest, TakesEveryPlaceOnce) {
+TEST_P(PermutationTest, HitsEveryIndexOnce) {
   std::vector<std::uint64_t> places = permutation(GetParam(), 42, 3);
   std::sort(places.begin(), places.end());
   std::vector<std::uint64_t> all(GetParam());
@@ -27,7 +27,7 @@ TEST_P(PermutationTest, TakesEveryPlaceOnce) {
 INSTANTIATE_TEST_SUITE_P(Sizes, PermutationTest,
                          testing::Values(1, 2, 3, 4, 5, 16, 17, 63, 64, 65, 1000, 4097, 100003));
 
-TEST(PermutationTest, SeedAndEpochChooseIt) {
+TEST(PermutationTest, SeedAndEpochChooseThePermutation) {
   EXPECT_EQ(permutation(1000, 1, 2), permutation(1000, 1, 2));
   EXPECT_NE(permutation(1000, 1, 2), permutation(1000, 1, 3));
   EXPECT_NE(permutation(1000, 1, 2), permutation(1000, 2, 2));
@@ -40,7 +40,7 @@ TEST(PermutationTest, NeighboursScatter) {
   double step = 0;
   for (std::size_t i = 1; i < places.size(); ++i)
     step += std::abs(static_cast<double>(places[i]) - static_cast<double>(places[i - 1]));
-  EXPECT_NEAR(step / (kPlaces - 1), kPlaces / 3.0, kPlaces / 30.0);  // of two uniform places: n / 3
+  EXPECT_NEAR(step / (kPlaces - 1), kPlaces / 3.0, kPlaces / 30.0);  // two uniform positions: n / 3
 }
 
 TEST(PermutationTest, HugeSizesStayInside) {

@@ -1,4 +1,4 @@
-#include "pretokenizer.h"
+#include "tokenizer/pretokenizer.h"
 
 #include <string>
 #include <vector>
@@ -21,12 +21,12 @@ std::vector<std::string> pieces_of(std::string_view text, SplitRule rule = Split
   return out;
 }
 
-TEST(PreTokenizerTest, WordsTakeTheSpaceBeforeThem) {
+TEST(PreTokenizerTest, WordsIncludeTheSpaceBeforeThem) {
   EXPECT_THAT(pieces_of("Hello world, it is 1813!"),
               ElementsAre("Hello", " world", ",", " it", " is", " 1813", "!"));
 }
 
-TEST(PreTokenizerTest, ContractionsStandAlone) {
+TEST(PreTokenizerTest, ContractionsAreSeparate) {
   EXPECT_THAT(pieces_of("I'll we've don't he'd O'Brien 'tis'S"),
               ElementsAre("I", "'ll", " we", "'ve", " don", "'t", " he", "'d", " O", "'", "Brien", " '",
                           "tis", "'", "S"));
@@ -56,7 +56,7 @@ TEST(PreTokenizerTest, ALongRunIsCutAtTheLimit) {
   EXPECT_EQ(pieces_of(std::string(detail::kMaxPretokenBytes + 1, 'a')).size(), 2u);
 }
 
-TEST(PreTokenizerTest, ASafeCutChangesNoPiece) {
+TEST(PreTokenizerTest, ASafeCutChangesNoPreToken) {
   const std::string text = austen("persuasion").substr(0, 20000);
   const std::vector<std::string> whole = pieces_of(text);
   for (std::size_t end = 100; end < text.size(); end += 777) {
@@ -68,7 +68,7 @@ TEST(PreTokenizerTest, ASafeCutChangesNoPiece) {
   }
 }
 
-TEST(PreTokenizerTest, WideRulesTakeOneCharacterBeforeAWord) {
+TEST(PreTokenizerTest, WideRulesIncludeOneCharacterBeforeAWord) {
   EXPECT_THAT(pieces_of("f(x) \"hi\" \tword", SplitRule::cl100k),
               ElementsAre("f", "(x", ")", " \"", "hi", "\"", " ", "\tword"));
   EXPECT_THAT(pieces_of("a\u00a0b\u3000\u3000c", SplitRule::cl100k),
@@ -84,12 +84,12 @@ TEST(PreTokenizerTest, WideRulesContractInAnyCase) {
               ElementsAre("DON", "'T", " we", "'Ll", " '", "sta", " x", "'\u017f", "y"));
 }
 
-TEST(PreTokenizerTest, DigitsComeInThreesOrAlone) {
+TEST(PreTokenizerTest, DigitsAreGroupedByThreesOrSingle) {
   EXPECT_THAT(pieces_of("a 12345", SplitRule::cl100k), ElementsAre("a", " ", "123", "45"));
   EXPECT_THAT(pieces_of("a 123", SplitRule::qwen2), ElementsAre("a", " ", "1", "2", "3"));
 }
 
-TEST(PreTokenizerTest, WideRulesEndPiecesAtLines) {
+TEST(PreTokenizerTest, WideRulesEndPreTokensAtLines) {
   EXPECT_THAT(pieces_of("end.\r\n\n  next \n\n  x", SplitRule::cl100k),
               ElementsAre("end", ".\r\n\n", " ", " next", " \n\n", " ", " x"));
   EXPECT_THAT(pieces_of("a\nb", SplitRule::cl100k), ElementsAre("a", "\n", "b"));
@@ -100,10 +100,10 @@ TEST(PreTokenizerTest, WideRulesAreSafelyCutAtLinesToo) {
   EXPECT_EQ(detail::last_safe_cut("\u4eca\u3002\n\u660e\u3002", SplitRule::cl100k), 7u);
   EXPECT_EQ(detail::last_safe_cut("a.\nb", SplitRule::cl100k), 3u);
   EXPECT_EQ(detail::last_safe_cut("a.\n\n", SplitRule::cl100k), 0u);
-  EXPECT_EQ(detail::last_safe_cut("a.\n\xe3\x80", SplitRule::cl100k), 0u);  // half of what may be a space
+  EXPECT_EQ(detail::last_safe_cut("a.\n\xe3\x80", SplitRule::cl100k), 0u);  // may become a space
 }
 
-TEST(PreTokenizerTest, EachRuleIsFoundByTheExpressionItIsWrittenAs) {
+TEST(PreTokenizerTest, EachRuleIsFoundByItsExpression) {
   for (const SplitRule rule : {SplitRule::gpt2, SplitRule::cl100k, SplitRule::qwen2})
     EXPECT_EQ(detail::rule_of_regex(detail::regex_of(rule)), rule);
   EXPECT_FALSE(detail::rule_of_regex("\\w+").has_value());

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// The 256 bytes and a few special tokens.
+/// A tokenizer with the 256 bytes and a few special tokens.
 Tokenizer byte_tokenizer(const std::vector<std::string>& special) {
   std::vector<std::string> tokens;
   std::vector<std::int32_t> ids;
@@ -37,7 +37,7 @@ TEST(PromptsTest, ATextIsEncodedAsItIsAndCannotEndATurn) {
   EXPECT_EQ(encode_prompt(tokenizer, {}, {}, AddSpecialTokens::no).status().code(), Code::invalid);
 }
 
-TEST(PromptsTest, AConversationIsWrittenAsDataIs) {
+TEST(PromptsTest, AConversationIsWrittenLikeTrainingData) {
   const Prompt prompt{"", {{"system", "Be brief."}, {"user", "Who<|im_end|>?"}}};
   const Tokenizer words = byte_tokenizer({});
   const auto plain = must(encode_prompt(words, prompt, {}, AddSpecialTokens::no));
@@ -69,7 +69,7 @@ TEST(PromptsTest, ATemplateWritesAConversationAndEndsItsAnswer) {
       Code::not_found);
 }
 
-TEST(PromptsTest, FilesHoldAPromptALineOrRecords) {
+TEST(PromptsTest, FilesHaveOnePromptPerLineOrRecords) {
   const test::TempDir dir;
   const auto read = [&](const std::string& name, const std::string& text, std::string* warned = nullptr) {
     must(write_text_atomically(posix_io(), dir.file(name), text));
@@ -88,7 +88,7 @@ TEST(PromptsTest, FilesHoldAPromptALineOrRecords) {
   ASSERT_EQ(records.size(), 2u);
   EXPECT_EQ(records[0].text, "p");
   EXPECT_EQ(records[1].messages.at(0).content, "c");
-  EXPECT_THAT(warned, HasSubstr("'id' of 1 lines is not read"));
+  EXPECT_THAT(warned, HasSubstr("'id' of 1 lines is ignored"));
   for (const char* bad :
        {"{", "[1]", "{}", "{\"prompt\": \"a\", \"messages\": []}", "{\"prompt\": \"\"}", "{\"prompt\": 1}",
         "{\"messages\": []}", "{\"messages\": [1]}", "{\"messages\": [{\"role\": \"user\"}]}",
@@ -96,7 +96,7 @@ TEST(PromptsTest, FilesHoldAPromptALineOrRecords) {
     EXPECT_THAT(std::string(read("b.jsonl", std::string("{\"prompt\": \"a\"}\n") + bad).status().message()),
                 HasSubstr("line 2: "))
         << bad;
-  EXPECT_THAT(std::string(read("c.txt", "\n \n").status().message()), HasSubstr("holds no prompt"));
+  EXPECT_THAT(std::string(read("c.txt", "\n \n").status().message()), HasSubstr("has no prompts"));
 }
 
 }  // namespace

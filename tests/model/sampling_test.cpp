@@ -33,21 +33,21 @@ std::vector<float> logs(const std::vector<double>& probabilities) {
   return out;
 }
 
-TEST(SamplingTest, WithoutLimitsTheChancesAreTheSoftmaxOfTheLogits) {
+TEST(SamplingTest, WithoutLimitsTheProbabilitiesAreTheSoftmax) {
   const std::vector<double> p = {0.1, 0.4, 0.2, 0.3};
   for (const TokenProbability& candidate : candidates({}, logs(p)))
     EXPECT_NEAR(candidate.p, p[static_cast<std::size_t>(candidate.id)], 1e-7);
   EXPECT_THAT(ids({}, logs(p)), ElementsAre(1, 3, 2, 0));
 }
 
-TEST(SamplingTest, TheTemperatureIsThePowerOfTheChances) {
+TEST(SamplingTest, TheTemperatureIsAPowerOfTheProbabilities) {
   const auto got = candidates({.temperature = 0.5}, logs({0.2, 0.8}));
   EXPECT_NEAR(got[0].p, 0.64 / 0.68, 1e-7);
   EXPECT_NEAR(candidates({.temperature = 1e6}, logs({0.2, 0.8}))[0].p, 0.5, 1e-5);
   EXPECT_THAT(ids({.temperature = 0}, logs({0.2, 0.8})), ElementsAre(1));
 }
 
-TEST(SamplingTest, TopKKeepsExactlyKAndOfEqualLogitsTheLowerIds) {
+TEST(SamplingTest, TopKKeepsExactlyKAndTheLowerIdsOnTies) {
   const std::vector<float> logits = {1, 3, 2, 3, 2, 2};
   EXPECT_THAT(ids({.top_k = 1}, logits), ElementsAre(1));
   EXPECT_THAT(ids({.top_k = 4}, logits), ElementsAre(1, 3, 2, 4));
@@ -55,7 +55,7 @@ TEST(SamplingTest, TopKKeepsExactlyKAndOfEqualLogitsTheLowerIds) {
   EXPECT_THAT(ids({.temperature = 0, .top_k = 4}, logits), ElementsAre(1));
 }
 
-TEST(SamplingTest, TopPKeepsTheFewestWhoseChancesReachIt) {
+TEST(SamplingTest, TopPKeepsTheFewestWhoseProbabilitiesReachIt) {
   const std::vector<float> logits = logs({0.05, 0.5, 0.15, 0.3});
   EXPECT_THAT(ids({.top_p = 0.49}, logits), ElementsAre(1));
   EXPECT_THAT(ids({.top_p = 0.51}, logits), ElementsAre(1, 3));
@@ -66,13 +66,13 @@ TEST(SamplingTest, TopPKeepsTheFewestWhoseChancesReachIt) {
   EXPECT_NEAR(got[0].p, 0.5 / 0.8, 1e-7);
 }
 
-TEST(SamplingTest, TopPCountsTheChancesThatTopKLeft) {
-  // Of 0.4 and 0.3 alone the first has 4/7.
+TEST(SamplingTest, TopPUsesTheProbabilitiesAfterTopK) {
+  // After top-k the probabilities are 4/7 and 3/7.
   EXPECT_THAT(ids({.top_k = 2, .top_p = 0.55}, logs({0.4, 0.3, 0.2, 0.1})), ElementsAre(0));
   EXPECT_THAT(ids({.top_k = 2, .top_p = 0.58}, logs({0.4, 0.3, 0.2, 0.1})), ElementsAre(0, 1));
 }
 
-TEST(SamplingTest, TheNucleusOfRandomLogitsIsTheLeastSetThatReachesP) {
+TEST(SamplingTest, TopPKeepsTheSmallestSetThatReachesP) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     const std::vector<float> logits = test::Values(seed).floats(40, 3.0);
     const auto all = candidates({}, logits);
@@ -84,7 +84,7 @@ TEST(SamplingTest, TheNucleusOfRandomLogitsIsTheLeastSetThatReachesP) {
   }
 }
 
-TEST(SamplingTest, DrawsFollowTheChances) {
+TEST(SamplingTest, SamplesFollowTheProbabilities) {
   Sampler sampler = must(Sampler::create({.top_k = 3}));
   const std::vector<float> logits = logs({0.1, 0.4, 0.2, 0.3});
   const Rng rng(11, 5);
@@ -93,20 +93,20 @@ TEST(SamplingTest, DrawsFollowTheChances) {
   for (std::uint64_t i = 0; i < kDraws; ++i)
     ++drawn[must(sampler.sample(logits, static_cast<double>(rng.uniform(i))))];
   EXPECT_EQ(drawn.count(0), 0u);
-  // Four standard deviations of a share are at most 4 * sqrt(0.25 / 20000) = 0.0142.
+  // Four standard deviations of a frequency are at most 4 * sqrt(0.25 / 20000) = 0.0142.
   EXPECT_NEAR(drawn[1], kDraws * 0.4 / 0.9, kDraws * 0.0142);
   EXPECT_NEAR(drawn[2], kDraws * 0.2 / 0.9, kDraws * 0.0142);
   EXPECT_NEAR(drawn[3], kDraws * 0.3 / 0.9, kDraws * 0.0142);
 }
 
-TEST(SamplingTest, EveryNumberBelowOneNamesACandidate) {
+TEST(SamplingTest, EveryNumberBelowOneSelectsACandidate) {
   Sampler sampler = must(Sampler::create({}));
   const std::vector<float> logits = test::Values(3).floats(1000, 5.0);
   EXPECT_EQ(must(sampler.sample(logits, 0.0)), ids({.temperature = 0}, logits)[0]);
   EXPECT_GE(must(sampler.sample(logits, std::nextafter(1.0, 0.0))), 0);
 }
 
-TEST(SamplingTest, LogitsThatAreNoNumbersAreNamed) {
+TEST(SamplingTest, NonFiniteLogitsAreNamed) {
   Sampler sampler = must(Sampler::create({.temperature = 0}));
   const float inf = std::numeric_limits<float>::infinity();
   const auto refusal = [&](const std::vector<float>& logits) {
@@ -120,7 +120,7 @@ TEST(SamplingTest, LogitsThatAreNoNumbersAreNamed) {
   EXPECT_THAT(ids({}, {-inf, 0.0f, -inf}), ElementsAre(1)) << "what cannot be drawn is no candidate";
 }
 
-TEST(SamplingTest, AllBadOptionsAreToldAtOnce) {
+TEST(SamplingTest, AllBadOptionsAreReportedAtOnce) {
   const Status status = Sampler::create({.temperature = -1, .top_k = -2, .top_p = 0}).status();
   EXPECT_EQ(status.code(), Code::invalid);
   for (const char* part : {"temperature is -1", "top-k is -2", "top-p is 0"})

@@ -1,4 +1,4 @@
-// What is no text is told from what is, wherever blocks are cut.
+// Data that is no text is recognized wherever blocks are split.
 #include <strata/model/text_check.h>
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ std::string refusal(std::string_view text) {
   return status.is_ok() ? std::string() : std::string(status.message());
 }
 
-TEST(TextCheckTest, TextInEveryScriptIsTakenInBlocksOfAnySize) {
+TEST(TextCheckTest, TextInEveryScriptIsAcceptedInBlocksOfAnySize) {
   const std::string text =
       "Jane Aust\xC3\xA9n, \xE6\x96\x87\xE5\xAD\x97, \xF0\x9F\x93\x9A, \xD7\xA9\xD7\x9C\n";
   for (std::size_t block = 1; block <= text.size(); ++block) {
@@ -50,22 +50,22 @@ TEST(TextCheckTest, TheFirstNulIsNamedWithItsOffsetInTheFile) {
   EXPECT_THAT(std::string(in_blocks("Jane Austen\0"sv, 4).message()), HasSubstr("byte 11 is NUL"));
 }
 
-TEST(TextCheckTest, ManyInvalidBytesAreRefusedWithTheirShareAndTheFirst) {
+TEST(TextCheckTest, ManyInvalidBytesAreRefusedWithTheirFractionAndTheFirst) {
   const std::string latin = "caf\xE9 na\xEFve";
   EXPECT_THAT(refusal(latin),
-              HasSubstr("a.txt: 2 of its 10 bytes (20.0 %) are no UTF-8, the first is byte 3"));
+              HasSubstr("a.txt: 2 of its 10 bytes (20.0 %) are not UTF-8, the first is byte 3"));
   for (std::size_t block = 1; block <= latin.size(); ++block)
     EXPECT_EQ(std::string(in_blocks(latin, block).message()), refusal(latin)) << block;
   EXPECT_THAT(refusal("Jane \xC3"), HasSubstr("1 of its 6 bytes")) << "cut short";
   EXPECT_THAT(refusal("\xF0\x9F\xE6\x96\x87"), HasSubstr("2 of its 5 bytes")) << "one begins within another";
 }
 
-TEST(TextCheckTest, AFewInvalidBytesAreTakenAndTold) {
+TEST(TextCheckTest, AFewInvalidBytesAreAcceptedAndReported) {
   const std::string text = std::string(500, 'a') + "\xE9" + std::string(500, 'b');
   for (const std::size_t block : {1u, 2u, 500u, 501u, 2000u}) {
     std::string note;
     ASSERT_TRUE(in_blocks(text, block, &note).is_ok());
-    EXPECT_THAT(note, HasSubstr("a.txt: 1 of its 1001 bytes are no UTF-8, the first is byte 500")) << block;
+    EXPECT_THAT(note, HasSubstr("a.txt: 1 of its 1001 bytes are not UTF-8, the first is byte 500")) << block;
   }
 }
 

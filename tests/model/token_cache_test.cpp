@@ -39,7 +39,7 @@ struct TokenCacheTest : testing::Test {
   Tokenizer tokenizer = tokenizer_of(270);
 };
 
-TEST_F(TokenCacheTest, HoldsEachSourceThenAnEndOfText) {
+TEST_F(TokenCacheTest, EachSourceIsFollowedByAnEndOfText) {
   std::vector<std::int32_t> expected = tokenizer.encode(kFirst);
   expected.push_back(tokenizer.end_of_text());
   for (const std::int32_t id : tokenizer.encode(kSecond)) expected.push_back(id);
@@ -49,14 +49,14 @@ TEST_F(TokenCacheTest, HoldsEachSourceThenAnEndOfText) {
   EXPECT_EQ(cache->rebuild_reason(), "no cache yet");
 }
 
-TEST_F(TokenCacheTest, SourceBytesAreThoseOfTheFiles) {
+TEST_F(TokenCacheTest, SourceBytesEqualTheFileSizes) {
   const auto cache = cached(io, tokenizer);
   EXPECT_EQ(cache->source_bytes(), kFirst.size() + kSecond.size());
   EXPECT_EQ(cache->source_bytes(0, cache->n_tokens()), cache->source_bytes());
   EXPECT_EQ(cache->source_bytes(0, 1), tokenizer.token(cache->token(0)).size());
 }
 
-TEST_F(TokenCacheTest, ASecondOpenTakesTheFileAsItIs) {
+TEST_F(TokenCacheTest, ASecondOpenUsesTheExistingFile) {
   const auto built = cached(io, tokenizer);
   const std::string bytes = io.get("cache/tokens.bin");
   const auto taken = cached(io, tokenizer);
@@ -76,7 +76,7 @@ TEST_F(TokenCacheTest, ChangedTextIsEncodedAgain) {
   cached(io, tokenizer);
   io.put("b.txt", "Other text.");
   const auto cache = cached(io, tokenizer);
-  EXPECT_EQ(cache->rebuild_reason(), "made from other text");
+  EXPECT_EQ(cache->rebuild_reason(), "built from other text");
   EXPECT_EQ(cache->source_bytes(), kFirst.size() + 11);
 }
 
@@ -84,17 +84,17 @@ TEST_F(TokenCacheTest, TextMovedBetweenFilesIsEncodedAgain) {
   cached(io, tokenizer);
   io.put("a.txt", kFirst + kSecond);
   io.put("b.txt", "");
-  EXPECT_EQ(cached(io, tokenizer)->rebuild_reason(), "made from other text");
+  EXPECT_EQ(cached(io, tokenizer)->rebuild_reason(), "built from other text");
 }
 
 TEST_F(TokenCacheTest, AnotherTokenizerEncodesAgain) {
   cached(io, tokenizer);
   const auto cache = cached(io, tokenizer_of(264));
-  EXPECT_TRUE(cache->rebuild_reason().starts_with("cache/tokens.bin: made by tokenizer "))
+  EXPECT_TRUE(cache->rebuild_reason().starts_with("cache/tokens.bin: built with tokenizer "))
       << cache->rebuild_reason();
 }
 
-TEST_F(TokenCacheTest, EveryFlippedBitIsFoundAndTheCacheMadeAnew) {
+TEST_F(TokenCacheTest, EveryFlippedBitIsDetectedAndTheCacheRebuilt) {
   const std::vector<std::int32_t> tokens = tokens_of(*cached(io, tokenizer));
   const std::size_t size = io.get("cache/tokens.bin").size();
   for (std::size_t at = 0; at < size; ++at) {
@@ -124,7 +124,7 @@ TEST_F(TokenCacheTest, AVocabularyPast65536TakesFourBytesAToken) {
   const auto cache = cached(io, large);
   EXPECT_EQ(cache->token(0), 65537);
   EXPECT_EQ(cache->n_tokens(),
-            kFirst.size() + kSecond.size() - 2);  // "The" and "Their"; this one has no end of text
+            kFirst.size() + kSecond.size() - 2);  // two merges to "Th"; no end-of-text token
 }
 
 TEST_F(TokenCacheTest, BlocksChangeNoToken) {
@@ -137,7 +137,7 @@ TEST_F(TokenCacheTest, BlocksChangeNoToken) {
   EXPECT_EQ(tokens_of(*cached(io, tokenizer)), expected);
 }
 
-// --- Documents and what of them is learnt ---
+// --- Documents and their loss mask ---
 
 TEST_F(TokenCacheTest, EveryTokenOfTextIsInTheLossAndEachFileIsADocument) {
   const auto cache = cached(io, tokenizer);
@@ -149,7 +149,7 @@ TEST_F(TokenCacheTest, EveryTokenOfTextIsInTheLossAndEachFileIsADocument) {
   EXPECT_TRUE(cache->loss_mask(0) && cache->loss_mask(cache->n_tokens() - 1));
 }
 
-/// The same with the two markers of ChatML.
+/// Adds the two markers of ChatML to a tokenizer.
 Tokenizer with_chatml(const Tokenizer& words) {
   TokenizerSpec spec = words.spec();
   for (const char* marker : {"<|im_start|>", "<|im_end|>"}) {
@@ -172,7 +172,7 @@ struct RecordCacheTest : testing::Test {
   std::unique_ptr<TokenCache> cached(const Result<ChatTemplate>& chat = ChatTemplate{}) {
     return must(TokenCache::open_or_build(io, tokenizer, {"a.txt", "b.jsonl", "c.jsonl"}, "c", chat));
   }
-  /// The text of document `d`, what is learnt of it in brackets.
+  /// The text of document `d`, with the part in the loss in brackets.
   std::string drawn(const TokenCache& cache, std::uint64_t d) {
     std::string out;
     for (std::uint64_t i = cache.document_begin(d); i < cache.document_end(d); ++i) {
@@ -206,10 +206,10 @@ TEST_F(RecordCacheTest, ATokenOfTheFormatIsTextInAContent) {
   EXPECT_EQ(ends, cache->n_documents());
 }
 
-TEST_F(RecordCacheTest, WhatWasReadIsNotedWhenItIsBuilt) {
+TEST_F(RecordCacheTest, BuildingNotesWhatWasRead) {
   const std::vector<std::string> notes = cached()->notes();
   ASSERT_EQ(notes.size(), 2u);
-  EXPECT_EQ(notes[0], "b.jsonl: 2 records, prompts and completions; not read: 'id' (1)");
+  EXPECT_EQ(notes[0], "b.jsonl: 2 records, prompts and completions; ignored: 'id' (1)");
   EXPECT_EQ(notes[1], "c.jsonl: 1 records, conversations as plain");
   EXPECT_TRUE(cached()->notes().empty());
 }
@@ -218,11 +218,11 @@ TEST_F(RecordCacheTest, AnotherChatFormatEncodesAgainOnlyWhereThereAreMessages) 
   const ChatTemplate chatml = must(chat_template_named("chatml"));
   tokenizer = with_chatml(tokenizer);
   cached();
-  EXPECT_EQ(cached(chatml)->rebuild_reason(), "made with another chat format");
+  EXPECT_EQ(cached(chatml)->rebuild_reason(), "built with another chat template");
   EXPECT_EQ(cached(chatml)->rebuild_reason(), "");
   ChatTemplate kind = chatml;
   kind.system = "Be kind.";
-  EXPECT_EQ(cached(kind)->rebuild_reason(), "made with another chat format");
+  EXPECT_EQ(cached(kind)->rebuild_reason(), "built with another chat template");
   const auto without = [&](const Result<ChatTemplate>& chat) {
     return must(TokenCache::open_or_build(io, tokenizer, {"a.txt", "b.jsonl"}, "d", chat))->rebuild_reason();
   };
@@ -236,17 +236,17 @@ TEST_F(RecordCacheTest, ATemplateWithMarkersThatTheTokenizerLacksIsRefusedWithTh
           .status();
   EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_EQ(status.message(),
-            "c.jsonl: chats are written as chatml, but the tokenizer has no token '<|im_start|>'");
+            "c.jsonl: conversations are written as chatml, but the tokenizer has no token '<|im_start|>'");
 }
 
-TEST_F(RecordCacheTest, RecordsTakenForTextAreOtherText) {
+TEST_F(RecordCacheTest, JsonlReadAsTextIsAnotherSource) {
   io.put("b.txt", io.get("b.jsonl"));
   must(TokenCache::open_or_build(io, tokenizer, {"b.txt"}, "d"));
   EXPECT_EQ(must(TokenCache::open_or_build(io, tokenizer, {"b.jsonl"}, "d"))->rebuild_reason(),
-            "made from other text");
+            "built from other text");
 }
 
-TEST_F(RecordCacheTest, EveryFlippedBitIsFoundAndTheCacheMadeAnew) {
+TEST_F(RecordCacheTest, EveryFlippedBitIsDetectedAndTheCacheRebuilt) {
   const std::vector<std::int32_t> tokens = tokens_of(*cached());
   const std::size_t size = io.get("c").size();
   for (std::size_t at = 0; at < size; ++at) {
@@ -266,7 +266,7 @@ TEST_F(RecordCacheTest, ATruncatedFileIsCorrupt) {
   }
 }
 
-// Digests right, numbers wrong: what a tool with a bug would write.
+// A file with correct digests and wrong numbers, as a tool with a bug would write it.
 TEST_F(RecordCacheTest, NumbersThatWouldIndexPastTheEndAreRefusedUnderARightChecksum) {
   const auto cache = cached();
   const std::string whole = io.get("c");
@@ -287,36 +287,37 @@ TEST_F(RecordCacheTest, NumbersThatWouldIndexPastTheEndAreRefusedUnderARightChec
   const std::size_t documents = whole.size() - cache->n_documents() * 8;
   EXPECT_THAT(forged(128, "\xff\xff"sv).message(),
               testing::HasSubstr("token 0 is 65535 in a vocabulary of 270"));
-  EXPECT_EQ(forged(documents - 1, "\xff"sv).code(), Code::corrupt);           // bits past the last token
-  EXPECT_EQ(forged(documents, "\x01"sv).code(), Code::corrupt);               // the first begins late
+  EXPECT_EQ(forged(documents - 1, "\xff"sv).code(), Code::corrupt);           // mask bits past the last token
+  EXPECT_EQ(forged(documents, "\x01"sv).code(), Code::corrupt);               // first document not at 0
   EXPECT_EQ(forged(documents + 8, "\x00\x00"sv).code(), Code::corrupt);       // an empty document
   EXPECT_EQ(forged(documents + 24, "\xff\xff\xff"sv).code(), Code::corrupt);  // past the end
   EXPECT_EQ(forged(16, "\xff\xff\xff\xff\xff\xff\xff\xff"sv).code(), Code::corrupt);  // tokens that overflow
-  // So many documents more that their bytes come to the same number.
+  // The number of documents is increased by 2^61, so that its product with 8 bytes overflows to the same
+  // size.
   EXPECT_THAT(forged(88, "\x04\x00\x00\x00\x00\x00\x00\x20"sv).message(),
               testing::HasSubstr(" bytes after its header, which says "));
 }
 
-TEST_F(RecordCacheTest, AFileOfTheFirstVersionIsMadeAnew) {
+TEST_F(RecordCacheTest, AFileOfTheFirstVersionIsRebuilt) {
   cached();
   std::string old = io.get("c");
   old[8] = 1;
   io.put("c", old);
-  EXPECT_EQ(cached()->rebuild_reason(), "c: token cache version 1, this reads 2");
+  EXPECT_EQ(cached()->rebuild_reason(), "c: token cache version 1, but this program reads version 2");
 }
 
-TEST_F(RecordCacheTest, BadRecordsOfAllFilesAreToldAndLeaveNothingBehind) {
+TEST_F(RecordCacheTest, BadRecordsOfAllFilesAreReportedAndLeaveNothingBehind) {
   io.put("b.jsonl", "{\"text\": 1}\n");
   io.put("c.jsonl", "{}\n");
   const Status status =
       TokenCache::open_or_build(io, tokenizer, {"a.txt", "b.jsonl", "c.jsonl"}, "d/c").status();
   EXPECT_EQ(status.code(), Code::invalid);
-  EXPECT_TRUE(status.message().starts_with("b.jsonl: line 1: 'text' is a string")) << status.message();
-  EXPECT_THAT(status.message(), testing::HasSubstr("\nc.jsonl: line 1: a first record has"));
+  EXPECT_TRUE(status.message().starts_with("b.jsonl: line 1: 'text' must be a string")) << status.message();
+  EXPECT_THAT(status.message(), testing::HasSubstr("\nc.jsonl: line 1: the first record must have"));
   EXPECT_TRUE(must(io.list("d")).empty());
 }
 
-TEST_F(RecordCacheTest, ACacheIsKnownByItsFirstBytes) {
+TEST_F(RecordCacheTest, ACacheIsRecognizedByItsFirstBytes) {
   cached();
   EXPECT_TRUE(must(TokenCache::is_cache(io, "c")));
   EXPECT_FALSE(must(TokenCache::is_cache(io, "a.txt")));
@@ -324,8 +325,8 @@ TEST_F(RecordCacheTest, ACacheIsKnownByItsFirstBytes) {
   EXPECT_FALSE(must(TokenCache::is_cache(io, "short")));
 }
 
-// The bits begin with the first token that is not learnt, wherever in a word it is.
-TEST_F(RecordCacheTest, TheFirstTokenOutsideTheLossMayStandAnywhere) {
+// The mask is stored from the first masked token on, at any bit position of a word.
+TEST_F(RecordCacheTest, TheFirstTokenOutsideTheLossMayBeAnywhere) {
   for (std::size_t n = 1; n < 140; ++n) {
     io.put("t.txt", std::string(n, ' '));
     const Tokenizer bytes = must(Tokenizer::train({}, 257));
@@ -340,7 +341,7 @@ TEST_F(TokenCacheTest, AnEmptyCorpusIsRefused) {
   io.put("a.txt", "");
   io.put("b.txt", "");
   const Status status = TokenCache::open_or_build(io, tokenizer, {"a.txt", "b.txt"}, "c").status();
-  EXPECT_EQ(status.message(), "building c: the corpus is empty: 2 files with 0 bytes, the first is a.txt");
+  EXPECT_EQ(status.message(), "building c: the corpus is empty: 2 empty files; the first is a.txt");
   EXPECT_EQ(TokenCache::open_or_build(io, tokenizer, {}, "c").status().code(), Code::invalid);
   EXPECT_FALSE(io.exists("c"));
 }

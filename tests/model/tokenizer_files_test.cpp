@@ -27,20 +27,20 @@ Files small_files() {
   return {io.get("gpt2/vocab.json"), io.get("gpt2/merges.txt")};
 }
 
-TEST(VocabAndMergesTest, AFolderReadsAsWhatWasWritten) {
+TEST(VocabAndMergesTest, AFolderRoundTrips) {
   MemoryIo io;
   must(small_tokenizer().save_vocab_and_merges(io, "gpt2"));
   EXPECT_EQ(must(Tokenizer::load(io, "gpt2")).digest(), small_tokenizer().digest());
 }
 
-TEST(VocabAndMergesTest, LinesMayEndAsOnWindows) {
+TEST(VocabAndMergesTest, LinesMayEndWithCrlf) {
   const Files files = small_files();
   std::string merges;
   for (const char c : files.merges) merges += c == '\n' ? "\r\n" : std::string(1, c);
   EXPECT_EQ(must(Tokenizer::from_vocab_and_merges(files.vocab, merges)).digest(), small_tokenizer().digest());
 }
 
-TEST(VocabAndMergesTest, TheConfigurationTellsTheFamily) {
+TEST(VocabAndMergesTest, TheConfigurationDeterminesTheFamily) {
   const Files files = small_files();
   TokenizerConfig config;
   config.tokenizer_class = "Qwen2TokenizerFast";
@@ -69,7 +69,7 @@ TEST(VocabAndMergesTest, AFolderWithTokenizerJsonIsReadByThat) {
   EXPECT_EQ(must(Tokenizer::load(io, "hf")).digest(), small_tokenizer().digest());
 }
 
-TEST(VocabAndMergesTest, WhatTheTwoFilesCannotSayIsNotWritten) {
+TEST(VocabAndMergesTest, ATokenizerThatTheTwoFilesCannotExpressIsNotWritten) {
   MemoryIo io;
   TokenizerSpec spec = small_tokenizer().spec();
   spec.nfc = true;
@@ -89,9 +89,10 @@ std::vector<Damage> damages() {
   return {
       Damage{"VocabNoJson", "vocab.json", "{", "(", "vocab.json: not JSON"},
       Damage{"VocabList", "vocab.json", "{", "[1]", "vocab.json: not JSON"},
-      Damage{"VocabKeyTwice", "vocab.json", "\"A\": 65", "\"A\": 65, \"A\": 65", "the key 'A' twice"},
+      Damage{"VocabKeyTwice", "vocab.json", "\"A\": 65", "\"A\": 65, \"A\": 65",
+             "duplicate key 'A' in an object"},
       Damage{"VocabSparse", "vocab.json", "\"A\": 65", "\"A\": 650", "has id 650 among 260 tokens"},
-      Damage{"VocabNoByte", "vocab.json", "\"A\"", "\"\\u65e5\"", "stands for no byte"},
+      Damage{"VocabNoByte", "vocab.json", "\"A\"", "\"\\u65e5\"", "represents no byte"},
       Damage{"VocabIdText", "vocab.json", "\"A\": 65", "\"A\": \"65\"", "token 'A' has the id \"65\""},
       Damage{"VocabEndIdText", "vocab.json", "\"<|endoftext|>\": 259", "\"<|endoftext|>\": -1",
              "token '<|endoftext|>' has the id -1"},
@@ -99,8 +100,8 @@ std::vector<Damage> damages() {
       Damage{"MergesThreeWords", "merges.txt", "h e", "h e x", "line 2 is 'h e x', not two tokens"},
       Damage{"MergesEmptyLine", "merges.txt", "h e\n", "\nh e\n", "line 2 is '', not two tokens"},
       Damage{"MergesUnknown", "merges.txt", "h e", "h zz", "line 2: merge 0 refers to 'zz'"},
-      Damage{"MergesNoResult", "merges.txt", "h e", "Q Q", "merge 0 makes 'QQ'"},
-      Damage{"MergesTwice", "merges.txt", "h e\n", "h e\nh e\n", "of 'he' is there twice"},
+      Damage{"MergesNoResult", "merges.txt", "h e", "Q Q", "merge 0 produces 'QQ'"},
+      Damage{"MergesTwice", "merges.txt", "h e\n", "h e\nh e\n", "of 'he' occurs twice"},
       Damage{"ConfigNoJson", "tokenizer_config.json", "{", "", "tokenizer_config.json: not JSON"},
       Damage{"ConfigClass", "tokenizer_config.json", "GPT2", "Bert", "tokenizer_class 'BertTokenizer'"},
       Damage{"ConfigClassNumber", "tokenizer_config.json", "\"GPT2Tokenizer\"", "2", "tokenizer_class is 2"},
@@ -113,7 +114,7 @@ std::vector<Damage> damages() {
       Damage{"ConfigAddedList", "tokenizer_config.json", "{", "{\"added_tokens_decoder\": [], ",
              "is [], not an object"},
       Damage{"ConfigAddedKey", "tokenizer_config.json", "{",
-             "{\"added_tokens_decoder\": {\"x1\": {\"content\": \"<a>\"}}, ", "'x1' is no token id"},
+             "{\"added_tokens_decoder\": {\"x1\": {\"content\": \"<a>\"}}, ", "'x1' is not a token id"},
       Damage{"ConfigAddedNoContent", "tokenizer_config.json", "{",
              "{\"added_tokens_decoder\": {\"260\": {}}, ", "lacks a content"},
       Damage{"ConfigAddedSparse", "tokenizer_config.json", "{",
@@ -154,14 +155,14 @@ TEST(TokenizerConfigTest, IsReadFromAFolder) {
   EXPECT_TRUE(config.added[0].rstrip && config.added[0].normalized && !config.added[0].special);
 }
 
-TEST(TokenizerConfigTest, ATemplateInAFileOfItsOwnWins) {
+TEST(TokenizerConfigTest, ATemplateInASeparateFileTakesPrecedence) {
   MemoryIo io;
   io.put("hf/tokenizer_config.json", R"({"chat_template": "A"})");
   io.put("hf/chat_template.jinja", "B");
   EXPECT_EQ(must(load_tokenizer_config(io, "hf")).chat_template, "B");
 }
 
-TEST(GenerationConfigTest, EosIsOneIdOrSeveral) {
+TEST(GenerationConfigTest, EosIsOneOrSeveralIds) {
   EXPECT_THAT(must(parse_generation_config(R"({"eos_token_id": 7})")).eos, ElementsAre(7));
   const GenerationConfig several =
       must(parse_generation_config(R"({"eos_token_id": [7, 9], "bos_token_id": 1, "top_k": 5})"));
@@ -175,7 +176,7 @@ TEST(GenerationConfigTest, AnAbsentFileSaysNothing) {
   EXPECT_TRUE(must(load_generation_config(io, "hf")).eos.empty());
 }
 
-TEST(GenerationConfigTest, WhatIsNoIdIsRefusedByName) {
+TEST(GenerationConfigTest, AnInvalidIdIsRefusedByName) {
   for (const std::string value : {"-1", "\"7\"", "[7, null]", "1.5", "4294967296", "{}"})
     EXPECT_THAT(
         std::string(parse_generation_config(str("{\"eos_token_id\": ", value, "}")).status().message()),

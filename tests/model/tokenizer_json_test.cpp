@@ -9,8 +9,8 @@
 #include <strata/runtime/str.h>
 #include <support/memory_io.h>
 
-#include "byte_alphabet.h"
-#include "pretokenizer.h"
+#include "text/byte_alphabet.h"
+#include "tokenizer/pretokenizer.h"
 
 namespace strata {
 namespace {
@@ -25,19 +25,19 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return at == std::string::npos ? "" : text.replace(at, from.size(), to);
 }
 
-TEST(ByteAlphabetTest, IsThatOfGpt2) {
+TEST(ByteAlphabetTest, EqualsGpt2s) {
   EXPECT_EQ(detail::bytes_to_alphabet(" the\n"), "\u0120the\u010a");
   EXPECT_EQ(detail::bytes_to_alphabet(std::string("\0!~\x7f\xa0\xa1\xad\xff", 8)),
             "\u0100!~\u0121\u0142\u00a1\u0143\u00ff");
 }
 
-TEST(ByteAlphabetTest, EveryByteComesBack) {
+TEST(ByteAlphabetTest, EveryByteRoundTrips) {
   std::string all;
   for (int b = 0; b < 256; ++b) all += static_cast<char>(b);
   EXPECT_EQ(detail::alphabet_to_bytes(detail::bytes_to_alphabet(all)), all);
 }
 
-TEST(ByteAlphabetTest, OtherCharactersStandForNoByte) {
+TEST(ByteAlphabetTest, OtherCharactersRepresentNoByte) {
   EXPECT_FALSE(detail::alphabet_to_bytes(" ").has_value());
   EXPECT_FALSE(detail::alphabet_to_bytes("\u0144").has_value());
   EXPECT_FALSE(detail::alphabet_to_bytes("\u65e5").has_value());
@@ -77,7 +77,7 @@ struct Section {
   std::string key, value;
   std::string message;
 };
-/// A tokenizer whose `key` is this JSON instead of what it was.
+/// The JSON of a small tokenizer in which `key` has this value.
 std::string with_section(const std::string& key, const std::string& value) {
   nlohmann::json root = nlohmann::json::parse(small_tokenizer().to_json());
   root[key] = nlohmann::json::parse(value);
@@ -116,10 +116,11 @@ std::vector<Section> unusable_sections() {
               "decoder is {\"type\":\"ByteFallback\"}"},
       Section{"ProcessorBert", "post_processor", R"({"type": "BertProcessing"})", "post_processor is "},
       Section{"TemplateNoSingle", "post_processor", R"({"type": "TemplateProcessing"})", "single is null"},
-      Section{"TemplateNoText", "post_processor", template_of("[]"), "leaves the text out"},
+      Section{"TemplateNoText", "post_processor", template_of("[]"), "does not contain the text"},
       Section{"TemplateOfB", "post_processor", template_of(R"([{"Sequence": {"id": "B", "type_id": 0}}])"),
-              "where the text A once is expected"},
-      Section{"TemplateNumber", "post_processor", template_of("[7]"), "has 7, no piece of a template"},
+              "where the text A is expected exactly once"},
+      Section{"TemplateNumber", "post_processor", template_of("[7]"),
+              "has 7, which is not a piece of a template"},
       Section{"TemplateUnknownToken", "post_processor",
               template_of(R"([{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A"}}])"),
               "has no ids for '<s>'"},
@@ -172,7 +173,7 @@ std::vector<Damage> damages() {
              "model.byte_fallback is 1, not"},
       Damage{"NoVocab", "\"vocab\"", "\"vocabulary\"", "model.vocabulary = "},
       Damage{"NoMerges", "\"merges\"", "\"mergers\"", "model.mergers = "},
-      Damage{"KeyTwice", "\"A\": 65", "\"A\": 65, \"A\": 65", "the key 'A' twice"},
+      Damage{"KeyTwice", "\"A\": 65", "\"A\": 65, \"A\": 65", "duplicate key 'A' in an object"},
       Damage{"SparseId", "\"A\": 65", "\"A\": 65000", "token 'A' has id 65000 among 262 tokens"},
       Damage{"IdTwice", "\"A\": 65", "\"A\": 66", "id 66 is given twice"},
       Damage{"NegativeId", "\"A\": 65", "\"A\": -65", "token 'A' has the id -65"},
@@ -180,12 +181,12 @@ std::vector<Damage> damages() {
       Damage{"TextId", "\"A\": 65", "\"A\": \"65\"", "token 'A' has the id \"65\""},
       Damage{"MissingByte", "\"A\": 65", "\"AAA\": 65", "no token for byte 65"},
       Damage{"EmptyToken", "\"A\": 65", "\"\": 65", "token 65 is empty"},
-      Damage{"NoByte", "\"A\": 65", "\"\u65e5\": 65", "stands for no byte"},
+      Damage{"NoByte", "\"A\": 65", "\"\u65e5\": 65", "represents no byte"},
       Damage{"LongToken", "\"A\": 65", str("\"", std::string(1025, 'A'), "\": 65"),
-             "has 1025 bytes, allowed are 1 to 1024"},
+             "has 1025 bytes; allowed are 1 to 1024"},
       Damage{"UnknownHalf", "\"h e\"", "\"h zzz\"", "refers to 'zzz'"},
-      Damage{"UnknownResult", "\"h e\"", "\"Q Q\"", "makes 'QQ', which is no ordinary token"},
-      Damage{"MergeTwice", "\"h e\"", "\"h e\", \"h e\"", "of 'he' is there twice"},
+      Damage{"UnknownResult", "\"h e\"", "\"Q Q\"", "produces 'QQ', which is not an ordinary token"},
+      Damage{"MergeTwice", "\"h e\"", "\"h e\", \"h e\"", "of 'he' occurs twice"},
       Damage{"ThreeHalves", "\"h e\"", "\"h e e\"", "not two tokens"},
       Damage{"MergeNumber", "\"h e\"", "7", "is 7, not two tokens"},
       Damage{"SpecialIdDiffers", "\"<|endoftext|>\": 261", "\"<|endoftext|>\": 260",
@@ -203,7 +204,7 @@ std::vector<Damage> damages() {
       Damage{"IgnoreMergesText", "\"ignore_merges\": false", "\"ignore_merges\": \"no\"",
              "model.ignore_merges is \"no\", not true or false"},
       Damage{"VocabIsAList", "\"vocab\": {", "\"vocab\": [], \"merges\": [], \"x\": {",
-             "the key 'merges' twice"},
+             "duplicate key 'merges' in an object"},
       Damage{"MergesIsAText", "\"merges\": [", "\"merges\": \"\", \"fuse_unk_2\": [", "model.fuse_unk_2"},
       Damage{"Truncation", "\"truncation\": null", "\"truncation\": {\"max_length\": 8}", "truncation = "},
       Damage{"Padding", "\"padding\": null", "\"padding\": {\"strategy\": \"BatchLongest\"}", "padding = "},
@@ -223,7 +224,7 @@ std::vector<Damage> damages() {
       Damage{"UseRegexNumber", "\"use_regex\": true", "\"use_regex\": 1",
              "use_regex is 1, not true or false"},
       Damage{"Decoder", "\"decoder\": {", "\"decoder\": {\"type\": \"Metaspace\"}, \"version\": {",
-             "the key 'version' twice"},
+             "duplicate key 'version' in an object"},
       Damage{"AddedIsAnObject", "\"added_tokens\": [", "\"added_tokens\": {}, \"z\": [", "z = "},
       Damage{"AddedIsANumber", "\"added_tokens\": [\n    {", "\"added_tokens\": [7, {",
              "an added token is 7"},
@@ -237,7 +238,7 @@ std::vector<Damage> damages() {
              R"("added_tokens": [{"id": 261, "content": "<|endoftext|>", "special": true},)",
              "'<|endoftext|>' twice"},
       Damage{"AddedSpellsOther", "\"added_tokens\": [",
-             R"("added_tokens": [{"id": 233, "content": "\u00e9"},)", "spells other bytes in the vocabulary"},
+             R"("added_tokens": [{"id": 233, "content": "\u00e9"},)", "has other bytes in the vocabulary"},
       Damage{"MergeOfSpecial", "\"h e\"", "\"<|endoftext|> e\"", "not two ordinary tokens"},
       Damage{"MergeOfOne", "\"h e\"", "\"he\"", "not two tokens"},
       Damage{"MergeOfThreeInAList", "\"h e\"", R"(["h", "e", "e"])", "not two tokens"},

@@ -39,7 +39,7 @@ double cpu_seconds_of(const auto& work) {
 TEST(TokenizerTest, TheMostFrequentPairIsMergedFirst) {
   const Tokenizer tokenizer = trained_on("low low low lower newest newest", 259);
   ASSERT_EQ(tokenizer.merges().size(), 2u);
-  EXPECT_EQ(tokenizer.token(256), "lo");  // 4 times, as "ow"; 'l' is the lower byte
+  EXPECT_EQ(tokenizer.token(256), "lo");  // occurs 4 times, like "ow"; 'l' is the lower byte
   EXPECT_EQ(tokenizer.token(257), "low");
   EXPECT_EQ(tokenizer.token(258), "<|endoftext|>");
 }
@@ -63,7 +63,7 @@ TEST(TokenizerTest, TrainingIsDeterministic) {
 
 TEST(TokenizerTest, VocabularyOutsideTheLimitsIsRefusedWithTheNumbers) {
   EXPECT_EQ(Tokenizer::train({}, 256).status().message(),
-            "a vocabulary of 256 tokens, allowed are 257 to 1048576");
+            "a vocabulary of 256 tokens; allowed are 257 to 1048576");
   EXPECT_FALSE(Tokenizer::train({}, (1 << 20) + 1).has_value());
 }
 
@@ -72,7 +72,7 @@ TEST(TokenizerTest, EqualRanksMergeFromTheLeft) {
   EXPECT_THAT(tokenizer.encode("aaa"), ElementsAre(256, 'a'));
 }
 
-/// Applies the merges in order over the whole piece, as the paper's algorithm reads.
+/// Applies the merges in order over the whole pre-token, as in the paper's algorithm.
 std::vector<std::int32_t> naive_encode(const Tokenizer& tokenizer, std::string_view piece) {
   std::vector<std::int32_t> ids;
   for (const char c : piece) ids.push_back(static_cast<unsigned char>(c));
@@ -96,7 +96,7 @@ TEST(TokenizerTest, EncodingEqualsTheMergesAppliedInOrder) {
   }
 }
 
-TEST(TokenizerTest, AnyBytesComeBack) {
+TEST(TokenizerTest, AnyBytesRoundTrip) {
   const Tokenizer& tokenizer = austen_tokenizer();
   const Rng rng(11, 0);
   for (std::uint64_t i = 0; i < 300; ++i) {
@@ -106,7 +106,7 @@ TEST(TokenizerTest, AnyBytesComeBack) {
   }
 }
 
-TEST(TokenizerTest, TheTextForEndOfTextIsTextUnlessAskedFor) {
+TEST(TokenizerTest, EndOfTextIsPlainTextByDefault) {
   const Tokenizer& tokenizer = austen_tokenizer();
   const std::string text = "One.<|endoftext|>Two.";
   const auto as_text = tokenizer.encode(text);

@@ -7,7 +7,7 @@
 namespace strata {
 namespace {
 
-/// The pieces of text that the pieces of bytes give, and what finish() adds.
+/// The text that each piece of bytes completes, followed by the result of finish().
 std::vector<std::string> pieces(const std::vector<std::string>& bytes) {
   Utf8Stream stream;
   std::vector<std::string> out;
@@ -30,14 +30,14 @@ std::string at_once(const std::string& bytes) {
 using Strings = std::vector<std::string>;
 const std::string kBad = "\xEF\xBF\xBD";  // U+FFFD
 
-TEST(Utf8StreamTest, ACharacterComesOnceItIsWhole) {
+TEST(Utf8StreamTest, ACharacterIsReturnedOnceItIsComplete) {
   EXPECT_EQ(pieces({"a\xC3", "\xA9", "b"}), (Strings{"a", "\xC3\xA9", "b", ""}));
   EXPECT_EQ(pieces({"\xF0", "\x9F\x98", "\x80"}), (Strings{"", "", "\xF0\x9F\x98\x80", ""}));
   EXPECT_EQ(pieces({"\xE4\xBD", "\xA0\xE5", "\xA5\xBD!"}),
             (Strings{"", "\xE4\xBD\xA0", "\xE5\xA5\xBD!", ""}));
 }
 
-TEST(Utf8StreamTest, WhatCannotBecomeOneIsReplacedAtOnceAndATailAtTheEnd) {
+TEST(Utf8StreamTest, InvalidBytesAreReplacedAtOnceAndAnIncompleteTailAtTheEnd) {
   EXPECT_EQ(pieces({"\x80", "x"}), (Strings{kBad, "x", ""}));
   EXPECT_EQ(pieces({"\xC3", "x"}), (Strings{"", kBad + "x", ""}));
   EXPECT_EQ(pieces({"\xE4\xBD"}), (Strings{"", kBad + kBad}));
@@ -47,7 +47,7 @@ TEST(Utf8StreamTest, WhatCannotBecomeOneIsReplacedAtOnceAndATailAtTheEnd) {
   EXPECT_EQ(pieces({"\xED", "\x9F\xBF"}), (Strings{"", "\xED\x9F\xBF", ""}));
 }
 
-TEST(Utf8StreamTest, HowTheBytesAreCutChangesNothing) {
+TEST(Utf8StreamTest, TheTextDoesNotDependOnHowTheBytesAreSplit) {
   std::string bytes;
   std::uint64_t state = 1;
   for (int i = 0; i < 20000; ++i) {

@@ -12,12 +12,12 @@
 
 #include <strata/runtime/assert.h>
 
-#include "ring_ops.h"
+#include "store/io/ring_ops.h"
 
 namespace strata::test {
 
-/// One bit of each armed buffer, which is flipped in every transfer that carries it: on the way back in the
-/// buffer, or in the file once the write has completed. Changed only while no armed buffer is in flight.
+/// Flips one bit of each armed buffer in every transfer that contains it: in the buffer after a read, or in
+/// the file after the write has completed. Changed only while no armed buffer is in flight.
 class BitFlips {
  public:
   void arm(BufferView buffer, std::uint64_t bit, bool in_file) {
@@ -42,20 +42,20 @@ class BitFlips {
     bool in_file;
   };
 
-  // By whole pages, since the descriptor takes no others.
+  // In whole pages, since the O_DIRECT descriptor accepts nothing else.
   static void flip_in_file(int descriptor, std::uint64_t offset, std::byte mask) {
     alignas(4096) std::array<std::byte, 4096> page;
     const auto at = static_cast<off_t>(offset - offset % page.size());
     const ssize_t read = ::pread(descriptor, page.data(), page.size(), at);
     page[offset % page.size()] ^= mask;
     const ssize_t written = ::pwrite(descriptor, page.data(), page.size(), at);
-    STRATA_ASSERT(read == 4096 && written == 4096, "the page to damage was not moved", read, written);
+    STRATA_ASSERT(read == 4096 && written == 4096, "the page to corrupt was not transferred", read, written);
   }
 
   std::vector<Flip> armed_;
 };
 
-/// The kernel's own ring, but for the bits that BitFlips flips in what it has moved.
+/// A real io_uring whose transfers BitFlips corrupts after they have completed.
 class CorruptingRing final : public detail::RingOps {
  public:
   CorruptingRing(std::unique_ptr<detail::RingOps> ring, std::span<const int> descriptors,

@@ -7,39 +7,38 @@
 #include <memory>
 #include <vector>
 
-#include <strata/runtime/io.h>
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/thread_annotations.h>
 
-#include "ring_ops.h"
+#include "store/io/ring_ops.h"
 #include "support/fault_io.h"
 
 namespace strata::test {
 
-/// How a FakeRing misbehaves beyond what its files do. Numbers count from 1.
+/// How a FakeRing misbehaves, in addition to its files. Call and operation numbers start at 1.
 struct RingFaults {
   std::uint64_t seed = 1;
   std::uint32_t capacity = 8;
-  bool shuffle = false;    ///< completions in random order, some held back to a later call
+  bool shuffle = false;    ///< completions come in random order, some only in a later call
   bool duplicate = false;  ///< each completion is reported twice, the second time later
   std::function<int(std::uint64_t number)>
-      on_enter;  ///< 0, or the -errno with which this call refuses to submit
-  /// The result to report instead of doing the n-th operation, or kExecute, or kDrop.
+      on_enter;  ///< returns 0, or the -errno with which this call refuses to submit
+  /// Returns the result to report instead of executing the n-th operation, or kExecute, or kDrop.
   std::function<int(const detail::RingOp& op, std::uint64_t number)> on_op;
   static constexpr int kExecute = 1 << 30;
-  static constexpr int kDrop = kExecute + 1;  ///< never done and never completed
+  static constexpr int kDrop = kExecute + 1;  ///< the operation is never executed and never completes
 };
 
-/// What tests look at after the ring is gone into its store.
+/// Statistics that a test can read after the ring has been moved into its store.
 struct RingStats {
   std::atomic<std::uint32_t> max_in_flight{0};
   std::atomic<std::uint64_t> enters{0};
   std::atomic<std::uint64_t> ops{0};
 };
 
-/// A ring that does its operations by positioned calls on `files` when it is entered, on the worker's thread:
-/// with one seed and one order of requests everything it does is the same again. Registering buffers
-/// succeeds.
+/// A ring that executes its operations by positioned reads and writes on `files` inside enter(), on the
+/// worker's thread. It is deterministic for a given seed and order of requests. Registering buffers succeeds.
 class FakeRing final : public detail::RingOps {
  public:
   FakeRing(std::vector<std::unique_ptr<File>> files, RingFaults faults, std::shared_ptr<RingStats> stats)
@@ -85,7 +84,7 @@ class FakeRing final : public detail::RingOps {
 
  private:
   void complete(const detail::RingCompletion& completion) {
-    ready_.insert(ready_.begin(), completion);  // pop() takes from the back: oldest first
+    ready_.insert(ready_.begin(), completion);  // pop() takes from the back, so oldest first
     if (!faults_.duplicate) return;
     ++in_flight_;
     ready_.insert(ready_.begin(), completion);

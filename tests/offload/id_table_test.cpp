@@ -1,4 +1,4 @@
-#include "id_table.h"
+#include "store/id_table.h"
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ TEST(IdTableTest, BehavesAsAMapUnderRandomOperations) {
   }
 }
 
-constexpr std::array<std::uint64_t, 1> kOneFile{1};  // its weight
+constexpr std::array<std::uint64_t, 1> kOneFile{1};  // the weight of the file
 
 TEST(SlotAllocatorTest, RetiredSlotComesFreeWithItsLastReader) {
   const SlotClass one{4096, 1};

@@ -72,7 +72,7 @@ TEST(MachineProfileTest, SeriesRoundTrip) {
   EXPECT_EQ(to_toml(must(parse_machine_profile(to_json(profile), "again.json"))), to_toml(profile));
 }
 
-TEST(MachineProfileTest, ASeriesHasANumberForEachOfItsColumns) {
+TEST(MachineProfileTest, ASeriesHasOneNumberPerElementOfItsAxes) {
   MachineProfile profile = with_series();
   profile.flops_8bit.pop_back();
   profile.update_s_by_threads.pop_back();
@@ -80,13 +80,13 @@ TEST(MachineProfileTest, ASeriesHasANumberForEachOfItsColumns) {
   profile.disk_depths = {16, 4, 1};
   profile.h2d_by_size[1] = 0;
   const std::string message(parse_machine_profile(to_toml(profile), "mine.toml").status().message());
-  EXPECT_THAT(message, HasSubstr("host.update_ns_by_threads = [2]; it has to be 2 numbers, one for each of "
+  EXPECT_THAT(message, HasSubstr("host.update_ns_by_threads = [2]; it must have 2 numbers, one for each of "
                                  "host.update_threads"));
-  EXPECT_THAT(message, HasSubstr("device.tflops_8bit = [200]; it has to be 2 numbers, one for each of "
+  EXPECT_THAT(message, HasSubstr("device.tflops_8bit = [200]; it must have 2 numbers, one for each of "
                                  "device.gemm_sizes"));
   EXPECT_THAT(message, HasSubstr("disk.depths"));
   EXPECT_THAT(message, HasSubstr("disk.reads_by_path_gb_per_s"));
-  EXPECT_THAT(message, HasSubstr("has to be 12 numbers, one for each of disk.paths at each of disk.block_kib "
+  EXPECT_THAT(message, HasSubstr("must have 12 numbers, one for each of disk.paths at each of disk.block_kib "
                                  "at each of disk.depths"));
   EXPECT_THAT(message, HasSubstr("link.h2d_by_size_gb_per_s"));
 }
@@ -104,7 +104,7 @@ TEST(MachineProfileTest, AllProblemsAreReportedAtOnce) {
   EXPECT_THAT(status.message(), HasSubstr("device.attention_tflops"));
   EXPECT_THAT(status.message(), HasSubstr("latncy_us"));
   EXPECT_THAT(status.message(), HasSubstr("latency_us"));
-  // What a schema cannot see is told once what it can is mended.
+  // Problems that the schema cannot express are reported once those it can express are fixed.
   text = replaced(text, "attention_tflops = -1", "attention_tflops = 350");
   text = replaced(text, "latncy_us = 10", "latency_us = 10");
   const std::string rest(parse_machine_profile(text, "mine.toml").status().message());

@@ -1,4 +1,4 @@
-// Making a store where the machine refuses something.
+// Creating a store on a machine that refuses something.
 #include <strata/offload/nvme_store.h>
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class NvmeCreateTest : public testing::Test {
   FaultIo io_{posix_io(), 1};
 };
 
-// Writes and reads on a store made here; "same bytes, <note>".
+// Writes and reads an object on a new store. Returns "same bytes, <io_description>".
 std::string use(const NvmeOptions& options, bool with_registration = false) {
   const auto store = must(NvmeStore::create(posix_io(), options));
   const AlignedBuffer from(kSlotBytes, 1), into(kSlotBytes);
@@ -93,16 +93,16 @@ TEST_F(NvmeCreateTest, SmallTmpfsSaysNeededAndFree) {
   EXPECT_TRUE(has(child.output, "524288 (512.0 KiB) free")) << child.output;
 }
 
-TEST_F(NvmeCreateTest, RefusedDirectIsBufferedAndSaidOnce) {
+TEST_F(NvmeCreateTest, RefusedDirectIsBufferedAndReportedOnce) {
   io_.refuse_direct();
   const auto store = must(NvmeStore::create(io_, options()));
   EXPECT_TRUE(has(store->io_description(), "buffered, O_DIRECT refused")) << store->io_description();
 }
 
-TEST_F(NvmeCreateTest, AlignmentBeyondTheSlotsIsBufferedAndSaid) {
+TEST_F(NvmeCreateTest, AlignmentBeyondTheSlotsIsBufferedAndReported) {
   io_.enforce_alignment(16384);
   const auto store = must(NvmeStore::create(io_, options()));
-  EXPECT_TRUE(has(store->io_description(), "asks for 16384-byte alignment")) << store->io_description();
+  EXPECT_TRUE(has(store->io_description(), "requires 16384-byte alignment")) << store->io_description();
 }
 
 TEST_F(NvmeCreateTest, FilesWithoutDescriptorsUseThreads) {
@@ -123,7 +123,7 @@ TEST_F(NvmeCreateTest, RefusedUringFallsBackToThreadsWithTheSameBytes) {
   EXPECT_TRUE(has(child.output, "io_uring")) << child.output;
 }
 
-TEST_F(NvmeCreateTest, RefusedUringIsUnsupportedForThoseWhoInsist) {
+TEST_F(NvmeCreateTest, RefusedUringIsUnsupportedIfRequired) {
   const ChildResult child = run_in_child([&] {
     must_refuse_uring();
     NvmeOptions insisting = options();

@@ -1,4 +1,4 @@
-// Generations that are kept until they are accepted or restored.
+// Snapshots, which are kept until commit() or rollback().
 #include <strata/offload/nvme_store.h>
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class NvmeGenerationsTest : public testing::TestWithParam<TestIoBackend> {
     std::string why;
     if (GetParam() == TestIoBackend::uring && !uring_works(&why)) GTEST_SKIP() << why;
   }
-  // One block a request and one thread: the n-th write call is the n-th request's.
+  // One block per request and one thread: the n-th write call belongs to the n-th request.
   std::unique_ptr<NvmeStore> make(std::uint32_t slots = 4) {
     return fixture_.make({.classes = {{kSlotBytes, slots}}, .block_bytes = kSlotBytes, .io_threads = 1});
   }
@@ -106,8 +106,7 @@ TEST_P(NvmeGenerationsTest, CommitAndRollbackWithoutASnapshotDoNothing) {
   expect_stored(*store, 7, third_);
 }
 
-// All three are in flight together, and the engines complete them in any order, the fake ring in a random
-// one.
+// All three writes are in flight together and may complete in any order; on the fake ring in a random one.
 TEST_P(NvmeGenerationsTest, TheSnapshotIsTheNewestEarlierWriteWhicheverCompletesFirst) {
   fixture_.ring().shuffle = true;
   const auto store = fixture_.make({.classes = {{kSlotBytes, 5}}, .block_bytes = 16 * kKiB});
@@ -156,7 +155,7 @@ TEST_P(NvmeGenerationsTest, ClassFullOfSnapshotsRefusesAndACommitMakesRoom) {
   must(write_and_wait(*store, 8, third_));
 }
 
-// Against two plain values for each id: what is published, and what a rollback would bring back.
+// Compares with a model of two values per id: the published one and the one that a rollback would publish.
 TEST_P(NvmeGenerationsTest, BehavesAsTwoMapsUnderRandomOperations) {
   struct Model {
     std::optional<std::uint64_t> live, old;  // seeds

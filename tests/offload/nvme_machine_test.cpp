@@ -1,5 +1,5 @@
-// A store over the real file system and kernel, which are made to misbehave: limits, signals, other
-// processes, damage to the file itself.
+// A store on the real file system and kernel, with resource limits, signals, other processes and corruption
+// of the file itself.
 #include <strata/offload/nvme_store.h>
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ namespace {
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-/// A second, buffered descriptor of the nameless file that a store of this process has in `folder`.
+/// Opens a second, buffered descriptor of the unlinked file that a store of this process has in `folder`.
 int open_scratch_of(const std::string& folder) {
   for (const std::string& name : must(posix_io().list("/proc/self/fd"))) {
     const std::string link = "/proc/self/fd/" + name;
@@ -52,7 +52,7 @@ class NvmeMachineTest : public testing::TestWithParam<TestIoBackend> {
   std::unique_ptr<NvmeStore> make(const NvmeOptions& options) {
     return must(NvmeStore::create(posix_io(), options));
   }
-  /// Runs in a child, and skips where it says so.
+  /// Runs `body` in a child process and compares its output; skips the test if the child says so.
   void expect_in_child(const std::function<std::string()>& body, const std::string& said) {
     const ChildResult child = run_in_child(body);
     if (has(child.output, "skip:")) GTEST_SKIP() << child.output;
@@ -70,8 +70,8 @@ INSTANTIATE_TEST_SUITE_P(IoBackends, NvmeMachineTest,
                          testing::Values(TestIoBackend::uring, TestIoBackend::threads),
                          [](const auto& engine) { return name_of(engine.param); });
 
-// Slots 1 and 0 are free, in that order, and the limit lies in the middle of slot 1: the kernel takes half of
-// the write and refuses the rest.
+// Slots 1 and 0 are free, in that order, and the limit is in the middle of slot 1: the kernel writes half of
+// the object and refuses the rest.
 TEST_P(NvmeMachineTest, AShortWriteThatTheKernelThenRefusesMovesToAnotherSlot) {
   expect_in_child(
       [&]() -> std::string {
@@ -91,7 +91,7 @@ TEST_P(NvmeMachineTest, AShortWriteThatTheKernelThenRefusesMovesToAnotherSlot) {
 
 std::atomic<int> interrupts{0};
 
-// The signal reaches the I/O threads alone, whose calls are not restarted.
+// The signal is delivered only to the I/O threads, whose system calls are not restarted.
 TEST_P(NvmeMachineTest, SignalsAThousandTimesASecondChangeNothing) {
   expect_in_child(
       [&]() -> std::string {
@@ -151,7 +151,7 @@ TEST_P(NvmeMachineTest, ABitFlippedInTheFileIsFoundAndTouchesNoOtherId) {
   EXPECT_TRUE(read_ == first_);
 }
 
-// Far more requests and blocks than the ring has places.
+// Far more requests and blocks than the ring has entries.
 TEST_P(NvmeMachineTest, ADeviceQueueOfOneServesManyRequests) {
   NvmeOptions small = options(130);
   small.queue_depth = 1;
@@ -169,7 +169,7 @@ TEST_P(NvmeMachineTest, ADeviceQueueOfOneServesManyRequests) {
   EXPECT_EQ(store->counters().stray_completions, 0u);
 }
 
-// Both are up before either writes, and both keep theirs under the same ids.
+// Both stores exist before either writes, and both use the same ids.
 TEST_P(NvmeMachineTest, TwoProcessesOnOneFolderDoNotInterfere) {
   void* const shared = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);
@@ -194,7 +194,7 @@ TEST_P(NvmeMachineTest, TwoProcessesOnOneFolderDoNotInterfere) {
   ::munmap(shared, 4096);
 }
 
-// Killed in the midst of its work, many times: neither files nor space are left behind.
+// The process is killed many times with writes in flight: no files and no allocated space remain.
 TEST_P(NvmeMachineTest, KillsLeaveNothing) {
   for (int kill = 0; kill < 20; ++kill) {
     std::unique_ptr<NvmeStore> store;
@@ -207,8 +207,8 @@ TEST_P(NvmeMachineTest, KillsLeaveNothing) {
   }
 }
 
-// File systems without nameless files get one that is unlinked at once.
-TEST_P(NvmeMachineTest, WithoutNamelessFilesTheFolderStaysEmptyToo) {
+// On file systems without O_TMPFILE the file is created and unlinked immediately.
+TEST_P(NvmeMachineTest, WithoutTmpfileSupportTheFolderStaysEmptyToo) {
   expect_in_child(
       [&]() -> std::string {
         if (!refuse_open_flag(kTmpfileFlag, EOPNOTSUPP)) return "skip: seccomp is refused";
@@ -228,7 +228,7 @@ struct BadFolder {
   const char* says;
 };
 
-// As an ordinary user, to whom permissions mean something.
+// Runs as an unprivileged user, since root ignores permissions.
 TEST(NvmeFolderTest, FoldersThatCannotServeAreRefusedByNameBeforeAnythingIsMade) {
   const TempDir dir;
   must(write_text_atomically(posix_io(), dir.file("a_file"), ""));

@@ -1,4 +1,4 @@
-// Stores over several folders.
+// Stores over several directories.
 #include <strata/offload/nvme_store.h>
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class NvmePathsTest : public testing::TestWithParam<TestIoBackend> {
     if (GetParam() == TestIoBackend::uring && !uring_works(&why)) GTEST_SKIP() << why;
   }
   std::vector<std::string> dirs() const { return {fixture_.dir(), second_dir_.path(), third_dir_.path()}; }
-  /// Over all three folders, the second of which takes little and the third next to nothing.
+  /// Options with all three dirs, where the second one has a small share and the third almost none.
   NvmeOptions uneven(std::vector<SlotClass> classes) const {
     return {.dirs = dirs(), .path_rates = {10, 3, 0.5}, .classes = std::move(classes)};
   }
@@ -126,7 +126,7 @@ TEST_P(NvmePathFaultTest, WriteThatFailsOnOnePathGoesToAnotherSlotAsAWhole) {
   EXPECT_EQ(store->counters().write_retries, 1u);
 }
 
-TEST_P(NvmePathFaultTest, EveryCallThatFailsInTurnNeverGivesWrongBytes) {
+TEST_P(NvmePathFaultTest, AFailureOfAnyOneCallNeverReturnsWrongBytes) {
   for (std::uint64_t nth = 1; nth <= 12; ++nth) {
     StoreFixture fixture(GetParam(), nth);
     fixture.faults().add({IoCall::write, FaultKind::fail, nth});
@@ -151,8 +151,8 @@ TEST_P(NvmePathFaultTest, ReadThatAlwaysFailsNamesEveryExtentOfTheObject) {
   EXPECT_TRUE(has(said, str("131072 bytes in file 1 of ", second_dir_.path()))) << said;
 }
 
-// Of the two extents of each object one is damaged.
-TEST_P(NvmePathFaultTest, DamageInOneExtentIsFound) {
+// One of the two extents of each object is corrupted.
+TEST_P(NvmePathFaultTest, CorruptionInOneExtentIsDetected) {
   for (const FaultKind kind : {FaultKind::flip, FaultKind::lose, FaultKind::tear})
     for (std::uint64_t nth = 1; nth <= 2; ++nth) {
       StoreFixture fixture(GetParam(), nth);
@@ -182,7 +182,7 @@ class NvmePathCreateTest : public testing::Test {
   TempDir dir_, second_dir_;
 };
 
-TEST_F(NvmePathCreateTest, RatesThatAreNoRatesAreInvalid) {
+TEST_F(NvmePathCreateTest, InvalidRatesAreRefused) {
   const double infinite = std::numeric_limits<double>::infinity();
   for (const std::vector<double>& bad :
        {std::vector<double>{1}, {1, 2, 3}, {1, 0}, {-1, 1}, {infinite, 1}, {1, std::nan("")}}) {
@@ -192,7 +192,7 @@ TEST_F(NvmePathCreateTest, RatesThatAreNoRatesAreInvalid) {
   }
 }
 
-// The second path's share is 1 MiB, with which the first path's 3 have nothing to do.
+// The message reports the second path's share of 1 MiB, without the 3 MiB of the first.
 TEST_F(NvmePathCreateTest, PathThatIsFullIsRefusedByNameWithNeededAndFree) {
   const ChildResult child = run_in_child([&]() -> std::string {
     if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
@@ -215,7 +215,7 @@ TEST_F(NvmePathCreateTest, PathTooSlowToHoldAnythingGetsNothingAndTheRestWorks) 
   must(write_and_wait(*store, 1, AlignedBuffer(kMiB, 1)));
 }
 
-// Measuring waits no longer than the store would.
+// The probe waits no longer than the store's deadline.
 TEST_F(NvmePathCreateTest, PathThatNeverAnswersWhileItIsMeasuredIsATimeout) {
   const ChildResult child = run_in_child([&] {
     StoreFixture fixture(TestIoBackend::fake_ring);

@@ -1,4 +1,4 @@
-// The contract of a store, held by every engine.
+// The contract of NvmeStore, tested with every I/O backend.
 #include <strata/offload/nvme_store.h>
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <map>
 #include <thread>
 
-#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/memory/alloc_counter.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
@@ -97,7 +97,7 @@ TEST_P(NvmeStoreTest, WrongSizeIsInvalidWithBothNumbers) {
   must(write_and_wait(*store, 3, first_));
   const Status status = store->read_async(3, read_.view().part(0, 8192)).status();
   EXPECT_EQ(status.code(), Code::invalid);
-  EXPECT_NE(status.message().find("262144 bytes stored, 8192 given"), std::string_view::npos)
+  EXPECT_NE(status.message().find("262144 bytes are stored, but the buffer has 8192"), std::string_view::npos)
       << status.message();
 }
 
@@ -196,7 +196,7 @@ TEST_P(NvmeStoreTest, TicketReportsItsOutcomeTwiceAndLate) {
   EXPECT_TRUE(store->wait(ticket).is_ok());
 }
 
-TEST_P(NvmeStoreTest, DefaultTicketIsCompleteAndAnInventedOneInvalid) {
+TEST_P(NvmeStoreTest, DefaultTicketIsCompleteAndAnUnknownOneIsInvalid) {
   const auto store = fixture_.make();
   EXPECT_TRUE(store->is_complete({}));
   EXPECT_TRUE(store->wait({}).is_ok());
@@ -251,8 +251,8 @@ TEST_P(NvmeStoreTest, NothingAllocatesOnceCreated) {
   EXPECT_EQ(after - before, 0u);
 }
 
-// Random operations against what a map would hold; requests overlap, and buffers live until they are waited
-// for.
+// Compares random operations with a std::map. Requests overlap, and buffers live until their requests are
+// waited for.
 TEST_P(NvmeStoreTest, BehavesAsAMapUnderRandomOperations) {
   constexpr std::uint64_t kIds = 5, kSeed = 11;
   const auto store =

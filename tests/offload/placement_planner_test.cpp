@@ -21,7 +21,7 @@ struct Model {
   AccessTrace trace;
 };
 
-// A model of `chunks` chunks of one slot each (the last `large` are of two), run forward and backward.
+// A model of `chunks` chunks, each of one slot (the last `large` of two), with a forward and a backward pass.
 Model model_of(int chunks, int large = 0, std::int32_t micro_batches = 2,
                std::size_t fixed_bytes = 8 * kPage) {
   Model model;
@@ -69,7 +69,8 @@ TEST(PlacementPlannerTest, TheFastestTierIsFilledFirstAndOnlyTheExcessSpills) {
     const Placement placement = must(plan_placement(model.layout, model.trace, {budgets}));
     expect_within(model, placement, budgets);
     EXPECT_EQ(homes_in(placement, Tier::nvme), 0u);  // pinned memory has room
-    // More of it is never used less, and nothing is left that another chunk's parameters could have.
+    // With a larger budget the device use never falls, and no memory remains that could hold the parameters
+    // of another chunk.
     const std::uint64_t used = placement_bytes(model.layout, model.trace, placement)[0];
     EXPECT_GE(used, last) << slots;
     last = used;
@@ -83,13 +84,13 @@ TEST(PlacementPlannerTest, RemainingDeviceMemoryCachesParametersInItsWindow) {
   request.policy = PlacementPolicy::pinned;
   request.prefetch = 0;
   std::uint32_t last = 0;
-  for (std::uint64_t slots = 2; slots <= 14; ++slots) {  // a parameter and its gradient are the least
+  for (std::uint64_t slots = 2; slots <= 14; ++slots) {  // the minimum is a parameter and its gradient
     request.budgets = {8 * kPage + slots * kSlot, kUnlimited, 0};
     const Placement placement = must(plan_placement(model.layout, model.trace, request));
     expect_within(model, placement, request.budgets);
     EXPECT_EQ(homes_in(placement, Tier::device), 0u);
     const std::uint32_t window = placement.classes.front().window[0];
-    EXPECT_EQ(window, std::min<std::uint64_t>(slots, 2 + 8)) << "all eight beside the least, and no more";
+    EXPECT_EQ(window, std::min<std::uint64_t>(slots, 2 + 8)) << "all eight beside the minimum, and no more";
     EXPECT_GE(window, last);
     last = window;
   }
@@ -100,7 +101,7 @@ TEST(PlacementPlannerTest, GradientsAreWhereThePolicyPutsThem) {
   PlacementRequest request;
   request.policy = PlacementPolicy::pinned;
   request.gradients = GradientPolicy::device;
-  request.budgets = {8 * kPage + 10 * kSlot, kUnlimited, 0};  // eight, a parameter and a gradient
+  request.budgets = {8 * kPage + 10 * kSlot, kUnlimited, 0};  // 8 gradients, and a window of 2
   const auto gradients_on_device = [&](const Placement& placement) {
     std::size_t n = 0;
     for (const auto& homes : placement.homes)
@@ -119,7 +120,7 @@ TEST(PlacementPlannerTest, GradientsAreWhereThePolicyPutsThem) {
   request.policy = PlacementPolicy::automatic;
   request.gradients = GradientPolicy::pinned;
   const Placement none = must(plan_placement(model.layout, model.trace, request));
-  EXPECT_EQ(4 * gradients_on_device(none), homes_in(none, Tier::device));  // those of whole chunks alone
+  EXPECT_EQ(4 * gradients_on_device(none), homes_in(none, Tier::device));  // only whole chunks
 }
 
 TEST(PlacementPlannerTest, InPinnedMemoryParametersComeBeforeGradientsBeforeMoments) {
@@ -138,7 +139,7 @@ TEST(PlacementPlannerTest, InPinnedMemoryParametersComeBeforeGradientsBeforeMome
   }
 }
 
-// Every second chunk of a model in bf16 is frozen: of these a parameter and the rest of its master.
+// A bf16 model in which every second chunk is frozen: such a chunk has only its parameter and its master.
 Model half_frozen(int chunks) {
   Model model = model_of(chunks);
   std::vector<LayoutTensor> tensors;
@@ -177,7 +178,7 @@ TEST(PlacementPlannerTest, MastersOfFrozenParametersTakePinnedMemoryLast) {
   EXPECT_GT(kept, 0);
 }
 
-TEST(PlacementPlannerTest, PoliciesSayWhereTheBulkLives) {
+TEST(PlacementPlannerTest, PoliciesChooseTheTierOfMostHomes) {
   const Model model = model_of(5);
   const auto with = [&](PlacementPolicy policy) {
     return must(plan_placement(model.layout, model.trace, {.policy = policy}));
@@ -216,8 +217,9 @@ TEST(PlacementPlannerTest, ARefusalNamesTheShortfallAndASmallestBudgetThatFits) 
               enough[t] > request.budgets[t]);
 }
 
-// Of the machine: where a tier may not grow, another does; where none may, the refusal says what there is.
-TEST(PlacementPlannerTest, ARefusalProposesNoMoreOfATierThanTheMachineHas) {
+// If a tier is at the machine's capacity, the suggestion raises another one; if all are, the message says
+// what the machine has.
+TEST(PlacementPlannerTest, ASuggestionStaysWithinTheMachinesMemory) {
   const Model model = model_of(8);
   PlacementRequest request{{8 * kPage + 4 * kSlot, kPage + 8 * kSlot, 4 * kSlot}};
   const TierBytes free_choice = minimum_budgets(model.layout, model.trace, request);
@@ -229,13 +231,13 @@ TEST(PlacementPlannerTest, ARefusalProposesNoMoreOfATierThanTheMachineHas) {
   EXPECT_LE(other[grown], request.capacity[grown]);
   for (std::size_t t = 0; t < kTiers; ++t) request.capacity[t] = request.budgets[t];
   const std::string message(plan_placement(model.layout, model.trace, request).status().message());
-  EXPECT_THAT(message, HasSubstr("no budgets that this machine has fit: it has "));
+  EXPECT_THAT(message, HasSubstr("no budgets within the memory of this machine fit: it has "));
   EXPECT_THAT(message, Not(HasSubstr("it fits with:")));
   EXPECT_TRUE(fits(model, request, minimum_budgets(model.layout, model.trace, request)));
 }
 
-// The least any placement of the kind the planner makes needs: n chunks at home on the device, and of the
-// rest, in its order, k payloads in pinned memory.
+// Whether any placement of the planner's form fits: n chunks with homes on the device and, of the rest, the
+// first k payloads in pinned memory, in the planner's order.
 bool any_placement_fits(const Model& model, const TierBytes& budgets) {
   const auto n_chunks = static_cast<ChunkId>(model.layout.n_chunks());
   for (ChunkId on_device = 0; on_device <= n_chunks; ++on_device)
@@ -260,7 +262,7 @@ bool any_placement_fits(const Model& model, const TierBytes& budgets) {
   return false;
 }
 
-TEST(PlacementPlannerTest, OverRandomBudgetsItFitsOrItRefusesWithBudgetsThatJustFit) {
+TEST(PlacementPlannerTest, RandomBudgetsFitOrAreRefusedWithMinimumBudgets) {
   int refused = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     const Rng rng(seed, 4);

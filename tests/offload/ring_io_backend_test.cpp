@@ -1,4 +1,4 @@
-// What only a ring can do to us, on the fake ring.
+// Failures that only a ring can cause, on the fake ring.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -144,11 +144,11 @@ TEST_F(RingIoBackendTest, EndlessShortCountsInsideOneBlockBecomeAnError) {
   EXPECT_NE(status.message().find("no progress"), std::string_view::npos) << status.message();
 }
 
-// Two slots are left and both are being written when the device refuses one of them.
+// The last two slots are being written when the device fails one of the writes.
 class StarvedWriteTest : public RingIoBackendTest {
  protected:
-  // Operation 1 is the first write of id 7. Operation 2 fails once both others are submitted, and so do later
-  // ones up to `last_failing`.
+  // Operation 1 is the first write of id 7. Operation 2 fails once both other writes are submitted, and so do
+  // operations 3 to `last_failing`.
   void start(std::uint64_t last_failing) {
     fixture_.ring().on_op = [this, last_failing](const detail::RingOp&, std::uint64_t n) {
       if (n == 2) submitted_.wait();
@@ -185,7 +185,7 @@ TEST_F(StarvedWriteTest, FailsWithItsOwnCauseWhenNothingIsLeftThatCouldFreeOne) 
   EXPECT_TRUE(read_ == first_);
 }
 
-// The second write is never answered; what is published stays so, and nothing waits for ever.
+// The second write never completes; published generations stay, and no call waits forever.
 TEST_F(RingIoBackendTest, ALostCompletionTimesOutNamingItsRequestAndDisablesTheStore) {
   const ChildResult child = run_in_child([&] {
     answer_op(2, RingFaults::kDrop);
@@ -203,7 +203,7 @@ TEST_F(RingIoBackendTest, ALostCompletionTimesOutNamingItsRequestAndDisablesTheS
   EXPECT_NE(child.output.find("within 1000 ms"), std::string::npos) << child.output;
 }
 
-// Callers that wait for a place in the table, rather than for a request, are told as well.
+// Callers that wait for a free entry of the request table, not for a request, get the error as well.
 TEST_F(RingIoBackendTest, ALostCompletionTimesOutCallersThatWaitForAFreeRequest) {
   const ChildResult child = run_in_child([&] {
     fixture_.ring().on_op = [](const detail::RingOp&, std::uint64_t) { return RingFaults::kDrop; };
@@ -216,11 +216,11 @@ TEST_F(RingIoBackendTest, ALostCompletionTimesOutCallersThatWaitForAFreeRequest)
   EXPECT_TRUE(child.output.starts_with("timeout: writing id 1")) << child.output;
 }
 
-// A disk that takes longer than the deadline for a whole request is slow, not stuck.
+// A disk that needs longer than the deadline for a whole request is slow, not stuck.
 TEST_F(RingIoBackendTest, ARequestThatMakesProgressMayTakeLongerThanTheDeadline) {
   constexpr std::size_t kBlocks = 6;
   std::binary_semaphore never(0);
-  fixture_.ring().capacity = 2;  // of each direction one block at a time
+  fixture_.ring().capacity = 2;  // one block at a time in each direction
   fixture_.ring().on_op = [&never](const detail::RingOp&, std::uint64_t) {
     static_cast<void>(never.try_acquire_for(std::chrono::milliseconds(300)));
     return RingFaults::kExecute;

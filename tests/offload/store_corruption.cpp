@@ -1,10 +1,10 @@
-// Damages what a store keeps, as often as it is told to, and counts what became of it:
+// Corrupts the objects of a store a given number of times and counts how many corruptions were detected:
 //   store_corruption FOLDER SEED FLIPS OTHERS
-// FLIPS bits are flipped, half of them in the file and half on the way back: under the kernel's own ring, in
-// objects of a page up to several blocks of 4 MiB, over one path and several. OTHERS writes each are lost,
-// misdirected and torn, through FaultIo. The faults are a function of the arguments, and `log` is a digest of
-// them. Prints one line of JSON. Exit code: 1 when damaged bytes were given out as good, or a fault was not
-// noticed; 77 where the kernel refuses io_uring.
+// FLIPS bits are flipped, half of them in the file and half in the buffer after a read, under a real
+// io_uring, in objects from one page to several blocks of 4 MiB, on one path and on several. OTHERS writes
+// each are lost, misdirected and torn, through FaultIo. The faults are a function of the arguments, and `log`
+// is a digest of them. Prints one line of JSON. Exit code: 1 if corrupted bytes were returned as good or a
+// fault was not detected; 77 if the kernel refuses io_uring.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -17,22 +17,22 @@
 #include <vector>
 
 #include <strata/offload/nvme_store.h>
-#include <strata/runtime/digest.h>
+#include <strata/runtime/io/digest.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
 #include "corrupting_ring.h"
-#include "store_core.h"
+#include "store/store_core.h"
 #include "support/aligned_buffer.h"
 #include "support/fault_io.h"
 
 namespace strata::test {
 namespace {
 
-constexpr std::uint64_t kFaultsOfAStore = 2'000;  // a store and its faults remember every failure
+constexpr std::uint64_t kFaultsOfAStore = 2'000;  // bounded, since a store and FaultIo store every failure
 constexpr int kRefused = 77;
 
-// A store: its objects, the files they are striped over, and how many faults it meets at most.
+// A store: its objects, the files they are striped over, and the maximum number of faults injected into it.
 struct Shape {
   std::size_t bytes;
   std::uint32_t ids = 64;
@@ -60,12 +60,12 @@ constexpr Kind kKinds[] = {{"flipped_in_file", IoCall::write, FaultKind::flip},
                            {"torn", IoCall::write, FaultKind::tear}};
 
 struct Tally {
-  std::uint64_t faults = 0;      // that changed bytes
-  std::uint64_t detected = 0;    // of these: the read that met them was refused
-  std::uint64_t collateral = 0;  // refused reads of ids whose own write was sound: a misdirected one hit them
-  std::uint64_t harmless = 0;    // a write torn into all of its sectors, which is whole
-  std::uint64_t used = 0;        // given out as good, and other bytes than were written
-  std::uint64_t on_several_paths = 0, of_large_blocks = 0;  // of the faults
+  std::uint64_t faults = 0;      // faults that changed bytes
+  std::uint64_t detected = 0;    // faults whose read failed
+  std::uint64_t collateral = 0;  // failed reads of ids whose own write was sound but hit by a misdirected one
+  std::uint64_t harmless = 0;    // torn writes that wrote all of their sectors
+  std::uint64_t used = 0;        // reads that succeeded with other bytes than were written
+  std::uint64_t on_several_paths = 0, of_large_blocks = 0;  // subsets of `faults`
 };
 
 void fill(const AlignedBuffer& buffer, std::uint64_t seed) {
@@ -78,10 +78,10 @@ void fill(const AlignedBuffer& buffer, std::uint64_t seed) {
   }
 }
 
-// Three of four ids of a round meet the fault; the fourth is sound but for what others do to it.
+// Three of four ids of a round get the fault; the fourth is only hit by faults of the others.
 constexpr bool is_victim(std::uint64_t id) { return id % 4 != 3; }
 
-// One store and the faults it meets, all of one kind.
+// One store with injected faults of one kind.
 class Victim {
  public:
   Victim(const std::string& folder, const Kind& kind, const Shape& shape, std::uint64_t seed)
@@ -126,7 +126,7 @@ class Victim {
     return std::make_unique<NvmeStore>(
         must(detail::StoreCore::create(posix_io(), std::move(options), make_ring)));
   }
-  // One thread and one block a request, so that the calls have one order.
+  // One thread and one block per request, so that the order of calls is fixed.
   std::unique_ptr<NvmeStore> on_threads(NvmeOptions options) {
     options.engine = IoEngine::threads;
     options.io_threads = 1;
@@ -165,7 +165,7 @@ class Victim {
   void count(std::uint64_t id, const Status& status, Tally& tally) {
     if (!status.is_ok() && status.code() != Code::corrupt) must(status);
     const bool same = read_[id] == written_[id];
-    // A read is tried twice and both are flipped; a write meets one fault.
+    // A read is tried twice and flipped both times; a write gets one fault.
     const std::uint64_t faults = !is_victim(id) ? 0 : kind_.call == IoCall::read ? 2 : 1;
     if (status.is_ok()) {
       tally.used += same ? 0 : 1;
@@ -192,10 +192,10 @@ class Victim {
   BitFlips flips_;
   std::vector<std::string> log_;
   std::vector<AlignedBuffer> written_, read_;
-  std::unique_ptr<NvmeStore> store_;  // last: its ring meets what is above
+  std::unique_ptr<NvmeStore> store_;  // last: its ring refers to flips_
 };
 
-// Only a torn write can happen to be whole; any other fault that changed nothing was none.
+// Only a torn write may be harmless; any other fault that changed nothing was not injected.
 bool sound(const Kind& kind, const Tally& tally) {
   return tally.used == 0 && (tally.harmless == 0 || kind.fault == FaultKind::tear);
 }
@@ -205,7 +205,7 @@ Tally damage(const std::string& folder, const Kind& kind, std::uint64_t seed, st
   const std::span<const Shape> shapes =
       kind.fault == FaultKind::flip ? std::span<const Shape>(kOnRing) : std::span<const Shape>(kOnThreads);
   const std::uint64_t share =
-      std::max<std::uint64_t>(1, faults / shapes.size());  // so that few meet every shape too
+      std::max<std::uint64_t>(1, faults / shapes.size());  // so that few faults also cover every shape
   Tally tally;
   for (std::uint64_t n = 0; tally.faults < faults; ++n) {
     const Shape& shape = shapes[n % shapes.size()];
@@ -213,7 +213,7 @@ Tally damage(const std::string& folder, const Kind& kind, std::uint64_t seed, st
     const std::uint64_t enough = std::min(faults, tally.faults + std::min(shape.faults, share));
     while (tally.faults < enough && sound(kind, tally)) victim.round(tally);
     for (const std::string& line : victim.log()) log.update(line);
-    if (!sound(kind, tally)) break;  // one is enough to know
+    if (!sound(kind, tally)) break;  // one failure is enough
   }
   return tally;
 }
@@ -222,7 +222,7 @@ std::uint64_t number(const char* text) {
   std::uint64_t value = 0;
   const char* const end = text + std::strlen(text);
   if (std::from_chars(text, end, value).ptr != end)
-    must(Status::error(Code::invalid, str(text, " is no number")));
+    must(Status::error(Code::invalid, str(text, " is not a number")));
   return value;
 }
 

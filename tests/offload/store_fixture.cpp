@@ -5,14 +5,14 @@
 
 #include <utility>
 
-#include <strata/runtime/errno_status.h>
+#include <strata/runtime/io/errno_status.h>
 #include <strata/runtime/str.h>
 
 namespace strata::test {
 namespace {
 
-// Borrowed descriptors as an Io whose paths are their numbers, so that FaultIo can stand between a FakeRing
-// and them.
+// A File on a borrowed descriptor. DescriptorIo uses the descriptor numbers as paths, so that FaultIo can be
+// put between a FakeRing and the descriptors.
 class DescriptorFile final : public File {
  public:
   explicit DescriptorFile(int fd) : fd_(fd), path_(str(fd)) {}

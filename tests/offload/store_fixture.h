@@ -9,19 +9,19 @@
 #include <strata/offload/nvme_store.h>
 
 #include "fake_ring.h"
-#include "store_core.h"
+#include "store/store_core.h"
 #include "support/aligned_buffer.h"
 #include "support/fault_io.h"
 #include "support/temp_dir.h"
 
 namespace strata::test {
 
-/// The engines that one suite holds to one contract.
+/// The I/O backends that a parameterized suite tests.
 enum class TestIoBackend { uring, threads, fake_ring };
 std::string name_of(TestIoBackend engine);
 
-/// A folder, and the faults that files of a store made here meet: all through FaultIo, except on the real
-/// ring, which works on descriptors.
+/// A temporary directory and the faults of the stores created in it. All I/O passes through FaultIo, except
+/// on the real io_uring, which works on descriptors.
 class StoreFixture {
  public:
   explicit StoreFixture(TestIoBackend engine, std::uint64_t seed = 1);
@@ -38,7 +38,7 @@ class StoreFixture {
  private:
   const TestIoBackend io_backend_;
   TempDir dir_;
-  std::unique_ptr<Io> descriptors_;  // under faults_ on the fake ring
+  std::unique_ptr<Io> descriptors_;  // wrapped by faults_ on the fake ring
   FaultIo faults_;
   RingFaults ring_;
   std::shared_ptr<RingStats> stats_ = std::make_shared<RingStats>();
@@ -46,12 +46,12 @@ class StoreFixture {
 
 inline constexpr std::size_t kSlotBytes = 256 * kKiB;
 
-/// Writes, or reads, and waits.
+/// Submits a request and waits for it.
 Status write_and_wait(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from,
                       std::uint32_t slot_class = 0);
 Status read_and_wait(NvmeStore& store, std::uint64_t id, const AlignedBuffer& into);
 
-/// Skips the test where the kernel refuses io_uring; see the use.
+/// Whether the kernel accepts io_uring; if not, `why` is the reason with which callers skip their test.
 bool uring_works(std::string* why);
 
 }  // namespace strata::test

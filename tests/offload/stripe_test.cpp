@@ -1,4 +1,4 @@
-#include "stripe.h"
+#include "store/stripe.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include <strata/runtime/rng.h>
 
-#include "slot_allocator.h"
+#include "store/slot_allocator.h"
 
 namespace strata::test {
 namespace {
@@ -25,8 +25,8 @@ Counts apportion(std::uint64_t units, const Counts& weights) {
   return counts;
 }
 
-// The least time in which the slowest is done, found unit by unit: who would be done first takes the next
-// one.
+// The minimum time of the slowest path, computed greedily: each unit goes to the path that would finish it
+// first.
 double min_time(std::uint64_t units, const Counts& weights) {
   std::vector<double> taken(weights.size());
   double slowest = 0;
@@ -42,7 +42,7 @@ double min_time(std::uint64_t units, const Counts& weights) {
   return slowest;
 }
 
-TEST(StripeTest, SharesAreAsTheRates) {
+TEST(StripeTest, SharesAreProportionalToTheRates) {
   const std::vector<double> rates{3e9, 1e9};
   EXPECT_EQ(apportion(128, stripe_weights(rates)), (Counts{96, 32}));
   EXPECT_EQ(apportion(0, stripe_weights(rates)), (Counts{0, 0}));
@@ -109,14 +109,14 @@ TEST(StripeTest, ShortObjectKeepsTheSlotsProportions) {
   EXPECT_EQ(bytes_by_file(extents, 2), (Counts{6 * kMiB, 2 * kMiB}));
 }
 
-// Every size of object in every slot, of sizes that divide badly: whole, aligned, inside its slot, apart from
-// others.
+// Every object size in every slot, with slot sizes that do not divide evenly: extents cover the object, are
+// aligned, stay inside their slot and do not overlap others.
 TEST(StripeTest, ExtentsHoldTheObjectInsideTheirSlotAndOverlapNoOther) {
   const std::vector<SlotClass> classes{{132 * kKiB, 7}, {1028 * kKiB, 5}, {4 * kKiB, 3}};
   const Counts weights{7, 65536, 20000};
   const SlotAllocator allocator(classes, weights);
   std::vector<Extent> whole, part;
-  Counts end(weights.size());  // of the slot before, in each file
+  Counts end(weights.size());  // of the previous slot, in each file
   for (std::uint32_t slot = 0; slot < allocator.size(); ++slot) {
     const std::size_t slot_bytes = allocator.slot_bytes(allocator[slot].slot_class);
     allocator.map_extents(slot, slot_bytes, whole);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "transfer_scheduler.h"
+#include "store/io/transfer_scheduler.h"
 
 namespace strata::test {
 namespace {
@@ -16,7 +16,7 @@ using detail::TransferScheduler;
 
 constexpr std::size_t kBlock = 4096;
 
-// Moves nothing: `data` only has addresses.
+// Only its addresses are used; nothing is transferred.
 std::array<std::byte, 64 * kBlock> memory;
 
 void push(TransferScheduler& scheduler, std::uint32_t index, bool write, std::vector<std::size_t> blocks) {
@@ -66,7 +66,7 @@ TEST(TransferSchedulerTest, ReleasedBlockMakesRoomBeforeItsTransferIsReported) {
   EXPECT_FALSE(scheduler.complete(out[1], Status::ok()).has_value());
 }
 
-TEST(TransferSchedulerTest, FailureDropsTheBlocksThatWereNotTaken) {
+TEST(TransferSchedulerTest, FailureDropsTheUnissuedBlocks) {
   TransferScheduler scheduler(2, 1, kBlock, {1, 1000});
   push(scheduler, 0, true, {9});
   push(scheduler, 1, true, {1});
@@ -131,7 +131,7 @@ TEST(TransferSchedulerTest, TransferCompletesWithItsLastExtent) {
   EXPECT_TRUE(scheduler.complete(out[0], Status::ok()).has_value());
 }
 
-// The failing one is at the head of one file's queue and behind another in the other's.
+// The failing transfer is at the head of one file's queue and behind another transfer in the other file's.
 TEST(TransferSchedulerTest, FailureInOneFileDropsTheBlocksThatWaitInTheOthers) {
   TransferScheduler scheduler(3, 2, kBlock, {1, 1});
   push(scheduler, 0, true, {0, 2});

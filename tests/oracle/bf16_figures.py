@@ -1,7 +1,7 @@
-"""The errors of strata and of PyTorch where both compute in bfloat16, side by side: against PyTorch in float64.
+"""Compares the bfloat16 errors of strata with those of PyTorch, both measured against PyTorch in float64.
 
-Every one of them is rounding, which is chance in a tiny model: they are the root mean square over several seeds, each of
-which is a model and batches of its own."""
+All of these errors are rounding errors, which are random in a tiny model. So each error is the root mean
+square over several seeds, each with its own model and batches."""
 import numpy as np
 import torch
 
@@ -10,14 +10,15 @@ from reference import Batches, Reference
 
 
 def compare_bf16(seeds, steps, lr, row):
-    """Fills row's figures, worst and problems. `seeds`: (weight folder, batches, the probe's output) of each; the first one
-    was trained too."""
+    """Fills the figures, worst and problems of `row`. `seeds`: (weight folder, batches, output of the probe)
+    of each seed; only the first one was also trained."""
     guard(row, lambda: _compare_errors([_errors(*seed) for seed in seeds], row))
     guard(row, lambda: _compare_training(*seeds[0], steps, lr, row))
 
 
 def _errors(hf, batches_path, out):
-    """{what: (strata's error, PyTorch's)}: the logits by their greatest, each tensor's gradient by norm."""
+    """{what: (strata's error, PyTorch's error)}: of the logits by the maximum, of each tensor's gradient by
+    norm."""
     batch = Batches(batches_path)[0]
     truth, peer = Reference(hf, "f64"), Reference(hf, "bf16")
     want = truth.logits(batch).detach().numpy()
@@ -33,7 +34,7 @@ def _errors(hf, batches_path, out):
 
 
 def _compare_errors(by_seed, row):
-    over_seeds = {}  # what: root mean squares of strata's errors and of PyTorch's
+    over_seeds = {}  # what: (root mean square of strata's errors, of PyTorch's errors)
     for what in by_seed[0]:
         over_seeds[what] = np.sqrt(np.mean(np.square([errors[what] for errors in by_seed]), axis=0))
     ratios = {what: float(ours / theirs) for what, (ours, theirs) in over_seeds.items()}

@@ -1,8 +1,9 @@
-"""Conversations as strata writes them, beside jinja2 on strata's own templates, or on those of published models:
+"""Compares conversations written by strata with the output of jinja2, for strata's own templates or for
+published ones:
   chat_check.py --probe PROGRAM [FILE.json...]
-A FILE holds {"chat_template": TEXT, "bos_token": TEXT, "eos_token": TEXT}, as a tokenizer_config.json does. Where one side
-refuses a conversation the other has to refuse it too; of a published template strata may refuse what has no alternating turns.
-Ends with 77 without jinja2."""
+A FILE has {"chat_template": TEXT, "bos_token": TEXT, "eos_token": TEXT}, as in a tokenizer_config.json. If
+one side rejects a conversation the other must reject it too; with a published template strata may also reject
+conversations without alternating turns. Exits with 77 without jinja2."""
 import argparse
 import json
 import pathlib
@@ -34,7 +35,7 @@ def refuse(why):
 
 
 def rendered(template, variables):
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)  # as transformers sets it up
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)  # the settings of transformers
     environment.globals["raise_exception"] = refuse
     try:
         return environment.from_string(template).render(**variables)
@@ -43,7 +44,7 @@ def rendered(template, variables):
 
 
 def conversation(rng):
-    """Mostly turns as they should be, and others."""
+    """Random conversations, most of them with alternating turns."""
     roles = (["system"] if rng.random() < 0.4 else []) + ["user", "assistant"] * rng.randint(1, 3)
     if rng.random() < 0.5:
         roles.pop()

@@ -1,5 +1,5 @@
-// Renders conversations, for chat_check.py: reads a list of requests as JSON from standard input and prints a
-// list of answers.
+// Renders conversations for chat_check.py: reads a JSON list of requests from stdin and prints a JSON list of
+// answers.
 //   request: {"template": {"jinja": TEXT} or {"name": NAME, FIELD: VALUE...}, "messages": [{"role",
 //   "content"}...],
 //             "generate": BOOL}

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs strata's oracle_probe and PyTorch over the same folders and batches, and compares what comes out.
+"""Runs strata's oracle_probe and PyTorch on the same folders and batches, and compares the results.
 
     compare.py --probe PATH [--family NAME ...] [--dtype f32|bf16 [--widened]] [--json]
 
-Exit code: 0 when all is within its limit, 1 when something is not, 77 where PyTorch is missing."""
+Exit code: 0 if all figures are within their limits, 1 if one is not, 77 without PyTorch."""
 import argparse
 import json
 import math
@@ -23,12 +23,13 @@ from bf16_figures import compare_bf16
 from figures import compare_f32
 
 PROBE_TIMEOUT_S = 300
-# What each figure is stands in README.md. None: shown, and judged by nobody.
+# README.md defines the figures. None: shown without a limit.
 LIMITS = {
     "f32": {"logits": 1e-4, "gradients": 1e-4, "losses": 1e-3, "weights": 5e-3, "exported": 1e-3, "transformers": 1e-4},
     "bf16": {"logits": 1.5, "gradients": 1.5, "median": None, "losses": None, "torch_losses": None},
 }
-# A ReLU unit that is at 0 but for rounding is on in one program and off in the other, and its gradient jumps.
+# Factors on limits. A ReLU unit that is 0 up to rounding is on in one program and off in the other: its
+# gradient jumps.
 WIDER = {("opt", "weights"): 10, ("opt", "exported"): 10}
 
 
@@ -37,7 +38,7 @@ def limits_of(family, dtype):
 
 
 def run_probe(case_folder, rows, out, steps, args):
-    """How the probe says that it multiplies bfloat16; a ValueError tells what went wrong."""
+    """Runs the probe and returns how it computes bfloat16 GEMMs; raises ValueError with what went wrong."""
     out.mkdir()
     command = [str(args.probe), str(case_folder / "hf"), str(case_folder / f"{rows}.safetensors"), str(out)]
     command += ["--steps", str(steps), "--lr", str(args.lr), "--dtype", args.dtype] + ["--widened"] * args.widened
@@ -53,7 +54,7 @@ def run_probe(case_folder, rows, out, steps, args):
 
 
 def run_seeds(case, rows, scratch, args, row):
-    """[(weight folder, batches, output)] of each seed; the first one is trained."""
+    """[(weight folder, batches, output)] per seed; only the first one is trained."""
     done = []
     for seed in range(args.seed, args.seed + args.seeds):
         folder, out = scratch / f"{case.name}-{seed}", scratch / f"{case.name}-{seed}-{rows}-out"
@@ -83,7 +84,7 @@ def compare_case(case, rows, scratch, args):
         figure = row["figures"].get(name)
         if figure is not None and not math.isfinite(figure):
             row["problems"].append(f"{name}: {figure}{row['worst'].get(name, '')}")
-            del row["figures"][name]  # JSON has no word for it
+            del row["figures"][name]  # JSON has no NaN and no infinity
         elif figure is not None and limit is not None and figure > limit:
             row["problems"].append(f"{name}: {figure:.2g} is above {limit:g}{row['worst'].get(name, '')}")
         elif figure is None and limit is not None and not failure and name not in row["skipped"]:
@@ -124,22 +125,22 @@ def transformers_version():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--probe", type=pathlib.Path, required=True, metavar="PATH", help="the program oracle_probe")
-    parser.add_argument("--family", nargs="+", metavar="NAME", help="these families or cases; all otherwise")
+    parser.add_argument("--family", nargs="+", metavar="NAME", help="families or cases to run (default: all)")
     parser.add_argument("--dtype", choices=sorted(LIMITS), default="f32")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--widened", action="store_true", help="multiply bf16 as a CPU without such instructions does")
+    parser.add_argument("--widened", action="store_true", help="compute bf16 GEMMs as on a CPU without bf16 instructions")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seeds", type=int, help="models a figure is taken over, from --seed on: 12 of bf16, 1 of f32")
-    parser.add_argument("--own", action="store_true", help="no folder written by transformers")
-    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave folders and outputs there; DIR is new")
+    parser.add_argument("--seeds", type=int, help="number of models per figure, from --seed on (default: 12 for bf16, 1 for f32)")
+    parser.add_argument("--own", action="store_true", help="write no folder with transformers")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="keep folders and outputs in DIR, which must not exist")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     args.probe = args.probe.absolute()
     args.seeds = args.seeds or (1 if args.dtype == "f32" else 12)
     if args.seeds > 1 and args.dtype == "f32":
         parser.error("--seeds: figures of f32 are those of one model")
-    torch.set_num_threads(1)  # tiny matrices: threads only wait for each other
+    torch.set_num_threads(1)  # matrices are tiny: threads would only wait for each other
 
     result = {"dtype": args.dtype, "limits": LIMITS[args.dtype], "torch": torch.__version__, "transformers": transformers_version()}
     with tempfile.TemporaryDirectory(prefix="strata-oracle-") as temporary:

@@ -1,10 +1,10 @@
-"""strata's model families in plain PyTorch, for checking strata against something that is not strata.
+"""strata's model families in plain PyTorch, as an independent reference.
 
-Written from the papers and the published checkpoints, slow and plain. A model is a `Family` read from config.json and a
-dict of weights under their Hugging Face names: `family.logits(weights, tokens, doc_start)`. The weights' type is the
-type computed in; float64 is the truth that the others are measured against.
+Written from the papers and the published checkpoints, slow and simple. A model is a `Family` read from
+config.json and a dict of weights under their Hugging Face names: `family.logits(weights, tokens, doc_start)`.
+Computation is in the dtype of the weights; float64 is the reference for the others.
 
-    families.py selfcheck    compares all of this with the transformers package, where that is installed
+    families.py selfcheck    compares all of this with the transformers package, if that is installed
 """
 import math
 import sys
@@ -16,7 +16,7 @@ from layers import Rope, Rows, Unsupported, Weights, attention, gelu_tanh, rms_n
 
 
 class Family:
-    """What all share. A family sets vocab, hidden, layers, tied; says shapes() and hidden_states()."""
+    """Base class. A family sets vocab, hidden, layers and tied, and defines shapes() and hidden_states()."""
 
     prefix, table, final_table = "model.", "embed_tokens.weight", "lm_head.weight"
 
@@ -31,20 +31,20 @@ class Family:
         return F.linear(x, w[self.table] if self.tied else tensors[self.final_table])
 
     def all_shapes(self):
-        """{name: shape} of everything in the file; the prefix is there."""
+        """{name: shape} of everything in the file, names with their prefix."""
         named = {self.prefix + name: shape for name, shape in self.shapes().items()}
         if not self.tied:
             named[self.final_table] = (self.vocab, self.hidden)
         return named
 
     def without_effect(self, name):
-        """Whether elements of this tensor change nothing: a mask, or None. A bias of the keys adds the same to all
-        scores of a query, which softmax does not see; unless RoPE turns it on the way."""
+        """Mask of the elements of this tensor that do not affect the result, or None. A bias of the keys adds
+        the same to all scores of a query, which cancels in softmax, unless RoPE rotates it."""
         return None
 
 
 class Gpt2(Family):
-    """Radford et al. 2019. Its linear layers are stored [in, out]."""
+    """Radford et al. 2019. Linear layers are stored as [in, out]."""
 
     prefix, table, tied_by_default = "transformer.", "wte.weight", True
 
@@ -90,7 +90,7 @@ class Gpt2(Family):
 
 
 class Opt(Family):
-    """Zhang et al. 2022: GPT-2 with ReLU, and position p in row p + 2 of its table."""
+    """Zhang et al. 2022: GPT-2 with ReLU; position p is row p + 2 of the table."""
 
     prefix, table, tied_by_default = "model.decoder.", "embed_tokens.weight", True
 
@@ -135,7 +135,8 @@ class Opt(Family):
 
 
 class Bloom(Family):
-    """Le Scao et al. 2022: a norm after the embedding, ALiBi, and q, k, v of each head side by side in one matrix."""
+    """Le Scao et al. 2022: a norm after the embedding, ALiBi, and one matrix with q, k, v interleaved per
+    head."""
 
     prefix, table, tied_by_default = "transformer.", "word_embeddings.weight", True
 
@@ -165,7 +166,8 @@ class Bloom(Family):
         return shapes | {"ln_f.weight": (h,), "ln_f.bias": (h,)}
 
     def slopes(self):
-        """Press et al. 2022: a geometric series; heads beyond a power of two take every other one of the next series."""
+        """Press et al. 2022: a geometric series; heads beyond a power of two use every second slope of the
+        next series."""
 
         def series(n):
             return [2.0 ** (-8.0 * (i + 1) / n) for i in range(n)]
@@ -195,19 +197,19 @@ class Bloom(Family):
 
 
 class Llama(Family):
-    """Touvron et al. 2023, and those built on it: Qwen2 and Qwen3 (Yang et al. 2024, 2025), GLM-4 (GLM team 2024), and
-    the newer ones below."""
+    """Touvron et al. 2023, and the families derived from it: Qwen2 and Qwen3 (Yang et al. 2024, 2025), GLM-4
+    (GLM team 2024), and the newer ones below."""
 
     tied_by_default = False
     eps_by_default = 1e-6
     qkv_bias_by_default, out_has_it_too = False, True
-    head_norms = False  # RMSNorm of every query and key head before it is turned
-    # Norms before and after what each half of a block adds; None where there is none.
+    head_norms = False  # RMSNorm of each query and key head before RoPE
+    # Norms of the input and of the output of attention and MLP; None: no norm.
     pre_norms = ("input_layernorm", "post_attention_layernorm")
     post_norms = (None, None)
-    norm_offset = 0.0  # a weight of a norm is learnt without this
+    norm_offset = 0.0  # added to the stored weight of a norm
     window, score_cap, logit_cap, scalar, embedding_factor = None, None, None, None, 1.0
-    fused_gate = False  # gate and up in one matrix, the gate first
+    fused_gate = False  # gate and up in one matrix, gate first
     interleaved, rotary_part = False, 1.0
 
     def __init__(self, config):
@@ -224,7 +226,8 @@ class Llama(Family):
         self.read_switches(config)
 
     def read_switches(self, config):
-        """What the families differ in beside sizes: which layers slide over a window, and which RoPE each has."""
+        """Sets the differences of families other than sizes: which layers have a sliding window, and their
+        RoPE."""
         if config.get("hidden_act", "silu") != "silu":
             raise Unsupported(f"hidden_act {config['hidden_act']}")
         if config.get("use_sliding_window") or "sliding_attention" in (config.get("layer_types") or ()):
@@ -270,7 +273,7 @@ class Llama(Family):
         return (("q_norm", self.head_dim), ("k_norm", self.head_dim)) if self.head_norms else ()
 
     def project(self, w, at, y):
-        """q, k and v of all heads, side by side."""
+        """q, k and v of all heads, concatenated."""
         return (w.linear(y, f"{at}{name}_proj", self.qkv_bias) for name in "qkv")
 
     def attention(self, w, at, layer, y, rows):
@@ -320,7 +323,7 @@ class Qwen2(Llama):
     qkv_bias_by_default, out_has_it_too = True, False
 
     def __init__(self, config):
-        # Always so, whatever the config says: these keys are LLaMA's.
+        # These keys are LLaMA's; here they are ignored.
         super().__init__({k: v for k, v in config.items() if k not in ("attention_bias", "mlp_bias")})
 
 
@@ -348,10 +351,10 @@ class Glm4(Glm):
 
 
 class Mistral(Llama):
-    """Jiang et al. 2023: every layer slides."""
+    """Jiang et al. 2023: every layer has a sliding window."""
 
     def __init__(self, config):
-        # Its layers have no biases, whatever the config says.
+        # The layers never have biases; the keys of the config are ignored.
         super().__init__({k: v for k, v in config.items() if k not in ("attention_bias", "mlp_bias")})
 
     def read_switches(self, config):
@@ -359,7 +362,8 @@ class Mistral(Llama):
 
 
 class Olmo2(Llama):
-    """OLMo team 2024: norms on what each half of a block adds alone; all queries of a token normed together, and all keys."""
+    """OLMo team 2024: only norms of the outputs of attention and MLP; one norm over all queries of a token,
+    one over all keys."""
 
     eps_by_default = 1e-5
     pre_norms, post_norms = (None, None), ("post_attention_layernorm", "post_feedforward_layernorm")
@@ -372,11 +376,11 @@ class Olmo2(Llama):
         return self.norm(q, w[at + "q_norm.weight"]), self.norm(k, w[at + "k_norm.weight"]), v
 
     def without_effect(self, name):
-        return None  # a bias of the keys counts in their norm
+        return None  # a bias of the keys affects their norm
 
 
 class Phi3(Mistral):
-    """Abdin et al. 2024: one matrix makes q, k and v, one gate and up."""
+    """Abdin et al. 2024: one matrix for q, k and v, one for gate and up."""
 
     eps_by_default, fused_gate = 1e-5, True
 
@@ -394,7 +398,7 @@ class Phi3(Mistral):
 
 
 class SmolLm3(Llama):
-    """Bakouch et al. 2025: every fourth layer without positions (Yang et al. 2025)."""
+    """Bakouch et al. 2025: every fourth layer has no position encoding (Yang et al. 2025)."""
 
     tied_by_default = True
 
@@ -421,7 +425,8 @@ class SmolLm3(Llama):
 
 
 class Gemma2(Llama):
-    """Gemma team 2024: norms before and after, weights of norms about 0, some layers slide, scores and logits are capped."""
+    """Gemma team 2024: norms before and after, norm weights stored around 0, some sliding layers, soft caps
+    of scores and logits."""
 
     tied_by_default, norm_offset, every = True, 1.0, 2
     pre_norms = ("input_layernorm", "pre_feedforward_layernorm")
@@ -451,7 +456,7 @@ class Gemma2(Llama):
 
 
 class Gemma3(Gemma2):
-    """Gemma team 2025: norms of heads instead of soft caps; layers that slide have a RoPE of their own."""
+    """Gemma team 2025: norms of heads instead of soft caps; sliding layers have their own RoPE."""
 
     head_norms, every = True, 6
     score_cap_by_default = logit_cap_by_default = None

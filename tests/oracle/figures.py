@@ -1,4 +1,4 @@
-"""The figures of one run of the probe: how far its files are from PyTorch in float64."""
+"""The figures of one run of the probe: the errors of its files against PyTorch in float64."""
 import json
 
 import numpy as np
@@ -7,12 +7,13 @@ import torch
 import tensors
 from reference import Batches, Reference, canonical, load
 
-# A gradient much smaller than the others is rounding noise in float32: judged against this part of the whole norm.
+# A gradient much smaller than the others is rounding noise in float32: its error is relative to this part of
+# the total norm.
 NOISE_FLOOR = 1e-3
 
 
 def compare_f32(hf, batches_path, out, steps, lr, row):
-    """Fills row's figures, worst and problems. `torch_...` is the same figure of PyTorch in float32."""
+    """Fills the figures, worst and problems of `row`. `torch_...` is the same figure for PyTorch in float32."""
     batches = Batches(batches_path)
     truth, peer = Reference(hf, "f64"), Reference(hf, "f32")
     figures = row["figures"]
@@ -35,7 +36,7 @@ def compare_f32(hf, batches_path, out, steps, lr, row):
 
 
 def guard(row, figure):
-    """A file that is missing or broken is a problem of this row, not the end of the comparison."""
+    """Records a missing or malformed file as a problem of this row, so that the comparison continues."""
     try:
         figure()
     except (OSError, ValueError, KeyError) as error:
@@ -90,12 +91,13 @@ def _effective(family, name, array):
 
 
 def worst_of(errors):
-    """The greatest of (error, name); a NaN, which compares as nothing, is the worst of all."""
+    """The maximum of (error, name); a NaN, which no comparison orders, counts as the largest."""
     return max(errors, key=lambda e: np.inf if np.isnan(e[0]) else e[0])
 
 
 def _worst_gradient(family, got, want):
-    """(error, name). Where an element has no effect its gradient is zero but for rounding: judged by the floor."""
+    """(error, name) of the worst tensor. Elements without effect have gradients that are 0 up to rounding,
+    hence the floor."""
     whole = np.sqrt(sum(np.sum(gradient**2) for gradient in want.values()))
     errors = []
     for name, gradient in want.items():
@@ -110,8 +112,8 @@ def _compare_gradients(family, got, want, row):
 
 
 def _worst_change(family, got, want, before):
-    """(error, name): of what training changed in a tensor. Adam turns even rounding noise into steps of full size, so
-    elements whose gradient is nothing else are left out."""
+    """(error, name) of the worst tensor, relative to its change in training. Adam makes full steps even of
+    rounding noise, so elements whose gradient is only that are left out."""
     errors = []
     for name, weights in want.items():
         change = _effective(family, name, weights - before[name])
@@ -122,7 +124,7 @@ def _worst_change(family, got, want, before):
 
 
 def _rounded(array, kind):
-    """What a file that stores this type would hold of `array`."""
+    """`array` rounded to the type in which a file stores it."""
     if kind == "BF16":
         return tensors.as_bf16(array).astype(np.float64)
     return array.astype(tensors.TYPES[kind]).astype(np.float64)
@@ -146,7 +148,7 @@ def _compare_export(folder, truth, before, batch, row):
 
 
 def vars_of(family):
-    """Everything that a family took from its config."""
+    """Everything that a family has read from its config."""
     return {key: vars(value) if hasattr(value, "__dict__") else value for key, value in vars(family).items()}
 
 
@@ -159,12 +161,12 @@ def _compare_transformers(folder, family, exported, batch, row):
     load_model = transformers.AutoModelForCausalLM.from_pretrained
     try:
         model, report = load_model(folder, dtype=torch.float32, output_loading_info=True)
-    except Exception as error:  # anything, from a library this size
+    except Exception as error:  # a library of this size may raise anything
         raise ValueError(f"transformers does not load the exported folder: {error!r}") from error
     if report["missing_keys"] or report["unexpected_keys"] or report["mismatched_keys"]:
         raise ValueError(f"transformers loads the exported folder with {report}")
     model.eval()
     weights = {name: torch.from_numpy(array).to(torch.float64) for name, array in exported.items()}
-    with torch.no_grad():  # without documents: transformers packs none
+    with torch.no_grad():  # whole rows only: transformers has no packed rows
         want = family.logits(weights, batch[0])
         row["figures"]["transformers"] = by_max(model(batch[0]).logits.numpy(), want.numpy())

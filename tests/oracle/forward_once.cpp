@@ -6,13 +6,13 @@
 #include <strata/graph/launch.h>
 #include <strata/graph/passes.h>
 #include <strata/runtime/convert.h>
-#include <strata/runtime/host_backend.h>
+#include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
 namespace {
 
-/// Device memory for every value of a program: the arena as planned, parameters each for itself.
+/// Device memory for every value of a program: the planned arena, and a buffer for each parameter.
 class Values {
  public:
   Values(const Program& program, Backend& backend) : program_(program), plan_(plan_memory(program)) {
@@ -61,7 +61,7 @@ std::vector<float> forward_once(const Program& program,
     const auto given = input(program.value(id).name);
     if (view.bytes() != given.size() * sizeof(std::int32_t))
       throw std::runtime_error(str(program.value(id).name, ": ", given.size(),
-                                   " values given, the program takes ", view.n_elems()));
+                                   " values were given, but the program needs ", view.n_elems()));
     std::memcpy(view.data, given.data(), view.bytes());
   }
   Stream stream = must(backend->create_stream(StreamRole::compute));

@@ -10,7 +10,8 @@
 namespace strata {
 
 /// Runs `program`, which has no backward, once with everything resident, and returns its f32 output "logits".
-/// For rows that Engine::infer does not take. `param` fills a parameter by its name, `input` an i32 input.
+/// For packed rows, which Engine::infer does not support. `param` fills a parameter by its name, `input` an
+/// i32 input.
 std::vector<float> forward_once(const Program& program,
                                 const std::function<Status(std::string_view, std::span<float>)>& param,
                                 const std::function<std::vector<std::int32_t>(const std::string&)>& input);

@@ -1,4 +1,4 @@
-"""What the families are made of: norms, rotary positions, attention, the loss; each as its paper says it."""
+"""The layers of the families: norms, rotary positions, attention, the loss; each as in its paper."""
 import math
 
 import torch
@@ -6,11 +6,11 @@ import torch.nn.functional as F
 
 
 class Unsupported(ValueError):
-    """A config that asks for what is not written here."""
+    """The config has a setting that is not implemented here."""
 
 
 def upcast_dtype(dtype):
-    """Where norms, softmax and losses are computed: never below float32."""
+    """The dtype of norms, softmax and losses: at least float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
@@ -28,7 +28,7 @@ def rms_norm(x, weight, eps):
 
 
 def soft_cap(x, cap):
-    """Values keep their order and stay within the cap, which is None for none."""
+    """Limits values smoothly to the cap and keeps their order; None: no cap."""
     return x if cap is None else cap * torch.tanh(x / cap)
 
 
@@ -42,8 +42,8 @@ def split_heads(x, heads):
 
 
 def attention(q, k, v, rows, bias=None, window=None, cap=None, scalar=None):
-    """softmax(q k' / sqrt(d) + bias) v over what each token sees; heads of q share those of k in equal groups. `scalar`
-    takes the place of d."""
+    """softmax(q k' / sqrt(d) + bias) v over the tokens each token sees; heads of q share those of k in equal
+    groups. `scalar` replaces d."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     high = upcast_dtype(q.dtype)
@@ -57,7 +57,8 @@ def attention(q, k, v, rows, bias=None, window=None, cap=None, scalar=None):
 
 
 class Rows:
-    """Who sees whom: token t of a row sees [doc_start[t], t], and counts its position from doc_start[t]."""
+    """Attention mask and positions: token t of a row sees [doc_start[t], t], and its position counts from
+    doc_start[t]."""
 
     def __init__(self, tokens, doc_start=None):
         at = torch.arange(tokens.shape[1])
@@ -66,17 +67,19 @@ class Rows:
         self.sees = (at[None, None] <= at[None, :, None]) & (at[None, None] >= start[:, :, None])  # [batch, t, s]
 
     def seen_within(self, window):
-        """What a token sees of the last `window` tokens, its own among them (Beltagy et al. 2020); None: of all."""
+        """The mask restricted to the last `window` tokens, including the token's own (Beltagy et al. 2020);
+        None: all."""
         at = torch.arange(self.sees.shape[-1])
         return self.sees if window is None else self.sees & (at[:, None] - at[None] < window)
 
 
 class Rope:
-    """Rotary positions (Su et al. 2021); scaling `linear` (Chen et al. 2023), `llama3` (Grattafiori et al. 2024) and
-    `yarn` (Peng et al. 2023)."""
+    """Rotary positions (Su et al. 2021); scaling `linear` (Chen et al. 2023), `llama3` (Grattafiori et al.
+    2024) and `yarn` (Peng et al. 2023)."""
 
     def __init__(self, config, head_dim, interleaved=False, part=1.0):
-        # Newer configs hold everything in rope_parameters, older ones the base beside an optional rope_scaling.
+        # Newer configs have everything in rope_parameters, older ones the base next to an optional
+        # rope_scaling.
         found = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
         self.kind = found.get("rope_type", found.get("type", "default"))
         self.theta = float(found.get("rope_theta", config.get("rope_theta", 10000.0)))
@@ -89,14 +92,15 @@ class Rope:
         if self.kind not in keys:
             raise Unsupported(f"rope of type {self.kind}")
         self.scaling = {key: float(found[key]) for key in keys[self.kind]}
-        self.attention_factor = 1.0  # of cosines and sines
+        self.attention_factor = 1.0  # scales cosines and sines
         if self.kind == "yarn":
             self.read_yarn(found, config)
 
     def read_yarn(self, found, config):
         original = found.get("original_max_position_embeddings") or config["max_position_embeddings"]
         rounds = (math.floor, math.ceil) if found.get("truncate", True) else (float, float)
-        # The frequencies that turn so many times in the original positions, by index; between them is blended.
+        # Indices of the frequencies that rotate beta times within the original positions; between them is a
+        # blend.
         betas = found.get("beta_fast") or 32, found.get("beta_slow") or 1
         ends = [self.width * math.log(original / (beta * 2 * math.pi)) / (2 * math.log(self.theta)) for beta in betas]
         low, high = (end(at) for end, at in zip(rounds, ends, strict=True))
@@ -123,7 +127,7 @@ class Rope:
             return (1 - share) * plain + share * slow
         low, high = self.scaling["low_freq_factor"], self.scaling["high_freq_factor"]
         turns = self.scaling["original_max_position_embeddings"] * plain / (2 * math.pi)
-        blend = ((turns - low) / (high - low)).clamp(0, 1)  # 1 where a wave fits many times, 0 where hardly once
+        blend = ((turns - low) / (high - low)).clamp(0, 1)  # 1 if a wave fits many times, 0 if hardly once
         return blend * plain + (1 - blend) * slow
 
     def rotate(self, x, positions):
@@ -141,7 +145,7 @@ class Rope:
 
 
 class Weights:
-    """A dict of weights, asked for by names without the family's prefix."""
+    """A dict of weights that is indexed by names without the family's prefix."""
 
     def __init__(self, tensors, prefix):
         self.tensors, self.prefix = tensors, prefix
@@ -150,7 +154,7 @@ class Weights:
         return self.tensors[self.prefix + name]
 
     def linear(self, x, name, bias=True):
-        """The weight is [out, in]."""
+        """Linear layer with a weight [out, in]."""
         return F.linear(x, self[name + ".weight"], self[name + ".bias"] if bias else None)
 
     def norm(self, x, name, eps):
@@ -158,7 +162,7 @@ class Weights:
 
 
 def mean_loss(logits, targets):
-    """The mean of -log p(target) over the targets that are not negative."""
+    """Mean of -log p(target) over the targets that are not negative."""
     counts = targets >= 0
     log_p = logits.to(upcast_dtype(logits.dtype)).log_softmax(-1)
     return -log_p.gather(-1, targets.clamp(min=0)[..., None])[..., 0][counts].mean()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Tiny random Hugging Face folders of every family, and batches for them.
+"""Writes tiny random Hugging Face folders of every family, and batches for them.
 
     make_folders.py OUT_DIR [--seed N] [--case NAME ...] [--own]
 
-Weights depend on the seed and the case alone, and are lively (biases too, norm weights around 1), so that no part of a
-model can be wrong unseen. A case is written as it is met in the world: `saved` ones by transformers' save_pretrained
-where that is installed (--own: never), the others here, in the style of files on the Hub."""
+Weights depend only on the seed and the case. None of them is trivial (biases are random, norm weights vary
+around 1), so that an error in any part of a model shows. `saved` cases are written by transformers'
+save_pretrained if that is installed (--own: never), the others here, in the style of files on the Hub."""
 import argparse
 import dataclasses
 import pathlib
@@ -16,19 +16,19 @@ import numpy as np
 import tensors
 
 VOCAB = 97
-MICRO_BATCHES, BATCH, SEQ = 10, 2, 32  # few rounds in 50 steps: learnt by heart, rounding errors grow to figures
+MICRO_BATCHES, BATCH, SEQ = 10, 2, 32  # few epochs in 50 steps: memorized batches amplify rounding errors
 
 
 @dataclasses.dataclass
 class Case:
     name: str
     config: dict
-    saved: bool = False  # written by save_pretrained, where that is there
+    saved: bool = False  # written by save_pretrained if that is installed
     bare: bool = False  # names without the family's prefix
     shards: int = 1
     dtype: str = "F32"
-    old_buffers: bool = False  # the masks that old GPT-2 files carry
-    tied_head_too: bool = False  # the file holds the head though it is the token table
+    old_buffers: bool = False  # with the mask buffers of old GPT-2 files
+    tied_head_too: bool = False  # the file contains the head although it is tied
 
 
 def gpt2(**more):
@@ -55,7 +55,7 @@ def llama_like(model_type, name, **more):
     return base | more
 
 
-# Of rows of 32, a query of a sliding layer sees so many.
+# Number of keys that a query of a sliding layer sees, in rows of 32.
 WINDOW = 7
 
 
@@ -67,7 +67,8 @@ def gemma(model_type, name, **more):
 
 
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=4.0, beta_slow=1.0)
-# Of 8 waves, with 32 original positions: one below 32 / 4 stays, those above 32 are slowed, one between is blended.
+# 8 wavelengths, with 32 original positions: one below 32 / 4 stays, those above 32 are scaled, one between is
+# blended.
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
 
 CASES = [
@@ -114,7 +115,7 @@ CASES = [
 
 
 def is_norm(name):
-    """Whether a weight or bias is that of a norm: by the last part of its module's name."""
+    """Whether a weight or bias belongs to a norm, by the last part of its module's name."""
     module = name.rsplit(".", 2)[-2]
     return "norm" in module or module.startswith("ln_")
 
@@ -122,15 +123,15 @@ def is_norm(name):
 def random_weights(shapes, case, seed):
     rng = np.random.default_rng([seed, zlib.crc32(case.name.encode())])
     weights = {}
-    offset = 1 if case.config["model_type"].startswith("gemma") else 0  # its norms' weights are learnt about 0
+    offset = 1 if case.config["model_type"].startswith("gemma") else 0  # Gemma stores norm weights around 0
     for name, shape in shapes.items():
         noise = rng.standard_normal(shape, dtype=np.float32)
         if is_norm(name):
             weights[name] = 0.2 * noise + (1 - offset if name.endswith(".weight") else 0)
         elif name.endswith(".bias"):
             weights[name] = 0.2 * noise
-            # A ReLU unit that is hardly ever on has gradients that come and go with rounding, and Adam makes full steps of
-            # them. These are mostly on.
+            # A ReLU unit that is rarely on has gradients that appear and vanish with rounding, and Adam makes
+            # full steps of them. This bias keeps the units mostly on.
             weights[name] += 1.5 if ".fc1." in name else 0
         else:
             weights[name] = (0.3 if "embed" in name or name.split(".")[-2] in ("wte", "wpe") else 0.15) * noise
@@ -139,9 +140,10 @@ def random_weights(shapes, case, seed):
 
 
 def make_case(case, folder, seed, own, of_bf16=False):
-    """Writes folder/hf, folder/whole.safetensors and folder/packed.safetensors. `of_bf16`: all weights are bfloat16 numbers,
-    whatever the file holds them as, so that a model that rounds them begins with what another reads."""
-    from families import family_of  # needs torch, which the list of cases does not
+    """Writes folder/hf, folder/whole.safetensors and folder/packed.safetensors. `of_bf16`: all weights are
+    bfloat16 numbers, whatever the dtype of the file, so that models that round the weights start with the
+    same values."""
+    from families import family_of  # imported here, since the list of cases does not need torch
 
     family = family_of(case.config)
     weights = random_weights(family.all_shapes(), case, seed)
@@ -181,7 +183,7 @@ def save_pretrained(case, weights, folder):
 def batches(seed, packed):
     rng = np.random.default_rng([seed, packed])
     shape = (MICRO_BATCHES, BATCH, SEQ)
-    # All but 1: in transformers' OPT that row of the embedding is padding and never learns.
+    # All tokens but 1: in transformers' OPT that row of the embedding is padding and is never trained.
     tokens = rng.choice(np.delete(np.arange(VOCAB), 1), shape)
     targets = np.roll(tokens, -1, axis=-1)
     targets[..., -1] = -1
@@ -193,16 +195,16 @@ def batches(seed, packed):
     begins[0, 1, 5:7] = True  # and one has a document of one token
     begins[..., 0] = True
     doc_start = np.maximum.accumulate(np.where(begins, np.arange(SEQ), 0), axis=-1)
-    targets[..., :-1][begins[..., 1:]] = -1  # the last token of a document has nothing to foretell
+    targets[..., :-1][begins[..., 1:]] = -1  # the last token of a document has no target
     return {name: array.astype(np.int32) for name, array in dict(tokens=tokens, targets=targets, doc_start=doc_start).items()}
 
 
 def choose(names):
-    """The cases of these names or families; all for none."""
+    """The cases with these names or families; all if none are given."""
     known = {case.name for case in CASES} | {case.config["model_type"] for case in CASES}
     for name in names or ():
         if name not in known:
-            raise SystemExit(f"there is no case or family {name}; there are {', '.join(sorted(known))}")
+            raise SystemExit(f"there is no case or family {name}; available: {', '.join(sorted(known))}")
     return [case for case in CASES if not names or {case.name, case.config["model_type"]} & set(names)]
 
 
@@ -210,8 +212,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--case", nargs="+", metavar="NAME", help="these cases, or all of these families")
-    parser.add_argument("--own", action="store_true", help="write all folders here, none by transformers")
+    parser.add_argument("--case", nargs="+", metavar="NAME", help="cases, or families whose cases are written (default: all)")
+    parser.add_argument("--own", action="store_true", help="write all folders without transformers")
     args = parser.parse_args()
     for case in choose(args.case):
         make_case(case, args.out / case.name, args.seed, args.own)

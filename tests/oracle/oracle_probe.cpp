@@ -1,7 +1,8 @@
-// Runs strata on a Hugging Face folder and writes what compare.py holds against PyTorch: logits, gradients,
-// the losses of some training steps, and the trained model as a folder again. Prints how bf16 is multiplied.
+// Runs strata on a Hugging Face folder and writes the results that compare.py compares with PyTorch: logits,
+// gradients, the losses of some training steps, and the trained model as a folder. Prints how bf16 GEMMs are
+// computed.
 //   oracle_probe HF_DIR BATCHES.safetensors OUT_DIR [--steps N] [--lr X] [--dtype f32|bf16] [--widened]
-// --steps 0 trains nothing; --widened multiplies bf16 as a CPU without such instructions does.
+// --steps 0: no training; --widened: bf16 GEMMs are computed as on a CPU without bf16 instructions.
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -13,7 +14,7 @@
 #include <strata/graph/passes.h>
 #include <strata/kernels/bf16_gemm.h>
 #include <strata/model/hf/folder.h>
-#include <strata/runtime/host_backend.h>
+#include <strata/runtime/backend/host_backend.h>
 #include <strata/runtime/str.h>
 
 #include "forward_once.h"
@@ -29,7 +30,7 @@ struct Options {
   bool widened = false;
 };
 
-/// The micro-batches of a file, in turn.
+/// The micro-batches of a file, cyclically.
 class FileBatches final : public BatchSource {
  public:
   explicit FileBatches(const std::string& path) {
@@ -75,14 +76,14 @@ class FileBatches final : public BatchSource {
   std::map<std::string, std::vector<std::int32_t>> values_;
 };
 
-/// An engine with everything it stands on.
+/// An engine with everything it needs.
 struct Run {
   Run(const ProgramSet& programs, const EngineOptions& options, const HfFolder& folder)
       : plan(must(Engine::plan(programs, options))),
         pool(must(ThreadPool::create(2))),
         backend(must(create_host_backend({}, *pool, clock))),
         engine(must(Engine::create(*plan, {*backend, *pool, clock, posix_io()}))) {
-    must(engine->initialize(1));  // moments
+    must(engine->initialize(1));  // the moments
     must(engine->fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
       return folder.read_part(piece.name, piece.offset, values);
     }));
@@ -147,7 +148,7 @@ std::vector<float> infer_all(const ProgramSet& programs, const HfFolder& folder,
   return logits;
 }
 
-// The engine infers whole rows alone, so the program of packed ones is run by itself.
+// The engine only infers whole rows, so the program of packed rows is run by forward_once().
 void write_logits(const Options& o, const ProgramSet& programs, const HfFolder& folder,
                   const FileBatches& batches) {
   const auto vocab = static_cast<std::uint64_t>(folder.config().vocab);

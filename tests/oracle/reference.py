@@ -1,4 +1,4 @@
-"""A model from a folder, run and trained by PyTorch: what strata is compared with."""
+"""The reference that strata is compared with: a model of a folder, run and trained by PyTorch."""
 import numpy as np
 import torch
 
@@ -12,7 +12,7 @@ BETAS, EPS, DECAY, CLIP = (0.9, 0.95), 1e-8, 0.1, 1.0  # as in the probe
 
 
 def canonical(family, found):
-    """`found` under the names that newer files have, without what is no parameter; a name that is neither stays."""
+    """`found` under the names of newer files, without tensors that are no parameters; unknown names stay."""
     shapes, named = family.all_shapes(), {}
     for name, array in found.items():
         full = family.prefix + name
@@ -24,7 +24,7 @@ def canonical(family, found):
 
 
 def load(folder):
-    """(family, {name: float32 array}) of a folder; a ValueError tells what does not fit its config."""
+    """(family, {name: float32 array}) of a folder; raises ValueError if the tensors do not match its config."""
     config, found = tensors.read_folder(folder)
     family = family_of(config)
     named, shapes = canonical(family, found), family.all_shapes()
@@ -40,7 +40,7 @@ def load(folder):
 
 
 class Batches:
-    """Micro-batches of a file; number i is taken round and round."""
+    """Micro-batches of a file, indexed cyclically."""
 
     def __init__(self, path):
         self.arrays = {name: torch.from_numpy(array.astype(np.int64)) for name, array in tensors.read(path).items()}
@@ -52,7 +52,7 @@ class Batches:
 
 
 class Reference:
-    """One model in one type. bf16 computes in bfloat16 over float32 weights, as mixed precision does."""
+    """One model in one dtype. bf16 is mixed precision: computation in bfloat16 with float32 weights."""
 
     def __init__(self, folder, dtype):
         self.family, weights = load(folder)
@@ -73,7 +73,7 @@ class Reference:
         return dict(zip(self.weights, torch.autograd.grad(loss, list(self.weights.values())), strict=True))
 
     def train(self, batches, steps, lr):
-        """The losses before each step; the weights are those after them from here on."""
+        """Trains the weights at index and returns the losses before each step."""
         plain = [w for name, w in self.weights.items() if name.endswith(".bias") or is_norm(name)]
         decayed = [w for name, w in self.weights.items() if not (name.endswith(".bias") or is_norm(name))]
         groups = [dict(params=decayed, weight_decay=DECAY), dict(params=plain, weight_decay=0.0)]
@@ -89,5 +89,5 @@ class Reference:
         return losses
 
     def arrays(self):
-        """Copies of the weights as they are now."""
+        """Copies of the current weights."""
         return {name: weight.detach().to(torch.float64).numpy().copy() for name, weight in self.weights.items()}

@@ -1,6 +1,6 @@
 """Compares families.py with the transformers package: logits and gradients of every case, in float64.
 
-transformers knows no packed rows, so a packed row is compared with its documents alone."""
+transformers has no packed rows, so each document of a packed row is compared with the document by itself."""
 import pathlib
 import tempfile
 
@@ -11,7 +11,7 @@ import tensors
 from layers import mean_loss
 from reference import Batches, Reference, canonical
 
-# transformers computes norms, softmax and angles in float32 also where the model is in float64.
+# transformers computes norms, softmax and angles in float32 even if the model is in float64.
 LIMIT = 2e-5
 
 
@@ -20,7 +20,7 @@ def error(got, want):
 
 
 def document_ends(starts):
-    """[(begin, end)] of a row's documents."""
+    """[(begin, end)] of the documents of a row."""
     begins = sorted(set(starts.tolist()))
     return list(zip(begins, begins[1:] + [len(starts)], strict=True))
 
@@ -53,7 +53,7 @@ def check(folder):
 
 
 def check_files(folder):
-    """Our reader and the safetensors package see the same."""
+    """Checks that our reader and the safetensors package return the same."""
     import safetensors.numpy
     import safetensors.torch
 

@@ -1,7 +1,7 @@
-"""safetensors files and Hugging Face weight folders, in numpy alone.
+"""safetensors files and Hugging Face weight folders, with numpy only.
 
-An implementation of its own: what strata writes is read by code that shares nothing with strata, and the oracle needs
-no package for files. bfloat16, which numpy lacks, becomes float32 on reading."""
+An independent implementation: files of strata are read by code that shares nothing with strata, and the
+oracle needs no package for files. bfloat16, which numpy lacks, is read as float32."""
 import json
 import pathlib
 import struct
@@ -14,7 +14,7 @@ TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "
 
 
 def write(path, tensors, dtype=None, metadata=None):
-    """Writes {name: array}; floats as `dtype` (F32, F16, BF16 ...) where it is given."""
+    """Writes {name: array}; floats are stored as `dtype` (F32, F16, BF16 ...) if that is given."""
     header, pieces, end = {}, [], 0
     if metadata:
         header["__metadata__"] = metadata
@@ -26,12 +26,12 @@ def write(path, tensors, dtype=None, metadata=None):
         pieces.append(data)
         end += len(data)
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # the data starts aligned
+    text += b" " * (-len(text) % 8)  # so that the data is aligned
     pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + b"".join(pieces))
 
 
 def read(path, with_types=False):
-    """Reads {name: array}; with_types: {name: (array, type)}. A malformed file is a ValueError."""
+    """Reads {name: array}; with_types: {name: (array, type)}. Raises ValueError for a malformed file."""
     data = pathlib.Path(path).read_bytes()
     if len(data) < 8:
         raise ValueError(f"{path}: {len(data)} bytes are no safetensors file")
@@ -61,7 +61,7 @@ def read(path, with_types=False):
 
 
 def write_folder(folder, config, tensors, dtype=None, shards=1):
-    """config.json beside one file, or beside `shards` files and their index."""
+    """Writes config.json and one file, or `shards` files and their index."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
@@ -81,7 +81,7 @@ def write_folder(folder, config, tensors, dtype=None, shards=1):
 
 
 def read_folder(folder, with_types=False):
-    """(config, tensors) of a folder with one file or an index."""
+    """Returns (config, tensors) of a folder with one file or an index."""
     folder = pathlib.Path(folder)
     config = json.loads((folder / "config.json").read_text())
     if not (folder / INDEX).exists():
@@ -98,13 +98,13 @@ def read_folder(folder, with_types=False):
 
 
 def bf16_bits(array):
-    """The upper halves of float32 values, rounded to nearest even. Values are finite."""
+    """The upper halves of float32 values, rounded to nearest even. Values must be finite."""
     bits = np.ascontiguousarray(array, dtype="<f4").view("<u4").astype(np.uint64)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
 
 
 def as_bf16(array):
-    """The float32 array of the bfloat16 numbers next to these."""
+    """The values rounded to bfloat16, as a float32 array."""
     return _from_bits(bf16_bits(array)).reshape(np.shape(array))
 
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# with_torch.sh SCRIPT.py OPTION...: a script of this folder by the first Python that has torch: $CLAIMS_PYTHON, what CMake
-# was told, python3. 77, which is "skipped" to ctest, where none has.
+# with_torch.sh SCRIPT.py OPTION...: runs a script of this folder with the first Python that has torch:
+# $CLAIMS_PYTHON, the one configured in CMake, python3. Exits with 77, which ctest counts as skipped, if none
+# has torch.
 script=$(dirname "$0")/$1
 shift
 for python in "${CLAIMS_PYTHON:-}" "${ORACLE_PYTHON:-}" python3 /usr/bin/python3; do

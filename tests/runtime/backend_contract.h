@@ -1,8 +1,8 @@
 #pragma once
 
-// One contract for every backend: whatever says Backend& may rely on these, and on nothing else. The host
-// kinds and CUDA instantiate it in programs of their own, so that the latter carries the label gpu.
-#include <strata/runtime/backend.h>
+// The contract of all backends: code that uses Backend& may rely on these guarantees and no others. The host
+// kinds and CUDA instantiate it in separate programs, so that the latter can have the label gpu.
+#include <strata/runtime/backend/backend.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,12 +14,12 @@
 
 #include <gtest/gtest.h>
 
-#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/memory/alloc_counter.h>
 #include <strata/runtime/clock.h>
-#include <strata/runtime/cuda_backend.h>
-#include <strata/runtime/host_backend.h>
-#include <strata/runtime/null_backend.h>
-#include <strata/runtime/thread_pool.h>
+#include <strata/runtime/backend/cuda_backend.h>
+#include <strata/runtime/backend/host_backend.h>
+#include <strata/runtime/backend/null_backend.h>
+#include <strata/runtime/threads/thread_pool.h>
 #include <strata/runtime/units.h>
 
 namespace strata {
@@ -118,7 +118,7 @@ TEST_P(BackendContractTest, AnEventOrdersTwoStreams) {
   EXPECT_TRUE(std::is_sorted(std::begin(log), std::end(log)));
 }
 
-TEST_P(BackendContractTest, CopiesCarryBytesBothWays) {
+TEST_P(BackendContractTest, CopiesWorkInBothDirections) {
   if (!computes()) GTEST_SKIP() << "the null backend moves nothing";
   const Buffer from = pinned(), on = device(), back = pinned();
   std::memset(from.view().data, 0x5A, kBytes);
@@ -130,7 +130,7 @@ TEST_P(BackendContractTest, CopiesCarryBytesBothWays) {
   EXPECT_EQ(std::memcmp(from.view().data, back.view().data, kBytes), 0);
 }
 
-TEST_P(BackendContractTest, AWaitedEventIsCompleteAndStaysSo) {
+TEST_P(BackendContractTest, AnEventIsCompleteAfterAWaitAndStaysComplete) {
   const Buffer from = pinned(), on = device();
   Stream h2d = stream(StreamRole::h2d);
   must(backend_->copy_async(on.view(), from.view(), h2d));
@@ -194,7 +194,7 @@ TEST_P(BackendContractTest, AnEarlierEventDoesNotCarryALaterError) {
   EXPECT_TRUE(backend_->synchronize(b).is_ok());
 }
 
-TEST_P(BackendContractTest, WhatAHostCallThrowsBecomesItsError) {
+TEST_P(BackendContractTest, AnExceptionInAHostCallBecomesItsError) {
   if (!computes()) GTEST_SKIP() << "the null backend runs nothing";
   Stream compute = stream(StreamRole::compute);
   const HostCall throwing(
@@ -230,7 +230,7 @@ TEST_P(BackendContractTest, FreedBuffersReturnTheirBytesAndBuffersAreAligned) {
   EXPECT_EQ(backend_->counters().buffers_created, 100u);
 }
 
-TEST_P(BackendContractTest, CountersTellBytesByRole) {
+TEST_P(BackendContractTest, CountersReportBytesByRole) {
   const Buffer from = pinned(), on = device();
   Stream h2d = stream(StreamRole::h2d), d2h = stream(StreamRole::d2h);
   must(backend_->copy_async(on.view(), from.view(), h2d));
@@ -244,7 +244,7 @@ TEST_P(BackendContractTest, CountersTellBytesByRole) {
   EXPECT_EQ(counters.streams_created, 2u);
 }
 
-TEST_P(BackendContractTest, ACopyOfUnequalSizesOrPastAnEndIsRefused) {
+TEST_P(BackendContractTest, ACopyWithUnequalSizesOrPastAnEndIsRefused) {
   const Buffer from = pinned(), on = device();
   Stream h2d = stream(StreamRole::h2d);
   EXPECT_EQ(backend_->copy_async(on.view(), ConstBufferView(from.view().data, 8), h2d).code(), Code::invalid);
@@ -253,7 +253,7 @@ TEST_P(BackendContractTest, ACopyOfUnequalSizesOrPastAnEndIsRefused) {
   EXPECT_TRUE(backend_->synchronize(h2d).is_ok());
 }
 
-TEST_P(BackendContractTest, AFullQueueMakesTheFeederWaitAndLosesNothing) {
+TEST_P(BackendContractTest, AFullQueueBlocksTheProducerAndLosesNothing) {
   if (!computes()) GTEST_SKIP() << "the null backend runs nothing";
   std::vector<int> log(5000);
   int n = 0;
@@ -289,7 +289,7 @@ TEST_P(BackendContractTest, QueueingAllocatesNothing) {
   EXPECT_EQ(backend_->counters().buffers_created, before.buffers_created);
 }
 
-TEST_P(BackendContractTest, AStreamHandleDrainsBeforeItGoesAndItsSlotServesAgain) {
+TEST_P(BackendContractTest, DestroyingAStreamDrainsItAndItsSlotIsReused) {
   int log[300] = {}, n = 0;
   Event last;
   for (int i = 0; i < 300; ++i) {

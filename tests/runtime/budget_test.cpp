@@ -1,4 +1,4 @@
-#include <strata/runtime/budget.h>
+#include <strata/runtime/memory/budget.h>
 
 #include <algorithm>
 #include <deque>
@@ -10,7 +10,7 @@
 namespace strata {
 namespace {
 
-TEST(BudgetTest, AReservationIsCountedUntilItGoes) {
+TEST(BudgetTest, AReservationCountsUntilItIsDestroyed) {
   Budget budget("pinned", 100);
   {
     const Reservation held = must(budget.reserve(60, "a chunk"));
@@ -21,14 +21,14 @@ TEST(BudgetTest, AReservationIsCountedUntilItGoes) {
   EXPECT_EQ(budget.peak_bytes(), 60u);
 }
 
-TEST(BudgetTest, ARefusalNamesTheTierAndAllNumbersAndTakesNothing) {
+TEST(BudgetTest, ARefusalNamesTheTierAndAllNumbersAndReservesNothing) {
   Budget budget("device", 100);
   Reservation used = must(budget.reserve(30, "chunk 1"));
   used.commit();
   const Reservation reserved = must(budget.reserve(50, "chunk 2"));
   const Status status = budget.reserve(21, "chunk 3").status();
   EXPECT_EQ(status.code(), Code::does_not_fit);
-  EXPECT_EQ(status.message(), "chunk 3 asks 21 bytes of device, which has 30 used and 50 reserved of 100");
+  EXPECT_EQ(status.message(), "chunk 3 needs 21 bytes of device, which has 30 used and 50 reserved of 100");
   EXPECT_EQ(budget.free_bytes(), 20u);
   EXPECT_EQ(budget.peak_bytes(), 80u);
 }
@@ -45,7 +45,7 @@ TEST(BudgetTest, CommitTurnsReservedIntoUsedOnce) {
   EXPECT_EQ(budget.used_bytes(), 0u);
 }
 
-TEST(BudgetTest, MoveAssignmentGivesBackWhatWasHeldAtOnce) {
+TEST(BudgetTest, MoveAssignmentReleasesTheOldBytesImmediately) {
   Budget budget("device", 100);
   Reservation a = must(budget.reserve(60, "a"));
   Reservation b = must(budget.reserve(40, "b"));
@@ -67,7 +67,7 @@ TEST(BudgetTest, MoveAssignmentToItselfKeepsTheBytes) {
   EXPECT_EQ(budget.reserved_bytes(), 60u);
 }
 
-TEST(BudgetTest, MergedBytesGoBackOnce) {
+TEST(BudgetTest, MergedBytesAreReleasedOnce) {
   Budget budget("device", 100);
   {
     Reservation chunk;
@@ -86,7 +86,7 @@ TEST(BudgetTest, AnUnlimitedBudgetDoesNotOverflow) {
   EXPECT_TRUE(budget.reserve(0, "nothing").has_value());
 }
 
-TEST(BudgetTest, RandomUseNeverPassesTheLimitAndCountsExactly) {
+TEST(BudgetTest, RandomUseNeverExceedsTheLimitAndCountsExactly) {
   constexpr std::size_t kLimit = 1000;
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
@@ -112,7 +112,7 @@ TEST(BudgetTest, RandomUseNeverPassesTheLimitAndCountsExactly) {
   EXPECT_EQ(budget.peak_bytes(), peak);
 }
 
-TEST(BudgetDeathTest, DestroyedUnderALiveReservationItAborts) {
+TEST(BudgetDeathTest, DestroyingABudgetWithALiveReservationAborts) {
   EXPECT_DEATH(
       {
         Reservation survivor;

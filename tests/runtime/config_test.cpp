@@ -1,4 +1,4 @@
-#include <strata/runtime/config.h>
+#include <strata/runtime/config/config.h>
 
 #include <unistd.h>
 
@@ -94,7 +94,7 @@ TEST(ConfigTest, WithNoSourcesEveryKeyHasItsDefault) {
   EXPECT_TRUE(tree.texts("train.files").empty());
 }
 
-TEST(ConfigTest, EachLayerBeatsTheOneBelow) {
+TEST(ConfigTest, EachLayerOverridesTheOneBelow) {
   ConfigSources sources = toml("[model]\npreset = \"small\"\n");
   EXPECT_EQ(must(build(sources)).integer("model.layers"), 4);
   EXPECT_EQ(must(build(sources)).entry("model.layers").origin, "preset small");
@@ -109,7 +109,7 @@ TEST(ConfigTest, EachLayerBeatsTheOneBelow) {
   EXPECT_EQ(must(build(sources)).entry("model.layers").origin, "argument model.layers=7");
 }
 
-TEST(ConfigTest, ThePresetOfTheCommandLineBeatsTheFilesButNotTheFilesValues) {
+TEST(ConfigTest, TheCommandLinesPresetOverridesTheFilesPresetButNotItsValues) {
   ConfigSources sources = toml("[model]\npreset = \"nothing-like-it\"\n[memory]\ndevice = \"1MiB\"\n");
   sources.preset = "small";
   const ConfigTree tree = must(build(sources));
@@ -133,14 +133,14 @@ TEST(ConfigTest, JsonKeysKnowTheirLine) {
   EXPECT_EQ(tree.entry("model.layers").origin, "file run.json:3");
 }
 
-TEST(ConfigTest, AllProblemsOfAllLayersComeAtOnceEachWithItsOrigin) {
+TEST(ConfigTest, AllProblemsOfAllLayersAreReportedWithTheirOrigins) {
   ConfigSources sources = toml("[model]\nlayer = 3\n[optim]\nlr = \"fast\"\n[memori]\ndevice = 1\n");
   sources.environment = {"STRATA_MEMORY_DEVISE=1MiB"};
   sources.arguments = {"optim.schedule=cosin", "lr=3", "nonsense"};
   const std::string text = problems(sources);
   EXPECT_EQ(text,
             "file run.toml:2: unknown key 'model.layer'; did you mean 'model.layers'?\n"
-            "file run.toml:4: optim.lr expects a number, got the text 'fast'\n"
+            "file run.toml:4: optim.lr expects a number, got the string 'fast'\n"
             "file run.toml:6: unknown section 'memori' of 'memori.device'; did you mean 'memory.device'?\n"
             "environment STRATA_MEMORY_DEVISE: unknown variable; did you mean 'STRATA_MEMORY_DEVICE'?\n"
             "argument nonsense: is not section.key=value\n"
@@ -149,7 +149,7 @@ TEST(ConfigTest, AllProblemsOfAllLayersComeAtOnceEachWithItsOrigin) {
             "argument lr=3: unknown key 'lr'; did you mean 'optim.lr'?");
 }
 
-TEST(ConfigTest, AValueThatAHigherLayerReplacesIsCheckedAllTheSame) {
+TEST(ConfigTest, AnOverriddenValueIsCheckedToo) {
   ConfigSources sources = toml("[model]\nlayers = -1\n");
   sources.arguments = {"model.layers=3"};
   EXPECT_THAT(
@@ -172,10 +172,10 @@ TEST(ConfigTest, AKeyGivenTwiceIsRefusedInEveryLayer) {
   EXPECT_THAT(problems(toml("[optim]\nlr = 1\nlr = 2\n")), StartsWith("file run.toml:3: not TOML"));
 }
 
-TEST(ConfigTest, WhatStandsOutsideASectionIsRefused) {
-  EXPECT_THAT(problems(toml("lr = 1\n")), HasSubstr("file run.toml:1: 'lr' stands outside a section"));
-  EXPECT_THAT(problems(json("{\"lr\": 1}")), HasSubstr("file run.json:1: 'lr' stands outside a section"));
-  EXPECT_THAT(problems(json("[1]")), HasSubstr("the whole must be an object"));
+TEST(ConfigTest, KeysOutsideASectionAreRefused) {
+  EXPECT_THAT(problems(toml("lr = 1\n")), HasSubstr("file run.toml:1: 'lr' is outside a section"));
+  EXPECT_THAT(problems(json("{\"lr\": 1}")), HasSubstr("file run.json:1: 'lr' is outside a section"));
+  EXPECT_THAT(problems(json("[1]")), HasSubstr("the file must be a JSON object"));
 }
 
 TEST(ConfigTest, AnEmptyUnknownSectionIsRefusedAndAnEmptyKnownOneIsNot) {
@@ -189,17 +189,17 @@ TEST(ConfigTest, ADamagedFileNamesTheLine) {
   EXPECT_THAT(problems(json("{\n\"model\": {\n\"layers\" 3}}")), StartsWith("file run.json:3: not JSON"));
   EXPECT_THAT(problems(json("{\"model\": {\"layers\": 3}")), HasSubstr("not JSON"));
   EXPECT_THAT(problems(toml(std::string("\xff\xfe\x00", 3))), HasSubstr("not TOML"));
-  // Characters between the ranges of toml++'s tables, which it calls unreachable.
+  // Characters between the ranges of toml++'s tables, a case that it marks as unreachable.
   for (const char* character : {"\u00a1", "\u05d0", "\u4eca", "\ufefb", "\U0001F600"})
     EXPECT_THAT(problems(toml(str("[model]\n0", character, "s\n"))), HasSubstr("not TOML")) << character;
 }
 
 TEST(ConfigTest, NestedTablesAndListsAreRefusedWithoutHarm) {
   EXPECT_THAT(problems(toml("[model.layers]\nx = 1\n")),
-              HasSubstr("model.layers expects a whole number, got a table"));
+              HasSubstr("model.layers expects an integer, got a table"));
   EXPECT_THAT(problems(json(R"({"model": {"layers": {"x": [1, {"y": 2}]}}})")), HasSubstr("got a table"));
   EXPECT_THAT(problems(json(R"({"train": {"files": [["a"], {"b": 1}]}})")),
-              HasSubstr("train.files expects a list of texts, got a list in it"));
+              HasSubstr("train.files expects a list of strings, got a list in it"));
   EXPECT_THAT(problems(json(std::string(100000, '['))), HasSubstr("run.json"));
   EXPECT_THAT(problems(toml("x = " + std::string(100000, '['))), HasSubstr("run.toml"));
 }
@@ -208,12 +208,12 @@ TEST(ConfigTest, AFilePastTheLimitIsRefusedUnread) {
   EXPECT_THAT(problems(toml(std::string((1 << 20) + 1, '#'))), HasSubstr("larger than 1048576 bytes"));
 }
 
-TEST(ConfigTest, AMissingFileIsNotFoundAndStandsBesideOtherProblems) {
+TEST(ConfigTest, AMissingFileIsReportedBesideOtherProblems) {
   EXPECT_EQ(build({.file = "/nowhere/run.toml"}).status().code(), Code::not_found);
   const Status both = build({.file = "/nowhere/run.toml", .arguments = {"optim.lr=x"}}).status();
   EXPECT_THAT(both.message(), StartsWith("file: /nowhere/run.toml: No such file"));
   EXPECT_THAT(both.message(), HasSubstr("optim.lr = 'x' is not a finite number"));
-  EXPECT_THAT(build({.file = "/"}).status().message(), HasSubstr("is a folder"));
+  EXPECT_THAT(build({.file = "/"}).status().message(), HasSubstr("is a directory"));
 }
 
 TEST(ConfigTest, AFileIsReadFromDisk) {
@@ -228,26 +228,27 @@ TEST(ConfigTest, AFileIsReadFromDisk) {
 
 TEST(ConfigTest, TypesAreStrictInFiles) {
   EXPECT_THAT(problems(toml("[model]\nlayers = \"3\"\n")),
-              HasSubstr("expects a whole number, got the text '3'"));
-  EXPECT_THAT(problems(toml("[model]\nlayers = 3.0\n")), HasSubstr("expects a whole number"));
+              HasSubstr("expects an integer, got the string '3'"));
+  EXPECT_THAT(problems(toml("[model]\nlayers = 3.0\n")), HasSubstr("expects an integer"));
   EXPECT_THAT(problems(toml("[io]\ndirect = 1\n")), HasSubstr("expects true or false"));
-  EXPECT_THAT(problems(toml("[train]\nfiles = \"a\"\n")), HasSubstr("expects a list of texts"));
-  EXPECT_THAT(problems(toml("[train]\nfiles = [1]\n")), HasSubstr("expects a list of texts, got '1' in it"));
+  EXPECT_THAT(problems(toml("[train]\nfiles = \"a\"\n")), HasSubstr("expects a list of strings"));
+  EXPECT_THAT(problems(toml("[train]\nfiles = [1]\n")),
+              HasSubstr("expects a list of strings, got '1' in it"));
   EXPECT_THAT(problems(toml("[optim]\nlr = inf\n")), HasSubstr("not a finite number"));
   EXPECT_THAT(problems(json("{\"io\": {\"direct\": null}}")), HasSubstr("got null"));
 }
 
-TEST(ConfigTest, ListsOnTheCommandLineAreCommasOrAnArray) {
+TEST(ConfigTest, ListsOnTheCommandLineAreCommaSeparatedOrArrays) {
   EXPECT_EQ(must(with_arguments({"train.files=a, b"})).texts("train.files"),
             (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(must(with_arguments({"train.files=[\"a,b\"]"})).texts("train.files"),
             (std::vector<std::string>{"a,b"}));
   EXPECT_THAT(argument_problems({"train.files=a,,b"}), HasSubstr("empty item"));
   EXPECT_THAT(argument_problems({"train.files=a,"}), HasSubstr("ends with a comma"));
-  EXPECT_THAT(argument_problems({"train.files=[\"a\"]\nx = 1"}), HasSubstr("begins like a list"));
+  EXPECT_THAT(argument_problems({"train.files=[\"a\"]\nx = 1"}), HasSubstr("starts like a list"));
 }
 
-TEST(ConfigTest, WordsForNoLimitHaveTheirOwnValues) {
+TEST(ConfigTest, UnlimitedWordsHaveTheirOwnValues) {
   const ConfigTree tree = must(with_arguments({"memory.nvme=unlimited"}));
   EXPECT_EQ(tree.bytes("memory.nvme"), kUnlimitedBytes);
   EXPECT_TRUE(std::isinf(tree.seconds("train.max_time")));
@@ -269,8 +270,8 @@ TEST(ConfigTest, SpecialVariablesSetTheirKeyOrAreLeftToTheProgram) {
   EXPECT_EQ(tree.entry("optim.schedule").origin, "environment STRATA_SHAPE");
 }
 
-TEST(ConfigTest, AutoIsTakenOnlyWhereAllowed) {
-  EXPECT_THAT(argument_problems({"model.layers=auto"}), HasSubstr("'auto' is not a whole number"));
+TEST(ConfigTest, AutoIsAcceptedOnlyWhereAllowed) {
+  EXPECT_THAT(argument_problems({"model.layers=auto"}), HasSubstr("'auto' is not a 64-bit integer"));
   EXPECT_TRUE(must(with_arguments({"memory.device=auto"})).is_auto("memory.device"));
 }
 
@@ -304,7 +305,8 @@ TEST(ConfigTest, HostileNamesStayOnOneReadableLine) {
   EXPECT_THAT(argument_problems({"model.preset=\xff"}), HasSubstr("not UTF-8"));
 }
 
-/// Files with a few bytes changed, removed or doubled: whatever is taken reads back to the same values.
+/// Files with a few bytes changed, removed or duplicated: whatever is accepted must read back to the same
+/// values.
 TEST(ConfigTest, DamagedFilesAreRefusedOrReadTheSameTwice) {
   const ConfigTree whole =
       must(with_arguments({"model.preset=small", "train.mix=1,2", "train.trace=3-4", "train.max_time=9s"}));
@@ -335,7 +337,7 @@ TEST(ConfigTest, DamagedFilesAreRefusedOrReadTheSameTwice) {
 
 TEST(ConfigDeathTest, ReadingAKeyAsAnotherTypeOrBeforeItsAutoIsDecidedIsABug) {
   const ConfigTree tree = must(build({}));
-  EXPECT_DEATH(static_cast<void>(tree.integer("optim.lr")), "another type");
+  EXPECT_DEATH(static_cast<void>(tree.integer("optim.lr")), "a type other than its own");
   EXPECT_DEATH(static_cast<void>(tree.bytes("memory.device")), "has no value yet");
   EXPECT_DEATH(static_cast<void>(tree.flag("io.derict")), "no key io.derict");
 }

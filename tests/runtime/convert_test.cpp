@@ -15,7 +15,8 @@ bool same(float a, float b) {
          std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
 
-// The nearest of all 2^16 values, ties to the even one, found by looking at each neighbour.
+// Checks conversion to the nearest of all 2^16 values, ties to even, by comparing with each pair of
+// neighbors.
 template <class ToFloat, class FromFloat>
 void expect_nearest(ToFloat widen, FromFloat narrow, std::uint16_t infinity) {
   for (std::uint32_t bits = 0; bits < infinity; ++bits) {
@@ -76,7 +77,7 @@ TEST(ConvertTest, SpansConvertAndWrongSizesAreNamed) {
   EXPECT_EQ(widen_to_f32(DType::i32, raw, back).code(), Code::unsupported);
 }
 
-TEST(ConvertTest, TheFirstValueThatIsNoNumberIsFoundWhereverItLies) {
+TEST(ConvertTest, TheFirstNonFiniteValueIsFoundAnywhere) {
   std::vector<float> values(10000, -3.4e38f);
   EXPECT_EQ(first_non_finite({}), 0u);
   EXPECT_EQ(first_non_finite(values), values.size());

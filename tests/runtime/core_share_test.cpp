@@ -1,4 +1,4 @@
-#include <strata/runtime/core_share.h>
+#include <strata/runtime/threads/core_share.h>
 
 #include <numeric>
 #include <set>
@@ -40,7 +40,7 @@ std::vector<int> cpus(const CoreShare& share) {
   return result;
 }
 
-TEST(CoreShareTest, AnOnlyProcessHasEveryCoreAndOneThreadOnEach) {
+TEST(CoreShareTest, ASingleProcessHasEveryCoreWithOneThreadEach) {
   const CoreShare share = share_of(kSmall);
   EXPECT_EQ(share.threads(), 4);
   EXPECT_EQ(share.service_cores, 0);
@@ -56,7 +56,7 @@ TEST(CoreShareTest, ALargeMachineKeepsServiceCoresFromDifferentNodes) {
   EXPECT_TRUE(share.bound);
   EXPECT_THAT(indices(share), ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(share.nodes[0].threads, 7);
-  EXPECT_EQ(share.nodes[0].cpus, range(2, 16));  // without core 0, which has two hardware threads
+  EXPECT_EQ(share.nodes[0].cpus, range(2, 16));  // without CPUs 0 and 1 of service core 0
   EXPECT_EQ(share.nodes[1].cpus, range(18, 32));
   EXPECT_EQ(share.nodes[3].cpus, range(48, 64));
   EXPECT_THAT(share.why, HasSubstr("30 threads on NUMA nodes 0-3"));
@@ -103,18 +103,18 @@ TEST(CoreShareTest, EveryCoreGoesToExactlyOneRank) {
   }
 }
 
-TEST(CoreShareTest, RanksPastTheCoresShareOneAndSaySo) {
+TEST(CoreShareTest, MoreRanksThanCoresShareCoresAndSaySo) {
   const CoreShare share = share_of(kSmall, rank_of(5, 6));
   EXPECT_EQ(share.threads(), 1);
   EXPECT_EQ(cpus(share), range(1, 2));
   EXPECT_THAT(share.why, HasSubstr("has 1 of 4 cores, shared with other ranks"));
 }
 
-TEST(CoreShareTest, AMaskOfTheLauncherIsNotDividedAgain) {
+TEST(CoreShareTest, TheLaunchersAffinityMaskIsNotDividedAgain) {
   const CoreShare share = share_of(kLarge, rank_of(1, 2), {}, range(16, 24));
   EXPECT_EQ(share.threads(), 4);
   EXPECT_EQ(cpus(share), range(16, 24));
-  EXPECT_FALSE(share.bound);  // it is already
+  EXPECT_FALSE(share.bound);  // the launcher has bound it already
   EXPECT_THAT(share.why, HasSubstr("the affinity mask leaves 4 cores (8 of 64 hardware threads)"));
 }
 
@@ -126,12 +126,12 @@ TEST(CoreShareTest, AMaskOverTwoNodesIsStillBoundByNode) {
   EXPECT_EQ(share.nodes[1].threads, 1);
 }
 
-TEST(CoreShareTest, ZeroThreadsAsksForEveryHardwareThread) {
+TEST(CoreShareTest, ZeroThreadsMeansEveryHardwareThread) {
   EXPECT_EQ(share_of("numa:1 core:4 pu:2").threads(), 4);
   EXPECT_EQ(share_of("numa:1 core:4 pu:2", {}, {.threads = 0}).threads(), 8);
 }
 
-TEST(CoreShareTest, FewerThreadsSpreadOverTheNodesAndMoreThanThereAreIsLeftUnbound) {
+TEST(CoreShareTest, FewThreadsSpreadOverTheNodesAndTooManyAreUnbound) {
   const CoreShare few = share_of("numa:2 core:6 pu:1", {}, {.threads = 4, .service_cores = 0});
   EXPECT_EQ(few.nodes[0].threads, 2);
   EXPECT_EQ(few.nodes[1].threads, 2);
@@ -140,7 +140,7 @@ TEST(CoreShareTest, FewerThreadsSpreadOverTheNodesAndMoreThanThereAreIsLeftUnbou
   EXPECT_EQ(many.threads(), 40);
   EXPECT_FALSE(many.bound);
   EXPECT_EQ(many.service_cores, 0);
-  EXPECT_THAT(many.why, HasSubstr("not bound: 11 hardware threads for them"));
+  EXPECT_THAT(many.why, HasSubstr("not bound: only 11 hardware threads available"));
 }
 
 TEST(CoreShareTest, ReadingItsOwnNumbersBackGivesTheSameShare) {
@@ -158,12 +158,12 @@ TEST(CoreShareTest, ACpuQuotaIsSharedByTheRanksAndBindsNothing) {
   const CoreShare share = share_of(kLarge, rank_of(1, 2), {.cpu_quota = 9.5});
   EXPECT_EQ(share.threads(), 4);
   EXPECT_FALSE(share.bound);
-  EXPECT_THAT(share.why, HasSubstr("the cgroup gives the time of 9.5 CPUs to 2 ranks"));
+  EXPECT_THAT(share.why, HasSubstr("the cgroup has a CPU quota of 9.5 CPUs for 2 ranks"));
   EXPECT_EQ(share_of(kSmall, {}, {.cpu_quota = 0.5}).threads(), 1);
   EXPECT_EQ(share_of(kSmall, {}, {.cpu_quota = 64}).threads(), 4);
 }
 
-TEST(CoreShareTest, WhereThreadsCannotBeBoundTheShareSaysSo) {
+TEST(CoreShareTest, AShareThatCannotBeBoundSaysSo) {
   Topology machine = must(synthetic_topology(kLarge));
   machine.can_bind = false;
   const CoreShare share = must(partition_cores(machine, {}));
@@ -172,7 +172,7 @@ TEST(CoreShareTest, WhereThreadsCannotBeBoundTheShareSaysSo) {
   EXPECT_THAT(share.why, HasSubstr("does not let threads choose their cores"));
 }
 
-TEST(CoreShareTest, NumbersThatLeaveNoCoreAreRefusedWithBoth) {
+TEST(CoreShareTest, OptionsThatLeaveNoCoreAreRefusedWithBothNumbers) {
   const Topology machine = must(synthetic_topology(kSmall));
   const Status service = partition_cores(machine, {}, {.service_cores = 4}).status();
   EXPECT_EQ(service.code(), Code::invalid);
@@ -183,7 +183,7 @@ TEST(CoreShareTest, NumbersThatLeaveNoCoreAreRefusedWithBoth) {
   EXPECT_EQ(synthetic_topology(kSmall, std::vector<int>{99}).status().code(), Code::invalid);
 }
 
-TEST(CoreShareTest, ThisMachineHasOne) {
+TEST(CoreShareTest, ThisMachineHasACoreShare) {
   const CoreShare share = must(process_core_share({}));
   EXPECT_GE(share.threads(), 1);
   EXPECT_LE(share.threads(), must(read_topology()).usable_threads);
@@ -208,7 +208,7 @@ TEST(LocalRankTest, EveryLaunchersVariablesAreRead) {
   }
 }
 
-TEST(LocalRankTest, TheInnerLauncherCountsAndSlurmComesLast) {
+TEST(LocalRankTest, TheInnerLauncherCountsAndSlurmIsLast) {
   EXPECT_EQ(found({"OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=1", "LOCAL_RANK=2",
                    "LOCAL_WORLD_SIZE=8"})
                 .rank,
@@ -218,7 +218,7 @@ TEST(LocalRankTest, TheInnerLauncherCountsAndSlurmComesLast) {
   EXPECT_EQ(found({"SLURM_LOCALID=0"}).size, 1);  // a batch script
 }
 
-TEST(LocalRankTest, WhatDoesNotFitTogetherIsNamed) {
+TEST(LocalRankTest, InconsistentVariablesAreNamed) {
   EXPECT_THAT(refused({"LOCAL_RANK=4", "LOCAL_WORLD_SIZE=4"}),
               HasSubstr("LOCAL_RANK is 4, but LOCAL_WORLD_SIZE is 4"));
   EXPECT_THAT(refused({"LOCAL_RANK=0", "LOCAL_WORLD_SIZE=0"}), HasSubstr("LOCAL_WORLD_SIZE is 0"));

@@ -1,4 +1,4 @@
-#include <strata/runtime/crc32c.h>
+#include <strata/runtime/io/crc32c.h>
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ TEST(Crc32cTest, KnownVectorsHold) {
   EXPECT_EQ(crc32c(0, std::vector<std::byte>(32, std::byte{0xFF})), 0x62A8AB43u);  // RFC 3720 B.4
 }
 
-TEST(Crc32cTest, PortableKnowsTheSameVectors) {
+TEST(Crc32cTest, ThePortableVersionMatchesKnownVectors) {
   EXPECT_EQ(detail::crc32c_portable(0, bytes_of("123456789")), 0xE3069283u);
   EXPECT_EQ(detail::crc32c_portable(0, std::vector<std::byte>(32, std::byte{0xFF})), 0x62A8AB43u);
 }
@@ -42,7 +42,7 @@ TEST(Crc32cTest, HardwareEqualsPortableAtEveryLengthAndMisalignment) {
     }
 }
 
-TEST(Crc32cTest, SumContinuesOverParts) {
+TEST(Crc32cTest, AChecksumContinuesOverParts) {
   const std::vector<std::byte> bytes = random_bytes(30001, 8);
   const std::span all(bytes);
   EXPECT_EQ(crc32c(crc32c(5, all.first(12345)), all.subspan(12345)), crc32c(5, all));
@@ -57,7 +57,7 @@ TEST(Crc32cTest, PartsJoinInAnyOrder) {
   EXPECT_EQ(last ^ middle ^ first, crc32c(77, all));
 }
 
-TEST(Crc32cTest, SameBytesOfAnotherIdOrGenerationHaveAnotherSum) {
+TEST(Crc32cTest, TheChecksumDependsOnIdAndGeneration) {
   const std::vector<std::byte> bytes = random_bytes(4096, 10);
   EXPECT_NE(crc32c(crc32c_seed(1, 1), bytes), crc32c(crc32c_seed(2, 1), bytes));
   EXPECT_NE(crc32c(crc32c_seed(1, 1), bytes), crc32c(crc32c_seed(1, 2), bytes));

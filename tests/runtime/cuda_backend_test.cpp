@@ -14,7 +14,7 @@ TEST(CudaBackendTest, WithoutAGpuItIsUnsupportedAndTheReasonIsNamed) {
   EXPECT_EQ(cuda_status().rfind("no GPU: ", 0), 0u) << cuda_status();
 }
 
-TEST(CudaBackendTest, ADeviceThatIsNotThereIsNamed) {
+TEST(CudaBackendTest, AMissingDeviceIsNamed) {
   if (!cuda_available()) GTEST_SKIP() << cuda_status();
   const auto pool = must(ThreadPool::create(1));
   const Status status = create_cuda_backend({.device = 4096}, *pool).status();

@@ -1,17 +1,17 @@
-// The CUDA backend over a fake CUDA runtime: the same contract, and the errors a real GPU cannot be asked
-// for.
+// Tests the CUDA backend on a fake CUDA runtime: the same contract, and errors that cannot be provoked on a
+// real GPU.
 #include "support/fake_cudart.h"
 
 #include <chrono>
 #include <thread>
 
 #include <strata/runtime/clock.h>
-#include <strata/runtime/io.h>
-#include <strata/runtime/stall_meter.h>
-#include <strata/runtime/trace.h>
+#include <strata/runtime/io/io.h>
+#include <strata/runtime/trace/stall_meter.h>
+#include <strata/runtime/trace/trace.h>
 
-#include "cuda/cuda_stream_state.h"
-#include "cuda/cuda_timeline.h"
+#include "backend/cuda/cuda_stream_state.h"
+#include "backend/cuda/cuda_timeline.h"
 #include "runtime/backend_contract.h"
 #include "support/temp_dir.h"
 
@@ -43,13 +43,13 @@ TEST_F(FakeCudaTest, ADeviceReportsItsFreeMemory) {
   EXPECT_EQ(device.free_bytes, std::size_t{1} << 28);
   const Status none = cuda_device(1).status();
   EXPECT_EQ(none.code(), Code::unsupported);
-  EXPECT_NE(none.message().find("GPU 1 was asked for; there are 1"), std::string_view::npos)
+  EXPECT_NE(none.message().find("GPU 1 was requested, but the number of GPUs is 1"), std::string_view::npos)
       << none.message();
   fail_next_cuda("cudaMemGetInfo", cudaErrorUnknown);
   EXPECT_FALSE(cuda_device(0).has_value());
 }
 
-TEST_F(FakeCudaTest, OutOfDeviceMemoryIsNoLossAndTakesNothing) {
+TEST_F(FakeCudaTest, OutOfDeviceMemoryDoesNotLoseTheDeviceOrLeak) {
   fail_next_cuda("cudaMalloc", cudaErrorMemoryAllocation);
   const Status status = backend_->allocate(MemoryKind::device, 4096).status();
   EXPECT_EQ(status.code(), Code::out_of_memory);
@@ -58,14 +58,14 @@ TEST_F(FakeCudaTest, OutOfDeviceMemoryIsNoLossAndTakesNothing) {
   EXPECT_TRUE(backend_->allocate(MemoryKind::device, 4096).has_value());
 }
 
-TEST_F(FakeCudaTest, RefusedPinningNamesTheBytes) {
+TEST_F(FakeCudaTest, APinningFailureNamesTheBytes) {
   fail_next_cuda("cudaHostRegister", cudaErrorMemoryAllocation);
   const Status status = backend_->allocate(MemoryKind::pinned, 12288).status();
   EXPECT_EQ(status.code(), Code::out_of_memory);
   EXPECT_NE(status.message().find("pinning 12288 bytes"), std::string_view::npos) << status.message();
 }
 
-TEST_F(FakeCudaTest, ALargeBufferIsPinnedInPartsAndCopiesPassTheirEnds) {
+TEST_F(FakeCudaTest, ALargeBufferIsRegisteredInPartsAndCopiesCrossThem) {
   const std::size_t before = test::registered_ranges();
   const auto backend = must(create_cuda_backend({.registration_bytes = 8192}, *pool_));
   Stream stream = must(backend->create_stream(StreamRole::h2d));
@@ -89,7 +89,7 @@ void sleep_for(const int& ms, ThreadPool&) { std::this_thread::sleep_for(std::ch
 
 double seconds_of(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 
-TEST_F(FakeCudaTest, WhatComputingWaitsForIsTimedByTheDevice) {
+TEST_F(FakeCudaTest, ComputeStallsAreTimedByTheDevice) {
   Stream compute = must(backend_->create_stream(StreamRole::compute));
   Stream cpu = must(backend_->create_stream(StreamRole::cpu));
   ASSERT_NE(backend_->stall_meter(), nullptr);
@@ -108,8 +108,8 @@ TEST_F(FakeCudaTest, WhatComputingWaitsForIsTimedByTheDevice) {
   EXPECT_GE(seconds_of(counters.busy_ns[static_cast<std::size_t>(StreamRole::cpu)]), 0.195);
 }
 
-// The CPU's stream waits for a copy before its next update: that is what computing waits for then.
-TEST_F(FakeCudaTest, WaitsAreFollowedThroughTheCpusStream) {
+// The CPU stream waits for a copy before its next update, so the copy is what compute waits for meanwhile.
+TEST_F(FakeCudaTest, WaitsAreFollowedThroughTheCpuStream) {
   Stream compute = must(backend_->create_stream(StreamRole::compute));
   Stream cpu = must(backend_->create_stream(StreamRole::cpu));
   Stream d2h = must(backend_->create_stream(StreamRole::d2h));
@@ -126,8 +126,8 @@ TEST_F(FakeCudaTest, WaitsAreFollowedThroughTheCpusStream) {
   EXPECT_GE(seconds_of(times.of(StallCause::optimizer)), 0.030);
 }
 
-// A wait that is over is not waited for any more, though nothing came after it.
-TEST_F(FakeCudaTest, AStreamWhoseLastWaitIsOverIsIdle) {
+// Once its wait has completed, a stream no longer counts as waiting, although nothing was queued after it.
+TEST_F(FakeCudaTest, AStreamIsIdleAfterItsLastWaitCompletes) {
   Stream compute = must(backend_->create_stream(StreamRole::compute));
   Stream d2h = must(backend_->create_stream(StreamRole::d2h));
   must(backend_->host_call_async(HostCall("copies", sleep_for, 10), d2h));
@@ -165,7 +165,7 @@ TEST_F(FakeCudaTest, CopiesAreTimedAndTraced) {
   EXPECT_NE(text.find("\"busy\""), std::string::npos) << text;
 }
 
-TEST_F(FakeCudaTest, ABackendThatIsNotTimedMakesNoMarks) {
+TEST_F(FakeCudaTest, AnUntimedBackendRecordsNoMarks) {
   const auto timed = must(create_cuda_backend({}, *pool_));
   const auto plain = must(create_cuda_backend({.timed = false}, *pool_));
   const Stream a = must(timed->create_stream(StreamRole::compute));
@@ -174,8 +174,8 @@ TEST_F(FakeCudaTest, ABackendThatIsNotTimedMakesNoMarks) {
   EXPECT_GT(timed->counters().events_created, plain->counters().events_created);
 }
 
-// More marks than a ring holds, of a device that is behind: nothing waits for it, and no work is lost.
-TEST_F(FakeCudaTest, ADeviceThatIsBehindLosesMarksAndNoWork) {
+// A device that is behind gets more marks than a ring holds: nothing blocks on it, and no work is lost.
+TEST_F(FakeCudaTest, ADeviceThatIsBehindLosesMarksButNoWork) {
   Stream compute = must(backend_->create_stream(StreamRole::compute));
   Stream other = must(backend_->create_stream(StreamRole::h2d));
   must(backend_->host_call_async(HostCall("copies", sleep_for, 200), other));
@@ -192,23 +192,23 @@ TEST_F(FakeCudaTest, ADeviceThatIsBehindLosesMarksAndNoWork) {
   const StallTimes times = backend_->stall_meter()->times();
   EXPECT_GE(seconds_of(times.of(StallCause::h2d)), 0.1);
   EXPECT_EQ(backend_->counters().copies, static_cast<std::uint64_t>(kWaits));
-  // Its marks are taken up again.
+  // Marks are recorded again.
   must(backend_->host_call_async(HostCall("computes", sleep_for, 50), compute));
   must(backend_->synchronize(compute));
   EXPECT_GE(seconds_of((backend_->stall_meter()->times() - times).computing_ns), 0.045);
 }
 
-TEST(GpuClockTest, AMarkComesAfterItWasQueuedAndBeforeItWasSeen) {
+TEST(GpuClockTest, AMarkIsBetweenItsQueuedAndSeenTimes) {
   detail::GpuClock clock;
-  EXPECT_EQ(clock.to_host_ns(500, 10'000, 20'000), 10'000);  // the first: no later bound is known
+  EXPECT_EQ(clock.to_host_ns(500, 10'000, 20'000), 10'000);  // the first mark: there is no other bound yet
   EXPECT_EQ(clock.to_host_ns(600, 10'050, 20'000), 10'100);  // by the GPU's own clock
-  EXPECT_EQ(clock.to_host_ns(700, 10'400, 20'000), 10'400);  // it ran behind
+  EXPECT_EQ(clock.to_host_ns(700, 10'400, 20'000), 10'400);  // the GPU clock ran slow
   EXPECT_EQ(clock.to_host_ns(800, 10'450, 20'000), 10'500);
-  EXPECT_EQ(clock.to_host_ns(5'800, 10'500, 15'000), 15'000);  // it ran ahead
+  EXPECT_EQ(clock.to_host_ns(5'800, 10'500, 15'000), 15'000);  // the GPU clock ran fast
   EXPECT_EQ(clock.to_host_ns(5'900, 10'600, 16'000), 15'100);
 }
 
-TEST_F(FakeCudaTest, AStickyErrorIsWhatEveryLaterCallReturns) {
+TEST_F(FakeCudaTest, EveryLaterCallReturnsAStickyError) {
   const Buffer held = must(backend_->allocate(MemoryKind::device, 4096));
   Stream stream = must(backend_->create_stream(StreamRole::compute));
   must(backend_->copy_async(held.view(), held.view(), stream));
@@ -223,10 +223,10 @@ TEST_F(FakeCudaTest, AStickyErrorIsWhatEveryLaterCallReturns) {
   EXPECT_TRUE(backend_->is_complete(event)) << "a poller must not spin on a dead device";
 }
 
-TEST_F(FakeCudaTest, ACallThatCannotBeQueuedGivesItsSlotBack) {
+TEST_F(FakeCudaTest, ACallThatCannotBeQueuedReleasesItsSlot) {
   Stream stream = must(backend_->create_stream(StreamRole::cpu));
   int log[300] = {}, n = 0;
-  for (int i = 0; i < 300; ++i) {  // more than there are slots
+  for (int i = 0; i < 300; ++i) {  // more calls than there are slots
     fail_next_cuda("cudaLaunchHostFunc", cudaErrorInvalidValue);
     ASSERT_FALSE(backend_->host_call_async(append({log, &n, i}), stream).is_ok());
   }
@@ -235,14 +235,14 @@ TEST_F(FakeCudaTest, ACallThatCannotBeQueuedGivesItsSlotBack) {
   EXPECT_EQ(n, 1);
 }
 
-// As many calls as there are slots, none of which ever runs.
+// Queues as many calls as there are slots, none of which ever runs.
 void exhaust_call_slots(Backend& backend, Stream& stream, int* log, int* n) {
   test::drop_host_functions(true);
   for (std::size_t i = 0; i < detail::kCallRing; ++i)
     must(backend.host_call_async(append({log, n, 1}), stream));
 }
 
-TEST_F(FakeCudaTest, NobodyWaitsForASlotOfAStreamThatHasFailed) {
+TEST_F(FakeCudaTest, WaitingForACallSlotEndsWhenTheStreamHasFailed) {
   Stream stream = must(backend_->create_stream(StreamRole::cpu));
   int log[300] = {}, n = 0;
   exhaust_call_slots(*backend_, stream, log, &n);
@@ -254,7 +254,7 @@ TEST_F(FakeCudaTest, NobodyWaitsForASlotOfAStreamThatHasFailed) {
   EXPECT_EQ(n, 0);
 }
 
-TEST_F(FakeCudaTest, NobodyWaitsForCallsThatAnIdleStreamNeverRan) {
+TEST_F(FakeCudaTest, WaitingForACallSlotEndsWhenAnIdleStreamDroppedItsCalls) {
   Stream stream = must(backend_->create_stream(StreamRole::cpu));
   int log[300] = {}, n = 0;
   exhaust_call_slots(*backend_, stream, log, &n);
@@ -264,8 +264,8 @@ TEST_F(FakeCudaTest, NobodyWaitsForCallsThatAnIdleStreamNeverRan) {
       << failed.message();
 }
 
-TEST_F(FakeCudaTest, AFailedStreamCreationGivesItsQueueBack) {
-  for (int i = 0; i < 100; ++i) {  // more than there are queues
+TEST_F(FakeCudaTest, AFailedStreamCreationReleasesItsState) {
+  for (int i = 0; i < 100; ++i) {  // more streams than the backend can have
     fail_next_cuda("cudaEventCreateWithFlags", cudaErrorInvalidValue);
     ASSERT_FALSE(backend_->create_stream(StreamRole::cpu).has_value());
   }

@@ -96,7 +96,7 @@ TEST_F(FaultIoTest, DamagedWritesSucceedAndReadBackWrong) {
   EXPECT_EQ(io_.log().size(), 4u);
 }
 
-TEST_F(FaultIoTest, FlippedReadLeavesTheFileWhole) {
+TEST_F(FaultIoTest, AFlippedReadLeavesTheFileIntact) {
   io_.add({IoCall::read, FaultKind::flip, 1});
   const auto file = open();
   must(write_all(*file, 0, written_.bytes));
@@ -116,7 +116,7 @@ TEST_F(FaultIoTest, SameSeedReplaysTheSameLog) {
   EXPECT_NE(run(5), run(6));
 }
 
-TEST_F(FaultIoTest, FailedAtomicWriteKeepsTheOldTextAndLeavesNothing) {
+TEST_F(FaultIoTest, AFailedAtomicWriteKeepsTheOldTextAndLeavesNoFile) {
   const std::string path = dir_.file("state");
   must(write_text_atomically(io_, path, "old"));
   std::uint64_t nth = 2;

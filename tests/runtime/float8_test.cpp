@@ -14,14 +14,14 @@ struct Format {
   std::uint8_t (*encode)(float) noexcept;
   float (*decode)(std::uint8_t) noexcept;
   int mantissa, bias;
-  std::uint8_t max_code;  // the code of the largest
+  std::uint8_t max_code;  // the code of the largest value
   float largest;
 };
 void PrintTo(const Format& format, std::ostream* out) { *out << format.name; }
 
 class Float8Test : public ::testing::TestWithParam<Format> {
  protected:
-  // By the definition of the format.
+  // The value of a code, by the definition of the format.
   double value_of(int code) const {
     const int exponent = (code & 0x7F) >> GetParam().mantissa,
               fraction = code & ((1 << GetParam().mantissa) - 1);
@@ -30,7 +30,7 @@ class Float8Test : public ::testing::TestWithParam<Format> {
                                                         exponent - GetParam().bias - GetParam().mantissa);
     return code >= 0x80 ? -magnitude : magnitude;
   }
-  // The nearest code of either sign; of two the even one.
+  // The code whose value is nearest, of either sign; of two equally near, the even one.
   std::uint8_t nearest(float x) const {
     int best = 0;
     if (std::abs(x) > GetParam().largest) best = GetParam().max_code;
@@ -43,7 +43,7 @@ class Float8Test : public ::testing::TestWithParam<Format> {
   }
 };
 
-TEST_P(Float8Test, EveryCodeHasItsValueAndComesBack) {
+TEST_P(Float8Test, EveryCodeHasItsValueAndRoundTrips) {
   for (int code = 0; code < 256; ++code) {
     const float value = GetParam().decode(static_cast<std::uint8_t>(code));
     if ((code & 0x7F) > GetParam().max_code) {
@@ -73,7 +73,7 @@ TEST_P(Float8Test, RoundsToTheNearestAndTiesToEven) {
   }
 }
 
-TEST_P(Float8Test, WhatIsTooLargeBecomesTheLargestAndANaNStaysOne) {
+TEST_P(Float8Test, LargeValuesSaturateAndNaNStaysNaN) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (const float x : {GetParam().largest * 1.01f, GetParam().largest * 2, 3e38f, kInf}) {
     EXPECT_EQ(GetParam().encode(x), GetParam().max_code);

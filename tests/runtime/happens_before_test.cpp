@@ -1,6 +1,6 @@
-// The classic stream-order bugs, each of which the checking backend must name, and clean programs, which it
-// must not.
-#include <strata/runtime/backend.h>
+// The classic stream-order bugs, each of which the happens-before check must report, and correct programs, in
+// which it must report nothing.
+#include <strata/runtime/backend/backend.h>
 
 #include <memory>
 #include <optional>
@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 #include <strata/runtime/clock.h>
-#include <strata/runtime/host_backend.h>
-#include <strata/runtime/thread_pool.h>
+#include <strata/runtime/backend/host_backend.h>
+#include <strata/runtime/threads/thread_pool.h>
 #include <strata/runtime/units.h>
 
 namespace strata {
@@ -24,7 +24,7 @@ struct Touch {
   std::uint32_t* to;
   const std::uint32_t* from;
 };
-/// to[0] = 31 * to[0] + from[0] over one word: enough to tell any two orders apart.
+/// to[0] = 31 * to[0] + from[0] on one word, which gives a different result for any two orders.
 HostCall mix(const char* label, const Touch& touch, std::size_t bytes = kBytes) {
   HostCall call(
       label, [](const Touch& t, ThreadPool&) { *t.to = 31 * *t.to + (t.from != nullptr ? *t.from : 7); },
@@ -84,7 +84,7 @@ TEST_P(HappensBeforeTest, TwoProducersOfOneBufferAreFound) {
                {"grad of a on compute", "grad of b on d2h", "writes device buffer 0"});
 }
 
-TEST_P(HappensBeforeTest, ABlockRecycledWhileASecondStreamReadsItIsFound) {
+TEST_P(HappensBeforeTest, ABufferReusedWhileASecondStreamReadsItIsFound) {
   const Buffer slab = device(), back = pinned();
   must(backend_->host_call_async(mix("old owner", {words(slab), nullptr}), compute_));
   must(backend_->wait_on_async(record(compute_), d2h_));
@@ -104,7 +104,7 @@ TEST_P(HappensBeforeTest, ABufferFreedWhileAStreamUsesItIsFound) {
                {"device buffer 1 [0, 4096) is freed while matmul on compute"});
 }
 
-TEST_P(HappensBeforeTest, AUseQueuedAfterTheFreeIsFound) {
+TEST_P(HappensBeforeTest, AUseAfterFreeIsFound) {
   const Buffer back = pinned();
   BufferView gone;
   {
@@ -141,7 +141,7 @@ TEST_P(HappensBeforeTest, ADiscardCountsAsAWrite) {
   expect_names(backend_->synchronize(compute_), {"copy on d2h", "discard on compute"});
 }
 
-TEST_P(HappensBeforeTest, AnEventTakenTooEarlyOrdersNothingAfterIt) {
+TEST_P(HappensBeforeTest, AnEventRecordedTooEarlyDoesNotOrderLaterWork) {
   const Buffer staging = pinned(), other = device(), on = device(), out = device();
   must(backend_->copy_async(other.view(), staging.view(), h2d_));
   const Event early = record(h2d_);
@@ -160,12 +160,12 @@ TEST_P(HappensBeforeTest, ADeclaredRangePastItsBufferIsFound) {
                {"matmul writes device buffer 0 [0, 4100), past its end at 4096"});
 }
 
-TEST_P(HappensBeforeTest, ReadersTogetherAndDisjointWritersAreClean) {
+TEST_P(HappensBeforeTest, ConcurrentReadersAndDisjointWritersAreClean) {
   const Buffer on = device(), a = pinned(), b = device();
   must(backend_->host_call_async(mix("left", {words(on), nullptr}, kBytes / 2), compute_));
   must(backend_->host_call_async(mix("right", {words(on, kBytes / 2), nullptr}, kBytes / 2), h2d_));
   must(backend_->wait_on_async(record(h2d_), compute_));
-  must(backend_->wait_on_async(record(compute_), d2h_));  // carries h2d's work along
+  must(backend_->wait_on_async(record(compute_), d2h_));  // carries the wait for h2d's work along
   must(backend_->copy_async(a.view(), on.view(), d2h_));
   must(backend_->host_call_async(mix("reader", {words(b), words(on)}), compute_));
   EXPECT_TRUE(backend_->synchronize(d2h_).is_ok());
@@ -198,8 +198,8 @@ INSTANTIATE_TEST_SUITE_P(Schedules, HappensBeforeTest,
                            return test.param == StreamSchedule::threads ? "threads" : "latest_legal";
                          });
 
-// Random programs over a few buffers and streams: a naive model says what every word must be and which waits
-// are needed; one of them can be left out.
+// Random programs on a few buffers and streams. A naive model computes what every word must be and which
+// waits are needed; one of the waits can be left out.
 struct RandomProgram {
   static constexpr int kBuffers = 6, kStreams = 4, kOps = 60;
   struct Op {
@@ -227,7 +227,7 @@ struct Outcome {
   int waits = 0;
 };
 
-/// Runs `program`; leaves out the `drop`-th cross-stream wait (-1: none).
+/// Runs `program` without its `drop`-th cross-stream wait (-1: with all of them).
 class RandomRun {
  public:
   RandomRun(const RandomProgram& program, StreamSchedule schedule, bool check, int drop)
@@ -304,8 +304,8 @@ TEST(RandomStreamGraphTest, CorrectProgramsComputeTheSameOnThreads) {
   }
 }
 
-// Some waits are carried by others, so dropping one need not be a bug; but whenever the values come out wrong
-// the check must have said so, and a real bug must turn up within a few seeds.
+// Some waits are implied by others, so dropping one need not be a bug. But whenever the values come out
+// wrong, the check must have reported it, and a real bug must turn up within a few seeds.
 TEST(RandomStreamGraphTest, ADroppedWaitIsReportedWheneverItMatters) {
   const unsigned first = std::random_device{}();
   int reported = 0, wrong = 0;

@@ -1,6 +1,6 @@
-// What only the host backend promises: links and pacing on a clock the test owns, latest legal order, poison,
-// memory.
-#include <strata/runtime/host_backend.h>
+// Guarantees of the host backend alone: links and pacing on a clock that the test controls, the latest_legal
+// schedule, poison, memory.
+#include <strata/runtime/backend/host_backend.h>
 
 #include <unistd.h>
 
@@ -17,8 +17,8 @@
 
 #include <gtest/gtest.h>
 
-#include <strata/runtime/null_backend.h>
-#include <strata/runtime/thread_pool.h>
+#include <strata/runtime/backend/null_backend.h>
+#include <strata/runtime/threads/thread_pool.h>
 #include <strata/runtime/units.h>
 
 #include "support/manual_clock.h"
@@ -42,7 +42,7 @@ class HostBackendTest : public ::testing::Test {
 
 void acquire(std::counting_semaphore<>* const& gate, ThreadPool&) { gate->acquire(); }
 
-TEST_F(HostBackendTest, EachWaiterWakesForWhatItWaitsForInWhateverOrderTheyCame) {
+TEST_F(HostBackendTest, WaitersWakeForTheirEventsInAnyOrder) {
   const auto backend = make({});
   Stream stream = must(backend->create_stream(StreamRole::compute));
   std::counting_semaphore<> gate(0);
@@ -66,7 +66,7 @@ TEST_F(HostBackendTest, EachWaiterWakesForWhatItWaitsForInWhateverOrderTheyCame)
   }
 }
 
-TEST_F(HostBackendTest, AFeederOfAFullQueueGoesOnWhenHalfOfItIsDone) {
+TEST_F(HostBackendTest, AProducerBlockedByAFullQueueContinuesWhenItIsHalfEmpty) {
   const auto backend = make({.queue_depth = 4});
   Stream stream = must(backend->create_stream(StreamRole::compute));
   std::counting_semaphore<> gate(0);
@@ -85,7 +85,7 @@ TEST_F(HostBackendTest, AFeederOfAFullQueueGoesOnWhenHalfOfItIsDone) {
   must(backend->synchronize(stream));
 }
 
-/// A backend with both links at 1 GB/s and 10 us, and a buffer on each side of each.
+/// A backend with both links at 1 GB/s and 10 us, with a device and a pinned buffer for each.
 class LinkTest : public HostBackendTest {
  protected:
   static constexpr std::int64_t kCopyNs = 10 * kUs + static_cast<std::int64_t>(kBytes);
@@ -101,7 +101,7 @@ class LinkTest : public HostBackendTest {
   Event record(Stream& stream) { return must(backend_->record(stream)); }
 };
 
-TEST_F(LinkTest, ACopyTakesLatencyAndBytesOverBandwidth) {
+TEST_F(LinkTest, ACopyTakesLatencyPlusBytesOverBandwidth) {
   must(backend_->copy_async(device_.view(), pinned_.view(), h2d_));
   const Event landed = record(h2d_);
   clock_.await_waiters(1);
@@ -112,7 +112,7 @@ TEST_F(LinkTest, ACopyTakesLatencyAndBytesOverBandwidth) {
   EXPECT_EQ(backend_->counters().busy_ns[static_cast<std::size_t>(StreamRole::h2d)], kCopyNs);
 }
 
-TEST_F(LinkTest, BothDirectionsRunAtOnce) {
+TEST_F(LinkTest, BothDirectionsRunConcurrently) {
   must(backend_->copy_async(device_.view(), pinned_.view(), h2d_));
   must(backend_->copy_async(pinned2_.view(), device2_.view(), d2h_));
   EXPECT_EQ(clock_.await_waiters(2), (std::vector<std::int64_t>{kCopyNs, kCopyNs}));
@@ -134,7 +134,7 @@ TEST_F(LinkTest, TwoStreamsOfOneDirectionShareTheLink) {
 TEST_F(LinkTest, LateWakeupsDoNotAccumulate) {
   for (int i = 0; i < 3; ++i) must(backend_->copy_async(device_.view(), pinned_.view(), h2d_));
   clock_.await_waiters(1);
-  clock_.advance_to(2 * kCopyNs + 5);  // one long sleep over two copies and a bit
+  clock_.advance_to(2 * kCopyNs + 5);  // one long sleep past the end of two copies
   EXPECT_EQ(clock_.await_waiters(1), (std::vector<std::int64_t>{3 * kCopyNs}));
   clock_.advance_to(3 * kCopyNs);
   must(backend_->synchronize(h2d_));
@@ -151,7 +151,7 @@ TEST_F(LinkTest, PacedComputeStartsWhenItsInputArrives) {
                                  compute_));
   const Event done = record(compute_);
   clock_.await_waiters(1);
-  clock_.advance_to(kCopyNs + 7);  // the copy's worker wakes late; the compute stream must not inherit that
+  clock_.advance_to(kCopyNs + 7);  // the copy's worker wakes late, which must not delay the compute stream
   must(backend_->synchronize(h2d_));
   EXPECT_EQ(clock_.await_waiters(1), (std::vector<std::int64_t>{kCopyNs + 50 * kUs}));
   EXPECT_FALSE(backend_->is_complete(done));
@@ -170,7 +170,7 @@ TEST_F(LinkTest, UnpacedCallsRunAlthoughArithmeticIsSkipped) {
   EXPECT_EQ(ran, 1);
 }
 
-TEST_F(LinkTest, CopiesWithinOneSideAreNotPaced) {
+TEST_F(LinkTest, CopiesWithinOneMemoryAreNotPaced) {
   must(backend_->copy_async(device_.view(), device2_.view(), compute_));
   must(backend_->copy_async(pinned_.view(), pinned2_.view(), compute_));
   must(backend_->synchronize(compute_));
@@ -195,12 +195,12 @@ class LatestLegalTest : public HostBackendTest {
   Stream c_ = must(backend_->create_stream(StreamRole::d2h));
 };
 
-TEST_F(LatestLegalTest, OnlyWhatAWaitNeedsRunsAndInDependencyOrder) {
+TEST_F(LatestLegalTest, OnlyWhatAWaitNeedsRunsInDependencyOrder) {
   must(backend_->host_call_async(note({&log_, 1}), a_));
   must(backend_->wait_on_async(must(backend_->record(a_)), b_));
-  must(backend_->host_call_async(note({&log_, 2}), a_));  // not needed by what follows
+  must(backend_->host_call_async(note({&log_, 2}), a_));  // not needed by the wait below
   must(backend_->host_call_async(note({&log_, 3}), b_));
-  must(backend_->host_call_async(note({&log_, 4}), c_));  // neither
+  must(backend_->host_call_async(note({&log_, 4}), c_));  // not needed either
   EXPECT_TRUE(log_.empty());
   must(backend_->synchronize(b_));
   EXPECT_EQ(log_, (std::vector<int>{1, 3}));
@@ -208,7 +208,7 @@ TEST_F(LatestLegalTest, OnlyWhatAWaitNeedsRunsAndInDependencyOrder) {
   EXPECT_EQ(log_, (std::vector<int>{1, 3, 2}));
 }
 
-TEST_F(LatestLegalTest, AFullQueueRunsItsOldestEntryAlone) {
+TEST_F(LatestLegalTest, AFullQueueRunsOnlyItsOldestEntry) {
   for (int i = 0; i < 6; ++i) must(backend_->host_call_async(note({&log_, i}), a_));
   EXPECT_EQ(log_, (std::vector<int>{0, 1}));
 }
@@ -229,7 +229,7 @@ float first_float(BufferView view) {
   return value;
 }
 
-TEST_F(LatestLegalTest, ASourceRewrittenTooEarlySpoilsTheCopy) {
+TEST_F(LatestLegalTest, ASourceRewrittenTooEarlyCorruptsTheCopy) {
   const Buffer staging = must(backend_->allocate(MemoryKind::pinned, 4096)),
                on = must(backend_->allocate(MemoryKind::device, 4096));
   std::memset(staging.view().data, 1, 4096);
@@ -277,11 +277,11 @@ std::size_t resident_bytes() {
 TEST_F(HostBackendTest, ABufferIsResidentInItsExactBytes) {
   constexpr std::size_t kOdd = 33 * kMiB + 4096;
   const std::unique_ptr<Backend> backend = make({});
-  (void)must(backend->allocate(MemoryKind::pinned, kOdd));  // whatever the pool sets up is there now
+  (void)must(backend->allocate(MemoryKind::pinned, kOdd));  // first let the pool allocate whatever it needs
   const std::size_t before = resident_bytes();
   const Buffer held = must(backend->allocate(MemoryKind::pinned, kOdd));
   const std::size_t grown = resident_bytes() - before;
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // their shadows count too
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // their shadow memory counts too
   EXPECT_LE(grown, kOdd + 512 * kKiB);
 #endif
   EXPECT_GE(grown + 64 * kKiB, kOdd);
@@ -293,7 +293,7 @@ TEST_F(HostBackendTest, ContradictingOptionsAreRefused) {
   EXPECT_EQ(create_host_backend({.h2d = {-1, 0}}, *pool_, clock_).status().code(), Code::invalid);
 }
 
-TEST_F(HostBackendTest, TheNullBackendPlansMoreThanThisMachineHas) {
+TEST_F(HostBackendTest, TheNullBackendAllocatesMoreThanThisMachineHas) {
   const std::unique_ptr<Backend> backend = must(create_null_backend());
   const Buffer huge = must(backend->allocate(MemoryKind::device, 256 * kGiB));
   EXPECT_EQ(huge.view().bytes, 256 * kGiB);

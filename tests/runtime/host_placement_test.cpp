@@ -1,19 +1,19 @@
-// On which NUMA node the host backend puts memory.
-#include <strata/runtime/host_backend.h>
+// On which NUMA node the host backend places memory.
+#include <strata/runtime/backend/host_backend.h>
 
 #include <memory>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <strata/runtime/thread_pool.h>
-#include <strata/runtime/topology.h>
+#include <strata/runtime/threads/thread_pool.h>
+#include <strata/runtime/threads/topology.h>
 #include <strata/runtime/units.h>
 
 namespace strata {
 namespace {
 
-/// Runs everything on the caller's thread, and keeps how many items were its nodes' own.
+/// Runs everything on the calling thread and counts the items of NUMA-local loops.
 class OneThread final : public ThreadPool {
  public:
   explicit OneThread(std::vector<int> nodes) : nodes_(std::move(nodes)) {}

@@ -1,8 +1,8 @@
-#include <strata/runtime/json.h>
+#include <strata/runtime/config/json.h>
 #include <strata/runtime/log.h>
 #include <strata/runtime/signals.h>
-#include <strata/runtime/suggest.h>
-#include <strata/runtime/topology.h>
+#include <strata/runtime/config/suggest.h>
+#include <strata/runtime/threads/topology.h>
 
 #include <csignal>
 #include <filesystem>
@@ -30,7 +30,7 @@ TEST(SignalsTest, ASignalSetsTheFlagAndItStays) {
   EXPECT_EQ(signals->signal_number(), SIGTERM);
 }
 
-TEST(SignalsTest, ANewOwnerStartsUnasked) {
+TEST(SignalsTest, ANewOwnerStartsWithoutARequest) {
   {
     const auto first = must(install_signals());
     ::raise(SIGINT);
@@ -43,7 +43,7 @@ TEST(SignalsTest, OnlyOneOwnerAtATime) {
   EXPECT_EQ(install_signals().status().code(), Code::invalid);
 }
 
-TEST(SignalsTest, AnIgnoredInterruptIsTakenAndGivenBack) {
+TEST(SignalsTest, AnIgnoredInterruptIsHandledAndThenRestored) {
   ::signal(SIGINT, SIG_IGN);
   {
     const auto signals = must(install_signals());
@@ -53,11 +53,11 @@ TEST(SignalsTest, AnIgnoredInterruptIsTakenAndGivenBack) {
   EXPECT_EQ(::signal(SIGINT, SIG_DFL), SIG_IGN);
 }
 
-TEST(SignalsTest, AHangUpStopsAndANohupStaysOne) {
+TEST(SignalsTest, SighupStopsUnlessItWasIgnored) {
   {
     const auto signals = must(install_signals());
     ::raise(SIGHUP);
-    ::raise(SIGHUP);  // a terminal that closes sends it again, and so may the shell
+    ::raise(SIGHUP);  // a closing terminal sends it again, and the shell may too
     EXPECT_EQ(signals->signal_number(), SIGHUP);
   }
   ::signal(SIGHUP, SIG_IGN);
@@ -69,7 +69,7 @@ TEST(SignalsTest, AHangUpStopsAndANohupStaysOne) {
   EXPECT_EQ(::signal(SIGHUP, SIG_DFL), SIG_IGN);
 }
 
-TEST(SignalsDeathTest, AfterAHangUpTheFirstTermStillWaitsAndTheSecondEnds) {
+TEST(SignalsDeathTest, AfterSighupTheFirstSigtermWaitsAndTheSecondEnds) {
   const auto signals = must(install_signals());
   EXPECT_EXIT(
       {
@@ -82,7 +82,7 @@ TEST(SignalsDeathTest, AfterAHangUpTheFirstTermStillWaitsAndTheSecondEnds) {
       ::testing::ExitedWithCode(128 + SIGTERM), "still here");
 }
 
-TEST(SignalsDeathTest, TheFirstAnswersAtOnce) {
+TEST(SignalsDeathTest, TheFirstSignalPrintsTheAnswerImmediately) {
   const auto signals = must(install_signals());
   signals->set_answer("finishing step 7");
   EXPECT_EXIT(
@@ -93,7 +93,7 @@ TEST(SignalsDeathTest, TheFirstAnswersAtOnce) {
       ::testing::ExitedWithCode(128 + SIGTERM), "^finishing step 7\n$");
 }
 
-TEST(SignalsTest, TheManualOneStopsOnRequest) {
+TEST(SignalsTest, ManualSignalsStopOnRequest) {
   ManualSignals signals;
   EXPECT_FALSE(signals.stop_requested());
   signals.request_stop(SIGTERM);
@@ -136,7 +136,7 @@ TEST(LogTest, LevelsAreReadByName) {
   EXPECT_EQ(parse_log_level("loud").status().message(), "'loud' is not one of debug, info, warn, error, off");
 }
 
-TEST(SuggestTest, ASlipOfTheFingerFindsTheWordAndNonsenseFindsNone) {
+TEST(SuggestTest, ATypoFindsItsWordAndNonsenseFindsNone) {
   constexpr std::string_view kWords[] = {"device", "pinned", "nvme"};
   EXPECT_EQ(nearest("devcie", kWords), "device");
   EXPECT_EQ(nearest("pined", kWords), "pinned");
@@ -156,7 +156,7 @@ TEST(JsonTest, AnyBytesBecomeAValidString) {
   EXPECT_TRUE(is_utf8("\xF0\x9F\x98\x80"));
 }
 
-/// A folder that stands for "/" with the files given.
+/// A directory with the given files that stands in for "/".
 class FakeRoot {
  public:
   explicit FakeRoot(std::initializer_list<std::pair<const char*, const char*>> files) {
@@ -203,7 +203,7 @@ TEST(HostFactsTest, TheSmallestLimitUpTheCgroupTreeCounts) {
   EXPECT_DOUBLE_EQ(facts.cgroup_cpus.value(), 1.5);
 }
 
-TEST(HostFactsTest, TheOldCgroupTreeIsReadToo) {
+TEST(HostFactsTest, CgroupV1IsReadToo) {
   const FakeRoot root({{"/proc/meminfo", kMeminfo},
                        {"/proc/self/cgroup", "4:memory:/a\n1:cpu,cpuacct:/a\n0::/\n"},
                        {"/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "2097152\n"},
@@ -217,7 +217,7 @@ TEST(HostFactsTest, TheOldCgroupTreeIsReadToo) {
   EXPECT_FALSE(facts.cgroup_cpus.has_value());
 }
 
-// What was read of files is given up before anything is killed, in both trees.
+// The kernel reclaims file cache before it kills anything, in both cgroup versions.
 TEST(HostFactsTest, FileCacheOfACgroupIsFree) {
   const FakeRoot now({{"/proc/meminfo", kMeminfo},
                       {"/proc/self/cgroup", "0::/job\n"},
@@ -267,7 +267,7 @@ TEST(TopologyTest, ThisMachineHasCoresAndANode) {
   EXPECT_GT(read_host_facts().total_ram_bytes, 0u);
 }
 
-TEST(CpuFeaturesTest, TheIsaIsTheWidestWhoseEveryPartIsThere) {
+TEST(CpuFeaturesTest, TheIsaIsTheWidestWithAllItsFeatures) {
   CpuFeatures cpu;
   EXPECT_STREQ(cpu.isa(), "scalar");
   cpu.sse42 = cpu.avx2 = true;
@@ -295,7 +295,7 @@ TEST(CpuFeaturesTest, CpuidAgreesWithTheCompilersOwnReading) {
 }
 #endif
 
-TEST(NumaTest, MemoryIsBoundToTheNodeThatWasAskedFor) {
+TEST(NumaTest, MemoryIsBoundToTheRequestedNode) {
   const int node = must(read_topology()).numa.front().index;
   constexpr std::size_t kBytes = 1 << 20;
   void* const data = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -308,7 +308,7 @@ TEST(NumaTest, MemoryIsBoundToTheNodeThatWasAskedFor) {
   ::munmap(data, kBytes);
 }
 
-TEST(NumaTest, ANodeThatIsNotThereIsNamed) {
+TEST(NumaTest, AMissingNodeIsNamed) {
   std::byte byte{};
   const Status status = bind_to_numa(&byte, 1, 4096);
   EXPECT_EQ(status.code(), Code::invalid);

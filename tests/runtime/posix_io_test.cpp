@@ -1,4 +1,4 @@
-#include <strata/runtime/io.h>
+#include <strata/runtime/io/io.h>
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -22,13 +22,13 @@ mode_t mode_of(const std::string& path) {
   return info.st_mode & 07777;
 }
 
-TEST(PosixIoTest, TextComesBack) {
+TEST(PosixIoTest, TextRoundTrips) {
   const TempDir dir;
   must(write_text_atomically(posix_io(), dir.file("a"), "hello"));
   EXPECT_EQ(must(read_text(posix_io(), dir.file("a"), 100)), "hello");
 }
 
-TEST(PosixIoTest, AtomicWriteReplacesAndLeavesNothingBeside) {
+TEST(PosixIoTest, AnAtomicWriteReplacesTheFileAndLeavesNoOther) {
   const TempDir dir;
   must(write_text_atomically(posix_io(), dir.file("a"), "old text"));
   must(write_text_atomically(posix_io(), dir.file("a"), "new"));
@@ -36,7 +36,7 @@ TEST(PosixIoTest, AtomicWriteReplacesAndLeavesNothingBeside) {
   EXPECT_EQ(must(posix_io().list(dir.path())), std::vector<std::string>{"a"});
 }
 
-// For as long as it lives.
+// Sets the umask for its lifetime.
 class Umask {
  public:
   explicit Umask(mode_t mask) : before_(::umask(mask)) {}
@@ -48,7 +48,7 @@ class Umask {
   const mode_t before_;
 };
 
-TEST(PosixIoTest, FilesAndFoldersAreAsTheUmaskLeavesThem) {
+TEST(PosixIoTest, FilesAndDirectoriesGetTheUmasksPermissions) {
   for (const mode_t mask : {022u, 027u, 077u}) {
     const TempDir dir;
     const Umask here(mask);
@@ -63,7 +63,7 @@ TEST(PosixIoTest, FilesAndFoldersAreAsTheUmaskLeavesThem) {
   }
 }
 
-TEST(PosixIoTest, AScratchFileIsItsOwnersAloneWhateverTheUmask) {
+TEST(PosixIoTest, AScratchFileIsPrivateWhateverTheUmask) {
   const TempDir dir;
   const Umask none(0);
   const auto file = must(posix_io().open(dir.path(), OpenMode::scratch));
@@ -88,7 +88,7 @@ TEST(PosixIoTest, TruncateDoesNotFollowASymlink) {
   EXPECT_EQ(must(read_text(posix_io(), dir.file("precious"), 100)), "keep");
 }
 
-TEST(PosixIoTest, ReadRefusesWhatIsNoRegularFile) {
+TEST(PosixIoTest, ReadRefusesNonRegularFiles) {
   const TempDir dir;
   ASSERT_EQ(::mkfifo(dir.file("fifo").c_str(), 0600), 0);
   EXPECT_EQ(posix_io().open(dir.path(), OpenMode::read).status().code(), Code::invalid);
@@ -119,7 +119,7 @@ TEST(PosixIoTest, ScratchFileHasNoName) {
   EXPECT_TRUE(must(posix_io().list(dir.path())).empty());
 }
 
-TEST(PosixIoTest, DirectFileSaysWhatAlignmentItNeeds) {
+TEST(PosixIoTest, ADirectFileReportsItsAlignment) {
   const TempDir dir;
   const auto file = must(posix_io().open(dir.path(), OpenMode::scratch, true));
   if (!file->direct()) GTEST_SKIP() << "O_DIRECT is refused in " << dir.path();
@@ -169,7 +169,7 @@ TEST(PosixIoTest, ALockedFileIsRefusedUntilItsHolderCloses) {
   EXPECT_TRUE(other->lock().is_ok());
 }
 
-TEST(PosixIoTest, ListIsSortedAndRemoveAllTakesFolders) {
+TEST(PosixIoTest, ListIsSortedAndRemoveAllRemovesDirectories) {
   const TempDir dir;
   must(posix_io().make_dirs(dir.file("b/c")));
   must(write_text_atomically(posix_io(), dir.file("a"), ""));

@@ -1,4 +1,4 @@
-#include "replayed_stall_meter.h"
+#include "trace/replayed_stall_meter.h"
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ TEST_F(ReplayedStallMeterTest, ChangesApplyInTimeOrderHoweverTheyAreReported) {
   const StallTimes times = meter.times();
   EXPECT_EQ(times.computing_ns, 40);
   EXPECT_EQ(times.of(StallCause::h2d), 15);   // from 10 to 25
-  EXPECT_EQ(times.of(StallCause::host), 45);  // before, from 25 to 30, and in the end
+  EXPECT_EQ(times.of(StallCause::host), 45);  // before 10, from 25 to 30, and at the end
   EXPECT_EQ(collected, 2);
 }
 

@@ -1,4 +1,4 @@
-#include <strata/runtime/safetensors.h>
+#include <strata/runtime/io/safetensors.h>
 
 #include <cstring>
 #include <string>
@@ -23,7 +23,7 @@ std::vector<std::byte> random_bytes(std::size_t n, std::uint64_t seed) {
   return out;
 }
 
-/// A file as it lies on disk: the length of `header`, the header, `data_bytes` bytes of data.
+/// A file as stored on disk: the length of `header`, the header, and `data_bytes` bytes of data.
 std::string file_of(const std::string& header, std::size_t data_bytes) {
   const std::uint64_t length = header.size();
   std::string out(sizeof(length), '\0');
@@ -55,10 +55,10 @@ Random random_model(std::uint64_t seed) {
   return out;
 }
 
-TEST(SafetensorsRoundTripTest, WhatWasWrittenInPiecesIsReadBack) {
+TEST(SafetensorsRoundTripTest, DataWrittenInPiecesIsReadBack) {
   for (std::uint64_t given = 0; given < 25; ++given) {
     SCOPED_TRACE(given);
-    MemoryIo io({.max_transfer_bytes = 7});  // every transfer short
+    MemoryIo io({.max_transfer_bytes = 7});  // every transfer is short
     const Random model = random_model(given);
     auto writer = must(SafetensorsWriter::create(io, "m.safetensors", model.specs, {{"format", "pt"}}));
     for (const auto& tensor : model.data) {
@@ -111,14 +111,14 @@ TEST(SafetensorsTest, RangesOfATensorAreReadOnTheirOwn) {
             Code::invalid);
 }
 
-TEST(SafetensorsTest, AFileWithNoTensorsIsWhole) {
+TEST(SafetensorsTest, AFileWithoutTensorsIsValid) {
   MemoryIo io;
   must(must(SafetensorsWriter::create(io, "m", {}))->finish());
   EXPECT_TRUE(must(SafetensorsFile::open(io, "m"))->entries().empty());
 }
 
-// A mapping would end the process here (SIGBUS); positioned reads see the end of the file.
-TEST(SafetensorsTest, AFileCutShortWhileItIsReadIsCorruptAndNoCrash) {
+// With a mapping the process would get SIGBUS here; positioned reads report the end of the file.
+TEST(SafetensorsTest, AFileTruncatedWhileItIsReadIsCorruptWithoutACrash) {
   const test::TempDir dir;
   const std::string path = dir.file("m.safetensors");
   const auto writer = must(SafetensorsWriter::create(posix_io(), path, {{"a", "U8", {1 << 20}}}, {}));
@@ -137,7 +137,7 @@ TEST(SafetensorsTest, AnUnfinishedFileIsRefused) {
   EXPECT_EQ(SafetensorsFile::open(io, "m.safetensors").status().code(), Code::corrupt);
 }
 
-TEST(SafetensorsTest, FinishNamesTheTensorThatLacksBytes) {
+TEST(SafetensorsTest, FinishNamesTheIncompleteTensor) {
   MemoryIo io;
   const auto writer = small_writer(io);
   must(writer->append(std::vector<std::byte>(24)));
@@ -154,7 +154,7 @@ TEST(SafetensorsTest, TooManyBytesAreRefusedAndTheErrorSticks) {
   EXPECT_EQ(writer->finish(), status);
 }
 
-TEST(SafetensorsTest, AFullDiskIsMetBeforeTheFirstByte) {
+TEST(SafetensorsTest, AFullDiskIsFoundBeforeTheFirstByte) {
   MemoryIo io({.capacity_bytes = 64});
   EXPECT_EQ(SafetensorsWriter::create(io, "m", {{"a", "F32", {100}}}).status().code(), Code::no_space);
 }
@@ -181,7 +181,7 @@ struct BadSpec {
   std::string message;
 };
 std::vector<BadSpec> bad_specs() {
-  return {BadSpec{"Duplicate", {{"a", "U8", {}}, {"a", "U8", {}}}, "'a' twice"},
+  return {BadSpec{"Duplicate", {{"a", "U8", {}}, {"a", "U8", {}}}, "'a' occurs twice"},
           BadSpec{"DType", {{"a", "F33", {}}}, "unknown dtype 'F33'"},
           BadSpec{"Metadata", {{"__metadata__", "U8", {}}}, "__metadata__"},
           BadSpec{"Overflow", {{"a", "F32", {1ull << 40, 1ull << 40}}}, "'a': its shape"},
@@ -189,7 +189,7 @@ std::vector<BadSpec> bad_specs() {
           BadSpec{"LongName", {{std::string(5000, 'n'), "U8", {}}}, "5000 bytes, at most 4096"}};
 }
 
-TEST(SafetensorsBadSpecTest, IsRefusedBeforeAFileIsMade) {
+TEST(SafetensorsBadSpecTest, IsRefusedBeforeAFileIsCreated) {
   for (const BadSpec& given : bad_specs()) {
     SCOPED_TRACE(given.what);
     MemoryIo io;
@@ -202,7 +202,7 @@ TEST(SafetensorsBadSpecTest, IsRefusedBeforeAFileIsMade) {
 struct Hostile {
   std::string what;
   std::string file;
-  std::string message;  // a part of what open() must say
+  std::string message;  // part of the message that open() must return
 };
 std::string tensor(const std::string& body) { return str("{\"a\":{", body, "}}"); }
 std::string tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {
@@ -233,7 +233,7 @@ std::vector<Hostile> hostile_files() {
       Hostile{"Garbage", file_of("{} x", 0), "not JSON at byte"},
       Hostile{"HiddenAfterNul", file_of(std::string("{}\0{}", 5), 0), "a NUL at byte 2"},
       Hostile{"BadUtf8", file_of("{\"\xff\":1}", 0), "not JSON at byte"},
-      Hostile{"DeepArrays", file_of(nested(1'000'000), 0), "'a': an array where none belongs"},
+      Hostile{"DeepArrays", file_of(nested(1'000'000), 0), "'a': an array is not allowed here"},
       Hostile{"NumberForTensor", file_of(R"({"a":1})", 0), "'a': the number 1"},
       Hostile{"NullForTensor", file_of(R"({"a":null})", 0), "'a': null"},
       Hostile{"NoDtype", file_of(tensor(R"("shape":[1],"data_offsets":[0,1])"), 1), "'a': needs dtype"},
@@ -242,7 +242,7 @@ std::vector<Hostile> hostile_files() {
       Hostile{"NoOffsets", file_of(tensor(R"("dtype":"U8","shape":[1])"), 1), "'a': needs dtype"},
       Hostile{"UnknownField", file_of(tensor(R"("dtype":"U8","stride":[1])"), 1),
               "'a': unknown field 'stride'"},
-      Hostile{"FieldTwice", file_of(tensor(R"("dtype":"U8","dtype":"F32")"), 1), "'a': dtype twice"},
+      Hostile{"FieldTwice", file_of(tensor(R"("dtype":"U8","dtype":"F32")"), 1), "'a': dtype occurs twice"},
       Hostile{"UnknownDtype", file_of(tensor("F12", "[1]", "[0,1]"), 1), "unknown dtype 'F12'"},
       Hostile{"NegativeExtent", file_of(tensor("U8", "[-1]", "[0,1]"), 1), "the number -1"},
       Hostile{"FloatExtent", file_of(tensor("U8", "[1.0]", "[0,1]"), 1), "the number 1.0"},
@@ -274,17 +274,18 @@ std::vector<Hostile> hostile_files() {
       Hostile{"DataWithoutTensors", file_of("{}", 1), "its tensors end at 0, the data has 1 bytes"},
       Hostile{"SameNameTwice",
               file_of("{" + kA + R"(,"a":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})", 4),
-              "tensor 'a' twice"},
+              "tensor 'a' occurs twice"},
       Hostile{"SameNameTwiceEscaped",
               file_of("{" + kA + R"(,"\u0061":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})", 4),
-              "tensor 'a' twice"},
+              "tensor 'a' occurs twice"},
       Hostile{"LongName", file_of("{\"" + std::string(4097, 'n') + "\":{}}", 0),
               "a name of 4097 bytes, at most 4096"},
       Hostile{"MetadataNumber", file_of(R"({"__metadata__":{"k":1}})", 0), "metadata 'k': the number 1"},
       Hostile{"MetadataObject", file_of(R"({"__metadata__":{"k":{}}})", 0), "metadata 'k': an object"},
       Hostile{"MetadataKeyTwice", file_of(R"({"__metadata__":{"k":"v","k":"v"}})", 0),
-              "metadata key 'k' twice"},
-      Hostile{"MetadataTwice", file_of(R"({"__metadata__":{},"__metadata__":{}})", 0), "__metadata__ twice"},
+              "metadata key 'k' occurs twice"},
+      Hostile{"MetadataTwice", file_of(R"({"__metadata__":{},"__metadata__":{}})", 0),
+              "__metadata__ occurs twice"},
       Hostile{"MetadataString", file_of(R"({"__metadata__":"x"})", 0), "the string 'x'"}};
 }
 

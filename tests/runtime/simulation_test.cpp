@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include <strata/runtime/simulation.h>
-#include <strata/runtime/stall_meter.h>
+#include <strata/runtime/backend/simulation.h>
+#include <strata/runtime/trace/stall_meter.h>
 
 namespace strata {
 namespace {
@@ -34,24 +34,24 @@ struct SimulationTest : ::testing::Test {
     must(backend().synchronize(lane));
     return now();
   }
-  ~SimulationTest() override {  // buffers and streams go before what they are of
+  ~SimulationTest() override {  // buffers and streams must be destroyed before their backend
     for (Stream* stream : {&compute, &h2d, &d2h, &cpu}) *stream = Stream();
     device = Buffer();
     pinned = Buffer();
   }
 };
 
-TEST_F(SimulationTest, CopiesTakeWhatTheirLaneSays) {
+TEST_F(SimulationTest, CopiesTakeTheTimeOfTheirLanesRate) {
   options.rate(SimLane::h2d) = {.bytes_per_s = 1e9, .latency_s = 1e-6};
   start();
   copy(h2d, 4096);
-  EXPECT_EQ(now(), 0) << "queueing takes no time unless it is said to";
+  EXPECT_EQ(now(), 0) << "queueing takes no time unless launch_overhead_s is set";
   EXPECT_EQ(after(h2d), 1000 + 4096);
   EXPECT_EQ(machine->transferred_bytes(SimLane::h2d), 4096u);
   EXPECT_DOUBLE_EQ(machine->busy_s(SimLane::h2d), 5096e-9);
 }
 
-TEST_F(SimulationTest, LanesRunBesideEachOtherAndEachInOrder) {
+TEST_F(SimulationTest, LanesRunConcurrentlyAndEachInOrder) {
   start();
   must(backend().host_call_async(work(100), compute));
   must(backend().host_call_async(work(50), compute));
@@ -60,7 +60,7 @@ TEST_F(SimulationTest, LanesRunBesideEachOtherAndEachInOrder) {
   EXPECT_EQ(after(compute), 150);
 }
 
-TEST_F(SimulationTest, AStreamWaitsForAnEventAndGoesOnWhenItComes) {
+TEST_F(SimulationTest, AStreamWaitsForAnEventAndThenContinues) {
   start();
   must(backend().host_call_async(work(100), cpu));
   const Event done = must(backend().record(cpu));
@@ -71,7 +71,7 @@ TEST_F(SimulationTest, AStreamWaitsForAnEventAndGoesOnWhenItComes) {
   EXPECT_TRUE(backend().is_complete(done));
 }
 
-TEST_F(SimulationTest, WhoHadToWaitGoesOnALittleLater) {
+TEST_F(SimulationTest, AWaiterContinuesAfterTheWakeDelay) {
   options.wake_s = 2e-8;
   start();
   must(backend().host_call_async(work(100), cpu));
@@ -79,7 +79,7 @@ TEST_F(SimulationTest, WhoHadToWaitGoesOnALittleLater) {
   must(backend().host_call_async(work(10), compute));
   EXPECT_EQ(after(compute), 100 + 20 + 10 + 20)
       << "the stream is woken, and then the thread that waits for it";
-  must(backend().wait_on_async(must(backend().record(cpu)), compute));  // which is over
+  must(backend().wait_on_async(must(backend().record(cpu)), compute));  // this wait is already complete
   must(backend().host_call_async(work(10), compute));
   EXPECT_EQ(after(compute), 150 + 10 + 20);
 }
@@ -88,11 +88,11 @@ TEST_F(SimulationTest, WorkDoesNotBeginBeforeItIsQueued) {
   options.launch_overhead_s = 1e-8;
   start();
   must(backend().host_call_async(work(5), compute));  // queued at 10
-  must(backend().host_call_async(work(5), compute));  // at 20, when the first is over
+  must(backend().host_call_async(work(5), compute));  // queued at 20, when the first has ended
   EXPECT_EQ(after(compute), 25);
 }
 
-TEST_F(SimulationTest, WhatTwoLanesShareSlowsBoth) {
+TEST_F(SimulationTest, ASharedResourceSlowsBothLanes) {
   options.share(SimLane::compute, SimResource::cores) = 1;
   options.share(SimLane::cpu, SimResource::cores) = 1;
   start();
@@ -102,7 +102,7 @@ TEST_F(SimulationTest, WhatTwoLanesShareSlowsBoth) {
   EXPECT_EQ(after(compute), 150) << "then alone";
 }
 
-TEST_F(SimulationTest, WhatIsLeftOverOfAResourceSlowsNobody) {
+TEST_F(SimulationTest, AnUnderusedResourceSlowsNoLane) {
   options.share(SimLane::compute, SimResource::memory) = 0.5;
   options.share(SimLane::cpu, SimResource::memory) = 0.5;
   start();
@@ -112,7 +112,7 @@ TEST_F(SimulationTest, WhatIsLeftOverOfAResourceSlowsNobody) {
   EXPECT_EQ(after(compute), 100);
 }
 
-TEST_F(SimulationTest, TheSlowTierIsTwoLanesThatMayShareADisk) {
+TEST_F(SimulationTest, TheNvmeTierIsTwoLanesThatCanShareADisk) {
   options.rate(SimLane::nvme_read) = options.rate(SimLane::nvme_write) = {.bytes_per_s = 1e9};
   options.share(SimLane::nvme_read, SimResource::disk) =
       options.share(SimLane::nvme_write, SimResource::disk) = 1;
@@ -137,7 +137,7 @@ TEST_F(SimulationTest, AttributesComputeStallsToTheirCause) {
   EXPECT_EQ(times.of(StallCause::h2d), 4096);
 }
 
-TEST_F(SimulationTest, TheSameTwiceIsTheSameToTheNanosecond) {
+TEST_F(SimulationTest, TwoRunsAreIdenticalToTheNanosecond) {
   std::int64_t ends[2] = {};
   for (std::int64_t& end : ends) {
     options.rate(SimLane::h2d) = {.bytes_per_s = 3.3e9, .latency_s = 1.7e-6};
@@ -162,10 +162,10 @@ TEST_F(SimulationTest, TheSameTwiceIsTheSameToTheNanosecond) {
 }
 
 using SimulationDeathTest = SimulationTest;
-TEST_F(SimulationDeathTest, WaitingForWhatNothingWillEndIsABug) {
+TEST_F(SimulationDeathTest, AWaitThatNothingCanEndAborts) {
   start();
   must(backend().wait_on_async(Event{cpu.id(), 1}, compute));
-  EXPECT_DEATH((void)after(compute), "nothing is under way");
+  EXPECT_DEATH((void)after(compute), "can never end");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <strata/runtime/stall_meter.h>
+#include <strata/runtime/trace/stall_meter.h>
 
 #include "support/manual_clock.h"
 
@@ -11,7 +11,7 @@ struct StallMeterTest : ::testing::Test {
   test::ManualClock clock;
   StallMeter meter{clock, nullptr};
 
-  /// What the next `ns` are charged to; `computing` where they are computing.
+  /// The cause that the next `ns` nanoseconds are charged to; kComputing if compute is busy.
   static constexpr int kComputing = -1;
   int charged(std::int64_t ns = 10) {
     const StallTimes before = meter.times();
@@ -30,12 +30,12 @@ struct StallMeterTest : ::testing::Test {
   static int of(StallCause cause) { return static_cast<int>(cause); }
 };
 
-TEST_F(StallMeterTest, FollowsTheWaitsToWhatIsAtWork) {
+TEST_F(StallMeterTest, FollowsTheWaitsToTheBusyStream) {
   EXPECT_EQ(charged(), of(StallCause::host));  // nothing is queued
   meter.stream_is_busy(StreamRole::compute);
   EXPECT_EQ(charged(), kComputing);
   meter.stream_is_busy(StreamRole::h2d);
-  EXPECT_EQ(charged(), kComputing);  // what runs beside it costs nothing
+  EXPECT_EQ(charged(), kComputing);  // other streams' work beside it causes no stall
   meter.stream_waits(StreamRole::compute, StreamRole::h2d);
   EXPECT_EQ(charged(), of(StallCause::h2d));
   meter.stream_waits(StreamRole::h2d, StreamRole::cpu);
@@ -49,7 +49,7 @@ TEST_F(StallMeterTest, FollowsTheWaitsToWhatIsAtWork) {
   EXPECT_EQ(charged(), kComputing);
 }
 
-TEST_F(StallMeterTest, AStreamWithoutWorkWaitsForTheThreadThatFeedsIt) {
+TEST_F(StallMeterTest, AnIdleStreamWaitsForTheHostThread) {
   {
     const HostWaitScope reads(&meter, StallCause::nvme);
     EXPECT_EQ(charged(), of(StallCause::nvme));
@@ -65,7 +65,7 @@ TEST_F(StallMeterTest, AStreamWithoutWorkWaitsForTheThreadThatFeedsIt) {
   EXPECT_EQ(charged(), of(StallCause::data));
 }
 
-TEST_F(StallMeterTest, AThreadThatWaitsForAStreamWaitsForWhatThatWaitsFor) {
+TEST_F(StallMeterTest, AHostThreadWaitingForAStreamInheritsItsCause) {
   meter.stream_is_busy(StreamRole::cpu);
   const HostWaitScope norm(&meter, StreamRole::cpu);
   EXPECT_EQ(charged(), of(StallCause::optimizer));
@@ -73,16 +73,16 @@ TEST_F(StallMeterTest, AThreadThatWaitsForAStreamWaitsForWhatThatWaitsFor) {
   meter.stream_is_busy(StreamRole::d2h);
   EXPECT_EQ(charged(), of(StallCause::d2h));
   meter.stream_is_idle(StreamRole::cpu);
-  EXPECT_EQ(charged(), of(StallCause::host));  // it is about to wake up
+  EXPECT_EQ(charged(), of(StallCause::host));  // the host thread is about to wake up
   {
     const HostWaitScope inner(&meter, StallCause::nvme);
     EXPECT_EQ(charged(), of(StallCause::nvme));
   }
   meter.stream_is_busy(StreamRole::cpu);
-  EXPECT_EQ(charged(), of(StallCause::optimizer));  // as before the inner wait
+  EXPECT_EQ(charged(), of(StallCause::optimizer));  // the cause from before the inner wait
 }
 
-TEST_F(StallMeterTest, WaitsInACircleEnd) {
+TEST_F(StallMeterTest, CyclicWaitsTerminate) {
   meter.stream_waits(StreamRole::compute, StreamRole::h2d);
   meter.stream_waits(StreamRole::h2d, StreamRole::compute);
   EXPECT_EQ(charged(), of(StallCause::host));

@@ -15,7 +15,7 @@ Result<int> quarter(int n) {
   return rest;
 }
 
-TEST(StatusTest, TryAssignPassesTheFirstErrorOn) {
+TEST(StatusTest, TryAssignReturnsTheFirstError) {
   EXPECT_EQ(quarter(8).value(), 2);
   EXPECT_EQ(quarter(6).status().code(), Code::invalid);
 }
@@ -27,7 +27,7 @@ TEST(StatusTest, AnnotateKeepsTheCodeAndNamesWhatWasBeingDone) {
   EXPECT_TRUE(Status::ok().annotate("anything").is_ok());
 }
 
-TEST(StatusTest, ControlBytesOfAMessageAreShownAndNotSent) {
+TEST(StatusTest, ControlBytesOfAMessageAreEscaped) {
   EXPECT_EQ(Status::error(Code::invalid, "key '\x1b[31m\x7f\r'\n\tnext").message(),
             "key '\\x1b[31m\\x7f\\x0d'\n\tnext");
 }

@@ -1,4 +1,4 @@
-#include <strata/runtime/thread_pool.h>
+#include <strata/runtime/threads/thread_pool.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,14 +11,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/memory/alloc_counter.h>
 
 namespace strata {
 namespace {
 
 using ::testing::ElementsAre;
 
-/// A pool by its number of threads, or of a share whose nodes have these CPUs and threads.
+/// A pool by its number of threads, or for a share whose nodes have these CPUs and threads.
 struct PoolConfig {
   const char* name;
   int threads = 0;
@@ -26,7 +26,7 @@ struct PoolConfig {
 };
 void PrintTo(const PoolConfig& kind, std::ostream* out) { *out << kind.name; }
 
-// The CPU that every machine has is enough: what a node is does not depend on there being several.
+// One CPU, which every machine has, is enough: the pool's nodes need not be different ones.
 int some_cpu() { return must(read_topology()).usable_cores.front().cpus.front(); }
 int other_cpu() { return must(read_topology()).usable_cores.back().cpus.back(); }
 
@@ -66,7 +66,7 @@ TEST_P(ThreadPoolTest, CallsNest) {
   EXPECT_EQ(total.load(), 128);
 }
 
-TEST_P(ThreadPoolTest, CallersDoNotDisturbEachOther) {
+TEST_P(ThreadPoolTest, ConcurrentCallersDoNotInterfere) {
   std::atomic<std::int64_t> totals[3] = {};
   {
     std::vector<std::jthread> callers;
@@ -79,8 +79,9 @@ TEST_P(ThreadPoolTest, CallersDoNotDisturbEachOther) {
   for (const auto& total : totals) EXPECT_EQ(total.load(), 200 * 190);
 }
 
-// Items that wait for each other: fewer threads at once than the pool says, or one that sleeps on, hang here.
-TEST_P(ThreadPoolTest, AsManyItemsRunAtOnceAsThereAreThreads) {
+// The items wait for each other, so this hangs if fewer threads run than the pool reports, or if one sleeps
+// on.
+TEST_P(ThreadPoolTest, AllThreadsRunItemsConcurrently) {
   std::atomic<int> arrived{0};
   const int all = pool_->threads();
   pool_->parallel_for(all, [&](std::int64_t) {
@@ -90,7 +91,7 @@ TEST_P(ThreadPoolTest, AsManyItemsRunAtOnceAsThereAreThreads) {
   EXPECT_EQ(arrived.load(), all);
 }
 
-TEST_P(ThreadPoolTest, WhatTheItemsWroteIsSeenByTheCaller) {
+TEST_P(ThreadPoolTest, TheCallerSeesTheItemsWrites) {
   std::vector<int> plain(1000, 0);
   for (int call = 0; call < 50; ++call)
     pool_->parallel_for(1000, [&](std::int64_t i) { ++plain[static_cast<std::size_t>(i)]; });
@@ -117,18 +118,18 @@ TEST(NumaThreadPoolTest, NumaLocalLoopsRunEachPartOnItsOwnNode) {
   EXPECT_THAT(cpu_of, ElementsAre(here, here, here, here, there, there, there, there, there));
 }
 
-TEST(NumaThreadPoolTest, PartsAreInProportionToTheThreads) {
+TEST(NumaThreadPoolTest, PartsAreProportionalToTheThreads) {
   const auto pool = must(ThreadPool::create(bound_share({{0, 3, {some_cpu()}}, {1, 1, {other_cpu()}}})));
   std::vector<std::thread::id> thread_of(40);
   pool->parallel_for_numa_local(
       40, [&](std::int64_t i) { thread_of[static_cast<std::size_t>(i)] = std::this_thread::get_id(); });
   EXPECT_EQ(std::count(thread_of.begin(), thread_of.end(), thread_of.back()),
-            10);  // the one of the second node
+            10);  // the second node's thread
   for (std::size_t i = 30; i < 40; ++i) EXPECT_EQ(thread_of[i], thread_of.back()) << i;
 }
 
-// The second node's only worker is held by its first item until every other item is done: a static split
-// would wait for ever.
+// The second node's only worker is held by its first item until every other item is done: with a static
+// partition this would hang.
 TEST(NumaThreadPoolTest, ANodeThatIsDoneStealsFromTheOthers) {
   const auto pool = must(ThreadPool::create(bound_share({{0, 1, {some_cpu()}}, {1, 1, {other_cpu()}}})));
   constexpr int kItems = 64;
@@ -163,7 +164,7 @@ TEST(ThreadPoolBoundsTest, ABadCountIsRefusedWithTheNumber) {
             std::string_view::npos);
 }
 
-TEST(ThreadPoolBoundsTest, CpusThatAreNotThereAreNamed) {
+TEST(ThreadPoolBoundsTest, MissingCpusAreNamed) {
   const Status refused = ThreadPool::create(bound_share({{0, 1, {4000, 4001}}, {1, 1, {4003}}})).status();
   EXPECT_EQ(refused.code(), Code::unsupported);
   EXPECT_NE(refused.message().find("4000-4001"), std::string_view::npos) << refused.message();

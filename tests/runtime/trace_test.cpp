@@ -1,4 +1,4 @@
-#include <strata/runtime/trace.h>
+#include <strata/runtime/trace/trace.h>
 
 #include <map>
 #include <thread>
@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include <strata/runtime/alloc_counter.h>
+#include <strata/runtime/memory/alloc_counter.h>
 
 namespace strata {
 namespace {
@@ -19,7 +19,7 @@ class StoppedClock final : public Clock {
   std::int64_t now = 1'000'000;
 };
 
-/// Files in a map; a write takes at most `max_write_bytes` bytes, and fails once `capacity` is used up.
+/// Files in a map; a write accepts at most `max_write_bytes` bytes, and fails once `capacity` is used up.
 class LimitedIo final : public Io {
  public:
   class LimitedFile final : public File {
@@ -85,9 +85,9 @@ std::vector<nlohmann::json> events_of(const nlohmann::json& trace, const std::st
   return events;
 }
 
-/// Whether the spans of each track, in the order written, only nest or follow each other.
+/// Whether the spans of each track, in file order, only nest or follow each other.
 bool spans_nest(const nlohmann::json& trace) {
-  std::map<int, std::vector<double>> open;  // track -> ends of the spans around
+  std::map<int, std::vector<double>> open;  // track -> ends of the enclosing spans
   for (const auto& event : events_of(trace, "X")) {
     auto& ends = open[event["tid"].get<int>()];
     const double begin = event["ts"].get<double>(), end = begin + event["dur"].get<double>();
@@ -115,7 +115,7 @@ TEST(TraceTest, SpansOfALaneNestInTheFile) {
   EXPECT_TRUE(spans_nest(json));
 }
 
-TEST(TraceTest, OverlappingSpansAreSeenByTheNestingCheck) {
+TEST(TraceTest, TheNestingCheckDetectsOverlappingSpans) {
   StoppedClock clock;
   Trace trace(clock);
   Trace::Track& lane = trace.add_track("h2d");
@@ -124,7 +124,7 @@ TEST(TraceTest, OverlappingSpansAreSeenByTheNestingCheck) {
   EXPECT_FALSE(spans_nest(written(trace)));
 }
 
-TEST(TraceTest, TimesKeepTheirNanosecondsAndStartAtTheFirstEvent) {
+TEST(TraceTest, TimesHaveNanosecondsAndStartAtTheFirstEvent) {
   StoppedClock clock;
   Trace trace(clock);
   Trace::Track& lane = trace.add_track("h2d");
@@ -153,8 +153,8 @@ TEST(TraceTest, TracksAreNamedAndCountersHoldTheirValue) {
   EXPECT_EQ(counters.at(0)["args"]["value"], 42);
 }
 
-// Else the rings of every engine that a run goes on in would stay resident.
-TEST(TraceTest, ANameThatThereIsAlreadyIsTheSameTrack) {
+// Otherwise the rings of every engine that a run continues in would stay resident.
+TEST(TraceTest, AnExistingNameReturnsTheSameTrack) {
   StoppedClock clock;
   Trace trace(clock);
   Trace::Track& lane = trace.add_track("engine");
@@ -178,7 +178,7 @@ TEST(TraceTest, AFullRingDropsItsOldestAndCountsThem) {
   EXPECT_EQ(args, (std::vector<int>{6, 7, 8, 9, 99}));
 }
 
-TEST(TraceTest, NothingIsRecordedWhileOff) {
+TEST(TraceTest, NothingIsRecordedWhileDisabled) {
   StoppedClock clock;
   Trace trace(clock);
   Trace::Track& lane = trace.add_track("compute");

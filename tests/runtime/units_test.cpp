@@ -5,7 +5,7 @@
 namespace strata {
 namespace {
 
-TEST(UnitsTest, BytesTakeBinaryAndDecimalUnits) {
+TEST(UnitsTest, BytesAcceptBinaryAndDecimalUnits) {
   EXPECT_EQ(must(parse_bytes("32MiB")), 32 * kMiB);
   EXPECT_EQ(must(parse_bytes("1.5 GiB")), 1536 * kMiB);
   EXPECT_EQ(must(parse_bytes("64KB")), 64000u);
@@ -27,7 +27,7 @@ TEST(UnitsTest, FormattedBytesAreShort) {
   EXPECT_EQ(format_bytes(32 * kMiB), "32.0 MiB");
 }
 
-TEST(UnitsTest, SecondsTakeUnits) {
+TEST(UnitsTest, SecondsAcceptUnits) {
   EXPECT_DOUBLE_EQ(must(parse_seconds("90s")), 90);
   EXPECT_DOUBLE_EQ(must(parse_seconds("5min")), 300);
   EXPECT_DOUBLE_EQ(must(parse_seconds("250ms")), 0.25);

@@ -6,7 +6,8 @@
 
 namespace strata {
 
-/// A novel of examples/data/austen; an empty string fails the test that uses it.
+/// The text of a novel in examples/data/austen; the empty string if it is missing, which fails the calling
+/// test.
 inline std::string austen(const std::string& name) {
   std::ifstream in(std::string(STRATA_SOURCE_DIR) + "/examples/data/austen/" + name + ".txt",
                    std::ios::binary);

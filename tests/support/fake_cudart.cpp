@@ -26,7 +26,7 @@ std::atomic<bool> host_functions_dropped{false};
 std::mutex registered_mutex;
 std::map<const std::byte*, std::size_t> registered;
 
-// Begins in one registration and ends past it.
+// Whether the range begins in one registration and ends past it.
 bool straddles(const void* p, std::size_t bytes) {
   const std::lock_guard lock(registered_mutex);
   const auto* const begin = static_cast<const std::byte*>(p);
@@ -119,7 +119,7 @@ void fail_next_cuda(const char* function, cudaError_t error) {
 void drop_host_functions(bool lost) { host_functions_dropped = lost; }
 }  // namespace strata::test
 
-// Off 4096 on purpose: cudaMalloc promises 256.
+// Deliberately not 4096-aligned, since cudaMalloc only guarantees 256.
 constexpr std::size_t kOffset = 256;
 
 extern "C" {
@@ -157,7 +157,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *free = *total / 4;
   return cudaSuccess;
 }
-// A slot that no machine has.
+// A PCI slot that no machine has.
 cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int) {
   FAKE_ENTER();
   std::snprintf(id, static_cast<std::size_t>(bytes), "FFFF:FF:1F.7");

@@ -3,18 +3,19 @@
 #include <string>
 
 #include <strata/runtime/assert.h>
-#include <strata/runtime/backend.h>
+#include <strata/runtime/backend/backend.h>
 #include <strata/runtime/str.h>
 
 namespace strata::test {
 
-/// Wraps a Backend and refuses the n-th call that may fail, once or for good. One thread feeds it. What it
-/// made belongs to `base`, which outlives it.
+/// Wraps a Backend and refuses the n-th call that can fail, once or from then on. Used by one thread. Buffers
+/// and streams it creates belong to `base`, which must outlive it.
 class FaultBackend final : public Backend {
  public:
   explicit FaultBackend(Backend& base) : base_(base) {}
 
-  /// The `nth` fallible call from now on (from 1) is refused with `code`, and if `sticky` all later ones.
+  /// The `nth` fallible call from now on (counted from 1) is refused with `code`, and all later ones too if
+  /// `sticky`.
   void fail(std::uint64_t nth, bool sticky, Code code = Code::out_of_memory) {
     nth_ = calls_ + nth;
     sticky_ = sticky;

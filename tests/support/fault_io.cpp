@@ -16,7 +16,7 @@ constexpr std::array<const char*, kIoCalls> kNames{"open",     "read",   "write"
 constexpr std::size_t kAlign = 4096;
 constexpr std::size_t kSector = 512;
 
-// Memory that a direct file accepts.
+// Memory aligned as direct files require.
 class AlignedCopy {
  public:
   explicit AlignedCopy(std::size_t n)
@@ -72,7 +72,7 @@ class FaultFile final : public File {
       case FaultKind::flip: {
         auto done = base_->read_at(offset, into);
         if (done.has_value()) flip_a_bit(into.first(*done), injection.rng);
-        io_.note(injection, str("flipped a bit of ", into.size(), " bytes at ", offset));
+        io_.note(injection, str("flipped a bit of ", into.size(), " bytes requested at ", offset));
         return done;
       }
       default:
@@ -118,20 +118,20 @@ class FaultFile final : public File {
     if (alignment_ == 0 ||
         (offset % alignment_ == 0 && memory.size() % alignment_ == 0 && address % alignment_ == 0))
       return Status::ok();
-    return Status::error(Code::io_error,
-                         str(doing, " ", path(), ": Invalid argument (EINVAL): ", memory.size(), " bytes at ",
-                             offset, " from address ", address, ", alignment ", alignment_));
+    return Status::error(Code::io_error, str(doing, " ", path(), ": Invalid argument (EINVAL): ",
+                                             memory.size(), " bytes requested at ", offset, " from address ",
+                                             address, ", alignment ", alignment_));
   }
 
-  // The base may be a direct file, which takes whole aligned blocks only; so the whole is moved into or out
-  // of a copy and only the prefix is let through.
+  // The base may be a direct file, which accepts only whole aligned blocks. The whole request is therefore
+  // transferred by way of a copy, of which only the prefix is passed on.
   Result<std::size_t> short_read(const FaultIo::Injection& injection, std::uint64_t offset,
                                  std::span<std::byte> into) {
     AlignedCopy whole(into.size());
     STRATA_TRY_ASSIGN(const std::size_t done, base_->read_at(offset, whole.span()));
     const std::size_t kept = std::min(done, shortened(into.size(), injection.rng));
     std::memcpy(into.data(), whole.span().data(), kept);
-    io_.note(injection, str("short, ", kept, " of ", into.size(), " bytes at ", offset));
+    io_.note(injection, str("short, ", kept, " of ", into.size(), " bytes requested at ", offset));
     return kept;
   }
 
@@ -139,12 +139,12 @@ class FaultFile final : public File {
                                   std::span<const std::byte> from) {
     const std::size_t kept = shortened(from.size(), injection.rng);
     STRATA_TRY(write_some(offset, from, [kept](std::size_t at) { return at < kept; }));
-    io_.note(injection, str("short, ", kept, " of ", from.size(), " bytes at ", offset));
+    io_.note(injection, str("short, ", kept, " of ", from.size(), " bytes requested at ", offset));
     return kept;
   }
 
   Status damage(const FaultIo::Injection& injection, std::uint64_t offset, std::span<const std::byte> from) {
-    const std::string what = str(from.size(), " bytes at ", offset);
+    const std::string what = str(from.size(), " bytes requested at ", offset);
     switch (injection.fault.kind) {
       case FaultKind::flip: {
         AlignedCopy copy(from);
@@ -164,8 +164,7 @@ class FaultFile final : public File {
         return to == offset ? Status::ok() : write_all(*base_, to, from);
       }
       case FaultKind::tear: {
-        std::vector<bool>
-            kept;  // of each sector: drawing for each byte would dominate the time of many tears
+        std::vector<bool> kept;  // by sector: drawing for each byte would dominate the run time of many tears
         for (std::size_t at = 0; at < from.size(); at += kSector)
           kept.push_back(injection.rng.below(at / kSector, 2) == 0);
         io_.note(injection, str("torn, ", what));
@@ -176,12 +175,12 @@ class FaultFile final : public File {
     }
   }
 
-  // Writes the bytes that `keep` names and leaves what was there in the others.
+  // Writes the bytes for which `keep` returns true and leaves the others as they were in the file.
   template <class Keep>
   Status write_some(std::uint64_t offset, std::span<const std::byte> from, Keep keep) {
     AlignedCopy merged(from.size());
     std::fill(merged.span().begin(), merged.span().end(), std::byte{0});
-    static_cast<void>(base_->read_at(offset, merged.span()));  // past the end there is nothing to keep
+    static_cast<void>(base_->read_at(offset, merged.span()));  // past the end there is nothing to preserve
     for (std::size_t at = 0; at < from.size(); ++at)
       if (keep(at)) merged.span()[at] = from[at];
     return write_all(*base_, offset, merged.span());
@@ -190,7 +189,7 @@ class FaultFile final : public File {
   FaultIo& io_;
   std::unique_ptr<File> base_;
   const bool direct_;
-  const std::uint32_t alignment_;  // 0: whatever the base does
+  const std::uint32_t alignment_;  // 0: as the base requires
 };
 
 FaultIo::FaultIo(Io& base, std::uint64_t seed) : base_(base), seed_(seed) {}

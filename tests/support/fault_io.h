@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/runtime/io.h>
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/thread_annotations.h>
 
@@ -17,15 +17,16 @@ inline constexpr std::size_t kIoCalls = 7;
 
 enum class FaultKind : std::uint8_t {
   fail,       ///< the call returns `code` and does nothing; any call
-  shorten,    ///< fewer bytes than asked: 1, an unaligned count or an aligned one; reads and writes
-  flip,       ///< one random bit is changed: on the way to the file, or in what a read returns
+  shorten,    ///< fewer bytes are transferred than asked: 1, an unaligned or an aligned count; reads and
+              ///< writes
+  flip,       ///< one random bit is changed, in what is written or in what a read returns
   lose,       ///< a write succeeds and changes nothing
-  misdirect,  ///< a write lands at another 4096-aligned place of the same file
+  misdirect,  ///< a write goes to another 4096-aligned offset of the same file
   tear,       ///< a write changes a random subset of its 512-byte sectors
 };
 
-/// One fault: the `nth` call of that kind (from 1, counted since the FaultIo was made) and, if `sticky`, all
-/// later ones.
+/// One fault: it affects the `nth` call of that kind (counted from 1 since the FaultIo was created) and, if
+/// `sticky`, all later ones.
 struct Fault {
   IoCall call = IoCall::read;
   FaultKind kind = FaultKind::fail;
@@ -34,9 +35,9 @@ struct Fault {
   Code code = Code::io_error;
 };
 
-/// Wraps an Io and misbehaves on demand. What a fault does is a function of the seed and of the number of the
-/// call, so the same calls in the same order meet the same faults; log() is the evidence. Its files have no
-/// descriptor, so nothing can go around it. Thread-safe. Outlives its files; outlived by `base`.
+/// Wraps an Io and injects faults on demand. What a fault does depends only on the seed and the number of the
+/// call, so the same calls in the same order get the same faults; log() lists them. Its files have no
+/// descriptor, so no I/O can bypass it. Thread-safe. Must outlive its files and be outlived by `base`.
 class FaultIo final : public Io {
  public:
   FaultIo(Io& base, std::uint64_t seed);
@@ -44,14 +45,14 @@ class FaultIo final : public Io {
 
   void add(const Fault& fault) STRATA_EXCLUDES(mutex_);
   void clear() STRATA_EXCLUDES(mutex_);  ///< no further faults
-  /// Files opened with `direct` from now on refuse, as a strict device does, any request that is not aligned
-  /// to this.
+  /// Files opened with `direct` from now on refuse requests that are not aligned to `bytes`, as a strict
+  /// device does.
   void enforce_alignment(std::uint32_t bytes) noexcept { alignment_ = bytes; }
-  /// From now on O_DIRECT is refused, and open() falls back to buffered.
+  /// From now on O_DIRECT is refused, so open() falls back to buffered I/O.
   void refuse_direct() noexcept { refuse_direct_ = true; }
 
   std::uint64_t calls(IoCall call) const STRATA_EXCLUDES(mutex_);
-  /// "write #3: lost 4096 bytes at 8192", in the order they happened.
+  /// For example "write #3: lost 4096 bytes requested at 8192", in chronological order.
   std::vector<std::string> log() const STRATA_EXCLUDES(mutex_);
 
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode, bool direct = false) override;
@@ -65,7 +66,7 @@ class FaultIo final : public Io {
 
  private:
   friend class FaultFile;
-  /// What one call meets: no fault, or one, with its private source of randomness.
+  /// The fault that one call gets, if any, with its own source of randomness.
   struct Injection {
     bool faulty = false;
     Fault fault;

@@ -6,7 +6,7 @@
 
 namespace strata::test {
 
-/// The instruction sets this CPU can run.
+/// The instruction sets that this CPU supports.
 inline std::vector<cpuopt::CpuIsa> supported_isas() {
   std::vector<cpuopt::CpuIsa> out;
   for (int i = 0; i < cpuopt::kCpuIsas; ++i)
@@ -14,7 +14,7 @@ inline std::vector<cpuopt::CpuIsa> supported_isas() {
   return out;
 }
 
-/// Runs kernels with one instruction set for its lifetime.
+/// Makes the CPU kernels use one instruction set for the lifetime of the scope.
 class IsaScope {
  public:
   explicit IsaScope(cpuopt::CpuIsa isa) : before_(cpuopt::active_isa()) { must(cpuopt::use_isa(isa)); }

@@ -9,7 +9,7 @@
 
 namespace strata::test {
 
-/// Time that moves only when the test says so. Thread-safe.
+/// A clock that only the test advances. Thread-safe.
 class ManualClock final : public Clock {
  public:
   std::int64_t now_ns() const noexcept override {
@@ -24,13 +24,13 @@ class ManualClock final : public Clock {
     deadlines_.erase(mine);
     changed_.notify_all();
   }
-  /// Moves time; does not wait for those it wakes.
+  /// Advances the time; does not wait for the threads that this wakes.
   void advance_to(std::int64_t now_ns) {
     const MutexLock lock(mutex_);
     now_ns_ = now_ns;
     changed_.notify_all();
   }
-  /// Blocks until exactly `n` threads wait for a time still to come, and returns those times, soonest first.
+  /// Blocks until exactly `n` threads wait for a future time, and returns those times, soonest first.
   std::vector<std::int64_t> await_waiters(std::size_t n) {
     const MutexLock lock(mutex_);
     while (true) {

@@ -13,25 +13,25 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <strata/runtime/io.h>
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
 
 namespace strata {
 
-/// A whole small file system in memory: paths to bytes, folders implied by their files. Thread-safe.
-/// Options make it short on space, give short reads and writes, or give files real descriptors (memfd) to
-/// map.
+/// A small file system in memory: a map from paths to bytes; directories are implied by their files.
+/// Thread-safe. Options limit its capacity, make reads and writes short, or give files real descriptors
+/// (memfd) that can be mapped.
 class MemoryIo final : public Io {
  public:
   struct Options {
     std::uint64_t capacity_bytes = std::numeric_limits<std::uint64_t>::max();
-    std::size_t max_transfer_bytes = std::numeric_limits<std::size_t>::max();  ///< of one read_at or write_at
-    bool descriptors = false;  ///< a file opened for reading has a descriptor onto a copy of its bytes
+    std::size_t max_transfer_bytes = std::numeric_limits<std::size_t>::max();  ///< per read_at or write_at
+    bool descriptors = false;  ///< files opened for reading have a descriptor of a copy of their bytes
   };
   MemoryIo() = default;
   explicit MemoryIo(Options options) : options_(options) {}
 
-  // What a test puts in, looks at and damages.
+  // For tests to create, inspect and damage files.
   void put(const std::string& path, std::string_view text) {
     const std::lock_guard lock(mutex_);
     files_[path] = std::make_shared<Bytes>(text.begin(), text.end());
@@ -142,7 +142,7 @@ class MemoryIo final : public Io {
     DirectAlignment alignment() const noexcept override { return {}; }
 
    private:
-    Status grow(std::size_t size) {  // with the lock held
+    Status grow(std::size_t size) {  // call with the lock held
       if (size <= bytes_->size()) return {};
       const std::uint64_t free =
           io_.options_.capacity_bytes - std::min(io_.options_.capacity_bytes, io_.used_bytes());

@@ -8,7 +8,7 @@
 
 namespace strata::test {
 
-/// A repeatable stream of values in [-1, 1); splitmix64 of a counter.
+/// A reproducible stream of values in [-1, 1): splitmix64 of a counter.
 class Values {
  public:
   explicit Values(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15ull) {}
@@ -36,7 +36,7 @@ class Values {
 
 inline std::vector<double> widen(std::span<const float> x) { return {x.begin(), x.end()}; }
 
-/// |got - want| / |want| in the Euclidean norm; |got| alone where want is all zero.
+/// |got - want| / |want| in the Euclidean norm; |got| if `want` is all zeros.
 template <class A, class B>
 double relative_error(const A& got, const B& want) {
   double difference = 0.0;
@@ -49,7 +49,8 @@ double relative_error(const A& got, const B& want) {
   return norm > 0.0 ? std::sqrt(difference / norm) : std::sqrt(difference);
 }
 
-/// How many elements differ in their bits; any two NaNs are equal, for IEEE leaves a NaN's payload open.
+/// Number of elements whose bits differ. Any two NaNs count as equal, since IEEE 754 leaves a NaN's payload
+/// open.
 template <class T>
 std::size_t differing_bits(std::span<const T> a, std::span<const T> b) {
   if (a.size() != b.size()) return a.size() + b.size();

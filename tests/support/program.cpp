@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Reading end, writing end.
+// Returns the read end and the write end.
 std::array<int, 2> make_pipe() {
   std::array<int, 2> ends{};
   STRATA_ASSERT(::pipe2(ends.data(), O_CLOEXEC) == 0, "pipe");
@@ -66,7 +66,7 @@ void close_if_open(int& fd) {
   fd = -1;
 }
 
-// False at the end of what there is to read.
+// Returns false at the end of the output.
 bool read_some(int fd, std::string& into) {
   std::array<char, 4096> part{};
   const ssize_t n = ::read(fd, part.data(), part.size());
@@ -119,7 +119,7 @@ void RunningProgram::read_until(Clock::time_point until, const std::string* text
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(std::min(until, limit_) - Clock::now()).count();
     if (left <= 0) return;
-    std::array<pollfd, 2> ready{{{out_, POLLIN, 0}, {err_, POLLIN, 0}}};  // a negative one is passed over
+    std::array<pollfd, 2> ready{{{out_, POLLIN, 0}, {err_, POLLIN, 0}}};  // poll ignores negative descriptors
     if (::poll(ready.data(), ready.size(), static_cast<int>(left)) <= 0) continue;
     if (ready[0].revents != 0 && !read_some(out_, result_.out)) close_if_open(out_);
     if (ready[1].revents != 0 && !read_some(err_, result_.err)) close_if_open(err_);

@@ -10,34 +10,35 @@
 
 namespace strata::test {
 
-/// How a program ended and what it said.
+/// How a program ended and its output.
 struct ProgramResult {
-  int exit_code = -1;  ///< -1: a signal ended it
-  int signal = 0;      ///< the one that did
+  int exit_code = -1;  ///< -1: ended by a signal
+  int signal = 0;      ///< the signal that ended it
   bool timed_out = false;
   std::string out, err;
   std::string output() const { return out + err; }
 };
 
-/// Far above what any program of the tests takes; ThreadSanitizer makes them some twenty times slower.
+/// Far longer than any test program takes; ThreadSanitizer slows programs down about twenty times.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr std::chrono::seconds kProgramLimit{280};
 #else
 inline constexpr std::chrono::seconds kProgramLimit{60};
 #endif
 
-/// What surrounds a program. Its standard input is /dev/null.
+/// The environment of a program. Its standard input is /dev/null.
 struct ProgramOptions {
   std::string cwd;
-  std::vector<std::string> environment;  ///< "NAME=value", beside PATH, HOME and TMPDIR alone
+  std::vector<std::string> environment;  ///< "NAME=value", in addition to PATH, HOME and TMPDIR only
   enum class Out : std::uint8_t { pipe, terminal, full, closed, broken_pipe } out = Out::pipe;
-  std::function<bool()>
-      before_exec;  ///< in the child: limits, user, filters. False: the child exits with kRefused
-  std::chrono::seconds limit = kProgramLimit;  ///< after that it is killed, and timed_out says so
+  std::function<bool()> before_exec;  ///< runs in the child, to set limits, user or filters; if it returns
+                                      ///< false, the child exits with kRefused
+  std::chrono::seconds limit = kProgramLimit;  ///< after this time the program is killed and timed_out is set
 };
 constexpr int kRefused = 99;
 
-/// A program that runs beside the test. One thread. The destructor kills what still runs.
+/// A program that runs alongside the test. Used by one thread. The destructor kills it if it is still
+/// running.
 class RunningProgram {
  public:
   RunningProgram(const std::string& path, std::vector<std::string> arguments, const ProgramOptions& options);
@@ -45,9 +46,10 @@ class RunningProgram {
   RunningProgram(const RunningProgram&) = delete;
   RunningProgram& operator=(const RunningProgram&) = delete;
 
-  /// Until it has said `text` on standard output: true. Until it ended or the limit: false.
+  /// Waits until the program has printed `text` to standard output and returns true; returns false if it ends
+  /// or reaches the limit first.
   bool wait_for(const std::string& text);
-  /// For so long, or until it ends.
+  /// Waits for `time`, or until the program ends.
   void wait_for(std::chrono::microseconds time);
   void send(int signal) const;
   ProgramResult finish();

@@ -8,9 +8,9 @@
 #include <numbers>
 #include <vector>
 
-/// Every op of strata/kernels in f64, as plainly as its definition: the oracle of op tests and of whole-model
-/// gradient checks. A matrix is a row-major Vec; sizes are arguments. T rows (tokens), h row length, V
-/// vocabulary.
+/// Every op of strata/kernels in f64, written as plainly as its definition: the oracle of op tests and of
+/// gradient checks of whole models. A matrix is a row-major Vec and sizes are arguments: T rows (tokens), h
+/// row length, V vocabulary.
 namespace strata::test::reference {
 
 using Vec = std::vector<double>;
@@ -18,8 +18,7 @@ using Ints = std::vector<std::int32_t>;
 
 inline Vec zeros(std::size_t n) { return Vec(n, 0.0); }
 
-// --- embedding
-// ---------------------------------------------------------------------------------------------------
+// --- embedding ---
 
 inline Vec embedding_forward(const Ints& ids, const Vec& table, std::size_t h, std::size_t offset = 0) {
   Vec x(ids.size() * h);
@@ -38,8 +37,7 @@ inline Vec embedding_backward(const Ints& ids, const Vec& dx, std::size_t h, std
   return dtable;
 }
 
-// --- layer norm
-// --------------------------------------------------------------------------------------------------
+// --- layer norm ---
 
 struct Layernorm {
   Vec y, mean, rstd;
@@ -85,8 +83,7 @@ inline LayernormGrads layernorm_backward(const Vec& x, const Vec& weight, const 
   return g;
 }
 
-// --- linear
-// ------------------------------------------------------------------------------------------------------
+// --- linear ---
 
 /// y[T, N] = x[T, K] w[N, K]^T + b[N]; b may be empty.
 inline Vec linear_forward(const Vec& x, const Vec& w, const Vec& b, std::size_t rows, std::size_t n,
@@ -118,8 +115,7 @@ inline LinearGrads linear_backward(const Vec& x, const Vec& w, const Vec& dy, st
   return g;
 }
 
-// --- elementwise
-// -------------------------------------------------------------------------------------------------
+// --- elementwise ---
 
 inline Vec add(const Vec& a, const Vec& b) {
   Vec y(a.size());
@@ -152,7 +148,7 @@ inline Vec relu_forward(const Vec& x) {
   return y;
 }
 
-/// Rows of 2f: gate | up.
+/// Each row has 2f elements: gate | up.
 inline Vec geglu_forward(const Vec& gate_up, std::size_t f) {
   Vec y(gate_up.size() / 2);
   for (std::size_t t = 0; t * f < y.size(); ++t)
@@ -170,8 +166,7 @@ inline Vec swiglu_forward(const Vec& gate_up, std::size_t f) {
   return y;
 }
 
-// --- RMS norm
-// ----------------------------------------------------------------------------------------------------
+// --- RMS norm ---
 
 inline Vec rmsnorm_forward(const Vec& x, const Vec& weight, double eps) {
   const std::size_t h = weight.size();
@@ -185,7 +180,8 @@ inline Vec rmsnorm_forward(const Vec& x, const Vec& weight, double eps) {
   return y;
 }
 
-/// Of the query and key heads of rows q | k | v, or of other runs as long as the weights.
+/// RMS-normalizes the query and key heads of rows q | k | v. Each weight is as long as the run it normalizes,
+/// which may also be longer than one head.
 inline Vec qk_norm_forward(const Vec& qkv, const Vec& q_weight, const Vec& k_weight, std::size_t heads,
                            std::size_t kv_heads, double eps) {
   const std::size_t n = q_weight.size(), m = k_weight.size(), width = heads * n + 2 * kv_heads * m;
@@ -201,16 +197,16 @@ inline Vec qk_norm_forward(const Vec& qkv, const Vec& q_weight, const Vec& k_wei
     }
   return y;
 }
-/// A weight of which 1 is the neutral value as it is learnt where that is 0.
+/// Converts a weight that is learned as an offset from 1 to its actual value.
 inline Vec plus(Vec weight, double offset) {
   for (double& w : weight) w += offset;
   return weight;
 }
 
-// --- rotary positions
-// --------------------------------------------------------------------------------------------
+// --- rotary positions ---
 
-/// Turns `n` elements of the first `heads` heads of d; pair i of n / 2 by position * speeds[i].
+/// Rotates the first `n` elements of each of the first `heads` heads of size d: pair i of n / 2 by the angle
+/// position * inv_freq[i].
 inline Vec rope_forward(const Vec& x, const Ints& positions, const Vec& inv_freq, std::size_t heads,
                         std::size_t d, bool interleaved) {
   const std::size_t width = positions.empty() ? 0 : x.size() / positions.size(), n = inv_freq.size();
@@ -227,8 +223,7 @@ inline Vec rope_forward(const Vec& x, const Ints& positions, const Vec& inv_freq
   return y;
 }
 
-// --- cross entropy
-// -----------------------------------------------------------------------------------------------
+// --- cross entropy ---
 
 struct CrossEntropy {
   Vec losses, lse;
@@ -265,17 +260,16 @@ inline Vec cross_entropy_backward(const Vec& logits, const Ints& targets, const 
   return dlogits;
 }
 
-// --- attention
-// ---------------------------------------------------------------------------------------------------
+// --- attention ---
 
 struct AttentionShape {
   std::size_t batch, seq, heads, head_dim;
   bool causal = true;
-  std::size_t kv_heads = 0;  ///< 0: heads
+  std::size_t kv_heads = 0;  ///< 0: equal to heads
   bool alibi = false;
-  Ints doc_start = {};  ///< by token; empty: none
+  Ints doc_start = {};  ///< by token: start of its document; empty: no documents
   std::size_t window = 0;
-  double softcap = 0, scale = 0;  ///< 0: none, and 1 / sqrt(head_dim)
+  double softcap = 0, scale = 0;  ///< softcap 0: none; scale 0: 1 / sqrt(head_dim)
   std::size_t h() const { return heads * head_dim; }
   std::size_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
   std::size_t width() const { return h() + 2 * key_heads() * head_dim; }
@@ -285,7 +279,7 @@ struct AttentionShape {
     return doc_start.empty() || key >= static_cast<std::size_t>(doc_start[b * seq + query]);
   }
   double factor() const { return scale > 0 ? scale : 1.0 / std::sqrt(static_cast<double>(head_dim)); }
-  /// The tanh of a capped score.
+  /// tanh in the soft cap, of the scaled score.
   double tanh_of(double scaled) const { return std::tanh(scaled / softcap); }
   double slope(std::size_t head) const {
     std::size_t power = 1;
@@ -293,7 +287,7 @@ struct AttentionShape {
     if (head < power) return std::pow(2.0, -8.0 / static_cast<double>(power) * static_cast<double>(head + 1));
     return std::pow(2.0, -4.0 / static_cast<double>(power) * static_cast<double>(2 * (head - power) + 1));
   }
-  /// Where token s of `batch` has its part (0 q, 1 k, 2 v) for a query head in qkv.
+  /// Offset in qkv of the part (0 q, 1 k, 2 v) of token s of sequence b that query head `head` uses.
   std::size_t packed(std::size_t b, std::size_t s, std::size_t part, std::size_t head) const {
     const std::size_t key_head = head / (heads / key_heads());
     const std::size_t at = part == 0 ? head : heads + (part - 1) * key_heads() + key_head;
@@ -308,7 +302,7 @@ struct Attention {
   Vec out, lse;
 };
 
-/// The probabilities of one query over the keys it sees, and its lse.
+/// The attention probabilities of one query over the keys it sees, and their log-sum-exp.
 inline Vec attention_probabilities(const Vec& qkv, const AttentionShape& a, std::size_t b, std::size_t head,
                                    std::size_t query, double* lse) {
   Vec p(a.keys_of(query));
@@ -376,11 +370,9 @@ inline Vec attention_backward(const Vec& qkv, const Vec& dout, const AttentionSh
   return dqkv;
 }
 
-// --- checks
-// ------------------------------------------------------------------------------------------------------
+// --- checks ---
 
-/// The gradient of f at x by central differences: what the analytic gradients above are themselves checked
-/// against.
+/// The gradient of f at x by central differences, against which the analytic gradients above are checked.
 inline Vec central_differences(const std::function<double(const Vec&)>& f, Vec x, double step = 1e-5) {
   Vec gradient(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {

@@ -12,15 +12,15 @@
 
 namespace strata::test {
 
-/// Filters that refuse a system call in this process from now on, as sandboxes do. They cannot be taken back:
-/// for children. False where the kernel refuses the filter itself.
+/// Installs a filter that makes a system call fail in this process from now on, as sandboxes do. It cannot be
+/// removed, so use it in child processes. Returns false if the kernel refuses the filter itself.
 inline bool install_filter(sock_filter* code, unsigned short size) {
   const sock_fprog filter{size, code};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-/// io_uring_setup answers EPERM, as container defaults do.
+/// Makes io_uring_setup fail with EPERM, as container defaults do.
 inline bool refuse_uring() {
   std::array<sock_filter, 4> code{{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -31,10 +31,10 @@ inline bool refuse_uring() {
   return install_filter(code.data(), code.size());
 }
 
-/// What is in O_TMPFILE beside O_DIRECTORY.
+/// The bit that distinguishes O_TMPFILE from O_DIRECTORY.
 inline constexpr unsigned kTmpfileFlag = O_TMPFILE & ~O_DIRECTORY;
 
-/// openat answers `error` to any of the bits in `flag`, as file systems without them do.
+/// Makes openat fail with `error` if any bit of `flag` is set, as on file systems that lack the feature.
 inline bool refuse_open_flag(unsigned flag, unsigned error) {
   std::array<sock_filter, 6> code{{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -7,27 +7,27 @@
 #include <utility>
 #include <vector>
 
-#include <strata/runtime/io.h>
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/rng.h>
 #include <strata/runtime/str.h>
 
 namespace strata::test {
 
-/// A disk in memory that knows what a power failure may take: of what was not synced, any sectors of 512
-/// bytes of any file, and any changes of names in any folder, in any combination (a rename is one change).
-/// Harsher than file systems are, so what survives here depends on no order that nobody asked for. One
-/// thread.
+/// A disk in memory that models power failures. Of whatever was not synced, a failure may lose any 512-byte
+/// sectors of any file and any name changes in any directory, in any combination (a rename is one change).
+/// This is harsher than real file systems, so code that survives here does not depend on any order that it
+/// did not request. Used by one thread.
 class SimDisk final : public Io {
  public:
   SimDisk() : root_(std::make_shared<Node>(true)) {}
 
-  /// All that is there now is durable.
+  /// Makes the present contents durable.
   void make_durable() { make_durable(*root_); }
-  /// The power goes at the `nth` call from now on (from 1) that changes anything: it and all later ones fail
-  /// and do nothing. 0: never.
+  /// The power fails at the `nth` modifying call from now on (counted from 1): it and all later ones fail and
+  /// do nothing. 0: never.
   void cut_power_at(std::uint64_t nth) { cut_ = nth == 0 ? 0 : changes_ + nth; }
   bool is_cut() const { return cut_ != 0 && changes_ >= cut_; }
-  /// What is found when the power is back; the same for the same seed.
+  /// The contents found after the power is back; the same for the same seed.
   std::unique_ptr<SimDisk> after_power_failure(std::uint64_t seed) const {
     auto disk = std::make_unique<SimDisk>();
     std::uint64_t draws = 0;
@@ -132,7 +132,7 @@ class SimDisk final : public Io {
     }
     const bool folder;
     Names names, durable_names;
-    std::vector<Change> changes;  // since the names were synced
+    std::vector<Change> changes;  // changes since the names were synced
     Bytes bytes, durable_bytes;
   };
 
@@ -220,7 +220,7 @@ class SimDisk final : public Io {
     const Bytes &old = node.durable_bytes, &fresh = node.bytes;
     left->bytes.resize(old.size() == fresh.size() || kept() ? fresh.size() : old.size());
     for (std::size_t at = 0; at < left->bytes.size(); at += kSector) {
-      const Bytes& from = kept() ? fresh : old;  // past the end of what is taken there are zeros
+      const Bytes& from = kept() ? fresh : old;  // past the end of the chosen version there are zeros
       const std::size_t end = std::min({at + kSector, left->bytes.size(), from.size()});
       for (std::size_t i = at; i < end; ++i) left->bytes[i] = from[i];
     }

@@ -1,8 +1,8 @@
-// A libcuda.so.1 without a GPU that takes any kernel and runs none: cuDNN makes its plans with it, and says
-// what scratch they take, on a machine without a driver.
+// A libcuda.so.1 without a GPU that accepts every kernel and runs none. With it cuDNN builds its plans and
+// reports their workspace sizes on a machine without a driver.
 
 namespace {
-int dummy;  // what handles point at
+int dummy;  // target of all handles
 constexpr int kSuccess = 0, kNoDevice = 100;
 }  // namespace
 
@@ -47,7 +47,7 @@ STRATA_STUB_SUCCESS(cuFuncSetAttribute)
 STRATA_STUB_SUCCESS(cuLibraryUnload)
 STRATA_STUB_SUCCESS(cuModuleUnload)
 
-// Looked for, and not to be called without a GPU.
+// These must exist, but are not called without a GPU.
 #define STRATA_STUB_NO_DEVICE(name) \
   int name() { return kNoDevice; }
 STRATA_STUB_NO_DEVICE(cuCtxGetCurrent)

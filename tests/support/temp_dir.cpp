@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include <strata/runtime/io.h>
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
 
 namespace strata::test {

@@ -4,7 +4,7 @@
 
 namespace strata::test {
 
-/// A fresh private folder under TMPDIR (or /tmp), removed with its content by the destructor.
+/// A fresh private directory under TMPDIR (or /tmp), removed with its contents by the destructor.
 class TempDir {
  public:
   TempDir();

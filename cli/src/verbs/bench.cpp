@@ -3,13 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <strata/profile/measure.h>
+#include <strata/profile/profile_cache.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/train/load_config.h>
 
 #include "exit_code.h"
-#include "load_config.h"
-#include "machine/measure.h"
-#include "machine/profile_cache.h"
+#include "print.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -17,7 +18,7 @@ namespace {
 
 constexpr int kLabel = 34;
 
-// Lines of a table: what the columns are, and what it is of with a value for each.
+// Lines of a table: the header with the columns, and a row with a label and a value for each column.
 std::string columns(std::string_view label, std::span<const double> values, double unit) {
   std::string text = fmt::format("\n    {:<{}}", label, kLabel - 2);
   for (const double value : values) text += fmt::format(" {:>8.0f}", value / unit);
@@ -30,16 +31,16 @@ std::string row(std::string_view label, std::span<const double> values, double u
 }
 
 std::string gemm_rates_text(const MachineProfile& p) {
-  return "\n  products, 1e12 operations a second" + columns("smallest side", p.gemm_sizes, 1) +
+  return "\n  GEMM, TFLOP/s" + columns("smallest dimension", p.gemm_sizes, 1) +
          row("bf16", p.flops_16bit, 1e12) + row("f32", p.flops_f32, 1e12) +
-         (p.flops_8bit.empty() ? "" : row("eight bits", p.flops_8bit, 1e12));
+         (p.flops_8bit.empty() ? "" : row("fp8", p.flops_8bit, 1e12));
 }
 
 std::string copies_text(const MachineProfile& p) {
-  return "\n  copies one by one, GB/s" + columns("KiB of a copy", p.copy_sizes, 1024) +
+  return "\n  single copies, GB/s" + columns("size, KiB", p.copy_sizes, 1024) +
          row("pinned to device", p.h2d_by_size, 1e9) + row("device to pinned", p.d2h_by_size, 1e9) +
-         row("not pinned to device", p.h2d_pageable_by_size, 1e9) +
-         row("device to not pinned", p.d2h_pageable_by_size, 1e9);
+         row("pageable to device", p.h2d_pageable_by_size, 1e9) +
+         row("device to pageable", p.d2h_pageable_by_size, 1e9);
 }
 
 std::string disk_text(const MachineProfile& p) {
@@ -61,29 +62,29 @@ std::string rates_text(const MachineProfile& p) {
   const auto line = [&](const char* what, double value, const char* unit) {
     text += fmt::format("\n  {:<{}} {:>8.3g} {}", what, kLabel, value, unit);
   };
-  line("attention", p.attention_flops_per_s * 1e-12, "e12 operations/s");
+  line("attention", p.attention_flops_per_s * 1e-12, "TFLOP/s");
   for (const auto& [what, rate] : {std::pair{"attention, wgmma", p.wgmma_attention_flops_per_s},
                                    std::pair{"attention, cudnn", p.cudnn_attention_flops_per_s}})
-    if (rate > 0) line(what, rate * 1e-12, "e12 operations/s");
-  line("norms, activations, sums", p.device_bytes_per_s * 1e-9, "GB/s");
-  line("an instruction takes at least", p.launch_s * 1e6, "us");
+    if (rate > 0) line(what, rate * 1e-12, "TFLOP/s");
+  line("memory-bound kernels", p.device_bytes_per_s * 1e-9, "GB/s");
+  line("minimum time of a kernel", p.launch_s * 1e6, "us");
   line("copies to the device", p.h2d_bytes_per_s * 1e-9, "GB/s");
   line("copies from the device", p.d2h_bytes_per_s * 1e-9, "GB/s");
-  line("both ways at once", p.link_bytes_per_s * 1e-9, "GB/s");
+  line("copies in both directions at once", p.link_bytes_per_s * 1e-9, "GB/s");
   text += copies_text(p);
   line("RAM, read and written", p.host_bytes_per_s * 1e-9, "GB/s");
-  line("AdamW, states in fp32", p.update_s_per_param[0] * 1e9, "ns a parameter");
-  line("AdamW, states in bf16", p.update_s_per_param[1] * 1e9, "ns a parameter");
-  line("AdamW, states in int8", p.update_s_per_param[2] * 1e9, "ns a parameter");
+  line("AdamW, states in fp32", p.update_s_per_param[0] * 1e9, "ns/parameter");
+  line("AdamW, states in bf16", p.update_s_per_param[1] * 1e9, "ns/parameter");
+  line("AdamW, states in int8", p.update_s_per_param[2] * 1e9, "ns/parameter");
   text += "\n  AdamW by threads" + columns("threads (cpu.threads)", p.update_threads, 1) +
-          row("states in fp32, ns a parameter", p.update_s_by_threads, 1e-9);
+          row("states in fp32, ns/parameter", p.update_s_by_threads, 1e-9);
   if (p.read_bytes_per_s > 0) {
-    line("the slow tier, reads", p.read_bytes_per_s * 1e-9, "GB/s");
-    line("the slow tier, writes", p.write_bytes_per_s * 1e-9, "GB/s");
-    line("the slow tier, both at once", p.disk_bytes_per_s * 1e-9, "GB/s");
+    line("NVMe tier, reads", p.read_bytes_per_s * 1e-9, "GB/s");
+    line("NVMe tier, writes", p.write_bytes_per_s * 1e-9, "GB/s");
+    line("NVMe tier, both at once", p.disk_bytes_per_s * 1e-9, "GB/s");
     text += disk_text(p);
   } else {
-    text += "\n  the slow tier was not measured: name its folder with --nvme-dir";
+    text += "\n  the NVMe tier was not measured; name its directory with --nvme-dir";
   }
   return text + "\n";
 }
@@ -108,11 +109,11 @@ int run_bench(const Args& args) {
     return print_error(
         args, "bench",
         Status::error(Code::invalid,
-                      "neither HOME nor XDG_CACHE_HOME is set: say where to write with --out"));
+                      "neither HOME nor XDG_CACHE_HOME is set; name the file to write with --out"));
   const auto profile = measure(args);
   if (!profile.has_value()) return print_error(args, "bench", profile.status());
   Io& io = posix_io();
-  // What it wrote and could not read back would stop every plan.
+  // A profile that cannot be parsed would make every plan fail.
   Status written = parse_machine_profile(to_toml(*profile), path).status();
   if (const std::string folder = std::filesystem::path(path).parent_path().string();
       written.is_ok() && !folder.empty())
@@ -122,8 +123,8 @@ int run_bench(const Args& args) {
   print(args.out, args.json ? to_json(*profile)
                             : rates_text(*profile) + str("written to ", path,
                                                          args.out_dir.empty()
-                                                             ? ", where strata plan and train find it\n"
-                                                             : "; --machine takes it\n"));
+                                                             ? ", where strata plan and train look for it\n"
+                                                             : "; use it with --machine\n"));
   return kExitOk;
 }
 

@@ -3,14 +3,15 @@
 #include <strata/model/data_summary.h>
 #include <strata/model/documents.h>
 #include <strata/model/token_cache.h>
-#include <strata/runtime/io.h>
-#include <strata/runtime/json.h>
+#include <strata/runtime/config/json.h>
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/train/chat_choice.h>
+#include <strata/train/load_config.h>
 
-#include "chat_choice.h"
 #include "exit_code.h"
-#include "load_config.h"
+#include "print.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -18,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t kBarWidth = 40;
 
-/// Text in a terminal: one line, nothing that moves a cursor.
+/// Text quoted for a terminal: one line, without control characters.
 std::string in_quotes(std::string_view text) {
   constexpr std::string_view kLineFeed = "\\u000a";
   std::string out = json_string(text);
@@ -33,13 +34,13 @@ std::string counts_text(const DataSummary& s) {
   const double loss_share =
       s.n_tokens > 0 ? static_cast<double>(s.n_loss_tokens) / static_cast<double>(s.n_tokens) : 0;
   std::string text = fmt::format("documents  {}, of {} to {} tokens\n", s.n_documents, s.shortest, s.longest);
-  text +=
-      fmt::format("tokens     {}, learnt are {} ({})\n", s.n_tokens, s.n_loss_tokens, percent(loss_share));
+  text += fmt::format("tokens     {}, of which {} ({}) are in the loss\n", s.n_tokens, s.n_loss_tokens,
+                      percent(loss_share));
   text += fmt::format("stream     {} sequences of {}\n", s.stream_rows, s.seq);
-  text += fmt::format("pack       {} sequences of {}, {} full; {} documents cut", s.packing.n_rows, s.seq,
+  text += fmt::format("pack       {} sequences of {}, {} full; {} documents split", s.packing.n_rows, s.seq,
                       percent(s.packing_efficiency()), s.packing.n_split);
   if (s.packing.n_dropped > 0)
-    text += fmt::format("; left out {} parts in which nothing is learnt", s.packing.n_dropped);
+    text += fmt::format("; dropped {} parts without loss tokens", s.packing.n_dropped);
   return text + "\n";
 }
 
@@ -48,7 +49,7 @@ std::string lengths_text(const DataSummary& s) {
   for (const DataSummary::Bin& bin : s.lengths) most = std::max(most, bin.n);
   std::string text = "\n      tokens   documents\n";
   for (const DataSummary::Bin& bin : s.lengths) {
-    // At least one mark where there is a document at all.
+    // At least one mark if there is a document.
     const std::uint64_t width = (bin.n * kBarWidth + most - 1) / most;
     text += fmt::format("  {:>10}   {:<9} {}\n", str("to ", bin.to), bin.n,
                         std::string(static_cast<std::size_t>(width), '#'));
@@ -57,12 +58,12 @@ std::string lengths_text(const DataSummary& s) {
 }
 
 std::string sample_text(const DecodedSample& sample, std::int64_t k, bool packed) {
-  std::string text = fmt::format("\nsample {} ({}): {} documents, {} places of padding\n", k,
+  std::string text = fmt::format("\nsample {} ({}): {} documents, {} padding tokens\n", k,
                                  packed ? "pack" : "stream", sample.documents.size(), sample.padding);
   for (const DecodedSample::Document& document : sample.documents) {
-    text += fmt::format("  places {}-{}\n", document.first, document.last);
+    text += fmt::format("  tokens {}-{}\n", document.first, document.last);
     for (const DecodedSample::Run& run : document.runs)
-      text += fmt::format("    {:<8} {}\n", run.loss_mask ? "learnt" : "context", in_quotes(run.text));
+      text += fmt::format("    {:<8} {}\n", run.loss_mask ? "loss" : "context", in_quotes(run.text));
   }
   return text;
 }
@@ -99,13 +100,14 @@ std::string summary_json(const DataSummary& s, const std::string& sample) {
 }
 
 Result<std::string> pack(const Args& args, Io& io) {
-  if (args.items.empty()) return Status::error(Code::invalid, "name at least one text or .jsonl file");
-  if (args.out_dir.empty()) return Status::error(Code::invalid, "--out names the file to write");
+  if (args.items.empty())
+    return Status::error(Code::invalid, "no input: name at least one text or .jsonl file");
+  if (args.out_dir.empty()) return Status::error(Code::invalid, "name the file to write: --out FILE");
   if (io.exists(args.out_dir)) {
     STRATA_TRY_ASSIGN(const bool replaceable, TokenCache::is_cache(io, args.out_dir));
     if (!replaceable)
-      return Status::error(Code::invalid,
-                           str("--out ", args.out_dir, " exists and is no packed file; it is not replaced"));
+      return Status::error(
+          Code::invalid, str("--out ", args.out_dir, " exists and is not a packed file; it is not replaced"));
   }
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, args.tokenizer));
   STRATA_TRY_ASSIGN(const ChatChoice choice, choose_chat(io, args.chat_template, args.tokenizer));
@@ -121,15 +123,15 @@ Result<std::string> pack(const Args& args, Io& io) {
 
 Result<std::string> inspect(const Args& args, Io& io) {
   if (args.items.size() != 1)
-    return Status::error(Code::invalid, str("name one packed file, not ", args.items.size()));
+    return Status::error(Code::invalid, str("expected one packed file, got ", args.items.size()));
   STRATA_TRY_ASSIGN(const bool packed_file, TokenCache::is_cache(io, args.items[0]));
   if (!packed_file)
     return Status::error(Code::invalid,
-                         str(args.items[0], " is no packed file; make one with: strata data pack"));
+                         str(args.items[0], " is not a packed file; create one with: strata data pack"));
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(io, args.tokenizer));
   STRATA_TRY_ASSIGN(const auto cache, TokenCache::open(io, tokenizer, args.items[0]));
   STRATA_TRY_ASSIGN(const DataSummary summary, summarize(*cache, args.seq));
-  // As data.packing=auto would read it.
+  // The packing that data.packing=auto would choose.
   const bool packs = cache->n_loss_tokens() < cache->n_tokens();
   std::unique_ptr<Dataset> data;
   if (packs) {

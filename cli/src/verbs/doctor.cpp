@@ -2,11 +2,12 @@
 
 #include <fmt/core.h>
 
-#include <strata/runtime/json.h>
+#include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
+#include <strata/train/load_config.h>
 
 #include "exit_code.h"
-#include "load_config.h"
+#include "print.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {

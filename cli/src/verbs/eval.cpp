@@ -4,29 +4,30 @@
 #include <fmt/format.h>
 
 #include <strata/model/hf/folder.h>
-#include <strata/runtime/json.h>
+#include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
+#include <strata/train/evaluation.h>
+#include <strata/train/job.h>
+#include <strata/train/load_config.h>
+#include <strata/train/resume.h>
+#include <strata/train/run_folder.h>
+#include <strata/train/tiers.h>
+#include <strata/train/token_data.h>
 
 #include "exit_code.h"
-#include "load_config.h"
-#include "training/evaluation.h"
-#include "training/job.h"
-#include "training/resume.h"
-#include "training/run_folder.h"
-#include "training/tiers.h"
-#include "training/token_data.h"
+#include "print.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
 namespace {
 
-constexpr std::int64_t kMaxDefaultContext = 1024;  // of a folder, where model.seq says nothing
+constexpr std::int64_t kMaxDefaultContext = 1024;  // for a folder, if model.seq is not set
 
-/// What is measured: a run at one of its checkpoints, or a folder as it is.
+/// The model to evaluate: a run at one of its checkpoints, or a Hugging Face folder.
 struct EvalTarget {
   std::string path;
   bool is_folder = false;
-  std::string checkpoint;  ///< of a run
+  std::string checkpoint;  ///< set for a run
   std::string name() const { return is_folder ? path : checkpoint; }
 };
 
@@ -38,14 +39,14 @@ struct EvalReport {
   std::int64_t sequences = 0, seq = 0, dropped = 0;
 };
 
-/// The command line with the subject's own configuration below its key=value.
+/// The arguments with the configuration of the target first, so that their key=value override it.
 Args with_configuration_of(const Args& args, EvalTarget& target) {
   Args given = args;
   target.path = args.items.front();
   target.is_folder = posix_io().exists(target.path + "/config.json");
   given.items.front() =
       target.is_folder ? "model.from=" + target.path : str(target.path, "/", kResolvedConfig);
-  // After --data key=value and files stand together.
+  // CLI11 puts everything after --data into `data`, key=value included.
   const auto files = std::stable_partition(given.data.begin(), given.data.end(), is_assignment);
   given.items.insert(given.items.end(), given.data.begin(), files);
   given.data.erase(given.data.begin(), files);
@@ -55,12 +56,12 @@ Args with_configuration_of(const Args& args, EvalTarget& target) {
 Status choose_checkpoint(const Args& args, const TrainConfig& config, EvalTarget& target, Io& io) {
   if (target.is_folder)
     return args.checkpoint < 0 ? Status::ok()
-                               : Status::error(Code::invalid, str("--checkpoint is of runs; ", target.path,
-                                                                  " is a Hugging Face folder"));
+                               : Status::error(Code::invalid, str("--checkpoint applies to runs only; ",
+                                                                  target.path, " is a Hugging Face folder"));
   STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, list_checkpoints(config, target.path, io));
   if (checkpoints.empty())
-    return Status::error(Code::not_found, str(target.path, " holds no checkpoint yet in ",
-                                              checkpoint_dir(config, target.path)));
+    return Status::error(Code::not_found,
+                         str(target.path, " has no checkpoint yet in ", checkpoint_dir(config, target.path)));
   target.checkpoint = checkpoints.front();
   if (args.checkpoint < 0) return {};
   auto found = find_checkpoint(checkpoints, args.checkpoint, io);
@@ -69,7 +70,8 @@ Status choose_checkpoint(const Args& args, const TrainConfig& config, EvalTarget
   return {};
 }
 
-/// A run is read by the tokenizer it was trained with, and a folder in contexts it knows.
+/// Uses the tokenizer that a run was trained with, or limits the default context to what a folder's model
+/// supports.
 void resolve_target_config(LoadedConfig& loaded, const EvalTarget& target) {
   TrainConfig& config = loaded.config;
   if (!target.is_folder) {
@@ -93,11 +95,11 @@ Status load_parameters(Engine& engine, const EvalTarget& target, Io& io) {
 std::string text_of(const EvalReport& m, const Engine& engine) {
   std::string text = str("model    ", m.target.name(), "\n");
   for (const std::string& note : m.notes) text += str("data     ", note, "\n");
-  text += fmt::format("loss     {:.4f} nats a token, perplexity {:.3f}", m.loss.nats, m.loss.perplexity());
+  text += fmt::format("loss     {:.4f} nats per token, perplexity {:.3f}", m.loss.nats, m.loss.perplexity());
   if (const auto bits = m.loss.bits_per_byte()) text += fmt::format(", {:.4f} bits per byte", *bits);
   text += fmt::format("\nover     {} tokens ({} bytes of text) in {} sequences of {}, {}, in {}",
                       m.loss.counted.tokens, m.loss.counted.bytes, m.sequences, m.seq, m.packing, m.dtype);
-  if (m.dropped > 0) text += fmt::format("; {} sequences left out", m.dropped);
+  if (m.dropped > 0) text += fmt::format("; {} sequences dropped", m.dropped);
   return text + "\n" + tiers_text(engine);
 }
 
@@ -162,7 +164,7 @@ int run_eval(const Args& args) {
   const auto refuse = [&](const Status& status) { return print_error(args, "eval", status); };
   if (args.items.empty() || is_assignment(args.items.front()))
     return refuse(Status::error(
-        Code::invalid, "name a run or a Hugging Face folder first: strata eval runs/demo --data unseen.txt"));
+        Code::invalid, "missing run or Hugging Face folder; usage: strata eval runs/demo --data unseen.txt"));
   EvalTarget target;
   const Args given = with_configuration_of(args, target);
   if (!target.is_folder) {

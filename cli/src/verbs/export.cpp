@@ -2,16 +2,17 @@
 #include <strata/model/hf/folder.h>
 #include <strata/model/tokenizer.h>
 #include <strata/model/tokenizer_config.h>
-#include <strata/runtime/digest.h>
-#include <strata/runtime/safetensors.h>
+#include <strata/runtime/io/digest.h>
+#include <strata/runtime/io/safetensors.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/train/load_config.h>
+#include <strata/train/resume.h>
+#include <strata/train/run_folder.h>
+#include <strata/train/training_data.h>
 
 #include "exit_code.h"
-#include "load_config.h"
-#include "training/resume.h"
-#include "training/run_folder.h"
-#include "training/training_data.h"
+#include "print.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -22,11 +23,11 @@ constexpr std::uint64_t kTextLimit = 256 << 20;
 Result<DType> dtype_of(const std::string& name) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (name == to_string(dtype)) return dtype;
-  return Status::error(Code::invalid, str("--dtype ", name, "; f32, bf16 and f16 can be written"));
+  return Status::error(Code::invalid, str("--dtype ", name, "; known: f32, bf16, f16"));
 }
 
-/// What goes beside the weights: what the run was trained with, and what of its base tells of the same
-/// tokens.
+/// The files besides the weights: the tokenizer and chat template of the run, and the files of its base that
+/// describe the same tokens.
 Result<std::map<std::string, std::string>> files_beside(const Tokenizer& tokenizer, int seq,
                                                         const std::string& run, Io& io) {
   std::map<std::string, std::string> files = {{"tokenizer.json", tokenizer.to_json()}};
@@ -42,7 +43,7 @@ Result<std::map<std::string, std::string>> files_beside(const Tokenizer& tokeniz
     config->second = with_chat_template(config->second, files["chat_template.jinja"]);
   if (files["chat_template.jinja"].empty()) files.erase("chat_template.jinja");
   const std::int32_t end = tokenizer.end_of_text();
-  if (end >= 0) {  // where the base says something else it is kept
+  if (end >= 0) {  // emplace() keeps what the base specifies
     files.emplace("generation_config.json",
                   str("{\n  \"bos_token_id\": ", end, ",\n  \"eos_token_id\": ", end, "\n}\n"));
     files.emplace("tokenizer_config.json",
@@ -53,7 +54,7 @@ Result<std::map<std::string, std::string>> files_beside(const Tokenizer& tokeniz
   return files;
 }
 
-/// The config.json of the base, where the ids in it are those of the run's tokenizer.
+/// The config.json of the base; empty if the run has none.
 Result<std::string> base_config(const std::string& run, Io& io) {
   const std::string path = run + "/base/config.json";
   if (!io.exists(path)) return std::string();
@@ -72,7 +73,7 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
   STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, list_checkpoints(loaded.config, run, io));
   if (checkpoints.empty())
     return Status::error(Code::not_found,
-                         str(run, " holds no checkpoint yet in ", checkpoint_dir(loaded.config, run)));
+                         str(run, " has no checkpoint yet in ", checkpoint_dir(loaded.config, run)));
   const std::string& from = checkpoints.front();
   STRATA_TRY_ASSIGN(const std::unique_ptr<CheckpointTensors> params, open_checkpoint_parameters(from, io));
   const ParamSource source = [&](std::string_view name, std::span<float> into) {
@@ -86,11 +87,10 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
   STRATA_TRY(check_hf_export(io, args.out_dir, source, options.dtype));
   STRATA_TRY_ASSIGN(const Tokenizer written, Tokenizer::load(io, args.out_dir));
   if (written.digest() != tokenizer.digest())
-    return Status::error(Code::corrupt,
-                         str(args.out_dir, ": its tokenizer has the digest ", to_hex(written.digest()),
-                             ", the run's ", to_hex(tokenizer.digest())));
-  return text +
-         "checked: every tensor reads back as it was written, and the tokenizer encodes as the run's\n";
+    return Status::error(
+        Code::corrupt, str(args.out_dir, ": the exported tokenizer has the digest ", to_hex(written.digest()),
+                           ", that of the run has ", to_hex(tokenizer.digest())));
+  return text + "checked: all tensors read back as they were written, and the tokenizer equals the run's\n";
 }
 
 }  // namespace

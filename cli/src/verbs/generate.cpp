@@ -5,28 +5,29 @@
 
 #include <strata/model/prompts.h>
 #include <strata/model/utf8_stream.h>
-#include <strata/runtime/json.h>
+#include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>
+#include <strata/train/generation_source.h>
+#include <strata/train/generator.h>
+#include <strata/train/load_config.h>
 
 #include "exit_code.h"
-#include "generate/generator.h"
-#include "generate/source.h"
-#include "load_config.h"
+#include "print.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
 namespace {
 
-constexpr std::size_t kPrefillRows = 128;  // tokens of prompts a run takes; more gain little and hold more
+constexpr std::size_t kPrefillRows = 128;  // prompt tokens per prefill; more is hardly faster and uses memory
 
-/// All that one call of the verb works on.
+/// The state of one invocation of the verb.
 struct Work {
   std::vector<Prompt> prompts;
-  std::vector<GenerationRequest> requests;  // one a prompt
+  std::vector<GenerationRequest> requests;  // one per prompt
   std::size_t batch = 1;
   bool streams = false;
   GenerateOptions options;
-  std::size_t prompt_tokens = 0, tokens = 0;  // done
+  std::size_t prompt_tokens = 0, tokens = 0;  // processed so far
 };
 
 Result<std::vector<Prompt>> prompts_of(const Args& args, Io& io,
@@ -35,7 +36,7 @@ Result<std::vector<Prompt>> prompts_of(const Args& args, Io& io,
   std::vector<Prompt> prompts;
   for (const std::string& text : args.prompts) {
     if (text.empty())
-      return Status::error(Code::invalid, "--prompt is empty; give at least one character to continue");
+      return Status::error(Code::invalid, "--prompt is empty; it needs at least one character");
     prompts.push_back({text, {}});
   }
   if (prompts.empty()) prompts.push_back({"Elizabeth ", {}});
@@ -45,7 +46,7 @@ Result<std::vector<Prompt>> prompts_of(const Args& args, Io& io,
 Result<bool> streams(const Args& args, std::size_t n_prompts) {
   const bool possible = n_prompts == 1 && !args.json;
   if (args.stream && !possible)
-    return Status::error(Code::invalid, str("--stream prints one text as it grows: it goes with one prompt, "
+    return Status::error(Code::invalid, str("--stream needs exactly one prompt, "
                                             "not ",
                                             n_prompts, ", and without --json"));
   return possible && !args.no_stream;
@@ -53,7 +54,7 @@ Result<bool> streams(const Args& args, std::size_t n_prompts) {
 
 Status encode_all(const GenerationSource& source, Work& work) {
   std::string problems;
-  for (const Prompt& prompt : work.prompts) {  // of those too long, all at once
+  for (const Prompt& prompt : work.prompts) {  // reports all prompts that are too long at once
     const std::size_t index = work.requests.size();
     if (!prompt.messages.empty() && !source.chat().has_value())
       return source.chat().status().annotate(str("prompt ", index + 1));
@@ -65,13 +66,13 @@ Status encode_all(const GenerationSource& source, Work& work) {
     const auto n = static_cast<std::int64_t>(tokens->ids.size());
     if (source.max_positions() > 0 && n > source.max_positions())
       problems += str(problems.empty() ? "" : "\n", "prompt ", index + 1, " has ", n,
-                      " tokens; the model knows ", source.max_positions(), " positions");
+                      " tokens, but the model supports ", source.max_positions(), " positions");
     work.requests.push_back({index, std::move(tokens->ids), std::move(tokens->stop_ids)});
   }
   return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
 }
 
-// The cache is as long as the longest text may become.
+// The KV cache has room for the longest possible text.
 std::int64_t context_of(const Work& work, std::int64_t max_positions) {
   std::size_t longest = 0;
   for (const GenerationRequest& request : work.requests) longest = std::max(longest, request.prompt.size());
@@ -79,8 +80,8 @@ std::int64_t context_of(const Work& work, std::int64_t max_positions) {
   return max_positions > 0 ? std::min(wanted, max_positions) : wanted;
 }
 
-// A function of the prompts alone, not of budgets: the rows of a product may choose its kernel, and so a
-// rounding.
+// Depends only on the prompts, not on budgets: the number of rows of a GEMM may select its kernel and thereby
+// its rounding.
 std::int64_t prefill_rows_of(const Work& work) {
   std::size_t most = work.batch;
   for (std::size_t at = 0; at < work.requests.size(); at += work.batch) {
@@ -117,7 +118,7 @@ Status report(const Args& args, const Work& work, const GenerationRequest& reque
   const Prompt& prompt = work.prompts[static_cast<std::size_t>(request.index)];
   if (done.finish_reason == FinishReason::context_full)
     print(args.err, str("strata generate: prompt ", request.index + 1, ": stopped after ", done.ids.size(),
-                        " tokens, where its context of ", work.options.context, " is full\n"));
+                        " tokens because its context of ", work.options.context, " is full\n"));
   if (work.streams) return Status::ok();
   STRATA_TRY_ASSIGN(const std::string text, text_of(tokenizer, done.ids));
   if (args.json)
@@ -131,7 +132,7 @@ Status report(const Args& args, const Work& work, const GenerationRequest& reque
   return Status::ok();
 }
 
-/// Writes the text of a token as soon as it is characters.
+/// Prints the text of tokens as soon as it consists of complete characters.
 class Printer {
  public:
   Printer(const Args& args, const Tokenizer& tokenizer) : out_(args.out), tokenizer_(tokenizer) {}
@@ -170,7 +171,7 @@ Status generate_all(const Args& args, const GenerationSource& source, Job& job, 
       work.tokens += done[i].ids.size();
     }
   }
-  // The first token of every prompt falls out of the prompt's own run.
+  // The first token of every prompt is produced by the prefill.
   const std::size_t one_by_one = work.tokens - std::min(work.tokens, work.requests.size());
   print(args.err,
         fmt::format("strata generate: {} prompt tokens in {:.2f} s, {} tokens generated in {:.2f} s: {:.1f} "

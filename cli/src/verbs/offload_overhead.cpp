@@ -6,21 +6,20 @@
 #include <fmt/format.h>
 
 #include <strata/runtime/str.h>
-#include <strata/runtime/topology.h>
+#include <strata/runtime/threads/topology.h>
+#include <strata/train/job.h>
+#include <strata/train/load_config.h>
 
-#include "load_config.h"
-#include "training/job.h"
-
-// Contract C7: what of a step's time offload costs, on the user's own model. Both sides are held at once and
-// take turns, a few steps each, so that what else the machine does meets both; they see the same batches, and
-// have to give the same losses.
+// Contract C7: the share of a step's time that offloading costs, measured on the user's own model. Both runs
+// exist at the same time and alternate every few steps, so that other load on the machine affects both. They
+// train on the same batches and must produce the same losses.
 namespace strata::cli {
 namespace {
 
-constexpr std::int64_t kWarmUp = 2;         // steps of each side that are not counted: caches and pools fill
-constexpr std::int64_t kStepsPerRound = 3;  // steps
+constexpr std::int64_t kWarmUp = 2;  // steps of each run that are not measured: caches and pools fill
+constexpr std::int64_t kStepsPerRound = 3;
 
-/// One of the two runs.
+/// One of the two runs that are compared.
 class MeasuredRun {
  public:
   static Result<std::unique_ptr<MeasuredRun>> plan(const Args& args, const TrainingData& training_data) {
@@ -47,13 +46,13 @@ class MeasuredRun {
     }
     return Status::ok();
   }
-  /// Bytes of host memory that it keeps.
+  /// Planned bytes of host memory.
   std::uint64_t planned_bytes() const { return bytes_in_ram(loaded_.config, *planned_.plan); }
   int threads() const { return loaded_.config.cpu.share.threads(); }
 
   StepSeconds seconds;
   StallTimes times;
-  std::vector<std::uint32_t> losses;  ///< bits, of all steps
+  std::vector<std::uint32_t> losses;  ///< bits of the losses of all steps
 
  private:
   MeasuredRun(LoadedConfig loaded, PlannedJob planned, const TrainingData& training_data)
@@ -71,9 +70,10 @@ class MeasuredRun {
 Status check_losses(const MeasuredRun& offloaded, const MeasuredRun& on_device) {
   for (std::size_t i = 0; i < offloaded.losses.size(); ++i)
     if (offloaded.losses[i] != on_device.losses[i])
-      return Status::error(Code::internal,
-                           fmt::format("step {}: loss {:08x} with offload, {:08x} without: please report it",
-                                       i + 1, offloaded.losses[i], on_device.losses[i]));
+      return Status::error(
+          Code::internal,
+          fmt::format("step {}: loss {:08x} with offloading, {:08x} without; please report this", i + 1,
+                      offloaded.losses[i], on_device.losses[i]));
   return Status::ok();
 }
 
@@ -88,16 +88,17 @@ Result<OffloadOverhead> measure_offload_overhead(const Args& args, const Trainin
   result.not_measured_reason =
       reason_not_fitting(on_device->planned_bytes(), on_device->threads(), read_host_facts());
   if (result.not_measured_reason.empty()) {
-    const Status started = on_device->start();  // beside the other, which holds its part of the device
+    const Status started = on_device->start();  // while the other run holds its part of the device
     if (started.code() == Code::does_not_fit || started.code() == Code::out_of_memory)
       result.not_measured_reason = started.message();
     else
-      STRATA_TRY(started.annotate("all on the device"));
+      STRATA_TRY(started.annotate("with everything on the device"));
   }
   const bool both = result.not_measured_reason.empty();
   for (std::int64_t left = args.steps; left > 0; left -= kStepsPerRound) {
     STRATA_TRY(offloaded->run(std::min(left, kStepsPerRound)));
-    if (both) STRATA_TRY(on_device->run(std::min(left, kStepsPerRound)).annotate("all on the device"));
+    if (both)
+      STRATA_TRY(on_device->run(std::min(left, kStepsPerRound)).annotate("with everything on the device"));
   }
   if (both) STRATA_TRY(check_losses(*offloaded, *on_device));
   result.offloaded = std::move(offloaded->seconds);

@@ -1,14 +1,15 @@
 #pragma once
 
+#include <strata/train/offload_overhead.h>
+#include <strata/train/training_data.h>
+
 #include "args.h"
-#include "training/offload_overhead.h"
-#include "training/training_data.h"
 
 namespace strata::cli {
 
-/// Trains Args::steps steps as configured and as many with everything on the device, a few of each in turn;
-/// where both do not fit this machine at once, those as configured alone. Errors: those of either run;
-/// `internal` where their losses differ by a bit.
+/// Trains Args::steps steps as configured and as many with everything on the device, alternating every few
+/// steps. If both runs do not fit in this machine at once, it measures only the run as configured. Errors:
+/// those of either run; `internal` if their losses differ in any bit.
 Result<OffloadOverhead> measure_offload_overhead(const Args& args, const TrainingData& training_data);
 
 }  // namespace strata::cli

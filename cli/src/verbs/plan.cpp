@@ -1,25 +1,27 @@
+#include <strata/profile/budget_sweep.h>
+#include <strata/profile/forecast_text.h>
+#include <strata/profile/model_shapes.h>
+#include <strata/profile/profile_cache.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/train/load_config.h>
+#include <strata/train/plan_text.h>
+#include <strata/train/start_notes.h>
+#include <strata/train/write_budget.h>
 
 #include "exit_code.h"
-#include "load_config.h"
-#include "machine/forecast_text.h"
-#include "machine/model_shapes.h"
-#include "machine/profile_cache.h"
-#include "machine/budget_sweep.h"
-#include "training/plan_text.h"
-#include "training/start_notes.h"
-#include "training/write_budget.h"
+#include "print.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
 namespace {
 
-/// The machine that a plan is for: another one, this one where it has been measured, or nothing known.
+/// The machine that a plan is for: another one, this one with its measured profile, or this one without a
+/// profile.
 struct Basis {
   std::optional<MachineProfile> profile;
   bool other_machine = false;
-  std::string note;  ///< why there is none, or how far it is to be trusted
+  std::string note;  ///< why there is no profile, or why it may be wrong
 
   PlanBasis plan_basis(bool explain_refusal = true) const {
     return {profile ? &*profile : nullptr, other_machine, explain_refusal};
@@ -48,32 +50,33 @@ Result<Basis> basis_of(const Args& args, std::optional<MachineProfile> other_mac
   basis.note = basis.profile ? cached.warning
                              : str("no forecast: strata bench",
                                    loaded.config.memory.backend == "cuda" ? " --backend cuda" : "",
-                                   " measures this machine, --machine names another");
+                                   " measures this machine; --machine selects another");
   return basis;
 }
 
-// What the machine and the size that were named say, where the user says nothing of the same key.
-Result<LoadedConfig> load(const Args& args, const std::optional<MachineProfile>& other_machine) {
-  Args given = args;
-  if (!args.params.empty()) {
-    STRATA_TRY_ASSIGN(const double parameters, parse_parameter_count(args.params));
+// Loads the configuration. The values of --params and --machine are defaults: keys that the user sets take
+// precedence.
+Result<LoadedConfig> load(ConfigRequest request, const std::string& params,
+                          const std::optional<MachineProfile>& other_machine) {
+  if (!params.empty()) {
+    STRATA_TRY_ASSIGN(const double parameters, parse_parameter_count(params));
     STRATA_TRY_ASSIGN(const std::vector<std::string> model, llama_settings_for(parameters));
-    given = with_defaults(given, model);
+    apply_defaults(request, model);
   }
   ConfigLayer machine;
   if (other_machine && other_machine->memory[2] > 0)
     machine = {other_machine->name, {{"memory.nvme", str(other_machine->memory[2])}}};
-  return load_config(given, std::move(machine));
+  return load_config(request, std::move(machine));
 }
 
-// The same run with other budgets.
+// Returns a function that forecasts the same run with other budgets.
 ForecastForBudgets forecasts_of(const Args& args, const Basis& basis) {
   return [&args, &basis](const TierBytes& budgets) -> Result<std::optional<Forecast>> {
     std::vector<std::string> overrides;
     for (std::size_t t = 0; t < kTiers; ++t)
       overrides.push_back(str("memory.", to_string(static_cast<Tier>(t)), "=",
                               budgets[t] == kUnlimited ? std::string("unlimited") : str(budgets[t])));
-    STRATA_TRY_ASSIGN(LoadedConfig loaded, load(with_overrides(args, overrides),
+    STRATA_TRY_ASSIGN(LoadedConfig loaded, load(with_overrides<ConfigRequest>(args, overrides), args.params,
                                                 basis.other_machine ? basis.profile : std::nullopt));
     auto planned = plan_job(loaded, basis.plan_basis(false));
     if (planned.has_value()) return std::optional(*planned->forecast);
@@ -91,12 +94,13 @@ std::string budgets_text(const TierBytes& budgets) {
 
 Status plan(const Args& args) {
   STRATA_TRY_ASSIGN(std::optional<MachineProfile> other_machine, named_machine(args));
-  STRATA_TRY_ASSIGN(LoadedConfig loaded, load(args, other_machine));
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load(args, args.params, other_machine));
   STRATA_TRY_ASSIGN(const Basis basis, basis_of(args, std::move(other_machine), loaded));
   const std::optional<MachineProfile> machine = basis.other_machine ? basis.profile : std::nullopt;
-  STRATA_TRY_ASSIGN(const PlannedJob job,
-                    plan_with_batch_split(args, loaded, basis.plan_basis(),
-                                          [&](const Args& given) { return load(given, machine); }));
+  STRATA_TRY_ASSIGN(const PlannedJob job, plan_with_batch_split(args, loaded, basis.plan_basis(),
+                                                                [&](const ConfigRequest& request) {
+                                                                  return load(request, args.params, machine);
+                                                                }));
   const TrainConfig& config = loaded.config;
   const RunPlan& run = *job.plan;
   STRATA_TRY(check_write_budget(config, run));
@@ -104,10 +108,10 @@ Status plan(const Args& args) {
   if ((args.sweep || args.optimize) && !job.forecast)
     return Status::error(Code::invalid,
                          job.chosen_by.empty()
-                             ? std::string("--sweep and --optimize need a machine: strata bench "
-                                           "measures this one, --machine names another")
+                             ? std::string("--sweep and --optimize need a machine profile: strata bench "
+                                           "measures this machine; --machine selects another")
                              : "--sweep and --optimize need a forecast; " + job.chosen_by);
-  // Of micro-batches as they are now.
+  // Forecasts use the micro-batches of the plan, which may have been split.
   const Args as_planned = job.split.empty()
                               ? args
                               : with_overrides(args, {str("train.micro_batch=", config.train.micro_batch),
@@ -139,7 +143,7 @@ Status plan(const Args& args) {
   if (args.optimize) {
     STRATA_TRY_ASSIGN(const TierBytes enough,
                       smallest_sufficient_budgets(run.options.budgets, *job.forecast, forecast_for));
-    print(args.out, str("as fast to a fiftieth with ", budgets_text(enough), "\n"));
+    print(args.out, str("at most 2 % slower with ", budgets_text(enough), "\n"));
   }
   if (!basis.note.empty()) print(args.out, basis.note + "\n");
   return {};

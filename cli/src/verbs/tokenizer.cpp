@@ -2,11 +2,12 @@
 #include <strata/model/documents.h>
 #include <strata/model/text_check.h>
 #include <strata/model/tokenizer.h>
-#include <strata/runtime/io.h>
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>
+#include <strata/train/load_config.h>
 
 #include "exit_code.h"
-#include "load_config.h"
+#include "print.h"
 #include "verbs/verbs.h"
 
 namespace strata::cli {
@@ -15,7 +16,7 @@ namespace {
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 32;
 
 Result<std::string> train(const Args& args, Io& io) {
-  if (args.items.empty()) return Status::error(Code::invalid, "name at least one text file");
+  if (args.items.empty()) return Status::error(Code::invalid, "no input: name at least one text file");
   std::vector<std::string> texts;
   std::size_t bytes = 0;
   for (const std::string& file : args.items) {
@@ -27,19 +28,20 @@ Result<std::string> train(const Args& args, Io& io) {
   }
   if (bytes == 0)
     return Status::error(Code::invalid, str("the corpus is empty: ", args.items.size(),
-                                            " files with 0 bytes, the first is ", args.items.front()));
+                                            " empty files; the first is ", args.items.front()));
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   STRATA_TRY_ASSIGN(const Tokenizer tokenizer,
                     Tokenizer::train(views, static_cast<std::int32_t>(args.vocab)));
   STRATA_TRY(tokenizer.save(io, args.tokenizer));
   std::size_t tokens = 0;
   for (const std::string& text : texts) tokens += tokenizer.encode(text).size();
-  std::string text = fmt::format("{}: {} tokens learnt from {} bytes, {:.3f} bytes a token\n", args.tokenizer,
-                                 tokenizer.vocab_size(), bytes,
+  std::string text = fmt::format("{}: {} tokens trained on {} bytes, {:.3f} bytes per token\n",
+                                 args.tokenizer, tokenizer.vocab_size(), bytes,
                                  tokens > 0 ? static_cast<double>(bytes) / static_cast<double>(tokens) : 0.0);
   if (tokenizer.vocab_size() < args.vocab)
-    text += fmt::format("{} of the {} asked for: no more pairs of tokens come twice in this text\n",
-                        tokenizer.vocab_size(), args.vocab);
+    text +=
+        fmt::format("only {} of the {} requested tokens: no other pair of tokens occurs twice in this text\n",
+                    tokenizer.vocab_size(), args.vocab);
   return text;
 }
 
@@ -63,7 +65,8 @@ Result<std::string> decode(const Args& args, Io& io) {
     char* end = nullptr;
     const long id = std::strtol(item.c_str(), &end, 10);
     if (item.empty() || *end != '\0' || id < 0 || id >= tokenizer.vocab_size())
-      return Status::error(Code::invalid, str("'", item, "' is no token id below ", tokenizer.vocab_size()));
+      return Status::error(Code::invalid,
+                           str("'", item, "' is not a token id below ", tokenizer.vocab_size()));
     ids.push_back(static_cast<std::int32_t>(id));
   }
   STRATA_TRY_ASSIGN(const std::string text, tokenizer.decode(ids));
@@ -84,7 +87,7 @@ std::string_view name_of(SplitRule rule) {
   return "none";
 }
 
-/// "<|im_end|> (151645)"; the tokenizer need not have what its configuration names.
+/// "<|im_end|> (151645)". The tokenizer may lack a token that its configuration names.
 std::string named_token(const Tokenizer& tokenizer, const std::string& token) {
   if (token.empty()) return "none";
   const std::int32_t id = tokenizer.added_id(token);
@@ -96,7 +99,7 @@ std::string ids_text(const std::vector<std::int32_t>& ids) {
   return out.empty() ? "nothing" : out;
 }
 
-/// What stands beside a tokenizer in a folder of Hugging Face's.
+/// Describes the configuration files beside a tokenizer in a Hugging Face folder.
 Result<std::string> folder_info(const Tokenizer& tokenizer, Io& io, const std::string& folder) {
   STRATA_TRY_ASSIGN(const TokenizerConfig config, load_tokenizer_config(io, folder));
   STRATA_TRY_ASSIGN(const GenerationConfig generation, load_generation_config(io, folder));
@@ -105,7 +108,7 @@ Result<std::string> folder_info(const Tokenizer& tokenizer, Io& io, const std::s
       fmt::format("  bos           {}\n  eos           {}\n  pad           {}\n",
                   named_token(tokenizer, config.bos_token), named_token(tokenizer, config.eos_token),
                   named_token(tokenizer, config.pad_token));
-  if (!generation.eos.empty()) out += str("  a text ends   at ", ids_text(generation.eos), "\n");
+  if (!generation.eos.empty()) out += str("  stop tokens   ", ids_text(generation.eos), "\n");
   return out +
          str("  chat          ", chat ? chat_template_name(chat->format) : chat.status().message(), "\n");
 }
@@ -118,12 +121,14 @@ Result<std::string> info(const Args& args, Io& io) {
   std::string out = fmt::format(
       "{}\n  tokens        {}\n  merges        {}{}\n  added         {}, of them {} special\n  splits as     "
       "{}\n"
-      "  normalizes    {}\n  template      {} before, {} behind\n  end of text   {}\n  digest        {}\n",
+      "  normalizes    {}\n  template      {} before, {} after\n  end of text   {}\n  digest        {}\n",
       args.tokenizer, tokenizer.vocab_size(), spec.merges.size(),
-      spec.ignore_merges ? ", passed over for pieces that are tokens" : "", spec.added.size(), special,
-      name_of(spec.split), spec.nfc ? "to NFC" : "nothing", ids_text(spec.prefix), ids_text(spec.suffix),
-      tokenizer.end_of_text() < 0 ? "none" : str(tokenizer.end_of_text()), to_hex(tokenizer.digest()));
-  // The tokenizer itself may have come from tokenizer.json or from the two files of GPT-2.
+      spec.ignore_merges ? ", ignored for pre-tokens that are in the vocabulary" : "", spec.added.size(),
+      special, name_of(spec.split), spec.nfc ? "to NFC" : "nothing", ids_text(spec.prefix),
+      ids_text(spec.suffix), tokenizer.end_of_text() < 0 ? "none" : str(tokenizer.end_of_text()),
+      to_hex(tokenizer.digest()));
+  // The folder's tokenizer may be tokenizer.json or vocab.json and merges.txt, so these files are looked for
+  // instead.
   if (io.exists(args.tokenizer + "/tokenizer_config.json") ||
       io.exists(args.tokenizer + "/generation_config.json")) {
     STRATA_TRY_ASSIGN(const std::string beside, folder_info(tokenizer, io, args.tokenizer));

@@ -2,7 +2,7 @@
 
 #include "args.h"
 
-// One function a verb, one file a function; the value is the exit code.
+// One function per verb, each in its own file. The return value is the exit code.
 namespace strata::cli {
 
 int run_bench(const Args& args);

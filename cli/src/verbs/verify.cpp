@@ -2,15 +2,16 @@
 
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>
+#include <strata/train/job.h>
+#include <strata/train/load_config.h>
+#include <strata/train/training_data.h>
 
 #include "exit_code.h"
-#include "load_config.h"
-#include "training/job.h"
-#include "training/training_data.h"
+#include "print.h"
 #include "verbs/offload_overhead.h"
 #include "verbs/verbs.h"
 
-// Contract C1 on the user's own model: the same bits wherever the bytes live.
+// Checks contract C1 on the user's own model: results have the same bits wherever the states are placed.
 namespace strata::cli {
 namespace {
 
@@ -19,7 +20,8 @@ struct Variant {
   std::vector<std::string> overrides;  ///< key=value, above the configuration
 };
 
-// "everything but the working window on nvme" asks for budgets that no other tier can satisfy.
+// The first variant is the reference. `disk` places all chunks on NVMe; only the working window is in other
+// tiers.
 std::vector<Variant> variants() {
   const std::vector<std::string> all_device = device_only_overrides();
   const std::vector<std::string> ram = {
@@ -35,7 +37,7 @@ std::vector<Variant> variants() {
       {"all on the device", all_device},
       {"states in RAM", ram},
       {"three tiers as configured", {}},
-      {"all but the window on nvme", disk},
+      {"all but the working window on nvme", disk},
       {"three tiers, small chunks", {"offload.chunk=65536"}},
       {"nvme, chunks of 131072", with(disk, {"offload.chunk=131072"})},
       {"RAM, chunks of 524288", with(ram, {"offload.chunk=524288"})},
@@ -54,7 +56,7 @@ std::vector<Variant> variants() {
       {"RAM, activations offloaded", with(ram, {"offload.activations=pinned", "train.recompute=none"})},
       {"RAM, block inputs offloaded", with(ram, {"offload.activations=pinned", "train.recompute=full"})},
       {"nvme, activations too", with(disk, {"offload.activations=nvme", "train.recompute=selective"})},
-      {"three tiers, thread I/O", {"io.engine=threads"}},
+      {"three tiers, I/O threads", {"io.engine=threads"}},
       {"nvme, io_uring where it works", with(disk, {"io.engine=auto"})},
   };
 }
@@ -85,13 +87,13 @@ Result<Bits> run_variant(const Args& args, const Variant& variant, const Trainin
 std::string compare(const Bits& want, const Bits& got) {
   for (std::size_t i = 0; i < want.losses.size(); ++i)
     if (want.losses[i] != got.losses[i])
-      return fmt::format("DIFFERS at step {}: loss {:08x}, the first has {:08x}", i + 1, got.losses[i],
-                         want.losses[i]);
-  if (want.digest != got.digest) return "DIFFERS: equal losses, other states (" + got.digest + ")";
+      return fmt::format("DIFFERS at step {}: loss {:08x}, the first placement has {:08x}", i + 1,
+                         got.losses[i], want.losses[i]);
+  if (want.digest != got.digest) return "DIFFERS: equal losses, different states (" + got.digest + ")";
   return "identical";
 }
 
-// The verdict of all variants, in the order of the list; false where any differs.
+// Runs and compares all variants in order, and prints the results. Returns false if any differs.
 Result<bool> verify(const Args& args, const TrainConfig& config) {
   STRATA_TRY_ASSIGN(const std::unique_ptr<TrainingData> training_data,
                     TrainingData::open(config, posix_io()));
@@ -120,7 +122,7 @@ Result<bool> verify(const Args& args, const TrainConfig& config) {
     print(args.out, "[\n" + json + "\n]\n");
   else
     print(args.out, fmt::format("{} placements, {} steps: {}\n", n, args.steps,
-                                all ? "the same bits in every loss and every state" : "NOT the same bits"));
+                                all ? "all losses and states have the same bits" : "the bits DIFFER"));
   return all;
 }
 
@@ -138,8 +140,9 @@ int run_verify(const Args& args) {
   const auto loaded = load_config(args);
   if (!loaded.has_value()) return print_error(args, "verify", loaded.status());
   if (args.steps < 1)
-    return print_error(args, "verify",
-                       Status::error(Code::invalid, str("--steps is ", args.steps, "; it is at least 1")));
+    return print_error(
+        args, "verify",
+        Status::error(Code::invalid, str("--steps is ", args.steps, "; it must be at least 1")));
   if (args.offload_overhead) {
     const Status status = print_offload_overhead(args, loaded->config);
     return status.is_ok() ? kExitOk : print_error(args, "verify", status);

@@ -8,7 +8,7 @@
 
 namespace strata::kernels::detail {
 
-/// The words of a line, one after the other; after the first that is wrong all are.
+/// Reads the space-separated fields of a line in order. After a malformed field is_done() stays false.
 class FieldReader {
  public:
   explicit FieldReader(std::string_view line) : left_(line) {}
@@ -51,7 +51,7 @@ class FieldReader {
   bool fine_ = true;
 };
 
-/// Of a record of choices, lines about attention begin with this word; all others are products.
+/// Whether a line of a record of algorithms and plans is about attention; all other lines are GEMMs.
 inline bool is_attention(std::string_view line) { return line.starts_with("attention "); }
 
 }  // namespace strata::kernels::detail

@@ -4,12 +4,13 @@
 
 #include <strata/cpuopt/math/host_device.h>
 
-/// A row is worked by sixteen lanes: lane j has elements j, j + 16, ... in turn, and sums over lanes are one
-/// tree. So it is on every instruction set of the host (cpuopt/simd.h), and so it is here, in half a warp:
-/// the same bits. Bodies are templates over who brings the lanes, so that the host can run them too, one lane
-/// after the other.
+/// A row is processed by sixteen lanes: lane j handles elements j, j + 16, ... in order, and the lanes are
+/// reduced in one fixed tree. The host does the same on every instruction set (cpuopt/simd.h), so a half warp
+/// produces the same bits. The functions on rows are templates over Lanes (HalfWarp or EmulatedHalfWarp), so
+/// that the host can run them too, one lane after the other.
 
-/// Marks a body that takes who brings the lanes: of the device under nvcc, of the host else.
+/// Marks a function that is a template over Lanes or ThreadBlock: for the device under nvcc, for the host
+/// otherwise.
 #ifdef __CUDACC__
 #define STRATA_DEVICE_INLINE __device__ __forceinline__
 #else
@@ -21,7 +22,7 @@ namespace strata::kernels::detail {
 inline constexpr int kLanes = 16;
 
 #ifdef __CUDACC__
-/// Half a warp, whose threads are all in the call.
+/// A half warp. All of its threads must make each call together.
 class HalfWarp {
  public:
   __device__ HalfWarp() : lane_(static_cast<int>(threadIdx.x) % kLanes) {}
@@ -31,12 +32,12 @@ class HalfWarp {
   __device__ void for_each(std::int64_t n, const F& f) const {
     for (std::int64_t i = lane_; i < n; i += kLanes) f(i);
   }
-  /// Of f(0) ... f(n - 1), in every lane.
+  /// The sum of f(0) ... f(n - 1), in every lane.
   template <class V, class F>
   __device__ V sum(std::int64_t n, const F& f) const {
     V x = 0;
     for (std::int64_t i = lane_; i < n; i += kLanes) x = x + f(i);
-    // Lane i with lane i + 8, then + 4, + 2, + 1; a + b is b + a, so that all lanes have the result.
+    // Adds lane i + 8 to lane i, then + 4, + 2, + 1. Since a + b equals b + a, all lanes get the same result.
     for (int width = kLanes / 2; width > 0; width /= 2) x = x + __shfl_xor_sync(mask(), x, width);
     return x;
   }
@@ -60,7 +61,7 @@ class HalfWarp {
 };
 #endif
 
-/// The same lanes in one thread of the host.
+/// The same sixteen lanes, emulated in one thread of the host.
 class EmulatedHalfWarp {
  public:
   bool is_leader() const { return true; }

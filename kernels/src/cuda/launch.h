@@ -6,8 +6,8 @@
 
 #include <strata/runtime/float16.h>
 
-#include "cuda/cuda_error.h"
-#include "cuda/cuda_stream.h"
+#include "backend/cuda/cuda_error.h"
+#include "backend/cuda/cuda_stream.h"
 #include "cuda/lanes.h"
 #include "cuda_ops.h"
 #include "rows.h"
@@ -20,19 +20,19 @@ inline constexpr int kRowsPerBlock = kThreads / kLanes;
 inline unsigned num_blocks(std::int64_t n, std::int64_t per_block) {
   return static_cast<unsigned>(ceil_div(n, per_block));
 }
-/// The element or column that a thread has.
+/// The element or column of the calling thread.
 __device__ inline std::int64_t thread_index() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
-/// The row that half a warp has.
+/// The row of the calling half warp.
 __device__ inline std::int64_t half_warp_index() { return thread_index() / kLanes; }
 
-/// What `queue(std::type_identity<T>)` returns with the C++ type of a checked storage dtype.
+/// Returns `queue(std::type_identity<T>)`, where T is the C++ type of a validated storage dtype.
 template <class Queue>
 Status dispatch_dtype(DType dtype, const Queue& queue) {
   if (dtype == DType::bf16) return queue(std::type_identity<bf16>{});
   if (dtype == DType::f16) return queue(std::type_identity<f16>{});
   return queue(std::type_identity<float>{});
 }
-/// The same for launches, and whether they were taken.
+/// The same for a kernel launch; returns the launch's error, if any.
 template <class Launch>
 Status dispatch_launch(DType dtype, const Launch& launch) {
   return dispatch_dtype(dtype, [&]<class T>(std::type_identity<T> type) -> Status {
@@ -42,8 +42,8 @@ Status dispatch_launch(DType dtype, const Launch& launch) {
   });
 }
 
-/// out (+)= partials[0] + partials[1] + ..., in that order, rounded once where it is kept in 16 bits; partial
-/// i begins at partials + i * stride.
+/// out (+)= partials[0] + partials[1] + ..., in that order, rounded once if `out` is stored in 16 bits.
+/// Partial i begins at partials + i * stride.
 Status sum_partials(const float* partials, std::int64_t count, std::int64_t stride, const TensorView& out,
                     bool accumulate, cudaStream_t stream);
 

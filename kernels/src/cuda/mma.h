@@ -6,11 +6,11 @@
 
 #include "cuda/lanes.h"
 
-/// mma.sync's m16n8k16, in sums of f32.
+/// mma.sync m16n8k16 with f32 accumulators.
 namespace strata::kernels::detail {
 
-/// Where the elements lie in the registers of a warp (PTX ISA, "Matrix fragments for mma.m16n8k16"): of A
-/// [16, 16] eight to a lane, of B [16, 8] four, of C [16, 8] four.
+/// The coordinates of element i in a lane's registers (PTX ISA, "Matrix fragments for mma.m16n8k16"). A lane
+/// has eight elements of A [16, 16], four of B [16, 8] and four of C [16, 8].
 struct FragmentCoord {
   int row, column;
 };
@@ -25,7 +25,7 @@ STRATA_HD constexpr FragmentCoord fragment_coord_c(int lane, int i) {
 }
 
 #ifdef __CUDACC__
-/// c += a b; two elements of A and B to a register.
+/// c += a * b, with two elements of A and B per register.
 template <class T>
 __device__ __forceinline__ void mma(float* c, const unsigned* a, const unsigned* b) {
   if constexpr (std::is_same_v<T, bf16>)

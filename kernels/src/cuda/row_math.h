@@ -7,9 +7,9 @@
 
 #include "cuda/lanes.h"
 
-/// What each device kernel does with one row, one column of a block of rows, or one element: the arithmetic
-/// of the host's bodies (stored_body.h), operation by operation, and so their bits. Lanes is who brings the
-/// lanes.
+/// The arithmetic of the device kernels on one row, one column of a block of rows, or one element. It has the
+/// operations of the host's SIMD kernels (simd_kernels.h) in the same order, hence their bits. `Lanes` is
+/// HalfWarp or EmulatedHalfWarp (lanes.h).
 namespace strata::kernels::detail {
 
 // --- elements
@@ -29,7 +29,7 @@ STRATA_HD T stored_gelu_backward(T x, T dy) {
 template <class T>
 STRATA_HD T stored_relu(T x) {
   const float v = to_f32(x);
-  return from_f32<T>(0.0f > v ? 0.0f : v);  // a NaN passes
+  return from_f32<T>(0.0f > v ? 0.0f : v);  // a NaN passes through
 }
 template <class T>
 STRATA_HD T stored_relu_backward(T x, T dy) {
@@ -63,7 +63,7 @@ template <class T>
 STRATA_HD T stored_scale(T x, float factor) {
   return from_f32<T>(to_f32(x) * factor);
 }
-/// Of a logit: cap * tanh(x / cap), and its derivative by what that made.
+/// The soft cap of a logit, cap * tanh(x / cap), and its derivative as a function of the capped logit.
 STRATA_HD float capped_logit(float x, float cap) { return cpuopt::tanh_of(x * (1.0f / cap)) * cap; }
 STRATA_HD float cap_derivative(float capped, float cap) {
   const float t = capped * (1.0f / cap);
@@ -79,7 +79,8 @@ STRATA_HD Pair<T> rotate(T first, T second, float cosine, float sine) {
   return {from_f32<T>(a * cosine - b * sine), from_f32<T>(b * cosine + a * sine)};
 }
 
-/// What a norm reads where something is added before it: each lane wrote what it reads again.
+/// The input of a norm that is fused with an addition: sum = x + added. Each lane later reads only the
+/// elements that it wrote here.
 template <class Lanes, class T>
 STRATA_DEVICE_INLINE const T* fused_add_row(const Lanes& lanes, const T* x, const T* added, T* sum,
                                             std::int64_t n) {
@@ -109,7 +110,7 @@ STRATA_DEVICE_INLINE void layernorm_row(const Lanes& lanes, const T* x, const T*
   });
 }
 
-/// dx alone, and `residual` with it unless that is null: the parameters' gradients are sums by column.
+/// Computes dx only, plus `residual` unless that is null; the gradients of the parameters are column sums.
 template <class Lanes, class T>
 STRATA_DEVICE_INLINE void layernorm_row_backward(const Lanes& lanes, const T* x, const T* weight,
                                                  float center, float scale, const T* dy, T* dx,
@@ -129,7 +130,7 @@ STRATA_DEVICE_INLINE void layernorm_row_backward(const Lanes& lanes, const T* x,
 struct WeightBias {
   float weight = 0, bias = 0;
 };
-/// Of one column, over the rows from `first` to `end` in turn.
+/// The gradients of one column, summed over the rows from `first` to `end` in order.
 template <class T>
 STRATA_HD WeightBias layernorm_column(const T* x, const float* mean, const float* rstd, const T* dy,
                                       std::int64_t column, std::int64_t first, std::int64_t end,
@@ -170,8 +171,9 @@ STRATA_DEVICE_INLINE void rmsnorm_row_backward(const Lanes& lanes, const T* x, c
   });
 }
 
-/// Of column `column` of each of `heads` runs of `n` elements, of rows that are `width` apart and have
-/// `stats` statistics each: row by row, and head by head in a row. A row by itself is one head.
+/// The weight gradient of column `column`, summed over the rows from `first` to `end` in order, and within a
+/// row over its `heads` heads of `n` elements. Rows are `width` elements apart and have `stats` statistics
+/// each. A row that is normalized as a whole is one head.
 template <class T>
 STRATA_HD float rmsnorm_column(const T* x, const float* rstd, const T* dy, std::int64_t column,
                                std::int64_t heads, std::int64_t n, std::int64_t width, std::int64_t stats,
@@ -185,7 +187,7 @@ STRATA_HD float rmsnorm_column(const T* x, const float* rstd, const T* dy, std::
   return sum;
 }
 
-/// A column of a block's partial sum: dy alone.
+/// The bias gradient of a column, summed over the rows from `first` to `end` in order.
 template <class T>
 STRATA_HD float bias_column(const T* dy, std::int64_t column, std::int64_t n, std::int64_t first,
                             std::int64_t end) {
@@ -197,13 +199,13 @@ STRATA_HD float bias_column(const T* dy, std::int64_t column, std::int64_t n, st
 // --- cross entropy
 
 inline constexpr float kLowestScore = -3.402823466e38f;
-inline constexpr std::int64_t kLseRun = 4096;  // elements whose exponentials are added in f32
+inline constexpr std::int64_t kLseRun = 4096;  // elements whose exponentials are summed in f32
 
 template <class Lanes, class T>
 STRATA_DEVICE_INLINE float max_of_row(const Lanes& lanes, const T* x, std::int64_t n) {
   return lanes.max(n, kLowestScore, [&](std::int64_t i) { return to_f32(x[i]); });
 }
-/// Of run `run` of a row: added in f64, in turn, by the caller.
+/// The sum of exponentials of run `run` of a row. The caller adds the runs in f64, in order.
 template <class Lanes, class T>
 STRATA_DEVICE_INLINE float exp_sum_of_run(const Lanes& lanes, const T* x, float row_max, std::int64_t run,
                                           std::int64_t n) {
@@ -223,7 +225,7 @@ STRATA_HD T loss_gradient(T logit, float lse, float scale, bool is_target) {
 
 // --- sums in one order
 
-/// Of the exact squares of a partial of the gradient norm (cpuopt/norm.h).
+/// The sum of exact squares that is one partial of the gradient norm (cpuopt/norm.h).
 template <class Lanes, class T>
 STRATA_DEVICE_INLINE double square_sum(const Lanes& lanes, const T* x, std::int64_t n) {
   return lanes.template sum<double>(n, [&](std::int64_t i) {
@@ -231,8 +233,8 @@ STRATA_DEVICE_INLINE double square_sum(const Lanes& lanes, const T* x, std::int6
   });
 }
 
-/// cpuopt::tree_sum() of n values, a value after the other: sums of whole powers of two wait for their like,
-/// and those that find none are added from the last. At most 2^40 values.
+/// cpuopt::tree_sum() of n values, one value after the other: equal-sized sums of powers of two are merged as
+/// soon as there are two of them, and the rest is added from the last to the first. At most 2^40 values.
 template <class F>
 STRATA_HD double tree_sum_of(std::int64_t n, const F& value) {
   double waiting[41];

@@ -4,9 +4,9 @@
 
 #include "cuda/lanes.h"
 
-/// What each thread of a block does between its barriers. A ThreadBlock is the threads of a block:
-/// run_and_sync(f) calls f(i) for each, and ends when all are done. The host runs it as tests, one thread
-/// after the other.
+/// Kernel code as steps between barriers. A ThreadBlock is the threads of a block: run_and_sync(f) calls f(i)
+/// for each thread i, and returns when all are done. In tests the host runs the same code, one thread after
+/// the other.
 namespace strata::kernels::detail {
 
 #ifdef __CUDACC__
@@ -18,7 +18,8 @@ struct BlockThreads {
   }
 };
 #endif
-/// The last one first, if `kReversed`: what comes out may not hang on the turns.
+/// Host emulation. `kReversed`: the last thread runs first, because results must not depend on the order of
+/// threads.
 template <int kThreads, bool kReversed = false>
 struct EmulatedThreads {
   template <class F>

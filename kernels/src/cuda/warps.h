@@ -9,19 +9,19 @@
 
 #include "cuda/mma.h"
 
-/// A block's warps, each with values in the registers of its lanes. Bodies are templates over a ThreadBlock,
-/// which brings the warps: BlockWarps is a block of the device, EmulatedWarps the same on the host as tests
-/// run it, one warp after the other. There a warp's instructions are made by the books: where the PTX ISA
-/// says that an element lies in a lane's register is written once (mma.h), and what comes out shows whether
-/// it was minded.
+/// The warps of a block, each with values in the registers of its lanes. Kernel code is a template over a
+/// ThreadBlock, which provides the warps: BlockWarps is a block on the device, EmulatedWarps the same on the
+/// host for tests, one warp after the other. The emulation executes a warp's instructions as the PTX ISA
+/// specifies them. The coordinates of the elements in a lane's registers are written down once (mma.h), and
+/// wrong results reveal code that does not follow them.
 ///
 /// A value of each lane is a `PerLane<V>`, in which at(value, lane) is that lane's; on the device it is the
-/// thread's own. What all lanes of a warp do together (mma, ldmatrix_x4, quad_reduce) takes functions of the
-/// lane.
+/// thread's own. Operations that all lanes of a warp perform together (mma, ldmatrix_x4, quad_reduce) are
+/// passed functions of the lane.
 
 namespace strata::kernels::detail {
 
-/// f(i, j, ...) for i < kFirst, j < ..., without a loop: what is indexed by them stays in registers.
+/// Calls f(i, j, ...) for i < kFirst, j < ..., fully unrolled: arrays indexed by them stay in registers.
 template <int kFirst, int... kOthers, class F>
 STRATA_DEVICE_INLINE void unrolled(const F& f) {
 #ifdef __CUDACC__
@@ -34,18 +34,19 @@ STRATA_DEVICE_INLINE void unrolled(const F& f) {
       unrolled<kOthers...>([&](auto... others) { f(i, others...); });
 }
 
-/// Rows of a head in shared memory, 16 bytes further apart than they are long: then the same eight columns of
-/// eight rows lie in all banks, for heads of 64, 96 and 128 values.
+/// Rows of a head in shared memory, padded by 16 bytes: the same eight columns of eight rows then cover all
+/// banks, for heads of 64, 96 and 128 values.
 template <class T, int kHead>
 struct PaddedRows {
   static constexpr int kLength = kHead, kStride = kHead + 8;
   T* at;
   STRATA_HD T* row(int i) const { return at + i * kStride; }
-  /// Eight values from column `c` on, a multiple of eight.
+  /// The eight values from column `c` on, a multiple of eight.
   STRATA_HD T* piece(int i, int c) const { return row(i) + c; }
 };
 
-/// The same number, which the compiler does not know to be: what follows from it is computed anew.
+/// Returns `x`, but the compiler does not know that: what is derived from it is recomputed, not kept in
+/// registers.
 STRATA_DEVICE_INLINE std::int64_t opaque(std::int64_t x) {
 #ifdef __CUDACC__
   asm volatile("" : "+l"(x));
@@ -53,7 +54,7 @@ STRATA_DEVICE_INLINE std::int64_t opaque(std::int64_t x) {
   return x;
 }
 
-/// Two neighbours, stored at once.
+/// Stores two adjacent values at once.
 template <class T>
 STRATA_DEVICE_INLINE void store_pair(T* to, float low, float high) {
   struct alignas(4) Two {
@@ -62,7 +63,7 @@ STRATA_DEVICE_INLINE void store_pair(T* to, float low, float high) {
   *reinterpret_cast<Two*>(to) = {{from_f32<T>(low), from_f32<T>(high)}};
 }
 
-/// 2 to the x; of the device by its own instruction, to 2 units of the last place.
+/// 2 to the power x; on the device by ex2.approx, with an error of up to 2 ulp.
 STRATA_DEVICE_INLINE float exp2_approx(float x) {
 #ifdef __CUDACC__
   float y;
@@ -92,7 +93,7 @@ struct DeviceWarp {
   __device__ __forceinline__ void mma(const C& c, const A& a, const B& b) const {
     detail::mma<T>(c(lane), a(lane), b(lane));
   }
-  /// In shared memory, as an address of its own: what is added to it costs no register.
+  /// An address in the shared state space: adding a constant to it costs no register.
   struct SharedAddress {
     unsigned at;
   };
@@ -136,11 +137,11 @@ struct DeviceWarp {
 template <int kWarps>
 struct BlockWarps {
   static constexpr int kThreads = kWarps * 32;
-  /// Of every lane of the block.
+  /// The state of every lane of the block; on the device, the thread's own.
   template <class V>
   using State = V;
 
-  /// f(warp, its index, its part of the state).
+  /// Calls f(warp, index of the warp, its part of the state).
   template <class V, class F>
   __device__ __forceinline__ void for_each_warp(V& state, const F& f) const {
     const int thread = static_cast<int>(threadIdx.x);
@@ -150,19 +151,19 @@ struct BlockWarps {
   __device__ __forceinline__ void for_each_thread(const F& f) const {
     f(static_cast<int>(threadIdx.x));
   }
-  /// 16 bytes, or zeros, on their way to shared memory.
+  /// Starts copying 16 bytes, or zeros if not `valid`, to shared memory.
   static __device__ __forceinline__ void cp_async(void* to, const void* from, bool valid) {
-    const int bytes = valid ? 16 : 0;  // what is not read is zero
+    const int bytes = valid ? 16 : 0;  // what is not read becomes zero
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                      static_cast<unsigned>(__cvta_generic_to_shared(to))),
                  "l"(from), "r"(bytes)
                  : "memory");
   }
-  /// Copies since the last of these are one group.
+  /// Makes one group of all copies since the last call.
   static __device__ __forceinline__ void commit_group() {
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
-  /// All groups but the newest kLeft have arrived, for all threads, which are all here.
+  /// Waits until all groups but the newest kLeft have arrived, then synchronizes the block.
   template <int kLeft>
   static __device__ __forceinline__ void wait_group() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
@@ -172,7 +173,7 @@ struct BlockWarps {
 };
 #endif
 
-/// A warp of the host.
+/// A warp emulated on the host.
 struct EmulatedWarp {
   template <class V>
   struct PerLane {
@@ -187,7 +188,7 @@ struct EmulatedWarp {
   void for_each_lane(const F& f) const {
     for (int lane = 0; lane < 32; ++lane) f(lane);
   }
-  /// c += a b.
+  /// c += a * b.
   template <class T, class C, class A, class B>
   void mma(const C& c, const A& a, const B& b) const {
     const auto half = [](unsigned word, int which) {
@@ -214,7 +215,7 @@ struct EmulatedWarp {
         c(lane)[i] = sum;
       }
   }
-  /// Where a row of each lane is.
+  /// The row address of each lane.
   template <class T>
   struct SharedAddress {
     const T* values[32];
@@ -225,8 +226,9 @@ struct EmulatedWarp {
     for (int lane = 0; lane < 32; ++lane) shared_address.values[lane] = row_of(lane);
     return shared_address;
   }
-  /// ldmatrix.x4: row r of matrix j is eight values `offset` past the place of lane 8 j + r; a lane gets the
-  /// two of row lane / 4 at 2 (lane % 4), of columns the other way about if transposed.
+  /// ldmatrix.x4: row r of matrix j is the eight values at `offset` from the address of lane 8 j + r. A lane
+  /// gets the two values of row lane / 4 at columns 2 (lane % 4) and the next, with rows and columns swapped
+  /// if transposed.
   template <bool kTransposed, class Into, class T>
   void ldmatrix_x4(const Into& into, const SharedAddress<T>& shared_address, int offset) const {
     for (int lane = 0; lane < 32; ++lane)
@@ -240,7 +242,7 @@ struct EmulatedWarp {
         into(lane)[j] = low | high << 16;
       }
   }
-  /// In each lane what four neighbours' values combine to, the same in all four.
+  /// Combines the values of four neighbouring lanes; all four get the result.
   template <class At, class Combine>
   void quad_reduce(const At& at, const Combine& combine) const {
     for (const int apart : {1, 2}) {
@@ -249,21 +251,21 @@ struct EmulatedWarp {
       for (int lane = 0; lane < 32; ++lane) at(lane) = combine(at(lane), others[lane]);
     }
   }
-  /// Two values rounded, in one register.
+  /// Two values, rounded and packed into one register.
   template <class T>
   static unsigned pack2(float low, float high) {
     return static_cast<unsigned>(from_f32<T>(low).bits) | static_cast<unsigned>(from_f32<T>(high).bits) << 16;
   }
 };
 
-/// Copies that are on their way on the host: memory is poisoned until their group is awaited.
+/// Copies in flight on the host: their destinations are poisoned until their group is waited for.
 struct PendingCopies {
   struct Copy {
     void* to;
     const void* from;
     bool valid;
   };
-  std::deque<std::vector<Copy>> groups = std::deque<std::vector<Copy>>(1);  ///< the last is open
+  std::deque<std::vector<Copy>> groups = std::deque<std::vector<Copy>>(1);  ///< the last is still open
 
   static PendingCopies& for_this_thread() {
     static thread_local PendingCopies copies;
@@ -280,7 +282,8 @@ struct PendingCopies {
   }
 };
 
-/// The last one first, if `kReversed`: what comes out may not hang on the turns.
+/// Host emulation. `kReversed`: the last warp runs first, because results must not depend on the order of
+/// warps.
 template <int kWarps, bool kReversed = false>
 struct EmulatedWarps {
   static constexpr int kThreads = kWarps * 32;
@@ -312,7 +315,7 @@ struct EmulatedWarps {
   static void sync() {}
 };
 
-/// Rows [first, first + kRows) of a head, on their way; zero past the sequence.
+/// Starts copying rows [first, first + kRows) of a head; rows past the end of the sequence become zero.
 template <int kRows, class ThreadBlock, class Rows, class T>
 STRATA_DEVICE_INLINE void cp_async_rows(const ThreadBlock& block, const Rows& to, const T* head,
                                         std::int64_t ld, std::int64_t first, std::int64_t seq) {
@@ -321,7 +324,7 @@ STRATA_DEVICE_INLINE void cp_async_rows(const ThreadBlock& block, const Rows& to
   const T* const from = head + first * ld;
   const int valid = static_cast<int>(seq - first < kRows ? seq - first : kRows), apart = static_cast<int>(ld);
   block.for_each_thread([&](int thread) {
-  // Rolled up: places of many pieces at once would not be in registers.
+  // Not unrolled: the addresses of many pieces at once would not stay in registers.
 #ifdef __CUDACC__
 #pragma unroll 1
 #endif
@@ -332,18 +335,19 @@ STRATA_DEVICE_INLINE void cp_async_rows(const ThreadBlock& block, const Rows& to
   });
 }
 
-/// Of a lane, for a block of 16 rows of A, or 16 columns of B.
+/// A lane's fragment of a block of 16 rows of A, or of 16 columns of B.
 struct Fragment {
   unsigned values[4];
 };
 
-/// acc(lane, m, n) (four sums of rows 16 m and columns 8 n on) = a[row + ...] . b[...], over whole rows.
+/// acc(lane, m, n) = a[row + ...] . b[...], over whole rows, with both operands in shared memory. acc(lane,
+/// m, n) are the lane's four accumulators of rows 16 m on and columns 8 n on.
 template <int kM, int kN, class Warp, class T, int kLength, class Acc>
 STRATA_DEVICE_INLINE void gemm_ss(const Warp& warp, const PaddedRows<T, kLength>& a, int row,
                                   const PaddedRows<T, kLength>& b, const Acc& acc) {
   warp.for_each_lane(
       [&](int lane) { unrolled<kM, kN, 4>([&](int m, int n, int i) { acc(lane, m, n)[i] = 0.0f; }); });
-  constexpr int kBlock = 16 * PaddedRows<T, kLength>::kStride;  // of rows
+  constexpr int kBlock = 16 * PaddedRows<T, kLength>::kStride;  // elements of 16 rows
   const auto lefts =
       warp.shared_address([&](int lane) { return a.row(row + lane % 8 + lane / 8 % 2 * 8) + lane / 16 * 8; });
   const auto rights =
@@ -367,8 +371,8 @@ STRATA_DEVICE_INLINE void gemm_ss(const Warp& warp, const PaddedRows<T, kLength>
   });
 }
 
-/// acc(lane, m, n) += weights[..., j] b[j], over the rows j < 16 kBlocks of b: weights(lane, m, n) is laid
-/// out as sums are, and rounded to T.
+/// acc(lane, m, n) += weights[..., j] * b[j], over the rows j < 16 kBlocks of b. weights(lane, m, n) is an A
+/// operand in registers: laid out as accumulators are, and rounded to T.
 template <int kM, int kBlocks, class Warp, class T, int kLength, class Weights, class Acc>
 STRATA_DEVICE_INLINE void gemm_rs(const Warp& warp, const Weights& weights, const PaddedRows<T, kLength>& b,
                                   const Acc& acc) {

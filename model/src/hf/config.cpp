@@ -6,7 +6,7 @@
 #include <strata/runtime/str.h>
 
 #include "config_rope.h"
-#include "strict_json.h"
+#include "text/strict_json.h"
 
 namespace strata {
 namespace {
@@ -51,17 +51,17 @@ void read_bloom(Keys& k, DecoderConfig& c) {
   c.layers = k.integer({"n_layer", "num_hidden_layers"});
   c.hidden = k.integer({"hidden_size", "n_embed"});
   c.heads = k.integer({"n_head", "num_attention_heads"});
-  c.ffn = 4 * c.hidden;  // whatever n_inner says: no implementation reads it
+  c.ffn = 4 * c.hidden;  // n_inner is ignored, as in every implementation
   c.norm_eps = k.positive({"layer_norm_epsilon"}, 1e-5);
   k.must_be("apply_residual_connection_post_layernorm", false, false);
 }
 
-/// How a family tells which layers slide.
+/// How the configs of a family specify which layers have a sliding window.
 enum class Slides : std::uint8_t {
   no,
-  all,      ///< all where sliding_window is a number (Mistral, Phi-3)
-  flagged,  ///< some, where use_sliding_window is true (Qwen, SmolLM3)
-  always,   ///< some (Gemma)
+  all,      ///< all layers if sliding_window is a number (Mistral, Phi-3)
+  flagged,  ///< some layers if use_sliding_window is true (Qwen, SmolLM3)
+  always,   ///< some layers (Gemma)
 };
 Slides slides_of(const DecoderConfig& c) {
   if (c.full_every > 0) return Slides::always;
@@ -69,7 +69,7 @@ Slides slides_of(const DecoderConfig& c) {
   return c.family.starts_with("qwen") || c.family == "smollm3" ? Slides::flagged : Slides::no;
 }
 
-/// Of each layer, whether it slides: by layer_types, or as the family has it where that is not given.
+/// Reads which layers slide, from layer_types or, if that is absent, by the family's rule.
 void read_sliding(Keys& k, DecoderConfig& c, Slides how) {
   const auto layers = static_cast<std::size_t>(c.layers);
   const json* const types = k.find({"layer_types"});
@@ -94,7 +94,7 @@ void read_sliding(Keys& k, DecoderConfig& c, Slides how) {
   const auto sliding = static_cast<std::size_t>(std::count(c.sliding.begin(), c.sliding.end(), true));
   if (how == Slides::all && sliding != (c.window > 0 ? layers : 0))
     k.unsupported(
-        str("layer_types has ", sliding, " sliding of ", layers, " layers and sliding_window ", c.window));
+        str("layer_types has ", sliding, " sliding layers of ", layers, " and sliding_window is ", c.window));
 }
 
 void read_window(Keys& k, DecoderConfig& c) {
@@ -105,7 +105,7 @@ void read_window(Keys& k, DecoderConfig& c) {
   c.window = !on ? 0 : k.integer({"sliding_window"}, k.has("sliding_window") ? 0 : otherwise);
   read_sliding(k, c, how);
   if (c.window == 0 && (how == Slides::always || std::count(c.sliding.begin(), c.sliding.end(), true) > 0))
-    k.unsupported("layers slide over no sliding_window");
+    k.unsupported("layers have a sliding window, but sliding_window is not set");
 }
 
 /// SmolLM3's layers without RoPE.
@@ -128,7 +128,7 @@ void read_rope_layers(Keys& k, DecoderConfig& c) {
 }
 
 void read_biases(Keys& k, DecoderConfig& c) {
-  if (c.family == "mistral" || c.family == "phi3") return;  // which have none, whatever a config says
+  if (c.family == "mistral" || c.family == "phi3") return;  // never have biases; the keys are ignored
   if (c.family != "qwen2") {
     const bool bias = k.flag("attention_bias", c.rotary_interleaved);
     c.qkv_bias = bias;
@@ -168,7 +168,7 @@ void read_llama(Keys& k, DecoderConfig& c) {
   c.positions = k.integer({"max_position_embeddings"}, 0);
   c.norm_eps = k.positive({"rms_norm_eps"}, static_cast<double>(c.norm_eps));
   read_rope(k, c);
-  if (c.layers <= kMaxConfigLayers) {  // else validate() refuses them, before anything is made for each
+  if (c.layers <= kMaxConfigLayers) {  // else validate() fails before anything per layer is allocated
     read_rope_layers(k, c);
     read_window(k, c);
   }
@@ -186,14 +186,15 @@ void read_llama(Keys& k, DecoderConfig& c) {
 
 Result<DecoderConfig> decoder_from_hf_config(const std::string& text) {
   STRATA_TRY_ASSIGN(const json root, detail::parse_strict_json(text));
-  if (!root.is_object()) return Status::error(Code::corrupt, "it is no object");
+  if (!root.is_object()) return Status::error(Code::corrupt, "it is not an object");
   Keys keys(root);
   const std::string family = keys.text({"model_type"}, "");
   auto config = decoder_for_family(family);
   if (!config) {
     std::string known;
     for (const std::string_view name : decoder_families()) known += str(known.empty() ? "" : ", ", name);
-    return Status::error(Code::unsupported, str("model_type is '", family, "'; this build knows ", known));
+    return Status::error(Code::unsupported,
+                         str("model_type is '", family, "'; the supported types are ", known));
   }
   DecoderConfig& c = *config;
   c.vocab = keys.integer({"vocab_size"});
@@ -204,7 +205,7 @@ Result<DecoderConfig> decoder_from_hf_config(const std::string& text) {
   c.tied_head = keys.flag("tie_word_embeddings", c.tied_head);
   if (keys.find({"quantization_config"}) != nullptr) keys.unsupported("quantization_config is given");
   STRATA_TRY(keys.status());
-  DecoderConfig trial = c;  // whatever the length, the rest must hold
+  DecoderConfig trial = c;  // the rest must be valid for any sequence length
   trial.seq = 1;
   STRATA_TRY(validate(trial));
   return c;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "config_rope.h"
-#include "strict_json.h"
+#include "text/strict_json.h"
 
 namespace strata {
 namespace {
@@ -18,7 +18,7 @@ json layer_types_of(const DecoderConfig& c) {
   return types;
 }
 
-/// What the newer families have beside LLaMA's keys.
+/// Keys of the newer families in addition to LLaMA's.
 json switches_json(const DecoderConfig& c) {
   json j = json::object();
   const json window = c.window > 0 ? json(c.window) : json(nullptr);
@@ -120,7 +120,7 @@ std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::
   j["tie_word_embeddings"] = c.tied_head;
   const char* const name = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
   j["torch_dtype"] = name;
-  if (j.contains("dtype")) j["dtype"] = name;  // what the key is called now
+  if (j.contains("dtype")) j["dtype"] = name;  // the newer name of the key
   return j.dump(2) + "\n";
 }
 

@@ -20,18 +20,18 @@ using nlohmann::json;
 
 inline constexpr double kMaxFloat = static_cast<double>(std::numeric_limits<float>::max());
 
-/// Reads keys of one config and gathers what is wrong.
+/// Reads keys of one config and collects the problems.
 class Keys {
  public:
   explicit Keys(const json& object) : object_(object) {}
 
-  /// The first of the names that is there and not null.
+  /// The value of the first of these names that is present and not null, or nullptr.
   const json* find(std::initializer_list<const char*> names) const {
     for (const char* name : names)
       if (const auto at = object_.find(name); at != object_.end() && !at->is_null()) return &*at;
     return nullptr;
   }
-  /// Whether it is there, be it null.
+  /// Whether the key is present, even if it is null.
   bool has(const char* name) const { return object_.contains(name); }
   std::int64_t integer(std::initializer_list<const char*> names, std::optional<std::int64_t> otherwise = {}) {
     const json* value = find(names);
@@ -46,13 +46,13 @@ class Keys {
   double number(std::initializer_list<const char*> names, std::optional<double> otherwise = {}) {
     const json* value = find(names);
     if (value == nullptr && otherwise) return *otherwise;
-    // Computed with in f32, where a larger one is infinite.
+    // Computation is in f32, where a larger value is infinite.
     if (value != nullptr && value->is_number() && std::abs(value->get<double>()) <= kMaxFloat)
       return value->get<double>();
     wrong(*names.begin(), value, "a number");
     return 0;
   }
-  /// One that is above 0 in f32 too.
+  /// A number that is above 0 in f32 too.
   float positive(std::initializer_list<const char*> names, std::optional<double> otherwise = {}) {
     const std::size_t before = problems_.size();
     const auto n = static_cast<float>(number(names, otherwise));
@@ -70,10 +70,10 @@ class Keys {
     const json* value = find(names);
     if (value == nullptr) return otherwise;
     if (value->is_string()) return value->get<std::string>();
-    wrong(*names.begin(), value, "a text");
+    wrong(*names.begin(), value, "a string");
     return otherwise;
   }
-  /// A setting that this build has in one form only.
+  /// A setting for which only one value is supported.
   void must_be(const char* name, bool want, bool otherwise) {
     if (flag(name, otherwise) != want) unsupported(str(name, " is ", want ? "false" : "true"));
   }
@@ -83,7 +83,7 @@ class Keys {
     unsupported(str(name, " is ", value));
   }
   void unsupported(const std::string& what) {
-    problems_ += str(problems_.empty() ? "" : "\n", what, ", which this build does not have");
+    problems_ += str(problems_.empty() ? "" : "\n", what, ", which is not supported");
   }
 
   Status status() const {

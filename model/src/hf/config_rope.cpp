@@ -8,7 +8,7 @@ namespace {
 using Frequencies = kernels::RopeFrequencies;
 using Scaling = Frequencies::Scaling;
 
-/// 0.1 m ln(s) + 1: YaRN's growth of attention with the length (Peng et al. 2023, section 3.4).
+/// 0.1 m ln(s) + 1: YaRN's attention factor, which grows with the length (Peng et al. 2023, section 3.4).
 double yarn_mscale(double factor, double m) { return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1.0; }
 
 void read_yarn(Keys& s, const DecoderConfig& c, Frequencies& f) {
@@ -23,7 +23,7 @@ void read_yarn(Keys& s, const DecoderConfig& c, Frequencies& f) {
   const double grown =
       m != 0 && m_all != 0 ? yarn_mscale(factor, m) / yarn_mscale(factor, m_all) : yarn_mscale(factor, 1);
   f.attention_factor = s.positive({"attention_factor"}, grown);
-  if (!(f.theta > 1)) s.unsupported(str("rope_theta is ", f.theta, " with YaRN, which takes its logarithm"));
+  if (!(f.theta > 1)) s.unsupported(str("rope_theta is ", f.theta, " with YaRN, which needs its logarithm"));
   if (!(f.original_positions > 0)) s.unsupported("original_max_position_embeddings is 0 with YaRN");
 }
 
@@ -32,7 +32,7 @@ void read_scaling(Keys& k, const json& scaling, const DecoderConfig& c, Frequenc
   Keys s = k.within(scaling);
   f.theta = s.positive({"rope_theta"}, static_cast<double>(f.theta));
   const std::string type = s.text({"rope_type", "type"}, "default");
-  if (type != "default" && c.family == "phi3") {  // which has longrope alone, and once called it yarn
+  if (type != "default" && c.family == "phi3") {  // Phi-3 only has longrope, and formerly called it yarn
     s.unsupported(str("rope_scaling.rope_type is ", type));
   } else if (type == "linear") {
     f.scaling = Scaling::linear;
@@ -51,7 +51,7 @@ void read_scaling(Keys& k, const json& scaling, const DecoderConfig& c, Frequenc
   k.take(s);
 }
 
-/// What a share of a head's elements is, of those that RoPE turns.
+/// Reads the fraction of a head's elements that RoPE rotates.
 void read_rotary_dim(Keys& k, DecoderConfig& c) {
   const bool known = c.rotary_interleaved || c.family == "phi3";
   double share = k.number({"partial_rotary_factor"}, c.rotary_interleaved ? 0.5 : 1.0);
@@ -68,7 +68,7 @@ void read_rotary_dim(Keys& k, DecoderConfig& c) {
   c.rotary_dim = static_cast<std::int64_t>(static_cast<double>(d) * share);
 }
 
-/// Either kind of layer by itself: {"full_attention": {...}, "sliding_attention": {...}}.
+/// Reads settings per kind of layer: {"full_attention": {...}, "sliding_attention": {...}}.
 void read_by_layer(Keys& k, const json& rope, DecoderConfig& c) {
   for (const auto& [kind, f] :
        {std::pair{"full_attention", &c.frequencies}, std::pair{"sliding_attention", &*c.sliding_frequencies}})
@@ -94,7 +94,7 @@ json scaling_json(const Frequencies& f) {
                 {"beta_slow", decimal(f.beta_slow)},
                 {"truncate", f.truncate},
                 {"original_max_position_embeddings", static_cast<std::int64_t>(f.original_positions)}};
-      // What readers compute by themselves they know to more digits than f32 has.
+      // Omit a factor that readers compute themselves, with more digits than f32 has.
       if (f.attention_factor != static_cast<float>(yarn_mscale(static_cast<double>(f.factor), 1)))
         j["attention_factor"] = decimal(f.attention_factor);
       return j;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kElemsAtOnce = (1 << 20) / 4;
 
-/// The parameter that was asked for last: the parts of one follow each other.
+/// Caches the last parameter read, since the tensors of one parameter are written in succession.
 class Params {
  public:
   Params(const DecoderConfig& config, const ParamSource& source) : source_(source) {
@@ -37,7 +37,7 @@ class Params {
   std::vector<float> values_;
 };
 
-/// Cut into files of at most `limit` bytes.
+/// Splits the tensors into files of at most `limit` bytes.
 std::vector<std::vector<HfTensor>> shards(const DecoderConfig& config, DType dtype, std::uint64_t limit) {
   std::vector<std::vector<HfTensor>> out(1);
   std::uint64_t bytes = 0;
@@ -53,7 +53,7 @@ std::vector<std::vector<HfTensor>> shards(const DecoderConfig& config, DType dty
   return out;
 }
 
-/// A file with such a value would load, and compute nothing but NaN.
+/// Checks for non-finite values: a file with one would load but compute only NaN.
 Status check_values(const std::string& tensor, std::int64_t begin, std::span<const float> values,
                     std::span<const float> rounded, DType dtype) {
   const std::size_t bad = first_non_finite(rounded);
@@ -144,17 +144,17 @@ std::string parent_of(const std::string& path) {
 
 Status export_hf(Io& io, const std::string& folder, const DecoderConfig& config, const ParamSource& source,
                  const HfExport& options) {
-  const std::string path = without_last_slashes(folder);  // "out/.unfinished" would be in the way of "out/"
+  const std::string path = without_last_slashes(folder);  // "out/.unfinished" would be inside "out/"
   if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16)
     return Status::error(Code::unsupported, str("an export as ", to_string(options.dtype),
-                                                "; f32, bf16 and f16 can be written"));
-  if (io.exists(path)) return Status::error(Code::invalid, str(path, " is there already; name a new folder"));
+                                                "; the formats are f32, bf16 and f16"));
+  if (io.exists(path)) return Status::error(Code::invalid, str(path, " already exists; name a new folder"));
   const std::string draft = path + ".unfinished";
-  if (io.exists(draft)) STRATA_TRY(io.remove_all(draft));  // of a process that was killed
+  if (io.exists(draft)) STRATA_TRY(io.remove_all(draft));  // left by a killed process
   Status status = write_folder(io, draft, config, source, options);
   if (status.is_ok()) status = io.rename(draft, path);
   if (status.is_ok()) return io.sync_dir(parent_of(path));
-  (void)io.remove_all(draft);  // the first error counts
+  (void)io.remove_all(draft);  // return the first error
   return status;
 }
 
@@ -175,7 +175,8 @@ Status check_hf_export(Io& io, const std::string& path, const ParamSource& sourc
     found.resize(want.size());
     STRATA_TRY(folder->read(tensor.param, found));
     if (std::memcmp(found.data(), want.data(), want.size() * sizeof(float)) != 0)
-      return Status::error(Code::corrupt, str(path, ": ", tensor.param, " does not read back as it was"));
+      return Status::error(Code::corrupt,
+                           str(path, ": ", tensor.param, " has other values when it is read back"));
   }
   return {};
 }

@@ -9,7 +9,7 @@
 #include <strata/runtime/str.h>
 
 #include "folder_files.h"
-#include "strict_json.h"
+#include "text/strict_json.h"
 
 namespace strata {
 namespace {
@@ -26,20 +26,20 @@ bool is_plain_name(const std::string& name) {
          name.find('\0') == std::string::npos;
 }
 
-/// The files that an index names.
+/// The shards listed in an index file.
 Result<std::set<std::string>> shards_of(const std::string& text) {
   STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_strict_json(text));
   const auto map = root.find("weight_map");
   if (!root.is_object() || map == root.end() || !map->is_object() || map->empty())
-    return Status::error(Code::corrupt, "there is no weight_map with tensors in it");
+    return Status::error(Code::corrupt, "it has no weight_map with tensors");
   std::set<std::string> files;
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string())
-      return Status::error(Code::corrupt, str("weight_map.", tensor, " is no file name"));
+      return Status::error(Code::corrupt, str("weight_map.", tensor, " is not a file name"));
     const std::string name = file.get<std::string>();
     if (!is_plain_name(name))
-      return Status::error(Code::invalid,
-                           str("weight_map.", tensor, " is '", name, "', which is no file of this folder"));
+      return Status::error(
+          Code::invalid, str("weight_map.", tensor, " is '", name, "', which is not a file of this folder"));
     files.insert(name);
   }
   return files;
@@ -107,7 +107,7 @@ Status HfFolder::open_files(Io& io) {
   return {};
 }
 
-// Some files leave out the first part of every name ("transformer."): one way or the other for all.
+// Some files omit the first part ("transformer.") of every tensor name, others of none.
 bool HfFolder::has_bare_names() const {
   const auto there = [&](std::string_view wanted) {
     return std::any_of(files_.begin(), files_.end(),
@@ -136,7 +136,7 @@ Status HfFolder::locate_tensors() {
     if (at == locations_.end()) {
       problems.add(str(name, " is missing"));
     } else if (at->second.entry->shape != shape) {
-      problems.add(str(name, " has the shape ", shape_text(at->second.entry->shape), ", the model ",
+      problems.add(str(name, " has the shape ", shape_text(at->second.entry->shape), ", but the model needs ",
                        shape_text(shape)));
     }
   };
@@ -148,7 +148,7 @@ Status HfFolder::locate_tensors() {
   }
   if (config_.tied_head && locations_.count(head) != 0) expect(head, tensors_.front().shape);
   for (const auto& [name, location] : locations_)
-    if (expected.count(name) == 0) problems.add(str(name, " is no tensor of this model"));
+    if (expected.count(name) == 0) problems.add(str(name, " is not a tensor of this model"));
   return problems.status();
 }
 
@@ -172,7 +172,7 @@ Status HfFolder::read_block(const TensorLocation& location, std::int64_t begin, 
   return Status::error(
       Code::corrupt,
       str(path_, ": element ", begin + static_cast<std::int64_t>(bad), " of ", location.entry->name, " is ",
-          into[bad], ": no model computes with that; take an earlier one, or load it anew"));
+          into[bad], "; weights must be finite: use an earlier checkpoint, or download the file again"));
 }
 
 Result<std::int64_t> HfFolder::elements_of(std::string_view param) const {
@@ -187,7 +187,7 @@ Status HfFolder::read(std::string_view param, std::span<float> into) const {
   STRATA_TRY_ASSIGN(const std::int64_t n, elements_of(param));
   if (n != std::ssize(into))
     return Status::error(Code::invalid,
-                         str(param, " has ", n, " elements, ", into.size(), " were asked for"));
+                         str(param, " has ", n, " elements, ", into.size(), " were requested"));
   STRATA_TRY(read_rows(param, 0, into));
   std::vector<float> block;
   for (const HfTensor& tensor : tensors_) {
@@ -206,7 +206,7 @@ Status HfFolder::read_part(std::string_view param, std::int64_t offset, std::spa
   STRATA_TRY_ASSIGN(const std::int64_t n, elements_of(param));
   if (offset < 0 || offset + std::ssize(into) > n)
     return Status::error(Code::invalid, str(param, " has ", n, " elements, ", offset, " to ",
-                                            offset + std::ssize(into), " were asked for"));
+                                            offset + std::ssize(into), " were requested"));
   const bool as_ours = std::all_of(tensors_.begin(), tensors_.end(), [&](const HfTensor& tensor) {
     return tensor.param != param || tensor.layout == HfTensor::Layout::rows;
   });
@@ -228,7 +228,7 @@ Status HfFolder::read_part(std::string_view param, std::int64_t offset, std::spa
   return {};
 }
 
-// Straight into their place: the tensors that lie as ours do, as far as they reach into the part.
+// Reads tensors with our layout directly into `into`, as far as they overlap the requested part.
 Status HfFolder::read_rows(std::string_view param, std::int64_t offset, std::span<float> into) const {
   for (const HfTensor& tensor : tensors_) {
     if (tensor.param != param || tensor.layout != HfTensor::Layout::rows) continue;

@@ -7,7 +7,7 @@
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/str.h>
 
-#include "strict_json.h"
+#include "text/strict_json.h"
 
 namespace strata {
 namespace detail {
@@ -49,7 +49,7 @@ namespace {
 
 constexpr std::uint64_t kAdapterLimit = 16 << 20;
 
-// Of which model a PEFT folder is, in words; empty where its configuration does not say.
+// The base model of a PEFT folder as text; empty if its configuration does not name it.
 std::string base_of(Io& io, const std::string& adapter_config) {
   const auto text = read_text(io, adapter_config, kAdapterLimit);
   if (!text.has_value()) return {};
@@ -71,7 +71,7 @@ Status explain_hf_folder(Io& io, const std::string& path) {
                       "(AutoPeftModelForCausalLM.from_pretrained('",
                       path, "').merge_and_unload().save_pretrained('DIR'))"));
   const auto names = io.list(path);
-  if (!names.has_value()) return {};  // whoever reads the folder says why
+  if (!names.has_value()) return {};  // reading the folder reports the error
   const auto first_of = [&](const auto& matches) {
     const auto at = std::find_if(names->begin(), names->end(), matches);
     return at == names->end() ? std::string() : *at;

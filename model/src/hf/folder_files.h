@@ -6,10 +6,10 @@
 
 namespace strata::detail {
 
-/// Where the bytes of the folder's file `name` are: the file itself, or what a symlink leads to within the
-/// folder or, in a snapshot of the Hugging Face hub's cache (REPOSITORY/snapshots/REVISION), within
-/// REPOSITORY/blobs. What a file of the folder names may lead nowhere else. Errors: `invalid` for a symlink
-/// to another place, naming it; `not_found` for one to nothing.
+/// Resolves the folder's file `name`: the file itself, or the target of a symlink within the folder or, in a
+/// snapshot of the Hugging Face hub's cache (REPOSITORY/snapshots/REVISION), within REPOSITORY/blobs. A
+/// symlink must not lead anywhere else. Errors: `invalid` for a symlink to another place, with the place;
+/// `not_found` for a dangling one.
 Result<std::string> file_in_hf_folder(const std::string& folder, const std::string& name);
 
 }  // namespace strata::detail

@@ -4,7 +4,7 @@
 
 #include <strata/runtime/str.h>
 
-// How each family names its tensors. "" stands for a part the family does not have.
+// The tensor names of each family. "" is a part that the family does not have.
 
 namespace strata {
 namespace {
@@ -15,9 +15,9 @@ struct Names {
   std::string_view family;
   std::string_view tokens, positions, embed_norm, layer;
   std::string_view attn_norm;
-  std::array<std::string_view, 3> qkv;  // one fused, or three
+  std::array<std::string_view, 3> qkv;  // one fused tensor, or three
   std::string_view q_norm, k_norm, attn_out, attn_post_norm, mlp_norm;
-  std::array<std::string_view, 2> mlp_in;  // one, or gate and up
+  std::array<std::string_view, 2> mlp_in;  // one tensor, or gate and up
   std::string_view mlp_out, mlp_post_norm, final_norm;
   Layout linear = Layout::rows, fused_qkv = Layout::rows;
 };
@@ -122,7 +122,7 @@ const Names& names_of(std::string_view family) {
   if (family == "gemma3_text") return kGemma2;
   for (const Names* names : {&kGpt2, &kOpt, &kBloom, &kGlm, &kPhi3, &kOlmo2, &kGemma2})
     if (names->family == family) return *names;
-  return kLlama;  // and Qwen, Mistral and SmolLM3
+  return kLlama;  // also Qwen, Mistral and SmolLM3
 }
 
 class TensorListBuilder {
@@ -161,7 +161,7 @@ class TensorListBuilder {
   void linear(const std::string& param, const std::string& name, std::int64_t rows, std::int64_t columns,
               bool bias, Layout layout, std::int64_t first_row = 0) {
     matrix(param, name, rows, columns, layout, first_row);
-    // A bias has no second side to turn.
+    // A bias is a vector, which cannot be transposed.
     if (bias)
       vector(param + ".bias", name + ".bias", rows, layout == Layout::transposed ? Layout::rows : layout,
              first_row);
@@ -204,7 +204,7 @@ class TensorListBuilder {
   std::vector<HfTensor> out_;
 };
 
-// Where element `e` of a tensor lies in its parameter.
+// Maps element `e` of a tensor to its index in the parameter.
 class ElementMap {
  public:
   ElementMap(const HfTensor& tensor, const DecoderConfig& config)

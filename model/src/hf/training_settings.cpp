@@ -5,12 +5,12 @@
 
 #include <strata/runtime/str.h>
 
-#include "strict_json.h"
+#include "text/strict_json.h"
 
 namespace strata {
 namespace {
 
-// What transformers' configurations of a family begin with, where that is above 0.
+// Default dropouts above 0 in the configuration classes of Hugging Face transformers.
 struct Default {
   std::string_view family;
   const char* key;
@@ -21,7 +21,8 @@ constexpr Default kDefaults[] = {{"gpt2", "attn_pdrop", 0.1},
                                  {"gpt2", "resid_pdrop", 0.1},
                                  {"opt", "dropout", 0.1}};
 
-// By its name, whatever the family calls it; that of a classifier's head is of no language model.
+// Recognizes a dropout by the name of its key. The dropout of a classifier head does not concern a language
+// model.
 bool is_dropout(std::string_view key) {
   const auto has = [&](std::string_view part) { return key.find(part) != std::string_view::npos; };
   return (has("dropout") || has("pdrop") || has("layerdrop")) && !has("classifier") && !has("summary");
@@ -31,7 +32,7 @@ bool is_dropout(std::string_view key) {
 
 Result<std::string> ignored_training_settings(const std::string& config_json) {
   STRATA_TRY_ASSIGN(const nlohmann::json root, detail::parse_strict_json(config_json));
-  if (!root.is_object()) return Status::error(Code::corrupt, "it is no object");
+  if (!root.is_object()) return Status::error(Code::corrupt, "it is not an object");
   std::map<std::string, double> asked;
   const auto type = root.find("model_type");
   for (const Default& preset : kDefaults)

@@ -6,8 +6,8 @@
 #include <strata/graph/builder.h>
 #include <strata/graph/passes.h>
 #include <strata/model/decoder.h>
-#include <strata/runtime/alloc_counter.h>
-#include <strata/runtime/budget.h>
+#include <strata/runtime/memory/alloc_counter.h>
+#include <strata/runtime/memory/budget.h>
 
 int main() {
   strata::Budget pinned("pinned", 4096);
@@ -20,7 +20,7 @@ int main() {
   const strata::Program program = strata::must(builder.finish({{"y", builder.linear(x, weight)}}));
   std::printf("%s", strata::to_string(program).c_str());
 
-  // A plan is made by the real engine, so this links all modules and what they link.
+  // The plan is computed by the real engine, so this links all modules and their dependencies.
   const strata::DecoderConfig config{.layers = 1, .hidden = 16, .heads = 2, .ffn = 32, .vocab = 32, .seq = 8};
   strata::ProgramSet programs;
   programs.eval = strata::must(strata::record_decoder(config, 1, strata::DecoderHead::loss));
@@ -30,7 +30,7 @@ int main() {
   std::printf("a model of %lld parameters is planned\n",
               static_cast<long long>(strata::count_parameters(config)));
 
-  // The CPU's optimizer alone, for a trainer that holds its own states.
+  // Only the CPU optimizer, for a trainer that has its own states.
   std::vector<float> p(8, 1.0f), m(8), v(8);
   const std::vector<float> g(8, 0.5f);
   strata::must(strata::cpuopt::adamw_update({.lr = 0.125}, p, g, m, v));
@@ -38,7 +38,7 @@ int main() {
 
   strata::AllocCounter::set_armed(true);
   const std::uint64_t before = strata::AllocCounter::count();
-  ::operator delete(::operator new(1));  // a new expression could be left out
+  ::operator delete(::operator new(1));  // the compiler may omit a new expression
   strata::AllocCounter::set_armed(false);
   std::printf("%d allocation counted\n", static_cast<int>(strata::AllocCounter::count() - before));
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A packed verification in a root that holds what a bare Debian has (bash, coreutils, grep, sed, awk, tar, xz) and python3: it
-# unpacks itself, once by xz and once by python3, and verifies on the host.
+# Runs a packed verification in a root that has only what a bare Debian has (bash, coreutils, grep, sed, awk,
+# tar, xz) and python3. It unpacks itself, once with xz and once with python3, and verifies on the host.
 #   empty_root.sh PACKED WORK [options of scripts/gpu_verify.sh]
 set -euo pipefail
 packed=$(realpath "$1") work=$2
 shift 2
-unshare --mount true 2>/dev/null || { echo 'skipped: no mount namespace for the root of its own'; exit 0; }
+unshare --mount true 2>/dev/null || { echo 'skipped: cannot create a mount namespace for the root'; exit 0; }
 rm -rf "$work"
 mkdir -p "$work"/root/{usr/bin,usr/lib,tmp,proc,sys,dev,home}
 root=$(realpath "$work/root")
@@ -14,7 +14,7 @@ ln -s usr/lib "$root/lib"
 
 libraries_of() { ldd "$1" 2>/dev/null | grep -oE '/[^ ]+' || true; }
 
-# install_program PATH...: with the libraries it loads, at their places.
+# install_program PATH...: copies programs to usr/bin, and the libraries that they load to their places.
 install_program() {
   local path library
   for path; do
@@ -31,7 +31,7 @@ install_program tar xz /usr/bin/python3
 stdlib=$(/usr/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 mkdir -p "$root$stdlib"
 tar -C "$stdlib" --exclude=__pycache__ --exclude=test --exclude=dist-packages -cf - . | tar -C "$root$stdlib" -xf -
-for extension in "$stdlib"/lib-dynload/*.so; do  # lzma's library, among others
+for extension in "$stdlib"/lib-dynload/*.so; do  # such as liblzma
   libraries_of "$extension" | while read -r library; do
     [[ -e $root$library ]] || install -D "$(realpath "$library")" "$root$library"
   done
@@ -55,4 +55,4 @@ grep -q 'is damaged' "$work/damaged"
 cp "$packed" "$root/home/packed"
 inside "bash packed --into by_xz --out out $*"
 [[ -s $root/home/out/gpu_verify.json ]]
-echo 'unpacked twice alike, refused when damaged, and verified in an empty root'
+echo 'unpacked twice with the same result, rejected when damaged, and verified in an empty root'

@@ -1,4 +1,5 @@
-"""scripts/gpu_verify over a build with planted faults: what its JSON still has. On the host; needs no GPU.
+"""Runs scripts/gpu_verify on a build with injected faults and checks what its JSON still contains. Runs on
+the host; needs no GPU.
 
   faults.py PACKAGE STRATA INJECTED_FAULTS WORK
 """
@@ -12,7 +13,8 @@ import unittest
 
 PACKAGE, STRATA, CASES, WORK = (pathlib.Path(path) for path in sys.argv[1:5])
 
-# Its rates: a row, a row and a hang, null, an error, nothing, a row that is none, a crash.
+# A fake machine_rates. Its parts print a row, a row before a hang, null, an error, nothing or a null row;
+# others crash.
 RATES_SCRIPT = """#!/bin/sh
 case "$2" in
   peak) echo '{{"machine": {{"cpu": "planted"}}}}'; echo '{{"part": "peak", "row": {{"rate": {{"gflop_per_s": 50}}}}}}' ;;
@@ -24,7 +26,7 @@ case "$2" in
   *) kill -SEGV $$ ;;
 esac
 """
-# A scenario never ends; everything else is strata's.
+# A fake strata: scenarios never end, verify fails, bench prints null; everything else is the real strata.
 STRATA_SCRIPT = """#!/bin/sh
 case "$1 $3" in
   "train "*/scenario)
@@ -70,10 +72,10 @@ class Faults(unittest.TestCase):
         self.assertIn("SIGABRT", items["injected_faults.InjectedFault.Aborts"]["error"])
         self.assertIn("SIGABRT", items["injected_faults.InjectedFault.Aborts"]["with CUDA_LAUNCH_BLOCKING=1"]["error"])
         hung = items["injected_faults.InjectedFault.Hangs"]
-        self.assertIn("not done after 5 s", hung["error"])
+        self.assertIn("timed out after 5 s", hung["error"])
         self.assertIn("about to hang", hung["output"])
         self.assertIn("about to hang", hung["with CUDA_LAUNCH_BLOCKING=1"]["output"])
-        failed = items["injected_faults.InjectedFault.FailsUnlessLaunchesAreWaitedFor"]
+        failed = items["injected_faults.InjectedFault.FailsUnlessLaunchesBlock"]
         self.assertIn("no launch was waited for", failed["output"])
         self.assertEqual(failed["with CUDA_LAUNCH_BLOCKING=1"], {"passed": True})
         self.assertIn("No such file", items["missing_test, its list"]["error"])
@@ -81,7 +83,7 @@ class Faults(unittest.TestCase):
         for end in ("", ".blocking"):
             self.assertIn("about to hang", (logs / f"injected_faults.InjectedFault.Hangs{end}.out").read_text())
 
-    def test_rates_that_hang_or_print_null_cost_only_themselves(self):
+    def test_rates_that_hang_or_print_null_do_not_affect_others(self):
         done, report = verify(self.out, "--parts", "rates,profile,peers")
         self.assertEqual(done.returncode, 1, done.stderr)
         rates = report["parts"]["rates"]["items"]
@@ -107,13 +109,13 @@ class Faults(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("not the same bits", report["parts"]["placements"]["items"]["verify"]["error"])
         self.assertEqual(report["parts"]["scenarios"]["items"][name], cut)
-        # Without time nothing is measured, and nothing is lost.
+        # Without time nothing is measured, and no earlier result is lost.
         done, report = verify(self.out, "--parts", "scenarios", "--scenarios", "all in HBM", "--minutes", "0")
         self.assertEqual(report["parts"]["scenarios"]["items"][name], cut)
 
 
 class Moved(unittest.TestCase):
-    """Bytes that a step moved, held against where the plan has the states."""
+    """Checks the bytes that a step moved against where the plan has the states."""
 
     def check(self, placement, homes, **moved):
         sys.path.insert(0, str(PACKAGE))
@@ -136,7 +138,7 @@ class Moved(unittest.TestCase):
         self.refused("0 bytes of nvme_read", "states on NVMe", homes, nvme_write=2000)
         self.refused("0 bytes of nvme_write", "three tiers", homes, nvme_read=2000)
 
-    def test_other_tiers_are_left_alone_or_used(self):
+    def test_moves_must_match_the_placement(self):
         self.refused("nothing is at home on NVMe", "states in RAM", {"m": {"pinned": 1000}}, nvme_read=1)
         self.refused("parameters are at home in RAM", "states in RAM", {"param": {"pinned": 1000}}, h2d=10)
         self.refused("all in HBM", "all in HBM", {"param": {"device": 1000}}, h2d=11)

@@ -1,4 +1,4 @@
-// What scripts/gpu_verify.sh has to live with, each in one case: tests/build/gpu_verify/faults.py runs them.
+// The faults that scripts/gpu_verify.sh must survive, one per case; run by tests/build/gpu_verify/faults.py.
 #include <cstdio>
 #include <cstdlib>
 
@@ -10,7 +10,7 @@ namespace {
 class InjectedFaultTest : public ::testing::TestWithParam<int> {};
 
 TEST(InjectedFault, Aborts) { std::abort(); }
-TEST(InjectedFault, FailsUnlessLaunchesAreWaitedFor) {
+TEST(InjectedFault, FailsUnlessLaunchesBlock) {
   EXPECT_NE(std::getenv("CUDA_LAUNCH_BLOCKING"), nullptr) << "no launch was waited for";
 }
 TEST(InjectedFault, Hangs) {

@@ -10,22 +10,23 @@
 #include <strata/chunk/layout.h>
 #include <strata/chunk/mover.h>
 #include <strata/chunk/placement.h>
-#include <strata/runtime/backend.h>
-#include <strata/runtime/budget.h>
+#include <strata/runtime/backend/backend.h>
+#include <strata/runtime/memory/budget.h>
 
 namespace strata {
 
 class ChunkManager;
 
-/// What a pin is for.
+/// How a pinned payload will be used.
 enum class Intent : std::uint8_t {
-  read,       ///< the contents are fetched and stay as they are
-  update,     ///< fetched and changed: every other copy becomes stale
-  overwrite,  ///< not fetched: the holder writes all that will be read
+  read,       ///< the contents are fetched and do not change
+  update,     ///< fetched and changed: all other copies become stale
+  overwrite,  ///< not fetched: the user of the pin writes everything that will be read
 };
 
-/// Keeps one payload of one chunk resident in one tier: while a pin lives, it is not moved, evicted or freed.
-/// Its last use is whatever was queued on its stream before the pin ends; nothing blocks. Move-only.
+/// Keeps one payload of one chunk resident in one tier: while the pin lives, the copy is not moved, evicted
+/// or freed. The last use is whatever was queued on the pin's stream before the pin was destroyed; destroying
+/// it does not block. Move-only.
 class ChunkPin {
  public:
   ChunkPin() = default;
@@ -58,104 +59,108 @@ class ChunkPin {
   BufferView view_;
 };
 
-/// One use of a payload in the known schedule.
+/// One use of a payload in the schedule, which is known in advance.
 struct Use {
   std::int32_t position = 0;
   PayloadKey key;
   Tier tier = Tier::device;
 };
 
-/// What moved; monotone.
+/// Transfers so far; never decreases.
 struct ManagerCounters {
   std::uint64_t fetches = 0, evictions = 0, write_backs = 0;
   std::array<std::uint64_t, 2> copied_bytes{};  ///< by Direction
   std::uint64_t read_bytes = 0, written_bytes = 0;
 };
 
-/// Knows where every payload of every chunk is, and has it moved to where it is needed.
+/// Tracks where every payload of every chunk is and has it moved to where it is needed.
 ///
-/// One thread calls it, in schedule order. All its decisions (which slot, which victim, what is written back
-/// when) depend on that order alone and never on how far the queued work has come, so a run with a null
-/// backend decides exactly what the real run will. Streams and fences carry the waiting; the caller waits
-/// only for the slow tier.
+/// One thread calls it, in schedule order. All decisions (which slot, which victim, when to write back)
+/// depend on that order alone and never on how far queued work has progressed, so a dry run on the null
+/// backend makes exactly the decisions of the real run. Synchronization is left to streams and fences; the
+/// caller itself waits only for the NVMe tier.
 class ChunkManager {
  public:
   struct Slabs {
-    BufferView device, pinned;  ///< slabs of Placement::bytes() each
+    BufferView device, pinned;  ///< of Placement::bytes() each
   };
-  /// Homes and windows are laid out in `slabs` and charged to `budgets`, for as long as the manager lives.
-  /// All references outlive it. Errors: `invalid` slab sizes, `does_not_fit`.
+  /// Carves homes and windows out of `slabs` and charges them to `budgets` for the life of the manager. All
+  /// references must outlive it. Errors: `invalid` for wrong slab sizes, `does_not_fit`.
   static Result<std::unique_ptr<ChunkManager>> create(const ChunkLayout& layout, const Placement& placement,
                                                       const Slabs& slabs, Backend& backend, Mover& mover,
                                                       std::array<Budget*, kTiers> budgets);
   ~ChunkManager();  ///< asserts that no pin lives
 
-  /// The uses of the schedule from here on, by position ascending; position `cycle` is position 0 of the next
-  /// round. Eviction takes what is needed latest. The span must stay valid.
+  /// Sets the uses of the schedule from here on, in order of position; position `cycle` is position 0 of the
+  /// next round. Eviction picks the payload whose next use is latest. The uses are copied.
   void set_schedule(std::span<const Use> uses, std::int32_t cycle);
-  /// The uses of `position` are about to be made; each counts as ahead until its payload has been pinned.
+  /// The uses at `position` come next; each counts as pending until its payload has been pinned.
   void set_position(std::int32_t position) noexcept {
     position_ = position;
     ++epoch_;
   }
 
   /// Makes `key` resident in `tier` (device or pinned), ready for work queued on `stream` from now on.
-  /// Errors: `does_not_fit` when every slot of its class is pinned; those of the moves it takes.
+  /// Errors: `does_not_fit` if every slot of its class is pinned; those of the transfers involved.
   Result<ChunkPin> pin(PayloadKey key, Tier tier, Intent intent, Stream& stream);
 
-  /// The first failure that a pin's end could not return. From then on nobody knows when that pin's work
-  /// ends, so pins and moves are refused with it for good: they would be ordered after nothing.
+  /// The first failure that the end of a pin could not return. It means that the end of that pin's work is
+  /// unknown, so later work could not be ordered after it: from then on all pins and transfers are refused
+  /// with this Status.
   const Status& status() const noexcept { return failed_; }
 
-  /// Begins to make `key` resident in `tier` if that takes no slot from something used sooner, nor from what
-  /// has only just begun its way to the slow tier. True when it is there or on its way. The read from the
-  /// slow tier that a prefetch to the device needs is waited for.
+  /// Begins to make `key` resident in `tier`, unless that would evict something needed sooner or a recent
+  /// write-back. Returns true if the payload is there or its fetch has begun. A prefetch from nvme to the
+  /// device waits for the nvme read.
   Result<bool> prefetch(PayloadKey key, Tier tier);
 
-  /// Has the newest contents written to the payload's home, if they are not there, and queues what that
-  /// takes. Writes to nvme are bounded by the spare slots: the oldest is waited for when they are out.
+  /// Begins to write the newest contents to the payload's home, unless they are there already. The number of
+  /// pending nvme writes is bounded by the spare slots; when there is none left, this waits for the oldest
+  /// write.
   Status write_back(PayloadKey key);
 
-  /// What is stored of `key`, whose home is nvme, may be asked back: until commit(), rollback() or the next
-  /// snapshot() it stays there beside what is sent home. Sends it home first where it is not there. Errors:
-  /// those of what was under way, and then nothing is guarded.
+  /// Takes a snapshot: the stored contents of `key`, whose home is nvme, are kept beside later write-backs
+  /// until commit(), rollback() or the next snapshot(). Writes the newest contents back first if needed.
+  /// Errors: those of pending transfers; then there is no snapshot.
   Status snapshot(PayloadKey key);
   bool has_snapshot(PayloadKey key) const noexcept { return has_snapshot_[index(key)]; }
-  /// What was stored at snapshot() is given up, once what followed it is stored. Nothing where it is not
-  /// guarded.
+  /// Waits for pending transfers of the key, then discards the snapshot. Does nothing without a snapshot.
+  /// Errors: those of the transfers.
   Status commit(PayloadKey key);
-  /// What was stored at snapshot() is the newest again; what followed it is dead, and failures of writing it
-  /// are of no account. Nothing where it is not guarded. The key is not pinned.
+  /// Makes the snapshot the newest contents again. Later contents are dropped, and errors of writing them are
+  /// ignored. Does nothing without a snapshot. The key must not be pinned.
   void rollback(PayloadKey key) noexcept;
 
-  /// The contents are dead; slots other than the home are free again. Not for pinned payloads.
+  /// Declares the contents dead and frees all slots except the home. The payload must not be pinned.
   Status drop(PayloadKey key);
-  /// The contents of `from` in `tier` become the newest of `to`, of the same size, whose home that is: the
-  /// two exchange slots, nothing is copied, and `from` is dropped. Neither is pinned. Errors: `internal`
-  /// where `from` is not there; those of what was under way, and then nothing has changed.
+  /// Makes the contents of `from` in `tier` the newest contents of `to`, which has the same size and its home
+  /// in `tier`. The two exchange slots, nothing is copied, and `from` is dropped. Neither may be pinned.
+  /// Errors: `internal` if `from` is not in `tier`; those of pending transfers, in which case nothing has
+  /// changed.
   Status transfer(PayloadKey from, PayloadKey to, Tier tier);
-  /// Gives up the copy in `tier`, which is not its home; sends it home first where it is the newest.
+  /// Releases the copy in `tier`, which must not be its home; writes it back first if it is the newest.
   Status evict(PayloadKey key, Tier tier);
 
-  /// Submits writes whose contents have become final. Cheap; call it often.
+  /// Submits the pending write-backs whose contents are final. Cheap; call it often.
   Status pump();
-  /// Submits them all, waiting for what they contain; they go on while the caller waits for other things.
+  /// Submits all pending write-backs, waiting for the work that produces their contents. The writes continue
+  /// while the caller does other things.
   Status submit_write_backs();
-  /// Waits for everything on its way to the slow tier.
+  /// Waits for all pending write-backs.
   Status wait_write_backs();
-  /// After a failure elsewhere: waits for all that is under way. A read or write that fails is as if never
-  /// begun, so that its error does not meet a later, unconcerned caller.
+  /// For use after a failure elsewhere: waits for all pending transfers and discards their errors, so that no
+  /// later, unrelated call returns them. A read or write that failed is as if it had never begun.
   void abort_pending() noexcept;
 
   Residency state(PayloadKey key, Tier tier) const noexcept { return copy(key, tier).state; }
   std::uint32_t generation(PayloadKey key) const noexcept;
   std::size_t used_slots(Tier tier, std::uint32_t slot_class) const noexcept;
-  /// The most that used_slots() ever was. As every decision, a function of the schedule alone.
+  /// The maximum of used_slots() so far. Like every decision, it depends on the schedule alone.
   std::size_t peak_used_slots(Tier tier, std::uint32_t slot_class) const noexcept;
   const ManagerCounters& counters() const noexcept { return counters_; }
   const ChunkLayout& layout() const noexcept { return layout_; }
   const Placement& placement() const noexcept { return placement_; }
-  /// Checks every invariant of README.md; for tests.
+  /// Checks every invariant listed in README.md; for tests.
   Status audit() const;
 
  private:
@@ -163,14 +168,15 @@ class ChunkManager {
 
   struct Slot {
     BufferView view;
-    Fence written;            ///< the contents are valid after this
-    Fence read;               ///< ... and may be overwritten after this as well
-    std::int32_t owner = -1;  ///< index of the key that holds it
+    Fence written;            ///< once these complete, the contents are valid
+    Fence read;               ///< once these complete too, the contents may be overwritten
+    std::int32_t owner = -1;  ///< index of the key that holds the slot; -1: free
     bool home = false;
   };
-  /// The free slots of a pool, longest free first: what was queued on their memory is likeliest to be over.
+  /// The free slots of a pool, in the order they were freed: work queued on the memory of the first one is
+  /// the most likely to have finished.
   struct FreeSlots {
-    std::vector<std::int32_t> ring;  ///< a place for every slot of the pool
+    std::vector<std::int32_t> ring;  ///< capacity for every slot of the pool
     std::size_t first = 0, n = 0;
 
     bool empty() const noexcept { return n == 0; }
@@ -185,17 +191,17 @@ class ChunkManager {
   struct Pool {  ///< the slots of one (tier, class)
     std::vector<Slot> slots;
     FreeSlots free;
-    std::size_t peak_used = 0;  ///< homes and window slots held at once
+    std::size_t peak_used = 0;  ///< maximum number of slots in use, homes included
   };
   struct Copy {
     Residency state = Residency::absent;
     std::int32_t slot = -1;
     std::int32_t pins = 0;
-    IoTicket fetch_ticket;              ///< filling from the slow tier
+    IoTicket fetch_ticket;              ///< valid while filling from nvme
     std::uint64_t last_used_epoch = 0;  ///< epoch of the last pin
-    bool written = false;               ///< by the pin that lives
+    bool written = false;               ///< by the pin that is alive
   };
-  struct WriteBack {  ///< a write to the slow tier that has begun
+  struct WriteBack {  ///< a pending write to nvme
     PayloadKey key;
     IoTicket ticket;
     bool submitted = false;
@@ -271,13 +277,13 @@ class ChunkManager {
   std::vector<bool> has_snapshot_;                // by key
   std::array<std::vector<Pool>, 2> pools_;        // device, pinned; by class
   std::vector<WriteBack> write_backs_;            // oldest first, capacity fixed
-  std::vector<std::size_t> max_write_backs_;      // by class: write-backs that the spares allow
+  std::vector<std::size_t> max_write_backs_;      // by class: limit given by the spare extents
   std::vector<std::array<std::vector<std::int32_t>, 2>>
-      uses_;  // by key: positions on the device, in pinned memory
+      uses_;  // by key: positions of uses on the device and in pinned memory
   std::vector<Reservation> charges_;
   std::int32_t position_ = 0, cycle_ = 0;
-  std::uint64_t epoch_ = 1;  // counts set_position(): positions come again each round
-  Status failed_;            // what a destructor could not return
+  std::uint64_t epoch_ = 1;  // incremented by set_position(), since positions repeat each round
+  Status failed_;            // the first failure that a destructor could not return
   ManagerCounters counters_;
 };
 

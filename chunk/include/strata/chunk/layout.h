@@ -13,20 +13,21 @@
 
 namespace strata {
 
-/// What makes chunks alike: all tensors of a chunk share it.
+/// Properties shared by all tensors of a chunk.
 struct GroupKey {
-  DType compute = DType::f32;  ///< of the parameter: f32, bf16 or f16
-  DType grad = DType::f32;     ///< of a micro-batch's gradient: as compute, or f32
-  DType accum = DType::f32;    ///< of the step's gradient: as grad, or f32
+  DType compute = DType::f32;  ///< dtype of the parameters: f32, bf16 or f16
+  DType grad = DType::f32;     ///< dtype of a micro-batch's gradient: that of the parameters, or f32
+  DType accum = DType::f32;    ///< dtype of the step's gradient: that of `grad`, or f32
   StateFormat format = StateFormat::fp32;
-  bool first_moment = true, second_moment = true;  ///< which of them the optimizer keeps
-  bool trainable = true;       ///< else: its parameter never changes, and there is nothing to update it
-  bool frozen_masters = true;  ///< of one that is not: whether the rest of its master is held
+  bool first_moment = true, second_moment = true;  ///< which moments the optimizer has
+  bool trainable = true;       ///< if false, the parameters never change and have no optimizer state
+  bool frozen_masters = true;  ///< if not trainable: whether the master weights are stored too
   std::int32_t shard_group = 0;
   friend bool operator==(const GroupKey&, const GroupKey&) = default;
 };
-/// Bytes that `n` elements of `payload`, a multiple of kMomentBlock, take; 0 where the group lacks it. Of the
-/// master, bf16 lacks the lower 16 bits, f16 all. What is frozen has no gradient and no moments.
+/// Bytes of `payload` for `n` elements, a multiple of kMomentBlock; 0 if the group lacks that payload. The
+/// master payload of bf16 parameters is the lower 16 bits of the master weights; that of f16 parameters is
+/// all 32. Frozen chunks have no gradients and no moments.
 constexpr std::size_t bytes_of(const GroupKey& group, Payload payload, std::int64_t n) noexcept {
   const auto elems = static_cast<std::size_t>(n);
   if (!group.trainable && payload != Payload::param && (payload != Payload::master || !group.frozen_masters))
@@ -54,7 +55,8 @@ struct LayoutTensor {
   GroupKey group;
 };
 
-/// A tensor's place: `n_elems` from `offset` in its chunk. Offsets are multiples of kSliceAlign.
+/// The location of a tensor: `n_elems` elements from `offset` in its chunk. Offsets are multiples of
+/// kSliceAlign.
 struct Slice {
   ChunkId chunk = 0;
   std::int64_t offset = 0;
@@ -63,30 +65,31 @@ struct Slice {
 
 struct ChunkInfo {
   std::int32_t group = 0;
-  std::int64_t n_elems = 0;           ///< the same for all chunks of a group but those of an oversize tensor
-  std::int64_t used_elems = 0;        ///< the sum of its tensors
+  std::int64_t n_elems = 0;           ///< equal for all chunks of a group, except those of oversize tensors
+  std::int64_t used_elems = 0;        ///< sum over its tensors
   std::vector<std::int32_t> tensors;  ///< in order of offset
 };
 
 struct LayoutOptions {
-  std::int64_t chunk_elems = 0;      ///< 0: search
-  std::int64_t max_chunk_elems = 0;  ///< the search stays at or below this where tensors allow; 0: no bound
-  /// Bytes at which a copy reaches half its full rate; the search charges small chunks for it. Measured by
-  /// the caller.
+  std::int64_t chunk_elems = 0;      ///< 0: search for the best size
+  std::int64_t max_chunk_elems = 0;  ///< upper bound of the search (larger tensors get a chunk of their own);
+                                     ///< 0: none
+  /// Copy size at which half the full transfer rate is reached; the search penalizes small chunks
+  /// accordingly. Measured by the caller.
   double half_rate_bytes = 128.0 * 1024;
   std::int32_t world = 1;
   std::int32_t rank = 0;
 };
 
-/// Which element range of which chunk every tensor is. Tensors are taken in the order given (first use) and
-/// never straddle chunks; a tensor larger than the chunk size gets a chunk of its own. A value once made.
+/// Maps every tensor to an element range of a chunk. Tensors are placed in the order given (that of first
+/// use) and never straddle chunks; a tensor larger than the chunk size gets a chunk of its own. Immutable.
 class ChunkLayout {
  public:
   static constexpr std::int64_t kSliceAlign =
-      4096;  ///< elements: the norm's partials and O_DIRECT both divide it
+      4096;  ///< in elements; a multiple of the block of norm partials and of O_DIRECT's alignment
 
-  /// Errors: `invalid` for an empty tensor, a chunk size that is no multiple of kSliceAlign * world, a bad
-  /// rank.
+  /// Errors: `invalid` for an empty tensor, a chunk size that is not a multiple of kSliceAlign * world, or a
+  /// bad rank.
   static Result<ChunkLayout> create(std::span<const LayoutTensor> tensors, const LayoutOptions& options);
 
   std::span<const ChunkInfo> chunks() const noexcept { return chunks_; }
@@ -95,25 +98,26 @@ class ChunkLayout {
   std::size_t n_chunks() const noexcept { return chunks_.size(); }
   std::span<const GroupKey> groups() const noexcept { return groups_; }
   const GroupKey& group_of(ChunkId id) const { return groups_[static_cast<std::size_t>(chunks_[id].group)]; }
-  /// Bytes of one payload of a chunk, whole (all ranks' shards): whole pages, as slots and disks take them.
+  /// Bytes of one payload of a whole chunk (all ranks' shards), rounded up to whole pages as slots and disks
+  /// need.
   std::size_t payload_bytes(ChunkId id, Payload payload) const {
     return payload_bytes_[id][static_cast<std::size_t>(payload)];
   }
   /// The distinct sizes of payloads, smallest first.
   std::span<const std::size_t> payload_sizes() const noexcept { return payload_sizes_; }
-  /// Among these; of a payload that the chunk has.
+  /// Index into payload_sizes() of a payload that the chunk has.
   std::uint32_t size_class(ChunkId id, Payload payload) const {
     return size_class_[id][static_cast<std::size_t>(payload)];
   }
-  /// Whether a chunk has that payload at all.
+  /// Whether the chunk has that payload.
   bool has(ChunkId id, Payload payload) const { return payload_bytes(id, payload) > 0; }
-  /// This rank's part of a chunk: [begin, end) elements.
+  /// The elements [begin, end) of the chunk that belong to this rank.
   std::pair<std::int64_t, std::int64_t> shard(ChunkId id) const noexcept;
 
   std::int64_t chunk_elems() const noexcept { return chunk_elems_; }
-  /// Elements held for nothing: alignment and the unfilled ends of chunks.
+  /// Elements that hold no data: alignment padding and the unfilled ends of chunks.
   std::int64_t wasted_elems() const noexcept;
-  /// One sentence: the size, how it was chosen, the waste.
+  /// One sentence: the chunk size, how it was chosen, and the unused fraction.
   const std::string& explanation() const noexcept { return explanation_; }
 
  private:
@@ -121,8 +125,8 @@ class ChunkLayout {
 
   std::vector<GroupKey> groups_;
   std::vector<ChunkInfo> chunks_;
-  std::vector<std::array<std::size_t, kPayloads>> payload_bytes_;  // by chunk: asked for all the time
-  std::vector<std::array<std::uint32_t, kPayloads>> size_class_;   // likewise
+  std::vector<std::array<std::size_t, kPayloads>> payload_bytes_;  // by chunk; precomputed for speed
+  std::vector<std::array<std::uint32_t, kPayloads>> size_class_;   // by chunk
   std::vector<std::size_t> payload_sizes_;
   std::vector<Slice> slices_;
   std::int64_t chunk_elems_ = 0;

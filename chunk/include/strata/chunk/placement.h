@@ -9,29 +9,29 @@
 
 namespace strata {
 
-/// Slots of one size; every payload of a chunk belongs to the class of its size.
+/// The slots of one size; each payload of a chunk belongs to the class of its size.
 struct SizeClass {
   std::size_t slot_bytes = 0;
-  /// Slots beyond the homes: in device and pinned memory the window through which payloads pass, on nvme the
-  /// spares into which new generations are written.
+  /// Slots in addition to the homes. In device and pinned memory they are the window through which payloads
+  /// pass; on nvme they are the spare extents into which new generations are written.
   std::array<std::uint32_t, kTiers> window{};
-  /// On nvme besides: room for generations that stay beside the ones that followed them.
+  /// Further nvme extents for snapshots, that is, old generations kept beside newer ones.
   std::uint32_t snapshots = 0;
 };
 
-/// Where every payload lives between uses (its home, whose slot is always its own), and how much room each
-/// tier has besides. The planner makes it, the chunk manager obeys it. A payload without a home exists only
-/// in passing.
+/// The home of every payload (the tier where it lives between uses, in a slot of its own) and the size of
+/// each tier's window. The planner computes it and the chunk manager follows it. A payload without a home
+/// exists only temporarily.
 struct Placement {
   std::vector<SizeClass> classes;
-  std::vector<std::array<std::optional<Tier>, kPayloads>> homes;  ///< by chunk
+  std::vector<std::array<std::optional<Tier>, kPayloads>> homes;  ///< by chunk, then payload
 
   std::optional<Tier> home(PayloadKey key) const {
     return homes[key.chunk][static_cast<std::size_t>(key.payload)];
   }
-  /// Homes in `tier`, by class.
+  /// Number of homes in `tier`, by class.
   std::vector<std::uint32_t> home_counts(const ChunkLayout& layout, Tier tier) const;
-  /// The class of a payload; the layout must be the one the classes were made for.
+  /// The class of a payload; `layout` must be the one that the classes were made for.
   std::uint32_t class_of(const ChunkLayout& layout, PayloadKey key) const;
   /// Bytes of all slots (homes and window) in `tier`.
   std::size_t bytes(const ChunkLayout& layout, Tier tier) const;

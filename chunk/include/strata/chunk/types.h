@@ -11,7 +11,7 @@ namespace strata {
 
 using ChunkId = std::uint32_t;
 
-/// Where bytes can be, fastest first.
+/// The storage tiers, fastest first.
 enum class Tier : std::uint8_t { device, pinned, nvme };
 inline constexpr std::size_t kTiers = 3;
 constexpr std::string_view to_string(Tier tier) noexcept {
@@ -19,23 +19,24 @@ constexpr std::string_view to_string(Tier tier) noexcept {
   return names[static_cast<std::size_t>(tier)];
 }
 
-/// What a chunk holds for its element range. Each payload has its own home and its own copies.
+/// The kinds of data a chunk holds for its element range. Each payload has its own home and its own copies.
 enum class Payload : std::uint8_t {
-  param,   ///< what the model computes with
-  master,  ///< what the parameter lacks of its f32 master; nothing where it is the master
+  param,   ///< the parameters in their compute dtype
+  master,  ///< the bits of the f32 master weights that `param` lacks; empty if `param` is f32
   m,       ///< first moment
   v,       ///< second moment
-  accum,   ///< the step's gradient: the sum over micro-batches
-  grad,    ///< one micro-batch's gradient, between backward and its landing
+  accum,   ///< the step's gradient, accumulated over micro-batches
+  grad,    ///< one micro-batch's gradient, from the backward pass until it is accumulated
 };
 inline constexpr std::size_t kPayloads = 6;
 constexpr std::string_view to_string(Payload payload) noexcept {
   constexpr std::array<std::string_view, kPayloads> names = {"param", "master", "m", "v", "accum", "grad"};
   return names[static_cast<std::size_t>(payload)];
 }
-/// What a checkpoint holds, in f32 whatever the format: `param` stands for the master.
+/// The payloads stored in a checkpoint, as f32 whatever their format in memory; `param` stands for the master
+/// weights.
 inline constexpr std::array<Payload, 3> kCheckpointPayloads = {Payload::param, Payload::m, Payload::v};
-/// The payloads that live from step to step.
+/// The payloads that persist from step to step.
 inline constexpr std::array<Payload, 4> kPersistentPayloads = {Payload::param, Payload::master, Payload::m,
                                                                Payload::v};
 
@@ -45,20 +46,20 @@ struct PayloadKey {
   friend bool operator==(const PayloadKey&, const PayloadKey&) = default;
 };
 
-/// The state of one payload in one tier; see README.md for the drawing.
+/// The state of one payload in one tier; README.md has the diagram.
 enum class Residency : std::uint8_t { absent, filling, clean, dirty, writing_back };
 constexpr std::string_view to_string(Residency state) noexcept {
   constexpr std::array<std::string_view, 5> names = {"absent", "filling", "clean", "dirty", "writing_back"};
   return names[static_cast<std::size_t>(state)];
 }
-/// The only moves there are; every change goes through one setter that asserts this.
+/// The allowed state transitions; all changes go through one setter, which asserts them.
 constexpr bool is_valid_transition(Residency from, Residency to) noexcept {
   using enum Residency;
   switch (from) {
     case absent:
-      return to == filling || to == dirty;  // fetched, or written here first
+      return to == filling || to == dirty;  // fetched, or first written here
     case filling:
-      return to == clean || to == absent;  // arrived, or failed
+      return to == clean || to == absent;  // complete, or failed
     case clean:
       return to == dirty || to == absent;  // written, or dropped for free
     case dirty:

@@ -6,11 +6,11 @@
 
 namespace strata::cpuopt {
 
-/// into[i] = from[i], n values, exactly; the spans do not overlap. Not threaded.
+/// Converts n values to f32, exactly; `from` and `into` must not overlap. Not threaded.
 void widen(const float* from, float* into, std::int64_t n) noexcept;
 void widen(const bf16* from, float* into, std::int64_t n) noexcept;
 void widen(const f16* from, float* into, std::int64_t n) noexcept;
-/// The other way, rounded to nearest even: the bits of from_f32().
+/// Converts n values from f32, rounded to nearest even, with the same bits as from_f32().
 void narrow(const float* from, float* into, std::int64_t n) noexcept;
 void narrow(const float* from, bf16* into, std::int64_t n) noexcept;
 void narrow(const float* from, f16* into, std::int64_t n) noexcept;

@@ -2,8 +2,9 @@
 
 #include <strata/cpuopt/isa.h>
 
-/// SIMD kernels come as one table of function pointers an instruction set (cmake/StrataSimd.cmake), `table`
-/// in a namespace named after the set. At the scope of the module's namespace:
+/// Declares a module's tables of SIMD kernels: one table of function pointers per instruction set
+/// (cmake/StrataSimd.cmake), called `table` in a namespace named after the set. Use it at the scope of the
+/// module's namespace.
 #define STRATA_DECLARE_ISA_TABLE(Type, table) \
   namespace scalar {                          \
   extern const Type table;                    \
@@ -21,7 +22,7 @@
   extern const Type table;                    \
   }
 
-/// The one of active_isa().
+/// The table of active_isa().
 #if defined(__x86_64__)
 #define STRATA_ACTIVE_TABLE(table) \
   ::strata::cpuopt::detail::active_table(scalar::table, sse42::table, avx2::table, avx512::table)

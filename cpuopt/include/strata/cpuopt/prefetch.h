@@ -7,22 +7,22 @@
 
 namespace strata::cpuopt {
 
-/// Which spans of a step in f32 (masters that are their parameters, moments and gradients in f32) are asked
-/// for ahead of their use. CPUs differ in what is fastest: some fetch four spans by themselves as fast as
-/// memory gives them, others gain a tenth by being told. Bits are the same.
+/// The spans that an all-f32 step (masters that are the parameters, moments and gradients, all f32)
+/// prefetches. CPUs differ in which is fastest: the hardware prefetcher of some streams four spans at memory
+/// bandwidth, others gain a tenth from software prefetches. The bits are the same.
 enum class Prefetch : std::uint8_t { none, moments, all };
 inline constexpr std::size_t kPrefetches = 3;
 std::string_view to_string(Prefetch prefetch) noexcept;
 
-/// Nanoseconds a parameter that AdamW takes with each, on the calling thread, with nothing in its caches:
-/// about ten milliseconds, 2 MiB of memory for as long. Nothing where there is no memory, or no way to empty
-/// caches.
+/// Measures AdamW with each Prefetch on the calling thread with cold caches; returns nanoseconds per
+/// parameter. Takes about ten milliseconds and 2 MiB of temporary memory. Returns nothing if the memory
+/// cannot be allocated or the caches cannot be flushed.
 std::optional<std::array<double, kPrefetches>> measure_prefetch() noexcept;
 
-/// What steps of this process run with: the last use_prefetch(), else the fastest by measure_prefetch(),
-/// which the first call measures; `none` where another gains less than a thirtieth. Thread-safe.
+/// The Prefetch that steps of this process use: that of the last use_prefetch(), otherwise the fastest by
+/// measure_prefetch(), which the first call runs; `none` if no other gains at least 3 %. Thread-safe.
 Prefetch active_prefetch() noexcept;
-/// From the next step on; nothing: what was measured. Thread-safe.
+/// Sets the Prefetch from the next step on; an empty value returns to the measured one. Thread-safe.
 void use_prefetch(std::optional<Prefetch> prefetch) noexcept;
 
 }  // namespace strata::cpuopt

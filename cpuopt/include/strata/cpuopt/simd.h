@@ -1,7 +1,7 @@
 #pragma once
 
-// For SIMD kernels only: units that cmake/StrataSimd.cmake compiles once per instruction set. Everything here
-// lies in a namespace named after the set, so that no two sets share a symbol.
+// For SIMD kernels only, that is, for translation units that cmake/StrataSimd.cmake compiles once per
+// instruction set. Everything here is in a namespace named after the set, so that no two sets share a symbol.
 #ifndef STRATA_ISA
 #error "strata/cpuopt/simd.h is for SIMD kernels; see cmake/StrataSimd.cmake"
 #endif
@@ -23,15 +23,15 @@
 
 namespace strata::cpuopt::STRATA_ISA {
 
-/// One value for all lanes, in one register however many make up the lanes.
+/// One value broadcast to all lanes. It needs a single register, even where f32x16 needs several.
 struct f32splat {
   Register::Part part;
   explicit STRATA_HD f32splat(float x) : part(Register::broadcast(x)) {}
 };
 
 /// 16 lanes of f32 on every instruction set: one register of AVX-512, two of AVX2, four of SSE4.2 or
-/// NEON, or 16 floats. Because the width is the same everywhere, a reduction over lanes has the same shape,
-/// hence the same bits.
+/// NEON, or 16 floats. Since the width is the same everywhere, a reduction over lanes has the same shape and
+/// thus the same bits.
 struct f32x16 {
   using Part = Register::Part;
   static constexpr int kLanes = 16;
@@ -47,7 +47,8 @@ struct f32x16 {
 #pragma GCC unroll 16
     for (int i = 0; i < kParts; ++i) part[i] = x.part;
   }
-  /// From and to memory of float, bf16 or f16; the latter two are rounded to nearest even when stored.
+  /// Loads from and stores to memory of float, bf16 or f16; bf16 and f16 are rounded to nearest even when
+  /// stored.
   template <class T>
   static STRATA_HD f32x16 load(const T* p) {
     f32x16 out;
@@ -60,7 +61,7 @@ struct f32x16 {
 #pragma GCC unroll 16
     for (int i = 0; i < kParts; ++i) Register::store(p + i * Register::kLanes, part[i]);
   }
-  /// The first n < 16 lanes from memory, `fill` in the others. Reads nothing past p + n.
+  /// Loads the first n < 16 lanes and sets the others to `fill`. Reads nothing past p + n.
   template <class T>
   static STRATA_HD f32x16 load_first(const T* p, int n, float fill = 0.0f) {
     alignas(64) float lanes[kLanes];
@@ -74,7 +75,7 @@ struct f32x16 {
     store(lanes);
     for (int i = 0; i < n; ++i) p[i] = from_f32<T>(lanes[i]);
   }
-  /// 16 masters from and to their halves; n < 16 of them by the other pair.
+  /// Load and store 16 split masters; the functions with `first` in their name, n < 16 of them.
   static STRATA_HD f32x16 load_master(const bf16* high, const std::uint16_t* low) {
     f32x16 out;
 #pragma GCC unroll 16
@@ -101,7 +102,7 @@ struct f32x16 {
       low[i] = split.low;
     }
   }
-  /// The first n lanes of this one, zero in the others.
+  /// This value's first n lanes, with zero in the others.
   STRATA_HD f32x16 keep_first(int n) const {
     alignas(64) float lanes[kLanes];
     store(lanes);
@@ -152,7 +153,7 @@ STRATA_HD f32x16 pow2_of_rounded(const f32x16& t) {
   return out;
 }
 
-/// 16 lanes of 32 bits, with the arithmetic of unsigned integers.
+/// 16 lanes of 32-bit unsigned integers.
 struct u32x16 {
   using Part = Register::Bits;
   static constexpr int kParts = f32x16::kParts;
@@ -178,7 +179,7 @@ struct u32x16 {
     for (int i = 0; i < kParts; ++i) out.part[i] = Register::load_bytes(p + i * Register::kLanes);
     return out;
   }
-  /// The low 8 or 16 bits of each lane.
+  /// Store the low 8 or 16 bits of each lane.
   STRATA_HD void store_bytes(std::uint8_t* p) const {
 #pragma GCC unroll 16
     for (int i = 0; i < kParts; ++i) Register::store_bytes(p + i * Register::kLanes, part[i]);
@@ -224,7 +225,7 @@ STRATA_HD u32x16 max_of(const u32x16& a, const u32x16& b) {
   for (int i = 0; i < u32x16::kParts; ++i) out.part[i] = Register::max(a.part[i], b.part[i]);
   return out;
 }
-/// x, but one and the same NaN for every NaN.
+/// x, with every NaN replaced by the canonical quiet NaN.
 STRATA_HD f32x16 quiet_nan(const f32x16& x) {
   f32x16 out;
 #pragma GCC unroll 16
@@ -233,10 +234,11 @@ STRATA_HD f32x16 quiet_nan(const f32x16& x) {
 }
 STRATA_HD f32x16 abs_of(const f32x16& x) { return float_of(bits_of(x) & u32x16(0x7FFFFFFFu)); }
 
-/// max by lane; where either is NaN, b.
+/// Maximum lane by lane; b if either is NaN.
 STRATA_HD f32x16 max_of(const f32x16& a, const f32x16& b) { return select_greater(a, b, a, b); }
 
-/// Lane i with lane i + 8, then + 4, + 2, + 1: the tree of every reduction over lanes.
+/// Sum of the lanes by the tree of every reduction over lanes: lane i plus lane i + 8, then i + 4, i + 2,
+/// i + 1.
 STRATA_HD float reduce_add(const f32x16& x) {
   alignas(64) float lanes[16];
   x.store(lanes);
@@ -252,7 +254,8 @@ STRATA_HD float reduce_max(const f32x16& x) {
   return lanes[0];
 }
 
-/// 32 lanes: the least for which every set moves whole registers of 16-bit values.
+/// 32 lanes of f32: the minimum for which every instruction set loads and stores full registers of 16-bit
+/// values.
 struct f32x32 {
   f32x16 a, b;
 
@@ -268,7 +271,7 @@ struct f32x32 {
 #pragma GCC unroll 16
     for (int i = 0; i < kPairs; ++i) Register::store_two(p + i * kStep, part(2 * i), part(2 * i + 1));
   }
-  /// Past the caches; `p` is aligned to 64 bytes.
+  /// Non-temporal store, which bypasses the caches; `p` must be aligned to 64 bytes.
   template <class T>
   STRATA_HD void stream(T* p) const {
 #pragma GCC unroll 16
@@ -295,17 +298,17 @@ struct f32x32 {
   }
 };
 
-/// For the lambdas handed to for_each_16: left to itself, the compiler may outline a body that is used twice.
+/// For the lambdas passed to for_each_16: otherwise the compiler may outline a lambda that is called twice.
 #define STRATA_LANES_INLINE __attribute__((always_inline))
 
-/// Calls `step(i, lanes)` for i = 0, 16, ... < n; `lanes` is 16, and less only in the last call.
+/// Calls `step(i, lanes)` for i = 0, 16, ... < n; `lanes` is 16, or less in the last call.
 template <class Step>
 STRATA_HD void for_each_16(std::int64_t n, const Step& step) {
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16) step(i, 16);
   if (i < n) step(i, static_cast<int>(n - i));
 }
-/// Whole or partial by `lanes`; where `lanes` is the constant 16 the branch folds away.
+/// Load and store `lanes` <= 16 lanes; if `lanes` is the constant 16, the compiler removes the branch.
 template <class T>
 STRATA_HD f32x16 load_lanes(const T* p, int lanes, float fill = 0.0f) {
   return lanes == 16 ? f32x16::load(p) : f32x16::load_first(p, lanes, fill);

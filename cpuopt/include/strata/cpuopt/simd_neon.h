@@ -1,8 +1,8 @@
 #pragma once
 
-// The Register of simd.h for NEON on AArch64. By the compiler's own vectors and not by xsimd, whose division
-// and square root of f32 on NEON are refined estimates (8.1): other bits than IEEE's, which contract C1 rules
-// out.
+// The Register of simd.h for NEON on AArch64. It uses the compiler's vector types and not xsimd, whose f32
+// division and square root on NEON are refined estimates (8.1): their bits differ from IEEE 754's, which
+// contract C1 forbids.
 #ifndef STRATA_ISA_IS_neon
 #error "strata/cpuopt/simd_neon.h is the part of strata/cpuopt/simd.h for NEON"
 #endif
@@ -40,7 +40,7 @@ struct Register {
   static STRATA_HD Part load(const float* p) { return vld1q_f32(p); }
   static STRATA_HD void store(float* p, Part x) { vst1q_f32(p, x); }
 
-  // 16-bit storage: the conversions of float16.h by lane, with their very bits.
+  // 16-bit storage: the conversions of float16.h in each lane, with the same bits.
   static STRATA_HD Part load(const bf16* p) { return float_of(vshlq_n_u32(vmovl_u16(load_raw(p)), 16)); }
   static STRATA_HD void store(bf16* p, Part x) {
     const Bits bits = bits_of(x);
@@ -50,7 +50,7 @@ struct Register {
   static STRATA_HD Part load(const f16* p) {
     const uint16x4_t raw = load_raw(p);
     const Part wide = vcvt_f32_f16(vreinterpret_f16_u16(raw));
-    // The instruction quiets a NaN on its way to f32; the scalar conversion keeps its bits.
+    // The instruction sets the quiet bit of a NaN. The scalar conversion does not, so the bit is restored.
     const Bits quieted = vbicq_u32(broadcast(0x400000u), vshlq_n_u32(vmovl_u16(raw), 13));
     return vbslq_f32(vceqq_f32(wide, wide), wide, float_of(bits_of(wide) ^ quieted));
   }

@@ -16,7 +16,7 @@
 namespace strata::cpuopt::STRATA_ISA {
 
 #if defined(STRATA_ISA_IS_avx512)
-// For a permutation of the words of two registers: those of the second begin at 32.
+// Indices of a permutation of the 16-bit words of two registers; the second register's words start at 32.
 struct WordIndices {
   alignas(64) std::uint16_t of[32];
 };
@@ -63,11 +63,11 @@ struct Register {
     return Bits::load_aligned(kFirst);
   }
 
-  // 16-bit storage: the conversions of float16.h by lane, with their very bits.
+  // 16-bit storage: the conversions of float16.h in each lane, with the same bits.
   using Halves = Bits;  // 16 bits in the low half of each lane
   static STRATA_HD Part load(const bf16* p) { return xsimd::bitwise_cast<Part>(load_halves(p) << 16); }
   static STRATA_HD void store(bf16* p, Part x) { store_halves(p, rounded_to_bf16(x) >> 16); }
-  /// The bf16 in the upper half of each lane.
+  /// Rounds each lane to bf16, which is the upper half of the lane's result.
   static STRATA_HD Halves rounded_to_bf16(Part x) {
     const Halves bits = bits_of(x);
     const Part rounded = float_of(bits + Halves(0x7FFFu) + ((bits >> 16) & Halves(1u)));
@@ -85,8 +85,9 @@ struct Register {
     store_halves(low, bits & Halves(0xFFFFu));
   }
 
-  // A whole register of 16-bit values is two of f32: fewer shuffles than one at a time. `high` and `low` are
-  // words; join_words() makes lanes of them, split_words() and high_words() take lanes apart.
+  // A full register of 16-bit values corresponds to two registers of f32; converting both at once needs fewer
+  // shuffles than one after the other. join_words() makes 32-bit lanes of the 16-bit words `high` and `low`;
+  // split_words() and high_words() split lanes into words.
   template <class T>
   static STRATA_HD void load_two(const T* p, Part& a, Part& b) {
     a = load(p);
@@ -103,7 +104,8 @@ struct Register {
   static STRATA_HD void store_two(bf16* p, Part a, Part b) {
     store_words(p, high_words(rounded_to_bf16(a), rounded_to_bf16(b)));
   }
-  /// Past the caches, for what nobody reads soon: `p` is aligned to the register. fence_streams() orders it.
+  /// Non-temporal store, which bypasses the caches, for data that is not read soon. `p` must be aligned to
+  /// the register. fence_streams() orders these stores.
   static STRATA_HD void stream_two(bf16* p, Part a, Part b) {
     stream_words(p, high_words(rounded_to_bf16(a), rounded_to_bf16(b)));
   }
@@ -113,7 +115,7 @@ struct Register {
     join_words(subtract_sign_bit(load_words(high), words), words, a, b);  // the low half is signed
   }
   static STRATA_HD void store_two_masters(bf16* high, std::uint16_t* low, Part a, Part b) {
-    if (either_is_nan(a, b)) {  // rare: a branch is less than two choices
+    if (either_is_nan(a, b)) {  // rare, so a branch costs less than two selects
       a = quiet_nan(a);
       b = quiet_nan(b);
     }
@@ -193,7 +195,7 @@ struct Register {
   static STRATA_HD bool either_is_nan(Part a, Part b) {
     return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)) != 0;
   }
-  // Packing and unpacking go by 128 bits; the middle quarters change places so that the order is memory's.
+  // AVX2 packs and unpacks within 128-bit lanes; swapping the middle quarters restores the order of memory.
   static STRATA_HD Words swap_middle(Words x) { return _mm256_permute4x64_epi64(x, 0xD8); }
   static STRATA_HD void join_words(Words high, Words low, Part& a, Part& b) {
     high = swap_middle(high);
@@ -206,7 +208,7 @@ struct Register {
   }
   static STRATA_HD void split_words(Halves a, Halves b, Words& high, Words& low) {
     const __m256i sorted = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));  // low words, then high ones
+        _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));  // low words, then high words
     const __m256i first = _mm256_shuffle_epi8(a, sorted), second = _mm256_shuffle_epi8(b, sorted);
     high = swap_middle(_mm256_unpackhi_epi64(first, second));
     low = swap_middle(_mm256_unpacklo_epi64(first, second));
@@ -278,7 +280,7 @@ struct Register {
   static STRATA_HD void store(f16* p, Part x) { store_raw(p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)); }
 #endif
 #if !defined(STRATA_ISA_IS_sse42)
-  /// The instruction quiets a NaN on its way to f32; the scalar conversion keeps its bits.
+  /// The instruction sets the quiet bit of a NaN. The scalar conversion does not, so the bit is restored.
   static STRATA_HD Part keep_signaling(Part wide, Halves halves) {
     const Halves bits = xsimd::bitwise_cast<Halves>(wide);
     const Part as_stored = xsimd::bitwise_cast<Part>(bits ^ (~(halves << 13) & Halves(0x400000u)));

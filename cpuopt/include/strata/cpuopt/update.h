@@ -9,8 +9,9 @@
 
 namespace strata::cpuopt {
 
-/// Parameters, their states and their gradient as they lie in memory: a range of one tensor that begins at a
-/// multiple of kNormPartialElems, at any address. Moments that the optimizer does not keep are null.
+/// Parameters, optimizer states and gradient of a range of one tensor, as stored in memory. The range begins
+/// at a multiple of kNormPartialElems in its tensor; addresses have any alignment. Moments that the optimizer
+/// does not have are null.
 struct UpdateBlock {
   MasterLayout layout = MasterLayout::f32;
   StateFormat states = StateFormat::fp32;
@@ -19,13 +20,13 @@ struct UpdateBlock {
   void* master = nullptr;
   Moment m{}, v{};
   const void* g = nullptr;
-  std::uint32_t index = 0;  ///< of the first element in its tensor, the low 32 bits
+  std::uint32_t index = 0;  ///< low 32 bits of the first element's index in its tensor
 
-  /// From element `offset` on.
+  /// The block from element `offset` on.
   UpdateBlock at(std::int64_t offset) const noexcept;
 };
 
-/// What one call of a step does. Prepared once, then handed to every thread.
+/// Constants and rule of one step: prepared once and passed to every thread.
 struct UpdateStep {
   UpdateScalars<float> scalars{};
   Optimizer optimizer = Optimizer::adamw;
@@ -33,24 +34,25 @@ struct UpdateStep {
 };
 UpdateStep make_update_step(const OptimizerParams& params) noexcept;
 
-/// One step over a block, in one pass over memory: unscale and clip, decay, update, and the 16-bit
-/// parameter. Elementwise, with int8 blocks and random bits in tensor coordinates: any split at multiples of
-/// kNormPartialElems gives the same bits, and so does every instruction set. Not threaded: callers hand
-/// disjoint blocks to their threads. NaN and infinity pass through; the gradient norm is what finds them.
-/// `noise` is read by the formats that round at random. Of lamb: the moments alone.
+/// One step over a block in one pass over memory: unscaling and clipping, decay, update, and the write of the
+/// 16-bit parameter. It is elementwise, and int8 blocks and random bits follow tensor coordinates, so any
+/// split at multiples of kNormPartialElems and every instruction set give the same bits. Not threaded:
+/// callers pass disjoint blocks from their threads. NaN and infinity pass through; they are detected in the
+/// gradient norm. `noise` is read only by formats with stochastic rounding. For lamb it updates only the
+/// moments.
 void update_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n,
                   RoundingNoise noise) noexcept;
 
-/// lamb's first pass: the moments by update_block(), then lamb_partials_block().
+/// First pass of lamb: updates the moments with update_block(), then calls lamb_partials_block().
 void lamb_moments_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n, RoundingNoise noise,
                         double* master_partials, double* direction_partials) noexcept;
-/// The partials (norm.h) of the squares of the masters and of the directions, from the moments as they are
-/// stored.
+/// Writes the norm partials (norm.h) of the masters and of lamb's directions, which are computed from the
+/// moments as they are stored.
 void lamb_partials_block(const UpdateStep& step, const UpdateBlock& block, std::int64_t n,
                          double* master_partials, double* direction_partials) noexcept;
-/// How far a tensor goes along its direction: the ratio of the two norms; 1 where either is 0.
+/// lamb's trust ratio of a tensor: the norm of the masters over the norm of the directions; 1 if either is 0.
 float lamb_trust_ratio(double master_square_sum, double direction_square_sum) noexcept;
-/// lamb's second pass: p -= lr * trust * direction. Gradients are not read.
+/// Second pass of lamb: p -= lr * trust * direction. Gradients are not read.
 void lamb_apply_block(const UpdateStep& step, float trust, const UpdateBlock& block, std::int64_t n) noexcept;
 
 }  // namespace strata::cpuopt

@@ -5,27 +5,27 @@
 
 namespace strata {
 
-/// What a step of a run will take on a machine: the run's own scheduler over a simulation of that machine.
+/// The predicted step of a run on a machine: the run's own scheduler over a simulation of that machine.
 struct Forecast {
-  double step_s = 0;        ///< of a step when the run is warm
-  StallTimes times{};       ///< where it goes
-  LaneBusySeconds lanes{};  ///< in which each lane works
+  double step_s = 0;        ///< duration of a step in steady state
+  StallTimes times{};       ///< how that time is spent
+  LaneBusySeconds lanes{};  ///< time in which each lane is busy, per step
   MovedBytes moved{};
-  double speculated_share = 0;  ///< of the chunks that are trained: updated before the norm is known
-  TierBytes peak{};             ///< which is the plan's
+  double speculated_share = 0;  ///< fraction of the trained chunks that is updated before the norm is known
+  TierBytes peak{};             ///< equals the plan's peak
 };
 
 struct ForecastOptions {
-  /// Share of the steps whose gradient is clipped, which undoes updates made speculatively: a mean over steps
-  /// that are and steps that are not, of which less than a hundredth of either may be left out. Of a run that
-  /// does not clip, or updates nothing speculatively, it changes nothing.
+  /// Fraction of the steps whose gradient is clipped, which rolls back speculative updates. The forecast is a
+  /// mean over clipped and unclipped steps, in which steps of either kind that are rarer than 1 in 100 may be
+  /// missing. It has no effect on a run that does not clip or that updates nothing speculatively.
   double clipped = 0;
-  Trace* trace = nullptr;  ///< gets the lanes of the last two steps
+  Trace* trace = nullptr;  ///< receives the lanes of the last two steps
 };
 
 /// Deterministic: the same plan, profile and options give the same figures. Errors: `unsupported` for a plan
-/// that does not train, and for one that uses a slow tier of which the profile knows nothing; `invalid` for a
-/// share that is none.
+/// that does not train, and for one that uses a slow tier that the profile lacks; `invalid` for a `clipped`
+/// outside [0, 1].
 Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
                           const ForecastOptions& options = {});
 

@@ -5,12 +5,12 @@
 
 namespace strata {
 
-/// Bytes carried since the engine was made.
+/// Bytes moved since the engine was created.
 struct MovedBytes {
   std::uint64_t h2d = 0, d2h = 0, nvme_read = 0, nvme_write = 0;
 };
 
-/// Seconds that each lane has worked since the engine was made.
+/// Seconds during which each lane was busy since the engine was created.
 struct LaneBusySeconds {
   double compute = 0, h2d = 0, d2h = 0, cpu = 0, nvme_read = 0, nvme_write = 0;
 };
@@ -18,7 +18,7 @@ struct LaneBusySeconds {
 struct LaneFields {
   const char* name;
   double LaneBusySeconds::*seconds;
-  std::uint64_t MovedBytes::*bytes;  ///< null: it carries none
+  std::uint64_t MovedBytes::*bytes;  ///< null for a lane that moves no bytes
 };
 inline constexpr std::array<LaneFields, 6> kLaneFields = {
     {{"compute", &LaneBusySeconds::compute, nullptr},

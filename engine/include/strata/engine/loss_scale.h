@@ -6,10 +6,10 @@
 
 namespace strata {
 
-/// What the loss is multiplied by before backward, so that gradients kept in f16 do not vanish (Micikevicius
-/// et al. 2018, arXiv 1710.03740, section 3.2): a power of two, so that taking it out again is exact. It
-/// doubles after kGrowthInterval steps without an overflow and halves at each, whose step is then done again
-/// with the same data: no step and no sample is lost.
+/// Factor of the loss before backward, so that gradients stored in f16 do not underflow (Micikevicius et al.
+/// 2018, arXiv 1710.03740, section 3.2). It is a power of two, so dividing by it is exact. It doubles after
+/// kGrowthInterval steps without an overflow and halves at each overflow, whose step is then retried with the
+/// same data: no step and no sample is lost.
 struct LossScale {
   static constexpr std::int64_t kGrowthInterval = 2000;
   static constexpr double kMax = 16777216.0;  ///< 2^24
@@ -27,7 +27,7 @@ struct LossScale {
     good_steps = 0;
     if (value < kMax) value *= 2;
   }
-  /// Whether there is a smaller one.
+  /// Halves the scale. Returns false if it is already 1.
   bool back_off() noexcept {
     good_steps = 0;
     if (value <= 1) return false;

@@ -6,35 +6,36 @@
 
 namespace strata {
 
-/// Options that the search may change: those that only say how a step is run.
+/// Options that the search may change; they only affect how a step is executed.
 struct SearchSpace {
-  bool step_mode = true;  ///< auto, with a log
+  bool step_mode = true;  ///< auto, with an undo log
   bool chunk = true, gradients = true, prefetch = true;
-  bool device_first = true;  ///< as many whole chunks on the device as fit, also where others would move less
+  /// Fill the device with whole chunks, even if another placement moves fewer bytes.
+  bool device_first = true;
 };
 
-/// Ways to run the same step: the same bits, other times.
+/// Alternative ways to run the same step: same results, different duration.
 struct PlanSearchRequest {
-  /// Of one model, as without and with recomputation. The first `compared` are judged by time; of the others
-  /// the first that fits is taken, where none of those does.
+  /// Variants of one model, such as without and with recomputation. The first `compared` are compared by
+  /// time. If none of these fits, the first of the others that fits is used.
   std::span<const ProgramSet> programs;
   std::size_t compared = 1;
   SearchSpace open;
-  bool explains = true;  ///< a refusal has its table, which takes many plans
+  bool explains = true;  ///< a refusal includes the table of budgets, which takes many plans to compute
 };
 
 struct FoundPlan {
   std::size_t programs = 0;
   std::unique_ptr<const RunPlan> plan;
-  EngineOptions options;  ///< those asked for, and what was changed of what is open
+  EngineOptions options;  ///< the requested ones, with the changes that the search made
   Forecast forecast;
-  std::size_t candidates = 0;  ///< that fitted and were compared
+  std::size_t candidates = 0;  ///< number of plans that fit and were compared
 };
 
-/// The plan whose step takes least by the forecast: the programs first, with every selection of the changes
-/// that hang on them, then each change of what is open on what is best so far, kept where it gains one
-/// percent or more; all once more where that helped. Deterministic. Errors: `does_not_fit` as Engine::plan;
-/// `unsupported` as forecast().
+/// Finds the plan whose step is the shortest by the forecast. It first tries all programs with every
+/// combination of the changes whose benefit depends on the programs. Then it applies each open change to the
+/// best plan so far and keeps it if it gains one percent or more, and repeats this as long as it helps.
+/// Deterministic. Errors: `does_not_fit` as Engine::plan; `unsupported` as forecast().
 Result<FoundPlan> search_plan(const PlanSearchRequest& choices, const EngineOptions& options,
                               const MachineProfile& machine);
 

@@ -7,14 +7,13 @@
 
 namespace strata {
 
-/// When a step's update runs. All modes give the same bits.
+/// When the update of a step runs. All modes give bit-identical results.
 enum class StepMode : std::uint8_t {
-  automatic,    ///< two_phase, or speculative while its guesses hold
-  serial,       ///< after the norm, and the next forward after all of it
-  two_phase,    ///< after the norm, chunk by chunk in the order of the next forward, and under it
-  speculative,  ///< during backward as if nothing were clipped, within the undo log; what proves wrong is
-                ///< redone
-  hybrid,       ///< speculative, with the states of the last chunks of backward on the device
+  automatic,    ///< two_phase, or speculative while its guesses are mostly right
+  serial,       ///< after the norm; the next forward starts when all chunks are updated
+  two_phase,    ///< after the norm, chunk by chunk, overlapped with the next forward and in its order
+  speculative,  ///< during backward as if nothing were clipped, within the undo log; wrong guesses are redone
+  hybrid,       ///< speculative, with the states of the chunks that backward finishes last on the device
 };
 inline constexpr std::array<StepMode, 5> kStepModes = {
     StepMode::automatic, StepMode::serial, StepMode::two_phase, StepMode::speculative, StepMode::hybrid};

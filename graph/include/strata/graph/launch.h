@@ -3,11 +3,11 @@
 #include <span>
 
 #include <strata/graph/program.h>
-#include <strata/runtime/backend.h>
+#include <strata/runtime/backend/backend.h>
 
 namespace strata {
 
-/// One instruction with its operands bound to memory. Views of values that are not given have null data.
+/// One instruction with its operands bound to memory. Views of absent operands have null data.
 struct OpCall {
   Op op = Op::add;
   Attrs attrs;
@@ -16,8 +16,8 @@ struct OpCall {
   std::span<const TensorView> out;
 };
 
-/// Queues the op's kernel on `stream`; the one place that knows which kernel an op is. Does not synchronize.
-/// Errors: those of the kernel's validation; `unsupported` where the device has no kernel.
+/// Queues the op's kernel on `stream` and does not synchronize. This is the only place that maps ops to
+/// kernels. Errors: those of the kernel's validation; `unsupported` if the device has no such kernel.
 Status launch(const OpCall& call, Backend& backend, Stream& stream);
 
 }  // namespace strata

@@ -10,7 +10,7 @@
 
 namespace strata {
 
-/// What an op says of its outputs, given its inputs.
+/// One output of an op, as inferred from its inputs.
 struct OutputSpec {
   const char* name;
   Shape shape;
@@ -20,33 +20,35 @@ struct OutputSpec {
 
 class VjpContext;
 
-/// One op: everything about it but its kernels (launch.h). The table is the whole op set.
+/// Everything about an op except its kernels (launch.h). The table of these is the whole op set.
 struct OpDef {
   const char* name;
-  /// Output shapes, or `invalid` with the shapes that do not go together. `in[i]` is null where not given.
+  /// Returns the outputs' shapes and dtypes, or `invalid` with the shapes that do not match. `in[i]` is null
+  /// if operand i is absent.
   Result<std::vector<OutputSpec>> (*infer_outputs)(std::span<const ValueInfo* const> in, const Attrs& attrs);
-  /// Emits the instructions of the derivative; null where the op is itself a derivative.
+  /// Emits the instructions of the derivative; null if the op has none.
   void (*vjp)(VjpContext& context);
-  /// (output, input) that may share memory when the input dies here; {-1, -1}: none.
+  /// The output and the input that may share memory if the input is dead after this instruction; {-1, -1} if
+  /// none may.
   struct InPlace {
     int out = -1, in = -1;
   } in_place;
   /// Floating-point operations, for pacing and prefetch distance.
   double (*flops)(std::span<const ValueInfo* const> in, std::span<const ValueInfo* const> out,
                   const Attrs& attrs);
-  int n_in;              ///< operands, each of which must be given ...
-  int optional_in = -1;  ///< ... but for this one
+  int n_in;              ///< number of operands, all of which are required ...
+  int optional_in = -1;  ///< ... except this one; -1: no exception
 };
 const OpDef& op_def(Op op) noexcept;
-/// Floating-point operations of an instruction, as its op counts them.
+/// Floating-point operations of an instruction, as counted by its op's `flops`.
 double flops(const Program& program, const Instr& instr);
 
-/// The heads that an attention instruction's attributes describe.
+/// The attention heads described by an attention instruction's attributes.
 kernels::AttentionHeads attention_heads(const Attrs& attrs) noexcept;
 kernels::CachedAttentionShape cached_attention_shape(const Attrs& attrs) noexcept;
 
-/// What a derivative rule may do. Forward values are named by position; gradients of outputs are given,
-/// gradients of inputs are handed back.
+/// What a derivative rule works with. It reads forward values by their position and the gradients of the
+/// outputs, and hands back the gradients of the inputs.
 class VjpContext {
  public:
   VjpContext(Program& program, const Instr& forward, std::vector<ValueId>& grads,
@@ -61,14 +63,14 @@ class VjpContext {
     return in(i) != kNoValue && needs_grad_[static_cast<std::size_t>(in(i))];
   }
 
-  /// Emits `op`. `grad_for[i]` >= 0 says that output i is the gradient of that forward input: a parameter's
-  /// goes to its gradient (accumulating from the second contribution on), an activation's is summed with what
-  /// it has.
+  /// Emits `op`. If `grad_for[i]` >= 0, output i is the gradient of that forward input. For a parameter it is
+  /// written to the parameter's gradient (accumulated from the second contribution on); for an activation it
+  /// is summed with the gradient that the activation already has.
   void emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for, Attrs attrs = {});
-  /// The gradient of input `i` is the value itself (as for both sides of an addition).
+  /// Makes `grad` itself the gradient of input `i` (as for both inputs of an addition).
   void propagate_grad(int i, ValueId grad);
-  /// The gradient that activation `i` has so far, for an op that adds its own to it: then the op's is all it
-  /// has.
+  /// Removes and returns the gradient that activation `i` has so far, or kNoValue. It is for an op that
+  /// adds that gradient to its own, so that the op's output is then the activation's whole gradient.
   ValueId consume_input_grad(int i);
 
  private:

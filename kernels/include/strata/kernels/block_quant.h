@@ -2,45 +2,46 @@
 
 #include <cstdint>
 
-#include <strata/runtime/backend.h>
+#include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
 
 namespace strata::kernels {
 
-// Weights in few bits: codes, and of each block of values the largest magnitude, in f32, of which a code is a
-// share (block-wise quantisation, Dettmers et al. 2022, arXiv 2110.02861). NF4 is laid out as in
+// Block-wise quantisation of weights (Dettmers et al. 2022, arXiv 2110.02861): the scale of a block is its
+// largest magnitude in f32, and a quantized value is a fraction of the scale. NF4 has the layout of
 // bitsandbytes.
 
 enum class BlockQuantFormat : std::uint8_t {
   nf4,   ///< 16 levels at quantiles of the normal distribution (Dettmers et al. 2023, arXiv 2305.14314), two
          ///< values a byte, the first in its upper half
-  int8,  ///< 127ths from -127 to 127, two's complement
+  int8,  ///< multiples of 1/127 from -127 to 127, two's complement
 };
 
-/// Values of a block are a multiple of this.
+/// The number of values per block must be a multiple of this.
 inline constexpr std::int64_t kQuantBlockMultiple = 16;
 
-/// Bytes of `n` values' codes.
+/// Bytes of `n` quantized values.
 constexpr std::int64_t quantized_bytes(BlockQuantFormat format, std::int64_t n) noexcept {
   return format == BlockQuantFormat::nf4 ? (n + 1) / 2 : n;
 }
 
-/// Blocks are of values one after another, whatever the shape; the last may be shorter. A block with a value
-/// that is not finite has the scale NaN, and all of it is read as NaN; one of zeros has the scale 0.
+/// A block is `block` consecutive values, regardless of the tensor's shape; the last block may be shorter. A
+/// block with a value that is not finite has the scale NaN and dequantizes to NaN; a block of zeros has the
+/// scale 0.
 struct BlockQuantArgs {
-  TensorView x;          ///< kept (embedding.h) [...], n values
+  TensorView x;          ///< stored dtype (embedding.h) [...], n values
   TensorView quantized;  ///< u8 [quantized_bytes(format, n)]
   TensorView scales;     ///< f32 [n / block, rounded up]
   BlockQuantFormat format = BlockQuantFormat::nf4;
   std::int64_t block = 64;
 };
 
-/// codes, scales = of x: each value the nearest that its block's scale allows; of two as near, NF4 takes the
-/// lower and int8 the even.
+/// Writes `quantized` and `scales` from x, with each value rounded to the nearest level of its block. Ties go
+/// to the lower level in NF4 and to the even one in int8.
 Status quantize_blocks_async(Backend& backend, Stream& stream, const BlockQuantArgs& args);
 void quantize_blocks_host(const BlockQuantArgs& args, ThreadPool& pool);
 
-/// x = what codes and scales stand for, rounded once where it is kept in 16 bits.
+/// Writes the dequantized values to x, rounded once if x is 16-bit.
 Status dequantize_blocks_async(Backend& backend, Stream& stream, const BlockQuantArgs& args);
 void dequantize_blocks_host(const BlockQuantArgs& args, ThreadPool& pool);
 

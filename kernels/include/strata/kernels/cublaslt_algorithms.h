@@ -7,24 +7,24 @@
 
 namespace strata::kernels {
 
-/// What products on a GPU are made with: "cuBLASLt 13.1.0". Its version is part of what decides their bits.
-/// Where there is none: "no cuBLASLt". Loads the library.
+/// Name and version of the library that computes GEMMs on a GPU, such as "cuBLASLt 13.1.0", or "no cuBLASLt"
+/// if there is none. The bits of GEMMs depend on the version. Loads the library.
 std::string cublaslt_version();
 
-/// The algorithms that products on a GPU were made by in this process, and those given to
-/// use_cuda_gemm_algorithms(): one line a product; empty where there was none.
+/// The algorithms of the GEMMs that this process has run on a GPU and those given to
+/// use_cuda_gemm_algorithms(), one line per GEMM; empty if there are none.
 std::string cuda_gemm_algorithms();
-/// From here on a product that has a line in `text`, which is of cuda_gemm_algorithms() with the same
-/// cublaslt_version() on the same kind of GPU, is made by the algorithm there, whatever cuBLASLt would
-/// propose; one that was made already stays as it is. Errors: `invalid` with the line, and then nothing
-/// changes. An algorithm that cuBLASLt does not take is an error of the op that asks for it.
+/// Records algorithms: from now on a GEMM that has a line in `text` uses the algorithm of that line instead
+/// of cuBLASLt's proposal. `text` must come from cuda_gemm_algorithms() with the same cublaslt_version() on
+/// the same kind of GPU. A GEMM that has already run keeps its algorithm. Errors: `invalid` with the line,
+/// and then nothing changes. If cuBLASLt rejects an algorithm, the op that uses it fails.
 Status use_cuda_gemm_algorithms(std::string_view text);
 
-/// What AttentionBackend::cudnn is made with: "cuDNN 9.19.0". Loads the library. Errors: `unsupported` where
-/// this build or this machine has none, or too old a one.
+/// Name and version of the library of AttentionBackend::cudnn, such as "cuDNN 9.19.0". Loads the library.
+/// Errors: `unsupported` if this build or this machine has no cuDNN, or one that is too old.
 Result<std::string> cudnn_version();
-/// As with products: the plans of cuDNN's that attention was made by, or is to be made by. Lines of the one
-/// are none to the other, so that both may be in one text.
+/// The same as for GEMMs, for the cuDNN plans of attention. GEMM lines are ignored here and plan lines there,
+/// so one text may contain both.
 std::string cuda_attention_plans();
 Status use_cuda_attention_plans(std::string_view text);
 

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <strata/runtime/backend.h>
+#include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
 
 namespace strata::kernels {
 
-// All tensors of one op have the same dtype (f32, bf16 or f16; see embedding.h) and, but for SwiGLU, the same
-// number of elements. An output may be one of the inputs.
+// All tensors of an op have the same dtype (f32, bf16 or f16; see embedding.h) and, except in SwiGLU, the
+// same number of elements. An output may be one of the inputs.
 
 /// y = gelu(x), tanh form (Hendrycks & Gimpel 2016).
 struct GeluForwardArgs {
@@ -25,7 +25,7 @@ struct GeluBackwardArgs {
 Status gelu_backward_async(Backend& backend, Stream& stream, const GeluBackwardArgs& args);
 void gelu_backward_host(const GeluBackwardArgs& args, ThreadPool& pool);
 
-/// y = max(x, 0); a NaN stays.
+/// y = max(x, 0); a NaN stays NaN.
 struct ReluForwardArgs {
   TensorView x;
   TensorView y;  ///< written
@@ -42,18 +42,18 @@ struct ReluBackwardArgs {
 Status relu_backward_async(Backend& backend, Stream& stream, const ReluBackwardArgs& args);
 void relu_backward_host(const ReluBackwardArgs& args, ThreadPool& pool);
 
-/// y = silu(gate) * up, silu(x) = x / (1 + e^-x); or GeGLU, gelu(gate) * up (Shazeer 2020).
+/// y = silu(gate) * up with silu(x) = x / (1 + e^-x), or GeGLU, gelu(gate) * up (Shazeer 2020).
 struct SwigluForwardArgs {
-  TensorView gate_up;  ///< kept [..., 2f], T rows: gate | up
-  TensorView y;        ///< kept [..., f], T rows, written
-  bool gelu = false;   ///< GeGLU, in the tanh form
+  TensorView gate_up;  ///< stored dtype [..., 2f], T rows: gate | up
+  TensorView y;        ///< stored dtype [..., f], T rows, written
+  bool gelu = false;   ///< GeGLU with GELU's tanh form
 };
 Status swiglu_forward_async(Backend& backend, Stream& stream, const SwigluForwardArgs& args);
 void swiglu_forward_host(const SwigluForwardArgs& args, ThreadPool& pool);
 
 struct SwigluBackwardArgs {
-  TensorView gate_up;   ///< of the forward
-  TensorView dy;        ///< kept [..., f], T rows
+  TensorView gate_up;   ///< from the forward
+  TensorView dy;        ///< stored dtype [..., f], T rows
   TensorView dgate_up;  ///< as gate_up, written; may be gate_up
   bool gelu = false;
 };
@@ -78,7 +78,7 @@ struct ScaleArgs {
 Status scale_async(Backend& backend, Stream& stream, const ScaleArgs& args);
 void scale_host(const ScaleArgs& args, ThreadPool& pool);
 
-/// y = cap * tanh(x / cap), of f32.
+/// y = cap * tanh(x / cap), f32 only.
 struct SoftcapArgs {
   TensorView x;  ///< f32
   TensorView y;  ///< f32, written
@@ -87,7 +87,7 @@ struct SoftcapArgs {
 Status softcap_async(Backend& backend, Stream& stream, const SoftcapArgs& args);
 void softcap_host(const SoftcapArgs& args, ThreadPool& pool);
 
-/// Every element of x becomes `value`.
+/// Sets every element of x to `value`.
 struct FillArgs {
   TensorView x;  ///< written
   float value = 0.0f;

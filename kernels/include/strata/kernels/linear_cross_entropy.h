@@ -1,12 +1,12 @@
 #pragma once
 
-#include <strata/runtime/backend.h>
+#include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
 
 namespace strata::kernels {
 
-/// The cross entropy of logits = x w^T, which exist in f32 for a block of rows at a time only
-/// (linear_cross_entropy_block_rows). Losses, their mean and targets below 0 are as in
+/// The cross entropy of logits = x w^T, fused with the GEMM: logits exist in f32 only for one block of rows
+/// at a time (linear_cross_entropy_block_rows). Losses, their mean and targets below 0 are as in
 /// CrossEntropyForwardArgs.
 struct LinearCrossEntropyArgs {
   TensorView x;             ///< f32, bf16 or f16 [..., K], T rows
@@ -14,27 +14,27 @@ struct LinearCrossEntropyArgs {
   TensorView targets;       ///< i32, T values below V; the caller has checked them
   TensorView losses;        ///< f32, T values, written
   TensorView mean_loss;     ///< f32, 1 value, written
-  TensorView divisor = {};  ///< f32, 1 value; rank 0: the number of targets that count
+  TensorView divisor = {};  ///< f32, 1 value; rank 0: the number of targets that are not ignored
   BufferView workspace;     ///< linear_cross_entropy_workspace_bytes(T, V, dtype of x), 64-aligned
   BufferView gemm_workspace =
       {};                ///< linear_cross_entropy_gemm_workspace_bytes(T, V, K), 256-aligned, or none
-  float softcap = 0.0f;  ///< logits l become softcap tanh(l / softcap); 0: they stay
+  float softcap = 0.0f;  ///< logits l become softcap tanh(l / softcap); 0: no cap
 };
 std::int64_t linear_cross_entropy_block_rows(std::int64_t rows, std::int64_t vocab) noexcept;
 std::size_t linear_cross_entropy_workspace_bytes(std::int64_t rows, std::int64_t vocab, DType dtype) noexcept;
-/// Of the largest of its products on a GPU; see gemm_workspace_bytes.
+/// Workspace of its largest GEMM on a GPU; see gemm_workspace_bytes.
 std::size_t linear_cross_entropy_gemm_workspace_bytes(std::int64_t rows, std::int64_t vocab,
                                                       std::int64_t k) noexcept;
 Status linear_cross_entropy_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& args);
 void linear_cross_entropy_host(const LinearCrossEntropyArgs& args, ThreadPool& pool);
 
-/// The same, and at once its gradient for a gradient 1 of the mean: while a block's logits are there they
-/// become those of the loss, rounded once to the dtype of x for the products (Hsu et al. 2024, arXiv
-/// 2410.10989, section 3.2, where the rows come in blocks too).
+/// The same loss together with its gradients, for a gradient of 1 of the mean loss: while the logits of a
+/// block exist, they are replaced by their gradient, rounded once to the dtype of x for the GEMMs (Hsu et al.
+/// 2024, arXiv 2410.10989, section 3.2, which also processes rows in blocks).
 struct LinearCrossEntropyBackwardArgs {
   LinearCrossEntropyArgs forward;
-  TensorView dx = {};  ///< as x, written; rank 0: not wanted
-  TensorView dw = {};  ///< f32 [V, K], written: a sum over blocks of rows; rank 0: not wanted
+  TensorView dx = {};  ///< as x, written; rank 0: not computed
+  TensorView dw = {};  ///< f32 [V, K], written: a sum over blocks of rows; rank 0: not computed
   bool accumulate_dw = false;
   float scale = 1.0f;  ///< multiplies both gradients
 };

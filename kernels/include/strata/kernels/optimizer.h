@@ -1,26 +1,26 @@
 #pragma once
 
 #include <strata/cpuopt/update.h>
-#include <strata/runtime/backend.h>
+#include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
 
-/// What is done to gradients and states where they live on the device: one op over a range of one tensor,
-/// with the bits of cpuopt (of a NaN kept in f32, the device's own). Ranges begin at a multiple of
-/// kNormPartialElems of their tensor. Errors of all: `invalid`, naming the argument.
+/// Ops on gradients and optimizer states that are in device memory. Each op processes a range of one tensor
+/// with the bits of cpuopt, except that a NaN stored in f32 has the device's bits. Ranges begin at a multiple
+/// of kNormPartialElems in their tensor. Errors of all ops: `invalid`, naming the argument.
 namespace strata::kernels {
 
-/// A step of any optimizer in place: cpuopt::update_block(). Of lamb, the moments alone.
+/// One step of any optimizer in place: cpuopt::update_block(). For lamb it updates only the moments.
 struct UpdateArgs {
   cpuopt::UpdateStep step;
   cpuopt::UpdateBlock block;      ///< in device memory
   std::int64_t n = 0;             ///< elements
-  cpuopt::RoundingNoise noise{};  ///< of the tensor, with what holds the high bits of the elements' indices
+  cpuopt::RoundingNoise noise{};  ///< of the tensor and the high bits of the elements' indices
 };
 Status update_async(Backend& backend, Stream& stream, const UpdateArgs& args);
 void update_host(const UpdateArgs& args, ThreadPool& pool);
 
 /// The partials of lamb's two norms, from the moments as they are stored: cpuopt::lamb_partials_block(). Each
-/// norm_partial_count(n) f64 values, in device or pinned memory, written.
+/// span has norm_partial_count(n) f64 values in device or pinned memory and is written.
 struct LambPartialsArgs {
   cpuopt::UpdateStep step;
   cpuopt::UpdateBlock block;
@@ -41,10 +41,10 @@ struct LambApplyArgs {
 Status lamb_apply_async(Backend& backend, Stream& stream, const LambApplyArgs& args);
 void lamb_apply_host(const LambApplyArgs& args, ThreadPool& pool);
 
-/// acc += g, or acc = g where `first`.
+/// acc += g, or acc = g if `first` is true.
 struct AccumulateArgs {
   TensorView acc;  ///< f32, updated
-  TensorView g;    ///< f32, bf16 or f16, as many elements
+  TensorView g;    ///< f32, bf16 or f16, as many elements as acc
   bool first = false;
 };
 Status accumulate_async(Backend& backend, Stream& stream, const AccumulateArgs& args);

@@ -2,68 +2,70 @@
 
 #include <cstdint>
 
-#include <strata/runtime/backend.h>
+#include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
 
 namespace strata::kernels {
 
-/// y = x * rstd * (weight + offset) by row, rstd = 1 / sqrt(mean(x^2) + eps) (Zhang & Sennrich 2019; Gemma's
-/// weights are learnt as their distance from 1, and offset is 1). With `added` it is
-/// x + added, rounded once as it is kept, that is normed: the bits of an addition before it, in one pass.
+/// y = x * rstd * (weight + offset) for each row, with rstd = 1 / sqrt(mean(x^2) + eps) (Zhang & Sennrich
+/// 2019). Gemma's weights are learnt as their distance from 1, and there offset is 1. If `added` is given,
+/// the op normalizes x + added, rounded once to the stored dtype; the bits are those of a separate addition
+/// before the norm, without its pass over memory.
 struct RmsnormForwardArgs {
-  TensorView x;       ///< kept (embedding.h) [..., h], T rows
-  TensorView weight;  ///< kept [h]
+  TensorView x;       ///< stored dtype (embedding.h) [..., h], T rows
+  TensorView weight;  ///< stored dtype [h]
   TensorView y;       ///< as x, written
   TensorView rstd;    ///< f32, T values, written
   float eps = 1e-6f;
   TensorView added = {};  ///< as x, or none
-  TensorView sum = {};    ///< as x, written: x + added; may be either. None without `added`
+  TensorView sum = {};    ///< as x, written: x + added; may be x or added. None without `added`
   float offset = 0.0f;
 };
 Status rmsnorm_forward_async(Backend& backend, Stream& stream, const RmsnormForwardArgs& args);
 void rmsnorm_forward_host(const RmsnormForwardArgs& args, ThreadPool& pool);
 
 struct RmsnormBackwardArgs {
-  TensorView x;        ///< kept [..., h], T rows
-  TensorView weight;   ///< kept [h]
+  TensorView x;        ///< stored dtype [..., h], T rows
+  TensorView weight;   ///< stored dtype [h]
   TensorView rstd;     ///< f32, T values, from the forward
   TensorView dy;       ///< as x
   TensorView dx;       ///< as x, written; may be dy
-  TensorView dweight;  ///< f32 or kept [h], written
+  TensorView dweight;  ///< f32 or stored dtype [h], written
   bool accumulate_dweight = false;
   BufferView workspace;      ///< rmsnorm_backward_workspace_bytes(T, h), 4-aligned
-  TensorView residual = {};  ///< as x, or none: added to dx before it is rounded; may be dx, or dy
+  TensorView residual = {};  ///< as x, or none: added to dx before dx is rounded; may be dx or dy
   float offset = 0.0f;
 };
 std::size_t rmsnorm_backward_workspace_bytes(std::int64_t rows, std::int64_t hidden) noexcept;
 Status rmsnorm_backward_async(Backend& backend, Stream& stream, const RmsnormBackwardArgs& args);
 void rmsnorm_backward_host(const RmsnormBackwardArgs& args, ThreadPool& pool);
 
-/// RMSNorm of runs of qkv rows, each by itself, values copied: `heads` runs of n elements, then `kv_heads` of
-/// m. A run is a head (Qwen3: n = m = d), or all query heads and all key heads are one each (OLMo 2).
+/// RMSNorm of segments of qkv rows, each normalized separately; the values (v) are copied. A row has `heads`
+/// segments of n elements, then `kv_heads` of m. A segment is one head (Qwen3: n = m = d), or all query heads
+/// form one segment and all key heads another (OLMo 2).
 struct QkNormForwardArgs {
-  TensorView qkv;       ///< kept [..., heads n + 2 kv_heads m], T rows: q | k | v
-  TensorView q_weight;  ///< kept [n]
-  TensorView k_weight;  ///< kept [m]
+  TensorView qkv;       ///< stored dtype [..., heads n + 2 kv_heads m], T rows: q | k | v
+  TensorView q_weight;  ///< stored dtype [n]
+  TensorView k_weight;  ///< stored dtype [m]
   TensorView y;         ///< as qkv, written; may be qkv
   TensorView rstd;      ///< f32, T * (heads + kv_heads) values, written
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   float eps = 1e-6f;
-  float offset = 0.0f;  ///< of both weights, as in RmsnormForwardArgs
+  float offset = 0.0f;  ///< added to both weights, as in RmsnormForwardArgs
 };
 Status qk_norm_forward_async(Backend& backend, Stream& stream, const QkNormForwardArgs& args);
 void qk_norm_forward_host(const QkNormForwardArgs& args, ThreadPool& pool);
 
 struct QkNormBackwardArgs {
-  TensorView qkv;        ///< of the forward
-  TensorView q_weight;   ///< kept [n]
-  TensorView k_weight;   ///< kept [m]
+  TensorView qkv;        ///< from the forward
+  TensorView q_weight;   ///< stored dtype [n]
+  TensorView k_weight;   ///< stored dtype [m]
   TensorView rstd;       ///< from the forward
   TensorView dy;         ///< as qkv
   TensorView dx;         ///< as qkv, written; may be dy
-  TensorView dq_weight;  ///< f32 or kept [n], written
-  TensorView dk_weight;  ///< f32 or kept [m], written
+  TensorView dq_weight;  ///< f32 or stored dtype [n], written
+  TensorView dk_weight;  ///< f32 or stored dtype [m], written
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   bool accumulate_dq_weight = false;

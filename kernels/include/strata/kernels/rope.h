@@ -2,13 +2,13 @@
 
 #include <cstdint>
 
-#include <strata/runtime/backend.h>
+#include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
 
 namespace strata::kernels {
 
-/// The place of every token in its document: t % seq, less the document's first place where documents are
-/// packed.
+/// The position of every token in its document: t % seq, minus the position of the document's first token if
+/// documents are packed.
 struct PositionsArgs {
   TensorView doc_start;  ///< i32, T values: t % seq of the first token of token t's document; rank 0 for none
   TensorView positions;  ///< i32, T values, written
@@ -17,12 +17,14 @@ struct PositionsArgs {
 Status positions_async(Backend& backend, Stream& stream, const PositionsArgs& args);
 void positions_host(const PositionsArgs& args, ThreadPool& pool);
 
-/// How rotary angles follow from positions. Frequency i of n is theta^(-i / n), n = rotary_dim / 2 (Su et al.
-/// 2021), then scaled: `linear` divides all by `factor`; `llama3` those of long waves (Grattafiori et al.
-/// 2024: wave lengths below original / high_freq_factor stay, above original / low_freq_factor are divided,
-/// between them blended); `yarn` (Peng et al. 2023, arXiv 2309.00071) those that turn less than beta_slow
-/// times in the original positions, more than beta_fast times stay, between them blended by index; and
-/// cosines and sines are multiplied by attention_factor.
+/// The frequencies of rotary angles: angle i at position p is p times frequency i. Frequency i of n is
+/// theta^(-i / n) with n = rotary_dim / 2 (Su et al. 2021), and is then scaled:
+/// - `linear` divides all frequencies by `factor`;
+/// - `llama3` (Grattafiori et al. 2024) divides those with wavelengths above original_positions /
+///   low_freq_factor, keeps those below original_positions / high_freq_factor, and blends in between;
+/// - `yarn` (Peng et al. 2023, arXiv 2309.00071) divides those with fewer than beta_slow rotations in the
+///   original positions, keeps those with more than beta_fast, blends in between by index, and multiplies
+///   cosines and sines by attention_factor.
 struct RopeFrequencies {
   enum class Scaling : std::uint8_t { none, linear, llama3, yarn } scaling = Scaling::none;
   float theta = 10000.0f;
@@ -33,10 +35,10 @@ struct RopeFrequencies {
   float beta_fast = 32.0f;
   float beta_slow = 1.0f;
   float attention_factor = 1.0f;
-  bool truncate = true;  ///< of yarn: the indices between which it blends are whole numbers
+  bool truncate = true;  ///< yarn: round the indices between which it blends to integers
   friend bool operator==(const RopeFrequencies&, const RopeFrequencies&) = default;
 };
-/// Row p: the cosines of all n angles at position p, then their sines.
+/// Computes the table of angles: row p has the cosines of all n angles at position p, then their sines.
 struct RopeTableArgs {
   TensorView table;  ///< f32 [positions, rotary_dim], written
   RopeFrequencies frequencies;
@@ -44,17 +46,17 @@ struct RopeTableArgs {
 Status rope_table_async(Backend& backend, Stream& stream, const RopeTableArgs& args);
 void rope_table_host(const RopeTableArgs& args, ThreadPool& pool);
 
-/// Turns the first rotary_dim elements of each of the first `heads` heads of every row; the rest of the row
-/// is copied. A pair is (i, i + rotary_dim / 2), or (2i, 2i + 1) when interleaved.
+/// Rotates the first rotary_dim elements of each of the first `heads` heads of every row and copies the rest
+/// of the row. A pair is (i, i + rotary_dim / 2), or (2i, 2i + 1) if interleaved.
 struct RopeArgs {
-  TensorView x;          ///< kept (embedding.h) [..., w], T rows, w a multiple of head_dim
+  TensorView x;          ///< stored dtype (embedding.h) [..., w], T rows, w a multiple of head_dim
   TensorView positions;  ///< i32, T values below the table's rows; the caller has checked them
-  TensorView table;      ///< of rope_table
+  TensorView table;      ///< from rope_table
   TensorView y;          ///< as x, written; may be x
   std::int64_t heads = 1;
   std::int64_t head_dim = 0;
   bool interleaved = false;
-  bool inverse = false;  ///< turns back: the derivative
+  bool inverse = false;  ///< rotate backward, which is the gradient
 };
 Status rope_async(Backend& backend, Stream& stream, const RopeArgs& args);
 void rope_host(const RopeArgs& args, ThreadPool& pool);

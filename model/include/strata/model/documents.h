@@ -8,58 +8,58 @@
 
 #include <strata/model/chat.h>
 #include <strata/model/tokenizer.h>
-#include <strata/runtime/digest.h>
-#include <strata/runtime/io.h>
+#include <strata/runtime/io/digest.h>
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
 
-/// What one source file holds. That of a .jsonl file is found from the keys of its first record.
+/// The kind of a source file. The kind of a .jsonl file follows from the keys of its first record.
 enum class SourceKind : std::uint8_t {
-  text,         ///< the file is one document, all of it learnt
-  jsonl_text,   ///< "text": all of it learnt
-  completions,  ///< "prompt" and "completion": the completion is learnt
-  messages,     ///< "messages", each a "role" and a "content": what the assistant says is learnt
+  text,         ///< the file is one document; the loss is on all of it
+  jsonl_text,   ///< records with "text"; the loss is on all of it
+  completions,  ///< records with "prompt" and "completion"; the loss is on the completion
+  messages,     ///< records with "messages", each a "role" and a "content"; the loss is on the assistant's
 };
 std::string_view to_string(SourceKind kind) noexcept;
 
-/// Whether the file's name says that it is JSONL: .jsonl or .ndjson.
+/// Whether the file name has a JSONL extension: .jsonl or .ndjson.
 bool is_jsonl(std::string_view path) noexcept;
-/// Errors: `unsupported` for a name that says a format which is neither text nor JSONL (.parquet, .gz, .json
-/// ...): taken for text it would be learnt as noise.
+/// Errors: `unsupported` for an extension of a format that is neither text nor JSONL (.parquet, .gz, .json
+/// ...), which would otherwise be trained on as noise.
 Status check_source_name(std::string_view path);
 
-/// A stretch of a document. Its tokens are those of its text alone, so a border is one of tokens too.
+/// A part of a document. It is tokenized by itself, so its border is a token border.
 struct Segment {
   std::string text;
   bool loss_mask = true;
 };
-/// Either stretches or a conversation, whose tokens are those of the whole.
+/// Either segments, or a conversation that is tokenized as a whole.
 struct Document {
   std::vector<Segment> segments;
   ChatText chat;
-  bool end_loss_mask = true;  ///< that it ends here is learnt too
-  /// All of its text.
+  bool end_loss_mask = true;  ///< whether the end-of-text token is in the loss
+  /// The whole text.
   std::string text() const;
 };
 
-/// What was read of a .jsonl file.
+/// Statistics of a .jsonl file.
 struct JsonlStats {
   FileDigest file;
   SourceKind kind = SourceKind::jsonl_text;
   std::uint64_t n_records = 0;
-  std::map<std::string, std::uint64_t> ignored_keys;  ///< keys beside those of its kind: in how many records
+  std::map<std::string, std::uint64_t> ignored_keys;  ///< number of records with each key that is not used
 };
 
 inline constexpr std::size_t kMaxRecordBytes = std::size_t{16} << 20;
 
-/// Gives the documents of a .jsonl file in order, one a line. A line that is no record of the file's kind is
-/// an error; all lines are read before it is returned, and of each kind of problem the first line and the
-/// count of the others is told, a line a kind. After the first problem `take` is called no more. Lines are at
-/// most kMaxRecordBytes long, UTF-8, nested at most 64 deep, and have no key twice; blank lines at
-/// the end are let be. Other keys of a record
-/// are let be and counted. Conversations are written as `chat` says; an error in its place is that of the
-/// first one. Errors: `invalid` with "PATH: line N: ..."; those of reading and of `take`.
+/// Calls `take` with the documents of a .jsonl file in order, one per line. A line that is no record of the
+/// file's kind is an error. All lines are read before it is returned; for each kind of problem the message
+/// has one line with the first line number and the count of the others. After the first problem `take` is not
+/// called any more. Lines are at most kMaxRecordBytes long, UTF-8, nested at most 64 deep, and have no
+/// duplicate keys; blank lines at the end are ignored. Unused keys of a record are ignored and counted.
+/// Conversations are written with `chat`; if that is an error, it is returned for the first conversation.
+/// Errors: `invalid` with "PATH: line N: ..."; those of reading and of `take`.
 Result<JsonlStats> read_jsonl(Io& io, const std::string& path, const Result<ChatTemplate>& chat,
                               const std::function<Status(const Document&)>& take);
 

@@ -8,32 +8,32 @@
 
 #include <strata/model/chat.h>
 #include <strata/model/tokenizer.h>
-#include <strata/runtime/io.h>
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
 
-/// What a model is to go on from: a text, or a conversation whose next turn is the assistant's.
+/// A text that a model continues, or a conversation whose next turn is the assistant's.
 struct Prompt {
   std::string text;
-  std::vector<ChatMessage> messages;  ///< empty: the text counts
+  std::vector<ChatMessage> messages;  ///< empty: `text` is used
 };
 
-/// A prompt as tokens, and the tokens that end its answer beside those that end any text.
+/// A prompt as tokens, and the tokens that end its answer in addition to those that end any text.
 struct PromptTokens {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> stop_ids;
 };
 
-/// A file of prompts. One named .jsonl or .ndjson has an object a line with "prompt", a text, or "messages",
-/// an array of objects with "role" and "content"; `warn` is told of other keys. Any other has a prompt a
-/// line. Blank lines hold none. Errors: `invalid` with "PATH: line N: ..." and where there is no prompt at
-/// all; those of reading.
+/// Reads a file of prompts. A .jsonl or .ndjson file has one object per line, with "prompt", a string, or
+/// "messages", an array of objects with "role" and "content"; other keys are reported to `warn`. Any other
+/// file has one prompt per line. Blank lines are skipped. Errors: `invalid` with "PATH: line N: ..." and for
+/// a file without prompts; those of reading.
 Result<std::vector<Prompt>> read_prompts(Io& io, const std::string& path,
                                          const std::function<void(std::string_view)>& warn);
 
-/// A text is encoded as it is, a conversation as encode_chat() does. Errors: `invalid` for one that gives no
-/// token, those of encode_chat().
+/// Encodes a text by itself, or a conversation with encode_chat(). Errors: `invalid` for a prompt without
+/// tokens, those of encode_chat().
 Result<PromptTokens> encode_prompt(const Tokenizer& tokenizer, const Prompt& prompt, const ChatTemplate& chat,
                                    AddSpecialTokens add_special);
 

@@ -8,30 +8,30 @@
 
 namespace strata {
 
-/// How the next token is drawn from a row of logits.
+/// How the next token is sampled from a row of logits.
 struct SamplingOptions {
   double temperature = 1.0;  ///< divides the logits; 0: always the most likely token
-  std::int64_t top_k = 0;    ///< only the k most likely; 0: all
-  double top_p = 1.0;        ///< of these the fewest whose probabilities sum to it (Holtzman et al. 2020)
+  std::int64_t top_k = 0;    ///< only the k most likely tokens; 0: all
+  double top_p = 1.0;        ///< of these the fewest whose probabilities sum to top_p (Holtzman et al. 2020)
 };
 
-/// A token that may be drawn.
+/// A token that may be sampled.
 struct TokenProbability {
   std::int32_t id = 0;
   double p = 0;
 };
 
-/// Draws tokens. What is drawn is a function of the logits, the options and the number given: of equal logits
-/// the lower id comes first. Keeps its buffers; one thread.
+/// Samples tokens. The result is a function of the logits, the options and the given random number; among
+/// equal logits the lower id comes first. Reuses its buffers; used by one thread.
 class Sampler {
  public:
   /// Errors: `invalid`, all problems at once.
   static Result<Sampler> create(const SamplingOptions& options);
 
-  /// The tokens that may be drawn, the most likely first, their chances summing to 1. Valid until the next
-  /// call. Errors: `diverged` naming the token whose logit is NaN or +infinity; where all are -infinity.
+  /// The tokens that may be sampled, the most likely first, with probabilities that sum to 1. Valid until the
+  /// next call. Errors: `diverged` with the token whose logit is NaN or +infinity, or if all are -infinity.
   Result<std::span<const TokenProbability>> candidates(std::span<const float> logits);
-  /// The token at `uniform` in [0, 1) of the chances laid end to end.
+  /// Samples by the inverse of the cumulative probabilities at `uniform` in [0, 1).
   Result<std::int32_t> sample(std::span<const float> logits, double uniform);
 
  private:

@@ -5,13 +5,14 @@
 
 namespace strata {
 
-/// Bytes that come in pieces, as text that is UTF-8 after every piece: what may still become a character
-/// waits, and each byte that cannot is U+FFFD. However the bytes are cut, the text is the same.
+/// Converts bytes that arrive in pieces to text that is valid UTF-8 after every piece. An incomplete
+/// character is held back, and each byte that cannot be part of one becomes U+FFFD. The text does not depend
+/// on how the bytes are split.
 class Utf8Stream {
  public:
-  /// The text that `bytes` completes.
+  /// Returns the text that `bytes` completes.
   std::string push(std::string_view bytes);
-  /// The text of what waits; then the stream is as new.
+  /// Returns the text of the bytes held back and resets the stream.
   std::string finish();
 
  private:

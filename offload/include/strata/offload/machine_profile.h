@@ -8,58 +8,57 @@
 
 #include <strata/chunk/types.h>
 #include <strata/runtime/dtype.h>
-#include <strata/runtime/simulation.h>
+#include <strata/runtime/backend/simulation.h>
 #include <strata/runtime/state_format.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
 
-/// What a machine does in a second: what `strata bench` measures, or a person writes down. Plans and
-/// simulations start from it; no result of a run depends on it. Seconds, bytes, and floating-point
-/// operations.
+/// The rates and latencies of a machine, measured by `strata bench` or written by hand. Plans and simulations
+/// use it; it changes no numerical result of a run. Units: seconds, bytes, and floating-point operations.
 struct MachineProfile {
   std::string name;
-  std::string source;  ///< where the figures are from: for people
+  std::string source;  ///< where the figures come from; only shown to people
   int cores = 1;
   /// Whether the device is the host backend, whose work shares the cores and the memory of the CPU.
   bool device_is_host = false;
-  std::array<std::uint64_t, kTiers> memory{};  ///< that a run may use of each tier; nvme 0: none
+  std::array<std::uint64_t, kTiers> memory{};  ///< bytes that a run may use of each tier; nvme 0: no NVMe
 
-  /// Rates of products whose smallest side is gemm_sizes[i] (ascending); between them by the logarithm.
+  /// Rates of GEMMs whose smallest side is gemm_sizes[i] (ascending), interpolated logarithmically.
   std::vector<double> gemm_sizes, flops_16bit, flops_f32;
-  std::vector<double> flops_8bit;  ///< may be empty: as of 16 bits
+  std::vector<double> flops_8bit;  ///< may be empty: then 8-bit GEMMs run at the 16-bit rate
   double attention_flops_per_s = 0;
-  /// By what it may be asked to multiply by instead (kernels/attention.h); 0: not known, as without.
+  /// With the other attention backends (kernels/attention.h); 0: unknown, attention_flops_per_s applies.
   double wgmma_attention_flops_per_s = 0, cudnn_attention_flops_per_s = 0;
-  double device_bytes_per_s = 0;  ///< of what is no product: all its operands, read or written
-  double launch_s = 0;            ///< that any instruction takes at least
-  double wake_s = 0;              ///< until a queue that waited for another goes on
+  double device_bytes_per_s = 0;  ///< of ops that are not GEMMs, over all bytes they read and write
+  double launch_s = 0;            ///< minimum time of any instruction
+  double wake_s = 0;              ///< from the end of a wait for another queue until the waiting queue runs
 
   double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0;
-  double link_bytes_per_s = 0;  ///< of both directions at once, added up
+  double link_bytes_per_s = 0;  ///< total of both directions at once
   double link_latency_s = 0;
 
-  double host_bytes_per_s = 0;  ///< of RAM, read and written by all cores
+  double host_bytes_per_s = 0;  ///< RAM bandwidth, reads plus writes, all cores
   /// Of AdamW on all cores, by StateFormat.
   std::array<double, 3> update_s_per_param{};
   static constexpr double kAdamWBytesPerParam =
-      26;  ///< of RAM that it moves for a parameter in the exact format
+      26;  ///< RAM traffic of AdamW per parameter with exact (fp32) states
 
-  double read_bytes_per_s = 0, write_bytes_per_s = 0;  ///< of the slow tier
-  double disk_bytes_per_s = 0;                         ///< of both at once, added up
+  double read_bytes_per_s = 0, write_bytes_per_s = 0;  ///< of the NVMe tier
+  double disk_bytes_per_s = 0;                         ///< total of reads and writes at once
   double disk_latency_s = 0;
-  double disk_cpu_s_per_byte = 0;  ///< that carrying and summing a byte takes of a core
+  double disk_cpu_s_per_byte = 0;  ///< core seconds to transfer a byte and compute its checksum
 
-  /// Series beside the figures, for whoever sets cpu.threads, offload.chunk, io.block or io.queue_depth by
-  /// hand: forecasts start from the figures alone. Each may be empty; what is `by` something has a value for
-  /// each of that, which ascends.
-  std::vector<double> update_threads, update_s_by_threads;  ///< AdamW with states in fp32, s a parameter
-  std::vector<double> copy_sizes;                           ///< bytes of one copy after the other
-  std::vector<double> h2d_by_size, d2h_by_size;             ///< bytes/s, of pinned memory
-  std::vector<double> h2d_pageable_by_size, d2h_pageable_by_size;  ///< of memory that is not pinned
-  std::vector<std::string> disk_paths;                             ///< folders
+  /// Series that help to set cpu.threads, offload.chunk, io.block or io.queue_depth by hand;
+  /// forecasts use only the figures above. Each may be empty. A series named `x_by_y` has one value for each
+  /// element of y, which ascends.
+  std::vector<double> update_threads, update_s_by_threads;  ///< AdamW with fp32 states, seconds per parameter
+  std::vector<double> copy_sizes;                           ///< bytes of one copy in a sequence of copies
+  std::vector<double> h2d_by_size, d2h_by_size;             ///< bytes/s, from or to pinned memory
+  std::vector<double> h2d_pageable_by_size, d2h_pageable_by_size;  ///< from or to pageable memory
+  std::vector<std::string> disk_paths;                             ///< directories
   std::vector<double> disk_blocks, disk_depths;                    ///< bytes of a block; blocks in flight
-  /// Bytes/s of each path at each block at each depth, in this order: see disk_index().
+  /// Bytes/s of each path with each block size and each depth; disk_index() gives the order.
   std::vector<double> reads_by_path, writes_by_path;
 
   std::size_t disk_index(std::size_t path, std::size_t block, std::size_t depth) const noexcept {
@@ -67,25 +66,28 @@ struct MachineProfile {
   }
 
   double gemm_flops_per_s(DType dtype, double smallest_side) const noexcept;
-  /// The rates and the shares of a simulated machine; work of the other lanes is priced by who queues it.
+  /// Rates and resource shares of the transfer lanes of a simulated machine. Work on the other lanes carries
+  /// its own time, computed by whoever queues it.
   SimOptions simulation() const noexcept;
 };
 
-/// From TOML (or JSON, where `origin` ends in .json). Errors: `invalid`, all problems at once, each naming
-/// the key and what it has to be.
+/// Parses TOML (or JSON if `origin` ends in .json). Errors: `invalid` with all problems at once, each with
+/// its key and the values that are allowed.
 Result<MachineProfile> parse_machine_profile(const std::string& text, const std::string& origin);
 Result<MachineProfile> read_machine_profile(const std::string& path);
-/// Parsed again it gives the same profile.
+/// Parsing the text returns the same profile.
 std::string to_toml(const MachineProfile& profile);
 std::string to_json(const MachineProfile& profile);
 
-/// Profiles that come with strata, written down from what is published of such machines; `source` says where.
+/// A profile that is shipped with strata, written from published figures of such a machine; its `source`
+/// names them.
 struct ShippedMachine {
   std::string_view name;
   std::string_view toml;
 };
 const std::vector<ShippedMachine>& shipped_machines() noexcept;
-/// One of these, or a file. Errors: `not_found` with the names there are, and those of parse_machine_profile.
+/// Returns the shipped profile of that name, or reads a file. Errors: `not_found` with the shipped names, and
+/// the errors of parse_machine_profile.
 Result<MachineProfile> load_machine_profile(const std::string& name_or_path);
 
 }  // namespace strata

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <strata/offload/object_store.h>
-#include <strata/runtime/backend.h>
-#include <strata/runtime/io.h>
+#include <strata/runtime/backend/backend.h>
+#include <strata/runtime/io/io.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/units.h>
 
@@ -23,102 +23,103 @@ class StoreCore;
 }
 
 enum class IoEngine : std::uint8_t {
-  automatic,  ///< io_uring, or threads where it is refused or not built; io_description() says which and why
-  uring,      ///< io_uring or `unsupported`
+  automatic,  ///< io_uring, or threads if the kernel or the build lacks it; see io_description()
+  uring,      ///< io_uring, or the error `unsupported`
   threads,    ///< positioned reads and writes through File
 };
 
-/// `slots` places of `slot_bytes` (a multiple of 4096). Count one place for each object and, for each write
-/// that may be in flight, one spare: writes never overwrite what is published.
+/// `slots` slots of `slot_bytes` (a multiple of 4096). A class needs one slot for each object and one spare
+/// for each write that may be in flight, since a write never overwrites a published generation.
 struct SlotClass {
   std::size_t slot_bytes = 0;
   std::uint32_t slots = 0;
 };
 
 struct NvmeOptions {
-  /// Created if absent. Objects are striped over several by their rates, so that together they are as fast as
-  /// the sum of them.
+  /// Created if absent. Objects are striped over all dirs in proportion to their rates, so that their
+  /// bandwidths add up.
   std::vector<std::string> dirs = {};
-  /// One a dir, of which only the ratios count. Empty: several are measured, in a fraction of a second each.
+  /// One rate per dir; only the ratios matter. Empty: with several dirs each is measured, in a fraction of a
+  /// second.
   std::vector<double> path_rates = {};
   std::vector<SlotClass> classes = {};
   IoEngine engine = IoEngine::automatic;
-  int queue_depth = 24;  ///< blocks in flight in the ring, of each direction of each dir
+  int queue_depth = 24;  ///< blocks in flight in the ring, per direction and dir
   std::size_t block_bytes =
       4 * kMiB;        ///< larger requests are split into blocks of this size, a multiple of 4096
-  bool direct = true;  ///< O_DIRECT where the file system takes it
-  int io_threads = 2;  ///< of the threads engine, for each dir
-  std::uint32_t max_requests = 64;  ///< requests in flight; submitting blocks while all are taken
-  /// A store in which no block is moved for this long, while something is in flight, is given up. Longer than
-  /// any driver takes to report a device that does not answer.
+  bool direct = true;  ///< O_DIRECT where the file system supports it
+  int io_threads = 2;  ///< threads per dir of IoEngine::threads
+  std::uint32_t max_requests = 64;  ///< in flight; a call that submits one more blocks
+  /// The store fails if no block completes for this long while requests are in flight. Longer than any driver
+  /// takes to report a device that does not respond.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
-  Trace* trace = nullptr;  ///< gets tracks with a span for each request; outlives the store
+  Trace* trace = nullptr;  ///< receives tracks with one span per request; outlives the store
 };
 
-/// What is published under an id.
+/// The published generation of an id.
 struct StoredInfo {
   std::size_t bytes = 0;
   std::uint64_t generation = 0;  ///< rises with every write to the store
 };
 
-/// Objects of bytes in preallocated, nameless files, one a folder, over which each object is striped.
-/// Volatile: nothing outlives the store. Each write goes out of place into a free slot and is published when
-/// it has completed; until then, and for reads already under way, the previous generation stays. Every read
-/// is verified against the crc32c, seeded with (id, generation), that was taken of the bytes to be written
-/// and kept in RAM: lost, misdirected and torn writes are found as surely as flipped bits. Thread-safe.
-/// Buffers are 4096-aligned in address and size, and the caller's until the ticket is complete. After
-/// creation nothing allocates and no file is opened, failures aside. The destructor waits for what is in
-/// flight. Where a completion never comes, every call answers `timeout` with the request that is overdue,
-/// since its memory may still be written to; such a store is left to the end of the process, which should be
-/// near.
+/// Stores objects (byte arrays) in preallocated, unlinked files, one per dir, and stripes each object over
+/// all of them. Volatile: nothing outlives the store. Each write goes out of place into a free slot and is
+/// published when it has completed; until then, and for reads in flight, the previous generation stays. Every
+/// read is verified against a crc32c, seeded with (id, generation), that was computed from the bytes before
+/// they were written and is kept in RAM: lost, misdirected and torn writes are detected as reliably as
+/// flipped bits. Thread-safe. Buffers are 4096-aligned in address and size; the caller owns them and keeps
+/// them valid until the ticket is complete. After creation the store neither allocates nor opens files,
+/// except on failures. The destructor waits for requests in flight. If a completion never arrives, every call
+/// returns `timeout` with the request that is overdue. Since the kernel may still write to that request's
+/// memory, such a store is never destroyed; the process should end soon.
 class NvmeStore final : public ObjectStore {
  public:
-  /// Errors: `invalid` options, `no_space` with the bytes needed and free, `unsupported` for an engine
-  /// insisted on.
+  /// Errors: `invalid` options, `no_space` with the bytes needed and free, `unsupported` if `engine` is uring
+  /// and io_uring is not available.
   static Result<std::unique_ptr<NvmeStore>> create(Io& io, NvmeOptions options);
   explicit NvmeStore(std::unique_ptr<detail::StoreCore> core);  ///< for create() and tests
   ~NvmeStore() override;
   NvmeStore(const NvmeStore&) = delete;
   NvmeStore& operator=(const NvmeStore&) = delete;
 
-  /// Tells the ring of memory that many requests will use; it outlives the store. Where the kernel refuses to
-  /// lock it the requests work unregistered and io_description() says so, which is no error. Errors:
-  /// `invalid` alignment.
+  /// Registers memory that many requests will use with the ring; the memory outlives the store. If the kernel
+  /// refuses to lock it, requests work with unregistered buffers and io_description() says so; this is not an
+  /// error. Errors: `invalid` alignment.
   Status register_memory(BufferView slab);
 
-  /// Blocks while the request table or the class is full of work in flight. The sum is taken by the engine's
-  /// threads as they submit; `src` keeps its bytes until the ticket is complete. Two writes of one id in
-  /// flight: the later call wins, whichever completes first. Errors: `invalid`; `does_not_fit` when every
-  /// slot of the class holds something published; `io_error` when bad slots are the reason.
-  /// A keeping write makes the generation before it stay in its slot, beside those that follow, until
-  /// commit() or rollback(): count a slot more for it.
+  /// Blocks while all requests, or all slots of the class, are in use by requests in flight. The I/O threads
+  /// compute the checksum as they submit the blocks, so `src` must not change until the ticket is complete.
+  /// Of two writes of one id in flight the later call wins, whichever completes first. Errors: `invalid`;
+  /// `does_not_fit` if every slot of the class holds a published generation; `io_error` if bad slots are the
+  /// reason. With WriteMode::snapshot the previous generation stays in its slot, beside the ones that follow,
+  /// until commit() or rollback(); this needs one more slot in the class.
   Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
                              WriteMode mode = WriteMode::replace) override;
-  /// Reads the generation published now, also when a newer one is being written. `dst` has exactly the stored
-  /// size. Errors: `not_found`, `invalid`.
+  /// Reads the currently published generation, even while a newer one is being written. `dst` has exactly the
+  /// stored size. Errors: `not_found`, `invalid`.
   Result<Ticket> read_async(std::uint64_t id, BufferView dst) override;
 
-  /// The outcome of that request, however often and late it is asked for. Errors: `io_error` naming id, file
-  /// and offset; `corrupt` with both sums; `no_space`; `timeout`.
+  /// Waits for the request and returns its outcome; may be called any number of times, at any later time.
+  /// Errors: `io_error` with id, file and offset; `corrupt` with both checksums; `no_space`; `timeout`.
   Status wait(Ticket ticket) override;
   bool wait_for(Ticket ticket, std::int64_t ns) override;
   bool is_complete(Ticket ticket) const noexcept;
 
-  /// Forgets an id and frees its slot; unknown ids are ignored. No request on it may be in flight (asserted).
+  /// Removes an id and frees its slots; unknown ids are ignored. The id has no request in flight (asserted).
   void discard(std::uint64_t id) override;
-  /// Retires what was kept since the first keeping write of an id. Where there was none, nothing happens. No
-  /// request on it may be in flight (asserted).
+  /// Frees the snapshot of an id. Does nothing if there is none. The id has no request in flight (asserted).
   void commit(std::uint64_t id) override;
-  /// Takes back the first keeping write of an id and all after it: the generation before it is published
-  /// again, or nothing where there was none. No request on it may be in flight (asserted).
+  /// Undoes the first snapshot write of an id and all writes after it: the snapshot is published again, or
+  /// the id is removed if nothing was published before that write. Does nothing without a snapshot write. The
+  /// id has no request in flight (asserted).
   void rollback(std::uint64_t id) override;
   std::optional<StoredInfo> find(std::uint64_t id) const;
 
-  std::uint64_t used_bytes() const;      ///< of slots that hold, are getting, or are still being read
+  std::uint64_t used_bytes() const;      ///< of slots that are published, being written or still being read
   std::uint64_t capacity_bytes() const;  ///< preallocated
   std::vector<NvmePath> paths() const override;
   NvmeCounters counters() const override;
-  /// "io_uring, O_DIRECT, registered buffers", or what was degraded and why.
+  /// "io_uring, O_DIRECT, registered buffers", or which fallback is in use and why.
   std::string io_description() const override;
 
  private:

@@ -15,64 +15,66 @@ namespace strata {
 
 inline constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
 
-/// Bytes a run may use of each tier, by Tier. 0 for nvme: there is none.
+/// Bytes a run may use of each tier, by Tier. An nvme budget of 0 means that there is no NVMe tier.
 using TierBytes = std::array<std::uint64_t, kTiers>;
 
-/// Which tier homes go to first. `automatic` fills the fastest; the others say where the bulk shall live, so
-/// that every placement can be asked for by name.
+/// Which tier the planner fills with homes first. `automatic` fills the fastest tier; the other values name
+/// the tier that holds most of the model, so that any placement can be requested.
 enum class PlacementPolicy : std::uint8_t { automatic, device, pinned, nvme };
 
-/// Where the step's gradients are until the update. `automatic`: where most of the device's room is left;
-/// `device`: all of them there, so that RAM holds nothing but states; `pinned`: off the device but for chunks
-/// that are whole there.
+/// Where accumulated gradients are kept until the update. `automatic`: on the device as far as memory remains
+/// there; `device`: all of them on the device, so that RAM holds only optimizer states; `pinned`: off the
+/// device, except for chunks that are entirely on it.
 enum class GradientPolicy : std::uint8_t { automatic, device, pinned };
 
 struct PlacementRequest {
   TierBytes budgets{kUnlimited, kUnlimited, kUnlimited};
   PlacementPolicy policy = PlacementPolicy::automatic;
-  std::uint32_t prefetch = 2;  ///< chunks ahead; windows are this much wider than the least where room allows
+  std::uint32_t prefetch = 2;  ///< chunks prefetched; widens windows beyond the minimum by this if they fit
   GradientPolicy gradients = GradientPolicy::automatic;
   TierBytes capacity{kUnlimited, kUnlimited,
-                     kUnlimited};  ///< what the machine has; a refusal proposes more of no tier
+                     kUnlimited};  ///< memory of the machine; suggested budgets stay within it if possible
 };
 
-/// Bytes the placement takes of each tier, fixed parts included.
+/// Bytes the placement uses of each tier, including the fixed bytes of the trace.
 TierBytes placement_bytes(const ChunkLayout& layout, const AccessTrace& trace, const Placement& placement);
 
-/// Homes and windows for a run, or `does_not_fit` with a table: what each tier needs at least, what it has,
-/// and the smallest budget that fits. Deterministic.
+/// Computes homes and windows for a run, or returns `does_not_fit` with a table of what each tier needs, its
+/// budget, and the smallest budgets that fit. Deterministic.
 ///
-/// A chunk's parameter, master and moments live on the device together or not at all, and with its gradient's
-/// sum (the step runs where they are); a sum may live there alone, since every micro-batch adds to it. Off
-/// the device each payload has a home of its own, parameters and sums in the faster tier first because they
-/// move more often than moments. Among the placements that fit, the one that moves least in a step.
+/// A chunk's parameter, master, moments and accumulated gradient are either all on the device, where the
+/// optimizer step then runs, or all off it, with one exception: the accumulated gradient may be on the device
+/// alone, since every micro-batch adds to it. Off the device each payload has its own home; parameters and
+/// accumulated gradients get the faster tier first because they move more often than moments. Of all
+/// placements that fit, the planner returns the one that moves the fewest bytes in a step.
 Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& trace,
                                  const PlacementRequest& request);
-/// The same for who asks many times: nothing where it does not fit.
+/// plan_placement() for callers that try many requests: returns nullopt, without a message, if nothing fits.
 std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessTrace& trace,
                                         const PlacementRequest& request);
-/// The `does_not_fit` of plan_placement, with a suggestion of the caller's; one above `request.capacity` is
-/// said to be more than there is.
+/// The `does_not_fit` error of plan_placement() with the caller's suggestion. If that exceeds
+/// `request.capacity`, the message says that the machine does not have it.
 Status placement_error(const ChunkLayout& layout, const AccessTrace& trace, const PlacementRequest& request,
                        const TierBytes& suggestion);
 
-/// The least windows a placement with these homes can run with; fills `placement.classes[].window`.
+/// Sets `placement.classes[].window` to the minimum with which a placement with these homes can run.
 void set_minimum_windows(const ChunkLayout& layout, const AccessTrace& trace, Placement& placement);
 
-/// The smallest budgets, starting from `request.budgets` and enlarging as few tiers as possible, that fit.
+/// Returns the smallest budgets that fit, starting from `request.budgets` and raising as few tiers as
+/// possible.
 TierBytes minimum_budgets(const ChunkLayout& layout, const AccessTrace& trace,
                           const PlacementRequest& request);
-/// The same for any judge of budgets, such as one that lays the model out anew for each: `fits` holds for the
-/// answer, and for no answer with one raised tier smaller by a page, or by 1/4096 of what it is raised by.
-/// `budgets` themselves where nothing fits in which no tier is raised above `capacity`.
+/// The same for any predicate `fits`, such as one that computes a new chunk layout for each budget. `fits` is
+/// true for the result, and false if any raised tier is smaller by one page or by 1/4096 of its increase.
+/// Returns `budgets` unchanged if nothing fits without raising a tier above `capacity`.
 TierBytes minimum_budgets(const TierBytes& budgets, bool may_grow_nvme,
                           const std::function<bool(const TierBytes&)>& fits,
                           const TierBytes& capacity = {kUnlimited, kUnlimited, kUnlimited});
-/// The smallest of what the machine has (`request.capacity`), or the smallest at all where nothing of that
-/// fits.
+/// The smallest budgets within the memory of the machine (`request.capacity`), or without that limit if none
+/// of those fit.
 TierBytes suggest_budgets(const PlacementRequest& request, const std::function<bool(const TierBytes&)>& fits);
-/// Whether a suggestion may enlarge nvme: a budget of 0 says that there is none, unless the policy asks for
-/// it.
+/// Whether a suggestion may raise the nvme budget. A budget of 0 means that there is no NVMe tier, unless the
+/// policy requests it.
 bool may_grow_nvme(const PlacementRequest& request);
 
 }  // namespace strata

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <strata/offload/object_store.h>
-#include <strata/runtime/simulation.h>
+#include <strata/runtime/backend/simulation.h>
 
 namespace strata {
 
-/// The slow tier of a simulated machine: keeps nothing, and takes the time of what it is asked. One thread.
+/// The NVMe tier of a simulated machine: stores nothing and only simulates request times. Used by one
+/// thread.
 class SimStore final : public ObjectStore {
  public:
   explicit SimStore(Simulation& simulation) : simulation_(simulation) {}

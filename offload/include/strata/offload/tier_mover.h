@@ -4,18 +4,18 @@
 
 #include <strata/chunk/mover.h>
 #include <strata/chunk/placement.h>
-#include <strata/runtime/backend.h>
+#include <strata/runtime/backend/backend.h>
 
 namespace strata {
 
 class ObjectStore;
 struct SlotClass;
 
-/// The Mover of a run: copies on the h2d and d2h streams, reads and writes through the store. With no
-/// store (planning over the null backend) slow-tier requests complete at once. Called by one thread.
+/// The Mover of a run: copies on the h2d and d2h streams, and reads and writes NVMe through the store.
+/// Without a store (planning over the null backend) NVMe requests complete immediately. Called by one thread.
 class TierMover final : public Mover {
  public:
-  /// All references outlive the lanes; `store` has the classes of nvme_slot_classes(), or is null.
+  /// All references outlive the mover. `store` has the slot classes of nvme_slot_classes(), or is null.
   TierMover(Backend& backend, Stream& h2d, Stream& d2h, const ChunkLayout& layout, const Placement& placement,
             ObjectStore* store);
 
@@ -35,10 +35,10 @@ class TierMover final : public Mover {
   const ChunkLayout& layout_;
   const Placement& placement_;
   ObjectStore* store_;
-  std::vector<std::uint32_t> store_class_;  // by class of the placement
+  std::vector<std::uint32_t> store_class_;  // indexed by size class of the placement
 };
 
-/// The classes an NvmeStore needs for a placement: those with homes on nvme, in order.
+/// The slot classes an NvmeStore needs for a placement: its size classes that have homes on nvme, in order.
 std::vector<SlotClass> nvme_slot_classes(const ChunkLayout& layout, const Placement& placement);
 
 }  // namespace strata

@@ -9,14 +9,15 @@ namespace strata::detail {
                                 std::string_view what) noexcept;
 }  // namespace strata::detail
 
-/// A broken invariant, never a thing that input or the system can cause. Kept in release; aborts.
-/// The further arguments are joined into the message.
+/// Aborts when `cond` is false, in release builds too. Only for broken invariants, never for something that
+/// input or the system can cause. The further arguments are joined into the message.
 #define STRATA_ASSERT(cond, ...) \
   (static_cast<bool>(cond)       \
        ? void(0)                 \
        : ::strata::detail::assert_failed(#cond, __FILE__, __LINE__, ::strata::str(__VA_ARGS__)))
 
-/// The same for checks that cost; present where STRATA_DCHECKS is on.
+/// Like STRATA_ASSERT, for checks that are too expensive for release builds; compiled in only with
+/// STRATA_DCHECKS.
 #ifdef STRATA_DCHECKS
 #define STRATA_DCHECK(cond, ...) STRATA_ASSERT(cond, __VA_ARGS__)
 #else

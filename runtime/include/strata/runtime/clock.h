@@ -5,13 +5,13 @@
 
 namespace strata {
 
-/// Monotonic time. The seam lets tests own time; thread-safe.
+/// Monotonic time, behind an interface so that tests can control it; thread-safe.
 class Clock {
  public:
   virtual ~Clock() = default;
   /// Nanoseconds since an arbitrary start; never goes back.
   virtual std::int64_t now_ns() const noexcept = 0;
-  /// Blocks the caller until `deadline_ns` has come.
+  /// Blocks the caller until `deadline_ns`.
   virtual void wait_until(std::int64_t deadline_ns) = 0;
 };
 

@@ -6,7 +6,7 @@
 
 namespace strata {
 
-/// e4m3 and e5m2 (float8.h) are only ever operands of products.
+/// e4m3 and e5m2 (float8.h) are only ever operands of GEMMs.
 enum class DType : std::uint8_t { f32, bf16, f16, f64, i32, u16, u8, e4m3, e5m2 };
 
 constexpr std::size_t size_of(DType dtype) noexcept {

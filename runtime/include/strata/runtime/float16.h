@@ -4,13 +4,13 @@
 
 #include <strata/runtime/dtype.h>
 
-// Forced inlining: units compiled for one instruction set use these, and a copy of theirs must not stand in
-// for another at link time.
+// Inlining is forced because translation units compiled for different instruction sets use these functions:
+// an out-of-line copy compiled for one set must not replace that of another at link time.
 #define STRATA_F16_FUNCTION [[gnu::always_inline]] constexpr
 
 namespace strata {
 
-// Values kept in 16 bits. They have no arithmetic: to_f32(), compute, from_f32().
+// 16-bit storage types without arithmetic: convert with to_f32(), compute, convert back with from_f32().
 struct bf16 {
   std::uint16_t bits;
 };
@@ -21,7 +21,7 @@ struct f16 {
 STRATA_F16_FUNCTION float bf16_to_f32(std::uint16_t bits) noexcept {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
-/// Rounds to nearest, ties to even; a NaN stays one.
+/// Rounds to nearest, ties to even; NaN stays NaN.
 STRATA_F16_FUNCTION std::uint16_t f32_to_bf16(float x) noexcept {
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40u);
@@ -37,7 +37,7 @@ STRATA_F16_FUNCTION float f16_to_f32(std::uint16_t bits) noexcept {
   const std::uint32_t wide = exponent == 31 ? 0xFFu : exponent + 112;
   return __builtin_bit_cast(float, sign | wide << 23 | mantissa << 13);
 }
-/// Rounds to nearest, ties to even; past 65,504 infinity; a NaN stays one.
+/// Rounds to nearest, ties to even; values past 65,504 become infinity; NaN stays NaN.
 STRATA_F16_FUNCTION std::uint16_t f32_to_f16(float x) noexcept {
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
@@ -72,7 +72,7 @@ STRATA_F16_FUNCTION f16 from_f32<f16>(float x) noexcept {
   return {f32_to_f16(x)};
 }
 
-/// The DType of a stored value's C++ type.
+/// The DType that corresponds to a C++ storage type.
 template <class T>
 extern const DType dtype_of;
 template <>

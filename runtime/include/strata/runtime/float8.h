@@ -4,19 +4,19 @@
 
 #include <strata/runtime/float16.h>
 
-// Forced inlining, as in float16.h.
+// Inlining is forced for the reason given in float16.h.
 #define STRATA_F8_FUNCTION [[gnu::always_inline]] constexpr
 
 namespace strata {
 
-/// Values of eight bits (Micikevicius et al. 2022, arXiv 2209.05433). e4m3 has no infinities, and one NaN of
-/// either sign; e5m2 is the upper half of an f16.
+/// Largest finite values of the 8-bit formats (Micikevicius et al. 2022, arXiv 2209.05433). e4m3 has no
+/// infinities and one NaN of either sign; e5m2 is the upper half of an f16.
 inline constexpr float kMaxE4M3 = 448.0f, kMaxE5M2 = 57344.0f;
 
 namespace detail {
 
-/// |x| rounded to nearest, ties to even, to `kMantissa` bits behind the point and exponents of bias `kBias`;
-/// what is past `kMaxCode`, the code of the largest, becomes that. A NaN becomes 0x7F.
+/// Rounds x to nearest, ties to even, to `kMantissa` mantissa bits and an exponent of bias `kBias`.
+/// Magnitudes whose code would exceed `kMaxCode` saturate to it. NaN becomes 0x7F with x's sign.
 template <int kMantissa, int kBias, std::uint32_t kMaxCode>
 STRATA_F8_FUNCTION std::uint8_t to_f8(float x) noexcept {
   constexpr int kDropped = 23 - kMantissa;
@@ -27,7 +27,7 @@ STRATA_F8_FUNCTION std::uint8_t to_f8(float x) noexcept {
   constexpr std::uint32_t kMinNormal = static_cast<std::uint32_t>(128 - kBias) << 23;
   std::uint32_t code = 0;
   if (magnitude < kMinNormal) {
-    // Subnormal: adding a power of two leaves multiples of the least in the low bits.
+    // Subnormal: adding a power of two leaves multiples of the smallest subnormal in the low bits.
     constexpr std::uint32_t kMagic = static_cast<std::uint32_t>(128 - kBias + kDropped) << 23;
     const float shifted = __builtin_bit_cast(float, magnitude) + __builtin_bit_cast(float, kMagic);
     code = __builtin_bit_cast(std::uint32_t, shifted) - kMagic;
@@ -41,9 +41,9 @@ STRATA_F8_FUNCTION std::uint8_t to_f8(float x) noexcept {
 
 }  // namespace detail
 
-/// Past 448, infinities too, +-448.
+/// Magnitudes past 448, infinity included, saturate to +-448.
 STRATA_F8_FUNCTION std::uint8_t f32_to_e4m3(float x) noexcept { return detail::to_f8<3, 7, 0x7E>(x); }
-/// Past 57,344, infinities too, +-57,344.
+/// Magnitudes past 57,344, infinity included, saturate to +-57,344.
 STRATA_F8_FUNCTION std::uint8_t f32_to_e5m2(float x) noexcept { return detail::to_f8<2, 15, 0x7B>(x); }
 
 STRATA_F8_FUNCTION float e4m3_to_f32(std::uint8_t code) noexcept {

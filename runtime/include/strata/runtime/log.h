@@ -11,14 +11,14 @@
 namespace strata {
 
 enum class LogLevel : std::uint8_t { debug, info, warn, error, off };
-/// "debug", "info", "warn", "error", "off". Errors: `invalid`, naming them.
+/// Accepts "debug", "info", "warn", "error", "off". Errors: `invalid`, listing them.
 Result<LogLevel> parse_log_level(std::string_view text);
 
-/// Lines for a person, on stderr unless a sink is given: "strata warn: text". Thread-safe; a line is never
-/// torn. Progress and results do not go here.
+/// Log lines for a person, on stderr unless a sink is given: "strata warn: text". Thread-safe; lines are
+/// never interleaved. Progress and results are not logged.
 class Log {
  public:
-  /// Called with one line and no line end, by one thread at a time.
+  /// Receives one line without a line end; never called concurrently.
   using Sink = std::function<void(LogLevel level, std::string_view line)>;
 
   static Result<std::unique_ptr<Log>> create(LogLevel level, Sink sink = {});
@@ -27,10 +27,11 @@ class Log {
   Log& operator=(const Log&) = delete;
 
   bool enabled(LogLevel level) const noexcept { return level >= level_ && level != LogLevel::off; }
-  /// Drops the line where the level is not enabled or the sink fails.
+  /// Drops the line if its level is not enabled or the sink fails.
   void write(LogLevel level, std::string_view line) noexcept;
 
-  /// The parts are joined, and not even formatted where nobody listens: `log.warn("chunk ", id, " is slow")`.
+  /// Concatenates the parts, or skips the formatting if the level is off: `log.warn("chunk ", id, " is
+  /// slow")`.
   template <class... Parts>
   void debug(const Parts&... parts) {
     join(LogLevel::debug, parts...);

@@ -7,7 +7,7 @@
 namespace strata {
 
 /// Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers: as easy as 1, 2, 3"): a pure function from
-/// (key, counter) to four 32-bit words, so that any element's randomness depends on coordinates alone.
+/// (key, counter) to four 32-bit words, so that an element's random number depends only on its coordinates.
 constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                               std::array<std::uint32_t, 2> key) noexcept {
   for (int round = 0; round < 10; ++round) {
@@ -21,8 +21,8 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
   return counter;
 }
 
-/// A seeded counter-based generator: `(seed, stream)` names a sequence, `index` a place in it. A value; no
-/// state moves, so reading element i twice gives the same number in any order and on any thread.
+/// A counter-based generator: `(seed, stream)` selects a sequence and `index` a position in it. It has no
+/// mutable state, so reading element i gives the same number in any order and on any thread.
 class Rng {
  public:
   constexpr Rng(std::uint64_t seed, std::uint64_t stream) noexcept : seed_(seed), stream_(stream) {}
@@ -30,15 +30,15 @@ class Rng {
   constexpr std::uint64_t u64(std::uint64_t index) const noexcept {
     return (std::uint64_t{u32(2 * index + 1)} << 32) | u32(2 * index);
   }
-  /// Uniform in [0, bound); unbiased to 2^-64 x bound. bound > 0.
+  /// Uniform in [0, bound), with a bias of at most 2^-64 x bound. Requires bound > 0.
   constexpr std::uint64_t below(std::uint64_t index, std::uint64_t bound) const noexcept {
     return static_cast<std::uint64_t>((static_cast<unsigned __int128>(u64(index)) * bound) >> 64);
   }
-  /// Uniform in [0, 1) with 24 bits.
+  /// Uniform in [0, 1) with 24 random bits.
   constexpr float uniform(std::uint64_t index) const noexcept {
     return static_cast<float>(u32(index) >> 8) * 0x1.0p-24f;
   }
-  /// Standard normal by Box and Muller, in double, rounded once.
+  /// Standard normal by the Box-Muller transform, computed in double and rounded once.
   float normal(std::uint64_t index) const noexcept {
     const auto b = block(index);
     const double u1 = (static_cast<double>(b[0]) + 1.0) * 0x1.0p-32;

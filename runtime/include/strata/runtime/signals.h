@@ -8,28 +8,28 @@
 
 namespace strata {
 
-/// Whether someone asked the process to stop. Every loop that runs long looks here; thread-safe, costs one
-/// load.
+/// Whether the process has been asked to stop. Every long-running loop polls it; thread-safe, costs one load.
 class Signals {
  public:
   virtual ~Signals() = default;
-  /// Stays true once it is.
+  /// Once true, stays true.
   bool stop_requested() const noexcept { return signal_number() != 0; }
-  /// The signal that asked (SIGINT, SIGTERM, SIGHUP), 0 while none has.
+  /// The signal that requested the stop (SIGINT, SIGTERM, SIGHUP); 0 if there was none.
   virtual int signal_number() const noexcept = 0;
-  /// What the first signal answers at once on standard error, in one line: what is finished first, and what
-  /// another signal would do. Up to 255 bytes; one thread; allocates nothing.
+  /// Sets the line that the first signal prints to standard error immediately: what is finished before
+  /// stopping, and what another signal would do. At most 255 bytes; called by one thread; allocates nothing.
   virtual void set_answer(std::string_view) noexcept {}
 };
 
-/// Takes SIGINT, SIGTERM and SIGHUP over for as long as the object lives. The first sets the flag and prints
-/// the answer; a second SIGINT or SIGTERM ends the process at once with 128 + its number. SIGHUP, which a
-/// closing terminal sends more than once, never does that, and stays ignored where it was (nohup). SIGINT is
-/// taken also where it was ignored, since shells ignore it for what they start with `&`, and `kill -INT` must
-/// still stop a run at a point it can resume from. Errors: `invalid` while another one lives.
+/// Handles SIGINT, SIGTERM and SIGHUP while the returned object lives. The first signal sets the flag and
+/// prints the answer; a second SIGINT or SIGTERM ends the process immediately with exit code 128 + its
+/// number. SIGHUP never does that, since a closing terminal sends it more than once, and it stays ignored if
+/// it already was (nohup). SIGINT is handled even if it was ignored: shells ignore it for commands started
+/// with `&`, and `kill -INT` must still stop such a run at a point it can resume from. Errors: `invalid`
+/// while another such object lives.
 Result<std::unique_ptr<Signals>> install_signals();
 
-/// For tests and for callers that stop a run themselves.
+/// Signals set by code: for tests, and for callers that stop a run themselves.
 class ManualSignals final : public Signals {
  public:
   void request_stop(int number) noexcept { number_.store(number, std::memory_order_relaxed); }

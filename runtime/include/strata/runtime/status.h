@@ -11,31 +11,31 @@
 
 namespace strata {
 
-/// What kind of failure; callers branch on it, and the command turns it into its exit code.
+/// The kind of failure. Callers branch on it, and the CLI maps it to its exit code.
 enum class Code : std::uint8_t {
   ok,
   invalid,        ///< a wrong argument, config value or file content
   not_found,      ///< a file, tensor or key that does not exist
   does_not_fit,   ///< a budget is too small; nothing was changed
-  out_of_memory,  ///< the system refused memory that the budget allowed
+  out_of_memory,  ///< the system refused memory although the budget allowed it
   io_error,       ///< a read, write or sync failed
   no_space,       ///< the file system is full
   corrupt,        ///< a checksum, length or structure is wrong
   unsupported,    ///< this build or this machine cannot do it
-  cancelled,      ///< skipped because earlier work failed, or a stop was asked for
+  cancelled,      ///< skipped because earlier work failed, or because a stop was requested
   timeout,
-  diverged,  ///< NaN or infinity where training needs a number
-  internal,  ///< a third party threw, or a bug
+  diverged,  ///< NaN or infinity where training needs a finite number
+  internal,  ///< an exception from a third-party library, or a bug
 };
 std::string_view to_string(Code code) noexcept;
 
-/// The outcome of something that can fail: ok, or a code with a message that names the object and the
-/// numbers. A value; ok costs no allocation. Thread-compatible.
+/// The outcome of an operation that can fail: ok, or a code and a message that names the object and the
+/// numbers. A plain value; ok allocates nothing. Thread-compatible.
 class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
   static Status ok() noexcept { return {}; }
-  /// Control bytes of `message` but newline and tab are shown as `\xNN`.
+  /// Control characters in `message` other than newline and tab are replaced by `\xNN`.
   static Status error(Code code, std::string message);
 
   bool is_ok() const noexcept { return state_ == nullptr; }
@@ -44,7 +44,7 @@ class [[nodiscard]] Status {
   std::string_view message() const noexcept { return state_ ? std::string_view(state_->message) : "ok"; }
   /// "io_error: reading chunk 3: ..."
   std::string to_string() const;
-  /// Puts what was being done in front: "reading chunk 3: <message>". Ok stays ok.
+  /// Prepends what was being done: "reading chunk 3: <message>". Ok stays ok.
   Status annotate(std::string_view doing) &&;
   Status annotate(std::string_view doing) const&;
   friend bool operator==(const Status& a, const Status& b) noexcept {
@@ -56,7 +56,7 @@ class [[nodiscard]] Status {
     Code code;
     std::string message;
   };
-  std::shared_ptr<const State> state_;  // shared: a stream's first error is handed to many waiters
+  std::shared_ptr<const State> state_;  // shared, because a stream's first error is returned to many waiters
 };
 
 /// A value, or the Status that says why there is none.
@@ -72,7 +72,7 @@ class [[nodiscard]] Result : public tl::expected<T, Status> {
   }
 };
 
-/// Thrown by must() alone; the library itself throws nothing.
+/// Thrown only by must(); the library itself never throws.
 class Error : public std::exception {
  public:
   explicit Error(Status status);
@@ -88,7 +88,8 @@ namespace detail {
 [[noreturn]] void throw_error(Status status);
 }  // namespace detail
 
-/// For callers that insist (the command, examples, tests): the value, or throws Error.
+/// Returns the value or throws Error, for callers that cannot continue after a failure (the CLI, examples,
+/// tests).
 template <class T>
 T must(Result<T>&& result) {
   if (!result.has_value()) detail::throw_error(std::move(result).error());

@@ -6,7 +6,7 @@
 
 namespace strata {
 
-/// Joins the parts into one string: `str("chunk ", 3, ": ", n, " bytes stored, ", m, " given")`.
+/// Concatenates the parts into one string: `str("chunk ", 3, ": ", n, " bytes stored, ", m, " given")`.
 template <class... Parts>
 std::string str(const Parts&... parts) {
   std::string out;

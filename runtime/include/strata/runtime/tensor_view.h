@@ -12,7 +12,7 @@ namespace strata {
 
 inline constexpr int kMaxRank = 4;
 
-/// Up to four extents, outermost first; a plain value with no allocation, so it may ride in queued work.
+/// Up to four extents, outermost first; a plain value without allocation, so it can be part of queued work.
 struct Shape {
   std::array<std::int64_t, kMaxRank> dims{};
   std::int32_t rank = 0;
@@ -22,7 +22,7 @@ struct Shape {
     for (const std::int64_t extent : extents)
       if (rank < kMaxRank) dims[static_cast<std::size_t>(rank++)] = extent;
   }
-  /// `i` may be negative and then counts from the end: dim(-1) is the innermost.
+  /// A negative `i` counts from the end: dim(-1) is the innermost.
   constexpr std::int64_t dim(int i) const noexcept {
     return dims[static_cast<std::size_t>(i < 0 ? rank + i : i)];
   }
@@ -36,7 +36,7 @@ struct Shape {
 /// "[8, 128, 256]"
 std::string to_string(const Shape& shape);
 
-/// A dense row-major tensor in memory that someone else owns.
+/// A non-owning view of a dense row-major tensor.
 struct TensorView {
   std::byte* data = nullptr;
   Shape shape;

@@ -3,7 +3,7 @@
 #include <condition_variable>
 #include <mutex>
 
-// Names for clang's -Wthread-safety; other compilers see nothing.
+// Annotations for clang's -Wthread-safety; empty for other compilers.
 #if defined(__clang__)
 #define STRATA_THREAD_ATTRIBUTE(x) __attribute__((x))
 #else
@@ -20,7 +20,7 @@
 
 namespace strata {
 
-/// std::mutex that clang's analysis understands.
+/// std::mutex annotated for clang's thread-safety analysis.
 class STRATA_CAPABILITY("mutex") Mutex {
  public:
   void lock() STRATA_ACQUIRE() { mutex_.lock(); }
@@ -41,7 +41,7 @@ class STRATA_SCOPED_CAPABILITY MutexLock {
   Mutex& mutex_;
 };
 
-/// A condition over a Mutex. Wait in a loop over the guarded state, which the analysis can follow:
+/// A condition variable for a Mutex. Wait in a loop over the guarded state, which the analysis can follow:
 /// `MutexLock lock(mutex_); while (queue_.empty()) cond_.wait(mutex_);`
 class Condition {
  public:

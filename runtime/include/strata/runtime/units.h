@@ -20,11 +20,11 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) noexc
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// "32MiB", "1.5GiB", "4096", "64 KB" (decimal), "2g" (binary) to exact bytes. Errors: `invalid`.
+/// Parses "32MiB", "1.5GiB", "4096", "64 KB" (decimal) or "2g" (binary) into exact bytes. Errors: `invalid`.
 Result<std::uint64_t> parse_bytes(std::string_view text);
-/// "31.5 MiB"; exact byte counts below 1 KiB.
+/// Formats as "31.5 MiB", or as an exact byte count below 1 KiB.
 std::string format_bytes(std::uint64_t bytes);
-/// "90s", "5min", "1.5h", "250ms" or plain seconds to seconds. Errors: `invalid`.
+/// Parses "90s", "5min", "1.5h", "250ms" or plain seconds into seconds. Errors: `invalid`.
 Result<double> parse_seconds(std::string_view text);
 
 }  // namespace strata

@@ -5,18 +5,19 @@
 #include <strata/cpuopt/math/elementary.h>
 #include <strata/cpuopt/math/host_device.h>
 
-/// 8-bit codes whose spacing grows with the value, after the dynamic tree codes of Dettmers et al. 2022
-/// ("8-bit optimizers via block-wise quantization"): decade k of [0, 1], from 10^(k-K-1) to 10^(k-K), is cut
-/// linearly into 2^k codes, K being the last. Here the codes are the upper ends of the cuts, so that 1 has a
-/// code of either sign: a block's largest value is kept exactly, and decoded moments encode to the same codes
-/// again. Code as a function of the value is then one concave line of straight pieces, hence the least of the
-/// pieces' lines, and the value the greatest of theirs: no table, no search, the same bits everywhere.
+/// 8-bit dynamic quantization: levels whose spacing grows with the value, after the dynamic tree quantization
+/// of Dettmers et al. 2022 ("8-bit optimizers via block-wise quantization"). Decade k of [0, 1], from
+/// 10^(k-K-1) to 10^(k-K) where K is the last decade, is divided linearly into 2^k levels. Here a level is
+/// the upper end of its interval, so that 1 is a level for either sign: a block's largest value is exact, and
+/// dequantized moments quantize to the same values again. The quantized value as a function of the real one
+/// is then concave and piecewise linear, hence the minimum of the linear pieces, and its inverse is the
+/// maximum of the inverse pieces. This needs no table and no search, and gives the same bits everywhere.
 namespace strata::cpuopt {
 
-/// The first moment has either sign, the second none.
+/// The first moment is signed, the second is not negative.
 enum class MomentKind : std::uint8_t { first, second };
 
-/// The last decade: signed codes reach from -127 to 127, unsigned ones to 255.
+/// Number of the last decade: signed quantized values range from -127 to 127, unsigned ones from 0 to 255.
 template <MomentKind kKind>
 inline constexpr int kLastDecade = kKind == MomentKind::first ? 6 : 7;
 
@@ -24,7 +25,7 @@ struct DecadeLine {
   float top_value, top_q;  ///< the upper end of the decade
   float q_per_value, value_per_q;
 };
-/// Decade k of 0 ... last. The first reaches down to 0.
+/// The linear piece of decade k, 0 <= k <= kLast. Decade 0 reaches down to 0.
 template <int kLast>
 STRATA_HD constexpr DecadeLine decade_line(int k) {
   double top = 1.0, cuts = 1.0;
@@ -35,7 +36,7 @@ STRATA_HD constexpr DecadeLine decade_line(int k) {
           static_cast<float>(width / cuts)};
 }
 
-/// Code, not yet rounded to a whole one, of r in [0, 1]; 0 for a NaN.
+/// Quantizes r in [0, 1] without rounding to an integer; returns 0 for a NaN.
 template <int kLast, class V>
 STRATA_HD V quantize_dynamic(V r) {
   constexpr DecadeLine first = decade_line<kLast>(kLast);
@@ -48,7 +49,7 @@ STRATA_HD V quantize_dynamic(V r) {
   }
   return select_greater(q, V(0.0f), q, V(0.0f));
 }
-/// The value of a whole code, in [0, 1].
+/// The value in [0, 1] of an integer q.
 template <int kLast, class V>
 STRATA_HD V dequantize_dynamic(V q) {
   constexpr DecadeLine first = decade_line<kLast>(kLast);
@@ -66,9 +67,9 @@ STRATA_HD float abs_of(float x) {
   return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) & 0x7FFFFFFFu);
 }
 
-/// The code of a moment, not yet rounded, in a block whose largest magnitude is `scale` (0: all are zero) and
-/// `inverse` 1 / scale. The largest is its code exactly, whatever the product with the inverse rounds to; a
-/// second moment above 0, by which an update is divided, never comes near 0.
+/// Quantizes a moment, without rounding, in a block whose largest magnitude is `scale` (0: all are zero);
+/// `inverse` is 1 / scale. The largest magnitude gets the top value exactly, however x * inverse rounds. A
+/// second moment above 0 gets at least 1, since the update divides by it.
 template <MomentKind kKind, class V>
 STRATA_HD V quantize_moment(V x, V scale, V inverse) {
   const V zero(0.0f), one(1.0f);
@@ -82,7 +83,7 @@ STRATA_HD V quantize_moment(V x, V scale, V inverse) {
   }
   return select_greater(scale, zero, q, zero);
 }
-/// A whole code's value as a part of the scale.
+/// The value of an integer q as a fraction of the scale.
 template <MomentKind kKind, class V>
 STRATA_HD V dequantize_moment(V q) {
   if constexpr (kKind == MomentKind::second) return dequantize_dynamic<kLastDecade<kKind>>(q);

@@ -9,8 +9,8 @@
 #include <strata/cpuopt/math/rules.h>
 #include <strata/runtime/float16.h>
 
-/// A step by elements, as a thread of the GPU takes it: the same mathematics as the SIMD kernels, hence the
-/// same bits.
+/// The optimizer step of one element, as one GPU thread runs it. The mathematics is that of the SIMD kernels,
+/// so the bits are the same.
 namespace strata::cpuopt {
 
 template <MasterLayout kLayout>
@@ -35,7 +35,7 @@ STRATA_HD void store_master_at(void* param, void* master, std::int64_t i, float 
   }
 }
 
-/// One element's step, moments in f32. `g` is not scaled yet.
+/// The step of one element, with moments in f32. `g` is not scaled by grad_factor yet.
 template <class Rule, MasterLayout kLayout>
 STRATA_HD void update_at(const UpdateScalars<float>& s, void* param, void* master, float& m, float& v,
                          float g, std::int64_t i) {
@@ -43,24 +43,24 @@ STRATA_HD void update_at(const UpdateScalars<float>& s, void* param, void* maste
   if constexpr (Rule::kUpdatesParam) store_master_at<kLayout>(param, master, i, p);
 }
 
-/// The 16 random bits of a moment of the element with the low index bits `index`.
+/// The 16 random bits for one moment of the element whose index has the low 32 bits `index`.
 template <MomentKind kKind>
 STRATA_HD std::uint32_t moment_noise(const RoundingNoise& noise, std::uint32_t index) {
   const std::uint32_t bits = noise_bits(index, noise.add, noise.mix);
   return kKind == MomentKind::first ? bits & 0xFFFFu : bits >> 16;
 }
-/// A moment in bf16, rounded at random.
+/// Rounds a moment to bf16 stochastically.
 STRATA_HD bf16 round_to_bf16(float x, std::uint32_t random) {
   const std::uint32_t bits = x == x ? __builtin_bit_cast(std::uint32_t, x) : 0x7FC00000u;
   return {static_cast<std::uint16_t>((bits + random) >> 16)};
 }
-/// A block's scale from the largest of the bits of its magnitudes: below the normal numbers it is zero.
+/// A block's scale from the maximum of its magnitudes' bits; a subnormal maximum gives zero.
 STRATA_HD float moment_scale(std::uint32_t bits) {
   if (bits < 0x00800000u) return 0.0f;
   return __builtin_bit_cast(float, bits > 0x7F800000u ? 0x7FC00000u : bits);
 }
 STRATA_HD float inverse_scale(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
-/// A moment's byte, rounded at random.
+/// Quantizes a moment to a byte with stochastic rounding.
 template <MomentKind kKind>
 STRATA_HD std::uint8_t quantize_moment_stochastic(float x, float scale, std::uint32_t random) {
   const float q = quantize_moment<kKind>(x, scale, inverse_scale(scale));

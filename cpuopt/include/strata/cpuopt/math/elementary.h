@@ -6,10 +6,11 @@
 
 /// Elementary functions as fixed sequences of IEEE additions, multiplications and divisions, written once
 /// over a value type V (float, or a SIMD value with the same operators), so that every instruction set and
-/// CUDA give the same bits. libm's would not: glibc picks its versions by CPU.
+/// CUDA give the same bits. The functions of libm would not: glibc selects their versions by CPU.
 namespace strata::cpuopt {
 
-// The operations a value type brings besides + - * /; SIMD types find their own by argument-dependent lookup.
+// The operations that a value type needs besides + - * /. Those of SIMD types are found by argument-dependent
+// lookup.
 
 STRATA_HD float sqrt_of(float x) {
 #ifdef __CUDA_ARCH__
@@ -18,7 +19,7 @@ STRATA_HD float sqrt_of(float x) {
   return __builtin_sqrtf(x);
 #endif
 }
-/// a > b ? x : y, by lane; a NaN in a or b takes y.
+/// a > b ? x : y, lane by lane; selects y if a or b is NaN.
 STRATA_HD float select_greater(float a, float b, float x, float y) { return a > b ? x : y; }
 
 /// 1.5 * 2^23: adding it rounds |x| < 2^22 to the nearest integer and leaves that integer in the low bits.
@@ -34,16 +35,16 @@ STRATA_HD float pow2_of_rounded(float t) {
   return out;
 }
 
-/// e^x. Relative error <= 2 units in the last place (measured 1.0) where the result is normal; a subnormal
-/// result is rounded once more; +-inf, overflow and NaN as IEEE has them. Polynomial of Cephes' expf (Moshier
-/// 1992).
+/// e^x. Relative error <= 2 units in the last place (measured 1.0) if the result is normal; a subnormal
+/// result is rounded once more; +-inf, overflow and NaN behave as in IEEE 754. Polynomial of Cephes' expf
+/// (Moshier 1992).
 template <class V>
 STRATA_HD V exp_of(V x) {
   const V zero(0.0f);
   x = select_greater(x, V(89.5f), V(89.5f), x);  // written so that a NaN passes through
   x = select_greater(V(-105.0f), x, V(-105.0f), x);
   const V n = (x * V(1.44269504088896341f) + V(kRoundMagic)) - V(kRoundMagic);
-  V r = x - n * V(0.693359375f);  // ln 2 in two parts; the first product is exact
+  V r = x - n * V(0.693359375f);  // ln 2 in two parts; n times the first part is exact
   r = r - n * V(-2.12194440e-4f);
   V q(1.9875691500e-4f);
   q = q * r + V(1.3981999507e-3f);
@@ -58,13 +59,13 @@ STRATA_HD V exp_of(V x) {
   return (q * pow2_of_rounded((n + shift) + V(kRoundMagic))) * rest;
 }
 
-/// Natural logarithm of a normal positive x, in f64; error below 1e-15 relative to max(1, |log x|) (atanh
-/// series). NaN for every other x.
+/// Natural logarithm of a normal positive x in f64, by the atanh series; the error is below 1e-15 relative to
+/// max(1, |log x|). NaN for every other x.
 STRATA_HD double log_of(double x) {
   if (!(x >= 2.2250738585072014e-308 && x <= 1.7976931348623157e308)) return __builtin_nan("");
   std::uint64_t bits;
   __builtin_memcpy(&bits, &x, sizeof bits);
-  // The exponent is taken about sqrt(1/2), so that the mantissa lies in [sqrt(1/2), sqrt(2)).
+  // The exponent is counted from sqrt(1/2), so that the mantissa is in [sqrt(1/2), sqrt(2)).
   const std::uint64_t shifted = bits - 0x3FE6A09E667F3BCDull;
   const std::int64_t e = static_cast<std::int64_t>(shifted) >> 52;
   const std::uint64_t mantissa_bits = bits - (static_cast<std::uint64_t>(e) << 52);
@@ -77,7 +78,8 @@ STRATA_HD double log_of(double x) {
   return static_cast<double>(e) * 0.69314718055994530942 + (2.0 * s + 2.0 * s * (z * sum));
 }
 
-/// 1 / (1 + e^-y), and 1 minus it, each to full relative accuracy while e^|y| is finite.
+/// `value` is 1 / (1 + e^-y) and `complement` is 1 - value, both with full relative accuracy while e^|y| is
+/// finite.
 template <class V>
 struct Sigmoid {
   V value;
@@ -85,15 +87,15 @@ struct Sigmoid {
 };
 template <class V>
 STRATA_HD Sigmoid<V> sigmoid_of(V y) {
-  // Past 87, e^-y would leave the normal range and infinity * 0 would make a NaN of the complement.
+  // Below -87, e^-y would overflow, and the complement would be infinity * 0, a NaN.
   y = select_greater(V(-87.0f), y, V(-87.0f), y);
   const V e = exp_of(V(0.0f) - y);
   const V value = V(1.0f) / (V(1.0f) + e);
   return {value, e * value};
 }
 
-/// Absolute error below 2e-7, and relative below 3 units in the last place about 0. As Cephes' tanhf (Moshier
-/// 1992): a polynomial up to 0.625, the exponential beyond.
+/// tanh x. The absolute error is below 2e-7, the relative error near 0 below 3 units in the last place. As in
+/// Cephes' tanhf (Moshier 1992): a polynomial up to 0.625, the exponential beyond.
 template <class V>
 STRATA_HD V tanh_of(V x) {
   const V zero(0.0f), one(1.0f);
@@ -109,7 +111,8 @@ STRATA_HD V tanh_of(V x) {
   return select_greater(size, V(0.625f), select_greater(zero, x, zero - far, far), near);
 }
 
-/// GELU, tanh form (Hendrycks & Gimpel 2016), as x * sigmoid(2u): 1 + tanh(u) would cancel for negative x.
+/// GELU in its tanh form (Hendrycks & Gimpel 2016), computed as x * sigmoid(2u), since 1 + tanh(u) would
+/// cancel for negative x.
 template <class V>
 STRATA_HD V gelu_of(V x) {
   const V u2 = V(1.5957691216057308f) * (x + V(0.044715f) * (x * x * x));  // 2 sqrt(2 / pi)

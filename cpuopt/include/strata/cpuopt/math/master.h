@@ -7,9 +7,9 @@
 
 namespace strata::cpuopt {
 
-/// An f32 master as two 16-bit halves: `high`, rounded half away from zero, is the bf16 parameter that the
-/// model computes with; `low` is what is left, signed: bits = (high << 16) + low. Exact for every value; a
-/// NaN becomes the quiet one.
+/// An f32 master as two 16-bit halves. `high`, rounded half away from zero, is the bf16 parameter that the
+/// model reads; `low` is the signed remainder: bits = (high << 16) + low. The split is exact for every value,
+/// except that every NaN becomes the canonical quiet NaN.
 struct SplitMaster {
   bf16 high;
   std::uint16_t low;

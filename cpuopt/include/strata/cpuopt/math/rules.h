@@ -4,36 +4,37 @@
 #include <strata/cpuopt/math/host_device.h>
 
 /// One step of each optimizer for one element, written once over a value type V (float, or a SIMD value with
-/// the same operators). The order of operations is part of the contract: it is what makes all instruction
-/// sets and CUDA agree bit for bit.
+/// the same operators). The order of operations is part of the contract: because of it all instruction sets
+/// and CUDA agree bit for bit.
 namespace strata::cpuopt {
 
-/// What a step needs of its hyper-parameters, each rounded once from f64 (see update_scalars). V is float, or
-/// a value that stands for all lanes of a SIMD value.
+/// The constants of a step, each computed in f64 and rounded once (see update_scalars). V is float, or a
+/// value broadcast to all lanes of a SIMD value.
 template <class V>
 struct UpdateScalars {
   V grad_factor;  ///< multiplies every gradient first: unscaling and clipping in one
   V momentum;
   V one_minus_beta1, one_minus_beta2;
   V eps;
-  V weight_decay;    ///< where decay joins the gradient or the direction
-  V decay;           ///< lr * weight_decay, where it acts on the parameter apart
-  V step_size;       ///< lr, divided by the first moment's bias where the rule corrects it here
+  V weight_decay;    ///< for rules that add the decay to the gradient or to the direction
+  V decay;           ///< lr * weight_decay, for decoupled decay
+  V step_size;       ///< lr; for adam and adamw divided by the bias of the first moment
   V inv_bias1;       ///< 1 / (1 - beta1^step)
   V inv_sqrt_bias2;  ///< 1 / sqrt(1 - beta2^step)
 };
 
-// A rule has `update`, which returns the new parameter (kUpdatesParam: another one) and updates those moments
-// that it keeps (kHasFirstMoment, kHasSecondMoment); `g` is scaled already.
+// A rule has a function `update`, which returns the new parameter (the old one unless kUpdatesParam) and
+// updates the moments that the rule has (kHasFirstMoment, kHasSecondMoment); `g` is already scaled.
 
-/// Both moments move a part of the way to what the gradient says. (beta * m + (1 - beta) * g has a product
-/// more, and products share their unit with the root and the quotient below.)
+/// Exponential moving averages of g and g^2, as m += (1 - beta) * (g - m). The form beta * m + (1 - beta) * g
+/// needs one more multiplication, and multiplications share an execution unit with the square root and the
+/// division below.
 template <class V, class S>
 STRATA_HD void update_moments(V g, V& m, V& v, const UpdateScalars<S>& s) {
   m = m + s.one_minus_beta1 * (g - m);
   v = v + s.one_minus_beta2 * (g * g - v);
 }
-/// What Adam and AdamW subtract.
+/// Updates both moments and returns the step that Adam and AdamW subtract from the parameter.
 template <class V, class S>
 STRATA_HD V adam_step(V g, V& m, V& v, const UpdateScalars<S>& s) {
   update_moments(g, m, v, s);
@@ -50,7 +51,7 @@ struct AdamWRule {
   }
 };
 
-/// Kingma & Ba 2015, Alg. 1, with L2 regularization: decay joins the gradient.
+/// Kingma & Ba 2015, Alg. 1, with L2 regularization: the decay is added to the gradient.
 struct AdamRule {
   static constexpr bool kHasFirstMoment = true, kHasSecondMoment = true, kUpdatesParam = true;
   template <class V, class S>
@@ -59,8 +60,9 @@ struct AdamRule {
   }
 };
 
-/// Chen et al. 2023, "Symbolic discovery of optimization algorithms", Alg. 2: the sign of an interpolation
-/// steps, another one is kept. The sign of 0 and of NaN is 0.
+/// Chen et al. 2023, "Symbolic discovery of optimization algorithms", Alg. 2: the step is along the sign of
+/// the interpolation of moment and gradient with beta1; the interpolation with beta2 is the new moment. The
+/// sign of 0 and of NaN is 0.
 struct LionRule {
   static constexpr bool kHasFirstMoment = true, kHasSecondMoment = false, kUpdatesParam = true;
   template <class V, class S>
@@ -92,7 +94,7 @@ struct SgdRule {
     return p - s.step_size * (g + s.weight_decay * p);
   }
 };
-/// The same with momentum: m = momentum * m + g (Polyak 1964; Sutskever et al. 2013).
+/// SGD with momentum: m = momentum * m + g (Polyak 1964; Sutskever et al. 2013).
 struct MomentumRule {
   static constexpr bool kHasFirstMoment = true, kHasSecondMoment = false, kUpdatesParam = true;
   template <class V, class S>
@@ -101,7 +103,7 @@ struct MomentumRule {
     return p - s.step_size * m;
   }
 };
-/// And with Nesterov's look ahead: the step is along g + momentum * m.
+/// SGD with Nesterov momentum: the step is along g + momentum * m.
 struct NesterovRule {
   static constexpr bool kHasFirstMoment = true, kHasSecondMoment = false, kUpdatesParam = true;
   template <class V, class S>
@@ -112,8 +114,8 @@ struct NesterovRule {
   }
 };
 
-/// LAMB (You et al. 2020, Alg. 2) in two passes, since the length of a step needs the whole tensor. The
-/// first updates the moments alone.
+/// First pass of LAMB (You et al. 2020, Alg. 2), which updates only the moments. LAMB takes two passes,
+/// because the length of its step depends on the whole tensor.
 struct LambMomentsRule {
   static constexpr bool kHasFirstMoment = true, kHasSecondMoment = true, kUpdatesParam = false;
   template <class V, class S>
@@ -122,7 +124,7 @@ struct LambMomentsRule {
     return p;
   }
 };
-/// What the second steps along, from parameter and moments as they are stored.
+/// The direction of LAMB's second pass, from the parameter and the moments as they are stored.
 template <class V, class S>
 STRATA_HD V lamb_direction(V p, V m, V v, const UpdateScalars<S>& s) {
   const V denom = sqrt_of(v) * s.inv_sqrt_bias2 + s.eps;

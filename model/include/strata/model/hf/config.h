@@ -8,15 +8,15 @@
 
 namespace strata {
 
-/// What a Hugging Face config.json says of a model. `seq` stays 0: how long a sequence is, the run decides,
-/// up to `positions`, which is 0 where the model sets no limit. Errors: `corrupt` for text that is no JSON,
-/// `invalid` for values of a wrong kind, `unsupported` for an architecture or a setting that changes what the
-/// model computes and that this build does not have; each with the key. All at once.
+/// Parses a Hugging Face config.json. `seq` stays 0: the run chooses the sequence length, up to `positions`,
+/// which is 0 if the model sets no limit. Errors: `corrupt` for text that is no JSON, `invalid` for values of
+/// a wrong type, `unsupported` for an architecture, or a setting that changes what the model computes, that
+/// is not implemented; each with its key, all at once.
 Result<DecoderConfig> decoder_from_hf_config(const std::string& json);
 
-/// The config.json of `config` in the layout its family has there, with `dtype` as the weights' type. What
-/// the model's own config.json says beside (token ids above all: a family's defaults are those of its first
-/// model) is carried over from `source`; without one the token ids are null.
+/// Returns the config.json of `config` in the layout of its family, with `dtype` as the dtype of the weights.
+/// Other values of the model's own config.json are carried over from `source`, above all token ids, since a
+/// family's defaults are those of its first model. Without `source` the token ids are null.
 std::string hf_config_json(const DecoderConfig& config, DType dtype, const std::string& source = {});
 
 }  // namespace strata

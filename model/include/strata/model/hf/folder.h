@@ -10,35 +10,35 @@
 #include <strata/model/decoder.h>
 #include <strata/model/hf/tensors.h>
 #include <strata/runtime/dtype.h>
-#include <strata/runtime/io.h>
-#include <strata/runtime/safetensors.h>
+#include <strata/runtime/io/io.h>
+#include <strata/runtime/io/safetensors.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
 
 /// A Hugging Face folder: config.json, and model.safetensors or its shards with model.safetensors.index.json.
-/// An open one proves that every tensor of the model is there once with its shape and a dtype that can be
-/// read, and no other. Immutable; read() from one thread at a time.
+/// open() guarantees that the files contain every tensor of the model exactly once, with its shape and a
+/// readable dtype, and no other tensor. Immutable; read() from one thread at a time.
 class HfFolder {
  public:
-  /// All problems of the tensors at once, by name. Symlinks are followed within the folder and, in a snapshot
-  /// of the hub's cache, into its blobs. Errors: `not_found`, `corrupt`, `invalid` (a shard's name that is no
+  /// Reports all problems of tensors at once, by name. Follows symlinks within the folder and, in a snapshot
+  /// of the hub's cache, into its blobs. Errors: `not_found`, `corrupt`, `invalid` (a shard name that is no
   /// plain file name, a symlink to elsewhere), `unsupported`, those of explain_hf_folder().
   static Result<std::unique_ptr<HfFolder>> open(Io& io, const std::string& path);
   ~HfFolder();
 
   const std::string& path() const noexcept { return path_; }
   const DecoderConfig& config() const noexcept { return config_; }
-  /// config.json as it is.
+  /// The text of config.json.
   const std::string& config_text() const noexcept { return config_text_; }
   /// Whether every tensor is of `dtype`.
   bool is_all(DType dtype) const noexcept;
-  /// Fills a parameter of record_decoder(config()), in f32, through a buffer of at most 1 MiB. Where the file
-  /// holds a tied head too, it must have the token table's bits. Errors: `not_found`, `invalid` for a wrong
-  /// size, `io_error`, `corrupt`, also for a NaN or an infinity, naming its tensor and element.
+  /// Reads a parameter of record_decoder(config()) as f32, through a buffer of at most 1 MiB. If the file
+  /// also contains a tied head, it must equal the token embedding bit for bit. Errors: `not_found`, `invalid`
+  /// for a wrong size, `io_error`, and `corrupt`, also for a NaN or an infinity, with its tensor and element.
   Status read(std::string_view param, std::span<float> into) const;
-  /// The same for elements [offset, offset + into.size()) of it. A parameter whose tensors lie otherwise in
-  /// the file than in the model (HfTensor::Layout) is kept whole in f32 until its last part was read.
+  /// Reads elements [offset, offset + into.size()) of a parameter. A parameter with another layout in the
+  /// file than in the model (HfTensor::Layout) is held entirely in f32 until its last part is read.
   Status read_part(std::string_view param, std::int64_t offset, std::span<float> into) const;
 
  private:
@@ -61,34 +61,34 @@ class HfFolder {
   std::string config_text_;
   std::vector<HfTensor> tensors_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, TensorLocation, std::less<>> locations_;  // by the file's name of a tensor
-  mutable std::string rearranged_name_;                           // of the parameter that read_part() keeps
+  std::map<std::string, TensorLocation, std::less<>> locations_;  // by tensor name in the file
+  mutable std::string rearranged_name_;                           // the parameter that read_part() holds
   mutable std::vector<float> rearranged_;
 };
 
-/// Why a folder that is no model for strata is none, and what to do about it: a PEFT adapter, weights that
-/// PyTorch pickled, GGUF. Ok where it is none of these. Errors: `unsupported`.
+/// Explains why a folder is no model that strata can read, and what to do: a PEFT adapter, pickled PyTorch
+/// weights, GGUF. Ok if it is none of these. Errors: `unsupported`.
 Status explain_hf_folder(Io& io, const std::string& path);
 
 struct HfExport {
   DType dtype = DType::f32;  ///< f32, bf16 or f16
   std::uint64_t shard_bytes =
-      5'000'000'000;               ///< at most so many bytes of tensors a file, one tensor at least
+      5'000'000'000;               ///< maximum bytes of tensors per file; a larger tensor gets its own file
   std::string source_config = {};  ///< config.json of the folder the model came from; see hf_config_json()
-  std::int32_t end_of_text = -1;   ///< its bos and eos token where not negative, whatever source_config says
-  std::map<std::string, std::string> files = {};  ///< texts written beside (tokenizer.json ...)
+  std::int32_t end_of_text = -1;   ///< bos and eos token unless negative; overrides source_config
+  std::map<std::string, std::string> files = {};  ///< further text files to write (tokenizer.json ...)
 };
-/// Gives a parameter of the model in f32.
+/// Writes a parameter of the model to `into` as f32.
 using ParamSource = std::function<Status(std::string_view param, std::span<float> into)>;
 
-/// Writes a folder that HfFolder and others read: beside `path` first, every file synced, then renamed.
-/// `path` may not exist. Holds one parameter and 2 MiB at a time. Errors: `invalid`, `no_space`, `io_error`,
-/// those of `source`; for a NaN, an infinity or a value past `dtype`, naming its tensor: `diverged`,
-/// `invalid`.
+/// Writes a folder that HfFolder and other programs can read: to a temporary folder next to `path`, with
+/// every file synced, which is then renamed. `path` must not exist. Holds one parameter and 2 MiB at a time.
+/// Errors: `invalid`, `no_space`, `io_error`, those of `source`; `diverged` for a NaN or an infinity and
+/// `invalid` for a value out of the range of `dtype`, with the tensor.
 Status export_hf(Io& io, const std::string& path, const DecoderConfig& config, const ParamSource& source,
                  const HfExport& options);
-/// Reads the folder back and compares every element with `source`, rounded as exported. Errors: `corrupt`,
-/// naming the tensor.
+/// Reads the folder back and compares every element with `source`, rounded as in the export. Errors:
+/// `corrupt` with the tensor.
 Status check_hf_export(Io& io, const std::string& path, const ParamSource& source, DType dtype);
 
 }  // namespace strata

@@ -10,31 +10,30 @@
 
 namespace strata {
 
-/// One tensor of a Hugging Face folder: rows of one of our parameters, or all of them, in that family's
-/// layout.
+/// One tensor of a Hugging Face folder: some or all rows of one of our parameters, in that family's layout.
 struct HfTensor {
   enum class Layout : std::uint8_t {
-    rows,        ///< as ours
+    rows,        ///< same as ours, [out, in]
     transposed,  ///< [in, out] (GPT-2)
-    by_head,     ///< rows of head 0's query, key and value, then of head 1's ... (BLOOM)
+    by_head,     ///< query, key and value rows of head 0, then of head 1 ... (BLOOM)
   };
   std::string name;
   std::vector<std::uint64_t> shape;
   std::string param;           ///< the parameter of record_decoder()
-  std::int64_t first_row = 0;  ///< of the parameter (a vector has one row a value)
+  std::int64_t first_row = 0;  ///< first row of the parameter (in a vector each value is a row)
   Layout layout = Layout::rows;
 
   std::int64_t n_elems() const noexcept;
 };
 
-/// All tensors of a model in the order in which families store them. A tied head is not among them.
+/// All tensors of a model in the order in which the family stores them, without a tied head.
 std::vector<HfTensor> hf_tensors(const DecoderConfig& config);
-/// The head's own name, which a file may hold although it is tied.
+/// Name of the head, which a file may contain even if it is tied.
 std::string_view hf_head_name() noexcept;
-/// Whether a file's tensor carries nothing a model learns (masks and frequency tables that old files hold).
+/// Whether a tensor of a file is no parameter: masks and frequency tables in old files.
 bool is_hf_buffer(std::string_view name) noexcept;
 
-/// Elements [begin, begin + n) of `tensor`, put where they belong in `param`, or taken from there.
+/// Copy elements [begin, begin + n) of `tensor` to their places in `param`, or back.
 void scatter_hf(const HfTensor& tensor, const DecoderConfig& config, std::int64_t begin,
                 std::span<const float> from, std::span<float> param);
 void gather_hf(const HfTensor& tensor, const DecoderConfig& config, std::int64_t begin,

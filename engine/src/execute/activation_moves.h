@@ -1,0 +1,33 @@
+#pragma once
+
+#include <vector>
+
+#include "execute/activation_store.h"
+#include "execute/execution_context.h"
+
+namespace strata {
+
+/// Moves activations from the device to pinned memory and back, on the streams that chunks use too. The host
+/// never waits for these copies; streams wait for each other. Moves to the slow tier are left to
+/// ActivationStore. Not thread-safe; allocates nothing after construction.
+class ActivationMoves {
+ public:
+  explicit ActivationMoves(ExecutionContext& context);
+
+  /// Queues a move: a begin copies once the compute stream has reached it, and an end makes the compute
+  /// stream wait for that copy.
+  Status run(const LoweredInstr& instr);
+  /// Submits the requests to the slow tier that are ready.
+  Status pump() { return store_.pump(); }
+  /// To be called after a failure, once the streams are idle.
+  void release() noexcept { store_.release(); }
+
+ private:
+  Status copy(BufferView to, ConstBufferView from, Stream& lane, Event& done);
+
+  ExecutionContext& context_;
+  std::vector<Event> done_;  // by move: after its last copy
+  ActivationStore store_;
+};
+
+}  // namespace strata

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <vector>
+
+#include <strata/offload/nvme_store.h>
+
+#include "execute/execution_context.h"
+
+namespace strata {
+
+/// The slot classes for activations on the slow tier: one slot for each activation, and a spare for each
+/// size.
+std::vector<SlotClass> activation_classes(const LoweredProgram& program);
+/// Total bytes of these slots.
+std::size_t activation_store_bytes(const LoweredProgram& program);
+
+/// Moves activations from pinned memory to the slow tier and back. A write is submitted by the first call
+/// after the copy to the host is done, a read by the first call after its memory is free. The host waits for
+/// a request where the program ends the move, so the host gets no farther ahead of the device than moves are
+/// long. Not thread-safe; allocates nothing after construction.
+class ActivationStore {
+ public:
+  explicit ActivationStore(ExecutionContext& context);
+
+  /// begin() queues a store_begin or load_begin, to be submitted after `ready`; end() completes it. Errors:
+  /// those of the store, naming the activation.
+  Status begin(const LoweredInstr& instr, const Event& ready);
+  Status end(const LoweredInstr& instr);
+  /// Submits the requests that are ready.
+  Status pump();
+  /// After a failure: waits for requests that are running, and forgets all.
+  void release() noexcept;
+
+ private:
+  struct Request {
+    std::int32_t stored = -1;  // index into the program's list of stored activations
+    bool is_write = false;
+    Event ready;
+    BufferView memory;
+  };
+  Status submit_next();
+  Status wait(std::int32_t stored);
+  std::uint64_t id_of(std::int32_t stored) const;
+  const LoweredProgram::Offload::Stored& info(std::int32_t stored) const;
+
+  ExecutionContext& context_;
+  std::vector<std::int32_t> stored_of_move_;
+  std::vector<std::uint32_t> class_of_;  // by stored activation: its class in the store
+  std::vector<Ticket> tickets_;          // by stored activation: its last request
+  std::vector<Request> queue_;           // not submitted yet, oldest first
+};
+
+}  // namespace strata

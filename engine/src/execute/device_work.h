@@ -1,0 +1,15 @@
+#pragma once
+
+#include "execute/execution_context.h"
+
+namespace strata {
+
+/// Work on chunks that live on the device, apart from the programs': ops on the compute stream, at least one
+/// per tensor, with the same bits as the CPU's work on chunks in RAM.
+Status queue_device_accumulate(ExecutionContext& context, ChunkId chunk, BufferView sum, BufferView grad,
+                               bool first);
+Status queue_device_norm_partials(ExecutionContext& context, ChunkId chunk, BufferView sum);
+/// Never uses an undo log: chunks on the device are not updated speculatively.
+Status queue_device_update(ExecutionContext& context, const ChunkUpdate& update);
+
+}  // namespace strata

@@ -1,0 +1,102 @@
+#include "execute/kv_cache_tracker.h"
+
+#include <algorithm>
+
+#include <strata/runtime/str.h>
+
+namespace strata {
+
+KvCacheTracker::Limits KvCacheTracker::limits_of(const LoweredProgram& program) {
+  return {static_cast<std::size_t>(program.find("tokens").shape.n_elems()),
+          static_cast<std::size_t>(program.find("logit_indices").shape.n_elems())};
+}
+
+KvCacheTracker::KvCacheTracker(const RunPlan& plan) {
+  if (plan.decode.code.empty()) return;
+  prefill_ = limits_of(plan.prefill);
+  decode_ = limits_of(plan.decode);
+  vocab_ = static_cast<std::int32_t>(plan.decode.find("logits").shape.dim(-1));
+  const auto attention =
+      std::find_if(plan.decode.code.begin(), plan.decode.code.end(),
+                   [](const LoweredInstr& instr) { return instr.op == Op::cached_attention; });
+  if (attention == plan.decode.code.end()) return;
+  const Shape& keys = attention->in[3].shape;  // [sequences, kv_heads, capacity, d]
+  capacity_ = static_cast<std::int32_t>(keys.dim(2));
+  lengths_.resize(static_cast<std::size_t>(keys.dim(0)));
+  next_ = lengths_;
+  begun_.resize(lengths_.size());
+}
+
+Status KvCacheTracker::check_token(const SequenceToken& t) {
+  const auto slots = static_cast<std::int32_t>(lengths_.size());
+  if (t.slot < 0 || t.slot >= slots)
+    return Status::error(Code::invalid,
+                         str("slot ", t.slot, " is out of range; slots of the cache: ", slots));
+  if (t.token < 0 || t.token >= vocab_)
+    return Status::error(Code::invalid,
+                         str("token ", t.token, " is out of range; size of the vocabulary: ", vocab_));
+  if (t.position < 0 || t.position >= capacity_)
+    return Status::error(Code::invalid,
+                         str("position ", t.position, " of sequence ", t.slot,
+                             " is out of range; the cache has ", capacity_, " positions per sequence"));
+  const auto slot = static_cast<std::size_t>(t.slot);
+  const std::int32_t end = next_[slot];
+  if (begun_[slot] != 0 ? t.position != end : t.position > end)
+    return Status::error(Code::invalid, str("position ", t.position, " of sequence ", t.slot,
+                                            " does not continue its first ", end, " tokens"));
+  begun_[slot] = 1;
+  next_[slot] = t.position + 1;
+  return Status::ok();
+}
+
+Status KvCacheTracker::check(std::span<const SequenceToken> tokens, std::span<const std::int32_t> wanted) {
+  const std::size_t rows = std::max(prefill_.rows, decode_.rows);
+  const std::size_t logit_rows = std::max(prefill_.logit_rows, decode_.logit_rows);
+  if (tokens.empty() || tokens.size() > rows || wanted.size() > logit_rows ||
+      (!fits_decode(tokens, wanted) &&
+       (tokens.size() > prefill_.rows || wanted.size() > prefill_.logit_rows)))
+    return Status::error(Code::invalid,
+                         str("a run accepts 1 to ", rows, " tokens and returns up to ", logit_rows,
+                             " rows of logits; requested: ", tokens.size(), " and ", wanted.size()));
+  for (const std::int32_t index : wanted)
+    if (index < 0 || static_cast<std::size_t>(index) >= tokens.size())
+      return Status::error(Code::invalid, str("no such row of logits: token ", index, " of ", tokens.size()));
+  next_ = lengths_;
+  std::fill(begun_.begin(), begun_.end(), std::uint8_t{0});
+  for (const SequenceToken& token : tokens) STRATA_TRY(check_token(token));
+  return Status::ok();
+}
+
+bool KvCacheTracker::fits_decode(std::span<const SequenceToken> tokens,
+                                 std::span<const std::int32_t> wanted) const noexcept {
+  return tokens.size() <= decode_.rows && wanted.size() <= decode_.logit_rows;
+}
+
+void KvCacheTracker::write(const LoweredProgram& program, std::span<const SequenceToken> tokens,
+                           std::span<const std::int32_t> wanted, std::int32_t* into) {
+  const auto [rows, logit_rows] = limits_of(program);
+  std::fill_n(into, 2 * rows, 0);
+  std::fill_n(into + 2 * rows, rows, -1);
+  std::fill_n(into + 3 * rows, logit_rows, 0);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    into[i] = tokens[i].token;
+    into[rows + i] = tokens[i].position;
+    into[2 * rows + i] = tokens[i].slot;
+  }
+  std::copy(wanted.begin(), wanted.end(), into + 3 * rows);
+}
+
+std::size_t KvCacheTracker::input_bytes(const LoweredProgram& program) noexcept {
+  const auto [rows, logit_rows] = limits_of(program);
+  return (3 * rows + logit_rows) * sizeof(std::int32_t);
+}
+
+std::vector<SequenceToken> KvCacheTracker::fill(const LoweredProgram& program) const {
+  std::vector<SequenceToken> tokens;
+  for (std::int32_t slot = 0; slot < static_cast<std::int32_t>(lengths_.size()); ++slot)
+    for (std::int32_t position = 0; position < capacity_; ++position)
+      if (tokens.size() < limits_of(program).rows) tokens.push_back({0, position, slot});
+  return tokens;
+}
+
+}  // namespace strata

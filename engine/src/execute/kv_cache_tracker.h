@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <strata/engine/engine.h>
+
+namespace strata {
+
+/// Tracks which tokens of each sequence are in the KV cache that prefill and decode share, and checks the
+/// tokens to be added, since the kernels cannot. Allocates nothing after construction.
+class KvCacheTracker {
+ public:
+  /// Empty if the plan has no such programs.
+  explicit KvCacheTracker(const RunPlan& plan);
+
+  /// Errors: `invalid`, as documented for Engine::extend.
+  Status check(std::span<const SequenceToken> tokens, std::span<const std::int32_t> wanted);
+  bool fits_decode(std::span<const SequenceToken> tokens,
+                   std::span<const std::int32_t> wanted) const noexcept;
+  /// Writes the inputs of `program` as upload() reads them; rows without a token are marked as unused.
+  static void write(const LoweredProgram& program, std::span<const SequenceToken> tokens,
+                    std::span<const std::int32_t> wanted, std::int32_t* into);
+  static std::size_t input_bytes(const LoweredProgram& program) noexcept;
+  /// Records that the tokens checked last are in the cache.
+  void advance() noexcept { lengths_.swap(next_); }
+
+  /// Returns as many tokens as a run of `program` accepts, one slot after the other.
+  std::vector<SequenceToken> fill(const LoweredProgram& program) const;
+
+ private:
+  struct Limits {
+    std::size_t rows = 0, logit_rows = 0;
+  };
+  static Limits limits_of(const LoweredProgram& program);
+  Status check_token(const SequenceToken& token);
+
+  Limits prefill_, decode_;
+  std::int32_t capacity_ = 0, vocab_ = 0;
+  std::vector<std::int32_t> lengths_, next_;  // by slot
+  std::vector<std::uint8_t> begun_;           // by slot: it has a token in this call
+};
+
+}  // namespace strata

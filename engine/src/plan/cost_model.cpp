@@ -1,0 +1,98 @@
+#include "plan/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "execute/execution_context.h"
+
+namespace strata {
+namespace {
+
+std::int64_t as_ns(double seconds) { return std::max<std::int64_t>(1, std::llround(seconds * 1e9)); }
+
+std::size_t bytes_of(const Operand& operand) {
+  if (operand.location == Operand::Location::none) return 0;
+  return static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
+}
+
+bool is_gemm(Op op) {
+  return op == Op::linear || op == Op::linear_backward_input || op == Op::linear_backward_weight ||
+         op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward || op == Op::fp8_gemm;
+}
+bool is_attention(Op op) {
+  return op == Op::attention || op == Op::attention_backward || op == Op::cached_attention;
+}
+
+// The smallest dimension of the instruction's matrices, which limits the reuse of what is read.
+double smallest_dim(const LoweredInstr& instr) {
+  double min_dim = 1e30;
+  for (const auto* operands : {&instr.in, &instr.out})
+    for (const Operand& operand : *operands) {
+      if (operand.location == Operand::Location::none || operand.shape.rank < 2) continue;
+      for (int d = 0; d < operand.shape.rank; ++d)
+        min_dim = std::min(min_dim, static_cast<double>(operand.shape.dim(d)));
+    }
+  return min_dim;
+}
+
+DType widest_operand_dtype(const LoweredInstr& instr) {
+  if (instr.op == Op::fp8_gemm) return DType::e4m3;
+  for (const Operand& operand : instr.in)
+    if (operand.location != Operand::Location::none && operand.shape.rank >= 2 && size_of(operand.dtype) == 4)
+      return DType::f32;
+  return DType::bf16;
+}
+
+double attention_rate(const LoweredInstr& instr, const MachineProfile& p) {
+  using kernels::AttentionBackend;
+  const AttentionBackend backend =
+      instr.op == Op::cached_attention ? AttentionBackend::mma : instr.attrs.backend;
+  const double asked = backend == AttentionBackend::wgmma   ? p.wgmma_attention_flops_per_s
+                       : backend == AttentionBackend::cudnn ? p.cudnn_attention_flops_per_s
+                                                            : 0;
+  return asked > 0 ? asked : p.attention_flops_per_s;
+}
+
+}  // namespace
+
+std::int64_t CostModel::instruction_ns(const LoweredInstr& instr) const {
+  std::size_t bytes = 0;
+  for (const auto* operands : {&instr.in, &instr.out})
+    for (const Operand& operand : *operands) bytes += bytes_of(operand);
+  if (instr.attrs.gemm_workspace) bytes -= bytes_of(instr.out.back());  // reserved memory, hardly traffic
+  double seconds = static_cast<double>(bytes) / profile_.device_bytes_per_s;
+  if (is_gemm(instr.op))
+    seconds = std::max(
+        seconds, instr.flops / profile_.gemm_flops_per_s(widest_operand_dtype(instr), smallest_dim(instr)));
+  else if (is_attention(instr.op))
+    seconds = std::max(seconds, instr.flops / attention_rate(instr, profile_));
+  return as_ns(std::max(seconds, profile_.launch_s));
+}
+
+std::int64_t CostModel::sweep_ns(std::size_t bytes, bool on_device) const {
+  const bool in_ram = !on_device || profile_.device_is_host;
+  return as_ns(static_cast<double>(bytes) /
+               (in_ram ? profile_.host_bytes_per_s : profile_.device_bytes_per_s));
+}
+
+std::int64_t CostModel::update_ns(ChunkId chunk, bool on_device, UndoAction undo) const {
+  const ChunkLayout& layout = plan_.layout;
+  std::size_t states = 0;
+  for (const Payload payload : kPersistentPayloads) states += layout.payload_bytes(chunk, payload);
+  const std::size_t logged = updated_state_bytes(plan_, chunk, Tier::pinned);
+  const std::size_t gradient = layout.payload_bytes(chunk, Payload::accum);
+  // Saving writes the log from values that are in cache; a rollback reads the log and writes the states.
+  const std::size_t log = undo == UndoAction::none ? 0 : undo == UndoAction::save ? logged : 2 * logged;
+  const std::size_t update = undo == UndoAction::rollback ? 0 : gradient + 2 * states;
+  if (on_device && !profile_.device_is_host) return sweep_ns(update, true);
+  // AdamW in f32 is memory-bound, and its measured time is scaled by bytes. With moments in fewer bits the
+  // update may be compute-bound, and its measured time is scaled by elements.
+  const auto n = static_cast<double>(layout.chunk(chunk).n_elems);
+  const auto format = static_cast<std::size_t>(plan_.options.states);
+  const double by_bytes = profile_.update_s_per_param[0] * static_cast<double>(update + log) /
+                          MachineProfile::kAdamWBytesPerParam;
+  const double by_format = format == 0 || update == 0 ? 0 : n * profile_.update_s_per_param[format];
+  return as_ns(std::max(by_bytes, by_format));
+}
+
+}  // namespace strata

@@ -1,0 +1,101 @@
+#include <algorithm>
+
+#include <strata/engine/engine.h>
+#include <strata/runtime/assert.h>
+#include <strata/runtime/backend/null_backend.h>
+
+#include "step/engine_impl.h"
+#include "execute/empty_batch_source.h"
+#include "plan/planning.h"
+
+// A plan is proven by running its engine for a few steps over a backend that moves nothing.
+
+namespace strata {
+namespace {
+
+// Extends sequences by a prompt, and then by single tokens.
+Status dry_run_sequences(Engine& engine, const RunPlan& plan) {
+  const std::vector<std::int32_t> wanted = {0};
+  for (const LoweredProgram* program : {&plan.prefill, &plan.decode, &plan.decode}) {
+    const std::vector<SequenceToken> tokens = KvCacheTracker(plan).fill(*program);
+    STRATA_TRY(engine.extend(tokens, wanted).status());
+  }
+  return Status::ok();
+}
+
+// Goes through every phase of a run.
+Status dry_run(Engine& engine, const RunPlan& plan) {
+  EmptyBatchSource batches;
+  StepReport report;
+  STRATA_TRY(engine.initialize(0));
+  const bool trains = !plan.train.code.empty();
+  for (int step = 0; step < 4; ++step) {
+    if (trains) STRATA_TRY(engine.train_step(batches, 1e-3, report));
+    if (step == 1 && !plan.eval.code.empty()) STRATA_TRY(engine.evaluate(batches, 2).status());
+    if (step == 2 && !plan.infer.code.empty()) {
+      const std::vector<std::int32_t> tokens(
+          static_cast<std::size_t>(plan.infer.find("tokens").shape.n_elems()));
+      STRATA_TRY(engine.infer(tokens, 0).status());
+    }
+    if (step > 1 && !plan.decode.code.empty()) STRATA_TRY(dry_run_sequences(engine, plan));
+  }
+  for (const Payload payload : plan.states())
+    STRATA_TRY(engine.visit(payload, [](const StatePiece&, std::span<const float>) { return Status::ok(); }));
+  return trains ? engine.train_step(batches, 1e-3, report) : Status::ok();
+}
+
+// Windows were sized to fill the budgets. Slots that were never used at once in the dry run are dropped;
+// without them every decision stays the same.
+Placement with_used_windows(const ChunkManager& dry_run_chunks, const RunPlan& plan) {
+  Placement used = plan.placement, minimal = plan.placement;
+  set_minimum_windows(plan.layout, plan.trace, minimal);
+  for (const Tier tier : {Tier::device, Tier::pinned}) {
+    const auto t = static_cast<std::size_t>(tier);
+    const std::vector<std::uint32_t> homes = plan.placement.home_counts(plan.layout, tier);
+    for (std::uint32_t c = 0; c < homes.size(); ++c) {
+      const auto passing = static_cast<std::uint32_t>(dry_run_chunks.peak_used_slots(tier, c)) - homes[c];
+      std::uint32_t& window = used.classes[c].window[t];
+      window = std::min(window, std::max(passing, minimal.classes[c].window[t]));
+    }
+  }
+  return used;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const RunPlan>> Engine::plan(const ProgramSet& programs,
+                                                    const EngineOptions& options) {
+  STRATA_TRY_ASSIGN(Choice choice, plan_first_fit(std::span(&programs, 1), options));
+  return std::move(choice.plan);
+}
+
+Result<Engine::Choice> Engine::plan_first_fit(std::span<const ProgramSet> choices,
+                                              const EngineOptions& options, bool explains) {
+  STRATA_ASSERT(!choices.empty(), "there is no program to plan");
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    auto plan = plan_with(choices[i], options, nullptr);
+    if (plan.has_value()) return Choice{i, *std::move(plan)};
+    if (plan.status().code() != Code::does_not_fit) return plan.status();
+  }
+  if (!explains) return Status::error(Code::does_not_fit, "the run does not fit its budgets");
+  return explain_refusal(choices, options);
+}
+
+Result<std::unique_ptr<const RunPlan>> Engine::plan_with(
+    const ProgramSet& programs, const EngineOptions& options,
+    const std::function<void(const ChunkLayout&, Placement&)>& choose) {
+  STRATA_TRY_ASSIGN(std::unique_ptr<RunPlan> plan, draft_plan(programs, options, choose));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Backend> null, create_null_backend());
+  STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
+  SteadyClock clock;
+  STRATA_TRY_ASSIGN(std::unique_ptr<Engine> engine, create(*plan, {*null, *pool, clock, posix_io()}));
+  STRATA_TRY(dry_run(*engine, *plan).annotate("planning"));
+  Placement used = with_used_windows(*engine->impl_->context().chunks, *plan);
+  engine.reset();  // it refers to the placement
+  plan->placement = std::move(used);
+  STRATA_TRY_ASSIGN(engine, create(*plan, {*null, *pool, clock, posix_io()}));
+  plan->planned_peak = engine->peak_bytes();
+  return std::unique_ptr<const RunPlan>(std::move(plan));
+}
+
+}  // namespace strata

@@ -1,0 +1,95 @@
+#include <strata/engine/forecast.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+#include "step/speculation_policy.h"
+#include "execute/empty_batch_source.h"
+
+namespace strata {
+namespace {
+
+/// Number of simulated steps: those until the steady state, and those that count.
+struct Steps {
+  int warm, counted;
+};
+Steps steps_of(const RunPlan& plan, double clipped) {
+  constexpr int kPipeline = 3, kRemembered = 32;
+  const bool speculates = plan.undo.covers_any() && plan.options.step_mode != StepMode::serial;
+  Steps steps{kPipeline, 2};
+  // Mode auto first times steps of both kinds.
+  if (speculates && plan.options.step_mode == StepMode::automatic)
+    steps.warm += SpeculationPolicy::kFirstTrials * SpeculationPolicy::kTrialSteps + 1;
+  if (speculates && clipped > 0 && clipped < 1) {
+    steps.warm += kRemembered;
+    // Include at least two steps of the rarer kind, within a limit on simulation time.
+    constexpr double kMaxSteps = 100;
+    const double rarer = std::min(clipped, 1 - clipped);
+    steps.counted = static_cast<int>(std::clamp(std::ceil(2 / rarer), 10.0, kMaxSteps));
+  }
+  return steps;
+}
+
+// A rate of 0 means that the profile has no slow tier, so a plan that uses one has no forecast.
+Status check_disk(const RunPlan& plan, const MachineProfile& profile) {
+  const std::uint64_t bytes =
+      placement_bytes(plan.layout, plan.trace, plan.placement)[static_cast<std::size_t>(Tier::nvme)];
+  if (bytes == 0 || (profile.read_bytes_per_s > 0 && profile.write_bytes_per_s > 0)) return {};
+  return Status::error(Code::unsupported,
+                       str("the profile of ", profile.name, " has no slow tier, but the plan places ",
+                           format_bytes(bytes), " on it"));
+}
+
+}  // namespace
+
+Result<Forecast> forecast(const RunPlan& plan, const MachineProfile& profile,
+                          const ForecastOptions& options) {
+  if (!plan.trains())
+    return Status::error(Code::unsupported, "a run that does not train has no step to forecast");
+  if (!(options.clipped >= 0 && options.clipped <= 1))
+    return Status::error(
+        Code::invalid, str("the fraction of clipped steps is ", options.clipped, "; it must be from 0 to 1"));
+  STRATA_TRY(check_disk(plan, profile));
+  const double clipped = plan.options.clip > 0 ? options.clipped : 0;
+  const Steps steps = steps_of(plan, clipped);
+  constexpr int kTraced = 2;
+  const std::unique_ptr<Simulation> machine = Simulation::create(profile.simulation());
+  STRATA_TRY_ASSIGN(const std::unique_ptr<ThreadPool> pool, ThreadPool::create(1));
+  Engine::Environment environment{machine->backend(), *pool, machine->clock(), posix_io()};
+  const Engine::Environment::Simulated simulated{*machine, profile, clipped};
+  environment.simulated = &simulated;
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Engine> engine, Engine::create(plan, environment));
+  STRATA_TRY(engine->initialize(0));
+  EmptyBatchSource batches;
+  StepReport report;
+  for (int step = 0; step < steps.warm; ++step) STRATA_TRY(engine->train_step(batches, 1e-3, report));
+  Forecast out;
+  const MovedBytes moved = engine->moved();
+  const LaneBusySeconds lanes = engine->lane_busy_seconds();
+  std::int64_t speculated = 0;
+  for (int step = 0; step < steps.counted; ++step) {
+    if (step == steps.counted - kTraced && options.trace != nullptr) machine->set_trace(*options.trace);
+    STRATA_TRY(engine->train_step(batches, 1e-3, report));
+    out.step_s += report.seconds / steps.counted;
+    out.times += report.times;
+    speculated += report.speculated;
+  }
+  const MovedBytes all = engine->moved() - moved;
+  const auto n = static_cast<std::uint64_t>(steps.counted);
+  out.moved = {all.h2d / n, all.d2h / n, all.nvme_read / n, all.nvme_write / n};
+  out.lanes = (engine->lane_busy_seconds() - lanes) / steps.counted;
+  out.times.computing_ns /= steps.counted;
+  for (std::int64_t& ns : out.times.stalled_ns) ns /= steps.counted;
+  std::size_t trained = 0;
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
+    trained += plan.layout.group_of(chunk).trainable ? 1 : 0;
+  if (trained > 0)
+    out.speculated_share = static_cast<double>(speculated) / (static_cast<double>(trained) * steps.counted);
+  out.peak = engine->peak_bytes();
+  return out;
+}
+
+}  // namespace strata

@@ -1,0 +1,149 @@
+#include <strata/engine/plan_search.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "plan/plan_changes.h"
+#include "plan/planning.h"
+
+namespace strata {
+namespace {
+
+constexpr double kMinImprovement = 0.99;  // of the time before; smaller gains are within a profile's error
+
+class PlanSearch {
+ public:
+  PlanSearch(const PlanSearchRequest& choices, const EngineOptions& options, const MachineProfile& machine)
+      : choices_(choices), options_(options), machine_(machine), changes_(list_plan_changes(choices.open)) {}
+
+  Result<FoundPlan> run() {
+    for (std::size_t i = 0; i < choices_.programs.size(); ++i) {
+      if (i >= choices_.compared && best_.plan != nullptr) break;
+      STRATA_TRY(try_candidate(i, options_));
+    }
+    if (best_.plan == nullptr)
+      return choices_.explains ? explain_refusal(choices_.programs, options_)
+                               : Status::error(Code::does_not_fit, "the run does not fit its budgets");
+    STRATA_TRY(search());
+    STRATA_TRY_ASSIGN(best_.plan,
+                      Engine::plan_with(choices_.programs[best_.programs], best_.options, nullptr));
+    best_.candidates = starts_.size();
+    return std::move(best_);
+  }
+
+ private:
+  Status search() {
+    STRATA_TRY(select_together());
+    const std::optional<Start> second = runner_up();
+    STRATA_TRY(descend());
+    if (!second) return {};
+    FoundPlan first = std::move(best_);
+    best_ = FoundPlan();
+    STRATA_TRY(try_candidate(second->programs, second->options));
+    STRATA_TRY(descend());
+    if (best_.forecast.step_s >= kMinImprovement * first.forecast.step_s) best_ = std::move(first);
+    return {};
+  }
+
+  /// A plan that fits.
+  struct Start {
+    std::size_t programs = 0;
+    EngineOptions options;
+    double step_s = 0;
+  };
+
+  // The best start with other programs than the best plan's, if it is about as fast. It is compared before
+  // any changes that do not depend on the programs.
+  std::optional<Start> runner_up() const {
+    constexpr double kAbout = 1.05;
+    const Start* best = nullptr;
+    for (const Start& start : starts_)
+      if (start.programs != best_.programs && (best == nullptr || start.step_s < best->step_s)) best = &start;
+    if (best == nullptr || best->step_s > kAbout * best_.forecast.step_s) return std::nullopt;
+    return *best;
+  }
+
+  // A change may pay off only after another one, so all are tried again as long as that helps.
+  Status descend() {
+    constexpr int kRounds = 3;
+    for (int round = 0; round < kRounds; ++round) {
+      const double before = best_.forecast.step_s;
+      for (const std::vector<PlanChange>& group : changes_) STRATA_TRY(improve(group));
+      if (best_.forecast.step_s >= kMinImprovement * before) break;
+    }
+    return {};
+  }
+
+  Status improve(const std::vector<PlanChange>& group) {
+    const EngineOptions before = best_.options;
+    for (const PlanChange& change : group) {
+      EngineOptions changed = before;
+      change.apply(changed, *best_.plan);
+      STRATA_TRY(try_candidate(best_.programs, changed));
+    }
+    return {};
+  }
+
+  Status select_together() {
+    std::vector<const PlanChange*> tied;
+    for (const std::vector<PlanChange>& group : changes_)
+      for (const PlanChange& change : group)
+        if (change.with_programs) tied.push_back(&change);
+    for (std::size_t i = 0; i < std::min(choices_.compared, choices_.programs.size()); ++i)
+      for (std::size_t selection = 1; selection < std::size_t{1} << tied.size(); ++selection) {
+        EngineOptions changed = options_;
+        for (std::size_t c = 0; c < tied.size(); ++c)
+          if ((selection >> c & 1) != 0) tied[c]->apply(changed, *best_.plan);
+        STRATA_TRY(try_candidate(i, changed));
+      }
+    return {};
+  }
+
+  // Candidates are only laid out and simulated; the plan chosen in the end is proven by a dry run.
+  Status try_candidate(std::size_t programs, const EngineOptions& options) {
+    const auto [known, is_new] =
+        known_.try_emplace(PlanKey{programs, options.chunk_elems, options.gradients, options.prefetch,
+                                   options.step_mode, options.undo_bytes, options.policy});
+    if (!is_new && (!known->second || !is_better(*known->second))) return {};
+    auto plan = draft_plan(choices_.programs[programs], options, nullptr);
+    if (!plan.has_value()) return ignore_does_not_fit(plan.status());
+    const Result<Forecast> expected = forecast(**plan, machine_);
+    if (!expected.has_value()) return ignore_does_not_fit(expected.status());
+    if (is_new) starts_.push_back({programs, options, expected->step_s});
+    known->second = expected->step_s;
+    if (!is_better(expected->step_s)) return {};
+    best_.programs = programs;
+    best_.plan = *std::move(plan);
+    best_.forecast = *expected;
+    best_.options = options;
+    return {};
+  }
+  bool is_better(double step_s) const {
+    return best_.plan == nullptr || step_s < kMinImprovement * best_.forecast.step_s;
+  }
+  static Status ignore_does_not_fit(const Status& status) {
+    return status.code() == Code::does_not_fit ? Status::ok() : status;
+  }
+
+  const PlanSearchRequest& choices_;
+  const EngineOptions& options_;
+  const MachineProfile& machine_;
+  const std::vector<std::vector<PlanChange>> changes_;
+  FoundPlan best_;
+  std::vector<Start> starts_;  // all that fit so far
+  // Everything in which candidates may differ, with the forecast step time; not set if the candidate does not
+  // fit.
+  using PlanKey = std::tuple<std::size_t, std::int64_t, GradientPolicy, std::optional<std::uint32_t>,
+                             StepMode, std::optional<std::uint64_t>, PlacementPolicy>;
+  std::map<PlanKey, std::optional<double>> known_;
+};
+
+}  // namespace
+
+Result<FoundPlan> search_plan(const PlanSearchRequest& choices, const EngineOptions& options,
+                              const MachineProfile& machine) {
+  return PlanSearch(choices, options, machine).run();
+}
+
+}  // namespace strata

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <strata/engine/engine.h>
+
+namespace strata {
+
+/// Returns how much pinned memory the placement of `plan`, as far as it is laid out, shall leave to the undo
+/// log: the amount requested, or else room for the parameters that are updated speculatively, as nvme may
+/// keep the previous generation of their other states.
+std::uint64_t undo_reserve(const RunPlan& plan);
+
+/// Chooses the chunks of `plan` that are updated before the norm is known, reserves memory for their previous
+/// states, and adds a note. Needs the placement.
+void plan_undo_log(RunPlan& plan);
+
+}  // namespace strata

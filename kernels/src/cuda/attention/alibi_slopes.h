@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include <strata/kernels/attention.h>
+#include <strata/runtime/status.h>
+
+#include "cuda/launch.h"
+
+namespace strata::kernels::detail {
+
+/// The ALiBi slope of each head. The host computes them once per launch, because alibi_slope() is host code.
+struct AlibiSlopes {
+  static constexpr int kMaxHeads = 256;
+  float values[kMaxHeads];
+  __device__ float operator()(std::int64_t head) const { return values[head]; }
+};
+
+/// Fills `slopes`, with zeros if there is no ALiBi. Errors: `unsupported` for more than kMaxHeads heads.
+inline Status compute_alibi_slopes(const char* op, std::int64_t heads, bool alibi, AlibiSlopes& slopes) {
+  if (heads > AlibiSlopes::kMaxHeads)
+    return Status::error(Code::unsupported, std::string(op) + ": " + std::to_string(heads) +
+                                                " heads, but the CUDA kernels support at most " +
+                                                std::to_string(AlibiSlopes::kMaxHeads));
+  for (std::int64_t head = 0; head < heads; ++head)
+    slopes.values[head] = alibi ? alibi_slope(head, heads) : 0.0f;
+  return Status::ok();
+}
+
+}  // namespace strata::kernels::detail

@@ -1,0 +1,42 @@
+#include "cuda/attention/attention_plans.h"
+
+#include <strata/runtime/str.h>
+
+#include "cuda/field_reader.h"
+
+namespace strata::kernels::detail {
+
+std::string to_text(const std::vector<AttentionPlan>& choices) {
+  std::string text =
+      choices.empty() ? "" : "# attention backward causal dtype batch heads kv_heads seq d plan\n";
+  for (const auto& [a, plan] : choices)
+    text += str("attention ", int{a.backward}, " ", int{a.causal}, " ", to_string(a.dtype), " ", a.batch, " ",
+                a.heads, " ", a.kv_heads, " ", a.seq, " ", a.d, " ", plan, "\n");
+  return text;
+}
+
+Result<std::vector<AttentionPlan>> parse_attention_plans(std::string_view text) {
+  std::vector<AttentionPlan> choices;
+  for (std::size_t at = 0, number = 1; at < text.size(); ++number) {
+    const std::string_view line = text.substr(at, text.find('\n', at) - at);
+    at += line.size() + 1;
+    if (!is_attention(line)) continue;
+    FieldReader fields(line);
+    AttentionPlan choice;
+    CudnnAttention& a = choice.attention;
+    fields.word();
+    a.backward = fields.flag();
+    a.causal = fields.flag();
+    a.dtype = fields.dtype();
+    for (std::int64_t* size : {&a.batch, &a.heads, &a.kv_heads, &a.seq, &a.d})
+      *size = fields.number<std::int64_t>();
+    choice.plan = fields.word();
+    if (!fields.is_done())
+      return Status::error(Code::invalid, str("line ", number, " is not an attention and its plan: \"",
+                                              line.substr(0, 80), line.size() > 80 ? "...\"" : "\""));
+    choices.push_back(std::move(choice));
+  }
+  return choices;
+}
+
+}  // namespace strata::kernels::detail

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/attention/flash_tiles.h"
+
+namespace strata::kernels::detail {
+
+/// Backward of a tile of queries of one head: computes dq and `delta`, the sum over keys of p * dp. As in
+/// attention_backward_q_tile, delta is summed from p and dp themselves in an earlier pass over the keys.
+template <class T, int kD, class Policy = MmaPolicy>
+struct FlashBackwardQ {
+  static constexpr int kRows = Policy::kWarps * 16, kKeys = Policy::backward_inner_tile(kD);
+  using QueryRows = typename Policy::template Rows<T, kD, kRows>;
+  using KeyRows = typename Policy::template Rows<T, kD, kKeys>;
+
+  struct SharedStorage {
+    STRATA_HD explicit SharedStorage(std::byte* shared)
+        : arena(shared), q{allocate(kRows)}, dout{allocate(kRows)}, keys(allocate(4 * kKeys)) {}
+    STRATA_HD T* allocate(int rows) { return arena.allocate<T>(rows * KeyRows::kStride); }
+    // Keys and values of a pipeline stage. Addresses are computed, because an array of pointers would not
+    // stay in registers.
+    STRATA_HD KeyRows k(int stage) const { return {keys + stage * 2 * kKeys * KeyRows::kStride}; }
+    STRATA_HD KeyRows values(int stage) const { return {keys + (stage * 2 + 1) * kKeys * KeyRows::kStride}; }
+    SharedMemoryArena arena;
+    QueryRows q, dout;
+    T* keys;
+  };
+  struct LaneRegisters {
+    float dq[1][kD / 8][4], p[1][kKeys / 8][4], dp[1][kKeys / 8][4];
+    float row_delta[2], lse[2];
+    int begin[2];
+  };
+
+  template <class ThreadBlock>
+  static STRATA_DEVICE_INLINE void run(const ThreadBlock& block, std::byte* shared, const AttentionView<T>& v,
+                                       std::int64_t batch, std::int64_t head, std::int64_t first, float slope,
+                                       const float* lse, const T* dout, float* delta, T* dqkv) {
+    const std::int64_t kv = head / (v.heads / v.kv_heads);
+    const SharedStorage m(shared);
+    const KeyTileRange tiles = visible_key_tiles<kRows, kKeys>(v, batch, first);
+    const float scale = v.scale * kLog2E, bias = slope * kLog2E;
+    typename ThreadBlock::template State<LaneRegisters> state;
+    const auto fetch = [&](int step) {
+      const std::int64_t key = tiles.begin + step % tiles.count * std::int64_t{kKeys};
+      const int stage = step % 2;
+      load_tile_async<kKeys>(block, m.k(stage), key_head(v, batch, kv), key);
+      load_tile_async<kKeys>(block, m.values(stage), value_head(v, batch, kv), key);
+    };
+
+    load_tile_async<kRows>(block, m.q, query_head(v, batch, head), first);
+    load_tile_async<kRows>(block, m.dout, dout_head(v, dout, batch, head), first);
+    fetch(0);
+    block.commit_group();
+    block.for_each_warp(state, [&](const auto& warp, int index, auto& lanes) {
+      warp.for_each_lane([&](int lane) {
+        start(warp.at(lanes, lane), v, batch, first + index * 16 + lane / 4, lse + v.stat(batch, head));
+      });
+    });
+    for (int step = 0; step < 2 * tiles.count; ++step) {
+      const std::int64_t key = tiles.begin + step % tiles.count * std::int64_t{kKeys};
+      const bool delta_is_known = step >= tiles.count;
+      const KeyRows k = m.k(step % 2), values = m.values(step % 2);
+      if (step + 1 < 2 * tiles.count) fetch(step + 1);
+      block.commit_group();
+      block.template wait_group<1>();
+      if (step == tiles.count)  // reduce the lanes' sums to those of rows
+        block.for_each_warp(state, [&](const auto& warp, int, auto& lanes) {
+          unrolled<2>([&](int half) {
+            warp.quad_reduce([&](int lane) -> float& { return warp.at(lanes, lane).row_delta[half]; },
+                             [](float a, float b) { return a + b; });
+          });
+        });
+      block.for_each_warp(state, [&](const auto& warp, int index, auto& lanes) {
+        // All queries of the warps that multiply together come before these keys.
+        if (v.causal && key >= first + mma_row_end<Policy, 1>(index)) return;
+        const auto p = [&](int lane, int i, int n) { return warp.at(lanes, lane).p[i][n]; };
+        const auto dp = [&](int lane, int i, int n) { return warp.at(lanes, lane).dp[i][n]; };
+        gemm_ss<1, kKeys / 8>(warp, m.q, index * 16, k, p);
+        gemm_ss<1, kKeys / 8>(warp, m.dout, index * 16, values, dp);
+        warp.for_each_lane([&](int lane) {
+          probabilities(warp.at(lanes, lane), v, static_cast<int>(key) + lane % 4 * 2,
+                        static_cast<int>(first) + index * 16 + lane / 4, scale, bias);
+        });
+        if (!delta_is_known) {
+          warp.for_each_lane([&](int lane) { accumulate_delta(warp.at(lanes, lane)); });
+          return;
+        }
+        warp.for_each_lane([&](int lane) { gradients(warp.at(lanes, lane), v.scale); });
+        gemm_rs<1, kKeys / 16>(warp, p, k,
+                               [&](int lane, int i, int n) { return warp.at(lanes, lane).dq[i][n]; });
+      });
+      ThreadBlock::sync();  // all warps are done with this stage before it is refilled
+    }
+    block.for_each_warp(state, [&](const auto& warp, int index, auto& lanes) {
+      warp.for_each_lane([&](int lane) {
+        finish(warp.at(lanes, lane), v, batch, head, first + index * 16 + lane / 4, lane % 4 * 2, delta,
+               dqkv);
+      });
+    });
+  }
+
+ private:
+  static STRATA_DEVICE_INLINE void start(LaneRegisters& r, const AttentionView<T>& v, std::int64_t batch,
+                                         std::int64_t row, const float* lse) {
+    unrolled<2>([&](int half) {
+      const std::int64_t query = row + half * 8;
+      r.row_delta[half] = 0.0f;
+      r.lse[half] = query < v.seq ? lse[query] * kLog2E : 0.0f;
+      r.begin[half] = first_visible_key(v, batch, query);
+    });
+    unrolled<kD / 8, 4>([&](int n, int i) { r.dq[0][n][i] = 0.0f; });
+  }
+  static STRATA_DEVICE_INLINE void probabilities(LaneRegisters& r, const AttentionView<T>& v, int key,
+                                                 int row, float scale, float bias) {
+    unrolled<2>([&](int half) {
+      const int query = row + half * 8;
+      unrolled<kKeys / 8, 2>([&](int n, int e) {
+        const int j = key + n * 8 + e;
+        float& p = r.p[0][n][half * 2 + e];
+        float s = p * scale - r.lse[half];
+        if (bias != 0.0f) s = s + bias * static_cast<float>(j - query);
+        p = is_visible(v, r.begin[half], query, j) ? exp2_approx(s) : 0.0f;
+      });
+    });
+  }
+  static STRATA_DEVICE_INLINE void accumulate_delta(LaneRegisters& r) {
+    unrolled<2>([&](int half) {
+      float sum = 0.0f;
+      unrolled<kKeys / 8, 2>(
+          [&](int n, int e) { sum = sum + r.p[0][n][half * 2 + e] * r.dp[0][n][half * 2 + e]; });
+      r.row_delta[half] = r.row_delta[half] + sum;
+    });
+  }
+  static STRATA_DEVICE_INLINE void gradients(LaneRegisters& r, float scale) {
+    unrolled<kKeys / 8, 4>(
+        [&](int n, int i) { r.p[0][n][i] = r.p[0][n][i] * (r.dp[0][n][i] - r.row_delta[i / 2]) * scale; });
+  }
+  static STRATA_DEVICE_INLINE void finish(const LaneRegisters& r, const AttentionView<T>& v,
+                                          std::int64_t batch, std::int64_t head, std::int64_t row, int column,
+                                          float* delta, T* dqkv) {
+    unrolled<2>([&](int half) {
+      const std::int64_t query = row + half * 8;
+      if (query >= v.seq) return;
+      T* const to = dqkv + v.q(batch, head) + query * v.width() + column;
+      unrolled<kD / 8>(
+          [&](int n) { store_pair(to + n * 8, r.dq[0][n][half * 2], r.dq[0][n][half * 2 + 1]); });
+      if (column == 0) delta[v.stat(batch, head) + query] = r.row_delta[half];
+    });
+  }
+};
+
+}  // namespace strata::kernels::detail

@@ -1,0 +1,170 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/warps.h"
+
+/// Loads of head rows by the tensor memory accelerator (TMA, compute capability 9.0): one thread requests
+/// boxes of 64 tokens by 64 columns, which arrive with the 128-byte swizzle that wgmma reads, and with zeros
+/// past the end of the sequence. On the host a box is emulated as the PTX ISA specifies, 16 bytes at a time,
+/// as in warps.h.
+namespace strata::kernels::detail {
+
+/// The matrix to which the columns of a head belong.
+enum class TmaOperand { qkv, dout };
+
+/// A matrix of 16-bit values, [batches, seq, columns], with its dimensions in the driver's order: innermost
+/// first. The matrix and its rows must be 16-byte aligned.
+struct TmaTensor {
+  static constexpr std::uint32_t kBox[3] = {64, 64, 1};
+  static constexpr int kBoxBytes = 64 * 64 * 2;
+  const void* at;
+  std::uint64_t sizes[3];
+  std::uint64_t strides[2];  ///< in bytes, of all dimensions but the innermost
+};
+inline TmaTensor make_tma_tensor(const void* at, std::int64_t batches, std::int64_t seq,
+                                 std::int64_t columns) {
+  const auto length = static_cast<std::uint64_t>(columns), rows = static_cast<std::uint64_t>(seq);
+  return {at, {length, rows, static_cast<std::uint64_t>(batches)}, {length * 2, rows * length * 2}};
+}
+
+/// Two mbarriers alternate to signal that a group of boxes has arrived. A barrier's phase completes when its
+/// one arrival and all of its bytes have come; waits test the parity of that phase.
+struct PipelineState {
+  unsigned group;
+  STRATA_HD unsigned index() const { return group % 2; }
+  STRATA_HD unsigned parity() const { return group / 2 % 2; }
+};
+
+/// The coordinates of a box's first element.
+struct BoxCoord {
+  int column, row, batch;
+};
+
+#ifdef __CUDACC__
+
+/// The tensor maps passed to a kernel, indexed by TmaOperand. `Map` is CUtensorMap.
+template <class Map>
+struct TensorMaps {
+  Map values[2];
+};
+
+/// A block whose operands are loaded by TMA.
+template <int kWarps, class Map>
+struct BlockTmaWarps : BlockWarps<kWarps> {
+  static constexpr int kBarrierBytes = 16;
+
+  /// `barrier_storage`: kBarrierBytes of shared memory. `matrices`: must be a kernel parameter.
+  __device__ BlockTmaWarps(std::byte* barrier_storage, const TensorMaps<Map>& matrices)
+      : maps(matrices), barriers(static_cast<unsigned>(__cvta_generic_to_shared(barrier_storage))) {
+    if (is_leader()) {
+      for (int i = 0; i < 2; ++i)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers + i * 8) : "memory");
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+  }
+  /// Starts loading kCount boxes in the current group: box(i, to) sets the destination and returns the
+  /// coordinates.
+  template <int kCount, class T, class Box>
+  __device__ __forceinline__ void tma_load(TmaOperand matrix, const Box& box) const {
+    if (is_leader()) {
+      const unsigned barrier = barrier_of({groups});
+      asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier),
+                   "n"(kCount * TmaTensor::kBoxBytes)
+                   : "memory");
+      unrolled<kCount>([&](int i) {
+        T* to;
+        const BoxCoord at = box(i, to);
+        asm volatile(
+            "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+            "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
+            "l"(&maps.values[static_cast<int>(matrix)]), "r"(at.column), "r"(at.row), "r"(at.batch),
+            "r"(barrier)
+            : "memory");
+      });
+    }
+    __syncwarp();
+  }
+  __device__ __forceinline__ void commit_group() const {
+    if (is_leader())
+      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier_of({groups})) : "memory");
+    __syncwarp();
+    ++groups;
+  }
+  /// As BlockWarps::wait_group(). Every group must be waited for in order, except those still pending at the
+  /// end.
+  template <int kLeft>
+  __device__ __forceinline__ void wait_group() const {
+    const PipelineState awaited{groups - 1 - kLeft};
+    for (unsigned is_complete = 0; is_complete == 0;)
+      asm volatile(
+          "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+          "selp.u32 %0, 1, 0, p;\n}"
+          : "=r"(is_complete)
+          : "r"(barrier_of(awaited)), "r"(awaited.parity())
+          : "memory");
+    __syncthreads();
+  }
+
+ private:
+  __device__ __forceinline__ unsigned barrier_of(PipelineState state) const {
+    return barriers + state.index() * 8;
+  }
+  static __device__ __forceinline__ bool is_leader() { return threadIdx.x == 0; }
+
+  const TensorMaps<Map>& maps;
+  unsigned barriers;
+  mutable unsigned groups = 0;
+};
+
+#endif
+
+/// Host emulation of one block. Its shared memory must be 1,024-byte aligned.
+template <int kWarps, bool kReversed = false>
+struct EmulatedTmaWarps : EmulatedWarps<kWarps, kReversed> {
+  TmaTensor matrices[2];
+  /// Set if a wait was for another group than the oldest not yet waited for: a barrier signals only one
+  /// group.
+  mutable bool skipped = false;
+
+  template <int kCount, class T, class Box>
+  void tma_load(TmaOperand matrix, const Box& box) const {
+    for (int i = 0; i < kCount; ++i) {
+      T* to;
+      const BoxCoord at = box(i, to);
+      emulate_tma_load(reinterpret_cast<std::uintptr_t>(to), matrices[static_cast<int>(matrix)], at);
+    }
+  }
+  void commit_group() const {
+    EmulatedWarps<kWarps>::commit_group();
+    ++groups;
+  }
+  template <int kLeft>
+  void wait_group() const {
+    skipped = skipped || groups - 1 - kLeft != awaited++;
+    EmulatedWarps<kWarps>::template wait_group<kLeft>();
+  }
+
+ private:
+  mutable int groups = 0, awaited = 0;
+  /// Rows of 128 bytes are stored one after the other; bits 4-6 of an address are XORed with bits 7-9
+  /// (CU_TENSOR_MAP_SWIZZLE_128B).
+  static void emulate_tma_load(std::uintptr_t to, const TmaTensor& from, const BoxCoord& at) {
+    for (std::uint32_t row = 0; row < TmaTensor::kBox[1]; ++row)
+      for (std::uint32_t piece = 0; piece < TmaTensor::kBox[0] / 8; ++piece) {
+        const std::uintptr_t plain = to + row * 128 + piece * 16;
+        const std::uint64_t coord[] = {static_cast<std::uint64_t>(at.column) + piece * 8,
+                                       static_cast<std::uint64_t>(at.row) + row,
+                                       static_cast<std::uint64_t>(at.batch)};
+        bool valid = true;
+        for (int i = 0; i < 3; ++i) valid = valid && coord[i] < from.sizes[i];
+        const std::uint64_t offset = coord[0] * 2 + coord[1] * from.strides[0] + coord[2] * from.strides[1];
+        EmulatedWarps<kWarps>::cp_async(reinterpret_cast<void*>(plain ^ (plain >> 7 & 7) << 4),
+                                        static_cast<const std::byte*>(from.at) + (valid ? offset : 0), valid);
+      }
+  }
+};
+
+}  // namespace strata::kernels::detail

@@ -1,0 +1,34 @@
+#include "backend/cuda/cuda_error.h"
+#include "backend/cuda/cuda_stream.h"
+#include "cuda/gemm/device_gemm.h"
+#include "cuda_ops.h"
+#include "gemm/linear_gemm.h"
+
+namespace strata::kernels::cuda {
+namespace {
+
+Status multiply(const detail::Gemm& gemm, const void* row_bias, BufferView workspace, Stream& stream) {
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  return detail::device_gemm(gemm, row_bias, workspace, queue);
+}
+
+}  // namespace
+
+Status linear_forward(Backend&, Stream& stream, const LinearForwardArgs& a) {
+  return multiply(detail::forward_gemm(a), detail::is_present(a.b) ? a.b.data : nullptr, a.workspace, stream);
+}
+Status linear_backward_input(Backend&, Stream& stream, const LinearBackwardInputArgs& a) {
+  return multiply(detail::input_gemm(a), nullptr, a.workspace, stream);
+}
+
+// With no rows (k = 0) the gradient is zero.
+Status linear_backward_weight(Backend&, Stream& stream, const LinearBackwardWeightArgs& a) {
+  const detail::Gemm gemm = detail::weight_gemm(a);
+  if (gemm.k > 0) return multiply(gemm, nullptr, a.workspace, stream);
+  if (a.accumulate) return Status::ok();
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  STRATA_CUDA_TRY(cudaMemsetAsync(a.dw.data, 0, a.dw.bytes(), queue));
+  return Status::ok();
+}
+
+}  // namespace strata::kernels::cuda

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <strata/kernels/bf16_gemm.h>
+#include <strata/runtime/thread_annotations.h>
+
+#include "gemm/gemm.h"
+
+// GEMMs of 16-bit operands with an f32 C of at most one tile.
+namespace strata::kernels::detail {
+
+/// The native bf16 GEMM of this build and CPU, regardless of force_widened_bf16_gemm(); `widened` in a build
+/// without oneDNN.
+Bf16Gemm native_bf16_gemm() noexcept;
+/// Computes a GEMM of bf16 operands with the CPU's bf16 instructions, accumulating in f32; allowed only if
+/// native_bf16_gemm() is not `widened`. Its bits depend only on the shapes, leading dimensions and flags. The
+/// first call with a shape creates a oneDNN primitive.
+void gemm_native_bf16(const Gemm& gemm) noexcept;
+
+/// Computes a GEMM of any 16-bit operands: blocks of kWidenedK of the inner extent are converted to f32 in
+/// `panels` and multiplied by the f32 GEMM.
+void gemm_widened(const Gemm& gemm, float* panels) noexcept;
+/// Large enough that sgemm's packing and its passes over C cost little. Measured on Zen 3 over the GEMMs of
+/// GPT-2 with 256 tokens: 512 and 256 take the same time, 0.8 to 0.9 of that of f32 operands, so 256 is used,
+/// which needs half the scratch; 192 and 128 take about 6 % longer.
+inline constexpr std::int64_t kWidenedK = 256;
+inline constexpr std::int64_t kPanelFloats = kWidenedK * (kLargestTile.rows + kLargestTile.columns);
+
+/// Scratch blocks of tiles, each an f32 C followed by panels. Blocks are never freed, so their number is the
+/// maximum that was in use at once, and later steps allocate none. Thread-safe.
+class TileScratch {
+ public:
+  static constexpr std::int64_t kFloats = kLargestTile.rows * kLargestTile.columns + kPanelFloats;
+  /// Allocates until at least `blocks` exist.
+  void reserve(std::size_t blocks);
+  float* acquire();
+  void release(float* block) noexcept;
+
+ private:
+  void add_block() STRATA_REQUIRES(mutex_);
+  Mutex mutex_;
+  std::vector<std::unique_ptr<float[]>> blocks_ STRATA_GUARDED_BY(mutex_);
+  std::vector<float*> free_ STRATA_GUARDED_BY(mutex_);
+};
+
+}  // namespace strata::kernels::detail

@@ -1,0 +1,44 @@
+#include <strata/model/dataset.h>
+
+#include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+
+Status Dataset::fill_batch(std::uint64_t k0, std::int64_t n, const Batch& batch) const {
+  const auto width = static_cast<std::uint64_t>(seq());
+  std::uint64_t elems = 0;
+  const bool fits = n >= 0 && !__builtin_mul_overflow(static_cast<std::uint64_t>(n), width, &elems);
+  const auto optional = [&](std::span<std::int32_t> span) { return span.empty() || span.size() == elems; };
+  if (!fits || batch.inputs.size() != elems || batch.targets.size() != elems || !optional(batch.doc_start) ||
+      !optional(batch.positions))
+    return Status::error(
+        Code::invalid,
+        str("a batch of ", n, " x ", width, " tokens does not match spans of ", batch.inputs.size(), ", ",
+            batch.targets.size(), ", ", batch.doc_start.size(), " and ", batch.positions.size()));
+  if (k0 > n_samples() || static_cast<std::uint64_t>(n) > n_samples() - k0)
+    return Status::error(Code::invalid,
+                         str(n, " samples from index ", k0, " were requested, but there are ", n_samples()));
+  for (std::uint64_t row = 0; row < static_cast<std::uint64_t>(n); ++row) {
+    const auto part = [&](std::span<std::int32_t> span) {
+      return span.empty() ? span : span.subspan(row * width, width);
+    };
+    fill_row(k0 + row,
+             {part(batch.inputs), part(batch.targets), part(batch.doc_start), part(batch.positions)});
+  }
+  return {};
+}
+
+TargetCount Dataset::count_targets(std::uint64_t k0, std::int64_t n) const noexcept {
+  STRATA_ASSERT(n >= 0 && k0 <= n_samples() && static_cast<std::uint64_t>(n) <= n_samples() - k0, "samples ",
+                k0, " and ", n, " on, there are ", n_samples());
+  TargetCount all;
+  for (std::uint64_t k = k0; k < k0 + static_cast<std::uint64_t>(n); ++k) {
+    const TargetCount row = count_row(k);
+    all.tokens += row.tokens;
+    all.bytes += row.bytes;
+  }
+  return all;
+}
+
+}  // namespace strata

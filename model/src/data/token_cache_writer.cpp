@@ -1,0 +1,194 @@
+#include "data/token_cache_writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <unistd.h>
+
+#include <strata/model/text_check.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+
+namespace strata::detail {
+namespace {
+
+constexpr std::size_t kBlockBytes = 4 * kMiB;
+constexpr std::size_t kFlushBytes = 256 * kKiB;  // records are short, so they are written in larger blocks
+constexpr std::int32_t kSmallVocab = 65536;
+
+std::string note_of(const std::string& path, const JsonlStats& stats, const Result<ChatTemplate>& chat) {
+  std::string text = str(path, ": ", stats.n_records, " records, ", to_string(stats.kind));
+  if (stats.kind == SourceKind::messages) text += str(" as ", chat_template_name(chat->format));
+  std::string ignored_keys;
+  for (const auto& [key, n] : stats.ignored_keys)
+    ignored_keys += str(ignored_keys.empty() ? "" : ", ", "'", key, "' (", n, ")");
+  return ignored_keys.empty() ? text : str(text, "; ignored: ", ignored_keys);
+}
+
+}  // namespace
+
+TokenCacheWriter::TokenCacheWriter(Io& io, const Tokenizer& tokenizer, const Result<ChatTemplate>& chat,
+                                   const std::string& path)
+    : io_(io), tokenizer_(tokenizer), chat_(chat), path_(path), temporary_(str(path, ".tmp-", ::getpid())) {}
+
+Status TokenCacheWriter::write(const std::vector<std::string>& sources) {
+  Status status = write_all_sources(sources);
+  // An incomplete temporary file is useless; report the first error, not one of removing it.
+  if (!status && io_.exists(temporary_)) (void)io_.remove_all(temporary_).is_ok();
+  return bad_sources_ ? status : std::move(status).annotate(str("building ", path_));
+}
+
+Status TokenCacheWriter::write_all_sources(const std::vector<std::string>& sources) {
+  STRATA_TRY_ASSIGN(file_, io_.open(temporary_, OpenMode::truncate));
+  header_.bytes_per_token = tokenizer_.vocab_size() <= kSmallVocab ? 2 : 4;
+  SourceDigester digester;
+  std::string problems;  // of all files, so that all can be fixed at once
+  for (const std::string& source : sources) {
+    const Result<FileDigest> digest = encode_source(source);
+    if (!digest.has_value() && digest.status().code() != Code::invalid) return digest.status();
+    if (!digest.has_value()) {
+      problems += str(problems.empty() ? "" : "\n", digest.status().message());
+      continue;
+    }
+    digester.add(*digest, is_jsonl(source));
+    header_.source_bytes += digest->bytes;
+  }
+  bad_sources_ = !problems.empty();
+  if (bad_sources_) return Status::error(Code::invalid, std::move(problems));
+  header_.sources = digester.digest();
+  return finish(sources);
+}
+
+Status TokenCacheWriter::finish(const std::vector<std::string>& sources) {
+  if (header_.source_bytes == 0)
+    return Status::error(Code::invalid, str("the corpus is empty: ", sources.size(),
+                                            " empty files; the first is ", sources.front()));
+  // An empty text has no tokens if the tokenizer has no end-of-text token; then it is no document.
+  std::erase(documents_, header_.n_tokens);
+  documents_.erase(std::unique(documents_.begin(), documents_.end()), documents_.end());
+  header_.vocab_size = static_cast<std::uint32_t>(tokenizer_.vocab_size());
+  header_.n_sources = static_cast<std::uint32_t>(sources.size());
+  header_.tokenizer = tokenizer_.digest();
+  header_.n_documents = documents_.size();
+  packed_.resize(packed_.size() +
+                 (8 - (written_ + packed_.size()) % 8) % 8);  // zero padding: the rest are 8-byte words
+  STRATA_TRY(write_next(packed_));
+  if (header_.n_loss_tokens < header_.n_tokens) STRATA_TRY(write_next(std::as_bytes(std::span(loss_mask_))));
+  STRATA_TRY(write_next(std::as_bytes(std::span(documents_))));
+  header_.payload = payload_.digest();
+  header_.header = header_.digest_of_rest();
+  STRATA_TRY(write_all(*file_, 0, std::as_bytes(std::span(&header_, 1))));
+  STRATA_TRY(file_->sync());
+  STRATA_TRY(io_.rename(temporary_, path_));
+  const std::size_t slash = path_.rfind('/');
+  return io_.sync_dir(slash == std::string::npos ? "." : slash == 0 ? "/" : path_.substr(0, slash));
+}
+
+Result<FileDigest> TokenCacheWriter::encode_source(const std::string& path) {
+  STRATA_TRY(check_source_name(path));
+  return is_jsonl(path) ? encode_records(path) : encode_text(path);
+}
+
+Result<FileDigest> TokenCacheWriter::encode_text(const std::string& path) {
+  STRATA_TRY_ASSIGN(const std::unique_ptr<File> source, io_.open(path, OpenMode::read));
+  STRATA_TRY_ASSIGN(const std::uint64_t size, source->size());
+  begin_document();
+  Digester digester;
+  TextCheck check(path);
+  std::string text;  // read, but not yet encoded
+  TextPosition place = TextPosition::begin;
+  for (std::uint64_t at = 0; at < size;) {
+    const std::size_t old = text.size();
+    text.resize(old + static_cast<std::size_t>(std::min<std::uint64_t>(size - at, kBlockBytes)));
+    const auto block = std::span(text).subspan(old);
+    STRATA_TRY(read_exact(*source, at, std::as_writable_bytes(block)));
+    digester.update(std::as_bytes(block));
+    STRATA_TRY(check.add(std::string_view(text).substr(old)));
+    at += block.size();
+    const std::size_t cut = at == size ? text.size() : tokenizer_.last_safe_cut(text);
+    STRATA_TRY(append(tokenizer_.encode(std::string_view(text).substr(0, cut), SpecialTokens::as_text,
+                                        AddSpecialTokens::no, place),
+                      true));
+    if (cut > 0) place = TextPosition::inside;
+    text.erase(0, cut);
+  }
+  STRATA_TRY(check.finish());
+  if (std::string note = check.note(); !note.empty()) notes_.push_back(std::move(note));
+  STRATA_TRY(end_document(true));
+  return FileDigest{digester.digest(), size};
+}
+
+Result<FileDigest> TokenCacheWriter::encode_records(const std::string& path) {
+  // encode_document() returns `not_found` if the tokenizer lacks a marker of the chat template.
+  const auto take = [&](const Document& document) {
+    Status status = encode_document(document);
+    if (status.code() != Code::not_found) return status;
+    return Status::error(Code::invalid, str(path, ": conversations are written as ",
+                                            chat_template_name(chat_->format), ", but ", status.message()));
+  };
+  STRATA_TRY_ASSIGN(const JsonlStats stats, read_jsonl(io_, path, chat_, take));
+  if (stats.kind == SourceKind::messages) header_.chat = chat_mark(chat_);
+  notes_.push_back(note_of(path, stats, chat_));
+  return stats.file;
+}
+
+Status TokenCacheWriter::encode_document(const Document& document) {
+  begin_document();
+  for (const Segment& segment : document.segments)
+    STRATA_TRY(append(tokenizer_.encode(segment.text), segment.loss_mask));
+  if (!document.chat.text.empty()) STRATA_TRY(append_chat(document.chat));
+  return end_document(document.end_loss_mask);
+}
+
+void TokenCacheWriter::begin_document() { documents_.push_back(header_.n_tokens); }
+
+Status TokenCacheWriter::end_document(bool loss_mask) {
+  const std::int32_t end = tokenizer_.end_of_text();
+  return end < 0 ? Status::ok() : append(std::span(&end, 1), loss_mask);
+}
+
+Status TokenCacheWriter::append_chat(const ChatText& chat) {
+  STRATA_TRY_ASSIGN(const ChatTokens tokens, encode_chat(tokenizer_, chat));
+  const std::span ids(tokens.ids);
+  for (std::size_t begin = 0, end = 0; begin < ids.size(); begin = end) {
+    while (end < ids.size() && tokens.loss_mask[end] == tokens.loss_mask[begin]) ++end;
+    STRATA_TRY(append(ids.subspan(begin, end - begin), tokens.loss_mask[begin]));
+  }
+  return {};
+}
+
+Status TokenCacheWriter::append(std::span<const std::int32_t> ids, bool loss_mask) {
+  const std::size_t width = header_.bytes_per_token, old = packed_.size();
+  packed_.resize(old + ids.size() * width);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    std::memcpy(&packed_[old + i * width], &ids[i], width);  // the low bytes
+  mark(ids.size(), loss_mask);
+  if (packed_.size() < kFlushBytes) return {};
+  STRATA_TRY(write_next(packed_));
+  packed_.clear();
+  return {};
+}
+
+void TokenCacheWriter::mark(std::uint64_t n, bool loss_mask) {
+  const std::uint64_t begin = header_.n_tokens;
+  header_.n_tokens += n;
+  if (loss_mask) header_.n_loss_tokens += n;
+  if (header_.n_loss_tokens == header_.n_tokens) return;  // nothing masked yet, so no bits are stored
+  if (loss_mask_.empty() && begin > 0) {                  // all earlier tokens were in the loss
+    loss_mask_.assign((begin + 63) / 64, ~std::uint64_t{0});
+    if (begin % 64 != 0) loss_mask_.back() = (std::uint64_t{1} << begin % 64) - 1;
+  }
+  loss_mask_.resize((header_.n_tokens + 63) / 64);
+  if (!loss_mask) return;
+  for (std::uint64_t i = begin; i < header_.n_tokens; ++i) loss_mask_[i / 64] |= std::uint64_t{1} << i % 64;
+}
+
+Status TokenCacheWriter::write_next(std::span<const std::byte> bytes) {
+  STRATA_TRY(write_all(*file_, sizeof(CacheHeader) + written_, bytes));
+  payload_.update(bytes);
+  written_ += bytes.size();
+  return {};
+}
+
+}  // namespace strata::detail

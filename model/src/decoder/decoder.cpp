@@ -1,0 +1,218 @@
+#include <strata/model/decoder.h>
+
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include <strata/graph/builder.h>
+#include <strata/runtime/float16.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+namespace {
+
+constexpr float kInitStd = 0.02f;
+
+class Recorder {
+ public:
+  Recorder(DecoderConfig config, std::int64_t rows, DType compute)
+      : c_(std::move(config)),
+        rows_(rows),
+        heads_{static_cast<int>(c_.heads), static_cast<int>(c_.kv_heads)},
+        compute_(compute),
+        residual_std_(kInitStd / std::sqrt(2.0f * static_cast<float>(c_.layers))),
+        b_(compute) {}
+
+  Result<Program> run(DecoderHead head, DecoderRows rows) {
+    const Value tokens = b_.input("tokens", {rows_}, DType::i32);
+    if (rows == DecoderRows::packed) doc_start_ = b_.input("doc_start", {rows_}, DType::i32);
+    const Value x = norm("final_norm", blocks(tokens));
+    if (head == DecoderHead::logits) return b_.finish({{"logits", logits(x)}});
+    const Value targets = b_.input("targets", {rows_}, DType::i32);
+    const Value divisor = b_.input("divisor", {1}, DType::f32);
+    return b_.finish(
+        {{"loss", b_.linear_cross_entropy(x, head_weight(), targets, divisor, c_.logit_softcap)}});
+  }
+
+  Result<Program> run_cached(const CacheShape& shape) {
+    cache_ = shape;
+    const Value tokens = b_.input("tokens", {rows_}, DType::i32);
+    positions_ = b_.input("positions", {rows_}, DType::i32);
+    slots_ = b_.input("slots", {rows_}, DType::i32);
+    const Value logit_indices = b_.input("logit_indices", {shape.logit_rows}, DType::i32);
+    const Value x = blocks(tokens);
+    const Value last = norm("final_norm", b_.select_rows(x, logit_indices));
+    return b_.finish({{"logits", logits(last)}});
+  }
+
+ private:
+  Value blocks(Value tokens) {
+    b_.region("embed", false);
+    tokens_weight_ = weight("tokens.weight", {c_.vocab, c_.hidden}, kInitStd);
+    Value x = b_.embedding(tokens, tokens_weight_);
+    if (c_.scaled_embedding) x = b_.scale(x, embedding_scale());
+    x = add_positions(x);
+    if (c_.embed_norm) x = norm("embed_norm", x);
+    for (std::int64_t layer = 0; layer < c_.layers; ++layer) x = block(static_cast<std::size_t>(layer), x);
+    b_.region("head", false);
+    return x;
+  }
+  Value head_weight() {
+    return c_.tied_head ? tokens_weight_ : weight("head.weight", {c_.vocab, c_.hidden}, kInitStd);
+  }
+
+  // Adds learned positions here, or prepares those that attention applies to queries and keys.
+  Value add_positions(Value x) {
+    if (c_.position == DecoderConfig::Position::alibi) return x;
+    const int seq = static_cast<int>(c_.seq);
+    const Value positions = cache_ ? positions_ : b_.positions(rows_, seq, doc_start_);
+    if (c_.position == DecoderConfig::Position::learned) {
+      const Value table =
+          weight("positions.weight", {c_.positions + c_.position_offset, c_.hidden}, kInitStd);
+      return b_.add(x, b_.embedding(positions, table, static_cast<int>(c_.position_offset)));
+    }
+    positions_ = positions;
+    const auto table = [&](const kernels::RopeFrequencies& frequencies) {
+      return b_.rope_table(seq, static_cast<int>(c_.rotary_dim), frequencies);
+    };
+    const bool own = c_.sliding_frequencies.has_value();
+    for (std::size_t layer = 0; layer < c_.rope_layers.size(); ++layer) {
+      Value& angles = angles_[own && c_.sliding[layer]];
+      if (c_.rope_layers[layer] && angles.id == kNoValue)
+        angles = table(own && c_.sliding[layer] ? *c_.sliding_frequencies : c_.frequencies);
+    }
+    return x;
+  }
+  // The factor, rounded to the dtype in which embeddings are multiplied.
+  float embedding_scale() const {
+    const float root = std::sqrt(static_cast<float>(c_.hidden));
+    return compute_ == DType::bf16  ? to_f32(from_f32<bf16>(root))
+           : compute_ == DType::f16 ? to_f32(from_f32<f16>(root))
+                                    : root;
+  }
+  Value logits(Value x) {
+    const Value plain = b_.linear_f32(x, head_weight());
+    return c_.logit_softcap > 0 ? b_.softcap(plain, c_.logit_softcap) : plain;
+  }
+
+  Value weight(const std::string& name, Shape shape, float std) {
+    return b_.param(name, shape, {.init = {0, std}});
+  }
+  Value scale(const std::string& name, std::int64_t n) {
+    return b_.param(name + ".weight", {n}, {.init = {1 - c_.norm_offset, 0}, .decay = false});
+  }
+  Value norm(const std::string& name, Value x) {
+    const Value weight = scale(name, c_.hidden);
+    if (c_.norm == DecoderConfig::Norm::rms) return b_.rmsnorm(x, weight, c_.norm_eps, c_.norm_offset);
+    const Value shift = b_.param(name + ".bias", {c_.hidden}, {.init = {0, 0}, .decay = false});
+    return b_.layernorm(x, weight, shift, c_.norm_eps);
+  }
+  Value linear(const std::string& name, Value x, std::int64_t out, std::int64_t in, bool bias, float std) {
+    const Value w = weight(name + ".weight", {out, in}, std);
+    return b_.linear(x, w,
+                     bias ? b_.param(name + ".bias", {out}, {.init = {0, 0}, .decay = false}) : Value{});
+  }
+
+  Value attention(const std::string& name, std::size_t layer, Value x) {
+    const std::int64_t inner = c_.heads * c_.head_dim;
+    const std::int64_t width = inner + 2 * c_.kv_heads * c_.head_dim;
+    Value qkv = linear(name + ".qkv", x, width, c_.hidden, c_.qkv_bias, kInitStd);
+    if (c_.qk_norm != DecoderConfig::QkNorm::none) {
+      const bool whole = c_.qk_norm == DecoderConfig::QkNorm::whole;
+      const Value q = scale(name + ".q_norm", c_.head_dim * (whole ? c_.heads : 1));
+      const Value k = scale(name + ".k_norm", c_.head_dim * (whole ? c_.kv_heads : 1));
+      qkv = b_.qk_norm(qkv, q, k, heads_, c_.norm_eps, c_.norm_offset);
+    }
+    if (c_.position == DecoderConfig::Position::rope && c_.rope_layers[layer])
+      qkv = b_.rope(qkv, positions_, angles_[c_.sliding_frequencies.has_value() && c_.sliding[layer]], heads_,
+                    c_.rotary_interleaved);
+    const Value mixed = attend(name, qkv, scores(layer));
+    return linear(name + ".attn_out", mixed, c_.hidden, inner, c_.out_bias, residual_std_);
+  }
+  // A window of at least `seq` tokens is no window.
+  ScoreOptions scores(std::size_t layer) const {
+    const bool slides = c_.sliding[layer] && c_.window < c_.seq;
+    const bool own_scale = c_.query_scalar > 0 && c_.query_scalar != static_cast<float>(c_.head_dim);
+    return {.alibi = c_.position == DecoderConfig::Position::alibi,
+            .window = slides ? static_cast<int>(c_.window) : 0,
+            .softcap = c_.score_softcap,
+            .scale = own_scale ? 1 / std::sqrt(c_.query_scalar) : 0};
+  }
+  Value attend(const std::string& name, Value qkv, const ScoreOptions& scores) {
+    if (!cache_) return b_.attention(qkv, heads_, static_cast<int>(c_.seq), scores, doc_start_);
+    const Shape shape = {cache_->sequences, c_.kv_heads, cache_->context, c_.head_dim};
+    const Value keys = b_.state(name + ".keys", shape), values = b_.state(name + ".values", shape);
+    return b_.cached_attention(qkv, positions_, slots_, keys, values, heads_, scores);
+  }
+  Value mlp(const std::string& name, Value x) {
+    using Mlp = DecoderConfig::Mlp;
+    const Value inner =
+        linear(name + ".mlp_in", x, is_gated(c_.mlp) ? 2 * c_.ffn : c_.ffn, c_.hidden, c_.mlp_bias, kInitStd);
+    const Value active = c_.mlp == Mlp::swiglu  ? b_.swiglu(inner)
+                         : c_.mlp == Mlp::geglu ? b_.geglu(inner)
+                         : c_.mlp == Mlp::relu  ? b_.relu(inner)
+                                                : b_.gelu(inner);
+    return linear(name + ".mlp_out", active, c_.hidden, c_.ffn, c_.mlp_bias, residual_std_);
+  }
+  Value block(std::size_t layer, Value x) {
+    const std::string name = str("layers.", layer);
+    b_.region(name, true);
+    Value added = attention(name, layer, c_.pre_norms ? norm(name + ".attn_norm", x) : x);
+    if (c_.post_norms) added = norm(name + ".attn_post_norm", added);
+    x = b_.add(x, added);
+    added = mlp(name, c_.pre_norms ? norm(name + ".mlp_norm", x) : x);
+    if (c_.post_norms) added = norm(name + ".mlp_post_norm", added);
+    return b_.add(x, added);
+  }
+
+  const DecoderConfig c_;
+  const std::int64_t rows_;
+  const Heads heads_;
+  const DType compute_;
+  const float residual_std_;
+  std::optional<CacheShape> cache_;  // of a program with a KV cache
+  Value tokens_weight_;
+  Value doc_start_, positions_, slots_;  // set if the model and the program use them
+  std::array<Value, 2> angles_;          // of full layers, and of sliding layers if they have their own
+  Builder b_;
+};
+
+}  // namespace
+
+std::int64_t count_parameters(const DecoderConfig& config) {
+  const auto program = record_decoder(config, 1, DecoderHead::logits);
+  std::int64_t n = 0;
+  if (program.has_value())
+    for (const ParamInfo& param : program->params) n += param.shape.n_elems();
+  return n;
+}
+
+Result<Program> record_decoder(const DecoderConfig& config, std::int64_t batch, DecoderHead head,
+                               DecoderRows rows, DType compute) {
+  STRATA_TRY(validate(config));
+  if (batch < 1)
+    return Status::error(Code::invalid, str("a batch of ", batch, " sequences; it must be at least 1"));
+  const DecoderConfig whole = with_derived_sizes(config);
+  return Recorder(whole, batch * whole.seq, compute).run(head, rows);
+}
+
+std::uint64_t cache_bytes(const DecoderConfig& config, const CacheShape& shape) {
+  const DecoderConfig c = with_derived_sizes(config);
+  return static_cast<std::uint64_t>(2 * c.layers * shape.sequences * c.kv_heads * shape.context *
+                                    c.head_dim) *
+         sizeof(float);
+}
+
+Result<Program> record_cached_decoder(const DecoderConfig& config, const CacheShape& shape) {
+  DecoderConfig c = with_derived_sizes(config);  // before setting seq, so that a learned table keeps its size
+  c.seq = shape.context;
+  c = with_derived_sizes(std::move(c));  // a model without a limit gets that of the context
+  STRATA_TRY(validate(c));
+  if (shape.rows < 1 || shape.sequences < 1 || shape.logit_rows < 1)
+    return Status::error(
+        Code::invalid, str("a cached program of ", shape.rows, " rows, ", shape.sequences, " sequences and ",
+                           shape.logit_rows, " rows of logits; each must be at least 1"));
+  return Recorder(std::move(c), shape.rows, DType::f32).run_cached(shape);
+}
+
+}  // namespace strata

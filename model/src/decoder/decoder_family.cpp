@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <utility>
+
+#include <strata/model/decoder.h>
+#include <strata/runtime/str.h>
+
+// The families, as changes to GPT-2's config.
+
+namespace strata {
+namespace {
+
+using Norm = DecoderConfig::Norm;
+using Position = DecoderConfig::Position;
+using Mlp = DecoderConfig::Mlp;
+
+void opt(DecoderConfig& c) {
+  c.mlp = Mlp::relu;
+  c.position_offset = 2;
+}
+void bloom(DecoderConfig& c) {
+  c.position = Position::alibi;
+  c.embed_norm = true;
+}
+void llama(DecoderConfig& c) {
+  c.norm = Norm::rms;
+  c.norm_eps = 1e-6f;
+  c.position = Position::rope;
+  c.mlp = Mlp::swiglu;
+  c.qkv_bias = c.out_bias = c.mlp_bias = false;
+  c.tied_head = false;
+}
+void qwen2(DecoderConfig& c) {
+  llama(c);
+  c.qkv_bias = true;
+}
+void qwen3(DecoderConfig& c) {
+  llama(c);
+  c.qk_norm = DecoderConfig::QkNorm::heads;
+}
+void glm(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1.5625e-7f;
+  c.qkv_bias = true;
+  c.rotary_interleaved = true;  // with_derived_sizes() sets rotary_dim to half a head
+}
+void glm4(DecoderConfig& c) {
+  glm(c);
+  c.norm_eps = 1e-5f;
+  c.post_norms = true;
+}
+
+void mistral(DecoderConfig& c) {
+  llama(c);
+  c.window = 4096;
+}
+void olmo2(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+  c.qk_norm = DecoderConfig::QkNorm::whole;
+  c.pre_norms = false;
+  c.post_norms = true;
+}
+void phi3(DecoderConfig& c) {
+  llama(c);
+  c.norm_eps = 1e-5f;
+}
+void smollm3(DecoderConfig& c) {
+  llama(c);
+  c.tied_head = true;
+  c.frequencies.theta = 2e6f;
+  c.no_rope_every = 4;
+}
+void gemma2(DecoderConfig& c) {
+  llama(c);
+  c.tied_head = true;
+  c.norm_offset = 1;
+  c.post_norms = true;
+  c.scaled_embedding = true;
+  c.mlp = Mlp::geglu;
+  c.window = 4096;
+  c.full_every = 2;
+  c.score_softcap = 50;
+  c.logit_softcap = 30;
+}
+void gemma3(DecoderConfig& c) {
+  gemma2(c);
+  c.qk_norm = DecoderConfig::QkNorm::heads;
+  c.full_every = 6;
+  c.score_softcap = c.logit_softcap = 0;
+  c.frequencies.theta = 1e6f;
+  c.sliding_frequencies.emplace();
+}
+
+struct Family {
+  std::string_view name;
+  void (*change)(DecoderConfig& config);
+};
+constexpr Family kFamilies[] = {
+    {"gpt2", [](DecoderConfig&) {}},
+    {"opt", opt},
+    {"bloom", bloom},
+    {"llama", llama},
+    {"qwen2", qwen2},
+    {"qwen3", qwen3},
+    {"glm", glm},
+    {"glm4", glm4},
+    {"mistral", mistral},
+    {"olmo2", olmo2},
+    {"phi3", phi3},
+    {"smollm3", smollm3},
+    {"gemma2", gemma2},
+    {"gemma3_text", gemma3},
+};
+
+}  // namespace
+
+const std::vector<std::string_view>& decoder_families() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all;
+    for (const Family& family : kFamilies) all.push_back(family.name);
+    return all;
+  }();
+  return names;
+}
+
+std::optional<DecoderConfig> decoder_for_family(std::string_view family) {
+  for (const Family& known : kFamilies)
+    if (known.name == family) {
+      DecoderConfig config;
+      config.family = family;
+      known.change(config);
+      return config;
+    }
+  return std::nullopt;
+}
+
+namespace {
+
+// Far above any model, and low enough that no product of sizes comes near 2^63.
+constexpr std::int64_t kMaxLayers = 10000;
+constexpr std::int64_t kMaxWidth = 1 << 20;
+constexpr std::int64_t kMaxVocab = 1 << 22;
+constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;
+
+/// Per layer: false for every `every`-th layer, true for the others.
+std::vector<bool> but_every(std::int64_t every, std::int64_t layers) {
+  std::vector<bool> of(static_cast<std::size_t>(layers), true);
+  for (std::int64_t i = every; every > 0 && i <= layers; i += every)
+    of[static_cast<std::size_t>(i - 1)] = false;
+  return of;
+}
+
+}  // namespace
+
+DecoderConfig with_derived_sizes(DecoderConfig c) {
+  if (c.kv_heads == 0) c.kv_heads = c.heads;
+  if (c.head_dim == 0 && c.heads > 0) c.head_dim = c.hidden / c.heads;
+  if (c.positions == 0) c.positions = c.seq;
+  if (c.rotary_dim == 0) c.rotary_dim = c.rotary_interleaved ? c.head_dim / 2 : c.head_dim;
+  if (c.layers < 1 || c.layers > kMaxLayers) return c;  // validate() returns the error
+  if (c.rope_layers.empty()) c.rope_layers = but_every(c.no_rope_every, c.layers);
+  if (c.sliding.empty())
+    c.sliding = c.window > 0 ? but_every(c.full_every, c.layers)
+                             : std::vector<bool>(static_cast<std::size_t>(c.layers), false);
+  return c;
+}
+
+Status validate(const DecoderConfig& config) {
+  std::string problems;
+  const auto need = [&](bool ok, const std::string& what) {
+    if (!ok) problems += (problems.empty() ? "" : "\n") + what;
+  };
+  if (!decoder_for_family(config.family)) {
+    std::string known;
+    for (const std::string_view name : decoder_families()) known += str(known.empty() ? "" : ", ", name);
+    need(false, str("model.family is ", config.family, "; the supported families are ", known));
+  }
+  const DecoderConfig c = with_derived_sizes(config);
+  const auto whole = [](std::int64_t a, std::int64_t b) { return b >= 1 && a % b == 0; };
+  const auto within = [&](const char* name, std::int64_t value, std::int64_t most) {
+    need(value >= 1 && value <= most, str("model.", name, " is ", value, "; it must be 1 to ", most));
+  };
+  within("layers", c.layers, kMaxLayers);
+  within("hidden", c.hidden, kMaxWidth);
+  within("heads", c.heads, kMaxWidth);
+  within("ffn", c.ffn, 4 * kMaxWidth);
+  within("vocab", c.vocab, kMaxVocab);
+  within("seq", c.seq, kMaxPositions);
+  within("kv_heads", c.kv_heads, kMaxWidth);
+  need(c.heads < 1 || c.head_dim <= kMaxWidth / c.heads,
+       str("model.heads is ", c.heads, " and model.head_dim ", c.head_dim, "; their product must be at most ",
+           kMaxWidth));
+  need(c.positions <= kMaxPositions,
+       str("the model has ", c.positions, " positions; there may be at most ", kMaxPositions));
+  need(config.head_dim != 0 || c.heads < 1 || whole(c.hidden, c.heads),
+       str("model.hidden is ", c.hidden, " and model.heads ", c.heads,
+           "; the first must be a multiple of the second"));
+  need(c.kv_heads < 1 || whole(c.heads, c.kv_heads),
+       str("model.heads is ", c.heads, " and model.kv_heads ", c.kv_heads,
+           "; the first must be a multiple of the second"));
+  need(c.head_dim >= 1 || c.heads < 1 || c.hidden < c.heads, str("model.head_dim is ", c.head_dim));
+  need(c.positions >= c.seq, str("model.seq is ", c.seq, "; the model has only ", c.positions, " positions"));
+  need(c.position != Position::rope ||
+           (c.rotary_dim >= 2 && c.rotary_dim % 2 == 0 && c.rotary_dim <= c.head_dim && c.rotary_dim <= 2048),
+       str("RoPE rotates ", c.rotary_dim, " elements of a head of ", c.head_dim,
+           "; it must be an even number, at most the head size and at most 2048"));
+  for (const auto& [name, of] : {std::pair{"rope_layers", &c.rope_layers}, std::pair{"sliding", &c.sliding}})
+    need(c.layers < 1 || c.layers > kMaxLayers || std::ssize(*of) == c.layers,
+         str(name, " has ", of->size(), " layers, but the model has ", c.layers));
+  need(c.window >= 0 && c.window <= kMaxPositions, str("the window has ", c.window, " keys"));
+  need(c.window > 0 || std::count(c.sliding.begin(), c.sliding.end(), true) == 0,
+       "a layer has a sliding window, but the window has 0 keys");
+  need(c.score_softcap >= 0 && c.logit_softcap >= 0 && c.query_scalar >= 0,
+       str("soft caps of ", c.score_softcap, " and ", c.logit_softcap, " and a query scalar of ",
+           c.query_scalar, "; each must be 0 or more"));
+  return problems.empty() ? Status::ok() : Status::error(Code::invalid, problems);
+}
+
+}  // namespace strata

@@ -1,0 +1,82 @@
+#include <strata/offload/machine_profile.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/config/suggest.h>
+
+namespace strata {
+
+double MachineProfile::gemm_flops_per_s(DType dtype, double smallest_side) const noexcept {
+  const bool in_8bit = size_of(dtype) == 1 && !flops_8bit.empty();
+  const std::vector<double>& rates = dtype == DType::f32 ? flops_f32 : in_8bit ? flops_8bit : flops_16bit;
+  const auto above = std::lower_bound(gemm_sizes.begin(), gemm_sizes.end(), smallest_side);
+  if (above == gemm_sizes.end()) return rates.back();
+  const auto i = static_cast<std::size_t>(above - gemm_sizes.begin());
+  // Below the smallest measured size the rate falls in proportion, since a GEMM reuses that much less.
+  if (i == 0) return rates.front() * std::max(smallest_side, 1.0) / gemm_sizes.front();
+  const double share =
+      std::log(smallest_side / gemm_sizes[i - 1]) / std::log(gemm_sizes[i] / gemm_sizes[i - 1]);
+  return rates[i - 1] * std::pow(rates[i] / rates[i - 1], share);
+}
+
+SimOptions MachineProfile::simulation() const noexcept {
+  SimOptions o;
+  o.rate(SimLane::h2d) = {h2d_bytes_per_s, link_latency_s};
+  o.rate(SimLane::d2h) = {d2h_bytes_per_s, link_latency_s};
+  o.rate(SimLane::nvme_read) = {read_bytes_per_s, disk_latency_s};
+  o.rate(SimLane::nvme_write) = {write_bytes_per_s, disk_latency_s};
+  // Two directions that reach `both` in total when they run at once take such shares of their resource that
+  // each is slowed by the same factor.
+  const auto share_of = [](double one, double other, double both) {
+    return both > 0 ? (one + other) / (2 * both) : 0;
+  };
+  o.share(SimLane::h2d, SimResource::link) = o.share(SimLane::d2h, SimResource::link) =
+      share_of(h2d_bytes_per_s, d2h_bytes_per_s, link_bytes_per_s);
+  o.share(SimLane::nvme_read, SimResource::disk) = o.share(SimLane::nvme_write, SimResource::disk) =
+      share_of(read_bytes_per_s, write_bytes_per_s, disk_bytes_per_s);
+  const auto of_memory = [&](double bytes_per_s) { return std::min(1.0, bytes_per_s / host_bytes_per_s); };
+  o.share(SimLane::cpu, SimResource::memory) = of_memory(kAdamWBytesPerParam / update_s_per_param[0]);
+  o.share(SimLane::h2d, SimResource::memory) = of_memory(h2d_bytes_per_s);
+  o.share(SimLane::d2h, SimResource::memory) = of_memory(d2h_bytes_per_s);
+  o.share(SimLane::cpu, SimResource::cores) = 1;
+  for (const auto& [lane, rate] :
+       {std::pair{SimLane::nvme_read, read_bytes_per_s}, std::pair{SimLane::nvme_write, write_bytes_per_s}}) {
+    o.share(lane, SimResource::memory) = of_memory(rate);
+    o.share(lane, SimResource::cores) = std::min(1.0, rate * disk_cpu_s_per_byte / cores);
+  }
+  if (device_is_host) {
+    o.share(SimLane::compute, SimResource::cores) = 1;
+    // A copy occupies a core, and reads and writes each byte in the same memory.
+    for (const SimLane lane : {SimLane::h2d, SimLane::d2h}) {
+      o.share(lane, SimResource::cores) = 1.0 / cores;
+      o.share(lane, SimResource::memory) = std::min(1.0, 2 * o.share(lane, SimResource::memory));
+    }
+  }
+  o.launch_overhead_s = 1e-6;
+  o.wake_s = wake_s;
+  return o;
+}
+
+Result<MachineProfile> load_machine_profile(const std::string& name_or_path) {
+  std::vector<std::string_view> names;
+  for (const ShippedMachine& machine : shipped_machines()) {
+    if (machine.name == name_or_path)
+      return parse_machine_profile(std::string(machine.toml), str(machine.name, ".toml"));
+    names.push_back(machine.name);
+  }
+  if (name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml") ||
+      name_or_path.ends_with(".json"))
+    return read_machine_profile(name_or_path);
+  return Status::error(
+      Code::not_found,
+      fmt::format(
+          "no machine profile '{}'; shipped are {}; a path to a .toml or .json file is accepted too{}",
+          name_or_path, fmt::join(names, ", "), did_you_mean(name_or_path, names)));
+}
+
+}  // namespace strata

@@ -1,0 +1,84 @@
+#include <strata/offload/placement_planner.h>
+
+#include <algorithm>
+
+#include "planner/placement_homes.h"
+#include "planner/placement_windows.h"
+
+namespace strata {
+
+using detail::find_homes;
+using detail::homed_payloads;
+using detail::kDevice;
+using detail::kNvme;
+using detail::kPinned;
+using detail::set_windows;
+using detail::WindowWidth;
+
+namespace {
+
+// Whether all tiers together can hold all payloads: a cheap check for callers that try many requests.
+bool may_hold(const ChunkLayout& layout, const AccessTrace& trace, const TierBytes& budgets) {
+  double room = 0, need = static_cast<double>(trace.device_fixed_bytes) +
+                          static_cast<double>(trace.pinned_fixed_bytes) +
+                          static_cast<double>(trace.nvme_fixed_bytes);
+  for (const std::uint64_t bytes : budgets) room += static_cast<double>(bytes);
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    for (const Payload payload : homed_payloads(trace))
+      need += static_cast<double>(layout.payload_bytes(chunk, payload));
+  constexpr double kRounding = 1 + 1e-12;
+  return need <= room * kRounding;
+}
+
+std::uint64_t pinned_window_bytes(const Placement& p) {
+  std::uint64_t bytes = 0;
+  for (const SizeClass& slots : p.classes) bytes += std::uint64_t{slots.window[kPinned]} * slots.slot_bytes;
+  return bytes;
+}
+
+}  // namespace
+
+TierBytes placement_bytes(const ChunkLayout& layout, const AccessTrace& trace, const Placement& placement) {
+  TierBytes bytes{};
+  for (std::size_t t = 0; t < kTiers; ++t) bytes[t] = placement.bytes(layout, static_cast<Tier>(t));
+  bytes[kDevice] += trace.device_fixed_bytes;
+  bytes[kPinned] += trace.pinned_fixed_bytes;
+  bytes[kNvme] += trace.nvme_fixed_bytes;
+  return bytes;
+}
+
+void set_minimum_windows(const ChunkLayout& layout, const AccessTrace& trace, Placement& placement) {
+  set_windows(layout, trace, WindowWidth{}, placement);
+}
+
+std::optional<Placement> find_placement(const ChunkLayout& layout, const AccessTrace& whole_trace,
+                                        const PlacementRequest& request) {
+  if (!may_hold(layout, whole_trace, request.budgets)) return std::nullopt;
+  const AccessTrace trace = detail::prune_dominated_accesses(whole_trace);
+  // A run that does not fit with the narrowest windows does not fit with any.
+  std::optional<Placement> narrowest = find_homes(layout, trace, request, {0, 1, 1});
+  if (!narrowest) return std::nullopt;
+  // Wide windows first: room to prefetch and to write behind is worth more than one more chunk on the device
+  // or in RAM. The widest, which keep the caller several chunks ahead of the NVMe tier, are used only if they
+  // take a small part of pinned memory.
+  constexpr std::uint64_t kSmallPart = 8;
+  if (request.budgets[kNvme] > 0)
+    if (std::optional<Placement> p = find_homes(layout, trace, request, {request.prefetch, 6, 12});
+        p && pinned_window_bytes(*p) <= request.budgets[kPinned] / kSmallPart)
+      return p;
+  const std::array<WindowWidth, 4> widths = {{{request.prefetch, 3, 6},
+                                              {request.prefetch, 2, 4},
+                                              {std::min(request.prefetch, 1u), 2, 2},
+                                              {0, 1, 2}}};
+  for (const WindowWidth& width : widths)
+    if (std::optional<Placement> p = find_homes(layout, trace, request, width)) return p;
+  return narrowest;
+}
+
+Result<Placement> plan_placement(const ChunkLayout& layout, const AccessTrace& trace,
+                                 const PlacementRequest& request) {
+  if (std::optional<Placement> p = find_placement(layout, trace, request)) return *std::move(p);
+  return placement_error(layout, trace, request, minimum_budgets(layout, trace, request));
+}
+
+}  // namespace strata

@@ -1,0 +1,117 @@
+#include "planner/placement_windows.h"
+
+#include <algorithm>
+
+namespace strata::detail {
+namespace {
+
+void update_peak(Counts& peak, const Counts& counts) {
+  for (std::size_t c = 0; c < peak.size(); ++c) peak[c] = std::max(peak[c], counts[c]);
+}
+
+// The largest number of payloads that are on the device together and have no home there.
+Counts min_device_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
+  Counts peak(p.classes.size(), 0), now(p.classes.size(), 0);
+  for (const AccessTrace::Access& access : trace.accesses) {
+    std::fill(now.begin(), now.end(), 0);
+    for (const PayloadKey key : access.on_device)
+      if (p.home(key) != Tier::device) ++now[p.class_of(layout, key)];
+    update_peak(peak, now);
+  }
+  return peak;
+}
+
+// The number of chunks whose `payload` is streamed through the device.
+Counts streamed(const ChunkLayout& layout, const Placement& p, Payload payload) {
+  Counts n(p.classes.size(), 0);
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk)
+    if (layout.has(chunk, payload) && p.home({chunk, payload}) != Tier::device)
+      ++n[p.class_of(layout, {chunk, payload})];
+  return n;
+}
+
+// Slots beyond the minimum, for parameters on their way to the device and for gradients on their way from it;
+// no more of either than are streamed.
+Counts extra_device_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p,
+                           std::uint32_t extra) {
+  Counts sum(p.classes.size(), 0);
+  for (const Payload payload : {Payload::param, Payload::grad}) {
+    if (payload == Payload::grad && !trace.training) continue;
+    const Counts n = streamed(layout, p, payload);
+    for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += std::min(extra, n[c] - std::min(n[c], 1u));
+  }
+  return sum;
+}
+
+struct PinnedWindow {
+  Counts work;     // for committing a chunk or accumulating a gradient; more lets the next one begin
+  Counts staging;  // for loading, saving or initializing states on nvme: a parameter together with its
+                   // master, the other payloads one at a time
+};
+// The largest number of payloads that are in pinned memory together and have no home there.
+PinnedWindow min_pinned_window(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
+  PinnedWindow peak{Counts(p.classes.size(), 0), Counts(p.classes.size(), 0)};
+  Counts commit(p.classes.size(), 0), accumulation(p.classes.size(), 0), staging(p.classes.size(), 0);
+  for (ChunkId chunk = 0; chunk < layout.n_chunks(); ++chunk) {
+    for (Counts* counts : {&commit, &accumulation, &staging}) std::fill(counts->begin(), counts->end(), 0);
+    const bool at_device = p.home({chunk, Payload::param}) == Tier::device;
+    const bool trainable = layout.group_of(chunk).trainable;
+    for (const Payload payload : homed_payloads(trace)) {
+      const PayloadKey key{chunk, payload};
+      if (p.home(key) == Tier::pinned || !layout.has(chunk, payload)) continue;
+      // A parameter also passes through pinned memory when it is streamed to the device. A frozen one is not
+      // updated, so its master is never moved.
+      if (!at_device && (trainable || payload == Payload::param)) ++commit[p.class_of(layout, key)];
+      if (p.home(key) != Tier::nvme || payload == Payload::accum) continue;
+      std::uint32_t& staged = staging[p.class_of(layout, key)];
+      staged = payload == Payload::master ? staged + 1 : std::max(staged, 1u);
+    }
+    const bool accumulates_in_ram = p.home({chunk, Payload::accum}) != Tier::device;
+    if (trace.training && trainable && accumulates_in_ram && trace.micro_batches > 1)
+      ++accumulation[p.class_of(layout, {chunk, Payload::grad})];
+    if (p.home({chunk, Payload::accum}) == Tier::nvme)
+      ++accumulation[p.class_of(layout, {chunk, Payload::accum})];
+    update_peak(peak.work, commit);
+    update_peak(peak.work, accumulation);
+    update_peak(peak.staging, staging);
+  }
+  return peak;
+}
+
+}  // namespace
+
+void set_windows(const ChunkLayout& layout, const AccessTrace& trace, const WindowWidth& width,
+                 Placement& p) {
+  const Counts device = min_device_window(layout, trace, p);
+  const PinnedWindow pinned = min_pinned_window(layout, trace, p);
+  const Counts on_nvme = p.home_counts(layout, Tier::nvme);
+  const Counts extra = extra_device_window(layout, trace, p, width.device_extra);
+  for (std::size_t c = 0; c < p.classes.size(); ++c) {
+    auto& window = p.classes[c].window;
+    window[kDevice] = device[c] + extra[c];
+    window[kPinned] = std::max(pinned.work[c] * width.pinned_factor, pinned.staging[c]);
+    window[kNvme] = on_nvme[c] > 0 ? std::min(width.spares, on_nvme[c]) : 0;
+  }
+}
+
+Counts streamed_params(const ChunkLayout& layout, const Placement& p) {
+  return streamed(layout, p, Payload::param);
+}
+
+Counts cached_params(const ChunkLayout& layout, const AccessTrace& trace, const Placement& p) {
+  Counts cached = streamed_params(layout, p);
+  const Counts minimum = min_device_window(layout, trace, p);
+  for (std::size_t c = 0; c < cached.size(); ++c) {
+    const std::uint32_t window = p.classes[c].window[kDevice];
+    cached[c] = std::min(cached[c], window - std::min(window, minimum[c]));
+  }
+  return cached;
+}
+
+std::span<const Payload> homed_payloads(const AccessTrace& trace) {
+  static constexpr std::array<Payload, 5> kAll = {Payload::param, Payload::accum, Payload::master, Payload::m,
+                                                  Payload::v};
+  return std::span(kAll).first(trace.training ? kAll.size() : 1);
+}
+
+}  // namespace strata::detail

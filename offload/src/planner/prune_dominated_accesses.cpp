@@ -1,0 +1,43 @@
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "planner/placement_windows.h"
+
+namespace strata::detail {
+
+AccessTrace prune_dominated_accesses(const AccessTrace& trace) {
+  std::vector<std::vector<std::uint64_t>> sets;
+  for (const AccessTrace::Access& access : trace.accesses) {
+    std::vector<std::uint64_t> keys;
+    for (const PayloadKey key : access.on_device)
+      keys.push_back(std::uint64_t{key.chunk} * kPayloads + static_cast<std::uint64_t>(key.payload));
+    std::sort(keys.begin(), keys.end());
+    if (!keys.empty()) sets.push_back(std::move(keys));
+  }
+  std::sort(sets.begin(), sets.end(),
+            [](const auto& a, const auto& b) { return a.size() != b.size() ? a.size() > b.size() : a < b; });
+  std::map<std::uint64_t, std::vector<std::size_t>> kept_with;  // by key: the kept sets that contain it
+  std::vector<std::size_t> kept;
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    const std::vector<std::size_t>& near = kept_with[sets[i].front()];
+    if (std::any_of(near.begin(), near.end(), [&](std::size_t k) {
+          return std::includes(sets[k].begin(), sets[k].end(), sets[i].begin(), sets[i].end());
+        }))
+      continue;
+    kept.push_back(i);
+    for (const std::uint64_t key : sets[i]) kept_with[key].push_back(i);
+  }
+  AccessTrace out = trace;
+  out.accesses.clear();
+  for (const std::size_t i : kept) {
+    AccessTrace::Access access;
+    for (const std::uint64_t key : sets[i])
+      access.on_device.push_back(
+          {static_cast<ChunkId>(key / kPayloads), static_cast<Payload>(key % kPayloads)});
+    out.accesses.push_back(std::move(access));
+  }
+  return out;
+}
+
+}  // namespace strata::detail

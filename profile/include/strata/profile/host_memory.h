@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <strata/engine/engine.h>
+#include <strata/profile/compute_device.h>
+#include <strata/runtime/status.h>
+#include <strata/runtime/threads/topology.h>
+#include <strata/runtime/units.h>
+
+namespace strata {
+
+/// The default budget of a tier in RAM: 40 % of the free RAM, in whole pages.
+std::uint64_t default_ram_budget(const HostFacts& facts);
+/// The default budget of a GPU's memory: 90 % of the free bytes. Kernels are loaded into the rest.
+std::uint64_t default_gpu_budget(std::uint64_t free_bytes);
+
+/// Checks that `planned_bytes` and room for kernels are free on the GPU. Errors: `does_not_fit` with both
+/// numbers.
+Status check_gpu_memory(std::uint64_t planned_bytes, const ComputeDevice& gpu);
+
+/// Host memory that a run uses besides its slabs: generated code of libraries, GEMM workspace, queues, trace
+/// ring buffers, tables. Runs were measured to use less. Contract C3 allows 64 MiB; the difference is left
+/// for memory that the operating system kernel holds for the process.
+inline constexpr std::uint64_t kProcessOverheadBytes = 48 * kMiB;
+
+/// How many bytes of slabs fit in RAM now: what is free in the machine and in its cgroups, plus
+/// `reclaimable_bytes` that this process holds and will free, minus the part of kProcessOverheadBytes that
+/// the process has not allocated yet. UINT64_MAX if the size of RAM is unknown.
+std::uint64_t available_for_slabs(const HostFacts& facts, std::uint64_t reclaimable_bytes = 0) noexcept;
+
+/// Checks that a run with `planned_bytes` in host memory and `threads` threads can start on this machine now.
+/// Without enough free memory the OOM killer would end it, or another process, in the middle of training. If
+/// the address space (RLIMIT_AS) has no room for the plan and for what libraries map, their code generators
+/// crash when mmap fails. Errors: `does_not_fit` with both numbers.
+Status check_host_memory(std::uint64_t planned_bytes, int threads, const HostFacts& facts,
+                         std::uint64_t reclaimable_bytes = 0);
+
+/// Returns free heap memory to the operating system. Call it before slabs are allocated: reading a large
+/// tokenizer temporarily uses eight times the size of its file, which glibc would otherwise keep.
+void trim_heap() noexcept;
+
+/// Budgets for the same run with which its slabs use at most `ram_bytes` of RAM. The device's budget stays as
+/// planned if possible; otherwise it is the nearest that works. `device_is_ram`: the device's slabs count
+/// towards `ram_bytes`. Nothing if no such budgets exist.
+std::optional<TierBytes> fit_budgets(const RunPlan& plan, std::uint64_t ram_bytes, bool device_is_ram);
+
+}  // namespace strata

@@ -1,0 +1,61 @@
+#include <strata/profile/forecast_text.h>
+
+#include <fmt/format.h>
+
+#include <strata/profile/stalls.h>
+#include <strata/runtime/config/json.h>
+#include <strata/runtime/units.h>
+
+namespace strata {
+std::string forecast_text(const Forecast& f, const MachineProfile& machine, double tokens,
+                          std::optional<double> clipped_step_s) {
+  std::string text = fmt::format("forecast for {} ({})\n", machine.name, machine.source);
+  text += fmt::format("  {:<11} {:>10} {:>8} {:>12}\n", "lane", "busy", "of step", "bytes");
+  for (const LaneFields& lane : kLaneFields) {
+    const double seconds = f.lanes.*lane.seconds;
+    if (seconds <= 0) continue;
+    text +=
+        fmt::format("  {:<11} {:>8.4g} s {:>6.1f} % {:>12}\n", lane.name, seconds, 100 * seconds / f.step_s,
+                    lane.bytes != nullptr ? format_bytes(f.moved.*lane.bytes) : "");
+  }
+  text += fmt::format("  {:<11} {:>8.4g} s, {:.4g} tokens/s\n", "step", f.step_s, tokens / f.step_s);
+  if (clipped_step_s)
+    text += fmt::format("  {:<11} {:>8.4g} s, {:.4g} tokens/s if the gradient of every step is clipped\n",
+                        "clipped", *clipped_step_s, tokens / *clipped_step_s);
+  return text + bottleneck_text(f.times) + "\n";
+}
+
+std::string unmodeled_text(const LoweredProgram& program, const MachineProfile& machine) {
+  bool wgmma = false, cudnn = false, fp8 = false;
+  for (const LoweredInstr& instr : program.code) {
+    wgmma = wgmma || instr.attrs.backend == kernels::AttentionBackend::wgmma;
+    cudnn = cudnn || instr.attrs.backend == kernels::AttentionBackend::cudnn;
+    fp8 = fp8 || instr.op == Op::fp8_gemm;
+  }
+  std::string text;
+  const char* const hint = machine.device_is_host ? "" : " (strata bench --optional-kernels measures it)";
+  const auto line = [&](bool has, bool is_known, const char* what, const char* as) {
+    if (has && !is_known)
+      text += fmt::format("{} is forecast as {}: the profile has no rate for it{}\n", what, as, hint);
+  };
+  line(wgmma, machine.wgmma_attention_flops_per_s > 0, "wgmma attention", "mma attention");
+  line(cudnn, machine.cudnn_attention_flops_per_s > 0, "cuDNN attention", "mma attention");
+  line(fp8, !machine.flops_8bit.empty(), "FP8 GEMM", "16-bit GEMM");
+  return text;
+}
+
+std::string forecast_json(const Forecast& f, const MachineProfile& machine, double tokens,
+                          std::optional<double> clipped_step_s) {
+  std::string lanes;
+  for (const LaneFields& lane : kLaneFields)
+    lanes += fmt::format("{}\"{}\": {{\"busy_s\": {:.9g}, \"bytes\": {}}}", lanes.empty() ? "" : ", ",
+                         lane.name, f.lanes.*lane.seconds, lane.bytes != nullptr ? f.moved.*lane.bytes : 0);
+  return fmt::format(
+      "{{\"machine\": {}, \"step_s\": {:.9g}, \"clipped_step_s\": {:.9g}, \"tokens_per_s\": {:.6g}, "
+      "\"speculated_share\": {:.4f}, {}, "
+      "\"lanes\": {{{}}}}}",
+      json_string(machine.name), f.step_s, clipped_step_s.value_or(f.step_s), tokens / f.step_s,
+      f.speculated_share, stalls_json(f.times), lanes);
+}
+
+}  // namespace strata

@@ -1,0 +1,40 @@
+#include <strata/profile/profile_cache.h>
+
+#include <strata/runtime/str.h>
+#include <strata/runtime/threads/topology.h>
+
+namespace strata {
+
+std::string profile_path(const std::vector<std::string>& environment, DeviceKind device) {
+  std::string cache, home;
+  for (const std::string& variable : environment) {
+    if (variable.starts_with("XDG_CACHE_HOME=")) cache = variable.substr(15);
+    if (variable.starts_with("HOME=")) home = variable.substr(5);
+  }
+  if (cache.empty() && !home.empty()) cache = home + "/.cache";
+  if (cache.empty()) return {};
+  return cache + (device == DeviceKind::cuda ? "/strata/machine-cuda.toml" : "/strata/machine.toml");
+}
+
+std::string machine_name(const ComputeDevice& device, int threads) {
+  return str(device.name, device.name.empty() ? "" : " with ", read_cpu_features().name, ", ", threads,
+             threads == 1 ? " thread" : " threads");
+}
+
+Result<CachedProfile> load_cached_profile(Io& io, const std::string& path, const std::string& name) {
+  CachedProfile found;
+  if (path.empty() || !io.exists(path)) return found;
+  STRATA_TRY_ASSIGN(found.profile, read_machine_profile(path));
+  if (found.profile->name != name)
+    found.warning = str(path, " was measured on a different machine, ", found.profile->name, "; this is ",
+                        name, ": run strata bench", found.profile->device_is_host ? "" : " --backend cuda");
+  return found;
+}
+
+Result<CachedProfile> load_local_profile(Io& io, const std::vector<std::string>& environment,
+                                         const std::string& backend, int threads) {
+  STRATA_TRY_ASSIGN(const ComputeDevice device, compute_device(backend));
+  return load_cached_profile(io, profile_path(environment, device.kind), machine_name(device, threads));
+}
+
+}  // namespace strata

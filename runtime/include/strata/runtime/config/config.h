@@ -1,0 +1,176 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <strata/runtime/status.h>
+
+namespace strata {
+
+/// The type of a key's value, and the alternative of ConfigValue that holds it.
+enum class KeyType : std::uint8_t {
+  boolean,      ///< bool
+  integer,      ///< std::int64_t
+  number,       ///< double, finite
+  text,         ///< std::string
+  bytes,        ///< std::uint64_t: "32MiB" or a count; kUnlimitedBytes for the key's unlimited_word
+  seconds,      ///< double: "90s" or a number; +infinity for the key's unlimited_word
+  steps,        ///< StepRange: false, true, "10" or "10-12"
+  choice,       ///< std::string, one of the key's choices
+  text_list,    ///< std::vector<std::string>
+  number_list,  ///< std::vector<double>
+};
+
+inline constexpr std::uint64_t kUnlimitedBytes = std::numeric_limits<std::uint64_t>::max();
+
+/// The steps from `first` to `last`, both inclusive; empty if last < first.
+struct StepRange {
+  std::int64_t first = 1;
+  std::int64_t last = 0;
+  bool empty() const noexcept { return last < first; }
+  bool contains(std::int64_t step) const noexcept { return first <= step && step <= last; }
+  friend bool operator==(const StepRange&, const StepRange&) = default;
+};
+inline constexpr StepRange kAllSteps = {1, std::numeric_limits<std::int64_t>::max()};
+
+using ConfigValue = std::variant<bool, std::int64_t, double, std::string, std::uint64_t, StepRange,
+                                 std::vector<std::string>, std::vector<double>>;
+
+/// One key of a schema, as a row of a static table.
+struct KeySpec {
+  std::string_view section;
+  std::string_view name;
+  KeyType type = KeyType::text;
+  std::string_view default_text;  ///< as the user would write it after `key=`; may be "auto" if allowed
+  std::string_view doc;           ///< one line
+  std::string_view example = {};
+  bool allows_auto = false;
+  std::string_view unlimited_word =
+      {};                         ///< the word for "no limit" of bytes and seconds keys: "unlimited", "none"
+  std::string_view choices = {};  ///< "cosine|linear|constant"
+  double min =
+      -std::numeric_limits<double>::infinity();  ///< for integer, number, bytes, seconds and list items
+  double max = std::numeric_limits<double>::infinity();
+  bool accepts_scalar = false;  ///< for text_list: a config file may hold a single string instead of a list
+  bool is_path = false;         ///< for text and text_list: the value is a path, or a list of paths
+};
+
+struct PresetValue {
+  std::string_view key;  ///< "model.layers"
+  std::string_view text;
+};
+struct ConfigPreset {
+  std::string_view name;
+  std::string_view doc;
+  std::span<const PresetValue> values;
+};
+/// A STRATA_* variable whose name does not follow STRATA_<SECTION>_<KEY>.
+struct EnvName {
+  std::string_view name;
+  std::string_view key;  ///< the key it sets; empty if the program reads the variable itself (STRATA_CONFIG)
+};
+
+/// The former name of a key ("offload.order") or value ("train.recompute=block"), which is refused with the
+/// present one.
+struct RenamedKey {
+  std::string_view old_name, new_name;
+};
+
+/// All keys that a program accepts. Points to static tables, which must outlive every ConfigTree built from
+/// it.
+struct ConfigSchema {
+  std::span<const KeySpec> keys;
+  std::span<const ConfigPreset> presets = {};
+  std::string_view preset_key = {};  ///< the key that names the preset: "model.preset"
+  std::span<const EnvName> env_names = {};
+  std::span<const RenamedKey> renamed = {};
+};
+
+/// Values that the program itself discovered, such as the sizes in a model's directory.
+struct ConfigLayer {
+  std::string origin;
+  std::vector<std::pair<std::string, std::string>> values;  ///< key, text
+};
+
+/// Where values come from, lowest precedence first: default < preset < discovered < file < environment <
+/// arguments.
+struct ConfigSources {
+  std::string file = {};  ///< names ending in ".json" are read as JSON, all others as TOML; empty: none
+  std::optional<std::string> file_text = {};  ///< if set, used instead of reading `file`
+  std::vector<std::string> environment =
+      {};  ///< "NAME=value"; names that do not begin with STRATA_ are ignored
+  std::vector<std::string> arguments = {};   ///< "memory.device=32MiB"
+  std::string preset = {};                   ///< from --preset; has the precedence of the arguments
+  std::vector<ConfigLayer> discovered = {};  ///< later layers override earlier ones
+};
+
+/// The value of one key and where it came from.
+struct ConfigEntry {
+  const KeySpec* spec = nullptr;
+  ConfigValue value = {};   ///< of the type's alternative; meaningless while `automatic && !resolved`
+  std::string raw = {};     ///< as the user wrote it
+  std::string origin = {};  ///< "default", "preset austen-5m", "file run.toml:12", "environment
+                            ///< STRATA_IO_BLOCK", "argument memory.device=32MiB"
+  bool automatic = false;   ///< the value was given as "auto"
+  bool resolved = false;    ///< "auto" has been replaced by a value
+  std::string why = {};     ///< why that value was chosen
+};
+
+/// Every key of a schema with its value. Values may be read from any thread once resolve() is no longer
+/// called. Asking for a key that the schema lacks, or for another type than the key's, is a bug and asserts.
+class ConfigTree {
+ public:
+  /// Reads all layers. The problems of all layers are collected into one Status, one line each, prefixed with
+  /// its origin. Errors: `invalid`; `not_found` or `io_error` if reading the file is the only problem.
+  static Result<ConfigTree> build(const ConfigSchema& schema, const ConfigSources& sources);
+
+  bool flag(std::string_view key) const { return get<bool>(key); }
+  std::int64_t integer(std::string_view key) const { return get<std::int64_t>(key); }
+  double number(std::string_view key) const { return get<double>(key); }
+  double seconds(std::string_view key) const { return get<double>(key); }
+  std::uint64_t bytes(std::string_view key) const { return get<std::uint64_t>(key); }
+  const std::string& text(std::string_view key) const { return get<std::string>(key); }
+  StepRange steps(std::string_view key) const { return get<StepRange>(key); }
+  const std::vector<std::string>& texts(std::string_view key) const {
+    return get<std::vector<std::string>>(key);
+  }
+  const std::vector<double>& numbers(std::string_view key) const { return get<std::vector<double>>(key); }
+
+  /// Whether the key is `auto` and not yet resolved; getters assert until it is.
+  bool is_auto(std::string_view key) const;
+  /// Sets the value of an `auto` key and the reason that is printed beside it. Asserts if the key is not
+  /// `auto`: a value set by the user is never replaced.
+  void resolve(std::string_view key, ConfigValue value, std::string why);
+
+  /// Replaces every non-empty path value (KeySpec::is_path) by `map(entry, path)`.
+  void map_paths(const std::function<std::string(const ConfigEntry& entry, const std::string& path)>& map);
+
+  const ConfigEntry& entry(std::string_view key) const;
+  std::span<const ConfigEntry> entries() const noexcept { return entries_; }  ///< in schema order
+
+  /// The content of config.resolved.toml: every key, with `auto` replaced by its value where that is known.
+  /// With origins, each line ends in a comment that names the origin. Reading it back gives the same values.
+  std::string to_toml(bool with_origins) const;
+  /// The same tree as JSON. With origins each value is an object {"value", "origin", "auto", "why"}, for
+  /// programs to read.
+  std::string to_json(bool with_origins) const;
+
+ private:
+  template <class T>
+  const T& get(std::string_view key) const;
+
+  std::vector<ConfigEntry> entries_;
+};
+
+/// Joins the problems into an `invalid` Status, one line each; ok if there are none.
+Status config_problems(const std::vector<std::string>& problems);
+
+}  // namespace strata

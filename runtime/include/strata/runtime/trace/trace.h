@@ -1,0 +1,112 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <strata/runtime/clock.h>
+#include <strata/runtime/io/io.h>
+#include <strata/runtime/status.h>
+#include <strata/runtime/thread_annotations.h>
+
+namespace strata {
+
+/// Records the activity of every lane over time as Chrome trace events (Perfetto and chrome://tracing open
+/// the file).
+///
+/// A track is a lane (compute, h2d, d2h, nvme_read ...) with a ring buffer of its own, allocated when the
+/// track is added. Recording allocates nothing and overwrites the track's oldest event when the ring is full,
+/// so that a busy lane never displaces the events of another. Spans on one track must nest or follow each
+/// other, as those of an in-order lane do.
+///
+/// Thread-safe. Each ring has a mutex rather than a single-writer protocol: a lane nearly always has one
+/// writer, an uncontended lock costs about as much as the clock read next to it, and write() may then run
+/// while others record.
+class Trace {
+ public:
+  struct Options {
+    std::size_t events_per_track = 32768;  ///< 40 bytes each, resident from the start
+  };
+  class Track;
+
+  explicit Trace(const Clock& clock) : Trace(clock, Options{}) {}
+  Trace(const Clock& clock, Options options);
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  /// Adds a track for a lane, shown in the order of the calls; if the name exists already, returns that
+  /// track. It lives as long as the Trace. Allocates.
+  Track& add_track(std::string name);
+  /// Enables or disables recording; a disabled trace costs one load per event. Enabled at first. The caller
+  /// enables it for the steps that log.trace selects.
+  void set_enabled(bool on) noexcept { enabled_.store(on, std::memory_order_relaxed); }
+  bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
+
+  /// Writes all recorded events to a temporary file beside `path`, which is then renamed to `path`. The JSON
+  /// is several times larger than the rings, so it is written in blocks, one ring at a time. Recording may
+  /// continue meanwhile. Errors: those of `io`.
+  Status write(Io& io, const std::string& path);
+
+ private:
+  friend class TraceSpan;
+  const Clock& clock_;
+  Options options_;
+  std::atomic<bool> enabled_{true};
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Track>> tracks_ STRATA_GUARDED_BY(mutex_);
+};
+
+/// One lane of a Trace. Labels must be string literals: only the pointer is stored until the trace is
+/// written.
+class Trace::Track {
+ public:
+  /// Records an interval. `arg` is shown beside it (a chunk id, a byte count).
+  void span(const char* label, std::int64_t arg, std::int64_t begin_ns, std::int64_t end_ns) noexcept;
+  /// Records the value of a curve from now on, such as the bytes used in a tier.
+  void counter(const char* label, std::int64_t value) noexcept;
+  /// Events overwritten because the ring was full.
+  std::uint64_t dropped() noexcept;
+
+ private:
+  friend class Trace;
+  friend class TraceSpan;
+  enum class Kind : std::uint8_t { span, counter };
+  struct Event {
+    const char* label;
+    std::int64_t arg;
+    std::int64_t begin_ns;
+    std::int64_t end_ns;
+    Kind kind;
+  };
+  Track(Trace& trace, std::string name, int id, std::size_t capacity);
+  void push(const Event& event) noexcept;
+  std::vector<Event> snapshot(std::uint64_t& dropped);
+
+  Trace& trace_;
+  const std::string name_;
+  const int id_;
+  Mutex mutex_;
+  std::vector<Event> ring_ STRATA_GUARDED_BY(mutex_);
+  std::uint64_t pushed_ STRATA_GUARDED_BY(mutex_) = 0;
+};
+
+/// Records a span from its construction to its destruction.
+class TraceSpan {
+ public:
+  TraceSpan(Trace::Track& track, const char* label, std::int64_t arg = 0) noexcept;
+  ~TraceSpan();
+  TraceSpan(const TraceSpan&) = delete;
+  TraceSpan& operator=(const TraceSpan&) = delete;
+
+ private:
+  Trace::Track* track_;  // null if the trace was disabled when the span began
+  const char* label_;
+  std::int64_t arg_;
+  std::int64_t begin_ns_ = 0;
+};
+
+}  // namespace strata

@@ -1,0 +1,30 @@
+#include <strata/runtime/memory/alloc_counter.h>
+
+#include <atomic>
+
+namespace strata {
+namespace {
+
+std::atomic<bool> armed_flag{false};
+std::atomic<bool> hooked_flag{false};
+std::atomic<std::uint64_t> allocations{0};
+thread_local int third_party_depth = 0;
+
+}  // namespace
+
+void AllocCounter::note() noexcept {
+  hooked_flag.store(true, std::memory_order_relaxed);
+  if (third_party_depth == 0 && armed_flag.load(std::memory_order_relaxed))
+    allocations.fetch_add(1, std::memory_order_relaxed);
+}
+void AllocCounter::set_armed(bool armed) noexcept { armed_flag.store(armed, std::memory_order_relaxed); }
+std::uint64_t AllocCounter::count() noexcept { return allocations.load(std::memory_order_relaxed); }
+bool AllocCounter::hooked() noexcept { return hooked_flag.load(std::memory_order_relaxed); }
+
+ThirdPartyScope::ThirdPartyScope() noexcept { ++third_party_depth; }
+ThirdPartyScope::~ThirdPartyScope() { --third_party_depth; }
+
+OwnCodeScope::OwnCodeScope() noexcept : saved_(third_party_depth) { third_party_depth = 0; }
+OwnCodeScope::~OwnCodeScope() { third_party_depth = saved_; }
+
+}  // namespace strata

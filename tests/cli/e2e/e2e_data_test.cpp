@@ -1,0 +1,317 @@
+// Training data in all forms: .jsonl records, packed files, several sources with weights.
+#include <filesystem>
+
+#include "cli/e2e/e2e_fixture.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CliDataE2e : public CliE2e {
+ protected:
+  CliDataE2e() {
+    const std::string novel = austen("pride_and_prejudice");
+    std::string messages, completions;
+    for (std::size_t i = 0; i < 200; ++i) {
+      const auto words = [&](std::size_t at) {
+        return nlohmann::json(novel.substr(at, 10 + at % 37)).dump();
+      };
+      messages += str(R"({"messages": [{"role": "user", "content": )", words(90 * i + 100),
+                      R"(}, {"role": "assistant", "content": )", words(70 * i + 40), "}]}\n");
+      completions += str(R"({"id": )", i, R"(, "prompt": )", words(50 * i + 300), R"(, "completion": )",
+                         words(60 * i + 900), "}\n");
+    }
+    write("chat.jsonl", messages);
+    write("ask.jsonl", completions);
+  }
+  /// Trains the same run without and with an interruption and compares the results.
+  void expect_resumable(const Words& words) {
+    const auto run_of = [&](const std::string& name, const std::string& time) {
+      Words all = {"--out", name, "train.steps=14", time};
+      all.insert(all.end(), words.begin(), words.end());
+      return tiny("train", all);
+    };
+    const ProgramResult whole = strata(run_of("whole", "train.max_time=none"));
+    ASSERT_EQ(whole.exit_code, 0) << whole.err;
+    ASSERT_EQ(strata(run_of("run", "train.max_time=0s")).exit_code, 0);
+    EXPECT_EQ(summary("run")["stop_reason"], "time limit");
+    const ProgramResult resumed = strata({"train", "--resume", "run", "train.max_time=none"});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_EQ(loss_bits("run"), loss_bits("whole"));
+    EXPECT_EQ(digest("run"), digest("whole"));
+    EXPECT_EQ(summary("run")["val_loss"], summary("whole")["val_loss"]);
+    EXPECT_EQ(summary("whole")["steady_state"],
+              nlohmann::json({{"heap_allocations", 0}, {"resources_created", 0}}));
+  }
+};
+
+TEST_F(CliDataE2e, ConversationsArePackedAndARunResumesWithTheSameBits) {
+  expect_resumable({"data.train=chat.jsonl", "data.val=ask.jsonl"});
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("packing = \"pack\""));
+}
+
+TEST_F(CliDataE2e, AStreamOfRecordsResumesWithTheSameBits) {
+  expect_resumable({"data.train=ask.jsonl,train.txt", "data.packing=stream"});
+}
+
+TEST_F(CliDataE2e, WeightedSourcesResumeWithTheSameBits) {
+  expect_resumable({"data.train=chat.jsonl,train.txt,ask.jsonl", "data.weights=0.5,0.2,0.3"});
+}
+
+// --- Chat templates ---
+
+class CliChatE2e : public CliDataE2e {
+ protected:
+  /// Creates a tokenizer folder whose template is ChatML with its own system message.
+  CliChatE2e() {
+    EXPECT_EQ(strata({"tokenizer", "train", "train.txt", "--vocab", "400", "-o", "t.json"}).exit_code, 0);
+    auto tokenizer = nlohmann::json::parse(read_all(file("t.json")));
+    for (const char* marker : {"<|im_start|>", "<|im_end|>"}) {
+      nlohmann::json added = tokenizer["added_tokens"][0];
+      added["id"] = tokenizer["model"]["vocab"].size();
+      added["content"] = marker;
+      tokenizer["model"]["vocab"][marker] = added["id"];
+      tokenizer["added_tokens"].push_back(added);
+    }
+    must(posix_io().make_dirs(file("hf")));
+    write("hf/tokenizer.json", tokenizer.dump());
+    write("hf/tokenizer_config.json",
+          R"({"chat_template": "{{'<|im_start|>system\\nBe kind.<|im_end|>\\n'}}"})");
+  }
+  std::string first_sample(const Words& words) {
+    Words all = {"data", "pack", "chat.jsonl", "--out", "p.tokens", "-t", "hf"};
+    all.insert(all.end(), words.begin(), words.end());
+    const ProgramResult packed = strata(all);
+    EXPECT_EQ(packed.exit_code, 0) << packed.err;
+    return packed.out + strata({"data", "inspect", "p.tokens", "-t", "hf", "--seq", "128"}).out;
+  }
+};
+
+TEST_F(CliChatE2e, ConversationsUseTheTokenizersTemplate) {
+  EXPECT_THAT(first_sample({}),
+              AllOf(HasSubstr("chat.jsonl: 200 records, conversations as chatml\n"),
+                    HasSubstr("context  \"<|im_start|>system\\nBe kind.<|im_end|>\\n<|im_start|>user\\n"),
+                    HasSubstr("<|im_end|>\"\n")));
+  EXPECT_THAT(first_sample({"--chat-template", "plain"}),
+              AllOf(HasSubstr("conversations as plain\n"), HasSubstr("context  \"User:\\n"),
+                    Not(HasSubstr("<|im_start|>"))));
+}
+
+TEST_F(CliChatE2e, ARunReportsItsChatFormatAndKeepsItOnResume) {
+  expect_resumable({"data.train=chat.jsonl", "data.val=chat.jsonl", "data.tokenizer=hf"});
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("chat_template = \"chatml\""));
+  EXPECT_THAT(strata({"config", "show", "--origin", "data.tokenizer=hf"}).out,
+              HasSubstr("the chat_template beside hf"));
+  EXPECT_THAT(strata({"config", "show", "--origin"}).out,
+              HasSubstr("a tokenizer trained on data.train has no chat_template"));
+}
+
+TEST_F(CliChatE2e, AnExportHasTheTemplateOfItsRun) {
+  ASSERT_EQ(
+      strata(tiny("train", {"--out", "run", "train.steps=1", "data.train=chat.jsonl", "data.tokenizer=hf"}))
+          .exit_code,
+      0);
+  ASSERT_EQ(strata({"export", "run", "--out", "out"}).exit_code, 0);
+  EXPECT_THAT(strata({"tokenizer", "info", "-t", "out"}).out, HasSubstr("chat          chatml"));
+}
+
+TEST_F(CliChatE2e, FormatsThatCannotBeWrittenAreRefused) {
+  const auto refusal = [&](const Words& words) {
+    const ProgramResult refused = strata(words);
+    EXPECT_EQ(refused.exit_code, 2) << refused.output();
+    return refused.err;
+  };
+  EXPECT_THAT(refusal(tiny("train", {"data.chat_template=vicuna"})),
+              HasSubstr("'vicuna' is not one of auto, plain, chatml, qwen3, llama3, llama3.1, glm4"));
+  EXPECT_THAT(refusal({"data", "pack", "chat.jsonl", "--out", "q", "-t", "hf", "--chat-template", "vicuna"}),
+              HasSubstr("choose one by name: plain, chatml"));
+  EXPECT_THAT(
+      refusal(tiny("train", {"data.train=chat.jsonl", "data.tokenizer=hf", "data.chat_template=glm4"})),
+      HasSubstr("chat.jsonl: conversations are written as glm4, but the tokenizer has no token '[gMASK]'"));
+  write("hf/chat_template.jinja", "{{ messages }}");
+  EXPECT_THAT(refusal(tiny("train", {"data.train=chat.jsonl", "data.tokenizer=hf"})),
+              HasSubstr("the chat_template that begins '{{ messages }}' is unknown"));
+  EXPECT_EQ(strata(tiny("train", {"--out", "text", "train.steps=1", "data.tokenizer=hf"})).exit_code, 0);
+}
+
+TEST_F(CliDataE2e, TextAloneIsAStream) {
+  const ProgramResult run = strata(tiny("train", {"--out", "run", "train.steps=2"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(read_all(file("run/config.resolved.toml")), HasSubstr("packing = \"stream\""));
+}
+
+TEST_F(CliDataE2e, WhatIsReadFromRecordsIsReportedOnce) {
+  const Words words = tiny("train", {"--out", "run", "--overwrite", "train.steps=1", "data.train=ask.jsonl"});
+  EXPECT_THAT(strata(words).out,
+              HasSubstr("data     ask.jsonl: 200 records, prompts and completions; ignored: 'id' (200)\n"));
+  EXPECT_THAT(strata(words).out, Not(HasSubstr("200 records")));  // the token cache is reused
+}
+
+TEST_F(CliDataE2e, ValidationDataTooShortForAMicroBatchIsReported) {
+  write("one.jsonl", R"({"prompt": "a", "completion": "b"})");
+  EXPECT_THAT(
+      strata(tiny("train", {"--out", "run", "train.steps=1", "data.train=ask.jsonl", "data.val=one.jsonl"}))
+          .out,
+      HasSubstr("data.val has 1 sequences, fewer than train.micro_batch = 2, so there is no validation\n"));
+}
+
+TEST_F(CliDataE2e, BadRecordsAreReportedWithLineNumbersAndExitCodeTwo) {
+  write("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": 1}\n{\"text\":\n{\"text\": 2}\n");
+  for (const Words& words :
+       {tiny("train", {"--out", "run", "data.train=bad.jsonl"}),
+        tiny("train", {"--out", "run", "data.val=bad.jsonl"}), tiny("verify", {"data.train=bad.jsonl"})}) {
+    const ProgramResult refused = strata(words);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr("2 problems"),
+                      HasSubstr("bad.jsonl: line 2: 'text' must be a string, not a number (and 1 more)"),
+                      HasSubstr("bad.jsonl: line 3: not JSON: ")));
+    EXPECT_FALSE(exists("run"));
+  }
+}
+
+TEST_F(CliDataE2e, UnsupportedDataFormatsAreRefusedByName) {
+  write("a.parquet", "PAR1");
+  const ProgramResult refused = strata(tiny("train", {"data.train=a.parquet"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("data.train: a.parquet: .parquet is not supported"));
+}
+
+TEST_F(CliDataE2e, WeightsThatCannotBeSatisfiedAreRefused) {
+  const auto refusal = [&](const Words& words) {
+    const ProgramResult refused = strata(tiny("train", words));
+    EXPECT_EQ(refused.exit_code, 2);
+    return refused.err;
+  };
+  EXPECT_THAT(refusal({"data.weights=1,2"}),
+              HasSubstr("data.weights: 2 weights, but data.train has 1 files"));
+  EXPECT_THAT(refusal({"data.weights=0"}), HasSubstr("outside"));
+  EXPECT_THAT(refusal({"data.packing=packed"}), HasSubstr("'packed' is not one of auto, stream, pack"));
+  EXPECT_THAT(refusal({"data.train=train.txt,ask.jsonl", "data.weights=1,0.33333333"}),
+              HasSubstr("data.weights: a weight has more than 6 decimals"));
+}
+
+TEST_F(CliDataE2e, ResumingWithOtherWeightsOrPackingIsRefused) {
+  ASSERT_EQ(strata(tiny("train", {"--out", "run", "train.steps=2", "data.train=chat.jsonl,ask.jsonl",
+                                  "data.weights=0.5,0.5"}))
+                .exit_code,
+            0);
+  const ProgramResult refused =
+      strata({"train", "--resume", "run", "data.weights=0.25,0.75", "data.packing=stream"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("data.weights: the checkpoint was made with 0.5,0.5, this run has 0.25,"),
+                    HasSubstr("data.packing: the checkpoint was made with pack, this run has stream")));
+}
+
+// --- data pack, data inspect ---
+
+class CliPackE2e : public CliDataE2e {
+ protected:
+  CliPackE2e() {
+    EXPECT_EQ(strata({"tokenizer", "train", "train.txt", "--vocab", "400", "-o", "tokenizer.json"}).exit_code,
+              0);
+  }
+};
+
+TEST_F(CliPackE2e, InspectShowsTheContentsOfAPackedFile) {
+  const ProgramResult packed =
+      strata({"data", "pack", "ask.jsonl", "train.txt", "--out", "p.tokens", "--seq", "64"});
+  ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  EXPECT_THAT(packed.out,
+              AllOf(HasSubstr("ask.jsonl: 200 records, prompts and completions; ignored: 'id' (200)"),
+                    HasSubstr("p.tokens written"), HasSubstr("documents  201")));
+  const auto shown = nlohmann::json::parse(
+      strata({"data", "inspect", "p.tokens", "--seq", "64", "--sample", "1", "--json"}).out);
+  EXPECT_EQ(shown["documents"], 201);
+  EXPECT_LT(shown["loss_tokens"].get<int>(), shown["tokens"].get<int>());
+  EXPECT_GT(shown["pack"]["efficiency"].get<double>(), 0.9);
+  int in_bins = 0;
+  for (const auto& bin : shown["lengths"]) in_bins += bin["documents"].get<int>();
+  EXPECT_EQ(in_bins, 201);
+  EXPECT_EQ(shown["sample"]["index"], 1);
+  const auto& runs = shown["sample"]["documents"][0]["runs"];
+  EXPECT_FALSE(runs[0]["loss_mask"].get<bool>());
+  EXPECT_THAT(runs[1]["text"].get<std::string>(), testing::EndsWith("<|endoftext|>"));
+  EXPECT_THAT(strata({"data", "inspect", "p.tokens", "--seq", "64"}).out,
+              AllOf(HasSubstr("    context  \""), HasSubstr("    loss     \"")));
+}
+
+TEST_F(CliPackE2e, PackingAgainChangesNothingAndReplacesNoOtherFile) {
+  const Words words = {"data", "pack", "ask.jsonl", "--out", "p.tokens"};
+  ASSERT_EQ(strata(words).exit_code, 0);
+  const std::string before = read_all(file("p.tokens"));
+  EXPECT_THAT(strata(words).out, HasSubstr("p.tokens is up to date"));
+  EXPECT_EQ(read_all(file("p.tokens")), before);
+  const ProgramResult refused = strata({"data", "pack", "ask.jsonl", "--out", "chat.jsonl"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--out chat.jsonl exists and is not a packed file"));
+}
+
+TEST_F(CliPackE2e, APackedFileTrainsLikeItsSources) {
+  ASSERT_EQ(strata({"data", "pack", "ask.jsonl", "--out", "p.tokens"}).exit_code, 0);
+  for (const std::string source : {"ask.jsonl", "p.tokens"}) {
+    const ProgramResult run =
+        strata(tiny("train", {"--out", source + ".run", "train.steps=4", "data.train=" + source,
+                              "data.tokenizer=tokenizer.json"}));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+  }
+  EXPECT_EQ(digest("p.tokens.run"), digest("ask.jsonl.run"));
+  EXPECT_THAT(strata(tiny("train", {"data.train=p.tokens"})).err,
+              HasSubstr("p.tokens is a packed file; set data.tokenizer"));
+  EXPECT_THAT(strata(tiny("train", {"data.train=p.tokens,train.txt", "data.tokenizer=tokenizer.json"})).err,
+              HasSubstr("p.tokens is a packed file among 2 files"));
+}
+
+TEST_F(CliPackE2e, MistakesHaveTheirExitCodes) {
+  ASSERT_EQ(strata({"data", "pack", "ask.jsonl", "--out", "p.tokens"}).exit_code, 0);
+  const auto expect = [&](const Words& words, int code, const std::string& says) {
+    const ProgramResult refused = strata(words);
+    EXPECT_EQ(refused.exit_code, code) << refused.output();
+    EXPECT_THAT(refused.err, HasSubstr(says));
+  };
+  expect({"data"}, 2, "missing action; known: pack, inspect");
+  expect({"data", "pakc"}, 2, "did you mean 'pack'?");
+  expect({"data", "pack", "--out", "x"}, 2, "no input: name at least one text or .jsonl file");
+  expect({"data", "pack", "ask.jsonl"}, 2, "name the file to write: --out FILE");
+  expect({"data", "pack", "gone.jsonl", "--out", "x"}, 2, "gone.jsonl: No such file");
+  expect({"data", "pack", "ask.jsonl", "--out", "x", "--seq", "0"}, 2, "--seq");
+  expect({"data", "pack", "ask.jsonl", "--out", "gone/x"}, 2, "gone/x");
+  expect({"data", "inspect"}, 2, "expected one packed file, got 0");
+  expect({"data", "inspect", "gone.tokens"}, 2, "gone.tokens: No such file");
+  expect({"data", "inspect", "ask.jsonl"}, 2, "ask.jsonl is not a packed file");
+  expect({"data", "inspect", "p.tokens", "-t", "gone.json"}, 2, "gone.json: No such file");
+  expect({"data", "inspect", "p.tokens", "--sample", "100000"}, 2,
+         "--sample: 1 samples from index 100000 were requested, but there are ");
+  std::string damaged = read_all(file("p.tokens"));
+  damaged[200] ^= 1;
+  write("damaged.tokens", damaged);
+  expect({"data", "inspect", "damaged.tokens"}, 5, "its tokens are damaged: the checksum differs");
+  ASSERT_EQ(strata({"tokenizer", "train", "val.txt", "--vocab", "300", "-o", "other.json"}).exit_code, 0);
+  expect({"data", "inspect", "p.tokens", "-t", "other.json"}, 2, "built with tokenizer ");
+}
+
+TEST_F(CliPackE2e, TheExampleQuestionsAreReproducibleAndValidRecords) {
+  if (!std::filesystem::exists("/usr/bin/python3")) GTEST_SKIP() << "no /usr/bin/python3";
+  const std::string script = STRATA_SOURCE_DIR "/examples/data/make_austen_qa.py";
+  for (const std::string name : {"one", "two"})
+    ASSERT_EQ(run_program("/usr/bin/python3",
+                          {script, "--out", name + ".jsonl", "--val", name + "_val.jsonl"}, options_)
+                  .exit_code,
+              0);
+  EXPECT_EQ(read_all(file("one.jsonl")), read_all(file("two.jsonl")));
+  EXPECT_EQ(read_all(file("one_val.jsonl")), read_all(file("two_val.jsonl")));
+  EXPECT_THAT(strata({"data", "pack", "one.jsonl", "--out", "one.tokens"}).out,
+              HasSubstr("one.jsonl: 600 records, conversations as plain\n"));
+  ASSERT_EQ(run_program("/usr/bin/python3", {script, "--form", "completion", "--out", "c.jsonl"}, options_)
+                .exit_code,
+            0);
+  EXPECT_THAT(strata({"data", "pack", "c.jsonl", "--out", "c.tokens"}).out,
+              HasSubstr("c.jsonl: 600 records, prompts and completions\n"));
+}
+
+}  // namespace
+}  // namespace strata::test

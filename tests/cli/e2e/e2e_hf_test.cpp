@@ -1,0 +1,130 @@
+// Imports and exports models: a run starts from a Hugging Face folder and is exported to one.
+#include <algorithm>
+
+#include "cli/e2e/e2e_fixture.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CliHfE2e : public CliE2e {
+ protected:
+  /// Trains a run of `family` and exports it to hf.
+  void make_folder(const std::string& family) {
+    const ProgramResult trained =
+        strata(tiny("train", {"--out", "run", "train.steps=4", "model.family=" + family}));
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const ProgramResult exported = strata({"export", "run", "--out", "hf", "--check"});
+    ASSERT_EQ(exported.exit_code, 0) << exported.err;
+    EXPECT_THAT(exported.out, HasSubstr("all tensors read back as they were written"));
+  }
+};
+
+TEST_F(CliHfE2e, ARunThatStartsFromAnExportHasTheFinalLossOfTheExportedRun) {
+  make_folder("qwen3");
+  // The learning rate is so small that the parameters stay those that were exported.
+  const Words words = {"train.steps=1", "optim.lr=1e-30", "optim.warmup=0", "train.eval_every=0"};
+  Words again = {"--out", "again", "--init", "hf"};
+  again.insert(again.end(), words.begin(), words.end());
+  const ProgramResult trained = strata(tiny("train", again));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_NEAR(summary("again")["val_loss"].get<double>(), summary("run")["val_loss"].get<double>(), 1e-6);
+  EXPECT_EQ(strata({"train", "--resume", "again", "train.steps=2"}).exit_code, 0);
+}
+
+TEST_F(CliHfE2e, SizesComeFromTheFolderAndDifferencesAreRefused) {
+  make_folder("gpt2");
+  const ProgramResult refused = strata(tiny("train", {"--out", "again", "--init", "hf", "model.layers=3"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("model.layers = 3, but 2 in hf/config.json"));
+  const ProgramResult longer = strata(tiny("train", {"--out", "again", "--init", "hf", "model.seq=64"}));
+  EXPECT_EQ(longer.exit_code, 2);
+  EXPECT_THAT(longer.err, HasSubstr("model.seq is 64; the model has 32 positions"));
+}
+
+TEST_F(CliHfE2e, AnExportIsRefusedWhereThereIsNothingToWriteOrNoPlaceForIt) {
+  make_folder("gpt2");
+  const ProgramResult there = strata({"export", "run", "--out", "hf"});
+  EXPECT_EQ(there.exit_code, 2);
+  EXPECT_THAT(there.err, HasSubstr("hf already exists"));
+  EXPECT_EQ(strata({"export", "nowhere", "--out", "other"}).exit_code, 2);
+  const ProgramResult dtype = strata({"export", "run", "--out", "other", "--dtype", "f64"});
+  EXPECT_EQ(dtype.exit_code, 2);
+  EXPECT_THAT(dtype.err, HasSubstr("--dtype f64; the formats are f32, bf16 and f16"));
+}
+
+TEST_F(CliHfE2e, ParametersThatDoNotMatchTheManifestAreNotExported) {
+  make_folder("gpt2");
+  const std::string params = "run/checkpoints/step-00000004/param.safetensors";
+  std::string bytes = read_all(file(params));
+  bytes[bytes.size() - 5] ^= 1;
+  write(params, bytes);
+  const ProgramResult refused = strata({"export", "run", "--out", "other"});
+  EXPECT_EQ(refused.exit_code, 5) << refused.output();
+  EXPECT_THAT(refused.err, HasSubstr("is damaged: its digest is"));
+  EXPECT_FALSE(exists("other"));
+}
+
+TEST_F(CliHfE2e, AnExportContainsTheRunsTokenizerAndStopTokens) {
+  make_folder("llama");
+  const Words other = {"--out", "again", "--init", "hf", "train.steps=1", "data.tokenizer=other.json"};
+  ASSERT_EQ(strata({"tokenizer", "train", "val.txt", "--vocab", "400", "--out", "other.json"}).exit_code, 0);
+  const ProgramResult trained = strata(tiny("train", other));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const ProgramResult exported = strata({"export", "again", "--out", "out/", "--check"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_THAT(exported.out, HasSubstr("the tokenizer equals the run's"));
+  EXPECT_EQ(read_all(file("out/tokenizer.json")), read_all(file("again/tokenizer.json")));
+  const auto generation = nlohmann::json::parse(read_all(file("out/generation_config.json"))),
+             config = nlohmann::json::parse(read_all(file("out/config.json")));
+  EXPECT_EQ(generation["eos_token_id"], 399);
+  EXPECT_EQ(config["eos_token_id"], 399);
+}
+
+TEST_F(CliHfE2e, ARunResumesAndIsExportedWithoutItsOriginalFolder) {
+  make_folder("qwen3");
+  write("hf/generation_config.json", R"({"eos_token_id": [7, 8]})");
+  ASSERT_EQ(strata(tiny("train", {"--out", "again", "--init", "hf", "train.steps=2"})).exit_code, 0);
+  must(posix_io().remove_all(file("hf")));
+  must(posix_io().make_dirs(file("elsewhere")));
+  must(posix_io().rename(file("again"), file("elsewhere/x=y")));
+  ProgramOptions there = options_;
+  there.cwd = file("elsewhere");
+  for (const Words& words : {Words{"train", "--resume", "x=y", "train.steps=3"}, Words{"generate", "x=y"},
+                             Words{"eval", "x=y"}, Words{"export", "x=y", "--out", "out", "--check"}}) {
+    const ProgramResult done = strata(words, there);
+    EXPECT_EQ(done.exit_code, 0) << done.output();
+  }
+  EXPECT_EQ(summary("elsewhere/x=y")["steps"], 3);
+  const auto generation = nlohmann::json::parse(read_all(file("elsewhere/out/generation_config.json")));
+  EXPECT_EQ(generation["eos_token_id"], nlohmann::json({7, 8}));
+}
+
+TEST_F(CliHfE2e, AFoldersChatTemplateIsUsedAndAnUnknownOneIsReported) {
+  make_folder("llama");
+  write("chat.jsonl", R"({"messages": [{"role": "user", "content": "Who?"}]})");
+  const Words words = {"generate", "hf", "--prompts", "chat.jsonl", "--tokens", "1", "--json"};
+  write("hf/chat_template.jinja", "{% for m in messages %}<|im_start|>{{ m.role }}<|im_end|>{% endfor %}");
+  const ProgramResult chatml = strata(words);
+  EXPECT_EQ(chatml.exit_code, 2) << "this tokenizer has no such markers";
+  EXPECT_THAT(chatml.err, HasSubstr("<|im_start|>"));
+  write("hf/chat_template.jinja", "{{ messages | tojson }}");
+  EXPECT_THAT(strata({"generate", "hf", "--tokens", "1"}).err,
+              HasSubstr("is unknown, so conversations are refused"));
+}
+
+TEST_F(CliHfE2e, AFolderContinuesAPrompt) {
+  make_folder("llama");
+  const Words prompt = {"--prompt", "It is a truth", "--tokens", "20", "--temperature", "0"};
+  Words from_run = {"generate", "run"}, from_folder = {"generate", "hf"};
+  from_run.insert(from_run.end(), prompt.begin(), prompt.end());
+  from_folder.insert(from_folder.end(), prompt.begin(), prompt.end());
+  const ProgramResult run = strata(from_run), folder = strata(from_folder);
+  ASSERT_EQ(folder.exit_code, 0) << folder.err;
+  EXPECT_EQ(folder.out, run.out);
+  EXPECT_THAT(folder.out, HasSubstr("It is a truth"));
+}
+
+}  // namespace
+}  // namespace strata::test

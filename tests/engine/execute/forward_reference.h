@@ -1,0 +1,167 @@
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <string>
+
+#include <strata/graph/program.h>
+#include <strata/runtime/assert.h>
+
+#include "support/reference_ops.h"
+
+namespace strata::test {
+
+/// Runs a program's forward in f64 with naive ops and returns its output "loss". Parameters are given by
+/// name.
+class ForwardReference {
+ public:
+  using Vec = reference::Vec;
+  using Ints = reference::Ints;
+  ForwardReference(const Program& program, Ints tokens, Ints targets, Ints doc_start = {})
+      : program_(program),
+        tokens_(std::move(tokens)),
+        targets_(std::move(targets)),
+        doc_start_(std::move(doc_start)) {}
+
+  double loss(const std::map<std::string, Vec>& params) const {
+    std::vector<Vec> values(program_.values.size());
+    for (const ParamInfo& param : program_.params)
+      values[static_cast<std::size_t>(param.value)] = params.at(param.name);
+    for (const Instr& instr : program_.code)
+      if (!instr.backward) run(instr, values);
+    return values[static_cast<std::size_t>(program_.find("loss"))][0];
+  }
+
+ private:
+  std::size_t dim(ValueId id, int i) const {
+    return static_cast<std::size_t>(program_.value(id).shape.dim(i));
+  }
+
+  // Number of query and key heads; with `key_parts` = 2, value heads are included.
+  static std::size_t n_heads(const Instr& instr, int key_parts) {
+    return static_cast<std::size_t>(instr.attrs.heads + key_parts * instr.attrs.kv_heads);
+  }
+  const Instr& maker(ValueId id) const {
+    for (const Instr& instr : program_.code)
+      if (instr.out[0] == id) return instr;
+    STRATA_ASSERT(false, "nothing makes value ", id);
+  }
+  Ints ids(ValueId id) const { return program_.value(id).kind == ValueKind::input ? tokens_ : positions(id); }
+  Ints positions(ValueId id) const {
+    Ints out(tokens_.size());
+    const auto seq = static_cast<std::size_t>(maker(id).attrs.seq);
+    for (std::size_t t = 0; t < out.size(); ++t)
+      out[t] = static_cast<std::int32_t>(t % seq) - (doc_start_.empty() ? 0 : doc_start_[t]);
+    return out;
+  }
+  Vec speeds(ValueId id) const {
+    const Attrs& attrs = maker(id).attrs;
+    Vec out;
+    for (int i = 0; i < attrs.rotary_dim / 2; ++i)
+      out.push_back(std::pow(static_cast<double>(attrs.frequencies.theta), -2.0 * i / attrs.rotary_dim));
+    return out;
+  }
+
+  static Vec norm_weight(const Instr& instr, const Vec& weight) {
+    return reference::plus(weight, static_cast<double>(instr.attrs.weight_offset));
+  }
+  Vec qk_norm(const Instr& instr, const Vec& qkv, const Vec& q_weight, const Vec& k_weight) const {
+    const bool of_heads = q_weight.size() * n_heads(instr, 2) == dim(instr.in[0], 1);
+    return reference::qk_norm_forward(
+        qkv, q_weight, k_weight, of_heads ? static_cast<std::size_t>(instr.attrs.heads) : 1,
+        of_heads ? static_cast<std::size_t>(instr.attrs.kv_heads) : 1, static_cast<double>(instr.attrs.eps));
+  }
+  void run(const Instr& instr, std::vector<Vec>& values) const {
+    const auto in = [&](std::size_t i) -> const Vec& {
+      return values[static_cast<std::size_t>(instr.in[i])];
+    };
+    const auto out = [&](std::size_t i) -> Vec& { return values[static_cast<std::size_t>(instr.out[i])]; };
+    switch (instr.op) {
+      case Op::embedding:
+        out(0) = reference::embedding_forward(ids(instr.in[0]), in(1), dim(instr.in[1], 1),
+                                              static_cast<std::size_t>(instr.attrs.offset));
+        return;
+      case Op::positions:
+      case Op::rope_table:
+        return;  // computed by positions() and speeds()
+      case Op::rope:
+        out(0) =
+            reference::rope_forward(in(0), positions(instr.in[1]), speeds(instr.in[2]), n_heads(instr, 1),
+                                    dim(instr.in[0], 1) / n_heads(instr, 2), instr.attrs.interleaved);
+        return;
+      case Op::rmsnorm:
+        out(0) = reference::rmsnorm_forward(in(0), norm_weight(instr, in(1)),
+                                            static_cast<double>(instr.attrs.eps));
+        return;
+      case Op::add_rmsnorm:
+        out(2) = reference::add(in(0), in(1));
+        out(0) = reference::rmsnorm_forward(out(2), norm_weight(instr, in(2)),
+                                            static_cast<double>(instr.attrs.eps));
+        return;
+      case Op::add_layernorm:
+        out(3) = reference::add(in(0), in(1));
+        out(0) = reference::layernorm_forward(out(3), in(2), in(3), static_cast<double>(instr.attrs.eps)).y;
+        return;
+      case Op::qk_norm:
+        out(0) = qk_norm(instr, in(0), norm_weight(instr, in(1)), norm_weight(instr, in(2)));
+        return;
+      case Op::scale:
+        out(0) = in(0);
+        for (double& value : out(0)) value *= static_cast<double>(instr.attrs.scale);
+        return;
+      case Op::relu:
+        out(0) = reference::relu_forward(in(0));
+        return;
+      case Op::swiglu:
+        out(0) = (instr.attrs.gelu ? reference::geglu_forward : reference::swiglu_forward)(
+            in(0), dim(instr.in[0], 1) / 2);
+        return;
+      case Op::layernorm:
+        out(0) = reference::layernorm_forward(in(0), in(1), in(2), static_cast<double>(instr.attrs.eps)).y;
+        return;
+      case Op::linear:
+        out(0) = reference::linear_forward(in(0), in(1), instr.in[2] == kNoValue ? Vec{} : in(2),
+                                           dim(instr.in[0], 0), dim(instr.in[1], 0), dim(instr.in[1], 1));
+        return;
+      case Op::gelu:
+        out(0) = reference::gelu_forward(in(0));
+        return;
+      case Op::add:
+        out(0) = reference::add(in(0), in(1));
+        return;
+      case Op::attention: {
+        const auto seq = static_cast<std::size_t>(instr.attrs.seq);
+        reference::AttentionShape shape{.batch = dim(instr.in[0], 0) / seq,
+                                        .seq = seq,
+                                        .heads = static_cast<std::size_t>(instr.attrs.heads),
+                                        .head_dim = dim(instr.in[0], 1) / n_heads(instr, 2),
+                                        .kv_heads = static_cast<std::size_t>(instr.attrs.kv_heads),
+                                        .alibi = instr.attrs.alibi,
+                                        .window = static_cast<std::size_t>(instr.attrs.window),
+                                        .softcap = static_cast<double>(instr.attrs.softcap),
+                                        .scale = static_cast<double>(instr.attrs.scale)};
+        if (instr.in[1] != kNoValue) shape.doc_start = doc_start_;
+        out(0) = reference::attention_forward(in(0), shape).out;
+        return;
+      }
+      case Op::cross_entropy:
+        out(0) = {reference::cross_entropy_forward(in(0), targets_, dim(instr.in[0], 1)).mean_loss};
+        return;
+      case Op::linear_cross_entropy: {
+        Vec logits = reference::linear_forward(in(0), in(1), {}, dim(instr.in[0], 0), dim(instr.in[1], 0),
+                                               dim(instr.in[1], 1));
+        if (const auto cap = static_cast<double>(instr.attrs.softcap); cap > 0)
+          for (double& logit : logits) logit = cap * std::tanh(logit / cap);
+        out(0) = {reference::cross_entropy_forward(logits, targets_, dim(instr.in[1], 0)).mean_loss};
+        return;
+      }
+      default:
+        STRATA_ASSERT(false, "no forward op");
+    }
+  }
+
+  const Program& program_;
+  const Ints tokens_, targets_, doc_start_;
+};
+
+}  // namespace strata::test

@@ -1,0 +1,342 @@
+// Runs the functions of the device kernels on rows, elements and columns on the host, one lane after the
+// other, and expects the bits of the host's ops. device_ops_test.cpp shows on a GPU that launches give each
+// thread the right elements.
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include <strata/cpuopt/norm.h>
+#include <strata/kernels/cross_entropy.h>
+#include <strata/kernels/elementwise.h>
+#include <strata/kernels/layernorm.h>
+#include <strata/kernels/linear.h>
+#include <strata/kernels/rmsnorm.h>
+#include <strata/kernels/rope.h>
+
+#include "loss/cross_entropy_rows.h"
+#include "cuda/row_math.h"
+#include "kernels/op_test.h"
+#include "rows.h"
+
+namespace strata::kernels {
+namespace {
+
+using detail::EmulatedHalfWarp;
+using test::Tensor;
+using test::Values;
+
+constexpr EmulatedHalfWarp kEmulatedLanes;
+
+std::vector<std::uint32_t> bits_of(const Tensor& tensor) {
+  std::vector<std::uint32_t> bits;
+  for (const float x : tensor.values()) bits.push_back(std::bit_cast<std::uint32_t>(x));
+  return bits;
+}
+
+template <class T>
+class DeviceMathTest : public ::testing::Test {
+ protected:
+  static Tensor in(Shape shape, std::uint64_t seed, double scale = 1.0) {
+    return Tensor(shape, Values(seed).floats(shape.n_elems(), scale), dtype_of<T>);
+  }
+  static Tensor out(Shape shape) { return Tensor::unwritten(shape, dtype_of<T>); }
+  static Tensor stat(std::int64_t n) { return Tensor::unwritten({n}); }
+  static T* data(Tensor& tensor) { return tensor.view().template as<T>(); }
+  static float* floats(Tensor& tensor) { return tensor.view().template as<float>(); }
+  static void expect_same(const Tensor& got, const Tensor& want, const char* what) {
+    EXPECT_EQ(bits_of(got), bits_of(want)) << what;
+  }
+  const std::unique_ptr<ThreadPool> pool_ = test::pool();
+};
+using Stored = ::testing::Types<float, bf16, f16>;
+TYPED_TEST_SUITE(DeviceMathTest, Stored);
+
+TYPED_TEST(DeviceMathTest, Elements) {
+  using T = TypeParam;
+  constexpr std::int64_t n = 5003, f = 100;
+  Tensor x = this->in({n}, 1, 8.0), dy = this->in({n}, 2), y = this->out({n}), want = y;
+  constexpr float kSpecial[] = {std::numeric_limits<float>::quiet_NaN(),
+                                std::numeric_limits<float>::infinity(),
+                                -std::numeric_limits<float>::infinity(),
+                                0.0f,
+                                -0.0f,
+                                1e-40f};
+  for (std::size_t i = 0; i < std::size(kSpecial); ++i) this->data(x)[700 * i + 3] = from_f32<T>(kSpecial[i]);
+  const auto each = [&](const char* what, const auto& of) {
+    for (std::int64_t i = 0; i < n; ++i) this->data(y)[i] = of(this->data(x)[i], this->data(dy)[i]);
+    this->expect_same(y, want, what);
+  };
+  gelu_forward_host({x.view(), want.view()}, *this->pool_);
+  each("gelu", [](T a, T) { return detail::stored_gelu(a); });
+  gelu_backward_host({x.view(), dy.view(), want.view()}, *this->pool_);
+  each("gelu backward", [](T a, T d) { return detail::stored_gelu_backward(a, d); });
+  relu_forward_host({x.view(), want.view()}, *this->pool_);
+  each("relu", [](T a, T) { return detail::stored_relu(a); });
+  relu_backward_host({x.view(), dy.view(), want.view()}, *this->pool_);
+  each("relu backward", [](T a, T d) { return detail::stored_relu_backward(a, d); });
+  add_host({x.view(), dy.view(), want.view()}, *this->pool_);
+  each("add", [](T a, T d) { return detail::stored_add(a, d); });
+
+  Tensor gates = this->in({7, 2 * f}, 3, 8.0), dg = this->in({7, f}, 4);
+  Tensor s = this->out({7, f}), want_s = s, ds = this->out({7, 2 * f}), want_ds = ds;
+  swiglu_forward_host({gates.view(), want_s.view()}, *this->pool_);
+  swiglu_backward_host({gates.view(), dg.view(), want_ds.view()}, *this->pool_);
+  for (std::int64_t t = 0; t < 7; ++t)
+    for (std::int64_t i = 0; i < f; ++i) {
+      const std::int64_t at = t * 2 * f + i;
+      const T gate = this->data(gates)[at], up = this->data(gates)[at + f];
+      this->data(s)[t * f + i] = detail::stored_swiglu(gate, up);
+      const auto d = detail::stored_swiglu_backward(gate, up, this->data(dg)[t * f + i]);
+      this->data(ds)[at] = d.gate;
+      this->data(ds)[at + f] = d.up;
+    }
+  this->expect_same(s, want_s, "swiglu");
+  this->expect_same(ds, want_ds, "swiglu backward");
+  swiglu_forward_host({gates.view(), want_s.view(), true}, *this->pool_);
+  swiglu_backward_host({gates.view(), dg.view(), want_ds.view(), true}, *this->pool_);
+  for (std::int64_t i = 0; i < 7 * f; ++i) {
+    const std::int64_t at = i / f * 2 * f + i % f;
+    const T gate = this->data(gates)[at], up = this->data(gates)[at + f];
+    this->data(s)[i] = detail::stored_geglu(gate, up);
+    const auto d = detail::stored_geglu_backward(gate, up, this->data(dg)[i]);
+    this->data(ds)[at] = d.gate;
+    this->data(ds)[at + f] = d.up;
+  }
+  this->expect_same(s, want_s, "geglu");
+  this->expect_same(ds, want_ds, "geglu backward");
+  scale_host({x.view(), want.view(), 3.3f}, *this->pool_);
+  each("scale", [](T a, T) { return detail::stored_scale(a, 3.3f); });
+}
+
+TEST(DeviceSoftcapTest, SoftcapAndItsGradientHaveTheBitsOfTheHost) {
+  constexpr std::int64_t n = 5003;
+  Tensor x({n}, Values(1).floats(n, 40.0)), want = Tensor::unwritten({n});
+  softcap_host({x.view(), want.view(), 30.0f}, *test::pool());
+  std::vector<float> got = x.values();
+  for (float& v : got) v = detail::capped_logit(v, 30.0f);
+  EXPECT_EQ(test::differing_bits(got, want.values()), 0u);
+  std::vector<float> row = want.values();
+  detail::capped_row_gradient(row.data(), n, 17, 31.0f, 0.25f, 30.0f);
+  for (std::int64_t i = 0; i < n; ++i) {
+    float& v = got[static_cast<std::size_t>(i)];
+    v = detail::loss_gradient(v, 31.0f, 0.25f, i == 17) * detail::cap_derivative(v, 30.0f);
+  }
+  EXPECT_EQ(test::differing_bits(got, row), 0u);
+}
+
+TYPED_TEST(DeviceMathTest, LayerNorm) {
+  for (const std::int64_t h : {1, 15, 16, 100, 1537}) {
+    const std::int64_t rows = 70;
+    Tensor x = this->in({rows, h}, 1, 2.0), w = this->in({h}, 2), b = this->in({h}, 3),
+           dy = this->in({rows, h}, 4);
+    Tensor y = this->out({rows, h}), want_y = y, dx = this->in({rows, h}, 5), want_dx = dx;
+    Tensor mean = this->stat(rows), rstd = mean, want_mean = mean, want_rstd = mean;
+    Tensor dw = this->stat(h), db = dw, want_dw = dw, want_db = dw;
+    layernorm_forward_host({x.view(), w.view(), b.view(), want_y.view(), want_mean.view(), want_rstd.view()},
+                           *this->pool_);
+    test::Workspace workspace(layernorm_backward_workspace_bytes(rows, h));
+    layernorm_backward_host(
+        {x.view(), w.view(), want_mean.view(), want_rstd.view(), dy.view(), want_dx.view(), want_dw.view(),
+         want_db.view(), false, false, workspace.view(), want_dx.view()},
+        *this->pool_);
+    for (std::int64_t t = 0; t < rows; ++t) {
+      detail::layernorm_row(kEmulatedLanes, this->data(x) + t * h, this->data(w), this->data(b),
+                            this->data(y) + t * h, this->floats(mean) + t, this->floats(rstd) + t, 1e-5f, h);
+      detail::layernorm_row_backward(kEmulatedLanes, this->data(x) + t * h, this->data(w),
+                                     this->floats(mean)[t], this->floats(rstd)[t], this->data(dy) + t * h,
+                                     this->data(dx) + t * h, this->data(dx) + t * h, h);
+    }
+    // A block of 64 rows, then the rest.
+    for (std::int64_t c = 0; c < h; ++c) {
+      const auto one = detail::layernorm_column(this->data(x), this->floats(mean), this->floats(rstd),
+                                                this->data(dy), c, 0, 64, h);
+      const auto two = detail::layernorm_column(this->data(x), this->floats(mean), this->floats(rstd),
+                                                this->data(dy), c, 64, rows, h);
+      this->floats(dw)[c] = one.weight + two.weight;
+      this->floats(db)[c] = one.bias + two.bias;
+      EXPECT_EQ(detail::bias_column(this->data(dy), c, h, 0, 64), one.bias);
+    }
+    ASSERT_EQ(detail::row_blocks(rows).rows, 64);
+    this->expect_same(y, want_y, "y");
+    this->expect_same(mean, want_mean, "mean");
+    this->expect_same(rstd, want_rstd, "rstd");
+    this->expect_same(dx, want_dx, "dx");
+    this->expect_same(dw, want_dw, "dweight");
+    this->expect_same(db, want_db, "dbias");
+  }
+}
+
+// A norm fused with the addition before it has the same bits as the two separately, on the host and on the
+// device.
+TYPED_TEST(DeviceMathTest, FusedAddAndNorm) {
+  using T = TypeParam;
+  for (const std::int64_t h : {1, 16, 100}) {
+    const std::int64_t rows = 70;
+    Tensor x = this->in({rows, h}, 1, 2.0), added = this->in({rows, h}, 2), w = this->in({h}, 3),
+           b = this->in({h}, 4);
+    Tensor want_sum = this->out({rows, h}), sum = want_sum, of_row = want_sum;
+    Tensor y = this->out({rows, h}), want_y = y, mean = this->stat(rows), rstd = mean, want_mean = mean,
+           want_rstd = mean;
+    add_host({x.view(), added.view(), want_sum.view()}, *this->pool_);
+    for (std::int64_t t = 0; t < rows; ++t) {
+      T* const row = this->data(of_row) + t * h;
+      EXPECT_EQ(
+          detail::fused_add_row(kEmulatedLanes, this->data(x) + t * h, this->data(added) + t * h, row, h),
+          row);
+    }
+    this->expect_same(of_row, want_sum, "a row's sum");
+
+    layernorm_forward_host(
+        {want_sum.view(), w.view(), b.view(), want_y.view(), want_mean.view(), want_rstd.view()},
+        *this->pool_);
+    layernorm_forward_host(
+        {x.view(), w.view(), b.view(), y.view(), mean.view(), rstd.view(), 1e-5f, added.view(), sum.view()},
+        *this->pool_);
+    this->expect_same(sum, want_sum, "sum");
+    this->expect_same(y, want_y, "layer norm");
+    this->expect_same(mean, want_mean, "mean");
+    this->expect_same(rstd, want_rstd, "rstd");
+
+    Tensor in_place = added;
+    rmsnorm_forward_host({want_sum.view(), w.view(), want_y.view(), want_rstd.view()}, *this->pool_);
+    rmsnorm_forward_host({x.view(), w.view(), y.view(), rstd.view(), 1e-6f, in_place.view(), in_place.view()},
+                         *this->pool_);
+    this->expect_same(in_place, want_sum, "sum in its addend's place");
+    this->expect_same(y, want_y, "rmsnorm");
+    this->expect_same(rstd, want_rstd, "rstd of rmsnorm");
+
+    Tensor dy = this->in({rows, h}, 5), dx = this->in({rows, h}, 6), want_dx = dx, dw = this->stat(h);
+    test::Workspace workspace(rmsnorm_backward_workspace_bytes(rows, h));
+    rmsnorm_backward_host({sum.view(), w.view(), rstd.view(), dy.view(), want_dx.view(), dw.view(), false,
+                           workspace.view(), want_dx.view()},
+                          *this->pool_);
+    for (std::int64_t t = 0; t < rows; ++t) {
+      T* const row = this->data(dx) + t * h;
+      detail::rmsnorm_row_backward(kEmulatedLanes, this->data(sum) + t * h, this->data(w),
+                                   this->floats(rstd)[t], this->data(dy) + t * h, row, row, h);
+    }
+    this->expect_same(dx, want_dx, "dx plus residual");
+  }
+}
+
+TYPED_TEST(DeviceMathTest, RmsNormOfRowsAndHeads) {
+  constexpr std::int64_t rows = 9, heads = 4, kv_heads = 2, d = 24, width = (heads + 2 * kv_heads) * d;
+  constexpr std::int64_t normed = heads + kv_heads;
+  Tensor x = this->in({rows, width}, 1, 2.0), q = this->in({d}, 2), k = this->in({d}, 3),
+         dy = this->in({rows, width}, 4);
+  Tensor y = x, want_y = this->out({rows, width}), dx = dy, want_dx = want_y;
+  Tensor rstd = this->stat(rows * normed), want_rstd = rstd;
+  Tensor dq = this->stat(d), dk = dq, want_dq = dq, want_dk = dq;
+  constexpr float offset = 0.75f;
+  qk_norm_forward_host(
+      {x.view(), q.view(), k.view(), want_y.view(), want_rstd.view(), heads, kv_heads, 1e-6f, offset},
+      *this->pool_);
+  test::Workspace workspace(qk_norm_backward_workspace_bytes(rows, d, d));
+  qk_norm_backward_host(
+      {x.view(), q.view(), k.view(), want_rstd.view(), dy.view(), want_dx.view(), want_dq.view(),
+       want_dk.view(), heads, kv_heads, false, false, workspace.view(), offset},
+      *this->pool_);
+  for (std::int64_t i = 0; i < rows * normed; ++i) {
+    const std::int64_t at = i / normed * width + i % normed * d;
+    const auto* weight = this->data(i % normed < heads ? q : k);
+    detail::rmsnorm_row(kEmulatedLanes, this->data(x) + at, weight, this->data(y) + at,
+                        this->floats(rstd) + i, 1e-6f, d, offset);
+    detail::rmsnorm_row_backward(kEmulatedLanes, this->data(x) + at, weight, this->floats(rstd)[i],
+                                 this->data(dy) + at, this->data(dx) + at,
+                                 static_cast<const TypeParam*>(nullptr), d, offset);
+  }
+  for (std::int64_t c = 0; c < d; ++c) {
+    this->floats(dq)[c] = detail::rmsnorm_column(this->data(x), this->floats(rstd), this->data(dy), c, heads,
+                                                 d, width, normed, 0, rows);
+    this->floats(dk)[c] =
+        detail::rmsnorm_column(this->data(x) + heads * d, this->floats(rstd) + heads,
+                               this->data(dy) + heads * d, c, kv_heads, d, width, normed, 0, rows);
+  }
+  this->expect_same(y, want_y, "y");
+  this->expect_same(rstd, want_rstd, "rstd");
+  this->expect_same(dx, want_dx, "dx");
+  this->expect_same(dq, want_dq, "dq_weight");
+  this->expect_same(dk, want_dk, "dk_weight");
+}
+
+TYPED_TEST(DeviceMathTest, PairsAreRotated) {
+  using T = TypeParam;
+  constexpr std::int64_t rows = 5, d = 10, rotary_dim = 6;
+  Tensor x = this->in({rows, d}, 1), table({rows, rotary_dim}, Values(2).floats(rows * rotary_dim));
+  std::vector<std::int32_t> positions = {3, 0, 4, 1, 2};
+  for (const bool interleaved : {false, true})
+    for (const bool inverse : {false, true}) {
+      Tensor y = x, want = this->out({rows, d});
+      rope_host({x.view(), test::view(positions), table.view(), want.view(), 1, d, interleaved, inverse},
+                *this->pool_);
+      for (std::int64_t t = 0; t < rows; ++t)
+        for (std::int64_t i = 0; i < rotary_dim / 2; ++i) {
+          const float* row = this->floats(table) + positions[static_cast<std::size_t>(t)] * rotary_dim;
+          T* at = this->data(y) + t * d;
+          T& first = at[interleaved ? 2 * i : i];
+          T& second = at[interleaved ? 2 * i + 1 : i + rotary_dim / 2];
+          const float sine = row[rotary_dim / 2 + i];
+          const auto pair = detail::rotate(first, second, row[i], inverse ? -sine : sine);
+          first = pair.first;
+          second = pair.second;
+        }
+      this->expect_same(y, want, "rotated");
+    }
+}
+
+TYPED_TEST(DeviceMathTest, CrossEntropyOfLongRows) {
+  for (const std::int64_t vocab : {1, 50, 4096, 9001}) {
+    constexpr std::int64_t rows = 3;
+    Tensor logits = this->in({rows, vocab}, 1, 9.0), d = this->out({rows, vocab}), want_d = d;
+    Tensor losses = this->stat(rows), lse = losses, mean = this->stat(1);
+    std::vector<std::int32_t> targets = {static_cast<std::int32_t>(vocab - 1), -1, 0};
+    cross_entropy_forward_host({logits.view(), test::view(targets), losses.view(), lse.view(), mean.view()},
+                               *this->pool_);
+    cross_entropy_backward_host({logits.view(), test::view(targets), lse.view(), want_d.view(), 0.5f},
+                                *this->pool_);
+    for (std::int64_t t = 0; t < rows; ++t) {
+      const auto* row = this->data(logits) + t * vocab;
+      const float row_max = detail::max_of_row(kEmulatedLanes, row, vocab);
+      double total = 0;
+      for (std::int64_t run = 0; run * detail::kLseRun < vocab; ++run)
+        total += static_cast<double>(detail::exp_sum_of_run(kEmulatedLanes, row, row_max, run, vocab));
+      EXPECT_EQ(detail::lse_of(row_max, total), this->floats(lse)[t]) << vocab;
+      const std::int32_t target = targets[static_cast<std::size_t>(t)];
+      for (std::int64_t i = 0; i < vocab; ++i)
+        this->data(d)[t * vocab + i] =
+            target < 0 ? from_f32<TypeParam>(0.0f)
+                       : detail::loss_gradient(row[i], this->floats(lse)[t], 0.5f, i == target);
+    }
+    this->expect_same(d, want_d, "dlogits");
+  }
+}
+
+TEST(DeviceSumTest, NormPartialsAndTreeSumsMatchTheHost) {
+  for (const std::int64_t n : {1, 17, 4096, 5000}) {
+    const std::vector<float> x = Values(1).floats(n);
+    std::vector<double> want(static_cast<std::size_t>(cpuopt::norm_partial_count(n)));
+    must(cpuopt::square_sum_partials(x, want));
+    for (std::int64_t partial = 0; partial < cpuopt::norm_partial_count(n); ++partial)
+      EXPECT_EQ(detail::square_sum(kEmulatedLanes, x.data() + partial * 4096,
+                                   std::min<std::int64_t>(4096, n - partial * 4096)),
+                want[static_cast<std::size_t>(partial)]);
+  }
+  for (std::int64_t n = 0; n < 300; ++n) {
+    // The magnitudes differ so much that any other order of additions shows.
+    std::vector<double> x;
+    for (const float value : Values(2).floats(n))
+      x.push_back(std::ldexp(static_cast<double>(value), static_cast<int>(x.size() * 13 % 64)));
+    const auto at = [&](std::int64_t i) { return x[static_cast<std::size_t>(i)]; };
+    EXPECT_EQ(detail::tree_sum_of(n, at), cpuopt::tree_sum(x)) << n;
+    // As in the kernel: each of a few threads sums a run of 2^k values, and one thread sums the runs.
+    std::int64_t run = 1;
+    while (run * 8 < n) run *= 2;
+    const auto of_run = [&](std::int64_t i) {
+      return detail::tree_sum_of(std::min(run, n - i * run), [&](std::int64_t j) { return at(i * run + j); });
+    };
+    EXPECT_EQ(detail::tree_sum_of((n + run - 1) / run, of_run), cpuopt::tree_sum(x)) << n;
+  }
+}
+
+}  // namespace
+}  // namespace strata::kernels

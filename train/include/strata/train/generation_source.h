@@ -1,0 +1,60 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <strata/model/hf/folder.h>
+#include <strata/model/tokenizer.h>
+#include <strata/train/job.h>
+#include <strata/train/load_config.h>
+
+namespace strata {
+
+/// The model that generates text: a run with a checkpoint, or a Hugging Face folder.
+class GenerationSource {
+ public:
+  /// The first of `request.items` is the path of the run or folder; the others are key=value. Errors:
+  /// `not_found`, `invalid`, those of reading its files.
+  static Result<std::unique_ptr<GenerationSource>> open(const ConfigRequest& request, Io& io);
+
+  const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
+  /// Positions that the model supports; 0: no limit.
+  std::int64_t max_positions() const noexcept;
+  std::int32_t vocab() const noexcept { return static_cast<std::int32_t>(decoder_.vocab); }
+  /// Tokens that end a text.
+  const std::vector<std::int32_t>& stop_ids() const noexcept { return stop_ids_; }
+  /// The chat template. An error if it is unknown; it matters only if there is a conversation.
+  const Result<ChatTemplate>& chat() const noexcept { return loaded_->config.data.chosen_chat.chat; }
+  std::string chat_warning() const { return loaded_->config.data.chosen_chat.warning(); }
+  /// Whether a text is enclosed in special tokens: a folder's tokenizer may add BOS; runs are trained
+  /// without.
+  AddSpecialTokens add_special() const noexcept {
+    return folder_ ? AddSpecialTokens::yes : AddSpecialTokens::no;
+  }
+
+  /// Creates an inference-only engine within the budgets of the configuration and loads the parameters.
+  /// Errors: `does_not_fit`, with the bytes of the KV cache; those of reading.
+  Result<std::unique_ptr<Job>> start(const CacheShape& decode, std::int64_t prefill_rows,
+                                     const std::function<void(std::string_view)>& warn);
+
+ private:
+  GenerationSource(Io& io, std::string path) : io_(io), path_(std::move(path)) {}
+  Status open_run(const ConfigRequest& request);
+  Status open_folder(const ConfigRequest& request);
+  Status load_parameters(Engine& engine, const std::function<void(std::string_view)>& warn);
+
+  Io& io_;
+  std::string path_;
+  std::unique_ptr<LoadedConfig> loaded_;
+  std::unique_ptr<HfFolder> folder_;  // null: the source is a run
+  std::vector<std::string> checkpoints_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  DecoderConfig decoder_;
+  std::vector<std::int32_t> stop_ids_;
+  std::unique_ptr<const RunPlan> plan_;
+};
+
+}  // namespace strata

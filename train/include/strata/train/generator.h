@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <strata/engine/engine.h>
+#include <strata/model/sampling.h>
+
+namespace strata {
+
+enum class FinishReason : std::uint8_t {
+  end_of_text,   ///< the model produced a stop token
+  max_tokens,    ///< the requested number of tokens was reached
+  context_full,  ///< the sequence fills its KV cache
+};
+std::string_view to_string(FinishReason reason) noexcept;
+
+/// A prompt as tokens. Its index selects its random numbers, so other prompts do not change its completion.
+struct GenerationRequest {
+  std::uint64_t index = 0;
+  std::vector<std::int32_t> prompt;
+  std::vector<std::int32_t> stop_ids;  ///< any of these ends the completion and is not part of it
+};
+
+struct Completion {
+  std::vector<std::int32_t> ids;
+  FinishReason finish_reason = FinishReason::max_tokens;
+};
+
+struct GenerateOptions {
+  std::int64_t max_tokens = 128;  ///< maximum per prompt
+  std::int32_t context = 0;       ///< maximum tokens of a sequence, prompt included: those of the KV cache
+  std::int32_t vocab = 0;         ///< only ids below it are sampled: a model may have rows without a token
+  std::uint64_t seed = 0;
+};
+
+/// Continues several prompts as one batch, each with its own keys and values in the KV cache. The prompts go
+/// through the engine's prefill program, then one token of each sequence at a time goes through its decode
+/// program. Not thread-safe.
+class Generator {
+ public:
+  Generator(Engine& engine, Sampler sampler, const GenerateOptions& options);
+
+  /// Called for every token when it is sampled, before the next one is computed. `request`: index into the
+  /// requests of run().
+  using OnToken = std::function<Status(std::size_t request, std::int32_t id)>;
+  /// Accepts at most as many requests as the KV cache has sequences. Errors: `invalid` for a prompt that is
+  /// empty or longer than the context, with both numbers; `diverged`, with the prompt and the token, if
+  /// logits are not finite; those of Engine::extend() and of `on_token`.
+  Result<std::vector<Completion>> run(std::span<const GenerationRequest> requests, const OnToken& on_token);
+
+  double prefill_seconds() const noexcept { return prefill_seconds_; }
+  double decode_seconds() const noexcept { return decode_seconds_; }
+
+ private:
+  struct Sequence;
+  Status prefill(std::span<const GenerationRequest> requests, std::vector<Sequence>& sequences,
+                 const OnToken& on_token);
+  Status decode(std::span<const GenerationRequest> requests, std::vector<Sequence>& sequences,
+                const OnToken& on_token);
+  Status sample_token(const GenerationRequest& request, Sequence& sequence, std::span<const float> logits,
+                      const OnToken& on_token);
+
+  Engine& engine_;
+  Sampler sampler_;
+  const GenerateOptions options_;
+  std::size_t prefill_rows_;
+  double prefill_seconds_ = 0, decode_seconds_ = 0;
+};
+
+}  // namespace strata

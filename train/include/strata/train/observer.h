@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+namespace strata {
+
+struct TrainConfig;
+
+/// What one step reports.
+struct StepProgress {
+  std::int64_t step = 0;  ///< from 1
+  std::int64_t steps = 0;
+  double loss = 0;
+  double tokens_per_s = 0;
+  std::uint64_t device_bytes = 0, pinned_bytes = 0, nvme_bytes = 0;
+  double elapsed_s = 0;
+  double max_time_s = std::numeric_limits<double>::infinity();
+  std::int64_t first_step = 0;  ///< steps done before `elapsed_s` began: those before the run was resumed
+};
+
+/// Observes a training session, for example for a terminal, a log or a notebook. Nothing it does changes the
+/// run. All calls come from the thread that runs the session.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+
+  /// The configuration is complete and training is about to begin.
+  virtual void on_start(const TrainConfig& config) { static_cast<void>(config); }
+  /// Called after every step. It must not allocate: the call is part of the allocation-free steady state.
+  virtual void on_step(const StepProgress& step) noexcept { static_cast<void>(step); }
+  /// One or more lines of text: the start table, a validation loss, a sample, a saved checkpoint. Without a
+  /// trailing newline.
+  virtual void on_message(std::string_view text) { static_cast<void>(text); }
+  /// A problem that the user should know about; training continues.
+  virtual void on_warning(std::string_view text) { static_cast<void>(text); }
+};
+
+}  // namespace strata

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <strata/engine/checkpoint.h>
+#include <strata/train/folder_lock.h>
+#include <strata/train/train_config.h>
+
+namespace strata {
+
+/// The checkpoint directory of the run in `path`.
+std::string checkpoint_dir(const TrainConfig& config, const std::string& path);
+
+/// The run's checkpoints, newest first; none if it has not saved yet. Errors: `corrupt` if there are some and
+/// all are damaged, because starting over would discard work without asking.
+Result<std::vector<std::string>> list_checkpoints(const TrainConfig& config, const std::string& path, Io& io);
+
+/// The checkpoint of `step`. Errors: `not_found`, with the steps that exist.
+Result<std::string> find_checkpoint(const std::vector<std::string>& checkpoints, std::int64_t step, Io& io);
+/// Opens the parameters of a checkpoint. Errors: those of CheckpointTensors::open() and read_manifest().
+Result<std::unique_ptr<CheckpointTensors>> open_checkpoint_parameters(const std::string& checkpoint, Io& io);
+
+/// Locks the folder of checkpoint.dir; the caller holds the lock while the run uses the folder. Returns null
+/// if the run keeps its checkpoints in its own folder. Errors: `invalid` if another run uses that folder or
+/// contains it.
+Result<std::unique_ptr<FolderLock>> lock_checkpoint_dir(const TrainConfig& config, const std::string& path,
+                                                        Io& io);
+
+/// Loads the newest of `checkpoints` that is intact and returns its path. `warn` is called for each damaged
+/// one. Errors: those of load_checkpoint(); `corrupt` if none is intact.
+Result<std::string> load_newest_checkpoint(Engine& engine, const std::vector<std::string>& checkpoints,
+                                           Io& io, const std::function<void(std::string_view)>& warn);
+
+}  // namespace strata

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <strata/engine/engine.h>
+#include <strata/runtime/io/io.h>
+#include <strata/train/folder_lock.h>
+
+namespace strata {
+
+/// The configuration of a run with every `auto` resolved.
+inline constexpr const char* kResolvedConfig = "config.resolved.toml";
+
+/// The algorithms that GPU GEMMs used: gemm_algorithms_text().
+inline constexpr const char* kGemmAlgorithmsFile = "gemm_algorithms.txt";
+
+/// Files of a Hugging Face folder that a run initialized from it copies to its own folder `base`. The run can
+/// then be continued and exported after the original folder was removed.
+inline constexpr const char* kBaseFiles[] = {"config.json", "tokenizer_config.json",
+                                             "special_tokens_map.json", "generation_config.json"};
+
+/// Whether `path` contains a run.
+bool is_run_folder(Io& io, const std::string& path);
+
+/// One line of metrics.jsonl.
+struct MetricsLine {
+  std::int64_t step = 0;
+  StepReport report;
+  double lr = 0;
+  double tokens_per_s = 0;
+  TierBytes used{};
+  MovedBytes moved;  ///< in this step
+};
+
+/// A validation between steps, on part of the validation data.
+struct Validation {
+  std::int64_t step = 0;
+  double loss = 0;  ///< nats per token
+};
+
+/// The files of a run. Each line of metrics is written with one write from its own buffer, so a killed run
+/// leaves complete lines. Not thread-safe.
+class RunFolder {
+ public:
+  enum class Mode : std::uint8_t { fresh, overwrite, resume };
+  /// Checks whether open() would succeed, before a run does anything expensive. Errors: `invalid` if the
+  /// folder contains a run and the mode is `fresh`; `not_found` if it contains none and the mode is `resume`.
+  static Status check(Io& io, const std::string& path, Mode mode);
+  /// Locks the folder, which is created if it does not exist, and checks it again. Until begin() nothing else
+  /// is written to it, and without begin() it is left as it was found. Only one process at a time can have a
+  /// folder open. Errors: those of check(); `invalid` if another process has it open.
+  static Result<std::unique_ptr<RunFolder>> open(Io& io, const std::string& path, Mode mode);
+  ~RunFolder();
+
+  /// Writes `files` (contents by name relative to the folder) and then `config`, which makes the folder a
+  /// run: if the process is killed meanwhile, it leaves either a run that can be resumed or no run. With mode
+  /// `overwrite` all files of the previous run are removed first; with `resume`, metrics and samples after
+  /// `resumed_step`.
+  Status begin(std::int64_t resumed_step, std::string_view config,
+               const std::map<std::string, std::string>& files);
+
+  /// The training loss of the last step before resuming; 0 for a new run.
+  float resumed_loss() const noexcept { return history_.last_loss; }
+  /// The last and the best validation so far, including those before resuming.
+  const std::optional<Validation>& last_validation() const noexcept { return history_.last; }
+  const std::optional<Validation>& best_validation() const noexcept { return history_.best; }
+  const std::string& path() const noexcept { return path_; }
+  std::string file(std::string_view name) const { return path_ + "/" + std::string(name); }
+  Status add_metrics(const MetricsLine& line);
+  Status add_validation(const Validation& validation, std::int64_t micro_batches);
+  Status add_sample(std::int64_t step, std::string_view prompt, std::string_view text);
+  /// Errors: also those of check_not_moved().
+  Status write(std::string_view name, std::string_view text);
+  /// Errors: `io_error` if the folder was removed or renamed since it was opened.
+  Status check_not_moved() const { return lock_->check_not_moved(); }
+  /// The absolute path of the folder now. Errors: `io_error` if it was removed.
+  Result<std::string> place() const { return lock_->place(); }
+
+ private:
+  /// Results read from the metrics, including those before resuming.
+  struct History {
+    float last_loss = 0;
+    std::optional<Validation> last, best;
+    void add(const Validation& validation);
+  };
+  RunFolder(Io& io, std::string path, Mode mode) : io_(io), path_(std::move(path)), mode_(mode) {}
+  Status clear();
+  Status remove_temp_files();
+  Status truncate_after(std::int64_t last_step);
+  Result<std::string> metrics_up_to(std::int64_t last_step);
+
+  Io& io_;
+  const std::string path_;
+  const Mode mode_;
+  bool begun_ = false;
+  History history_;
+  std::unique_ptr<FolderLock> lock_;
+  std::unique_ptr<File> metrics_, samples_;
+};
+
+}  // namespace strata

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <strata/model/decoder.h>
+#include <strata/runtime/config/config.h>
+#include <strata/runtime/threads/core_share.h>
+#include <strata/train/chat_choice.h>
+
+namespace strata {
+
+/// The keys and presets of a training run. `config show`, the checks and the help all use this table.
+const ConfigSchema& train_schema() noexcept;
+
+/// The checked configuration of a training run. An empty optional means `auto`: the code that owns the
+/// decision makes it and writes it back with ConfigTree::resolve(). Strings are choices of the schema, and
+/// may be "auto" if the schema allows that.
+struct TrainConfig {
+  struct Model {
+    std::string preset, from, family;
+    int layers = 0, hidden = 0, heads = 0, ffn = 0, vocab = 0, seq = 0;
+    std::optional<int> kv_heads;          ///< auto: equal to heads
+    std::optional<DecoderConfig> loaded;  ///< from the folder `from`; the numbers above agree with it
+    std::string ignored_settings;         ///< training settings of that folder that strata does not implement
+  } model;
+  struct Data {
+    std::vector<std::string> train, val;   ///< as written; see locate_data_file()
+    std::optional<std::string> tokenizer;  ///< auto: train one on `train`
+    std::string chat_template;             ///< the name of a format, or auto
+    std::string cache_dir;
+    std::string packing;          ///< stream, pack, auto
+    std::vector<double> weights;  ///< one for each of `train`, or empty
+    ChatChoice chosen_chat;       ///< what `chat_template` resolved to; set by load_config() for all commands
+  } data;
+  struct Train {
+    std::int64_t steps = 0;
+    int micro_batch = 0, grad_accum = 0;
+    bool allow_micro_batch_split = false;
+    double max_time_s = 0;  ///< +infinity: no limit
+    std::uint64_t seed = 0;
+    std::vector<std::string> freeze;  ///< patterns of parameter names
+    std::optional<bool> frozen_masters;
+    std::string dtype, recompute;  ///< dtype: bf16, f16, f32, auto; recompute: a Recompute mode, or auto
+    bool fp8 = false;
+    std::string attention_backend;  ///< mma, wgmma, cudnn
+    std::int64_t eval_every = 0;    ///< steps; 0: never
+    int eval_batches = 0;
+  } train;
+  struct Optim {
+    std::string name, schedule;
+    std::string non_finite;  ///< stop, skip
+    double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum = 0;
+    std::vector<std::string> param_groups;  ///< as written; see parse_param_group()
+    bool nesterov = false;
+    double clip = 0;  ///< maximum global norm; 0: no clipping
+    double loss_scale = 1;
+    std::int64_t warmup = 0;
+    double min_lr_ratio = 0, decay_ratio = 0;
+  } optim;
+  struct Memory {
+    std::string backend;  ///< host, cuda, auto
+    std::optional<std::uint64_t> device_bytes, pinned_bytes;
+    std::uint64_t nvme_bytes = 0;  ///< 0: no NVMe tier; kUnlimitedBytes: as much as the disk has
+    std::vector<std::string> nvme_dirs;
+    std::vector<double> nvme_rates;  ///< one for each of nvme_dirs, or empty
+  } memory;
+  struct Offload {
+    std::optional<std::int64_t> chunk_elems;
+    std::optional<int> prefetch;
+    std::string step_mode, states, policy;  ///< policy: auto, min_traffic, device, pinned, nvme
+    std::string gradients;                  ///< auto, device, pinned
+    std::optional<std::uint64_t> undo_bytes;
+    std::string activations;  ///< none, pinned, nvme, auto
+    std::optional<double> activation_share;
+    std::string micro_batch_order;  ///< depth_first, breadth_first, auto
+  } offload;
+  struct IoSection {
+    std::string engine;  ///< uring, threads, auto
+    int queue_depth = 0;
+    std::uint64_t block_bytes = 0;
+    bool direct = false;
+    std::uint64_t write_budget_bytes = 0;  ///< kUnlimitedBytes: no limit
+  } io;
+  struct Cpu {
+    std::string isa;        ///< scalar, sse4, avx2, avx512, neon, auto
+    std::string bf16_gemm;  ///< native, widened, auto
+    CoreShare share;        ///< where the compute threads run; set by load_config()
+  } cpu;
+  struct LogSection {
+    std::int64_t every = 0, sample_every = 0;
+    std::string sample_prompt;
+    int sample_tokens = 0;
+    std::string progress;  ///< bar, plain, none, auto
+    StepRange trace;
+    std::string level;
+  } log;
+  struct Checkpoint {
+    std::int64_t every = 0;  ///< steps; 0: off
+    double interval_s = 0;   ///< +infinity: off
+    bool at_end = true;
+    int keep = 0;
+    std::string dir;
+  } checkpoint;
+};
+
+/// Resolves the `auto` keys that depend only on this machine: offload.step_mode, cpu.threads,
+/// cpu.service_cores.
+void resolve_simple_autos(ConfigTree& tree, const CoreShare& share);
+
+/// The tokenizer file or folder that a run reads; empty if the tokenizer is yet to be trained.
+std::string tokenizer_source(const TrainConfig& config);
+
+/// Fills the struct and makes the checks that involve several keys. Errors: `invalid`, with one line per
+/// problem.
+Result<TrainConfig> fill_train_config(const ConfigTree& tree);
+
+/// The location of a data file: the path as written if it exists, else below the first of `data_dirs` that
+/// contains it, else as written, so that the error on opening it names what the user wrote.
+std::string locate_data_file(const std::string& path, std::span<const std::string> data_dirs);
+/// The folders of installed data files; fixed at build time.
+std::vector<std::string> default_data_dirs();
+
+}  // namespace strata

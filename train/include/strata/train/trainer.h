@@ -1,0 +1,124 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include <strata/runtime/signals.h>
+#include <strata/train/budget_request.h>
+#include <strata/train/evaluation.h>
+#include <strata/train/job.h>
+#include <strata/train/load_config.h>
+#include <strata/train/observer.h>
+#include <strata/train/run_folder.h>
+#include <strata/train/run_identity.h>
+#include <strata/train/training_data.h>
+#include <strata/train/write_budget.h>
+
+namespace strata {
+
+/// Why training ended.
+enum class StopReason : std::uint8_t {
+  finished,       ///< all steps are done
+  time_limit,     ///< train.max_time; saved, can be resumed
+  write_budget,   ///< io.write_budget; saved, can be resumed
+  signal,         ///< a signal; saved, can be resumed
+  budget_change,  ///< not an end: other budgets were requested, see Trainer::continue_in()
+};
+
+struct TrainOutcome {
+  StopReason stop_reason = StopReason::finished;
+  std::string why_stopped;  ///< if training stopped before its end: "by a signal"
+  float train_loss = 0;
+  std::optional<double> val_loss;  ///< nats per token, over all of data.val; nothing if not measured
+  std::optional<double> bits_per_byte;
+  std::optional<Validation> last_validation, best_validation;  ///< of the validations between steps
+  double tokens_per_s = 0;                                     ///< of the steps only
+  double train_seconds = 0;
+  std::string state_digest;
+  std::uint64_t heap_allocations = 0;   ///< of strata's code in steps 3 to 12 of each plan of this process
+  std::uint64_t resources_created = 0;  ///< buffers, streams, events and files created in the same steps
+  StallTimes times{};                   ///< of the steps
+  std::int64_t skipped_steps = 0;       ///< because a gradient was not finite
+  /// Of the steps of the last plan, without its first three, in which pools and caches still fill.
+  std::int64_t warm_steps = 0;
+  std::int64_t warm_clipped = 0;
+  double warm_seconds = 0;
+  LaneBusySeconds warm_lanes{};
+  /// Of this process, in all of its plans.
+  MovedBytes moved{};
+  LaneBusySeconds lanes{};
+  std::uint64_t nvme_bytes_written = 0;
+  std::uint64_t planned_in_ram = 0;  ///< maximum of all plans
+};
+
+/// The training loop: steps, progress, metrics, validation, samples, checkpoints. A signal ends it after the
+/// current step and cuts validations and samples short. If an error ends it, training states that are
+/// consistent and not saved yet are saved first, and the error says where. Not thread-safe.
+class Trainer {
+ public:
+  Trainer(const TrainConfig& config, Job& job, const TrainingData& training_data, RunFolder& folder,
+          Observer& observer, Signals& signals, Io& io, Trace* trace);
+  /// Trains until the end, or until there is a BudgetRequest in the run folder; call it again in that case.
+  Result<TrainOutcome> run();
+  /// Checks that training may continue with another plan. Errors: `does_not_fit` if io.write_budget does not
+  /// allow it.
+  Status check_budget_change(const RunPlan& plan) const;
+  /// Saves unsaved states and returns the checkpoint. Call it before the job is restarted with another plan.
+  Result<std::string> save_for_restart();
+  /// Call it after the job was restarted with another plan and loaded the saved states.
+  void continue_in(Job& job);
+  /// Stops looking for requests: one whose file cannot be removed would be found before every step.
+  void ignore_requests() noexcept { polls_requests_ = false; }
+
+ private:
+  void record_warm_step(const StepReport& report, const LaneBusySeconds& before);
+  Status record_skipped_step(std::int64_t step, const StepReport& report);
+  Status train(TrainOutcome& outcome);
+  Status step(std::int64_t step);
+  Status after_step(std::int64_t step);
+  bool is_save_due(std::int64_t step) const;
+  Status save_periodic_checkpoint();
+  Status save_after_error(const Status& why);
+  void update_signal_answer();
+  Status validate_final(TrainOutcome& outcome);
+  EvaluationObserver evaluation_observer(std::string what);
+  void record_writes();
+  Status validate(std::int64_t step);
+  Status sample(std::int64_t step);
+  Status save();
+  Status save_in(const std::string& run);
+  Result<std::string> ensure_saved();
+  Status finish(TrainOutcome& outcome);
+  void count_resources(bool begins);
+  void add_totals();
+
+  const TrainConfig& config_;
+  Engine* engine_;
+  const TrainingData& training_data_;
+  RunFolder& folder_;
+  Observer& observer_;
+  Signals& signals_;
+  Io& io_;
+  Trace* const trace_;
+  const BudgetRequest request_;
+  bool polls_requests_ = true;
+  DatasetBatches batches_;
+  const std::map<std::string, std::string> identity_;  // computed once because it digests all data
+  WriteBudget write_budget_;
+  SteadyClock clock_;
+  std::int64_t skipped_in_a_row_ = 0;
+  TrainOutcome outcome_;
+  MovedBytes moved_before_;
+  std::int64_t begin_ns_ = 0, saved_step_ = -1, first_step_ = 0;
+  std::int64_t saved_ns_ = 0;  // start of the last save, successful or not
+  double last_step_s_ = 0;
+  std::int64_t steps_in_plan_ = 0;
+  std::int64_t steps_taken_ = 0;
+  double step_seconds_ = 0;
+  std::string checkpoint_path_;
+  std::uint64_t nvme_bytes_before_ = 0;  // written by earlier plans
+  std::uint64_t allocations_before_ = 0, resources_before_ = 0;
+};
+
+}  // namespace strata

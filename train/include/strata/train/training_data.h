@@ -1,0 +1,84 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <strata/engine/engine.h>
+#include <strata/graph/passes.h>
+#include <strata/model/dataset.h>
+#include <strata/model/decoder.h>
+#include <strata/model/tokenizer.h>
+#include <strata/runtime/io/io.h>
+#include <strata/train/activation_choices.h>
+#include <strata/train/token_data.h>
+#include <strata/train/train_config.h>
+
+namespace strata {
+
+/// The micro-batches of a dataset. Each depends only on its index.
+class DatasetBatches final : public BatchSource {
+ public:
+  DatasetBatches(const Dataset& data, std::int64_t sequences) : data_(data), sequences_(sequences) {}
+  Status fill(std::int64_t index, const BatchView& batch) override {
+    return data_.fill_batch(sample(index), sequences_, {batch.tokens, batch.targets, batch.doc_start});
+  }
+  std::int64_t n_counted(std::int64_t index, std::int64_t n) override {
+    return static_cast<std::int64_t>(data_.count_targets(sample(index), n * sequences_).tokens);
+  }
+
+ private:
+  std::uint64_t sample(std::int64_t index) const { return static_cast<std::uint64_t>(index * sequences_); }
+  const Dataset& data_;
+  std::int64_t sequences_;
+};
+
+/// The data of a run: the tokenizer, the token files and the datasets that read them.
+class TrainingData {
+ public:
+  /// Trains or loads the tokenizer, and tokenizes the data into the cache folder unless it is already there.
+  /// Errors: those of reading the files; `invalid` for bad records, an empty corpus, sequences longer than
+  /// the data, or weights that cannot be satisfied.
+  static Result<std::unique_ptr<TrainingData>> open(const TrainConfig& config, Io& io);
+
+  const Tokenizer& tokenizer() const noexcept { return codec_->tokenizer; }
+  const Dataset& train() const noexcept { return *train_; }
+  const Dataset* val() const noexcept { return val_.get(); }
+  /// Whether some of the data was written with a chat template.
+  bool has_conversations() const noexcept { return has_conversations_; }
+  /// "stream" or "pack": data.packing, resolved if it is `auto`.
+  const std::string& packing() const noexcept { return packing_; }
+  /// One sentence per .jsonl file that was read to build token files, and notes on data that is not used.
+  const std::vector<std::string>& notes() const noexcept { return notes_; }
+  /// Bytes of the mapped token files and of the packing tables.
+  std::uint64_t data_bytes() const noexcept;
+  /// Digest of the training tokens in hex: equal digests mean equal data. Computed once, in open().
+  const std::string& data_digest() const noexcept { return data_digest_; }
+
+ private:
+  friend class TrainingDataBuilder;
+  std::string digest_data() const;
+  std::unique_ptr<TextCodec> codec_;
+  std::vector<std::unique_ptr<TokenCache>> train_caches_;  // one; with weights, one per file
+  std::unique_ptr<TokenCache> val_cache_;
+  std::vector<std::unique_ptr<Dataset>> parts_;  // of a mixture
+  std::unique_ptr<Dataset> train_, val_;
+  std::string packing_, data_digest_;
+  std::vector<std::string> notes_;
+  std::uint64_t packed_bytes_ = 0;
+  bool has_conversations_ = false;
+};
+
+DecoderConfig decoder_config(const TrainConfig& config);
+/// The dtype that train.dtype names. It must not be `auto` any more.
+DType compute_dtype(const TrainConfig& config);
+/// Applies the passes that depend on the configuration: FP8 GEMMs if train.fp8 is set, additions fused with
+/// norms and, on a GPU, the attention backend of train.attention_backend and GEMM workspaces.
+Program specialize_for_backend(Program program, const TrainConfig& config);
+/// Records the model's loss of a micro-batch, without the passes of specialize_for_backend().
+Result<Program> record_evaluation(const TrainConfig& config);
+/// Records the model for a micro-batch and applies specialize_for_backend(): training with backward,
+/// validation, and inference of one sequence.
+Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations);
+
+}  // namespace strata

@@ -1,0 +1,225 @@
+#include <strata/train/load_config.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include <strata/model/hf/config.h>
+#include <strata/model/hf/folder.h>
+#include <strata/model/hf/training_settings.h>
+#include <strata/runtime/io/io.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/threads/core_share.h>
+#include <strata/train/chat_choice.h>
+
+#include "run/run_paths.h"
+
+namespace strata {
+namespace {
+
+constexpr std::uint64_t kModelConfigLimit = 16 << 20;
+
+// The Hugging Face folder that an argument names, directly or through its config.json; empty if it names
+// none. A strata configuration in JSON may have that file name too, but has no model_type.
+std::string model_folder(std::string item) {
+  while (item.size() > 1 && item.back() == '/') item.pop_back();
+  if (posix_io().exists(item + "/config.json")) return item;
+  const std::filesystem::path path(item);
+  if (path.filename() != "config.json") return {};
+  const auto text = read_text(posix_io(), item, kModelConfigLimit);
+  if (!text.has_value() || text->find("\"model_type\"") == std::string::npos) return {};
+  return path.has_parent_path() ? path.parent_path().string() : ".";
+}
+
+Result<ConfigSources> config_sources(const ConfigRequest& request) {
+  ConfigSources sources;
+  sources.environment = request.environment;
+  sources.preset = request.preset;
+  for (const std::string& item : request.items) {
+    if (is_assignment(item))
+      sources.arguments.push_back(item);
+    else if (const std::string folder = model_folder(item); !folder.empty())
+      sources.arguments.push_back("model.from=" + folder);
+    else if (sources.file.empty())
+      sources.file = item;
+    else
+      return Status::error(Code::invalid, str("argument ", item, ": a second file besides ", sources.file,
+                                              "; overrides are section.key=value"));
+  }
+  if (!request.init.empty()) sources.arguments.push_back("model.from=" + request.init);
+  for (const std::string& variable : request.environment)
+    if (sources.file.empty() && variable.starts_with("STRATA_CONFIG=")) sources.file = variable.substr(14);
+  return sources;
+}
+
+/// The contents of a folder's config.json.
+struct FolderModel {
+  DecoderConfig decoder;
+  std::string ignored_settings;  ///< training settings that strata does not implement
+};
+
+/// The config.json of the model that a run or a command starts from. A run has its own copy, because the
+/// folder may have been moved or replaced since.
+std::string model_config_path(const ConfigTree& tree, const std::string& run) {
+  const std::string copy = str(run, "/base/config.json");
+  const bool of_run = !run.empty() && tree.entry("model.from").origin.starts_with("file ");
+  return of_run && posix_io().exists(copy) ? copy : tree.text("model.from") + "/config.json";
+}
+
+Result<FolderModel> read_folder_model(const std::string& path, const std::string& folder) {
+  if (!posix_io().exists(path)) STRATA_TRY(explain_hf_folder(posix_io(), folder).annotate("model.from"));
+  auto text = read_text(posix_io(), path, kModelConfigLimit);
+  if (!text.has_value()) return text.status().annotate("model.from");
+  auto config = decoder_from_hf_config(*text);
+  if (!config.has_value()) return config.status().annotate(path);
+  STRATA_TRY_ASSIGN(std::string ignored_settings, ignored_training_settings(*text));
+  return FolderModel{*std::move(config), std::move(ignored_settings)};
+}
+
+std::vector<std::pair<std::string, std::string>> model_sizes(const DecoderConfig& config) {
+  const DecoderConfig c = with_derived_sizes(config);
+  return {{"model.family", c.family},    {"model.layers", str(c.layers)},     {"model.hidden", str(c.hidden)},
+          {"model.heads", str(c.heads)}, {"model.kv_heads", str(c.kv_heads)}, {"model.ffn", str(c.ffn)},
+          {"model.vocab", str(c.vocab)}};
+}
+
+/// Refuses configured sizes that differ from those of the folder: they would be another model.
+Status check_sizes(const ConfigTree& tree, const ConfigLayer& found) {
+  std::vector<std::string> problems;
+  for (const auto& [key, want] : found.values) {
+    const ConfigEntry& entry = tree.entry(key);
+    if (entry.raw != want)
+      problems.push_back(
+          str(entry.origin, ": ", key, " = ", entry.raw, ", but ", want, " according to ", found.origin));
+  }
+  return config_problems(problems);
+}
+
+Result<CoreShare> resolve_core_share(const ConfigTree& tree, const std::vector<std::string>& environment) {
+  CoreShareOptions options;
+  const auto given = [&](const char* key) -> std::optional<int> {
+    if (tree.is_auto(key)) return std::nullopt;
+    return static_cast<int>(tree.integer(key));  // the schema limits its range
+  };
+  options.threads = given("cpu.threads");
+  options.service_cores = given("cpu.service_cores");
+  return process_core_share(environment, options);
+}
+
+/// Fills the struct, including the core share. Errors: the problems of both.
+Result<TrainConfig> fill(ConfigTree& tree, const std::vector<std::string>& environment) {
+  Result<CoreShare> share = resolve_core_share(tree, environment);
+  resolve_simple_autos(tree, share.value_or(CoreShare{}));
+  Result<TrainConfig> config = fill_train_config(tree);
+  std::vector<std::string> problems;
+  if (!config.has_value()) problems.emplace_back(config.status().message());
+  if (!share.has_value()) problems.emplace_back(share.status().message());
+  STRATA_TRY(config_problems(problems));
+  config->cpu.share = *std::move(share);
+  return config;
+}
+
+Status decide_chat(ConfigTree& tree, TrainConfig& config) {
+  ChatChoice& choice = config.data.chosen_chat;
+  STRATA_TRY_ASSIGN(choice, choose_chat(posix_io(), config.data.chat_template, tokenizer_source(config)));
+  if (!tree.is_auto("data.chat_template") || !choice.chat.has_value()) return {};
+  config.data.chat_template = chat_template_name(choice.chat->format);
+  tree.resolve("data.chat_template", config.data.chat_template, choice.why);
+  return {};
+}
+
+// Assignments KEY=auto for the keys that a run had decided itself for its previous budgets.
+std::vector<std::string> keys_to_replan(const ConfigTree& tree) {
+  const auto is_of_file = [&](std::string_view key) { return tree.entry(key).origin.starts_with("file "); };
+  std::vector<std::string> assignments;
+  if (tree.is_auto("offload.auto_keys") ||
+      (is_of_file("memory.device") && is_of_file("memory.pinned") && is_of_file("memory.nvme")))
+    return assignments;
+  for (const std::string& key : tree.texts("offload.auto_keys"))
+    if (std::find(std::begin(kPlannedKeys), std::end(kPlannedKeys), key) != std::end(kPlannedKeys) &&
+        is_of_file(key))
+      assignments.push_back(key + "=auto");
+  return assignments;
+}
+
+// The keys in offload.auto_keys that the run still decides itself. A key that was set since is the user's.
+std::string remaining_auto_keys(const ConfigTree& tree) {
+  std::string keys;
+  for (const std::string& key : tree.texts("offload.auto_keys"))
+    if (const auto known = std::find(std::begin(kPlannedKeys), std::end(kPlannedKeys), key);
+        known != std::end(kPlannedKeys) &&
+        (tree.entry(key).automatic || tree.entry(key).origin.starts_with("file ")))
+      keys += str(keys.empty() ? "" : ",", key);
+  return keys;
+}
+
+}  // namespace
+
+bool is_assignment(const std::string& item) {
+  return item.find('=') != std::string::npos && !item.starts_with('/') && !item.starts_with('.') &&
+         !posix_io().exists(item);
+}
+
+Result<LoadedConfig> load_config(const ConfigRequest& request, ConfigLayer unless_set) {
+  STRATA_TRY_ASSIGN(ConfigSources sources, config_sources(request));
+  const std::string run = run_folder_of_config(sources.file);
+  STRATA_TRY_ASSIGN(ConfigTree tree, ConfigTree::build(train_schema(), sources));
+  std::erase_if(unless_set.values,
+                [&](const auto& value) { return tree.entry(value.first).origin != "default"; });
+  const std::vector<std::string> replanned = keys_to_replan(tree);
+  sources.arguments.insert(sources.arguments.end(), replanned.begin(), replanned.end());
+  if (!unless_set.values.empty() || !replanned.empty()) {
+    sources.discovered.push_back(std::move(unless_set));
+    STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
+  }
+  if (!tree.is_auto("offload.auto_keys") && tree.entry("offload.auto_keys").origin.starts_with("file ")) {
+    sources.arguments.push_back("offload.auto_keys=" + remaining_auto_keys(tree));
+    STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
+  }
+  std::optional<FolderModel> model;
+  if (const std::string from = tree.text("model.from"); !from.empty()) {
+    const std::string path = model_config_path(tree, run);
+    STRATA_TRY_ASSIGN(model, read_folder_model(path, from));
+    sources.discovered.push_back({path, model_sizes(model->decoder)});
+    STRATA_TRY_ASSIGN(tree, ConfigTree::build(train_schema(), sources));
+    STRATA_TRY(check_sizes(tree, sources.discovered.back()));
+  }
+  if (!run.empty()) resolve_run_paths(posix_io(), tree, run);
+  STRATA_TRY_ASSIGN(TrainConfig config, fill(tree, request.environment));
+  if (model) {
+    config.model.loaded = std::move(model->decoder);
+    config.model.ignored_settings = std::move(model->ignored_settings);
+  }
+  STRATA_TRY(decide_chat(tree, config));
+  return LoadedConfig{std::move(tree), std::move(config)};
+}
+
+void apply_overrides(ConfigRequest& request, const std::vector<std::string>& overrides) {
+  for (const std::string& override_text : overrides) {
+    const std::string key = override_text.substr(0, override_text.find('=') + 1);
+    std::erase_if(request.items, [&](const std::string& item) { return item.starts_with(key); });
+    request.items.push_back(override_text);
+  }
+}
+
+void apply_defaults(ConfigRequest& request, const std::vector<std::string>& assignments) {
+  const std::vector<std::string> given = request.items;
+  for (const std::string& assignment : assignments) {
+    const std::string key = assignment.substr(0, assignment.find('=') + 1);
+    if (std::none_of(given.begin(), given.end(),
+                     [&](const std::string& item) { return item.starts_with(key); }))
+      request.items.push_back(assignment);
+  }
+}
+
+std::vector<std::string> device_only_overrides() {
+  return {"memory.device=unlimited",
+          "memory.pinned=unlimited",
+          "memory.nvme=0",
+          "offload.policy=device",
+          "offload.activations=none",
+          "offload.activation_share=auto",
+          "offload.gradients=auto",
+          "offload.micro_batch_order=depth_first"};
+}
+
+}  // namespace strata

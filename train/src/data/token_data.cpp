@@ -1,0 +1,114 @@
+#include <strata/train/token_data.h>
+
+#include <algorithm>
+
+#include <strata/model/documents.h>
+#include <strata/model/text_check.h>
+#include <strata/runtime/io/digest.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+namespace {
+
+constexpr std::uint64_t kMaxCorpusBytes = std::uint64_t{1} << 32;  // one file that a tokenizer is trained on
+
+/// Appends all text of a file, to train a tokenizer on.
+Status add_texts(Io& io, const std::string& file, std::vector<std::string>& texts) {
+  STRATA_TRY_ASSIGN(const bool packed, TokenCache::is_cache(io, file));
+  if (packed)
+    return Status::error(
+        Code::invalid,
+        str(file, " is a packed file; set data.tokenizer to the tokenizer it was packed with"));
+  if (is_jsonl(file))
+    return read_jsonl(io, file, ChatTemplate{},
+                      [&](const Document& document) {
+                        texts.push_back(document.text());
+                        return Status::ok();
+                      })
+        .status();
+  STRATA_TRY_ASSIGN(std::string text, read_text(io, file, kMaxCorpusBytes));
+  STRATA_TRY(check_text(file, text));
+  texts.push_back(std::move(text));
+  return {};
+}
+
+Result<Tokenizer> make_tokenizer(const TrainConfig& config, const std::vector<std::string>& files, Io& io) {
+  if (const std::string source = tokenizer_source(config); !source.empty())
+    return annotated(Tokenizer::load(io, source), config.data.tokenizer ? "data.tokenizer" : "model.from");
+  std::vector<std::string> texts;
+  for (const std::string& file : files) STRATA_TRY(add_texts(io, file, texts).annotate("data.train"));
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  return annotated(Tokenizer::train(views, config.model.vocab), "model.vocab");
+}
+
+// Caches of different sources, tokenizers or chat templates never share a path.
+std::string cache_path(const TrainConfig& config, const TextCodec& codec,
+                       const std::vector<std::string>& files) {
+  Digester names;
+  for (const std::string& file : files) names.update(std::as_bytes(std::span(file.data(), file.size() + 1)));
+  names.update(codec.tokenizer.digest());
+  if (const auto& chat = codec.chat.chat;
+      chat.has_value() && std::any_of(files.begin(), files.end(), is_jsonl))
+    names.update(chat->digest());
+  return str(config.data.cache_dir, "/", to_hex(names.digest()), ".tokens");
+}
+
+}  // namespace
+
+Result<TextCodec> open_codec(const TrainConfig& config, const std::vector<std::string>& files, Io& io) {
+  STRATA_TRY_ASSIGN(Tokenizer tokenizer, make_tokenizer(config, files, io));
+  if (tokenizer.vocab_size() > config.model.vocab)
+    return Status::error(Code::invalid, str("the tokenizer has ", tokenizer.vocab_size(),
+                                            " tokens, but model.vocab is ", config.model.vocab));
+  return TextCodec{std::move(tokenizer), config.data.chosen_chat};
+}
+
+Result<std::vector<std::string>> locate_data_files(const std::vector<std::string>& paths,
+                                                   std::string_view key) {
+  if (paths.empty()) return Status::error(Code::invalid, str(key, " is empty; name at least one file"));
+  const std::vector<std::string> dirs = default_data_dirs();
+  std::vector<std::string> found;
+  for (const std::string& path : paths) {
+    STRATA_TRY(check_source_name(path).annotate(key));
+    found.push_back(locate_data_file(path, dirs));
+  }
+  return found;
+}
+
+Result<std::unique_ptr<TokenCache>> open_token_cache(const TrainConfig& config, const TextCodec& codec,
+                                                     const std::vector<std::string>& files, Io& io,
+                                                     std::vector<std::string>& notes) {
+  for (const std::string& file : files) {
+    STRATA_TRY_ASSIGN(const bool packed, TokenCache::is_cache(io, file));
+    if (!packed) continue;
+    if (files.size() > 1)
+      return Status::error(Code::invalid, str(file, " is a packed file among ", files.size(),
+                                              " files; set data.weights, or pack all files together"));
+    return TokenCache::open(io, codec.tokenizer, file);
+  }
+  auto cache = TokenCache::open_or_build(io, codec.tokenizer, files, cache_path(config, codec, files),
+                                         codec.chat.chat);
+  if (cache.has_value()) notes.insert(notes.end(), (*cache)->notes().begin(), (*cache)->notes().end());
+  return cache;
+}
+
+bool is_masked(const TokenCache& cache) { return cache.n_loss_tokens() < cache.n_tokens(); }
+
+std::string resolve_packing(const TrainConfig& config, bool masked) {
+  return config.data.packing != "auto" ? config.data.packing : masked ? "pack" : "stream";
+}
+
+Result<TokenDataset> create_dataset(const TokenCache& cache, const TrainConfig& config,
+                                    const std::string& packing, SampleOrder order, std::uint64_t seed) {
+  if (packing == "pack") {
+    STRATA_TRY_ASSIGN(PackedDataset packed,
+                      PackedDataset::create(cache, {.seq = config.model.seq, .order = order, .seed = seed}));
+    const std::uint64_t bytes = packed.memory_bytes();
+    return TokenDataset{std::make_unique<PackedDataset>(std::move(packed)), bytes};
+  }
+  STRATA_TRY_ASSIGN(StreamDataset stream,
+                    StreamDataset::create(cache, {.seq = config.model.seq, .order = order, .seed = seed}));
+  return TokenDataset{std::make_unique<StreamDataset>(std::move(stream)), 0};
+}
+
+}  // namespace strata

@@ -1,0 +1,307 @@
+#include <strata/train/training_data.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include <strata/graph/passes.h>
+#include <strata/kernels/fp8.h>
+#include <strata/runtime/io/digest.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+
+/// The steps of TrainingData::open().
+class TrainingDataBuilder {
+ public:
+  TrainingDataBuilder(const TrainConfig& config, Io& io, TrainingData& into)
+      : config_(config), io_(io), into_(into) {}
+
+  Status open() {
+    STRATA_TRY_ASSIGN(const std::vector<std::string> train,
+                      locate_data_files(config_.data.train, "data.train"));
+    STRATA_TRY_ASSIGN(TextCodec codec, open_codec(config_, train, io_));
+    into_.codec_ = std::make_unique<TextCodec>(std::move(codec));
+    if (std::string warning = config_.data.chosen_chat.warning(); !warning.empty())
+      into_.notes_.push_back(std::move(warning));
+    STRATA_TRY(io_.make_dirs(config_.data.cache_dir));
+    STRATA_TRY(open_caches(train));
+    decide_packing();
+    STRATA_TRY(make_datasets());
+    into_.data_digest_ = into_.digest_data();
+    return {};
+  }
+
+ private:
+  Status open_caches(const std::vector<std::string>& train) {
+    std::vector<std::vector<std::string>> groups = {train};
+    if (!config_.data.weights.empty()) {  // each file has its own epochs
+      groups.clear();
+      for (const std::string& file : train) groups.push_back({file});
+    }
+    for (const std::vector<std::string>& files : groups) {
+      STRATA_TRY_ASSIGN(auto cache, annotated(cache_of(files), "data.train"));
+      into_.train_caches_.push_back(std::move(cache));
+    }
+    if (config_.data.val.empty()) return {};
+    STRATA_TRY_ASSIGN(const std::vector<std::string> val, locate_data_files(config_.data.val, "data.val"));
+    STRATA_TRY_ASSIGN(into_.val_cache_, annotated(cache_of(val), "data.val"));
+    return {};
+  }
+
+  Result<std::unique_ptr<TokenCache>> cache_of(const std::vector<std::string>& files) {
+    return open_token_cache(config_, *into_.codec_, files, io_, into_.notes_);
+  }
+
+  // One packing for training and validation, so that the validation loss does not depend on when `auto` was
+  // resolved.
+  void decide_packing() {
+    const auto& caches = into_.train_caches_;
+    const bool masked =
+        std::any_of(caches.begin(), caches.end(), [](const auto& c) { return is_masked(*c); }) ||
+        (into_.val_cache_ != nullptr && is_masked(*into_.val_cache_));
+    into_.has_conversations_ = masked;  // only assistant turns are in the loss mask
+    into_.packing_ = resolve_packing(config_, masked);
+  }
+
+  Status make_datasets() {
+    const SampleOrder order = SampleOrder::shuffled;
+    const std::vector<double>& weights = config_.data.weights;
+    std::vector<MixedSource> sources;
+    for (std::size_t i = 0; i < into_.train_caches_.size(); ++i) {
+      // Different seeds, since files of equal size would otherwise be read in the same order.
+      const std::uint64_t seed = config_.train.seed + i * 0x9E3779B97F4A7C15;
+      STRATA_TRY_ASSIGN(auto part,
+                        annotated(dataset_of(*into_.train_caches_[i], order, seed),
+                                  weights.empty() ? "data.train" : "data.train: " + config_.data.train[i]));
+      if (!weights.empty()) sources.push_back({config_.data.train[i], part.get(), weights[i]});
+      into_.parts_.push_back(std::move(part));
+    }
+    if (weights.empty()) {
+      into_.train_ = std::move(into_.parts_.front());
+      into_.parts_.clear();
+    } else {
+      STRATA_TRY_ASSIGN(
+          MixedDataset mixed,
+          annotated(MixedDataset::create(std::move(sources), config_.train.seed), "data.weights"));
+      into_.train_ = std::make_unique<MixedDataset>(std::move(mixed));
+    }
+    if (into_.val_cache_ == nullptr) return {};
+    STRATA_TRY_ASSIGN(into_.val_,
+                      annotated(dataset_of(*into_.val_cache_, SampleOrder::sequential, 0), "data.val"));
+    if (const auto rows = static_cast<std::uint64_t>(config_.train.micro_batch);
+        into_.val_->n_samples() < rows)
+      into_.notes_.push_back(str("data.val has ", into_.val_->n_samples(),
+                                 " sequences, fewer than train.micro_batch = ", rows,
+                                 ", so there is no validation"));
+    return {};
+  }
+
+  Result<std::unique_ptr<Dataset>> dataset_of(const TokenCache& cache, SampleOrder order,
+                                              std::uint64_t seed) {
+    STRATA_TRY_ASSIGN(TokenDataset rows, create_dataset(cache, config_, into_.packing_, order, seed));
+    into_.packed_bytes_ += rows.memory_bytes;
+    return std::move(rows.data);
+  }
+
+  const TrainConfig& config_;
+  Io& io_;
+  TrainingData& into_;
+};
+
+Result<std::unique_ptr<TrainingData>> TrainingData::open(const TrainConfig& config, Io& io) {
+  auto training_data = std::make_unique<TrainingData>();
+  STRATA_TRY(TrainingDataBuilder(config, io, *training_data).open());
+  return training_data;
+}
+
+std::uint64_t TrainingData::data_bytes() const noexcept {
+  std::uint64_t bytes = packed_bytes_ + (val_cache_ != nullptr ? val_cache_->mapped_bytes() : 0);
+  for (const auto& cache : train_caches_) bytes += cache->mapped_bytes();
+  return bytes;
+}
+
+namespace {
+
+/// Collects small values and digests them in blocks.
+class BlockDigester {
+ public:
+  explicit BlockDigester(Digester& digester) : digester_(digester) {}
+  ~BlockDigester() { flush(); }
+  BlockDigester(const BlockDigester&) = delete;
+  BlockDigester& operator=(const BlockDigester&) = delete;
+  template <class T>
+  void add(const T& value) {
+    if (n_ + sizeof value > block_.size()) flush();
+    std::memcpy(block_.data() + n_, &value, sizeof value);
+    n_ += sizeof value;
+  }
+
+ private:
+  void flush() {
+    digester_.update(std::span(block_).first(n_));
+    n_ = 0;
+  }
+  Digester& digester_;
+  std::array<std::byte, 16384> block_;
+  std::size_t n_ = 0;
+};
+
+}  // namespace
+
+// For a stream of plain text only the tokens are digested, so that the digest equals the one in checkpoints
+// that were made before loss masks and packing existed.
+std::string TrainingData::digest_data() const {
+  Digester digester;
+  digester.update(tokenizer().digest());
+  {
+    BlockDigester block(digester);
+    for (const auto& cache : train_caches_) {
+      for (std::uint64_t i = 0; i < cache->n_tokens(); ++i) block.add(cache->token(i));
+      for (std::uint64_t i = 0; i < cache->n_tokens() && is_masked(*cache); ++i)
+        block.add(cache->loss_mask(i));
+      for (std::uint64_t d = 0; d < cache->n_documents() && packing_ == "pack"; ++d)
+        block.add(cache->document_begin(d));
+    }
+  }
+  return to_hex(digester.digest());
+}
+
+DecoderConfig decoder_config(const TrainConfig& config) {
+  const TrainConfig::Model& m = config.model;
+  if (m.loaded) {
+    DecoderConfig decoder = *m.loaded;
+    decoder.seq = m.seq;
+    return decoder;
+  }
+  DecoderConfig decoder = decoder_for_family(m.family).value();  // the schema allows known families only
+  decoder.layers = m.layers;
+  decoder.hidden = m.hidden;
+  decoder.heads = m.heads;
+  decoder.kv_heads = m.kv_heads.value_or(0);
+  decoder.ffn = m.ffn;
+  decoder.vocab = m.vocab;
+  decoder.seq = m.seq;
+  return decoder;
+}
+
+DType compute_dtype(const TrainConfig& config) {
+  return config.train.dtype == "bf16" ? DType::bf16 : config.train.dtype == "f16" ? DType::f16 : DType::f32;
+}
+
+namespace {
+
+// Typical rates of a server GPU, or of the host backend on a few cores, whose link is a copy in RAM, and of
+// an NVMe disk. They decide which activations are worth offloading.
+OffloadOptions activation_offload_options(const TrainConfig& config, double share) {
+  if (config.memory.backend == "cuda")
+    return {.share = share,
+            .flops_per_s = 4e14,
+            .memory_bytes_per_s = 3e12,
+            .link_bytes_per_s = 4e10,
+            .store_bytes_per_s = 4e9};
+  return {.share = share,
+          .flops_per_s = 1e11,
+          .memory_bytes_per_s = 1e10,
+          .link_bytes_per_s = 5e9,
+          .store_bytes_per_s = 1e9};
+}
+
+Status no_fp8_gemm(const TrainConfig& config) {
+  const DecoderConfig model = decoder_config(config);
+  return Status::error(Code::invalid,
+                       str("train.fp8 = true, but no GEMM of a block has dimensions that are multiples of ",
+                           kernels::kFp8Multiple, ": ", config.train.micro_batch, " * ", model.seq,
+                           " tokens, model.hidden = ", model.hidden, ", model.ffn = ", model.ffn));
+}
+
+kernels::AttentionBackend requested_attention_backend(const TrainConfig& config) {
+  if (config.memory.backend != "cuda") return kernels::AttentionBackend::mma;
+  return config.train.attention_backend == "wgmma"   ? kernels::AttentionBackend::wgmma
+         : config.train.attention_backend == "cudnn" ? kernels::AttentionBackend::cudnn
+                                                     : kernels::AttentionBackend::mma;
+}
+
+// Also checked on the host backend, whose attention does not depend on the setting: otherwise a run started
+// there could not be continued on a GPU that refuses it.
+Status check_attention_backend(const TrainConfig& config) {
+  if (config.train.attention_backend == "mma") return {};
+  const DecoderConfig d = with_derived_sizes(decoder_config(config));
+  const bool own_scale = d.query_scalar > 0 && d.query_scalar != static_cast<float>(d.head_dim);
+  const kernels::AttentionHeads heads = {
+      .heads = d.heads,
+      .kv_heads = d.kv_heads,
+      .seq = d.seq,
+      .alibi = d.position == DecoderConfig::Position::alibi,
+      .backend = config.train.attention_backend == "cudnn" ? kernels::AttentionBackend::cudnn
+                                                           : kernels::AttentionBackend::wgmma,
+      .window = std::count(d.sliding.begin(), d.sliding.end(), false) == 0 && d.window < d.seq ? d.window : 0,
+      .softcap = d.score_softcap,
+      .scale = own_scale ? 1 / std::sqrt(d.query_scalar) : 0};
+  const bool packed = config.data.packing == "pack",
+             of_cudnn = heads.backend == kernels::AttentionBackend::cudnn;
+  const std::int64_t tokens = config.train.micro_batch * d.seq;
+  if (kernels::effective_attention_backend(heads, tokens, compute_dtype(config), d.head_dim, packed, false) ==
+      heads.backend)
+    return {};
+  const std::string with = str(d.head_dim, " values in ", to_string(compute_dtype(config)));
+  if (!of_cudnn)
+    return Status::error(
+        Code::invalid,
+        str("train.attention_backend = wgmma, but it does not support the attention of this model: heads of ",
+            with, heads.softcap > 0 ? ", with a soft cap" : "",
+            "; it supports heads of 64 and 128 values in bf16 or f16 without a soft cap"));
+  return Status::error(
+      Code::invalid,
+      str("train.attention_backend = cudnn, but it does not support the attention of this model: ",
+          config.train.micro_batch, " sequences of ", d.seq, " tokens with ", d.heads, " heads of ", with,
+          heads.alibi ? ", with ALiBi" : "", packed ? ", with packed documents" : "",
+          heads.window > 0 ? ", with a window" : "", heads.softcap > 0 ? ", with a soft cap" : "",
+          heads.scale > 0 ? ", with a custom scale" : "",
+          "; it supports heads of 16 to 128 values, a multiple of 8, in bf16 or f16, without ALiBi, packed "
+          "documents, windows, soft caps or custom scales, "
+          "of 2 to 262144 tokens, and at most 1048576 of them in all sequences"));
+}
+
+}  // namespace
+
+Program specialize_for_backend(Program program, const TrainConfig& config) {
+  if (config.train.fp8) program = use_fp8(std::move(program));
+  program = fuse_add_norm(std::move(program));
+  if (config.memory.backend != "cuda") return program;
+  program = select_attention_backend(std::move(program), requested_attention_backend(config));
+  return assign_gemm_workspaces(std::move(program));
+}
+
+Result<Program> record_evaluation(const TrainConfig& config) {
+  const DecoderRows rows = config.data.packing == "pack" ? DecoderRows::packed : DecoderRows::whole;
+  return record_decoder(decoder_config(config), config.train.micro_batch, DecoderHead::loss, rows,
+                        compute_dtype(config));
+}
+
+Result<ProgramSet> record_programs(const TrainConfig& config, const ActivationChoice& activations) {
+  STRATA_TRY(check_attention_backend(config));
+  ProgramSet set;
+  STRATA_TRY_ASSIGN(Program evaluation, record_evaluation(config));
+  STRATA_TRY_ASSIGN(Program forward, freeze_parameters(evaluation, config.train.freeze));
+  STRATA_TRY_ASSIGN(set.train, derive_backward(std::move(forward), "loss"));
+  if (config.train.fp8) {
+    set.train = use_fp8(std::move(set.train));
+    if (!has_op(set.train, Op::fp8_gemm)) return no_fp8_gemm(config);
+  }
+  set.train = recompute_regions(std::move(set.train), activations.recompute);
+  if (activations.breadth_first) set.train = interleave_micro_batches(set.train, config.train.grad_accum);
+  set.train = specialize_for_backend(std::move(set.train), config);
+  set.train = offload_activations(std::move(set.train),
+                                  activation_offload_options(config, activations.offload_share));
+  if (activations.to_nvme)
+    set.train = store_activations(std::move(set.train), activation_offload_options(config, 1));
+  STRATA_TRY_ASSIGN(Program inference, record_decoder(decoder_config(config), 1, DecoderHead::logits,
+                                                      DecoderRows::whole, compute_dtype(config)));
+  set.eval = specialize_for_backend(std::move(evaluation), config);
+  set.infer = specialize_for_backend(std::move(inference), config);
+  return set;
+}
+
+}  // namespace strata

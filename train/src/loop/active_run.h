@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <strata/profile/profile_cache.h>
+#include <strata/runtime/io/io.h>
+#include <strata/train/job.h>
+#include <strata/train/run_folder.h>
+#include <strata/train/session.h>
+#include <strata/train/training_data.h>
+
+namespace strata {
+
+/// The state of a running session. Its plan may change when budgets change.
+struct ActiveRun {
+  const SessionRequest& request;
+  LoadedConfig& loaded;
+  const CachedProfile& machine;
+  Io& io;
+  Trace* trace;
+  PlannedJob planned;
+  std::unique_ptr<Job> job;
+
+  PlanBasis basis() const { return {machine.profile ? &*machine.profile : nullptr, false}; }
+};
+
+/// Describes the NVMe tier of an engine for the start table.
+std::string nvme_text(const Engine& engine);
+
+/// Resolves the `auto` keys that depend on the training data: data.packing and data.tokenizer.
+void resolve_data_autos(LoadedConfig& loaded, const std::string& path, const TrainingData& training_data);
+
+/// Consumes the pending BudgetRequest of the run and restarts the job with a plan for the requested budgets.
+/// A request that cannot be satisfied is refused with a message, and training continues as before. Errors:
+/// only if neither the new nor the old plan can continue.
+Status change_budgets(ActiveRun& active, Trainer& trainer, const TrainingData& training_data,
+                      RunFolder& folder, Observer& observer);
+
+}  // namespace strata

@@ -1,0 +1,68 @@
+#include <strata/train/evaluation.h>
+
+#include <bit>
+#include <cmath>
+#include <numbers>
+
+#include <fmt/format.h>
+
+#include <strata/runtime/str.h>
+#include <strata/train/training_data.h>
+
+namespace strata {
+
+double EvaluationLoss::perplexity() const { return std::exp(nats); }
+
+std::optional<double> EvaluationLoss::bits_per_byte() const {
+  if (counted.bytes == 0) return std::nullopt;
+  return nats * static_cast<double>(counted.tokens) / std::numbers::ln2 / static_cast<double>(counted.bytes);
+}
+
+std::string double_bits(double value) { return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(value)); }
+
+std::int64_t n_micro_batches(const Dataset& data, std::int64_t sequences) {
+  return static_cast<std::int64_t>(data.n_samples()) / sequences;
+}
+
+namespace {
+
+/// The batches of a dataset, with progress reports; fails with `cancelled` once a stop is requested.
+class ObservedBatches final : public BatchSource {
+ public:
+  ObservedBatches(const Dataset& data, std::int64_t sequences, std::int64_t n,
+                  const EvaluationObserver& observer)
+      : batches_(data, sequences), n_(n), observer_(observer), reported_ns_(now_ns()) {}
+
+  Status fill(std::int64_t index, const BatchView& batch) override {
+    constexpr std::int64_t kBetweenNs = 5'000'000'000;
+    if (observer_.signals != nullptr && observer_.signals->stop_requested())
+      return Status::error(Code::cancelled, str("stopped after ", index, " of ", n_, " micro-batches"));
+    if (observer_.on_progress && now_ns() - reported_ns_ > kBetweenNs) {
+      observer_.on_progress(index, n_);
+      reported_ns_ = now_ns();
+    }
+    return batches_.fill(index, batch);
+  }
+  std::int64_t n_counted(std::int64_t index, std::int64_t n) override { return batches_.n_counted(index, n); }
+
+ private:
+  std::int64_t now_ns() const { return observer_.clock == nullptr ? 0 : observer_.clock->now_ns(); }
+  DatasetBatches batches_;
+  const std::int64_t n_;
+  const EvaluationObserver& observer_;
+  std::int64_t reported_ns_;
+};
+
+}  // namespace
+
+Result<EvaluationLoss> evaluate_loss(Engine& engine, const Dataset& data, std::int64_t sequences,
+                                     std::int64_t n, const EvaluationObserver& observer) {
+  ObservedBatches batches(data, sequences, n, observer);
+  EvaluationLoss loss;
+  STRATA_TRY_ASSIGN(loss.nats, engine.evaluate(batches, n));
+  loss.counted = data.count_targets(0, n * sequences);
+  loss.micro_batches = n;
+  return loss;
+}
+
+}  // namespace strata

@@ -1,0 +1,37 @@
+#include "loop/sample_text.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <strata/model/sampling.h>
+#include <strata/runtime/rng.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+
+Result<std::string> sample_text(Engine& engine, const Tokenizer& tokenizer, std::string_view prompt,
+                                const TextSampleOptions& options, const Signals* signals) {
+  const auto seq = static_cast<std::size_t>(engine.plan().infer.find("tokens").shape.n_elems());
+  std::vector<std::int32_t> text = tokenizer.encode(prompt);
+  if (text.empty()) return Status::error(Code::invalid, "the prompt is empty");
+  const std::size_t begin = text.size();
+  STRATA_TRY_ASSIGN(Sampler sampler, Sampler::create({options.temperature, options.top_k, 1.0}));
+  const Rng rng(options.seed, 0x73616d706c65);
+  std::vector<std::int32_t> window(seq);
+  for (std::int64_t i = 0; i < options.tokens; ++i) {
+    if (signals != nullptr && signals->stop_requested()) break;
+    const std::size_t n = std::min(text.size(), seq);
+    std::fill(window.begin(), window.end(), 0);
+    std::copy(text.end() - static_cast<std::ptrdiff_t>(n), text.end(), window.begin());
+    STRATA_TRY_ASSIGN(std::span<const float> logits, engine.infer(window, static_cast<std::int64_t>(n) - 1));
+    logits = logits.first(std::min(logits.size(), static_cast<std::size_t>(tokenizer.vocab_size())));
+    STRATA_TRY_ASSIGN(
+        const std::int32_t next,
+        sampler.sample(logits, static_cast<double>(rng.uniform(static_cast<std::uint64_t>(i)))));
+    if (next == tokenizer.end_of_text()) break;
+    text.push_back(next);
+  }
+  return tokenizer.decode(std::span(text).subspan(begin));
+}
+
+}  // namespace strata

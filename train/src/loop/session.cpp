@@ -1,0 +1,218 @@
+#include <strata/train/session.h>
+
+#include <ctime>
+#include <map>
+#include <memory>
+
+#include <strata/engine/checkpoint.h>
+#include <strata/model/hf/folder.h>
+#include <strata/runtime/log.h>
+#include <strata/runtime/str.h>
+#include <strata/train/budget_request.h>
+#include <strata/train/plan_text.h>
+#include <strata/train/resume.h>
+#include <strata/train/start_notes.h>
+#include <strata/train/write_budget.h>
+
+#include "loop/active_run.h"
+#include "plan/gemm_choice.h"
+#include "run/run_files.h"
+#include "run/run_paths.h"
+#include "run/summary.h"
+
+namespace strata {
+namespace {
+
+std::string default_folder(const TrainConfig& config) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &utc);
+  return str("runs/", config.model.preset.empty() ? std::string("run") : config.model.preset, "-", stamp);
+}
+
+RunFolder::Mode open_mode(const SessionRequest& request) {
+  return !request.resume.empty() ? RunFolder::Mode::resume
+         : request.overwrite     ? RunFolder::Mode::overwrite
+                                 : RunFolder::Mode::fresh;
+}
+
+// The checkpoints to resume from, newest first; none for a new run. The folders must be locked.
+Result<std::vector<std::string>> checkpoints_to_resume(const SessionRequest& request,
+                                                       const TrainConfig& config, const std::string& path,
+                                                       Io& io) {
+  if (!request.resume.empty()) STRATA_TRY(clear_drafts(io, checkpoint_dir(config, path)));
+  auto found = list_checkpoints(config, path, io);
+  if (!request.resume.empty()) {
+    if (!found.has_value())
+      return found.status().annotate(
+          str("to start from the beginning, remove ", checkpoint_dir(config, path)));
+    return found;
+  }
+  // Checkpoints of another run in this folder could pass for newer ones, and ours would be removed as the
+  // oldest. Those of a run that is overwritten are removed with it.
+  const bool goes = config.checkpoint.dir.empty() && request.overwrite && is_run_folder(io, path);
+  if (!goes && (!found.has_value() || !found->empty()))
+    return Status::error(Code::invalid, str(config.checkpoint.dir.empty() ? "" : "checkpoint.dir = ",
+                                            checkpoint_dir(config, path),
+                                            " contains checkpoints of another run; name an empty folder"));
+  return std::vector<std::string>();
+}
+
+bool is_finished(const Manifest& manifest, const TrainConfig& config, const std::string& path, Io& io) {
+  if (manifest.step < config.train.steps || !io.exists(path + "/summary.json")) return false;
+  const auto summary = read_text(io, path + "/summary.json", 1 << 20);
+  return summary.has_value() && summary->find("\"stop_reason\": \"finished\"") != std::string::npos;
+}
+
+// Reads parameters from the folder of model.from if there is one, otherwise initializes them randomly.
+Status initialize_parameters(Engine& engine, const TrainConfig& config, Io& io) {
+  STRATA_TRY(engine.initialize(config.train.seed));
+  if (config.model.from.empty()) return {};
+  STRATA_TRY_ASSIGN(const std::unique_ptr<HfFolder> folder, HfFolder::open(io, config.model.from));
+  return engine.fill(Payload::param, [&](const StatePiece& piece, std::span<float> values) {
+    return folder->read_part(piece.name, piece.offset, values);
+  });
+}
+
+Status check_not_cancelled(const Signals& signals) {
+  if (!signals.stop_requested()) return {};
+  return Status::error(Code::cancelled, "stopped by a signal before the first step");
+}
+
+// `asked`: the assignments of the budget request in the folder that are already part of `loaded`.
+Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
+                            std::unique_ptr<RunFolder> folder, Observer& observer, Signals& signals,
+                            const std::vector<std::string>& asked) {
+  Io& io = posix_io();
+  const TrainConfig& config = loaded.config;
+  const std::string& path = folder->path();
+  STRATA_TRY_ASSIGN(const LogLevel level, parse_log_level(config.log.level));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<Log> log, Log::create(level));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<FolderLock> checkpoint_lock, lock_checkpoint_dir(config, path, io));
+  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
+                    checkpoints_to_resume(request, config, path, io));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<TrainingData> training_data, TrainingData::open(config, io));
+  STRATA_TRY(check_not_cancelled(signals));
+  if (!checkpoints.empty()) {
+    STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoints.front()));
+    if (const auto implementation = manifest.run.find(std::string(kGemmImplementation));
+        implementation != manifest.run.end())
+      STRATA_TRY(resolve_bf16_gemm_as(implementation->second, loaded));
+    const auto identity = run_identity(config, *training_data);
+    STRATA_TRY(check_identity(manifest.run, identity).annotate(checkpoints.front()));
+    if (const auto steps = manifest.run.find(std::string(kScheduleSteps));
+        steps != manifest.run.end() && steps->second != identity.at(std::string(kScheduleSteps)))
+      log->warn("train.steps was ", steps->second, " and is ", config.train.steps,
+                ": from here on the learning rate follows another schedule");
+    const auto implementation_in = [](const std::map<std::string, std::string>& run) {
+      const auto implementation = run.find(std::string(kGemmImplementation));
+      return implementation == run.end() ? std::string("the CPU in f32") : implementation->second;
+    };
+    if (const std::string then = implementation_in(manifest.run), now = implementation_in(identity);
+        then != now)
+      log->warn("GEMM implementation: ", then, " in the run of the checkpoint, ", now, " in this run",
+                "; from here on results are not bit for bit those of an uninterrupted run");
+    if (config.memory.backend == "cuda") {
+      const std::string file = str(path, "/", kGemmAlgorithmsFile);
+      STRATA_TRY_ASSIGN(const bool same, load_gemm_algorithms(file, implementation_in(identity), io));
+      if (!same)
+        log->warn(file, " was not written for ", implementation_in(identity),
+                  ": GEMM algorithms are selected again, and results may differ in bits");
+    }
+    if (is_finished(manifest, config, path, io))
+      return SessionResult{
+          StopReason::finished,
+          path,
+          str(path, " is finished: ", manifest.step, " of ", config.train.steps, " steps; nothing to do\n"),
+          {}};
+  }
+  loaded.config.data.packing =
+      training_data->packing();  // the program depends on whether rows contain several documents
+  resolve_backend(loaded);
+  STRATA_TRY_ASSIGN(
+      const CachedProfile machine,
+      load_local_profile(io, request.environment, config.memory.backend, config.cpu.share.threads()));
+  const SteadyClock clock;
+  const std::unique_ptr<Trace> trace = config.log.trace.empty() ? nullptr : std::make_unique<Trace>(clock);
+  if (trace) trace->set_enabled(false);  // the trainer enables it for the steps of log.trace
+  ActiveRun active{request, loaded, machine, io, trace.get(), {}, {}};
+  STRATA_TRY_ASSIGN(active.planned,
+                    plan_with_batch_split(request, loaded, active.basis(),
+                                          [](const ConfigRequest& given) { return load_config(given); }));
+  STRATA_TRY(check_write_budget(config, *active.planned.plan));
+  STRATA_TRY(check_not_cancelled(signals));
+  STRATA_TRY_ASSIGN(active.job, Job::start(config, *active.planned.plan, io, trace.get()));
+  Job& job = *active.job;
+  for (const std::string& note : start_notes(config)) observer.on_message(note);
+  for (const std::string& note : training_data->notes()) observer.on_message(str("data     ", note));
+  observer.on_message(start_table(config, active.planned, nvme_text(job.engine())));
+  if (const std::string note = job.engine().nvme_note();
+      note != "not used" && note != "io_uring, O_DIRECT, registered buffers")
+    log->warn("the nvme tier does not use its fastest I/O path: ", note);
+  log->debug(active.planned.plan->train.code.size(), " instructions per micro-batch, ",
+             active.planned.plan->layout.n_chunks(), " chunks");
+
+  if (!checkpoints.empty()) {
+    const auto warn = [&](std::string_view text) { observer.on_warning(text); };
+    STRATA_TRY_ASSIGN(const std::string from, load_newest_checkpoint(job.engine(), checkpoints, io, warn));
+    observer.on_message(str("resuming from ", from));
+  } else {
+    STRATA_TRY(initialize_parameters(job.engine(), config, io));
+    if (!request.resume.empty())
+      observer.on_message(str(path, " has no checkpoint yet: starting from the beginning"));
+  }
+  STRATA_TRY(check_not_cancelled(signals));
+  resolve_data_autos(loaded, path, *training_data);
+  STRATA_TRY_ASSIGN(const auto files, run_files(config, *training_data, !request.resume.empty(), io));
+  STRATA_TRY(folder->begin(job.engine().steps(), run_config_toml(io, loaded.tree, path), files));
+  STRATA_TRY(folder->write("plan.json", plan_json(config, *active.planned.plan, active.planned.recompute)));
+
+  // Removes a budget request of the run that was overwritten, or one that this run has already applied, but
+  // not one that was submitted since.
+  if (const BudgetRequest pending(io, path);
+      pending.is_pending() &&
+      (request.resume.empty() || pending.read().value_or(std::vector<std::string>()) == asked))
+    STRATA_TRY(pending.consume().status());
+  observer.on_start(config);
+  Trainer trainer(config, job, *training_data, *folder, observer, signals, io, trace.get());
+  STRATA_TRY_ASSIGN(TrainOutcome outcome, trainer.run());
+  while (outcome.stop_reason == StopReason::budget_change) {
+    STRATA_TRY(change_budgets(active, trainer, *training_data, *folder, observer));
+    STRATA_TRY_ASSIGN(outcome, trainer.run());
+  }
+  const ForecastComparison expected =
+      compare_forecast(*active.planned.plan, active.planned.forecast, machine, outcome);
+  if (trace) STRATA_TRY(trace->write(io, folder->file("trace.json")));
+  STRATA_TRY(folder->write("summary.json", summary_json(outcome, job.engine(), *training_data,
+                                                        config.io.write_budget_bytes, expected)));
+  return SessionResult{outcome.stop_reason, path, summary_text(outcome, job.engine(), *folder, expected),
+                       outcome.why_stopped};
+}
+
+}  // namespace
+
+// Everything happens under the lock, so that a second command does not touch a run that is training.
+Result<SessionResult> run_session(const SessionRequest& request, Observer& observer, Signals& signals) {
+  Io& io = posix_io();
+  std::unique_ptr<RunFolder> folder;
+  const auto lock = [&](const std::string& path) -> Status {
+    STRATA_TRY_ASSIGN(folder, RunFolder::open(io, path, open_mode(request)));
+    return {};
+  };
+  if (!request.resume.empty()) STRATA_TRY(lock(request.resume));
+  // Applies budgets that were requested since the run last trained, unless the command line overrides them.
+  std::vector<std::string> asked;
+  if (const BudgetRequest pending(io, request.resume); !request.resume.empty() && pending.is_pending())
+    asked = pending.read().value_or(asked);  // on an error change_budgets() consumes and refuses it
+  SessionRequest given = with_defaults(request, asked);
+  if (!request.resume.empty())
+    given.items.insert(given.items.begin(), str(request.resume, "/", kResolvedConfig));
+  STRATA_TRY_ASSIGN(LoadedConfig loaded, load_config(given));
+  if (folder == nullptr)
+    STRATA_TRY(lock(request.out_dir.empty() ? default_folder(loaded.config) : request.out_dir));
+  return train(given, loaded, std::move(folder), observer, signals, asked);
+}
+
+}  // namespace strata

@@ -1,0 +1,358 @@
+#include <strata/train/trainer.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include <strata/cpuopt/schedule.h>
+#include <strata/engine/checkpoint.h>
+#include <strata/model/hf/config.h>
+#include <strata/profile/compute_device.h>
+#include <strata/runtime/io/digest.h>
+#include <strata/runtime/memory/alloc_counter.h>
+#include <strata/runtime/str.h>
+#include <strata/train/evaluation.h>
+#include <strata/train/plan_text.h>
+#include <strata/train/resume.h>
+
+#include "loop/sample_text.h"
+
+namespace strata {
+namespace {
+
+// Contract C6 checks these steps, counted from the start of the plan. In earlier ones pools and caches still
+// fill.
+constexpr std::int64_t kFirstSteadyStep = 3, kLastSteadyStep = 12;
+
+cpuopt::LrSchedule lr_schedule(const TrainConfig& c) {
+  const auto kind = c.optim.schedule == "cosine"   ? cpuopt::ScheduleKind::cosine
+                    : c.optim.schedule == "linear" ? cpuopt::ScheduleKind::linear
+                    : c.optim.schedule == "wsd"    ? cpuopt::ScheduleKind::wsd
+                                                   : cpuopt::ScheduleKind::constant;
+  const std::int64_t total = std::max<std::int64_t>(c.train.steps, 1),
+                     warmup = std::min(c.optim.warmup, total);
+  const auto decay =
+      static_cast<std::int64_t>(std::llround(c.optim.decay_ratio * static_cast<double>(total)));
+  return {kind,   c.optim.lr, c.optim.lr * c.optim.min_lr_ratio,
+          warmup, total,      std::min(decay, total - warmup)};
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainConfig& config, Job& job, const TrainingData& training_data, RunFolder& folder,
+                 Observer& observer, Signals& signals, Io& io, Trace* trace)
+    : config_(config),
+      engine_(&job.engine()),
+      training_data_(training_data),
+      folder_(folder),
+      observer_(observer),
+      signals_(signals),
+      io_(io),
+      trace_(trace),
+      request_(io, folder.path()),
+      batches_(training_data.train(), config.train.micro_batch),
+      identity_(run_identity(config, training_data)),
+      write_budget_(config.io.write_budget_bytes, planned_writes(engine_->plan())) {}
+
+Status Trainer::check_budget_change(const RunPlan& plan) const {
+  if (write_budget_.allows_replan(planned_writes(plan))) return {};
+  return Status::error(Code::does_not_fit, str("io.write_budget does not allow writing all states again: ",
+                                               write_budget_.to_string()));
+}
+
+Result<std::string> Trainer::save_for_restart() {
+  STRATA_TRY_ASSIGN(const std::string where, ensure_saved());
+  add_totals();
+  return where;
+}
+
+void Trainer::continue_in(Job& job) {
+  engine_ = &job.engine();
+  moved_before_ = engine_->moved();
+  write_budget_.begin_plan(planned_writes(engine_->plan()), outcome_.nvme_bytes_written,
+                           engine_->nvme_endurance_bytes());
+  steps_in_plan_ = 0;
+  outcome_.warm_steps = 0;
+  outcome_.warm_clipped = 0;
+  outcome_.warm_seconds = 0;
+  outcome_.warm_lanes = {};
+}
+
+Result<TrainOutcome> Trainer::run() {
+  if (outcome_.stop_reason != StopReason::budget_change) {
+    begin_ns_ = saved_ns_ = clock_.now_ns();
+    moved_before_ = engine_->moved();
+    write_budget_.begin(engine_->nvme_endurance_bytes());
+    saved_step_ = first_step_ = engine_->steps();
+    outcome_.train_loss = folder_.resumed_loss();
+  }
+  outcome_.stop_reason = StopReason::finished;
+  Status status = train(outcome_);
+  AllocCounter::set_armed(false);
+  if (!status.is_ok()) return save_after_error(status);
+  if (outcome_.stop_reason == StopReason::budget_change) return outcome_;
+  STRATA_TRY(finish(outcome_));
+  return outcome_;
+}
+
+// Trains until a StopReason applies.
+Status Trainer::train(TrainOutcome& outcome) {
+  while (engine_->steps() < config_.train.steps) {
+    if (signals_.stop_requested()) {
+      outcome.stop_reason = StopReason::signal;
+      outcome.why_stopped = "by a signal";
+      return {};
+    }
+    if (polls_requests_ && request_.is_pending()) {
+      outcome.stop_reason = StopReason::budget_change;
+      return {};
+    }
+    if (!write_budget_.allows_step()) {
+      outcome.stop_reason = StopReason::write_budget;
+      outcome.why_stopped = str("before io.write_budget was exceeded: ", write_budget_.to_string());
+      return {};
+    }
+    const std::int64_t next = engine_->steps() + 1;
+    STRATA_TRY(step(next));
+    STRATA_TRY(after_step(next));
+    record_writes();
+    if (static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9 >= config_.train.max_time_s) {
+      outcome.stop_reason = next < config_.train.steps ? StopReason::time_limit : StopReason::finished;
+      return {};
+    }
+  }
+  return {};
+}
+
+// Returns the error that ended training, with what happened to the training states. Saving fails if the
+// states are inconsistent, since the engine then refuses to read them.
+Status Trainer::save_after_error(const Status& why) {
+  if (saved_step_ == engine_->steps()) return why;
+  const Result<std::string> place = folder_.check_not_moved().is_ok() ? folder_.path() : folder_.place();
+  const std::string run = place.has_value() ? *place : folder_.path();
+  const Status saved = place.has_value() ? save_in(run) : place.status();
+  if (saved.is_ok())
+    return Status::error(why.code(), str(why.message(), "\n  step ", engine_->steps(), " is saved in ",
+                                         checkpoint_path_, "; continue with --resume ", run));
+  return Status::error(why.code(), str(why.message(), "\n  step ", engine_->steps(),
+                                       " could not be saved: ", saved.message()));
+}
+
+void Trainer::update_signal_answer() {
+  std::array<char, 200> text;
+  const auto end =
+      fmt::format_to_n(text.data(), text.size(),
+                       "\nstrata train: finishing step {}, then saving; press again to stop without saving",
+                       engine_->steps() + 1);
+  signals_.set_answer({text.data(), std::min(end.size, text.size())});
+}
+
+// Called before and after a step: counts the heap allocations and resources created in it.
+void Trainer::count_resources(bool begins) {
+  if (steps_in_plan_ < kFirstSteadyStep || steps_in_plan_ > kLastSteadyStep) return;
+  AllocCounter::set_armed(begins);
+  if (begins) {
+    allocations_before_ = AllocCounter::count();
+    resources_before_ = engine_->resources_created();
+  } else {
+    outcome_.heap_allocations += AllocCounter::count() - allocations_before_;
+    outcome_.resources_created += engine_->resources_created() - resources_before_;
+  }
+}
+
+Status Trainer::step(std::int64_t step) {
+  ++steps_in_plan_;
+  ++steps_taken_;
+  update_signal_answer();
+  if (trace_ != nullptr) trace_->set_enabled(config_.log.trace.contains(step));
+  count_resources(true);
+  const cpuopt::LrSchedule schedule = lr_schedule(config_);
+  MetricsLine line;
+  line.step = step;
+  line.lr = cpuopt::learning_rate(schedule, step);
+  const LaneBusySeconds lanes_before = engine_->lane_busy_seconds();
+  STRATA_TRY(engine_->train_step(batches_, line.lr, line.report));
+  const double tokens = tokens_per_step(config_);
+  line.tokens_per_s = tokens / line.report.seconds;
+  line.used = engine_->used_bytes();
+  const MovedBytes moved = engine_->moved();
+  line.moved = moved - moved_before_;
+  moved_before_ = moved;
+  step_seconds_ += line.report.seconds;
+  if (steps_in_plan_ > kFirstSteadyStep) record_warm_step(line.report, lanes_before);
+  outcome_.train_loss = line.report.loss;
+  STRATA_TRY(record_skipped_step(step, line.report));
+  outcome_.times += line.report.times;
+  last_step_s_ = line.report.seconds;
+  outcome_.tokens_per_s = tokens * static_cast<double>(steps_taken_) / step_seconds_;
+  STRATA_TRY(folder_.add_metrics(line));
+  observer_.on_step({step, config_.train.steps, line.report.loss, outcome_.tokens_per_s, line.used[0],
+                     line.used[1], line.used[2], static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9,
+                     config_.train.max_time_s, first_step_});
+  count_resources(false);
+  return Status::ok();
+}
+
+void Trainer::record_warm_step(const StepReport& report, const LaneBusySeconds& before) {
+  ++outcome_.warm_steps;
+  outcome_.warm_clipped += report.clip_factor < 1 ? 1 : 0;
+  outcome_.warm_seconds += report.seconds;
+  outcome_.warm_lanes += engine_->lane_busy_seconds() - before;
+}
+
+// Single bad batches are skipped; after 100 skipped steps in a row training stops.
+Status Trainer::record_skipped_step(std::int64_t step, const StepReport& report) {
+  constexpr std::int64_t kMaxConsecutiveSkips = 100;
+  skipped_in_a_row_ = report.skipped ? skipped_in_a_row_ + 1 : 0;
+  if (!report.skipped) return Status::ok();
+  ++outcome_.skipped_steps;
+  observer_.on_message(str("step ", step, " skipped: ", report.skip_reason));
+  if (skipped_in_a_row_ < kMaxConsecutiveSkips) return Status::ok();
+  return Status::error(
+      Code::diverged,
+      str(skipped_in_a_row_, " consecutive steps were skipped; in the last one ", report.skip_reason));
+}
+
+// The work between steps, which count_resources() does not cover.
+Status Trainer::after_step(std::int64_t step) {
+  const auto due = [&](std::int64_t every) {
+    return every > 0 && step % every == 0 && step < config_.train.steps;
+  };
+  STRATA_TRY(folder_.check_not_moved());
+  if (due(config_.train.eval_every) && !signals_.stop_requested()) STRATA_TRY(validate(step));
+  if (due(config_.log.sample_every) && !signals_.stop_requested()) STRATA_TRY(sample(step));
+  return !signals_.stop_requested() && is_save_due(step) ? save_periodic_checkpoint() : Status::ok();
+}
+
+// With checkpoint.interval, a save is due if the next step, which takes about as long as the last one, would
+// end after the interval.
+bool Trainer::is_save_due(std::int64_t step) const {
+  if (step >= config_.train.steps) return false;
+  const double since_s = static_cast<double>(clock_.now_ns() - saved_ns_) * 1e-9;
+  return (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0) ||
+         since_s + last_step_s_ > config_.checkpoint.interval_s;
+}
+
+// A full disk costs one save, not the run: the next save is tried when it is due.
+Status Trainer::save_periodic_checkpoint() {
+  const Status status = save();
+  if (status.is_ok() || (status.code() != Code::no_space && status.code() != Code::io_error)) return status;
+  STRATA_TRY(folder_.check_not_moved());
+  observer_.on_message(
+      str("WARNING: ", status.message(), "\n  training continues; the newest checkpoint is ",
+          checkpoint_path_.empty() ? "the one from before this start, if any" : checkpoint_path_));
+  return {};
+}
+
+void Trainer::record_writes() {
+  write_budget_.after_step(engine_->nvme_endurance_bytes());
+  if (write_budget_.is_limited() && write_budget_.steps() == WriteBudget::kMeasured)
+    observer_.on_message(fmt::format("{}: enough for about {:.0f} more steps", write_budget_.to_string(),
+                                     write_budget_.steps_left()));
+}
+
+Status Trainer::validate(std::int64_t step) {
+  if (training_data_.val() == nullptr) return Status::ok();
+  const std::int64_t n = std::min<std::int64_t>(
+      config_.train.eval_batches, n_micro_batches(*training_data_.val(), config_.train.micro_batch));
+  if (n == 0) return Status::ok();
+  const auto loss = evaluate_loss(*engine_, *training_data_.val(), config_.train.micro_batch, n,
+                                  evaluation_observer(str("step ", step, ": validating")));
+  if (!loss.has_value()) return signals_.stop_requested() ? Status::ok() : loss.status();
+  observer_.on_message(
+      fmt::format("step {}: validation loss {:.4f} over {} micro-batches", step, loss->nats, n));
+  return folder_.add_validation({step, loss->nats}, n);
+}
+
+EvaluationObserver Trainer::evaluation_observer(std::string what) {
+  return {&signals_, &clock_, [this, what = std::move(what)](std::int64_t done, std::int64_t n) {
+            observer_.on_message(str(what, ", ", done, " of ", n, " micro-batches"));
+          }};
+}
+
+Status Trainer::sample(std::int64_t step) {
+  const TextSampleOptions options{.tokens = config_.log.sample_tokens,
+                                  .seed = config_.train.seed + static_cast<std::uint64_t>(step)};
+  STRATA_TRY_ASSIGN(const std::string text, sample_text(*engine_, training_data_.tokenizer(),
+                                                        config_.log.sample_prompt, options, &signals_));
+  if (signals_.stop_requested()) return {};  // an incomplete text is not stored
+  STRATA_TRY(folder_.add_sample(step, config_.log.sample_prompt, text));
+  observer_.on_message(str("sample at step ", step, ": ", config_.log.sample_prompt, text));
+  return Status::ok();
+}
+
+Status Trainer::save() {
+  STRATA_TRY(folder_.check_not_moved());
+  STRATA_TRY(save_in(folder_.path()));
+  observer_.on_message(str("saved ", checkpoint_path_));
+  return Status::ok();
+}
+
+Status Trainer::save_in(const std::string& run) {
+  saved_ns_ = clock_.now_ns();
+  // Written before the checkpoint, since a run resumed from it needs the file.
+  if (config_.memory.backend == "cuda")
+    STRATA_TRY(write_text_atomically(io_, str(run, "/", kGemmAlgorithmsFile),
+                                     gemm_algorithms_text(gemm_implementation(
+                                         "cuda", config_.train.dtype, config_.train.attention_backend))));
+  STRATA_TRY_ASSIGN(checkpoint_path_, save_checkpoint(*engine_, io_, checkpoint_dir(config_, run), identity_,
+                                                      config_.checkpoint.keep));
+  saved_step_ = engine_->steps();
+  return Status::ok();
+}
+
+Result<std::string> Trainer::ensure_saved() {
+  if (checkpoint_path_.empty() || saved_step_ != engine_->steps()) STRATA_TRY(save());
+  return checkpoint_path_;
+}
+
+// Adds the counters of the engine to the outcome. Call it before the engine is destroyed.
+void Trainer::add_totals() {
+  outcome_.moved += engine_->moved();
+  outcome_.lanes += engine_->lane_busy_seconds();
+  nvme_bytes_before_ = outcome_.nvme_bytes_written;
+  outcome_.nvme_bytes_written += engine_->nvme_endurance_bytes();
+  outcome_.planned_in_ram = std::max(outcome_.planned_in_ram, bytes_in_ram(config_, engine_->plan()));
+}
+
+Status Trainer::finish(TrainOutcome& outcome) {
+  outcome.train_seconds = step_seconds_;
+  outcome.last_validation = folder_.last_validation();
+  outcome.best_validation = folder_.best_validation();
+  const bool saves = config_.checkpoint.at_end || outcome.stop_reason != StopReason::finished;
+  signals_.set_answer("\nstrata train: saving, then ending; press again to stop without saving");
+  if (saves && saved_step_ != engine_->steps()) STRATA_TRY(save());
+  add_totals();  // here, so that they are those of training, without the final validation
+  if (outcome.stop_reason == StopReason::signal || outcome.stop_reason == StopReason::write_budget)
+    return Status::ok();  // no final validation: the user does not want to wait, and it may write to NVMe too
+  signals_.set_answer(
+      str("\nstrata train: stopping the validation; ",
+          saves ? "all steps are saved" : "nothing is saved because checkpoint.at_end is false",
+          "; press again to stop immediately"));
+  STRATA_TRY(validate_final(outcome));
+  outcome.nvme_bytes_written = nvme_bytes_before_ + engine_->nvme_endurance_bytes();
+  if (!signals_.stop_requested()) return {};
+  outcome.stop_reason = StopReason::signal;
+  outcome.why_stopped = "by a signal after the last step, before its validation";
+  return {};
+}
+
+Status Trainer::validate_final(TrainOutcome& outcome) {
+  if (config_.log.sample_every > 0) STRATA_TRY(sample(engine_->steps()));
+  if (const Dataset* val = training_data_.val(); val != nullptr && !signals_.stop_requested()) {
+    if (const std::int64_t n = n_micro_batches(*val, config_.train.micro_batch); n > 0) {
+      const auto loss = evaluate_loss(*engine_, *val, config_.train.micro_batch, n,
+                                      evaluation_observer("validating the last step"));
+      if (!loss.has_value()) return signals_.stop_requested() ? Status::ok() : loss.status();
+      outcome.val_loss = loss->nats;
+      outcome.bits_per_byte = loss->bits_per_byte();
+    }
+  }
+  if (signals_.stop_requested()) return {};
+  STRATA_TRY_ASSIGN(outcome.state_digest, engine_->state_digest());
+  return Status::ok();
+}
+
+}  // namespace strata

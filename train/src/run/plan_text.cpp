@@ -1,0 +1,181 @@
+#include <strata/train/plan_text.h>
+
+#include <fmt/format.h>
+
+#include <strata/cpuopt/isa.h>
+#include <strata/model/decoder.h>
+#include <strata/profile/compute_device.h>
+#include <strata/runtime/str.h>
+#include <strata/runtime/units.h>
+#include <strata/train/training_data.h>
+#include <strata/train/write_budget.h>
+
+namespace strata {
+namespace {
+
+std::string budget_text(std::uint64_t bytes) {
+  return bytes == kUnlimited ? "unlimited" : format_bytes(bytes);
+}
+
+/// Bytes of the parameters, masters and moments of all chunks, and the elements of the chunks, including
+/// unused ones.
+struct StateTotals {
+  std::int64_t elems = 0;
+  std::uint64_t bytes = 0;
+};
+StateTotals sum_states(const RunPlan& plan) {
+  StateTotals totals;
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk) {
+    totals.elems += plan.layout.chunk(chunk).n_elems;
+    for (const Payload payload : kPersistentPayloads)
+      totals.bytes += plan.layout.payload_bytes(chunk, payload);
+  }
+  return totals;
+}
+
+struct TierHomes {
+  std::size_t payloads = 0;
+  std::uint64_t bytes = 0;
+};
+TierHomes homes_in(const RunPlan& plan, Tier tier) {
+  TierHomes homes;
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
+    for (std::size_t p = 0; p < kPayloads; ++p)
+      if (plan.placement.homes[chunk][p] == tier) {
+        ++homes.payloads;
+        homes.bytes += plan.layout.payload_bytes(chunk, static_cast<Payload>(p));
+      }
+  return homes;
+}
+
+// Home bytes by payload and tier: {"param": {"device": 0, "pinned": 0, "nvme": 0}, ...}.
+std::string homes_json(const RunPlan& plan) {
+  std::array<std::array<std::uint64_t, kTiers>, kPayloads> bytes{};
+  for (ChunkId chunk = 0; chunk < plan.layout.n_chunks(); ++chunk)
+    for (std::size_t p = 0; p < kPayloads; ++p)
+      if (const auto& home = plan.placement.homes[chunk][p])
+        bytes[p][static_cast<std::size_t>(*home)] +=
+            plan.layout.payload_bytes(chunk, static_cast<Payload>(p));
+  std::string text;
+  for (std::size_t p = 0; p < kPayloads; ++p) {
+    text += str(text.empty() ? "" : ", ", "\"", to_string(static_cast<Payload>(p)), "\": {");
+    for (std::size_t t = 0; t < kTiers; ++t)
+      text += str(t == 0 ? "" : ", ", "\"", to_string(static_cast<Tier>(t)), "\": ", bytes[p][t]);
+    text += "}";
+  }
+  return "{" + text + "}";
+}
+
+// The attention backends of a program, if they are not the default (mma).
+std::string attention_text(const LoweredProgram& train) {
+  const auto by = [&](Op op) {
+    for (const LoweredInstr& instr : train.code)
+      if (instr.op == op) return instr.attrs.backend;
+    return kernels::AttentionBackend::mma;
+  };
+  const kernels::AttentionBackend forward = by(Op::attention), backward = by(Op::attention_backward);
+  if (forward == kernels::AttentionBackend::mma && backward == forward) return "";
+  return str(", attention by ", to_string(forward),
+             backward == forward ? "" : str(" and backward by ", to_string(backward)));
+}
+
+}  // namespace
+
+std::string paths_text(const std::vector<NvmePath>& paths) {
+  if (paths.size() < 2) return "";
+  std::uint64_t all = 0;
+  for (const NvmePath& path : paths) all += path.bytes;
+  std::string text;
+  for (const NvmePath& path : paths)
+    text += fmt::format(", {:.0f} % in {}", 100 * static_cast<double>(path.bytes) / static_cast<double>(all),
+                        path.dir);
+  return text;
+}
+
+std::string start_table(const TrainConfig& c, const PlannedJob& job, const std::string& nvme_note) {
+  const RunPlan& plan = *job.plan;
+  const DecoderConfig d = decoder_config(c);
+  std::string text = fmt::format(
+      "model    {}: {} layers, hidden {}, heads {}, vocabulary {}, sequence {}: {:.2f} M parameters\n",
+      d.family, d.layers, d.hidden, d.heads, d.vocab, d.seq, static_cast<double>(count_parameters(d)) * 1e-6);
+  if (const std::int64_t frozen = plan.n_params(false); frozen > 0)
+    text += fmt::format("frozen   {:.2f} M parameters; {:.2f} M are trained\n",
+                        static_cast<double>(frozen) * 1e-6, static_cast<double>(plan.n_params(true)) * 1e-6);
+  text +=
+      fmt::format("step     {} tokens ({} micro-batches of {} sequences) in {}, {} in {}, recompute {}{}\n",
+                  static_cast<std::int64_t>(tokens_per_step(c)), c.train.grad_accum, c.train.micro_batch,
+                  c.train.fp8 ? c.train.dtype + " and FP8" : c.train.dtype, c.optim.name, c.offload.states,
+                  to_string(job.recompute), attention_text(plan.train));
+  if (job.other_machine.empty()) {
+    const auto device = compute_device(c.memory.backend);
+    text +=
+        fmt::format("machine  {}, {}; nvme: {}\n",
+                    device.has_value() && device->kind == DeviceKind::cuda ? device->name : "host backend",
+                    cpuopt::to_string(cpuopt::active_isa()), nvme_note);
+    text += str("cores    ", c.cpu.share.why, "\n");
+  } else {
+    text += str("machine  ", job.other_machine, " (profile)\n");
+  }
+  if (!job.bf16_gemm.empty()) text += str("gemm     ", job.bf16_gemm, "\n");
+  if (!job.split.empty())
+    text += str("plan     micro-batches were split (train.allow_micro_batch_split) because ", job.split,
+                " does not fit; the order of sums changes, so results differ in bits\n");
+  for (const std::string& note : plan.notes) text += "plan     " + note + "\n";
+  if (!job.chosen_by.empty()) text += str("plan     ", job.chosen_by, "\n");
+  if ((c.offload.activations == "pinned" || c.offload.activations == "nvme") && plan.train.offload.n == 0)
+    text += "plan     activations: none is unused for long enough to be offloaded\n";
+  text += write_budget_text(c, plan);
+  text +=
+      fmt::format("\n  {:<7} {:>12} {:>12} {:>9}   {}\n", "tier", "budget", "planned peak", "homes", "what");
+  const std::size_t offloaded = plan.train.offload.host_bytes;
+  const std::array<std::string, kTiers> what = {
+      fmt::format("activations {}", format_bytes(plan.trace.device_fixed_bytes)),
+      fmt::format("inputs and norm partials {}", format_bytes(plan.trace.pinned_fixed_bytes - offloaded)) +
+          (offloaded > 0 ? ", activations " + format_bytes(offloaded) : ""),
+      std::string("including spare extents for write-behind") +
+          (plan.trace.nvme_fixed_bytes > 0 ? "; activations " + format_bytes(plan.trace.nvme_fixed_bytes)
+                                           : std::string())};
+  for (std::size_t t = 0; t < kTiers; ++t) {
+    const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
+    text +=
+        fmt::format("  {:<7} {:>12} {:>12} {:>9}   {} home payloads; {}\n", to_string(static_cast<Tier>(t)),
+                    budget_text(plan.options.budgets[t]), format_bytes(plan.planned_peak[t]),
+                    format_bytes(homes.bytes), homes.payloads, what[t]);
+  }
+  return text + "\n";
+}
+
+double tokens_per_step(const TrainConfig& c) noexcept {
+  return static_cast<double>(c.train.micro_batch) * c.train.grad_accum * c.model.seq;
+}
+
+std::string plan_json(const TrainConfig& c, const RunPlan& plan, Recompute recompute,
+                      const std::string& forecast) {
+  const DecoderConfig d = decoder_config(c);
+  const StateTotals totals = sum_states(plan);
+  std::string text = fmt::format(
+      "{{\n  \"dtype\": \"{}\",\n  \"parameters\": {},\n  \"trainable_parameters\": {},\n  "
+      "\"frozen_parameters\": {},\n  "
+      "\"chunks\": {},\n  \"chunk_elems\": {},\n  \"allocated_elems\": {},\n  "
+      "\"state_bytes\": {},\n  \"recompute\": \"{}\",\n  "
+      "\"prefetch\": {},\n"
+      "  \"activation_bytes\": {},\n  \"offloaded_activations\": {{\"values\": {}, \"moved_bytes\": {}, "
+      "\"pinned_bytes\": {}, \"nvme_bytes\": {}}},\n  \"instructions\": {},\n  \"tiers\": {{\n",
+      c.train.dtype, count_parameters(d), plan.n_params(true), plan.n_params(false), plan.layout.n_chunks(),
+      plan.layout.chunk_elems(), totals.elems, totals.bytes, to_string(recompute), *plan.options.prefetch,
+      plan.trace.device_fixed_bytes, plan.train.offload.n, plan.train.offload.bytes,
+      plan.train.offload.host_bytes, plan.trace.nvme_fixed_bytes, plan.train.code.size());
+  for (std::size_t t = 0; t < kTiers; ++t) {
+    const TierHomes homes = homes_in(plan, static_cast<Tier>(t));
+    text += fmt::format(
+        "    \"{}\": {{\"budget_bytes\": {}, \"planned_bytes\": {}, \"home_bytes\": {}, \"home_payloads\": "
+        "{}}}{}\n",
+        to_string(static_cast<Tier>(t)),
+        plan.options.budgets[t] == kUnlimited ? std::string("null") : str(plan.options.budgets[t]),
+        plan.planned_peak[t], homes.bytes, homes.payloads, t + 1 < kTiers ? "," : "");
+  }
+  text += "  },\n  \"homes\": " + homes_json(plan);
+  return text + (forecast.empty() ? "" : ",\n  \"forecast\": " + forecast) + "\n}\n";
+}
+
+}  // namespace strata

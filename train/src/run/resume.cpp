@@ -1,0 +1,65 @@
+#include <strata/train/resume.h>
+
+#include <filesystem>
+
+#include <strata/runtime/str.h>
+#include <strata/train/run_folder.h>
+
+namespace strata {
+
+std::string checkpoint_dir(const TrainConfig& config, const std::string& path) {
+  return config.checkpoint.dir.empty() ? path + "/checkpoints" : config.checkpoint.dir;
+}
+
+Result<std::vector<std::string>> list_checkpoints(const TrainConfig& config, const std::string& path,
+                                                  Io& io) {
+  const std::string dir = checkpoint_dir(config, path);
+  if (!io.exists(dir)) return std::vector<std::string>();
+  auto whole = complete_checkpoints(io, dir);
+  if (!whole.has_value() && whole.status().code() == Code::not_found) return std::vector<std::string>();
+  return whole;
+}
+
+Result<std::string> find_checkpoint(const std::vector<std::string>& checkpoints, std::int64_t step, Io& io) {
+  std::string steps;
+  for (const std::string& checkpoint : checkpoints) {
+    STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
+    if (manifest.step == step) return checkpoint;
+    steps = str(manifest.step, steps.empty() ? "" : ", ", steps);
+  }
+  return Status::error(Code::not_found, str("no checkpoint of step ", step, "; available: ", steps));
+}
+
+Result<std::unique_ptr<CheckpointTensors>> open_checkpoint_parameters(const std::string& checkpoint, Io& io) {
+  STRATA_TRY_ASSIGN(const Manifest manifest, read_manifest(io, checkpoint));
+  return CheckpointTensors::open(io, checkpoint, manifest, Payload::param);
+}
+
+Result<std::unique_ptr<FolderLock>> lock_checkpoint_dir(const TrainConfig& config, const std::string& path,
+                                                        Io& io) {
+  const std::string& dir = config.checkpoint.dir;
+  if (dir.empty()) return std::unique_ptr<FolderLock>();
+  const std::filesystem::path absolute =
+      std::filesystem::absolute(dir + "/").lexically_normal().parent_path();
+  const std::string parent = absolute.parent_path().string();
+  if (parent != std::filesystem::absolute(path + "/").lexically_normal().parent_path() &&
+      is_run_folder(io, parent))
+    return Status::error(Code::invalid, str("checkpoint.dir = ", dir, " is in the folder of another run, ",
+                                            parent, "; name a separate folder"));
+  auto lock = FolderLock::acquire(io, dir);
+  if (!lock.has_value()) return lock.status().annotate("checkpoint.dir");
+  return *std::move(lock);
+}
+
+Result<std::string> load_newest_checkpoint(Engine& engine, const std::vector<std::string>& checkpoints,
+                                           Io& io, const std::function<void(std::string_view)>& warn) {
+  for (const std::string& checkpoint : checkpoints) {
+    const Status status = load_checkpoint(engine, io, checkpoint).status();
+    if (status.is_ok()) return checkpoint;
+    if (status.code() != Code::corrupt || checkpoint == checkpoints.back()) return status;
+    warn(str(status.message(), "\n  using the previous checkpoint"));
+  }
+  return Status::error(Code::not_found, "no checkpoint to load");
+}
+
+}  // namespace strata

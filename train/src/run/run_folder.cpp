@@ -1,0 +1,220 @@
+#include <strata/train/run_folder.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include <strata/engine/checkpoint.h>
+#include <strata/profile/stalls.h>
+#include <strata/runtime/str.h>
+
+namespace strata {
+namespace {
+
+constexpr std::uint64_t kTextLimit = std::uint64_t{1} << 32;
+
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kSamples = "samples.txt";
+constexpr const char* kBase = "base";
+constexpr std::string_view kValidationBits = "\"val_loss_bits\": \"";
+
+// The number after the first occurrence of `key`; -1 if there is none.
+std::int64_t parse_number_after(std::string_view text, std::string_view key, int base = 10) {
+  std::int64_t number = -1;
+  if (const std::size_t at = text.find(key); at != std::string_view::npos)
+    std::from_chars(text.data() + at + key.size(), text.data() + text.size(), number, base);
+  return number;
+}
+
+double parse_double_after(std::string_view text, std::string_view key) {
+  const auto bits = static_cast<std::uint64_t>(parse_number_after(text, key, 16));
+  return std::bit_cast<double>(bits);
+}
+
+// All files that strata writes into a run folder, except checkpoints, base/ and the lock file.
+constexpr const char* kOwnFiles[] = {
+    kResolvedConfig, "plan.json",      "summary.json",        "trace.json",        kMetrics,
+    kSamples,        "tokenizer.json", "chat_template.jinja", kGemmAlgorithmsFile, "budget.request"};
+
+/// Whether `name` is a file that an interrupted write_text_atomically() left: NAME.tmp- and 16 hex digits.
+bool is_own_temp_file(std::string_view name) {
+  constexpr std::string_view kMark = ".tmp-";
+  constexpr std::size_t kDigits = 16;
+  const std::size_t at = name.rfind(kMark);
+  if (at == std::string_view::npos || name.size() != at + kMark.size() + kDigits) return false;
+  const std::string_view digits = name.substr(at + kMark.size());
+  return digits.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
+         std::find(std::begin(kOwnFiles), std::end(kOwnFiles), name.substr(0, at)) != std::end(kOwnFiles);
+}
+
+// The part of samples.txt up to `last_step`. Samples are in step order.
+std::string_view samples_up_to(std::string_view text, std::int64_t last_step) {
+  constexpr std::string_view kHead = "--- step ";
+  for (std::size_t at = text.find(kHead); at != std::string_view::npos; at = text.find(kHead, at + 1))
+    if ((at == 0 || text[at - 1] == '\n') && parse_number_after(text.substr(at), kHead) > last_step)
+      return text.substr(0, at);
+  return text;
+}
+
+}  // namespace
+
+bool is_run_folder(Io& io, const std::string& path) {
+  return io.exists(path + "/" + kResolvedConfig) || io.exists(path + "/" + kMetrics);
+}
+
+Status RunFolder::check(Io& io, const std::string& path, Mode mode) {
+  if (mode == Mode::fresh && is_run_folder(io, path))
+    return Status::error(Code::invalid, str(path, " contains a run; continue it with --resume ", path,
+                                            ", replace it with --overwrite, or name another --out"));
+  if (mode == Mode::resume && !io.exists(path + "/" + kResolvedConfig))
+    return Status::error(Code::not_found, str(path, " contains no run: there is no ", path, "/",
+                                              kResolvedConfig, "; start one with --out ", path));
+  return Status::ok();
+}
+
+Result<std::unique_ptr<RunFolder>> RunFolder::open(Io& io, const std::string& path, Mode mode) {
+  STRATA_TRY(check(io, path, mode));
+  std::unique_ptr<RunFolder> folder(new RunFolder(io, path, mode));
+  STRATA_TRY_ASSIGN(folder->lock_, FolderLock::acquire(io, path));
+  STRATA_TRY(check(io, path, mode));  // it may have become a run before it was locked
+  return folder;
+}
+
+RunFolder::~RunFolder() {
+  if (!begun_ && lock_ != nullptr) lock_->undo_creation();
+}
+
+Status RunFolder::begin(std::int64_t resumed_step, std::string_view config,
+                        const std::map<std::string, std::string>& files) {
+  begun_ = true;
+  if (mode_ == Mode::overwrite) STRATA_TRY(clear());
+  STRATA_TRY(remove_temp_files());
+  for (const auto& [name, text] : files) {
+    if (const std::size_t slash = name.rfind('/'); slash != std::string::npos)
+      STRATA_TRY(io_.make_dirs(file(name.substr(0, slash))));
+    STRATA_TRY(write(name, text));
+  }
+  STRATA_TRY(write(kResolvedConfig, config));
+  if (mode_ == Mode::resume) STRATA_TRY(truncate_after(resumed_step));
+  STRATA_TRY_ASSIGN(metrics_, io_.open(file(kMetrics), OpenMode::append));
+  STRATA_TRY_ASSIGN(samples_, io_.open(file(kSamples), OpenMode::append));
+  return {};
+}
+
+// Removes the configuration first: from then on the folder contains no run. A folder without a run is not
+// changed.
+Status RunFolder::clear() {
+  if (!is_run_folder(io_, path_)) return {};
+  for (const char* name : kOwnFiles)
+    if (io_.exists(file(name))) STRATA_TRY(io_.remove_all(file(name)));
+  for (const char* name : kBaseFiles)
+    if (const std::string path = str(file(kBase), "/", name); io_.exists(path))
+      STRATA_TRY(io_.remove_all(path));
+  return remove_checkpoints(io_, file("checkpoints"));
+}
+
+// Removes regular files only: strata creates nothing else with such a name.
+Status RunFolder::remove_temp_files() {
+  STRATA_TRY_ASSIGN(const std::vector<std::string> names, io_.list(path_));
+  for (const std::string& name : names)
+    if (is_own_temp_file(name) && io_.open(file(name), OpenMode::read_no_follow).has_value())
+      STRATA_TRY(io_.remove_all(file(name)));
+  return {};
+}
+
+Status RunFolder::write(std::string_view name, std::string_view text) {
+  STRATA_TRY(check_not_moved());
+  return write_text_atomically(io_, file(name), text);
+}
+
+void RunFolder::History::add(const Validation& validation) {
+  last = validation;
+  if (!best || validation.loss < best->loss) best = validation;
+}
+
+// The lines up to `last_step`: later steps run again. Drops an incomplete last line, too.
+Result<std::string> RunFolder::metrics_up_to(std::int64_t last_step) {
+  STRATA_TRY_ASSIGN(const std::string all, read_text(io_, file(kMetrics), kTextLimit));
+  const std::string_view text = all;
+  std::string kept;
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string_view::npos; at = end + 1) {
+    const std::string_view line = text.substr(at, end + 1 - at);
+    const std::int64_t step = parse_number_after(line, "{\"step\": ");
+    if (step < 0 || step > last_step) continue;
+    kept += line;
+    if (line.find(kValidationBits) != std::string_view::npos)
+      history_.add({step, parse_double_after(line, kValidationBits)});
+    else
+      history_.last_loss =
+          std::bit_cast<float>(static_cast<std::uint32_t>(parse_number_after(line, "\"loss_bits\": \"", 16)));
+  }
+  return kept;
+}
+
+Status RunFolder::truncate_after(std::int64_t last_step) {
+  if (io_.exists(file(kMetrics))) {
+    STRATA_TRY_ASSIGN(const std::string kept, metrics_up_to(last_step));
+    STRATA_TRY(write(kMetrics, kept));
+  }
+  if (!io_.exists(file(kSamples))) return Status::ok();
+  STRATA_TRY_ASSIGN(const std::string text, read_text(io_, file(kSamples), kTextLimit));
+  return write(kSamples, samples_up_to(text, last_step));
+}
+
+namespace {
+
+// A number as JSON; NaN and infinity, which JSON lacks, become null. Does not allocate, since it is used in a
+// step.
+struct JsonNumber {
+  std::array<char, 64> text{};
+  std::size_t n = 0;
+  JsonNumber(double x, int digits, char form) {
+    const auto end = std::isfinite(x) && form == 'f'
+                         ? fmt::format_to_n(text.data(), text.size(), "{:.{}f}", x, digits)
+                     : std::isfinite(x) ? fmt::format_to_n(text.data(), text.size(), "{:.{}g}", x, digits)
+                                        : fmt::format_to_n(text.data(), text.size(), "null");
+    n = std::min(end.size, text.size());
+  }
+  std::string_view view() const { return {text.data(), n}; }
+};
+
+}  // namespace
+
+Status RunFolder::add_metrics(const MetricsLine& l) {
+  std::array<char, 1536> buffer;
+  std::array<char, 512> stalls;
+  const std::size_t stalls_length = write_stalls_json(stalls.data(), stalls.size(), l.report.times);
+  const auto end = fmt::format_to_n(
+      buffer.data(), buffer.size(),
+      "{{\"step\": {}, \"loss\": {}, \"loss_bits\": \"{:08x}\", \"lr\": {:.6g}, \"grad_norm\": {}, "
+      "\"clip_factor\": {:.6g}, \"loss_scale\": {:.0f}, \"overflow_retries\": {}, \"skipped\": {}, "
+      "\"tokens_per_s\": {:.1f}, \"step_s\": {:.6f}, {}, \"speculated\": {}, \"rolled_back\": {}, "
+      "\"used_bytes\": {{\"device\": {}, \"pinned\": {}, \"nvme\": {}}}, "
+      "\"moved_bytes\": {{\"h2d\": {}, \"d2h\": {}, \"nvme_read\": {}, \"nvme_write\": {}}}}}\n",
+      l.step, JsonNumber(l.report.loss, 6, 'f').view(), std::bit_cast<std::uint32_t>(l.report.loss), l.lr,
+      JsonNumber(l.report.grad_norm, 6, 'g').view(), l.report.clip_factor, l.report.loss_scale,
+      l.report.overflow_retries, l.report.skipped, l.tokens_per_s, l.report.seconds,
+      std::string_view(stalls.data(), stalls_length), l.report.speculated, l.report.rolled_back, l.used[0],
+      l.used[1], l.used[2], l.moved.h2d, l.moved.d2h, l.moved.nvme_read, l.moved.nvme_write);
+  return write_all(*metrics_, 0, std::as_bytes(std::span(buffer.data(), std::min(end.size, buffer.size()))));
+}
+
+Status RunFolder::add_validation(const Validation& validation, std::int64_t micro_batches) {
+  history_.add(validation);
+  const std::string line =
+      fmt::format("{{\"step\": {}, \"val_loss\": {}, {}{:016x}\", \"val_micro_batches\": {}}}\n",
+                  validation.step, JsonNumber(validation.loss, 6, 'f').view(), kValidationBits,
+                  std::bit_cast<std::uint64_t>(validation.loss), micro_batches);
+  return write_all(*metrics_, 0, std::as_bytes(std::span(line)));
+}
+
+Status RunFolder::add_sample(std::int64_t step, std::string_view prompt, std::string_view text) {
+  const std::string block = str("--- step ", step, " ---\n", prompt, text, "\n\n");
+  return write_all(*samples_, 0, std::as_bytes(std::span(block.data(), block.size())));
+}
+
+}  // namespace strata
