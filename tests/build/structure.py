@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Checks the structure of the source tree: no folder has more than 25 files, no source files include each
+other in a circle (a header and its source count as one), and no replaced word (old_words.txt) is used.
+
+    structure.py ROOT [folders] [circles] [words]"""
+import pathlib
+import re
+import sys
+
+MAX_FILES = 25
+EXEMPT = {"bench/claims"}  # one command per claim, found by its name
+SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
+SOURCES = {".h", ".cpp", ".cu", ".cuh"}
+TEXTS = SOURCES | {".md", ".py", ".sh", ".txt", ".cmake", ".toml", ".in", ""}
+
+
+def files(root):
+    for path in sorted(root.rglob("*")):
+        parts = path.relative_to(root).parts
+        if path.is_file() and not any(part in SKIPPED for part in parts) and not path.is_symlink():
+            yield path
+
+
+def crowded_folders(root):
+    count = {}
+    for path in files(root):
+        if path.suffix != ".pyc" and "corpus" not in path.parts:
+            count[path.parent] = count.get(path.parent, 0) + 1
+    return [f"{folder.relative_to(root)}: {n} files; a folder may have at most {MAX_FILES}"
+            for folder, n in sorted(count.items()) if n > MAX_FILES and str(folder.relative_to(root)) not in EXEMPT]  # fmt: skip
+
+
+def includes(root):
+    """{unit: units it includes}. A unit is a header and the sources of the same name, next to it or in src/."""
+    sources = [path for path in files(root) if path.suffix in SOURCES]
+    by_suffix = {}
+    for path in sources:
+        parts = path.relative_to(root).parts
+        for n in range(1, len(parts) + 1):
+            by_suffix.setdefault("/".join(parts[-n:]), []).append(path)
+
+    def unit(path):
+        relative = path.relative_to(root)
+        return f"{relative.parts[0]}/{relative.stem}"
+
+    graph = {}
+    for path in sources:
+        for name in re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', path.read_text(), re.MULTILINE):
+            top = path.relative_to(root).parts[0]
+            found = [p for p in by_suffix.get(name, []) if p.relative_to(root).parts[0] == top or name.startswith("strata/")]
+            if len(found) == 1 and unit(found[0]) != unit(path):
+                graph.setdefault(unit(path), set()).add(unit(found[0]))
+    return graph
+
+
+def circles(root):
+    """Strongly connected components of more than one unit (Tarjan 1972)."""
+    graph, index, low, stack, found = includes(root), {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(graph.get(node, ())):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            component = stack[stack.index(node):]
+            del stack[stack.index(node):]
+            if len(component) > 1:
+                found.append("include each other in a circle: " + ", ".join(sorted(component)))
+
+    sys.setrecursionlimit(10000)
+    for node in sorted(graph):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def old_words(root):
+    listed = pathlib.Path(__file__).with_name("old_words.txt")
+    words = [line.split("#")[0].strip() for line in listed.read_text().splitlines()]
+    pattern = re.compile(r"(?<![A-Za-z0-9_])(" + "|".join(re.escape(word) for word in words if word) + r")(?![A-Za-z0-9_])")
+    problems = []
+    for path in files(root):
+        if path.suffix not in TEXTS or path.name in ("CHANGELOG.md", listed.name, "train_schema.cpp", "train_config_test.cpp", "LICENSE") or "data" in path.parts:
+            continue
+        try:
+            lines = path.read_text().splitlines()
+        except UnicodeDecodeError:
+            continue
+        problems += [f"{path.relative_to(root)}:{number}: '{word}' was replaced: see {listed.name}"
+                     for number, line in enumerate(lines, 1) for word in pattern.findall(line)]  # fmt: skip
+    return problems
+
+
+CHECKS = {"folders": crowded_folders, "circles": circles, "words": old_words}
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]).resolve()
+    problems = [problem for name in sys.argv[2:] or CHECKS for problem in CHECKS[name](root)]
+    print("\n".join(problems[:60]) or "the structure is correct")
+    sys.exit(1 if problems else 0)
+
+
+main()
