@@ -18,17 +18,19 @@ constexpr int kServiceThreads = 8;
 // Generated code, tables of libraries, the program's own heap. A small run was measured to map 0.3 GiB in
 // total.
 constexpr std::uint64_t kAddressSpaceOverhead = 256 * kMiB;
-constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kPageBytes = 4096;
 
 std::uint64_t saturating_sub(std::uint64_t from, std::uint64_t bytes) { return from - std::min(from, bytes); }
 
 }  // namespace
 
 std::uint64_t default_ram_budget(const HostFacts& facts) {
-  return std::min(available_for_slabs(facts), facts.usable_ram_bytes()) / 10 * 4 / kPage * kPage;
+  return std::min(available_for_slabs(facts), facts.usable_ram_bytes()) / 10 * 4 / kPageBytes * kPageBytes;
 }
 
-std::uint64_t default_gpu_budget(std::uint64_t free_bytes) { return free_bytes / 10 * 9 / kPage * kPage; }
+std::uint64_t default_gpu_budget(std::uint64_t free_bytes) {
+  return free_bytes / 10 * 9 / kPageBytes * kPageBytes;
+}
 
 Status check_gpu_memory(std::uint64_t planned_bytes, const ComputeDevice& gpu) {
   constexpr std::uint64_t kKernels = 256 * kMiB;  // kernels are loaded at their first launch
@@ -83,7 +85,7 @@ void trim_heap() noexcept {
 // Keeps the plan's chunk layout. A new plan may use smaller chunks, which need even less memory, so the
 // budgets that fit here also fit then.
 std::optional<TierBytes> fit_budgets(const RunPlan& plan, std::uint64_t ram_bytes, bool device_is_ram) {
-  const std::uint64_t ram = ram_bytes / kPage * kPage;
+  const std::uint64_t ram = ram_bytes / kPageBytes * kPageBytes;
   const TierBytes planned = placement_bytes(plan.layout, plan.trace, plan.placement);
   AccessTrace trace = plan.trace;
   trace.pinned_fixed_bytes -= plan.undo.bytes;  // the undo log is sized from what is left
@@ -98,7 +100,8 @@ std::optional<TierBytes> fit_budgets(const RunPlan& plan, std::uint64_t ram_byte
   if (!device_is_ram) return with(plan.options.budgets[0], ram);
   std::vector<std::uint64_t> devices = {std::min(planned[0], ram), saturating_sub(ram, planned[1])};
   constexpr std::uint64_t kParts = 16;
-  for (std::uint64_t part = 1; part < kParts; ++part) devices.push_back(ram / kParts * part / kPage * kPage);
+  for (std::uint64_t part = 1; part < kParts; ++part)
+    devices.push_back(ram / kParts * part / kPageBytes * kPageBytes);
   std::sort(devices.begin() + 2, devices.end(), [&](std::uint64_t a, std::uint64_t b) {
     const auto off = [&](std::uint64_t bytes) {
       return std::max(bytes, planned[0]) - std::min(bytes, planned[0]);

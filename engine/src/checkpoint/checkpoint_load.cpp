@@ -50,7 +50,7 @@ Status check_tensors(const RunPlan& plan, const CheckpointTensors& tensors, Payl
 // reported only once the digests have confirmed that the value was saved this way.
 Status fill_finite(Engine& engine, Payload payload, CheckpointTensors& tensors, const std::string& folder) {
   std::string no_number;
-  const Status filled = engine.fill(payload, [&](const StatePiece& piece, std::span<float> values) {
+  Status filled = engine.fill(payload, [&](const StatePiece& piece, std::span<float> values) {
     Status read = tensors.read(piece, values);
     if (const std::size_t bad = first_non_finite(values);
         read.is_ok() && no_number.empty() && bad != values.size())

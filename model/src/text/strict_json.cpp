@@ -22,22 +22,22 @@ Result<nlohmann::json> parse_strict_json(const std::string& text) {
   // The parser treats a NUL as the end and would not read the rest.
   if (const std::size_t nul = text.find('\0'); nul != std::string::npos)
     return Status::error(Code::corrupt, str("a NUL at byte ", nul));
-  using json = nlohmann::json;
+  using Json = nlohmann::json;
   std::vector<std::unordered_set<std::string>> keys;  // of each open object
-  const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
+  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
     if (depth > kMaxDepth) throw Refused{str("nested deeper than ", kMaxDepth)};
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key && !keys.back().insert(parsed.get_ref<const std::string&>()).second)
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get_ref<const std::string&>()).second)
       throw Refused{
           str("duplicate key '", parsed.get_ref<const std::string&>().substr(0, 80), "' in an object")};
     return true;
   };
   try {
-    return json::parse(text, check);
+    return Json::parse(text, check);
   } catch (const Refused& refused) {
     return Status::error(Code::corrupt, refused.why);
-  } catch (const json::exception& e) {
+  } catch (const Json::exception& e) {
     return Status::error(Code::corrupt, str("not JSON: ", e.what()));
   } catch (const std::bad_alloc&) {
     return Status::error(Code::out_of_memory,

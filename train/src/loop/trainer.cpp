@@ -237,7 +237,7 @@ bool Trainer::is_save_due(std::int64_t step) const {
 
 // A full disk costs one save, not the run: the next save is tried when it is due.
 Status Trainer::save_periodic_checkpoint() {
-  const Status status = save();
+  Status status = save();
   if (status.is_ok() || (status.code() != Code::no_space && status.code() != Code::io_error)) return status;
   STRATA_TRY(folder_.check_not_moved());
   observer_.on_message(
