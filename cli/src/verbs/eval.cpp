@@ -58,7 +58,10 @@ Status choose_checkpoint(const Args& args, const TrainConfig& config, EvalTarget
     return args.checkpoint < 0 ? Status::ok()
                                : Status::error(Code::invalid, str("--checkpoint applies to runs only; ",
                                                                   target.path, " is a Hugging Face folder"));
-  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, list_checkpoints(config, target.path, io));
+  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
+                    list_checkpoints(config, target.path, io, [&](std::string_view text) {
+                      print(args.err, str("strata eval: ", text, "\n"));
+                    }));
   if (checkpoints.empty())
     return Status::error(Code::not_found,
                          str(target.path, " has no checkpoint yet in ", checkpoint_dir(config, target.path)));

@@ -23,7 +23,7 @@ constexpr std::uint64_t kTextLimit = 256 << 20;
 Result<DType> dtype_of(const std::string& name) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (name == to_string(dtype)) return dtype;
-  return Status::error(Code::invalid, str("--dtype ", name, "; known: f32, bf16, f16"));
+  return Status::error(Code::invalid, str("--dtype ", name, " is not one of f32, bf16, f16"));
 }
 
 /// The files besides the weights: the tokenizer and chat template of the run, and the files of its base that
@@ -70,7 +70,10 @@ Result<std::string> export_run(const Args& args, const LoadedConfig& loaded, con
   STRATA_TRY_ASSIGN(options.files, files_beside(tokenizer, loaded.config.model.seq, run, io));
   STRATA_TRY_ASSIGN(options.source_config, base_config(run, io));
   if (!io.exists(run + "/base/tokenizer_config.json")) options.end_of_text = tokenizer.end_of_text();
-  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints, list_checkpoints(loaded.config, run, io));
+  STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
+                    list_checkpoints(loaded.config, run, io, [&](std::string_view text) {
+                      print(args.err, str("strata export: ", text, "\n"));
+                    }));
   if (checkpoints.empty())
     return Status::error(Code::not_found,
                          str(run, " has no checkpoint yet in ", checkpoint_dir(loaded.config, run)));

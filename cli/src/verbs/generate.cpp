@@ -190,7 +190,7 @@ Status generate(const Args& args) {
   Work work;
   STRATA_TRY_ASSIGN(work.prompts, prompts_of(args, io, warn));
   STRATA_TRY_ASSIGN(work.streams, streams(args, work.prompts.size()));
-  STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source, GenerationSource::open(args, io));
+  STRATA_TRY_ASSIGN(const std::unique_ptr<GenerationSource> source, GenerationSource::open(args, io, warn));
   if (const std::string warning = source->chat_warning(); !warning.empty()) warn(warning);
   work.batch = std::min(static_cast<std::size_t>(args.batch), work.prompts.size());
   work.options.max_tokens = args.tokens;

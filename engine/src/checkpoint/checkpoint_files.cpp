@@ -139,19 +139,25 @@ Status check_complete(Io& io, const std::string& folder) {
 
 }  // namespace
 
-Result<std::vector<std::string>> complete_checkpoints(Io& io, const std::string& dir) {
+Result<std::vector<std::string>> complete_checkpoints(Io& io, const std::string& dir,
+                                                      const CheckpointWarning& warn) {
   auto found = detail::step_folders(io, dir);
   if (!found.has_value())
     return Status::error(Code::not_found, str("no checkpoint in ", dir, ": ", found.status().message()));
   std::string looked_at;
-  std::vector<std::string> whole;
+  std::vector<std::string> whole, passed_over;
   for (auto at = found->rbegin(); at != found->rend(); ++at) {
-    if (const Status status = check_complete(io, at->path); !status.is_ok())
+    if (const Status status = check_complete(io, at->path); !status.is_ok()) {
       looked_at += str("\n  ", at->path, ": ", status.message());
-    else
+      if (whole.empty()) passed_over.push_back(str(at->path, " is damaged: ", status.message()));
+    } else
       whole.push_back(at->path);
   }
-  if (!whole.empty()) return whole;
+  if (!whole.empty()) {
+    for (const std::string& damaged : passed_over)
+      if (warn) warn(str(damaged, "; using ", whole.front()));
+    return whole;
+  }
   return Status::error(looked_at.empty() ? Code::not_found : Code::corrupt,
                        str("no complete checkpoint in ", dir, looked_at));
 }

@@ -173,6 +173,12 @@ TEST(CheckpointTest, AnIncompleteNewestCheckpointIsSkipped) {
   const std::string bad = must(save_checkpoint(*run.engine, posix_io(), dir.path(), {}, 0));
   must(posix_io().remove_all(bad + "/v.safetensors"));
   EXPECT_EQ(must(newest_checkpoint(posix_io(), dir.path())), good);
+  std::vector<std::string> warnings;
+  const auto warn = [&](std::string_view text) { warnings.emplace_back(text); };
+  EXPECT_EQ(must(complete_checkpoints(posix_io(), dir.path(), warn)).front(), good);
+  ASSERT_FALSE(warnings.empty());
+  EXPECT_NE(warnings.front().find(" is damaged: "), std::string::npos) << warnings.front();
+  EXPECT_NE(warnings.front().find("; using " + good), std::string::npos) << warnings.front();
 }
 
 }  // namespace

@@ -25,10 +25,11 @@ Status check_dtype(const LoadedConfig& loaded) {
 
 }  // namespace
 
-Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const ConfigRequest& request, Io& io) {
+Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const ConfigRequest& request, Io& io,
+                                                                 const CheckpointWarning& warn) {
   std::unique_ptr<GenerationSource> source(new GenerationSource(io, request.items.front()));
   const bool folder = io.exists(source->path_ + "/config.json");
-  STRATA_TRY(folder ? source->open_folder(request) : source->open_run(request));
+  STRATA_TRY(folder ? source->open_folder(request) : source->open_run(request, warn));
   STRATA_TRY(check_dtype(*source->loaded_));
   // Text is generated in f32, so neither FP8 GEMMs nor 16-bit attention backends apply.
   source->loaded_->config.train.fp8 = false;
@@ -36,7 +37,7 @@ Result<std::unique_ptr<GenerationSource>> GenerationSource::open(const ConfigReq
   return source;
 }
 
-Status GenerationSource::open_run(const ConfigRequest& request) {
+Status GenerationSource::open_run(const ConfigRequest& request, const CheckpointWarning& warn) {
   STRATA_TRY(explain_hf_folder(io_, path_));
   STRATA_TRY(RunFolder::check(io_, path_, RunFolder::Mode::resume));
   ConfigRequest given = request;
@@ -45,7 +46,7 @@ Status GenerationSource::open_run(const ConfigRequest& request) {
   loaded_ = std::make_unique<LoadedConfig>(std::move(loaded));
   STRATA_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(io_, path_ + "/tokenizer.json"));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
-  STRATA_TRY_ASSIGN(checkpoints_, list_checkpoints(loaded_->config, path_, io_));
+  STRATA_TRY_ASSIGN(checkpoints_, list_checkpoints(loaded_->config, path_, io_, warn));
   if (checkpoints_.empty())
     return Status::error(Code::not_found,
                          str(path_, " has no checkpoint yet in ", checkpoint_dir(loaded_->config, path_)));

@@ -41,9 +41,9 @@ RunFolder::Mode open_mode(const SessionRequest& request) {
 // The checkpoints to resume from, newest first; none for a new run. The folders must be locked.
 Result<std::vector<std::string>> checkpoints_to_resume(const SessionRequest& request,
                                                        const TrainConfig& config, const std::string& path,
-                                                       Io& io) {
+                                                       Io& io, Observer& observer) {
   if (!request.resume.empty()) STRATA_TRY(clear_drafts(io, checkpoint_dir(config, path)));
-  auto found = list_checkpoints(config, path, io);
+  auto found = list_checkpoints(config, path, io, [&](std::string_view text) { observer.on_warning(text); });
   if (!request.resume.empty()) {
     if (!found.has_value())
       return found.status().annotate(
@@ -92,7 +92,7 @@ Result<SessionResult> train(const SessionRequest& request, LoadedConfig& loaded,
   STRATA_TRY_ASSIGN(const std::unique_ptr<Log> log, Log::create(level));
   STRATA_TRY_ASSIGN(const std::unique_ptr<FolderLock> checkpoint_lock, lock_checkpoint_dir(config, path, io));
   STRATA_TRY_ASSIGN(const std::vector<std::string> checkpoints,
-                    checkpoints_to_resume(request, config, path, io));
+                    checkpoints_to_resume(request, config, path, io, observer));
   STRATA_TRY_ASSIGN(const std::unique_ptr<TrainingData> training_data, TrainingData::open(config, io));
   STRATA_TRY(check_not_cancelled(signals));
   if (!checkpoints.empty()) {

@@ -11,11 +11,11 @@ std::string checkpoint_dir(const TrainConfig& config, const std::string& path) {
   return config.checkpoint.dir.empty() ? path + "/checkpoints" : config.checkpoint.dir;
 }
 
-Result<std::vector<std::string>> list_checkpoints(const TrainConfig& config, const std::string& path,
-                                                  Io& io) {
+Result<std::vector<std::string>> list_checkpoints(const TrainConfig& config, const std::string& path, Io& io,
+                                                  const CheckpointWarning& warn) {
   const std::string dir = checkpoint_dir(config, path);
   if (!io.exists(dir)) return std::vector<std::string>();
-  auto whole = complete_checkpoints(io, dir);
+  auto whole = complete_checkpoints(io, dir, warn);
   if (!whole.has_value() && whole.status().code() == Code::not_found) return std::vector<std::string>();
   return whole;
 }

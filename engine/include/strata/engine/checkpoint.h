@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -56,8 +57,12 @@ Status remove_checkpoints(Io& io, const std::string& dir);
 /// have the right sizes. Errors: `not_found` if there is no checkpoint at all, `corrupt` naming each folder
 /// that was examined and what is wrong with it.
 Result<std::string> newest_checkpoint(Io& io, const std::string& dir);
-/// Returns all such folders, newest first. load_checkpoint checks more than this and may still refuse one.
-Result<std::vector<std::string>> complete_checkpoints(Io& io, const std::string& dir);
+/// Hears of a checkpoint that is passed over, and why.
+using CheckpointWarning = std::function<void(std::string_view text)>;
+/// Returns all such folders, newest first. `warn` hears of each damaged folder that is newer than the first
+/// of them. load_checkpoint checks more than this and may still refuse one.
+Result<std::vector<std::string>> complete_checkpoints(Io& io, const std::string& dir,
+                                                      const CheckpointWarning& warn = {});
 /// Errors: those of manifest_from_json; `corrupt` if a folder named step-N holds another step.
 Result<Manifest> read_manifest(Io& io, const std::string& folder);
 

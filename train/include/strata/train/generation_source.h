@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <strata/engine/checkpoint.h>
 #include <strata/model/hf/folder.h>
 #include <strata/model/tokenizer.h>
 #include <strata/train/job.h>
@@ -18,7 +19,8 @@ class GenerationSource {
  public:
   /// The first of `request.items` is the path of the run or folder; the others are key=value. Errors:
   /// `not_found`, `invalid`, those of reading its files.
-  static Result<std::unique_ptr<GenerationSource>> open(const ConfigRequest& request, Io& io);
+  static Result<std::unique_ptr<GenerationSource>> open(const ConfigRequest& request, Io& io,
+                                                        const CheckpointWarning& warn);
 
   const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
   /// Positions that the model supports; 0: no limit.
@@ -42,7 +44,7 @@ class GenerationSource {
 
  private:
   GenerationSource(Io& io, std::string path) : io_(io), path_(std::move(path)) {}
-  Status open_run(const ConfigRequest& request);
+  Status open_run(const ConfigRequest& request, const CheckpointWarning& warn);
   Status open_folder(const ConfigRequest& request);
   Status load_parameters(Engine& engine, const std::function<void(std::string_view)>& warn);
 

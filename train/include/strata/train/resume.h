@@ -17,8 +17,10 @@ namespace strata {
 std::string checkpoint_dir(const TrainConfig& config, const std::string& path);
 
 /// The run's checkpoints, newest first; none if it has not saved yet. Errors: `corrupt` if there are some and
-/// all are damaged, because starting over would discard work without asking.
-Result<std::vector<std::string>> list_checkpoints(const TrainConfig& config, const std::string& path, Io& io);
+/// all are damaged, because starting over would discard work without asking. `warn` hears of damaged ones
+/// that are newer than the first.
+Result<std::vector<std::string>> list_checkpoints(const TrainConfig& config, const std::string& path, Io& io,
+                                                  const CheckpointWarning& warn);
 
 /// The checkpoint of `step`. Errors: `not_found`, with the steps that exist.
 Result<std::string> find_checkpoint(const std::vector<std::string>& checkpoints, std::int64_t step, Io& io);
