@@ -115,7 +115,7 @@ Result<bool> verify(const Args& args, const TrainConfig& config) {
           json.empty() ? "" : ",\n", variant.name, bits.digest, bits.losses.back(), verdict == "identical");
     } else {
       print(args.out,
-            fmt::format("  {:<32} {}  {:08x}  {}\n", variant.name, bits.digest, bits.losses.back(), verdict));
+            fmt::format("  {:<34} {}  {:08x}  {}\n", variant.name, bits.digest, bits.losses.back(), verdict));
     }
   }
   if (args.json)

@@ -37,10 +37,10 @@ TEST_F(CliHfE2e, SizesComeFromTheFolderAndDifferencesAreRefused) {
   make_folder("gpt2");
   const ProgramResult refused = strata(tiny("train", {"--out", "again", "--init", "hf", "model.layers=3"}));
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("model.layers = 3, but 2 in hf/config.json"));
+  EXPECT_THAT(refused.err, HasSubstr("model.layers = 3, but 2 according to hf/config.json"));
   const ProgramResult longer = strata(tiny("train", {"--out", "again", "--init", "hf", "model.seq=64"}));
   EXPECT_EQ(longer.exit_code, 2);
-  EXPECT_THAT(longer.err, HasSubstr("model.seq is 64; the model has 32 positions"));
+  EXPECT_THAT(longer.err, HasSubstr("model.seq is 64; the model has only 32 positions"));
 }
 
 TEST_F(CliHfE2e, AnExportIsRefusedWhereThereIsNothingToWriteOrNoPlaceForIt) {
@@ -51,7 +51,7 @@ TEST_F(CliHfE2e, AnExportIsRefusedWhereThereIsNothingToWriteOrNoPlaceForIt) {
   EXPECT_EQ(strata({"export", "nowhere", "--out", "other"}).exit_code, 2);
   const ProgramResult dtype = strata({"export", "run", "--out", "other", "--dtype", "f64"});
   EXPECT_EQ(dtype.exit_code, 2);
-  EXPECT_THAT(dtype.err, HasSubstr("--dtype f64; the formats are f32, bf16 and f16"));
+  EXPECT_THAT(dtype.err, HasSubstr("--dtype f64 is not one of f32, bf16, f16"));
 }
 
 TEST_F(CliHfE2e, ParametersThatDoNotMatchTheManifestAreNotExported) {

@@ -107,7 +107,7 @@ TEST_F(CliUsageE2e, ATokenizerOfAHuggingFaceFolderIsShownAndUsed) {
   const std::string info = strata({"tokenizer", "info", "-t", "hf"}).out;
   for (const char* line :
        {"tokens        425", "splits as     cl100k", "template      421 before, nothing after",
-        "bos           <|begin_of_text|> (421)", "stop tokens 422 423", "chat          llama3"})
+        "bos           <|begin_of_text|> (421)", "stop tokens   422 423", "chat          llama3"})
     EXPECT_THAT(info, HasSubstr(line));
   EXPECT_EQ(
       strata({"tokenizer", "encode", "-t", "hf", "--parse-special", "--add-special-tokens", "<|eot_id|>"})

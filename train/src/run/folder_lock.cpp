@@ -34,7 +34,7 @@ Result<bool> FolderLock::try_acquire() {
   lock_ = *std::move(opened);
   if (const Status locked = lock_->lock(); !locked.is_ok())
     return locked.code() == Code::invalid
-               ? Status::error(Code::invalid, str(path_, " is in use by another run"))
+               ? Status::error(Code::invalid, str(path_, " is in use by another run; end that run first"))
                : locked;
   auto place = lock_->current_path();
   if (!place.has_value() && place.status().code() == Code::not_found) return false;

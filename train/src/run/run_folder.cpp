@@ -72,7 +72,7 @@ Status RunFolder::check(Io& io, const std::string& path, Mode mode) {
                                             ", replace it with --overwrite, or name another --out"));
   if (mode == Mode::resume && !io.exists(path + "/" + kResolvedConfig))
     return Status::error(Code::not_found, str(path, " contains no run: there is no ", path, "/",
-                                              kResolvedConfig, "; start one with --out ", path));
+                                              kResolvedConfig, "; start one with strata train --out ", path));
   return Status::ok();
 }
 
