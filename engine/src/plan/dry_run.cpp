@@ -45,7 +45,9 @@ Status dry_run(Engine& engine, const RunPlan& plan) {
 }
 
 // Windows were sized to fill the budgets. Slots that were never used at once in the dry run are dropped;
-// without them every decision stays the same.
+// without them every decision stays the same. As many as chunks are prefetched are kept beyond those in use,
+// because copies take no time in a dry run: in the real run a slot that is reused at once has to wait for the
+// copy out of it.
 Placement with_used_windows(const ChunkManager& dry_run_chunks, const RunPlan& plan) {
   Placement used = plan.placement, minimal = plan.placement;
   set_minimum_windows(plan.layout, plan.trace, minimal);
@@ -55,7 +57,7 @@ Placement with_used_windows(const ChunkManager& dry_run_chunks, const RunPlan& p
     for (std::uint32_t c = 0; c < homes.size(); ++c) {
       const auto passing = static_cast<std::uint32_t>(dry_run_chunks.peak_used_slots(tier, c)) - homes[c];
       std::uint32_t& window = used.classes[c].window[t];
-      window = std::min(window, std::max(passing, minimal.classes[c].window[t]));
+      window = std::min(window, std::max(passing + *plan.options.prefetch, minimal.classes[c].window[t]));
     }
   }
   return used;
