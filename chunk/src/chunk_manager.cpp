@@ -1,278 +1,287 @@
 #include <strata/chunk/chunk_manager.h>
 
-#include <algorithm>
+#include <optional>
 
 #include <strata/runtime/assert.h>
-#include <strata/runtime/trace/stall_meter.h>
 #include <strata/runtime/str.h>
 
 #include "describe.h"
+#include "eviction.h"
+#include "fence_wait.h"
 
 // Note [decisions]: nothing here may branch on how far queued work has progressed, because that is what makes
-// a dry run on the null backend a proof. The only use of `is_complete` is in pump(), where it merely lets a
-// write be submitted a little earlier.
+// a dry run on the null backend a proof. The only use of `is_complete` is in WriteBackQueue::pump(), where it
+// merely lets a write be submitted a little earlier.
 
 namespace strata {
 
 using detail::describe;
-using detail::kImmediately;
-using detail::kMemoryTiers;
-using detail::kNever;
 
 ChunkPin::~ChunkPin() {
   if (manager_ != nullptr) manager_->unpin(*this);
 }
 
-ChunkManager::ChunkManager(const ChunkLayout& layout, const Placement& placement, Backend& backend,
-                           Mover& mover, std::array<Budget*, kTiers> budgets)
-    : layout_(layout), placement_(placement), backend_(backend), mover_(mover), budgets_(budgets) {}
-
-ChunkManager::~ChunkManager() {
-  for (const auto& tiers : copies_)
-    for (const Copy& copy : tiers)
-      STRATA_ASSERT(copy.pins == 0, "a chunk manager is destroyed while a pin is alive");
-}
+ChunkManager::ChunkManager(const Placement& placement, UseSchedule& uses, SlotPool slots,
+                           std::size_t n_chunks, Backend& backend, Mover& mover)
+    : placement_(placement),
+      uses_(uses),
+      backend_(backend),
+      mover_(mover),
+      residency_(n_chunks),
+      slots_(std::move(slots)),
+      write_backs_(placement, residency_, slots_, backend, mover),
+      fetches_(residency_, slots_, write_backs_, backend, mover) {}
 
 Result<std::unique_ptr<ChunkManager>> ChunkManager::create(const ChunkLayout& layout,
-                                                           const Placement& placement, const Slabs& slabs,
-                                                           Backend& backend, Mover& mover,
-                                                           std::array<Budget*, kTiers> budgets) {
-  std::unique_ptr<ChunkManager> manager(new ChunkManager(layout, placement, backend, mover, budgets));
-  STRATA_TRY(manager->initialize(slabs));
-  return manager;
+                                                           const Placement& placement, UseSchedule& uses,
+                                                           const SlotPool::Slabs& slabs, Backend& backend,
+                                                           Mover& mover,
+                                                           const std::array<Budget*, kTiers>& budgets) {
+  STRATA_TRY(placement.check(layout));
+  STRATA_TRY_ASSIGN(SlotPool slots, SlotPool::create(layout, placement, slabs, budgets));
+  return std::unique_ptr<ChunkManager>(
+      new ChunkManager(placement, uses, std::move(slots), layout.n_chunks(), backend, mover));
 }
 
-void ChunkManager::set_state(PayloadKey key, Tier tier, Residency to) {
-  Residency& state = copy(key, tier).state;
-  STRATA_ASSERT(is_valid_transition(state, to), describe(key), " in ", to_string(tier),
-                " cannot change from state ", to_string(state), " to ", to_string(to));
-  state = to;
+// --- slots ---
+
+// Gives the key a slot, if necessary by evicting the copy whose next use is latest and later than
+// `needed_at`.
+Result<bool> ChunkManager::acquire_slot(PayloadKey key, Tier tier, std::int32_t needed_at) {
+  if (slots_.acquire(key, tier)) return true;
+  const std::optional<PayloadKey> victim =
+      detail::choose_victim({placement_, uses_, residency_, slots_, write_backs_}, key, tier, needed_at);
+  if (!victim) return false;
+  STRATA_TRY(evict(*victim, tier));
+  return slots_.acquire(key, tier);
 }
 
-void ChunkManager::set_schedule(std::span<const Use> uses, std::int32_t cycle) {
-  for (auto& positions : uses_)
-    for (auto& list : positions) list.clear();
-  for (const Use& use : uses)
-    if (use.tier != Tier::nvme)
-      uses_[index(use.key)][static_cast<std::size_t>(use.tier)].push_back(use.position);
-  cycle_ = cycle;
-  set_position(0);
+// Undoes acquire_slot() if the transfer it was for has failed, or frees the slot of a copy that became stale.
+void ChunkManager::release_slot_if_absent(PayloadKey key, Tier tier) noexcept {
+  if (!residency_.has_copy(key, tier)) slots_.release(key, tier);
 }
 
-std::int32_t ChunkManager::next_use(PayloadKey key, Tier tier) const noexcept {
-  const auto& positions = uses_[index(key)][static_cast<std::size_t>(tier)];
-  if (positions.empty()) return kNever;
-  // A use at this position is pending until its pin: a payload fetched for it must not be evicted before.
-  const bool made = copy(key, tier).last_used_epoch == epoch_;
-  const auto next = made ? std::upper_bound(positions.begin(), positions.end(), position_)
-                         : std::lower_bound(positions.begin(), positions.end(), position_);
-  return next != positions.end() ? *next : positions.front() + cycle_;
-}
-
-Status ChunkManager::wait_on(const Fence& fence, Stream& stream) {
-  for (const Event& event : fence.events)
-    if (event.stream >= 0 && event.stream != stream.id()) STRATA_TRY(backend_.wait_on_async(event, stream));
-  return Status::ok();
-}
-
-Status ChunkManager::wait_on_host(const Fence& fence) {
-  for (const Event& event : fence.events)
-    if (event.stream >= 0) STRATA_TRY(backend_.wait(event));
-  return Status::ok();
-}
-
-// --- transfers ---
-
-// Marks a pending fetch as complete. For a copy over the link the decisions end here, and its users wait on
-// the slot's fence; for a read from nvme the caller waits here.
-Status ChunkManager::complete_fetch(PayloadKey key, Tier tier) {
-  Copy& fetched = copy(key, tier);
-  if (fetched.state != Residency::filling) return Status::ok();
-  if (fetched.fetch_ticket.valid()) {
-    const Status status = await(std::exchange(fetched.fetch_ticket, IoTicket{}));
-    if (!status.is_ok()) {
-      set_state(key, tier, Residency::absent);
-      release_slot(key, tier);
-      return status.annotate(str("fetching ", describe(key)));
-    }
-    const BufferView view = slot(key, tier).view;
-    STRATA_TRY(backend_.host_access({view.data, view.bytes, true}));
-  }
-  set_state(key, tier, Residency::clean);
-  return Status::ok();
-}
-
-Status ChunkManager::copy_between(PayloadKey key, Tier from, Tier to) {
-  STRATA_ASSERT(!copy(key, from).written, describe(key), " is being copied from ", to_string(from),
-                " while it is being written there");
-  Slot& src = slot(key, from);
-  Slot& dst = slot(key, to);
-  Fence after = dst.written;
-  after.join(dst.read);
-  after.join(src.written);
-  const Direction direction = to == Tier::device ? Direction::h2d : Direction::d2h;
-  Event done;
-  if (const Status status = mover_.copy_async(dst.view, src.view, direction, after, done); !status.is_ok())
-    return status.annotate(str("copying ", describe(key)));
-  const StreamRole role = direction == Direction::h2d ? StreamRole::h2d : StreamRole::d2h;
-  dst.written.clear();
-  dst.read.clear();
-  dst.written.add(role, done);
-  src.read.add(role, done);
-  counters_.copied_bytes[static_cast<std::size_t>(direction)] += src.view.bytes;
-  return Status::ok();
-}
-
-Result<bool> ChunkManager::fetch(PayloadKey key, Tier tier, std::int32_t needed_at) {
-  if (valid(key, tier)) return true;
-  const Tier other = tier == Tier::device ? Tier::pinned : Tier::device;
-  if (!valid(key, other) && !valid(key, Tier::nvme))
-    return Status::error(
-        Code::internal,
-        str(describe(key), " is not stored in any tier and cannot be fetched to ", to_string(tier)));
-
-  if (tier == Tier::device ||
-      valid(key, other)) {  // copied over the link; from nvme it goes through pinned memory
-    if (!valid(key, other)) {
-      STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::pinned, needed_at));
-      if (!begun) return false;
-    }
-    ++copy(key, other).pins;  // keeps the source resident while room is made
-    Result<bool> room = acquire_slot(key, tier, needed_at);
-    Status status = room.status();
-    if (status.is_ok() && *room) status = complete_fetch(key, other);
-    --copy(key, other).pins;
-    if (status.is_ok() && *room) status = copy_between(key, other, tier);
-    if (!status.is_ok()) {
-      release_unfilled_slot(key, tier);
-      return status;
-    }
-    if (!*room) return false;
-    set_state(key, tier, Residency::filling);
-    ++counters_.fetches;
-    return true;
-  }
-  STRATA_TRY_ASSIGN(const bool room, acquire_slot(key, tier, needed_at));
-  if (!room) return false;
-  if (const Status status = begin_read(key, tier); !status.is_ok()) {
-    release_unfilled_slot(key, tier);
-    return status.annotate(str("fetching ", describe(key)));
-  }
-  set_state(key, tier, Residency::filling);
-  counters_.read_bytes += slot_bytes(key);
-  ++counters_.fetches;
-  return true;
-}
-
-Status ChunkManager::begin_read(PayloadKey key, Tier tier) {
-  Slot& dst = slot(key, tier);
-  STRATA_TRY(wait_on_host(dst.written));
-  STRATA_TRY(wait_on_host(dst.read));
-  STRATA_TRY(backend_.host_access({dst.view.data, dst.view.bytes, true}));
-  STRATA_TRY_ASSIGN(copy(key, tier).fetch_ticket, mover_.read_async(key, dst.view));
-  dst.written.clear();
-  dst.read.clear();
-  return Status::ok();
-}
-
-Result<bool> ChunkManager::prefetch(PayloadKey key, Tier tier) {
-  STRATA_TRY(failed_);
-  return fetch(key, tier, next_use(key, tier));
-}
-
-// --- pins ---
-
-// Waits until no fetch or write-back of the key is pending, so that releasing its copies cannot fail.
-Status ChunkManager::quiesce(PayloadKey key) {
-  STRATA_TRY(wait_write_back(key));
-  for (const Tier tier : kMemoryTiers) STRATA_TRY(complete_fetch(key, tier));
+// Releases the copy, and its slot unless it is a home.
+Status ChunkManager::release_copy(PayloadKey key, Tier tier) {
+  STRATA_ASSERT(!residency_.is_pinned(key, tier), describe(key), " is pinned in ", to_string(tier),
+                " and cannot be released");
+  if (residency_.state(key, tier) == Residency::writing_back) STRATA_TRY(write_backs_.wait(key));
+  STRATA_TRY(fetches_.complete(key, tier));
+  residency_.set_state(key, tier, Residency::absent);
+  slots_.release(key, tier);
   return Status::ok();
 }
 
 // Makes the copy in `tier` the newest and only one.
-void ChunkManager::invalidate_other_copies(PayloadKey key, Tier tier) {
-  if (copy(key, tier).state != Residency::dirty) set_state(key, tier, Residency::dirty);
-  for (std::size_t t = 0; t < kTiers; ++t)
-    if (const Tier other = static_cast<Tier>(t); other != tier && valid(key, other)) {
-      STRATA_ASSERT(copy(key, other).pins == 0, describe(key), " is pinned in ", to_string(other),
-                    " and cannot be written in ", to_string(tier));
-      set_state(key, other, Residency::absent);
-      release_slot(key, other);
-    }
-  ++generation_[index(key)];
+void ChunkManager::make_newest(PayloadKey key, Tier tier) {
+  residency_.make_newest(key, tier);
+  for (const Tier memory_tier : kMemoryTiers) release_slot_if_absent(key, memory_tier);
 }
+
+Status ChunkManager::evict(PayloadKey key, Tier tier) {
+  STRATA_ASSERT(placement_.home(key) != tier, describe(key), " cannot be evicted from its home in ",
+                to_string(tier));
+  if (residency_.state(key, tier) == Residency::dirty) STRATA_TRY(write_back(key));
+  if (!residency_.has_copy(key, tier)) return Status::ok();
+  STRATA_ASSERT(residency_.has_copy_outside(key, tier), describe(key), " would be lost if evicted from ",
+                to_string(tier));
+  return release_copy(key, tier);
+}
+
+Status ChunkManager::drop(PayloadKey key) {
+  STRATA_TRY(commit(key));
+  if (residency_.state(key, Tier::pinned) == Residency::writing_back) STRATA_TRY(write_backs_.wait(key));
+  for (const Tier tier : kAllTiers)
+    if (residency_.has_copy(key, tier)) STRATA_TRY(release_copy(key, tier));
+  return Status::ok();
+}
+
+Status ChunkManager::transfer(PayloadKey from, PayloadKey to, Tier tier) {
+  STRATA_ASSERT(slots_.class_of(from) == slots_.class_of(to) && placement_.home(to) == tier, describe(from),
+                " cannot be transferred to ", describe(to), " in ", to_string(tier));
+  if (!residency_.has_copy(from, tier))
+    return Status::error(Code::internal, str(describe(from), " is not in ", to_string(tier)));
+  STRATA_TRY(quiesce(from));
+  STRATA_TRY(quiesce(to));
+  slots_.exchange(from, to, tier);
+  make_newest(to, tier);
+  return drop(from);  // nothing is pending, so it cannot fail
+}
+
+// --- transfers ---
+
+Result<bool> ChunkManager::prefetch(PayloadKey key, Tier tier) {
+  STRATA_TRY(failed_);
+  return fetch(key, tier, uses_.next_use(key, tier));
+}
+
+Result<bool> ChunkManager::fetch(PayloadKey key, Tier tier, std::int32_t needed_at) {
+  if (residency_.has_copy(key, tier)) return true;
+  const Tier other = tier == Tier::device ? Tier::pinned : Tier::device;
+  if (residency_.has_copy(key, other)) return fetch_from_memory(key, other, tier, needed_at);
+  if (!residency_.has_copy(key, Tier::nvme))
+    return Status::error(
+        Code::internal,
+        str(describe(key), " is not stored in any tier and cannot be fetched to ", to_string(tier)));
+  STRATA_TRY_ASSIGN(const bool begun, fetch_from_nvme(key, needed_at));  // always to pinned memory
+  if (!begun || tier == Tier::pinned) return begun;
+  return fetch_from_memory(key, Tier::pinned, tier, needed_at);
+}
+
+Result<bool> ChunkManager::fetch_from_nvme(PayloadKey key, std::int32_t needed_at) {
+  STRATA_TRY_ASSIGN(const bool room, acquire_slot(key, Tier::pinned, needed_at));
+  if (!room) return false;
+  Status status = fetches_.begin_read(key);
+  if (status.is_ok()) return true;
+  release_slot_if_absent(key, Tier::pinned);
+  return status;
+}
+
+Result<bool> ChunkManager::fetch_from_memory(PayloadKey key, Tier from, Tier to, std::int32_t needed_at) {
+  residency_.pin(key, from, Intent::read);  // keeps the source resident while room is made
+  Result<bool> room = acquire_slot(key, to, needed_at);
+  Status status = room.status();
+  if (status.is_ok() && *room) status = fetches_.complete(key, from);
+  residency_.unpin(key, from, Intent::read);
+  if (status.is_ok() && *room) status = fetches_.begin_copy(key, from, to);
+  if (status.is_ok()) return room;
+  release_slot_if_absent(key, to);
+  return status;
+}
+
+// Waits until no fetch or write-back of the key is pending, so that releasing its copies cannot fail.
+Status ChunkManager::quiesce(PayloadKey key) {
+  STRATA_TRY(write_backs_.wait(key));
+  for (const Tier tier : kMemoryTiers) STRATA_TRY(fetches_.complete(key, tier));
+  return Status::ok();
+}
+
+void ChunkManager::abort_pending() noexcept {
+  for (std::size_t i = 0; i < residency_.n_keys(); ++i)
+    for (const Tier tier : kMemoryTiers) (void)fetches_.complete(key_at(i), tier);
+  write_backs_.drain();
+}
+
+// --- pins ---
 
 // Makes the payload resident, completes its fetch, and makes `stream` wait for the earlier work on its
 // memory.
 Status ChunkManager::make_ready(PayloadKey key, Tier tier, Intent intent, Stream& stream) {
+  constexpr std::int32_t kNow = UseSchedule::kImmediately;
   if (intent != Intent::read) STRATA_TRY(quiesce(key));
-  STRATA_TRY_ASSIGN(const bool room, intent == Intent::overwrite ? acquire_slot(key, tier, kImmediately)
-                                                                 : fetch(key, tier, kImmediately));
+  STRATA_TRY_ASSIGN(const bool room,
+                    intent == Intent::overwrite ? acquire_slot(key, tier, kNow) : fetch(key, tier, kNow));
   if (!room)
     return Status::error(
         Code::does_not_fit,
         str(describe(key), " needs a slot of ", slot_bytes(key), " bytes in ", to_string(tier), ", but all ",
-            pool(key, tier).slots.size(), " slots are pinned or are homes"));
-  STRATA_TRY(complete_fetch(key, tier));
-  STRATA_TRY(wait_on(slot(key, tier).written, stream));
-  return intent == Intent::read ? Status::ok() : wait_on(slot(key, tier).read, stream);
+            slots_.slots(tier, slots_.class_of(key)).size(), " slots are pinned or are homes"));
+  STRATA_TRY(fetches_.complete(key, tier));
+  const PayloadSlot& slot = slots_.slot(key, tier);
+  STRATA_TRY(detail::wait_on_async(slot.written, stream, backend_));
+  return intent == Intent::read ? Status::ok() : detail::wait_on_async(slot.read, stream, backend_);
 }
 
 Result<ChunkPin> ChunkManager::pin(PayloadKey key, Tier tier, Intent intent, Stream& stream) {
   STRATA_ASSERT(tier != Tier::nvme, "payloads cannot be pinned on nvme");
-  Copy& held = copy(key, tier);
-  STRATA_ASSERT(!held.written && (intent == Intent::read || held.pins == 0), describe(key), " is pinned in ",
-                to_string(tier), " for writing, or a pin for writing was requested while it is pinned");
+  STRATA_ASSERT(!residency_.is_pinned_for_writing(key, tier) &&
+                    (intent == Intent::read || !residency_.is_pinned(key, tier)),
+                describe(key), " is pinned in ", to_string(tier),
+                " for writing, or a pin for writing was requested while it is pinned");
   STRATA_TRY(failed_);
-  if (const Status status = make_ready(key, tier, intent, stream); !status.is_ok()) {
-    release_unfilled_slot(key, tier);
+  if (Status status = make_ready(key, tier, intent, stream); !status.is_ok()) {
+    release_slot_if_absent(key, tier);
     return status;
   }
-  if (intent != Intent::read) invalidate_other_copies(key, tier);
-  for (const Tier memory : kMemoryTiers) copy(key, memory).last_used_epoch = epoch_;
-  ++held.pins;
-  held.written = intent != Intent::read;
+  if (intent != Intent::read) make_newest(key, tier);
+  uses_.mark_used(key);
+  residency_.pin(key, tier, intent);
   ChunkPin pin;
   pin.manager_ = this;
   pin.key_ = key;
   pin.tier_ = tier;
   pin.intent_ = intent;
   pin.stream_ = &stream;
-  pin.view_ = slot(key, tier).view;
+  pin.view_ = slots_.slot(key, tier).view;
   return pin;
 }
 
-void ChunkManager::unpin(ChunkPin& pin) noexcept {
-  Copy& held = copy(pin.key_, pin.tier_);
-  STRATA_ASSERT(held.pins > 0, describe(pin.key_), " is unpinned twice");
-  --held.pins;
-  held.written = false;
+void ChunkManager::unpin(const ChunkPin& pin) noexcept {
+  residency_.unpin(pin.key_, pin.tier_, pin.intent_);
   const Result<Event> last = backend_.record(*pin.stream_);
   if (!last.has_value()) {
     if (failed_.is_ok()) failed_ = last.status();
     return;
   }
-  Slot& memory = slot(pin.key_, pin.tier_);
-  if (pin.intent_ == Intent::read) {
-    memory.read.add(pin.stream_->role(), *last);
-    return;
+  PayloadSlot& slot = slots_.slot(pin.key_, pin.tier_);
+  if (pin.intent_ == Intent::read)
+    slot.add_reader(pin.stream_->role(), *last);
+  else
+    slot.set_writer(pin.stream_->role(), *last);  // it has waited for all earlier work
+}
+
+// --- homes ---
+
+Status ChunkManager::write_back(PayloadKey key) {
+  constexpr std::int32_t kNow = UseSchedule::kImmediately;
+  STRATA_TRY(failed_);
+  const std::optional<Tier> home = placement_.home(key);
+  if (!home || residency_.has_copy(key, *home)) return Status::ok();
+  const bool on_device = residency_.has_copy(key, Tier::device);
+  const bool in_pinned = residency_.has_copy(key, Tier::pinned);
+  if (!on_device && !in_pinned)
+    return Status::error(Code::internal,
+                         str(describe(key), " is not stored in any tier and cannot be written back"));
+  if (*home == Tier::device) {
+    STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::device, kNow));
+    STRATA_ASSERT(begun, describe(key), " has no slot in its home tier");
+  } else if (!in_pinned) {
+    STRATA_TRY_ASSIGN(const bool begun, fetch(key, Tier::pinned, kNow));
+    if (!begun)
+      return Status::error(Code::does_not_fit,
+                           str(describe(key), " could not get the pinned slot that it needs on its way to ",
+                               to_string(*home)));
   }
-  memory.written.clear();  // the writer has already waited for all of it
-  memory.read.clear();
-  memory.written.add(pin.stream_->role(), *last);
+  if (*home == Tier::nvme) {
+    STRATA_TRY(write_backs_.wait_for_spare(key));
+    STRATA_TRY(fetches_.complete(key, Tier::pinned));
+    write_backs_.push(key);
+    return Status::ok();
+  }
+  STRATA_TRY(fetches_.complete(key, *home));
+  residency_.clean_copies_outside(key, *home);
+  return Status::ok();
 }
 
-// --- accessors ---
-
-std::uint32_t ChunkManager::generation(PayloadKey key) const noexcept { return generation_[index(key)]; }
-
-std::size_t ChunkManager::used_slots(Tier tier, std::uint32_t slot_class) const noexcept {
-  const Pool& slots = pools_[static_cast<std::size_t>(tier)][slot_class];
-  return slots.slots.size() - slots.free.size();
+Status ChunkManager::snapshot(PayloadKey key) {
+  STRATA_TRY(commit(key));
+  STRATA_TRY(quiesce(key));
+  STRATA_TRY(write_back(key));  // for the case that an earlier write has failed
+  STRATA_TRY(write_backs_.wait(key));
+  residency_.set_snapshot(key, true);
+  return Status::ok();
 }
 
-std::size_t ChunkManager::peak_used_slots(Tier tier, std::uint32_t slot_class) const noexcept {
-  return pools_[static_cast<std::size_t>(tier)][slot_class].peak_used;
+Status ChunkManager::commit(PayloadKey key) {
+  if (!residency_.has_snapshot(key)) return Status::ok();
+  STRATA_TRY(quiesce(key));
+  mover_.commit(key);
+  residency_.set_snapshot(key, false);
+  return Status::ok();
+}
+
+void ChunkManager::rollback(PayloadKey key) noexcept {
+  if (!residency_.has_snapshot(key)) return;
+  (void)write_backs_.wait(key);
+  for (const Tier tier : kMemoryTiers) {
+    (void)fetches_.complete(key, tier);
+    if (residency_.has_copy(key, tier)) (void)release_copy(key, tier);  // nothing is pending: cannot fail
+  }
+  mover_.rollback(key);
+  residency_.set_snapshot(key, false);
+  if (residency_.has_copy(key, Tier::nvme)) return;
+  residency_.set_state(key, Tier::nvme, Residency::filling);
+  residency_.set_state(key, Tier::nvme, Residency::clean);
 }
 
 }  // namespace strata

@@ -1,6 +1,9 @@
 #include <strata/chunk/placement.h>
 
 #include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
+
+#include "describe.h"
 
 namespace strata {
 
@@ -30,9 +33,25 @@ std::size_t Placement::bytes(const ChunkLayout& layout, Tier tier) const {
   const std::vector<std::uint32_t> counts = home_counts(layout, tier);
   std::size_t total = 0;
   for (std::size_t c = 0; c < classes.size(); ++c)
-    total += classes[c].slot_bytes * (counts[c] + classes[c].window[static_cast<std::size_t>(tier)] +
+    total += classes[c].slot_bytes * (counts[c] + classes[c].window[index_of(tier)] +
                                       (tier == Tier::nvme ? classes[c].snapshots : 0));
   return total;
+}
+
+Status Placement::check(const ChunkLayout& layout) const {
+  if (homes.size() != layout.n_chunks())
+    return Status::error(Code::invalid, str("the placement has homes for ", homes.size(),
+                                            " chunks, but the layout has ", layout.n_chunks()));
+  for (std::size_t i = 0; i < homes.size() * kPayloads; ++i)
+    if (const PayloadKey key = key_at(i); home(key) && !layout.has(key.chunk, key.payload))
+      return Status::error(Code::invalid, str(detail::describe(key), " has no bytes but has a home in ",
+                                              to_string(*home(key))));
+  const std::vector<std::uint32_t> on_nvme = home_counts(layout, Tier::nvme);
+  for (std::size_t c = 0; c < classes.size(); ++c)
+    if (on_nvme[c] > 0 && classes[c].window[index_of(Tier::nvme)] == 0)
+      return Status::error(Code::invalid, str(on_nvme[c], " payloads of ", classes[c].slot_bytes,
+                                              " bytes have their home on nvme, which has no spare slot"));
+  return Status::ok();
 }
 
 }  // namespace strata

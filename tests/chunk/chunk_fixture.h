@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include <strata/chunk/audit.h>
 #include <strata/chunk/chunk_manager.h>
 #include <strata/runtime/backend/host_backend.h>
 
@@ -54,7 +55,8 @@ class ChunkFixture {
         h2d(must(backend->create_stream(StreamRole::h2d))),
         d2h(must(backend->create_stream(StreamRole::d2h))),
         cpu(must(backend->create_stream(StreamRole::cpu))),
-        mover(*backend, h2d, d2h) {
+        mover(*backend, h2d, d2h),
+        uses(layout.n_chunks()) {
     for (std::size_t t = 0; t < kTiers; ++t)
       budgets.push_back(std::make_unique<Budget>(std::string(to_string(static_cast<Tier>(t))),
                                                  placement.bytes(layout, static_cast<Tier>(t))));
@@ -64,7 +66,7 @@ class ChunkFixture {
     device = memory(MemoryKind::device, Tier::device);
     pinned = memory(MemoryKind::pinned, Tier::pinned);
     manager =
-        must(ChunkManager::create(layout, placement,
+        must(ChunkManager::create(layout, placement, uses,
                                   {device.view().part(0, placement.bytes(layout, Tier::device)),
                                    pinned.view().part(0, placement.bytes(layout, Tier::pinned))},
                                   *backend, mover, {budgets[0].get(), budgets[1].get(), budgets[2].get()}));
@@ -105,7 +107,7 @@ class ChunkFixture {
   std::size_t held_bytes(Tier tier) const {
     std::size_t bytes = 0;
     for (std::uint32_t c = 0; c < placement.classes.size(); ++c)
-      bytes += manager->used_slots(tier, c) * placement.classes[c].slot_bytes;
+      bytes += manager->slots().used(tier, c) * placement.classes[c].slot_bytes;
     return bytes;
   }
   std::size_t charged_bytes(Tier tier) const {
@@ -118,7 +120,7 @@ class ChunkFixture {
         return Status::error(Code::internal,
                              str(to_string(tier), ": slots have ", placement.bytes(layout, tier),
                                  " bytes, the budget says ", charged_bytes(tier)));
-    return manager->audit();
+    return strata::audit(manager->residency(), manager->slots());
   }
 
   const ChunkLayout layout;
@@ -128,6 +130,7 @@ class ChunkFixture {
   std::unique_ptr<Backend> backend;
   Stream compute, h2d, d2h, cpu;
   FakeMover mover;
+  UseSchedule uses;
   std::vector<std::unique_ptr<Budget>> budgets;
   Buffer device, pinned;
   std::unique_ptr<ChunkManager> manager;
@@ -171,9 +174,9 @@ inline std::unique_ptr<ChunkFixture> parameters_on_nvme(int chunks, std::uint32_
     fixture->put(param(c), Tier::pinned, c);
     must(fixture->manager->write_back(param(c)));
   }
-  must(fixture->manager->wait_write_backs());
+  must(fixture->manager->write_backs().wait_all());
   for (ChunkId c = 0; c < static_cast<ChunkId>(chunks); ++c)
-    if (fixture->manager->state(param(c), Tier::pinned) != Residency::absent)
+    if (fixture->manager->residency().state(param(c), Tier::pinned) != Residency::absent)
       must(fixture->manager->evict(param(c), Tier::pinned));
   fixture->mover.writes = fixture->mover.reads = 0;
   return fixture;

@@ -40,7 +40,7 @@ TEST(ChunkManagerTest, PinnedChunksAreNotEvicted) {
     fixture->check(param(c), Tier::device, c);
     must(fixture->audit());
   }
-  EXPECT_EQ(fixture->manager->state(param(0), Tier::device), Residency::clean);
+  EXPECT_EQ(fixture->manager->residency().state(param(0), Tier::device), Residency::clean);
   fixture->expect(held, fixture->compute, 0);
   must(fixture->backend->synchronize(fixture->compute));
   EXPECT_EQ(fixture->differences, 0);
@@ -72,12 +72,13 @@ TEST(ChunkManagerTest, DirtyCopiesReachTheirHomeFromEveryTierToEveryTier) {
       ChunkFixture fixture(layout, with_homes(bare_placement(layout, 1, 1), Payload::param, home));
       fixture.put(param(0), written, 7);
       must(fixture.manager->write_back(param(0)));
-      must(fixture.manager->wait_write_backs());
+      must(fixture.manager->write_backs().wait_all());
       must(fixture.audit());
-      EXPECT_EQ(fixture.manager->state(param(0), home), home == written ? Residency::dirty : Residency::clean)
+      EXPECT_EQ(fixture.manager->residency().state(param(0), home),
+                home == written ? Residency::dirty : Residency::clean)
           << to_string(written) << to_string(home);
       for (const Tier tier : {Tier::device, Tier::pinned})
-        if (tier != home && fixture.manager->state(param(0), tier) != Residency::absent)
+        if (tier != home && fixture.manager->residency().state(param(0), tier) != Residency::absent)
           must(fixture.manager->evict(param(0), tier));
       fixture.check(param(0), Tier::pinned, 7);
       EXPECT_EQ(fixture.differences, 0);
@@ -105,33 +106,33 @@ TEST(ChunkManagerTest, AFailedCopyReleasesItsSlot) {
   EXPECT_EQ(fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute).status().code(),
             Code::internal);
   must(fixture->audit());
-  EXPECT_EQ(fixture->manager->used_slots(Tier::device, 0), 0u);
+  EXPECT_EQ(fixture->manager->slots().used(Tier::device, 0), 0u);
   fixture->check(param(0), Tier::device, 0);
   EXPECT_EQ(fixture->differences, 0);
 }
 
 TEST(ChunkManagerTest, PeakUsedSlotsCountsHomesAndWindowSlots) {
   const auto fixture = parameters_in_ram(4, 4);
-  EXPECT_EQ(fixture->manager->peak_used_slots(Tier::pinned, 0), 4u) << "homes";
+  EXPECT_EQ(fixture->manager->slots().peak_used(Tier::pinned, 0), 4u) << "homes";
   for (const ChunkId chunk : {0u, 1u, 2u, 3u}) {
     fixture->check(param(chunk), Tier::device, 0);
     if (chunk > 0) must(fixture->manager->evict(param(chunk), Tier::device));
   }
-  EXPECT_EQ(fixture->manager->used_slots(Tier::device, 0), 1u);
-  EXPECT_EQ(fixture->manager->peak_used_slots(Tier::device, 0), 2u);
+  EXPECT_EQ(fixture->manager->slots().used(Tier::device, 0), 1u);
+  EXPECT_EQ(fixture->manager->slots().peak_used(Tier::device, 0), 2u);
 }
 
 TEST(ChunkManagerTest, AFailedWriteLeavesTheSourceDirtyAndNamesChunkAndPayload) {
   const auto fixture = parameters_on_nvme(2, 1, 1);
   fixture->put(param(1), Tier::pinned, 50, Intent::update);
   must(fixture->manager->write_back(param(1)));
-  EXPECT_EQ(fixture->manager->state(param(1), Tier::pinned), Residency::writing_back);
+  EXPECT_EQ(fixture->manager->residency().state(param(1), Tier::pinned), Residency::writing_back);
   fixture->mover.fail_writes = 1;
-  const Status status = fixture->manager->wait_write_backs();
+  const Status status = fixture->manager->write_backs().wait_all();
   EXPECT_EQ(status.code(), Code::io_error);
   EXPECT_THAT(std::string(status.message()), HasSubstr("writing back chunk 1 param"));
-  EXPECT_EQ(fixture->manager->state(param(1), Tier::pinned), Residency::dirty);
-  EXPECT_EQ(fixture->manager->state(param(1), Tier::nvme), Residency::absent);
+  EXPECT_EQ(fixture->manager->residency().state(param(1), Tier::pinned), Residency::dirty);
+  EXPECT_EQ(fixture->manager->residency().state(param(1), Tier::nvme), Residency::absent);
   must(fixture->audit());
   must(fixture->manager->evict(param(1), Tier::pinned));  // the second attempt succeeds
   fixture->check(param(1), Tier::device, 50);
@@ -183,12 +184,12 @@ TEST(ChunkManagerTest, AbortPendingDiscardsFailuresNobodyWaitedFor) {
 
 TEST(ChunkManagerTest, GenerationsCountOnlyWrites) {
   const auto fixture = parameters_in_ram(1, 1);
-  EXPECT_EQ(fixture->manager->generation(param(0)), 1u);
+  EXPECT_EQ(fixture->manager->residency().generation(param(0)), 1u);
   fixture->check(param(0), Tier::device, 0);
-  EXPECT_EQ(fixture->manager->generation(param(0)), 1u);
+  EXPECT_EQ(fixture->manager->residency().generation(param(0)), 1u);
   fixture->put(param(0), Tier::device, 1, Intent::update);
-  EXPECT_EQ(fixture->manager->generation(param(0)), 2u);
-  EXPECT_EQ(fixture->manager->state(param(0), Tier::pinned), Residency::absent);  // stale
+  EXPECT_EQ(fixture->manager->residency().generation(param(0)), 2u);
+  EXPECT_EQ(fixture->manager->residency().state(param(0), Tier::pinned), Residency::absent);  // stale
 }
 
 TEST(ChunkManagerTest, DroppedPayloadsFreeTheirSlotsUnwritten) {
@@ -222,8 +223,9 @@ TEST(ChunkManagerTest, PlacementsThatCannotWorkAreRefused) {
   Stream h2d, d2h;
   test::FakeMover mover(*backend, h2d, d2h);
   Budget budget("any");
-  const auto refusal = [&](const Placement& placement, const ChunkManager::Slabs& slabs) {
-    return ChunkManager::create(layout, placement, slabs, *backend, mover, {&budget, &budget, &budget})
+  UseSchedule uses(layout.n_chunks());
+  const auto refusal = [&](const Placement& placement, const SlotPool::Slabs& slabs) {
+    return ChunkManager::create(layout, placement, uses, slabs, *backend, mover, {&budget, &budget, &budget})
         .status();
   };
   EXPECT_THAT(
@@ -247,12 +249,13 @@ TEST(ChunkManagerTest, HomesBeyondTheBudgetAreRefused) {
   const Buffer pinned = must(backend->allocate(MemoryKind::pinned, 2 * kSlot));
   Stream h2d, d2h;
   test::FakeMover mover(*backend, h2d, d2h);
+  UseSchedule uses(layout.n_chunks());
   Budget device("device"), ram("pinned", 2 * kSlot - 1), nvme("nvme");
-  EXPECT_EQ(
-      ChunkManager::create(layout, placement, {{}, pinned.view()}, *backend, mover, {&device, &ram, &nvme})
-          .status()
-          .code(),
-      Code::does_not_fit);
+  EXPECT_EQ(ChunkManager::create(layout, placement, uses, {{}, pinned.view()}, *backend, mover,
+                                 {&device, &ram, &nvme})
+                .status()
+                .code(),
+            Code::does_not_fit);
   EXPECT_EQ(ram.reserved_bytes(), 0u);
 }
 

@@ -97,7 +97,8 @@ class Walk {
         snapshot();
         break;
       case 11:
-        allow(dice_.one_in(8) ? fixture_.manager->wait_write_backs() : fixture_.manager->pump(),
+        allow(dice_.one_in(8) ? fixture_.manager->write_backs().wait_all()
+                              : fixture_.manager->write_backs().pump(),
               "wait_write_backs");
         break;
     }
@@ -114,15 +115,16 @@ class Walk {
     for (const auto& [i, version] :
          versions_)  // those without a home first: afterwards their copies block nothing
       if (!fixture_.placement.home(key(i))) {
-        fixture_.check(
-            key(i),
-            fixture_.manager->state(key(i), Tier::device) == Residency::absent ? Tier::pinned : Tier::device,
-            version);
+        fixture_.check(key(i),
+                       fixture_.manager->residency().state(key(i), Tier::device) == Residency::absent
+                           ? Tier::pinned
+                           : Tier::device,
+                       version);
         must(fixture_.manager->drop(key(i)));
       }
     for (const auto& [i, version] : versions_)
       if (fixture_.placement.home(key(i))) fixture_.check(key(i), Tier::pinned, version);
-    must(fixture_.manager->wait_write_backs());
+    must(fixture_.manager->write_backs().wait_all());
     EXPECT_EQ(fixture_.differences, 0);
     must(fixture_.manager->status());
   }
@@ -165,7 +167,7 @@ class Walk {
           if (fixture_.placement.class_of(fixture_.layout, key(i)) != c ||
               fixture_.placement.home(key(i)) == tier)
             continue;
-          if (fixture_.manager->state(key(i), tier) == Residency::absent) continue;
+          if (fixture_.manager->residency().state(key(i), tier) == Residency::absent) continue;
           stuck += pinned(i) || !fixture_.placement.home(key(i)) ? 1u : 0u;
         }
         if (stuck >= fixture_.placement.classes[c].window[static_cast<std::size_t>(tier)]) return true;
@@ -179,16 +181,17 @@ class Walk {
     if (intent != Intent::overwrite && versions_.count(i) == 0) return;
     const Tier tier = dice_.pick({Tier::device, Tier::pinned});
     Stream& stream = fixture_.stream_of(tier);
-    const std::uint32_t generation = fixture_.manager->generation(key(i));
+    const std::uint32_t generation = fixture_.manager->residency().generation(key(i));
     Result<ChunkPin> got = fixture_.manager->pin(key(i), tier, intent, stream);
     if (!got.has_value()) {
       allow(got.status(), "pin");
-      EXPECT_EQ(fixture_.manager->generation(key(i)), generation);
+      EXPECT_EQ(fixture_.manager->residency().generation(key(i)), generation);
       return;
     }
     if (intent != Intent::overwrite) fixture_.expect(*got, stream, versions_.at(i));
     if (intent != Intent::read) fixture_.write(*got, stream, versions_[i] = ++version_);
-    EXPECT_EQ(fixture_.manager->generation(key(i)), generation + (intent == Intent::read ? 0 : 1));
+    EXPECT_EQ(fixture_.manager->residency().generation(key(i)),
+              generation + (intent == Intent::read ? 0 : 1));
     pins_.push_back({std::move(*got), tier, intent != Intent::read});
     if (dice_.one_in(3)) must(fixture_.backend->synchronize(stream));
     ASSERT_EQ(fixture_.differences, 0);
@@ -206,8 +209,8 @@ class Walk {
   void snapshot() {
     const std::size_t i = random_key();
     if (versions_.count(i) == 0 || pinned(i) || fixture_.placement.home(key(i)) != Tier::nvme) return;
-    if (!fixture_.manager->has_snapshot(key(i))) {
-      if (fixture_.manager->state(key(i), Tier::nvme) != Residency::clean) return;
+    if (!fixture_.manager->residency().has_snapshot(key(i))) {
+      if (fixture_.manager->residency().state(key(i), Tier::nvme) != Residency::clean) return;
       const Status status = fixture_.manager->snapshot(key(i));
       allow(status, "snapshot");
       if (status.is_ok()) snapshots_[i] = versions_[i];
@@ -216,7 +219,7 @@ class Walk {
     } else {
       fixture_.manager->rollback(key(i));
       versions_[i] = snapshots_[i];
-      EXPECT_EQ(fixture_.manager->state(key(i), Tier::nvme), Residency::clean);
+      EXPECT_EQ(fixture_.manager->residency().state(key(i), Tier::nvme), Residency::clean);
       ++rolled_back_;
     }
   }
@@ -239,7 +242,7 @@ class Walk {
     if (from == to || !tier || *tier == Tier::nvme || pinned(from) || pinned(to) ||
         fixture_.placement.class_of(fixture_.layout, key(from)) !=
             fixture_.placement.class_of(fixture_.layout, key(to)) ||
-        fixture_.manager->state(key(from), *tier) == Residency::absent)
+        fixture_.manager->residency().state(key(from), *tier) == Residency::absent)
       return;
     const Status status = fixture_.manager->transfer(key(from), key(to), *tier);
     allow(status, "transfer");
@@ -260,12 +263,12 @@ class Walk {
     for (std::int32_t at = 0; at < 40; ++at)
       for (std::uint64_t n = dice_.below(3); n-- > 0;)
         uses_.push_back({at, key(random_key()), dice_.pick({Tier::device, Tier::pinned})});
-    fixture_.manager->set_schedule(uses_, 40);
+    fixture_.uses.set_uses(uses_, 40);
     position_ = 0;
   }
   void move_on() {
     if (++position_ == 40) return shuffle_schedule();
-    fixture_.manager->set_position(position_);
+    fixture_.uses.set_position(position_);
   }
 
   ChunkFixture fixture_;

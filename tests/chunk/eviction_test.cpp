@@ -99,17 +99,17 @@ int fetches_of_manager(const AccessPattern& trace, std::uint32_t slots) {
   std::vector<Use> uses;
   for (std::size_t i = 0; i < trace.uses.size(); ++i)
     uses.push_back({static_cast<std::int32_t>(i), test::param(trace.uses[i]), Tier::device});
-  fixture->manager->set_schedule(uses, static_cast<std::int32_t>(trace.uses.size()));
-  std::uint64_t before = 0;
+  fixture->uses.set_uses(uses, static_cast<std::int32_t>(trace.uses.size()));
+  int before = 0;
   for (int step = 0; step < kSteps; ++step) {
-    if (step == kSteps - kCounted) before = fixture->manager->counters().fetches;
+    if (step == kSteps - kCounted) before = fixture->mover.copies;
     for (const Use& use : uses) {
-      fixture->manager->set_position(use.position);
+      fixture->uses.set_position(use.position);
       fixture->check(use.key, Tier::device, use.key.chunk);
     }
   }
   EXPECT_EQ(fixture->differences, 0);
-  return static_cast<int>(fixture->manager->counters().fetches - before);
+  return fixture->mover.copies - before;
 }
 
 TEST(EvictionTest, TheManagerFetchesWithinFivePercentOfTheOptimum) {

@@ -24,11 +24,12 @@ class FakeMover final : public Mover {
                     Event& done) override {
     if (fail_copies > 0 && --fail_copies == 0)
       return Status::error(Code::internal, "injected failure of a copy");
-    Stream& lane = direction == Direction::h2d ? h2d_ : d2h_;
+    Stream& stream = direction == Direction::h2d ? h2d_ : d2h_;
     for (const Event& event : after.events)
-      if (event.stream >= 0 && event.stream != lane.id()) STRATA_TRY(backend_.wait_on_async(event, lane));
-    STRATA_TRY(backend_.copy_async(dst, src, lane));
-    STRATA_TRY_ASSIGN(done, backend_.record(lane));
+      if (event.stream >= 0 && event.stream != stream.id()) STRATA_TRY(backend_.wait_on_async(event, stream));
+    STRATA_TRY(backend_.copy_async(dst, src, stream));
+    STRATA_TRY_ASSIGN(done, backend_.record(stream));
+    ++copies;
     return Status::ok();
   }
   Result<IoTicket> write_async(PayloadKey key, ConstBufferView src, bool snapshot) override {
@@ -76,7 +77,7 @@ class FakeMover final : public Mover {
 
   // If n > 0, the n-th wait for a read or write, or the n-th copy, from now on fails once.
   int fail_reads = 0, fail_writes = 0, fail_copies = 0;
-  int reads = 0, writes = 0;
+  int reads = 0, writes = 0, copies = 0;
 
  private:
   int polls_ = 0;

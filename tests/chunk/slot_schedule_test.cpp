@@ -17,14 +17,14 @@ TEST(SlotScheduleTest, EvictionPicksTheLatestNextUse) {
                                  {2, param(2), Tier::device}, {3, param(3), Tier::device},
                                  {4, param(1), Tier::device}, {5, param(0), Tier::device},
                                  {6, param(2), Tier::device}};
-  fixture->manager->set_schedule(uses, 7);
+  fixture->uses.set_uses(uses, 7);
   for (const Use& use : uses) {
-    fixture->manager->set_position(use.position);
+    fixture->uses.set_position(use.position);
     fixture->check(use.key, Tier::device, use.key.chunk);
-    EXPECT_EQ(fixture->manager->state(param(2), Tier::device) != Residency::absent,
+    EXPECT_EQ(fixture->manager->residency().state(param(2), Tier::device) != Residency::absent,
               use.position == 2 || use.position == 6);
   }
-  EXPECT_EQ(fixture->manager->counters().fetches, 5u);  // the offline optimum: 0 1 2 3, and 2 again
+  EXPECT_EQ(fixture->mover.copies, 5);  // the offline optimum: 0 1 2 3, and 2 again
 }
 
 TEST(SlotScheduleTest, AFetchForThisPositionIsNotEvictedBeforeItsUse) {
@@ -33,12 +33,12 @@ TEST(SlotScheduleTest, AFetchForThisPositionIsNotEvictedBeforeItsUse) {
                                  {1, param(0), Tier::device},
                                  {1, param(1), Tier::device},
                                  {2, param(2), Tier::device}};
-  fixture->manager->set_schedule(uses, 3);
+  fixture->uses.set_uses(uses, 3);
   fixture->check(param(2), Tier::device, 2);
   EXPECT_TRUE(must(fixture->manager->prefetch(param(1), Tier::device)));
-  fixture->manager->set_position(1);
+  fixture->uses.set_position(1);
   const ChunkPin first = must(fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute));
-  EXPECT_NE(fixture->manager->state(param(1), Tier::device), Residency::absent);
+  EXPECT_NE(fixture->manager->residency().state(param(1), Tier::device), Residency::absent);
 }
 
 TEST(SlotScheduleTest, PrefetchTakesNoSlotFromSomethingNeededSooner) {
@@ -47,33 +47,34 @@ TEST(SlotScheduleTest, PrefetchTakesNoSlotFromSomethingNeededSooner) {
                                  {1, param(1), Tier::device},
                                  {2, param(0), Tier::device},
                                  {3, param(2), Tier::device}};
-  fixture->manager->set_schedule(uses, 4);
+  fixture->uses.set_uses(uses, 4);
   fixture->check(param(0), Tier::device, 0);
   EXPECT_TRUE(must(fixture->manager->prefetch(param(1), Tier::device)));
   EXPECT_FALSE(must(fixture->manager->prefetch(param(2), Tier::device)));
-  EXPECT_EQ(fixture->manager->counters().evictions, 0u);
-  fixture->manager->set_position(2);
+  for (const ChunkId c : {0u, 1u})
+    EXPECT_NE(fixture->manager->residency().state(param(c), Tier::device), Residency::absent);
+  fixture->uses.set_position(2);
   fixture->check(param(0), Tier::device, 0);
   EXPECT_TRUE(must(fixture->manager->prefetch(param(2), Tier::device)));  // 1 is not needed again this round
-  EXPECT_EQ(fixture->manager->state(param(1), Tier::device), Residency::absent);
+  EXPECT_EQ(fixture->manager->residency().state(param(1), Tier::device), Residency::absent);
 }
 
 TEST(SlotScheduleTest, OneSlotServesPinAfterPinAndPrefetchOnlyWhenItIsUnused) {
   const auto fixture = parameters_in_ram(3, 1);
   const std::vector<Use> uses = {
       {0, param(0), Tier::device}, {1, param(1), Tier::device}, {2, param(2), Tier::device}};
-  fixture->manager->set_schedule(uses, 3);
+  fixture->uses.set_uses(uses, 3);
   {
     const ChunkPin held = must(fixture->manager->pin(param(0), Tier::device, Intent::read, fixture->compute));
     EXPECT_FALSE(must(fixture->manager->prefetch(param(1), Tier::device)));
   }
   EXPECT_TRUE(must(fixture->manager->prefetch(param(1), Tier::device)));
   EXPECT_FALSE(must(fixture->manager->prefetch(param(2), Tier::device)));
-  fixture->manager->set_position(1);
+  fixture->uses.set_position(1);
   fixture->check(param(1), Tier::device, 1);
-  fixture->manager->set_position(2);
+  fixture->uses.set_position(2);
   fixture->check(param(2), Tier::device, 2);
-  EXPECT_EQ(fixture->manager->counters().fetches, 3u);
+  EXPECT_EQ(fixture->mover.copies, 3);
   EXPECT_EQ(fixture->differences, 0);
 }
 
@@ -82,10 +83,10 @@ TEST(SlotScheduleTest, WriteBackIsBoundedByTheSpares) {
   for (ChunkId c = 0; c < 4; ++c) {
     fixture->put(param(c), Tier::pinned, 100 + c, Intent::update);
     must(fixture->manager->write_back(param(c)));
-    must(fixture->manager->pump());
+    must(fixture->manager->write_backs().pump());
     EXPECT_LE(fixture->mover.in_flight(), 2u);
   }
-  must(fixture->manager->wait_write_backs());
+  must(fixture->manager->write_backs().wait_all());
   EXPECT_EQ(fixture->mover.writes, 4);
 }
 
@@ -110,17 +111,17 @@ TEST(SlotScheduleTest, APrefetchTakesTheSlotOfAnOldWriteBackNeverOfARecentOne) {
   std::vector<Use> uses;
   for (ChunkId c = 0; c < kChunks; ++c)
     uses.push_back({static_cast<std::int32_t>(c), param(c), Tier::pinned});
-  fixture->manager->set_schedule(uses, kChunks);
+  fixture->uses.set_uses(uses, kChunks);
   for (ChunkId c = 0; c + 1 < kChunks; ++c) {
-    fixture->manager->set_position(static_cast<std::int32_t>(c));
+    fixture->uses.set_position(static_cast<std::int32_t>(c));
     fixture->put(param(c), Tier::pinned, 100 + c, Intent::update);
     must(fixture->manager->write_back(param(c)));
     EXPECT_TRUE(must(fixture->manager->prefetch(param(c + 1), Tier::pinned))) << "chunk " << c + 1;
     for (ChunkId young = c < 3 ? 0 : c - 3; young <= c; ++young)
-      EXPECT_NE(fixture->manager->state(param(young), Tier::pinned), Residency::absent)
+      EXPECT_NE(fixture->manager->residency().state(param(young), Tier::pinned), Residency::absent)
           << young << " at " << c;
   }
-  must(fixture->manager->wait_write_backs());
+  must(fixture->manager->write_backs().wait_all());
   for (ChunkId c = 0; c + 1 < kChunks; ++c) fixture->check(param(c), Tier::pinned, 100 + c);
   EXPECT_EQ(fixture->differences, 0);
 }
@@ -128,7 +129,7 @@ TEST(SlotScheduleTest, APrefetchTakesTheSlotOfAnOldWriteBackNeverOfARecentOne) {
 TEST(SlotScheduleTest, FinalContentsAreSubmittedWhileTheCallerWaitsForARead) {
   const auto fixture = parameters_on_nvme(4, 1, 4, 4);
   const std::vector<Use> uses = {{0, param(0), Tier::pinned}, {1, param(1), Tier::pinned}};
-  fixture->manager->set_schedule(uses, 2);
+  fixture->uses.set_uses(uses, 2);
   EXPECT_TRUE(must(fixture->manager->prefetch(param(1), Tier::pinned)));
   fixture->put(param(0), Tier::pinned, 100, Intent::update);
   must(fixture->manager->write_back(param(0)));

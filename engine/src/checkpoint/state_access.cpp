@@ -24,7 +24,7 @@ Stream& StateAccess::stream_of(const Opened& chunk, Intent intent) const noexcep
 Result<StateAccess::Opened> StateAccess::open(ChunkId chunk, Payload payload, Intent intent) {
   ChunkManager& chunks = *context_.chunks;
   Opened opened{chunk, payload, Tier::pinned, {}, {}};
-  if (chunks.placement().home({chunk, payload}) == Tier::device) opened.tier = Tier::device;
+  if (context_.plan.placement.home({chunk, payload}) == Tier::device) opened.tier = Tier::device;
   Stream& stream = stream_of(opened, intent);
   STRATA_TRY_ASSIGN(opened.values, chunks.pin({chunk, payload}, opened.tier, intent, stream));
   if (payload == Payload::param && context_.plan.trains() &&

@@ -88,13 +88,14 @@ ExecutionContext::ExecutionContext(const RunPlan& run_plan, const Engine::Enviro
       clipped(environment.simulated == nullptr ? 0 : environment.simulated->clipped),
       phases(environment.trace == nullptr ? nullptr : &environment.trace->add_track("engine")),
       tables(chunk_tables(run_plan.tensors, run_plan.layout)),
-      pinned_layout(plan_pinned_layout(run_plan, tables.n_partials)) {}
+      pinned_layout(plan_pinned_layout(run_plan, tables.n_partials)),
+      use_schedule(run_plan.layout.n_chunks()) {}
 
 ExecutionContext::~ExecutionContext() {
   // Queued work may still use the memory freed below; its errors have nowhere to go.
   for (Stream* stream : {&compute, &h2d, &d2h, &cpu})
     if (stream->id() >= 0) (void)backend.synchronize(*stream);
-  if (chunks) (void)chunks->wait_write_backs();
+  if (chunks) (void)chunks->write_backs().wait_all();
 }
 
 Result<std::unique_ptr<ExecutionContext>> ExecutionContext::create(const RunPlan& plan,
@@ -149,7 +150,7 @@ Status ExecutionContext::allocate_memory(Io& io) {
   if (simulation != nullptr) store = std::make_unique<SimStore>(*simulation);
   mover = std::make_unique<TierMover>(backend, h2d, d2h, plan.layout, plan.placement, store.get());
   STRATA_TRY_ASSIGN(
-      chunks, ChunkManager::create(plan.layout, plan.placement,
+      chunks, ChunkManager::create(plan.layout, plan.placement, use_schedule,
                                    {device.view().part(arena_bytes + state_bytes, device_slots),
                                     pinned.view().part(pinned_layout.total(), pinned_slots)},
                                    backend, *mover, {budgets[0].get(), budgets[1].get(), budgets[2].get()}));

@@ -104,6 +104,7 @@ class ExecutionContext {
   Stream compute, h2d, d2h, cpu;
   std::unique_ptr<ObjectStore> store;
   std::unique_ptr<TierMover> mover;
+  UseSchedule use_schedule;  ///< of the program that runs; the chunk manager asks it
   std::unique_ptr<ChunkManager> chunks;
 
  private:

@@ -32,7 +32,7 @@ Status ProgramExecutor::run(const Pass& pass) {
   auto ready = pass.schedule.ready.begin();
   for (std::int32_t i = 0; i < length; ++i) {
     const LoweredInstr& instr = pass.program.code[static_cast<std::size_t>(i)];
-    chunks.set_position(pass.k * length + i);
+    context_.use_schedule.set_position(pass.k * length + i);
     STRATA_TRY(make_current(instr));
     for (std::size_t p = 0; p < instr.params.size(); ++p) {
       STRATA_TRY_ASSIGN(params_[p], chunks.pin({instr.params[p], Payload::param}, Tier::device, Intent::read,
@@ -56,7 +56,7 @@ Status ProgramExecutor::run(const Pass& pass) {
       if (!instr.grads.empty()) STRATA_TRY(commit_.prefetch_states());
     }
     STRATA_TRY(prefetch_params(pass.schedule, pass.k * length + i));
-    STRATA_TRY(chunks.pump());
+    STRATA_TRY(chunks.write_backs().pump());
     STRATA_TRY(moves_.pump());
     STRATA_TRY(chunks.status());
   }
@@ -148,7 +148,8 @@ Status ProgramExecutor::prefetch_params(const ProgramSchedule& schedule, std::in
   ChunkManager& chunks = *context_.chunks;
   for (std::size_t next = end; next < far_end; ++next) {
     const PayloadKey key{schedule.params[next].second, Payload::param};
-    if (chunks.placement().home(key) != Tier::nvme || chunks.state(key, Tier::device) != Residency::absent)
+    if (context_.plan.placement.home(key) != Tier::nvme ||
+        chunks.residency().state(key, Tier::device) != Residency::absent)
       continue;
     STRATA_TRY_ASSIGN(const bool begun, chunks.prefetch(key, Tier::pinned));
     if (!begun) break;

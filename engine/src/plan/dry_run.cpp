@@ -55,7 +55,7 @@ Placement with_used_windows(const ChunkManager& dry_run_chunks, const RunPlan& p
     const auto t = static_cast<std::size_t>(tier);
     const std::vector<std::uint32_t> homes = plan.placement.home_counts(plan.layout, tier);
     for (std::uint32_t c = 0; c < homes.size(); ++c) {
-      const auto passing = static_cast<std::uint32_t>(dry_run_chunks.peak_used_slots(tier, c)) - homes[c];
+      const auto passing = static_cast<std::uint32_t>(dry_run_chunks.slots().peak_used(tier, c)) - homes[c];
       std::uint32_t& window = used.classes[c].window[t];
       window = std::min(window, std::max(passing + *plan.options.prefetch, minimal.classes[c].window[t]));
     }

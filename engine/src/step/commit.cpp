@@ -44,7 +44,8 @@ Commit::~Commit() {
 }
 
 Result<double> Commit::gradient_norm(std::int32_t micro_batches, double loss_scale) {
-  STRATA_TRY(context_.chunks->submit_write_backs());  // so that the slow tier works while the host waits
+  STRATA_TRY(
+      context_.chunks->write_backs().submit_all());  // so that the slow tier works while the host waits
   STRATA_TRY(context_.backend.synchronize(context_.compute));
   STRATA_TRY(context_.backend.synchronize(context_.cpu));
   if (context_.is_dataless()) return synthetic_norm(loss_scale);
@@ -87,7 +88,7 @@ Status Commit::begin(const cpuopt::OptimizerParams& params) {
 
 Status Commit::finish() {
   while (is_pending()) {
-    context_.chunks->set_position(schedule_.commits[next_].first);
+    context_.use_schedule.set_position(schedule_.commits[next_].first);
     STRATA_TRY(advance(next_ + 1));
   }
   return context_.chunks->status();
@@ -98,7 +99,7 @@ Status Commit::advance(std::size_t end) {
     if (const Status status = commit_next(); !status.is_ok())
       return status.annotate(str("updating chunk ", schedule_.commits[next_].second));
     STRATA_TRY(fetch_ahead().annotate("prefetching states for pending updates"));
-    STRATA_TRY(context_.chunks->pump());
+    STRATA_TRY(context_.chunks->write_backs().pump());
   }
   return Status::ok();
 }

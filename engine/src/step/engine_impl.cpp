@@ -11,7 +11,7 @@ namespace strata {
 
 void Engine::Impl::activate(const ProgramSchedule& schedule) {
   executor_.rewind();
-  if (current_ != &schedule) context_->chunks->set_schedule(schedule.uses, schedule.cycle);
+  if (current_ != &schedule) context_->use_schedule.set_uses(schedule.uses, schedule.cycle);
   current_ = &schedule;
 }
 

@@ -6,6 +6,7 @@
 
 #include <strata/chunk/layout.h>
 #include <strata/chunk/types.h>
+#include <strata/runtime/status.h>
 
 namespace strata {
 
@@ -35,6 +36,9 @@ struct Placement {
   std::uint32_t class_of(const ChunkLayout& layout, PayloadKey key) const;
   /// Bytes of all slots (homes and window) in `tier`.
   std::size_t bytes(const ChunkLayout& layout, Tier tier) const;
+  /// Whether a chunk manager can follow it: there are homes for all chunks, only for payloads that exist, and
+  /// a spare extent in every class with homes on nvme. Errors: `invalid`.
+  Status check(const ChunkLayout& layout) const;
 };
 /// The distinct payload sizes of `layout`, smallest first, with empty windows.
 std::vector<SizeClass> slot_classes(const ChunkLayout& layout);

@@ -18,6 +18,10 @@ constexpr std::string_view to_string(Tier tier) noexcept {
   constexpr std::array<std::string_view, kTiers> names = {"device", "pinned", "nvme"};
   return names[static_cast<std::size_t>(tier)];
 }
+constexpr std::size_t index_of(Tier tier) noexcept { return static_cast<std::size_t>(tier); }
+inline constexpr std::array<Tier, kTiers> kAllTiers = {Tier::device, Tier::pinned, Tier::nvme};
+/// The tiers whose copies are in memory, where work can read and write them.
+inline constexpr std::array<Tier, 2> kMemoryTiers = {Tier::device, Tier::pinned};
 
 /// The kinds of data a chunk holds for its element range. Each payload has its own home and its own copies.
 enum class Payload : std::uint8_t {
@@ -46,28 +50,19 @@ struct PayloadKey {
   friend bool operator==(const PayloadKey&, const PayloadKey&) = default;
 };
 
-/// The state of one payload in one tier; README.md has the diagram.
-enum class Residency : std::uint8_t { absent, filling, clean, dirty, writing_back };
-constexpr std::string_view to_string(Residency state) noexcept {
-  constexpr std::array<std::string_view, 5> names = {"absent", "filling", "clean", "dirty", "writing_back"};
-  return names[static_cast<std::size_t>(state)];
+/// Index of a key in the tables that have an entry for every payload of every chunk, and the reverse.
+constexpr std::size_t index_of(PayloadKey key) noexcept {
+  return key.chunk * kPayloads + static_cast<std::size_t>(key.payload);
 }
-/// The allowed state transitions; all changes go through one setter, which asserts them.
-constexpr bool is_valid_transition(Residency from, Residency to) noexcept {
-  using enum Residency;
-  switch (from) {
-    case absent:
-      return to == filling || to == dirty;  // fetched, or first written here
-    case filling:
-      return to == clean || to == absent;  // complete, or failed
-    case clean:
-      return to == dirty || to == absent;  // written, or dropped for free
-    case dirty:
-      return to == writing_back || to == absent;  // being written back, or dead
-    case writing_back:
-      return to == clean || to == dirty;  // written back, or failed
-  }
-  return false;
+constexpr PayloadKey key_at(std::size_t index) noexcept {
+  return {static_cast<ChunkId>(index / kPayloads), static_cast<Payload>(index % kPayloads)};
 }
+
+/// How a pinned payload will be used.
+enum class Intent : std::uint8_t {
+  read,       ///< the contents are fetched and do not change
+  update,     ///< fetched and changed: all other copies become stale
+  overwrite,  ///< not fetched: the user of the pin writes everything that will be read
+};
 
 }  // namespace strata

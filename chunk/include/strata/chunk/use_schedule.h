@@ -1,0 +1,54 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <strata/chunk/types.h>
+
+namespace strata {
+
+/// One use of a payload in the schedule, which is known in advance.
+struct Use {
+  std::int32_t position = 0;
+  PayloadKey key;
+  Tier tier = Tier::device;
+};
+
+/// When each payload is needed next, in device and in pinned memory: what eviction and prefetch ask. The
+/// caller of the chunk manager sets the uses and the position; the manager marks the uses that were made.
+///
+/// Invariant: next_use() depends on these calls alone, and is at or after the present position.
+class UseSchedule {
+ public:
+  static constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
+  static constexpr std::int32_t kImmediately = -1;  ///< before every position
+
+  explicit UseSchedule(std::size_t n_chunks);
+
+  /// Sets the uses from here on, in order of position, and the position to 0. Position `cycle` is position 0
+  /// of the next round. The uses are copied.
+  void set_uses(std::span<const Use> uses, std::int32_t cycle);
+  /// The uses at `position` come next; each counts as pending until its payload is marked as used.
+  void set_position(std::int32_t position) noexcept {
+    position_ = position;
+    ++epoch_;
+  }
+  /// The uses of `key` at this position have been made.
+  void mark_used(PayloadKey key) noexcept { last_used_epoch_[index_of(key)] = epoch_; }
+  /// Position of the next use of `key` in `tier`, device or pinned. It exceeds the cycle if that is in the
+  /// next round, and is kNever if there is none.
+  std::int32_t next_use(PayloadKey key, Tier tier) const noexcept;
+
+ private:
+  using Positions = std::vector<std::int32_t>;       // ascending
+  std::vector<std::array<Positions, 2>> positions_;  // by key; device, pinned
+  std::vector<std::uint64_t> last_used_epoch_;       // by key
+  std::int32_t position_ = 0, cycle_ = 0;
+  std::uint64_t epoch_ = 1;  // incremented by set_position(), since positions repeat each round
+};
+
+}  // namespace strata

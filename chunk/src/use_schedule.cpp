@@ -1,0 +1,29 @@
+#include <strata/chunk/use_schedule.h>
+
+#include <algorithm>
+
+namespace strata {
+
+UseSchedule::UseSchedule(std::size_t n_chunks)
+    : positions_(n_chunks * kPayloads), last_used_epoch_(n_chunks * kPayloads, 0) {}
+
+void UseSchedule::set_uses(std::span<const Use> uses, std::int32_t cycle) {
+  for (auto& by_tier : positions_)
+    for (Positions& positions : by_tier) positions.clear();
+  for (const Use& use : uses)
+    if (use.tier != Tier::nvme) positions_[index_of(use.key)][index_of(use.tier)].push_back(use.position);
+  cycle_ = cycle;
+  set_position(0);
+}
+
+std::int32_t UseSchedule::next_use(PayloadKey key, Tier tier) const noexcept {
+  const Positions& positions = positions_[index_of(key)][index_of(tier)];
+  if (positions.empty()) return kNever;
+  // A use at this position is pending until its pin: a payload fetched for it must not be evicted before.
+  const bool made = last_used_epoch_[index_of(key)] == epoch_;
+  const auto next = made ? std::upper_bound(positions.begin(), positions.end(), position_)
+                         : std::lower_bound(positions.begin(), positions.end(), position_);
+  return next != positions.end() ? *next : positions.front() + cycle_;
+}
+
+}  // namespace strata
