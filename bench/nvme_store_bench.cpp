@@ -28,7 +28,7 @@
 #include <strata/runtime/threads/thread_pool.h>
 
 #include "capped_ring.h"
-#include "store/store_core.h"
+#include "store/file_store.h"
 
 namespace strata::bench {
 namespace {
@@ -159,7 +159,7 @@ class Bench {
     return fill();  // the second time also writes the spare slots
   }
 
-  Result<std::unique_ptr<NvmeStore>> make_store(NvmeOptions options) {
+  Result<StorePtr<NvmeStore>> make_store(NvmeOptions options) {
     if (options_.caps.empty()) return NvmeStore::create(posix_io(), std::move(options));
     if (options_.caps.size() != options.dirs.size())
       return Status::error(Code::invalid,
@@ -171,8 +171,7 @@ class Bench {
       STRATA_TRY_ASSIGN(auto ring, detail::make_uring(descriptors, depth));
       return std::unique_ptr<detail::RingOps>(std::make_unique<CappedRing>(std::move(ring), bytes_per_s));
     };
-    STRATA_TRY_ASSIGN(auto core, detail::StoreCore::create(posix_io(), std::move(options), make_ring));
-    return std::make_unique<NvmeStore>(std::move(core));
+    return detail::FileStore::create(posix_io(), std::move(options), make_ring);
   }
 
   std::string paths() const {
@@ -197,7 +196,7 @@ class Bench {
   // `min_requests` of them.
   Status run_requests(bool write, IdRange ids, std::uint32_t min_requests, std::int64_t end,
                       std::uint64_t& bytes) {
-    std::vector<Ticket> tickets(requests_);
+    std::vector<IoTicket> tickets(requests_);
     Status outcome;
     std::uint32_t started = 0;
     do {
@@ -212,13 +211,13 @@ class Bench {
       tickets[place] = *ticket;
       ++started;
     } while (started < min_requests || clock_.now_ns() < end);
-    for (const Ticket ticket : tickets)
+    for (const IoTicket ticket : tickets)
       if (const Status last = store_->wait(ticket); outcome.is_ok()) outcome = last;
     bytes = std::uint64_t{started} * slot_bytes_;
     return outcome;
   }
 
-  Result<Ticket> start(bool write, std::uint32_t id, std::uint32_t place) {
+  Result<IoTicket> start(bool write, std::uint32_t id, std::uint32_t place) {
     const BufferView buffer = (write ? out_ : in_).view().part(place * slot_bytes_, slot_bytes_);
     if (write) return store_->write_async(id, 0, buffer);
     return store_->read_async(id, buffer);
@@ -233,7 +232,7 @@ class Bench {
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<Backend> host_;
   Buffer out_, in_;
-  std::unique_ptr<NvmeStore> store_;  // last: its destructor waits for requests that use the buffers
+  StorePtr<NvmeStore> store_;  // last: its destructor waits for requests that use the buffers
 };
 
 Status run(const BenchOptions& options) {

@@ -12,6 +12,8 @@
 #include <emmintrin.h>
 #endif
 
+#include <strata/cpuopt/update_block.h>
+
 #include "update_in_f32.h"
 
 namespace strata::cpuopt {

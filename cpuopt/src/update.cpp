@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 
 #include <strata/cpuopt/convert.h>
 #include <strata/cpuopt/norm.h>
 #include <strata/cpuopt/prefetch.h>
 
 #include "update_in_f32.h"
+#include "update_rule.h"
 #include "update_table.h"
 
 namespace strata::cpuopt {
 namespace {
 
-using detail::Rule;
+using detail::rule_of;
 
 const detail::UpdateTable& update_kernels() noexcept { return STRATA_ACTIVE_TABLE(update_table); }
 
@@ -22,24 +22,6 @@ const detail::UpdateTable& update_kernels() noexcept { return STRATA_ACTIVE_TABL
 // f32 in tiles that stay in the L1 cache.
 constexpr std::int64_t kTile = 1024;
 static_assert(kTile % kMomentBlock == 0 && kNormPartialElems % kTile == 0);
-
-Rule rule_of(const UpdateStep& step) noexcept {
-  switch (step.optimizer) {
-    case Optimizer::adamw:
-      return Rule::adamw;
-    case Optimizer::adam:
-      return Rule::adam;
-    case Optimizer::lion:
-      return Rule::lion;
-    case Optimizer::lamb:
-      return Rule::lamb_moments;
-    case Optimizer::adagrad:
-      return Rule::adagrad;
-    case Optimizer::sgd:
-      break;
-  }
-  return !step.momentum ? Rule::sgd : step.nesterov ? Rule::nesterov : Rule::momentum;
-}
 
 bool is_narrow(MasterLayout layout, DType grad) noexcept {
   const DType narrow = layout == MasterLayout::f16_shadow ? DType::f16 : DType::bf16;
@@ -101,34 +83,6 @@ void update_tile(detail::UpdateTable::Update kernel, const UpdateStep& step, con
 }
 
 }  // namespace
-
-void detail::update_in_f32(const UpdateStep& step, const UpdateBlock& b, std::int64_t n,
-                           Prefetch prefetch) noexcept {
-  update_kernels().in_f32[static_cast<std::size_t>(rule_of(step))][static_cast<std::size_t>(prefetch)](
-      step.scalars,
-      {b.param, b.master, static_cast<float*>(b.m.values), static_cast<float*>(b.v.values), b.g}, n);
-}
-
-UpdateBlock UpdateBlock::at(std::int64_t offset) const noexcept {
-  const auto moved = [offset](auto* begin, std::size_t elem_bytes) {
-    using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(begin)>>, const std::byte,
-                                    std::byte>;
-    return begin == nullptr ? begin
-                            : static_cast<Byte*>(begin) + static_cast<std::size_t>(offset) * elem_bytes;
-  };
-  UpdateBlock part = *this;
-  part.param = moved(param, param_bytes(layout));
-  part.master = moved(master, master_bytes(layout));
-  part.m = m.at(states, offset);
-  part.v = v.at(states, offset);
-  part.g = moved(g, size_of(grad));
-  part.index += static_cast<std::uint32_t>(offset);
-  return part;
-}
-
-UpdateStep make_update_step(const OptimizerParams& params) noexcept {
-  return {update_scalars(params), params.optimizer, params.momentum > 0, params.nesterov};
-}
 
 void update_block(const UpdateStep& step, const UpdateBlock& b, std::int64_t n,
                   RoundingNoise noise) noexcept {

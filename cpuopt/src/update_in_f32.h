@@ -1,7 +1,9 @@
 #pragma once
 
-#include <strata/cpuopt/prefetch.h>
-#include <strata/cpuopt/update.h>
+#include <cstdint>
+
+#include <strata/cpuopt/prefetch_spans.h>
+#include <strata/cpuopt/update_block.h>
 
 namespace strata::cpuopt::detail {
 

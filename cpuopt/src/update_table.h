@@ -5,7 +5,7 @@
 #include <strata/cpuopt/isa_table.h>
 #include <strata/cpuopt/master.h>
 #include <strata/cpuopt/math/rules.h>
-#include <strata/cpuopt/prefetch.h>
+#include <strata/cpuopt/prefetch_spans.h>
 
 namespace strata::cpuopt::detail {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <strata/profile/compute_device.h>
-#include <strata/profile/measure.h>
+#include <strata/profile/measure_options.h>
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/clock.h>
 #include <strata/runtime/tensor_view.h>

@@ -31,23 +31,23 @@ double core_seconds() {
 /// Writes and reads objects through the store, kInFlight at a time.
 class DiskRounds {
  public:
-  struct Memory {
+  struct Buffers {
     BufferView out, in;
   };
-  static Result<Memory> memory(BenchFixture& fixture) {
-    Memory memory;
-    STRATA_TRY_ASSIGN(memory.out, fixture.memory(MemoryKind::pinned, kInFlight * kSlot));
-    STRATA_TRY_ASSIGN(memory.in, fixture.memory(MemoryKind::pinned, kInFlight * kSlot));
-    return memory;
+  static Result<Buffers> buffers(BenchFixture& fixture) {
+    Buffers buffers;
+    STRATA_TRY_ASSIGN(buffers.out, fixture.memory(MemoryKind::pinned, kInFlight * kSlot));
+    STRATA_TRY_ASSIGN(buffers.in, fixture.memory(MemoryKind::pinned, kInFlight * kSlot));
+    return buffers;
   }
-  static Result<DiskRounds> create(NvmeOptions options, std::uint32_t objects, const Memory& memory) {
+  static Result<DiskRounds> create(NvmeOptions options, std::uint32_t objects, const Buffers& buffers) {
     options.classes = {{kSlot, objects + static_cast<std::uint32_t>(kInFlight)}, {kSmall, 2 * kRequests}};
     DiskRounds rounds;
     rounds.objects_ = objects;
-    rounds.memory_ = memory;
+    rounds.buffers_ = buffers;
     STRATA_TRY_ASSIGN(rounds.store_, NvmeStore::create(posix_io(), std::move(options)));
-    STRATA_TRY(rounds.store_->register_memory(memory.out));
-    STRATA_TRY(rounds.store_->register_memory(memory.in));
+    STRATA_TRY(rounds.store_->register_memory(buffers.out));
+    STRATA_TRY(rounds.store_->register_memory(buffers.in));
     return rounds;
   }
   NvmeStore& store() noexcept { return *store_; }
@@ -55,28 +55,29 @@ class DiskRounds {
 
   // Reads are half a round away from writes, so that a cache cannot serve what was just written.
   Status round(bool writes, bool reads) {
-    std::array<Ticket, kInFlight> written{}, read{};
+    std::array<IoTicket, kInFlight> written{}, read{};
     for (std::uint32_t id = 0; id < objects_; ++id) {
       const std::size_t place = id % kInFlight;
       if (writes) {
         STRATA_TRY(store_->wait(written[place]));
-        STRATA_TRY_ASSIGN(written[place], store_->write_async(id, 0, memory_.out.part(place * kSlot, kSlot)));
+        STRATA_TRY_ASSIGN(written[place],
+                          store_->write_async(id, 0, buffers_.out.part(place * kSlot, kSlot)));
       }
       if (reads) {
         STRATA_TRY(store_->wait(read[place]));
         STRATA_TRY_ASSIGN(read[place], store_->read_async((id + objects_ / 2) % objects_,
-                                                          memory_.in.part(place * kSlot, kSlot)));
+                                                          buffers_.in.part(place * kSlot, kSlot)));
       }
     }
-    for (const Ticket ticket : written) STRATA_TRY(store_->wait(ticket));
-    for (const Ticket ticket : read) STRATA_TRY(store_->wait(ticket));
+    for (const IoTicket ticket : written) STRATA_TRY(store_->wait(ticket));
+    for (const IoTicket ticket : read) STRATA_TRY(store_->wait(ticket));
     return {};
   }
   // Small writes, each of which is waited for before the next one.
   Status small_writes() {
     for (std::uint32_t i = 0; i < kRequests; ++i) {
-      STRATA_TRY_ASSIGN(const Ticket ticket,
-                        store_->write_async(objects_ + i, 1, memory_.out.part(0, kSmall)));
+      STRATA_TRY_ASSIGN(const IoTicket ticket,
+                        store_->write_async(objects_ + i, 1, buffers_.out.part(0, kSmall)));
       STRATA_TRY(store_->wait(ticket));
     }
     return {};
@@ -84,13 +85,13 @@ class DiskRounds {
 
  private:
   std::uint32_t objects_ = 0;
-  Memory memory_;
-  std::unique_ptr<NvmeStore> store_;
+  Buffers buffers_;
+  StorePtr<NvmeStore> store_;
 };
 
 // Rates of each directory by block size and queue depth.
 Status sweep_block_and_depth(BenchFixture& fixture, const MeasureOptions& options,
-                             const DiskRounds::Memory& memory, MachineProfile& p) {
+                             const DiskRounds::Buffers& buffers, MachineProfile& p) {
   // Slow disks transfer fewer objects per round.
   constexpr double kRoundS = 0.06;
   constexpr int kFiles = 2;  // one file of a disk may be half as fast as another; the faster is used
@@ -113,7 +114,7 @@ Status sweep_block_and_depth(BenchFixture& fixture, const MeasureOptions& option
         of.queue_depth = static_cast<int>(depth);
         double read_s = kNever, write_s = kNever;
         for (int file = 0; file < (options.quick ? 1 : kFiles); ++file) {
-          STRATA_TRY_ASSIGN(DiskRounds rounds, DiskRounds::create(of, objects, memory));
+          STRATA_TRY_ASSIGN(DiskRounds rounds, DiskRounds::create(of, objects, buffers));
           STRATA_TRY_ASSIGN(const double w, fixture.seconds([&] { return rounds.round(true, false); }));
           STRATA_TRY_ASSIGN(const double r, fixture.seconds([&] { return rounds.round(false, true); }));
           write_s = std::min(write_s, w);
@@ -129,11 +130,11 @@ Status sweep_block_and_depth(BenchFixture& fixture, const MeasureOptions& option
 
 Status measure_disk(BenchFixture& fixture, const MeasureOptions& options, MachineProfile& p) {
   for (const std::string& dir : options.nvme_dirs) STRATA_TRY(posix_io().make_dirs(dir));
-  STRATA_TRY_ASSIGN(const DiskRounds::Memory memory, DiskRounds::memory(fixture));
+  STRATA_TRY_ASSIGN(const DiskRounds::Buffers buffers, DiskRounds::buffers(fixture));
   {
     NvmeOptions all;
     all.dirs = options.nvme_dirs;
-    STRATA_TRY_ASSIGN(DiskRounds rounds, DiskRounds::create(all, options.quick ? 16 : 64, memory));
+    STRATA_TRY_ASSIGN(DiskRounds rounds, DiskRounds::create(all, options.quick ? 16 : 64, buffers));
     p.source += str("; NVMe tier with ", rounds.store().io_description());
     STRATA_TRY_ASSIGN(const double write_s, fixture.seconds([&] { return rounds.round(true, false); }));
     STRATA_TRY_ASSIGN(const double read_s, fixture.seconds([&] { return rounds.round(false, true); }));
@@ -150,7 +151,7 @@ Status measure_disk(BenchFixture& fixture, const MeasureOptions& options, Machin
     p.disk_cpu_s_per_byte = cores_used / static_cast<double>(after.bytes_read + after.bytes_written -
                                                              before.bytes_read - before.bytes_written);
   }
-  STRATA_TRY(sweep_block_and_depth(fixture, options, memory, p));
+  STRATA_TRY(sweep_block_and_depth(fixture, options, buffers, p));
   fixture.release_buffers();
   return {};
 }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <strata/offload/machine_profile.h>
-#include <strata/profile/measure.h>
+#include <strata/profile/measure_options.h>
 
 #include "bench_fixture.h"
 

@@ -13,10 +13,10 @@ namespace {
 class NvmeFaultTest : public testing::TestWithParam<TestIoBackend> {
  protected:
   // One block per request and one thread: the n-th call belongs to the n-th request.
-  std::unique_ptr<NvmeStore> make(std::uint32_t slots = 4) {
+  StorePtr<NvmeStore> make(std::uint32_t slots = 4) {
     return fixture_.make({.classes = {{kSlotBytes, slots}}, .block_bytes = kSlotBytes, .io_threads = 1});
   }
-  std::unique_ptr<NvmeStore> make_blocks() { return fixture_.make({.io_threads = 1}); }
+  StorePtr<NvmeStore> make_blocks() { return fixture_.make({.io_threads = 1}); }
   static bool mentions(const Status& status, std::string_view text) {
     return status.message().find(text) != std::string_view::npos;
   }
@@ -76,7 +76,7 @@ TEST_P(NvmeFaultTest, FailureBelongsToItsRequestAlone) {
   must(write_and_wait(*store, 2, second_));
   fixture_.faults().add({IoCall::read, FaultKind::fail, 1});
   fixture_.faults().add({IoCall::read, FaultKind::fail, 2});
-  const Ticket failing = must(store->read_async(1, read_.view()));
+  const IoTicket failing = must(store->read_async(1, read_.view()));
   EXPECT_EQ(store->wait(failing).code(), Code::io_error);
   must(read_and_wait(*store, 2, read_));
   EXPECT_TRUE(read_ == second_);

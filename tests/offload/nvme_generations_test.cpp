@@ -20,10 +20,10 @@ class NvmeGenerationsTest : public testing::TestWithParam<TestIoBackend> {
     if (GetParam() == TestIoBackend::uring && !uring_works(&why)) GTEST_SKIP() << why;
   }
   // One block per request and one thread: the n-th write call belongs to the n-th request.
-  std::unique_ptr<NvmeStore> make(std::uint32_t slots = 4) {
+  StorePtr<NvmeStore> make(std::uint32_t slots = 4) {
     return fixture_.make({.classes = {{kSlotBytes, slots}}, .block_bytes = kSlotBytes, .io_threads = 1});
   }
-  static Ticket write_snapshot(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from) {
+  static IoTicket write_snapshot(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from) {
     return must(store.write_async(id, 0, from.view(), WriteMode::snapshot));
   }
   static Status snapshot_and_wait(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from) {
@@ -111,10 +111,10 @@ TEST_P(NvmeGenerationsTest, TheSnapshotIsTheNewestEarlierWriteWhicheverCompletes
   fixture_.ring().shuffle = true;
   const auto store = fixture_.make({.classes = {{kSlotBytes, 5}}, .block_bytes = 16 * kKiB});
   must(write_and_wait(*store, 7, third_));
-  const Ticket older = must(store->write_async(7, 0, first_.view()));
-  const Ticket snapshotting = write_snapshot(*store, 7, second_);
-  const Ticket newer = must(store->write_async(7, 0, third_.view()));
-  for (const Ticket ticket : {older, snapshotting, newer}) must(store->wait(ticket));
+  const IoTicket older = must(store->write_async(7, 0, first_.view()));
+  const IoTicket snapshotting = write_snapshot(*store, 7, second_);
+  const IoTicket newer = must(store->write_async(7, 0, third_.view()));
+  for (const IoTicket ticket : {older, snapshotting, newer}) must(store->wait(ticket));
   EXPECT_EQ(store->used_bytes(), 2 * kSlotBytes);
   expect_stored(*store, 7, third_);
   store->rollback(7);
@@ -125,7 +125,7 @@ TEST_P(NvmeGenerationsTest, TheSnapshotIsTheNewestEarlierWriteWhicheverCompletes
 TEST_P(NvmeGenerationsTest, InFlightReadOfASnapshotOutlivesNewWrites) {
   const auto store = make(5);
   must(write_and_wait(*store, 7, first_));
-  const Ticket reading = must(store->read_async(7, read_.view()));
+  const IoTicket reading = must(store->read_async(7, read_.view()));
   must(snapshot_and_wait(*store, 7, second_));
   must(store->wait(reading));
   EXPECT_TRUE(read_ == first_);

@@ -49,7 +49,7 @@ class NvmeMachineTest : public testing::TestWithParam<TestIoBackend> {
             .engine = GetParam() == TestIoBackend::uring ? IoEngine::uring : IoEngine::threads,
             .block_bytes = kSlotBytes};
   }
-  std::unique_ptr<NvmeStore> make(const NvmeOptions& options) {
+  StorePtr<NvmeStore> make(const NvmeOptions& options) {
     return must(NvmeStore::create(posix_io(), options));
   }
   /// Runs `body` in a child process and compares its output; skips the test if the child says so.
@@ -158,10 +158,10 @@ TEST_P(NvmeMachineTest, ADeviceQueueOfOneServesManyRequests) {
   small.block_bytes = 8 * kKiB;
   small.max_requests = 128;
   const auto store = make(small);
-  std::vector<Ticket> tickets;
+  std::vector<IoTicket> tickets;
   for (std::uint64_t id = 0; id < 64; ++id)
     tickets.push_back(must(store->write_async(id, 0, (id % 2 == 0 ? first_ : second_).view())));
-  for (const Ticket ticket : tickets) must(store->wait(ticket));
+  for (const IoTicket ticket : tickets) must(store->wait(ticket));
   for (std::uint64_t id = 0; id < 64; ++id) {
     must(read_and_wait(*store, id, read_));
     ASSERT_TRUE(read_ == (id % 2 == 0 ? first_ : second_)) << id;
@@ -197,7 +197,7 @@ TEST_P(NvmeMachineTest, TwoProcessesOnOneFolderDoNotInterfere) {
 // The process is killed many times with writes in flight: no files and no allocated space remain.
 TEST_P(NvmeMachineTest, KillsLeaveNothing) {
   for (int kill = 0; kill < 20; ++kill) {
-    std::unique_ptr<NvmeStore> store;
+    StorePtr<NvmeStore> store;
     kill_after([&] {
       store = make(options(40));
       for (int i = 0; i < kill; ++i)

@@ -46,7 +46,7 @@ TEST_P(NvmeStoreTest, BytesComeBackAtEverySize) {
 TEST_P(NvmeStoreTest, WaitForReportsWhetherTheRequestIsComplete) {
   const auto store = fixture_.make({.classes = {{2 * kMiB, 3}}, .block_bytes = 64 * kKiB});
   const AlignedBuffer from(2 * kMiB, 1);
-  const Ticket ticket = must(store->write_async(7, 0, from.view()));
+  const IoTicket ticket = must(store->write_async(7, 0, from.view()));
   int looks = 1;
   while (!store->wait_for(ticket, 20'000)) ASSERT_LT(++looks, 1'000'000);
   EXPECT_TRUE(store->is_complete(ticket));
@@ -68,7 +68,7 @@ TEST_P(NvmeStoreTest, OverwritePublishesANewGeneration) {
 TEST_P(NvmeStoreTest, InFlightReadKeepsItsGeneration) {
   const auto store = fixture_.make();
   must(write_and_wait(*store, 7, first_));
-  const Ticket reading = must(store->read_async(7, read_.view()));
+  const IoTicket reading = must(store->read_async(7, read_.view()));
   for (int i = 0; i < 5; ++i) must(write_and_wait(*store, 7, second_));
   must(store->wait(reading));
   EXPECT_TRUE(read_ == first_);
@@ -77,11 +77,11 @@ TEST_P(NvmeStoreTest, InFlightReadKeepsItsGeneration) {
 TEST_P(NvmeStoreTest, LastOfManyWritesInFlightWins) {
   const auto store = fixture_.make();
   std::vector<AlignedBuffer> versions;
-  std::vector<Ticket> tickets;
+  std::vector<IoTicket> tickets;
   for (std::uint64_t i = 0; i < 20; ++i) versions.emplace_back(kSlotBytes, i);
   for (const AlignedBuffer& version : versions)
     tickets.push_back(must(store->write_async(7, 0, version.view())));
-  for (const Ticket ticket : tickets) must(store->wait(ticket));
+  for (const IoTicket ticket : tickets) must(store->wait(ticket));
   must(read_and_wait(*store, 7, read_));
   EXPECT_TRUE(read_ == versions.back());
   EXPECT_EQ(store->used_bytes(), kSlotBytes);
@@ -189,7 +189,7 @@ TEST_P(NvmeStoreTest, SeveralFoldersShareTheSlots) {
 
 TEST_P(NvmeStoreTest, TicketReportsItsOutcomeTwiceAndLate) {
   const auto store = fixture_.make();
-  const Ticket ticket = must(store->write_async(1, 0, first_.view()));
+  const IoTicket ticket = must(store->write_async(1, 0, first_.view()));
   must(store->wait(ticket));
   for (int i = 0; i < 100; ++i) must(write_and_wait(*store, 2, second_));
   EXPECT_TRUE(store->is_complete(ticket));
@@ -264,7 +264,7 @@ TEST_P(NvmeStoreTest, BehavesAsAMapUnderRandomOperations) {
     const std::uint64_t what = rng.below(2 * i + 1, 10);
     if (what < 4) {
       const AlignedBuffer from(64 * kKiB, i), overtaken(64 * kKiB, i + 1000);
-      const Ticket older = must(store->write_async(id, 0, overtaken.view()));
+      const IoTicket older = must(store->write_async(id, 0, overtaken.view()));
       must(store->wait(must(store->write_async(id, 0, from.view()))));
       must(store->wait(older));
       model[id] = i;
@@ -285,7 +285,7 @@ TEST_P(NvmeStoreTest, BehavesAsAMapUnderRandomOperations) {
 }
 
 TEST_P(NvmeStoreTest, NothingIsLeftAfterKill) {
-  std::unique_ptr<NvmeStore> store;
+  StorePtr<NvmeStore> store;
   kill_after([&] {
     store = fixture_.make();
     must(write_and_wait(*store, 7, first_));

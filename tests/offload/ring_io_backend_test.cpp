@@ -162,8 +162,8 @@ class StarvedWriteTest : public RingIoBackendTest {
   }
   std::latch submitted_{1};
   AlignedBuffer second_{kSlotBytes, 2};
-  std::unique_ptr<NvmeStore> store_;
-  Ticket starved_, other_;
+  StorePtr<NvmeStore> store_;
+  IoTicket starved_, other_;
 };
 
 TEST_F(StarvedWriteTest, TakesTheSlotThatTheOtherWriteFrees) {
@@ -192,7 +192,7 @@ TEST_F(RingIoBackendTest, ALostCompletionTimesOutNamingItsRequestAndDisablesTheS
     const auto store =
         fixture_.make({.block_bytes = kSlotBytes, .max_requests = 2, .deadline = std::chrono::seconds(1)});
     must(write_and_wait(*store, 6, first_));
-    const Ticket lost = must(store->write_async(7, 0, first_.view()));
+    const IoTicket lost = must(store->write_async(7, 0, first_.view()));
     const Status status = store->wait(lost);
     const bool same = store->wait(lost) == status && read_and_wait(*store, 6, read_) == status &&
                       write_and_wait(*store, 8, first_) == status;

@@ -22,7 +22,7 @@
 #include <strata/runtime/str.h>
 
 #include "corrupting_ring.h"
-#include "store/store_core.h"
+#include "store/file_store.h"
 #include "support/aligned_buffer.h"
 #include "support/fault_io.h"
 
@@ -114,7 +114,7 @@ class Victim {
   std::vector<std::string> log() const { return kind_.fault == FaultKind::flip ? log_ : io_.log(); }
 
  private:
-  std::unique_ptr<NvmeStore> on_ring(NvmeOptions options) {
+  StorePtr<NvmeStore> on_ring(NvmeOptions options) {
     options.engine = IoEngine::uring;
     options.block_bytes = shape_.block_bytes;
     const auto make_ring = [this](std::span<const int> descriptors,
@@ -123,11 +123,10 @@ class Victim {
       return std::unique_ptr<detail::RingOps>(
           std::make_unique<CorruptingRing>(std::move(ring), descriptors, flips_));
     };
-    return std::make_unique<NvmeStore>(
-        must(detail::StoreCore::create(posix_io(), std::move(options), make_ring)));
+    return must(detail::FileStore::create(posix_io(), std::move(options), make_ring));
   }
   // One thread and one block per request, so that the order of calls is fixed.
-  std::unique_ptr<NvmeStore> on_threads(NvmeOptions options) {
+  StorePtr<NvmeStore> on_threads(NvmeOptions options) {
     options.engine = IoEngine::threads;
     options.io_threads = 1;
     return must(NvmeStore::create(io_, std::move(options)));
@@ -149,14 +148,14 @@ class Victim {
   }
 
   void write(bool victims) {
-    std::vector<Ticket> tickets;
+    std::vector<IoTicket> tickets;
     for (std::uint64_t id = 0; id < shape_.ids; ++id)
       if (is_victim(id) == victims) tickets.push_back(must(store_->write_async(id, 0, written_[id].view())));
-    for (const Ticket ticket : tickets) must(store_->wait(ticket));
+    for (const IoTicket ticket : tickets) must(store_->wait(ticket));
   }
 
   void read(bool victims, Tally& tally) {
-    std::vector<std::pair<std::uint64_t, Ticket>> tickets;
+    std::vector<std::pair<std::uint64_t, IoTicket>> tickets;
     for (std::uint64_t id = 0; id < shape_.ids; ++id)
       if (is_victim(id) == victims) tickets.emplace_back(id, must(store_->read_async(id, read_[id].view())));
     for (const auto& [id, ticket] : tickets) count(id, store_->wait(ticket), tally);
@@ -192,7 +191,7 @@ class Victim {
   BitFlips flips_;
   std::vector<std::string> log_;
   std::vector<AlignedBuffer> written_, read_;
-  std::unique_ptr<NvmeStore> store_;  // last: its ring refers to flips_
+  StorePtr<NvmeStore> store_;  // last: its ring refers to flips_
 };
 
 // Only a torn write may be harmless; any other fault that changed nothing was not injected.

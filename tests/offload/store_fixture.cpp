@@ -82,7 +82,7 @@ StoreFixture::StoreFixture(TestIoBackend engine, std::uint64_t seed)
   ring_.seed = seed;
 }
 
-Result<std::unique_ptr<NvmeStore>> StoreFixture::try_make(NvmeOptions options) {
+Result<StorePtr<NvmeStore>> StoreFixture::try_make(NvmeOptions options) {
   if (options.dirs.empty()) options.dirs = {dir()};
   if (options.classes.empty()) options.classes = {{kSlotBytes, 8}};
   if (options.block_bytes == NvmeOptions{}.block_bytes) options.block_bytes = 32 * kKiB;
@@ -98,18 +98,17 @@ Result<std::unique_ptr<NvmeStore>> StoreFixture::try_make(NvmeOptions options) {
     }
     return std::unique_ptr<detail::RingOps>(std::make_unique<FakeRing>(std::move(files), ring_, stats_));
   };
-  STRATA_TRY_ASSIGN(auto core, detail::StoreCore::create(posix_io(), std::move(options), make_ring));
-  return std::make_unique<NvmeStore>(std::move(core));
+  return detail::FileStore::create(posix_io(), std::move(options), make_ring);
 }
 
 Status write_and_wait(NvmeStore& store, std::uint64_t id, const AlignedBuffer& from,
                       std::uint32_t slot_class) {
-  STRATA_TRY_ASSIGN(const Ticket ticket, store.write_async(id, slot_class, from.view()));
+  STRATA_TRY_ASSIGN(const IoTicket ticket, store.write_async(id, slot_class, from.view()));
   return store.wait(ticket);
 }
 
 Status read_and_wait(NvmeStore& store, std::uint64_t id, const AlignedBuffer& into) {
-  STRATA_TRY_ASSIGN(const Ticket ticket, store.read_async(id, into.view()));
+  STRATA_TRY_ASSIGN(const IoTicket ticket, store.read_async(id, into.view()));
   return store.wait(ticket);
 }
 

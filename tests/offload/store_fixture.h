@@ -9,7 +9,7 @@
 #include <strata/offload/nvme_store.h>
 
 #include "fake_ring.h"
-#include "store/store_core.h"
+#include "store/file_store.h"
 #include "support/aligned_buffer.h"
 #include "support/fault_io.h"
 #include "support/temp_dir.h"
@@ -27,8 +27,8 @@ class StoreFixture {
   explicit StoreFixture(TestIoBackend engine, std::uint64_t seed = 1);
   /// `classes` and `dirs` default to one class of eight 256 KiB slots in dir(); blocks are small, so that
   /// ordinary requests are split.
-  Result<std::unique_ptr<NvmeStore>> try_make(NvmeOptions options = {});
-  std::unique_ptr<NvmeStore> make(NvmeOptions options = {}) { return must(try_make(std::move(options))); }
+  Result<StorePtr<NvmeStore>> try_make(NvmeOptions options = {});
+  StorePtr<NvmeStore> make(NvmeOptions options = {}) { return must(try_make(std::move(options))); }
 
   FaultIo& faults() { return faults_; }
   RingFaults& ring() { return ring_; }

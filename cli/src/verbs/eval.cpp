@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <strata/model/hf/explain_folder.h>
 #include <strata/model/hf/folder.h>
 #include <strata/runtime/config/json.h>
 #include <strata/runtime/str.h>

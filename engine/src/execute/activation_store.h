@@ -46,7 +46,7 @@ class ActivationStore {
   ExecutionContext& context_;
   std::vector<std::int32_t> stored_of_move_;
   std::vector<std::uint32_t> class_of_;  // by stored activation: its class in the store
-  std::vector<Ticket> tickets_;          // by stored activation: its last request
+  std::vector<IoTicket> tickets_;        // by stored activation: its last request
   std::vector<Request> queue_;           // not submitted yet, oldest first
 };
 

@@ -107,12 +107,12 @@ Result<std::unique_ptr<ExecutionContext>> ExecutionContext::create(const RunPlan
 
 // Called before the slabs are allocated, because measuring the store's paths takes memory for a while.
 // Returns null if nothing lives on nvme.
-Result<std::unique_ptr<NvmeStore>> ExecutionContext::make_store(Io& io) {
+Result<StorePtr<NvmeStore>> ExecutionContext::make_store(Io& io) {
   NvmeOptions options = plan.options.nvme;
   options.classes = nvme_slot_classes(plan.layout, plan.placement);
   for (const SlotClass& more : activation_classes(plan.train)) options.classes.push_back(more);
   options.trace = trace;
-  if (options.classes.empty() || is_dataless()) return std::unique_ptr<NvmeStore>();
+  if (options.classes.empty() || is_dataless()) return StorePtr<NvmeStore>();
   return NvmeStore::create(io, options);
 }
 
@@ -133,7 +133,7 @@ Status ExecutionContext::allocate_memory(Io& io) {
       budgets[1]->reserve(pinned_layout.total(), "inputs, losses, norm partials and activations"));
   STRATA_TRY_ASSIGN(fixed_reservations[2], budgets[0]->reserve(state_bytes, "keys and values"));
   STRATA_TRY_ASSIGN(fixed_reservations[3], budgets[2]->reserve(plan.trace.nvme_fixed_bytes, "activations"));
-  STRATA_TRY_ASSIGN(std::unique_ptr<NvmeStore> files, make_store(io));
+  STRATA_TRY_ASSIGN(StorePtr<NvmeStore> files, make_store(io));
   const std::size_t device_slots = plan.placement.bytes(plan.layout, Tier::device);
   const std::size_t pinned_slots = plan.placement.bytes(plan.layout, Tier::pinned);
   STRATA_TRY_ASSIGN(device, backend.allocate(MemoryKind::device,
@@ -147,7 +147,7 @@ Status ExecutionContext::allocate_memory(Io& io) {
     STRATA_TRY(files->register_memory(pinned.view()));
     store = std::move(files);
   }
-  if (simulation != nullptr) store = std::make_unique<SimStore>(*simulation);
+  if (simulation != nullptr) store.reset(new SimStore(*simulation));
   mover = std::make_unique<TierMover>(backend, h2d, d2h, plan.layout, plan.placement, store.get());
   STRATA_TRY_ASSIGN(
       chunks, ChunkManager::create(plan.layout, plan.placement, use_schedule,

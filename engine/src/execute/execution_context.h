@@ -102,14 +102,14 @@ class ExecutionContext {
   Buffer device, pinned;
   BufferView arena_memory, state_memory, pinned_memory;
   Stream compute, h2d, d2h, cpu;
-  std::unique_ptr<ObjectStore> store;
+  StorePtr<ObjectStore> store;
   std::unique_ptr<TierMover> mover;
   UseSchedule use_schedule;  ///< of the program that runs; the chunk manager asks it
   std::unique_ptr<ChunkManager> chunks;
 
  private:
   ExecutionContext(const RunPlan& run_plan, const Engine::Environment& environment);
-  Result<std::unique_ptr<NvmeStore>> make_store(Io& io);
+  Result<StorePtr<NvmeStore>> make_store(Io& io);
   Status allocate_memory(Io& io);
 };
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include <strata/model/hf/config.h>
+#include <strata/model/hf/explain_folder.h>
 #include <strata/runtime/convert.h>
 #include <strata/runtime/str.h>
 

@@ -5,7 +5,7 @@
 #include <strata/runtime/str.h>
 
 #include "text/json_fields.h"
-#include "tokenizer/tokenizer_pipeline.h"
+#include "tokenizer/tokenizer_sections.h"
 
 namespace strata::detail {
 namespace {
@@ -23,7 +23,7 @@ bool replaces(const json& part, std::string_view from, std::string_view to) {
 
 bool writes_spaces(const json& part) { return replaces(part, " ", kSpace) || type_of(part) == "Metaspace"; }
 
-Status read_normalizer(const json& root, TokenizerSpec& spec) {
+Status read_space_normalizer(const json& root, TokenizerSpec& spec) {
   STRATA_TRY_ASSIGN(const auto parts, parts_of(field(root, "normalizer"), "normalizer", "normalizers"));
   bool replaced = false;
   for (const json& part : parts) {
@@ -56,7 +56,7 @@ Status read_metaspace(const json& part, TokenizerSpec& spec) {
 }
 
 // Gemma's pre-tokenizer splits at spaces, of which there are none after normalization.
-Status read_pre_tokenizer(const json& root, TokenizerSpec& spec) {
+Status read_space_pre_tokenizer(const json& root, TokenizerSpec& spec) {
   STRATA_TRY_ASSIGN(const auto parts,
                     parts_of(field(root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers"));
   for (const json& part : parts) {
@@ -71,7 +71,7 @@ Status read_pre_tokenizer(const json& root, TokenizerSpec& spec) {
   return {};
 }
 
-Status read_decoder(const json& root) {
+Status read_space_decoder(const json& root) {
   STRATA_TRY_ASSIGN(const auto parts, parts_of(field(root, "decoder"), "decoder", "decoders"));
   for (const json& part : parts)
     if (!replaces(part, kSpace, " ") && type_of(part) != "ByteFallback" && type_of(part) != "Fuse" &&
@@ -115,9 +115,9 @@ Status read_sentencepiece(const json& root, TokenizerSpec& spec) {
   for (const AddedToken& token : spec.added)
     if (token.normalized && key_of_text(token.content) != token.content)
       return unsupported(str("added token ", shown(token.content), " is normalized and has spaces"));
-  STRATA_TRY(read_normalizer(root, spec));
-  STRATA_TRY(read_pre_tokenizer(root, spec));
-  STRATA_TRY(read_decoder(root));
+  STRATA_TRY(read_space_normalizer(root, spec));
+  STRATA_TRY(read_space_pre_tokenizer(root, spec));
+  STRATA_TRY(read_space_decoder(root));
   spec.normalizer = field(root, "normalizer").dump();
   spec.pre_tokenizer = field(root, "pre_tokenizer").dump();
   spec.decoder = field(root, "decoder").dump();

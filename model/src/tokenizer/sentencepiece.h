@@ -10,7 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <strata/model/tokenizer.h>
+#include <strata/model/tokenizer_spec.h>
+#include <strata/runtime/status.h>
 
 namespace strata::detail {
 

@@ -26,8 +26,8 @@ Status unusable(std::string message) { return Status::error(Code::corrupt, std::
 
 Status check_sizes(const TokenizerSpec& spec) {
   const std::size_t n = spec.tokens.size();
-  if (n > static_cast<std::size_t>(Tokenizer::kMaxVocab))
-    return Status::error(Code::invalid, str(n, " tokens, at most ", Tokenizer::kMaxVocab));
+  if (n > static_cast<std::size_t>(TokenizerSpec::kMaxVocab))
+    return Status::error(Code::invalid, str(n, " tokens, at most ", TokenizerSpec::kMaxVocab));
   for (std::size_t id = 0; id < n; ++id)
     if (spec.tokens[id].empty() || spec.tokens[id].size() > Tokenizer::kMaxTokenBytes)
       return Status::error(Code::invalid, str("token ", id, " has ", spec.tokens[id].size(),

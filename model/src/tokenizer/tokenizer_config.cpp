@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <strata/model/tokenizer.h>
+#include <strata/model/tokenizer_spec.h>
 #include <strata/runtime/str.h>
 
 #include "text/json_fields.h"
@@ -62,9 +62,9 @@ Status take_added(const json& root, std::vector<AddedToken>& out) {
     STRATA_TRY_ASSIGN(AddedToken token, detail::read_added_token(value));
     const char* const end = key.data() + key.size();
     const auto parsed = std::from_chars(key.data(), end, token.id);
-    if (parsed.ec != std::errc() || parsed.ptr != end || token.id < 0 || token.id >= Tokenizer::kMaxVocab)
+    if (parsed.ec != std::errc() || parsed.ptr != end || token.id < 0 || token.id >= TokenizerSpec::kMaxVocab)
       return corrupt(
-          str("added_tokens_decoder: ", shown(key), " is not a token id below ", Tokenizer::kMaxVocab));
+          str("added_tokens_decoder: ", shown(key), " is not a token id below ", TokenizerSpec::kMaxVocab));
     out.push_back(std::move(token));
   }
   std::sort(out.begin(), out.end(), [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
@@ -73,8 +73,8 @@ Status take_added(const json& root, std::vector<AddedToken>& out) {
 
 Result<std::int32_t> id_of(const json& value, const char* key) {
   if (!value.is_number_unsigned() ||
-      value.get<std::uint64_t>() >= static_cast<std::uint64_t>(Tokenizer::kMaxVocab))
-    return corrupt(str(key, " is ", shown(value), ", not a token id below ", Tokenizer::kMaxVocab));
+      value.get<std::uint64_t>() >= static_cast<std::uint64_t>(TokenizerSpec::kMaxVocab))
+    return corrupt(str(key, " is ", shown(value), ", not a token id below ", TokenizerSpec::kMaxVocab));
   return value.get<std::int32_t>();
 }
 Status take_id(const json& root, const char* key, std::optional<std::int32_t>& out) {

@@ -52,7 +52,7 @@ Status take_added(const TokenizerConfig& config, const json& vocab, TokenizerSpe
                                ", which is neither in the vocabulary nor among the added tokens"));
     }
     if (!at->is_number_unsigned() ||
-        at->get<std::uint64_t>() >= static_cast<std::uint64_t>(Tokenizer::kMaxVocab))
+        at->get<std::uint64_t>() >= static_cast<std::uint64_t>(TokenizerSpec::kMaxVocab))
       return corrupt(str("token ", shown(name), " has the id ", shown(*at)));
     spec.added.push_back({.id = at->get<std::int32_t>(), .content = name});
   }

@@ -31,9 +31,9 @@ Status read_added(const json& root, TokenizerSpec& spec) {
     const json& id = field(entry, "id");
     if (!id.is_number_unsigned())
       return corrupt(str("added_tokens has ", shown(entry), ", which lacks a content or an id"));
-    if (id.get<std::uint64_t>() >= static_cast<std::uint64_t>(Tokenizer::kMaxVocab))
+    if (id.get<std::uint64_t>() >= static_cast<std::uint64_t>(TokenizerSpec::kMaxVocab))
       return corrupt(str("added token ", shown(token.content), " has id ", id.dump(), ", the largest is ",
-                         Tokenizer::kMaxVocab - 1));
+                         TokenizerSpec::kMaxVocab - 1));
     token.id = id.get<std::int32_t>();
     spec.added.push_back(std::move(token));
   }

@@ -120,9 +120,9 @@ std::vector<Word> distinct_pieces(std::span<const std::string_view> texts) {
 
 Result<Tokenizer> Tokenizer::train(std::span<const std::string_view> texts, std::int32_t vocab_size) {
   constexpr std::int32_t kMinVocab = 256 + 1;
-  if (vocab_size < kMinVocab || vocab_size > kMaxVocab)
+  if (vocab_size < kMinVocab || vocab_size > TokenizerSpec::kMaxVocab)
     return Status::error(Code::invalid, str("a vocabulary of ", vocab_size, " tokens; allowed are ",
-                                            kMinVocab, " to ", kMaxVocab));
+                                            kMinVocab, " to ", TokenizerSpec::kMaxVocab));
   std::vector<std::string> tokens;
   tokens.reserve(static_cast<std::size_t>(vocab_size));
   for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));

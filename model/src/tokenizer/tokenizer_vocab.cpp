@@ -5,7 +5,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include <strata/model/tokenizer.h>
 #include <strata/runtime/str.h>
 
 #include "text/byte_alphabet.h"
@@ -76,8 +75,8 @@ Status read_vocabulary(const json& vocab, TokenizerSpec& spec) {
       return corrupt(str("added token ", shown(token.content), " twice"));
     n += vocab.contains(token.content) ? 0 : 1;
   }
-  if (n > static_cast<std::size_t>(Tokenizer::kMaxVocab))
-    return Status::error(Code::invalid, str(n, " tokens, at most ", Tokenizer::kMaxVocab, " are read"));
+  if (n > static_cast<std::size_t>(TokenizerSpec::kMaxVocab))
+    return Status::error(Code::invalid, str(n, " tokens, at most ", TokenizerSpec::kMaxVocab, " are read"));
   spec.tokens.resize(n);
   std::vector<std::int32_t> byte_tokens(256, -1);
   for (const auto& [key, id] : vocab.items()) {

@@ -5,7 +5,7 @@
 #include <strata/chunk/layout.h>
 #include <strata/chunk/placement.h>
 #include <strata/offload/access_trace.h>
-#include <strata/offload/placement_planner.h>
+#include <strata/offload/placement_request.h>
 
 #include "planner/placement_windows.h"
 

@@ -1,6 +1,7 @@
 #include <strata/offload/placement_planner.h>
 
 #include <algorithm>
+#include <array>
 
 #include "planner/placement_homes.h"
 #include "planner/placement_windows.h"
@@ -9,7 +10,6 @@ namespace strata {
 
 using detail::find_homes;
 using detail::homed_payloads;
-using detail::kDevice;
 using detail::kNvme;
 using detail::kPinned;
 using detail::set_windows;
@@ -37,15 +37,6 @@ std::uint64_t pinned_window_bytes(const Placement& p) {
 }
 
 }  // namespace
-
-TierBytes placement_bytes(const ChunkLayout& layout, const AccessTrace& trace, const Placement& placement) {
-  TierBytes bytes{};
-  for (std::size_t t = 0; t < kTiers; ++t) bytes[t] = placement.bytes(layout, static_cast<Tier>(t));
-  bytes[kDevice] += trace.device_fixed_bytes;
-  bytes[kPinned] += trace.pinned_fixed_bytes;
-  bytes[kNvme] += trace.nvme_fixed_bytes;
-  return bytes;
-}
 
 void set_minimum_windows(const ChunkLayout& layout, const AccessTrace& trace, Placement& placement) {
   set_windows(layout, trace, WindowWidth{}, placement);

@@ -5,25 +5,25 @@
 namespace strata {
 namespace {
 
-Ticket submit(Simulation& simulation, SimLane lane, std::size_t bytes) {
+IoTicket submit(Simulation& simulation, SimLane lane, std::size_t bytes) {
   return {static_cast<std::uint32_t>(lane), simulation.request(lane, bytes)};
 }
 
 }  // namespace
 
-Result<Ticket> SimStore::write_async(std::uint64_t, std::uint32_t, ConstBufferView src, WriteMode) {
+Result<IoTicket> SimStore::write_async(std::uint64_t, std::uint32_t, ConstBufferView src, WriteMode) {
   return submit(simulation_, SimLane::nvme_write, src.bytes);
 }
-Result<Ticket> SimStore::read_async(std::uint64_t, BufferView dst) {
+Result<IoTicket> SimStore::read_async(std::uint64_t, BufferView dst) {
   return submit(simulation_, SimLane::nvme_read, dst.bytes);
 }
 
-Status SimStore::wait(Ticket ticket) {
+Status SimStore::wait(IoTicket ticket) {
   if (ticket.sequence > 0) simulation_.wait(static_cast<SimLane>(ticket.index), ticket.sequence);
   return {};
 }
 
-bool SimStore::wait_for(Ticket ticket, std::int64_t ns) {
+bool SimStore::wait_for(IoTicket ticket, std::int64_t ns) {
   return ticket.sequence == 0 ||
          simulation_.wait_for(static_cast<SimLane>(ticket.index), ticket.sequence, ns);
 }

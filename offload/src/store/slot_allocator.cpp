@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include <strata/runtime/assert.h>
+#include <strata/runtime/str.h>
 
 #include "store/stripe.h"
 
@@ -87,6 +88,7 @@ std::optional<SlotIndex> SlotAllocator::allocate(std::uint32_t slot_class) {
   const SlotIndex slot = from.queue[from.head];
   from.head = (from.head + 1) % from.queue.size();
   --from.n_free;
+  ++from.n_in_flight;
   set(slot, SlotState::writing);
   used_bytes_ += from.slot_bytes;
   return slot;
@@ -94,15 +96,21 @@ std::optional<SlotIndex> SlotAllocator::allocate(std::uint32_t slot_class) {
 
 void SlotAllocator::push_free(SlotIndex slot) {
   set(slot, SlotState::free);
-  Class& to = classes_[slots_[slot].slot_class];
+  Class& to = class_of(slot);
   to.queue[(to.head + to.n_free) % to.queue.size()] = slot;
   ++to.n_free;
   used_bytes_ -= to.slot_bytes;
 }
 
+void SlotAllocator::publish(SlotIndex slot) {
+  set(slot, SlotState::live);
+  --class_of(slot).n_in_flight;
+}
+
 void SlotAllocator::release(SlotIndex slot) {
   STRATA_ASSERT(slots_[slot].state == SlotState::writing, "slot ", slot, " is not being written");
   push_free(slot);
+  --class_of(slot).n_in_flight;
 }
 
 void SlotAllocator::retire(SlotIndex slot) {
@@ -112,19 +120,30 @@ void SlotAllocator::retire(SlotIndex slot) {
 
 void SlotAllocator::mark_bad(SlotIndex slot) {
   set(slot, SlotState::bad);
-  Class& of = classes_[slots_[slot].slot_class];
+  Class& of = class_of(slot);
   ++of.bad;
+  --of.n_in_flight;
   used_bytes_ -= of.slot_bytes;
 }
 
 void SlotAllocator::add_reader(SlotIndex slot) {
   STRATA_ASSERT(slots_[slot].state == SlotState::live, "slot ", slot, " is read before it is published");
   ++slots_[slot].readers;
+  ++class_of(slot).n_in_flight;
 }
 
 void SlotAllocator::drop_reader(SlotIndex slot) {
   STRATA_ASSERT(slots_[slot].readers > 0, "slot ", slot, " has no reader to drop");
+  --class_of(slot).n_in_flight;
   if (--slots_[slot].readers == 0 && slots_[slot].state == SlotState::retiring) push_free(slot);
+}
+
+Status SlotAllocator::no_free_slot(std::uint32_t slot_class) const {
+  const std::uint32_t n_bad = bad(slot_class);
+  return Status::error(
+      n_bad > 0 ? Code::io_error : Code::does_not_fit,
+      str("class ", slot_class, " has no free slot: ", slots(slot_class), " slots of ",
+          slot_bytes(slot_class), " bytes, ", slots(slot_class) - n_bad, " hold data, ", n_bad, " are bad"));
 }
 
 }  // namespace strata::detail

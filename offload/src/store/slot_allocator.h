@@ -6,7 +6,9 @@
 #include <span>
 #include <vector>
 
-#include <strata/offload/nvme_store.h>
+#include <strata/offload/nvme_options.h>
+#include <strata/runtime/status.h>
+#include <strata/runtime/units.h>
 
 #include "store/io/io_backend.h"
 
@@ -34,7 +36,7 @@ constexpr bool is_valid_transition(SlotState from, SlotState to) noexcept {
   return false;
 }
 
-struct Slot {
+struct StoreSlot {
   std::uint32_t slot_class = 0;
   std::uint32_t readers = 0;
   SlotState state = SlotState::free;
@@ -53,10 +55,10 @@ class SlotAllocator {
 
   std::optional<SlotIndex> allocate(
       std::uint32_t slot_class);  ///< free -> writing; the one that has been free longest, to spread wear
-  void publish(SlotIndex slot) { set(slot, SlotState::live); }
-  void release(SlotIndex slot);  ///< writing -> free
-  void retire(SlotIndex slot);   ///< live -> retiring, then free once it has no readers
-  void mark_bad(SlotIndex slot);
+  void publish(SlotIndex slot);   ///< writing -> live
+  void release(SlotIndex slot);   ///< writing -> free
+  void retire(SlotIndex slot);    ///< live -> retiring, then free once it has no readers
+  void mark_bad(SlotIndex slot);  ///< writing -> bad
   void add_reader(SlotIndex slot);
   void drop_reader(SlotIndex slot);
 
@@ -64,21 +66,28 @@ class SlotAllocator {
   /// for one per file. Each is in a different file and none is empty.
   void map_extents(SlotIndex slot, std::size_t bytes, std::vector<Extent>& extents) const;
 
-  const Slot& operator[](SlotIndex slot) const noexcept { return slots_[slot]; }
+  const StoreSlot& operator[](SlotIndex slot) const noexcept { return slots_[slot]; }
   std::size_t size() const noexcept { return slots_.size(); }
   std::uint64_t file_bytes(std::uint32_t file) const noexcept { return file_bytes_[file]; }
   std::uint64_t used_bytes() const noexcept { return used_bytes_; }
   std::uint64_t capacity_bytes() const noexcept;
   std::uint32_t bad(std::uint32_t slot_class) const noexcept { return classes_[slot_class].bad; }
+  /// Slots being written, plus readers: the requests whose end can free a slot of the class.
+  std::uint32_t n_in_flight(std::uint32_t slot_class) const noexcept {
+    return classes_[slot_class].n_in_flight;
+  }
   std::size_t slot_bytes(std::uint32_t slot_class) const noexcept { return classes_[slot_class].slot_bytes; }
   std::uint32_t slots(std::uint32_t slot_class) const noexcept {
     return static_cast<std::uint32_t>(classes_[slot_class].queue.size());
   }
+  /// The error of a class in which no slot is free: `does_not_fit`, or `io_error` if slots of it are bad.
+  Status no_free_slot(std::uint32_t slot_class) const;
 
  private:
   struct Class {
     std::size_t slot_bytes = 0;
     std::uint32_t bad = 0;
+    std::uint32_t n_in_flight = 0;
     std::vector<SlotIndex> queue;  // ring buffer of the free slots, longest free first
     std::size_t head = 0;
     std::size_t n_free = 0;
@@ -91,7 +100,8 @@ class SlotAllocator {
   void lay_out(std::size_t slot_bytes, std::span<const std::uint64_t> units);
   void set(SlotIndex slot, SlotState to);
   void push_free(SlotIndex slot);
-  std::vector<Slot> slots_;
+  Class& class_of(SlotIndex slot) noexcept { return classes_[slots_[slot].slot_class]; }
+  std::vector<StoreSlot> slots_;
   std::vector<SlotExtent> slot_extents_;  // one per file for each slot
   std::vector<Class> classes_;
   std::vector<std::uint64_t> file_bytes_;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <strata/offload/nvme_store.h>
+#include <strata/offload/nvme_options.h>
 #include <strata/runtime/io/io.h>
 
 #include "store/io/io_backend.h"

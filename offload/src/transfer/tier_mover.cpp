@@ -1,6 +1,7 @@
 #include <strata/offload/tier_mover.h>
 
-#include <strata/offload/nvme_store.h>
+#include <strata/offload/nvme_options.h>
+#include <strata/offload/object_store.h>
 
 namespace strata {
 namespace {
@@ -42,25 +43,19 @@ Status TierMover::copy_async(BufferView dst, ConstBufferView src, Direction dire
 
 Result<IoTicket> TierMover::write_async(PayloadKey key, ConstBufferView src, bool snapshot) {
   if (store_ == nullptr) return IoTicket{};
-  STRATA_TRY_ASSIGN(const Ticket ticket,
-                    store_->write_async(id_of(key), store_class_[placement_.class_of(layout_, key)], src,
-                                        snapshot ? WriteMode::snapshot : WriteMode::replace));
-  return IoTicket{ticket.index, ticket.sequence};
+  return store_->write_async(id_of(key), store_class_[placement_.class_of(layout_, key)], src,
+                             snapshot ? WriteMode::snapshot : WriteMode::replace);
 }
 
 Result<IoTicket> TierMover::read_async(PayloadKey key, BufferView dst) {
   if (store_ == nullptr) return IoTicket{};
-  STRATA_TRY_ASSIGN(const Ticket ticket, store_->read_async(id_of(key), dst));
-  return IoTicket{ticket.index, ticket.sequence};
+  return store_->read_async(id_of(key), dst);
 }
 
-Status TierMover::wait(IoTicket ticket) {
-  if (store_ == nullptr || !ticket.valid()) return Status::ok();
-  return store_->wait({ticket.index, ticket.sequence});
-}
+Status TierMover::wait(IoTicket ticket) { return store_ == nullptr ? Status::ok() : store_->wait(ticket); }
 
 bool TierMover::wait_for(IoTicket ticket, std::int64_t ns) {
-  return store_ == nullptr || !ticket.valid() || store_->wait_for({ticket.index, ticket.sequence}, ns);
+  return store_ == nullptr || store_->wait_for(ticket, ns);
 }
 
 void TierMover::commit(PayloadKey key) {

@@ -4,7 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/runtime/config/config.h>
+#include <strata/runtime/config/config_schema.h>
+#include <strata/runtime/status.h>
 
 // What the readers of the layers pass to the schema: values not yet matched with any key.
 namespace strata::detail {

@@ -6,7 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include <strata/runtime/io/safetensors.h>
+#include <strata/runtime/io/safetensors_format.h>
+#include <strata/runtime/status.h>
 
 namespace strata::detail {
 

@@ -75,7 +75,8 @@ Status Trace::write(Io& io, const std::string& path) {
   std::string dropped;
   for (Track* track : tracks) {
     std::uint64_t lost = 0;
-    for (const Track::Event& event : track->snapshot(lost)) first_ns = std::min(first_ns, event.begin_ns);
+    for (const Track::TraceEvent& event : track->snapshot(lost))
+      first_ns = std::min(first_ns, event.begin_ns);
     dropped += str(dropped.empty() ? "" : ",", json_string(track->name_), ":", lost);
   }
   const std::string part = path + ".part";
@@ -89,7 +90,7 @@ Status Trace::write(Io& io, const std::string& path) {
     out.text() += str(",\n{\"ph\":\"M\",\"pid\":1,\"tid\":", tracks[t]->id_,
                       ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":", tracks[t]->id_, "}}");
     std::uint64_t lost = 0;
-    for (const Track::Event& event : tracks[t]->snapshot(lost)) {
+    for (const Track::TraceEvent& event : tracks[t]->snapshot(lost)) {
       const bool span = event.kind == Track::Kind::span;
       out.text() +=
           str(",\n{\"ph\":\"", span ? "X" : "C", "\",\"pid\":1,\"tid\":", tracks[t]->id_, ",\"ts\":");
@@ -124,7 +125,7 @@ std::uint64_t Trace::Track::dropped() noexcept {
   return pushed_ - std::min<std::uint64_t>(pushed_, ring_.size());
 }
 
-void Trace::Track::push(const Event& event) noexcept {
+void Trace::Track::push(const TraceEvent& event) noexcept {
   MutexLock lock(mutex_);
   ring_[static_cast<std::size_t>(pushed_ % ring_.size())] = event;
   ++pushed_;
@@ -132,15 +133,15 @@ void Trace::Track::push(const Event& event) noexcept {
 
 /// Sorted by begin and, for equal begins, with the longer event first, so that a parent precedes its
 /// children.
-std::vector<Trace::Track::Event> Trace::Track::snapshot(std::uint64_t& dropped) {
-  std::vector<Event> events;
+std::vector<Trace::Track::TraceEvent> Trace::Track::snapshot(std::uint64_t& dropped) {
+  std::vector<TraceEvent> events;
   {
     MutexLock lock(mutex_);
     const std::size_t held = static_cast<std::size_t>(std::min<std::uint64_t>(pushed_, ring_.size()));
     dropped = pushed_ - held;
     events.assign(ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(held));
   }
-  std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+  std::stable_sort(events.begin(), events.end(), [](const TraceEvent& a, const TraceEvent& b) {
     return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
   });
   return events;

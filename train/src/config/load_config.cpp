@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include <strata/model/hf/config.h>
-#include <strata/model/hf/folder.h>
+#include <strata/model/hf/explain_folder.h>
 #include <strata/model/hf/training_settings.h>
 #include <strata/runtime/io/io.h>
 #include <strata/runtime/str.h>

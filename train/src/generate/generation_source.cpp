@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <strata/model/hf/explain_folder.h>
 #include <strata/model/tokenizer_config.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/units.h>

@@ -5,16 +5,10 @@
 
 #include <strata/chunk/types.h>
 #include <strata/runtime/backend/backend.h>
+#include <strata/runtime/io/io_ticket.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
-
-/// Identifies a request to the NVMe tier; a default ticket is complete.
-struct IoTicket {
-  std::uint32_t index = 0;
-  std::uint64_t sequence = 0;
-  bool valid() const noexcept { return sequence != 0; }
-};
 
 /// The events that must have completed before a piece of memory may be used: at most one per stream role,
 /// since later points of a stream imply the earlier ones.

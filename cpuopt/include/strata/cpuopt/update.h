@@ -2,37 +2,10 @@
 
 #include <cstdint>
 
-#include <strata/cpuopt/master.h>
 #include <strata/cpuopt/moments.h>
-#include <strata/cpuopt/optimizer.h>
-#include <strata/runtime/dtype.h>
+#include <strata/cpuopt/update_block.h>
 
 namespace strata::cpuopt {
-
-/// Parameters, optimizer states and gradient of a range of one tensor, as stored in memory. The range begins
-/// at a multiple of kNormPartialElems in its tensor; addresses have any alignment. Moments that the optimizer
-/// does not have are null.
-struct UpdateBlock {
-  MasterLayout layout = MasterLayout::f32;
-  StateFormat states = StateFormat::fp32;
-  DType grad = DType::f32;  ///< of `g`: f32, bf16 or f16
-  void* param = nullptr;
-  void* master = nullptr;
-  Moment m{}, v{};
-  const void* g = nullptr;
-  std::uint32_t index = 0;  ///< low 32 bits of the first element's index in its tensor
-
-  /// The block from element `offset` on.
-  UpdateBlock at(std::int64_t offset) const noexcept;
-};
-
-/// Constants and rule of one step: prepared once and passed to every thread.
-struct UpdateStep {
-  UpdateScalars<float> scalars{};
-  Optimizer optimizer = Optimizer::adamw;
-  bool momentum = false, nesterov = false;
-};
-UpdateStep make_update_step(const OptimizerParams& params) noexcept;
 
 /// One step over a block in one pass over memory: unscaling and clipping, decay, update, and the write of the
 /// 16-bit parameter. It is elementwise, and int8 blocks and random bits follow tensor coordinates, so any

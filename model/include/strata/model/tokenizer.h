@@ -29,13 +29,6 @@ enum class SpecialTokens : std::uint8_t { as_text, recognised };
 /// Whether encode() adds the tokens of the file's template around a text, such as BOS.
 enum class AddSpecialTokens : std::uint8_t { no, yes };
 
-/// Position of a text that is encoded by itself in the whole text, for tokenizers that add a prefix space.
-enum class TextPosition : std::uint8_t {
-  begin,        ///< at the beginning
-  after_token,  ///< after an added token
-  inside,       ///< after text that was split at last_safe_cut()
-};
-
 /// Byte-level byte-pair encoding (Sennrich et al. 2016, Alg. 1; Radford et al. 2019, section 2.2) with the
 /// pre-tokenization rules of GPT-2, LLaMA-3, GLM-4 and Qwen, or byte-pair encoding of characters without
 /// pre-tokenization, as in SentencePiece (Kudo and Richardson 2018; LLaMA-2, Mistral, Phi-3, Gemma). The ids
@@ -46,7 +39,6 @@ enum class TextPosition : std::uint8_t {
 class Tokenizer {
  public:
   static constexpr std::string_view kEndOfText = "<|endoftext|>";
-  static constexpr std::int32_t kMaxVocab = 1 << 20;
   static constexpr std::size_t kMaxTokenBytes = 1024;
 
   /// Trains merges on the texts: ids 0-255 are the bytes, then come the merges in order, and the last id is

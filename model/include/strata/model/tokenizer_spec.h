@@ -30,6 +30,13 @@ enum class PrefixSpace : std::uint8_t {
   first,      ///< only before the text, unless a space is there
 };
 
+/// Position of a text that is encoded by itself in the whole text, for tokenizers that add a prefix space.
+enum class TextPosition : std::uint8_t {
+  begin,        ///< at the beginning
+  after_token,  ///< after an added token
+  inside,       ///< after text that was split at last_safe_cut()
+};
+
 /// A token that is searched in the text before pre-tokenization, as Hugging Face defines it.
 struct AddedToken {
   std::int32_t id = -1;
@@ -45,6 +52,7 @@ struct AddedToken {
 
 /// The definition of a tokenizer.
 struct TokenizerSpec {
+  static constexpr std::int32_t kMaxVocab = 1 << 20;
   std::vector<std::string> tokens;  ///< bytes of each token by id; the content of an added token
   std::vector<Merge> merges;        ///< create() fills in `result`
   std::vector<AddedToken> added;

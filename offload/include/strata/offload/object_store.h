@@ -1,19 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <strata/runtime/backend/backend.h>
+#include <strata/runtime/io/io_ticket.h>
 #include <strata/runtime/status.h>
 
 namespace strata {
-
-/// Handle of one request, a plain value. A default-constructed ticket is complete and ok.
-struct Ticket {
-  std::uint32_t index = 0;
-  std::uint64_t sequence = 0;
-};
 
 /// What a write does with the previous generation.
 enum class WriteMode : std::uint8_t {
@@ -53,27 +49,42 @@ class ObjectStore {
   virtual ~ObjectStore() = default;
 
   /// The caller owns `src` and does not change it until the ticket is complete.
-  virtual Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
-                                     WriteMode mode) = 0;
+  virtual Result<IoTicket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
+                                       WriteMode mode) = 0;
   /// Reads the currently published generation.
-  virtual Result<Ticket> read_async(std::uint64_t id, BufferView dst) = 0;
+  virtual Result<IoTicket> read_async(std::uint64_t id, BufferView dst) = 0;
   /// Waits for the request and returns its outcome; may be called any number of times, at any later time.
-  virtual Status wait(Ticket ticket) = 0;
+  virtual Status wait(IoTicket ticket) = 0;
   /// Waits for at most `ns` nanoseconds. Returns whether wait() would return at once.
-  virtual bool wait_for(Ticket ticket, std::int64_t ns) = 0;
+  virtual bool wait_for(IoTicket ticket, std::int64_t ns) = 0;
 
-  /// Removes an id; unknown ids are ignored. Like commit() and rollback() it requires that the id has no
-  /// request in flight.
+  /// Removes an id and frees its slots; unknown ids are ignored. Like commit() and rollback() it requires
+  /// that the id has no request in flight (asserted).
   virtual void discard(std::uint64_t id) = 0;
-  /// Frees the snapshot of an id.
+  /// Frees the snapshot of an id. Does nothing if there is none.
   virtual void commit(std::uint64_t id) = 0;
-  /// Undoes the first snapshot write of an id and all writes after it.
+  /// Undoes the first snapshot write of an id and all writes after it: the snapshot is published again, or
+  /// the id is removed if nothing was published before that write. Does nothing without a snapshot write.
   virtual void rollback(std::uint64_t id) = 0;
+
+  /// Waits for all requests in flight. Returns false if a completion never arrives: then the kernel and the
+  /// store's threads may still use the store, so it must not be destroyed.
+  virtual bool drain() noexcept = 0;
 
   virtual NvmeCounters counters() const = 0;
   virtual std::vector<NvmePath> paths() const = 0;
-  /// How requests are carried out, as text for people.
+  /// How requests are carried out, as text for people: "io_uring, O_DIRECT, registered buffers", or which
+  /// fallback is in use and why.
   virtual std::string io_description() const = 0;
 };
+
+/// Destroys a store once its requests have completed, and leaks it if one never does.
+struct StoreDeleter {
+  void operator()(ObjectStore* store) const noexcept {
+    if (store->drain()) delete store;
+  }
+};
+template <class Store>
+using StorePtr = std::unique_ptr<Store, StoreDeleter>;
 
 }  // namespace strata

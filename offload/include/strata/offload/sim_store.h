@@ -11,14 +11,15 @@ class SimStore final : public ObjectStore {
  public:
   explicit SimStore(Simulation& simulation) : simulation_(simulation) {}
 
-  Result<Ticket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
-                             WriteMode mode) override;
-  Result<Ticket> read_async(std::uint64_t id, BufferView dst) override;
-  Status wait(Ticket ticket) override;
-  bool wait_for(Ticket ticket, std::int64_t ns) override;
+  Result<IoTicket> write_async(std::uint64_t id, std::uint32_t slot_class, ConstBufferView src,
+                               WriteMode mode) override;
+  Result<IoTicket> read_async(std::uint64_t id, BufferView dst) override;
+  Status wait(IoTicket ticket) override;
+  bool wait_for(IoTicket ticket, std::int64_t ns) override;
   void discard(std::uint64_t) override {}
   void commit(std::uint64_t) override {}
   void rollback(std::uint64_t) override {}
+  bool drain() noexcept override { return true; }
   NvmeCounters counters() const override;
   std::vector<NvmePath> paths() const override { return {}; }
   std::string io_description() const override { return "simulated"; }

@@ -1,9 +1,17 @@
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <utility>
 
-#include <strata/runtime/backend/cuda_backend.h>
+#include <strata/runtime/backend/backend.h>
+#include <strata/runtime/backend/cuda_backend_options.h>
+#include <strata/runtime/clock.h>
+#include <strata/runtime/thread_annotations.h>
+#include <strata/runtime/threads/thread_pool.h>
 
 #include "backend/cuda/cuda_devices.h"
 #include "backend/cuda/cuda_error.h"

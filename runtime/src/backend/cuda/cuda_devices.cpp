@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include <strata/runtime/backend/cuda_backend.h>
+#include <strata/runtime/backend/cuda_device.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/threads/topology.h>
 #include <strata/runtime/units.h>

@@ -1,4 +1,4 @@
-// Defines the symbols of cuda_backend.cpp in builds without CUDA.
+// Defines the symbols of cuda_backend.cpp and cuda_devices.cpp in builds without CUDA.
 #include <strata/runtime/backend/cuda_backend.h>
 
 namespace strata {

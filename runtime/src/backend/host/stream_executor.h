@@ -7,7 +7,7 @@
 
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/clock.h>
-#include <strata/runtime/backend/host_backend.h>
+#include <strata/runtime/backend/host_backend_options.h>
 #include <strata/runtime/thread_annotations.h>
 #include <strata/runtime/threads/thread_pool.h>
 #include <strata/runtime/trace/trace.h>

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include <strata/runtime/assert.h>
+#include <strata/runtime/backend/backend.h>
 
 namespace strata::detail {
 namespace {

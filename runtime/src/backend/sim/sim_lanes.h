@@ -5,8 +5,9 @@
 #include <deque>
 #include <optional>
 
-#include <strata/runtime/backend/simulation.h>
+#include <strata/runtime/backend/sim_options.h>
 #include <strata/runtime/trace/stall_meter.h>
+#include <strata/runtime/trace/trace.h>
 
 namespace strata::detail {
 

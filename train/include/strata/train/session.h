@@ -3,18 +3,11 @@
 #include <string>
 
 #include <strata/runtime/signals.h>
-#include <strata/train/load_config.h>
 #include <strata/train/observer.h>
+#include <strata/train/session_request.h>
 #include <strata/train/trainer.h>
 
 namespace strata {
-
-/// What to train, and where its results go.
-struct SessionRequest : ConfigRequest {
-  std::string out_dir;     ///< the run folder; empty: runs/<preset>-<time>
-  std::string resume;      ///< the run folder of a run to continue; empty: a new run
-  bool overwrite = false;  ///< `out_dir` may hold an earlier run, which is removed
-};
 
 struct SessionResult {
   StopReason stop_reason = StopReason::finished;

@@ -66,10 +66,6 @@ class HfFolder {
   mutable std::vector<float> rearranged_;
 };
 
-/// Explains why a folder is no model that strata can read, and what to do: a PEFT adapter, pickled PyTorch
-/// weights, GGUF. Ok if it is none of these. Errors: `unsupported`.
-Status explain_hf_folder(Io& io, const std::string& path);
-
 struct HfExport {
   DType dtype = DType::f32;  ///< f32, bf16 or f16
   std::uint64_t shard_bytes =

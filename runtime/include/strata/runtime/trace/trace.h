@@ -75,7 +75,7 @@ class Trace::Track {
   friend class Trace;
   friend class TraceSpan;
   enum class Kind : std::uint8_t { span, counter };
-  struct Event {
+  struct TraceEvent {
     const char* label;
     std::int64_t arg;
     std::int64_t begin_ns;
@@ -83,14 +83,14 @@ class Trace::Track {
     Kind kind;
   };
   Track(Trace& trace, std::string name, int id, std::size_t capacity);
-  void push(const Event& event) noexcept;
-  std::vector<Event> snapshot(std::uint64_t& dropped);
+  void push(const TraceEvent& event) noexcept;
+  std::vector<TraceEvent> snapshot(std::uint64_t& dropped);
 
   Trace& trace_;
   const std::string name_;
   const int id_;
   Mutex mutex_;
-  std::vector<Event> ring_ STRATA_GUARDED_BY(mutex_);
+  std::vector<TraceEvent> ring_ STRATA_GUARDED_BY(mutex_);
   std::uint64_t pushed_ STRATA_GUARDED_BY(mutex_) = 0;
 };
 

@@ -5,7 +5,7 @@
 
 #include <strata/runtime/str.h>
 
-#include "store/store_core.h"
+#include "store/file_store.h"
 #include "store/stripe.h"
 
 namespace strata::detail {
@@ -53,33 +53,21 @@ Status check(const NvmeOptions& options) {
   return in_range("number of slots", slots, 1, std::uint64_t{1} << 31);
 }
 
-std::size_t count_slots(const NvmeOptions& options) {
-  std::size_t slots = 0;
-  for (const SlotClass& c : options.classes) slots += c.slots;
-  return slots;
-}
-
 }  // namespace
 
-StoreCore::StoreCore(NvmeOptions options, StoreFiles files, std::span<const double> rates)
+FileStore::FileStore(NvmeOptions options, StoreFiles files, std::span<const double> rates)
     : options_(std::move(options)),
       rates_(rates.begin(), rates.end()),
       files_(std::move(files)),
+      checksums_(options_.max_requests),
       slots_(options_.classes, stripe_weights(rates)),
-      ids_(count_slots(options_)),
-      requests_(options_.max_requests),
-      trace_(options_.trace),
-      busy_(options_.classes.size()) {
-  idle_requests_.reserve(requests_.size());
-  for (std::uint32_t i = options_.max_requests; i > 0; --i) idle_requests_.push_back(i - 1);
-  for (Request& request : requests_) request.extents.reserve(rates.size());
-  counters_.files_opened = files_.n_opened;
-}
+      objects_(slots_),
+      requests_(options_.max_requests, rates.size()),
+      meter_(options_.trace, files_.n_opened) {}
 
-Result<std::unique_ptr<StoreCore>> StoreCore::create(Io& io, NvmeOptions options,
-                                                     const RingFactory& make_ring) {
+Result<StorePtr<NvmeStore>> FileStore::create(Io& io, NvmeOptions options, const RingFactory& make_ring) {
   STRATA_TRY(check(options));
-  auto created = [&]() -> Result<std::unique_ptr<StoreCore>> {
+  auto created = [&]() -> Result<StorePtr<NvmeStore>> {
     std::vector<double> rates = options.path_rates;
     if (rates.empty() && options.dirs.size() == 1) rates = {0};
     if (rates.empty()) {
@@ -87,24 +75,24 @@ Result<std::unique_ptr<StoreCore>> StoreCore::create(Io& io, NvmeOptions options
     }
     STRATA_TRY_ASSIGN(StoreFiles files, open_store_files(io, options));
     const std::uint32_t table_size = options.max_requests;
-    std::unique_ptr<StoreCore> core(new StoreCore(std::move(options), std::move(files), rates));
-    STRATA_TRY(core->allocate_files());
-    STRATA_TRY_ASSIGN(core->io_backend_,
-                      make_io_backend(core->options_, core->files_, make_ring, *core, table_size));
-    return core;
+    StorePtr<FileStore> store(new FileStore(std::move(options), std::move(files), rates));
+    STRATA_TRY(store->allocate_files());
+    STRATA_TRY_ASSIGN(store->io_backend_,
+                      make_io_backend(store->options_, store->files_, make_ring, *store, table_size));
+    return StorePtr<NvmeStore>(std::move(store));
   }();
   if (!created.has_value()) return created.status().annotate("creating the NVMe store");
   return created;
 }
 
-Status StoreCore::allocate_files() {
+Status FileStore::allocate_files() {
   const MutexLock lock(mutex_);  // not shared yet; for the thread safety analysis
   for (std::uint32_t i = 0; i < files_.opened.size(); ++i)
     if (slots_.file_bytes(i) > 0) STRATA_TRY(files_.opened[i]->allocate(slots_.file_bytes(i)));
   return Status::ok();
 }
 
-std::string StoreCore::io_description() const {
+std::string FileStore::io_description() const {
   const auto& files = files_.opened;
   const auto direct =
       std::count_if(files.begin(), files.end(), [](const auto& file) { return file->direct(); });
@@ -121,3 +109,11 @@ std::string StoreCore::io_description() const {
 }
 
 }  // namespace strata::detail
+
+namespace strata {
+
+Result<StorePtr<NvmeStore>> NvmeStore::create(Io& io, NvmeOptions options) {
+  return detail::FileStore::create(io, std::move(options), detail::make_uring);
+}
+
+}  // namespace strata

@@ -1,4 +1,4 @@
-#include <strata/runtime/threads/thread_pool.h>
+#include "threads/thread_pools.h"
 
 #include <string>
 #include <vector>
@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <strata/runtime/str.h>
-
-#include "threads/thread_pools.h"
 
 namespace strata {
 

@@ -1,0 +1,59 @@
+#include <strata/model/hf/explain_folder.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include <strata/runtime/str.h>
+
+#include "text/strict_json.h"
+
+namespace strata {
+namespace {
+
+constexpr std::uint64_t kAdapterLimit = 16 << 20;
+
+// The base model of a PEFT folder as text; empty if its configuration does not name it.
+std::string base_of(Io& io, const std::string& adapter_config) {
+  const auto text = read_text(io, adapter_config, kAdapterLimit);
+  if (!text.has_value()) return {};
+  const auto root = detail::parse_strict_json(*text);
+  if (!root.has_value() || !root->is_object()) return {};
+  const auto base = root->find("base_model_name_or_path");
+  return base != root->end() && base->is_string() ? str(" of ", base->get<std::string>()) : std::string();
+}
+
+}  // namespace
+
+Status explain_hf_folder(Io& io, const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    return Status::error(Code::unsupported, str(path, why));
+  };
+  if (const std::string config = path + "/adapter_config.json"; io.exists(config))
+    return refuse(str(" is a PEFT adapter", base_of(io, config),
+                      ", which has no weights of its own: merge it into its model and name that folder "
+                      "(AutoPeftModelForCausalLM.from_pretrained('",
+                      path, "').merge_and_unload().save_pretrained('DIR'))"));
+  const auto names = io.list(path);
+  if (!names.has_value()) return {};  // reading the folder reports the error
+  const auto first_of = [&](const auto& matches) {
+    const auto at = std::find_if(names->begin(), names->end(), matches);
+    return at == names->end() ? std::string() : *at;
+  };
+  const auto pickled = first_of([](const std::string& name) {
+    return name.starts_with("pytorch_model") && (name.ends_with(".bin") || name.ends_with(".bin.index.json"));
+  });
+  if (!pickled.empty())
+    return refuse(str(" holds its weights in ", pickled,
+                      ", a pickle, which may run code when it is read and is not read here: write "
+                      "model.safetensors instead (AutoModelForCausalLM.from_pretrained('",
+                      path, "').save_pretrained('DIR'))"));
+  const auto other = first_of([](const std::string& name) {
+    return name.ends_with(".gguf") || name == "tf_model.h5" || name == "flax_model.msgpack" ||
+           name.starts_with("consolidated.");
+  });
+  if (!other.empty())
+    return refuse(str(" holds its weights in ", other, "; model.safetensors, or its shards, can be read"));
+  return {};
+}
+
+}  // namespace strata

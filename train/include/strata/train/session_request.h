@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include <strata/train/load_config.h>
+
+namespace strata {
+
+/// What to train, and where its results go.
+struct SessionRequest : ConfigRequest {
+  std::string out_dir;     ///< the run folder; empty: runs/<preset>-<time>
+  std::string resume;      ///< the run folder of a run to continue; empty: a new run
+  bool overwrite = false;  ///< `out_dir` may hold an earlier run, which is removed
+};
+
+}  // namespace strata
