@@ -10,10 +10,10 @@
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/linear_cross_entropy.h>
-#include <strata/kernels/optimizer.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
 #include <strata/runtime/str.h>
+#include <strata/state_kernels/gradient.h>
 
 // The order of operands is the one in ops.cpp.
 
@@ -168,7 +168,7 @@ Status dispatch(const OpCall& c, Backend& backend, Stream& stream) {
            or_none(out[1]),
            accumulates(c, 1)});
     case Op::accumulate:
-      return kernels::accumulate_async(backend, stream, {out[0], in[0], !accumulates(c, 0)});
+      return state_kernels::accumulate_async(backend, stream, {out[0], in[0], !accumulates(c, 0)});
     case Op::cached_attention:
       return kernels::cached_attention_async(
           backend, stream,

@@ -17,9 +17,7 @@ Status mismatch(std::string_view rule, In in) {
 bool has_type(const ValueInfo* info, const Shape& shape, DType dtype) {
   return info != nullptr && info->shape == shape && info->dtype == dtype;
 }
-bool is_compute_dtype(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
-}
+bool is_compute_dtype(DType dtype) { return is_stored_dtype(dtype); }
 bool is_matrix(const ValueInfo* info) {
   return info != nullptr && info->shape.rank == 2 && is_compute_dtype(info->dtype);
 }

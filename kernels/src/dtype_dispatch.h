@@ -3,14 +3,10 @@
 #include <type_traits>
 
 #include <strata/runtime/assert.h>
+#include <strata/runtime/dtype.h>
 #include <strata/runtime/float16.h>
 
 namespace strata::kernels::detail {
-
-/// Returns whether `dtype` can be the stored dtype of activations and parameters (embedding.h).
-constexpr bool is_storage(DType dtype) noexcept {
-  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
-}
 
 /// Calls body(std::type_identity<T>{}) with the C++ type of a stored dtype that was checked.
 template <class Body>

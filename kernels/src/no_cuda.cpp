@@ -1,9 +1,16 @@
 #include <string_view>
 
+#include <strata/kernels/attention.h>
 #include <strata/kernels/cublaslt_algorithms.h>
 #include <strata/runtime/str.h>
 
-#include "cuda_ops.h"
+#include "cuda/attention/launches.h"
+#include "cuda/elementwise/launches.h"
+#include "cuda/embedding/launches.h"
+#include "cuda/gemm/launches.h"
+#include "cuda/loss/launches.h"
+#include "cuda/norm/launches.h"
+#include "cuda/quant/launches.h"
 
 // Replaces src/cuda/ in a build without CUDA.
 namespace strata::kernels::cuda {
@@ -59,13 +66,6 @@ Status fp8_gemm(Backend&, Stream&, const Fp8GemmArgs&) { return absent("fp8_gemm
 Status cast_rows(Backend&, Stream&, const CastRowsArgs&) { return absent("cast_rows"); }
 Status quantize_blocks(Backend&, Stream&, const BlockQuantArgs&) { return absent("quantize_blocks"); }
 Status dequantize_blocks(Backend&, Stream&, const BlockQuantArgs&) { return absent("dequantize_blocks"); }
-Status update(Backend&, Stream&, const UpdateArgs&) { return absent("update"); }
-Status lamb_partials(Backend&, Stream&, const LambPartialsArgs&) { return absent("lamb_partials"); }
-Status lamb_apply(Backend&, Stream&, const LambApplyArgs&) { return absent("lamb_apply"); }
-Status accumulate(Backend&, Stream&, const AccumulateArgs&) { return absent("accumulate"); }
-Status square_sum_partials(Backend&, Stream&, const SquareSumPartialsArgs&) {
-  return absent("square_sum_partials");
-}
 Status linear_forward(Backend&, Stream&, const LinearForwardArgs&) { return absent("linear_forward"); }
 Status linear_backward_input(Backend&, Stream&, const LinearBackwardInputArgs&) {
   return absent("linear_backward_input");

@@ -31,25 +31,42 @@ def crowded_folders(root):
 
 
 def includes(root):
-    """{unit: units it includes}. A unit is a header and the sources of the same name, next to it or in src/."""
+    """{unit: units it includes}. A unit is a header with its sources, or a source without a header. A source's
+    header has the name of the source and stands next to it, or is the first file that the source includes."""
     sources = [path for path in files(root) if path.suffix in SOURCES]
+    known = set(sources)
     by_suffix = {}
     for path in sources:
         parts = path.relative_to(root).parts
         for n in range(1, len(parts) + 1):
             by_suffix.setdefault("/".join(parts[-n:]), []).append(path)
 
+    def find(name, path):
+        top = path.relative_to(root).parts[0]
+        for nearest in (path.parent / name, root / top / "src" / name):
+            if nearest in known:
+                return nearest
+        found = [p for p in by_suffix.get(name, []) if p.relative_to(root).parts[0] == top or name.startswith("strata/")]
+        return found[0] if len(found) == 1 else None
+
+    found_by = {}
+    for path in sources:
+        names = re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', path.read_text(), re.MULTILINE)
+        found_by[path] = [find(name, path) for name in names]
+
     def unit(path):
-        relative = path.relative_to(root)
-        return f"{relative.parts[0]}/{relative.stem}"
+        first = found_by[path][0] if found_by[path] else None
+        if path.with_suffix(".h") in known:
+            path = path.with_suffix(".h")
+        elif path.suffix != ".h" and first is not None and first.stem == path.stem:
+            path = first
+        return str(path.relative_to(root).with_suffix(""))
 
     graph = {}
-    for path in sources:
-        for name in re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', path.read_text(), re.MULTILINE):
-            top = path.relative_to(root).parts[0]
-            found = [p for p in by_suffix.get(name, []) if p.relative_to(root).parts[0] == top or name.startswith("strata/")]
-            if len(found) == 1 and unit(found[0]) != unit(path):
-                graph.setdefault(unit(path), set()).add(unit(found[0]))
+    for path, included in found_by.items():
+        for other in included:
+            if other is not None and unit(other) != unit(path):
+                graph.setdefault(unit(path), set()).add(unit(other))
     return graph
 
 

@@ -1,8 +1,8 @@
-// Lets the n-th allocation of the thread that drives an engine fail, for every n in turn. This is a program
-// of its own, since failing_heap.cpp replaces operator new.
+// Lets the n-th allocation of the thread that drives an engine fail, for every n in turn.
 #include <gtest/gtest.h>
 
-#include "engine/failing_heap.h"
+#include <strata/runtime/memory/alloc_counter.h>
+
 #include "engine/tiny_run.h"
 
 namespace strata {
@@ -37,13 +37,13 @@ TEST(HeapFaultTest, AnAllocationFailureAnywhereEndsARunCleanly) {
   const test::TempDir dir;
   const auto pool = must(ThreadPool::create(1));
   const std::string want = whole_run(dir.path(), *pool);  // also makes libraries allocate what they keep
-  const std::uint64_t before = test::heap_allocations;
+  const std::uint64_t before = AllocCounter::thread_count();
   EXPECT_EQ(whole_run(dir.path(), *pool), want);
-  const std::uint64_t total = test::heap_allocations - before;
+  const std::uint64_t total = AllocCounter::thread_count() - before;
   EXPECT_GT(total, 1000u);
   int refused = 0;
   for (std::uint64_t nth = 1; nth <= total; nth += 1 + nth / 40) {
-    test::heap_fails_at = test::heap_allocations + nth;
+    AllocCounter::fail_at(AllocCounter::thread_count() + nth);
     bool ended_well = false;
     try {
       ended_well = whole_run(dir.path(), *pool) == want;
@@ -52,7 +52,7 @@ TEST(HeapFaultTest, AnAllocationFailureAnywhereEndsARunCleanly) {
     } catch (const Error&) {
       ++refused;
     }
-    test::heap_fails_at = 0;
+    AllocCounter::fail_at(0);
     EXPECT_TRUE(refused > 0 || ended_well);
   }
   EXPECT_GT(refused, 50);

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "kernels/op_test.h"
+#include "support/op_test.h"
 
 namespace strata::kernels {
 namespace {

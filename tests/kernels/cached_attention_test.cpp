@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "kernels/op_test.h"
+#include "support/op_test.h"
 #include "support/isas.h"
 
 namespace strata::kernels {

@@ -4,12 +4,11 @@
 #include <strata/kernels/embedding.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
-#include <strata/kernels/optimizer.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
 
-#include "kernels/op_test.h"
 #include "support/isas.h"
+#include "support/op_test.h"
 
 // Contract C1 for every op: the bits do not depend on the number of threads or on the instruction set of the
 // SIMD kernels.
@@ -141,27 +140,6 @@ std::vector<float> attention_case(ThreadPool& pool) {
   return joined({out.values(), lse.values(), dqkv.values()});
 }
 
-std::vector<float> optimizer_case(ThreadPool& pool) {
-  const std::int64_t n = 200003;
-  Tensor p({n}, Values(1).floats(n)), g({n}, Values(2).floats(n)), m({n}, Values(3).floats(n)),
-      v({n}, Values(4).floats(n, 0.5, 0.5));
-  const auto values = [](Tensor& tensor) { return tensor.view().as<float>(); };
-  const cpuopt::UpdateStep step =
-      cpuopt::make_update_step({.weight_decay = 0.1, .step = 7, .grad_factor = 0.3});
-  update_host(
-      {step, {.param = values(p), .m = {values(m), nullptr}, .v = {values(v), nullptr}, .g = values(g)}, n},
-      pool);
-  accumulate_host({m.view(), p.view()}, pool);
-  std::vector<double> partials(49);
-  square_sum_partials_host({v.view(), test::view(partials)}, pool);
-  std::vector<float> halves;  // each partial rounded to float, and the remainder
-  for (const double partial : partials) {
-    halves.push_back(static_cast<float>(partial));
-    halves.push_back(static_cast<float>(partial - static_cast<double>(halves.back())));
-  }
-  return joined({p.values(), m.values(), v.values(), halves});
-}
-
 class DeterminismTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(DeterminismTest, ThreadsNeverChangeABit) {
@@ -191,8 +169,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, DeterminismTest,
                                            Case{"heads", &heads_case}, Case{"linear", &linear_case},
                                            Case{"elementwise", &elementwise_case},
                                            Case{"cross_entropy", &cross_entropy_case},
-                                           Case{"attention", &attention_case},
-                                           Case{"optimizer", &optimizer_case}),
+                                           Case{"attention", &attention_case}),
                          [](const auto& test_case) { return std::string(test_case.param.name); });
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include <strata/kernels/embedding.h>
 
-#include "kernels/op_test.h"
+#include "support/op_test.h"
 
 namespace strata::kernels {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "cuda/quant/fp8_math.h"
-#include "kernels/op_test.h"
+#include "support/op_test.h"
 
 #include <strata/runtime/clock.h>
 #include <strata/runtime/backend/host_backend.h>

@@ -2,7 +2,7 @@
 #include <strata/kernels/linear.h>
 #include <strata/runtime/memory/alloc_counter.h>
 
-#include "kernels/op_test.h"
+#include "support/op_test.h"
 
 // Linear layers with 16-bit activations and weights, by the CPU's bf16 instructions if it has them, and with
 // operands widened to f32.

@@ -1,6 +1,6 @@
 #include <strata/kernels/layernorm.h>
 
-#include "kernels/op_test.h"
+#include "support/op_test.h"
 
 namespace strata::kernels {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <strata/runtime/str.h>
 
-#include "kernels/op_test.h"
+#include "support/op_test.h"
 
 namespace strata::kernels {
 namespace {

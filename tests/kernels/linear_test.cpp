@@ -8,7 +8,7 @@
 
 #include <strata/kernels/cublaslt_algorithms.h>
 
-#include "kernels/op_test.h"
+#include "support/op_test.h"
 
 namespace strata::kernels {
 namespace {

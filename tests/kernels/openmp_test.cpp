@@ -2,7 +2,7 @@
 
 #include <strata/kernels/linear.h>
 
-#include "kernels/op_test.h"
+#include "support/op_test.h"
 
 namespace strata::kernels {
 namespace {

@@ -4,12 +4,11 @@
 #include <strata/kernels/embedding.h>
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
-#include <strata/kernels/optimizer.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
 #include <strata/runtime/memory/alloc_counter.h>
 
-#include "kernels/op_test.h"
+#include "support/op_test.h"
 
 // Tests what the *_async functions do besides computing: checks, declared memory, stream order, allocations.
 namespace strata::kernels {
@@ -51,17 +50,12 @@ TEST_F(QueueTest, AnOpDoesNotAllocateItself) {
     const std::vector<float> values(static_cast<std::size_t>(n * h), 1.0f);
     Tensor x({n, h}, values, dtype), w({h, h}, std::vector<float>(static_cast<std::size_t>(h * h)), dtype);
     Tensor norm({h}, std::vector<float>(static_cast<std::size_t>(h)), dtype), y = x;
-    Tensor rows = t({n}), v = t({n}), master = t({n, h});
-    float* const values_of = master.view().as<float>();
-    const cpuopt::UpdateBlock states{
-        .param = values_of, .m = {values_of, nullptr}, .v = {values_of, nullptr}, .g = values_of};
-    const cpuopt::UpdateStep step = cpuopt::make_update_step({});
+    Tensor rows = t({n}), v = t({n});
     const auto run = [&] {
       must(linear_forward_async(backend, stream, {x.view(), w.view(), {}, y.view()}));
       must(gelu_forward_async(backend, stream, {x.view(), y.view()}));
       must(layernorm_forward_async(backend, stream,
                                    {x.view(), norm.view(), norm.view(), y.view(), rows.view(), v.view()}));
-      must(update_async(backend, stream, {step, states, master.view().n_elems()}));
     };
     run();
     ASSERT_TRUE(AllocCounter::hooked());
@@ -196,22 +190,6 @@ TEST_F(QueueTest, LayernormAndCrossEntropyCheckTheirRowValues) {
   expect_refused(cross_entropy_forward_async(
                      backend, stream, {x.view(), test::view(targets), rstd.view(), rstd.view(), one.view()}),
                  "targets is i32 [3]; it must be i32 with 4 elements");
-}
-
-TEST_F(QueueTest, OptimizersCheckLengthsAndPointers) {
-  Tensor a = t({4}), b = t({5});
-  float* const x = a.view().as<float>();
-  const cpuopt::UpdateStep step = cpuopt::make_update_step({});
-  expect_refused(update_async(backend, stream, {step, {.param = x, .g = x}, -1}), "n is -1");
-  expect_refused(update_async(backend, stream, {step, {.g = x}, 4}), "block.param is null");
-  expect_refused(update_async(backend, stream, {step, {.param = x}, 4}), "block.g is null");
-  expect_refused(update_async(backend, stream,
-                              {step, {.layout = cpuopt::MasterLayout::bf16_split, .param = x, .g = x}, 4}),
-                 "block.master is null");
-  expect_refused(accumulate_async(backend, stream, {a.view(), b.view()}), "g is f32 [5]");
-  std::vector<double> partials(2);
-  expect_refused(square_sum_partials_async(backend, stream, {a.view(), test::view(partials)}),
-                 "partials is f64 [2]");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include <strata/kernels/rope.h>
 #include <strata/runtime/str.h>
 
-#include "kernels/op_test.h"
+#include "support/op_test.h"
 #include "support/isas.h"
 
 // An op on 16-bit values gives the bits of the f32 op on the same values, rounded once. GEMMs are tested in

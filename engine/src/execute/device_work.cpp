@@ -1,8 +1,9 @@
 #include "execute/device_work.h"
 
 #include <strata/cpuopt/norm.h>
-#include <strata/kernels/optimizer.h>
 #include <strata/runtime/assert.h>
+#include <strata/state_kernels/gradient.h>
+#include <strata/state_kernels/update.h>
 
 namespace strata {
 namespace {
@@ -34,8 +35,8 @@ void run_trust_ratios(const ChunkUpdate& update, ThreadPool&) { compute_trust_ra
 Status queue_lamb_update(ExecutionContext& m, const ChunkUpdate& u) {
   const Status moments = each_run(u.blocks, [&](const TensorBlock& run) {
     const BlockUpdate part = block_update(u, run);
-    STRATA_TRY(kernels::update_async(m.backend, m.compute, {part.step, part.block, run.n, part.noise}));
-    return kernels::lamb_partials_async(
+    STRATA_TRY(state_kernels::update_async(m.backend, m.compute, {part.step, part.block, run.n, part.noise}));
+    return state_kernels::lamb_partials_async(
         m.backend, m.compute,
         {part.step, part.block, run.n, u.norms.master_partials + run.first_partial,
          u.norms.direction_partials + run.first_partial});
@@ -44,8 +45,8 @@ Status queue_lamb_update(ExecutionContext& m, const ChunkUpdate& u) {
   STRATA_TRY(m.backend.host_call_async(HostCall("lamb trust ratios", &run_trust_ratios, u), m.compute));
   return each_run(u.blocks, [&](const TensorBlock& run) {
     const BlockUpdate part = block_update(u, run);
-    return kernels::lamb_apply_async(m.backend, m.compute,
-                                     {part.step, part.block, run.n, u.norms.trust + run.tensor});
+    return state_kernels::lamb_apply_async(m.backend, m.compute,
+                                           {part.step, part.block, run.n, u.norms.trust + run.tensor});
   });
 }
 
@@ -55,8 +56,8 @@ Status queue_device_accumulate(ExecutionContext& m, ChunkId chunk, BufferView su
                                bool first) {
   const DType dtype = m.plan.layout.group_of(chunk).grad;
   return each_run(m.tables.blocks[chunk], [&](const TensorBlock& run) {
-    return kernels::accumulate_async(m.backend, m.compute,
-                                     {values(sum, DType::f32, run), values(grad, dtype, run), first});
+    return state_kernels::accumulate_async(m.backend, m.compute,
+                                           {values(sum, DType::f32, run), values(grad, dtype, run), first});
   });
 }
 
@@ -65,7 +66,8 @@ Status queue_device_norm_partials(ExecutionContext& m, ChunkId chunk, BufferView
   return each_run(m.tables.blocks[chunk], [&](const TensorBlock& run) {
     const TensorView norm_partials{reinterpret_cast<std::byte*>(m.norm_partials() + run.first_partial),
                                    Shape{cpuopt::norm_partial_count(run.n)}, DType::f64};
-    return kernels::square_sum_partials_async(m.backend, m.compute, {values(sum, dtype, run), norm_partials});
+    return state_kernels::square_sum_partials_async(m.backend, m.compute,
+                                                    {values(sum, dtype, run), norm_partials});
   });
 }
 
@@ -74,7 +76,7 @@ Status queue_device_update(ExecutionContext& m, const ChunkUpdate& u) {
   if (u.step->by_rule[0].optimizer == cpuopt::Optimizer::lamb) return queue_lamb_update(m, u);
   return each_run(u.blocks, [&](const TensorBlock& run) {
     const BlockUpdate part = block_update(u, run);
-    return kernels::update_async(m.backend, m.compute, {part.step, part.block, run.n, part.noise});
+    return state_kernels::update_async(m.backend, m.compute, {part.step, part.block, run.n, part.noise});
   });
 }
 

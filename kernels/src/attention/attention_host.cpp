@@ -1,13 +1,14 @@
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <strata/cpuopt/convert.h>
 #include <strata/kernels/attention.h>
+#include <strata/ops/rows.h>
+#include <strata/runtime/threads/thread_pool.h>
 
 #include "attention/attention_workspace.h"
+#include "dtype_dispatch.h"
 #include "gemm/gemm.h"
-#include "op.h"
 #include "row_table.h"
 
 namespace strata::kernels {
@@ -17,7 +18,7 @@ using detail::Gemm;
 using detail::kQueryRows;
 
 /// Sizes of the op, and the offsets of the tensors of a (batch, key head) pair.
-struct Geometry {
+struct AttentionGeometry {
   AttentionHeads shape;
   std::int64_t d, width, out_width, pairs, group;
   float scale;
@@ -41,17 +42,17 @@ struct Geometry {
 };
 
 template <class Args>
-Geometry geometry(const Args& a) {
-  const std::int64_t width = detail::row_length(a.qkv);
+AttentionGeometry geometry(const Args& a) {
+  const std::int64_t width = ops::row_length(a.qkv);
   const std::int64_t d = width / (a.shape.heads + 2 * a.shape.kv_heads);
   return {a.shape,
           d,
           width,
           a.shape.heads * d,
-          detail::attention_pairs(detail::row_count(a.qkv), a.shape),
+          detail::attention_pairs(ops::row_count(a.qkv), a.shape),
           a.shape.heads / a.shape.kv_heads,
           attention_scale(a.shape, d),
-          detail::is_present(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr};
+          ops::is_present(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr};
 }
 
 /// A block of query rows and the range of keys [low, high) that any of them sees.
@@ -62,9 +63,9 @@ struct QueryBlock {
 
 class QueryBlocks {
  public:
-  QueryBlocks(const Geometry& g, std::int64_t pair)
+  QueryBlocks(const AttentionGeometry& g, std::int64_t pair)
       : g_(g), starts_(g.doc_start == nullptr ? nullptr : g.doc_start + g.first_row(pair)) {}
-  std::int64_t count() const { return detail::ceil_div(g_.shape.seq, kQueryRows); }
+  std::int64_t count() const { return ops::ceil_div(g_.shape.seq, kQueryRows); }
   QueryBlock at(std::int64_t i) const {
     const std::int64_t first = i * kQueryRows;
     const std::int64_t rows = std::min(kQueryRows, g_.shape.seq - first);
@@ -84,7 +85,7 @@ class QueryBlocks {
     const std::int64_t start = starts_ == nullptr ? 0 : starts_[query];
     return g_.shape.window == 0 ? start : std::max(start, query - g_.shape.window + 1);
   }
-  const Geometry& g_;
+  const AttentionGeometry& g_;
   const std::int32_t* starts_;
 };
 
@@ -120,7 +121,7 @@ struct HeadRows {
 /// A workspace slot's memory for the rows of heads, allocated from front to back.
 class HeadScratch {
  public:
-  HeadScratch(float* at, const Geometry& g) : at_(at), seq_(g.shape.seq), d_(g.d) {}
+  HeadScratch(float* at, const AttentionGeometry& g) : at_(at), seq_(g.shape.seq), d_(g.d) {}
   /// Returns the head at `from` itself if it is stored in f32, otherwise scratch memory for its rows.
   template <class T>
   HeadRows allocate(T* from, std::int64_t ld) {
@@ -199,7 +200,7 @@ struct ForwardHead {
   float* lse;
 };
 
-void forward_head(const Geometry& g, const QueryBlocks& blocks, const ForwardHead& head,
+void forward_head(const AttentionGeometry& g, const QueryBlocks& blocks, const ForwardHead& head,
                   const AlibiBias& bias, float* scores) {
   const detail::RowTable& table = detail::row_table();
   for (std::int64_t b = 0; b < blocks.count(); ++b) {
@@ -229,7 +230,7 @@ struct BackwardHead {
 };
 
 /// Computes the probabilities of a block in p and the gradient of its scores in dp.
-void backward_scores(const Geometry& g, const QueryBlocks& blocks, const QueryBlock& block,
+void backward_scores(const AttentionGeometry& g, const QueryBlocks& blocks, const QueryBlock& block,
                      const BackwardHead& head, const AlibiBias& bias, float* p, float* dp) {
   const detail::RowTable& table = detail::row_table();
   detail::gemm_one_thread(scores_gemm(block, g.d, head.q, head.k, p));
@@ -256,8 +257,8 @@ void backward_scores(const Geometry& g, const QueryBlocks& blocks, const QueryBl
 // Blocks are processed from last to first. The first query head's last block sees the last keys, so it writes
 // dk and dv there, and all other blocks add to them. With packed documents or a window that block may not see
 // the earlier keys, whose gradients are set to zero first.
-void backward_head(const Geometry& g, const QueryBlocks& blocks, const BackwardHead& head, bool first_head,
-                   const AlibiBias& bias, float* p, float* dp) {
+void backward_head(const AttentionGeometry& g, const QueryBlocks& blocks, const BackwardHead& head,
+                   bool first_head, const AlibiBias& bias, float* p, float* dp) {
   for (std::int64_t b = blocks.count() - 1; b >= 0; --b) {
     const QueryBlock block = blocks.at(b);
     const bool first = first_head && b == blocks.count() - 1;
@@ -272,7 +273,7 @@ void backward_head(const Geometry& g, const QueryBlocks& blocks, const BackwardH
 
 /// Calls body(pair, scratch) for all (batch, key head) pairs; the pairs of one slot are processed in order.
 template <class Body>
-void for_pairs(const Geometry& g, BufferView workspace, std::int64_t slot_floats, ThreadPool& pool,
+void for_pairs(const AttentionGeometry& g, BufferView workspace, std::int64_t slot_floats, ThreadPool& pool,
                const Body& body) {
   const std::int64_t slots = detail::attention_slots(g.pairs);
   pool.parallel_for(slots, [&](std::int64_t slot) {
@@ -283,7 +284,7 @@ void for_pairs(const Geometry& g, BufferView workspace, std::int64_t slot_floats
 
 template <class T>
 void forward(const AttentionForwardArgs& a, ThreadPool& pool) {
-  const Geometry g = geometry(a);
+  const AttentionGeometry g = geometry(a);
   const detail::AttentionSlot slot = detail::attention_forward_slot(g.shape, a.qkv.dtype, g.d);
   T* qkv = a.qkv.as<T>();
   for_pairs(g, a.workspace, slot.floats, pool, [&](std::int64_t pair, float* scratch) {
@@ -303,7 +304,7 @@ void forward(const AttentionForwardArgs& a, ThreadPool& pool) {
 
 template <class T>
 void backward(const AttentionBackwardArgs& a, ThreadPool& pool) {
-  const Geometry g = geometry(a);
+  const AttentionGeometry g = geometry(a);
   const detail::AttentionSlot slot = detail::attention_backward_slot(g.shape, a.qkv.dtype, g.d);
   const std::int64_t scores = slot.heads / 2;
   T* qkv = a.qkv.as<T>();
@@ -330,14 +331,6 @@ void backward(const AttentionBackwardArgs& a, ThreadPool& pool) {
 }
 
 }  // namespace
-
-float alibi_slope(std::int64_t head, std::int64_t heads) noexcept {
-  std::int64_t power = 1;
-  while (2 * power <= heads) power *= 2;
-  const double base = head < power ? -8.0 / static_cast<double>(power) : -4.0 / static_cast<double>(power);
-  const std::int64_t exponent = head < power ? head + 1 : 2 * (head - power) + 1;
-  return static_cast<float>(std::exp2(base * static_cast<double>(exponent)));
-}
 
 void attention_forward_host(const AttentionForwardArgs& a, ThreadPool& pool) {
   detail::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) { forward<T>(a, pool); });

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <strata/kernels/attention.h>
+#include <strata/kernels/attention_heads.h>
+#include <strata/runtime/dtype.h>
 
 namespace strata::kernels::detail {
 

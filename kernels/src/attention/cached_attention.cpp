@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include <strata/ops/op.h>
+#include <strata/ops/rows.h>
+
 #include "cached_attention_table.h"
-#include "cuda_ops.h"
-#include "op.h"
+#include "cuda/attention/launches.h"
 
 namespace strata::kernels {
 
@@ -17,14 +19,14 @@ std::size_t cached_attention_workspace_bytes(std::int64_t rows, std::int64_t cap
 
 Status cached_attention_async(Backend& backend, Stream& stream, const CachedAttentionArgs& a) {
   const CachedAttentionShape& s = a.shape;
-  const std::int64_t rows = detail::row_count(a.qkv);
-  const std::int64_t width = detail::row_length(a.qkv);
+  const std::int64_t rows = ops::row_count(a.qkv);
+  const std::int64_t width = ops::row_length(a.qkv);
   const bool heads_fit = s.heads >= 1 && s.kv_heads >= 1 && s.heads % s.kv_heads == 0;
   const std::int64_t parts = heads_fit ? s.heads + 2 * s.kv_heads : 1;
   const std::int64_t sequences = a.keys.shape.rank == 4 ? a.keys.shape.dim(0) : 0;
   const std::int64_t capacity = a.keys.shape.rank == 4 ? a.keys.shape.dim(2) : 0;
   const Shape cache = {sequences, s.kv_heads, capacity, width / parts};
-  STRATA_TRY(detail::Check("cached_attention")
+  STRATA_TRY(ops::Check("cached_attention")
                  .rows("qkv", a.qkv, rows, width)
                  .require(heads_fit, s.heads, " query heads must be a positive multiple of ", s.kv_heads,
                           " key heads")
@@ -40,10 +42,10 @@ Status cached_attention_async(Backend& backend, Stream& stream, const CachedAtte
                  .rows("out", a.out, rows, width / parts * s.heads)
                  .workspace(a.workspace, cached_attention_workspace_bytes(rows, capacity, s))
                  .status());
-  constexpr detail::OpImpl<CachedAttentionArgs> op = {"cached_attention", &cached_attention_host,
-                                                      &cuda::cached_attention};
-  return detail::enqueue(backend, stream, op, a, {a.qkv, a.positions, a.slots}, {a.out, a.keys, a.values},
-                         a.workspace);
+  constexpr ops::OpImpl<CachedAttentionArgs> op = {"cached_attention", &cached_attention_host,
+                                                   &cuda::cached_attention};
+  return ops::enqueue(backend, stream, op, a, {a.qkv, a.positions, a.slots}, {a.out, a.keys, a.values},
+                      a.workspace);
 }
 
 }  // namespace strata::kernels

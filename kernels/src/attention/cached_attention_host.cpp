@@ -1,19 +1,21 @@
 #include <algorithm>
 
-#include <strata/kernels/attention.h>
+#include <strata/kernels/attention_heads.h>
 #include <strata/kernels/cached_attention.h>
+#include <strata/ops/ranges.h>
+#include <strata/ops/rows.h>
 #include <strata/runtime/assert.h>
 
 #include "cached_attention_table.h"
-#include "op.h"
 #include "row_table.h"
+#include "work_split.h"
 
 namespace strata::kernels {
 namespace {
 
 /// Sizes of the op, and offsets in its tensors.
-struct Geometry {
-  explicit Geometry(const CachedAttentionArgs& args)
+struct CacheGeometry {
+  explicit CacheGeometry(const CachedAttentionArgs& args)
       : a(args),
         heads(args.shape.heads),
         kv_heads(args.shape.kv_heads),
@@ -34,7 +36,7 @@ struct Geometry {
   std::int64_t heads, kv_heads, sequences, capacity, d, width;
 };
 
-void store(const Geometry& g, std::int64_t r) {
+void store(const CacheGeometry& g, std::int64_t r) {
   const std::int64_t slot = g.slot(r), position = g.position(r);
   if (slot < 0) return;
   STRATA_ASSERT(slot < g.sequences && position >= 0 && position < g.capacity, "row ", r, " is position ",
@@ -49,7 +51,7 @@ void store(const Geometry& g, std::int64_t r) {
 
 // Computes the query heads of one key head for one row. `scratch` has space for a row of scores and, for
 // ALiBi, a row of biases.
-void attend(const Geometry& g, std::int64_t r, std::int64_t kv_head, float* scratch) {
+void attend(const CacheGeometry& g, std::int64_t r, std::int64_t kv_head, float* scratch) {
   const std::int64_t group = g.heads / g.kv_heads;
   float* out = g.a.out.as<float>() + (r * g.heads + kv_head * group) * g.d;
   if (g.slot(r) < 0) {
@@ -84,14 +86,14 @@ const detail::CachedAttentionTable& detail::cached_attention_table() noexcept {
 }
 
 void cached_attention_host(const CachedAttentionArgs& a, ThreadPool& pool) {
-  const Geometry g(a);
-  const std::int64_t rows = detail::row_count(a.qkv);
+  const CacheGeometry g(a);
+  const std::int64_t rows = ops::row_count(a.qkv);
   const std::int64_t pairs = rows * g.kv_heads;
   const std::int64_t scratch_slots = detail::cached_attention_scratch_slots(rows, g.kv_heads);
-  detail::parallel_for_ranges(pool, rows, detail::rows_per_item(2 * g.kv_heads * g.d),
-                              [&](std::int64_t first, std::int64_t n) {
-                                for (std::int64_t r = first; r < first + n; ++r) store(g, r);
-                              });
+  ops::parallel_for_ranges(pool, rows, detail::rows_per_item(2 * g.kv_heads * g.d),
+                           [&](std::int64_t first, std::int64_t n) {
+                             for (std::int64_t r = first; r < first + n; ++r) store(g, r);
+                           });
   const std::int64_t floats = g.capacity * (a.shape.alibi ? 2 : 1);
   pool.parallel_for(scratch_slots, [&](std::int64_t scratch_slot) {
     float* scratch = reinterpret_cast<float*>(a.workspace.data) + scratch_slot * floats;

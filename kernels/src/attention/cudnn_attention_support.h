@@ -1,8 +1,10 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 
-#include <strata/kernels/attention.h>
+#include <strata/kernels/attention_heads.h>
+#include <strata/runtime/dtype.h>
 
 /// Which heads AttentionBackend::cudnn supports, and the workspace that it needs. Both depend only on the
 /// shape, because memory is also planned on machines without a GPU.

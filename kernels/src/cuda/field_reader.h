@@ -1,10 +1,13 @@
 #pragma once
 
 #include <charconv>
+#include <cstddef>
 #include <string_view>
 #include <system_error>
 
 #include <strata/runtime/dtype.h>
+#include <strata/runtime/status.h>
+#include <strata/runtime/str.h>
 
 namespace strata::kernels::detail {
 
@@ -50,6 +53,20 @@ class FieldReader {
   std::string_view left_;
   bool fine_ = true;
 };
+
+/// Calls parse(line) for every line of a record. Errors: `invalid`, naming the first line for which it
+/// returns false, which is not `what`.
+template <class Parse>
+Status for_each_line(std::string_view text, std::string_view what, const Parse& parse) {
+  for (std::size_t at = 0, number = 1; at < text.size(); ++number) {
+    const std::string_view line = text.substr(at, text.find('\n', at) - at);
+    at += line.size() + 1;
+    if (!parse(line))
+      return Status::error(Code::invalid, str("line ", number, " is not ", what, ": \"", line.substr(0, 80),
+                                              line.size() > 80 ? "...\"" : "\""));
+  }
+  return Status::ok();
+}
 
 /// Whether a line of a record of algorithms and plans is about attention; all other lines are GEMMs.
 inline bool is_attention(std::string_view line) { return line.starts_with("attention "); }

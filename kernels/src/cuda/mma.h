@@ -2,9 +2,8 @@
 
 #include <type_traits>
 
+#include <strata/cpuopt/math/host_device.h>
 #include <strata/runtime/float16.h>
-
-#include "cuda/lanes.h"
 
 /// mma.sync m16n8k16 with f32 accumulators.
 namespace strata::kernels::detail {

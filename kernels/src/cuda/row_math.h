@@ -3,13 +3,15 @@
 #include <cstdint>
 
 #include <strata/cpuopt/math/elementary.h>
+#include <strata/cpuopt/math/host_device.h>
+#include <strata/ops/cuda/lanes.h>
 #include <strata/runtime/float16.h>
 
-#include "cuda/lanes.h"
+#include "cuda/lowest_score.h"
 
 /// The arithmetic of the device kernels on one row, one column of a block of rows, or one element. It has the
 /// operations of the host's SIMD kernels (simd_kernels.h) in the same order, hence their bits. `Lanes` is
-/// HalfWarp or EmulatedHalfWarp (lanes.h).
+/// HalfWarp (lanes.h), or EmulatedHalfWarp in tests.
 namespace strata::kernels::detail {
 
 // --- elements
@@ -198,7 +200,6 @@ STRATA_HD float bias_column(const T* dy, std::int64_t column, std::int64_t n, st
 
 // --- cross entropy
 
-inline constexpr float kLowestScore = -3.402823466e38f;
 inline constexpr std::int64_t kLseRun = 4096;  // elements whose exponentials are summed in f32
 
 template <class Lanes, class T>
@@ -224,14 +225,6 @@ STRATA_HD T loss_gradient(T logit, float lse, float scale, bool is_target) {
 }
 
 // --- sums in one order
-
-/// The sum of exact squares that is one partial of the gradient norm (cpuopt/norm.h).
-template <class Lanes, class T>
-STRATA_DEVICE_INLINE double square_sum(const Lanes& lanes, const T* x, std::int64_t n) {
-  return lanes.template sum<double>(n, [&](std::int64_t i) {
-    return static_cast<double>(to_f32(x[i])) * static_cast<double>(to_f32(x[i]));
-  });
-}
 
 /// cpuopt::tree_sum() of n values, one value after the other: equal-sized sums of powers of two are merged as
 /// soon as there are two of them, and the rest is added from the last to the first. At most 2^40 values.

@@ -3,16 +3,18 @@
 #include <cstring>
 
 #include <strata/kernels/cast_rows.h>
+#include <strata/ops/ranges.h>
+#include <strata/ops/rows.h>
 #include <strata/runtime/assert.h>
 #include <strata/runtime/convert.h>
 
-#include "op.h"
+#include "work_split.h"
 
 namespace strata::kernels {
 namespace {
 
-using detail::row_count;
-using detail::row_length;
+using ops::row_count;
+using ops::row_length;
 
 // cast_rows_async() has checked dtypes and sizes, so a failure is a bug.
 void must_be_ok(const Status& status) { STRATA_ASSERT(status.is_ok(), "cast_rows: ", status.message()); }
@@ -53,14 +55,14 @@ void cast_rows_host(const CastRowsArgs& a, ThreadPool& pool) {
     // Both sides are contiguous, so the split into rows does not matter.
     const auto x_size = static_cast<std::int64_t>(size_of(a.x.dtype)),
                y_size = static_cast<std::int64_t>(size_of(a.y.dtype));
-    detail::parallel_for_ranges(pool, row_count(a.x) * columns, detail::kElementsPerItem,
-                                [&](std::int64_t i, std::int64_t n) {
-                                  cast(a.x.dtype, a.x.data + i * x_size, a.y.dtype, a.y.data + i * y_size, n);
-                                });
+    ops::parallel_for_ranges(pool, row_count(a.x) * columns, detail::kElementsPerItem,
+                             [&](std::int64_t i, std::int64_t n) {
+                               cast(a.x.dtype, a.x.data + i * x_size, a.y.dtype, a.y.data + i * y_size, n);
+                             });
     return;
   }
   const std::int64_t x_step = step(a.x, a.x_stride), y_step = step(a.y, a.y_stride);
-  detail::parallel_for_ranges(
+  ops::parallel_for_ranges(
       pool, row_count(a.x), detail::rows_per_item(columns), [&](std::int64_t row, std::int64_t count) {
         for (const std::int64_t end = row + count; row < end; ++row)
           cast(a.x.dtype, a.x.data + row * x_step, a.y.dtype, a.y.data + row * y_step, columns);

@@ -1,10 +1,13 @@
 #include <algorithm>
 
 #include <strata/kernels/elementwise.h>
+#include <strata/ops/ranges.h>
+#include <strata/ops/rows.h>
 
-#include "op.h"
+#include "dtype_dispatch.h"
 #include "row_table.h"
 #include "simd_table.h"
+#include "work_split.h"
 
 namespace strata::kernels {
 namespace {
@@ -15,16 +18,16 @@ template <class Body>
 void dispatch_ranges(const TensorView& view, ThreadPool& pool, const Body& body) {
   detail::dispatch_dtype(view.dtype, [&]<class T>(std::type_identity<T> type) {
     const detail::SimdTable<T>& table = detail::simd_table<T>();
-    detail::parallel_for_ranges(pool, view.n_elems(), detail::kElementsPerItem,
-                                [&](std::int64_t i, std::int64_t n) { body(table, i, n, type); });
+    ops::parallel_for_ranges(pool, view.n_elems(), detail::kElementsPerItem,
+                             [&](std::int64_t i, std::int64_t n) { body(table, i, n, type); });
   });
 }
 
 template <class T>
 void swiglu_forward(const SwigluForwardArgs& a, ThreadPool& pool) {
-  const std::int64_t f = detail::row_length(a.y);
-  detail::parallel_for_ranges(
-      pool, detail::row_count(a.y), detail::rows_per_item(f), [&](std::int64_t first, std::int64_t n) {
+  const std::int64_t f = ops::row_length(a.y);
+  ops::parallel_for_ranges(
+      pool, ops::row_count(a.y), detail::rows_per_item(f), [&](std::int64_t first, std::int64_t n) {
         for (std::int64_t t = first; t < first + n; ++t) {
           const T* gate = a.gate_up.as<T>() + t * 2 * f;
           const detail::SimdTable<T>& table = detail::simd_table<T>();
@@ -35,17 +38,17 @@ void swiglu_forward(const SwigluForwardArgs& a, ThreadPool& pool) {
 
 template <class T>
 void swiglu_backward(const SwigluBackwardArgs& a, ThreadPool& pool) {
-  const std::int64_t f = detail::row_length(a.dy);
-  detail::parallel_for_ranges(pool, detail::row_count(a.dy), detail::rows_per_item(f),
-                              [&](std::int64_t first, std::int64_t n) {
-                                for (std::int64_t t = first; t < first + n; ++t) {
-                                  const T* gate = a.gate_up.as<T>() + t * 2 * f;
-                                  T* dgate = a.dgate_up.as<T>() + t * 2 * f;
-                                  const detail::SimdTable<T>& table = detail::simd_table<T>();
-                                  (a.gelu ? table.geglu_backward : table.swiglu_backward)(
-                                      gate, gate + f, a.dy.as<T>() + t * f, dgate, dgate + f, f);
-                                }
-                              });
+  const std::int64_t f = ops::row_length(a.dy);
+  ops::parallel_for_ranges(pool, ops::row_count(a.dy), detail::rows_per_item(f),
+                           [&](std::int64_t first, std::int64_t n) {
+                             for (std::int64_t t = first; t < first + n; ++t) {
+                               const T* gate = a.gate_up.as<T>() + t * 2 * f;
+                               T* dgate = a.dgate_up.as<T>() + t * 2 * f;
+                               const detail::SimdTable<T>& table = detail::simd_table<T>();
+                               (a.gelu ? table.geglu_backward : table.swiglu_backward)(
+                                   gate, gate + f, a.dy.as<T>() + t * f, dgate, dgate + f, f);
+                             }
+                           });
 }
 
 }  // namespace
@@ -101,12 +104,12 @@ void scale_host(const ScaleArgs& a, ThreadPool& pool) {
 }
 
 void softcap_host(const SoftcapArgs& a, ThreadPool& pool) {
-  detail::parallel_for_ranges(pool, a.x.n_elems(), detail::kElementsPerItem,
-                              [&](std::int64_t i, std::int64_t n) {
-                                float* y = a.y.as<float>() + i;
-                                if (a.x.data != a.y.data) std::copy_n(a.x.as<float>() + i, n, y);
-                                detail::row_table().softcap(y, 1.0f, a.cap, n);
-                              });
+  ops::parallel_for_ranges(pool, a.x.n_elems(), detail::kElementsPerItem,
+                           [&](std::int64_t i, std::int64_t n) {
+                             float* y = a.y.as<float>() + i;
+                             if (a.x.data != a.y.data) std::copy_n(a.x.as<float>() + i, n, y);
+                             detail::row_table().softcap(y, 1.0f, a.cap, n);
+                           });
 }
 
 void fill_host(const FillArgs& a, ThreadPool& pool) {

@@ -1,11 +1,14 @@
 #include <algorithm>
 
 #include <strata/kernels/embedding.h>
+#include <strata/ops/ranges.h>
+#include <strata/ops/rows.h>
 #include <strata/runtime/assert.h>
 
-#include "op.h"
+#include "dtype_dispatch.h"
 #include "partial_sums.h"
 #include "simd_table.h"
+#include "work_split.h"
 
 namespace strata::kernels {
 namespace {
@@ -15,7 +18,7 @@ constexpr std::int64_t kColumns = 512;  // columns of a row that are summed at a
 /// Row `row` of `out` (+)= the sum over i in [0, n) of the rows row_at(i), in that order.
 template <class T, class RowAt>
 void sum_rows(const TensorView& out, std::int64_t row, std::int64_t n, bool accumulate, const RowAt& row_at) {
-  const std::int64_t h = detail::row_length(out);
+  const std::int64_t h = ops::row_length(out);
   const detail::SimdTable<T>& table = detail::simd_table<T>();
   for (std::int64_t at = 0; at < h; at += kColumns) {
     const std::int64_t columns = std::min(kColumns, h - at);
@@ -27,22 +30,22 @@ void sum_rows(const TensorView& out, std::int64_t row, std::int64_t n, bool accu
 
 template <class T>
 void forward(const EmbeddingForwardArgs& a, ThreadPool& pool) {
-  const std::int64_t h = detail::row_length(a.table);
+  const std::int64_t h = ops::row_length(a.table);
   const auto* ids = a.ids.as<std::int32_t>();
-  detail::parallel_for_ranges(pool, a.ids.n_elems(), detail::rows_per_item(h),
-                              [&](std::int64_t first, std::int64_t n) {
-                                for (std::int64_t t = first; t < first + n; ++t) {
-                                  const std::int64_t row = ids[t] + a.offset;
-                                  STRATA_DCHECK(row >= 0 && row < a.table.shape.dim(0), "token ", t,
-                                                " is row ", row, " of ", a.table.shape.dim(0));
-                                  std::copy_n(a.table.as<T>() + row * h, h, a.x.as<T>() + t * h);
-                                }
-                              });
+  ops::parallel_for_ranges(pool, a.ids.n_elems(), detail::rows_per_item(h),
+                           [&](std::int64_t first, std::int64_t n) {
+                             for (std::int64_t t = first; t < first + n; ++t) {
+                               const std::int64_t row = ids[t] + a.offset;
+                               STRATA_DCHECK(row >= 0 && row < a.table.shape.dim(0), "token ", t, " is row ",
+                                             row, " of ", a.table.shape.dim(0));
+                               std::copy_n(a.table.as<T>() + row * h, h, a.x.as<T>() + t * h);
+                             }
+                           });
 }
 
 template <class T>
 void backward(const EmbeddingBackwardArgs& a, ThreadPool& pool) {
-  const std::int64_t h = detail::row_length(a.dtable);
+  const std::int64_t h = ops::row_length(a.dtable);
   const std::int64_t vocab = a.dtable.shape.dim(0);
   const std::int64_t t_count = a.ids.n_elems();
   const auto* ids = a.ids.as<std::int32_t>();
@@ -62,7 +65,7 @@ void backward(const EmbeddingBackwardArgs& a, ThreadPool& pool) {
   for (std::int64_t t = t_count - 1; t >= 0; --t)
     order[--begin[ids[t] + a.offset + 1]] = static_cast<std::int32_t>(t);
 
-  detail::parallel_for_ranges(pool, vocab, detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
+  ops::parallel_for_ranges(pool, vocab, detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
     for (std::int64_t v = first; v < first + n; ++v) {
       const std::int64_t from = begin[v + 1];
       const std::int64_t to = v + 1 < vocab ? begin[v + 2] : t_count;

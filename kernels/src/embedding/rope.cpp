@@ -1,28 +1,29 @@
 #include <strata/kernels/rope.h>
 
-#include "cuda_ops.h"
-#include "op.h"
+#include <strata/ops/op.h>
+#include <strata/ops/rows.h>
+
+#include "cuda/embedding/launches.h"
 
 namespace strata::kernels {
 
 Status positions_async(Backend& backend, Stream& stream, const PositionsArgs& a) {
   const std::int64_t tokens = a.positions.n_elems();
-  detail::Check check("positions");
+  ops::Check check("positions");
   check.elements("positions", a.positions, DType::i32, tokens)
       .require(a.seq >= 1 && tokens % a.seq == 0, tokens, " tokens are not a multiple of seq ", a.seq);
-  if (detail::is_present(a.doc_start)) check.elements("doc_start", a.doc_start, DType::i32, tokens);
+  if (ops::is_present(a.doc_start)) check.elements("doc_start", a.doc_start, DType::i32, tokens);
   STRATA_TRY(check.status());
-  constexpr detail::OpImpl<PositionsArgs> op = {"positions", &positions_host, &cuda::positions};
-  return detail::enqueue(backend, stream, op, a, {a.doc_start}, {a.positions});
+  constexpr ops::OpImpl<PositionsArgs> op = {"positions", &positions_host, &cuda::positions};
+  return ops::enqueue(backend, stream, op, a, {a.doc_start}, {a.positions});
 }
 
 Status rope_table_async(Backend& backend, Stream& stream, const RopeTableArgs& a) {
   STRATA_TRY(
-      detail::Check("rope_table")
+      ops::Check("rope_table")
           .require(a.table.shape.rank == 2 && a.table.dtype == DType::f32, "table must be f32 [positions, n]")
-          .require(detail::row_length(a.table) % 2 == 0,
-                   "rows of table must have an even number of elements, but have ",
-                   detail::row_length(a.table))
+          .require(ops::row_length(a.table) % 2 == 0,
+                   "rows of table must have an even number of elements, but have ", ops::row_length(a.table))
           .require(a.frequencies.theta > 0 && a.frequencies.factor > 0, "theta is ", a.frequencies.theta,
                    " and factor is ", a.frequencies.factor, "; both must be above 0")
           .require(a.frequencies.scaling != RopeFrequencies::Scaling::yarn ||
@@ -32,15 +33,15 @@ Status rope_table_async(Backend& backend, Stream& stream, const RopeTableArgs& a
                    " original positions and betas ", a.frequencies.beta_fast, " and ",
                    a.frequencies.beta_slow, "; theta must be above 1, the others above 0")
           .status());
-  constexpr detail::OpImpl<RopeTableArgs> op = {"rope_table", &rope_table_host, &cuda::rope_table};
-  return detail::enqueue(backend, stream, op, a, {}, {a.table});
+  constexpr ops::OpImpl<RopeTableArgs> op = {"rope_table", &rope_table_host, &cuda::rope_table};
+  return ops::enqueue(backend, stream, op, a, {}, {a.table});
 }
 
 Status rope_async(Backend& backend, Stream& stream, const RopeArgs& a) {
-  const std::int64_t rows = detail::row_count(a.x);
-  const std::int64_t width = detail::row_length(a.x);
-  const std::int64_t rotary_dim = detail::row_length(a.table);
-  STRATA_TRY(detail::Check("rope", "x", a.x)
+  const std::int64_t rows = ops::row_count(a.x);
+  const std::int64_t width = ops::row_length(a.x);
+  const std::int64_t rotary_dim = ops::row_length(a.table);
+  STRATA_TRY(ops::Check("rope", "x", a.x)
                  .rows("x", a.x, rows, width)
                  .rows("y", a.y, rows, width)
                  .elements("positions", a.positions, DType::i32, rows)
@@ -49,10 +50,10 @@ Status rope_async(Backend& backend, Stream& stream, const RopeArgs& a) {
                  .require(rotary_dim % 2 == 0 && rotary_dim <= a.head_dim, rotary_dim,
                           " elements of a head of ", a.head_dim,
                           " are rotated; the number must be even and at most the head's")
-                 .rows("table", a.table, DType::f32, detail::row_count(a.table), rotary_dim)
+                 .rows("table", a.table, DType::f32, ops::row_count(a.table), rotary_dim)
                  .status());
-  constexpr detail::OpImpl<RopeArgs> op = {"rope", &rope_host, &cuda::rope};
-  return detail::enqueue(backend, stream, op, a, {a.x, a.positions, a.table}, {a.y});
+  constexpr ops::OpImpl<RopeArgs> op = {"rope", &rope_host, &cuda::rope};
+  return ops::enqueue(backend, stream, op, a, {a.x, a.positions, a.table}, {a.y});
 }
 
 }  // namespace strata::kernels

@@ -11,6 +11,7 @@
 #include <strata/runtime/float16.h>
 
 #include "gemm/gemm_16bit.h"
+#include "gemm/native_bf16.h"
 
 namespace strata::kernels {
 namespace {
@@ -86,7 +87,7 @@ const char* to_string(Bf16Gemm gemm) noexcept {
 }
 
 Bf16Gemm native_bf16_gemm() noexcept {
-  static const Bf16Gemm native = detail::native_bf16_gemm();
+  static const Bf16Gemm native = detail::detect_native_bf16_gemm();
   return native;
 }
 

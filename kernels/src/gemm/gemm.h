@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include <strata/runtime/dtype.h>
-#include <strata/runtime/threads/thread_pool.h>
 
 namespace strata::kernels::detail {
 
@@ -24,19 +23,15 @@ struct Gemm {
   DType c_dtype = DType::f32;  ///< f32, or `dtype`: then the f32 sum is rounded once
 };
 
+/// Writes the f32 C of a GEMM with k = 0: zeros, unless it accumulates.
+inline void write_empty_sums(const Gemm& g) noexcept {
+  auto* const c = static_cast<float*>(g.c);
+  for (std::int64_t i = 0; i < g.m && !g.accumulate; ++i)
+    for (std::int64_t j = 0; j < g.n; ++j) c[i * g.ldc + j] = 0.0f;
+}
+
 /// Computes one GEMM of f32 operands on the calling thread. Its bits depend only on the shapes and flags (and
 /// on the host GEMM's instruction set).
 void gemm_one_thread(const Gemm& gemm) noexcept;
-
-/// Rows and columns of one tile of C, which depend only on the shapes and never on threads.
-struct TileGrid {
-  std::int64_t rows, columns;
-};
-TileGrid tile_grid(std::int64_t m, std::int64_t n) noexcept;
-inline constexpr TileGrid kLargestTile = {256, 512};
-
-/// Computes the tiles of C in parallel, each as an independent GEMM over the whole of k. `row_bias` (n values
-/// of `dtype`, or null) is added to every row of C before C is rounded.
-void gemm_tiled(const Gemm& gemm, const void* row_bias, ThreadPool& pool);
 
 }  // namespace strata::kernels::detail

@@ -1,23 +1,17 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
-#include <strata/kernels/bf16_gemm.h>
 #include <strata/runtime/thread_annotations.h>
 
 #include "gemm/gemm.h"
+#include "gemm/tile_grid.h"
 
 // GEMMs of 16-bit operands with an f32 C of at most one tile.
 namespace strata::kernels::detail {
-
-/// The native bf16 GEMM of this build and CPU, regardless of force_widened_bf16_gemm(); `widened` in a build
-/// without oneDNN.
-Bf16Gemm native_bf16_gemm() noexcept;
-/// Computes a GEMM of bf16 operands with the CPU's bf16 instructions, accumulating in f32; allowed only if
-/// native_bf16_gemm() is not `widened`. Its bits depend only on the shapes, leading dimensions and flags. The
-/// first call with a shape creates a oneDNN primitive.
-void gemm_native_bf16(const Gemm& gemm) noexcept;
 
 /// Computes a GEMM of any 16-bit operands: blocks of kWidenedK of the inner extent are converted to f32 in
 /// `panels` and multiplied by the f32 GEMM.

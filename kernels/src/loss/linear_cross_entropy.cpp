@@ -3,19 +3,20 @@
 #include <algorithm>
 
 #include <strata/kernels/linear.h>
+#include <strata/ops/op.h>
+#include <strata/ops/rows.h>
 
-#include "cuda_ops.h"
+#include "cuda/loss/launches.h"
 #include "loss/linear_cross_entropy_blocks.h"
-#include "op.h"
 
 namespace strata::kernels {
 namespace {
 
-detail::Check check_forward(const char* op, const LinearCrossEntropyArgs& a) {
-  const std::int64_t rows = detail::row_count(a.x);
-  const std::int64_t k = detail::row_length(a.x);
+ops::Check check_forward(const char* op, const LinearCrossEntropyArgs& a) {
+  const std::int64_t rows = ops::row_count(a.x);
+  const std::int64_t k = ops::row_length(a.x);
   const std::int64_t vocab = a.w.shape.rank == 2 ? a.w.shape.dim(0) : 0;
-  detail::Check check(op, "x", a.x);
+  ops::Check check(op, "x", a.x);
   check.rows("x", a.x, rows, k)
       .shape("w", a.w, a.x.dtype, {vocab, k})
       .elements("targets", a.targets, DType::i32, rows)
@@ -23,7 +24,7 @@ detail::Check check_forward(const char* op, const LinearCrossEntropyArgs& a) {
       .elements("mean_loss", a.mean_loss, DType::f32, 1)
       .require(vocab >= 1, "logits have rows of 0 elements")
       .require(a.softcap >= 0, "softcap is ", a.softcap, "; it must be 0 or more")
-      .require(!detail::is_present(a.divisor) || (a.divisor.dtype == DType::f32 && a.divisor.n_elems() == 1),
+      .require(!ops::is_present(a.divisor) || (a.divisor.dtype == DType::f32 && a.divisor.n_elems() == 1),
                "divisor must be one f32 value")
       .workspace(a.workspace, linear_cross_entropy_workspace_bytes(rows, vocab, a.x.dtype));
   return check;
@@ -55,26 +56,26 @@ std::size_t linear_cross_entropy_gemm_workspace_bytes(std::int64_t rows, std::in
 
 Status linear_cross_entropy_async(Backend& backend, Stream& stream, const LinearCrossEntropyArgs& a) {
   STRATA_TRY(check_forward("linear_cross_entropy", a).status());
-  constexpr detail::OpImpl<LinearCrossEntropyArgs> op = {"linear_cross_entropy", &linear_cross_entropy_host,
-                                                         &cuda::linear_cross_entropy};
-  return detail::enqueue(backend, stream, op, a, {a.x, a.w, a.targets, a.divisor}, {a.losses, a.mean_loss},
-                         a.workspace);
+  constexpr ops::OpImpl<LinearCrossEntropyArgs> op = {"linear_cross_entropy", &linear_cross_entropy_host,
+                                                      &cuda::linear_cross_entropy};
+  return ops::enqueue(backend, stream, op, a, {a.x, a.w, a.targets, a.divisor}, {a.losses, a.mean_loss},
+                      a.workspace);
 }
 
 Status linear_cross_entropy_backward_async(Backend& backend, Stream& stream,
                                            const LinearCrossEntropyBackwardArgs& args) {
   const LinearCrossEntropyArgs& a = args.forward;
-  const std::int64_t rows = detail::row_count(a.x);
-  const std::int64_t k = detail::row_length(a.x);
-  detail::Check check = check_forward("linear_cross_entropy_backward", a);
-  if (detail::is_present(args.dx)) check.rows("dx", args.dx, rows, k);
-  if (detail::is_present(args.dw)) check.shape("dw", args.dw, DType::f32, a.w.shape);
+  const std::int64_t rows = ops::row_count(a.x);
+  const std::int64_t k = ops::row_length(a.x);
+  ops::Check check = check_forward("linear_cross_entropy_backward", a);
+  if (ops::is_present(args.dx)) check.rows("dx", args.dx, rows, k);
+  if (ops::is_present(args.dw)) check.shape("dw", args.dw, DType::f32, a.w.shape);
   STRATA_TRY(check.status());
-  constexpr detail::OpImpl<LinearCrossEntropyBackwardArgs> op = {"linear_cross_entropy_backward",
-                                                                 &linear_cross_entropy_backward_host,
-                                                                 &cuda::linear_cross_entropy_backward};
-  return detail::enqueue(backend, stream, op, args, {a.x, a.w, a.targets, a.divisor},
-                         {args.dx, args.dw, a.losses, a.mean_loss}, a.workspace);
+  constexpr ops::OpImpl<LinearCrossEntropyBackwardArgs> op = {"linear_cross_entropy_backward",
+                                                              &linear_cross_entropy_backward_host,
+                                                              &cuda::linear_cross_entropy_backward};
+  return ops::enqueue(backend, stream, op, args, {a.x, a.w, a.targets, a.divisor},
+                      {args.dx, args.dw, a.losses, a.mean_loss}, a.workspace);
 }
 
 }  // namespace strata::kernels

@@ -1,21 +1,24 @@
 #include <algorithm>
 
 #include <strata/kernels/rmsnorm.h>
+#include <strata/ops/ranges.h>
+#include <strata/ops/rows.h>
 
+#include "dtype_dispatch.h"
 #include "norm/norm_rows.h"
-#include "op.h"
 #include "partial_sums.h"
 #include "simd_table.h"
+#include "work_split.h"
 
 namespace strata::kernels {
 namespace {
 
 template <class T>
 void rmsnorm_forward(const RmsnormForwardArgs& a, ThreadPool& pool) {
-  const std::int64_t h = detail::row_length(a.x);
+  const std::int64_t h = ops::row_length(a.x);
   const detail::SimdTable<T>& table = detail::simd_table<T>();
-  detail::parallel_for_ranges(
-      pool, detail::row_count(a.x), detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
+  ops::parallel_for_ranges(
+      pool, ops::row_count(a.x), detail::rows_per_item(h), [&](std::int64_t first, std::int64_t n) {
         for (std::int64_t t = first; t < first + n; ++t)
           table.rmsnorm_forward(detail::normed_row<T>(table, a, t), a.weight.as<T>(), a.y.as<T>() + t * h,
                                 a.rstd.as<float>() + t, a.eps, a.offset, h);
@@ -24,21 +27,17 @@ void rmsnorm_forward(const RmsnormForwardArgs& a, ThreadPool& pool) {
 
 template <class T>
 void rmsnorm_backward(const RmsnormBackwardArgs& a, ThreadPool& pool) {
-  const std::int64_t h = detail::row_length(a.x);
-  const std::int64_t rows = detail::row_count(a.x);
-  const detail::RowBlocks blocks = detail::row_blocks(rows);
+  const std::int64_t h = ops::row_length(a.x);
+  const std::int64_t rows = ops::row_count(a.x);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);
   const detail::SimdTable<T>& table = detail::simd_table<T>();
-  pool.parallel_for(blocks.count, [&](std::int64_t block) {
-    float* dweight = partials + block * h;
-    std::fill_n(dweight, h, 0.0f);
-    const std::int64_t end = std::min(rows, (block + 1) * blocks.rows);
-    for (std::int64_t t = block * blocks.rows; t < end; ++t)
-      table.rmsnorm_backward(a.x.as<T>() + t * h, a.weight.as<T>(), a.rstd.as<float>()[t],
-                             a.dy.as<T>() + t * h, a.dx.as<T>() + t * h,
-                             detail::row_or_null<T>(a.residual, t), dweight, a.offset, h);
-  });
-  detail::sum_partials(partials, blocks.count, h, a.dweight, a.accumulate_dweight, pool);
+  const std::int64_t blocks =
+      detail::sum_row_blocks(rows, h, partials, pool, [&](std::int64_t t, float* dweight) {
+        table.rmsnorm_backward(a.x.as<T>() + t * h, a.weight.as<T>(), a.rstd.as<float>()[t],
+                               a.dy.as<T>() + t * h, a.dx.as<T>() + t * h,
+                               detail::row_or_null<T>(a.residual, t), dweight, a.offset, h);
+      });
+  detail::sum_partials(partials, blocks, h, a.dweight, a.accumulate_dweight, pool);
 }
 
 /// The segments of a qkv row that are normalized, and their offsets.
@@ -47,8 +46,8 @@ struct NormSegments {
   explicit NormSegments(const Args& a)
       : heads(a.heads),
         count(a.heads + a.kv_heads),
-        n(detail::row_length(a.q_weight)),
-        m(detail::row_length(a.k_weight)),
+        n(ops::row_length(a.q_weight)),
+        m(ops::row_length(a.k_weight)),
         end(at(count)) {}
   std::int64_t at(std::int64_t segment) const {
     return segment < heads ? segment * n : heads * n + (segment - heads) * m;
@@ -60,11 +59,11 @@ struct NormSegments {
 
 template <class T>
 void qk_norm_forward(const QkNormForwardArgs& a, ThreadPool& pool) {
-  const std::int64_t width = detail::row_length(a.qkv);
+  const std::int64_t width = ops::row_length(a.qkv);
   const NormSegments segments(a);
   const detail::SimdTable<T>& table = detail::simd_table<T>();
-  detail::parallel_for_ranges(
-      pool, detail::row_count(a.qkv), detail::rows_per_item(width), [&](std::int64_t first, std::int64_t n) {
+  ops::parallel_for_ranges(
+      pool, ops::row_count(a.qkv), detail::rows_per_item(width), [&](std::int64_t first, std::int64_t n) {
         for (std::int64_t t = first; t < first + n; ++t) {
           const T* x = a.qkv.as<T>() + t * width;
           T* y = a.y.as<T>() + t * width;
@@ -80,32 +79,27 @@ void qk_norm_forward(const QkNormForwardArgs& a, ThreadPool& pool) {
 
 template <class T>
 void qk_norm_backward(const QkNormBackwardArgs& a, ThreadPool& pool) {
-  const std::int64_t width = detail::row_length(a.qkv);
-  const std::int64_t rows = detail::row_count(a.qkv);
+  const std::int64_t width = ops::row_length(a.qkv);
+  const std::int64_t rows = ops::row_count(a.qkv);
   const NormSegments segments(a);
   const std::int64_t both = segments.n + segments.m;
-  const detail::RowBlocks blocks = detail::row_blocks(rows);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);  // for each block: dq_weight, dk_weight
   const detail::SimdTable<T>& table = detail::simd_table<T>();
-  pool.parallel_for(blocks.count, [&](std::int64_t block) {
-    float* partial = partials + block * both;
-    std::fill_n(partial, both, 0.0f);
-    const std::int64_t end = std::min(rows, (block + 1) * blocks.rows);
-    for (std::int64_t t = block * blocks.rows; t < end; ++t) {
-      const T* x = a.qkv.as<T>() + t * width;
-      const T* dy = a.dy.as<T>() + t * width;
-      T* dx = a.dx.as<T>() + t * width;
-      for (std::int64_t segment = 0; segment < segments.count; ++segment)
-        table.rmsnorm_backward(
-            x + segments.at(segment), (segment < a.heads ? a.q_weight : a.k_weight).as<T>(),
-            a.rstd.as<float>()[t * segments.count + segment], dy + segments.at(segment),
-            dx + segments.at(segment), nullptr, partial + (segment < a.heads ? 0 : segments.n), a.offset,
-            segments.elems(segment));
-      if (dy != dx) std::copy(dy + segments.end, dy + width, dx + segments.end);
-    }
-  });
-  detail::sum_partials(partials, blocks.count, both, a.dq_weight, a.accumulate_dq_weight, pool);
-  detail::sum_partials(partials + segments.n, blocks.count, both, a.dk_weight, a.accumulate_dk_weight, pool);
+  const auto add_row = [&](std::int64_t t, float* partial) {
+    const T* x = a.qkv.as<T>() + t * width;
+    const T* dy = a.dy.as<T>() + t * width;
+    T* dx = a.dx.as<T>() + t * width;
+    for (std::int64_t segment = 0; segment < segments.count; ++segment)
+      table.rmsnorm_backward(x + segments.at(segment), (segment < a.heads ? a.q_weight : a.k_weight).as<T>(),
+                             a.rstd.as<float>()[t * segments.count + segment], dy + segments.at(segment),
+                             dx + segments.at(segment), nullptr,
+                             partial + (segment < a.heads ? 0 : segments.n), a.offset,
+                             segments.elems(segment));
+    if (dy != dx) std::copy(dy + segments.end, dy + width, dx + segments.end);
+  };
+  const std::int64_t blocks = detail::sum_row_blocks(rows, both, partials, pool, add_row);
+  detail::sum_partials(partials, blocks, both, a.dq_weight, a.accumulate_dq_weight, pool);
+  detail::sum_partials(partials + segments.n, blocks, both, a.dk_weight, a.accumulate_dk_weight, pool);
 }
 
 }  // namespace

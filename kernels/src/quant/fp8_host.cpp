@@ -4,12 +4,16 @@
 
 #include <strata/cpuopt/convert.h>
 #include <strata/kernels/fp8.h>
+#include <strata/ops/ranges.h>
+#include <strata/ops/rows.h>
 
 #include "cuda/quant/fp8_math.h"
+#include "dtype_dispatch.h"
 #include "gemm/gemm.h"
 #include "gemm/gemm_16bit.h"
-#include "op.h"
+#include "gemm/tile_grid.h"
 #include "simd_table.h"
+#include "work_split.h"
 
 namespace strata::kernels {
 namespace {
@@ -21,11 +25,11 @@ Fp8Format format_of(DType dtype) { return dtype == DType::e4m3 ? Fp8Format::e4m3
 /// Casts with the tiles of the GPU kernel; the threads of a tile's thread block are run one after another.
 template <class T>
 void cast(const Fp8CastArgs& a, ThreadPool& pool) {
-  const std::int64_t rows = detail::row_count(a.x), columns = detail::row_length(a.x);
+  const std::int64_t rows = ops::row_count(a.x), columns = ops::row_length(a.x);
   const T* x = a.x.as<T>();
   auto& max_bits = *reinterpret_cast<std::uint32_t*>(a.workspace.data);
   max_bits = 0;
-  detail::parallel_for_ranges(
+  ops::parallel_for_ranges(
       pool, rows * columns, detail::kElementsPerItem, [&](std::int64_t first, std::int64_t n) {
         std::uint32_t here = 0;
         for (std::int64_t i = first; i < first + n; ++i)
@@ -34,12 +38,12 @@ void cast(const Fp8CastArgs& a, ThreadPool& pool) {
         for (std::uint32_t seen = all.load(); seen < here && !all.compare_exchange_weak(seen, here);) {
         }
       });
-  const bool has_rowwise = detail::is_present(a.rowwise), has_columnwise = detail::is_present(a.columnwise);
+  const bool has_rowwise = ops::is_present(a.rowwise), has_columnwise = ops::is_present(a.columnwise);
   const Fp8Format format = format_of((has_rowwise ? a.rowwise : a.columnwise).dtype);
   const detail::Fp8Scale scale = detail::fp8_scale(format, max_bits);
   *a.scale_inv.as<float>() = scale.inverse;
-  const std::int64_t across = detail::ceil_div(columns, detail::kFp8Tile);
-  pool.parallel_for(detail::ceil_div(rows, detail::kFp8Tile) * across, [&](std::int64_t i) {
+  const std::int64_t across = ops::ceil_div(columns, detail::kFp8Tile);
+  pool.parallel_for(ops::ceil_div(rows, detail::kFp8Tile) * across, [&](std::int64_t i) {
     const detail::Fp8Tile at{i / across * detail::kFp8Tile, i % across * detail::kFp8Tile, rows, columns};
     alignas(4) std::array<std::uint8_t, detail::kFp8TileBytes> tile;
     for (int thread = 0; thread < detail::kFp8Threads; ++thread)
@@ -71,8 +75,8 @@ detail::TileScratch& scratch() {
   return all;
 }
 
-/// As in rounded_tile() of gemm.cpp, the bias and the previous C are added to the f32 sum before its only
-/// rounding.
+/// As in rounded_tile() of gemm_tiled.cpp, the bias and the previous C are added to the f32 sum before its
+/// only rounding.
 template <class C>
 void finish_row(const float* sum, const C* bias, bool accumulate, C* row, std::int64_t n, float* joined) {
   std::copy_n(sum, n, joined);
@@ -86,13 +90,13 @@ void finish_row(const float* sum, const C* bias, bool accumulate, C* row, std::i
 
 template <class C>
 void multiply(const Fp8GemmArgs& a, ThreadPool& pool) {
-  const std::int64_t m = detail::row_count(a.a), k = detail::row_length(a.a), n = detail::row_count(a.b);
+  const std::int64_t m = ops::row_count(a.a), k = ops::row_length(a.a), n = ops::row_count(a.b);
   const auto a_values = dequantized_values(a.a.dtype, *a.a_scale_inv.as<float>());
   const auto b_values = dequantized_values(a.b.dtype, *a.b_scale_inv.as<float>());
   const detail::TileGrid grid = detail::tile_grid(m, n);
-  const std::int64_t across = detail::ceil_div(n, grid.columns);
+  const std::int64_t across = ops::ceil_div(n, grid.columns);
   scratch().reserve(static_cast<std::size_t>(pool.threads()));
-  pool.parallel_for(detail::ceil_div(m, grid.rows) * across, [&](std::int64_t i) {
+  pool.parallel_for(ops::ceil_div(m, grid.rows) * across, [&](std::int64_t i) {
     const std::int64_t row = i / across * grid.rows, column = i % across * grid.columns;
     const std::int64_t tall = std::min(grid.rows, m - row), wide = std::min(grid.columns, n - column);
     float* const block = scratch().acquire();
@@ -116,7 +120,7 @@ void multiply(const Fp8GemmArgs& a, ThreadPool& pool) {
                                .accumulate = true});
     }
     for (std::int64_t r = 0; r < tall; ++r)
-      finish_row<C>(block + r * wide, detail::is_present(a.bias) ? a.bias.as<C>() + column : nullptr,
+      finish_row<C>(block + r * wide, ops::is_present(a.bias) ? a.bias.as<C>() + column : nullptr,
                     a.accumulate, a.c.as<C>() + (row + r) * n + column, wide, a_panel);
     scratch().release(block);
   });

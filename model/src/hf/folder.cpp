@@ -123,7 +123,7 @@ Status HfFolder::locate_tensors() {
   for (const auto& file : files_)
     for (const SafetensorsEntry& entry : file->entries()) {
       const auto dtype = dtype_from_safetensors(entry.dtype);
-      const bool readable = dtype && (*dtype == DType::f32 || *dtype == DType::bf16 || *dtype == DType::f16);
+      const bool readable = dtype && is_stored_dtype(*dtype);
       if (is_hf_buffer(entry.name)) continue;
       if (!readable) problems.add(str(entry.name, " is ", entry.dtype, "; F32, BF16 and F16 can be read"));
       if (!locations_.try_emplace(entry.name, TensorLocation{file.get(), &entry, dtype.value_or(DType::f32)})

@@ -1,4 +1,5 @@
-// Replaces the global operator new in programs that count their allocations (the CLI, engine tests).
+// Replaces the global operator new in programs that count their allocations or make one fail (the CLI, engine
+// tests).
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -8,7 +9,7 @@
 namespace {
 
 void* counted_or_null(std::size_t bytes, std::size_t alignment) noexcept {
-  strata::AllocCounter::note();
+  if (!strata::AllocCounter::note()) return nullptr;
   return alignment <= alignof(std::max_align_t)
              ? std::malloc(bytes == 0 ? 1 : bytes)
              : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);

@@ -12,19 +12,21 @@
 
 #include <strata/kernels/attention.h>
 
-#include "cuda/attention/attention_mma.h"
 #include "cuda/attention/flash_forward.h"
 #include "cuda/attention/flash_backward_kv.h"
 #include "cuda/attention/flash_backward_q.h"
-#include "kernels/op_test.h"
+#include "cuda/emulation/attention_mma.h"
+#include "cuda/emulation/tma.h"
+#include "cuda/emulation/wgmma.h"
+#include "support/op_test.h"
 
 namespace strata::kernels {
 namespace {
 
 using detail::AttentionView;
 using detail::EmulatedAttentionThreads;
+using detail::EmulatedMmaMath;
 using detail::F32Math;
-using detail::MmaMath;
 using test::Tensor;
 using test::Values;
 
@@ -221,11 +223,11 @@ TEST(DeviceAttentionTest, SharedMemoryTilesMatchTheHost) {
     compare<float>(c, 2e-6, &run_tiles<F32Math, 16, float, Order>);
     compare<bf16>(c, 4e-3, &run_tiles<F32Math, 32, bf16, Order>);
     compare<f16>(c, 5e-4, &run_tiles<F32Math, 16, f16, Order>);
-    if (!MmaMath<bf16>::supports(c.d)) continue;
-    compare<bf16>(c, 8e-3, &run_tiles<MmaMath<bf16>, 64, bf16, Order>);
-    compare<bf16>(c, 8e-3, &run_tiles<MmaMath<bf16>, 64, bf16, ReverseOrder>);
-    compare<bf16>(c, 8e-3, &run_tiles<MmaMath<bf16>, 32, bf16, Order>);
-    compare<f16>(c, 1e-3, &run_tiles<MmaMath<f16>, 64, f16, Order>);
+    if (!EmulatedMmaMath<bf16>::supports(c.d)) continue;
+    compare<bf16>(c, 8e-3, &run_tiles<EmulatedMmaMath<bf16>, 64, bf16, Order>);
+    compare<bf16>(c, 8e-3, &run_tiles<EmulatedMmaMath<bf16>, 64, bf16, ReverseOrder>);
+    compare<bf16>(c, 8e-3, &run_tiles<EmulatedMmaMath<bf16>, 32, bf16, Order>);
+    compare<f16>(c, 1e-3, &run_tiles<EmulatedMmaMath<f16>, 64, f16, Order>);
   }
 }
 

@@ -4,16 +4,17 @@
 
 #include <strata/kernels/attention.h>
 #include <strata/kernels/cached_attention.h>
+#include <strata/ops/cuda/emulation/half_warp.h>
 #include <strata/runtime/str.h>
 
 #include "cuda/attention/cached_attention_math.h"
-#include "kernels/op_test.h"
+#include "support/op_test.h"
 
 namespace strata::kernels {
 namespace {
 
 using detail::CachedView;
-using detail::EmulatedHalfWarp;
+using ops::EmulatedHalfWarp;
 using test::Tensor;
 using test::Values;
 

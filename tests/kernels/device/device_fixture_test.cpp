@@ -1,6 +1,6 @@
 // Tests DeviceFixture on a fake CUDA runtime: the addresses that a device op receives, and the results that
 // are copied back.
-#include "kernels/device/device_fixture.h"
+#include "support/device_fixture.h"
 
 #include <array>
 
@@ -38,7 +38,7 @@ Status thrice_async(Backend&, Stream&, const TwiceArgs& a) {
   return {};
 }
 
-class DeviceFixtureTest : public DeviceFixture<int> {
+class DeviceFixtureTest : public test::DeviceFixture<int> {
  protected:
   DType dtype() const override { return DType::f32; }
   TwiceArgs args() {

@@ -12,16 +12,17 @@
 #include <strata/kernels/linear.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
+#include <strata/ops/cuda/emulation/half_warp.h>
 
 #include "loss/cross_entropy_rows.h"
 #include "cuda/row_math.h"
-#include "kernels/op_test.h"
-#include "rows.h"
+#include "support/op_test.h"
+#include "work_split.h"
 
 namespace strata::kernels {
 namespace {
 
-using detail::EmulatedHalfWarp;
+using ops::EmulatedHalfWarp;
 using test::Tensor;
 using test::Values;
 
@@ -311,16 +312,7 @@ TYPED_TEST(DeviceMathTest, CrossEntropyOfLongRows) {
   }
 }
 
-TEST(DeviceSumTest, NormPartialsAndTreeSumsMatchTheHost) {
-  for (const std::int64_t n : {1, 17, 4096, 5000}) {
-    const std::vector<float> x = Values(1).floats(n);
-    std::vector<double> want(static_cast<std::size_t>(cpuopt::norm_partial_count(n)));
-    must(cpuopt::square_sum_partials(x, want));
-    for (std::int64_t partial = 0; partial < cpuopt::norm_partial_count(n); ++partial)
-      EXPECT_EQ(detail::square_sum(kEmulatedLanes, x.data() + partial * 4096,
-                                   std::min<std::int64_t>(4096, n - partial * 4096)),
-                want[static_cast<std::size_t>(partial)]);
-  }
+TEST(DeviceSumTest, TreeSumsMatchTheHost) {
   for (std::int64_t n = 0; n < 300; ++n) {
     // The magnitudes differ so much that any other order of additions shows.
     std::vector<double> x;

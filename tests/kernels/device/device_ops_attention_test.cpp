@@ -9,13 +9,13 @@
 #include <strata/kernels/cached_attention.h>
 #include <strata/kernels/cublaslt_algorithms.h>
 
-#include "kernels/device/device_fixture.h"
+#include "support/device_fixture.h"
 
 namespace strata::kernels {
 namespace {
 
 // Each backend is a case of its own, so that one that hangs or is missing does not affect the others.
-class DeviceAttentionTest : public DeviceFixture<std::tuple<DType, AttentionBackend>> {
+class DeviceAttentionTest : public test::DeviceFixture<std::tuple<DType, AttentionBackend>> {
  protected:
   void SetUp() override {
     DeviceFixture::SetUp();
@@ -130,7 +130,10 @@ INSTANTIATE_TEST_SUITE_P(Backends, DeviceAttentionTest,
                                   std::string(to_string(std::get<1>(test.param)));
                          });
 
-class DeviceCacheTest : public DeviceOpsTest {};
+class DeviceCacheTest : public test::DeviceFixture<DType> {
+ protected:
+  DType dtype() const override { return GetParam(); }
+};
 
 TEST_P(DeviceCacheTest, AttentionOverACache) {
   constexpr std::int64_t d = 64, capacity = 300, sequences = 3;

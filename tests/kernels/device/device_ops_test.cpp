@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <strata/cpuopt/norm.h>
 #include <strata/kernels/block_quant.h>
 #include <strata/kernels/cast_rows.h>
 #include <strata/kernels/cross_entropy.h>
@@ -15,16 +14,20 @@
 #include <strata/kernels/layernorm.h>
 #include <strata/kernels/linear.h>
 #include <strata/kernels/linear_cross_entropy.h>
-#include <strata/kernels/optimizer.h>
 #include <strata/kernels/rmsnorm.h>
 #include <strata/kernels/rope.h>
 
-#include "kernels/device/device_fixture.h"
+#include "support/device_fixture.h"
 
 namespace strata::kernels {
 namespace {
 
 using test::Values;
+
+class DeviceOpsTest : public test::DeviceFixture<DType> {
+ protected:
+  DType dtype() const override { return GetParam(); }
+};
 
 TEST_P(DeviceOpsTest, Elementwise) {
   for (const std::int64_t n : {1, 255, 70001}) {
@@ -370,17 +373,6 @@ TEST_P(DeviceOpsTest, LinearCrossEntropyIsCloseToTheHosts) {
   expect_close<LinearCrossEntropyBackwardArgs>("the head's dw", backward, &linear_cross_entropy_backward_host,
                                                &linear_cross_entropy_backward_async,
                                                &LinearCrossEntropyBackwardArgs::dw, tolerance);
-}
-
-TEST_P(DeviceOpsTest, GradientsAndTheirNorms) {
-  constexpr std::int64_t n = 3 * 4096 + 77;
-  const TensorView g = in({n}, 2);
-  for (const bool first : {true, false})
-    expect_same_bits<AccumulateArgs>("accumulate", {in({n}, 1, 1.0, DType::f32), g, first}, &accumulate_host,
-                                     &accumulate_async, {&AccumulateArgs::acc});
-  expect_same_bits<SquareSumPartialsArgs>(
-      "partials", {g, unwritten({cpuopt::norm_partial_count(n)}, DType::f64)}, &square_sum_partials_host,
-      &square_sum_partials_async, {&SquareSumPartialsArgs::partials});
 }
 
 INSTANTIATE_TEST_SUITE_P(Stored, DeviceOpsTest, ::testing::Values(DType::f32, DType::bf16, DType::f16),

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cuda/emulation/thread_block.h"
+
 namespace strata::kernels::detail {
 namespace {
 

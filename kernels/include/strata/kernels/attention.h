@@ -1,49 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
+#include <strata/kernels/attention_heads.h>
 #include <strata/runtime/backend/backend.h>
 #include <strata/runtime/tensor_view.h>
 
 namespace strata::kernels {
-
-/// The implementation of attention on a GPU. Results of the backends differ by rounding.
-enum class AttentionBackend : std::uint8_t {
-  mma,  ///< mma.sync
-  /// wgmma, executed by warpgroups of four warps: for 16-bit heads of 64 or 128 elements without a soft cap,
-  /// if cuda_has_wgmma().
-  wgmma,
-  /// cuDNN's fused attention, if cudnn_version() finds it: for 16-bit heads of 16 to 128 elements (multiples
-  /// of 8) without ALiBi, packed documents, window, soft cap or custom scale. Its backward rounds each query
-  /// head's contribution to a key's gradient and stores two bytes per score; if that is more than 2 GiB,
-  /// backward uses mma.
-  cudnn,
-};
-
-/// The name in train.attention_backend: mma, wgmma or cudnn.
-std::string_view to_string(AttentionBackend backend) noexcept;
-
-/// The layout of heads in a row, and which keys a query sees. A row of qkv is q | k | v: `heads` query heads,
-/// then `kv_heads` key heads, then as many value heads, each of d elements. Query head i reads key head
-/// i / (heads / kv_heads) (grouped-query attention: Ainslie et al. 2023).
-struct AttentionHeads {
-  std::int64_t heads = 1;
-  std::int64_t kv_heads = 1;  ///< divides heads
-  std::int64_t seq = 0;
-  bool causal = true;
-  bool alibi = false;  ///< adds slope(head) * (key - query) to a score (Press et al. 2022); causal only
-  AttentionBackend backend =
-      AttentionBackend::mma;  ///< requested; heads that it does not support use mma. Ignored on the host
-  std::int64_t window = 0;    ///< a query sees this many keys up to its own; 0: all earlier ones. Causal only
-  float softcap = 0;          ///< scores s become softcap tanh(s / softcap); 0: no cap. Not with ALiBi
-  float scale = 0;            ///< factor of q k^T; 0: 1 / sqrt(d)
-};
-/// The factor of q k^T for heads of `head_dim` elements.
-float attention_scale(const AttentionHeads& shape, std::int64_t head_dim) noexcept;
-/// The ALiBi slope of a head. With n the largest power of two <= heads, the first n heads have powers of
-/// 2^(-8 / n), and the others odd powers of 2^(-4 / n).
-float alibi_slope(std::int64_t head, std::int64_t heads) noexcept;
 
 /// The backend that such heads use on a GPU and in a build that have shape.backend: shape.backend if it
 /// supports the heads, otherwise mma. `packed`: doc_start is given.

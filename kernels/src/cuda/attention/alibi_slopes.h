@@ -2,10 +2,9 @@
 
 #include <string>
 
-#include <strata/kernels/attention.h>
+#include <strata/kernels/attention_heads.h>
+#include <strata/ops/cuda/launch.h>
 #include <strata/runtime/status.h>
-
-#include "cuda/launch.h"
 
 namespace strata::kernels::detail {
 

@@ -1,11 +1,16 @@
+#include "cuda/attention/launches.h"
+
+#include <algorithm>
+
+#include <strata/kernels/attention.h>
+#include <strata/ops/cuda/launch.h>
+#include <strata/ops/rows.h>
+
+#include "cuda/attention/alibi_slopes.h"
 #include "cuda/attention/attention_launch.h"
 #include "cuda/attention/attention_mma.h"
 #include "cuda/attention/cudnn_attention.h"
 #include "cuda/attention/flash.h"
-#include "cuda/launch.h"
-#include "cuda/attention/alibi_slopes.h"
-
-#include <algorithm>
 
 // No atomics: a thread block owns a tile of queries of one head, or a tile of keys of one key head, and loops
 // over the tiles of the other kind. Heads of 16-bit values use tensor cores (MmaMath) if their dimension
@@ -67,7 +72,7 @@ struct Tiled {
   template <class T>
   static Status forward(const AttentionForwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = detail::attention_view<T>(a);
-    const std::int64_t tiles = detail::ceil_div(v.seq, kTile), batches = detail::row_count(a.qkv) / v.seq;
+    const std::int64_t tiles = ops::ceil_div(v.seq, kTile), batches = ops::row_count(a.qkv) / v.seq;
     return detail::launch_attention(&attention_forward_kernel<Math, kTile, T>, batches * v.heads * tiles,
                                     kAttentionThreads,
                                     detail::ForwardSharedStorage<Math, kTile>(nullptr, v.d).arena.bytes(),
@@ -76,7 +81,7 @@ struct Tiled {
   template <class T>
   static Status backward(const AttentionBackwardArgs& a, const AlibiSlopes& slopes, cudaStream_t queue) {
     const AttentionView<T> v = detail::attention_view<T>(a);
-    const std::int64_t tiles = detail::ceil_div(v.seq, kTile), batches = detail::row_count(a.qkv) / v.seq;
+    const std::int64_t tiles = ops::ceil_div(v.seq, kTile), batches = ops::row_count(a.qkv) / v.seq;
     auto* delta = reinterpret_cast<float*>(a.workspace.data);
     const float* lse = a.lse.as<float>();
     const T* dout = a.dout.as<T>();
@@ -95,20 +100,20 @@ struct Tiled {
 bool is_flash(const TensorView& qkv, const AttentionHeads& heads) {
   return heads.softcap == 0 &&
          detail::supports_flash_attention(
-             qkv.dtype, detail::row_length(qkv) / (heads.heads + 2 * heads.kv_heads), heads.backend);
+             qkv.dtype, ops::row_length(qkv) / (heads.heads + 2 * heads.kv_heads), heads.backend);
 }
 
 // Whether cuDNN is requested and supports these arguments.
 template <class Args>
 bool is_cudnn(const Args& a, bool backward) {
-  const std::int64_t d = detail::row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
+  const std::int64_t d = ops::row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
   // The caller aligns the workspace and lse; those of a program always are.
   if (reinterpret_cast<std::uintptr_t>(a.workspace.data) % 256 != 0 ||
       reinterpret_cast<std::uintptr_t>(a.lse.data) % 16 != 0)
     return false;
-  return !detail::is_present(a.doc_start) &&
+  return !ops::is_present(a.doc_start) &&
          detail::cudnn_supports(
-             detail::cudnn_attention(backward, detail::row_count(a.qkv), a.shape, a.qkv.dtype, d), a.shape);
+             detail::cudnn_attention(backward, ops::row_count(a.qkv), a.shape, a.qkv.dtype, d), a.shape);
 }
 
 bool is_aligned(const TensorView& view) { return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0; }
@@ -139,7 +144,7 @@ Status attention_forward(Backend&, Stream& stream, const AttentionForwardArgs& a
   const bool aligned = is_aligned(a.qkv) && is_aligned(a.out);
   if (aligned && is_cudnn(a, false)) return detail::cudnn_attention_forward(a, queue);
   if (aligned && is_flash(a.qkv, a.shape)) return detail::flash_attention_forward(a, slopes, queue);
-  return detail::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
+  return ops::dispatch_status(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
     return dispatch_tile_size<T>(detail::attention_view<T>(a).d, is_aligned(a.qkv),
                                  [&](auto tiled) { return tiled.template forward<T>(a, slopes, queue); });
   });
@@ -153,7 +158,7 @@ Status attention_backward(Backend&, Stream& stream, const AttentionBackwardArgs&
   const bool aligned = is_aligned(a.qkv) && is_aligned(a.dout) && is_aligned(a.dqkv);
   if (aligned && is_aligned(a.out) && is_cudnn(a, true)) return detail::cudnn_attention_backward(a, queue);
   if (aligned && is_flash(a.qkv, a.shape)) return detail::flash_attention_backward(a, slopes, queue);
-  return detail::dispatch_dtype(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
+  return ops::dispatch_status(a.qkv.dtype, [&]<class T>(std::type_identity<T>) -> Status {
     return dispatch_tile_size<T>(detail::attention_view<T>(a).d, is_aligned(a.qkv) && is_aligned(a.dout),
                                  [&](auto tiled) { return tiled.template backward<T>(a, slopes, queue); });
   });

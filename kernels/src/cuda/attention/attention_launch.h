@@ -4,9 +4,10 @@
 #include <string>
 
 #include <strata/kernels/attention.h>
+#include <strata/ops/cuda/launch.h>
+#include <strata/ops/rows.h>
 
 #include "cuda/attention/attention_math.h"
-#include "cuda/launch.h"
 #include "cuda/shared_memory.h"
 
 /// Helpers that the attention kernels' launches share.
@@ -28,9 +29,9 @@ Status launch_attention(Kernel kernel, std::int64_t blocks, int threads, std::in
 
 template <class T, class Args>
 AttentionView<T> attention_view(const Args& a) {
-  const std::int64_t d = row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
+  const std::int64_t d = ops::row_length(a.qkv) / (a.shape.heads + 2 * a.shape.kv_heads);
   return {a.qkv.template as<T>(),
-          is_present(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr,
+          ops::is_present(a.doc_start) ? a.doc_start.template as<std::int32_t>() : nullptr,
           a.shape.heads,
           a.shape.kv_heads,
           d,

@@ -5,9 +5,12 @@
 #include <type_traits>
 
 #include <strata/cpuopt/math/elementary.h>
+#include <strata/cpuopt/math/host_device.h>
+#include <strata/ops/cuda/lanes.h>
 #include <strata/runtime/float16.h>
 
 #include "cuda/attention/attention_tiles.h"
+#include "cuda/lowest_score.h"
 
 /// Tiled attention. `Math` is the policy that multiplies tiles: F32Math for any head dimension and dtype, or
 /// MmaMath for tensor cores (attention_mma.h). Scores, softmax and accumulators are f32 with both.
@@ -120,12 +123,11 @@ STRATA_DEVICE_INLINE void attention_forward_tile(const ThreadBlock& block, std::
                *const partials = m.partials;
   constexpr int kThreadsPerRow =
       kAttentionThreads / kTile;  // threads that share a row; each handles every kThreadsPerRow-th column
-  constexpr float kLowest = -3.402823466e38f;
   Math::template load<kTile>(block, q, v.qkv + v.q(batch, head), v.width(), first, v.seq);
   clear_tile<kTile>(block, o);
   block.run_and_sync([&](int thread) {
     if (thread >= kTile) return;
-    row_max[thread] = kLowest;
+    row_max[thread] = kLowestScore;
     row_sum[thread] = 0.0f;
   });
   for (std::int64_t key = first_key<kTile>(v, batch, first); key < end_of_keys<kTile>(v, first);
@@ -136,7 +138,7 @@ STRATA_DEVICE_INLINE void attention_forward_tile(const ThreadBlock& block, std::
     block.run_and_sync([&](int thread) {
       const int i = thread / kThreadsPerRow;
       const std::int64_t query = first + i;
-      float new_max = kLowest;
+      float new_max = kLowestScore;
       for (int j = thread % kThreadsPerRow; j < kTile; j += kThreadsPerRow) {
         float& score = scores(i, j);
         score = v.score(score, slope, query, key + j);

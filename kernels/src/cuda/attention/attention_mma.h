@@ -1,5 +1,10 @@
 #pragma once
 
+#include <cstdint>
+
+#include <strata/cpuopt/math/host_device.h>
+#include <strata/ops/cuda/lanes.h>
+
 #include "cuda/attention/attention_math.h"
 #include "cuda/mma.h"
 
@@ -22,7 +27,7 @@ STRATA_HD constexpr WarpTile warp_tile(int warp, int rows, std::int64_t columns)
 
 #ifdef __CUDACC__
 template <class T>
-__device__ __forceinline__ unsigned pack2(T low, T high) {
+__device__ __forceinline__ unsigned pack_pair(T low, T high) {
   return static_cast<unsigned>(low.bits) | static_cast<unsigned>(high.bits) << 16;
 }
 /// Loads a lane's fragment of A, 16 x 16 elements that at(row, column) returns.
@@ -31,7 +36,7 @@ __device__ __forceinline__ void load_a(unsigned (&a)[4], int lane, const At& at)
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const FragmentCoord low = fragment_coord_a(lane, 2 * i), high = fragment_coord_a(lane, 2 * i + 1);
-    a[i] = pack2(at(low.row, low.column), at(high.row, high.column));
+    a[i] = pack_pair(at(low.row, low.column), at(high.row, high.column));
   }
 }
 template <class At>
@@ -39,7 +44,7 @@ __device__ __forceinline__ void load_b(unsigned (&b)[2], int lane, const At& at)
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const FragmentCoord low = fragment_coord_b(lane, 2 * i), high = fragment_coord_b(lane, 2 * i + 1);
-    b[i] = pack2(at(low.row, low.column), at(high.row, high.column));
+    b[i] = pack_pair(at(low.row, low.column), at(high.row, high.column));
   }
 }
 #endif
@@ -136,30 +141,6 @@ struct MmaMath {
     });
   }
 #endif
-
-  // Host emulation of the tensor-core GEMMs for tests: products of 16-bit values are exact in f32, their sums
-  // are not.
-  template <int kTile, bool kReversed>
-  static void gemm_nt(const EmulatedAttentionThreads<kReversed>&, const Rows& a, const Rows& b,
-                      const ScoreTile<kTile>& scores) {
-    for (int i = 0; i < kTile; ++i)
-      for (int j = 0; j < kTile; ++j) {
-        float sum = 0.0f;
-        for (std::int64_t c = 0; c < a.d; ++c) sum = sum + to_f32(a.row(i)[c]) * to_f32(b.row(j)[c]);
-        scores(i, j) = sum;
-      }
-  }
-  template <int kTile, bool kTransposed, bool kReversed>
-  static void gemm_accumulate(const EmulatedAttentionThreads<kReversed>&, const ScoreTile<kTile>& scores,
-                              const Rows& from, const F32Tile& to, const float* rescale) {
-    for (int i = 0; i < kTile; ++i)
-      for (std::int64_t c = 0; c < to.d; ++c) {
-        float sum = rescale != nullptr ? to.row(i)[c] * rescale[i] : to.row(i)[c];
-        for (int j = 0; j < kTile; ++j)
-          sum = sum + to_f32(from_f32<T>(kTransposed ? scores(j, i) : scores(i, j))) * to_f32(from.row(j)[c]);
-        to.row(i)[c] = sum;
-      }
-  }
 };
 
 }  // namespace strata::kernels::detail

@@ -1,5 +1,7 @@
 #include "cuda/attention/attention_plans.h"
 
+#include <utility>
+
 #include <strata/runtime/str.h>
 
 #include "cuda/field_reader.h"
@@ -17,10 +19,8 @@ std::string to_text(const std::vector<AttentionPlan>& choices) {
 
 Result<std::vector<AttentionPlan>> parse_attention_plans(std::string_view text) {
   std::vector<AttentionPlan> choices;
-  for (std::size_t at = 0, number = 1; at < text.size(); ++number) {
-    const std::string_view line = text.substr(at, text.find('\n', at) - at);
-    at += line.size() + 1;
-    if (!is_attention(line)) continue;
+  STRATA_TRY(for_each_line(text, "an attention and its plan", [&](std::string_view line) {
+    if (!is_attention(line)) return true;
     FieldReader fields(line);
     AttentionPlan choice;
     CudnnAttention& a = choice.attention;
@@ -31,11 +31,9 @@ Result<std::vector<AttentionPlan>> parse_attention_plans(std::string_view text) 
     for (std::int64_t* size : {&a.batch, &a.heads, &a.kv_heads, &a.seq, &a.d})
       *size = fields.number<std::int64_t>();
     choice.plan = fields.word();
-    if (!fields.is_done())
-      return Status::error(Code::invalid, str("line ", number, " is not an attention and its plan: \"",
-                                              line.substr(0, 80), line.size() > 80 ? "...\"" : "\""));
     choices.push_back(std::move(choice));
-  }
+    return fields.is_done();
+  }));
   return choices;
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <strata/cpuopt/math/host_device.h>
+#include <strata/ops/cuda/lanes.h>
 #include <strata/runtime/float16.h>
 
 #include "cuda/thread_block.h"
@@ -12,9 +14,6 @@
 namespace strata::kernels::detail {
 
 inline constexpr int kAttentionThreads = 256;
-
-template <bool kReversed>
-using EmulatedAttentionThreads = EmulatedThreads<kAttentionThreads, kReversed>;
 
 /// Rows of a head in shared memory, padded so that the elements of a column fall into many banks.
 template <class V, int kPad>

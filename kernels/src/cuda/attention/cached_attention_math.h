@@ -1,9 +1,15 @@
 #pragma once
 
+#include <cstdint>
+
+#include <strata/cpuopt/math/elementary.h>
+#include <strata/cpuopt/math/host_device.h>
+#include <strata/ops/cuda/lanes.h>
+
 #include "cuda/row_math.h"
 
 /// The arithmetic of attention over a KV cache: the operations of cached_attention_kernels.h and
-/// row_kernels.h in the same order. `Lanes` is HalfWarp or EmulatedHalfWarp (lanes.h).
+/// row_kernels.h in the same order. `Lanes` is HalfWarp (lanes.h), or EmulatedHalfWarp in tests.
 namespace strata::kernels::detail {
 
 /// The dot product of query and key, in every lane.

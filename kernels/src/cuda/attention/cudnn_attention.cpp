@@ -15,12 +15,12 @@
 #include <utility>
 
 #include <strata/kernels/cublaslt_algorithms.h>
+#include <strata/ops/rows.h>
 #include <strata/runtime/str.h>
 #include <strata/runtime/thread_annotations.h>
 
 #include "cuda/attention/attention_plans.h"
 #include "backend/cuda/cuda_error.h"
-#include "rows.h"
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;
@@ -239,8 +239,8 @@ class CudnnGraphCache {
 }  // namespace
 
 Status cudnn_attention_forward(const AttentionForwardArgs& args, cudaStream_t queue) {
-  const std::int64_t d = row_length(args.qkv) / (args.shape.heads + 2 * args.shape.kv_heads);
-  const CudnnAttention a = cudnn_attention(false, row_count(args.qkv), args.shape, args.qkv.dtype, d);
+  const std::int64_t d = ops::row_length(args.qkv) / (args.shape.heads + 2 * args.shape.kv_heads);
+  const CudnnAttention a = cudnn_attention(false, ops::row_count(args.qkv), args.shape, args.qkv.dtype, d);
   const auto [q, k, v] = split_qkv(args.qkv, a);
   std::unordered_map<std::int64_t, void*> at = {
       {kQ, q}, {kK, k}, {kV, v}, {kOut, args.out.data}, {kLse, args.lse.data}};
@@ -248,8 +248,8 @@ Status cudnn_attention_forward(const AttentionForwardArgs& args, cudaStream_t qu
 }
 
 Status cudnn_attention_backward(const AttentionBackwardArgs& args, cudaStream_t queue) {
-  const std::int64_t d = row_length(args.qkv) / (args.shape.heads + 2 * args.shape.kv_heads);
-  const CudnnAttention a = cudnn_attention(true, row_count(args.qkv), args.shape, args.qkv.dtype, d);
+  const std::int64_t d = ops::row_length(args.qkv) / (args.shape.heads + 2 * args.shape.kv_heads);
+  const CudnnAttention a = cudnn_attention(true, ops::row_count(args.qkv), args.shape, args.qkv.dtype, d);
   const auto [q, k, v] = split_qkv(args.qkv, a);
   const auto [dq, dk, dv] = split_qkv(args.dqkv, a);
   std::unordered_map<std::int64_t, void*> at = {

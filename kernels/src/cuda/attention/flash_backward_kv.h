@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <strata/cpuopt/math/host_device.h>
+#include <strata/ops/cuda/lanes.h>
+
 #include "cuda/attention/flash_tiles.h"
 
 namespace strata::kernels::detail {

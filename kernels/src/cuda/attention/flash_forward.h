@@ -4,6 +4,8 @@
 #include <cstdint>
 
 #include <strata/cpuopt/math/elementary.h>
+#include <strata/cpuopt/math/host_device.h>
+#include <strata/ops/cuda/lanes.h>
 
 #include "cuda/attention/flash_tiles.h"
 

@@ -2,9 +2,13 @@
 
 #include <cstdint>
 
+#include <strata/cpuopt/math/host_device.h>
+#include <strata/ops/cuda/lanes.h>
+
 #include "cuda/attention/attention_math.h"
 #include "cuda/attention/tma.h"
 #include "cuda/attention/wgmma.h"
+#include "cuda/lowest_score.h"
 
 /// FlashAttention-2 (Dao 2023, arXiv 2307.08691) for heads of kD 16-bit values. Scores, probabilities and
 /// accumulators stay in the registers of warps; shared memory holds only operands, which are loaded while
@@ -13,7 +17,7 @@
 /// GEMMs.
 namespace strata::kernels::detail {
 
-inline constexpr float kLog2E = 1.44269504f, kLowestScore = -3.402823466e38f;
+inline constexpr float kLog2E = 1.44269504f;
 
 /// How tiles are stored in shared memory and multiplied. With this policy each warp multiplies on its own, by
 /// mma.sync.

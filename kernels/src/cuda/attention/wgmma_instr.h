@@ -4,14 +4,16 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <strata/cpuopt/math/host_device.h>
+
 #include "cuda/warps.h"
 
 /// The instruction wgmma.mma_async (m64nNk16, f32 accumulators) and the descriptors of its operands.
 namespace strata::kernels::detail {
 
 /// The descriptor of an operand in shared memory (PTX ISA, "Matrix Descriptor Format") with the 128-byte
-/// swizzle. On the host it also has the 256 KiB window that contains the operand, because its address has
-/// only 18 bits.
+/// swizzle. Its address has only 18 bits; `window`, which only the emulation sets, is the 256 KiB window that
+/// contains the operand.
 struct MatrixDescriptor {
   static constexpr std::uint32_t kWindow = 1u << 18;
   std::uint64_t bits;

@@ -3,9 +3,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <strata/cpuopt/math/host_device.h>
 #include <strata/runtime/float16.h>
-
-#include "cuda/lanes.h"
 
 namespace strata::kernels::detail {
 

@@ -1,4 +1,9 @@
-#include "cuda/launch.h"
+#include "cuda/embedding/launches.h"
+
+#include <strata/kernels/embedding.h>
+#include <strata/ops/cuda/launch.h>
+#include <strata/ops/rows.h>
+
 #include "cuda/embedding/row_sort.h"
 
 // The gradient of a table row is the sum of the rows of dx of its tokens, in the order of the tokens, as on
@@ -6,10 +11,10 @@
 namespace strata::kernels::cuda {
 namespace {
 
-using detail::dispatch_launch;
-using detail::kThreads;
-using detail::num_blocks;
-using detail::thread_index;
+using ops::dispatch_launch;
+using ops::kThreads;
+using ops::num_blocks;
+using ops::thread_index;
 
 constexpr int kTile = 1024;  // tokens per iteration of the sort, and threads of its block
 
@@ -66,13 +71,12 @@ Status embedding_forward(Backend&, Stream& stream, const EmbeddingForwardArgs& a
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
     gather<<<num_blocks(n, kThreads), kThreads, 0, queue>>>(
-        a.ids.as<std::int32_t>(), a.offset, a.table.as<T>(), a.x.as<T>(), n, detail::row_length(a.table));
+        a.ids.as<std::int32_t>(), a.offset, a.table.as<T>(), a.x.as<T>(), n, ops::row_length(a.table));
   });
 }
 
 Status embedding_backward(Backend&, Stream& stream, const EmbeddingBackwardArgs& a) {
-  const std::int64_t h = detail::row_length(a.dtable), vocab = a.dtable.shape.dim(0),
-                     tokens = a.ids.n_elems();
+  const std::int64_t h = ops::row_length(a.dtable), vocab = a.dtable.shape.dim(0), tokens = a.ids.n_elems();
   const auto* ids = a.ids.as<std::int32_t>();
   auto* begin = reinterpret_cast<std::int32_t*>(a.workspace.data);
   auto* order = begin + vocab + 1;

@@ -2,6 +2,9 @@
 
 #include <cstdint>
 
+#include <strata/cpuopt/math/host_device.h>
+#include <strata/ops/cuda/lanes.h>
+
 #include "cuda/thread_block.h"
 
 /// A stable sort of tokens by their table row, done by one block of kTile threads.

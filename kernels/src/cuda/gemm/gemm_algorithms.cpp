@@ -61,17 +61,13 @@ std::string to_text(std::vector<GemmAlgorithm> choices) {
 
 Result<std::vector<GemmAlgorithm>> parse_gemm_algorithms(std::string_view text) {
   std::vector<GemmAlgorithm> choices;
-  for (std::size_t at = 0, number = 1; at < text.size(); ++number) {
-    const std::string_view line = text.substr(at, text.find('\n', at) - at);
-    at += line.size() + 1;
-    if (line.empty() || line.front() == '#' || is_attention(line)) continue;
+  STRATA_TRY(for_each_line(text, "a GEMM and its algorithm", [&](std::string_view line) {
+    if (line.empty() || line.front() == '#' || is_attention(line)) return true;
     std::optional<GemmAlgorithm> choice = parse_line(line, false);
     if (!choice) choice = parse_line(line, true);
-    if (!choice)
-      return Status::error(Code::invalid, str("line ", number, " is not a GEMM and its algorithm: \"",
-                                              line.substr(0, 80), line.size() > 80 ? "...\"" : "\""));
-    choices.push_back(*choice);
-  }
+    if (choice) choices.push_back(*choice);
+    return choice.has_value();
+  }));
   return choices;
 }
 

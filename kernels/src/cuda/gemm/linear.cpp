@@ -1,8 +1,12 @@
+#include "cuda/gemm/launches.h"
+
+#include <strata/kernels/linear.h>
+#include <strata/ops/rows.h>
+
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/cuda_stream.h"
 #include "cuda/gemm/device_gemm.h"
-#include "cuda_ops.h"
-#include "gemm/linear_gemm.h"
+#include "gemm/tensor_gemm.h"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -15,15 +19,16 @@ Status multiply(const detail::Gemm& gemm, const void* row_bias, BufferView works
 }  // namespace
 
 Status linear_forward(Backend&, Stream& stream, const LinearForwardArgs& a) {
-  return multiply(detail::forward_gemm(a), detail::is_present(a.b) ? a.b.data : nullptr, a.workspace, stream);
+  return multiply(detail::gemm_of_rows(a.x, a.w, a.y), ops::is_present(a.b) ? a.b.data : nullptr, a.workspace,
+                  stream);
 }
 Status linear_backward_input(Backend&, Stream& stream, const LinearBackwardInputArgs& a) {
-  return multiply(detail::input_gemm(a), nullptr, a.workspace, stream);
+  return multiply(detail::gemm_of_matrices(a.dy, a.w, a.dx, a.accumulate), nullptr, a.workspace, stream);
 }
 
 // With no rows (k = 0) the gradient is zero.
 Status linear_backward_weight(Backend&, Stream& stream, const LinearBackwardWeightArgs& a) {
-  const detail::Gemm gemm = detail::weight_gemm(a);
+  const detail::Gemm gemm = detail::gemm_of_columns(a.dy, a.x, a.dw, a.accumulate);
   if (gemm.k > 0) return multiply(gemm, nullptr, a.workspace, stream);
   if (a.accumulate) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));

@@ -1,45 +1,31 @@
-#include <strata/kernels/linear_cross_entropy.h>
+#include "cuda/loss/launches.h"
 
 #include <algorithm>
+
+#include <strata/kernels/linear_cross_entropy.h>
+#include <strata/ops/rows.h>
 
 #include "backend/cuda/cuda_stream.h"
 #include "cuda/gemm/device_gemm.h"
 #include "cuda/loss/loss.h"
-#include "cuda_ops.h"
 #include "loss/linear_cross_entropy_blocks.h"
-#include "rows.h"
+#include "loss/linear_cross_entropy_gemms.h"
 
 // Goes through the same blocks of rows as the host (linear_cross_entropy_host.cpp): computes a block's
 // logits, turns them into losses and the loss's gradient, and passes that to the GEMMs of dx and dw.
 namespace strata::kernels::cuda {
 namespace {
 
-using detail::Gemm;
-
-std::byte* row_of(const TensorView& view, std::int64_t row) {
-  return view.data + static_cast<std::size_t>(row * detail::row_length(view)) * size_of(view.dtype);
-}
-
 template <class Body>
 Status for_blocks(const LinearCrossEntropyArgs& a, cudaStream_t queue, const Body& body) {
-  const std::int64_t rows = detail::row_count(a.x), k = detail::row_length(a.x), vocab = a.w.shape.dim(0);
+  const std::int64_t rows = ops::row_count(a.x), vocab = a.w.shape.dim(0);
   const std::int64_t step = linear_cross_entropy_block_rows(rows, vocab);
-  const float* divisor = detail::is_present(a.divisor) ? a.divisor.as<float>() : nullptr;
+  const float* divisor = ops::is_present(a.divisor) ? a.divisor.as<float>() : nullptr;
   for (std::int64_t first = 0; first < rows; first += step) {
     const std::int64_t n = std::min(step, rows - first);
     auto* logits = reinterpret_cast<float*>(a.workspace.data);
-    STRATA_TRY(detail::device_gemm({.trans_b = true,
-                                    .m = n,
-                                    .n = vocab,
-                                    .k = k,
-                                    .a = row_of(a.x, first),
-                                    .lda = k,
-                                    .b = a.w.data,
-                                    .ldb = k,
-                                    .c = logits,
-                                    .ldc = vocab,
-                                    .dtype = a.x.dtype},
-                                   nullptr, a.gemm_workspace, queue));
+    STRATA_TRY(
+        detail::device_gemm(detail::logits_gemm(a, first, n, logits), nullptr, a.gemm_workspace, queue));
     const bool in_place = a.x.dtype == DType::f32;
     STRATA_TRY(body(
         first, detail::LossRows{logits, a.targets.as<std::int32_t>() + first, a.losses.as<float>() + first, n,
@@ -62,37 +48,15 @@ Status linear_cross_entropy(Backend&, Stream& stream, const LinearCrossEntropyAr
 Status linear_cross_entropy_backward(Backend&, Stream& stream, const LinearCrossEntropyBackwardArgs& a) {
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   const LinearCrossEntropyArgs& f = a.forward;
-  const std::int64_t k = detail::row_length(f.x);
   return for_blocks(f, queue, [&](std::int64_t first, detail::LossRows rows) -> Status {
     rows.factor = a.scale;
     STRATA_TRY(detail::compute_row_losses_and_gradients(rows, queue));
-    if (detail::is_present(a.dx))
-      STRATA_TRY(detail::device_gemm({.m = rows.rows,
-                                      .n = k,
-                                      .k = rows.vocab,
-                                      .a = rows.dlogits,
-                                      .lda = rows.vocab,
-                                      .b = f.w.data,
-                                      .ldb = k,
-                                      .c = row_of(a.dx, first),
-                                      .ldc = k,
-                                      .dtype = f.x.dtype,
-                                      .c_dtype = f.x.dtype},
-                                     nullptr, f.gemm_workspace, queue));
-    if (detail::is_present(a.dw))
-      STRATA_TRY(detail::device_gemm({.trans_a = true,
-                                      .m = rows.vocab,
-                                      .n = k,
-                                      .k = rows.rows,
-                                      .a = rows.dlogits,
-                                      .lda = rows.vocab,
-                                      .b = row_of(f.x, first),
-                                      .ldb = k,
-                                      .c = a.dw.data,
-                                      .ldc = k,
-                                      .accumulate = a.accumulate_dw || first > 0,
-                                      .dtype = f.x.dtype},
-                                     nullptr, f.gemm_workspace, queue));
+    if (ops::is_present(a.dx))
+      STRATA_TRY(detail::device_gemm(detail::head_input_gemm(a, first, rows.rows, rows.dlogits), nullptr,
+                                     f.gemm_workspace, queue));
+    if (ops::is_present(a.dw))
+      STRATA_TRY(detail::device_gemm(detail::head_weight_gemm(a, first, rows.rows, rows.dlogits), nullptr,
+                                     f.gemm_workspace, queue));
     return Status::ok();
   });
 }

@@ -1,11 +1,29 @@
-#include "cuda/launch.h"
+#include "cuda/norm/launches.h"
+
+#include <strata/kernels/layernorm.h>
+#include <strata/kernels/linear.h>
+#include <strata/kernels/rmsnorm.h>
+#include <strata/ops/cuda/lanes.h>
+#include <strata/ops/cuda/launch.h>
+#include <strata/ops/rows.h>
+
+#include "cuda/gemm/launches.h"
 #include "cuda/row_math.h"
+#include "work_split.h"
 
 // A half warp per row. Sums over rows take one thread per column of a block of rows, then one thread per
 // column of the blocks' partial sums.
-namespace strata::kernels {
-namespace detail {
+namespace strata::kernels::cuda {
 namespace {
+
+using detail::RowBlocks;
+using ops::dispatch_launch;
+using ops::half_warp_index;
+using ops::HalfWarp;
+using ops::kRowsPerBlock;
+using ops::kThreads;
+using ops::num_blocks;
+using ops::thread_index;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -18,8 +36,8 @@ __global__ void __launch_bounds__(kThreads)
   out[i] = from_f32<T>(accumulate ? to_f32(out[i]) + sum : sum);
 }
 
-}  // namespace
-
+/// out (+)= partials[0] + partials[1] + ..., in that order, rounded once if `out` is stored in 16 bits.
+/// Partial i begins at partials + i * stride.
 Status sum_partials(const float* partials, std::int64_t count, std::int64_t stride, const TensorView& out,
                     bool accumulate, cudaStream_t stream) {
   const std::int64_t n = out.n_elems();
@@ -29,20 +47,6 @@ Status sum_partials(const float* partials, std::int64_t count, std::int64_t stri
                                                                    accumulate);
   });
 }
-
-}  // namespace detail
-
-namespace cuda {
-namespace {
-
-using detail::dispatch_launch;
-using detail::half_warp_index;
-using detail::HalfWarp;
-using detail::kRowsPerBlock;
-using detail::kThreads;
-using detail::num_blocks;
-using detail::RowBlocks;
-using detail::thread_index;
 
 __device__ std::int64_t min(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
@@ -122,7 +126,7 @@ struct QkvRowLayout {
 };
 template <class Args>
 QkvRowLayout qkv_row_layout(const Args& a) {
-  return {a.heads, a.kv_heads, detail::row_length(a.q_weight), detail::row_length(a.k_weight)};
+  return {a.heads, a.kv_heads, ops::row_length(a.q_weight), ops::row_length(a.k_weight)};
 }
 
 // The partial sums of consecutive blocks of rows are `stride` apart.
@@ -186,7 +190,7 @@ dim3 columns_by_blocks(std::int64_t columns, const RowBlocks& blocks) {
 }  // namespace
 
 Status layernorm_forward(Backend&, Stream& stream, const LayernormForwardArgs& a) {
-  const std::int64_t h = detail::row_length(a.x), rows = detail::row_count(a.x);
+  const std::int64_t h = ops::row_length(a.x), rows = ops::row_count(a.x);
   if (rows == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
@@ -198,7 +202,7 @@ Status layernorm_forward(Backend&, Stream& stream, const LayernormForwardArgs& a
 
 // dx may be dy, so the kernel that reads all of dy comes first.
 Status layernorm_backward(Backend&, Stream& stream, const LayernormBackwardArgs& a) {
-  const std::int64_t h = detail::row_length(a.x), rows = detail::row_count(a.x);
+  const std::int64_t h = ops::row_length(a.x), rows = ops::row_count(a.x);
   const RowBlocks blocks = detail::row_blocks(rows);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
@@ -210,12 +214,12 @@ Status layernorm_backward(Backend&, Stream& stream, const LayernormBackwardArgs&
           a.x.as<T>(), a.weight.as<T>(), a.mean.as<float>(), a.rstd.as<float>(), a.dy.as<T>(), a.dx.as<T>(),
           a.residual.as<T>(), rows, h);
     }));
-  STRATA_TRY(detail::sum_partials(partials, blocks.count, 2 * h, a.dweight, a.accumulate_dweight, queue));
-  return detail::sum_partials(partials + h, blocks.count, 2 * h, a.dbias, a.accumulate_dbias, queue);
+  STRATA_TRY(sum_partials(partials, blocks.count, 2 * h, a.dweight, a.accumulate_dweight, queue));
+  return sum_partials(partials + h, blocks.count, 2 * h, a.dbias, a.accumulate_dbias, queue);
 }
 
 Status rmsnorm_forward(Backend&, Stream& stream, const RmsnormForwardArgs& a) {
-  const std::int64_t h = detail::row_length(a.x), rows = detail::row_count(a.x);
+  const std::int64_t h = ops::row_length(a.x), rows = ops::row_count(a.x);
   if (rows == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
   return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
@@ -226,7 +230,7 @@ Status rmsnorm_forward(Backend&, Stream& stream, const RmsnormForwardArgs& a) {
 }
 
 Status rmsnorm_backward(Backend&, Stream& stream, const RmsnormBackwardArgs& a) {
-  const std::int64_t h = detail::row_length(a.x), rows = detail::row_count(a.x);
+  const std::int64_t h = ops::row_length(a.x), rows = ops::row_count(a.x);
   const RowBlocks blocks = detail::row_blocks(rows);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
@@ -239,11 +243,11 @@ Status rmsnorm_backward(Backend&, Stream& stream, const RmsnormBackwardArgs& a) 
           a.x.as<T>(), a.weight.as<T>(), a.rstd.as<float>(), a.dy.as<T>(), a.dx.as<T>(), a.residual.as<T>(),
           a.offset, rows, h);
     }));
-  return detail::sum_partials(partials, blocks.count, h, a.dweight, a.accumulate_dweight, queue);
+  return sum_partials(partials, blocks.count, h, a.dweight, a.accumulate_dweight, queue);
 }
 
 Status qk_norm_forward(Backend&, Stream& stream, const QkNormForwardArgs& a) {
-  const std::int64_t rows = detail::row_count(a.qkv);
+  const std::int64_t rows = ops::row_count(a.qkv);
   const QkvRowLayout layout = qkv_row_layout(a);
   if (rows == 0) return Status::ok();
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
@@ -255,7 +259,7 @@ Status qk_norm_forward(Backend&, Stream& stream, const QkNormForwardArgs& a) {
 }
 
 Status qk_norm_backward(Backend&, Stream& stream, const QkNormBackwardArgs& a) {
-  const std::int64_t rows = detail::row_count(a.qkv);
+  const std::int64_t rows = ops::row_count(a.qkv);
   const QkvRowLayout layout = qkv_row_layout(a);
   const std::int64_t width = layout.width(), normed = layout.normed_heads(), both = layout.n + layout.m;
   const RowBlocks blocks = detail::row_blocks(rows);
@@ -273,13 +277,12 @@ Status qk_norm_backward(Backend&, Stream& stream, const QkNormBackwardArgs& a) {
           a.qkv.as<T>(), a.q_weight.as<T>(), a.k_weight.as<T>(), a.rstd.as<float>(), a.dy.as<T>(),
           a.dx.as<T>(), a.offset, rows, layout);
     }));
-  STRATA_TRY(detail::sum_partials(partials, blocks.count, both, a.dq_weight, a.accumulate_dq_weight, queue));
-  return detail::sum_partials(partials + layout.n, blocks.count, both, a.dk_weight, a.accumulate_dk_weight,
-                              queue);
+  STRATA_TRY(sum_partials(partials, blocks.count, both, a.dq_weight, a.accumulate_dq_weight, queue));
+  return sum_partials(partials + layout.n, blocks.count, both, a.dk_weight, a.accumulate_dk_weight, queue);
 }
 
 Status linear_backward_bias(Backend&, Stream& stream, const LinearBackwardBiasArgs& a) {
-  const std::int64_t rows = detail::row_count(a.dy), n = detail::row_length(a.dy);
+  const std::int64_t rows = ops::row_count(a.dy), n = ops::row_length(a.dy);
   const RowBlocks blocks = detail::row_blocks(rows);
   auto* partials = reinterpret_cast<float*>(a.workspace.data);
   STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
@@ -288,8 +291,7 @@ Status linear_backward_bias(Backend&, Stream& stream, const LinearBackwardBiasAr
       bias_columns<<<columns_by_blocks(n, blocks), kThreads, 0, queue>>>(a.dy.as<T>(), partials, rows,
                                                                          blocks.rows, n);
     }));
-  return detail::sum_partials(partials, blocks.count, n, a.db, a.accumulate, queue);
+  return sum_partials(partials, blocks.count, n, a.db, a.accumulate, queue);
 }
 
-}  // namespace cuda
-}  // namespace strata::kernels
+}  // namespace strata::kernels::cuda

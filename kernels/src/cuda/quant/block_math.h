@@ -5,9 +5,8 @@
 
 #include <strata/cpuopt/math/host_device.h>
 #include <strata/kernels/block_quant.h>
+#include <strata/ops/cuda/lanes.h>
 #include <strata/runtime/float16.h>
-
-#include "cuda/lanes.h"
 
 // Quantization of blocks of values to codes, and back. The host runs the same functions.
 namespace strata::kernels::detail {

@@ -1,21 +1,24 @@
+#include "cuda/quant/launches.h"
+
 #include <strata/kernels/fp8.h>
+#include <strata/ops/cuda/launch.h>
+#include <strata/ops/rows.h>
 
 #include "cuda/quant/fp8_math.h"
-#include "cuda/launch.h"
 
 // First the amax of an operand, then its cast, tile by tile.
 namespace strata::kernels::cuda {
 namespace {
 
-using detail::dispatch_launch;
 using detail::Fp8Format;
 using detail::Fp8Tile;
 using detail::kFp8Threads;
 using detail::kFp8Tile;
 using detail::kFp8TileBytes;
-using detail::kThreads;
-using detail::num_blocks;
-using detail::thread_index;
+using ops::dispatch_launch;
+using ops::kThreads;
+using ops::num_blocks;
+using ops::thread_index;
 
 constexpr std::int64_t kElementsPerThread = 16;
 
@@ -48,8 +51,8 @@ __global__ void __launch_bounds__(kFp8Threads)
 }  // namespace
 
 Status fp8_cast(Backend&, Stream& stream, const Fp8CastArgs& a) {
-  const std::int64_t rows = detail::row_count(a.x), columns = detail::row_length(a.x), n = rows * columns;
-  const bool by_rows = detail::is_present(a.rowwise), by_columns = detail::is_present(a.columnwise);
+  const std::int64_t rows = ops::row_count(a.x), columns = ops::row_length(a.x), n = rows * columns;
+  const bool by_rows = ops::is_present(a.rowwise), by_columns = ops::is_present(a.columnwise);
   const Fp8Format format =
       (by_rows ? a.rowwise : a.columnwise).dtype == DType::e4m3 ? Fp8Format::e4m3 : Fp8Format::e5m2;
   auto* amax = reinterpret_cast<std::uint32_t*>(a.workspace.data);

@@ -27,6 +27,10 @@ constexpr std::size_t size_of(DType dtype) noexcept {
   }
   return 0;
 }
+/// Whether activations, parameters and gradients may be stored in `dtype`; arithmetic is f32 in any case.
+constexpr bool is_stored_dtype(DType dtype) noexcept {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+}
 constexpr std::string_view to_string(DType dtype) noexcept {
   switch (dtype) {
     case DType::f32:

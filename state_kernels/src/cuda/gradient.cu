@@ -1,0 +1,65 @@
+#include "cuda/launches.h"
+
+#include <strata/cpuopt/norm.h>
+#include <strata/ops/cuda/lanes.h>
+#include <strata/ops/cuda/launch.h>
+#include <strata/state_kernels/gradient.h>
+
+#include "cuda/square_sum.h"
+
+namespace strata::state_kernels::cuda {
+namespace {
+
+using ops::dispatch_launch;
+using ops::half_warp_index;
+using ops::HalfWarp;
+using ops::kRowsPerBlock;
+using ops::kThreads;
+using ops::num_blocks;
+using ops::thread_index;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    accumulate_gradient(float* acc, const T* g, bool first, std::int64_t n) {
+  const std::int64_t i = thread_index();
+  if (i >= n) return;
+  const float x = to_f32(g[i]);
+  acc[i] = first ? x : acc[i] + x;
+}
+
+// A half warp per partial.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    sum_squares(const T* x, double* partials, std::int64_t n, std::int64_t count) {
+  const std::int64_t partial = half_warp_index();
+  if (partial >= count) return;
+  const std::int64_t first = partial * cpuopt::kNormPartialElems, left = n - first;
+  const HalfWarp lanes;
+  const double sum = detail::square_sum(lanes, x + first,
+                                        left < cpuopt::kNormPartialElems ? left : cpuopt::kNormPartialElems);
+  if (lanes.is_leader()) partials[partial] = sum;
+}
+
+}  // namespace
+
+Status accumulate(Backend&, Stream& stream, const AccumulateArgs& a) {
+  const std::int64_t n = a.acc.n_elems();
+  if (n == 0) return Status::ok();
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  return dispatch_launch(a.g.dtype, [&]<class T>(std::type_identity<T>) {
+    accumulate_gradient<T>
+        <<<num_blocks(n, kThreads), kThreads, 0, queue>>>(a.acc.as<float>(), a.g.as<T>(), a.first, n);
+  });
+}
+
+Status square_sum_partials(Backend&, Stream& stream, const SquareSumPartialsArgs& a) {
+  const std::int64_t n = a.x.n_elems(), count = cpuopt::norm_partial_count(n);
+  if (count == 0) return Status::ok();
+  STRATA_TRY_ASSIGN(const cudaStream_t queue, strata::detail::cuda_stream(stream));
+  return dispatch_launch(a.x.dtype, [&]<class T>(std::type_identity<T>) {
+    sum_squares<T><<<num_blocks(count, kRowsPerBlock), kThreads, 0, queue>>>(
+        a.x.as<T>(), a.partials.as<double>(), n, count);
+  });
+}
+
+}  // namespace strata::state_kernels::cuda
