@@ -103,7 +103,8 @@ class StepGemms {
       const strata::ValueInfo& x = program.value(instr.in[0]);
       const strata::ValueInfo& w = program.value(instr.in[1]);
       const strata::Shape y = program.value(instr.out[0]).shape;
-      const bool last = instr.attrs.f32_out;  // the head: the gradient of its weight is f32, as in a step
+      const bool last = instr.attrs.as<strata::LinearAttrs>()
+                            .f32_out;  // the head: the gradient of its weight is f32, as in a step
       layers_.push_back({buffer_view(x, "x"), buffer_view(w, w.name), buffer_view({"", y, x.dtype}, "y"),
                          buffer_view(x, "dx"),
                          buffer_view({"", w.shape, last ? strata::DType::f32 : w.dtype}, "d" + w.name)});

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include <strata/graph/ops.h>
@@ -33,14 +34,11 @@ ValueId VjpContext::consume_input_grad(int i) {
   return std::exchange(grads_[static_cast<std::size_t>(in(i))], kNoValue);
 }
 
-void VjpContext::emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for, Attrs attrs) {
-  std::vector<const ValueInfo*> infos;
-  for (const ValueId id : in) infos.push_back(id == kNoValue ? nullptr : &program_.value(id));
-  const auto specs = op_def(op).infer_outputs(infos, attrs);
-  STRATA_ASSERT(specs.has_value() && specs->size() == grad_for.size(), "derivative of ",
-                op_def(forward_.op).name);
-
+std::size_t VjpContext::emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for, Attrs attrs) {
   Instr instr{op, std::move(in), {}, attrs, 0, forward_.region, true};
+  const auto specs = infer_outputs(program_, instr);
+  STRATA_ASSERT(specs.has_value() && specs->size() == grad_for.size(), "derivative of ",
+                op_name(forward_.op));
   std::vector<std::pair<ValueId, ValueId>> activations;  // (forward value, its gradient)
   for (std::size_t k = 0; k < specs->size(); ++k) {
     const OutputSpec& spec = (*specs)[k];
@@ -53,50 +51,37 @@ void VjpContext::emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for,
       instr.out.push_back(grad);
       continue;
     }
-    const ValueId out =
-        program_.add_value({str(op_def(op).name, ".", spec.name), spec.shape, spec.dtype,
-                            spec.workspace ? ValueKind::workspace : ValueKind::activation, -1});
+    const ValueId out = add_output(program_, op_name(op), spec);
     instr.out.push_back(out);
     if (target != kNoValue && needs_input_grad(grad_for[k])) activations.emplace_back(target, out);
   }
   grads_.resize(program_.values.size(), kNoValue);
+  const std::size_t index = program_.code.size();
   program_.code.push_back(std::move(instr));
   for (const auto& [value, grad] : activations) accumulate_grad(value, grad);
+  return index;
 }
 
-namespace {
-
-// The backward of linear_cross_entropy recomputes the logits and with them the loss, so the forward
-// instruction is not needed any more.
-void fuse_loss(Program& program) {
-  for (std::size_t b = 0; b < program.code.size(); ++b) {
-    if (program.code[b].op != Op::linear_cross_entropy_backward) continue;
-    const auto forward = std::find_if(program.code.begin(), program.code.end(), [&](const Instr& instr) {
-      return instr.op == Op::linear_cross_entropy && instr.in == program.code[b].in;
-    });
-    if (forward == program.code.end()) continue;
-    program.code[b].out[2] = forward->out[0];
-    program.code[b].out[3] = forward->out[1];
-    program.code.erase(forward);
-    return;  // a program has one loss
-  }
+void VjpContext::replace_forward(std::size_t by, std::size_t first, std::size_t n) {
+  std::vector<ValueId>& out = program_.code[by].out;
+  for (std::size_t k = 0; k < n; ++k) out[first + k] = forward_.out[k];
+  is_forward_replaced_ = true;
 }
-
-}  // namespace
 
 Result<Program> derive_backward(Program program, std::string_view loss) {
   const ValueId seed = program.find(loss);
   if (seed == kNoValue) return Status::error(Code::invalid, str("the program has no output named ", loss));
 
   // A gradient is rounded once to its dtype (contract C2). One with several contributions is summed in f32,
-  // and so is the gradient of the head's weight, which linear_cross_entropy computes in blocks of rows.
+  // and so is one that the derivative of an op sums in f32.
   const auto grad_dtype = [&](const ParamInfo& param) {
     std::int64_t uses = 0;
     for (const Instr& instr : program.code) uses += std::count(instr.in.begin(), instr.in.end(), param.value);
-    const bool of_loss = std::any_of(program.code.begin(), program.code.end(), [&](const Instr& instr) {
-      return instr.op == Op::linear_cross_entropy && instr.in[1] == param.value;
+    const bool is_sum = std::any_of(program.code.begin(), program.code.end(), [&](const Instr& instr) {
+      const int operand = op_def(instr.op).f32_grad_in;
+      return operand >= 0 && instr.in[static_cast<std::size_t>(operand)] == param.value;
     });
-    return uses > 1 || of_loss ? DType::f32 : program.value(param.value).dtype;
+    return uses > 1 || is_sum ? DType::f32 : program.value(param.value).dtype;
   };
   // A value needs a gradient if it depends on a trainable parameter.
   std::vector<bool> needs(program.values.size(), false);
@@ -128,9 +113,11 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
     });
     if (!reached || !wanted) continue;
     if (op_def(forward.op).vjp == nullptr)
-      return Status::error(Code::invalid, str("op ", op_def(forward.op).name, " has no derivative"));
+      return Status::error(Code::invalid, str("op ", op_name(forward.op), " has no derivative"));
     VjpContext context(program, forward, grads, needs);
     op_def(forward.op).vjp(context);
+    if (context.is_forward_replaced())
+      program.code.erase(program.code.begin() + static_cast<std::ptrdiff_t>(i));
   }
   for (const ParamInfo& param : program.params)
     if (param.trainable && grads[static_cast<std::size_t>(param.value)] != param.grad)
@@ -138,7 +125,6 @@ Result<Program> derive_backward(Program program, std::string_view loss) {
           Code::invalid,
           str("parameter ", param.name, " is trainable and no instruction writes its gradient: ", loss,
               " does not depend on it, or reads it through an op that accepts only activations"));
-  fuse_loss(program);
   STRATA_TRY(verify(program));
   return program;
 }

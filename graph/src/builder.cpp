@@ -3,21 +3,12 @@
 #include <algorithm>
 
 #include <strata/graph/ops.h>
+#include <strata/runtime/assert.h>
 #include <strata/runtime/str.h>
 
+// The functions that record one op are defined beside the op, in src/ops.
+
 namespace strata {
-namespace {
-
-Attrs attention_attrs(Heads heads, const ScoreOptions& scores) {
-  return {.heads = heads.query,
-          .kv_heads = heads.key,
-          .alibi = scores.alibi,
-          .window = scores.window,
-          .softcap = scores.softcap,
-          .scale = scores.scale};
-}
-
-}  // namespace
 
 Value Builder::param(std::string name, Shape shape, ParamOptions options) {
   if (!error_.is_ok()) return {};
@@ -72,76 +63,20 @@ Value Builder::op(Op op, std::initializer_list<Value> in, Attrs attrs) {
   instr.op = op;
   instr.attrs = attrs;
   instr.region = static_cast<std::int32_t>(program_.regions.size() - 1);
-  std::vector<const ValueInfo*> infos;
-  for (const Value value : in) {
-    instr.in.push_back(value.id);
-    infos.push_back(value.id == kNoValue ? nullptr : &program_.value(value.id));
-  }
-  auto outputs = op_def(op).infer_outputs(infos, attrs);
+  for (const Value value : in) instr.in.push_back(value.id);
+  STRATA_ASSERT(instr.in.size() == static_cast<std::size_t>(op_def(op).n_in) && attrs.belong_to(op),
+                "operands or attributes that ", op_name(op), " does not have");
+  const std::string& where = program_.regions.back().name;
+  const auto outputs = infer_outputs(program_, instr);
   if (!outputs.has_value()) {
-    error_ = outputs.status().annotate(
-        str(program_.regions.back().name, program_.regions.back().name.empty() ? "" : ".", op_def(op).name));
+    error_ = outputs.status().annotate(str(where, where.empty() ? "" : ".", op_name(op)));
     return {};
   }
   for (const OutputSpec& out : *outputs)
-    instr.out.push_back(
-        program_.add_value({str(program_.regions.back().name, ".", op_def(op).name, ".", out.name), out.shape,
-                            out.dtype, out.workspace ? ValueKind::workspace : ValueKind::activation, -1}));
+    instr.out.push_back(add_output(program_, str(where, ".", op_name(op)), out));
   const ValueId first = instr.out.front();
   program_.code.push_back(std::move(instr));
   return {first};
-}
-
-Value Builder::embedding(Value ids, Value table, int offset) {
-  return op(Op::embedding, {ids, table}, {.offset = offset});
-}
-Value Builder::layernorm(Value x, Value weight, Value bias, float eps) {
-  return op(Op::layernorm, {x, weight, bias}, {.eps = eps});
-}
-Value Builder::linear(Value x, Value weight, Value bias) { return op(Op::linear, {x, weight, bias}); }
-Value Builder::linear_f32(Value x, Value weight) {
-  return op(Op::linear, {x, weight, {}}, {.f32_out = true});
-}
-Value Builder::gelu(Value x) { return op(Op::gelu, {x}); }
-Value Builder::relu(Value x) { return op(Op::relu, {x}); }
-Value Builder::swiglu(Value gate_up) { return op(Op::swiglu, {gate_up}); }
-Value Builder::geglu(Value gate_up) { return op(Op::swiglu, {gate_up}, {.gelu = true}); }
-Value Builder::scale(Value x, float factor) { return op(Op::scale, {x}, {.scale = factor}); }
-Value Builder::softcap(Value x, float cap) { return op(Op::softcap, {x}, {.softcap = cap}); }
-Value Builder::rmsnorm(Value x, Value weight, float eps, float offset) {
-  return op(Op::rmsnorm, {x, weight}, {.eps = eps, .weight_offset = offset});
-}
-Value Builder::qk_norm(Value qkv, Value q_weight, Value k_weight, Heads heads, float eps, float offset) {
-  return op(Op::qk_norm, {qkv, q_weight, k_weight},
-            {.heads = heads.query, .kv_heads = heads.key, .eps = eps, .weight_offset = offset});
-}
-Value Builder::positions(std::int64_t tokens, int seq, Value doc_start) {
-  return op(Op::positions, {doc_start}, {.seq = seq, .rows = static_cast<std::int32_t>(tokens)});
-}
-Value Builder::rope_table(int positions, int rotary_dim, const kernels::RopeFrequencies& frequencies) {
-  return op(Op::rope_table, {}, {.seq = positions, .rotary_dim = rotary_dim, .frequencies = frequencies});
-}
-Value Builder::rope(Value qkv, Value positions, Value table, Heads heads, bool interleaved) {
-  return op(Op::rope, {qkv, positions, table},
-            {.heads = heads.query, .kv_heads = heads.key, .interleaved = interleaved});
-}
-Value Builder::attention(Value qkv, Heads heads, int seq, const ScoreOptions& scores, Value doc_start) {
-  Attrs attrs = attention_attrs(heads, scores);
-  attrs.seq = seq;
-  return op(Op::attention, {qkv, doc_start}, attrs);
-}
-Value Builder::cached_attention(Value qkv, Value positions, Value slots, Value keys, Value values,
-                                Heads heads, const ScoreOptions& scores) {
-  return op(Op::cached_attention, {qkv, positions, slots, keys, values}, attention_attrs(heads, scores));
-}
-// Gathering rows by index is an embedding lookup, so this uses the same kernel.
-Value Builder::select_rows(Value x, Value rows) { return op(Op::embedding, {rows, x}); }
-Value Builder::add(Value a, Value b) { return op(Op::add, {a, b}); }
-Value Builder::cross_entropy(Value logits, Value targets, Value divisor) {
-  return op(Op::cross_entropy, {logits, targets, divisor});
-}
-Value Builder::linear_cross_entropy(Value x, Value weight, Value targets, Value divisor, float softcap) {
-  return op(Op::linear_cross_entropy, {x, weight, targets, divisor}, {.softcap = softcap});
 }
 
 Result<Program> Builder::finish(std::initializer_list<std::pair<std::string, Value>> outputs) {

@@ -1,23 +1,15 @@
 #include <optional>
 
+#include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
 
 namespace strata {
-namespace {
-
-std::optional<Op> with_addition(Op norm) {
-  if (norm == Op::layernorm) return Op::add_layernorm;
-  if (norm == Op::rmsnorm) return Op::add_rmsnorm;
-  return std::nullopt;
-}
-
-}  // namespace
 
 Program fuse_add_norm(Program program) {
   std::vector<Instr> code;
   code.reserve(program.code.size());
   for (Instr& instr : program.code) {
-    const std::optional<Op> fused = with_addition(instr.op);
+    const std::optional<Op> fused = op_def(instr.op).with_addition;
     const bool fits = fused && !code.empty() && code.back().op == Op::add &&
                       code.back().out[0] == instr.in[0] && code.back().region == instr.region;
     if (fits) {

@@ -46,7 +46,7 @@ std::vector<ValueId> share_in_place(const Program& program, std::vector<LiveRang
   std::iota(owner.begin(), owner.end(), 0);
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const Instr& instr = program.code[i];
-    const OpDef::InPlace rule = op_def(instr.op).in_place;
+    const InPlace rule = op_def(instr.op).in_place;
     if (rule.out < 0) continue;
     const ValueId in = instr.in[static_cast<std::size_t>(rule.in)];
     const ValueId out = instr.out[static_cast<std::size_t>(rule.out)];

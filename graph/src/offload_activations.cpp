@@ -84,7 +84,7 @@ class Offload {
       for (const ValueId id : *list)
         if (id != kNoValue) bytes += bytes_of(id);
     // A workspace is reserved memory that causes hardly any traffic.
-    if (instr.attrs.gemm_workspace) bytes -= bytes_of(instr.out.back());
+    if (instr.attrs.has_gemm_workspace()) bytes -= bytes_of(instr.out.back());
     return std::max(flops(program_, instr) / options_.flops_per_s, bytes / options_.memory_bytes_per_s);
   }
 
@@ -225,8 +225,9 @@ class Offload {
   void add_moves(const OffloadCandidate& candidate, Program& program, std::vector<Placed>& moves) const {
     const ValueId x = candidate.value;
     const Instr& maker = program_.code[candidate.producer];
-    Attrs attrs;  // a value that moves farther keeps its number
-    attrs.move = is_move(maker.op) ? maker.attrs.move : static_cast<std::int32_t>(moves.size() / 4);
+    // A value that moves farther keeps its number.
+    const MoveAttrs attrs = {is_move(maker.op) ? maker.attrs.as<MoveAttrs>().number
+                                               : static_cast<std::int32_t>(moves.size() / 4)};
     const auto add = [&](Op op, std::vector<ValueId> in, const char* suffix, std::size_t beside, Side side,
                          Kind kind) {
       ValueInfo info = program_.value(x);

@@ -23,9 +23,8 @@ namespace {
 constexpr double kCheapFlopsPerByte = 16;
 constexpr double kUnreachable = std::numeric_limits<double>::infinity();
 
-// An 8-bit quantized value counts as the 16-bit value that it stands for, which is not stored either.
 double saved_bytes(Op op, const ValueInfo& value) {
-  return static_cast<double>(value.bytes()) * (op == Op::fp8_cast ? 2 : 1);
+  return static_cast<double>(value.bytes()) * op_def(op).saved_bytes_per_byte;
 }
 
 class Recomputation {

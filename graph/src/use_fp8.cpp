@@ -1,13 +1,12 @@
 #include <strata/graph/passes.h>
 
-#include <array>
 #include <map>
+#include <string>
 #include <utility>
 
 #include <strata/graph/ops.h>
 #include <strata/kernels/fp8.h>
 #include <strata/runtime/assert.h>
-#include <strata/runtime/str.h>
 
 namespace strata {
 namespace {
@@ -25,11 +24,10 @@ class Fp8Rewriter {
         continue;
       }
       // Separate statements, because the evaluation order of function arguments is unspecified.
-      const bool forward = instr.op == Op::linear, by_weight = instr.op == Op::linear_backward_weight;
-      const Quantized a = cast(instr, 0, !forward);
-      const Quantized b = by_weight ? cast(instr, 1, false) : weight(instr, forward);
-      multiply(instr, by_weight ? transposed(a) : a, forward ? b : transposed(b),
-               forward ? instr.in[2] : kNoValue);
+      const Fp8Gemm& gemm = *op_def(instr.op).fp8;
+      const Matrix a = matrix(instr, 0, gemm.a);
+      const Matrix b = matrix(instr, 1, gemm.b);
+      multiply(instr, a, b, gemm.bias < 0 ? kNoValue : instr.in[static_cast<std::size_t>(gemm.bias)]);
     }
     return std::move(program_);
   }
@@ -41,17 +39,17 @@ class Fp8Rewriter {
   struct Quantized {
     ValueId rowwise = kNoValue, columnwise = kNoValue, scale_inv = kNoValue;
   };
-  static Quantized transposed(const Quantized& quantized) {
-    return {quantized.columnwise, kNoValue, quantized.scale_inv};
-  }
+  /// A quantized matrix in the layout in which a GEMM reads it.
+  struct Matrix {
+    ValueId values = kNoValue, scale_inv = kNoValue;
+  };
 
   // Whether it is a GEMM of a block (most of the work) whose operands a GPU can multiply in 8 bits. The
   // forward and backward GEMMs of a linear layer have the same dimensions.
   bool fits(const Instr& instr) const {
-    if (instr.op != Op::linear && instr.op != Op::linear_backward_input &&
-        instr.op != Op::linear_backward_weight)
-      return false;
-    if (!program_.regions[static_cast<std::size_t>(instr.region)].recompute || instr.attrs.f32_out)
+    if (op_def(instr.op).fp8 == nullptr ||
+        !program_.regions[static_cast<std::size_t>(instr.region)].recompute ||
+        instr.attrs.as<LinearAttrs>().f32_out)
       return false;
     for (int operand = 0; operand < 2; ++operand) {
       const ValueInfo& info = program_.value(instr.in[static_cast<std::size_t>(operand)]);
@@ -67,48 +65,47 @@ class Fp8Rewriter {
   void find_layouts() {
     for (const Instr& instr : from_) {
       if (!fits(instr)) continue;
-      const bool columnwise = instr.op == Op::linear_backward_weight;
-      (columnwise ? read_[instr.in[0]].columnwise : read_[instr.in[0]].rowwise) = true;
-      if (columnwise) read_[instr.in[1]].columnwise = true;
+      find_layout(instr.in[0], op_def(instr.op).fp8->a);
+      find_layout(instr.in[1], op_def(instr.op).fp8->b);
     }
   }
+  void find_layout(ValueId x, const Fp8Factor& factor) {
+    if (!factor.weight) (factor.transposed ? read_[x].columnwise : read_[x].rowwise) = true;
+  }
 
-  Quantized cast(const Instr& reader, std::size_t operand, bool gradient) {
-    const ValueId x = reader.in[operand];
-    const auto known = casts_.find(x);
-    if (known != casts_.end()) return known->second;
-    return casts_[x] = emit_cast(reader, x, read_.at(x), gradient);
+  Matrix matrix(const Instr& reader, std::size_t operand, const Fp8Factor& factor) {
+    const Quantized made = quantized(reader, reader.in[operand], factor);
+    return {factor.transposed ? made.columnwise : made.rowwise, made.scale_inv};
   }
   // A parameter is cast at each reader, because it may have been evicted from the device in between.
-  Quantized weight(const Instr& reader, bool forward) {
-    return emit_cast(reader, reader.in[1], {forward, !forward}, false);
+  Quantized quantized(const Instr& reader, ValueId x, const Fp8Factor& factor) {
+    if (factor.weight) return emit_cast(reader, x, {!factor.transposed, factor.transposed}, factor.gradient);
+    const auto known = casts_.find(x);
+    if (known != casts_.end()) return known->second;
+    return casts_[x] = emit_cast(reader, x, read_.at(x), factor.gradient);
   }
 
   Quantized emit_cast(const Instr& reader, ValueId x, Layouts layouts, bool gradient) {
-    Instr made{Op::fp8_cast, {x}, {}, {}, 0, reader.region, reader.backward};
-    made.attrs.e5m2 = gradient;
-    made.attrs.rowwise = layouts.rowwise;
-    made.attrs.columnwise = layouts.columnwise;
-    const auto specs = op_def(made.op).infer_outputs(std::array{&program_.value(x)}, made.attrs);
-    STRATA_ASSERT(specs.has_value(), "the cast of ", program_.value(x).name, ": ", specs.status().message());
-    Quantized quantized;
-    for (const OutputSpec& spec : *specs)
-      made.out.push_back(
-          program_.add_value({str(program_.value(x).name, ".", spec.name), spec.shape, spec.dtype,
-                              spec.workspace ? ValueKind::workspace : ValueKind::activation, -1}));
+    const std::string name = program_.value(x).name;
+    const Fp8CastAttrs attrs = {gradient, layouts.rowwise, layouts.columnwise};
+    Instr made{Op::fp8_cast, {x}, {}, attrs, 0, reader.region, reader.backward};
+    const auto specs = infer_outputs(program_, made);
+    STRATA_ASSERT(specs.has_value(), "the cast of ", name, ": ", specs.status().message());
+    for (const OutputSpec& spec : *specs) made.out.push_back(add_output(program_, name, spec));
+    Quantized result;
     std::size_t next = 0;
-    if (layouts.rowwise) quantized.rowwise = made.out[next++];
-    if (layouts.columnwise) quantized.columnwise = made.out[next++];
-    quantized.scale_inv = made.out[next];
+    if (layouts.rowwise) result.rowwise = made.out[next++];
+    if (layouts.columnwise) result.columnwise = made.out[next++];
+    result.scale_inv = made.out[next];
     program_.code.push_back(std::move(made));
-    return quantized;
+    return result;
   }
 
-  void multiply(const Instr& linear, const Quantized& a, const Quantized& b, ValueId bias) {
-    Instr made = linear;
+  void multiply(const Instr& gemm, const Matrix& a, const Matrix& b, ValueId bias) {
+    Instr made = gemm;
     made.op = Op::fp8_gemm;
-    made.in = {a.rowwise, a.scale_inv, b.rowwise, b.scale_inv, bias};
-    made.attrs.out_dtype = program_.value(linear.in[0]).dtype;
+    made.in = {a.values, a.scale_inv, b.values, b.scale_inv, bias};
+    made.attrs = Fp8GemmAttrs{.out_dtype = program_.value(gemm.in[0]).dtype, .gemm = *gemm.attrs.gemm()};
     program_.code.push_back(std::move(made));
   }
 

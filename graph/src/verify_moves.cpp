@@ -50,7 +50,7 @@ class MoveCheck {
       for (const ValueId id : instr.out)
         if (const ValueKind kind = program_.value(id).kind;
             (is_offloaded(kind) || is_offloaded(output_kind(instr.op))) && kind != output_kind(instr.op))
-          return wrong(id, str("is written by ", op_def(instr.op).name));
+          return wrong(id, str("is written by ", op_name(instr.op)));
     }
     for (const auto& [number, move] : moves_)
       if (move.last != Op::fetch_end)
@@ -74,9 +74,9 @@ class MoveCheck {
     for (const ValueId id : instr.in) {
       if (id == kNoValue) continue;
       const bool offloaded = is_offloaded(program_.value(id).kind);
-      if (left_[at(id)]) return wrong(id, str("is read by ", op_def(instr.op).name, " after it was moved"));
+      if (left_[at(id)]) return wrong(id, str("is read by ", op_name(instr.op), " after it was moved"));
       if ((in_flight_[at(id)] && !is_end(instr.op)) || (offloaded && !is_move(instr.op)))
-        return wrong(id, str("is read by ", op_def(instr.op).name,
+        return wrong(id, str("is read by ", op_name(instr.op),
                              offloaded ? " while it is offloaded" : " while it is in flight"));
     }
     return {};
@@ -84,7 +84,8 @@ class MoveCheck {
 
   // Checks that a move continues where the previous move of its number ended.
   Status follow(const Instr& instr) {
-    Move& move = moves_[instr.attrs.move];
+    const std::int32_t number = instr.attrs.as<MoveAttrs>().number;
+    Move& move = moves_[number];
     const bool first = move.made == kNoValue;
     bool fits = first == (instr.op == Op::offload_begin) && (first || may_follow(instr.op, move.last));
     if (fits && is_end(instr.op)) {
@@ -93,7 +94,7 @@ class MoveCheck {
     } else if (fits && !first) {
       fits = instr.in[0] == move.made;
     }
-    if (!fits) return wrong(instr.in[0], str("does not continue move ", instr.attrs.move));
+    if (!fits) return wrong(instr.in[0], str("does not continue move ", number));
     in_flight_[at(instr.out[0])] = !is_end(instr.op);
     if (is_end(instr.op))
       for (const ValueId id : instr.in) left_[at(id)] = true;

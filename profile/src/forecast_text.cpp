@@ -28,8 +28,10 @@ std::string forecast_text(const Forecast& f, const MachineProfile& machine, doub
 std::string unmodeled_text(const LoweredProgram& program, const MachineProfile& machine) {
   bool wgmma = false, cudnn = false, fp8 = false;
   for (const LoweredInstr& instr : program.code) {
-    wgmma = wgmma || instr.attrs.backend == kernels::AttentionBackend::wgmma;
-    cudnn = cudnn || instr.attrs.backend == kernels::AttentionBackend::cudnn;
+    if (const auto* attention = instr.attrs.get_if<AttentionAttrs>()) {
+      wgmma = wgmma || attention->backend == AttentionBackend::wgmma;
+      cudnn = cudnn || attention->backend == AttentionBackend::cudnn;
+    }
     fp8 = fp8 || instr.op == Op::fp8_gemm;
   }
   std::string text;

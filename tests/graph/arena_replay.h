@@ -33,7 +33,7 @@ class ArenaReplay {
  private:
   void step(std::size_t i) {
     const Instr& instr = program_.code[i];
-    const std::string where = str("instruction ", i, " ", op_def(instr.op).name);
+    const std::string where = str("instruction ", i, " ", op_name(instr.op));
     for (const ValueId id : instr.in) expect_intact(id, where);
     for (std::size_t k = 0; k < instr.out.size(); ++k) {
       for (std::size_t other = 0; other < instr.in.size(); ++other)
@@ -45,7 +45,7 @@ class ArenaReplay {
     for (const ValueId id : instr.out) write(id);
   }
   static bool may_share(const Instr& instr, std::size_t out, std::size_t in) {
-    const OpDef::InPlace rule = op_def(instr.op).in_place;
+    const InPlace rule = op_def(instr.op).in_place;
     return rule.out == static_cast<int>(out) && rule.in == static_cast<int>(in) &&
            std::count(instr.in.begin(), instr.in.end(), instr.in[in]) == 1;
   }

@@ -15,7 +15,7 @@ namespace {
 std::vector<const ValueInfo*> workspaces_of(const Program& program, Op op) {
   std::vector<const ValueInfo*> found;
   for (const Instr& instr : program.code)
-    if (instr.op == op && instr.attrs.gemm_workspace) found.push_back(&program.value(instr.out.back()));
+    if (instr.op == op && instr.attrs.has_gemm_workspace()) found.push_back(&program.value(instr.out.back()));
   return found;
 }
 
@@ -29,7 +29,7 @@ TEST(AssignGemmWorkspacesTest, EveryGemmGetsAWorkspaceForItsOutputAndNothingElse
     const bool is_gemm = op == Op::linear || op == Op::linear_backward_input ||
                          op == Op::linear_backward_weight || op == Op::linear_cross_entropy_backward;
     gemms += is_gemm;
-    EXPECT_EQ(given.code[i].out.size(), bare.code[i].out.size() + is_gemm) << op_def(op).name;
+    EXPECT_EQ(given.code[i].out.size(), bare.code[i].out.size() + is_gemm) << op_name(op);
     if (!is_gemm) continue;
     const ValueInfo& workspace = given.value(given.code[i].out.back());
     EXPECT_EQ(workspace.kind, ValueKind::workspace);

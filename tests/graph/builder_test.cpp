@@ -69,6 +69,13 @@ TEST(BuilderTest, EveryOpRefusesShapesAndDtypesThatDoNotMatch) {
   }));
 }
 
+TEST(BuilderTest, AnyOpCanBeRecordedByItsNameInTheList) {
+  Builder b;
+  const Value x = b.input("x", {4, 6}, DType::f32);
+  const Program program = must(b.finish({{"y", b.op(Op::scale, {x}, ScaleAttrs{.factor = 2})}}));
+  EXPECT_EQ(to_string(program), "0 scale(x) -> y:[4, 6]\n");
+}
+
 TEST(BuilderTest, NamesMustBeUnique) {
   Builder params;
   params.param("w", {2}, {});
@@ -120,6 +127,8 @@ TEST(VerifyTest, FindsEveryKindOfBadProgram) {
   EXPECT_THAT(verdict([](Program& p) { p.code[1].in.push_back(0); }),
               HasSubstr("has 2 operands, the op needs 1"));
   EXPECT_THAT(verdict([](Program& p) { p.code[1].out[0] = -7; }), HasSubstr("writes value -7"));
+  EXPECT_THAT(verdict([](Program& p) { p.code[1].attrs = ScaleAttrs{}; }),
+              HasSubstr("instruction 1 (gelu): has the attributes of another op"));
   EXPECT_THAT(verdict([](Program& p) { p.code[1].out.push_back(p.code[1].out[0]); }),
               HasSubstr("has 2 outputs, the op has 1"));
   EXPECT_THAT(verdict([](Program& p) {

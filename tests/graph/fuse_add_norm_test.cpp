@@ -24,8 +24,8 @@ TEST(FuseAddNormTest, AnAdditionAndTheNormAfterItBecomeOne) {
             "1 add_layernorm(.rmsnorm.y, .add.y, scale, shift) -> .layernorm.y:[4, 3] .layernorm.mean:[4] "
             ".layernorm.rstd:[4] .add.y:[4, 3]\n"
             "2 gelu(.layernorm.y) -> out:[4, 3]\n");
-  EXPECT_EQ(program.code[0].attrs.eps, 0.5f);
-  EXPECT_EQ(program.code[1].attrs.eps, 0.25f);
+  EXPECT_EQ(program.code[0].attrs.as<RmsnormAttrs>().eps, 0.5f);
+  EXPECT_EQ(program.code[1].attrs.as<LayernormAttrs>().eps, 0.25f);
 }
 
 TEST(FuseAddNormTest, AdditionsApartOrInAnotherRegionAreNotFused) {

@@ -28,7 +28,8 @@ TEST(LaunchTest, ANormAddsToTheGradientOfAParameter) {
     in.insert(in.end(), {view(rstd, {2}), view(dy, {2, 2}), TensorView{}});
     if (!rms) out.push_back(view(dbias, {2}));
     out.push_back(scratch);
-    const OpCall call{.op = op, .attrs = {}, .accumulate = accumulate, .in = in, .out = out};
+    const Attrs attrs = rms ? Attrs(RmsnormAttrs{}) : Attrs(LayernormAttrs{});
+    const OpCall call{.op = op, .attrs = attrs, .accumulate = accumulate, .in = in, .out = out};
     must(launch(call, *backend, stream));
     must(backend->synchronize(stream));
     return dx;
@@ -37,6 +38,17 @@ TEST(LaunchTest, ANormAddsToTheGradientOfAParameter) {
     const std::vector<float> alone = dx_of(op, {9, 9, 9, 9}, 0), sum = dx_of(op, {9, 9, 9, 9}, 1);
     for (std::size_t i = 0; i < sum.size(); ++i) EXPECT_EQ(sum[i], 9 + alone[i]);
   }
+}
+
+TEST(LaunchTest, AMoveIsRefused) {
+  SteadyClock clock;
+  const auto pool = must(ThreadPool::create(1));
+  const auto backend = must(create_host_backend({}, *pool, clock));
+  Stream stream = must(backend->create_stream(StreamRole::compute));
+  const OpCall call{.op = Op::fetch_end, .attrs = MoveAttrs{}, .accumulate = 0, .in = {}, .out = {}};
+  const Status status = launch(call, *backend, stream);
+  EXPECT_EQ(status.code(), Code::internal);
+  EXPECT_EQ(status.message(), "fetch_end: a move has no kernel; the executor of the program must do it");
 }
 
 }  // namespace

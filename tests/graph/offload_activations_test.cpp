@@ -29,8 +29,8 @@ struct Move {
 std::vector<Move> moves_of(const Program& program) {
   std::vector<Move> moves;
   const auto move = [&](const Instr& instr) -> Move& {
-    moves.resize(std::max(moves.size(), static_cast<std::size_t>(instr.attrs.move) + 1));
-    return moves[static_cast<std::size_t>(instr.attrs.move)];
+    moves.resize(std::max(moves.size(), static_cast<std::size_t>(instr.attrs.as<MoveAttrs>().number) + 1));
+    return moves[static_cast<std::size_t>(instr.attrs.as<MoveAttrs>().number)];
   };
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const Instr& instr = program.code[i];
@@ -246,9 +246,8 @@ TEST(OffloadActivationsTest, VerifyRejectsMismatchedMoves) {
               HasSubstr("after it was moved"));
   EXPECT_THAT(broken([&](Program& p) { p.code[reader].in[0] = p.code[first.fetch_end].in[0]; }),
               HasSubstr("after it was moved"));
-  EXPECT_THAT(
-      broken([&](Program& p) { p.code[first.fetch_end].attrs.move = p.code[second.fetch_end].attrs.move; }),
-      HasSubstr("does not continue move"));
+  EXPECT_THAT(broken([&](Program& p) { p.code[first.fetch_end].attrs = p.code[second.fetch_end].attrs; }),
+              HasSubstr("does not continue move"));
   EXPECT_THAT(broken([&](Program& p) {
                 for (Instr& instr : p.code)
                   for (ValueId& id : instr.in)

@@ -22,7 +22,10 @@ std::string line_of(const Program& program, const Instr& instr) {
   one.code = {instr};
   std::string text = to_string(one);
   std::erase(text, '\'');
-  return str(text, " ", instr.region, " ", instr.attrs.seq, " ", instr.attrs.heads, " ", instr.attrs.eps, " ",
+  const auto* attention = instr.attrs.get_if<AttentionAttrs>();
+  const auto* norm = instr.attrs.get_if<LayernormAttrs>();
+  return str(text, " ", instr.region, " ", attention == nullptr ? 0 : attention->seq, " ",
+             attention == nullptr ? 0 : attention->heads, " ", norm == nullptr ? 0 : norm->eps, " ",
              instr.accumulate);
 }
 bool is_clone(const Program& program, const Instr& instr) {
@@ -42,7 +45,7 @@ std::map<ValueId, const Instr*> saved_by(const Program& program) {
 std::multiset<std::string> ops_of_clones(const Program& program, std::int32_t region) {
   std::multiset<std::string> ops;
   for (const Instr& instr : program.code)
-    if (is_clone(program, instr) && instr.region == region) ops.insert(op_def(instr.op).name);
+    if (is_clone(program, instr) && instr.region == region) ops.insert(op_name(instr.op));
   return ops;
 }
 double total_flops(const Program& program) {
@@ -141,7 +144,7 @@ TEST(RecomputeTest, SelectiveStoresGemmsAttentionAndTheResidualStream) {
   const std::int32_t layer = 5;
   std::multiset<std::string> kept;
   for (const auto& [id, maker] : saved_by(program))
-    if (maker->region == layer) kept.insert(op_def(maker->op).name);
+    if (maker->region == layer) kept.insert(op_name(maker->op));
   // Saved: qkv; the output of attention and its lse; the residual stream in the middle and at the end of the
   // block; mlp_in.
   EXPECT_EQ(kept, (std::multiset<std::string>{"linear", "attention", "attention", "add", "add", "linear"}));

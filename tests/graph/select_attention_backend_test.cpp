@@ -2,6 +2,7 @@
 
 #include <strata/graph/ops.h>
 #include <strata/graph/passes.h>
+#include <strata/kernels/attention.h>
 
 #include "graph/program_maker.h"
 
@@ -12,18 +13,18 @@ TEST(SelectAttentionBackendTest, ForwardAndBackwardGetTheBackendAlsoWhereRecompu
   for (const Recompute recompute : kRecomputeModes) {
     const Program before =
                       test::decoder_program(test::make_decoder_config(2, 128), 2, recompute, DType::bf16),
-                  after = select_attention_backend(before, kernels::AttentionBackend::wgmma);
+                  after = select_attention_backend(before, AttentionBackend::wgmma);
     int marked = 0;
     for (std::size_t i = 0; i < before.code.size(); ++i) {
       const Instr &was = before.code[i], &is = after.code[i];
       const bool is_attention = was.op == Op::attention || was.op == Op::attention_backward;
-      EXPECT_EQ(attention_heads(was.attrs).backend, kernels::AttentionBackend::mma);
-      EXPECT_EQ(attention_heads(is.attrs).backend,
-                is_attention ? kernels::AttentionBackend::wgmma : kernels::AttentionBackend::mma)
-          << op_def(is.op).name;
-      marked += is_attention;
       Attrs attrs = is.attrs;
-      attrs.backend = kernels::AttentionBackend::mma;
+      if (is_attention) {
+        EXPECT_EQ(was.attrs.as<AttentionAttrs>().backend, AttentionBackend::mma);
+        EXPECT_EQ(is.attrs.as<AttentionAttrs>().backend, AttentionBackend::wgmma) << op_name(is.op);
+        attrs.as<AttentionAttrs>().backend = AttentionBackend::mma;
+      }
+      marked += is_attention;
       EXPECT_EQ(attrs, was.attrs);  // nothing else changes
     }
     EXPECT_GE(marked, 4);  // two layers, forward and backward
@@ -32,13 +33,12 @@ TEST(SelectAttentionBackendTest, ForwardAndBackwardGetTheBackendAlsoWhereRecompu
 
 // wgmma supports 16-bit heads of 64 and 128 elements, cuDNN 16-bit heads of 16 to 128.
 TEST(SelectAttentionBackendTest, UnsupportedHeadsFallBackToMma) {
-  using kernels::AttentionBackend;
   const auto by = [](AttentionBackend asked, std::int64_t hidden, DType dtype) {
     const Program program = select_attention_backend(
         test::decoder_program(test::make_decoder_config(1, hidden), 2, Recompute::none, dtype), asked);
     std::vector<AttentionBackend> all;
     for (const Instr& instr : program.code)
-      if (instr.op == Op::attention || instr.op == Op::attention_backward) all.push_back(instr.attrs.backend);
+      if (const auto* attrs = instr.attrs.get_if<AttentionAttrs>()) all.push_back(attrs->backend);
     EXPECT_EQ(all.size(), 2u);
     EXPECT_EQ(all.front(), all.back());
     return all.front();
@@ -58,13 +58,13 @@ TEST(SelectAttentionBackendTest, ABackwardWithTooLargeAWorkspaceFallsBackToMma) 
   DecoderConfig config = test::make_decoder_config(1, 128);
   config.seq = 32768;
   const Program program = select_attention_backend(
-      test::decoder_program(config, 1, Recompute::none, DType::bf16), kernels::AttentionBackend::cudnn);
+      test::decoder_program(config, 1, Recompute::none, DType::bf16), AttentionBackend::cudnn);
   for (const Instr& instr : program.code) {
     if (instr.op == Op::attention) {
-      EXPECT_EQ(instr.attrs.backend, kernels::AttentionBackend::cudnn);
+      EXPECT_EQ(instr.attrs.as<AttentionAttrs>().backend, AttentionBackend::cudnn);
     }
     if (instr.op == Op::attention_backward) {
-      EXPECT_EQ(instr.attrs.backend, kernels::AttentionBackend::mma);
+      EXPECT_EQ(instr.attrs.as<AttentionAttrs>().backend, AttentionBackend::mma);
     }
   }
 }
@@ -74,27 +74,30 @@ TEST(SelectAttentionBackendTest, CudnnGetsItsWorkspaceAndNoPackedDocuments) {
   DecoderConfig config = test::make_decoder_config(2, 128);
   config.seq = 512;
   const Program whole = test::decoder_program(config, 2, Recompute::none, DType::bf16),
-                after = select_attention_backend(whole, kernels::AttentionBackend::cudnn);
+                after = select_attention_backend(whole, AttentionBackend::cudnn);
   EXPECT_EQ(after.values.size(), whole.values.size());
   for (const Instr& instr : after.code) {
     if (instr.op == Op::attention) {
-      EXPECT_EQ(attention_heads(instr.attrs).backend, kernels::AttentionBackend::cudnn);
+      EXPECT_EQ(instr.attrs.as<AttentionAttrs>().backend, AttentionBackend::cudnn);
     }
     if (instr.op != Op::attention_backward) continue;
-    EXPECT_EQ(attention_heads(instr.attrs).backend, kernels::AttentionBackend::cudnn);
-    EXPECT_EQ(
-        after.value(instr.out.back()).bytes(),
-        kernels::attention_backward_workspace_bytes(2 * 512, attention_heads(instr.attrs), DType::bf16, 64));
+    EXPECT_EQ(instr.attrs.as<AttentionAttrs>().backend, AttentionBackend::cudnn);
+    const kernels::AttentionHeads heads = {
+        .heads = 2, .kv_heads = 2, .seq = 512, .backend = kernels::AttentionBackend::cudnn};
+    EXPECT_EQ(after.value(instr.out.back()).bytes(),
+              kernels::attention_backward_workspace_bytes(2 * 512, heads, DType::bf16, 64));
     EXPECT_GE(after.value(instr.out.back()).bytes(), std::size_t{2 * 2 * 512 * 512 * 2});
   }
-  const Program back = select_attention_backend(after, kernels::AttentionBackend::mma);
+  const Program back = select_attention_backend(after, AttentionBackend::mma);
   for (std::size_t i = 0; i < whole.values.size(); ++i)
     EXPECT_EQ(back.values[i].bytes(), whole.values[i].bytes()) << whole.values[i].name;
 
   const Program packed = must(record_decoder(config, 2, DecoderHead::loss, DecoderRows::packed, DType::bf16));
   for (const Instr& instr :
-       select_attention_backend(must(derive_backward(packed, "loss")), kernels::AttentionBackend::cudnn).code)
-    EXPECT_EQ(attention_heads(instr.attrs).backend, kernels::AttentionBackend::mma) << op_def(instr.op).name;
+       select_attention_backend(must(derive_backward(packed, "loss")), AttentionBackend::cudnn).code)
+    if (const auto* attrs = instr.attrs.get_if<AttentionAttrs>()) {
+      EXPECT_EQ(attrs->backend, AttentionBackend::mma) << op_name(instr.op);
+    }
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ TEST(UseFp8Test, ReplacesAllGemmsOfBlocksAndNoOthers) {
     EXPECT_EQ(is[Op::fp8_cast], 12 * 4 * 4);
     for (const Op op :
          {Op::linear_backward_bias, Op::linear_cross_entropy_backward, Op::attention, Op::rmsnorm})
-      EXPECT_EQ(is[op], was[op]) << op_def(op).name;
+      EXPECT_EQ(is[op], was[op]) << op_name(op);
     EXPECT_EQ(to_string(use_fp8(after)), to_string(after));
   }
 }
@@ -93,7 +93,8 @@ TEST(UseFp8Test, FrozenWeightsNeedNoCastForTheirGradients) {
   const Program program = use_fp8(must(derive_backward(*frozen, "loss")));
   ASSERT_TRUE(verify(program).is_ok()) << verify(program).message();
   for (const Instr& instr : program.code)
-    EXPECT_FALSE(instr.op == Op::fp8_cast && program.value(instr.in[0]).param < 0 && instr.attrs.columnwise);
+    EXPECT_FALSE(instr.op == Op::fp8_cast && program.value(instr.in[0]).param < 0 &&
+                 instr.attrs.as<Fp8CastAttrs>().columnwise);
 }
 
 TEST(UseFp8Test, InEveryRecomputeModeNoLiveValueIsOverwrittenAndLessIsStored) {

@@ -29,7 +29,7 @@ Status ActivationMoves::copy(BufferView to, ConstBufferView from, Stream& lane, 
 }
 
 Status ActivationMoves::run(const LoweredInstr& instr) {
-  Event& done = done_[static_cast<std::size_t>(instr.attrs.move)];
+  Event& done = done_[static_cast<std::size_t>(instr.attrs.as<MoveAttrs>().number)];
   const Operand& operand = instr.in[0];
   const std::size_t bytes = static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
   switch (instr.op) {

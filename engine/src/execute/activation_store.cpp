@@ -57,7 +57,7 @@ std::uint64_t ActivationStore::id_of(std::int32_t stored) const {
 }
 
 Status ActivationStore::begin(const LoweredInstr& instr, const Event& ready) {
-  const std::int32_t stored = stored_of_move_[static_cast<std::size_t>(instr.attrs.move)];
+  const std::int32_t stored = stored_of_move_[static_cast<std::size_t>(instr.attrs.as<MoveAttrs>().number)];
   const bool is_write = instr.op == Op::store_begin;
   std::byte* const memory = context_.host(is_write ? instr.in[0] : instr.out[0]);
   queue_.push_back({stored, is_write, ready, {memory, info(stored).slot_bytes}});
@@ -91,7 +91,7 @@ Status ActivationStore::wait(std::int32_t stored) {
 }
 
 Status ActivationStore::end(const LoweredInstr& instr) {
-  const std::int32_t stored = stored_of_move_[static_cast<std::size_t>(instr.attrs.move)];
+  const std::int32_t stored = stored_of_move_[static_cast<std::size_t>(instr.attrs.as<MoveAttrs>().number)];
   const auto waits_for_it = [&](const Request& request) { return request.stored == stored; };
   while (std::any_of(queue_.begin(), queue_.end(), waits_for_it)) {
     STRATA_TRY(context_.backend.wait(queue_.front().ready));

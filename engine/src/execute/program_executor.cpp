@@ -125,10 +125,10 @@ Status ProgramExecutor::launch(const LoweredInstr& instr) {
     // it.
     const auto ns = rate > 0 ? std::max<std::int64_t>(1, static_cast<std::int64_t>(instr.flops / rate * 1e9))
                              : context_.cost_model->instruction_ns(instr);
-    return context_.backend.host_call_async(HostCall(op_def(instr.op).name, &compute_nothing, ns).paced(ns),
+    return context_.backend.host_call_async(HostCall(op_name(instr.op), &compute_nothing, ns).paced(ns),
                                             context_.compute);
   }
-  const ProfilerRange range(op_def(instr.op).name);
+  const ProfilerRange range(op_name(instr.op));
   std::array<TensorView, kMaxOperands> in, out;
   for (std::size_t i = 0; i < instr.in.size(); ++i) in[i] = bind(instr, instr.in[i]);
   for (std::size_t i = 0; i < instr.out.size(); ++i) out[i] = bind(instr, instr.out[i]);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <strata/graph/ops.h>
+
 #include "execute/execution_context.h"
 
 namespace strata {
@@ -13,14 +15,6 @@ std::int64_t as_ns(double seconds) { return std::max<std::int64_t>(1, std::llrou
 std::size_t bytes_of(const Operand& operand) {
   if (operand.location == Operand::Location::none) return 0;
   return static_cast<std::size_t>(operand.shape.n_elems()) * size_of(operand.dtype);
-}
-
-bool is_gemm(Op op) {
-  return op == Op::linear || op == Op::linear_backward_input || op == Op::linear_backward_weight ||
-         op == Op::linear_cross_entropy || op == Op::linear_cross_entropy_backward || op == Op::fp8_gemm;
-}
-bool is_attention(Op op) {
-  return op == Op::attention || op == Op::attention_backward || op == Op::cached_attention;
 }
 
 // The smallest dimension of the instruction's matrices, which limits the reuse of what is read.
@@ -36,17 +30,14 @@ double smallest_dim(const LoweredInstr& instr) {
 }
 
 DType widest_operand_dtype(const LoweredInstr& instr) {
-  if (instr.op == Op::fp8_gemm) return DType::e4m3;
   for (const Operand& operand : instr.in)
-    if (operand.location != Operand::Location::none && operand.shape.rank >= 2 && size_of(operand.dtype) == 4)
-      return DType::f32;
+    if (operand.location != Operand::Location::none && operand.shape.rank >= 2 && size_of(operand.dtype) != 2)
+      return size_of(operand.dtype) == 1 ? DType::e4m3 : DType::f32;
   return DType::bf16;
 }
 
 double attention_rate(const LoweredInstr& instr, const MachineProfile& p) {
-  using kernels::AttentionBackend;
-  const AttentionBackend backend =
-      instr.op == Op::cached_attention ? AttentionBackend::mma : instr.attrs.backend;
+  const AttentionBackend backend = instr.attrs.as<AttentionAttrs>().backend;
   const double asked = backend == AttentionBackend::wgmma   ? p.wgmma_attention_flops_per_s
                        : backend == AttentionBackend::cudnn ? p.cudnn_attention_flops_per_s
                                                             : 0;
@@ -59,12 +50,14 @@ std::int64_t CostModel::instruction_ns(const LoweredInstr& instr) const {
   std::size_t bytes = 0;
   for (const auto* operands : {&instr.in, &instr.out})
     for (const Operand& operand : *operands) bytes += bytes_of(operand);
-  if (instr.attrs.gemm_workspace) bytes -= bytes_of(instr.out.back());  // reserved memory, hardly traffic
+  if (instr.attrs.has_gemm_workspace())
+    bytes -= bytes_of(instr.out.back());  // reserved memory, hardly traffic
   double seconds = static_cast<double>(bytes) / profile_.device_bytes_per_s;
-  if (is_gemm(instr.op))
+  const OpKind kind = op_def(instr.op).kind;
+  if (kind == OpKind::gemm)
     seconds = std::max(
         seconds, instr.flops / profile_.gemm_flops_per_s(widest_operand_dtype(instr), smallest_dim(instr)));
-  else if (is_attention(instr.op))
+  else if (kind == OpKind::attention)
     seconds = std::max(seconds, instr.flops / attention_rate(instr, profile_));
   return as_ns(std::max(seconds, profile_.launch_s));
 }

@@ -86,10 +86,11 @@ class Lowering {
     if (instr.op == Op::offload_begin) {
       ++offload.n;
       offload.bytes += value.bytes();
-      moved_[instr.attrs.move] = instr.in[0];
+      moved_[instr.attrs.as<MoveAttrs>().number] = instr.in[0];
     } else if (instr.op == Op::store_begin) {
-      offload.stored.push_back({instr.attrs.move, round_up(value.bytes(), MemoryPlan::kHostAlign),
-                                program_.value(moved_[instr.attrs.move]).name});
+      const std::int32_t move = instr.attrs.as<MoveAttrs>().number;
+      offload.stored.push_back(
+          {move, round_up(value.bytes(), MemoryPlan::kHostAlign), program_.value(moved_[move]).name});
     }
   }
 
@@ -122,38 +123,23 @@ class Lowering {
 
   LoweredInstr lower(const Instr& instr) const {
     LoweredInstr out{instr.op, instr.attrs, instr.accumulate, {}, {}, {}, {}, 0};
-    std::vector<const ValueInfo*> in_infos, out_infos;
     for (const ValueId id : instr.in) {
       out.in.push_back(operand(id));
-      in_infos.push_back(id == kNoValue ? nullptr : &program_.value(id));
       // A derivative may have a parameter as operand only for its shape.
-      if (out.in.back().location == Operand::Location::param && reads_contents(instr.op, out.in.size() - 1) &&
+      const bool reads_contents = op_def(instr.op).shape_only_in != static_cast<int>(out.in.size() - 1);
+      if (out.in.back().location == Operand::Location::param && reads_contents &&
           std::find(out.params.begin(), out.params.end(), out.in.back().chunk) == out.params.end())
         out.params.push_back(out.in.back().chunk);
     }
     for (const ValueId id : instr.out) {
       out.out.push_back(operand(id));
-      out_infos.push_back(&program_.value(id));
       if (out.out.back().location == Operand::Location::grad &&
           std::none_of(out.grads.begin(), out.grads.end(),
                        [&](const GradWrite& g) { return g.chunk == out.out.back().chunk; }))
         out.grads.push_back({out.out.back().chunk, false, false});
     }
-    out.flops = op_def(instr.op).flops(in_infos, out_infos, instr.attrs);
+    out.flops = flops(program_, instr);
     return out;
-  }
-
-  static bool reads_contents(Op op, std::size_t operand) {
-    switch (op) {
-      case Op::embedding_backward:
-        return operand < 2;  // tokens, dx
-      case Op::linear_backward_weight:
-        return operand < 2;  // dy, x
-      case Op::linear_backward_bias:
-        return operand < 1;  // dy
-      default:
-        return true;
-    }
   }
 
   void mark_grads(LoweredProgram& lowered) const {

@@ -72,7 +72,7 @@ class Recorder {
       return b_.add(x, b_.embedding(positions, table, static_cast<int>(c_.position_offset)));
     }
     positions_ = positions;
-    const auto table = [&](const kernels::RopeFrequencies& frequencies) {
+    const auto table = [&](const RopeFrequencies& frequencies) {
       return b_.rope_table(seq, static_cast<int>(c_.rotary_dim), frequencies);
     };
     const bool own = c_.sliding_frequencies.has_value();

@@ -5,7 +5,7 @@
 namespace strata::detail {
 namespace {
 
-using Frequencies = kernels::RopeFrequencies;
+using Frequencies = RopeFrequencies;
 using Scaling = Frequencies::Scaling;
 
 /// 0.1 m ln(s) + 1: YaRN's attention factor, which grows with the length (Peng et al. 2023, section 3.4).

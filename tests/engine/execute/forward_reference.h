@@ -38,8 +38,9 @@ class ForwardReference {
   }
 
   // Number of query and key heads; with `key_parts` = 2, value heads are included.
-  static std::size_t n_heads(const Instr& instr, int key_parts) {
-    return static_cast<std::size_t>(instr.attrs.heads + key_parts * instr.attrs.kv_heads);
+  template <class A>
+  static std::size_t n_heads(const A& attrs, int key_parts) {
+    return static_cast<std::size_t>(attrs.heads + key_parts * attrs.kv_heads);
   }
   const Instr& maker(ValueId id) const {
     for (const Instr& instr : program_.code)
@@ -49,27 +50,59 @@ class ForwardReference {
   Ints ids(ValueId id) const { return program_.value(id).kind == ValueKind::input ? tokens_ : positions(id); }
   Ints positions(ValueId id) const {
     Ints out(tokens_.size());
-    const auto seq = static_cast<std::size_t>(maker(id).attrs.seq);
+    const auto seq = static_cast<std::size_t>(maker(id).attrs.as<PositionsAttrs>().seq);
     for (std::size_t t = 0; t < out.size(); ++t)
       out[t] = static_cast<std::int32_t>(t % seq) - (doc_start_.empty() ? 0 : doc_start_[t]);
     return out;
   }
   Vec speeds(ValueId id) const {
-    const Attrs& attrs = maker(id).attrs;
+    const auto& attrs = maker(id).attrs.as<RopeTableAttrs>();
     Vec out;
     for (int i = 0; i < attrs.rotary_dim / 2; ++i)
       out.push_back(std::pow(static_cast<double>(attrs.frequencies.theta), -2.0 * i / attrs.rotary_dim));
     return out;
   }
 
-  static Vec norm_weight(const Instr& instr, const Vec& weight) {
-    return reference::plus(weight, static_cast<double>(instr.attrs.weight_offset));
+  static Vec plus_offset(const Vec& weight, float offset) {
+    return reference::plus(weight, static_cast<double>(offset));
+  }
+  static Vec rmsnorm(const Instr& instr, const Vec& x, const Vec& weight) {
+    const auto& attrs = instr.attrs.as<RmsnormAttrs>();
+    return reference::rmsnorm_forward(x, plus_offset(weight, attrs.weight_offset),
+                                      static_cast<double>(attrs.eps));
+  }
+  static Vec layernorm(const Instr& instr, const Vec& x, const Vec& weight, const Vec& bias) {
+    return reference::layernorm_forward(x, weight, bias,
+                                        static_cast<double>(instr.attrs.as<LayernormAttrs>().eps))
+        .y;
   }
   Vec qk_norm(const Instr& instr, const Vec& qkv, const Vec& q_weight, const Vec& k_weight) const {
-    const bool of_heads = q_weight.size() * n_heads(instr, 2) == dim(instr.in[0], 1);
+    const auto& attrs = instr.attrs.as<QkNormAttrs>();
+    const bool of_heads = q_weight.size() * n_heads(attrs, 2) == dim(instr.in[0], 1);
     return reference::qk_norm_forward(
-        qkv, q_weight, k_weight, of_heads ? static_cast<std::size_t>(instr.attrs.heads) : 1,
-        of_heads ? static_cast<std::size_t>(instr.attrs.kv_heads) : 1, static_cast<double>(instr.attrs.eps));
+        qkv, plus_offset(q_weight, attrs.weight_offset), plus_offset(k_weight, attrs.weight_offset),
+        of_heads ? static_cast<std::size_t>(attrs.heads) : 1,
+        of_heads ? static_cast<std::size_t>(attrs.kv_heads) : 1, static_cast<double>(attrs.eps));
+  }
+  Vec attention(const Instr& instr, const Vec& qkv) const {
+    const auto& attrs = instr.attrs.as<AttentionAttrs>();
+    const auto seq = static_cast<std::size_t>(attrs.seq);
+    reference::AttentionShape shape{.batch = dim(instr.in[0], 0) / seq,
+                                    .seq = seq,
+                                    .heads = static_cast<std::size_t>(attrs.heads),
+                                    .head_dim = dim(instr.in[0], 1) / n_heads(attrs, 2),
+                                    .kv_heads = static_cast<std::size_t>(attrs.kv_heads),
+                                    .alibi = attrs.alibi,
+                                    .window = static_cast<std::size_t>(attrs.window),
+                                    .softcap = static_cast<double>(attrs.softcap),
+                                    .scale = static_cast<double>(attrs.scale)};
+    if (instr.in[1] != kNoValue) shape.doc_start = doc_start_;
+    return reference::attention_forward(qkv, shape).out;
+  }
+  Vec rope(const Instr& instr, const Vec& qkv) const {
+    const auto& attrs = instr.attrs.as<RopeAttrs>();
+    return reference::rope_forward(qkv, positions(instr.in[1]), speeds(instr.in[2]), n_heads(attrs, 1),
+                                   dim(instr.in[0], 1) / n_heads(attrs, 2), attrs.interleaved);
   }
   void run(const Instr& instr, std::vector<Vec>& values) const {
     const auto in = [&](std::size_t i) -> const Vec& {
@@ -78,46 +111,43 @@ class ForwardReference {
     const auto out = [&](std::size_t i) -> Vec& { return values[static_cast<std::size_t>(instr.out[i])]; };
     switch (instr.op) {
       case Op::embedding:
-        out(0) = reference::embedding_forward(ids(instr.in[0]), in(1), dim(instr.in[1], 1),
-                                              static_cast<std::size_t>(instr.attrs.offset));
+        out(0) =
+            reference::embedding_forward(ids(instr.in[0]), in(1), dim(instr.in[1], 1),
+                                         static_cast<std::size_t>(instr.attrs.as<EmbeddingAttrs>().offset));
         return;
       case Op::positions:
       case Op::rope_table:
         return;  // computed by positions() and speeds()
       case Op::rope:
-        out(0) =
-            reference::rope_forward(in(0), positions(instr.in[1]), speeds(instr.in[2]), n_heads(instr, 1),
-                                    dim(instr.in[0], 1) / n_heads(instr, 2), instr.attrs.interleaved);
+        out(0) = rope(instr, in(0));
         return;
       case Op::rmsnorm:
-        out(0) = reference::rmsnorm_forward(in(0), norm_weight(instr, in(1)),
-                                            static_cast<double>(instr.attrs.eps));
+        out(0) = rmsnorm(instr, in(0), in(1));
         return;
       case Op::add_rmsnorm:
         out(2) = reference::add(in(0), in(1));
-        out(0) = reference::rmsnorm_forward(out(2), norm_weight(instr, in(2)),
-                                            static_cast<double>(instr.attrs.eps));
+        out(0) = rmsnorm(instr, out(2), in(2));
         return;
       case Op::add_layernorm:
         out(3) = reference::add(in(0), in(1));
-        out(0) = reference::layernorm_forward(out(3), in(2), in(3), static_cast<double>(instr.attrs.eps)).y;
+        out(0) = layernorm(instr, out(3), in(2), in(3));
         return;
       case Op::qk_norm:
-        out(0) = qk_norm(instr, in(0), norm_weight(instr, in(1)), norm_weight(instr, in(2)));
+        out(0) = qk_norm(instr, in(0), in(1), in(2));
         return;
       case Op::scale:
         out(0) = in(0);
-        for (double& value : out(0)) value *= static_cast<double>(instr.attrs.scale);
+        for (double& value : out(0)) value *= static_cast<double>(instr.attrs.as<ScaleAttrs>().factor);
         return;
       case Op::relu:
         out(0) = reference::relu_forward(in(0));
         return;
       case Op::swiglu:
-        out(0) = (instr.attrs.gelu ? reference::geglu_forward : reference::swiglu_forward)(
+        out(0) = (instr.attrs.as<SwigluAttrs>().gelu ? reference::geglu_forward : reference::swiglu_forward)(
             in(0), dim(instr.in[0], 1) / 2);
         return;
       case Op::layernorm:
-        out(0) = reference::layernorm_forward(in(0), in(1), in(2), static_cast<double>(instr.attrs.eps)).y;
+        out(0) = layernorm(instr, in(0), in(1), in(2));
         return;
       case Op::linear:
         out(0) = reference::linear_forward(in(0), in(1), instr.in[2] == kNoValue ? Vec{} : in(2),
@@ -129,28 +159,16 @@ class ForwardReference {
       case Op::add:
         out(0) = reference::add(in(0), in(1));
         return;
-      case Op::attention: {
-        const auto seq = static_cast<std::size_t>(instr.attrs.seq);
-        reference::AttentionShape shape{.batch = dim(instr.in[0], 0) / seq,
-                                        .seq = seq,
-                                        .heads = static_cast<std::size_t>(instr.attrs.heads),
-                                        .head_dim = dim(instr.in[0], 1) / n_heads(instr, 2),
-                                        .kv_heads = static_cast<std::size_t>(instr.attrs.kv_heads),
-                                        .alibi = instr.attrs.alibi,
-                                        .window = static_cast<std::size_t>(instr.attrs.window),
-                                        .softcap = static_cast<double>(instr.attrs.softcap),
-                                        .scale = static_cast<double>(instr.attrs.scale)};
-        if (instr.in[1] != kNoValue) shape.doc_start = doc_start_;
-        out(0) = reference::attention_forward(in(0), shape).out;
+      case Op::attention:
+        out(0) = attention(instr, in(0));
         return;
-      }
       case Op::cross_entropy:
         out(0) = {reference::cross_entropy_forward(in(0), targets_, dim(instr.in[0], 1)).mean_loss};
         return;
       case Op::linear_cross_entropy: {
         Vec logits = reference::linear_forward(in(0), in(1), {}, dim(instr.in[0], 0), dim(instr.in[1], 0),
                                                dim(instr.in[1], 1));
-        if (const auto cap = static_cast<double>(instr.attrs.softcap); cap > 0)
+        if (const auto cap = static_cast<double>(instr.attrs.as<LinearCrossEntropyAttrs>().softcap); cap > 0)
           for (double& logit : logits) logit = cap * std::tanh(logit / cap);
         out(0) = {reference::cross_entropy_forward(logits, targets_, dim(instr.in[1], 0)).mean_loss};
         return;

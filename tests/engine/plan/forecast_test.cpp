@@ -78,7 +78,6 @@ double flops_of(const RunPlan& plan, const std::function<bool(Op)>& is_one) {
 }
 
 TEST(ForecastTest, AttentionTakesTheRateOfItsBackend) {
-  using kernels::AttentionBackend;
   const auto is_attention = [](Op op) { return op == Op::attention || op == Op::attention_backward; };
   MachineProfile machine = fast_machine();
   machine.attention_flops_per_s = 1e6;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <strata/graph/passes.h>
+#include <strata/kernels/attention.h>
 #include <strata/kernels/fp8.h>
 #include <strata/runtime/io/digest.h>
 #include <strata/runtime/str.h>
@@ -216,11 +217,11 @@ Status no_fp8_gemm(const TrainConfig& config) {
                            " tokens, model.hidden = ", model.hidden, ", model.ffn = ", model.ffn));
 }
 
-kernels::AttentionBackend requested_attention_backend(const TrainConfig& config) {
-  if (config.memory.backend != "cuda") return kernels::AttentionBackend::mma;
-  return config.train.attention_backend == "wgmma"   ? kernels::AttentionBackend::wgmma
-         : config.train.attention_backend == "cudnn" ? kernels::AttentionBackend::cudnn
-                                                     : kernels::AttentionBackend::mma;
+AttentionBackend requested_attention_backend(const TrainConfig& config) {
+  if (config.memory.backend != "cuda") return AttentionBackend::mma;
+  return config.train.attention_backend == "wgmma"   ? AttentionBackend::wgmma
+         : config.train.attention_backend == "cudnn" ? AttentionBackend::cudnn
+                                                     : AttentionBackend::mma;
 }
 
 // Also checked on the host backend, whose attention does not depend on the setting: otherwise a run started

@@ -70,11 +70,11 @@ std::string homes_json(const RunPlan& plan) {
 std::string attention_text(const LoweredProgram& train) {
   const auto by = [&](Op op) {
     for (const LoweredInstr& instr : train.code)
-      if (instr.op == op) return instr.attrs.backend;
-    return kernels::AttentionBackend::mma;
+      if (instr.op == op) return instr.attrs.as<AttentionAttrs>().backend;
+    return AttentionBackend::mma;
   };
-  const kernels::AttentionBackend forward = by(Op::attention), backward = by(Op::attention_backward);
-  if (forward == kernels::AttentionBackend::mma && backward == forward) return "";
+  const AttentionBackend forward = by(Op::attention), backward = by(Op::attention_backward);
+  if (forward == AttentionBackend::mma && backward == forward) return "";
   return str(", attention by ", to_string(forward),
              backward == forward ? "" : str(" and backward by ", to_string(backward)));
 }

@@ -25,7 +25,7 @@ struct Heads {
   int key = 1;
 };
 
-/// How attention scores are computed; the fields mean the same as in kernels::AttentionHeads.
+/// How attention scores are computed; the fields mean the same as in AttentionAttrs.
 struct ScoreOptions {
   bool alibi = false;
   int window = 0;
@@ -51,6 +51,11 @@ class Builder {
   /// again in backward.
   void region(std::string name, bool recompute);
 
+  /// Records an instruction of any op, with attributes of the type that the list of ops states, and returns
+  /// its first output. Aborts if the op has another number of operands or other attributes. The functions
+  /// below do this for the ops that models use.
+  Value op(Op op, std::initializer_list<Value> in, Attrs attrs = {});
+
   /// [T] i32 -> [T, h]; row t is table[ids[t] + offset].
   Value embedding(Value ids, Value table, int offset = 0);
   Value layernorm(Value x, Value weight, Value bias, float eps);  ///< [T, h] -> [T, h]
@@ -73,7 +78,7 @@ class Builder {
   /// doc_start, the index at which each token's document begins, is given.
   Value positions(std::int64_t tokens, int seq, Value doc_start = {});
   /// Cosines and sines of all rotation angles by position: [positions, rotary_dim].
-  Value rope_table(int positions, int rotary_dim, const kernels::RopeFrequencies& frequencies);
+  Value rope_table(int positions, int rotary_dim, const RopeFrequencies& frequencies);
   /// Rotates the query and key heads of qkv (RoPE). Elements are paired as (i, i + n / 2), or as (2i, 2i + 1)
   /// if interleaved.
   Value rope(Value qkv, Value positions, Value table, Heads heads, bool interleaved);
@@ -99,7 +104,6 @@ class Builder {
   Result<Program> finish(std::initializer_list<std::pair<std::string, Value>> outputs);
 
  private:
-  Value op(Op op, std::initializer_list<Value> in, Attrs attrs = {});
   const DType compute_;
   Program program_;
   Status error_;

@@ -16,8 +16,8 @@ struct OpCall {
   std::span<const TensorView> out;
 };
 
-/// Queues the op's kernel on `stream` and does not synchronize. This is the only place that maps ops to
-/// kernels. Errors: those of the kernel's validation; `unsupported` if the device has no such kernel.
+/// Queues the op's kernel on `stream` and does not synchronize. Errors: those of the kernel's validation;
+/// `unsupported` if the device has no such kernel; `internal` for a move, which has none.
 Status launch(const OpCall& call, Backend& backend, Stream& stream);
 
 }  // namespace strata

@@ -1,14 +1,19 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include <strata/graph/program.h>
-#include <strata/kernels/attention.h>
-#include <strata/kernels/cached_attention.h>
 
 namespace strata {
+
+class Backend;
+class Stream;
+class VjpContext;
+struct OpCall;
 
 /// One output of an op, as inferred from its inputs.
 struct OutputSpec {
@@ -18,34 +23,80 @@ struct OutputSpec {
   bool workspace = false;
 };
 
-class VjpContext;
+/// The operands or the outputs of an instruction in order; null for an absent operand.
+using ValueInfos = std::span<const ValueInfo* const>;
 
-/// Everything about an op except its kernels (launch.h). The table of these is the whole op set.
+/// The kind of work of an op, which determines the rate at which it runs.
+enum class OpKind : std::uint8_t {
+  memory_bound,
+  gemm,  ///< its attributes contain GemmAttrs
+  attention,
+  move,  ///< computes nothing and has no kernel: the executor copies the value to another kind of memory
+};
+
+/// A matrix that a GEMM reads in 8 bits.
+struct Fp8Factor {
+  bool transposed = false;  ///< read in its columnwise layout
+  bool gradient = false;    ///< needs more exponent bits
+  bool weight = false;      ///< a parameter
+};
+/// How use_fp8() runs a GEMM, with LinearAttrs, on quantized operands: as a b^T + bias, where a is operand 0
+/// and b is operand 1.
+struct Fp8Gemm {
+  Fp8Factor a = {}, b = {};
+  int bias = -1;  ///< operand; -1: none
+};
+
+/// The output and the input that may share memory if the input is dead after the instruction; -1: none may.
+struct InPlace {
+  int out = -1, in = -1;
+};
+
+/// Everything that the rest of strata asks about an op. There is one for each op in the list, defined in
+/// src/ops; fields without a default have to be given.
 struct OpDef {
-  const char* name;
-  /// Returns the outputs' shapes and dtypes, or `invalid` with the shapes that do not match. `in[i]` is null
-  /// if operand i is absent.
-  Result<std::vector<OutputSpec>> (*infer_outputs)(std::span<const ValueInfo* const> in, const Attrs& attrs);
-  /// Emits the instructions of the derivative; null if the op has none.
-  void (*vjp)(VjpContext& context);
-  /// The output and the input that may share memory if the input is dead after this instruction; {-1, -1} if
-  /// none may.
-  struct InPlace {
-    int out = -1, in = -1;
-  } in_place;
-  /// Floating-point operations, for pacing and prefetch distance.
-  double (*flops)(std::span<const ValueInfo* const> in, std::span<const ValueInfo* const> out,
-                  const Attrs& attrs);
+  OpKind kind = OpKind::memory_bound;
   int n_in;              ///< number of operands, all of which are required ...
   int optional_in = -1;  ///< ... except this one; -1: no exception
+  /// Operand that is read only for its shape, as derivatives read a parameter; -1: none.
+  int shape_only_in = -1;
+  /// Returns the outputs' shapes and dtypes, or `invalid` with the shapes that do not match.
+  Result<std::vector<OutputSpec>> (&infer_outputs)(ValueInfos in, const Attrs& attrs);
+  /// Emits the instructions of the derivative; null if the op has none.
+  void (*vjp)(VjpContext& context) = nullptr;
+  /// Operand whose gradient the derivative sums in f32, whatever its dtype is; -1: none.
+  int f32_grad_in = -1;
+  InPlace in_place = {};
+  /// Floating-point operations, for pacing and prefetch distance.
+  double (&flops)(ValueInfos in, ValueInfos out, const Attrs& attrs);
+  /// Queues the kernel: see launch() in launch.h.
+  Status (&launch)(const OpCall& call, Backend& backend, Stream& stream);
+
+  // What passes do with the op.
+
+  /// The op that does the same to the sum of two operands, which take the place of operand 0, and has the sum
+  /// as one more output (fuse_add_norm).
+  std::optional<Op> with_addition = std::nullopt;
+  /// How the op runs on 8-bit operands (use_fp8); null: it does not.
+  const Fp8Gemm* fp8 = nullptr;
+  /// Bytes that are not stored for each byte of its results that is recomputed (recompute_regions).
+  int saved_bytes_per_byte = 1;
+  /// Returns the backend that runs the op on a GPU if `requested` is asked for (select_attention_backend);
+  /// null: there is only one. The workspace is the last output.
+  AttentionBackend (*effective_backend)(ValueInfos in, const Attrs& attrs,
+                                        AttentionBackend requested) = nullptr;
 };
 const OpDef& op_def(Op op) noexcept;
+inline bool is_move(Op op) noexcept { return op_def(op).kind == OpKind::move; }
+
+/// The infos of `ids`, null where an id is kNoValue. They are valid until a value is added to the program.
+std::vector<const ValueInfo*> value_infos(const Program& program, std::span<const ValueId> ids);
+/// The outputs that the op's rule infers for the instruction, whose own outputs are not read.
+Result<std::vector<OutputSpec>> infer_outputs(const Program& program, const Instr& instr);
+/// Adds an output of an instruction to the program, named "<prefix>.<name of the output>".
+ValueId add_output(Program& program, std::string_view prefix, const OutputSpec& spec);
 /// Floating-point operations of an instruction, as counted by its op's `flops`.
 double flops(const Program& program, const Instr& instr);
-
-/// The attention heads described by an attention instruction's attributes.
-kernels::AttentionHeads attention_heads(const Attrs& attrs) noexcept;
-kernels::CachedAttentionShape cached_attention_shape(const Attrs& attrs) noexcept;
 
 /// What a derivative rule works with. It reads forward values by their position and the gradients of the
 /// outputs, and hands back the gradients of the inputs.
@@ -65,13 +116,17 @@ class VjpContext {
 
   /// Emits `op`. If `grad_for[i]` >= 0, output i is the gradient of that forward input. For a parameter it is
   /// written to the parameter's gradient (accumulated from the second contribution on); for an activation it
-  /// is summed with the gradient that the activation already has.
-  void emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for, Attrs attrs = {});
+  /// is summed with the gradient that the activation already has. Returns the index of the instruction.
+  std::size_t emit(Op op, std::vector<ValueId> in, std::vector<int> grad_for, Attrs attrs = {});
   /// Makes `grad` itself the gradient of input `i` (as for both inputs of an addition).
   void propagate_grad(int i, ValueId grad);
   /// Removes and returns the gradient that activation `i` has so far, or kNoValue. It is for an op that
   /// adds that gradient to its own, so that the op's output is then the activation's whole gradient.
   ValueId consume_input_grad(int i);
+  /// Lets the emitted instruction `by` write the forward's first `n` outputs, which it computes as its
+  /// outputs from `first` on. The forward instruction is then removed.
+  void replace_forward(std::size_t by, std::size_t first, std::size_t n);
+  bool is_forward_replaced() const { return is_forward_replaced_; }
 
  private:
   void accumulate_grad(ValueId value, ValueId grad);
@@ -79,6 +134,7 @@ class VjpContext {
   const Instr forward_;
   std::vector<ValueId>& grads_;
   const std::vector<bool>& needs_grad_;
+  bool is_forward_replaced_ = false;
 };
 
 }  // namespace strata

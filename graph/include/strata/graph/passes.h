@@ -72,7 +72,7 @@ Program assign_gemm_workspaces(Program program);
 /// Selects the GPU implementation of attention, forward and backward, and sizes its workspace. Heads that
 /// `by` does not support fall back to mma (kernels::effective_attention_backend). Run it before
 /// offload_activations(). Idempotent.
-Program select_attention_backend(Program program, kernels::AttentionBackend by);
+Program select_attention_backend(Program program, AttentionBackend by);
 
 /// Options of offload_activations(). The rates are rates that the program can rely on throughout. They decide
 /// how early a move begins; no result depends on them.

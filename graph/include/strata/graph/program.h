@@ -2,10 +2,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include <strata/kernels/attention.h>
-#include <strata/kernels/rope.h>
+#include <strata/graph/op_list.h>
 #include <strata/runtime/dtype.h>
 #include <strata/runtime/status.h>
 #include <strata/runtime/tensor_view.h>
@@ -54,91 +55,11 @@ struct ParamInfo {
   ValueId grad = kNoValue;  ///< set by derive_backward for trainable parameters
 };
 
-enum class Op : std::uint8_t {
-  embedding,
-  embedding_backward,
-  layernorm,
-  layernorm_backward,
-  add_layernorm,
-  linear,
-  linear_backward_input,
-  linear_backward_weight,
-  linear_backward_bias,
-  gelu,
-  gelu_backward,
-  relu,
-  relu_backward,
-  scale,
-  softcap,
-  swiglu,
-  swiglu_backward,
-  rmsnorm,
-  rmsnorm_backward,
-  add_rmsnorm,
-  qk_norm,
-  qk_norm_backward,
-  positions,
-  rope_table,
-  rope,
-  attention,
-  attention_backward,
-  add,
-  cross_entropy,
-  cross_entropy_backward,
-  linear_cross_entropy,
-  linear_cross_entropy_backward,
-  fp8_cast,
-  fp8_gemm,
-  accumulate,  ///< (the gradient of one micro-batch) -> the parameter's gradient, written or added to
-  cached_attention,
-  // Moves compute nothing. The output of a begin is in flight: only the matching end may read it.
-  offload_begin,  ///< (x) -> x in flight to the host; x itself stays readable
-  offload_end,  ///< (x, x in flight) -> x on the host, in the same bytes; x on the device is dead after this
-  store_begin,  ///< the same from the host to the slow tier
-  store_end,
-  load_begin,  ///< the same from the slow tier back to the host
-  load_end,
-  fetch_begin,  ///< (x on the host) -> x in flight to the device, where its bytes are allocated from here on
-  fetch_end,    ///< (x in flight, x on the host) -> x on the device, in the same bytes
-};
-inline constexpr int kOps = 44;
-constexpr bool is_move(Op op) noexcept { return op >= Op::offload_begin && op <= Op::fetch_end; }
-
-/// Constant attributes of an instruction; each op reads only those it needs.
-struct Attrs {
-  std::int32_t seq = 0;
-  std::int32_t rows = 0;  ///< number of tokens, where no operand determines it
-  std::int32_t heads = 0;
-  std::int32_t kv_heads = 0;
-  std::int32_t rotary_dim = 0;
-  std::int32_t offset = 0;
-  bool alibi = false;
-  std::int32_t window = 0;  ///< of attention: number of keys that a query sees; 0: all
-  float softcap = 0;        ///< of attention, of logits and of the op softcap
-  float scale = 0;  ///< of attention: factor of q k^T, 0 for 1 / sqrt(d); also the factor of the op scale
-  kernels::AttentionBackend backend = kernels::AttentionBackend::mma;  ///< of attention
-  bool interleaved = false;
-  bool inverse = false;
-  bool e5m2 = false;  ///< of fp8_cast: quantize to e5m2, for gradients, which need more exponent bits
-  bool rowwise = false, columnwise = false;  ///< of fp8_cast: which layouts to write
-  DType out_dtype = DType::f32;              ///< of fp8_gemm: dtype of its result
-  bool f32_out = false;                      ///< of linear: the result is not rounded to the dtype of x
-  bool no_dx = false,
-       no_dw = false;           ///< of the backward of a GEMM: that gradient is not needed, and empty
-  bool gemm_workspace = false;  ///< of a GEMM: its last output is a workspace of that name
-  float eps = 0;
-  float weight_offset = 0;  ///< of an RMSNorm: added to its weight
-  bool gelu = false;        ///< of swiglu: the gate is GELU instead of SiLU
-  kernels::RopeFrequencies frequencies = {};
-  std::int32_t move = 0;  ///< number of the offload that a move belongs to; all moves of one value share it
-  friend bool operator==(const Attrs&, const Attrs&) = default;
-};
-
 struct Instr {
   Op op = Op::add;
   std::vector<ValueId> in;
-  std::vector<ValueId> out;  ///< the workspace, if the op has one, comes last
-  Attrs attrs;
+  std::vector<ValueId> out;      ///< the workspace, if the op has one, comes last
+  Attrs attrs;                   ///< of the type that the list of ops states for `op`
   std::uint32_t accumulate = 0;  ///< bit i: output i is added to what is there instead of overwriting it
   std::int32_t region = 0;       ///< index into Program::regions; backward has its forward's region
   bool backward = false;
@@ -179,8 +100,8 @@ std::string name_in_micro_batch(std::string_view name, std::int32_t micro_batch)
 bool has_op(const Program& program, Op op) noexcept;
 /// One line per instruction: "12 linear(x, layers.0.qkv.weight) -> y:[512, 768]". For people and tests.
 std::string to_string(const Program& program);
-/// Checks that operands are written before they are read, that shapes follow the ops' rules, and that only
-/// written values are accumulated into. Errors: `internal`, naming the instruction.
+/// Checks that operands are written before they are read, that attributes and shapes follow the ops' rules,
+/// and that only written values are accumulated into. Errors: `internal`, naming the instruction.
 Status verify(const Program& program);
 
 }  // namespace strata

@@ -47,9 +47,9 @@ struct DecoderConfig {
   std::int64_t position_offset = 0;  ///< row of position 0 in the learned table (OPT: 2)
   std::int64_t rotary_dim = 0;       ///< elements of a head that RoPE rotates; 0: all
   bool rotary_interleaved = false;   ///< pairs (2i, 2i + 1) instead of (i, i + rotary_dim / 2)
-  kernels::RopeFrequencies frequencies = {};
+  RopeFrequencies frequencies = {};
   /// RoPE frequencies of sliding layers if they differ (Gemma 3).
-  std::optional<kernels::RopeFrequencies> sliding_frequencies = {};
+  std::optional<RopeFrequencies> sliding_frequencies = {};
   std::int64_t no_rope_every = 0;      ///< every n-th layer has no RoPE (SmolLM3); 0: all layers have it
   std::vector<bool> rope_layers = {};  ///< per layer: whether it has RoPE; empty: see no_rope_every
 

@@ -1,0 +1,234 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <typeinfo>
+#include <utility>
+#include <variant>
+
+#include <strata/runtime/dtype.h>
+
+// The list of ops and the attributes that each of them has. What an op does is defined in src/ops.
+
+namespace strata {
+
+/// The GPU implementation of attention that an instruction uses; kernels/attention.h describes them.
+enum class AttentionBackend : std::uint8_t { mma, wgmma, cudnn };
+/// The name in train.attention_backend: mma, wgmma or cudnn.
+std::string_view to_string(AttentionBackend backend) noexcept;
+
+/// The frequencies of rotary angles and how they are scaled; kernels/rope.h gives the formulas.
+struct RopeFrequencies {
+  enum class Scaling : std::uint8_t { none, linear, llama3, yarn } scaling = Scaling::none;
+  float theta = 10000.0f;
+  float factor = 1.0f;
+  float low_freq_factor = 1.0f;
+  float high_freq_factor = 4.0f;
+  float original_positions = 8192.0f;
+  float beta_fast = 32.0f;
+  float beta_slow = 1.0f;
+  float attention_factor = 1.0f;
+  bool truncate = true;  ///< yarn: round the indices between which it blends to integers
+  friend bool operator==(const RopeFrequencies&, const RopeFrequencies&) = default;
+};
+
+struct NoAttrs {
+  friend bool operator==(const NoAttrs&, const NoAttrs&) = default;
+};
+struct EmbeddingAttrs {
+  std::int32_t offset = 0;  ///< added to every id
+  friend bool operator==(const EmbeddingAttrs&, const EmbeddingAttrs&) = default;
+};
+struct LayernormAttrs {
+  float eps = 0;
+  friend bool operator==(const LayernormAttrs&, const LayernormAttrs&) = default;
+};
+struct RmsnormAttrs {
+  float eps = 0;
+  float weight_offset = 0;  ///< added to the weight
+  friend bool operator==(const RmsnormAttrs&, const RmsnormAttrs&) = default;
+};
+struct QkNormAttrs {
+  std::int32_t heads = 0;
+  std::int32_t kv_heads = 0;
+  float eps = 0;
+  float weight_offset = 0;  ///< added to both weights
+  friend bool operator==(const QkNormAttrs&, const QkNormAttrs&) = default;
+};
+struct PositionsAttrs {
+  std::int32_t rows = 0;  ///< number of tokens, which no operand determines
+  std::int32_t seq = 0;
+  friend bool operator==(const PositionsAttrs&, const PositionsAttrs&) = default;
+};
+struct RopeTableAttrs {
+  std::int32_t positions = 0;
+  std::int32_t rotary_dim = 0;
+  RopeFrequencies frequencies = {};
+  friend bool operator==(const RopeTableAttrs&, const RopeTableAttrs&) = default;
+};
+struct RopeAttrs {
+  std::int32_t heads = 0;
+  std::int32_t kv_heads = 0;
+  bool interleaved = false;
+  bool inverse = false;
+  friend bool operator==(const RopeAttrs&, const RopeAttrs&) = default;
+};
+struct AttentionAttrs {
+  std::int32_t heads = 0;
+  std::int32_t kv_heads = 0;
+  std::int32_t seq = 0;  ///< 0 for cached attention
+  bool alibi = false;
+  std::int32_t window = 0;  ///< number of keys that a query sees; 0: all
+  float softcap = 0;
+  float scale = 0;  ///< factor of q k^T; 0: 1 / sqrt(d)
+  AttentionBackend backend = AttentionBackend::mma;
+  friend bool operator==(const AttentionAttrs&, const AttentionAttrs&) = default;
+};
+struct SwigluAttrs {
+  bool gelu = false;  ///< the gate is GELU instead of SiLU
+  friend bool operator==(const SwigluAttrs&, const SwigluAttrs&) = default;
+};
+struct ScaleAttrs {
+  float factor = 0;
+  friend bool operator==(const ScaleAttrs&, const ScaleAttrs&) = default;
+};
+struct SoftcapAttrs {
+  float cap = 0;
+  friend bool operator==(const SoftcapAttrs&, const SoftcapAttrs&) = default;
+};
+/// What the attributes of every GEMM contain.
+struct GemmAttrs {
+  bool workspace = false;  ///< the last output is the GEMM's workspace
+  friend bool operator==(const GemmAttrs&, const GemmAttrs&) = default;
+};
+struct LinearAttrs {
+  bool f32_out = false;  ///< the result is not rounded to the dtype of x
+  GemmAttrs gemm = {};
+  friend bool operator==(const LinearAttrs&, const LinearAttrs&) = default;
+};
+struct LinearCrossEntropyAttrs {
+  float softcap = 0;
+  bool no_dx = false, no_dw = false;  ///< of the backward: that gradient is not needed, and empty
+  GemmAttrs gemm = {};
+  friend bool operator==(const LinearCrossEntropyAttrs&, const LinearCrossEntropyAttrs&) = default;
+};
+struct Fp8CastAttrs {
+  bool e5m2 = false;  ///< quantize to e5m2, for gradients, which need more exponent bits
+  bool rowwise = false, columnwise = false;  ///< which layouts to write
+  friend bool operator==(const Fp8CastAttrs&, const Fp8CastAttrs&) = default;
+};
+struct Fp8GemmAttrs {
+  DType out_dtype = DType::f32;
+  GemmAttrs gemm = {};
+  friend bool operator==(const Fp8GemmAttrs&, const Fp8GemmAttrs&) = default;
+};
+struct MoveAttrs {
+  std::int32_t number = 0;  ///< of the offload that a move belongs to; all moves of one value share it
+  friend bool operator==(const MoveAttrs&, const MoveAttrs&) = default;
+};
+
+/// Every op, with the type of its attributes. The moves come last, in the order in which a value makes them.
+// clang-format off
+#define STRATA_GRAPH_OPS(X)                                    \
+  X(embedding, EmbeddingAttrs)                                 \
+  X(embedding_backward, EmbeddingAttrs)                        \
+  X(layernorm, LayernormAttrs)                                 \
+  X(layernorm_backward, LayernormAttrs)                        \
+  X(add_layernorm, LayernormAttrs)                             \
+  X(linear, LinearAttrs)                                       \
+  X(linear_backward_input, LinearAttrs)                        \
+  X(linear_backward_weight, LinearAttrs)                       \
+  X(linear_backward_bias, NoAttrs)                             \
+  X(gelu, NoAttrs)                                             \
+  X(gelu_backward, NoAttrs)                                    \
+  X(relu, NoAttrs)                                             \
+  X(relu_backward, NoAttrs)                                    \
+  X(scale, ScaleAttrs)                                         \
+  X(softcap, SoftcapAttrs)                                     \
+  X(swiglu, SwigluAttrs)                                       \
+  X(swiglu_backward, SwigluAttrs)                              \
+  X(rmsnorm, RmsnormAttrs)                                     \
+  X(rmsnorm_backward, RmsnormAttrs)                            \
+  X(add_rmsnorm, RmsnormAttrs)                                 \
+  X(qk_norm, QkNormAttrs)                                      \
+  X(qk_norm_backward, QkNormAttrs)                             \
+  X(positions, PositionsAttrs)                                 \
+  X(rope_table, RopeTableAttrs)                                \
+  X(rope, RopeAttrs)                                           \
+  X(attention, AttentionAttrs)                                 \
+  X(attention_backward, AttentionAttrs)                        \
+  X(add, NoAttrs)                                              \
+  X(cross_entropy, NoAttrs)                                    \
+  X(cross_entropy_backward, NoAttrs)                           \
+  X(linear_cross_entropy, LinearCrossEntropyAttrs)             \
+  X(linear_cross_entropy_backward, LinearCrossEntropyAttrs)    \
+  X(fp8_cast, Fp8CastAttrs)                                    \
+  X(fp8_gemm, Fp8GemmAttrs)                                    \
+  X(accumulate, NoAttrs)                                       \
+  X(cached_attention, AttentionAttrs)                          \
+  X(offload_begin, MoveAttrs)                                  \
+  X(offload_end, MoveAttrs)                                    \
+  X(store_begin, MoveAttrs)                                    \
+  X(store_end, MoveAttrs)                                      \
+  X(load_begin, MoveAttrs)                                     \
+  X(load_end, MoveAttrs)                                       \
+  X(fetch_begin, MoveAttrs)                                    \
+  X(fetch_end, MoveAttrs)
+// clang-format on
+
+#define STRATA_ENUMERATOR(op, attrs) op,
+enum class Op : std::uint8_t { STRATA_GRAPH_OPS(STRATA_ENUMERATOR) };
+#undef STRATA_ENUMERATOR
+
+#define STRATA_COUNT(op, attrs) +1
+inline constexpr std::size_t kOps = 0 STRATA_GRAPH_OPS(STRATA_COUNT);
+#undef STRATA_COUNT
+
+/// The op's name in the list, a literal.
+const char* op_name(Op op) noexcept;
+
+namespace detail {
+[[noreturn]] void wrong_attrs(const std::type_info& wanted, const std::type_info& held) noexcept;
+}  // namespace detail
+
+/// The constant attributes of one instruction, of the type that the list states for its op. A plain value.
+class Attrs {
+ public:
+  Attrs() = default;  ///< NoAttrs
+  template <class T>
+  Attrs(const T& of) noexcept : of_(of) {}  // NOLINT(google-explicit-constructor)
+
+  /// The attributes of an op whose attributes have type T. Aborts if these have another type.
+  template <class T>
+  const T& as() const noexcept {
+    const T* const held = get_if<T>();
+    if (held == nullptr) detail::wrong_attrs(typeid(T), type());
+    return *held;
+  }
+  template <class T>
+  T& as() noexcept {
+    return const_cast<T&>(std::as_const(*this).as<T>());
+  }
+  /// The same, or null if these have another type.
+  template <class T>
+  const T* get_if() const noexcept {
+    return std::get_if<T>(&of_);
+  }
+  /// What all GEMMs have; null if these are not the attributes of a GEMM.
+  const GemmAttrs* gemm() const noexcept;
+  GemmAttrs* gemm() noexcept { return const_cast<GemmAttrs*>(std::as_const(*this).gemm()); }
+  bool has_gemm_workspace() const noexcept { return gemm() != nullptr && gemm()->workspace; }
+  /// Whether the type is the one that the list states for `op`.
+  bool belong_to(Op op) const noexcept;
+  friend bool operator==(const Attrs&, const Attrs&) = default;
+
+ private:
+  const std::type_info& type() const noexcept;
+  std::variant<NoAttrs, EmbeddingAttrs, LayernormAttrs, RmsnormAttrs, QkNormAttrs, PositionsAttrs,
+               RopeTableAttrs, RopeAttrs, AttentionAttrs, SwigluAttrs, ScaleAttrs, SoftcapAttrs, LinearAttrs,
+               LinearCrossEntropyAttrs, Fp8CastAttrs, Fp8GemmAttrs, MoveAttrs>
+      of_;
+};
+
+}  // namespace strata

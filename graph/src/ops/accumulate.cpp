@@ -1,0 +1,32 @@
+#include <strata/state_kernels/gradient.h>
+
+#include "ops/op_defs.h"
+
+// accumulate, which interleave_micro_batches() emits:
+//   (gradient of one micro-batch, of any shape) -> the parameter's gradient, an f32 sum, written or added to
+
+namespace strata {
+namespace {
+
+using namespace detail::op_rules;
+using namespace detail::op_calls;
+
+Specs infer_accumulate(In in, const Attrs&) {
+  if (in[0] == nullptr || in[0]->kind != ValueKind::micro_batch_grad)
+    return mismatch("the gradient of one micro-batch", in);
+  return std::vector<OutputSpec>{{"grad", in[0]->shape, DType::f32}};
+}
+Status launch_accumulate(const OpCall& c, Backend& backend, Stream& stream) {
+  return state_kernels::accumulate_async(backend, stream, {c.out[0], c.in[0], !accumulates(c, 0)});
+}
+
+}  // namespace
+
+constinit const OpDef detail::op_defs::accumulate = {
+    .n_in = 1,
+    .infer_outputs = infer_accumulate,
+    .flops = no_flops,
+    .launch = launch_accumulate,
+};
+
+}  // namespace strata

@@ -1,0 +1,209 @@
+#include <strata/kernels/attention.h>
+#include <strata/kernels/cached_attention.h>
+
+#include <strata/runtime/str.h>
+
+#include "ops/op_defs.h"
+
+// attention: (qkv [T, (heads + 2 kv_heads) d], doc_start [T] i32 or none) -> out [T, heads d], lse [T *
+// heads], workspace attention_backward: (qkv, out, lse, dout, doc_start or none) -> dqkv, workspace
+// cached_attention: (qkv [R, (heads + 2 kv_heads) d], positions [R] i32, slots [R] i32, keys and values:
+// states [sequences, kv_heads, capacity, d], written in place) -> out [R, heads d], workspace
+
+namespace strata {
+namespace {
+
+using namespace detail::op_rules;
+using namespace detail::op_calls;
+
+kernels::AttentionBackend kernel_backend(AttentionBackend backend) {
+  switch (backend) {
+    case AttentionBackend::mma:
+      return kernels::AttentionBackend::mma;
+    case AttentionBackend::wgmma:
+      return kernels::AttentionBackend::wgmma;
+    case AttentionBackend::cudnn:
+      return kernels::AttentionBackend::cudnn;
+  }
+  return kernels::AttentionBackend::mma;
+}
+kernels::AttentionHeads attention_heads(const AttentionAttrs& a) {
+  return {.heads = a.heads,
+          .kv_heads = a.kv_heads,
+          .seq = a.seq,
+          .causal = true,
+          .alibi = a.alibi,
+          .backend = kernel_backend(a.backend),
+          .window = a.window,
+          .softcap = a.softcap,
+          .scale = a.scale};
+}
+std::int64_t head_dim(const ValueInfo& qkv, const AttentionAttrs& a) {
+  return qkv.shape.dim(1) / (a.heads + 2 * a.kv_heads);
+}
+bool scores_fit(const AttentionAttrs& a) { return a.window >= 0 && a.softcap >= 0 && a.scale >= 0; }
+/// Twice the mean number of keys that a query sees: all up to its own, or at most `window` of them.
+double twice_mean_keys(double max_keys, std::int32_t window) {
+  return window == 0 || window >= max_keys ? max_keys : window * (2.0 - window / max_keys);
+}
+/// doc_start, the last operand, is given for packed documents.
+AttentionBackend effective_backend(In in, const Attrs& attrs, AttentionBackend requested, bool backward) {
+  AttentionAttrs a = attrs.as<AttentionAttrs>();
+  a.backend = requested;
+  const kernels::AttentionHeads heads = attention_heads(a);
+  const bool packed = in.back() != nullptr;
+  return kernels::effective_attention_backend(heads, in[0]->shape.dim(0), in[0]->dtype, head_dim(*in[0], a),
+                                              packed, backward) == heads.backend
+             ? requested
+             : AttentionBackend::mma;
+}
+
+Specs infer_attention(In in, const Attrs& attrs) {
+  const auto& a = attrs.as<AttentionAttrs>();
+  const std::int64_t parts = a.heads + 2 * a.kv_heads;
+  if (!is_matrix(in[0]) || a.heads <= 0 || a.kv_heads <= 0 || a.heads % a.kv_heads != 0 || a.seq <= 0 ||
+      in[0]->shape.dim(1) % parts != 0 || in[0]->shape.dim(0) % a.seq != 0 || !scores_fit(a) ||
+      (in[1] != nullptr && !has_type(in[1], {in[0]->shape.dim(0)}, DType::i32)))
+    return mismatch(
+        str("qkv [batch * ", a.seq, ", (", a.heads, " + 2 * ", a.kv_heads,
+            ") d] with heads a multiple of kv_heads, doc_start [T] i32 or none, a window of ", a.window,
+            ", a soft cap of ", a.softcap, " and a scale of ", a.scale, " that are not negative"),
+        in);
+  const std::int64_t rows = in[0]->shape.dim(0), d = head_dim(*in[0], a);
+  return std::vector<OutputSpec>{
+      {"out", {rows, d * a.heads}, in[0]->dtype},
+      {"lse", {rows * a.heads}},
+      workspace(kernels::attention_forward_workspace_bytes(rows, attention_heads(a), in[0]->dtype, d))};
+}
+void vjp_attention(VjpContext& c) {
+  c.emit(Op::attention_backward, {c.in(0), c.out(0), c.out(1), c.grad_output(0), c.in(1)}, {0, -1},
+         c.attrs());
+}
+// Two matmuls of T * seq * heads * d each, halved by the causal mask; backward has five.
+double flops_attention(In in, In, const Attrs& attrs) {
+  const auto& a = attrs.as<AttentionAttrs>();
+  const double d = static_cast<double>(in[0]->shape.dim(1)) / (a.heads + 2 * a.kv_heads);
+  return 2.0 * static_cast<double>(in[0]->shape.dim(0)) * twice_mean_keys(a.seq, a.window) * a.heads * d;
+}
+Status launch_attention(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::attention_forward_async(
+      backend, stream,
+      {c.in[0], c.out[0], c.out[1], or_none(c.in[1]), attention_heads(c.attrs.as<AttentionAttrs>()),
+       as_workspace(c.out[2])});
+}
+AttentionBackend effective_backend_forward(In in, const Attrs& attrs, AttentionBackend requested) {
+  return effective_backend(in, attrs, requested, false);
+}
+
+Specs infer_attention_backward(In in, const Attrs& attrs) {
+  const auto& a = attrs.as<AttentionAttrs>();
+  return std::vector<OutputSpec>{
+      {"dqkv", in[0]->shape, in[0]->dtype},
+      workspace(kernels::attention_backward_workspace_bytes(in[0]->shape.dim(0), attention_heads(a),
+                                                            in[0]->dtype, head_dim(*in[0], a)))};
+}
+double flops_attention_backward(In in, In out, const Attrs& attrs) {
+  return 2.5 * flops_attention(in, out, attrs);
+}
+Status launch_attention_backward(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::attention_backward_async(
+      backend, stream,
+      {c.in[0], c.in[1], c.in[2], c.in[3], or_none(c.in[4]), c.out[0],
+       attention_heads(c.attrs.as<AttentionAttrs>()), as_workspace(c.out[1])});
+}
+AttentionBackend effective_backend_backward(In in, const Attrs& attrs, AttentionBackend requested) {
+  return effective_backend(in, attrs, requested, true);
+}
+
+kernels::CachedAttentionShape cached_attention_shape(const AttentionAttrs& a) {
+  return {.heads = a.heads,
+          .kv_heads = a.kv_heads,
+          .alibi = a.alibi,
+          .window = a.window,
+          .softcap = a.softcap,
+          .scale = a.scale};
+}
+Specs infer_cached_attention(In in, const Attrs& attrs) {
+  const auto& a = attrs.as<AttentionAttrs>();
+  const std::int64_t parts = a.heads + 2 * a.kv_heads;
+  const auto holds = [&](const ValueInfo* cache) {
+    return cache != nullptr && cache->kind == ValueKind::state && cache->dtype == DType::f32 &&
+           cache->shape.rank == 4 && cache->shape.dim(1) == a.kv_heads &&
+           cache->shape.dim(3) == in[0]->shape.dim(1) / parts;
+  };
+  if (!is_matrix(in[0]) || in[0]->dtype != DType::f32 || a.heads <= 0 || a.kv_heads <= 0 ||
+      a.heads % a.kv_heads != 0 || in[0]->shape.dim(1) % parts != 0 || !scores_fit(a) ||
+      !has_type(in[1], {in[0]->shape.dim(0)}, DType::i32) ||
+      !has_type(in[2], {in[0]->shape.dim(0)}, DType::i32) || !holds(in[3]) ||
+      !has_type(in[4], in[3]->shape) || in[4]->kind != ValueKind::state)
+    return mismatch(
+        str("qkv [R, (", a.heads, " + 2 * ", a.kv_heads,
+            ") d] with heads a multiple of kv_heads, positions and slots [R] i32, and the states keys "
+            "and values [sequences, ",
+            a.kv_heads, ", capacity, d]"),
+        in);
+  const std::int64_t rows = in[0]->shape.dim(0);
+  return std::vector<OutputSpec>{{"out", {rows, head_dim(*in[0], a) * a.heads}},
+                                 workspace(kernels::cached_attention_workspace_bytes(
+                                     rows, in[3]->shape.dim(2), cached_attention_shape(a)))};
+}
+// Two matmuls with as many keys as a token sees on average: half the capacity.
+double flops_cached_attention(In in, In out, const Attrs& attrs) {
+  return 2.0 * static_cast<double>(out[0]->shape.n_elems()) *
+         twice_mean_keys(static_cast<double>(in[3]->shape.dim(2)), attrs.as<AttentionAttrs>().window);
+}
+Status launch_cached_attention(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::cached_attention_async(
+      backend, stream,
+      {c.in[0], c.in[1], c.in[2], c.in[3], c.in[4], c.out[0],
+       cached_attention_shape(c.attrs.as<AttentionAttrs>()), as_workspace(c.out[1])});
+}
+
+AttentionAttrs attention_attrs(Heads heads, int seq, const ScoreOptions& scores) {
+  return {.heads = heads.query,
+          .kv_heads = heads.key,
+          .seq = seq,
+          .alibi = scores.alibi,
+          .window = scores.window,
+          .softcap = scores.softcap,
+          .scale = scores.scale};
+}
+
+}  // namespace
+
+Value Builder::attention(Value qkv, Heads heads, int seq, const ScoreOptions& scores, Value doc_start) {
+  return op(Op::attention, {qkv, doc_start}, attention_attrs(heads, seq, scores));
+}
+Value Builder::cached_attention(Value qkv, Value positions, Value slots, Value keys, Value values,
+                                Heads heads, const ScoreOptions& scores) {
+  return op(Op::cached_attention, {qkv, positions, slots, keys, values}, attention_attrs(heads, 0, scores));
+}
+
+constinit const OpDef detail::op_defs::attention = {
+    .kind = OpKind::attention,
+    .n_in = 2,
+    .optional_in = 1,
+    .infer_outputs = infer_attention,
+    .vjp = vjp_attention,
+    .flops = flops_attention,
+    .launch = launch_attention,
+    .effective_backend = effective_backend_forward,
+};
+constinit const OpDef detail::op_defs::attention_backward = {
+    .kind = OpKind::attention,
+    .n_in = 5,
+    .optional_in = 4,
+    .infer_outputs = infer_attention_backward,
+    .flops = flops_attention_backward,
+    .launch = launch_attention_backward,
+    .effective_backend = effective_backend_backward,
+};
+constinit const OpDef detail::op_defs::cached_attention = {
+    .kind = OpKind::attention,
+    .n_in = 5,
+    .infer_outputs = infer_cached_attention,
+    .flops = flops_cached_attention,
+    .launch = launch_cached_attention,
+};
+
+}  // namespace strata

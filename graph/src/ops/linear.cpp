@@ -1,0 +1,120 @@
+#include <strata/kernels/linear.h>
+
+#include "ops/op_defs.h"
+
+// linear: (x [T, K], w [N, K], b [N] or none) -> y [T, N]
+// linear_backward_input: (dy [T, N], w [N, K]) -> dx [T, K]
+// linear_backward_weight: (dy [T, N], x [T, K], w for its shape) -> dw [N, K]
+// linear_backward_bias: (dy [T, N], b for its shape) -> db [N], workspace
+// The first three are GEMMs, whose last output is their workspace if they have one.
+
+namespace strata {
+namespace {
+
+using namespace detail::op_rules;
+using namespace detail::op_calls;
+
+Specs infer_linear(In in, const Attrs& attrs) {
+  const auto& a = attrs.as<LinearAttrs>();
+  if (!is_matrix(in[0]) || !is_matrix(in[1]) || in[0]->shape.dim(1) != in[1]->shape.dim(1) ||
+      in[0]->dtype != in[1]->dtype ||
+      (in[2] != nullptr && !has_type(in[2], {in[1]->shape.dim(0)}, in[0]->dtype)))
+    return mismatch("x [T, K], weight [N, K], bias [N] or none, of one dtype", in);
+  return gemm_output("y", {in[0]->shape.dim(0), in[1]->shape.dim(0)}, a.f32_out ? DType::f32 : in[0]->dtype,
+                     a.gemm);
+}
+void vjp_linear(VjpContext& c) {
+  const ValueId dy = c.grad_output(0);
+  if (c.needs_input_grad(2)) c.emit(Op::linear_backward_bias, {dy, c.in(2)}, {2, -1});
+  if (c.needs_input_grad(1)) c.emit(Op::linear_backward_weight, {dy, c.in(0), c.in(1)}, {1}, LinearAttrs{});
+  if (c.needs_input_grad(0)) c.emit(Op::linear_backward_input, {dy, c.in(1)}, {0}, LinearAttrs{});
+}
+double flops_linear(In in, In out, const Attrs&) {
+  return 2.0 * static_cast<double>(out[0]->shape.n_elems()) * static_cast<double>(in[0]->shape.dim(1));
+}
+Status launch_linear(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::linear_forward_async(
+      backend, stream, {c.in[0], c.in[1], or_none(c.in[2]), c.out[0], workspace_or_none(c, 1)});
+}
+
+Specs infer_linear_backward_input(In in, const Attrs& attrs) {
+  return gemm_output("dx", {in[0]->shape.dim(0), in[1]->shape.dim(1)}, in[0]->dtype,
+                     attrs.as<LinearAttrs>().gemm);
+}
+// Of linear_backward_input and linear_backward_weight, each of which costs as much as the forward GEMM.
+double flops_linear_backward(In in, In, const Attrs&) {
+  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(1));
+}
+Status launch_linear_backward_input(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::linear_backward_input_async(
+      backend, stream, {c.in[0], c.in[1], c.out[0], accumulates(c, 0), workspace_or_none(c, 1)});
+}
+
+Specs infer_linear_backward_weight(In in, const Attrs& attrs) {
+  return gemm_output("dw", in[2]->shape, in[2]->dtype, attrs.as<LinearAttrs>().gemm);
+}
+Status launch_linear_backward_weight(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::linear_backward_weight_async(
+      backend, stream, {c.in[0], c.in[1], c.out[0], accumulates(c, 0), workspace_or_none(c, 1)});
+}
+
+Specs infer_linear_backward_bias(In in, const Attrs&) {
+  return std::vector<OutputSpec>{
+      {"db", in[1]->shape, in[1]->dtype},
+      workspace(kernels::linear_backward_bias_workspace_bytes(in[0]->shape.dim(0), in[0]->shape.dim(1)))};
+}
+Status launch_linear_backward_bias(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::linear_backward_bias_async(backend, stream,
+                                             {c.in[0], c.out[0], accumulates(c, 0), as_workspace(c.out[1])});
+}
+
+// y = x w^T + b, dx = dy (w^T)^T, dw = dy^T (x^T)^T
+constexpr Fp8Gemm kFp8Linear = {.a = {}, .b = {.weight = true}, .bias = 2};
+constexpr Fp8Gemm kFp8LinearInput = {.a = {.gradient = true}, .b = {.transposed = true, .weight = true}};
+constexpr Fp8Gemm kFp8LinearWeight = {.a = {.transposed = true, .gradient = true}, .b = {.transposed = true}};
+
+}  // namespace
+
+Value Builder::linear(Value x, Value weight, Value bias) {
+  return op(Op::linear, {x, weight, bias}, LinearAttrs{});
+}
+Value Builder::linear_f32(Value x, Value weight) {
+  return op(Op::linear, {x, weight, {}}, LinearAttrs{.f32_out = true});
+}
+
+constinit const OpDef detail::op_defs::linear = {
+    .kind = OpKind::gemm,
+    .n_in = 3,
+    .optional_in = 2,
+    .infer_outputs = infer_linear,
+    .vjp = vjp_linear,
+    .flops = flops_linear,
+    .launch = launch_linear,
+    .fp8 = &kFp8Linear,
+};
+constinit const OpDef detail::op_defs::linear_backward_input = {
+    .kind = OpKind::gemm,
+    .n_in = 2,
+    .infer_outputs = infer_linear_backward_input,
+    .flops = flops_linear_backward,
+    .launch = launch_linear_backward_input,
+    .fp8 = &kFp8LinearInput,
+};
+constinit const OpDef detail::op_defs::linear_backward_weight = {
+    .kind = OpKind::gemm,
+    .n_in = 3,
+    .shape_only_in = 2,
+    .infer_outputs = infer_linear_backward_weight,
+    .flops = flops_linear_backward,
+    .launch = launch_linear_backward_weight,
+    .fp8 = &kFp8LinearWeight,
+};
+constinit const OpDef detail::op_defs::linear_backward_bias = {
+    .n_in = 2,
+    .shape_only_in = 1,
+    .infer_outputs = infer_linear_backward_bias,
+    .flops = no_flops,
+    .launch = launch_linear_backward_bias,
+};
+
+}  // namespace strata

@@ -1,0 +1,98 @@
+#include <strata/kernels/linear_cross_entropy.h>
+
+#include "ops/op_defs.h"
+
+// linear_cross_entropy: (x [T, K], w [V, K], targets [T] i32, divisor [1] or none) -> loss [1], losses [T],
+// workspace
+// linear_cross_entropy_backward: (the same) -> dx, dw, loss, losses, workspace; it recomputes the logits and
+// with them the loss
+// Both are GEMMs, whose last output is their workspace if they have one.
+
+namespace strata {
+namespace {
+
+using namespace detail::op_rules;
+using namespace detail::op_calls;
+
+Specs infer_linear_cross_entropy(In in, const Attrs& attrs) {
+  if (!is_matrix(in[0]) || !is_matrix(in[1]) || in[0]->dtype != in[1]->dtype ||
+      in[0]->shape.dim(1) != in[1]->shape.dim(1) || !has_type(in[2], {in[0]->shape.dim(0)}, DType::i32) ||
+      (in[3] != nullptr && !has_type(in[3], {1})))
+    return mismatch("x [T, K], weight [V, K] of one dtype, targets [T] i32, divisor [1] or none", in);
+  const std::int64_t rows = in[0]->shape.dim(0), vocab = in[1]->shape.dim(0), k = in[1]->shape.dim(1);
+  return with_gemm_workspace(
+      {{"loss", {1}},
+       {"losses", {rows}},
+       workspace(kernels::linear_cross_entropy_workspace_bytes(rows, vocab, in[0]->dtype))},
+      attrs.as<LinearCrossEntropyAttrs>().gemm,
+      kernels::linear_cross_entropy_gemm_workspace_bytes(rows, vocab, k));
+}
+void vjp_linear_cross_entropy(VjpContext& c) {
+  auto attrs = c.attrs().as<LinearCrossEntropyAttrs>();
+  attrs.gemm = {};  // assign_gemm_workspaces adds a workspace later
+  attrs.no_dx = !c.needs_input_grad(0);
+  attrs.no_dw = !c.needs_input_grad(1);
+  const std::size_t backward = c.emit(Op::linear_cross_entropy_backward, {c.in(0), c.in(1), c.in(2), c.in(3)},
+                                      {0, 1, -1, -1, -1}, attrs);
+  c.replace_forward(backward, 2, 2);  // by its loss and losses
+}
+double flops_linear_cross_entropy(In in, In, const Attrs&) {
+  return 2.0 * static_cast<double>(in[0]->shape.n_elems()) * static_cast<double>(in[1]->shape.dim(0));
+}
+Status launch_linear_cross_entropy(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::linear_cross_entropy_async(
+      backend, stream,
+      {c.in[0], c.in[1], c.in[2], c.out[1], c.out[0], or_none(c.in[3]), as_workspace(c.out[2]),
+       workspace_or_none(c, 3), c.attrs.as<LinearCrossEntropyAttrs>().softcap});
+}
+
+Specs infer_linear_cross_entropy_backward(In in, const Attrs& attrs) {
+  const auto& a = attrs.as<LinearCrossEntropyAttrs>();
+  STRATA_TRY_ASSIGN(std::vector<OutputSpec> out, infer_linear_cross_entropy(in, attrs));
+  const Shape none = {0};
+  out.insert(out.begin(), {{"dx", a.no_dx ? none : in[0]->shape, in[0]->dtype},
+                           {"dw", a.no_dw ? none : in[1]->shape, DType::f32}});
+  return out;
+}
+double flops_linear_cross_entropy_backward(In in, In out, const Attrs& attrs) {
+  const auto& a = attrs.as<LinearCrossEntropyAttrs>();
+  return (3.0 - a.no_dx - a.no_dw) * flops_linear_cross_entropy(in, out, attrs);
+}
+Status launch_linear_cross_entropy_backward(const OpCall& c, Backend& backend, Stream& stream) {
+  return kernels::linear_cross_entropy_backward_async(
+      backend, stream,
+      {{c.in[0], c.in[1], c.in[2], c.out[3], c.out[2], or_none(c.in[3]), as_workspace(c.out[4]),
+        workspace_or_none(c, 5), c.attrs.as<LinearCrossEntropyAttrs>().softcap},
+       or_none(c.out[0]),
+       or_none(c.out[1]),
+       accumulates(c, 1)});
+}
+
+}  // namespace
+
+Value Builder::linear_cross_entropy(Value x, Value weight, Value targets, Value divisor, float softcap) {
+  return op(Op::linear_cross_entropy, {x, weight, targets, divisor},
+            LinearCrossEntropyAttrs{.softcap = softcap});
+}
+
+// The gradient of the weight is computed in blocks of rows, so it is a sum in f32.
+constinit const OpDef detail::op_defs::linear_cross_entropy = {
+    .kind = OpKind::gemm,
+    .n_in = 4,
+    .optional_in = 3,
+    .infer_outputs = infer_linear_cross_entropy,
+    .vjp = vjp_linear_cross_entropy,
+    .f32_grad_in = 1,
+    .flops = flops_linear_cross_entropy,
+    .launch = launch_linear_cross_entropy,
+};
+constinit const OpDef detail::op_defs::linear_cross_entropy_backward = {
+    .kind = OpKind::gemm,
+    .n_in = 4,
+    .optional_in = 3,
+    .infer_outputs = infer_linear_cross_entropy_backward,
+    .flops = flops_linear_cross_entropy_backward,
+    .launch = launch_linear_cross_entropy_backward,
+};
+
+}  // namespace strata
